@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * base: what every other folder may use: options, log, counters, failure injection.
+ *
+ *   options   one table (options.c) -> parser, `sluice info`, man page, tests
+ *   log       one write(2) a line on stderr, no allocation, rate-limited
+ *   counters  per-process numbers, printed at the end when SLUICE_STATS asks
+ *   fault     makes the n-th call of something that can fail do so (tests only)
+ *
+ * Order of calls: base_options_load() once, before anything else; the rest at any time and from
+ * any thread. Nothing here knows MPI, allocates memory after loading, or writes to stdout.
+ */
+#ifndef SLUICE_BASE_H
+#define SLUICE_BASE_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define BASE_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define BASE_CACHE_LINE 64
+#define BASE_ALIGNED_LINE _Alignas(BASE_CACHE_LINE)
+#define base_likely(x) __builtin_expect(!!(x), 1)
+#define base_unlikely(x) __builtin_expect(!!(x), 0)
+
+static inline uint64_t base_round_up(uint64_t x, uint64_t unit) { return (x + unit - 1) / unit * unit; }
+static inline uint64_t base_round_down(uint64_t x, uint64_t unit) { return x / unit * unit; }
+static inline uint64_t base_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t base_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* ---- options ---------------------------------------------------------------------------- */
+
+enum base_option_type { BASE_OPT_BOOL, BASE_OPT_BYTES, BASE_OPT_INT, BASE_OPT_ENUM, BASE_OPT_STRING };
+
+enum base_option_source { BASE_SRC_DEFAULT, BASE_SRC_ENV };
+
+enum base_region_kind { BASE_REGION_AUTO, BASE_REGION_ARENA, BASE_REGION_CMA, BASE_REGION_STAGED };
+enum base_copy_kernel { BASE_COPY_AUTO, BASE_COPY_PLAIN, BASE_COPY_MOVSB, BASE_COPY_NONTEMPORAL };
+enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
+
+/*
+ * The values in force. Filled from the environment by base_options_load(); a value that cannot be
+ * parsed leaves its default and makes `usable` false, upon which the program runs plain.
+ */
+struct base_options {
+	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
+	bool usable;                    /* false: something in the environment is wrong */
+	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
+	bool coll_bcast;                /* SLUICE_COLL_BCAST */
+	bool coll_gather;               /* SLUICE_COLL_GATHER */
+	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
+	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses of a buffer before adoption */
+	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: smaller buffers are not adopted */
+	int64_t region_max;             /* SLUICE_REGION_MAX: adopted regions at a time */
+	uint64_t region_arena_bytes;    /* SLUICE_REGION_ARENA: address window a rank offers its peers */
+	uint64_t region_pool_bytes;     /* SLUICE_REGION_POOL: populated pages kept for the next adoption */
+	bool region_huge;               /* SLUICE_REGION_HUGE: collapse adopted memory to huge pages */
+	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
+	int64_t xfer_copy;              /* SLUICE_XFER_COPY: auto plain movsb nontemporal */
+	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
+	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
+	const char *node_name;          /* SLUICE_NODE_NAME: machine identity; tests simulate nodes with it */
+	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
+	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
+	const char *fault;              /* SLUICE_FAULT: e.g. "memfd:1,cma:all" (tests only) */
+};
+
+extern struct base_options base_opt;
+
+/* One row of the table. `choices` is a NULL-terminated list for BASE_OPT_ENUM, index = value. */
+struct base_option {
+	const char *name;         /* environment variable, SLUICE_... */
+	enum base_option_type type;
+	void *value;              /* into base_opt; type by `type` (bool, uint64_t, int64_t, const char *) */
+	const char *dflt;         /* as the user would write it */
+	int64_t min, max;         /* inclusive; bytes and ints */
+	const char *const *choices;
+	const char *unit;         /* "bytes", "us", "" */
+	const char *help;         /* one sentence, no full stop */
+	bool shared;              /* ranks must agree: part of base_options_hash() */
+	enum base_option_source source; /* written by base_options_load() */
+};
+
+extern struct base_option base_option_table[];
+extern const size_t base_option_count;
+
+/*
+ * Read SLUICE and SLUICE_* from `environ_block` (NULL: the process's). Every problem becomes one
+ * line in `problems` (at most cap bytes, newline-separated, truncated at a line): what is wrong,
+ * and the nearest right name or the allowed range.
+ * Returns 0, or -EINVAL when at least one problem was found (base_opt.usable is then false).
+ * Context: once per process, before threads; may be called again (tests, tools).
+ */
+int base_options_load(char *const *environ_block, char *problems, size_t cap);
+
+/* The value of one option as text a user would write ("64K"); returns snprintf-like length. */
+int base_option_print(const struct base_option *o, char *buf, size_t cap);
+
+/* Hash over all values that ranks must agree on, compared at communicator creation. */
+uint64_t base_options_hash(void);
+
+/* The table name nearest to `name` (edit distance), or NULL when nothing is near. */
+const char *base_option_nearest(const char *name);
+
+/* Parse "64K", "1.5M", "2GiB" ... Returns 0 or -EINVAL. */
+int base_parse_bytes(const char *text, uint64_t *out_bytes);
+/* "64K", "1.5M", "100": the shortest exact form. */
+int base_format_bytes(uint64_t bytes, char *buf, size_t cap);
+
+/* ---- log -------------------------------------------------------------------------------- */
+
+/* "sluice: rank 3: region: cannot adopt 4096 bytes: Cannot allocate memory". Context: any thread,
+ * any time; no allocation; not in signal handlers. At most 20 lines a second, then a count. */
+void base_log(enum base_log_level level, const char *folder, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void base_log_set_rank(int rank); /* -1: unknown, nothing is printed for it */
+int base_log_rank(void);
+
+/* The rank of this process in its job as launchers tell it (PMI_RANK, PMIX_RANK,
+ * OMPI_COMM_WORLD_RANK, SLURM_PROCID ...), or -1. */
+int base_job_rank(void);
+
+/* ---- counters --------------------------------------------------------------------------- */
+
+/* One list gives enum, name and sentence. Counters only grow unless they say "now". */
+#define BASE_COUNTERS(X)                                                                  \
+	X(BCAST_TAKEN, "bcast_taken", "broadcasts done by Sluice")                        \
+	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")           \
+	X(GATHER_TAKEN, "gather_taken", "gathers done by Sluice")                         \
+	X(GATHER_PASSED, "gather_passed", "gathers passed on to the host MPI")            \
+	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")     \
+	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")  \
+	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")    \
+	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")  \
+	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")              \
+	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")              \
+	X(ADOPTED, "adopted", "buffers adopted")                                          \
+	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                  \
+	X(UNADOPTED, "unadopted", "regions given back")                                   \
+	X(EVICTED, "evicted", "regions given back because the cache was full")            \
+	X(STALE, "stale", "regions whose mapping had changed unseen")                     \
+	X(GROUPS, "groups", "node groups created")                                        \
+	X(GROUPS_REFUSED, "groups_refused", "communicators that Sluice does not serve")   \
+	X(SLEEPS, "sleeps", "times this rank slept on its doorbell")                      \
+	X(WAKES, "wakes", "times this rank woke a peer")
+
+enum base_counter {
+#define X(id, name, help) BASE_CTR_##id,
+	BASE_COUNTERS(X)
+#undef X
+	BASE_CTR_COUNT
+};
+
+extern _Atomic uint64_t base_counters[BASE_CTR_COUNT];
+static inline void base_count(enum base_counter c, uint64_t n)
+{
+	atomic_fetch_add_explicit(&base_counters[c], n, memory_order_relaxed);
+}
+const char *base_counter_name(enum base_counter c);
+const char *base_counter_help(enum base_counter c);
+/* At the end of the process: the counters, where SLUICE_STATS says. 0 or -errno. */
+int base_counters_report(void);
+
+/* ---- failure injection (SLUICE_FAULT) ----------------------------------------------------- */
+
+/* "name:n" fails the n-th call of base_fault("name"), "name:all" every one. False when unset. */
+bool base_fault(const char *name);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * host: the machine under us: CPUs, time, futexes, pages, address-space queries, copy kernels.
+ *
+ * Thin and stateless but for what is measured once (CPU features, cache sizes). All calls are
+ * thread-safe. Intrinsics and inline assembly live in host/arch. Nothing here allocates with malloc.
+ */
+#ifndef SLUICE_HOST_H
+#define SLUICE_HOST_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base/base.h"
+
+#define HOST_PAGE ((uint64_t)4096)      /* base page; host_page_check() refuses other kernels */
+#define HOST_HUGE ((uint64_t)2 << 20)   /* PMD-sized huge page */
+
+int host_page_check(void); /* 0, or -ENOTSUP when the base page is not HOST_PAGE */
+
+/* ---- time and waiting -------------------------------------------------------------------- */
+static inline uint64_t host_now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+void host_cpu_relax(void);             /* pause */
+/* Sleep while *word == expected, at most timeout_ns (0: do not wait). Works across processes.
+ * Returns 0 (woken or value differs), -ETIMEDOUT, -EINTR. */
+int host_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
+int host_futex_wake(_Atomic uint32_t *word, int n);
+
+/* ---- CPUs --------------------------------------------------------------------------------- */
+#define HOST_CPUMASK_WORDS 32           /* 2048 CPUs */
+struct host_cpumask { uint64_t bits[HOST_CPUMASK_WORDS]; };
+void host_cpumask_self(struct host_cpumask *out);      /* CPUs this thread may run on */
+int host_cpumask_count(const struct host_cpumask *m);
+void host_cpumask_or(struct host_cpumask *m, const struct host_cpumask *other);
+uint64_t host_llc_bytes(void);          /* last-level cache this process can use, 0 unknown */
+uint64_t host_l2_bytes(void);
+int host_numa_node_count(void);         /* from sysfs; at least 1 */
+/* NUMA node of the page at addr, or -errno. */
+int host_page_node(const void *addr);
+/* Prefer `node` for pages of [addr, addr+bytes) not yet present. */
+int host_prefer_node(void *addr, uint64_t bytes, int node);
+
+/* ---- identity ------------------------------------------------------------------------------ */
+/* Hash that is equal for processes that share kernel boot, pid namespace and IPC reach
+ * (boot_id, pid namespace, network namespace for abstract sockets), or of SLUICE_NODE_NAME. */
+uint64_t host_node_id(void);
+/* Start time of process pid in clock ticks since boot (stat field 22), 0 when it does not exist
+ * or is a zombie. Identifies a process together with its pid. */
+uint64_t host_process_start(int pid);
+uint64_t host_random_u64(void);
+
+/* ---- address space -------------------------------------------------------------------------- */
+struct host_vma {
+	uint64_t start, end;    /* mapping that covers the address */
+	uint64_t offset;        /* file offset of start */
+	uint64_t inode;         /* 0: anonymous */
+	uint32_t dev_major, dev_minor;
+	bool read, write, exec, shared;
+	uint64_t page_bytes;    /* 4096, or the huge page size for hugetlbfs; 0 unknown */
+	bool is_stack;          /* main thread's [stack] */
+	bool is_special;        /* [vdso] [vvar] [vsyscall] and other bracketed kernel mappings */
+};
+/* Query the mapping that covers addr: PROCMAP_QUERY (Linux 6.11) where it works, else a scan of
+ * /proc/self/maps. Returns 0, -ENOENT (nothing mapped there) or -errno. Fork-safe: the descriptor is
+ * reopened in a child. */
+int host_vma_query(const void *addr, struct host_vma *out);
+/* True when host_vma_query is cheap (the ioctl): then cached regions are verified at each use. */
+bool host_vma_query_is_cheap(void);
+
+/* ---- copying ---------------------------------------------------------------------------------- */
+/* Copy with the given kernel; AUTO means host_copy_pick(bytes, bytes). Unaligned is fine. No overlap. */
+void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
+/* The kernel for one fragment of a transfer whose whole size is total_bytes (all destinations),
+ * by table measured in bench/ (see doc/adr); honours SLUICE_XFER_COPY. Never returns AUTO. */
+enum base_copy_kernel host_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
+bool host_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */
+
+#endif

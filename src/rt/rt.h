@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rt: what a process knows: whether Sluice is on, its communicators, the policy, the wiring. The
+ * only folder that knows all others. mpi/ calls it; it never calls MPI but through the callbacks of
+ * struct rt_oob that mpi/ gives at creation.
+ *
+ *   mpi/  --rt_start-->  --rt_comm_create-->  --rt_bcast/rt_gather-->  --rt_comm_destroy-->  --rt_stop
+ *
+ * Threads: calls on different communicators may run at the same time; calls on one communicator are
+ * serialised by MPI's own rules. No call here may be made from a signal handler.
+ */
+#ifndef SLUICE_RT_H
+#define SLUICE_RT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Collective helpers over the communicator, used while a node group is created. Each returns 0 or
+ * -errno (an MPI error becomes -EIO). */
+struct rt_oob {
+	void *ctx;
+	int rank, size;
+	/* every rank contributes `bytes`; out has size * bytes, by rank */
+	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
+	/* smallest of all ranks' values */
+	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
+};
+
+/* A program's buffer as the runtime sees it: `bytes` of packed data. Contiguous: at addr. Otherwise
+ * (pack != NULL) mpi/ converts: pack() writes bytes [off, off+len) of the packed form to out,
+ * unpack() is its inverse. Both return 0 or -errno. */
+struct rt_buf {
+	void *addr;
+	uint64_t bytes;
+	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
+	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
+	void *ctx;
+};
+
+struct rt_comm;
+
+/*
+ * Load the options and decide whether Sluice runs in this process. Idempotent and thread-safe.
+ * `world_rank` is for messages, -1 when not known yet. Rank 0 (or an unknown rank) reports wrong
+ * options in one line each. Returns true when collectives may be taken.
+ */
+bool rt_start(int world_rank);
+/* After it everything is passed on. Reports counters. Called from MPI_Finalize. */
+void rt_stop(void);
+static inline bool rt_is_on(void);
+
+/* Smallest message in bytes that is taken; UINT64_MAX while off or for a collective switched off.
+ * One load: small calls must cost nothing. */
+extern uint64_t rt_bcast_threshold_bytes, rt_gather_threshold_bytes;
+static inline bool rt_is_on(void) { return rt_bcast_threshold_bytes != UINT64_MAX || rt_gather_threshold_bytes != UINT64_MAX; }
+
+/*
+ * Collective over the communicator. Creates the node group when every rank shares the machine and
+ * can reach the others; otherwise *out is NULL on every rank (agreed by all) and the reason is
+ * logged at info level. Returns 0 with *out set or NULL; -errno only when the oob calls fail.
+ * `name` is for messages ("communicator of 4 ranks").
+ */
+int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out);
+void rt_comm_destroy(struct rt_comm *c);
+
+/*
+ * Collective. bytes agree on all ranks (buf->bytes for bcast, send->bytes per rank for gather, > 0).
+ * Return 0; -EOWNERDEAD when a peer died (message already on stderr); -EREMOTEIO when peers disagree
+ * about the byte count; other -errno for failures after which data is undefined.
+ * Gather: send == NULL at root means MPI_IN_PLACE; recv is NULL elsewhere and has size*bytes at root.
+ */
+int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root);
+int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root);
+
+/*
+ * The program has told the host MPI (or a device) about this memory for longer than one call
+ * (MPI_Win_create, MPI_Win_attach ...): never adopt it, and give it back if it is adopted.
+ */
+void rt_memory_keep_out(const void *addr, uint64_t bytes);
+
+#endif
