@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The arena: one sparse memfd, a bitmap of its 2 MiB units, a pool of units whose pages are kept. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "region/private.h"
+
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 1u
+#endif
+
+struct region_os region_os;
+pthread_mutex_t region_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	int fd;
+	char *base;
+	uint64_t bytes, units;
+	uint64_t *used;      /* bitmap: unit is part of an extent */
+	uint64_t *populated; /* bitmap: unit may have pages */
+	uint64_t used_units, pooled_units;
+	uint64_t next;       /* no free unit below it */
+	dev_t dev;
+	ino_t ino;
+	char error[160];
+} arena = { .fd = -1 };
+
+static bool bit_get(const uint64_t *map, uint64_t i) { return map[i / 64] >> (i % 64) & 1; }
+static void bit_set(uint64_t *map, uint64_t i) { map[i / 64] |= 1ull << (i % 64); }
+static void bit_clear(uint64_t *map, uint64_t i) { map[i / 64] &= ~(1ull << (i % 64)); }
+
+static void os_resolve(void)
+{
+	if (region_os.mmap)
+		return;
+	region_os.munmap = dlsym(RTLD_NEXT, "munmap");
+	region_os.madvise = dlsym(RTLD_NEXT, "madvise");
+	region_os.mmap = dlsym(RTLD_NEXT, "mmap");
+}
+
+static int fail(int err, const char *what)
+{
+	snprintf(arena.error, sizeof arena.error, "%s: %s", what, strerror(err));
+	base_log(BASE_LOG_INFO, "region", "no arena: %s", arena.error);
+	return -err;
+}
+
+/* The window must fit the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ,
+ * and under RLIMIT_AS every peer's window counts as well. */
+static uint64_t window_bytes(void)
+{
+	uint64_t want = base_opt.region_arena_bytes;
+	struct rlimit r;
+
+	if (!getrlimit(RLIMIT_FSIZE, &r) && r.rlim_cur != RLIM_INFINITY)
+		want = base_min_u64(want, r.rlim_cur);
+	if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
+		want = base_min_u64(want, r.rlim_cur / 64);
+	return base_round_down(want, REGION_UNIT);
+}
+
+static void *map_anonymous(uint64_t bytes)
+{
+	void *p = region_os.mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Map the memfd at a multiple of REGION_UNIT, so that huge pages can back it. */
+static char *map_window(int fd, uint64_t bytes)
+{
+	char *raw = region_os.mmap(NULL, bytes + REGION_UNIT, PROT_NONE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *base;
+
+	if (raw == MAP_FAILED)
+		return NULL;
+	base = (char *)base_round_up((uintptr_t)raw, REGION_UNIT);
+	if (region_os.mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd,
+			   0) == MAP_FAILED) {
+		region_os.munmap(raw, bytes + REGION_UNIT);
+		return NULL;
+	}
+	if (base > raw)
+		region_os.munmap(raw, (size_t)(base - raw));
+	region_os.munmap(base + bytes, (size_t)(raw + REGION_UNIT - base));
+	region_os.madvise(base, bytes, MADV_DONTFORK);
+	region_os.madvise(base, bytes, MADV_DONTDUMP);
+	return base;
+}
+
+static int arena_open(void)
+{
+	struct stat st;
+	uint64_t bytes = window_bytes(), words;
+	int err;
+
+	if (bytes < 8 * REGION_UNIT)
+		return fail(EFBIG, "limits (ulimit -f, ulimit -v) leave less than 16 MiB for it");
+	if (base_fault("memfd"))
+		return fail(ENOSYS, "memfd_create (injected)");
+	arena.fd = memfd_create("sluice", MFD_CLOEXEC);
+	if (arena.fd < 0)
+		return fail(errno, "memfd_create");
+	if (ftruncate(arena.fd, (off_t)bytes) || fstat(arena.fd, &st)) {
+		err = errno;
+		goto close_fd;
+	}
+	arena.dev = st.st_dev;
+	arena.ino = st.st_ino;
+	arena.units = bytes / REGION_UNIT;
+	words = (arena.units + 63) / 64;
+	arena.used = map_anonymous(2 * words * 8);
+	err = ENOMEM;
+	if (!arena.used)
+		goto close_fd;
+	arena.populated = arena.used + words;
+	arena.base = map_window(arena.fd, bytes);
+	if (!arena.base)
+		goto unmap_bits;
+	arena.bytes = bytes;
+	return 0;
+
+unmap_bits:
+	region_os.munmap(arena.used, 2 * words * 8);
+	arena.used = NULL;
+close_fd:
+	close(arena.fd);
+	arena.fd = -1;
+	return fail(err, "setting up the memfd");
+}
+
+int region_init(void)
+{
+	static bool atfork_done;
+	int ret = 0;
+
+	pthread_mutex_lock(&region_lock);
+	os_resolve();
+	if (arena.fd < 0) {
+		ret = host_page_check();
+		if (!ret)
+			ret = arena_open();
+		if (!ret && !atfork_done) {
+			atfork_done = true;
+			pthread_atfork(table_before_fork, table_after_fork_parent, table_after_fork_child);
+		}
+	}
+	pthread_mutex_unlock(&region_lock);
+	return ret;
+}
+
+const char *region_init_error(void) { return arena.error; }
+int region_arena_fd(void) { return arena.fd; }
+uint64_t region_arena_bytes(void) { return arena.bytes; }
+void *region_arena_base(void) { return arena.base; }
+uint64_t arena_used_bytes_locked(void) { return arena.used_units * REGION_UNIT; }
+uint64_t arena_pool_bytes_locked(void) { return arena.pooled_units * REGION_UNIT; }
+
+bool arena_is_mapping(const struct host_vma *v, uint64_t addr, uint64_t offset)
+{
+	/* the device of the kernel's internal tmpfs is the same for all memfds: the inode decides */
+	return v->shared && v->inode == arena.ino && v->offset + (addr - v->start) == offset;
+}
+
+void arena_punch_locked(uint64_t offset, uint64_t bytes)
+{
+	if (fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes))
+		base_log(BASE_LOG_WARN, "region", "cannot give %llu bytes back to the system: %s",
+			 (unsigned long long)bytes, strerror(errno));
+}
+
+/* First fit from the bottom: low units are the ones with pages. Returns the unit or UINT64_MAX. */
+static uint64_t find_run(uint64_t n)
+{
+	uint64_t run = 0;
+
+	for (uint64_t i = arena.next; i < arena.units; i++) {
+		if (run == 0 && i % 64 == 0 && arena.used[i / 64] == UINT64_MAX) {
+			i += 63;
+			continue;
+		}
+		run = bit_get(arena.used, i) ? 0 : run + 1;
+		if (run == n)
+			return i + 1 - n;
+	}
+	return UINT64_MAX;
+}
+
+int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *out)
+{
+	uint64_t n = (bytes + REGION_UNIT - 1) / REGION_UNIT, first;
+
+	if (arena.fd < 0 || !n)
+		return -EINVAL;
+	if (base_fault("extent") || n > arena.units)
+		return -ENOSPC;
+	first = find_run(n);
+	if (first == UINT64_MAX)
+		return -ENOSPC;
+	for (uint64_t i = first; i < first + n; i++) {
+		bit_set(arena.used, i);
+		if (bit_get(arena.populated, i)) {
+			arena.pooled_units--;
+			if (zeroed)
+				arena_punch_locked(i * REGION_UNIT, REGION_UNIT);
+		}
+	}
+	if (first == arena.next)
+		arena.next = first + n;
+	arena.used_units += n;
+	*out = (struct region_extent){ first * REGION_UNIT, n * REGION_UNIT };
+	return 0;
+}
+
+void arena_extent_put_locked(const struct region_extent *e, bool keep_pages)
+{
+	uint64_t first = e->offset / REGION_UNIT, n = e->bytes / REGION_UNIT;
+	uint64_t room = base_opt.region_pool_bytes / REGION_UNIT;
+
+	for (uint64_t i = first; i < first + n; i++) {
+		bit_clear(arena.used, i);
+		if (keep_pages && arena.pooled_units < room) {
+			bit_set(arena.populated, i);
+			arena.pooled_units++;
+		} else {
+			bit_clear(arena.populated, i);
+			arena_punch_locked(i * REGION_UNIT, REGION_UNIT);
+		}
+	}
+	arena.used_units -= n;
+	if (first < arena.next)
+		arena.next = first;
+}
+
+int region_extent_get(uint64_t bytes, bool zeroed, struct region_extent *out)
+{
+	int ret;
+
+	pthread_mutex_lock(&region_lock);
+	ret = arena_extent_get_locked(bytes, zeroed, out);
+	pthread_mutex_unlock(&region_lock);
+	return ret;
+}
+
+void region_extent_put(const struct region_extent *e)
+{
+	pthread_mutex_lock(&region_lock);
+	arena_extent_put_locked(e, true);
+	pthread_mutex_unlock(&region_lock);
+}
+
+void arena_empty_pool_locked(void)
+{
+	for (uint64_t i = 0; arena.pooled_units && i < arena.units; i++) {
+		if (bit_get(arena.used, i) || !bit_get(arena.populated, i))
+			continue;
+		bit_clear(arena.populated, i);
+		arena.pooled_units--;
+		arena_punch_locked(i * REGION_UNIT, REGION_UNIT);
+	}
+}
+
+void arena_after_fork_child(void)
+{
+	if (arena.fd < 0)
+		return;
+	close(arena.fd);
+	region_os.munmap(arena.used, 2 * ((arena.units + 63) / 64) * 8);
+	memset(&arena, 0, sizeof arena);
+	arena.fd = -1;
+}
+
+void region_describe_extent(const struct region_extent *e, uint64_t bytes, struct region_desc *out)
+{
+	*out = (struct region_desc){
+		.addr = (uintptr_t)arena.base + e->offset,
+		.bytes = bytes,
+		.arena_off = e->offset,
+		.flags = REGION_DESC_MAPPED,
+	};
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * region: memory of this process that other ranks of the node group can address.
+ *
+ *   arena    one sparse memfd a process; peers map it once (node/), whole, at any address
+ *   extent   a run of 2 MiB units of the arena: control segments, scratch memory, adopted buffers
+ *   region   pages of the program that were replaced, in place, by pages of an extent ("adopted")
+ *
+ *      program's buffer   |..head..|############ middle ############|..tail..|
+ *                                   whole pages, same addresses
+ *      arena (memfd)      ---------|############ extent #############|--------   mapped by all peers
+ *
+ * Only the middle (whole pages inside the buffer) is adopted; head and tail, less than a page each,
+ * travel in the descriptor. Only private anonymous memory and the static data of loaded objects is
+ * adopted: never a shared mapping, a stack, locked, huge-page (hugetlbfs) or device memory.
+ *
+ * A region ends in one of three ways, by what the program does to it:
+ *   drop       its contents are dead (free, munmap, mmap over it): anonymous memory again
+ *   keep       its contents live on and other threads may be writing (fork, mprotect, eviction):
+ *              a private mapping of the same pages replaces the shared one, each page is then
+ *              copied on write; nothing a thread writes meanwhile is lost
+ *   exclusive  its contents live on and only the caller may touch it (mremap): copied back into
+ *              anonymous memory, so that it is one mapping with its neighbours again
+ *
+ * Order of calls: region_init, then region_describe / region_release around each use.
+ * Threads: all calls are thread-safe; a lock is held while a region is made or unmade, never while
+ * data moves. The memory hooks (interpose.c) may run in any thread; none of this may run in a signal
+ * handler. After fork the child owns its memory privately and region is off there.
+ */
+#ifndef SLUICE_REGION_H
+#define SLUICE_REGION_H
+
+#include "base/base.h"
+#include "host/host.h"
+
+#define REGION_UNIT HOST_HUGE /* extents are multiples of this, so that huge pages can back them */
+
+/* ---- arena and extents -------------------------------------------------------------------- */
+
+struct region_extent {
+	uint64_t offset; /* in the arena, multiple of REGION_UNIT */
+	uint64_t bytes;  /* multiple of REGION_UNIT */
+};
+
+/* Create the arena (memfd, mapped here). Idempotent, thread-safe. 0 or -errno; the reason is logged
+ * once and kept for region_init_error(). */
+int region_init(void);
+const char *region_init_error(void); /* "" when none */
+/* Give everything back that the program does not use any more. No transfer may be in flight. Regions
+ * stay mapped: the program may go on using its memory. */
+void region_fini(void);
+
+int region_arena_fd(void);
+uint64_t region_arena_bytes(void);
+void *region_arena_base(void); /* where this process sees offset 0 */
+
+/* Reserve an extent of at least `bytes`; its pages are zero if `zeroed`, else whatever the pool left.
+ * 0, -ENOSPC (arena full) or -errno. Owner: the caller, until region_extent_put(). */
+int region_extent_get(uint64_t bytes, bool zeroed, struct region_extent *out);
+/* Give an extent back. Its pages go to the pool while the pool has room, else to the system. */
+void region_extent_put(const struct region_extent *e);
+
+/* ---- descriptors ---------------------------------------------------------------------------- */
+
+#define REGION_DESC_MAPPED 1u /* the middle lies in the arena at arena_off */
+
+/* What peers need to address a buffer. Fixed width: it lies in shared memory. */
+struct region_desc {
+	uint64_t addr;      /* of byte 0 in the owner's address space (for process_vm_readv) */
+	uint64_t bytes;
+	uint64_t arena_off; /* of byte `head` */
+	uint32_t head, tail; /* bytes outside the mapped middle; head + tail <= bytes */
+	uint32_t flags;
+	uint32_t id;        /* region number, differs for each adoption; 0 when not mapped */
+};
+
+enum region_intent {
+	REGION_USE,    /* count this use, adopt when the buffer has earned it */
+	REGION_FORCE,  /* adopt now if it can be */
+	REGION_LOOKUP, /* describe what is there, adopt nothing */
+};
+
+/*
+ * Describe [buf, buf+bytes) for peers. Never fails: at worst the descriptor has no REGION_DESC_MAPPED.
+ * A mapped region is pinned (not evicted, not made private by fork) until region_release().
+ * Context: any thread; may take the region lock and, when it adopts, milliseconds.
+ */
+void region_describe(const void *buf, uint64_t bytes, enum region_intent intent, struct region_desc *out);
+/* Unpin what region_describe() returned. */
+void region_release(const struct region_desc *d);
+
+/* Describe an extent (scratch memory): always mapped, nothing to release. */
+void region_describe_extent(const struct region_extent *e, uint64_t bytes, struct region_desc *out);
+
+/* ---- what the program does to its memory (called by the hooks, before the real call) ----------- */
+
+/* Range of addresses that contains every adopted page; lo >= hi when there is none. One relaxed load
+ * each decides that a hook has nothing to do. Written under the lock. */
+extern _Atomic uintptr_t region_lo, region_hi;
+static inline bool region_may_touch(uintptr_t start, uintptr_t end)
+{
+	return base_unlikely(start < atomic_load_explicit(&region_hi, memory_order_relaxed) &&
+			     end > atomic_load_explicit(&region_lo, memory_order_relaxed));
+}
+
+void region_drop(uintptr_t start, uintptr_t end);      /* contents die, mapping must be anonymous */
+void region_forget(uintptr_t start, uintptr_t end);    /* the caller replaces or unmaps the range now */
+void region_keep(uintptr_t start, uintptr_t end);      /* contents live, threads may write */
+void region_exclusive(uintptr_t start, uintptr_t end); /* contents live, nobody else touches it */
+void region_discard(uintptr_t start, uintptr_t end);   /* this range reads as zero from now on, the
+							* rest of its regions lives on (MADV_DONTNEED) */
+bool region_overlaps(uintptr_t start, uintptr_t end);
+/* Never adopt pages of this range again (locked memory, RMA windows, special advice). */
+void region_keep_out(uintptr_t start, uintptr_t end);
+void region_keep_out_all(void); /* no adoption from now on (mlockall) */
+
+/* ---- for `sluice info`, tests ----------------------------------------------------------------- */
+struct region_stats {
+	uint32_t active, zombies;  /* adopted now; made private by `keep` and not freed yet */
+	uint64_t active_bytes, pool_bytes, arena_used_bytes;
+};
+void region_get_stats(struct region_stats *out);
+/* Why [buf, buf+bytes) cannot be adopted, or NULL when it can. A constant sentence. */
+const char *region_refusal(const void *buf, uint64_t bytes);
+
+#endif

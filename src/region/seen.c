@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which buffers have earned adoption. Adopting costs about as much as several copies, so a buffer is
+ * adopted when it has been used often enough (SLUICE_REGION_ADOPT_AFTER), and one whose regions died
+ * young must be used twice as often each time: a program that allocates, broadcasts and frees in a
+ * loop soon stops being adopted for nothing.
+ */
+#include "region/private.h"
+
+#define SEEN_SETS 256
+#define SEEN_WAYS 4
+#define SEEN_BACKOFF_MAX 12
+#define SEEN_OLD_ENOUGH_USES 16 /* a region that lived this long has paid for itself */
+
+struct seen {
+	uintptr_t start; /* page number of the first whole page, 0: free */
+	uint64_t bytes;
+	uint32_t uses, backoff;
+	uint64_t last;
+};
+static struct seen seen_table[SEEN_SETS][SEEN_WAYS];
+static uint64_t seen_clock;
+
+static struct seen *seen_find(uintptr_t start)
+{
+	uintptr_t page = start / HOST_PAGE;
+	struct seen *set = seen_table[(page * 0x9e3779b97f4a7c15ull) >> 56], *victim = set;
+
+	for (int i = 0; i < SEEN_WAYS; i++) {
+		if (set[i].start == page)
+			return &set[i];
+		if (set[i].last < victim->last)
+			victim = &set[i];
+	}
+	*victim = (struct seen){ .start = page };
+	return victim;
+}
+
+bool seen_earned_locked(uintptr_t start, uint64_t bytes)
+{
+	struct seen *s = seen_find(start);
+
+	s->last = ++seen_clock;
+	/* a longer buffer at the same place is another buffer; a shorter one profits as well */
+	if (bytes > s->bytes)
+		s->uses = 0;
+	s->bytes = base_max_u64(s->bytes, bytes);
+	s->uses++;
+	if (s->uses <= (uint64_t)base_opt.region_adopt_after << s->backoff)
+		return false;
+	s->uses = 0;
+	return true;
+}
+
+void seen_lifetime_locked(uintptr_t start, uint64_t uses)
+{
+	struct seen *s = seen_find(start);
+
+	s->last = ++seen_clock;
+	s->uses = 0;
+	if (uses >= SEEN_OLD_ENOUGH_USES)
+		s->backoff = 0;
+	else if (s->backoff < SEEN_BACKOFF_MAX)
+		s->backoff++;
+}
