@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The exec hooks of libsluice.so: a program that cannot reach an MPI does not inherit our entry in
+ * LD_PRELOAD. Other entries stay. Part of the preloaded library only.
+ *
+ *   program --execve(path, argv, env)--> here --(path, argv, env or a copy without us)--> libc
+ *
+ * Context: also between vfork() and exec, where the parent's memory is ours: the copy of the
+ * environment lies on the stack, nothing shared is written, and a copy too large for a stack is
+ * not made (the program then keeps the preload, which is harmless).
+ *
+ * What libc starts by itself, for system() and popen(), is a shell; shells keep the preload, so
+ * nothing needs to be done there.
+ */
+#include <alloca.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "rt/exec_target.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define COPY_MAX_BYTES ((size_t)128 << 10)
+#define ARGS_MAX ((size_t)16 << 10)
+
+static const char preload_name[] = "LD_PRELOAD=";
+
+/* ---- the functions behind us ------------------------------------------------------------------ */
+
+#define REAL_FUNCTIONS(X) X(execve) X(execvpe) X(fexecve) X(execveat) X(posix_spawn) X(posix_spawnp)
+
+enum real_function {
+#define X(name) REAL_##name,
+	REAL_FUNCTIONS(X)
+#undef X
+	REAL_COUNT
+};
+
+static const char *const real_names[REAL_COUNT] = {
+#define X(name) #name,
+	REAL_FUNCTIONS(X)
+#undef X
+};
+
+/* Written by any thread with the same value, so relaxed order is enough. */
+static _Atomic(void *) real_functions[REAL_COUNT];
+
+static void *real_function(enum real_function f)
+{
+	void *p = atomic_load_explicit(&real_functions[f], memory_order_relaxed);
+
+	if (base_unlikely(!p)) {
+		p = dlsym(RTLD_NEXT, real_names[f]);
+		atomic_store_explicit(&real_functions[f], p, memory_order_relaxed);
+	}
+	return p;
+}
+
+#define REAL(name) ((__typeof__(&name))real_function(REAL_##name))
+
+/* Early, because dlsym takes locks and so does not belong after a fork. */
+__attribute__((constructor)) static void find_real_functions(void)
+{
+	for (int f = 0; f < REAL_COUNT; f++)
+		real_function((enum real_function)f);
+}
+
+/* ---- the environment -------------------------------------------------------------------------- */
+
+static bool is_our_entry(const char *entry, size_t len)
+{
+	size_t want = sizeof(RT_PRELOAD_NAME) - 1;
+
+	return len >= want && memcmp(entry + len - want, RT_PRELOAD_NAME, want) == 0 &&
+	       (len == want || entry[len - want - 1] == '/');
+}
+
+/* Write `value` without our entries to out (at least as long as value). Returns how many there
+ * were. ld.so separates entries by colons and by spaces. */
+static int drop_our_entries(const char *value, char *out)
+{
+	int dropped = 0;
+	char *o = out;
+
+	while (*value) {
+		size_t len = strcspn(value, ": ");
+
+		if (len && is_our_entry(value, len)) {
+			dropped++;
+		} else if (len) {
+			if (o != out)
+				*o++ = ':';
+			memcpy(o, value, len);
+			o += len;
+		}
+		value += len;
+		if (*value)
+			value++;
+	}
+	*o = '\0';
+	return dropped;
+}
+
+/* Bytes that env_without_us() needs for a copy of envp; 0 when we are not in it, or when the copy
+ * would be too large. */
+static size_t env_copy_bytes(char *const *envp)
+{
+	size_t count = 0, value_bytes = 0, total;
+	bool has_us = false;
+
+	if (!envp)
+		return 0;
+	for (; envp[count]; count++) {
+		if (strncmp(envp[count], preload_name, sizeof(preload_name) - 1))
+			continue;
+		value_bytes += strlen(envp[count]) + 1;
+		has_us |= strstr(envp[count], RT_PRELOAD_NAME) != NULL;
+	}
+	total = (count + 1) * sizeof(char *) + value_bytes;
+	return has_us && total <= COPY_MAX_BYTES ? total : 0;
+}
+
+/* The copy, in `space` of env_copy_bytes(envp). Context: as the file. */
+static char *const *env_without_us(char *const *envp, void *space)
+{
+	char **copy = space, *text;
+	size_t count = 0, n = 0;
+
+	while (envp[count])
+		count++;
+	text = (char *)(copy + count + 1);
+	for (size_t i = 0; i < count; i++) {
+		size_t name_len = sizeof(preload_name) - 1;
+
+		if (strncmp(envp[i], preload_name, name_len)) {
+			copy[n++] = envp[i];
+			continue;
+		}
+		memcpy(text, preload_name, name_len);
+		if (!drop_our_entries(envp[i] + name_len, text + name_len) || text[name_len])
+			copy[n++] = text;
+		text += strlen(text) + 1;
+	}
+	copy[n] = NULL;
+	return copy;
+}
+
+/*
+ * The environment for a program: envp itself, or a copy on the caller's stack. `keeps` is evaluated
+ * only when we are in envp at all. A macro because alloca() must be the caller's.
+ */
+#define ENV_FOR(envp, keeps)                                                      \
+	({                                                                        \
+		char *const *env_ = (envp);                                       \
+		size_t bytes_ = env_copy_bytes(env_);                             \
+		if (bytes_ && !(keeps))                                           \
+			env_ = env_without_us(env_, alloca(bytes_));              \
+		env_;                                                             \
+	})
+
+static bool keeps_path(const char *path)
+{
+	int saved = errno;
+	bool keeps = !path || rt_exec_keeps_preload(rt_exec_kind_of(path));
+
+	errno = saved;
+	return keeps;
+}
+
+static bool keeps_file(const char *file)
+{
+	char path[PATH_MAX];
+	int saved = errno;
+	bool keeps = !file || rt_exec_find(file, getenv("PATH"), path, sizeof(path)) ||
+		     keeps_path(path);
+
+	errno = saved;
+	return keeps;
+}
+
+static bool keeps_fd(int fd)
+{
+	int saved = errno;
+	bool keeps = rt_exec_keeps_preload(rt_exec_kind_of_fd(fd, ""));
+
+	errno = saved;
+	return keeps;
+}
+
+/* ---- hooks -------------------------------------------------------------------------------------- */
+
+static int run_path(const char *path, char *const argv[], char *const envp[])
+{
+	return REAL(execve)(path, argv, ENV_FOR(envp, keeps_path(path)));
+}
+
+static int run_file(const char *file, char *const argv[], char *const envp[])
+{
+	return REAL(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file)));
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+	return run_path(path, argv, envp);
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+	return run_path(path, argv, environ);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	return run_file(file, argv, envp);
+}
+
+EXPORT int execvp(const char *file, char *const argv[])
+{
+	return run_file(file, argv, environ);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	return REAL(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd)));
+}
+
+/* Only what is given as a descriptor or as a path from here is looked at; the rest keeps. */
+static bool keeps_at(int dir_fd, const char *path, int flags)
+{
+	if (path && !path[0] && (flags & AT_EMPTY_PATH))
+		return keeps_fd(dir_fd);
+	return !path || (path[0] != '/' && dir_fd != AT_FDCWD) || keeps_path(path);
+}
+
+EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *const envp[], int flags)
+{
+	char *const *env = ENV_FOR(envp, keeps_at(dir_fd, path, flags));
+
+	if (!REAL(execveat)) /* libc before 2.34 */
+		return (int)syscall(SYS_execveat, dir_fd, path, argv, env, flags);
+	return REAL(execveat)(dir_fd, path, argv, env, flags);
+}
+
+EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return REAL(posix_spawn)(pid, path, actions, attr, argv, ENV_FOR(envp, keeps_path(path)));
+}
+
+EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return REAL(posix_spawnp)(pid, file, actions, attr, argv, ENV_FOR(envp, keeps_file(file)));
+}
+
+/* ---- execl and its kin: the arguments become an array on the stack ------------------------------- */
+
+/* Arguments up to and with the NULL; 0 when there are too many for a stack. */
+static size_t count_args(va_list args)
+{
+	size_t n = 2; /* the named one and the NULL */
+
+	while (va_arg(args, char *))
+		if (++n > ARGS_MAX)
+			return 0;
+	return n;
+}
+
+static void fill_args(char **argv, const char *first, va_list args)
+{
+	*argv = (char *)first;
+	while (*argv++)
+		*argv = va_arg(args, char *);
+}
+
+/* Declares argv for the variadic function it stands in. libc's headers say that `first` is not
+ * NULL. */
+#define COLLECT_ARGS(argv, first)                                         \
+	va_list args_;                                                    \
+	size_t argc_;                                                     \
+	char **argv;                                                      \
+	va_start(args_, first);                                           \
+	argc_ = count_args(args_);                                        \
+	va_end(args_);                                                    \
+	if (!argc_) {                                                     \
+		errno = E2BIG;                                            \
+		return -1;                                                \
+	}                                                                 \
+	argv = alloca(argc_ * sizeof(*argv));                             \
+	va_start(args_, first);                                           \
+	fill_args(argv, first, args_);                                    \
+	va_end(args_)
+
+EXPORT int execl(const char *path, const char *arg, ...)
+{
+	COLLECT_ARGS(argv, arg);
+	return run_path(path, argv, environ);
+}
+
+EXPORT int execlp(const char *file, const char *arg, ...)
+{
+	COLLECT_ARGS(argv, arg);
+	return run_file(file, argv, environ);
+}
+
+EXPORT int execle(const char *path, const char *arg, ...)
+{
+	char *const *envp;
+
+	COLLECT_ARGS(argv, arg);
+	/* a va_list that another function has used may only be ended: walk again */
+	va_start(args_, arg);
+	for (size_t i = 1; i < argc_; i++)
+		(void)va_arg(args_, char *);
+	envp = va_arg(args_, char *const *);
+	va_end(args_);
+	return run_path(path, argv, envp);
+}
