@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Numbers about this process, and their report at its end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+enum { REPORT_BYTES = 8192 };
+
+_Atomic uint64_t base_counters[BASE_CTR_COUNT];
+
+static const struct {
+	const char *name, *help;
+} counter_text[BASE_CTR_COUNT] = {
+#define X(id, name, help) { name, help },
+	BASE_COUNTERS(X)
+#undef X
+};
+
+const char *base_counter_name(enum base_counter c)
+{
+	return counter_text[c].name;
+}
+
+const char *base_counter_help(enum base_counter c)
+{
+	return counter_text[c].help;
+}
+
+static uint64_t counter_value(enum base_counter c)
+{
+	return atomic_load_explicit(&base_counters[c], memory_order_relaxed);
+}
+
+/* Text that grows in a fixed buffer; what does not fit is dropped. */
+struct report {
+	size_t used;
+	char text[REPORT_BYTES];
+};
+
+__attribute__((format(printf, 2, 3)))
+static void report_add(struct report *r, const char *fmt, ...)
+{
+	size_t room = sizeof(r->text) - r->used;
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(r->text + r->used, room, fmt, args);
+	va_end(args);
+	if (n > 0)
+		r->used += base_min_u64((uint64_t)n, room - 1);
+}
+
+static int report_write(int fd, const struct report *r)
+{
+	for (size_t done = 0; done < r->used;) {
+		ssize_t n = write(fd, r->text + done, r->used - done);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+static int report_table(struct report *r, int rank)
+{
+	if (rank >= 0)
+		report_add(r, "sluice: rank %d: counters\n", rank);
+	else
+		report_add(r, "sluice: process %d: counters\n", (int)getpid());
+	for (int c = 0; c < BASE_CTR_COUNT; c++)
+		report_add(r, "  %-15s %16" PRIu64 "  %s\n", counter_text[c].name, counter_value(c),
+			   counter_text[c].help);
+	return report_write(STDERR_FILENO, r);
+}
+
+static int report_json(struct report *r, int rank, const char *prefix)
+{
+	char path[4096];
+	int fd, rc, n;
+
+	n = snprintf(path, sizeof(path), "%s.%d.json", prefix, rank >= 0 ? rank : (int)getpid());
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return -ENAMETOOLONG;
+	report_add(r, "{\n  \"rank\": %d,\n  \"pid\": %d", rank, (int)getpid());
+	for (int c = 0; c < BASE_CTR_COUNT; c++)
+		report_add(r, ",\n  \"%s\": %" PRIu64, counter_text[c].name, counter_value(c));
+	report_add(r, "\n}\n");
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	if (fd < 0) {
+		rc = -errno;
+		base_log(BASE_LOG_ERROR, "base", "cannot write counters to %s: %m", path);
+		return rc;
+	}
+	rc = report_write(fd, r);
+	close(fd);
+	return rc;
+}
+
+int base_counters_report(void)
+{
+	int rank = base_log_rank() >= 0 ? base_log_rank() : base_job_rank();
+	struct report r = { .used = 0 };
+
+	if (!base_opt.stats[0])
+		return 0;
+	if (base_opt.stats[0] == '-' && !base_opt.stats[1])
+		return report_table(&r, rank);
+	return report_json(&r, rank, base_opt.stats);
+}

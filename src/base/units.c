@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Byte counts as people write them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static const char unit_letters[] = "KMGT";
+
+/* Bits to shift by for "", "K", "KB", "KiB" (any case) ... or -1. */
+static int unit_shift(const char *text)
+{
+	int shift = 0;
+
+	if (*text && strchr("kmgtKMGT", *text)) {
+		char upper = (char)(*text & ~0x20);
+		shift = 10 * (int)(strchr(unit_letters, upper) - unit_letters + 1);
+		text++;
+		if (*text == 'i')
+			text++;
+	}
+	if (*text == 'B' || *text == 'b')
+		text++;
+	return *text ? -1 : shift;
+}
+
+/* numerator * 2^shift / denominator when that is a whole number that fits. */
+static int scale_exact(uint64_t numerator, uint64_t denominator, int shift, uint64_t *out)
+{
+	unsigned __int128 scaled = (unsigned __int128)numerator << shift;
+
+	if (scaled % denominator || scaled / denominator > UINT64_MAX)
+		return -EINVAL;
+	*out = (uint64_t)(scaled / denominator);
+	return 0;
+}
+
+int base_parse_bytes(const char *text, uint64_t *out_bytes)
+{
+	uint64_t numerator = 0, denominator = 1;
+	bool point = false, digits = false;
+	int shift;
+
+	for (; (*text >= '0' && *text <= '9') || (*text == '.' && !point); text++) {
+		if (*text == '.') {
+			point = true;
+			continue;
+		}
+		if (numerator > (UINT64_MAX - 9) / 10)
+			return -EINVAL;
+		if (point && denominator > UINT64_MAX / 10)
+			return -EINVAL;
+		numerator = numerator * 10 + (uint64_t)(*text - '0');
+		denominator *= point ? 10 : 1;
+		digits = true;
+	}
+	shift = unit_shift(text);
+	if (!digits || shift < 0)
+		return -EINVAL;
+	return scale_exact(numerator, denominator, shift, out_bytes);
+}
+
+/* Tries the largest unit first and takes the first that needs at most two decimals. */
+int base_format_bytes(uint64_t bytes, char *buf, size_t cap)
+{
+	for (int unit = 4; unit > 0; unit--) {
+		uint64_t size = (uint64_t)1 << (10 * unit), hundredths;
+
+		if (bytes < size)
+			continue;
+		if (scale_exact(bytes % size * 100, size, 0, &hundredths))
+			continue;
+		if (!hundredths)
+			return snprintf(buf, cap, "%" PRIu64 "%c", bytes / size, unit_letters[unit - 1]);
+		if (hundredths % 10)
+			return snprintf(buf, cap, "%" PRIu64 ".%02" PRIu64 "%c", bytes / size, hundredths,
+					unit_letters[unit - 1]);
+		return snprintf(buf, cap, "%" PRIu64 ".%" PRIu64 "%c", bytes / size, hundredths / 10,
+				unit_letters[unit - 1]);
+	}
+	return snprintf(buf, cap, "%" PRIu64, bytes);
+}

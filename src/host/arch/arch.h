@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What each processor architecture gives to host/. One folder beside this file per architecture;
+ * meson takes exactly one. Private to host/.
+ */
+#ifndef SLUICE_HOST_ARCH_H
+#define SLUICE_HOST_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whether the kernel exists here and this CPU runs it. */
+bool host_arch_has_movsb(void);
+bool host_arch_has_nontemporal(void);
+/* Copies of any alignment and size, without overlap. Only where the kernel exists. The
+ * non-temporal one orders its stores before it returns. */
+void host_arch_copy_movsb(void *dst, const void *src, size_t bytes);
+void host_arch_copy_nontemporal(void *dst, const void *src, size_t bytes);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processors without kernels of their own: memcpy, and the compiler's idea of a pause. */
+#include <string.h>
+
+#include "host/arch/arch.h"
+#include "host/host.h"
+
+void host_cpu_relax(void)
+{
+#if defined(__aarch64__)
+	__asm__ volatile("isb" ::: "memory");
+#else
+	atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+bool host_arch_has_movsb(void)
+{
+	return false;
+}
+
+bool host_arch_has_nontemporal(void)
+{
+	return false;
+}
+
+void host_arch_copy_movsb(void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
+
+void host_arch_copy_nontemporal(void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
