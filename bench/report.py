@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tables from the records of bench/run. `report.py FILE.json` prints those of an earlier run."""
+import json
+import statistics
+import sys
+from collections import defaultdict
+
+NEAR_NS = 80
+KIB, MIB = 1 << 10, 1 << 20
+LIMIT_FACTOR = 1.25
+NOISE = 0.97  # "not slower", as far as it can be measured
+
+
+def state_of(record):
+    """near or far, moved when it changed meanwhile, "" where no ping-pong was played."""
+    before, after = record.get("line_before_ns", 0), record.get("line_after_ns", 0)
+    if not before or not after:
+        return ""
+    if (before < NEAR_NS) != (after < NEAR_NS):
+        return "moved"
+    return "near" if before < NEAR_NS else "far"
+
+
+def size_text(n):
+    for unit, name in ((MIB, " MB"), (KIB, " KB")):
+        if n >= unit:
+            return f"{n // unit}{name}"
+    return f"{n} B" if n else "-"
+
+
+def targets(section, what, ranks, n, state, cma):
+    """What issue 2 asks for: a list of (against, least ratio); against is own or fastest."""
+    if section == "bcast" and n >= 64 * KIB:
+        out = [("own", 1.2 if n == 64 * KIB else 1.0)] if n < 256 * KIB else \
+            [("fastest", 1.5 if n == 64 * MIB else 2.0)]
+        if n >= MIB and (state == "far" or cma):
+            out.append(("own", 3.0))
+        return out
+    if section == "gather" and n >= 64 * KIB:
+        return [("own", 3.0 if n >= MIB else 1.2 if n == 64 * KIB else 1.0)]
+    if section == "ranks":
+        return [("own", 2.0)]
+    return [("own", NOISE)]
+
+
+def verdict(values, low, high, wanted):
+    """pass or miss for each target; ? when the pairs do not agree about the first."""
+    out = []
+    for against, least in wanted:
+        value = values.get(against)
+        if value is None:
+            out.append(f"{least:g} -")
+            continue
+        sure = against != "own" or low >= least or high < least
+        out.append(f">={least:g}{'*' if against == 'fastest' else ''} "
+                   f"{'pass' if value >= least else 'MISS'}{'' if sure else '?'}")
+    return ", ".join(out)
+
+
+class Cells:
+    """Records by (what, ranks, bytes): medians of each state, pairs of the same round."""
+
+    def __init__(self, records):
+        self.p50 = defaultdict(list)  # key + (host, side, state) -> medians of launches
+        self.by_round = {}            # key + (host, side, round) -> record
+        self.keys, self.line = [], defaultdict(list)
+        self.cma, self.mismatches, self.moved = set(), 0, 0
+        for r in records:
+            if "p50_us" not in r:
+                continue
+            key = (r["what"].replace("limit-", ""), r["ranks"], r["bytes"])
+            if key not in self.keys:
+                self.keys.append(key)
+            self.mismatches += r["mismatches"]
+            self.moved += r["state"] == "moved"
+            self.line[r["state"]] += [r["line_before_ns"], r["line_after_ns"]]
+            self.by_round[key + (r["host"], r["side"], r["round"], r.get("kernel", ""))] = r
+            if r["side"] != "limit":
+                self.p50[key + (r["host"], r["side"], r["state"])].append(r["p50_us"])
+            else:
+                self.p50[key + (r["kernel"], "limit", r["state"])].append(r["p50_us"])
+            if r["side"] == "plain" and r.get("cma_calls", 0) >= r["samples"]:
+                self.cma.add(key + (r["host"],))
+
+    def median(self, key, host, side, state):
+        values = self.p50.get(key + (host, side, state))
+        return statistics.median(values) if values else None
+
+    def ratios(self, key, host, state):
+        """plain / Sluice of every round in which both saw this state."""
+        out = []
+        for place, r in self.by_round.items():
+            if place[:3] != key or place[3] != host or r["side"] != "plain" or r["state"] != state:
+                continue
+            other = self.by_round.get(key + (host, "sluice", r["round"], ""))
+            if other and other["state"] == state and other["p50_us"]:
+                out.append(r["p50_us"] / other["p50_us"])
+        return out
+
+    def best(self, key, names, side, state):
+        values = [m for n in names if (m := self.median(key, n, side, state)) is not None]
+        return min(values) if values else None
+
+
+def table(rows):
+    widths = [max(len(str(r[i])) for r in rows) for i in range(len(rows[0]))]
+    return "\n".join("  " + "  ".join(
+        str(c).ljust(w) if i < 3 or i == len(r) - 1 else str(c).rjust(w)
+        for i, (c, w) in enumerate(zip(r, widths))).rstrip() for r in rows)
+
+
+def number(x, digits=4):
+    """`digits` digits that mean something."""
+    if x is None:
+        return "-"
+    if x == 0:
+        return "0"
+    whole = len(str(int(abs(x))))
+    return f"{x:.{max(0, digits - whole)}f}"
+
+
+def row(c, section, key, host, state, fastest, limit):
+    plain, ours = (c.median(key, host.name, side, state) for side in ("plain", "sluice"))
+    ratios = c.ratios(key, host.name, state)
+    if plain is None and ours is None:
+        return None
+    values = {"own": statistics.median(ratios) if ratios else None,
+              "fastest": fastest / ours if fastest and ours else None}
+    cma = key + (host.name,) in c.cma
+    spread = f"{min(ratios):.2f}..{max(ratios):.2f}" if ratios else "-"
+    wanted = targets(section, *key, state, cma)
+    said = verdict(values, min(ratios, default=0), max(ratios, default=0), wanted)
+    if limit and ours:
+        said += f", limit {'pass' if ours / limit <= LIMIT_FACTOR else 'MISS'}"
+    return [key[0], size_text(key[2]), host.title + (" (cma)" if cma else ""), number(plain), number(ours),
+            number(values["own"], 3), spread, len(ratios), number(values["fastest"], 3),
+            number(ours / limit if limit and ours else None, 3), said]
+
+
+def pairs_section(name, records, hosts):
+    c, out = Cells(records), []
+    names = [h.name for h in hosts]
+    kernels = ("memcpy", "movsb", "nontemporal")
+    for ranks in sorted({k[1] for k in c.keys}):
+        for state in ("near", "far", "moved"):
+            rows = [["what", "size", "host", "plain us", "Sluice us", "ratio", "spread", "pairs",
+                     "vs fastest", "vs limit", "target"]]
+            for key in [k for k in c.keys if k[1] == ranks]:
+                fastest = c.best(key, names, "plain", state)
+                limit = c.best(key, kernels, "limit", state)
+                rows += filter(None, (row(c, name, key, h, state, fastest, limit) for h in hosts))
+            if len(rows) > 1:
+                line = c.line[state]
+                out.append(f"\n {ranks} ranks, cores {state}: ping-pong {statistics.median(line):.0f} ns "
+                           f"({min(line):.0f}..{max(line):.0f}) there and back"
+                           + ("; shown, but neither pass nor miss" if state == "moved" else ""))
+                if state == "moved":
+                    rows = [r[:-1] + [""] for r in rows]
+                out.append(table(rows))
+    out.append(f"\n {len(records)} measurements, {c.moved} of them while the cores moved; "
+               f"{c.mismatches} wrong contents")
+    return "\n".join(out)
+
+
+def startup_section(records, hosts):
+    rows = [["what", "unit", "host", "plain", "Sluice", "difference", "spread", "pairs", "target"]]
+    kinds = [("start to end", "ms", "hello", lambda r: r["launch"]["wall_s"] * 1000, 20),
+             ("VmRSS", "KiB", "memory", lambda r: r["rss_kib"], 1024),
+             ("private", "KiB", "memory", lambda r: r["private_kib"], 1024)]
+    for what, unit, kind, value, most in kinds:
+        for h in hosts:
+            sides = {s: {r["round"]: value(r) for r in records
+                         if r["what"] == kind and r["host"] == h.name and r["side"] == s}
+                     for s in ("plain", "sluice")}
+            diffs = [sides["sluice"][n] - v for n, v in sides["plain"].items() if n in sides["sluice"]]
+            if not diffs:
+                continue
+            mid = statistics.median(diffs)
+            rows.append([what, unit, h.title, *(number(statistics.median(sides[s].values())) for s in sides),
+                         f"{mid:+.1f}", f"{min(diffs):+.1f}..{max(diffs):+.1f}", len(diffs),
+                         f"<{most} {'pass' if mid < most else 'MISS'}"])
+    return "\n" + table(rows)
+
+
+def section(name, sentence, records, hosts):
+    body = startup_section(records, hosts) if name == "startup" else pairs_section(name, records, hosts)
+    return f"\n== {name}: {sentence}{body if body.startswith(chr(10)) else chr(10) + body}"
+
+
+def about(m):
+    lines = [f"{m['cpu']}, {m['cpus']} cores, {m['memory']}; Linux {m['kernel']}; THP {m['thp']}, "
+             f"shmem {m['thp_shmem']}",
+             f"Sluice: {m['sluice'] or '-'} ({m['source']}), as \"{m['before_program']}\"; {m['when']}; "
+             f"load {m['load_at_start']:.2f} to {m['load_at_end']:.2f}"]
+    lines += [f"{name}: {version}" for name, version in m["mpis"].items()]
+    lines.append("us: median over launches of the median call (the slowest rank's). ratio: plain / Sluice, "
+                 "median of the pairs;\nspread: least and largest pair. vs fastest (*): the fastest plain MPI "
+                 "/ Sluice. vs limit: Sluice / two processes\nthat copy half each between mapped buffers. "
+                 "(cma): this host copies through process_vm_readv here.\n?: the pairs do not agree.")
+    return "\n".join(lines)
+
+
+def summary(failures, path):
+    lines = ["", f"all records: {path}"]
+    if failures:
+        lines.append(f"{len(failures)} launches FAILED:")
+        lines += [f"  {f['section']} {f['host']} {f['side']} {f['ranks']} ranks: "
+                  f"{f['why'].splitlines()[0][:120]}" for f in failures]
+    return "\n".join(lines)
+
+
+def main():
+    import hosts as H
+    with open(sys.argv[1], encoding="utf-8") as f:
+        data = json.load(f)
+    hosts = [H.Host(n, "") for n in data["machine"]["mpis"]]
+    print(about(data["machine"]))
+    for name in dict.fromkeys(r["section"] for r in data["records"]):
+        print(section(name, "", [r for r in data["records"] if r["section"] == name], hosts))
+    print(summary(data["failures"], sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
