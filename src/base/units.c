@@ -47,12 +47,10 @@ int base_parse_bytes(const char *text, uint64_t *out_bytes)
 			point = true;
 			continue;
 		}
-		if (numerator > (UINT64_MAX - 9) / 10)
+		if (__builtin_mul_overflow(numerator, 10, &numerator) ||
+		    __builtin_add_overflow(numerator, (uint64_t)(*text - '0'), &numerator) ||
+		    __builtin_mul_overflow(denominator, point ? 10 : 1, &denominator))
 			return -EINVAL;
-		if (point && denominator > UINT64_MAX / 10)
-			return -EINVAL;
-		numerator = numerator * 10 + (uint64_t)(*text - '0');
-		denominator *= point ? 10 : 1;
 		digits = true;
 	}
 	shift = unit_shift(text);

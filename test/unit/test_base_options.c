@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+
+#include "base/base.h"
+#include "unit.h"
+
+static char problems[4096];
+
+/* Loads with one or two entries (the second may be NULL). */
+static int load(const char *a, const char *b)
+{
+	char *environ_block[] = { (char *)a, (char *)b, NULL };
+
+	return base_options_load(environ_block, problems, sizeof(problems));
+}
+
+static int count_lines(const char *text)
+{
+	int lines = 0;
+
+	for (; *text; text++)
+		lines += *text == '\n';
+	return lines;
+}
+
+UNIT_TEST(defaults_are_those_of_the_table)
+{
+	CHECK_EQ(load("HOME=/", NULL), 0);
+	CHECK_STR(problems, "");
+	CHECK(base_opt.enabled && base_opt.usable);
+	CHECK_EQ(base_opt.coll_threshold_bytes, 64 << 10);
+	CHECK_EQ(base_opt.region_kind, BASE_REGION_AUTO);
+	CHECK_EQ(base_opt.region_adopt_after, 3);
+	CHECK_EQ(base_opt.region_max, 1024);
+	CHECK_EQ(base_opt.region_arena_bytes, (int64_t)64 << 30);
+	CHECK_EQ(base_opt.region_pool_bytes, 64 << 20);
+	CHECK_EQ(base_opt.node_spin_us, -1);
+	CHECK_EQ(base_opt.log_level, BASE_LOG_ERROR);
+	CHECK_STR(base_opt.node_name, "");
+	CHECK_STR(base_opt.stats, "");
+	CHECK_STR(base_opt.fault, "");
+}
+
+UNIT_TEST(every_option_prints_its_default_as_written)
+{
+	char text[128];
+
+	CHECK_EQ(load(NULL, NULL), 0);
+	for (size_t i = 0; i < base_option_count; i++) {
+		const struct base_option *o = &base_option_table[i];
+
+		CHECK_EQ(base_option_print(o, text, sizeof(text)), strlen(o->dflt));
+		CHECK_STR(text, o->dflt);
+		CHECK_EQ(o->source, BASE_SRC_DEFAULT);
+		CHECK(o->help && o->help[0] && o->help[strlen(o->help) - 1] != '.');
+	}
+}
+
+/* The table's row must point at the member that its name says. */
+UNIT_TEST(every_option_can_be_set)
+{
+	static const struct {
+		const char *entry;
+		const void *value;
+		int64_t want;
+		size_t bytes;
+	} sets[] = {
+#define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
+		SET("SLUICE=off", enabled, 0),
+		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
+		SET("SLUICE_COLL_BCAST=no", coll_bcast, 0),
+		SET("SLUICE_COLL_GATHER=0", coll_gather, 0),
+		SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
+		SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
+		SET("SLUICE_REGION_ADOPT_MIN=1M", region_adopt_min_bytes, 1 << 20),
+		SET("SLUICE_REGION_MAX=16384", region_max, 16384),
+		SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
+		SET("SLUICE_REGION_POOL=0", region_pool_bytes, 0),
+		SET("SLUICE_REGION_HUGE=FALSE", region_huge, 0),
+		SET("SLUICE_XFER_FRAGMENT=128K", xfer_fragment_bytes, 128 << 10),
+		SET("SLUICE_XFER_COPY=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
+		SET("SLUICE_XFER_HELP=off", xfer_help, 0),
+		SET("SLUICE_NODE_SPIN=1000000", node_spin_us, 1000000),
+		SET("SLUICE_LOG=debug", log_level, BASE_LOG_DEBUG),
+#undef SET
+	};
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(sets); i++) {
+		int64_t got = 0;
+
+		CHECK_EQ(load(sets[i].entry, NULL), 0);
+		memcpy(&got, sets[i].value, sets[i].bytes);
+		CHECK_EQ(got, sets[i].want);
+	}
+	CHECK_EQ(load("SLUICE_NODE_NAME=a", "SLUICE_STATS=/tmp/x"), 0);
+	CHECK_STR(base_opt.node_name, "a");
+	CHECK_STR(base_opt.stats, "/tmp/x");
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 3); /* these two and the faults */
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(switches_take_the_usual_words)
+{
+	static const char *const on[] = { "SLUICE=on", "SLUICE=1", "SLUICE=yes", "SLUICE=true", "SLUICE=ON" };
+	static const char *const off[] = { "SLUICE=off", "SLUICE=0", "SLUICE=no", "SLUICE=false" };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(on); i++) {
+		CHECK_EQ(load(on[i], NULL), 0);
+		CHECK(base_opt.enabled);
+	}
+	for (size_t i = 0; i < BASE_ARRAY_LEN(off); i++) {
+		CHECK_EQ(load(off[i], NULL), 0);
+		CHECK(!base_opt.enabled && base_opt.usable);
+	}
+	CHECK_EQ(load("SLUICE=maybe", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE=maybe is wrong: it takes on or off\n");
+}
+
+UNIT_TEST(a_value_out_of_range_names_the_range)
+{
+	CHECK_EQ(load("SLUICE_REGION_MAX=16385", NULL), -EINVAL);
+	CHECK(!base_opt.usable);
+	CHECK_EQ(base_opt.region_max, 1024);
+	CHECK_STR(problems, "SLUICE_REGION_MAX=16385 is wrong: it takes a whole number from 0 to 16384 regions\n");
+	CHECK_EQ(load("SLUICE_REGION_ARENA=63M", NULL), -EINVAL);
+	CHECK_HAS(problems, "from 64M to 4T");
+	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=0", NULL), -EINVAL);
+	CHECK_HAS(problems, "at least 1");
+	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=9223372036854775808", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_NODE_SPIN=-2", NULL), -EINVAL);
+	CHECK_HAS(problems, "from -1 to 1000000 us");
+	CHECK_EQ(load("SLUICE_NODE_SPIN=", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_NODE_SPIN= 1", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_NODE_SPIN=1us", NULL), -EINVAL);
+	CHECK_EQ(load("SLUICE_NODE_SPIN=99999999999999999999", NULL), -EINVAL);
+}
+
+UNIT_TEST(a_wrong_choice_lists_the_choices)
+{
+	CHECK_EQ(load("SLUICE_REGION_KIND=xpmem", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_REGION_KIND=xpmem is wrong: it takes auto, arena, cma or staged\n");
+	CHECK_EQ(base_opt.region_kind, BASE_REGION_AUTO);
+}
+
+UNIT_TEST(an_unknown_option_is_told_the_nearest)
+{
+	CHECK_EQ(load("SLUICE_COLL_TRESHOLD=1", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_COLL_TRESHOLD is not an option; the nearest is SLUICE_COLL_THRESHOLD\n");
+	CHECK_EQ(load("SLUICE_QQQQQQQQQQ=1", NULL), -EINVAL);
+	CHECK_STR(problems, "SLUICE_QQQQQQQQQQ is not an option, and no option has a similar name\n");
+}
+
+UNIT_TEST(names_that_only_begin_like_ours_are_not_ours)
+{
+	CHECK_EQ(load("SLUICEBOX=1", "XSLUICE_LOG=7"), 0);
+	CHECK_EQ(load("SLUICE", "SLUICE_NOTHING"), 0); /* no '=': not a variable */
+	CHECK_EQ(load("SLUIC=1", "SLUICe_X=1"), 0);
+	CHECK_EQ(load("SLUICE_=1", NULL), -EINVAL);
+}
+
+UNIT_TEST(nearest_counts_insertions_deletions_and_swaps)
+{
+	CHECK_STR(base_option_nearest("SLUICE_LGO"), "SLUICE_LOG");
+	CHECK_STR(base_option_nearest("SLUICE_STAT"), "SLUICE_STATS");
+	CHECK_STR(base_option_nearest("SLUICE_STTAS"), "SLUICE_STATS");
+	CHECK_STR(base_option_nearest("SLUICE_REGION_ADOPT_MAX"), "SLUICE_REGION_ADOPT_MIN");
+	CHECK_STR(base_option_nearest("SLUICE_COLL_BCATS"), "SLUICE_COLL_BCAST");
+	CHECK_STR(base_option_nearest("SLUICE_XFER_COPPY"), "SLUICE_XFER_COPY");
+	CHECK(!base_option_nearest("SLUICE_MPI_LIBRARY_PATH"));
+	CHECK(!base_option_nearest("PATH"));
+}
+
+UNIT_TEST(nearest_forgives_a_missing_folder)
+{
+	CHECK_STR(base_option_nearest("SLUICE_THRESHOLD"), "SLUICE_COLL_THRESHOLD");
+	CHECK_STR(base_option_nearest("SLUICE_TRESHOLD"), "SLUICE_COLL_THRESHOLD");
+	CHECK_STR(base_option_nearest("SLUICE_SPIN"), "SLUICE_NODE_SPIN");
+	CHECK_STR(base_option_nearest("SLUICE_ADOPT_AFTER"), "SLUICE_REGION_ADOPT_AFTER");
+}
+
+UNIT_TEST(nearest_survives_a_very_long_name)
+{
+	char name[2000];
+
+	memset(name, 'A', sizeof(name));
+	memcpy(name, "SLUICE_", 7);
+	name[sizeof(name) - 1] = 0;
+	CHECK(!base_option_nearest(name));
+	name[sizeof(name) - 2] = '=';
+	CHECK_EQ(load(name, NULL), -EINVAL);
+	CHECK_EQ(count_lines(problems), 1);
+}
+
+UNIT_TEST(every_problem_is_one_line_cut_at_a_line)
+{
+	char *environ_block[] = { "SLUICE_LOG=loud", "SLUICE_COLL_BCAST=2", "SLUICE_BOGUS_NAME=", NULL };
+	char small[100];
+
+	CHECK_EQ(base_options_load(environ_block, problems, sizeof(problems)), -EINVAL);
+	CHECK_EQ(count_lines(problems), 3);
+	memset(small, 'x', sizeof(small));
+	CHECK_EQ(base_options_load(environ_block, small, sizeof(small)), -EINVAL);
+	CHECK_EQ(count_lines(small), 1);
+	CHECK(!strncmp(small, problems, strlen(small)));
+	small[0] = 'y';
+	CHECK_EQ(base_options_load(environ_block, small, 0), -EINVAL);
+	CHECK_EQ(small[0], 'y');
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(values_do_not_hang_on_the_environment)
+{
+	char entry[] = "SLUICE_NODE_NAME=left";
+
+	CHECK_EQ(load(entry, NULL), 0);
+	memset(entry, 0, sizeof(entry));
+	CHECK_STR(base_opt.node_name, "left");
+	CHECK_EQ(load(NULL, NULL), 0);
+	CHECK_STR(base_opt.node_name, "");
+}
+
+UNIT_TEST(a_string_that_is_too_long_is_refused)
+{
+	static char entry[8192];
+
+	memset(entry, 'a', sizeof(entry) - 1);
+	memcpy(entry, "SLUICE_STATS=", 13);
+	CHECK_EQ(load(entry, NULL), -EINVAL);
+	CHECK_STR(base_opt.stats, "");
+	CHECK_EQ(count_lines(problems), 1);
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(sources_are_remembered)
+{
+	CHECK_EQ(load("SLUICE_LOG=error", NULL), 0); /* the default, but said */
+	for (size_t i = 0; i < base_option_count; i++)
+		CHECK_EQ(base_option_table[i].source == BASE_SRC_ENV,
+			 !strcmp(base_option_table[i].name, "SLUICE_LOG"));
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(hash_covers_what_ranks_share_and_nothing_else)
+{
+	uint64_t plain;
+
+	CHECK_EQ(load(NULL, NULL), 0);
+	plain = base_options_hash();
+	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=65536", NULL), 0); /* the same, said otherwise */
+	CHECK(base_options_hash() == plain);
+	CHECK_EQ(load("SLUICE_LOG=info", "SLUICE_NODE_NAME=b"), 0);
+	CHECK(base_options_hash() == plain);
+	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=65537", NULL), 0);
+	CHECK(base_options_hash() != plain);
+	CHECK_EQ(load("SLUICE_COLL_GATHER=off", NULL), 0);
+	CHECK(base_options_hash() != plain);
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(job_rank_comes_from_the_launcher)
+{
+	static const char *const names[] = { "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID" };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
+		unsetenv(names[i]);
+	CHECK_EQ(base_job_rank(), -1);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		setenv(names[i], "17", 1);
+		CHECK_EQ(base_job_rank(), 17);
+		setenv(names[i], "x", 1);
+		CHECK_EQ(base_job_rank(), -1);
+		unsetenv(names[i]);
+	}
+}
