@@ -79,40 +79,6 @@ __attribute__((constructor)) static void find_real_functions(void)
 
 /* ---- the environment -------------------------------------------------------------------------- */
 
-static bool is_our_entry(const char *entry, size_t len)
-{
-	size_t want = sizeof(RT_PRELOAD_NAME) - 1;
-
-	return len >= want && memcmp(entry + len - want, RT_PRELOAD_NAME, want) == 0 &&
-	       (len == want || entry[len - want - 1] == '/');
-}
-
-/* Write `value` without our entries to out (at least as long as value). Returns how many there
- * were. ld.so separates entries by colons and by spaces. */
-static int drop_our_entries(const char *value, char *out)
-{
-	int dropped = 0;
-	char *o = out;
-
-	while (*value) {
-		size_t len = strcspn(value, ": ");
-
-		if (len && is_our_entry(value, len)) {
-			dropped++;
-		} else if (len) {
-			if (o != out)
-				*o++ = ':';
-			memcpy(o, value, len);
-			o += len;
-		}
-		value += len;
-		if (*value)
-			value++;
-	}
-	*o = '\0';
-	return dropped;
-}
-
 /* Bytes that env_without_us() needs for a copy of envp; 0 when we are not in it, or when the copy
  * would be too large. */
 static size_t env_copy_bytes(char *const *envp)
@@ -149,7 +115,7 @@ static char *const *env_without_us(char *const *envp, void *space)
 			continue;
 		}
 		memcpy(text, preload_name, name_len);
-		if (!drop_our_entries(envp[i] + name_len, text + name_len) || text[name_len])
+		if (!rt_preload_without_us(envp[i] + name_len, text + name_len) || text[name_len])
 			copy[n++] = text;
 		text += strlen(text) + 1;
 	}
@@ -179,11 +145,20 @@ static bool keeps_path(const char *path)
 	return keeps;
 }
 
+/* As libc's execvp has it: of this process, not of the environment that is passed on. */
+static const char *path_variable(void)
+{
+	for (char *const *e = environ; e && *e; e++)
+		if (strncmp(*e, "PATH=", 5) == 0)
+			return *e + 5;
+	return NULL;
+}
+
 static bool keeps_file(const char *file)
 {
 	char path[PATH_MAX];
 	int saved = errno;
-	bool keeps = !file || rt_exec_find(file, getenv("PATH"), path, sizeof(path)) ||
+	bool keeps = !file || rt_exec_find(file, path_variable(), path, sizeof(path)) ||
 		     keeps_path(path);
 
 	errno = saved;

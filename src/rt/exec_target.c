@@ -328,3 +328,37 @@ int rt_exec_find(const char *file, const char *path_var, char *out, size_t cap)
 			return best;
 	}
 }
+
+/* ---- LD_PRELOAD -------------------------------------------------------------------------------- */
+
+static bool is_our_entry(const char *entry, size_t len)
+{
+	size_t want = sizeof(RT_PRELOAD_NAME) - 1;
+
+	return len >= want && memcmp(entry + len - want, RT_PRELOAD_NAME, want) == 0 &&
+	       (len == want || entry[len - want - 1] == '/');
+}
+
+int rt_preload_without_us(const char *value, char *out)
+{
+	int dropped = 0;
+	char *o = out;
+
+	while (*value) {
+		size_t len = strcspn(value, ": ");
+
+		if (len && is_our_entry(value, len)) {
+			dropped++;
+		} else if (len) {
+			if (o != out)
+				*o++ = ':';
+			memcpy(o, value, len);
+			o += len;
+		}
+		value += len;
+		if (*value)
+			value++;
+	}
+	*o = '\0';
+	return dropped;
+}

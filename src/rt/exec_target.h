@@ -48,6 +48,12 @@ bool rt_exec_is_launcher_name(const char *path);
  */
 int rt_exec_find(const char *file, const char *path_var, char *out, size_t cap);
 
+/*
+ * The value of LD_PRELOAD without our entries, in out (at least as long as value with its end).
+ * ld.so separates entries by colons and by blanks; out has colons. Returns how many were ours.
+ */
+int rt_preload_without_us(const char *value, char *out);
+
 /* Find `name` among the dynamic symbols that the shared library at `path` defines.
  * Returns 1 found, 0 not, -errno (-ENOEXEC: not a shared library for this machine). */
 int rt_exec_defines(const char *path, const char *name);

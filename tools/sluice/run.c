@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sluice run: exports the settings, puts libsluice.so first in LD_PRELOAD and becomes the program,
+ * in the same process: signals, exit codes and job control pass through because nothing stands in
+ * between. Prints nothing unless something is wrong.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "rt/exec_target.h"
+#include "mpi_find.h"
+#include "tool.h"
+
+static const char help[] =
+	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--] PROGRAM [ARGUMENT]...\n"
+	"\n"
+	"Runs PROGRAM with Sluice, in place of itself: same process, signals and exit code.\n"
+	"Stands after the launcher, in front of the program.\n"
+	"\n"
+	"  --set NAME=VALUE  set an option; NAME with or without SLUICE_ (sluice info lists them)\n"
+	"  --mpi PATH        use the MPI library at PATH, or of the installation at PATH: its folder\n"
+	"                    comes first in LD_LIBRARY_PATH\n"
+	"\n"
+	"Examples:\n"
+	"  mpiexec -n 4 sluice run ./app input.dat\n"
+	"  mpiexec -n 4 sluice run --set COLL_THRESHOLD=1M --set LOG=info python3 app.py\n"
+	"  srun -n 16 sluice run --mpi /opt/mpich ./app\n"
+	"  SLUICE=off mpiexec -n 4 sluice run ./app      # plain, to compare\n"
+	"\n"
+	"Exit code: the program's; 2 misuse, 126 PROGRAM cannot be executed, 127 it does not exist.\n"
+	"A wrong option is told once, and the program runs plain. More: man sluice-run\n";
+
+/* What is wrong with the settings: lines for rank 0, upon which the program runs plain. */
+static char problems[4096];
+
+__attribute__((format(printf, 1, 2)))
+static void add_problem(const char *fmt, ...)
+{
+	size_t used = strlen(problems);
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(problems + used, sizeof(problems) - used, fmt, args);
+	va_end(args);
+	used = strlen(problems);
+	if (used + 1 < sizeof(problems)) {
+		problems[used] = '\n';
+		problems[used + 1] = '\0';
+	}
+}
+
+static void report_problems(const char *program)
+{
+	char *line, *rest = problems;
+
+	if (base_job_rank() > 0)
+		return;
+	while ((line = strsep(&rest, "\n")) && *line)
+		tool_say("run: %s%s%s%s", line, *rest ? "" : " (running ", *rest ? "" : program,
+			 *rest ? "" : " without Sluice)");
+}
+
+/* ---- arguments --------------------------------------------------------------------------------- */
+
+struct run_args {
+	const char *mpi;
+	char **program; /* NULL: the command line has none */
+	bool wants_help;
+};
+
+/* COLL_THRESHOLD=1M, coll_threshold=1M and SLUICE_COLL_THRESHOLD=1M are the same. */
+static void apply_setting(const char *setting)
+{
+	const char *equals = setting ? strchr(setting, '=') : NULL;
+	char name[64] = "";
+	size_t used = 0;
+
+	if (!equals || equals == setting) {
+		add_problem("--set takes NAME=VALUE, not '%s'", setting ? setting : "");
+		return;
+	}
+	if (strncasecmp(setting, "SLUICE", 6) || !strchr("_=", setting[6]))
+		used = (size_t)snprintf(name, sizeof(name), "SLUICE_");
+	for (const char *c = setting; c < equals && used + 1 < sizeof(name); c++)
+		name[used++] = (char)toupper((unsigned char)*c);
+	name[used] = '\0';
+	setenv(name, equals + 1, 1);
+}
+
+/* A flag that does not exist. Returns whether it looks like one whose value is the next word. */
+static bool unknown_flag(const char *flag)
+{
+	static const char *const flags[] = { "--set", "--mpi", "--help" };
+	char word[32];
+	const char *nearest;
+
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(flag, "="), flag);
+	nearest = tool_nearest(word, flags, BASE_ARRAY_LEN(flags));
+	if (!nearest) {
+		add_problem("there is no option '%s'; there are --set and --mpi", word);
+		return false;
+	}
+	add_problem("there is no option '%s'; the nearest is %s", word, nearest);
+	return nearest != flags[2] && !strchr(flag, '=');
+}
+
+static void parse_args(char **arg, struct run_args *out)
+{
+	const char *value;
+
+	*out = (struct run_args){ 0 };
+	for (arg++; *arg && (*arg)[0] == '-' && (*arg)[1]; arg++) {
+		if (strcmp(*arg, "--") == 0) {
+			arg++;
+			break;
+		}
+		if (strcmp(*arg, "--help") == 0 || strcmp(*arg, "-h") == 0) {
+			out->wants_help = true;
+			return;
+		}
+		if (tool_is_flag(*arg, "--set", &value)) {
+			apply_setting(value ? value : arg[1]);
+		} else if (tool_is_flag(*arg, "--mpi", &value)) {
+			out->mpi = value ? value : arg[1] ? arg[1] : "";
+		} else {
+			value = unknown_flag(*arg) ? NULL : "";
+		}
+		if (!value && arg[1])
+			arg++;
+	}
+	out->program = *arg ? arg : NULL;
+}
+
+/* ---- environment ------------------------------------------------------------------------------- */
+
+/* NAME=first:old value, or NAME=first where there was none. */
+static void prepend_env(const char *name, const char *first, const char *old)
+{
+	size_t bytes = strlen(first) + (old ? strlen(old) : 0) + 2;
+	char *value = malloc(bytes);
+
+	if (!value) {
+		add_problem("out of memory");
+		return;
+	}
+	snprintf(value, bytes, "%s%s%s", first, old && *old ? ":" : "", old ? old : "");
+	setenv(name, value, 1);
+	free(value);
+}
+
+static int use_mpi(const char *path)
+{
+	char folder[PATH_MAX];
+	int rc = mpi_find_folder(path, folder, sizeof(folder));
+
+	if (rc == 0) {
+		prepend_env("LD_LIBRARY_PATH", folder, getenv("LD_LIBRARY_PATH"));
+		return TOOL_DONE;
+	}
+	if (base_job_rank() > 0)
+		return TOOL_MISUSE;
+	if (rc == -EINVAL)
+		tool_say("run: --mpi %s: no MPI library (none there exports PMPI_Bcast)", path);
+	else if (rc == -ENOEXEC)
+		tool_say("run: --mpi %s: not a shared library for this machine", path);
+	else
+		tool_say("run: --mpi %s: %s", path, strerror(-rc));
+	return TOOL_MISUSE;
+}
+
+/* Our entries out, then, unless the program runs plain, one in. */
+static void set_preload(const char *library)
+{
+	const char *old = getenv("LD_PRELOAD");
+	char *rest = NULL;
+
+	if (old) {
+		rest = malloc(strlen(old) + 1);
+		if (!rest) {
+			add_problem("out of memory");
+			return;
+		}
+		if (!rt_preload_without_us(old, rest)) {
+			free(rest);
+			rest = strdup(old); /* nothing of ours in it: leave it as it was written */
+		}
+	}
+	if (library)
+		prepend_env("LD_PRELOAD", library, rest);
+	else if (rest && *rest)
+		setenv("LD_PRELOAD", rest, 1);
+	else
+		unsetenv("LD_PRELOAD");
+	free(rest);
+}
+
+/* Why the loader would ignore LD_PRELOAD in this program, or NULL. */
+static const char *preload_refusal(const char *path, enum rt_exec_kind kind)
+{
+	struct stat st;
+
+	if (kind == RT_EXEC_STATIC)
+		return "it is statically linked";
+	if (kind == RT_EXEC_FOREIGN)
+		return "it is for another architecture or another C library";
+	if (stat(path, &st))
+		return NULL;
+	if (((st.st_mode & S_ISUID) && st.st_uid != getuid()) ||
+	    ((st.st_mode & S_ISGID) && st.st_gid != getgid()))
+		return "it is set-user-ID or set-group-ID";
+	if (getuid() && getxattr(path, "security.capability", NULL, 0) > 0)
+		return "it has file capabilities";
+	return NULL;
+}
+
+/* The library to preload, or NULL: the program runs plain. */
+static const char *choose_preload(const char *path, enum rt_exec_kind kind, char library[PATH_MAX])
+{
+	const char *refusal;
+	char loaded[2048];
+
+	if (base_options_load(NULL, loaded, sizeof(loaded)))
+		for (char *rest = loaded, *line; (line = strsep(&rest, "\n")) && *line;)
+			add_problem("%s", line);
+	if (problems[0] || !base_opt.enabled)
+		return NULL;
+	refusal = preload_refusal(path, kind);
+	if (refusal) {
+		base_log(BASE_LOG_INFO, "run", "%s runs without Sluice: %s", path, refusal);
+		return NULL;
+	}
+	if (tool_find_preload(library, PATH_MAX)) {
+		add_problem("cannot find " RT_PRELOAD_NAME ", which is installed with this program");
+		return NULL;
+	}
+	if (strpbrk(library, ": ")) {
+		add_problem("cannot preload %s: LD_PRELOAD takes no blanks or colons in a name",
+			    library);
+		return NULL;
+	}
+	return library;
+}
+
+/* ---- the program ---------------------------------------------------------------------------------- */
+
+static int cannot_execute(const char *program, const char *path, int error)
+{
+	/* execve says ENOENT, too, when the interpreter of a program that exists does not */
+	if (error == ENOENT && *path && access(path, F_OK) == 0) {
+		tool_say("run: cannot execute %s: its interpreter does not exist", program);
+		return TOOL_CANNOT_EXECUTE;
+	}
+	tool_say("run: cannot execute %s: %s", program, strerror(error));
+	return error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE;
+}
+
+int tool_run(int argc, char **argv)
+{
+	char path[PATH_MAX] = "", library[PATH_MAX];
+	struct run_args args;
+	enum rt_exec_kind kind;
+	int rc;
+
+	parse_args(argv, &args);
+	if (args.wants_help) {
+		fputs(help, stdout);
+		return TOOL_DONE;
+	}
+	if (!args.program) {
+		tool_say("run: no program; write: mpiexec -n 4 sluice run ./app");
+		return TOOL_MISUSE;
+	}
+	rc = rt_exec_find(args.program[0], getenv("PATH"), path, sizeof(path));
+	if (rc)
+		return cannot_execute(args.program[0], "", -rc);
+	kind = rt_exec_kind_of(path);
+	if (kind == RT_EXEC_LAUNCHER) {
+		tool_say("run: %s is a launcher and comes first; write: mpiexec -n 4 sluice run ./app",
+			 args.program[0]);
+		return TOOL_MISUSE;
+	}
+	if (args.mpi && (rc = use_mpi(args.mpi)))
+		return rc;
+	set_preload(choose_preload(path, kind, library));
+	report_problems(args.program[0]);
+	execvp(args.program[0], args.program);
+	return cannot_execute(args.program[0], path, errno);
+}
