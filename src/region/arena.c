@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "region/private.h"
@@ -161,10 +162,14 @@ void *region_arena_base(void) { return arena.base; }
 uint64_t arena_used_bytes_locked(void) { return arena.used_units * REGION_UNIT; }
 uint64_t arena_pool_bytes_locked(void) { return arena.pooled_units * REGION_UNIT; }
 
+bool arena_is_inode(const struct host_vma *v)
+{
+	return v->inode == arena.ino && v->dev_major == major(arena.dev) && v->dev_minor == minor(arena.dev);
+}
+
 bool arena_is_mapping(const struct host_vma *v, uint64_t addr, uint64_t offset)
 {
-	/* the device of the kernel's internal tmpfs is the same for all memfds: the inode decides */
-	return v->shared && v->inode == arena.ino && v->offset + (addr - v->start) == offset;
+	return v->shared && arena_is_inode(v) && v->offset + (addr - v->start) == offset;
 }
 
 void arena_punch_locked(uint64_t offset, uint64_t bytes)

@@ -76,7 +76,7 @@ static void __attribute__((noinline)) free_block(void *p)
 
 EXPORT void free(void *p)
 {
-	if (p && region_may_touch((uintptr_t)p, (uintptr_t)p + 1 + HOST_HUGE))
+	if (region_may_be_in_block((uintptr_t)p))
 		free_block(p);
 	if (base_unlikely(!next.free)) {
 		__libc_free(p);
@@ -87,7 +87,7 @@ EXPORT void free(void *p)
 
 static bool block_has_region(void *p, size_t *out_bytes)
 {
-	if (!p || !region_may_touch((uintptr_t)p, UINTPTR_MAX))
+	if (!region_may_be_in_block((uintptr_t)p))
 		return false;
 	*out_bytes = malloc_usable_size(p);
 	return *out_bytes >= HOST_PAGE && region_overlaps((uintptr_t)p, (uintptr_t)p + *out_bytes);

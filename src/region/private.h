@@ -34,6 +34,7 @@ extern pthread_mutex_t region_lock; /* guards all of arena.c's and table.c's sta
 int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *out);
 void arena_extent_put_locked(const struct region_extent *e, bool keep_pages);
 void arena_punch_locked(uint64_t offset, uint64_t bytes);
+bool arena_is_inode(const struct host_vma *v); /* it maps our memfd, anywhere */
 bool arena_is_mapping(const struct host_vma *v, uint64_t addr, uint64_t offset);
 uint64_t arena_used_bytes_locked(void), arena_pool_bytes_locked(void);
 void arena_empty_pool_locked(void);

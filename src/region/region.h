@@ -103,6 +103,14 @@ static inline bool region_may_touch(uintptr_t start, uintptr_t end)
 			     end > atomic_load_explicit(&region_lo, memory_order_relaxed));
 }
 
+/* The lowest address at which a heap block that contains a region can begin. */
+extern _Atomic uintptr_t region_floor;
+static inline bool region_may_be_in_block(uintptr_t block)
+{
+	return base_unlikely(block >= atomic_load_explicit(&region_floor, memory_order_relaxed) &&
+			     block < atomic_load_explicit(&region_hi, memory_order_relaxed));
+}
+
 void region_drop(uintptr_t start, uintptr_t end);      /* contents die, mapping must be anonymous */
 void region_forget(uintptr_t start, uintptr_t end);    /* the caller replaces or unmaps the range now */
 void region_keep(uintptr_t start, uintptr_t end);      /* contents live, threads may write */

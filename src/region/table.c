@@ -26,8 +26,9 @@ struct region {
 };
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
+#define BLOCK_PIECES_MAX 64
 #define RECENT_USES 32  /* a region used within so many uses of all is left alone by its neighbours */
-_Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi;
+_Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi, region_floor = UINTPTR_MAX;
 static struct region *table; /* TABLE_MAX entries of address space, touched as used */
 static uint32_t table_n, table_next_id = 1;
 static uint64_t table_clock;
@@ -68,6 +69,25 @@ static void publish_bounds(void)
 
 	atomic_store_explicit(&region_lo, lo, memory_order_relaxed);
 	atomic_store_explicit(&region_hi, hi, memory_order_relaxed);
+	if (!table_n)
+		atomic_store_explicit(&region_floor, UINTPTR_MAX, memory_order_relaxed);
+}
+
+/* A heap block is one mapping, cut in pieces where regions lie in it: walk down to where it begins. */
+static void lower_floor(uintptr_t start)
+{
+	uintptr_t floor = start;
+	struct host_vma v;
+
+	for (int i = 0; floor && !host_vma_query((void *)(floor - (i > 0)), &v); i++) {
+		bool ours = v.inode && arena_is_inode(&v);
+
+		if (i > 0 && (v.end != floor || !v.read || !v.write || (!ours && (v.shared || v.inode))))
+			break;
+		floor = i == BLOCK_PIECES_MAX ? 0 : v.start;
+	}
+	if (floor < atomic_load_explicit(&region_floor, memory_order_relaxed))
+		atomic_store_explicit(&region_floor, floor, memory_order_relaxed);
 }
 
 static void table_insert(uint32_t at, const struct region *r)
@@ -222,6 +242,7 @@ static struct region *adopt_locked(uintptr_t start, uintptr_t end)
 	ret = arena_extent_get_locked(start % REGION_UNIT + (end - start), false, &r.extent);
 	if (ret)
 		goto refused;
+	lower_floor(start);
 	ret = pages_adopt(start, end - start, &r.extent);
 	if (ret) {
 		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s", (size_t)(end - start), strerror(-ret));

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every rank hands its arena's descriptor to every rank that does not know it yet, over abstract
+ * sockets. Both sides check who the other is (SO_PEERCRED: same user, the pid that MPI told us), so
+ * a descriptor reaches only processes of the same user that belong to the job.
+ *
+ * One message a connection, sent before it is accepted: nobody waits for anybody in particular, and
+ * few descriptors are open at a time whatever the number of ranks.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+#define EXCHANGE_TIMEOUT_NS (30ull * 1000000000)
+#define EXCHANGE_BACKLOG 4096
+
+struct arena_message { uint64_t arena_id; int32_t rank, pid; };
+
+static socklen_t socket_name(struct sockaddr_un *a, int pid, uint64_t id)
+{
+	int n;
+
+	memset(a, 0, sizeof *a);
+	a->sun_family = AF_UNIX;
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-%d-%016llx", pid, (unsigned long long)id);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+int exchange_listen(struct exchange *x)
+{
+	struct sockaddr_un a;
+	int err;
+
+	x->id = host_random_u64();
+	if (base_fault("socket"))
+		return -EACCES;
+	x->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (x->fd < 0)
+		return -errno;
+	if (bind(x->fd, (struct sockaddr *)&a, socket_name(&a, getpid(), x->id)) || listen(x->fd, EXCHANGE_BACKLOG)) {
+		err = -errno;
+		close(x->fd);
+		x->fd = -1;
+		return err;
+	}
+	return 0;
+}
+
+void exchange_close(struct exchange *x)
+{
+	if (x->fd >= 0)
+		close(x->fd);
+	x->fd = -1;
+}
+
+static int check_peer(int fd, int pid)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
+		return -errno;
+	return c.uid == geteuid() && (pid < 0 || c.pid == pid) ? 0 : -EPERM;
+}
+
+/* 0 sent, -EAGAIN try again, other -errno final */
+static int send_arena(const struct node_hello *to, int my_rank)
+{
+	struct arena_message m = { node_arena_id(), my_rank, getpid() };
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { { 0 } };
+	struct iovec iov = { &m, sizeof m };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
+			      .msg_controllen = sizeof control.buf };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	struct sockaddr_un a;
+	int arena = region_arena_fd(), ret = 0;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE ? -EAGAIN : -errno;
+	if (connect(fd, (struct sockaddr *)&a, socket_name(&a, to->pid, to->socket_id))) {
+		ret = -errno;
+		goto close_fd;
+	}
+	ret = check_peer(fd, to->pid);
+	if (ret)
+		goto close_fd;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &arena, sizeof arena);
+	if (sendmsg(fd, &msg, MSG_NOSIGNAL) < 0)
+		ret = errno == ETOOMANYREFS || errno == EINTR ? -EAGAIN : -errno;
+close_fd:
+	close(fd);
+	return ret;
+}
+
+/* 0 with *out_fd and *m, -EAGAIN nothing there, other -errno: a connection that is not of our job */
+static int receive_arena(int listener, struct arena_message *m, int *out_fd)
+{
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
+	struct iovec iov = { m, sizeof *m };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
+			      .msg_controllen = sizeof control.buf };
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), ret;
+	struct cmsghdr *c;
+	ssize_t n;
+
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE || errno == EINTR || errno == ECONNABORTED ? -EAGAIN : -errno;
+	ret = check_peer(fd, -1);
+	if (ret)
+		goto close_fd;
+	n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	c = n == (ssize_t)sizeof *m ? CMSG_FIRSTHDR(&msg) : NULL;
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int))) {
+		ret = -EPROTO;
+		goto close_fd;
+	}
+	memcpy(out_fd, CMSG_DATA(c), sizeof(int));
+	ret = check_peer(fd, m->pid);
+	if (ret)
+		close(*out_fd);
+close_fd:
+	close(fd);
+	return ret;
+}
+
+static int take_one(struct exchange *x, const struct node_hello *all, int size, struct node_peer **peers, int *missing)
+{
+	struct arena_message m;
+	int fd, err, ret = receive_arena(x->fd, &m, &fd);
+
+	if (ret)
+		return ret == -EAGAIN ? ret : 0; /* a stranger's connection is dropped */
+	if (m.rank >= 0 && m.rank < size && !peers[m.rank] && all[m.rank].arena_id == m.arena_id &&
+	    all[m.rank].pid == m.pid) {
+		peers[m.rank] = peer_add(&all[m.rank], fd, &err);
+		if (!peers[m.rank])
+			ret = -err;
+		else
+			--*missing;
+	}
+	close(fd);
+	return ret;
+}
+
+int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size, struct node_peer **peers)
+{
+	uint64_t give_up = host_now_ns() + EXCHANGE_TIMEOUT_NS;
+	int missing = 0, to_send = 0, next = 0, ret;
+	char *send = calloc((size_t)size, 1);
+
+	if (!send)
+		return -ENOMEM;
+	for (int r = 0; r < size; r++) {
+		if (r == rank)
+			continue;
+		peers[r] = peer_find(&all[r]);
+		send[r] = !peers[r];
+		missing += send[r];
+		to_send += send[r];
+	}
+	ret = 0;
+	while ((missing || to_send) && !ret) {
+		struct pollfd p = { x->fd, POLLIN, 0 };
+
+		for (int i = 0; i < size && to_send; i++, next = (next + 1) % size) {
+			int r = (rank + next) % size; /* not all at the same peer at once */
+
+			if (!send[r])
+				continue;
+			ret = send_arena(&all[r], rank);
+			if (ret == -EAGAIN) {
+				ret = 0;
+				break;
+			}
+			if (ret)
+				goto out;
+			send[r] = 0;
+			to_send--;
+		}
+		if (missing && poll(&p, 1, to_send ? 1 : 100) > 0) {
+			do
+				ret = take_one(x, all, size, peers, &missing);
+			while (!ret && missing);
+			if (ret == -EAGAIN)
+				ret = 0;
+		}
+		if (!ret && host_now_ns() > give_up)
+			ret = -ETIMEDOUT;
+	}
+out:
+	free(send);
+	return ret;
+}

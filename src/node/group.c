@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making a node group: hello, exchange, trial, agreement. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+#define SPIN_NS 100000u    /* with a core for each rank: longer than a descheduling is not worth it */
+#define YIELD_NS 200000u
+#define REACH_READ 1u
+#define REACH_WRITE 2u
+
+/* A rank whose exchange failed once may be known to some peers and not to others: it stays out. */
+static _Atomic int exchange_broken;
+
+static uint64_t control_layout(struct node_group *g, uint64_t area_bytes)
+{
+	uint64_t n = (uint64_t)g->size;
+
+	g->area_off = base_round_up(n * sizeof(struct node_rank) + n * n, HOST_PAGE);
+	g->area_bytes = base_round_up(area_bytes, HOST_PAGE);
+	g->control_bytes = g->area_off + n * g->area_bytes;
+	return g->control_bytes;
+}
+
+static void make_hello(struct node_group *g, struct exchange *x, struct node_hello *h)
+{
+	int err = region_init();
+
+	memset(h, 0, sizeof *h);
+	h->version = NODE_VERSION;
+	h->pid = getpid();
+	h->uid = geteuid();
+	h->node_id = host_node_id();
+	h->start = host_process_start(getpid());
+	h->options_hash = base_options_hash();
+	host_cpumask_self(&h->cpus);
+	h->arena_id = node_arena_id();
+	x->fd = -1;
+	if (!err && atomic_load(&exchange_broken))
+		err = -EPROTO;
+	if (!err)
+		err = exchange_listen(x);
+	if (!err && g->rank == 0) {
+		err = region_extent_get(g->control_bytes, true, &g->extent);
+		h->control_off = g->extent.offset;
+	}
+	h->error = err;
+	h->arena_bytes = region_arena_bytes();
+	h->socket_id = x->id;
+}
+
+/* The same answer on every rank: it is made from what all of them have. */
+static const char *refusal(const struct node_hello *all, int size)
+{
+	for (int r = 0; r < size; r++) {
+		if (all[r].version != NODE_VERSION)
+			return "ranks run different versions of Sluice";
+		if (all[r].node_id != all[0].node_id)
+			return "its ranks are on several nodes (or in containers apart from each other)";
+		if (all[r].options_hash != all[0].options_hash)
+			return "its ranks have different SLUICE_ options";
+		if (all[r].uid != all[0].uid)
+			return "its ranks belong to different users";
+		if (all[r].error)
+			return "a rank cannot share memory";
+		for (int q = 0; q < r; q++)
+			if (all[q].pid == all[r].pid)
+				return "two of its ranks are one process";
+	}
+	return NULL;
+}
+
+static void set_waiting(struct node_group *g, const struct node_hello *all)
+{
+	struct host_cpumask cpus = all[0].cpus;
+
+	for (int r = 1; r < g->size; r++)
+		host_cpumask_or(&cpus, &all[r].cpus);
+	g->oversubscribed = host_cpumask_count(&cpus) < g->size;
+	g->spin_ns = g->oversubscribed ? 0 : SPIN_NS;
+	if (base_opt.node_spin_us >= 0)
+		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
+	g->yield_ns = YIELD_NS;
+}
+
+static char *arena_of(const struct node_group *g, int rank)
+{
+	return rank == g->rank ? region_arena_base() : g->peers[rank]->base;
+}
+
+/* ---- trial: can we really reach each other? -------------------------------------------------- */
+
+static void trial_prepare(struct node_group *g)
+{
+	struct node_rank *me = &g->ranks[g->rank];
+
+	me->probe_value = node_arena_id();
+	me->probe_addr = (uintptr_t)&me->probe_value;
+}
+
+static uint8_t trial_peer(struct node_group *g, int r)
+{
+	const struct node_rank *peer = &g->ranks[r];
+	struct iovec remote = { (void *)(uintptr_t)peer->probe_addr, sizeof(uint64_t) };
+	uint64_t value = 0;
+	struct iovec local = { &value, sizeof value };
+	uint8_t reach = 0;
+
+	if (!base_fault("vm_readv") && process_vm_readv(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value &&
+	    value == peer->probe_value)
+		reach |= REACH_READ;
+	/* writes what is there already, so that all peers may try at once */
+	value = peer->probe_value;
+	if (!base_fault("vm_writev") && process_vm_writev(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value)
+		reach |= REACH_WRITE;
+	return reach;
+}
+
+/* Returns 0 when every peer's control data can be read through its mapping. */
+static int trial_run(struct node_group *g, const struct node_hello *all)
+{
+	for (int r = 0; r < g->size; r++) {
+		if (r == g->rank)
+			continue;
+		if (g->ranks[r].probe_value != all[r].arena_id)
+			return -EPROTO;
+		g->reach[g->rank * g->size + r] = trial_peer(g, r);
+	}
+	return 0;
+}
+
+/* ---- creation ------------------------------------------------------------------------------------ */
+
+/*
+ * Control segments whose group rank 0 (we) has left before others: a peer may still write to its part
+ * of it, so the pages must not become anything else yet.
+ */
+struct parked { struct region_extent extent; struct node_rank *ranks; int size; struct parked *next; };
+static struct parked *parked_list;
+static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool all_gone(struct node_rank *ranks, int size)
+{
+	return atomic_load_explicit(&ranks[0].gone, memory_order_acquire) == (uint32_t)size;
+}
+
+static void parked_sweep(void)
+{
+	pthread_mutex_lock(&parked_lock);
+	for (struct parked **link = &parked_list, *p; (p = *link) != NULL;) {
+		if (!all_gone(p->ranks, p->size)) {
+			link = &p->next;
+			continue;
+		}
+		*link = p->next;
+		region_extent_put(&p->extent);
+		free(p);
+	}
+	pthread_mutex_unlock(&parked_lock);
+}
+
+static void leave_control(struct node_group *g)
+{
+	struct parked *p;
+
+	if (g->ranks) /* the last thing this rank does to the segment */
+		atomic_fetch_add_explicit(&g->ranks[0].gone, 1, memory_order_acq_rel);
+	if (!g->extent.bytes)
+		return;
+	if (!g->ranks || all_gone(g->ranks, g->size)) {
+		region_extent_put(&g->extent);
+		return;
+	}
+	p = malloc(sizeof *p);
+	if (!p)
+		return; /* 2 MiB of address space are lost, no byte is */
+	*p = (struct parked){ g->extent, g->ranks, g->size, NULL };
+	pthread_mutex_lock(&parked_lock);
+	p->next = parked_list;
+	parked_list = p;
+	pthread_mutex_unlock(&parked_lock);
+}
+
+static void group_free(struct node_group *g)
+{
+	if (!g)
+		return;
+	leave_control(g);
+	for (int r = 0; r < g->size && g->peers; r++)
+		if (g->peers[r])
+			peer_put(g->peers[r]);
+	free(g->peers);
+	free(g->pids);
+	free(g);
+}
+
+static struct node_group *group_alloc(const struct node_oob *oob)
+{
+	struct node_group *g = calloc(1, sizeof *g);
+
+	if (!g)
+		return NULL;
+	g->rank = oob->rank;
+	g->size = oob->size;
+	g->peers = calloc((size_t)g->size, sizeof *g->peers);
+	g->pids = calloc((size_t)g->size, sizeof *g->pids);
+	if (g->peers && g->pids)
+		return g;
+	group_free(g);
+	return NULL;
+}
+
+static int group_connect(struct node_group *g, struct exchange *x, const struct node_hello *all)
+{
+	int ret = exchange_run(x, all, g->rank, g->size, g->peers);
+
+	if (ret) {
+		atomic_store(&exchange_broken, 1);
+		return ret;
+	}
+	for (int r = 0; r < g->size; r++)
+		g->pids[r] = all[r].pid;
+	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
+		return -EPROTO;
+	g->control = arena_of(g, 0) + all[0].control_off;
+	g->ranks = (struct node_rank *)g->control;
+	g->reach = (uint8_t *)(g->ranks + g->size);
+	set_waiting(g, all);
+	trial_prepare(g);
+	return 0;
+}
+
+/* Both rounds are collective: a rank that failed locally takes part in them all the same. */
+static int agree(const struct node_oob *oob, int local, int *out_all)
+{
+	int64_t min;
+	int ret = oob->allreduce_min(oob->ctx, local, &min);
+
+	*out_all = (int)min;
+	return ret;
+}
+
+int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out)
+{
+	struct node_group *g = group_alloc(oob);
+	struct node_hello mine = { 0 }, *all = calloc((size_t)oob->size, sizeof *all);
+	struct exchange x = { .fd = -1 };
+	const char *why = NULL;
+	int ret, err = 0;
+
+	*out = NULL;
+	parked_sweep();
+	if (!g || !all) {
+		/* out of memory, yet the others wait for our hello */
+		free(all);
+		group_free(g);
+		return -ENOMEM;
+	}
+	control_layout(g, area_bytes);
+	make_hello(g, &x, &mine);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
+	if (ret)
+		goto out;
+	why = refusal(all, g->size);
+	if (why)
+		goto out;
+	ret = agree(oob, group_connect(g, &x, all), &err);
+	if (ret || err)
+		goto out;
+	ret = agree(oob, trial_run(g, all), &err);
+out:
+	exchange_close(&x);
+	free(all);
+	if (!ret && !why && !err) {
+		*out = g;
+		base_count(BASE_CTR_GROUPS, 1);
+		return 0;
+	}
+	if (!ret) {
+		base_count(BASE_CTR_GROUPS_REFUSED, 1);
+		if (mine.error && region_init_error()[0])
+			why = region_init_error();
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s", g->size,
+			 why ? why : strerror(-err));
+	}
+	group_free(g);
+	return ret;
+}
+
+void node_group_destroy(struct node_group *g) { group_free(g); }
+
+/* ---- accessors -------------------------------------------------------------------------------------- */
+
+int node_rank(const struct node_group *g) { return g->rank; }
+int node_size(const struct node_group *g) { return g->size; }
+int node_pid(const struct node_group *g, int rank) { return g->pids[rank]; }
+bool node_is_oversubscribed(const struct node_group *g) { return g->oversubscribed; }
+
+void *node_area(const struct node_group *g, int rank)
+{
+	return g->control + g->area_off + (uint64_t)rank * g->area_bytes;
+}
+
+bool node_can_read(const struct node_group *g, int reader, int owner)
+{
+	return g->reach[reader * g->size + owner] & REACH_READ;
+}
+
+bool node_can_write(const struct node_group *g, int writer, int owner)
+{
+	return g->reach[writer * g->size + owner] & REACH_WRITE;
+}
+
+void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t bytes)
+{
+	uint64_t limit = rank == g->rank ? region_arena_bytes() : g->peers[rank]->bytes;
+
+	if (off > limit || bytes > limit - off)
+		return NULL;
+	return arena_of(g, rank) + off;
+}
+
+void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, uint64_t bytes)
+{
+	struct node_peer *p = rank == g->rank ? NULL : g->peers[rank];
+	uint32_t *slot = p && id ? &p->premapped[id % NODE_PREMAP_SLOTS] : NULL;
+
+	if (!slot || __atomic_load_n(slot, __ATOMIC_RELAXED) == id)
+		return;
+	__atomic_store_n(slot, id, __ATOMIC_RELAXED);
+	madvise((void *)base_round_down((uintptr_t)addr, HOST_PAGE),
+		base_round_up((uintptr_t)addr + bytes, HOST_PAGE) - base_round_down((uintptr_t)addr, HOST_PAGE),
+		23 /* MADV_POPULATE_WRITE */);
+}
+
+/* ---- the program's memory of a peer, by system call --------------------------------------------------- */
+
+static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write)
+{
+	while (bytes) {
+		struct iovec local = { mine, bytes }, remote = { theirs, bytes };
+		ssize_t n = write ? process_vm_writev(pid, &local, 1, &remote, 1, 0) :
+				    process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 && errno == ESRCH ? -EOWNERDEAD : n < 0 ? -errno : -EFAULT;
+		mine += n;
+		theirs += n;
+		bytes -= (uint64_t)n;
+	}
+	return 0;
+}
+
+int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr, uint64_t bytes)
+{
+	return vm_copy(g->pids[owner], dst, (char *)(uintptr_t)src_addr, bytes, false);
+}
+
+int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src, uint64_t bytes)
+{
+	return vm_copy(g->pids[owner], (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr, bytes, true);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Is a peer still there? Asked only by ranks that have waited for long. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* A descriptor for a process is held only while we look: a job may have more ranks than a process
+ * may have descriptors. The start time tells a process from a later one with the same pid. */
+bool process_is_dead(int pid, uint64_t start)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd >= 0) {
+		struct pollfd p = { fd, POLLIN, 0 };
+		bool exited = poll(&p, 1, 0) > 0;
+
+		close(fd);
+		if (exited)
+			return true;
+	} else if (errno == ESRCH) {
+		return true;
+	} else if (kill(pid, 0) && errno == ESRCH) { /* no pidfd here */
+		return true;
+	}
+	return start && host_process_start(getpid()) && host_process_start(pid) != start;
+}
+
+bool node_is_dead(const struct node_group *g, int rank)
+{
+	return rank != g->rank && process_is_dead(g->peers[rank]->pid, g->peers[rank]->start);
+}
+
+void node_poison(struct node_group *g, int dead_rank)
+{
+	atomic_store_explicit(&g->ranks[0].dead, 1 + dead_rank, memory_order_release);
+	for (int r = 0; r < g->size; r++)
+		if (r != g->rank && r != dead_rank)
+			node_ring(g, r);
+}
+
+int node_poisoned(const struct node_group *g)
+{
+	return atomic_load_explicit(&g->ranks[0].dead, memory_order_relaxed) - 1;
+}

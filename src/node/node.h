@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * node: the ranks of one communicator that share this machine: who they are, the shared control
+ * segment, how each can reach the others' memory, who is still alive, and sleeping and waking.
+ *
+ *    hello (allgather) -> exchange of arenas (SCM_RIGHTS) -> trial copies -> agreement (allreduce)
+ *
+ * Every rank of the communicator calls node_group_create() inside the same collective; all get a
+ * group or all get none. The control segment is an extent of rank 0's arena, so a group costs no
+ * descriptor and, for processes that know each other already, no new mapping; nothing of it is left
+ * when the processes are gone, however they went.
+ *
+ *    control segment: | struct node_rank [size] | user area of rank 0 | user area of rank 1 | ...
+ *
+ * Threads: creation and destruction of different groups may run at the same time. The rest is
+ * lock-free and belongs to the one thread that is inside a collective of that communicator.
+ */
+#ifndef SLUICE_NODE_H
+#define SLUICE_NODE_H
+
+#include "base/base.h"
+#include "host/host.h"
+#include "region/region.h"
+
+/* Collective helpers that the caller lends for creation; see rt_oob. 0 or -errno. */
+struct node_oob {
+	void *ctx;
+	int rank, size;
+	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
+	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
+};
+
+struct node_group; /* opaque but for the accessors below */
+
+/*
+ * Collective. area_bytes: size of each rank's user area (zeroed, page-aligned, shared).
+ * Returns 0 with *out set, or 0 with *out NULL when the ranks do not form one node group or cannot
+ * reach each other (all ranks agree; the reason is logged at info level), or -errno when the oob
+ * calls fail.
+ * Owner: the caller, until node_group_destroy().
+ */
+int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out);
+/* Not collective. No peer may be inside an operation of this group. */
+void node_group_destroy(struct node_group *g);
+/* Forget all peers (end of MPI). All groups must be destroyed. */
+void node_fini(void);
+
+int node_rank(const struct node_group *g);
+int node_size(const struct node_group *g);
+int node_pid(const struct node_group *g, int rank);
+void *node_area(const struct node_group *g, int rank); /* user area of a rank */
+bool node_is_oversubscribed(const struct node_group *g); /* fewer CPUs than ranks */
+
+/* Where this process sees [off, off+bytes) of rank's arena; NULL when that is outside of it. */
+void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t bytes);
+/* Have the pages of a region that peers write often mapped here before they are touched one by one.
+ * id: region_desc.id, remembered so that it is done once. */
+void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, uint64_t bytes);
+
+/* Found by trial at creation: can `reader` process_vm_readv from `owner` / `writer` process_vm_writev
+ * to `owner`? The same answer on every rank. */
+bool node_can_read(const struct node_group *g, int reader, int owner);
+bool node_can_write(const struct node_group *g, int writer, int owner);
+
+/* Copy between this process and a peer's addresses. 0, -EOWNERDEAD when the peer is gone, -errno. */
+int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr, uint64_t bytes);
+int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src, uint64_t bytes);
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/*
+ * A rank waits in steps: it looks for work, and when there is none calls node_wait(), which spins,
+ * then yields, then sleeps on this rank's doorbell. Whoever makes something true that a rank may wait
+ * for calls node_ring() after publishing it with a release store.
+ */
+struct node_wait {
+	uint64_t since_ns, checked_ns;
+	uint32_t idle, bell;
+	bool armed;
+};
+static inline void node_wait_init(struct node_wait *w) { *w = (struct node_wait){ 0 }; }
+/* Progress was made: begin again with spinning. */
+void node_wait_progress(struct node_group *g, struct node_wait *w);
+/* Nothing to do. Returns 0, or 1 when peers should be checked for life (about every 100 ms). */
+int node_wait(struct node_group *g, struct node_wait *w);
+void node_wait_end(struct node_group *g, struct node_wait *w);
+void node_ring(struct node_group *g, int rank);
+
+/* Has this peer exited or been killed (also as a zombie)? A few system calls. */
+bool node_is_dead(const struct node_group *g, int rank);
+
+/* A rank that found a dead peer says so to all; then every wait of the group ends. */
+void node_poison(struct node_group *g, int dead_rank);
+/* The dead rank, or -1. */
+int node_poisoned(const struct node_group *g);
+
+/* ---- for `sluice info`: the same trial between two fresh processes ------------------------------ */
+struct node_trial {
+	char arena[160];     /* "" works, else the reason it does not */
+	char vm_read[160], vm_write[160];
+	double vm_read_gbps, arena_gbps;
+};
+int node_try_pair(struct node_trial *out);
+
+#endif

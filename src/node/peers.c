@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processes we have met and their arenas, mapped once each. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct node_peer *peers; /* under the lock */
+
+uint64_t node_arena_id(void)
+{
+	static uint64_t id;
+	static int pid;
+
+	pthread_mutex_lock(&peers_lock);
+	if (pid != getpid()) {
+		pid = getpid();
+		id = host_random_u64() | 1;
+	}
+	pthread_mutex_unlock(&peers_lock);
+	return id;
+}
+
+struct node_peer *peer_find(const struct node_hello *h)
+{
+	struct node_peer *p;
+
+	pthread_mutex_lock(&peers_lock);
+	for (p = peers; p; p = p->next)
+		if (p->pid == h->pid && p->arena_id == h->arena_id && p->start == h->start)
+			break;
+	if (p)
+		p->refs++;
+	pthread_mutex_unlock(&peers_lock);
+	return p;
+}
+
+static char *map_arena(int fd, uint64_t bytes)
+{
+	char *raw = mmap(NULL, bytes + HOST_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *base;
+
+	if (raw == MAP_FAILED)
+		return NULL;
+	base = (char *)base_round_up((uintptr_t)raw, HOST_HUGE);
+	if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
+		munmap(raw, bytes + HOST_HUGE);
+		return NULL;
+	}
+	if (base > raw)
+		munmap(raw, (size_t)(base - raw));
+	munmap(base + bytes, (size_t)(raw + HOST_HUGE - base));
+	/* a child of ours has no business there, and a core dump must not contain every rank's memory */
+	madvise(base, bytes, MADV_DONTFORK);
+	madvise(base, bytes, MADV_DONTDUMP);
+	return base;
+}
+
+struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
+{
+	struct node_peer *p = calloc(1, sizeof *p);
+	struct stat st;
+
+	*out_err = ENOMEM;
+	if (!p)
+		return NULL;
+	/* a shorter file would mean SIGBUS later */
+	if (fstat(fd, &st) || (uint64_t)st.st_size < h->arena_bytes) {
+		*out_err = EPROTO;
+		goto free_peer;
+	}
+	p->base = map_arena(fd, h->arena_bytes);
+	if (!p->base) {
+		*out_err = errno;
+		goto free_peer;
+	}
+	p->pid = h->pid;
+	p->start = h->start;
+	p->arena_id = h->arena_id;
+	p->bytes = h->arena_bytes;
+	p->refs = 1;
+	pthread_mutex_lock(&peers_lock);
+	p->next = peers;
+	peers = p;
+	pthread_mutex_unlock(&peers_lock);
+	return p;
+
+free_peer:
+	free(p);
+	return NULL;
+}
+
+/* The mapping stays for the next communicator: processes of a job are few and stay the same. */
+void peer_put(struct node_peer *p)
+{
+	pthread_mutex_lock(&peers_lock);
+	p->refs--;
+	pthread_mutex_unlock(&peers_lock);
+}
+
+void node_fini(void)
+{
+	struct node_peer **link = &peers;
+
+	pthread_mutex_lock(&peers_lock);
+	while (*link) {
+		struct node_peer *p = *link;
+
+		if (p->refs > 0) { /* a communicator that the program never freed */
+			link = &p->next;
+			continue;
+		}
+		*link = p->next;
+		munmap(p->base, p->bytes);
+		free(p);
+	}
+	pthread_mutex_unlock(&peers_lock);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Spin, yield, sleep. A sleeper announces itself (sleeping = 1), looks once more, then sleeps on its
+ * bell; a ringer publishes, then looks whether the rank sleeps. The two full fences are each other's
+ * partners: either the sleeper sees what was published, or the ringer sees the sleeper.
+ */
+#include <errno.h>
+#include <sched.h>
+
+#include "node/private.h"
+
+#define SLEEP_NS 100000000ull /* then look whether peers are alive */
+#define CHECK_SPINS 64        /* clock reads are not free */
+
+static struct node_rank *self(struct node_group *g) { return &g->ranks[g->rank]; }
+
+static void disarm(struct node_group *g, struct node_wait *w)
+{
+	if (w->armed)
+		atomic_store_explicit(&self(g)->sleeping, 0, memory_order_relaxed);
+	w->armed = false;
+}
+
+void node_wait_progress(struct node_group *g, struct node_wait *w)
+{
+	disarm(g, w);
+	w->since_ns = w->idle = 0;
+}
+
+void node_wait_end(struct node_group *g, struct node_wait *w) { disarm(g, w); }
+
+static int sleep_on_bell(struct node_group *g, struct node_wait *w)
+{
+	struct node_rank *me = self(g);
+
+	if (!w->armed) {
+		w->bell = atomic_load_explicit(&me->bell, memory_order_acquire);
+		atomic_store_explicit(&me->sleeping, 1, memory_order_relaxed);
+		atomic_thread_fence(memory_order_seq_cst); /* partner: node_ring */
+		w->armed = true;
+		return 0; /* the caller looks once more */
+	}
+	base_count(BASE_CTR_SLEEPS, 1);
+	host_futex_wait(&me->bell, w->bell, SLEEP_NS);
+	disarm(g, w);
+	return 0;
+}
+
+int node_wait(struct node_group *g, struct node_wait *w)
+{
+	uint64_t now;
+
+	w->idle++;
+	if (!w->armed && g->spin_ns && w->idle % CHECK_SPINS) {
+		host_cpu_relax();
+		return 0;
+	}
+	now = host_now_ns();
+	if (!w->since_ns) {
+		w->since_ns = now;
+		w->checked_ns = w->checked_ns ? w->checked_ns : now;
+	}
+	if (now - w->since_ns < g->spin_ns) {
+		host_cpu_relax();
+	} else if (!w->armed && now - w->since_ns < g->spin_ns + g->yield_ns) {
+		sched_yield();
+		w->idle |= CHECK_SPINS - 1; /* each further step looks at the clock */
+	} else {
+		sleep_on_bell(g, w);
+	}
+	if (now - w->checked_ns < SLEEP_NS)
+		return 0;
+	w->checked_ns = now;
+	return 1;
+}
+
+void node_ring(struct node_group *g, int rank)
+{
+	struct node_rank *r = &g->ranks[rank];
+
+	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_on_bell */
+	if (base_likely(!atomic_load_explicit(&r->sleeping, memory_order_relaxed)))
+		return;
+	atomic_fetch_add_explicit(&r->bell, 1, memory_order_release);
+	host_futex_wake(&r->bell, 1);
+	base_count(BASE_CTR_WAKES, 1);
+}
