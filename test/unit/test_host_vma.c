@@ -132,7 +132,7 @@ UNIT_TEST(vma_knows_the_heap)
 
 UNIT_TEST(vma_knows_the_stack)
 {
-	int here;
+	int here = 0;
 	struct host_vma v = query(&here);
 
 	CHECK(v.is_stack && v.write && !v.inode);
@@ -216,7 +216,7 @@ static int count_fds(void)
 
 static void child_has_no_more_fds(void *arg)
 {
-	int here;
+	int here = 0;
 
 	query(&here);
 	CHECK_EQ(count_fds(), *(int *)arg);
@@ -233,7 +233,7 @@ UNIT_TEST(vma_leaks_no_descriptor_into_a_child)
 
 static void all_fds_closed(void *arg)
 {
-	int here, zero;
+	int here = 0, zero;
 
 	query(&here);
 	for (int fd = 0; fd < 1024; fd++)
