@@ -126,14 +126,15 @@ static void add_found(struct mpi_list *list, const struct mpi_found *m)
 static void scan_folder(struct mpi_list *list, const char *folder, const char *how)
 {
 	static struct mpi_found m; /* 8 KiB: not on the stack of every caller */
-	DIR *d = opendir(folder);
+	char real[PATH_MAX]; /* lib64 may be a link to lib */
+	DIR *d = realpath(folder, real) ? opendir(real) : NULL;
 	struct dirent *e;
 
 	if (!d)
 		return;
 	snprintf(m.how, sizeof(m.how), "%s", how);
 	while ((e = readdir(d)))
-		if (stem_length(e->d_name) && examine(folder, e->d_name, &m))
+		if (stem_length(e->d_name) && examine(real, e->d_name, &m))
 			add_found(list, &m);
 	closedir(d);
 }

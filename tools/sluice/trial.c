@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "trial.h"
+
+#include <errno.h>
+#include <string.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "host/host.h"
+#include "node/node.h"
+
+#pragma weak node_try_pair
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* The number in a one-line file, or -1. */
+static int read_number(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	int n = -1;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%d", &n) != 1)
+		n = -1;
+	fclose(f);
+	return n;
+}
+
+/* Is a seccomp filter installed for this process? It is what refuses most often in containers. */
+static bool has_seccomp_filter(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	bool has = false;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		has |= strcmp(line, "Seccomp:\t2\n") == 0;
+	if (f)
+		fclose(f);
+	return has;
+}
+
+static const char *cma_remedy(const char *reason)
+{
+	int scope = read_number("/proc/sys/kernel/yama/ptrace_scope");
+
+	if (strstr(reason, strerror(ENOSYS)))
+		return has_seccomp_filter()
+		       ? "a seccomp filter hides process_vm_readv: have the container allow it"
+		       : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH";
+	if (scope >= 2)
+		return "kernel.yama.ptrace_scope is 2 or 3: sysctl kernel.yama.ptrace_scope=1 or 0";
+	if (has_seccomp_filter())
+		return "a seccomp filter refuses it: have the container allow process_vm_readv and "
+		       "process_vm_writev (docker: --cap-add SYS_PTRACE)";
+	if (scope == 1)
+		return "kernel.yama.ptrace_scope is 1: sysctl kernel.yama.ptrace_scope=0";
+	return NULL;
+}
+
+static const char *arena_remedy(const char *reason)
+{
+	if (strstr(reason, strerror(EMFILE)))
+		return "raise the limit of open files: ulimit -n 1024";
+	if (strstr(reason, strerror(ENOMEM)))
+		return "raise the limit of address space (ulimit -v unlimited), or lower "
+		       "SLUICE_REGION_ARENA";
+	if (strstr(reason, strerror(ENOSYS)) || strstr(reason, strerror(EPERM)))
+		return "have the container allow memfd_create and sockets with SCM_RIGHTS";
+	return NULL;
+}
+
+/* Can the pages of a memfd become a huge page on request? */
+static int try_collapse(void)
+{
+	const uint64_t window = 2 * HOST_HUGE;
+	int fd, ret = 0;
+	char *map, *unit;
+
+	fd = memfd_create("sluice-trial", MFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)HOST_HUGE)) {
+		ret = -errno;
+		goto close_fd;
+	}
+	map = mmap(NULL, window, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map == MAP_FAILED) {
+		ret = -errno;
+		goto close_fd;
+	}
+	unit = (char *)base_round_up((uint64_t)map, HOST_HUGE);
+	if (mmap(unit, HOST_HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		ret = -errno;
+		goto unmap;
+	}
+	for (uint64_t off = 0; off < HOST_HUGE; off += HOST_PAGE)
+		unit[off] = 1;
+	if (madvise(unit, HOST_HUGE, MADV_COLLAPSE))
+		ret = -errno;
+unmap:
+	munmap(map, window);
+close_fd:
+	close(fd);
+	return ret;
+}
+
+static void set_result(struct trial *t, const char *reason, const char *remedy)
+{
+	t->works = !reason[0];
+	snprintf(t->reason, sizeof(t->reason), "%s", reason);
+	t->remedy = t->works ? NULL : remedy;
+}
+
+static void judge_pair(struct trial *t, const struct node_trial *pair)
+{
+	set_result(&t[TRIAL_ARENA], pair->arena, arena_remedy(pair->arena));
+	set_result(&t[TRIAL_CMA_READ], pair->vm_read, cma_remedy(pair->vm_read));
+	set_result(&t[TRIAL_CMA_WRITE], pair->vm_write, cma_remedy(pair->vm_write));
+	/* the staging buffer lies in the arena */
+	set_result(&t[TRIAL_STAGED], pair->arena[0] ? "needs the arena" : "", NULL);
+	t[TRIAL_ARENA].gbps = t[TRIAL_ARENA].works ? pair->arena_gbps : 0;
+	t[TRIAL_CMA_READ].gbps = t[TRIAL_CMA_READ].works ? pair->vm_read_gbps : 0;
+}
+
+void trial_run_all(struct trial out[TRIAL_COUNT])
+{
+	static const struct { const char *name, *what; } texts[TRIAL_COUNT] = {
+		[TRIAL_ARENA] = { "arena", "memory of one process mapped in another" },
+		[TRIAL_CMA_READ] = { "cma read", "process_vm_readv from another process" },
+		[TRIAL_CMA_WRITE] = { "cma write", "process_vm_writev to another process" },
+		[TRIAL_STAGED] = { "staged", "copies through a shared buffer" },
+		[TRIAL_HUGE] = { "huge pages", "shared memory collapsed to 2 MiB pages" },
+		[TRIAL_MAPS] = { "mapping query", "cheap check that a buffer's mapping is unchanged" },
+	};
+	struct node_trial pair = { 0 };
+	int rc;
+
+	for (size_t i = 0; i < TRIAL_COUNT; i++)
+		out[i] = (struct trial){ .name = texts[i].name, .what = texts[i].what };
+	rc = node_try_pair ? node_try_pair(&pair) : -ENOSYS;
+	if (rc && !pair.arena[0])
+		snprintf(pair.arena, sizeof(pair.arena), "%s", strerror(-rc));
+	if (rc && !pair.vm_read[0])
+		snprintf(pair.vm_read, sizeof(pair.vm_read), "%s", strerror(-rc));
+	if (rc && !pair.vm_write[0])
+		snprintf(pair.vm_write, sizeof(pair.vm_write), "%s", strerror(-rc));
+	judge_pair(out, &pair);
+
+	rc = try_collapse();
+	set_result(&out[TRIAL_HUGE], rc ? strerror(-rc) : "",
+		   rc == -EINVAL ? "MADV_COLLAPSE of shared memory needs Linux 6.1 with "
+				   "CONFIG_TRANSPARENT_HUGEPAGE"
+				 : "free or compact memory");
+	set_result(&out[TRIAL_MAPS], host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
+		   "Linux 6.11; until then Sluice watches the program's calls only");
+}
