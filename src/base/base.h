@@ -99,11 +99,16 @@ int base_options_load(char *const *environ_block, char *problems, size_t cap);
 /* The value of one option as text a user would write ("64K"); returns snprintf-like length. */
 int base_option_print(const struct base_option *o, char *buf, size_t cap);
 
+/* What the option takes: "on or off", "a whole number from 0 to 1000000 us". */
+void base_option_describe(const struct base_option *o, char *buf, size_t cap);
+
 /* Hash over all values that ranks must agree on, compared at communicator creation. */
 uint64_t base_options_hash(void);
 
 /* The table name nearest to `name` (edit distance), or NULL when nothing is near. */
 const char *base_option_nearest(const char *name);
+/* Edits (insert, delete, replace, swap neighbours) that turn a into b, of at most 64 bytes each. */
+unsigned base_edit_distance(const char *a, const char *b);
 
 /* Parse "64K", "1.5M", "2GiB" ... Returns 0 or -EINVAL. */
 int base_parse_bytes(const char *text, uint64_t *out_bytes);

@@ -208,8 +208,7 @@ static int option_set(const struct base_option *o, const char *text)
 	return -EINVAL;
 }
 
-/* "on or off", "auto, arena, cma or staged", "1 to 4T bytes", "at least 1 byte" */
-static void option_describe(const struct base_option *o, char *buf, size_t cap)
+void base_option_describe(const struct base_option *o, char *buf, size_t cap)
 {
 	char min[32], max[32];
 	size_t used = 0;
@@ -219,7 +218,7 @@ static void option_describe(const struct base_option *o, char *buf, size_t cap)
 		snprintf(buf, cap, "on or off");
 		return;
 	case BASE_OPT_STRING:
-		snprintf(buf, cap, o->value == &base_opt.fault ? "a list like name:1,name:all" : "shorter text");
+		snprintf(buf, cap, o->value == &base_opt.fault ? "a list like name:1,name:all" : "a short text");
 		return;
 	case BASE_OPT_ENUM:
 		for (int64_t i = 0; o->choices[i] && used < cap; i++)
@@ -260,8 +259,7 @@ int base_option_print(const struct base_option *o, char *buf, size_t cap)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-/* Edits (insert, delete, replace, swap neighbours) that turn a into b. */
-static unsigned edit_distance(const char *a, const char *b)
+unsigned base_edit_distance(const char *a, const char *b)
 {
 	unsigned rows[3][NAME_BYTES + 1];
 	size_t a_len = strnlen(a, NAME_BYTES), b_len = strnlen(b, NAME_BYTES);
@@ -291,13 +289,13 @@ static unsigned edit_distance(const char *a, const char *b)
 /* People forget the folder: SLUICE_THRESHOLD is one edit away from SLUICE_COLL_THRESHOLD. */
 static unsigned name_distance(const char *name, const char *option)
 {
-	unsigned distance = edit_distance(name, option);
+	unsigned distance = base_edit_distance(name, option);
 	const char *tail = strchr(name, '_');
 	const char *folder = strchr(option, '_');
 	const char *option_tail = folder ? strchr(folder + 1, '_') : NULL;
 
 	if (tail && option_tail)
-		distance = (unsigned)base_min_u64(distance, 1 + edit_distance(tail, option_tail));
+		distance = (unsigned)base_min_u64(distance, 1 + base_edit_distance(tail, option_tail));
 	return distance;
 }
 
@@ -361,7 +359,7 @@ static void load_entry(const char *entry, struct problems *problems)
 		return;
 	}
 	if (option_set(o, entry + length + 1)) {
-		option_describe(o, wanted, sizeof(wanted));
+		base_option_describe(o, wanted, sizeof(wanted));
 		problem_add(problems, "%s=%.80s is wrong: it takes %s", o->name, entry + length + 1, wanted);
 		return;
 	}

@@ -294,7 +294,7 @@ static void json_options(struct text_json *j)
 		[BASE_OPT_BOOL] = "bool", [BASE_OPT_BYTES] = "bytes", [BASE_OPT_INT] = "int",
 		[BASE_OPT_ENUM] = "enum", [BASE_OPT_STRING] = "string",
 	};
-	char value[512];
+	char value[512], takes[256];
 
 	text_json_open(j, "options", '[');
 	for (size_t i = 0; i < base_option_count; i++) {
@@ -308,6 +308,8 @@ static void json_options(struct text_json *j)
 		text_json_string(j, "source", o->source == BASE_SRC_ENV ? "environment" : "default");
 		text_json_string(j, "type", types[o->type]);
 		text_json_string(j, "unit", o->unit);
+		base_option_describe(o, takes, sizeof(takes));
+		text_json_string(j, "takes", takes);
 		text_json_string(j, "meaning", o->help);
 		text_json_close(j, '}');
 	}

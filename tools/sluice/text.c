@@ -172,44 +172,18 @@ void text_json_bool(struct text_json *j, const char *key, bool b)
 
 /* ---- words ------------------------------------------------------------------------------------ */
 
-#define WORD_MAX 32
-
-static size_t edits_between(const char *a, const char *b)
-{
-	size_t row[WORD_MAX + 1];
-	size_t b_len = strlen(b);
-
-	for (size_t j = 0; j <= b_len; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= b_len; j++) {
-			size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-
-			diagonal = row[j];
-			row[j] = base_min_u64(replace, base_min_u64(row[j], row[j - 1]) + 1);
-		}
-	}
-	return row[b_len];
-}
-
 const char *tool_nearest(const char *word, const char *const *words, size_t count)
 {
 	const char *nearest = NULL;
-	size_t best = SIZE_MAX, length = strlen(word);
+	size_t best = SIZE_MAX;
 
 	for (size_t i = 0; i < count; i++) {
-		size_t edits;
+		size_t edits = base_edit_distance(word, words[i]);
 
-		if (strlen(words[i]) > WORD_MAX)
+		if (edits >= best)
 			continue;
-		edits = edits_between(word, words[i]);
-		if (edits < best) {
-			best = edits;
-			nearest = words[i];
-		}
+		best = edits;
+		nearest = words[i];
 	}
-	return best <= base_max_u64(2, length / 2) ? nearest : NULL;
+	return best <= base_max_u64(2, strlen(word) / 2) ? nearest : NULL;
 }
