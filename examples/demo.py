@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Run flight_delays.py plain and under Sluice in turn; same results? how long? (see demo.sh)"""
+import argparse
+import filecmp
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = HERE / "flight_delays.py"
+LIMIT_S = 300
+
+
+def arguments():
+    p = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
+    p.add_argument("--ranks", type=int, default=2)
+    p.add_argument("--times", type=int, default=3, metavar="N", help="runs of each (default: 3)")
+    p.add_argument("--sluice", type=Path, default=HERE.parent / "build/prefix/bin/sluice")
+    p.add_argument("--with", dest="with_", metavar="CMD", help="to put before the program instead of sluice run")
+    return p.parse_args()
+
+
+def run(before, ranks, out, times):
+    """One launch: what it printed, its seconds by phase, and from start to end."""
+    cmd = ["mpiexec", "-n", str(ranks), *before, sys.executable, str(PROGRAM),
+           "--out", str(out), "--times", str(times)]
+    t0 = time.monotonic()
+    done = subprocess.run(cmd, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+    if done.returncode:
+        sys.exit(f"demo: {' '.join(cmd)}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout, json.loads(times.read_text()), time.monotonic() - t0
+
+
+def table(sides):
+    """sides: {"plain": [(phases, whole)], "sluice": ...} -> lines; ms of one iteration, medians."""
+    phases = list(sides["plain"][0][0]["seconds"])
+    mid = {s: {p: statistics.median(statistics.median(t["seconds"][p]) for t, _ in runs) * 1e3
+               for p in phases} for s, runs in sides.items()}
+    whole = {s: {"all iterations": statistics.median(sum(map(sum, t["seconds"].values())) for t, _ in runs),
+                 "start to end": statistics.median(w for _, w in runs)} for s, runs in sides.items()}
+    yield f"  {'':<22}{'plain':>10}{'Sluice':>10}{'ratio':>8}"
+    for rows, unit in ((mid, "ms"), (whole, "s ")):
+        for what in rows["plain"]:
+            a, b = rows["plain"][what], rows["sluice"][what]
+            yield f"  {what:<22}{a:>7.2f} {unit}{b:>7.2f} {unit}{a / b:>8.2f}"
+
+
+def main():
+    opt = arguments()
+    before = {"plain": [], "sluice": opt.with_.split() if opt.with_ else [str(opt.sluice), "run"]}
+    sides, printed, states = {"plain": [], "sluice": []}, {}, {}
+    with tempfile.TemporaryDirectory(prefix="sluice-demo-") as place:
+        for n in range(opt.times):
+            for side in (("plain", "sluice") if n % 2 == 0 else ("sluice", "plain")):
+                print(f"demo: run {n + 1} of {opt.times}, {side}", file=sys.stderr, flush=True)
+                out = Path(place) / f"{side}-{n}.npy"
+                text, times, whole = run(before[side], opt.ranks, out, Path(place) / "times.json")
+                sides[side].append((times, whole))
+                printed.setdefault(side, text)
+                states.setdefault(side, []).append(out)
+                if n == 0 and side == "plain":
+                    print(text, flush=True)
+        first, *others = states["plain"] + states["sluice"]
+        differ = [p.name for p in others if not filecmp.cmp(first, p, shallow=False)]
+        size = first.stat().st_size
+    t = sides["plain"][0][0]
+    print(f"One iteration of {t['iterations']}: broadcast {t['bcast_bytes'] / 1e6:.1f} MB, compute, gather "
+          f"{t['gather_bytes'] / 1e6:.1f} MB from each rank.\nMedians of {opt.times} runs of each, in turn; "
+          "a phase takes as long as its slowest rank.\n")
+    print("\n".join(table(sides)))
+    if differ or printed["plain"] != printed["sluice"]:
+        print(f"\nThe results DIFFER: {', '.join(differ) or 'in what was printed'}")
+        return 1
+    print(f"\nThe results of all {2 * opt.times} runs are the same to the bit ({size / 1e6:.1f} MB each).")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
