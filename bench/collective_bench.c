@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ struct options {
 	int size_count;
 	uint64_t budget_ns; /* timed part of one measurement */
 	int warmup, min_calls, max_calls;
-	bool pin;
+	bool pin, huge;
 };
 
 struct job {
@@ -46,6 +47,7 @@ struct job {
 	void *send, *recv;
 	uint64_t call; /* number of the call, the same on all ranks: seeds the contents */
 	int batch;
+	long switches; /* when the timed part began */
 	struct bench_samples samples, tens;
 };
 
@@ -85,6 +87,18 @@ static void *get_memory(size_t bytes)
 	return p;
 }
 
+/* A buffer as programs get it; with pages=huge as numpy gets its own from 4 MB on. */
+static void *get_buffer(const struct job *j, size_t bytes)
+{
+	char *p = get_memory(bytes);
+	uintptr_t begin = ((uintptr_t)p + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
+
+	if (j->opt.huge && bytes >= (4u << 20))
+		madvise((void *)begin, bytes - BENCH_PAGE, MADV_HUGEPAGE);
+	memset(p, 1, bytes);
+	return p;
+}
+
 /* Rank 0's memfd becomes everybody's area. */
 static void area_open(struct bench *b)
 {
@@ -111,6 +125,21 @@ static void area_open(struct bench *b)
 	MPI_Barrier(MPI_COMM_WORLD);
 	close(fd);
 	bench_sync(b);
+}
+
+/* How often this rank lost its core: on a quiet machine with a core a rank, hardly ever. */
+static long lost_core(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_nivcsw;
+}
+
+static uint64_t timed_begin(struct job *j)
+{
+	j->switches = lost_core();
+	return bench_now_ns();
 }
 
 static void note_wrong(struct job *j, uint64_t wrong)
@@ -169,10 +198,8 @@ static void buffers_get(struct job *j)
 {
 	size_t recv_bytes = j->b.rank == 0 ? j->bytes * (size_t)j->b.ranks : 0;
 
-	j->send = get_memory(j->bytes);
-	j->recv = get_memory(recv_bytes);
-	memset(j->send, 1, j->bytes);
-	memset(j->recv, 1, recv_bytes);
+	j->send = get_buffer(j, j->bytes);
+	j->recv = get_buffer(j, recv_bytes);
 }
 
 static void buffers_put(struct job *j)
@@ -192,6 +219,7 @@ static void print_result(struct job *j, const char *what, struct bench_samples *
 {
 	uint64_t wrong = atomic_load(&j->b.area->mismatches);
 	uint64_t cma = bench_max(&j->b, atomic_exchange(&cma_calls, 0));
+	uint64_t lost = bench_max(&j->b, (uint64_t)(lost_core() - j->switches));
 
 	if (j->b.rank)
 		return;
@@ -199,11 +227,12 @@ static void print_result(struct job *j, const char *what, struct bench_samples *
 	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"samples\": %d, "
 	       "\"calls_per_sample\": %d, \"warmup\": %d, \"p0_us\": %.4f, \"p50_us\": %.4f, "
 	       "\"p99_us\": %.4f, \"line_before_ns\": %.1f, \"line_after_ns\": %.1f, "
-	       "\"mismatches\": %llu, \"cma_calls\": %llu}\n",
+	       "\"mismatches\": %llu, \"cma_calls\": %llu, \"lost_core\": %llu}\n",
 	       what, j->bytes, j->b.ranks, s->count, per_sample, warmup,
 	       bench_percentile_us(s, 0) / per_sample, bench_percentile_us(s, 50) / per_sample,
 	       bench_percentile_us(s, 99) / per_sample, line[0], line[1],
-	       (unsigned long long)wrong, (unsigned long long)cma);
+	       (unsigned long long)wrong, (unsigned long long)cma,
+	       (unsigned long long)lost);
 	fflush(stdout);
 	s->count = 0;
 	atomic_store(&j->b.area->mismatches, 0);
@@ -242,7 +271,7 @@ static void run_large(struct job *j, const struct measure *m)
 	buffers_get(j);
 	warmup = warm_up(j, m);
 	line[0] = bench_line_ns(&j->b);
-	since = bench_now_ns();
+	since = timed_begin(j);
 	for (int done = 0; one_more(j, done, since); done++)
 		samples_add(j, &j->samples, m->call(j, false));
 	line[1] = bench_line_ns(&j->b);
@@ -258,7 +287,7 @@ static void run_first(struct job *j, const struct measure *m)
 	uint64_t since, ns, sum, t0;
 
 	line[0] = bench_line_ns(&j->b);
-	since = bench_now_ns();
+	since = timed_begin(j);
 	for (int done = 0; one_more(j, done, since); done++) {
 		buffers_get(j);
 		sum = 0;
@@ -353,7 +382,7 @@ static void run_small(struct job *j, const struct measure *m)
 			break;
 	}
 	line[0] = bench_line_ns(&j->b);
-	since = bench_now_ns();
+	since = timed_begin(j);
 	for (int done = 0; one_more(j, done, since); done++)
 		samples_add(j, &j->samples, time_batch(j, m));
 	line[1] = bench_line_ns(&j->b);
@@ -404,7 +433,7 @@ static void run_malloc(struct job *j, const struct measure *m)
 	uint64_t since, t0, turn = 1;
 
 	line[0] = bench_line_ns(&j->b);
-	since = bench_now_ns();
+	since = timed_begin(j);
 	for (int done = 0; one_more(j, done, since); done++) {
 		t0 = bench_start(&j->b);
 		for (int i = 0; i < OPS; i++) {
@@ -489,8 +518,10 @@ static void parse(struct options *o, int argc, char **argv)
 			o->max_calls = atoi(value);
 		else if (!strncmp(argv[i], "pin=", 4))
 			o->pin = atoi(value);
+		else if (!strncmp(argv[i], "pages=", 6))
+			o->huge = !strcmp(value, "huge");
 		else
-			die("arguments: what= sizes= ms= warmup= min= max= pin=");
+			die("arguments: what= sizes= ms= warmup= min= max= pin= pages=");
 	}
 	if (o->max_calls > BENCH_MAX_CALLS)
 		o->max_calls = BENCH_MAX_CALLS;

@@ -8,6 +8,14 @@ from collections import defaultdict
 NEAR_NS = 80
 KIB, MIB = 1 << 10, 1 << 20
 LIMIT_FACTOR = 1.25
+LEGEND = """
+us          median over launches of the median call (a call is as long as its slowest rank)
+ratio       plain / Sluice, median over the pairs; spread: least and largest pair
+vs fastest  the fastest of the plain MPIs / Sluice (* in targets)
+at best     plain / the physical limit: two processes that copy half each between mapped buffers
+vs limit    Sluice / the physical limit (to be at most 1.25)
+(cma)       here this host copies through process_vm_readv
+?           not all pairs agree with the verdict"""
 NOISE = 0.97  # "not slower", as far as it can be measured
 
 
@@ -30,13 +38,13 @@ def size_text(n):
 
 def targets(section, what, ranks, n, state, cma):
     """What issue 2 asks for: a list of (against, least ratio); against is own or fastest."""
-    if section == "bcast" and n >= 64 * KIB:
+    if section in ("bcast", "huge") and what == "bcast" and n >= 64 * KIB:
         out = [("own", 1.2 if n == 64 * KIB else 1.0)] if n < 256 * KIB else \
             [("fastest", 1.5 if n == 64 * MIB else 2.0)]
         if n >= MIB and (state == "far" or cma):
             out.append(("own", 3.0))
         return out
-    if section == "gather" and n >= 64 * KIB:
+    if section in ("gather", "huge") and n >= 64 * KIB:
         return [("own", 3.0 if n >= MIB else 1.2 if n == 64 * KIB else 1.0)]
     if section == "ranks":
         return [("own", 2.0)]
@@ -64,7 +72,7 @@ class Cells:
         self.p50 = defaultdict(list)  # key + (host, side, state) -> medians of launches
         self.by_round = {}            # key + (host, side, round) -> record
         self.keys, self.line = [], defaultdict(list)
-        self.cma, self.mismatches, self.moved = set(), 0, 0
+        self.cma, self.mismatches, self.moved, self.disturbed = set(), 0, 0, 0
         for r in records:
             if "p50_us" not in r:
                 continue
@@ -73,6 +81,7 @@ class Cells:
                 self.keys.append(key)
             self.mismatches += r["mismatches"]
             self.moved += r["state"] == "moved"
+            self.disturbed += r["ranks"] == 2 and r.get("lost_core", 0) > r["samples"] / 10
             self.line[r["state"]] += [r["line_before_ns"], r["line_after_ns"]]
             self.by_round[key + (r["host"], r["side"], r["round"], r.get("kernel", ""))] = r
             if r["side"] != "limit":
@@ -124,6 +133,8 @@ def row(c, section, key, host, state, fastest, limit):
     ratios = c.ratios(key, host.name, state)
     if plain is None and ours is None:
         return None
+    wrong = sum(r["mismatches"] for place, r in c.by_round.items()
+                if place[:4] == key + (host.name,) and r["state"] == state)
     values = {"own": statistics.median(ratios) if ratios else None,
               "fastest": fastest / ours if fastest and ours else None}
     cma = key + (host.name,) in c.cma
@@ -132,8 +143,11 @@ def row(c, section, key, host, state, fastest, limit):
     said = verdict(values, min(ratios, default=0), max(ratios, default=0), wanted)
     if limit and ours:
         said += f", limit {'pass' if ours / limit <= LIMIT_FACTOR else 'MISS'}"
+    if wrong:
+        said += f", {wrong} WRONG CONTENTS"
     return [key[0], size_text(key[2]), host.title + (" (cma)" if cma else ""), number(plain), number(ours),
             number(values["own"], 3), spread, len(ratios), number(values["fastest"], 3),
+            number(plain / limit if limit and plain else None, 3),
             number(ours / limit if limit and ours else None, 3), said]
 
 
@@ -144,7 +158,7 @@ def pairs_section(name, records, hosts):
     for ranks in sorted({k[1] for k in c.keys}):
         for state in ("near", "far", "moved"):
             rows = [["what", "size", "host", "plain us", "Sluice us", "ratio", "spread", "pairs",
-                     "vs fastest", "vs limit", "target"]]
+                     "vs fastest", "at best", "vs limit", "target"]]
             for key in [k for k in c.keys if k[1] == ranks]:
                 fastest = c.best(key, names, "plain", state)
                 limit = c.best(key, kernels, "limit", state)
@@ -157,8 +171,8 @@ def pairs_section(name, records, hosts):
                 if state == "moved":
                     rows = [r[:-1] + [""] for r in rows]
                 out.append(table(rows))
-    out.append(f"\n {len(records)} measurements, {c.moved} of them while the cores moved; "
-               f"{c.mismatches} wrong contents")
+    out.append(f"\n {len(records)} measurements, {c.moved} of them while the cores moved, {c.disturbed} "
+               f"disturbed (a rank lost its core more than once in ten samples); {c.mismatches} wrong contents")
     return "\n".join(out)
 
 
@@ -193,15 +207,16 @@ def about(m):
              f"Sluice: {m['sluice'] or '-'} ({m['source']}), as \"{m['before_program']}\"; {m['when']}; "
              f"load {m['load_at_start']:.2f} to {m['load_at_end']:.2f}"]
     lines += [f"{name}: {version}" for name, version in m["mpis"].items()]
-    lines.append("us: median over launches of the median call (the slowest rank's). ratio: plain / Sluice, "
-                 "median of the pairs;\nspread: least and largest pair. vs fastest (*): the fastest plain MPI "
-                 "/ Sluice. vs limit: Sluice / two processes\nthat copy half each between mapped buffers. "
-                 "(cma): this host copies through process_vm_readv here.\n?: the pairs do not agree.")
+    lines.append(LEGEND)
     return "\n".join(lines)
 
 
-def summary(failures, path):
-    lines = ["", f"all records: {path}"]
+def summary(failures, path, printed):
+    """printed: the sections' text, whose verdicts are counted."""
+    misses = [" ".join(x.split()) for x in printed.splitlines() if "MISS" in x or "WRONG" in x]
+    lines = ["", f"verdicts: {printed.count(' pass')} pass, {printed.count(' MISS')} MISS"]
+    lines += ["  " + m for m in misses]
+    lines.append(f"all records: {path}")
     if failures:
         lines.append(f"{len(failures)} launches FAILED:")
         lines += [f"  {f['section']} {f['host']} {f['side']} {f['ranks']} ranks: "
@@ -215,9 +230,10 @@ def main():
         data = json.load(f)
     hosts = [H.Host(n, "") for n in data["machine"]["mpis"]]
     print(about(data["machine"]))
-    for name in dict.fromkeys(r["section"] for r in data["records"]):
-        print(section(name, "", [r for r in data["records"] if r["section"] == name], hosts))
-    print(summary(data["failures"], sys.argv[1]))
+    text = "\n".join(section(name, "", [r for r in data["records"] if r["section"] == name], hosts)
+                     for name in dict.fromkeys(r["section"] for r in data["records"]))
+    print(text)
+    print(summary(data["failures"], sys.argv[1], text))
 
 
 if __name__ == "__main__":
