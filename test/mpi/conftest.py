@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+import pytest
+
+from support import mpi as mpis
+from support.behaviours import Runner
+
+
+@pytest.fixture(scope='session')
+def get_mpi():
+    """get_mpi('openmpi'): that MPI, or the test is skipped with the reason."""
+    def get(name):
+        mpi = mpis.ALL[name]
+        if mpi.missing():
+            pytest.skip(mpi.missing())
+        return mpi
+    return get
+
+
+@pytest.fixture(scope='session')
+def runner(request):
+    """Knows which behaviours this session asks for, so that -k runs no others."""
+    wanted = {}
+    for item in request.session.items:
+        params = getattr(item, 'callspec', None)
+        if params and 'behaviour' in params.params:
+            wanted.setdefault(item.function.program, set()).add(params.params['behaviour'])
+    return Runner(wanted)

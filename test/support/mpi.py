@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The MPIs that the tests use, how to compile for each and how to launch with each."""
+import hashlib
+import os
+import shutil
+import subprocess
+
+from . import job
+from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
+
+COMPILER_OF = {'.c': 'cc', '.cc': 'cxx', '.f': 'fortran', '.f90': 'fortran'}
+FLAGS = ['-O1', '-g', '-Wall', '-Wno-unused-result']
+# Open MPI counts cores, refuses root, and binds ranks one to a core, all of which tests must undo.
+OPENMPI_ENV = {
+    'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
+    'PRTE_MCA_rmaps_default_mapping_policy': ':oversubscribe',
+    'OMPI_MCA_rmaps_base_oversubscribe': '1', 'OMPI_MCA_hwloc_base_binding_policy': 'none',
+    'PRTE_MCA_hwloc_default_binding_policy': 'none',
+    'OMPI_MCA_mpi_yield_when_idle': '1', 'OMPI_MCA_btl': '^openib,ofi',
+}
+# With more ranks than cores MPICH's own shared-memory collectives spin through whole time slices: 40 s
+# instead of 1 for the same program. Its other algorithms yield.
+MPICH_ENV = {f'MPIR_CVAR_{name}_POSIX_INTRA_ALGORITHM': 'mpir'
+             for name in ('BCAST', 'ALLREDUCE', 'BARRIER', 'REDUCE')}
+INTEL_ENV = {'I_MPI_FABRICS': 'shm', 'I_MPI_WAIT_MODE': '0', 'I_MPI_HYDRA_BOOTSTRAP': 'fork'}
+
+
+class Mpi:
+    """One MPI: name, ABI, compilers by language, launcher, environment."""
+
+    def __init__(self, name, abi, mpiexec, compilers, env, bindir=None, libdir=None):
+        self.name, self.abi, self.mpiexec, self.compilers = name, abi, mpiexec, compilers
+        self.bindir, self.libdir, self.own_env = bindir, libdir, env
+        self.python = bindir / 'python' if bindir else None
+
+    def missing(self):
+        """Why this MPI cannot be used here, or None."""
+        absent = [p for p in [self.mpiexec, self.compilers['cc']] if not shutil.which(str(p))]
+        return f'{self.name}: {absent[0]} is not here; ./dev setup installs it' if absent else None
+
+    def env(self):
+        env = {k: v for k, v in os.environ.items() if not k.startswith('SLUICE')}
+        env.update(self.own_env)
+        env.setdefault('TMPDIR', '/tmp')
+        env['OMP_NUM_THREADS'] = '1'
+        if self.bindir:
+            env['PATH'] = f'{self.bindir}:{env["PATH"]}'
+            env['LD_LIBRARY_PATH'] = str(self.libdir)
+        return env
+
+    def build(self, source, extra=(), name=None):
+        """Compile a program of test/mpi/programs (or an absolute path); returns the executable."""
+        source = SOURCES / source
+        compiler = self.compilers.get(COMPILER_OF[source.suffix])
+        target = PROGRAMS / self.name / (name or source.stem)
+        inputs = [source]
+        if source.suffix in ('.c', '.cc') and '"check.h"' in source.read_text():
+            inputs.append(SOURCES / 'check.c')
+        argv = [str(compiler), *FLAGS, *extra, '-o', f'{target}.new', *map(str, inputs), '-lpthread', '-ldl']
+        key = hashlib.sha256(repr(argv).encode())
+        for path in inputs + sorted(SOURCES.glob('*.h')):
+            key.update(path.read_bytes())
+        stamp = target.with_suffix('.key')
+        if target.exists() and stamp.exists() and stamp.read_text() == key.hexdigest():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(argv, env=self.env(), capture_output=True, text=True, cwd=target.parent)
+        assert done.returncode == 0, f'{" ".join(argv)}\n{done.stderr}'
+        os.rename(f'{target}.new', target)
+        stamp.write_text(key.hexdigest())
+        return target
+
+    def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), cwd=None):
+        """mpiexec -n ranks [sluice run] argv...
+
+        env: for all ranks; rank_env: one dict for each rank; before: words between launcher and sluice.
+        """
+        door = [SLUICE, 'run'] if sluice else []
+        command = [*before, *door, *argv]
+        if rank_env is None:
+            line = [self.mpiexec, '-n', str(ranks), *command]
+        else:
+            line = [self.mpiexec]
+            for rank, more in enumerate(rank_env):
+                line += ([':'] if rank else []) + ['-n', '1', 'env', *[f'{k}={v}' for k, v in more.items()],
+                                                   *command]
+        whole = {**self.env(), **(env or {})}
+        shown = {**self.own_env, **(env or {})}
+        if self.bindir:
+            shown['LD_LIBRARY_PATH'] = whole['LD_LIBRARY_PATH']
+        return job.run(line, whole, timeout, cwd=cwd, show_env=shown)
+
+
+def from_venv(name, abi, env, venv=None, suffix=''):
+    bindir = BUILD / f'venv-{venv or name}/bin'
+    compilers = {'cc': bindir / f'mpicc{suffix}', 'cxx': bindir / f'mpicxx{suffix}'}
+    return Mpi(name, abi, bindir / 'mpiexec', compilers, env, bindir, bindir.parent / 'lib')
+
+
+def from_debian(name, abi, suffix, env):
+    compilers = {'cc': f'mpicc.{suffix}', 'cxx': f'mpicxx.{suffix}', 'fortran': f'mpif90.{suffix}'}
+    return Mpi(name, abi, f'mpiexec.{suffix}', compilers, env)
+
+
+ALL = {mpi.name: mpi for mpi in [
+    from_venv('mpich', 'mpich', MPICH_ENV),
+    from_venv('openmpi', 'openmpi', OPENMPI_ENV),
+    from_venv('impi', 'mpich', INTEL_ENV),
+    from_venv('abi', 'standard', MPICH_ENV, venv='mpich', suffix='_abi'),
+    from_debian('debian-mpich', 'mpich', 'mpich', MPICH_ENV),
+    from_debian('debian-openmpi', 'openmpi', 'openmpi', OPENMPI_ENV),
+]}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can be said of the sources without building them. Run alone: ./dev check lint"""
+import subprocess
+import sys
+
+import pytest
+
+from support.paths import ROOT
+
+
+@pytest.mark.parametrize('script', ['check_layers', 'check_source'])
+def test_source(script):
+    done = subprocess.run([sys.executable, ROOT / f'scripts/{script}.py'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_layers_check_finds_a_forbidden_edge(tmp_path):
+    """The check itself: an upward include, a private header and a foreign one are each reported."""
+    (tmp_path / 'scripts').mkdir()
+    (tmp_path / 'scripts/layers').write_text((ROOT / 'scripts/layers').read_text())
+    for folder, text in {'base': '#include "rt/rt.h"\n', 'rt': '#include "node/private.h"\n',
+                         'host': '#include <mpi.h>\nint f(void) { return getenv("X") != 0; }\n'}.items():
+        (tmp_path / 'src' / folder).mkdir(parents=True)
+        (tmp_path / 'src' / folder / 'x.c').write_text(text)
+    done = subprocess.run([sys.executable, ROOT / 'scripts/check_layers.py', '--root', tmp_path],
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    for expected in ['base may not include rt', 'private to node', '<mpi.h>', 'getenv']:
+        assert expected in done.stdout
