@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What take.c, life.c, types.c and pack.c share. They are compiled once per ABI, with one of
+ * SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the objects apart.
+ *
+ *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
+ *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
+ *          --pack_init--> pack.c     struct rt_buf for buffers with gaps
+ *
+ * Errors: 0 or -errno among us. The library's functions are called through `real`; `inside` counts
+ * how deep this thread is in calls of ours, during which wrappers pass everything on.
+ */
+#ifndef SLUICE_MPI_ABI_H
+#define SLUICE_MPI_ABI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#if defined(SLUICE_ABI_MPICH)
+#include "mpi/abi_mpich.h"
+#define ABI_NAME(name) name##_mpich
+#elif defined(SLUICE_ABI_OMPI)
+#define ABI_NAME(name) name##_ompi
+#define abi_symbols ABI_NAME(abi_symbols)
+#include "mpi/abi_ompi.h"
+#elif defined(SLUICE_ABI_STD)
+#include "mpi/abi_std.h"
+#define ABI_NAME(name) name##_std
+#endif
+
+#include "rt/rt.h"
+
+typedef int MPI_Comm_copy_attr_function(MPI_Comm, int, void *, void *, void *, int *);
+typedef int MPI_Comm_delete_attr_function(MPI_Comm, int, void *, void *);
+typedef int MPI_Type_copy_attr_function(MPI_Datatype, int, void *, void *, void *, int *);
+typedef int MPI_Type_delete_attr_function(MPI_Datatype, int, void *, void *);
+typedef void MPI_Comm_errhandler_function(MPI_Comm *, int *, ...);
+
+#define real            ABI_NAME(front_real)
+#define inside          ABI_NAME(front_inside)
+#define life_start      ABI_NAME(life_start)
+#define life_comm       ABI_NAME(life_comm)
+#define life_connect    ABI_NAME(life_connect)
+#define life_helper     ABI_NAME(life_helper)
+#define types_bytes     ABI_NAME(types_bytes)
+#define types_describe  ABI_NAME(types_describe)
+#define types_repeat    ABI_NAME(types_repeat)
+#define pack_init       ABI_NAME(pack_init)
+#define pack_fini       ABI_NAME(pack_fini)
+#define pack_elements   ABI_NAME(pack_elements)
+
+#include "real.h"
+
+extern struct abi_real real;
+extern __thread int inside __attribute__((tls_model("initial-exec")));
+
+/* ---- life.c ------------------------------------------------------------------------------ */
+
+struct life_comm {
+	struct life_comm *next; /* of all, under a lock; to let go of all at MPI_Finalize */
+	MPI_Comm comm;
+	int rank, size;
+	bool is_inter;
+	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
+	struct rt_comm *rt;
+};
+
+/* Start the runtime if MPI is there, and see to it that MPI_Finalize stops it. Idempotent. */
+void life_start(void);
+/* State of a communicator, made at first sight; local. Returns an MPI error code, which the library
+ * has then already reported, or 0. */
+int life_comm(MPI_Comm comm, struct life_comm **out);
+/* Collective over the communicator at its first call: true when rt serves it. */
+bool life_connect(struct life_comm *lc);
+/* A communicator of this process alone whose errors are returned and never reported: for questions
+ * that may fail. Made at first use, local. 0 or -errno. */
+int life_helper(MPI_Comm *out);
+
+/* ---- types.c ----------------------------------------------------------------------------- */
+
+struct types_shape {
+	bool in_order;      /* one element is `size` bytes without gaps, in the order of packing */
+	MPI_Count size, extent, true_lb;
+};
+
+/* count * size, or 0 when that is nothing that can be taken (nothing, too much, unknown). */
+uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count);
+/* 0, or -EINVAL for what the library would not accept in communication (not committed). */
+int types_describe(MPI_Datatype datatype, struct types_shape *out);
+/* A committed datatype of `count` elements, for libraries without functions for large counts.
+ * Returns an MPI error code or 0. */
+int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out);
+
+/* A call so small that neither rank nor library need be asked: by the handle alone. */
+static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
+{
+	uint64_t bound = abi_size_bound(datatype);
+
+	return bound && count < (uint64_t)1 << 40 && count * bound < threshold_bytes;
+}
+
+/* ---- pack.c ------------------------------------------------------------------------------ */
+
+/* A program's buffer of `count` elements with gaps, seen as packed bytes. */
+struct pack {
+	void *base;
+	MPI_Datatype datatype;
+	struct types_shape shape;
+	MPI_Comm helper;
+	unsigned char *element;  /* packed form of one element of which parts are wanted */
+	MPI_Count element_index; /* -1: none */
+	bool element_is_dirty;   /* holds bytes that the buffer has not yet */
+};
+
+/* Describe `count` elements at base in `out`: in place when there are no gaps, else through `pack`,
+ * which must live until pack_fini(). 0 or -errno. */
+int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
+	      const struct types_shape *shape, struct rt_buf *out);
+/* Write back what is still held; 0 or -errno. */
+int pack_fini(struct pack *pack);
+/* n elements from the first-th on, as packed by the library: n * size bytes at out. 0 or -errno. */
+int pack_elements(const struct pack *pack, MPI_Count first, MPI_Count n, void *out);
+
+#endif

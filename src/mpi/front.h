@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * mpi: stands between a program and its MPI library, for the few functions that Sluice takes.
+ *
+ *   program -> MPI_Bcast (ours) -> [another tool's MPI_Bcast] -> PMPI_Bcast (ours) -> wrapper
+ *                                                                      |          \
+ *                                                                rt: taken      the library
+ *
+ *   functions.table  the functions, once; generate.py makes trampolines.S, functions.h, real.h
+ *   resolve.c        decides where a trampoline leads, at its first call
+ *   loader.c         finds the MPI library that the process has loaded, early or late
+ *   abi_*.h          what a program sees of one MPI ABI: handle types and a few constants
+ *   take.c           the wrappers                    }
+ *   life.c           start, stop, communicators      } compiled once per ABI; no mpi.h needed
+ *   types.c pack.c   datatypes, packed byte ranges   }
+ *
+ * Exported are both MPI_X and PMPI_X. PMPI_X is the wrapper, so other PMPI tools work in any order
+ * and the Fortran bindings, which call one of the two after converting their sentinels, come along.
+ * The library's own functions are found by name in the library itself.
+ *
+ * A wrapper passes a call on (same arguments, the library's own function) unless everything that
+ * the library would check is in order: so errors are the library's own. What decides whether a call
+ * is taken is known to all ranks: byte count, communicator, options. A process with several MPI
+ * libraries, or one of an unknown ABI, is left alone: every call goes where it would have gone.
+ *
+ * Never: raises the thread level, prints on stdout, calls MPI from a constructor.
+ */
+#ifndef SLUICE_MPI_FRONT_H
+#define SLUICE_MPI_FRONT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "functions.h"
+
+/* A loaded MPI library. `real` is in the order of FRONT_REAL; optional functions may be NULL. */
+struct front_host {
+	void *handle;           /* for dlsym; never closed */
+	uintptr_t lo, hi;       /* its mapped image */
+	void *real[FRONT_REAL_COUNT];
+};
+
+/* What take.c offers for one ABI. */
+struct front_abi {
+	/* Remember the library. Once per process, before any wrapper runs. 0 or -errno. */
+	int (*attach)(const struct front_host *host);
+	/* Start the runtime if it can be: a wrapped collective is about to run for the first time. */
+	void (*start)(void);
+	void *wrappers[FRONT_WRAPPED_COUNT];
+};
+
+extern const struct front_abi front_abi_mpich, front_abi_ompi, front_abi_std;
+
+enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
+
+/* Look at what is loaded now. FRONT_ONE: *host (all but real) and *abi are set; *abi is NULL when
+ * the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
+enum front_found loader_find(struct front_host *host, const struct front_abi **abi);
+/* Fill host->real. 0, or -ENOSYS naming (at most once, in the log) what is missing. */
+int loader_fill(struct front_host *host);
+/* Start of the image that holds addr, 0 when there is none. */
+uintptr_t loader_image_of(const void *addr);
+/* Where a call of `name` from `caller` would lead without us, NULL when nowhere. */
+void *loader_next(const char *name, const void *caller);
+
+/* Called by the trampolines with all argument registers saved: where to jump. */
+void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));
+
+#endif

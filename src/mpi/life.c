@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Start and stop of the runtime, and what is kept with each communicator. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "mpi/abi.h"
+#include "mpi/front.h"
+
+struct abi_real real;
+__thread int inside __attribute__((tls_model("initial-exec")));
+
+static struct {
+	pthread_mutex_t lock; /* protects the rest */
+	bool is_started, is_stopped;
+	int stop_keyval, comm_keyval;
+	struct life_comm *comms;
+	bool has_helper;
+	MPI_Comm helper;
+} life = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static _Atomic bool has_keyvals; /* release by life_start(), acquire by life_comm() */
+
+/* ---- stop -------------------------------------------------------------------------------- */
+
+/* A copy of a communicator starts without our attributes. */
+static int copy_none(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *flag)
+{
+	*flag = 0;
+	return 0;
+}
+
+/* MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, also when nobody has
+ * intercepted it. Attributes set later than ours are deleted earlier: their owners' last
+ * collectives are still served. Those of other communicators may be deleted after us. */
+static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+	pthread_mutex_lock(&life.lock);
+	for (struct life_comm *lc = life.comms; lc; lc = lc->next) {
+		if (lc->rt)
+			rt_comm_destroy(lc->rt);
+		lc->rt = NULL;
+		lc->is_asked = true;
+	}
+	life.is_stopped = true;
+	pthread_mutex_unlock(&life.lock);
+
+	inside++;
+	if (life.has_helper)
+		real.Comm_free(&life.helper);
+	life.has_helper = false;
+	inside--;
+	rt_stop();
+	return 0;
+}
+
+static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+	struct life_comm *lc = value;
+
+	pthread_mutex_lock(&life.lock);
+	for (struct life_comm **at = &life.comms; *at; at = &(*at)->next) {
+		if (*at == lc) {
+			*at = lc->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&life.lock);
+	if (lc->rt)
+		rt_comm_destroy(lc->rt);
+	free(lc);
+	return 0;
+}
+
+/* ---- start ------------------------------------------------------------------------------- */
+
+static bool is_world_there(void)
+{
+	int initialized = 0, finalized = 0;
+
+	return !real.Initialized(&initialized) && initialized && !real.Finalized(&finalized) &&
+	       !finalized;
+}
+
+static int create_keyvals_locked(void)
+{
+	if (real.Comm_create_keyval(copy_none, delete_stop, &life.stop_keyval, NULL) ||
+	    real.Comm_create_keyval(copy_none, delete_comm, &life.comm_keyval, NULL) ||
+	    real.Comm_set_attr(ABI_COMM_SELF, life.stop_keyval, &life))
+		return -EIO;
+	atomic_store_explicit(&has_keyvals, true, memory_order_release);
+	return 0;
+}
+
+/* A program that uses sessions only has no world whose members could be told from others: it is
+ * left alone, see is_of_world(). */
+void life_start(void)
+{
+	int rank = -1;
+
+	pthread_mutex_lock(&life.lock);
+	inside++;
+	if (!life.is_started && !life.is_stopped && is_world_there()) {
+		life.is_started = true;
+		real.Comm_rank(ABI_COMM_WORLD, &rank);
+		if (rt_start(rank) && create_keyvals_locked())
+			rt_stop();
+	}
+	inside--;
+	pthread_mutex_unlock(&life.lock);
+}
+
+/* ---- communicators ----------------------------------------------------------------------- */
+
+static int raise_no_memory(MPI_Comm comm)
+{
+	real.Comm_call_errhandler(comm, ABI_ERR_NO_MEM);
+	return ABI_ERR_NO_MEM;
+}
+
+static int create_comm(MPI_Comm comm, struct life_comm **out)
+{
+	struct life_comm *lc = calloc(1, sizeof(*lc));
+	int inter = 0, rc;
+
+	if (!lc)
+		return raise_no_memory(comm);
+	lc->comm = comm;
+	rc = real.Comm_test_inter(comm, &inter);
+	if (!rc)
+		rc = real.Comm_rank(comm, &lc->rank);
+	if (!rc)
+		rc = real.Comm_size(comm, &lc->size);
+	if (!rc)
+		rc = real.Comm_set_attr(comm, life.comm_keyval, lc);
+	if (rc) {
+		free(lc);
+		return rc;
+	}
+	lc->is_inter = inter;
+	pthread_mutex_lock(&life.lock);
+	lc->is_asked = life.is_stopped;
+	lc->next = life.comms;
+	life.comms = lc;
+	pthread_mutex_unlock(&life.lock);
+	*out = lc;
+	return 0;
+}
+
+int life_comm(MPI_Comm comm, struct life_comm **out)
+{
+	void *value = NULL;
+	int found = 0, rc;
+
+	*out = NULL;
+	if (!atomic_load_explicit(&has_keyvals, memory_order_acquire))
+		return 0;
+	inside++;
+	rc = real.Comm_get_attr(comm, life.comm_keyval, &value, &found);
+	if (!rc && found)
+		*out = value;
+	else if (!rc)
+		rc = create_comm(comm, out);
+	inside--;
+	return rc;
+}
+
+/* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever looks
+ * at a communicator with such members sees some that are not of its own world. */
+static bool is_of_world(const struct life_comm *lc)
+{
+	size_t n = (size_t)lc->size;
+	MPI_Group group, world;
+	bool all = false;
+	int *ranks = malloc(2 * n * sizeof(*ranks));
+
+	if (!ranks)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		ranks[i] = (int)i;
+	if (real.Comm_group(lc->comm, &group))
+		goto free_ranks;
+	if (real.Comm_group(ABI_COMM_WORLD, &world))
+		goto free_group;
+	all = !real.Group_translate_ranks(group, lc->size, ranks, world, ranks + n);
+	for (size_t i = 0; all && i < n; i++)
+		all = ranks[n + i] != ABI_UNDEFINED;
+	real.Group_free(&world);
+free_group:
+	real.Group_free(&group);
+free_ranks:
+	free(ranks);
+	return all;
+}
+
+static int oob_allgather(void *ctx, const void *in, size_t bytes, void *out)
+{
+	const struct life_comm *lc = ctx;
+	int rc;
+
+	if (bytes > INT_MAX)
+		return -E2BIG;
+	inside++;
+	rc = real.Allgather(in, (int)bytes, ABI_BYTE, out, (int)bytes, ABI_BYTE, lc->comm);
+	inside--;
+	return rc ? -EIO : 0;
+}
+
+static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
+{
+	const struct life_comm *lc = ctx;
+	int64_t *all = malloc((size_t)lc->size * sizeof(*all));
+	int64_t min = in;
+	int rc;
+
+	if (!all)
+		return -ENOMEM;
+	rc = oob_allgather(ctx, &in, sizeof(in), all);
+	for (int i = 0; !rc && i < lc->size; i++)
+		if (all[i] < min)
+			min = all[i];
+	free(all);
+	if (!rc)
+		*out = min;
+	return rc;
+}
+
+bool life_connect(struct life_comm *lc)
+{
+	struct rt_oob oob = {
+		.ctx = lc,
+		.rank = lc->rank,
+		.size = lc->size,
+		.allgather = oob_allgather,
+		.allreduce_min = oob_allreduce_min,
+	};
+
+	if (lc->is_asked)
+		return lc->rt;
+	inside++;
+	if (is_of_world(lc) && rt_comm_create(&oob, &lc->rt))
+		lc->rt = NULL;
+	lc->is_asked = true;
+	inside--;
+	return lc->rt;
+}
+
+/* ---- the helper -------------------------------------------------------------------------- */
+
+static void ignore_error(MPI_Comm *comm, int *code, ...)
+{
+}
+
+static int create_helper_locked(void)
+{
+	enum { TAG = 0x51c }; /* nobody else's for this call on MPI_COMM_SELF */
+	MPI_Errhandler errhandler;
+	MPI_Group group;
+	int rc;
+
+	if (real.Comm_group(ABI_COMM_SELF, &group))
+		return -EIO;
+	/* unlike MPI_Comm_dup: copies no attributes, and other threads may use MPI_COMM_SELF */
+	rc = real.Comm_create_group(ABI_COMM_SELF, group, TAG, &life.helper);
+	real.Group_free(&group);
+	if (rc)
+		return -EIO;
+	if (real.Comm_create_errhandler(ignore_error, &errhandler)) {
+		real.Comm_free(&life.helper);
+		return -EIO;
+	}
+	real.Comm_set_errhandler(life.helper, errhandler);
+	real.Errhandler_free(&errhandler);
+	life.has_helper = true;
+	return 0;
+}
+
+int life_helper(MPI_Comm *out)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&life.lock);
+	inside++;
+	if (life.is_stopped)
+		rc = -ESHUTDOWN;
+	else if (!life.has_helper)
+		rc = create_helper_locked();
+	*out = life.helper;
+	inside--;
+	pthread_mutex_unlock(&life.lock);
+	return rc;
+}
