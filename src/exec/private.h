@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of exec/ only. */
+#ifndef SLUICE_EXEC_PRIVATE_H
+#define SLUICE_EXEC_PRIVATE_H
+
+#include "exec/exec.h"
+
+/* In shared memory; written by its rank, then published by `op`. */
+struct exec_slot {
+	BASE_ALIGNED_LINE _Atomic uint64_t op; /* 1 + number of the collective; release, read acquire */
+	uint32_t prefer_vm, has_edges;
+	struct region_desc desc[GOAL_MEMS];
+	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
+	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
+	/* then the schedule and the transfers, at offsets that all ranks know */
+};
+
+enum exec_state { EXEC_BLOCKED, EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
+
+/* Private to this process: how far an operation of its schedule has come. */
+struct exec_op {
+	enum exec_state state;
+	uint32_t waits; /* requirements not ended yet */
+	bool staged;
+	struct xfer_view view;
+};
+
+/* A receive of another rank that this one may help with. */
+struct exec_help {
+	enum { HELP_UNKNOWN, HELP_READY, HELP_OVER } state;
+	struct xfer_view view;
+};
+
+struct exec_comm {
+	struct node_group *group;
+	int rank, size;
+	uint64_t op;           /* number of the current collective, from 1 */
+	uint64_t slot_bytes, xfers_off, ring_off;
+	uint32_t op_cap;
+	struct exec_op *ops;
+	struct exec_help *help; /* by rank */
+	struct region_extent repair;
+	int error;             /* sticky */
+	/* of the current call */
+	const struct exec_call *call;
+	struct exec_slot *slot;
+	const struct goal_block *block;
+	uint32_t left;         /* operations not done */
+	uint32_t next_help;
+	uint64_t stage_bytes;  /* the range that is staged, when stage_src */
+	const char *stage_src;
+};
+
+struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op);
+bool slot_is_published(const struct exec_slot *s, uint64_t op);
+struct goal_block *slot_schedule(struct exec_slot *s);
+struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
+char *ring_of(const struct exec_comm *e, int rank);
+
+/* match.c: fills `v` for the transfer between a published send and a published receive. */
+int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst, const struct goal_op *recv,
+	       struct xfer_view *v);
+const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src, const struct goal_op *send);
+const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_op *recv);
+
+/* step.c: 1 progress, 0 nothing to do now, -errno */
+int step_op(struct exec_comm *e, uint32_t i);
+int step_stage(struct exec_comm *e);
+int step_help(struct exec_comm *e);
+
+#endif

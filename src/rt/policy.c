@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rt/policy.h"
+
+#define PIECE_MAX ((uint64_t)256 << 20)
+#define PIECE_MIN ((uint64_t)1 << 20)
+
+bool policy_prefer_vm(int64_t region_kind, bool oversubscribed)
+{
+	if (region_kind == BASE_REGION_STAGED)
+		return false;
+	/* Staging is a conversation: with a core for each rank it runs at memory speed, without one each
+	 * exchange is a switch of processes and one copy by the kernel is better. See doc/adr. */
+	return region_kind == BASE_REGION_CMA || oversubscribed;
+}
+
+enum region_intent policy_intent(int64_t region_kind)
+{
+	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
+}
+
+uint64_t policy_piece_bytes(uint64_t bytes, int parts)
+{
+	uint64_t max = base_max_u64(PIECE_MAX / (uint64_t)parts, PIECE_MIN);
+
+	return base_min_u64(bytes, max);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* policy: the decisions of the runtime as pure functions of plain facts, so that tables can test them
+ * and messages can explain them. */
+#ifndef SLUICE_RT_POLICY_H
+#define SLUICE_RT_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "region/region.h"
+
+/* Should memory that is not mapped (yet) travel by process_vm_* rather than by staging? The same on
+ * every rank: made from options that agree and from facts of the whole group. */
+bool policy_prefer_vm(int64_t region_kind, bool oversubscribed);
+
+/* How a buffer is described: adopt at once, when it has earned it, or not. */
+enum region_intent policy_intent(int64_t region_kind);
+
+/* Bytes of one rank that one schedule moves; longer messages are cut in equal pieces, which bounds
+ * scratch memory. `parts`: how many ranks' data one rank holds (1, or all for gather). */
+uint64_t policy_piece_bytes(uint64_t bytes, int parts);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether Sluice runs in this process, and its communicators. */
+#include "rt/rt.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rt/private.h"
+
+uint64_t rt_bcast_threshold_bytes = UINT64_MAX, rt_gather_threshold_bytes = UINT64_MAX;
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+
+static void switch_off(void) { rt_bcast_threshold_bytes = rt_gather_threshold_bytes = UINT64_MAX; }
+
+/* A child has none of its parent's peers. */
+static void after_fork_child(void) { switch_off(); }
+
+static void report_problems(const char *text, int world_rank)
+{
+	if (world_rank > 0 || (world_rank < 0 && base_job_rank() > 0))
+		return; /* one line a problem, not one a rank */
+	if (write(STDERR_FILENO, text, strlen(text)) < 0)
+		return;
+}
+
+bool rt_start(int world_rank)
+{
+	char problems[2048];
+
+	pthread_mutex_lock(&start_lock);
+	if (world_rank >= 0)
+		base_log_set_rank(world_rank);
+	if (!started) {
+		started = true;
+		if (base_options_load(NULL, problems, sizeof problems))
+			report_problems(problems, world_rank);
+		if (base_opt.enabled && base_opt.usable) {
+			pthread_atfork(NULL, NULL, after_fork_child);
+			if (base_opt.coll_bcast)
+				rt_bcast_threshold_bytes = base_opt.coll_threshold_bytes;
+			if (base_opt.coll_gather)
+				rt_gather_threshold_bytes = base_opt.coll_threshold_bytes;
+		}
+	}
+	pthread_mutex_unlock(&start_lock);
+	return rt_is_on();
+}
+
+void rt_stop(void)
+{
+	if (!rt_is_on())
+		return;
+	switch_off();
+	base_counters_report();
+	region_fini();
+	node_fini();
+}
+
+void rt_memory_keep_out(const void *addr, uint64_t bytes)
+{
+	if (bytes)
+		region_keep_out(base_round_down((uintptr_t)addr, HOST_PAGE),
+				base_round_up((uintptr_t)addr + bytes, HOST_PAGE));
+}
+
+/* ---- communicators ------------------------------------------------------------------------------ */
+
+static struct rt_comm *comm_alloc(int size)
+{
+	struct rt_comm *c = calloc(1, sizeof *c);
+	uint32_t ops = coll_ops_max(size);
+
+	if (!c)
+		return NULL;
+	c->block_cap = goal_block_bytes(ops, ops);
+	c->ops = calloc(ops, sizeof *c->ops);
+	c->edges = calloc(ops, sizeof *c->edges);
+	c->block = calloc(1, c->block_cap);
+	if (c->ops && c->edges && c->block)
+		return c;
+	rt_comm_destroy(c);
+	return NULL;
+}
+
+int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
+{
+	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather, oob->allreduce_min };
+	struct node_group *g = NULL;
+	struct rt_comm *c;
+	int64_t all_ok;
+	int ret;
+
+	*out = NULL;
+	if (oob->size < 2)
+		return 0;
+	ret = node_group_create(&node, exec_area_bytes(oob->size), &g);
+	if (ret || !g)
+		return ret;
+	c = comm_alloc(oob->size);
+	if (c) {
+		c->group = g;
+		if (exec_create(g, &c->exec)) {
+			c->group = NULL;
+			rt_comm_destroy(c);
+			c = NULL;
+		}
+	}
+	/* one rank without memory must not leave the others waiting for it later */
+	ret = oob->allreduce_min(oob->ctx, c ? 1 : 0, &all_ok);
+	if (ret || !all_ok) {
+		if (!c)
+			node_group_destroy(g);
+		rt_comm_destroy(c);
+		return ret;
+	}
+	*out = c;
+	return 0;
+}
+
+void rt_comm_destroy(struct rt_comm *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
+		if (c->scratch[i].bytes)
+			region_extent_put(&c->scratch[i]);
+	exec_destroy(c->exec);
+	if (c->group)
+		node_group_destroy(c->group);
+	free(c->ops);
+	free(c->edges);
+	free(c->block);
+	free(c);
+}
