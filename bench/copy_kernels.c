@@ -29,7 +29,7 @@
 
 enum residency { OWN, OTHER, COLD };
 static const char *const residency_names[] = { "own", "other", "cold" };
-static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal" };
+static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal", "interleaved" };
 
 struct setup {
 	struct bench b;
@@ -187,7 +187,7 @@ static void measure_size(struct setup *s, size_t bytes, int only_kernel)
 {
 	for (enum residency r = OWN; r <= COLD; r++)
 		for (int copiers = 1; copiers <= 2; copiers++)
-			for (int kernel = BASE_COPY_PLAIN; kernel <= BASE_COPY_NONTEMPORAL; kernel++) {
+			for (int kernel = BASE_COPY_PLAIN; kernel < BASE_COPY_KERNELS; kernel++) {
 				struct cell c = { kernel, r, copiers, bytes };
 
 				if ((only_kernel < 0 || only_kernel == kernel) && host_copy_has(kernel))
@@ -225,7 +225,7 @@ static int run(struct setup *s, const size_t *sizes, int count, int only_kernel)
 
 static int kernel_of(const char *name)
 {
-	for (int k = BASE_COPY_PLAIN; k <= BASE_COPY_NONTEMPORAL; k++)
+	for (int k = BASE_COPY_PLAIN; k < BASE_COPY_KERNELS; k++)
 		if (!strcmp(name, kernel_names[k]))
 			return k;
 	return -1;

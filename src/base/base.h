@@ -38,7 +38,14 @@ enum base_option_type { BASE_OPT_BOOL, BASE_OPT_BYTES, BASE_OPT_INT, BASE_OPT_EN
 enum base_option_source { BASE_SRC_DEFAULT, BASE_SRC_ENV };
 
 enum base_region_kind { BASE_REGION_AUTO, BASE_REGION_ARENA, BASE_REGION_CMA, BASE_REGION_STAGED };
-enum base_copy_kernel { BASE_COPY_AUTO, BASE_COPY_PLAIN, BASE_COPY_MOVSB, BASE_COPY_NONTEMPORAL };
+enum base_copy_kernel {
+	BASE_COPY_AUTO,
+	BASE_COPY_PLAIN,       /* libc's memcpy */
+	BASE_COPY_MOVSB,       /* rep movsb */
+	BASE_COPY_NONTEMPORAL, /* stores past the caches */
+	BASE_COPY_INTERLEAVED, /* several pages at a time, into the caches */
+	BASE_COPY_KERNELS      /* how many there are */
+};
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
 /*
@@ -59,7 +66,7 @@ struct base_options {
 	uint64_t region_pool_bytes;     /* SLUICE_REGION_POOL: populated pages kept for the next adoption */
 	bool region_huge;               /* SLUICE_REGION_HUGE: collapse adopted memory to huge pages */
 	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
-	int64_t xfer_copy;              /* SLUICE_XFER_COPY: auto plain movsb nontemporal */
+	int64_t xfer_copy;              /* SLUICE_XFER_COPY: auto plain movsb nontemporal interleaved */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: machine identity; tests simulate nodes with it */

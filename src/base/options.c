@@ -23,7 +23,8 @@ struct base_options base_opt = {
 };
 
 static const char *const region_kinds[] = { "auto", "arena", "cma", "staged", NULL };
-static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontemporal", NULL };
+static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontemporal", "interleaved",
+					    NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
 
 #define MIB ((int64_t)1 << 20)

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which copy kernel, and running it. */
+/* Which copy kernel, and running it. The figures behind the choice: doc/adr/0005-copy-kernels.md. */
 #include <string.h>
 
 #include "host/arch/arch.h"
 #include "host/host.h"
+
+enum {
+	MOVSB_FROM = 256 << 10,           /* total; smaller, it is no faster than memcpy */
+	INTERLEAVE_FROM = 256 << 10,      /* total */
+	INTERLEAVE_FRAGMENT = 64 << 10,   /* shorter ones have too few blocks of pages */
+	LLC_UNKNOWN = 32 << 20,
+};
 
 bool host_copy_has(enum base_copy_kernel kernel)
 {
@@ -12,20 +19,46 @@ bool host_copy_has(enum base_copy_kernel kernel)
 		return host_arch_has_movsb();
 	case BASE_COPY_NONTEMPORAL:
 		return host_arch_has_nontemporal();
+	case BASE_COPY_INTERLEAVED:
+		return host_arch_has_interleaved();
 	case BASE_COPY_AUTO:
 	case BASE_COPY_PLAIN:
 		return true;
+	case BASE_COPY_KERNELS:
+		break;
 	}
 	return false;
+}
+
+/* Total from which data goes past the caches: sources and destinations would fill too much of them
+ * for the reader to find its part there. */
+static uint64_t nontemporal_from(void)
+{
+	uint64_t llc = host_llc_bytes();
+
+	return (llc ? llc : LLC_UNKNOWN) / 16 * 3;
+}
+
+static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_bytes)
+{
+	if (host_arch_prefers_movsb())
+		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
+	if (total_bytes >= nontemporal_from())
+		return host_arch_has_nontemporal() ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
+	/* it pays while the source fits the cache of the core that wrote it */
+	if (total_bytes >= INTERLEAVE_FROM && fragment_bytes >= INTERLEAVE_FRAGMENT &&
+	    total_bytes < host_l2_bytes() && host_arch_has_interleaved())
+		return BASE_COPY_INTERLEAVED;
+	return BASE_COPY_PLAIN;
 }
 
 enum base_copy_kernel host_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes)
 {
 	enum base_copy_kernel wanted = (enum base_copy_kernel)base_opt.xfer_copy;
 
-	if (wanted != BASE_COPY_AUTO)
-		return host_copy_has(wanted) ? wanted : BASE_COPY_PLAIN;
-	return BASE_COPY_PLAIN;
+	if (wanted == BASE_COPY_AUTO)
+		return pick_auto(fragment_bytes, total_bytes);
+	return host_copy_has(wanted) ? wanted : BASE_COPY_PLAIN;
 }
 
 void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel)
@@ -39,8 +72,12 @@ void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel k
 	case BASE_COPY_NONTEMPORAL:
 		host_arch_copy_nontemporal(dst, src, bytes);
 		return;
+	case BASE_COPY_INTERLEAVED:
+		host_arch_copy_interleaved(dst, src, bytes);
+		return;
 	case BASE_COPY_AUTO:
 	case BASE_COPY_PLAIN:
+	case BASE_COPY_KERNELS:
 		memcpy(dst, src, bytes);
 		return;
 	}

@@ -2,12 +2,12 @@
 #include "host/host.h"
 #include "unit.h"
 
-enum { LARGEST = 5000, GUARD = 64, ALIGNMENTS = 64, ROOM = LARGEST + 2 * GUARD + ALIGNMENTS };
+enum { LARGEST = 5000, LONGEST = 100 << 10, GUARD = 64, ALIGNMENTS = 64, ROOM = LONGEST + 2 * GUARD + ALIGNMENTS };
 
 static _Alignas(4096) uint8_t source[ROOM];
 static _Alignas(4096) uint8_t target[ROOM];
 
-static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal" };
+static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal", "interleaved" };
 
 /* Copies, then compares what should be there, and what should not have been touched around it. */
 static void check_copy(enum base_copy_kernel kernel, size_t to, size_t from, size_t bytes)
@@ -45,6 +45,11 @@ static void check_kernel(enum base_copy_kernel kernel)
 		for (size_t from = 0; from < ALIGNMENTS; from++)
 			for (size_t bytes = 255; bytes < 1400; bytes += 191)
 				check_copy(kernel, to, from, bytes);
+	/* around the blocks of 4 and 8 pages */
+	for (size_t pages = 4; pages <= 24; pages += 4)
+		for (size_t to = 0; to < ALIGNMENTS; to += 7)
+			for (size_t odd = 0; odd < 400; odd += 57)
+				check_copy(kernel, to, 3, pages * HOST_PAGE + odd - 130);
 }
 
 UNIT_TEST(plain_copies_every_size_and_alignment)
@@ -62,6 +67,11 @@ UNIT_TEST(nontemporal_copies_every_size_and_alignment)
 	check_kernel(BASE_COPY_NONTEMPORAL);
 }
 
+UNIT_TEST(interleaved_copies_every_size_and_alignment)
+{
+	check_kernel(BASE_COPY_INTERLEAVED);
+}
+
 UNIT_TEST(large_copies_agree)
 {
 	size_t bytes = (3 << 20) + 17;
@@ -70,7 +80,9 @@ UNIT_TEST(large_copies_agree)
 
 	for (size_t i = 0; same && i < bytes; i++)
 		from[i] = (uint8_t)(i * 31 + i / 4093);
-	for (int kernel = BASE_COPY_AUTO; same && kernel <= BASE_COPY_NONTEMPORAL; kernel++) {
+	for (int kernel = BASE_COPY_AUTO; same && kernel < BASE_COPY_KERNELS; kernel++) {
+		if (!host_copy_has(kernel))
+			continue;
 		memset(to, 0, bytes);
 		host_copy(to, from, bytes, kernel);
 		same = !memcmp(to, from, bytes);
@@ -89,7 +101,7 @@ UNIT_TEST(pick_obeys_the_option_and_is_never_auto)
 		CHECK(kernel != BASE_COPY_AUTO);
 		CHECK(host_copy_has(kernel));
 	}
-	for (int kernel = BASE_COPY_PLAIN; kernel <= BASE_COPY_NONTEMPORAL; kernel++) {
+	for (int kernel = BASE_COPY_PLAIN; kernel < BASE_COPY_KERNELS; kernel++) {
 		base_opt.xfer_copy = kernel;
 		CHECK_EQ(host_copy_pick(1 << 20, 1 << 20),
 			 host_copy_has(kernel) ? kernel : BASE_COPY_PLAIN);

@@ -12,9 +12,13 @@
 /* Whether the kernel exists here and this CPU runs it. */
 bool host_arch_has_movsb(void);
 bool host_arch_has_nontemporal(void);
+bool host_arch_has_interleaved(void);
+/* Whether rep movsb is the best this CPU has for copies of 256 KiB and more, at any distance. */
+bool host_arch_prefers_movsb(void);
 /* Copies of any alignment and size, without overlap. Only where the kernel exists. The
  * non-temporal one orders its stores before it returns. */
 void host_arch_copy_movsb(void *dst, const void *src, size_t bytes);
 void host_arch_copy_nontemporal(void *dst, const void *src, size_t bytes);
+void host_arch_copy_interleaved(void *dst, const void *src, size_t bytes);
 
 #endif

@@ -24,12 +24,27 @@ bool host_arch_has_nontemporal(void)
 	return false;
 }
 
+bool host_arch_has_interleaved(void)
+{
+	return false;
+}
+
+bool host_arch_prefers_movsb(void)
+{
+	return false;
+}
+
 void host_arch_copy_movsb(void *dst, const void *src, size_t bytes)
 {
 	memcpy(dst, src, bytes);
 }
 
 void host_arch_copy_nontemporal(void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
+
+void host_arch_copy_interleaved(void *dst, const void *src, size_t bytes)
 {
 	memcpy(dst, src, bytes);
 }
