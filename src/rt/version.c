@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Part of the preloaded library only: what sluice/sluice.h promises of it. */
+/* What sluice/sluice.h promises of the preloaded library. */
 #define SLUICE_STRONG /* here it is defined */
 #include "sluice/sluice.h"
 

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Running the installed sluice, and small programs and libraries to run it on. No MPI is needed.
+
+TEST_PREFIX names another installed tree than build/prefix.
+"""
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PREFIX = pathlib.Path(os.environ.get('TEST_PREFIX') or ROOT / 'build/prefix')
+SLUICE = PREFIX / 'bin/sluice'
+LIBRARY = PREFIX / 'lib/libsluice.so'
+PROGRAMS = pathlib.Path(__file__).resolve().parent / 'programs'
+RANKS = ('PMI_', 'PMIX_', 'OMPI_', 'MV2_', 'SLURM_', 'PALS_', 'FLUX_')
+
+
+def plain_env(**more):
+    """This process's environment without anything that says Sluice, preload or rank; None removes."""
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith(('SLUICE', 'LD_') + RANKS)}
+    env.update(more)
+    return {k: str(v) for k, v in env.items() if v is not None}
+
+
+def sluice(*args, env=None, program=SLUICE, **popen):
+    return subprocess.run([str(a) for a in (program, *args)], env=plain_env(**(env or {})), text=True,
+                          capture_output=True, timeout=60, **popen)
+
+
+def run(*args, **more):
+    return sluice('run', *args, **more)
+
+
+def compile_c(target, source, *flags):
+    """Compile a file of programs/, or source text."""
+    if isinstance(source, str) and '\n' in source:
+        text, source = source, target.with_suffix('.c')
+        source.write_text(text)
+    else:
+        source = PROGRAMS / source
+    subprocess.run(['cc', '-O1', '-D_GNU_SOURCE', '-o', target, source, *flags], check=True)
+    return target
+
+
+FAKE_MPI = '''
+int PMPI_Bcast(void) { return 0; }
+int MPI_Get_library_version(char *text, int *length)
+{
+	const char *version = VERSION;
+	int n = 0;
+	while ((text[n] = version[n]))
+		n++;
+	*length = n;
+	return 0;
+}
+'''
+
+
+def fake_mpi(prefix, version='MPICH Version:      9.8.7\\nMPICH Device:  none\\n', name='libmpi.so.12',
+             more='\n'):
+    """An installation with a library that passes for an MPI. Returns the library."""
+    (prefix / 'lib').mkdir(parents=True, exist_ok=True)
+    (prefix / 'bin').mkdir(exist_ok=True)
+    source = prefix / 'mpi.c'
+    source.write_text(FAKE_MPI + more)
+    library = prefix / 'lib' / name
+    subprocess.run(['cc', '-shared', '-fPIC', '-o', library, source, f'-DVERSION="{version}"'], check=True)
+    mpiexec = prefix / 'bin/mpiexec'
+    mpiexec.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')  # mpiexec -n 4 program...
+    mpiexec.chmod(0o755)
+    return library

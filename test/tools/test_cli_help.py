@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Help, version and verbs; what the help says can be done."""
+import os
+import re
+import subprocess
+
+import pytest
+
+from cli import PREFIX, ROOT, SLUICE, compile_c, fake_mpi, plain_env, sluice
+
+VERBS = ('run', 'info')
+HELPS = [()] + [(verb,) for verb in VERBS]
+
+
+@pytest.mark.parametrize('verb', HELPS)
+def test_help_fits_a_screen_and_has_an_example(verb):
+    result = sluice(*verb, '--help')
+    assert (result.returncode, result.stderr) == (0, '')
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 25 and max(map(len, lines)) <= 100
+    assert lines[0].startswith('usage: sluice')
+    assert any(line.startswith('Example') for line in lines)
+    assert sluice(*verb, '-h').stdout == result.stdout
+
+
+def examples(verb):
+    text = sluice(*verb, '--help').stdout
+    block = re.search(r'^Examples:\n((?:  .*\n)+)', text, re.M).group(1)
+    return [line.strip() for line in block.splitlines()]
+
+
+@pytest.mark.parametrize('verb', HELPS)
+def test_the_examples_of_the_help_work(verb, tmp_path):
+    fake_mpi(tmp_path / 'mpi')
+    (tmp_path / 'mpi/bin/srun').write_text((tmp_path / 'mpi/bin/mpiexec').read_text())
+    (tmp_path / 'mpi/bin/srun').chmod(0o755)
+    compile_c(tmp_path / 'app', '#include <stdlib.h>\nint main(int c, char **v)\n{ return !!getenv("LD_PRELOAD") '
+              '== (getenv("SLUICE") && *getenv("SLUICE") == \'o\' && getenv("SLUICE")[1] == \'f\'); }\n')
+    (tmp_path / 'app.py').write_text('import os\nassert os.environ["LD_PRELOAD"]\n')
+    path = f'{tmp_path}/mpi/bin:{SLUICE.parent}:{os.environ["PATH"]}'
+    lines = examples(verb)
+    assert lines
+    for line in lines:
+        done = subprocess.run(line.replace('/opt/mpich', f'{tmp_path}/mpi'), shell=True, cwd=tmp_path,
+                              env=plain_env(PATH=path), capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, ''), line
+
+
+def test_version_is_that_of_the_header():
+    header = (PREFIX / 'include/sluice/sluice.h').read_text()
+    version = re.search(r'#define SLUICE_VERSION "(.*)"', header).group(1)
+    assert sluice('--version').stdout == f'sluice {version}\n'
+    for part, value in zip(('MAJOR', 'MINOR', 'PATCH'), version.split('.')):
+        assert f'#define SLUICE_VERSION_{part} {value}\n' in header
+
+
+def test_a_program_can_ask_which_version_is_loaded(tmp_path):
+    app = compile_c(tmp_path / 'app', '#include <stdio.h>\n#include <sluice/sluice.h>\nint main(void)\n'
+                    '{ puts(sluice_version ? sluice_version() : "none"); }\n', f'-I{PREFIX}/include')
+    assert subprocess.run([app], env=plain_env(), capture_output=True, text=True).stdout == 'none\n'
+    assert 'sluice ' + sluice('run', app).stdout == sluice('--version').stdout
+
+
+@pytest.mark.parametrize('word, nearest', [('rnu', 'run'), ('inf', 'info'), ('--hepl', '--help'),
+                                           ('bench', None), ('quite-something-else', None)])
+def test_an_unknown_verb_is_one_line_with_the_nearest(word, nearest):
+    result = sluice(word)
+    assert (result.returncode, result.stdout) == (2, '')
+    assert len(result.stderr.splitlines()) == 1 and f"'{word}'" in result.stderr
+    assert f"'{nearest}'" in result.stderr if nearest else 'sluice --help' in result.stderr
+
+
+def test_no_verb_is_misuse_and_shows_the_help():
+    result = sluice()
+    assert result.returncode == 2 and result.stderr == sluice('--help').stdout
+
+
+def test_output_that_cannot_be_written_is_a_failure():
+    with open('/dev/full', 'w', encoding='ascii') as full:
+        result = subprocess.run([SLUICE, '--help'], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1 and 'No space left' in result.stderr
+
+
+def test_pkg_config_knows_header_and_library(tmp_path):
+    env = plain_env(PKG_CONFIG_PATH=PREFIX / 'lib/pkgconfig')
+
+    def ask(*args):
+        return subprocess.run(['pkg-config', *args, 'sluice'], env=env, capture_output=True, text=True,
+                              check=True).stdout.strip()
+
+    assert ask('--variable=preload') == str(PREFIX / 'lib/libsluice.so')
+    assert ask('--modversion') in (ROOT / 'meson.build').read_text()
+    assert f'-I{PREFIX}/include' in ask('--cflags')
