@@ -136,7 +136,7 @@ close_fd:
 static int take_one(struct exchange *x, const struct node_hello *all, int size, struct node_peer **peers, int *missing)
 {
 	struct arena_message m;
-	int fd, err, ret = receive_arena(x->fd, &m, &fd);
+	int fd = -1, err, ret = receive_arena(x->fd, &m, &fd);
 
 	if (ret)
 		return ret == -EAGAIN ? ret : 0; /* a stranger's connection is dropped */

@@ -139,7 +139,11 @@ static bool touches(const void *p, size_t bytes)
 	return region_may_touch(base_round_down((uintptr_t)p, HOST_PAGE), page_end(p, bytes));
 }
 
-EXPORT void *mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+/* Under names of their own: the headers may already have made one of these names the other. */
+EXPORT void *hook_mmap(void *, size_t, int, int, int, off_t) __asm__("mmap");
+EXPORT void *hook_mmap64(void *, size_t, int, int, int, off_t) __asm__("mmap64");
+
+EXPORT void *hook_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
 	NEXT(mmap);
 	if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED && touches(addr, bytes))
@@ -147,8 +151,10 @@ EXPORT void *mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t o
 	return next.mmap(addr, bytes, prot, flags, fd, offset);
 }
 
-EXPORT void *mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
-	__attribute__((alias("mmap")));
+EXPORT void *hook_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	return hook_mmap(addr, bytes, prot, flags, fd, offset);
+}
 
 EXPORT int munmap(void *addr, size_t bytes)
 {
