@@ -7,8 +7,8 @@
 
 #include "bench.h"
 
-#define LINE_BATCHES 7
-#define LINE_TURNS 400
+#define LINE_BATCHES   7
+#define LINE_TURNS     400
 #define START_AHEAD_NS 1500
 
 uint64_t bench_now_ns(void)
@@ -250,9 +250,12 @@ size_t bench_parse_bytes(const char *text, char **end)
 	size_t n = strtoull(text, end, 10);
 
 	switch (**end) {
-	case 'G': n *= 1024; /* fall through */
-	case 'M': n *= 1024; /* fall through */
-	case 'K': n *= 1024;
+	case 'G':
+		n *= 1024; /* fall through */
+	case 'M':
+		n *= 1024; /* fall through */
+	case 'K':
+		n *= 1024;
 		(*end)++;
 	}
 	return n;

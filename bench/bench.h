@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bench: what the measuring programs share: a page that all ranks map, a start in step, the distance
- * of two cores, contents that can be checked, and percentiles.
+ * bench: what the measuring programs share: a page that all ranks map, a start in step, the
+ * distance of two cores, contents that can be checked, and percentiles.
  *
  *   area   one shared mapping of the ranks of one measurement (memfd, not MPI: the MPI under test
  *          must not be what keeps the ranks in step)
@@ -22,15 +22,15 @@
 
 #define BENCH_MAX_RANKS 64
 #define BENCH_MAX_CALLS 20000
-#define BENCH_PAGE 4096
+#define BENCH_PAGE      4096
 
 struct bench_area {
-	_Alignas(128) _Atomic uint32_t arrived;    /* written by every rank */
-	_Alignas(128) _Atomic uint32_t generation; /* written by the last to arrive */
-	_Alignas(128) _Atomic uint64_t start_ns;   /* written by rank 0 */
-	_Alignas(128) _Atomic uint32_t go_on;      /* written by rank 0: one more call? */
-	_Alignas(128) _Atomic uint32_t ball;       /* the line of the ping-pong */
-	_Alignas(128) _Atomic uint64_t mismatches; /* contents that were not as expected */
+	_Alignas(128) _Atomic uint32_t arrived;            /* written by every rank */
+	_Alignas(128) _Atomic uint32_t generation;         /* written by the last to arrive */
+	_Alignas(128) _Atomic uint64_t start_ns;           /* written by rank 0 */
+	_Alignas(128) _Atomic uint32_t go_on;              /* written by rank 0: one more call? */
+	_Alignas(128) _Atomic uint32_t ball;               /* the line of the ping-pong */
+	_Alignas(128) _Atomic uint64_t mismatches;         /* contents that were not as expected */
 	_Alignas(128) uint64_t value[BENCH_MAX_RANKS][16]; /* a line pair a rank, written by it */
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * collective_bench: one launch of one MPI program that measures, and nothing else; bench/run launches
- * it with and without Sluice in turn and compares. An ordinary MPI program: no option says which
- * side it is on.
+ * collective_bench: one launch of one MPI program that measures, and nothing else; bench/run
+ * launches it with and without Sluice in turn and compares. An ordinary MPI program: no option says
+ * which side it is on.
  *
- *   large   bcast, gather: one call a sample, in step, until the data has been used: after a broadcast
- *           each leaf reads one byte of each page; after a gather the root reads one byte of each
- *           page of all it received, and each sender writes one byte of each page of what it sent.
- *           The owner rewrites its whole buffer before each call. A sample is the slowest rank's.
+ *   large   bcast, gather: one call a sample, in step, until the data has been used: after a
+ *           broadcast each leaf reads one byte of each page; after a gather the root reads one byte
+ *           of each page of all it received, and each sender writes one byte of each page of what
+ * it sent. The owner rewrites its whole buffer before each call. A sample is the slowest rank's.
  *   small   many calls a sample, the root moving on each time, so that ranks cannot run ahead
  *   first   fresh buffers, touched by their owner: the first use, and ten uses with the free
  *   others  memory (of a rank that passed small messages only), malloc (allocator throughput)
@@ -27,8 +27,8 @@
 
 #include "bench.h"
 
-#define MAX_SIZES 32
-#define FIRST_USES 10
+#define MAX_SIZES       32
+#define FIRST_USES      10
 #define BATCH_TARGET_NS 400000
 
 struct options {
@@ -60,8 +60,8 @@ struct measure {
 };
 
 /*
- * A host MPI's own copies through process_vm_readv come by here (-rdynamic puts this before libc's),
- * so that the report can say "copies by CMA" from observation.
+ * A host MPI's own copies through process_vm_readv come by here (-rdynamic puts this before
+ * libc's), so that the report can say "copies by CMA" from observation.
  */
 static _Atomic uint64_t cma_calls;
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
@@ -230,9 +230,8 @@ static void print_result(struct job *j, const char *what, struct bench_samples *
 	       "\"mismatches\": %llu, \"cma_calls\": %llu, \"lost_core\": %llu}\n",
 	       what, j->bytes, j->b.ranks, s->count, per_sample, warmup,
 	       bench_percentile_us(s, 0) / per_sample, bench_percentile_us(s, 50) / per_sample,
-	       bench_percentile_us(s, 99) / per_sample, line[0], line[1],
-	       (unsigned long long)wrong, (unsigned long long)cma,
-	       (unsigned long long)lost);
+	       bench_percentile_us(s, 99) / per_sample, line[0], line[1], (unsigned long long)wrong,
+	       (unsigned long long)cma, (unsigned long long)lost);
 	fflush(stdout);
 	s->count = 0;
 	atomic_store(&j->b.area->mismatches, 0);
@@ -414,13 +413,15 @@ static void run_memory(struct job *j, const struct measure *m)
 
 	for (int i = 0; i < 100; i++) {
 		MPI_Bcast(buf, sizeof(buf), MPI_BYTE, i % j->b.ranks, MPI_COMM_WORLD);
-		MPI_Gather(buf, sizeof(buf), MPI_BYTE, out, sizeof(buf), MPI_BYTE, 0, MPI_COMM_WORLD);
+		MPI_Gather(buf, sizeof(buf), MPI_BYTE, out, sizeof(buf), MPI_BYTE, 0,
+			   MPI_COMM_WORLD);
 		MPI_Allreduce(buf, out, 8, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	}
 	rss = bench_max(&j->b, (uint64_t)proc_kib("/proc/self/status", "VmRSS"));
 	own = bench_max(&j->b, (uint64_t)proc_kib("/proc/self/smaps_rollup", "Private_"));
 	if (j->b.rank == 0)
-		printf("{\"what\": \"%s\", \"ranks\": %d, \"rss_kib\": %llu, \"private_kib\": %llu}\n",
+		printf("{\"what\": \"%s\", \"ranks\": %d, "
+		       "\"rss_kib\": %llu, \"private_kib\": %llu}\n",
 		       m->name, j->b.ranks, (unsigned long long)rss, (unsigned long long)own);
 }
 
@@ -498,8 +499,9 @@ static void parse_sizes(struct options *o, const char *text)
 
 static void parse(struct options *o, int argc, char **argv)
 {
-	*o = (struct options){ .what = "", .budget_ns = 100000000, .warmup = 10, .min_calls = 5,
-			       .max_calls = 2000 };
+	*o = (struct options){
+		.what = "", .budget_ns = 100000000, .warmup = 10, .min_calls = 5, .max_calls = 2000
+	};
 	for (int i = 1; i < argc; i++) {
 		const char *value = strchr(argv[i], '=');
 
@@ -550,8 +552,8 @@ int main(int argc, char **argv)
 	MPI_Get_library_version(version, &len);
 	version[strcspn(version, "\r\n\"")] = 0;
 	if (j.b.rank == 0)
-		printf("{\"what\": \"run\", \"mpi\": \"%s\", \"ranks\": %d, \"pinned\": %d}\n", version,
-		       j.b.ranks, j.opt.pin && !j.b.crowded);
+		printf("{\"what\": \"run\", \"mpi\": \"%s\", \"ranks\": %d, \"pinned\": %d}\n",
+		       version, j.b.ranks, j.opt.pin && !j.b.crowded);
 	for (const char *w = j.opt.what; *w; w += strcspn(w, ","), w += *w == ',')
 		run_measure(&j, w, strcspn(w, ","));
 	MPI_Finalize();

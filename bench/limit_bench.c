@@ -24,7 +24,7 @@
 #define MADV_COLLAPSE 25
 #endif
 #define HUGE_BYTES (2ul << 20)
-#define WARMUP 10
+#define WARMUP     10
 
 struct limit {
 	struct bench b;
@@ -47,7 +47,8 @@ static void copy_movsb(void *dst, const void *src, size_t bytes)
 }
 
 /* Buffers are page-aligned and halves are multiples of 32 or handled by memcpy at the end. */
-__attribute__((target("avx2"))) static void copy_nontemporal(void *dst, const void *src, size_t bytes)
+__attribute__((target("avx2"))) static void copy_nontemporal(void *dst, const void *src,
+							     size_t bytes)
 {
 	size_t blocks = ((uintptr_t)dst % 32) ? 0 : bytes / 128;
 	const __m256i *s = src;
@@ -123,7 +124,8 @@ static const struct shape {
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-static void measure(struct limit *l, const struct shape *s, const struct kernel *k, uint64_t budget_ns)
+static void measure(struct limit *l, const struct shape *s, const struct kernel *k,
+		    uint64_t budget_ns)
 {
 	static struct bench_samples samples;
 	double line[2];
@@ -144,13 +146,14 @@ static void measure(struct limit *l, const struct shape *s, const struct kernel 
 	if (l->b.rank)
 		return;
 	bench_sort(&samples);
-	printf("{\"what\": \"%s\", \"kernel\": \"%s\", \"bytes\": %zu, \"ranks\": 2, \"samples\": %d, "
+	printf("{\"what\": \"%s\", \"kernel\": \"%s\", \"bytes\": %zu, \"ranks\": 2, \"samples\": "
+	       "%d, "
 	       "\"calls_per_sample\": 1, \"warmup\": %d, \"p0_us\": %.4f, \"p50_us\": %.4f, "
 	       "\"p99_us\": %.4f, \"line_before_ns\": %.1f, \"line_after_ns\": %.1f, "
 	       "\"mismatches\": %llu}\n",
 	       s->name, k->name, l->bytes, samples.count, WARMUP, bench_percentile_us(&samples, 0),
-	       bench_percentile_us(&samples, 50), bench_percentile_us(&samples, 99), line[0], line[1],
-	       (unsigned long long)l->b.area->mismatches);
+	       bench_percentile_us(&samples, 50), bench_percentile_us(&samples, 99), line[0],
+	       line[1], (unsigned long long)l->b.area->mismatches);
 	fflush(stdout);
 	l->b.area->mismatches = 0;
 }
@@ -179,7 +182,8 @@ static bool has_name(const char *list, const char *name)
 {
 	const char *at = strstr(list, name);
 
-	return at && (at == list || at[-1] == ',') && (at[strlen(name)] == ',' || !at[strlen(name)]);
+	return at && (at == list || at[-1] == ',') &&
+	       (at[strlen(name)] == ',' || !at[strlen(name)]);
 }
 
 static int work(struct limit *l, const char *what, const char *sizes, uint64_t budget_ns)

@@ -15,7 +15,10 @@ vs fastest  the fastest of the plain MPIs / Sluice (* in targets)
 at best     plain / the physical limit: two processes that copy half each between mapped buffers
 vs limit    Sluice / the physical limit (to be at most 1.25)
 (cma)       here this host copies through process_vm_readv
+pairs       compared / measured in this state; disturbed ones (a rank lost its core in more than a
+            tenth of the samples) are left out where three others are there
 ?           not all pairs agree with the verdict"""
+CALM_ENOUGH = 3
 NOISE = 0.97  # "not slower", as far as it can be measured
 
 
@@ -65,12 +68,16 @@ def verdict(values, low, high, wanted):
     return ", ".join(out)
 
 
+def is_disturbed(r):
+    """With a core for each rank, did one lose it often enough to move the median?"""
+    return r["ranks"] <= 2 and r.get("lost_core", 0) > r["samples"] / 10
+
+
 class Cells:
     """Records by (what, ranks, bytes): medians of each state, pairs of the same round."""
 
     def __init__(self, records):
-        self.p50 = defaultdict(list)  # key + (host, side, state) -> medians of launches
-        self.by_round = {}            # key + (host, side, round) -> record
+        self.cells = defaultdict(dict)  # key + (host or kernel, side, state) -> round -> record
         self.keys, self.line = [], defaultdict(list)
         self.cma, self.mismatches, self.moved, self.disturbed = set(), 0, 0, 0
         for r in records:
@@ -81,30 +88,30 @@ class Cells:
                 self.keys.append(key)
             self.mismatches += r["mismatches"]
             self.moved += r["state"] == "moved"
-            self.disturbed += r["ranks"] == 2 and r.get("lost_core", 0) > r["samples"] / 10
-            self.line[r["state"]] += [r["line_before_ns"], r["line_after_ns"]]
-            self.by_round[key + (r["host"], r["side"], r["round"], r.get("kernel", ""))] = r
-            if r["side"] != "limit":
-                self.p50[key + (r["host"], r["side"], r["state"])].append(r["p50_us"])
-            else:
-                self.p50[key + (r["kernel"], "limit", r["state"])].append(r["p50_us"])
+            self.disturbed += is_disturbed(r)
+            self.line[r["ranks"], r["state"]] += [r["line_before_ns"], r["line_after_ns"]]
+            who = r.get("kernel") or r["host"]
+            self.cells[key + (who, r["side"], r["state"])][r["round"]] = r
             if r["side"] == "plain" and r.get("cma_calls", 0) >= r["samples"]:
-                self.cma.add(key + (r["host"],))
+                self.cma.add(key + (who,))
 
     def median(self, key, host, side, state):
-        values = self.p50.get(key + (host, side, state))
-        return statistics.median(values) if values else None
+        records = list(self.cells.get(key + (host, side, state), {}).values())
+        calm = [r for r in records if not is_disturbed(r)]
+        used = calm if len(calm) >= CALM_ENOUGH else records
+        return statistics.median(r["p50_us"] for r in used) if used else None
 
     def ratios(self, key, host, state):
-        """plain / Sluice of every round in which both saw this state."""
-        out = []
-        for place, r in self.by_round.items():
-            if place[:3] != key or place[3] != host or r["side"] != "plain" or r["state"] != state:
-                continue
-            other = self.by_round.get(key + (host, "sluice", r["round"], ""))
-            if other and other["state"] == state and other["p50_us"]:
-                out.append(r["p50_us"] / other["p50_us"])
-        return out
+        """plain / Sluice of the rounds in which both saw this state; and how many there were."""
+        plain, ours = (self.cells.get(key + (host, s, state), {}) for s in ("plain", "sluice"))
+        pairs = [(plain[n], ours[n]) for n in plain if n in ours and ours[n]["p50_us"]]
+        calm = [p for p in pairs if not any(map(is_disturbed, p))]
+        used = calm if len(calm) >= CALM_ENOUGH else pairs
+        return [a["p50_us"] / b["p50_us"] for a, b in used], len(pairs)
+
+    def wrong(self, key, host, state):
+        return sum(r["mismatches"] for side in ("plain", "sluice")
+                   for r in self.cells.get(key + (host, side, state), {}).values())
 
     def best(self, key, names, side, state):
         values = [m for n in names if (m := self.median(key, n, side, state)) is not None]
@@ -130,11 +137,10 @@ def number(x, digits=4):
 
 def row(c, section, key, host, state, fastest, limit):
     plain, ours = (c.median(key, host.name, side, state) for side in ("plain", "sluice"))
-    ratios = c.ratios(key, host.name, state)
+    ratios, pairs = c.ratios(key, host.name, state)
     if plain is None and ours is None:
         return None
-    wrong = sum(r["mismatches"] for place, r in c.by_round.items()
-                if place[:4] == key + (host.name,) and r["state"] == state)
+    wrong = c.wrong(key, host.name, state)
     values = {"own": statistics.median(ratios) if ratios else None,
               "fastest": fastest / ours if fastest and ours else None}
     cma = key + (host.name,) in c.cma
@@ -145,8 +151,9 @@ def row(c, section, key, host, state, fastest, limit):
         said += f", limit {'pass' if ours / limit <= LIMIT_FACTOR else 'MISS'}"
     if wrong:
         said += f", {wrong} WRONG CONTENTS"
-    return [key[0], size_text(key[2]), host.title + (" (cma)" if cma else ""), number(plain), number(ours),
-            number(values["own"], 3), spread, len(ratios), number(values["fastest"], 3),
+    return [key[0], size_text(key[2]), host.title + (" (cma)" if cma else ""), number(plain),
+            number(ours), number(values["own"], 3), spread, f"{len(ratios)}/{pairs}",
+            number(values["fastest"], 3),
             number(plain / limit if limit and plain else None, 3),
             number(ours / limit if limit and ours else None, 3), said]
 
@@ -164,15 +171,16 @@ def pairs_section(name, records, hosts):
                 limit = c.best(key, kernels, "limit", state)
                 rows += filter(None, (row(c, name, key, h, state, fastest, limit) for h in hosts))
             if len(rows) > 1:
-                line = c.line[state]
-                out.append(f"\n {ranks} ranks, cores {state}: ping-pong {statistics.median(line):.0f} ns "
-                           f"({min(line):.0f}..{max(line):.0f}) there and back"
+                line = c.line[ranks, state]
+                out.append(f"\n {ranks} ranks, cores {state}: ping-pong "
+                           f"{statistics.median(line):.0f} ns ({min(line):.0f}..{max(line):.0f}) "
+                           "there and back"
                            + ("; shown, but neither pass nor miss" if state == "moved" else ""))
                 if state == "moved":
                     rows = [r[:-1] + [""] for r in rows]
                 out.append(table(rows))
-    out.append(f"\n {len(records)} measurements, {c.moved} of them while the cores moved, {c.disturbed} "
-               f"disturbed (a rank lost its core more than once in ten samples); {c.mismatches} wrong contents")
+    out.append(f"\n {len(records)} measurements, {c.moved} of them while the cores moved, "
+               f"{c.disturbed} disturbed; {c.mismatches} wrong contents")
     return "\n".join(out)
 
 
@@ -186,26 +194,29 @@ def startup_section(records, hosts):
             sides = {s: {r["round"]: value(r) for r in records
                          if r["what"] == kind and r["host"] == h.name and r["side"] == s}
                      for s in ("plain", "sluice")}
-            diffs = [sides["sluice"][n] - v for n, v in sides["plain"].items() if n in sides["sluice"]]
+            diffs = [sides["sluice"][n] - v for n, v in sides["plain"].items()
+                     if n in sides["sluice"]]
             if not diffs:
                 continue
             mid = statistics.median(diffs)
-            rows.append([what, unit, h.title, *(number(statistics.median(sides[s].values())) for s in sides),
-                         f"{mid:+.1f}", f"{min(diffs):+.1f}..{max(diffs):+.1f}", len(diffs),
+            mids = [number(statistics.median(sides[s].values())) for s in sides]
+            rows.append([what, unit, h.title, *mids, f"{mid:+.1f}",
+                         f"{min(diffs):+.1f}..{max(diffs):+.1f}", len(diffs),
                          f"<{most} {'pass' if mid < most else 'MISS'}"])
     return "\n" + table(rows)
 
 
 def section(name, sentence, records, hosts):
-    body = startup_section(records, hosts) if name == "startup" else pairs_section(name, records, hosts)
+    startup = name == "startup"
+    body = startup_section(records, hosts) if startup else pairs_section(name, records, hosts)
     return f"\n== {name}: {sentence}{body if body.startswith(chr(10)) else chr(10) + body}"
 
 
 def about(m):
     lines = [f"{m['cpu']}, {m['cpus']} cores, {m['memory']}; Linux {m['kernel']}; THP {m['thp']}, "
              f"shmem {m['thp_shmem']}",
-             f"Sluice: {m['sluice'] or '-'} ({m['source']}), as \"{m['before_program']}\"; {m['when']}; "
-             f"load {m['load_at_start']:.2f} to {m['load_at_end']:.2f}"]
+             f"Sluice: {m['sluice'] or '-'} ({m['source']}), as \"{m['before_program']}\"; "
+             f"{m['when']}; load {m['load_at_start']:.2f} to {m['load_at_end']:.2f}"]
     lines += [f"{name}: {version}" for name, version in m["mpis"].items()]
     lines.append(LEGEND)
     return "\n".join(lines)

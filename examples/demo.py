@@ -21,7 +21,8 @@ def arguments():
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--times", type=int, default=3, metavar="N", help="runs of each (default: 3)")
     p.add_argument("--sluice", type=Path, default=HERE.parent / "build/prefix/bin/sluice")
-    p.add_argument("--with", dest="with_", metavar="CMD", help="to put before the program instead of sluice run")
+    p.add_argument("--with", dest="with_", metavar="CMD",
+                   help="to put before the program instead of sluice run")
     return p.parse_args()
 
 
@@ -42,8 +43,10 @@ def table(sides):
     phases = list(sides["plain"][0][0]["seconds"])
     mid = {s: {p: statistics.median(statistics.median(t["seconds"][p]) for t, _ in runs) * 1e3
                for p in phases} for s, runs in sides.items()}
-    whole = {s: {"all iterations": statistics.median(sum(map(sum, t["seconds"].values())) for t, _ in runs),
-                 "start to end": statistics.median(w for _, w in runs)} for s, runs in sides.items()}
+    whole = {s: {"all iterations": statistics.median(sum(map(sum, t["seconds"].values()))
+                                                     for t, _ in runs),
+                 "start to end": statistics.median(w for _, w in runs)}
+             for s, runs in sides.items()}
     yield f"  {'':<22}{'plain':>10}{'Sluice':>10}{'ratio':>8}"
     for rows, unit in ((mid, "ms"), (whole, "s ")):
         for what in rows["plain"]:
@@ -70,14 +73,15 @@ def main():
         differ = [p.name for p in others if not filecmp.cmp(first, p, shallow=False)]
         size = first.stat().st_size
     t = sides["plain"][0][0]
-    print(f"One iteration of {t['iterations']}: broadcast {t['bcast_bytes'] / 1e6:.1f} MB, compute, gather "
-          f"{t['gather_bytes'] / 1e6:.1f} MB from each rank.\nMedians of {opt.times} runs of each, in turn; "
-          "a phase takes as long as its slowest rank.\n")
+    moved = [t[k] / 1e6 for k in ("bcast_bytes", "gather_bytes")]
+    print(f"One iteration of {t['iterations']}: broadcast {moved[0]:.1f} MB, compute, gather "
+          f"{moved[1]:.1f} MB from each rank.\nMedians of {opt.times} runs of each, in turn; a phase takes as long as its slowest rank.\n")
     print("\n".join(table(sides)))
     if differ or printed["plain"] != printed["sluice"]:
         print(f"\nThe results DIFFER: {', '.join(differ) or 'in what was printed'}")
         return 1
-    print(f"\nThe results of all {2 * opt.times} runs are the same to the bit ({size / 1e6:.1f} MB each).")
+    print(f"\nThe results of all {2 * opt.times} runs are the same to the bit "
+          f"({size / 1e6:.1f} MB each).")
     return 0
 
 

