@@ -38,20 +38,23 @@ def run(before, ranks, out, times):
     return done.stdout, json.loads(times.read_text()), time.monotonic() - t0
 
 
+def figures(times, whole):
+    """One launch in figures: {what: value}; ms of the median iteration, then whole seconds."""
+    out = {what: statistics.median(values) * 1e3 for what, values in times["seconds"].items()}
+    out["all iterations"] = sum(map(sum, times["seconds"].values()))
+    out["start to end"] = whole
+    return out
+
+
 def table(sides):
-    """sides: {"plain": [(phases, whole)], "sluice": ...} -> lines; ms of one iteration, medians."""
-    phases = list(sides["plain"][0][0]["seconds"])
-    mid = {s: {p: statistics.median(statistics.median(t["seconds"][p]) for t, _ in runs) * 1e3
-               for p in phases} for s, runs in sides.items()}
-    whole = {s: {"all iterations": statistics.median(sum(map(sum, t["seconds"].values()))
-                                                     for t, _ in runs),
-                 "start to end": statistics.median(w for _, w in runs)}
-             for s, runs in sides.items()}
-    yield f"  {'':<22}{'plain':>10}{'Sluice':>10}{'ratio':>8}"
-    for rows, unit in ((mid, "ms"), (whole, "s ")):
-        for what in rows["plain"]:
-            a, b = rows["plain"][what], rows["sluice"][what]
-            yield f"  {what:<22}{a:>7.2f} {unit}{b:>7.2f} {unit}{a / b:>8.2f}"
+    """sides: {"plain": [figures of each run], "sluice": ...} -> lines."""
+    yield f"  {'':<20}{'plain':>10}{'Sluice':>13}{'ratio':>10}   spread"
+    for what in sides["plain"][0]:
+        a, b = ([f[what] for f in sides[s]] for s in ("plain", "sluice"))
+        ratios = [x / y for x, y in zip(a, b)]
+        unit = "s " if what in ("all iterations", "start to end") else "ms"
+        yield (f"  {what:<20}{statistics.median(a):>7.2f} {unit}{statistics.median(b):>10.2f} {unit}"
+               f"{statistics.median(ratios):>10.2f}   {min(ratios):.2f}..{max(ratios):.2f}")
 
 
 def main():
@@ -64,7 +67,8 @@ def main():
                 print(f"demo: run {n + 1} of {opt.times}, {side}", file=sys.stderr, flush=True)
                 out = Path(place) / f"{side}-{n}.npy"
                 text, times, whole = run(before[side], opt.ranks, out, Path(place) / "times.json")
-                sides[side].append((times, whole))
+                sides[side].append(figures(times, whole))
+                about = times
                 printed.setdefault(side, text)
                 states.setdefault(side, []).append(out)
                 if n == 0 and side == "plain":
@@ -72,10 +76,10 @@ def main():
         first, *others = states["plain"] + states["sluice"]
         differ = [p.name for p in others if not filecmp.cmp(first, p, shallow=False)]
         size = first.stat().st_size
-    t = sides["plain"][0][0]
-    moved = [t[k] / 1e6 for k in ("bcast_bytes", "gather_bytes")]
-    print(f"One iteration of {t['iterations']}: broadcast {moved[0]:.1f} MB, compute, gather "
-          f"{moved[1]:.1f} MB from each rank.\nMedians of {opt.times} runs of each, in turn; a phase takes as long as its slowest rank.\n")
+    moved = [about[k] / 1e6 for k in ("bcast_bytes", "gather_bytes")]
+    print(f"One iteration of {about['iterations']}: broadcast {moved[0]:.1f} MB, compute, gather "
+          f"{moved[1]:.1f} MB from each rank.\nA phase takes as long as its slowest rank. Medians of "
+          f"{opt.times} runs of each, in turn; spread: ratios of the pairs.\n")
     print("\n".join(table(sides)))
     if differ or printed["plain"] != printed["sluice"]:
         print(f"\nThe results DIFFER: {', '.join(differ) or 'in what was printed'}")
