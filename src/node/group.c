@@ -246,6 +246,10 @@ static int agree(const struct node_oob *oob, int local, int *out_all)
 	return ret;
 }
 
+static char last_refusal[160];
+
+const char *node_refusal(void) { return last_refusal; }
+
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out)
 {
 	struct node_group *g = group_alloc(oob);
@@ -286,8 +290,11 @@ out:
 		base_count(BASE_CTR_GROUPS_REFUSED, 1);
 		if (mine.error && region_init_error()[0])
 			why = region_init_error();
+		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
+			 mine.error && why != region_init_error() ? ": " : "",
+			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");
 		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s", g->size,
-			 why ? why : strerror(-err));
+			 last_refusal);
 	}
 	group_free(g);
 	return ret;

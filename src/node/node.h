@@ -40,6 +40,8 @@ struct node_group; /* opaque but for the accessors below */
  * Owner: the caller, until node_group_destroy().
  */
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out);
+/* Why the last node_group_create() of this process gave NULL; "" before. For one thread at a time. */
+const char *node_refusal(void);
 /* Not collective. No peer may be inside an operation of this group. */
 void node_group_destroy(struct node_group *g);
 /* Forget all peers (end of MPI). All groups must be destroyed. */
@@ -100,6 +102,7 @@ struct node_trial {
 	char vm_read[160], vm_write[160];
 	double vm_read_gbps, arena_gbps;
 };
+/* Forks twice; 0, or -errno when the trial itself failed (out has the reason). Context: no threads. */
 int node_try_pair(struct node_trial *out);
 
 #endif

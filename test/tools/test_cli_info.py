@@ -167,12 +167,23 @@ def test_what_does_not_work_has_the_kernels_reason_and_a_remedy(tools):
     assert tried['arena']['works'] and tried['staged']['works']
 
 
-def test_few_descriptors_are_enough_or_told():
-    done = subprocess.run(['sh', '-c', f'ulimit -n 5; exec {SLUICE} info --json'], env=plain_env(),
-                          capture_output=True, text=True, timeout=60, check=False)
-    tried = trials(json.loads(done.stdout))
-    assert done.returncode == 0
-    assert tried['arena']['works'] or 'open files' in tried['arena']['reason']
+def test_few_descriptors_are_enough():
+    done = subprocess.run(['sh', '-c', f'ulimit -n 16; exec {SLUICE} info --json'], env=plain_env(),
+                          capture_output=True, text=True, timeout=60, check=True)
+    assert trials(json.loads(done.stdout))['arena']['works']
+
+
+def test_too_little_address_space_is_told_with_a_remedy():
+    done = subprocess.run(['sh', '-c', f'ulimit -v 500000; exec {SLUICE} info --json'], env=plain_env(),
+                          capture_output=True, text=True, timeout=60, check=True)
+    arena = trials(json.loads(done.stdout))['arena']
+    assert not arena['works'] and 'ulimit' in arena['reason'] + str(arena['remedy'])
+
+
+def test_an_injected_failure_is_seen_by_the_trial():
+    tried = trials(info_json({'SLUICE_FAULT': 'socket:all'}))
+    assert not tried['arena']['works'] and not tried['staged']['works']
+    assert 'Permission denied' in tried['arena']['reason']
 
 
 def test_the_trials_leave_nothing_behind(tmp_path):

@@ -12,8 +12,6 @@
 #include "host/host.h"
 #include "node/node.h"
 
-#pragma weak node_try_pair
-
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -144,13 +142,7 @@ void trial_run_all(struct trial out[TRIAL_COUNT])
 
 	for (size_t i = 0; i < TRIAL_COUNT; i++)
 		out[i] = (struct trial){ .name = texts[i].name, .what = texts[i].what };
-	rc = node_try_pair ? node_try_pair(&pair) : -ENOSYS;
-	if (rc && !pair.arena[0])
-		snprintf(pair.arena, sizeof(pair.arena), "%s", strerror(-rc));
-	if (rc && !pair.vm_read[0])
-		snprintf(pair.vm_read, sizeof(pair.vm_read), "%s", strerror(-rc));
-	if (rc && !pair.vm_write[0])
-		snprintf(pair.vm_write, sizeof(pair.vm_write), "%s", strerror(-rc));
+	node_try_pair(&pair); /* when it fails, the reasons are in `pair` */
 	judge_pair(out, &pair);
 
 	rc = try_collapse();
