@@ -9,7 +9,7 @@ from . import job
 from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
 
 COMPILER_OF = {'.c': 'cc', '.cc': 'cxx', '.f': 'fortran', '.f90': 'fortran'}
-FLAGS = ['-O1', '-g', '-Wall', '-Wno-unused-result']
+FLAGS = ['-D_GNU_SOURCE', '-O1', '-g', '-Wall', '-Wno-unused-result']
 # Open MPI counts cores, refuses root, and binds ranks one to a core, all of which tests must undo.
 OPENMPI_ENV = {
     'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
@@ -22,7 +22,8 @@ OPENMPI_ENV = {
 # instead of 1 for the same program. Its other algorithms yield.
 MPICH_ENV = {f'MPIR_CVAR_{name}_POSIX_INTRA_ALGORITHM': 'mpir'
              for name in ('BCAST', 'ALLREDUCE', 'BARRIER', 'REDUCE')}
-INTEL_ENV = {'I_MPI_FABRICS': 'shm', 'I_MPI_WAIT_MODE': '0', 'I_MPI_HYDRA_BOOTSTRAP': 'fork'}
+INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
+             'I_MPI_WAIT_MODE': '0', 'I_MPI_HYDRA_BOOTSTRAP': 'fork'}
 
 
 class Mpi:

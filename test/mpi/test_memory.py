@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a program may do with memory that peers can address, and what it must then see.
+
+Run alone: ./dev check mpi -k calloc_after_free
+"""
+import subprocess
+
+import pytest
+
+from support.behaviours import cases
+from support.paths import PROGRAMS, SOURCES
+
+ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
+CONFIGS = {
+    # adopted at the first use, and looked for
+    'adopt': {**ADOPT, 'HARNESS_ADOPTS': '1', 'SLUICE_REGION_KIND': 'arena'},
+    # as users have it: adoption comes when a buffer has earned it
+    'default': {},
+    # caches so small that everything is evicted all the time
+    'tight': {**ADOPT, 'SLUICE_REGION_MAX': '2', 'SLUICE_REGION_POOL': '0'},
+    'cma': {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_KIND': 'cma'},
+}
+
+
+@pytest.fixture(scope='session')
+def library():
+    """A library with large static memory."""
+    target = PROGRAMS / 'area.so'
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(['cc', '-shared', '-fPIC', '-o', target, SOURCES / 'lib/area.c'], check=True)
+    return str(target)
+
+
+def matrix(program):
+    return (cases(program, ['mpich'], [2], CONFIGS) + cases(program, ['mpich'], [3], ['adopt']) +
+            cases(program, ['openmpi'], [2], ['adopt', 'default']))
+
+
+def behaviours_of(program):
+    def wrap(function):
+        function.program = program
+        return pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix(program))(function)
+    return wrap
+
+
+def env_of(config, with_sluice, library):
+    env = {**CONFIGS[config], 'HARNESS_LIBRARY': library, 'HARNESS_BUFFERS': '2000'}
+    if not with_sluice:
+        env.pop('HARNESS_ADOPTS', None)
+    return env
+
+
+@behaviours_of('adoption.c')
+def test_adoption(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice, library):
+    runner.check(get_mpi(mpi), 'adoption.c', ranks, behaviour, sluice=with_sluice,
+                 env=env_of(config, with_sluice, library))
+
+
+@behaviours_of('forks.c')
+def test_forks(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice, library):
+    runner.check(get_mpi(mpi), 'forks.c', ranks, behaviour, sluice=with_sluice,
+                 env=env_of(config, with_sluice, library))
+
+
+@behaviours_of('memory.c')
+def test_memory(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice, library):
+    runner.check(get_mpi(mpi), 'memory.c', ranks, behaviour, sluice=with_sluice,
+                 env=env_of(config, with_sluice, library))
