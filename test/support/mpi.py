@@ -55,7 +55,7 @@ class Mpi:
         compiler = self.compilers.get(COMPILER_OF[source.suffix])
         target = PROGRAMS / self.name / (name or source.stem)
         inputs = [source]
-        if source.suffix in ('.c', '.cc') and '"check.h"' in source.read_text():
+        if source.suffix == '.c' and 'check_main' in source.read_text():
             inputs.append(SOURCES / 'check.c')
         argv = [str(compiler), *FLAGS, *extra, '-o', f'{target}.new', *map(str, inputs), '-lpthread', '-ldl']
         key = hashlib.sha256(repr(argv).encode())
