@@ -14,8 +14,8 @@
 
 #define TRIAL_BYTES ((uint64_t)8 << 20)
 #define PATIENCE_NS 4000000000u /* a group is made in milliseconds */
-#define NAP_NS 1000000u
-#define REPEATS 5
+#define NAP_NS      1000000u
+#define REPEATS     5
 
 struct meeting {
 	_Atomic uint32_t arrived; /* futex; each process adds one a barrier */
@@ -45,7 +45,10 @@ static int meet(struct member *me)
 	return 0;
 }
 
-struct member_oob { struct member *me; int rank; };
+struct member_oob {
+	struct member *me;
+	int rank;
+};
 
 static int allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
@@ -71,10 +74,12 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return ret;
 }
 
-/* ---- what rank 0 tries ------------------------------------------------------------------------ */
+/* ---- what rank 0 tries -------------------------------------------------------------- */
 
 /* Where rank 1's bytes are: in its user area, published by the barrier. */
-struct offer { uint64_t arena_off, addr; };
+struct offer {
+	uint64_t arena_off, addr;
+};
 
 static double gbps(uint64_t since_ns)
 {
@@ -83,12 +88,14 @@ static double gbps(uint64_t since_ns)
 	return ns ? (double)TRIAL_BYTES / (double)ns : 0;
 }
 
-static void try_arena(const struct node_group *g, const struct offer *o, char *mine, struct node_trial *t)
+static void try_arena(const struct node_group *g, const struct offer *o, char *mine,
+		      struct node_trial *t)
 {
 	char *theirs = node_map(g, 1, o->arena_off, TRIAL_BYTES);
 
 	if (!theirs || theirs[0] != 1 || theirs[TRIAL_BYTES - 1] != 1) {
-		snprintf(t->arena, sizeof(t->arena), "the mapped memory is not that of the other process");
+		snprintf(t->arena, sizeof(t->arena),
+			 "the mapped memory is not that of the other process");
 		return;
 	}
 	for (int i = 0; i < REPEATS; i++) {
@@ -102,7 +109,8 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 }
 
 /* The group knows whether it works; the kernel's reason comes from asking once more. */
-static void try_vm(const struct node_group *g, const struct offer *o, char *mine, struct node_trial *t)
+static void try_vm(const struct node_group *g, const struct offer *o, char *mine,
+		   struct node_trial *t)
 {
 	bool reads = node_can_read(g, 0, 1), writes = node_can_write(g, 0, 1);
 	int ret = 0;
@@ -171,7 +179,7 @@ static int member_main(struct meeting *m, int rank)
 	return ret ? ret : -ENOTCONN;
 }
 
-/* ---- the parent ---------------------------------------------------------------------------------- */
+/* ---- the parent --------------------------------------------------------------------- */
 
 /* Reap both; 0, -ENOTCONN when one failed, -ETIMEDOUT when one was given up. */
 static int wait_for_both(struct meeting *m, const pid_t pids[2])
@@ -203,7 +211,8 @@ static int wait_for_both(struct meeting *m, const pid_t pids[2])
 
 int node_try_pair(struct node_trial *out)
 {
-	struct meeting *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct meeting *m =
+		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pids[2] = { -1, -1 };
 	int ret = 0, waited;
 
@@ -224,9 +233,10 @@ int node_try_pair(struct node_trial *out)
 	if (ret) {
 		const char *why = m->failure[0][0] ? m->failure[0] : m->failure[1];
 
-		snprintf(out->arena, sizeof(out->arena), "%s", why[0] ? why :
-			 ret == -ETIMEDOUT ? "the processes of the trial gave no answer for 4 s" :
-			 "a process of the trial died");
+		snprintf(out->arena, sizeof(out->arena), "%s",
+			 why[0]              ? why
+			 : ret == -ETIMEDOUT ? "the processes of the trial gave no answer for 4 s"
+					     : "a process of the trial died");
 		snprintf(out->vm_read, sizeof(out->vm_read), "not tried, as the arena failed");
 		snprintf(out->vm_write, sizeof(out->vm_write), "not tried, as the arena failed");
 	}

@@ -16,10 +16,10 @@ struct elf_view {
 	size_t size_bytes;
 	const Elf64_Phdr *phdr;
 	size_t phdr_count;
-	const char *interp; /* program interpreter, or NULL */
+	const char *interp;   /* program interpreter, or NULL */
 	const Elf64_Dyn *dyn; /* or NULL: no dynamic section */
 	size_t dyn_count;
-	const char *str;    /* dynamic strings; its last byte is checked to be zero */
+	const char *str; /* dynamic strings; its last byte is checked to be zero */
 	size_t str_bytes;
 	const Elf64_Sym *sym;
 	size_t sym_count;

@@ -31,13 +31,13 @@
 #include "base/base.h"
 #include "rt/exec_target.h"
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT         __attribute__((visibility("default")))
 #define COPY_MAX_BYTES ((size_t)128 << 10)
-#define ARGS_MAX ((size_t)16 << 10)
+#define ARGS_MAX       ((size_t)16 << 10)
 
 static const char preload_name[] = "LD_PRELOAD=";
 
-/* ---- the functions behind us ------------------------------------------------------------------ */
+/* ---- the functions behind us -------------------------------------------------------- */
 
 #define REAL_FUNCTIONS(X) X(execve) X(execvpe) X(fexecve) X(execveat) X(posix_spawn) X(posix_spawnp)
 
@@ -77,7 +77,7 @@ __attribute__((constructor)) static void find_real_functions(void)
 		real_function((enum real_function)f);
 }
 
-/* ---- the environment -------------------------------------------------------------------------- */
+/* ---- the environment ---------------------------------------------------------------- */
 
 /* Bytes that env_without_us() needs for a copy of envp; 0 when we are not in it, or when the copy
  * would be too large. */
@@ -127,13 +127,13 @@ static char *const *env_without_us(char *const *envp, void *space)
  * The environment for a program: envp itself, or a copy on the caller's stack. `keeps` is evaluated
  * only when we are in envp at all. A macro because alloca() must be the caller's.
  */
-#define ENV_FOR(envp, keeps)                                                      \
-	({                                                                        \
-		char *const *env_ = (envp);                                       \
-		size_t bytes_ = env_copy_bytes(env_);                             \
-		if (bytes_ && !(keeps))                                           \
-			env_ = env_without_us(env_, alloca(bytes_));              \
-		env_;                                                             \
+#define ENV_FOR(envp, keeps)                                                                       \
+	({                                                                                         \
+		char *const *env_ = (envp);                                                        \
+		size_t bytes_ = env_copy_bytes(env_);                                              \
+		if (bytes_ && !(keeps))                                                            \
+			env_ = env_without_us(env_, alloca(bytes_));                               \
+		env_;                                                                              \
 	})
 
 static bool keeps_path(const char *path)
@@ -174,7 +174,7 @@ static bool keeps_fd(int fd)
 	return keeps;
 }
 
-/* ---- hooks -------------------------------------------------------------------------------------- */
+/* ---- hooks -------------------------------------------------------------------------- */
 
 static int run_path(const char *path, char *const argv[], char *const envp[])
 {
@@ -240,7 +240,7 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 	return REAL(posix_spawnp)(pid, file, actions, attr, argv, ENV_FOR(envp, keeps_file(file)));
 }
 
-/* ---- execl and its kin: the arguments become an array on the stack ------------------------------- */
+/* ---- execl and its kin: the arguments become an array on the stack ------------------ */
 
 /* Arguments up to and with the NULL; 0 when there are too many for a stack. */
 static size_t count_args(va_list args)
@@ -262,20 +262,20 @@ static void fill_args(char **argv, const char *first, va_list args)
 
 /* Declares argv for the variadic function it stands in. libc's headers say that `first` is not
  * NULL. */
-#define COLLECT_ARGS(argv, first)                                         \
-	va_list args_;                                                    \
-	size_t argc_;                                                     \
-	char **argv;                                                      \
-	va_start(args_, first);                                           \
-	argc_ = count_args(args_);                                        \
-	va_end(args_);                                                    \
-	if (!argc_) {                                                     \
-		errno = E2BIG;                                            \
-		return -1;                                                \
-	}                                                                 \
-	argv = alloca(argc_ * sizeof(*argv));                             \
-	va_start(args_, first);                                           \
-	fill_args(argv, first, args_);                                    \
+#define COLLECT_ARGS(argv, first)                                                                  \
+	va_list args_;                                                                             \
+	size_t argc_;                                                                              \
+	char **argv;                                                                               \
+	va_start(args_, first);                                                                    \
+	argc_ = count_args(args_);                                                                 \
+	va_end(args_);                                                                             \
+	if (!argc_) {                                                                              \
+		errno = E2BIG;                                                                     \
+		return -1;                                                                         \
+	}                                                                                          \
+	argv = alloca(argc_ * sizeof(*argv));                                                      \
+	va_start(args_, first);                                                                    \
+	fill_args(argv, first, args_);                                                             \
 	va_end(args_)
 
 EXPORT int execl(const char *path, const char *arg, ...)

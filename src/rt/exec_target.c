@@ -14,28 +14,31 @@
 #include "base/base.h"
 #include "rt/elf_view.h"
 
-#define SCRIPT_DEPTH 5    /* the kernel follows four interpreters that are scripts themselves */
-#define SCRIPT_LINE 256   /* BINPRM_BUF_SIZE: the kernel reads no further either */
+#define SCRIPT_DEPTH 5   /* the kernel follows four interpreters that are scripts themselves */
+#define SCRIPT_LINE  256 /* BINPRM_BUF_SIZE: the kernel reads no further either */
 
 /* Followed by nothing, or by one of ". - _" and anything: mpiexec.hydra, mpirun-openmpi-gcc. */
+/* clang-format off */
 static const char *const launcher_names[] = {
-	"mpiexec",   "mpirun",  "mpdboot", "mpd",   "hydra_pmi_proxy", "hydra_bstrap_proxy",
-	"hydra_persist", "hydra_nameserver", "orterun", "orted", "oshrun", "prte", "prted",
-	"prterun",   "prun",    "pterun",  "srun",  "sbatch", "salloc", "aprun", "jsrun", "lrun",
-	"ibrun",     "flux",    "palsd",   "yod",   "ccc_mprun", "mpiexec_mpt", "bsub", "qsub",
+	"mpiexec", "mpirun", "mpiexec_mpt", "mpdboot", "mpd",
+	"hydra_pmi_proxy", "hydra_bstrap_proxy", "hydra_persist", "hydra_nameserver",
+	"orterun", "orted", "oshrun", "prte", "prted", "prterun", "prun", "pterun",
+	"srun", "sbatch", "salloc", "aprun", "palsd", "jsrun", "lrun", "flux", "bsub", "qsub",
+	"ibrun", "yod", "ccc_mprun",
 };
+/* clang-format on */
 
 /*
  * Libraries from which no MPI library and no exec can be reached on the program's behalf. A program
  * that links anything else may do it through that library, which is kept the preload for.
  */
 static const char *const closed_libraries[] = {
-	"libc",       "libm",        "libpthread", "librt",      "libdl",     "libresolv",
-	"libutil",    "libgcc_s",    "libstdc++",  "libselinux", "libpcre",   "libpcre2-8",
-	"libacl",     "libattr",     "libcap",     "libcap-ng",  "libtinfo",  "libtinfow",
-	"libncurses", "libncursesw", "libz",       "libbz2",     "liblzma",   "libzstd",
-	"liblz4",     "libcrypt",    "libgmp",     "libmpfr",    "libmount",  "libblkid",
-	"libuuid",    "libsmartcols", "libproc2",  "libprocps",  "libcrypto", "libaudit",
+	"libc",       "libm",         "libpthread", "librt",      "libdl",     "libresolv",
+	"libutil",    "libgcc_s",     "libstdc++",  "libselinux", "libpcre",   "libpcre2-8",
+	"libacl",     "libattr",      "libcap",     "libcap-ng",  "libtinfo",  "libtinfow",
+	"libncurses", "libncursesw",  "libz",       "libbz2",     "liblzma",   "libzstd",
+	"liblz4",     "libcrypt",     "libgmp",     "libmpfr",    "libmount",  "libblkid",
+	"libuuid",    "libsmartcols", "libproc2",   "libprocps",  "libcrypto", "libaudit",
 };
 
 static const char *base_name(const char *path)
@@ -59,7 +62,7 @@ bool rt_exec_is_launcher_name(const char *path)
 	return false;
 }
 
-/* ---- ELF -------------------------------------------------------------------------------------- */
+/* ---- ELF ---------------------------------------------------------------------------- */
 
 static bool is_closed_library(const char *soname)
 {
@@ -152,7 +155,7 @@ static enum rt_exec_kind kind_of_elf(const void *base, size_t size_bytes, const 
 	return v.dyn ? kind_of_dynamic(&v) : RT_EXEC_UNKNOWN;
 }
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files -------------------------------------------------------------------------- */
 
 struct mapped_file {
 	const char *base;
@@ -329,7 +332,7 @@ int rt_exec_find(const char *file, const char *path_var, char *out, size_t cap)
 	}
 }
 
-/* ---- LD_PRELOAD -------------------------------------------------------------------------------- */
+/* ---- LD_PRELOAD --------------------------------------------------------------------- */
 
 static bool is_our_entry(const char *entry, size_t len)
 {

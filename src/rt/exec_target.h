@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RT_PRELOAD_NAME "libsluice.so" /* the last path component that marks our LD_PRELOAD entry */
+#define RT_PRELOAD_NAME "libsluice.so" /* marks our entry in LD_PRELOAD, whatever its folder */
 
 enum rt_exec_kind {
 	RT_EXEC_UNKNOWN,  /* cannot be read or understood; keeps the preload, to be safe */
@@ -37,7 +37,7 @@ static inline bool rt_exec_keeps_preload(enum rt_exec_kind kind)
 	return kind == RT_EXEC_UNKNOWN || kind == RT_EXEC_MPI || kind == RT_EXEC_MAY;
 }
 
-/* True when the last component of `path` is the name of a launcher: mpiexec.hydra, prterun, srun. */
+/* Is the last component of `path` the name of a launcher: mpiexec.hydra, prterun, srun? */
 bool rt_exec_is_launcher_name(const char *path);
 
 /*

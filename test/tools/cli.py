@@ -16,7 +16,7 @@ RANKS = ('PMI_', 'PMIX_', 'OMPI_', 'MV2_', 'SLURM_', 'PALS_', 'FLUX_')
 
 
 def plain_env(**more):
-    """This process's environment without anything that says Sluice, preload or rank; None removes."""
+    """This process's environment, without Sluice, preloads and ranks. None removes a variable."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(('SLUICE', 'LD_') + RANKS)}
     env.update(more)
@@ -24,8 +24,8 @@ def plain_env(**more):
 
 
 def sluice(*args, env=None, program=SLUICE, **popen):
-    return subprocess.run([str(a) for a in (program, *args)], env=plain_env(**(env or {})), text=True,
-                          capture_output=True, timeout=60, **popen)
+    return subprocess.run([str(a) for a in (program, *args)], env=plain_env(**(env or {})),
+                          text=True, capture_output=True, timeout=60, **popen)
 
 
 def run(*args, **more):
@@ -34,7 +34,7 @@ def run(*args, **more):
 
 def compile_c(target, source, *flags):
     """Compile a file of programs/, or source text."""
-    if isinstance(source, str) and '\n' in source:
+    if '\n' in str(source):
         text, source = source, target.with_suffix('.c')
         source.write_text(text)
     else:
@@ -57,15 +57,18 @@ int MPI_Get_library_version(char *text, int *length)
 '''
 
 
-def fake_mpi(prefix, version='MPICH Version:      9.8.7\\nMPICH Device:  none\\n', name='libmpi.so.12',
-             more='\n'):
+FAKE_VERSION = 'MPICH Version:      9.8.7\\nMPICH Device:  none\\n'
+
+
+def fake_mpi(prefix, name='libmpi.so.12', more='\n'):
     """An installation with a library that passes for an MPI. Returns the library."""
     (prefix / 'lib').mkdir(parents=True, exist_ok=True)
     (prefix / 'bin').mkdir(exist_ok=True)
     source = prefix / 'mpi.c'
     source.write_text(FAKE_MPI + more)
     library = prefix / 'lib' / name
-    subprocess.run(['cc', '-shared', '-fPIC', '-o', library, source, f'-DVERSION="{version}"'], check=True)
+    subprocess.run(['cc', '-shared', '-fPIC', '-o', library, source,
+                    f'-DVERSION="{FAKE_VERSION}"'], check=True)
     mpiexec = prefix / 'bin/mpiexec'
     mpiexec.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')  # mpiexec -n 4 program...
     mpiexec.chmod(0o755)

@@ -37,7 +37,8 @@ def test_text_and_json_have_the_same_content(tools):
     assert data['library'] == str(LIBRARY) and data['library'] in text
     assert f'Sluice {data["version"]}\n' in text and data['kernel'] in text
     for m in data['mpis']:
-        assert m['library'] in text and (m['version'] or 'unknown') in text and m['found_by'] in text
+        for part in (m['library'], m['version'] or 'unknown', m['found_by']):
+            assert part in text
     for t in data['trials']:
         row = next(line for line in section(text, 'Memory') if line.startswith(f'  {t["name"]} '))
         assert t['what'] in row and (' yes ' if t['works'] else ' no ') in row
@@ -85,7 +86,7 @@ def test_misuse_names_the_nearest_option():
     assert (result.returncode, result.stdout) == (2, '') and '--json' in result.stderr
 
 
-# ---- MPIs ------------------------------------------------------------------------------------------------
+# ---- MPIs -------------------------------------------------------------------------------
 
 def found(data, path):
     return next((m for m in data['mpis'] if m['library'].startswith(str(path))), None)
@@ -94,7 +95,8 @@ def found(data, path):
 def test_an_mpi_is_found_by_path_and_by_library_path(tools):
     by_path = found(info_json({'PATH': f'{tools}/mpi/bin:{os.environ["PATH"]}'}), tools)
     assert by_path == {'library': f'{tools}/mpi/lib/libmpi.so.12', 'version': 'MPICH 9.8.7',
-                       'abi': 'MPICH', 'served': True, 'reason': None, 'found_by': 'mpiexec in PATH'}
+                       'abi': 'MPICH', 'served': True, 'reason': None,
+                       'found_by': 'mpiexec in PATH'}
     by_library = found(info_json({'LD_LIBRARY_PATH': f'{tools}/mpi/lib'}), tools)
     assert by_library['found_by'] == 'LD_LIBRARY_PATH'
     assert found(info_json(), tools) is None
@@ -131,8 +133,8 @@ def test_an_mpi_that_is_not_served_has_a_reason(tmp_path):
 
 @pytest.mark.parametrize('body', ['for (;;);', '__builtin_trap();', 'puts("hello");'])
 def test_a_library_that_hangs_crashes_or_prints_when_loaded_does_no_harm(body, tmp_path):
-    fake_mpi(tmp_path, more='#include <stdio.h>\n__attribute__((constructor)) static void start(void)\n'
-             f'{{ {body} }}\n')
+    fake_mpi(tmp_path, more='#include <stdio.h>\n__attribute__((constructor))'
+             f'static void start(void) {{ {body} }}\n')
     start = time.monotonic()
     row = found(info_json({'LD_LIBRARY_PATH': f'{tmp_path}/lib'}), tmp_path)
     assert row['version'] == ('MPICH 9.8.7' if 'puts' in body else None)
@@ -149,7 +151,7 @@ def test_without_any_mpi_it_says_where_it_looked():
         assert 'none found' in result.stdout
 
 
-# ---- trials ------------------------------------------------------------------------------------------------
+# ---- trials -----------------------------------------------------------------------------
 
 def trials(data):
     return {t['name']: t for t in data['trials']}
@@ -167,16 +169,18 @@ def test_what_does_not_work_has_the_kernels_reason_and_a_remedy(tools):
     assert tried['arena']['works'] and tried['staged']['works']
 
 
+def trials_with_limit(limit):
+    done = subprocess.run(['sh', '-c', f'ulimit {limit}; exec {SLUICE} info --json'],
+                          env=plain_env(), capture_output=True, text=True, timeout=60, check=True)
+    return trials(json.loads(done.stdout))
+
+
 def test_few_descriptors_are_enough():
-    done = subprocess.run(['sh', '-c', f'ulimit -n 16; exec {SLUICE} info --json'], env=plain_env(),
-                          capture_output=True, text=True, timeout=60, check=True)
-    assert trials(json.loads(done.stdout))['arena']['works']
+    assert trials_with_limit('-n 16')['arena']['works']
 
 
 def test_too_little_address_space_is_told_with_a_remedy():
-    done = subprocess.run(['sh', '-c', f'ulimit -v 500000; exec {SLUICE} info --json'], env=plain_env(),
-                          capture_output=True, text=True, timeout=60, check=True)
-    arena = trials(json.loads(done.stdout))['arena']
+    arena = trials_with_limit('-v 500000')['arena']
     assert not arena['works'] and 'ulimit' in arena['reason'] + str(arena['remedy'])
 
 

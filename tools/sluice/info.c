@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice info: what works on this machine, what does not and why. Everything is collected first, then
- * printed as text or as JSON: the two have the same content.
+ * sluice info: what works on this machine, what does not and why. Everything is collected first,
+ * then printed as text or as JSON: the two have the same content.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,8 +21,9 @@
 static const char help[] =
 	"usage: sluice info [--json]\n"
 	"\n"
-	"Shows what Sluice finds on this machine, what does not work and why, and all options with\n"
-	"their values and where these come from. Needs no MPI program; what can be tried is tried.\n"
+	"Shows what Sluice finds on this machine, what does not work and why, and all\n"
+	"options with their values and where these come from. Needs no MPI program; what\n"
+	"can be tried is tried.\n"
 	"\n"
 	"  --json    the same for programs\n"
 	"\n"
@@ -30,8 +31,8 @@ static const char help[] =
 	"  sluice info\n"
 	"  SLUICE_LOG=info sluice info --json\n"
 	"\n"
-	"Exit code: 0 done; 1 an option in the environment is wrong, so that programs run plain;\n"
-	"2 misuse. More: man sluice-info\n";
+	"Exit code: 0 done; 1 an option in the environment is wrong, so that programs\n"
+	"run plain; 2 misuse. More: man sluice-info\n";
 
 struct info {
 	char library[PATH_MAX]; /* "" not found */
@@ -88,7 +89,7 @@ static const char *shown(const char *text)
 	return *text ? text : "\"\"";
 }
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------------------- */
 
 static void print_problem(void *ctx, const char *line)
 {
@@ -117,8 +118,8 @@ static void print_mpis(const struct info *info)
 
 	printf("\nMPI libraries\n");
 	if (!info->mpis.count) {
-		printf("  none found beside mpiexec, mpicc and python3 in PATH, in LD_LIBRARY_PATH or in "
-		       "the\n  linker cache; sluice run --mpi PATH names another\n");
+		puts("  none found beside mpiexec, mpicc and python3 in PATH, in LD_LIBRARY_PATH\n"
+		     "  or in the linker cache; sluice run --mpi PATH names another");
 		return;
 	}
 	text_table_row(&t, "library", "version", "ABI", "found by", "served", NULL);
@@ -187,7 +188,8 @@ static void print_topology(const struct info *info)
 
 		base_format_bytes(c->bytes, bytes, sizeof(bytes));
 		if (c->count)
-			snprintf(text, sizeof(text), "%u x %s, shared by %u", c->count, bytes, c->pus);
+			snprintf(text, sizeof(text), "%u x %s, shared by %u", c->count, bytes,
+				 c->pus);
 		else
 			snprintf(text, sizeof(text), "%s", bytes);
 		text_table_row(&t, c->name, text, NULL);
@@ -209,13 +211,14 @@ static void print_options(void)
 
 		base_option_print(o, value, sizeof(value));
 		text_table_row(&t, o->name, shown(value), shown(o->dflt), o->unit,
-			       o->source == BASE_SRC_ENV ? "environment" : "default", o->help, NULL);
+			       o->source == BASE_SRC_ENV ? "environment" : "default", o->help,
+			       NULL);
 	}
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------------------- */
 
 static void json_problem(void *ctx, const char *line)
 {
@@ -291,7 +294,7 @@ static void json_topology(struct text_json *j, const struct info *info)
 static void json_options(struct text_json *j)
 {
 	static const char *const types[] = {
-		[BASE_OPT_BOOL] = "bool", [BASE_OPT_BYTES] = "bytes", [BASE_OPT_INT] = "int",
+		[BASE_OPT_BOOL] = "bool", [BASE_OPT_BYTES] = "bytes",   [BASE_OPT_INT] = "int",
 		[BASE_OPT_ENUM] = "enum", [BASE_OPT_STRING] = "string",
 	};
 	char value[512], takes[256];
@@ -305,7 +308,8 @@ static void json_options(struct text_json *j)
 		text_json_string(j, "name", o->name);
 		text_json_string(j, "value", value);
 		text_json_string(j, "default", o->dflt);
-		text_json_string(j, "source", o->source == BASE_SRC_ENV ? "environment" : "default");
+		text_json_string(j, "source",
+				 o->source == BASE_SRC_ENV ? "environment" : "default");
 		text_json_string(j, "type", types[o->type]);
 		text_json_string(j, "unit", o->unit);
 		base_option_describe(o, takes, sizeof(takes));

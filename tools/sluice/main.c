@@ -18,10 +18,10 @@ static const char help[] =
 	"\n"
 	"Makes an unmodified MPI program's broadcasts and gathers inside a node faster.\n"
 	"\n"
-	"  sluice run [--mpi PATH] [--set NAME=VALUE]... PROGRAM [ARGUMENT]...\n"
+	"  sluice run [--mpi PATH] [--set NAME=VALUE]... PROGRAM [ARG]...\n"
 	"                 run a program under Sluice; stands after the launcher\n"
 	"  sluice info [--json]\n"
-	"                 what works on this machine, what does not and why; all options\n"
+	"                 what works on this machine, what not and why; all options\n"
 	"  sluice VERB --help, sluice --help, sluice --version\n"
 	"\n"
 	"Examples:\n"
@@ -99,7 +99,8 @@ static int unknown_verb(const char *word)
 		names[i + 2] = verbs[i].name;
 	nearest = tool_nearest(word, names, BASE_ARRAY_LEN(names));
 	if (nearest)
-		tool_say("there is no verb '%s'; did you mean '%s'? See: sluice --help", word, nearest);
+		tool_say("there is no verb '%s'; did you mean '%s'? See: sluice --help", word,
+			 nearest);
 	else
 		tool_say("there is no verb '%s'; see: sluice --help", word);
 	return TOOL_MISUSE;

@@ -17,13 +17,18 @@
 #include "sluice_paths.h"
 #include "tool.h"
 
-#define VERSION_SECONDS 2
+#define VERSION_SECONDS    2
 #define VERSION_TEXT_BYTES 8192 /* MPI_MAX_LIBRARY_VERSION_STRING of every MPI is below */
 
 /* Where installations keep libmpi, from their prefix. */
 static const char *const lib_folders[] = {
-	"lib", "lib64", "lib/" SLUICE_MULTIARCH, "lib/release", "lib64/openmpi/lib",
-	"lib64/mpich/lib", "lib/" SLUICE_MULTIARCH "/openmpi/lib",
+	"lib",
+	"lib64",
+	"lib/" SLUICE_MULTIARCH,
+	"lib/release",
+	"lib64/openmpi/lib",
+	"lib64/mpich/lib",
+	"lib/" SLUICE_MULTIARCH "/openmpi/lib",
 };
 
 const char *mpi_find_abi_name(enum mpi_find_abi abi)
@@ -33,7 +38,7 @@ const char *mpi_find_abi_name(enum mpi_find_abi abi)
 	return names[abi];
 }
 
-/* ---- one file ------------------------------------------------------------------------------------ */
+/* ---- one file ----------------------------------------------------------------------- */
 
 /* Length of "libmpich" in "libmpich.so.12"; 0 when the name is not that of a libmpi. */
 static size_t stem_length(const char *name)
@@ -90,12 +95,12 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 		m->abi = MPI_FIND_OPENMPI;
 	else if (strncmp(name, "libmpi_abi.", 11) == 0)
 		m->abi = MPI_FIND_STANDARD;
-	else if (!strstr(real, ".so.12") && !strstr(real, "libmpich"))
+	else if (!strstr(real, ".so.12") && rt_exec_defines(m->path, "MPIR_Err_return_comm") != 1)
 		m->refusal = "of an ABI that Sluice does not know";
 	return true;
 }
 
-/* ---- lists --------------------------------------------------------------------------------------- */
+/* ---- lists -------------------------------------------------------------------------- */
 
 static bool is_sibling(const struct mpi_found *a, const struct mpi_found *b)
 {
@@ -126,7 +131,7 @@ static void add_found(struct mpi_list *list, const struct mpi_found *m)
 static void scan_folder(struct mpi_list *list, const char *folder, const char *how)
 {
 	static struct mpi_found m; /* 8 KiB: not on the stack of every caller */
-	char real[PATH_MAX]; /* lib64 may be a link to lib */
+	char real[PATH_MAX];       /* lib64 may be a link to lib */
 	DIR *d = realpath(folder, real) ? opendir(real) : NULL;
 	struct dirent *e;
 
@@ -283,7 +288,7 @@ free_list:
 	return rc;
 }
 
-/* ---- versions ------------------------------------------------------------------------------------ */
+/* ---- versions ----------------------------------------------------------------------- */
 
 /* In the child: load the library, which runs its constructors, and ask. Legal before MPI_Init. */
 __attribute__((noreturn)) static void tell_version(const char *path, int out_fd)
@@ -300,7 +305,8 @@ __attribute__((noreturn)) static void tell_version(const char *path, int out_fd)
 	setrlimit(RLIMIT_CORE, &no_core);
 	alarm(VERSION_SECONDS);
 	library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-	get_version = library ? (int (*)(char *, int *))dlsym(library, "MPI_Get_library_version") : NULL;
+	get_version =
+		library ? (int (*)(char *, int *))dlsym(library, "MPI_Get_library_version") : NULL;
 	if (get_version && get_version(text, &length) == 0 && write(out_fd, text, strlen(text)) > 0)
 		_exit(0);
 	_exit(1);

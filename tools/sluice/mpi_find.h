@@ -32,8 +32,8 @@ struct mpi_list {
 
 const char *mpi_find_abi_name(enum mpi_find_abi abi);
 
-/* Look in PATH (beside mpiexec, mpicc, python3), LD_LIBRARY_PATH, the user's Python packages and the
- * linker's cache, in this order. Versions are not filled. 0 or -ENOMEM. */
+/* Look in PATH (beside mpiexec, mpicc, python3), LD_LIBRARY_PATH, the user's Python packages and
+ * the linker's cache, in this order. Versions are not filled. 0 or -ENOMEM. */
 int mpi_find_all(struct mpi_list *out);
 
 /* Ask the library for its version, in a child that is given two seconds. */
@@ -41,8 +41,8 @@ void mpi_find_version(struct mpi_found *m);
 
 /*
  * The folder to put first in LD_LIBRARY_PATH for `path`: a libmpi, or an installation that has one.
- * Returns 0; -ENOENT: nothing there; -EINVAL: no MPI library (exports no PMPI_Bcast); -ENOEXEC: one,
- * but not for this kind of machine.
+ * Returns 0; -ENOENT: nothing there; -EINVAL: no MPI library (exports no PMPI_Bcast); -ENOEXEC:
+ * one, but not for this kind of machine.
  */
 int mpi_find_folder(const char *path, char *out, size_t cap);
 

@@ -20,29 +20,30 @@
 #include "tool.h"
 
 static const char help[] =
-	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--] PROGRAM [ARGUMENT]...\n"
+	"usage: sluice run [--mpi PATH] [--set NAME=VALUE]... [--] PROGRAM [ARG]...\n"
 	"\n"
-	"Runs PROGRAM with Sluice, in place of itself: same process, signals and exit code.\n"
-	"Stands after the launcher, in front of the program.\n"
+	"Runs PROGRAM with Sluice, in place of itself: same process, signals and exit\n"
+	"code. Stands after the launcher, in front of the program.\n"
 	"\n"
-	"  --set NAME=VALUE  set an option; NAME with or without SLUICE_ (sluice info lists them)\n"
-	"  --mpi PATH        use the MPI library at PATH, or of the installation at PATH: its folder\n"
-	"                    comes first in LD_LIBRARY_PATH\n"
+	"  --set NAME=VALUE  set an option, with or without SLUICE_ in its name\n"
+	"                    (sluice info lists them)\n"
+	"  --mpi PATH        use the MPI library at PATH, or of the installation at\n"
+	"                    PATH: its folder comes first in LD_LIBRARY_PATH\n"
 	"\n"
 	"Examples:\n"
 	"  mpiexec -n 4 sluice run ./app input.dat\n"
-	"  mpiexec -n 4 sluice run --set COLL_THRESHOLD=1M --set LOG=info python3 app.py\n"
+	"  mpiexec -n 4 sluice run --set COLL_THRESHOLD=1M python3 app.py\n"
 	"  srun -n 16 sluice run --mpi /opt/mpich ./app\n"
 	"  SLUICE=off mpiexec -n 4 sluice run ./app      # plain, to compare\n"
 	"\n"
-	"Exit code: the program's; 2 misuse, 126 PROGRAM cannot be executed, 127 it does not exist.\n"
-	"A wrong option is told once, and the program runs plain. More: man sluice-run\n";
+	"Exit code: the program's; 2 misuse, 126 PROGRAM cannot be executed, 127 it does\n"
+	"not exist. A wrong option is told once, and the program runs plain.\n"
+	"More: man sluice-run\n";
 
 /* What is wrong with the settings: lines for rank 0, upon which the program runs plain. */
 static char problems[4096];
 
-__attribute__((format(printf, 1, 2)))
-static void add_problem(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void add_problem(const char *fmt, ...)
 {
 	size_t used = strlen(problems);
 	va_list args;
@@ -68,7 +69,7 @@ static void report_problems(const char *program)
 			 *rest ? "" : " without Sluice)");
 }
 
-/* ---- arguments --------------------------------------------------------------------------------- */
+/* ---- arguments ---------------------------------------------------------------------- */
 
 struct run_args {
 	const char *mpi;
@@ -139,7 +140,7 @@ static void parse_args(char **arg, struct run_args *out)
 	out->program = *arg ? arg : NULL;
 }
 
-/* ---- environment ------------------------------------------------------------------------------- */
+/* ---- environment -------------------------------------------------------------------- */
 
 /* NAME=first:old value, or NAME=first where there was none. */
 static void prepend_env(const char *name, const char *first, const char *old)
@@ -238,7 +239,8 @@ static const char *choose_preload(const char *path, enum rt_exec_kind kind, char
 		return NULL;
 	}
 	if (tool_find_preload(library, PATH_MAX)) {
-		add_problem("cannot find " RT_PRELOAD_NAME ", which is installed with this program");
+		add_problem("cannot find " RT_PRELOAD_NAME
+			    ", which is installed with this program");
 		return NULL;
 	}
 	if (strpbrk(library, ": ")) {
@@ -249,7 +251,7 @@ static const char *choose_preload(const char *path, enum rt_exec_kind kind, char
 	return library;
 }
 
-/* ---- the program ---------------------------------------------------------------------------------- */
+/* ---- the program -------------------------------------------------------------------- */
 
 static int cannot_execute(const char *program, const char *path, int error)
 {
@@ -283,7 +285,7 @@ int tool_run(int argc, char **argv)
 		return cannot_execute(args.program[0], "", -rc);
 	kind = rt_exec_kind_of(path);
 	if (kind == RT_EXEC_LAUNCHER) {
-		tool_say("run: %s is a launcher and comes first; write: mpiexec -n 4 sluice run ./app",
+		tool_say("run: %s is a launcher; write: mpiexec -n 4 sluice run ./app",
 			 args.program[0]);
 		return TOOL_MISUSE;
 	}

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "tool.h"
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------- */
 
 static void *need_memory(void *p)
 {
@@ -61,7 +61,8 @@ void text_table_print(const struct text_table *t, const char *indent, FILE *out)
 
 			fputs(t->rows[r][c], out);
 			if (!is_last)
-				fprintf(out, "%*s", (int)(width[c] - width_of(t->rows[r][c]) + 2), "");
+				fprintf(out, "%*s", (int)(width[c] - width_of(t->rows[r][c]) + 2),
+					"");
 		}
 		fputc('\n', out);
 	}
@@ -76,14 +77,21 @@ void text_table_free(struct text_table *t)
 	*t = (struct text_table){ 0 };
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------------------- */
 
 /* Length of the UTF-8 sequence at s, 0 when it is none. */
 static size_t utf8_length(const unsigned char *s)
 {
-	size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 :
-		   s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+	size_t n = 0;
 
+	if (s[0] < 0x80)
+		n = 1;
+	else if (s[0] >= 0xc2 && s[0] < 0xe0)
+		n = 2;
+	else if (s[0] >= 0xe0 && s[0] < 0xf0)
+		n = 3;
+	else if (s[0] >= 0xf0 && s[0] < 0xf5)
+		n = 4;
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
@@ -170,7 +178,7 @@ void text_json_bool(struct text_json *j, const char *key, bool b)
 	fputs(b ? "true" : "false", j->out);
 }
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words -------------------------------------------------------------------------- */
 
 const char *tool_nearest(const char *word, const char *const *words, size_t count)
 {

@@ -23,8 +23,8 @@ void text_table_print(const struct text_table *t, const char *indent, FILE *out)
 void text_table_free(struct text_table *t);
 
 /*
- * JSON, pretty-printed as it goes. key NULL: an element of an array (or the outermost value). Strings
- * are escaped; bytes that are not UTF-8 become '?'. text NULL is null.
+ * JSON, pretty-printed as it goes. key NULL: an element of an array (or the outermost value).
+ * Strings are escaped; bytes that are not UTF-8 become '?'. text NULL is null.
  */
 struct text_json {
 	FILE *out;

@@ -16,11 +16,11 @@ struct topology_cache {
 };
 
 struct topology {
-	const char *source; /* "hwloc", or "sysfs ..." */
-	char cpu[128];      /* model, "" unknown */
+	const char *source;                        /* "hwloc", or "sysfs ..." */
+	char cpu[128];                             /* model, "" unknown */
 	unsigned packages, numa_nodes, cores, pus; /* 0 unknown */
 	unsigned allowed_pus;
-	char allowed[256];  /* "0-3,8" */
+	char allowed[256]; /* "0-3,8" */
 	uint64_t memory_bytes;
 	struct topology_cache caches[TOPOLOGY_CACHES]; /* largest first */
 	size_t cache_count;

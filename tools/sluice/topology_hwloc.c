@@ -16,8 +16,8 @@ static unsigned count_of(hwloc_topology_t t, hwloc_obj_type_t type)
 static void read_caches(hwloc_topology_t t, struct topology *out)
 {
 	static const hwloc_obj_type_t types[] = {
-		HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE,
-		HWLOC_OBJ_L1CACHE,
+		HWLOC_OBJ_L5CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L3CACHE,
+		HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L1CACHE,
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {

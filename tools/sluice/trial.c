@@ -49,9 +49,8 @@ static const char *cma_remedy(const char *reason)
 	int scope = read_number("/proc/sys/kernel/yama/ptrace_scope");
 
 	if (strstr(reason, strerror(ENOSYS)))
-		return has_seccomp_filter()
-		       ? "a seccomp filter hides process_vm_readv: have the container allow it"
-		       : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH";
+		return has_seccomp_filter() ? "a seccomp filter hides it: have it allowed"
+					    : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH";
 	if (scope >= 2)
 		return "kernel.yama.ptrace_scope is 2 or 3: sysctl kernel.yama.ptrace_scope=1 or 0";
 	if (has_seccomp_filter())
@@ -94,7 +93,8 @@ static int try_collapse(void)
 		goto close_fd;
 	}
 	unit = (char *)base_round_up((uint64_t)map, HOST_HUGE);
-	if (mmap(unit, HOST_HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+	if (mmap(unit, HOST_HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	    MAP_FAILED) {
 		ret = -errno;
 		goto unmap;
 	}
@@ -129,13 +129,16 @@ static void judge_pair(struct trial *t, const struct node_trial *pair)
 
 void trial_run_all(struct trial out[TRIAL_COUNT])
 {
-	static const struct { const char *name, *what; } texts[TRIAL_COUNT] = {
+	static const struct {
+		const char *name, *what;
+	} texts[TRIAL_COUNT] = {
 		[TRIAL_ARENA] = { "arena", "memory of one process mapped in another" },
 		[TRIAL_CMA_READ] = { "cma read", "process_vm_readv from another process" },
 		[TRIAL_CMA_WRITE] = { "cma write", "process_vm_writev to another process" },
 		[TRIAL_STAGED] = { "staged", "copies through a shared buffer" },
 		[TRIAL_HUGE] = { "huge pages", "shared memory collapsed to 2 MiB pages" },
-		[TRIAL_MAPS] = { "mapping query", "cheap check that a buffer's mapping is unchanged" },
+		[TRIAL_MAPS] = { "mapping query",
+				 "cheap check that a buffer's mapping is unchanged" },
 	};
 	struct node_trial pair = { 0 };
 	int rc;
@@ -150,6 +153,7 @@ void trial_run_all(struct trial out[TRIAL_COUNT])
 		   rc == -EINVAL ? "MADV_COLLAPSE of shared memory needs Linux 6.1 with "
 				   "CONFIG_TRANSPARENT_HUGEPAGE"
 				 : "free or compact memory");
-	set_result(&out[TRIAL_MAPS], host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
+	set_result(&out[TRIAL_MAPS],
+		   host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
 		   "Linux 6.11; until then Sluice watches the program's calls only");
 }

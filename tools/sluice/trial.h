@@ -9,11 +9,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { TRIAL_ARENA, TRIAL_CMA_READ, TRIAL_CMA_WRITE, TRIAL_STAGED, TRIAL_HUGE, TRIAL_MAPS, TRIAL_COUNT };
+enum {
+	TRIAL_ARENA,
+	TRIAL_CMA_READ,
+	TRIAL_CMA_WRITE,
+	TRIAL_STAGED,
+	TRIAL_HUGE,
+	TRIAL_MAPS,
+	TRIAL_COUNT
+};
 
 struct trial {
 	const char *name;
-	const char *what;   /* a sentence for people */
+	const char *what; /* a sentence for people */
 	bool works;
 	char reason[192];   /* of a "no", with the kernel's words */
 	const char *remedy; /* of a "no"; NULL: none that we know */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec_by HOW PROGRAM [ARGUMENT]: runs `PROGRAM ARGUMENT` by the function HOW. With "vfork:HOW" in a
- * vfork child, after which the parent's environment must be as it was.
+ * exec_by HOW PROGRAM [ARGUMENT]: runs `PROGRAM ARGUMENT` by the function HOW. With "vfork:HOW" in
+ * a vfork child, after which the parent's environment must be as it was.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@ static int spawn(const char *how, char **argv)
 	pid_t pid;
 	int status;
 	int rc = strcmp(how, "posix_spawn") == 0
-		 ? posix_spawn(&pid, argv[0], NULL, NULL, argv, environ)
-		 : posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
+			 ? posix_spawn(&pid, argv[0], NULL, NULL, argv, environ)
+			 : posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
 
 	if (rc || waitpid(pid, &status, 0) != pid)
 		return 99;
