@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Claiming and completing, every interleaving: a receiver that opens the same transfer for one
+ * collective after the other, and movers that may be late by any number of steps, so that they hold
+ * the tag of a collective that is over. The functions are those of xfer/protocol.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit.h"
+#include "xfer/xfer.h"
+
+/* The code under test, its atomics turned into scheduling points. */
+static bool without_tags;
+static bool tag_matches(uint64_t word, uint64_t tag) { return without_tags || xfer_is_tag(word, tag); }
+#include "interleave_atomics.h"
+#define xfer_is_tag tag_matches
+#define xfer_open model_open
+#define xfer_claim model_claim
+#define xfer_complete model_complete
+#define xfer_is_done model_is_done
+#define xfer_is_claimed_up model_is_claimed_up
+static void model_open(struct xfer *x, uint64_t tag);
+static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments);
+static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
+static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t total);
+static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments) __attribute__((unused));
+#include "xfer/protocol.c"
+
+enum { FRAGMENTS_MAX = 3, COLLECTIVES_MAX = 3 };
+enum { FAULT_NONE, FAULT_OPEN_CURSOR_FIRST, FAULT_COMPLETE_EARLY, FAULT_REOPEN_EARLY, FAULT_TOTAL_WITHOUT_EDGES };
+
+static struct {
+	int movers, collectives;
+	uint64_t fragments[COLLECTIVES_MAX + 1];
+	int fault;
+	bool bold; /* helpers try tags that they have not seen published */
+} shape;
+
+struct world {
+	struct xfer x;
+	_Atomic uint64_t published; /* collective whose descriptors are in the slot */
+	_Atomic uint64_t data[FRAGMENTS_MAX]; /* what is copied: the collective's number */
+	/* ghosts, seen by the checks only */
+	uint8_t open; /* collective the transfer is open for, 0 while it is being opened */
+	uint8_t held;
+	uint8_t copied[COLLECTIVES_MAX + 1][FRAGMENTS_MAX];
+	uint8_t completed[COLLECTIVES_MAX + 1];
+};
+
+enum { RECV_OPEN, RECV_EDGES, RECV_MOVE };
+enum { MOVE_LOOK, MOVE_CLAIM, MOVE_WAIT };
+struct place { uint64_t tag, phase; }; /* where a thread is in its work */
+
+static void world_init(void *shared)
+{
+	struct world *w = shared;
+
+	memset(w, 0, sizeof *w);
+}
+
+static uint64_t total_of(uint64_t tag)
+{
+	return shape.fragments[tag] + (shape.fault == FAULT_TOTAL_WITHOUT_EDGES ? 0 : 1);
+}
+
+static void complete(struct world *w, uint64_t tag)
+{
+	if (model_complete(&w->x, tag, 1, total_of(tag)) && il_turn())
+		w->completed[tag]++;
+}
+
+static void copy_begins(struct world *w, uint64_t tag, uint64_t i)
+{
+	if (!il_turn())
+		return;
+	if (w->open != tag)
+		il_fail("a fragment was claimed of a transfer that is over");
+	if (i >= shape.fragments[tag] || w->copied[tag][i]++)
+		il_fail("a fragment was claimed twice");
+	w->held++;
+}
+
+static void copy(struct world *w, uint64_t tag, uint64_t i)
+{
+	copy_begins(w, tag, i);
+	atomic_store_explicit(&w->data[i], tag, memory_order_relaxed);
+	if (il_turn())
+		w->held--;
+}
+
+/* False when there is nothing to claim. */
+static bool move_one(struct world *w, uint64_t tag)
+{
+	uint64_t i = model_claim(&w->x, tag, shape.fragments[tag]);
+
+	if (i == XFER_NONE)
+		return false;
+	if (shape.fault == FAULT_COMPLETE_EARLY) {
+		complete(w, tag);
+		copy(w, tag, i);
+	} else {
+		copy(w, tag, i);
+		complete(w, tag);
+	}
+	return true;
+}
+
+static void open_cursor_first(struct xfer *x, uint64_t tag)
+{
+	atomic_store_explicit(&x->cursor, xfer_word(tag, 0), memory_order_release);
+	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_release);
+}
+
+static void open_transfer(struct world *w, uint64_t tag)
+{
+	if (il_turn()) {
+		if (w->held)
+			il_fail("a transfer was opened again while a fragment was held");
+		w->open = (uint8_t)tag;
+	}
+	if (shape.fault == FAULT_OPEN_CURSOR_FIRST)
+		open_cursor_first(&w->x, tag);
+	else
+		model_open(&w->x, tag);
+	atomic_store_explicit(&w->published, tag, memory_order_release);
+}
+
+static void check_received(struct world *w, uint64_t tag)
+{
+	for (uint64_t i = 0; i < shape.fragments[tag]; i++) {
+		if (il_load(&w->data[i], sizeof w->data[i]) != tag)
+			il_fail("the total was reached and bytes were missing");
+		if (il_learn(w->copied[tag][i]) != 1)
+			il_fail("the total was reached and a fragment was not copied");
+	}
+}
+
+static bool is_over(struct world *w, uint64_t tag)
+{
+	if (shape.fault == FAULT_REOPEN_EARLY)
+		return model_is_claimed_up(&w->x, tag, shape.fragments[tag]);
+	return model_is_done(&w->x, tag, total_of(tag));
+}
+
+static bool receiver_round(struct world *w, struct place *p)
+{
+	switch (p->phase) {
+	case RECV_OPEN:
+		open_transfer(w, ++p->tag);
+		p->phase = RECV_EDGES;
+		return true;
+	case RECV_EDGES:
+		complete(w, p->tag);
+		p->phase = RECV_MOVE;
+		return true;
+	}
+	if (move_one(w, p->tag) || !is_over(w, p->tag))
+		return true;
+	check_received(w, p->tag);
+	p->phase = RECV_OPEN;
+	return (int)p->tag < shape.collectives;
+}
+
+/* Odd movers are senders, which wait for the end of the transfer; even ones are helpers. */
+static bool mover_round(int t, struct world *w, struct place *p)
+{
+	uint64_t now;
+
+	switch (p->phase) {
+	case MOVE_LOOK:
+		if (shape.bold) {
+			p->tag++;
+			p->phase = MOVE_CLAIM;
+		}
+		now = atomic_load_explicit(&w->published, memory_order_acquire);
+		if (now > p->tag) {
+			p->tag = now;
+			p->phase = MOVE_CLAIM;
+		}
+		return true;
+	case MOVE_CLAIM:
+		if (!move_one(w, p->tag) && (!shape.bold || il_learn(w->completed[p->tag])))
+			p->phase = t % 2 && !shape.bold ? MOVE_WAIT : MOVE_LOOK;
+		break;
+	case MOVE_WAIT:
+		if (!model_is_done(&w->x, p->tag, total_of(p->tag)))
+			return true;
+		p->phase = MOVE_LOOK;
+		break;
+	}
+	return p->phase != MOVE_LOOK || (int)p->tag < shape.collectives;
+}
+
+static bool world_round(int t, void *shared, void *local)
+{
+	return t ? mover_round(t, shared, local) : receiver_round(shared, local);
+}
+
+static void world_end(void *shared)
+{
+	struct world *w = shared;
+
+	for (int c = 1; c <= shape.collectives; c++)
+		if (w->completed[c] != 1)
+			il_fail("not exactly one mover was told that it completed the transfer");
+}
+
+static const char *explore(int movers, int collectives, unsigned mutation, int fault)
+{
+	static struct il_result r;
+	const struct il_model m = {
+		.threads = 1 + movers, .shared_bytes = sizeof(struct world), .local_bytes = sizeof(struct place),
+		.mutation = mutation, .init = world_init, .round = world_round, .end = world_end,
+	};
+
+	shape.movers = movers;
+	shape.collectives = collectives;
+	shape.fault = fault;
+	il_explore(&m, &r);
+	if (getenv("INTERLEAVE_SHOW"))
+		printf("  %d movers, %d collectives: %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", movers,
+		       collectives, r.states, r.steps, r.violation ? r.violation : "holds", r.order);
+	return r.violation;
+}
+
+static void set_fragments(uint64_t first, uint64_t second, uint64_t third)
+{
+	shape.fragments[1] = first;
+	shape.fragments[2] = second;
+	shape.fragments[3] = third;
+}
+
+UNIT_TEST(protocol_holds_in_every_interleaving)
+{
+	set_fragments(2, 3, 0);
+	CHECK_STR(explore(1, 2, 0, FAULT_NONE) ?: "", "");
+	set_fragments(3, 2, 0);
+	CHECK_STR(explore(1, 2, 0, FAULT_NONE) ?: "", "");
+	set_fragments(1, 3, 2);
+	CHECK_STR(explore(1, 3, 0, FAULT_NONE) ?: "", "");
+	set_fragments(2, 2, 0);
+	CHECK_STR(explore(2, 2, 0, FAULT_NONE) ?: "", "");
+}
+
+/* The order of the stores in xfer_open: it alone must do, whatever else is published. */
+UNIT_TEST(protocol_holds_for_helpers_that_do_not_wait_for_the_slot)
+{
+	const char *violation;
+
+	set_fragments(2, 3, 0);
+	shape.bold = true;
+	violation = explore(1, 2, 0, FAULT_NONE);
+	shape.bold = false;
+	CHECK_STR(violation ?: "", "");
+}
+
+UNIT_TEST(protocol_without_release_stores_is_caught)
+{
+	set_fragments(2, 3, 0);
+	CHECK(explore(1, 2, IL_NO_RELEASE, FAULT_NONE));
+}
+
+UNIT_TEST(protocol_with_a_claim_that_does_not_compare_is_caught)
+{
+	set_fragments(2, 3, 0);
+	CHECK(explore(1, 2, IL_BLIND_CAS, FAULT_NONE));
+}
+
+UNIT_TEST(protocol_without_tags_is_caught)
+{
+	const char *violation;
+
+	set_fragments(2, 3, 0);
+	without_tags = true;
+	violation = explore(1, 2, 0, FAULT_NONE);
+	without_tags = false;
+	CHECK(violation);
+}
+
+UNIT_TEST(protocol_that_opens_the_cursor_first_is_caught)
+{
+	const char *violation;
+
+	set_fragments(2, 3, 0);
+	shape.bold = true;
+	violation = explore(1, 2, 0, FAULT_OPEN_CURSOR_FIRST);
+	shape.bold = false;
+	CHECK(violation);
+}
+
+UNIT_TEST(protocol_that_completes_before_it_copies_is_caught)
+{
+	set_fragments(2, 3, 0);
+	CHECK(explore(1, 2, 0, FAULT_COMPLETE_EARLY));
+}
+
+UNIT_TEST(protocol_that_reopens_when_all_is_claimed_is_caught)
+{
+	set_fragments(2, 3, 0);
+	CHECK(explore(1, 2, 0, FAULT_REOPEN_EARLY));
+}
+
+UNIT_TEST(protocol_whose_total_leaves_out_the_edges_is_caught)
+{
+	set_fragments(2, 2, 0);
+	CHECK(explore(1, 1, 0, FAULT_TOTAL_WITHOUT_EDGES));
+}
