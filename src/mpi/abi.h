@@ -38,6 +38,7 @@ typedef void MPI_Comm_errhandler_function(MPI_Comm *, int *, ...);
 
 #define real            ABI_NAME(front_real)
 #define inside          ABI_NAME(front_inside)
+#define helper_error    ABI_NAME(front_helper_error)
 #define life_start      ABI_NAME(life_start)
 #define life_comm       ABI_NAME(life_comm)
 #define life_connect    ABI_NAME(life_connect)
@@ -72,9 +73,17 @@ void life_start(void);
 int life_comm(MPI_Comm comm, struct life_comm **out);
 /* Collective over the communicator at its first call: true when rt serves it. */
 bool life_connect(struct life_comm *lc);
-/* A communicator of this process alone whose errors are returned and never reported: for questions
- * that may fail. Made at first use, local. 0 or -errno. */
+/* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
+ * Made at first use, local. 0 or -errno. */
 int life_helper(MPI_Comm *out);
+/* Error code of a call on it: 0 or not. Some libraries return 0 after an error handler of ours has
+ * run, and the handle of MPI_ERRORS_RETURN is not the same in all libraries of the standard ABI. */
+#define ON_HELPER(call) (helper_error = 0, helper_result(call))
+extern __thread int helper_error __attribute__((tls_model("initial-exec")));
+static inline int helper_result(int rc)
+{
+	return rc ? rc : helper_error;
+}
 
 /* ---- types.c ----------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 
 struct abi_real real;
 __thread int inside __attribute__((tls_model("initial-exec")));
+__thread int helper_error __attribute__((tls_model("initial-exec")));
 
 static struct {
 	pthread_mutex_t lock; /* protects the rest */
@@ -250,8 +251,9 @@ bool life_connect(struct life_comm *lc)
 
 /* ---- the helper -------------------------------------------------------------------------- */
 
-static void ignore_error(MPI_Comm *comm, int *code, ...)
+static void note_error(MPI_Comm *comm, int *code, ...)
 {
+	helper_error = *code;
 }
 
 static int create_helper_locked(void)
@@ -268,7 +270,7 @@ static int create_helper_locked(void)
 	real.Group_free(&group);
 	if (rc)
 		return -EIO;
-	if (real.Comm_create_errhandler(ignore_error, &errhandler)) {
+	if (real.Comm_create_errhandler(note_error, &errhandler)) {
 		real.Comm_free(&life.helper);
 		return -EIO;
 	}

@@ -30,11 +30,11 @@ static int send_to_self(const struct pack *pack, void *element, void *packed, bo
 	if (types_repeat(pack->shape.size, ABI_BYTE, &bytes))
 		return -EIO;
 	if (is_unpack)
-		rc = real.Sendrecv(packed, 1, bytes, 0, 0, element, 1, pack->datatype, 0, 0,
-				   pack->helper, (void *)status);
+		rc = ON_HELPER(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1, pack->datatype, 0,
+					     0, pack->helper, (void *)status));
 	else
-		rc = real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1, bytes, 0, 0,
-				   pack->helper, (void *)status);
+		rc = ON_HELPER(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1, bytes, 0,
+					     0, pack->helper, (void *)status));
 	real.Type_free(&bytes);
 	return rc ? -EIO : 0;
 }
@@ -42,29 +42,33 @@ static int send_to_self(const struct pack *pack, void *element, void *packed, bo
 static int pack_some(const struct pack *pack, void *from, MPI_Count n, void *out)
 {
 	MPI_Count bytes = n * pack->shape.size, position = 0;
-	int small = 0;
+	int small = 0, rc;
 
 	if (!from || (bytes > BATCH_BYTES && !real.Pack_c))
 		return send_to_self(pack, from, out, false);
 	if (bytes > BATCH_BYTES)
-		return real.Pack_c(from, n, pack->datatype, out, bytes, &position, pack->helper) ?
-			       -EIO : 0;
-	return real.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small, pack->helper) ?
-		       -EIO : 0;
+		rc = ON_HELPER(real.Pack_c(from, n, pack->datatype, out, bytes, &position,
+					   pack->helper));
+	else
+		rc = ON_HELPER(real.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small,
+					 pack->helper));
+	return rc ? -EIO : 0;
 }
 
 static int unpack_some(const struct pack *pack, void *to, MPI_Count n, const void *in)
 {
 	MPI_Count bytes = n * pack->shape.size, position = 0;
-	int small = 0;
+	int small = 0, rc;
 
 	if (!to || (bytes > BATCH_BYTES && !real.Unpack_c))
 		return send_to_self(pack, to, (void *)in, true);
 	if (bytes > BATCH_BYTES)
-		return real.Unpack_c(in, bytes, &position, to, n, pack->datatype, pack->helper) ?
-			       -EIO : 0;
-	return real.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype, pack->helper) ?
-		       -EIO : 0;
+		rc = ON_HELPER(real.Unpack_c(in, bytes, &position, to, n, pack->datatype,
+					     pack->helper));
+	else
+		rc = ON_HELPER(real.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype,
+					   pack->helper));
+	return rc ? -EIO : 0;
 }
 
 /* As many elements as one call may convert: one that is larger than a batch goes alone. */

@@ -197,13 +197,15 @@ static int ensure_keyval(void)
 	return rc ? -EIO : 0;
 }
 
-/* Would the library communicate with it? Asked with the same call, on nobody's communicator. */
+/* Would the library communicate with it? Asked by communicating nothing, on nobody's communicator.
+ * MPI_Gather is what checks in all libraries: in some, packing does not, nor MPI_Bcast of nothing. */
 static bool is_committed(MPI_Datatype datatype)
 {
 	MPI_Comm helper;
-	char byte = 0;
+	char send = 0, recv = 0;
 
-	return !life_helper(&helper) && !real.Bcast(&byte, 0, datatype, 0, helper);
+	return !life_helper(&helper) &&
+	       !ON_HELPER(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
 }
 
 static int examine(MPI_Datatype datatype, struct types_shape *out)
