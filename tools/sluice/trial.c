@@ -51,6 +51,8 @@ static const char *cma_remedy(const char *reason)
 	if (strstr(reason, strerror(ENOSYS)))
 		return has_seccomp_filter() ? "a seccomp filter hides it: have it allowed"
 					    : "use a kernel with CONFIG_CROSS_MEMORY_ATTACH";
+	if (!strstr(reason, strerror(EPERM)))
+		return NULL;
 	if (scope >= 2)
 		return "kernel.yama.ptrace_scope is 2 or 3: sysctl kernel.yama.ptrace_scope=1 or 0";
 	if (has_seccomp_filter())
@@ -109,6 +111,19 @@ close_fd:
 	return ret;
 }
 
+static const char *huge_remedy(int error)
+{
+	switch (error) {
+	case -EINVAL:
+		return "needs Linux 6.1 with CONFIG_TRANSPARENT_HUGEPAGE";
+	case -EPERM:
+	case -ENOSYS:
+		return "have the container allow memfd_create and madvise";
+	default:
+		return "free memory, or compact it: echo 1 > /proc/sys/vm/compact_memory";
+	}
+}
+
 static void set_result(struct trial *t, const char *reason, const char *remedy)
 {
 	t->works = !reason[0];
@@ -149,10 +164,7 @@ void trial_run_all(struct trial out[TRIAL_COUNT])
 	judge_pair(out, &pair);
 
 	rc = try_collapse();
-	set_result(&out[TRIAL_HUGE], rc ? strerror(-rc) : "",
-		   rc == -EINVAL ? "MADV_COLLAPSE of shared memory needs Linux 6.1 with "
-				   "CONFIG_TRANSPARENT_HUGEPAGE"
-				 : "free or compact memory");
+	set_result(&out[TRIAL_HUGE], rc ? strerror(-rc) : "", huge_remedy(rc));
 	set_result(&out[TRIAL_MAPS],
 		   host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
 		   "Linux 6.11; until then Sluice watches the program's calls only");
