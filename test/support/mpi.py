@@ -10,6 +10,7 @@ from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
 
 COMPILER_OF = {'.c': 'cc', '.cc': 'cxx', '.f': 'fortran', '.f90': 'fortran'}
 FLAGS = ['-D_GNU_SOURCE', '-O1', '-g', '-Wall', '-Wno-unused-result']
+FORTRAN_FLAGS = ['-O1', '-g', '-fallow-argument-mismatch']
 # Open MPI counts cores, refuses root, and binds ranks one to a core, all of which tests must undo.
 OPENMPI_ENV = {
     'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
@@ -57,7 +58,9 @@ class Mpi:
         inputs = [source]
         if source.suffix == '.c' and 'check_main' in source.read_text():
             inputs.append(SOURCES / 'check.c')
-        argv = [str(compiler), *FLAGS, *extra, '-o', f'{target}.new', *map(str, inputs), '-lpthread', '-ldl']
+        flags = FORTRAN_FLAGS if COMPILER_OF[source.suffix] == 'fortran' else FLAGS
+        argv = [str(compiler), *flags, *extra, '-o', f'{target}.new', *map(str, inputs),
+                '-lpthread', '-ldl']
         key = hashlib.sha256(repr(argv).encode())
         for path in inputs + sorted(SOURCES.glob('*.h')):
             key.update(path.read_bytes())
@@ -71,20 +74,21 @@ class Mpi:
         stamp.write_text(key.hexdigest())
         return target
 
-    def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), cwd=None):
-        """mpiexec -n ranks [sluice run] argv...
+    def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), outer=(),
+               launcher=(), cwd=None):
+        """outer... mpiexec launcher... -n ranks before... [sluice run] argv...
 
-        env: for all ranks; rank_env: one dict for each rank; before: words between launcher and sluice.
+        env: for all ranks; rank_env: one dict for each rank.
         """
         door = [SLUICE, 'run'] if sluice else []
         command = [*before, *door, *argv]
         if rank_env is None:
-            line = [self.mpiexec, '-n', str(ranks), *command]
+            line = [*outer, self.mpiexec, *launcher, '-n', str(ranks), *command]
         else:
-            line = [self.mpiexec]
+            line = [*outer, self.mpiexec, *launcher]
             for rank, more in enumerate(rank_env):
-                line += ([':'] if rank else []) + ['-n', '1', 'env', *[f'{k}={v}' for k, v in more.items()],
-                                                   *command]
+                own = ['env', *[f'{k}={v}' for k, v in more.items()]]
+                line += ([':'] if rank else []) + ['-n', '1', *own, *command]
         whole = {**self.env(), **(env or {})}
         shown = {**self.own_env, **(env or {})}
         if self.bindir:

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 int rank, size;
@@ -246,6 +247,8 @@ int check_main(int argc, char **argv, int thread_level)
 {
 	int got, bad = 0;
 
+	if (!check_env("HARNESS_DUMPABLE", 1))
+		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	MPI_Init_thread(&argc, &argv, thread_level, &got);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Crashes, refusals and limits: a clear message or another way, never a hang, nothing left behind.
+
+Run alone: ./dev check mpi -k killed
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from support.paths import BUILD, PROGRAMS, SLUICE, SOURCES
+
+WANTED = ['bcast_any_root', 'gather_any_root', 'same_buffer_many_times', 'split_dup_free']
+ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
+
+
+@pytest.fixture(scope='session')
+def restrict():
+    target = PROGRAMS / 'restrict'
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(['cc', '-D_GNU_SOURCE', '-O1', '-Wall', '-o', target, SOURCES / 'restrict.c'], check=True)
+    return target
+
+
+def passed(result, names=WANTED):
+    for name in names:
+        assert f'ok {name}\n' in result.out, result.explain()
+    assert result.status == 0, result.explain()
+    assert not result.leftovers, result.leftovers
+
+
+# ---- a rank that is killed -----------------------------------------------------------------------
+
+def traces():
+    """Names of Sluice's that a crash might leave: files and abstract sockets."""
+    names = [str(p) for folder in ('/dev/shm', '/tmp', '/run') for p in pathlib.Path(folder).glob('*luice*')
+             if not p.is_dir()]
+    sockets = re.findall(r'@\S*sluice\S*', pathlib.Path('/proc/net/unix').read_text())
+    return set(names + sockets)
+
+
+def kill_one(folder, victim, ranks, when):
+    """Once all ranks have told their pids, kill one with SIGKILL; note the time."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if all((folder / str(r)).exists() for r in range(ranks)):
+            time.sleep(0.05)
+            when.append(time.monotonic())
+            os.kill(int((folder / str(victim)).read_text()), signal.SIGKILL)
+            return
+        time.sleep(0.02)
+
+
+def run_and_kill(mpi, ranks, victim, argv, sluice, folder, env):
+    when = []
+    killer = threading.Thread(target=kill_one, args=(folder, victim, ranks, when))
+    killer.start()
+    result = mpi.launch(ranks, *argv, sluice=sluice, env={**env, 'HARNESS_PIDS': str(folder)}, timeout=80)
+    ended = time.monotonic()
+    killer.join()
+    assert when, 'the ranks never got to the broadcasts\n' + result.explain()
+    return result, ended - when[0]
+
+
+@pytest.mark.parametrize('what', ['bcast', 'gather'])
+@pytest.mark.parametrize('name, ranks, victim', [('mpich', 2, 1), ('mpich', 3, 0), ('openmpi', 2, 0)])
+@pytest.mark.parametrize('kind', ['auto', 'cma', 'staged'])
+def test_killed_rank_ends_the_job(name, ranks, victim, what, kind, get_mpi, with_sluice, tmp_path):
+    before, mpi = traces(), get_mpi(name)
+    result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
+                                   tmp_path, {'SLUICE_REGION_KIND': kind})
+    assert result.status != 0 and not result.timed_out, result.explain()
+    assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
+    assert not result.leftovers, result.leftovers
+    assert traces() <= before, traces() - before
+
+
+class Keeper:
+    """MPICH's launcher told to leave the other ranks alone, so that they must notice by themselves."""
+
+    def __init__(self, mpi):
+        self.mpi = mpi
+
+    def launch(self, ranks, *argv, **how):
+        return self.mpi.launch(ranks, *argv, **how, launcher=['-disable-auto-cleanup'])
+
+
+@pytest.mark.parametrize('kind', ['auto', 'cma', 'staged'])
+@pytest.mark.parametrize('what, call', [('bcast', 'MPI_Bcast'), ('gather', 'MPI_Gather')])
+@pytest.mark.parametrize('ranks, victim', [(2, 1), (2, 0), (3, 2)])
+def test_survivors_say_who_died(ranks, victim, what, call, kind, get_mpi, with_sluice, tmp_path):
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi = get_mpi('mpich')
+    result, seconds = run_and_kill(Keeper(mpi), ranks, victim, [mpi.build('survive.c'), what], True,
+                                   tmp_path, {'SLUICE_REGION_KIND': kind})
+    assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
+    lines = [line for line in result.err.splitlines() if line.startswith('sluice:')]
+    told = [line for line in lines if f'rank {victim}' in line and call in line]
+    assert told, 'no line names rank and call\n' + result.explain()
+    assert not result.leftovers, result.leftovers
+
+
+# ---- refusals --------------------------------------------------------------------------------------
+
+REFUSALS = {
+    'no_process_vm': ['deny=process_vm_readv', 'deny=process_vm_writev'],
+    'no_process_vm_at_all': ['absent=process_vm_readv', 'absent=process_vm_writev'],
+    'no_memfd': ['deny=memfd_create'],
+    'no_memfd_no_process_vm': ['absent=memfd_create', 'deny=process_vm_readv', 'deny=process_vm_writev'],
+    'no_pidfd': ['absent=pidfd_open'],
+    'few_descriptors': ['nofile=64'],
+    'no_locked_memory': ['memlock=0'],
+    'small_files': ['fsize=1048576'],
+}
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('refusal', REFUSALS)
+def test_refusals(name, refusal, get_mpi, with_sluice, restrict):
+    """The result is right whatever the machine refuses to the ranks."""
+    mpi = get_mpi(name)
+    before, program = [restrict, *REFUSALS[refusal], '--'], mpi.build('semantics.c')
+    if mpi.launch(2, program, 'zero_counts', sluice=False, before=before).status:
+        pytest.skip(f'{name} itself does not run like this')
+    passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, env=ADOPT, before=before))
+
+
+@pytest.mark.parametrize('refusal', ['no_process_vm', 'no_memfd', 'few_descriptors', 'small_files'])
+def test_one_rank_is_refused(refusal, get_mpi, with_sluice, restrict):
+    """Only rank 1 is refused something; both must take the same way."""
+    mpi = get_mpi('mpich')
+    program = mpi.build('semantics.c')
+    script = f'[ "$PMI_RANK" = 1 ] && exec {restrict} {" ".join(REFUSALS[refusal])} -- "$@"; exec "$@"'
+    passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, env=ADOPT,
+                      before=['sh', '-c', script, 'sh']))
+
+
+def test_address_space_limit(get_mpi, with_sluice, restrict):
+    """RLIMIT_AS leaves no room for the arena's window."""
+    mpi = get_mpi('mpich')
+    before, program = [restrict, 'as=1500000000', '--'], mpi.build('semantics.c')
+    if mpi.launch(2, program, *WANTED, sluice=False, before=before).status:
+        pytest.skip('MPICH itself does not run like this')
+    passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, env=ADOPT, before=before))
+
+
+def test_processes_that_may_not_be_traced(get_mpi, with_sluice):
+    """PR_SET_DUMPABLE 0 in the program: /proc/PID and process_vm_readv are closed to peers."""
+    mpi = get_mpi('mpich')
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, sluice=with_sluice,
+                      env={**ADOPT, 'HARNESS_DUMPABLE': '0'}))
+
+
+def test_unprivileged_user(get_mpi, with_sluice, restrict, tmp_path):
+    if os.getuid():
+        pytest.skip('already unprivileged')
+    mpi = get_mpi('mpich')
+    program = mpi.build('semantics.c')
+    before = [restrict, 'uid=65534', '--']
+    if subprocess.run([*before, 'test', '-x', program]).returncode:
+        pytest.skip('another user cannot read the build folder')
+    passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, before=before, cwd='/tmp',
+                      env={**ADOPT, 'HARNESS_DUMPABLE': '0', 'HOME': '/tmp'}))
+
+
+def test_info_says_why_not(with_sluice, restrict):
+    """`sluice info` gives the reason for what is refused."""
+    done = subprocess.run([restrict, 'deny=process_vm_readv', 'absent=memfd_create', '--', SLUICE, 'info',
+                           '--json'], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    text = json.dumps(json.loads(done.stdout)).lower()
+    assert 'operation not permitted' in text and 'not implemented' in text, done.stdout
+
+
+MOUNTS = {
+    'small_shm': 'mount -t tmpfs -o size=64M tmpfs /dev/shm',
+    'no_shm': 'mount -t tmpfs -o size=4k,mode=0555,ro tmpfs /dev/shm',
+    'read_only': 'mount --bind / / && mount -o remount,bind,ro /',
+}
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('mount', MOUNTS)
+def test_file_systems(name, mount, get_mpi, with_sluice):
+    if not shutil.which('unshare') or subprocess.run(
+            ['unshare', '-m', 'sh', '-c', MOUNTS[mount]], capture_output=True).returncode:
+        pytest.skip('a mount namespace is not permitted here')
+    mpi = get_mpi(name)
+    program = mpi.build('semantics.c')
+    outer = ['unshare', '-m', 'sh', '-c', f'{MOUNTS[mount]}; exec "$@"', 'sh']
+    plain = mpi.launch(2, program, 'zero_counts', 'bcast_any_root', sluice=False, outer=outer)
+    if plain.status:
+        pytest.skip(f'{name} itself does not run like this: {plain.err.strip()[-200:]}')
+    passed(mpi.launch(2, program, *WANTED, sluice=with_sluice, env=ADOPT, outer=outer))
+
+
+# ---- options -------------------------------------------------------------------------------------------
+
+WRONG = {
+    'name': ({'SLUICE_COL_THRESHOLD': '1'}, ['SLUICE_COL_THRESHOLD', 'SLUICE_COLL_THRESHOLD']),
+    'range': ({'SLUICE_REGION_MAX': '-5'}, ['SLUICE_REGION_MAX', '0', '16384']),
+    'choice': ({'SLUICE_REGION_KIND': 'magic'}, ['SLUICE_REGION_KIND', 'staged']),
+    'unit': ({'SLUICE_COLL_THRESHOLD': '12Q'}, ['SLUICE_COLL_THRESHOLD', '12Q']),
+}
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('wrong', WRONG)
+def test_wrong_options(name, wrong, get_mpi, with_sluice, tmp_path):
+    """One line for the whole job, with the way out; the program runs plain."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi, (env, words) = get_mpi(name), WRONG[wrong]
+    result = mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**env, 'SLUICE_STATS': str(tmp_path / 's')})
+    passed(result)
+    lines = [line for line in result.err.splitlines() if 'sluice' in line.lower()]
+    assert len(lines) == 1, result.explain()
+    for word in words:
+        assert word in lines[0], lines
+    for path in tmp_path.glob('s.*.json'):
+        assert json.loads(path.read_text())['bcast_taken'] == 0
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_off(name, get_mpi, with_sluice, tmp_path):
+    """SLUICE=off leaves nothing of Sluice in the process."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi = get_mpi(name)
+    result = mpi.launch(1, 'grep', '-c', 'libsluice', '/proc/self/maps', env={'SLUICE': 'off'})
+    assert result.out.strip() == '0' and not result.err.strip().startswith('sluice'), result.explain()
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={'SLUICE': 'off'}))
+
+
+FAULTS = ['memfd:all', 'memfd:1', 'cma:all', 'cma:3', 'mmap:all', 'mmap:2', 'collapse:all', 'socket:all',
+          'adopt:all']
+
+
+@pytest.mark.parametrize('fault', FAULTS)
+def test_injected_failures(fault, get_mpi, with_sluice):
+    """The n-th call of something that can fail does so; the results stay right."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    known = set(re.findall(r'base_fault\("(\w+)"\)', ''.join(
+        p.read_text() for p in (BUILD.parent / 'src').rglob('*.c'))))
+    if fault.split(':')[0] not in known:
+        pytest.skip(f'no such injection; there are {", ".join(sorted(known))}')
+    mpi = get_mpi('mpich')
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**ADOPT, 'SLUICE_FAULT': fault}))
