@@ -75,11 +75,23 @@ def steal_ticks():
     return ticks[7], sum(ticks)
 
 
-def launch(cmd, env, limit_s=300):
+def set_nice(value):
+    """For a new session. The kernel shares time out among sessions first (autogroup), then among
+    the processes of one, so both are told."""
+    os.nice(value)
+    try:
+        with open("/proc/self/autogroup", "w", encoding="ascii") as f:
+            f.write(str(value))
+    except OSError:
+        pass
+
+
+def launch(cmd, env, limit_s=300, nice=0):
     """Run one command. Returns (JSON lines, facts of the launch); raises Failed."""
     steal, total, t0 = *steal_ticks(), time.monotonic()
     p = subprocess.Popen(cmd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True, start_new_session=True)
+                         stderr=subprocess.PIPE, text=True, start_new_session=True,
+                         preexec_fn=(lambda: set_nice(nice)) if nice else None)
     try:
         out, err = p.communicate(timeout=limit_s)
     except BaseException as e:
