@@ -7,8 +7,8 @@
 
 enum {
 	MOVSB_FROM = 256 << 10,           /* total; smaller, it is no faster than memcpy */
-	INTERLEAVE_FROM = 256 << 10,      /* total */
-	INTERLEAVE_FRAGMENT = 64 << 10,   /* shorter ones have too few blocks of pages */
+	INTERLEAVE_FROM = 512 << 10,      /* total */
+	INTERLEAVE_FRAGMENT = 32 << 10,   /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
 };
 
@@ -45,9 +45,11 @@ static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_b
 		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
 	if (total_bytes >= nontemporal_from())
 		return host_arch_has_nontemporal() ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
-	/* it pays while the source fits the cache of the core that wrote it */
-	if (total_bytes >= INTERLEAVE_FROM && fragment_bytes >= INTERLEAVE_FRAGMENT &&
-	    total_bytes < host_l2_bytes() && host_arch_has_interleaved())
+	/* It pays between the second-level caches of two cores, hence while the data fits there; a
+	 * copy in one piece is a process's own, between buffers of its own cache. */
+	if (total_bytes >= INTERLEAVE_FROM && total_bytes < host_l2_bytes() &&
+	    fragment_bytes >= INTERLEAVE_FRAGMENT && fragment_bytes < total_bytes &&
+	    host_arch_has_interleaved())
 		return BASE_COPY_INTERLEAVED;
 	return BASE_COPY_PLAIN;
 }
