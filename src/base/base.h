@@ -135,6 +135,13 @@ int base_log_rank(void);
  * OMPI_COMM_WORLD_RANK, SLURM_PROCID ...), or -1. */
 int base_job_rank(void);
 
+/*
+ * What this process's launcher calls the job: the value of PMI_FD (a descriptor number: the same proxy
+ * stands behind it for all processes of a node) or of PMIX_NAMESPACE, and this process's rank in it.
+ * NULL when there is none, or when the processes of several jobs would look the same.
+ */
+const char *base_job_identity(bool prefer_pmix, int *out_rank);
+
 /* ---- counters --------------------------------------------------------------------------- */
 
 /* One list gives enum, name and sentence. Counters only grow unless they say "now". */

@@ -420,3 +420,26 @@ int base_job_rank(void)
 	}
 	return -1;
 }
+
+const char *base_job_identity(bool prefer_pmix, int *out_rank)
+{
+	/* what names the job, the rank that goes with it; of one launcher each, as jobs can be nested */
+	static const char *const pairs[2][2] = {
+		{ "PMI_FD", "PMI_RANK" },
+		{ "PMIX_NAMESPACE", "PMIX_RANK" },
+	};
+
+	for (int i = 0; i < 2; i++) {
+		const char *const *pair = pairs[prefer_pmix ? 1 - i : i];
+		const char *job = getenv(pair[0]), *text = getenv(pair[1]);
+		int64_t rank;
+
+		if (!job || !text || parse_int(text, &rank) || rank < 0 || rank > INT32_MAX)
+			continue;
+		if (pair == pairs[0] && getenv("PMI_SPAWNED"))
+			return NULL; /* shares its parents' name and ranks */
+		*out_rank = (int)rank;
+		return job;
+	}
+	return NULL;
+}

@@ -97,7 +97,7 @@ static int create_keyvals_locked(void)
 }
 
 /* A program that uses sessions only has no world whose members could be told from others: it is
- * left alone, see is_of_world(). */
+ * left alone, see are_all_with_us(). */
 void life_start(void)
 {
 	int rank = -1;
@@ -171,7 +171,7 @@ int life_comm(MPI_Comm comm, struct life_comm **out)
 
 /* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever looks
  * at a communicator with such members sees some that are not of its own world. */
-static bool is_of_world(const struct life_comm *lc)
+static bool are_all_with_us(const struct life_comm *lc)
 {
 	size_t n = (size_t)lc->size;
 	MPI_Group group, world;
@@ -189,6 +189,7 @@ static bool is_of_world(const struct life_comm *lc)
 	all = !real.Group_translate_ranks(group, lc->size, ranks, world, ranks + n);
 	for (size_t i = 0; all && i < n; i++)
 		all = ranks[n + i] != ABI_UNDEFINED;
+	all = all && rt_are_all_here(ranks + n, lc->size);
 	real.Group_free(&world);
 free_group:
 	real.Group_free(&group);
@@ -242,7 +243,7 @@ bool life_connect(struct life_comm *lc)
 	if (lc->is_asked)
 		return lc->rt;
 	inside++;
-	if (is_of_world(lc) && rt_comm_create(&oob, &lc->rt))
+	if (are_all_with_us(lc) && rt_comm_create(&oob, &lc->rt))
 		lc->rt = NULL;
 	lc->is_asked = true;
 	inside--;

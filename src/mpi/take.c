@@ -91,7 +91,6 @@ static bool take_bcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int
 		err = rt_bcast(lc->rt, &buf, root);
 	fini = pack_fini(&pack);
 	*rc = conclude(comm, err ? err : fini);
-	base_count(BASE_CTR_BCAST_TAKEN, 1);
 	return true;
 }
 
@@ -287,7 +286,6 @@ static bool take_gather(const struct side *send, const struct side *recv, int ro
 	if (!life_connect(g.lc))
 		return false;
 	err = g.is_root ? gather_root(&g) : gather_leaf(&g);
-	base_count(BASE_CTR_GATHER_TAKEN, 1);
 	*rc = !err && g.is_odd ? gather_odd(&g, comm) : conclude(comm, err);
 	return true;
 }
@@ -367,9 +365,18 @@ static int wrap_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype 
 
 /* ---- start, windows ---------------------------------------------------------------------- */
 
+#ifdef SLUICE_ABI_OMPI
+#define IS_STARTED_BY_PMIX true
+#else
+#define IS_STARTED_BY_PMIX false /* first choice only: MPICH can be */
+#endif
+
 static int wrap_Init(int *argc, char ***argv)
 {
-	int rc = real.Init(argc, argv);
+	int rc;
+
+	rt_announce(IS_STARTED_BY_PMIX);
+	rc = real.Init(argc, argv);
 
 	if (!rc)
 		life_start();
@@ -378,7 +385,10 @@ static int wrap_Init(int *argc, char ***argv)
 
 static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-	int rc = real.Init_thread(argc, argv, required, provided);
+	int rc;
+
+	rt_announce(IS_STARTED_BY_PMIX);
+	rc = real.Init_thread(argc, argv, required, provided);
 
 	if (!rc)
 		life_start();
@@ -433,6 +443,8 @@ static int find_symbols(const struct front_host *host)
 
 	abi_symbols.lo = host->lo;
 	abi_symbols.hi = host->hi;
+	abi_symbols.program_lo = host->program_lo;
+	abi_symbols.program_hi = host->program_hi;
 	for (size_t i = 0; i < BASE_ARRAY_LEN(symbols); i++) {
 		/* a program that is not position-independent may hold the objects itself */
 		*symbols[i].field = dlsym(RTLD_DEFAULT, symbols[i].symbol);

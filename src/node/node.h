@@ -30,6 +30,16 @@ struct node_oob {
 	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
 };
 
+/*
+ * Before MPI_Init: let the other processes of the job find this one. Does nothing when the launcher
+ * does not identify the job. node_leave() takes it back (MPI_Finalize).
+ */
+void node_announce(bool prefer_pmix);
+void node_leave(void);
+/* After MPI_Init: index of the first of these ranks (of the job) that does not run Sluice on this
+ * machine with our options; -1: all do, or nobody can tell. The same answer on every rank asked. */
+int node_first_absent(const int *job_ranks, int n);
+
 struct node_group; /* opaque but for the accessors below */
 
 /*
@@ -63,6 +73,10 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
  * to `owner`? The same answer on every rank. */
 bool node_can_read(const struct node_group *g, int reader, int owner);
 bool node_can_write(const struct node_group *g, int writer, int owner);
+
+/* What the trial measured between ranks 0 and 1, the same on every rank: nanoseconds for 64 KiB by
+ * process_vm_readv (0: does not work) and by memcpy between mapped buffers. */
+void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns);
 
 /* Copy between this process and a peer's addresses. 0, -EOWNERDEAD when the peer is gone, -errno. */
 int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr, uint64_t bytes);

@@ -41,6 +41,8 @@ struct node_rank {
 	_Atomic uint32_t gone; /* rank 0's entry: ranks that have destroyed the group */
 	uint64_t probe_addr;   /* trial: address of `probe_value` in that process */
 	uint64_t probe_value;
+	uint64_t area_addr;    /* trial: its user area, as that process sees it */
+	uint32_t vm_ns, copy_ns; /* rank 1's entry: what the trial measured */
 	/* then one byte a peer: what the trial found, bit 0 read, bit 1 write (in node_group.reach) */
 };
 

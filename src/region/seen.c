@@ -10,7 +10,7 @@
 #define SEEN_SETS 256
 #define SEEN_WAYS 4
 #define SEEN_BACKOFF_MAX 12
-#define SEEN_OLD_ENOUGH_USES 16 /* a region that lived this long has paid for itself */
+#define SEEN_OLD_ENOUGH_USES 6 /* a region that lived this long has paid for itself */
 
 struct seen {
 	uintptr_t start; /* page number of the first whole page, 0: free */

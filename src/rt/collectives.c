@@ -63,7 +63,7 @@ static int run(struct rt_comm *c, struct goal_build *b, const struct side *send,
 		.schedule = c->block,
 		.user = { send->addr, recv ? recv->addr : NULL },
 		.desc = { [COLL_SEND] = send->desc },
-		.prefer_vm = policy_prefer_vm(base_opt.region_kind, node_is_oversubscribed(c->group)),
+		.prefer_vm = c->prefer_vm,
 		.name = name,
 	};
 	int ret = goal_compile(b, c->block, c->block_cap);

@@ -4,13 +4,19 @@
 #define PIECE_MAX ((uint64_t)256 << 20)
 #define PIECE_MIN ((uint64_t)1 << 20)
 
-bool policy_prefer_vm(int64_t region_kind, bool oversubscribed)
+bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 {
-	if (region_kind == BASE_REGION_STAGED)
+	uint64_t leaves = g->ranks > 1 ? (uint64_t)g->ranks - 1 : 1;
+
+	if (region_kind == BASE_REGION_STAGED || !g->vm_ns)
 		return false;
 	/* Staging is a conversation: with a core for each rank it runs at memory speed, without one each
 	 * exchange is a switch of processes and one copy by the kernel is better. See doc/adr. */
-	return region_kind == BASE_REGION_CMA || oversubscribed;
+	if (region_kind == BASE_REGION_CMA || g->oversubscribed)
+		return true;
+	/* The receiver reads and the sender, shared by all leaves, writes: 1 + 1/leaves copiers work at
+	 * the kernel's speed; a staged byte takes the time of one copy, in and out side by side. */
+	return g->vm_ns * leaves <= g->copy_ns * (leaves + 1);
 }
 
 enum region_intent policy_intent(int64_t region_kind)

@@ -9,9 +9,16 @@
 
 #include "region/region.h"
 
+/* What ranks have in common and measured when their group was made. */
+struct policy_group {
+	int ranks;
+	bool oversubscribed;
+	uint32_t vm_ns, copy_ns; /* 64 KiB by process_vm_readv (0: not possible) and by memcpy */
+};
+
 /* Should memory that is not mapped (yet) travel by process_vm_* rather than by staging? The same on
  * every rank: made from options that agree and from facts of the whole group. */
-bool policy_prefer_vm(int64_t region_kind, bool oversubscribed);
+bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 
 /* How a buffer is described: adopt at once, when it has earned it, or not. */
 enum region_intent policy_intent(int64_t region_kind);

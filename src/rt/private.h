@@ -14,6 +14,7 @@
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
+	bool prefer_vm;
 	/* work space for one schedule */
 	struct goal_op *ops;
 	struct goal_edge *edges;

@@ -14,6 +14,7 @@ uint64_t rt_bcast_threshold_bytes = UINT64_MAX, rt_gather_threshold_bytes = UINT
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
+static char problems[2048];
 
 static void switch_off(void) { rt_bcast_threshold_bytes = rt_gather_threshold_bytes = UINT64_MAX; }
 
@@ -28,17 +29,47 @@ static void report_problems(const char *text, int world_rank)
 		return;
 }
 
+/* Under the lock. The options are read once; what is wrong with them is told when the rank is known. */
+static void load_options(void)
+{
+	static bool loaded;
+
+	if (!loaded)
+		base_options_load(NULL, problems, sizeof problems);
+	loaded = true;
+}
+
+void rt_announce(bool prefer_pmix)
+{
+	pthread_mutex_lock(&start_lock);
+	load_options();
+	pthread_mutex_unlock(&start_lock);
+	if (base_opt.enabled && base_opt.usable)
+		node_announce(prefer_pmix);
+}
+
+bool rt_are_all_here(const int *world_ranks, int n)
+{
+	int absent = node_first_absent(world_ranks, n);
+
+	if (absent < 0)
+		return true;
+	base_count(BASE_CTR_GROUPS_REFUSED, 1);
+	base_log(BASE_LOG_INFO, "rt",
+		 "communicator of %d ranks is left to the MPI: its rank %d is on another node, runs without "
+		 "Sluice, or with other options", n, absent);
+	return false;
+}
+
 bool rt_start(int world_rank)
 {
-	char problems[2048];
-
 	pthread_mutex_lock(&start_lock);
 	if (world_rank >= 0)
 		base_log_set_rank(world_rank);
 	if (!started) {
 		started = true;
-		if (base_options_load(NULL, problems, sizeof problems))
-			report_problems(problems, world_rank);
+		load_options();
+		report_problems(problems, world_rank);
 		if (base_opt.enabled && base_opt.usable) {
 			pthread_atfork(NULL, NULL, after_fork_child);
 			if (base_opt.coll_bcast)
@@ -58,6 +89,7 @@ void rt_stop(void)
 	switch_off();
 	base_counters_report();
 	region_fini();
+	node_leave();
 	node_fini();
 }
 
@@ -85,6 +117,14 @@ static struct rt_comm *comm_alloc(int size)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
+}
+
+static bool prefers_vm(const struct node_group *g)
+{
+	struct policy_group p = { .ranks = node_size(g), .oversubscribed = node_is_oversubscribed(g) };
+
+	node_trial_times(g, &p.vm_ns, &p.copy_ns);
+	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
@@ -118,6 +158,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		rt_comm_destroy(c);
 		return ret;
 	}
+	c->prefer_vm = prefers_vm(g);
 	*out = c;
 	return 0;
 }

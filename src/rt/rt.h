@@ -46,6 +46,14 @@ struct rt_comm;
  * options in one line each. Returns true when collectives may be taken.
  */
 bool rt_start(int world_rank);
+/*
+ * To be called right before the real MPI_Init: lets the job's other processes know that Sluice runs
+ * here. prefer_pmix: the MPI is one that is started by PMIx (Open MPI).
+ */
+void rt_announce(bool prefer_pmix);
+/* Do all these ranks of MPI_COMM_WORLD run Sluice on this machine with the same options? The same
+ * answer on every rank that asks; to be asked before rt_comm_create(), which is collective. */
+bool rt_are_all_here(const int *world_ranks, int n);
 /* After it everything is passed on. Reports counters. Called from MPI_Finalize. */
 void rt_stop(void);
 static inline bool rt_is_on(void);

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which ranks of the job run Sluice on this machine, with the same options? Making a node group is
+ * collective: were one rank without Sluice (mpiexec -n 2 sluice run ./a : -n 2 ./b), the others would
+ * wait for it for ever. So each process announces itself before MPI_Init, which does not return
+ * anywhere until all processes have come that far, and is then looked for by name: a listening
+ * abstract socket, gone with its process. Everyone looks for everyone, itself included, so all come
+ * to the same answer without a message.
+ *
+ * The name holds what must agree: job, machine, version, options. Where the launcher does not tell a
+ * job from another, nothing is announced and everyone is taken to be there.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+#define PRESENCE_BACKLOG 8 /* nobody accepts: a full queue says as much as a connection */
+
+static struct {
+	pthread_mutex_t lock;
+	int fd;
+	uint64_t job; /* 0: not announced */
+} presence = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 29;
+}
+
+static uint64_t mix_text(uint64_t h, const char *s)
+{
+	while (*s)
+		h = mix(h, (unsigned char)*s++);
+	return h;
+}
+
+/* Hydra gives each process a socket to the proxy that started it: the same proxy for all on a node. */
+static uint64_t hydra_job(const char *pmi_fd)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (getsockopt(atoi(pmi_fd), SOL_SOCKET, SO_PEERCRED, &c, &len) || c.pid <= 0)
+		return 0;
+	return mix(mix(1, (uint64_t)c.pid), host_process_start(c.pid));
+}
+
+static bool is_number(const char *s)
+{
+	while (*s >= '0' && *s <= '9')
+		s++;
+	return !*s;
+}
+
+/* A short number can be a descriptor; a name can be long or have letters. Either way equal texts of
+ * one job give equal ids, and that is all that is asked for. */
+static uint64_t job_id(const char *text)
+{
+	uint64_t id = 0;
+
+	if (strlen(text) < 6 && is_number(text))
+		id = hydra_job(text);
+	if (!id && strlen(text) < 6)
+		return 0; /* descriptor numbers are the same in every job */
+	if (!id)
+		id = mix_text(2, text);
+	id = mix(mix(id, host_node_id()), base_options_hash());
+	return mix(id, NODE_VERSION) | 1;
+}
+
+static socklen_t presence_name(struct sockaddr_un *a, uint64_t job, int rank)
+{
+	int n;
+
+	memset(a, 0, sizeof *a);
+	a->sun_family = AF_UNIX;
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-here-%016llx-%d", (unsigned long long)job, rank);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+void node_announce(bool prefer_pmix)
+{
+	struct sockaddr_un a;
+	int rank, fd;
+	const char *text = base_job_identity(prefer_pmix, &rank);
+	uint64_t job = text ? job_id(text) : 0;
+
+	if (!job)
+		return;
+	/* Whatever fails now, the others will look for us and not find us, and so will we. */
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, presence_name(&a, job, rank)) ||
+			listen(fd, PRESENCE_BACKLOG))) {
+		close(fd);
+		fd = -1;
+	}
+	pthread_mutex_lock(&presence.lock);
+	presence.fd = fd;
+	presence.job = job;
+	pthread_mutex_unlock(&presence.lock);
+}
+
+static bool is_here(uint64_t job, int rank)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+	struct sockaddr_un a;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool here;
+
+	if (fd < 0)
+		return false;
+	here = !connect(fd, (struct sockaddr *)&a, presence_name(&a, job, rank));
+	if (here)
+		here = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
+	else
+		here = errno == EAGAIN;
+	close(fd);
+	return here;
+}
+
+int node_first_absent(const int *job_ranks, int n)
+{
+	uint64_t job;
+
+	pthread_mutex_lock(&presence.lock);
+	job = presence.job;
+	pthread_mutex_unlock(&presence.lock);
+	for (int i = 0; job && i < n; i++)
+		if (!is_here(job, job_ranks[i]))
+			return i;
+	return -1;
+}
+
+void node_leave(void)
+{
+	pthread_mutex_lock(&presence.lock);
+	if (presence.fd >= 0)
+		close(presence.fd);
+	presence.fd = -1;
+	pthread_mutex_unlock(&presence.lock);
+}
