@@ -225,6 +225,24 @@ uint64_t bench_expect(size_t bytes, uint64_t seed)
 	return sum;
 }
 
+uint64_t bench_read(const void *buf, size_t bytes)
+{
+	const uint64_t *w = buf;
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < bytes / 8; i++)
+		sum += w[i];
+	return sum;
+}
+
+uint64_t bench_read_expect(size_t bytes, uint64_t seed)
+{
+	uint64_t n = bytes / 8;
+
+	/* n * (n - 1) / 2 of the steps between words, and n times the first */
+	return n * bench_word(seed, 0) + (n * (n - 1) / 2) * (bench_word(0, 1) - bench_word(0, 0));
+}
+
 void bench_smear(void *buf, size_t bytes, unsigned char byte)
 {
 	unsigned char *b = buf;

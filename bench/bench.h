@@ -81,6 +81,9 @@ uint64_t bench_check(const void *buf, size_t bytes, uint64_t seed);
  * bench_touch() returns on a buffer filled with `seed`, found without memory. */
 uint64_t bench_touch(const void *buf, size_t bytes);
 uint64_t bench_expect(size_t bytes, uint64_t seed);
+/* The same for reading every word. */
+uint64_t bench_read(const void *buf, size_t bytes);
+uint64_t bench_read_expect(size_t bytes, uint64_t seed);
 void bench_smear(void *buf, size_t bytes, unsigned char byte);
 
 void bench_sort(struct bench_samples *s);

@@ -37,7 +37,7 @@ struct options {
 	int size_count;
 	uint64_t budget_ns; /* timed part of one measurement */
 	int warmup, min_calls, max_calls;
-	bool pin, huge;
+	bool pin, huge, read_all;
 	int nice;
 };
 
@@ -149,6 +149,17 @@ static void note_wrong(struct job *j, uint64_t wrong)
 		atomic_fetch_add_explicit(&j->b.area->mismatches, wrong, memory_order_relaxed);
 }
 
+/* What is done with received data, and what must be found in it. */
+static uint64_t use(const struct job *j, const void *buf)
+{
+	return j->opt.read_all ? bench_read(buf, j->bytes) : bench_touch(buf, j->bytes);
+}
+
+static uint64_t use_expect(const struct job *j, uint64_t seed)
+{
+	return j->opt.read_all ? bench_read_expect(j->bytes, seed) : bench_expect(j->bytes, seed);
+}
+
 /* ---- large -------------------------------------------------------------------------------- */
 
 static uint64_t call_bcast(struct job *j, bool full)
@@ -160,10 +171,10 @@ static uint64_t call_bcast(struct job *j, bool full)
 	t0 = bench_start(&j->b);
 	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 	if (j->b.rank)
-		sum = bench_touch(j->send, j->bytes);
+		sum = use(j, j->send);
 	ns = bench_now_ns() - t0;
 	if (j->b.rank) {
-		note_wrong(j, sum != bench_expect(j->bytes, seed));
+		note_wrong(j, sum != use_expect(j, seed));
 		if (full)
 			note_wrong(j, bench_check(j->send, j->bytes, seed));
 	}
@@ -181,14 +192,14 @@ static uint64_t call_gather(struct job *j, bool full)
 		   MPI_COMM_WORLD);
 	if (j->b.rank == 0)
 		for (int r = 0; r < j->b.ranks; r++)
-			sum[r] = bench_touch((char *)j->recv + j->bytes * r, j->bytes);
+			sum[r] = use(j, (char *)j->recv + j->bytes * r);
 	bench_smear(j->send, j->bytes, 0xA5);
 	ns = bench_now_ns() - t0;
 	for (int r = 0; j->b.rank == 0 && r < j->b.ranks; r++) {
 		uint64_t seed = bench_seed(j->call, r);
 
 		block = (char *)j->recv + j->bytes * r;
-		note_wrong(j, sum[r] != bench_expect(j->bytes, seed));
+		note_wrong(j, sum[r] != use_expect(j, seed));
 		if (full)
 			note_wrong(j, bench_check(block, j->bytes, seed));
 	}
@@ -523,10 +534,12 @@ static void parse(struct options *o, int argc, char **argv)
 			o->pin = atoi(value);
 		else if (!strncmp(argv[i], "nice=", 5))
 			o->nice = atoi(value);
+		else if (!strncmp(argv[i], "use=", 4))
+			o->read_all = !strcmp(value, "all");
 		else if (!strncmp(argv[i], "pages=", 6))
 			o->huge = !strcmp(value, "huge");
 		else
-			die("arguments: what= sizes= ms= warmup= min= max= pin= pages= nice=");
+			die("arguments: what= sizes= ms= warmup= min= max= pin= pages= use= nice=");
 	}
 	if (o->max_calls > BENCH_MAX_CALLS)
 		o->max_calls = BENCH_MAX_CALLS;

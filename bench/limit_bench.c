@@ -29,6 +29,7 @@
 struct limit {
 	struct bench b;
 	size_t bytes;
+	bool read_all;
 	uint64_t call;
 	char *source[2], *dest;
 	void (*copy)(void *dst, const void *src, size_t bytes);
@@ -76,6 +77,17 @@ static const struct kernel {
 	{ "nontemporal", copy_nontemporal },
 };
 
+/* As in collective_bench: one byte of each page, or all; and what must be found. */
+static uint64_t use(const struct limit *l, const char *buf)
+{
+	return l->read_all ? bench_read(buf, l->bytes) : bench_touch(buf, l->bytes);
+}
+
+static uint64_t use_expect(const struct limit *l, uint64_t seed)
+{
+	return l->read_all ? bench_read_expect(l->bytes, seed) : bench_expect(l->bytes, seed);
+}
+
 /* ---- the two collectives -------------------------------------------------------------------- */
 
 static uint64_t call_bcast(struct limit *l)
@@ -91,7 +103,7 @@ static uint64_t call_bcast(struct limit *l)
 	else
 		l->copy(l->dest + half, l->source[0] + half, l->bytes - half);
 	bench_sync(&l->b);
-	if (l->b.rank == 1 && bench_touch(l->dest, l->bytes) != bench_expect(l->bytes, seed))
+	if (l->b.rank == 1 && use(l, l->dest) != use_expect(l, seed))
 		l->b.area->mismatches++;
 	ns = bench_now_ns() - t0;
 	return bench_max(&l->b, ns);
@@ -106,11 +118,11 @@ static uint64_t call_gather(struct limit *l)
 	l->copy(l->dest + l->bytes * (size_t)l->b.rank, l->source[l->b.rank], l->bytes);
 	bench_sync(&l->b);
 	for (int r = 0; l->b.rank == 0 && r < 2; r++)
-		sum[r] = bench_touch(l->dest + l->bytes * r, l->bytes);
+		sum[r] = use(l, l->dest + l->bytes * r);
 	bench_smear(l->source[l->b.rank], l->bytes, 0xA5);
 	ns = bench_now_ns() - t0;
 	for (int r = 0; l->b.rank == 0 && r < 2; r++)
-		l->b.area->mismatches += sum[r] != bench_expect(l->bytes, bench_seed(l->call, r));
+		l->b.area->mismatches += sum[r] != use_expect(l, bench_seed(l->call, r));
 	return bench_max(&l->b, ns);
 }
 
@@ -211,8 +223,9 @@ int main(int argc, char **argv)
 	char *end;
 	pid_t child;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: limit_bench limit-bcast,limit-gather SIZES MILLISECONDS\n");
+	if (argc != 4 && argc != 5) {
+		fprintf(stderr,
+			"usage: limit_bench limit-bcast,limit-gather SIZES MILLISECONDS [all]\n");
 		return 2;
 	}
 	for (end = argv[2]; *end; end += *end == ',') {
@@ -222,6 +235,7 @@ int main(int argc, char **argv)
 			return 2;
 		largest = bytes > largest ? bytes : largest;
 	}
+	l.read_all = argc == 5 && !strcmp(argv[4], "all");
 	l.b.area = (struct bench_area *)map_shared(sizeof(struct bench_area));
 	l.source[0] = map_shared(largest);
 	l.source[1] = map_shared(largest);
