@@ -29,7 +29,8 @@
 
 enum residency { OWN, OTHER, COLD };
 static const char *const residency_names[] = { "own", "other", "cold" };
-static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal", "interleaved" };
+static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal",
+					    "interleaved" };
 
 struct setup {
 	struct bench b;
@@ -128,14 +129,15 @@ static struct bench_samples copy_samples, touch_samples, read_samples, used_samp
 
 static void print_cell(const struct cell *c)
 {
-	double best = bench_percentile_us(&copy_samples, 0), copy = bench_percentile_us(&copy_samples, 50);
+	double best = bench_percentile_us(&copy_samples, 0),
+	       copy = bench_percentile_us(&copy_samples, 50);
 	double bytes = (double)c->bytes;
 
 	printf("%-6s %d %9zu  %-11s %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n",
 	       residency_names[c->residency], c->copiers, c->bytes, kernel_names[c->kernel],
-	       bytes / best / 1e3, bytes / copy / 1e3, best, copy, bench_percentile_us(&touch_samples, 50),
-	       bench_percentile_us(&read_samples, 50), bench_percentile_us(&used_samples, 0),
-	       bench_percentile_us(&used_samples, 50));
+	       bytes / best / 1e3, bytes / copy / 1e3, best, copy,
+	       bench_percentile_us(&touch_samples, 50), bench_percentile_us(&read_samples, 50),
+	       bench_percentile_us(&used_samples, 0), bench_percentile_us(&used_samples, 50));
 	fflush(stdout);
 }
 
@@ -191,7 +193,8 @@ static void measure_size(struct setup *s, size_t bytes, int only_kernel)
 			for (int kernel = BASE_COPY_PLAIN; kernel < BASE_COPY_KERNELS; kernel++) {
 				struct cell c = { kernel, r, copiers, bytes };
 
-				if ((only_kernel < 0 || only_kernel == kernel) && host_copy_has(kernel))
+				if ((only_kernel < 0 || only_kernel == kernel) &&
+				    host_copy_has(kernel))
 					measure(s, &c);
 			}
 }
@@ -199,8 +202,8 @@ static void measure_size(struct setup *s, size_t bytes, int only_kernel)
 static void print_head(const struct setup *s)
 {
 	printf("# %d CPUs, L2 %llu KiB, last level %llu KiB, %s pages, %d calls\n", bench_cpus(),
-	       (unsigned long long)host_l2_bytes() >> 10, (unsigned long long)host_llc_bytes() >> 10,
-	       s->huge ? "huge" : "small", s->calls);
+	       (unsigned long long)host_l2_bytes() >> 10,
+	       (unsigned long long)host_llc_bytes() >> 10, s->huge ? "huge" : "small", s->calls);
 	printf("%-6s %s %9s  %-11s %17s %17s %8s %8s %17s\n", "# src", "n", "bytes", "kernel",
 	       "GB/s P0      P50", "copy us P0    P50", "touch", "read", "used us P0    P50");
 	fflush(stdout);
@@ -254,7 +257,8 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < count; i++)
 		s.room = base_max_u64(s.room, base_round_up(sizes[i], HOST_HUGE));
-	s.b.area = mmap(NULL, sizeof(*s.b.area), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	s.b.area = mmap(NULL, sizeof(*s.b.area), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
 	s.src = make_buffer(s.room, s.huge);
 	s.dst = make_buffer(s.room, s.huge);
 	child = fork();

@@ -26,14 +26,23 @@
 #define base_likely(x) __builtin_expect(!!(x), 1)
 #define base_unlikely(x) __builtin_expect(!!(x), 0)
 
-static inline uint64_t base_round_up(uint64_t x, uint64_t unit) { return (x + unit - 1) / unit * unit; }
+static inline uint64_t base_round_up(uint64_t x, uint64_t unit)
+{
+	return (x + unit - 1) / unit * unit;
+}
 static inline uint64_t base_round_down(uint64_t x, uint64_t unit) { return x / unit * unit; }
 static inline uint64_t base_min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t base_max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* ---- options ---------------------------------------------------------------------------- */
 
-enum base_option_type { BASE_OPT_BOOL, BASE_OPT_BYTES, BASE_OPT_INT, BASE_OPT_ENUM, BASE_OPT_STRING };
+enum base_option_type {
+	BASE_OPT_BOOL,
+	BASE_OPT_BYTES,
+	BASE_OPT_INT,
+	BASE_OPT_ENUM,
+	BASE_OPT_STRING
+};
 
 enum base_option_source { BASE_SRC_DEFAULT, BASE_SRC_ENV };
 
@@ -59,17 +68,17 @@ struct base_options {
 	bool coll_bcast;                /* SLUICE_COLL_BCAST */
 	bool coll_gather;               /* SLUICE_COLL_GATHER */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
-	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses of a buffer before adoption */
-	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: smaller buffers are not adopted */
+	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
+	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: least bytes to adopt */
 	int64_t region_max;             /* SLUICE_REGION_MAX: adopted regions at a time */
-	uint64_t region_arena_bytes;    /* SLUICE_REGION_ARENA: address window a rank offers its peers */
-	uint64_t region_pool_bytes;     /* SLUICE_REGION_POOL: populated pages kept for the next adoption */
-	bool region_huge;               /* SLUICE_REGION_HUGE: collapse adopted memory to huge pages */
+	uint64_t region_arena_bytes;    /* SLUICE_REGION_ARENA: address space for peers */
+	uint64_t region_pool_bytes;     /* SLUICE_REGION_POOL: populated pages kept */
+	bool region_huge;               /* SLUICE_REGION_HUGE: collapse to huge pages */
 	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
-	int64_t xfer_copy;              /* SLUICE_XFER_COPY: auto plain movsb nontemporal interleaved */
+	int64_t xfer_copy;              /* SLUICE_XFER_COPY: enum base_copy_kernel */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
-	const char *node_name;          /* SLUICE_NODE_NAME: machine identity; tests simulate nodes with it */
+	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *fault;              /* SLUICE_FAULT: e.g. "memfd:1,cma:all" (tests only) */
@@ -81,7 +90,7 @@ extern struct base_options base_opt;
 struct base_option {
 	const char *name;         /* environment variable, SLUICE_... */
 	enum base_option_type type;
-	void *value;              /* into base_opt; type by `type` (bool, uint64_t, int64_t, const char *) */
+	void *value;              /* into base_opt: bool, uint64_t, int64_t or const char * */
 	const char *dflt;         /* as the user would write it */
 	int64_t min, max;         /* inclusive; bytes and ints */
 	const char *const *choices;
@@ -136,9 +145,9 @@ int base_log_rank(void);
 int base_job_rank(void);
 
 /*
- * What this process's launcher calls the job: the value of PMI_FD (a descriptor number: the same proxy
- * stands behind it for all processes of a node) or of PMIX_NAMESPACE, and this process's rank in it.
- * NULL when there is none, or when the processes of several jobs would look the same.
+ * What this process's launcher calls the job: the value of PMI_FD (a descriptor number: the same
+ * proxy stands behind it for all processes of a node) or of PMIX_NAMESPACE, and this process's rank
+ * in it. NULL when there is none, or when the processes of several jobs would look the same.
  */
 const char *base_job_identity(bool prefer_pmix, int *out_rank);
 

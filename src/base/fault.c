@@ -9,7 +9,7 @@
 
 struct fault {
 	char name[32];
-	uint64_t nth;            /* 1 is the first call; 0 every call */
+	uint64_t nth; /* 1 is the first call; 0 every call */
 	_Atomic uint64_t calls;
 };
 
@@ -22,7 +22,8 @@ static int fault_parse(const char *text, size_t length, struct fault *out)
 	const char *end = text + length;
 	uint64_t nth = 0;
 
-	if (!colon || colon == text || (size_t)(colon - text) >= sizeof(out->name) || colon + 1 == end)
+	if (!colon || colon == text || (size_t)(colon - text) >= sizeof(out->name) ||
+	    colon + 1 == end)
 		return -EINVAL;
 	if (end - colon != 4 || memcmp(colon, ":all", 4)) {
 		for (const char *c = colon + 1; c < end; c++) {
@@ -47,7 +48,8 @@ int base_fault_load(const char *spec)
 	atomic_store_explicit(&fault_count, 0, memory_order_relaxed);
 	while (*spec) {
 		size_t length = strcspn(spec, ",");
-		int rc = count < BASE_ARRAY_LEN(faults) ? fault_parse(spec, length, &faults[count]) : -EINVAL;
+		int rc = count < BASE_ARRAY_LEN(faults) ? fault_parse(spec, length, &faults[count])
+							: -EINVAL;
 
 		if (rc)
 			return rc;

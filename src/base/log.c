@@ -30,7 +30,8 @@ int base_log_rank(void)
 static size_t log_prefix(char *line, size_t cap)
 {
 	int rank = base_log_rank();
-	int n = rank < 0 ? snprintf(line, cap, "sluice: ") : snprintf(line, cap, "sluice: rank %d: ", rank);
+	int n = rank < 0 ? snprintf(line, cap, "sluice: ")
+			 : snprintf(line, cap, "sluice: rank %d: ", rank);
 
 	return (size_t)n;
 }
@@ -47,7 +48,8 @@ static void log_dropped(uint32_t dropped)
 	char line[128];
 	size_t used = log_prefix(line, sizeof(line));
 
-	used += (size_t)snprintf(line + used, sizeof(line) - used, "log: %u more lines not shown\n", dropped);
+	used += (size_t)snprintf(line + used, sizeof(line) - used, "log: %u more lines not shown\n",
+				 dropped);
 	log_write(line, used);
 }
 
@@ -59,7 +61,8 @@ static bool log_allowed(void)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	second = (uint64_t)now.tv_sec + 1; /* never 0, which is "no window yet" */
 	if (atomic_exchange_explicit(&window_second, second, memory_order_relaxed) != second) {
-		uint32_t dropped = atomic_exchange_explicit(&lines_dropped, 0, memory_order_relaxed);
+		uint32_t dropped =
+			atomic_exchange_explicit(&lines_dropped, 0, memory_order_relaxed);
 
 		atomic_store_explicit(&window_lines, 0, memory_order_relaxed);
 		if (dropped)

@@ -35,8 +35,8 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 	{ .name = n, .type = BASE_OPT_BOOL, .value = &base_opt.v, .dflt = d, .max = 1, \
 	  .unit = "", .shared = s, .help = h }
 #define BYTES(n, v, d, lo, hi, s, h) \
-	{ .name = n, .type = BASE_OPT_BYTES, .value = &base_opt.v, .dflt = d, .min = lo, .max = hi, \
-	  .unit = "bytes", .shared = s, .help = h }
+	{ .name = n, .type = BASE_OPT_BYTES, .value = &base_opt.v, .dflt = d, .min = lo, \
+	  .max = hi, .unit = "bytes", .shared = s, .help = h }
 #define INT(n, v, d, lo, hi, u, h) \
 	{ .name = n, .type = BASE_OPT_INT, .value = &base_opt.v, .dflt = d, .min = lo, .max = hi, \
 	  .unit = u, .help = h }
@@ -44,7 +44,8 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 	{ .name = n, .type = BASE_OPT_ENUM, .value = &base_opt.v, .dflt = d, .choices = c, \
 	  .max = BASE_ARRAY_LEN(c) - 2, .unit = "", .shared = s, .help = h }
 #define STRING(n, v, h) \
-	{ .name = n, .type = BASE_OPT_STRING, .value = &base_opt.v, .dflt = "", .unit = "", .help = h }
+	{ .name = n, .type = BASE_OPT_STRING, .value = &base_opt.v, .dflt = "", .unit = "", \
+	  .help = h }
 
 struct base_option base_option_table[] = {
 	BOOL("SLUICE", enabled, "on", true,
@@ -79,7 +80,8 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, false, "What is written to stderr"),
 	STRING("SLUICE_STATS", stats,
 	       "Where counters go at the end: - for stderr, else a file prefix"),
-	STRING("SLUICE_FAULT", fault, "Calls made to fail, for tests: name:n or name:all, with commas"),
+	STRING("SLUICE_FAULT", fault,
+	       "Calls made to fail, for tests: name:n or name:all, with commas"),
 };
 const size_t base_option_count = BASE_ARRAY_LEN(base_option_table);
 
@@ -219,12 +221,14 @@ void base_option_describe(const struct base_option *o, char *buf, size_t cap)
 		snprintf(buf, cap, "on or off");
 		return;
 	case BASE_OPT_STRING:
-		snprintf(buf, cap, o->value == &base_opt.fault ? "a list like name:1,name:all" : "a short text");
+		snprintf(buf, cap, "%s",
+			 o->value == &base_opt.fault ? "a list like name:1,name:all" : "a short text");
 		return;
 	case BASE_OPT_ENUM:
 		for (int64_t i = 0; o->choices[i] && used < cap; i++)
 			used += (size_t)snprintf(buf + used, cap - used, "%s%s",
-						 !i ? "" : o->choices[i + 1] ? ", " : " or ", o->choices[i]);
+						 !i ? "" : o->choices[i + 1] ? ", " : " or ",
+						 o->choices[i]);
 		return;
 	case BASE_OPT_BYTES:
 		base_format_bytes((uint64_t)o->min, min, sizeof(min));
@@ -235,8 +239,8 @@ void base_option_describe(const struct base_option *o, char *buf, size_t cap)
 			snprintf(buf, cap, "a number of bytes like 64K, from %s to %s", min, max);
 		return;
 	case BASE_OPT_INT:
-		snprintf(buf, cap, "a whole number from %" PRId64 " to %" PRId64 "%s%s", o->min, o->max,
-			 o->unit[0] ? " " : "", o->unit);
+		snprintf(buf, cap, "a whole number from %" PRId64 " to %" PRId64 "%s%s", o->min,
+			 o->max, o->unit[0] ? " " : "", o->unit);
 		return;
 	}
 }
@@ -296,7 +300,8 @@ static unsigned name_distance(const char *name, const char *option)
 	const char *option_tail = folder ? strchr(folder + 1, '_') : NULL;
 
 	if (tail && option_tail)
-		distance = (unsigned)base_min_u64(distance, 1 + base_edit_distance(tail, option_tail));
+		distance = (unsigned)base_min_u64(distance,
+						  1 + base_edit_distance(tail, option_tail));
 	return distance;
 }
 
@@ -343,7 +348,8 @@ static void load_unknown(const char *entry, size_t length, struct problems *prob
 	if (nearest)
 		problem_add(problems, "%s is not an option; the nearest is %s", name, nearest);
 	else
-		problem_add(problems, "%s is not an option, and no option has a similar name", name);
+		problem_add(problems, "%s is not an option, and no option has a similar name",
+			    name);
 }
 
 static void load_entry(const char *entry, struct problems *problems)
@@ -361,7 +367,8 @@ static void load_entry(const char *entry, struct problems *problems)
 	}
 	if (option_set(o, entry + length + 1)) {
 		base_option_describe(o, wanted, sizeof(wanted));
-		problem_add(problems, "%s=%.80s is wrong: it takes %s", o->name, entry + length + 1, wanted);
+		problem_add(problems, "%s=%.80s is wrong: it takes %s", o->name, entry + length + 1,
+			    wanted);
 		return;
 	}
 	o->source = BASE_SRC_ENV;
@@ -423,7 +430,7 @@ int base_job_rank(void)
 
 const char *base_job_identity(bool prefer_pmix, int *out_rank)
 {
-	/* what names the job, the rank that goes with it; of one launcher each, as jobs can be nested */
+	/* what names the job and the rank in it; of one launcher each, as jobs can be nested */
 	static const char *const pairs[2][2] = {
 		{ "PMI_FD", "PMI_RANK" },
 		{ "PMIX_NAMESPACE", "PMIX_RANK" },

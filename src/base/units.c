@@ -70,12 +70,13 @@ int base_format_bytes(uint64_t bytes, char *buf, size_t cap)
 		if (scale_exact(bytes % size * 100, size, 0, &hundredths))
 			continue;
 		if (!hundredths)
-			return snprintf(buf, cap, "%" PRIu64 "%c", bytes / size, unit_letters[unit - 1]);
-		if (hundredths % 10)
-			return snprintf(buf, cap, "%" PRIu64 ".%02" PRIu64 "%c", bytes / size, hundredths,
+			return snprintf(buf, cap, "%" PRIu64 "%c", bytes / size,
 					unit_letters[unit - 1]);
-		return snprintf(buf, cap, "%" PRIu64 ".%" PRIu64 "%c", bytes / size, hundredths / 10,
-				unit_letters[unit - 1]);
+		if (hundredths % 10)
+			return snprintf(buf, cap, "%" PRIu64 ".%02" PRIu64 "%c", bytes / size,
+					hundredths, unit_letters[unit - 1]);
+		return snprintf(buf, cap, "%" PRIu64 ".%" PRIu64 "%c", bytes / size,
+				hundredths / 10, unit_letters[unit - 1]);
 	}
 	return snprintf(buf, cap, "%" PRIu64, bytes);
 }

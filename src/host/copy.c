@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which copy kernel, and running it. The figures behind the choice: doc/adr/0005-copy-kernels.md. */
+/* Which copy kernel, and running it. The figures behind it: doc/adr/0005-copy-kernels.md. */
 #include <string.h>
 
 #include "host/arch/arch.h"
 #include "host/host.h"
 
 enum {
-	MOVSB_FROM = 256 << 10,           /* total; smaller, it is no faster than memcpy */
-	INTERLEAVE_FROM = 512 << 10,      /* total */
-	INTERLEAVE_FRAGMENT = 32 << 10,   /* one block of pages */
+	MOVSB_FROM = 256 << 10,         /* total; smaller, it is no faster than memcpy */
+	INTERLEAVE_FROM = 512 << 10,    /* total */
+	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
 };
 

@@ -47,7 +47,8 @@ static int cache_attribute(int cpu, int index, const char *name, char *buf, size
 {
 	char path[128];
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index,
+		 name);
 	return host_procfile_read(path, buf, cap);
 }
 

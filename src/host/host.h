@@ -3,7 +3,8 @@
  * host: the machine under us: CPUs, time, futexes, pages, address-space queries, copy kernels.
  *
  * Thin and stateless but for what is measured once (CPU features, cache sizes). All calls are
- * thread-safe. Intrinsics and inline assembly live in host/arch. Nothing here allocates with malloc.
+ * thread-safe. Intrinsics and inline assembly live in host/arch. No call allocates by
+ * malloc.
  */
 #ifndef SLUICE_HOST_H
 #define SLUICE_HOST_H
@@ -69,17 +70,22 @@ struct host_vma {
 	bool is_special;        /* [vdso] [vvar] [vsyscall] and other bracketed kernel mappings */
 };
 /* Query the mapping that covers addr: PROCMAP_QUERY (Linux 6.11) where it works, else a scan of
- * /proc/self/maps. Returns 0, -ENOENT (nothing mapped there) or -errno. Fork-safe: the descriptor is
- * reopened in a child. */
+ * /proc/self/maps. Returns 0, -ENOENT (nothing mapped there) or -errno (-ENOSYS: there is no
+ * /proc). Keeps one close-on-exec descriptor; right also after fork and in programs that close all
+ * descriptors. No malloc, no cancellation point. Context: not in signal handlers. */
 int host_vma_query(const void *addr, struct host_vma *out);
+/* The same, but where nothing is mapped at addr, the first mapping above. */
+int host_vma_query_next(const void *addr, struct host_vma *out);
 /* True when host_vma_query is cheap (the ioctl): then cached regions are verified at each use. */
 bool host_vma_query_is_cheap(void);
 
-/* ---- copying ---------------------------------------------------------------------------------- */
-/* Copy with the given kernel; AUTO means host_copy_pick(bytes, bytes). Unaligned is fine. No overlap. */
+/* ---- copying ------------------------------------------------------------------------------ */
+/* Copy with the given kernel; AUTO means host_copy_pick(bytes, bytes). Any alignment, no overlap.
+ * All stores are ordered before a releasing one that follows, the non-temporal ones too. */
 void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
-/* The kernel for one fragment of a transfer whose whole size is total_bytes (all destinations),
- * by table measured in bench/ (see doc/adr); honours SLUICE_XFER_COPY. Never returns AUTO. */
+/* The kernel for one fragment of a transfer whose whole size is total_bytes (all destinations), as
+ * measured in bench/ (doc/adr/0005-copy-kernels.md); honours SLUICE_XFER_COPY. fragment == total
+ * means a copy that this process makes alone, for itself. Never returns AUTO. */
 enum base_copy_kernel host_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
 bool host_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */
 

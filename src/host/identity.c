@@ -53,7 +53,7 @@ uint64_t host_process_start(int pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	if (host_procfile_read(path, text, sizeof(text)) <= 0)
 		return 0;
-	/* Field 2 is the name, which may hold spaces and parentheses; field 3 follows the last one. */
+	/* Field 2 is the name, which may hold blanks and parentheses; field 3 follows the last. */
 	field = strrchr(text, ')');
 	if (!field || field[1] != ' ' || field[2] == 'Z' || field[2] == 'X')
 		return 0;

@@ -2,10 +2,10 @@
 /*
  * What is mapped at an address.
  *
- * One descriptor of /proc/self/maps is kept for the ioctl. Two things can make it lie: fork gives the
- * child a descriptor of its parent's memory, and a program may close all descriptors and open
- * something else under our number. So the cache lives in a page that fork wipes, and the descriptor's
- * inode is compared before each use.
+ * One descriptor of /proc/self/maps is kept for the ioctl. Two things can make it lie: fork gives
+ * the child a descriptor of its parent's memory, and a program may close all descriptors and open
+ * something else under our number. So the cache lives in a page that fork wipes, and the
+ * descriptor's inode is compared before each use.
  */
 #include <errno.h>
 #include <sched.h>
@@ -28,7 +28,7 @@ struct procmap_query {
 _Static_assert(sizeof(struct procmap_query) == 104, "struct procmap_query is kernel ABI");
 #define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
 
-enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8 };
+enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8, VMA_OR_NEXT = 16 };
 
 enum cache_state { CACHE_EMPTY, CACHE_OPEN, CACHE_UNSUPPORTED };
 
@@ -58,9 +58,10 @@ static struct cache *cache_create(void)
 	/* Kernels without it lack the ioctl too. */
 	if (syscall(SYS_madvise, fresh, HOST_PAGE, MADV_WIPEONFORK))
 		goto unmap;
-	/* Release: the page is ready before others see it. Acquire: so is theirs if they were first. */
-	if (atomic_compare_exchange_strong_explicit(&cache_page, &other, fresh, memory_order_acq_rel,
-						    memory_order_acquire))
+	/* Release: the page is ready before others see it. Acquire: so is theirs if they were
+	 * first. */
+	if (atomic_compare_exchange_strong_explicit(&cache_page, &other, fresh,
+						    memory_order_acq_rel, memory_order_acquire))
 		return fresh;
 unmap:
 	syscall(SYS_munmap, fresh, HOST_PAGE);
@@ -130,7 +131,7 @@ static int cache_ask(struct cache *c, struct procmap_query *q)
 		return 0;
 	if (errno == ENOENT)
 		return -ENOENT;
-	/* ENOTTY before Linux 6.11, EPERM or ENOSYS from a seccomp filter: it will not get better. */
+	/* ENOTTY before Linux 6.11, EPERM or ENOSYS from a seccomp filter: for ever. */
 	syscall(SYS_close, c->fd);
 	inherited.state = CACHE_EMPTY;
 	c->state = CACHE_UNSUPPORTED;
@@ -151,9 +152,13 @@ static void name_fill(struct cache *c, uint64_t addr, struct host_vma *v)
 		host_vma_classify(v, name);
 }
 
-static int query_ioctl(struct cache *c, uint64_t addr, struct host_vma *out)
+static int query_ioctl(struct cache *c, uint64_t addr, bool or_next, struct host_vma *out)
 {
-	struct procmap_query q = { .size = sizeof(q), .query_addr = addr };
+	struct procmap_query q = {
+		.size = sizeof(q),
+		.query_flags = or_next ? VMA_OR_NEXT : 0,
+		.query_addr = addr,
+	};
 	int rc = cache_ask(c, &q);
 
 	if (rc)
@@ -171,23 +176,28 @@ static int query_ioctl(struct cache *c, uint64_t addr, struct host_vma *out)
 		.shared = q.vma_flags & VMA_SHARED,
 		.page_bytes = q.vma_page_size,
 	};
-	/* Only mappings without a file have the names we look for, and a file's costs more to ask. */
+	/* Only mappings without a file have the names we look for, and files' cost more. */
 	if (!q.inode)
-		name_fill(c, addr, out);
+		name_fill(c, q.vma_start, out);
 	return 0;
 }
 
-int host_vma_query(const void *addr, struct host_vma *out)
+static int query(uint64_t addr, bool or_next, struct host_vma *out)
 {
 	struct cache *c = cache_lock();
 	int rc = -ENOTTY;
 
 	if (c) {
-		rc = query_ioctl(c, (uintptr_t)addr, out);
+		rc = query_ioctl(c, addr, or_next, out);
 		cache_unlock(c);
 	}
-	return rc == -ENOTTY ? host_vma_scan((uintptr_t)addr, out) : rc;
+	if (rc != -ENOTTY)
+		return rc;
+	return or_next ? host_vma_scan_next(addr, out) : host_vma_scan(addr, out);
 }
+
+int host_vma_query(const void *addr, struct host_vma *out) { return query((uintptr_t)addr, false, out); }
+int host_vma_query_next(const void *addr, struct host_vma *out) { return query((uintptr_t)addr, true, out); }
 
 bool host_vma_query_is_cheap(void)
 {
@@ -196,7 +206,7 @@ bool host_vma_query_is_cheap(void)
 	int rc = -ENOTTY;
 
 	if (c) {
-		rc = query_ioctl(c, (uintptr_t)&host_vma_query_is_cheap, &v);
+		rc = query_ioctl(c, (uintptr_t)&host_vma_query_is_cheap, false, &v);
 		cache_unlock(c);
 	}
 	return !rc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * /proc/self/maps as text. Neither malloc nor stdio: the caller may be inside malloc. System calls
- * are raw because libc's open, read and close are cancellation points, and preloaded tools wrap them.
+ * are raw because libc's open, read and close are cancellation points, and preloaded tools wrap
+ * them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +13,8 @@
 #include "host/vma_scan.h"
 
 enum {
-	LINE_BYTES = 192,           /* the fields and the beginning of the name */
-	SMALLEST_HUGE = 64 << 10,   /* of any architecture */
+	LINE_BYTES = 192,         /* the fields and the beginning of the name */
+	SMALLEST_HUGE = 64 << 10, /* of any architecture */
 };
 
 /* Reads lines; the end of a long line is dropped. */
@@ -104,7 +105,7 @@ static bool parse_line(const char *line, struct host_vma *v, const char **name)
 
 int host_vma_open(const char *name)
 {
-	/* thread-self works where the main thread has left by pthread_exit; self has no memory then */
+	/* self has no memory any more where the main thread has left by pthread_exit */
 	static const char *const folders[] = { "/proc/thread-self/", "/proc/self/" };
 	char path[64];
 	int rc = -ENOSYS;
@@ -139,7 +140,7 @@ void host_vma_classify(struct host_vma *v, const char *name)
 		v->is_special = true;
 }
 
-/* Whether smaps, whose lines begin with maps' line, says another page size. 0 when it cannot tell. */
+/* The page size from smaps, which has the lines of maps in it. 0 when it cannot tell. */
 static uint64_t scan_page_bytes(const struct host_vma *v, struct reader *r)
 {
 	static const char key[] = "KernelPageSize:";
@@ -170,7 +171,7 @@ static uint64_t scan_page_bytes(const struct host_vma *v, struct reader *r)
 	return kib << 10;
 }
 
-int host_vma_scan(uint64_t addr, struct host_vma *out)
+static int scan(uint64_t addr, bool or_next, struct host_vma *out)
 {
 	struct reader r = { .fd = host_vma_open("maps") };
 	struct host_vma v;
@@ -190,7 +191,7 @@ int host_vma_scan(uint64_t addr, struct host_vma *out)
 	syscall(SYS_close, r.fd);
 	if (rc < 0)
 		return rc;
-	if (!rc || addr < v.start)
+	if (!rc || (addr < v.start && !or_next))
 		return -ENOENT;
 	if (!v.inode)
 		host_vma_classify(&v, name);
@@ -202,3 +203,6 @@ int host_vma_scan(uint64_t addr, struct host_vma *out)
 	*out = v;
 	return 0;
 }
+
+int host_vma_scan(uint64_t addr, struct host_vma *out) { return scan(addr, false, out); }
+int host_vma_scan_next(uint64_t addr, struct host_vma *out) { return scan(addr, true, out); }

@@ -39,7 +39,8 @@ UNIT_TEST(counters_print_a_table_with_the_rank)
 	base_log_set_rank(-1);
 	CHECK_EQ(rc, 0);
 	CHECK_HAS(captured.text, "sluice: rank 2: counters\n");
-	CHECK_HAS(captured.text, "  bytes_cma           123456789012  bytes this rank copied by process_vm");
+	CHECK_HAS(captured.text,
+		  "  bytes_cma           123456789012  bytes this rank copied by process_vm");
 	for (int c = 0; c < BASE_CTR_COUNT; c++)
 		CHECK_HAS(captured.text, base_counter_name(c));
 	atomic_store(&base_counters[BASE_CTR_BYTES_CMA], 0);

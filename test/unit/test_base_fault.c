@@ -43,8 +43,10 @@ UNIT_TEST(fault_is_silent_when_unset)
 UNIT_TEST(fault_refuses_what_is_no_list)
 {
 	static const char *const wrong[] = {
-		"memfd", "memfd:", ":1", "memfd:0", "memfd:x", "memfd:-1", "memfd:1:2", "memfd:1,cma",
-		"memfd:99999999999999999999", "memfd:alll",
+		"memfd",      "memfd:",      ":1",
+		"memfd:0",    "memfd:x",     "memfd:-1",
+		"memfd:1:2",  "memfd:1,cma", "memfd:99999999999999999999",
+		"memfd:alll",
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(wrong); i++) {

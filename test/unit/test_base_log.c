@@ -41,8 +41,9 @@ UNIT_TEST(log_says_rank_folder_and_cause)
 	base_log(BASE_LOG_WARN, "node", "not shown");
 	base_log(BASE_LOG_NONE, "node", "never shown");
 	capture_end(&captured);
-	CHECK_STR(captured.text, "sluice: rank 3: region: cannot adopt 4096 bytes: Cannot allocate memory\n"
-				 "sluice: node: no rank\n");
+	CHECK_STR(captured.text,
+		  "sluice: rank 3: region: cannot adopt 4096 bytes: Cannot allocate memory\n"
+		  "sluice: node: no rank\n");
 }
 
 UNIT_TEST(log_cuts_a_long_line)
@@ -72,5 +73,6 @@ UNIT_TEST(log_stops_a_flood_and_counts_it)
 	capture_end(&captured);
 	base_log_set_rank(-1);
 	CHECK_EQ(flood, 20);
-	CHECK_STR(captured.text, "sluice: rank 5: log: 80 more lines not shown\nsluice: rank 5: base: later\n");
+	CHECK_STR(captured.text,
+		  "sluice: rank 5: log: 80 more lines not shown\nsluice: rank 5: base: later\n");
 }

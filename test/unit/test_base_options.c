@@ -101,7 +101,8 @@ UNIT_TEST(every_option_can_be_set)
 
 UNIT_TEST(switches_take_the_usual_words)
 {
-	static const char *const on[] = { "SLUICE=on", "SLUICE=1", "SLUICE=yes", "SLUICE=true", "SLUICE=ON" };
+	static const char *const on[] = { "SLUICE=on", "SLUICE=1", "SLUICE=yes", "SLUICE=true",
+					  "SLUICE=ON" };
 	static const char *const off[] = { "SLUICE=off", "SLUICE=0", "SLUICE=no", "SLUICE=false" };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(on); i++) {
@@ -121,7 +122,8 @@ UNIT_TEST(a_value_out_of_range_names_the_range)
 	CHECK_EQ(load("SLUICE_REGION_MAX=16385", NULL), -EINVAL);
 	CHECK(!base_opt.usable);
 	CHECK_EQ(base_opt.region_max, 1024);
-	CHECK_STR(problems, "SLUICE_REGION_MAX=16385 is wrong: it takes a whole number from 0 to 16384 regions\n");
+	CHECK_STR(problems, "SLUICE_REGION_MAX=16385 is wrong: it takes a whole number from 0 to "
+			    "16384 regions\n");
 	CHECK_EQ(load("SLUICE_REGION_ARENA=63M", NULL), -EINVAL);
 	CHECK_HAS(problems, "from 64M to 4T");
 	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=0", NULL), -EINVAL);
@@ -138,16 +140,19 @@ UNIT_TEST(a_value_out_of_range_names_the_range)
 UNIT_TEST(a_wrong_choice_lists_the_choices)
 {
 	CHECK_EQ(load("SLUICE_REGION_KIND=xpmem", NULL), -EINVAL);
-	CHECK_STR(problems, "SLUICE_REGION_KIND=xpmem is wrong: it takes auto, arena, cma or staged\n");
+	CHECK_STR(problems,
+		  "SLUICE_REGION_KIND=xpmem is wrong: it takes auto, arena, cma or staged\n");
 	CHECK_EQ(base_opt.region_kind, BASE_REGION_AUTO);
 }
 
 UNIT_TEST(an_unknown_option_is_told_the_nearest)
 {
 	CHECK_EQ(load("SLUICE_COLL_TRESHOLD=1", NULL), -EINVAL);
-	CHECK_STR(problems, "SLUICE_COLL_TRESHOLD is not an option; the nearest is SLUICE_COLL_THRESHOLD\n");
+	CHECK_STR(problems,
+		  "SLUICE_COLL_TRESHOLD is not an option; the nearest is SLUICE_COLL_THRESHOLD\n");
 	CHECK_EQ(load("SLUICE_QQQQQQQQQQ=1", NULL), -EINVAL);
-	CHECK_STR(problems, "SLUICE_QQQQQQQQQQ is not an option, and no option has a similar name\n");
+	CHECK_STR(problems,
+		  "SLUICE_QQQQQQQQQQ is not an option, and no option has a similar name\n");
 }
 
 UNIT_TEST(names_that_only_begin_like_ours_are_not_ours)
@@ -193,7 +198,8 @@ UNIT_TEST(nearest_survives_a_very_long_name)
 
 UNIT_TEST(every_problem_is_one_line_cut_at_a_line)
 {
-	char *environ_block[] = { "SLUICE_LOG=loud", "SLUICE_COLL_BCAST=2", "SLUICE_BOGUS_NAME=", NULL };
+	char *environ_block[] = { "SLUICE_LOG=loud", "SLUICE_COLL_BCAST=2",
+				  "SLUICE_BOGUS_NAME=", NULL };
 	char small[100];
 
 	CHECK_EQ(base_options_load(environ_block, problems, sizeof(problems)), -EINVAL);
@@ -259,7 +265,8 @@ UNIT_TEST(hash_covers_what_ranks_share_and_nothing_else)
 
 UNIT_TEST(job_rank_comes_from_the_launcher)
 {
-	static const char *const names[] = { "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID" };
+	static const char *const names[] = { "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
+					     "SLURM_PROCID" };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
 		unsetenv(names[i]);

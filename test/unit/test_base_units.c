@@ -39,7 +39,8 @@ UNIT_TEST(bytes_take_decimals_that_are_whole_bytes)
 UNIT_TEST(bytes_refuse_what_is_no_number_of_bytes)
 {
 	static const char *const wrong[] = {
-		"", "K", ".", "-1", "+1", " 1", "1 ", "1 K", "0.3K", "1.5", "1..5K", "64Q", "64KK", "64iB",
+		"", "K", ".", "-1", "+1", " 1", "1 ", "1 K", "0.3K", "1.5", "1..5K", "64Q", "64KK",
+		"64iB",
 		"0x10", "1e3", "64Kib/s", "99999999999999999999", "17179869184G", "16777216T",
 	};
 	uint64_t bytes = 77;

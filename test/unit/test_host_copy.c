@@ -2,12 +2,19 @@
 #include "host/host.h"
 #include "unit.h"
 
-enum { LARGEST = 5000, LONGEST = 100 << 10, GUARD = 64, ALIGNMENTS = 64, ROOM = LONGEST + 2 * GUARD + ALIGNMENTS };
+enum {
+	LARGEST = 5000,
+	LONGEST = 100 << 10,
+	GUARD = 64,
+	ALIGNMENTS = 64,
+	ROOM = LONGEST + 2 * GUARD + ALIGNMENTS,
+};
 
 static _Alignas(4096) uint8_t source[ROOM];
 static _Alignas(4096) uint8_t target[ROOM];
 
-static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal", "interleaved" };
+static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal",
+					    "interleaved" };
 
 /* Copies, then compares what should be there, and what should not have been touched around it. */
 static void check_copy(enum base_copy_kernel kernel, size_t to, size_t from, size_t bytes)
@@ -20,8 +27,9 @@ static void check_copy(enum base_copy_kernel kernel, size_t to, size_t from, siz
 	for (int i = 1; i <= GUARD; i++)
 		intact &= dst[-i] == 0xee && dst[bytes + (size_t)i - 1] == 0xee;
 	if (!intact || memcmp(dst, source + from, bytes))
-		unit_fail(__FILE__, __LINE__, "%s: %zu bytes from +%zu to +%zu: %s", kernel_names[kernel],
-			  bytes, from, to, intact ? "wrong bytes" : "wrote outside");
+		unit_fail(__FILE__, __LINE__, "%s: %zu bytes from +%zu to +%zu: %s",
+			  kernel_names[kernel], bytes, from, to,
+			  intact ? "wrong bytes" : "wrote outside");
 }
 
 static void fill_source(void)
@@ -38,8 +46,8 @@ static void check_kernel(enum base_copy_kernel kernel)
 	/* every size, with alignments that walk through all pairs */
 	for (size_t bytes = 0; bytes <= LARGEST; bytes++)
 		for (size_t turn = 0; turn < 4; turn++)
-			check_copy(kernel, (bytes * 5 + turn * 17) % ALIGNMENTS, (bytes / 13 + turn * 29) % ALIGNMENTS,
-				   bytes);
+			check_copy(kernel, (bytes * 5 + turn * 17) % ALIGNMENTS,
+				   (bytes / 13 + turn * 29) % ALIGNMENTS, bytes);
 	/* every pair of alignments, with sizes around the steps of the kernels */
 	for (size_t to = 0; to < ALIGNMENTS; to++)
 		for (size_t from = 0; from < ALIGNMENTS; from++)

@@ -30,7 +30,8 @@ UNIT_TEST(futex_times_out)
 /* The words lie in memory that two processes share: a private futex would never wake. */
 UNIT_TEST(futex_wakes_another_process)
 {
-	_Atomic uint32_t *words = mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic uint32_t *words =
+		mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status = -1, woken = 0;
 	pid_t pid;
 

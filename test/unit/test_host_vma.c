@@ -267,7 +267,7 @@ static void fds_replaced(void *arg)
 	p = map(HOST_PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(query(p).shared);
 	for (int fd = 3; fd < 63; fd++)
-		CHECK(fcntl(fd, F_GETFD) >= 0); /* the program's descriptors are not ours to close */
+		CHECK(fcntl(fd, F_GETFD) >= 0); /* the program's are not ours to close */
 }
 
 UNIT_TEST(vma_is_not_fooled_by_a_reused_descriptor)
@@ -284,7 +284,8 @@ static void *query_many(void *arg)
 	uintptr_t wrong = 0;
 
 	for (int i = 0; i < 2000; i++)
-		wrong += host_vma_query(arg, &v) || v.start > (uintptr_t)arg || v.end <= (uintptr_t)arg;
+		wrong += host_vma_query(arg, &v) || v.start > (uintptr_t)arg ||
+			 v.end <= (uintptr_t)arg;
 	return (void *)wrong;
 }
 

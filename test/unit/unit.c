@@ -67,9 +67,8 @@ int unit_count_mappings(void)
 	return lines;
 }
 
-int unit_fork(void (*fn)(void *arg), void *arg)
+int unit_spawn(void (*fn)(void *arg), void *arg)
 {
-	int status = 0;
 	pid_t pid;
 
 	fflush(stdout);
@@ -80,6 +79,14 @@ int unit_fork(void (*fn)(void *arg), void *arg)
 		fflush(stdout);
 		_exit(0);
 	}
+	return pid;
+}
+
+int unit_fork(void (*fn)(void *arg), void *arg)
+{
+	int status = 0;
+	pid_t pid = unit_spawn(fn, arg);
+
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

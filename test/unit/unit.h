@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A test harness in two files. Each folder of src/ has one executable, made of its test_<folder>_*.c.
+ * A test harness in two files. Each folder of src/ has one executable, of its test_<folder>_*.c.
  *
  *   UNIT_TEST(a_value_out_of_range_names_the_range)
  *   {
@@ -43,10 +43,13 @@ int unit_count_mappings(void);
  * that dies by signal n gives 128 + n.
  */
 int unit_fork(void (*fn)(void *arg), void *arg);
+/* The same without waiting: returns the child's pid, or -1. */
+int unit_spawn(void (*fn)(void *arg), void *arg);
 
 #define UNIT_TEST(test)                                                                   \
 	static void unit_run_##test(void);                                                \
-	static struct unit_test unit_entry_##test = { #test, __FILE__, __LINE__, unit_run_##test, NULL }; \
+	static struct unit_test unit_entry_##test = { #test, __FILE__, __LINE__,          \
+						      unit_run_##test, NULL };            \
 	__attribute__((constructor)) static void unit_add_##test(void)                    \
 	{                                                                                 \
 		unit_register(&unit_entry_##test);                                        \

@@ -40,7 +40,8 @@ static int cpu_flags(void)
 
 	if (flags)
 		return flags;
-	flags = CPU_KNOWN | (cpu_has_erms() ? CPU_MOVSB : 0) | (cpu_is_zen5_or_later() ? CPU_ZEN5 : 0);
+	flags = CPU_KNOWN | (cpu_has_erms() ? CPU_MOVSB : 0) |
+		(cpu_is_zen5_or_later() ? CPU_ZEN5 : 0);
 	atomic_store_explicit(&memo, flags, memory_order_relaxed);
 	return flags;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Vector copies that walk several pages at a time. A core follows one stream of loads per page and
- * runs ahead only so far in each; reading from another core's cache or from memory, more streams keep
- * more lines under way. Measured in doc/adr/0005-copy-kernels.md.
+ * runs ahead only so far in each; reading from another core's cache or from memory, more streams
+ * keep more lines under way. Measured in doc/adr/0005-copy-kernels.md.
  */
 #include <immintrin.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 enum {
 	LINE = 64,
 	PAGE = 4096,
-	NT_PAGES = 4,     /* at a time; more does not help, and write-combining buffers are few */
+	NT_PAGES = 4, /* at a time; more does not help, and write-combining buffers are few */
 	CACHED_PAGES = 8,
 };
 
@@ -28,7 +28,7 @@ bool host_arch_has_interleaved(void)
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vbmi2");
 }
 
-/* ---- one block: `pages` pages from src to dst, two lines of each in turn ---------------------- */
+/* ---- one block: `pages` pages from src to dst, two lines of each in turn ---- */
 
 __attribute__((target("avx512f")))
 static void block_cached_avx512(char *dst, const char *src)
@@ -105,7 +105,7 @@ static stream_block *stream_pick(void)
 	return __builtin_cpu_supports("avx2") ? block_stream_avx2 : block_stream_sse2;
 }
 
-/* ---- whole copies ----------------------------------------------------------------------------- */
+/* ---- whole copies ---- */
 
 /* Bytes until dst is aligned to a line, at most `bytes`. */
 static size_t head_bytes(const void *dst, size_t bytes)
