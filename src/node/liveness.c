@@ -2,7 +2,6 @@
 /* Is a peer still there? Asked only by ranks that have waited for long. */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ bool process_is_dead(int pid, uint64_t start)
 			return true;
 	} else if (errno == ESRCH) {
 		return true;
-	} else if (kill(pid, 0) && errno == ESRCH) { /* no pidfd here */
+	} else if (syscall(SYS_kill, pid, 0) && errno == ESRCH) { /* no pidfd here */
 		return true;
 	}
 	return start && host_process_start(getpid()) && host_process_start(pid) != start;
