@@ -222,7 +222,8 @@ void base_option_describe(const struct base_option *o, char *buf, size_t cap)
 		return;
 	case BASE_OPT_STRING:
 		snprintf(buf, cap, "%s",
-			 o->value == &base_opt.fault ? "a list like name:1,name:all" : "a short text");
+			 o->value == &base_opt.fault ? "a list like name:1,name:all"
+						     : "a short text");
 		return;
 	case BASE_OPT_ENUM:
 		for (int64_t i = 0; o->choices[i] && used < cap; i++)

@@ -28,7 +28,9 @@ struct procmap_query {
 _Static_assert(sizeof(struct procmap_query) == 104, "struct procmap_query is kernel ABI");
 #define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
 
-enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8, VMA_OR_NEXT = 16 };
+/* vma_flags, and query_flags */
+enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8 };
+enum { QUERY_OR_NEXT = 16 };
 
 enum cache_state { CACHE_EMPTY, CACHE_OPEN, CACHE_UNSUPPORTED };
 
@@ -156,7 +158,7 @@ static int query_ioctl(struct cache *c, uint64_t addr, bool or_next, struct host
 {
 	struct procmap_query q = {
 		.size = sizeof(q),
-		.query_flags = or_next ? VMA_OR_NEXT : 0,
+		.query_flags = or_next ? QUERY_OR_NEXT : 0,
 		.query_addr = addr,
 	};
 	int rc = cache_ask(c, &q);
@@ -196,8 +198,15 @@ static int query(uint64_t addr, bool or_next, struct host_vma *out)
 	return or_next ? host_vma_scan_next(addr, out) : host_vma_scan(addr, out);
 }
 
-int host_vma_query(const void *addr, struct host_vma *out) { return query((uintptr_t)addr, false, out); }
-int host_vma_query_next(const void *addr, struct host_vma *out) { return query((uintptr_t)addr, true, out); }
+int host_vma_query(const void *addr, struct host_vma *out)
+{
+	return query((uintptr_t)addr, false, out);
+}
+
+int host_vma_query_next(const void *addr, struct host_vma *out)
+{
+	return query((uintptr_t)addr, true, out);
+}
 
 bool host_vma_query_is_cheap(void)
 {

@@ -204,5 +204,12 @@ static int scan(uint64_t addr, bool or_next, struct host_vma *out)
 	return 0;
 }
 
-int host_vma_scan(uint64_t addr, struct host_vma *out) { return scan(addr, false, out); }
-int host_vma_scan_next(uint64_t addr, struct host_vma *out) { return scan(addr, true, out); }
+int host_vma_scan(uint64_t addr, struct host_vma *out)
+{
+	return scan(addr, false, out);
+}
+
+int host_vma_scan_next(uint64_t addr, struct host_vma *out)
+{
+	return scan(addr, true, out);
+}

@@ -5,7 +5,7 @@
 
 #include "host/host.h"
 
-/* As host_vma_query and host_vma_query_next. They open a descriptor for the duration of the call. */
+/* As host_vma_query and host_vma_query_next. They open a descriptor while they run. */
 int host_vma_scan(uint64_t addr, struct host_vma *out);
 int host_vma_scan_next(uint64_t addr, struct host_vma *out);
 /* Sets is_stack and is_special by the kernel's name of a mapping without inode. */

@@ -76,6 +76,26 @@ UNIT_TEST(vma_knows_that_nothing_is_mapped)
 	CHECK_EQ(v.inode, 77); /* outputs are written on success only */
 }
 
+UNIT_TEST(vma_next_is_the_first_mapping_above_a_hole)
+{
+	char *p = map(4 * HOST_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct host_vma asked, read;
+
+	mprotect(p + 2 * HOST_PAGE, HOST_PAGE, PROT_READ);
+	munmap(p, 2 * HOST_PAGE);
+	for (uint64_t at = 0; at < 3 * HOST_PAGE; at += HOST_PAGE) {
+		CHECK_EQ(host_vma_query_next(p + at, &asked), 0);
+		CHECK_EQ(host_vma_scan_next((uintptr_t)p + at, &read), 0);
+		CHECK_EQ(asked.start, (uintptr_t)p + 2 * HOST_PAGE);
+		CHECK_EQ(asked.end, (uintptr_t)p + 3 * HOST_PAGE);
+		CHECK(read.start == asked.start && read.end == asked.end);
+		CHECK(asked.read && read.read && !asked.is_special && !read.is_special);
+	}
+	munmap(p, 4 * HOST_PAGE);
+	CHECK_EQ(host_vma_query_next((void *)~(uintptr_t)0xfff, &asked), -ENOENT);
+	CHECK_EQ(host_vma_scan_next(~(uintptr_t)0xfff, &read), -ENOENT);
+}
+
 UNIT_TEST(vma_knows_shared_and_private_files)
 {
 	int fd = memfd_create("unit", MFD_CLOEXEC);
