@@ -222,10 +222,10 @@ int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datat
 
 	*pack = (struct pack){ .element_index = -1 };
 	*out = (struct rt_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
-	if (shape->in_order && (count == 1 || shape->extent == shape->size)) {
-		out->addr = (char *)base + shape->true_lb;
+	out->addr = (char *)base + shape->true_lb;
+	if (shape->in_order && (count == 1 || shape->extent == shape->size) &&
+	    !rt_is_device_memory(out->addr, out->bytes))
 		return 0;
-	}
 	rc = life_helper(&pack->helper);
 	if (rc)
 		return rc;
@@ -235,7 +235,6 @@ int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datat
 	out->pack = pack_range;
 	out->unpack = unpack_range;
 	out->ctx = pack;
-	base_count(BASE_CTR_PACKED, 1);
 	return 0;
 }
 
