@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random sequences of broadcasts and gathers between processes, for each way in which bytes can
+ * travel: every byte is compared, those beside the buffers too.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "host/host.h"
+#include "ranks.h"
+
+enum { BUFFERS = 3, BUFFER_BYTES = 3 << 20, GUARD = 4096 + 64, RUN = 5, STRIDE = 8 };
+#define GUARD_BYTE ((char)0xa5)
+
+struct sequence { uint64_t seed; int ops; uint64_t max_bytes; bool may_refuse; };
+
+/* ---- buffers -------------------------------------------------------------------------------------- */
+
+/* The program's memory of this rank: buffers that are used again and again, at odd addresses. */
+struct memory { char *map[BUFFERS]; };
+
+static void memory_make(struct memory *m)
+{
+	for (int i = 0; i < BUFFERS; i++) {
+		m->map[i] = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(m->map[i] != MAP_FAILED);
+	}
+}
+
+/* `bytes` of packed data in a buffer of the program, with gaps or without. */
+struct data { char *addr; uint64_t bytes, span; bool has_gaps; };
+
+static char *byte_at(const struct data *d, uint64_t k)
+{
+	return d->addr + (d->has_gaps ? k / RUN * STRIDE + k % RUN : k);
+}
+
+static struct data data_make(const struct memory *m, uint64_t choice, uint64_t bytes, bool has_gaps)
+{
+	uint64_t skew = choice / BUFFERS % 3 * 1365 + choice % 7; /* a few places: they are used again */
+	struct data d = { m->map[choice % BUFFERS] + GUARD + skew, bytes, bytes, has_gaps };
+
+	if (has_gaps)
+		d.span = (bytes + RUN - 1) / RUN * STRIDE;
+	CHECK(GUARD + skew + d.span + GUARD <= BUFFER_BYTES);
+	return d;
+}
+
+static char value_of(uint64_t key, uint64_t k)
+{
+	uint64_t x = (k / 8 + 1) * 0x9e3779b97f4a7c15u + key;
+
+	x = (x ^ x >> 31) * 0xbf58476d1ce4e5b9u;
+	return (char)(x >> (k % 8 * 8));
+}
+
+static void data_guard(const struct data *d)
+{
+	memset(d->addr - GUARD, GUARD_BYTE, d->span + 2 * GUARD);
+}
+
+/* Bytes [from, from + n) of the packed data become those of `key`, as does every check of them. */
+static void data_fill(const struct data *d, uint64_t from, uint64_t n, uint64_t key)
+{
+	for (uint64_t k = 0; k < n; k++)
+		*byte_at(d, from + k) = value_of(key, k);
+}
+
+static void data_check(const struct data *d, uint64_t from, uint64_t n, uint64_t key, const char *what)
+{
+	for (uint64_t k = 0; k < n; k++)
+		if (*byte_at(d, from + k) != value_of(key, k))
+			unit_fail(__FILE__, __LINE__, "%s: byte %" PRIu64 " of %" PRIu64 " is wrong", what, k, n);
+}
+
+static void data_check_guards(const struct data *d, const char *what)
+{
+	for (const char *p = d->addr - GUARD; p < d->addr; p++)
+		if (*p != GUARD_BYTE)
+			unit_fail(__FILE__, __LINE__, "%s: a byte %td before the buffer is changed", what, d->addr - p);
+	for (const char *p = d->addr + d->span; p < d->addr + d->span + GUARD; p++)
+		if (*p != GUARD_BYTE)
+			unit_fail(__FILE__, __LINE__, "%s: a byte %td behind the buffer is changed", what,
+				  p - d->addr - (ptrdiff_t)d->span);
+	for (uint64_t k = 0; d->has_gaps && k + RUN <= d->bytes; k += RUN)
+		for (int i = RUN; i < STRIDE; i++)
+			if (byte_at(d, k)[i] != GUARD_BYTE)
+				unit_fail(__FILE__, __LINE__, "%s: a gap is changed at %" PRIu64, what, k);
+}
+
+static int data_pack(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	for (uint64_t k = 0; k < len; k++)
+		((char *)out)[k] = *byte_at(ctx, off + k);
+	return 0;
+}
+
+static int data_unpack(void *ctx, uint64_t off, uint64_t len, const void *in)
+{
+	for (uint64_t k = 0; k < len; k++)
+		*byte_at(ctx, off + k) = ((const char *)in)[k];
+	return 0;
+}
+
+static struct rt_buf rt_buf_of(struct data *d)
+{
+	struct rt_buf b = { .addr = d->addr, .bytes = d->bytes, .ctx = d };
+
+	if (d->has_gaps) {
+		b.pack = data_pack;
+		b.unpack = data_unpack;
+	}
+	return b;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------ */
+
+static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes, uint64_t *common,
+		       uint64_t *own)
+{
+	int root = (int)ranks_below(common, (uint64_t)r->size);
+	uint64_t key = ranks_random(common);
+	struct data d = data_make(m, ranks_random(own), bytes, ranks_below(own, 4) == 0);
+	struct rt_buf buf = rt_buf_of(&d);
+	char what[64];
+
+	snprintf(what, sizeof what, "bcast of %" PRIu64 " from %d, rank %d%s", bytes, root, r->rank,
+		 d.has_gaps ? ", gaps" : "");
+	data_guard(&d);
+	if (r->rank == root)
+		data_fill(&d, 0, bytes, key);
+	CHECK_EQ(rt_bcast(c, &buf, root), 0);
+	data_check(&d, 0, bytes, key, what);
+	data_check_guards(&d, what);
+	data_fill(&d, 0, bytes, 1); /* the call is over: nobody may read it any more */
+}
+
+static void gather_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes, uint64_t *common,
+			uint64_t *own)
+{
+	int root = (int)ranks_below(common, (uint64_t)r->size);
+	uint64_t key = ranks_random(common), place = ranks_random(own);
+	bool is_root = r->rank == root, in_place = is_root && ranks_below(own, 3) == 0;
+	struct data s = data_make(m, place, bytes, ranks_below(own, 4) == 0);
+	struct data d = data_make(m, place + 1, is_root ? bytes * (uint64_t)r->size : 0, ranks_below(own, 4) == 0);
+	struct rt_buf send = rt_buf_of(&s), recv = rt_buf_of(&d);
+	char what[64];
+
+	snprintf(what, sizeof what, "gather of %" PRIu64 " to %d, rank %d%s%s", bytes, root, r->rank,
+		 s.has_gaps ? ", gaps" : "", d.has_gaps ? ", gaps at root" : "");
+	data_guard(&s);
+	data_guard(&d);
+	data_fill(&s, 0, bytes, key + (uint64_t)r->rank);
+	if (in_place)
+		data_fill(&d, (uint64_t)root * bytes, bytes, key + (uint64_t)root);
+	CHECK_EQ(rt_gather(c, in_place ? NULL : &send, is_root ? &recv : NULL, bytes, root), 0);
+	data_check(&s, 0, bytes, key + (uint64_t)r->rank, what);
+	data_fill(&s, 0, bytes, 2);
+	data_check_guards(&s, what);
+	data_check_guards(&d, what);
+	for (int q = 0; is_root && q < r->size; q++)
+		data_check(&d, (uint64_t)q * bytes, bytes, key + (uint64_t)q, what);
+}
+
+/* From a few bytes to max, each magnitude as often as any other; whole pages now and then. */
+static uint64_t pick_bytes(uint64_t *state, uint64_t max)
+{
+	uint64_t bits = 64 - (uint64_t)__builtin_clzll(max), top = 1ull << ranks_below(state, bits);
+	uint64_t bytes = base_min_u64(max, top + ranks_below(state, top));
+
+	return ranks_below(state, 4) ? bytes : base_round_up(bytes, HOST_PAGE) <= max ? base_round_up(bytes, HOST_PAGE) : bytes;
+}
+
+static void play(struct ranks *r)
+{
+	const struct sequence *q = r->arg;
+	uint64_t common = q->seed, own = q->seed * 31 + (uint64_t)r->rank;
+	struct rt_comm *c = NULL;
+	struct memory m;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	if (!c && q->may_refuse)
+		return;
+	CHECK(c);
+	memory_make(&m);
+	for (int i = 0; i < q->ops; i++) {
+		uint64_t bytes = pick_bytes(&common, q->max_bytes);
+
+		if (ranks_below(&own, 8) == 0)
+			usleep((useconds_t)ranks_below(&own, 300));
+		if (ranks_below(&common, 3))
+			bcast_once(r, c, &m, bytes, &common, &own);
+		else
+			gather_once(r, c, &m, bytes / (uint64_t)r->size + 1, &common, &own);
+	}
+	rt_comm_destroy(c);
+}
+
+static void sequence(int ranks, char *const *options, uint64_t seed, int ops)
+{
+	struct sequence q = { .seed = seed, .ops = ops, .max_bytes = 400 << 10 };
+
+	ranks_run(ranks, options, play, &q);
+}
+
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
+
+UNIT_TEST(collectives_are_right_with_buffers_that_get_adopted)
+{
+	sequence(2, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), 1, 60);
+	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=2"), 2, 40);
+	sequence(5, OPTIONS("SLUICE_REGION_ADOPT_AFTER=0"), 3, 30);
+}
+
+UNIT_TEST(collectives_are_right_with_buffers_adopted_at_once)
+{
+	sequence(2, OPTIONS("SLUICE_REGION_KIND=arena"), 4, 60);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_XFER_HELP=off"), 5, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_XFER_FRAGMENT=4K"), 6, 40);
+}
+
+UNIT_TEST(collectives_are_right_by_system_calls)
+{
+	sequence(2, OPTIONS("SLUICE_REGION_KIND=cma"), 7, 60);
+	sequence(4, OPTIONS("SLUICE_REGION_KIND=cma"), 8, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_writev:all"), 9, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all"), 10, 40);
+}
+
+UNIT_TEST(collectives_are_right_when_staged)
+{
+	sequence(2, OPTIONS("SLUICE_REGION_KIND=staged"), 11, 60);
+	sequence(4, OPTIONS("SLUICE_REGION_KIND=staged"), 12, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"), 13, 40);
+}
+
+UNIT_TEST(collectives_are_right_when_ways_differ_between_ranks)
+{
+	sequence(3, OPTIONS("SLUICE_FAULT=vm_readv:1,vm_writev:2"), 14, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all"), 15, 60);
+	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all,vm_writev:all"), 16, 60);
+	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=adopt:3"), 17, 40);
+	sequence(4, OPTIONS("SLUICE_FAULT=adopt:all"), 18, 40);
+}
+
+UNIT_TEST(collectives_are_right_when_ranks_spin)
+{
+	sequence(2, OPTIONS("SLUICE_NODE_SPIN=1000"), 19, 60);
+	sequence(3, OPTIONS("SLUICE_NODE_SPIN=20"), 20, 40);
+}
