@@ -30,7 +30,9 @@ struct abi_symbols {
 #define X(field, symbol) void *field;
 	ABI_SYMBOLS(X)
 #undef X
-	uintptr_t lo, hi; /* image of the library, where most predefined objects are */
+	/* Predefined objects are in the image of the library, or copied into that of the executable by
+	 * the linker; others are on the heap. */
+	uintptr_t lo, hi, program_lo, program_hi;
 };
 
 extern struct abi_symbols abi_symbols;
@@ -41,6 +43,10 @@ extern struct abi_symbols abi_symbols;
 #define ABI_DATATYPE_NULL ((MPI_Datatype)abi_symbols.datatype_null)
 #define ABI_BYTE          ((MPI_Datatype)abi_symbols.byte)
 #define ABI_IN_PLACE      ((void *)1)
+
+#define ABI_ANY_SOURCE    (-1)
+#define ABI_ANY_TAG       (-1)
+#define ABI_STATUS_IGNORE ((MPI_Status *)0)
 
 #define ABI_UNDEFINED    (-32766)
 #define ABI_ERR_COUNT    2
@@ -58,7 +64,10 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 {
 	uintptr_t value = (uintptr_t)datatype;
 
-	return value >= abi_symbols.lo && value < abi_symbols.hi ? 32 : 0;
+	if (value - abi_symbols.lo < abi_symbols.hi - abi_symbols.lo ||
+	    value - abi_symbols.program_lo < abi_symbols.program_hi - abi_symbols.program_lo)
+		return 32; /* the largest have that many bytes */
+	return 0;
 }
 
 #endif

@@ -37,6 +37,7 @@
 struct front_host {
 	void *handle;           /* for dlsym; never closed */
 	uintptr_t lo, hi;       /* its mapped image */
+	uintptr_t program_lo, program_hi; /* image of the executable */
 	void *real[FRONT_REAL_COUNT];
 };
 

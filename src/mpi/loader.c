@@ -17,7 +17,8 @@ struct image {
 };
 
 struct image_list {
-	size_t count;
+	size_t count, seen;
+	uintptr_t program_lo, program_hi;
 	struct image images[CANDIDATES_MAX];
 };
 
@@ -52,6 +53,8 @@ static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
 	const char *name = base_name(info->dlpi_name);
 	struct image *image;
 
+	if (!list->seen++) /* the executable comes first */
+		image_range(info, &list->program_lo, &list->program_hi);
 	if (strncmp(name, "libmpi", 6) || !strstr(name, ".so") ||
 	    strlen(info->dlpi_name) >= sizeof(image->path) || list->count == CANDIDATES_MAX)
 		return 0;
@@ -77,7 +80,7 @@ static const struct front_abi *abi_of(const struct image *image, void *handle)
 
 enum front_found loader_find(struct front_host *host, const struct front_abi **abi)
 {
-	struct image_list list = { .count = 0 };
+	struct image_list list = { .count = 0 }; /* 64 KiB of stack, once */
 	enum front_found found = FRONT_NONE;
 
 	/* dlopen inside the walk would take the loader's locks in the wrong order */
@@ -102,6 +105,8 @@ enum front_found loader_find(struct front_host *host, const struct front_abi **a
 		host->handle = handle;
 		host->lo = image->lo;
 		host->hi = image->hi;
+		host->program_lo = list.program_lo;
+		host->program_hi = list.program_hi;
 		*abi = abi_of(image, handle);
 	}
 	return found;

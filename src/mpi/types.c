@@ -18,12 +18,9 @@ enum {
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 {
 	MPI_Count size, bytes;
-	int rc;
 
-	inside++;
-	rc = real.Type_size_x(datatype, &size);
-	inside--;
-	if (rc || size <= 0 || count <= 0 || __builtin_mul_overflow(size, count, &bytes))
+	if (real.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
+	    __builtin_mul_overflow(size, count, &bytes))
 		return 0;
 	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
 }
