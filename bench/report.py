@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tables from the records of bench/run. `report.py [--p0] FILE.json` prints those of an earlier run."""
+"""Tables from the records of bench/run; run by itself it prints those of earlier runs."""
+import argparse
 import json
 import statistics
-import sys
 from collections import defaultdict
 
 NEAR_NS = 80
@@ -241,19 +241,52 @@ def summary(failures, path, printed):
     return "\n".join(lines)
 
 
+INTRO = """# Measured
+
+Every figure is from one run of `bench/run` (`./dev bench`) on one machine, host MPIs alone and with
+Sluice in turn, until the data has been used; `bench/run --help` says how, and what each section is.
+This file is `bench/report.py --markdown RECORDS.json`; do not edit it.
+"""
+
+
+def print_report(data, name, markdown):
+    import hosts as H
+    import run_sections
+    hosts = [H.Host(n, "") for n in data["machine"]["mpis"]]
+    parts = [section(s, run_sections.FULL[s][3], [r for r in data["records"] if r["section"] == s],
+                     hosts) for s in dict.fromkeys(r["section"] for r in data["records"])]
+    if not markdown:
+        print("\n".join([about(data["machine"]), *parts,
+                         summary(data["failures"], name, "\n".join(parts))]))
+        return
+    print(INTRO)
+    print(f"```\n{about(data['machine'])}\n```")
+    for part in parts:
+        title, _, body = part.strip("\n").partition("\n")
+        print(f"\n## {title.removeprefix('== ')}\n\n```\n{body.strip(chr(10))}\n```")
+
+
 def main():
     global STATISTIC
-    import hosts as H
-    if sys.argv[1] == "--p0":
-        STATISTIC = sys.argv.pop(1)[2:] + "_us"
-    with open(sys.argv[1], encoding="utf-8") as f:
-        data = json.load(f)
-    hosts = [H.Host(n, "") for n in data["machine"]["mpis"]]
-    print(about(data["machine"]))
-    text = "\n".join(section(name, "", [r for r in data["records"] if r["section"] == name], hosts)
-                     for name in dict.fromkeys(r["section"] for r in data["records"]))
-    print(text)
-    print(summary(data["failures"], sys.argv[1], text))
+    p = argparse.ArgumentParser(prog="bench/report.py", description=__doc__)
+    p.add_argument("records", nargs="+", help="JSON of bench/run; of several of one machine, all")
+    p.add_argument("--p0", action="store_true", help="the fastest calls instead of the medians")
+    p.add_argument("--markdown", action="store_true")
+    opt = p.parse_args()
+    if opt.p0:
+        STATISTIC = "p0_us"
+    data = None
+    for n, path in enumerate(opt.records):
+        with open(path, encoding="utf-8") as f:
+            more = json.load(f)
+        for r in more["records"]:
+            r["round"] += 1000 * n  # rounds of different runs make no pairs
+        if data is None:
+            data = more
+        else:
+            data["records"] += more["records"]
+            data["failures"] += more["failures"]
+    print_report(data, " ".join(opt.records), opt.markdown)
 
 
 if __name__ == "__main__":

@@ -53,13 +53,15 @@ def table(sides):
         a, b = ([f[what] for f in sides[s]] for s in ("plain", "sluice"))
         ratios = [x / y for x, y in zip(a, b)]
         unit = "s " if what in ("all iterations", "start to end") else "ms"
-        yield (f"  {what:<20}{statistics.median(a):>7.2f} {unit}{statistics.median(b):>10.2f} {unit}"
+        mid = [statistics.median(values) for values in (a, b)]
+        yield (f"  {what:<20}{mid[0]:>7.2f} {unit}{mid[1]:>10.2f} {unit}"
                f"{statistics.median(ratios):>10.2f}   {min(ratios):.2f}..{max(ratios):.2f}")
 
 
 def main():
     opt = arguments()
-    before = {"plain": [], "sluice": opt.with_.split() if opt.with_ else [str(opt.sluice), "run"]}
+    ours = opt.with_.split() if opt.with_ else [str(opt.sluice), "run"]
+    before = {"plain": [], "sluice": ours}
     sides, printed, states = {"plain": [], "sluice": []}, {}, {}
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as place:
         for n in range(opt.times):
