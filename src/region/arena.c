@@ -15,8 +15,12 @@
 #define MFD_CLOEXEC 1u
 #endif
 
+enum { PAST_MAX = 8 };
+
 struct region_os region_os;
-pthread_mutex_t region_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* not by __tls_get_addr, which may call malloc: hooks ask */
+static __thread bool locked_here __attribute__((tls_model("initial-exec")));
 
 static struct {
 	int fd;
@@ -31,6 +35,29 @@ static struct {
 	char error[160];
 } arena = { .fd = -1 };
 
+/* Arenas of the processes that this one was forked from. */
+static ino_t past[PAST_MAX];
+
+void region_lock(void)
+{
+	pthread_mutex_lock(&lock);
+	locked_here = true;
+}
+
+void region_unlock(void)
+{
+	locked_here = false;
+	pthread_mutex_unlock(&lock);
+}
+
+bool region_is_locked_here(void) { return locked_here; }
+
+void region_lock_reset(void)
+{
+	locked_here = false;
+	pthread_mutex_init(&lock, NULL);
+}
+
 static bool bit_get(const uint64_t *map, uint64_t i) { return map[i / 64] >> (i % 64) & 1; }
 static void bit_set(uint64_t *map, uint64_t i) { map[i / 64] |= 1ull << (i % 64); }
 static void bit_clear(uint64_t *map, uint64_t i) { map[i / 64] &= ~(1ull << (i % 64)); }
@@ -43,6 +70,17 @@ static void os_resolve(void)
 	region_os.madvise = dlsym(RTLD_NEXT, "madvise");
 	region_os.mmap = dlsym(RTLD_NEXT, "mmap");
 }
+
+/* The program may have closed every descriptor, and opened a file of its own under our number. */
+static bool fd_is_ours(void)
+{
+	struct stat st;
+
+	return arena.fd >= 0 && !fstat(arena.fd, &st) && st.st_ino == arena.ino && st.st_dev == arena.dev;
+}
+
+int arena_fd_locked(void) { return fd_is_ours() ? arena.fd : -1; }
+uint64_t arena_inode_locked(void) { return arena.ino; }
 
 static int fail(int err, const char *what)
 {
@@ -140,18 +178,20 @@ int region_init(void)
 	static bool atfork_done;
 	int ret = 0;
 
-	pthread_mutex_lock(&region_lock);
+	region_lock();
 	os_resolve();
-	if (arena.fd < 0) {
+	if (rules_locks_future_memory()) {
+		ret = fail(EPERM, "the program locks all its memory (mlockall), and its peers' windows with it");
+	} else if (arena.fd < 0) {
 		ret = host_page_check();
 		if (!ret)
 			ret = arena_open();
 		if (!ret && !atfork_done) {
 			atfork_done = true;
-			pthread_atfork(table_before_fork, table_after_fork_parent, table_after_fork_child);
+			pthread_atfork(fork_prepare, fork_parent, fork_child);
 		}
 	}
-	pthread_mutex_unlock(&region_lock);
+	region_unlock();
 	return ret;
 }
 
@@ -162,21 +202,36 @@ void *region_arena_base(void) { return arena.base; }
 uint64_t arena_used_bytes_locked(void) { return arena.used_units * REGION_UNIT; }
 uint64_t arena_pool_bytes_locked(void) { return arena.pooled_units * REGION_UNIT; }
 
-bool arena_is_inode(const struct host_vma *v)
+bool arena_is_inode(const struct host_vma *v, uint64_t inode)
 {
-	return v->inode == arena.ino && v->dev_major == major(arena.dev) && v->dev_minor == minor(arena.dev);
+	/* all memfds are files of one device */
+	return inode && v->inode == inode && v->dev_major == major(arena.dev) && v->dev_minor == minor(arena.dev);
 }
 
-bool arena_is_mapping(const struct host_vma *v, uint64_t addr, uint64_t offset)
+bool arena_is_known(const struct host_vma *v)
 {
-	return v->shared && arena_is_inode(v) && v->offset + (addr - v->start) == offset;
+	for (int i = 0; i < PAST_MAX; i++)
+		if (arena_is_inode(v, past[i]))
+			return true;
+	return arena_is_inode(v, arena.ino);
 }
 
+bool region_is_window(const struct host_vma *v)
+{
+	/* peers' windows are mapped by node/; they have one length on all ranks */
+	return v->shared && v->inode && arena.fd >= 0 && v->dev_major == major(arena.dev) &&
+	       v->dev_minor == minor(arena.dev) &&
+	       (v->inode == arena.ino || v->end - v->start == arena.bytes);
+}
+
+/* Zero from now on. */
 void arena_punch_locked(uint64_t offset, uint64_t bytes)
 {
-	if (fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes))
-		base_log(BASE_LOG_WARN, "region", "cannot give %llu bytes back to the system: %s",
-			 (unsigned long long)bytes, strerror(errno));
+	if (fd_is_ours() && !base_fault("punch") &&
+	    !fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes))
+		return;
+	if (region_os.madvise(arena.base + offset, bytes, MADV_REMOVE))
+		memset(arena.base + offset, 0, bytes);
 }
 
 /* First fit from the bottom: low units are the ones with pages. Returns the unit or UINT64_MAX. */
@@ -246,17 +301,17 @@ int region_extent_get(uint64_t bytes, bool zeroed, struct region_extent *out)
 {
 	int ret;
 
-	pthread_mutex_lock(&region_lock);
+	region_lock();
 	ret = arena_extent_get_locked(bytes, zeroed, out);
-	pthread_mutex_unlock(&region_lock);
+	region_unlock();
 	return ret;
 }
 
 void region_extent_put(const struct region_extent *e)
 {
-	pthread_mutex_lock(&region_lock);
+	region_lock();
 	arena_extent_put_locked(e, true);
-	pthread_mutex_unlock(&region_lock);
+	region_unlock();
 }
 
 void arena_empty_pool_locked(void)
@@ -274,10 +329,16 @@ void arena_after_fork_child(void)
 {
 	if (arena.fd < 0)
 		return;
-	close(arena.fd);
+	memmove(&past[1], past, sizeof past - sizeof past[0]);
+	past[0] = arena.ino;
+	if (fd_is_ours())
+		close(arena.fd);
 	region_os.munmap(arena.used, 2 * ((arena.units + 63) / 64) * 8);
-	memset(&arena, 0, sizeof arena);
 	arena.fd = -1;
+	arena.base = NULL; /* not inherited: MADV_DONTFORK */
+	arena.bytes = arena.units = arena.used_units = arena.pooled_units = arena.next = 0;
+	arena.used = arena.populated = NULL;
+	arena.ino = 0;
 }
 
 void region_describe_extent(const struct region_extent *e, uint64_t bytes, struct region_desc *out)

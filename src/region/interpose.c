@@ -22,14 +22,11 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* glibc's own, for the moment before the next free() is known (dlsym may free) */
-extern void __libc_free(void *);
-extern void *__libc_realloc(void *, size_t);
+extern void *__libc_realloc(void *, size_t); /* glibc's own, while the next one is not known */
 
 static struct {
 	void (*free)(void *);
 	void *(*realloc)(void *, size_t);
-	void *(*reallocarray)(void *, size_t, size_t);
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
 	int (*munmap)(void *, size_t);
 	void *(*mremap)(void *, size_t, size_t, int, ...);
@@ -50,47 +47,68 @@ static struct {
 			next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, #name); \
 	} while (0)
 
-/* free and realloc are resolved before main, when no other thread runs: dlsym may call them. */
-__attribute__((constructor(101))) static void resolve_allocator(void)
-{
-	void (*f)(void *) = (void (*)(void *))dlsym(RTLD_NEXT, "free");
-	void *(*r)(void *, size_t) = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+/*
+ * free and realloc may be called by dlsym itself, and by constructors that run before ours. What is
+ * freed during that moment is leaked: it need not come from glibc's malloc.
+ */
+static bool sizes_known; /* malloc_usable_size and free belong to one allocator */
 
-	NEXT(reallocarray);
-	next.realloc = r;
+__attribute__((constructor(101), noinline)) static void resolve_allocator(void)
+{
+	static bool busy;
+	Dl_info size_of, free_of;
+	void (*f)(void *);
+
+	if (busy || next.free)
+		return;
+	busy = true;
+	next.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+	f = (void (*)(void *))dlsym(RTLD_NEXT, "free");
+	sizes_known = dladdr((void *)f, &free_of) &&
+		      dladdr(dlsym(RTLD_DEFAULT, "malloc_usable_size"), &size_of) &&
+		      free_of.dli_fbase == size_of.dli_fbase;
 	next.free = f;
 }
 
 /* ---- allocator ------------------------------------------------------------------------------ */
 
 /* Only a block with a whole page inside can hold a region. */
-static void __attribute__((noinline)) free_block(void *p)
+static size_t block_bytes(void *p)
 {
-	size_t bytes = malloc_usable_size(p);
+	size_t bytes = sizes_known ? malloc_usable_size(p) : 0;
+
+	return bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
+}
+
+static void __attribute__((noinline)) drop_block(void *p, size_t bytes)
+{
 	int saved = errno;
 
-	if (bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes))
-		region_drop((uintptr_t)p, (uintptr_t)p + bytes);
+	region_drop((uintptr_t)p, (uintptr_t)p + bytes);
 	errno = saved;
 }
 
 EXPORT void free(void *p)
 {
-	if (region_may_be_in_block((uintptr_t)p))
-		free_block(p);
+	if (region_may_be_in_block((uintptr_t)p) && p) {
+		size_t bytes = block_bytes(p);
+
+		if (bytes)
+			drop_block(p, bytes);
+	}
 	if (base_unlikely(!next.free)) {
-		__libc_free(p);
-		return;
+		resolve_allocator();
+		if (!next.free)
+			return;
 	}
 	next.free(p);
 }
 
-static bool block_has_region(void *p, size_t *out_bytes)
+static size_t block_with_region(void *p)
 {
-	if (!region_may_be_in_block((uintptr_t)p))
-		return false;
-	*out_bytes = malloc_usable_size(p);
-	return *out_bytes >= HOST_PAGE && region_overlaps((uintptr_t)p, (uintptr_t)p + *out_bytes);
+	size_t bytes = p && region_may_be_in_block((uintptr_t)p) ? block_bytes(p) : 0;
+
+	return bytes && region_overlaps((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
 }
 
 /* The C library would move or resize the block with system calls that we do not see. */
@@ -107,12 +125,14 @@ static void *move_block(void *p, size_t old_bytes, size_t bytes)
 
 EXPORT void *realloc(void *p, size_t bytes)
 {
-	size_t old_bytes;
+	size_t old_bytes = block_with_region(p);
 
-	if (bytes && block_has_region(p, &old_bytes))
+	if (old_bytes && bytes)
 		return move_block(p, old_bytes, bytes);
-	if (p && !bytes && block_has_region(p, &old_bytes))
-		region_drop((uintptr_t)p, (uintptr_t)p + old_bytes);
+	if (old_bytes)
+		drop_block(p, old_bytes);
+	if (base_unlikely(!next.realloc))
+		resolve_allocator();
 	return next.realloc ? next.realloc(p, bytes) : __libc_realloc(p, bytes);
 }
 
@@ -139,16 +159,46 @@ static bool touches(const void *p, size_t bytes)
 	return region_may_touch(base_round_down((uintptr_t)p, HOST_PAGE), page_end(p, bytes));
 }
 
+/* A call that unmaps or replaces a range. */
+struct leaving {
+	uintptr_t start, end;
+	uint32_t ticket;
+};
+
+static struct leaving leave(const void *p, size_t bytes)
+{
+	struct leaving l = { (uintptr_t)p, page_end(p, bytes), 0 };
+
+	if (base_unlikely(touches(p, bytes) ||
+			  atomic_load_explicit(&region_has_kept_out, memory_order_relaxed)))
+		l.ticket = region_leave(l.start, l.end);
+	return l;
+}
+
+static void left(const struct leaving *l, bool done)
+{
+	int saved = errno;
+
+	if (base_unlikely(l->ticket))
+		region_left(l->ticket, l->start, l->end, done);
+	errno = saved;
+}
+
 /* Under names of their own: the headers may already have made one of these names the other. */
 EXPORT void *hook_mmap(void *, size_t, int, int, int, off_t) __asm__("mmap");
 EXPORT void *hook_mmap64(void *, size_t, int, int, int, off_t) __asm__("mmap64");
 
 EXPORT void *hook_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
+	struct leaving l = { 0 };
+	void *p;
+
 	NEXT(mmap);
-	if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED && touches(addr, bytes))
-		region_forget((uintptr_t)addr, page_end(addr, bytes));
-	return next.mmap(addr, bytes, prot, flags, fd, offset);
+	if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED)
+		l = leave(addr, bytes);
+	p = next.mmap(addr, bytes, prot, flags, fd, offset);
+	left(&l, p != MAP_FAILED);
+	return p;
 }
 
 EXPORT void *hook_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
@@ -158,15 +208,59 @@ EXPORT void *hook_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, 
 
 EXPORT int munmap(void *addr, size_t bytes)
 {
+	struct leaving l;
+	int ret;
+
 	NEXT(munmap);
-	if (touches(addr, bytes))
-		region_forget((uintptr_t)addr, page_end(addr, bytes));
-	return next.munmap(addr, bytes);
+	l = leave(addr, bytes);
+	ret = next.munmap(addr, bytes);
+	left(&l, !ret);
+	return ret;
+}
+
+/* Memory that held regions is at times several mappings, which the kernel does not move together. */
+static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	int fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
+	void *p;
+
+	if (!(flags & MREMAP_MAYMOVE)) {
+		errno = ENOMEM; /* no room to grow in place, as far as the program is concerned */
+		return MAP_FAILED;
+	}
+	p = next.mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+	if (p == MAP_FAILED)
+		return p;
+	memcpy(p, addr, old_bytes < bytes ? old_bytes : bytes);
+	next.munmap(addr, old_bytes);
+	return p;
+}
+
+static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	bool had_region = touches(addr, old_bytes ? old_bytes : 1);
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes);
+	int known = MREMAP_MAYMOVE | MREMAP_FIXED;
+	struct leaving l;
+	void *p;
+
+	NEXT(mmap);
+	NEXT(munmap);
+	if (had_region)
+		region_exclusive(start, page_end(addr, old_bytes ? old_bytes : 1));
+	l = leave(addr, old_bytes); /* when it moves: what was said about it is void */
+	p = next.mremap(addr, old_bytes, bytes, flags, to);
+	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&
+	    region_is_private_memory(start, end))
+		p = move_mappings(addr, old_bytes, bytes, flags, to);
+	left(&l, p != MAP_FAILED && p != addr);
+	return p;
 }
 
 EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 {
-	void *to = NULL;
+	struct leaving l = { 0 };
+	void *to = NULL, *p;
 
 	NEXT(mremap);
 	if (flags & MREMAP_FIXED) {
@@ -175,36 +269,52 @@ EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		va_start(ap, flags);
 		to = va_arg(ap, void *);
 		va_end(ap);
-		if (touches(to, bytes))
-			region_forget((uintptr_t)to, page_end(to, bytes));
+		l = leave(to, bytes);
 	}
-	if (touches(addr, old_bytes ? old_bytes : 1))
-		region_exclusive((uintptr_t)addr, page_end(addr, old_bytes ? old_bytes : 1));
-	return next.mremap(addr, old_bytes, bytes, flags, to);
+	p = remap(addr, old_bytes, bytes, flags, to);
+	left(&l, p != MAP_FAILED);
+	return p;
+}
+
+/* 0: leaves contents and mappings alone. */
+static int advice_ends_adoption(int advice)
+{
+	switch (advice) {
+	case MADV_NORMAL:
+	case MADV_RANDOM:
+	case MADV_SEQUENTIAL:
+	case MADV_WILLNEED:
+	case MADV_HUGEPAGE:
+	case MADV_NOHUGEPAGE:
+	case MADV_DOFORK:
+	case MADV_KEEPONFORK:
+	case MADV_UNMERGEABLE:
+	case MADV_DODUMP:
+	case 20: /* COLD */
+	case 21: /* PAGEOUT */
+	case 22: /* POPULATE_READ */
+	case 23: /* POPULATE_WRITE */
+	case 25: /* COLLAPSE */
+		return 0;
+	}
+	return 1;
 }
 
 EXPORT int madvise(void *addr, size_t bytes, int advice)
 {
-	NEXT(madvise);
-	if (touches(addr, bytes)) {
-		uintptr_t start = (uintptr_t)addr, end = page_end(addr, bytes);
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, bytes);
+	bool valid = start % HOST_PAGE == 0 && end > start;
 
-		switch (advice) {
-		case MADV_NORMAL:
-		case MADV_RANDOM:
-		case MADV_SEQUENTIAL:
-		case MADV_WILLNEED:
-		case MADV_HUGEPAGE:
-		case MADV_NOHUGEPAGE:
-			break;
-		case MADV_DONTNEED:
-		case MADV_FREE:
-			/* zero from now on; for MADV_FREE that is one of the allowed outcomes */
+	NEXT(madvise);
+	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
+		/* zero from now on; for MADV_FREE that is one of the allowed outcomes */
+		if (valid && touches(addr, bytes))
 			region_discard(start, end);
-			break;
-		default: /* DONTFORK, WIPEONFORK, MERGEABLE, HWPOISON ...: meant for private memory */
-			region_keep_out(start, end);
-		}
+	} else if (base_unlikely(advice_ends_adoption(advice)) && valid) {
+		/* DONTFORK, MERGEABLE, HWPOISON ...: meant for private memory, and to last */
+		if (advice == MADV_WIPEONFORK && touches(addr, bytes))
+			region_exclusive(start, end); /* the kernel wipes anonymous memory only */
+		region_keep_out(start, end);
 	}
 	return next.madvise(addr, bytes, advice);
 }
@@ -227,14 +337,16 @@ EXPORT int pkey_mprotect(void *addr, size_t bytes, int prot, int key)
 
 EXPORT void *shmat(int id, const void *addr, int flags)
 {
-	NEXT(shmat);
-	if (addr && (flags & SHM_REMAP)) {
-		struct shmid_ds ds;
+	struct leaving l = { 0 };
+	struct shmid_ds ds;
+	void *p;
 
-		if (!shmctl(id, IPC_STAT, &ds) && touches(addr, ds.shm_segsz))
-			region_forget((uintptr_t)addr, page_end(addr, ds.shm_segsz));
-	}
-	return next.shmat(id, addr, flags);
+	NEXT(shmat);
+	if (addr && (flags & SHM_REMAP) && !shmctl(id, IPC_STAT, &ds))
+		l = leave(addr, ds.shm_segsz);
+	p = next.shmat(id, addr, flags);
+	left(&l, p != (void *)-1);
+	return p;
 }
 
 /* ---- locked memory: pages that must stay the very pages they are ------------------------------- */
@@ -253,35 +365,65 @@ EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 	return next.mlock2(addr, bytes, flags);
 }
 
+/* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
+static int lock_current(void)
+{
+	struct host_vma v;
+
+	NEXT(mlock);
+	for (uintptr_t at = 0; !host_vma_query_next((void *)at, &v); at = v.end)
+		if (!region_is_window(&v) && !v.is_special && next.mlock((void *)v.start, v.end - v.start) &&
+		    errno != EINVAL && (v.read || v.write))
+			return -1;
+	return 0;
+}
+
 EXPORT int mlockall(int flags)
 {
 	NEXT(mlockall);
-	region_keep_out_all();
-	return next.mlockall(flags);
+	region_keep_out_all(flags & MCL_FUTURE);
+	if (region_arena_fd() < 0 || !(flags & MCL_CURRENT))
+		return next.mlockall(flags);
+	if (flags & ~MCL_CURRENT && next.mlockall(flags & ~MCL_CURRENT))
+		return -1;
+	return lock_current();
 }
 
 /* ---- the heap's end ---------------------------------------------------------------------------- */
 
+static struct leaving leave_above(uintptr_t to, uintptr_t now)
+{
+	if (to >= now)
+		return (struct leaving){ 0 };
+	to = base_round_up(to, HOST_PAGE);
+	return leave((void *)to, base_round_up(now, HOST_PAGE) - to);
+}
+
 EXPORT int brk(void *addr)
 {
-	uintptr_t now;
+	struct leaving l;
+	int ret;
 
 	NEXT(brk);
 	NEXT(sbrk);
-	now = (uintptr_t)next.sbrk(0);
-	if ((uintptr_t)addr < now && region_may_touch((uintptr_t)addr, now))
-		region_forget(base_round_up((uintptr_t)addr, HOST_PAGE), base_round_up(now, HOST_PAGE));
-	return next.brk(addr);
+	l = leave_above((uintptr_t)addr, (uintptr_t)next.sbrk(0));
+	ret = next.brk(addr);
+	left(&l, !ret);
+	return ret;
 }
 
 EXPORT void *sbrk(intptr_t delta)
 {
+	struct leaving l = { 0 };
+	uintptr_t now;
+	void *p;
+
 	NEXT(sbrk);
 	if (delta < 0) {
-		uintptr_t now = (uintptr_t)next.sbrk(0), to = now + (uintptr_t)delta;
-
-		if (region_may_touch(to, now))
-			region_forget(base_round_up(to, HOST_PAGE), base_round_up(now, HOST_PAGE));
+		now = (uintptr_t)next.sbrk(0);
+		l = leave_above(now + (uintptr_t)delta, now);
 	}
-	return next.sbrk(delta);
+	p = next.sbrk(delta);
+	left(&l, p != (void *)-1);
+	return p;
 }

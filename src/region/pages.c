@@ -1,30 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The page work of adoption and of its three ends. No bookkeeping, no decisions. */
+/* The page work of adoption and of its ends. No bookkeeping, no decisions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "region/private.h"
 
-/* Put pages behind [p, p+bytes): huge ones where a whole huge page fits and they are wanted. Failing
- * to get huge pages is no failure; failing to get any shows later as a fault we must not take. */
-static int populate(char *p, uint64_t bytes, bool huge)
+enum { RW = PROT_READ | PROT_WRITE };
+
+static int map_fixed(uintptr_t start, uint64_t bytes, int flags, int fd, uint64_t offset)
 {
-	uintptr_t start = (uintptr_t)p, end = start + bytes;
+	if (region_os.mmap((void *)start, bytes, RW, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
+		return -errno;
+	return 0;
+}
+
+/* Raw: nobody watches it, and our own hook would end the region that is being worked on. */
+static void protect(uintptr_t start, uint64_t bytes, int prot)
+{
+	if (prot != RW)
+		syscall(SYS_mprotect, start, bytes, prot);
+}
+
+/* Put pages behind [start, start+bytes): huge ones where a whole huge page fits and they are wanted.
+ * Failing to get huge pages is no failure; failing to get any shows later as a fault that we must not
+ * take. Populating, not storing: a full memory cgroup is then an error here. */
+static int populate(uintptr_t start, uint64_t bytes)
+{
+	uintptr_t end = start + bytes;
 	uintptr_t first = base_round_up(start, HOST_HUGE), last = base_round_down(end, HOST_HUGE);
 
-	if (huge && first < last) {
-		for (uintptr_t a = first; a < last; a += HOST_HUGE) {
-			/* collapse wants at least one present page; populate instead of a store, so
-			 * that a full memory cgroup is an error here and not a fault */
+	if (base_opt.region_huge && first < last) {
+		for (uintptr_t a = first; a < last; a += HOST_HUGE) /* collapse wants one present page */
 			if (region_os.madvise((void *)a, HOST_PAGE, MADV_POPULATE_WRITE) && errno != EINVAL)
 				return -errno;
-		}
 		region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
 	}
-	if (region_os.madvise((void *)base_round_down(start, HOST_PAGE),
-			      base_round_up(end, HOST_PAGE) - base_round_down(start, HOST_PAGE),
-			      MADV_POPULATE_WRITE) &&
+	if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE) &&
 	    errno != EINVAL) /* before Linux 5.14: the copy populates */
 		return -errno;
 	return 0;
@@ -45,29 +59,24 @@ static void follow_nodes(char *alias, uintptr_t start, uint64_t bytes)
 	}
 }
 
-/* Where in extent e the byte of address `start` lies: congruent modulo the huge page size. */
-static uint64_t inner_offset(uintptr_t start, const struct region_extent *e)
-{
-	return e->offset + start % REGION_UNIT;
-}
-
 int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e)
 {
-	uint64_t offset = inner_offset(start, e);
+	uint64_t offset = e->offset + start % REGION_UNIT; /* congruent, so that huge pages fit */
 	char *alias = (char *)region_arena_base() + offset;
-	int ret;
+	int fd = arena_fd_locked(), ret;
 
+	if (fd < 0)
+		return -EBADF;
 	if (base_fault("adopt"))
 		return -ENOMEM;
 	follow_nodes(alias, start, bytes);
-	ret = populate(alias, bytes, base_opt.region_huge);
+	ret = base_fault("populate") ? -ENOMEM : populate((uintptr_t)alias, bytes);
 	if (ret)
 		return ret;
 	host_copy(alias, (void *)start, bytes, host_copy_pick(bytes, bytes));
-	if (region_os.mmap((void *)start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
-			   region_arena_fd(), (off_t)offset) == MAP_FAILED)
-		return -errno;
-	return 0;
+	if (base_fault("map"))
+		return -ENOMEM;
+	return map_fixed(start, bytes, MAP_SHARED | MAP_POPULATE, fd, offset);
 }
 
 /* Write to every page without changing it: each is then this process's own copy. The add of zero is
@@ -78,35 +87,70 @@ static void touch_all(char *p, uint64_t bytes)
 		__atomic_fetch_add(p + off, 0, __ATOMIC_RELAXED);
 }
 
-int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset)
+int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot, bool *out_copied)
 {
-	if (region_os.mmap((void *)start, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-			   region_arena_fd(), (off_t)offset) == MAP_FAILED)
-		return -errno;
-	if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE)) {
-		if (errno != EINVAL)
-			return -errno;
-		touch_all((char *)start, bytes);
+	int fd = arena_fd_locked(), ret;
+
+	if (fd < 0)
+		return -EBADF;
+	ret = base_fault("private") ? -ENOMEM : map_fixed(start, bytes, MAP_PRIVATE, fd, offset);
+	if (ret)
+		return ret;
+	*out_copied = true;
+	if (base_fault("private_copy")) {
+		*out_copied = false;
+	} else if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE)) {
+		if (errno == EINVAL)
+			touch_all((char *)start, bytes);
+		else
+			*out_copied = false;
 	}
+	protect(start, bytes, prot);
 	return 0;
 }
 
-int pages_make_fresh(uintptr_t start, uint64_t bytes)
+int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot)
 {
-	if (region_os.mmap((void *)start, bytes, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-		return -errno;
-	return 0;
+	int ret = base_fault("fresh") ? -ENOMEM :
+		  map_fixed(start, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (!ret)
+		protect(start, bytes, prot);
+	return ret;
 }
 
-int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset)
+/* The pages are populated before they are filled, and get no advice: a mapping with other flags than
+ * its neighbours' would not become one with them again. */
+static int fresh_copy(uintptr_t start, uint64_t bytes, const void *from, int prot)
 {
-	int ret = pages_make_fresh(start, bytes);
+	int ret = pages_make_fresh(start, bytes, RW);
 
 	if (ret)
 		return ret;
-	if (base_opt.region_huge && bytes >= 2 * HOST_HUGE)
-		region_os.madvise((void *)start, bytes, MADV_HUGEPAGE);
-	host_copy((void *)start, (char *)region_arena_base() + offset, bytes, host_copy_pick(bytes, bytes));
+	populate(start, bytes);
+	host_copy((void *)start, from, bytes, host_copy_pick(bytes, bytes));
+	protect(start, bytes, prot);
 	return 0;
+}
+
+int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot)
+{
+	return fresh_copy(start, bytes, (char *)region_arena_base() + offset, prot);
+}
+
+int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot)
+{
+	void *copy = region_os.mmap(NULL, bytes, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int ret;
+
+	if (copy == MAP_FAILED)
+		return -errno;
+	if (!(prot & PROT_READ))
+		syscall(SYS_mprotect, start, bytes, PROT_READ);
+	host_copy(copy, (void *)start, bytes, host_copy_pick(bytes, bytes));
+	ret = fresh_copy(start, bytes, copy, prot);
+	if (ret && !(prot & PROT_READ))
+		syscall(SYS_mprotect, start, bytes, prot);
+	region_os.munmap(copy, bytes);
+	return ret;
 }

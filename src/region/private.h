@@ -28,33 +28,103 @@ struct region_os {
 };
 extern struct region_os region_os;
 
-extern pthread_mutex_t region_lock; /* guards all of arena.c's and table.c's state */
+/*
+ * Guards all state of this folder. While a thread holds it, the hooks that this thread runs into do
+ * nothing: other tools' functions are called under the lock, and may free memory of their own.
+ */
+void region_lock(void), region_unlock(void);
+bool region_is_locked_here(void);
+void region_lock_reset(void); /* in a forked child: nobody holds it */
 
-/* arena.c, all under the lock */
+/* ---- arena.c, all under the lock ------------------------------------------------------------- */
+
 int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *out);
 void arena_extent_put_locked(const struct region_extent *e, bool keep_pages);
 void arena_punch_locked(uint64_t offset, uint64_t bytes);
-bool arena_is_inode(const struct host_vma *v); /* it maps our memfd, anywhere */
-bool arena_is_mapping(const struct host_vma *v, uint64_t addr, uint64_t offset);
+int arena_fd_locked(void); /* -1 when the program has closed it */
+uint64_t arena_inode_locked(void);
+bool arena_is_inode(const struct host_vma *v, uint64_t inode); /* it maps that memfd */
+bool arena_is_known(const struct host_vma *v); /* ours, or that of a process we were forked from */
 uint64_t arena_used_bytes_locked(void), arena_pool_bytes_locked(void);
 void arena_empty_pool_locked(void);
 void arena_after_fork_child(void); /* the child has no arena; it may make its own */
 
-/* rules.c: why memory may not be adopted; NULL when it may. Caller holds the lock. */
+/* ---- rules.c: why memory may not be adopted; NULL when it may. Caller holds the lock. ---------- */
 const char *rules_refusal_locked(uintptr_t start, uintptr_t end);
+/* The range is unmapped or replaced: what was said about it is void. */
+void rules_void_locked(uintptr_t start, uintptr_t end);
+bool rules_locks_future_memory(void); /* mlockall(MCL_FUTURE): a window of memory would be populated */
 
-/* pages.c: the page work, no bookkeeping */
+/* ---- pages.c: the page work, no bookkeeping. 0 or -errno, upon which nothing has changed ------- */
 int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e);
-int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset); /* 0: all pages copied */
-int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset);
-int pages_make_fresh(uintptr_t start, uint64_t bytes);
+/* A private mapping of the same pages. *out_copied: every page is this process's own by now. */
+int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot, bool *out_copied);
+int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot);
+/* Anonymous memory with the same contents, of a shared or a private mapping. */
+int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot);
+int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 
-/* seen.c: which buffers have earned adoption */
+/* ---- seen.c: which buffers have earned adoption ------------------------------------------------- */
 bool seen_earned_locked(uintptr_t start, uint64_t bytes);
 void seen_lifetime_locked(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
 
-void table_before_fork(void);
-void table_after_fork_parent(void);
-void table_after_fork_child(void);
+/* ---- table.c ------------------------------------------------------------------------------------ */
+
+enum region_state { REGION_ACTIVE, REGION_ZOMBIE };
+
+struct region {
+	uintptr_t start, end;
+	uint64_t offset; /* in the arena, of start */
+	uint64_t inode;  /* of the arena; in a forked child, of its parent's */
+	struct region_extent extent;
+	uint64_t uses, last_use;
+	uint32_t id, pins;
+	uint32_t ticket; /* of region_leave(): about to be unmapped or replaced; 0: is not */
+	enum region_state state;
+	bool retired; /* pages may still be reached through the extent: never reuse it */
+	bool suspect; /* something failed: look at its mapping at each use */
+};
+
+#define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
+
+struct region_table {
+	struct region *at; /* sorted by address, never overlapping; TABLE_MAX of address space */
+	uint32_t n, next_id, next_ticket;
+	uint64_t clock;
+	bool off;   /* after region_fini: nothing new is adopted */
+	int forks;  /* threads that are forking now: nothing is adopted or pinned */
+};
+extern struct region_table region_table;
+
+uint32_t table_find(uintptr_t addr); /* first region that ends above addr */
+void table_insert(const struct region *r);
+void table_remove(uint32_t at); /* its extent goes back, unless retired */
+void table_publish_bounds(void);
+typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
+/* From the top down; visit may remove the entry it is given. */
+void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit);
+
+/* ---- ends.c --------------------------------------------------------------------------------------- */
+
+/* A run of mappings of a region, looked at one by one: the program may have changed some unseen. */
+struct piece_walk {
+	const struct region *r;
+	uintptr_t at, end;
+	bool missed; /* something else is mapped there, or nothing, or it cannot be known */
+};
+struct piece {
+	uintptr_t start, end;
+	uint64_t offset;
+	int prot;
+	bool shared;
+};
+bool piece_next(struct piece_walk *w, struct piece *out);
+
+bool ends_is_intact(const struct region *r);       /* all of it is still a shared mapping of its pages */
+int ends_make_private(struct region *r);           /* 0, or -errno: it is as it was */
+int ends_make_anonymous(uint32_t at);              /* 0 and it is gone, or -errno: it is as it was */
+void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end); /* other memory lies there now */
+
+void fork_prepare(void), fork_parent(void), fork_child(void); /* fork.c */
 
 #endif

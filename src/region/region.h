@@ -25,7 +25,7 @@
  * Order of calls: region_init, then region_describe / region_release around each use.
  * Threads: all calls are thread-safe; a lock is held while a region is made or unmade, never while
  * data moves. The memory hooks (interpose.c) may run in any thread; none of this may run in a signal
- * handler. After fork the child owns its memory privately and region is off there.
+ * handler. After fork the child owns its memory privately and has no arena until it makes its own.
  */
 #ifndef SLUICE_REGION_H
 #define SLUICE_REGION_H
@@ -103,24 +103,33 @@ static inline bool region_may_touch(uintptr_t start, uintptr_t end)
 			     end > atomic_load_explicit(&region_lo, memory_order_relaxed));
 }
 
-/* The lowest address at which a heap block that contains a region can begin. */
-extern _Atomic uintptr_t region_floor;
+/* May a heap block that begins here contain a region? Its end is not known yet. */
 static inline bool region_may_be_in_block(uintptr_t block)
 {
-	return base_unlikely(block >= atomic_load_explicit(&region_floor, memory_order_relaxed) &&
-			     block < atomic_load_explicit(&region_hi, memory_order_relaxed));
+	return base_unlikely(block < atomic_load_explicit(&region_hi, memory_order_relaxed));
 }
 
 void region_drop(uintptr_t start, uintptr_t end);      /* contents die, mapping must be anonymous */
-void region_forget(uintptr_t start, uintptr_t end);    /* the caller replaces or unmaps the range now */
 void region_keep(uintptr_t start, uintptr_t end);      /* contents live, threads may write */
 void region_exclusive(uintptr_t start, uintptr_t end); /* contents live, nobody else touches it */
 void region_discard(uintptr_t start, uintptr_t end);   /* this range reads as zero from now on, the
 							* rest of its regions lives on (MADV_DONTNEED) */
 bool region_overlaps(uintptr_t start, uintptr_t end);
-/* Never adopt pages of this range again (locked memory, RMA windows, special advice). */
+/* Around a call that unmaps or replaces the range: region_leave before it, region_left with its ticket
+ * after it. `done`: the call succeeded; otherwise everything is as it was. In between, nothing that
+ * lies there is described, and its part of the arena is not used again. */
+uint32_t region_leave(uintptr_t start, uintptr_t end);
+void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done);
+/* Never adopt pages of this range again (locked memory, RMA windows, special advice), until it is
+ * unmapped. */
 void region_keep_out(uintptr_t start, uintptr_t end);
-void region_keep_out_all(void); /* no adoption from now on (mlockall) */
+extern _Atomic bool region_has_kept_out; /* so that unmapping has to say so */
+/* No adoption from now on (mlockall). `future`: nor windows of memory, which would be populated. */
+void region_keep_out_all(bool future);
+/* This mapping is a window on an arena, whose pages come and go: not to be locked. */
+bool region_is_window(const struct host_vma *v);
+/* Every byte is readable and private to this process. */
+bool region_is_private_memory(uintptr_t start, uintptr_t end);
 
 /* ---- for `sluice info`, tests ----------------------------------------------------------------- */
 struct region_stats {

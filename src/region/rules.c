@@ -3,6 +3,7 @@
  * kernel, a device, another process, a stack's owner) knows by more than its address. */
 #include <link.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,37 +12,103 @@
 #define KEEP_OUT_MAX 256
 #define VMAS_MAX 64 /* a buffer of more mappings than this is left alone */
 
+struct span { uintptr_t start, end; };
+
 static struct {
-	struct { uintptr_t start, end; } range[KEEP_OUT_MAX];
+	struct span at[KEEP_OUT_MAX]; /* sorted, apart from each other */
 	int n;
-	bool all;
+	bool all, future;
 } keep_out;
+_Atomic bool region_has_kept_out;
+
+static void span_remove(int i, int n)
+{
+	keep_out.n -= n;
+	memmove(&keep_out.at[i], &keep_out.at[i + n], (size_t)(keep_out.n - i) * sizeof keep_out.at[0]);
+}
+
+/* One place less: the two that are nearest to each other become one, with what lies between. */
+static void span_make_room(void)
+{
+	int best = 0;
+
+	for (int i = 1; i + 1 < keep_out.n; i++)
+		if (keep_out.at[i + 1].start - keep_out.at[i].end <
+		    keep_out.at[best + 1].start - keep_out.at[best].end)
+			best = i;
+	keep_out.at[best].end = keep_out.at[best + 1].end;
+	span_remove(best + 1, 1);
+}
+
+static void keep_out_locked(uintptr_t start, uintptr_t end)
+{
+	int i = 0, n = 0;
+
+	while (i < keep_out.n && keep_out.at[i].end < start)
+		i++;
+	while (i + n < keep_out.n && keep_out.at[i + n].start <= end)
+		n++;
+	if (n) {
+		start = base_min_u64(start, keep_out.at[i].start);
+		end = base_max_u64(end, keep_out.at[i + n - 1].end);
+		span_remove(i, n - 1);
+	} else {
+		if (keep_out.n == KEEP_OUT_MAX) {
+			span_make_room();
+			keep_out_locked(start, end);
+			return;
+		}
+		memmove(&keep_out.at[i + 1], &keep_out.at[i],
+			(size_t)(keep_out.n++ - i) * sizeof keep_out.at[0]);
+	}
+	keep_out.at[i] = (struct span){ start, end };
+	atomic_store_explicit(&region_has_kept_out, true, memory_order_relaxed);
+}
+
+void rules_void_locked(uintptr_t start, uintptr_t end)
+{
+	for (int i = keep_out.n; i-- > 0;) {
+		struct span *s = &keep_out.at[i];
+
+		if (s->end <= start || s->start >= end)
+			continue;
+		if (s->start >= start && s->end <= end)
+			span_remove(i, 1);
+		else if (s->start < start && s->end > end)
+			continue; /* a hole in it is not worth a place */
+		else if (s->start < start)
+			s->end = start;
+		else
+			s->start = end;
+	}
+	atomic_store_explicit(&region_has_kept_out, keep_out.n > 0, memory_order_relaxed);
+}
 
 void region_keep_out(uintptr_t start, uintptr_t end)
 {
-	pthread_mutex_lock(&region_lock);
-	if (keep_out.n == KEEP_OUT_MAX) {
-		keep_out.all = true; /* more than we can remember: adopt nothing from now on */
-	} else {
-		keep_out.range[keep_out.n].start = start;
-		keep_out.range[keep_out.n++].end = end;
-	}
-	pthread_mutex_unlock(&region_lock);
+	if (start >= end || region_is_locked_here())
+		return;
+	region_lock();
+	keep_out_locked(start, end);
+	region_unlock();
 	region_keep(start, end);
 }
 
-void region_keep_out_all(void)
+void region_keep_out_all(bool future)
 {
-	pthread_mutex_lock(&region_lock);
+	region_lock();
 	keep_out.all = true;
-	pthread_mutex_unlock(&region_lock);
+	keep_out.future |= future;
+	region_unlock();
 	region_keep(0, UINTPTR_MAX);
 }
+
+bool rules_locks_future_memory(void) { return keep_out.future; }
 
 static bool in_keep_out(uintptr_t start, uintptr_t end)
 {
 	for (int i = 0; i < keep_out.n; i++)
-		if (start < keep_out.range[i].end && end > keep_out.range[i].start)
+		if (start < keep_out.at[i].end && end > keep_out.at[i].start)
 			return true;
 	return keep_out.all;
 }
@@ -89,6 +156,13 @@ static bool is_own_stack(uintptr_t start, uintptr_t end)
 	return start < hi && end > lo;
 }
 
+static bool is_signal_stack(uintptr_t start, uintptr_t end)
+{
+	struct { uintptr_t sp; int flags; size_t bytes; } s = { 0 }; /* the kernel's stack_t */
+
+	return !syscall(SYS_sigaltstack, NULL, &s) && start < s.sp + s.bytes && end > s.sp;
+}
+
 static const char *vma_refusal(const struct host_vma *v, uintptr_t start, uintptr_t end)
 {
 	if (v->shared)
@@ -103,19 +177,37 @@ static const char *vma_refusal(const struct host_vma *v, uintptr_t start, uintpt
 		return "it is a mapping of the kernel";
 	if (v->page_bytes && v->page_bytes != HOST_PAGE)
 		return "it consists of hugetlbfs pages";
-	if (v->inode && !is_static_data(base_max_u64(start, v->start), base_min_u64(end, v->end)))
+	/* what was adopted before, and is private now, may be adopted again */
+	if (v->inode && !arena_is_known(v) &&
+	    !is_static_data(base_max_u64(start, v->start), base_min_u64(end, v->end)))
 		return "it is a private mapping of a file";
 	return NULL;
 }
 
-/* Threads' stacks are mapped with an inaccessible guard right below. */
-static bool has_guard_below(uint64_t vma_start)
+static size_t default_stack_bytes(void)
+{
+	static size_t bytes;
+	pthread_attr_t attr;
+
+	if (!bytes && !pthread_getattr_default_np(&attr)) {
+		pthread_attr_getstacksize(&attr, &bytes);
+		pthread_attr_destroy(&attr);
+	}
+	return bytes;
+}
+
+/*
+ * Threads' stacks are mapped with an inaccessible guard right below. What lies above a stack may have
+ * become one mapping with it, so only what is within a stack's length of the guard is suspected.
+ */
+static bool may_be_stack(const struct host_vma *at, uintptr_t start)
 {
 	struct host_vma v;
 
-	if (!vma_start || host_vma_query((void *)(vma_start - 1), &v))
+	if (!at->start || start - at->start >= default_stack_bytes() ||
+	    host_vma_query((void *)(at->start - 1), &v))
 		return false;
-	return v.end == vma_start && !v.read && !v.write && !v.shared && !v.inode;
+	return v.end == at->start && !v.read && !v.write && !v.shared && !v.inode;
 }
 
 const char *rules_refusal_locked(uintptr_t start, uintptr_t end)
@@ -135,11 +227,22 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end)
 		why = vma_refusal(&v, start, end);
 		if (why)
 			return why;
-		if (n == 0 && !v.inode && has_guard_below(v.start) && !is_static_data(start, end))
+		if (n == 0 && !v.inode && may_be_stack(&v, start) && !is_static_data(start, end))
 			return "it may be a thread's stack";
 		a = v.end;
 	}
-	if (is_own_stack(start, end))
+	if (is_own_stack(start, end) || is_signal_stack(start, end))
 		return "it is a thread's stack";
 	return NULL;
+}
+
+bool region_is_private_memory(uintptr_t start, uintptr_t end)
+{
+	struct host_vma v;
+
+	for (uintptr_t a = start; a < end; a = v.end)
+		if (host_vma_query((void *)a, &v) || v.shared || !v.read || !v.write ||
+		    (v.inode && !arena_is_known(&v)))
+			return false;
+	return true;
 }

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How regions end: by what the program does to its memory.
+ *
+ * None of this trusts the table about what is mapped: a raw system call, or a call inside the C
+ * library, may have put other memory where a region was. Each mapping is looked at before it is
+ * changed (struct piece_walk), and what is not ours is left alone.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "region/private.h"
+
+bool piece_next(struct piece_walk *w, struct piece *out)
+{
+	const struct region *r = w->r;
+	struct host_vma v;
+
+	while (w->at < w->end) {
+		int ret = host_vma_query_next((void *)w->at, &v);
+		uint64_t offset = r->offset + (w->at - r->start);
+
+		if (ret && ret != -ENOENT && r->state == REGION_ACTIVE) {
+			/* no descriptor to ask with: it is what we made it, as far as we know */
+			*out = (struct piece){ w->at, w->end, offset, PROT_READ | PROT_WRITE, true };
+			w->at = w->end;
+			return true;
+		}
+		if (ret || v.start >= w->end)
+			break;
+		if (v.start > w->at) {
+			w->missed = true;
+			w->at = v.start;
+			continue;
+		}
+		*out = (struct piece){ w->at, base_min_u64(v.end, w->end), offset,
+				       (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) |
+					       (v.exec ? PROT_EXEC : 0), v.shared };
+		w->at = out->end;
+		if (arena_is_inode(&v, r->inode) && v.offset + (out->start - v.start) == offset)
+			return true;
+		w->missed = true;
+	}
+	w->missed |= w->at < w->end;
+	return false;
+}
+
+bool ends_is_intact(const struct region *r)
+{
+	struct piece_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct piece p;
+
+	while (piece_next(&w, &p))
+		if (!p.shared)
+			return false;
+	return !w.missed;
+}
+
+static void note_missed(struct region *r)
+{
+	/* pages that are mapped elsewhere by now stay the program's: never used again */
+	r->retired = true;
+	base_count(BASE_CTR_STALE, 1);
+}
+
+int ends_make_private(struct region *r)
+{
+	struct piece_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct piece p;
+	int ret = 0;
+
+	if (r->state == REGION_ZOMBIE)
+		return 0;
+	while (piece_next(&w, &p)) {
+		bool copied = true;
+
+		if (!p.shared)
+			continue;
+		ret = pages_make_private(p.start, p.end - p.start, p.offset, p.prot, &copied);
+		if (ret) /* the next best: right unless another thread writes just now */
+			ret = pages_copy_back(p.start, p.end - p.start, p.offset, p.prot);
+		if (ret)
+			goto still_shared;
+		if (!copied)
+			r->retired = true; /* what is not copied yet is read from the extent until it is */
+	}
+	if (w.missed)
+		note_missed(r);
+	if (!r->retired)
+		arena_punch_locked(r->offset, r->end - r->start);
+	r->state = REGION_ZOMBIE;
+	seen_lifetime_locked(r->start, r->uses);
+	base_count(BASE_CTR_UNADOPTED, 1);
+	return 0;
+
+still_shared:
+	r->suspect = true;
+	base_log(BASE_LOG_WARN, "region", "cannot make %zu adopted bytes private again: %s",
+		 (size_t)(r->end - r->start), strerror(-ret));
+	return ret;
+}
+
+/* Nobody else looks at or changes the contents. */
+int ends_make_anonymous(uint32_t at)
+{
+	struct region *r = &region_table.at[at];
+	struct piece_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct piece p;
+
+	while (piece_next(&w, &p)) {
+		uint64_t bytes = p.end - p.start;
+		int ret = p.shared ? pages_copy_back(p.start, bytes, p.offset, p.prot) :
+				     pages_copy_anew(p.start, bytes, p.prot);
+
+		if (ret) {
+			r->suspect = true;
+			return ret;
+		}
+	}
+	if (w.missed)
+		note_missed(r);
+	table_remove(at);
+	return 0;
+}
+
+/* Fresh memory in the place of r's in [start, end). */
+static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
+{
+	struct piece_walk w = { .r = r, .at = start, .end = end };
+	struct piece p;
+
+	while (piece_next(&w, &p)) {
+		int ret = pages_make_fresh(p.start, p.end - p.start, p.prot);
+
+		if (ret) {
+			r->suspect = true;
+			return ret;
+		}
+	}
+	if (w.missed && r->state == REGION_ACTIVE)
+		note_missed(r);
+	return 0;
+}
+
+void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
+{
+	struct region *r = &region_table.at[at];
+	uint64_t below = start > r->start ? start - r->start : 0;
+	uint64_t above = r->end > end ? r->end - end : 0;
+
+	if (!below && !above) {
+		table_remove(at);
+		return;
+	}
+	/* Of two rests one is remembered. The other is private, its pages in the extent are holes and
+	 * stay so: it behaves like the anonymous memory it was. */
+	if (below && above)
+		r->retired = true;
+	if (below >= above) {
+		r->end = start;
+	} else {
+		r->offset += end - r->start;
+		r->start = end;
+	}
+	table_publish_bounds();
+}
+
+/* ---- what the hooks say -------------------------------------------------------------------------- */
+
+/* Another thread is about to unmap it: whatever is done here could hit the memory that comes next. */
+static bool is_leaving(const struct region *r) { return r->ticket && r->state == REGION_ACTIVE; }
+
+static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
+{
+	struct region *r = &region_table.at[at];
+
+	if (is_leaving(r))
+		return;
+	if (r->start < start || r->end > end)
+		ends_make_private(r); /* part of it lives on */
+	else if (!make_fresh(r, r->start, r->end))
+		table_remove(at);
+}
+
+static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
+{
+	if (!is_leaving(&region_table.at[at]))
+		ends_make_private(&region_table.at[at]);
+}
+
+static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
+{
+	if (!is_leaving(&region_table.at[at]))
+		ends_make_anonymous(at);
+}
+
+static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
+{
+	struct region *r = &region_table.at[at];
+	uintptr_t a = base_max_u64(start, r->start), b = base_min_u64(end, r->end);
+
+	if (is_leaving(r))
+		return;
+	if (a == r->start && b == r->end)
+		visit_drop(at, start, end);
+	else if (!ends_make_private(r))
+		make_fresh(r, a, b);
+}
+
+static void visit_leave(uint32_t at, uintptr_t start, uintptr_t end)
+{
+	struct region *r = &region_table.at[at];
+
+	if ((r->start < start || r->end > end) && ends_make_private(r))
+		return; /* part of it lives on, shared: the look at its next use will tell */
+	r->ticket = region_table.next_ticket;
+}
+
+static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
+{
+	if (start >= end || region_is_locked_here())
+		return;
+	region_lock();
+	table_each_overlap(start, end, visit);
+	region_unlock();
+}
+
+void region_drop(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_drop); }
+void region_keep(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_keep); }
+void region_exclusive(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_exclusive); }
+void region_discard(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_discard); }
+
+uint32_t region_leave(uintptr_t start, uintptr_t end)
+{
+	uint32_t ticket;
+
+	if (start >= end || region_is_locked_here())
+		return 0;
+	region_lock();
+	if (!++region_table.next_ticket)
+		region_table.next_ticket = 1;
+	ticket = region_table.next_ticket;
+	table_each_overlap(start, end, visit_leave);
+	region_unlock();
+	return ticket;
+}
+
+void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
+{
+	if (!ticket)
+		return;
+	region_lock();
+	if (done)
+		rules_void_locked(start, end);
+	for (uint32_t i = table_find(end); i != UINT32_MAX; i--) {
+		struct region *r = &region_table.at[i];
+
+		if (i >= region_table.n || r->start >= end)
+			continue;
+		if (r->end <= start)
+			break;
+		if (r->ticket != ticket)
+			continue;
+		r->ticket = 0;
+		if (done)
+			ends_replaced(i, start, end);
+		else if (r->state == REGION_ACTIVE && !ends_is_intact(r))
+			ends_make_private(r); /* a failing mmap may have unmapped what it was to replace */
+	}
+	region_unlock();
+}

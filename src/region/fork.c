@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fork: parent and child must each see the memory as it is now, and neither what the other writes
+ * later. So everything becomes private in the parent first; what cannot (a transfer is using it)
+ * becomes private in the child, before fork() returns there.
+ */
+#include <string.h>
+#include <sys/single_threaded.h>
+#include <unistd.h>
+
+#include "region/private.h"
+
+enum { PIN_WAITS = 200, PIN_WAIT_US = 1000 };
+
+static bool has_pins(void)
+{
+	for (uint32_t i = 0; i < region_table.n; i++)
+		if (region_table.at[i].pins)
+			return true;
+	return false;
+}
+
+void fork_prepare(void)
+{
+	region_lock();
+	region_table.forks++; /* nothing is adopted or pinned from here on */
+	for (int i = 0; i < PIN_WAITS && has_pins(); i++) {
+		region_unlock();
+		usleep(PIN_WAIT_US);
+		region_lock();
+	}
+	for (uint32_t i = region_table.n; i-- > 0;) {
+		struct region *r = &region_table.at[i];
+
+		if (r->state != REGION_ACTIVE || r->ticket)
+			continue;
+		if (r->pins)
+			r->retired = true; /* the child reads its pages until it has copied them */
+		else if (!__libc_single_threaded || ends_make_anonymous(i))
+			ends_make_private(r);
+	}
+	/* not held across the fork: handlers of others may wait for threads that free memory */
+	region_unlock();
+}
+
+void fork_parent(void)
+{
+	region_lock();
+	region_table.forks--;
+	region_unlock();
+}
+
+/*
+ * The table may have been in the middle of a change, and mappings may exist that it does not know:
+ * look at what is mapped. Arena pages that are left are shared ones, to be made private here, and
+ * private ones, of which the child knows as long as it frees or discards them.
+ */
+static void collect_leftovers(void)
+{
+	struct host_vma v;
+
+	for (uintptr_t at = 0; !host_vma_query_next((void *)at, &v); at = v.end) {
+		struct region r = { .start = v.start, .end = v.end, .offset = v.offset, .inode = v.inode,
+				    .state = REGION_ZOMBIE, .retired = true };
+		int prot = (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) | (v.exec ? PROT_EXEC : 0);
+		bool copied;
+
+		if (!arena_is_known(&v))
+			continue;
+		if (v.shared && pages_make_private(v.start, v.end - v.start, v.offset, prot, &copied))
+			base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
+		if (region_table.n < TABLE_MAX)
+			table_insert(&r);
+	}
+}
+
+void fork_child(void)
+{
+	bool any = region_table.n > 0;
+
+	region_lock_reset();
+	region_lock();
+	region_table.n = 0;
+	region_table.forks = 0;
+	if (any)
+		collect_leftovers();
+	table_publish_bounds();
+	arena_after_fork_child();
+	region_unlock();
+}

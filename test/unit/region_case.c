@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "region_case.h"
+
+#include <stdarg.h>
+#include <sys/stat.h>
+
+enum { TIME_LIMIT_S = 30, OPTIONS_MAX = 16 };
+
+void region_case_run(void *body)
+{
+	alarm(TIME_LIMIT_S); /* a deadlock is a failure, not a hang */
+	((void (*)(void))body)();
+}
+
+static void options_load(const char *first, va_list more)
+{
+	static char after[] = "SLUICE_REGION_ADOPT_AFTER=0", min[] = "SLUICE_REGION_ADOPT_MIN=1",
+		    arena[] = "SLUICE_REGION_ARENA=1G";
+	char *env[OPTIONS_MAX] = { after, min, arena };
+	char problems[256] = "";
+	int n = 3;
+
+	for (const char *o = first; o && n < OPTIONS_MAX - 1; o = va_arg(more, const char *)) {
+		size_t name = (size_t)(strchr(o, '=') - o) + 1;
+		int at = 0;
+
+		while (at < n && strncmp(env[at], o, name))
+			at++;
+		env[at] = (char *)o;
+		n += at == n;
+	}
+	if (base_options_load(env, problems, sizeof problems))
+		unit_fail(__FILE__, __LINE__, "%s", problems);
+}
+
+void region_options(const char *first, ...)
+{
+	va_list more;
+
+	va_start(more, first);
+	options_load(first, more);
+	va_end(more);
+}
+
+void region_begin(const char *first, ...)
+{
+	va_list more;
+
+	va_start(more, first);
+	options_load(first, more);
+	va_end(more);
+	CHECK_EQ(region_init(), 0);
+}
+
+static uint64_t word_of(size_t at, unsigned seed)
+{
+	return (at + 1) * 0x9e3779b97f4a7c15ull + seed * 0xd1b54a32d192ed03ull;
+}
+
+void fill(void *p, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes / 8; i++)
+		memcpy((char *)p + 8 * i, &(uint64_t){ word_of(i, seed) }, 8);
+	memset((char *)p + bytes / 8 * 8, (int)seed, bytes % 8);
+}
+
+void check_part_at(const char *file, int line, const void *p, size_t from, size_t to, unsigned seed)
+{
+	for (size_t i = from / 8; i < to / 8; i++) {
+		uint64_t word;
+
+		memcpy(&word, (const char *)p + 8 * i, 8);
+		if (word != word_of(i, seed))
+			unit_fail(file, line, "byte %zu holds other data (%#" PRIx64 ")", 8 * i, word);
+	}
+}
+
+void check_filled_at(const char *file, int line, const void *p, size_t bytes, unsigned seed)
+{
+	check_part_at(file, line, p, 0, bytes, seed);
+	for (size_t i = bytes / 8 * 8; i < bytes; i++)
+		if (((const unsigned char *)p)[i] != (seed & 0xff))
+			unit_fail(file, line, "byte %zu of %zu holds other data", i, bytes);
+}
+
+void check_zero_at(const char *file, int line, const void *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (((const char *)p)[i])
+			unit_fail(file, line, "byte %zu of %zu is not zero", i, bytes);
+}
+
+void *block_get(size_t bytes)
+{
+	void *(*volatile get)(size_t) = malloc;
+	void *p = get(bytes);
+
+	CHECK(p != NULL);
+	return p;
+}
+
+void *pages_get(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+void *pages_get_aligned(size_t bytes, size_t unit)
+{
+	/* readable neighbours: below an inaccessible page begins what may be a stack */
+	char *raw = mmap(NULL, bytes + 2 * unit, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = (char *)base_round_up((uintptr_t)raw + 1, unit);
+
+	CHECK(raw != MAP_FAILED);
+	CHECK_EQ(mprotect(p, bytes, PROT_READ | PROT_WRITE), 0);
+	return p;
+}
+
+bool adopts(const void *p, size_t bytes)
+{
+	struct region_desc d;
+
+	region_describe(p, bytes, REGION_FORCE, &d);
+	region_release(&d);
+	return d.flags & REGION_DESC_MAPPED;
+}
+
+struct region_desc adopt_at(const char *file, int line, const void *p, size_t bytes)
+{
+	struct region_desc d;
+
+	region_describe(p, bytes, REGION_FORCE, &d);
+	region_release(&d);
+	if (!(d.flags & REGION_DESC_MAPPED)) {
+		const char *why = region_refusal(p, bytes);
+
+		unit_fail(file, line, "%zu bytes are not adopted: %s", bytes, why ? why : "no reason given");
+	}
+	return d;
+}
+
+bool is_adopted(const void *p, size_t bytes)
+{
+	struct region_desc d;
+
+	region_describe(p, bytes, REGION_LOOKUP, &d);
+	region_release(&d);
+	return d.flags & REGION_DESC_MAPPED;
+}
+
+bool is_mapped(const void *p)
+{
+	struct host_vma v;
+
+	return !host_vma_query(p, &v);
+}
+
+bool is_shared(const void *p)
+{
+	struct host_vma v;
+
+	return !host_vma_query(p, &v) && v.shared && v.inode;
+}
+
+bool is_anonymous(const void *p)
+{
+	struct host_vma v;
+
+	return !host_vma_query(p, &v) && !v.shared && !v.inode && v.read && v.write;
+}
+
+char *peer_view(const struct region_desc *d) { return (char *)region_arena_base() + d->arena_off; }
+
+uint32_t active(void)
+{
+	struct region_stats s;
+
+	region_get_stats(&s);
+	return s.active;
+}
+
+uint64_t arena_file_bytes(void)
+{
+	struct stat st;
+
+	CHECK_EQ(fstat(region_arena_fd(), &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}

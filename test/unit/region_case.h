@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tests of region/ with its memory hooks, which are compiled into the test program: its free(),
+ * munmap() ... are those of the preloaded library.
+ *
+ *   REGION_TEST(freed_memory_is_private_again)
+ *   {
+ *           region_begin("SLUICE_REGION_MAX=4", NULL);      options, then an arena
+ *           ...
+ *   }
+ *
+ * Each test has a process of its own, so that arenas, limits and threads of one touch no other.
+ */
+#ifndef SLUICE_TEST_REGION_CASE_H
+#define SLUICE_TEST_REGION_CASE_H
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "region/region.h"
+#include "unit.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define PAGE ((size_t)HOST_PAGE)
+
+void region_case_run(void *body); /* for REGION_TEST */
+/* Loads the options given ("NAME=value", NULL at the end) over these tests' own: adoption at once,
+ * from one page on. Then an arena; a test that wants none calls region_options() alone. */
+void region_options(const char *first, ...) __attribute__((sentinel));
+void region_begin(const char *first, ...) __attribute__((sentinel));
+
+/* The same bytes for the same seed and length, no page like another. */
+void fill(void *p, size_t bytes, unsigned seed);
+/* Fails the test at file:line when a byte is another. */
+void check_filled_at(const char *file, int line, const void *p, size_t bytes, unsigned seed);
+#define CHECK_FILLED(p, bytes, seed) check_filled_at(__FILE__, __LINE__, p, bytes, seed)
+/* Of what fill() wrote to p, bytes from to to, multiples of 8. */
+void check_part_at(const char *file, int line, const void *p, size_t from, size_t to, unsigned seed);
+void check_zero_at(const char *file, int line, const void *p, size_t bytes);
+#define CHECK_ZERO(p, bytes) check_zero_at(__FILE__, __LINE__, p, bytes)
+
+/* malloc that no compiler sees through. */
+void *block_get(size_t bytes);
+/* Private anonymous pages. */
+void *pages_get(size_t bytes);
+/* The same, at a multiple of `unit`, with inaccessible memory on both sides kept away. */
+void *pages_get_aligned(size_t bytes, size_t unit);
+
+/* Fails the test when it is not adopted; the region is released again. */
+struct region_desc adopt_at(const char *file, int line, const void *p, size_t bytes);
+#define ADOPT(p, bytes) adopt_at(__FILE__, __LINE__, p, bytes)
+bool is_adopted(const void *p, size_t bytes); /* as the table sees it */
+bool is_shared(const void *p);                /* as the kernel sees it: a mapping of the arena */
+bool is_anonymous(const void *p);             /* private, no file behind it, readable, writable */
+bool is_mapped(const void *p);
+/* What a peer sees at byte 0 of the mapped middle. */
+char *peer_view(const struct region_desc *d);
+uint32_t active(void);
+uint64_t arena_file_bytes(void); /* pages of the arena that exist */
+
+#define CHECK_REFUSED(p, bytes, part)                                                     \
+	do {                                                                              \
+		CHECK_HAS(region_refusal(p, bytes), part);                                \
+		CHECK(!is_adopted(p, bytes) && !adopts(p, bytes));                        \
+	} while (0)
+bool adopts(const void *p, size_t bytes); /* tries it */
+
+#define REGION_TEST(test)                                                                 \
+	static void region_body_##test(void);                                             \
+	UNIT_TEST(test) { CHECK_EQ(unit_fork(region_case_run, (void *)region_body_##test), 0); } \
+	static void region_body_##test(void)
+
+#endif

@@ -1,0 +1,631 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the program does to mappings that hold adopted memory. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+
+#include "region_case.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
+enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
+
+/* 4 MiB of pages of which the middle 2 MiB are adopted. */
+static char *middle_adopted(struct region_desc *out)
+{
+	char *p = pages_get_aligned(4 * MIB, 2 * MIB);
+	struct region_desc d;
+
+	fill(p, 4 * MIB, 1);
+	d = ADOPT(p + MIB, 2 * MIB);
+	if (out)
+		*out = d;
+	return p;
+}
+
+#define check_middle(p, from, to) check_part_at(__FILE__, __LINE__, p, from, to, 1)
+
+/* Adopts other memory of the same size and writes to it: whoever still shares pages with the old
+ * region would see it. */
+static void reuse_the_arena(size_t bytes)
+{
+	char *q = pages_get(bytes);
+
+	memset(q, 0xc3, bytes);
+	ADOPT(q, bytes);
+	memset(q, 0xc4, bytes);
+}
+
+REGION_TEST(munmap_of_the_whole_frees_the_region)
+{
+	struct region_desc d;
+	char *p;
+
+	region_begin("SLUICE_REGION_POOL=0", NULL);
+	p = middle_adopted(&d);
+	CHECK_EQ(munmap(p, 4 * MIB), 0);
+	CHECK_EQ(active(), 0);
+	CHECK(!is_mapped(p + 2 * MIB));
+	CHECK_EQ(arena_file_bytes(), 0);
+}
+
+static void munmap_part(size_t from, size_t to)
+{
+	char *p = middle_adopted(NULL);
+
+	CHECK_EQ(munmap(p + from, to - from), 0);
+	CHECK(!is_mapped(p + from) && !is_mapped(p + to - PAGE));
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	CHECK(!is_shared(p + MIB) && !is_shared(p + 3 * MIB - PAGE));
+	reuse_the_arena(2 * MIB);
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	/* what is mapped there next is the program's own, whatever the region was */
+	CHECK(mmap(p + from, to - from, RW, ANON | MAP_FIXED, -1, 0) == p + from);
+	CHECK_ZERO(p + from, to - from);
+	memset(p + from, 9, to - from);
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	munmap(p, 4 * MIB);
+}
+
+REGION_TEST(munmap_of_a_part_keeps_the_rest)
+{
+	region_begin(NULL, NULL);
+	munmap_part(0, 2 * MIB);                       /* the beginning */
+	munmap_part(MIB + 512 * KIB, 2 * MIB);         /* inside */
+	munmap_part(2 * MIB, 4 * MIB);                 /* the end */
+	munmap_part(MIB, MIB + PAGE);                  /* first page */
+	munmap_part(3 * MIB - PAGE, 3 * MIB);          /* last page */
+	munmap_part(MIB, 3 * MIB);                     /* all of it, nothing else */
+}
+
+REGION_TEST(a_munmap_that_fails_changes_nothing)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	errno = 0;
+	CHECK_EQ(munmap(p + 1, 4 * MIB - 1), -1);
+	CHECK_EQ(errno, EINVAL);
+	CHECK_EQ(munmap(p + MIB, 0), -1);
+	reuse_the_arena(2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(is_adopted(p + MIB, 2 * MIB));
+}
+
+REGION_TEST(mmap_fixed_over_the_whole_replaces_the_region)
+{
+	struct region_desc d;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(&d);
+	CHECK(mmap(p, 4 * MIB, RW, ANON | MAP_FIXED, -1, 0) == p);
+	CHECK_EQ(active(), 0);
+	CHECK_ZERO(p, 4 * MIB);
+	memset(peer_view(&d), 1, 2 * MIB);
+	CHECK_ZERO(p, 4 * MIB);
+}
+
+REGION_TEST(mmap_fixed_over_a_part_keeps_the_rest)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK(mmap(p + 2 * MIB, 2 * MIB, RW, ANON | MAP_FIXED, -1, 0) == p + 2 * MIB);
+	CHECK_ZERO(p + 2 * MIB, 2 * MIB);
+	check_middle(p, 0, 2 * MIB);
+	reuse_the_arena(2 * MIB);
+	check_middle(p, 0, 2 * MIB);
+	CHECK_ZERO(p + 2 * MIB, 2 * MIB);
+	/* MAP_FIXED_NOREPLACE replaces nothing */
+	p = middle_adopted(NULL);
+	CHECK(mmap(p + MIB, MIB, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED);
+	CHECK(is_adopted(p + MIB, 2 * MIB));
+}
+
+REGION_TEST(an_mmap_that_fails_changes_nothing)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK(mmap(p, 4 * MIB, RW, MAP_PRIVATE | MAP_FIXED, -1, 0) == MAP_FAILED);
+	CHECK_EQ(errno, EBADF);
+	reuse_the_arena(2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	/* still ours to give back */
+	CHECK_EQ(munmap(p, 4 * MIB), 0);
+	CHECK_EQ(active(), 1);
+}
+
+/* The program's own shared mapping now lies where a part of a region was. */
+REGION_TEST(a_mapping_in_the_place_of_a_part_is_the_programs_alone)
+{
+	int fd = memfd_create("other", MFD_CLOEXEC);
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(ftruncate(fd, 2 * MIB), 0);
+	CHECK(mmap(p + 2 * MIB, 2 * MIB, RW, MAP_SHARED | MAP_FIXED, fd, 0) == p + 2 * MIB);
+	memset(p + 2 * MIB, 7, 2 * MIB);
+	CHECK_EQ(madvise(p + 2 * MIB, MIB, MADV_DONTNEED), 0); /* of a file: it is read again */
+	CHECK_EQ(p[2 * MIB], 7);
+	CHECK_EQ(madvise(p, 4 * MIB, MADV_DONTNEED), 0);
+	CHECK_EQ(p[3 * MIB], 7);
+	CHECK_ZERO(p, 2 * MIB);
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	p[2 * MIB] = 8;
+	CHECK_EQ(*(char *)mmap(NULL, PAGE, RW, MAP_SHARED, fd, 0), 8);
+	close(fd);
+}
+
+/* ---- mremap ------------------------------------------------------------------------------------ */
+
+REGION_TEST(mremap_of_a_larger_mapping_moves_all_of_it)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	q = mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	check_middle(q, 0, 4 * MIB);
+	CHECK_ZERO(q + 4 * MIB, 60 * MIB);
+	CHECK_EQ(active(), 0);
+	CHECK(!is_shared(q + 2 * MIB));
+	reuse_the_arena(2 * MIB);
+	check_middle(q, 0, 4 * MIB);
+}
+
+REGION_TEST(mremap_of_a_large_region_moves_all_of_it)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	p = pages_get_aligned(16 * MIB, 2 * MIB);
+	fill(p, 16 * MIB, 2);
+	ADOPT(p + PAGE, 16 * MIB - 2 * PAGE); /* huge pages come back as huge pages, in one mapping */
+	q = mremap(p, 16 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	CHECK_FILLED(q, 16 * MIB, 2);
+}
+
+REGION_TEST(mremap_of_private_leftovers_moves_all_of_it)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	q = mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	check_middle(q, 0, 4 * MIB);
+	reuse_the_arena(2 * MIB);
+	check_middle(q, 0, 4 * MIB);
+}
+
+REGION_TEST(mremap_of_advised_memory_moves_all_of_it)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	p = pages_get_aligned(4 * MIB, 2 * MIB);
+	madvise(p, 4 * MIB, MADV_HUGEPAGE); /* a flag that its replacement lacks */
+	fill(p, 4 * MIB, 1);
+	ADOPT(p + MIB, 2 * MIB);
+	q = mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	check_middle(q, 0, 4 * MIB);
+}
+
+REGION_TEST(mremap_grows_in_place_where_there_is_room)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	p = mmap(NULL, 16 * MIB, RW, ANON, -1, 0);
+	munmap(p + 4 * MIB, 12 * MIB);
+	fill(p, 4 * MIB, 1);
+	ADOPT(p, 4 * MIB);
+	q = mremap(p, 4 * MIB, 8 * MIB, 0);
+	CHECK(q == p);
+	check_middle(p, 0, 4 * MIB);
+	CHECK_ZERO(p + 4 * MIB, 4 * MIB);
+	/* and fails where there is none */
+	CHECK(mmap(p + 8 * MIB, PAGE, PROT_NONE, ANON | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
+	ADOPT(p, 4 * MIB);
+	CHECK(mremap(p, 8 * MIB, 9 * MIB, 0) == MAP_FAILED);
+	CHECK_EQ(errno, ENOMEM);
+	check_middle(p, 0, 4 * MIB);
+}
+
+REGION_TEST(mremap_shrinks)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK(mremap(p, 4 * MIB, 2 * MIB, 0) == p);
+	CHECK(!is_mapped(p + 2 * MIB));
+	check_middle(p, 0, 2 * MIB);
+	reuse_the_arena(2 * MIB);
+	check_middle(p, 0, 2 * MIB);
+}
+
+REGION_TEST(mremap_onto_a_region_replaces_it)
+{
+	char *p, *q = pages_get_aligned(4 * MIB, 2 * MIB);
+
+	region_begin(NULL, NULL);
+	fill(q, 4 * MIB, 5);
+	p = middle_adopted(NULL);
+	CHECK(mremap(q, 4 * MIB, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p) == p);
+	CHECK_FILLED(p, 4 * MIB, 5);
+	CHECK_EQ(active(), 0);
+	reuse_the_arena(2 * MIB);
+	CHECK_FILLED(p, 4 * MIB, 5);
+	CHECK(!is_mapped(q));
+}
+
+REGION_TEST(an_mremap_that_fails_changes_nothing)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	q = pages_get(4 * MIB);
+	CHECK(mremap(q + 1, 4 * MIB, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED);
+	CHECK_EQ(errno, EINVAL);
+	reuse_the_arena(2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(mremap(p + 1, MIB, 2 * MIB, MREMAP_MAYMOVE) == MAP_FAILED);
+	check_middle(p, 0, 4 * MIB);
+}
+
+/* ---- madvise ----------------------------------------------------------------------------------- */
+
+static void discard(size_t from, size_t to, int advice)
+{
+	char *p = middle_adopted(NULL);
+
+	CHECK_EQ(madvise(p + from, to - from, advice), 0);
+	if (advice != MADV_FREE)
+		CHECK_ZERO(p + from, to - from);
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	reuse_the_arena(2 * MIB);
+	memset(p + from, 3, to - from);
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	for (size_t i = from; i < to; i++)
+		CHECK(p[i] == 3);
+	munmap(p, 4 * MIB);
+}
+
+REGION_TEST(dontneed_and_free_empty_exactly_their_range)
+{
+	static const int advices[] = { MADV_DONTNEED, MADV_FREE, MADV_DONTNEED_LOCKED };
+
+	region_begin(NULL, NULL);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++) {
+		discard(0, 4 * MIB, advices[i]);
+		discard(MIB, 3 * MIB, advices[i]);
+		discard(0, 2 * MIB, advices[i]);
+		discard(MIB + 5 * PAGE, 2 * MIB, advices[i]);
+		discard(3 * MIB - PAGE, 4 * MIB, advices[i]);
+	}
+}
+
+REGION_TEST(discarding_twice_or_after_a_fork_reads_zero)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK_EQ(madvise(p, 2 * MIB, MADV_DONTNEED), 0);
+	CHECK_ZERO(p, 2 * MIB);
+	memset(p, 1, 2 * MIB);
+	CHECK_EQ(madvise(p, 2 * MIB, MADV_DONTNEED), 0);
+	CHECK_ZERO(p, 2 * MIB);
+	check_middle(p, 2 * MIB, 4 * MIB);
+	CHECK_EQ(madvise(p, 4 * MIB, MADV_FREE), 0);
+	memset(p, 1, 4 * MIB);
+}
+
+REGION_TEST(an_madvise_that_fails_changes_nothing)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(madvise(p + MIB + 1, MIB, MADV_DONTNEED), -1); /* not page-aligned */
+	CHECK_EQ(errno, EINVAL);
+	CHECK_EQ(madvise(p + 2 * MIB, 0, MADV_DONTNEED), 0); /* nothing */
+	CHECK_EQ(madvise(p, SIZE_MAX - PAGE, MADV_DONTNEED), -1);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(is_adopted(p + MIB, 2 * MIB));
+}
+
+REGION_TEST(discarding_keeps_the_protection)
+{
+	struct host_vma v;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(mprotect(p + MIB, MIB, PROT_NONE), 0);
+	CHECK_EQ(madvise(p, 4 * MIB, MADV_DONTNEED), 0);
+	CHECK_EQ(host_vma_query(p + MIB, &v), 0);
+	CHECK(!v.read && !v.write);
+	CHECK_EQ(host_vma_query(p + 2 * MIB, &v), 0);
+	CHECK(v.read && v.write);
+}
+
+REGION_TEST(harmless_advice_leaves_regions_alone)
+{
+	static const int advices[] = { MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED,
+				       MADV_HUGEPAGE, MADV_NOHUGEPAGE, 20 /* COLD */, 21 /* PAGEOUT */,
+				       22 /* POPULATE_READ */, 23 /* POPULATE_WRITE */ };
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++)
+		CHECK_EQ(madvise(p, 4 * MIB, advices[i]), 0);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(is_adopted(p + MIB, 2 * MIB));
+}
+
+REGION_TEST(advice_for_private_memory_ends_adoption_there)
+{
+	static const int advices[] = { MADV_DONTFORK, MADV_WIPEONFORK, MADV_MERGEABLE, MADV_DONTDUMP };
+
+	region_begin(NULL, NULL);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++) {
+		char *p = middle_adopted(NULL);
+		int ret = madvise(p, 4 * MIB, advices[i]);
+
+		CHECK(!ret || (advices[i] == MADV_MERGEABLE && errno == EINVAL)); /* kernels without KSM */
+		check_middle(p, 0, 4 * MIB);
+		CHECK(!is_shared(p + 2 * MIB));
+		CHECK_REFUSED(p + MIB, 2 * MIB, "specially advised");
+		/* and where the advice came first */
+		p = pages_get(MIB);
+		if (!madvise(p, MIB, advices[i]))
+			CHECK_REFUSED(p, MIB, "specially advised");
+	}
+}
+
+/* ---- protection ------------------------------------------------------------------------------ */
+
+static sigjmp_buf faulted;
+static void on_fault(int sig) { siglongjmp(faulted, sig); }
+
+static bool write_faults(volatile char *p)
+{
+	struct sigaction act = { .sa_handler = on_fault };
+
+	sigaction(SIGSEGV, &act, NULL);
+	if (sigsetjmp(faulted, 1))
+		return true;
+	*p = 1;
+	return false;
+}
+
+REGION_TEST(mprotect_protects_and_unprotects)
+{
+	struct region_desc d;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(&d);
+	CHECK_EQ(mprotect(p, 2 * MIB, PROT_READ), 0);
+	CHECK(write_faults(p + MIB + 100));
+	check_middle(p, 0, 4 * MIB);
+	/* no peer writes to what the program has made read-only */
+	memset(peer_view(&d), 0, 2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	CHECK_REFUSED(p + MIB, 2 * MIB, "not readable and writable");
+	CHECK_EQ(mprotect(p, 2 * MIB, RW), 0);
+	CHECK(!write_faults(p + 100));
+	fill(p, 4 * MIB, 1);
+	ADOPT(p + MIB, 2 * MIB); /* it is ordinary memory again */
+	check_middle(p, 0, 4 * MIB);
+}
+
+/* ---- the heap's end -------------------------------------------------------------------------- */
+
+REGION_TEST(brk_and_sbrk_give_their_memory_back)
+{
+	char *p, *low;
+
+	region_begin("SLUICE_REGION_POOL=0", NULL);
+	low = sbrk(0);
+	p = (char *)base_round_up((uintptr_t)low, PAGE);
+	CHECK(sbrk(p + 4 * MIB - low) == low);
+	fill(p, 4 * MIB, 1);
+	ADOPT(p, 4 * MIB);
+	CHECK(sbrk(-(intptr_t)MIB) != (void *)-1);
+	check_middle(p, 0, 3 * MIB);
+	reuse_the_arena(4 * MIB);
+	check_middle(p, 0, 3 * MIB);
+	CHECK(sbrk(MIB) != (void *)-1);
+	CHECK_ZERO(p + 3 * MIB, MIB);
+	ADOPT(p + MIB, 3 * MIB);
+	CHECK_EQ(brk(p), 0);
+	CHECK(!is_mapped(p));
+	CHECK_EQ(active(), 1);
+	CHECK(sbrk(4 * MIB) != (void *)-1);
+	CHECK_ZERO(p, 4 * MIB);
+}
+
+/* ---- memory that must stay the pages it is ------------------------------------------------------ */
+
+REGION_TEST(locked_memory_is_not_adopted_and_given_back)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(mlock(p + 2 * MIB, PAGE), 0);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(!is_shared(p + 2 * MIB));
+	CHECK_REFUSED(p + MIB, 2 * MIB, "locked");
+	p = pages_get(MIB);
+	CHECK_EQ(mlock2(p, MIB, 0), 0);
+	CHECK_REFUSED(p, MIB, "locked");
+}
+
+REGION_TEST(locking_the_same_memory_again_and_again_stops_nothing_else)
+{
+	char *p = pages_get(MIB), *q = pages_get(64 * MIB);
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 2000; i++) {
+		CHECK_EQ(mlock(p, PAGE), 0);
+		munlock(p, PAGE);
+	}
+	/* many distinct ranges */
+	for (int i = 0; i < 2000; i++) {
+		mlock(q + (size_t)i * 2 * PAGE, PAGE);
+		munlock(q + (size_t)i * 2 * PAGE, PAGE);
+	}
+	CHECK_REFUSED(q, MIB, "locked");
+	ADOPT(pages_get(MIB), MIB);
+}
+
+REGION_TEST(memory_mapped_after_locked_memory_was_unmapped_is_like_any)
+{
+	char *p = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	mlock(p, MIB);
+	CHECK_REFUSED(p, MIB, "locked");
+	munmap(p, MIB);
+	CHECK(mmap(p, MIB, RW, ANON | MAP_FIXED, -1, 0) == p);
+	ADOPT(p, MIB);
+}
+
+REGION_TEST(mlockall_locks_the_program_and_not_the_arena)
+{
+	char *p;
+
+	region_begin("SLUICE_REGION_ARENA=64G", NULL);
+	p = middle_adopted(NULL);
+	alarm(10);
+	CHECK_EQ(mlockall(MCL_CURRENT), 0);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(!is_shared(p + 2 * MIB));
+	CHECK_REFUSED(p + MIB, 2 * MIB, "locked");
+	CHECK(arena_file_bytes() < 16 * MIB); /* its 64G are address space, not memory */
+	CHECK_EQ(munlockall(), 0);
+}
+
+REGION_TEST(no_arena_where_all_future_memory_is_locked)
+{
+	region_options(NULL, NULL);
+	alarm(10);
+	if (mlockall(MCL_FUTURE))
+		unit_skip("may not lock memory");
+	CHECK(region_init() < 0);
+	CHECK_HAS(region_init_error(), "mlockall");
+	munlockall();
+}
+
+/* ---- changes that no hook sees ------------------------------------------------------------------ */
+
+static void behind_our_back(void (*change)(char *p))
+{
+	char *p = middle_adopted(NULL);
+
+	change(p);
+	CHECK(!is_adopted(p + MIB, 2 * MIB));
+	memset(p + MIB, 6, 2 * MIB);
+	reuse_the_arena(2 * MIB);
+	for (size_t i = MIB; i < 3 * MIB; i++)
+		CHECK(p[i] == 6);
+	ADOPT(p + MIB, 2 * MIB);
+	for (size_t i = MIB; i < 3 * MIB; i++)
+		CHECK(p[i] == 6);
+	/* every piece that was shared is private by the time it is given away */
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	for (char *a = p; a < p + 4 * MIB; a += PAGE)
+		CHECK(!is_shared(a));
+}
+
+static void raw_replace(char *p)
+{
+	syscall(SYS_mmap, p, 4 * MIB, RW, ANON | MAP_FIXED, -1, 0l);
+}
+
+static void raw_replace_part(char *p)
+{
+	syscall(SYS_mmap, p + 2 * MIB, PAGE, RW, ANON | MAP_FIXED, -1, 0l);
+}
+
+static void raw_unmap_and_map(char *p)
+{
+	syscall(SYS_munmap, p + MIB, 2 * MIB);
+	CHECK(mmap(p + MIB, 2 * MIB, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == p + MIB);
+}
+
+REGION_TEST(changes_by_raw_system_calls_are_noticed)
+{
+	if (!host_vma_query_is_cheap())
+		unit_skip("this kernel cannot be asked about a mapping");
+	region_begin(NULL, NULL);
+	behind_our_back(raw_replace);
+	behind_our_back(raw_replace_part);
+	behind_our_back(raw_unmap_and_map);
+}
+
+REGION_TEST(a_region_unmapped_unseen_can_be_dropped)
+{
+	char *p;
+
+	if (!host_vma_query_is_cheap())
+		unit_skip("this kernel cannot be asked about a mapping");
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	syscall(SYS_munmap, p, 4 * MIB);
+	region_drop((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK(!is_mapped(p + 2 * MIB)); /* nothing is mapped where the program has nothing */
+	p = middle_adopted(NULL);
+	syscall(SYS_munmap, p, 4 * MIB);
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK(!is_mapped(p + 2 * MIB));
+	p = middle_adopted(NULL);
+	syscall(SYS_munmap, p, 4 * MIB);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK(!is_mapped(p + 2 * MIB));
+}
+
+REGION_TEST(shmat_over_a_region_replaces_it)
+{
+	int id = shmget(IPC_PRIVATE, 2 * MIB, IPC_CREAT | 0600);
+	char *p;
+
+	if (id < 0)
+		unit_skip("no System V shared memory here");
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK(shmat(id, p + MIB, SHM_REMAP) == p + MIB);
+	shmctl(id, IPC_RMID, NULL);
+	CHECK_EQ(active(), 0);
+	memset(p + MIB, 2, 2 * MIB);
+	reuse_the_arena(2 * MIB);
+	CHECK_EQ(p[2 * MIB], 2);
+	CHECK_EQ(shmdt(p + MIB), 0);
+}
