@@ -80,8 +80,8 @@ def main():
         size = first.stat().st_size
     moved = [about[k] / 1e6 for k in ("bcast_bytes", "gather_bytes")]
     print(f"One iteration of {about['iterations']}: broadcast {moved[0]:.1f} MB, compute, gather "
-          f"{moved[1]:.1f} MB from each rank.\nA phase takes as long as its slowest rank. Medians of "
-          f"{opt.times} runs of each, in turn; spread: ratios of the pairs.\n")
+          f"{moved[1]:.1f} MB from each rank.\nA phase takes as long as its slowest rank. Medians "
+          f"of {opt.times} runs of each, in turn; spread: ratios of the pairs.\n")
     print("\n".join(table(sides)))
     if differ or printed["plain"] != printed["sluice"]:
         print(f"\nThe results DIFFER: {', '.join(differ) or 'in what was printed'}")
