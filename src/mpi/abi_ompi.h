@@ -57,7 +57,7 @@ extern struct abi_symbols abi_symbols;
 #define ABI_COMBINER_NAMED      0
 #define ABI_COMBINER_DUP        1
 #define ABI_COMBINER_CONTIGUOUS 2
-#define ABI_COMBINER_RESIZED    18
+#define ABI_COMBINER_RESIZED    17
 
 /* Size of a predefined datatype, or more; 0 when the handle alone does not tell. */
 static inline uint64_t abi_size_bound(MPI_Datatype datatype)

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Are Sluice's own ABI headers right about this MPI? Compiled with the MPI's mpi.h next to ours:
+ * values are compared at run time, signatures by the compiler (incompatible pointers are errors).
+ *
+ *   mpicc -DABI_HEADER='"mpi/abi_mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made> abi_check.c
+ *
+ * <made>: the folder with functions.h and real.h by src/mpi/generate.py. One rank is enough.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SLUICE_ABI_CHECK
+#include ABI_HEADER
+#include "functions.h"
+#include "real.h"
+
+static int failed;
+
+#define CHECK(condition)                                                     \
+	do {                                                                 \
+		if (!(condition)) {                                          \
+			printf("not so: %s\n", #condition);                  \
+			failed = 1;                                          \
+		}                                                            \
+	} while (0)
+
+#define SIGNATURE_1(name) .name = PMPI_##name,
+#if MPI_VERSION >= 4 && !defined(OPEN_MPI)
+#define SIGNATURE_0(name) .name = PMPI_##name,
+#else
+#define SIGNATURE_0(name)
+#endif
+
+/* never called: that it compiles is the check */
+struct abi_real abi_check_real = {
+#define X(name, other, required) SIGNATURE_##required(name)
+	FRONT_REAL(X)
+#undef X
+};
+
+#ifdef ABI_SYMBOLS
+struct abi_symbols abi_symbols;
+
+static void find_symbols(void)
+{
+#define X(field, symbol) abi_symbols.field = dlsym(RTLD_DEFAULT, symbol);
+	ABI_SYMBOLS(X)
+#undef X
+}
+#endif
+
+static void check_handles(void)
+{
+	CHECK(ABI_COMM_NULL == MPI_COMM_NULL);
+	CHECK(ABI_COMM_WORLD == MPI_COMM_WORLD);
+	CHECK(ABI_COMM_SELF == MPI_COMM_SELF);
+	CHECK(ABI_DATATYPE_NULL == MPI_DATATYPE_NULL);
+	CHECK(ABI_BYTE == MPI_BYTE);
+	CHECK(ABI_IN_PLACE == MPI_IN_PLACE);
+	CHECK(ABI_STATUS_IGNORE == MPI_STATUS_IGNORE);
+	CHECK(MPI_BOTTOM == NULL);
+}
+
+static void check_numbers(void)
+{
+	CHECK(MPI_SUCCESS == 0);
+	CHECK(ABI_UNDEFINED == MPI_UNDEFINED);
+	CHECK(ABI_ANY_SOURCE == MPI_ANY_SOURCE);
+	CHECK(ABI_ANY_TAG == MPI_ANY_TAG);
+	CHECK(ABI_ERR_COUNT == MPI_ERR_COUNT);
+	CHECK(ABI_ERR_TRUNCATE == MPI_ERR_TRUNCATE);
+	CHECK(ABI_ERR_OTHER == MPI_ERR_OTHER);
+	CHECK(ABI_ERR_NO_MEM == MPI_ERR_NO_MEM);
+	CHECK(ABI_COMBINER_NAMED == MPI_COMBINER_NAMED);
+	CHECK(ABI_COMBINER_DUP == MPI_COMBINER_DUP);
+	CHECK(ABI_COMBINER_CONTIGUOUS == MPI_COMBINER_CONTIGUOUS);
+	CHECK(ABI_COMBINER_RESIZED == MPI_COMBINER_RESIZED);
+	CHECK(sizeof(MPI_Count) == 8);
+	CHECK(sizeof(MPI_Aint) == 8);
+	CHECK(sizeof(MPI_Status) <= 256); /* pack.c */
+}
+
+/* The size that the handle gives away is never less than the size; 0 where it says nothing. */
+static void check_sizes(void)
+{
+	const MPI_Datatype types[] = {
+		MPI_CHAR, MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_BYTE, MPI_WCHAR, MPI_SHORT,
+		MPI_UNSIGNED_SHORT, MPI_INT, MPI_UNSIGNED, MPI_LONG, MPI_UNSIGNED_LONG, MPI_FLOAT,
+		MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_LONG_LONG, MPI_UNSIGNED_LONG_LONG, MPI_PACKED,
+		MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T, MPI_UINT16_T,
+		MPI_UINT32_T, MPI_UINT64_T, MPI_C_BOOL, MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX,
+		MPI_C_LONG_DOUBLE_COMPLEX, MPI_AINT, MPI_OFFSET, MPI_COUNT, MPI_FLOAT_INT,
+		MPI_DOUBLE_INT, MPI_LONG_INT, MPI_2INT, MPI_SHORT_INT, MPI_LONG_DOUBLE_INT,
+		MPI_CHARACTER, MPI_LOGICAL, MPI_INTEGER, MPI_REAL, MPI_DOUBLE_PRECISION, MPI_COMPLEX,
+		MPI_DOUBLE_COMPLEX,
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		uint64_t bound = types[i] == MPI_DATATYPE_NULL ? 0 : abi_size_bound(types[i]);
+		int size = 0;
+
+		if (types[i] == MPI_DATATYPE_NULL)
+			continue;
+		MPI_Type_size(types[i], &size);
+		if (bound && (uint64_t)size > bound) {
+			printf("datatype %zu: size %d, bound %d\n", i, size, (int)bound);
+			failed = 1;
+		}
+	}
+	CHECK(abi_size_bound(MPI_DATATYPE_NULL) == 0 || ABI_DATATYPE_NULL == MPI_DATATYPE_NULL);
+}
+
+/* A derived datatype must never look predefined. */
+static void check_derived(void)
+{
+	MPI_Datatype type;
+
+	MPI_Type_contiguous(1000, MPI_INT, &type);
+	CHECK(abi_size_bound(type) == 0);
+	MPI_Type_free(&type);
+}
+
+int main(int argc, char **argv)
+{
+	MPI_Init(&argc, &argv);
+#ifdef ABI_SYMBOLS
+	find_symbols();
+#endif
+	check_handles();
+	check_numbers();
+	check_sizes();
+	check_derived();
+	if (!failed)
+		printf("ok abi\n");
+	MPI_Finalize();
+	return failed;
+}
