@@ -16,6 +16,17 @@ bool slot_is_published(const struct exec_slot *s, uint64_t op)
 	return atomic_load_explicit(&s->op, memory_order_acquire) == op;
 }
 
+bool slot_is_still(const struct exec_slot *s, uint64_t op)
+{
+	atomic_thread_fence(memory_order_acquire); /* partner: the fence in publish */
+	return atomic_load_explicit(&s->op, memory_order_relaxed) == op;
+}
+
+bool slot_has_passed(const struct exec_slot *s, uint64_t op)
+{
+	return atomic_load_explicit(&s->op, memory_order_acquire) > op;
+}
+
 struct goal_block *slot_schedule(struct exec_slot *s) { return (struct goal_block *)(s + 1); }
 
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv)
@@ -70,17 +81,17 @@ int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst
 	struct xfer_plan plan;
 
 	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
+	uint32_t number = recv->match;
 
-	/* A helper may be so late that an owner is rewriting its slot: what was read counts only if both
-	 * slots are still those of this collective. (What it maps and claims then is safe: a transfer
-	 * cannot end, and so a slot cannot change, while one of its fragments is claimed.) */
-	atomic_thread_fence(memory_order_acquire);
-	if (!slot_is_published(ss, e->op) || !slot_is_published(ds, e->op))
+	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read counts
+	 * only if both slots are still those of this collective. (What it maps and claims then is safe:
+	 * a transfer cannot end, and so a slot cannot change, while one of its fragments is claimed.) */
+	if (!slot_is_still(ss, e->op) || !slot_is_still(ds, e->op))
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;
 	xfer_plan(&from, &to, send_bytes, &reach, edges, &plan);
-	xfer_view_init(v, slot_xfer(e, ds, recv->match), e->op, e->group, &from, &to, &plan,
+	xfer_view_init(v, slot_xfer(e, ds, number), e->op, e->group, &from, &to, &plan,
 		       edges ? ss->edges : NULL);
 	return 0;
 }

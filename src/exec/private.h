@@ -41,6 +41,8 @@ struct exec_comm {
 	struct exec_help *help; /* by rank */
 	struct region_extent repair;
 	int error;             /* sticky */
+	void (*progress)(void *);
+	void *progress_ctx;
 	/* of the current call */
 	const struct exec_call *call;
 	struct exec_slot *slot;
@@ -53,11 +55,16 @@ struct exec_comm {
 
 struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op);
 bool slot_is_published(const struct exec_slot *s, uint64_t op);
+/* After reading from a published slot: does what was read count? */
+bool slot_is_still(const struct exec_slot *s, uint64_t op);
+/* Is its rank in a later collective, and the one numbered op over for it? */
+bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 struct goal_block *slot_schedule(struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
 char *ring_of(const struct exec_comm *e, int rank);
 
-/* match.c: fills `v` for the transfer between a published send and a published receive. */
+/* match.c: fills `v` for the transfer between a published send and a published receive. -EAGAIN: one of
+ * the two has passed on meanwhile, what was read counts for nothing; -EREMOTEIO: they disagree. */
 int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst, const struct goal_op *recv,
 	       struct xfer_view *v);
 const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src, const struct goal_op *send);
