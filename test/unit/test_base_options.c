@@ -163,6 +163,19 @@ UNIT_TEST(names_that_only_begin_like_ours_are_not_ours)
 	CHECK_EQ(load("SLUICE_=1", NULL), -EINVAL);
 }
 
+UNIT_TEST(distance_counts_each_edit_once)
+{
+	CHECK_EQ(base_edit_distance("", ""), 0);
+	CHECK_EQ(base_edit_distance("", "abc"), 3);
+	CHECK_EQ(base_edit_distance("abc", "abc"), 0);
+	CHECK_EQ(base_edit_distance("abc", "abxc"), 1);
+	CHECK_EQ(base_edit_distance("abxc", "abc"), 1);
+	CHECK_EQ(base_edit_distance("abc", "axc"), 1);
+	CHECK_EQ(base_edit_distance("abc", "acb"), 1);
+	CHECK_EQ(base_edit_distance("abcd", "badc"), 2);
+	CHECK_EQ(base_edit_distance("kitten", "sitting"), 3);
+}
+
 UNIT_TEST(nearest_counts_insertions_deletions_and_swaps)
 {
 	CHECK_STR(base_option_nearest("SLUICE_LGO"), "SLUICE_LOG");
@@ -200,14 +213,20 @@ UNIT_TEST(every_problem_is_one_line_cut_at_a_line)
 {
 	char *environ_block[] = { "SLUICE_LOG=loud", "SLUICE_COLL_BCAST=2",
 				  "SLUICE_BOGUS_NAME=", NULL };
-	char small[100];
+	char small[150];
 
 	CHECK_EQ(base_options_load(environ_block, problems, sizeof(problems)), -EINVAL);
 	CHECK_EQ(count_lines(problems), 3);
 	memset(small, 'x', sizeof(small));
-	CHECK_EQ(base_options_load(environ_block, small, sizeof(small)), -EINVAL);
+	CHECK_EQ(base_options_load(environ_block, small, 100), -EINVAL);
 	CHECK_EQ(count_lines(small), 1);
 	CHECK(!strncmp(small, problems, strlen(small)));
+	/* a shorter line after the one that did not fit must not slip in */
+	environ_block[1] = "SLUICE_COLL_QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ=1";
+	environ_block[2] = "SLUICE=2";
+	CHECK_EQ(base_options_load(environ_block, small, sizeof(small)), -EINVAL);
+	CHECK_EQ(count_lines(small), 1);
+	CHECK_HAS(small, "SLUICE_LOG=loud");
 	small[0] = 'y';
 	CHECK_EQ(base_options_load(environ_block, small, 0), -EINVAL);
 	CHECK_EQ(small[0], 'y');
