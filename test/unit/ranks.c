@@ -88,17 +88,35 @@ uint64_t ranks_random(uint64_t *state)
 	return x ^ x >> 31;
 }
 
+void ranks_channel(const struct ranks *r, int number, unsigned members, struct ranks *out)
+{
+	*out = *r;
+	out->shared = r->shared + number;
+	out->words = out->shared->words;
+	out->rank = __builtin_popcount(members & ((1u << r->rank) - 1));
+	out->size = __builtin_popcount(members);
+	out->oob.ctx = out;
+	out->oob.rank = out->rank;
+	out->oob.size = out->size;
+}
+
+void ranks_options(char *const *options)
+{
+	char problems[512];
+
+	if (base_options_load(options, problems, sizeof problems))
+		unit_fail(__FILE__, __LINE__, "%s", problems);
+}
+
 static void be_rank(void *arg)
 {
 	struct job *job = arg;
 	struct ranks *r = &job->ranks;
-	char problems[512];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(job->text_fd, STDERR_FILENO);
 	r->shared->pids[r->rank] = getpid();
-	if (base_options_load(job->options, problems, sizeof problems))
-		unit_fail(__FILE__, __LINE__, "%s", problems);
+	ranks_options(job->options);
 	base_log_set_rank(r->rank);
 	ranks_barrier(r);
 	job->body(r);
@@ -141,7 +159,8 @@ static void keep_text(int fd)
 
 void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg, int *out_status)
 {
-	struct ranks_shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const size_t bytes = RANKS_CHANNELS * sizeof(struct ranks_shared);
+	struct ranks_shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct job job = { .options = options, .body = body, .text_fd = memfd_create("stderr", MFD_CLOEXEC) };
 	int pids[RANKS_MAX];
 
@@ -150,13 +169,15 @@ void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), v
 	for (int i = 0; i < n; i++) {
 		job.ranks = (struct ranks){ .rank = i, .size = n, .arg = arg, .shared = s, .words = s->words,
 					    .pids = s->pids };
-		job.ranks.oob = (struct rt_oob){ &job.ranks, i, n, ranks_allgather, ranks_allreduce_min };
+		job.ranks.oob = (struct rt_oob){ .ctx = &job.ranks, .rank = i, .size = n,
+						 .allgather = ranks_allgather,
+						 .allreduce_min = ranks_allreduce_min };
 		pids[i] = unit_spawn(be_rank, &job);
 	}
 	collect(pids, n, out_status);
 	keep_text(job.text_fd);
 	close(job.text_fd);
-	munmap(s, sizeof *s);
+	munmap(s, bytes);
 }
 
 void ranks_run(int n, char *const *options, void (*body)(struct ranks *r), void *arg)

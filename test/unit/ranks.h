@@ -34,6 +34,13 @@ void ranks_run(int n, char *const *options, void (*body)(struct ranks *r), void 
  * that had to be ended after the limit. */
 void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg, int *out_status);
 
+/* A second job among the ranks whose bits are in `members`, with its own oob and words, for another
+ * communicator; each number (1 .. RANKS_CHANNELS - 1) is used for one set of members only. */
+enum { RANKS_CHANNELS = 4 };
+void ranks_channel(const struct ranks *r, int number, unsigned members, struct ranks *out);
+/* Other options for this rank than for the job. */
+void ranks_options(char *const *options);
+
 void ranks_barrier(struct ranks *r);
 /* Like those of MPI, over the ranks of a job; a rank that died is not waited for by anyone: the caller
  * ends (exit code 3) after some seconds. */

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks that die, that cannot take part, and that leave before the others: nobody hangs. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "exec/exec.h"
+#include "host/host.h"
+#include "ranks.h"
+
+enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 2000000000 };
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
+
+static char *make_buffer(void)
+{
+	char *b = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(b != MAP_FAILED);
+	return b;
+}
+
+/* Occurrences of `part` in what the ranks wrote to stderr. */
+static int count_in_text(const char *part)
+{
+	int n = 0;
+
+	for (const char *at = ranks_text; (at = strstr(at, part)); at++)
+		n++;
+	return n;
+}
+
+/* ---- death ------------------------------------------------------------------------------------------ */
+
+static int die_in_pack(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	struct ranks *r = ctx;
+
+	atomic_store(&r->words[0], host_now_ns());
+	kill(getpid(), SIGKILL);
+	return 0;
+}
+
+/* Broadcasts and gathers until it fails. */
+static void collect_until_death(struct ranks *r, bool (*dies)(struct ranks *, int op))
+{
+	struct rt_comm *c;
+	char *b = make_buffer(), *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t part = BYTES / (uint64_t)r->size;
+	int ret = 0;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	for (int op = 0; op < OPS && !ret; op++) {
+		struct rt_buf buf = { .addr = b, .bytes = BYTES }, one = { .addr = b, .bytes = part };
+		struct rt_buf recv = { .addr = all, .bytes = part * (uint64_t)r->size };
+		int root = op / 2 % r->size;
+
+		if (r->rank == VICTIM && dies(r, op)) {
+			atomic_store(&r->words[0], host_now_ns());
+			kill(getpid(), SIGKILL);
+		}
+		ret = op % 2 ? rt_gather(c, &one, r->rank == root ? &recv : NULL, part, root) : rt_bcast(c, &buf, root);
+	}
+	CHECK_EQ(ret, -EOWNERDEAD);
+	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
+	CHECK_EQ(rt_bcast(c, &(struct rt_buf){ .addr = b, .bytes = BYTES }, 0), -EOWNERDEAD);
+	rt_comm_destroy(c);
+}
+
+static bool dies_between(struct ranks *r, int op) { return op == 11; }
+static void death_between(struct ranks *r) { collect_until_death(r, dies_between); }
+
+static pid_t killer_of;
+static void kill_later(int signal) { kill(killer_of, SIGKILL); }
+
+/* Rank 0's alarm kills the victim at any point of its work, mostly in the middle of a copy. */
+static bool dies_never(struct ranks *r, int op) { return false; }
+static void death_anywhere(struct ranks *r)
+{
+	if (r->rank == 0) {
+		killer_of = r->pids[VICTIM];
+		signal(SIGALRM, kill_later);
+		ualarm(30000, 0);
+		atomic_store(&r->words[0], host_now_ns());
+	}
+	collect_until_death(r, dies_never);
+}
+
+/* Every survivor says which rank of which operation it was. */
+static void check_death(int ranks, char *const *options, void (*body)(struct ranks *))
+{
+	int status[RANKS_MAX];
+
+	ranks_run_any(ranks, options, body, NULL, status);
+	for (int i = 0; i < ranks; i++) {
+		if (status[i] == (i == VICTIM ? 128 + SIGKILL : 0))
+			continue;
+		printf("%s", ranks_text);
+		unit_fail(__FILE__, __LINE__, "rank %d: status %d", i, status[i]);
+	}
+	CHECK_HAS(ranks_text, "exec: MPI_");
+	if (count_in_text("rank 2 (pid ") != ranks - 1 || count_in_text("has died") != ranks - 1)
+		unit_fail(__FILE__, __LINE__, "not one message a survivor:\n%s", ranks_text);
+}
+
+UNIT_TEST(death_between_collectives_ends_those_of_all_others)
+{
+	check_death(4, OPTIONS("SLUICE_REGION_KIND=arena"), death_between);
+	check_death(4, OPTIONS("SLUICE_REGION_KIND=cma"), death_between);
+	check_death(4, OPTIONS("SLUICE_REGION_KIND=staged"), death_between);
+}
+
+UNIT_TEST(death_in_the_middle_ends_the_collective_of_all_others)
+{
+	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena"), death_anywhere);
+	check_death(3, OPTIONS("SLUICE_REGION_KIND=cma"), death_anywhere);
+	check_death(3, OPTIONS("SLUICE_REGION_KIND=staged"), death_anywhere);
+	check_death(5, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), death_anywhere);
+}
+
+static void death_of_packing_root(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	if (r->rank == VICTIM) {
+		buf.pack = die_in_pack;
+		buf.ctx = r;
+	}
+	CHECK_EQ(rt_bcast(c, &buf, VICTIM), -EOWNERDEAD);
+	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(death_of_a_root_before_it_publishes_ends_the_collective)
+{
+	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena"), death_of_packing_root);
+}
+
+/* ---- ranks that cannot ------------------------------------------------------------------------------- */
+
+static int refuse_pack(void *ctx, uint64_t off, uint64_t len, void *out) { return -ENOBUFS; }
+static int refuse_unpack(void *ctx, uint64_t off, uint64_t len, const void *in) { return -ENOBUFS; }
+
+static void pack_fails(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	uint64_t begin = host_now_ns();
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	CHECK_EQ(rt_bcast(c, &buf, 0), 0);
+	if (r->rank == 1)
+		buf.pack = refuse_pack;
+	CHECK_EQ(rt_bcast(c, &buf, 1), r->rank == 1 ? -ENOBUFS : -EIO);
+	CHECK(rt_bcast(c, &buf, 0) < 0);
+	CHECK(host_now_ns() - begin < SOON_NS);
+	ranks_barrier(r); /* or the others might find a dead rank */
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(rank_that_cannot_pack_fails_the_collective_of_all)
+{
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), pack_fails, NULL);
+}
+
+/* One rank has no room for the packed form of its buffer. */
+static void extent_fails(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	int ret;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	if (r->rank == 1) {
+		ranks_options(OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=extent:all"));
+		buf.pack = refuse_pack;
+		buf.unpack = refuse_unpack;
+	}
+	ret = rt_bcast(c, &buf, 0);
+	if (r->rank < 2) /* rank 2 has what it needs */
+		CHECK_EQ(ret, r->rank == 1 ? -ENOSPC : -EIO);
+	CHECK(rt_bcast(c, &buf, 0) < 0);
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(rank_without_scratch_memory_fails_the_collective_of_all)
+{
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), extent_fails, NULL);
+}
+
+static void sizes_differ(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+	struct rt_buf buf = { .addr = b, .bytes = BYTES - (r->rank == 1) };
+	int ret;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	ret = rt_bcast(c, &buf, 0);
+	if (r->rank < 2)
+		CHECK_EQ(ret, -EREMOTEIO);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(ranks_that_disagree_about_the_size_are_told)
+{
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), sizes_differ, NULL);
+}
+
+/* ---- ranks that leave early --------------------------------------------------------------------------- */
+
+/* Rank 0, whose arena holds the control segment, is through and writes to all memory it can get. */
+static void scribble(void)
+{
+	struct region_extent e[2];
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(region_extent_get(REGION_UNIT, true, &e[i]), 0);
+		memset((char *)region_arena_base() + e[i].offset, 0xff, REGION_UNIT);
+	}
+	for (int i = 0; i < 2; i++)
+		region_extent_put(&e[i]);
+}
+
+static void leave_early(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+
+	for (int round = 0; round < 4; round++) {
+		struct rt_buf buf = { .addr = b, .bytes = BYTES / 16 };
+
+		CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+		CHECK(c);
+		if (r->rank == 1)
+			memset(b, round + 1, buf.bytes);
+		if (r->rank == 2)
+			usleep(20000);
+		CHECK_EQ(rt_bcast(c, &buf, 1), 0);
+		for (uint64_t k = 0; k < buf.bytes; k++)
+			CHECK_EQ(b[k], round + 1);
+		rt_comm_destroy(c);
+		if (r->rank == 0)
+			scribble();
+	}
+}
+
+UNIT_TEST(group_lives_on_when_rank_0_has_destroyed_it)
+{
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena"), leave_early, NULL);
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), leave_early, NULL);
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=staged"), leave_early, NULL);
+}
