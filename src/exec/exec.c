@@ -23,13 +23,15 @@ static uint64_t slot_bytes(int ranks)
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
 
-int exec_create(struct node_group *g, struct exec_comm **out)
+int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out)
 {
 	struct exec_comm *e = calloc(1, sizeof *e);
 
 	if (!e)
 		return -ENOMEM;
 	e->group = g;
+	e->progress = progress;
+	e->progress_ctx = progress_ctx;
 	e->rank = node_rank(g);
 	e->size = node_size(g);
 	e->slot_bytes = slot_bytes(e->size);
@@ -78,6 +80,9 @@ static void publish(struct exec_comm *e, const struct exec_call *call)
 {
 	struct exec_slot *s = e->slot;
 
+	/* a helper of long ago may still look at this slot: it is nobody's while it is rewritten */
+	atomic_store_explicit(&s->op, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release); /* partner: the fence in match_view */
 	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
 	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
 		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
@@ -142,6 +147,14 @@ static int check_peers(struct exec_comm *e)
 	return report_dead(e, dead);
 }
 
+/* Nothing to do here: let the MPI progress (a peer may wait for a message of ours), then wait. */
+static int wait_step(struct exec_comm *e, struct node_wait *w)
+{
+	if (e->progress && node_wait_is_long(w))
+		e->progress(e->progress_ctx);
+	return node_wait(e->group, w) ? check_peers(e) : 0;
+}
+
 static int step_all(struct exec_comm *e)
 {
 	int progress = 0, ret;
@@ -173,7 +186,7 @@ static int run(struct exec_comm *e)
 			node_wait_progress(e->group, &w);
 			continue;
 		}
-		ret = node_wait(e->group, &w) ? check_peers(e) : 0;
+		ret = wait_step(e, &w);
 		if (ret)
 			break;
 	}

@@ -31,7 +31,8 @@ struct exec_comm;
 
 /* Bytes each rank's user area of the node group must have. ops: most operations of a schedule. */
 uint64_t exec_area_bytes(int ranks);
-int exec_create(struct node_group *g, struct exec_comm **out);
+/* progress (may be NULL): called with progress_ctx again and again while this rank waits. */
+int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out);
 void exec_destroy(struct exec_comm *e);
 
 /* One rank's side of a collective. */

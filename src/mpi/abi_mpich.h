@@ -26,6 +26,10 @@ typedef void MPI_Status;
 #define ABI_BYTE          ((MPI_Datatype)0x4c00010d)
 #define ABI_IN_PLACE      ((void *)-1)
 
+#define ABI_ANY_SOURCE    (-2)
+#define ABI_ANY_TAG       (-1)
+#define ABI_STATUS_IGNORE ((MPI_Status *)1)
+
 #define ABI_UNDEFINED    (-32766)
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 14

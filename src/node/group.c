@@ -10,8 +10,9 @@
 
 #include "node/private.h"
 
-#define SPIN_NS 100000u    /* with a core for each rank: longer than a descheduling is not worth it */
-#define YIELD_NS 200000u
+#define SPIN_NS 50000u          /* with a core for each rank */
+#define YIELD_NS 1000000000u    /* then only, waiting costs less than the MPI's own spinning */
+#define YIELD_SHARED_NS 2000000u
 #define TRIAL_BYTES (64u << 10)
 #define TRIAL_WINDOWS 4 /* each used once: the bytes lie in the writer's cache, as a root's do */
 #define REACH_READ 1u
@@ -88,7 +89,7 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 	g->spin_ns = g->oversubscribed ? 0 : SPIN_NS;
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
-	g->yield_ns = YIELD_NS;
+	g->yield_ns = g->oversubscribed ? YIELD_SHARED_NS : YIELD_NS;
 }
 
 static char *arena_of(const struct node_group *g, int rank)

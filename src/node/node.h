@@ -95,6 +95,8 @@ struct node_wait {
 	bool armed;
 };
 static inline void node_wait_init(struct node_wait *w) { *w = (struct node_wait){ 0 }; }
+/* Has this wait lasted for some microseconds? True now and then while it goes on. */
+bool node_wait_is_long(const struct node_wait *w);
 /* Progress was made: begin again with spinning. */
 void node_wait_progress(struct node_group *g, struct node_wait *w);
 /* Nothing to do. Returns 0, or 1 when peers should be checked for life (about every 100 ms). */

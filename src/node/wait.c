@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Spin, yield, sleep. A sleeper announces itself (sleeping = 1), looks once more, then sleeps on its
- * bell; a ringer publishes, then looks whether the rank sleeps. The two full fences are each other's
- * partners: either the sleeper sees what was published, or the ringer sees the sleeper.
+ * Spin, yield, nap. Yielding goes on for long, because a rank that waits here is also the one that
+ * must keep the MPI's other messages moving, and where cores are scarce a yield costs little more than
+ * a sleep. A napper announces itself (sleeping = 1), looks once more, then sleeps on its bell; a ringer
+ * publishes, then looks whether the rank sleeps. The two full fences are each other's partners: either
+ * the napper sees what was published, or the ringer sees the napper.
  */
 #include <errno.h>
 #include <sched.h>
 
 #include "node/private.h"
 
-#define SLEEP_NS 100000000ull /* then look whether peers are alive */
+#define CHECK_PEERS_NS 100000000ull
+#define NAP_NS 100000ull      /* asleep no longer: the MPI's other messages need this rank too */
+#define LONG_SPINS 128        /* some microseconds */
 #define CHECK_SPINS 64        /* clock reads are not free */
 
 static struct node_rank *self(struct node_group *g) { return &g->ranks[g->rank]; }
@@ -27,6 +31,11 @@ void node_wait_progress(struct node_group *g, struct node_wait *w)
 	w->since_ns = w->idle = 0;
 }
 
+bool node_wait_is_long(const struct node_wait *w)
+{
+	return w->idle >= LONG_SPINS && w->idle % CHECK_SPINS == CHECK_SPINS - 1;
+}
+
 void node_wait_end(struct node_group *g, struct node_wait *w) { disarm(g, w); }
 
 static int sleep_on_bell(struct node_group *g, struct node_wait *w)
@@ -41,7 +50,8 @@ static int sleep_on_bell(struct node_group *g, struct node_wait *w)
 		return 0; /* the caller looks once more */
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
-	host_futex_wait(&me->bell, w->bell, SLEEP_NS);
+	host_futex_wait(&me->bell, w->bell, NAP_NS);
+	w->idle |= CHECK_SPINS - 1; /* a step of progress after each nap */
 	disarm(g, w);
 	return 0;
 }
@@ -68,7 +78,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 	} else {
 		sleep_on_bell(g, w);
 	}
-	if (now - w->checked_ns < SLEEP_NS)
+	if (now - w->checked_ns < CHECK_PEERS_NS)
 		return 0;
 	w->checked_ns = now;
 	return 1;

@@ -144,7 +144,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	c = comm_alloc(oob->size);
 	if (c) {
 		c->group = g;
-		if (exec_create(g, &c->exec)) {
+		if (exec_create(g, oob->progress, oob->ctx, &c->exec)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;

@@ -25,6 +25,9 @@ struct rt_oob {
 	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
 	/* smallest of all ranks' values */
 	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
+	/* Let the host MPI progress; called again and again by ranks that wait. NULL: nothing to do.
+	 * ctx must live as long as the communicator. */
+	void (*progress)(void *ctx);
 };
 
 /* A program's buffer as the runtime sees it: `bytes` of packed data. Contiguous: at addr. Otherwise
