@@ -82,14 +82,15 @@ def test_killed_rank_ends_the_job(name, ranks, victim, what, kind, get_mpi, with
 
 
 class Keeper:
-    """MPICH's launcher told to leave the other ranks alone, so that they must notice by themselves. Their
-    stderr goes to a file: once a rank has died the launcher may drop what the others say."""
+    """MPICH's launcher told to leave the other ranks alone, so that they must notice by themselves. It
+    does so only if no child of its own dies by a signal, hence the shell between; and it may drop what
+    the others say once a rank has ended, hence the file."""
 
     def __init__(self, mpi, folder):
         self.mpi, self.log = mpi, folder / 'stderr'
 
     def launch(self, ranks, *argv, **how):
-        before = ['sh', '-c', f'exec "$@" 2>>{self.log}', 'sh']
+        before = ['sh', '-c', f'trap "" USR1; "$@" 2>>{self.log}; exit $?', 'sh']
         result = self.mpi.launch(ranks, *argv, **how, launcher=['-disable-auto-cleanup'], before=before)
         result.err += self.log.read_text()
         return result

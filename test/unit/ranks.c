@@ -2,6 +2,7 @@
 #include "ranks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -166,6 +167,7 @@ void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), v
 
 	if (s == MAP_FAILED || n > RANKS_MAX || job.text_fd < 0)
 		unit_fail(__FILE__, __LINE__, "cannot prepare a job of %d ranks", n);
+	fcntl(job.text_fd, F_SETFL, O_APPEND); /* or lines written at once overwrite each other */
 	for (int i = 0; i < n; i++) {
 		job.ranks = (struct ranks){ .rank = i, .size = n, .arg = arg, .shared = s, .words = s->words,
 					    .pids = s->pids };

@@ -33,17 +33,8 @@ static int count_in_text(const char *part)
 
 /* ---- death ------------------------------------------------------------------------------------------ */
 
-static int die_in_pack(void *ctx, uint64_t off, uint64_t len, void *out)
-{
-	struct ranks *r = ctx;
-
-	atomic_store(&r->words[0], host_now_ns());
-	kill(getpid(), SIGKILL);
-	return 0;
-}
-
 /* Broadcasts and gathers until it fails. */
-static void collect_until_death(struct ranks *r, bool (*dies)(struct ranks *, int op))
+static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, int op))
 {
 	struct rt_comm *c;
 	char *b = make_buffer(), *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -57,10 +48,7 @@ static void collect_until_death(struct ranks *r, bool (*dies)(struct ranks *, in
 		struct rt_buf recv = { .addr = all, .bytes = part * (uint64_t)r->size };
 		int root = op / 2 % r->size;
 
-		if (r->rank == VICTIM && dies(r, op)) {
-			atomic_store(&r->words[0], host_now_ns());
-			kill(getpid(), SIGKILL);
-		}
+		before(r, op);
 		ret = op % 2 ? rt_gather(c, &one, r->rank == root ? &recv : NULL, part, root) : rt_bcast(c, &buf, root);
 	}
 	CHECK_EQ(ret, -EOWNERDEAD);
@@ -69,24 +57,32 @@ static void collect_until_death(struct ranks *r, bool (*dies)(struct ranks *, in
 	rt_comm_destroy(c);
 }
 
-static bool dies_between(struct ranks *r, int op) { return op == 11; }
+static void kill_now(struct ranks *r)
+{
+	atomic_store(&r->words[0], host_now_ns());
+	kill(r->pids[VICTIM], SIGKILL);
+}
+
+static void dies_between(struct ranks *r, int op)
+{
+	if (r->rank == VICTIM && op == 11)
+		kill_now(r);
+}
 static void death_between(struct ranks *r) { collect_until_death(r, dies_between); }
 
-static pid_t killer_of;
-static void kill_later(int signal) { kill(killer_of, SIGKILL); }
+static struct ranks *killer;
+static void kill_later(int signal) { kill_now(killer); }
 
 /* Rank 0's alarm kills the victim at any point of its work, mostly in the middle of a copy. */
-static bool dies_never(struct ranks *r, int op) { return false; }
-static void death_anywhere(struct ranks *r)
+static void dies_anywhere(struct ranks *r, int op)
 {
-	if (r->rank == 0) {
-		killer_of = r->pids[VICTIM];
-		signal(SIGALRM, kill_later);
-		ualarm(30000, 0);
-		atomic_store(&r->words[0], host_now_ns());
-	}
-	collect_until_death(r, dies_never);
+	if (r->rank || op != 2)
+		return;
+	killer = r;
+	signal(SIGALRM, kill_later);
+	ualarm(20000, 0);
 }
+static void death_anywhere(struct ranks *r) { collect_until_death(r, dies_anywhere); }
 
 /* Every survivor says which rank of which operation it was. */
 static void check_death(int ranks, char *const *options, void (*body)(struct ranks *))
@@ -118,6 +114,12 @@ UNIT_TEST(death_in_the_middle_ends_the_collective_of_all_others)
 	check_death(3, OPTIONS("SLUICE_REGION_KIND=cma"), death_anywhere);
 	check_death(3, OPTIONS("SLUICE_REGION_KIND=staged"), death_anywhere);
 	check_death(5, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), death_anywhere);
+}
+
+static int die_in_pack(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	kill_now(ctx);
+	return 0;
 }
 
 static void death_of_packing_root(struct ranks *r)

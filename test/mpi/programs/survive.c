@@ -4,7 +4,6 @@
  * HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
  */
 #include <mpi.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,6 @@ int main(int argc, char **argv)
 	char *buf, *recv = NULL;
 
 	alarm(90);
-	signal(SIGUSR1, SIG_IGN); /* MPICH's launcher tells survivors so of a failure */
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Long runs and large sizes, by name only: ./dev check stress"""
+import pathlib
+import re
+
+import pytest
+
+from support import mpi as mpis
+from support.behaviours import Runner
+
+pytestmark = [pytest.mark.complete, pytest.mark.timeout(1800)]
+ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
+WAYS = {'default': {}, 'adopt': ADOPT, 'tight': {**ADOPT, 'SLUICE_REGION_MAX': '2'},
+        'cma': {'SLUICE_REGION_KIND': 'cma', 'SLUICE_COLL_THRESHOLD': '1'},
+        'staged': {'SLUICE_REGION_KIND': 'staged', 'SLUICE_COLL_THRESHOLD': '1'}}
+
+
+@pytest.fixture(scope='module')
+def runner():
+    return Runner({})
+
+
+def get(name):
+    if mpis.ALL[name].missing():
+        pytest.skip(mpis.ALL[name].missing())
+    return mpis.ALL[name]
+
+
+def available_mib():
+    text = pathlib.Path('/proc/meminfo').read_text()
+    return int(re.search(r'MemAvailable:\s+(\d+)', text).group(1)) // 1024
+
+
+@pytest.mark.parametrize('way', ['default', 'adopt'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_hundred_thousand_buffers(name, way, runner, with_sluice):
+    """Mappings, descriptors and memory at the end are as at the beginning."""
+    runner.check(get(name), 'memory.c', 2, 'many_different_buffers', sluice=with_sluice, timeout=1500,
+                 env={**WAYS[way], 'HARNESS_BUFFERS': '100000'})
+
+
+@pytest.mark.parametrize('behaviour', ['large_type', 'large_count', 'large_gather'])
+@pytest.mark.parametrize('way', ['default', 'staged', 'cma'])
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+def test_more_than_two_gib(name, way, behaviour, runner, with_sluice):
+    if available_mib() < 12000:
+        pytest.skip(f'{available_mib()} MiB of memory are available, 12000 are needed')
+    runner.check(get(name), 'large.c', 2, behaviour, sluice=with_sluice, env=WAYS[way], timeout=600)
+
+
+@pytest.mark.parametrize('seed', range(10, 20))
+@pytest.mark.parametrize('way', WAYS)
+@pytest.mark.parametrize('name, ranks', [('mpich', 2), ('mpich', 3), ('mpich', 4), ('openmpi', 2),
+                                         ('openmpi', 3)])
+def test_long_random_sequence(name, ranks, way, seed, runner, with_sluice):
+    runner.check(get(name), 'random_ops.c', ranks, 'random_sequence', sluice=with_sluice, timeout=900,
+                 env={**WAYS[way], 'HARNESS_SEED': str(seed), 'HARNESS_STEPS': '1500'})
+
+
+@pytest.mark.parametrize('round', range(20))
+@pytest.mark.parametrize('way', ['default', 'adopt', 'tight'])
+def test_threads_again_and_again(way, round, with_sluice):
+    runner = Runner({})
+    for behaviour in ['threads_with_own_communicators', 'other_threads_memory_stays']:
+        runner.check(get('mpich'), 'threads.c', 2, behaviour, sluice=with_sluice, env=WAYS[way])
+
+
+@pytest.mark.parametrize('ranks', [2, 4])
+def test_intel_benchmarks_complete(ranks, with_sluice):
+    """IMB's Bcast and Gather over its whole range of sizes."""
+    mpi = get('impi')
+    result = mpi.launch(ranks, mpi.bindir / 'IMB-MPI1', '-npmin', str(ranks), '-iter', '20', '-mem', '2',
+                        'Bcast', 'Gather', sluice=with_sluice, timeout=900,
+                        env={'SLUICE_COLL_THRESHOLD': '1'})
+    assert result.status == 0 and '4194304' in result.out, result.explain()

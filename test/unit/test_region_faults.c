@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When the system says no: memory stays what it was, the table stays right, adoption works again. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/internal.h"
+#include "region_case.h"
+
+enum { RW = PROT_READ | PROT_WRITE };
+
+static void fault(const char *spec) { CHECK_EQ(base_fault_load(spec), 0); }
+
+REGION_TEST(without_a_memfd_there_is_a_reason_and_no_adoption)
+{
+	char *p = pages_get(MIB);
+
+	region_options("SLUICE_FAULT=memfd:all", NULL);
+	CHECK(region_init() < 0);
+	CHECK_HAS(region_init_error(), "memfd");
+	CHECK_EQ(region_arena_fd(), -1);
+	CHECK(!adopts(p, MIB));
+	fault("");
+	CHECK_EQ(region_init(), 0); /* it may work later */
+	CHECK(adopts(p, MIB));
+}
+
+REGION_TEST(an_adoption_that_fails_leaves_memory_as_it_was)
+{
+	static const char *const points[] = { "extent:1", "adopt:1", "populate:1", "map:1" };
+	char *p = pages_get(3 * MIB);
+
+	region_begin(NULL, NULL);
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(points); i++) {
+		struct region_stats before, after;
+
+		fill(p, 3 * MIB, i);
+		region_get_stats(&before);
+		fault(points[i]);
+		CHECK(!adopts(p, 3 * MIB));
+		CHECK_FILLED(p, 3 * MIB, i);
+		CHECK(is_anonymous(p));
+		region_get_stats(&after);
+		CHECK_EQ(after.active, 0);
+		CHECK_EQ(after.arena_used_bytes, before.arena_used_bytes);
+		fault("");
+		ADOPT(p, 3 * MIB);
+		CHECK_FILLED(p, 3 * MIB, i);
+		region_exclusive((uintptr_t)p, (uintptr_t)p + 3 * MIB);
+	}
+}
+
+/* Each end of a region, with each thing it needs refused the first time or for ever. */
+REGION_TEST(an_end_that_fails_loses_nothing)
+{
+	static const char *const points[] = { "private:1", "private_copy:1", "fresh:1", "private:all",
+					      "private_copy:all", "fresh:all", "private:all,fresh:all",
+					      "punch:all" };
+
+	region_begin(NULL, NULL);
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(points); i++) {
+		for (int how = 0; how < 4; how++) {
+			char *p = pages_get(3 * MIB);
+			uintptr_t start = (uintptr_t)p, end = start + 3 * MIB;
+			bool part_goes = how == 3;
+
+			fill(p, 3 * MIB, i);
+			ADOPT(p, 3 * MIB);
+			fault(points[i]);
+			if (how == 0)
+				region_keep(start, end);
+			else if (how == 1)
+				region_exclusive(start, end);
+			else if (how == 2)
+				region_drop(start, start + MIB); /* part of it lives on */
+			else
+				CHECK_EQ(munmap(p + 2 * MIB, MIB), 0);
+			check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, i);
+			fault("");
+			/* whoever gets arena pages now is not seen here */
+			for (int k = 0; k < 3; k++) {
+				char *q = pages_get(3 * MIB);
+
+				memset(q, 0x99, 3 * MIB);
+				ADOPT(q, 3 * MIB);
+			}
+			check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, i);
+			ADOPT(p, 2 * MIB);
+			check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, i);
+			CHECK_EQ(munmap(p, part_goes ? 2 * MIB : 3 * MIB), 0);
+		}
+	}
+}
+
+REGION_TEST(memory_freed_while_nothing_can_be_mapped_is_usable)
+{
+	void *(*volatile get)(size_t) = malloc;
+	void *(*volatile get_zeroed)(size_t, size_t) = calloc;
+	char *p;
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 5; i++) {
+		p = get(MIB);
+		memset(p, 0xdd, MIB);
+		ADOPT(p, MIB);
+		fault("fresh:all");
+		free(p);
+		fault("");
+		p = get_zeroed(1, MIB);
+		CHECK_ZERO(p, MIB);
+		memset(p, 1, MIB);
+		ADOPT(p, MIB);
+		CHECK_EQ(p[MIB - 1], 1);
+		free(p);
+	}
+	CHECK_EQ(active(), 0);
+}
+
+REGION_TEST(promised_zeros_come_also_where_holes_cannot_be_punched)
+{
+	struct region_extent e;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = pages_get(4 * MIB);
+	memset(p, 0xab, 4 * MIB);
+	ADOPT(p, 4 * MIB);
+	munmap(p, 4 * MIB);
+	fault("punch:all");
+	CHECK_EQ(region_extent_get(4 * MIB, true, &e), 0);
+	CHECK_ZERO((char *)region_arena_base() + e.offset, e.bytes);
+}
+
+static void check_child(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static void *idle(void *arg) { pause(); return arg; }
+
+/* Nothing can be made private in the parent: then it is made private in the child. */
+REGION_TEST(a_fork_while_nothing_can_be_mapped_shares_nothing)
+{
+	char *p = pages_get(MIB);
+	int go[2], ready[2];
+	pthread_t t;
+	pid_t pid;
+	char c;
+
+	region_begin(NULL, NULL);
+	CHECK(!pipe(go) && !pipe(ready));
+	fill(p, MIB, 1);
+	ADOPT(p, MIB);
+	CHECK_EQ(pthread_create(&t, NULL, idle, NULL), 0);
+	fault("private:1,fresh:all"); /* the parent's attempts */
+	pid = fork();
+	if (!pid) {
+		CHECK_EQ(write(ready[1], "x", 1), 1);
+		CHECK_EQ(read(go[0], &c, 1), 1);
+		CHECK_FILLED(p, MIB, 1);
+		memset(p, 1, MIB);
+		_exit(0);
+	}
+	CHECK_EQ(read(ready[0], &c, 1), 1);
+	fault("");
+	memset(p, 0x12, MIB);
+	CHECK_EQ(write(go[1], "x", 1), 1);
+	check_child(pid);
+	for (size_t i = 0; i < MIB; i++)
+		CHECK_EQ(p[i], 0x12);
+}
+
+/* ---- limits -------------------------------------------------------------------------------------- */
+
+static void limit(int what, rlim_t value)
+{
+	struct rlimit r = { value, value };
+
+	CHECK_EQ(setrlimit(what, &r), 0);
+}
+
+REGION_TEST(a_small_file_size_limit_makes_a_small_arena)
+{
+	limit(RLIMIT_FSIZE, 64 << 20);
+	region_begin(NULL, NULL);
+	CHECK(region_arena_bytes() <= 64 << 20);
+	CHECK(adopts(pages_get(MIB), MIB));
+}
+
+REGION_TEST(a_tiny_file_size_limit_is_a_reason)
+{
+	limit(RLIMIT_FSIZE, 1 << 20);
+	region_options(NULL, NULL);
+	CHECK_EQ(region_init(), -EFBIG);
+	CHECK_HAS(region_init_error(), "ulimit -f");
+	CHECK(!adopts(pages_get(MIB), MIB));
+}
+
+REGION_TEST(a_small_address_space_leaves_room_for_the_program)
+{
+	char *p;
+
+	limit(RLIMIT_AS, (rlim_t)2 << 30);
+	region_begin("SLUICE_REGION_ARENA=64G", NULL);
+	CHECK(region_arena_bytes() <= (uint64_t)128 << 20);
+	p = pages_get(512 * MIB);
+	munmap(p, 512 * MIB);
+	p = pages_get(MIB);
+	fill(p, MIB, 1);
+	ADOPT(p, MIB);
+	CHECK_FILLED(p, MIB, 1);
+}
+
+REGION_TEST(an_address_space_that_is_full_does_not_hurt)
+{
+	char *p = block_get(4 * MIB);
+	struct rlimit r = { 64 << 20, RLIM_INFINITY };
+
+	region_begin(NULL, NULL);
+	fill(p, 4 * MIB, 1);
+	ADOPT(p, 4 * MIB);
+	CHECK_EQ(setrlimit(RLIMIT_AS, &r), 0); /* less than is mapped already */
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK_FILLED(p, 4 * MIB, 1);
+	adopts(p, 4 * MIB);
+	CHECK_FILLED(p, 4 * MIB, 1);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK_FILLED(p, 4 * MIB, 1);
+	adopts(p, 4 * MIB);
+	free(p);
+	CHECK_EQ(active(), 0);
+}
+
+REGION_TEST(no_descriptor_left_is_a_reason)
+{
+	limit(RLIMIT_NOFILE, 8);
+	while (dup(0) >= 0)
+		continue;
+	region_options(NULL, NULL);
+	CHECK(region_init() < 0);
+	CHECK_HAS(region_init_error(), "memfd_create");
+}
+
+REGION_TEST(regions_end_right_where_no_descriptor_is_left)
+{
+	char *p = block_get(MIB), *q = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	fill(p, MIB, 1);
+	fill(q, MIB, 2);
+	ADOPT(p, MIB);
+	ADOPT(q, MIB);
+	limit(RLIMIT_NOFILE, 3);
+	region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+	CHECK_FILLED(q, MIB, 2);
+	CHECK_FILLED(p, MIB, 1);
+	free(p);
+	CHECK_EQ(active(), 0);
+}
+
+/* Daemons do that; then they open files of their own, which get our numbers. */
+REGION_TEST(a_program_may_close_all_descriptors)
+{
+	char *p = pages_get(MIB), *q = pages_get(MIB), *r = block_get(MIB), *file;
+	int fd;
+
+	region_begin(NULL, NULL);
+	fill(p, MIB, 1);
+	fill(q, MIB, 2);
+	fill(r, MIB, 3);
+	ADOPT(p, MIB);
+	ADOPT(q, MIB);
+	ADOPT(r, MIB);
+	for (int i = 3; i < 64; i++)
+		close(i);
+	fd = memfd_create("mine", MFD_CLOEXEC);
+	for (int i = 0; i < 16; i++)
+		dup(fd);
+	CHECK_EQ(ftruncate(fd, 2 << 30), 0);
+	file = mmap(NULL, 64 * MIB, RW, MAP_SHARED, fd, 0);
+	memset(file, 0x42, 64 * MIB);
+	CHECK(is_adopted(p, MIB)); /* nothing wrong with what is there */
+	region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+	CHECK_FILLED(p, MIB, 1);
+	CHECK(!is_shared(p));
+	region_exclusive((uintptr_t)q, (uintptr_t)q + MIB);
+	CHECK_FILLED(q, MIB, 2);
+	CHECK_FILLED(r, MIB, 3);
+	free(r);
+	CHECK(!adopts(p, MIB));
+	for (size_t i = 0; i < 64 * MIB; i += PAGE)
+		CHECK_EQ(file[i], 0x42);
+	if (!fork())
+		_exit(0);
+	CHECK(fcntl(fd, F_GETFD) >= 0);
+}
+
+/* ---- without ways to ask the kernel ------------------------------------------------------------------ */
+
+static bool ioctl_refused(void)
+{
+	/* struct sock_filter and sock_fprog: fail ioctl() with ENOTTY, as kernels before 6.11 do here */
+	struct { uint16_t code; uint8_t jt, jf; uint32_t k; } code[] = {
+		{ 0x20, 0, 0, 0 },          /* the number of the call */
+		{ 0x15, 0, 1, SYS_ioctl },
+		{ 0x06, 0, 0, 0x00050000 | ENOTTY },
+		{ 0x06, 0, 0, 0x7fff0000 },
+	};
+	struct { unsigned short len; void *filter; } prog = { 4, code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, 2, &prog, 0, 0);
+}
+
+REGION_TEST(older_kernels_do_as_well)
+{
+	char *p = block_get(4 * MIB), *q = pages_get_aligned(4 * MIB, 2 * MIB);
+
+	if (!ioctl_refused())
+		unit_skip("no seccomp here");
+	region_begin("SLUICE_REGION_MAX=2", NULL);
+	CHECK(!host_vma_query_is_cheap());
+	for (int i = 0; i < 3; i++) {
+		fill(p, 4 * MIB, 1);
+		ADOPT(p, 4 * MIB);
+		CHECK_FILLED(p, 4 * MIB, 1);
+		p = realloc(p, (5 + (size_t)i) * MIB);
+		CHECK_FILLED(p, 4 * MIB, 1);
+	}
+	fill(q, 4 * MIB, 2);
+	ADOPT(q + MIB, 2 * MIB);
+	CHECK_EQ(munmap(q + 2 * MIB, 2 * MIB), 0);
+	check_part_at(__FILE__, __LINE__, q, 0, 2 * MIB, 2);
+	q = mremap(q, 2 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	check_part_at(__FILE__, __LINE__, q, 0, 2 * MIB, 2);
+	for (int i = 0; i < 5; i++)
+		ADOPT(pages_get(MIB), MIB);
+	CHECK_EQ(active(), 2);
+	if (!fork())
+		_exit(0);
+	free(p);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Threads that use the heap in every way while others describe, release, evict and fork. Each block
+ * carries a pattern that its owner checks.
+ *
+ * Longer: UNIT_REGION_SECONDS=60 test/unit/unit_region threads_use_the_heap
+ */
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "region_case.h"
+
+enum { WORKERS = 3, SLOTS = 6, MAX_BYTES = 700 << 10 };
+
+struct worker {
+	pthread_t thread;
+	unsigned seed;
+	_Atomic bool *stop;
+	uint64_t turns;
+};
+
+struct slot { unsigned char *p; size_t bytes; unsigned char pattern; };
+
+static void slot_check(const struct slot *s, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 509)
+		if (s->p[i] != s->pattern) {
+			fprintf(stderr, "byte %zu of %zu: %d, not %d\n", i, bytes, s->p[i], s->pattern);
+			abort();
+		}
+}
+
+static size_t any_bytes(unsigned *seed)
+{
+	int kind = rand_r(seed) % 4;
+
+	return kind == 0 ? (size_t)(rand_r(seed) % 5000) + 1 : (size_t)(rand_r(seed) % MAX_BYTES) + 1;
+}
+
+static void slot_renew(struct slot *s, struct worker *w)
+{
+	size_t bytes = any_bytes(&w->seed), kept = 0;
+	void *aligned = NULL;
+
+	switch (s->p ? rand_r(&w->seed) % 3 : 3) {
+	case 0:
+		free(s->p);
+		s->p = NULL;
+		return;
+	case 1:
+		kept = bytes < s->bytes ? bytes : s->bytes;
+		s->p = realloc(s->p, bytes);
+		slot_check(s, kept);
+		break;
+	case 2:
+		free(s->p);
+		s->p = calloc(1, bytes);
+		for (size_t i = 0; i < bytes; i++)
+			if (s->p[i])
+				abort();
+		break;
+	default:
+		if (posix_memalign(&aligned, 4096, bytes))
+			abort();
+		s->p = aligned;
+	}
+	s->bytes = bytes;
+	s->pattern = (unsigned char)rand_r(&w->seed);
+	memset(s->p, s->pattern, bytes);
+}
+
+static void *work(void *arg)
+{
+	struct slot slots[SLOTS] = { 0 };
+	struct worker *w = arg;
+
+	while (!atomic_load(w->stop)) {
+		struct slot *s = &slots[rand_r(&w->seed) % SLOTS];
+		struct region_desc d = { 0 };
+
+		w->turns++;
+		if (s->p && s->bytes > 8192 && rand_r(&w->seed) % 2) {
+			/* as MPI does: the buffer is this call's until it is released */
+			region_describe(s->p, s->bytes, REGION_FORCE, &d);
+			slot_check(s, s->bytes);
+			if (d.flags & REGION_DESC_MAPPED)
+				peer_view(&d)[0] = (char)(s->pattern + 1);
+			region_release(&d);
+			if (d.flags & REGION_DESC_MAPPED)
+				s->p[d.head]--; /* what the peer wrote has come */
+			slot_check(s, s->bytes);
+		} else {
+			slot_renew(s, w);
+		}
+	}
+	for (int i = 0; i < SLOTS; i++)
+		free(slots[i].p);
+	return NULL;
+}
+
+/* Pages of its own, mapped, cut, moved and discarded. */
+static void *map(void *arg)
+{
+	struct worker *w = arg;
+
+	while (!atomic_load(w->stop)) {
+		unsigned char *p = pages_get(512 * KIB), *q;
+		struct region_desc d;
+
+		w->turns++;
+		memset(p, 7, 512 * KIB);
+		region_describe(p, 512 * KIB, REGION_FORCE, &d);
+		region_release(&d);
+		switch (rand_r(&w->seed) % 4) {
+		case 0:
+			madvise(p, 64 * KIB, MADV_DONTNEED);
+			if (p[5] || p[64 * KIB] != 7)
+				abort();
+			break;
+		case 1:
+			munmap(p + 256 * KIB, 256 * KIB);
+			if (p[256 * KIB - 1] != 7)
+				abort();
+			break;
+		case 2:
+			q = mremap(p, 512 * KIB, MIB, MREMAP_MAYMOVE);
+			if (q == MAP_FAILED || q[512 * KIB - 1] != 7 || q[512 * KIB])
+				abort();
+			munmap(q, MIB);
+			continue;
+		default:
+			mprotect(p, 512 * KIB, PROT_READ);
+			if (p[100] != 7)
+				abort();
+		}
+		munmap(p, 512 * KIB);
+	}
+	return NULL;
+}
+
+static double seconds(void)
+{
+	extern char **environ;
+
+	for (char **e = environ; *e; e++)
+		if (!strncmp(*e, "UNIT_REGION_SECONDS=", 20))
+			return atof(*e + 20);
+	return 0.4;
+}
+
+REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
+{
+	struct worker w[WORKERS + 1];
+	_Atomic bool stop = false;
+	uint64_t end;
+	int forks = 0;
+
+	region_begin("SLUICE_REGION_MAX=6", "SLUICE_REGION_ARENA=2G", NULL);
+	alarm((unsigned)seconds() + 60);
+	for (int i = 0; i <= WORKERS; i++) {
+		w[i] = (struct worker){ .seed = (unsigned)i + 1, .stop = &stop };
+		CHECK_EQ(pthread_create(&w[i].thread, NULL, i < WORKERS ? work : map, &w[i]), 0);
+	}
+	end = host_now_ns() + (uint64_t)(seconds() * 1e9);
+	while (host_now_ns() < end) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid) {
+			char *p = malloc(300 * KIB); /* the heap works in the child */
+
+			memset(p, 1, 300 * KIB);
+			free(p);
+			_exit(0);
+		}
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK_EQ(status, 0);
+		region_keep(0, UINTPTR_MAX);
+		malloc_trim(0);
+		usleep(2000);
+		forks++;
+	}
+	atomic_store(&stop, true);
+	for (int i = 0; i <= WORKERS; i++) {
+		pthread_join(w[i].thread, NULL);
+		CHECK(w[i].turns > 0);
+	}
+	CHECK(forks > 0);
+	CHECK_EQ(active(), 0);
+	CHECK(base_counters[BASE_CTR_ADOPTED] > 0);
+}
+
+/* ---- tools that stand behind our hooks -------------------------------------------------------------- */
+
+static void handler_prepare(void)
+{
+	free(malloc(MIB)); /* handlers of others use the heap */
+}
+
+static void *handler_thread(void *arg)
+{
+	for (int i = 0; i < 200 && !atomic_load((_Atomic bool *)arg); i++) {
+		char *p = malloc(200 * KIB);
+
+		memset(p, 1, 200 * KIB);
+		adopts(p, 200 * KIB);
+		free(p);
+	}
+	return NULL;
+}
+
+static pthread_mutex_t others_lock = PTHREAD_MUTEX_INITIALIZER;
+static void others_prepare(void) { pthread_mutex_lock(&others_lock); }
+static void others_parent(void) { pthread_mutex_unlock(&others_lock); }
+
+/* Frees adopted memory under a lock that a fork handler of the same library takes. */
+static void *others_thread(void *arg)
+{
+	while (!atomic_load((_Atomic bool *)arg)) {
+		char *p = malloc(200 * KIB);
+
+		memset(p, 1, 200 * KIB);
+		adopts(p, 200 * KIB);
+		pthread_mutex_lock(&others_lock);
+		free(p);
+		pthread_mutex_unlock(&others_lock);
+	}
+	return NULL;
+}
+
+REGION_TEST(fork_handlers_of_others_may_free_and_wait)
+{
+	_Atomic bool stop = false;
+	pthread_t t[2];
+
+	/* one registered before ours, which runs after it, and one after */
+	pthread_atfork(others_prepare, others_parent, others_parent);
+	region_begin(NULL, NULL);
+	pthread_atfork(handler_prepare, handler_prepare, handler_prepare);
+	CHECK_EQ(pthread_create(&t[0], NULL, handler_thread, (void *)&stop), 0);
+	CHECK_EQ(pthread_create(&t[1], NULL, others_thread, (void *)&stop), 0);
+	for (int i = 0; i < 20; i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK_EQ(status, 0);
+	}
+	atomic_store(&stop, true);
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+}
