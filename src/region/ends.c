@@ -60,6 +60,7 @@ static void note_missed(struct region *r)
 {
 	/* pages that are mapped elsewhere by now stay the program's: never used again */
 	r->retired = true;
+	region_table.lost = true;
 	base_count(BASE_CTR_STALE, 1);
 }
 
@@ -184,8 +185,14 @@ static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 
 static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	if (!is_leaving(&region_table.at[at]))
-		ends_make_private(&region_table.at[at]);
+	struct region *r = &region_table.at[at];
+
+	if (is_leaving(r))
+		return;
+	if (r->pins)
+		r->doomed = true; /* peers are reading or writing its shared pages */
+	else
+		ends_make_private(r);
 }
 
 static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)

@@ -4,8 +4,6 @@
  * later. So everything becomes private in the parent first; what cannot (a transfer is using it)
  * becomes private in the child, before fork() returns there.
  */
-#include <string.h>
-#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include "region/private.h"
@@ -20,8 +18,45 @@ static bool has_pins(void)
 	return false;
 }
 
+/* A mapping of the window, or of a region that the table still has to know as active. */
+static bool is_in_use(const struct host_vma *v)
+{
+	uintptr_t base = (uintptr_t)region_arena_base();
+	uint32_t i = table_find(v->start);
+
+	if (base && v->start < base + region_arena_bytes() && v->end > base)
+		return true;
+	return i < region_table.n && region_table.at[i].start < v->end;
+}
+
+/*
+ * Arena pages that the table does not know as mapped: moved there by a raw system call, or, in a
+ * child, all that it inherits. Shared ones become private; the table then knows of them as long as
+ * the program does not free or discard them.
+ */
+static void collect_leftovers(void)
+{
+	struct host_vma v;
+
+	for (uintptr_t at = 0; !host_vma_query_next((void *)at, &v); at = v.end) {
+		struct region r = { .start = v.start, .end = v.end, .offset = v.offset, .inode = v.inode,
+				    .state = REGION_ZOMBIE, .retired = true };
+		int prot = (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) | (v.exec ? PROT_EXEC : 0);
+		bool copied;
+
+		if (!arena_is_known(&v) || is_in_use(&v))
+			continue;
+		if (v.shared && pages_make_private(v.start, v.end - v.start, v.offset, prot, &copied))
+			base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
+		if (region_table.n < TABLE_MAX)
+			table_insert(&r);
+	}
+}
+
 void fork_prepare(void)
 {
+	bool alone;
+
 	region_lock();
 	region_table.forks++; /* nothing is adopted or pinned from here on */
 	for (int i = 0; i < PIN_WAITS && has_pins(); i++) {
@@ -29,6 +64,7 @@ void fork_prepare(void)
 		usleep(PIN_WAIT_US);
 		region_lock();
 	}
+	alone = table_is_alone();
 	for (uint32_t i = region_table.n; i-- > 0;) {
 		struct region *r = &region_table.at[i];
 
@@ -36,8 +72,12 @@ void fork_prepare(void)
 			continue;
 		if (r->pins)
 			r->retired = true; /* the child reads its pages until it has copied them */
-		else if (!__libc_single_threaded || ends_make_anonymous(i))
+		else if (!alone || ends_make_anonymous(i))
 			ends_make_private(r);
+	}
+	if (region_table.lost) {
+		region_table.lost = false;
+		collect_leftovers();
 	}
 	/* not held across the fork: handlers of others may wait for threads that free memory */
 	region_unlock();
@@ -50,36 +90,13 @@ void fork_parent(void)
 	region_unlock();
 }
 
-/*
- * The table may have been in the middle of a change, and mappings may exist that it does not know:
- * look at what is mapped. Arena pages that are left are shared ones, to be made private here, and
- * private ones, of which the child knows as long as it frees or discards them.
- */
-static void collect_leftovers(void)
-{
-	struct host_vma v;
-
-	for (uintptr_t at = 0; !host_vma_query_next((void *)at, &v); at = v.end) {
-		struct region r = { .start = v.start, .end = v.end, .offset = v.offset, .inode = v.inode,
-				    .state = REGION_ZOMBIE, .retired = true };
-		int prot = (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) | (v.exec ? PROT_EXEC : 0);
-		bool copied;
-
-		if (!arena_is_known(&v))
-			continue;
-		if (v.shared && pages_make_private(v.start, v.end - v.start, v.offset, prot, &copied))
-			base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
-		if (region_table.n < TABLE_MAX)
-			table_insert(&r);
-	}
-}
-
 void fork_child(void)
 {
 	bool any = region_table.n > 0;
 
 	region_lock_reset();
 	region_lock();
+	/* the table may have been in the middle of a change: what is mapped is what counts */
 	region_table.n = 0;
 	region_table.forks = 0;
 	if (any)

@@ -83,6 +83,7 @@ struct region {
 	enum region_state state;
 	bool retired; /* pages may still be reached through the extent: never reuse it */
 	bool suspect; /* something failed: look at its mapping at each use */
+	bool doomed;  /* becomes private when its last user has released it */
 };
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
@@ -93,6 +94,7 @@ struct region_table {
 	uint64_t clock;
 	bool off;   /* after region_fini: nothing new is adopted */
 	int forks;  /* threads that are forking now: nothing is adopted or pinned */
+	bool lost;  /* pages of a region may be mapped where the table does not know */
 };
 extern struct region_table region_table;
 
@@ -100,6 +102,7 @@ uint32_t table_find(uintptr_t addr); /* first region that ends above addr */
 void table_insert(const struct region *r);
 void table_remove(uint32_t at); /* its extent goes back, unless retired */
 void table_publish_bounds(void);
+bool table_is_alone(void); /* no other thread can write to memory */
 typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
 /* From the top down; visit may remove the entry it is given. */
 void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit);

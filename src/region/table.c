@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/single_threaded.h>
+#include <sys/stat.h>
 
 #include "region/private.h"
 
@@ -90,6 +91,14 @@ void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit)
 		visit(i, start, end);
 }
 
+bool table_is_alone(void)
+{
+	struct stat st;
+
+	/* the C library's word for "never had a thread", else as many links as threads, and two */
+	return __libc_single_threaded || (!stat("/proc/self/task", &st) && st.st_nlink == 3);
+}
+
 /* ---- making regions ------------------------------------------------------------------------- */
 
 /* May a region come to lie on [start, end)? Not on one in use, nor partly on one that was used lately:
@@ -115,9 +124,8 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 static bool make_room(void)
 {
 	uint32_t victim = UINT32_MAX, n = 0;
+	bool alone;
 
-	if (region_table.n >= TABLE_MAX)
-		return false;
 	for (uint32_t i = 0; i < region_table.n; i++) {
 		const struct region *r = &region_table.at[i];
 
@@ -128,16 +136,17 @@ static bool make_room(void)
 		    (victim == UINT32_MAX || r->last_use < region_table.at[victim].last_use))
 			victim = i;
 	}
-	if (n < (uint64_t)base_opt.region_max)
+	if (n < (uint64_t)base_opt.region_max && region_table.n < TABLE_MAX)
 		return true;
 	if (victim == UINT32_MAX)
 		return false;
-	if (!__libc_single_threaded && region_table.n - n >= (uint64_t)base_opt.region_max)
+	alone = table_is_alone();
+	if (!alone && region_table.n - n >= (uint64_t)base_opt.region_max)
 		return false;
-	if (__libc_single_threaded ? ends_make_anonymous(victim) : ends_make_private(&region_table.at[victim]))
+	if (alone ? ends_make_anonymous(victim) : ends_make_private(&region_table.at[victim]))
 		return false;
 	base_count(BASE_CTR_EVICTED, 1);
-	return true;
+	return region_table.n < TABLE_MAX;
 }
 
 static void visit_private(uint32_t at, uintptr_t start, uintptr_t end)
@@ -190,7 +199,7 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 	uint32_t i = table_find(start);
 	struct region *r = &region_table.at[i];
 
-	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE || r->ticket)
+	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE || r->ticket || r->doomed)
 		return NULL;
 	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r)) {
 		ends_make_private(r); /* changed behind our back; what is left of it is the program's */
@@ -231,14 +240,16 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 
 void region_release(const struct region_desc *d)
 {
+	struct region *r;
 	uint32_t i;
 
 	if (!d->id)
 		return;
 	region_lock();
 	i = table_find(d->addr + d->head);
-	if (i < region_table.n && region_table.at[i].id == d->id && region_table.at[i].pins)
-		region_table.at[i].pins--;
+	r = &region_table.at[i];
+	if (i < region_table.n && r->id == d->id && r->pins && !--r->pins && r->doomed)
+		ends_make_private(r);
 	region_unlock();
 }
 

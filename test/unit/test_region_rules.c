@@ -139,6 +139,26 @@ REGION_TEST(memory_exposed_to_others_is_refused)
 	ADOPT(p + 128 * KIB, 512 * KIB);
 }
 
+REGION_TEST(memory_in_use_becomes_private_when_it_is_released)
+{
+	struct region_desc d, e;
+	char *p = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	region_describe(p, MIB, REGION_FORCE, &d);
+	region_describe(p, MIB, REGION_FORCE, &e);
+	region_keep_out((uintptr_t)p, (uintptr_t)p + MIB);
+	fill(peer_view(&d), MIB, 1); /* a transfer that goes on */
+	CHECK_FILLED(p, MIB, 1);
+	region_release(&d);
+	CHECK(!adopts(p, MIB)); /* no new user */
+	fill(peer_view(&e), MIB, 2);
+	CHECK_FILLED(p, MIB, 2);
+	region_release(&e);
+	CHECK(!is_shared(p));
+	CHECK_FILLED(p, MIB, 2);
+}
+
 REGION_TEST(too_little_is_not_adopted)
 {
 	char *p = pages_get(2 * PAGE);
