@@ -3,10 +3,13 @@
 #include "exec/exec.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/private.h"
+
+#define FIND_DEAD_NS 1000000000ull
 
 static uint32_t op_cap(int ranks) { return (uint32_t)ranks + 2; }
 
@@ -123,6 +126,7 @@ static int report_dead(struct exec_comm *e, int dead)
 {
 	bool alive = dead == e->rank || !node_is_dead(e->group, dead);
 
+	e->told = true;
 	base_log(BASE_LOG_ERROR, "exec", "%s: rank %d (pid %d) of this communicator of %d ranks %s", e->call->name, dead,
 		 node_pid(e->group, dead), e->size, alive ? "could not take part" : "has died");
 	return alive ? -EIO : -EOWNERDEAD;
@@ -144,7 +148,22 @@ static int check_peers(struct exec_comm *e)
 	if (dead < 0)
 		return 0;
 	node_poison(e->group, dead);
-	return report_dead(e, dead);
+	/* another rank may have found the first to die, reported it and died itself meanwhile */
+	return report_dead(e, node_poisoned(e->group));
+}
+
+/* A copy has failed because its other end is gone, which takes a moment to be visible. */
+static int find_dead(struct exec_comm *e)
+{
+	uint64_t give_up = host_now_ns() + FIND_DEAD_NS;
+	int ret;
+
+	do {
+		ret = check_peers(e);
+		if (!ret)
+			sched_yield();
+	} while (!ret && host_now_ns() < give_up);
+	return ret ? ret : -EIO;
 }
 
 /* Nothing to do here: let the MPI progress (a peer may wait for a message of ours), then wait. */
@@ -205,8 +224,8 @@ int exec_run(struct exec_comm *e, const struct exec_call *call)
 		return -E2BIG;
 	begin(e, call);
 	ret = run(e);
-	if (ret == -EOWNERDEAD && node_poisoned(e->group) < 0)
-		ret = check_peers(e) ? -EOWNERDEAD : -EIO; /* a copy failed before the exit was visible */
+	if (ret == -EOWNERDEAD && !e->told)
+		ret = find_dead(e);
 	e->error = ret;
 	return ret;
 }

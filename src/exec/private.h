@@ -41,6 +41,7 @@ struct exec_comm {
 	struct exec_help *help; /* by rank */
 	struct region_extent repair;
 	int error;             /* sticky */
+	bool told;             /* a message has said who is to blame */
 	void (*progress)(void *);
 	void *progress_ctx;
 	/* of the current call */
