@@ -152,6 +152,19 @@ static int take_one(struct exchange *x, const struct node_hello *all, int size, 
 	return ret;
 }
 
+/* Another thread that makes another group with the same rank may have met it by now; that rank then
+ * may take us for known, and send nothing here. */
+static void look_again(const struct node_hello *all, int rank, int size, struct node_peer **peers, int *missing)
+{
+	for (int r = 0; r < size; r++) {
+		if (r == rank || peers[r])
+			continue;
+		peers[r] = peer_find(&all[r]);
+		if (peers[r])
+			--*missing;
+	}
+}
+
 int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size, struct node_peer **peers)
 {
 	uint64_t give_up = host_now_ns() + EXCHANGE_TIMEOUT_NS;
@@ -187,13 +200,15 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 			send[r] = 0;
 			to_send--;
 		}
-		if (missing && poll(&p, 1, to_send ? 1 : 100) > 0) {
+		if (missing && poll(&p, 1, to_send ? 1 : 10) > 0) {
 			do
 				ret = take_one(x, all, size, peers, &missing);
 			while (!ret && missing);
 			if (ret == -EAGAIN)
 				ret = 0;
 		}
+		if (missing && !ret)
+			look_again(all, rank, size, peers, &missing);
 		if (!ret && host_now_ns() > give_up)
 			ret = -ETIMEDOUT;
 	}

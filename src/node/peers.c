@@ -27,16 +27,23 @@ uint64_t node_arena_id(void)
 	return id;
 }
 
+static struct node_peer *find_locked(const struct node_hello *h)
+{
+	for (struct node_peer *p = peers; p; p = p->next) {
+		if (p->pid == h->pid && p->arena_id == h->arena_id && p->start == h->start) {
+			p->refs++;
+			return p;
+		}
+	}
+	return NULL;
+}
+
 struct node_peer *peer_find(const struct node_hello *h)
 {
 	struct node_peer *p;
 
 	pthread_mutex_lock(&peers_lock);
-	for (p = peers; p; p = p->next)
-		if (p->pid == h->pid && p->arena_id == h->arena_id && p->start == h->start)
-			break;
-	if (p)
-		p->refs++;
+	p = find_locked(h);
 	pthread_mutex_unlock(&peers_lock);
 	return p;
 }
@@ -64,7 +71,7 @@ static char *map_arena(int fd, uint64_t bytes)
 
 struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 {
-	struct node_peer *p = calloc(1, sizeof *p);
+	struct node_peer *p = calloc(1, sizeof *p), *known;
 	struct stat st;
 
 	*out_err = ENOMEM;
@@ -86,10 +93,17 @@ struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 	p->bytes = h->arena_bytes;
 	p->refs = 1;
 	pthread_mutex_lock(&peers_lock);
-	p->next = peers;
-	peers = p;
+	known = find_locked(h); /* another thread, which makes another group, may have been faster */
+	if (!known) {
+		p->next = peers;
+		peers = p;
+	}
 	pthread_mutex_unlock(&peers_lock);
-	return p;
+	if (!known)
+		return p;
+	munmap(p->base, p->bytes);
+	free(p);
+	return known;
 
 free_peer:
 	free(p);

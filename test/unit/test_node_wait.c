@@ -24,7 +24,7 @@
 #define UNUSED __attribute__((unused))
 static void model_progress(struct node_group *g, struct node_wait *w);
 static bool model_is_long(const struct node_wait *w) UNUSED;
-static void model_end(struct node_group *g, struct node_wait *w);
+static void model_end(struct node_group *g, struct node_wait *w) UNUSED;
 static int model_wait(struct node_group *g, struct node_wait *w);
 static void model_ring(struct node_group *g, int rank);
 #include "node/wait.c"

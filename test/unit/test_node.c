@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Node groups between forked processes: made by all or by none, several at once, and nothing left. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "host/host.h"
+#include "node/node.h"
+#include "ranks.h"
+
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
+
+static struct node_oob oob_of(const struct ranks *r)
+{
+	return (struct node_oob){ r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather, r->oob.allreduce_min };
+}
+
+static struct node_group *create(const struct ranks *r)
+{
+	struct node_oob oob = oob_of(r);
+	struct node_group *g = NULL;
+
+	CHECK_EQ(node_group_create(&oob, 3 * HOST_PAGE, &g), 0);
+	return g;
+}
+
+/* Each rank writes to its area and reads those of the others. */
+static void use(const struct ranks *r, struct node_group *g, int key)
+{
+	struct ranks *mutable = (struct ranks *)r;
+
+	CHECK(g);
+	CHECK_EQ(node_rank(g), r->rank);
+	CHECK_EQ(node_size(g), r->size);
+	memset(node_area(g, r->rank), key + r->rank, 3 * HOST_PAGE);
+	ranks_barrier(mutable);
+	for (int q = 0; q < r->size; q++) {
+		CHECK_EQ(((char *)node_area(g, q))[0], (char)(key + q));
+		CHECK_EQ(((char *)node_area(g, q))[3 * HOST_PAGE - 1], (char)(key + q));
+	}
+	ranks_barrier(mutable);
+}
+
+static int count_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void many_groups(struct ranks *r)
+{
+	int fds = 0, maps = 0;
+
+	for (int i = 0; i < 40; i++) {
+		struct node_group *g = create(r);
+
+		use(r, g, i);
+		node_group_destroy(g);
+		if (i == 1) { /* peers met in the first stay mapped */
+			fds = count_fds();
+			maps = unit_count_mappings();
+		}
+	}
+	CHECK_EQ(count_fds(), fds);
+	CHECK(unit_count_mappings() <= maps + 2); /* the heap may have grown */
+	node_fini();
+}
+
+UNIT_TEST(groups_made_one_after_the_other_leave_nothing)
+{
+	ranks_run(4, OPTIONS("SLUICE_LOG=info"), many_groups, NULL);
+}
+
+/* ---- several at once ------------------------------------------------------------------------------------ */
+
+struct maker { struct ranks r; pthread_t thread; int delay_us; };
+
+static void *make(void *arg)
+{
+	struct maker *m = arg;
+
+	usleep((useconds_t)m->delay_us);
+	for (int i = 0; i < 3; i++) {
+		struct node_group *g = create(&m->r);
+
+		use(&m->r, g, i);
+		node_group_destroy(g);
+	}
+	return NULL;
+}
+
+/* Three communicators that share members, made by threads in any order, before anyone has met. */
+static void groups_at_once(struct ranks *r)
+{
+	static const unsigned members[] = { 0, 7, 3, 6 };
+	uint64_t random = *(uint64_t *)r->arg * 8 + (uint64_t)r->rank;
+	struct maker makers[RANKS_CHANNELS];
+
+	for (int k = 1; k < RANKS_CHANNELS; k++) {
+		if (!(members[k] >> r->rank & 1))
+			continue;
+		ranks_channel(r, k, members[k], &makers[k].r);
+		makers[k].delay_us = (int)ranks_below(&random, 400);
+		CHECK_EQ(pthread_create(&makers[k].thread, NULL, make, &makers[k]), 0);
+	}
+	for (int k = 1; k < RANKS_CHANNELS; k++)
+		if (members[k] >> r->rank & 1)
+			pthread_join(makers[k].thread, NULL);
+}
+
+UNIT_TEST(groups_can_be_made_by_several_threads_at_once)
+{
+	const char *other = getenv("RANDOM_SEED");
+
+	for (uint64_t seed = 0; seed < 12; seed++) {
+		uint64_t all = seed + (other ? 1000 * strtoull(other, NULL, 0) : 0);
+
+		ranks_run(3, OPTIONS("SLUICE_LOG=info"), groups_at_once, &all);
+	}
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------------------- */
+
+struct refusal { int rank; char *option; }; /* the option that one rank has, or all (-1) */
+
+static void be_refused(struct ranks *r)
+{
+	const struct refusal *f = r->arg;
+
+	if (f->rank < 0 || f->rank == r->rank)
+		ranks_options(OPTIONS("SLUICE_LOG=info", f->option));
+	CHECK(!create(r));
+	ranks_barrier(r);
+}
+
+static void check_refused(int rank, char *option, const char *reason)
+{
+	struct refusal f = { rank, option };
+
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), be_refused, &f);
+	CHECK_HAS(ranks_text, "is left to the MPI");
+	CHECK_HAS(ranks_text, reason);
+}
+
+UNIT_TEST(group_is_refused_by_all_ranks_when_one_cannot)
+{
+	check_refused(-1, "SLUICE_FAULT=memfd:all", "memfd_create");
+	check_refused(1, "SLUICE_FAULT=memfd:all", "a rank cannot share memory");
+	check_refused(0, "SLUICE_FAULT=extent:all", "a rank cannot share memory");
+	check_refused(-1, "SLUICE_FAULT=socket:all", "a rank cannot share memory");
+	check_refused(2, "SLUICE_FAULT=socket:all", "a rank cannot share memory");
+}
+
+UNIT_TEST(group_is_refused_across_nodes_and_options)
+{
+	check_refused(1, "SLUICE_NODE_NAME=elsewhere", "several nodes");
+	check_refused(2, "SLUICE_COLL_THRESHOLD=1M", "different SLUICE_ options");
+}
+
+/* ---- trial ---------------------------------------------------------------------------------------------------- */
+
+static void check_map_limits(struct node_group *g, int rank)
+{
+	CHECK(node_map(g, rank, 0, 1));
+	CHECK(!node_map(g, rank, UINT64_MAX, 2));
+	CHECK(!node_map(g, rank, 0, UINT64_MAX));
+	CHECK(!node_map(g, rank, base_opt.region_arena_bytes, 1));
+	CHECK(!node_map(g, rank, base_opt.region_arena_bytes - 1, 2));
+}
+
+static void find_reach(struct ranks *r)
+{
+	const char *fault = r->arg;
+	struct node_group *g;
+
+	if (fault && r->rank == 1)
+		ranks_options(OPTIONS((char *)fault));
+	g = create(r);
+	CHECK(g);
+	for (int a = 0; a < r->size; a++)
+		for (int b = 0; b < r->size; b++)
+			if (a != b) {
+				check_map_limits(g, a);
+				CHECK_EQ(node_can_read(g, a, b), !(fault && a == 1 && strstr(fault, "readv")));
+				CHECK_EQ(node_can_write(g, a, b), !(fault && a == 1 && strstr(fault, "writev")));
+			}
+	ranks_barrier(r);
+	node_group_destroy(g);
+}
+
+UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
+{
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, NULL);
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_FAULT=vm_readv:all");
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_FAULT=vm_readv:all,vm_writev:all");
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------ */
+
+static void watch_death(struct ranks *r)
+{
+	struct node_group *g = create(r);
+	uint64_t give_up;
+	uint64_t value = 7;
+
+	CHECK(g);
+	for (int q = 0; q < r->size; q++)
+		CHECK(!node_is_dead(g, q));
+	ranks_barrier(r);
+	if (r->rank == 1)
+		kill(getpid(), SIGKILL);
+	/* the test that has forked it does not wait for it yet: it stays a zombie */
+	for (give_up = host_now_ns() + 3000000000u; !node_is_dead(g, 1) && host_now_ns() < give_up;)
+		usleep(1000);
+	CHECK(node_is_dead(g, 1));
+	CHECK(!node_is_dead(g, r->rank));
+	CHECK_EQ(node_vm_read(g, 1, &value, (uintptr_t)&value, sizeof value), -EOWNERDEAD);
+	CHECK_EQ(node_poisoned(g) < 0 || node_poisoned(g) == 1, 1);
+	node_poison(g, 1);
+	node_poison(g, 0);
+	CHECK_EQ(node_poisoned(g), 1);
+	node_group_destroy(g);
+}
+
+UNIT_TEST(peer_that_was_killed_is_found_dead)
+{
+	int status[RANKS_MAX];
+
+	ranks_run_any(3, OPTIONS("SLUICE_LOG=info"), watch_death, NULL, status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(status[1], 128 + SIGKILL);
+	CHECK_EQ(status[2], 0);
+}
