@@ -392,6 +392,8 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 
 static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write)
 {
+	if (base_fault("vm_copy")) /* refused although the trial had worked */
+		return -EPERM;
 	while (bytes) {
 		struct iovec local = { mine, bytes }, remote = { theirs, bytes };
 		ssize_t n = write ? process_vm_writev(pid, &local, 1, &remote, 1, 0) :

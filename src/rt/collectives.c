@@ -91,9 +91,15 @@ static int finish(struct rt_comm *c, int ret, const char *name)
 	return ret;
 }
 
+/* Tests cut small messages. */
+static uint64_t piece_bytes(uint64_t bytes, int parts)
+{
+	return base_fault("piece") ? base_min_u64(bytes, 5 * HOST_PAGE + 123) : policy_piece_bytes(bytes, parts);
+}
+
 int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root)
 {
-	uint64_t piece = policy_piece_bytes(buf->bytes, 1);
+	uint64_t piece = piece_bytes(buf->bytes, 1);
 	int rank = node_rank(c->group), ret;
 	struct goal_build b;
 	struct side s;
@@ -132,7 +138,7 @@ static int gather_unpack(struct rt_comm *c, const struct side *recv, uint64_t by
 int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root)
 {
 	int rank = node_rank(c->group), size = node_size(c->group), ret;
-	uint64_t piece = policy_piece_bytes(bytes, size);
+	uint64_t piece = piece_bytes(bytes, size);
 	struct side s, d = { 0 };
 	struct goal_build b;
 

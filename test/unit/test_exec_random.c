@@ -14,7 +14,7 @@
 enum { BUFFERS = 3, BUFFER_BYTES = 3 << 20, GUARD = 4096 + 64, RUN = 5, STRIDE = 8 };
 #define GUARD_BYTE ((char)0xa5)
 
-struct sequence { uint64_t seed; int ops; uint64_t max_bytes; bool may_refuse; };
+struct sequence { uint64_t seed; int ops; uint64_t max_bytes; char *const *later; /* options after creation */ };
 
 /* ---- buffers -------------------------------------------------------------------------------------- */
 
@@ -181,9 +181,10 @@ static void play(struct ranks *r)
 	struct memory m;
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
-	if (!c && q->may_refuse)
-		return;
 	CHECK(c);
+	ranks_barrier(r);
+	if (q->later)
+		ranks_options(q->later);
 	memory_make(&m);
 	for (int i = 0; i < q->ops; i++) {
 		uint64_t bytes = pick_bytes(&common, q->max_bytes);
@@ -198,13 +199,18 @@ static void play(struct ranks *r)
 	rt_comm_destroy(c);
 }
 
-static void sequence(int ranks, char *const *options, uint64_t seed, int ops)
+static void sequence_then(int ranks, char *const *options, char *const *later, uint64_t seed, int ops)
 {
 	const char *other = getenv("RANDOM_SEED");
 	struct sequence q = { .seed = seed + (other ? 1000 * strtoull(other, NULL, 0) : 0), .ops = ops,
-			      .max_bytes = 400 << 10 };
+			      .max_bytes = 400 << 10, .later = later };
 
 	ranks_run(ranks, options, play, &q);
+}
+
+static void sequence(int ranks, char *const *options, uint64_t seed, int ops)
+{
+	sequence_then(ranks, options, NULL, seed, ops);
 }
 
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
@@ -251,4 +257,27 @@ UNIT_TEST(collectives_are_right_when_ranks_spin)
 {
 	sequence(2, OPTIONS("SLUICE_NODE_SPIN=1000"), 19, 60);
 	sequence(3, OPTIONS("SLUICE_NODE_SPIN=20"), 20, 40);
+}
+
+UNIT_TEST(collectives_are_right_in_pieces)
+{
+	sequence(2, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_FAULT=piece:all"), 21, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=piece:all"), 22, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=staged", "SLUICE_FAULT=piece:all"), 23, 40);
+	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=piece:all"), 24, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=piece:all,vm_readv:all,vm_writev:all"), 25, 40);
+}
+
+/* The kernel refuses what it allowed in the trial: always, or to some ranks at some time. */
+UNIT_TEST(collectives_are_right_when_system_calls_are_refused_later)
+{
+	static char *const cma = "SLUICE_REGION_KIND=cma";
+
+	sequence_then(2, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:all"), 26, 60);
+	sequence_then(4, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:all"), 27, 40);
+	sequence_then(3, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"), 28, 40);
+	sequence_then(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"),
+		      OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_copy:all,adopt:2"), 29, 60);
+	sequence_then(3, OPTIONS(cma), OPTIONS(cma, "SLUICE_XFER_FRAGMENT=4K", "SLUICE_FAULT=vm_copy:all,piece:all"), 30,
+		      40);
 }
