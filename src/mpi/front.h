@@ -57,7 +57,7 @@ enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
 /* Look at what is loaded now. FRONT_ONE: *host (all but real) and *abi are set; *abi is NULL when
  * the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
 enum front_found loader_find(struct front_host *host, const struct front_abi **abi);
-/* Fill host->real. 0, or -ENOSYS naming (at most once, in the log) what is missing. */
+/* Fill host->real. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
 int loader_fill(struct front_host *host);
 /* Start of the image that holds addr, 0 when there is none. */
 uintptr_t loader_image_of(const void *addr);

@@ -112,18 +112,6 @@ enum front_found loader_find(struct front_host *host, const struct front_abi **a
 	return found;
 }
 
-static int fill_one(struct front_host *host, size_t index, const char *name, const char *other,
-		    bool required)
-{
-	host->real[index] = dlsym(host->handle, name);
-	if (!host->real[index])
-		host->real[index] = dlsym(host->handle, other);
-	if (host->real[index] || !required)
-		return 0;
-	base_log(BASE_LOG_WARN, "mpi", "the MPI library has no %s: Sluice stays out", name);
-	return -ENOSYS;
-}
-
 int loader_fill(struct front_host *host)
 {
 	static const struct {
@@ -136,11 +124,11 @@ int loader_fill(struct front_host *host)
 	};
 
 	for (size_t i = 0; i < FRONT_REAL_COUNT; i++) {
-		int rc = fill_one(host, i, functions[i].name, functions[i].other,
-				  functions[i].required);
-
-		if (rc)
-			return rc;
+		host->real[i] = dlsym(host->handle, functions[i].name);
+		if (!host->real[i])
+			host->real[i] = dlsym(host->handle, functions[i].other);
+		if (!host->real[i] && functions[i].required)
+			return -ENOSYS;
 	}
 	return 0;
 }

@@ -36,6 +36,16 @@ static struct {
 	void *original[2 * FRONT_WRAPPED_COUNT]; /* slots as they were at start, leading here */
 } front = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+/* Why nothing will be taken. Options are loaded with the runtime, which will not start now. */
+static void stay_out(const char *why)
+{
+	char problems[512];
+
+	base_options_load(NULL, problems, sizeof(problems));
+	if (base_job_rank() <= 0)
+		base_log(BASE_LOG_WARN, "mpi", "%s: Sluice stays out", why);
+}
+
 static void attach_locked(const void *caller)
 {
 	struct front_host host = { 0 };
@@ -48,15 +58,17 @@ static void attach_locked(const void *caller)
 		break;
 	case FRONT_SEVERAL:
 		front.state = STATE_SEVERAL;
-		base_log(BASE_LOG_WARN, "mpi", "several MPI libraries are loaded: Sluice stays out");
+		stay_out("several MPI libraries are loaded");
 		break;
 	case FRONT_ONE:
 		front.state = STATE_PLAIN;
-		if (abi && !loader_fill(&host) && !abi->attach(&host)) {
-			front.state = STATE_ATTACHED;
-			front.host = host;
-			front.abi = abi;
+		if (!abi || loader_fill(&host) || abi->attach(&host)) {
+			stay_out("this MPI library is of a kind that Sluice does not know");
+			break;
 		}
+		front.state = STATE_ATTACHED;
+		front.host = host;
+		front.abi = abi;
 		break;
 	}
 }
@@ -70,7 +82,7 @@ static void recheck_locked(void)
 	if (front.state == STATE_SEVERAL || loader_find(&host, &abi) != FRONT_SEVERAL)
 		return;
 	front.state = STATE_SEVERAL;
-	base_log(BASE_LOG_WARN, "mpi", "several MPI libraries are loaded: Sluice stays out");
+	stay_out("several MPI libraries are loaded");
 	for (size_t i = 0; i < BASE_ARRAY_LEN(front.original); i++)
 		if (front.original[i])
 			atomic_store_explicit(&front_slots[i], front.original[i],
