@@ -35,6 +35,9 @@ typedef int MPI_Comm_delete_attr_function(MPI_Comm, int, void *, void *);
 typedef int MPI_Type_copy_attr_function(MPI_Datatype, int, void *, void *, void *, int *);
 typedef int MPI_Type_delete_attr_function(MPI_Datatype, int, void *, void *);
 typedef void MPI_Comm_errhandler_function(MPI_Comm *, int *, ...);
+typedef int MPI_Grequest_query_function(void *, MPI_Status *);
+typedef int MPI_Grequest_free_function(void *);
+typedef int MPI_Grequest_cancel_function(void *, int);
 
 #define real            ABI_NAME(front_real)
 #define inside          ABI_NAME(front_inside)
@@ -64,6 +67,8 @@ struct life_comm {
 	bool is_inter;
 	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
 	struct rt_comm *rt;
+	bool has_pending;
+	MPI_Request pending;    /* never completes; testing it makes the library progress */
 };
 
 /* Start the runtime if MPI is there, and see to it that MPI_Finalize stops it. Idempotent. */

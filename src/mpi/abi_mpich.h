@@ -13,6 +13,7 @@ typedef int MPI_Datatype;
 typedef int MPI_Errhandler;
 typedef int MPI_Group;
 typedef int MPI_Info;
+typedef int MPI_Request;
 typedef int MPI_Win;
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count;
@@ -26,8 +27,6 @@ typedef void MPI_Status;
 #define ABI_BYTE          ((MPI_Datatype)0x4c00010d)
 #define ABI_IN_PLACE      ((void *)-1)
 
-#define ABI_ANY_SOURCE    (-2)
-#define ABI_ANY_TAG       (-1)
 #define ABI_STATUS_IGNORE ((MPI_Status *)1)
 
 #define ABI_UNDEFINED    (-32766)

@@ -12,6 +12,7 @@ typedef struct ompi_datatype_t *MPI_Datatype;
 typedef struct ompi_errhandler_t *MPI_Errhandler;
 typedef struct ompi_group_t *MPI_Group;
 typedef struct ompi_info_t *MPI_Info;
+typedef struct ompi_request_t *MPI_Request;
 typedef struct ompi_win_t *MPI_Win;
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count;
@@ -44,8 +45,6 @@ extern struct abi_symbols abi_symbols;
 #define ABI_BYTE          ((MPI_Datatype)abi_symbols.byte)
 #define ABI_IN_PLACE      ((void *)1)
 
-#define ABI_ANY_SOURCE    (-1)
-#define ABI_ANY_TAG       (-1)
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
 
 #define ABI_UNDEFINED    (-32766)

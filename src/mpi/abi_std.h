@@ -13,6 +13,7 @@ typedef struct abi_datatype *MPI_Datatype;
 typedef struct abi_errhandler *MPI_Errhandler;
 typedef struct abi_group *MPI_Group;
 typedef struct abi_info *MPI_Info;
+typedef struct abi_request *MPI_Request;
 typedef struct abi_win *MPI_Win;
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count;
@@ -26,8 +27,6 @@ typedef void MPI_Status;
 #define ABI_BYTE          ((MPI_Datatype)0x247)
 #define ABI_IN_PLACE      ((void *)1)
 
-#define ABI_ANY_SOURCE    (-1)
-#define ABI_ANY_TAG       (-2)
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
 
 #define ABI_UNDEFINED    (-32766)

@@ -39,6 +39,7 @@ static void make_hello(struct node_group *g, struct exchange *x, struct node_hel
 	h->version = NODE_VERSION;
 	h->pid = getpid();
 	h->uid = geteuid();
+	h->session = getsid(0);
 	h->node_id = host_node_id();
 	h->start = host_process_start(getpid());
 	h->options_hash = base_options_hash();
@@ -79,6 +80,14 @@ static const char *refusal(const struct node_hello *all, int size)
 	return NULL;
 }
 
+static bool is_one_session(const struct node_hello *all, int size)
+{
+	for (int r = 1; r < size; r++)
+		if (all[r].session != all[0].session)
+			return false;
+	return true;
+}
+
 static void set_waiting(struct node_group *g, const struct node_hello *all)
 {
 	struct host_cpumask cpus = all[0].cpus;
@@ -90,6 +99,10 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
 	g->yield_ns = g->oversubscribed ? YIELD_SHARED_NS : YIELD_NS;
+	/* Launchers that give each rank a session of its own (Hydra) put each in a scheduling group of its
+	 * own (autogroup), where a yield finds nobody to yield to. */
+	if (g->oversubscribed && !is_one_session(all, g->size))
+		g->yield_ns = 0;
 }
 
 static char *arena_of(const struct node_group *g, int rank)

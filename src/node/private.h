@@ -28,6 +28,7 @@ struct node_hello {
 	int32_t error;         /* 0, or why this rank cannot take part (errno) */
 	int32_t pid;
 	uint32_t uid;
+	int32_t session;       /* getsid(): tells whether a yield can reach the others */
 	uint64_t node_id, start, arena_id, arena_bytes, options_hash, socket_id;
 	uint64_t control_off;  /* rank 0: the control segment in its arena */
 	struct host_cpumask cpus;

@@ -12,7 +12,10 @@
 #include "node/private.h"
 
 #define CHECK_PEERS_NS 100000000ull
-#define NAP_NS 100000ull      /* asleep no longer: the MPI's other messages need this rank too */
+/* Naps are short, as the MPI's other messages need this rank too; longer when all wait for long. */
+#define NAP_MIN_NS 100000ull
+#define NAP_MAX_NS 1000000ull
+#define NAP_SHARE 8 /* of the time waited so far */
 #define LONG_SPINS 128        /* some microseconds */
 #define CHECK_SPINS 64        /* clock reads are not free */
 
@@ -38,7 +41,7 @@ bool node_wait_is_long(const struct node_wait *w)
 
 void node_wait_end(struct node_group *g, struct node_wait *w) { disarm(g, w); }
 
-static int sleep_on_bell(struct node_group *g, struct node_wait *w)
+static void nap_on_bell(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
 {
 	struct node_rank *me = self(g);
 
@@ -47,13 +50,13 @@ static int sleep_on_bell(struct node_group *g, struct node_wait *w)
 		atomic_store_explicit(&me->sleeping, 1, memory_order_relaxed);
 		atomic_thread_fence(memory_order_seq_cst); /* partner: node_ring */
 		w->armed = true;
-		return 0; /* the caller looks once more */
+		return; /* the caller looks once more */
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
-	host_futex_wait(&me->bell, w->bell, NAP_NS);
+	host_futex_wait(&me->bell, w->bell,
+			base_min_u64(base_max_u64(waited_ns / NAP_SHARE, NAP_MIN_NS), NAP_MAX_NS));
 	w->idle |= CHECK_SPINS - 1; /* a step of progress after each nap */
 	disarm(g, w);
-	return 0;
 }
 
 int node_wait(struct node_group *g, struct node_wait *w)
@@ -76,7 +79,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 		sched_yield();
 		w->idle |= CHECK_SPINS - 1; /* each further step looks at the clock */
 	} else {
-		sleep_on_bell(g, w);
+		nap_on_bell(g, w, now - w->since_ns);
 	}
 	if (now - w->checked_ns < CHECK_PEERS_NS)
 		return 0;
@@ -88,7 +91,7 @@ void node_ring(struct node_group *g, int rank)
 {
 	struct node_rank *r = &g->ranks[rank];
 
-	atomic_thread_fence(memory_order_seq_cst); /* partner: sleep_on_bell */
+	atomic_thread_fence(memory_order_seq_cst); /* partner: nap_on_bell */
 	if (base_likely(!atomic_load_explicit(&r->sleeping, memory_order_relaxed)))
 		return;
 	atomic_fetch_add_explicit(&r->bell, 1, memory_order_release);

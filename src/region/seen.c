@@ -10,6 +10,7 @@
 #define SEEN_SETS 256
 #define SEEN_WAYS 4
 #define SEEN_BACKOFF_MAX 12
+#define SEEN_SMALL_BYTES ((uint64_t)256 << 10)
 #define SEEN_OLD_ENOUGH_USES 6 /* a region that lived this long has paid for itself */
 
 struct seen {
@@ -46,7 +47,10 @@ bool seen_earned_locked(uintptr_t start, uint64_t bytes)
 		s->uses = 0;
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses++;
-	if (s->uses <= (uint64_t)base_opt.region_adopt_after << s->backoff)
+	/* the gain of a call shrinks with the size, the cost of the system calls does not */
+	if (s->uses <= (uint64_t)base_opt.region_adopt_after *
+			       (bytes < SEEN_SMALL_BYTES ? SEEN_SMALL_BYTES / base_max_u64(bytes, HOST_PAGE) : 1)
+			       << s->backoff)
 		return false;
 	s->uses = 0;
 	return true;

@@ -3,15 +3,18 @@
 #include "xfer/xfer.h"
 
 #define FRAGMENT_MIN (16u << 10) /* below, a claim costs more than it shares */
+#define FRAGMENT_GOOD (64u << 10) /* from here on longer fragments are copied no faster */
 #define FRAGMENT_MAX (256u << 10)
-#define FRAGMENTS_WANTED 16u     /* enough that two unequal movers end together */
+#define FRAGMENTS_FEW 4u         /* the fewest that two unequal movers can share evenly */
+#define FRAGMENTS_MANY 16u       /* more would only be more claims */
 
 uint64_t xfer_fragment_bytes(uint64_t bytes)
 {
-	uint64_t f = base_opt.xfer_fragment_bytes;
+	uint64_t f = base_opt.xfer_fragment_bytes, few = base_round_up(bytes / FRAGMENTS_FEW, HOST_PAGE);
 
 	if (!f) {
-		f = base_round_up(bytes / FRAGMENTS_WANTED, HOST_PAGE);
+		f = base_round_up(bytes / FRAGMENTS_MANY, HOST_PAGE);
+		f = base_max_u64(f, base_min_u64(few, FRAGMENT_GOOD));
 		f = base_min_u64(base_max_u64(f, FRAGMENT_MIN), FRAGMENT_MAX);
 	}
 	return base_max_u64(f, HOST_PAGE);
