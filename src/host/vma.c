@@ -215,7 +215,9 @@ bool host_vma_query_is_cheap(void)
 	int rc = -ENOTTY;
 
 	if (c) {
-		rc = query_ioctl(c, (uintptr_t)&host_vma_query_is_cheap, false, &v);
+		/* asked at each use of a buffer: the answer of the first question is remembered */
+		rc = c->state == CACHE_OPEN ? 0 :
+		     query_ioctl(c, (uintptr_t)&host_vma_query_is_cheap, false, &v);
 		cache_unlock(c);
 	}
 	return !rc;

@@ -168,14 +168,18 @@ void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
 
 /* ---- what the hooks say -------------------------------------------------------------------------- */
 
-/* Another thread is about to unmap it: whatever is done here could hit the memory that comes next. */
-static bool is_leaving(const struct region *r) { return r->ticket && r->state == REGION_ACTIVE; }
+/* Another thread is about to unmap it: whatever is done here could hit the memory that comes next.
+ * Or a call that uses the buffer is just adopting it, when the program may not do such things to it. */
+static bool is_busy(const struct region *r)
+{
+	return r->state == REGION_MAKING || (r->ticket && r->state == REGION_ACTIVE);
+}
 
 static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
-	if (is_leaving(r))
+	if (is_busy(r))
 		return;
 	if (r->start < start || r->end > end)
 		ends_make_private(r); /* part of it lives on */
@@ -187,7 +191,7 @@ static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
-	if (is_leaving(r))
+	if (is_busy(r) && !r->pins)
 		return;
 	if (r->pins)
 		r->doomed = true; /* peers are reading or writing its shared pages */
@@ -197,7 +201,7 @@ static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
 
 static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	if (!is_leaving(&region_table.at[at]))
+	if (!is_busy(&region_table.at[at]))
 		ends_make_anonymous(at);
 }
 
@@ -206,7 +210,7 @@ static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 	struct region *r = &region_table.at[at];
 	uintptr_t a = base_max_u64(start, r->start), b = base_min_u64(end, r->end);
 
-	if (is_leaving(r))
+	if (is_busy(r))
 		return;
 	if (a == r->start && b == r->end)
 		visit_drop(at, start, end);
@@ -218,6 +222,8 @@ static void visit_leave(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
+	if (is_busy(r))
+		return;
 	if ((r->start < start || r->end > end) && ends_make_private(r))
 		return; /* part of it lives on, shared: the look at its next use will tell */
 	r->ticket = region_table.next_ticket;

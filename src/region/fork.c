@@ -68,10 +68,10 @@ void fork_prepare(void)
 	for (uint32_t i = region_table.n; i-- > 0;) {
 		struct region *r = &region_table.at[i];
 
-		if (r->state != REGION_ACTIVE || r->ticket)
-			continue;
 		if (r->pins)
 			r->retired = true; /* the child reads its pages until it has copied them */
+		else if (r->state != REGION_ACTIVE || r->ticket)
+			continue;
 		else if (!alone || ends_make_anonymous(i))
 			ends_make_private(r);
 	}

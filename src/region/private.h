@@ -70,7 +70,11 @@ void seen_lifetime_locked(uintptr_t start, uint64_t uses); /* a region ended aft
 
 /* ---- table.c ------------------------------------------------------------------------------------ */
 
-enum region_state { REGION_ACTIVE, REGION_ZOMBIE };
+enum region_state {
+	REGION_MAKING, /* being adopted by a thread that does not hold the lock; pinned */
+	REGION_ACTIVE,
+	REGION_ZOMBIE,
+};
 
 struct region {
 	uintptr_t start, end;
@@ -91,6 +95,7 @@ struct region {
 struct region_table {
 	struct region *at; /* sorted by address, never overlapping; TABLE_MAX of address space */
 	uint32_t n, next_id, next_ticket;
+	uint32_t overlaps; /* a result of table_each_overlap */
 	uint64_t clock;
 	bool off;   /* after region_fini: nothing new is adopted */
 	int forks;  /* threads that are forking now: nothing is adopted or pinned */

@@ -99,6 +99,22 @@ bool table_is_alone(void)
 	return __libc_single_threaded || (!stat("/proc/self/task", &st) && st.st_nlink == 3);
 }
 
+/* The region that holds [start, end) whole, verified, or NULL. */
+static struct region *lookup_locked(uintptr_t start, uintptr_t end)
+{
+	uint32_t i = table_find(start);
+	struct region *r = &region_table.at[i];
+
+	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
+	    r->ticket || r->doomed)
+		return NULL;
+	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r)) {
+		ends_make_private(r); /* changed behind our back; what is left of it is the program's */
+		return NULL;
+	}
+	return r;
+}
+
 /* ---- making regions ------------------------------------------------------------------------- */
 
 /* May a region come to lie on [start, end)? Not on one in use, nor partly on one that was used lately:
@@ -129,7 +145,7 @@ static bool make_room(void)
 	for (uint32_t i = 0; i < region_table.n; i++) {
 		const struct region *r = &region_table.at[i];
 
-		if (r->state != REGION_ACTIVE)
+		if (r->state == REGION_ZOMBIE)
 			continue;
 		n++;
 		if (!r->pins && !r->ticket &&
@@ -155,6 +171,47 @@ static void visit_private(uint32_t at, uintptr_t start, uintptr_t end)
 		ends_make_private(&region_table.at[at]);
 }
 
+static void visit_count(uint32_t at, uintptr_t start, uintptr_t end) { region_table.overlaps++; }
+
+/*
+ * The slow part. Other threads go on meanwhile: r stands in the table, pinned, and is not described
+ * to anyone. Only where it replaces private leftovers, which stay in the table until it has, the lock
+ * is kept.
+ */
+static int fill_locked(struct region *r)
+{
+	struct region *made;
+	int ret;
+
+	region_table.overlaps = 0;
+	table_each_overlap(r->start, r->end, visit_count);
+	if (region_table.overlaps) {
+		ret = pages_adopt(r->start, r->end - r->start, &r->extent);
+		if (!ret) {
+			table_each_overlap(r->start, r->end, ends_replaced);
+			table_insert(r);
+		}
+		return ret;
+	}
+	r->state = REGION_MAKING;
+	r->pins = 1;
+	table_insert(r);
+	region_unlock();
+	ret = pages_adopt(r->start, r->end - r->start, &r->extent);
+	region_lock();
+	made = &region_table.at[table_find(r->start)]; /* pinned, so nobody has taken it away */
+	made->pins--;
+	if (ret) {
+		made->retired = true; /* the caller gives the extent back */
+		table_remove(table_find(r->start));
+		return ret;
+	}
+	made->state = REGION_ACTIVE;
+	if (made->doomed)
+		ends_make_private(made);
+	return 0;
+}
+
 static struct region *adopt_locked(uintptr_t start, uintptr_t end)
 {
 	struct region r = { .start = start, .end = end, .state = REGION_ACTIVE };
@@ -174,38 +231,21 @@ static struct region *adopt_locked(uintptr_t start, uintptr_t end)
 	ret = arena_extent_get_locked(start % REGION_UNIT + (end - start), false, &r.extent);
 	if (ret)
 		goto refused;
-	ret = pages_adopt(start, end - start, &r.extent);
+	r.offset = r.extent.offset + start % REGION_UNIT;
+	r.inode = arena_inode_locked();
+	r.id = region_table.next_id++;
+	ret = fill_locked(&r);
 	if (ret) {
 		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s", (size_t)(end - start), strerror(-ret));
 		arena_extent_put_locked(&r.extent, false);
 		goto refused;
 	}
-	table_each_overlap(start, end, ends_replaced);
-	r.offset = r.extent.offset + start % REGION_UNIT;
-	r.inode = arena_inode_locked();
-	r.id = region_table.next_id++;
-	table_insert(&r);
 	base_count(BASE_CTR_ADOPTED, 1);
-	return &region_table.at[table_find(start)];
+	return lookup_locked(start, end);
 refused:
 	base_count(BASE_CTR_ADOPT_REFUSED, 1);
 	seen_lifetime_locked(start, 0);
 	return NULL;
-}
-
-/* The region that holds [start, end) whole, verified, or NULL. */
-static struct region *lookup_locked(uintptr_t start, uintptr_t end)
-{
-	uint32_t i = table_find(start);
-	struct region *r = &region_table.at[i];
-
-	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE || r->ticket || r->doomed)
-		return NULL;
-	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r)) {
-		ends_make_private(r); /* changed behind our back; what is left of it is the program's */
-		return NULL;
-	}
-	return r;
 }
 
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent, struct region_desc *out)
