@@ -143,7 +143,7 @@ static int check_peers(struct exec_comm *e)
 	int dead = node_poisoned(e->group);
 
 	for (int r = 0; dead < 0 && r < e->size; r++)
-		if (node_is_dead(e->group, r))
+		if (!slot_is_over(slot_of(e, r, e->op), e->op) && node_is_dead(e->group, r))
 			dead = r;
 	if (dead < 0)
 		return 0;
@@ -224,6 +224,8 @@ int exec_run(struct exec_comm *e, const struct exec_call *call)
 		return -E2BIG;
 	begin(e, call);
 	ret = run(e);
+	if (!ret)
+		atomic_store_explicit(&e->slot->over, e->op, memory_order_release); /* partner: slot_is_over */
 	if (ret == -EOWNERDEAD && !e->told)
 		ret = find_dead(e);
 	e->error = ret;

@@ -27,6 +27,11 @@ bool slot_has_passed(const struct exec_slot *s, uint64_t op)
 	return atomic_load_explicit(&s->op, memory_order_acquire) > op;
 }
 
+bool slot_is_over(const struct exec_slot *s, uint64_t op)
+{
+	return atomic_load_explicit(&s->over, memory_order_acquire) >= op;
+}
+
 struct goal_block *slot_schedule(struct exec_slot *s) { return (struct goal_block *)(s + 1); }
 
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv)

@@ -11,6 +11,7 @@ struct exec_slot {
 	uint32_t prefer_vm, has_edges;
 	struct region_desc desc[GOAL_MEMS];
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
+	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
 	/* then the schedule and the transfers, at offsets that all ranks know */
 };
@@ -60,6 +61,8 @@ bool slot_is_published(const struct exec_slot *s, uint64_t op);
 bool slot_is_still(const struct exec_slot *s, uint64_t op);
 /* Is its rank in a later collective, and the one numbered op over for it? */
 bool slot_has_passed(const struct exec_slot *s, uint64_t op);
+/* Has its rank ended the collective, and may be gone? */
+bool slot_is_over(const struct exec_slot *s, uint64_t op);
 struct goal_block *slot_schedule(struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
 char *ring_of(const struct exec_comm *e, int rank);

@@ -265,3 +265,26 @@ UNIT_TEST(group_lives_on_when_rank_0_has_destroyed_it)
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), leave_early, NULL);
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=staged"), leave_early, NULL);
 }
+
+static void exit_early(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+	struct rt_buf buf = { .addr = b, .bytes = BYTES / 16 };
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	if (r->rank == 2)
+		usleep(300000); /* the others look for dead peers meanwhile */
+	CHECK_EQ(rt_bcast(c, &buf, 1), 0);
+	if (!r->rank)
+		return;
+	rt_comm_destroy(c);
+}
+
+/* As after an MPI_Finalize that does not wait for all. */
+UNIT_TEST(rank_that_exits_when_its_part_is_over_is_no_dead_peer)
+{
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena"), exit_early, NULL);
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), exit_early, NULL);
+}
