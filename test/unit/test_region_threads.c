@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include "region/private.h"
 #include "region_case.h"
 
 enum { WORKERS = 3, SLOTS = 6, MAX_BYTES = 700 << 10 };
@@ -252,4 +253,117 @@ REGION_TEST(fork_handlers_of_others_may_free_and_wait)
 	atomic_store(&stop, true);
 	pthread_join(t[0], NULL);
 	pthread_join(t[1], NULL);
+}
+
+/* Libraries of networks stand behind mmap: they are told of changes, and have memory of their own. */
+static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
+
+static void *watching_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	char *note = malloc(64 * KIB);
+
+	memset(note, 1, 64 * KIB);
+	note = realloc(note, 128 * KIB);
+	free(note);
+	munmap(pages_get(64 * KIB), 64 * KIB);
+	return real_mmap(addr, bytes, prot, flags, fd, offset);
+}
+
+REGION_TEST(tools_that_watch_mmap_may_use_the_heap)
+{
+	char *low = pages_get(MIB), *p = block_get(MIB), *high = block_get(MIB);
+
+	region_begin("SLUICE_REGION_MAX=2", NULL);
+	real_mmap = region_os.mmap;
+	region_os.mmap = watching_mmap;
+	for (unsigned i = 0; i < 5; i++) {
+		fill(p, MIB, i);
+		ADOPT(low, MIB);
+		ADOPT(p, MIB);
+		ADOPT(high, MIB);
+		region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+		CHECK_FILLED(p, MIB, i);
+		madvise(low, 64 * KIB, MADV_DONTNEED);
+	}
+	free(p);
+	free(high);
+	munmap(low, MIB);
+	CHECK_EQ(active(), 0);
+}
+
+/* ---- other allocators ---------------------------------------------------------------------------------- */
+
+static void run_under(const char *const *libraries)
+{
+	char self[512], preload[600];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	bool any = false;
+
+	CHECK(n > 0);
+	self[n] = 0;
+	for (; *libraries; libraries++) {
+		int status;
+		pid_t pid;
+
+		if (access(*libraries, R_OK))
+			continue;
+		any = true;
+		snprintf(preload, sizeof preload, "LD_PRELOAD=%s", *libraries);
+		pid = fork();
+		if (!pid) {
+			char *argv[] = { self, "heap_works_with_any_allocator", NULL };
+			char *env[] = { preload, NULL };
+
+			execve(self, argv, env);
+			_exit(127);
+		}
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		if (status)
+			unit_fail(__FILE__, __LINE__, "the heap does not work with %s", *libraries);
+	}
+	if (!any)
+		unit_skip("no other allocator is installed");
+}
+
+REGION_TEST(the_heap_works_with_any_allocator)
+{
+	struct worker w = { .seed = 7 };
+	_Atomic bool stop = false;
+
+	region_begin("SLUICE_REGION_MAX=6", NULL);
+	w.stop = &stop;
+	CHECK_EQ(pthread_create(&w.thread, NULL, work, &w), 0);
+	for (int i = 0; i < 100; i++) {
+		static const size_t sizes[] = { 20 << 10, 100 << 10, 1 << 20, 5 << 20 };
+
+		for (size_t k = 0; k < BASE_ARRAY_LEN(sizes); k++) {
+			char *p = malloc(sizes[k]), *same = malloc(sizes[k]);
+
+			fill(p, sizes[k], 1);
+			ADOPT(p, sizes[k]);
+			CHECK_FILLED(p, sizes[k], 1);
+			p = realloc(p, sizes[k] + sizes[k] / 2);
+			CHECK_FILLED(p, sizes[k], 1);
+			ADOPT(p, sizes[k]);
+			free(p);
+			free(same);
+			p = calloc(1, sizes[k]);
+			CHECK_ZERO(p, sizes[k]);
+			free(p);
+		}
+	}
+	atomic_store(&stop, true);
+	pthread_join(w.thread, NULL);
+}
+
+UNIT_TEST(other_allocators_work_below_ours)
+{
+	static const char *const libraries[] = {
+		"/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+		"/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+		"/usr/lib/aarch64-linux-gnu/libjemalloc.so.2",
+		NULL,
+	};
+
+	run_under(libraries);
 }
