@@ -47,6 +47,11 @@ def test_threads(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'threads.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
+@behaviours_of('progress.c')
+def test_progress(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'progress.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
 ERROR_MPIS = ['mpich', 'openmpi', 'abi', 'impi', 'debian-mpich', 'debian-openmpi']
 
 
