@@ -334,7 +334,7 @@ REGION_TEST(no_write_is_lost_when_memory_is_kept)
 	struct writer w[WRITERS];
 
 	region_begin(NULL, NULL);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 8; i++) {
 		ADOPT(base, BYTES);
 		writers_start(w, base);
 		writers_wait(w, 2);

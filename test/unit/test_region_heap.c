@@ -184,7 +184,7 @@ static void resize_and_check(size_t from, size_t to)
 
 REGION_TEST(realloc_grows_and_shrinks_with_the_contents)
 {
-	static const size_t sizes[] = { 100, 20 << 10, 100 << 10, 127 << 10, 1 << 20, 5 << 20, 40 << 20 };
+	static const size_t sizes[] = { 100, 20 << 10, 127 << 10, 1 << 20, 5 << 20, 34 << 20 };
 
 	region_begin(NULL, NULL);
 	for (size_t i = 1; i < BASE_ARRAY_LEN(sizes); i++)

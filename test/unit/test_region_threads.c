@@ -3,7 +3,7 @@
  * Threads that use the heap in every way while others describe, release, evict and fork. Each block
  * carries a pattern that its owner checks.
  *
- * Longer: UNIT_REGION_SECONDS=60 test/unit/unit_region threads_use_the_heap
+ * Longer: UNIT_REGION_SECONDS=60 test/unit/unit_region threads_use_the_heap, or the suite stress
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -333,7 +333,7 @@ REGION_TEST(the_heap_works_with_any_allocator)
 	region_begin("SLUICE_REGION_MAX=6", NULL);
 	w.stop = &stop;
 	CHECK_EQ(pthread_create(&w.thread, NULL, work, &w), 0);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 5; i++) {
 		static const size_t sizes[] = { 20 << 10, 100 << 10, 1 << 20, 5 << 20 };
 
 		for (size_t k = 0; k < BASE_ARRAY_LEN(sizes); k++) {
