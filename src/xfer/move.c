@@ -5,7 +5,9 @@
 
 #include "xfer/xfer.h"
 
-static char *map_end(struct node_group *g, const struct xfer_end *e, uint64_t bytes)
+/* Where this process sees byte 0 of an end, or NULL. By system call a transfer moves whole, so that
+ * the mapped middle of a peer's buffer does not do. */
+static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way)
 {
 	const struct region_desc *d = &e->desc;
 	uint64_t middle = d->bytes - d->head - d->tail;
@@ -13,7 +15,7 @@ static char *map_end(struct node_group *g, const struct xfer_end *e, uint64_t by
 
 	if (e->rank == node_rank(g))
 		return (char *)(uintptr_t)d->addr + e->off;
-	if (!(d->flags & REGION_DESC_MAPPED))
+	if (way == XFER_VM || !(d->flags & REGION_DESC_MAPPED))
 		return NULL;
 	p = node_map(g, e->rank, d->arena_off, middle);
 	if (!p)
@@ -49,8 +51,8 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 
 	*v = (struct xfer_view){ .x = x, .plan = *plan, .tag = tag, .group = g,
 				 .src_rank = src->rank, .dst_rank = dst->rank };
-	v->src = map_end(g, src, plan->bytes);
-	v->dst = map_end(g, dst, plan->bytes);
+	v->src = map_end(g, src, plan->way);
+	v->dst = map_end(g, dst, plan->way);
 	v->src_remote = src->desc.addr + src->off;
 	v->dst_remote = dst->desc.addr + dst->off;
 	if (src->rank == me) {

@@ -56,17 +56,20 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 {
 	struct span s = mapped_span(src, bytes), d = mapped_span(dst, bytes);
 	struct xfer_plan p = { .way = XFER_DIRECT, .bytes = bytes };
+	/* can the receiver have the bytes of a mapped source that lie outside its pages? */
+	bool whole = reach->can_read || inline_edges || (s.lo == 0 && s.hi == bytes);
 
-	if (is_mapped(src) && is_mapped(dst)) {
+	if (is_mapped(src) && is_mapped(dst) && whole) {
 		p.lo = base_max_u64(s.lo, d.lo);
 		p.hi = base_max_u64(p.lo, base_min_u64(s.hi, d.hi));
 		p.receiver_moves = p.sender_moves = p.others_move = true;
-	} else if (is_mapped(src)) {
+	} else if (is_mapped(src) && whole) {
 		p.lo = s.lo;
 		p.hi = s.hi;
 		p.receiver_moves = true;
 		p.sender_moves = reach->can_write;
-	} else if (is_mapped(dst) && (reach->can_read || edges_cover(src, d, bytes, inline_edges))) {
+	} else if (!is_mapped(src) && is_mapped(dst) &&
+		   (reach->can_read || edges_cover(src, d, bytes, inline_edges))) {
 		p.lo = d.lo;
 		p.hi = d.hi;
 		p.sender_moves = true;

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every combination of mapped and unmapped ends, edges, offsets and ways to reach each other: the plan
+ * is carried out, in this one process, by the views of a sender, a receiver and a helper, and must put
+ * each byte in its place, and no other, without a system call that the plan was told does not work.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "node/private.h"
+#include "unit.h"
+#include "xfer/xfer.h"
+
+enum { SRC, DST, HELPER, RANKS };
+enum { MIDDLE_PAGES = 6, PAGES = MIDDLE_PAGES + 2, BUFFER_BYTES = PAGES * 4096, NO_PID = 0x7ffffff0 };
+
+/* A rank's buffer: a private page, pages that also lie in its arena, a private page. */
+static struct end_memory { char *buffer, *arena; int fd; } memory[2];
+static struct node_peer peers[RANKS];
+static struct node_rank bells[RANKS];
+static uint8_t reach_table[RANKS * RANKS];
+static _Alignas(64) char ring[XFER_RING_BYTES];
+static _Alignas(64) char edges[2 * XFER_EDGE_BYTES];
+static struct xfer transfer;
+
+struct shape { bool mapped; uint32_t start, end; }; /* of the described buffer, in BUFFER_BYTES */
+struct part { uint64_t src_off, dst_off, bytes; };  /* bytes: at most, the buffers may be shorter */
+enum order { RECEIVER_FIRST, SENDER_FIRST, HELPER_FIRST, IN_TURN, ORDERS };
+
+struct trial {
+	struct xfer_end src, dst;
+	struct xfer_plan plan;
+	struct xfer_view views[RANKS];
+	struct node_group groups[RANKS];
+	struct node_peer *peers[RANKS];
+	int pids[RANKS][RANKS];
+	uint64_t tag;
+};
+
+static char which[80]; /* of the cases is tried */
+#define HOLDS(condition)                                                          \
+	do {                                                                      \
+		if (!(condition))                                                 \
+			unit_fail(__FILE__, __LINE__, "%s: %s", which, #condition); \
+	} while (0)
+
+static void memory_make(struct end_memory *m)
+{
+	const uint64_t middle = MIDDLE_PAGES * HOST_PAGE;
+
+	m->fd = memfd_create("arena", MFD_CLOEXEC);
+	CHECK(m->fd >= 0 && !ftruncate(m->fd, BUFFER_BYTES));
+	m->arena = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	m->buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(m->arena != MAP_FAILED && m->buffer != MAP_FAILED);
+	/* the arena's first and last page belong to nobody: nothing may be written there */
+	CHECK(mmap(m->buffer + HOST_PAGE, middle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd,
+		   (off_t)HOST_PAGE) != MAP_FAILED);
+}
+
+static void memory_unmake(struct end_memory *m)
+{
+	munmap(m->arena, BUFFER_BYTES);
+	munmap(m->buffer, BUFFER_BYTES);
+	close(m->fd);
+}
+
+static struct region_desc describe(const struct end_memory *m, const struct shape *s)
+{
+	struct region_desc d = { .addr = (uintptr_t)m->buffer + s->start, .bytes = s->end - s->start };
+	uint32_t lo = s->start < 4096 ? 4096 : s->start, hi = s->end > BUFFER_BYTES - 4096 ? BUFFER_BYTES - 4096 : s->end;
+
+	if (!s->mapped)
+		return d;
+	lo = (uint32_t)base_round_up(lo, HOST_PAGE);
+	hi = (uint32_t)base_round_down(hi, HOST_PAGE);
+	d.flags = REGION_DESC_MAPPED;
+	d.head = lo - s->start;
+	d.tail = s->end - hi;
+	d.arena_off = lo;
+	return d;
+}
+
+static char fresh(uint64_t k) { return (char)(k * 31 + k / 251 + 1); }
+
+static void fill(void)
+{
+	for (uint64_t k = 0; k < BUFFER_BYTES; k++)
+		memory[SRC].buffer[k] = fresh(k);
+	memset(memory[DST].buffer, 0x55, BUFFER_BYTES);
+	memset(memory[DST].arena, 0x55, HOST_PAGE);
+	memset(memory[DST].arena + BUFFER_BYTES - HOST_PAGE, 0x55, HOST_PAGE);
+	memset(memory[SRC].arena, 0x66, HOST_PAGE);
+	memset(memory[SRC].arena + BUFFER_BYTES - HOST_PAGE, 0x66, HOST_PAGE);
+}
+
+/* Each rank as a process of its own would see it; calls that must not be made go to a pid of nobody. */
+static void trial_group(struct trial *t, int me, const struct xfer_reach *reach)
+{
+	bool can = me == DST ? reach->can_read : me == SRC ? reach->can_write : false;
+
+	for (int r = 0; r < RANKS; r++)
+		t->pids[me][r] = can ? getpid() : NO_PID;
+	t->groups[me] = (struct node_group){ .rank = me, .size = RANKS, .peers = t->peers, .pids = t->pids[me],
+					     .ranks = bells, .reach = reach_table };
+}
+
+static void trial_make(struct trial *t, const struct shape *src, const struct shape *dst, const struct part *p,
+		       const struct xfer_reach *reach, bool inline_edges)
+{
+	static uint64_t tag;
+
+	*t = (struct trial){ .tag = ++tag };
+	t->src = (struct xfer_end){ describe(&memory[SRC], src), p->src_off, SRC };
+	t->dst = (struct xfer_end){ describe(&memory[DST], dst), p->dst_off, DST };
+	memset(reach_table, 0, sizeof reach_table);
+	reach_table[DST * RANKS + SRC] |= reach->can_read ? 1 : 0;
+	reach_table[SRC * RANKS + DST] |= reach->can_write ? 2 : 0;
+	for (int r = 0; r < RANKS; r++) {
+		t->peers[r] = &peers[r];
+		trial_group(t, r, reach);
+	}
+	xfer_plan(&t->src, &t->dst, p->bytes, reach, inline_edges, &t->plan);
+	memset(edges, 0x77, sizeof edges);
+	if (inline_edges)
+		xfer_fill_edges(&t->src.desc, memory[SRC].buffer + src->start, edges);
+	xfer_open(&transfer, t->tag);
+	for (int r = 0; r < RANKS; r++)
+		xfer_view_init(&t->views[r], &transfer, t->tag, &t->groups[r], &t->src, &t->dst, &t->plan,
+			       inline_edges ? edges : NULL);
+}
+
+/* What a rank does in exec/, without the waiting: true while there was something to do. */
+static bool act(struct trial *t, int r)
+{
+	struct xfer_view *v = &t->views[r];
+	int ret;
+
+	if (t->plan.way == XFER_STAGED) {
+		static _Atomic uint64_t filled;
+
+		if (r == SRC)
+			return xfer_stage_fill(&filled, t->tag, ring, (char *)(uintptr_t)t->src.desc.addr + t->src.off,
+					       t->plan.bytes, xfer_stage_consumed(&transfer, t->tag));
+		return r == DST && xfer_stage_take(v, &filled, ring);
+	}
+	if (r == HELPER && !t->plan.others_move)
+		return false;
+	ret = r == DST && !v->edges_done ? xfer_move_edges(v) : xfer_move(v);
+	if (ret < 0)
+		unit_fail(__FILE__, __LINE__, "%s: rank %d: %s", which, r, strerror(-ret));
+	return ret;
+}
+
+static void carry_out(struct trial *t, enum order order)
+{
+	static const int orders[ORDERS][RANKS] = {
+		{ DST, SRC, HELPER }, { SRC, DST, HELPER }, { HELPER, SRC, DST }, { SRC, HELPER, DST }
+	};
+	bool any = true;
+
+	while (any) {
+		any = false;
+		for (int i = 0; i < RANKS; i++)
+			while (act(t, orders[order][i])) {
+				any = true;
+				if (order == IN_TURN || t->plan.way == XFER_STAGED)
+					break;
+			}
+	}
+}
+
+static void check_plan(const struct trial *t, const struct part *p)
+{
+	const struct xfer_plan *l = &t->plan;
+
+	HOLDS(l->bytes == p->bytes);
+	HOLDS(l->lo <= l->hi && l->hi <= l->bytes);
+	HOLDS(l->total == l->hi - l->lo + 1);
+	HOLDS(l->fragments * l->fragment_bytes >= l->hi - l->lo);
+	HOLDS(!l->fragments || (l->fragments - 1) * l->fragment_bytes < l->hi - l->lo);
+	HOLDS(l->others_move || l->fragments <= XFER_REPAIR_FRAGMENTS);
+	HOLDS(l->way == XFER_STAGED || !l->fragments || t->views[SRC].can_move || t->views[DST].can_move);
+	/* what the plan promises of a rank, its view keeps */
+	HOLDS(l->way == XFER_STAGED || t->views[SRC].can_move == l->sender_moves);
+	HOLDS(l->way == XFER_STAGED || t->views[DST].can_move == l->receiver_moves);
+	HOLDS(l->way == XFER_STAGED || !l->others_move || t->views[HELPER].can_move);
+}
+
+static void check_bytes(const struct shape *src, const struct shape *dst, const struct part *p)
+{
+	uint64_t from = src->start + p->src_off, to = dst->start + p->dst_off;
+
+	for (uint64_t k = 0; k < BUFFER_BYTES; k++) {
+		bool inside = k >= to && k < to + p->bytes;
+		char want = inside ? fresh(k - to + from) : 0x55;
+
+		if (memory[DST].buffer[k] != want)
+			unit_fail(__FILE__, __LINE__, "%s: byte %" PRId64 " of the transfer is %s", which, (int64_t)(k - to),
+				  inside ? "wrong" : "written");
+		if (memory[SRC].buffer[k] != fresh(k))
+			unit_fail(__FILE__, __LINE__, "%s: the source is changed at %" PRIu64, which, k);
+	}
+	for (uint64_t k = 0; k < HOST_PAGE; k++) {
+		HOLDS(memory[DST].arena[k] == 0x55);
+		HOLDS(memory[DST].arena[BUFFER_BYTES - HOST_PAGE + k] == 0x55);
+	}
+}
+
+static const struct shape shapes[] = {
+	{ false, 0, BUFFER_BYTES },           /* whole, by system call or staging */
+	{ false, 77, BUFFER_BYTES - 1234 },
+	{ true, 4096, BUFFER_BYTES - 4096 },  /* scratch memory: no edges */
+	{ true, 4095, BUFFER_BYTES - 4095 },
+	{ true, 1, BUFFER_BYTES - 4096 },
+	{ true, 4096, BUFFER_BYTES - 1 },
+	{ true, 1000, BUFFER_BYTES - 2000 },
+	{ true, 3 * 4096 - 50, 5 * 4096 + 60 },
+	{ true, 4096 - 3, 2 * 4096 + 2 },     /* one page and little more */
+};
+
+static const struct part parts[] = {
+	{ 0, 0, UINT64_MAX }, { 0, 0, 1 },       { 0, 0, 4096 },      { 3, 5, UINT64_MAX }, { 5, 3, 9000 },
+	{ 4096, 0, 5000 },    { 0, 4096, 5000 }, { 8000, 8000, 200 }, { 900, 4200, UINT64_MAX },
+};
+
+/* Within what coll/ keeps to: a source that is not described from its first byte in the slot's edges has
+ * no bytes outside of its pages, or is reached by system call. */
+static bool clamp_part(const struct shape *src, const struct shape *dst, struct part *p)
+{
+	uint64_t s = src->end - src->start, d = dst->end - dst->start;
+
+	if (p->src_off >= s || p->dst_off >= d)
+		return false;
+	p->bytes = base_min_u64(p->bytes, base_min_u64(s - p->src_off, d - p->dst_off));
+	return true;
+}
+
+static void try_one(const struct shape *src, const struct shape *dst, struct part part, unsigned bits, enum order order)
+{
+	const struct xfer_reach reach = { .can_read = bits & 1, .can_write = bits & 2, .prefer_vm = bits & 4 };
+	struct trial t;
+
+	if (!clamp_part(src, dst, &part))
+		return;
+	fill();
+	trial_make(&t, src, dst, &part, &reach, bits & 8);
+	check_plan(&t, &part);
+	carry_out(&t, order);
+	HOLDS(xfer_is_done(&transfer, t.tag, t.plan.total));
+	check_bytes(src, dst, &part);
+}
+
+static void try_all(uint64_t fragment_bytes)
+{
+	base_opt.xfer_fragment_bytes = fragment_bytes;
+	for (unsigned s = 0; s < BASE_ARRAY_LEN(shapes); s++)
+		for (unsigned d = 0; d < BASE_ARRAY_LEN(shapes); d++)
+			for (unsigned p = 0; p < BASE_ARRAY_LEN(parts); p++)
+				for (unsigned bits = 0; bits < 16; bits++) {
+					enum order order = (enum order)((s + d + p + bits) % ORDERS);
+
+					snprintf(which, sizeof which, "src %u dst %u part %u reach %u order %u", s, d, p,
+						 bits, order);
+					try_one(&shapes[s], &shapes[d], parts[p], bits, order);
+				}
+}
+
+UNIT_TEST(plan_puts_each_byte_in_its_place_for_all_kinds_of_ends)
+{
+	struct base_options saved = base_opt;
+
+	for (int r = 0; r < 2; r++) {
+		memory_make(&memory[r]);
+		peers[r] = (struct node_peer){ .base = memory[r].arena, .bytes = BUFFER_BYTES, .pid = getpid() };
+	}
+	try_all(4096);
+	base_opt = saved;
+	for (int r = 0; r < 2; r++)
+		memory_unmake(&memory[r]);
+}
+
+UNIT_TEST(fragments_are_pages_and_not_too_many)
+{
+	struct base_options saved = base_opt;
+
+	base_opt.xfer_fragment_bytes = 0;
+	for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
+		CHECK(xfer_fragment_bytes(bytes) >= HOST_PAGE);
+		CHECK_EQ(xfer_fragment_bytes(bytes) % HOST_PAGE, 0);
+	}
+	base_opt.xfer_fragment_bytes = 1;
+	CHECK_EQ(xfer_fragment_bytes(1 << 20), HOST_PAGE);
+	base_opt = saved;
+}
