@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The Open MPI ABI: what the front end uses of it. Predefined handles are addresses of the library's
- * objects. test/mpi/abi_check.c compares each value with the libraries' own mpi.h. */
+/* The Open MPI ABI: what the front end uses of it. Predefined handles are addresses of objects of
+ * the library. test/mpi/abi_check.c compares each value with the libraries' own mpi.h. */
 #ifndef SLUICE_MPI_ABI_OMPI_H
 #define SLUICE_MPI_ABI_OMPI_H
 

@@ -19,13 +19,20 @@ static struct {
 	bool is_started, is_stopped;
 	int stop_keyval, comm_keyval;
 	struct life_comm *comms;
-	bool has_helper;
-	MPI_Comm helper;
 } life = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* A lock of its own: it is held while a communicator is made, and the library may hold locks of its
+ * own when it calls delete_comm(). */
+static struct {
+	pthread_mutex_t lock;
+	bool is_made, is_gone;
+	MPI_Comm comm;
+} helper = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static _Atomic bool has_keyvals; /* release by life_start(), acquire by life_comm() */
 
 static void end_pending(struct life_comm *lc);
+static void free_helper(void);
 
 /* ---- stop -------------------------------------------------------------------------------- */
 
@@ -52,11 +59,7 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	life.is_stopped = true;
 	pthread_mutex_unlock(&life.lock);
 
-	inside++;
-	if (life.has_helper)
-		real.Comm_free(&life.helper);
-	life.has_helper = false;
-	inside--;
+	free_helper();
 	rt_stop();
 	return 0;
 }
@@ -173,8 +176,8 @@ int life_comm(MPI_Comm comm, struct life_comm **out)
 	return rc;
 }
 
-/* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever looks
- * at a communicator with such members sees some that are not of its own world. */
+/* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever
+ * looks at a communicator with such members sees some that are not of its own world. */
 static bool are_all_with_us(const struct life_comm *lc)
 {
 	size_t n = (size_t)lc->size;
@@ -258,7 +261,8 @@ static void oob_progress(void *ctx)
 
 static void begin_pending(struct life_comm *lc)
 {
-	lc->has_pending = !real.Grequest_start(query_pending, free_pending, cancel_pending, NULL, &lc->pending);
+	lc->has_pending = !real.Grequest_start(query_pending, free_pending, cancel_pending, NULL,
+					       &lc->pending);
 }
 
 static void end_pending(struct life_comm *lc)
@@ -309,7 +313,7 @@ static void note_error(MPI_Comm *comm, int *code, ...)
 	helper_error = *code;
 }
 
-static int create_helper_locked(void)
+static int make_helper_locked(void)
 {
 	enum { TAG = 0x51c }; /* nobody else's for this call on MPI_COMM_SELF */
 	MPI_Errhandler errhandler;
@@ -319,17 +323,17 @@ static int create_helper_locked(void)
 	if (real.Comm_group(ABI_COMM_SELF, &group))
 		return -EIO;
 	/* unlike MPI_Comm_dup: copies no attributes, and other threads may use MPI_COMM_SELF */
-	rc = real.Comm_create_group(ABI_COMM_SELF, group, TAG, &life.helper);
+	rc = real.Comm_create_group(ABI_COMM_SELF, group, TAG, &helper.comm);
 	real.Group_free(&group);
 	if (rc)
 		return -EIO;
 	if (real.Comm_create_errhandler(note_error, &errhandler)) {
-		real.Comm_free(&life.helper);
+		real.Comm_free(&helper.comm);
 		return -EIO;
 	}
-	real.Comm_set_errhandler(life.helper, errhandler);
+	real.Comm_set_errhandler(helper.comm, errhandler);
 	real.Errhandler_free(&errhandler);
-	life.has_helper = true;
+	helper.is_made = true;
 	return 0;
 }
 
@@ -337,14 +341,26 @@ int life_helper(MPI_Comm *out)
 {
 	int rc = 0;
 
-	pthread_mutex_lock(&life.lock);
+	pthread_mutex_lock(&helper.lock);
 	inside++;
-	if (life.is_stopped)
+	if (helper.is_gone)
 		rc = -ESHUTDOWN;
-	else if (!life.has_helper)
-		rc = create_helper_locked();
-	*out = life.helper;
+	else if (!helper.is_made)
+		rc = make_helper_locked();
+	*out = helper.comm;
 	inside--;
-	pthread_mutex_unlock(&life.lock);
+	pthread_mutex_unlock(&helper.lock);
 	return rc;
+}
+
+static void free_helper(void)
+{
+	pthread_mutex_lock(&helper.lock);
+	inside++;
+	if (helper.is_made)
+		real.Comm_free(&helper.comm);
+	helper.is_made = false;
+	helper.is_gone = true;
+	inside--;
+	pthread_mutex_unlock(&helper.lock);
 }

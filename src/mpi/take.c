@@ -66,8 +66,8 @@ static int conclude(MPI_Comm comm, int rc)
 /* ---- broadcast --------------------------------------------------------------------------- */
 
 /* True when the call is done, with its result in *rc. */
-static bool take_bcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
-		       int *rc)
+static bool take_bcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
+		       MPI_Comm comm, int *rc)
 {
 	struct life_comm *lc;
 	struct types_shape shape;
@@ -187,7 +187,7 @@ struct gather {
 	bool is_odd;            /* the root's own part does not fit its place: a wrong program */
 };
 
-/* All that is local. False: pass on, or, with *rc set, the library has reported an error already. */
+/* All that is local. False: pass on, or, with *rc set, the library has reported an error. */
 static bool check_gather(struct gather *g, MPI_Comm comm, int *rc)
 {
 	const struct side *counts = &g->send;
@@ -457,6 +457,14 @@ static int find_symbols(const struct front_host *host)
 }
 #endif
 
+/* A library that contains its Fortran bindings calls us from inside on behalf of the program. */
+static bool is_fortran_inside(const struct front_host *host)
+{
+	uintptr_t bcast = (uintptr_t)dlsym(host->handle, "mpi_bcast_");
+
+	return bcast >= host->lo && bcast < host->hi;
+}
+
 static int attach(const struct front_host *host)
 {
 	static const size_t offsets[FRONT_REAL_COUNT] = {
@@ -469,8 +477,10 @@ static int attach(const struct front_host *host)
 	_Static_assert(sizeof(real) == FRONT_REAL_COUNT * sizeof(void *), "only pointers");
 	for (size_t i = 0; i < FRONT_REAL_COUNT; i++)
 		functions[offsets[i]] = host->real[i];
-	library_lo = host->lo;
-	library_hi = host->hi;
+	if (!is_fortran_inside(host)) {
+		library_lo = host->lo;
+		library_hi = host->hi;
+	}
 #if defined(SLUICE_ABI_OMPI)
 	return find_symbols(host);
 #else

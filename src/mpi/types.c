@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a datatype looks like in memory. The answer for a derived datatype is kept as its attribute. */
+/* What a datatype looks like in memory. The answer for a derived one is kept as its attribute. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
