@@ -43,22 +43,22 @@ class Runner:
     def __init__(self, wanted):
         self.wanted, self.jobs = wanted, {}
 
-    def job(self, mpi, program, ranks, sluice, env, names, timeout):
-        key = (mpi.name, program, ranks, sluice, tuple(sorted(env.items())), tuple(names))
+    def job(self, mpi, program, ranks, sluice, env, names, timeout, before=()):
+        key = (mpi.name, program, ranks, sluice, *sorted(env.items()), *before, *names)
         if key not in self.jobs:
             path = mpi.build(program)
             self.jobs[key] = Report(mpi.launch(ranks, path, *names, sluice=sluice, env=env,
-                                               timeout=timeout))
+                                               timeout=timeout, before=before))
         return self.jobs[key]
 
-    def report(self, mpi, program, ranks, name, sluice=True, env=None, timeout=100):
+    def report(self, mpi, program, ranks, name, sluice=True, env=None, timeout=100, before=()):
         """The report of the job in which `name` ran; alone when the common job did not get to it."""
         env = env or {}
         known = [n for n, least in behaviours(program) if least <= ranks]
         names = [n for n in known if n in self.wanted.get(program, known)] or [name]
-        report = self.job(mpi, program, ranks, sluice, env, names, timeout)
+        report = self.job(mpi, program, ranks, sluice, env, names, timeout, before)
         if name not in report.verdicts and len(names) > 1:
-            report = self.job(mpi, program, ranks, sluice, env, [name], timeout)
+            report = self.job(mpi, program, ranks, sluice, env, [name], timeout, before)
         return report
 
     def check(self, mpi, program, ranks, name, **how):

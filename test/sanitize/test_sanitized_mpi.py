@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""MPI programs with a sanitized libsluice.so: our code is instrumented, the MPI library is not.
+
+The runtime of the sanitizer is preloaded before Sluice, so its allocator stands before our hooks: what
+depends on seeing free() is the other tests' business. TSan cannot live with UCX's memory hooks, which
+are switched off for it. Run alone: ./dev check sanitize -k tsan-threads
+"""
+import os
+import subprocess
+
+import pytest
+
+from support import mpi as mpis
+from support.behaviours import Runner, behaviours
+from support.paths import BUILD
+
+LIBRARIES = {'asan': 'libasan.so', 'tsan': 'libtsan.so'}
+ENV = {
+    'asan': {'ASAN_OPTIONS': 'verify_asan_link_order=0:detect_leaks=0:exitcode=99',
+             'UBSAN_OPTIONS': 'print_stacktrace=1:halt_on_error=1'},
+    'tsan': {'TSAN_OPTIONS': 'exitcode=99:halt_on_error=1', 'UCX_MEM_EVENTS': 'no'},
+}
+WAYS = {
+    'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},
+    'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
+              'SLUICE_REGION_ADOPT_MIN': '16K'},
+    'staged': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'staged'},
+}
+# ASan makes mlock a no-op and keeps freed memory for a while.
+NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_buffers_at_once',
+                  'huge_pages_are_kept', 'library_that_is_closed'}
+REDUCED = {('asan', 'semantics', 'adopt'), ('asan', 'datatypes', 'one_byte'), ('tsan', 'threads', 'adopt')}
+# Threads are what TSan is for; forks are what it does not support.
+PROGRAMS = {'asan': ['semantics', 'datatypes', 'threads', 'adoption', 'forks', 'memory', 'random_ops'],
+            'tsan': ['semantics', 'datatypes', 'threads', 'random_ops']}
+
+
+def cases():
+    for kind, programs in PROGRAMS.items():
+        for program in programs:
+            for way in WAYS:
+                marks = [] if (kind, program, way) in REDUCED else [pytest.mark.complete]
+                yield pytest.param(kind, program, way, id=f'{kind}-{program}-{way}', marks=marks)
+
+
+def preload(kind):
+    runtime = subprocess.run(['gcc', f'-print-file-name={LIBRARIES[kind]}'], capture_output=True,
+                             text=True).stdout.strip()
+    library = BUILD / kind / 'src/mpi/libsluice.so'
+    if not os.path.isabs(runtime) or not library.exists():
+        pytest.skip(f'{kind}: no {runtime} or no build/{kind}')
+    fixed = ['setarch', '-R'] if kind == 'tsan' else []
+    return [*fixed, 'env', f'LD_PRELOAD={os.path.realpath(runtime)}:{library}']
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize('kind, program, way', cases())
+def test_sanitized(kind, program, way):
+    """Every behaviour of the program holds, and the sanitizer has nothing to say."""
+    mpi = mpis.ALL['mpich']
+    if mpi.missing():
+        pytest.skip(mpi.missing())
+    source = f'{program}.c'
+    names = [name for name, least in behaviours(source) if least <= 2 and name not in NOT_UNDER_ASAN]
+    job = Runner({}).job(mpi, source, 2, False, {**ENV[kind], **WAYS[way]}, names, 300, preload(kind))
+    bad = [name for name in names if job.verdicts.get(name, ('fail',))[0] == 'fail']
+    assert not bad and job.result.status == 0, f'{bad}\n{job.result.explain()}'
+    assert 'Sanitizer' not in job.result.err and 'runtime error' not in job.result.err, job.result.explain()
