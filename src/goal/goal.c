@@ -57,6 +57,10 @@ void goal_requires(struct goal_build *b, uint32_t op, uint32_t before)
 		b->error = b->error ? b->error : op < b->op_count && before < b->op_count ? -ENOSPC : -EINVAL;
 		return;
 	}
+	if (b->ops[op].requires == UINT16_MAX) {
+		b->error = b->error ? b->error : -ENOSPC;
+		return;
+	}
 	b->edges[b->edge_count++] = (struct goal_edge){ before, op };
 	b->ops[op].requires++;
 }
