@@ -188,3 +188,24 @@ uint64_t arena_file_bytes(void)
 	CHECK_EQ(fstat(region_arena_fd(), &st), 0);
 	return (uint64_t)st.st_blocks * 512;
 }
+
+char *middle_adopted_at(const char *file, int line, struct region_desc *out)
+{
+	char *p = pages_get_aligned(4 * MIB, 2 * MIB);
+	struct region_desc d;
+
+	fill(p, 4 * MIB, 1);
+	d = adopt_at(file, line, p + MIB, 2 * MIB);
+	if (out)
+		*out = d;
+	return p;
+}
+
+void reuse_the_arena(size_t bytes)
+{
+	char *q = pages_get(bytes);
+
+	memset(q, 0xc3, bytes);
+	ADOPT(q, bytes);
+	memset(q, 0xc4, bytes);
+}

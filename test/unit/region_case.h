@@ -67,6 +67,14 @@ uint64_t arena_file_bytes(void); /* pages of the arena that exist */
 	} while (0)
 bool adopts(const void *p, size_t bytes); /* tries it */
 
+/* 4 MiB of pages, filled with seed 1, of which the middle 2 MiB are adopted. `out` may be NULL. */
+char *middle_adopted_at(const char *file, int line, struct region_desc *out);
+#define middle_adopted(out) middle_adopted_at(__FILE__, __LINE__, out)
+#define check_middle(p, from, to) check_part_at(__FILE__, __LINE__, p, from, to, 1)
+/* Adopts other memory of the same size and writes to it: whoever still shares pages with a region that
+ * has ended would see it. */
+void reuse_the_arena(size_t bytes);
+
 #define REGION_TEST(test)                                                                 \
 	static void region_body_##test(void);                                             \
 	UNIT_TEST(test) { CHECK_EQ(unit_fork(region_case_run, (void *)region_body_##test), 0); } \

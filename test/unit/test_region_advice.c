@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the program says about adopted memory: advice, protection, locks. */
+#include <setjmp.h>
+#include <signal.h>
+
+#include "region_case.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
+enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
+
+/* ---- madvise ----------------------------------------------------------------------------------- */
+
+static void discard(size_t from, size_t to, int advice)
+{
+	char *p = middle_adopted(NULL);
+
+	CHECK_EQ(madvise(p + from, to - from, advice), 0);
+	if (advice != MADV_FREE)
+		CHECK_ZERO(p + from, to - from);
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	reuse_the_arena(2 * MIB);
+	memset(p + from, 3, to - from);
+	check_middle(p, 0, from);
+	check_middle(p, to, 4 * MIB);
+	for (size_t i = from; i < to; i++)
+		CHECK(p[i] == 3);
+	munmap(p, 4 * MIB);
+}
+
+REGION_TEST(dontneed_and_free_empty_exactly_their_range)
+{
+	static const int advices[] = { MADV_DONTNEED, MADV_FREE, MADV_DONTNEED_LOCKED };
+
+	region_begin(NULL, NULL);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++) {
+		discard(0, 4 * MIB, advices[i]);
+		discard(MIB, 3 * MIB, advices[i]);
+		discard(0, 2 * MIB, advices[i]);
+		discard(MIB + 5 * PAGE, 2 * MIB, advices[i]);
+		discard(3 * MIB - PAGE, 4 * MIB, advices[i]);
+	}
+}
+
+REGION_TEST(discarding_twice_or_after_a_fork_reads_zero)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK_EQ(madvise(p, 2 * MIB, MADV_DONTNEED), 0);
+	CHECK_ZERO(p, 2 * MIB);
+	memset(p, 1, 2 * MIB);
+	CHECK_EQ(madvise(p, 2 * MIB, MADV_DONTNEED), 0);
+	CHECK_ZERO(p, 2 * MIB);
+	check_middle(p, 2 * MIB, 4 * MIB);
+	CHECK_EQ(madvise(p, 4 * MIB, MADV_FREE), 0);
+	memset(p, 1, 4 * MIB);
+}
+
+REGION_TEST(an_madvise_that_fails_changes_nothing)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(madvise(p + MIB + 1, MIB, MADV_DONTNEED), -1); /* not page-aligned */
+	CHECK_EQ(errno, EINVAL);
+	CHECK_EQ(madvise(p + 2 * MIB, 0, MADV_DONTNEED), 0); /* nothing */
+	CHECK_EQ(madvise(p, SIZE_MAX - PAGE, MADV_DONTNEED), -1);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(is_adopted(p + MIB, 2 * MIB));
+}
+
+REGION_TEST(discarding_keeps_the_protection)
+{
+	struct host_vma v;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(mprotect(p + MIB, MIB, PROT_NONE), 0);
+	CHECK_EQ(madvise(p, 4 * MIB, MADV_DONTNEED), 0);
+	CHECK_EQ(host_vma_query(p + MIB, &v), 0);
+	CHECK(!v.read && !v.write);
+	CHECK_EQ(host_vma_query(p + 2 * MIB, &v), 0);
+	CHECK(v.read && v.write);
+}
+
+REGION_TEST(harmless_advice_leaves_regions_alone)
+{
+	static const int advices[] = { MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED,
+				       MADV_HUGEPAGE, MADV_NOHUGEPAGE, 20 /* COLD */, 21 /* PAGEOUT */,
+				       22 /* POPULATE_READ */, 23 /* POPULATE_WRITE */ };
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++)
+		CHECK_EQ(madvise(p, 4 * MIB, advices[i]), 0);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(is_adopted(p + MIB, 2 * MIB));
+}
+
+REGION_TEST(advice_for_private_memory_ends_adoption_there)
+{
+	static const int advices[] = { MADV_DONTFORK, MADV_WIPEONFORK, MADV_MERGEABLE, MADV_DONTDUMP };
+
+	region_begin(NULL, NULL);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++) {
+		char *p = middle_adopted(NULL);
+		int ret = madvise(p, 4 * MIB, advices[i]);
+
+		CHECK(!ret || (advices[i] == MADV_MERGEABLE && errno == EINVAL)); /* kernels without KSM */
+		check_middle(p, 0, 4 * MIB);
+		CHECK(!is_shared(p + 2 * MIB));
+		CHECK_REFUSED(p + MIB, 2 * MIB, "specially advised");
+		/* and where the advice came first */
+		p = pages_get(MIB);
+		if (!madvise(p, MIB, advices[i]))
+			CHECK_REFUSED(p, MIB, "specially advised");
+	}
+}
+
+/* ---- protection ------------------------------------------------------------------------------ */
+
+static sigjmp_buf faulted;
+static void on_fault(int sig) { siglongjmp(faulted, sig); }
+
+static bool write_faults(volatile char *p)
+{
+	struct sigaction act = { .sa_handler = on_fault };
+
+	sigaction(SIGSEGV, &act, NULL);
+	if (sigsetjmp(faulted, 1))
+		return true;
+	*p = 1;
+	return false;
+}
+
+REGION_TEST(mprotect_protects_and_unprotects)
+{
+	struct region_desc d;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(&d);
+	CHECK_EQ(mprotect(p, 2 * MIB, PROT_READ), 0);
+	CHECK(write_faults(p + MIB + 100));
+	check_middle(p, 0, 4 * MIB);
+	/* no peer writes to what the program has made read-only */
+	memset(peer_view(&d), 0, 2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	CHECK_REFUSED(p + MIB, 2 * MIB, "not readable and writable");
+	CHECK_EQ(mprotect(p, 2 * MIB, RW), 0);
+	CHECK(!write_faults(p + 100));
+	fill(p, 4 * MIB, 1);
+	ADOPT(p + MIB, 2 * MIB); /* it is ordinary memory again */
+	check_middle(p, 0, 4 * MIB);
+}
+
+/* ---- memory that must stay the pages it is ------------------------------------------------------ */
+
+REGION_TEST(locked_memory_is_not_adopted_and_given_back)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(mlock(p + 2 * MIB, PAGE), 0);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(!is_shared(p + 2 * MIB));
+	CHECK_REFUSED(p + MIB, 2 * MIB, "locked");
+	p = pages_get(MIB);
+	CHECK_EQ(mlock2(p, MIB, 0), 0);
+	CHECK_REFUSED(p, MIB, "locked");
+}
+
+REGION_TEST(locking_the_same_memory_again_and_again_stops_nothing_else)
+{
+	char *p = pages_get(MIB), *q = pages_get(64 * MIB);
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 2000; i++) {
+		CHECK_EQ(mlock(p, PAGE), 0);
+		munlock(p, PAGE);
+	}
+	/* many distinct ranges */
+	for (int i = 0; i < 2000; i++) {
+		mlock(q + (size_t)i * 2 * PAGE, PAGE);
+		munlock(q + (size_t)i * 2 * PAGE, PAGE);
+	}
+	CHECK_REFUSED(q, MIB, "locked");
+	ADOPT(pages_get(MIB), MIB);
+}
+
+REGION_TEST(memory_mapped_after_locked_memory_was_unmapped_is_like_any)
+{
+	char *p = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	mlock(p, MIB);
+	CHECK_REFUSED(p, MIB, "locked");
+	munmap(p, MIB);
+	CHECK(mmap(p, MIB, RW, ANON | MAP_FIXED, -1, 0) == p);
+	ADOPT(p, MIB);
+}
+
+REGION_TEST(mlockall_locks_the_program_and_not_the_arena)
+{
+	char *p;
+
+	region_begin("SLUICE_REGION_ARENA=64G", NULL);
+	p = middle_adopted(NULL);
+	alarm(10);
+	CHECK_EQ(mlockall(MCL_CURRENT), 0);
+	check_middle(p, 0, 4 * MIB);
+	CHECK(!is_shared(p + 2 * MIB));
+	CHECK_REFUSED(p + MIB, 2 * MIB, "locked");
+	CHECK(arena_file_bytes() < 16 * MIB); /* its 64G are address space, not memory */
+	CHECK_EQ(munlockall(), 0);
+}
+
+REGION_TEST(no_arena_where_all_future_memory_is_locked)
+{
+	region_options(NULL, NULL);
+	alarm(10);
+	if (mlockall(MCL_FUTURE))
+		unit_skip("may not lock memory");
+	CHECK(region_init() < 0);
+	CHECK_HAS(region_init_error(), "mlockall");
+	munlockall();
+}

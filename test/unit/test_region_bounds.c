@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When memory is adopted, how much of it there may be, and of which pages. */
+#include <pthread.h>
+
+#include "region_case.h"
+
+enum { RW = PROT_READ | PROT_WRITE };
+
+/* ---- when adoption is earned ---------------------------------------------------------------------- */
+
+static bool use(void *p, size_t bytes)
+{
+	struct region_desc d;
+
+	region_describe(p, bytes, REGION_USE, &d);
+	region_release(&d);
+	return d.flags & REGION_DESC_MAPPED;
+}
+
+REGION_TEST(a_buffer_is_adopted_after_so_many_uses)
+{
+	char *p = pages_get(MIB);
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
+	for (int i = 0; i < 3; i++)
+		CHECK(!use(p, MIB));
+	CHECK(use(p, MIB));
+	CHECK(!adopts(p, MIB) == false);
+}
+
+REGION_TEST(buffers_that_die_young_are_soon_left_alone)
+{
+	uint64_t adopted;
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
+	for (int i = 0; i < 2000; i++) { /* allocate, use four times, free: always the same address */
+		char *p = block_get(MIB);
+
+		for (int k = 0; k < 4; k++)
+			use(p, MIB);
+		free(p);
+	}
+	adopted = base_counters[BASE_CTR_ADOPTED];
+	CHECK(adopted >= 1 && adopted < 16);
+}
+
+/* ---- how much there may be -------------------------------------------------------------------------- */
+
+REGION_TEST(the_least_recently_used_region_makes_room)
+{
+	char *p[5];
+
+	region_begin("SLUICE_REGION_MAX=4", NULL);
+	for (unsigned i = 0; i < 5; i++) {
+		p[i] = pages_get(MIB + i * PAGE);
+		fill(p[i], MIB, i);
+	}
+	for (int i = 0; i < 4; i++)
+		ADOPT(p[i], MIB);
+	ADOPT(p[0], MIB); /* used again */
+	ADOPT(p[4], MIB);
+	CHECK_EQ(active(), 4);
+	CHECK(!is_adopted(p[1], MIB));
+	CHECK(is_adopted(p[0], MIB) && is_adopted(p[2], MIB) && is_adopted(p[3], MIB));
+	for (unsigned i = 0; i < 5; i++)
+		CHECK_FILLED(p[i], MIB, i);
+	CHECK(is_anonymous(p[1]));
+}
+
+REGION_TEST(no_region_makes_room_while_all_are_in_use)
+{
+	struct region_desc d[2];
+	char *p[3];
+
+	region_begin("SLUICE_REGION_MAX=2", NULL);
+	for (int i = 0; i < 3; i++)
+		p[i] = pages_get(MIB);
+	for (int i = 0; i < 2; i++)
+		region_describe(p[i], MIB, REGION_FORCE, &d[i]);
+	CHECK(!adopts(p[2], MIB));
+	region_release(&d[0]);
+	CHECK(adopts(p[2], MIB));
+	CHECK(is_adopted(p[1], MIB));
+}
+
+static void *idle(void *arg) { pause(); return arg; }
+
+/* Many buffers, all alive at once. */
+static void many_buffers(size_t count, size_t bytes, int max)
+{
+	char *all = mmap(NULL, count * bytes, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int before = unit_count_mappings();
+
+	for (size_t i = 0; i < count; i++) {
+		memset(all + i * bytes, (int)i, 64);
+		ADOPT(all + i * bytes, bytes);
+		CHECK(active() <= (uint32_t)max);
+		if (i % 1000 == 0)
+			CHECK(unit_count_mappings() <= before + 4 * max + 8);
+	}
+	CHECK(unit_count_mappings() <= before + 4 * max + 8);
+	CHECK(arena_file_bytes() <= (uint64_t)max * 4 * MIB + 64 * MIB);
+	for (size_t i = 0; i < count; i++)
+		CHECK(all[i * bytes] == (char)i && all[i * bytes + 63] == (char)i);
+	CHECK_EQ(munmap(all, count * bytes), 0);
+	CHECK_EQ(active(), 0);
+	CHECK(unit_count_mappings() <= before);
+	CHECK(arena_file_bytes() <= 64 * MIB);
+}
+
+REGION_TEST(many_live_buffers_leave_few_mappings)
+{
+	region_begin("SLUICE_REGION_MAX=64", NULL);
+	many_buffers(10000, 2 * PAGE, 64);
+}
+
+REGION_TEST(many_live_buffers_of_a_program_with_threads_leave_few_mappings)
+{
+	pthread_t t;
+	char *all;
+	int before, refused = 0;
+
+	region_begin("SLUICE_REGION_MAX=64", NULL);
+	CHECK_EQ(pthread_create(&t, NULL, idle, NULL), 0);
+	all = pages_get(4000 * 2 * PAGE);
+	before = unit_count_mappings();
+	for (size_t i = 0; i < 4000; i++) {
+		memset(all + i * 2 * PAGE, (int)i, 64);
+		refused += !adopts(all + i * 2 * PAGE, 2 * PAGE);
+	}
+	CHECK(refused > 0); /* what others may be writing to cannot be made one mapping again */
+	CHECK_EQ(active(), 64);
+	CHECK(unit_count_mappings() <= before + 4 * 64 + 8);
+	for (size_t i = 0; i < 4000; i++)
+		CHECK(all[i * 2 * PAGE] == (char)i);
+	CHECK_EQ(munmap(all, 4000 * 2 * PAGE), 0);
+	CHECK_EQ(active(), 0);
+	CHECK(unit_count_mappings() <= before);
+	CHECK(adopts(pages_get(MIB), MIB));
+}
+
+REGION_TEST(many_short_lived_buffers_leave_nothing)
+{
+	int before = 0;
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 5000; i++) {
+		size_t bytes = 64 * KIB + (size_t)(i % 37) * 4096;
+		char *p = block_get(bytes);
+
+		p[0] = p[bytes - 1] = 1;
+		ADOPT(p, bytes);
+		free(p);
+		if (i == 100)
+			before = unit_count_mappings();
+	}
+	CHECK(unit_count_mappings() <= before + 2);
+	CHECK_EQ(active(), 0);
+	CHECK(arena_file_bytes() <= 64 * MIB);
+}
+
+REGION_TEST(the_pool_keeps_no_more_than_it_may)
+{
+	struct region_stats s;
+	char *p;
+
+	region_begin("SLUICE_REGION_POOL=4M", NULL);
+	p = pages_get(32 * MIB);
+	memset(p, 1, 32 * MIB);
+	ADOPT(p, 32 * MIB);
+	CHECK(arena_file_bytes() >= 32 * MIB);
+	munmap(p, 32 * MIB);
+	region_get_stats(&s);
+	CHECK(s.pool_bytes <= 4 * MIB);
+	CHECK(arena_file_bytes() <= 4 * MIB);
+	region_fini();
+	CHECK_EQ(arena_file_bytes(), 0);
+}
+
+REGION_TEST(recycled_pages_are_zero_where_zeros_are_promised)
+{
+	struct region_extent e;
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = pages_get(8 * MIB);
+	memset(p, 0xab, 8 * MIB);
+	ADOPT(p, 8 * MIB);
+	munmap(p, 8 * MIB);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(region_extent_get(2 * MIB, true, &e), 0);
+		CHECK_ZERO((char *)region_arena_base() + e.offset, e.bytes);
+		memset((char *)region_arena_base() + e.offset, 0xcd, e.bytes);
+		region_extent_put(&e);
+	}
+}
+
+REGION_TEST(an_arena_that_is_full_refuses_and_recovers)
+{
+	char *p[20];
+	int n = 0;
+
+	region_begin("SLUICE_REGION_ARENA=64M", NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		p[i] = pages_get(8 * MIB);
+		fill(p[i], 8 * MIB, i);
+		n += adopts(p[i], 8 * MIB);
+	}
+	CHECK(n >= 4 && n <= 8);
+	for (unsigned i = 0; i < 20; i++) {
+		CHECK_FILLED(p[i], 8 * MIB, i);
+		munmap(p[i], 8 * MIB);
+	}
+	ADOPT(pages_get(32 * MIB), 32 * MIB);
+}
+
+REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
+{
+	enum { MAX = 16384, STEP = 2 * 4096 };
+	char *p;
+
+	region_begin("SLUICE_REGION_MAX=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_REGION_POOL=0", NULL);
+	p = pages_get((size_t)(MAX + 100) * STEP);
+	for (size_t i = 0; i < MAX + 100; i++) {
+		p[i * STEP] = (char)i;
+		ADOPT(p + i * STEP, PAGE);
+	}
+	CHECK_EQ(active(), MAX);
+	for (size_t i = 0; i < MAX + 100; i++)
+		CHECK(p[i * STEP] == (char)i);
+	munmap(p, (size_t)(MAX + 100) * STEP);
+	CHECK_EQ(active(), 0);
+}
+
+/* ---- huge pages ------------------------------------------------------------------------------------ */
+
+/* Of the mapping that contains addr, from smaps, in KiB; -1 when there is no such line. */
+static long smaps_value(const void *addr, const char *key)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	char line[256];
+	bool inside = false;
+	long value = -1;
+
+	while (f && fgets(line, sizeof line, f)) {
+		unsigned long start, end;
+
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = (uintptr_t)addr >= start && (uintptr_t)addr < end;
+		else if (inside && !strncmp(line, key, strlen(key)))
+			sscanf(line + strlen(key), ": %ld", &value);
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+static bool machine_collapses(void)
+{
+	char *p = pages_get_aligned(2 * MIB, 2 * MIB);
+	bool ok;
+
+	memset(p, 1, 2 * MIB);
+	ok = !madvise(p, 2 * MIB, 25 /* MADV_COLLAPSE */);
+	munmap(p, 2 * MIB);
+	return ok;
+}
+
+REGION_TEST(memory_that_can_be_huge_pages_is)
+{
+	char *p, *q;
+
+	region_begin(NULL, NULL);
+	if (!machine_collapses())
+		unit_skip("no huge pages here");
+	p = pages_get_aligned(8 * MIB, 2 * MIB);
+	fill(p, 8 * MIB, 1);
+	ADOPT(p, 8 * MIB);
+	CHECK_EQ(smaps_value(p, "ShmemPmdMapped"), 8 << 10);
+	CHECK_FILLED(p, 8 * MIB, 1);
+	/* with ragged edges: those that are whole */
+	q = pages_get_aligned(8 * MIB, 2 * MIB);
+	fill(q, 8 * MIB, 2);
+	ADOPT(q + 16 * KIB, 6 * MIB);
+	CHECK_EQ(smaps_value(q + 16 * KIB, "ShmemPmdMapped"), 4 << 10);
+	CHECK_FILLED(q, 8 * MIB, 2);
+	/* and when it becomes the program's alone again */
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	CHECK_EQ(smaps_value(p, "AnonHugePages"), 8 << 10);
+	CHECK_FILLED(p, 8 * MIB, 1);
+}
+
+REGION_TEST(huge_pages_can_be_switched_off)
+{
+	char *p;
+
+	region_begin("SLUICE_REGION_HUGE=off", NULL);
+	p = pages_get_aligned(8 * MIB, 2 * MIB);
+	fill(p, 8 * MIB, 1);
+	ADOPT(p, 8 * MIB);
+	CHECK(smaps_value(p, "ShmemPmdMapped") <= 0);
+	CHECK_FILLED(p, 8 * MIB, 1);
+}
+
+/* A core dump has the program's memory, adopted or not, and no window of the arena. */
+static bool has_flag(const void *addr, const char *flag)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	char line[512];
+	bool inside = false, found = false;
+
+	while (f && fgets(line, sizeof line, f)) {
+		unsigned long start, end;
+
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = (uintptr_t)addr >= start && (uintptr_t)addr < end;
+		else if (inside && !strncmp(line, "VmFlags:", 8))
+			found = strstr(line, flag) != NULL;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+REGION_TEST(core_dumps_hold_adopted_memory_and_no_windows)
+{
+	char *p = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	ADOPT(p, MIB);
+	CHECK(!has_flag(p, " dd"));
+	region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+	CHECK(!has_flag(p, " dd"));
+	CHECK(has_flag(region_arena_base(), " dd"));
+	CHECK(has_flag(region_arena_base(), " dc")); /* nor do children inherit it */
+}
