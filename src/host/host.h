@@ -76,6 +76,10 @@ struct host_vma {
 int host_vma_query(const void *addr, struct host_vma *out);
 /* The same, but where nothing is mapped at addr, the first mapping above. */
 int host_vma_query_next(const void *addr, struct host_vma *out);
+/* Every mapping, from the lowest up, until visit returns false; it may change the one it is given.
+ * page_bytes may be 0 here. 0 or -errno. */
+typedef bool host_vma_visit(const struct host_vma *v, void *arg);
+int host_vma_each(host_vma_visit *visit, void *arg);
 /* True when host_vma_query is cheap (the ioctl): then cached regions are verified at each use. */
 bool host_vma_query_is_cheap(void);
 

@@ -208,6 +208,21 @@ int host_vma_query_next(const void *addr, struct host_vma *out)
 	return query((uintptr_t)addr, true, out);
 }
 
+int host_vma_each(host_vma_visit *visit, void *arg)
+{
+	struct host_vma v;
+	uint64_t at = 0;
+	int rc = 0;
+
+	if (!host_vma_query_is_cheap())
+		return host_vma_scan_each(visit, arg);
+	do {
+		rc = query(at, true, &v);
+		at = v.end;
+	} while (!rc && visit(&v, arg));
+	return rc == -ENOENT ? 0 : rc;
+}
+
 bool host_vma_query_is_cheap(void)
 {
 	struct host_vma v;

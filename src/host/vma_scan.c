@@ -171,7 +171,8 @@ static uint64_t scan_page_bytes(const struct host_vma *v, struct reader *r)
 	return kib << 10;
 }
 
-static int scan(uint64_t addr, bool or_next, struct host_vma *out)
+/* Lines from addr on, until visit says that it has seen enough. */
+static int scan(uint64_t addr, host_vma_visit *visit, void *arg)
 {
 	struct reader r = { .fd = host_vma_open("maps") };
 	struct host_vma v;
@@ -185,20 +186,39 @@ static int scan(uint64_t addr, bool or_next, struct host_vma *out)
 			rc = -EPROTO;
 			break;
 		}
-		if (addr < v.end)
+		if (addr >= v.end)
+			continue;
+		if (!v.inode)
+			host_vma_classify(&v, name);
+		/* hugetlbfs always has an inode, and whole huge pages */
+		if (!v.inode || v.start % SMALLEST_HUGE || v.end % SMALLEST_HUGE)
+			v.page_bytes = HOST_PAGE;
+		if (!visit(&v, arg))
 			break;
 	}
 	syscall(SYS_close, r.fd);
-	if (rc < 0)
+	return rc < 0 ? rc : 0;
+}
+
+int host_vma_scan_each(host_vma_visit *visit, void *arg) { return scan(0, visit, arg); }
+
+static bool take_first(const struct host_vma *v, void *out)
+{
+	*(struct host_vma *)out = *v;
+	return false;
+}
+
+int host_vma_scan_next(uint64_t addr, struct host_vma *out)
+{
+	struct host_vma v = { 0 };
+	struct reader r;
+	int rc = scan(addr, take_first, &v);
+
+	if (rc)
 		return rc;
-	if (!rc || (addr < v.start && !or_next))
+	if (!v.end)
 		return -ENOENT;
-	if (!v.inode)
-		host_vma_classify(&v, name);
-	/* hugetlbfs always has an inode, and whole huge pages */
-	if (!v.inode || v.start % SMALLEST_HUGE || v.end % SMALLEST_HUGE)
-		v.page_bytes = HOST_PAGE;
-	else
+	if (!v.page_bytes)
 		v.page_bytes = scan_page_bytes(&v, &r);
 	*out = v;
 	return 0;
@@ -206,10 +226,13 @@ static int scan(uint64_t addr, bool or_next, struct host_vma *out)
 
 int host_vma_scan(uint64_t addr, struct host_vma *out)
 {
-	return scan(addr, false, out);
-}
+	struct host_vma v;
+	int rc = host_vma_scan_next(addr, &v);
 
-int host_vma_scan_next(uint64_t addr, struct host_vma *out)
-{
-	return scan(addr, true, out);
+	if (rc)
+		return rc;
+	if (addr < v.start)
+		return -ENOENT;
+	*out = v;
+	return 0;
 }

@@ -34,23 +34,20 @@ static bool is_in_use(const struct host_vma *v)
  * child, all that it inherits. Shared ones become private; the table then knows of them as long as
  * the program does not free or discard them.
  */
-static void collect_leftovers(void)
+static bool collect(const struct host_vma *v, void *arg)
 {
-	struct host_vma v;
+	struct region r = { .start = v->start, .end = v->end, .offset = v->offset, .inode = v->inode,
+			    .state = REGION_ZOMBIE, .retired = true };
+	int prot = (v->read ? PROT_READ : 0) | (v->write ? PROT_WRITE : 0) | (v->exec ? PROT_EXEC : 0);
+	bool copied;
 
-	for (uintptr_t at = 0; !host_vma_query_next((void *)at, &v); at = v.end) {
-		struct region r = { .start = v.start, .end = v.end, .offset = v.offset, .inode = v.inode,
-				    .state = REGION_ZOMBIE, .retired = true };
-		int prot = (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) | (v.exec ? PROT_EXEC : 0);
-		bool copied;
-
-		if (!arena_is_known(&v) || is_in_use(&v))
-			continue;
-		if (v.shared && pages_make_private(v.start, v.end - v.start, v.offset, prot, &copied))
-			base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
-		if (region_table.n < TABLE_MAX)
-			table_insert(&r);
-	}
+	if (!arena_is_known(v) || is_in_use(v))
+		return true;
+	if (v->shared && pages_make_private(v->start, v->end - v->start, v->offset, prot, &copied))
+		base_log(BASE_LOG_ERROR, "region", "a forked child shares memory with its parent");
+	if (region_table.n < TABLE_MAX)
+		table_insert(&r);
+	return true;
 }
 
 void fork_prepare(void)
@@ -77,7 +74,7 @@ void fork_prepare(void)
 	}
 	if (region_table.lost) {
 		region_table.lost = false;
-		collect_leftovers();
+		host_vma_each(collect, NULL);
 	}
 	/* not held across the fork: handlers of others may wait for threads that free memory */
 	region_unlock();
@@ -100,7 +97,7 @@ void fork_child(void)
 	region_table.n = 0;
 	region_table.forks = 0;
 	if (any)
-		collect_leftovers();
+		host_vma_each(collect, NULL);
 	table_publish_bounds();
 	arena_after_fork_child();
 	region_unlock();

@@ -39,6 +39,7 @@ static struct {
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
 	void *(*shmat)(int, const void *, int);
+	int (*dlclose)(void *);
 } next;
 
 #define NEXT(name)                                                          \
@@ -366,27 +367,40 @@ EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 }
 
 /* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
-static int lock_current(void)
+static bool lock_one(const struct host_vma *v, void *failed)
 {
-	struct host_vma v;
-
-	NEXT(mlock);
-	for (uintptr_t at = 0; !host_vma_query_next((void *)at, &v); at = v.end)
-		if (!region_is_window(&v) && !v.is_special && next.mlock((void *)v.start, v.end - v.start) &&
-		    errno != EINVAL && (v.read || v.write))
-			return -1;
-	return 0;
+	if (region_is_window(v) || v->is_special || !next.mlock((void *)v->start, v->end - v->start))
+		return true;
+	/* what cannot be locked at all (a device's memory) does not count */
+	*(bool *)failed = errno != EINVAL && (v->read || v->write);
+	return !*(bool *)failed;
 }
 
 EXPORT int mlockall(int flags)
 {
+	bool failed = false;
+
 	NEXT(mlockall);
+	NEXT(mlock);
 	region_keep_out_all(flags & MCL_FUTURE);
 	if (region_arena_fd() < 0 || !(flags & MCL_CURRENT))
 		return next.mlockall(flags);
 	if (flags & ~MCL_CURRENT && next.mlockall(flags & ~MCL_CURRENT))
 		return -1;
-	return lock_current();
+	host_vma_each(lock_one, &failed);
+	return failed ? -1 : 0;
+}
+
+/* ---- libraries that go, with their static data: the loader unmaps them unseen ------------------------ */
+
+EXPORT int dlclose(void *library)
+{
+	int ret;
+
+	NEXT(dlclose);
+	ret = next.dlclose(library);
+	region_suspect_all();
+	return ret;
 }
 
 /* ---- the heap's end ---------------------------------------------------------------------------- */

@@ -115,6 +115,9 @@ void region_exclusive(uintptr_t start, uintptr_t end); /* contents live, nobody 
 void region_discard(uintptr_t start, uintptr_t end);   /* this range reads as zero from now on, the
 							* rest of its regions lives on (MADV_DONTNEED) */
 bool region_overlaps(uintptr_t start, uintptr_t end);
+/* Something may have been unmapped unseen: every region's mapping is looked at before its next use, also
+ * where looking is dear. */
+void region_suspect_all(void);
 /* Around a call that unmaps or replaces the range: region_leave before it, region_left with its ticket
  * after it. `done`: the call succeeded; otherwise everything is as it was. In between, nothing that
  * lies there is described, and its part of the arena is not used again. */

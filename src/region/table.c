@@ -112,7 +112,18 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 		ends_make_private(r); /* changed behind our back; what is left of it is the program's */
 		return NULL;
 	}
+	r->suspect = false;
 	return r;
+}
+
+void region_suspect_all(void)
+{
+	if (region_is_locked_here())
+		return;
+	region_lock();
+	for (uint32_t i = 0; i < region_table.n; i++)
+		region_table.at[i].suspect = true;
+	region_unlock();
 }
 
 /* ---- making regions ------------------------------------------------------------------------- */

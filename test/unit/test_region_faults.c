@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When the system says no: memory stays what it was, the table stays right, adoption works again. */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -317,6 +318,43 @@ static bool ioctl_refused(void)
 	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, 2, &prog, 0, 0);
 }
 
+/* The loader unmaps static data without a call that is seen, and others get its addresses. */
+static void fork_and_check(const char *p)
+{
+	pthread_t t;
+	pid_t pid;
+
+	CHECK_EQ(pthread_create(&t, NULL, idle, NULL), 0);
+	ADOPT(p, 4 * MIB);
+	pid = fork();
+	if (!pid) {
+		CHECK_FILLED(p, 4 * MIB, 1);
+		CHECK(!is_shared(p + PAGE));
+		_exit(0);
+	}
+	check_child(pid);
+}
+
+REGION_TEST(a_closed_librarys_data_is_not_used_again)
+{
+	char *p = pages_get_aligned(2 * MIB, 2 * MIB);
+
+	if (!ioctl_refused())
+		unit_skip("no seccomp here");
+	region_begin(NULL, NULL);
+	fill(p, 2 * MIB, 1);
+	ADOPT(p, 2 * MIB);
+	dlclose(dlopen("libm.so.6", RTLD_NOW));
+	CHECK(is_adopted(p, 2 * MIB)); /* looked at */
+	syscall(SYS_munmap, p, 2 * MIB);
+	syscall(SYS_mmap, p, 2 * MIB, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0l);
+	dlclose(dlopen("libm.so.6", RTLD_NOW));
+	CHECK(!is_adopted(p, 2 * MIB));
+	fill(p, 2 * MIB, 2);
+	ADOPT(p, 2 * MIB);
+	CHECK_FILLED(p, 2 * MIB, 2);
+}
+
 REGION_TEST(older_kernels_do_as_well)
 {
 	char *p = block_get(4 * MIB), *q = pages_get_aligned(4 * MIB, 2 * MIB);
@@ -342,7 +380,6 @@ REGION_TEST(older_kernels_do_as_well)
 	for (int i = 0; i < 5; i++)
 		ADOPT(pages_get(MIB), MIB);
 	CHECK_EQ(active(), 2);
-	if (!fork())
-		_exit(0);
+	fork_and_check(p);
 	free(p);
 }
