@@ -15,7 +15,7 @@
 #define MFD_CLOEXEC 1u
 #endif
 
-enum { PAST_MAX = 8 };
+enum { PAST_MAX = 8, BITMAPS = 3 };
 
 struct region_os region_os;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,6 +28,7 @@ static struct {
 	uint64_t bytes, units;
 	uint64_t *used;      /* bitmap: unit is part of an extent */
 	uint64_t *populated; /* bitmap: unit may have pages */
+	uint64_t *huge;      /* bitmap: unit is one huge page, for all we know */
 	uint64_t used_units, pooled_units;
 	uint64_t next;       /* no free unit below it */
 	dev_t dev;
@@ -153,11 +154,12 @@ static int arena_open(void)
 	arena.ino = st.st_ino;
 	arena.units = bytes / REGION_UNIT;
 	words = (arena.units + 63) / 64;
-	arena.used = map_anonymous(2 * words * 8);
+	arena.used = map_anonymous(BITMAPS * words * 8);
 	err = ENOMEM;
 	if (!arena.used)
 		goto close_fd;
 	arena.populated = arena.used + words;
+	arena.huge = arena.populated + words;
 	arena.base = map_window(arena.fd, bytes);
 	if (!arena.base)
 		goto unmap_bits;
@@ -165,7 +167,7 @@ static int arena_open(void)
 	return 0;
 
 unmap_bits:
-	region_os.munmap(arena.used, 2 * words * 8);
+	region_os.munmap(arena.used, BITMAPS * words * 8);
 	arena.used = NULL;
 close_fd:
 	close(arena.fd);
@@ -224,9 +226,28 @@ bool region_is_window(const struct host_vma *v)
 	       (v->inode == arena.ino || v->end - v->start == arena.bytes);
 }
 
+bool arena_is_huge_locked(uint64_t offset, uint64_t bytes)
+{
+	uint64_t first = base_round_up(offset, REGION_UNIT) / REGION_UNIT, last = (offset + bytes) / REGION_UNIT;
+
+	while (first < last && bit_get(arena.huge, first))
+		first++;
+	return first >= last;
+}
+
+void arena_set_huge_locked(uint64_t offset, uint64_t bytes)
+{
+	uint64_t last = (offset + bytes) / REGION_UNIT;
+
+	for (uint64_t i = base_round_up(offset, REGION_UNIT) / REGION_UNIT; i < last; i++)
+		bit_set(arena.huge, i);
+}
+
 /* Zero from now on. */
 void arena_punch_locked(uint64_t offset, uint64_t bytes)
 {
+	for (uint64_t i = offset / REGION_UNIT; i * REGION_UNIT < offset + bytes; i++)
+		bit_clear(arena.huge, i);
 	if (fd_is_ours() && !base_fault("punch") &&
 	    !fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes))
 		return;
@@ -333,11 +354,11 @@ void arena_after_fork_child(void)
 	past[0] = arena.ino;
 	if (fd_is_ours())
 		close(arena.fd);
-	region_os.munmap(arena.used, 2 * ((arena.units + 63) / 64) * 8);
+	region_os.munmap(arena.used, BITMAPS * ((arena.units + 63) / 64) * 8);
 	arena.fd = -1;
 	arena.base = NULL; /* not inherited: MADV_DONTFORK */
 	arena.bytes = arena.units = arena.used_units = arena.pooled_units = arena.next = 0;
-	arena.used = arena.populated = NULL;
+	arena.used = arena.populated = arena.huge = NULL;
 	arena.ino = 0;
 }
 

@@ -27,16 +27,16 @@ static void protect(uintptr_t start, uint64_t bytes, int prot)
 /* Put pages behind [start, start+bytes): huge ones where a whole huge page fits and they are wanted.
  * Failing to get huge pages is no failure; failing to get any shows later as a fault that we must not
  * take. Populating, not storing: a full memory cgroup is then an error here. */
-static int populate(uintptr_t start, uint64_t bytes)
+static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 {
 	uintptr_t end = start + bytes;
 	uintptr_t first = base_round_up(start, HOST_HUGE), last = base_round_down(end, HOST_HUGE);
 
-	if (base_opt.region_huge && first < last) {
+	if (base_opt.region_huge && first < last && !*huge) {
 		for (uintptr_t a = first; a < last; a += HOST_HUGE) /* collapse wants one present page */
 			if (region_os.madvise((void *)a, HOST_PAGE, MADV_POPULATE_WRITE) && errno != EINVAL)
 				return -errno;
-		region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
+		*huge = !region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
 	}
 	if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE) &&
 	    errno != EINVAL) /* before Linux 5.14: the copy populates */
@@ -59,7 +59,7 @@ static void follow_nodes(char *alias, uintptr_t start, uint64_t bytes)
 	}
 }
 
-int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e)
+int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, bool *huge)
 {
 	uint64_t offset = e->offset + start % REGION_UNIT; /* congruent, so that huge pages fit */
 	char *alias = (char *)region_arena_base() + offset;
@@ -70,7 +70,7 @@ int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e)
 	if (base_fault("adopt"))
 		return -ENOMEM;
 	follow_nodes(alias, start, bytes);
-	ret = base_fault("populate") ? -ENOMEM : populate((uintptr_t)alias, bytes);
+	ret = base_fault("populate") ? -ENOMEM : populate((uintptr_t)alias, bytes, huge);
 	if (ret)
 		return ret;
 	host_copy(alias, (void *)start, bytes, host_copy_pick(bytes, bytes));
@@ -124,10 +124,11 @@ int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot)
 static int fresh_copy(uintptr_t start, uint64_t bytes, const void *from, int prot)
 {
 	int ret = pages_make_fresh(start, bytes, RW);
+	bool huge = false;
 
 	if (ret)
 		return ret;
-	populate(start, bytes);
+	populate(start, bytes, &huge);
 	host_copy((void *)start, from, bytes, host_copy_pick(bytes, bytes));
 	protect(start, bytes, prot);
 	return 0;

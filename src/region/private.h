@@ -41,6 +41,9 @@ void region_lock_reset(void); /* in a forked child: nobody holds it */
 int arena_extent_get_locked(uint64_t bytes, bool zeroed, struct region_extent *out);
 void arena_extent_put_locked(const struct region_extent *e, bool keep_pages);
 void arena_punch_locked(uint64_t offset, uint64_t bytes);
+/* Whether all whole units in the range are huge pages: making them so again would stop every CPU. */
+bool arena_is_huge_locked(uint64_t offset, uint64_t bytes);
+void arena_set_huge_locked(uint64_t offset, uint64_t bytes);
 int arena_fd_locked(void); /* -1 when the program has closed it */
 uint64_t arena_inode_locked(void);
 bool arena_is_inode(const struct host_vma *v, uint64_t inode); /* it maps that memfd */
@@ -56,7 +59,8 @@ void rules_void_locked(uintptr_t start, uintptr_t end);
 bool rules_locks_future_memory(void); /* mlockall(MCL_FUTURE): a window of memory would be populated */
 
 /* ---- pages.c: the page work, no bookkeeping. 0 or -errno, upon which nothing has changed ------- */
-int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e);
+/* *huge: its whole units are huge pages already; on success, whether they are now. */
+int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, bool *huge);
 /* A private mapping of the same pages. *out_copied: every page is this process's own by now. */
 int pages_make_private(uintptr_t start, uint64_t bytes, uint64_t offset, int prot, bool *out_copied);
 int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot);

@@ -191,14 +191,17 @@ static void visit_count(uint32_t at, uintptr_t start, uintptr_t end) { region_ta
  */
 static int fill_locked(struct region *r)
 {
+	bool huge = arena_is_huge_locked(r->offset, r->end - r->start);
 	struct region *made;
 	int ret;
 
 	region_table.overlaps = 0;
 	table_each_overlap(r->start, r->end, visit_count);
 	if (region_table.overlaps) {
-		ret = pages_adopt(r->start, r->end - r->start, &r->extent);
+		ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
 		if (!ret) {
+			if (huge)
+				arena_set_huge_locked(r->offset, r->end - r->start);
 			table_each_overlap(r->start, r->end, ends_replaced);
 			table_insert(r);
 		}
@@ -208,7 +211,7 @@ static int fill_locked(struct region *r)
 	r->pins = 1;
 	table_insert(r);
 	region_unlock();
-	ret = pages_adopt(r->start, r->end - r->start, &r->extent);
+	ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
 	region_lock();
 	made = &region_table.at[table_find(r->start)]; /* pinned, so nobody has taken it away */
 	made->pins--;
@@ -217,6 +220,8 @@ static int fill_locked(struct region *r)
 		table_remove(table_find(r->start));
 		return ret;
 	}
+	if (huge)
+		arena_set_huge_locked(r->offset, r->end - r->start);
 	made->state = REGION_ACTIVE;
 	if (made->doomed)
 		ends_make_private(made);
