@@ -9,6 +9,7 @@
  *   functions.table  the functions, once; generate.py makes trampolines.S, functions.h, real.h
  *   resolve.c        decides where a trampoline leads, at its first call
  *   loader.c         finds the MPI library that the process has loaded, early or late
+ *   narrow.c         what is missing in libraries that are left alone
  *   abi_*.h          what a program sees of one MPI ABI: handle types and a few constants
  *   take.c           the wrappers                    }
  *   life.c           start, stop, communicators      } compiled once per ABI; no mpi.h needed
@@ -21,7 +22,8 @@
  * A wrapper passes a call on (same arguments, the library's own function) unless everything that
  * the library would check is in order: so errors are the library's own. What decides whether a call
  * is taken is known to all ranks: byte count, communicator, options. A process with several MPI
- * libraries, or one of an unknown ABI, is left alone: every call goes where it would have gone.
+ * libraries, or one of an unknown ABI, is left alone: every call goes where it would have gone. (If
+ * the second library is started later, only the first one's calls are taken.)
  *
  * Never: raises the thread level, prints on stdout, calls MPI from a constructor.
  */
@@ -61,8 +63,12 @@ enum front_found loader_find(struct front_host *host, const struct front_abi **a
 int loader_fill(struct front_host *host);
 /* Start of the image that holds addr, 0 when there is none. */
 uintptr_t loader_image_of(const void *addr);
-/* Where a call of `name` from `caller` would lead without us, NULL when nowhere. */
+/* Where a call of `name` from `caller` (NULL: from anywhere) would lead without us, NULL when
+ * nowhere. */
 void *loader_next(const char *name, const void *caller);
+
+/* A stand-in for function X_c where the library has only X; NULL when there is none. */
+void *narrow_function(const char *name);
 
 /* Called by the trampolines with all argument registers saved: where to jump. */
 void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));

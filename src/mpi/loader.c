@@ -140,21 +140,28 @@ uintptr_t loader_image_of(const void *addr)
 	return dladdr(addr, &info) ? (uintptr_t)info.dli_fbase : 0;
 }
 
-void *loader_next(const char *name, const void *caller)
+/* In what the caller's own object needs: the library that it was linked with. */
+static void *in_scope_of(const void *caller, const char *name)
 {
 	struct link_map *map = NULL;
 	Dl_info info;
-	void *handle, *symbol = dlsym(RTLD_NEXT, name);
+	void *handle, *symbol;
 
-	if (symbol)
-		return symbol;
-	/* Not in the global scope: the caller came with its own, as Python's extensions do. */
 	if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name[0])
-		return NULL;
+		return NULL; /* the executable, whose scope is the global one */
 	handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
 	if (!handle)
 		return NULL;
 	symbol = dlsym(handle, name);
 	dlclose(handle);
 	return symbol;
+}
+
+void *loader_next(const char *name, const void *caller)
+{
+	/* First by the caller: a library in its scope may since have made itself or another global, as
+	 * Open MPI does. */
+	void *symbol = caller ? in_scope_of(caller, name) : NULL;
+
+	return symbol ? symbol : dlsym(RTLD_NEXT, name);
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "mpi/front.h"
@@ -25,7 +26,7 @@ enum state {
 	STATE_NEW,
 	STATE_ATTACHED, /* one library, known ABI */
 	STATE_PLAIN,    /* one library that we do not serve */
-	STATE_SEVERAL,  /* every call is looked up anew, by who calls */
+	STATE_SEVERAL,  /* every call is looked up anew, by who calls; the first is still served */
 };
 
 static struct {
@@ -82,11 +83,19 @@ static void recheck_locked(void)
 	if (front.state == STATE_SEVERAL || loader_find(&host, &abi) != FRONT_SEVERAL)
 		return;
 	front.state = STATE_SEVERAL;
-	stay_out("several MPI libraries are loaded");
+	if (front.abi)
+		base_log(BASE_LOG_WARN, "mpi", "a second MPI library is started: Sluice leaves it alone");
+	else
+		stay_out("several MPI libraries are loaded");
 	for (size_t i = 0; i < BASE_ARRAY_LEN(front.original); i++)
 		if (front.original[i])
 			atomic_store_explicit(&front_slots[i], front.original[i],
 					      memory_order_release);
+}
+
+static bool is_in_host(const void *addr)
+{
+	return (uintptr_t)addr >= front.host.lo && (uintptr_t)addr < front.host.hi;
 }
 
 /* Another tool's MPI_X that follows ours in symbol order: it calls PMPI_X, which is ours again. */
@@ -98,21 +107,26 @@ static void *next_tool(uint64_t slot)
 	if (slot % 2)
 		return NULL;
 	next = loader_next(name, NULL);
-	if (!next || ((uintptr_t)next >= front.host.lo && (uintptr_t)next < front.host.hi) ||
-	    loader_image_of(next) == loader_image_of(&front))
+	if (!next || is_in_host(next) || loader_image_of(next) == loader_image_of(&front))
 		return NULL;
 	return next;
 }
 
+/* Where the call would lead without us. A library that was attached before others came is served
+ * on: the other ranks may not have met a second one. */
 static void *plain_target(uint64_t slot, const void *caller)
 {
 	const char *name = wrapped[slot / 2].name + !(slot % 2);
 	void *target = loader_next(name, caller);
 
+	if (!target)
+		target = narrow_function(wrapped[slot / 2].name + strlen("PMPI_"));
 	if (!target) {
 		base_log(BASE_LOG_ERROR, "mpi", "%s is in none of the loaded libraries", name);
 		abort(); /* what an undefined symbol would have led to */
 	}
+	if (front.abi && is_in_host(target))
+		return front.abi->wrappers[slot / 2];
 	return target;
 }
 
