@@ -2,13 +2,42 @@
 #include "region_case.h"
 
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 enum { TIME_LIMIT_S = 30, OPTIONS_MAX = 16 };
+
+bool be_an_older_kernel(void)
+{
+	/* struct sock_filter and sock_fprog: fail ioctl() with ENOTTY, as kernels before 6.11 do here */
+	struct { uint16_t code; uint8_t jt, jf; uint32_t k; } code[] = {
+		{ 0x20, 0, 0, 0 },          /* the number of the call */
+		{ 0x15, 0, 1, SYS_ioctl },
+		{ 0x06, 0, 0, 0x00050000 | ENOTTY },
+		{ 0x06, 0, 0, 0x7fff0000 },
+	};
+	struct { unsigned short len; void *filter; } prog = { 4, code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, 2, &prog, 0, 0);
+}
+
+/* The loader unmaps static data without a call that is seen, and others get its addresses. */
+const char *environment(const char *name)
+{
+	size_t bytes = strlen(name);
+
+	for (char **e = environ; *e; e++)
+		if (!strncmp(*e, name, bytes) && (*e)[bytes] == '=')
+			return *e + bytes + 1;
+	return NULL;
+}
 
 void region_case_run(void *body)
 {
 	alarm(TIME_LIMIT_S); /* a deadlock is a failure, not a hang */
+	if (environment("UNIT_REGION_OLDER_KERNEL") && !be_an_older_kernel())
+		unit_skip("no seccomp here");
 	((void (*)(void))body)();
 }
 

@@ -26,6 +26,10 @@
 #define PAGE ((size_t)HOST_PAGE)
 
 void region_case_run(void *body); /* for REGION_TEST */
+const char *environment(const char *name); /* NULL: not set */
+/* From now on mappings are looked up in /proc/self/maps. UNIT_REGION_OLDER_KERNEL=1 does so in every
+ * test. False: cannot. */
+bool be_an_older_kernel(void);
 /* Loads the options given ("NAME=value", NULL at the end) over these tests' own: adoption at once,
  * from one page on. Then an arena; a test that wants none calls region_options() alone. */
 void region_options(const char *first, ...) __attribute__((sentinel));

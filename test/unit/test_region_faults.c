@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -304,21 +303,6 @@ REGION_TEST(a_program_may_close_all_descriptors)
 
 /* ---- without ways to ask the kernel ------------------------------------------------------------------ */
 
-static bool ioctl_refused(void)
-{
-	/* struct sock_filter and sock_fprog: fail ioctl() with ENOTTY, as kernels before 6.11 do here */
-	struct { uint16_t code; uint8_t jt, jf; uint32_t k; } code[] = {
-		{ 0x20, 0, 0, 0 },          /* the number of the call */
-		{ 0x15, 0, 1, SYS_ioctl },
-		{ 0x06, 0, 0, 0x00050000 | ENOTTY },
-		{ 0x06, 0, 0, 0x7fff0000 },
-	};
-	struct { unsigned short len; void *filter; } prog = { 4, code };
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, 2, &prog, 0, 0);
-}
-
-/* The loader unmaps static data without a call that is seen, and others get its addresses. */
 static void fork_and_check(const char *p)
 {
 	pthread_t t;
@@ -339,7 +323,7 @@ REGION_TEST(a_closed_librarys_data_is_not_used_again)
 {
 	char *p = pages_get_aligned(2 * MIB, 2 * MIB);
 
-	if (!ioctl_refused())
+	if (!be_an_older_kernel())
 		unit_skip("no seccomp here");
 	region_begin(NULL, NULL);
 	fill(p, 2 * MIB, 1);
@@ -359,7 +343,7 @@ REGION_TEST(older_kernels_do_as_well)
 {
 	char *p = block_get(4 * MIB), *q = pages_get_aligned(4 * MIB, 2 * MIB);
 
-	if (!ioctl_refused())
+	if (!be_an_older_kernel())
 		unit_skip("no seccomp here");
 	region_begin("SLUICE_REGION_MAX=2", NULL);
 	CHECK(!host_vma_query_is_cheap());

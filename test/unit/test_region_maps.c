@@ -23,8 +23,10 @@ REGION_TEST(munmap_of_the_whole_frees_the_region)
 static void munmap_part(size_t from, size_t to)
 {
 	char *p = middle_adopted(NULL);
+	uint32_t before = active();
 
 	CHECK_EQ(munmap(p + from, to - from), 0);
+	CHECK_EQ(active(), before - 1);
 	CHECK(!is_mapped(p + from) && !is_mapped(p + to - PAGE));
 	check_middle(p, 0, from);
 	check_middle(p, to, 4 * MIB);
@@ -273,6 +275,7 @@ REGION_TEST(brk_and_sbrk_give_their_memory_back)
 	fill(p, 4 * MIB, 1);
 	ADOPT(p, 4 * MIB);
 	CHECK(sbrk(-(intptr_t)MIB) != (void *)-1);
+	CHECK_EQ(active(), 0);
 	check_middle(p, 0, 3 * MIB);
 	reuse_the_arena(4 * MIB);
 	check_middle(p, 0, 3 * MIB);

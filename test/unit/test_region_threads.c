@@ -142,12 +142,9 @@ static void *map(void *arg)
 
 static double seconds(void)
 {
-	extern char **environ;
+	const char *text = environment("UNIT_REGION_SECONDS");
 
-	for (char **e = environ; *e; e++)
-		if (!strncmp(*e, "UNIT_REGION_SECONDS=", 20))
-			return atof(*e + 20);
-	return 0.4;
+	return text ? atof(text) : 0.4;
 }
 
 REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
