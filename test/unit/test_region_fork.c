@@ -267,7 +267,8 @@ REGION_TEST(a_child_does_not_share_what_was_moved_behind_our_back)
 
 /* ---- no write of any thread is lost while memory changes its nature -------------------------------- */
 
-enum { WRITERS = 2, WORDS = BYTES / 8 };
+/* So much that copying it takes longer than a thread is likely to be kept from writing. */
+enum { WRITERS = 2, WRITTEN = 8 << 20, WORDS = WRITTEN / 8 };
 
 struct writer {
 	pthread_t thread;
@@ -299,7 +300,7 @@ static void *write_and_check(void *arg)
 
 static void writers_start(struct writer *w, uint64_t *base)
 {
-	memset(base, 0, BYTES);
+	memset(base, 0, WRITTEN);
 	for (int i = 0; i < WRITERS; i++) {
 		w[i] = (struct writer){ .base = base, .rank = i };
 		CHECK_EQ(pthread_create(&w[i].thread, NULL, write_and_check, &w[i]), 0);
@@ -330,15 +331,15 @@ static void nothing(void *arg) { }
 
 REGION_TEST(no_write_is_lost_when_memory_is_kept)
 {
-	uint64_t *base = pages_get(BYTES);
+	uint64_t *base = pages_get(WRITTEN);
 	struct writer w[WRITERS];
 
 	region_begin(NULL, NULL);
 	for (int i = 0; i < 8; i++) {
-		ADOPT(base, BYTES);
+		ADOPT(base, WRITTEN);
 		writers_start(w, base);
 		writers_wait(w, 2);
-		region_keep((uintptr_t)base, (uintptr_t)base + BYTES);
+		region_keep((uintptr_t)base, (uintptr_t)base + WRITTEN);
 		writers_wait(w, 2);
 		writers_stop(w);
 	}
@@ -346,14 +347,14 @@ REGION_TEST(no_write_is_lost_when_memory_is_kept)
 
 REGION_TEST(no_write_is_lost_while_forking)
 {
-	uint64_t *base = pages_get(BYTES);
+	uint64_t *base = pages_get(WRITTEN);
 	struct writer w[WRITERS];
 
 	region_begin(NULL, NULL);
 	for (int i = 0; i < 10; i++) {
 		pid_t pid;
 
-		ADOPT(base, BYTES);
+		ADOPT(base, WRITTEN);
 		writers_start(w, base);
 		writers_wait(w, 2);
 		pid = child(nothing, NULL);
@@ -370,18 +371,18 @@ REGION_TEST(no_write_is_lost_when_a_region_is_evicted)
 	region_begin("SLUICE_REGION_MAX=2", NULL);
 	have_threads();
 	for (int i = 0; i < 10; i++) {
-		uint64_t *base = pages_get(BYTES);
+		uint64_t *base = pages_get(WRITTEN);
 		char *other[2] = { pages_get(BYTES), pages_get(BYTES) };
 
-		ADOPT(base, BYTES);
+		ADOPT(base, WRITTEN);
 		writers_start(w, base);
 		writers_wait(w, 2);
 		ADOPT(other[0], BYTES);
 		ADOPT(other[1], BYTES);
-		CHECK(!is_adopted(base, BYTES));
+		CHECK(!is_adopted(base, WRITTEN));
 		writers_wait(w, 2);
 		writers_stop(w);
-		munmap(base, BYTES);
+		munmap(base, WRITTEN);
 		munmap(other[0], BYTES);
 		munmap(other[1], BYTES);
 	}

@@ -336,6 +336,65 @@ REGION_TEST(changes_by_raw_system_calls_are_noticed)
 	behind_our_back(raw_unmap_and_map);
 }
 
+/* The program's own shared file lies there now; whatever ends a region leaves it alone. */
+REGION_TEST(a_file_mapped_unseen_is_left_alone)
+{
+	void (*const ends[])(uintptr_t, uintptr_t) = { region_drop, region_keep, region_exclusive,
+						       region_discard };
+	int fd = memfd_create("mine", MFD_CLOEXEC);
+	long got;
+
+	region_begin(NULL, NULL);
+	CHECK_EQ(ftruncate(fd, 2 * MIB), 0);
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(ends); i++) {
+		char *p = middle_adopted(NULL), *file;
+
+		got = syscall(SYS_mmap, p + MIB, 2 * MIB, RW, MAP_SHARED | MAP_FIXED, fd, 0l);
+		CHECK(got == (long)(p + MIB));
+		memset(p + MIB, 5, 2 * MIB);
+		ends[i]((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+		CHECK_EQ(p[MIB], 5);
+		file = mmap(NULL, PAGE, RW, MAP_SHARED, fd, MIB);
+		file[0] = 6;
+		CHECK_EQ(p[2 * MIB], 6);
+	}
+	close(fd);
+}
+
+/* Of a region that is cut in the middle one rest is forgotten. It stays private memory: also when the
+ * C library empties it unseen, and others use the arena. */
+REGION_TEST(a_forgotten_rest_never_shows_others_data)
+{
+	char *p;
+
+	region_begin("SLUICE_REGION_ARENA=64M", NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(munmap(p + 2 * MIB, MIB / 2), 0); /* the rest above is the smaller one */
+	CHECK_EQ(munmap(p, 2 * MIB), 0);
+	for (int i = 0; i < 8; i++)
+		reuse_the_arena(2 * MIB);
+	check_middle(p, 2 * MIB + MIB / 2, 4 * MIB);
+	syscall(SYS_madvise, p + 2 * MIB + MIB / 2, MIB / 2, MADV_DONTNEED);
+	CHECK_ZERO(p + 2 * MIB + MIB / 2, MIB / 2);
+}
+
+REGION_TEST(a_remembered_rest_can_be_made_anonymous)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	CHECK_EQ(munmap(p, 2 * MIB), 0);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK(is_anonymous(p + 2 * MIB) && is_anonymous(p + 3 * MIB - PAGE));
+	check_middle(p, 2 * MIB, 4 * MIB);
+	p = middle_adopted(NULL);
+	CHECK_EQ(munmap(p + 2 * MIB, 2 * MIB), 0);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	CHECK(is_anonymous(p + MIB) && is_anonymous(p + 2 * MIB - PAGE));
+	check_middle(p, 0, 2 * MIB);
+}
+
 REGION_TEST(a_region_unmapped_unseen_can_be_dropped)
 {
 	char *p;
