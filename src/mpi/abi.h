@@ -46,6 +46,8 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define life_comm       ABI_NAME(life_comm)
 #define life_connect    ABI_NAME(life_connect)
 #define life_helper     ABI_NAME(life_helper)
+#define life_helper_lock   ABI_NAME(life_helper_lock)
+#define life_helper_unlock ABI_NAME(life_helper_unlock)
 #define types_bytes     ABI_NAME(types_bytes)
 #define types_describe  ABI_NAME(types_describe)
 #define types_repeat    ABI_NAME(types_repeat)
@@ -84,6 +86,10 @@ int life_helper(MPI_Comm *out);
 /* Error code of a call on it: 0 or not. Some libraries return 0 after an error handler of ours has
  * run, and the handle of MPI_ERRORS_RETURN is not the same in all libraries of the standard ABI. */
 #define ON_HELPER(call) (helper_error = 0, helper_result(call))
+/* The same for calls that communicate: threads must not do so on one communicator at once. */
+#define ON_HELPER_IN_TURN(call) (life_helper_lock(), life_helper_unlock(ON_HELPER(call)))
+void life_helper_lock(void);
+int life_helper_unlock(int rc); /* returns rc */
 extern __thread int helper_error __attribute__((tls_model("initial-exec")));
 static inline int helper_result(int rc)
 {

@@ -27,7 +27,8 @@ static struct {
 	pthread_mutex_t lock;
 	bool is_made, is_gone;
 	MPI_Comm comm;
-} helper = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	pthread_mutex_t turn; /* held while a thread communicates on comm */
+} helper = { .lock = PTHREAD_MUTEX_INITIALIZER, .turn = PTHREAD_MUTEX_INITIALIZER };
 
 static _Atomic bool has_keyvals; /* release by life_start(), acquire by life_comm() */
 
@@ -350,6 +351,17 @@ int life_helper(MPI_Comm *out)
 	*out = helper.comm;
 	inside--;
 	pthread_mutex_unlock(&helper.lock);
+	return rc;
+}
+
+void life_helper_lock(void)
+{
+	pthread_mutex_lock(&helper.turn);
+}
+
+int life_helper_unlock(int rc)
+{
+	pthread_mutex_unlock(&helper.turn);
 	return rc;
 }
 

@@ -30,11 +30,12 @@ static int send_to_self(const struct pack *pack, void *element, void *packed, bo
 	if (types_repeat(pack->shape.size, ABI_BYTE, &bytes))
 		return -EIO;
 	if (is_unpack)
-		rc = ON_HELPER(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1, pack->datatype, 0,
-					     0, pack->helper, (void *)status));
+		rc = ON_HELPER_IN_TURN(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1,
+						     pack->datatype, 0, 0, pack->helper,
+						     (void *)status));
 	else
-		rc = ON_HELPER(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1, bytes, 0,
-					     0, pack->helper, (void *)status));
+		rc = ON_HELPER_IN_TURN(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1,
+						     bytes, 0, 0, pack->helper, (void *)status));
 	real.Type_free(&bytes);
 	return rc ? -EIO : 0;
 }

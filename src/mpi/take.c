@@ -165,7 +165,7 @@ static bool is_alias_refused(const struct side *send, const struct side *recv)
 	    send->count != recv->count || life_helper(&helper))
 		return false;
 	inside++;
-	rc = ON_HELPER(real.Gather(&byte, 1, ABI_BYTE, &byte, 1, ABI_BYTE, 0, helper));
+	rc = ON_HELPER_IN_TURN(real.Gather(&byte, 1, ABI_BYTE, &byte, 1, ABI_BYTE, 0, helper));
 	inside--;
 	return rc;
 }
@@ -265,9 +265,9 @@ static int gather_odd(const struct gather *g, MPI_Comm comm)
 	if (life_helper(&helper))
 		return conclude(comm, -EIO);
 	inside++;
-	rc = ON_HELPER(library_gather_c(g->send.buffer, g->send.count, g->send.datatype,
-					(char *)g->recv.buffer + at, g->recv.count,
-					g->recv.datatype, 0, helper));
+	rc = ON_HELPER_IN_TURN(library_gather_c(g->send.buffer, g->send.count, g->send.datatype,
+						(char *)g->recv.buffer + at, g->recv.count,
+						g->recv.datatype, 0, helper));
 	inside--;
 	if (rc)
 		real.Comm_call_errhandler(comm, rc);

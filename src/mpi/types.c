@@ -202,7 +202,7 @@ static bool is_committed(MPI_Datatype datatype)
 	char send = 0, recv = 0;
 
 	return !life_helper(&helper) &&
-	       !ON_HELPER(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
+	       !ON_HELPER_IN_TURN(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
 }
 
 static int examine(MPI_Datatype datatype, struct types_shape *out)
@@ -217,29 +217,46 @@ static int examine(MPI_Datatype datatype, struct types_shape *out)
 	return 0;
 }
 
-static int recall(MPI_Datatype datatype, struct types_shape *out)
+static bool is_kept(MPI_Datatype datatype, struct types_shape *out, int *rc)
 {
 	struct types_shape *kept = NULL;
-	int found = 0, rc = ensure_keyval();
+	int found = 0;
 
-	if (rc)
-		return rc;
-	if (real.Type_get_attr(datatype, type_keyval, &kept, &found))
-		return -EINVAL;
-	if (found) {
+	*rc = real.Type_get_attr(datatype, type_keyval, &kept, &found) ? -EINVAL : 0;
+	if (!*rc && found)
 		*out = *kept;
-		return 0;
-	}
-	rc = examine(datatype, out);
-	if (rc)
-		return rc;
-	kept = malloc(sizeof(*kept));
+	return found;
+}
+
+static int keep(MPI_Datatype datatype, const struct types_shape *shape)
+{
+	struct types_shape *kept = malloc(sizeof(*kept));
+
 	if (!kept)
+		return -ENOMEM;
+	*kept = *shape;
+	if (!real.Type_set_attr(datatype, type_keyval, kept))
 		return 0;
-	*kept = *out;
-	if (real.Type_set_attr(datatype, type_keyval, kept))
-		free(kept);
-	return 0;
+	free(kept);
+	return -EIO;
+}
+
+static int recall(MPI_Datatype datatype, struct types_shape *out)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int rc = ensure_keyval();
+
+	if (rc || is_kept(datatype, out, &rc) || rc)
+		return rc;
+	/* one thread at a time: what has been kept stays until the datatype goes */
+	pthread_mutex_lock(&lock);
+	if (!is_kept(datatype, out, &rc) && !rc) {
+		rc = examine(datatype, out);
+		if (!rc)
+			keep(datatype, out); /* else it is examined again next time */
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 int types_describe(MPI_Datatype datatype, struct types_shape *out)
