@@ -2,6 +2,7 @@
 /* Messages for people, on stderr. */
 #include <errno.h>
 #include <time.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -39,7 +40,8 @@ static size_t log_prefix(char *line, size_t cap)
 static void log_write(const char *line, size_t bytes)
 {
 	/* A short or failed write of a message is nobody's concern. */
-	ssize_t ignored = write(STDERR_FILENO, line, bytes);
+	/* raw: libc's is a cancellation point, and free() may log */
+	long ignored = syscall(SYS_write, STDERR_FILENO, line, bytes);
 	(void)ignored;
 }
 

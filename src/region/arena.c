@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -248,8 +249,9 @@ void arena_punch_locked(uint64_t offset, uint64_t bytes)
 {
 	for (uint64_t i = offset / REGION_UNIT; i * REGION_UNIT < offset + bytes; i++)
 		bit_clear(arena.huge, i);
+	/* raw: libc's is a cancellation point, which free() must not be */
 	if (fd_is_ours() && !base_fault("punch") &&
-	    !fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes))
+	    !syscall(SYS_fallocate, arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes))
 		return;
 	if (region_os.madvise(arena.base + offset, bytes, MADV_REMOVE))
 		memset(arena.base + offset, 0, bytes);
@@ -353,7 +355,7 @@ void arena_after_fork_child(void)
 	memmove(&past[1], past, sizeof past - sizeof past[0]);
 	past[0] = arena.ino;
 	if (fd_is_ours())
-		close(arena.fd);
+		syscall(SYS_close, arena.fd);
 	region_os.munmap(arena.used, BITMAPS * ((arena.units + 63) / 64) * 8);
 	arena.fd = -1;
 	arena.base = NULL; /* not inherited: MADV_DONTFORK */

@@ -4,11 +4,10 @@
  * later. So everything becomes private in the parent first; what cannot (a transfer is using it)
  * becomes private in the child, before fork() returns there.
  */
-#include <unistd.h>
 
 #include "region/private.h"
 
-enum { PIN_WAITS = 200, PIN_WAIT_US = 1000 };
+enum { PIN_WAITS = 200, PIN_WAIT_NS = 1000000 };
 
 static bool has_pins(void)
 {
@@ -52,13 +51,14 @@ static bool collect(const struct host_vma *v, void *arg)
 
 void fork_prepare(void)
 {
+	_Atomic uint32_t nobody = 0;
 	bool alone;
 
 	region_lock();
 	region_table.forks++; /* nothing is adopted or pinned from here on */
 	for (int i = 0; i < PIN_WAITS && has_pins(); i++) {
 		region_unlock();
-		usleep(PIN_WAIT_US);
+		host_futex_wait(&nobody, 0, PIN_WAIT_NS); /* usleep would be a cancellation point */
 		region_lock();
 	}
 	alone = table_is_alone();

@@ -241,6 +241,37 @@ REGION_TEST(a_child_gets_a_private_copy_of_pinned_memory)
 	CHECK_EQ(munmap(s.p, BYTES), 0);
 }
 
+static struct turn slow;
+
+static void child_is_slow(void)
+{
+	if (slow.to_child[0])
+		await(slow.to_child[0]);
+}
+
+static void read_first(void *arg) { CHECK_FILLED(arg, BYTES, 1); }
+
+/* The parent goes on before the child has got as far as copying what was pinned. */
+REGION_TEST(a_slow_child_still_finds_what_was_pinned)
+{
+	struct region_desc d;
+	char *p = block_get(BYTES);
+	pid_t pid;
+
+	pthread_atfork(NULL, NULL, child_is_slow); /* runs before ours */
+	region_begin("SLUICE_REGION_POOL=0", NULL);
+	turn_open(&slow);
+	fill(p, BYTES, 1);
+	region_describe(p, BYTES, REGION_FORCE, &d);
+	pid = child(read_first, p);
+	region_release(&d);
+	free(p);
+	for (int i = 0; i < 4; i++)
+		reuse_the_arena(BYTES);
+	tell(slow.to_child[1]);
+	check_exit(pid);
+}
+
 /* A mapping that left the table: moved by a raw system call. */
 REGION_TEST(a_child_does_not_share_what_was_moved_behind_our_back)
 {

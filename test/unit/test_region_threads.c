@@ -189,6 +189,30 @@ REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
 	CHECK(base_counters[BASE_CTR_ADOPTED] > 0);
 }
 
+/* free() and its kin are no cancellation points. */
+static void *free_when_cancelled(void *arg)
+{
+	pthread_cancel(pthread_self());
+	free(arg);
+	atomic_fetch_add(&base_counters[0], 1);
+	pthread_testcancel();
+	return NULL;
+}
+
+REGION_TEST(free_is_no_cancellation_point)
+{
+	char *p = block_get(MIB);
+	pthread_t t;
+
+	region_begin("SLUICE_REGION_POOL=0", NULL);
+	ADOPT(p, MIB);
+	base_counters[0] = 0;
+	CHECK_EQ(pthread_create(&t, NULL, free_when_cancelled, p), 0);
+	pthread_join(t, NULL);
+	CHECK_EQ(base_counters[0], 1);
+	CHECK(adopts(pages_get(MIB), MIB));
+}
+
 /* ---- tools that stand behind our hooks -------------------------------------------------------------- */
 
 static void handler_prepare(void)
