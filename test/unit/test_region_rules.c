@@ -71,20 +71,38 @@ REGION_TEST(stacks_are_refused)
 	CHECK_REFUSED(other, sizeof on_stack, "stack");
 }
 
-/* As the C library does: memory below what is there already, and one mapping with it. */
+/* A stack of the default size, guarded, and right above it a block of the program: one mapping. */
 REGION_TEST(a_block_right_above_a_threads_stack_is_adopted)
 {
-	char *volatile stack = NULL;
-	char *p = block_get(16 * MIB);
+	size_t stack = 0;
+	pthread_attr_t attr;
+	char *p;
+
+	region_begin(NULL, NULL);
+	CHECK(!pthread_getattr_default_np(&attr) && !pthread_attr_getstacksize(&attr, &stack));
+	p = pages_get(PAGE + stack + MIB);
+	CHECK_EQ(mprotect(p, PAGE, PROT_NONE), 0);
+	CHECK_REFUSED(p + PAGE + 4 * PAGE, MIB, "stack");
+	CHECK_REFUSED(p + stack - MIB / 2, MIB, "stack");
+	fill(p + PAGE + stack, MIB, 1);
+	ADOPT(p + PAGE + stack, MIB);
+	CHECK_FILLED(p + PAGE + stack, MIB, 1);
+}
+
+/* A stack larger than the default is known to its own thread. */
+REGION_TEST(the_callers_own_stack_is_refused_whatever_its_size)
+{
+	const char *why = NULL;
+	pthread_attr_t attr;
+	size_t stack = 0;
 	pthread_t t;
 
 	region_begin(NULL, NULL);
-	memset(p, 1, 16 * MIB);
-	CHECK_EQ(pthread_create(&t, NULL, show_stack, (void *)&stack), 0);
-	while (!stack)
-		usleep(100);
-	ADOPT(p, 16 * MIB);
-	CHECK_EQ(stack[0], 1);
+	CHECK(!pthread_attr_init(&attr) && !pthread_attr_getstacksize(&attr, &stack));
+	CHECK_EQ(pthread_attr_setstacksize(&attr, stack + 16 * MIB), 0);
+	CHECK_EQ(pthread_create(&t, &attr, try_own_stack, &why), 0);
+	pthread_join(t, NULL);
+	CHECK_HAS(why, "stack");
 }
 
 struct kernel_stack_t { void *sp; int flags; size_t bytes; };
