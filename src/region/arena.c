@@ -253,7 +253,7 @@ void arena_punch_locked(uint64_t offset, uint64_t bytes)
 	if (fd_is_ours() && !base_fault("punch") &&
 	    !syscall(SYS_fallocate, arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes))
 		return;
-	if (region_os.madvise(arena.base + offset, bytes, MADV_REMOVE))
+	if (base_fault("remove") || region_os.madvise(arena.base + offset, bytes, MADV_REMOVE))
 		memset(arena.base + offset, 0, bytes);
 }
 

@@ -122,17 +122,22 @@ REGION_TEST(memory_freed_while_nothing_can_be_mapped_is_usable)
 
 REGION_TEST(promised_zeros_come_also_where_holes_cannot_be_punched)
 {
-	struct region_extent e;
-	char *p;
+	static const char *const points[] = { "punch:all", "punch:all,remove:all" };
 
 	region_begin(NULL, NULL);
-	p = pages_get(4 * MIB);
-	memset(p, 0xab, 4 * MIB);
-	ADOPT(p, 4 * MIB);
-	munmap(p, 4 * MIB);
-	fault("punch:all");
-	CHECK_EQ(region_extent_get(4 * MIB, true, &e), 0);
-	CHECK_ZERO((char *)region_arena_base() + e.offset, e.bytes);
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(points); i++) {
+		struct region_extent e;
+		char *p = pages_get(4 * MIB);
+
+		memset(p, 0xab, 4 * MIB);
+		ADOPT(p, 4 * MIB);
+		munmap(p, 4 * MIB);
+		fault(points[i]);
+		CHECK_EQ(region_extent_get(4 * MIB, true, &e), 0);
+		CHECK_ZERO((char *)region_arena_base() + e.offset, e.bytes);
+		fault("");
+		region_extent_put(&e);
+	}
 }
 
 static void check_child(pid_t pid)

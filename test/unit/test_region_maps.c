@@ -336,6 +336,34 @@ REGION_TEST(changes_by_raw_system_calls_are_noticed)
 	behind_our_back(raw_unmap_and_map);
 }
 
+static void check_read_only(const char *p)
+{
+	struct host_vma v;
+
+	CHECK_EQ(host_vma_query(p, &v), 0);
+	CHECK(v.read && !v.write && !v.shared);
+}
+
+REGION_TEST(protection_set_unseen_stays)
+{
+	char *p;
+
+	region_begin(NULL, NULL);
+	p = middle_adopted(NULL);
+	syscall(SYS_mprotect, p + 2 * MIB, MIB, PROT_READ);
+	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	check_read_only(p + 2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	check_read_only(p + 2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+	p = middle_adopted(NULL);
+	syscall(SYS_mprotect, p + 2 * MIB, MIB, PROT_READ);
+	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	check_read_only(p + 2 * MIB);
+	check_middle(p, 0, 4 * MIB);
+}
+
 /* The program's own shared file lies there now; whatever ends a region leaves it alone. */
 REGION_TEST(a_file_mapped_unseen_is_left_alone)
 {
