@@ -22,6 +22,7 @@ struct region_os region_os;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* not by __tls_get_addr, which may call malloc: hooks ask */
 static __thread bool locked_here __attribute__((tls_model("initial-exec")));
+static __thread int errno_outside __attribute__((tls_model("initial-exec")));
 
 static struct {
 	int fd;
@@ -42,6 +43,7 @@ static ino_t past[PAST_MAX];
 
 void region_lock(void)
 {
+	errno_outside = errno; /* of a program that called free() or munmap() */
 	pthread_mutex_lock(&lock);
 	locked_here = true;
 }
@@ -50,6 +52,7 @@ void region_unlock(void)
 {
 	locked_here = false;
 	pthread_mutex_unlock(&lock);
+	errno = errno_outside;
 }
 
 bool region_is_locked_here(void) { return locked_here; }

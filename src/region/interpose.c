@@ -81,21 +81,13 @@ static size_t block_bytes(void *p)
 	return bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
 }
 
-static void __attribute__((noinline)) drop_block(void *p, size_t bytes)
-{
-	int saved = errno;
-
-	region_drop((uintptr_t)p, (uintptr_t)p + bytes);
-	errno = saved;
-}
-
 EXPORT void free(void *p)
 {
 	if (region_may_be_in_block((uintptr_t)p) && p) {
 		size_t bytes = block_bytes(p);
 
 		if (bytes)
-			drop_block(p, bytes);
+			region_drop((uintptr_t)p, (uintptr_t)p + bytes);
 	}
 	if (base_unlikely(!next.free)) {
 		resolve_allocator();
@@ -131,7 +123,7 @@ EXPORT void *realloc(void *p, size_t bytes)
 	if (old_bytes && bytes)
 		return move_block(p, old_bytes, bytes);
 	if (old_bytes)
-		drop_block(p, old_bytes);
+		region_drop((uintptr_t)p, (uintptr_t)p + old_bytes);
 	if (base_unlikely(!next.realloc))
 		resolve_allocator();
 	return next.realloc ? next.realloc(p, bytes) : __libc_realloc(p, bytes);
@@ -178,11 +170,8 @@ static struct leaving leave(const void *p, size_t bytes)
 
 static void left(const struct leaving *l, bool done)
 {
-	int saved = errno;
-
 	if (base_unlikely(l->ticket))
 		region_left(l->ticket, l->start, l->end, done);
-	errno = saved;
 }
 
 /* Under names of their own: the headers may already have made one of these names the other. */

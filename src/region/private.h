@@ -30,7 +30,8 @@ extern struct region_os region_os;
 
 /*
  * Guards all state of this folder. While a thread holds it, the hooks that this thread runs into do
- * nothing: other tools' functions are called under the lock, and may free memory of their own.
+ * nothing: other tools' functions are called under the lock, and may free memory of their own. errno
+ * is afterwards what it was before.
  */
 void region_lock(void), region_unlock(void);
 bool region_is_locked_here(void);

@@ -14,13 +14,14 @@
  * travel in the descriptor. Only private anonymous memory and the static data of loaded objects is
  * adopted: never a shared mapping, a stack, locked, huge-page (hugetlbfs) or device memory.
  *
- * A region ends in one of three ways, by what the program does to it:
- *   drop       its contents are dead (free, munmap, mmap over it): anonymous memory again
- *   keep       its contents live on and other threads may be writing (fork, mprotect, eviction):
- *              a private mapping of the same pages replaces the shared one, each page is then
- *              copied on write; nothing a thread writes meanwhile is lost
- *   exclusive  its contents live on and only the caller may touch it (mremap): copied back into
- *              anonymous memory, so that it is one mapping with its neighbours again
+ * A region ends by what the program does to it (doc/adr/0003):
+ *   drop       its contents are dead (free, MADV_DONTNEED): anonymous memory again
+ *   keep       its contents live on and other threads may be writing (mprotect, mlock, fork and
+ *              eviction with threads): a private mapping of the same pages replaces the shared one,
+ *              each page is then copied on write; nothing a thread writes meanwhile is lost
+ *   exclusive  its contents live on and only the caller may touch it (mremap, fork and eviction
+ *              without threads): copied back into anonymous memory, one mapping with its neighbours
+ *   leave      the program unmaps or replaces it (munmap, mmap over it, mremap to it)
  *
  * Order of calls: region_init, then region_describe / region_release around each use.
  * Threads: all calls are thread-safe; a lock is held while a region is made or unmade, never while

@@ -111,7 +111,7 @@ static void many_buffers(size_t count, size_t bytes, int max)
 REGION_TEST(many_live_buffers_leave_few_mappings)
 {
 	region_begin("SLUICE_REGION_MAX=64", NULL);
-	many_buffers(10000, 2 * PAGE, 64);
+	many_buffers(environment("UNIT_REGION_SECONDS") ? 100000 : 10000, PAGE, 64);
 }
 
 REGION_TEST(many_live_buffers_of_a_program_with_threads_leave_few_mappings)

@@ -107,14 +107,21 @@ REGION_TEST(free_of_neighbours_leaves_a_region_alone)
 	CHECK(is_adopted(p, 256 * KIB));
 }
 
-REGION_TEST(free_preserves_errno)
+REGION_TEST(hooks_leave_errno_alone)
 {
-	char *p = block_get(MIB);
+	char *p = block_get(MIB), *q = pages_get(4 * MIB);
 
 	region_begin(NULL, NULL);
 	ADOPT(p, MIB);
+	ADOPT(q, MIB);
+	ADOPT(q + 2 * MIB, 2 * MIB);
 	errno = 4711;
 	give(p);
+	CHECK_EQ(errno, 4711);
+	CHECK_EQ(mprotect(q, PAGE, PROT_READ), 0);
+	CHECK_EQ(madvise(q + 3 * MIB, PAGE, MADV_DONTNEED), 0);
+	CHECK_EQ(mlock(q + 2 * MIB, PAGE), 0);
+	CHECK_EQ(munmap(q, 4 * MIB), 0);
 	CHECK_EQ(errno, 4711);
 	CHECK_EQ(active(), 0);
 }
