@@ -32,8 +32,10 @@ def library():
 
 
 def matrix(program):
-    return (cases(program, ['mpich'], [2], CONFIGS) + cases(program, ['mpich'], [3], ['adopt']) +
-            cases(program, ['openmpi'], [2], ['adopt', 'default']))
+    by_name = pytest.mark.complete
+    return (cases(program, ['mpich'], [2], CONFIGS) + cases(program, ['openmpi'], [2], ['adopt']) +
+            cases(program, ['mpich'], [3, 4], ['adopt', 'default'], by_name) +
+            cases(program, ['openmpi'], [2], ['default', 'tight'], by_name))
 
 
 def behaviours_of(program):

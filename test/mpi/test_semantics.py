@@ -15,14 +15,21 @@ CONFIGS = {
 }
 
 
+OTHERS = ['abi', 'impi', 'debian-mpich', 'debian-openmpi']
+
+
 def matrix(program):
-    """The two main MPIs in all ways, the others in those that depend on their ABI."""
-    return (cases(program, ['mpich'], [1, 2], CONFIGS) +
-            cases(program, ['mpich'], [3], ['one_byte', 'adopt']) +
-            cases(program, ['mpich'], [4], ['default']) +
-            cases(program, ['openmpi'], [2], CONFIGS) +
-            cases(program, ['openmpi'], [3], ['one_byte']) +
-            cases(program, ['abi', 'impi', 'debian-mpich', 'debian-openmpi'], [2], ['one_byte']))
+    """One MPI in all ways, the others in those that depend on their ABI; the rest by --complete."""
+    by_name = pytest.mark.complete
+    return (cases(program, ['mpich'], [2], CONFIGS) +
+            cases(program, ['mpich'], [1], ['one_byte']) + cases(program, ['mpich'], [3], ['adopt']) +
+            cases(program, ['openmpi'], [2], ['one_byte', 'adopt']) +
+            cases(program, OTHERS, [2], ['one_byte']) +
+            cases(program, ['mpich'], [3], ['default', 'one_byte', 'cma', 'staged'], by_name) +
+            cases(program, ['mpich'], [4], CONFIGS, by_name) +
+            cases(program, ['openmpi'], [2], ['default', 'cma', 'staged'], by_name) +
+            cases(program, ['openmpi'], [3, 4], ['one_byte', 'adopt'], by_name) +
+            cases(program, OTHERS, [2, 3], ['default', 'adopt'], by_name))
 
 
 def behaviours_of(program):
@@ -78,7 +85,7 @@ def test_thread_level_is_never_raised(name, level, get_mpi, runner, with_sluice)
     assert ours.said_by(behaviour) == plain.said_by(behaviour)
 
 
-@pytest.mark.parametrize('seed', [1, 2, 3])
+@pytest.mark.parametrize('seed', [1, *(pytest.param(n, marks=pytest.mark.complete) for n in range(2, 6))])
 @pytest.mark.parametrize('config', CONFIGS)
 @pytest.mark.parametrize('name, ranks', [('mpich', 2), ('mpich', 3), ('openmpi', 2)])
 def test_random_sequence(name, ranks, config, seed, get_mpi, runner, with_sluice):

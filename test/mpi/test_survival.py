@@ -70,7 +70,8 @@ def run_and_kill(mpi, ranks, victim, argv, sluice, folder, env):
 
 @pytest.mark.parametrize('what', ['bcast', 'gather'])
 @pytest.mark.parametrize('name, ranks, victim', [('mpich', 2, 1), ('mpich', 3, 0), ('openmpi', 2, 0)])
-@pytest.mark.parametrize('kind', ['auto', 'cma', 'staged'])
+@pytest.mark.parametrize('kind', ['auto', pytest.param('cma', marks=pytest.mark.complete),
+                                  pytest.param('staged', marks=pytest.mark.complete)])
 def test_killed_rank_ends_the_job(name, ranks, victim, what, kind, get_mpi, with_sluice, tmp_path):
     before, mpi = traces(), get_mpi(name)
     result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,

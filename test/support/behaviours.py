@@ -72,8 +72,8 @@ class Runner:
         return report
 
 
-def cases(program, mpis, ranks, configs):
+def cases(program, mpis, ranks, configs, marks=()):
     """pytest parameters (mpi, ranks, config, behaviour)."""
-    return [pytest.param(mpi, n, config, name, id=f'{name}-{mpi}-{n}-{config}')
+    return [pytest.param(mpi, n, config, name, id=f'{name}-{mpi}-{n}-{config}', marks=marks)
             for mpi in mpis for n in ranks for config in configs
             for name, least in behaviours(program) if least <= n]
