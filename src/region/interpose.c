@@ -236,8 +236,15 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 
 	NEXT(mmap);
 	NEXT(munmap);
-	if (had_region)
-		region_exclusive(start, page_end(addr, old_bytes ? old_bytes : 1));
+	if (had_region) {
+		end = page_end(addr, old_bytes ? old_bytes : 1);
+		region_exclusive(start, end);
+		if (region_overlaps(start, end)) {
+			errno = ENOMEM; /* for the copy; moved as it is, peers would not find it */
+			return MAP_FAILED;
+		}
+		end = page_end(addr, old_bytes);
+	}
 	l = leave(addr, old_bytes); /* when it moves: what was said about it is void */
 	p = next.mremap(addr, old_bytes, bytes, flags, to);
 	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&
