@@ -19,6 +19,7 @@
 
 #define EXCHANGE_TIMEOUT_NS (30ull * 1000000000)
 #define EXCHANGE_BACKLOG 4096
+#define MESSAGE_TIMEOUT_MS 5000
 
 struct arena_message { uint64_t arena_id; int32_t rank, pid; };
 
@@ -110,6 +111,7 @@ static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
 			      .msg_controllen = sizeof control.buf };
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), ret;
+	struct pollfd p = { fd, POLLIN, 0 };
 	struct cmsghdr *c;
 	ssize_t n;
 
@@ -118,7 +120,8 @@ static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 	ret = check_peer(fd, -1);
 	if (ret)
 		goto close_fd;
-	n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	/* a peer sends at once, a stranger may never */
+	n = poll(&p, 1, MESSAGE_TIMEOUT_MS) > 0 ? recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) : -1;
 	c = n == (ssize_t)sizeof *m ? CMSG_FIRSTHDR(&msg) : NULL;
 	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int))) {
 		ret = -EPROTO;

@@ -265,10 +265,20 @@ static struct node_group *group_alloc(const struct node_oob *oob)
 	return NULL;
 }
 
+static void set_control(struct node_group *g, const struct node_hello *all)
+{
+	g->control = arena_of(g, 0) + all[0].control_off;
+	g->ranks = (struct node_rank *)g->control;
+	g->reach = (uint8_t *)(g->ranks + g->size);
+}
+
 static int group_connect(struct node_group *g, struct exchange *x, const struct node_hello *all)
 {
-	int ret = exchange_run(x, all, g->rank, g->size, g->peers);
+	int ret;
 
+	if (g->rank == 0) /* others may reach it from now on, whatever happens to us */
+		set_control(g, all);
+	ret = exchange_run(x, all, g->rank, g->size, g->peers);
 	if (ret) {
 		atomic_store(&exchange_broken, 1);
 		return ret;
@@ -277,9 +287,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 		g->pids[r] = all[r].pid;
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
-	g->control = arena_of(g, 0) + all[0].control_off;
-	g->ranks = (struct node_rank *)g->control;
-	g->reach = (uint8_t *)(g->ranks + g->size);
+	set_control(g, all);
 	set_waiting(g, all);
 	trial_prepare(g);
 	return 0;
