@@ -19,9 +19,11 @@ static uint64_t xfers_off(int ranks)
 			     BASE_CACHE_LINE);
 }
 
+static uint64_t started_off(int ranks) { return xfers_off(ranks) + (uint64_t)ranks * sizeof(struct xfer); }
+
 static uint64_t slot_bytes(int ranks)
 {
-	return base_round_up(xfers_off(ranks) + (uint64_t)ranks * sizeof(struct xfer), HOST_PAGE);
+	return base_round_up(started_off(ranks) + op_cap(ranks) * sizeof(uint64_t), HOST_PAGE);
 }
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
@@ -39,6 +41,7 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->size = node_size(g);
 	e->slot_bytes = slot_bytes(e->size);
 	e->xfers_off = xfers_off(e->size);
+	e->started_off = started_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
 	e->op_cap = op_cap(e->size);
 	e->ops = calloc(e->op_cap, sizeof *e->ops);
@@ -67,7 +70,7 @@ void exec_destroy(struct exec_comm *e)
 static bool sends_user(const struct goal_block *b)
 {
 	for (uint32_t i = 0; i < b->op_count; i++)
-		if (goal_ops_const(b)[i].type == GOAL_SEND && goal_ops_const(b)[i].mem == GOAL_USER)
+		if (goal_ops_const(b)[i].type == GOAL_SEND && has_inline_edges(&goal_ops_const(b)[i]))
 			return true;
 	return false;
 }

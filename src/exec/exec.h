@@ -7,10 +7,11 @@
  * for each of its receives. Collectives of a communicator come in the same order on every rank, so
  * slot number n of one rank belongs to slot number n of any other; within it a send is matched to a
  * receive by (source, tag). Publishing is all a rank must do for others to move its data: whoever
- * arrives last starts, whoever waits helps.
+ * arrives last starts, whoever waits helps; an operation that requires others is said to have started
+ * when it may, and touched by nobody before.
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
- *   slot:            | exec_slot | schedule | xfer [recv_count] |
+ *   slot:            | exec_slot | schedule | xfer [recv_count] | started [op_count] |
  *
  * Limits that coll/ keeps: a rank stages one range of its memory in a collective; inline edges exist
  * for GOAL_USER + 0 only (sends from elsewhere are mapped, copied by system call, or staged).

@@ -39,6 +39,29 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 	return (struct xfer *)((char *)s + e->xfers_off) + recv;
 }
 
+static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s, uint32_t i)
+{
+	return (_Atomic uint64_t *)((char *)s + e->started_off) + i;
+}
+
+void slot_start(const struct exec_comm *e, uint32_t i)
+{
+	const struct goal_op *op = &goal_ops_const(e->block)[i];
+
+	if (op->type == GOAL_COPY)
+		return;
+	atomic_store_explicit(slot_started(e, e->slot, i), e->op, memory_order_release); /* partner: has_started */
+	node_ring(e->group, (int)op->peer);
+}
+
+/* op: of the schedule in slot s */
+static bool has_started(const struct exec_comm *e, struct exec_slot *s, const struct goal_op *op)
+{
+	uint32_t i = (uint32_t)(op - goal_ops_const(slot_schedule(s)));
+
+	return !op->requires || atomic_load_explicit(slot_started(e, s, i), memory_order_acquire) == e->op;
+}
+
 char *ring_of(const struct exec_comm *e, int rank) { return (char *)node_area(e->group, rank) + e->ring_off; }
 
 static bool is_match(const struct goal_op *recv, int src, const struct goal_op *send)
@@ -82,7 +105,8 @@ int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst
 		.can_write = node_can_write(e->group, src, dst),
 		.prefer_vm = ss->prefer_vm && ds->prefer_vm,
 	};
-	bool edges = ss->has_edges && send->mem == GOAL_USER;
+	bool edges = ss->has_edges && has_inline_edges(send);
+	bool can_start = has_started(e, ss, send) && has_started(e, ds, recv);
 	struct xfer_plan plan;
 
 	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
@@ -91,7 +115,7 @@ int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst
 	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read counts
 	 * only if both slots are still those of this collective. (What it maps and claims then is safe:
 	 * a transfer cannot end, and so a slot cannot change, while one of its fragments is claimed.) */
-	if (!slot_is_still(ss, e->op) || !slot_is_still(ds, e->op))
+	if (!slot_is_still(ss, e->op) || !slot_is_still(ds, e->op) || !can_start)
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;

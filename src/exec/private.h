@@ -13,7 +13,8 @@ struct exec_slot {
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
-	/* then the schedule and the transfers, at offsets that all ranks know */
+	/* then the schedule, the transfers, and for each operation the collective in which it could
+	 * start, where it requires others; at offsets that all ranks know */
 };
 
 enum exec_state { EXEC_BLOCKED, EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
@@ -36,7 +37,7 @@ struct exec_comm {
 	struct node_group *group;
 	int rank, size;
 	uint64_t op;           /* number of the current collective, from 1 */
-	uint64_t slot_bytes, xfers_off, ring_off;
+	uint64_t slot_bytes, xfers_off, started_off, ring_off;
 	uint32_t op_cap;
 	struct exec_op *ops;
 	struct exec_help *help; /* by rank */
@@ -67,8 +68,16 @@ struct goal_block *slot_schedule(struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
 char *ring_of(const struct exec_comm *e, int rank);
 
+/* The bytes of a send that has to wait are not there when its slot is published. */
+static inline bool has_inline_edges(const struct goal_op *send)
+{
+	return send->mem == GOAL_USER && !send->requires;
+}
+/* An operation of this rank that requires others may start now: peers look before they touch its memory. */
+void slot_start(const struct exec_comm *e, uint32_t i);
+
 /* match.c: fills `v` for the transfer between a published send and a published receive. -EAGAIN: one of
- * the two has passed on meanwhile, what was read counts for nothing; -EREMOTEIO: they disagree. */
+ * the two has passed on meanwhile or cannot start yet; -EREMOTEIO: they disagree. */
 int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst, const struct goal_op *recv,
 	       struct xfer_view *v);
 const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src, const struct goal_op *send);

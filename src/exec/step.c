@@ -11,9 +11,12 @@ static void op_done(struct exec_comm *e, uint32_t i)
 
 	e->ops[i].state = EXEC_DONE;
 	e->left--;
-	for (uint32_t k = 0; k < op->next_count; k++)
-		if (!--e->ops[next[k]].waits)
-			e->ops[next[k]].state = EXEC_ACTIVE;
+	for (uint32_t k = 0; k < op->next_count; k++) {
+		if (--e->ops[next[k]].waits)
+			continue;
+		e->ops[next[k]].state = EXEC_ACTIVE;
+		slot_start(e, next[k]);
+	}
 }
 
 static char *local_address(struct exec_comm *e, uint16_t mem, uint64_t off)
@@ -55,7 +58,7 @@ static int match_send(struct exec_comm *e, uint32_t i)
 	recv = find_recv(e, peer, e->rank, op);
 	ret = recv ? match_view(e, e->rank, op, (int)op->peer, recv, &o->view) : -EREMOTEIO;
 	if (ret)
-		return slot_is_still(peer, e->op) ? ret : 0;
+		return ret == -EAGAIN || !slot_is_still(peer, e->op) ? 0 : ret;
 	o->staged = o->view.plan.way == XFER_STAGED;
 	if (o->staged) {
 		e->stage_src = local_address(e, op->mem, op->off);
@@ -79,7 +82,7 @@ static int match_recv(struct exec_comm *e, uint32_t i)
 		return -EREMOTEIO;
 	ret = match_view(e, (int)op->peer, send, e->rank, op, &o->view);
 	if (ret)
-		return ret;
+		return ret == -EAGAIN ? 0 : ret;
 	o->staged = o->view.plan.way == XFER_STAGED;
 	o->state = EXEC_MATCHED;
 	return 1;
@@ -87,19 +90,43 @@ static int match_recv(struct exec_comm *e, uint32_t i)
 
 /* ---- moving -------------------------------------------------------------------------------------- */
 
-static int repair_scratch(struct exec_comm *e, uint64_t bytes)
+static bool is_same_range(const struct goal_op *a, const struct goal_op *b)
 {
-	if (e->repair.bytes >= bytes)
-		return 0;
-	if (e->repair.bytes)
-		region_extent_put(&e->repair);
-	e->repair.bytes = 0;
-	return region_extent_get(bytes, false, &e->repair);
+	return a->type == GOAL_SEND && a->mem == b->mem && a->off == b->off && a->bytes == b->bytes;
+}
+
+/* Where send i is laid out for its receiver: sends of the same bytes share a place. */
+static int repair_place(struct exec_comm *e, uint32_t i, struct region_extent *out)
+{
+	const struct goal_op *ops = goal_ops_const(e->block);
+	uint64_t at = 0, all = 0;
+
+	for (uint32_t k = 0; k < e->block->op_count; k++) {
+		uint32_t first = 0;
+
+		while (!is_same_range(&ops[first], &ops[k]) && first < k)
+			first++;
+		if (ops[k].type != GOAL_SEND || first < k)
+			continue;
+		if (is_same_range(&ops[k], &ops[i]))
+			at = all;
+		all += base_round_up(ops[k].bytes, HOST_PAGE);
+	}
+	if (e->repair.bytes < all) { /* not while a receiver of this collective may read it */
+		if (e->repair.bytes)
+			region_extent_put(&e->repair);
+		e->repair.bytes = 0;
+		if (region_extent_get(all, false, &e->repair))
+			return -ENOSPC;
+	}
+	*out = (struct region_extent){ e->repair.offset + at, ops[i].bytes };
+	return 0;
 }
 
 static int step_send(struct exec_comm *e, uint32_t i)
 {
 	struct exec_op *o = &e->ops[i];
+	struct region_extent place;
 	int ret = o->staged ? 0 : xfer_move(&o->view);
 
 	if (ret)
@@ -109,8 +136,8 @@ static int step_send(struct exec_comm *e, uint32_t i)
 		return 1;
 	}
 	if (!o->staged && base_unlikely(xfer_needs_repair(&o->view))) {
-		ret = repair_scratch(e, o->view.plan.bytes);
-		return ret ? ret : xfer_repair_send(&o->view, &e->repair);
+		ret = repair_place(e, i, &place);
+		return ret ? ret : xfer_repair_send(&o->view, &place);
 	}
 	return 0;
 }
@@ -189,6 +216,7 @@ static void find_help(struct exec_comm *e, int r)
 	struct exec_slot *ds = slot_of(e, r, e->op), *ss;
 	struct exec_help *h = &e->help[r];
 	const struct goal_op *recv, *send;
+	int ret;
 
 	if (!slot_is_published(ds, e->op))
 		return;
@@ -203,8 +231,10 @@ static void find_help(struct exec_comm *e, int r)
 		return;
 	}
 	send = find_send(ss, r, recv);
-	if (send && !match_view(e, (int)recv->peer, send, r, recv, &h->view) && h->view.plan.others_move &&
-	    h->view.can_move)
+	ret = send ? match_view(e, (int)recv->peer, send, r, recv, &h->view) : -EREMOTEIO;
+	if (ret == -EAGAIN)
+		h->state = HELP_UNKNOWN;
+	else if (!ret && h->view.plan.others_move && h->view.can_move)
 		h->state = HELP_READY;
 }
 
