@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an interpreter may do with a block that goal_verify() has accepted, done as strictly as can be:
- * every index is checked, every operation must start once, and all must end.
+ * What an interpreter may do with a block that goal_verify() has accepted, done as strictly as can
+ * be: every index is checked, every operation must start once, and all must end.
  */
 #ifndef SLUICE_TEST_GOAL_WALK_H
 #define SLUICE_TEST_GOAL_WALK_H
@@ -13,7 +13,8 @@
 #include "goal/goal.h"
 
 /* NULL, or what is wrong with the accepted block. */
-static inline const char *goal_walk_op(const struct goal_block *b, uint32_t i, uint32_t ranks, const uint64_t *mem_bytes)
+static inline const char *goal_walk_op(const struct goal_block *b, uint32_t i, uint32_t ranks,
+				       const uint64_t *mem_bytes)
 {
 	const struct goal_op *op = &goal_ops_const(b)[i];
 
@@ -21,10 +22,12 @@ static inline const char *goal_walk_op(const struct goal_block *b, uint32_t i, u
 		return "a type that there is not";
 	if (op->type != GOAL_COPY && op->peer >= ranks)
 		return "a peer outside of the group";
-	if (op->mem >= GOAL_MEMS || op->bytes > mem_bytes[op->mem] || op->off > mem_bytes[op->mem] - op->bytes)
+	if (op->mem >= GOAL_MEMS || op->bytes > mem_bytes[op->mem] ||
+	    op->off > mem_bytes[op->mem] - op->bytes)
 		return "memory outside of its space";
-	if (op->type == GOAL_COPY && (op->src_mem >= GOAL_MEMS || op->bytes > mem_bytes[op->src_mem] ||
-				      op->src_off > mem_bytes[op->src_mem] - op->bytes))
+	if (op->type == GOAL_COPY &&
+	    (op->src_mem >= GOAL_MEMS || op->bytes > mem_bytes[op->src_mem] ||
+	     op->src_off > mem_bytes[op->src_mem] - op->bytes))
 		return "a source outside of its space";
 	if (op->type == GOAL_RECV && op->match >= b->recv_count)
 		return "a receive without a transfer";
@@ -63,7 +66,8 @@ static inline const char *goal_walk_run(const struct goal_block *b, uint32_t *wa
 	return done == b->op_count ? NULL : "operations that never start";
 }
 
-static inline const char *goal_walk(const struct goal_block *b, size_t bytes, uint32_t ranks, const uint64_t *mem_bytes)
+static inline const char *goal_walk(const struct goal_block *b, size_t bytes, uint32_t ranks,
+				    const uint64_t *mem_bytes)
 {
 	const char *wrong = NULL;
 	uint32_t *waits;

@@ -16,7 +16,8 @@ static int save(const char *dir, int number, struct goal_build *b)
 	f = ret ? NULL : fopen(path, "wb");
 	if (!f)
 		return 1;
-	ret = fwrite(block, 1, ((struct goal_block *)block)->bytes, f) != ((struct goal_block *)block)->bytes;
+	ret = fwrite(block, 1, ((struct goal_block *)block)->bytes, f) !=
+	      ((struct goal_block *)block)->bytes;
 	return fclose(f) || ret;
 }
 

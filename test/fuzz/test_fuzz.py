@@ -28,13 +28,13 @@ def fuzz(seconds, where):
         pytest.skip('clang is not installed')
     corpus = BUILD / 'fuzz/goal'  # kept: later runs begin where this one ends
     corpus.mkdir(parents=True, exist_ok=True)
-    seed = compile_with('clang', where / 'seed', [], HERE / 'seed_goal.c', ROOT / 'src/goal/goal.c',
-                        ROOT / 'src/coll/flat.c')
+    seed = compile_with('clang', where / 'seed', [], HERE / 'seed_goal.c',
+                        ROOT / 'src/goal/goal.c', ROOT / 'src/coll/flat.c')
     subprocess.run([seed, corpus], check=True, timeout=60)
     target = compile_with('clang', where / 'fuzz_goal', ['-fsanitize=fuzzer,address,undefined'],
                           HERE / 'fuzz_goal.c', ROOT / 'src/goal/goal.c')
-    done = subprocess.run([target, f'-max_total_time={seconds}', '-max_len=1500', '-rss_limit_mb=1024',
-                           '-timeout=5', corpus], cwd=where, capture_output=True, text=True,
+    done = subprocess.run([target, f'-max_total_time={seconds}', '-max_len=1500', '-timeout=5',
+                           '-rss_limit_mb=1024', corpus], cwd=where, capture_output=True, text=True,
                           errors='replace', timeout=seconds + 240)
     assert done.returncode == 0, done.stderr[-4000:]
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that run ahead and use their slots again: src/exec. Each collective is a broadcast from another
- * root. A leaf receives as soon as the root has published, alone; a root looks for each leaf's slot,
- * then waits for its transfer, or finds that the leaf has passed on. Two slots a rank and four ranks,
- * so that a leaf can be a whole turn ahead of a late root.
+ * Ranks that run ahead and use their slots again: src/exec. Each collective is a broadcast from
+ * another root. A leaf receives as soon as the root has published, alone; a root looks for each
+ * leaf's slot, then waits for its transfer, or finds that the leaf has passed on. Two slots a rank
+ * and four ranks, so that a leaf can be a whole turn ahead of a late root.
  * Mutant: NO_PASSED (a sender waits for the slot of its own collective only).
  */
 #define RANKS 4

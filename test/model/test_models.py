@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The protocols in shared memory as Promela models, every interleaving of them, by Spin; and each model
-with what it must not survive. Run alone: ./dev check -k model; one by hand: spin -run -DNO_TAG claim.pml"""
+"""The protocols in shared memory as Promela models, every interleaving of them, by Spin; and each
+model with what it must not survive. Run alone: ./dev check -k model; one by hand:
+spin -run -DNO_TAG claim.pml"""
 import pathlib
 import re
 import shutil
@@ -19,7 +20,7 @@ def mutants(model):
 
 
 def errors(model, mutant, where):
-    """Number of errors that the search of all states finds; the search must be complete without one."""
+    """Number of errors that the search of all states finds; without one it must be complete."""
     flags = [f'-D{mutant}'] if mutant else []
     subprocess.run(['spin', '-a', *flags, HERE / f'{model}.pml'], cwd=where, check=True,
                    capture_output=True, timeout=60)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that sleeps and one that rings it: src/node/wait.c, on a machine that keeps a store back for
- * any time (total store order). No sleep has a limit here, so that a lost wake-up is a deadlock.
+ * A rank that sleeps and one that rings it: src/node/wait.c, on a machine that keeps a store back
+ * for any time (total store order). No sleep has a limit here, so that a lost wake-up is a deadlock.
  * Mutants: NO_FENCE_SLEEPER, NO_FENCE_RINGER, RING_FIRST, NO_LAST_LOOK.
  */
 #define ITEMS 3
@@ -23,7 +23,11 @@ end:	do
 	od
 }
 
-inline store_sleeping(value) { atomic { !sleeping_kept -> sleeping_value = value; sleeping_kept = true } }
+inline store_sleeping(value)
+{
+	atomic { !sleeping_kept -> sleeping_value = value; sleeping_kept = true }
+}
+
 inline store_item(value) { atomic { !item_kept -> item_value = value; item_kept = true } }
 
 active proctype sleeper()

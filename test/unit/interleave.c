@@ -11,7 +11,11 @@
 enum { STATES_MAX = 1 << 22, TABLE = 1 << 23 };
 enum { BUFFERED_RELEASE = 1 };
 
-struct store { uint64_t value; uint16_t at; uint8_t size, flags; };
+struct store {
+	uint64_t value;
+	uint16_t at;
+	uint8_t size, flags;
+};
 
 struct thread {
 	uint8_t finished, logged, buffered;
@@ -27,7 +31,12 @@ struct state {
 };
 
 /* What is kept of a state: where it came from, and where its contents lie in `packed`. */
-struct node { uint64_t hash[2], at; uint32_t parent; uint8_t step; bool final, good; };
+struct node {
+	uint64_t hash[2], at;
+	uint32_t parent;
+	uint8_t step;
+	bool final, good;
+};
 
 static struct {
 	const struct il_model *model;
@@ -50,7 +59,8 @@ static struct {
 
 enum { YIELD_STEP = 1, YIELD_BLOCKED, YIELD_FAILED };
 
-/* ---- points ------------------------------------------------------------------------------------------ */
+/* ---- points
+ * ------------------------------------------------------------------------------------------ */
 
 bool il_turn(void)
 {
@@ -68,7 +78,10 @@ bool il_turn(void)
 	return true;
 }
 
-static uint64_t *entry(void) { return &il.self->log[il.cursor - 1]; }
+static uint64_t *entry(void)
+{
+	return &il.self->log[il.cursor - 1];
+}
 
 uint64_t il_learn(uint64_t now)
 {
@@ -107,11 +120,15 @@ static void block_unless(bool can)
 		longjmp(il.yield, YIELD_BLOCKED);
 }
 
-static bool is_live(void) { return il.cursor == il.self->logged && !il.acted; }
+static bool is_live(void)
+{
+	return il.cursor == il.self->logged && !il.acted;
+}
 
 static bool has_release(memory_order o)
 {
-	return !(il.model->mutation & IL_NO_RELEASE) && o != memory_order_relaxed && o != memory_order_acquire;
+	return !(il.model->mutation & IL_NO_RELEASE) && o != memory_order_relaxed &&
+	       o != memory_order_acquire;
 }
 
 static bool buffers(uint16_t at)
@@ -143,10 +160,12 @@ void il_store(void *p, size_t size, uint64_t value, memory_order order)
 		block_unless(il.self->buffered < IL_BUFFER);
 	if (il_turn())
 		il.self->buffer[il.self->buffered++] =
-			(struct store){ value, at, (uint8_t)size, has_release(order) ? BUFFERED_RELEASE : 0 };
+			(struct store){ value, at, (uint8_t)size,
+					has_release(order) ? BUFFERED_RELEASE : 0 };
 }
 
-static uint64_t modify(void *p, size_t size, memory_order order, uint64_t (*f)(uint64_t, uint64_t), uint64_t by)
+static uint64_t modify(void *p, size_t size, memory_order order, uint64_t (*f)(uint64_t, uint64_t),
+		       uint64_t by)
 {
 	uint16_t at = offset_of(p);
 	uint64_t v;
@@ -161,11 +180,23 @@ static uint64_t modify(void *p, size_t size, memory_order order, uint64_t (*f)(u
 	return *entry();
 }
 
-static uint64_t f_add(uint64_t a, uint64_t b) { return a + b; }
-static uint64_t f_or(uint64_t a, uint64_t b) { return a | b; }
+static uint64_t f_add(uint64_t a, uint64_t b)
+{
+	return a + b;
+}
+static uint64_t f_or(uint64_t a, uint64_t b)
+{
+	return a | b;
+}
 
-uint64_t il_add(void *p, size_t size, uint64_t v, memory_order o) { return modify(p, size, o, f_add, v); }
-uint64_t il_or(void *p, size_t size, uint64_t v, memory_order o) { return modify(p, size, o, f_or, v); }
+uint64_t il_add(void *p, size_t size, uint64_t v, memory_order o)
+{
+	return modify(p, size, o, f_add, v);
+}
+uint64_t il_or(void *p, size_t size, uint64_t v, memory_order o)
+{
+	return modify(p, size, o, f_or, v);
+}
 
 bool il_cas(void *p, size_t size, uint64_t *expected, uint64_t desired, memory_order order)
 {
@@ -219,9 +250,13 @@ void il_futex_wake(void *word)
 			il.now.threads[t].asleep_on = 0;
 }
 
-/* ---- steps: 0 .. threads-1 let a thread go on, then IL_BUFFER steps a thread let a store land --------- */
+/* ---- steps: 0 .. threads-1 let a thread go on, then IL_BUFFER steps a thread let a store land
+ * --------- */
 
-static int step_count(void) { return il.model->threads * (1 + IL_BUFFER); }
+static int step_count(void)
+{
+	return il.model->threads * (1 + IL_BUFFER);
+}
 
 static bool land(int t, unsigned i)
 {
@@ -290,7 +325,8 @@ static void check_end(void)
 		il.model->end(il.now.shared);
 }
 
-/* ---- the search ---------------------------------------------------------------------------------------- */
+/* ---- the search
+ * ---------------------------------------------------------------------------------------- */
 
 static uint8_t *put(uint8_t *to, const void *from, size_t bytes)
 {
@@ -383,8 +419,11 @@ static uint32_t intern(uint32_t parent, int step, bool *out_new)
 	il.nodes = grow(il.nodes, il.node_count, &cap, 1, sizeof *il.nodes);
 	il.node_cap = (uint32_t)cap;
 	il.table[slot] = il.node_count + 1;
-	il.nodes[il.node_count] = (struct node){ .hash = { h[0], h[1] }, .at = il.packed_bytes, .parent = parent,
-						 .step = (uint8_t)step, .final = is_final() };
+	il.nodes[il.node_count] = (struct node){ .hash = { h[0], h[1] },
+						 .at = il.packed_bytes,
+						 .parent = parent,
+						 .step = (uint8_t)step,
+						 .final = is_final() };
 	il.packed_bytes += bytes;
 	*out_new = true;
 	return il.node_count++;
@@ -434,7 +473,8 @@ static void describe(uint32_t n, char *out, size_t cap)
 	out[at] = 0;
 }
 
-/* From which states can the end be reached? The edges are walked backwards until nothing changes. */
+/* From which states can the end be reached? The edges are walked backwards until nothing changes.
+ */
 static void check_livelock(void)
 {
 	bool changed = true;
@@ -460,7 +500,8 @@ void il_explore(const struct il_model *m, struct il_result *out)
 {
 	bool is_new;
 
-	if (m->shared_bytes > IL_SHARED_BYTES || m->local_bytes > IL_LOCAL_BYTES || m->threads > IL_THREADS)
+	if (m->shared_bytes > IL_SHARED_BYTES || m->local_bytes > IL_LOCAL_BYTES ||
+	    m->threads > IL_THREADS)
 		abort();
 	memset(&il, 0, sizeof il);
 	il.model = m;

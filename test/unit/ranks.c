@@ -29,7 +29,8 @@ struct job {
 
 char ranks_text[16384];
 
-/* ---- in a rank ------------------------------------------------------------------------------------ */
+/* ---- in a rank
+ * ------------------------------------------------------------------------------------ */
 
 void ranks_barrier(struct ranks *r)
 {
@@ -48,7 +49,8 @@ void ranks_barrier(struct ranks *r)
 		else
 			usleep(50);
 		if (host_now_ns() > give_up) {
-			dprintf(STDERR_FILENO, "rank %d: a peer did not come to the barrier\n", r->rank);
+			dprintf(STDERR_FILENO, "rank %d: a peer did not come to the barrier\n",
+				r->rank);
 			_exit(3);
 		}
 	}
@@ -123,7 +125,8 @@ static void be_rank(void *arg)
 	job->body(r);
 }
 
-/* ---- in the test ------------------------------------------------------------------------------------ */
+/* ---- in the test
+ * ------------------------------------------------------------------------------------ */
 
 static void collect(const int *pids, int n, int *out_status)
 {
@@ -144,7 +147,9 @@ static void collect(const int *pids, int n, int *out_status)
 				kill(pids[i], SIGKILL);
 			if (waitpid(pids[i], &status, late ? 0 : WNOHANG) != pids[i])
 				continue;
-			out_status[i] = late ? 256 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+			out_status[i] = late                ? 256
+					: WIFEXITED(status) ? WEXITSTATUS(status)
+							    : 128 + WTERMSIG(status);
 			left--;
 		}
 		usleep(200);
@@ -158,20 +163,30 @@ static void keep_text(int fd)
 	ranks_text[n > 0 ? n : 0] = 0;
 }
 
-void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg, int *out_status)
+void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg,
+		   int *out_status)
 {
 	const size_t bytes = RANKS_CHANNELS * sizeof(struct ranks_shared);
-	struct ranks_shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct job job = { .options = options, .body = body, .text_fd = memfd_create("stderr", MFD_CLOEXEC) };
+	struct ranks_shared *s =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct job job = { .options = options,
+			   .body = body,
+			   .text_fd = memfd_create("stderr", MFD_CLOEXEC) };
 	int pids[RANKS_MAX];
 
 	if (s == MAP_FAILED || n > RANKS_MAX || job.text_fd < 0)
 		unit_fail(__FILE__, __LINE__, "cannot prepare a job of %d ranks", n);
 	fcntl(job.text_fd, F_SETFL, O_APPEND); /* or lines written at once overwrite each other */
 	for (int i = 0; i < n; i++) {
-		job.ranks = (struct ranks){ .rank = i, .size = n, .arg = arg, .shared = s, .words = s->words,
+		job.ranks = (struct ranks){ .rank = i,
+					    .size = n,
+					    .arg = arg,
+					    .shared = s,
+					    .words = s->words,
 					    .pids = s->pids };
-		job.ranks.oob = (struct rt_oob){ .ctx = &job.ranks, .rank = i, .size = n,
+		job.ranks.oob = (struct rt_oob){ .ctx = &job.ranks,
+						 .rank = i,
+						 .size = n,
 						 .allgather = ranks_allgather,
 						 .allreduce_min = ranks_allreduce_min };
 		pids[i] = unit_spawn(be_rank, &job);

@@ -28,11 +28,13 @@ struct ranks {
 
 extern char ranks_text[16384];
 
-/* Run `body` in n processes with these options; CHECKs that all of them succeed in RANKS_LIMIT_S. */
+/* Run `body` in n processes with these options; CHECKs that all of them succeed in RANKS_LIMIT_S.
+ */
 void ranks_run(int n, char *const *options, void (*body)(struct ranks *r), void *arg);
-/* The same for jobs in which ranks die: out_status[n] has exit codes, 128 + signal, or 256 for a rank
- * that had to be ended after the limit. */
-void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg, int *out_status);
+/* The same for jobs in which ranks die: out_status[n] has exit codes, 128 + signal, or 256 for a
+ * rank that had to be ended after the limit. */
+void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), void *arg,
+		   int *out_status);
 
 /* A second job among the ranks whose bits are in `members`, with its own oob and words, for another
  * communicator; each number (1 .. RANKS_CHANNELS - 1) is used for one set of members only. */
@@ -42,13 +44,16 @@ void ranks_channel(const struct ranks *r, int number, unsigned members, struct r
 void ranks_options(char *const *options);
 
 void ranks_barrier(struct ranks *r);
-/* Like those of MPI, over the ranks of a job; a rank that died is not waited for by anyone: the caller
- * ends (exit code 3) after some seconds. */
+/* Like those of MPI, over the ranks of a job; a rank that died is not waited for by anyone: the
+ * caller ends (exit code 3) after some seconds. */
 int ranks_allgather(void *ctx, const void *in, size_t bytes, void *out);
 int ranks_allreduce_min(void *ctx, int64_t in, int64_t *out);
 
 /* A generator that all ranks run in step. */
 uint64_t ranks_random(uint64_t *state);
-static inline uint64_t ranks_below(uint64_t *state, uint64_t n) { return ranks_random(state) % n; }
+static inline uint64_t ranks_below(uint64_t *state, uint64_t n)
+{
+	return ranks_random(state) % n;
+}
 
 #endif

@@ -11,7 +11,10 @@ static struct goal_op ops[RANKS_MAX + 1];
 static struct goal_edge edges[RANKS_MAX + 1];
 static _Alignas(8) char blocks[RANKS_MAX][8192];
 
-static struct goal_block *block_of(int rank) { return (struct goal_block *)blocks[rank]; }
+static struct goal_block *block_of(int rank)
+{
+	return (struct goal_block *)blocks[rank];
+}
 
 static void compile(struct goal_build *b, int rank, int ranks, const uint64_t *mem_bytes)
 {
@@ -28,7 +31,8 @@ static void build_init(struct goal_build *b, int ranks)
 	goal_build_init(b, ops, coll_ops_max(ranks), edges, coll_ops_max(ranks));
 }
 
-/* Each send has the receive that it names by number, of the same size, and no receive is left over. */
+/* Each send has the receive that it names by number, of the same size, and no receive is left over.
+ */
 static void check_pairs(int ranks)
 {
 	int sends = 0, recvs = 0;
@@ -84,8 +88,11 @@ UNIT_TEST(gather_brings_each_part_to_its_place)
 
 		for (int root = 0; root < ranks; root++) {
 			for (int r = 0; r < ranks; r++) {
-				const struct coll_gather_shape s = { .bytes = 20, .send_off = 10, .recv_off = 5,
-								     .recv_stride = 40, .in_place = root % 2 };
+				const struct coll_gather_shape s = { .bytes = 20,
+								     .send_off = 10,
+								     .recv_off = 5,
+								     .recv_stride = 40,
+								     .in_place = root % 2 };
 				struct goal_build b;
 
 				build_init(&b, ranks);
@@ -93,12 +100,14 @@ UNIT_TEST(gather_brings_each_part_to_its_place)
 				compile(&b, r, ranks, mem_bytes);
 				for (uint32_t i = 0; r == root && i < block_of(r)->op_count; i++) {
 					const struct goal_op *op = &goal_ops_const(block_of(r))[i];
-					uint64_t from = op->type == GOAL_COPY ? (uint64_t)root : op->peer;
+					uint64_t from =
+						op->type == GOAL_COPY ? (uint64_t)root : op->peer;
 
 					CHECK_EQ(op->mem, COLL_RECV);
 					CHECK_EQ(op->off, 5 + 40 * from);
 				}
-				CHECK_EQ(block_of(r)->op_count, r != root ? 1 : ranks - (s.in_place ? 1 : 0));
+				CHECK_EQ(block_of(r)->op_count,
+					 r != root ? 1 : ranks - (s.in_place ? 1 : 0));
 			}
 			check_pairs(ranks);
 		}

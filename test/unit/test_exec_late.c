@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that is so late that its peers have used all their slots again: it must find that its part of
- * the old collective is over, not wait for something that has gone.
+ * A rank that is so late that its peers have used all their slots again: it must find that its part
+ * of the old collective is over, not wait for something that has gone.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -53,8 +53,8 @@ static void bcast(struct rt_comm *c, char *b, int root)
 		CHECK_EQ(b[k], (char)(op + 1));
 }
 
-/* Each collective has another root, so that a rank which nobody needs as a root can run ahead of one
- * that is late by as many collectives as there are others. */
+/* Each collective has another root, so that a rank which nobody needs as a root can run ahead of
+ * one that is late by as many collectives as there are others. */
 static void rotate(struct ranks *r)
 {
 	struct rt_comm *c;
@@ -85,5 +85,7 @@ static void rotate(struct ranks *r)
 
 UNIT_TEST(late_root_finds_that_its_slots_have_been_used_again)
 {
-	ranks_run(RANKS, (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", NULL }, rotate, NULL);
+	ranks_run(RANKS,
+		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", NULL },
+		  rotate, NULL);
 }

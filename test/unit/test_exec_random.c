@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Random sequences of broadcasts and gathers between processes, for each way in which bytes can
- * travel: every byte is compared, those beside the buffers too. RANDOM_SEED=n plays other sequences.
+ * travel: every byte is compared, those beside the buffers too. RANDOM_SEED=n plays other
+ * sequences.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -14,23 +15,36 @@
 enum { BUFFERS = 3, BUFFER_BYTES = 3 << 20, GUARD = 4096 + 64, RUN = 5, STRIDE = 8 };
 #define GUARD_BYTE ((char)0xa5)
 
-struct sequence { uint64_t seed; int ops; uint64_t max_bytes; char *const *later; /* options after creation */ };
+struct sequence {
+	uint64_t seed;
+	int ops;
+	uint64_t max_bytes;
+	char *const *later; /* options after creation */
+};
 
-/* ---- buffers -------------------------------------------------------------------------------------- */
+/* ---- buffers
+ * -------------------------------------------------------------------------------------- */
 
 /* The program's memory of this rank: buffers that are used again and again, at odd addresses. */
-struct memory { char *map[BUFFERS]; };
+struct memory {
+	char *map[BUFFERS];
+};
 
 static void memory_make(struct memory *m)
 {
 	for (int i = 0; i < BUFFERS; i++) {
-		m->map[i] = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		m->map[i] = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		CHECK(m->map[i] != MAP_FAILED);
 	}
 }
 
 /* `bytes` of packed data in a buffer of the program, with gaps or without. */
-struct data { char *addr; uint64_t bytes, span; bool has_gaps; };
+struct data {
+	char *addr;
+	uint64_t bytes, span;
+	bool has_gaps;
+};
 
 static char *byte_at(const struct data *d, uint64_t k)
 {
@@ -39,7 +53,8 @@ static char *byte_at(const struct data *d, uint64_t k)
 
 static struct data data_make(const struct memory *m, uint64_t choice, uint64_t bytes, bool has_gaps)
 {
-	uint64_t skew = choice / BUFFERS % 3 * 1365 + choice % 7; /* a few places: they are used again */
+	uint64_t skew =
+		choice / BUFFERS % 3 * 1365 + choice % 7; /* a few places: they are used again */
 	struct data d = { m->map[choice % BUFFERS] + GUARD + skew, bytes, bytes, has_gaps };
 
 	if (has_gaps)
@@ -68,26 +83,30 @@ static void data_fill(const struct data *d, uint64_t from, uint64_t n, uint64_t 
 		*byte_at(d, from + k) = value_of(key, k);
 }
 
-static void data_check(const struct data *d, uint64_t from, uint64_t n, uint64_t key, const char *what)
+static void data_check(const struct data *d, uint64_t from, uint64_t n, uint64_t key,
+		       const char *what)
 {
 	for (uint64_t k = 0; k < n; k++)
 		if (*byte_at(d, from + k) != value_of(key, k))
-			unit_fail(__FILE__, __LINE__, "%s: byte %" PRIu64 " of %" PRIu64 " is wrong", what, k, n);
+			unit_fail(__FILE__, __LINE__,
+				  "%s: byte %" PRIu64 " of %" PRIu64 " is wrong", what, k, n);
 }
 
 static void data_check_guards(const struct data *d, const char *what)
 {
 	for (const char *p = d->addr - GUARD; p < d->addr; p++)
 		if (*p != GUARD_BYTE)
-			unit_fail(__FILE__, __LINE__, "%s: a byte %td before the buffer is changed", what, d->addr - p);
+			unit_fail(__FILE__, __LINE__, "%s: a byte %td before the buffer is changed",
+				  what, d->addr - p);
 	for (const char *p = d->addr + d->span; p < d->addr + d->span + GUARD; p++)
 		if (*p != GUARD_BYTE)
-			unit_fail(__FILE__, __LINE__, "%s: a byte %td behind the buffer is changed", what,
-				  p - d->addr - (ptrdiff_t)d->span);
+			unit_fail(__FILE__, __LINE__, "%s: a byte %td behind the buffer is changed",
+				  what, p - d->addr - (ptrdiff_t)d->span);
 	for (uint64_t k = 0; d->has_gaps && k + RUN <= d->bytes; k += RUN)
 		for (int i = RUN; i < STRIDE; i++)
 			if (byte_at(d, k)[i] != GUARD_BYTE)
-				unit_fail(__FILE__, __LINE__, "%s: a gap is changed at %" PRIu64, what, k);
+				unit_fail(__FILE__, __LINE__, "%s: a gap is changed at %" PRIu64,
+					  what, k);
 }
 
 static int data_pack(void *ctx, uint64_t off, uint64_t len, void *out)
@@ -115,10 +134,11 @@ static struct rt_buf rt_buf_of(struct data *d)
 	return b;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------ */
+/* ---- collectives
+ * ------------------------------------------------------------------------------------ */
 
-static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes, uint64_t *common,
-		       uint64_t *own)
+static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes,
+		       uint64_t *common, uint64_t *own)
 {
 	int root = (int)ranks_below(common, (uint64_t)r->size);
 	uint64_t key = ranks_random(common);
@@ -137,19 +157,20 @@ static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *
 	data_fill(&d, 0, bytes, 1); /* the call is over: nobody may read it any more */
 }
 
-static void gather_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes, uint64_t *common,
-			uint64_t *own)
+static void gather_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes,
+			uint64_t *common, uint64_t *own)
 {
 	int root = (int)ranks_below(common, (uint64_t)r->size);
 	uint64_t key = ranks_random(common), place = ranks_random(own);
 	bool is_root = r->rank == root, in_place = is_root && ranks_below(own, 3) == 0;
 	struct data s = data_make(m, place, bytes, ranks_below(own, 4) == 0);
-	struct data d = data_make(m, place + 1, is_root ? bytes * (uint64_t)r->size : 0, ranks_below(own, 4) == 0);
+	struct data d = data_make(m, place + 1, is_root ? bytes * (uint64_t)r->size : 0,
+				  ranks_below(own, 4) == 0);
 	struct rt_buf send = rt_buf_of(&s), recv = rt_buf_of(&d);
 	char what[64];
 
-	snprintf(what, sizeof what, "gather of %" PRIu64 " to %d, rank %d%s%s", bytes, root, r->rank,
-		 s.has_gaps ? ", gaps" : "", d.has_gaps ? ", gaps at root" : "");
+	snprintf(what, sizeof what, "gather of %" PRIu64 " to %d, rank %d%s%s", bytes, root,
+		 r->rank, s.has_gaps ? ", gaps" : "", d.has_gaps ? ", gaps at root" : "");
 	data_guard(&s);
 	data_guard(&d);
 	data_fill(&s, 0, bytes, key + (uint64_t)r->rank);
@@ -170,7 +191,9 @@ static uint64_t pick_bytes(uint64_t *state, uint64_t max)
 	uint64_t bits = 64 - (uint64_t)__builtin_clzll(max), top = 1ull << ranks_below(state, bits);
 	uint64_t bytes = base_min_u64(max, top + ranks_below(state, top));
 
-	return ranks_below(state, 4) ? bytes : base_round_up(bytes, HOST_PAGE) <= max ? base_round_up(bytes, HOST_PAGE) : bytes;
+	return ranks_below(state, 4)                    ? bytes
+	       : base_round_up(bytes, HOST_PAGE) <= max ? base_round_up(bytes, HOST_PAGE)
+							: bytes;
 }
 
 static void play(struct ranks *r)
@@ -199,11 +222,14 @@ static void play(struct ranks *r)
 	rt_comm_destroy(c);
 }
 
-static void sequence_then(int ranks, char *const *options, char *const *later, uint64_t seed, int ops)
+static void sequence_then(int ranks, char *const *options, char *const *later, uint64_t seed,
+			  int ops)
 {
 	const char *other = getenv("RANDOM_SEED");
-	struct sequence q = { .seed = seed + (other ? 1000 * strtoull(other, NULL, 0) : 0), .ops = ops,
-			      .max_bytes = 400 << 10, .later = later };
+	struct sequence q = { .seed = seed + (other ? 1000 * strtoull(other, NULL, 0) : 0),
+			      .ops = ops,
+			      .max_bytes = 400 << 10,
+			      .later = later };
 
 	ranks_run(ranks, options, play, &q);
 }
@@ -241,14 +267,17 @@ UNIT_TEST(collectives_are_right_when_staged)
 {
 	sequence(2, OPTIONS("SLUICE_REGION_KIND=staged"), 11, 60);
 	sequence(4, OPTIONS("SLUICE_REGION_KIND=staged"), 12, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"), 13, 40);
+	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+		 13, 40);
 }
 
 UNIT_TEST(collectives_are_right_when_ways_differ_between_ranks)
 {
 	sequence(3, OPTIONS("SLUICE_FAULT=vm_readv:1,vm_writev:2"), 14, 40);
 	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all"), 15, 60);
-	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all,vm_writev:all"), 16, 60);
+	sequence(3,
+		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+		 16, 60);
 	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=adopt:3"), 17, 40);
 	sequence(4, OPTIONS("SLUICE_FAULT=adopt:all"), 18, 40);
 }
@@ -265,7 +294,10 @@ UNIT_TEST(collectives_are_right_in_pieces)
 	sequence(3, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=piece:all"), 22, 40);
 	sequence(3, OPTIONS("SLUICE_REGION_KIND=staged", "SLUICE_FAULT=piece:all"), 23, 40);
 	sequence(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=piece:all"), 24, 40);
-	sequence(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=piece:all,vm_readv:all,vm_writev:all"), 25, 40);
+	sequence(3,
+		 OPTIONS("SLUICE_REGION_ADOPT_AFTER=1",
+			 "SLUICE_FAULT=piece:all,vm_readv:all,vm_writev:all"),
+		 25, 40);
 }
 
 /* The kernel refuses what it allowed in the trial: always, or to some ranks at some time. */
@@ -275,9 +307,13 @@ UNIT_TEST(collectives_are_right_when_system_calls_are_refused_later)
 
 	sequence_then(2, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:all"), 26, 60);
 	sequence_then(4, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:all"), 27, 40);
-	sequence_then(3, OPTIONS(cma), OPTIONS(cma, "SLUICE_FAULT=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"), 28, 40);
-	sequence_then(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"),
-		      OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_copy:all,adopt:2"), 29, 60);
-	sequence_then(3, OPTIONS(cma), OPTIONS(cma, "SLUICE_XFER_FRAGMENT=4K", "SLUICE_FAULT=vm_copy:all,piece:all"), 30,
+	sequence_then(3, OPTIONS(cma),
+		      OPTIONS(cma, "SLUICE_FAULT=vm_copy:2,vm_copy:5,vm_copy:6,vm_copy:40"), 28,
 		      40);
+	sequence_then(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"),
+		      OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", "SLUICE_FAULT=vm_copy:all,adopt:2"),
+		      29, 60);
+	sequence_then(3, OPTIONS(cma),
+		      OPTIONS(cma, "SLUICE_XFER_FRAGMENT=4K", "SLUICE_FAULT=vm_copy:all,piece:all"),
+		      30, 40);
 }

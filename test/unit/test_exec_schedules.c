@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules whose operations require others: what is sent on must have been received first, and what
- * is overwritten must have been sent, whoever copies and however late the ranks are.
+ * Schedules whose operations require others: what is sent on must have been received first, and
+ * what is overwritten must have been sent, whoever copies and however late the ranks are.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -29,7 +29,8 @@ static struct bench {
 
 static char *make_buffer(void)
 {
-	char *b = mmap(NULL, BYTES + SKEW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *b = mmap(NULL, BYTES + SKEW, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
 
 	CHECK(b != MAP_FAILED);
 	return b + SKEW;
@@ -37,7 +38,8 @@ static char *make_buffer(void)
 
 static void bench_begin(struct ranks *r)
 {
-	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather, r->oob.allreduce_min };
+	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
+				      r->oob.allreduce_min };
 
 	bench.r = r;
 	bench.random = (uint64_t)r->rank;
@@ -63,7 +65,9 @@ static int bench_run(build_fn *build, int root)
 	struct goal_edge edges[16];
 	struct goal_op ops[16];
 	struct goal_build b;
-	struct exec_call call = { .schedule = block, .user = { bench.user[0], bench.user[1] }, .prefer_vm = true,
+	struct exec_call call = { .schedule = block,
+				  .user = { bench.user[0], bench.user[1] },
+				  .prefer_vm = true,
 				  .name = "schedule" };
 	const uint64_t mem_bytes[GOAL_MEMS] = { BYTES, BYTES, BYTES };
 	int ret;
@@ -87,11 +91,13 @@ static void check_all(const char *p, char want, const char *what, int round)
 {
 	for (uint64_t k = 0; k < BYTES; k++)
 		if (p[k] != want)
-			unit_fail(__FILE__, __LINE__, "%s, round %d: byte %" PRIu64 " is %d, not %d", what, round, k,
+			unit_fail(__FILE__, __LINE__,
+				  "%s, round %d: byte %" PRIu64 " is %d, not %d", what, round, k,
 				  p[k], want);
 }
 
-/* ---- relays: each rank sends on what it has received ------------------------------------------------- */
+/* ---- relays: each rank sends on what it has received
+ * ------------------------------------------------- */
 
 /* From rank to rank, whole. */
 static void build_chain(struct goal_build *b, int rank, int size, int root)
@@ -136,14 +142,16 @@ static void build_tree(struct goal_build *b, int rank, int size, int root)
 	while (place && !(place & step))
 		step *= 2;
 	if (place)
-		in = goal_recv(b, (uint32_t)((rank - step + 2 * size) % size), 1, GOAL_USER, 0, BYTES);
+		in = goal_recv(b, (uint32_t)((rank - step + 2 * size) % size), 1, GOAL_USER, 0,
+			       BYTES);
 	else
 		while (step < size)
 			step *= 2;
 	for (step /= 2; step; step /= 2) {
 		if (place + step >= size)
 			continue;
-		uint32_t out = goal_send(b, (uint32_t)((rank + step) % size), 1, 0, GOAL_USER, 0, BYTES);
+		uint32_t out =
+			goal_send(b, (uint32_t)((rank + step) % size), 1, 0, GOAL_USER, 0, BYTES);
 
 		if (place)
 			goal_requires(b, out, in);
@@ -170,8 +178,11 @@ static void check_ways(void (*body)(struct ranks *), void *arg)
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=arena"), body, arg);
 	ranks_run(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=3"), body, arg);
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), body, arg);
-	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"), body, arg);
-	ranks_run(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=3", "SLUICE_FAULT=vm_readv:all,vm_writev:all"), body, arg);
+	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+		  body, arg);
+	ranks_run(4,
+		  OPTIONS("SLUICE_REGION_ADOPT_AFTER=3", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+		  body, arg);
 }
 
 UNIT_TEST(schedule_of_a_chain_sends_on_what_has_arrived)
@@ -189,9 +200,11 @@ UNIT_TEST(schedule_of_a_tree_sends_on_what_has_arrived)
 	check_ways(relay, build_tree);
 }
 
-/* ---- a receive that must wait: its place is sent from first --------------------------------------------- */
+/* ---- a receive that must wait: its place is sent from first
+ * --------------------------------------------- */
 
-/* The root sends its buffer to all, and only then receives from the last rank into the same place. */
+/* The root sends its buffer to all, and only then receives from the last rank into the same place.
+ */
 static void build_turn(struct goal_build *b, int rank, int size, int root)
 {
 	int last = (root + size - 1) % size;
@@ -219,7 +232,8 @@ static void turn(struct ranks *r)
 		memset(bench.user[0], r->rank == root ? round + 1 : -1, BYTES);
 		memset(bench.user[1], 100 + round, BYTES);
 		CHECK_EQ(bench_run(build_turn, root), 0);
-		check_all(bench.user[0], (char)(r->rank == root ? 100 + round : round + 1), "turned", round);
+		check_all(bench.user[0], (char)(r->rank == root ? 100 + round : round + 1),
+			  "turned", round);
 	}
 	bench_end();
 }
@@ -229,7 +243,8 @@ UNIT_TEST(schedule_does_not_receive_over_what_is_still_sent)
 	check_ways(turn, NULL);
 }
 
-/* ---- different bytes to each ------------------------------------------------------------------------------- */
+/* ---- different bytes to each
+ * ------------------------------------------------------------------------------- */
 
 static void build_scatter(struct goal_build *b, int rank, int size, int root)
 {
@@ -259,8 +274,10 @@ static void scatter(struct ranks *r)
 		memset(bench.user[1], -1, BYTES);
 		CHECK_EQ(bench_run(build_scatter, root), 0);
 		for (uint64_t k = 0; k < BYTES; k++)
-			if (bench.user[1][k] != (r->rank != root && k >= 5 && k < 5 + part ? round + r->rank : -1))
-				unit_fail(__FILE__, __LINE__, "scattered, round %d: byte %" PRIu64, round, k);
+			if (bench.user[1][k] !=
+			    (r->rank != root && k >= 5 && k < 5 + part ? round + r->rank : -1))
+				unit_fail(__FILE__, __LINE__, "scattered, round %d: byte %" PRIu64,
+					  round, k);
 	}
 	bench_end();
 }
@@ -271,5 +288,6 @@ UNIT_TEST(schedule_of_a_scatter_brings_each_its_own)
 	ranks_run(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=3"), scatter, NULL);
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), scatter, NULL);
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), scatter, "SLUICE_FAULT=vm_copy:all");
-	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), scatter, "SLUICE_FAULT=vm_copy:2,vm_copy:7");
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), scatter,
+		  "SLUICE_FAULT=vm_copy:2,vm_copy:7");
 }

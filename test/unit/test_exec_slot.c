@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A slot that is used again, every interleaving: the steps of publish() in exec/exec.c and of
- * match_view() in exec/match.c, with claiming by the functions of xfer/protocol.c. A helper that is late
- * by a whole turn of the slots must not mix what it reads of two collectives and claim by it.
+ * match_view() in exec/match.c, with claiming by the functions of xfer/protocol.c. A helper that is
+ * late by a whole turn of the slots must not mix what it reads of two collectives and claim by it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "xfer/xfer.h"
 
 #include "interleave_atomics.h"
-#define xfer_open model_open
-#define xfer_claim model_claim
-#define xfer_complete model_complete
-#define xfer_is_done model_is_done
+#define xfer_open          model_open
+#define xfer_claim         model_claim
+#define xfer_complete      model_complete
+#define xfer_is_done       model_is_done
 #define xfer_is_claimed_up model_is_claimed_up
-#define UNUSED __attribute__((unused))
+#define UNUSED             __attribute__((unused))
 static void model_open(struct xfer *x, uint64_t tag);
 static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments);
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
@@ -30,13 +30,19 @@ static bool without_invalidation, without_second_look;
 
 struct world {
 	struct xfer x;
-	_Atomic uint64_t op, schedule, desc; /* of the slot; schedule and desc are two of its many words */
+	_Atomic uint64_t op, schedule,
+		desc; /* of the slot; schedule and desc are two of its many words */
 };
 
-struct place { uint64_t tag, phase; };
+struct place {
+	uint64_t tag, phase;
+};
 enum { PHASE_BEGIN, PHASE_MOVE };
 
-static void world_init(void *shared) { *(struct world *)shared = (struct world){ 0 }; }
+static void world_init(void *shared)
+{
+	*(struct world *)shared = (struct world){ 0 };
+}
 
 static void publish(struct world *w, uint64_t tag)
 {
@@ -76,7 +82,8 @@ static bool receiver_round(struct world *w, struct place *p)
 	return p->tag < COLLECTIVES;
 }
 
-/* In collective number p->tag; goes on to the next whenever it likes, as its own part may be over. */
+/* In collective number p->tag; goes on to the next whenever it likes, as its own part may be over.
+ */
 static bool helper_round(struct world *w, struct place *p)
 {
 	uint64_t schedule, desc;
@@ -89,7 +96,8 @@ static bool helper_round(struct world *w, struct place *p)
 		schedule = atomic_load_explicit(&w->schedule, memory_order_relaxed);
 		desc = atomic_load_explicit(&w->desc, memory_order_relaxed);
 		atomic_thread_fence(memory_order_acquire);
-		if (without_second_look || atomic_load_explicit(&w->op, memory_order_relaxed) == p->tag)
+		if (without_second_look ||
+		    atomic_load_explicit(&w->op, memory_order_relaxed) == p->tag)
 			move(w, p->tag, schedule, desc);
 	}
 	p->phase = PHASE_BEGIN;
@@ -105,8 +113,12 @@ static const char *explore(unsigned mutation)
 {
 	static struct il_result r;
 	const struct il_model m = {
-		.threads = 2, .shared_bytes = sizeof(struct world), .local_bytes = sizeof(struct place),
-		.mutation = mutation, .init = world_init, .round = world_round,
+		.threads = 2,
+		.shared_bytes = sizeof(struct world),
+		.local_bytes = sizeof(struct place),
+		.mutation = mutation,
+		.init = world_init,
+		.round = world_round,
 	};
 
 	il_explore(&m, &r);

@@ -31,25 +31,29 @@ static int count_in_text(const char *part)
 	return n;
 }
 
-/* ---- death ------------------------------------------------------------------------------------------ */
+/* ---- death
+ * ------------------------------------------------------------------------------------------ */
 
 /* Broadcasts and gathers until it fails. */
 static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, int op))
 {
 	struct rt_comm *c;
-	char *b = make_buffer(), *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *b = make_buffer(),
+	     *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t part = BYTES / (uint64_t)r->size;
 	int ret = 0;
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
 	for (int op = 0; op < OPS && !ret; op++) {
-		struct rt_buf buf = { .addr = b, .bytes = BYTES }, one = { .addr = b, .bytes = part };
+		struct rt_buf buf = { .addr = b, .bytes = BYTES },
+			      one = { .addr = b, .bytes = part };
 		struct rt_buf recv = { .addr = all, .bytes = part * (uint64_t)r->size };
 		int root = op / 2 % r->size;
 
 		before(r, op);
-		ret = op % 2 ? rt_gather(c, &one, r->rank == root ? &recv : NULL, part, root) : rt_bcast(c, &buf, root);
+		ret = op % 2 ? rt_gather(c, &one, r->rank == root ? &recv : NULL, part, root)
+			     : rt_bcast(c, &buf, root);
 	}
 	CHECK_EQ(ret, -EOWNERDEAD);
 	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
@@ -68,10 +72,16 @@ static void dies_between(struct ranks *r, int op)
 	if (r->rank == VICTIM && op == 11)
 		kill_now(r);
 }
-static void death_between(struct ranks *r) { collect_until_death(r, dies_between); }
+static void death_between(struct ranks *r)
+{
+	collect_until_death(r, dies_between);
+}
 
 static struct ranks *killer;
-static void kill_later(int signal) { kill_now(killer); }
+static void kill_later(int signal)
+{
+	kill_now(killer);
+}
 
 /* Rank 0's alarm kills the victim at any point of its work, mostly in the middle of a copy. */
 static void dies_anywhere(struct ranks *r, int op)
@@ -82,7 +92,10 @@ static void dies_anywhere(struct ranks *r, int op)
 	signal(SIGALRM, kill_later);
 	ualarm(20000, 0);
 }
-static void death_anywhere(struct ranks *r) { collect_until_death(r, dies_anywhere); }
+static void death_anywhere(struct ranks *r)
+{
+	collect_until_death(r, dies_anywhere);
+}
 
 /* Every survivor says which rank of which operation it was. */
 static void check_death(int ranks, char *const *options, void (*body)(struct ranks *))
@@ -144,10 +157,17 @@ UNIT_TEST(death_of_a_root_before_it_publishes_ends_the_collective)
 	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena"), death_of_packing_root);
 }
 
-/* ---- ranks that cannot ------------------------------------------------------------------------------- */
+/* ---- ranks that cannot
+ * ------------------------------------------------------------------------------- */
 
-static int refuse_pack(void *ctx, uint64_t off, uint64_t len, void *out) { return -ENOBUFS; }
-static int refuse_unpack(void *ctx, uint64_t off, uint64_t len, const void *in) { return -ENOBUFS; }
+static int refuse_pack(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	return -ENOBUFS;
+}
+static int refuse_unpack(void *ctx, uint64_t off, uint64_t len, const void *in)
+{
+	return -ENOBUFS;
+}
 
 static void pack_fails(struct ranks *r)
 {
@@ -221,7 +241,8 @@ UNIT_TEST(ranks_that_disagree_about_the_size_are_told)
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), sizes_differ, NULL);
 }
 
-/* ---- ranks that leave early --------------------------------------------------------------------------- */
+/* ---- ranks that leave early
+ * --------------------------------------------------------------------------- */
 
 /* Rank 0, whose arena holds the control segment, is through and writes to all memory it can get. */
 static void scribble(void)

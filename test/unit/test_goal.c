@@ -22,9 +22,13 @@ static struct goal_build begin(void)
 	return b;
 }
 
-static int verify(void) { return goal_verify(block, block->bytes, RANKS, mem_bytes); }
+static int verify(void)
+{
+	return goal_verify(block, block->bytes, RANKS, mem_bytes);
+}
 
-/* ---- building and text ------------------------------------------------------------------------------ */
+/* ---- building and text
+ * ------------------------------------------------------------------------------ */
 
 UNIT_TEST(schedule_is_printed_with_labels_and_requirements)
 {
@@ -51,7 +55,8 @@ UNIT_TEST(operations_are_sorted_so_that_requirements_point_forward)
 {
 	struct goal_build b = begin();
 	uint32_t last = goal_send(&b, 1, 1, 0, GOAL_USER, 0, 1);
-	uint32_t first = goal_recv(&b, 1, 1, GOAL_USER, 0, 1), middle = goal_recv(&b, 2, 1, GOAL_USER, 1, 1);
+	uint32_t first = goal_recv(&b, 1, 1, GOAL_USER, 0, 1),
+		 middle = goal_recv(&b, 2, 1, GOAL_USER, 1, 1);
 	char text[512];
 
 	goal_requires(&b, last, middle);
@@ -89,7 +94,8 @@ UNIT_TEST(text_that_does_not_fit_is_cut_and_its_length_told)
 UNIT_TEST(compiling_says_what_is_wrong)
 {
 	struct goal_build b = begin();
-	uint32_t one = goal_send(&b, 1, 1, 0, GOAL_USER, 0, 1), two = goal_send(&b, 2, 1, 0, GOAL_USER, 0, 1);
+	uint32_t one = goal_send(&b, 1, 1, 0, GOAL_USER, 0, 1),
+		 two = goal_send(&b, 2, 1, 0, GOAL_USER, 0, 1);
 
 	CHECK_EQ(goal_compile(&b, block, goal_block_bytes(2, 0) - 1), -ENOSPC);
 	CHECK_EQ(goal_compile(&b, block, goal_block_bytes(2, 0)), 0);
@@ -132,7 +138,8 @@ UNIT_TEST(empty_schedule_is_one)
 	CHECK_EQ(verify(), 0);
 }
 
-/* ---- random schedules ---------------------------------------------------------------------------------- */
+/* ---- random schedules
+ * ---------------------------------------------------------------------------------- */
 
 static void random_op(struct goal_build *b, uint64_t *seed)
 {
@@ -149,13 +156,16 @@ static void random_op(struct goal_build *b, uint64_t *seed)
 		goal_recv(b, peer, tag, mem, off, bytes);
 		return;
 	}
-	goal_copy(b, mem, off, GOAL_USER, ranks_below(seed, mem_bytes[GOAL_USER] - bytes + 1), bytes);
+	goal_copy(b, mem, off, GOAL_USER, ranks_below(seed, mem_bytes[GOAL_USER] - bytes + 1),
+		  bytes);
 }
 
-/* Returns whether the requirements have a cycle, found by letting operations end as long as any can. */
+/* Returns whether the requirements have a cycle, found by letting operations end as long as any
+ * can. */
 static bool random_build(struct goal_build *b, uint64_t *seed)
 {
-	uint32_t n = 1 + (uint32_t)ranks_below(seed, OPS_MAX), m = (uint32_t)ranks_below(seed, EDGES_MAX + 1);
+	uint32_t n = 1 + (uint32_t)ranks_below(seed, OPS_MAX),
+		 m = (uint32_t)ranks_below(seed, EDGES_MAX + 1);
 	bool sorted = ranks_below(seed, 4), ended[OPS_MAX] = { false }, any = true;
 	uint32_t left = n;
 
@@ -204,12 +214,14 @@ UNIT_TEST(random_schedules_compile_to_blocks_that_run)
 	CHECK(cycles > 100);
 }
 
-/* ---- damaged blocks -------------------------------------------------------------------------------------- */
+/* ---- damaged blocks
+ * -------------------------------------------------------------------------------------- */
 
 /* The last bytes before a page that cannot be read: whoever reads on is found. */
 static char *fence_make(void)
 {
-	char *p = mmap(NULL, 2 * BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, 2 * BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
 
 	CHECK(p != MAP_FAILED && !mprotect(p + BLOCK_MAX, BLOCK_MAX, PROT_NONE));
 	return p + BLOCK_MAX;
@@ -278,6 +290,29 @@ UNIT_TEST(block_with_random_words_is_refused_or_runs)
 	munmap(end - BLOCK_MAX, 2 * BLOCK_MAX);
 }
 
+/* Requirements that no builder can write down: everything else about the blocks is right. */
+UNIT_TEST(block_with_a_cycle_is_refused)
+{
+	struct goal_build b = begin();
+	uint32_t *next = NULL;
+
+	for (int i = 0; i < 4; i++)
+		goal_send(&b, 1, 1, 0, GOAL_USER, 0, 1);
+	goal_requires(&b, 1, 0);
+	goal_requires(&b, 2, 1);
+	goal_requires(&b, 3, 2);
+	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
+	next = (uint32_t *)(room + block->adjacency_off);
+	CHECK(next[0] == 1 && next[1] == 2 && next[2] == 3);
+	next[0] = 3; /* 1 and 2 release each other */
+	next[2] = 1;
+	CHECK_EQ(verify(), -ELOOP);
+	next[0] = 1;
+	next[1] = 3; /* 2 releases itself */
+	next[2] = 2;
+	CHECK_EQ(verify(), -ELOOP);
+}
+
 UNIT_TEST(block_that_is_cut_is_refused)
 {
 	char *end = fence_make();
@@ -289,7 +324,8 @@ UNIT_TEST(block_that_is_cut_is_refused)
 	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
 	for (size_t bytes = 0; bytes < block->bytes; bytes++) {
 		memmove(end - bytes, block, bytes);
-		CHECK_EQ(goal_verify((struct goal_block *)(end - bytes), bytes, RANKS, mem_bytes), -EINVAL);
+		CHECK_EQ(goal_verify((struct goal_block *)(end - bytes), bytes, RANKS, mem_bytes),
+			 -EINVAL);
 	}
 	munmap(end - BLOCK_MAX, 2 * BLOCK_MAX);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Node groups between forked processes: made by all or by none, several at once, and nothing left. */
+/* Node groups between forked processes: made by all or by none, several at once, and nothing left.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,7 +18,8 @@
 
 static struct node_oob oob_of(const struct ranks *r)
 {
-	return (struct node_oob){ r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather, r->oob.allreduce_min };
+	return (struct node_oob){ r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
+				  r->oob.allreduce_min };
 }
 
 static struct node_group *create(const struct ranks *r)
@@ -79,9 +81,14 @@ UNIT_TEST(groups_made_one_after_the_other_leave_nothing)
 	ranks_run(4, OPTIONS("SLUICE_LOG=info"), many_groups, NULL);
 }
 
-/* ---- several at once ------------------------------------------------------------------------------------ */
+/* ---- several at once
+ * ------------------------------------------------------------------------------------ */
 
-struct maker { struct ranks r; pthread_t thread; int delay_us; };
+struct maker {
+	struct ranks r;
+	pthread_t thread;
+	int delay_us;
+};
 
 static void *make(void *arg)
 {
@@ -127,9 +134,13 @@ UNIT_TEST(groups_can_be_made_by_several_threads_at_once)
 	}
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------------------- */
+/* ---- refusals
+ * ---------------------------------------------------------------------------------------------- */
 
-struct refusal { int rank; char *option; }; /* the option that one rank has, or all (-1) */
+struct refusal {
+	int rank;
+	char *option;
+}; /* the option that one rank has, or all (-1) */
 
 static void be_refused(struct ranks *r)
 {
@@ -165,7 +176,9 @@ UNIT_TEST(group_is_refused_across_nodes_and_options)
 	check_refused(2, "SLUICE_COLL_THRESHOLD=1M", "different SLUICE_ options");
 }
 
-/* ---- trial ---------------------------------------------------------------------------------------------------- */
+/* ---- trial
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void check_map_limits(struct node_group *g, int rank)
 {
@@ -189,8 +202,10 @@ static void find_reach(struct ranks *r)
 		for (int b = 0; b < r->size; b++)
 			if (a != b) {
 				check_map_limits(g, a);
-				CHECK_EQ(node_can_read(g, a, b), !(fault && a == 1 && strstr(fault, "readv")));
-				CHECK_EQ(node_can_write(g, a, b), !(fault && a == 1 && strstr(fault, "writev")));
+				CHECK_EQ(node_can_read(g, a, b),
+					 !(fault && a == 1 && strstr(fault, "readv")));
+				CHECK_EQ(node_can_write(g, a, b),
+					 !(fault && a == 1 && strstr(fault, "writev")));
 			}
 	ranks_barrier(r);
 	node_group_destroy(g);
@@ -200,10 +215,13 @@ UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 {
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, NULL);
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_FAULT=vm_readv:all");
-	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_FAULT=vm_readv:all,vm_writev:all");
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach,
+		  "SLUICE_FAULT=vm_readv:all,vm_writev:all");
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------------ */
+/* ---- life
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void watch_death(struct ranks *r)
 {

@@ -12,16 +12,16 @@
 #include "unit.h"
 
 #include "interleave_atomics.h"
-#define node_wait_progress(g, w) model_progress(g, w)
-#define node_wait_is_long(w) model_is_long(w)
-#define node_wait_end(g, w) model_end(g, w)
-#define node_wait(g, w) model_wait(g, w)
-#define node_ring(g, rank) model_ring(g, rank)
+#define node_wait_progress(g, w)               model_progress(g, w)
+#define node_wait_is_long(w)                   model_is_long(w)
+#define node_wait_end(g, w)                    model_end(g, w)
+#define node_wait(g, w)                        model_wait(g, w)
+#define node_ring(g, rank)                     model_ring(g, rank)
 #define host_futex_wait(word, expected, limit) il_futex_wait((void *)(word), (expected))
-#define host_futex_wake(word, n) il_futex_wake((void *)(word))
-#define host_now_ns() ((uint64_t)1)
-#define sched_yield() ((void)0)
-#define UNUSED __attribute__((unused))
+#define host_futex_wake(word, n)               il_futex_wake((void *)(word))
+#define host_now_ns()                          ((uint64_t)1)
+#define sched_yield()                          ((void)0)
+#define UNUSED                                 __attribute__((unused))
 static void model_progress(struct node_group *g, struct node_wait *w);
 static bool model_is_long(const struct node_wait *w) UNUSED;
 static void model_end(struct node_group *g, struct node_wait *w) UNUSED;
@@ -37,9 +37,15 @@ struct world {
 	_Atomic uint32_t item[RANKS]; /* what a rank has published so far */
 };
 
-struct place { struct node_wait wait; uint32_t sent, seen[RANKS]; };
+struct place {
+	struct node_wait wait;
+	uint32_t sent, seen[RANKS];
+};
 
-static void world_init(void *shared) { memset(shared, 0, sizeof(struct world)); }
+static void world_init(void *shared)
+{
+	memset(shared, 0, sizeof(struct world));
+}
 
 static struct node_group group_of(struct world *w, int rank)
 {
@@ -71,7 +77,8 @@ static bool look(struct world *w, int rank, int at, uint32_t want, struct place 
 		if (announce_late && p->wait.armed) /* as if it slept without looking once more */
 			model_wait(&g, &p->wait);
 	}
-	p->wait.idle = 0; /* matters to ranks that spin only, and would make each state another one */
+	p->wait.idle =
+		0; /* matters to ranks that spin only, and would make each state another one */
 	return p->seen[at] >= want;
 }
 
@@ -109,14 +116,18 @@ static const char *explore(int threads, bool (*round)(int, void *, void *), unsi
 {
 	static struct il_result r;
 	const struct il_model m = {
-		.threads = threads, .shared_bytes = sizeof(struct world), .local_bytes = sizeof(struct place),
-		.mutation = mutation, .init = world_init, .round = round,
+		.threads = threads,
+		.shared_bytes = sizeof(struct world),
+		.local_bytes = sizeof(struct place),
+		.mutation = mutation,
+		.init = world_init,
+		.round = round,
 	};
 
 	il_explore(&m, &r);
 	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d threads: %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", threads, r.states, r.steps,
-		       r.violation ? r.violation : "holds", r.order);
+		printf("  %d threads: %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", threads,
+		       r.states, r.steps, r.violation ? r.violation : "holds", r.order);
 	return r.violation;
 }
 

@@ -4,7 +4,11 @@
 
 UNIT_TEST(policy_prefers_system_calls_by_kind_cores_and_measurement)
 {
-	static const struct { int64_t kind; struct policy_group g; bool want; } cases[] = {
+	static const struct {
+		int64_t kind;
+		struct policy_group g;
+		bool want;
+	} cases[] = {
 		/* kind, { ranks, oversubscribed, ns by system call, ns by memcpy } */
 		{ BASE_REGION_STAGED, { 2, true, 1, 1000 }, false },
 		{ BASE_REGION_STAGED, { 2, false, 1, 1000 }, false },
@@ -12,9 +16,13 @@ UNIT_TEST(policy_prefers_system_calls_by_kind_cores_and_measurement)
 		{ BASE_REGION_CMA, { 2, false, 0, 1000 }, false }, /* it does not work */
 		{ BASE_REGION_CMA, { 2, true, 0, 1000 }, false },
 		{ BASE_REGION_AUTO, { 4, true, 100000, 1 }, true },
-		{ BASE_REGION_AUTO, { 2, false, 2000, 1000 }, true },  /* both ends copy: twice as fast */
+		{ BASE_REGION_AUTO,
+		  { 2, false, 2000, 1000 },
+		  true }, /* both ends copy: twice as fast */
 		{ BASE_REGION_AUTO, { 2, false, 2001, 1000 }, false },
-		{ BASE_REGION_AUTO, { 5, false, 1250, 1000 }, true },  /* four leaves share the sender */
+		{ BASE_REGION_AUTO,
+		  { 5, false, 1250, 1000 },
+		  true }, /* four leaves share the sender */
 		{ BASE_REGION_AUTO, { 5, false, 1251, 1000 }, false },
 		{ BASE_REGION_ARENA, { 2, false, 500, 1000 }, true },
 		{ BASE_REGION_AUTO, { 1, false, 2000, 1000 }, true },
@@ -40,7 +48,8 @@ UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)
 	CHECK_EQ(policy_piece_bytes(100 * mib, 1), 100 * mib);
 	CHECK_EQ(policy_piece_bytes(5000 * mib, 1), 256 * mib);
 	CHECK_EQ(policy_piece_bytes(5000 * mib, 4), 64 * mib);
-	CHECK_EQ(policy_piece_bytes(UINT64_MAX, 1000000), mib); /* never so small that it costs more */
+	CHECK_EQ(policy_piece_bytes(UINT64_MAX, 1000000),
+		 mib); /* never so small that it costs more */
 	for (int parts = 1; parts < 5000; parts = parts * 2 + 1)
 		CHECK_EQ(policy_piece_bytes(7, parts), 7);
 }

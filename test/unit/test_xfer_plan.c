@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every combination of mapped and unmapped ends, edges, offsets and ways to reach each other: the plan
- * is carried out, in this one process, by the views of a sender, a receiver and a helper, and must put
- * each byte in its place, and no other, without a system call that the plan was told does not work.
+ * Every combination of mapped and unmapped ends, edges, offsets and ways to reach each other: the
+ * plan is carried out, in this one process, by the views of a sender, a receiver and a helper, and
+ * must put each byte in its place, and no other, without a system call that the plan was told does
+ * not work.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -13,10 +14,18 @@
 #include "xfer/xfer.h"
 
 enum { SRC, DST, HELPER, RANKS };
-enum { MIDDLE_PAGES = 6, PAGES = MIDDLE_PAGES + 2, BUFFER_BYTES = PAGES * 4096, NO_PID = 0x7ffffff0 };
+enum {
+	MIDDLE_PAGES = 6,
+	PAGES = MIDDLE_PAGES + 2,
+	BUFFER_BYTES = PAGES * 4096,
+	NO_PID = 0x7ffffff0
+};
 
 /* A rank's buffer: a private page, pages that also lie in its arena, a private page. */
-static struct end_memory { char *buffer, *arena; int fd; } memory[2];
+static struct end_memory {
+	char *buffer, *arena;
+	int fd;
+} memory[2];
 static struct node_peer peers[RANKS];
 static struct node_rank bells[RANKS];
 static uint8_t reach_table[RANKS * RANKS];
@@ -24,8 +33,13 @@ static _Alignas(64) char ring[XFER_RING_BYTES];
 static _Alignas(64) char edges[2 * XFER_EDGE_BYTES];
 static struct xfer transfer;
 
-struct shape { bool mapped; uint32_t start, end; }; /* of the described buffer, in BUFFER_BYTES */
-struct part { uint64_t src_off, dst_off, bytes; };  /* bytes: at most, the buffers may be shorter */
+struct shape {
+	bool mapped;
+	uint32_t start, end;
+}; /* of the described buffer, in BUFFER_BYTES */
+struct part {
+	uint64_t src_off, dst_off, bytes;
+}; /* bytes: at most, the buffers may be shorter */
 enum order { RECEIVER_FIRST, SENDER_FIRST, HELPER_FIRST, IN_TURN, ORDERS };
 
 struct trial {
@@ -39,10 +53,10 @@ struct trial {
 };
 
 static char which[80]; /* of the cases is tried */
-#define HOLDS(condition)                                                          \
-	do {                                                                      \
-		if (!(condition))                                                 \
-			unit_fail(__FILE__, __LINE__, "%s: %s", which, #condition); \
+#define HOLDS(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			unit_fail(__FILE__, __LINE__, "%s: %s", which, #condition);                \
 	} while (0)
 
 static void memory_make(struct end_memory *m)
@@ -52,11 +66,12 @@ static void memory_make(struct end_memory *m)
 	m->fd = memfd_create("arena", MFD_CLOEXEC);
 	CHECK(m->fd >= 0 && !ftruncate(m->fd, BUFFER_BYTES));
 	m->arena = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
-	m->buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	m->buffer = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 	CHECK(m->arena != MAP_FAILED && m->buffer != MAP_FAILED);
 	/* the arena's first and last page belong to nobody: nothing may be written there */
-	CHECK(mmap(m->buffer + HOST_PAGE, middle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd,
-		   (off_t)HOST_PAGE) != MAP_FAILED);
+	CHECK(mmap(m->buffer + HOST_PAGE, middle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		   m->fd, (off_t)HOST_PAGE) != MAP_FAILED);
 }
 
 static void memory_unmake(struct end_memory *m)
@@ -68,8 +83,10 @@ static void memory_unmake(struct end_memory *m)
 
 static struct region_desc describe(const struct end_memory *m, const struct shape *s)
 {
-	struct region_desc d = { .addr = (uintptr_t)m->buffer + s->start, .bytes = s->end - s->start };
-	uint32_t lo = s->start < 4096 ? 4096 : s->start, hi = s->end > BUFFER_BYTES - 4096 ? BUFFER_BYTES - 4096 : s->end;
+	struct region_desc d = { .addr = (uintptr_t)m->buffer + s->start,
+				 .bytes = s->end - s->start };
+	uint32_t lo = s->start < 4096 ? 4096 : s->start,
+		 hi = s->end > BUFFER_BYTES - 4096 ? BUFFER_BYTES - 4096 : s->end;
 
 	if (!s->mapped)
 		return d;
@@ -96,19 +113,24 @@ static void fill(void)
 	memset(memory[SRC].arena + BUFFER_BYTES - HOST_PAGE, 0x66, HOST_PAGE);
 }
 
-/* Each rank as a process of its own would see it; calls that must not be made go to a pid of nobody. */
+/* Each rank as a process of its own would see it; calls that must not be made go to a pid of
+ * nobody. */
 static void trial_group(struct trial *t, int me, const struct xfer_reach *reach)
 {
 	bool can = me == DST ? reach->can_read : me == SRC ? reach->can_write : false;
 
 	for (int r = 0; r < RANKS; r++)
 		t->pids[me][r] = can ? getpid() : NO_PID;
-	t->groups[me] = (struct node_group){ .rank = me, .size = RANKS, .peers = t->peers, .pids = t->pids[me],
-					     .ranks = bells, .reach = reach_table };
+	t->groups[me] = (struct node_group){ .rank = me,
+					     .size = RANKS,
+					     .peers = t->peers,
+					     .pids = t->pids[me],
+					     .ranks = bells,
+					     .reach = reach_table };
 }
 
-static void trial_make(struct trial *t, const struct shape *src, const struct shape *dst, const struct part *p,
-		       const struct xfer_reach *reach, bool inline_edges)
+static void trial_make(struct trial *t, const struct shape *src, const struct shape *dst,
+		       const struct part *p, const struct xfer_reach *reach, bool inline_edges)
 {
 	static uint64_t tag;
 
@@ -128,8 +150,8 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 		xfer_fill_edges(&t->src.desc, memory[SRC].buffer + src->start, edges);
 	xfer_open(&transfer, t->tag);
 	for (int r = 0; r < RANKS; r++)
-		xfer_view_init(&t->views[r], &transfer, t->tag, &t->groups[r], &t->src, &t->dst, &t->plan,
-			       inline_edges ? edges : NULL);
+		xfer_view_init(&t->views[r], &transfer, t->tag, &t->groups[r], &t->src, &t->dst,
+			       &t->plan, inline_edges ? edges : NULL);
 }
 
 /* What a rank does in exec/, without the waiting: true while there was something to do. */
@@ -142,8 +164,10 @@ static bool act(struct trial *t, int r)
 		static _Atomic uint64_t filled;
 
 		if (r == SRC)
-			return xfer_stage_fill(&filled, t->tag, ring, (char *)(uintptr_t)t->src.desc.addr + t->src.off,
-					       t->plan.bytes, xfer_stage_consumed(&transfer, t->tag));
+			return xfer_stage_fill(&filled, t->tag, ring,
+					       (char *)(uintptr_t)t->src.desc.addr + t->src.off,
+					       t->plan.bytes,
+					       xfer_stage_consumed(&transfer, t->tag));
 		return r == DST && xfer_stage_take(v, &filled, ring);
 	}
 	if (r == HELPER && !t->plan.others_move)
@@ -156,9 +180,10 @@ static bool act(struct trial *t, int r)
 
 static void carry_out(struct trial *t, enum order order)
 {
-	static const int orders[ORDERS][RANKS] = {
-		{ DST, SRC, HELPER }, { SRC, DST, HELPER }, { HELPER, SRC, DST }, { SRC, HELPER, DST }
-	};
+	static const int orders[ORDERS][RANKS] = { { DST, SRC, HELPER },
+						   { SRC, DST, HELPER },
+						   { HELPER, SRC, DST },
+						   { SRC, HELPER, DST } };
 	bool any = true;
 
 	while (any) {
@@ -182,7 +207,8 @@ static void check_plan(const struct trial *t, const struct part *p)
 	HOLDS(l->fragments * l->fragment_bytes >= l->hi - l->lo);
 	HOLDS(!l->fragments || (l->fragments - 1) * l->fragment_bytes < l->hi - l->lo);
 	HOLDS(l->others_move || l->fragments <= XFER_REPAIR_FRAGMENTS);
-	HOLDS(l->way == XFER_STAGED || !l->fragments || t->views[SRC].can_move || t->views[DST].can_move);
+	HOLDS(l->way == XFER_STAGED || !l->fragments || t->views[SRC].can_move ||
+	      t->views[DST].can_move);
 	/* what the plan promises of a rank, its view keeps */
 	HOLDS(l->way == XFER_STAGED || t->views[SRC].can_move == l->sender_moves);
 	HOLDS(l->way == XFER_STAGED || t->views[DST].can_move == l->receiver_moves);
@@ -199,27 +225,30 @@ static void check_bytes(const struct shape *src, const struct shape *dst, const 
 	HOLDS(!memcmp(memory[DST].arena + BUFFER_BYTES - HOST_PAGE, want, HOST_PAGE));
 	memcpy(want + to, fresh + from, p->bytes);
 	HOLDS(!memcmp(memory[SRC].buffer, fresh, BUFFER_BYTES));
-	for (uint64_t k = 0; memcmp(memory[DST].buffer, want, BUFFER_BYTES) && k < BUFFER_BYTES; k++)
+	for (uint64_t k = 0; memcmp(memory[DST].buffer, want, BUFFER_BYTES) && k < BUFFER_BYTES;
+	     k++)
 		if (memory[DST].buffer[k] != want[k])
-			unit_fail(__FILE__, __LINE__, "%s: byte %" PRId64 " of the transfer is %s", which,
-				  (int64_t)(k - to), k >= to && k < to + p->bytes ? "wrong" : "written");
+			unit_fail(__FILE__, __LINE__, "%s: byte %" PRId64 " of the transfer is %s",
+				  which, (int64_t)(k - to),
+				  k >= to && k < to + p->bytes ? "wrong" : "written");
 }
 
 static const struct shape shapes[] = {
-	{ false, 0, BUFFER_BYTES },           /* whole, by system call or staging */
+	{ false, 0, BUFFER_BYTES }, /* whole, by system call or staging */
 	{ false, 77, BUFFER_BYTES - 1234 },
-	{ true, 4096, BUFFER_BYTES - 4096 },  /* scratch memory: no edges */
+	{ true, 4096, BUFFER_BYTES - 4096 }, /* scratch memory: no edges */
 	{ true, 4095, BUFFER_BYTES - 4095 },
 	{ true, 1, BUFFER_BYTES - 4096 },
 	{ true, 4096, BUFFER_BYTES - 1 },
 	{ true, 1000, BUFFER_BYTES - 2000 },
 	{ true, 3 * 4096 - 50, 5 * 4096 + 60 },
-	{ true, 4096 - 3, 2 * 4096 + 2 },     /* one page and little more */
+	{ true, 4096 - 3, 2 * 4096 + 2 }, /* one page and little more */
 };
 
 static const struct part parts[] = {
-	{ 0, 0, UINT64_MAX }, { 0, 0, 1 },       { 0, 0, 4096 },      { 3, 5, UINT64_MAX }, { 5, 3, 9000 },
-	{ 4096, 0, 5000 },    { 0, 4096, 5000 }, { 8000, 8000, 200 }, { 900, 4200, UINT64_MAX },
+	{ 0, 0, UINT64_MAX }, { 0, 0, 1 },         { 0, 0, 4096 },
+	{ 3, 5, UINT64_MAX }, { 5, 3, 9000 },      { 4096, 0, 5000 },
+	{ 0, 4096, 5000 },    { 8000, 8000, 200 }, { 900, 4200, UINT64_MAX },
 };
 
 /* False when the buffers are too short for it. */
@@ -233,9 +262,12 @@ static bool clamp_part(const struct shape *src, const struct shape *dst, struct 
 	return true;
 }
 
-static void try_one(const struct shape *src, const struct shape *dst, struct part part, unsigned bits, enum order order)
+static void try_one(const struct shape *src, const struct shape *dst, struct part part,
+		    unsigned bits, enum order order)
 {
-	const struct xfer_reach reach = { .can_read = bits & 1, .can_write = bits & 2, .prefer_vm = bits & 4 };
+	const struct xfer_reach reach = { .can_read = bits & 1,
+					  .can_write = bits & 2,
+					  .prefer_vm = bits & 4 };
 	struct trial t;
 
 	if (!clamp_part(src, dst, &part))
@@ -255,9 +287,11 @@ static void try_all(uint64_t fragment_bytes)
 		for (unsigned d = 0; d < BASE_ARRAY_LEN(shapes); d++)
 			for (unsigned p = 0; p < BASE_ARRAY_LEN(parts); p++)
 				for (unsigned bits = 0; bits < 16; bits++) {
-					enum order order = (enum order)((s + d + p + bits) % ORDERS);
+					enum order order =
+						(enum order)((s + d + p + bits) % ORDERS);
 
-					snprintf(which, sizeof which, "src %u dst %u part %u reach %u order %u", s, d, p,
+					snprintf(which, sizeof which,
+						 "src %u dst %u part %u reach %u order %u", s, d, p,
 						 bits, order);
 					try_one(&shapes[s], &shapes[d], parts[p], bits, order);
 				}
@@ -269,7 +303,9 @@ UNIT_TEST(plan_puts_each_byte_in_its_place_for_all_kinds_of_ends)
 
 	for (int r = 0; r < 2; r++) {
 		memory_make(&memory[r]);
-		peers[r] = (struct node_peer){ .base = memory[r].arena, .bytes = BUFFER_BYTES, .pid = getpid() };
+		peers[r] = (struct node_peer){ .base = memory[r].arena,
+					       .bytes = BUFFER_BYTES,
+					       .pid = getpid() };
 	}
 	try_all(4096);
 	base_opt = saved;
@@ -288,5 +324,31 @@ UNIT_TEST(fragments_are_pages_and_not_too_many)
 	}
 	base_opt.xfer_fragment_bytes = 1;
 	CHECK_EQ(xfer_fragment_bytes(1 << 20), HOST_PAGE);
+	base_opt = saved;
+}
+
+/* A fragment that the kernel refuses needs its bit in a word. */
+UNIT_TEST(transfer_that_may_need_repair_has_few_fragments)
+{
+	struct base_options saved = base_opt;
+
+	base_opt.xfer_fragment_bytes = HOST_PAGE;
+	for (uint64_t bytes = 1; bytes < 1ull << 39; bytes = bytes * 5 + 3) {
+		for (unsigned bits = 0; bits < 32; bits++) {
+			const struct xfer_reach reach = { bits & 1, bits & 2, bits & 4 };
+			struct xfer_end src = { .desc = { .bytes = bytes,
+							  .flags = bits & 8 ? REGION_DESC_MAPPED
+									    : 0 } };
+			struct xfer_end dst = { .desc = { .bytes = bytes,
+							  .flags = bits & 16 ? REGION_DESC_MAPPED
+									     : 0 } };
+			struct xfer_plan plan;
+
+			xfer_plan(&src, &dst, bytes, &reach, true, &plan);
+			CHECK(plan.others_move || plan.fragments <= XFER_REPAIR_FRAGMENTS);
+			CHECK(plan.fragments * plan.fragment_bytes >= plan.hi - plan.lo);
+			CHECK(plan.total <= XFER_VALUE_MASK);
+		}
+	}
 	base_opt = saved;
 }

@@ -12,23 +12,33 @@
 
 /* The code under test, its atomics turned into scheduling points. */
 static bool without_tags;
-static bool tag_matches(uint64_t word, uint64_t tag) { return without_tags || xfer_is_tag(word, tag); }
+static bool tag_matches(uint64_t word, uint64_t tag)
+{
+	return without_tags || xfer_is_tag(word, tag);
+}
 #include "interleave_atomics.h"
-#define xfer_is_tag tag_matches
-#define xfer_open model_open
-#define xfer_claim model_claim
-#define xfer_complete model_complete
-#define xfer_is_done model_is_done
+#define xfer_is_tag        tag_matches
+#define xfer_open          model_open
+#define xfer_claim         model_claim
+#define xfer_complete      model_complete
+#define xfer_is_done       model_is_done
 #define xfer_is_claimed_up model_is_claimed_up
 static void model_open(struct xfer *x, uint64_t tag);
 static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments);
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
 static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t total);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments) __attribute__((unused));
+static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments)
+	__attribute__((unused));
 #include "xfer/protocol.c"
 
 enum { FRAGMENTS_MAX = 3, COLLECTIVES_MAX = 3 };
-enum { FAULT_NONE, FAULT_OPEN_CURSOR_FIRST, FAULT_COMPLETE_EARLY, FAULT_REOPEN_EARLY, FAULT_TOTAL_WITHOUT_EDGES };
+enum {
+	FAULT_NONE,
+	FAULT_OPEN_CURSOR_FIRST,
+	FAULT_COMPLETE_EARLY,
+	FAULT_REOPEN_EARLY,
+	FAULT_TOTAL_WITHOUT_EDGES
+};
 
 static struct {
 	int movers, collectives;
@@ -39,7 +49,7 @@ static struct {
 
 struct world {
 	struct xfer x;
-	_Atomic uint64_t published; /* collective whose descriptors are in the slot */
+	_Atomic uint64_t published;           /* collective whose descriptors are in the slot */
 	_Atomic uint64_t data[FRAGMENTS_MAX]; /* what is copied: the collective's number */
 	/* ghosts, seen by the checks only */
 	uint8_t open; /* collective the transfer is open for, 0 while it is being opened */
@@ -50,7 +60,9 @@ struct world {
 
 enum { RECV_OPEN, RECV_EDGES, RECV_MOVE };
 enum { MOVE_LOOK, MOVE_CLAIM, MOVE_WAIT };
-struct place { uint64_t tag, phase; }; /* where a thread is in its work */
+struct place {
+	uint64_t tag, phase;
+}; /* where a thread is in its work */
 
 static void world_init(void *shared)
 {
@@ -210,8 +222,13 @@ static const char *explore(int movers, int collectives, unsigned mutation, int f
 {
 	static struct il_result r;
 	const struct il_model m = {
-		.threads = 1 + movers, .shared_bytes = sizeof(struct world), .local_bytes = sizeof(struct place),
-		.mutation = mutation, .init = world_init, .round = world_round, .end = world_end,
+		.threads = 1 + movers,
+		.shared_bytes = sizeof(struct world),
+		.local_bytes = sizeof(struct place),
+		.mutation = mutation,
+		.init = world_init,
+		.round = world_round,
+		.end = world_end,
 	};
 
 	shape.movers = movers;
@@ -219,8 +236,10 @@ static const char *explore(int movers, int collectives, unsigned mutation, int f
 	shape.fault = fault;
 	il_explore(&m, &r);
 	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d movers, %d collectives: %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", movers,
-		       collectives, r.states, r.steps, r.violation ? r.violation : "holds", r.order);
+		printf("  %d movers, %d collectives: %" PRIu64 " states, %" PRIu64
+		       " steps: %s %s\n",
+		       movers, collectives, r.states, r.steps, r.violation ? r.violation : "holds",
+		       r.order);
 	return r.violation;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring of chunks, every interleaving: a sender that streams through it to two receivers, or to one
- * in several collectives.
- * The functions are those of xfer/stage.c and xfer/protocol.c; the ring is cut to two chunks of a byte.
+ * The ring of chunks, every interleaving: a sender that streams through it to two receivers, or to
+ * one in several collectives. The functions are those of xfer/stage.c and xfer/protocol.c; the ring
+ * is cut to two chunks of a byte.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,32 +13,35 @@
 #include "interleave_atomics.h"
 
 enum { CHUNKS = 3, RECEIVERS_MAX = 2, COLLECTIVES_MAX = 3, DATA = 32 };
-static struct { uint64_t receivers, collectives; bool without_limit; } shape;
+static struct {
+	uint64_t receivers, collectives;
+	bool without_limit;
+} shape;
 
 static void copy_byte(char *dst, const char *src);
-#define xfer_open model_open
-#define xfer_claim model_claim
-#define xfer_complete model_complete
-#define xfer_is_done model_is_done
-#define xfer_is_claimed_up model_is_claimed_up
-#define xfer_stage_fill model_fill
-#define xfer_stage_consumed model_consumed
-#define xfer_stage_take model_take
-#define xfer_finish model_finish
+#define xfer_open              model_open
+#define xfer_claim             model_claim
+#define xfer_complete          model_complete
+#define xfer_is_done           model_is_done
+#define xfer_is_claimed_up     model_is_claimed_up
+#define xfer_stage_fill        model_fill
+#define xfer_stage_consumed    model_consumed
+#define xfer_stage_take        model_take
+#define xfer_finish            model_finish
 #define node_ring(group, rank) ((void)0)
-#define memcpy(dst, src, n) copy_byte(dst, src)
+#define memcpy(dst, src, n)    copy_byte(dst, src)
 #undef XFER_CHUNK_BYTES
 #undef XFER_RING_CHUNKS
 #define XFER_CHUNK_BYTES 1u
 #define XFER_RING_CHUNKS 2u
-#define UNUSED __attribute__((unused))
+#define UNUSED           __attribute__((unused))
 static void model_open(struct xfer *x, uint64_t tag);
 static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments) UNUSED;
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
 static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t total);
 static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments) UNUSED;
-static int model_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src, uint64_t bytes,
-		      uint64_t consumed);
+static int model_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src,
+		      uint64_t bytes, uint64_t consumed);
 static uint64_t model_consumed(struct xfer *x, uint64_t tag);
 static int model_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
 static void model_finish(struct xfer_view *v, uint64_t units)
@@ -56,14 +59,22 @@ struct world {
 };
 
 /* Where a thread is; a sender asks one receiver after the other. */
-struct place { uint64_t tag, phase, asked, consumed, all_done; };
+struct place {
+	uint64_t tag, phase, asked, consumed, all_done;
+};
 enum { PHASE_BEGIN, PHASE_MEET, PHASE_MOVE };
 
 /* Sources and destinations lie nowhere; their addresses tell collective and chunk. */
 static const char nowhere[DATA];
 
-static bool is_nowhere(const char *p) { return p >= nowhere && p < nowhere + DATA; }
-static const char *data_of(uint64_t tag) { return nowhere + tag * (CHUNKS + 1); }
+static bool is_nowhere(const char *p)
+{
+	return p >= nowhere && p < nowhere + DATA;
+}
+static const char *data_of(uint64_t tag)
+{
+	return nowhere + tag * (CHUNKS + 1);
+}
 
 static void copy_byte(char *dst, const char *src)
 {
@@ -129,7 +140,9 @@ static bool sender_round(struct world *w, struct place *p)
 
 static bool receiver_round(int r, struct world *w, struct place *p)
 {
-	struct xfer_view v = { .x = &w->x[r], .tag = p->tag, .plan = { .bytes = CHUNKS, .total = 1 },
+	struct xfer_view v = { .x = &w->x[r],
+			       .tag = p->tag,
+			       .plan = { .bytes = CHUNKS, .total = 1 },
 			       .dst = (char *)data_of(p->tag) };
 
 	switch (p->phase) {
@@ -160,16 +173,22 @@ static const char *explore(int receivers, uint64_t collectives, unsigned mutatio
 {
 	static struct il_result r;
 	const struct il_model m = {
-		.threads = 1 + receivers, .shared_bytes = sizeof(struct world), .local_bytes = sizeof(struct place),
-		.mutation = mutation, .init = world_init, .round = world_round,
+		.threads = 1 + receivers,
+		.shared_bytes = sizeof(struct world),
+		.local_bytes = sizeof(struct place),
+		.mutation = mutation,
+		.init = world_init,
+		.round = world_round,
 	};
 
 	shape.receivers = (uint64_t)receivers;
 	shape.collectives = collectives;
 	il_explore(&m, &r);
 	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d receivers, %" PRIu64 " collectives: %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", receivers,
-		       collectives, r.states, r.steps,		       r.violation ? r.violation : "holds", r.order);
+		printf("  %d receivers, %" PRIu64 " collectives: %" PRIu64 " states, %" PRIu64
+		       " steps: %s %s\n",
+		       receivers, collectives, r.states, r.steps,
+		       r.violation ? r.violation : "holds", r.order);
 	return r.violation;
 }
 
