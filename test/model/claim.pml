@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A transfer that is claimed fragment by fragment, in two collectives that use it one after the
- * other: src/xfer/protocol.c. Each atomic operation is a step. Mutants: BLIND_CLAIM (a claim does not
- * compare), NO_TAG (nor look whose the cursor is), REOPEN_EARLY (the receiver waits for claims only),
- * DONE_LAST (the cursor is opened before the count).
+ * other: src/xfer/protocol.c. Each atomic operation is a step. Mutants: BLIND_CLAIM (a claim does
+ * not compare), NO_TAG (nor look whose the cursor is), REOPEN_EARLY (the receiver waits for claims
+ * only), DONE_LAST (the cursor is opened before the count).
  */
 #define MOVERS 2
 #define COLLECTIVES 2

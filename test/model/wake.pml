@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank that sleeps and one that rings it: src/node/wait.c, on a machine that keeps a store back
- * for any time (total store order). No sleep has a limit here, so that a lost wake-up is a deadlock.
+ * for any time (total store order). No sleep has a limit here: a lost wake-up is a deadlock.
  * Mutants: NO_FENCE_SLEEPER, NO_FENCE_RINGER, RING_FIRST, NO_LAST_LOOK.
  */
 #define ITEMS 3

@@ -59,8 +59,7 @@ static struct {
 
 enum { YIELD_STEP = 1, YIELD_BLOCKED, YIELD_FAILED };
 
-/* ---- points
- * ------------------------------------------------------------------------------------------ */
+/* ---- points ------------------------------------------------------------------------------ */
 
 bool il_turn(void)
 {
@@ -250,8 +249,7 @@ void il_futex_wake(void *word)
 			il.now.threads[t].asleep_on = 0;
 }
 
-/* ---- steps: 0 .. threads-1 let a thread go on, then IL_BUFFER steps a thread let a store land
- * --------- */
+/* ---- steps: 0 .. threads-1 let a thread go on, then IL_BUFFER each let a store land ---------- */
 
 static int step_count(void)
 {
@@ -325,8 +323,7 @@ static void check_end(void)
 		il.model->end(il.now.shared);
 }
 
-/* ---- the search
- * ---------------------------------------------------------------------------------------- */
+/* ---- the search -------------------------------------------------------------------------- */
 
 static uint8_t *put(uint8_t *to, const void *from, size_t bytes)
 {

@@ -57,8 +57,7 @@ struct il_result {
 /* Context: one at a time. */
 void il_explore(const struct il_model *m, struct il_result *out);
 
-/* ---- inside a round
- * ------------------------------------------------------------------------------- */
+/* ---- inside a round ---------------------------------------------------------------------- */
 
 /* A scheduling point: true when the step is really taken, so that ghost variables may be changed.
  */

@@ -22,8 +22,7 @@ struct sequence {
 	char *const *later; /* options after creation */
 };
 
-/* ---- buffers
- * -------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 /* The program's memory of this rank: buffers that are used again and again, at odd addresses. */
 struct memory {
@@ -134,8 +133,7 @@ static struct rt_buf rt_buf_of(struct data *d)
 	return b;
 }
 
-/* ---- collectives
- * ------------------------------------------------------------------------------------ */
+/* ---- collectives ------------------------------------------------------------------------- */
 
 static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *m, uint64_t bytes,
 		       uint64_t *common, uint64_t *own)

@@ -96,8 +96,7 @@ static void check_all(const char *p, char want, const char *what, int round)
 				  p[k], want);
 }
 
-/* ---- relays: each rank sends on what it has received
- * ------------------------------------------------- */
+/* ---- relays: each rank sends on what it has received ------------------------------------- */
 
 /* From rank to rank, whole. */
 static void build_chain(struct goal_build *b, int rank, int size, int root)
@@ -200,8 +199,7 @@ UNIT_TEST(schedule_of_a_tree_sends_on_what_has_arrived)
 	check_ways(relay, build_tree);
 }
 
-/* ---- a receive that must wait: its place is sent from first
- * --------------------------------------------- */
+/* ---- a receive that must wait: its place is sent from first ------------------------------ */
 
 /* The root sends its buffer to all, and only then receives from the last rank into the same place.
  */
@@ -243,8 +241,7 @@ UNIT_TEST(schedule_does_not_receive_over_what_is_still_sent)
 	check_ways(turn, NULL);
 }
 
-/* ---- different bytes to each
- * ------------------------------------------------------------------------------- */
+/* ---- different bytes to each ------------------------------------------------------------- */
 
 static void build_scatter(struct goal_build *b, int rank, int size, int root)
 {

@@ -31,8 +31,7 @@ static int count_in_text(const char *part)
 	return n;
 }
 
-/* ---- death
- * ------------------------------------------------------------------------------------------ */
+/* ---- death ------------------------------------------------------------------------------- */
 
 /* Broadcasts and gathers until it fails. */
 static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, int op))
@@ -157,8 +156,7 @@ UNIT_TEST(death_of_a_root_before_it_publishes_ends_the_collective)
 	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena"), death_of_packing_root);
 }
 
-/* ---- ranks that cannot
- * ------------------------------------------------------------------------------- */
+/* ---- ranks that cannot ------------------------------------------------------------------- */
 
 static int refuse_pack(void *ctx, uint64_t off, uint64_t len, void *out)
 {
@@ -241,8 +239,7 @@ UNIT_TEST(ranks_that_disagree_about_the_size_are_told)
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), sizes_differ, NULL);
 }
 
-/* ---- ranks that leave early
- * --------------------------------------------------------------------------- */
+/* ---- ranks that leave early -------------------------------------------------------------- */
 
 /* Rank 0, whose arena holds the control segment, is through and writes to all memory it can get. */
 static void scribble(void)

@@ -27,8 +27,7 @@ static int verify(void)
 	return goal_verify(block, block->bytes, RANKS, mem_bytes);
 }
 
-/* ---- building and text
- * ------------------------------------------------------------------------------ */
+/* ---- building and text ------------------------------------------------------------------- */
 
 UNIT_TEST(schedule_is_printed_with_labels_and_requirements)
 {
@@ -138,8 +137,7 @@ UNIT_TEST(empty_schedule_is_one)
 	CHECK_EQ(verify(), 0);
 }
 
-/* ---- random schedules
- * ---------------------------------------------------------------------------------- */
+/* ---- random schedules -------------------------------------------------------------------- */
 
 static void random_op(struct goal_build *b, uint64_t *seed)
 {
@@ -214,8 +212,7 @@ UNIT_TEST(random_schedules_compile_to_blocks_that_run)
 	CHECK(cycles > 100);
 }
 
-/* ---- damaged blocks
- * -------------------------------------------------------------------------------------- */
+/* ---- damaged blocks ---------------------------------------------------------------------- */
 
 /* The last bytes before a page that cannot be read: whoever reads on is found. */
 static char *fence_make(void)

@@ -81,8 +81,7 @@ UNIT_TEST(groups_made_one_after_the_other_leave_nothing)
 	ranks_run(4, OPTIONS("SLUICE_LOG=info"), many_groups, NULL);
 }
 
-/* ---- several at once
- * ------------------------------------------------------------------------------------ */
+/* ---- several at once --------------------------------------------------------------------- */
 
 struct maker {
 	struct ranks r;
@@ -134,8 +133,7 @@ UNIT_TEST(groups_can_be_made_by_several_threads_at_once)
 	}
 }
 
-/* ---- refusals
- * ---------------------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------- */
 
 struct refusal {
 	int rank;
@@ -176,9 +174,7 @@ UNIT_TEST(group_is_refused_across_nodes_and_options)
 	check_refused(2, "SLUICE_COLL_THRESHOLD=1M", "different SLUICE_ options");
 }
 
-/* ---- trial
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- trial ------------------------------------------------------------------------------- */
 
 static void check_map_limits(struct node_group *g, int rank)
 {
@@ -219,9 +215,7 @@ UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 		  "SLUICE_FAULT=vm_readv:all,vm_writev:all");
 }
 
-/* ---- life
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- life -------------------------------------------------------------------------------- */
 
 static void watch_death(struct ranks *r)
 {
