@@ -5,6 +5,7 @@
  * sequences.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -314,4 +315,55 @@ UNIT_TEST(collectives_are_right_when_system_calls_are_refused_later)
 	sequence_then(3, OPTIONS(cma),
 		      OPTIONS(cma, "SLUICE_XFER_FRAGMENT=4K", "SLUICE_FAULT=vm_copy:all,piece:all"),
 		      30, 40);
+}
+
+/* ---- several communicators at once ------------------------------------------------------- */
+
+static void *play_in_thread(void *arg)
+{
+	play(arg);
+	return NULL;
+}
+
+/* A program of several threads, each with a communicator of its own, of other members each. */
+static void play_at_once(struct ranks *r)
+{
+	const unsigned everyone = (1u << r->size) - 1,
+		       members[] = { 0, everyone, everyone, everyone & ~2u };
+	pthread_t threads[RANKS_CHANNELS];
+	struct ranks channels[RANKS_CHANNELS];
+
+	for (int k = 1; k < RANKS_CHANNELS; k++) {
+		if (!(members[k] >> r->rank & 1))
+			continue;
+		ranks_channel(r, k, members[k], &channels[k]);
+		CHECK_EQ(pthread_create(&threads[k], NULL, play_in_thread, &channels[k]), 0);
+	}
+	for (int k = 1; k < RANKS_CHANNELS; k++)
+		if (members[k] >> r->rank & 1)
+			pthread_join(threads[k], NULL);
+}
+
+static void sequences_at_once(int ranks, char *const *options, uint64_t seed, int ops)
+{
+	const char *other = getenv("RANDOM_SEED");
+	struct sequence q = { .seed = seed + (other ? 1000 * strtoull(other, NULL, 0) : 0),
+			      .ops = ops,
+			      .max_bytes = 100 << 10 };
+
+	ranks_run(ranks, options, play_at_once, &q);
+}
+
+UNIT_TEST(collectives_are_right_in_several_threads_at_once)
+{
+	sequences_at_once(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), 41, 25);
+	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=cma"), 42, 25);
+	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=staged"), 43, 25);
+	sequences_at_once(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_REGION_MAX=2"), 44, 25);
+}
+
+UNIT_TEST(collectives_are_right_with_many_ranks)
+{
+	sequence(9, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), 45, 12);
+	sequence(16, OPTIONS("SLUICE_REGION_KIND=arena"), 46, 8);
 }
