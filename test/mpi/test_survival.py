@@ -226,7 +226,8 @@ def test_wrong_options(name, wrong, get_mpi, with_sluice, tmp_path):
     if not with_sluice:
         pytest.skip('--plain')
     mpi, (env, words) = get_mpi(name), WRONG[wrong]
-    result = mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**env, 'SLUICE_STATS': str(tmp_path / 's')})
+    env = {**env, 'SLUICE_STATS': str(tmp_path / 's')}
+    result = mpi.launch(2, mpi.build('semantics.c'), *WANTED, env=env)
     passed(result)
     lines = [line for line in result.err.splitlines() if 'sluice' in line.lower()]
     assert len(lines) == 1, result.explain()

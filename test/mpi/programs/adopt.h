@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers that have been broadcast often enough to be adopted, and a look at what lies at an address. */
+/* Buffers that have been broadcast often enough to be adopted, and a look at what lies at an
+ * address. */
 #ifndef ADOPT_H
 #define ADOPT_H
 
@@ -37,8 +38,8 @@ static inline bool is_adopted(const void *buf, size_t bytes)
 }
 
 /*
- * Broadcast the buffer until it should be adopted; it holds check_fill(seed + rank) afterwards. Where
- * the test's configuration says that adoption must happen (HARNESS_ADOPTS), it is looked for.
+ * Broadcast the buffer until it should be adopted; it holds check_fill(seed + rank) afterwards.
+ * Where the test's configuration says that adoption must happen (HARNESS_ADOPTS), it is looked for.
  */
 static inline void use_until_adopted(void *buf, size_t bytes, uint64_t seed)
 {

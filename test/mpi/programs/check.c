@@ -109,8 +109,8 @@ bool check_same(const void *buf, size_t bytes, uint64_t seed, const char *what)
 		for (size_t k = 0; k < n; k++) {
 			if (in[i + k] == (uint8_t)(w >> (8 * k)))
 				continue;
-			check_fail("%s: byte %zu of %zu is %02x, not %02x", what, i + k, bytes, in[i + k],
-				   (uint8_t)(w >> (8 * k)));
+			check_fail("%s: byte %zu of %zu is %02x, not %02x", what, i + k, bytes,
+				   in[i + k], (uint8_t)(w >> (8 * k)));
 			return false;
 		}
 	}

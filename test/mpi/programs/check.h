@@ -29,13 +29,13 @@ struct behaviour {
 };
 
 /* BEHAVIOUR(any_root, 2) { ... }: needs two ranks. The Python side finds this line by itself. */
-#define BEHAVIOUR(name_, ranks_)                                                               \
-	static void behave_##name_(void);                                                      \
-	static struct behaviour entry_##name_ = { #name_, ranks_, behave_##name_, NULL };      \
-	__attribute__((constructor)) static void enter_##name_(void)                           \
-	{                                                                                      \
-		check_register(&entry_##name_);                                                \
-	}                                                                                      \
+#define BEHAVIOUR(name_, ranks_)                                                                   \
+	static void behave_##name_(void);                                                          \
+	static struct behaviour entry_##name_ = { #name_, ranks_, behave_##name_, NULL };          \
+	__attribute__((constructor)) static void enter_##name_(void)                               \
+	{                                                                                          \
+		check_register(&entry_##name_);                                                    \
+	}                                                                                          \
 	static void behave_##name_(void)
 
 extern int rank, size;
@@ -50,10 +50,10 @@ void check_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void check_skip(const char *why);
 void check_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-#define EXPECT(cond)                                                                           \
-	do {                                                                                   \
-		if (!(cond))                                                                   \
-			check_fail("%s:%d: %s", __FILE__, __LINE__, #cond);                    \
+#define EXPECT(cond)                                                                               \
+	do {                                                                                       \
+		if (!(cond))                                                                       \
+			check_fail("%s:%d: %s", __FILE__, __LINE__, #cond);                        \
 	} while (0)
 
 /* Bytes that depend on seed and position only, so that every rank knows what it must see. */
@@ -61,7 +61,10 @@ void check_fill(void *buf, size_t bytes, uint64_t seed);
 /* False, and the behaviour has failed with the first wrong byte, when buf is not check_fill's. */
 bool check_same(const void *buf, size_t bytes, uint64_t seed, const char *what);
 bool check_zero(const void *buf, size_t bytes, const char *what);
-static inline uint64_t check_seed(uint64_t a, uint64_t b) { return a * 1000003u + b + 1; }
+static inline uint64_t check_seed(uint64_t a, uint64_t b)
+{
+	return a * 1000003u + b + 1;
+}
 uint64_t check_random(uint64_t *state);
 
 void *check_alloc(size_t bytes); /* aborts the job when there is none */

@@ -11,18 +11,39 @@ enum { ELEMENTS = 120000 }; /* doubles in each message; divisible by all block s
 struct layout {
 	const char *name;
 	MPI_Datatype type;
-	int count;              /* of the type, for ELEMENTS doubles */
-	size_t extent_doubles;  /* room for the whole message */
+	int count;             /* of the type, for ELEMENTS doubles */
+	size_t extent_doubles; /* room for the whole message */
 	size_t (*place)(size_t i);
 };
 
-static size_t place_plain(size_t i) { return i; }
-static size_t place_vector(size_t i) { return i / 3 * 5 + i % 3; }
-static size_t place_resized(size_t i) { return i * 2; }
-static size_t place_reversed(size_t i) { return i ^ 1; }
-static size_t place_columns(size_t i) { return (i % 300) * 400 + i / 300; }
-static size_t place_subarray(size_t i) { return (i / 300 + 5) * 320 + i % 300 + 7; }
-static size_t place_indexed(size_t i) { return i / 6 * 11 + (i % 6 < 2 ? i % 6 : i % 6 + 3); }
+static size_t place_plain(size_t i)
+{
+	return i;
+}
+static size_t place_vector(size_t i)
+{
+	return i / 3 * 5 + i % 3;
+}
+static size_t place_resized(size_t i)
+{
+	return i * 2;
+}
+static size_t place_reversed(size_t i)
+{
+	return i ^ 1;
+}
+static size_t place_columns(size_t i)
+{
+	return (i % 300) * 400 + i / 300;
+}
+static size_t place_subarray(size_t i)
+{
+	return (i / 300 + 5) * 320 + i % 300 + 7;
+}
+static size_t place_indexed(size_t i)
+{
+	return i / 6 * 11 + (i % 6 < 2 ? i % 6 : i % 6 + 3);
+}
 
 static MPI_Datatype commit(MPI_Datatype t)
 {
@@ -210,15 +231,16 @@ static void gather_layouts(int mine, int roots, int root, uint64_t seed)
 	put(s, send, check_seed(seed, rank));
 	for (int r = 0; recv && r < size; r++)
 		blank(d, (double *)((char *)recv + r * d->count * extent));
-	EXPECT(MPI_Gather(send, s->count, s->type, recv, d->count, d->type, root,
-			  MPI_COMM_WORLD) == MPI_SUCCESS);
+	EXPECT(MPI_Gather(send, s->count, s->type, recv, d->count, d->type, root, MPI_COMM_WORLD) ==
+	       MPI_SUCCESS);
 	for (int r = 0; recv && r < size; r++) {
 		double *block = (double *)((char *)recv + r * d->count * extent);
 
 		for (size_t i = 0; i < ELEMENTS; i++) {
 			if (block[d->place(i)] == value(i, check_seed(seed, r)))
 				continue;
-			check_fail("gather %s to %s: block %d, element %zu", s->name, d->name, r, i);
+			check_fail("gather %s to %s: block %d, element %zu", s->name, d->name, r,
+				   i);
 			break;
 		}
 	}
@@ -283,7 +305,10 @@ BEHAVIOUR(struct_of_mixed_members, 2)
 BEHAVIOUR(pair_types, 2)
 {
 	enum { COUNT = 30000 };
-	struct pair { double value; int index; };
+	struct pair {
+		double value;
+		int index;
+	};
 	struct pair *buf = check_alloc(COUNT * sizeof(*buf));
 
 	memset(buf, rank == 0 ? 0x11 : 0x22, COUNT * sizeof(*buf));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Wrong calls must be reported exactly as the host MPI reports them: each rank says class and text,
- * and test/mpi compares what is said with and without Sluice. A call that is wrong on all ranks only;
- * what a program may expect after an error on some of them is nothing.
+ * and test/mpi compares what is said with and without Sluice. A call that is wrong on all ranks
+ * only; what a program may expect after an error on some of them is nothing.
  */
 #include "check.h"
 
@@ -55,13 +55,12 @@ static int library_is(const char *name)
 BEHAVIOUR(wrong_root, 1)
 {
 	start();
-	say_error("bcast root = size",
-		  MPI_Bcast(buf, BYTES, MPI_BYTE, size, MPI_COMM_WORLD));
+	say_error("bcast root = size", MPI_Bcast(buf, BYTES, MPI_BYTE, size, MPI_COMM_WORLD));
 	say_error("bcast root = -1", MPI_Bcast(buf, BYTES, MPI_BYTE, -1, MPI_COMM_WORLD));
 	say_error("gather root = size", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE,
 						   size, MPI_COMM_WORLD));
-	say_error("gather root = -7", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE,
-						 -7, MPI_COMM_WORLD));
+	say_error("gather root = -7",
+		  MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, -7, MPI_COMM_WORLD));
 	finish();
 }
 
@@ -69,8 +68,8 @@ BEHAVIOUR(negative_count, 1)
 {
 	start();
 	say_error("bcast", MPI_Bcast(buf, -1, MPI_BYTE, 0, MPI_COMM_WORLD));
-	say_error("gather, send", MPI_Gather(buf, -5, MPI_BYTE, recv_buf, -5, MPI_BYTE, 0,
-					     MPI_COMM_WORLD));
+	say_error("gather, send",
+		  MPI_Gather(buf, -5, MPI_BYTE, recv_buf, -5, MPI_BYTE, 0, MPI_COMM_WORLD));
 	finish();
 }
 
@@ -101,8 +100,8 @@ BEHAVIOUR(null_communicator, 1)
 	start();
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 	say_error("bcast", MPI_Bcast(buf, BYTES, MPI_BYTE, 0, MPI_COMM_NULL));
-	say_error("gather", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, 0,
-				       MPI_COMM_NULL));
+	say_error("gather",
+		  MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, 0, MPI_COMM_NULL));
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 	finish();
 }
@@ -116,8 +115,8 @@ BEHAVIOUR(null_buffers, 2)
 	}
 	start();
 	say_error("bcast", MPI_Bcast(NULL, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD));
-	say_error("gather", MPI_Gather(NULL, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, 0,
-				       MPI_COMM_WORLD));
+	say_error("gather",
+		  MPI_Gather(NULL, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD));
 	finish();
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Children of a rank whose memory peers can address: they must see a snapshot, and be seen by nobody. */
+/* Children of a rank whose memory peers can address: they must see a snapshot, and be seen by
+ * nobody. */
 #include "adopt.h"
 
 #include <spawn.h>
@@ -259,8 +260,9 @@ BEHAVIOUR(exec_in_many_ways, 2)
 BEHAVIOUR(exec_inherits_no_descriptors, 2)
 {
 	char *buf = adopted_heap(BYTES, 12), text[256] = "";
-	FILE *f = popen("for f in /proc/self/fd/*; do readlink $f; done | grep -c -i -E 'memfd|sluice'",
-			"r");
+	FILE *f = popen(
+		"for f in /proc/self/fd/*; do readlink $f; done | grep -c -i -E 'memfd|sluice'",
+		"r");
 
 	EXPECT(f && fgets(text, sizeof(text), f));
 	EXPECT(atoi(text) == 0);

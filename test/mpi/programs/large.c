@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More than INT_MAX bytes in one call: by MPI_Bcast_c, by large types, and as the sum of a gather. */
+/* More than INT_MAX bytes in one call: by MPI_Bcast_c, by large types, and as the sum of a gather.
+ */
 #include "check.h"
 
 #include <limits.h>

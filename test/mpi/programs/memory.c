@@ -175,8 +175,8 @@ BEHAVIOUR(huge_pages_are_kept, 2)
 		return;
 	}
 	use(buf, bytes, 70);
-	if (huge_kb(buf + bytes / 2, "AnonHugePages") +
-	    huge_kb(buf + bytes / 2, "ShmemPmdMapped") < 8 << 10)
+	if (huge_kb(buf + bytes / 2, "AnonHugePages") + huge_kb(buf + bytes / 2, "ShmemPmdMapped") <
+	    8 << 10)
 		check_fail("the pages of a huge buffer are small now");
 	free(buf);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A random sequence of broadcasts and gathers: sizes, roots, types, kinds of memory, blocks that come
- * and go in between. All ranks draw the same sequence from HARNESS_SEED (printed), and each draws what
- * is its own business (kind of memory, offsets, frees) from a second generator.
+ * A random sequence of broadcasts and gathers: sizes, roots, types, kinds of memory, blocks that
+ * come and go in between. All ranks draw the same sequence from HARNESS_SEED (printed), and each
+ * draws what is its own business (kind of memory, offsets, frees) from a second generator.
  *
  * Run alone: HARNESS_SEED=7 HARNESS_STEPS=200 mpiexec -n 3 sluice run random_ops
  */

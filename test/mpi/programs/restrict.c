@@ -2,8 +2,8 @@
 /*
  * Runs a command on a machine that refuses things, as containers and administrators do:
  *
- *   restrict [deny=SYSCALL]... [absent=SYSCALL]... [nofile=N] [fsize=BYTES] [as=BYTES] [memlock=BYTES]
- *            [uid=N] -- command...
+ *   restrict [deny=SYSCALL]... [absent=SYSCALL]... [nofile=N] [fsize=BYTES] [as=BYTES]
+ * [memlock=BYTES] [uid=N] -- command...
  *
  * deny: the call fails with EPERM; absent: with ENOSYS.
  */

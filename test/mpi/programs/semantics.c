@@ -3,7 +3,7 @@
 #include "check.h"
 
 static const size_t sizes[] = { 1, 7, 4096, 65535, 65536, 100001, 1 << 20, (3 << 20) + 13 };
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+#define SIZES   (sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST ((size_t)(3 << 20) + 13)
 
 BEHAVIOUR(bcast_any_root, 1)
@@ -22,7 +22,8 @@ BEHAVIOUR(gather_any_root, 1)
 
 	for (size_t i = 0; i < SIZES; i++)
 		for (int root = 0; root < size; root++)
-			check_gather(send, recv, sizes[i], root, MPI_COMM_WORLD, check_seed(i, root));
+			check_gather(send, recv, sizes[i], root, MPI_COMM_WORLD,
+				     check_seed(i, root));
 	free(send);
 	free(recv);
 }

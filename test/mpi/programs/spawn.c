@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_Comm_spawn: children that run argv[1...] (a way to start this program), broadcasts and gathers
- * between parents and children, over the merged communicator, and among each alone.
+ * MPI_Comm_spawn: children that run argv[1...] (a way to start this program), broadcasts and
+ * gathers between parents and children, over the merged communicator, and among each alone.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ int main(int argc, char **argv)
 	MPI_Comm_get_parent(&parent);
 	child = parent != MPI_COMM_NULL;
 	bad = use(MPI_COMM_WORLD, 10);
-	if (!child && MPI_Comm_spawn(argv[1], argc > 2 ? argv + 2 : MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0,
-				     MPI_COMM_WORLD, &parent, MPI_ERRCODES_IGNORE))
+	if (!child && MPI_Comm_spawn(argv[1], argc > 2 ? argv + 2 : MPI_ARGV_NULL, 2, MPI_INFO_NULL,
+				     0, MPI_COMM_WORLD, &parent, MPI_ERRCODES_IGNORE))
 		return 1;
 	inter = parent;
 	MPI_Intercomm_merge(inter, child, &merged);

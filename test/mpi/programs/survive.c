@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcasts (or, with argument "gather", gathers) of 64 MB without end. Each rank writes its pid to
- * HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
+ * Broadcasts (or, with argument "gather", gathers) of 64 MB without end. Each rank writes its pid
+ * to HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
  */
 #include <mpi.h>
 #include <stdio.h>

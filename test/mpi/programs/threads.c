@@ -66,8 +66,8 @@ static void *point_to_point(void *arg)
 
 	for (int i = 0; i < 20; i++) {
 		check_fill(out, bytes, check_seed(i, rank));
-		MPI_Sendrecv(out, (int)bytes, MPI_BYTE, (rank + 1) % size, 1, in, (int)bytes, MPI_BYTE,
-			     (rank + size - 1) % size, 1, comm, MPI_STATUS_IGNORE);
+		MPI_Sendrecv(out, (int)bytes, MPI_BYTE, (rank + 1) % size, 1, in, (int)bytes,
+			     MPI_BYTE, (rank + size - 1) % size, 1, comm, MPI_STATUS_IGNORE);
 		check_same(in, bytes, check_seed(i, (rank + size - 1) % size), "beside it");
 	}
 	free(out);
