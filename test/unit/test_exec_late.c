@@ -12,7 +12,7 @@
 #include "host/host.h"
 #include "ranks.h"
 
-enum { BYTES = 64 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS + 4, RUNNER = RANKS - 1 };
+enum { BYTES = 16 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS + 4, RUNNER = RANKS - 1 };
 
 static struct ranks *job;
 static int op, late_at;
@@ -21,10 +21,11 @@ static int (*late_until)(void);
 /* Lends rank 0's time to something else, while the others' collective does not need it any more. */
 static void dawdle(void *ctx)
 {
-	uint64_t give_up = host_now_ns() + 3000000000u;
+	uint64_t give_up = host_now_ns() + 6000000000u;
 
 	if (op != late_at)
 		return;
+	atomic_store(&job->words[2], 1);
 	while (!late_until() && host_now_ns() < give_up)
 		usleep(100);
 }
@@ -70,8 +71,8 @@ static void rotate(struct ranks *r)
 	for (op = 0; op < WARM_UP + 3 * EXEC_SLOTS; op++) {
 		int root = op < WARM_UP ? 0 : (op - WARM_UP) % (RANKS - 1);
 
-		if (op == WARM_UP && r->rank)
-			usleep(20000); /* rank 0 comes first and waits */
+		while (op == WARM_UP && r->rank && !atomic_load(&r->words[2]))
+			usleep(100); /* rank 0 comes first and waits */
 		bcast(c, b, root);
 		if (r->rank == RUNNER)
 			atomic_store(&r->words[0], (uint64_t)op);
