@@ -14,7 +14,7 @@
 #include "rt/rt.h"
 #include "unit.h"
 
-enum { RANKS_MAX = 16, RANKS_GATHER_BYTES = 4096, RANKS_LIMIT_S = 9 };
+enum { RANKS_MAX = 16, RANKS_GATHER_BYTES = 4096, RANKS_LIMIT_S = 30 };
 
 struct ranks_shared;
 struct ranks {

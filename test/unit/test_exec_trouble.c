@@ -10,7 +10,7 @@
 #include "host/host.h"
 #include "ranks.h"
 
-enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 2000000000 };
+enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
 
 static char *make_buffer(void)
