@@ -35,6 +35,13 @@ bool be_an_older_kernel(void);
 void region_options(const char *first, ...) __attribute__((sentinel));
 void region_begin(const char *first, ...) __attribute__((sentinel));
 
+/* Whether a forked child of a process with threads may use the heap: a sanitizer's stays locked. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HEAP_AFTER_FORK false
+#else
+#define HEAP_AFTER_FORK true
+#endif
+
 /* The same bytes for the same seed and length, no page like another. */
 void fill(void *p, size_t bytes, unsigned seed);
 /* Fails the test at file:line when a byte is another. */

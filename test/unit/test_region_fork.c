@@ -506,7 +506,7 @@ static void *churn_blocks(void *arg)
 
 static void churned_child(void *arg)
 {
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < 10 && HEAP_AFTER_FORK; i++) {
 		char *p = malloc(200 * KIB);
 
 		memset(p, i, 200 * KIB);
