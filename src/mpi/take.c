@@ -55,7 +55,9 @@ static bool look_at_comm(MPI_Comm comm, int root, struct life_comm **out, int *r
 /* What rt says, as the program is to see it: through the communicator's error handler. */
 static int conclude(MPI_Comm comm, int rc)
 {
-	int code = rc == -EREMOTEIO ? ABI_ERR_TRUNCATE : rc == -ENOMEM ? ABI_ERR_NO_MEM : ABI_ERR_OTHER;
+	int code = rc == -EREMOTEIO ? ABI_ERR_TRUNCATE
+		   : rc == -ENOMEM  ? ABI_ERR_NO_MEM
+				    : ABI_ERR_OTHER;
 
 	if (!rc)
 		return 0;
@@ -117,17 +119,26 @@ static bool is_off(uint64_t threshold_bytes)
 	return threshold_bytes == UINT64_MAX;
 }
 
-static int wrap_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)
+/* Kept apart from the wrapper, as are the others of its kind: without locals that have an address,
+ * a wrapper passes a small call on by a jump. */
+static int __attribute__((noinline)) large_bcast(void *buffer, int count, MPI_Datatype datatype,
+						 int root, MPI_Comm comm, const void *caller)
 {
 	int rc = 0;
 
-	if (types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes) ||
-	    is_off(rt_bcast_threshold_bytes) || !is_ours(CALLER()))
+	if (is_off(rt_bcast_threshold_bytes) || !is_ours(caller))
 		return real.Bcast(buffer, count, datatype, root, comm);
 	if (take_bcast(buffer, count, datatype, root, comm, &rc))
 		return rc;
 	base_count(BASE_CTR_BCAST_PASSED, 1);
 	return real.Bcast(buffer, count, datatype, root, comm);
+}
+
+static int wrap_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)
+{
+	if (base_likely(types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes)))
+		return real.Bcast(buffer, count, datatype, root, comm);
+	return large_bcast(buffer, count, datatype, root, comm, CALLER());
 }
 
 static int wrap_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
@@ -181,10 +192,10 @@ struct gather {
 	struct side send, recv; /* send is not looked at when in_place, recv only at the root */
 	struct types_shape send_shape, recv_shape;
 	struct life_comm *lc;
-	uint64_t bytes;         /* per rank */
+	uint64_t bytes; /* per rank */
 	int root;
 	bool is_root, in_place;
-	bool is_odd;            /* the root's own part does not fit its place: a wrong program */
+	bool is_odd; /* the root's own part does not fit its place: a wrong program */
 };
 
 /* All that is local. False: pass on, or, with *rc set, the library has reported an error. */
@@ -292,13 +303,14 @@ static bool take_gather(const struct side *send, const struct side *recv, int ro
 
 /* Whether this rank is the root takes longer to find out than these two look-ups. Elsewhere the
  * receiving side means nothing; if it looks large, the long way comes to the right result. */
-static bool gather_is_small(const struct side *send, const struct side *recv)
+static inline bool gather_is_small(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+				   MPI_Count recvcount, MPI_Datatype recvtype)
 {
 	uint64_t threshold = rt_gather_threshold_bytes;
 
-	return (send->buffer == ABI_IN_PLACE || !send->count ||
-		types_is_small(send->datatype, (uint64_t)send->count, threshold)) &&
-	       (!recv->count || types_is_small(recv->datatype, (uint64_t)recv->count, threshold));
+	return (types_is_small(sendtype, (uint64_t)sendcount, threshold) || !sendcount ||
+		sendbuf == ABI_IN_PLACE) &&
+	       (!recvcount || types_is_small(recvtype, (uint64_t)recvcount, threshold));
 }
 
 static int library_gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
@@ -306,12 +318,13 @@ static int library_gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
 			    MPI_Comm comm)
 {
 	MPI_Datatype send = sendtype, recv = recvtype;
-	int scount = sendcount < 0 ? -1 : (int)sendcount, rcount = recvcount < 0 ? -1 : (int)recvcount;
+	int scount = sendcount < 0 ? -1 : (int)sendcount,
+	    rcount = recvcount < 0 ? -1 : (int)recvcount;
 	int rc = 0;
 
 	if (real.Gather_c)
-		return real.Gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-				     comm);
+		return real.Gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+				     root, comm);
 	if (sendcount > INT_MAX) {
 		rc = types_repeat(sendcount, sendtype, &send);
 		scount = 1;
@@ -329,14 +342,15 @@ static int library_gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
 	return rc;
 }
 
-static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
-		       int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)
+static int __attribute__((noinline))
+large_gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+	     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, const void *caller)
 {
-	struct side send = { sendbuf, sendcount, sendtype }, recv = { recvbuf, recvcount, recvtype };
+	struct side send = { sendbuf, sendcount, sendtype },
+		    recv = { recvbuf, recvcount, recvtype };
 	int rc = 0;
 
-	if (gather_is_small(&send, &recv) || is_off(rt_gather_threshold_bytes) ||
-	    !is_ours(CALLER()))
+	if (is_off(rt_gather_threshold_bytes) || !is_ours(caller))
 		return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
 				   comm);
 	if (take_gather(&send, &recv, root, comm, &rc))
@@ -345,15 +359,26 @@ static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype
 	return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
 }
 
+static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+		       int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)
+{
+	if (base_likely(gather_is_small(sendbuf, sendcount, sendtype, recvcount, recvtype)))
+		return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+				   comm);
+	return large_gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+			    CALLER());
+}
+
 static int wrap_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 			 void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
 			 MPI_Comm comm)
 {
-	struct side send = { sendbuf, sendcount, sendtype }, recv = { recvbuf, recvcount, recvtype };
+	struct side send = { sendbuf, sendcount, sendtype },
+		    recv = { recvbuf, recvcount, recvtype };
 	int rc = 0;
 
-	if (gather_is_small(&send, &recv) || is_off(rt_gather_threshold_bytes) ||
-	    !is_ours(CALLER()))
+	if (gather_is_small(sendbuf, sendcount, sendtype, recvcount, recvtype) ||
+	    is_off(rt_gather_threshold_bytes) || !is_ours(CALLER()))
 		return library_gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
 					root, comm);
 	if (take_gather(&send, &recv, root, comm, &rc))
@@ -410,7 +435,8 @@ static int wrap_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_
 		rt_memory_keep_out(base, (uint64_t)size);
 	if (real.Win_create_c)
 		return real.Win_create_c(base, size, disp_unit, info, comm, win);
-	return real.Win_create(base, size, disp_unit > INT_MAX ? -1 : (int)disp_unit, info, comm, win);
+	return real.Win_create(base, size, disp_unit > INT_MAX ? -1 : (int)disp_unit, info, comm,
+			       win);
 }
 
 static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
@@ -422,10 +448,10 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 
 /* ---- the face ---------------------------------------------------------------------------- */
 
-#define X(name, is_init)                                                                          \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(&wrap_##name),                     \
-						    __typeof__(real.name)),                       \
-		       "wrap_" #name " is not as functions.table says");
+#define X(name, is_init)                                                                           \
+	_Static_assert(                                                                            \
+		__builtin_types_compatible_p(__typeof__(&wrap_##name), __typeof__(real.name)),     \
+		"wrap_" #name " is not as functions.table says");
 FRONT_WRAPPED(X)
 #undef X
 
