@@ -2,8 +2,8 @@
 """MPI programs with a sanitized libsluice.so: our code is instrumented, the MPI library is not.
 
 The runtime of the sanitizer is preloaded before Sluice, so its allocator stands before our hooks: what
-depends on seeing free() is the other tests' business. TSan cannot live with UCX's memory hooks, which
-are switched off for it. Run alone: ./dev check sanitize -k tsan-threads
+depends on seeing free() is the other tests' business. TSan cannot live with UCX's memory hooks and its
+trial of process_vm_readv, which are switched off for it. Run alone: ./dev check sanitize -k tsan-threads
 """
 import os
 import subprocess
@@ -18,7 +18,8 @@ LIBRARIES = {'asan': 'libasan.so', 'tsan': 'libtsan.so'}
 ENV = {
     'asan': {'ASAN_OPTIONS': 'verify_asan_link_order=0:detect_leaks=0:exitcode=99',
              'UBSAN_OPTIONS': 'print_stacktrace=1:halt_on_error=1'},
-    'tsan': {'TSAN_OPTIONS': 'exitcode=99:halt_on_error=1', 'UCX_MEM_EVENTS': 'no'},
+    'tsan': {'TSAN_OPTIONS': 'exitcode=99:halt_on_error=1', 'UCX_MEM_EVENTS': 'no',
+             'UCX_TLS': '^cma'},
 }
 WAYS = {
     'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},

@@ -35,9 +35,9 @@ EXCEPT = {
 }
 # TSan does not follow threads through fork(), in which each test of this one lives; the threads that
 # use regions are seen by test_sanitized_mpi.py.
-NOT_UNDER_TSAN = {'region'}
+NOT_UNDER_TSAN = {'region', 'region_older_kernel'}
 # Half a minute each: by name only.
-LONG = {('tsan', 'xfer'), ('tsan', 'exec')}
+LONG = {('tsan', 'xfer'), ('tsan', 'exec'), ('asan', 'region_older_kernel')}
 
 
 def cases():
