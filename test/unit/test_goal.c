@@ -224,9 +224,15 @@ static char *fence_make(void)
 	return p + BLOCK_MAX;
 }
 
+/* Where a block of so many bytes lies before the fence: as near as its alignment lets it. */
+static char *fence_block(char *end, size_t bytes)
+{
+	return end - base_round_up(bytes, _Alignof(struct goal_block));
+}
+
 static int check_damaged(char *end, size_t bytes)
 {
-	struct goal_block *b = (struct goal_block *)(end - bytes);
+	struct goal_block *b = (struct goal_block *)fence_block(end, bytes);
 	const char *wrong;
 	char text[64];
 
@@ -249,9 +255,9 @@ UNIT_TEST(block_with_a_flipped_bit_is_refused_or_runs)
 
 		if (random_build(&b, &seed) || goal_compile(&b, block, sizeof room))
 			continue;
-		memcpy(end - block->bytes, block, block->bytes);
+		memcpy(fence_block(end, block->bytes), block, block->bytes);
 		for (uint64_t bit = 0; bit < 8ull * block->bytes; bit++, tried++) {
-			char *at = end - block->bytes + bit / 8;
+			char *at = fence_block(end, block->bytes) + bit / 8;
 
 			*at ^= (char)(1 << bit % 8);
 			accepted += (uint64_t)check_damaged(end, block->bytes);
@@ -277,10 +283,10 @@ UNIT_TEST(block_with_random_words_is_refused_or_runs)
 			while (random_build(&b, &seed) || goal_compile(&b, block, sizeof room))
 				;
 		bytes = block->bytes;
-		memcpy(end - bytes, block, bytes);
+		memcpy(fence_block(end, bytes), block, bytes);
 		for (uint64_t n = 1 + ranks_below(&seed, 4); n--;) {
 			words[n] = (uint32_t)ranks_below(&seed, bytes / 4);
-			memcpy(end - bytes + words[n] * 4, &small[ranks_below(&seed, 7)], 4);
+			memcpy(fence_block(end, bytes) + words[n] * 4, &small[ranks_below(&seed, 7)], 4);
 		}
 		check_damaged(end, bytes);
 	}
@@ -320,8 +326,8 @@ UNIT_TEST(block_that_is_cut_is_refused)
 	goal_requires(&b, 1, 0);
 	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
 	for (size_t bytes = 0; bytes < block->bytes; bytes++) {
-		memmove(end - bytes, block, bytes);
-		CHECK_EQ(goal_verify((struct goal_block *)(end - bytes), bytes, RANKS, mem_bytes),
+		memmove(fence_block(end, bytes), block, bytes);
+		CHECK_EQ(goal_verify((struct goal_block *)fence_block(end, bytes), bytes, RANKS, mem_bytes),
 			 -EINVAL);
 	}
 	munmap(end - BLOCK_MAX, 2 * BLOCK_MAX);
