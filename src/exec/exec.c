@@ -10,6 +10,7 @@
 #include "exec/private.h"
 
 #define FIND_DEAD_NS 1000000000ull
+#define GRACE_NS 2000000000ull
 
 static uint32_t op_cap(int ranks) { return (uint32_t)ranks + 2; }
 
@@ -141,10 +142,23 @@ void exec_abandon(struct exec_comm *e, int error)
 	node_poison(e->group, e->rank);
 }
 
+/* The culprit has done its part of this collective, so that it may end well: others get time for that.
+ * Not for ever: a second rank may have failed, whom nobody names. */
+static bool may_end_well(struct exec_comm *e, int culprit)
+{
+	uint64_t now = host_now_ns();
+
+	if (!e->give_up_ns)
+		e->give_up_ns = now + GRACE_NS;
+	return now < e->give_up_ns && slot_is_over(slot_of(e, culprit, e->op), e->op);
+}
+
 static int check_peers(struct exec_comm *e)
 {
 	int dead = node_poisoned(e->group);
 
+	if (dead >= 0 && may_end_well(e, dead))
+		dead = -1;
 	for (int r = 0; dead < 0 && r < e->size; r++)
 		if (!slot_is_over(slot_of(e, r, e->op), e->op) && node_is_dead(e->group, r))
 			dead = r;

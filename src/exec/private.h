@@ -44,6 +44,7 @@ struct exec_comm {
 	struct region_extent repair;
 	int error;             /* sticky */
 	bool told;             /* a message has said who is to blame */
+	uint64_t give_up_ns;   /* when somebody has failed in a later collective */
 	void (*progress)(void *);
 	void *progress_ctx;
 	/* of the current call */

@@ -221,16 +221,22 @@ static void play(struct ranks *r)
 	rt_comm_destroy(c);
 }
 
-static void sequence_then(int ranks, char *const *options, char *const *later, uint64_t seed,
-			  int ops)
+static void sequence_of(int ranks, char *const *options, char *const *later, uint64_t seed, int ops,
+			uint64_t max_bytes)
 {
 	const char *other = getenv("RANDOM_SEED");
 	struct sequence q = { .seed = seed + (other ? 1000 * strtoull(other, NULL, 0) : 0),
 			      .ops = ops,
-			      .max_bytes = 400 << 10,
+			      .max_bytes = max_bytes,
 			      .later = later };
 
 	ranks_run(ranks, options, play, &q);
+}
+
+static void sequence_then(int ranks, char *const *options, char *const *later, uint64_t seed,
+			  int ops)
+{
+	sequence_of(ranks, options, later, seed, ops, 400 << 10);
 }
 
 static void sequence(int ranks, char *const *options, uint64_t seed, int ops)
@@ -285,6 +291,26 @@ UNIT_TEST(collectives_are_right_when_ranks_spin)
 {
 	sequence(2, OPTIONS("SLUICE_NODE_SPIN=1000"), 19, 60);
 	sequence(3, OPTIONS("SLUICE_NODE_SPIN=20"), 20, 40);
+}
+
+/* Nobody wakes up but by the ring of whoever has done what it waits for. */
+UNIT_TEST(collectives_are_right_when_ranks_sleep_until_they_are_rung)
+{
+#define SLEEP "SLUICE_NODE_SPIN=0", "SLUICE_FAULT=nap:all"
+	const uint64_t large = 1 << 20;
+
+	sequence_of(2, OPTIONS("SLUICE_REGION_KIND=arena", SLEEP), NULL, 51, 40, large);
+	sequence_of(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1", SLEEP), NULL, 52, 30, large);
+	sequence_of(2, OPTIONS("SLUICE_REGION_KIND=cma", SLEEP), NULL, 53, 40, large);
+	sequence_of(4, OPTIONS("SLUICE_REGION_KIND=cma", SLEEP), NULL, 54, 30, large);
+	sequence_of(2, OPTIONS("SLUICE_REGION_KIND=staged", SLEEP), NULL, 55, 40, large);
+	sequence_of(4, OPTIONS("SLUICE_REGION_KIND=staged", SLEEP), NULL, 56, 30, large);
+	/* only the sender can move; then only the receiver, until it is refused */
+	sequence_of(3, OPTIONS("SLUICE_REGION_MAX=0", SLEEP ",vm_readv:all,vm_writev:all"), NULL,
+		    57, 40, large);
+	sequence_of(3, OPTIONS("SLUICE_REGION_KIND=cma", SLEEP ",vm_writev:all"),
+		    OPTIONS("SLUICE_REGION_KIND=cma", SLEEP ",vm_copy:all"), 58, 30, large);
+#undef SLEEP
 }
 
 UNIT_TEST(collectives_are_right_in_pieces)
@@ -357,7 +383,8 @@ static void sequences_at_once(int ranks, char *const *options, uint64_t seed, in
 UNIT_TEST(collectives_are_right_in_several_threads_at_once)
 {
 #ifdef __SANITIZE_THREAD__
-	/* A peer gives a page from one thread's use to another's; what orders them runs in the peer. */
+	/* A peer gives a page from one thread's use to another's; what orders them runs in the
+	 * peer. */
 	unit_skip("the thread sanitizer sees one process only");
 #endif
 	sequences_at_once(3, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), 41, 25);

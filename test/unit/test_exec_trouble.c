@@ -191,6 +191,30 @@ UNIT_TEST(rank_that_cannot_pack_fails_the_collective_of_all)
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), pack_fails, NULL);
 }
 
+/* Rank 1 fails in the second collective while ranks 0 and 2 are still in the first. */
+static void fails_later(struct ranks *r)
+{
+	struct rt_comm *c;
+	char *b = make_buffer();
+	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	if (r->rank == 2)
+		usleep(300000); /* the others look for what is wrong meanwhile */
+	CHECK_EQ(rt_bcast(c, &buf, 0), 0);
+	if (r->rank == 1)
+		buf.pack = refuse_pack;
+	CHECK_EQ(rt_bcast(c, &buf, 1), r->rank == 1 ? -ENOBUFS : -EIO);
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(rank_that_fails_later_does_not_fail_the_collective_that_it_has_ended)
+{
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena"), fails_later, NULL);
+}
+
 /* One rank has no room for the packed form of its buffer. */
 static void extent_fails(struct ranks *r)
 {

@@ -20,6 +20,7 @@
 #define host_futex_wait(word, expected, limit) il_futex_wait((void *)(word), (expected))
 #define host_futex_wake(word, n)               il_futex_wake((void *)(word))
 #define host_now_ns()                          ((uint64_t)1)
+#define base_fault(name)                       false
 #define sched_yield()                          ((void)0)
 #define UNUSED                                 __attribute__((unused))
 static void model_progress(struct node_group *g, struct node_wait *w);
