@@ -286,7 +286,8 @@ UNIT_TEST(block_with_random_words_is_refused_or_runs)
 		memcpy(fence_block(end, bytes), block, bytes);
 		for (uint64_t n = 1 + ranks_below(&seed, 4); n--;) {
 			words[n] = (uint32_t)ranks_below(&seed, bytes / 4);
-			memcpy(fence_block(end, bytes) + words[n] * 4, &small[ranks_below(&seed, 7)], 4);
+			memcpy(fence_block(end, bytes) + words[n] * 4,
+			       &small[ranks_below(&seed, 7)], 4);
 		}
 		check_damaged(end, bytes);
 	}
@@ -327,7 +328,8 @@ UNIT_TEST(block_that_is_cut_is_refused)
 	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
 	for (size_t bytes = 0; bytes < block->bytes; bytes++) {
 		memmove(fence_block(end, bytes), block, bytes);
-		CHECK_EQ(goal_verify((struct goal_block *)fence_block(end, bytes), bytes, RANKS, mem_bytes),
+		CHECK_EQ(goal_verify((struct goal_block *)fence_block(end, bytes), bytes, RANKS,
+				     mem_bytes),
 			 -EINVAL);
 	}
 	munmap(end - BLOCK_MAX, 2 * BLOCK_MAX);
