@@ -126,6 +126,13 @@ def one_line(result, code, text):
     assert result.stderr == f'sluice: run: {text}\n'
 
 
+def test_a_wrong_option_is_named_before_the_program_that_its_value_was_taken_for():
+    done = run('--treshold', '4', 'true')
+    assert done.returncode == 127
+    assert [line.split(':')[2].split("'")[0].strip() for line in done.stderr.splitlines()] == [
+        'there is no option', 'cannot execute 4']
+
+
 def test_a_missing_program_is_127_as_in_a_shell():
     one_line(run('./no-such-app'), 127, 'cannot execute ./no-such-app: No such file or directory')
     one_line(run('no-such-app'), 127, 'cannot execute no-such-app: No such file or directory')

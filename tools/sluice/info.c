@@ -78,8 +78,9 @@ static const char *kernel_names(void)
 {
 	static char text[64];
 
-	snprintf(text, sizeof(text), "plain%s%s", host_copy_has(BASE_COPY_MOVSB) ? ", movsb" : "",
-		 host_copy_has(BASE_COPY_NONTEMPORAL) ? ", nontemporal" : "");
+	snprintf(text, sizeof(text), "plain%s%s%s", host_copy_has(BASE_COPY_MOVSB) ? ", movsb" : "",
+		 host_copy_has(BASE_COPY_NONTEMPORAL) ? ", nontemporal" : "",
+		 host_copy_has(BASE_COPY_INTERLEAVED) ? ", interleaved" : "");
 	return text;
 }
 

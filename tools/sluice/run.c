@@ -281,8 +281,12 @@ int tool_run(int argc, char **argv)
 		return TOOL_MISUSE;
 	}
 	rc = rt_exec_find(args.program[0], getenv("PATH"), path, sizeof(path));
-	if (rc)
+	if (rc) {
+		/* may be the value of an option that does not exist: say so first */
+		for (char *rest = problems, *line; (line = strsep(&rest, "\n")) && *line;)
+			tool_say("run: %s", line);
 		return cannot_execute(args.program[0], "", -rc);
+	}
 	kind = rt_exec_kind_of(path);
 	if (kind == RT_EXEC_LAUNCHER) {
 		tool_say("run: %s is a launcher; write: mpiexec -n 4 sluice run ./app",
