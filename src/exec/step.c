@@ -63,6 +63,8 @@ static int match_send(struct exec_comm *e, uint32_t i)
 	if (o->staged) {
 		e->stage_src = local_address(e, op->mem, op->off);
 		e->stage_bytes = op->bytes;
+		/* it may have looked, and gone to sleep, before a chunk that was filled before we met */
+		node_ring(e->group, (int)op->peer);
 	}
 	o->state = EXEC_MATCHED;
 	return 1;
