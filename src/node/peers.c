@@ -48,27 +48,6 @@ struct node_peer *peer_find(const struct node_hello *h)
 	return p;
 }
 
-static char *map_arena(int fd, uint64_t bytes)
-{
-	char *raw = mmap(NULL, bytes + HOST_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	char *base;
-
-	if (raw == MAP_FAILED)
-		return NULL;
-	base = (char *)base_round_up((uintptr_t)raw, HOST_HUGE);
-	if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
-		munmap(raw, bytes + HOST_HUGE);
-		return NULL;
-	}
-	if (base > raw)
-		munmap(raw, (size_t)(base - raw));
-	munmap(base + bytes, (size_t)(raw + HOST_HUGE - base));
-	/* a child of ours has no business there, and a core dump must not contain every rank's memory */
-	madvise(base, bytes, MADV_DONTFORK);
-	madvise(base, bytes, MADV_DONTDUMP);
-	return base;
-}
-
 struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 {
 	struct node_peer *p = calloc(1, sizeof *p), *known;
@@ -82,7 +61,7 @@ struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 		*out_err = EPROTO;
 		goto free_peer;
 	}
-	p->base = map_arena(fd, h->arena_bytes);
+	p->base = region_map_window(fd, h->arena_bytes);
 	if (!p->base) {
 		*out_err = errno;
 		goto free_peer;

@@ -114,8 +114,7 @@ static void *map_anonymous(uint64_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Map the memfd at a multiple of REGION_UNIT, so that huge pages can back it. */
-static char *map_window(int fd, uint64_t bytes)
+char *region_map_window(int fd, uint64_t bytes)
 {
 	char *raw = region_os.mmap(NULL, bytes + REGION_UNIT, PROT_NONE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -132,6 +131,7 @@ static char *map_window(int fd, uint64_t bytes)
 	if (base > raw)
 		region_os.munmap(raw, (size_t)(base - raw));
 	region_os.munmap(base + bytes, (size_t)(raw + REGION_UNIT - base));
+	/* a child of ours has no business there, and a core dump must not contain every rank's memory */
 	region_os.madvise(base, bytes, MADV_DONTFORK);
 	region_os.madvise(base, bytes, MADV_DONTDUMP);
 	return base;
@@ -164,7 +164,7 @@ static int arena_open(void)
 		goto close_fd;
 	arena.populated = arena.used + words;
 	arena.huge = arena.populated + words;
-	arena.base = map_window(arena.fd, bytes);
+	arena.base = region_map_window(arena.fd, bytes);
 	if (!arena.base)
 		goto unmap_bits;
 	arena.bytes = bytes;

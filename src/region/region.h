@@ -53,6 +53,9 @@ void region_fini(void);
 
 int region_arena_fd(void);
 uint64_t region_arena_bytes(void);
+/* Map an arena, this process's or a peer's, at a multiple of REGION_UNIT, so that huge pages can back
+ * it; NULL with errno. After region_init(). */
+char *region_map_window(int fd, uint64_t bytes);
 void *region_arena_base(void); /* where this process sees offset 0 */
 
 /* Reserve an extent of at least `bytes`; its pages are zero if `zeroed`, else whatever the pool left.
