@@ -65,14 +65,14 @@ static const char *refusal(const struct node_hello *all, int size)
 	for (int r = 0; r < size; r++) {
 		if (all[r].version != NODE_VERSION)
 			return "ranks run different versions of Sluice";
+		if (all[r].error)
+			return "a rank cannot share memory";
 		if (all[r].node_id != all[0].node_id)
 			return "its ranks are on several nodes (or in containers apart from each other)";
 		if (all[r].options_hash != all[0].options_hash)
 			return "its ranks have different SLUICE_ options";
 		if (all[r].uid != all[0].uid)
 			return "its ranks belong to different users";
-		if (all[r].error)
-			return "a rank cannot share memory";
 		for (int q = 0; q < r; q++)
 			if (all[q].pid == all[r].pid)
 				return "two of its ranks are one process";

@@ -25,8 +25,9 @@
 static struct {
 	pthread_mutex_t lock;
 	int fd;
+	int spare;    /* held so that it can be closed when no other descriptor is to be had */
 	uint64_t job; /* 0: not announced */
-} presence = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+} presence = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .spare = -1 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -85,6 +86,8 @@ static socklen_t presence_name(struct sockaddr_un *a, uint64_t job, int rank)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
+static int open_spare(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
+
 void node_announce(bool prefer_pmix)
 {
 	struct sockaddr_un a;
@@ -103,6 +106,7 @@ void node_announce(bool prefer_pmix)
 	}
 	pthread_mutex_lock(&presence.lock);
 	presence.fd = fd;
+	presence.spare = open_spare();
 	presence.job = job;
 	pthread_mutex_unlock(&presence.lock);
 }
@@ -128,15 +132,18 @@ static bool is_here(uint64_t job, int rank)
 
 int node_first_absent(const int *job_ranks, int n)
 {
-	uint64_t job;
+	int absent = -1;
 
 	pthread_mutex_lock(&presence.lock);
-	job = presence.job;
+	/* a rank that has no descriptor left must come to the same answer as the others */
+	if (presence.spare >= 0)
+		close(presence.spare);
+	for (int i = 0; presence.job && absent < 0 && i < n; i++)
+		if (!is_here(presence.job, job_ranks[i]))
+			absent = i;
+	presence.spare = open_spare();
 	pthread_mutex_unlock(&presence.lock);
-	for (int i = 0; job && i < n; i++)
-		if (!is_here(job, job_ranks[i]))
-			return i;
-	return -1;
+	return absent;
 }
 
 void node_leave(void)
@@ -144,6 +151,8 @@ void node_leave(void)
 	pthread_mutex_lock(&presence.lock);
 	if (presence.fd >= 0)
 		close(presence.fd);
-	presence.fd = -1;
+	if (presence.spare >= 0)
+		close(presence.spare);
+	presence.fd = presence.spare = -1;
 	pthread_mutex_unlock(&presence.lock);
 }

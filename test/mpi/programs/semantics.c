@@ -2,6 +2,10 @@
 /* Broadcast and gather as MPI defines them: roots, sizes, counts, places, communicators. */
 #include "check.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 static const size_t sizes[] = { 1, 7, 4096, 65535, 65536, 100001, 1 << 20, (3 << 20) + 13 };
 #define SIZES   (sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST ((size_t)(3 << 20) + 13)
@@ -354,6 +358,31 @@ BEHAVIOUR(large_count_calls, 1)
 	free(buf);
 	free(recv);
 #endif
+}
+
+/* Making a group needs descriptors. One rank that has none must not leave the others waiting for it. */
+BEHAVIOUR(a_rank_without_descriptors_delays_nobody, 2)
+{
+	size_t bytes = (size_t)256 << 10;
+	struct rlimit limit, low;
+	char *buf = check_alloc(bytes);
+	int fds[256], n = 0;
+	MPI_Comm comm;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	low = limit;
+	low.rlim_cur = 200;
+	if (rank == size - 1 && !setrlimit(RLIMIT_NOFILE, &low))
+		while (n < 256 && (fds[n] = open("/dev/null", O_RDONLY)) >= 0)
+			n++;
+	check_bcast(buf, bytes, 0, comm, 21);
+	check_bcast(buf, bytes, size - 1, comm, 22);
+	while (n)
+		close(fds[--n]);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	MPI_Comm_free(&comm);
+	free(buf);
 }
 
 int main(int argc, char **argv)
