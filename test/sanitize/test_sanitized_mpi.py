@@ -29,8 +29,7 @@ WAYS = {
 }
 # ASan makes mlock a no-op and keeps freed memory for a while.
 NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_buffers_at_once',
-                  'huge_pages_are_kept', 'library_that_is_closed',
-                  'a_rank_without_descriptors_delays_nobody'}  # the last: does not end under ASan, not yet understood
+                  'huge_pages_are_kept', 'library_that_is_closed'}
 REDUCED = {('asan', 'semantics', 'adopt'), ('asan', 'datatypes', 'one_byte'), ('tsan', 'threads', 'adopt')}
 # Threads are what TSan is for; forks are what it does not support.
 PROGRAMS = {'asan': ['semantics', 'datatypes', 'threads', 'adoption', 'forks', 'memory', 'random_ops'],
