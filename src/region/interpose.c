@@ -42,11 +42,19 @@ static struct {
 	int (*dlclose)(void *);
 } next;
 
-#define NEXT(name)                                                          \
-	do {                                                                \
-		if (base_unlikely(!next.name))                              \
-			next.name = (__typeof__(next.name))dlsym(RTLD_NEXT, #name); \
-	} while (0)
+/* Threads may resolve the same name at once, to the same address. */
+static void *resolve(void **slot, const char *name)
+{
+	void *f = __atomic_load_n(slot, __ATOMIC_RELAXED);
+
+	if (base_unlikely(!f)) {
+		f = dlsym(RTLD_NEXT, name);
+		__atomic_store_n(slot, f, __ATOMIC_RELAXED);
+	}
+	return f;
+}
+
+#define NEXT(name) ((__typeof__(next.name))resolve((void **)&next.name, #name))
 
 /*
  * free and realloc may be called by dlsym itself, and by constructors that run before ours. What is
@@ -183,10 +191,9 @@ EXPORT void *hook_mmap(void *addr, size_t bytes, int prot, int flags, int fd, of
 	struct leaving l = { 0 };
 	void *p;
 
-	NEXT(mmap);
 	if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED)
 		l = leave(addr, bytes);
-	p = next.mmap(addr, bytes, prot, flags, fd, offset);
+	p = NEXT(mmap)(addr, bytes, prot, flags, fd, offset);
 	left(&l, p != MAP_FAILED);
 	return p;
 }
@@ -201,9 +208,8 @@ EXPORT int munmap(void *addr, size_t bytes)
 	struct leaving l;
 	int ret;
 
-	NEXT(munmap);
 	l = leave(addr, bytes);
-	ret = next.munmap(addr, bytes);
+	ret = NEXT(munmap)(addr, bytes);
 	left(&l, !ret);
 	return ret;
 }
@@ -218,11 +224,11 @@ static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags
 		errno = ENOMEM; /* no room to grow in place, as far as the program is concerned */
 		return MAP_FAILED;
 	}
-	p = next.mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+	p = NEXT(mmap)(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
 	if (p == MAP_FAILED)
 		return p;
 	memcpy(p, addr, old_bytes < bytes ? old_bytes : bytes);
-	next.munmap(addr, old_bytes);
+	NEXT(munmap)(addr, old_bytes);
 	return p;
 }
 
@@ -234,8 +240,6 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 	struct leaving l;
 	void *p;
 
-	NEXT(mmap);
-	NEXT(munmap);
 	if (had_region) {
 		end = page_end(addr, old_bytes ? old_bytes : 1);
 		region_exclusive(start, end);
@@ -246,7 +250,7 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 		end = page_end(addr, old_bytes);
 	}
 	l = leave(addr, old_bytes); /* when it moves: what was said about it is void */
-	p = next.mremap(addr, old_bytes, bytes, flags, to);
+	p = NEXT(mremap)(addr, old_bytes, bytes, flags, to);
 	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&
 	    region_is_private_memory(start, end))
 		p = move_mappings(addr, old_bytes, bytes, flags, to);
@@ -259,7 +263,6 @@ EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 	struct leaving l = { 0 };
 	void *to = NULL, *p;
 
-	NEXT(mremap);
 	if (flags & MREMAP_FIXED) {
 		va_list ap;
 
@@ -302,7 +305,6 @@ EXPORT int madvise(void *addr, size_t bytes, int advice)
 	uintptr_t start = (uintptr_t)addr, end = page_end(addr, bytes);
 	bool valid = start % HOST_PAGE == 0 && end > start;
 
-	NEXT(madvise);
 	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
 		/* zero from now on; for MADV_FREE that is one of the allowed outcomes */
 		if (valid && touches(addr, bytes))
@@ -313,23 +315,21 @@ EXPORT int madvise(void *addr, size_t bytes, int advice)
 			region_exclusive(start, end); /* the kernel wipes anonymous memory only */
 		region_keep_out(start, end);
 	}
-	return next.madvise(addr, bytes, advice);
+	return NEXT(madvise)(addr, bytes, advice);
 }
 
 EXPORT int mprotect(void *addr, size_t bytes, int prot)
 {
-	NEXT(mprotect);
 	if (touches(addr, bytes))
 		region_keep((uintptr_t)addr, page_end(addr, bytes));
-	return next.mprotect(addr, bytes, prot);
+	return NEXT(mprotect)(addr, bytes, prot);
 }
 
 EXPORT int pkey_mprotect(void *addr, size_t bytes, int prot, int key)
 {
-	NEXT(pkey_mprotect);
 	if (touches(addr, bytes))
 		region_keep((uintptr_t)addr, page_end(addr, bytes));
-	return next.pkey_mprotect(addr, bytes, prot, key);
+	return NEXT(pkey_mprotect)(addr, bytes, prot, key);
 }
 
 EXPORT void *shmat(int id, const void *addr, int flags)
@@ -338,10 +338,9 @@ EXPORT void *shmat(int id, const void *addr, int flags)
 	struct shmid_ds ds;
 	void *p;
 
-	NEXT(shmat);
 	if (addr && (flags & SHM_REMAP) && !shmctl(id, IPC_STAT, &ds))
 		l = leave(addr, ds.shm_segsz);
-	p = next.shmat(id, addr, flags);
+	p = NEXT(shmat)(id, addr, flags);
 	left(&l, p != (void *)-1);
 	return p;
 }
@@ -350,22 +349,20 @@ EXPORT void *shmat(int id, const void *addr, int flags)
 
 EXPORT int mlock(const void *addr, size_t bytes)
 {
-	NEXT(mlock);
 	region_keep_out((uintptr_t)addr, page_end(addr, bytes));
-	return next.mlock(addr, bytes);
+	return NEXT(mlock)(addr, bytes);
 }
 
 EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 {
-	NEXT(mlock2);
 	region_keep_out((uintptr_t)addr, page_end(addr, bytes));
-	return next.mlock2(addr, bytes, flags);
+	return NEXT(mlock2)(addr, bytes, flags);
 }
 
 /* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
 static bool lock_one(const struct host_vma *v, void *failed)
 {
-	if (region_is_window(v) || v->is_special || !next.mlock((void *)v->start, v->end - v->start))
+	if (region_is_window(v) || v->is_special || !NEXT(mlock)((void *)v->start, v->end - v->start))
 		return true;
 	/* what cannot be locked at all (a device's memory) does not count */
 	*(bool *)failed = errno != EINVAL && (v->read || v->write);
@@ -376,12 +373,10 @@ EXPORT int mlockall(int flags)
 {
 	bool failed = false;
 
-	NEXT(mlockall);
-	NEXT(mlock);
 	region_keep_out_all(flags & MCL_FUTURE);
 	if (region_arena_fd() < 0 || !(flags & MCL_CURRENT))
-		return next.mlockall(flags);
-	if (flags & ~MCL_CURRENT && next.mlockall(flags & ~MCL_CURRENT))
+		return NEXT(mlockall)(flags);
+	if (flags & ~MCL_CURRENT && NEXT(mlockall)(flags & ~MCL_CURRENT))
 		return -1;
 	host_vma_each(lock_one, &failed);
 	return failed ? -1 : 0;
@@ -393,8 +388,7 @@ EXPORT int dlclose(void *library)
 {
 	int ret;
 
-	NEXT(dlclose);
-	ret = next.dlclose(library);
+	ret = NEXT(dlclose)(library);
 	region_suspect_all();
 	return ret;
 }
@@ -414,10 +408,8 @@ EXPORT int brk(void *addr)
 	struct leaving l;
 	int ret;
 
-	NEXT(brk);
-	NEXT(sbrk);
-	l = leave_above((uintptr_t)addr, (uintptr_t)next.sbrk(0));
-	ret = next.brk(addr);
+	l = leave_above((uintptr_t)addr, (uintptr_t)NEXT(sbrk)(0));
+	ret = NEXT(brk)(addr);
 	left(&l, !ret);
 	return ret;
 }
@@ -428,12 +420,11 @@ EXPORT void *sbrk(intptr_t delta)
 	uintptr_t now;
 	void *p;
 
-	NEXT(sbrk);
 	if (delta < 0) {
-		now = (uintptr_t)next.sbrk(0);
+		now = (uintptr_t)NEXT(sbrk)(0);
 		l = leave_above(now + (uintptr_t)delta, now);
 	}
-	p = next.sbrk(delta);
+	p = NEXT(sbrk)(delta);
 	left(&l, p != (void *)-1);
 	return p;
 }
