@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * engine: anything that copies memory while this thread does something else, behind one contract.
+ *
+ *   engine_find / engine_pick   ->  probe says whether it works here, and why not
+ *   engine_chan_open            ->  a channel: one queue of copies, in order of nothing
+ *   engine_post ... engine_flush   copies go in; each comes back through its done()
+ *   engine_poll                 ->  calls done() for what has ended (engines with ENGINE_POLLED)
+ *   engine_retire               ->  the channel is broken: everything comes back, nothing writes any more
+ *   engine_chan_close
+ *
+ * Back ends stand in one array, best first (registry.c):
+ *   sw     worker threads of this process at idle priority; the reference
+ *   fault  wraps another engine and breaks it on demand (tests): SLUICE_ENGINE_FAULT
+ * A new engine is one folder, one line there, one line of build; the conformance suite
+ * (test/unit/test_engine_conformance.c) takes its name.
+ *
+ * Threads: a channel may be posted to by any thread, also from done(). done() is called exactly once
+ * for each copy that was accepted, by a thread of the engine, or by a thread in engine_poll() or
+ * engine_retire(); never inside engine_post(). Signals: post, flush and poll are async-signal-safe
+ * (no locks that an interrupted thread could hold, no allocation; every signal is blocked by the
+ * caller), as they run in the guard's fault handler; the others are not.
+ * After fork the child has no engine; engine_after_fork_child() forgets everything.
+ */
+#ifndef SLUICE_ENGINE_H
+#define SLUICE_ENGINE_H
+
+#include "base/base.h"
+#include "host/host.h"
+
+struct engine_chan;
+
+/* One copy. The caller's memory, untouched by others from post until done. */
+struct engine_copy {
+	void *dst;
+	const void *src;
+	size_t bytes;
+	/* 0: all bytes are in place, visible to whoever sees what done() releases. -ECANCELED: the channel
+	 * was retired; other -errno: it failed. Then any part of dst may have been written, and none will be
+	 * any more. */
+	void (*done)(struct engine_copy *c, int result);
+	void *arg;
+	struct engine_copy *next; /* the engine's, while it holds the copy */
+};
+
+#define ENGINE_POLLED 1u /* ends are only noticed in engine_poll() */
+#define ENGINE_USES_CPU 2u /* copies cost cycles of a CPU: of use only where one is idle */
+
+struct engine_caps {
+	uint32_t flags;
+	uint32_t depth;         /* copies that one channel holds at most */
+	size_t max_copy_bytes;
+	size_t align_bytes;     /* of dst, src and bytes; 1: none */
+};
+
+/* A back end. All members are required unless said otherwise. */
+struct engine_ops {
+	const char *name, *help;
+	/* 0, or -errno with the reason, a sentence, in `reason`. Tries the real thing. Idempotent. */
+	int (*probe)(char *reason, size_t cap);
+	/* Channels near NUMA node `node` (-1: all). 0 when there are none. After a successful probe. */
+	int (*chan_count)(int node);
+	/* The index-th channel near `node`. 0 or -errno. */
+	int (*chan_open)(int node, int index, struct engine_chan **out);
+	void (*chan_close)(struct engine_chan *ch); /* nothing may be in it */
+	void (*caps)(const struct engine_chan *ch, struct engine_caps *out);
+	/* 0, -EAGAIN: full, -ESHUTDOWN: retired, -EINVAL: beyond its caps. */
+	int (*post)(struct engine_chan *ch, struct engine_copy *c);
+	void (*flush)(struct engine_chan *ch); /* what was posted starts now */
+	int (*poll)(struct engine_chan *ch);   /* number of copies that ended */
+	/* Everything in it comes back through done(): with its result, or -ECANCELED. After it returns this
+	 * channel writes nowhere any more, and refuses posts. Idempotent. May sleep. */
+	void (*retire)(struct engine_chan *ch);
+	void (*after_fork_child)(void); /* may be NULL */
+};
+
+/* First member of every back end's channel. */
+struct engine_chan {
+	const struct engine_ops *ops;
+};
+
+extern const struct engine_ops *const engine_registry[]; /* best first, NULL at the end */
+const struct engine_ops *engine_find(const char *name);  /* NULL: unknown */
+/* The engine that SLUICE_ENGINE asks for, or the best that works. NULL: none, with the reason. */
+const struct engine_ops *engine_pick(char *reason, size_t cap);
+
+static inline int engine_post(struct engine_chan *ch, struct engine_copy *c) { return ch->ops->post(ch, c); }
+static inline void engine_flush(struct engine_chan *ch) { ch->ops->flush(ch); }
+static inline int engine_poll(struct engine_chan *ch) { return ch->ops->poll(ch); }
+void engine_after_fork_child(void);
+
+/*
+ * Which channel a rank gets: ranks of one NUMA node share that node's channels round-robin, in order of
+ * rank. Pure. node_of_rank[ranks]; channels[nodes]: channels near each node. A node without channels
+ * takes those of the nearest node number that has some. *out_node, *out_index; -ENODEV when none has.
+ */
+int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const int *channels, int *out_node,
+		int *out_index);
+
+/*
+ * CPUs on which workers may run without taking a core from the job: what SLUICE_ENGINE_CPUS says, else
+ * the CPUs that this process's launcher may use (its parent, when it is of the same user) without those
+ * that the ranks are bound to. `ranks`: affinity of all ranks of the node group; when they are not
+ * bound apart (they share all CPUs) the count is CPUs - ranks and the mask is all CPUs. Returns how many
+ * CPUs are spare (0: none) and the mask in *out.
+ */
+int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks, struct host_cpumask *out);
+/* Where the workers of this process run from now on; before the first channel is opened. */
+void engine_set_cpus(const struct host_cpumask *cpus, int count);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * guard: ranges of the program's memory that it may not touch yet, on any thread, and what happens when
+ * it does. Only memory of adopted regions (region/) is guarded: its pages have a second address in the
+ * arena, through which movers copy, so a guard never stops a mover.
+ *
+ *   guard_init(ops)  ->  guard_arm(range) ... touched(): ... guard_release(range) ... guard_release
+ *
+ *   kind       how the range is closed                     who hears of a touch, and of a system call
+ *   uffd       page tables moved away (mremap), the hole   a thread of ours reads the userfaultfd; works
+ *              registered with userfaultfd                 for kernel accesses too: needs privilege
+ *   steal      page tables moved away, PROT_NONE left      SIGSEGV; Syscall User Dispatch
+ *   mprotect   PROT_NONE, or PROT_READ for senders         SIGSEGV; Syscall User Dispatch
+ * Chosen by trial, or by SLUICE_GUARD_KIND. Where no system call protection works there is no guard.
+ *
+ * Senders' ranges (GUARD_READ_ONLY) stay readable, by peers' process_vm_readv too, with `steal` (which
+ * then protects like mprotect); with uffd reads may wait. Ranges never overlap.
+ *
+ * Files: guard.c (ranges, choice), steal.c mprotect.c uffd.c (one kind each), fault.c (signal context:
+ * SIGSEGV), signals.c (the program's handlers and masks, chaining), dispatch.c (system calls),
+ * threads.c (which threads exist, their selectors), interpose.c (functions exported by libsluice.so).
+ *
+ * Threads: all calls from any thread, also inside touched(). arm and release take a spin lock with
+ * every signal blocked; they are async-signal-safe in the sense that a signal handler may call them.
+ * None allocates memory. After fork the child has no armed range (rt completes everything before).
+ */
+#ifndef SLUICE_GUARD_H
+#define SLUICE_GUARD_H
+
+#include "base/base.h"
+#include "host/host.h"
+
+enum guard_access { GUARD_NO_ACCESS, GUARD_READ_ONLY };
+
+/* One armed range; the owner's memory, embedded in what it guards. Whole pages. */
+struct guard_range {
+	uintptr_t start, end;
+	enum guard_access access;
+	void *arg;      /* the owner's: what touched() gets */
+	/* the guard's own */
+	uintptr_t shadow;              /* steal, uffd: where the page tables are */
+	_Atomic uint32_t armed_pages;  /* 0: not armed */
+	uint64_t *released;            /* may be NULL; kinds that release by part keep track here */
+	struct guard_range *next;
+};
+
+/* What the owner of ranges gives, once. */
+struct guard_ops {
+	/* Under the guard's lock, before touched(arg): the owner counts a reference, nothing else. */
+	void (*hold)(void *arg);
+	/*
+	 * The program touched addr (or a system call is about to touch [addr, addr + bytes)). Has to release at
+	 * least those pages before it returns, whatever it takes; drops the reference of hold(). Context: the
+	 * thread that touched, in a signal handler or before a system call, or the uffd thread; every signal
+	 * is blocked, on a stack of at least 64 KiB. While it waits for others (not while it copies) it
+	 * must let the program's signals through: guard_wait_begin/end around each wait.
+	 */
+	void (*touched)(void *arg, uintptr_t addr, size_t bytes, bool write);
+	/* The process is about to do something that could show the state of things (fork, exec, exit, an
+	 * unknown system call): nothing may be armed when this returns. Same context. */
+	void (*complete_all)(void);
+};
+
+/* Choose a kind by trial and install what it needs. Idempotent, thread-safe; 0 or -errno. Not in signal
+ * handlers. ops must live for ever. */
+int guard_init(const struct guard_ops *ops);
+const char *guard_kind_name(void); /* "uffd", "steal", "mprotect", "none" */
+const char *guard_reason(void);    /* why it is not a better one; "" */
+/* Everything is given back that can be: no range is armed. */
+void guard_fini(void);
+
+/* May ranges be armed now? False when a thread exists that is not protected, or a foreign handler could
+ * not be chained; then calls complete before they return. Cheap (no system call when nothing changed). */
+bool guard_is_ready(void);
+/* 0, or -errno and nothing has changed. Requires r->start .. r->arg set, r not armed, no overlap. */
+int guard_arm(struct guard_range *r);
+/* The pages of [start, end) are the program's again; parts that are already are left alone. Returns true
+ * when no page of r is armed any more. Cannot fail: at worst it aborts the process with a message. */
+bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end);
+static inline bool guard_is_armed(const struct guard_range *r)
+{
+	return atomic_load_explicit(&r->armed_pages, memory_order_acquire);
+}
+
+/* Lowest and highest armed address (lo >= hi: none); one relaxed load each. */
+extern _Atomic uintptr_t guard_lo, guard_hi;
+static inline bool guard_may_touch(uintptr_t start, uintptr_t end)
+{
+	return base_unlikely(start < atomic_load_explicit(&guard_hi, memory_order_relaxed) &&
+			     end > atomic_load_explicit(&guard_lo, memory_order_relaxed));
+}
+
+/*
+ * Block every signal of this thread, and let its system calls pass undisturbed, around short critical
+ * sections of the owner (its own locks). Nests. Not needed inside touched().
+ */
+void guard_enter(void);
+void guard_leave(void);
+/* Inside touched() or guard_enter(): the program's signals are let through in between. */
+void guard_wait_begin(void);
+void guard_wait_end(void);
+/* This thread's system calls are ours or the host MPI's until guard_trust_end(): they cannot meet guarded
+ * memory and are not looked at. Nests; cheap (no system call). */
+void guard_trust_begin(void);
+void guard_trust_end(void);
+/* Is this thread inside touched()? */
+bool guard_in_fault(void);
+
+#endif
