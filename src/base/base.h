@@ -55,6 +55,8 @@ enum base_copy_kernel {
 	BASE_COPY_INTERLEAVED, /* several pages at a time, into the caches */
 	BASE_COPY_KERNELS      /* how many there are */
 };
+enum base_early { BASE_EARLY_AUTO, BASE_EARLY_ON, BASE_EARLY_OFF };
+enum base_guard_kind { BASE_GUARD_AUTO, BASE_GUARD_UFFD, BASE_GUARD_STEAL, BASE_GUARD_MPROTECT, BASE_GUARD_NONE };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
 /*
@@ -77,6 +79,16 @@ struct base_options {
 	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
 	int64_t xfer_copy;              /* SLUICE_XFER_COPY: enum base_copy_kernel */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
+	int64_t rt_early;               /* SLUICE_RT_EARLY: enum base_early */
+	uint64_t rt_early_min_bytes;    /* SLUICE_RT_EARLY_MIN: shorter calls complete before they return */
+	int64_t rt_early_wait_us;       /* SLUICE_RT_EARLY_WAIT: for a late partner; -1 = by size */
+	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
+	const char *engine;             /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
+	int64_t engine_workers;         /* SLUICE_ENGINE_WORKERS: threads of sw a process; -1 = by spare CPUs */
+	const char *engine_cpus;        /* SLUICE_ENGINE_CPUS: where they run, like 1,4-7; "" = spare ones */
+	const char *engine_fault;       /* SLUICE_ENGINE_FAULT: what the engine `fault` does (tests) */
+	int64_t engine_depth;           /* SLUICE_ENGINE_DEPTH: fragments in one channel at a time */
+	int64_t engine_timeout_ms;      /* SLUICE_ENGINE_TIMEOUT: then a channel counts as hung */
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
@@ -159,6 +171,16 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")           \
 	X(GATHER_TAKEN, "gather_taken", "gathers done by Sluice")                         \
 	X(GATHER_PASSED, "gather_passed", "gathers passed on to the host MPI")            \
+	X(EARLY, "early", "calls that returned while their data was still moving")                 \
+	X(EARLY_NOT, "early_not", "calls that could have returned early and were not worth it")    \
+	X(EARLY_TOUCHED, "early_touched", "such operations that the program touched before their end") \
+	X(EARLY_CALLED, "early_called", "such operations that a later call had to complete first") \
+	X(EARLY_UNSEEN, "early_unseen", "such operations that ended before anyone looked")         \
+	X(FAULTS, "faults", "touches of guarded memory")                                           \
+	X(DISPATCHED, "dispatched", "system calls looked at while memory was guarded")             \
+	X(BYTES_ENGINE, "bytes_engine", "bytes copied by channels of an engine")                   \
+	X(ENGINE_ERRORS, "engine_errors", "copies that an engine failed and a CPU finished")       \
+	X(ENGINE_RETIRED, "engine_retired", "channels given up as broken")                         \
 	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")     \
 	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")  \
 	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")    \

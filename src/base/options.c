@@ -20,11 +20,16 @@ struct base_options base_opt = {
 	.node_name = "",
 	.stats = "",
 	.fault = "",
+	.engine = "",
+	.engine_cpus = "",
+	.engine_fault = "",
 };
 
 static const char *const region_kinds[] = { "auto", "arena", "cma", "staged", NULL };
 static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontemporal", "interleaved",
 					    NULL };
+static const char *const early_words[] = { "auto", "on", "off", NULL };
+static const char *const guard_kinds[] = { "auto", "uffd", "steal", "mprotect", "none", NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
 
 #define MIB ((int64_t)1 << 20)
@@ -43,9 +48,10 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 #define ENUM(n, v, d, c, s, h) \
 	{ .name = n, .type = BASE_OPT_ENUM, .value = &base_opt.v, .dflt = d, .choices = c, \
 	  .max = BASE_ARRAY_LEN(c) - 2, .unit = "", .shared = s, .help = h }
-#define STRING(n, v, h) \
-	{ .name = n, .type = BASE_OPT_STRING, .value = &base_opt.v, .dflt = "", .unit = "", \
+#define STRING_OF(n, v, d, h) \
+	{ .name = n, .type = BASE_OPT_STRING, .value = &base_opt.v, .dflt = d, .unit = "", \
 	  .help = h }
+#define STRING(n, v, h) STRING_OF(n, v, "", h)
 
 struct base_option base_option_table[] = {
 	BOOL("SLUICE", enabled, "on", true,
@@ -73,6 +79,26 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_XFER_COPY", xfer_copy, "auto", copy_kernels, false,
 	     "Copy kernel; auto chooses by size"),
 	BOOL("SLUICE_XFER_HELP", xfer_help, "on", false, "Whether waiting ranks copy for others"),
+	ENUM("SLUICE_RT_EARLY", rt_early, "auto", early_words, false,
+	     "Whether calls return while data is moving; auto does where it pays, on wherever it can"),
+	BYTES("SLUICE_RT_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX, false,
+	      "Calls that move fewer bytes per rank complete before they return"),
+	INT("SLUICE_RT_EARLY_WAIT", rt_early_wait_us, "-1", -1, 60000000, "us",
+	    "How long a call waits for a late partner before it returns early; -1 decides by size"),
+	ENUM("SLUICE_GUARD_KIND", guard_kind, "auto", guard_kinds, false,
+	     "How memory is guarded meanwhile; auto takes the best that works here"),
+	STRING_OF("SLUICE_ENGINE", engine, "auto",
+		  "Copy engine that moves data behind the program: auto, none, sw or fault"),
+	INT("SLUICE_ENGINE_WORKERS", engine_workers, "-1", -1, 64, "threads",
+	    "Workers of the engine sw in a process; -1 as many as CPUs are spare, at most 4"),
+	STRING("SLUICE_ENGINE_CPUS", engine_cpus,
+	       "CPUs on which workers run, like 1,4-7; empty for those that the job leaves free"),
+	INT("SLUICE_ENGINE_DEPTH", engine_depth, "2", 1, 64, "fragments",
+	    "Fragments that wait in a channel at a time; more make a switch to CPUs slower"),
+	INT("SLUICE_ENGINE_TIMEOUT", engine_timeout_ms, "1000", 1, 3600000, "ms",
+	    "After so long without an end of a copy a channel counts as hung"),
+	STRING("SLUICE_ENGINE_FAULT", engine_fault,
+	       "What the engine fault does, for tests: delay=us,rate=bytes/s,short=n,error=n,hang=n"),
 	INT("SLUICE_NODE_SPIN", node_spin_us, "-1", -1, 1000000, "us",
 	    "How long a waiting rank spins before it sleeps; -1 decides by free cores"),
 	STRING("SLUICE_NODE_NAME", node_name,
