@@ -29,7 +29,8 @@ typedef void MPI_Status;
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)1)
 
-#define ABI_UNDEFINED    (-32766)
+#define ABI_THREAD_MULTIPLE 3
+#define ABI_UNDEFINED       (-32766)
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 14
 #define ABI_ERR_OTHER    15

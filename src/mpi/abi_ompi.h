@@ -47,7 +47,8 @@ extern struct abi_symbols abi_symbols;
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
 
-#define ABI_UNDEFINED    (-32766)
+#define ABI_THREAD_MULTIPLE 3
+#define ABI_UNDEFINED       (-32766)
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 15
 #define ABI_ERR_OTHER    16

@@ -29,7 +29,8 @@ typedef void MPI_Status;
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
 
-#define ABI_UNDEFINED    (-32766)
+#define ABI_THREAD_MULTIPLE 4096
+#define ABI_UNDEFINED       (-32766)
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 15
 #define ABI_ERR_OTHER    16

@@ -17,6 +17,7 @@ __thread int helper_error __attribute__((tls_model("initial-exec")));
 static struct {
 	pthread_mutex_t lock; /* protects the rest */
 	bool is_started, is_stopped;
+	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
 	struct life_comm *comms;
 } life = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -108,13 +109,15 @@ static int create_keyvals_locked(void)
  * left alone, see are_all_with_us(). */
 void life_start(void)
 {
-	int rank = -1;
+	int rank = -1, provided = -1;
 
 	pthread_mutex_lock(&life.lock);
 	inside++;
 	if (!life.is_started && !life.is_stopped && is_world_there()) {
 		life.is_started = true;
 		real.Comm_rank(ABI_COMM_WORLD, &rank);
+		life.is_multiple = !real.Query_thread(&provided) &&
+				   provided == ABI_THREAD_MULTIPLE;
 		if (rt_start(rank) && create_keyvals_locked())
 			rt_stop();
 	}
@@ -288,6 +291,7 @@ bool life_connect(struct life_comm *lc)
 		.allgather = oob_allgather,
 		.allreduce_min = oob_allreduce_min,
 		.progress = oob_progress,
+		.thread_multiple = life.is_multiple,
 	};
 
 	if (lc->is_asked)

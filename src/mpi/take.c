@@ -69,7 +69,7 @@ static int conclude(MPI_Comm comm, int rc)
 
 /* True when the call is done, with its result in *rc. */
 static bool take_bcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
-		       MPI_Comm comm, int *rc)
+		       MPI_Comm comm, const void *site, int *rc)
 {
 	struct life_comm *lc;
 	struct types_shape shape;
@@ -90,7 +90,7 @@ static bool take_bcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int
 
 	err = pack_init(&pack, buffer, count, datatype, &shape, &buf);
 	if (!err)
-		err = rt_bcast(lc->rt, &buf, root);
+		err = rt_bcast(lc->rt, &buf, root, site);
 	fini = pack_fini(&pack);
 	*rc = conclude(comm, err ? err : fini);
 	return true;
@@ -128,7 +128,7 @@ static int __attribute__((noinline)) large_bcast(void *buffer, int count, MPI_Da
 
 	if (is_off(rt_bcast_threshold_bytes) || !is_ours(caller))
 		return real.Bcast(buffer, count, datatype, root, comm);
-	if (take_bcast(buffer, count, datatype, root, comm, &rc))
+	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
 		return rc;
 	base_count(BASE_CTR_BCAST_PASSED, 1);
 	return real.Bcast(buffer, count, datatype, root, comm);
@@ -149,7 +149,7 @@ static int wrap_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, in
 	if (types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes) ||
 	    is_off(rt_bcast_threshold_bytes) || !is_ours(CALLER()))
 		return library_bcast_c(buffer, count, datatype, root, comm);
-	if (take_bcast(buffer, count, datatype, root, comm, &rc))
+	if (take_bcast(buffer, count, datatype, root, comm, CALLER(), &rc))
 		return rc;
 	base_count(BASE_CTR_BCAST_PASSED, 1);
 	return library_bcast_c(buffer, count, datatype, root, comm);
@@ -194,6 +194,7 @@ struct gather {
 	struct life_comm *lc;
 	uint64_t bytes; /* per rank */
 	int root;
+	const void *site;
 	bool is_root, in_place;
 	bool is_odd; /* the root's own part does not fit its place: a wrong program */
 };
@@ -237,7 +238,7 @@ static int gather_leaf(const struct gather *g)
 	err = pack_init(&pack, (void *)g->send.buffer, g->send.count, g->send.datatype,
 			&g->send_shape, &buf);
 	if (!err)
-		err = rt_gather(g->lc->rt, &buf, NULL, g->bytes, g->root);
+		err = rt_gather(g->lc->rt, &buf, NULL, g->bytes, g->root, g->site);
 	fini = pack_fini(&pack);
 	return err ? err : fini;
 }
@@ -256,7 +257,8 @@ static int gather_root(const struct gather *g)
 		err = pack_init(&packs[1], (void *)g->recv.buffer, g->lc->size * g->recv.count,
 				g->recv.datatype, &g->recv_shape, &recv);
 	if (!err)
-		err = rt_gather(g->lc->rt, has_send ? &send : NULL, &recv, g->bytes, g->root);
+		err = rt_gather(g->lc->rt, has_send ? &send : NULL, &recv, g->bytes, g->root,
+				g->site);
 	fini = pack_fini(&packs[1]);
 	pack_fini(&packs[0]);
 	return err ? err : fini;
@@ -287,9 +289,9 @@ static int gather_odd(const struct gather *g, MPI_Comm comm)
 
 /* True when the call is done, with its result in *rc. */
 static bool take_gather(const struct side *send, const struct side *recv, int root, MPI_Comm comm,
-			int *rc)
+			const void *site, int *rc)
 {
-	struct gather g = { .send = *send, .recv = *recv, .root = root };
+	struct gather g = { .send = *send, .recv = *recv, .root = root, .site = site };
 	int err;
 
 	if (!check_gather(&g, comm, rc))
@@ -353,7 +355,7 @@ large_gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *re
 	if (is_off(rt_gather_threshold_bytes) || !is_ours(caller))
 		return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
 				   comm);
-	if (take_gather(&send, &recv, root, comm, &rc))
+	if (take_gather(&send, &recv, root, comm, caller, &rc))
 		return rc;
 	base_count(BASE_CTR_GATHER_PASSED, 1);
 	return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
@@ -381,7 +383,7 @@ static int wrap_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype 
 	    is_off(rt_gather_threshold_bytes) || !is_ours(CALLER()))
 		return library_gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
 					root, comm);
-	if (take_gather(&send, &recv, root, comm, &rc))
+	if (take_gather(&send, &recv, root, comm, CALLER(), &rc))
 		return rc;
 	base_count(BASE_CTR_GATHER_PASSED, 1);
 	return library_gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,

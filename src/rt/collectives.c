@@ -97,7 +97,7 @@ static uint64_t piece_bytes(uint64_t bytes, int parts)
 	return base_fault("piece") ? base_min_u64(bytes, 5 * HOST_PAGE + 123) : policy_piece_bytes(bytes, parts);
 }
 
-int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root)
+int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 {
 	uint64_t piece = piece_bytes(buf->bytes, 1);
 	int rank = node_rank(c->group), ret;
@@ -135,7 +135,8 @@ static int gather_unpack(struct rt_comm *c, const struct side *recv, uint64_t by
 	return ret;
 }
 
-int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root)
+int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root,
+	      const void *site)
 {
 	int rank = node_rank(c->group), size = node_size(c->group), ret;
 	uint64_t piece = piece_bytes(bytes, size);

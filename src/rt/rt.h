@@ -28,6 +28,9 @@ struct rt_oob {
 	/* Let the host MPI progress; called again and again by ranks that wait. NULL: nothing to do.
 	 * ctx must live as long as the communicator. */
 	void (*progress)(void *ctx);
+	/* MPI_THREAD_MULTIPLE is provided: any thread may call progress(). Otherwise only a thread that is
+	 * in one of the program's MPI calls may. */
+	bool thread_multiple;
 };
 
 /* A program's buffer as the runtime sees it: `bytes` of packed data. Contiguous: at addr. Otherwise
@@ -80,9 +83,12 @@ void rt_comm_destroy(struct rt_comm *c);
  * Return 0; -EOWNERDEAD when a peer died (message already on stderr); -EREMOTEIO when peers disagree
  * about the byte count; other -errno for failures after which data is undefined.
  * Gather: send == NULL at root means MPI_IN_PLACE; recv is NULL elsewhere and has size*bytes at root.
+ * `site` tells one place in the program from another, for policy and messages: where the MPI call returns
+ * to; NULL: not known.
  */
-int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root);
-int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root);
+int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site);
+int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root,
+	      const void *site);
 
 /*
  * The program has told the host MPI (or a device) about this memory for longer than one call

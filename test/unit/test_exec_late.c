@@ -49,7 +49,7 @@ static void bcast(struct rt_comm *c, char *b, int root)
 
 	if (job->rank == root)
 		memset(b, op + 1, BYTES);
-	CHECK_EQ(rt_bcast(c, &buf, root), 0);
+	CHECK_EQ(rt_bcast(c, &buf, root, NULL), 0);
 	for (int k = 0; k < BYTES; k++)
 		CHECK_EQ(b[k], (char)(op + 1));
 }

@@ -150,7 +150,7 @@ static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *
 	data_guard(&d);
 	if (r->rank == root)
 		data_fill(&d, 0, bytes, key);
-	CHECK_EQ(rt_bcast(c, &buf, root), 0);
+	CHECK_EQ(rt_bcast(c, &buf, root, NULL), 0);
 	data_check(&d, 0, bytes, key, what);
 	data_check_guards(&d, what);
 	data_fill(&d, 0, bytes, 1); /* the call is over: nobody may read it any more */
@@ -175,7 +175,7 @@ static void gather_once(struct ranks *r, struct rt_comm *c, const struct memory 
 	data_fill(&s, 0, bytes, key + (uint64_t)r->rank);
 	if (in_place)
 		data_fill(&d, (uint64_t)root * bytes, bytes, key + (uint64_t)root);
-	CHECK_EQ(rt_gather(c, in_place ? NULL : &send, is_root ? &recv : NULL, bytes, root), 0);
+	CHECK_EQ(rt_gather(c, in_place ? NULL : &send, is_root ? &recv : NULL, bytes, root, NULL), 0);
 	data_check(&s, 0, bytes, key + (uint64_t)r->rank, what);
 	data_fill(&s, 0, bytes, 2);
 	data_check_guards(&s, what);

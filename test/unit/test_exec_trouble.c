@@ -51,12 +51,12 @@ static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, 
 		int root = op / 2 % r->size;
 
 		before(r, op);
-		ret = op % 2 ? rt_gather(c, &one, r->rank == root ? &recv : NULL, part, root)
-			     : rt_bcast(c, &buf, root);
+		ret = op % 2 ? rt_gather(c, &one, r->rank == root ? &recv : NULL, part, root, NULL)
+			     : rt_bcast(c, &buf, root, NULL);
 	}
 	CHECK_EQ(ret, -EOWNERDEAD);
 	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
-	CHECK_EQ(rt_bcast(c, &(struct rt_buf){ .addr = b, .bytes = BYTES }, 0), -EOWNERDEAD);
+	CHECK_EQ(rt_bcast(c, &(struct rt_buf){ .addr = b, .bytes = BYTES }, 0, NULL), -EOWNERDEAD);
 	rt_comm_destroy(c);
 }
 
@@ -146,7 +146,7 @@ static void death_of_packing_root(struct ranks *r)
 		buf.pack = die_in_pack;
 		buf.ctx = r;
 	}
-	CHECK_EQ(rt_bcast(c, &buf, VICTIM), -EOWNERDEAD);
+	CHECK_EQ(rt_bcast(c, &buf, VICTIM, NULL), -EOWNERDEAD);
 	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
 	rt_comm_destroy(c);
 }
@@ -176,11 +176,11 @@ static void pack_fails(struct ranks *r)
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
-	CHECK_EQ(rt_bcast(c, &buf, 0), 0);
+	CHECK_EQ(rt_bcast(c, &buf, 0, NULL), 0);
 	if (r->rank == 1)
 		buf.pack = refuse_pack;
-	CHECK_EQ(rt_bcast(c, &buf, 1), r->rank == 1 ? -ENOBUFS : -EIO);
-	CHECK(rt_bcast(c, &buf, 0) < 0);
+	CHECK_EQ(rt_bcast(c, &buf, 1, NULL), r->rank == 1 ? -ENOBUFS : -EIO);
+	CHECK(rt_bcast(c, &buf, 0, NULL) < 0);
 	CHECK(host_now_ns() - begin < SOON_NS);
 	ranks_barrier(r); /* or the others might find a dead rank */
 	rt_comm_destroy(c);
@@ -202,10 +202,10 @@ static void fails_later(struct ranks *r)
 	CHECK(c);
 	if (r->rank == 2)
 		usleep(300000); /* the others look for what is wrong meanwhile */
-	CHECK_EQ(rt_bcast(c, &buf, 0), 0);
+	CHECK_EQ(rt_bcast(c, &buf, 0, NULL), 0);
 	if (r->rank == 1)
 		buf.pack = refuse_pack;
-	CHECK_EQ(rt_bcast(c, &buf, 1), r->rank == 1 ? -ENOBUFS : -EIO);
+	CHECK_EQ(rt_bcast(c, &buf, 1, NULL), r->rank == 1 ? -ENOBUFS : -EIO);
 	ranks_barrier(r);
 	rt_comm_destroy(c);
 }
@@ -230,10 +230,10 @@ static void extent_fails(struct ranks *r)
 		buf.pack = refuse_pack;
 		buf.unpack = refuse_unpack;
 	}
-	ret = rt_bcast(c, &buf, 0);
+	ret = rt_bcast(c, &buf, 0, NULL);
 	if (r->rank < 2) /* rank 2 has what it needs */
 		CHECK_EQ(ret, r->rank == 1 ? -ENOSPC : -EIO);
-	CHECK(rt_bcast(c, &buf, 0) < 0);
+	CHECK(rt_bcast(c, &buf, 0, NULL) < 0);
 	ranks_barrier(r);
 	rt_comm_destroy(c);
 }
@@ -252,7 +252,7 @@ static void sizes_differ(struct ranks *r)
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
-	ret = rt_bcast(c, &buf, 0);
+	ret = rt_bcast(c, &buf, 0, NULL);
 	if (r->rank < 2)
 		CHECK_EQ(ret, -EREMOTEIO);
 	rt_comm_destroy(c);
@@ -292,7 +292,7 @@ static void leave_early(struct ranks *r)
 			memset(b, round + 1, buf.bytes);
 		if (r->rank == 2)
 			usleep(20000);
-		CHECK_EQ(rt_bcast(c, &buf, 1), 0);
+		CHECK_EQ(rt_bcast(c, &buf, 1, NULL), 0);
 		for (uint64_t k = 0; k < buf.bytes; k++)
 			CHECK_EQ(b[k], round + 1);
 		rt_comm_destroy(c);
@@ -318,7 +318,7 @@ static void exit_early(struct ranks *r)
 	CHECK(c);
 	if (r->rank == 2)
 		usleep(300000); /* the others look for dead peers meanwhile */
-	CHECK_EQ(rt_bcast(c, &buf, 1), 0);
+	CHECK_EQ(rt_bcast(c, &buf, 1, NULL), 0);
 	if (!r->rank)
 		return;
 	rt_comm_destroy(c);
