@@ -16,7 +16,7 @@
 #define MFD_CLOEXEC 1u
 #endif
 
-enum { PAST_MAX = 8, BITMAPS = 3 };
+enum { PAST_MAX = 8, BITMAPS = 3, WINDOWS_MAX = 16 };
 
 struct region_os region_os;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,6 +40,10 @@ static struct {
 
 /* Arenas of the processes that this one was forked from. */
 static ino_t past[PAST_MAX];
+
+/* Where others of us map arena pages. */
+static struct { uintptr_t start, end; } windows[WINDOWS_MAX];
+static int windows_n;
 
 void region_lock(void)
 {
@@ -222,8 +226,37 @@ bool arena_is_known(const struct host_vma *v)
 	return arena_is_inode(v, arena.ino);
 }
 
+int region_window_add(uintptr_t start, uintptr_t end)
+{
+	int ret = -ENOSPC;
+
+	region_lock();
+	if (windows_n < WINDOWS_MAX) {
+		windows[windows_n].start = start;
+		windows[windows_n++].end = end;
+		ret = 0;
+	}
+	region_unlock();
+	return ret;
+}
+
+bool arena_is_window_locked(const struct host_vma *v)
+{
+	for (int i = 0; i < windows_n; i++)
+		if (v->start >= windows[i].start && v->end <= windows[i].end)
+			return true;
+	return false;
+}
+
 bool region_is_window(const struct host_vma *v)
 {
+	bool ours;
+
+	region_lock();
+	ours = arena_is_window_locked(v);
+	region_unlock();
+	if (ours)
+		return true;
 	/* peers' windows are mapped by node/; they have one length on all ranks */
 	return v->shared && v->inode && arena.fd >= 0 && v->dev_major == major(arena.dev) &&
 	       v->dev_minor == minor(arena.dev) &&

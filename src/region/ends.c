@@ -45,9 +45,9 @@ bool piece_next(struct piece_walk *w, struct piece *out)
 	return false;
 }
 
-bool ends_is_intact(const struct region *r)
+bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end)
 {
-	struct piece_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct piece_walk w = { .r = r, .at = start, .end = end };
 	struct piece p;
 
 	while (piece_next(&w, &p))
@@ -154,9 +154,12 @@ void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
 		return;
 	}
 	/* Of two rests one is remembered. The other is private, its pages in the extent are holes and
-	 * stay so: it behaves like the anonymous memory it was. */
-	if (below && above)
+	 * stay so: it behaves like the anonymous memory it was. Of a region in use it is shared until
+	 * this process forks. */
+	if (below && above) {
 		r->retired = true;
+		region_table.lost |= r->state == REGION_ACTIVE;
+	}
 	if (below >= above) {
 		r->end = start;
 	} else {
@@ -175,6 +178,15 @@ static bool is_busy(const struct region *r)
 	return r->state == REGION_MAKING || (r->ticket && r->state == REGION_ACTIVE);
 }
 
+/* Not what is in use: peers are reading or writing its shared pages, and it may be guarded. */
+static int make_private_in_time(struct region *r)
+{
+	if (!r->pins)
+		return ends_make_private(r);
+	r->doomed = true;
+	return -EBUSY;
+}
+
 static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
@@ -182,7 +194,7 @@ static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 	if (is_busy(r))
 		return;
 	if (r->start < start || r->end > end)
-		ends_make_private(r); /* part of it lives on */
+		make_private_in_time(r); /* part of it lives on */
 	else if (!make_fresh(r, r->start, r->end))
 		table_remove(at);
 }
@@ -191,17 +203,19 @@ static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
-	if (is_busy(r) && !r->pins)
-		return;
-	if (r->pins)
-		r->doomed = true; /* peers are reading or writing its shared pages */
-	else
-		ends_make_private(r);
+	if (!is_busy(r) || r->pins)
+		make_private_in_time(r);
 }
 
 static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 {
-	if (!is_busy(&region_table.at[at]))
+	struct region *r = &region_table.at[at];
+
+	if (is_busy(r))
+		return;
+	if (r->pins)
+		r->doomed = true;
+	else
 		ends_make_anonymous(at);
 }
 
@@ -214,8 +228,10 @@ static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 		return;
 	if (a == r->start && b == r->end)
 		visit_drop(at, start, end);
-	else if (!ends_make_private(r))
+	else if (!make_private_in_time(r))
 		make_fresh(r, a, b);
+	else if (r->pins) /* the other parts are in use: this one stays shared, and is zero on both sides */
+		arena_punch_locked(r->offset + (a - r->start), b - a);
 }
 
 static void visit_leave(uint32_t at, uintptr_t start, uintptr_t end)
@@ -224,15 +240,56 @@ static void visit_leave(uint32_t at, uintptr_t start, uintptr_t end)
 
 	if (is_busy(r))
 		return;
-	if ((r->start < start || r->end > end) && ends_make_private(r))
-		return; /* part of it lives on, shared: the look at its next use will tell */
+	/* where part of it lives on, shared, the look at its next use will tell */
+	if ((r->start < start || r->end > end) && make_private_in_time(r) && !r->pins)
+		return;
 	r->ticket = region_table.next_ticket;
+}
+
+static void (*_Atomic before_change)(uintptr_t start, uintptr_t end);
+
+void region_set_before_change(void (*fn)(uintptr_t start, uintptr_t end))
+{
+	atomic_store_explicit(&before_change, fn, memory_order_release); /* partner: region_before_change */
+}
+
+/* The range with all of the regions that it overlaps; false when there is none. */
+static bool widen_locked(uintptr_t *start, uintptr_t *end)
+{
+	uint32_t first = table_find(*start), last = table_find(*end);
+
+	if (last < region_table.n && region_table.at[last].start < *end)
+		last++;
+	if (first >= last)
+		return false;
+	*start = base_min_u64(*start, region_table.at[first].start);
+	*end = base_max_u64(*end, region_table.at[last - 1].end);
+	return true;
+}
+
+void region_before_change(uintptr_t start, uintptr_t end)
+{
+	static __thread bool telling __attribute__((tls_model("initial-exec")));
+	void (*fn)(uintptr_t, uintptr_t) = atomic_load_explicit(&before_change, memory_order_acquire);
+	bool any;
+
+	if (!fn || telling || start >= end || region_is_locked_here())
+		return;
+	region_lock();
+	any = widen_locked(&start, &end);
+	region_unlock();
+	if (!any)
+		return;
+	telling = true;
+	fn(start, end);
+	telling = false;
 }
 
 static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
 {
 	if (start >= end || region_is_locked_here())
 		return;
+	region_before_change(start, end);
 	region_lock();
 	table_each_overlap(start, end, visit);
 	region_unlock();
@@ -249,6 +306,7 @@ uint32_t region_leave(uintptr_t start, uintptr_t end)
 
 	if (start >= end || region_is_locked_here())
 		return 0;
+	region_before_change(start, end);
 	region_lock();
 	if (!++region_table.next_ticket)
 		region_table.next_ticket = 1;
@@ -277,8 +335,8 @@ void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
 		r->ticket = 0;
 		if (done)
 			ends_replaced(i, start, end);
-		else if (r->state == REGION_ACTIVE && !ends_is_intact(r))
-			ends_make_private(r); /* a failing mmap may have unmapped what it was to replace */
+		else if (r->state == REGION_ACTIVE && (r->pins || !ends_is_intact(r, r->start, r->end)))
+			make_private_in_time(r); /* a failing mmap may have unmapped what it was to replace */
 	}
 	region_unlock();
 }

@@ -25,6 +25,8 @@ static bool is_in_use(const struct host_vma *v)
 
 	if (base && v->start < base + region_arena_bytes() && v->end > base)
 		return true;
+	if (arena_is_window_locked(v))
+		return true;
 	return i < region_table.n && region_table.at[i].start < v->end;
 }
 
@@ -56,6 +58,9 @@ void fork_prepare(void)
 
 	region_lock();
 	region_table.forks++; /* nothing is adopted or pinned from here on */
+	region_unlock();
+	region_before_change(0, UINTPTR_MAX);
+	region_lock();
 	for (int i = 0; i < PIN_WAITS && has_pins(); i++) {
 		region_unlock();
 		host_futex_wait(&nobody, 0, PIN_WAIT_NS); /* usleep would be a cancellation point */

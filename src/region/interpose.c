@@ -128,6 +128,8 @@ EXPORT void *realloc(void *p, size_t bytes)
 {
 	size_t old_bytes = block_with_region(p);
 
+	if (old_bytes)
+		region_before_change((uintptr_t)p, (uintptr_t)p + old_bytes);
 	if (old_bytes && bytes)
 		return move_block(p, old_bytes, bytes);
 	if (old_bytes)
@@ -388,6 +390,7 @@ EXPORT int dlclose(void *library)
 {
 	int ret;
 
+	region_before_change(0, UINTPTR_MAX); /* which data goes is not known */
 	ret = NEXT(dlclose)(library);
 	region_suspect_all();
 	return ret;

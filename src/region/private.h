@@ -49,6 +49,7 @@ int arena_fd_locked(void); /* -1 when the program has closed it */
 uint64_t arena_inode_locked(void);
 bool arena_is_inode(const struct host_vma *v, uint64_t inode); /* it maps that memfd */
 bool arena_is_known(const struct host_vma *v); /* ours, or that of a process we were forked from */
+bool arena_is_window_locked(const struct host_vma *v); /* mapped there by our own doing */
 uint64_t arena_used_bytes_locked(void), arena_pool_bytes_locked(void);
 void arena_empty_pool_locked(void);
 void arena_after_fork_child(void); /* the child has no arena; it may make its own */
@@ -133,7 +134,8 @@ struct piece {
 };
 bool piece_next(struct piece_walk *w, struct piece *out);
 
-bool ends_is_intact(const struct region *r);       /* all of it is still a shared mapping of its pages */
+/* [start, end) of it is still a shared mapping of its pages. */
+bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end);
 int ends_make_private(struct region *r);           /* 0, or -errno: it is as it was */
 int ends_make_anonymous(uint32_t at);              /* 0 and it is gone, or -errno: it is as it was */
 void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end); /* other memory lies there now */

@@ -23,6 +23,10 @@
  *              without threads): copied back into anonymous memory, one mapping with its neighbours
  *   leave      the program unmaps or replaces it (munmap, mmap over it, mremap to it)
  *
+ * A guard (guard/) may close parts of pinned regions to the program: other protection, or the pages moved
+ * away and something else in their place. So the mapping of a pinned region is neither changed nor
+ * judged outside of what is being described, and nothing here touches it at the program's address.
+ *
  * Order of calls: region_init, then region_describe / region_release around each use.
  * Threads: all calls are thread-safe; a lock is held while a region is made or unmade, never while
  * data moves. The memory hooks (interpose.c) may run in any thread; none of this may run in a signal
@@ -98,6 +102,19 @@ void region_describe_extent(const struct region_extent *e, uint64_t bytes, struc
 
 /* ---- what the program does to its memory (called by the hooks, before the real call) ----------- */
 
+/*
+ * fn(start, end): the program is about to change what lies there (0 to UINTPTR_MAX: it forks). It is
+ * called by all of the functions below that end regions, before the lock is taken and before anything is
+ * changed, when the range overlaps a region; it is then told all of these regions, whole, as a part of
+ * one cannot be ended without the rest. fn may block, copy, give back guarded pages and call
+ * region_release(). Afterwards no page of [start, end) may be guarded by this thread's doing; what other
+ * threads pin in the meantime is pinned, and a pinned region's mapping is left alone but for the part
+ * that the program's own call is about.
+ * Not called inside itself, nor while this thread holds region's lock. NULL: nobody is told.
+ */
+void region_set_before_change(void (*fn)(uintptr_t start, uintptr_t end));
+void region_before_change(uintptr_t start, uintptr_t end); /* calls it, as said above */
+
 /* Range of addresses that contains every adopted page; lo >= hi when there is none. One relaxed load
  * each decides that a hook has nothing to do. Written under the lock. */
 extern _Atomic uintptr_t region_lo, region_hi;
@@ -133,6 +150,9 @@ void region_keep_out(uintptr_t start, uintptr_t end);
 extern _Atomic bool region_has_kept_out; /* so that unmapping has to say so */
 /* No adoption from now on (mlockall). `future`: nor windows of memory, which would be populated. */
 void region_keep_out_all(bool future);
+/* Arena pages mapped in [start, end) are there by our own doing (the guard's shadow): no lost region, not
+ * to be locked, nothing of a child's. For ever; a few ranges only. 0 or -ENOSPC. */
+int region_window_add(uintptr_t start, uintptr_t end);
 /* This mapping is a window on an arena, whose pages come and go: not to be locked. */
 bool region_is_window(const struct host_vma *v);
 /* Every byte is readable and private to this process. */

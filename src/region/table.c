@@ -74,7 +74,7 @@ void table_remove(uint32_t at)
 		seen_lifetime_locked(r->start, r->uses);
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
-	if (!r->retired)
+	if (!r->retired && !r->pins) /* else peers may still be writing there */
 		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
 	region_table.n--;
 	memmove(r, r + 1, (region_table.n - at) * sizeof *r);
@@ -108,11 +108,16 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
 	    r->ticket || r->doomed)
 		return NULL;
-	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r)) {
-		ends_make_private(r); /* changed behind our back; what is left of it is the program's */
+	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours any
+	 * more, that is found out when they are used, or at the end. */
+	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r, start, end)) {
+		r->suspect = true;
+		if (r->pins)
+			r->doomed = true;
+		else
+			ends_make_private(r); /* changed behind our back; what is left is the program's */
 		return NULL;
 	}
-	r->suspect = false;
 	return r;
 }
 
