@@ -99,6 +99,13 @@ void guard_leave(void);
 /* Inside touched() or guard_enter(): the program's signals are let through in between. */
 void guard_wait_begin(void);
 void guard_wait_end(void);
+/*
+ * Inside touched() and complete_all() called by the guard: a signal of the program waits for this
+ * thread. Better than wait_begin/end: drop the reference and return at once, with pages still armed;
+ * the handler then runs where the program was interrupted (it may siglongjmp away), and the access
+ * happens again. One system call. False outside of faults.
+ */
+bool guard_wait_interrupted(void);
 /* This thread's system calls are ours or the host MPI's until guard_trust_end(): they cannot meet guarded
  * memory and are not looked at. Nests; cheap (no system call). */
 void guard_trust_begin(void);

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What stands between guard/ and the system: raw calls, the two signals, threads, dispatched calls.
+ * Private to guard/. Who defines what:
+ *
+ *   signals.c      signals_*: SIGSEGV and SIGSYS, and what the program believes about signals
+ *   threads.c      threads_*, guard_enter ... guard_in_fault: every thread and its selector
+ *   dispatch.c     dispatch_*: Syscall User Dispatch (dispatch_none.c where the machine has none)
+ *   interpose.c    the program's calls (libsluice.so only)
+ *   arch/ *.S      system_call, the restorer, the stubs: the range that dispatch always allows
+ *   guard.c        guard_touch_sig, guard_complete_all_sig, guard_overlaps_sig
+ *
+ * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init -> [threads_are_covered ->
+ *         dispatch_set(true) ... dispatch_set(false)]*
+ */
+#ifndef SLUICE_GUARD_SYSTEM_H
+#define SLUICE_GUARD_SYSTEM_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- raw calls -------------------------------------------------------------------------------- */
+
+/* One system call from the range that is never dispatched. The kernel's answer: -errno on failure;
+ * errno is left alone. Context: anywhere. */
+long system_call(long nr, ...);
+
+/* ---- signals ---------------------------------------------------------------------------------- */
+
+typedef void signals_handler(int signo, siginfo_t *si, void *ucontext);
+
+/*
+ * Take SIGSEGV or SIGSYS. The handler runs with every signal blocked (SIGSEGV) or with the program's
+ * mask (SIGSYS), on the alternate stack only where the program's own handler would. What the
+ * program had set is kept, and from now on virtual. Idempotent. 0 or -errno. Not in signal handlers.
+ */
+int signals_install(int signo, signals_handler *handler);
+/* The program's action is the real one again. */
+void signals_uninstall(int signo);
+/* Our handlers are in place; if somebody has replaced one by a raw call it is taken over again, and
+ * chained to. One system call a signal. False: that failed. */
+bool signals_are_ours(void);
+/*
+ * This signal is not ours: do what would have happened without us. Calls the program's handler (with
+ * its mask, on this stack), or returns so that the signal strikes again with its default action,
+ * or keeps a sent signal that the program blocks. May not return (siglongjmp). Call it last in the
+ * handler, outside system_fault_begin/end.
+ */
+void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
+
+/* ---- a fault: SIGSEGV of ours, from its recognition to its end ------------------------------------- */
+
+struct system_fault {
+	uint64_t saved_mask;
+	uint32_t saved_depth;
+	bool saved_in_fault;
+};
+
+/*
+ * Brackets the part of a signal handler that may run touched(): every signal is blocked, this
+ * thread's calls pass undisturbed, guard_in_fault() is true. `ucontext`: what the handler got. Nests.
+ */
+void system_fault_begin_sig(struct system_fault *f, void *ucontext);
+void system_fault_end_sig(const struct system_fault *f);
+/*
+ * fn(arg) with at least 64 KiB of stack: on this one where that is certain, else on one of a pool.
+ * Inside a system_fault or guard_enter(). Debuggers see through it.
+ */
+void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
+
+/* ---- threads ---------------------------------------------------------------------------------- */
+
+/*
+ * From now on every thread has to be protected: with SIGSEGV unblocked, and with its system calls
+ * dispatched when `dispatch`. Threads that exist are told by a signal and follow when it
+ * reaches them. Idempotent. 0 or -errno. Not in signal handlers.
+ */
+int threads_init(bool dispatch);
+/* Is every thread of the process protected, or ours? About 1 us (one system call). */
+bool threads_are_covered(void);
+/* This thread belongs to Sluice: never touches guarded memory, needs no protection. */
+void threads_mark_ours(void);
+void threads_after_fork_child(void);
+
+/* ---- dispatched system calls ---------------------------------------------------------------------- */
+
+/* Does the kernel offer it here, tried for real in this thread? 0, or -errno with a sentence. */
+int dispatch_probe(char *reason, size_t cap);
+/* Something is armed / nothing is any more: every thread's system calls are looked at, or pass. Called
+ * by guard.c at these transitions, with its lock held and every signal blocked. No system call. */
+void dispatch_set(bool armed);
+
+/* ---- what guard.c gives ------------------------------------------------------------------------- */
+
+/* Is a page of [start, end) armed, so that this access would fault? Cheap; any context, also without
+ * the signals blocked (it may err on the side of true). */
+bool guard_overlaps_sig(uintptr_t start, uintptr_t end, bool write);
+/*
+ * touched() for every armed range that overlaps. Inside a system_fault or guard_enter(). False: left
+ * because a signal of the program waits (guard_wait_interrupted()): something may be armed still,
+ * return from the handler so that the signal is delivered and the access happens again.
+ */
+bool guard_touch_sig(uintptr_t start, uintptr_t end, bool write);
+/* ops->complete_all(). The same. */
+bool guard_complete_all_sig(void);
+
+#endif
