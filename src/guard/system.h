@@ -8,7 +8,6 @@
  *   dispatch.c     dispatch_*: Syscall User Dispatch (dispatch_none.c where the machine has none)
  *   interpose.c    the program's calls (libsluice.so only)
  *   arch/ *.S      system_call, the restorer, the stubs: the range that dispatch always allows
- *   guard.c        guard_touch_sig, guard_complete_all_sig, guard_overlaps_sig
  *
  * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init -> [threads_are_covered ->
  *         dispatch_set(true) ... dispatch_set(false)]*
@@ -92,18 +91,12 @@ int dispatch_probe(char *reason, size_t cap);
  * by guard.c at these transitions, with its lock held and every signal blocked. No system call. */
 void dispatch_set(bool armed);
 
-/* ---- what guard.c gives ------------------------------------------------------------------------- */
-
-/* Is a page of [start, end) armed, so that this access would fault? Cheap; any context, also without
- * the signals blocked (it may err on the side of true). */
-bool guard_overlaps_sig(uintptr_t start, uintptr_t end, bool write);
 /*
- * touched() for every armed range that overlaps. Inside a system_fault or guard_enter(). False: left
- * because a signal of the program waits (guard_wait_interrupted()): something may be armed still,
- * return from the handler so that the signal is delivered and the access happens again.
+ * What dispatch.c needs of guard.c is in private.h: guard_find_sig, guard_touch_sig,
+ * guard_complete_all_sig. touched() may have returned with pages still armed, because a signal of the
+ * program waits (guard_wait_interrupted()): both handlers then return, so that the signal is
+ * delivered where the program was and the access happens again. So nobody loops until a range is
+ * open, and nobody takes a range that is still armed after touched() for an error.
  */
-bool guard_touch_sig(uintptr_t start, uintptr_t end, bool write);
-/* ops->complete_all(). The same. */
-bool guard_complete_all_sig(void);
 
 #endif
