@@ -19,10 +19,6 @@
 enum { PAST_MAX = 8, BITMAPS = 3, WINDOWS_MAX = 16 };
 
 struct region_os region_os;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* not by __tls_get_addr, which may call malloc: hooks ask */
-static __thread bool locked_here __attribute__((tls_model("initial-exec")));
-static __thread int errno_outside __attribute__((tls_model("initial-exec")));
 
 static struct {
 	int fd;
@@ -44,28 +40,6 @@ static ino_t past[PAST_MAX];
 /* Where others of us map arena pages. */
 static struct { uintptr_t start, end; } windows[WINDOWS_MAX];
 static int windows_n;
-
-void region_lock(void)
-{
-	errno_outside = errno; /* of a program that called free() or munmap() */
-	pthread_mutex_lock(&lock);
-	locked_here = true;
-}
-
-void region_unlock(void)
-{
-	locked_here = false;
-	pthread_mutex_unlock(&lock);
-	errno = errno_outside;
-}
-
-bool region_is_locked_here(void) { return locked_here; }
-
-void region_lock_reset(void)
-{
-	locked_here = false;
-	pthread_mutex_init(&lock, NULL);
-}
 
 static bool bit_get(const uint64_t *map, uint64_t i) { return map[i / 64] >> (i % 64) & 1; }
 static void bit_set(uint64_t *map, uint64_t i) { map[i / 64] |= 1ull << (i % 64); }

@@ -181,10 +181,7 @@ static bool is_busy(const struct region *r)
 /* Not what is in use: peers are reading or writing its shared pages, and it may be guarded. */
 static int make_private_in_time(struct region *r)
 {
-	if (!r->pins)
-		return ends_make_private(r);
-	r->doomed = true;
-	return -EBUSY;
+	return pins_doom_locked(r) ? -EBUSY : ends_make_private(r);
 }
 
 static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
@@ -203,7 +200,7 @@ static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
-	if (!is_busy(r) || r->pins)
+	if (!is_busy(r) || pins_of(r))
 		make_private_in_time(r);
 }
 
@@ -211,11 +208,7 @@ static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
-	if (is_busy(r))
-		return;
-	if (r->pins)
-		r->doomed = true;
-	else
+	if (!is_busy(r) && !pins_doom_locked(r))
 		ends_make_anonymous(at);
 }
 
@@ -223,14 +216,18 @@ static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 	uintptr_t a = base_max_u64(start, r->start), b = base_min_u64(end, r->end);
+	int ret;
 
 	if (is_busy(r))
 		return;
-	if (a == r->start && b == r->end)
+	if (a == r->start && b == r->end) {
 		visit_drop(at, start, end);
-	else if (!make_private_in_time(r))
+		return;
+	}
+	ret = make_private_in_time(r);
+	if (!ret)
 		make_fresh(r, a, b);
-	else if (r->pins) /* the other parts are in use: this one stays shared, and is zero on both sides */
+	else if (ret == -EBUSY) /* the other parts are in use: this one stays shared, and is zero on both sides */
 		arena_punch_locked(r->offset + (a - r->start), b - a);
 }
 
@@ -241,8 +238,12 @@ static void visit_leave(uint32_t at, uintptr_t start, uintptr_t end)
 	if (is_busy(r))
 		return;
 	/* where part of it lives on, shared, the look at its next use will tell */
-	if ((r->start < start || r->end > end) && make_private_in_time(r) && !r->pins)
-		return;
+	if (r->start < start || r->end > end) {
+		int ret = make_private_in_time(r);
+
+		if (ret && ret != -EBUSY)
+			return;
+	}
 	r->ticket = region_table.next_ticket;
 }
 
@@ -335,7 +336,7 @@ void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
 		r->ticket = 0;
 		if (done)
 			ends_replaced(i, start, end);
-		else if (r->state == REGION_ACTIVE && (r->pins || !ends_is_intact(r, r->start, r->end)))
+		else if (r->state == REGION_ACTIVE && (pins_of(r) || !ends_is_intact(r, r->start, r->end)))
 			make_private_in_time(r); /* a failing mmap may have unmapped what it was to replace */
 	}
 	region_unlock();

@@ -12,7 +12,7 @@ enum { PIN_WAITS = 200, PIN_WAIT_NS = 1000000 };
 static bool has_pins(void)
 {
 	for (uint32_t i = 0; i < region_table.n; i++)
-		if (region_table.at[i].pins)
+		if (pins_of(&region_table.at[i]))
 			return true;
 	return false;
 }
@@ -70,7 +70,7 @@ void fork_prepare(void)
 	for (uint32_t i = region_table.n; i-- > 0;) {
 		struct region *r = &region_table.at[i];
 
-		if (r->pins)
+		if (pins_of(r))
 			r->retired = true; /* the child reads its pages until it has copied them */
 		else if (r->state != REGION_ACTIVE || r->ticket)
 			continue;
@@ -101,6 +101,7 @@ void fork_child(void)
 	/* the table may have been in the middle of a change: what is mapped is what counts */
 	region_table.n = 0;
 	region_table.forks = 0;
+	pins_reset_locked();
 	if (any)
 		host_vma_each(collect, NULL);
 	table_publish_bounds();

@@ -29,9 +29,10 @@ struct region_os {
 extern struct region_os region_os;
 
 /*
- * Guards all state of this folder. While a thread holds it, the hooks that this thread runs into do
- * nothing: other tools' functions are called under the lock, and may free memory of their own. errno
- * is afterwards what it was before.
+ * Guards all state of this folder. While a thread holds it, its signals wait, and the hooks that it runs
+ * into do nothing: other tools' functions are called under the lock, and may free memory of their own.
+ * errno is afterwards what it was before. Only handlers of SIGSEGV, SIGSYS and the like may run on top
+ * of a thread that holds it; they may call region_release(), nothing else.
  */
 void region_lock(void), region_unlock(void);
 bool region_is_locked_here(void);
@@ -88,19 +89,18 @@ struct region {
 	uint64_t inode;  /* of the arena; in a forked child, of its parent's */
 	struct region_extent extent;
 	uint64_t uses, last_use;
-	uint32_t id, pins;
+	uint32_t id; /* the slot of its pins; 0: nobody can have any */
 	uint32_t ticket; /* of region_leave(): about to be unmapped or replaced; 0: is not */
 	enum region_state state;
 	bool retired; /* pages may still be reached through the extent: never reuse it */
 	bool suspect; /* something failed: look at its mapping at each use */
-	bool doomed;  /* becomes private when its last user has released it */
 };
 
 #define TABLE_MAX 16384 /* the range of SLUICE_REGION_MAX */
 
 struct region_table {
 	struct region *at; /* sorted by address, never overlapping; TABLE_MAX of address space */
-	uint32_t n, next_id, next_ticket;
+	uint32_t n, next_ticket;
 	uint32_t overlaps; /* a result of table_each_overlap */
 	uint64_t clock;
 	bool off;   /* after region_fini: nothing new is adopted */
@@ -117,6 +117,19 @@ bool table_is_alone(void); /* no other thread can write to memory */
 typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
 /* From the top down; visit may remove the entry it is given. */
 void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit);
+
+/* ---- pins.c: who uses a region; region_release() takes no lock ------------------------------------ */
+int pins_ready_locked(void);
+uint32_t pins_open_locked(void);           /* the number of a new region, which nobody uses yet */
+void pins_close_locked(uint32_t id);
+void pins_add_locked(struct region *r);
+bool pins_drop(uint32_t id);               /* true: that was the last, of a doomed region */
+uint32_t pins_of(const struct region *r);
+bool pins_doom_locked(struct region *r);   /* it becomes private when its last user has released it;
+					    * false: it has none */
+bool pins_is_doomed(const struct region *r);
+void pins_settle_locked(void);             /* what was doomed and has been released */
+void pins_reset_locked(void);
 
 /* ---- ends.c --------------------------------------------------------------------------------------- */
 

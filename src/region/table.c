@@ -16,20 +16,20 @@
 #define RECENT_USES 32 /* a region used within so many uses of all is left alone by its neighbours */
 
 _Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi;
-struct region_table region_table = { .next_id = 1 };
+struct region_table region_table;
 
 static int table_ready(void)
 {
 	void *p;
 
 	if (region_table.at)
-		return 0;
+		return pins_ready_locked();
 	p = region_os.mmap(NULL, TABLE_MAX * sizeof *region_table.at, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return -ENOMEM;
 	region_table.at = p;
-	return 0;
+	return pins_ready_locked();
 }
 
 uint32_t table_find(uintptr_t addr)
@@ -74,8 +74,9 @@ void table_remove(uint32_t at)
 		seen_lifetime_locked(r->start, r->uses);
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
-	if (!r->retired && !r->pins) /* else peers may still be writing there */
+	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
 		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
+	pins_close_locked(r->id);
 	region_table.n--;
 	memmove(r, r + 1, (region_table.n - at) * sizeof *r);
 	table_publish_bounds();
@@ -106,15 +107,13 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 	struct region *r = &region_table.at[i];
 
 	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
-	    r->ticket || r->doomed)
+	    r->ticket || pins_is_doomed(r))
 		return NULL;
 	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours any
 	 * more, that is found out when they are used, or at the end. */
 	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r, start, end)) {
 		r->suspect = true;
-		if (r->pins)
-			r->doomed = true;
-		else
+		if (!pins_doom_locked(r))
 			ends_make_private(r); /* changed behind our back; what is left is the program's */
 		return NULL;
 	}
@@ -141,7 +140,7 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 		const struct region *r = &region_table.at[i];
 		bool partly = r->start < start || r->end > end;
 
-		if (r->pins || (r->state == REGION_ACTIVE && partly &&
+		if (pins_of(r) || (r->state == REGION_ACTIVE && partly &&
 				region_table.clock - r->last_use < RECENT_USES))
 			return true;
 	}
@@ -164,7 +163,7 @@ static bool make_room(void)
 		if (r->state == REGION_ZOMBIE)
 			continue;
 		n++;
-		if (!r->pins && !r->ticket &&
+		if (!pins_of(r) && !r->ticket &&
 		    (victim == UINT32_MAX || r->last_use < region_table.at[victim].last_use))
 			victim = i;
 	}
@@ -198,6 +197,7 @@ static int fill_locked(struct region *r)
 {
 	bool huge = arena_is_huge_locked(r->offset, r->end - r->start);
 	struct region *made;
+	bool doomed;
 	int ret;
 
 	region_table.overlaps = 0;
@@ -213,13 +213,13 @@ static int fill_locked(struct region *r)
 		return ret;
 	}
 	r->state = REGION_MAKING;
-	r->pins = 1;
+	pins_add_locked(r);
 	table_insert(r);
 	region_unlock();
 	ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
 	region_lock();
 	made = &region_table.at[table_find(r->start)]; /* pinned, so nobody has taken it away */
-	made->pins--;
+	doomed = pins_drop(r->id);
 	if (ret) {
 		made->retired = true; /* the caller gives the extent back */
 		table_remove(table_find(r->start));
@@ -228,7 +228,7 @@ static int fill_locked(struct region *r)
 	if (huge)
 		arena_set_huge_locked(r->offset, r->end - r->start);
 	made->state = REGION_ACTIVE;
-	if (made->doomed)
+	if (doomed)
 		ends_make_private(made);
 	return 0;
 }
@@ -254,9 +254,10 @@ static struct region *adopt_locked(uintptr_t start, uintptr_t end)
 		goto refused;
 	r.offset = r.extent.offset + start % REGION_UNIT;
 	r.inode = arena_inode_locked();
-	r.id = region_table.next_id++;
+	r.id = pins_open_locked();
 	ret = fill_locked(&r);
 	if (ret) {
+		pins_close_locked(r.id);
 		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s", (size_t)(end - start), strerror(-ret));
 		arena_extent_put_locked(&r.extent, false);
 		goto refused;
@@ -288,7 +289,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	}
 	if (r) {
 		r->uses++;
-		r->pins++;
+		pins_add_locked(r);
 		r->last_use = ++region_table.clock;
 		out->arena_off = r->offset + (start - r->start);
 		out->head = (uint32_t)(start - (uintptr_t)buf);
@@ -296,21 +297,6 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		out->flags = REGION_DESC_MAPPED;
 		out->id = r->id;
 	}
-	region_unlock();
-}
-
-void region_release(const struct region_desc *d)
-{
-	struct region *r;
-	uint32_t i;
-
-	if (!d->id)
-		return;
-	region_lock();
-	i = table_find(d->addr + d->head);
-	r = &region_table.at[i];
-	if (i < region_table.n && r->id == d->id && r->pins && !--r->pins && r->doomed)
-		ends_make_private(r);
 	region_unlock();
 }
 

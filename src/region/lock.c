@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The lock of this folder, and what was put off until it is given back. */
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "region/private.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* not by __tls_get_addr, which may call malloc: hooks ask */
+static __thread bool locked_here __attribute__((tls_model("initial-exec")));
+static __thread int errno_outside __attribute__((tls_model("initial-exec")));
+static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")));
+
+/*
+ * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of a thread that
+ * holds the lock it would wait for itself. So signals wait, but for those that a thread raises by what
+ * it does: the guard may live on SIGSEGV and SIGSYS, and the others would kill.
+ */
+#define SIGNAL_BIT(n) (1ull << ((n) - 1))
+enum { SET_MASK = 2, ILL = 4, TRAP = 5, ABRT = 6, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
+
+static void block_signals(void)
+{
+	uint64_t mask = ~(SIGNAL_BIT(ILL) | SIGNAL_BIT(TRAP) | SIGNAL_BIT(ABRT) | SIGNAL_BIT(BUS) |
+			  SIGNAL_BIT(FPE) | SIGNAL_BIT(SEGV) | SIGNAL_BIT(SYS)), outside;
+
+	syscall(SYS_rt_sigprocmask, SET_MASK, &mask, &outside, sizeof mask);
+	mask_outside = outside;
+}
+
+void region_lock(void)
+{
+	int err = errno; /* of a program that called free() or munmap() */
+
+	block_signals();
+	pthread_mutex_lock(&lock);
+	locked_here = true;
+	errno_outside = err;
+}
+
+void region_unlock(void)
+{
+	uint64_t mask = mask_outside;
+	int err = errno_outside;
+
+	pins_settle_locked();
+	locked_here = false;
+	pthread_mutex_unlock(&lock);
+	syscall(SYS_rt_sigprocmask, SET_MASK, &mask, NULL, sizeof mask);
+	errno = err;
+}
+
+bool region_is_locked_here(void) { return locked_here; }
+
+void region_lock_reset(void)
+{
+	locked_here = false;
+	pthread_mutex_init(&lock, NULL);
+}
