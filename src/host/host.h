@@ -30,8 +30,10 @@ static inline uint64_t host_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 void host_cpu_relax(void);             /* pause */
-/* Sleep while *word == expected, at most timeout_ns (0: do not wait). Works across processes.
+/* Sleep while *word == expected, at most timeout_ns (0: do not wait; HOST_FOR_EVER). Works across
+ * processes.
  * Returns 0 (woken or value differs), -ETIMEDOUT, -EINTR. */
+#define HOST_FOR_EVER UINT64_MAX
 int host_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int host_futex_wake(_Atomic uint32_t *word, int n);
 
@@ -39,11 +41,18 @@ int host_futex_wake(_Atomic uint32_t *word, int n);
 #define HOST_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct host_cpumask { uint64_t bits[HOST_CPUMASK_WORDS]; };
 void host_cpumask_self(struct host_cpumask *out);      /* CPUs this thread may run on */
+/* CPUs that process or thread `tid` may run on. 0 or -errno. */
+int host_cpumask_of(int tid, struct host_cpumask *out);
+/* From now on this thread runs on these. 0 or -errno. */
+int host_cpumask_apply(const struct host_cpumask *m);
 int host_cpumask_count(const struct host_cpumask *m);
 void host_cpumask_or(struct host_cpumask *m, const struct host_cpumask *other);
+void host_cpumask_and(struct host_cpumask *m, const struct host_cpumask *other);
+void host_cpumask_remove(struct host_cpumask *m, const struct host_cpumask *other);
 uint64_t host_llc_bytes(void);          /* last-level cache this process can use, 0 unknown */
 uint64_t host_l2_bytes(void);
 int host_numa_node_count(void);         /* from sysfs; at least 1 */
+int host_numa_node_cpus(int node, struct host_cpumask *out); /* 0 or -errno */
 /* NUMA node of the page at addr, or -errno. */
 int host_page_node(const void *addr);
 /* Prefer `node` for pages of [addr, addr+bytes) not yet present. */
@@ -82,6 +91,10 @@ typedef bool host_vma_visit(const struct host_vma *v, void *arg);
 int host_vma_each(host_vma_visit *visit, void *arg);
 /* True when host_vma_query is cheap (the ioctl): then cached regions are verified at each use. */
 bool host_vma_query_is_cheap(void);
+
+/* Have the page tables of a shared mapping filled, for writing, where the kernel can (Linux 5.14). A raw
+ * call, which no hook sees: async-signal-safe. */
+void host_populate(void *addr, uint64_t bytes);
 
 /* ---- copying ------------------------------------------------------------------------------ */
 /* Copy with the given kernel; AUTO means host_copy_pick(bytes, bytes). Any alignment, no overlap.

@@ -5,22 +5,41 @@
 
 #include "xfer/xfer.h"
 
+/*
+ * The own end through the arena: its page tables are filled at once, as for a peer's window. One table
+ * for the process; relaxed, a lost entry costs time only.
+ */
+static char *map_alias(struct node_group *g, const struct region_desc *d, uint64_t middle)
+{
+	static _Atomic uint32_t filled[64];
+	char *p = node_map(g, node_rank(g), d->arena_off, middle);
+	_Atomic uint32_t *slot = &filled[d->id % BASE_ARRAY_LEN(filled)];
+
+	if (!p || !d->id || atomic_load_explicit(slot, memory_order_relaxed) == d->id)
+		return p;
+	atomic_store_explicit(slot, d->id, memory_order_relaxed);
+	host_populate(p, middle);
+	return p;
+}
+
 /* Where this process sees byte 0 of an end, or NULL. By system call a transfer moves whole, so that
  * the mapped middle of a peer's buffer does not do. */
-static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way)
+static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way, enum xfer_view_mode mode)
 {
 	const struct region_desc *d = &e->desc;
 	uint64_t middle = d->bytes - d->head - d->tail;
+	bool own = e->rank == node_rank(g);
 	char *p;
 
-	if (e->rank == node_rank(g))
+	if (own && mode == XFER_VIEW_NORMAL)
 		return (char *)(uintptr_t)d->addr + e->off;
-	if (way == XFER_VM || !(d->flags & REGION_DESC_MAPPED))
+	if (way != XFER_DIRECT || !(d->flags & REGION_DESC_MAPPED))
 		return NULL;
-	p = node_map(g, e->rank, d->arena_off, middle);
+	p = own ? map_alias(g, d, middle) : node_map(g, e->rank, d->arena_off, middle);
 	if (!p)
 		return NULL;
-	node_premap(g, e->rank, d->id, p, middle);
+	if (!own)
+		node_premap(g, e->rank, d->id, p, middle);
 	return p - d->head + e->off;
 }
 
@@ -43,33 +62,82 @@ static void set_edges(struct xfer_view *v, const struct xfer_end *src, const cha
 	v->edge_tail = edges + XFER_EDGE_BYTES + (src->off + v->edge_tail_begin - (d->bytes - tail));
 }
 
+/* Can this process put the edges in their place, and not only the fragments? */
+static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool dst_is_normal)
+{
+	if (v->plan.edges == XFER_EDGES_ALL)
+		return true;
+	return v->plan.edges == XFER_EDGES_ENDS &&
+	       (src_is_normal || (dst_is_normal && node_can_read(v->group, v->dst_rank, v->src_rank)));
+}
+
+static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
+{
+	const struct xfer_plan *p = &v->plan;
+
+	if (!(is_dst ? p->receiver_moves : is_src ? p->sender_moves : p->others_move))
+		return false;
+	if (v->src && v->dst)
+		return true;
+	return (is_dst && v->dst && node_can_read(v->group, v->dst_rank, v->src_rank)) ||
+	       (is_src && v->src && node_can_write(v->group, v->src_rank, v->dst_rank));
+}
+
 void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
 		    const struct xfer_end *src, const struct xfer_end *dst, const struct xfer_plan *plan,
-		    const char *edges)
+		    const char *edges, enum xfer_view_mode mode)
 {
-	int me = node_rank(g);
+	bool is_src = src->rank == node_rank(g), is_dst = dst->rank == node_rank(g);
+	bool normal = mode == XFER_VIEW_NORMAL;
 
 	*v = (struct xfer_view){ .x = x, .plan = *plan, .tag = tag, .group = g,
 				 .src_rank = src->rank, .dst_rank = dst->rank };
-	v->src = map_end(g, src, plan->way);
-	v->dst = map_end(g, dst, plan->way);
+	v->edges_done = plan->edges != XFER_EDGES_RECEIVER;
+	v->src = map_end(g, src, plan->way, mode);
+	v->dst = map_end(g, dst, plan->way, mode);
 	v->src_remote = src->desc.addr + src->off;
 	v->dst_remote = dst->desc.addr + dst->off;
-	if (src->rank == me) {
+	if (is_src && normal) {
 		v->src_hi = plan->bytes;
 	} else if (v->src) {
 		v->src_lo = base_min_u64(sub_floor(src->desc.head, src->off), plan->bytes);
 		v->src_hi = base_min_u64(sub_floor(src->desc.bytes - src->desc.tail, src->off), plan->bytes);
 	}
 	set_edges(v, src, edges);
-	if (v->src && v->dst)
-		v->can_move = true;
-	else if (dst->rank == me)
-		v->can_move = plan->receiver_moves && node_can_read(g, me, src->rank);
-	else if (src->rank == me)
-		v->can_move = plan->sender_moves && node_can_write(g, me, dst->rank);
-	if (plan->way == XFER_STAGED)
-		v->can_move = false;
+	v->can_move = plan->way != XFER_STAGED && may_move(v, is_src, is_dst);
+	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units : plan->fragments;
+}
+
+bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n)
+{
+	return xfer_is_done(v->x, v->tag, v->plan.way == XFER_STAGED ? v->plan.total : xfer_units_of(&v->plan, at, n));
+}
+
+uint64_t xfer_bytes_done(const struct xfer_view *v)
+{
+	uint64_t word = atomic_load_explicit(&v->x->done, memory_order_relaxed), at, n, sum = 0;
+
+	if (!xfer_is_tag(word, v->tag) || (word & v->plan.total) == v->plan.total)
+		return v->plan.bytes;
+	for (uint32_t i = 0; i < v->plan.fragments; i++) {
+		if (!(word & xfer_bit(i)))
+			continue;
+		xfer_fragment_range(&v->plan, i, &at, &n);
+		sum += n;
+	}
+	return sum;
+}
+
+bool xfer_needs_me(const struct xfer_view *v)
+{
+	uint64_t failed = atomic_load_explicit(&v->x->failed, memory_order_acquire);
+
+	if (v->dst_rank != node_rank(v->group))
+		return v->plan.sender_needed || failed != atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
+	if (failed != v->repaired)
+		return true;
+	/* the edges are all that the receiver of a mapped buffer has to do itself */
+	return v->plan.receiver_needed && !(v->plan.dst_mapped && v->edges_done);
 }
 
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges)
@@ -102,41 +170,14 @@ static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 	return ret;
 }
 
-void xfer_finish(struct xfer_view *v, uint64_t units)
+void xfer_finish(struct xfer_view *v, uint64_t bits)
 {
-	if (!xfer_complete(v->x, v->tag, units, v->plan.total))
+	if (!xfer_complete(v->x, v->tag, bits, v->plan.total))
 		return;
 	if (v->dst_rank != node_rank(v->group))
 		node_ring(v->group, v->dst_rank);
 	if (v->src_rank != node_rank(v->group))
 		node_ring(v->group, v->src_rank);
-}
-
-int xfer_move(struct xfer_view *v)
-{
-	int me = node_rank(v->group), ret;
-	uint64_t i, at, n;
-
-	if (!v->can_move)
-		return 0;
-	i = xfer_claim(v->x, v->tag, v->plan.fragments);
-	if (i == XFER_NONE)
-		return 0;
-	at = v->plan.lo + i * v->plan.fragment_bytes;
-	n = base_min_u64(v->plan.fragment_bytes, v->plan.hi - at);
-	ret = copy_range(v, at, n);
-	if (ret == -EOWNERDEAD)
-		return ret;
-	if (ret) {
-		/* the kernel refused although the trial had worked: leave it to the two ends */
-		atomic_fetch_or_explicit(&v->x->failed, 1ull << i, memory_order_release);
-		node_ring(v->group, me == v->src_rank ? v->dst_rank : v->src_rank);
-		return 1;
-	}
-	if (me != v->dst_rank)
-		base_count(BASE_CTR_BYTES_HELPED, n);
-	xfer_finish(v, n);
-	return 1;
 }
 
 /* ---- edges -------------------------------------------------------------------------------------- */
@@ -170,16 +211,62 @@ static int take_range(struct xfer_view *v, uint64_t from, uint64_t to)
 	return 0;
 }
 
-int xfer_move_edges(struct xfer_view *v)
+static int take_edges(struct xfer_view *v)
 {
 	int ret = take_range(v, 0, v->plan.lo);
 
-	if (!ret)
-		ret = take_range(v, v->plan.hi, v->plan.bytes);
+	return ret ? ret : take_range(v, v->plan.hi, v->plan.bytes);
+}
+
+int xfer_move_edges(struct xfer_view *v)
+{
+	int ret = take_edges(v);
+
 	if (ret)
 		return ret;
 	v->edges_done = true;
-	xfer_finish(v, 1);
+	xfer_finish(v, xfer_bit(v->plan.fragments));
+	return 1;
+}
+
+/* ---- units ----------------------------------------------------------------------------------------- */
+
+int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
+{
+	uint64_t at, n;
+	int ret;
+
+	if (unit == v->plan.fragments) {
+		ret = take_edges(v);
+	} else {
+		xfer_fragment_range(&v->plan, unit, &at, &n);
+		ret = copy_range(v, at, n);
+		if (!ret && node_rank(v->group) != v->dst_rank)
+			base_count(BASE_CTR_BYTES_HELPED, n);
+	}
+	if (!ret)
+		xfer_finish(v, xfer_bit(unit));
+	return ret;
+}
+
+int xfer_move(struct xfer_view *v, uint32_t start)
+{
+	int me = node_rank(v->group), ret;
+	uint32_t i;
+
+	if (!v->can_move)
+		return 0;
+	i = xfer_claim(v->x, v->tag, v->units, start);
+	if (i == XFER_NONE)
+		return 0;
+	ret = xfer_copy_unit(v, i);
+	if (ret == -EOWNERDEAD)
+		return ret;
+	if (ret) {
+		/* the kernel refused although the trial had worked: leave it to the two ends */
+		atomic_fetch_or_explicit(&v->x->failed, xfer_bit(i), memory_order_release);
+		node_ring(v->group, me == v->src_rank ? v->dst_rank : v->src_rank);
+	}
 	return 1;
 }
 
@@ -191,27 +278,30 @@ bool xfer_needs_repair(const struct xfer_view *v)
 	       atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
 }
 
-static void fragment_range(const struct xfer_view *v, uint64_t i, uint64_t *at, uint64_t *n)
+/* Bytes of one unit between two places for the whole transfer. */
+static void lay_out(const struct xfer_plan *p, uint32_t unit, char *to, const char *from)
 {
-	*at = v->plan.lo + i * v->plan.fragment_bytes;
-	*n = base_min_u64(v->plan.fragment_bytes, v->plan.hi - *at);
+	uint64_t at, n;
+
+	if (unit == p->fragments) {
+		memcpy(to, from, p->lo);
+		memcpy(to + p->hi, from + p->hi, p->bytes - p->hi);
+		return;
+	}
+	xfer_fragment_range(p, unit, &at, &n);
+	memcpy(to + at, from + at, n);
 }
 
 int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 {
 	uint64_t todo = atomic_load_explicit(&v->x->failed, memory_order_acquire) &
 			~atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
-	char *to = (char *)region_arena_base() + scratch->offset;
-	uint64_t at, n;
 
 	if (!todo)
 		return 0;
-	for (uint64_t i = 0; i < v->plan.fragments; i++) {
-		if (!(todo >> i & 1))
-			continue;
-		fragment_range(v, i, &at, &n);
-		memcpy(to + at, v->src + at, n);
-	}
+	for (uint32_t i = 0; i < v->plan.units; i++)
+		if (todo & xfer_bit(i))
+			lay_out(&v->plan, i, (char *)region_arena_base() + scratch->offset, v->src);
 	v->x->repair_off = scratch->offset;
 	atomic_fetch_or_explicit(&v->x->repaired, todo, memory_order_release); /* partner: repair_receive */
 	node_ring(v->group, v->dst_rank);
@@ -221,7 +311,6 @@ int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 int xfer_repair_receive(struct xfer_view *v)
 {
 	uint64_t ready = atomic_load_explicit(&v->x->repaired, memory_order_acquire) & ~v->repaired;
-	uint64_t at, n, units = 0;
 	char *from;
 
 	if (!ready)
@@ -229,14 +318,10 @@ int xfer_repair_receive(struct xfer_view *v)
 	from = node_map(v->group, v->src_rank, v->x->repair_off, v->plan.bytes);
 	if (!from)
 		return -EPROTO;
-	for (uint64_t i = 0; i < v->plan.fragments; i++) {
-		if (!(ready >> i & 1))
-			continue;
-		fragment_range(v, i, &at, &n);
-		memcpy(v->dst + at, from + at, n);
-		units += n;
-	}
+	for (uint32_t i = 0; i < v->plan.units; i++)
+		if (ready & xfer_bit(i))
+			lay_out(&v->plan, i, v->dst, from);
 	v->repaired |= ready;
-	xfer_finish(v, units);
+	xfer_finish(v, ready);
 	return 1;
 }

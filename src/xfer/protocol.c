@@ -7,40 +7,54 @@ void xfer_open(struct xfer *x, uint64_t tag)
 	atomic_store_explicit(&x->consumed, xfer_word(tag, 0), memory_order_relaxed);
 	atomic_store_explicit(&x->failed, 0, memory_order_relaxed);
 	atomic_store_explicit(&x->repaired, 0, memory_order_relaxed);
-	/* before cursor: a fragment can be completed as soon as it can be claimed */
+	/* before taken: a unit can be completed as soon as it can be claimed */
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_relaxed);
-	atomic_store_explicit(&x->cursor, xfer_word(tag, 0), memory_order_release); /* partner: claim */
+	atomic_store_explicit(&x->taken, xfer_word(tag, 0), memory_order_release); /* partner: claim */
 }
 
-uint64_t xfer_claim(struct xfer *x, uint64_t tag, uint64_t fragments)
+uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start)
 {
-	uint64_t word = atomic_load_explicit(&x->cursor, memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
 
-	while (xfer_is_tag(word, tag) && (word & XFER_VALUE_MASK) < fragments)
-		if (atomic_compare_exchange_weak_explicit(&x->cursor, &word, word + 1, memory_order_acq_rel,
+	while (xfer_is_tag(word, tag)) {
+		uint64_t free = ~word & xfer_bits(units), later = free >> start << start;
+		uint32_t i;
+
+		if (!free)
+			break;
+		i = (uint32_t)__builtin_ctzll(later ? later : free);
+		if (atomic_compare_exchange_weak_explicit(&x->taken, &word, word | xfer_bit(i), memory_order_acq_rel,
 							  memory_order_relaxed))
-			return word & XFER_VALUE_MASK;
+			return i;
+	}
 	return XFER_NONE;
 }
 
-bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total)
+void xfer_unclaim(struct xfer *x, uint32_t unit)
 {
-	/* release: my bytes are seen by whoever sees the total; acquire: the last one speaks for all */
-	uint64_t word = atomic_fetch_add_explicit(&x->done, units, memory_order_acq_rel);
-
-	return (word & XFER_VALUE_MASK) + units == total;
+	/* release: what was written of it comes before what the next claimer writes */
+	atomic_fetch_and_explicit(&x->taken, ~xfer_bit(unit), memory_order_release); /* partner: claim */
 }
 
-bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t total)
+bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total)
+{
+	/* release: my bytes are seen by whoever sees the total; acquire: the last one speaks for all */
+	uint64_t word = atomic_fetch_or_explicit(&x->done, bits, memory_order_acq_rel);
+
+	(void)tag; /* a claimed unit keeps the transfer open, and the tag what it is */
+	return (word & total) != total && ((word | bits) & total) == total;
+}
+
+bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits)
 {
 	uint64_t word = atomic_load_explicit(&x->done, memory_order_acquire);
 
-	return !xfer_is_tag(word, tag) || (word & XFER_VALUE_MASK) == total;
+	return !xfer_is_tag(word, tag) || (word & bits) == bits;
 }
 
-bool xfer_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments)
+bool xfer_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units)
 {
-	uint64_t word = atomic_load_explicit(&x->cursor, memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
 
-	return !xfer_is_tag(word, tag) || (word & XFER_VALUE_MASK) >= fragments;
+	return !xfer_is_tag(word, tag) || (word & xfer_bits(units)) == xfer_bits(units);
 }

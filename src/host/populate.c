@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Page tables of mapped memory. */
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "host/host.h"
+
+#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE; headers of distributions are older */
+
+void host_populate(void *addr, uint64_t bytes)
+{
+	uintptr_t start = base_round_down((uintptr_t)addr, HOST_PAGE);
+
+	syscall(SYS_madvise, start, base_round_up((uintptr_t)addr + bytes, HOST_PAGE) - start, POPULATE_WRITE);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From the virtual queue of a transfer into a channel, a few fragments at a time. Everybody who is in
+ * here (start, or done() of a copy) is one of the queue's users; the last to leave says that it is
+ * drained. Posts are found by fragment, so nothing is allocated and nothing is locked.
+ */
+#include <errno.h>
+
+#include "xfer/xfer.h"
+
+/* Long fragments go piece by piece, so that a switch to CPU mode does not wait for all of one. */
+#define PIECE_BYTES (256u << 10)
+
+void xfer_queue_init(struct xfer_queue *q)
+{
+	atomic_store_explicit(&q->users, 0, memory_order_relaxed);
+	atomic_store_explicit(&q->is_stopped, false, memory_order_relaxed);
+}
+
+static bool is_stopped(struct xfer_queue *q) { return atomic_load_explicit(&q->is_stopped, memory_order_relaxed); }
+
+static uint32_t fragment_of_post(const struct xfer_queue *q, const struct xfer_post *p)
+{
+	return (uint32_t)(p - q->posts);
+}
+
+/* Whoever waits for the transfer can take it now. */
+static void give_back(struct xfer_queue *q, uint32_t i)
+{
+	struct node_group *g = q->view.group;
+	int src = q->view.src_rank, dst = q->view.dst_rank;
+
+	xfer_unclaim(q->view.x, i);
+	node_ring(g, dst);
+	node_ring(g, src);
+}
+
+static void by_cpu(struct xfer_queue *q, uint32_t i)
+{
+	if (xfer_copy_unit(&q->view, i)) /* both ends are mapped: cannot be */
+		give_back(q, i);
+}
+
+/* ---- posting --------------------------------------------------------------------------------------- */
+
+static void post_done(struct engine_copy *c, int result);
+
+/* The piece of p that begins at p->at. 0, or -errno of engine_post(). */
+static int post_piece(struct xfer_queue *q, struct xfer_post *p)
+{
+	uint64_t n = base_min_u64(p->end - p->at, q->piece_bytes);
+
+	if (n == p->end - p->at)
+		n = base_round_down(n, q->align_bytes); /* its last bytes are the CPU's */
+	p->copy = (struct engine_copy){
+		.dst = q->view.dst + p->at,
+		.src = q->view.src + p->at,
+		.bytes = n,
+		.done = post_done,
+		.arg = q,
+	};
+	return n ? engine_post(q->chan, &p->copy) : -EINVAL;
+}
+
+/* Claim and post one fragment more. False: there is none, or the channel does not take it. */
+static bool post_next(struct xfer_queue *q)
+{
+	struct xfer_view *v = &q->view;
+	uint64_t n;
+	uint32_t i;
+
+	while (!is_stopped(q)) {
+		i = xfer_claim(v->x, v->tag, v->units, 0);
+		if (i == XFER_NONE)
+			break;
+		if (i == v->plan.fragments) {
+			by_cpu(q, i);
+			continue;
+		}
+		xfer_fragment_range(&v->plan, i, &q->posts[i].at, &n);
+		q->posts[i].end = q->posts[i].at + n;
+		if (!post_piece(q, &q->posts[i]))
+			return true;
+		give_back(q, i);
+		break;
+	}
+	return false;
+}
+
+/* ---- ends of copies ---------------------------------------------------------------------------------- */
+
+static void leave(struct xfer_queue *q)
+{
+	void (*drained)(void *) = q->drained;
+	void *arg = q->arg;
+
+	/* release: what this user did comes before q is used again; partner: is_idle, and the last one */
+	if (atomic_fetch_sub_explicit(&q->users, 1, memory_order_acq_rel) == 1)
+		drained(arg);
+}
+
+/* The copy of a piece failed, or was cancelled. */
+static void piece_failed(struct xfer_queue *q, struct xfer_post *p, int result)
+{
+	if (result != -ECANCELED)
+		base_count(BASE_CTR_ENGINE_ERRORS, 1);
+	/* Who waits is faster than a thread of an engine, which may run at idle priority. */
+	if (is_stopped(q))
+		give_back(q, fragment_of_post(q, p));
+	else
+		by_cpu(q, fragment_of_post(q, p));
+}
+
+/* Returns true when the next piece of the fragment is in the channel. */
+static bool piece_ended(struct xfer_queue *q, struct xfer_post *p)
+{
+	struct xfer_view *v = &q->view;
+
+	base_count(BASE_CTR_BYTES_ENGINE, p->copy.bytes);
+	p->at += p->copy.bytes;
+	if (p->end - p->at < q->align_bytes) {
+		if (p->at < p->end)
+			host_copy(v->dst + p->at, v->src + p->at, p->end - p->at, BASE_COPY_PLAIN);
+		xfer_finish(v, xfer_bit(fragment_of_post(q, p)));
+		return false;
+	}
+	if (is_stopped(q)) {
+		give_back(q, fragment_of_post(q, p));
+		return false;
+	}
+	if (!post_piece(q, p))
+		return true;
+	by_cpu(q, fragment_of_post(q, p));
+	return false;
+}
+
+static void post_done(struct engine_copy *c, int result)
+{
+	struct xfer_post *p = (struct xfer_post *)c;
+	struct xfer_queue *q = c->arg;
+	struct engine_chan *chan = q->chan;
+	bool posted = false;
+
+	atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
+	if (result)
+		piece_failed(q, p, result);
+	else
+		posted = piece_ended(q, p);
+	if (posted || post_next(q))
+		engine_flush(chan);
+	else
+		leave(q);
+}
+
+/* ---- the owner ----------------------------------------------------------------------------------------- */
+
+/* Does the channel take the bytes of this transfer at all? */
+static bool fits(struct xfer_queue *q, const struct xfer_view *v)
+{
+	struct engine_caps caps;
+
+	q->chan->ops->caps(q->chan, &caps);
+	q->align_bytes = base_max_u64(caps.align_bytes, 1);
+	q->piece_bytes = base_round_down(base_min_u64(PIECE_BYTES, caps.max_copy_bytes), q->align_bytes);
+	if (!q->piece_bytes || !v->src || !v->dst || !v->can_move)
+		return false;
+	return ((uintptr_t)v->src + v->plan.lo) % q->align_bytes == 0 &&
+	       ((uintptr_t)v->dst + v->plan.lo) % q->align_bytes == 0;
+}
+
+bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan, uint32_t depth,
+		      void (*drained)(void *arg), void *arg)
+{
+	uint32_t posted = 0;
+
+	q->chan = chan;
+	if (is_stopped(q) || !fits(q, v))
+		return false;
+	q->view = *v;
+	q->drained = drained;
+	q->arg = arg;
+	atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&q->users, 1, memory_order_relaxed); /* posting publishes it */
+	while (posted < depth) {
+		atomic_fetch_add_explicit(&q->users, 1, memory_order_relaxed);
+		if (!post_next(q)) {
+			atomic_fetch_sub_explicit(&q->users, 1, memory_order_relaxed); /* not the last: we */
+			break;
+		}
+		posted++;
+	}
+	if (posted)
+		engine_flush(chan);
+	/* acquire: when all has come back meanwhile, the caller may use q again */
+	return atomic_fetch_sub_explicit(&q->users, 1, memory_order_acq_rel) != 1;
+}
+
+void xfer_queue_stop(struct xfer_queue *q)
+{
+	if (!atomic_exchange_explicit(&q->is_stopped, true, memory_order_relaxed))
+		atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
+}
+
+bool xfer_queue_is_idle(const struct xfer_queue *q)
+{
+	return !atomic_load_explicit(&q->users, memory_order_acquire); /* partner: leave */
+}
+
+bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns)
+{
+	uint64_t since = atomic_load_explicit(&q->moved_ns, memory_order_relaxed);
+
+	if (xfer_queue_is_idle(q) || now_ns < since + (uint64_t)base_opt.engine_timeout_ms * 1000000u)
+		return false;
+	q->chan->ops->retire(q->chan);
+	return true;
+}
+
+void xfer_queue_poll(struct xfer_queue *q)
+{
+	if (!xfer_queue_is_idle(q))
+		engine_poll(q->chan);
+}
