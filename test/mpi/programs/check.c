@@ -51,6 +51,15 @@ void check_say(const char *fmt, ...)
 	va_end(args);
 }
 
+void check_note(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	line("note", fmt, args);
+	va_end(args);
+}
+
 void check_skip(const char *why)
 {
 	skipped = why;

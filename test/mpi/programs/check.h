@@ -5,6 +5,7 @@
  *
  *   ok NAME | skip NAME: why | fail NAME
  *   say NAME: rank R: TEXT        something that must be the same with and without Sluice
+ *   note NAME: rank R: TEXT       something that the test wants to know
  *   # NAME: rank R: TEXT          why it failed
  *
  * Run alone:  mpiexec -n 3 sluice run build/test-programs/mpich/semantics any_root
@@ -49,6 +50,7 @@ void check_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* All ranks must come to the same decision. */
 void check_skip(const char *why);
 void check_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void check_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #define EXPECT(cond)                                                                               \
 	do {                                                                                       \
