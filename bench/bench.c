@@ -50,6 +50,7 @@ void bench_sync(struct bench *b)
 
 	if (before + 1 == (uint32_t)b->ranks) {
 		atomic_store_explicit(&a->arrived, 0, memory_order_relaxed);
+		atomic_store_explicit(&a->last_ns, bench_now_ns(), memory_order_relaxed);
 		/* pairs with the acquire below: all that was written before is seen after */
 		atomic_store_explicit(&a->generation, gen + 1, memory_order_release);
 		if (b->crowded)
@@ -78,6 +79,14 @@ uint64_t bench_start(struct bench *b)
 	while (bench_now_ns() < at)
 		;
 	return at;
+}
+
+uint64_t bench_start_common(struct bench *b)
+{
+	if (!b->crowded)
+		return bench_start(b);
+	bench_sync(b);
+	return atomic_load_explicit(&b->area->last_ns, memory_order_relaxed);
 }
 
 uint64_t bench_max(struct bench *b, uint64_t value)

@@ -28,6 +28,7 @@ struct bench_area {
 	_Alignas(128) _Atomic uint32_t arrived;            /* written by every rank */
 	_Alignas(128) _Atomic uint32_t generation;         /* written by the last to arrive */
 	_Alignas(128) _Atomic uint64_t start_ns;           /* written by rank 0 */
+	_Alignas(128) _Atomic uint64_t last_ns;            /* written by the last to arrive */
 	_Alignas(128) _Atomic uint32_t go_on;              /* written by rank 0: one more call? */
 	_Alignas(128) _Atomic uint32_t ball;               /* the line of the ping-pong */
 	_Alignas(128) _Atomic uint64_t mismatches;         /* contents that were not as expected */
@@ -54,6 +55,9 @@ void bench_sync(struct bench *b);
 /* Wait for all ranks and return the instant at which this rank began. With a core for every rank it
  * is the same instant on all of them. */
 uint64_t bench_start(struct bench *b);
+/* The same, but the instant is common to all ranks also when they share cores: the one at which the
+ * last of them was there. */
+uint64_t bench_start_common(struct bench *b);
 /* All ranks give a value; rank 0 receives the largest, the others 0. Every rank waits. */
 uint64_t bench_max(struct bench *b, uint64_t value);
 /* Rank 0 decides, all ranks learn it. */

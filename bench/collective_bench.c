@@ -25,15 +25,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "bench.h"
+#include "job.h"
 
-#define MAX_SIZES       32
 #define FIRST_USES      10
 #define BATCH_TARGET_NS 400000
 
 struct options {
 	const char *what;
-	size_t sizes[MAX_SIZES];
+	uint64_t sizes[JOB_MAX_LIST];
 	int size_count;
 	uint64_t budget_ns; /* timed part of one measurement */
 	int warmup, min_calls, max_calls;
@@ -72,26 +71,10 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlo
 	return syscall(SYS_process_vm_readv, pid, local, nlocal, remote, nremote, flags);
 }
 
-static void die(const char *why)
-{
-	fprintf(stderr, "collective_bench: %s\n", why);
-	MPI_Abort(MPI_COMM_WORLD, 2);
-	exit(2);
-}
-
-static void *get_memory(size_t bytes)
-{
-	void *p = malloc(bytes ? bytes : 1);
-
-	if (!p)
-		die("out of memory");
-	return p;
-}
-
 /* A buffer as programs get it; with pages=huge as numpy gets its own from 4 MB on. */
 static void *get_buffer(const struct job *j, size_t bytes)
 {
-	char *p = get_memory(bytes);
+	char *p = job_memory(bytes);
 	uintptr_t begin = ((uintptr_t)p + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
 
 	if (j->opt.huge && bytes >= (4u << 20))
@@ -100,46 +83,9 @@ static void *get_buffer(const struct job *j, size_t bytes)
 	return p;
 }
 
-/* Rank 0's memfd becomes everybody's area. */
-static void area_open(struct bench *b)
-{
-	long where[2] = { getpid(), -1 };
-	char path[64];
-	int fd = -1;
-
-	if (b->rank == 0) {
-		fd = memfd_create("collective_bench", 0);
-		if (fd < 0 || ftruncate(fd, sizeof(struct bench_area)))
-			die("no shared memory");
-		where[1] = fd;
-	}
-	MPI_Bcast(where, 2, MPI_LONG, 0, MPI_COMM_WORLD);
-	if (b->rank) {
-		snprintf(path, sizeof(path), "/proc/%ld/fd/%ld", where[0], where[1]);
-		fd = open(path, O_RDWR);
-		if (fd < 0)
-			die("ranks cannot open rank 0's shared memory");
-	}
-	b->area = mmap(NULL, sizeof(struct bench_area), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (b->area == MAP_FAILED)
-		die("no shared memory");
-	MPI_Barrier(MPI_COMM_WORLD);
-	close(fd);
-	bench_sync(b);
-}
-
-/* How often this rank lost its core: on a quiet machine with a core a rank, hardly ever. */
-static long lost_core(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return u.ru_nivcsw;
-}
-
 static uint64_t timed_begin(struct job *j)
 {
-	j->switches = lost_core();
+	j->switches = job_lost_core();
 	return bench_now_ns();
 }
 
@@ -231,7 +177,7 @@ static void print_result(struct job *j, const char *what, struct bench_samples *
 {
 	uint64_t wrong = atomic_load(&j->b.area->mismatches);
 	uint64_t cma = bench_max(&j->b, atomic_exchange(&cma_calls, 0));
-	uint64_t lost = bench_max(&j->b, (uint64_t)(lost_core() - j->switches));
+	uint64_t lost = bench_max(&j->b, (uint64_t)(job_lost_core() - j->switches));
 
 	if (j->b.rank)
 		return;
@@ -377,8 +323,8 @@ static void run_small(struct job *j, const struct measure *m)
 	uint64_t since, ns;
 	int warmup = 0;
 
-	j->send = get_memory(j->bytes);
-	j->recv = get_memory(recv_bytes);
+	j->send = job_memory(j->bytes);
+	j->recv = job_memory(recv_bytes);
 	memset(j->send, 0, j->bytes);
 	memset(j->recv, 0, recv_bytes);
 	/* the batch doubles until even its fastest run of three is long enough for the clock */
@@ -452,7 +398,7 @@ static void run_malloc(struct job *j, const struct measure *m)
 		for (int i = 0; i < OPS; i++) {
 			turn = turn * 6364136223846793005ull + 1442695040888963407ull;
 			free(slot[turn >> 58]);
-			slot[turn >> 58] = get_memory(j->bytes);
+			slot[turn >> 58] = job_memory(j->bytes);
 			*(volatile char *)slot[turn >> 58] = 1;
 		}
 		samples_add(j, &j->samples, bench_max(&j->b, bench_now_ns() - t0));
@@ -492,21 +438,7 @@ static void run_measure(struct job *j, const char *name, size_t len)
 		}
 		return;
 	}
-	die("unknown measurement");
-}
-
-static void parse_sizes(struct options *o, const char *text)
-{
-	char *end = (char *)text;
-
-	o->size_count = 0;
-	while (*end && o->size_count < MAX_SIZES) {
-		o->sizes[o->size_count++] = bench_parse_bytes(end, &end);
-		if (*end == ',')
-			end++;
-		else if (*end)
-			die("sizes look like 64K,1M");
-	}
+	job_die("unknown measurement");
 }
 
 static void parse(struct options *o, int argc, char **argv)
@@ -521,7 +453,7 @@ static void parse(struct options *o, int argc, char **argv)
 		if (!strncmp(argv[i], "what=", 5))
 			o->what = value;
 		else if (!strncmp(argv[i], "sizes=", 6))
-			parse_sizes(o, value);
+			o->size_count = job_parse_list(o->sizes, value);
 		else if (!strncmp(argv[i], "ms=", 3))
 			o->budget_ns = strtoull(value, NULL, 10) * 1000000;
 		else if (!strncmp(argv[i], "warmup=", 7))
@@ -539,30 +471,16 @@ static void parse(struct options *o, int argc, char **argv)
 		else if (!strncmp(argv[i], "pages=", 6))
 			o->huge = !strcmp(value, "huge");
 		else
-			die("arguments: what= sizes= ms= warmup= min= max= pin= pages= use= nice=");
+			job_die("arguments: what= sizes= ms= warmup= min= max= pin= pages= use= "
+				"nice=");
 	}
 	if (o->max_calls > BENCH_MAX_CALLS)
 		o->max_calls = BENCH_MAX_CALLS;
 }
 
-/* A launcher may have put this process into a session of its own, and sessions share the machine
- * evenly (autogroup) whatever their processes' niceness is; so both are set. Best effort. */
-static void set_nice(int value)
-{
-	FILE *f = fopen("/proc/self/autogroup", "w");
-
-	if (f) {
-		fprintf(f, "%d", value);
-		fclose(f);
-	}
-	setpriority(PRIO_PROCESS, 0, value);
-}
-
 int main(int argc, char **argv)
 {
 	static struct job j;
-	char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-	int len;
 
 	MPI_Init(&argc, &argv);
 	parse(&j.opt, argc, argv);
@@ -571,20 +489,11 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (j.opt.nice)
-		set_nice(j.opt.nice);
-	MPI_Comm_rank(MPI_COMM_WORLD, &j.b.rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &j.b.ranks);
-	if (j.b.ranks > BENCH_MAX_RANKS)
-		die("too many ranks");
-	j.b.crowded = j.b.ranks > bench_cpus();
+		job_set_nice(j.opt.nice);
+	job_open(&j.b);
 	if (j.opt.pin && !j.b.crowded)
 		bench_pin(j.b.rank);
-	area_open(&j.b);
-	MPI_Get_library_version(version, &len);
-	version[strcspn(version, "\r\n\"")] = 0;
-	if (j.b.rank == 0)
-		printf("{\"what\": \"run\", \"mpi\": \"%s\", \"ranks\": %d, \"pinned\": %d}\n",
-		       version, j.b.ranks, j.opt.pin && !j.b.crowded);
+	job_print_run(&j.b, j.opt.pin && !j.b.crowded);
 	for (const char *w = j.opt.what; *w; w += strcspn(w, ","), w += *w == ',')
 		run_measure(&j, w, strcspn(w, ","));
 	MPI_Finalize();

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "job.h"
+
+void job_die(const char *why)
+{
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
+	MPI_Abort(MPI_COMM_WORLD, 2);
+	exit(2);
+}
+
+void *job_memory(size_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	if (!p)
+		job_die("out of memory");
+	return p;
+}
+
+int job_parse_list(uint64_t out[JOB_MAX_LIST], const char *text)
+{
+	char *end = (char *)text;
+	int count = 0;
+
+	while (*end && count < JOB_MAX_LIST) {
+		out[count++] = bench_parse_bytes(end, &end);
+		if (*end == ',')
+			end++;
+		else if (*end)
+			job_die("lists look like 64K,1M");
+	}
+	return count;
+}
+
+const char *job_value(const char *argument, const char *name)
+{
+	size_t len = strlen(name);
+
+	return !strncmp(argument, name, len) && argument[len] == '=' ? argument + len + 1 : NULL;
+}
+
+/* Rank 0's memfd becomes everybody's. Not MPI's memory: the MPI under test must not be what keeps
+ * the ranks in step. */
+void *job_share(struct bench *b, size_t bytes)
+{
+	long where[2] = { getpid(), -1 };
+	char path[64];
+	void *p;
+	int fd = -1;
+
+	if (b->rank == 0) {
+		fd = memfd_create("bench", 0);
+		if (fd < 0 || ftruncate(fd, (off_t)bytes))
+			job_die("no shared memory");
+		where[1] = fd;
+	}
+	MPI_Bcast(where, 2, MPI_LONG, 0, MPI_COMM_WORLD);
+	if (b->rank) {
+		snprintf(path, sizeof(path), "/proc/%ld/fd/%ld", where[0], where[1]);
+		fd = open(path, O_RDWR);
+		if (fd < 0)
+			job_die("ranks cannot open rank 0's shared memory");
+	}
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		job_die("no shared memory");
+	MPI_Barrier(MPI_COMM_WORLD);
+	close(fd);
+	return p;
+}
+
+void job_open(struct bench *b)
+{
+	MPI_Comm_rank(MPI_COMM_WORLD, &b->rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &b->ranks);
+	if (b->ranks > BENCH_MAX_RANKS)
+		job_die("too many ranks");
+	b->crowded |= b->ranks > bench_cpus();
+	b->area = job_share(b, sizeof(struct bench_area));
+	bench_sync(b);
+}
+
+void job_print_run(const struct bench *b, bool pinned)
+{
+	char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+	int len;
+
+	MPI_Get_library_version(version, &len);
+	version[strcspn(version, "\r\n\"")] = 0;
+	if (b->rank == 0)
+		printf("{\"what\": \"run\", \"mpi\": \"%s\", \"ranks\": %d, \"pinned\": %d}\n",
+		       version, b->ranks, pinned);
+}
+
+/* A launcher may have put this process into a session of its own, and sessions share the machine
+ * evenly (autogroup) whatever their processes' niceness is; so both are set. Best effort. */
+void job_set_nice(int value)
+{
+	FILE *f = fopen("/proc/self/autogroup", "w");
+
+	if (f) {
+		fprintf(f, "%d", value);
+		fclose(f);
+	}
+	setpriority(PRIO_PROCESS, 0, value);
+}
+
+long job_lost_core(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_nivcsw;
+}
+
+static void watch_add(struct job_watch *w, long tid)
+{
+	char path[64];
+	int fd;
+
+	if (w->count == JOB_MAX_THREADS)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/task/%ld/schedstat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		w->fds[w->count++] = fd;
+}
+
+void job_watch_open(struct job_watch *w)
+{
+	long self = syscall(SYS_gettid), tid;
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *e;
+
+	w->count = 0;
+	watch_add(w, self);
+	while (dir && (e = readdir(dir))) {
+		tid = atol(e->d_name);
+		if (tid > 0 && tid != self)
+			watch_add(w, tid);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+void job_watch_close(struct job_watch *w)
+{
+	while (w->count)
+		close(w->fds[--w->count]);
+}
+
+void job_watch_read(const struct job_watch *w, struct job_cpu *out)
+{
+	unsigned long long run, delay;
+	struct timespec own;
+	char text[96];
+	ssize_t n;
+
+	*out = (struct job_cpu){ 0 };
+	for (int i = 0; i < w->count; i++) {
+		n = pread(w->fds[i], text, sizeof(text) - 1, 0);
+		text[n > 0 ? n : 0] = 0;
+		if (sscanf(text, "%llu %llu", &run, &delay) != 2)
+			continue;
+		*(i ? &out->workers_delay_ns : &out->delay_ns) += delay;
+	}
+	/* the kernel's figure in schedstat is as old as the last tick */
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+	out->run_ns = (uint64_t)own.tv_sec * 1000000000ull + (uint64_t)own.tv_nsec;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * job: what the measuring programs that call MPI share: arguments, the area that all ranks map, the
+ * priority they run with, and whether somebody else had the cores meanwhile.
+ *
+ *   watch   run time and time spent waiting for a core, of every thread of this process, from
+ *           /proc/self/task/N/schedstat: a sample is kept only when nobody else ran in it
+ *
+ * Ordinary MPI programs use this: nothing here knows which side of a comparison it is on.
+ */
+#ifndef SLUICE_BENCH_JOB_H
+#define SLUICE_BENCH_JOB_H
+
+#include "bench.h"
+
+#define JOB_MAX_LIST    32
+#define JOB_MAX_THREADS 32
+
+/* Print why, end all ranks. */
+_Noreturn void job_die(const char *why);
+void *job_memory(size_t bytes);
+/* "64K,1M" into out[]; the number of values. Dies when it cannot be read. */
+int job_parse_list(uint64_t out[JOB_MAX_LIST], const char *text);
+/* The value of an argument "name=value"; NULL when it is another argument. */
+const char *job_value(const char *argument, const char *name);
+
+/* After MPI_Init: rank, ranks, and rank 0's memory as everybody's area. b->crowded becomes true
+ * with more ranks than cores; true before, it stays so. Collective. */
+void job_open(struct bench *b);
+/* `bytes` of memory that all ranks map, filled by nobody. Collective. */
+void *job_share(struct bench *b, size_t bytes);
+/* The line that says which MPI this is. Rank 0 prints it. */
+void job_print_run(const struct bench *b, bool pinned);
+void job_set_nice(int value);
+/* How often this process lost its core. */
+long job_lost_core(void);
+
+/* Of the threads that existed at job_watch_open(). */
+struct job_cpu {
+	uint64_t run_ns, delay_ns; /* the thread that called it */
+	uint64_t workers_delay_ns; /* all others together */
+};
+struct job_watch {
+	int count; /* threads; the caller is the first */
+	int fds[JOB_MAX_THREADS];
+};
+void job_watch_open(struct job_watch *w);
+void job_watch_close(struct job_watch *w);
+void job_watch_read(const struct job_watch *w, struct job_cpu *out);
+
+#endif

@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap_bench: one launch of one MPI program that measures what a blocking collective costs the
+ * program around it; bench/run launches it plain, with Sluice's blocking form and with early return
+ * in turn. An ordinary MPI program: no option says which side it is on.
+ *
+ *   comm   the collective, the data used at once      comp   the computation alone
+ *   both   the collective, the computation, then the data used
+ *
+ *   calibrate-X  comm, and how long one unit of computation takes on an idle core
+ *   touch-X      comm
+ *   overlap-X    comm; then comp and both in turn. who=all: every rank computes. who=one: the rank
+ *                that waits for data does (leaf of a broadcast, root of a gather); the others leave
+ *                their data alone and wait in the benchmark's barrier, asleep where cores are
+ * shared late-X       comm; then comp and late in turn: the root calls delay_us after the others,
+ * which compute as long before they touch. Times are of the last rank, which is never root.
+ *   switch-X     the rank that waits for data computes for wait_us and then touches: the time of
+ * the touch, and that of a copy of as many bytes by one process, between mapped buffers
+ *
+ * X is bcast or gather. Units of computation are rows of a product of two 64 x 64 matrices, on
+ * buffers of their own. The owners rewrite their data before each call. A sample ends with the
+ * slowest rank; it begins at the instant at which the last rank was there. Samples in which
+ * somebody else had a core that the ranks (or, with a core free for them, their threads) wanted are
+ * dropped and counted. Each timed call's data is checked at the bytes that are read.
+ *
+ * Calls that are followed by a touch and calls that are followed by computation stand at different
+ * places of the program, as they would in another program: whoever looks at call sites sees two.
+ */
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "job.h"
+
+#define ORDER          64     /* of the matrices */
+#define UNIT_BATCH     64     /* units that are timed at once */
+#define DROP_FACTOR    4      /* so many times max samples are tried at most */
+#define WORKER_LATE_NS 150000 /* a worker that waits longer for its core did not find it idle */
+
+enum part { COMM, COMP, BOTH, LATE, SWITCH, COPY, PARTS };
+static const char *const part_names[PARTS] = { "comm", "comp", "both", "late", "touch", "copy" };
+
+struct options {
+	const char *what;
+	uint64_t sizes[JOB_MAX_LIST], units[JOB_MAX_LIST], delays_us[JOB_MAX_LIST];
+	int size_count, unit_count, delay_count;
+	uint64_t budget_ns;
+	int warmup, min_calls, max_calls, nice;
+	bool pin, shared, one, huge;
+};
+
+struct job {
+	struct options opt;
+	struct bench b;
+	const struct kind *kind;
+	size_t bytes;
+	uint64_t units, delay_ns;
+	bool computes; /* this rank does */
+	bool smears;   /* this rank writes what it has sent; else it is idle after the call */
+	char *send, *recv;
+	char *copy_src, *copy_dst; /* of the pure copy */
+	uint64_t call, sum[BENCH_MAX_RANKS];
+	struct job_watch watch;
+	struct bench_samples samples[PARTS];
+	int dropped[PARTS], calls[PARTS]; /* calls: all of them, warm-up too */
+};
+
+/* One collective, as a program would write it. The calls are separate functions: see the head. */
+struct kind {
+	const char *name;
+	void (*prepare)(struct job *j, uint64_t seed_call);
+	void (*call_and_touch)(struct job *j);
+	void (*call_and_compute)(struct job *j);
+	void (*call_late)(struct job *j);
+	void (*use)(struct job *j);
+	uint64_t (*wrong)(const struct job *j);
+	int waiter; /* the rank that waits for data (-1: any but 0) */
+};
+
+/* What one rank says of one sample, in its lines of the area. */
+enum { SAY_NS = 2, SAY_RUN, SAY_DELAY, SAY_WORKERS };
+
+/* ---- computation --------------------------------------------------------------------------- */
+
+static double matrix_a[ORDER][ORDER], matrix_b[ORDER][ORDER], matrix_c[ORDER][ORDER];
+
+static void compute_init(void)
+{
+	for (int i = 0; i < ORDER; i++)
+		for (int k = 0; k < ORDER; k++) {
+			matrix_a[i][k] = 1.0 / (1 + i + k);
+			matrix_b[i][k] = i == k ? 1.5 : 0.25;
+		}
+}
+
+static __attribute__((noinline)) void compute(uint64_t units)
+{
+	for (uint64_t u = 0; u < units; u++) {
+		double *c = matrix_c[u % ORDER];
+
+		memset(c, 0, sizeof(matrix_c[0]));
+		for (int k = 0; k < ORDER; k++)
+			for (int i = 0; i < ORDER; i++)
+				c[i] += matrix_a[u % ORDER][k] * matrix_b[k][i];
+		__asm__ volatile("" ::"r"(c) : "memory"); /* the product counts as needed */
+	}
+}
+
+/* The fastest of some: what a unit takes when nobody disturbs. All ranks learn the slowest's. */
+static double unit_ns(struct job *j)
+{
+	uint64_t fastest = UINT64_MAX, t0, ns;
+
+	for (int turn = 0; turn < j->b.ranks; turn++) {
+		bench_sync(&j->b);
+		for (int i = 0; turn == j->b.rank && i < 200; i++) {
+			t0 = bench_now_ns();
+			compute(UNIT_BATCH);
+			ns = bench_now_ns() - t0;
+			fastest = ns < fastest ? ns : fastest;
+		}
+	}
+	j->b.area->value[j->b.rank][SAY_NS] = fastest;
+	bench_sync(&j->b);
+	for (int r = 0; r < j->b.ranks; r++) {
+		ns = j->b.area->value[r][SAY_NS];
+		fastest = ns > fastest ? ns : fastest;
+	}
+	bench_sync(&j->b);
+	return (double)fastest / UNIT_BATCH;
+}
+
+/* ---- the collectives ------------------------------------------------------------------------- */
+
+static void bcast_prepare(struct job *j, uint64_t call)
+{
+	if (j->b.rank == 0)
+		bench_fill(j->send, j->bytes, bench_seed(call, 0));
+}
+
+static __attribute__((noinline)) void bcast_and_touch(struct job *j)
+{
+	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	__asm__ volatile("");
+}
+
+static __attribute__((noinline)) void bcast_and_compute(struct job *j)
+{
+	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	if (j->computes)
+		compute(j->units);
+}
+
+static __attribute__((noinline)) void bcast_late(struct job *j)
+{
+	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	if (j->b.rank)
+		compute(j->units);
+}
+
+static void bcast_use(struct job *j)
+{
+	if (j->b.rank)
+		j->sum[0] = bench_touch(j->send, j->bytes);
+}
+
+static uint64_t bcast_wrong(const struct job *j)
+{
+	return j->b.rank && j->sum[0] != bench_expect(j->bytes, bench_seed(j->call, 0));
+}
+
+static void gather_prepare(struct job *j, uint64_t call)
+{
+	bench_fill(j->send, j->bytes, bench_seed(call, j->b.rank));
+}
+
+static __attribute__((noinline)) void gather_and_touch(struct job *j)
+{
+	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
+		   MPI_COMM_WORLD);
+	__asm__ volatile("");
+}
+
+static __attribute__((noinline)) void gather_and_compute(struct job *j)
+{
+	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
+		   MPI_COMM_WORLD);
+	if (j->computes)
+		compute(j->units);
+}
+
+static __attribute__((noinline)) void gather_late(struct job *j)
+{
+	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
+		   MPI_COMM_WORLD);
+	if (j->b.rank)
+		compute(j->units);
+}
+
+static void gather_use(struct job *j)
+{
+	for (int r = 0; j->b.rank == 0 && r < j->b.ranks; r++)
+		j->sum[r] = bench_touch(j->recv + j->bytes * (size_t)r, j->bytes);
+	if (j->smears)
+		bench_smear(j->send, j->bytes, 0xA5);
+}
+
+static uint64_t gather_wrong(const struct job *j)
+{
+	uint64_t wrong = 0;
+
+	for (int r = 0; j->b.rank == 0 && r < j->b.ranks; r++)
+		wrong += j->sum[r] != bench_expect(j->bytes, bench_seed(j->call, r));
+	return wrong;
+}
+
+static const struct kind kinds[] = {
+	{ "bcast", bcast_prepare, bcast_and_touch, bcast_and_compute, bcast_late, bcast_use,
+	  bcast_wrong, -1 },
+	{ "gather", gather_prepare, gather_and_touch, gather_and_compute, gather_late, gather_use,
+	  gather_wrong, 0 },
+};
+
+static bool is_waiter(const struct job *j)
+{
+	return j->kind->waiter < 0 ? j->b.rank != 0 : j->b.rank == j->kind->waiter;
+}
+
+/* ---- samples -----------------------------------------------------------------------------------
+ */
+
+static void say(struct job *j, uint64_t ns, const struct job_cpu *before)
+{
+	uint64_t *line = j->b.area->value[j->b.rank];
+	struct job_cpu after;
+
+	job_watch_read(&j->watch, &after);
+	line[SAY_NS] = ns;
+	line[SAY_RUN] = after.run_ns - before->run_ns;
+	line[SAY_DELAY] = after.delay_ns - before->delay_ns;
+	line[SAY_WORKERS] = after.workers_delay_ns - before->workers_delay_ns;
+}
+
+/*
+ * Did somebody else have a core? Ranks that share a core wait for each other and never longer than
+ * the others run; a rank with a core of its own does not wait. Workers wait where no core is free.
+ */
+static bool is_disturbed(const struct job *j, uint64_t ns)
+{
+	uint64_t run = 0, delay = 0, most = 0, workers = 0;
+
+	for (int r = 0; r < j->b.ranks; r++) {
+		const uint64_t *line = j->b.area->value[r];
+
+		run += line[SAY_RUN];
+		delay += line[SAY_DELAY];
+		most = line[SAY_DELAY] > most ? line[SAY_DELAY] : most;
+		workers = line[SAY_WORKERS] > workers ? line[SAY_WORKERS] : workers;
+	}
+	if (!j->opt.shared)
+		return most > ns / 50 + 5000;
+	return delay > run + ns / 20 + 20000 || workers > WORKER_LATE_NS + ns / 20;
+}
+
+/* All ranks have said; rank 0 keeps the sample. The first: the rank from which on times count. */
+static void collect(struct job *j, enum part part, int first, bool keep)
+{
+	struct bench_samples *s = &j->samples[part];
+	uint64_t ns = 0;
+
+	bench_sync(&j->b);
+	for (int r = first; r < j->b.ranks; r++) {
+		uint64_t theirs = j->b.area->value[r][SAY_NS];
+
+		ns = theirs > ns ? theirs : ns;
+	}
+	j->calls[part]++;
+	if (j->b.rank == 0 && keep) {
+		if (is_disturbed(j, ns))
+			j->dropped[part]++;
+		else
+			s->ns[s->count++] = ns;
+	}
+	bench_sync(&j->b);
+}
+
+static void note_wrong(struct job *j)
+{
+	uint64_t wrong = j->kind->wrong(j);
+
+	if (wrong)
+		atomic_fetch_add_explicit(&j->b.area->mismatches, wrong, memory_order_relaxed);
+}
+
+static void wait_until(uint64_t at_ns)
+{
+	while (bench_now_ns() < at_ns)
+		__builtin_ia32_pause();
+}
+
+/* What ranks did before, such as filling buffers, is nobody's waiting for a core. */
+static uint64_t begin(struct job *j, struct job_cpu *before)
+{
+	bench_sync(&j->b);
+	job_watch_read(&j->watch, before);
+	return bench_start_common(&j->b);
+}
+
+static void take(struct job *j, enum part part, bool keep)
+{
+	struct job_cpu before;
+	uint64_t t0, ns;
+
+	j->smears = part == COMM || j->computes;
+	if (part != COMP)
+		j->kind->prepare(j, ++j->call);
+	t0 = begin(j, &before);
+	switch (part) {
+	case COMM:
+		j->kind->call_and_touch(j);
+		break;
+	case COMP:
+		if (j->computes)
+			compute(j->units);
+		break;
+	case LATE:
+		if (j->b.rank == 0)
+			wait_until(t0 + j->delay_ns);
+		j->kind->call_late(j);
+		break;
+	default:
+		j->kind->call_and_compute(j);
+		if (part == SWITCH)
+			t0 = bench_now_ns();
+	}
+	if (part != COMP)
+		j->kind->use(j);
+	ns = bench_now_ns() - t0;
+	say(j, part == SWITCH && !is_waiter(j) ? 0 : ns, &before);
+	if (part != COMP)
+		note_wrong(j);
+	collect(j, part, part == LATE || (part == COMP && j->delay_ns) ? 1 : 0, keep);
+}
+
+/* One process copies what another has written; both map the source. */
+static void take_copy(struct job *j, bool keep)
+{
+	struct job_cpu before;
+	uint64_t t0, ns = 0;
+
+	if (j->b.rank == 0)
+		bench_fill(j->copy_src, j->bytes, ++j->call);
+	t0 = begin(j, &before);
+	if (j->b.rank == 1) {
+		memcpy(j->copy_dst, j->copy_src, j->bytes);
+		(void)bench_touch(j->copy_dst, j->bytes);
+		ns = bench_now_ns() - t0;
+	}
+	say(j, ns, &before);
+	collect(j, COPY, 0, keep);
+}
+
+static bool one_more(struct job *j, enum part part, int done, uint64_t since_ns)
+{
+	const struct options *o = &j->opt;
+	int kept = j->samples[part].count;
+	uint64_t budget = o->budget_ns + 4 * (uint64_t)o->min_calls * j->delay_ns;
+	bool late = bench_now_ns() - since_ns > (kept < o->min_calls ? 4 : 1) * budget;
+
+	return bench_agree(&j->b, kept < o->max_calls && done < DROP_FACTOR * o->max_calls &&
+					  (!late || done < o->min_calls));
+}
+
+/* Parts in turn, each with its warm-up. */
+static void block(struct job *j, const enum part *parts, int count)
+{
+	uint64_t since = bench_now_ns();
+	bool more = true;
+
+	for (int i = 0; more; i++) {
+		for (int p = 0; p < count; p++)
+			parts[p] == COPY ? take_copy(j, false) : take(j, parts[p], false);
+		more = bench_agree(&j->b, i + 1 < j->opt.warmup &&
+						  bench_now_ns() - since < 4 * j->opt.budget_ns);
+	}
+	job_watch_close(&j->watch); /* threads may have been started meanwhile */
+	job_watch_open(&j->watch);
+	since = bench_now_ns();
+	for (int i = 0; one_more(j, parts[count - 1], i, since); i++)
+		for (int p = 0; p < count; p++)
+			parts[p] == COPY ? take_copy(j, true) : take(j, parts[p], true);
+}
+
+/* ---- results ------------------------------------------------------------------------------------
+ */
+
+static void print_parts(struct job *j)
+{
+	for (int p = 0; p < PARTS; p++) {
+		struct bench_samples *s = &j->samples[p];
+
+		if (!j->calls[p])
+			continue;
+		bench_sort(s);
+		printf(", \"%s\": {\"us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f, "
+		       "\"samples\": %d, \"dropped\": %d, \"calls\": %d}",
+		       part_names[p], bench_percentile_us(s, 50), bench_percentile_us(s, 10),
+		       bench_percentile_us(s, 90), s->count, j->dropped[p], j->calls[p]);
+	}
+}
+
+static void print_result(struct job *j, const char *what, double unit, const double line[2])
+{
+	if (j->b.rank == 0) {
+		printf("{\"what\": \"%s\", \"who\": \"%s\", \"bytes\": %zu, \"ranks\": %d, "
+		       "\"delay_us\": %.0f, \"units\": %llu, \"unit_ns\": %.2f, "
+		       "\"line_before_ns\": %.1f, \"line_after_ns\": %.1f, "
+		       "\"mismatches\": %llu, \"threads\": %d",
+		       what, j->opt.one ? "one" : "all", j->bytes, j->b.ranks,
+		       (double)j->delay_ns / 1000, (unsigned long long)j->units, unit, line[0],
+		       line[1], (unsigned long long)atomic_load(&j->b.area->mismatches),
+		       j->watch.count);
+		print_parts(j);
+		printf("}\n");
+		fflush(stdout);
+		atomic_store(&j->b.area->mismatches, 0);
+	}
+	for (int p = 0; p < PARTS; p++)
+		j->samples[p].count = j->dropped[p] = j->calls[p] = 0;
+}
+
+/* ---- what to run
+ * --------------------------------------------------------------------------------- */
+
+static char *get_buffer(const struct job *j, size_t bytes)
+{
+	char *p = job_memory(bytes);
+	uintptr_t begin = ((uintptr_t)p + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
+
+	if (j->opt.huge && bytes >= (4u << 20))
+		madvise((void *)begin, bytes - BENCH_PAGE, MADV_HUGEPAGE);
+	memset(p, 1, bytes);
+	return p;
+}
+
+static void run_calibrate(struct job *j, double line[2])
+{
+	block(j, (enum part[]){ COMM }, 1);
+	line[1] = bench_line_ns(&j->b);
+	print_result(j, "calibrate", unit_ns(j), line);
+}
+
+static void run_touch(struct job *j, double line[2])
+{
+	block(j, (enum part[]){ COMM }, 1);
+	line[1] = bench_line_ns(&j->b);
+	print_result(j, j->opt.what, 0, line);
+}
+
+static void run_overlap(struct job *j, double line[2])
+{
+	j->computes = !j->opt.one || is_waiter(j);
+	block(j, (enum part[]){ COMM }, 1);
+	block(j, (enum part[]){ COMP, BOTH }, 2);
+	line[1] = bench_line_ns(&j->b);
+	print_result(j, j->opt.what, 0, line);
+}
+
+static void run_late(struct job *j, double line[2])
+{
+	double unit = unit_ns(j);
+
+	block(j, (enum part[]){ COMM }, 1);
+	j->computes = j->b.rank != 0;
+	for (int d = 0; d < j->opt.delay_count; d++) {
+		j->delay_ns = j->opt.delays_us[d] * 1000;
+		j->units = (uint64_t)((double)j->delay_ns / unit);
+		block(j, (enum part[]){ COMP, LATE }, 2);
+		line[1] = bench_line_ns(&j->b);
+		print_result(j, j->opt.what, unit, line);
+	}
+	j->delay_ns = 0;
+}
+
+static void run_switch(struct job *j, double line[2])
+{
+	double unit = unit_ns(j);
+
+	j->copy_src = job_share(&j->b, j->bytes);
+	madvise(j->copy_src, j->bytes, MADV_HUGEPAGE);
+	j->copy_dst = get_buffer(j, j->bytes);
+	j->computes = is_waiter(j);
+	for (int d = 0; d < j->opt.delay_count; d++) {
+		j->delay_ns = j->opt.delays_us[d] * 1000;
+		j->units = (uint64_t)((double)j->delay_ns / unit);
+		block(j, (enum part[]){ COPY, SWITCH }, 2);
+		line[1] = bench_line_ns(&j->b);
+		print_result(j, j->opt.what, unit, line);
+	}
+	j->delay_ns = 0;
+	munmap(j->copy_src, j->bytes);
+	free(j->copy_dst);
+}
+
+static const struct measure {
+	const char *name;
+	void (*run)(struct job *j, double line[2]);
+} measures[] = {
+	{ "calibrate", run_calibrate }, { "touch", run_touch },   { "overlap", run_overlap },
+	{ "late", run_late },           { "switch", run_switch },
+};
+
+static void run(struct job *j, const struct measure *m)
+{
+	double line[2];
+
+	for (int s = 0; s < j->opt.size_count; s++) {
+		j->bytes = j->opt.sizes[s];
+		j->units = s < j->opt.unit_count ? j->opt.units[s] : 0;
+		j->send = get_buffer(j, j->bytes);
+		j->recv = get_buffer(j, j->b.rank == 0 ? j->bytes * (size_t)j->b.ranks : 0);
+		line[0] = bench_line_ns(&j->b);
+		m->run(j, line);
+		free(j->send);
+		free(j->recv);
+	}
+}
+
+static void find_and_run(struct job *j)
+{
+	const char *dash = strchr(j->opt.what, '-');
+
+	for (size_t i = 0; dash && i < sizeof(measures) / sizeof(measures[0]); i++) {
+		if (strncmp(j->opt.what, measures[i].name, (size_t)(dash - j->opt.what)))
+			continue;
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+			j->kind = &kinds[k];
+			if (!strcmp(dash + 1, kinds[k].name))
+				return run(j, &measures[i]);
+		}
+	}
+	job_die("what= is calibrate-, touch-, overlap-, late- or switch- bcast or gather");
+}
+
+static void parse_one(struct options *o, const char *arg)
+{
+	const char *v;
+
+	if ((v = job_value(arg, "what")))
+		o->what = v;
+	else if ((v = job_value(arg, "sizes")))
+		o->size_count = job_parse_list(o->sizes, v);
+	else if ((v = job_value(arg, "units")))
+		o->unit_count = job_parse_list(o->units, v);
+	else if ((v = job_value(arg, "delays")))
+		o->delay_count = job_parse_list(o->delays_us, v);
+	else if ((v = job_value(arg, "ms")))
+		o->budget_ns = strtoull(v, NULL, 10) * 1000000;
+	else if ((v = job_value(arg, "warmup")))
+		o->warmup = atoi(v);
+	else if ((v = job_value(arg, "min")))
+		o->min_calls = atoi(v);
+	else if ((v = job_value(arg, "max")))
+		o->max_calls = atoi(v);
+	else if ((v = job_value(arg, "nice")))
+		o->nice = atoi(v);
+	else if ((v = job_value(arg, "pin")))
+		o->pin = atoi(v);
+	else if ((v = job_value(arg, "shared")))
+		o->shared = atoi(v); /* the ranks share a core, the others are free */
+	else if ((v = job_value(arg, "who")))
+		o->one = !strcmp(v, "one");
+	else if ((v = job_value(arg, "pages")))
+		o->huge = !strcmp(v, "huge");
+	else
+		job_die("arguments: what sizes units delays ms warmup min max nice pin shared who "
+			"pages");
+}
+
+int main(int argc, char **argv)
+{
+	static struct job j = { .opt = { .what = "",
+					 .budget_ns = 100000000,
+					 .warmup = 8,
+					 .min_calls = 5,
+					 .max_calls = 400 } };
+
+	MPI_Init(&argc, &argv);
+	for (int i = 1; i < argc; i++)
+		parse_one(&j.opt, argv[i]);
+	if (j.opt.nice)
+		job_set_nice(j.opt.nice);
+	j.b.crowded = j.opt.shared;
+	job_open(&j.b);
+	if (j.opt.pin && !j.b.crowded)
+		bench_pin(j.b.rank);
+	compute_init();
+	job_print_run(&j.b, j.opt.pin && !j.b.crowded);
+	job_watch_open(&j.watch);
+	find_and_run(&j);
+	MPI_Finalize();
+	return 0;
+}

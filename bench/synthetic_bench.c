@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * synthetic_bench: the application that the project's model paper measures (its Algorithm 1), as
+ * far as its text tells; one launch, an ordinary MPI program.
+ *
+ *   root initialises A[0]; broadcast of A[0]
+ *   for each iteration i
+ *       root initialises A[i + 1] with random values
+ *       broadcast of A[i + 1]                          may run on during the next line
+ *       all: C = elementwise maximum of C and A[i]
+ *       gather of C                                    may run on during the next initialisation
+ *
+ * A[i] and A[i + 1] are two buffers that change places. Elements are 4 bytes wide: order 512 is 1
+ * MB, 2048 is 16 MB. Each rank sums up the time of its initialisation, broadcast, computation and
+ * gather; what is asked for is the time of all iterations until every rank has used all data.
+ *
+ * After the run root checks that every C it gathered is its own, and its own against a second run
+ * of the random numbers.
+ */
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "job.h"
+
+enum { INIT, BCAST, COMPUTE, GATHER, PARTS };
+static const char *const part_names[PARTS] = { "init", "bcast", "compute", "gather" };
+
+struct job {
+	struct bench b;
+	uint64_t orders[JOB_MAX_LIST];
+	int order_count, iterations, repeats, nice;
+	bool pin;
+	int n; /* elements of a matrix */
+	uint32_t *a[2], *c, *all;
+	uint64_t part_ns[PARTS];
+};
+
+static uint32_t *matrix(size_t elements)
+{
+	uint32_t *m = job_memory(4 * elements);
+
+	memset(m, 0, 4 * elements);
+	return m;
+}
+
+/* A generator that costs about what a library's does, and can be run again. */
+static void initialise(uint32_t *m, int n, uint32_t seed)
+{
+	uint32_t x = seed * 2654435761u + 1;
+
+	for (int i = 0; i < n; i++) {
+		x ^= x << 13;
+		x ^= x >> 17;
+		x ^= x << 5;
+		m[i] = x;
+	}
+}
+
+static __attribute__((noinline)) void maximum(uint32_t *c, const uint32_t *m, int n)
+{
+	for (int i = 0; i < n; i++)
+		c[i] = m[i] > c[i] ? m[i] : c[i];
+}
+
+static uint64_t lap(struct job *j, int part, uint64_t since)
+{
+	uint64_t now = bench_now_ns();
+
+	j->part_ns[part] += now - since;
+	return now;
+}
+
+/* One run of the application; the time of this rank. */
+static uint64_t application(struct job *j)
+{
+	uint64_t t0, t;
+
+	memset(j->c, 0, 4 * (size_t)j->n);
+	memset(j->part_ns, 0, sizeof(j->part_ns));
+	t = t0 = bench_start_common(&j->b);
+	if (j->b.rank == 0)
+		initialise(j->a[0], j->n, 0);
+	MPI_Bcast(j->a[0], j->n, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+	for (int i = 0; i < j->iterations; i++) {
+		t = bench_now_ns();
+		if (j->b.rank == 0)
+			initialise(j->a[(i + 1) % 2], j->n, (uint32_t)i + 1);
+		t = lap(j, INIT, t);
+		MPI_Bcast(j->a[(i + 1) % 2], j->n, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+		t = lap(j, BCAST, t);
+		maximum(j->c, j->a[i % 2], j->n);
+		t = lap(j, COMPUTE, t);
+		MPI_Gather(j->c, j->n, MPI_UINT32_T, j->all, j->n, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+		t = lap(j, GATHER, t);
+	}
+	/* used: the last matrix by the leaves, the last C by root, and C may be written again */
+	if (j->b.rank)
+		(void)bench_touch(j->a[j->iterations % 2], 4 * (size_t)j->n);
+	else
+		(void)bench_touch(j->all, 4 * (size_t)j->n * (size_t)j->b.ranks);
+	*(volatile uint32_t *)j->c = 0;
+	return bench_now_ns() - t0;
+}
+
+/* Root: is what was gathered what the random numbers say? */
+static uint64_t wrong(const struct job *j)
+{
+	uint32_t *a = matrix((size_t)j->n), *c = matrix((size_t)j->n);
+	uint64_t bad = 0;
+
+	for (int i = 0; i < j->iterations; i++) {
+		initialise(a, j->n, (uint32_t)i);
+		maximum(c, a, j->n);
+	}
+	for (int r = 0; r < j->b.ranks; r++)
+		bad += memcmp(j->all + (size_t)r * (size_t)j->n, c, 4 * (size_t)j->n) != 0;
+	free(a);
+	free(c);
+	return bad;
+}
+
+static void measure(struct job *j, uint64_t order)
+{
+	static struct bench_samples total, parts[PARTS];
+	uint64_t ns, bad = 0;
+	double line[2];
+	long lost;
+
+	j->n = (int)(order * order);
+	j->a[0] = matrix((size_t)j->n);
+	j->a[1] = matrix((size_t)j->n);
+	j->c = matrix((size_t)j->n);
+	j->all = matrix(j->b.rank == 0 ? (size_t)j->n * (size_t)j->b.ranks : 1);
+	application(j);
+	line[0] = bench_line_ns(&j->b);
+	lost = job_lost_core();
+	for (int i = 0; i < j->repeats; i++) {
+		ns = bench_max(&j->b, application(j));
+		total.ns[total.count++] = ns;
+		for (int p = 0; p < PARTS; p++)
+			parts[p].ns[parts[p].count++] = bench_max(&j->b, j->part_ns[p]);
+		bad += j->b.rank == 0 ? wrong(j) : 0;
+	}
+	lost = (long)bench_max(&j->b, (uint64_t)(job_lost_core() - lost));
+	line[1] = bench_line_ns(&j->b);
+	if (j->b.rank == 0) {
+		bench_sort(&total);
+		printf("{\"what\": \"synthetic\", \"who\": \"all\", \"bytes\": %zu, \"order\": "
+		       "%llu, "
+		       "\"ranks\": %d, "
+		       "\"iterations\": %d, \"samples\": %d, \"mismatches\": %llu, \"lost_core\": "
+		       "%ld, "
+		       "\"line_before_ns\": %.1f, \"line_after_ns\": %.1f, \"total\": "
+		       "{\"us\": %.1f, \"p10_us\": %.1f, \"p90_us\": %.1f}",
+		       4 * (size_t)j->n, (unsigned long long)order, j->b.ranks, j->iterations,
+		       total.count, (unsigned long long)bad, lost, line[0], line[1],
+		       bench_percentile_us(&total, 50), bench_percentile_us(&total, 10),
+		       bench_percentile_us(&total, 90));
+		for (int p = 0; p < PARTS; p++) {
+			bench_sort(&parts[p]);
+			printf(", \"%s\": {\"us\": %.1f}", part_names[p],
+			       bench_percentile_us(&parts[p], 50));
+		}
+		printf("}\n");
+	}
+	total.count = 0;
+	for (int p = 0; p < PARTS; p++)
+		parts[p].count = 0;
+	free(j->a[0]);
+	free(j->a[1]);
+	free(j->c);
+	free(j->all);
+}
+
+int main(int argc, char **argv)
+{
+	static struct job j = { .iterations = 24, .repeats = 3 };
+	const char *v;
+
+	MPI_Init(&argc, &argv);
+	for (int i = 1; i < argc; i++) {
+		if ((v = job_value(argv[i], "orders")))
+			j.order_count = job_parse_list(j.orders, v);
+		else if ((v = job_value(argv[i], "iterations")))
+			j.iterations = atoi(v);
+		else if ((v = job_value(argv[i], "repeats")))
+			j.repeats = atoi(v);
+		else if ((v = job_value(argv[i], "nice")))
+			j.nice = atoi(v);
+		else if ((v = job_value(argv[i], "pin")))
+			j.pin = atoi(v);
+		else if ((v = job_value(argv[i], "shared")))
+			j.b.crowded = atoi(v);
+		else
+			job_die("arguments: orders iterations repeats nice pin shared");
+	}
+	if (j.nice)
+		job_set_nice(j.nice);
+	job_open(&j.b);
+	if (j.pin && !j.b.crowded)
+		bench_pin(j.b.rank);
+	job_print_run(&j.b, j.pin && !j.b.crowded);
+	for (int i = 0; i < j.order_count; i++)
+		measure(&j, j.orders[i]);
+	MPI_Finalize();
+	return 0;
+}
