@@ -187,6 +187,10 @@ static uint64_t f_or(uint64_t a, uint64_t b)
 {
 	return a | b;
 }
+static uint64_t f_and(uint64_t a, uint64_t b)
+{
+	return a & b;
+}
 
 uint64_t il_add(void *p, size_t size, uint64_t v, memory_order o)
 {
@@ -195,6 +199,10 @@ uint64_t il_add(void *p, size_t size, uint64_t v, memory_order o)
 uint64_t il_or(void *p, size_t size, uint64_t v, memory_order o)
 {
 	return modify(p, size, o, f_or, v);
+}
+uint64_t il_and(void *p, size_t size, uint64_t v, memory_order o)
+{
+	return modify(p, size, o, f_and, v);
 }
 
 bool il_cas(void *p, size_t size, uint64_t *expected, uint64_t desired, memory_order order)

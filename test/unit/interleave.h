@@ -74,6 +74,7 @@ uint64_t il_load(const void *p, size_t size);
 void il_store(void *p, size_t size, uint64_t value, memory_order order);
 uint64_t il_add(void *p, size_t size, uint64_t value, memory_order order);
 uint64_t il_or(void *p, size_t size, uint64_t value, memory_order order);
+uint64_t il_and(void *p, size_t size, uint64_t value, memory_order order);
 bool il_cas(void *p, size_t size, uint64_t *expected, uint64_t desired, memory_order order);
 void il_fence(memory_order order);
 

@@ -7,6 +7,7 @@
 #undef atomic_store_explicit
 #undef atomic_fetch_add_explicit
 #undef atomic_fetch_or_explicit
+#undef atomic_fetch_and_explicit
 #undef atomic_compare_exchange_weak_explicit
 #undef atomic_compare_exchange_strong_explicit
 #undef atomic_thread_fence
@@ -15,6 +16,7 @@
 #define atomic_store_explicit(p, v, o)     il_store((void *)(p), sizeof *(p), (uint64_t)(v), (o))
 #define atomic_fetch_add_explicit(p, v, o) il_add((void *)(p), sizeof *(p), (uint64_t)(v), (o))
 #define atomic_fetch_or_explicit(p, v, o)  il_or((void *)(p), sizeof *(p), (uint64_t)(v), (o))
+#define atomic_fetch_and_explicit(p, v, o) il_and((void *)(p), sizeof *(p), (uint64_t)(v), (o))
 #define atomic_compare_exchange_weak_explicit(p, e, d, s, f)                                       \
 	({                                                                                         \
 		uint64_t il_want = (uint64_t) * (e);                                               \

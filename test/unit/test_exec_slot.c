@@ -13,19 +13,21 @@
 #include "interleave_atomics.h"
 #define xfer_open          model_open
 #define xfer_claim         model_claim
+#define xfer_unclaim       model_unclaim
 #define xfer_complete      model_complete
 #define xfer_is_done       model_is_done
 #define xfer_is_claimed_up model_is_claimed_up
 #define UNUSED             __attribute__((unused))
 static void model_open(struct xfer *x, uint64_t tag);
-static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments);
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
-static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t total);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments) UNUSED;
+static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
+static void model_unclaim(struct xfer *x, uint32_t unit) UNUSED;
+static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
+static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
+static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
 #include "xfer/protocol.c"
 
 enum { COLLECTIVES = 2 };
-static const uint64_t fragments[COLLECTIVES + 1] = { 0, 1, 2 };
+static const uint32_t fragments[COLLECTIVES + 1] = { 0, 1, 2 };
 static bool without_invalidation, without_second_look;
 
 struct world {
@@ -58,25 +60,25 @@ static void publish(struct world *w, uint64_t tag)
 
 static void move(struct world *w, uint64_t tag, uint64_t schedule, uint64_t desc)
 {
-	uint64_t i = model_claim(&w->x, tag, fragments[schedule]);
+	uint32_t i = model_claim(&w->x, tag, fragments[schedule], 0);
 
 	if (i == XFER_NONE)
 		return;
 	if (schedule != tag || desc != tag)
 		il_fail("a fragment was claimed by what belongs to another collective");
-	model_complete(&w->x, tag, 1, fragments[tag] + 1);
+	model_complete(&w->x, tag, xfer_bit(i), xfer_bits(fragments[tag] + 1));
 }
 
 static bool receiver_round(struct world *w, struct place *p)
 {
 	if (p->phase == PHASE_BEGIN) {
 		publish(w, ++p->tag);
-		model_complete(&w->x, p->tag, 1, fragments[p->tag] + 1);
+		model_complete(&w->x, p->tag, xfer_bit(fragments[p->tag]), xfer_bits(fragments[p->tag] + 1));
 		p->phase = PHASE_MOVE;
 		return true;
 	}
 	move(w, p->tag, p->tag, p->tag);
-	if (!model_is_done(&w->x, p->tag, fragments[p->tag] + 1))
+	if (!model_is_done(&w->x, p->tag, xfer_bits(fragments[p->tag] + 1)))
 		return true;
 	p->phase = PHASE_BEGIN;
 	return p->tag < COLLECTIVES;

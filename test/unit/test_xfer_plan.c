@@ -151,7 +151,7 @@ static void trial_make(struct trial *t, const struct shape *src, const struct sh
 	xfer_open(&transfer, t->tag);
 	for (int r = 0; r < RANKS; r++)
 		xfer_view_init(&t->views[r], &transfer, t->tag, &t->groups[r], &t->src, &t->dst,
-			       &t->plan, inline_edges ? edges : NULL);
+			       &t->plan, inline_edges ? edges : NULL, XFER_VIEW_NORMAL);
 }
 
 /* What a rank does in exec/, without the waiting: true while there was something to do. */
@@ -172,7 +172,7 @@ static bool act(struct trial *t, int r)
 	}
 	if (r == HELPER && !t->plan.others_move)
 		return false;
-	ret = r == DST && !v->edges_done ? xfer_move_edges(v) : xfer_move(v);
+	ret = r == DST && !v->edges_done ? xfer_move_edges(v) : xfer_move(v, 0);
 	if (ret < 0)
 		unit_fail(__FILE__, __LINE__, "%s: rank %d: %s", which, r, strerror(-ret));
 	return ret;
@@ -203,10 +203,9 @@ static void check_plan(const struct trial *t, const struct part *p)
 
 	HOLDS(l->bytes == p->bytes);
 	HOLDS(l->lo <= l->hi && l->hi <= l->bytes);
-	HOLDS(l->total == l->hi - l->lo + 1);
-	HOLDS(l->fragments * l->fragment_bytes >= l->hi - l->lo);
-	HOLDS(!l->fragments || (l->fragments - 1) * l->fragment_bytes < l->hi - l->lo);
-	HOLDS(l->others_move || l->fragments <= XFER_REPAIR_FRAGMENTS);
+	HOLDS(l->fragments <= XFER_FRAGMENTS_MAX);
+	HOLDS(l->units == l->fragments || l->units == l->fragments + 1);
+	HOLDS(l->way == XFER_STAGED || (l->total & xfer_bits(l->units)) == xfer_bits(l->units));
 	HOLDS(l->way == XFER_STAGED || !l->fragments || t->views[SRC].can_move ||
 	      t->views[DST].can_move);
 	/* what the plan promises of a rank, its view keeps */
@@ -313,42 +312,105 @@ UNIT_TEST(plan_puts_each_byte_in_its_place_for_all_kinds_of_ends)
 		memory_unmake(&memory[r]);
 }
 
-UNIT_TEST(fragments_are_pages_and_not_too_many)
+static void check_cut(uint64_t lo, uint64_t bytes)
+{
+	struct xfer_plan p = { .lo = lo, .hi = lo + bytes, .bytes = lo + bytes + 5 };
+	uint64_t next = lo, at, n, last = UINT64_MAX;
+
+	xfer_cut(&p);
+	CHECK(p.fragments <= XFER_FRAGMENTS_MAX);
+	for (uint32_t i = 0; i < p.fragments; i++) {
+		xfer_fragment_range(&p, i, &at, &n);
+		CHECK_EQ(at, next);
+		CHECK(n > 0 && n <= last);
+		CHECK(n % HOST_PAGE == 0 || i + 1 == p.fragments);
+		CHECK_EQ(xfer_fragment_of(&p, at), i);
+		CHECK_EQ(xfer_fragment_of(&p, at + n - 1), i);
+		CHECK_EQ(xfer_units_of(&p, at, n), xfer_bit(i));
+		CHECK_EQ(xfer_units_of(&p, lo, at + n - lo), xfer_bits(i + 1));
+		next = at + n;
+		last = n;
+	}
+	CHECK_EQ(next, p.hi);
+	CHECK_EQ(xfer_fragment_of(&p, p.hi), p.fragments);
+	CHECK_EQ(xfer_units_of(&p, p.hi, 3), xfer_bit(p.fragments));
+	CHECK_EQ(xfer_units_of(&p, 0, p.bytes), xfer_bits(p.fragments + 1));
+	CHECK_EQ(xfer_units_of(&p, lo, bytes), xfer_bits(p.fragments));
+	CHECK_EQ(xfer_units_of(&p, lo, 0), 0);
+}
+
+UNIT_TEST(fragments_cover_every_byte_once_in_pages_and_few_of_them)
 {
 	struct base_options saved = base_opt;
 
-	base_opt.xfer_fragment_bytes = 0;
-	for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
-		CHECK(xfer_fragment_bytes(bytes) >= HOST_PAGE);
-		CHECK_EQ(xfer_fragment_bytes(bytes) % HOST_PAGE, 0);
+	for (uint64_t wanted = 0; wanted <= 3 << 20; wanted = wanted * 7 + 1) {
+		base_opt.xfer_fragment_bytes = wanted;
+		for (uint64_t bytes = 1; bytes < 1ull << 40; bytes += bytes / 3 + 1)
+			for (uint64_t lo = 0; lo < 9000; lo = lo * 3 + 7)
+				check_cut(lo, bytes);
 	}
-	base_opt.xfer_fragment_bytes = 1;
-	CHECK_EQ(xfer_fragment_bytes(1 << 20), HOST_PAGE);
 	base_opt = saved;
 }
 
-/* A fragment that the kernel refuses needs its bit in a word. */
-UNIT_TEST(transfer_that_may_need_repair_has_few_fragments)
+UNIT_TEST(fragments_have_the_size_that_is_asked_for_where_it_can_be)
 {
 	struct base_options saved = base_opt;
+	struct xfer_plan p = { .hi = 32 * HOST_PAGE };
 
-	base_opt.xfer_fragment_bytes = HOST_PAGE;
-	for (uint64_t bytes = 1; bytes < 1ull << 39; bytes = bytes * 5 + 3) {
-		for (unsigned bits = 0; bits < 32; bits++) {
-			const struct xfer_reach reach = { bits & 1, bits & 2, bits & 4 };
-			struct xfer_end src = { .desc = { .bytes = bytes,
-							  .flags = bits & 8 ? REGION_DESC_MAPPED
-									    : 0 } };
-			struct xfer_end dst = { .desc = { .bytes = bytes,
-							  .flags = bits & 16 ? REGION_DESC_MAPPED
-									     : 0 } };
-			struct xfer_plan plan;
-
-			xfer_plan(&src, &dst, bytes, &reach, true, &plan);
-			CHECK(plan.others_move || plan.fragments <= XFER_REPAIR_FRAGMENTS);
-			CHECK(plan.fragments * plan.fragment_bytes >= plan.hi - plan.lo);
-			CHECK(plan.total <= XFER_VALUE_MASK);
-		}
-	}
+	base_opt.xfer_fragment_bytes = 1;
+	xfer_cut(&p);
+	CHECK_EQ(p.fragments, 32);
+	CHECK_EQ(p.small_bytes, HOST_PAGE);
+	p.hi = 64 << 20;
+	xfer_cut(&p);
+	CHECK_EQ(p.fragments, XFER_FRAGMENTS_MAX);
 	base_opt = saved;
+}
+
+static void try_leaving(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes, unsigned bits)
+{
+	const struct xfer_reach reach = { bits & 1, bits & 2, bits & 4 };
+	bool inline_edges = bits & 8;
+	struct xfer_plan plan;
+
+	xfer_plan(src, dst, bytes, &reach, inline_edges, &plan);
+	HOLDS(!plan.sender_needed || !xfer_sender_may_leave(src, bytes, inline_edges));
+	HOLDS(!plan.receiver_needed || !xfer_receiver_may_leave(dst, bytes));
+	/* and what the plan says is so: without that end the others can move all of it */
+	HOLDS(plan.receiver_needed || plan.others_move || plan.sender_moves);
+	HOLDS(plan.sender_needed || plan.others_move || plan.receiver_moves);
+	HOLDS(plan.sender_needed || plan.receiver_needed || plan.others_move || plan.units == 0);
+	HOLDS(plan.sender_needed || plan.edges != XFER_EDGES_ENDS);
+	HOLDS(plan.receiver_needed || plan.edges != XFER_EDGES_RECEIVER);
+}
+
+/* Every buffer of some pages with every head, tail, part of it, and way to reach the other. */
+UNIT_TEST(an_end_that_may_leave_before_the_other_has_come_is_not_needed)
+{
+	static const uint32_t sides[] = { 0, 1, 4095 };
+	static const uint64_t offs[] = { 0, 1, 4095, 4096, 9000 };
+	struct xfer_end ends[2 * 9 * 5];
+	unsigned count = 0;
+
+	for (unsigned k = 0; k < BASE_ARRAY_LEN(ends); k++) {
+		struct region_desc d = { .head = sides[k / 2 % 3], .tail = sides[k / 6 % 3] };
+
+		d.bytes = d.head + 3 * HOST_PAGE + d.tail;
+		if (k % 2)
+			d.flags = REGION_DESC_MAPPED;
+		else
+			d.head = d.tail = 0;
+		ends[count++] = (struct xfer_end){ .desc = d, .off = offs[k / 18] };
+	}
+	for (unsigned s = 0; s < count; s++)
+		for (unsigned d = 0; d < count; d++)
+			for (unsigned bits = 0; bits < 16; bits++) {
+				uint64_t most = base_min_u64(ends[s].desc.bytes - ends[s].off,
+							     ends[d].desc.bytes - ends[d].off);
+
+				snprintf(which, sizeof which, "src %u dst %u bits %u", s, d, bits);
+				try_leaving(&ends[s], &ends[d], most, bits);
+				try_leaving(&ends[s], &ends[d], most - 1, bits);
+				try_leaving(&ends[s], &ends[d], 1, bits);
+			}
 }

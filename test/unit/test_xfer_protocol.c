@@ -20,48 +20,54 @@ static bool tag_matches(uint64_t word, uint64_t tag)
 #define xfer_is_tag        tag_matches
 #define xfer_open          model_open
 #define xfer_claim         model_claim
+#define xfer_unclaim       model_unclaim
 #define xfer_complete      model_complete
 #define xfer_is_done       model_is_done
 #define xfer_is_claimed_up model_is_claimed_up
 static void model_open(struct xfer *x, uint64_t tag);
-static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments);
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
-static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t total);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments)
+static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
+static void model_unclaim(struct xfer *x, uint32_t unit);
+static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
+static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
+static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units)
 	__attribute__((unused));
 #include "xfer/protocol.c"
 
-enum { FRAGMENTS_MAX = 3, COLLECTIVES_MAX = 3 };
+enum { UNITS_MAX = 4, COLLECTIVES_MAX = 3, HALF_COPIED = 100 };
 enum {
 	FAULT_NONE,
-	FAULT_OPEN_CURSOR_FIRST,
+	FAULT_OPEN_TAKEN_FIRST,
 	FAULT_COMPLETE_EARLY,
 	FAULT_REOPEN_EARLY,
-	FAULT_TOTAL_WITHOUT_EDGES
+	FAULT_TOTAL_WITHOUT_EDGES,
+	FAULT_UNCLAIM_LATE
 };
 
 static struct {
 	int movers, collectives;
-	uint64_t fragments[COLLECTIVES_MAX + 1];
+	uint32_t fragments[COLLECTIVES_MAX + 1];
 	int fault;
-	bool bold; /* helpers try tags that they have not seen published */
+	bool bold;         /* helpers try tags that they have not seen published */
+	bool shared_edges; /* are a unit that anyone can claim, not the receiver's own */
+	bool gives_back;   /* movers give the first unit that they claim of a transfer back, half copied */
 } shape;
 
 struct world {
 	struct xfer x;
-	_Atomic uint64_t published;           /* collective whose descriptors are in the slot */
-	_Atomic uint64_t data[FRAGMENTS_MAX]; /* what is copied: the collective's number */
+	_Atomic uint64_t published;       /* collective whose descriptors are in the slot */
+	_Atomic uint64_t data[UNITS_MAX]; /* what is copied: the collective's number */
 	/* ghosts, seen by the checks only */
 	uint8_t open; /* collective the transfer is open for, 0 while it is being opened */
 	uint8_t held;
-	uint8_t copied[COLLECTIVES_MAX + 1][FRAGMENTS_MAX];
+	uint8_t owned[UNITS_MAX];
+	uint8_t copied[COLLECTIVES_MAX + 1][UNITS_MAX];
 	uint8_t completed[COLLECTIVES_MAX + 1];
 };
 
 enum { RECV_OPEN, RECV_EDGES, RECV_MOVE };
 enum { MOVE_LOOK, MOVE_CLAIM, MOVE_WAIT };
 struct place {
-	uint64_t tag, phase;
+	uint64_t tag, phase, gave; /* gave: the last collective of which a unit was given back */
 }; /* where a thread is in its work */
 
 static void world_init(void *shared)
@@ -73,54 +79,81 @@ static void world_init(void *shared)
 
 static uint64_t total_of(uint64_t tag)
 {
-	return shape.fragments[tag] + (shape.fault == FAULT_TOTAL_WITHOUT_EDGES ? 0 : 1);
+	return xfer_bits(shape.fragments[tag] + (shape.fault == FAULT_TOTAL_WITHOUT_EDGES ? 0 : 1));
 }
 
-static void complete(struct world *w, uint64_t tag)
+static uint32_t units_of(uint64_t tag)
 {
-	if (model_complete(&w->x, tag, 1, total_of(tag)) && il_turn())
+	return shape.fragments[tag] + shape.shared_edges;
+}
+
+static void complete(struct world *w, uint64_t tag, uint32_t i)
+{
+	if (model_complete(&w->x, tag, xfer_bit(i), total_of(tag)) && il_turn())
 		w->completed[tag]++;
 }
 
-static void copy_begins(struct world *w, uint64_t tag, uint64_t i)
+static void take(struct world *w, uint64_t tag, uint32_t i)
 {
 	if (!il_turn())
 		return;
 	if (w->open != tag)
-		il_fail("a fragment was claimed of a transfer that is over");
-	if (i >= shape.fragments[tag] || w->copied[tag][i]++)
-		il_fail("a fragment was claimed twice");
+		il_fail("a unit was claimed of a transfer that is over");
+	if (i >= units_of(tag) || w->copied[tag][i] || w->owned[i]++)
+		il_fail("a unit was claimed twice");
 	w->held++;
 }
 
-static void copy(struct world *w, uint64_t tag, uint64_t i)
+static void let_go(struct world *w, uint32_t i)
 {
-	copy_begins(w, tag, i);
+	if (!il_turn())
+		return;
+	w->owned[i]--;
+	w->held--;
+}
+
+static void copy(struct world *w, uint64_t tag, uint32_t i)
+{
 	atomic_store_explicit(&w->data[i], tag, memory_order_relaxed);
 	if (il_turn())
-		w->held--;
+		w->copied[tag][i]++;
+	let_go(w, i);
+}
+
+static void give_back(struct world *w, uint32_t i)
+{
+	if (shape.fault == FAULT_UNCLAIM_LATE)
+		model_unclaim(&w->x, i);
+	atomic_store_explicit(&w->data[i], HALF_COPIED, memory_order_relaxed);
+	let_go(w, i);
+	if (shape.fault != FAULT_UNCLAIM_LATE)
+		model_unclaim(&w->x, i);
 }
 
 /* False when there is nothing to claim. */
-static bool move_one(struct world *w, uint64_t tag)
+static bool move_one(int t, struct world *w, struct place *p)
 {
-	uint64_t i = model_claim(&w->x, tag, shape.fragments[tag]);
+	uint32_t i = model_claim(&w->x, p->tag, units_of(p->tag), (uint32_t)t);
 
 	if (i == XFER_NONE)
 		return false;
-	if (shape.fault == FAULT_COMPLETE_EARLY) {
-		complete(w, tag);
-		copy(w, tag, i);
+	take(w, p->tag, i);
+	if (t && shape.gives_back && p->gave != p->tag) {
+		give_back(w, i);
+		p->gave = p->tag;
+	} else if (shape.fault == FAULT_COMPLETE_EARLY) {
+		complete(w, p->tag, i);
+		copy(w, p->tag, i);
 	} else {
-		copy(w, tag, i);
-		complete(w, tag);
+		copy(w, p->tag, i);
+		complete(w, p->tag, i);
 	}
 	return true;
 }
 
-static void open_cursor_first(struct xfer *x, uint64_t tag)
+static void open_taken_first(struct xfer *x, uint64_t tag)
 {
-	atomic_store_explicit(&x->cursor, xfer_word(tag, 0), memory_order_release);
+	atomic_store_explicit(&x->taken, xfer_word(tag, 0), memory_order_release);
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_release);
 }
 
@@ -128,11 +161,11 @@ static void open_transfer(struct world *w, uint64_t tag)
 {
 	if (il_turn()) {
 		if (w->held)
-			il_fail("a transfer was opened again while a fragment was held");
+			il_fail("a transfer was opened again while a unit was held");
 		w->open = (uint8_t)tag;
 	}
-	if (shape.fault == FAULT_OPEN_CURSOR_FIRST)
-		open_cursor_first(&w->x, tag);
+	if (shape.fault == FAULT_OPEN_TAKEN_FIRST)
+		open_taken_first(&w->x, tag);
 	else
 		model_open(&w->x, tag);
 	atomic_store_explicit(&w->published, tag, memory_order_release);
@@ -140,18 +173,18 @@ static void open_transfer(struct world *w, uint64_t tag)
 
 static void check_received(struct world *w, uint64_t tag)
 {
-	for (uint64_t i = 0; i < shape.fragments[tag]; i++) {
+	for (uint32_t i = 0; i < units_of(tag); i++) {
 		if (il_load(&w->data[i], sizeof w->data[i]) != tag)
 			il_fail("the total was reached and bytes were missing");
 		if (il_learn(w->copied[tag][i]) != 1)
-			il_fail("the total was reached and a fragment was not copied");
+			il_fail("the total was reached and a unit was not copied");
 	}
 }
 
 static bool is_over(struct world *w, uint64_t tag)
 {
 	if (shape.fault == FAULT_REOPEN_EARLY)
-		return model_is_claimed_up(&w->x, tag, shape.fragments[tag]);
+		return model_is_claimed_up(&w->x, tag, units_of(tag));
 	return model_is_done(&w->x, tag, total_of(tag));
 }
 
@@ -163,11 +196,12 @@ static bool receiver_round(struct world *w, struct place *p)
 		p->phase = RECV_EDGES;
 		return true;
 	case RECV_EDGES:
-		complete(w, p->tag);
+		if (!shape.shared_edges)
+			complete(w, p->tag, shape.fragments[p->tag]);
 		p->phase = RECV_MOVE;
 		return true;
 	}
-	if (move_one(w, p->tag) || !is_over(w, p->tag))
+	if (move_one(0, w, p) || !is_over(w, p->tag))
 		return true;
 	check_received(w, p->tag);
 	p->phase = RECV_OPEN;
@@ -192,7 +226,7 @@ static bool mover_round(int t, struct world *w, struct place *p)
 		}
 		return true;
 	case MOVE_CLAIM:
-		if (!move_one(w, p->tag) && (!shape.bold || il_learn(w->completed[p->tag])))
+		if (!move_one(t, w, p) && (!shape.bold || il_learn(w->completed[p->tag])))
 			p->phase = t % 2 && !shape.bold ? MOVE_WAIT : MOVE_LOOK;
 		break;
 	case MOVE_WAIT:
@@ -243,7 +277,7 @@ static const char *explore(int movers, int collectives, unsigned mutation, int f
 	return r.violation;
 }
 
-static void set_fragments(uint64_t first, uint64_t second, uint64_t third)
+static void set_fragments(uint32_t first, uint32_t second, uint32_t third)
 {
 	shape.fragments[1] = first;
 	shape.fragments[2] = second;
@@ -260,6 +294,33 @@ UNIT_TEST(protocol_holds_in_every_interleaving)
 	CHECK_STR(explore(1, 3, 0, FAULT_NONE) ?: "", "");
 	set_fragments(2, 2, 0);
 	CHECK_STR(explore(2, 2, 0, FAULT_NONE) ?: "", "");
+}
+
+static const char *explore_with(bool shared_edges, bool gives_back, int movers, unsigned mutation, int fault)
+{
+	const char *violation;
+
+	shape.shared_edges = shared_edges;
+	shape.gives_back = gives_back;
+	violation = explore(movers, 2, mutation, fault);
+	shape.shared_edges = shape.gives_back = false;
+	return violation;
+}
+
+UNIT_TEST(protocol_with_edges_for_everybody_holds_in_every_interleaving)
+{
+	set_fragments(1, 2, 0);
+	CHECK_STR(explore_with(true, false, 1, 0, FAULT_NONE) ?: "", "");
+	set_fragments(1, 1, 0);
+	CHECK_STR(explore_with(true, false, 2, 0, FAULT_NONE) ?: "", "");
+}
+
+UNIT_TEST(protocol_with_units_given_back_holds_in_every_interleaving)
+{
+	set_fragments(2, 1, 0);
+	CHECK_STR(explore_with(true, true, 1, 0, FAULT_NONE) ?: "", "");
+	set_fragments(1, 1, 0);
+	CHECK_STR(explore_with(false, true, 2, 0, FAULT_NONE) ?: "", "");
 }
 
 /* The order of the stores in xfer_open: it alone must do, whatever else is published. */
@@ -297,13 +358,13 @@ UNIT_TEST(protocol_without_tags_is_caught)
 	CHECK(violation);
 }
 
-UNIT_TEST(protocol_that_opens_the_cursor_first_is_caught)
+UNIT_TEST(protocol_that_opens_claims_first_is_caught)
 {
 	const char *violation;
 
 	set_fragments(2, 3, 0);
 	shape.bold = true;
-	violation = explore(1, 2, 0, FAULT_OPEN_CURSOR_FIRST);
+	violation = explore(1, 2, 0, FAULT_OPEN_TAKEN_FIRST);
 	shape.bold = false;
 	CHECK(violation);
 }
@@ -322,6 +383,18 @@ UNIT_TEST(protocol_that_reopens_when_all_is_claimed_is_caught)
 
 UNIT_TEST(protocol_whose_total_leaves_out_the_edges_is_caught)
 {
-	set_fragments(2, 2, 0);
-	CHECK(explore(1, 1, 0, FAULT_TOTAL_WITHOUT_EDGES));
+	set_fragments(1, 1, 0);
+	CHECK(explore_with(true, false, 1, 0, FAULT_TOTAL_WITHOUT_EDGES));
+}
+
+UNIT_TEST(protocol_that_gives_a_unit_back_before_it_lets_go_is_caught)
+{
+	set_fragments(1, 1, 0);
+	CHECK(explore_with(false, true, 1, 0, FAULT_UNCLAIM_LATE));
+}
+
+UNIT_TEST(protocol_that_gives_back_without_release_is_caught)
+{
+	set_fragments(1, 1, 0);
+	CHECK(explore_with(false, true, 1, IL_NO_RELEASE, FAULT_NONE));
 }

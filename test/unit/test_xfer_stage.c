@@ -21,6 +21,7 @@ static struct {
 static void copy_byte(char *dst, const char *src);
 #define xfer_open              model_open
 #define xfer_claim             model_claim
+#define xfer_unclaim           model_unclaim
 #define xfer_complete          model_complete
 #define xfer_is_done           model_is_done
 #define xfer_is_claimed_up     model_is_claimed_up
@@ -36,17 +37,18 @@ static void copy_byte(char *dst, const char *src);
 #define XFER_RING_CHUNKS 2u
 #define UNUSED           __attribute__((unused))
 static void model_open(struct xfer *x, uint64_t tag);
-static uint64_t model_claim(struct xfer *x, uint64_t tag, uint64_t fragments) UNUSED;
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t units, uint64_t total);
-static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t total);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint64_t fragments) UNUSED;
+static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start) UNUSED;
+static void model_unclaim(struct xfer *x, uint32_t unit) UNUSED;
+static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
+static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
+static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
 static int model_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src,
 		      uint64_t bytes, uint64_t consumed);
 static uint64_t model_consumed(struct xfer *x, uint64_t tag);
 static int model_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
-static void model_finish(struct xfer_view *v, uint64_t units)
+static void model_finish(struct xfer_view *v, uint64_t bits)
 {
-	model_complete(v->x, v->tag, units, v->plan.total);
+	model_complete(v->x, v->tag, bits, v->plan.total);
 }
 #include "xfer/protocol.c"
 #include "xfer/stage.c"
@@ -92,7 +94,7 @@ static void world_init(void *shared)
 	*w = (struct world){ 0 };
 	for (int r = 0; r < RECEIVERS_MAX; r++) {
 		__builtin_memcpy((void *)&w->x[r].done, &zero, sizeof zero);
-		__builtin_memcpy((void *)&w->x[r].cursor, &zero, sizeof zero);
+		__builtin_memcpy((void *)&w->x[r].taken, &zero, sizeof zero);
 		__builtin_memcpy((void *)&w->x[r].consumed, &zero, sizeof zero);
 	}
 }
