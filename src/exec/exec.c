@@ -45,9 +45,9 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->started_off = started_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
 	e->op_cap = op_cap(e->size);
-	e->ops = calloc(e->op_cap, sizeof *e->ops);
+	e->slots = base_fault("slots") ? EXEC_SLOTS_FEW : EXEC_SLOTS;
 	e->help = calloc((size_t)e->size, sizeof *e->help);
-	if (!e->ops || !e->help) {
+	if (!e->help) {
 		exec_destroy(e);
 		return -ENOMEM;
 	}
@@ -57,11 +57,18 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 
 void exec_destroy(struct exec_comm *e)
 {
+	struct exec_run *next;
+
 	if (!e)
 		return;
 	if (e->repair.bytes)
 		region_extent_put(&e->repair);
-	free(e->ops);
+	for (uint32_t i = 0; i < EXEC_SLOTS; i++)
+		free(e->in_slot[i]);
+	for (struct exec_run *r = e->free_runs; r; r = next) {
+		next = r->next_free;
+		free(r);
+	}
 	free(e->help);
 	free(e);
 }
@@ -76,63 +83,106 @@ static bool sends_user(const struct goal_block *b)
 	return false;
 }
 
-static void ring_peers(struct exec_comm *e)
+static void ring_peers(struct exec_run *r)
 {
-	for (uint32_t i = 0; i < e->block->op_count; i++)
-		if (goal_ops_const(e->block)[i].type != GOAL_COPY)
-			node_ring(e->group, (int)goal_ops_const(e->block)[i].peer);
+	for (uint32_t i = 0; i < r->block->op_count; i++)
+		if (run_op(r, i)->type != GOAL_COPY)
+			node_ring(r->comm->group, (int)run_op(r, i)->peer);
 }
 
-static void publish(struct exec_comm *e, const struct exec_call *call)
+static void publish(struct exec_run *r)
 {
-	struct exec_slot *s = e->slot;
+	const struct exec_call *call = &r->call;
+	struct exec_slot *s = r->slot;
 
 	/* a helper of long ago may still look at this slot: it is nobody's while it is rewritten */
 	atomic_store_explicit(&s->op, 0, memory_order_relaxed);
-	atomic_thread_fence(memory_order_release); /* partner: the fence in match_view */
+	atomic_thread_fence(memory_order_release); /* partner: the fence in slot_is_still */
 	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
 	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
 		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
-	e->block = slot_schedule(s);
+	r->block = slot_schedule(s);
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
-	s->has_edges = sends_user(e->block);
+	s->has_edges = sends_user(r->block);
 	if (s->has_edges)
 		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
-	atomic_store_explicit(&s->filled, xfer_word(e->op, 0), memory_order_relaxed);
-	for (uint32_t i = 0; i < e->block->recv_count; i++)
-		xfer_open(slot_xfer(e, s, i), e->op);
-	atomic_store_explicit(&s->op, e->op, memory_order_release); /* partner: slot_is_published */
-	ring_peers(e);
+	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
+	for (uint32_t i = 0; i < r->block->recv_count; i++)
+		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
+	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same fence
+	 * of the peer. */
+	atomic_thread_fence(memory_order_seq_cst);
+	ring_peers(r);
 }
 
-static void begin(struct exec_comm *e, const struct exec_call *call)
+static struct exec_run *run_get(struct exec_comm *e)
 {
-	e->op++;
-	e->call = call;
-	e->slot = slot_of(e, e->rank, e->op);
-	e->stage_src = NULL;
-	e->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
-	publish(e, call);
-	e->left = e->block->op_count;
-	for (uint32_t i = 0; i < e->block->op_count; i++) {
-		e->ops[i].waits = goal_ops_const(e->block)[i].requires;
-		e->ops[i].state = e->ops[i].waits ? EXEC_BLOCKED : EXEC_ACTIVE;
-		e->ops[i].staged = false;
+	struct exec_run *r = e->free_runs;
+
+	if (r) {
+		e->free_runs = r->next_free;
+		return r;
 	}
-	for (int r = 0; r < e->size; r++)
-		e->help[r].state = HELP_UNKNOWN;
+	return aligned_alloc(BASE_CACHE_LINE, base_round_up(sizeof *r + e->op_cap * sizeof r->ops[0], BASE_CACHE_LINE));
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------- */
-
-static int report_dead(struct exec_comm *e, int dead)
+/* Not the operations: publishing needs to know only how many there are. */
+static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec_call *call)
 {
+	memset(r, 0, offsetof(struct exec_run, queue));
+	memset((char *)r + offsetof(struct exec_run, next_queued), 0, sizeof *r - offsetof(struct exec_run, next_queued));
+	r->comm = e;
+	r->call = *call;
+	r->op = ++e->op;
+	r->slot = slot_of(e, e->rank, r->op);
+	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
+}
+
+int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
+{
+	int ret = atomic_load_explicit(&e->error, memory_order_relaxed);
+	struct exec_run **place = &e->in_slot[(e->op + 1) % e->slots], *r;
+
+	if (ret)
+		return ret;
+	if (call->schedule->op_count > e->op_cap || call->schedule->adjacency_count > e->op_cap ||
+	    call->schedule->recv_count > (uint32_t)e->size)
+		return -E2BIG;
+	if (*place && !atomic_load_explicit(&(*place)->has_ended, memory_order_acquire)) { /* partner: exec_end */
+		*out = *place;
+		return -EBUSY;
+	}
+	if (*place)
+		run_retire(*place);
+	r = run_get(e);
+	if (!r)
+		return -ENOMEM;
+	run_reset(r, e, call);
+	*place = r;
+	publish(r);
+	r->left = r->block->op_count;
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		r->ops[i].waits = run_op(r, i)->requires;
+		r->ops[i].state = r->ops[i].waits ? EXEC_BLOCKED : EXEC_ACTIVE;
+		r->ops[i].staged = false;
+	}
+	*out = r;
+	return 0;
+}
+
+/* ---- trouble --------------------------------------------------------------------------------------- */
+
+static int report_dead(struct exec_run *r, int dead)
+{
+	struct exec_comm *e = r->comm;
 	bool alive = dead == e->rank || !node_is_dead(e->group, dead);
 
-	e->told = true;
-	base_log(BASE_LOG_ERROR, "exec", "%s: rank %d (pid %d) of this communicator of %d ranks %s", e->call->name, dead,
-		 node_pid(e->group, dead), e->size, alive ? "could not take part" : "has died");
+	if (!atomic_exchange_explicit(&e->told, true, memory_order_relaxed))
+		base_log(BASE_LOG_ERROR, "exec", "%s: rank %d (pid %d) of this communicator of %d ranks %s",
+			 r->call.name, dead, node_pid(e->group, dead), e->size,
+			 alive ? "could not take part" : "has died");
 	return alive ? -EIO : -EOWNERDEAD;
 }
 
@@ -144,85 +194,93 @@ void exec_abandon(struct exec_comm *e, int error)
 
 /* The culprit has done its part of this collective, so that it may end well: others get time for that.
  * Not for ever: a second rank may have failed, whom nobody names. */
-static bool may_end_well(struct exec_comm *e, int culprit)
+static bool may_end_well(struct exec_run *r, int culprit)
 {
 	uint64_t now = host_now_ns();
 
-	if (!e->give_up_ns)
-		e->give_up_ns = now + GRACE_NS;
-	return now < e->give_up_ns && slot_is_over(slot_of(e, culprit, e->op), e->op);
+	if (!r->give_up_ns)
+		r->give_up_ns = now + GRACE_NS;
+	return now < r->give_up_ns && slot_is_over(slot_of(r->comm, culprit, r->op), r->op);
 }
 
-static int check_peers(struct exec_comm *e)
+int check_peers(struct exec_run *r)
 {
+	struct exec_comm *e = r->comm;
 	int dead = node_poisoned(e->group);
 
-	if (dead >= 0 && may_end_well(e, dead))
+	if (dead >= 0 && may_end_well(r, dead))
 		dead = -1;
-	for (int r = 0; dead < 0 && r < e->size; r++)
-		if (!slot_is_over(slot_of(e, r, e->op), e->op) && node_is_dead(e->group, r))
-			dead = r;
+	for (int k = 0; dead < 0 && k < e->size; k++)
+		if (!slot_is_over(slot_of(e, k, r->op), r->op) && node_is_dead(e->group, k))
+			dead = k;
 	if (dead < 0)
 		return 0;
 	node_poison(e->group, dead);
 	/* another rank may have found the first to die, reported it and died itself meanwhile */
-	return report_dead(e, node_poisoned(e->group));
+	return report_dead(r, node_poisoned(e->group));
 }
 
 /* A copy has failed because its other end is gone, which takes a moment to be visible. */
-static int find_dead(struct exec_comm *e)
+static int find_dead(struct exec_run *r)
 {
 	uint64_t give_up = host_now_ns() + FIND_DEAD_NS;
 	int ret;
 
 	do {
-		ret = check_peers(e);
+		ret = check_peers(r);
 		if (!ret)
 			sched_yield();
 	} while (!ret && host_now_ns() < give_up);
 	return ret ? ret : -EIO;
 }
 
+/* ---- waiting --------------------------------------------------------------------------------------- */
+
 /* Nothing to do here: let the MPI progress (a peer may wait for a message of ours), then wait. */
-static int wait_step(struct exec_comm *e, struct node_wait *w)
+int wait_step(struct exec_run *r, struct node_wait *w)
 {
+	struct exec_comm *e = r->comm;
+
 	if (e->progress && node_wait_is_long(w))
 		e->progress(e->progress_ctx);
-	return node_wait(e->group, w) ? check_peers(e) : 0;
+	return node_wait(e->group, w) ? check_peers(r) : 0;
 }
 
-static int step_all(struct exec_comm *e)
+int step_all(struct exec_run *r, bool copy)
 {
 	int progress = 0, ret;
 
-	for (uint32_t i = 0; i < e->block->op_count; i++) {
-		ret = step_op(e, i);
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		ret = step_op(r, i, copy);
 		if (ret < 0)
 			return ret;
 		progress |= ret;
 	}
-	ret = step_stage(e);
+	ret = step_stage(r);
 	return ret < 0 ? ret : progress | ret;
 }
 
-static int run(struct exec_comm *e)
+static int run_to_end(struct exec_run *r)
 {
+	struct exec_comm *e = r->comm;
 	bool help = base_opt.xfer_help && e->size > 2;
 	struct node_wait w;
 	int ret = 0;
 
+	for (int k = 0; help && k < e->size; k++)
+		e->help[k].state = HELP_UNKNOWN;
 	node_wait_init(&w);
-	while (e->left) {
-		ret = step_all(e);
+	while (r->left) {
+		ret = step_all(r, true);
 		if (!ret && help)
-			ret = step_help(e);
+			ret = step_help(r);
 		if (ret < 0)
 			break;
 		if (ret) {
 			node_wait_progress(e->group, &w);
 			continue;
 		}
-		ret = wait_step(e, &w);
+		ret = wait_step(r, &w);
 		if (ret)
 			break;
 	}
@@ -230,21 +288,34 @@ static int run(struct exec_comm *e)
 	return ret < 0 ? ret : 0;
 }
 
+void run_retire(struct exec_run *r)
+{
+	struct exec_comm *e = r->comm;
+
+	e->in_slot[r->op % e->slots] = NULL;
+	r->next_free = e->free_runs;
+	e->free_runs = r;
+}
+
+int exec_wait(struct exec_run *r)
+{
+	struct exec_comm *e = r->comm;
+	int ret = run_to_end(r);
+
+	if (!ret)
+		atomic_store_explicit(&r->slot->over, r->op, memory_order_release); /* partner: slot_is_over */
+	if (ret == -EOWNERDEAD && !e->told)
+		ret = find_dead(r);
+	if (ret)
+		e->error = ret;
+	run_retire(r);
+	return ret;
+}
+
 int exec_run(struct exec_comm *e, const struct exec_call *call)
 {
-	int ret = e->error;
+	struct exec_run *r;
+	int ret = exec_begin(e, call, &r);
 
-	if (ret)
-		return ret;
-	if (call->schedule->op_count > e->op_cap || call->schedule->adjacency_count > e->op_cap ||
-	    call->schedule->recv_count > (uint32_t)e->size)
-		return -E2BIG;
-	begin(e, call);
-	ret = run(e);
-	if (!ret)
-		atomic_store_explicit(&e->slot->over, e->op, memory_order_release); /* partner: slot_is_over */
-	if (ret == -EOWNERDEAD && !e->told)
-		ret = find_dead(e);
-	e->error = ret;
-	return ret;
+	return ret ? ret : exec_wait(r);
 }

@@ -13,28 +13,41 @@
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
  *   slot:            | exec_slot | schedule | xfer [recv_count] | started [op_count] |
  *
+ * A run is one rank's side of one collective:
+ *
+ *   exec_begin -> exec_wait                                    blocking
+ *   exec_begin -> exec_settle -> exec_leave -> ... exec_end    left: nothing in it needs this rank
+ *                                   |            any more, the call may return; a channel of a copy
+ *                                   |            engine, or any rank, moves what is missing
+ *                                   `-> exec_wait              still needed: blocking after all
+ *
  * Limits that coll/ keeps: a rank stages one range of its memory in a collective; inline edges exist
  * for GOAL_USER + 0 only (sends from elsewhere are mapped, copied by system call, or staged).
  *
- * Threads: one at a time per group.
+ * Threads: begin, settle, leave, wait and end of a group by one thread at a time. What concerns a run
+ * that was left (advance, is_over, is_there, pause) by any number of threads and in signal handlers:
+ * it changes shared memory by atomics only, and nothing of this process.
  */
 #ifndef SLUICE_EXEC_H
 #define SLUICE_EXEC_H
 
+#include "engine/engine.h"
 #include "goal/goal.h"
 #include "node/node.h"
 #include "region/region.h"
 #include "xfer/xfer.h"
 
-#define EXEC_SLOTS 8 /* collectives of a rank whose slots exist at a time; early return will need more */
+#define EXEC_SLOTS 64    /* collectives of a communicator that a rank can have in flight */
+#define EXEC_SLOTS_FEW 8 /* with SLUICE_FAULT=slots:all: tests get past the last one sooner */
 
 struct exec_comm;
+struct exec_run;
 
 /* Bytes each rank's user area of the node group must have. ops: most operations of a schedule. */
 uint64_t exec_area_bytes(int ranks);
 /* progress (may be NULL): called with progress_ctx again and again while this rank waits. */
 int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out);
-void exec_destroy(struct exec_comm *e);
+void exec_destroy(struct exec_comm *e); /* no run may be in flight */
 
 /* One rank's side of a collective. */
 struct exec_call {
@@ -42,17 +55,74 @@ struct exec_call {
 	void *user[GOAL_MEMS - 1];
 	struct region_desc desc[GOAL_MEMS]; /* by memory space; zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
-	const char *name;       /* "MPI_Bcast", for messages */
+	const char *name;       /* "MPI_Bcast", for messages; static */
 };
 
 /*
- * Run it to its end. Returns 0; -EOWNERDEAD when a peer has died (reported here); -EREMOTEIO when the
- * two ends of a transfer disagree about its size; other -errno. After an error the data of this
- * collective is undefined and the group accepts no further one.
+ * Publish it. 0 with *out; -EBUSY when the run in *out, of EXEC_SLOTS collectives ago, has not ended
+ * yet; the error of an earlier collective; -E2BIG; -ENOMEM.
  */
+int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out);
+/*
+ * Run it to its end; the run is gone. Returns 0; -EOWNERDEAD when a peer has died (reported here);
+ * -EREMOTEIO when the two ends of a transfer disagree about its size; other -errno. After an error the
+ * data of this collective is undefined and the group accepts no further one.
+ */
+int exec_wait(struct exec_run *r);
+/* exec_begin and exec_wait. */
 int exec_run(struct exec_comm *e, const struct exec_call *call);
 
 /* This rank cannot take part in the collective that the others are in: they get -EIO, not a hang. */
 void exec_abandon(struct exec_comm *e, int error);
+
+/* ---- leaving early --------------------------------------------------------------------------------- */
+
+enum exec_settled {
+	EXEC_NEEDED, /* this rank must stay */
+	EXEC_MAY_LEAVE,
+	EXEC_ENDED,  /* nothing is left to do: exec_wait() returns at once */
+};
+/*
+ * Do what only this rank can do. While that is not all done, or, with `wait_ns`, for so long without
+ * anything to do, it steps and waits like exec_wait(), copying too when `copy`. Returns enum
+ * exec_settled or -errno. EXEC_NEEDED: it never will be able to leave (memory that is not mapped).
+ */
+int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns);
+/* Which of the program's memory the run reads or writes from now on: calls visit for each range. */
+typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off, uint64_t bytes, bool is_written);
+void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
+/* After EXEC_MAY_LEAVE, when the ranges are guarded: from now on the run uses the arena's addresses only.
+ * chan: a channel that moves the data from now on, depth fragments at a time; may be NULL. */
+void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth);
+
+/* Copy one fragment, beginning at the address `want` of the program if there is one to take there (0:
+ * anywhere). 1 when something was done, 0 nothing to take, -errno. Every signal must be blocked: a claimed
+ * fragment has to be copied. */
+int exec_advance(struct exec_run *r, uintptr_t want);
+/* The program waits: no more fragments for the channel. */
+void exec_stop_channel(struct exec_run *r);
+/* It has got what it waited for, and not all is done: the channel goes on. */
+void exec_restart_channel(struct exec_run *r);
+/* The channel has been silent for too long, or was retired: its fragments are the CPU's. */
+void exec_rescue(struct exec_run *r);
+/* Is everything of [start, end) (addresses of the program in a range that the run writes) in place? For
+ * ranges that it reads: has everybody read it? */
+bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
+bool exec_is_over(struct exec_run *r);
+/* Nothing to do now: waits a moment. progress: this thread may call the host MPI, which is then asked to
+ * progress. 0 or -errno: a peer has died (reported). */
+int exec_pause(struct exec_run *r, struct node_wait *w, bool progress);
+/* Its waits are over. */
+void exec_resume(struct exec_run *r, struct node_wait *w);
+/* Does the channel hold anything of it? */
+bool exec_is_in_channel(const struct exec_run *r);
+/* It is over, its channel is idle and no other thread uses it: the run is gone. Any thread, also in a
+ * signal handler. */
+void exec_end(struct exec_run *r);
+const char *exec_name(const struct exec_run *r);
+/* Bytes that are in place, of how many: for the policy's statistics. */
+void exec_progress(struct exec_run *r, uint64_t *out_done, uint64_t *out_all);
+/* Has every peer that this run talks to arrived? */
+bool exec_is_matched(struct exec_run *r);
 
 #endif

@@ -8,7 +8,7 @@ struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op)
 {
 	char *area = node_area(e->group, rank);
 
-	return (struct exec_slot *)(area + op % EXEC_SLOTS * e->slot_bytes);
+	return (struct exec_slot *)(area + op % e->slots * e->slot_bytes);
 }
 
 bool slot_is_published(const struct exec_slot *s, uint64_t op)
@@ -44,22 +44,22 @@ static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct ex
 	return (_Atomic uint64_t *)((char *)s + e->started_off) + i;
 }
 
-void slot_start(const struct exec_comm *e, uint32_t i)
+void slot_start(const struct exec_run *r, uint32_t i)
 {
-	const struct goal_op *op = &goal_ops_const(e->block)[i];
+	const struct goal_op *op = run_op(r, i);
 
 	if (op->type == GOAL_COPY)
 		return;
-	atomic_store_explicit(slot_started(e, e->slot, i), e->op, memory_order_release); /* partner: has_started */
-	node_ring(e->group, (int)op->peer);
+	atomic_store_explicit(slot_started(r->comm, r->slot, i), r->op, memory_order_release); /* partner: has_started */
+	node_ring(r->comm->group, (int)op->peer);
 }
 
 /* op: of the schedule in slot s */
-static bool has_started(const struct exec_comm *e, struct exec_slot *s, const struct goal_op *op)
+static bool has_started(const struct exec_comm *e, struct exec_slot *s, uint64_t number, const struct goal_op *op)
 {
 	uint32_t i = (uint32_t)(op - goal_ops_const(slot_schedule(s)));
 
-	return !op->requires || atomic_load_explicit(slot_started(e, s, i), memory_order_acquire) == e->op;
+	return !op->requires || atomic_load_explicit(slot_started(e, s, i), memory_order_acquire) == number;
 }
 
 char *ring_of(const struct exec_comm *e, int rank) { return (char *)node_area(e->group, rank) + e->ring_off; }
@@ -94,10 +94,10 @@ const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_
 	return NULL;
 }
 
-int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst, const struct goal_op *recv,
-	       struct xfer_view *v)
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *send, int dst,
+	       const struct goal_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	struct exec_slot *ss = slot_of(e, src, e->op), *ds = slot_of(e, dst, e->op);
+	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
 	struct xfer_end from = { ss->desc[send->mem], send->off, src };
 	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst };
 	struct xfer_reach reach = {
@@ -106,7 +106,7 @@ int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst
 		.prefer_vm = ss->prefer_vm && ds->prefer_vm,
 	};
 	bool edges = ss->has_edges && has_inline_edges(send);
-	bool can_start = has_started(e, ss, send) && has_started(e, ds, recv);
+	bool can_start = has_started(e, ss, op, send) && has_started(e, ds, op, recv);
 	struct xfer_plan plan;
 
 	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
@@ -115,12 +115,40 @@ int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst
 	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read counts
 	 * only if both slots are still those of this collective. (What it maps and claims then is safe:
 	 * a transfer cannot end, and so a slot cannot change, while one of its fragments is claimed.) */
-	if (!slot_is_still(ss, e->op) || !slot_is_still(ds, e->op) || !can_start)
+	if (!slot_is_still(ss, op) || !slot_is_still(ds, op) || !can_start)
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;
 	xfer_plan(&from, &to, send_bytes, &reach, edges, &plan);
-	xfer_view_init(v, slot_xfer(e, ds, number), e->op, e->group, &from, &to, &plan,
-		       edges ? ss->edges : NULL);
+	xfer_view_init(v, slot_xfer(e, ds, number), op, e->group, &from, &to, &plan, edges ? ss->edges : NULL, mode);
 	return 0;
+}
+
+/*
+ * A receiver needs nothing of its sender but what the sender has published: it may have received, and
+ * have used its slot for later collectives, before the sender looks at it.
+ */
+int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
+{
+	const struct goal_op *op = run_op(r, i), *other;
+	struct exec_comm *e = r->comm;
+	struct exec_slot *peer = slot_of(e, (int)op->peer, r->op);
+	int ret;
+
+	if (slot_has_passed(peer, r->op))
+		return -ESTALE;
+	if (!slot_is_published(peer, r->op))
+		return -EAGAIN;
+	if (op->type == GOAL_SEND) {
+		other = find_recv(e, peer, e->rank, op);
+		ret = !other ? -EREMOTEIO :
+			       match_view(e, r->op, e->rank, op, (int)op->peer, other, mode, v);
+	} else {
+		other = find_send(peer, e->rank, op);
+		ret = !other ? -EREMOTEIO :
+			       match_view(e, r->op, (int)op->peer, other, e->rank, op, mode, v);
+	}
+	if (!ret || slot_is_still(peer, r->op))
+		return ret;
+	return -EAGAIN; /* it passed on while we looked */
 }

@@ -19,7 +19,8 @@ struct exec_slot {
 
 enum exec_state { EXEC_BLOCKED, EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
 
-/* Private to this process: how far an operation of its schedule has come. */
+/* Private to this process: how far an operation of its schedule has come. Not written any more once the
+ * run was left. */
 struct exec_op {
 	enum exec_state state;
 	uint32_t waits; /* requirements not ended yet */
@@ -33,28 +34,43 @@ struct exec_help {
 	struct xfer_view view;
 };
 
-struct exec_comm {
-	struct node_group *group;
-	int rank, size;
-	uint64_t op;           /* number of the current collective, from 1 */
-	uint64_t slot_bytes, xfers_off, started_off, ring_off;
-	uint32_t op_cap;
-	struct exec_op *ops;
-	struct exec_help *help; /* by rank */
-	struct region_extent repair;
-	int error;             /* sticky */
-	bool told;             /* a message has said who is to blame */
-	uint64_t give_up_ns;   /* when somebody has failed in a later collective */
-	void (*progress)(void *);
-	void *progress_ctx;
-	/* of the current call */
-	const struct exec_call *call;
+struct exec_run {
+	struct exec_comm *comm;
+	uint64_t op;           /* number of the collective, from 1 */
+	struct exec_call call;
 	struct exec_slot *slot;
 	const struct goal_block *block;
 	uint32_t left;         /* operations not done */
 	uint32_t next_help;
 	uint64_t stage_bytes;  /* the range that is staged, when stage_src */
 	const char *stage_src;
+	uint64_t give_up_ns;   /* when somebody has failed in a later collective */
+	/* after leaving */
+	struct engine_chan *chan;
+	struct xfer_queue queue;
+	_Atomic uint32_t next_queued; /* operations below it have had their turn in the channel */
+	_Atomic uint32_t in_channel;  /* the queue is in use */
+	_Atomic bool is_stopped;
+	_Atomic bool has_ended; /* exec_end(): its slot's next user takes it back */
+	uint32_t depth;
+	struct exec_run *next_free;
+	struct exec_op ops[];
+};
+
+struct exec_comm {
+	struct node_group *group;
+	int rank, size;
+	uint64_t op;           /* number of the last collective begun, from 1 */
+	uint64_t slot_bytes, xfers_off, started_off, ring_off;
+	uint32_t op_cap, slots;
+	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not taken back */
+	struct exec_run *free_runs;
+	struct exec_help *help; /* by rank; of the run that waits */
+	struct region_extent repair;
+	_Atomic int error;     /* sticky */
+	_Atomic bool told;     /* a message has said who is to blame */
+	void (*progress)(void *);
+	void *progress_ctx;
 };
 
 struct exec_slot *slot_of(const struct exec_comm *e, int rank, uint64_t op);
@@ -74,19 +90,33 @@ static inline bool has_inline_edges(const struct goal_op *send)
 {
 	return send->mem == GOAL_USER && !send->requires;
 }
+static inline const struct goal_op *run_op(const struct exec_run *r, uint32_t i)
+{
+	return &goal_ops_const(r->block)[i];
+}
 /* An operation of this rank that requires others may start now: peers look before they touch its memory. */
-void slot_start(const struct exec_comm *e, uint32_t i);
+void slot_start(const struct exec_run *r, uint32_t i);
 
-/* match.c: fills `v` for the transfer between a published send and a published receive. -EAGAIN: one of
- * the two has passed on meanwhile or cannot start yet; -EREMOTEIO: they disagree. */
-int match_view(struct exec_comm *e, int src, const struct goal_op *send, int dst, const struct goal_op *recv,
-	       struct xfer_view *v);
+/* match.c: fills `v` for the transfer of collective `op` between a published send and a published
+ * receive. -EAGAIN: one of the two has passed on meanwhile or cannot start yet; -EREMOTEIO: they
+ * disagree. */
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *send, int dst,
+	       const struct goal_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
 const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src, const struct goal_op *send);
 const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_op *recv);
+/* Operation i of the run, whichever side it is. 0, -EAGAIN: its peer is not there; -ESTALE: its peer has
+ * ended the collective, all is done; -EREMOTEIO. */
+int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
-/* step.c: 1 progress, 0 nothing to do now, -errno */
-int step_op(struct exec_comm *e, uint32_t i);
-int step_stage(struct exec_comm *e);
-int step_help(struct exec_comm *e);
+/* step.c: 1 progress, 0 nothing to do now, -errno. copy: fragments too, not only what nobody else can. */
+int step_op(struct exec_run *r, uint32_t i, bool copy);
+int step_stage(struct exec_run *r);
+int step_help(struct exec_run *r);
+
+/* exec.c */
+int check_peers(struct exec_run *r);
+int step_all(struct exec_run *r, bool copy);
+int wait_step(struct exec_run *r, struct node_wait *w);
+void run_retire(struct exec_run *r); /* its slot is over; the memory is free for the next */
 
 #endif

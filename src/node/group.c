@@ -94,6 +94,7 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 
 	for (int r = 1; r < g->size; r++)
 		host_cpumask_or(&cpus, &all[r].cpus);
+	g->cpus = cpus;
 	g->oversubscribed = host_cpumask_count(&cpus) < g->size;
 	g->spin_ns = g->oversubscribed ? 0 : SPIN_NS;
 	if (base_opt.node_spin_us >= 0)
@@ -381,6 +382,8 @@ bool node_can_write(const struct node_group *g, int writer, int owner)
 	return g->reach[writer * g->size + owner] & REACH_WRITE;
 }
 
+void node_cpus(const struct node_group *g, struct host_cpumask *out) { *out = g->cpus; }
+
 void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
 {
 	*out_vm_ns = g->ranks[1].vm_ns;
@@ -404,9 +407,7 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 	if (!slot || __atomic_load_n(slot, __ATOMIC_RELAXED) == id)
 		return;
 	__atomic_store_n(slot, id, __ATOMIC_RELAXED);
-	madvise((void *)base_round_down((uintptr_t)addr, HOST_PAGE),
-		base_round_up((uintptr_t)addr + bytes, HOST_PAGE) - base_round_down((uintptr_t)addr, HOST_PAGE),
-		23 /* MADV_POPULATE_WRITE */);
+	host_populate(addr, bytes);
 }
 
 /* ---- the program's memory of a peer, by system call --------------------------------------------------- */

@@ -61,6 +61,7 @@ int node_rank(const struct node_group *g);
 int node_size(const struct node_group *g);
 int node_pid(const struct node_group *g, int rank);
 void *node_area(const struct node_group *g, int rank); /* user area of a rank */
+void node_cpus(const struct node_group *g, struct host_cpumask *out); /* those that any rank may use */
 bool node_is_oversubscribed(const struct node_group *g); /* fewer CPUs than ranks */
 
 /* Where this process sees [off, off+bytes) of rank's arena; NULL when that is outside of it. */

@@ -17,6 +17,15 @@ struct side {
 
 static bool is_packed(const struct side *s) { return s->buf && s->buf->pack; }
 
+/* What was left and names this memory is completed first. */
+static void clear_way(const struct rt_buf *buf)
+{
+	if (buf && !buf->pack)
+		rt_complete_range(buf->addr, buf->bytes);
+	else if (buf)
+		rt_complete_all();
+}
+
 /* A buffer with gaps takes part by its packed form, piece by piece, in scratch memory that peers can
  * reach; a contiguous one takes part as it is, whole. */
 static int side_begin(struct side *s, const struct rt_buf *buf, struct region_extent *scratch, uint64_t scratch_bytes)
@@ -49,28 +58,46 @@ static void side_end(struct side *s)
 {
 	if (!s->buf)
 		return;
-	region_release(&s->desc);
+	region_release(&s->desc); /* a call that was left has taken it over */
 	if (is_packed(s) && s->scratch->bytes > SCRATCH_KEPT) {
 		region_extent_put(s->scratch);
 		s->scratch->bytes = 0;
 	}
 }
 
-static int run(struct rt_comm *c, struct goal_build *b, const struct side *send, const struct side *recv,
-	       const char *name)
+/* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
+struct ending {
+	struct leave leave;
+	bool may_leave, left;
+};
+
+static int run(struct rt_comm *c, struct goal_build *b, struct side *send, struct side *recv, struct ending *end)
 {
 	struct exec_call call = {
 		.schedule = c->block,
 		.user = { send->addr, recv ? recv->addr : NULL },
 		.desc = { [COLL_SEND] = send->desc },
 		.prefer_vm = c->prefer_vm,
-		.name = name,
+		.name = end->leave.name,
 	};
+	struct exec_run *r;
 	int ret = goal_compile(b, c->block, c->block_cap);
 
 	if (recv)
 		call.desc[COLL_RECV] = recv->desc;
-	return ret ? ret : exec_run(c->exec, &call);
+	if (!ret)
+		ret = exec_begin(c->exec, &call, &r);
+	while (ret == -EBUSY) { /* EXEC_SLOTS collectives of this communicator are in flight */
+		pending_complete_run(r);
+		ret = exec_begin(c->exec, &call, &r);
+	}
+	if (ret)
+		return ret;
+	if (!end->may_leave)
+		return exec_wait(r);
+	end->leave.descs[0] = &send->desc;
+	end->leave.descs[1] = recv ? &recv->desc : NULL;
+	return leave_or_wait(c, r, &end->leave, &end->left);
 }
 
 static void begin_build(struct rt_comm *c, struct goal_build *b)
@@ -101,9 +128,15 @@ int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 {
 	uint64_t piece = piece_bytes(buf->bytes, 1);
 	int rank = node_rank(c->group), ret;
+	struct ending end = {
+		.leave = { .name = "MPI_Bcast", .site = site, .is_root = rank == root, .bytes = buf->bytes },
+		.may_leave = !buf->pack && piece >= buf->bytes,
+	};
 	struct goal_build b;
 	struct side s;
 
+	rt_reap();
+	clear_way(buf);
 	ret = side_begin(&s, buf, &c->scratch[0], piece);
 	for (uint64_t at = 0; at < buf->bytes && !ret; at += piece) {
 		uint64_t n = base_min_u64(piece, buf->bytes - at);
@@ -114,7 +147,7 @@ int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 			break;
 		begin_build(c, &b);
 		coll_bcast(&b, rank, node_size(c->group), root, is_packed(&s) ? 0 : at, n);
-		ret = run(c, &b, &s, NULL, "MPI_Bcast");
+		ret = run(c, &b, &s, NULL, &end);
 		if (!ret && is_packed(&s) && rank != root)
 			ret = buf->unpack(buf->ctx, at, n, s.addr);
 	}
@@ -140,9 +173,17 @@ int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv,
 {
 	int rank = node_rank(c->group), size = node_size(c->group), ret;
 	uint64_t piece = piece_bytes(bytes, size);
+	struct ending end = {
+		.leave = { .name = "MPI_Gather", .site = site, .is_root = rank == root,
+			   .bytes = rank == root ? bytes * (uint64_t)size : bytes },
+		.may_leave = !(send && send->pack) && !(rank == root && recv->pack) && piece >= bytes,
+	};
 	struct side s, d = { 0 };
 	struct goal_build b;
 
+	rt_reap();
+	clear_way(send);
+	clear_way(rank == root ? recv : NULL);
 	ret = side_begin(&s, send, &c->scratch[0], piece);
 	if (!ret)
 		ret = side_begin(&d, rank == root ? recv : NULL, &c->scratch[1], piece * (uint64_t)size);
@@ -162,7 +203,7 @@ int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv,
 			break;
 		begin_build(c, &b);
 		coll_gather(&b, rank, size, root, &shape);
-		ret = run(c, &b, &s, &d, "MPI_Gather");
+		ret = run(c, &b, &s, &d, &end);
 		if (!ret && is_packed(&d))
 			ret = gather_unpack(c, &d, bytes, at, n, send ? -1 : root);
 	}

@@ -30,3 +30,32 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 
 	return base_min_u64(bytes, max);
 }
+
+#define LATE_NS 100000u /* a partner that is later than this is late: ten times what leaving costs */
+
+void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out)
+{
+	*out = (struct policy_early_choice){ .how = EARLY_NO };
+	if (f->mode == BASE_EARLY_OFF) {
+		out->reason = "SLUICE_RT_EARLY is off";
+	} else if (f->bytes < f->min_bytes) {
+		out->reason = "shorter than SLUICE_RT_EARLY_MIN";
+	} else if (!f->guard_is_ready) {
+		out->reason = "memory cannot be guarded now";
+	} else if (f->mode == BASE_EARLY_ON) {
+		out->how = f->wait_us > 0 ? EARLY_LATER : EARLY_NOW;
+		out->wait_ns = f->wait_us > 0 ? (uint64_t)f->wait_us * 1000 : 0;
+		out->reason = "SLUICE_RT_EARLY is on";
+	} else if (!f->site_may_try) {
+		out->reason = "the program wanted the data at once the last times";
+	} else if (f->has_mover) {
+		out->how = EARLY_NOW;
+		out->reason = "a channel can move the data meanwhile";
+	} else {
+		out->how = EARLY_LATER;
+		out->wait_ns = f->wait_us >= 0 ? (uint64_t)f->wait_us * 1000 : LATE_NS;
+		out->reason = "no channel or CPU is free: only when a partner is late";
+	}
+}
+
+bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns) { return free_ns > 2 * cost_ns; }

@@ -27,4 +27,32 @@ enum region_intent policy_intent(int64_t region_kind);
  * scratch memory. `parts`: how many ranks' data one rank holds (1, or all for gather). */
 uint64_t policy_piece_bytes(uint64_t bytes, int parts);
 
+/* ---- returning early ------------------------------------------------------------------------------ */
+
+enum policy_early {
+	EARLY_NO,    /* complete before returning */
+	EARLY_NOW,   /* leave as soon as nothing needs this rank */
+	EARLY_LATER, /* copy like the others, leave when they keep this rank waiting */
+};
+
+struct policy_early_facts {
+	int64_t mode;            /* enum base_early */
+	int64_t wait_us;         /* SLUICE_RT_EARLY_WAIT; -1: decide */
+	uint64_t bytes, min_bytes;
+	bool guard_is_ready;
+	bool has_mover;          /* a channel, and a CPU for it if it needs one */
+	bool site_may_try;       /* the last tries from there were worth it */
+	uint64_t copy_ns;        /* what copying it all takes one core, roughly */
+};
+struct policy_early_choice {
+	enum policy_early how;
+	uint64_t wait_ns;
+	const char *reason;      /* a sentence */
+};
+/* Local: ranks need not come to the same. */
+void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out);
+/* Was it worth it? free_ns: from the return until somebody wanted the data (or it was all there);
+ * cost_ns: guarding, the touch. */
+bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns);
+
 #endif

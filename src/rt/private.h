@@ -4,10 +4,13 @@
 #define SLUICE_RT_PRIVATE_H
 
 #include "coll/coll.h"
+#include "engine/engine.h"
 #include "exec/exec.h"
 #include "goal/goal.h"
+#include "guard/guard.h"
 #include "node/node.h"
 #include "region/region.h"
+#include "rt/early.h"
 #include "rt/policy.h"
 #include "rt/rt.h"
 
@@ -15,6 +18,7 @@ struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
 	bool prefer_vm;
+	bool thread_multiple;
 	/* work space for one schedule */
 	struct goal_op *ops;
 	struct goal_edge *edges;
@@ -23,5 +27,69 @@ struct rt_comm {
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[GOAL_MEMS - 1];
 };
+
+/* ---- pending operations: pending.c ------------------------------------------------------------------ */
+
+#define PENDING_MAX 256 /* of a process; a call beyond it completes the oldest first */
+#define PENDING_RANGES 2 /* guarded ranges of one: what it writes, what it reads */
+
+/* An operation that has been returned from. Written by the thread that leaves; then under the lock. */
+struct pending {
+	struct guard_range ranges[PENDING_RANGES];
+	uint32_t range_count;
+	struct exec_run *run;
+	struct rt_comm *comm;
+	struct region_desc descs[2]; /* to be released */
+	uintptr_t lo[2], hi[2];      /* the program's buffers, every byte */
+	int owner_tid;               /* who may call the host MPI, were it not touching memory */
+	struct site *site;
+	uint64_t left_ns;            /* when the call returned */
+	_Atomic uint64_t touched_ns; /* when somebody wanted it; 0: nobody yet */
+	_Atomic uint32_t touches;
+	_Atomic uint64_t waited_ns;  /* what the program has waited since */
+	_Atomic bool is_called;      /* a later call wanted it, not a touch */
+	_Atomic uint32_t refs;       /* threads that look at it; under the lock from zero */
+	bool in_use;
+	struct pending *next;
+};
+
+/* Enter/leave the lock: every signal blocked. */
+void pending_lock(void);
+void pending_unlock(void);
+/* NULL: all are in use. */
+struct pending *pending_get(void);
+void pending_put_back(struct pending *p); /* was not linked */
+void pending_link(struct pending *p);     /* it is pending from here on */
+/* All of the communicator, in any state; none is left. */
+void pending_complete_comm(struct rt_comm *c);
+/* The one whose run this is; waits until it is retired. */
+void pending_complete_run(struct exec_run *r);
+int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
+
+/* ---- leave.c: may this call return early, and doing it ------------------------------------------------ */
+
+struct leave {
+	const char *name;
+	const void *site;
+	bool is_root;
+	uint64_t bytes;  /* that this rank sends or receives in all */
+	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
+};
+/* Ends the run, early or not: 0 and *out_left tells which, or -errno. */
+int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left);
+void leave_comm_created(struct rt_comm *c);
+
+/* ---- sites.c: what call sites did the last times -------------------------------------------------------- */
+
+struct site {
+	_Atomic uintptr_t key;
+	_Atomic uint32_t skip;    /* calls that complete before they return, until the next try */
+	_Atomic uint32_t backoff; /* how many after the next failure */
+	_Atomic uint32_t tries, wins;
+};
+struct site *site_of(const void *address, bool is_root, uint64_t bytes); /* never NULL; may be shared */
+bool site_may_try(struct site *s);
+/* An early return has ended: `free_ns` the program worked undisturbed, `cost_ns` it paid. */
+void site_learn(struct site *s, uint64_t free_ns, uint64_t cost_ns);
 
 #endif

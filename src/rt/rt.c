@@ -86,7 +86,9 @@ void rt_stop(void)
 {
 	if (!rt_is_on())
 		return;
+	rt_complete_all();
 	switch_off();
+	guard_fini();
 	base_counters_report();
 	region_fini();
 	node_leave();
@@ -159,6 +161,8 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		return ret;
 	}
 	c->prefer_vm = prefers_vm(g);
+	c->thread_multiple = oob->thread_multiple;
+	leave_comm_created(c);
 	*out = c;
 	return 0;
 }
@@ -167,6 +171,7 @@ void rt_comm_destroy(struct rt_comm *c)
 {
 	if (!c)
 		return;
+	pending_complete_comm(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)
 			region_extent_put(&c->scratch[i]);

@@ -12,7 +12,7 @@
 #include "host/host.h"
 #include "ranks.h"
 
-enum { BYTES = 16 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS + 4, RUNNER = RANKS - 1 };
+enum { BYTES = 16 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS_FEW + 4, RUNNER = RANKS - 1 };
 
 static struct ranks *job;
 static int op, late_at;
@@ -32,7 +32,7 @@ static void dawdle(void *ctx)
 
 static int runner_is_far(void)
 {
-	return atomic_load(&job->words[0]) >= (uint64_t)late_at + EXEC_SLOTS - 1;
+	return atomic_load(&job->words[0]) >= (uint64_t)late_at + EXEC_SLOTS_FEW - 1;
 }
 
 static char *make_buffer(void)
@@ -68,7 +68,7 @@ static void rotate(struct ranks *r)
 		r->oob.progress = dawdle;
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
-	for (op = 0; op < WARM_UP + 3 * EXEC_SLOTS; op++) {
+	for (op = 0; op < WARM_UP + 3 * EXEC_SLOTS_FEW; op++) {
 		int root = op < WARM_UP ? 0 : (op - WARM_UP) % (RANKS - 1);
 
 		while (op == WARM_UP && r->rank && !atomic_load(&r->words[2]))
@@ -87,6 +87,6 @@ static void rotate(struct ranks *r)
 UNIT_TEST(late_root_finds_that_its_slots_have_been_used_again)
 {
 	ranks_run(RANKS,
-		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", NULL },
+		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_FAULT=slots:all", NULL },
 		  rotate, NULL);
 }

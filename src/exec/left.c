@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs that were left: the call has returned, and what is missing is moved by a channel, by any rank
+ * that waits, or by whoever of this process touches the memory. Nothing of the run is written here any
+ * more but by its queue: an operation whose peer has come since is matched anew by each who looks, on
+ * its own stack. So any number of threads and signal handlers may be in here at once.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "exec/private.h"
+
+/* ---- may it be left? ------------------------------------------------------------------------------- */
+
+enum need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
+
+static enum need unmatched_need(const struct exec_run *r, const struct goal_op *op)
+{
+	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank };
+	bool may = op->type == GOAL_SEND ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op)) :
+					   xfer_receiver_may_leave(&end, op->bytes);
+
+	return may ? NOT_NEEDED : NEEDED_NOW;
+}
+
+static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
+{
+	const struct xfer_plan *p = &o->view.plan;
+
+	if (p->way != XFER_DIRECT)
+		return NEEDED_ALWAYS;
+	if (!xfer_needs_me(&o->view))
+		return NOT_NEEDED;
+	/* edges are a matter of this moment; fragments that nobody else can copy are not */
+	if (op->type == GOAL_RECV && (p->others_move || p->sender_moves))
+		return NEEDED_NOW;
+	return NEEDED_ALWAYS;
+}
+
+static enum need run_need(const struct exec_run *r)
+{
+	enum need worst = NOT_NEEDED, n;
+
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		const struct exec_op *o = &r->ops[i];
+
+		if (o->state == EXEC_DONE)
+			continue;
+		if (o->state == EXEC_BLOCKED)
+			return NEEDED_ALWAYS;
+		n = o->state == EXEC_MATCHED ? matched_need(run_op(r, i), o) : unmatched_need(r, run_op(r, i));
+		if (n > worst)
+			worst = n;
+	}
+	return worst;
+}
+
+int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns)
+{
+	struct node_group *g = r->comm->group;
+	uint64_t since_ns = 0;
+	struct node_wait w;
+	enum need need;
+	int ret;
+
+	node_wait_init(&w);
+	for (;;) {
+		ret = step_all(r, copy);
+		need = r->left ? run_need(r) : NOT_NEEDED;
+		if (ret < 0 || !r->left || need == NEEDED_ALWAYS)
+			break;
+		if (ret) {
+			node_wait_progress(g, &w);
+			since_ns = 0;
+			continue;
+		}
+		if (need == NOT_NEEDED) {
+			uint64_t now = wait_ns ? host_now_ns() : 0;
+
+			since_ns = since_ns ? since_ns : now;
+			if (now - since_ns >= wait_ns)
+				break;
+		}
+		ret = wait_step(r, &w);
+		if (ret)
+			break;
+	}
+	node_wait_end(g, &w);
+	if (ret < 0)
+		return ret;
+	return !r->left ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_LEAVE : EXEC_NEEDED;
+}
+
+void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		const struct goal_op *op = run_op(r, i);
+
+		if (op->type != GOAL_COPY && r->ops[i].state != EXEC_DONE)
+			visit(arg, &r->call.desc[op->mem], op->off, op->bytes, op->type == GOAL_RECV);
+	}
+}
+
+/* ---- the channel ------------------------------------------------------------------------------------ */
+
+static bool is_taken_up(const struct xfer_view *v) { return xfer_is_claimed_up(v->x, v->tag, v->plan.units); }
+
+/* Called by the queue when it has posted and got back all it could: the next operation's turn. */
+static void start_next(void *arg)
+{
+	struct exec_run *r = arg;
+	uint32_t i;
+
+	while (!atomic_load_explicit(&r->is_stopped, memory_order_acquire)) { /* partner: exec_stop_channel */
+		i = atomic_fetch_add_explicit(&r->next_queued, 1, memory_order_relaxed);
+		if (i >= r->block->op_count)
+			break;
+		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move && !is_taken_up(&r->ops[i].view) &&
+		    xfer_queue_start(&r->queue, &r->ops[i].view, r->chan, r->depth, start_next, r))
+			return;
+	}
+	atomic_store_explicit(&r->in_channel, 0, memory_order_release); /* partner: exec_is_in_channel */
+}
+
+void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		struct exec_op *o = &r->ops[i];
+		bool had_edges = o->state == EXEC_MATCHED && o->view.edges_done;
+		int ret;
+
+		if (o->state != EXEC_MATCHED)
+			continue;
+		ret = match_op(r, i, XFER_VIEW_ALIASED, &o->view);
+		o->view.edges_done = had_edges;
+		if (ret) /* its peer has passed on: it will be found over; anything else is found again */
+			o->state = EXEC_ACTIVE;
+	}
+	r->chan = chan;
+	r->depth = depth;
+	xfer_queue_init(&r->queue);
+	if (!chan)
+		return;
+	atomic_store_explicit(&r->in_channel, 1, memory_order_relaxed);
+	start_next(r);
+}
+
+void exec_stop_channel(struct exec_run *r)
+{
+	if (atomic_exchange_explicit(&r->is_stopped, true, memory_order_release)) /* partner: start_next */
+		return;
+	if (atomic_load_explicit(&r->in_channel, memory_order_acquire))
+		xfer_queue_stop(&r->queue);
+}
+
+void exec_restart_channel(struct exec_run *r)
+{
+	uint32_t none = 0;
+
+	if (!r->chan || !atomic_load_explicit(&r->is_stopped, memory_order_relaxed))
+		return;
+	if (!atomic_compare_exchange_strong_explicit(&r->in_channel, &none, 1, memory_order_acquire,
+						     memory_order_relaxed))
+		return; /* what is in it has not come back yet: a later touch will start it again */
+	xfer_queue_init(&r->queue);
+	atomic_store_explicit(&r->next_queued, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->is_stopped, false, memory_order_relaxed);
+	start_next(r);
+}
+
+bool exec_is_in_channel(const struct exec_run *r)
+{
+	return atomic_load_explicit(&r->in_channel, memory_order_acquire); /* partner: start_next */
+}
+
+void exec_rescue(struct exec_run *r)
+{
+	if (exec_is_in_channel(r))
+		xfer_queue_rescue(&r->queue, host_now_ns());
+}
+
+/* ---- looking and helping ----------------------------------------------------------------------------- */
+
+/* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there. */
+static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
+{
+	if (run_op(r, i)->type == GOAL_COPY || r->ops[i].state == EXEC_DONE)
+		return -ESTALE;
+	if (r->ops[i].state != EXEC_MATCHED)
+		return match_op(r, i, XFER_VIEW_ALIASED, out);
+	*out = r->ops[i].view;
+	return 0;
+}
+
+/* Where the program sees byte 0 of operation i. */
+static uintptr_t local_start(const struct exec_run *r, uint32_t i)
+{
+	const struct goal_op *op = run_op(r, i);
+
+	return (uintptr_t)r->call.desc[op->mem].addr + op->off;
+}
+
+static bool holds(const struct exec_run *r, uint32_t i, uintptr_t addr)
+{
+	uintptr_t start = local_start(r, i);
+
+	return run_op(r, i)->type != GOAL_COPY && addr >= start && addr < start + run_op(r, i)->bytes;
+}
+
+static int advance_op(struct exec_run *r, uint32_t i, uint32_t fragment_at, uint64_t offset)
+{
+	struct xfer_view v;
+	int ret = view_of(r, i, &v);
+
+	if (ret)
+		return ret == -ESTALE || ret == -EAGAIN ? 0 : ret;
+	return xfer_move(&v, fragment_at ? xfer_fragment_of(&v.plan, offset) : 0);
+}
+
+int exec_advance(struct exec_run *r, uintptr_t want)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; want && !ret && i < r->block->op_count; i++)
+		if (holds(r, i, want))
+			ret = advance_op(r, i, 1, want - local_start(r, i));
+	for (uint32_t i = 0; !ret && i < r->block->op_count; i++)
+		ret = advance_op(r, i, 0, 0);
+	return ret;
+}
+
+bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		uintptr_t lo = local_start(r, i), hi = lo + run_op(r, i)->bytes;
+		struct xfer_view v;
+		int ret;
+
+		lo = lo > start ? lo : start;
+		hi = hi < end ? hi : end;
+		if (run_op(r, i)->type == GOAL_COPY || lo >= hi)
+			continue;
+		ret = view_of(r, i, &v);
+		if (ret == -ESTALE)
+			continue;
+		if (ret || !xfer_is_done(v.x, r->op, xfer_units_of(&v.plan, lo - local_start(r, i), hi - lo)))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t bytes_done(const struct xfer_view *v)
+{
+	uint64_t at, n, sum = 0;
+
+	for (uint32_t k = 0; k < v->plan.fragments; k++) {
+		xfer_fragment_range(&v->plan, k, &at, &n);
+		if (xfer_is_done(v->x, v->tag, xfer_bit(k)))
+			sum += n;
+	}
+	return sum;
+}
+
+static bool is_op_over(struct exec_run *r, uint32_t i)
+{
+	struct xfer_view v;
+	int ret = view_of(r, i, &v);
+
+	return ret == -ESTALE || (!ret && xfer_is_done(v.x, r->op, v.plan.total));
+}
+
+bool exec_is_over(struct exec_run *r)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++)
+		if (!is_op_over(r, i))
+			return false;
+	return true;
+}
+
+bool exec_is_matched(struct exec_run *r)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		const struct goal_op *op = run_op(r, i);
+		struct exec_slot *s = op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
+
+		if (s && !slot_is_published(s, r->op) && !slot_has_passed(s, r->op))
+			return false;
+	}
+	return true;
+}
+
+void exec_progress(struct exec_run *r, uint64_t *out_done, uint64_t *out_all)
+{
+	*out_done = *out_all = 0;
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		struct xfer_view v;
+		int ret;
+
+		if (run_op(r, i)->type == GOAL_COPY)
+			continue;
+		*out_all += run_op(r, i)->bytes;
+		ret = view_of(r, i, &v);
+		if (ret == -ESTALE)
+			*out_done += run_op(r, i)->bytes;
+		else if (!ret)
+			*out_done += bytes_done(&v);
+	}
+}
+
+int exec_pause(struct exec_run *r, struct node_wait *w, bool progress)
+{
+	struct exec_comm *e = r->comm;
+	int ret;
+
+	if (progress && e->progress && node_wait_is_long(w))
+		e->progress(e->progress_ctx);
+	ret = node_wait(e->group, w) ? check_peers(r) : 0;
+	if (ret)
+		atomic_store_explicit(&e->error, ret, memory_order_relaxed);
+	return ret;
+}
+
+void exec_resume(struct exec_run *r, struct node_wait *w) { node_wait_end(r->comm->group, w); }
+
+void exec_end(struct exec_run *r)
+{
+	atomic_store_explicit(&r->slot->over, r->op, memory_order_release); /* partner: slot_is_over */
+	atomic_store_explicit(&r->has_ended, true, memory_order_release);   /* partner: exec_begin */
+}
+
+const char *exec_name(const struct exec_run *r) { return r->call.name; }

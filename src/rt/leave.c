@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Leaving a collective while its data is still moving: whether, with which memory guarded, and who moves
+ * the rest. Before a call is left, everything is in place that cannot be guarded.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "rt/private.h"
+
+/* ---- the process's channel ---------------------------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	bool tried;
+	_Atomic(struct engine_chan *) chan;
+	uint32_t depth;
+	bool has_cpu; /* or needs none */
+} mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int numa_node_here(void)
+{
+	unsigned cpu, node;
+
+	return getcpu(&cpu, &node) ? -1 : (int)node;
+}
+
+static void open_channel_locked(const struct rt_comm *c)
+{
+	struct host_cpumask ranks_cpus, spare;
+	const struct engine_ops *engine;
+	struct engine_chan *chan;
+	struct engine_caps caps;
+	char reason[160] = "";
+	int count, node = numa_node_here(), ret;
+
+	engine = engine_pick(reason, sizeof reason);
+	if (!engine) {
+		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
+		return;
+	}
+	node_cpus(c->group, &ranks_cpus);
+	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
+	engine_set_cpus(&spare, count);
+	if (engine->chan_count(node) < 1)
+		node = -1;
+	ret = engine->chan_count(node) < 1 ? -ENODEV :
+					     engine->chan_open(node, node_rank(c->group) % engine->chan_count(node), &chan);
+	if (ret) {
+		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name, strerror(-ret));
+		return;
+	}
+	engine->caps(chan, &caps);
+	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
+	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
+	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
+	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
+}
+
+/* Opened when the first communicator that can use it is made; by whichever rank's group is first. */
+void leave_comm_created(struct rt_comm *c)
+{
+	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init())
+		return;
+	pthread_mutex_lock(&mover.lock);
+	if (!mover.tried)
+		open_channel_locked(c);
+	mover.tried = true;
+	pthread_mutex_unlock(&mover.lock);
+}
+
+static struct engine_chan *channel(void) { return atomic_load_explicit(&mover.chan, memory_order_acquire); }
+
+/* ---- what to guard --------------------------------------------------------------------------------------- */
+
+/* What a run still reads or writes: the hull of its ranges of one kind. Collectives here name one run of
+ * bytes of each buffer. */
+struct hull {
+	uintptr_t lo, hi;             /* every byte */
+	uintptr_t need_lo, need_hi;   /* those of them that must be guarded, or in place: a sender's bytes
+				       * outside its mapped pages have been published with its slot */
+	uintptr_t guard_lo, guard_hi; /* whole pages that may be closed */
+};
+struct hulls { struct hull of[PENDING_RANGES]; }; /* [0] read, [1] written */
+
+static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint64_t bytes, bool is_written)
+{
+	struct hull *h = &((struct hulls *)arg)->of[is_written];
+	uintptr_t lo = d->addr + off, hi = lo + bytes;
+
+	if (h->lo >= h->hi) {
+		h->lo = lo;
+		h->hi = hi;
+	}
+	h->lo = lo < h->lo ? lo : h->lo;
+	h->hi = hi > h->hi ? hi : h->hi;
+	h->guard_lo = d->addr + d->head;
+	h->guard_hi = d->addr + d->bytes - d->tail;
+	h->need_lo = is_written ? h->lo : base_max_u64(h->lo, h->guard_lo);
+	h->need_hi = is_written ? h->hi : base_min_u64(h->hi, h->guard_hi);
+}
+
+static void clamp(struct hull *h)
+{
+	uintptr_t lo = base_round_up(h->lo, HOST_PAGE), hi = base_round_down(h->hi, HOST_PAGE);
+
+	/* pages at the ends of the buffer may be closed whole where nothing else lies in them */
+	if (h->guard_lo < h->lo || h->guard_lo > lo)
+		lo = h->guard_lo;
+	if (h->guard_hi > h->hi || h->guard_hi < hi)
+		hi = h->guard_hi;
+	h->guard_lo = lo;
+	h->guard_hi = hi > lo ? hi : lo;
+}
+
+/* Bytes that no guard covers must be in place. */
+static bool is_rest_there(struct exec_run *r, const struct hull *h)
+{
+	return (h->need_lo >= h->guard_lo || exec_is_there(r, h->need_lo, h->guard_lo)) &&
+	       (h->need_hi <= h->guard_hi || exec_is_there(r, h->guard_hi, h->need_hi));
+}
+
+static int arm_all(struct pending *p, const struct hulls *hulls)
+{
+	for (int i = 0; i < PENDING_RANGES; i++) {
+		const struct hull *h = &hulls->of[i];
+		struct guard_range *range = &p->ranges[p->range_count];
+		int ret;
+
+		if (h->lo >= h->hi)
+			continue;
+		p->lo[i] = h->lo;
+		p->hi[i] = h->hi;
+		if (h->guard_lo >= h->guard_hi)
+			continue;
+		range->start = h->guard_lo;
+		range->end = h->guard_hi;
+		range->access = i ? GUARD_NO_ACCESS : GUARD_READ_ONLY;
+		range->arg = p;
+		ret = guard_arm(range);
+		if (ret) {
+			while (p->range_count--)
+				guard_release(&p->ranges[p->range_count], p->ranges[p->range_count].start,
+					      p->ranges[p->range_count].end);
+			return ret;
+		}
+		p->range_count++;
+	}
+	return 0;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------------------ */
+
+/* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
+static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site)
+{
+	struct hulls hulls = { 0 };
+	struct pending *p;
+	int ret;
+
+	exec_each_range(r, add_range, &hulls);
+	for (int i = 0; i < PENDING_RANGES; i++) {
+		if (hulls.of[i].lo >= hulls.of[i].hi)
+			continue;
+		clamp(&hulls.of[i]);
+		while (!is_rest_there(r, &hulls.of[i])) {
+			ret = exec_settle(r, true, 0);
+			if (ret != EXEC_MAY_LEAVE)
+				return ret < 0 ? ret : 0;
+			if (!exec_is_matched(r) || exec_is_over(r))
+				return 0; /* a late partner, and bytes that cannot be guarded */
+		}
+	}
+	p = pending_get();
+	if (!p)
+		return 0;
+	p->run = r;
+	p->comm = c;
+	p->site = site;
+	p->owner_tid = (int)syscall(SYS_gettid);
+	/* from arming to leaving no handler of the program may run: it would wait for this thread */
+	guard_enter();
+	ret = arm_all(p, &hulls);
+	if (ret) {
+		guard_leave();
+		pending_put_back(p);
+		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name, strerror(-ret));
+		return 0;
+	}
+	for (int i = 0; i < 2; i++) {
+		if (!l->descs[i])
+			continue;
+		p->descs[i] = *l->descs[i];
+		*l->descs[i] = (struct region_desc){ 0 };
+	}
+	p->left_ns = host_now_ns();
+	pending_link(p);
+	exec_leave(r, mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON ? channel() : NULL, mover.depth);
+	guard_leave();
+	base_count(BASE_CTR_EARLY, 1);
+	return 1;
+}
+
+static void explain(const struct leave *l, const struct policy_early_choice *choice)
+{
+	static const char *const words[] = { "completes before it returns", "returns early",
+					     "returns early if a partner is late" };
+
+	base_log(BASE_LOG_DEBUG, "rt", "%s of %llu bytes%s %s: %s", l->name, (unsigned long long)l->bytes,
+		 l->is_root ? " (root)" : "", words[choice->how], choice->reason);
+}
+
+int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
+{
+	struct policy_early_facts f = { .mode = base_opt.rt_early, .wait_us = base_opt.rt_early_wait_us,
+					.bytes = l->bytes, .min_bytes = base_opt.rt_early_min_bytes };
+	struct policy_early_choice choice;
+	struct site *site;
+	int ret;
+
+	*out_left = false;
+	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes)
+		return exec_wait(r);
+	site = site_of(l->site, l->is_root, l->bytes);
+	f.guard_is_ready = guard_is_ready();
+	f.has_mover = channel() && mover.has_cpu;
+	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
+	policy_early(&f, &choice);
+	if (base_opt.log_level >= BASE_LOG_DEBUG)
+		explain(l, &choice);
+	if (choice.how == EARLY_NO) {
+		base_count(BASE_CTR_EARLY_NOT, 1);
+		return exec_wait(r);
+	}
+	ret = exec_settle(r, choice.how == EARLY_LATER, choice.wait_ns);
+	if (ret == EXEC_MAY_LEAVE) {
+		ret = leave(c, r, l, site);
+		if (ret > 0) {
+			*out_left = true;
+			return 0;
+		}
+	}
+	/* an error is found again, and handled, by waiting */
+	return exec_wait(r);
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that the program believes to be finished.
+ *
+ *   linked -> (touched, called for, reaped) -> over, guards released -> no references -> retired
+ *
+ * One spin lock, held for moments with every signal blocked, guards the list. Who wants an operation
+ * takes a reference under it, and copies and waits without it: a signal handler of the program may run
+ * while a thread waits, may touch the same memory, and may leave by siglongjmp. What needs locks of
+ * others (unpinning regions) is done when the operation is retired, by a thread that is in none of our
+ * handlers.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "rt/private.h"
+
+_Atomic uint32_t rt_pending;
+
+static struct pending pool[PENDING_MAX];
+static struct pending *first, **last = &first; /* linked, oldest first */
+static _Atomic uint32_t spin;
+static _Atomic uint32_t host_calls; /* threads inside rt_host_begin .. rt_host_end */
+
+enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
+
+void pending_lock(void)
+{
+	guard_enter();
+	while (atomic_exchange_explicit(&spin, 1, memory_order_acquire)) /* partner: pending_unlock */
+		host_cpu_relax();
+}
+
+void pending_unlock(void)
+{
+	atomic_store_explicit(&spin, 0, memory_order_release);
+	guard_leave();
+}
+
+struct pending *pending_get(void)
+{
+	struct pending *p = NULL;
+
+	pending_lock();
+	for (int i = 0; i < PENDING_MAX && !p; i++)
+		if (!pool[i].in_use)
+			p = &pool[i];
+	if (p) {
+		memset(p, 0, sizeof *p);
+		p->in_use = true;
+	}
+	pending_unlock();
+	return p;
+}
+
+void pending_put_back(struct pending *p)
+{
+	pending_lock();
+	p->in_use = false;
+	pending_unlock();
+}
+
+void pending_link(struct pending *p)
+{
+	pending_lock();
+	*last = p;
+	last = &p->next;
+	atomic_fetch_add_explicit(&rt_pending, 1, memory_order_release);
+	pending_unlock();
+}
+
+static void unlink_locked(struct pending *p)
+{
+	struct pending **at = &first;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	if (last == &p->next)
+		last = at;
+	atomic_fetch_sub_explicit(&rt_pending, 1, memory_order_release);
+}
+
+static void drop_ref(struct pending *p)
+{
+	atomic_fetch_sub_explicit(&p->refs, 1, memory_order_release); /* partner: retire */
+}
+
+/* ---- the end of one -------------------------------------------------------------------------------- */
+
+static bool is_released(const struct pending *p)
+{
+	for (uint32_t i = 0; i < p->range_count; i++)
+		if (guard_is_armed(&p->ranges[i]))
+			return false;
+	return true;
+}
+
+/* Of the operation: which is over. */
+static void release_all(struct pending *p)
+{
+	for (uint32_t i = 0; i < p->range_count; i++)
+		if (guard_is_armed(&p->ranges[i]))
+			guard_release(&p->ranges[i], p->ranges[i].start, p->ranges[i].end);
+}
+
+static void learn(struct pending *p, uint64_t now)
+{
+	uint64_t touched = atomic_load_explicit(&p->touched_ns, memory_order_relaxed);
+	uint32_t touches = atomic_load_explicit(&p->touches, memory_order_relaxed);
+
+	if (!touched)
+		base_count(BASE_CTR_EARLY_UNSEEN, 1);
+	else
+		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
+	site_learn(p->site, (touched ? touched : now) - p->left_ns, COST_NS * (1 + touches));
+	base_log(BASE_LOG_DEBUG, "rt", "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
+		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
+		 (double)atomic_load_explicit(&p->waited_ns, memory_order_relaxed) / 1e3);
+}
+
+/*
+ * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: regions
+ * are unpinned under a mutex. Called with the lock, which is given up when it returns true.
+ */
+static bool retire_locked(struct pending *p)
+{
+	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: drop_ref */
+		return false;
+	if (!exec_is_over(p->run) || exec_is_in_channel(p->run))
+		return false;
+	release_all(p);
+	unlink_locked(p);
+	pending_unlock();
+	learn(p, host_now_ns());
+	for (int i = 0; i < 2; i++)
+		region_release(&p->descs[i]);
+	exec_end(p->run);
+	pending_put_back(p);
+	return true;
+}
+
+/* ---- waiting for one --------------------------------------------------------------------------------- */
+
+/* Who waits here may let the host MPI progress if it is the thread that is in the program's MPI call, or
+ * would be were it not touching memory. */
+static bool may_progress(const struct pending *p, bool in_call)
+{
+	return in_call || p->comm->thread_multiple || (int)syscall(SYS_gettid) == p->owner_tid;
+}
+
+static void give_up(const struct pending *p, int error)
+{
+	base_log(BASE_LOG_ERROR, "rt", "%s: failed after it had returned (%s); the job ends", exec_name(p->run),
+		 strerror(-error));
+	syscall(SYS_exit_group, 14); /* not _exit(), which would complete what is pending */
+}
+
+/* What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal blocked) or
+ * in a call of the program's. */
+static void fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
+{
+	uint64_t since_ns = 0;
+	struct node_wait w;
+	int ret;
+
+	node_wait_init(&w);
+	while (!exec_is_there(p->run, lo, hi)) {
+		ret = exec_advance(p->run, lo);
+		if (ret > 0)
+			continue;
+		if (!ret) {
+			since_ns = since_ns ? since_ns : host_now_ns();
+			exec_rescue(p->run);
+			guard_wait_begin();
+			ret = exec_pause(p->run, &w, may_progress(p, in_call));
+			guard_wait_end();
+		}
+		if (ret < 0)
+			give_up(p, ret);
+	}
+	exec_resume(p->run, &w);
+}
+
+/* All of it, and its memory is the program's again. The caller holds a reference. */
+static void finish(struct pending *p, bool in_call)
+{
+	exec_stop_channel(p->run);
+	fetch(p, 0, UINTPTR_MAX, in_call);
+	release_all(p);
+}
+
+static void note_wanted(struct pending *p, bool is_called, uint64_t now)
+{
+	uint64_t none = 0;
+
+	if (atomic_compare_exchange_strong_explicit(&p->touched_ns, &none, now, memory_order_relaxed,
+						    memory_order_relaxed))
+		atomic_store_explicit(&p->is_called, is_called, memory_order_relaxed);
+}
+
+/* ---- the guard's callbacks ----------------------------------------------------------------------------- */
+
+static void on_hold(void *arg)
+{
+	struct pending *p = arg;
+
+	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+}
+
+/*
+ * How much to fetch for a touch at addr: all of it when that does not take long; else, with each touch
+ * twice as much as with the one before, so that neither the first byte has to wait for the last, nor a
+ * program that reads from the beginning to the end faults at each fragment.
+ */
+static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const struct guard_range *range,
+			uintptr_t *lo, uintptr_t *hi)
+{
+	uint32_t touches = atomic_fetch_add_explicit(&p->touches, 1, memory_order_relaxed);
+	uint64_t want = (uint64_t)(1 << 20) << base_min_u64(touches, 20);
+
+	*lo = base_round_down(addr, HOST_PAGE);
+	*hi = base_round_up(addr + bytes, HOST_PAGE);
+	if (range->end - range->start <= 4 * want) {
+		*lo = range->start;
+		*hi = range->end;
+		return;
+	}
+	*hi = base_min_u64(base_max_u64(*hi, *lo + want), range->end);
+}
+
+static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
+{
+	struct pending *p = arg;
+	uint64_t now = host_now_ns();
+
+	base_count(BASE_CTR_FAULTS, 1);
+	note_wanted(p, false, now);
+	exec_stop_channel(p->run);
+	for (uint32_t i = 0; i < p->range_count; i++) {
+		struct guard_range *range = &p->ranges[i];
+		uintptr_t lo, hi;
+
+		if (addr >= range->end || addr + bytes <= range->start || !guard_is_armed(range))
+			continue;
+		choose_part(p, addr > range->start ? addr : range->start, bytes, range, &lo, &hi);
+		fetch(p, lo, hi, false);
+		guard_release(range, lo > range->start ? lo : range->start, hi < range->end ? hi : range->end);
+	}
+	if (exec_is_over(p->run))
+		release_all(p);
+	else
+		exec_restart_channel(p->run);
+	atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
+	drop_ref(p);
+}
+
+/* The first one that is wanted and not finished, with a reference. */
+static struct pending *find(bool (*wanted)(const struct pending *, const void *), const void *arg)
+{
+	struct pending *p;
+
+	pending_lock();
+	for (p = first; p; p = p->next)
+		if (wanted(p, arg) && !(is_released(p) && exec_is_over(p->run)))
+			break;
+	if (p)
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	pending_unlock();
+	return p;
+}
+
+static bool is_any(const struct pending *p, const void *arg)
+{
+	(void)p, (void)arg;
+	return true;
+}
+
+static void finish_all(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
+{
+	struct pending *p;
+
+	while ((p = find(wanted, arg))) {
+		note_wanted(p, true, host_now_ns());
+		finish(p, in_call);
+		drop_ref(p);
+	}
+}
+
+/* In a handler of ours: nothing is retired, but nothing is guarded or moving any more. */
+static void on_complete_all(void) { finish_all(is_any, NULL, false); }
+
+static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all };
+
+/* ---- calls of the program that want them ----------------------------------------------------------------- */
+
+/* Those that are wanted are retired as well, unless another thread still looks at one. */
+static void retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg, int at_most)
+{
+	struct pending *p, *next;
+
+	pending_lock();
+	for (p = first; p && at_most--; p = next) {
+		next = p->next;
+		if (!wanted(p, arg) || !retire_locked(p))
+			continue;
+		pending_lock(); /* the list may have changed meanwhile */
+		next = first;
+	}
+	pending_unlock();
+}
+
+struct interval { uintptr_t lo, hi; };
+
+static bool is_overlapping(const struct pending *p, const void *arg)
+{
+	const struct interval *want = arg;
+
+	for (int i = 0; i < 2; i++)
+		if (p->lo[i] < want->hi && p->hi[i] > want->lo)
+			return true;
+	for (uint32_t i = 0; i < p->range_count; i++)
+		if (p->ranges[i].start < want->hi && p->ranges[i].end > want->lo)
+			return true;
+	return false;
+}
+
+static void complete(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
+{
+	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program does */
+	finish_all(wanted, arg, in_call);
+	guard_leave();
+	retire_all(wanted, arg, PENDING_MAX);
+}
+
+void rt_complete_range(const void *addr, uint64_t bytes)
+{
+	struct interval want = { (uintptr_t)addr, (uintptr_t)addr + bytes };
+
+	if (!rt_has_pending() || !bytes)
+		return;
+	if (want.hi < want.lo)
+		want.hi = UINTPTR_MAX;
+	complete(is_overlapping, &want, true);
+}
+
+void rt_complete_all(void)
+{
+	if (rt_has_pending())
+		complete(is_any, NULL, true);
+}
+
+void rt_reap(void)
+{
+	if (rt_has_pending())
+		retire_all(is_any, NULL, REAP_AT_ONCE);
+}
+
+static bool is_of_comm(const struct pending *p, const void *arg) { return p->comm == arg; }
+
+static bool is_of_run(const struct pending *p, const void *arg) { return p->run == arg; }
+
+/* Another thread may look at one for a moment longer. */
+static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
+{
+	bool any = true;
+
+	while (any) {
+		complete(wanted, arg, in_call);
+		any = false;
+		pending_lock();
+		for (struct pending *p = first; p; p = p->next)
+			any |= wanted(p, arg);
+		pending_unlock();
+		if (any)
+			sched_yield();
+	}
+}
+
+void pending_complete_comm(struct rt_comm *c) { complete_for_good(is_of_comm, c, true); }
+
+void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, true); }
+
+void rt_host_begin(void)
+{
+	atomic_fetch_add_explicit(&host_calls, 1, memory_order_acquire);
+	guard_trust_begin();
+}
+
+void rt_host_end(void)
+{
+	guard_trust_end();
+	atomic_fetch_sub_explicit(&host_calls, 1, memory_order_release);
+}
+
+/* ---- the process ------------------------------------------------------------------------------------------ */
+
+/* The program is about to change this memory. */
+static void before_change(uintptr_t start, uintptr_t end)
+{
+	struct interval want = { start, end };
+
+	if (rt_has_pending())
+		complete_for_good(is_overlapping, &want, false); /* any thread may free memory */
+}
+
+static void before_fork(void)
+{
+	if (rt_has_pending())
+		complete_for_good(is_any, NULL, false);
+}
+
+static void after_fork_child(void)
+{
+	memset(pool, 0, sizeof pool); /* nothing was pending */
+	first = NULL;
+	last = &first;
+	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
+	atomic_store_explicit(&spin, 0, memory_order_relaxed);
+	engine_after_fork_child();
+}
+
+static int init_result = 1;
+
+static void init_once(void)
+{
+	init_result = guard_init(&callbacks);
+	if (init_result) {
+		base_log(BASE_LOG_INFO, "rt", "calls do not return early: %s", guard_reason());
+		return;
+	}
+	base_log(BASE_LOG_INFO, "rt", "calls may return early; memory is guarded by %s%s%s", guard_kind_name(),
+		 guard_reason()[0] ? ": " : "", guard_reason());
+	region_set_before_change(before_change);
+	/* after region/ has registered its own: these run first */
+	pthread_atfork(before_fork, NULL, after_fork_child);
+}
+
+int pending_init(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, init_once);
+	return init_result;
+}
