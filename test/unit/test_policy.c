@@ -53,3 +53,52 @@ UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)
 	for (int parts = 1; parts < 5000; parts = parts * 2 + 1)
 		CHECK_EQ(policy_piece_bytes(7, parts), 7);
 }
+
+UNIT_TEST(policy_returns_early_where_it_can_win)
+{
+	const struct policy_early_facts good = { .mode = BASE_EARLY_AUTO, .wait_us = -1, .bytes = 1 << 20, .min_bytes = 512 << 10,
+						 .guard_is_ready = true, .has_mover = true, .site_may_try = true };
+	static const struct {
+		int64_t mode, wait_us;
+		uint64_t bytes;
+		bool ready, mover, site;
+		enum policy_early want;
+		uint64_t wait_ns;
+	} cases[] = {
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 1, EARLY_NOW, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 0, 1, EARLY_LATER, 100000 },
+		{ BASE_EARLY_AUTO, 7, 1 << 20, 1, 0, 1, EARLY_LATER, 7000 },
+		{ BASE_EARLY_AUTO, 0, 1 << 20, 1, 0, 1, EARLY_LATER, 0 },
+		{ BASE_EARLY_AUTO, -1, 512 << 10, 1, 1, 1, EARLY_NOW, 0 },
+		{ BASE_EARLY_AUTO, -1, (512 << 10) - 1, 1, 1, 1, EARLY_NO, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 0, 1, 1, EARLY_NO, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 0, EARLY_NO, 0 },
+		{ BASE_EARLY_ON, -1, 1 << 20, 1, 0, 0, EARLY_NOW, 0 },
+		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, EARLY_LATER, 50000 },
+		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, EARLY_NO, 0 },  /* never without a guard */
+		{ BASE_EARLY_ON, -1, 1, 1, 1, 1, EARLY_NO, 0 },
+		{ BASE_EARLY_OFF, -1, 1 << 20, 1, 1, 1, EARLY_NO, 0 },
+	};
+
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+		struct policy_early_facts f = good;
+		struct policy_early_choice choice;
+
+		f.mode = cases[i].mode;
+		f.wait_us = cases[i].wait_us;
+		f.bytes = cases[i].bytes;
+		f.guard_is_ready = cases[i].ready;
+		f.has_mover = cases[i].mover;
+		f.site_may_try = cases[i].site;
+		policy_early(&f, &choice);
+		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns || !choice.reason)
+			unit_fail(__FILE__, __LINE__, "case %u", i);
+	}
+}
+
+UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_costs)
+{
+	CHECK(!policy_was_worth(0, 10));
+	CHECK(!policy_was_worth(20, 10));
+	CHECK(policy_was_worth(21, 10));
+}
