@@ -7,17 +7,22 @@
  *   guard_init(ops)  ->  guard_arm(range) ... touched(): ... guard_release(range) ... guard_release
  *
  *   kind       how the range is closed                     who hears of a touch, and of a system call
- *   uffd       page tables moved away (mremap), the hole   a thread of ours reads the userfaultfd; works
- *              registered with userfaultfd                 for kernel accesses too: needs privilege
- *   steal      page tables moved away, PROT_NONE left      SIGSEGV; Syscall User Dispatch
+ *   uffd       page tables moved away (mremap), the empty  threads of ours read the userfaultfd; works
+ *              mapping registered with userfaultfd         for kernel accesses too: needs privilege
+ *   steal      page tables moved away, the empty mapping   SIGSEGV; Syscall User Dispatch
+ *              PROT_NONE or PROT_READ (small ranges, and
+ *              those of huge pages: like mprotect)
  *   mprotect   PROT_NONE, or PROT_READ for senders         SIGSEGV; Syscall User Dispatch
  * Chosen by trial, or by SLUICE_GUARD_KIND. Where no system call protection works there is no guard.
  *
- * Senders' ranges (GUARD_READ_ONLY) stay readable, by peers' process_vm_readv too, with `steal` (which
- * then protects like mprotect); with uffd reads may wait. Ranges never overlap.
+ * Senders' ranges (GUARD_READ_ONLY) stay readable, by peers' process_vm_readv too, with `steal` and
+ * `mprotect`; with uffd reads may wait. Ranges never overlap.
  *
- * Files: guard.c (ranges, choice), steal.c mprotect.c uffd.c (one kind each), fault.c (signal context:
- * SIGSEGV), signals.c (the program's handlers and masks, chaining), dispatch.c (system calls),
+ * Only the page tables move: what stays at the program's address is a mapping of the same file, to
+ * which nothing but access is missing, so that opening it can fall back to giving access back.
+ *
+ * Files: guard.c (ranges), choice.c (which kind), steal.c mprotect.c uffd.c (one kind each), fault.c
+ * (SIGSEGV), signals.c (the program's handlers and masks, chaining), dispatch.c (system calls),
  * threads.c (which threads exist, their selectors), interpose.c (functions exported by libsluice.so).
  *
  * Threads: all calls from any thread, also inside touched(). arm and release take a spin lock with
@@ -38,10 +43,11 @@ struct guard_range {
 	enum guard_access access;
 	void *arg;      /* the owner's: what touched() gets */
 	/* the guard's own */
-	uintptr_t shadow;              /* steal, uffd: where the page tables are */
-	_Atomic uint32_t armed_pages;  /* 0: not armed */
-	uint64_t *released;            /* may be NULL; kinds that release by part keep track here */
-	struct guard_range *next;
+	_Atomic uint32_t armed_pages;  /* 0: not armed; written under the guard's lock */
+	uint64_t slot;                 /* its place among all ranges: of its bits, of its shadow */
+	uintptr_t shadow;              /* steal, uffd: where its page tables are; 0: mprotect */
+	uint64_t *released;            /* a bit for each page, from the 2 MiB border below start on */
+	struct guard_range *next, *next_slot;
 };
 
 /* What the owner of ranges gives, once. */
@@ -72,10 +78,17 @@ void guard_fini(void);
 /* May ranges be armed now? False when a thread exists that is not protected, or a foreign handler could
  * not be chained; then calls complete before they return. Cheap (no system call when nothing changed). */
 bool guard_is_ready(void);
-/* 0, or -errno and nothing has changed. Requires r->start .. r->arg set, r not armed, no overlap. */
+/*
+ * 0, or -errno and nothing has changed. Requires r->start .. r->arg set, r not armed, no overlap, and
+ * one mapping of the arena, readable and writable, on all of it (region_describe() has looked).
+ */
 int guard_arm(struct guard_range *r);
-/* The pages of [start, end) are the program's again; parts that are already are left alone. Returns true
- * when no page of r is armed any more. Cannot fail: at worst it aborts the process with a message. */
+/*
+ * The pages that lie wholly in [start, end) are the program's again; those that are already are left
+ * alone. Returns true when no page of r is armed any more; then r may be freed. When the system refuses
+ * to open a part (too many mappings) that part stays armed until all the rest of r is released; when
+ * it refuses the whole, the process is aborted with a message.
+ */
 bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end);
 static inline bool guard_is_armed(const struct guard_range *r)
 {

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The armed ranges: two lists of the same, by address and by slot, under one spin lock.
+ *
+ * A slot is a run of 2 MiB units of a space as large as all that may be armed at a time. It gives a
+ * range its bits (released or not, a page each) and, where page tables are moved away, their address.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "guard/private.h"
+
+enum { SPINS_BEFORE_YIELD = 100, READ_AROUND_PAGES = 16 };
+
+_Atomic uintptr_t guard_lo = UINTPTR_MAX, guard_hi;
+
+static _Atomic uint32_t lock_word;
+static struct {
+	const struct guard_ops *ops;
+	const struct guard_kind *kind; /* NULL: nothing can be armed */
+	struct guard_range *first, *first_slot;
+	uint32_t armed;
+	uint64_t *bits;
+	uint64_t bytes;               /* of the space of slots */
+	_Atomic uintptr_t knew_lo, knew_hi; /* bounds of all that was ever armed; only grow */
+	_Atomic uint64_t releases;
+} ranges = { .knew_lo = UINTPTR_MAX };
+
+/* ---- lock: held for microseconds, every signal blocked, calls undisturbed ----------------------- */
+
+static void lock_sig(void)
+{
+	/* Acquire: pairs with the release in unlock_sig(). */
+	for (uint32_t n = 0; atomic_exchange_explicit(&lock_word, 1, memory_order_acquire); n++) {
+		if (n < SPINS_BEFORE_YIELD)
+			host_cpu_relax();
+		else
+			system_call(SYS_sched_yield);
+	}
+}
+
+static void unlock_sig(void)
+{
+	/* Release: pairs with the acquire in lock_sig(). */
+	atomic_store_explicit(&lock_word, 0, memory_order_release);
+}
+
+static void enter_locked(void)
+{
+	guard_enter();
+	lock_sig();
+}
+
+static void leave_unlocked(void)
+{
+	unlock_sig();
+	guard_leave();
+}
+
+/* ---- slots and bits --------------------------------------------------------------------------------- */
+
+static uint64_t slot_bytes(const struct guard_range *r)
+{
+	return base_round_up(r->end, HOST_HUGE) - base_round_down(r->start, HOST_HUGE);
+}
+
+/* First fit; takes its place in the list of slots. */
+static int slot_get(struct guard_range *r)
+{
+	uint64_t want = slot_bytes(r), at = 0;
+	struct guard_range **link = &ranges.first_slot;
+
+	for (; *link && (*link)->slot - at < want; link = &(*link)->next_slot)
+		at = (*link)->slot + slot_bytes(*link);
+	if (at + want > ranges.bytes)
+		return -ENOSPC;
+	r->slot = at;
+	r->next_slot = *link;
+	*link = r;
+	r->released = ranges.bits + at / HOST_PAGE / 64;
+	memset(r->released, 0, want / HOST_PAGE / 8);
+	return 0;
+}
+
+static void slot_put(struct guard_range *r)
+{
+	struct guard_range **link = &ranges.first_slot;
+
+	while (*link != r)
+		link = &(*link)->next_slot;
+	*link = r->next_slot;
+}
+
+static uint64_t bit_of(const struct guard_range *r, uintptr_t addr)
+{
+	return (addr - base_round_down(r->start, HOST_HUGE)) / HOST_PAGE;
+}
+
+/* First page of [from, end) whose bit is `value`, or end. */
+static uintptr_t bit_next(const struct guard_range *r, uintptr_t from, uintptr_t end, bool value)
+{
+	uint64_t i = bit_of(r, from), n = bit_of(r, end);
+
+	while (i < n) {
+		uint64_t word = r->released[i / 64] ^ (value ? 0 : ~0ull);
+
+		word &= ~0ull << i % 64;
+		if (word) {
+			i = i / 64 * 64 + (uint64_t)__builtin_ctzll(word);
+			break;
+		}
+		i = (i / 64 + 1) * 64;
+	}
+	return i < n ? base_round_down(r->start, HOST_HUGE) + i * HOST_PAGE : end;
+}
+
+static void bits_set(struct guard_range *r, uintptr_t from, uintptr_t end)
+{
+	for (uint64_t i = bit_of(r, from), n = bit_of(r, end); i < n;) {
+		uint64_t k = base_min_u64(64 - i % 64, n - i);
+
+		r->released[i / 64] |= (k == 64 ? ~0ull : (1ull << k) - 1) << i % 64;
+		i += k;
+	}
+}
+
+/* ---- list by address ----------------------------------------------------------------------------------- */
+
+static void publish_bounds(void)
+{
+	struct guard_range *last = ranges.first;
+
+	while (last && last->next)
+		last = last->next;
+	/* Relaxed: a thread that may touch the range was told of it by other means than these. */
+	atomic_store_explicit(&guard_lo, last ? ranges.first->start : UINTPTR_MAX, memory_order_relaxed);
+	atomic_store_explicit(&guard_hi, last ? last->end : 0, memory_order_relaxed);
+}
+
+static int list_insert(struct guard_range *r)
+{
+	struct guard_range **link = &ranges.first;
+	int ret;
+
+	for (; *link && (*link)->end <= r->start; link = &(*link)->next)
+		;
+	if (*link && (*link)->start < r->end)
+		return -EEXIST;
+	ret = slot_get(r);
+	if (ret)
+		return ret;
+	r->next = *link;
+	*link = r;
+	return 0;
+}
+
+static void list_remove(struct guard_range *r)
+{
+	struct guard_range **link = &ranges.first;
+
+	while (*link != r)
+		link = &(*link)->next;
+	*link = r->next;
+	slot_put(r);
+}
+
+/* First range with a page in [start, end) that is out of reach; *out_addr: such an address. */
+static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uintptr_t *out_addr)
+{
+	for (struct guard_range *r = ranges.first; r && r->start < end; r = r->next) {
+		uintptr_t from = base_max_u64(start, r->start), to = base_min_u64(end, r->end), at;
+
+		if (from >= to || (r->access == GUARD_READ_ONLY && !write && ranges.kind->by_signal))
+			continue;
+		at = bit_next(r, base_round_down(from, HOST_PAGE), base_round_up(to, HOST_PAGE), false);
+		if (at < to) {
+			*out_addr = base_max_u64(at, from);
+			return r;
+		}
+	}
+	return NULL;
+}
+
+/* ---- arm and release ------------------------------------------------------------------------------- */
+
+static void know(const struct guard_range *r)
+{
+	/* Written under the lock only; read in handlers after it was held. */
+	if (r->start < atomic_load_explicit(&ranges.knew_lo, memory_order_relaxed))
+		atomic_store_explicit(&ranges.knew_lo, r->start, memory_order_relaxed);
+	if (r->end > atomic_load_explicit(&ranges.knew_hi, memory_order_relaxed))
+		atomic_store_explicit(&ranges.knew_hi, r->end, memory_order_relaxed);
+}
+
+static int arm_locked(struct guard_range *r)
+{
+	int ret;
+
+	if (!ranges.kind)
+		return -ENOTSUP;
+	ret = list_insert(r);
+	if (ret)
+		return ret;
+	/* before the first page is closed, and after the last was opened */
+	if (!ranges.armed && ranges.kind->by_signal)
+		dispatch_set(true);
+	know(r);
+	ret = ranges.kind->arm(r);
+	if (ret) {
+		list_remove(r);
+		if (!ranges.armed && ranges.kind->by_signal)
+			dispatch_set(false);
+		return ret;
+	}
+	ranges.armed++;
+	publish_bounds();
+	/* Release: pairs with the acquire in guard_is_armed(). */
+	atomic_store_explicit(&r->armed_pages, (uint32_t)((r->end - r->start) / HOST_PAGE),
+			      memory_order_release);
+	return 0;
+}
+
+int guard_arm(struct guard_range *r)
+{
+	int ret;
+
+	if (r->start >= r->end || r->start % HOST_PAGE || r->end % HOST_PAGE || guard_is_armed(r))
+		return -EINVAL;
+	if (base_fault("guard_arm"))
+		return -ENOMEM;
+	enter_locked();
+	ret = arm_locked(r);
+	leave_unlocked();
+	return ret;
+}
+
+static _Noreturn void release_failed(int error)
+{
+	base_log(BASE_LOG_ERROR, "guard", "cannot give memory back to the program: %s", strerror(-error));
+	__builtin_trap();
+}
+
+/* Run by run of pages that are still armed. Returns how many were opened. */
+static uint32_t open_runs(struct guard_range *r, uintptr_t start, uintptr_t end, int *out_error)
+{
+	uint32_t pages = 0;
+
+	*out_error = 0;
+	for (uintptr_t at = bit_next(r, start, end, false), to; at < end; at = bit_next(r, to, end, false)) {
+		int ret;
+
+		to = bit_next(r, at, end, true);
+		ret = ranges.kind->release(r, at, to);
+		if (ret) {
+			*out_error = ret;
+			continue;
+		}
+		bits_set(r, at, to);
+		pages += (uint32_t)((to - at) / HOST_PAGE);
+	}
+	return pages;
+}
+
+static void release_locked(struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	uint32_t left = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
+	bool whole = start == r->start && end == r->end;
+	int error;
+
+	left -= open_runs(r, start, end, &error);
+	/* what could not be opened while its neighbours were closed */
+	if (error && whole)
+		left -= open_runs(r, start, end, &error);
+	if (error && whole)
+		release_failed(error);
+	/* Release: a handler that finds no armed page sees that there was one a moment ago. */
+	atomic_fetch_add_explicit(&ranges.releases, 1, memory_order_release);
+	if (!left) {
+		if (ranges.kind->end)
+			ranges.kind->end(r);
+		list_remove(r);
+		publish_bounds();
+		if (!--ranges.armed && ranges.kind->by_signal)
+			dispatch_set(false);
+	}
+	/* Release, and last: pairs with the acquire in guard_is_armed(), after which r may be freed. */
+	atomic_store_explicit(&r->armed_pages, left, memory_order_release);
+}
+
+bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	uintptr_t from, to;
+	bool armed;
+
+	if (!guard_is_armed(r))
+		return true;
+	enter_locked();
+	armed = guard_is_armed(r);
+	if (armed) {
+		from = base_round_up(base_max_u64(start, r->start), HOST_PAGE);
+		to = base_round_down(base_min_u64(end, r->end), HOST_PAGE);
+		if (from < to)
+			release_locked(r, from, to);
+		armed = guard_is_armed(r);
+	}
+	leave_unlocked();
+	return !armed;
+}
+
+/* ---- for handlers -------------------------------------------------------------------------------------- */
+
+bool guard_find_sig(uintptr_t start, uintptr_t end, bool write)
+{
+	uintptr_t at;
+	bool found;
+
+	if (start >= end || !guard_may_touch(start, end))
+		return false;
+	enter_locked();
+	found = find(start, end, write, &at) != NULL;
+	leave_unlocked();
+	return found;
+}
+
+bool guard_touch_sig(uintptr_t start, size_t bytes, bool write)
+{
+	uintptr_t end = start + bytes < start ? UINTPTR_MAX : start + bytes;
+	bool found = false;
+
+	while (start < end) {
+		struct guard_range *r;
+		uintptr_t at = 0, to = end;
+		void *arg = NULL;
+
+		enter_locked();
+		r = find(start, end, write, &at);
+		if (r) {
+			to = base_min_u64(end, r->end);
+			arg = r->arg;
+			ranges.ops->hold(arg);
+		}
+		leave_unlocked();
+		if (!r)
+			break;
+		found = true;
+		ranges.ops->touched(arg, at, to - at, write);
+		start = to;
+	}
+	return found;
+}
+
+int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end))
+{
+	uintptr_t page = base_round_down(addr, HOST_PAGE), at, end;
+	struct guard_range *r;
+	int ret = -ENOENT;
+
+	enter_locked();
+	r = find(page, page + HOST_PAGE, true, &at);
+	if (r && r->access == GUARD_READ_ONLY) {
+		end = base_min_u64(r->end, page + READ_AROUND_PAGES * HOST_PAGE);
+		ret = let(page, bit_next(r, page, end, true));
+	}
+	leave_unlocked();
+	return ret;
+}
+
+void guard_complete_all_sig(void)
+{
+	if (atomic_load_explicit(&guard_hi, memory_order_relaxed))
+		ranges.ops->complete_all();
+}
+
+bool guard_knew_sig(uintptr_t addr)
+{
+	return addr >= atomic_load_explicit(&ranges.knew_lo, memory_order_relaxed) &&
+	       addr < atomic_load_explicit(&ranges.knew_hi, memory_order_relaxed);
+}
+
+uint64_t guard_releases_sig(void)
+{
+	/* Acquire: pairs with the release in release_locked(). */
+	return atomic_load_explicit(&ranges.releases, memory_order_acquire);
+}
+
+/* ---- for choice.c --------------------------------------------------------------------------------------- */
+
+uint64_t ranges_bytes(void) { return ranges.bytes; }
+uint32_t ranges_armed(void) { return ranges.armed; }
+
+int ranges_open(uint64_t bytes)
+{
+	long p;
+
+	if (ranges.bits)
+		return 0;
+	bytes = base_round_down(bytes, HOST_HUGE);
+	p = system_call(SYS_mmap, NULL, bytes / HOST_PAGE / 8, (long)(PROT_READ | PROT_WRITE),
+			(long)(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE), -1L, 0L);
+	if (p < 0 && p > -(long)HOST_PAGE)
+		return (int)p;
+	ranges.bits = (uint64_t *)p;
+	ranges.bytes = bytes;
+	return 0;
+}
+
+void ranges_use(const struct guard_ops *ops, const struct guard_kind *kind)
+{
+	enter_locked();
+	ranges.ops = ops;
+	ranges.kind = kind;
+	leave_unlocked();
+}
+
+void ranges_after_fork_child(void)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_relaxed); /* no other thread exists */
+	ranges.kind = NULL;
+	ranges.first = ranges.first_slot = NULL;
+	ranges.armed = 0;
+	publish_bounds();
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Guarding by protection: works everywhere, costs a visit to each page table entry, each way. */
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "guard/private.h"
+
+static int protect(uintptr_t start, uintptr_t end, int prot)
+{
+	return (int)system_call(SYS_mprotect, start, end - start, (long)prot);
+}
+
+int mprotect_open(uintptr_t start, uintptr_t end) { return protect(start, end, PROT_READ | PROT_WRITE); }
+
+int mprotect_arm(struct guard_range *r)
+{
+	int ret = protect(r->start, r->end, r->access == GUARD_READ_ONLY ? PROT_READ : PROT_NONE);
+
+	if (ret)
+		mprotect_open(r->start, r->end); /* it may have got half way */
+	else
+		r->shadow = 0;
+	return ret;
+}
+
+static int kind_open(char *reason, size_t cap)
+{
+	(void)reason;
+	(void)cap;
+	return 0;
+}
+
+static void kind_close(void) {}
+
+static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	(void)r;
+	return mprotect_open(start, end);
+}
+
+const struct guard_kind guard_mprotect = {
+	.name = "mprotect",
+	.by_signal = true,
+	.open = kind_open,
+	.close = kind_close,
+	.arm = mprotect_arm,
+	.release = kind_release,
+};

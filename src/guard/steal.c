@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Guarding by moving page tables away: mremap(MREMAP_DONTUNMAP) takes whole tables, not entries, and
+ * leaves the mapping itself behind, empty, which is then protected at no cost. It is never unmapped, so
+ * nobody can take its place, and as it maps the same file, access can be given back without the tables.
+ *
+ *   program's address   |....|######|....|   mapping, no tables, PROT_NONE (PROT_READ: pages come back
+ *                                            one by one as they are read; writes fault)
+ *   reservation         -----|######|-----   shadow: the tables; same place modulo 2 MiB
+ *
+ * Small ranges, and those that huge pages map, are protected instead: that is cheaper
+ * (doc/adr/0009). Which ranges are of huge pages is found out by the time that protecting them takes.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "guard/private.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 1u
+#endif
+
+enum {
+	FEW_PAGES = 160,     /* below, protecting is cheaper in any case */
+	SEEN = 64,
+	TRIES = 2,           /* a slow protection may have been interrupted */
+	TRY_AGAIN = 512,     /* uses */
+	NS_PER_PAGE = 10,    /* protecting by page table entry takes 24, by huge page 0.2 */
+	NS_AT_MOST = 2000,   /* protecting nothing */
+};
+
+static struct {
+	uintptr_t raw, base;
+	uint64_t raw_bytes;
+} space;
+
+/* ---- what is known about ranges that were armed before, under the lock ------------------------------ */
+
+struct seen {
+	uintptr_t start, end;
+	uint32_t uses, slow; /* slow: protections that took long, up to TRIES */
+};
+static struct seen seen_table[SEEN];
+
+static struct seen *seen_of(const struct guard_range *r)
+{
+	struct seen *s = &seen_table[(r->start / HOST_PAGE * 0x9e3779b97f4a7c15ull >> 32) % SEEN];
+
+	if (s->start != r->start || s->end != r->end)
+		*s = (struct seen){ .start = r->start, .end = r->end };
+	return s;
+}
+
+static bool has_whole_unit(const struct guard_range *r)
+{
+	return base_round_up(r->start, HOST_HUGE) + HOST_HUGE <= r->end;
+}
+
+static int protect_and_learn(struct guard_range *r, struct seen *s)
+{
+	uint64_t ns = host_now_ns();
+	int ret = mprotect_arm(r);
+
+	ns = host_now_ns() - ns;
+	if (ns > NS_AT_MOST + NS_PER_PAGE * ((r->end - r->start) / HOST_PAGE))
+		s->slow += s->slow < TRIES;
+	else
+		s->slow = 0;
+	return ret;
+}
+
+/* ---- moving ----------------------------------------------------------------------------------------- */
+
+static long anonymous_at(uintptr_t at, uint64_t bytes, int flags)
+{
+	return system_call(SYS_mmap, at, bytes, (long)PROT_NONE,
+			   (long)(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags), -1L, 0L);
+}
+
+static long move(uintptr_t to, uintptr_t from, uint64_t bytes)
+{
+	return system_call(SYS_mremap, from, bytes, bytes,
+			   (long)(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP), to);
+}
+
+int steal_take(struct guard_range *r)
+{
+	uintptr_t shadow = space.base + r->slot + r->start % HOST_HUGE;
+	uint64_t bytes = r->end - r->start;
+	long got = base_fault("guard_steal") ? -ENOMEM : move(shadow, r->start, bytes);
+
+	if (got == (long)shadow) {
+		r->shadow = shadow;
+		return 0;
+	}
+	/* the reservation may have been unmapped before it failed */
+	anonymous_at(shadow, bytes, MAP_FIXED_NOREPLACE);
+	return (int)got;
+}
+
+int steal_return(struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	long got = move(start, r->shadow + (start - r->start), end - start);
+
+	return got == (long)start ? 0 : (int)got;
+}
+
+void steal_end(struct guard_range *r)
+{
+	/* What stays at the shadow is a mapping without tables; when it cannot be replaced now, the next
+	 * range in this slot does so. */
+	if (r->shadow)
+		anonymous_at(r->shadow, r->end - r->start, MAP_FIXED);
+	r->shadow = 0;
+}
+
+static int take_and_protect(struct guard_range *r)
+{
+	int ret = steal_take(r);
+
+	if (ret)
+		return ret;
+	ret = (int)system_call(SYS_mprotect, r->start, r->end - r->start,
+			       (long)(r->access == GUARD_READ_ONLY ? PROT_READ : PROT_NONE));
+	if (!ret)
+		return 0;
+	/* Readable and writable as before, with or without its tables. */
+	steal_return(r, r->start, r->end);
+	steal_end(r);
+	return ret;
+}
+
+static int kind_arm(struct guard_range *r)
+{
+	struct seen *s;
+
+	if ((r->end - r->start) / HOST_PAGE < FEW_PAGES)
+		return mprotect_arm(r);
+	if (!has_whole_unit(r))
+		return take_and_protect(r);
+	s = seen_of(r);
+	if (s->slow < TRIES || ++s->uses % TRY_AGAIN == 0)
+		return protect_and_learn(r, s);
+	return take_and_protect(r);
+}
+
+static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	if (r->shadow && !steal_return(r, start, end))
+		return 0;
+	/* no tables were taken, or they cannot be had back: pages come back as they are touched */
+	return mprotect_open(start, end);
+}
+
+/* ---- reservation -------------------------------------------------------------------------------------- */
+
+int steal_reserve(char *reason, size_t cap)
+{
+	uint64_t bytes = ranges_bytes() + HOST_HUGE;
+	long p;
+
+	if (space.base)
+		return 0;
+	p = anonymous_at(0, bytes, 0);
+	if (p < 0 && p > -(long)HOST_PAGE) {
+		snprintf(reason, cap, "no address space for page tables: %s", strerror((int)-p));
+		return (int)p;
+	}
+	space.raw = (uintptr_t)p;
+	space.raw_bytes = bytes;
+	space.base = base_round_up(space.raw, HOST_HUGE);
+	return 0;
+}
+
+void steal_unreserve(void)
+{
+	if (space.base)
+		system_call(SYS_munmap, space.raw, space.raw_bytes);
+	space.raw = space.base = 0;
+}
+
+/* ---- trial -------------------------------------------------------------------------------------------- */
+
+enum { TRIAL_BYTES = 4 * HOST_PAGE };
+
+static int trial_of(const struct guard_kind *kind, volatile char *p)
+{
+	struct guard_range r = { .start = (uintptr_t)p, .end = (uintptr_t)p + TRIAL_BYTES };
+	int ret;
+
+	for (uint64_t i = 0; i < TRIAL_BYTES; i += HOST_PAGE)
+		p[i] = (char)(i / HOST_PAGE + 1);
+	ret = kind->arm(&r);
+	if (ret)
+		return ret;
+	ret = kind->release(&r, r.start + HOST_PAGE, r.start + 2 * HOST_PAGE);
+	if (!ret)
+		ret = kind->release(&r, r.start, r.start + HOST_PAGE);
+	if (!ret)
+		ret = kind->release(&r, r.start + 2 * HOST_PAGE, r.end);
+	kind->end(&r);
+	for (uint64_t i = 0; !ret && i < TRIAL_BYTES; i += HOST_PAGE)
+		if (p[i] != (char)(i / HOST_PAGE + 1))
+			ret = -EIO;
+	return ret;
+}
+
+int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
+{
+	long fd = system_call(SYS_memfd_create, "sluice", (long)MFD_CLOEXEC), p;
+	int ret = (int)fd;
+
+	if (fd < 0) {
+		snprintf(reason, cap, "memfd_create: %s", strerror((int)-fd));
+		return ret;
+	}
+	ret = (int)system_call(SYS_ftruncate, fd, (long)TRIAL_BYTES);
+	p = ret ? ret : system_call(SYS_mmap, NULL, (long)TRIAL_BYTES, (long)(PROT_READ | PROT_WRITE),
+				      (long)MAP_SHARED, fd, 0L);
+	system_call(SYS_close, fd);
+	if (p < 0 && p > -(long)HOST_PAGE) {
+		ret = (int)p;
+	} else {
+		ret = trial_of(kind, (volatile char *)p);
+		system_call(SYS_munmap, p, (long)TRIAL_BYTES);
+	}
+	if (ret)
+		snprintf(reason, cap, "page tables cannot be moved: %s", strerror(-ret));
+	return ret;
+}
+
+/* As the kind does with large ranges. */
+static const struct guard_kind always = { .arm = take_and_protect, .release = kind_release, .end = steal_end };
+
+static int kind_open(char *reason, size_t cap)
+{
+	int ret = steal_reserve(reason, cap);
+
+	return ret ? ret : steal_trial(&always, reason, cap);
+}
+
+const struct guard_kind guard_steal = {
+	.name = "steal",
+	.by_signal = true,
+	.open = kind_open,
+	.close = steal_unreserve,
+	.arm = kind_arm,
+	.release = kind_release,
+	.end = steal_end,
+};

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Guarding by userfaultfd: page tables are moved away as in steal.c, and the empty mapping that stays is
+ * registered. Who touches it sleeps in the kernel, also inside a system call or in a peer's
+ * process_vm_readv, until a thread of ours has served the fault.
+ *
+ *   one thread leads: it sleeps in poll(), reads one fault, serves it
+ *     read of a GUARD_READ_ONLY page:  mapped write-protected, nobody waits (Linux 6.4)
+ *     else:                            touched()
+ *   when touched() waits for others, the next thread takes the lead: a late root of one range stops no
+ *   touch of another. There are as many threads as ranges can be waited for, up to THREADS_MAX.
+ *
+ * An idle thread costs nothing but its stack. Every signal is blocked in them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "guard/private.h"
+
+#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
+#endif
+#ifndef UFFDIO_CONTINUE_MODE_WP
+#define UFFDIO_CONTINUE_MODE_WP ((__u64)1 << 1)
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+
+enum { THREADS_MIN = 2, THREADS_MAX = 8, STACK_BYTES = 256 << 10 };
+
+static const uint64_t needed = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM;
+static const uint64_t for_reads = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+
+static struct {
+	long fd, stop_fd;
+	bool reads;             /* readers of senders' pages need not wait */
+	pthread_t thread[THREADS_MAX];
+	_Atomic uint32_t threads; /* written under hiring */
+	_Atomic uint32_t led;   /* 1: a thread reads faults; futex */
+	_Atomic bool stop;
+} uffd = { .fd = -1, .stop_fd = -1 };
+static pthread_mutex_t hiring = PTHREAD_MUTEX_INITIALIZER;
+
+static __thread enum { NOT_OURS, SERVES, LEADS } role __attribute__((tls_model("initial-exec")));
+
+/* ---- closing and opening, under the lock ----------------------------------------------------------- */
+
+static int call(unsigned long request, void *arg) { return (int)system_call(SYS_ioctl, uffd.fd, request, arg); }
+
+static int range_call(unsigned long request, uintptr_t start, uintptr_t end)
+{
+	struct uffdio_range range = { .start = start, .len = end - start };
+
+	return call(request, &range);
+}
+
+static int kind_arm(struct guard_range *r)
+{
+	struct uffdio_register reg = {
+		.range = { .start = r->start, .len = r->end - r->start },
+		.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR,
+	};
+	int ret = steal_take(r);
+
+	if (ret)
+		return ret;
+	if (r->access == GUARD_READ_ONLY && uffd.reads)
+		reg.mode |= UFFDIO_REGISTER_MODE_WP;
+	ret = base_fault("guard_uffd") ? -ENOMEM : call(UFFDIO_REGISTER, &reg);
+	if (ret) {
+		steal_return(r, r->start, r->end);
+		steal_end(r);
+		return ret;
+	}
+	/* what other threads read between the two calls; there is nothing to undo when it fails */
+	system_call(SYS_madvise, r->start, r->end - r->start, (long)MADV_DONTNEED);
+	return 0;
+}
+
+static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
+{
+	int ret = steal_return(r, start, end);
+
+	/* a mapping of the same pages, only without tables */
+	if (ret)
+		ret = range_call(UFFDIO_UNREGISTER, start, end);
+	if (!ret)
+		range_call(UFFDIO_WAKE, start, end);
+	return ret;
+}
+
+/* ---- serving --------------------------------------------------------------------------------------------- */
+
+static int let_read(uintptr_t start, uintptr_t end)
+{
+	struct uffdio_continue map = {
+		.range = { .start = start, .len = end - start },
+		.mode = UFFDIO_CONTINUE_MODE_WP,
+	};
+	int ret = call(UFFDIO_CONTINUE, &map);
+
+	/* some of it, or another reader was first */
+	return map.mapped > 0 || ret == -EEXIST ? 0 : ret;
+}
+
+static void serve(const struct uffd_msg *msg)
+{
+	uintptr_t page = base_round_down(msg->arg.pagefault.address, HOST_PAGE);
+	bool write = msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
+
+	if (write || !uffd.reads || guard_read_sig(page, let_read)) {
+		if (guard_touch_sig(page, HOST_PAGE, write))
+			base_count(BASE_CTR_FAULTS, 1);
+	}
+	/* also when it had been released before we looked */
+	range_call(UFFDIO_WAKE, page, page + HOST_PAGE);
+}
+
+static void take_the_lead(void)
+{
+	uint32_t none = 0;
+
+	/* Acquire pairs with the release in give_up_the_lead(): one after the other. */
+	while (!atomic_compare_exchange_strong_explicit(&uffd.led, &none, 1, memory_order_acquire,
+							memory_order_relaxed)) {
+		host_futex_wait(&uffd.led, 1, UINT64_MAX / 2);
+		none = 0;
+	}
+	role = LEADS;
+}
+
+static void give_up_the_lead(void)
+{
+	role = SERVES;
+	atomic_store_explicit(&uffd.led, 0, memory_order_release);
+	host_futex_wake(&uffd.led, 1);
+}
+
+bool uffd_waits(void)
+{
+	if (role == LEADS)
+		give_up_the_lead();
+	return role != NOT_OURS;
+}
+
+static void *serve_for_ever(void *arg)
+{
+	threads_mark_ours();
+	prctl(PR_SET_NAME, "sluice-guard");
+	role = SERVES;
+	for (;;) {
+		struct pollfd p[2] = { { .fd = (int)uffd.fd, .events = POLLIN },
+				       { .fd = (int)uffd.stop_fd, .events = POLLIN } };
+		struct uffd_msg msg;
+
+		if (role != LEADS)
+			take_the_lead();
+		system_call(SYS_ppoll, p, 2L, NULL, NULL, 0L);
+		if (atomic_load_explicit(&uffd.stop, memory_order_relaxed))
+			break;
+		if (system_call(SYS_read, uffd.fd, &msg, sizeof msg) == sizeof msg &&
+		    msg.event == UFFD_EVENT_PAGEFAULT)
+			serve(&msg);
+	}
+	give_up_the_lead();
+	return arg;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------- */
+
+static int hire_one(void)
+{
+	uint32_t n = atomic_load_explicit(&uffd.threads, memory_order_relaxed);
+	pthread_attr_t attr;
+	int ret = pthread_attr_init(&attr);
+
+	if (ret)
+		return -ret;
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	guard_enter(); /* it inherits that every signal is blocked */
+	ret = base_fault("guard_thread") ? EAGAIN : pthread_create(&uffd.thread[n], &attr, serve_for_ever, NULL);
+	guard_leave();
+	pthread_attr_destroy(&attr);
+	if (!ret)
+		atomic_store_explicit(&uffd.threads, n + 1, memory_order_relaxed);
+	return -ret;
+}
+
+bool uffd_is_staffed(uint32_t count)
+{
+	uint32_t want = (uint32_t)base_min_u64(base_max_u64(count + 1, THREADS_MIN), THREADS_MAX);
+	int ret = 0;
+
+	if (base_likely(atomic_load_explicit(&uffd.threads, memory_order_relaxed) >= want))
+		return true;
+	pthread_mutex_lock(&hiring);
+	while (!ret && atomic_load_explicit(&uffd.threads, memory_order_relaxed) < want)
+		ret = hire_one();
+	pthread_mutex_unlock(&hiring);
+	return !ret;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------ */
+
+/* One that hears of faults inside the kernel too. */
+static long descriptor_open(void)
+{
+	long fd = system_call(SYS_userfaultfd, (long)(O_CLOEXEC | O_NONBLOCK)), dev;
+
+	if (fd != -EPERM)
+		return fd;
+	dev = system_call(SYS_openat, (long)AT_FDCWD, "/dev/userfaultfd", (long)(O_RDWR | O_CLOEXEC), 0L);
+	if (dev < 0)
+		return fd;
+	fd = system_call(SYS_ioctl, dev, (unsigned long)USERFAULTFD_IOC_NEW, (long)(O_CLOEXEC | O_NONBLOCK));
+	system_call(SYS_close, dev);
+	return fd;
+}
+
+static int features_ask(uint64_t features)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+
+	return call(UFFDIO_API, &api);
+}
+
+static void descriptors_close(void)
+{
+	if (uffd.fd >= 0)
+		system_call(SYS_close, uffd.fd);
+	if (uffd.stop_fd >= 0)
+		system_call(SYS_close, uffd.stop_fd);
+	uffd.fd = uffd.stop_fd = -1;
+}
+
+static void kind_close(void)
+{
+	uint32_t n = atomic_load_explicit(&uffd.threads, memory_order_relaxed);
+
+	atomic_store_explicit(&uffd.stop, true, memory_order_relaxed);
+	if (n)
+		system_call(SYS_write, uffd.stop_fd, &(uint64_t){ 1 }, 8L);
+	for (uint32_t i = 0; i < n; i++)
+		pthread_join(uffd.thread[i], NULL);
+	atomic_store_explicit(&uffd.threads, 0, memory_order_relaxed);
+	atomic_store_explicit(&uffd.stop, false, memory_order_relaxed);
+	descriptors_close();
+	steal_unreserve();
+}
+
+void uffd_after_fork_child(void)
+{
+	/* the threads exist in the parent only */
+	descriptors_close();
+	atomic_store_explicit(&uffd.threads, 0, memory_order_relaxed);
+	atomic_store_explicit(&uffd.led, 0, memory_order_relaxed);
+	pthread_mutex_init(&hiring, NULL);
+}
+
+static const struct guard_kind trial = { .arm = kind_arm, .release = kind_release, .end = steal_end };
+
+static int kind_open(char *reason, size_t cap)
+{
+	int ret;
+
+	uffd.fd = base_fault("guard_uffd") ? -EPERM : descriptor_open();
+	if (uffd.fd < 0) {
+		snprintf(reason, cap, "userfaultfd for faults in the kernel: %s", strerror((int)-uffd.fd));
+		return (int)uffd.fd;
+	}
+	uffd.reads = !features_ask(needed | for_reads);
+	ret = uffd.reads ? 0 : features_ask(needed);
+	if (ret) {
+		snprintf(reason, cap, "userfaultfd for shared memory: %s", strerror(-ret));
+		goto close_fds;
+	}
+	uffd.stop_fd = system_call(SYS_eventfd2, 0L, (long)O_CLOEXEC);
+	ret = uffd.stop_fd < 0 ? (int)uffd.stop_fd : steal_reserve(reason, cap);
+	if (!ret)
+		ret = steal_trial(&trial, reason, cap);
+	if (ret)
+		goto unreserve;
+	if (uffd_is_staffed(0))
+		return 0;
+	ret = -EAGAIN;
+	snprintf(reason, cap, "no threads to serve faults");
+	kind_close();
+	return ret;
+
+unreserve:
+	steal_unreserve();
+close_fds:
+	descriptors_close();
+	return ret;
+}
+
+const struct guard_kind guard_uffd = {
+	.name = "uffd",
+	.open = kind_open,
+	.close = kind_close,
+	.arm = kind_arm,
+	.release = kind_release,
+	.end = steal_end,
+};
