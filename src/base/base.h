@@ -105,7 +105,7 @@ struct base_option {
 	void *value;              /* into base_opt: bool, uint64_t, int64_t or const char * */
 	const char *dflt;         /* as the user would write it */
 	int64_t min, max;         /* inclusive; bytes and ints */
-	const char *const *choices;
+	const char *const *choices; /* NULL-terminated; of a BASE_OPT_STRING: what it may be */
 	const char *unit;         /* "bytes", "us", "" */
 	const char *help;         /* one sentence, no full stop */
 	bool shared;              /* ranks must agree: part of base_options_hash() */
@@ -140,6 +140,10 @@ unsigned base_edit_distance(const char *a, const char *b);
 
 /* Parse "64K", "1.5M", "2GiB" ... Returns 0 or -EINVAL. */
 int base_parse_bytes(const char *text, uint64_t *out_bytes);
+#define BASE_CPU_MAX 2047
+/* Parse "1,4-7" into a mask of `words` words (0: only the text is looked at); "" is an empty one.
+ * Returns 0, or -EINVAL: not such a list, or a number above BASE_CPU_MAX or beyond the words. */
+int base_parse_cpus(const char *text, uint64_t *bits, size_t words);
 /* "64K", "1.5M", "100": the shortest exact form. */
 int base_format_bytes(uint64_t bytes, char *buf, size_t cap);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Byte counts as people write them. */
+/* Byte counts and lists of CPUs as people write them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -79,4 +79,44 @@ int base_format_bytes(uint64_t bytes, char *buf, size_t cap)
 				hundredths / 10, unit_letters[unit - 1]);
 	}
 	return snprintf(buf, cap, "%" PRIu64, bytes);
+}
+
+/* A number at *text, and moves past it. False: none, or above the largest CPU. */
+static bool take_cpu(const char **text, unsigned *out)
+{
+	const char *start = *text;
+	unsigned value = 0;
+
+	for (; **text >= '0' && **text <= '9' && value <= BASE_CPU_MAX; (*text)++)
+		value = value * 10 + (unsigned)(**text - '0');
+	*out = value;
+	return *text != start && value <= BASE_CPU_MAX;
+}
+
+int base_parse_cpus(const char *text, uint64_t *bits, size_t words)
+{
+	if (words)
+		memset(bits, 0, words * sizeof(*bits));
+	if (!*text)
+		return 0;
+	for (;; text++) {
+		unsigned first, last;
+
+		if (!take_cpu(&text, &first))
+			return -EINVAL;
+		last = first;
+		if (*text == '-') {
+			text++;
+			if (!take_cpu(&text, &last) || last < first)
+				return -EINVAL;
+		}
+		if (words && last >= 64 * words)
+			return -EINVAL;
+		for (unsigned cpu = first; words && cpu <= last; cpu++)
+			bits[cpu / 64] |= (uint64_t)1 << (cpu % 64);
+		if (!*text)
+			return 0;
+		if (*text != ',')
+			return -EINVAL;
+	}
 }

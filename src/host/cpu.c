@@ -17,15 +17,22 @@ int host_page_check(void)
 	return sysconf(_SC_PAGESIZE) == (long)HOST_PAGE ? 0 : -ENOTSUP;
 }
 
-void host_cpumask_self(struct host_cpumask *out)
+int host_cpumask_of(int tid, struct host_cpumask *out)
 {
-	long bytes;
-
 	memset(out, 0, sizeof(*out));
 	/* The raw call takes a mask of any length; libc's cpu_set_t stops at 1024 CPUs. */
-	bytes = syscall(SYS_sched_getaffinity, 0, sizeof(out->bits), out->bits);
-	if (bytes <= 0)
+	return syscall(SYS_sched_getaffinity, tid, sizeof(out->bits), out->bits) < 0 ? -errno : 0;
+}
+
+void host_cpumask_self(struct host_cpumask *out)
+{
+	if (host_cpumask_of(0, out))
 		out->bits[0] = 1;
+}
+
+int host_cpumask_apply(const struct host_cpumask *m)
+{
+	return syscall(SYS_sched_setaffinity, 0, sizeof(m->bits), m->bits) ? -errno : 0;
 }
 
 int host_cpumask_count(const struct host_cpumask *m)
@@ -41,6 +48,18 @@ void host_cpumask_or(struct host_cpumask *m, const struct host_cpumask *other)
 {
 	for (int i = 0; i < HOST_CPUMASK_WORDS; i++)
 		m->bits[i] |= other->bits[i];
+}
+
+void host_cpumask_and(struct host_cpumask *m, const struct host_cpumask *other)
+{
+	for (int i = 0; i < HOST_CPUMASK_WORDS; i++)
+		m->bits[i] &= other->bits[i];
+}
+
+void host_cpumask_remove(struct host_cpumask *m, const struct host_cpumask *other)
+{
+	for (int i = 0; i < HOST_CPUMASK_WORDS; i++)
+		m->bits[i] &= ~other->bits[i];
 }
 
 static int cache_attribute(int cpu, int index, const char *name, char *buf, size_t cap)

@@ -18,7 +18,8 @@ int host_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_
 		return 0;
 	if (!timeout_ns)
 		return -ETIMEDOUT;
-	if (!syscall(SYS_futex, word, FUTEX_WAIT, expected, &timeout, NULL, 0))
+	if (!syscall(SYS_futex, word, FUTEX_WAIT, expected,
+		     timeout_ns == HOST_FOR_EVER ? NULL : &timeout, NULL, 0))
 		return 0;
 	return errno == EAGAIN ? 0 : -errno;
 }

@@ -2,7 +2,9 @@
 /* Memory nodes, by plain system calls: no library is needed for two of them. */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,6 +43,19 @@ int host_numa_node_count(void)
 		count = list_last(text) + 1;
 	atomic_store_explicit(&memo, count, memory_order_relaxed);
 	return count;
+}
+
+int host_numa_node_cpus(int node, struct host_cpumask *out)
+{
+	char path[64], text[4096];
+	int n;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist", node);
+	n = host_procfile_read(path, text, sizeof(text));
+	if (n < 0)
+		return n;
+	text[strcspn(text, "\n")] = 0;
+	return base_parse_cpus(text, out->bits, HOST_CPUMASK_WORDS);
 }
 
 /* move_pages without targets asks, and unlike get_mempolicy it does not make the page present. */
