@@ -105,7 +105,13 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
  * CPUs are spare (0: none) and the mask in *out.
  */
 int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks, struct host_cpumask *out);
-/* Where the workers of this process run from now on; before the first channel is opened. */
+/* Where the workers of this process run from now on, and how many of these CPUs are its share; before
+ * engine_pick and the first channel. Without it one worker runs where this thread may run. */
 void engine_set_cpus(const struct host_cpumask *cpus, int count);
+
+/* Called by each thread that an engine creates, in that thread, before it does anything else: a guard
+ * marks it as ours. May be NULL. Set before the first probe. The thread has every signal blocked but
+ * the two of libc. */
+extern void (*engine_thread_started)(void);
 
 #endif

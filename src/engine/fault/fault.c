@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * fault: another engine, broken on demand. A channel has a thread of its own, which takes the copies one
+ * by one, hands each to a channel of the inner engine, and decides when and how it ends.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/fault/settings.h"
+#include "engine/sw/sw.h" /* its queue */
+
+enum { FAULT_CHANNELS = 16, DRAIN_NS = 50000 };
+#define FAULT_SLOTS ((uint64_t)0xf) /* a shallow engine: full after four */
+
+struct fault_chan {
+	struct engine_chan base;
+	struct engine_chan *inner;
+	struct fault_settings settings;
+	struct sw_queue queue;
+	pthread_t thread;
+	_Atomic uint32_t bell; /* rung by flush, retire, close */
+	_Atomic uint32_t running; /* 1 from taking a copy until its done() has returned, or has retired us */
+	_Atomic bool stopping;
+	bool in_use; /* under the lock */
+	/* the thread's own */
+	uint64_t taken;   /* copies so far */
+	uint64_t free_ns; /* until then the bandwidth is used up */
+	/* the copy that the inner engine does; ended: 1 when it has */
+	struct engine_copy part;
+	_Atomic uint32_t ended;
+	int result;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fault_chan chans[FAULT_CHANNELS];
+static _Thread_local struct fault_chan *inside; /* whose done() runs here */
+
+static void ring(struct fault_chan *ch)
+{
+	/* Release: what was decided before is seen by the thread, which loads it with acquire. */
+	atomic_fetch_add_explicit(&ch->bell, 1, memory_order_release);
+	host_futex_wake(&ch->bell, 1);
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------- */
+
+static bool is_closed(struct fault_chan *ch)
+{
+	return atomic_load_explicit(&ch->queue.free, memory_order_acquire) & SW_QUEUE_CLOSED;
+}
+
+/* -ECANCELED when the channel is retired before. */
+static int wait_until(struct fault_chan *ch, uint64_t ns)
+{
+	for (;;) {
+		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
+		uint64_t now = host_now_ns();
+
+		if (is_closed(ch))
+			return -ECANCELED;
+		if (now >= ns)
+			return 0;
+		host_futex_wait(&ch->bell, bell, ns == HOST_FOR_EVER ? ns : ns - now);
+	}
+}
+
+static void part_done(struct engine_copy *c, int result)
+{
+	struct fault_chan *ch = c->arg;
+
+	ch->result = result;
+	/* Release: pairs with the acquire in copy_part. */
+	atomic_store_explicit(&ch->ended, 1, memory_order_release);
+	host_futex_wake(&ch->ended, 1);
+}
+
+static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t bytes)
+{
+	int rc;
+
+	if (!bytes)
+		return 0;
+	ch->part = (struct engine_copy){ c->dst, c->src, bytes, part_done, ch, NULL };
+	atomic_store_explicit(&ch->ended, 0, memory_order_relaxed);
+	rc = engine_post(ch->inner, &ch->part);
+	if (rc)
+		return rc;
+	engine_flush(ch->inner);
+	while (!atomic_load_explicit(&ch->ended, memory_order_acquire)) {
+		struct engine_caps caps;
+
+		ch->inner->ops->caps(ch->inner, &caps);
+		if (caps.flags & ENGINE_POLLED)
+			engine_poll(ch->inner);
+		else
+			host_futex_wait(&ch->ended, 0, HOST_FOR_EVER);
+	}
+	return ch->result;
+}
+
+/* The copy as it is asked to go, until its end. */
+static int treat(struct fault_chan *ch, const struct engine_copy *c)
+{
+	const struct fault_settings *s = &ch->settings;
+	uint64_t begin = base_max_u64(host_now_ns(), ch->free_ns);
+	uint64_t nth = ++ch->taken;
+	bool halve = nth == s->short_nth;
+	int rc;
+
+	if (s->hang_nth && nth >= s->hang_nth)
+		return wait_until(ch, HOST_FOR_EVER);
+	if (s->delay_us) {
+		begin += s->delay_us * 1000;
+		if (wait_until(ch, begin))
+			return -ECANCELED;
+	}
+	if (nth == s->error_nth)
+		return -EIO;
+	rc = copy_part(ch, c, halve ? c->bytes / 2 : c->bytes);
+	if (s->rate_bytes) {
+		ch->free_ns = begin + (uint64_t)((double)c->bytes * 1e9 / (double)s->rate_bytes);
+		if (wait_until(ch, ch->free_ns))
+			return -ECANCELED;
+	}
+	return rc ? rc : halve ? -EIO : 0;
+}
+
+static void leave(struct fault_chan *ch)
+{
+	inside = NULL;
+	/* Release: pairs with the acquire in drain. */
+	atomic_store_explicit(&ch->running, 0, memory_order_release);
+}
+
+static void serve(struct fault_chan *ch, struct engine_copy *c, int slot)
+{
+	int result;
+
+	atomic_store_explicit(&ch->running, 1, memory_order_relaxed);
+	result = treat(ch, c);
+	sw_queue_release(&ch->queue, slot);
+	inside = ch;
+	c->done(c, result);
+	if (inside)
+		leave(ch);
+}
+
+static void thread_main(void *arg)
+{
+	struct fault_chan *ch = arg;
+
+	for (;;) {
+		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
+		struct engine_copy *c;
+		int slot;
+
+		c = sw_queue_take(&ch->queue, &slot);
+		if (c)
+			serve(ch, c, slot);
+		else if (atomic_load_explicit(&ch->stopping, memory_order_relaxed))
+			return;
+		else
+			host_futex_wait(&ch->bell, bell, HOST_FOR_EVER);
+	}
+}
+
+/* ---- channels -------------------------------------------------------------------------------------------- */
+
+static const struct engine_ops *inner_of(const struct fault_settings *s, char *reason, size_t cap)
+{
+	const struct engine_ops *inner = engine_find(s->inner);
+
+	if (inner && inner != &engine_fault)
+		return inner;
+	snprintf(reason, cap, "SLUICE_ENGINE_FAULT: inner=%s is wrong: %s", s->inner,
+		 inner ? "it is this engine" : "there is no such engine");
+	return NULL;
+}
+
+static const struct engine_ops *inner_now(struct fault_settings *out, char *reason, size_t cap)
+{
+	if (fault_settings_parse(base_opt.engine_fault, out, reason, cap))
+		return NULL;
+	return inner_of(out, reason, cap);
+}
+
+static int fault_probe(char *reason, size_t cap)
+{
+	struct fault_settings s;
+	const struct engine_ops *inner = inner_now(&s, reason, cap);
+
+	return inner ? inner->probe(reason, cap) : -EINVAL;
+}
+
+static int fault_chan_count(int node)
+{
+	struct fault_settings s;
+	char reason[256];
+	const struct engine_ops *inner = inner_now(&s, reason, sizeof(reason));
+
+	return inner ? inner->chan_count(node) : 0;
+}
+
+static int start(struct fault_chan *ch, int node)
+{
+	struct host_cpumask cpus;
+	int rc;
+
+	ch->taken = ch->free_ns = 0;
+	atomic_store_explicit(&ch->stopping, false, memory_order_relaxed);
+	atomic_store_explicit(&ch->running, 0, memory_order_relaxed);
+	sw_queue_init(&ch->queue, FAULT_SLOTS);
+	rc = engine_thread_create(&ch->thread, "sluice-fault", engine_worker_cpus(node, &cpus) ? &cpus : NULL,
+				  thread_main, ch);
+	if (rc)
+		sw_queue_close(&ch->queue);
+	return rc;
+}
+
+static int open_locked(int node, int index, struct engine_chan **out)
+{
+	struct fault_chan *ch = NULL;
+	const struct engine_ops *inner;
+	char reason[256];
+	int rc;
+
+	for (int i = 0; i < FAULT_CHANNELS && !ch; i++)
+		ch = chans[i].in_use ? NULL : &chans[i];
+	if (!ch)
+		return -ENOSPC;
+	inner = inner_now(&ch->settings, reason, sizeof(reason));
+	if (!inner)
+		return -EINVAL;
+	rc = inner->chan_open(node, index, &ch->inner);
+	if (rc)
+		return rc;
+	ch->base.ops = &engine_fault;
+	rc = start(ch, node);
+	if (rc) {
+		inner->chan_close(ch->inner);
+		return rc;
+	}
+	ch->in_use = true;
+	*out = &ch->base;
+	return 0;
+}
+
+static int fault_chan_open(int node, int index, struct engine_chan **out)
+{
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	rc = open_locked(node, index, out);
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+static void fault_retire(struct engine_chan *base)
+{
+	struct fault_chan *ch = (struct fault_chan *)base;
+	_Atomic uint32_t nobody_rings = 0;
+
+	if (inside == ch)
+		leave(ch);
+	sw_queue_close(&ch->queue);
+	ring(ch);
+	for (;;) {
+		struct engine_copy *c;
+		int slot;
+
+		while ((c = sw_queue_take(&ch->queue, &slot))) {
+			sw_queue_release(&ch->queue, slot);
+			c->done(c, -ECANCELED);
+		}
+		if (sw_queue_is_drained(&ch->queue, FAULT_SLOTS) &&
+		    !atomic_load_explicit(&ch->running, memory_order_acquire))
+			return;
+		host_futex_wait(&nobody_rings, 0, DRAIN_NS);
+	}
+}
+
+static void fault_chan_close(struct engine_chan *base)
+{
+	struct fault_chan *ch = (struct fault_chan *)base;
+
+	fault_retire(base);
+	atomic_store_explicit(&ch->stopping, true, memory_order_relaxed);
+	ring(ch);
+	pthread_join(ch->thread, NULL);
+	ch->inner->ops->chan_close(ch->inner);
+	pthread_mutex_lock(&lock);
+	ch->in_use = false;
+	pthread_mutex_unlock(&lock);
+}
+
+static void fault_caps(const struct engine_chan *base, struct engine_caps *out)
+{
+	const struct fault_chan *ch = (const struct fault_chan *)base;
+
+	ch->inner->ops->caps(ch->inner, out);
+	out->flags &= ~ENGINE_POLLED; /* our thread polls */
+	out->depth = (uint32_t)__builtin_popcountll(FAULT_SLOTS);
+}
+
+static int fault_post(struct engine_chan *base, struct engine_copy *c)
+{
+	return sw_queue_post(&((struct fault_chan *)base)->queue, c);
+}
+
+static void fault_flush(struct engine_chan *base) { ring((struct fault_chan *)base); }
+
+static int fault_poll(struct engine_chan *base)
+{
+	(void)base;
+	return 0;
+}
+
+static void fault_after_fork_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (int i = 0; i < FAULT_CHANNELS; i++) {
+		sw_queue_init(&chans[i].queue, SW_QUEUE_CLOSED);
+		chans[i].in_use = false;
+	}
+}
+
+const struct engine_ops engine_fault = {
+	.name = "fault",
+	.help = "another engine, broken as SLUICE_ENGINE_FAULT says; for tests",
+	.probe = fault_probe,
+	.chan_count = fault_chan_count,
+	.chan_open = fault_chan_open,
+	.chan_close = fault_chan_close,
+	.caps = fault_caps,
+	.post = fault_post,
+	.flush = fault_flush,
+	.poll = fault_poll,
+	.retire = fault_retire,
+	.after_fork_child = fault_after_fork_child,
+};

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which channel a rank gets, and on which CPUs workers run. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+
+enum { WORKERS_BY_SPARE_MAX = 4 }; /* more do not copy faster: the memory is the limit */
+
+/* ---- channels of ranks -------------------------------------------------------------------------- */
+
+/* The node that serves `node`: itself, or the nearest number that has channels; the lower of two. */
+static int serving_node(int node, int nodes, const int *channels)
+{
+	for (int distance = 0; distance < nodes; distance++) {
+		int below = node - distance, above = node + distance;
+
+		if (below >= 0 && below < nodes && channels[below] > 0)
+			return below;
+		if (above >= 0 && above < nodes && channels[above] > 0)
+			return above;
+	}
+	return -1;
+}
+
+int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const int *channels, int *out_node,
+		int *out_index)
+{
+	int mine, before = 0;
+
+	if (rank < 0 || rank >= ranks)
+		return -EINVAL;
+	/* a rank that is bound to no node counts as one of node 0 */
+	mine = serving_node(node_of_rank[rank] < 0 ? 0 : node_of_rank[rank], nodes, channels);
+	if (mine < 0)
+		return -ENODEV;
+	for (int r = 0; r < rank; r++)
+		before += serving_node(node_of_rank[r] < 0 ? 0 : node_of_rank[r], nodes, channels) == mine;
+	*out_node = mine;
+	*out_index = before % channels[mine];
+	return 0;
+}
+
+/* ---- spare CPUs ----------------------------------------------------------------------------------- */
+
+/* Where the process that started this one may run: launchers are not bound. Of the same user only, as it
+ * could be the init of a container or a daemon of the machine that knows nothing of this job's share. */
+static void launcher_cpus(struct host_cpumask *out)
+{
+	char path[32];
+	struct stat st;
+	pid_t parent = getppid();
+
+	memset(out, 0, sizeof(*out));
+	snprintf(path, sizeof(path), "/proc/%d", (int)parent);
+	if (parent <= 1 || stat(path, &st) || st.st_uid != geteuid())
+		return;
+	if (host_cpumask_of((int)parent, out))
+		memset(out, 0, sizeof(*out));
+}
+
+int engine_spare_of(const struct host_cpumask *launcher, const struct host_cpumask *used, int ranks,
+		    struct host_cpumask *out)
+{
+	int over = host_cpumask_count(used) - ranks;
+
+	*out = *launcher;
+	host_cpumask_remove(out, used);
+	if (host_cpumask_count(out))
+		return host_cpumask_count(out);
+	if (over <= 0)
+		return 0;
+	*out = *used;
+	return over;
+}
+
+int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks, struct host_cpumask *out)
+{
+	struct host_cpumask launcher;
+
+	if (base_opt.engine_cpus[0] && !base_parse_cpus(base_opt.engine_cpus, out->bits, HOST_CPUMASK_WORDS))
+		return host_cpumask_count(out);
+	launcher_cpus(&launcher);
+	return engine_spare_of(&launcher, rank_cpus_union, ranks, out);
+}
+
+/* ---- workers of this process ------------------------------------------------------------------------ */
+
+static struct host_cpumask worker_cpus;
+static int worker_share = -1; /* -1: nobody has said */
+
+void engine_set_cpus(const struct host_cpumask *cpus, int count)
+{
+	worker_cpus = *cpus;
+	worker_share = count;
+}
+
+int engine_workers(void)
+{
+	if (base_opt.engine_workers >= 0)
+		return (int)base_opt.engine_workers;
+	if (worker_share < 0)
+		return 1;
+	return worker_share < WORKERS_BY_SPARE_MAX ? worker_share : WORKERS_BY_SPARE_MAX;
+}
+
+bool engine_worker_cpus(int node, struct host_cpumask *out)
+{
+	struct host_cpumask near;
+
+	*out = worker_cpus;
+	/* nothing is spare, or nobody asked, and the user wants workers */
+	if (!host_cpumask_count(out))
+		host_cpumask_self(out);
+	if (node < 0 || host_numa_node_count() == 1)
+		return node <= 0;
+	if (host_numa_node_cpus(node, &near))
+		return false;
+	host_cpumask_and(out, &near);
+	return host_cpumask_count(out) > 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What back ends share. */
+#ifndef SLUICE_ENGINE_PRIVATE_H
+#define SLUICE_ENGINE_PRIVATE_H
+
+#include <pthread.h>
+
+#include "engine/engine.h"
+
+extern const struct engine_ops engine_sw, engine_fault;
+
+/*
+ * Start a thread of ours: named, on a small stack, every signal blocked, at idle priority, on `cpus` (NULL:
+ * where its creator is). What the kernel refuses of this is left out and told at level info. 0 or -errno.
+ * Context: not in signal handlers.
+ */
+int engine_thread_create(pthread_t *out, const char *name, const struct host_cpumask *cpus,
+			 void (*run)(void *arg), void *arg);
+/* Tries one. 0, or -errno with the reason. */
+int engine_thread_probe(char *reason, size_t cap);
+
+/* How many workers this process may have: SLUICE_ENGINE_WORKERS, else by engine_set_cpus. */
+int engine_workers(void);
+/* Their CPUs near `node` (-1: all). False when there is none. */
+bool engine_worker_cpus(int node, struct host_cpumask *out);
+
+/* The pure part of engine_spare_cpus. launcher: what the job might have used; may be empty. */
+int engine_spare_of(const struct host_cpumask *launcher, const struct host_cpumask *used, int ranks,
+		    struct host_cpumask *out);
+
+#endif

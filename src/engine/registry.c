@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which engines there are, and which one is taken. */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/private.h"
+
+/* Best first. base/options.c knows the names too: SLUICE_ENGINE takes no other. */
+const struct engine_ops *const engine_registry[] = { &engine_sw, &engine_fault, NULL };
+
+void (*engine_thread_started)(void);
+
+const struct engine_ops *engine_find(const char *name)
+{
+	for (const struct engine_ops *const *e = engine_registry; *e; e++)
+		if (!strcasecmp((*e)->name, name))
+			return *e;
+	return NULL;
+}
+
+static const char *nearest(const char *name)
+{
+	const char *best = "auto";
+	unsigned least = base_edit_distance(name, best);
+
+	for (const struct engine_ops *const *e = engine_registry; *e; e++) {
+		unsigned distance = base_edit_distance(name, (*e)->name);
+
+		if (distance < least) {
+			least = distance;
+			best = (*e)->name;
+		}
+	}
+	return base_edit_distance(name, "none") < least ? "none" : best;
+}
+
+/* Its reason goes behind what is there, with its name before it. */
+static bool works(const struct engine_ops *e, char *reason, size_t cap)
+{
+	char why[256] = "it has no channel";
+	size_t used = strlen(reason);
+
+	if (!e->probe(why, sizeof(why)) && e->chan_count(-1) > 0)
+		return true;
+	snprintf(reason + used, cap - used, "%s%s: %s", used ? "; " : "", e->name, why);
+	return false;
+}
+
+static const struct engine_ops *pick_best(char *reason, size_t cap)
+{
+	for (const struct engine_ops *const *e = engine_registry; *e; e++)
+		if (*e != &engine_fault && works(*e, reason, cap)) /* breaks things: by name only */
+			return *e;
+	return NULL;
+}
+
+const struct engine_ops *engine_pick(char *reason, size_t cap)
+{
+	const struct engine_ops *e;
+
+	reason[0] = 0;
+	if (!strcasecmp(base_opt.engine, "none")) {
+		snprintf(reason, cap, "SLUICE_ENGINE=none");
+		return NULL;
+	}
+	if (!base_opt.engine[0] || !strcasecmp(base_opt.engine, "auto"))
+		return pick_best(reason, cap);
+	e = engine_find(base_opt.engine);
+	if (!e) {
+		snprintf(reason, cap, "there is no engine %.40s; the nearest name is %s", base_opt.engine,
+			 nearest(base_opt.engine));
+		return NULL;
+	}
+	return works(e, reason, cap) ? e : NULL;
+}
+
+void engine_after_fork_child(void)
+{
+	for (const struct engine_ops *const *e = engine_registry; *e; e++)
+		if ((*e)->after_fork_child)
+			(*e)->after_fork_child();
+}

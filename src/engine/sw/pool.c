@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The workers and what they do all day. */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/sw/sw.h"
+
+enum {
+	SEEK_NS = 20000,  /* a seeker looks so long before it sleeps: less than a wake-up costs the poster */
+	LOOKS_PER_CLOCK = 32,
+};
+
+struct worker {
+	BASE_ALIGNED_LINE pthread_t thread;
+	unsigned id;
+	unsigned served; /* the channel it served last */
+};
+
+static struct {
+	struct worker workers[SW_WORKERS];
+	struct sw_sleep sleep;
+	_Atomic uint32_t size;  /* workers that run */
+	_Atomic bool stopping;
+} pool;
+
+struct sw_chan sw_chans[SW_CHANNELS];
+_Atomic uint64_t sw_open;
+
+/* What this thread is doing the done() of. Initial-exec: the first access allocates nothing, as it may
+ * come from a signal handler. */
+static _Thread_local struct {
+	struct sw_chan *chan; /* NULL: no done() of ours is running here, or it has left */
+	bool is_worker;
+} inside __attribute__((tls_model("initial-exec")));
+
+/* ---- one copy ---------------------------------------------------------------------------------------- */
+
+static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
+{
+	struct sw_chan *outer = inside.chan;
+	size_t bytes = c->bytes;
+
+	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for this. */
+	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
+	host_copy(c->dst, c->src, bytes, host_copy_pick(bytes, bytes));
+	base_count(BASE_CTR_BYTES_ENGINE, bytes);
+	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
+	inside.chan = ch;
+	c->done(c, 0);
+	if (inside.chan)
+		sw_pool_leave(ch);
+	inside.chan = outer;
+}
+
+void sw_pool_leave(struct sw_chan *ch)
+{
+	if (inside.chan != ch)
+		return;
+	inside.chan = NULL;
+	/* Release: pairs with the acquire of whoever waits for 0, who may then forget what done() used. */
+	atomic_fetch_sub_explicit(&ch->running, 1, memory_order_release);
+}
+
+bool sw_pool_help(struct sw_chan *ch)
+{
+	int slot;
+	struct engine_copy *c;
+
+	if (inside.chan) /* no nesting: the stack is small */
+		return false;
+	c = sw_queue_take(&ch->queue, &slot);
+	if (c)
+		execute(ch, c, slot);
+	return c;
+}
+
+/* ---- workers ------------------------------------------------------------------------------------------- */
+
+static bool any_ready(void)
+{
+	uint64_t left = atomic_load_explicit(&sw_open, memory_order_acquire);
+
+	for (; left; left &= left - 1)
+		if (sw_queue_is_ready(&sw_chans[__builtin_ctzll(left)].queue))
+			return true;
+	return false;
+}
+
+static void serve(struct worker *w, struct sw_chan *ch, struct engine_copy *c, int slot)
+{
+	sw_sleep_found(&pool.sleep);
+	if (any_ready())
+		sw_sleep_wake(&pool.sleep, (w->id + 1) % SW_WORKERS);
+	execute(ch, c, slot);
+	sw_sleep_seek(&pool.sleep);
+}
+
+/* Serves one of these channels that has something. */
+static bool work_on(struct worker *w, uint64_t chans, bool own)
+{
+	for (; chans; chans &= chans - 1) {
+		unsigned i = (unsigned)__builtin_ctzll(chans);
+		struct sw_chan *ch = &sw_chans[i];
+		struct engine_copy *c;
+		int slot;
+
+		if ((ch->home == w->id) != own)
+			continue;
+		c = sw_queue_take(&ch->queue, &slot);
+		if (!c)
+			continue;
+		w->served = i;
+		serve(w, ch, c, slot);
+		return true;
+	}
+	return false;
+}
+
+/* Does one item: of its own channels, else a stolen one; beginning behind the channel served last. */
+static bool work_once(struct worker *w)
+{
+	uint64_t open = atomic_load_explicit(&sw_open, memory_order_acquire);
+	uint64_t behind = open & ~(((uint64_t)2 << w->served) - 1);
+
+	return work_on(w, behind, true) || work_on(w, open & ~behind, true) ||
+	       work_on(w, behind, false) || work_on(w, open & ~behind, false);
+}
+
+/* Looks for work for a while. True: some was done. */
+static bool seek(struct worker *w)
+{
+	uint64_t until = 0;
+
+	for (unsigned looks = 0;; looks++) {
+		if (work_once(w))
+			return true;
+		if (atomic_load_explicit(&pool.stopping, memory_order_relaxed))
+			return false;
+		if (looks % LOOKS_PER_CLOCK == 0) {
+			uint64_t now = host_now_ns();
+
+			if (!until)
+				until = now + SEEK_NS;
+			if (now >= until)
+				return false;
+		}
+		host_cpu_relax();
+	}
+}
+
+static void worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	inside.is_worker = true;
+	sw_sleep_seek(&pool.sleep);
+	for (;;) {
+		while (seek(w))
+			;
+		sw_sleep_begin(&pool.sleep, w->id);
+		if (any_ready() || atomic_load_explicit(&pool.stopping, memory_order_relaxed))
+			sw_sleep_undo(&pool.sleep, w->id);
+		else
+			sw_sleep_wait(&pool.sleep, w->id);
+		if (atomic_load_explicit(&pool.stopping, memory_order_relaxed) && !any_ready())
+			break;
+	}
+	sw_sleep_found(&pool.sleep);
+}
+
+void sw_pool_flush(struct sw_chan *ch)
+{
+	/* a worker in done() looks for itself afterwards, and wakes another if there is more */
+	if (!inside.is_worker && sw_queue_is_ready(&ch->queue))
+		sw_sleep_wake(&pool.sleep, ch->home);
+}
+
+/* ---- the pool -------------------------------------------------------------------------------------------- */
+
+int sw_pool_size(void)
+{
+	return (int)atomic_load_explicit(&pool.size, memory_order_relaxed);
+}
+
+void sw_pool_stop(void)
+{
+	int size = sw_pool_size();
+
+	atomic_store_explicit(&pool.stopping, true, memory_order_relaxed);
+	for (int i = 0; i < size; i++)
+		sw_sleep_rouse(&pool.sleep, (unsigned)i);
+	for (int i = 0; i < size; i++)
+		pthread_join(pool.workers[i].thread, NULL);
+	sw_pool_forget();
+}
+
+void sw_pool_forget(void)
+{
+	memset(&pool, 0, sizeof(pool));
+}
+
+int sw_pool_start(int node, int workers)
+{
+	struct host_cpumask cpus;
+
+	if (workers > SW_WORKERS)
+		workers = SW_WORKERS;
+	if (!engine_worker_cpus(node, &cpus) || workers < 1)
+		return -ENODEV;
+	for (int i = 0; i < workers; i++) {
+		struct worker *w = &pool.workers[i];
+		int rc;
+
+		w->id = (unsigned)i;
+		rc = engine_thread_create(&w->thread, "sluice-sw", &cpus, worker_main, w);
+		/* fewer are enough, none is not */
+		if (rc && !i)
+			return rc;
+		if (rc)
+			break;
+		atomic_store_explicit(&pool.size, (uint32_t)i + 1, memory_order_relaxed);
+	}
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The queue of a channel: see sw.h. test/unit/test_engine_queue.c runs it in every interleaving. */
+#include <errno.h>
+
+#include "engine/sw/sw.h"
+
+void sw_queue_init(struct sw_queue *q, uint64_t slots)
+{
+	atomic_store_explicit(&q->ready, 0, memory_order_relaxed);
+	atomic_store_explicit(&q->post_next, 0, memory_order_relaxed);
+	atomic_store_explicit(&q->take_next, 0, memory_order_relaxed);
+	/* Pairs with the acquire in sw_queue_post: no post before all of this. */
+	atomic_store_explicit(&q->free, slots, memory_order_release);
+}
+
+/* The first set bit at or after `from`, around the end. */
+static int pick(uint64_t mask, uint32_t from)
+{
+	uint64_t above = mask >> from << from;
+
+	return __builtin_ctzll(above ? above : mask);
+}
+
+int sw_queue_post(struct sw_queue *q, struct engine_copy *c)
+{
+	uint64_t free = atomic_load_explicit(&q->free, memory_order_relaxed);
+	uint32_t from = atomic_load_explicit(&q->post_next, memory_order_relaxed);
+	int slot;
+
+	do {
+		if (free & SW_QUEUE_CLOSED)
+			return -ESHUTDOWN;
+		if (!free)
+			return -EAGAIN;
+		slot = pick(free, from);
+		/* Acquire: pairs with the release in sw_queue_release; the last taker is done with the
+		 * slot. */
+	} while (!atomic_compare_exchange_weak_explicit(&q->free, &free, free & ~((uint64_t)1 << slot),
+							memory_order_acquire, memory_order_relaxed));
+	atomic_store_explicit(&q->post_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
+	atomic_store_explicit(&q->slots[slot], c, memory_order_relaxed);
+	/* Release: item and slot are there; pairs with the acquire in sw_queue_take. */
+	atomic_fetch_or_explicit(&q->ready, (uint64_t)1 << slot, memory_order_release);
+	return 0;
+}
+
+struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
+{
+	uint64_t ready = atomic_load_explicit(&q->ready, memory_order_relaxed);
+	uint32_t from;
+	int slot;
+
+	if (!ready)
+		return NULL;
+	from = atomic_load_explicit(&q->take_next, memory_order_relaxed);
+	do {
+		if (!ready)
+			return NULL;
+		slot = pick(ready, from);
+		/* Acquire: pairs with the release in sw_queue_post. */
+	} while (!atomic_compare_exchange_weak_explicit(&q->ready, &ready,
+							ready & ~((uint64_t)1 << slot),
+							memory_order_acquire, memory_order_relaxed));
+	atomic_store_explicit(&q->take_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
+	*out_slot = slot;
+	return atomic_load_explicit(&q->slots[slot], memory_order_relaxed);
+}
+
+void sw_queue_release(struct sw_queue *q, int slot)
+{
+	/* Release: pairs with the acquire in sw_queue_post and in sw_queue_is_drained. */
+	atomic_fetch_or_explicit(&q->free, (uint64_t)1 << slot, memory_order_release);
+}
+
+void sw_queue_close(struct sw_queue *q)
+{
+	atomic_fetch_or_explicit(&q->free, SW_QUEUE_CLOSED, memory_order_relaxed);
+}
+
+bool sw_queue_is_drained(struct sw_queue *q, uint64_t slots)
+{
+	return atomic_load_explicit(&q->free, memory_order_acquire) == (slots | SW_QUEUE_CLOSED);
+}

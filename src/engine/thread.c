@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads of ours inside the program. */
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+
+enum {
+	STACK_BYTES = 256 << 10, /* only what is touched costs memory; done() of the owner runs on it */
+	SET_MASK = 2,            /* SIG_SETMASK: signal.h belongs to guard/ */
+};
+
+/* Every signal but the two with which libc carries setuid() and cancellation to all threads: setuid()
+ * would wait for ever for a thread that blocks them. */
+#define ALL_BUT_LIBC (~(((uint64_t)1 << (32 - 1)) | ((uint64_t)1 << (33 - 1))))
+
+struct start {
+	const char *name;
+	const struct host_cpumask *cpus;
+	void (*run)(void *arg);
+	void *arg;
+	_Atomic uint32_t begun; /* the thread has taken its copy */
+};
+
+/* The raw call: the program's wrappers, and ours in guard/, must not see it. */
+static void mask_set(const uint64_t *mask, uint64_t *old)
+{
+	syscall(SYS_rt_sigprocmask, SET_MASK, mask, old, sizeof(*mask));
+}
+
+static int try_lower(void)
+{
+	struct sched_param none = { 0 };
+
+	if (base_fault("engine_idle"))
+		return -EPERM;
+	if (!sched_setscheduler(0, SCHED_IDLE, &none))
+		return 0;
+	return setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19) ? -errno : 0;
+}
+
+static void lower_priority(void)
+{
+	int rc = try_lower();
+
+	if (rc)
+		base_log(BASE_LOG_INFO, "engine", "a worker runs at normal priority: %s", strerror(-rc));
+}
+
+static void settle_in(const struct start *s)
+{
+	int rc = s->cpus ? host_cpumask_apply(s->cpus) : 0;
+
+	prctl(PR_SET_NAME, s->name);
+	if (rc)
+		base_log(BASE_LOG_INFO, "engine", "a worker cannot choose its CPUs: %s", strerror(-rc));
+}
+
+static void *thread_main(void *arg)
+{
+	struct start *s = arg;
+	void (*run)(void *arg) = s->run;
+	void *its = s->arg;
+
+	if (engine_thread_started)
+		engine_thread_started();
+	settle_in(s);
+	/* Release: what s held was read before; pairs with the acquire in engine_thread_create. */
+	atomic_store_explicit(&s->begun, 1, memory_order_release);
+	host_futex_wake(&s->begun, 1);
+	lower_priority(); /* not before: on a busy CPU the creator would wait for long */
+	run(its);
+	return NULL;
+}
+
+static int create(pthread_t *out, const pthread_attr_t *attr, struct start *s)
+{
+	uint64_t all = ALL_BUT_LIBC, before;
+	int rc;
+
+	mask_set(&all, &before); /* a thread is born with its creator's mask */
+	rc = pthread_create(out, attr, thread_main, s);
+	mask_set(&before, NULL);
+	return -rc;
+}
+
+int engine_thread_create(pthread_t *out, const char *name, const struct host_cpumask *cpus,
+			 void (*run)(void *arg), void *arg)
+{
+	struct start s = { .name = name, .cpus = cpus, .run = run, .arg = arg };
+	pthread_attr_t attr;
+	int rc;
+
+	if (base_fault("engine_thread"))
+		return -EAGAIN;
+	if (pthread_attr_init(&attr))
+		return -ENOMEM;
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	rc = create(out, &attr, &s);
+	pthread_attr_destroy(&attr);
+	if (rc == -EINVAL) /* the program's thread-local data do not fit on such a stack */
+		rc = create(out, NULL, &s);
+	if (rc)
+		return rc;
+	while (!atomic_load_explicit(&s.begun, memory_order_acquire))
+		host_futex_wait(&s.begun, 0, HOST_FOR_EVER);
+	return 0;
+}
+
+static void do_nothing(void *arg) { (void)arg; }
+
+int engine_thread_probe(char *reason, size_t cap)
+{
+	pthread_t thread;
+	int rc = engine_thread_create(&thread, "sluice-probe", NULL, do_nothing, NULL);
+
+	if (rc)
+		snprintf(reason, cap, "no thread can be created: %s", strerror(-rc));
+	else
+		pthread_join(thread, NULL);
+	return rc;
+}

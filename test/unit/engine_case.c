@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See engine_case.h. */
+#include "engine_case.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+enum { PAD = 64, PATIENCE_S = 20 };
+
+/* ---- engines ----------------------------------------------------------------------------------------- */
+
+/* `fault` in which every copy still ends well, and in which some do not. */
+static const char *const good[] = { "delay=300", "rate=3G", "delay=50,rate=8G,inner=sw", NULL };
+static const char *const bad[] = { "error=3", "short=2", "hang=1", "hang=4,delay=100", "error=1,hang=2,rate=2G",
+				   NULL };
+
+void engine_case_options(const struct engine_case *e, const char *more)
+{
+	char fault[128], workers[64], problems[512];
+	/* idle workers would wait for whatever else this machine does */
+	char *env[] = { fault, workers, "SLUICE_FAULT=engine_idle:all", (char *)more, NULL };
+
+	snprintf(fault, sizeof fault, "SLUICE_ENGINE_FAULT=%s", e->fault);
+	snprintf(workers, sizeof workers, "SLUICE_ENGINE_WORKERS=%d", e->workers);
+	if (base_options_load(env, problems, sizeof problems))
+		unit_fail(__FILE__, __LINE__, "%s", problems);
+}
+
+static void run_one(void (*f)(struct engine_case *), const struct engine_ops *ops, const char *fault, int workers)
+{
+	struct engine_case e = { .ops = ops, .fault = fault, .workers = workers };
+	char reason[256] = "";
+	struct engine_chan *ch;
+
+	engine_case_options(&e, NULL);
+	if (getenv("UNIT_ENGINE_SHOW"))
+		printf("  %s, %s, %d workers\n", ops->name, fault, workers);
+	if (ops->probe(reason, sizeof reason)) {
+		printf("  not with %s: %s\n", ops->name, reason);
+		return;
+	}
+	ch = engine_case_open(&e, 0);
+	ops->caps(ch, &e.caps);
+	engine_case_close(&e, ch);
+	f(&e);
+}
+
+void engine_case_each(void (*f)(struct engine_case *), unsigned what)
+{
+	const struct engine_ops *fault = engine_find("fault");
+
+#ifdef __SANITIZE_THREAD__
+	if (what & ENGINE_CASE_FORKS)
+		unit_skip("this sanitizer has no threads in a forked child");
+#endif
+	for (const struct engine_ops *const *e = engine_registry; *e; e++)
+		run_one(f, *e, "", 2);
+	run_one(f, engine_find("sw"), "", 1);
+	run_one(f, engine_find("sw"), "", 3);
+	for (const char *const *s = good; *s; s++)
+		run_one(f, fault, *s, 1);
+	for (const char *const *s = bad; what & ENGINE_CASE_BAD && *s; s++)
+		run_one(f, fault, *s, 2);
+}
+
+struct engine_chan *engine_case_open(struct engine_case *e, int index)
+{
+	struct engine_chan *ch = NULL;
+	int count = e->ops->chan_count(-1);
+	int rc;
+
+	CHECK(count > 0);
+	rc = e->ops->chan_open(-1, index % count, &ch);
+	CHECK_EQ(rc, 0);
+	CHECK(ch && ch->ops == e->ops);
+	return ch;
+}
+
+void engine_case_close(struct engine_case *e, struct engine_chan *ch) { e->ops->chan_close(ch); }
+
+void engine_case_poll(struct engine_case *e, struct engine_chan *ch)
+{
+	if (e->caps.flags & ENGINE_POLLED)
+		engine_poll(ch);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------- */
+
+/* The number behind `key` in the status of each other thread goes to visit(). */
+static void each_thread(const char *key, void (*visit)(const char *value, uint64_t *arg), uint64_t *arg)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *d;
+
+	while (tasks && (d = readdir(tasks))) {
+		char path[300], line[256];
+		FILE *status;
+
+		if (d->d_name[0] == '.' || atoi(d->d_name) == (int)syscall(SYS_gettid))
+			continue;
+		snprintf(path, sizeof path, "/proc/self/task/%s/status", d->d_name);
+		status = fopen(path, "re");
+		while (status && fgets(line, sizeof line, status))
+			if (!strncmp(line, key, strlen(key)))
+				visit(line + strlen(key), arg);
+		if (status)
+			fclose(status);
+	}
+	if (tasks)
+		closedir(tasks);
+}
+
+static void add(const char *value, uint64_t *sum) { *sum += strtoull(value, NULL, 10); }
+
+static void count_awake(const char *value, uint64_t *n) { *n += !strchr(value, 'S'); }
+
+uint64_t engine_case_switches(void)
+{
+	uint64_t sum = 0;
+
+	each_thread("voluntary_ctxt_switches:", add, &sum);
+	return sum;
+}
+
+void engine_case_settle(void)
+{
+	/* twice in a row, as one who seeks may be off the CPU for a moment */
+	for (int tries = 0, asleep = 0; tries < 2000 && asleep < 3; tries++) {
+		uint64_t awake = 0;
+
+		each_thread("State:", count_awake, &awake);
+		asleep = awake ? 0 : asleep + 1;
+		usleep(1000);
+	}
+}
+
+/* ---- copies ---------------------------------------------------------------------------------------------- */
+
+static _Thread_local const struct engine_job *posting; /* by this thread, right now */
+
+static uint8_t pattern(const struct engine_job *j, size_t i) { return (uint8_t)(i * 7 + (i >> 8) + j->c.bytes); }
+
+static void job_done(struct engine_copy *c, int result)
+{
+	struct engine_job *j = (struct engine_job *)c;
+
+	if (posting)
+		atomic_fetch_add(&j->ends, 1000);
+	j->result = result;
+	if (j->then)
+		j->then(j);
+	atomic_fetch_add(&j->ends, 1);
+}
+
+void engine_job_make(struct engine_job *j, size_t to, size_t from, size_t bytes)
+{
+	size_t room = base_round_up(bytes + 4 * PAD + 64, 64);
+	uint8_t *src;
+
+	memset(j, 0, sizeof *j);
+	j->memory = aligned_alloc(64, 2 * room);
+	CHECK(j->memory);
+	j->dst = j->memory + PAD + to;
+	j->src = src = j->memory + room + PAD + from;
+	j->c = (struct engine_copy){ .dst = j->dst, .src = j->src, .bytes = bytes, .done = job_done };
+	memset(j->memory, 0xaa, room);
+	for (size_t i = 0; i < bytes; i++)
+		src[i] = pattern(j, i);
+}
+
+void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engine_job *j)
+{
+	uint64_t until = host_now_ns() + PATIENCE_S * 1000000000ull;
+	int rc;
+
+	do {
+		posting = j;
+		rc = engine_post(ch, &j->c);
+		posting = NULL;
+		if (rc == -EAGAIN) {
+			engine_flush(ch);
+			engine_case_poll(e, ch);
+			usleep(10);
+		}
+	} while (rc == -EAGAIN && host_now_ns() < until);
+	CHECK_EQ(rc, 0);
+	engine_flush(ch);
+}
+
+void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n, struct engine_job *j)
+{
+	uint64_t until = host_now_ns() + PATIENCE_S * 1000000000ull;
+
+	for (unsigned k = 0; !atomic_load(&j->ends); k++) {
+		for (int i = 0; i < n; i++)
+			engine_case_poll(e, chans[i]);
+		if (k > 100)
+			usleep(20);
+		if (host_now_ns() > until)
+			unit_fail(__FILE__, __LINE__, "%s: a copy of %zu bytes does not end", e->ops->name, j->c.bytes);
+	}
+	CHECK_EQ(atomic_load(&j->ends), 1);
+}
+
+void engine_job_wait(struct engine_case *e, struct engine_chan *ch, struct engine_job *j)
+{
+	engine_job_wait_any(e, &ch, 1, j);
+}
+
+void engine_job_check(const struct engine_job *j)
+{
+	for (size_t i = 0; i < j->c.bytes; i++)
+		if (j->dst[i] != pattern(j, i))
+			unit_fail(__FILE__, __LINE__, "byte %zu of %zu is wrong", i, j->c.bytes);
+	for (const uint8_t *p = j->memory; p < j->dst; p++)
+		CHECK(*p == 0xaa);
+	for (size_t i = 0; i < PAD; i++)
+		CHECK(j->dst[j->c.bytes + i] == 0xaa);
+}
+
+void engine_job_free(struct engine_job *j)
+{
+	free(j->memory);
+	j->memory = NULL;
+}

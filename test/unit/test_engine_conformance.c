@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The contract of engine/engine.h, for every engine of the registry, and for `fault` in some of its
+ * moods. A new engine is tested by standing in the registry.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine_case.h"
+#include "unit.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* ---- bytes ----------------------------------------------------------------------------------------- */
+
+static void copies_of_any_size(struct engine_case *e)
+{
+	enum { COPIES = 40, PAD = 64 };
+	static struct engine_job jobs[COPIES];
+	struct engine_chan *ch = engine_case_open(e, 0);
+	unsigned seed = 1;
+
+	for (int i = 0; i < COPIES; i++) {
+		size_t bytes = (size_t)1 << rand_r(&seed) % 23;
+		size_t from = (size_t)rand_r(&seed) % PAD, to = (size_t)rand_r(&seed) % PAD;
+
+		bytes += (size_t)rand_r(&seed) % bytes;
+		engine_job_make(&jobs[i], base_round_up(to, e->caps.align_bytes),
+				base_round_up(from, e->caps.align_bytes),
+				base_round_up(bytes, e->caps.align_bytes));
+		engine_job_post(e, ch, &jobs[i]);
+	}
+	for (int i = 0; i < COPIES; i++) {
+		engine_job_wait(e, ch, &jobs[i]);
+		CHECK_EQ(jobs[i].result, 0);
+		engine_job_check(&jobs[i]);
+		engine_job_free(&jobs[i]);
+	}
+	engine_case_close(e, ch);
+}
+
+UNIT_TEST(engine_copies_any_size_at_any_alignment) { engine_case_each(copies_of_any_size, 0); }
+
+/* ---- ends -------------------------------------------------------------------------------------------- */
+
+struct poster {
+	struct engine_case *e;
+	struct engine_chan *chans[3];
+	struct engine_job *jobs;
+	int count;
+	unsigned seed;
+};
+
+static void *post_many(void *arg)
+{
+	struct poster *p = arg;
+
+	for (int i = 0; i < p->count; i++) {
+		struct engine_chan *ch = p->chans[(unsigned)rand_r(&p->seed) % 3];
+
+		engine_job_post(p->e, ch, &p->jobs[i]);
+	}
+	return NULL;
+}
+
+static void many_threads_many_channels(struct engine_case *e)
+{
+	enum { THREADS = 4, EACH = 150 };
+	static struct engine_job jobs[THREADS][EACH];
+	static struct poster posters[THREADS];
+	pthread_t threads[THREADS];
+	struct engine_chan *chans[3];
+
+	for (int i = 0; i < 3; i++)
+		chans[i] = engine_case_open(e, i);
+	for (int t = 0; t < THREADS; t++) {
+		posters[t] = (struct poster){ e, { chans[0], chans[1], chans[2] }, jobs[t], EACH,
+					      (unsigned)t };
+		for (int i = 0; i < EACH; i++)
+			engine_job_make(&jobs[t][i], 0, 0, 64 + 64 * (size_t)i);
+	}
+	for (int t = 0; t < THREADS; t++)
+		CHECK(!pthread_create(&threads[t], NULL, post_many, &posters[t]));
+	for (int t = 0; t < THREADS; t++)
+		pthread_join(threads[t], NULL);
+	for (int t = 0; t < THREADS; t++)
+		for (int i = 0; i < EACH; i++) {
+			engine_job_wait_any(e, chans, 3, &jobs[t][i]);
+			CHECK_EQ(jobs[t][i].result, 0);
+			engine_job_check(&jobs[t][i]);
+		}
+	for (int i = 0; i < 3; i++)
+		engine_case_close(e, chans[i]);
+	for (int t = 0; t < THREADS; t++)
+		for (int i = 0; i < EACH; i++) {
+			CHECK_EQ(jobs[t][i].ends, 1); /* and none a second time, until the very end */
+			engine_job_free(&jobs[t][i]);
+		}
+}
+
+UNIT_TEST(engine_ends_each_copy_once_with_many_threads_and_channels)
+{
+	engine_case_each(many_threads_many_channels, 0);
+}
+
+/* CE mode: the end of a copy posts the next. */
+struct relay {
+	struct engine_job jobs[100];
+	struct engine_chan *ch;
+	_Atomic int next, refused;
+};
+
+static void post_next(struct engine_job *j)
+{
+	struct relay *r = j->arg;
+	int i = atomic_fetch_add(&r->next, 1);
+
+	if (i >= (int)BASE_ARRAY_LEN(r->jobs))
+		return;
+	if (engine_post(r->ch, &r->jobs[i].c))
+		atomic_fetch_add(&r->refused, 1);
+	engine_flush(r->ch);
+}
+
+static void posts_from_done(struct engine_case *e)
+{
+	static struct relay r;
+
+	memset(&r, 0, sizeof r);
+	r.ch = engine_case_open(e, 0);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(r.jobs); i++) {
+		engine_job_make(&r.jobs[i], 0, 0, 20 * KIB);
+		r.jobs[i].then = post_next;
+		r.jobs[i].arg = &r;
+	}
+	/* as many as it holds, so that done() finds a channel that is full but for its own copy */
+	for (uint32_t i = 0; i < e->caps.depth && i < 50; i++)
+		engine_job_post(e, r.ch, &r.jobs[atomic_fetch_add(&r.next, 1)]);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(r.jobs); i++) {
+		engine_job_wait(e, r.ch, &r.jobs[i]);
+		engine_job_check(&r.jobs[i]);
+		engine_job_free(&r.jobs[i]);
+	}
+	engine_case_close(e, r.ch);
+	CHECK_EQ(r.refused, 0);
+}
+
+UNIT_TEST(engine_is_posted_to_from_done) { engine_case_each(posts_from_done, 0); }
+
+/* engine_job_post() fails when done() runs below it: this makes it likely that a copy ends at once. */
+static void not_inside_post(struct engine_case *e)
+{
+	static struct engine_job j;
+	struct engine_chan *ch = engine_case_open(e, 0);
+
+	for (int i = 0; i < 200; i++) {
+		engine_job_make(&j, 0, 0, 16);
+		engine_job_post(e, ch, &j);
+		engine_job_wait(e, ch, &j);
+		engine_job_free(&j);
+	}
+	engine_case_close(e, ch);
+}
+
+UNIT_TEST(engine_calls_done_outside_of_post) { engine_case_each(not_inside_post, 0); }
+
+/* ---- a full channel ---------------------------------------------------------------------------------- */
+
+static _Atomic uint32_t gate;
+
+static void wait_at_gate(struct engine_job *j)
+{
+	(void)j;
+	while (!atomic_load(&gate))
+		usleep(100);
+}
+
+static void full_channel(struct engine_case *e)
+{
+	static struct engine_job jobs[300];
+	struct engine_chan *ch;
+	uint32_t accepted = 0;
+	int rc = 0;
+
+	if (e->caps.flags & ENGINE_POLLED)
+		return; /* done() of such an engine would wait for itself */
+	ch = engine_case_open(e, 0);
+	atomic_store(&gate, 0);
+	CHECK(e->caps.depth < 200);
+	while (accepted < 300) {
+		engine_job_make(&jobs[accepted], 0, 0, 4 * KIB);
+		jobs[accepted].then = wait_at_gate;
+		rc = engine_post(ch, &jobs[accepted].c);
+		if (rc)
+			break;
+		accepted++;
+		engine_flush(ch);
+	}
+	engine_job_free(&jobs[accepted]);
+	CHECK_EQ(rc, -EAGAIN);
+	CHECK(accepted >= e->caps.depth);
+	atomic_store(&gate, 1);
+	for (uint32_t i = 0; i < accepted; i++) {
+		engine_job_wait(e, ch, &jobs[i]);
+		engine_job_check(&jobs[i]);
+		engine_job_free(&jobs[i]);
+	}
+	CHECK_EQ(jobs[accepted].ends, 0);
+	engine_job_make(&jobs[0], 0, 0, 4 * KIB);
+	engine_job_post(e, ch, &jobs[0]); /* and there is room again */
+	engine_job_wait(e, ch, &jobs[0]);
+	engine_job_free(&jobs[0]);
+	engine_case_close(e, ch);
+}
+
+UNIT_TEST(engine_says_that_it_is_full_and_loses_nothing) { engine_case_each(full_channel, 0); }
+
+/* ---- flush --------------------------------------------------------------------------------------------- */
+
+static void flush_starts(struct engine_case *e)
+{
+	static struct engine_job jobs[4];
+	struct engine_chan *ch = engine_case_open(e, 0);
+
+	for (int round = 0; round < 30; round++) {
+		usleep(round % 3 * 1000); /* workers seek, fall asleep, sleep */
+		for (int i = 0; i < 4; i++) {
+			engine_job_make(&jobs[i], 0, 0, 4 * KIB);
+			CHECK_EQ(engine_post(ch, &jobs[i].c), 0);
+		}
+		engine_flush(ch);
+		for (int i = 0; i < 4; i++) {
+			engine_job_wait(e, ch, &jobs[i]);
+			engine_job_free(&jobs[i]);
+		}
+		engine_flush(ch); /* of nothing: nothing happens */
+	}
+	engine_case_close(e, ch);
+}
+
+UNIT_TEST(engine_starts_all_that_was_posted_when_flushed) { engine_case_each(flush_starts, 0); }
+
+static struct {
+	struct engine_chan *ch;
+	struct engine_job *job;
+	int rc;
+} in_signal;
+
+static void post_in_handler(int sig)
+{
+	(void)sig;
+	in_signal.rc = engine_post(in_signal.ch, &in_signal.job->c);
+	engine_flush(in_signal.ch);
+}
+
+static void from_signal_handler(struct engine_case *e)
+{
+	static struct engine_job jobs[50];
+	struct sigaction sa = { .sa_handler = post_in_handler }, old;
+
+	sigfillset(&sa.sa_mask);
+	in_signal.ch = engine_case_open(e, 0);
+	CHECK(!sigaction(SIGUSR1, &sa, &old));
+	for (int i = 0; i < 50; i++) {
+		engine_job_make(&jobs[i], 0, 0, 40 * KIB);
+		in_signal.job = &jobs[i];
+		do {
+			raise(SIGUSR1);
+			engine_case_poll(e, in_signal.ch);
+		} while (in_signal.rc == -EAGAIN);
+		CHECK_EQ(in_signal.rc, 0);
+	}
+	sigaction(SIGUSR1, &old, NULL);
+	for (int i = 0; i < 50; i++) {
+		engine_job_wait(e, in_signal.ch, &jobs[i]);
+		engine_job_check(&jobs[i]);
+		engine_job_free(&jobs[i]);
+	}
+	engine_case_close(e, in_signal.ch);
+}
+
+UNIT_TEST(engine_is_posted_to_from_a_signal_handler) { engine_case_each(from_signal_handler, 0); }
+
+/* ---- retiring -------------------------------------------------------------------------------------------- */
+
+static void retire_gives_back(struct engine_case *e)
+{
+	enum { COPIES = 8 };
+	static struct engine_job jobs[COPIES];
+	static struct engine_job late;
+
+	for (int round = 0; round < 12; round++) {
+		struct engine_chan *ch = engine_case_open(e, 0);
+		bool posted[COPIES];
+
+		for (int i = 0; i < COPIES; i++) {
+			engine_job_make(&jobs[i], 0, 0, MIB);
+			posted[i] = !engine_post(ch, &jobs[i].c);
+			engine_flush(ch);
+		}
+		usleep((unsigned)(round * 150));
+		e->ops->retire(ch);
+		for (int i = 0; i < COPIES; i++) {
+			CHECK_EQ(atomic_load(&jobs[i].ends), posted[i]);
+			if (!posted[i])
+				continue;
+			if (!jobs[i].result)
+				engine_job_check(&jobs[i]);
+			else if (jobs[i].result != -EIO)
+				CHECK_EQ(jobs[i].result, -ECANCELED);
+			/* from here on the memory is ours: whatever were written would be seen */
+			memset(jobs[i].dst, 0xee, jobs[i].c.bytes);
+		}
+		engine_job_make(&late, 0, 0, 64);
+		CHECK_EQ(engine_post(ch, &late.c), -ESHUTDOWN);
+		engine_flush(ch);
+		e->ops->retire(ch);
+		usleep(5000);
+		for (int i = 0; i < COPIES; i++)
+			for (size_t k = 0; posted[i] && k < jobs[i].c.bytes; k++)
+				CHECK(jobs[i].dst[k] == 0xee);
+		CHECK_EQ(late.ends, 0);
+		engine_case_close(e, ch);
+		for (int i = 0; i < COPIES; i++)
+			engine_job_free(&jobs[i]);
+		engine_job_free(&late);
+	}
+}
+
+UNIT_TEST(engine_gives_everything_back_when_retired) { engine_case_each(retire_gives_back, ENGINE_CASE_BAD); }
+
+static void retire_in_done(struct engine_job *j)
+{
+	struct engine_chan *ch = j->arg;
+
+	ch->ops->retire(ch);
+}
+
+static void retired_from_done(struct engine_case *e)
+{
+	static struct engine_job jobs[4];
+	struct engine_chan *ch;
+
+	for (int round = 0; round < 30; round++) {
+		ch = engine_case_open(e, 0);
+		for (int i = 0; i < 4; i++) {
+			engine_job_make(&jobs[i], 0, 0, 30 * KIB);
+			jobs[i].then = retire_in_done; /* all of them, perhaps two at a time */
+			jobs[i].arg = ch;
+			if (engine_post(ch, &jobs[i].c))
+				CHECK(i > 0);
+		}
+		engine_flush(ch);
+		engine_job_wait(e, ch, &jobs[0]);
+		engine_case_close(e, ch);
+		for (int i = 0; i < 4; i++)
+			engine_job_free(&jobs[i]);
+	}
+}
+
+UNIT_TEST(engine_is_retired_from_done) { engine_case_each(retired_from_done, 0); }
+
+/* Posters race with the one who retires: what was accepted ends, what was not stays away. */
+struct racer {
+	struct engine_chan *ch;
+	struct engine_job jobs[2000];
+	int accepted[2000];
+	_Atomic int posted;
+};
+
+static void *race(void *arg)
+{
+	struct racer *r = arg;
+
+	for (int i = 0; i < 2000; i++) {
+		r->accepted[i] = engine_post(r->ch, &r->jobs[i].c);
+		engine_flush(r->ch);
+		atomic_fetch_add(&r->posted, 1);
+		if (r->accepted[i] == -ESHUTDOWN)
+			break;
+	}
+	return NULL;
+}
+
+static void retire_races_with_posts(struct engine_case *e)
+{
+	static struct racer r;
+	pthread_t thread;
+
+	for (int round = 0; round < 20; round++) {
+		memset(&r, 0, sizeof r);
+		for (int i = 0; i < 2000; i++)
+			engine_job_make(&r.jobs[i], 0, 0, 64);
+		r.ch = engine_case_open(e, 0);
+		CHECK(!pthread_create(&thread, NULL, race, &r));
+		while (atomic_load(&r.posted) < 20 * round)
+			engine_case_poll(e, r.ch);
+		e->ops->retire(r.ch);
+		pthread_join(thread, NULL);
+		for (int i = 0; i < 2000 && r.accepted[i] != -ESHUTDOWN; i++)
+			CHECK_EQ(r.jobs[i].ends, i < r.posted && !r.accepted[i]);
+		engine_case_close(e, r.ch);
+		for (int i = 0; i < 2000; i++)
+			engine_job_free(&r.jobs[i]);
+	}
+}
+
+UNIT_TEST(engine_retires_while_others_post) { engine_case_each(retire_races_with_posts, 0); }
+
+/* ---- life ------------------------------------------------------------------------------------------------ */
+
+static void close_at_once(struct engine_case *e)
+{
+	static struct engine_job j;
+
+	for (int i = 0; i < 100; i++) {
+		struct engine_chan *ch = engine_case_open(e, 0);
+
+		engine_job_make(&j, 0, 0, 64);
+		engine_job_post(e, ch, &j);
+		engine_job_wait(e, ch, &j); /* its done() may not have returned */
+		engine_case_close(e, ch);
+		engine_job_free(&j);
+	}
+}
+
+UNIT_TEST(engine_closes_right_after_the_last_end) { engine_case_each(close_at_once, 0); }
+
+static void leaves_nothing(struct engine_case *e)
+{
+	int mappings;
+
+	engine_case_close(e, engine_case_open(e, 0)); /* libc keeps a few stacks */
+	mappings = unit_count_mappings();
+	for (int i = 0; i < 20; i++) {
+		struct engine_chan *a = engine_case_open(e, 0), *b = engine_case_open(e, 1);
+
+		engine_case_close(e, a);
+		engine_case_close(e, b);
+	}
+	CHECK(unit_count_mappings() <= mappings);
+}
+
+UNIT_TEST(engine_leaves_nothing_behind) { engine_case_each(leaves_nothing, 0); }
+
+static void in_child(void *arg)
+{
+	struct engine_case *e = arg;
+	static struct engine_job j;
+	struct engine_chan *ch;
+
+	engine_after_fork_child();
+	engine_job_make(&j, 0, 0, 100 * KIB);
+	CHECK(engine_post(e->ch, &j.c)); /* the parent's channel */
+	ch = engine_case_open(e, 0);
+	engine_job_post(e, ch, &j);
+	engine_job_wait(e, ch, &j);
+	engine_job_check(&j);
+	exit(0); /* with a worker that sleeps */
+}
+
+static void forks(struct engine_case *e)
+{
+	static struct engine_job j;
+
+	e->ch = engine_case_open(e, 0);
+	engine_job_make(&j, 0, 0, MIB);
+	engine_job_post(e, e->ch, &j);
+	CHECK_EQ(unit_fork(in_child, e), 0);
+	engine_job_wait(e, e->ch, &j);
+	engine_job_check(&j);
+	engine_case_close(e, e->ch);
+	engine_job_free(&j);
+}
+
+UNIT_TEST(engine_is_forgotten_by_a_forked_child) { engine_case_each(forks, ENGINE_CASE_FORKS); }
+
+static void exits_busy(void *arg)
+{
+	struct engine_case *e = arg;
+	static struct engine_job jobs[4];
+	struct engine_chan *ch;
+
+	engine_after_fork_child();
+	ch = engine_case_open(e, 0);
+	for (int i = 0; i < 4; i++) {
+		engine_job_make(&jobs[i], 0, 0, 4 * MIB);
+		engine_job_post(e, ch, &jobs[i]);
+	}
+	exit(0);
+}
+
+static void exit_while_copying(struct engine_case *e) { CHECK_EQ(unit_fork(exits_busy, e), 0); }
+
+UNIT_TEST(engine_does_not_hinder_exit) { engine_case_each(exit_while_copying, ENGINE_CASE_FORKS); }
+
+static void idle(struct engine_case *e)
+{
+	static struct engine_job j;
+	struct engine_chan *ch = engine_case_open(e, 0);
+	uint64_t before;
+
+	engine_job_make(&j, 0, 0, 64);
+	engine_job_post(e, ch, &j);
+	engine_job_wait(e, ch, &j);
+	engine_job_free(&j);
+	engine_case_settle(); /* workers seek for a moment, and start behind everyone */
+	before = engine_case_switches();
+	usleep(300000);
+	CHECK_EQ(engine_case_switches() - before, 0);
+	engine_case_close(e, ch);
+}
+
+UNIT_TEST(engine_does_not_wake_up_without_work) { engine_case_each(idle, 0); }
+
+static void without_threads(struct engine_case *e)
+{
+	static struct engine_job j;
+	int opened = 0;
+
+	for (int n = 1; n <= 6; n++) {
+		struct engine_chan *ch = NULL;
+		char text[64];
+		int rc;
+
+		snprintf(text, sizeof text, "SLUICE_FAULT=engine_idle:all,engine_thread:%d", n);
+		engine_case_options(e, text);
+		rc = e->ops->chan_open(-1, 0, &ch);
+		engine_case_options(e, NULL);
+		if (rc) {
+			CHECK_EQ(rc, -EAGAIN);
+			CHECK(!ch);
+			continue;
+		}
+		opened++;
+		engine_job_make(&j, 0, 0, 64);
+		engine_job_post(e, ch, &j);
+		engine_job_wait(e, ch, &j);
+		engine_job_free(&j);
+		engine_case_close(e, ch);
+	}
+	CHECK(opened > 0);
+}
+
+UNIT_TEST(engine_opens_or_fails_cleanly_when_threads_cannot_be_created)
+{
+	engine_case_each(without_threads, 0);
+}
