@@ -32,6 +32,8 @@ _Static_assert(sizeof(struct procmap_query) == 104, "struct procmap_query is ker
 enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8 };
 enum { QUERY_OR_NEXT = 16 };
 
+enum { LOCK_TRIES = 10000 };
+
 enum cache_state { CACHE_EMPTY, CACHE_OPEN, CACHE_UNSUPPORTED };
 
 /* In a page of its own that reads as zero in a forked child, lock included. */
@@ -76,9 +78,13 @@ static struct cache *cache_lock(void)
 
 	if (!c)
 		c = cache_create();
-	/* Held for a microsecond; acquire pairs with the release in cache_unlock. */
-	while (c && atomic_exchange_explicit(&c->lock, 1, memory_order_acquire))
+	/* Held for a microsecond; acquire pairs with the release in cache_unlock. Not to be had by a
+	 * signal handler on top of its owner, which has to read the file instead. */
+	for (int i = 0; c && atomic_exchange_explicit(&c->lock, 1, memory_order_acquire); i++) {
+		if (i == LOCK_TRIES)
+			return NULL;
 		sched_yield();
+	}
 	return c;
 }
 

@@ -90,7 +90,7 @@ int ends_make_private(struct region *r)
 	if (!r->retired)
 		arena_punch_locked(r->offset, r->end - r->start);
 	r->state = REGION_ZOMBIE;
-	seen_lifetime_locked(r->start, r->uses);
+	seen_lifetime_locked(r->start, pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
 	return 0;
 
@@ -274,7 +274,7 @@ void region_before_change(uintptr_t start, uintptr_t end)
 	void (*fn)(uintptr_t, uintptr_t) = atomic_load_explicit(&before_change, memory_order_acquire);
 	bool any;
 
-	if (!fn || telling || start >= end || region_is_locked_here())
+	if (!fn || telling || start >= end || region_is_locked_here() || !peek_overlaps(start, end))
 		return;
 	region_lock();
 	any = widen_locked(&start, &end);
@@ -288,7 +288,7 @@ void region_before_change(uintptr_t start, uintptr_t end)
 
 static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
 {
-	if (start >= end || region_is_locked_here())
+	if (start >= end || region_is_locked_here() || !peek_overlaps(start, end))
 		return;
 	region_before_change(start, end);
 	region_lock();

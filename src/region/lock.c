@@ -12,6 +12,8 @@ static __thread bool locked_here __attribute__((tls_model("initial-exec")));
 static __thread int errno_outside __attribute__((tls_model("initial-exec")));
 static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")));
 
+_Atomic uint32_t region_version;
+
 /*
  * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of a thread that
  * holds the lock it would wait for itself. So signals wait, but for those that a thread raises by what
@@ -37,6 +39,9 @@ void region_lock(void)
 	pthread_mutex_lock(&lock);
 	locked_here = true;
 	errno_outside = err;
+	/* whoever pins without the lock sees the version, or we see the pin (partner: peek_is_valid) */
+	atomic_fetch_add_explicit(&region_version, 1, memory_order_seq_cst);
+	region_fence();
 }
 
 void region_unlock(void)
@@ -45,6 +50,8 @@ void region_unlock(void)
 	int err = errno_outside;
 
 	pins_settle_locked();
+	/* release, partner: peek_begin; what it reads is what we have written */
+	atomic_fetch_add_explicit(&region_version, 1, memory_order_release);
 	locked_here = false;
 	pthread_mutex_unlock(&lock);
 	syscall(SYS_rt_sigprocmask, SET_MASK, &mask, NULL, sizeof mask);
@@ -57,4 +64,5 @@ void region_lock_reset(void)
 {
 	locked_here = false;
 	pthread_mutex_init(&lock, NULL);
+	atomic_store_explicit(&region_version, 0, memory_order_relaxed);
 }

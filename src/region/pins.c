@@ -1,68 +1,105 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who uses which region. A pin is taken under the lock and given back without it: a guard's handler
- * gives pins back on top of whatever a thread was doing, a system call of ours under the lock included.
+ * Who uses which region. A pin is given back without the lock: a guard's handler does so on top of
+ * whatever a thread was doing, a system call of ours under the lock included.
  *
  * A slot a region: its number, whether it ends with its last pin, and how many pins there are. Numbers
  * are given out in sequence, so a slot is used again after thousands of adoptions only.
  */
-#include <errno.h>
-
 #include "region/private.h"
 
 #define DOOMED (1ull << 31)
 #define COUNT (DOOMED - 1)
 
-static _Atomic uint64_t *slots; /* TABLE_MAX of address space; a slot of zero is free */
-static _Atomic bool unsettled;  /* a doomed region has lost its last pin */
+struct slot {
+	_Atomic uint64_t word; /* number << 32 | DOOMED | pins; 0: free */
+	_Atomic uint64_t uses, last_use;
+};
+
+static struct slot *_Atomic slots; /* TABLE_MAX of address space */
+static _Atomic uint64_t all_uses;  /* uses of all regions */
+static _Atomic bool unsettled;     /* a doomed region has lost its last pin */
 static uint32_t last_id;
 
-static _Atomic uint64_t *slot_of(uint32_t id) { return &slots[id % TABLE_MAX]; }
+static struct slot *slot_of(uint32_t id)
+{
+	return atomic_load_explicit(&slots, memory_order_relaxed) + id % TABLE_MAX;
+}
 
 static uint64_t word_of(const struct region *r)
 {
-	/* acquire, partner: region_release; what was done with the region has been done */
-	return r->id ? atomic_load_explicit(slot_of(r->id), memory_order_acquire) : 0;
+	/* acquire, partner: pins_drop; what was done with the region has been done */
+	return r->id ? atomic_load_explicit(&slot_of(r->id)->word, memory_order_acquire) : 0;
 }
 
-int pins_ready_locked(void)
-{
-	void *p;
+size_t pins_bytes(void) { return TABLE_MAX * sizeof *slots; }
 
-	if (slots)
-		return 0;
-	p = region_os.mmap(NULL, TABLE_MAX * sizeof *slots, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return -ENOMEM;
-	slots = p;
-	return 0;
+void pins_init_locked(void *memory)
+{
+	atomic_store_explicit(&slots, memory, memory_order_release); /* partner: whoever finds a region */
 }
 
 uint32_t pins_open_locked(void)
 {
-	do /* there are as many slots as places in the table */
-		last_id++;
-	while (!last_id || atomic_load_explicit(slot_of(last_id), memory_order_relaxed));
-	atomic_store_explicit(slot_of(last_id), (uint64_t)last_id << 32, memory_order_relaxed);
+	struct slot *s;
+
+	do { /* there are as many slots as places in the table */
+		s = slot_of(++last_id);
+	} while (!last_id || atomic_load_explicit(&s->word, memory_order_relaxed));
+	atomic_store_explicit(&s->uses, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->last_use, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->word, (uint64_t)last_id << 32, memory_order_relaxed);
 	return last_id;
 }
 
 void pins_close_locked(uint32_t id)
 {
 	if (id) /* who still has a pin will find another number here, or none */
-		atomic_store_explicit(slot_of(id), 0, memory_order_relaxed);
+		atomic_store_explicit(&slot_of(id)->word, 0, memory_order_relaxed);
 }
 
 /* In a forked child: what was in use there is not here. */
 void pins_reset_locked(void)
 {
 	if (slots)
-		region_os.madvise((void *)slots, TABLE_MAX * sizeof *slots, MADV_DONTNEED);
+		region_os.madvise(slots, pins_bytes(), MADV_DONTNEED);
 	atomic_store_explicit(&unsettled, false, memory_order_relaxed);
 }
 
-void pins_add_locked(struct region *r) { atomic_fetch_add_explicit(slot_of(r->id), 1, memory_order_relaxed); }
+bool pins_add(uint32_t id)
+{
+	struct slot *s = slot_of(id);
+	uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed);
+
+	do {
+		if (word >> 32 != id || (word & DOOMED))
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(&s->word, &word, word + 1, memory_order_seq_cst,
+							memory_order_relaxed));
+	return true;
+}
+
+void pins_note_use(uint32_t id)
+{
+	struct slot *s = slot_of(id);
+	uint64_t now = atomic_fetch_add_explicit(&all_uses, 1, memory_order_relaxed) + 1;
+
+	atomic_fetch_add_explicit(&s->uses, 1, memory_order_relaxed);
+	atomic_store_explicit(&s->last_use, now, memory_order_relaxed);
+}
+
+uint64_t pins_clock(void) { return atomic_load_explicit(&all_uses, memory_order_relaxed); }
+
+uint64_t pins_uses(const struct region *r)
+{
+	return r->id ? atomic_load_explicit(&slot_of(r->id)->uses, memory_order_relaxed) : 0;
+}
+
+uint64_t pins_last_use(const struct region *r)
+{
+	return r->id ? atomic_load_explicit(&slot_of(r->id)->last_use, memory_order_relaxed) : 0;
+}
+
 uint32_t pins_of(const struct region *r) { return word_of(r) & COUNT; }
 bool pins_is_doomed(const struct region *r) { return word_of(r) & DOOMED; }
 
@@ -71,7 +108,7 @@ bool pins_doom_locked(struct region *r)
 	uint64_t word = word_of(r);
 
 	while (word & COUNT)
-		if (atomic_compare_exchange_weak_explicit(slot_of(r->id), &word, word | DOOMED,
+		if (atomic_compare_exchange_weak_explicit(&slot_of(r->id)->word, &word, word | DOOMED,
 							  memory_order_acq_rel, memory_order_acquire))
 			return true;
 	return false;
@@ -79,30 +116,34 @@ bool pins_doom_locked(struct region *r)
 
 bool pins_drop(uint32_t id)
 {
-	uint64_t word, less;
+	struct slot *s = slot_of(id);
+	uint64_t word = atomic_load_explicit(&s->word, memory_order_relaxed), less;
 
-	if (!id || !slots)
-		return false;
-	word = atomic_load_explicit(slot_of(id), memory_order_relaxed);
 	do {
 		if (word >> 32 != id || !(word & COUNT))
 			return false;
 		less = word - 1;
 		/* release, partner: word_of */
-	} while (!atomic_compare_exchange_weak_explicit(slot_of(id), &word, less, memory_order_acq_rel,
+	} while (!atomic_compare_exchange_weak_explicit(&s->word, &word, less, memory_order_acq_rel,
 							memory_order_relaxed));
 	return (less & DOOMED) && !(less & COUNT);
 }
 
-void region_release(const struct region_desc *d)
+void pins_release(uint32_t id)
 {
-	if (!pins_drop(d->id))
+	if (!pins_drop(id))
 		return;
 	atomic_store_explicit(&unsettled, true, memory_order_release); /* partner: pins_settle_locked */
 	if (region_is_locked_here())
 		return; /* we are on top of a thread that holds it, and sees to it */
 	region_lock();
 	region_unlock();
+}
+
+void region_release(const struct region_desc *d)
+{
+	if (d->id)
+		pins_release(d->id);
 }
 
 void pins_settle_locked(void)

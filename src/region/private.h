@@ -35,6 +35,14 @@ extern struct region_os region_os;
  * of a thread that holds it; they may call region_release(), nothing else.
  */
 void region_lock(void), region_unlock(void);
+extern _Atomic uint32_t region_version; /* odd while the lock is held; written under it */
+/* Each side writes, then reads what the other writes. TSan knows no fences. */
+static inline void region_fence(void)
+{
+#if !defined(__SANITIZE_THREAD__)
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
 bool region_is_locked_here(void);
 void region_lock_reset(void); /* in a forked child: nobody holds it */
 
@@ -88,7 +96,6 @@ struct region {
 	uint64_t offset; /* in the arena, of start */
 	uint64_t inode;  /* of the arena; in a forked child, of its parent's */
 	struct region_extent extent;
-	uint64_t uses, last_use;
 	uint32_t id; /* the slot of its pins; 0: nobody can have any */
 	uint32_t ticket; /* of region_leave(): about to be unmapped or replaced; 0: is not */
 	enum region_state state;
@@ -102,7 +109,6 @@ struct region_table {
 	struct region *at; /* sorted by address, never overlapping; TABLE_MAX of address space */
 	uint32_t n, next_ticket;
 	uint32_t overlaps; /* a result of table_each_overlap */
-	uint64_t clock;
 	bool off;   /* after region_fini: nothing new is adopted */
 	int forks;  /* threads that are forking now: nothing is adopted or pinned */
 	bool lost;  /* pages of a region may be mapped where the table does not know */
@@ -119,10 +125,16 @@ typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
 void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit);
 
 /* ---- pins.c: who uses a region; region_release() takes no lock ------------------------------------ */
-int pins_ready_locked(void);
+size_t pins_bytes(void);
+void pins_init_locked(void *memory);       /* that many bytes of zero, whole pages */
 uint32_t pins_open_locked(void);           /* the number of a new region, which nobody uses yet */
 void pins_close_locked(uint32_t id);
-void pins_add_locked(struct region *r);
+/* False: it is doomed, or another by now. Without the lock only by peek_region, which looks again. */
+bool pins_add(uint32_t id);
+void pins_release(uint32_t id);
+void pins_note_use(uint32_t id);
+uint64_t pins_uses(const struct region *r), pins_last_use(const struct region *r); /* of all uses so far */
+uint64_t pins_clock(void);                                                         /* this was the last */
 bool pins_drop(uint32_t id);               /* true: that was the last, of a doomed region */
 uint32_t pins_of(const struct region *r);
 bool pins_doom_locked(struct region *r);   /* it becomes private when its last user has released it;
@@ -130,6 +142,13 @@ bool pins_doom_locked(struct region *r);   /* it becomes private when its last u
 bool pins_is_doomed(const struct region *r);
 void pins_settle_locked(void);             /* what was doomed and has been released */
 void pins_reset_locked(void);
+
+/* ---- peek.c: questions that are asked often, without the lock ------------------------------------- */
+
+/* False: certainly no region overlaps the range, that the program knows of. */
+bool peek_overlaps(uintptr_t start, uintptr_t end);
+/* The region that holds the range whole, pinned, or false: ask again with the lock. */
+bool peek_region(uintptr_t start, uintptr_t end, struct region *out);
 
 /* ---- ends.c --------------------------------------------------------------------------------------- */
 

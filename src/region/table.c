@@ -20,16 +20,18 @@ struct region_table region_table;
 
 static int table_ready(void)
 {
-	void *p;
+	size_t pins = base_round_up(pins_bytes(), HOST_PAGE);
+	char *p;
 
 	if (region_table.at)
-		return pins_ready_locked();
-	p = region_os.mmap(NULL, TABLE_MAX * sizeof *region_table.at, PROT_READ | PROT_WRITE,
+		return 0;
+	p = region_os.mmap(NULL, pins + TABLE_MAX * sizeof *region_table.at, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return -ENOMEM;
-	region_table.at = p;
-	return pins_ready_locked();
+	pins_init_locked(p);
+	region_table.at = (struct region *)(p + pins);
+	return 0;
 }
 
 uint32_t table_find(uintptr_t addr)
@@ -71,7 +73,7 @@ void table_remove(uint32_t at)
 	struct region *r = &region_table.at[at];
 
 	if (r->state == REGION_ACTIVE) {
-		seen_lifetime_locked(r->start, r->uses);
+		seen_lifetime_locked(r->start, pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
@@ -141,7 +143,7 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 		bool partly = r->start < start || r->end > end;
 
 		if (pins_of(r) || (r->state == REGION_ACTIVE && partly &&
-				region_table.clock - r->last_use < RECENT_USES))
+				pins_clock() - pins_last_use(r) < RECENT_USES))
 			return true;
 	}
 	return false;
@@ -164,7 +166,7 @@ static bool make_room(void)
 			continue;
 		n++;
 		if (!pins_of(r) && !r->ticket &&
-		    (victim == UINT32_MAX || r->last_use < region_table.at[victim].last_use))
+		    (victim == UINT32_MAX || pins_last_use(r) < pins_last_use(&region_table.at[victim])))
 			victim = i;
 	}
 	if (n < (uint64_t)base_opt.region_max && region_table.n < TABLE_MAX)
@@ -213,7 +215,7 @@ static int fill_locked(struct region *r)
 		return ret;
 	}
 	r->state = REGION_MAKING;
-	pins_add_locked(r);
+	pins_add(r->id);
 	table_insert(r);
 	region_unlock();
 	ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
@@ -270,34 +272,48 @@ refused:
 	return NULL;
 }
 
+/* False: it is not mapped. */
+static bool describe_locked(uintptr_t start, uintptr_t end, uint64_t bytes, enum region_intent intent, struct region *out)
+{
+	struct region *r;
+
+	if (region_arena_fd() < 0 || table_ready() || region_table.forks)
+		return false;
+	r = lookup_locked(start, end);
+	if (!r && intent != REGION_LOOKUP && !region_table.off && bytes >= base_opt.region_adopt_min_bytes &&
+	    (intent == REGION_FORCE || seen_earned_locked(start, end - start)))
+		r = adopt_locked(start, end);
+	if (!r || !pins_add(r->id))
+		return false;
+	*out = *r;
+	return true;
+}
+
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent, struct region_desc *out)
 {
 	uintptr_t start = base_round_up((uintptr_t)buf, HOST_PAGE);
 	uintptr_t end = base_round_down((uintptr_t)buf + bytes, HOST_PAGE);
 	bool may = base_opt.region_kind == BASE_REGION_AUTO || base_opt.region_kind == BASE_REGION_ARENA;
-	struct region *r = NULL;
+	struct region r;
+	bool mapped;
 
 	*out = (struct region_desc){ .addr = (uintptr_t)buf, .bytes = bytes };
 	if (!may || start >= end)
 		return;
-	region_lock();
-	if (region_arena_fd() >= 0 && !table_ready() && !region_table.forks) {
-		r = lookup_locked(start, end);
-		if (!r && intent != REGION_LOOKUP && !region_table.off && bytes >= base_opt.region_adopt_min_bytes &&
-		    (intent == REGION_FORCE || seen_earned_locked(start, end - start)))
-			r = adopt_locked(start, end);
+	mapped = peek_region(start, end, &r);
+	if (!mapped) {
+		region_lock();
+		mapped = describe_locked(start, end, bytes, intent, &r);
+		region_unlock();
 	}
-	if (r) {
-		r->uses++;
-		pins_add_locked(r);
-		r->last_use = ++region_table.clock;
-		out->arena_off = r->offset + (start - r->start);
-		out->head = (uint32_t)(start - (uintptr_t)buf);
-		out->tail = (uint32_t)((uintptr_t)buf + bytes - end);
-		out->flags = REGION_DESC_MAPPED;
-		out->id = r->id;
-	}
-	region_unlock();
+	if (!mapped)
+		return;
+	pins_note_use(r.id);
+	out->arena_off = r.offset + (start - r.start);
+	out->head = (uint32_t)(start - (uintptr_t)buf);
+	out->tail = (uint32_t)((uintptr_t)buf + bytes - end);
+	out->flags = REGION_DESC_MAPPED;
+	out->id = r.id;
 }
 
 bool region_overlaps(uintptr_t start, uintptr_t end)
@@ -305,7 +321,7 @@ bool region_overlaps(uintptr_t start, uintptr_t end)
 	uint32_t i;
 	bool ret;
 
-	if (region_is_locked_here())
+	if (region_is_locked_here() || !peek_overlaps(start, end))
 		return false;
 	region_lock();
 	i = table_find(start);
