@@ -138,8 +138,12 @@ static void posts_from_done(struct engine_case *e)
 		r.jobs[i].arg = &r;
 	}
 	/* as many as it holds, so that done() finds a channel that is full but for its own copy */
-	for (uint32_t i = 0; i < e->caps.depth && i < 50; i++)
-		engine_job_post(e, r.ch, &r.jobs[atomic_fetch_add(&r.next, 1)]);
+	for (uint32_t n = 0; n < e->caps.depth; n++) {
+		int i = atomic_fetch_add(&r.next, 1); /* the relay is running already */
+
+		if (i < (int)BASE_ARRAY_LEN(r.jobs))
+			engine_job_post(e, r.ch, &r.jobs[i]);
+	}
 	for (size_t i = 0; i < BASE_ARRAY_LEN(r.jobs); i++) {
 		engine_job_wait(e, r.ch, &r.jobs[i]);
 		engine_job_check(&r.jobs[i]);
