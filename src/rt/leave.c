@@ -45,6 +45,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	}
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
+	engine_thread_started = guard_own_thread;
 	engine_set_cpus(&spare, count);
 	if (engine->chan_count(node) < 1)
 		node = -1;

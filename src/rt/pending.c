@@ -160,11 +160,13 @@ static void give_up(const struct pending *p, int error)
 	syscall(SYS_exit_group, 14); /* not _exit(), which would complete what is pending */
 }
 
-/* What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal blocked) or
- * in a call of the program's. */
-static void fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
+/*
+ * What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal blocked) or
+ * in a call of the program's. False: a signal of the program waits for this thread to return from the
+ * handler; the touch will come again.
+ */
+static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 {
-	uint64_t since_ns = 0;
 	struct node_wait w;
 	int ret;
 
@@ -174,8 +176,9 @@ static void fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 		if (ret > 0)
 			continue;
 		if (!ret) {
-			since_ns = since_ns ? since_ns : host_now_ns();
 			exec_rescue(p->run);
+			if (!in_call && guard_wait_interrupted())
+				break;
 			guard_wait_begin();
 			ret = exec_pause(p->run, &w, may_progress(p, in_call));
 			guard_wait_end();
@@ -184,14 +187,17 @@ static void fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			give_up(p, ret);
 	}
 	exec_resume(p->run, &w);
+	return exec_is_there(p->run, lo, hi);
 }
 
 /* All of it, and its memory is the program's again. The caller holds a reference. */
-static void finish(struct pending *p, bool in_call)
+static bool finish(struct pending *p, bool in_call)
 {
 	exec_stop_channel(p->run);
-	fetch(p, 0, UINTPTR_MAX, in_call);
+	if (!fetch(p, 0, UINTPTR_MAX, in_call))
+		return false;
 	release_all(p);
+	return true;
 }
 
 static void note_wanted(struct pending *p, bool is_called, uint64_t now)
@@ -248,7 +254,8 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		if (addr >= range->end || addr + bytes <= range->start || !guard_is_armed(range))
 			continue;
 		choose_part(p, addr > range->start ? addr : range->start, bytes, range, &lo, &hi);
-		fetch(p, lo, hi, false);
+		if (!fetch(p, lo, hi, false))
+			continue; /* a signal of the program comes first; then the touch comes again */
 		guard_release(range, lo > range->start ? lo : range->start, hi < range->end ? hi : range->end);
 	}
 	if (exec_is_over(p->run))
@@ -283,10 +290,11 @@ static bool is_any(const struct pending *p, const void *arg)
 static void finish_all(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
 {
 	struct pending *p;
+	bool more = true;
 
-	while ((p = find(wanted, arg))) {
+	while (more && (p = find(wanted, arg))) {
 		note_wanted(p, true, host_now_ns());
-		finish(p, in_call);
+		more = finish(p, in_call);
 		drop_ref(p);
 	}
 }

@@ -17,3 +17,5 @@ WEAK void guard_wait_begin(void) {}
 WEAK void guard_wait_end(void) {}
 WEAK void guard_trust_begin(void) {}
 WEAK void guard_trust_end(void) {}
+WEAK void guard_own_thread(void) {}
+WEAK bool guard_wait_interrupted(void) { return false; }

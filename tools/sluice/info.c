@@ -141,7 +141,7 @@ static void print_trials(const struct info *info)
 {
 	struct text_table t = { 0 };
 
-	printf("\nMemory between processes (tried just now)\n");
+	printf("\nMemory between processes, and early return (tried just now)\n");
 	for (size_t i = 0; i < TRIAL_COUNT; i++) {
 		const struct trial *r = &info->trials[i];
 		char speed[64] = "";
@@ -153,6 +153,8 @@ static void print_trials(const struct info *info)
 
 			snprintf(what, sizeof(what), "%s%s", r->what, speed);
 			text_table_row(&t, r->name, "yes", what, NULL);
+			if (r->note[0])
+				text_table_row(&t, "", "", r->note, NULL);
 			continue;
 		}
 		text_table_row(&t, r->name, "no", r->what, NULL);
@@ -256,6 +258,8 @@ static void json_trials(struct text_json *j, const struct info *info)
 		text_json_bool(j, "works", r->works);
 		text_json_string(j, "reason", r->works ? NULL : r->reason);
 		text_json_string(j, "remedy", r->remedy);
+		if (r->works && r->note[0])
+			text_json_string(j, "note", r->note);
 		if (r->gbps > 0)
 			text_json_uint(j, "mb_per_s", (uint64_t)(r->gbps * 1000));
 		text_json_close(j, '}');

@@ -154,6 +154,8 @@ void trial_run_all(struct trial out[TRIAL_COUNT])
 		[TRIAL_HUGE] = { "huge pages", "shared memory collapsed to 2 MiB pages" },
 		[TRIAL_MAPS] = { "mapping query",
 				 "cheap check that a buffer's mapping is unchanged" },
+		[TRIAL_GUARD] = { "guard", "memory closed while its data moves, system calls too" },
+		[TRIAL_ENGINE] = { "engine", "copies behind the program" },
 	};
 	struct node_trial pair = { 0 };
 	int rc;
@@ -168,4 +170,5 @@ void trial_run_all(struct trial out[TRIAL_COUNT])
 	set_result(&out[TRIAL_MAPS],
 		   host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
 		   "Linux 6.11; until then Sluice watches the program's calls only");
+	trial_early(&out[TRIAL_GUARD], &out[TRIAL_ENGINE]);
 }

@@ -16,6 +16,8 @@ enum {
 	TRIAL_STAGED,
 	TRIAL_HUGE,
 	TRIAL_MAPS,
+	TRIAL_GUARD,
+	TRIAL_ENGINE,
 	TRIAL_COUNT
 };
 
@@ -25,10 +27,15 @@ struct trial {
 	bool works;
 	char reason[192];   /* of a "no", with the kernel's words */
 	const char *remedy; /* of a "no"; NULL: none that we know */
+	char note[256];     /* of a "yes": which one, and why no better; "" none */
 	double gbps;        /* of one copy, 0: not measured */
 };
 
 /* Runs all trials, in child processes where two are needed; a fraction of a second. */
 void trial_run_all(struct trial out[TRIAL_COUNT]);
+
+/* trial_early.c: what returning early needs: a guard, and a copy engine. In a child process, as a guard
+ * changes signal handlers and threads. */
+void trial_early(struct trial *guard, struct trial *engine);
 
 #endif
