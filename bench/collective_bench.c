@@ -71,18 +71,6 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlo
 	return syscall(SYS_process_vm_readv, pid, local, nlocal, remote, nremote, flags);
 }
 
-/* A buffer as programs get it; with pages=huge as numpy gets its own from 4 MB on. */
-static void *get_buffer(const struct job *j, size_t bytes)
-{
-	char *p = job_memory(bytes);
-	uintptr_t begin = ((uintptr_t)p + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
-
-	if (j->opt.huge && bytes >= (4u << 20))
-		madvise((void *)begin, bytes - BENCH_PAGE, MADV_HUGEPAGE);
-	memset(p, 1, bytes);
-	return p;
-}
-
 static uint64_t timed_begin(struct job *j)
 {
 	j->switches = job_lost_core();
@@ -156,8 +144,8 @@ static void buffers_get(struct job *j)
 {
 	size_t recv_bytes = j->b.rank == 0 ? j->bytes * (size_t)j->b.ranks : 0;
 
-	j->send = get_buffer(j, j->bytes);
-	j->recv = get_buffer(j, recv_bytes);
+	j->send = job_buffer(j->opt.huge, j->bytes);
+	j->recv = job_buffer(j->opt.huge, recv_bytes);
 }
 
 static void buffers_put(struct job *j)

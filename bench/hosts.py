@@ -23,7 +23,9 @@ class Host:
         self.name, self.venv = name, Path(venv)
         self.title = NAMES.get(name, name)
         self.version = ""
-        self.program = BUILD / f"collective_bench-{name}"
+
+    def program(self, source="collective_bench"):
+        return BUILD / f"{source}-{self.name}"
 
     def env(self):
         """The environment of a launch: the same on both sides."""
@@ -37,16 +39,19 @@ class Host:
                        PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
         return env
 
-    def command(self, ranks, before, args):
+    def command(self, ranks, before, args, source="collective_bench"):
         """mpiexec ... [what stands before the program] program arguments"""
-        return [str(self.venv / "bin/mpiexec"), "-n", str(ranks), *before, str(self.program), *args]
+        return [str(self.venv / "bin/mpiexec"), "-n", str(ranks), *before,
+                str(self.program(source)), *args]
 
-    def compile(self):
-        sources = [ROOT / "bench" / n for n in ("collective_bench.c", "bench.c")]
-        stamp = max(p.stat().st_mtime for p in [*sources, ROOT / "bench" / "bench.h"])
-        if self.program.exists() and self.program.stat().st_mtime > stamp:
+    def compile(self, source="collective_bench"):
+        sources = [ROOT / "bench" / n for n in (f"{source}.c", "job.c", "bench.c")]
+        headers = [ROOT / "bench" / n for n in ("bench.h", "job.h")]
+        stamp = max(p.stat().st_mtime for p in [*sources, *headers])
+        program = self.program(source)
+        if program.exists() and program.stat().st_mtime > stamp:
             return
-        compile_c([str(self.venv / "bin/mpicc")], sources, self.program, self.env())
+        compile_c([str(self.venv / "bin/mpicc")], sources, program, self.env())
 
 
 def compile_c(compiler, sources, program, env=None):

@@ -13,6 +13,8 @@
 
 #include "job.h"
 
+#define WOKEN_LATE_NS 150000 /* a worker that waits longer for its core did not find it idle */
+
 void job_die(const char *why)
 {
 	fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
@@ -26,6 +28,17 @@ void *job_memory(size_t bytes)
 
 	if (!p)
 		job_die("out of memory");
+	return p;
+}
+
+void *job_buffer(bool huge, size_t bytes)
+{
+	char *p = job_memory(bytes);
+	uintptr_t begin = ((uintptr_t)p + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
+
+	if (huge && bytes >= (4u << 20))
+		madvise((void *)begin, bytes - BENCH_PAGE, MADV_HUGEPAGE);
+	memset(p, 1, bytes);
 	return p;
 }
 
@@ -179,4 +192,41 @@ void job_watch_read(const struct job_watch *w, struct job_cpu *out)
 	/* the kernel's figure in schedstat is as old as the last tick */
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
 	out->run_ns = (uint64_t)own.tv_sec * 1000000000ull + (uint64_t)own.tv_nsec;
+}
+
+/* What ranks did before, such as filling buffers, is nobody's waiting for a core. */
+uint64_t job_begin(struct bench *b, const struct job_watch *w, struct job_cpu *before)
+{
+	bench_sync(b);
+	job_watch_read(w, before);
+	return bench_start_common(b);
+}
+
+void job_say(struct bench *b, const struct job_watch *w, const struct job_cpu *before, uint64_t ns)
+{
+	uint64_t *line = b->area->value[b->rank];
+	struct job_cpu after;
+
+	job_watch_read(w, &after);
+	line[JOB_SAYS_NS] = ns;
+	line[JOB_SAYS_RUN] = after.run_ns - before->run_ns;
+	line[JOB_SAYS_DELAY] = after.delay_ns - before->delay_ns;
+	line[JOB_SAYS_WORKERS] = after.workers_delay_ns - before->workers_delay_ns;
+}
+
+bool job_is_disturbed(const struct bench *b, bool shared, uint64_t ns)
+{
+	uint64_t run = 0, delay = 0, most = 0, workers = 0;
+
+	for (int r = 0; r < b->ranks; r++) {
+		const uint64_t *line = b->area->value[r];
+
+		run += line[JOB_SAYS_RUN];
+		delay += line[JOB_SAYS_DELAY];
+		most = line[JOB_SAYS_DELAY] > most ? line[JOB_SAYS_DELAY] : most;
+		workers = line[JOB_SAYS_WORKERS] > workers ? line[JOB_SAYS_WORKERS] : workers;
+	}
+	if (!shared)
+		return most > ns / 30 + 5000;
+	return delay > run + ns / 20 + 20000 || workers > WOKEN_LATE_NS + ns / 20;
 }

@@ -19,6 +19,8 @@
 /* Print why, end all ranks. */
 _Noreturn void job_die(const char *why);
 void *job_memory(size_t bytes);
+/* A buffer as programs get it, populated; with `huge`, as numpy gets its own from 4 MB on. */
+void *job_buffer(bool huge, size_t bytes);
 /* "64K,1M" into out[]; the number of values. Dies when it cannot be read. */
 int job_parse_list(uint64_t out[JOB_MAX_LIST], const char *text);
 /* The value of an argument "name=value"; NULL when it is another argument. */
@@ -47,5 +49,19 @@ struct job_watch {
 void job_watch_open(struct job_watch *w);
 void job_watch_close(struct job_watch *w);
 void job_watch_read(const struct job_watch *w, struct job_cpu *out);
+
+/*
+ * One sample: job_begin ... job_say, by every rank, then bench_sync; then any rank may ask.
+ * job_begin returns the instant at which the last rank was there. In area->value[rank][]:
+ */
+enum { JOB_SAYS_NS = 2, JOB_SAYS_RUN, JOB_SAYS_DELAY, JOB_SAYS_WORKERS };
+uint64_t job_begin(struct bench *b, const struct job_watch *w, struct job_cpu *before);
+void job_say(struct bench *b, const struct job_watch *w, const struct job_cpu *before, uint64_t ns);
+/*
+ * Did somebody else have a core in a sample of `ns`? Ranks that share a core wait for each other
+ * and never longer than the others run; a rank with a core of its own does not wait. Workers wait
+ * where no core is free for them, and where one is (`shared`) they do not, but for being woken.
+ */
+bool job_is_disturbed(const struct bench *b, bool shared, uint64_t ns);
 
 #endif

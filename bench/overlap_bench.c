@@ -34,10 +34,9 @@
 
 #include "job.h"
 
-#define ORDER          64     /* of the matrices */
-#define UNIT_BATCH     64     /* units that are timed at once */
-#define DROP_FACTOR    4      /* so many times max samples are tried at most */
-#define WORKER_LATE_NS 150000 /* a worker that waits longer for its core did not find it idle */
+#define ORDER       64 /* of the matrices */
+#define UNIT_BATCH  64 /* units that are timed at once */
+#define DROP_FACTOR 4  /* so many times max samples are tried at most */
 
 enum part { COMM, COMP, BOTH, LATE, SWITCH, COPY, PARTS };
 static const char *const part_names[PARTS] = { "comm", "comp", "both", "late", "touch", "copy" };
@@ -79,9 +78,6 @@ struct kind {
 	int waiter; /* the rank that waits for data (-1: any but 0) */
 };
 
-/* What one rank says of one sample, in its lines of the area. */
-enum { SAY_NS = 2, SAY_RUN, SAY_DELAY, SAY_WORKERS };
-
 /* ---- computation --------------------------------------------------------------------------- */
 
 static double matrix_a[ORDER][ORDER], matrix_b[ORDER][ORDER], matrix_c[ORDER][ORDER];
@@ -122,10 +118,10 @@ static double unit_ns(struct job *j)
 			fastest = ns < fastest ? ns : fastest;
 		}
 	}
-	j->b.area->value[j->b.rank][SAY_NS] = fastest;
+	j->b.area->value[j->b.rank][JOB_SAYS_NS] = fastest;
 	bench_sync(&j->b);
 	for (int r = 0; r < j->b.ranks; r++) {
-		ns = j->b.area->value[r][SAY_NS];
+		ns = j->b.area->value[r][JOB_SAYS_NS];
 		fastest = ns > fastest ? ns : fastest;
 	}
 	bench_sync(&j->b);
@@ -231,39 +227,6 @@ static bool is_waiter(const struct job *j)
 /* ---- samples -----------------------------------------------------------------------------------
  */
 
-static void say(struct job *j, uint64_t ns, const struct job_cpu *before)
-{
-	uint64_t *line = j->b.area->value[j->b.rank];
-	struct job_cpu after;
-
-	job_watch_read(&j->watch, &after);
-	line[SAY_NS] = ns;
-	line[SAY_RUN] = after.run_ns - before->run_ns;
-	line[SAY_DELAY] = after.delay_ns - before->delay_ns;
-	line[SAY_WORKERS] = after.workers_delay_ns - before->workers_delay_ns;
-}
-
-/*
- * Did somebody else have a core? Ranks that share a core wait for each other and never longer than
- * the others run; a rank with a core of its own does not wait. Workers wait where no core is free.
- */
-static bool is_disturbed(const struct job *j, uint64_t ns)
-{
-	uint64_t run = 0, delay = 0, most = 0, workers = 0;
-
-	for (int r = 0; r < j->b.ranks; r++) {
-		const uint64_t *line = j->b.area->value[r];
-
-		run += line[SAY_RUN];
-		delay += line[SAY_DELAY];
-		most = line[SAY_DELAY] > most ? line[SAY_DELAY] : most;
-		workers = line[SAY_WORKERS] > workers ? line[SAY_WORKERS] : workers;
-	}
-	if (!j->opt.shared)
-		return most > ns / 50 + 5000;
-	return delay > run + ns / 20 + 20000 || workers > WORKER_LATE_NS + ns / 20;
-}
-
 /* All ranks have said; rank 0 keeps the sample. The first: the rank from which on times count. */
 static void collect(struct job *j, enum part part, int first, bool keep)
 {
@@ -272,13 +235,13 @@ static void collect(struct job *j, enum part part, int first, bool keep)
 
 	bench_sync(&j->b);
 	for (int r = first; r < j->b.ranks; r++) {
-		uint64_t theirs = j->b.area->value[r][SAY_NS];
+		uint64_t theirs = j->b.area->value[r][JOB_SAYS_NS];
 
 		ns = theirs > ns ? theirs : ns;
 	}
 	j->calls[part]++;
 	if (j->b.rank == 0 && keep) {
-		if (is_disturbed(j, ns))
+		if (job_is_disturbed(&j->b, j->opt.shared, ns))
 			j->dropped[part]++;
 		else
 			s->ns[s->count++] = ns;
@@ -300,14 +263,6 @@ static void wait_until(uint64_t at_ns)
 		__builtin_ia32_pause();
 }
 
-/* What ranks did before, such as filling buffers, is nobody's waiting for a core. */
-static uint64_t begin(struct job *j, struct job_cpu *before)
-{
-	bench_sync(&j->b);
-	job_watch_read(&j->watch, before);
-	return bench_start_common(&j->b);
-}
-
 static void take(struct job *j, enum part part, bool keep)
 {
 	struct job_cpu before;
@@ -316,7 +271,7 @@ static void take(struct job *j, enum part part, bool keep)
 	j->smears = part == COMM || j->computes;
 	if (part != COMP)
 		j->kind->prepare(j, ++j->call);
-	t0 = begin(j, &before);
+	t0 = job_begin(&j->b, &j->watch, &before);
 	switch (part) {
 	case COMM:
 		j->kind->call_and_touch(j);
@@ -338,7 +293,7 @@ static void take(struct job *j, enum part part, bool keep)
 	if (part != COMP)
 		j->kind->use(j);
 	ns = bench_now_ns() - t0;
-	say(j, part == SWITCH && !is_waiter(j) ? 0 : ns, &before);
+	job_say(&j->b, &j->watch, &before, part == SWITCH && !is_waiter(j) ? 0 : ns);
 	if (part != COMP)
 		note_wrong(j);
 	collect(j, part, part == LATE || (part == COMP && j->delay_ns) ? 1 : 0, keep);
@@ -352,13 +307,13 @@ static void take_copy(struct job *j, bool keep)
 
 	if (j->b.rank == 0)
 		bench_fill(j->copy_src, j->bytes, ++j->call);
-	t0 = begin(j, &before);
+	t0 = job_begin(&j->b, &j->watch, &before);
 	if (j->b.rank == 1) {
 		memcpy(j->copy_dst, j->copy_src, j->bytes);
 		(void)bench_touch(j->copy_dst, j->bytes);
 		ns = bench_now_ns() - t0;
 	}
-	say(j, ns, &before);
+	job_say(&j->b, &j->watch, &before, ns);
 	collect(j, COPY, 0, keep);
 }
 
@@ -434,17 +389,6 @@ static void print_result(struct job *j, const char *what, double unit, const dou
 /* ---- what to run
  * --------------------------------------------------------------------------------- */
 
-static char *get_buffer(const struct job *j, size_t bytes)
-{
-	char *p = job_memory(bytes);
-	uintptr_t begin = ((uintptr_t)p + BENCH_PAGE - 1) / BENCH_PAGE * BENCH_PAGE;
-
-	if (j->opt.huge && bytes >= (4u << 20))
-		madvise((void *)begin, bytes - BENCH_PAGE, MADV_HUGEPAGE);
-	memset(p, 1, bytes);
-	return p;
-}
-
 static void run_calibrate(struct job *j, double line[2])
 {
 	block(j, (enum part[]){ COMM }, 1);
@@ -490,7 +434,7 @@ static void run_switch(struct job *j, double line[2])
 
 	j->copy_src = job_share(&j->b, j->bytes);
 	madvise(j->copy_src, j->bytes, MADV_HUGEPAGE);
-	j->copy_dst = get_buffer(j, j->bytes);
+	j->copy_dst = job_buffer(j->opt.huge, j->bytes);
 	j->computes = is_waiter(j);
 	for (int d = 0; d < j->opt.delay_count; d++) {
 		j->delay_ns = j->opt.delays_us[d] * 1000;
@@ -519,8 +463,9 @@ static void run(struct job *j, const struct measure *m)
 	for (int s = 0; s < j->opt.size_count; s++) {
 		j->bytes = j->opt.sizes[s];
 		j->units = s < j->opt.unit_count ? j->opt.units[s] : 0;
-		j->send = get_buffer(j, j->bytes);
-		j->recv = get_buffer(j, j->b.rank == 0 ? j->bytes * (size_t)j->b.ranks : 0);
+		j->send = job_buffer(j->opt.huge, j->bytes);
+		j->recv =
+			job_buffer(j->opt.huge, j->b.rank == 0 ? j->bytes * (size_t)j->b.ranks : 0);
 		line[0] = bench_line_ns(&j->b);
 		m->run(j, line);
 		free(j->send);

@@ -219,6 +219,17 @@ def section(name, sentence, records, hosts):
     return f"\n== {name}: {sentence}{body if body.startswith(chr(10)) else chr(10) + body}"
 
 
+def any_section(name, records, hosts):
+    """The text of one section, whoever knows how to print it."""
+    import early_report
+    import early_sections
+    import run_sections
+    mine = [r for r in records if r["section"] == name]
+    if name in early_sections.FULL:
+        return early_report.section(name, early_sections.FULL[name][2], mine)
+    return section(name, run_sections.FULL[name][3], mine, hosts)
+
+
 def about(m):
     lines = [f"{m['cpu']}, {m['cpus']} cores, {m['memory']}; Linux {m['kernel']}; THP {m['thp']}, "
              f"shmem {m['thp_shmem']}",
@@ -253,10 +264,9 @@ This file is `bench/report.py --markdown RECORDS.json`; do not edit it.
 
 def print_report(data, name, markdown):
     import hosts as H
-    import run_sections
     hosts = [H.Host(n, "") for n in data["machine"]["mpis"]]
-    parts = [section(s, run_sections.FULL[s][3], [r for r in data["records"] if r["section"] == s],
-                     hosts) for s in dict.fromkeys(r["section"] for r in data["records"])]
+    parts = [any_section(s, data["records"], hosts)
+             for s in dict.fromkeys(r["section"] for r in data["records"])]
     if not markdown:
         print("\n".join([about(data["machine"]), *parts,
                          summary(data["failures"], name, "\n".join(parts))]))

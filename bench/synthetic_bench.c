@@ -25,13 +25,15 @@
 #include "job.h"
 
 enum { INIT, BCAST, COMPUTE, GATHER, PARTS };
+enum { TRIES = 8 }; /* times the runs asked for, at most, for so many undisturbed ones */
 static const char *const part_names[PARTS] = { "init", "bcast", "compute", "gather" };
 
 struct job {
 	struct bench b;
 	uint64_t orders[JOB_MAX_LIST];
 	int order_count, iterations, repeats, nice;
-	bool pin;
+	bool pin, shared;
+	struct job_watch watch;
 	int n; /* elements of a matrix */
 	uint32_t *a[2], *c, *all;
 	uint64_t part_ns[PARTS];
@@ -75,11 +77,12 @@ static uint64_t lap(struct job *j, int part, uint64_t since)
 /* One run of the application; the time of this rank. */
 static uint64_t application(struct job *j)
 {
+	struct job_cpu before;
 	uint64_t t0, t;
 
 	memset(j->c, 0, 4 * (size_t)j->n);
 	memset(j->part_ns, 0, sizeof(j->part_ns));
-	t = t0 = bench_start_common(&j->b);
+	t0 = job_begin(&j->b, &j->watch, &before);
 	if (j->b.rank == 0)
 		initialise(j->a[0], j->n, 0);
 	MPI_Bcast(j->a[0], j->n, MPI_UINT32_T, 0, MPI_COMM_WORLD);
@@ -101,7 +104,9 @@ static uint64_t application(struct job *j)
 	else
 		(void)bench_touch(j->all, 4 * (size_t)j->n * (size_t)j->b.ranks);
 	*(volatile uint32_t *)j->c = 0;
-	return bench_now_ns() - t0;
+	t = bench_now_ns() - t0;
+	job_say(&j->b, &j->watch, &before, t);
+	return t;
 }
 
 /* Root: is what was gathered what the random numbers say? */
@@ -121,12 +126,33 @@ static uint64_t wrong(const struct job *j)
 	return bad;
 }
 
+static void print_result(const struct job *j, struct bench_samples *total,
+			 struct bench_samples *parts, int runs, uint64_t bad, const double line[2])
+{
+	bench_sort(total);
+	printf("{\"what\": \"synthetic\", \"who\": \"all\", \"bytes\": %zu, \"ranks\": %d, "
+	       "\"iterations\": %d, \"mismatches\": %llu, \"line_before_ns\": %.1f, "
+	       "\"line_after_ns\": %.1f, \"total\": {\"us\": %.1f, \"p10_us\": %.1f, "
+	       "\"p90_us\": %.1f, \"samples\": %d, \"dropped\": %d, \"calls\": %d}",
+	       4 * (size_t)j->n, j->b.ranks, j->iterations, (unsigned long long)bad, line[0],
+	       line[1], bench_percentile_us(total, 50), bench_percentile_us(total, 10),
+	       bench_percentile_us(total, 90), total->count, runs - total->count, runs);
+	for (int p = 0; p < PARTS; p++) {
+		bench_sort(&parts[p]);
+		printf(", \"%s\": {\"us\": %.1f}", part_names[p],
+		       bench_percentile_us(&parts[p], 50));
+	}
+	printf("}\n");
+	fflush(stdout);
+}
+
 static void measure(struct job *j, uint64_t order)
 {
 	static struct bench_samples total, parts[PARTS];
-	uint64_t ns, bad = 0;
+	uint64_t ns, bad = 0, part_ns[PARTS];
+	bool disturbed;
 	double line[2];
-	long lost;
+	int runs = 0;
 
 	j->n = (int)(order * order);
 	j->a[0] = matrix((size_t)j->n);
@@ -134,37 +160,25 @@ static void measure(struct job *j, uint64_t order)
 	j->c = matrix((size_t)j->n);
 	j->all = matrix(j->b.rank == 0 ? (size_t)j->n * (size_t)j->b.ranks : 1);
 	application(j);
+	job_watch_close(&j->watch); /* threads may have been started meanwhile */
+	job_watch_open(&j->watch);
 	line[0] = bench_line_ns(&j->b);
-	lost = job_lost_core();
-	for (int i = 0; i < j->repeats; i++) {
+	while (bench_agree(&j->b, total.count < j->repeats && runs < TRIES * j->repeats)) {
 		ns = bench_max(&j->b, application(j));
+		disturbed = bench_agree(&j->b, job_is_disturbed(&j->b, j->shared, ns));
+		for (int p = 0; p < PARTS; p++)
+			part_ns[p] = bench_max(&j->b, j->part_ns[p]);
+		bad += j->b.rank == 0 ? wrong(j) : 0;
+		runs++;
+		if (disturbed)
+			continue;
 		total.ns[total.count++] = ns;
 		for (int p = 0; p < PARTS; p++)
-			parts[p].ns[parts[p].count++] = bench_max(&j->b, j->part_ns[p]);
-		bad += j->b.rank == 0 ? wrong(j) : 0;
+			parts[p].ns[parts[p].count++] = part_ns[p];
 	}
-	lost = (long)bench_max(&j->b, (uint64_t)(job_lost_core() - lost));
 	line[1] = bench_line_ns(&j->b);
-	if (j->b.rank == 0) {
-		bench_sort(&total);
-		printf("{\"what\": \"synthetic\", \"who\": \"all\", \"bytes\": %zu, \"order\": "
-		       "%llu, "
-		       "\"ranks\": %d, "
-		       "\"iterations\": %d, \"samples\": %d, \"mismatches\": %llu, \"lost_core\": "
-		       "%ld, "
-		       "\"line_before_ns\": %.1f, \"line_after_ns\": %.1f, \"total\": "
-		       "{\"us\": %.1f, \"p10_us\": %.1f, \"p90_us\": %.1f}",
-		       4 * (size_t)j->n, (unsigned long long)order, j->b.ranks, j->iterations,
-		       total.count, (unsigned long long)bad, lost, line[0], line[1],
-		       bench_percentile_us(&total, 50), bench_percentile_us(&total, 10),
-		       bench_percentile_us(&total, 90));
-		for (int p = 0; p < PARTS; p++) {
-			bench_sort(&parts[p]);
-			printf(", \"%s\": {\"us\": %.1f}", part_names[p],
-			       bench_percentile_us(&parts[p], 50));
-		}
-		printf("}\n");
-	}
+	if (j->b.rank == 0)
+		print_result(j, &total, parts, runs, bad, line);
 	total.count = 0;
 	for (int p = 0; p < PARTS; p++)
 		parts[p].count = 0;
@@ -192,7 +206,7 @@ int main(int argc, char **argv)
 		else if ((v = job_value(argv[i], "pin")))
 			j.pin = atoi(v);
 		else if ((v = job_value(argv[i], "shared")))
-			j.b.crowded = atoi(v);
+			j.shared = j.b.crowded = atoi(v);
 		else
 			job_die("arguments: orders iterations repeats nice pin shared");
 	}
