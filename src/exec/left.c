@@ -214,7 +214,7 @@ static int advance_op(struct exec_run *r, uint32_t i, uint32_t fragment_at, uint
 
 	if (ret)
 		return ret == -ESTALE || ret == -EAGAIN ? 0 : ret;
-	return xfer_move(&v, fragment_at ? xfer_fragment_of(&v.plan, offset) : 0);
+	return xfer_move(&v, fragment_at ? xfer_fragment_of(&v.plan, offset) : XFER_ANY);
 }
 
 int exec_advance(struct exec_run *r, uintptr_t want)

@@ -101,7 +101,7 @@ static int step_send(struct exec_run *r, uint32_t i, bool copy)
 {
 	struct exec_op *o = &r->ops[i];
 	struct region_extent place;
-	int ret = o->staged || !copy ? 0 : xfer_move(&o->view, 0);
+	int ret = o->staged || !copy ? 0 : xfer_move(&o->view, XFER_ANY);
 
 	if (ret)
 		return ret;
@@ -128,7 +128,7 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	} else if (!o->view.edges_done) {
 		ret = xfer_move_edges(&o->view);
 	} else if (copy) {
-		ret = xfer_move(&o->view, 0);
+		ret = xfer_move(&o->view, XFER_ANY);
 	}
 	if (ret)
 		return ret;
@@ -229,7 +229,7 @@ int step_help(struct exec_run *r)
 			find_help(r, rank);
 		if (h->state != HELP_READY)
 			continue;
-		ret = xfer_move(&h->view, 0);
+		ret = xfer_move(&h->view, XFER_ANY);
 		if (ret) {
 			r->next_help = (uint32_t)rank;
 			return ret;

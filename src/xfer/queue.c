@@ -70,7 +70,7 @@ static bool post_next(struct xfer_queue *q)
 	uint32_t i;
 
 	while (!is_stopped(q)) {
-		i = xfer_claim(v->x, v->tag, v->units, 0);
+		i = xfer_claim(v->x, v->tag, v->units, v->start);
 		if (i == XFER_NONE)
 			break;
 		if (i == v->plan.fragments) {

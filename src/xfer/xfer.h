@@ -38,6 +38,7 @@
 #define XFER_VALUE_MASK ((1ull << XFER_TAG_SHIFT) - 1)
 #define XFER_EDGE_BYTES 4096u      /* of each end of a sender's buffer that travel in its descriptor */
 #define XFER_NONE UINT32_MAX
+#define XFER_ANY UINT32_MAX        /* where this mover begins, so that movers do not meet too soon */
 #define XFER_UNITS_MAX 40u         /* as many as bits are left beside the tag */
 #define XFER_FRAGMENTS_MAX (XFER_UNITS_MAX - 1) /* the last unit are the edges */
 
@@ -158,6 +159,7 @@ struct xfer_view {
 	uint64_t edge_head_end, edge_tail_begin; /* transfer bytes that they cover */
 	uint64_t repaired; /* fragments taken by repair_receive */
 	uint32_t units;    /* that this process can claim */
+	uint32_t start;    /* what XFER_ANY stands for */
 	bool can_move, edges_done;
 };
 
@@ -171,7 +173,7 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 /* What of a sender's buffer goes into its inline edges (2 * XFER_EDGE_BYTES at `edges`). */
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges);
 
-/* Claim one unit, the first free one from `start` on, and copy it. Returns 1 when one was moved, 0 when
+/* Claim one unit, the first free one from `start` (or XFER_ANY) on, and copy it. Returns 1 when one was moved, 0 when
  * there was none to take (or this process cannot move any), -EOWNERDEAD. Context: any rank of the
  * group, any number at once; async-signal-safe when plan.others_move. */
 int xfer_move(struct xfer_view *v, uint32_t start);

@@ -172,7 +172,7 @@ static bool act(struct trial *t, int r)
 	}
 	if (r == HELPER && !t->plan.others_move)
 		return false;
-	ret = r == DST && !v->edges_done ? xfer_move_edges(v) : xfer_move(v, 0);
+	ret = r == DST && !v->edges_done ? xfer_move_edges(v) : xfer_move(v, XFER_ANY);
 	if (ret < 0)
 		unit_fail(__FILE__, __LINE__, "%s: rank %d: %s", which, r, strerror(-ret));
 	return ret;
