@@ -17,9 +17,9 @@
  *
  * Threads: a channel may be posted to by any thread, also from done(). done() is called exactly once
  * for each copy that was accepted, by a thread of the engine, or by a thread in engine_poll() or
- * engine_retire(); never inside engine_post(). Signals: post, flush and poll are async-signal-safe
+ * engine_retire(); never inside engine_post(). Signals: post, flush, poll and retire are async-signal-safe
  * (no locks that an interrupted thread could hold, no allocation; every signal is blocked by the
- * caller), as they run in the guard's fault handler; the others are not.
+ * caller), as they run in the guard's fault handler, where retire may sleep; the others are not.
  * After fork the child has no engine; engine_after_fork_child() forgets everything.
  */
 #ifndef SLUICE_ENGINE_H
