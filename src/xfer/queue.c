@@ -173,14 +173,18 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 {
 	uint32_t posted = 0;
 
-	q->chan = chan;
+	if (q->chan != chan) {
+		q->chan = chan;
+		atomic_store_explicit(&q->is_retired, false, memory_order_relaxed);
+	}
 	if (is_stopped(q) || !fits(q, v))
 		return false;
 	q->view = *v;
 	q->drained = drained;
 	q->arg = arg;
 	atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
-	atomic_store_explicit(&q->users, 1, memory_order_relaxed); /* posting publishes it */
+	/* release: all of the above; partner: is_idle, in rescue. (done() has it by the post.) */
+	atomic_store_explicit(&q->users, 1, memory_order_release);
 	while (posted < depth) {
 		atomic_fetch_add_explicit(&q->users, 1, memory_order_relaxed);
 		if (!post_next(q)) {
@@ -208,16 +212,16 @@ bool xfer_queue_is_idle(const struct xfer_queue *q)
 
 bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns)
 {
-	uint64_t since = atomic_load_explicit(&q->moved_ns, memory_order_relaxed);
+	uint64_t timeout_ns = (uint64_t)base_opt.engine_timeout_ms * 1000000u;
 
-	if (xfer_queue_is_idle(q) || now_ns < since + (uint64_t)base_opt.engine_timeout_ms * 1000000u)
+	if (xfer_queue_is_idle(q))
 		return false;
+	if (engine_poll(q->chan) > 0)
+		return true;
+	if (now_ns < atomic_load_explicit(&q->moved_ns, memory_order_relaxed) + timeout_ns)
+		return false;
+	if (!atomic_exchange_explicit(&q->is_retired, true, memory_order_relaxed))
+		base_count(BASE_CTR_ENGINE_RETIRED, 1);
 	q->chan->ops->retire(q->chan);
 	return true;
-}
-
-void xfer_queue_poll(struct xfer_queue *q)
-{
-	if (!xfer_queue_is_idle(q))
-		engine_poll(q->chan);
 }

@@ -212,7 +212,7 @@ struct xfer_post {
  *    init -> start ... [stop, rescue] ... drained() -> start (another transfer) ...
  *
  * The memory belongs to the caller and stays until the queue is idle. done() of the engine runs in any
- * of its threads; stop, rescue, poll and is_idle may be called from anywhere at any time.
+ * of its threads; stop, rescue and is_idle may be called from anywhere at any time.
  */
 struct xfer_queue {
 	struct xfer_view view;
@@ -221,7 +221,7 @@ struct xfer_queue {
 	void (*drained)(void *arg);
 	void *arg;
 	_Atomic uint32_t users;    /* fragments in the channel, and one while start() runs */
-	_Atomic bool is_stopped;
+	_Atomic bool is_stopped, is_retired;
 	_Atomic uint64_t moved_ns; /* when a copy ended last, or somebody began to wait */
 	struct xfer_post posts[XFER_FRAGMENTS_MAX]; /* by fragment */
 };
@@ -239,12 +239,13 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 /* CPU mode, until xfer_queue_init(): no further posts. Async-signal-safe. */
 void xfer_queue_stop(struct xfer_queue *q);
 bool xfer_queue_is_idle(const struct xfer_queue *q);
-/* For those who wait: when the channel has made no progress for SLUICE_ENGINE_TIMEOUT, counted from the
- * last end of a copy or from stop(), it is retired, and what it held comes back.
- * Context: as engine_retire(), which may sleep. True when it was retired. */
+/*
+ * For those who wait: let the engine notice what has ended, or do here what it has not begun. When the
+ * channel has made no progress for SLUICE_ENGINE_TIMEOUT, counted from the last end of a copy or from
+ * stop(), it is retired, and what it held comes back. True when something has moved. Context: any that may
+ * sleep; a fault handler may.
+ */
 bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns);
-/* Let an engine that has to be polled notice what has ended. Async-signal-safe. */
-void xfer_queue_poll(struct xfer_queue *q);
 
 /* ---- staging ---------------------------------------------------------------------------------------- */
 
