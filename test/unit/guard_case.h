@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tests of guard/: memory like a region's, and an owner of ranges that does what rt/ does, by turns.
+ *
+ *   GUARD_TEST(a_load_waits)          three tests: a_load_waits_uffd, _steal, _mprotect
+ *   {
+ *           struct owner o;
+ *
+ *           owner_open(&o, 64, 5);                          64 pages, at page 5 of a 2 MiB unit
+ *           owner_arm(&o, 0, 64, GUARD_NO_ACCESS);
+ *           CHECK_EQ(load(o.p + 5), owner_byte(5));         only now written by touched()
+ *   }
+ *
+ * Each runs in a process of its own, in which guard_init() has chosen that kind; where it does not work
+ * the test is skipped.
+ */
+#ifndef SLUICE_TEST_GUARD_CASE_H
+#define SLUICE_TEST_GUARD_CASE_H
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "guard/guard.h"
+#include "unit.h"
+
+#define PAGE ((size_t)HOST_PAGE)
+
+struct owner {
+	struct guard_range r;
+	char *p, *arena;            /* of the program; of the movers */
+	size_t pages;
+	int fd;
+	bool by_page;               /* releases what is touched only, not all */
+	_Atomic bool closed;        /* touched() waits while it is */
+	_Atomic int touches, held, waiting;
+	_Atomic uintptr_t last;     /* address given to touched() */
+	_Atomic size_t last_bytes;
+	_Atomic bool last_write;
+};
+
+void guard_case_run(const char *kind, void (*before)(void), void (*body)(void));
+void guard_case_dies(const char *kind, void (*body)(void)); /* by SIGSEGV */
+const char *guard_case_kind(void);
+
+/* Memory of so many pages that begins `at` pages after a multiple of 2 MiB, with a page of the same
+ * mapping on both sides, all of it filled with 0xEE. */
+void owner_open(struct owner *o, size_t pages, size_t at);
+void owner_close(struct owner *o); /* the end of a mapping that is not armed */
+/* Guards pages [first, first + n); what touched() will put there is owner_byte(). */
+void owner_arm(struct owner *o, size_t first, size_t n, enum guard_access access);
+unsigned char owner_byte(size_t offset);
+/* Waits until no touched() is under way: a page is the program's before it returns. */
+void owner_settle(struct owner *o);
+/* As if all had been copied, without a touch. */
+void owner_finish(struct owner *o);
+bool owner_release_all(struct owner *o);
+/* Every byte of pages [first, first + n) is what touched() or owner_finish() puts there. */
+void check_owner_at(const char *file, int line, const struct owner *o, size_t first, size_t n);
+#define CHECK_OWNER(o, first, n) check_owner_at(__FILE__, __LINE__, o, first, n)
+
+/* Not inline: the compiler knows that some addresses are wrong. */
+unsigned char load(const void *p);
+void store(void *p, unsigned char c);
+
+#define GUARD_TEST_OF(test, kind, before)                                                 \
+	UNIT_TEST(test##_##kind) { guard_case_run(#kind, before, guard_body_##test); }
+/* `before` runs before guard_init(). */
+#define GUARD_TEST_AFTER(test, before)                                                    \
+	static void guard_body_##test(void);                                              \
+	GUARD_TEST_OF(test, uffd, before)                                                 \
+	GUARD_TEST_OF(test, steal, before)                                                \
+	GUARD_TEST_OF(test, mprotect, before)                                             \
+	static void guard_body_##test(void)
+#define GUARD_TEST(test) GUARD_TEST_AFTER(test, NULL)
+
+#endif

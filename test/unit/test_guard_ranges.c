@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a program sees of guarded memory, and what is left of a guard afterwards. */
+#include <dirent.h>
+
+#include "guard_case.h"
+
+/* 3 MiB at an odd place: whole page tables, and pieces of such at both ends */
+enum { MANY = 768, ODD = 300, FEW = 16 };
+
+GUARD_TEST(a_load_sees_what_came_later)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	CHECK_EQ(load(o.p + 5 * PAGE + 7), owner_byte(5 * PAGE + 7));
+	CHECK_EQ(o.touches, 1);
+	CHECK(o.last / PAGE == (uintptr_t)o.p / PAGE + 5);
+	CHECK(!o.last_write);
+	CHECK_OWNER(&o, 0, MANY);
+	owner_settle(&o);
+	CHECK(!guard_is_armed(&o.r));
+}
+
+GUARD_TEST(a_store_is_not_lost)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	store(o.p + 100 * PAGE, 0x5A);
+	CHECK_EQ(o.touches, 1);
+	CHECK(o.last_write);
+	CHECK_EQ(load(o.p + 100 * PAGE), 0x5A);
+	CHECK_EQ((unsigned char)o.arena[100 * PAGE], 0x5A);
+	CHECK_EQ(load(o.p + 100 * PAGE + 1), owner_byte(100 * PAGE + 1));
+}
+
+GUARD_TEST(bytes_beside_a_range_are_the_programs)
+{
+	struct owner o;
+
+	owner_open(&o, FEW, ODD);
+	owner_arm(&o, 2, FEW - 4, GUARD_NO_ACCESS);
+	store(o.p + 2 * PAGE - 1, 1);
+	store(o.p + (FEW - 2) * PAGE, 2);
+	CHECK_EQ(load(o.p - 1), 0xEE);
+	CHECK_EQ(o.touches, 0);
+	CHECK_EQ(load(o.p + 2 * PAGE), owner_byte(2 * PAGE));
+	CHECK_EQ(load(o.p + 2 * PAGE - 1), 1);
+	CHECK_EQ(load(o.p + (FEW - 2) * PAGE), 2);
+	CHECK_EQ(load(o.p + FEW * PAGE), 0xEE);
+}
+
+GUARD_TEST(movers_read_and_write_meanwhile)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	for (size_t i = 0; i < MANY; i++)
+		CHECK_EQ((unsigned char)o.arena[i * PAGE], 0xEE);
+	owner_finish(&o);
+	CHECK_EQ(o.touches, 0);
+	CHECK(owner_release_all(&o));
+	CHECK_OWNER(&o, 0, MANY);
+	CHECK_EQ(o.touches, 0);
+}
+
+GUARD_TEST(senders_pages_can_be_read)
+{
+	struct owner o;
+	unsigned sum = 0;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_READ_ONLY);
+	for (size_t i = 0; i < MANY; i++)
+		sum += load(o.p + i * PAGE);
+	CHECK_EQ(sum, MANY * 0xEE);
+	CHECK_EQ(o.touches, 0);
+	CHECK(guard_is_armed(&o.r));
+	store(o.p + 77 * PAGE, 1);
+	CHECK_EQ(o.touches, 1);
+	CHECK(o.last_write);
+	CHECK_EQ((unsigned char)o.arena[77 * PAGE], 1);
+	CHECK_EQ((unsigned char)o.arena[77 * PAGE + 1], 0xEE);
+}
+
+GUARD_TEST(senders_pages_that_were_not_read_can_be_written)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_READ_ONLY);
+	store(o.p, 1);
+	CHECK_EQ(o.touches, 1);
+	CHECK_EQ(load(o.p), 1);
+	CHECK_EQ(load(o.p + 1), 0xEE);
+}
+
+GUARD_TEST(a_part_is_released_and_the_rest_waits)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	o.by_page = true;
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	CHECK_EQ(load(o.p + 5 * PAGE), owner_byte(5 * PAGE));
+	CHECK_EQ(load(o.p + 5 * PAGE + 9), owner_byte(5 * PAGE + 9));
+	CHECK_EQ(o.touches, 1);
+	owner_settle(&o);
+	CHECK_EQ(o.r.armed_pages, MANY - 1);
+	for (size_t i = 0; i < MANY; i++)
+		CHECK_EQ(load(o.p + i * PAGE), owner_byte(i * PAGE));
+	owner_settle(&o);
+	CHECK_EQ(o.touches, MANY);
+	CHECK(!guard_is_armed(&o.r));
+	CHECK_OWNER(&o, 0, MANY);
+}
+
+GUARD_TEST(releasing_again_changes_nothing)
+{
+	struct owner o;
+
+	owner_open(&o, FEW, ODD);
+	owner_arm(&o, 0, FEW, GUARD_NO_ACCESS);
+	owner_finish(&o);
+	CHECK(!guard_release(&o.r, o.r.start, o.r.start + 4 * PAGE));
+	CHECK(!guard_release(&o.r, o.r.start, o.r.start + 4 * PAGE));
+	CHECK_EQ(o.r.armed_pages, FEW - 4);
+	/* less than a page is nothing; more than the range is the range */
+	CHECK(!guard_release(&o.r, o.r.start + 5 * PAGE + 1, o.r.start + 7 * PAGE - 1));
+	CHECK_EQ(o.r.armed_pages, FEW - 4);
+	CHECK(guard_release(&o.r, 0, UINTPTR_MAX));
+	CHECK(owner_release_all(&o));
+	CHECK_OWNER(&o, 0, FEW);
+	CHECK_EQ(load(o.p + FEW * PAGE), 0xEE);
+	CHECK_EQ(o.touches, 0);
+}
+
+/* Pages come back in any order, and none comes back early. */
+GUARD_TEST(parts_in_any_order)
+{
+	enum { ROUNDS = 12 };
+	struct owner o;
+	unsigned seed = 1;
+
+	owner_open(&o, MANY, ODD);
+	for (int round = 0; round < ROUNDS; round++) {
+		bool open[MANY] = { false };
+		bool done = false;
+
+		owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+		owner_finish(&o);
+		o.by_page = true;
+		o.touches = 0;
+		for (int k = 0; !done; k++) {
+			size_t at = rand_r(&seed) % MANY, n = 1 + rand_r(&seed) % 64, end = at + n < MANY ? at + n : MANY;
+			size_t probe = rand_r(&seed) % MANY;
+			int before;
+
+			done = guard_release(&o.r, o.r.start + at * PAGE, o.r.start + end * PAGE);
+			for (size_t i = at; i < end; i++)
+				open[i] = true;
+			before = o.touches;
+			CHECK_EQ(load(o.p + probe * PAGE + 1), owner_byte(probe * PAGE + 1));
+			CHECK_EQ(o.touches - before, !open[probe]);
+			open[probe] = true;
+			done = done || !guard_is_armed(&o.r);
+		}
+		for (size_t i = 0; i < MANY; i++)
+			CHECK(open[i]);
+		CHECK_OWNER(&o, 0, MANY);
+		memset(o.p, 0xEE, MANY * PAGE);
+	}
+}
+
+GUARD_TEST(a_range_that_cannot_be_armed_is_as_it_was)
+{
+	struct guard_range bad;
+	struct owner o;
+	int before;
+
+	owner_open(&o, MANY, ODD);
+	before = unit_count_mappings();
+	owner_arm(&o, 8, 16, GUARD_NO_ACCESS);
+	bad = (struct guard_range){ .start = (uintptr_t)o.p, .end = (uintptr_t)o.p + 9 * PAGE, .arg = &o };
+	CHECK_EQ(guard_arm(&bad), -EEXIST);
+	bad.start = (uintptr_t)o.p + 23 * PAGE;
+	bad.end = bad.start + 5 * PAGE;
+	CHECK_EQ(guard_arm(&bad), -EEXIST);
+	CHECK_EQ(guard_arm(&o.r), -EINVAL);
+	bad.start = bad.end;
+	CHECK_EQ(guard_arm(&bad), -EINVAL);
+	bad.start = (uintptr_t)o.p + 100;
+	CHECK_EQ(guard_arm(&bad), -EINVAL);
+	CHECK_EQ(load(o.p + 7 * PAGE), 0xEE);
+	CHECK_EQ(load(o.p + 24 * PAGE), 0xEE);
+	CHECK_EQ(o.touches, 0);
+	owner_finish(&o);
+	CHECK(owner_release_all(&o));
+	CHECK_OWNER(&o, 8, 16);
+	CHECK_EQ(unit_count_mappings(), before);
+}
+
+/* A part of it is no longer what the owner believes. */
+GUARD_TEST(memory_of_two_mappings_is_refused)
+{
+	struct guard_range r = { .access = GUARD_NO_ACCESS };
+	struct owner o;
+	int before;
+
+	if (!strcmp(guard_case_kind(), "mprotect"))
+		unit_skip("protects whatever is there");
+	owner_open(&o, MANY, ODD);
+	r.start = (uintptr_t)o.p;
+	r.end = r.start + MANY * PAGE;
+	CHECK_EQ(mprotect(o.p + 200 * PAGE, PAGE, PROT_READ), 0);
+	before = unit_count_mappings();
+	r.end = r.start + 600 * PAGE;
+	r.start += PAGE; /* not of this test's concern: a range that steal protects */
+	for (int i = 0; i < 4; i++) {
+		int ret = guard_arm(&r);
+
+		if (!ret) /* protecting comes first, to learn how long it takes */
+			CHECK(guard_release(&r, r.start, r.end));
+		else
+			CHECK(ret == -EFAULT || ret == -EINVAL);
+	}
+	CHECK(unit_count_mappings() <= before);
+	CHECK_EQ(load(o.p + 200 * PAGE), 0xEE);
+	store(o.p + 5 * PAGE, 1);
+	CHECK_EQ(o.touches, 0);
+}
+
+static int count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	int n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+GUARD_TEST(a_thousand_cycles_leave_nothing)
+{
+	enum { CYCLES = 1000 };
+	struct owner o;
+	int maps, fds, threads;
+
+	owner_open(&o, MANY, ODD);
+	maps = unit_count_mappings();
+	fds = count_entries("/proc/self/fd");
+	threads = count_entries("/proc/self/task");
+	for (int i = 0; i < CYCLES; i++) {
+		enum guard_access access = i & 1 ? GUARD_READ_ONLY : GUARD_NO_ACCESS;
+		size_t n = i % 3 ? MANY : FEW;
+
+		owner_arm(&o, (size_t)i % 7, n - 7, access);
+		if (i % 5 == 0)
+			store(o.p + 8 * PAGE, 1);
+		if (i % 5 == 1)
+			CHECK(!guard_release(&o.r, o.r.start + 3 * PAGE, o.r.start + 5 * PAGE));
+		CHECK(owner_release_all(&o));
+	}
+	CHECK_EQ(unit_count_mappings(), maps);
+	CHECK_EQ(count_entries("/proc/self/fd"), fds);
+	CHECK_EQ(count_entries("/proc/self/task"), threads);
+	CHECK_EQ(o.touches, CYCLES / 5);
+}
+
+enum { RANGES = 200 };
+
+static void use_many(struct owner *o)
+{
+	for (int i = 0; i < RANGES; i++)
+		owner_arm(&o[i * 7 % RANGES], 1, o[i * 7 % RANGES].pages - 1, GUARD_NO_ACCESS);
+	CHECK(guard_is_ready());
+	for (int i = 0; i < RANGES; i += 3) {
+		CHECK_EQ(load(o[i].p + 2 * PAGE), owner_byte(2 * PAGE));
+		CHECK_EQ(o[i].touches, 1);
+		o[i].touches = 0;
+	}
+	for (int i = 0; i < RANGES; i++) {
+		if (i % 3)
+			owner_finish(&o[i]);
+		CHECK(owner_release_all(&o[i]));
+		CHECK_OWNER(&o[i], 1, o[i].pages - 1);
+		CHECK_EQ(load(o[i].p), 0xEE);
+	}
+	CHECK(guard_lo >= guard_hi);
+}
+
+GUARD_TEST(many_ranges_at_a_time)
+{
+	static struct owner o[RANGES];
+	int maps;
+
+	for (int i = 0; i < RANGES; i++)
+		owner_open(&o[i], 4 + (i % 40 ? (size_t)i % 5 : 250), (size_t)i);
+	use_many(o); /* threads that wait for the touches of many stay */
+	maps = unit_count_mappings();
+	for (int n = 0; n < 3; n++)
+		use_many(o);
+	CHECK_EQ(unit_count_mappings(), maps);
+}
+
+GUARD_TEST(bounds_cover_what_is_armed)
+{
+	struct owner a, b;
+
+	CHECK(guard_lo >= guard_hi);
+	owner_open(&a, FEW, 0);
+	owner_open(&b, FEW, 7);
+	owner_arm(&a, 0, FEW, GUARD_NO_ACCESS);
+	CHECK(guard_lo == a.r.start && guard_hi == a.r.end);
+	owner_arm(&b, 0, FEW, GUARD_NO_ACCESS);
+	CHECK(guard_may_touch(a.r.start, a.r.start + 1) && guard_may_touch(b.r.end - 1, b.r.end));
+	CHECK(guard_lo == (a.r.start < b.r.start ? a.r.start : b.r.start));
+	CHECK(guard_hi == (a.r.end > b.r.end ? a.r.end : b.r.end));
+	CHECK(owner_release_all(&a));
+	CHECK(guard_lo == b.r.start && guard_hi == b.r.end);
+	CHECK(owner_release_all(&b));
+	CHECK(guard_lo >= guard_hi);
+	CHECK(!guard_may_touch(0, UINTPTR_MAX));
+}
+
+GUARD_TEST(libc_copies_guarded_memory)
+{
+	static char copy[MANY * PAGE];
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	o.by_page = true;
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	memcpy(copy, o.p, sizeof copy);
+	for (size_t i = 0; i < sizeof copy; i++)
+		CHECK_EQ((unsigned char)copy[i], owner_byte(i));
+	CHECK_EQ(o.touches, MANY);
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	memset(o.p, 3, MANY * PAGE);
+	for (size_t i = 0; i < sizeof copy; i++)
+		CHECK_EQ(o.arena[i], 3);
+}
+
+GUARD_TEST(after_fini_memory_is_as_before)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	owner_finish(&o);
+	CHECK(owner_release_all(&o));
+	guard_fini();
+	CHECK_STR(guard_kind_name(), "none");
+	CHECK(!guard_is_ready());
+	CHECK_EQ(guard_arm(&o.r), -ENOTSUP);
+	CHECK_OWNER(&o, 0, MANY);
+	CHECK_EQ(count_entries("/proc/self/task"), 3); /* "." and ".." */
+}
+
+static void in_child(void *arg)
+{
+	struct owner *o = arg;
+
+	CHECK(!guard_is_ready());
+	CHECK_EQ(guard_arm(&o->r), -ENOTSUP);
+	CHECK_OWNER(o, 0, MANY);
+	store(o->p, 1);
+}
+
+GUARD_TEST(a_forked_child_guards_nothing)
+{
+	struct owner o;
+
+	owner_open(&o, MANY, ODD);
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	owner_finish(&o);
+	CHECK(owner_release_all(&o));
+	CHECK_EQ(unit_fork(in_child, &o), 0);
+	CHECK(guard_is_ready());
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	CHECK_EQ(load(o.p), owner_byte(0));
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Touches by several threads, and from outside the process. */
+#include <pthread.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "guard_case.h"
+
+enum { THREADS = 4, PAGES = 600, AT = 400 };
+
+struct worker {
+	pthread_t thread;
+	struct owner *o;
+	int index, wrong;
+	_Atomic bool done;
+};
+
+static void start(struct worker *w, int index, struct owner *o, void *(*fn)(void *))
+{
+	*w = (struct worker){ .o = o, .index = index };
+	CHECK_EQ(pthread_create(&w->thread, NULL, fn, w), 0);
+}
+
+static void finish(struct worker *w)
+{
+	CHECK_EQ(pthread_join(w->thread, NULL), 0);
+	CHECK_EQ(w->wrong, 0);
+}
+
+static void *read_all(void *arg)
+{
+	struct worker *w = arg;
+
+	for (size_t n = 0; n < PAGES; n++) {
+		size_t i = (n * 7 + (size_t)w->index * 13) % PAGES * PAGE + (size_t)w->index;
+
+		w->wrong += load(w->o->p + i) != owner_byte(i);
+	}
+	atomic_store(&w->done, true);
+	return NULL;
+}
+
+GUARD_TEST(four_threads_touch_at_once)
+{
+	enum { ROUNDS = 20 };
+	struct owner o;
+
+	owner_open(&o, PAGES, AT);
+	for (int round = 0; round < ROUNDS; round++) {
+		struct worker w[THREADS];
+
+		o.by_page = round & 1;
+		owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
+		for (int i = 0; i < THREADS; i++)
+			start(&w[i], i, &o, read_all);
+		for (int i = 0; i < THREADS; i++)
+			finish(&w[i]);
+		owner_settle(&o);
+		CHECK(!guard_is_armed(&o.r));
+		memset(o.p, 0xEE, PAGES * PAGE);
+	}
+}
+
+/* A page is released between the access and the handler: over and over. */
+static void *read_for_ever(void *arg)
+{
+	struct worker *w = arg;
+
+	while (!atomic_load(&w->done))
+		for (size_t i = 0; i < PAGES; i += 50)
+			load(w->o->p + i * PAGE);
+	return NULL;
+}
+
+GUARD_TEST(pages_that_are_released_under_an_access)
+{
+	enum { ROUNDS = 3000 };
+	struct worker w[2];
+	struct owner o;
+
+	owner_open(&o, PAGES, AT);
+	for (int i = 0; i < 2; i++)
+		start(&w[i], i, &o, read_for_ever);
+	for (int round = 0; round < ROUNDS; round++) {
+		owner_arm(&o, 0, PAGES, round & 1 ? GUARD_READ_ONLY : GUARD_NO_ACCESS);
+		guard_release(&o.r, o.r.start, o.r.start + (uintptr_t)(round % PAGES) * PAGE);
+		CHECK(owner_release_all(&o));
+	}
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&w[i].done, true);
+		finish(&w[i]);
+	}
+	owner_settle(&o);
+}
+
+/* One waits for a root that does not come; others must not wait with it. */
+GUARD_TEST(a_touch_that_waits_stops_no_other)
+{
+	enum { WAITING = 5 };
+	static struct owner late[WAITING], o;
+	struct worker w[WAITING], other;
+
+	owner_open(&o, PAGES, AT);
+	for (int i = 0; i < WAITING; i++) {
+		owner_open(&late[i], PAGES, AT);
+		atomic_store(&late[i].closed, true);
+		owner_arm(&late[i], 0, PAGES, GUARD_NO_ACCESS);
+	}
+	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
+	CHECK(guard_is_ready());
+	for (int i = 0; i < WAITING; i++)
+		start(&w[i], i, &late[i], read_all);
+	for (int i = 0; i < WAITING; i++)
+		while (!atomic_load(&late[i].waiting))
+			usleep(100);
+	start(&other, 0, &o, read_all);
+	finish(&other);
+	for (int i = 0; i < WAITING; i++) {
+		CHECK(!atomic_load(&w[i].done));
+		atomic_store(&late[i].closed, false);
+	}
+	for (int i = 0; i < WAITING; i++)
+		finish(&w[i]);
+}
+
+/* Two threads wait for the same page. */
+GUARD_TEST(several_wait_for_one_page)
+{
+	struct worker w[THREADS];
+	struct owner o;
+
+	owner_open(&o, PAGES, AT);
+	atomic_store(&o.closed, true);
+	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
+	for (int i = 0; i < THREADS; i++)
+		start(&w[i], 0, &o, read_all);
+	while (!atomic_load(&o.waiting))
+		usleep(100);
+	usleep(2000);
+	atomic_store(&o.closed, false);
+	for (int i = 0; i < THREADS; i++)
+		finish(&w[i]);
+}
+
+struct peer { pid_t owner; char *at; unsigned char expect; };
+
+static void peer_reads(void *arg)
+{
+	struct peer *peer = arg;
+	unsigned char got = 0;
+	struct iovec mine = { &got, 1 }, theirs = { peer->at, 1 };
+
+	CHECK_EQ(process_vm_readv(peer->owner, &mine, 1, &theirs, 1, 0), 1);
+	CHECK_EQ(got, peer->expect);
+}
+
+GUARD_TEST(peers_read_senders_pages)
+{
+	struct owner o;
+	struct peer peer = { .owner = getpid(), .expect = 0xEE };
+	int status;
+	pid_t pid;
+
+	owner_open(&o, PAGES, AT);
+	peer.at = o.p + 300 * PAGE;
+	pid = unit_spawn(peer_reads, &peer); /* before: a child of an armed process is not ours to think of */
+	owner_arm(&o, 0, PAGES, GUARD_READ_ONLY);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK(owner_release_all(&o));
+}
