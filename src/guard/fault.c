@@ -8,7 +8,6 @@
  * address that was once guarded, each thread remembers after how many releases it last returned like
  * this: when none has happened since, the page cannot have been released after the fault.
  */
-#include <errno.h>
 #include <ucontext.h>
 
 #include "guard/private.h"
@@ -53,7 +52,6 @@ static bool is_late(void)
 void fault_segv_sig(int signo, siginfo_t *si, void *ucontext)
 {
 	struct touch t = { .addr = (uintptr_t)si->si_addr, .write = is_write(ucontext) };
-	int error = errno;
 
 	if (is_access(si) && guard_knew_sig(t.addr)) {
 		struct system_fault f;
@@ -61,7 +59,6 @@ void fault_segv_sig(int signo, siginfo_t *si, void *ucontext)
 		system_fault_begin_sig(&f, ucontext);
 		system_with_stack_sig(touch_it, &t, ucontext);
 		system_fault_end_sig(&f);
-		errno = error;
 		if (t.found) {
 			base_count(BASE_CTR_FAULTS, 1);
 			return;
