@@ -5,6 +5,9 @@
  *
  *   watch   run time and time spent waiting for a core, of every thread of this process, from
  *           /proc/self/task/N/schedstat: a sample is kept only when nobody else ran in it
+ *   raise   threads that only want idle cores never find one while other work runs on this machine.
+ *           Where a core is to stand for an idle one they get the ranks' high priority in its
+ * stead: no rank runs there, and everybody else makes room as if there were nobody.
  *
  * Ordinary MPI programs use this: nothing here knows which side of a comparison it is on.
  */
@@ -39,14 +42,15 @@ long job_lost_core(void);
 
 /* Of the threads that existed at job_watch_open(). */
 struct job_cpu {
-	uint64_t run_ns, delay_ns; /* the thread that called it */
-	uint64_t workers_delay_ns; /* all others together */
+	uint64_t run_ns, delay_ns;                 /* the thread that called it */
+	uint64_t workers_run_ns, workers_delay_ns; /* all others together */
 };
 struct job_watch {
 	int count; /* threads; the caller is the first */
 	int fds[JOB_MAX_THREADS];
 };
-void job_watch_open(struct job_watch *w);
+/* `raise`: the other threads get the priority that the ranks have; see the head. */
+void job_watch_open(struct job_watch *w, bool raise);
 void job_watch_close(struct job_watch *w);
 void job_watch_read(const struct job_watch *w, struct job_cpu *out);
 
@@ -54,7 +58,7 @@ void job_watch_read(const struct job_watch *w, struct job_cpu *out);
  * One sample: job_begin ... job_say, by every rank, then bench_sync; then any rank may ask.
  * job_begin returns the instant at which the last rank was there. In area->value[rank][]:
  */
-enum { JOB_SAYS_NS = 2, JOB_SAYS_RUN, JOB_SAYS_DELAY, JOB_SAYS_WORKERS };
+enum { JOB_SAYS_NS = 2, JOB_SAYS_RUN, JOB_SAYS_DELAY, JOB_SAYS_THEIR_RUN, JOB_SAYS_THEIR_DELAY };
 uint64_t job_begin(struct bench *b, const struct job_watch *w, struct job_cpu *before);
 void job_say(struct bench *b, const struct job_watch *w, const struct job_cpu *before, uint64_t ns);
 /*

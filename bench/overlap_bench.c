@@ -47,7 +47,7 @@ struct options {
 	int size_count, unit_count, delay_count;
 	uint64_t budget_ns;
 	int warmup, min_calls, max_calls, nice;
-	bool pin, shared, one, huge;
+	bool pin, shared, one, huge, raise;
 };
 
 struct job {
@@ -341,7 +341,7 @@ static void block(struct job *j, const enum part *parts, int count)
 						  bench_now_ns() - since < 4 * j->opt.budget_ns);
 	}
 	job_watch_close(&j->watch); /* threads may have been started meanwhile */
-	job_watch_open(&j->watch);
+	job_watch_open(&j->watch, j->opt.raise);
 	since = bench_now_ns();
 	for (int i = 0; one_more(j, parts[count - 1], i, since); i++)
 		for (int p = 0; p < count; p++)
@@ -519,6 +519,8 @@ static void parse_one(struct options *o, const char *arg)
 		o->one = !strcmp(v, "one");
 	else if ((v = job_value(arg, "pages")))
 		o->huge = !strcmp(v, "huge");
+	else if ((v = job_value(arg, "raise")))
+		o->raise = atoi(v);
 	else
 		job_die("arguments: what sizes units delays ms warmup min max nice pin shared who "
 			"pages");
@@ -527,6 +529,7 @@ static void parse_one(struct options *o, const char *arg)
 int main(int argc, char **argv)
 {
 	static struct job j = { .opt = { .what = "",
+
 					 .budget_ns = 100000000,
 					 .warmup = 8,
 					 .min_calls = 5,
@@ -543,7 +546,7 @@ int main(int argc, char **argv)
 		bench_pin(j.b.rank);
 	compute_init();
 	job_print_run(&j.b, j.opt.pin && !j.b.crowded);
-	job_watch_open(&j.watch);
+	job_watch_open(&j.watch, j.opt.raise);
 	find_and_run(&j);
 	MPI_Finalize();
 	return 0;

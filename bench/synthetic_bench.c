@@ -32,7 +32,7 @@ struct job {
 	struct bench b;
 	uint64_t orders[JOB_MAX_LIST];
 	int order_count, iterations, repeats, nice;
-	bool pin, shared;
+	bool pin, shared, raise;
 	struct job_watch watch;
 	int n; /* elements of a matrix */
 	uint32_t *a[2], *c, *all;
@@ -161,7 +161,7 @@ static void measure(struct job *j, uint64_t order)
 	j->all = matrix(j->b.rank == 0 ? (size_t)j->n * (size_t)j->b.ranks : 1);
 	application(j);
 	job_watch_close(&j->watch); /* threads may have been started meanwhile */
-	job_watch_open(&j->watch);
+	job_watch_open(&j->watch, j->raise);
 	line[0] = bench_line_ns(&j->b);
 	while (bench_agree(&j->b, total.count < j->repeats && runs < TRIES * j->repeats)) {
 		ns = bench_max(&j->b, application(j));
@@ -207,8 +207,10 @@ int main(int argc, char **argv)
 			j.pin = atoi(v);
 		else if ((v = job_value(argv[i], "shared")))
 			j.shared = j.b.crowded = atoi(v);
+		else if ((v = job_value(argv[i], "raise")))
+			j.raise = atoi(v);
 		else
-			job_die("arguments: orders iterations repeats nice pin shared");
+			job_die("arguments: orders iterations repeats nice pin shared raise");
 	}
 	if (j.nice)
 		job_set_nice(j.nice);
