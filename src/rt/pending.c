@@ -244,7 +244,6 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	struct pending *p = arg;
 	uint64_t now = host_now_ns();
 
-	base_count(BASE_CTR_FAULTS, 1);
 	note_wanted(p, false, now);
 	exec_stop_channel(p->run);
 	for (uint32_t i = 0; i < p->range_count; i++) {

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Early return between processes, without MPI: ranks.h gives what rt needs of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ranks.h"
+#include "rt/early.h"
+#include "rt/rt.h"
+#include "guard/guard.h"
+#include "unit.h"
+
+enum { BYTES = 3 << 20, ODD = 777, ROUNDS = 40 };
+
+#define COMMON "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=on", \
+	       "SLUICE_RT_EARLY_MIN=1", "SLUICE_ENGINE_WORKERS=1", "SLUICE_ENGINE_CPUS=1"
+
+static char *make_buffer(size_t bytes)
+{
+	char *b = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(b != MAP_FAILED);
+	return b;
+}
+
+static char value(int round, int rank, size_t at) { return (char)(round * 7 + rank * 31 + (int)(at >> 9) + (int)at); }
+
+static void fill(char *b, size_t bytes, int round, int rank)
+{
+	for (size_t i = 0; i < bytes; i++)
+		b[i] = value(round, rank, i);
+}
+
+static void check(const char *b, size_t bytes, int round, int rank)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (b[i] != value(round, rank, i))
+			unit_fail(__FILE__, __LINE__, "round %d: byte %zu of rank %d: %d instead of %d", round, i, rank, b[i],
+				  value(round, rank, i));
+}
+
+static void one_bcast(struct ranks *r, struct rt_comm *c, char *b, size_t bytes, int round, int late)
+{
+	struct rt_buf buf = { .addr = b, .bytes = bytes };
+	int root = round % r->size;
+
+	b[-1] = b[bytes] = 77; /* the neighbours */
+	if (r->rank == root)
+		fill(b, bytes, round, root);
+	if (r->rank == late)
+		usleep(2000);
+	CHECK_EQ(rt_bcast(c, &buf, root, &late), 0);
+	if (round % 3 == 0)
+		usleep(1500);
+	CHECK_EQ(b[-1], 77);
+	CHECK_EQ(b[bytes], 77);
+	if (round % 4 == 1)
+		CHECK_EQ(b[bytes / 2], value(round, root, bytes / 2)); /* the first touch is in the middle */
+	check(b, bytes, round, root);
+}
+
+static void bcasts(struct ranks *r)
+{
+	char *b = make_buffer(BYTES + 8192) + 4096;
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	for (int round = 0; round < ROUNDS; round++) {
+		one_bcast(r, c, b, BYTES, round, round % 5 - 1);
+		one_bcast(r, c, b + ODD, BYTES - ODD - 100, round, round % 5 - 1);
+	}
+	rt_complete_all();
+	if (getenv("SHOW"))
+		fprintf(stdout, "rank %d guard %s early %lu touched %lu called %lu unseen %lu faults %lu engine %lu\n", r->rank, guard_kind_name(),
+			base_counters[BASE_CTR_EARLY], base_counters[BASE_CTR_EARLY_TOUCHED], base_counters[BASE_CTR_EARLY_CALLED],
+			base_counters[BASE_CTR_EARLY_UNSEEN], base_counters[BASE_CTR_FAULTS], base_counters[BASE_CTR_BYTES_ENGINE]), fflush(stdout);
+	if (strcmp(guard_kind_name(), "none"))
+		CHECK(atomic_load(&base_counters[BASE_CTR_EARLY]) > ROUNDS / 2);
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+static void gathers(struct ranks *r)
+{
+	size_t bytes = 700000;
+	char *send = make_buffer(bytes + 8192) + 16, *recv = make_buffer(bytes * (size_t)r->size + 8192) + 16;
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		struct rt_buf s = { .addr = send, .bytes = bytes }, d = { .addr = recv, .bytes = bytes * (size_t)r->size };
+		int root = round % r->size;
+
+		fill(send, bytes, round, r->rank); /* waits until the last round's has been taken */
+		if (r->rank == round % 5 - 1)
+			usleep(2000);
+		CHECK_EQ(rt_gather(c, &s, r->rank == root ? &d : NULL, bytes, root, &send), 0);
+		for (int k = 0; k < r->size && r->rank == root; k++)
+			check(recv + bytes * (size_t)k, bytes, round, k);
+	}
+	rt_complete_all();
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+/* Many in flight, touched in another order than they came. */
+static void many(struct ranks *r)
+{
+	enum { FLIGHT = 100, EACH = 64 << 10 };
+	char *b = make_buffer(FLIGHT * EACH);
+	struct rt_comm *c[2];
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c[0]), 0);
+	CHECK_EQ(rt_comm_create(&r->oob, &c[1]), 0);
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < FLIGHT; i++) {
+			struct rt_buf buf = { .addr = b + i * EACH, .bytes = EACH };
+
+			if (r->rank == i % r->size)
+				fill(buf.addr, EACH, round + i, 0);
+			CHECK_EQ(rt_bcast(c[i & 1], &buf, i % r->size, &b), 0);
+		}
+		for (int i = 0; i < FLIGHT; i++) {
+			int k = i * 37 % FLIGHT;
+
+			check(b + k * EACH, EACH, round + k, 0);
+		}
+	}
+	rt_complete_all();
+	CHECK_EQ(atomic_load(&rt_pending), 0);
+	ranks_barrier(r);
+	rt_comm_destroy(c[1]);
+	rt_comm_destroy(c[0]);
+}
+
+#define EARLY_TESTS(kind, engine_option, suffix)                                                            \
+	UNIT_TEST(early_broadcasts_bring_every_byte_##suffix)                                               \
+	{                                                                                                   \
+		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, bcasts, NULL); \
+	}                                                                                                   \
+	UNIT_TEST(early_gathers_bring_every_byte_##suffix)                                                  \
+	{                                                                                                   \
+		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, gathers, NULL); \
+	}                                                                                                   \
+	UNIT_TEST(early_many_in_flight_##suffix)                                                            \
+	{                                                                                                   \
+		ranks_run(2, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, many, NULL); \
+	}
+EARLY_TESTS("steal", "SLUICE_ENGINE=sw", steal)
+EARLY_TESTS("mprotect", "SLUICE_ENGINE=sw", mprotect)
+EARLY_TESTS("uffd", "SLUICE_ENGINE=sw", uffd)
+EARLY_TESTS("steal", "SLUICE_ENGINE=none", no_engine)
