@@ -9,8 +9,8 @@
  *   interpose.c    the program's calls (libsluice.so only)
  *   arch/ *.S      system_call, the restorer, the stubs: the range that dispatch always allows
  *
- * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init -> [threads_are_covered ->
- *         dispatch_set(true) ... dispatch_set(false)]*
+ * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init ->
+ *         [signals_are_ours, threads_are_covered -> dispatch_set(true) ... dispatch_set(false)]*
  */
 #ifndef SLUICE_GUARD_SYSTEM_H
 #define SLUICE_GUARD_SYSTEM_H
@@ -49,17 +49,36 @@ bool signals_are_ours(void);
  */
 void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
 
+/*
+ * For interpose.c: what the program asks for. Nothing here makes the call itself, but
+ * signals_action.
+ */
+uint64_t signals_never_blocked(void);  /* bits to take out of every mask that the kernel gets */
+bool signals_is_virtual(int signo);    /* its action is answered by signals_action: 0 or -errno */
+int signals_action(int signo, const struct sigaction *new, struct sigaction *old);
+/* Of another signal: hide takes those bits out of the mask, show puts them back. */
+void signals_hide(int signo, struct sigaction *sa);
+void signals_show(int signo, struct sigaction *sa);
+void signals_mask_changed(int how, uint64_t set); /* after the kernel's has */
+uint64_t signals_waiting(void); /* sent to this thread and virtually blocked */
+int signals_take_waiting(uint64_t set, siginfo_t *out); /* one of them, or 0 */
+void signals_jumped(bool mask_comes_back); /* the program leaves a handler by longjmp */
+/* Before exec, and after one that failed: a new program inherits what is blocked and ignored. */
+void signals_exec(bool begin);
+
 /* ---- a fault: SIGSEGV of ours, from its recognition to its end ------------------------------------- */
 
 struct system_fault {
 	uint64_t saved_mask;
-	uint32_t saved_depth;
-	bool saved_in_fault;
+	uint32_t saved_enters, saved_trust;
+	int saved_errno;
+	bool saved_in_fault, saved_waiting;
 };
 
 /*
- * Brackets the part of a signal handler that may run touched(): every signal is blocked, this
- * thread's calls pass undisturbed, guard_in_fault() is true. `ucontext`: what the handler got. Nests.
+ * Brackets the part of a signal handler that may run touched(), with every signal blocked: this
+ * thread's calls pass undisturbed, guard_in_fault() is true, errno comes back. `ucontext`: what the
+ * handler got. Nests.
  */
 void system_fault_begin_sig(struct system_fault *f, void *ucontext);
 void system_fault_end_sig(const struct system_fault *f);
@@ -73,20 +92,43 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
 /*
  * From now on every thread has to be protected: with SIGSEGV unblocked, and with its system calls
- * dispatched when `dispatch`. Threads that exist are told by a signal and follow when it
- * reaches them. Idempotent. 0 or -errno. Not in signal handlers.
+ * dispatched when `dispatch` (else nothing happens). Threads that exist are told by a signal and
+ * follow when it reaches them. Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
  */
 int threads_init(bool dispatch);
 /* Is every thread of the process protected, or ours? About 1 us (one system call). */
 bool threads_are_covered(void);
-/* This thread belongs to Sluice: never touches guarded memory, needs no protection. */
+/* This thread belongs to Sluice: it never touches guarded memory and needs no protection. */
 void threads_mark_ours(void);
-void threads_after_fork_child(void);
+/* dispatch_set's part. */
+void threads_set_armed(bool armed);
+
+/* The signal by which threads_init tells a thread; true when it was that. Context: SIGSYS's handler. */
+bool threads_answer_sig(const siginfo_t *si, void *ucontext);
+
+/*
+ * For pthread_create and its like. threads_expect: before the thread exists; NULL when there is no
+ * memory (the thread is then not protected, and found by counting). Then one of: threads_begin in the
+ * new thread, threads_abandon when there is none. The thread unregisters itself at its end.
+ */
+struct thread;
+struct thread *threads_expect(size_t stack_bytes);
+void threads_abandon(struct thread *t);
+void threads_begin(struct thread *t);
+
+/* The program jumps out of wherever it is (longjmp): whatever of ours was under way is not any more. */
+void threads_jumped(void);
+/* Is there certainly this much stack below? */
+bool threads_have_stack(uintptr_t here, size_t bytes);
+
+/* What the program believes to be blocked in this thread: bits of SIGSEGV and SIGSYS, which never are. */
+uint64_t *threads_virtual_mask(void);
 
 /* ---- dispatched system calls ---------------------------------------------------------------------- */
 
 /* Does the kernel offer it here, tried for real in this thread? 0, or -errno with a sentence. */
 int dispatch_probe(char *reason, size_t cap);
+int dispatch_init(void); /* threads_init's part: takes SIGSYS. 0 or -errno */
 /* Something is armed / nothing is any more: every thread's system calls are looked at, or pass. Called
  * by guard.c at these transitions, with its lock held and every signal blocked. No system call. */
 void dispatch_set(bool armed);

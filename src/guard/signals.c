@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program sets
+ * and sees of these two signals (action, mask, pending) is virtual from signals_install() on;
+ * SIGSYS is never blocked for real even before, so that threads_init() can reach every thread.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include "base/base.h"
+#include "guard/machine.h"
+#include "guard/system.h"
+
+#define BIT(signo)    ((uint64_t)1 << ((signo) - 1))
+#define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
+#define KERNEL_RESTORER 0x04000000ul
+#define KERNEL_SIGNALS 64
+
+/* As rt_sigaction has it. */
+struct action {
+	void *handler;
+	unsigned long flags;
+	void (*restorer)(void);
+	uint64_t mask;
+};
+
+/* Written under the lock. */
+static struct taken {
+	signals_handler *ours; /* NULL: not taken */
+	struct action program;
+} taken[2];
+static _Atomic bool is_taken[2]; /* is there anything to do in the program's calls? */
+static _Atomic uint32_t lock_word;
+
+/* Of one thread. */
+static __thread struct {
+	siginfo_t waiting[2];  /* sent, and kept because the program blocks them */
+	bool has_waiting[2];
+	uint32_t handlers;     /* of the program, called by us and not returned */
+	uint64_t outer_mask;   /* virtual, before the outermost of them */
+} local __attribute__((tls_model("initial-exec")));
+
+static int index_of(int signo)
+{
+	return signo == SIGSEGV ? 0 : signo == SIGSYS ? 1 : -1;
+}
+
+static bool is_ours(int signo)
+{
+	int i = index_of(signo);
+
+	return i >= 0 && atomic_load_explicit(&is_taken[i], memory_order_relaxed);
+}
+
+static long raw_action(int signo, const struct action *new, struct action *old)
+{
+	return system_call(SYS_rt_sigaction, (long)signo, new, old, sizeof(uint64_t));
+}
+
+static uint64_t lock(void)
+{
+	uint64_t all = ~(uint64_t)0, old = 0;
+
+	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
+	/* acquires what unlock released */
+	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
+		system_call(SYS_sched_yield);
+	return old;
+}
+
+static void unlock(uint64_t old)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for lock */
+	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
+}
+
+/* ---- actions ------------------------------------------------------------------------------------------ */
+
+static bool has_handler(const struct action *a)
+{
+	return a->handler != (void *)SIG_DFL && a->handler != (void *)SIG_IGN;
+}
+
+/*
+ * SIGSEGV: with all signals blocked. SIGSYS: as if it were not there, so that a blocking call that the
+ * handler lets happen is interrupted by what interrupts the program. Both on the alternate
+ * stack only if the program's handler asks for it: only then it is known to be large enough for
+ * handlers, and a stack that has overflowed must be the program's own affair.
+ */
+static long set_ours(int signo, const struct taken *t)
+{
+	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO };
+
+	if (has_handler(&t->program))
+		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
+	if (MACHINE_HAS_RESTORER) {
+		a.flags |= KERNEL_RESTORER;
+		a.restorer = system_restorer;
+	}
+	if (signo == SIGSYS)
+		a.flags |= SA_NODEFER | SA_RESTART;
+	else
+		a.mask = ~(uint64_t)0;
+	return raw_action(signo, &a, NULL);
+}
+
+/* What the program hid in masks of other signals' actions before: handlers may touch guarded memory. */
+static struct {
+	void *handler;
+	uint64_t bits;
+} hidden[KERNEL_SIGNALS + 1];
+
+static void clean_action(int signo)
+{
+	struct action a;
+
+	if (index_of(signo) >= 0 || raw_action(signo, NULL, &a) || !(a.mask & NEVER_BLOCKED))
+		return;
+	hidden[signo].handler = a.handler;
+	hidden[signo].bits |= a.mask & NEVER_BLOCKED;
+	a.mask &= ~NEVER_BLOCKED;
+	raw_action(signo, &a, NULL);
+}
+
+int signals_install(int signo, signals_handler *handler)
+{
+	int i = index_of(signo);
+	struct taken *t = &taken[i];
+	struct action now;
+	uint64_t old = lock();
+	long ret = raw_action(signo, NULL, &now);
+
+	if (!ret && now.handler != (void *)handler) {
+		t->program = now;
+		t->ours = handler;
+		ret = set_ours(signo, t);
+		atomic_store_explicit(&is_taken[i], !ret, memory_order_relaxed);
+	}
+	for (int s = 1; !ret && s <= KERNEL_SIGNALS; s++)
+		clean_action(s);
+	unlock(old);
+	return (int)ret;
+}
+
+void signals_uninstall(int signo)
+{
+	int i = index_of(signo);
+	uint64_t old = lock();
+
+	if (taken[i].ours && !raw_action(signo, &taken[i].program, NULL)) {
+		taken[i].ours = NULL;
+		atomic_store_explicit(&is_taken[i], false, memory_order_relaxed);
+	}
+	unlock(old);
+}
+
+/* Somebody's raw call: what it set is the program's action now. */
+static bool take_again(int signo, struct taken *t)
+{
+	struct action now;
+	bool ok = true;
+	uint64_t old = lock();
+
+	if (t->ours && !raw_action(signo, NULL, &now) && now.handler != (void *)t->ours) {
+		t->program = now;
+		ok = !set_ours(signo, t);
+	}
+	unlock(old);
+	return ok;
+}
+
+bool signals_are_ours(void)
+{
+	static const int signals[] = { SIGSEGV, SIGSYS };
+
+	for (int i = 0; i < 2; i++) {
+		struct action now;
+
+		if (!atomic_load_explicit(&is_taken[i], memory_order_relaxed))
+			continue;
+		if (raw_action(signals[i], NULL, &now))
+			return false;
+		if (now.handler != (void *)taken[i].ours && !take_again(signals[i], &taken[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- chaining ------------------------------------------------------------------------------------------ */
+
+static uint64_t *mask_of(ucontext_t *uc)
+{
+	return (uint64_t *)&uc->uc_sigmask;
+}
+
+static void send_again(int signo, siginfo_t *si)
+{
+	system_call(SYS_rt_tgsigqueueinfo, system_call(SYS_getpid), system_call(SYS_gettid), (long)signo,
+		    si);
+}
+
+/* With the action that the kernel has for it. A fault happens again by itself, where it happened; what
+ * was sent has to be sent again. The handler's return lets it through. */
+static void die(int signo, siginfo_t *si)
+{
+	struct action dfl = { .handler = (void *)SIG_DFL };
+
+	raw_action(signo, &dfl, NULL);
+	if (signo != SIGSEGV || si->si_code <= 0)
+		send_again(signo, si);
+}
+
+/* As the kernel would call it: with its mask, which it may change for the time after it in uc. */
+static void call_program(int signo, const struct action *a, siginfo_t *si, ucontext_t *uc)
+{
+	uint64_t *virtual = threads_virtual_mask(), mask;
+
+	*mask_of(uc) |= *virtual;
+	mask = *mask_of(uc) | a->mask | (a->flags & SA_NODEFER ? 0 : BIT(signo));
+	if (!local.handlers++)
+		local.outer_mask = *virtual;
+	*virtual = mask & NEVER_BLOCKED;
+	mask &= ~NEVER_BLOCKED;
+	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
+	((signals_handler *)a->handler)(signo, si, uc);
+	if (local.handlers)
+		local.handlers--;
+	*virtual = *mask_of(uc) & NEVER_BLOCKED;
+	*mask_of(uc) &= ~NEVER_BLOCKED;
+}
+
+static void keep(int i, const siginfo_t *si)
+{
+	if (!local.has_waiting[i])
+		local.waiting[i] = *si;
+	local.has_waiting[i] = true;
+}
+
+void signals_chain_sig(int signo, siginfo_t *si, void *ucontext)
+{
+	int i = index_of(signo);
+	bool is_blocked = *threads_virtual_mask() & BIT(signo), forced = si->si_code > 0;
+	uint64_t old = lock();
+	struct action a = taken[i].program;
+
+	if (!is_blocked && has_handler(&a) && (a.flags & SA_RESETHAND))
+		taken[i].program.handler = (void *)SIG_DFL;
+	unlock(old);
+	if (is_blocked && !forced)
+		keep(i, si);
+	else if (is_blocked || a.handler == (void *)SIG_DFL || (forced && !has_handler(&a)))
+		die(signo, si);
+	else if (has_handler(&a))
+		call_program(signo, &a, si, ucontext);
+}
+
+/* ---- what the program asks for, by interpose.c ------------------------------------------------------------ */
+
+uint64_t signals_never_blocked(void)
+{
+	return BIT(SIGSYS) |
+	       (atomic_load_explicit(&is_taken[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
+}
+
+static uint64_t mask_from(const sigset_t *set)
+{
+	uint64_t mask;
+
+	memcpy(&mask, set, sizeof(mask));
+	return mask;
+}
+
+static void mask_to(sigset_t *set, uint64_t mask)
+{
+	memcpy(set, &mask, sizeof(mask));
+}
+
+static void to_user(const struct action *a, struct sigaction *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->sa_sigaction = (signals_handler *)a->handler;
+	out->sa_flags = (int)(a->flags & ~KERNEL_RESTORER);
+	mask_to(&out->sa_mask, a->mask);
+}
+
+static void to_kernel(const struct sigaction *sa, struct action *out)
+{
+	*out = (struct action){ .handler = (void *)sa->sa_sigaction,
+				.flags = (unsigned)sa->sa_flags | KERNEL_RESTORER,
+				.restorer = system_restorer,
+				.mask = mask_from(&sa->sa_mask) & ~(BIT(SIGKILL) | BIT(SIGSTOP)) };
+}
+
+int signals_action(int signo, const struct sigaction *new, struct sigaction *old_out)
+{
+	int i = index_of(signo);
+	struct taken *t = &taken[i];
+	struct action wanted, before;
+	long ret = 0;
+	uint64_t old;
+
+	if (new)
+		to_kernel(new, &wanted);
+	old = lock();
+	before = t->program;
+	if (new) {
+		t->program = wanted;
+		ret = set_ours(signo, t);
+	}
+	unlock(old);
+	if (old_out)
+		to_user(&before, old_out);
+	if (new && wanted.handler == (void *)SIG_IGN)
+		local.has_waiting[i] = false;
+	return (int)ret;
+}
+
+bool signals_is_virtual(int signo)
+{
+	return is_ours(signo);
+}
+
+void signals_hide(int signo, struct sigaction *sa)
+{
+	uint64_t mask = mask_from(&sa->sa_mask), never = signals_never_blocked();
+
+	if (signo < 1 || signo > KERNEL_SIGNALS)
+		return;
+	hidden[signo].handler = (void *)sa->sa_sigaction;
+	hidden[signo].bits = mask & never;
+	mask_to(&sa->sa_mask, mask & ~never);
+}
+
+void signals_show(int signo, struct sigaction *sa)
+{
+	if (signo >= 1 && signo <= KERNEL_SIGNALS && hidden[signo].bits &&
+	    hidden[signo].handler == (void *)sa->sa_sigaction)
+		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | hidden[signo].bits);
+}
+
+static uint64_t changed(int how, uint64_t before, uint64_t set)
+{
+	if (how == SIG_BLOCK)
+		return before | set;
+	return how == SIG_UNBLOCK ? before & ~set : set;
+}
+
+void signals_mask_changed(int how, uint64_t set)
+{
+	uint64_t *virtual = threads_virtual_mask();
+
+	*virtual = changed(how, *virtual, set & signals_never_blocked());
+	for (int i = 0; i < 2; i++) {
+		int signo = i ? SIGSYS : SIGSEGV;
+
+		if (local.has_waiting[i] && !(*virtual & BIT(signo))) {
+			local.has_waiting[i] = false;
+			send_again(signo, &local.waiting[i]);
+		}
+	}
+}
+
+uint64_t signals_waiting(void)
+{
+	return (local.has_waiting[0] ? BIT(SIGSEGV) : 0) | (local.has_waiting[1] ? BIT(SIGSYS) : 0);
+}
+
+int signals_take_waiting(uint64_t set, siginfo_t *out)
+{
+	for (int i = 0; i < 2; i++)
+		if (local.has_waiting[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {
+			*out = local.waiting[i];
+			local.has_waiting[i] = false;
+			return i ? SIGSYS : SIGSEGV;
+		}
+	return 0;
+}
+
+void signals_jumped(bool mask_comes_back)
+{
+	if (base_likely(!local.handlers))
+		return;
+	local.handlers = 0;
+	if (mask_comes_back)
+		*threads_virtual_mask() = local.outer_mask;
+}
+
+/* ---- another program takes this one's place, or inherits from it ------------------------------------------- */
+
+void signals_exec(bool begin)
+{
+	static const int signals[] = { SIGSEGV, SIGSYS };
+	uint64_t real = *threads_virtual_mask();
+
+	for (int i = 0; i < 2; i++) {
+		struct action ign = { .handler = (void *)SIG_IGN };
+
+		if (!is_ours(signals[i]) || taken[i].program.handler != (void *)SIG_IGN)
+			continue;
+		if (begin)
+			raw_action(signals[i], &ign, NULL);
+		else
+			set_ours(signals[i], &taken[i]);
+	}
+	if (real)
+		system_call(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real, NULL,
+			    sizeof(real));
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every thread of the process, and whether its system calls are looked at.
+ *
+ * Records lie in memory that is never given back: a thread that vanishes unseen (raw exit) leaves one,
+ * not a dangling pointer.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/prctl.h>
+#include <linux/stat.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guard/machine.h"
+#include "guard/private.h"
+#include "guard/system.h"
+#include "guard/threads.h"
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_OFF 0
+#define PR_SYS_DISPATCH_ON 1
+#endif
+
+#define CHUNK 128
+
+__thread struct thread_here thread_here;
+static struct thread first_chunk[CHUNK];
+static struct thread *all_threads; /* grows at its head */
+static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as is the next */
+static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
+static _Atomic uint32_t lock_word;
+_Atomic bool threads_required;
+static _Atomic uint32_t shared_selector; /* low byte */
+static const char cookie;          /* its address marks our signal */
+static pthread_key_t at_exit_key;
+static bool has_key;
+
+/* ---- the lock: every signal of the holder is blocked ---------------------------------------------- */
+
+static void spin_lock(void)
+{
+	uint32_t tries = 0;
+
+	/* acquires what spin_unlock released */
+	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
+		if (++tries % 64 == 0)
+			system_call(SYS_sched_yield);
+}
+
+static void spin_unlock(void)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for spin_lock */
+}
+
+static uint64_t lock(void)
+{
+	uint64_t all = ALL_SIGNALS, old = 0;
+
+	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
+	spin_lock();
+	return old;
+}
+
+static void unlock(uint64_t old)
+{
+	spin_unlock();
+	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+}
+
+/* ---- records --------------------------------------------------------------------------------------- */
+
+static bool is_covered(enum state s)
+{
+	return s == PROTECTED || s == OURS || s == EXPECTED;
+}
+
+static void set_state(struct thread *t, enum state s)
+{
+	uint32_t known = (uint32_t)(s != FREE) - (uint32_t)(t->state != FREE);
+	uint32_t covered = (uint32_t)is_covered(s) - (uint32_t)is_covered(t->state);
+
+	atomic_fetch_add_explicit(&known_count, known, memory_order_relaxed);
+	atomic_fetch_add_explicit(&covered_count, covered, memory_order_relaxed);
+	t->state = s;
+}
+
+static bool add_chunk(struct thread *chunk)
+{
+	for (int i = 0; i < CHUNK; i++) {
+		chunk[i].next = all_threads;
+		all_threads = &chunk[i];
+	}
+	return true;
+}
+
+static bool grow(void)
+{
+	long p;
+
+	if (!all_threads)
+		return add_chunk(first_chunk);
+	p = system_call(SYS_mmap, NULL, sizeof(first_chunk), PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p > 0 && add_chunk((struct thread *)p);
+}
+
+static struct thread *take_record(void)
+{
+	for (int tries = 0; tries < 2; tries++) {
+		for (struct thread *t = all_threads; t; t = t->next)
+			if (t->state == FREE)
+				return t;
+		if (!grow())
+			break;
+	}
+	return NULL;
+}
+
+static void clear_record(struct thread *t, enum state s)
+{
+	set_state(t, s);
+	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
+	t->has_own_selector = t->is_dispatched = false;
+	t->tid = 0;
+	t->stack_low = t->stack_high = 0;
+}
+
+/* ---- dispatch of one thread ------------------------------------------------------------------------ */
+
+static int switch_on(struct thread *t, bool own)
+{
+	void *selector = own ? (void *)&t->word : (void *)&shared_selector;
+	long ret = system_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+			       system_range_start, system_range_end - system_range_start, selector);
+
+	if (ret)
+		return (int)ret;
+	t->has_own_selector = own;
+	t->is_dispatched = true;
+	return 0;
+}
+
+static void switch_off(struct thread *t)
+{
+	if (t->is_dispatched)
+		system_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
+	t->is_dispatched = t->has_own_selector = false;
+}
+
+/* This thread, locked: its calls are dispatched from now on. */
+static void protect(struct thread *t)
+{
+	if (t->state == OURS || t->state == PROTECTED)
+		return;
+	if (!switch_on(t, false))
+		set_state(t, PROTECTED);
+	else
+		set_state(t, KNOWN);
+}
+
+void threads_own_selector(struct thread *t)
+{
+	uint64_t old = lock();
+	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
+	uint32_t depth = atomic_load_explicit(&t->word, memory_order_relaxed) / TRUST;
+
+	atomic_store_explicit(&t->word, thread_word(depth, wanted), memory_order_relaxed);
+	switch_on(t, true); /* did it once: cannot fail */
+	unlock(old);
+}
+
+void threads_set_armed(bool armed)
+{
+	spin_lock();
+	atomic_store_explicit(&shared_selector, armed ? SELECTOR_BLOCK : 0, memory_order_relaxed);
+	for (struct thread *t = all_threads; t; t = t->next) {
+		uint32_t now, next;
+
+		if (!t->has_own_selector)
+			continue;
+		now = atomic_load_explicit(&t->word, memory_order_relaxed);
+		do {
+			next = thread_word(now / TRUST, armed);
+		} while (!atomic_compare_exchange_weak_explicit(&t->word, &now, next,
+								memory_order_relaxed,
+								memory_order_relaxed));
+	}
+	spin_unlock();
+}
+
+/* ---- registration ------------------------------------------------------------------------------------ */
+
+static void note_stack(struct thread *t, size_t bytes)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	t->stack_high = here + (64u << 10);
+	t->stack_low = here - bytes + (64u << 10); /* thread-local data lie there as well */
+}
+
+static size_t main_stack_bytes(void)
+{
+	struct rlimit64 {
+		uint64_t now, max;
+	} l = { 0, 0 };
+
+	if (system_call(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &l) || l.now > (8u << 20))
+		return 8u << 20;
+	return l.now;
+}
+
+/* The last round of destructors: others may still make calls that have to be looked at. */
+static void at_thread_exit(void *round)
+{
+	uintptr_t n = (uintptr_t)round;
+	struct thread *t = thread_here.thread;
+	uint64_t old;
+
+	if (n < PTHREAD_DESTRUCTOR_ITERATIONS) {
+		pthread_setspecific(at_exit_key, (void *)(n + 1));
+		return;
+	}
+	if (!t)
+		return;
+	old = lock();
+	thread_here.thread = NULL;
+	thread_here.ended = true;
+	switch_off(t); /* libc ends a thread with every signal blocked */
+	clear_record(t, FREE);
+	unlock(old);
+}
+
+static void make_key(void)
+{
+	has_key = !pthread_key_create(&at_exit_key, at_thread_exit);
+}
+
+static void enter_record(struct thread *t)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	uint64_t old;
+
+	pthread_once(&once, make_key);
+	if (has_key)
+		pthread_setspecific(at_exit_key, (void *)1);
+	t->tid = (int)system_call(SYS_gettid);
+	old = lock();
+	thread_here.thread = t;
+	set_state(t, KNOWN);
+	if (atomic_load_explicit(&threads_required, memory_order_relaxed))
+		protect(t);
+	unlock(old);
+}
+
+struct thread *threads_expect(size_t stack_bytes)
+{
+	uint64_t old = lock();
+	struct thread *t = take_record();
+
+	if (t) {
+		clear_record(t, EXPECTED);
+		t->stack_bytes = stack_bytes;
+		t->virtual_mask = thread_here.virtual_mask;
+	}
+	unlock(old);
+	return t;
+}
+
+void threads_abandon(struct thread *t)
+{
+	uint64_t old;
+
+	if (!t)
+		return;
+	old = lock();
+	clear_record(t, FREE);
+	unlock(old);
+}
+
+/* Signals that had been blocked by the thread's attributes are from now on only believed to be. */
+static void make_mask_virtual(void)
+{
+	uint64_t never = NEVER_BLOCKED, old = 0;
+
+	system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, &never, &old, sizeof(old));
+	thread_here.virtual_mask |= old & NEVER_BLOCKED;
+}
+
+void threads_begin(struct thread *t)
+{
+	if (!t)
+		return;
+	thread_here.virtual_mask = t->virtual_mask;
+	if (t->stack_bytes >= (256u << 10))
+		note_stack(t, t->stack_bytes);
+	if (atomic_load_explicit(&threads_required, memory_order_relaxed))
+		make_mask_virtual();
+	enter_record(t);
+}
+
+struct thread *threads_self(void)
+{
+	struct thread *t = thread_here.thread;
+
+	if (base_likely(t) || thread_here.ended)
+		return t;
+	t = threads_expect(0);
+	if (!t)
+		return NULL;
+	if (system_call(SYS_gettid) == system_call(SYS_getpid))
+		note_stack(t, main_stack_bytes());
+	enter_record(t);
+	return t;
+}
+
+/* The program's first thread, before any other can be. */
+__attribute__((constructor)) static void register_first(void)
+{
+	threads_self();
+}
+
+void threads_mark_ours(void)
+{
+	struct thread *t = threads_self();
+	uint64_t old;
+
+	if (!t)
+		return;
+	old = lock();
+	switch_off(t);
+	set_state(t, OURS);
+	unlock(old);
+}
+
+/* ---- all threads ------------------------------------------------------------------------------------- */
+
+/* Nobody else exists; another thread may have held the lock. */
+static void after_fork_child(void)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_relaxed);
+	atomic_store_explicit(&shared_selector, 0, memory_order_relaxed);
+	atomic_store_explicit(&threads_required, false, memory_order_relaxed);
+	for (struct thread *t = all_threads; t; t = t->next)
+		clear_record(t, t == thread_here.thread ? KNOWN : FREE); /* dispatch is not inherited */
+	atomic_store_explicit(&known_count, thread_here.thread ? 1 : 0, memory_order_relaxed);
+	atomic_store_explicit(&covered_count, 0, memory_order_relaxed);
+	if (thread_here.thread)
+		thread_here.thread->tid = (int)system_call(SYS_gettid);
+}
+
+static void tell(struct thread *t, int pid)
+{
+	siginfo_t si;
+
+	memset(&si, 0, sizeof(si));
+	si.si_signo = SIGSYS;
+	si.si_code = SI_QUEUE;
+	si.si_pid = pid;
+	si.si_value.sival_ptr = (void *)&cookie;
+	if (!system_call(SYS_rt_tgsigqueueinfo, pid, t->tid, SIGSYS, &si))
+		set_state(t, TOLD);
+}
+
+bool threads_answer_sig(const siginfo_t *si, void *ucontext)
+{
+	ucontext_t *uc = ucontext;
+	uint64_t *mask = (uint64_t *)&uc->uc_sigmask, old;
+	struct thread *t = thread_here.thread;
+
+	if (si->si_code != SI_QUEUE || si->si_value.sival_ptr != (void *)&cookie)
+		return false;
+	if (!t)
+		return true;
+	old = lock();
+	thread_here.virtual_mask |= *mask & NEVER_BLOCKED;
+	*mask &= ~NEVER_BLOCKED;
+	protect(t);
+	unlock(old & ~NEVER_BLOCKED);
+	machine_undo_interruption(uc);
+	return true;
+}
+
+int threads_init(bool dispatch)
+{
+	static bool forks_known;
+	int pid = (int)system_call(SYS_getpid);
+	struct thread *self = threads_self();
+	uint64_t old;
+	int ret;
+
+	if (!dispatch)
+		return 0;
+	if (!self)
+		return -ENOMEM;
+	ret = dispatch_init();
+	if (ret)
+		return ret;
+	if (!forks_known && pthread_atfork(guard_trust_begin, guard_trust_end, after_fork_child))
+		return -ENOMEM;
+	forks_known = true;
+	old = lock();
+	atomic_store_explicit(&threads_required, true, memory_order_relaxed);
+	protect(self);
+	for (struct thread *t = all_threads; t; t = t->next)
+		if (t->state == KNOWN && t != self)
+			tell(t, pid);
+	unlock(old);
+	make_mask_virtual();
+	return self->state == PROTECTED || self->state == OURS ? 0 : -ENOSYS;
+}
+
+/* Threads of the process: the links of its directory of threads. */
+static uint32_t count_by_kernel(void)
+{
+	struct statx sx;
+
+	if (system_call(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &sx))
+		return UINT32_MAX;
+	return sx.stx_nlink - 2;
+}
+
+bool threads_are_covered(void)
+{
+	uint32_t known, covered;
+
+	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+		return true;
+	threads_self(); /* makes itself known when it was not */
+	known = atomic_load_explicit(&known_count, memory_order_relaxed);
+	covered = atomic_load_explicit(&covered_count, memory_order_relaxed);
+	return known == covered && count_by_kernel() <= known;
+}
+
+uint64_t *threads_virtual_mask(void)
+{
+	return &thread_here.virtual_mask;
+}
+
+bool threads_have_stack(uintptr_t here, size_t bytes)
+{
+	const struct thread *t = thread_here.thread;
+
+	return t && here <= t->stack_high && here >= t->stack_low + bytes;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared by threads.c (which threads there are) and trust.c (what one of them is doing).
+ *
+ * The kernel looks at one byte a thread, its selector. Threads that never enter the host MPI share one,
+ * so that arming costs one store for all of them; the first guard_trust_begin() of a thread gives it
+ * its own. Such a selector is the low byte of a word that is only changed as a whole:
+ *
+ *   word = selector | WANTED * (something is armed) | TRUST * (depth of trust)
+ *   selector == BLOCK  iff  WANTED and depth 0
+ */
+#ifndef SLUICE_GUARD_THREADS_H
+#define SLUICE_GUARD_THREADS_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SELECTOR_BLOCK 1u
+#define SELECTOR_MASK  0xffu
+#define WANTED         0x100u
+#define TRUST          0x10000u
+
+#define ALL_SIGNALS (~(uint64_t)0)
+#define BIT(signo)  ((uint64_t)1 << ((signo) - 1))
+#define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
+
+enum state { FREE, EXPECTED, KNOWN, TOLD, PROTECTED, OURS };
+
+struct thread {
+	_Atomic uint32_t word;
+	enum state state;        /* under the lock, as all below */
+	bool has_own_selector;   /* the kernel looks at `word`; read by the thread itself without lock */
+	bool is_dispatched;      /* prctl done; the same */
+	int tid;
+	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
+	size_t stack_bytes;
+	uint64_t virtual_mask;   /* of the creator, for the thread to inherit */
+	struct thread *next;     /* all records, never taken out */
+};
+
+/* What belongs to one thread and is used by it alone. */
+struct thread_here {
+	struct thread *thread;
+	uint64_t mask;          /* the program's, while every signal is blocked */
+	uint64_t virtual_mask;
+	uint32_t enters;        /* depth of guard_enter */
+	uint32_t waiting_trust; /* between wait_begin and wait_end */
+	bool in_fault, waiting;
+	bool ended;             /* its record is gone, and it must not make another */
+};
+
+extern __thread struct thread_here thread_here __attribute__((tls_model("initial-exec")));
+extern _Atomic bool threads_required; /* threads_init was called */
+
+static inline uint32_t thread_word(uint32_t depth, bool wanted)
+{
+	return depth * TRUST | (wanted ? WANTED : 0) | (wanted && !depth ? SELECTOR_BLOCK : 0);
+}
+
+/* The record of this thread, made now when it has none: the program's first thread, or one that was made
+ * behind our back. NULL without memory, and at the thread's end. */
+struct thread *threads_self(void);
+/* The kernel looks at this thread's word from now on; it is dispatched already. */
+void threads_own_selector(struct thread *t);
+
+#endif
