@@ -36,7 +36,7 @@ enum {
 	TRIES = 2,           /* a slow protection may have been interrupted */
 	TRY_AGAIN = 512,     /* uses */
 	NS_PER_PAGE = 10,    /* protecting by page table entry takes 24, by huge page 0.2 */
-	NS_AT_MOST = 2000,   /* protecting nothing */
+	NS_AT_MOST = 12000,  /* protecting nothing, with the pieces of tables at both ends, or another CPU to tell */
 };
 
 static struct {
