@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What take.c, life.c, types.c and pack.c share. They are compiled once per ABI, with one of
+ * What attach.c, take.c, observe.c, life.c, types.c and pack.c share. They are compiled once per ABI, with one of
  * SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the objects apart.
  *
  *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
  *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
  *          --pack_init--> pack.c     struct rt_buf for buffers with gaps
+ *          --observe_buf--> observe.c    completes what overlaps, before others see it
  *
  * Errors: 0 or -errno among us. The library's functions are called through `real`; `inside` counts
  * how deep this thread is in calls of ours, during which wrappers pass everything on.
@@ -28,6 +29,8 @@
 #define ABI_NAME(name) name##_std
 #endif
 
+#include "mpi/front.h"
+#include "rt/early.h"
 #include "rt/rt.h"
 
 typedef int MPI_Comm_copy_attr_function(MPI_Comm, int, void *, void *, void *, int *);
@@ -54,11 +57,35 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define pack_init       ABI_NAME(pack_init)
 #define pack_fini       ABI_NAME(pack_fini)
 #define pack_elements   ABI_NAME(pack_elements)
+#define abi_library     ABI_NAME(abi_library)
+#define attach_library  ABI_NAME(attach_library)
+#define look_ways       ABI_NAME(look_ways)
+#define observe_count   ABI_NAME(observe_count)
+#define observe_is_root ABI_NAME(observe_is_root)
+#define observe_buf     ABI_NAME(observe_buf)
+#define observe_each    ABI_NAME(observe_each)
+#define observe_bytes   ABI_NAME(observe_bytes)
 
 #include "real.h"
 
 extern struct abi_real real;
 extern __thread int inside __attribute__((tls_model("initial-exec")));
+
+/* The library's image: its own calls through the symbol table (MPI-IO in MPICH) are not the program's.
+ * Empty for a library that contains its Fortran bindings. */
+struct abi_library {
+	uintptr_t lo, hi;
+};
+extern struct abi_library abi_library;
+/* attach.c; see struct front_abi */
+int attach_library(const struct front_host *host);
+
+static inline bool abi_is_ours(const void *caller)
+{
+	return !inside && !((uintptr_t)caller >= abi_library.lo && (uintptr_t)caller < abi_library.hi);
+}
+
+#define CALLER() __builtin_return_address(0)
 
 /* ---- life.c ------------------------------------------------------------------------------ */
 
@@ -118,6 +145,26 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 
 	return bound && count < (uint64_t)1 << 40 && count * bound < threshold_bytes;
 }
+
+/* ---- observe.c ---------------------------------------------------------------------------- */
+
+/* A call of the library's that is made while something may be pending. */
+#define HOSTED(call) (rt_has_pending() ? (rt_host_begin(), observe_hosted(call)) : (call))
+static inline int observe_hosted(int rc)
+{
+	rt_host_end();
+	return rc;
+}
+
+extern const struct front_way look_ways[FRONT_LOOK_COUNT];
+int observe_count(uintptr_t comm, enum front_who who);
+bool observe_is_root(int root, MPI_Comm comm);
+/* Complete what overlaps `count` elements at `at` (MPI_IN_PLACE names nothing); the same number for each of
+ * `who`; bytes. */
+void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);
+void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
+		  enum front_who who);
+void observe_bytes(const void *at, MPI_Count bytes);
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 

@@ -14,9 +14,14 @@ typedef int MPI_Errhandler;
 typedef int MPI_Group;
 typedef int MPI_Info;
 typedef int MPI_Request;
+typedef struct ADIOI_FileD *MPI_File;
+typedef int MPI_Message;
+typedef int MPI_Op;
+typedef int MPI_Session;
 typedef int MPI_Win;
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count;
+typedef int64_t MPI_Offset;
 typedef void MPI_Status;
 #endif
 
@@ -31,6 +36,10 @@ typedef void MPI_Status;
 
 #define ABI_THREAD_MULTIPLE 3
 #define ABI_UNDEFINED       (-32766)
+#define ABI_ROOT            (-3)
+#define ABI_GRAPH           1
+#define ABI_CART            2
+#define ABI_DIST_GRAPH      3
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 14
 #define ABI_ERR_OTHER    15

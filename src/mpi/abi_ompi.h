@@ -13,9 +13,14 @@ typedef struct ompi_errhandler_t *MPI_Errhandler;
 typedef struct ompi_group_t *MPI_Group;
 typedef struct ompi_info_t *MPI_Info;
 typedef struct ompi_request_t *MPI_Request;
+typedef struct ompi_file_t *MPI_File;
+typedef struct ompi_message_t *MPI_Message;
+typedef struct ompi_op_t *MPI_Op;
+typedef struct ompi_instance_t *MPI_Session;
 typedef struct ompi_win_t *MPI_Win;
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count;
+typedef int64_t MPI_Offset;
 typedef void MPI_Status;
 #endif
 
@@ -49,6 +54,10 @@ extern struct abi_symbols abi_symbols;
 
 #define ABI_THREAD_MULTIPLE 3
 #define ABI_UNDEFINED       (-32766)
+#define ABI_ROOT            (-4)
+#define ABI_GRAPH           2
+#define ABI_CART            1
+#define ABI_DIST_GRAPH      3
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 15
 #define ABI_ERR_OTHER    16

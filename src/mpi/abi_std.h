@@ -14,9 +14,14 @@ typedef struct abi_errhandler *MPI_Errhandler;
 typedef struct abi_group *MPI_Group;
 typedef struct abi_info *MPI_Info;
 typedef struct abi_request *MPI_Request;
+typedef struct abi_file *MPI_File;
+typedef struct abi_message *MPI_Message;
+typedef struct abi_op *MPI_Op;
+typedef struct abi_session *MPI_Session;
 typedef struct abi_win *MPI_Win;
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Count;
+typedef int64_t MPI_Offset;
 typedef void MPI_Status;
 #endif
 
@@ -31,6 +36,10 @@ typedef void MPI_Status;
 
 #define ABI_THREAD_MULTIPLE 4096
 #define ABI_UNDEFINED       (-32766)
+#define ABI_ROOT            (-4)
+#define ABI_CART            211
+#define ABI_GRAPH           212
+#define ABI_DIST_GRAPH      213
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 15
 #define ABI_ERR_OTHER    16

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi: stands between a program and its MPI library, for the few functions that Sluice takes.
+ * mpi: stands between a program and its MPI library, for the few functions that Sluice takes and for
+ * all that could show an operation that is still pending.
  *
  *   program -> MPI_Bcast (ours) -> [another tool's MPI_Bcast] -> PMPI_Bcast (ours) -> wrapper
  *                                                                      |          \
  *                                                                rt: taken      the library
+ *   program -> MPI_Send (ours) -- nothing pending --> the library
+ *                             \-- observe.c: completes what overlaps --> the library
  *
- *   functions.table  the functions, once; generate.py makes trampolines.S, functions.h, real.h
+ *   functions.table  the functions, once; generate.py makes from it (table.py reads it)
+ *                    trampolines.S (trampolines.py), functions.h, real.h, look.h, narrow.h
  *   resolve.c        decides where a trampoline leads, at its first call
  *   loader.c         finds the MPI library that the process has loaded, early or late
- *   narrow.c         what is missing in libraries that are left alone
+ *   narrow.c         MPI_X_c where the library has only MPI_X
+ *   kept.c           what persistent requests name
  *   abi_*.h          what a program sees of one MPI ABI: handle types and a few constants
- *   take.c           the wrappers                    }
- *   life.c           start, stop, communicators      } compiled once per ABI; no mpi.h needed
+ *   take.c           the wrappers of what is taken   }
+ *   observe.c        those of what could observe     } compiled once per ABI; no mpi.h needed
+ *   life.c           start, stop, communicators      }
  *   types.c pack.c   datatypes, packed byte ranges   }
  *
  * Exported are both MPI_X and PMPI_X. PMPI_X is the wrapper, so other PMPI tools work in any order
@@ -35,31 +41,52 @@
 
 #include "functions.h"
 
-/* A loaded MPI library. `real` is in the order of FRONT_REAL; optional functions may be NULL. */
+/* A loaded MPI library. `functions` are in the order of FRONT_REAL; optional functions may be NULL. */
 struct front_host {
 	void *handle;           /* for dlsym; never closed */
 	uintptr_t lo, hi;       /* its mapped image */
 	uintptr_t program_lo, program_hi; /* image of the executable */
-	void *real[FRONT_REAL_COUNT];
+	void *functions[FRONT_REAL_COUNT];
 };
 
-/* What take.c offers for one ABI. */
+#define FRONT_EXPORTED_COUNT (FRONT_WRAPPED_COUNT + FRONT_LOOK_COUNT)
+
+/* Where an exported function leads in a process whose library is served. */
+struct front_way {
+	void *plain;   /* while nothing is pending; NULL: straight to the library */
+	void *pending; /* while something is */
+};
+
+/* Whom a communicator's collective exchanges data with. */
+enum front_who {
+	FRONT_PEERS,   /* its members; those of the other group where there is one */
+	FRONT_LOCAL,   /* members of one's own group */
+	FRONT_SOURCES, /* neighbours in a topology */
+	FRONT_TARGETS,
+};
+
+/* What one ABI's files offer. Handles travel as uintptr_t. */
 struct front_abi {
 	/* Remember the library. Once per process, before any wrapper runs. 0 or -errno. */
 	int (*attach)(const struct front_host *host);
 	/* Start the runtime if it can be: a wrapped collective is about to run for the first time. */
 	void (*start)(void);
-	void *wrappers[FRONT_WRAPPED_COUNT];
+	/* How many; -1 when it cannot be known. */
+	int (*count)(uintptr_t comm, enum front_who who);
+	/* Do the root's arguments mean something on this rank? */
+	bool (*is_root)(uintptr_t comm, int root);
+	struct front_way wrapped[FRONT_WRAPPED_COUNT]; /* take.c */
+	const struct front_way *look;                  /* observe.c */
 };
 
 extern const struct front_abi front_abi_mpich, front_abi_ompi, front_abi_std;
 
 enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
 
-/* Look at what is loaded now. FRONT_ONE: *host (all but real) and *abi are set; *abi is NULL when
+/* Look at what is loaded now. FRONT_ONE: *host (all but functions) and *abi are set; *abi is NULL when
  * the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
 enum front_found loader_find(struct front_host *host, const struct front_abi **abi);
-/* Fill host->real. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
+/* Fill host->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
 int loader_fill(struct front_host *host);
 /* Start of the image that holds addr, 0 when there is none. */
 uintptr_t loader_image_of(const void *addr);
@@ -69,6 +96,17 @@ void *loader_next(const char *name, const void *caller);
 
 /* A stand-in for function X_c where the library has only X; NULL when there is none. */
 void *narrow_function(const char *name);
+/* For it, about the library that is served: a function by its name, NULL while there is no such library;
+ * and the questions of struct front_abi. */
+void *front_library_function(const char *name);
+int front_count(uintptr_t comm, enum front_who who);
+bool front_is_root(uintptr_t comm, int root);
+
+/* What persistent requests name, by handle. Any thread. A request that is not known (there was no memory,
+ * or nobody told) may name anything. */
+void kept_put(uintptr_t request, uintptr_t start, uint64_t bytes);
+void kept_drop(uintptr_t request);
+bool kept_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
 
 /* Called by the trampolines with all argument registers saved: where to jump. */
 void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));

@@ -1,231 +1,182 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""From functions.table: the trampolines, the slots and the struct of real functions.
+"""From functions.table: everything that is one of many.
 
-usage: generate.py {trampolines|slots|real} functions.table OUTPUT
+usage: generate.py {trampolines|slots|real|look|narrow} functions.table OUTPUT
 """
-import re
 import sys
 
-LINE = re.compile(r"(?P<kind>init|wrap|use|may) (?P<ret>\w+) (?P<names>[\w|]+)\((?P<args>.*)\)$")
-HEAD = "{0} SPDX-License-Identifier: BSD-3-Clause {1}\n{0} made by generate.py {1}\n"
+import table
+import trampolines
+
+HEAD = '{0} SPDX-License-Identifier: BSD-3-Clause {1}\n{0} made by generate.py {1}\n'
+C_HEAD = HEAD.format('/*', '*/')
 
 
-class Function:
-    def __init__(self, match):
-        self.kind = match["kind"]
-        self.ret = match["ret"]
-        self.names = match["names"].split("|")
-        self.name = self.names[0]
-        self.args = match["args"]
-
-    @property
-    def wrapped(self):
-        return self.kind in ("init", "wrap")
-
-    @property
-    def required(self):
-        """_c functions came with MPI 4 and may be missing."""
-        return self.kind != "may" and not (self.wrapped and self.name.endswith("_c"))
-
-
-def read_table(path):
-    functions = []
-    with open(path, encoding="ascii") as table:
-        for number, line in enumerate(table, 1):
-            line = line.strip()
-            if not line or line.startswith("#"):
-                continue
-            match = LINE.match(line)
-            if not match:
-                sys.exit(f"{path}:{number}: cannot read: {line}")
-            functions.append(Function(match))
-    functions.sort(key=lambda f: not f.wrapped)
-    names = [f.name for f in functions]
-    if len(set(names)) != len(names):
-        sys.exit(f"{path}: a function is listed twice")
-    return functions
+def listed(name, comment, entries):
+    return [f'/* {comment} */', f'#define {name} \\', *[f'\tX({e}) \\' for e in entries], '']
 
 
 def slots(functions):
     """functions.h: numbers and names, for code that knows no MPI types."""
-    wrapped = [f for f in functions if f.wrapped]
-    out = [HEAD.format("/*", "*/"), "#ifndef SLUICE_MPI_FUNCTIONS_H", "#define SLUICE_MPI_FUNCTIONS_H", ""]
-    out.append("/* X(name, is_init) for each wrapped function; slot 2n is MPI_name, 2n + 1 PMPI_name. */")
-    out.append("#define FRONT_WRAPPED(X) \\")
-    out += [f"\tX({f.name}, {int(f.kind == 'init')}) \\" for f in wrapped] + [""]
-    out.append("/* X(name, other name or name, required) in the order of struct abi_real. */")
-    out.append("#define FRONT_REAL(X) \\")
-    out += [f"\tX({f.name}, {f.names[-1]}, {int(f.required)}) \\" for f in functions] + [""]
-    out.append(f"#define FRONT_WRAPPED_COUNT {len(wrapped)}")
-    out.append(f"#define FRONT_REAL_COUNT {len(functions)}")
-    out += ["", "#endif", ""]
-    return "\n".join(out)
+    written = [f for f in functions if f.kind in table.WRITTEN]
+    made = [f for f in functions if f.kind in table.MADE]
+    out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
+    out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of take.c',
+                  [f'{f.name}, {int(f.kind == "init")}' for f in written])
+    out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
+    out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct abi_real, '
+                  'which begins with the exported ones',
+                  [f'{f.name}, {f.names[-1]}, {int(f.required)}' for f in functions])
+    out += listed('FRONT_SIGNATURES(X)', 'X(name, since): the MPI that surely has it, 3 or 4',
+                  [f'{f.name}, {f.since}' for f in functions])
+    out += [f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_LOOK_COUNT {len(made)}',
+            f'#define FRONT_REAL_COUNT {len(functions)}', '', '#endif', '']
+    return '\n'.join(out)
 
 
 def real(functions):
     """real.h: the library's functions with the types of the ABI header included before it."""
-    out = [HEAD.format("/*", "*/"), "struct abi_real {"]
-    out += [f"\t{f.ret} (*{f.name})({f.args});" for f in functions]
-    out += ["};", ""]
-    return "\n".join(out)
+    return '\n'.join([C_HEAD, 'struct abi_real {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
+                      '};', ''])
 
 
-X86_64_ENTRY = """
-	.p2align 4
-resolve_entry:			# stack: slot number, return address of the caller
-	.cfi_startproc
-	.cfi_def_cfa_offset 16
-	subq	$192, %rsp
-	.cfi_adjust_cfa_offset 192
-	movups	%xmm0, (%rsp)
-	movups	%xmm1, 16(%rsp)
-	movups	%xmm2, 32(%rsp)
-	movups	%xmm3, 48(%rsp)
-	movups	%xmm4, 64(%rsp)
-	movups	%xmm5, 80(%rsp)
-	movups	%xmm6, 96(%rsp)
-	movups	%xmm7, 112(%rsp)
-	movq	%rdi, 128(%rsp)
-	movq	%rsi, 136(%rsp)
-	movq	%rdx, 144(%rsp)
-	movq	%rcx, 152(%rsp)
-	movq	%r8, 160(%rsp)
-	movq	%r9, 168(%rsp)
-	movq	%rax, 176(%rsp)
-	movq	%r10, 184(%rsp)
-	movq	192(%rsp), %rdi
-	movq	200(%rsp), %rsi
-	call	front_resolve
-	movq	%rax, %r11
-	movups	(%rsp), %xmm0
-	movups	16(%rsp), %xmm1
-	movups	32(%rsp), %xmm2
-	movups	48(%rsp), %xmm3
-	movups	64(%rsp), %xmm4
-	movups	80(%rsp), %xmm5
-	movups	96(%rsp), %xmm6
-	movups	112(%rsp), %xmm7
-	movq	128(%rsp), %rdi
-	movq	136(%rsp), %rsi
-	movq	144(%rsp), %rdx
-	movq	152(%rsp), %rcx
-	movq	160(%rsp), %r8
-	movq	168(%rsp), %r9
-	movq	176(%rsp), %rax
-	movq	184(%rsp), %r10
-	addq	$200, %rsp
-	.cfi_adjust_cfa_offset -200
-	jmp	*%r11
-	.cfi_endproc
-"""
+# ---- look.h: included by observe.c -----------------------------------------------------------------
 
-X86_64_FUNCTION = """
-	.globl	{name}
-	.type	{name}, @function
-	.p2align 4
-{name}:
-	.cfi_startproc
-	endbr64
-	jmp	*front_slots+8*{slot}(%rip)
-	.cfi_endproc
-	.size	{name}, . - {name}
-unresolved_{slot}:
-	.cfi_startproc
-	endbr64
-	pushq	${slot}
-	.cfi_adjust_cfa_offset 8
-	jmp	resolve_entry
-	.cfi_endproc
-"""
-
-# A slot is read with acquire: what the wrapper reads was written before the slot.
-AARCH64_FUNCTION = """
-	.globl	{name}
-	.type	{name}, %function
-	.p2align 4
-{name}:
-	.cfi_startproc
-	hint	#34
-	adrp	x16, front_slots+8*{slot}
-	add	x16, x16, :lo12:front_slots+8*{slot}
-	ldar	x16, [x16]
-	br	x16
-	.cfi_endproc
-	.size	{name}, . - {name}
-unresolved_{slot}:
-	.cfi_startproc
-	hint	#34
-	mov	x17, #{slot}
-	b	resolve_entry
-	.cfi_endproc
-"""
-
-AARCH64_ENTRY = """
-	.p2align 4
-resolve_entry:			// x17: slot number, x30: return address of the caller
-	.cfi_startproc
-	stp	x29, x30, [sp, #-224]!
-	.cfi_def_cfa_offset 224
-	.cfi_offset 29, -224
-	.cfi_offset 30, -216
-	mov	x29, sp
-	stp	x0, x1, [sp, #16]
-	stp	x2, x3, [sp, #32]
-	stp	x4, x5, [sp, #48]
-	stp	x6, x7, [sp, #64]
-	str	x8, [sp, #80]
-	stp	q0, q1, [sp, #96]
-	stp	q2, q3, [sp, #128]
-	stp	q4, q5, [sp, #160]
-	stp	q6, q7, [sp, #192]
-	mov	x0, x17
-	mov	x1, x30
-	bl	front_resolve
-	mov	x16, x0
-	ldp	q6, q7, [sp, #192]
-	ldp	q4, q5, [sp, #160]
-	ldp	q2, q3, [sp, #128]
-	ldp	q0, q1, [sp, #96]
-	ldr	x8, [sp, #80]
-	ldp	x6, x7, [sp, #64]
-	ldp	x4, x5, [sp, #48]
-	ldp	x2, x3, [sp, #32]
-	ldp	x0, x1, [sp, #16]
-	ldp	x29, x30, [sp], #224
-	.cfi_def_cfa_offset 0
-	br	x16
-	.cfi_endproc
-"""
+def observation(term):
+    """The statement that completes what one term names."""
+    args = list(term.args)
+    if term.verb in ('part', 'parts'):
+        args[1:3] = [f'WIDE({args[1]})', f'WIDE({args[2]})']
+    elif term.verb == 'sum':
+        args[1] = f'WIDE({args[1]})'
+    elif term.verb == 'start' and args[0] == '1':
+        args[1] = f'request ? 1 : 0, {args[1]}'
+        args = args[1:]
+    if term.who:
+        args[-1] = f'comm, FRONT_{term.who.upper()}'
+    call = f'observe_{term.verb}({", ".join(args)});'
+    return [f'\tif (observe_is_root(root, comm))', f'\t\t{call}'] if term.root else [f'\t{call}']
 
 
-def trampolines(functions):
-    """Each exported name jumps through its slot; at first the slot leads to the resolver, which
-    keeps all argument registers and the stack as the caller left them."""
-    names = [p + f.name for f in functions if f.wrapped for p in ("MPI_", "PMPI_")]
-    out = [HEAD.format("/*", "*/")]
-    for macro, entry, function in (("__x86_64__", X86_64_ENTRY, X86_64_FUNCTION),
-                                   ("__aarch64__", AARCH64_ENTRY, AARCH64_FUNCTION)):
-        out.append(f"#ifdef {macro}\n\t.text\n\t.hidden front_resolve\n\t.hidden front_slots")
-        out.append(entry)
-        out += [function.format(name=name, slot=slot) for slot, name in enumerate(names)]
-        out.append("#endif\n")
-    out.append("\t.section .data.rel, \"aw\"\n\t.p2align 6\n\t.globl front_slots\n\t.hidden front_slots")
-    out.append("front_slots:")
-    out += [f"\t.quad\tunresolved_{slot}" for slot in range(len(names))]
-    out.append(f"\t.size front_slots, {8 * len(names)}")
-    out.append("\t.section .note.GNU-stack, \"\"\n")
-    return "\n".join(out)
+def callee(function, by_name):
+    if function.small:
+        return f'OR_NARROW({function.name})'
+    return f'real.{function.name}'
+
+
+def look_body(f, call):
+    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    for term in f.terms:
+        lines += observation(term)
+    return lines + [f'\treturn HOSTED({call});']
+
+
+def keep_body(f, call):
+    at = ', '.join(f.terms[0].args)
+    return ['\tint rc = HOSTED(' + call + ');', '', '\tif (!rc)', f'\t\tobserve_keep(*request, {at});',
+            '\treturn rc;']
+
+
+def drop_body(f, call):
+    return ['\tif (request)', '\t\tobserve_drop(*request);', f'\treturn HOSTED({call});']
+
+
+def made_body(f, call):
+    return ['\tint rc;', '', '\tif (rt_has_pending() && abi_is_ours(CALLER()))', '\t\tobserve_all();',
+            f'\trc = HOSTED({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
+
+
+BODIES = {'look': look_body, 'keep': keep_body, 'drop': drop_body, 'made': made_body}
+
+
+def look(functions):
+    """look.h: a wrapper for each function that can observe pending operations."""
+    out, ways = [C_HEAD], []
+    for f in functions:
+        if f.kind not in table.MADE:
+            continue
+        call = f'{callee(f, functions)}({f.passed})'
+        name = f'{f.kind}_{f.name}'
+        out += [f'static {f.ret} {name}({f.args})', '{', *BODIES[f.kind](f, call), '}', '']
+        plain = 'NULL' if f.kind == 'look' else f'(void *){name}'
+        ways.append(f'\t{{ {plain}, (void *){name} }},')
+    return '\n'.join([*out, 'const struct front_way look_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
+
+
+# ---- narrow.h: included by narrow.c ------------------------------------------------------------------
+
+def neutral(p):
+    """A parameter's type without MPI's names."""
+    words = p.type.replace('*', ' * ').split()
+    wide = {'MPI_Count': 'int64_t', 'MPI_Aint': 'int64_t', 'MPI_Offset': 'int64_t'}
+    pointer = '*' in words or p.array
+    words = [wide.get(w, ('void' if pointer else 'uintptr_t') if w.startswith('MPI_') else w) for w in words]
+    return ' '.join(words + (['*'] if p.array else [])).replace(' * *', ' **')
+
+
+def declared(p):
+    text = neutral(p)
+    return f'{text}{"" if text.endswith("*") else " "}{p.name}'
+
+
+def narrowed(f, large, small):
+    """(before the call, argument, after the call) of one parameter."""
+    name = large.name
+    if neutral(large) == neutral(small):
+        return None, name, []
+    term = next((t for t in f.terms if name in t.args), None)
+    at = term.args[0] if term else 'NULL'
+    root = 'root' if term and term.root else 'NARROW_ALL_RANKS'
+    if large.array:
+        return f'narrow_list(&call, {at}, {root}, {name}, FRONT_{term.who.upper()})', None, []
+    if '*' in large.type:
+        return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', f'{name} ? &{{0}} : NULL', \
+            [f'\tif ({name})', f'\t\t*{name} = {{0}};']
+    return f'narrow_int(&call, {at}, {root}, {name})', '{0}', []
+
+
+def narrow_function(f, small):
+    before, args, after = [], [], []
+    for p, q in zip(f.parameters, small.parameters):
+        make, arg, done = narrowed(f, p, q)
+        local = f'small_{p.name}'
+        if make:
+            before.append(f'\t{"int *" if p.array else "int "}{local} = {make};')
+        args.append((arg or local).replace('{0}', local))
+        after += [line.replace('{0}', local) for line in done]
+    has_comm = any(p.name == 'comm' for p in f.parameters)
+    is_later = small.name[0] == 'I'
+    return ['', f'static int narrow_{f.name}({", ".join(map(declared, f.parameters))})', '{',
+            f'\ttypedef int narrower({", ".join(map(neutral, small.parameters))});',
+            '\tstatic _Atomic(void *) known;',
+            f'\tstruct narrow_call call = {{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
+            f'\tnarrower *function = narrow_base(&call, &known, "PMPI_{small.name}", CALLER());', *before,
+            f'\tint rc = call.failed ? call.failed : function({", ".join(args)});', '', *after,
+            '\treturn narrow_end(&call, rc);', '}']
+
+
+def narrow(functions):
+    """narrow.h: X_c by means of X, for libraries without X_c."""
+    by_name = {f.name: f for f in functions}
+    pairs = [(f, by_name[f.name[:-2]]) for f in functions
+             if f.exported and f.name.endswith('_c') and f.name[:-2] in by_name]
+    out = [C_HEAD]
+    for f, small in pairs:
+        out += narrow_function(f, small)
+    out += ['', *listed('NARROW_FUNCTIONS(X)', 'X(name)', [f.name for f, _ in pairs]), '']
+    return '\n'.join(out)
 
 
 def main():
-    makers = {"trampolines": trampolines, "slots": slots, "real": real}
+    makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
+              'real': real, 'look': look, 'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
-    text = makers[sys.argv[1]](read_table(sys.argv[2]))
-    with open(sys.argv[3], "w", encoding="ascii") as out:
+    text = makers[sys.argv[1]](table.read(sys.argv[2]))
+    with open(sys.argv[3], 'w', encoding='ascii') as out:
         out.write(text)
 
 
-if __name__ == "__main__":
+if __name__ == '__main__':
     main()

@@ -10,7 +10,6 @@
 #include "mpi/abi.h"
 #include "mpi/front.h"
 
-struct abi_real real;
 __thread int inside __attribute__((tls_model("initial-exec")));
 __thread int helper_error __attribute__((tls_model("initial-exec")));
 

@@ -124,10 +124,10 @@ int loader_fill(struct front_host *host)
 	};
 
 	for (size_t i = 0; i < FRONT_REAL_COUNT; i++) {
-		host->real[i] = dlsym(host->handle, functions[i].name);
-		if (!host->real[i])
-			host->real[i] = dlsym(host->handle, functions[i].other);
-		if (!host->real[i] && functions[i].required)
+		host->functions[i] = dlsym(host->handle, functions[i].name);
+		if (!host->functions[i])
+			host->functions[i] = dlsym(host->handle, functions[i].other);
+		if (!host->functions[i] && functions[i].required)
 			return -ENOSYS;
 	}
 	return 0;

@@ -1,54 +1,124 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI_X_c for libraries of a kind that we do not attach to and that have no such functions. Programs
- * that ask "is there an MPI_Bcast_c?" find ours; it must work wherever it leads.
+ * MPI_X_c for libraries that have no such functions, by means of their MPI_X. Programs that ask "is
+ * there an MPI_Send_c?" find ours; it must work wherever it leads.
  *
  * Handles are integers in some ABIs and pointers in others. Both arrive in the same place, and as
  * uintptr_t they are passed on as they came.
  */
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "mpi/front.h"
 
-enum { ERR_COUNT = 2 }; /* MPI_ERR_COUNT in all ABIs */
+enum {
+	ERR_COUNT = 2,          /* MPI_ERR_COUNT in all ABIs */
+	NARROW_ALL_RANKS = INT_MIN, /* as a root: the argument counts everywhere */
+	LISTS_MAX = 4,    /* counts and displacements, sent and received */
+	LISTS_KEPT = 4096, /* lists of nonblocking calls; the oldest are forgotten */
+};
 
-typedef int bcast_function(void *, int, uintptr_t, int, uintptr_t);
-typedef int gather_function(const void *, int, uintptr_t, void *, int, uintptr_t, int, uintptr_t);
-typedef int win_create_function(void *, intptr_t, int, uintptr_t, uintptr_t, void *);
+struct narrow_call {
+	uintptr_t comm;
+	bool is_later;          /* nonblocking: the library may still read its lists afterwards */
+	int failed;             /* an MPI error code */
+	int n;
+	int *lists[LISTS_MAX];
+};
 
 #define CALLER() __builtin_return_address(0)
 
-static int narrow_bcast(void *buffer, int64_t count, uintptr_t datatype, int root, uintptr_t comm)
+/* The library's own function is looked up once; where several are loaded, each caller has its own. */
+static void *narrow_base(struct narrow_call *call, _Atomic(void *) *known, const char *name,
+			 const void *caller)
 {
-	bcast_function *bcast = loader_next("PMPI_Bcast", CALLER());
+	void *function = atomic_load_explicit(known, memory_order_relaxed);
 
-	if (!bcast || count > INT_MAX)
-		return ERR_COUNT;
-	return bcast(buffer, count < 0 ? -1 : (int)count, datatype, root, comm);
+	if (base_likely(function))
+		return function;
+	function = front_library_function(name);
+	atomic_store_explicit(known, function, memory_order_relaxed);
+	if (!function)
+		function = loader_next(name, caller);
+	if (!function)
+		call->failed = ERR_COUNT;
+	return function;
 }
 
-static int narrow_gather(const void *sendbuf, int64_t sendcount, uintptr_t sendtype, void *recvbuf,
-			 int64_t recvcount, uintptr_t recvtype, int root, uintptr_t comm)
+/* Does the library look at an argument that goes with this buffer? MPI_IN_PLACE is 1 or -1. */
+static bool is_looked_at(struct narrow_call *call, const void *at, int root)
 {
-	gather_function *gather = loader_next("PMPI_Gather", CALLER());
-
-	if (!gather || sendcount > INT_MAX || recvcount > INT_MAX)
-		return ERR_COUNT;
-	return gather(sendbuf, sendcount < 0 ? -1 : (int)sendcount, sendtype, recvbuf,
-		      recvcount < 0 ? -1 : (int)recvcount, recvtype, root, comm);
+	if ((uintptr_t)at + 1 <= 2 && at)
+		return false;
+	return root == NARROW_ALL_RANKS || front_is_root(call->comm, root);
 }
 
-static int narrow_win_create(void *base, intptr_t size, intptr_t disp_unit, uintptr_t info,
-			     uintptr_t comm, void *win)
+static int narrow_int(struct narrow_call *call, const void *at, int root, int64_t value)
 {
-	win_create_function *win_create = loader_next("PMPI_Win_create", CALLER());
-
-	if (!win_create || disp_unit > INT_MAX)
-		return ERR_COUNT;
-	return win_create(base, size, (int)disp_unit, info, comm, win);
+	if (value < 0)
+		return -1;
+	if (value <= INT_MAX)
+		return (int)value;
+	if (is_looked_at(call, at, root))
+		call->failed = ERR_COUNT;
+	return 0;
 }
+
+/* Frees the list that has been kept longest, and keeps this one. */
+static void keep_list(int *list)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static int *kept[LISTS_KEPT];
+	static unsigned next;
+	int *oldest;
+
+	pthread_mutex_lock(&lock);
+	oldest = kept[next];
+	kept[next] = list;
+	next = (next + 1) % LISTS_KEPT;
+	pthread_mutex_unlock(&lock);
+	free(oldest);
+}
+
+static int *narrow_list(struct narrow_call *call, const void *at, int root, const int64_t *wide,
+			enum front_who who)
+{
+	int n = -1, *list;
+
+	if (call->failed || !wide || !is_looked_at(call, at, root))
+		return NULL;
+	n = front_count(call->comm, who);
+	list = n < 0 ? NULL : malloc(((size_t)n + 1) * sizeof(*list));
+	if (!list) {
+		call->failed = ERR_COUNT;
+		return NULL;
+	}
+	for (int i = 0; i < n; i++) {
+		if (wide[i] != (int)wide[i])
+			call->failed = ERR_COUNT;
+		list[i] = (int)wide[i];
+	}
+	call->lists[call->n++] = list;
+	return list;
+}
+
+static int narrow_end(struct narrow_call *call, int rc)
+{
+	for (int i = 0; i < call->n; i++) {
+		if (call->is_later && !rc)
+			keep_list(call->lists[i]);
+		else
+			free(call->lists[i]);
+	}
+	return rc;
+}
+
+#include "narrow.h"
 
 void *narrow_function(const char *name)
 {
@@ -56,12 +126,12 @@ void *narrow_function(const char *name)
 		const char *name;
 		void *function;
 	} all[] = {
-		{ "Bcast_c", (void *)narrow_bcast },
-		{ "Gather_c", (void *)narrow_gather },
-		{ "Win_create_c", (void *)narrow_win_create },
+#define X(name) { #name, (void *)narrow_##name },
+		NARROW_FUNCTIONS(X)
+#undef X
 	};
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)
 		if (!strcmp(all[i].name, name))
 			return all[i].function;
 	return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where a trampoline leads. Runs at the first call of each wrapped function only (at each MPI_Init,
  * because a program that has a second MPI library initialises that too). */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,17 +9,25 @@
 
 #include "base/base.h"
 #include "mpi/front.h"
+#include "rt/early.h"
 
-/* Made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1. Read by the trampolines, written here with
- * release after everything that the wrapper reads. */
-extern _Atomic(void *) front_slots[2 * FRONT_WRAPPED_COUNT] __attribute__((visibility("hidden")));
+enum { SLOTS = 2 * FRONT_EXPORTED_COUNT };
+
+/* Made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1; where they lead while something is pending SLOTS
+ * further. Read by the trampolines, written here with release after everything that the wrapper
+ * reads. */
+extern _Atomic(void *) front_slots[2 * SLOTS] __attribute__((visibility("hidden")));
 
 static const struct {
 	const char *name;
 	bool is_init;
-} wrapped[FRONT_WRAPPED_COUNT] = {
-#define X(name, is_init) { "PMPI_" #name, is_init },
+	bool is_taken; /* by take.c, which wants the runtime to be there */
+} exported[FRONT_EXPORTED_COUNT] = {
+#define X(name, is_init) { "PMPI_" #name, is_init, !is_init },
 	FRONT_WRAPPED(X)
+#undef X
+#define X(name) { "PMPI_" #name, false, false },
+	FRONT_LOOK(X)
 #undef X
 };
 
@@ -34,7 +43,7 @@ static struct {
 	enum state state;
 	struct front_host host;
 	const struct front_abi *abi;
-	void *original[2 * FRONT_WRAPPED_COUNT]; /* slots as they were at start, leading here */
+	void *original[SLOTS]; /* slots as they were at start, leading here */
 } front = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Why nothing will be taken. Options are loaded with the runtime, which will not start now. */
@@ -74,6 +83,12 @@ static void attach_locked(const void *caller)
 	}
 }
 
+static void set_locked(uint64_t slot, struct front_way way)
+{
+	atomic_store_explicit(&front_slots[slot], way.plain, memory_order_release);
+	atomic_store_explicit(&front_slots[SLOTS + slot], way.pending, memory_order_release);
+}
+
 /* MPI_Init is called: has another library come since? */
 static void recheck_locked(void)
 {
@@ -89,8 +104,7 @@ static void recheck_locked(void)
 		stay_out("several MPI libraries are loaded");
 	for (size_t i = 0; i < BASE_ARRAY_LEN(front.original); i++)
 		if (front.original[i])
-			atomic_store_explicit(&front_slots[i], front.original[i],
-					      memory_order_release);
+			set_locked(i, (struct front_way){ front.original[i], front.original[i] });
 }
 
 static bool is_in_host(const void *addr)
@@ -101,7 +115,7 @@ static bool is_in_host(const void *addr)
 /* Another tool's MPI_X that follows ours in symbol order: it calls PMPI_X, which is ours again. */
 static void *next_tool(uint64_t slot)
 {
-	const char *name = wrapped[slot / 2].name + 1;
+	const char *name = exported[slot / 2].name + 1;
 	void *next;
 
 	if (slot % 2)
@@ -112,37 +126,66 @@ static void *next_tool(uint64_t slot)
 	return next;
 }
 
+/* In the library that is served; empty when it has no such function. */
+static struct front_way served_way(uint64_t slot)
+{
+	uint64_t i = slot / 2;
+	void *own = front.host.functions[i];
+	struct front_way way;
+
+	if (i < FRONT_WRAPPED_COUNT)
+		return front.abi->wrapped[i];
+	if (!own)
+		own = narrow_function(exported[i].name + strlen("PMPI_"));
+	if (!own)
+		return (struct front_way){ 0 };
+	way = front.abi->look[i - FRONT_WRAPPED_COUNT];
+	if (!way.plain)
+		way.plain = own;
+	return way;
+}
+
 /* Where the call would lead without us. A library that was attached before others came is served
  * on: the other ranks may not have met a second one. */
-static void *plain_target(uint64_t slot, const void *caller)
+static struct front_way plain_way(uint64_t slot, const void *caller)
 {
-	const char *name = wrapped[slot / 2].name + !(slot % 2);
+	const char *name = exported[slot / 2].name + !(slot % 2);
 	void *target = loader_next(name, caller);
 
+	if (target && front.abi && is_in_host(target))
+		return served_way(slot);
 	if (!target)
-		target = narrow_function(wrapped[slot / 2].name + strlen("PMPI_"));
+		target = narrow_function(exported[slot / 2].name + strlen("PMPI_"));
 	if (!target) {
 		base_log(BASE_LOG_ERROR, "mpi", "%s is in none of the loaded libraries", name);
 		abort(); /* what an undefined symbol would have led to */
 	}
-	if (front.abi && is_in_host(target))
-		return front.abi->wrappers[slot / 2];
-	return target;
+	return (struct front_way){ target, target };
 }
 
-static void publish_locked(uint64_t slot, void *target)
+static struct front_way attached_way(uint64_t slot, const void *caller)
+{
+	void *tool = next_tool(slot);
+	struct front_way way = { tool, tool };
+
+	if (!tool)
+		way = served_way(slot);
+	return way.plain ? way : plain_way(slot, caller);
+}
+
+static void publish_locked(uint64_t slot, struct front_way way)
 {
 	if (!front.original[slot])
 		front.original[slot] =
 			atomic_load_explicit(&front_slots[slot], memory_order_relaxed);
-	atomic_store_explicit(&front_slots[slot], target, memory_order_release);
+	set_locked(slot, way);
 }
 
 void *front_resolve(uint64_t slot, const void *caller)
 {
-	bool is_init = wrapped[slot / 2].is_init;
+	bool is_init = exported[slot / 2].is_init;
 	const struct front_abi *abi = NULL;
-	void *target = NULL;
+	struct front_way way;
 
 	pthread_mutex_lock(&front.lock);
 	if (front.state == STATE_NEW)
@@ -151,18 +194,47 @@ void *front_resolve(uint64_t slot, const void *caller)
 		recheck_locked();
 	if (front.state == STATE_ATTACHED) {
 		abi = front.abi;
-		target = next_tool(slot);
-		if (!target)
-			target = abi->wrappers[slot / 2];
+		way = attached_way(slot, caller);
 	} else {
-		target = plain_target(slot, caller);
+		way = plain_way(slot, caller);
 	}
 	if (!is_init && (front.state == STATE_ATTACHED || front.state == STATE_PLAIN))
-		publish_locked(slot, target);
+		publish_locked(slot, way);
 	pthread_mutex_unlock(&front.lock);
 
 	/* Outside the lock: this calls MPI. */
-	if (abi && !is_init)
+	if (abi && exported[slot / 2].is_taken)
 		abi->start();
-	return target;
+	return rt_has_pending() ? way.pending : way.plain;
+}
+
+/* ---- for narrow.c ------------------------------------------------------------------------- */
+
+static const struct front_abi *attached(void)
+{
+	const struct front_abi *abi;
+
+	pthread_mutex_lock(&front.lock);
+	abi = front.state == STATE_ATTACHED ? front.abi : NULL;
+	pthread_mutex_unlock(&front.lock);
+	return abi;
+}
+
+void *front_library_function(const char *name)
+{
+	return attached() ? dlsym(front.host.handle, name) : NULL;
+}
+
+int front_count(uintptr_t comm, enum front_who who)
+{
+	const struct front_abi *abi = attached();
+
+	return abi ? abi->count(comm, who) : -1;
+}
+
+bool front_is_root(uintptr_t comm, int root)
+{
+	const struct front_abi *abi = attached();
+
+	return !abi || abi->is_root(comm, root);
 }

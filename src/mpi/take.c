@@ -6,27 +6,12 @@
  * Local checks (a datatype that is not committed, a root out of range) come before life_connect(),
  * which is collective; after it only facts that all ranks share decide.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 
 #include "base/base.h"
 #include "mpi/abi.h"
 #include "mpi/front.h"
-
-#if defined(SLUICE_ABI_OMPI)
-struct abi_symbols abi_symbols;
-#endif
-
-/* The library's image: its own calls through the symbol table (MPI-IO in MPICH) are not ours. */
-static uintptr_t library_lo, library_hi;
-
-static bool is_ours(const void *caller)
-{
-	return !inside && !((uintptr_t)caller >= library_lo && (uintptr_t)caller < library_hi);
-}
-
-#define CALLER() __builtin_return_address(0)
 
 /* ---- checks that collectives share ------------------------------------------------------- */
 
@@ -126,12 +111,12 @@ static int __attribute__((noinline)) large_bcast(void *buffer, int count, MPI_Da
 {
 	int rc = 0;
 
-	if (is_off(rt_bcast_threshold_bytes) || !is_ours(caller))
+	if (is_off(rt_bcast_threshold_bytes) || !abi_is_ours(caller))
 		return real.Bcast(buffer, count, datatype, root, comm);
 	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
 		return rc;
 	base_count(BASE_CTR_BCAST_PASSED, 1);
-	return real.Bcast(buffer, count, datatype, root, comm);
+	return HOSTED(real.Bcast(buffer, count, datatype, root, comm));
 }
 
 static int wrap_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)
@@ -141,18 +126,41 @@ static int wrap_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, 
 	return large_bcast(buffer, count, datatype, root, comm, CALLER());
 }
 
-static int wrap_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
-			MPI_Comm comm)
+static int large_bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
+			 MPI_Comm comm, const void *caller)
 {
 	int rc = 0;
 
-	if (types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes) ||
-	    is_off(rt_bcast_threshold_bytes) || !is_ours(CALLER()))
+	if (is_off(rt_bcast_threshold_bytes) || !abi_is_ours(caller))
 		return library_bcast_c(buffer, count, datatype, root, comm);
-	if (take_bcast(buffer, count, datatype, root, comm, CALLER(), &rc))
+	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
 		return rc;
 	base_count(BASE_CTR_BCAST_PASSED, 1);
-	return library_bcast_c(buffer, count, datatype, root, comm);
+	return HOSTED(library_bcast_c(buffer, count, datatype, root, comm));
+}
+
+static int wrap_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
+			MPI_Comm comm)
+{
+	if (types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes))
+		return library_bcast_c(buffer, count, datatype, root, comm);
+	return large_bcast_c(buffer, count, datatype, root, comm, CALLER());
+}
+
+/* While something is pending, here and below: what overlaps is completed, whoever does the call. */
+static int pend_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)
+{
+	if (abi_is_ours(CALLER()))
+		observe_buf(buffer, count, datatype);
+	return large_bcast(buffer, count, datatype, root, comm, CALLER());
+}
+
+static int pend_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
+			MPI_Comm comm)
+{
+	if (abi_is_ours(CALLER()))
+		observe_buf(buffer, count, datatype);
+	return large_bcast_c(buffer, count, datatype, root, comm, CALLER());
 }
 
 /* ---- gather ------------------------------------------------------------------------------ */
@@ -352,13 +360,14 @@ large_gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *re
 		    recv = { recvbuf, recvcount, recvtype };
 	int rc = 0;
 
-	if (is_off(rt_gather_threshold_bytes) || !is_ours(caller))
+	if (is_off(rt_gather_threshold_bytes) || !abi_is_ours(caller))
 		return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
 				   comm);
 	if (take_gather(&send, &recv, root, comm, caller, &rc))
 		return rc;
 	base_count(BASE_CTR_GATHER_PASSED, 1);
-	return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+	return HOSTED(real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+				  comm));
 }
 
 static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -371,23 +380,63 @@ static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype
 			    CALLER());
 }
 
+static int large_gather_c(const struct side *send, const struct side *recv, int root, MPI_Comm comm,
+			  const void *caller)
+{
+	int rc = 0;
+
+	if (!is_off(rt_gather_threshold_bytes) && abi_is_ours(caller)) {
+		if (take_gather(send, recv, root, comm, caller, &rc))
+			return rc;
+		base_count(BASE_CTR_GATHER_PASSED, 1);
+	}
+	return HOSTED(library_gather_c(send->buffer, send->count, send->datatype,
+				       (void *)recv->buffer, recv->count, recv->datatype, root,
+				       comm));
+}
+
 static int wrap_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 			 void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
 			 MPI_Comm comm)
 {
 	struct side send = { sendbuf, sendcount, sendtype },
 		    recv = { recvbuf, recvcount, recvtype };
-	int rc = 0;
 
-	if (gather_is_small(sendbuf, sendcount, sendtype, recvcount, recvtype) ||
-	    is_off(rt_gather_threshold_bytes) || !is_ours(CALLER()))
+	if (gather_is_small(sendbuf, sendcount, sendtype, recvcount, recvtype))
 		return library_gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
 					root, comm);
-	if (take_gather(&send, &recv, root, comm, CALLER(), &rc))
-		return rc;
-	base_count(BASE_CTR_GATHER_PASSED, 1);
-	return library_gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-				comm);
+	return large_gather_c(&send, &recv, root, comm, CALLER());
+}
+
+static void observe_gather(const struct side *send, const struct side *recv, int root, MPI_Comm comm)
+{
+	observe_buf(send->buffer, send->count, send->datatype);
+	if (observe_is_root(root, comm))
+		observe_each(recv->buffer, recv->count, recv->datatype, comm, FRONT_PEERS);
+}
+
+static int pend_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+		       int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm)
+{
+	struct side send = { sendbuf, sendcount, sendtype },
+		    recv = { recvbuf, recvcount, recvtype };
+
+	if (abi_is_ours(CALLER()))
+		observe_gather(&send, &recv, root, comm);
+	return large_gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm,
+			    CALLER());
+}
+
+static int pend_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
+			 void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
+			 MPI_Comm comm)
+{
+	struct side send = { sendbuf, sendcount, sendtype },
+		    recv = { recvbuf, recvcount, recvtype };
+
+	if (abi_is_ours(CALLER()))
+		observe_gather(&send, &recv, root, comm);
+	return large_gather_c(&send, &recv, root, comm, CALLER());
 }
 
 /* ---- start, windows ---------------------------------------------------------------------- */
@@ -422,19 +471,27 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 	return rc;
 }
 
+/* A window's memory is anybody's: what is pending there ends now, and nothing will be. */
+static void keep_out(const void *base, MPI_Aint size)
+{
+	if (size <= 0)
+		return;
+	if (rt_has_pending())
+		observe_bytes(base, size);
+	rt_memory_keep_out(base, (uint64_t)size);
+}
+
 static int wrap_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
 			   MPI_Win *win)
 {
-	if (size > 0)
-		rt_memory_keep_out(base, (uint64_t)size);
+	keep_out(base, size);
 	return real.Win_create(base, size, disp_unit, info, comm, win);
 }
 
 static int wrap_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
 			     MPI_Comm comm, MPI_Win *win)
 {
-	if (size > 0)
-		rt_memory_keep_out(base, (uint64_t)size);
+	keep_out(base, size);
 	if (real.Win_create_c)
 		return real.Win_create_c(base, size, disp_unit, info, comm, win);
 	return real.Win_create(base, size, disp_unit > INT_MAX ? -1 : (int)disp_unit, info, comm,
@@ -443,8 +500,7 @@ static int wrap_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_
 
 static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 {
-	if (size > 0)
-		rt_memory_keep_out(base, (uint64_t)size);
+	keep_out(base, size);
 	return real.Win_attach(win, base, size);
 }
 
@@ -457,71 +513,27 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 FRONT_WRAPPED(X)
 #undef X
 
-#if defined(SLUICE_ABI_OMPI)
-static int find_symbols(const struct front_host *host)
+static bool is_root(uintptr_t comm, int root)
 {
-	static const struct {
-		void **field;
-		const char *symbol;
-	} symbols[] = {
-#define X(field, symbol) { &abi_symbols.field, symbol },
-		ABI_SYMBOLS(X)
-#undef X
-	};
-
-	abi_symbols.lo = host->lo;
-	abi_symbols.hi = host->hi;
-	abi_symbols.program_lo = host->program_lo;
-	abi_symbols.program_hi = host->program_hi;
-	for (size_t i = 0; i < BASE_ARRAY_LEN(symbols); i++) {
-		/* a program that is not position-independent may hold the objects itself */
-		*symbols[i].field = dlsym(RTLD_DEFAULT, symbols[i].symbol);
-		if (!*symbols[i].field)
-			*symbols[i].field = dlsym(host->handle, symbols[i].symbol);
-		if (!*symbols[i].field)
-			return -ENOSYS;
-	}
-	return 0;
-}
-#endif
-
-/* A library that contains its Fortran bindings calls us from inside on behalf of the program. */
-static bool is_fortran_inside(const struct front_host *host)
-{
-	uintptr_t bcast = (uintptr_t)dlsym(host->handle, "mpi_bcast_");
-
-	return bcast >= host->lo && bcast < host->hi;
+	return observe_is_root(root, (MPI_Comm)comm);
 }
 
-static int attach(const struct front_host *host)
-{
-	static const size_t offsets[FRONT_REAL_COUNT] = {
-#define X(name, other, required) offsetof(struct abi_real, name) / sizeof(void *),
-		FRONT_REAL(X)
-#undef X
-	};
-	void **functions = (void **)&real;
-
-	_Static_assert(sizeof(real) == FRONT_REAL_COUNT * sizeof(void *), "only pointers");
-	for (size_t i = 0; i < FRONT_REAL_COUNT; i++)
-		functions[offsets[i]] = host->real[i];
-	if (!is_fortran_inside(host)) {
-		library_lo = host->lo;
-		library_hi = host->hi;
-	}
-#if defined(SLUICE_ABI_OMPI)
-	return find_symbols(host);
-#else
-	return 0;
-#endif
-}
+/* Nothing can be pending yet, or they see to it themselves. */
+#define pend_Init         wrap_Init
+#define pend_Init_thread  wrap_Init_thread
+#define pend_Win_create   wrap_Win_create
+#define pend_Win_create_c wrap_Win_create_c
+#define pend_Win_attach   wrap_Win_attach
 
 const struct front_abi ABI_NAME(front_abi) = {
-	.attach = attach,
+	.attach = attach_library,
 	.start = life_start,
-	.wrappers = {
-#define X(name, is_init) (void *)wrap_##name,
+	.count = observe_count,
+	.is_root = is_root,
+	.wrapped = {
+#define X(name, is_init) { (void *)wrap_##name, (void *)pend_##name },
 		FRONT_WRAPPED(X)
 #undef X
 	},
+	.look = look_ways,
 };

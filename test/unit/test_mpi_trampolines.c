@@ -4,14 +4,17 @@
 #include <stdatomic.h>
 
 #include "mpi/front.h"
+#include "rt/early.h"
 #include "unit.h"
+
+enum { SLOTS = 2 * FRONT_EXPORTED_COUNT };
 
 typedef double many(long, long, long, long, long, long, long, long, double, double, double, double,
 		    double, double, double, double, long, double);
 
-many MPI_Win_attach, PMPI_Win_attach, MPI_Init, PMPI_Win_create_c;
+many MPI_Win_attach, PMPI_Win_attach, MPI_Init, PMPI_Win_create_c, MPI_Send;
 
-extern _Atomic(void *) front_slots[2 * FRONT_WRAPPED_COUNT] __attribute__((visibility("hidden")));
+extern _Atomic(void *) front_slots[2 * SLOTS] __attribute__((visibility("hidden")));
 
 static int resolved, arrived;
 static uint64_t last_slot;
@@ -26,6 +29,13 @@ static double target(long a, long b, long c, long d, long e, long f, long g, lon
 		  p == 8.5 && q == 9 && r == 9.5;
 	last_return = __builtin_return_address(0);
 	return 42.25;
+}
+
+static double target_while_pending(long a, long b, long c, long d, long e, long f, long g, long h, double i,
+				   double j, double k, double l, double m, double n, double o, double p,
+				   long q, double r)
+{
+	return target(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r) + 1;
 }
 
 /* Uses every register that passes arguments, and a stack that must be aligned for vectors. */
@@ -46,8 +56,11 @@ void *front_resolve(uint64_t slot, const void *caller)
 	resolved++;
 	last_slot = slot;
 	last_caller = caller;
-	if (slot >= 2) /* as for MPI_Init: decided anew each time */
+	if (slot >= 2) { /* as for MPI_Init: decided anew each time */
 		atomic_store_explicit(&front_slots[slot], (void *)target, memory_order_release);
+		atomic_store_explicit(&front_slots[SLOTS + slot], (void *)target_while_pending,
+				      memory_order_release);
+	}
 	return sum < 1e8 ? (void *)target : NULL;
 }
 
@@ -87,4 +100,17 @@ UNIT_TEST(names_have_their_own_slots)
 	resolved = 0;
 	call(PMPI_Win_create_c);
 	CHECK(resolved == 1 && last_slot % 2 == 1 && last_slot < 2 * FRONT_WRAPPED_COUNT - 2);
+}
+
+/* Both ways lead to the resolver at first, with the same number, and each has its own slot afterwards. */
+UNIT_TEST(pending_operations_lead_another_way)
+{
+	resolved = 0;
+	atomic_store_explicit(&rt_pending, 1, memory_order_relaxed);
+	CHECK(call(MPI_Send) == 42.25 && arrived);
+	CHECK(resolved == 1 && last_slot == 2 * FRONT_WRAPPED_COUNT);
+	CHECK(call(MPI_Send) == 43.25 && arrived);
+	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
+	CHECK(call(MPI_Send) == 42.25 && arrived);
+	CHECK(resolved == 1);
 }

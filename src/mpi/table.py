@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""functions.table, read. What its lines mean is said at its head."""
+import re
+import sys
+
+LINE = re.compile(r'(?P<kind>[a-z]+)(?P<four>4?)(?P<use>\+use)? (?P<ret>\w+) (?P<names>[\w|]+)(?P<both>\(_c\))?'
+                  r'\((?P<args>[^:]*)\)( : (?P<terms>.*))?$')
+LEFT = re.compile(r'left (?P<names>[\w* ]+): .+$')
+TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')
+SMALL = {'COUNT': 'int', 'DISPL': 'int'}
+LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
+WRITTEN = ('init', 'wrap')                # take.c has them
+MADE = ('look', 'keep', 'drop', 'made')   # made here
+KINDS = (*WRITTEN, *MADE, 'use', 'may')
+
+
+class Parameter:
+    def __init__(self, text):
+        match = re.match(r'(?P<type>.*?)(?P<name>\w+)(?P<array>\[\])?$', text.strip())
+        self.type, self.name, self.array = match['type'].strip(), match['name'], bool(match['array'])
+
+    def __str__(self):
+        gap = '' if self.type.endswith('*') else ' '
+        return f'{self.type}{gap}{self.name}{"[]" if self.array else ""}'
+
+
+class Term:
+    """One of the things that a call observes."""
+
+    def __init__(self, text):
+        match = TERM.match(text.strip())
+        self.root, self.verb = bool(match['root']), match['verb']
+        self.args = [a.strip() for a in match['args'].split(',')] if match['args'] else []
+
+    @property
+    def who(self):
+        return self.args[-1] if self.verb in ('each', 'part', 'parts', 'sum') else None
+
+
+class Function:
+    def __init__(self, match, large=False):
+        self.kind, self.ret = match['kind'], match['ret']
+        self.names = match['names'].split('|')
+        words = LARGE if large else SMALL
+        args = re.sub(r'COUNT|DISPL', lambda m: words[m[0]] if match['both'] else m[0], match['args'])
+        self.small = None   # X of an X_c that was made from one line with it
+        if large:
+            self.small, self.names = self.names[0], [self.names[0] + '_c']
+        self.name = self.names[0]
+        self.parameters = [Parameter(p) for p in args.split(',') if p.strip() != 'void']
+        self.terms = [Term(t) for t in (match['terms'] or '').split(';') if t.strip()]
+        # since which MPI a library surely has it
+        self.since = 4 if match['four'] or self.name.endswith('_c') else 3
+        self.is_used = self.kind == 'use' or bool(match['use']) and not large
+
+    @property
+    def args(self):
+        return ', '.join(map(str, self.parameters)) or 'void'
+
+    @property
+    def passed(self):
+        return ', '.join(p.name for p in self.parameters)
+
+    @property
+    def exported(self):
+        return self.kind in WRITTEN + MADE
+
+    @property
+    def required(self):
+        """Without it Sluice stays out."""
+        return self.is_used or (self.kind in WRITTEN and self.since == 3)
+
+
+def read(path):
+    """All functions: those of take.c first, then those that are made, then the others."""
+    functions = []
+    with open(path, encoding='ascii') as table:
+        for number, line in enumerate(table, 1):
+            line = line.strip()
+            if not line or line.startswith('#') or LEFT.match(line):
+                continue
+            match = LINE.match(line)
+            if not match or match['kind'] not in KINDS:
+                sys.exit(f'{path}:{number}: cannot read: {line}')
+            functions.append(Function(match))
+            if match['both']:
+                functions.append(Function(match, large=True))
+    functions.sort(key=lambda f: 0 if f.kind in WRITTEN else 1 if f.kind in MADE else 2)
+    names = [f.name for f in functions]
+    if len(set(names)) != len(names):
+        sys.exit(f'{path}: a function is listed twice')
+    return functions
+
+
+def left(path):
+    """Names and patterns (with *) of the functions that are not in the way."""
+    names = []
+    with open(path, encoding='ascii') as table:
+        for line in table:
+            match = LEFT.match(line.strip())
+            names += match['names'].split() if match else []
+    return names
