@@ -15,6 +15,7 @@ void xfer_queue_init(struct xfer_queue *q)
 {
 	atomic_store_explicit(&q->users, 0, memory_order_relaxed);
 	atomic_store_explicit(&q->is_stopped, false, memory_order_relaxed);
+	atomic_store_explicit(&q->is_retired, false, memory_order_relaxed);
 }
 
 static bool is_stopped(struct xfer_queue *q) { return atomic_load_explicit(&q->is_stopped, memory_order_relaxed); }
@@ -173,10 +174,8 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 {
 	uint32_t posted = 0;
 
-	if (q->chan != chan) {
+	if (q->chan != chan) /* who is late in rescue() may still look */
 		q->chan = chan;
-		atomic_store_explicit(&q->is_retired, false, memory_order_relaxed);
-	}
 	if (is_stopped(q) || !fits(q, v))
 		return false;
 	q->view = *v;
