@@ -76,6 +76,7 @@ struct base_options {
 	uint64_t region_arena_bytes;    /* SLUICE_REGION_ARENA: address space for peers */
 	uint64_t region_pool_bytes;     /* SLUICE_REGION_POOL: populated pages kept */
 	bool region_huge;               /* SLUICE_REGION_HUGE: collapse to huge pages */
+	bool region_whole;              /* SLUICE_REGION_WHOLE: adopt edge pages of large blocks */
 	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
 	int64_t xfer_copy;              /* SLUICE_XFER_COPY: enum base_copy_kernel */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */

@@ -76,6 +76,8 @@ struct base_option base_option_table[] = {
 	      "Populated memory kept for the next adoption"),
 	BOOL("SLUICE_REGION_HUGE", region_huge, "on", false,
 	     "Whether adopted memory is collapsed to huge pages"),
+	BOOL("SLUICE_REGION_WHOLE", region_whole, "on", false,
+	     "Whether the edge pages of large blocks of malloc are adopted with their buffers"),
 	BYTES("SLUICE_XFER_FRAGMENT", xfer_fragment_bytes, "0", 0, GIB, true,
 	      "Bytes that one mover takes at a time; 0 chooses by size"),
 	ENUM("SLUICE_XFER_COPY", xfer_copy, "auto", copy_kernels, false,

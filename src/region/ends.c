@@ -50,6 +50,10 @@ bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end)
 	struct piece_walk w = { .r = r, .at = start, .end = end };
 	struct piece p;
 
+	if (start <= base_round_up(r->first, HOST_PAGE))
+		w.at = r->start;
+	if (end >= base_round_down(r->last, HOST_PAGE))
+		w.end = r->end;
 	while (piece_next(&w, &p))
 		if (!p.shared)
 			return false;
@@ -90,7 +94,7 @@ int ends_make_private(struct region *r)
 	if (!r->retired)
 		arena_punch_locked(r->offset, r->end - r->start);
 	r->state = REGION_ZOMBIE;
-	seen_lifetime_locked(r->start, pins_uses(r));
+	seen_lifetime_locked(base_round_up(r->first, HOST_PAGE), pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
 	return 0;
 
@@ -161,10 +165,10 @@ void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
 		region_table.lost |= r->state == REGION_ACTIVE;
 	}
 	if (below >= above) {
-		r->end = start;
+		r->end = r->last = start;
 	} else {
 		r->offset += end - r->start;
-		r->start = end;
+		r->start = r->first = end;
 	}
 	table_publish_bounds();
 }
@@ -305,7 +309,9 @@ uint32_t region_leave(uintptr_t start, uintptr_t end)
 {
 	uint32_t ticket;
 
-	if (start >= end || region_is_locked_here())
+	if (start >= end || region_is_locked_here() ||
+	    (!peek_overlaps(start, end) &&
+	     !atomic_load_explicit(&region_has_kept_out, memory_order_relaxed)))
 		return 0;
 	region_before_change(start, end);
 	region_lock();

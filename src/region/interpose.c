@@ -18,15 +18,22 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include "region/blocks.h"
 #include "region/region.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-extern void *__libc_realloc(void *, size_t); /* glibc's own, while the next one is not known */
+/* glibc's own, while the next one is not known */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
 static struct {
 	void (*free)(void *);
+	void *(*malloc)(size_t);
+	void *(*calloc)(size_t, size_t);
 	void *(*realloc)(void *, size_t);
+	void *(*memalign)(size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	int (*posix_memalign)(void **, size_t, size_t);
 	void *(*mmap)(void *, size_t, int, int, int, off_t);
 	int (*munmap)(void *, size_t);
 	void *(*mremap)(void *, size_t, size_t, int, ...);
@@ -57,29 +64,100 @@ static void *resolve(void **slot, const char *name)
 #define NEXT(name) ((__typeof__(next.name))resolve((void **)&next.name, #name))
 
 /*
- * free and realloc may be called by dlsym itself, and by constructors that run before ours. What is
- * freed during that moment is leaked: it need not come from glibc's malloc.
+ * The allocator may be called by dlsym itself, and by constructors that run before ours. What is freed
+ * during that moment is leaked: it need not come from glibc's malloc.
  */
 static bool sizes_known; /* malloc_usable_size and free belong to one allocator */
+
+static void *base_of(void *f)
+{
+	Dl_info info;
+
+	return f && dladdr(f, &info) ? info.dli_fbase : NULL;
+}
 
 __attribute__((constructor(101), noinline)) static void resolve_allocator(void)
 {
 	static bool busy;
-	Dl_info size_of, free_of;
-	void (*f)(void *);
+	void *f, *m, *home;
 
 	if (busy || next.free)
 		return;
 	busy = true;
 	next.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
-	f = (void (*)(void *))dlsym(RTLD_NEXT, "free");
-	sizes_known = dladdr((void *)f, &free_of) &&
-		      dladdr(dlsym(RTLD_DEFAULT, "malloc_usable_size"), &size_of) &&
-		      free_of.dli_fbase == size_of.dli_fbase;
-	next.free = f;
+	next.calloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
+	m = dlsym(RTLD_NEXT, "malloc");
+	f = dlsym(RTLD_NEXT, "free");
+	home = base_of(f);
+	sizes_known = home && home == base_of(dlsym(RTLD_DEFAULT, "malloc_usable_size"));
+	blocks_are_known = sizes_known && home == base_of(m) && home == base_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+	next.malloc = (void *(*)(size_t))m;
+	next.free = (void (*)(void *))f;
 }
 
-/* ---- allocator ------------------------------------------------------------------------------ */
+/* ---- allocator: blocks that may be adopted whole are signed (blocks.h) -------------------------- */
+
+static inline bool is_to_be_signed(size_t bytes)
+{
+	return base_unlikely(bytes >= BLOCK_SIGNED_MIN) && blocks_are_known && bytes <= PTRDIFF_MAX;
+}
+
+static void *signed_block(void *p, size_t bytes)
+{
+	if (p)
+		block_sign(p, bytes);
+	return p;
+}
+
+EXPORT void *malloc(size_t bytes)
+{
+	if (base_unlikely(!next.malloc)) {
+		resolve_allocator();
+		if (!next.malloc)
+			return __libc_malloc(bytes);
+	}
+	if (is_to_be_signed(bytes))
+		return signed_block(next.malloc(bytes + BLOCK_SIGN_BYTES), bytes);
+	return next.malloc(bytes);
+}
+
+EXPORT void *calloc(size_t n, size_t each)
+{
+	size_t bytes;
+
+	if (base_unlikely(!next.calloc)) {
+		resolve_allocator();
+		if (!next.calloc)
+			return __libc_calloc(n, each);
+	}
+	if (!__builtin_mul_overflow(n, each, &bytes) && is_to_be_signed(bytes))
+		return signed_block(next.calloc(1, bytes + BLOCK_SIGN_BYTES), bytes);
+	return next.calloc(n, each);
+}
+
+EXPORT void *memalign(size_t alignment, size_t bytes)
+{
+	if (is_to_be_signed(bytes))
+		return signed_block(NEXT(memalign)(alignment, bytes + BLOCK_SIGN_BYTES), bytes);
+	return NEXT(memalign)(alignment, bytes);
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t bytes)
+{
+	if (is_to_be_signed(bytes))
+		return signed_block(NEXT(aligned_alloc)(alignment, bytes + BLOCK_SIGN_BYTES), bytes);
+	return NEXT(aligned_alloc)(alignment, bytes);
+}
+
+EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+	bool sign = is_to_be_signed(bytes);
+	int ret = NEXT(posix_memalign)(out, alignment, sign ? bytes + BLOCK_SIGN_BYTES : bytes);
+
+	if (!ret && sign)
+		block_sign(*out, bytes);
+	return ret;
+}
 
 /* Only a block with a whole page inside can hold a region. */
 static size_t block_bytes(void *p)
@@ -89,18 +167,34 @@ static size_t block_bytes(void *p)
 	return bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
 }
 
+/* free() unmaps it, header and all, with a system call that we do not see. */
+static bool free_mapping(void *p)
+{
+	uintptr_t start, end;
+	uint32_t ticket;
+
+	if (!block_is_mapping(p, &start, &end) || !region_may_touch(start, end))
+		return false;
+	ticket = region_leave(start, end);
+	next.free(p);
+	region_left(ticket, start, end, true);
+	return true;
+}
+
 EXPORT void free(void *p)
 {
-	if (region_may_be_in_block((uintptr_t)p) && p) {
-		size_t bytes = block_bytes(p);
-
-		if (bytes)
-			region_drop((uintptr_t)p, (uintptr_t)p + bytes);
-	}
 	if (base_unlikely(!next.free)) {
 		resolve_allocator();
 		if (!next.free)
 			return;
+	}
+	if (region_may_be_in_block((uintptr_t)p) && p) {
+		size_t bytes = block_bytes(p);
+
+		if (bytes && free_mapping(p))
+			return;
+		if (bytes)
+			region_drop((uintptr_t)p, (uintptr_t)p + bytes);
 	}
 	next.free(p);
 }
@@ -115,8 +209,10 @@ static size_t block_with_region(void *p)
 /* The C library would move or resize the block with system calls that we do not see. */
 static void *move_block(void *p, size_t old_bytes, size_t bytes)
 {
-	void *q = malloc(bytes);
+	void *q;
 
+	region_before_change((uintptr_t)p, (uintptr_t)p + old_bytes);
+	q = malloc(bytes);
 	if (!q)
 		return NULL;
 	memcpy(q, p, bytes < old_bytes ? bytes : old_bytes);
@@ -128,15 +224,21 @@ EXPORT void *realloc(void *p, size_t bytes)
 {
 	size_t old_bytes = block_with_region(p);
 
-	if (old_bytes)
-		region_before_change((uintptr_t)p, (uintptr_t)p + old_bytes);
 	if (old_bytes && bytes)
 		return move_block(p, old_bytes, bytes);
+	if (old_bytes && blocks_are_known) {
+		free(p);
+		return NULL; /* as the C library does */
+	}
 	if (old_bytes)
 		region_drop((uintptr_t)p, (uintptr_t)p + old_bytes);
 	if (base_unlikely(!next.realloc))
 		resolve_allocator();
-	return next.realloc ? next.realloc(p, bytes) : __libc_realloc(p, bytes);
+	if (base_unlikely(!next.realloc))
+		return __libc_realloc(p, bytes);
+	if (is_to_be_signed(bytes))
+		return signed_block(next.realloc(p, bytes + BLOCK_SIGN_BYTES), bytes);
+	return next.realloc(p, bytes);
 }
 
 EXPORT void *reallocarray(void *p, size_t n, size_t bytes)

@@ -44,8 +44,8 @@ RACY static bool peek_find(uintptr_t addr, struct region *out)
 	if (lo >= n || lo >= TABLE_MAX)
 		return false;
 	at += lo;
-	*out = (struct region){ .start = at->start, .end = at->end, .offset = at->offset, .inode = at->inode,
-				.id = at->id, .ticket = at->ticket, .state = at->state, .suspect = at->suspect };
+	*out = (struct region){ .start = at->start, .end = at->end, .first = at->first,
+				.last = at->last, .offset = at->offset, .inode = at->inode, .id = at->id, .ticket = at->ticket, .state = at->state, .suspect = at->suspect };
 	return true;
 }
 

@@ -64,7 +64,7 @@ void arena_empty_pool_locked(void);
 void arena_after_fork_child(void); /* the child has no arena; it may make its own */
 
 /* ---- rules.c: why memory may not be adopted; NULL when it may. Caller holds the lock. ---------- */
-const char *rules_refusal_locked(uintptr_t start, uintptr_t end);
+const char *rules_refusal_locked(uintptr_t start, uintptr_t end, bool is_block);
 /* The range is unmapped or replaced: what was said about it is void. */
 void rules_void_locked(uintptr_t start, uintptr_t end);
 bool rules_locks_future_memory(void); /* mlockall(MCL_FUTURE): a window of memory would be populated */
@@ -93,6 +93,7 @@ enum region_state {
 
 struct region {
 	uintptr_t start, end;
+	uintptr_t first, last; /* the program's bytes in it; otherwise only an allocator's (blocks.h) */
 	uint64_t offset; /* in the arena, of start */
 	uint64_t inode;  /* of the arena; in a forked child, of its parent's */
 	struct region_extent extent;
@@ -166,7 +167,7 @@ struct piece {
 };
 bool piece_next(struct piece_walk *w, struct piece *out);
 
-/* [start, end) of it is still a shared mapping of its pages. */
+/* [start, end) of it, and edge pages that come with it, are still a shared mapping of its pages. */
 bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end);
 int ends_make_private(struct region *r);           /* 0, or -errno: it is as it was */
 int ends_make_anonymous(uint32_t at);              /* 0 and it is gone, or -errno: it is as it was */

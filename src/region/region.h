@@ -11,7 +11,8 @@
  *      arena (memfd)      ---------|############ extent #############|--------   mapped by all peers
  *
  * Only the middle (whole pages inside the buffer) is adopted; head and tail, less than a page each,
- * travel in the descriptor. Only private anonymous memory and the static data of loaded objects is
+ * travel in the descriptor. Where nothing else of the program's lies in the first or last page (a block
+ * of malloc that is a mapping of its own, doc/adr/0014) that page is adopted too, and head or tail is 0. Only private anonymous memory and the static data of loaded objects is
  * adopted: never a shared mapping, a stack, locked, huge-page (hugetlbfs) or device memory.
  *
  * A region ends by what the program does to it (doc/adr/0003):
@@ -72,7 +73,11 @@ void region_extent_put(const struct region_extent *e);
 
 #define REGION_DESC_MAPPED 1u /* the middle lies in the arena at arena_off */
 
-/* What peers need to address a buffer. Fixed width: it lies in shared memory. */
+/*
+ * What peers need to address a buffer. Fixed width: it lies in shared memory. The owner may close the
+ * pages that the mapped middle touches, all of them whole (region_desc_pages): no other bytes of the
+ * program's lie in them.
+ */
 struct region_desc {
 	uint64_t addr;      /* of byte 0 in the owner's address space (for process_vm_readv) */
 	uint64_t bytes;
@@ -81,6 +86,13 @@ struct region_desc {
 	uint32_t flags;
 	uint32_t id;        /* region number, differs for each adoption; 0 when not mapped */
 };
+
+/* The pages of a mapped buffer in its owner's address space that hold nothing but the buffer. */
+static inline void region_desc_pages(const struct region_desc *d, uintptr_t *out_start, uintptr_t *out_end)
+{
+	*out_start = base_round_down(d->addr + d->head, HOST_PAGE);
+	*out_end = base_round_up(d->addr + d->bytes - d->tail, HOST_PAGE);
+}
 
 enum region_intent {
 	REGION_USE,    /* count this use, adopt when the buffer has earned it */

@@ -210,7 +210,7 @@ static bool may_be_stack(const struct host_vma *at, uintptr_t start)
 	return v.end == at->start && !v.read && !v.write && !v.shared && !v.inode;
 }
 
-const char *rules_refusal_locked(uintptr_t start, uintptr_t end)
+const char *rules_refusal_locked(uintptr_t start, uintptr_t end, bool is_block)
 {
 	struct host_vma v;
 	uintptr_t a = start;
@@ -227,7 +227,7 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end)
 		why = vma_refusal(&v, start, end);
 		if (why)
 			return why;
-		if (n == 0 && !v.inode && may_be_stack(&v, start) && !is_static_data(start, end))
+		if (n == 0 && !v.inode && !is_block && may_be_stack(&v, start) && !is_static_data(start, end))
 			return "it may be a thread's stack";
 		a = v.end;
 	}

@@ -11,7 +11,11 @@
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
 
+#include "region/blocks.h"
 #include "region/private.h"
+
+/* A buffer, and the whole pages inside it. */
+struct range { uintptr_t start, end, in_start, in_end; };
 
 #define RECENT_USES 32 /* a region used within so many uses of all is left alone by its neighbours */
 
@@ -73,7 +77,7 @@ void table_remove(uint32_t at)
 	struct region *r = &region_table.at[at];
 
 	if (r->state == REGION_ACTIVE) {
-		seen_lifetime_locked(r->start, pins_uses(r));
+		seen_lifetime_locked(base_round_up(r->first, HOST_PAGE), pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
@@ -235,16 +239,34 @@ static int fill_locked(struct region *r)
 	return 0;
 }
 
-static struct region *adopt_locked(uintptr_t start, uintptr_t end)
+/* The pages inside the buffer, or, when it begins where a block does that is a mapping of its own, all
+ * pages that it touches. */
+static struct region choose_pages(const struct range *b)
 {
-	struct region r = { .start = start, .end = end, .state = REGION_ACTIVE };
+	struct region r = { .start = b->in_start, .end = b->in_end, .first = b->in_start, .last = b->in_end,
+			    .state = REGION_ACTIVE };
+	uint64_t owned;
+
+	if (base_opt.region_whole && block_begins_at(b->start, b->end - b->start, &owned)) {
+		r.start = base_round_down(b->start, HOST_PAGE);
+		r.end = base_round_up(b->end, HOST_PAGE);
+		r.first = b->start;
+		r.last = base_min_u64(b->start + owned, r.end);
+	}
+	return r;
+}
+
+static struct region *adopt_locked(const struct range *b)
+{
+	struct region r = choose_pages(b);
+	uintptr_t start = r.start, end = r.end;
 	const char *why = NULL;
 	int ret;
 
 	if (is_contended(start, end))
 		goto refused;
 	table_each_overlap(start, end, visit_private);
-	why = rules_refusal_locked(start, end);
+	why = rules_refusal_locked(start, end, r.start < b->in_start || r.end > b->in_end);
 	if (!why && !make_room())
 		why = "too many regions";
 	if (why) {
@@ -265,53 +287,65 @@ static struct region *adopt_locked(uintptr_t start, uintptr_t end)
 		goto refused;
 	}
 	base_count(BASE_CTR_ADOPTED, 1);
-	return lookup_locked(start, end);
+	return lookup_locked(b->in_start, b->in_end);
 refused:
 	base_count(BASE_CTR_ADOPT_REFUSED, 1);
-	seen_lifetime_locked(start, 0);
+	seen_lifetime_locked(b->in_start, 0);
 	return NULL;
 }
 
 /* False: it is not mapped. */
-static bool describe_locked(uintptr_t start, uintptr_t end, uint64_t bytes, enum region_intent intent, struct region *out)
+static bool describe_locked(const struct range *b, enum region_intent intent, struct region *out)
 {
+	uint64_t bytes = b->end - b->start;
 	struct region *r;
 
 	if (region_arena_fd() < 0 || table_ready() || region_table.forks)
 		return false;
-	r = lookup_locked(start, end);
+	r = lookup_locked(b->in_start, b->in_end);
 	if (!r && intent != REGION_LOOKUP && !region_table.off && bytes >= base_opt.region_adopt_min_bytes &&
-	    (intent == REGION_FORCE || seen_earned_locked(start, end - start)))
-		r = adopt_locked(start, end);
+	    (intent == REGION_FORCE || seen_earned_locked(b->in_start, b->in_end - b->in_start)))
+		r = adopt_locked(b);
 	if (!r || !pins_add(r->id))
 		return false;
 	*out = *r;
 	return true;
 }
 
+static struct range range_of(const void *buf, uint64_t bytes)
+{
+	uintptr_t start = (uintptr_t)buf, end = start + bytes;
+
+	return (struct range){ start, end, base_round_up(start, HOST_PAGE), base_round_down(end, HOST_PAGE) };
+}
+
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent, struct region_desc *out)
 {
-	uintptr_t start = base_round_up((uintptr_t)buf, HOST_PAGE);
-	uintptr_t end = base_round_down((uintptr_t)buf + bytes, HOST_PAGE);
 	bool may = base_opt.region_kind == BASE_REGION_AUTO || base_opt.region_kind == BASE_REGION_ARENA;
+	struct range b = range_of(buf, bytes);
 	struct region r;
 	bool mapped;
 
 	*out = (struct region_desc){ .addr = (uintptr_t)buf, .bytes = bytes };
-	if (!may || start >= end)
+	if (!may || b.in_start >= b.in_end)
 		return;
-	mapped = peek_region(start, end, &r);
+	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
 		region_lock();
-		mapped = describe_locked(start, end, bytes, intent, &r);
+		mapped = describe_locked(&b, intent, &r);
 		region_unlock();
 	}
 	if (!mapped)
 		return;
 	pins_note_use(r.id);
-	out->arena_off = r.offset + (start - r.start);
-	out->head = (uint32_t)(start - (uintptr_t)buf);
-	out->tail = (uint32_t)((uintptr_t)buf + bytes - end);
+	/* the buffer's first page too, where nothing of the program's lies below it, and its last */
+	if (b.start == r.first)
+		b.in_start = b.start;
+	if (b.end >= r.last && b.end <= r.end)
+		b.in_end = b.end;
+	out->arena_off = r.offset + (b.in_start - r.start);
+	out->head = (uint32_t)(b.in_start - b.start);
+	out->tail = (uint32_t)(b.end - b.in_end);
 	out->flags = REGION_DESC_MAPPED;
 	out->id = r.id;
 }
@@ -361,14 +395,15 @@ void region_get_stats(struct region_stats *out)
 
 const char *region_refusal(const void *buf, uint64_t bytes)
 {
-	uintptr_t start = base_round_up((uintptr_t)buf, HOST_PAGE);
-	uintptr_t end = base_round_down((uintptr_t)buf + bytes, HOST_PAGE);
+	struct range b = range_of(buf, bytes);
+	struct region r;
 	const char *why;
 
-	if (start >= end)
+	if (b.in_start >= b.in_end)
 		return "it holds no whole page";
 	region_lock();
-	why = rules_refusal_locked(start, end);
+	r = choose_pages(&b);
+	why = rules_refusal_locked(r.start, r.end, r.start < b.in_start || r.end > b.in_end);
 	region_unlock();
 	return why;
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See blocks.h. The layout of a header is part of glibc's ABI with its own debuggers: unchanged since 2001. */
+#include "region/blocks.h"
+
+bool blocks_are_known;
+
+/* Right before the user's bytes. */
+struct header {
+	size_t before; /* of a mapping: bytes from its beginning to this header (memalign) */
+	size_t size;   /* of the chunk, this header included; low bits: flags */
+};
+enum { FLAG_USED_BELOW = 1, FLAG_MAPPED = 2, FLAG_OTHER_ARENA = 4, FLAGS = 7 };
+
+struct sign { uint64_t bytes, word; };
+_Static_assert(sizeof(struct sign) == BLOCK_SIGN_BYTES, "hooks ask for so many bytes more");
+
+static uint64_t sign_word(uintptr_t user, uint64_t bytes)
+{
+	return (user ^ bytes * 0x9e3779b97f4a7c15ull) * 0xd1342543de82ef95ull ^ 0x736c756963650a00ull;
+}
+
+static bool is_mapping(uintptr_t user, const struct header *h, uintptr_t *out_start, uintptr_t *out_end)
+{
+	uintptr_t chunk = user - sizeof *h, end;
+
+	if ((h->size & FLAGS) != FLAG_MAPPED || h->before > chunk ||
+	    __builtin_add_overflow(chunk, h->size & ~(size_t)FLAGS, &end) || end < user + sizeof(struct sign))
+		return false;
+	*out_start = chunk - h->before;
+	*out_end = end;
+	return *out_start % HOST_PAGE == 0 && end % HOST_PAGE == 0;
+}
+
+bool block_is_mapping(const void *p, uintptr_t *out_start, uintptr_t *out_end)
+{
+	const struct header *h = (const struct header *)p - 1;
+
+	return blocks_are_known && is_mapping((uintptr_t)p, h, out_start, out_end);
+}
+
+static struct sign *sign_of(uintptr_t end) { return (struct sign *)(end - sizeof(struct sign)); }
+
+void block_sign(void *p, size_t bytes)
+{
+	uintptr_t start, end;
+
+	if (block_is_mapping(p, &start, &end) && bytes <= end - sizeof(struct sign) - (uintptr_t)p)
+		*sign_of(end) = (struct sign){ bytes, sign_word((uintptr_t)p, bytes) };
+}
+
+/* Somebody's private memory at both ends, which reading cannot harm. */
+static bool is_readable(uintptr_t a, size_t bytes)
+{
+	struct host_vma v;
+
+	return !host_vma_query((void *)a, &v) && v.read && v.write && !v.shared && !v.is_special &&
+	       a + bytes <= v.end;
+}
+
+bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
+{
+	uintptr_t start, end, header = buf - sizeof(struct header);
+	const struct sign *s;
+
+	if (!blocks_are_known || buf % sizeof(struct header) || !is_readable(header, sizeof(struct header)) ||
+	    !is_mapping(buf, (const struct header *)header, &start, &end) || bytes > end - buf)
+		return false;
+	s = sign_of(end);
+	if (!is_readable((uintptr_t)s, sizeof *s) || s->word != sign_word(buf, s->bytes) || s->bytes < bytes)
+		return false;
+	*out_bytes = s->bytes;
+	return true;
+}
