@@ -297,12 +297,12 @@ static void retire_gives_back(struct engine_case *e)
 	static struct engine_job jobs[COPIES];
 	static struct engine_job late;
 
-	for (int round = 0; round < 12; round++) {
+	for (int round = 0; round < 8; round++) {
 		struct engine_chan *ch = engine_case_open(e, 0);
 		bool posted[COPIES];
 
 		for (int i = 0; i < COPIES; i++) {
-			engine_job_make(&jobs[i], 0, 0, MIB);
+			engine_job_make(&jobs[i], 0, 0, 400 * KIB);
 			posted[i] = !engine_post(ch, &jobs[i].c);
 			engine_flush(ch);
 		}
@@ -323,7 +323,7 @@ static void retire_gives_back(struct engine_case *e)
 		CHECK_EQ(engine_post(ch, &late.c), -ESHUTDOWN);
 		engine_flush(ch);
 		e->ops->retire(ch);
-		usleep(5000);
+		usleep(2000);
 		for (int i = 0; i < COPIES; i++)
 			for (size_t k = 0; posted[i] && k < jobs[i].c.bytes; k++)
 				CHECK(jobs[i].dst[k] == 0xee);

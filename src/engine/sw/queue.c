@@ -38,7 +38,7 @@ int sw_queue_post(struct sw_queue *q, struct engine_copy *c)
 	} while (!atomic_compare_exchange_weak_explicit(&q->free, &free, free & ~((uint64_t)1 << slot),
 							memory_order_acquire, memory_order_relaxed));
 	atomic_store_explicit(&q->post_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
-	atomic_store_explicit(&q->slots[slot], c, memory_order_relaxed);
+	atomic_store_explicit(&q->slots[slot], (uintptr_t)c, memory_order_relaxed);
 	/* Release: item and slot are there; pairs with the acquire in sw_queue_take. */
 	atomic_fetch_or_explicit(&q->ready, (uint64_t)1 << slot, memory_order_release);
 	return 0;
@@ -63,7 +63,7 @@ struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
 							memory_order_acquire, memory_order_relaxed));
 	atomic_store_explicit(&q->take_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
 	*out_slot = slot;
-	return atomic_load_explicit(&q->slots[slot], memory_order_relaxed);
+	return (struct engine_copy *)atomic_load_explicit(&q->slots[slot], memory_order_relaxed);
 }
 
 void sw_queue_release(struct sw_queue *q, int slot)

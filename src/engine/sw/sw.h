@@ -31,7 +31,7 @@ struct sw_queue {
 	BASE_ALIGNED_LINE _Atomic uint64_t free; /* bit i: slot i is free; SW_QUEUE_CLOSED */
 	_Atomic uint64_t ready;                  /* bit i: slot i holds an item that nobody has taken */
 	_Atomic uint32_t post_next, take_next;   /* where to begin: hints for the order only */
-	struct engine_copy *_Atomic slots[SW_DEPTH];
+	_Atomic uintptr_t slots[SW_DEPTH];       /* struct engine_copy * */
 };
 #define SW_QUEUE_CLOSED ((uint64_t)1 << 63)
 #define SW_QUEUE_SLOTS (((uint64_t)1 << SW_DEPTH) - 1)
