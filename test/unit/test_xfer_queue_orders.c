@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Virtual queues in many orders: xfer/queue.c with a point before and after each atomic operation,
+ * claim and post, where something else may happen as a whole: a copy ends or fails, a CPU takes a unit,
+ * somebody stops the queue. Every choice at every point is tried. (Threads that stop in the middle of
+ * something, while others go on, are in test_xfer_queue_threads.c.)
+ */
+#include <errno.h>
+
+#include "xfer_fake.h"
+
+enum { UNIT = 64, CHOICES_MAX = 4096 };
+
+/* ---- choosing, run after run ------------------------------------------------------------- */
+
+static struct {
+	uint8_t taken[CHOICES_MAX], of[CHOICES_MAX];
+	unsigned at, count;
+	unsigned long runs;
+} path;
+
+/* Below n: another number in each run, until every sequence of them was tried. */
+static unsigned choose(unsigned n)
+{
+	if (n < 2)
+		return 0;
+	if (path.at == path.count) {
+		CHECK(path.count < CHOICES_MAX);
+		path.of[path.count] = (uint8_t)n;
+		path.taken[path.count++] = 0;
+	}
+	CHECK_EQ(path.of[path.at], n); /* runs repeat each other up to where they differ */
+	return path.taken[path.at++];
+}
+
+static bool next_path(void)
+{
+	path.runs++;
+	path.at = 0;
+	while (path.count && path.taken[path.count - 1] + 1 == path.of[path.count - 1])
+		path.count--;
+	if (!path.count)
+		return false;
+	path.taken[path.count - 1]++;
+	return true;
+}
+
+/* ---- the world ------------------------------------------------------------------------------ */
+
+static struct fake_xfer t;
+static struct fake_chan ch;
+static struct xfer_queue q;
+static struct {
+	uint64_t owned; /* units that the queue has claimed and not finished or given back */
+	unsigned errors, depth;
+	bool begun, started, stopped, gone;
+} now;
+/* What the test breaks, to see that it finds it. */
+static enum { SOUND, COMPLETES_FAILED, KEEPS_REFUSED } fault;
+
+static void event(unsigned n);
+static unsigned events(void);
+
+static void point(void)
+{
+	unsigned n;
+
+	if (!now.begun)
+		return;
+	n = choose(1 + events());
+	if (n)
+		event(n - 1);
+}
+
+static void check_world(void)
+{
+	uint64_t held = fake_held_bits(&t, &ch);
+
+	CHECK_EQ(held & ~now.owned, 0);
+	CHECK(ch.count <= now.depth);
+}
+
+static uint32_t point_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start)
+{
+	uint32_t i;
+
+	point();
+	i = xfer_claim(x, tag, units, start);
+	if (i != XFER_NONE) {
+		CHECK(!(now.owned & xfer_bit(i)));
+		now.owned |= xfer_bit(i);
+	}
+	point();
+	return i;
+}
+
+static void point_unclaim(struct xfer *x, uint32_t unit)
+{
+	point();
+	now.owned &= ~xfer_bit(unit);
+	if (fault != KEEPS_REFUSED)
+		xfer_unclaim(x, unit);
+	point();
+}
+
+static void point_finish(struct xfer_view *v, uint64_t bits)
+{
+	point();
+	now.owned &= ~bits;
+	xfer_finish(v, bits);
+	point();
+}
+
+static int point_copy_unit(struct xfer_view *v, uint32_t unit)
+{
+	point();
+	now.owned &= ~xfer_bit(unit);
+	if (fault == COMPLETES_FAILED)
+		xfer_finish(v, xfer_bit(unit));
+	else
+		CHECK_EQ(xfer_copy_unit(v, unit), 0);
+	point();
+	return 0;
+}
+
+#define xfer_claim        point_claim
+#define xfer_unclaim      point_unclaim
+#define xfer_finish       point_finish
+#define xfer_copy_unit    point_copy_unit
+#define xfer_queue_init   model_init
+#define xfer_queue_start  model_start
+#define xfer_queue_stop   model_stop
+#define xfer_queue_is_idle model_is_idle
+#define xfer_queue_rescue model_rescue
+#define host_now_ns()     ((uint64_t)1)
+#undef atomic_load_explicit
+#undef atomic_store_explicit
+#undef atomic_fetch_add_explicit
+#undef atomic_fetch_sub_explicit
+#undef atomic_exchange_explicit
+#define atomic_load_explicit(p, o)         (point(), __atomic_load_n((p), (o)))
+#define atomic_store_explicit(p, v, o)     (point(), __atomic_store_n((p), (v), (o)))
+#define atomic_fetch_add_explicit(p, v, o) (point(), __atomic_fetch_add((p), (v), (o)))
+#define atomic_fetch_sub_explicit(p, v, o) (point(), __atomic_fetch_sub((p), (v), (o)))
+#define atomic_exchange_explicit(p, v, o)  (point(), __atomic_exchange_n((p), (v), (o)))
+#define base_count(counter, n)             ((void)0)
+#define UNUSED                             __attribute__((unused))
+static void model_init(struct xfer_queue *m);
+static bool model_start(struct xfer_queue *m, const struct xfer_view *v, struct engine_chan *chan,
+			uint32_t depth, void (*drained)(void *arg), void *arg);
+static void model_stop(struct xfer_queue *m);
+static bool model_is_idle(const struct xfer_queue *m) UNUSED;
+static bool model_rescue(struct xfer_queue *m, uint64_t now_ns) UNUSED;
+#include "xfer/queue.c"
+#undef xfer_claim
+#undef xfer_unclaim
+#undef xfer_finish
+#undef xfer_copy_unit
+
+/* ---- what may happen ------------------------------------------------------------------------ */
+
+/* In this order; the numbers depend on what can happen now. */
+static bool can_stop(void)
+{
+	return !now.stopped && !now.gone;
+}
+static bool can_move(void)
+{
+	return !xfer_is_claimed_up(&t.x, t.view.tag, t.view.units);
+}
+static bool can_fail(void)
+{
+	return ch.count && !now.errors;
+}
+
+static unsigned events(void)
+{
+	return ch.count + can_fail() + can_stop() + can_move();
+}
+
+static void event(unsigned n)
+{
+	check_world();
+	if (n < ch.count) {
+		fake_end(&ch, n, 0);
+		return;
+	}
+	n -= ch.count;
+	if (can_fail() && n-- == 0) {
+		now.errors++;
+		fake_end(&ch, 0, -EIO);
+	} else if (can_stop() && n-- == 0) {
+		now.stopped = true;
+		model_stop(&q);
+	} else {
+		CHECK_EQ(xfer_move(&t.view, 0), 1);
+	}
+	check_world();
+}
+
+/* Nobody looks at it any more, or crashes. */
+static void drained(void *arg)
+{
+	CHECK_EQ((uintptr_t)arg, (uintptr_t)&t);
+	CHECK(!now.gone);
+	t.drained++;
+	now.gone = true;
+	memset(&q.view, 0xdd, sizeof q.view);
+	q.chan = NULL;
+	q.drained = NULL;
+}
+
+static void one_run(uint32_t depth)
+{
+	memset(&now, 0, sizeof now);
+	now.depth = depth;
+	ch.count = 0;
+	fake_xfer_again(&t);
+	model_init(&q); /* nobody else has it yet */
+	now.begun = true;
+	now.started = model_start(&q, &t.view, &ch.base, depth, drained, &t);
+	CHECK(now.started || !t.drained);
+	if (!now.started)
+		now.gone = true; /* the owner may forget it */
+	while (ch.count || can_move())
+		event(choose(events()));
+	CHECK_EQ(now.owned, 0);
+	CHECK_EQ(t.drained, now.started);
+	fake_check(&t);
+}
+
+static void explore(uint32_t fragments, uint64_t edge, uint32_t depth, uint64_t piece, unsigned room)
+{
+	fake_chan_init(&ch);
+	ch.caps.max_copy_bytes = piece;
+	ch.depth = room;
+	fake_xfer_init(&t, fragments * UNIT + 2 * edge, 4096, edge);
+	t.view.plan.small_bytes = UNIT;
+	t.view.plan.fragments = fragments;
+	t.view.plan.units = t.view.units = fragments + (edge > 0);
+	t.view.plan.total = xfer_bits(t.view.units);
+	memset(&path, 0, sizeof path);
+	do
+		one_run(depth);
+	while (next_path());
+	fake_xfer_fini(&t);
+	if (getenv("INTERLEAVE_SHOW"))
+		printf("  %lu runs\n", path.runs);
+}
+
+UNIT_TEST(queue_holds_in_every_order_with_one_copy_at_a_time)
+{
+	explore(3, 0, 1, UNIT, 8);
+}
+
+UNIT_TEST(queue_holds_in_every_order_with_two_copies_at_a_time)
+{
+	explore(3, 0, 2, UNIT, 8);
+}
+
+UNIT_TEST(queue_holds_in_every_order_with_edges)
+{
+	explore(2, 8, 2, UNIT, 8);
+}
+
+UNIT_TEST(queue_holds_in_every_order_with_pieces)
+{
+	explore(2, 0, 2, UNIT / 2, 8);
+}
+
+UNIT_TEST(queue_holds_in_every_order_with_a_channel_that_is_full)
+{
+	explore(3, 0, 2, UNIT, 1);
+}
+
+static void explore_broken(void *arg)
+{
+	if (!freopen("/dev/null", "w", stdout))
+		return;
+	fault = *(int *)arg;
+	explore(3, 0, 2, UNIT, 1);
+}
+
+UNIT_TEST(queue_that_says_done_of_what_failed_is_caught)
+{
+	CHECK(unit_fork(explore_broken, &(int){ COMPLETES_FAILED }) == 1);
+}
+
+UNIT_TEST(queue_that_keeps_what_the_channel_refused_is_caught)
+{
+	CHECK(unit_fork(explore_broken, &(int){ KEEPS_REFUSED }) == 1);
+}
