@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Virtual queues over the worker threads of `sw`, while others claim, stop, rescue and start again. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "xfer_fake.h"
+
+enum { MOVERS = 2, ROUNDS = 300, FRAGMENT = 4096, FRAGMENTS = 20 };
+
+static struct fake_xfer t;
+static struct xfer_queue q;
+static struct engine_chan *chan;
+static _Atomic unsigned drained;
+static struct {
+	_Atomic unsigned round; /* movers may touch the transfer of this round */
+	_Atomic unsigned at_rest; /* movers that wait for the next one */
+	_Atomic bool over;
+} world;
+
+static void count(void *arg)
+{
+	atomic_fetch_add((_Atomic unsigned *)arg, 1);
+}
+
+static void mover_round(unsigned me, unsigned round)
+{
+	struct xfer_view v = t.view; /* as every mover has its own */
+
+	if ((round + me) % 3 == 0)
+		return;
+	for (unsigned k = 0; k < (round * 7 + me) % 40; k++)
+		host_cpu_relax();
+	if ((round + me) % 5 == 1)
+		xfer_queue_stop(&q);
+	while (xfer_move(&v, (round * me) % FRAGMENTS) > 0)
+		if ((round + me) % 4)
+			sched_yield();
+}
+
+static void *mover(void *arg)
+{
+	unsigned me = (unsigned)(uintptr_t)arg, seen = 0;
+
+	while (!atomic_load(&world.over)) {
+		unsigned round = atomic_load(&world.round);
+
+		if (round == seen) {
+			sched_yield();
+			continue;
+		}
+		seen = round;
+		mover_round(me, round);
+		atomic_fetch_add(&world.at_rest, 1);
+	}
+	return NULL;
+}
+
+static void owner_round(unsigned round)
+{
+	bool started;
+
+	fake_xfer_again(&t);
+	memset(t.dst, 0x55, t.view.plan.bytes);
+	xfer_queue_init(&q);
+	atomic_store(&drained, 0);
+	atomic_store(&world.at_rest, 0);
+	atomic_store(&world.round, round);
+	started = xfer_queue_start(&q, &t.view, chan, 1 + round % 4, count, &drained);
+	while (atomic_load(&world.at_rest) < MOVERS)
+		sched_yield();
+	if (round % 2)
+		xfer_queue_stop(&q);
+	while (!xfer_queue_is_idle(&q))
+		xfer_queue_rescue(&q, host_now_ns());
+	while (started && !atomic_load(&drained))
+		sched_yield();
+	while (xfer_move(&t.view, XFER_ANY) > 0)
+		;
+	CHECK_EQ(atomic_load(&drained), started);
+	fake_check(&t);
+}
+
+static void run_rounds(unsigned rounds)
+{
+	pthread_t threads[MOVERS];
+
+	memset(&world, 0, sizeof world);
+	fake_xfer_init(&t, FRAGMENT * FRAGMENTS + 600, FRAGMENT, 300);
+	for (unsigned k = 0; k < MOVERS; k++)
+		CHECK(!pthread_create(&threads[k], NULL, mover, (void *)(uintptr_t)(k + 1)));
+	for (unsigned round = 1; round <= rounds; round++)
+		owner_round(round);
+	atomic_store(&world.over, true);
+	for (unsigned k = 0; k < MOVERS; k++)
+		pthread_join(threads[k], NULL);
+	fake_xfer_fini(&t);
+}
+
+static void with_engine(const char *name, const char *how, unsigned rounds)
+{
+	const struct base_options saved = base_opt;
+	const struct engine_ops *engine = engine_find(name);
+	struct host_cpumask cpus;
+	char why[256];
+
+	base_opt.engine_workers = 2;
+	base_opt.engine_timeout_ms = 50;
+	base_opt.engine_fault = how;
+	host_cpumask_self(&cpus);
+	engine_set_cpus(&cpus, 2);
+	if (engine->probe(why, sizeof why) || engine->chan_open(-1, 0, &chan)) {
+		base_opt = saved;
+		unit_skip(why);
+	}
+	run_rounds(rounds);
+	engine->chan_close(chan);
+	base_opt = saved;
+}
+
+UNIT_TEST(queue_over_worker_threads_moves_each_fragment_once)
+{
+	with_engine("sw", "", ROUNDS);
+}
+
+UNIT_TEST(queue_over_an_engine_with_errors_moves_each_fragment_once)
+{
+	with_engine("fault", "delay=20,error=3,inner=sw", ROUNDS / 10);
+}
+
+UNIT_TEST(queue_over_an_engine_that_hangs_loses_nothing)
+{
+	with_engine("fault", "hang=5,inner=sw", 5);
+}
