@@ -123,6 +123,12 @@ bool guard_wait_interrupted(void);
  * memory and are not looked at. Nests; cheap (no system call). */
 void guard_trust_begin(void);
 void guard_trust_end(void);
+/* This thread belongs to Sluice and never touches guarded memory: it needs no protection. */
+void guard_own_thread(void);
+/* Around exec and posix_spawn: nothing is armed, and the new program inherits the mask and the ignored
+ * signals that this one believes to have. Also between vfork and exec. */
+void guard_exec_begin(void);
+void guard_exec_end(void);
 /* Is this thread inside touched()? */
 bool guard_in_fault(void);
 

@@ -322,15 +322,12 @@ bool signals_is_virtual(int signo)
 	return is_ours(signo);
 }
 
-void signals_hide(int signo, struct sigaction *sa)
+void signals_hide(int signo, const struct sigaction *sa, uint64_t bits)
 {
-	uint64_t mask = mask_from(&sa->sa_mask), never = signals_never_blocked();
-
-	if (signo < 1 || signo > KERNEL_SIGNALS)
+	if (signo < 1 || signo > KERNEL_SIGNALS || (!bits && !hidden[signo].bits))
 		return;
 	hidden[signo].handler = (void *)sa->sa_sigaction;
-	hidden[signo].bits = mask & never;
-	mask_to(&sa->sa_mask, mask & ~never);
+	hidden[signo].bits = bits;
 }
 
 void signals_show(int signo, struct sigaction *sa)

@@ -56,8 +56,8 @@ void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
 uint64_t signals_never_blocked(void);  /* bits to take out of every mask that the kernel gets */
 bool signals_is_virtual(int signo);    /* its action is answered by signals_action: 0 or -errno */
 int signals_action(int signo, const struct sigaction *new, struct sigaction *old);
-/* Of another signal: hide takes those bits out of the mask, show puts them back. */
-void signals_hide(int signo, struct sigaction *sa);
+/* Of another signal: what was taken out of an action's mask is remembered, and shown again. */
+void signals_hide(int signo, const struct sigaction *sa, uint64_t hidden);
 void signals_show(int signo, struct sigaction *sa);
 void signals_mask_changed(int how, uint64_t set); /* after the kernel's has */
 uint64_t signals_waiting(void); /* sent to this thread and virtually blocked */
@@ -100,6 +100,8 @@ int threads_init(bool dispatch);
 bool threads_are_covered(void);
 /* This thread belongs to Sluice: it never touches guarded memory and needs no protection. */
 void threads_mark_ours(void);
+/* The program is about to do what could show the state of things: nothing is armed afterwards. */
+void guard_complete(void);
 /* dispatch_set's part. */
 void threads_set_armed(bool armed);
 
@@ -109,12 +111,18 @@ bool threads_answer_sig(const siginfo_t *si, void *ucontext);
 /*
  * For pthread_create and its like. threads_expect: before the thread exists; NULL when there is no
  * memory (the thread is then not protected, and found by counting). Then one of: threads_begin in the
- * new thread, threads_abandon when there is none. The thread unregisters itself at its end.
+ * new thread, which says what it is to run; threads_abandon when there is none. The thread
+ * unregisters itself at its end.
  */
 struct thread;
-struct thread *threads_expect(size_t stack_bytes);
+struct threads_start {
+	void *fn, *arg;
+};
+struct thread *threads_expect(const struct threads_start *start, size_t stack_bytes);
 void threads_abandon(struct thread *t);
-void threads_begin(struct thread *t);
+struct threads_start threads_begin(struct thread *t);
+/* libc is about to write here with every signal blocked, or a thread to have its stack here. */
+void threads_open(uintptr_t start, uintptr_t end);
 
 /* The program jumps out of wherever it is (longjmp): whatever of ours was under way is not any more. */
 void threads_jumped(void);

@@ -30,6 +30,7 @@
 #endif
 
 #define CHUNK 128
+#define NOT_BLOCKED BIT(SIGKILL) /* no mask has this */
 
 __thread struct thread_here thread_here;
 static struct thread first_chunk[CHUNK];
@@ -60,19 +61,35 @@ static void spin_unlock(void)
 	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for spin_lock */
 }
 
+/*
+ * Before threads_init no handler of ours exists, and signals need not be blocked; the one that tells a
+ * thread then may find it in here.
+ */
 static uint64_t lock(void)
 {
-	uint64_t all = ALL_SIGNALS, old = 0;
+	uint64_t all = ALL_SIGNALS, old = NOT_BLOCKED;
 
-	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
+	thread_here.in_lock = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&threads_required, memory_order_relaxed))
+		system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
 	spin_lock();
 	return old;
 }
 
+static void tell(struct thread *t);
+
 static void unlock(uint64_t old)
 {
 	spin_unlock();
-	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	thread_here.in_lock = false;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (old != NOT_BLOCKED)
+		system_call(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	if (base_unlikely(thread_here.told_in_lock)) {
+		thread_here.told_in_lock = false;
+		tell(thread_here.thread);
+	}
 }
 
 /* ---- records --------------------------------------------------------------------------------------- */
@@ -260,13 +277,14 @@ static void enter_record(struct thread *t)
 	unlock(old);
 }
 
-struct thread *threads_expect(size_t stack_bytes)
+struct thread *threads_expect(const struct threads_start *start, size_t stack_bytes)
 {
 	uint64_t old = lock();
 	struct thread *t = take_record();
 
 	if (t) {
 		clear_record(t, EXPECTED);
+		t->start = *start;
 		t->stack_bytes = stack_bytes;
 		t->virtual_mask = thread_here.virtual_mask;
 	}
@@ -294,16 +312,20 @@ static void make_mask_virtual(void)
 	thread_here.virtual_mask |= old & NEVER_BLOCKED;
 }
 
-void threads_begin(struct thread *t)
+struct threads_start threads_begin(struct thread *t)
 {
-	if (!t)
-		return;
+	struct threads_start start = t->start;
+	bool was_required = atomic_load_explicit(&threads_required, memory_order_relaxed);
+
 	thread_here.virtual_mask = t->virtual_mask;
 	if (t->stack_bytes >= (256u << 10))
 		note_stack(t, t->stack_bytes);
-	if (atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (was_required)
 		make_mask_virtual();
 	enter_record(t);
+	if (!was_required && atomic_load_explicit(&threads_required, memory_order_relaxed))
+		make_mask_virtual();
+	return start;
 }
 
 struct thread *threads_self(void)
@@ -312,19 +334,13 @@ struct thread *threads_self(void)
 
 	if (base_likely(t) || thread_here.ended)
 		return t;
-	t = threads_expect(0);
+	t = threads_expect(&(struct threads_start){ NULL, NULL }, 0);
 	if (!t)
 		return NULL;
 	if (system_call(SYS_gettid) == system_call(SYS_getpid))
 		note_stack(t, main_stack_bytes());
 	enter_record(t);
 	return t;
-}
-
-/* The program's first thread, before any other can be. */
-__attribute__((constructor)) static void register_first(void)
-{
-	threads_self();
 }
 
 void threads_mark_ours(void)
@@ -338,6 +354,15 @@ void threads_mark_ours(void)
 	switch_off(t);
 	set_state(t, OURS);
 	unlock(old);
+}
+
+void threads_open(uintptr_t start, uintptr_t end)
+{
+	if (base_likely(!guard_may_touch(start, end)))
+		return;
+	guard_enter();
+	guard_touch_sig(start, end - start, true);
+	guard_leave();
 }
 
 /* ---- all threads ------------------------------------------------------------------------------------- */
@@ -356,17 +381,24 @@ static void after_fork_child(void)
 		thread_here.thread->tid = (int)system_call(SYS_gettid);
 }
 
-static void tell(struct thread *t, int pid)
+/* The program's first thread, before any other can be. */
+__attribute__((constructor)) static void register_first(void)
+{
+	threads_self();
+	pthread_atfork(guard_trust_begin, guard_trust_end, after_fork_child);
+}
+
+static void tell(struct thread *t)
 {
 	siginfo_t si;
+	long pid = system_call(SYS_getpid);
 
 	memset(&si, 0, sizeof(si));
 	si.si_signo = SIGSYS;
 	si.si_code = SI_QUEUE;
-	si.si_pid = pid;
+	si.si_pid = (int)pid;
 	si.si_value.sival_ptr = (void *)&cookie;
-	if (!system_call(SYS_rt_tgsigqueueinfo, pid, t->tid, SIGSYS, &si))
-		set_state(t, TOLD);
+	system_call(SYS_rt_tgsigqueueinfo, pid, (long)t->tid, (long)SIGSYS, &si);
 }
 
 bool threads_answer_sig(const siginfo_t *si, void *ucontext)
@@ -379,6 +411,10 @@ bool threads_answer_sig(const siginfo_t *si, void *ucontext)
 		return false;
 	if (!t)
 		return true;
+	if (thread_here.in_lock) {
+		thread_here.told_in_lock = true;
+		return true;
+	}
 	old = lock();
 	thread_here.virtual_mask |= *mask & NEVER_BLOCKED;
 	*mask &= ~NEVER_BLOCKED;
@@ -390,8 +426,6 @@ bool threads_answer_sig(const siginfo_t *si, void *ucontext)
 
 int threads_init(bool dispatch)
 {
-	static bool forks_known;
-	int pid = (int)system_call(SYS_getpid);
 	struct thread *self = threads_self();
 	uint64_t old;
 	int ret;
@@ -403,15 +437,14 @@ int threads_init(bool dispatch)
 	ret = dispatch_init();
 	if (ret)
 		return ret;
-	if (!forks_known && pthread_atfork(guard_trust_begin, guard_trust_end, after_fork_child))
-		return -ENOMEM;
-	forks_known = true;
 	old = lock();
 	atomic_store_explicit(&threads_required, true, memory_order_relaxed);
 	protect(self);
 	for (struct thread *t = all_threads; t; t = t->next)
-		if (t->state == KNOWN && t != self)
-			tell(t, pid);
+		if (t->state == KNOWN && t != self) {
+			tell(t);
+			set_state(t, TOLD);
+		}
 	unlock(old);
 	make_mask_virtual();
 	return self->state == PROTECTED || self->state == OURS ? 0 : -ENOSYS;

@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guard/system.h"
+
 #define SELECTOR_BLOCK 1u
 #define SELECTOR_MASK  0xffu
 #define WANTED         0x100u
@@ -35,6 +37,7 @@ struct thread {
 	bool is_dispatched;      /* prctl done; the same */
 	int tid;
 	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
+	struct threads_start start;
 	size_t stack_bytes;
 	uint64_t virtual_mask;   /* of the creator, for the thread to inherit */
 	struct thread *next;     /* all records, never taken out */
@@ -48,6 +51,7 @@ struct thread_here {
 	uint32_t enters;        /* depth of guard_enter */
 	uint32_t waiting_trust; /* between wait_begin and wait_end */
 	bool in_fault, waiting;
+	volatile bool in_lock, told_in_lock;
 	bool ended;             /* its record is gone, and it must not make another */
 };
 

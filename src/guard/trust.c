@@ -161,3 +161,45 @@ void threads_jumped(void)
 }
 
 void guard_own_thread(void) { threads_mark_ours(); }
+
+/* ---- other programs ---------------------------------------------------------------------------------- */
+
+/* Between vfork and exec this is another process in the same memory: what is said of the thread is the
+ * parent's. */
+static bool is_vforked(void)
+{
+	const struct thread *t = thread_here.thread;
+
+	return t && system_call(SYS_gettid) != t->tid;
+}
+
+void guard_complete(void)
+{
+	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)))
+		return;
+	guard_enter();
+	guard_complete_all_sig();
+	guard_leave();
+}
+
+void guard_exec_begin(void)
+{
+	if (!atomic_load_explicit(&threads_required, memory_order_relaxed)) {
+		guard_complete();
+		return;
+	}
+	if (!is_vforked()) {
+		guard_complete();
+		guard_trust_begin();
+	}
+	signals_exec(true);
+}
+
+void guard_exec_end(void)
+{
+	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+		return;
+	signals_exec(false);
+	if (!is_vforked())
+		guard_trust_end();
+}

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "guard/guard.h"
 #include "rt/exec_target.h"
 
 #define EXPORT         __attribute__((visibility("default")))
@@ -69,6 +70,16 @@ static void *real_function(enum real_function f)
 }
 
 #define REAL(name) ((__typeof__(&name))real_function(REAL_##name))
+
+/* What is pending is completed first, and the new program inherits what this one believes to have. */
+#define GUARDED(call)              \
+	({                         \
+		int ret_;          \
+		guard_exec_begin(); \
+		ret_ = (call);     \
+		guard_exec_end();  \
+		ret_;              \
+	})
 
 /* Early, because dlsym takes locks and so does not belong after a fork. */
 __attribute__((constructor)) static void find_real_functions(void)
@@ -178,12 +189,12 @@ static bool keeps_fd(int fd)
 
 static int run_path(const char *path, char *const argv[], char *const envp[])
 {
-	return REAL(execve)(path, argv, ENV_FOR(envp, keeps_path(path)));
+	return GUARDED(REAL(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
 }
 
 static int run_file(const char *file, char *const argv[], char *const envp[])
 {
-	return REAL(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file)));
+	return GUARDED(REAL(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -208,7 +219,7 @@ EXPORT int execvp(const char *file, char *const argv[])
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	return REAL(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd)));
+	return GUARDED(REAL(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
 }
 
 /* Only what is given as a descriptor or as a path from here is looked at; the rest keeps. */
@@ -225,19 +236,21 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 
 	if (!REAL(execveat)) /* libc before 2.34 */
 		return (int)syscall(SYS_execveat, dir_fd, path, argv, env, flags);
-	return REAL(execveat)(dir_fd, path, argv, env, flags);
+	return GUARDED(REAL(execveat)(dir_fd, path, argv, env, flags));
 }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	return REAL(posix_spawn)(pid, path, actions, attr, argv, ENV_FOR(envp, keeps_path(path)));
+	return GUARDED(REAL(posix_spawn)(pid, path, actions, attr, argv,
+					 ENV_FOR(envp, keeps_path(path))));
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	return REAL(posix_spawnp)(pid, file, actions, attr, argv, ENV_FOR(envp, keeps_file(file)));
+	return GUARDED(REAL(posix_spawnp)(pid, file, actions, attr, argv,
+					  ENV_FOR(envp, keeps_file(file))));
 }
 
 /* ---- execl and its kin: the arguments become an array on the stack ------------------ */
