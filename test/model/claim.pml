@@ -1,38 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transfer that is claimed fragment by fragment, in two collectives that use it one after the
- * other: src/xfer/protocol.c. Each atomic operation is a step. Mutants: BLIND_CLAIM (a claim does
- * not compare), NO_TAG (nor look whose the cursor is), REOPEN_EARLY (the receiver waits for claims
- * only), DONE_LAST (the cursor is opened before the count).
+ * A transfer whose units are claimed bit by bit, in two collectives that use it one after the other:
+ * src/xfer/protocol.c. Each atomic operation is a step. The last unit are the edges: anybody's. Movers
+ * begin where they like, and may give a unit back once they have written some of it.
+ * Mutants: BLIND_CLAIM (a claim does not compare), NO_TAG (nor look whose the bits are), REOPEN_EARLY
+ * (the receiver waits for claims only), DONE_LAST (the claims are opened before what is done),
+ * NO_EDGES (the total leaves out the edges), UNCLAIM_EARLY (a unit is given back while it is written).
  */
 #define MOVERS 2
 #define COLLECTIVES 2
-#define FRAGMENTS(tag) (tag + 1) /* two, then three */
-#define TOTAL(tag) (FRAGMENTS(tag) + 1)
-#define MAX 4
+#define UNITS(tag) (tag + 1) /* a fragment and the edges, then two */
+#ifdef NO_EDGES
+#define TOTAL(tag) ((1 << tag) - 1)
+#else
+#define TOTAL(tag) ((1 << UNITS(tag)) - 1)
+#endif
+#define ALL(tag) ((1 << UNITS(tag)) - 1)
+#define MAX 3
 
-byte cursor_tag, cursor, done_tag, done, published;
+byte taken_tag, taken, done_tag, done, published;
 /* ghosts */
-byte open_tag, held, copied[MAX], completed;
+byte open_tag, held, owner[MAX], copied[MAX], completed;
 
 inline claim(tag, i)
 {
 	byte seen_tag, seen;
 	i = MAX;
-	atomic { seen_tag = cursor_tag; seen = cursor; }
+	atomic { seen_tag = taken_tag; seen = taken; }
 	do
 #ifdef NO_TAG
-	:: seen < FRAGMENTS(tag) ->
+	:: (seen & ALL(tag)) != ALL(tag) ->
 #else
-	:: seen_tag == tag && seen < FRAGMENTS(tag) ->
+	:: seen_tag == tag && (seen & ALL(tag)) != ALL(tag) ->
 #endif
 		atomic {
+			/* any free unit: movers begin at different ones */
+			if
+			:: !(seen & 1) -> i = 0
+			:: UNITS(tag) > 1 && !(seen & 2) -> i = 1
+			:: UNITS(tag) > 2 && !(seen & 4) -> i = 2
+			fi;
 			if
 #ifdef BLIND_CLAIM
-			:: true -> cursor = seen + 1; i = seen; break
+			:: true -> taken = seen | (1 << i); break
 #else
-			:: cursor_tag == seen_tag && cursor == seen -> cursor++; i = seen; break
-			:: else -> seen_tag = cursor_tag; seen = cursor
+			:: taken_tag == seen_tag && taken == seen -> taken = taken | (1 << i); break
+			:: else -> seen_tag = taken_tag; seen = taken; i = MAX
 #endif
 			fi
 		}
@@ -40,35 +53,54 @@ inline claim(tag, i)
 	od
 }
 
-inline complete(tag)
+inline complete(tag, i)
 {
 	d_step {
-		done++;
 		if
-		:: done == TOTAL(tag) -> completed++
+		:: (done & TOTAL(tag)) != TOTAL(tag) && ((done | (1 << i)) & TOTAL(tag)) == TOTAL(tag) ->
+			completed++
 		:: else
-		fi
+		fi;
+		done = done | (1 << i)
 	}
 }
 
-inline copy(tag, i)
+inline begin_copy(tag, i)
 {
 	d_step {
 		assert(open_tag == tag); /* or it belongs to another collective */
-		assert(i < FRAGMENTS(tag) && copied[i] == 0);
+		assert(i < UNITS(tag) && copied[i] == 0 && owner[i] == 0);
+		owner[i]++;
 		held++;
 	}
-	d_step { copied[i]++; held-- }
 }
 
-inline move_all(tag)
+inline let_go(i) { d_step { owner[i]--; held-- } }
+
+inline give_back(i)
+{
+#ifdef UNCLAIM_EARLY
+	taken = taken & (7 - (1 << i));
+	let_go(i)
+#else
+	let_go(i);
+	taken = taken & (7 - (1 << i))
+#endif
+}
+
+inline move_all(tag, gives)
 {
 	byte i;
 	do
 	:: claim(tag, i);
 		if
 		:: i == MAX -> break
-		:: else -> copy(tag, i); complete(tag)
+		:: i != MAX ->
+			begin_copy(tag, i);
+			if
+			:: gives > 0 -> gives--; give_back(i)
+			:: d_step { copied[i]++; owner[i]--; held-- }; complete(tag, i)
+			fi
 		fi
 	od
 }
@@ -82,33 +114,35 @@ inline open(tag)
 		completed = 0;
 	}
 #ifdef DONE_LAST
-	d_step { cursor_tag = tag; cursor = 0 }
+	d_step { taken_tag = tag; taken = 0 }
 	d_step { done_tag = tag; done = 0 }
 #else
 	d_step { done_tag = tag; done = 0 }
-	d_step { cursor_tag = tag; cursor = 0 }
+	d_step { taken_tag = tag; taken = 0 }
 #endif
 	published = tag
 }
 
 active proctype receiver()
 {
-	byte tag = 1, k;
+	byte tag = 1, k, gives = 0;
 	do
 	:: tag > COLLECTIVES -> break
 	:: else ->
 		open(tag);
-		complete(tag); /* the edges */
-		move_all(tag);
+		/* again and again: a unit may come back when all were taken */
+		do
 #ifdef REOPEN_EARLY
-		(cursor == FRAGMENTS(tag));
+		:: (taken & ALL(tag)) == ALL(tag) -> break
 #else
-		(done_tag == tag && done == TOTAL(tag));
+		:: done_tag == tag && (done & TOTAL(tag)) == TOTAL(tag) -> break
 #endif
+		:: (taken & ALL(tag)) != ALL(tag) -> move_all(tag, gives)
+		od;
+		k = 0;
 		d_step {
-			k = 0;
 			do
-			:: k < FRAGMENTS(tag) -> assert(copied[k] == 1); k++
+			:: k < UNITS(tag) -> assert(copied[k] == 1); k++
 			:: else -> break
 			od;
 			assert(completed == 1);
@@ -120,14 +154,15 @@ active proctype receiver()
 /* Starts with any collective, as late as it likes, and does not mind that it is over. */
 active [MOVERS] proctype mover()
 {
-	byte tag = 1;
+	byte tag = 1, gives;
 	do
 	:: tag > COLLECTIVES -> break
 	:: else ->
 #ifndef DONE_LAST /* shows with movers only that do not wait for the slot */
 		(published >= tag);
 #endif
-		move_all(tag);
+		gives = 1;
+		move_all(tag, gives);
 		tag++
 	od
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks that run ahead and use their slots again: src/exec. Each collective is a broadcast from
- * another root. A leaf receives as soon as the root has published, alone; a root looks for each
- * leaf's slot, then waits for its transfer, or finds that the leaf has passed on. Two slots a rank
- * and four ranks, so that a leaf can be a whole turn ahead of a late root.
- * Mutant: NO_PASSED (a sender waits for the slot of its own collective only).
+ * another root. A leaf's transfer can be moved by the leaf, as soon as the root has published, or by the
+ * root, as soon as the leaf has; a rank ends a collective when it finds its transfers done, or its peer
+ * in a later one. Two slots a rank and four ranks, so that a rank can be a whole turn ahead of a late one.
+ * Mutants: NO_PASSED, NO_PASSED_LEAF (a sender, a receiver waits for the slot of its own collective
+ * only), ROOT_WAITS_NOT (a root leaves when it has met its leaves).
  */
 #define RANKS 4
 #define SLOTS 2
@@ -19,7 +20,12 @@ byte now[RANKS];          /* ghost: the collective that a rank is in */
 inline send_to(r)
 {
 	if
+#ifdef ROOT_WAITS_NOT
+	:: slot[AT(r, op)] == op
+#else
 	:: slot[AT(r, op)] == op -> (done[AT(r, op)] >= op)
+#endif
+	:: atomic { slot[AT(r, op)] == op && done[AT(r, op)] < op -> done[AT(r, op)] = op } /* a claim */
 #ifndef NO_PASSED
 	:: slot[AT(r, op)] > op
 #endif
@@ -44,10 +50,17 @@ proctype rank(byte me)
 			:: r < RANKS && r != me -> send_to(r); r++
 			od
 		:: else ->
-			(slot[AT(ROOT(op), op)] == op);
-			/* the root cannot leave before: what it has published is still there */
-			assert(now[ROOT(op)] == op);
-			done[AT(me, op)] = op
+			if
+			:: atomic { slot[AT(ROOT(op), op)] == op && done[AT(me, op)] < op ->
+				/* a claim: while it is held the root stays, and what it has published */
+				assert(now[ROOT(op)] == op);
+				done[AT(me, op)] = op
+			   }
+			:: done[AT(me, op)] >= op && slot[AT(ROOT(op), op)] == op
+#ifndef NO_PASSED_LEAF
+			:: slot[AT(ROOT(op), op)] > op -> assert(done[AT(me, op)] >= op)
+#endif
+			fi
 		fi;
 		op++
 	od;
