@@ -31,9 +31,9 @@ int bench_cpus(void)
  * A rank without a core of its own gives its core up, and soon sleeps: where each rank is a session
  * of its own (MPICH's launcher) the scheduler groups them apart and sched_yield() does nothing.
  */
-static void wait_crowded(struct bench_area *a, uint32_t gen)
+static void wait_crowded(struct bench_area *a, uint32_t gen, int yields)
 {
-	for (int i = 0; i < YIELDS; i++) {
+	for (int i = 0; i < yields; i++) {
 		if (atomic_load_explicit(&a->generation, memory_order_acquire) != gen)
 			return;
 		sched_yield();
@@ -59,7 +59,7 @@ void bench_sync(struct bench *b)
 		return;
 	}
 	if (b->crowded)
-		wait_crowded(a, gen);
+		wait_crowded(a, gen, b->sleeps ? 0 : YIELDS);
 	while (atomic_load_explicit(&a->generation, memory_order_acquire) == gen)
 		__builtin_ia32_pause();
 }
@@ -171,7 +171,7 @@ double bench_line_ns(struct bench *b)
 		if (b->crowded)
 			usleep(1000); /* let the others fall asleep */
 		for (int i = 0; i < LINE_BATCHES; i++) {
-			struct bench pair = { b->area, b->rank, 2, false };
+			struct bench pair = { .area = b->area, .rank = b->rank, .ranks = 2 };
 
 			if (b->rank == 0)
 				atomic_store_explicit(&b->area->ball, 0, memory_order_relaxed);

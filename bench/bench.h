@@ -39,6 +39,7 @@ struct bench {
 	struct bench_area *area;
 	int rank, ranks;
 	bool crowded; /* more ranks than cores: waiting must yield */
+	bool sleeps;  /* crowded: who waits sleeps at once, so that the others have the core */
 };
 
 /* The samples of one measurement, kept by rank 0; the order of sampling is not kept. */

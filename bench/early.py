@@ -12,6 +12,7 @@ import report
 from early_sections import FORMS, SIDES
 
 PROGRAMS = ("overlap_bench", "synthetic_bench", "idle_bench", "collective_bench")
+RAISED = ("overlap_bench", "synthetic_bench")
 COUNTERS = ("early", "early_not", "early_touched", "early_called", "early_unseen", "faults",
             "dispatched", "bytes_engine", "bytes_direct", "engine_errors", "engine_retired")
 
@@ -57,8 +58,11 @@ class Early:
         if takes_part and self.opt.options:
             env.update(x.split("=", 1) for x in self.opt.options)
         nice = [f"nice={self.opt.nice}"] if self.opt.nice else []
+        if self.opt.busy and job.form == "free" and job.program in RAISED:
+            more = [*more, "raise=1"]
+        sluice = self.opt.before if side == "before" else self.opt.sluice
         sizes = [f"sizes={job.sizes}"] if job.sizes else []
-        door = [str(self.opt.sluice), "run"] if takes_part else []
+        door = [str(sluice), "run"] if takes_part else []
         cmd = host.command(job.ranks, [*before, *door], [*args, *sizes, *more, *nice], job.program)
         try:
             lines, facts = H.launch(cmd, env, self.opt.limit, self.opt.nice)
@@ -86,6 +90,8 @@ class Early:
             self.fail(where, e)
             return
         for side in job.sides[turn:] + job.sides[:turn]:
+            if side == "before" and not self.opt.before:
+                continue
             where = {**where, "side": side}
             try:
                 lines, facts = self.launch(host, job, side, args)

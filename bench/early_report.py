@@ -48,8 +48,8 @@ voluntary  wake-ups; forced: somebody else wanted the core. Both of the calling 
 total      all iterations, until all data has been used; parts: the slowest rank's sums. Where no core is
            free at most 1.03 x blocking""",
     "regress": """
-us         medians of the median call. plain/block, plain/auto: median over rounds of plain / that side
-auto/block at most 1.03""",
+us         medians of the median call; ratios: medians over the rounds. before: an older build (--before)
+ref        before, or blocking where there is no older build; auto/ref is to be at most 1.03""",
 }
 
 
@@ -266,10 +266,11 @@ def regress_rows(c, key, _):
     def quotient(a, b):
         return c.values(key, a, lambda x, y: x["p50_us"] / y["p50_us"], b)
     calm(c, key)
-    block, auto = quotient("plain", "blocking"), quotient("plain", "auto")
-    both = quotient("auto", "blocking")
+    reference = "before" if c.cells[key].get("before") else "blocking"
+    block, auto = quotient("plain", reference), quotient("plain", "auto")
+    both = quotient("auto", reference)
     mids = [number(mid(c.values(key, s, lambda r, _: r["p50_us"])))
-            for s in ("plain", "blocking", "auto")]
+            for s in ("plain", "before", "blocking", "auto")]
     yield [key[2], size_text(key[4]), key[1], f"{key[5]}", *mids, number(mid(block), 3),
            number(mid(auto), 3), number(mid(both), 3), spread(both), len(both),
            said(key, "auto", JUDGED, verdict("", both, most=SAME), "wide" if is_wide(both) else "")]
@@ -289,8 +290,9 @@ TABLES = {
               "others forced", "threads", "CPU us", "target"], idle_rows),
     "synthetic": (["what", "order", "host", "side", "total ms", "init", "bcast", "compute", "gather",
                    "to block", "spread", "plain/", "rounds", "target"], synthetic_rows),
-    "regress": (["what", "size", "host", "ranks", "plain us", "block us", "auto us", "plain/block",
-                 "plain/auto", "auto/block", "spread", "rounds", "target"], regress_rows),
+    "regress": (["what", "size", "host", "ranks", "plain us", "before us", "block us", "auto us",
+                 "plain/ref", "plain/auto", "auto/ref", "spread", "rounds", "target"],
+                regress_rows),
 }
 
 

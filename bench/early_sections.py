@@ -9,6 +9,7 @@ FORMS = {
 # side: (does Sluice take part, options). All sides of a round run one after the other.
 SIDES = {
     "plain": (False, {}),
+    "before": (True, {}),
     "blocking": (True, {"SLUICE_RT_EARLY": "off"}),
     "auto": (True, {"SLUICE_RT_EARLY": "auto"}),
     "cpus": (True, {"SLUICE_RT_EARLY": "auto", "SLUICE_ENGINE_CPUS": "1"}),
@@ -51,13 +52,12 @@ def switches(sizes, waits):
 
 FREE = ["blocking", "auto", "cpus", "on"]
 NONE = ["plain", "blocking", "auto", "on"]
-REGRESS = ["plain", "blocking", "auto"]
+REGRESS = ["plain", "before", "blocking", "auto"]
 
 
 def regress(large, small, ranks, first):
     def collective(what, sizes, *more, n=2):
-        form = "none" if n == 2 else "none"
-        return Job("collective_bench", form, REGRESS, [f"what={what}", *more], sizes, ranks=n)
+        return Job("collective_bench", "none", REGRESS, [f"what={what}", *more], sizes, ranks=n)
     return [collective("bcast,gather", large, "ms=40"),
             collective("small-bcast,small-gather,sendrecv,barrier", small, "ms=25"),
             collective("first-bcast,first-gather", first, "ms=80"),

@@ -58,7 +58,14 @@ void job_watch_read(const struct job_watch *w, struct job_cpu *out);
  * One sample: job_begin ... job_say, by every rank, then bench_sync; then any rank may ask.
  * job_begin returns the instant at which the last rank was there. In area->value[rank][]:
  */
-enum { JOB_SAYS_NS = 2, JOB_SAYS_RUN, JOB_SAYS_DELAY, JOB_SAYS_THEIR_RUN, JOB_SAYS_THEIR_DELAY };
+enum {
+	JOB_SAYS_NS = 2,
+	JOB_SAYS_RUN,
+	JOB_SAYS_DELAY,
+	JOB_SAYS_THEIR_RUN,
+	JOB_SAYS_THEIR_DELAY,
+	JOB_SAYS_LAST
+};
 uint64_t job_begin(struct bench *b, const struct job_watch *w, struct job_cpu *before);
 void job_say(struct bench *b, const struct job_watch *w, const struct job_cpu *before, uint64_t ns);
 /*

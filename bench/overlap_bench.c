@@ -5,7 +5,8 @@
  * in turn. An ordinary MPI program: no option says which side it is on.
  *
  *   comm   the collective, the data used at once      comp   the computation alone
- *   both   the collective, the computation, then the data used
+ *   both   the collective, the computation, then the data used; of the rank that waits for data
+ * also the time of the call and of the use by themselves
  *
  *   calibrate-X  comm, and how long one unit of computation takes on an idle core
  *   touch-X      comm
@@ -38,8 +39,9 @@
 #define UNIT_BATCH  64 /* units that are timed at once */
 #define DROP_FACTOR 4  /* so many times max samples are tried at most */
 
-enum part { COMM, COMP, BOTH, LATE, SWITCH, COPY, PARTS };
-static const char *const part_names[PARTS] = { "comm", "comp", "both", "late", "touch", "copy" };
+enum part { COMM, COMP, BOTH, LATE, SWITCH, COPY, CALL, USE, PARTS };
+static const char *const part_names[PARTS] = { "comm",  "comp", "both", "late",
+					       "touch", "copy", "call", "use" };
 
 struct options {
 	const char *what;
@@ -59,7 +61,8 @@ struct job {
 	bool computes; /* this rank does */
 	bool smears;   /* this rank writes what it has sent; else it is idle after the call */
 	char *send, *recv;
-	char *copy_src, *copy_dst; /* of the pure copy */
+	char *copy_src, *copy_dst;         /* of the pure copy */
+	uint64_t returned_ns, computed_ns; /* instants in the last call with computation */
 	uint64_t call, sum[BENCH_MAX_RANKS];
 	struct job_watch watch;
 	struct bench_samples samples[PARTS];
@@ -145,8 +148,10 @@ static __attribute__((noinline)) void bcast_and_touch(struct job *j)
 static __attribute__((noinline)) void bcast_and_compute(struct job *j)
 {
 	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	j->returned_ns = bench_now_ns();
 	if (j->computes)
 		compute(j->units);
+	j->computed_ns = bench_now_ns();
 }
 
 static __attribute__((noinline)) void bcast_late(struct job *j)
@@ -183,8 +188,10 @@ static __attribute__((noinline)) void gather_and_compute(struct job *j)
 {
 	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
 		   MPI_COMM_WORLD);
+	j->returned_ns = bench_now_ns();
 	if (j->computes)
 		compute(j->units);
+	j->computed_ns = bench_now_ns();
 }
 
 static __attribute__((noinline)) void gather_late(struct job *j)
@@ -227,6 +234,21 @@ static bool is_waiter(const struct job *j)
 /* ---- samples -----------------------------------------------------------------------------------
  */
 
+enum { SAYS_CALL = JOB_SAYS_LAST, SAYS_USE };
+
+/* What the rank that waits for data said of its call and of its use. */
+static void keep_phases(struct job *j)
+{
+	const uint64_t *line = j->b.area->value[j->kind->waiter < 0 ? 1 : j->kind->waiter];
+
+	for (int p = CALL; p <= USE; p++) {
+		struct bench_samples *s = &j->samples[p];
+
+		s->ns[s->count++] = line[p == CALL ? SAYS_CALL : SAYS_USE];
+		j->calls[p]++;
+	}
+}
+
 /* All ranks have said; rank 0 keeps the sample. The first: the rank from which on times count. */
 static void collect(struct job *j, enum part part, int first, bool keep)
 {
@@ -241,10 +263,13 @@ static void collect(struct job *j, enum part part, int first, bool keep)
 	}
 	j->calls[part]++;
 	if (j->b.rank == 0 && keep) {
-		if (job_is_disturbed(&j->b, j->opt.shared, ns))
+		if (job_is_disturbed(&j->b, j->opt.shared, ns)) {
 			j->dropped[part]++;
-		else
+		} else {
 			s->ns[s->count++] = ns;
+			if (part == BOTH)
+				keep_phases(j);
+		}
 	}
 	bench_sync(&j->b);
 }
@@ -293,6 +318,10 @@ static void take(struct job *j, enum part part, bool keep)
 	if (part != COMP)
 		j->kind->use(j);
 	ns = bench_now_ns() - t0;
+	if (part == BOTH) {
+		j->b.area->value[j->b.rank][SAYS_CALL] = j->returned_ns - t0;
+		j->b.area->value[j->b.rank][SAYS_USE] = t0 + ns - j->computed_ns;
+	}
 	job_say(&j->b, &j->watch, &before, part == SWITCH && !is_waiter(j) ? 0 : ns);
 	if (part != COMP)
 		note_wrong(j);
@@ -540,7 +569,7 @@ int main(int argc, char **argv)
 		parse_one(&j.opt, argv[i]);
 	if (j.opt.nice)
 		job_set_nice(j.opt.nice);
-	j.b.crowded = j.opt.shared;
+	j.b.crowded = j.b.sleeps = j.opt.shared;
 	job_open(&j.b);
 	if (j.opt.pin && !j.b.crowded)
 		bench_pin(j.b.rank);
