@@ -11,13 +11,18 @@ enum { WORKERS_BY_SPARE_MAX = 4 }; /* more do not copy faster: the memory is the
 
 /* ---- channels of ranks -------------------------------------------------------------------------- */
 
-/* The node that serves `node`: itself, or the nearest number that has channels; the lower of two. */
+/* The node that serves `node`: itself, or the nearest number that has channels; the lower of two. A rank
+ * that is bound to no node counts as one of node 0. */
 static int serving_node(int node, int nodes, const int *channels)
 {
+	if (node >= nodes)
+		node = nodes - 1;
+	if (node < 0)
+		node = 0;
 	for (int distance = 0; distance < nodes; distance++) {
 		int below = node - distance, above = node + distance;
 
-		if (below >= 0 && below < nodes && channels[below] > 0)
+		if (below >= 0 && channels[below] > 0)
 			return below;
 		if (above >= 0 && above < nodes && channels[above] > 0)
 			return above;
@@ -32,12 +37,11 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
 
 	if (rank < 0 || rank >= ranks)
 		return -EINVAL;
-	/* a rank that is bound to no node counts as one of node 0 */
-	mine = serving_node(node_of_rank[rank] < 0 ? 0 : node_of_rank[rank], nodes, channels);
+	mine = serving_node(node_of_rank[rank], nodes, channels);
 	if (mine < 0)
 		return -ENODEV;
 	for (int r = 0; r < rank; r++)
-		before += serving_node(node_of_rank[r] < 0 ? 0 : node_of_rank[r], nodes, channels) == mine;
+		before += serving_node(node_of_rank[r], nodes, channels) == mine;
 	*out_node = mine;
 	*out_index = before % channels[mine];
 	return 0;

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The software engine: what its workers are to the rest of the machine. */
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/sw/sw.h"
+#include "engine_case.h"
+#include "unit.h"
+
+static struct engine_chan *begin(struct engine_case *e, int workers)
+{
+	*e = (struct engine_case){ .ops = engine_find("sw"), .fault = "", .workers = workers };
+	engine_case_options(e, NULL);
+	return engine_case_open(e, 0);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------- */
+
+/* Thread ids of the workers. */
+static int find_workers(int *tids, int cap)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *d;
+	int n = 0;
+
+	while (tasks && (d = readdir(tasks))) {
+		char path[300], name[32] = "";
+		FILE *comm;
+
+		snprintf(path, sizeof path, "/proc/self/task/%s/comm", d->d_name);
+		comm = d->d_name[0] == '.' ? NULL : fopen(path, "re");
+		if (comm && fgets(name, sizeof name, comm) && !strcmp(name, "sluice-sw\n") && n < cap)
+			tids[n++] = atoi(d->d_name);
+		if (comm)
+			fclose(comm);
+	}
+	if (tasks)
+		closedir(tasks);
+	return n;
+}
+
+/* A line of its status, as hexadecimal. */
+static uint64_t status_of(int tid, const char *key)
+{
+	char path[64], line[256];
+	uint64_t value = 0;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof line, f))
+		if (!strncmp(line, key, strlen(key)))
+			value = strtoull(line + strlen(key), NULL, 16);
+	if (f)
+		fclose(f);
+	return value;
+}
+
+UNIT_TEST(sw_workers_run_when_nobody_else_does)
+{
+	struct engine_case e = { .ops = engine_find("sw"), .fault = "", .workers = 2 };
+	struct engine_chan *ch;
+	int tids[8], n, idle = 0;
+
+	engine_case_options(&e, "SLUICE_FAULT=other:1"); /* the suite's workers do not */
+	ch = engine_case_open(&e, 0);
+	n = find_workers(tids, 8);
+	for (int tries = 0; tries < 1000 && idle < 2; tries++) {
+		usleep(1000);
+		idle = 0;
+		for (int i = 0; i < n; i++)
+			idle += sched_getscheduler(tids[i]) == SCHED_IDLE ||
+				getpriority(PRIO_PROCESS, (id_t)tids[i]) == 19;
+	}
+	engine_case_close(&e, ch);
+	CHECK_EQ(n, 2);
+	CHECK_EQ(idle, 2);
+}
+
+UNIT_TEST(sw_workers_take_no_signal_but_those_of_libc)
+{
+	struct engine_case e;
+	struct engine_chan *ch = begin(&e, 1);
+	int tid = 0, n = find_workers(&tid, 1);
+	uint64_t blocked = status_of(tid, "SigBlk:");
+
+	engine_case_close(&e, ch);
+	CHECK_EQ(n, 1);
+	/* KILL, STOP cannot be; 32 and 33 are libc's */
+	CHECK_EQ(~blocked, (1ull << 8) | (1ull << 18) | (1ull << 31) | (1ull << 32));
+}
+
+static void on_their_cpus(void *arg)
+{
+	struct host_cpumask all, one = { { 0 } };
+	struct engine_case e = { .ops = engine_find("sw"), .fault = "", .workers = 2 };
+	struct engine_chan *ch;
+	cpu_set_t set;
+	int tids[2];
+
+	(void)arg;
+	host_cpumask_self(&all);
+	one.bits[0] = all.bits[0] & -all.bits[0];
+	engine_set_cpus(&one, 1);
+	engine_case_options(&e, NULL);
+	ch = engine_case_open(&e, 0);
+	CHECK_EQ(find_workers(tids, 2), 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK(!sched_getaffinity(tids[i], sizeof set, &set));
+		CHECK_EQ(CPU_COUNT(&set), 1);
+		CHECK(CPU_ISSET(__builtin_ctzll(one.bits[0]), &set));
+	}
+	engine_case_close(&e, ch);
+}
+
+UNIT_TEST(sw_workers_stay_on_their_cpus)
+{
+	struct host_cpumask all;
+
+	host_cpumask_self(&all);
+	if (!all.bits[0])
+		unit_skip("needs one of the first 64 CPUs");
+#ifdef __SANITIZE_THREAD__
+	unit_skip("this sanitizer has no threads in a forked child");
+#endif
+	CHECK_EQ(unit_fork(on_their_cpus, NULL), 0);
+}
+
+static _Atomic int started;
+static _Atomic int started_by;
+
+static void count_start(void)
+{
+	atomic_fetch_add(&started, 1);
+	atomic_store(&started_by, (int)syscall(SYS_gettid));
+}
+
+UNIT_TEST(engine_threads_report_before_their_channel_is_open)
+{
+	struct engine_case e;
+	struct engine_chan *ch;
+	int tid = 0, now;
+
+	engine_thread_started = count_start;
+	ch = begin(&e, 1);
+	now = atomic_load(&started);
+	find_workers(&tid, 1);
+	engine_thread_started = NULL;
+	engine_case_close(&e, ch);
+	CHECK_EQ(now, 1);
+	CHECK_EQ(started_by, tid); /* it did so itself */
+}
+
+/* ---- who copies ---------------------------------------------------------------------------------------- */
+
+static _Atomic int done_by[3];
+static _Atomic uint32_t gate;
+
+static void note_and_wait(struct engine_job *j)
+{
+	atomic_store(&done_by[(intptr_t)j->arg], (int)syscall(SYS_gettid));
+	while (!atomic_load(&gate))
+		usleep(100);
+}
+
+UNIT_TEST(sw_spreads_one_channel_over_its_workers)
+{
+	static struct engine_job jobs[3];
+	struct engine_case e;
+	struct engine_chan *ch = begin(&e, 3);
+
+	atomic_store(&gate, 0);
+	for (int i = 0; i < 3; i++) {
+		atomic_store(&done_by[i], 0);
+		engine_job_make(&jobs[i], 0, 0, 100);
+		jobs[i].then = note_and_wait;
+		jobs[i].arg = (void *)(intptr_t)i;
+		CHECK_EQ(engine_post(ch, &jobs[i].c), 0);
+	}
+	engine_flush(ch); /* one call: who is woken wakes the next */
+	for (int tries = 0; tries < 20000; tries++) {
+		if (atomic_load(&done_by[0]) && atomic_load(&done_by[1]) && atomic_load(&done_by[2]))
+			break;
+		usleep(1000);
+	}
+	atomic_store(&gate, 1);
+	for (int i = 0; i < 3; i++) {
+		engine_job_wait(&e, ch, &jobs[i]);
+		engine_job_free(&jobs[i]);
+	}
+	engine_case_close(&e, ch);
+	CHECK(done_by[0] != done_by[1] && done_by[1] != done_by[2] && done_by[0] != done_by[2]);
+	CHECK(done_by[0] && done_by[1] && done_by[2]);
+}
+
+UNIT_TEST(sw_poll_does_what_is_queued)
+{
+	static struct engine_job stuck, j;
+	struct engine_case e;
+	struct engine_chan *ch = begin(&e, 1);
+
+	atomic_store(&gate, 0);
+	atomic_store(&done_by[0], 0);
+	atomic_store(&done_by[1], 0);
+	engine_job_make(&stuck, 0, 0, 100);
+	stuck.then = note_and_wait;
+	engine_job_post(&e, ch, &stuck);
+	while (!atomic_load(&done_by[0]))
+		usleep(100);
+	engine_job_make(&j, 0, 0, 100);
+	engine_job_post(&e, ch, &j); /* the only worker is busy */
+	CHECK_EQ(engine_poll(ch), 1);
+	CHECK_EQ(j.ends, 1);
+	engine_job_check(&j);
+	CHECK_EQ(engine_poll(ch), 0);
+	atomic_store(&gate, 1);
+	engine_job_wait(&e, ch, &stuck);
+	engine_case_close(&e, ch);
+	engine_job_free(&j);
+	engine_job_free(&stuck);
+}
+
+/* Two channels, one kept full: the other's copies do not wait for its end. */
+struct flood {
+	struct engine_chan *ch;
+	struct engine_job jobs[8];
+	_Atomic int stop;
+};
+
+static void again(struct engine_job *j)
+{
+	struct flood *f = j->arg;
+
+	if (atomic_load(&f->stop))
+		return;
+	atomic_fetch_sub(&j->ends, 1);
+	engine_post(f->ch, &j->c);
+}
+
+UNIT_TEST(sw_serves_each_channel_in_its_turn)
+{
+	static struct flood f;
+	static struct engine_job j;
+	struct engine_case e;
+	struct engine_chan *other = begin(&e, 1);
+
+	f.ch = engine_case_open(&e, 0);
+	for (int i = 0; i < 8; i++) {
+		engine_job_make(&f.jobs[i], 0, 0, 20000);
+		f.jobs[i].then = again;
+		f.jobs[i].arg = &f;
+		CHECK_EQ(engine_post(f.ch, &f.jobs[i].c), 0);
+	}
+	engine_flush(f.ch);
+	for (int i = 0; i < 20; i++) {
+		engine_job_make(&j, 0, 0, 100);
+		engine_job_post(&e, other, &j);
+		engine_job_wait(&e, other, &j);
+		engine_job_free(&j);
+	}
+	atomic_store(&f.stop, 1);
+	engine_case_close(&e, f.ch);
+	engine_case_close(&e, other);
+	for (int i = 0; i < 8; i++)
+		engine_job_free(&f.jobs[i]);
+}
+
+UNIT_TEST(sw_has_a_limit_of_channels)
+{
+	struct engine_case e;
+	struct engine_chan *chans[SW_CHANNELS + 1];
+	int n = 0, rc = 0;
+
+	chans[n++] = begin(&e, 1);
+	while (n <= SW_CHANNELS && !(rc = e.ops->chan_open(-1, 0, &chans[n])))
+		n++;
+	while (n)
+		engine_case_close(&e, chans[--n]);
+	CHECK_EQ(rc, -ENOSPC);
+}
