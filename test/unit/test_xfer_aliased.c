@@ -26,9 +26,11 @@ static struct node_group groups[RANKS];
 static _Alignas(64) char edges[2 * XFER_EDGE_BYTES];
 static struct xfer transfer;
 
+static uint64_t round_number; /* pages of the pool hold what was in them before */
+
 static char byte_at(uint64_t k)
 {
-	return (char)(k * 13 + k / 250 + 1);
+	return (char)(k * 13 + k / 250 + round_number * 101 + 1);
 }
 
 static void buffer_make(struct buffer *b, uint64_t start, uint64_t end, char fill)
@@ -79,8 +81,11 @@ static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off
 	xfer_view_init(&receiver, &transfer, tag, &groups[DST], &src, &dst, &plan, inline_edges ? edges : NULL,
 		       XFER_VIEW_NORMAL);
 	CHECK_EQ(xfer_needs_me(&receiver), plan.receiver_needed);
-	if (plan.sender_needed)
+	if (plan.sender_needed) {
+		xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan, NULL, XFER_VIEW_ALIASED);
+		CHECK_EQ(v.units, plan.fragments); /* its edges lie in no arena */
 		return false;
+	}
 	if (!receiver.edges_done) {
 		CHECK(plan.receiver_needed);
 		CHECK_EQ(xfer_move_edges(&receiver), 1);
@@ -118,6 +123,7 @@ static unsigned try_shapes(const uint64_t *starts, unsigned n, uint64_t tag)
 		uint64_t off = offs[s / 3 % 3], bytes;
 		bool inline_edges = s / 9 % 2;
 
+		round_number = s;
 		buffer_make(&buffers[SRC], starts[s / 18 % n], BYTES - starts[s / 18 / n % n], 0);
 		buffer_make(&buffers[DST], starts[s / 18 / n % n], BYTES - starts[s / 18 % n] / 2, 0x55);
 		for (uint64_t k = 0; k < BYTES; k++)
