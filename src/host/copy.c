@@ -84,3 +84,10 @@ void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel k
 		return;
 	}
 }
+
+void host_copy_prepare(void)
+{
+	host_llc_bytes();
+	host_l2_bytes();
+	host_arch_prefers_movsb();
+}

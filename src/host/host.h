@@ -105,5 +105,7 @@ void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel k
  * means a copy that this process makes alone, for itself. Never returns AUTO. */
 enum base_copy_kernel host_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
 bool host_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */
+/* Measure now what is measured once: from then on the three above are async-signal-safe. */
+void host_copy_prepare(void);
 
 #endif

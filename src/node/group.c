@@ -317,6 +317,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	int ret, err = 0;
 
 	*out = NULL;
+	host_copy_prepare(); /* members may have to copy in fault handlers */
 	parked_sweep();
 	if (!g || !all) {
 		/* out of memory, yet the others wait for our hello */
