@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The wrappers of calls that could observe a pending operation, over a library and a runtime of our own:
+ * datatypes are lists of bytes, and what is completed is written down. Built for the MPICH ABI, whose
+ * handles are numbers.
+ */
+#include <stdatomic.h>
+
+#include "mpi/abi.h"
+#include "mpi/front.h"
+#include "unit.h"
+
+/* ---- the runtime: writes down what it is told --------------------------------------------------- */
+
+_Atomic uint32_t rt_pending;
+uint64_t rt_bcast_threshold_bytes, rt_gather_threshold_bytes;
+
+static struct {
+	struct {
+		uintptr_t lo, hi;
+	} ranges[64];
+	int n_ranges, n_all, n_reaps, depth, n_calls, bad_calls;
+	uintptr_t kept_out_lo, kept_out_hi;
+} seen;
+
+void rt_complete_range(const void *addr, uint64_t bytes)
+{
+	seen.ranges[seen.n_ranges].lo = (uintptr_t)addr;
+	seen.ranges[seen.n_ranges++].hi = (uintptr_t)addr + bytes;
+}
+
+void rt_complete_all(void)
+{
+	seen.n_all++;
+}
+
+void rt_reap(void)
+{
+	seen.n_reaps++;
+}
+
+void rt_host_begin(void)
+{
+	seen.depth++;
+}
+
+void rt_host_end(void)
+{
+	seen.depth--;
+}
+
+void rt_memory_keep_out(const void *addr, uint64_t bytes)
+{
+	seen.kept_out_lo = (uintptr_t)addr;
+	seen.kept_out_hi = (uintptr_t)addr + bytes;
+}
+
+void *narrow_function(const char *name)
+{
+	return NULL;
+}
+
+/* ---- the library ---------------------------------------------------------------------------------- */
+
+struct abi_real real;
+struct abi_library abi_library;
+__thread int inside __attribute__((tls_model("initial-exec")));
+
+enum { BLOCKS = 4, TYPES = 16, RANK = 1, SIZE = 3, INTER = 100, CART = 101, DIST = 102 };
+
+/* Element i has blocks at i * extent + off. */
+static struct type {
+	int n;
+	MPI_Count off[BLOCKS], len[BLOCKS], lb, extent;
+} types[TYPES];
+
+static int type_extent(MPI_Datatype t, MPI_Count *lb, MPI_Count *extent)
+{
+	*lb = types[t].lb;
+	*extent = types[t].extent;
+	return 0;
+}
+
+static int type_true_extent(MPI_Datatype t, MPI_Count *lb, MPI_Count *extent)
+{
+	MPI_Count lo = INT64_MAX, hi = INT64_MIN;
+
+	for (int b = 0; b < types[t].n; b++) {
+		MPI_Count end = types[t].off[b] + types[t].len[b];
+
+		lo = types[t].off[b] < lo ? types[t].off[b] : lo;
+		hi = end > hi ? end : hi;
+	}
+	*lb = types[t].n ? lo : 0;
+	*extent = types[t].n ? hi - lo : 0;
+	return 0;
+}
+
+static int comm_rank(MPI_Comm comm, int *rank)
+{
+	*rank = RANK;
+	return 0;
+}
+
+static int comm_size(MPI_Comm comm, int *size)
+{
+	*size = SIZE;
+	return 0;
+}
+
+static int comm_remote_size(MPI_Comm comm, int *size)
+{
+	*size = SIZE + 2;
+	return 0;
+}
+
+static int comm_test_inter(MPI_Comm comm, int *flag)
+{
+	*flag = comm == INTER;
+	return 0;
+}
+
+static int topo_test(MPI_Comm comm, int *kind)
+{
+	*kind = comm == CART ? ABI_CART : comm == DIST ? ABI_DIST_GRAPH : ABI_UNDEFINED;
+	return 0;
+}
+
+static int cartdim_get(MPI_Comm comm, int *n)
+{
+	*n = 2;
+	return 0;
+}
+
+static int dist_graph_neighbors_count(MPI_Comm comm, int *sources, int *targets, int *weighted)
+{
+	*sources = 1;
+	*targets = 3;
+	return 0;
+}
+
+/* What every other function of the library is here: it has been called, as the host's. */
+static int right(void)
+{
+	seen.n_calls++;
+	seen.bad_calls += seen.depth != (rt_has_pending() ? 1 : 0);
+	return 0;
+}
+
+static int wrong(void)
+{
+	seen.bad_calls++;
+	return 0;
+}
+
+static void set_functions(int (*function)(void))
+{
+	void **all = (void **)&real;
+
+	for (size_t i = 0; i < FRONT_REAL_COUNT; i++)
+		all[i] = (void *)function;
+	real.Type_get_extent_x = type_extent;
+	real.Type_get_true_extent_x = type_true_extent;
+	real.Comm_rank = comm_rank;
+	real.Comm_size = comm_size;
+	real.Comm_remote_size = comm_remote_size;
+	real.Comm_test_inter = comm_test_inter;
+	real.Topo_test = topo_test;
+	real.Cartdim_get = cartdim_get;
+	real.Dist_graph_neighbors_count = dist_graph_neighbors_count;
+}
+
+/* Type 0 is a byte, type 1 has nothing, type 2 goes backwards; the others are random. */
+static void begin(void)
+{
+	set_functions(right);
+	memset(&seen, 0, sizeof(seen));
+	memset(types, 0, sizeof(types));
+	types[0] = (struct type){ 1, { 0 }, { 1 }, 0, 1 };
+	types[1].extent = 16;
+	types[2] = (struct type){ 1, { 4 }, { 8 }, 0, -32 };
+	atomic_store_explicit(&rt_pending, 1, memory_order_relaxed);
+}
+
+enum {
+#define X(name) LOOK_##name,
+	FRONT_LOOK(X)
+#undef X
+};
+
+/* While something is pending, by a caller that is the program. */
+#define LOOK(name) ((__typeof__(real.name))look_ways[LOOK_##name].pending)
+
+/* ---- the model: bytes, one by one ----------------------------------------------------------------- */
+
+struct model {
+	__int128 lo, hi; /* of all bytes */
+};
+
+static void model_elements(struct model *m, __int128 at, MPI_Count n, MPI_Datatype t)
+{
+	for (MPI_Count i = 0; i < n; i++) {
+		for (int b = 0; b < types[t].n; b++) {
+			__int128 lo = at + i * types[t].extent + types[t].off[b];
+
+			if (!types[t].len[b])
+				continue;
+			if (m->lo == m->hi)
+				m->lo = m->hi = lo;
+			m->lo = lo < m->lo ? lo : m->lo;
+			m->hi = lo + types[t].len[b] > m->hi ? lo + types[t].len[b] : m->hi;
+		}
+	}
+}
+
+static bool is_range(int i, const struct model *m)
+{
+	return i < seen.n_ranges && seen.ranges[i].lo == (uintptr_t)m->lo &&
+	       seen.ranges[i].hi == (uintptr_t)m->hi;
+}
+
+static uint64_t state = 7;
+
+static int pick(int lo, int hi)
+{
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return lo + (int)((state >> 33) % (uint64_t)(hi - lo + 1));
+}
+
+static void pick_types(void)
+{
+	for (int t = 3; t < TYPES; t++) {
+		struct type *type = &types[t];
+
+		type->n = pick(1, BLOCKS);
+		for (int b = 0; b < type->n; b++) {
+			type->off[b] = pick(-500, 500);
+			type->len[b] = pick(1, 40);
+		}
+		type->lb = pick(-600, 600);
+		type->extent = pick(-2000, 2000);
+	}
+}
+
+#define AT ((void *)0x100000)
+
+/* ---- extents ---------------------------------------------------------------------------------------- */
+
+UNIT_TEST(a_buffer_is_completed_by_its_true_extent)
+{
+	for (int round = 0; round < 2000; round++) {
+		struct model m = { 0 };
+		MPI_Datatype t;
+		int n;
+
+		begin();
+		pick_types();
+		t = pick(0, TYPES - 1);
+		n = pick(0, 5);
+		model_elements(&m, (uintptr_t)AT, n, t);
+		CHECK_EQ(LOOK(Send)(AT, n, t, 0, 0, 0), 0);
+		CHECK_EQ(seen.n_ranges, m.lo < m.hi);
+		CHECK(m.lo == m.hi || is_range(0, &m));
+		CHECK(seen.n_calls == 1 && !seen.bad_calls && !seen.depth && !seen.n_all);
+	}
+}
+
+UNIT_TEST(absolute_displacements_and_large_counts_are_seen)
+{
+	begin();
+	types[3] = (struct type){ 2, { 0x70001000, 0x70009000 }, { 8, 8 }, 0x70001000, 0x8008 };
+	LOOK(Recv)(NULL, 1, 3, 0, 0, 0, NULL);
+	CHECK(is_range(0, &(struct model){ 0x70001000, 0x70009008 }));
+	begin();
+	LOOK(Send_c)(AT, (MPI_Count)5 << 40, 0, 0, 0, 0);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + ((__int128)5 << 40) }));
+}
+
+UNIT_TEST(what_cannot_be_known_completes_everything)
+{
+	begin();
+	LOOK(Send)(AT, 1, ABI_DATATYPE_NULL, 0, 0, 0);
+	CHECK_EQ(seen.n_all, 1);
+	begin();
+	LOOK(Allgather)(AT, 1, 0, AT, 1, 0, ABI_COMM_NULL);
+	CHECK_EQ(seen.n_all, 1);
+	begin();
+	LOOK(Neighbor_allgather)(AT, 1, 0, AT, 1, 0, 0); /* no topology */
+	CHECK_EQ(seen.n_all, 1);
+	begin();
+	LOOK(Alltoallv)(AT, NULL, NULL, 0, ABI_IN_PLACE, NULL, NULL, 0, 0);
+	CHECK_EQ(seen.n_all, 1);
+	begin();
+	LOOK(Send_c)(AT, INT64_MAX, 2, 0, 0, 0); /* below address 0 */
+	CHECK_EQ(seen.n_all, 1);
+	CHECK_EQ(seen.n_calls, 1);
+}
+
+UNIT_TEST(both_buffers_of_an_exchange_are_completed)
+{
+	begin();
+	LOOK(Sendrecv)(AT, 10, 0, 0, 0, (char *)AT + 100, 20, 0, 0, 0, 0, NULL);
+	CHECK_EQ(seen.n_ranges, 2);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x10000a }));
+	CHECK(is_range(1, &(struct model){ 0x100064, 0x100078 }));
+	begin();
+	LOOK(Compare_and_swap)(AT, (char *)AT + 100, (char *)AT + 200, 0, 0, 0, 0);
+	CHECK_EQ(seen.n_ranges, 3);
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------- */
+
+UNIT_TEST(counts_and_displacements_of_all_members_are_seen)
+{
+	for (int round = 0; round < 1000; round++) {
+		int counts[SIZE], displs[SIZE];
+		MPI_Count wide_counts[SIZE];
+		MPI_Aint wide_displs[SIZE];
+		struct model m = { 0 };
+		MPI_Datatype t;
+
+		begin();
+		pick_types();
+		t = pick(0, TYPES - 1);
+		for (int i = 0; i < SIZE; i++) {
+			wide_counts[i] = counts[i] = pick(0, 3);
+			wide_displs[i] = displs[i] = pick(-20, 20);
+			model_elements(&m, (uintptr_t)AT + (__int128)displs[i] * types[t].extent, counts[i],
+				       t);
+		}
+		LOOK(Allgatherv)(ABI_IN_PLACE, 0, 0, AT, counts, displs, t, 0);
+		LOOK(Allgatherv_c)(ABI_IN_PLACE, 0, 0, AT, wide_counts, wide_displs, t, 0);
+		CHECK(seen.n_calls == 2 && !seen.n_all);
+		CHECK_EQ(seen.n_ranges, m.lo < m.hi ? 2 : 0);
+		CHECK(m.lo == m.hi || (is_range(0, &m) && is_range(1, &m)));
+	}
+}
+
+UNIT_TEST(displacements_in_bytes_go_with_types_of_their_own)
+{
+	for (int round = 0; round < 1000; round++) {
+		int counts[SIZE], displs[SIZE];
+		MPI_Datatype own[SIZE];
+		struct model m = { 0 };
+
+		begin();
+		pick_types();
+		for (int i = 0; i < SIZE; i++) {
+			counts[i] = pick(0, 3);
+			displs[i] = pick(-5000, 5000);
+			own[i] = counts[i] ? pick(0, TYPES - 1) : ABI_DATATYPE_NULL;
+			model_elements(&m, (uintptr_t)AT + displs[i], counts[i], own[i]);
+		}
+		LOOK(Alltoallw)(ABI_IN_PLACE, NULL, NULL, NULL, AT, counts, displs, own, 0);
+		CHECK(seen.n_calls == 1 && !seen.n_all);
+		CHECK_EQ(seen.n_ranges, m.lo < m.hi);
+		CHECK(m.lo == m.hi || is_range(0, &m));
+	}
+}
+
+UNIT_TEST(only_the_root_looks_at_what_is_the_roots)
+{
+	begin();
+	LOOK(Gatherv)(AT, 8, 0, (void *)8, (void *)8, (void *)8, 999, RANK + 1, 0);
+	CHECK(seen.n_ranges == 1 && !seen.n_all);
+	begin();
+	LOOK(Igather)(AT, 8, 0, (char *)AT + 100, 8, 0, RANK, 0, NULL);
+	CHECK_EQ(seen.n_ranges, 2);
+	CHECK(is_range(1, &(struct model){ 0x100064, 0x100064 + 8 * SIZE }));
+	begin();
+	LOOK(Scatter)(AT, 8, 0, ABI_IN_PLACE, 8, 0, RANK, 0);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + 8 * SIZE }) && seen.n_ranges == 1);
+	begin(); /* the members of the other group */
+	LOOK(Scatter)(AT, 8, 0, ABI_IN_PLACE, 8, 0, ABI_ROOT, INTER);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + 8 * (SIZE + 2) }));
+	begin();
+	LOOK(Reduce)(AT, (void *)8, 8, 0, 0, RANK, INTER);
+	CHECK_EQ(seen.n_ranges, 1);
+}
+
+UNIT_TEST(neighbours_are_counted_by_topology)
+{
+	int counts[] = { 1, 1, 1, 1 };
+	MPI_Aint displs[] = { 0, 10, 20, 1000 };
+	MPI_Datatype own[] = { 0, 0, 0, 0 };
+
+	begin();
+	LOOK(Neighbor_alltoall)(AT, 5, 0, (char *)AT + 100, 5, 0, CART);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + 20 }));
+	CHECK(is_range(1, &(struct model){ 0x100064, 0x100064 + 20 }));
+	begin();
+	LOOK(Neighbor_alltoallw)(AT, counts, displs, own, AT, counts, displs, own, DIST);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x100000 + 21 }));
+	CHECK(is_range(1, &(struct model){ 0x100000, 0x100000 + 1 }));
+}
+
+UNIT_TEST(reductions_with_counts_name_their_sum)
+{
+	int counts[] = { 4, 0, 6 };
+
+	begin();
+	LOOK(Reduce_scatter)(AT, ABI_IN_PLACE, counts, 0, 0, 0);
+	CHECK(is_range(0, &(struct model){ 0x100000, 0x10000a }) && seen.n_ranges == 1);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------ */
+
+static int next_request;
+
+static int send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+		     MPI_Request *request)
+{
+	*request = next_request;
+	return 0;
+}
+
+UNIT_TEST(a_persistent_request_completes_its_buffer_when_it_is_started)
+{
+	enum { MANY = 5000 };
+	static MPI_Request requests[MANY];
+
+	begin();
+	real.Send_init = send_init;
+	for (int i = 0; i < MANY; i++) {
+		next_request = 0x4c000000 + 64 * i;
+		CHECK_EQ(LOOK(Send_init)((char *)AT + 16 * i, 8, 0, 0, 0, 0, &requests[i]), 0);
+	}
+	CHECK_EQ(seen.n_ranges, 0);
+	for (int i = 0; i < MANY; i++) {
+		seen.n_ranges = 0;
+		LOOK(Start)(&requests[i]);
+		CHECK(is_range(0, &(struct model){ 0x100000 + 16 * i, 0x100008 + 16 * i }));
+	}
+	for (int i = 0; i < MANY; i += 2)
+		LOOK(Request_free)(&requests[i]);
+	CHECK_EQ(seen.n_all, 0);
+	seen.n_ranges = 0;
+	for (int i = 0; i < MANY; i++) {
+		seen.n_ranges = 0;
+		LOOK(Startall)(1, &requests[i]);
+		CHECK_EQ(seen.n_ranges, i % 2);
+		CHECK_EQ(seen.n_all, i / 2 + 1);
+	}
+	for (int i = 1; i < MANY; i += 2)
+		LOOK(Request_free)(&requests[i]);
+}
+
+UNIT_TEST(a_request_that_is_used_again_names_its_new_buffer)
+{
+	MPI_Request r;
+
+	begin();
+	real.Send_init = send_init;
+	next_request = 77;
+	LOOK(Send_init)(AT, 8, 0, 0, 0, 0, &r);
+	LOOK(Send_init)((char *)AT + 100, 8, 0, 0, 0, 0, &r);
+	LOOK(Start)(&r);
+	CHECK(seen.n_ranges == 1 && is_range(0, &(struct model){ 0x100064, 0x10006c }));
+	LOOK(Send_init)(AT, 8, ABI_DATATYPE_NULL, 0, 0, 0, &r); /* whatever it is, it is not known */
+	LOOK(Start)(&r);
+	CHECK_EQ(seen.n_all, 1);
+	LOOK(Request_free)(&r);
+}
+
+UNIT_TEST(a_request_of_nothing_completes_nothing)
+{
+	MPI_Request r;
+
+	begin();
+	real.Send_init = send_init;
+	next_request = 78;
+	LOOK(Send_init)(AT, 0, 0, 0, 0, 0, &r);
+	LOOK(Start)(&r);
+	CHECK(!seen.n_ranges && !seen.n_all);
+	LOOK(Request_free)(&r);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------------------- */
+
+typedef int any(long, long, long, long, long, long, long, long, long, long, long, long, long, long);
+
+/* A request that is a number to some and written to by others. */
+static int call_any(int i, bool pending)
+{
+	const struct front_way *way = &look_ways[i];
+
+	return ((any *)(pending ? way->pending : way->plain))(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+
+static bool writes_request(int i)
+{
+	switch (i) {
+	case LOOK_Send_init:
+	case LOOK_Send_init_c:
+	case LOOK_Bsend_init:
+	case LOOK_Bsend_init_c:
+	case LOOK_Ssend_init:
+	case LOOK_Ssend_init_c:
+	case LOOK_Rsend_init:
+	case LOOK_Rsend_init_c:
+	case LOOK_Recv_init:
+	case LOOK_Recv_init_c:
+		return true;
+	}
+	return false;
+}
+
+UNIT_TEST(each_function_leads_to_its_own_and_is_hosted)
+{
+	for (int i = 0; i < FRONT_LOOK_COUNT; i++) {
+		begin();
+		if (writes_request(i))
+			continue;
+		set_functions(wrong);
+		((void **)&real)[FRONT_WRAPPED_COUNT + i] = (void *)right;
+		CHECK_EQ(call_any(i, true), 0);
+		CHECK(seen.n_calls == 1 && !seen.bad_calls && !seen.depth);
+	}
+}
+
+UNIT_TEST(calls_of_the_librarys_own_complete_nothing)
+{
+	for (int i = 0; i < FRONT_LOOK_COUNT; i++) {
+		begin();
+		if (writes_request(i))
+			continue;
+		atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
+		inside = 1;
+		CHECK_EQ(call_any(i, true), 0);
+		inside = 0;
+		CHECK(seen.n_calls == 1 && !seen.n_all && !seen.n_ranges && !seen.n_reaps);
+	}
+	begin();
+	abi_library.hi = UINTPTR_MAX;
+	LOOK(Barrier)(0);
+	abi_library.hi = 0;
+	CHECK(seen.n_calls == 1 && !seen.n_all);
+}
+
+UNIT_TEST(synchronisation_completes_everything)
+{
+	begin();
+	LOOK(Barrier)(0);
+	LOOK(Ibarrier)(0, NULL);
+	LOOK(Win_fence)(0, 0);
+	LOOK(Win_unlock)(0, 0);
+	LOOK(File_write_at)(NULL, 0, AT, 1, 0, NULL);
+	LOOK(File_read_ordered_end)(NULL, AT, NULL);
+	LOOK(Comm_free)(NULL);
+	LOOK(Comm_disconnect)(NULL);
+	LOOK(Abort)(0, 0);
+	LOOK(Finalize)();
+	LOOK(Session_finalize)(NULL);
+	LOOK(Pready)(0, 0);
+	CHECK_EQ(seen.n_all, 12);
+	CHECK(!seen.n_ranges && !seen.n_reaps);
+}
+
+UNIT_TEST(waiting_for_others_only_retires)
+{
+	begin();
+	LOOK(Wait)(NULL, NULL);
+	LOOK(Testsome)(0, NULL, NULL, NULL, NULL);
+	LOOK(Probe)(0, 0, 0, NULL);
+	CHECK_EQ(seen.n_reaps, 3);
+	CHECK(!seen.n_all && !seen.n_ranges);
+}
+
+static int win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)
+{
+	*(void **)baseptr = AT;
+	return 0;
+}
+
+UNIT_TEST(memory_of_a_window_is_kept_out)
+{
+	void *base;
+
+	begin();
+	real.Win_allocate = win_allocate;
+	LOOK(Win_allocate)(4096, 1, 0, 0, &base, NULL);
+	CHECK(seen.kept_out_lo == 0x100000 && seen.kept_out_hi == 0x101000);
+	CHECK_EQ(seen.n_all, 1);
+}
