@@ -29,6 +29,7 @@
 #define PAGE ((size_t)HOST_PAGE)
 
 struct owner {
+	struct owner *next;
 	struct guard_range r;
 	char *p, *arena;            /* of the program; of the movers */
 	size_t pages;
@@ -48,7 +49,6 @@ const char *guard_case_kind(void);
 /* Memory of so many pages that begins `at` pages after a multiple of 2 MiB, with a page of the same
  * mapping on both sides, all of it filled with 0xEE. */
 void owner_open(struct owner *o, size_t pages, size_t at);
-void owner_close(struct owner *o); /* the end of a mapping that is not armed */
 /* Guards pages [first, first + n); what touched() will put there is owner_byte(). */
 void owner_arm(struct owner *o, size_t first, size_t n, enum guard_access access);
 unsigned char owner_byte(size_t offset);

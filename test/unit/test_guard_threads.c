@@ -8,17 +8,24 @@
 
 enum { THREADS = 4, PAGES = 600, AT = 400 };
 
+/* Threads are made while nothing is armed: making one completes everything. */
 struct worker {
 	pthread_t thread;
 	struct owner *o;
 	int index, wrong;
-	_Atomic bool done;
+	_Atomic bool go, done;
 };
 
 static void start(struct worker *w, int index, struct owner *o, void *(*fn)(void *))
 {
 	*w = (struct worker){ .o = o, .index = index };
 	CHECK_EQ(pthread_create(&w->thread, NULL, fn, w), 0);
+}
+
+static void wait_for_go(struct worker *w)
+{
+	while (!atomic_load(&w->go))
+		usleep(50);
 }
 
 static void finish(struct worker *w)
@@ -31,6 +38,7 @@ static void *read_all(void *arg)
 {
 	struct worker *w = arg;
 
+	wait_for_go(w);
 	for (size_t n = 0; n < PAGES; n++) {
 		size_t i = (n * 7 + (size_t)w->index * 13) % PAGES * PAGE + (size_t)w->index;
 
@@ -50,9 +58,11 @@ GUARD_TEST(four_threads_touch_at_once)
 		struct worker w[THREADS];
 
 		o.by_page = round & 1;
-		owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
 		for (int i = 0; i < THREADS; i++)
 			start(&w[i], i, &o, read_all);
+		owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
+		for (int i = 0; i < THREADS; i++)
+			atomic_store(&w[i].go, true);
 		for (int i = 0; i < THREADS; i++)
 			finish(&w[i]);
 		owner_settle(&o);
@@ -101,6 +111,9 @@ GUARD_TEST(a_touch_that_waits_stops_no_other)
 	struct worker w[WAITING], other;
 
 	owner_open(&o, PAGES, AT);
+	start(&other, 0, &o, read_all);
+	for (int i = 0; i < WAITING; i++)
+		start(&w[i], i, &late[i], read_all);
 	for (int i = 0; i < WAITING; i++) {
 		owner_open(&late[i], PAGES, AT);
 		atomic_store(&late[i].closed, true);
@@ -109,11 +122,11 @@ GUARD_TEST(a_touch_that_waits_stops_no_other)
 	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
 	CHECK(guard_is_ready());
 	for (int i = 0; i < WAITING; i++)
-		start(&w[i], i, &late[i], read_all);
+		atomic_store(&w[i].go, true);
 	for (int i = 0; i < WAITING; i++)
 		while (!atomic_load(&late[i].waiting))
 			usleep(100);
-	start(&other, 0, &o, read_all);
+	atomic_store(&other.go, true);
 	finish(&other);
 	for (int i = 0; i < WAITING; i++) {
 		CHECK(!atomic_load(&w[i].done));
@@ -130,10 +143,12 @@ GUARD_TEST(several_wait_for_one_page)
 	struct owner o;
 
 	owner_open(&o, PAGES, AT);
+	for (int i = 0; i < THREADS; i++)
+		start(&w[i], 0, &o, read_all);
 	atomic_store(&o.closed, true);
 	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
 	for (int i = 0; i < THREADS; i++)
-		start(&w[i], 0, &o, read_all);
+		atomic_store(&w[i].go, true);
 	while (!atomic_load(&o.waiting))
 		usleep(100);
 	usleep(2000);
