@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See blocks.h. The layout of a header is part of glibc's ABI with its own debuggers: unchanged since 2001. */
 #include "region/blocks.h"
+#include "region/private.h"
 
 bool blocks_are_known;
 
@@ -48,13 +49,13 @@ void block_sign(void *p, size_t bytes)
 		*sign_of(end) = (struct sign){ bytes, sign_word((uintptr_t)p, bytes) };
 }
 
-/* Somebody's private memory at both ends, which reading cannot harm. */
+/* The program's memory, or what we have made of it, which reading cannot harm. */
 static bool is_readable(uintptr_t a, size_t bytes)
 {
 	struct host_vma v;
 
-	return !host_vma_query((void *)a, &v) && v.read && v.write && !v.shared && !v.is_special &&
-	       a + bytes <= v.end;
+	return !host_vma_query((void *)a, &v) && v.read && v.write && !v.is_special && a + bytes <= v.end &&
+	       (!v.shared || arena_is_known(&v));
 }
 
 bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)

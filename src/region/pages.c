@@ -8,7 +8,7 @@
 
 #include "region/private.h"
 
-enum { RW = PROT_READ | PROT_WRITE };
+enum { RW = PROT_READ | PROT_WRITE, COLLAPSE_TRIES = 3 };
 
 static int map_fixed(uintptr_t start, uint64_t bytes, int flags, int fd, uint64_t offset)
 {
@@ -36,7 +36,11 @@ static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 		for (uintptr_t a = first; a < last; a += HOST_HUGE) /* collapse wants one present page */
 			if (region_os.madvise((void *)a, HOST_PAGE, MADV_POPULATE_WRITE) && errno != EINVAL)
 				return -errno;
-		*huge = !region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
+		for (int i = 0; i < COLLAPSE_TRIES && !*huge; i++) {
+			*huge = !region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
+			if (!*huge && errno != EAGAIN) /* EAGAIN: somebody has one of the pages just now */
+				break;
+		}
 	}
 	if (region_os.madvise((void *)start, bytes, MADV_POPULATE_WRITE) &&
 	    errno != EINVAL) /* before Linux 5.14: the copy populates */
