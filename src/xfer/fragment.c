@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the fragments of a transfer begin and end. */
+/*
+ * Where the fragments of a transfer begin and end.
+ *
+ *   |  L  |  L  |  L  | s | s | s |  L  |  L  |  L  | s | s | s |     both halves are cut alike
+ *   receiver ->                     sender ->
+ *
+ * Two movers begin half a transfer apart and meet where fragments are small, so that none of them waits
+ * long for the other's last one. doc/adr/0012-virtual-queues.md
+ */
 #include "xfer/xfer.h"
 
 #define FRAGMENT_MIN (16u << 10) /* below, a claim costs more than it shares */
@@ -7,58 +15,85 @@
 #define FRAGMENT_MAX (256u << 10)
 #define FRAGMENTS_FEW 4u         /* the fewest that two unequal movers can share evenly */
 #define FRAGMENTS_MANY 16u       /* more would only be more claims */
-/* Too many of FRAGMENT_MAX: large ones, and at the end small ones, so that all movers end together. */
-#define SMALLS 16u
+#define FEW_IN_HALF 3u           /* so few that one more or less shows: the last is cut in two */
+#define HALF_MAX (XFER_FRAGMENTS_MAX / 2)
+/* Too many of FRAGMENT_MAX: so many small ones in a half, and the others are large. */
+#define SMALLS 8u
 #define LARGE_PARTS 4u           /* a large fragment is so many small ones */
 
-static uint64_t equal_bytes(uint64_t bytes)
-{
-	uint64_t f = base_round_up(base_opt.xfer_fragment_bytes, HOST_PAGE);
-	uint64_t few = base_round_up(bytes / FRAGMENTS_FEW, HOST_PAGE);
+static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-	if (f)
-		return f;
-	f = base_round_up(bytes / FRAGMENTS_MANY, HOST_PAGE);
+/* For a transfer that is cut evenly. */
+static uint64_t good_bytes(uint64_t bytes)
+{
+	uint64_t few = base_round_up(bytes / FRAGMENTS_FEW, HOST_PAGE);
+	uint64_t f = base_round_up(bytes / FRAGMENTS_MANY, HOST_PAGE);
+
 	f = base_max_u64(f, base_min_u64(few, FRAGMENT_GOOD));
 	return base_min_u64(base_max_u64(f, FRAGMENT_MIN), FRAGMENT_MAX);
 }
 
-static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+static uint32_t count_in(const struct xfer_plan *p, uint64_t bytes)
+{
+	uint64_t larges = p->larges * p->large_bytes;
+
+	if (bytes <= larges)
+		return (uint32_t)divide_up(bytes, p->large_bytes);
+	return p->larges + (uint32_t)divide_up(bytes - larges, p->small_bytes);
+}
 
 void xfer_cut(struct xfer_plan *p)
 {
-	const uint64_t smalls_in_all = (XFER_FRAGMENTS_MAX - SMALLS) * LARGE_PARTS + SMALLS;
-	uint64_t bytes = p->hi - p->lo, tail;
+	uint64_t bytes = p->hi - p->lo, wanted = base_round_up(base_opt.xfer_fragment_bytes, HOST_PAGE);
+	const uint64_t smalls_in_all = (HALF_MAX - SMALLS) * LARGE_PARTS + SMALLS;
 
-	p->small_bytes = p->large_bytes = equal_bytes(bytes);
+	p->small_bytes = p->large_bytes = wanted ? wanted : good_bytes(bytes);
 	p->larges = 0;
-	if (divide_up(bytes, p->small_bytes) > XFER_FRAGMENTS_MAX) {
-		p->small_bytes = base_round_up(divide_up(bytes, smalls_in_all), HOST_PAGE);
-		p->large_bytes = p->small_bytes * LARGE_PARTS;
-		tail = base_min_u64(bytes, SMALLS * p->small_bytes);
-		p->larges = (uint32_t)divide_up(bytes - tail, p->large_bytes);
+	p->half_bytes = base_round_up(divide_up(bytes, 2), HOST_PAGE);
+	if (bytes <= p->small_bytes)
+		p->half_bytes = bytes;
+	if (!wanted && p->half_bytes <= FEW_IN_HALF * p->small_bytes && p->small_bytes >= FRAGMENT_GOOD) {
+		p->small_bytes = base_round_up(p->large_bytes / 2, HOST_PAGE);
+		p->larges = (uint32_t)(p->half_bytes / p->large_bytes - 1);
 	}
-	bytes -= base_min_u64(bytes, p->larges * p->large_bytes);
-	p->fragments = p->larges + (uint32_t)divide_up(bytes, p->small_bytes);
+	if (count_in(p, p->half_bytes) > HALF_MAX) {
+		p->small_bytes = base_round_up(divide_up(p->half_bytes, smalls_in_all), HOST_PAGE);
+		p->large_bytes = p->small_bytes * LARGE_PARTS;
+		p->larges = (uint32_t)divide_up(p->half_bytes - base_min_u64(p->half_bytes, SMALLS * p->small_bytes),
+						p->large_bytes);
+	}
+	p->in_half = count_in(p, p->half_bytes);
+	p->fragments = p->in_half + count_in(p, bytes - p->half_bytes);
 }
 
 void xfer_fragment_range(const struct xfer_plan *p, uint32_t i, uint64_t *out_at, uint64_t *out_n)
 {
-	uint64_t larges = base_min_u64(i, p->larges);
-	uint64_t at = p->lo + larges * p->large_bytes + (i - larges) * p->small_bytes;
+	uint64_t at = p->lo, end = p->lo + p->half_bytes, larges;
 
-	*out_n = base_min_u64(i < p->larges ? p->large_bytes : p->small_bytes, p->hi - at);
+	if (i >= p->in_half) {
+		i -= p->in_half;
+		at = end;
+		end = p->hi;
+	}
+	larges = base_min_u64(i, p->larges);
+	at += larges * p->large_bytes + (i - larges) * p->small_bytes;
+	*out_n = base_min_u64(i < p->larges ? p->large_bytes : p->small_bytes, end - at);
 	*out_at = at;
 }
 
 uint32_t xfer_fragment_of(const struct xfer_plan *p, uint64_t at)
 {
 	uint64_t larges = p->larges * p->large_bytes;
+	uint32_t first = 0;
 
 	if (at < p->lo || at >= p->hi)
 		return p->fragments;
 	at -= p->lo;
-	return (uint32_t)(at < larges ? at / p->large_bytes : p->larges + (at - larges) / p->small_bytes);
+	if (at >= p->half_bytes) {
+		at -= p->half_bytes;
+		first = p->in_half;
+	}
+	return first + (uint32_t)(at < larges ? at / p->large_bytes : p->larges + (at - larges) / p->small_bytes);
 }
 
 uint64_t xfer_units_of(const struct xfer_plan *p, uint64_t at, uint64_t n)

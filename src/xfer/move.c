@@ -105,9 +105,7 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 	}
 	set_edges(v, src, edges);
 	v->can_move = plan->way != XFER_STAGED && may_move(v, is_src, is_dst);
-	/* Two that walk one behind the other wait for each other's cache lines. Where fragments get smaller
-	 * towards the end, all begin with the large ones. */
-	v->start = is_dst || plan->larges ? 0 : plan->fragments / 2;
+	v->start = is_dst ? 0 : plan->in_half;
 	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units : plan->fragments;
 }
 

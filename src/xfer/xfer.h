@@ -102,8 +102,9 @@ struct xfer_plan {
 	enum xfer_edges edges;
 	uint64_t bytes;    /* of the transfer */
 	uint64_t lo, hi;   /* fragments cover [lo, hi) */
-	uint64_t large_bytes, small_bytes; /* of the first `larges` fragments, and of the others */
-	uint32_t larges, fragments;
+	/* a half has `in_half` fragments, the second at most: `larges` of large_bytes, the others small */
+	uint64_t half_bytes, large_bytes, small_bytes;
+	uint32_t larges, in_half, fragments;
 	uint32_t units;    /* that can be claimed: the fragments, and the edges unless the receiver's */
 	uint64_t total;    /* what `done` reaches: a bit per fragment, and one for the edges */
 	bool receiver_moves, sender_moves, others_move; /* who can copy fragments */
@@ -127,8 +128,8 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 bool xfer_sender_may_leave(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
 bool xfer_receiver_may_leave(const struct xfer_end *dst, uint64_t bytes);
 
-/* Cut [lo, hi), which is set, into fragments: equal ones of whole pages, or where that would be more
- * than XFER_FRAGMENTS_MAX, large ones and then small ones. Honours SLUICE_XFER_FRAGMENT. Pure. */
+/* Cut [lo, hi), which is set, into fragments of whole pages (but the last), at most XFER_FRAGMENTS_MAX, in
+ * order: see fragment.c. Honours SLUICE_XFER_FRAGMENT as far as that allows. Pure. */
 void xfer_cut(struct xfer_plan *p);
 /* Transfer bytes [at, at + n) of fragment i. */
 void xfer_fragment_range(const struct xfer_plan *p, uint32_t i, uint64_t *out_at, uint64_t *out_n);

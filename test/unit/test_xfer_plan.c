@@ -322,7 +322,7 @@ static void check_cut(uint64_t lo, uint64_t bytes)
 	for (uint32_t i = 0; i < p.fragments; i++) {
 		xfer_fragment_range(&p, i, &at, &n);
 		CHECK_EQ(at, next);
-		CHECK(n > 0 && n <= last);
+		CHECK(n > 0 && (n <= last || i == p.in_half));
 		CHECK(n % HOST_PAGE == 0 || i + 1 == p.fragments);
 		CHECK_EQ(xfer_fragment_of(&p, at), i);
 		CHECK_EQ(xfer_fragment_of(&p, at + n - 1), i);
@@ -363,7 +363,7 @@ UNIT_TEST(fragments_have_the_size_that_is_asked_for_where_it_can_be)
 	CHECK_EQ(p.small_bytes, HOST_PAGE);
 	p.hi = 64 << 20;
 	xfer_cut(&p);
-	CHECK_EQ(p.fragments, XFER_FRAGMENTS_MAX);
+	CHECK(p.fragments > XFER_FRAGMENTS_MAX / 2 && p.fragments <= XFER_FRAGMENTS_MAX);
 	base_opt = saved;
 }
 

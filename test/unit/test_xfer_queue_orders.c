@@ -236,7 +236,8 @@ static void explore(uint32_t fragments, uint64_t edge, uint32_t depth, uint64_t 
 	ch.depth = room;
 	fake_xfer_init(&t, fragments * UNIT + 2 * edge, 4096, edge);
 	t.view.plan.small_bytes = UNIT;
-	t.view.plan.fragments = fragments;
+	t.view.plan.half_bytes = fragments * UNIT;
+	t.view.plan.in_half = t.view.plan.fragments = fragments;
 	t.view.plan.units = t.view.units = fragments + (edge > 0);
 	t.view.plan.total = xfer_bits(t.view.units);
 	memset(&path, 0, sizeof path);
