@@ -32,7 +32,7 @@
 #define CHUNK 128
 #define NOT_BLOCKED BIT(SIGKILL) /* no mask has this */
 
-__thread struct thread_here thread_here;
+__thread struct thread_here thread_here __attribute__((tls_model("initial-exec")));
 static struct thread first_chunk[CHUNK];
 static struct thread *all_threads; /* grows at its head */
 static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as is the next */
