@@ -11,7 +11,7 @@ import pytest
 from .paths import SOURCES
 
 ENTRY = re.compile(r'^BEHAVIOUR\((\w+), (\d+)\)', re.M)
-LINE = re.compile(r'^(ok|fail|skip|say|#) (\w+)(?:: (.*))?$', re.M)
+LINE = re.compile(r'^(ok|fail|skip|say|note|#) (\w+)(?:: (.*))?$', re.M)
 ADDRESS = re.compile(r'0x[0-9a-f]+|\(nil\)')
 
 
@@ -24,10 +24,12 @@ class Report:
     """What one job said."""
 
     def __init__(self, result):
-        self.result, self.verdicts, self.said, self.why = result, {}, {}, {}
+        self.result, self.verdicts, self.said, self.why, self.notes = result, {}, {}, {}, {}
         for kind, name, text in LINE.findall(result.out):
             if kind == 'say':
                 self.said.setdefault(name, []).append(ADDRESS.sub('ADDRESS', text))
+            elif kind == 'note':
+                self.notes.setdefault(name, []).append(text)
             elif kind == '#':
                 self.why.setdefault(name, []).append(text)
             else:

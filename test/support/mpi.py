@@ -58,9 +58,12 @@ class Mpi:
         compiler = self.compilers.get(COMPILER_OF[source.suffix])
         target = PROGRAMS / self.name / (name or source.stem)
         inputs = [source]
-        if source.suffix == '.c' and 'check_main' in source.read_text():
+        text = source.read_text()
+        if source.suffix == '.c' and 'check_main' in text:
             inputs.append(SOURCES / 'check.c')
         flags = FORTRAN_FLAGS if COMPILER_OF[source.suffix] == 'fortran' else FLAGS
+        if '<omp.h>' in text:
+            flags = [*flags, '-fopenmp']
         argv = [str(compiler), *flags, *extra, '-o', f'{target}.new', *map(str, inputs),
                 '-lpthread', '-ldl']
         key = hashlib.sha256(repr(argv).encode())

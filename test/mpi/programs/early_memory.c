@@ -22,6 +22,7 @@ static void free_it(struct trial *t)
 BEHAVIOUR(free_of_the_buffer, 2)
 {
 	early_trials_with(free_it, NULL, FRESH_HEAP);
+	early_trials_with(free_it, NULL, WHOLE_BLOCK);
 }
 
 static void calloc_after_free(struct trial *t)
@@ -39,14 +40,16 @@ static void calloc_after_free(struct trial *t)
 BEHAVIOUR(calloc_after_the_free, 2)
 {
 	early_trials_with(calloc_after_free, NULL, FRESH_HEAP);
+	early_trials_with(calloc_after_free, NULL, WHOLE_BLOCK);
 }
 
 static void realloc_it(struct trial *t)
 {
 	size_t to = t->index % 2 ? t->block_bytes * 2 : t->block_bytes / 2;
+	size_t before = (size_t)(t->buf - (char *)t->block);
 	char *again = t->index % 3 ? realloc(t->block, to) : reallocarray(t->block, to / 16 + 1, 16);
 
-	early_same(t, again + CANARY, t->want, least(to - CANARY, t->bytes), "realloc");
+	early_same(t, again + before, t->want, least(to - before, t->bytes), "realloc");
 	free(again);
 	t->gone = true;
 }
@@ -54,6 +57,7 @@ static void realloc_it(struct trial *t)
 BEHAVIOUR(realloc_of_the_buffer, 2)
 {
 	early_trials_with(realloc_it, NULL, FRESH_HEAP);
+	early_trials_with(realloc_it, NULL, WHOLE_BLOCK);
 }
 
 static void unmap_it(struct trial *t)
@@ -381,6 +385,12 @@ BEHAVIOUR(memory_of_the_mpi, 2)
 	MPI_Alloc_mem((MPI_Aint)bytes, MPI_INFO_NULL, &at);
 	trials_in(at, bytes, 8);
 	MPI_Free_mem(at);
+}
+
+/* As malloc() gives them: sixteen bytes behind the beginning of a page. */
+BEHAVIOUR(whole_block_of_the_heap, 2)
+{
+	early_trials_with(touch_all, NULL, WHOLE_BLOCK);
 }
 
 /* In a loop, as programs do: allocated, filled by a broadcast, used, freed. */

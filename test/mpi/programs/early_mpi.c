@@ -287,7 +287,7 @@ static void window(struct trial *t)
 
 BEHAVIOUR(window_made_of_it, 2)
 {
-	early_trials(window);
+	early_trials_with(window, NULL, FRESH_MAP);
 }
 
 /* The buffer was a window before the collective; others read it by RMA afterwards. */
@@ -321,7 +321,8 @@ static void window_before(struct trial *t)
 
 BEHAVIOUR(window_from_before, 2)
 {
-	early_trials(window_before);
+	/* windows are looked at by others: never early */
+	early_trials_with(window_before, NULL, FRESH_MAP | NEVER_EARLY);
 }
 
 static void to_file(struct trial *t)

@@ -4,7 +4,9 @@ signal 11, core"; ends with status 0 so that launchers do not interfere."""
 import os
 import resource
 import sys
+import tempfile
 
+os.chdir(tempfile.mkdtemp(dir='.'))  # a place for its own core
 limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
 resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Early return is never seen: what programs do right after a collective, on every guard and engine.
+
+Run alone: ./dev check mpi -k write_to_a_pipe; all of it: ./dev check mpi --complete -k early
+"""
+import json
+import os
+import re
+import subprocess
+import tempfile
+
+import pytest
+
+from support.behaviours import Runner, behaviours
+from support.paths import PROGRAMS, SOURCES
+
+# Everything is taken, adopted at once and returned from early, whether that pays or not.
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
+         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'OMP_NUM_THREADS': '4'}
+LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
+GUARDS = ['uffd', 'steal', 'mprotect']
+FAULTY = {'SLUICE_ENGINE': 'fault'}
+ENGINES = {
+    'sw': {'SLUICE_ENGINE': 'sw'},
+    # so slow that nearly every buffer is still guarded when it is touched, which is looked at
+    'delay': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'delay=1500', 'HARNESS_LOOK': '1'},
+    'rate': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'rate=1G'},
+    'error': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'error=3'},
+    'hang': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'hang=3', 'SLUICE_ENGINE_TIMEOUT': '50'},
+    'none': {'SLUICE_ENGINE': 'none'},
+}
+C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c', 'early_forks.c',
+              'early_signals.c', 'early_threads.c', 'early_mpi.c', 'early_many.c', 'early_rings.c',
+              'early_openmp.c']
+# Where only userfaultfd can make a process wait that is not ours, or a thread of the kernel.
+FOREIGN = {'uffd': '1', 'steal': '0', 'mprotect': '0'}
+# What the default check runs: every program, every guard, every engine, both MPIs; not their product.
+DEFAULT = {
+    ('early_touch.c', 'mpich', 2, 'uffd', 'delay'), ('early_touch.c', 'openmpi', 2, 'mprotect', 'sw'),
+    ('early_touch.c', 'mpich', 2, 'steal', 'hang'), ('early_files.c', 'mpich', 2, 'steal', 'delay'),
+    ('early_calls.c', 'mpich', 2, 'steal', 'sw'), ('early_calls.c', 'openmpi', 2, 'uffd', 'error'),
+    ('early_memory.c', 'mpich', 2, 'steal', 'sw'), ('early_forks.c', 'mpich', 2, 'steal', 'sw'),
+    ('early_signals.c', 'mpich', 2, 'steal', 'delay'), ('early_threads.c', 'mpich', 2, 'steal', 'sw'),
+    ('early_threads.c', 'mpich', 2, 'uffd', 'rate'), ('early_mpi.c', 'openmpi', 2, 'steal', 'sw'),
+    ('early_many.c', 'mpich', 2, 'uffd', 'sw'), ('early_many.c', 'mpich', 3, 'steal', 'none'),
+    ('early_rings.c', 'mpich', 2, 'steal', 'sw'), ('early_openmp.c', 'mpich', 2, 'steal', 'sw'),
+}
+# The engines that the other MPIs and numbers of ranks are tried with.
+FEW = ('sw', 'delay')
+
+
+def jobs():
+    """(program, mpi, ranks, guard, engine)"""
+    for program in C_PROGRAMS:
+        for guard in GUARDS:
+            for engine in ENGINES:
+                yield program, 'mpich', 2, guard, engine
+                if engine in (*FEW, 'error'):
+                    yield program, 'openmpi', 2, guard, engine
+            yield program, 'mpich', 3, guard, 'none'
+            yield program, 'mpich', 4, guard, 'sw'
+            yield program, 'openmpi', 3, guard, 'delay'
+        yield program, 'impi', 2, 'uffd', 'sw'
+        yield program, 'impi', 2, 'steal', 'delay'
+
+
+def marks_of(job):
+    return () if job in DEFAULT else (pytest.mark.complete,)
+
+
+def each_job():
+    return [pytest.param(*job, id='-'.join(map(str, job)), marks=marks_of(job)) for job in jobs()]
+
+
+def each_behaviour():
+    return [pytest.param(*job, name, id=f'{name}-{"-".join(map(str, job[1:]))}', marks=marks_of(job))
+            for job in jobs() for name, least in behaviours(job[0]) if least <= job[2]]
+
+
+@pytest.fixture(scope='module')
+def early_runner(tmp_path_factory, request, get_mpi, with_sluice):
+    return EarlyRunner(tmp_path_factory.mktemp('early'), request, get_mpi, with_sluice)
+
+
+class EarlyRunner:
+    """Each job once, whichever of the tests comes first."""
+
+    def __init__(self, folder, request, get_mpi, with_sluice):
+        wanted = {}
+        for item in request.session.items:
+            params = getattr(getattr(item, 'callspec', None), 'params', {})
+            if 'behaviour' in params and 'guard' in params:
+                wanted.setdefault(params['program'], set()).add(params['behaviour'])
+        self.folder, self.get_mpi, self.with_sluice = folder, get_mpi, with_sluice
+        self.runner, self.complete = Runner(wanted), request.config.getoption('--complete')
+
+    def how(self, job):
+        program, mpi, ranks, guard, engine = job
+        env = {**(EARLY if ranks == 2 else LATER), **ENGINES[engine], 'SLUICE_GUARD_KIND': guard,
+               'HARNESS_FOREIGN': FOREIGN[guard], 'HARNESS_TRIALS': '12' if self.complete else '6',
+               'SLUICE_STATS': str(self.folder / '-'.join(map(str, job)))}
+        return self.get_mpi(mpi), program, ranks, env
+
+    def check(self, job, behaviour):
+        mpi, program, ranks, env = self.how(job)
+        return self.runner.check(mpi, program, ranks, behaviour, sluice=self.with_sluice, env=env, timeout=200)
+
+    def counters(self, job):
+        """The sum over the ranks of the job in which all behaviours ran."""
+        mpi, program, ranks, env = self.how(job)
+        names = [name for name, least in behaviours(program) if least <= ranks]
+        report = self.runner.report(mpi, program, ranks, names[0], sluice=self.with_sluice, env=env,
+                                    timeout=200)
+        return counters(env['SLUICE_STATS'], report.result)
+
+
+def counters(prefix, result):
+    total, folder = {}, os.path.dirname(prefix)
+    for name in os.listdir(folder):
+        if name.startswith(os.path.basename(prefix) + '.'):
+            with open(os.path.join(folder, name), encoding='utf-8') as f:
+                for key, value in json.load(f).items():
+                    total[key] = total.get(key, 0) + value
+    assert total, 'no counters\n' + result.explain()
+    return total
+
+
+@pytest.mark.parametrize('program, mpi, ranks, guard, engine, behaviour', each_behaviour())
+def test_unseen(program, mpi, ranks, guard, engine, behaviour, early_runner):
+    """The program sees what it would see without Sluice; and where that is looked at, there was
+    something not to be seen."""
+    report = early_runner.check((program, mpi, ranks, guard, engine), behaviour)
+    if early_runner.with_sluice and behaviour in report.notes:
+        guarded = [int(re.search(r'(\d+) of', note).group(1)) for note in report.notes[behaviour]]
+        assert sum(guarded) > 0, f'no buffer was guarded: {report.notes[behaviour]}'
+
+
+@pytest.mark.parametrize('program, mpi, ranks, guard, engine', each_job())
+def test_really_early(program, mpi, ranks, guard, engine, early_runner):
+    """The counters say that it has happened, and by whom the bytes were moved."""
+    if not early_runner.with_sluice:
+        pytest.skip('--plain')
+    total = early_runner.counters((program, mpi, ranks, guard, engine))
+    assert total['early'] >= 10 and total['early_touched'] + total['early_called'] > 0, total
+    if guard != 'uffd' and program in ('early_files.c', 'early_calls.c'):
+        assert total['dispatched'] > 0, total
+    if program != 'early_mpi.c':
+        assert total['faults'] > 0, total
+    if engine in ('sw', 'delay', 'rate', 'error'):
+        assert total['bytes_engine'] > 0, total
+    if engine == 'error':
+        assert total['engine_errors'] > 0, total
+    if engine == 'hang':
+        assert total['engine_retired'] > 0, total
+    if engine in ('sw', 'delay', 'rate', 'none'):
+        assert total['engine_errors'] == total['engine_retired'] == 0, total
+
+
+# ---- which guard, when nobody asks -----------------------------------------------------------------------
+
+@pytest.fixture(scope='session')
+def restrict():
+    target = PROGRAMS / 'restrict'
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(['cc', '-D_GNU_SOURCE', '-O1', '-Wall', '-o', target, SOURCES / 'restrict.c'], check=True)
+    return target
+
+
+NO_UFFD = ['deny=userfaultfd', 'deny=userfaultfd_device']
+REFUSALS = {
+    # what is refused, and whether calls return early then, and whether system calls are looked at
+    'no_userfaultfd': (NO_UFFD, True, True),
+    'userfaultfd_of_another_kernel': (['absent=userfaultfd', 'absent=userfaultfd_device'], True, True),
+    'unprivileged': (['uid=65534'], True, True),
+    'no_dispatch': (['absent=dispatch'], True, False),
+    'nothing': (['absent=dispatch', *NO_UFFD], False, False),
+}
+CHOSEN = {'early_files.c': ['write_to_a_file', 'read_from_a_pipe', 'posix_aio'],
+          'early_touch.c': ['load_of_the_first_byte', 'the_whole_is_overwritten']}
+
+
+@pytest.mark.parametrize('name', ['mpich', pytest.param('openmpi', marks=pytest.mark.complete)])
+@pytest.mark.parametrize('refusal', REFUSALS)
+def test_guard_is_chosen_by_trial(name, refusal, get_mpi, with_sluice, restrict):
+    """Privileged or not, with what the kernel offers: always right, early where it can be."""
+    refused, early, dispatched = REFUSALS[refusal]
+    mpi, before = get_mpi(name), [restrict, *refused, '--']
+    if subprocess.run([*before, 'test', '-x', mpi.build('early_touch.c')]).returncode:
+        pytest.skip('another user cannot read the build folder')
+    with tempfile.TemporaryDirectory(dir='/tmp') as folder:
+        os.chmod(folder, 0o777)
+        check_choice(mpi, before, folder, with_sluice, early, dispatched)
+
+
+def check_choice(mpi, before, folder, with_sluice, early, dispatched):
+    for program, names in CHOSEN.items():
+        env = {**EARLY, 'SLUICE_STATS': f'{folder}/{program}', 'HARNESS_TRIALS': '6', 'HOME': '/tmp'}
+        result = mpi.launch(2, mpi.build(program), *names, sluice=with_sluice, before=before, env=env,
+                            cwd='/tmp')
+        assert result.status == 0 and not result.leftovers, result.explain()
+        for behaviour in names:
+            assert f'ok {behaviour}\n' in result.out, result.explain()
+        if not with_sluice:
+            continue
+        total = counters(env['SLUICE_STATS'], result)
+        assert (total['early'] > 0) == early, total
+        if program == 'early_files.c':
+            assert (total['dispatched'] > 0) == dispatched, total
+
+
+# ---- other languages -------------------------------------------------------------------------------------
+
+BY_NAME = pytest.mark.complete
+OTHERS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
+          pytest.param('openmpi', 'steal', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME),
+          pytest.param('impi', 'steal', marks=BY_NAME)]
+
+
+@pytest.mark.parametrize('name, guard', OTHERS)
+def test_c_plus_plus(name, guard, get_mpi, with_sluice, tmp_path):
+    mpi = get_mpi(name)
+    env = {**EARLY, 'SLUICE_GUARD_KIND': guard, 'SLUICE_STATS': str(tmp_path / 'stats')}
+    result = mpi.launch(2, mpi.build('early_plus.cc'), sluice=with_sluice, env=env)
+    assert result.status == 0 and 'ok early_plus' in result.out, result.explain()
+    if with_sluice:
+        assert counters(env['SLUICE_STATS'], result)['early_touched'] > 0
+
+
+@pytest.mark.parametrize('name, guard', OTHERS)
+def test_python(name, guard, get_mpi, with_sluice, tmp_path):
+    """numpy, pickle, files, sockets, children and threads; then a true crash, of which faulthandler
+    tells, and by which the process dies."""
+    mpi = get_mpi(name)
+    env = {**EARLY, 'SLUICE_GUARD_KIND': guard, 'SLUICE_STATS': str(tmp_path / 'stats')}
+    program = SOURCES / 'early_faulthandler.py'
+    result = mpi.launch(2, mpi.python, program, sluice=with_sluice, env=env)
+    assert result.status == 0 and 'ok early_python' in result.out, result.explain()
+    assert not result.leftovers, result.leftovers
+    if with_sluice:
+        assert counters(env['SLUICE_STATS'], result)['early_touched'] > 0
+    env.pop('SLUICE_STATS')
+    result = mpi.launch(2, mpi.python, SOURCES / 'early_status.py', mpi.python, program,
+                        'crash', sluice=with_sluice, env=env, cwd=tmp_path)
+    assert 'Fatal Python error: Segmentation fault' in result.err, result.explain()
+    assert 'string_at' in result.err and 'ended' in result.out, result.explain()
+    assert re.search(r'ended \S+: signal 11', result.out), result.explain()
+
+
+# ---- the end of a program ----------------------------------------------------------------------------------
+
+ENDS = ['finalize', 'late_free', 'child', 'exit', 'exit_code', '_exit', 'quick_exit', 'thread_exit', 'exec',
+        'mpi_abort', 'segv', 'abort', 'term', 'kill', 'bus', 'sys']
+PAIRS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
+         pytest.param('openmpi', 'steal', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME)]
+
+
+def endings(result):
+    """How each rank ended; which rank is first to end is chance, where the launcher ends the others."""
+    return sorted(set(re.findall(r'^ended \S+: (.*)$', result.out, re.M)))
+
+
+@pytest.fixture(scope='module')
+def plain_ends():
+    return {}
+
+
+@pytest.mark.parametrize('end', ENDS)
+@pytest.mark.parametrize('name, guard', PAIRS)
+def test_end(name, guard, end, get_mpi, with_sluice, tmp_path, plain_ends):
+    """Status, signal and core dump of a program that ends with broadcasts under way are those of the
+    same program without Sluice; it ends soon, and what it looks at last is right."""
+    mpi = get_mpi(name)
+    program = mpi.build('early_exit.c')
+    wrapped = [mpi.python, SOURCES / 'early_status.py'] if end != 'mpi_abort' else []
+    if (name, end) not in plain_ends:
+        plain_ends[name, end] = mpi.launch(2, program, end, sluice=False, cwd=tmp_path, before=wrapped)
+    plain = plain_ends[name, end]
+    env = {**EARLY, 'SLUICE_GUARD_KIND': guard, 'SLUICE_STATS': str(tmp_path / 'stats')}
+    ours = mpi.launch(2, program, end, sluice=with_sluice, env=env, cwd=tmp_path, before=wrapped)
+    explained = f'{ours.explain()}\nwithout Sluice:\n{plain.explain()}'
+    assert not ours.timed_out and not ours.leftovers, explained
+    if end in ('finalize', 'late_free', 'child', 'mpi_abort'):
+        assert ours.status == plain.status, explained # else chance decides whom the launcher ends
+    if wrapped:
+        assert set(endings(ours)) <= set(endings(plain)) | {'signal 9', 'signal 15'}, explained
+        assert set(endings(ours)) & set(endings(plain)), explained
+    assert ('ok ' in ours.out) == ('ok ' in plain.out), explained
+    assert 'slice' not in ours.out, explained
+    assert ours.seconds < plain.seconds + 15, explained
