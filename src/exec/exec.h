@@ -91,9 +91,16 @@ int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns);
 /* Which of the program's memory the run reads or writes from now on: calls visit for each range. */
 typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off, uint64_t bytes, bool is_written);
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
-/* After EXEC_MAY_LEAVE, when the ranges are guarded: from now on the run uses the arena's addresses only.
- * chan: a channel that moves the data from now on, depth fragments at a time; may be NULL. */
-void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth);
+/*
+ * After EXEC_MAY_LEAVE, when the ranges are guarded: from now on the run uses the arena's addresses only.
+ * chan: a channel that moves the data from now on, depth fragments at a time; may be NULL. drained(arg):
+ * the channel holds nothing of it any more and found no more to take; called in whichever thread finds
+ * that out, a thread of the engine mostly, before exec_is_in_channel() becomes false; again after each
+ * exec_restart_channel().
+ */
+void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg), void *arg);
+/* Is there no unit left that anybody could take? Then the end is near. */
+bool exec_is_taken_up(struct exec_run *r);
 
 /* Copy one fragment, beginning at the address `want` of the program if there is one to take there (0:
  * anywhere). 1 when something was done, 0 nothing to take, -errno. Every signal must be blocked: a claimed

@@ -119,10 +119,11 @@ static void start_next(void *arg)
 		    xfer_queue_start(&r->queue, &r->ops[i].view, r->chan, r->depth, start_next, r))
 			return;
 	}
+	r->drained(r->drained_arg);
 	atomic_store_explicit(&r->in_channel, 0, memory_order_release); /* partner: exec_is_in_channel */
 }
 
-void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth)
+void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg), void *arg)
 {
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		struct exec_op *o = &r->ops[i];
@@ -138,6 +139,8 @@ void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth)
 	}
 	r->chan = chan;
 	r->depth = depth;
+	r->drained = drained;
+	r->drained_arg = arg;
 	xfer_queue_init(&r->queue);
 	if (!chan)
 		return;
@@ -274,6 +277,18 @@ bool exec_is_over(struct exec_run *r)
 	for (uint32_t i = 0; i < r->block->op_count; i++)
 		if (!is_op_over(r, i))
 			return false;
+	return true;
+}
+
+bool exec_is_taken_up(struct exec_run *r)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		struct xfer_view v;
+		int ret = view_of(r, i, &v);
+
+		if (ret != -ESTALE && (ret || !is_taken_up(&v)))
+			return false;
+	}
 	return true;
 }
 

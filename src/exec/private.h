@@ -53,6 +53,8 @@ struct exec_run {
 	_Atomic bool is_stopped;
 	_Atomic bool has_ended; /* exec_end(): its slot's next user takes it back */
 	uint32_t depth;
+	void (*drained)(void *arg);
+	void *drained_arg;
 	struct exec_run *next_free;
 	struct exec_op ops[];
 };

@@ -129,6 +129,8 @@ void guard_own_thread(void);
  * signals that this one believes to have. Also between vfork and exec. */
 void guard_exec_begin(void);
 void guard_exec_end(void);
+/* Inside touched(): the thread whose access waits; elsewhere this thread. */
+int guard_toucher(void);
 /* Is this thread inside touched()? */
 bool guard_in_fault(void);
 

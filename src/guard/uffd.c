@@ -38,7 +38,7 @@
 
 enum { THREADS_MIN = 2, THREADS_MAX = 8, STACK_BYTES = 256 << 10 };
 
-static const uint64_t needed = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM;
+static const uint64_t needed = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_THREAD_ID;
 static const uint64_t for_reads = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
 
 static struct {
@@ -52,6 +52,7 @@ static struct {
 static pthread_mutex_t hiring = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread enum { NOT_OURS, SERVES, LEADS } role __attribute__((tls_model("initial-exec")));
+static __thread int toucher __attribute__((tls_model("initial-exec"))); /* whom this thread serves */
 
 /* ---- closing and opening, under the lock ----------------------------------------------------------- */
 
@@ -118,6 +119,7 @@ static void serve(const struct uffd_msg *msg)
 	uintptr_t page = base_round_down(msg->arg.pagefault.address, HOST_PAGE);
 	bool write = msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
 
+	toucher = (int)msg->arg.pagefault.feat.ptid;
 	if (write || !uffd.reads || guard_read_sig(page, let_read)) {
 		if (guard_touch_sig(page, HOST_PAGE, write))
 			base_count(BASE_CTR_FAULTS, 1);
@@ -152,6 +154,8 @@ bool uffd_waits(void)
 		give_up_the_lead();
 	return role != NOT_OURS;
 }
+
+int guard_toucher(void) { return role == NOT_OURS ? (int)system_call(SYS_gettid) : toucher; }
 
 static void *serve_for_ever(void *arg)
 {

@@ -93,29 +93,20 @@ static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint
 	struct hull *h = &((struct hulls *)arg)->of[is_written];
 	uintptr_t lo = d->addr + off, hi = lo + bytes;
 
-	if (h->lo >= h->hi) {
-		h->lo = lo;
-		h->hi = hi;
+	if (h->lo < h->hi) {
+		lo = base_min_u64(h->lo, lo);
+		hi = base_max_u64(h->hi, hi);
 	}
-	h->lo = lo < h->lo ? lo : h->lo;
-	h->hi = hi > h->hi ? hi : h->hi;
-	h->guard_lo = d->addr + d->head;
-	h->guard_hi = d->addr + d->bytes - d->tail;
-	h->need_lo = is_written ? h->lo : base_max_u64(h->lo, h->guard_lo);
-	h->need_hi = is_written ? h->hi : base_min_u64(h->hi, h->guard_hi);
-}
-
-static void clamp(struct hull *h)
-{
-	uintptr_t lo = base_round_up(h->lo, HOST_PAGE), hi = base_round_down(h->hi, HOST_PAGE);
-
-	/* pages at the ends of the buffer may be closed whole where nothing else lies in them */
-	if (h->guard_lo < h->lo || h->guard_lo > lo)
-		lo = h->guard_lo;
-	if (h->guard_hi > h->hi || h->guard_hi < hi)
-		hi = h->guard_hi;
-	h->guard_lo = lo;
-	h->guard_hi = hi > lo ? hi : lo;
+	h->lo = lo;
+	h->hi = hi;
+	h->need_lo = is_written ? lo : base_max_u64(lo, d->addr + d->head);
+	h->need_hi = is_written ? hi : base_min_u64(hi, d->addr + d->bytes - d->tail);
+	if (!(d->flags & REGION_DESC_MAPPED))
+		return;
+	/* a page in which other bytes of the same buffer lie may be closed too */
+	region_desc_pages(d, &h->guard_lo, &h->guard_hi);
+	h->guard_lo = base_max_u64(h->guard_lo, base_round_down(lo, HOST_PAGE));
+	h->guard_hi = base_min_u64(h->guard_hi, base_round_up(hi, HOST_PAGE));
 }
 
 /* Bytes that no guard covers must be in place. */
@@ -156,6 +147,16 @@ static int arm_all(struct pending *p, const struct hulls *hulls)
 
 /* ---- leaving ------------------------------------------------------------------------------------------------ */
 
+/* Of this thread; a system call once. In a forked child nothing is left. */
+static int own_tid(void)
+{
+	static __thread int tid;
+
+	if (base_unlikely(!tid))
+		tid = (int)syscall(SYS_gettid);
+	return tid;
+}
+
 /* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
 static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site)
 {
@@ -167,7 +168,6 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 	for (int i = 0; i < PENDING_RANGES; i++) {
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
-		clamp(&hulls.of[i]);
 		while (!is_rest_there(r, &hulls.of[i])) {
 			ret = exec_settle(r, true, 0);
 			if (ret != EXEC_MAY_LEAVE)
@@ -176,19 +176,21 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 				return 0; /* a late partner, and bytes that cannot be guarded */
 		}
 	}
-	p = pending_get();
-	if (!p)
-		return 0;
-	p->run = r;
-	p->comm = c;
-	p->site = site;
-	p->owner_tid = (int)syscall(SYS_gettid);
 	/* from arming to leaving no handler of the program may run: it would wait for this thread */
 	guard_enter();
-	ret = arm_all(p, &hulls);
+	p = pending_get();
+	ret = -ENOSPC;
+	if (p) {
+		p->run = r;
+		p->comm = c;
+		p->site = site;
+		p->owner_tid = own_tid();
+		ret = arm_all(p, &hulls);
+	}
 	if (ret) {
+		if (p)
+			pending_put_back(p);
 		guard_leave();
-		pending_put_back(p);
 		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name, strerror(-ret));
 		return 0;
 	}
@@ -200,7 +202,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 	}
 	p->left_ns = host_now_ns();
 	pending_link(p);
-	exec_leave(r, mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON ? channel() : NULL, mover.depth);
+	exec_leave(r, mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON ? channel() : NULL, mover.depth, pending_drained, p);
 	guard_leave();
 	base_count(BASE_CTR_EARLY, 1);
 	return 1;

@@ -26,6 +26,7 @@ static struct pending *first, **last = &first; /* linked, oldest first */
 static _Atomic uint32_t spin;
 static _Atomic uint32_t host_calls; /* threads inside rt_host_begin .. rt_host_end */
 
+enum { END_IS_NEAR_NS = 500000 };
 enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
 
 void pending_lock(void)
@@ -147,10 +148,10 @@ static bool retire_locked(struct pending *p)
 /* ---- waiting for one --------------------------------------------------------------------------------- */
 
 /* Who waits here may let the host MPI progress if it is the thread that is in the program's MPI call, or
- * would be were it not touching memory. */
+ * would be were it not touching memory (or waits on behalf of that thread, which sleeps in the kernel). */
 static bool may_progress(const struct pending *p, bool in_call)
 {
-	return in_call || p->comm->thread_multiple || (int)syscall(SYS_gettid) == p->owner_tid;
+	return in_call || p->comm->thread_multiple || guard_toucher() == p->owner_tid;
 }
 
 static void give_up(const struct pending *p, int error)
@@ -265,6 +266,27 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	drop_ref(p);
 }
 
+/*
+ * In a thread of the engine, mostly: who copies last opens the pages, on a CPU that nobody needs, and the
+ * program never notices. What others have claimed is waited for a little.
+ */
+void pending_drained(void *arg)
+{
+	struct pending *p = arg;
+	uint64_t until = 0;
+
+	while (!exec_is_over(p->run)) {
+		if (!exec_is_taken_up(p->run) || atomic_load_explicit(&p->touched_ns, memory_order_relaxed))
+			return;
+		if (!until)
+			until = host_now_ns() + END_IS_NEAR_NS;
+		else if (host_now_ns() > until)
+			return;
+		host_cpu_relax();
+	}
+	release_all(p);
+}
+
 /* The first one that is wanted and not finished, with a reference. */
 static struct pending *find(bool (*wanted)(const struct pending *, const void *), const void *arg)
 {
@@ -340,8 +362,8 @@ static void complete(bool (*wanted)(const struct pending *, const void *), const
 {
 	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program does */
 	finish_all(wanted, arg, in_call);
-	guard_leave();
 	retire_all(wanted, arg, PENDING_MAX);
+	guard_leave();
 }
 
 void rt_complete_range(const void *addr, uint64_t bytes)
