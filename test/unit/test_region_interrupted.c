@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who comes in between: handlers of signals, other threads that look a buffer up without the lock. */
+#include <pthread.h>
+#include <signal.h>
+
+#include "region/private.h"
+#include "region_case.h"
+
+enum { RW = PROT_READ | PROT_WRITE };
+
+static struct region_desc to_release;
+static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
+
+static void *releasing_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (to_release.id) { /* as the handler of a system call does, under the lock of this thread */
+		CHECK(region_is_locked_here());
+		region_release(&to_release);
+		to_release.id = 0;
+	}
+	return real_mmap(addr, bytes, prot, flags, fd, offset);
+}
+
+REGION_TEST(a_pin_is_given_back_on_top_of_the_lock)
+{
+	char *p = pages_get_aligned(MIB, 2 * MIB), *q = pages_get_aligned(MIB, 2 * MIB);
+
+	region_begin(NULL, NULL);
+	fill(p, MIB, 1);
+	ADOPT(q, MIB);
+	region_describe(p, MIB, REGION_FORCE, &to_release);
+	CHECK(to_release.id);
+	CHECK_EQ(mprotect(p, PAGE, RW), 0); /* ends with its last pin */
+	CHECK(is_shared(p));
+	real_mmap = region_os.mmap;
+	region_os.mmap = releasing_mmap;
+	region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+	CHECK_EQ(to_release.id, 0);
+	CHECK(!is_shared(p));
+	CHECK_FILLED(p, MIB, 1);
+}
+
+enum { PREPARED = 64 };
+static struct {
+	char *_Atomic p[PREPARED];
+	_Atomic int next, ready, failed;
+	_Atomic bool stop;
+	pthread_t thread;
+} interrupts;
+
+/* Signal handlers may unmap and protect memory. */
+static void on_signal(int sig)
+{
+	int err = errno, i = atomic_load(&interrupts.next);
+	char *p;
+
+	if (i >= atomic_load(&interrupts.ready))
+		return;
+	atomic_store(&interrupts.next, i + 1);
+	p = atomic_load(&interrupts.p[i]);
+	if (i % 2 ? munmap(p, 64 * KIB) : madvise(p, 64 * KIB, MADV_DONTNEED))
+		atomic_fetch_add(&interrupts.failed, 1);
+	if (region_overlaps((uintptr_t)p, (uintptr_t)p + 64 * KIB))
+		atomic_fetch_add(&interrupts.failed, 1);
+	errno = err;
+}
+
+static void *interrupt(void *arg)
+{
+	while (!atomic_load(&interrupts.stop)) {
+		pthread_kill(interrupts.thread, SIGUSR1);
+		host_futex_wait(&(_Atomic uint32_t){ 0 }, 0, 30000);
+	}
+	return arg;
+}
+
+REGION_TEST(signal_handlers_may_end_regions_whatever_they_interrupt)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	char *q = pages_get(MIB);
+	uint64_t end;
+	pthread_t t;
+
+	region_begin(NULL, NULL);
+	interrupts.thread = pthread_self();
+	sigaction(SIGUSR1, &sa, NULL);
+	CHECK_EQ(pthread_create(&t, NULL, interrupt, NULL), 0);
+	end = host_now_ns() + 500000000u;
+	while (host_now_ns() < end) {
+		atomic_store(&interrupts.ready, 0);
+		atomic_store(&interrupts.next, 0);
+		for (int i = 0; i < PREPARED; i++) {
+			char *p = pages_get_aligned(64 * KIB, 64 * KIB);
+
+			ADOPT(p, 64 * KIB);
+			atomic_store(&interrupts.p[i], p);
+			atomic_store(&interrupts.ready, i + 1);
+			adopts(q, MIB);
+			region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+		}
+		while (atomic_load(&interrupts.next) < PREPARED)
+			adopts(q, MIB);
+	}
+	atomic_store(&interrupts.stop, true);
+	pthread_join(t, NULL);
+	CHECK_EQ(interrupts.failed, 0);
+}
+
+REGION_TEST(the_lock_leaves_the_signal_mask_as_it_was)
+{
+	sigset_t before, after, mine;
+	char *p = pages_get(MIB);
+
+	region_begin(NULL, NULL);
+	sigemptyset(&mine);
+	sigaddset(&mine, SIGUSR2);
+	for (int i = 0; i < 2; i++) {
+		pthread_sigmask(SIG_SETMASK, NULL, &before);
+		ADOPT(p, MIB);
+		CHECK_EQ(mprotect(p, PAGE, RW), 0);
+		pthread_sigmask(SIG_SETMASK, NULL, &after);
+		CHECK(!memcmp(&before, &after, 8));
+		pthread_sigmask(SIG_BLOCK, &mine, NULL);
+	}
+	CHECK(sigismember(&after, SIGUSR2) == 1);
+}
+
+/* ---- looked up without the lock, ended with it ---------------------------------------------------------------- */
+
+enum { USERS = 3 };
+static struct { char *p; _Atomic bool stop; _Atomic uint64_t mapped; } shared_use;
+
+static void *use_own_part(void *arg)
+{
+	size_t at = (size_t)(uintptr_t)arg * 64 * KIB;
+	char *mine = shared_use.p + at;
+
+	for (unsigned char i = 0; !atomic_load(&shared_use.stop); i++) {
+		struct region_desc d;
+
+		region_describe(mine, 64 * KIB, REGION_USE, &d);
+		if (d.flags & REGION_DESC_MAPPED) {
+			((volatile char *)peer_view(&d))[i] = (char)i;
+			if (((volatile char *)mine)[i] != (char)i)
+				abort(); /* private although in use */
+			atomic_fetch_add(&shared_use.mapped, 1);
+		}
+		region_release(&d);
+	}
+	return NULL;
+}
+
+REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
+{
+	pthread_t t[USERS];
+	uint64_t end, rounds = 0;
+
+	region_begin("SLUICE_REGION_ADOPT_MIN=1M", NULL);
+	shared_use.p = pages_get_aligned(MIB, 2 * MIB);
+	for (uintptr_t i = 0; i < USERS; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, use_own_part, (void *)i), 0);
+	end = host_now_ns() + 500000000u;
+	for (; host_now_ns() < end; rounds++) {
+		adopts(shared_use.p, MIB);
+		if (rounds % 2)
+			usleep(200);
+		region_keep((uintptr_t)shared_use.p + MIB / 2, (uintptr_t)shared_use.p + MIB);
+	}
+	atomic_store(&shared_use.stop, true);
+	for (int i = 0; i < USERS; i++)
+		pthread_join(t[i], NULL);
+	CHECK(rounds > 0 && shared_use.mapped > 0);
+	region_keep((uintptr_t)shared_use.p, (uintptr_t)shared_use.p + MIB);
+	CHECK(!is_shared(shared_use.p));
+}
