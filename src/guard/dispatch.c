@@ -234,11 +234,21 @@ static bool is_plain_ioctl(uint64_t request)
 	return (request & 0xff00) == 0x5400;
 }
 
-/* Have the way cleared; then the call happens again. */
-static void make_way(const struct meeting *m, ucontext_t *uc)
+/* Made otherwise than machine_pass makes it, or on another stack, or sharing this one. */
+static bool must_happen_in_place(const struct machine_call *c)
+{
+	return c->nr < 0 || c->nr == SYS_vfork || c->nr == SYS_clone || c->nr == SYS_clone3;
+}
+
+/*
+ * Have the way cleared; then the call happens again. Not if it had everything completed: other threads
+ * may go on to guard something, which it does not concern.
+ */
+static void make_way(const struct meeting *m, const struct machine_call *c, ucontext_t *uc)
 {
 	uint64_t all = ~(uint64_t)0;
 	struct system_fault f;
+	bool again = true;
 
 	system_fault_begin_sig(&f, uc);
 	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, NULL, sizeof(all));
@@ -246,12 +256,18 @@ static void make_way(const struct meeting *m, ucontext_t *uc)
 		guard_touch_sig(m->addr, m->bytes, m->write);
 	else
 		guard_complete_all_sig();
+	if (!m)
+		again = must_happen_in_place(c) || guard_wait_interrupted();
 	system_fault_end_sig(&f);
-	machine_restart(uc);
+	if (again)
+		machine_restart(uc);
+	else
+		machine_pass(uc, c);
 }
 
 struct way {
 	const struct meeting *m;
+	const struct machine_call *c;
 	ucontext_t *uc;
 };
 
@@ -259,30 +275,33 @@ static void make_way_on_stack(void *arg)
 {
 	struct way *w = arg;
 
-	make_way(w->m, w->uc);
+	make_way(w->m, w->c, w->uc);
 }
 
-static void clear_way(const struct meeting *m, ucontext_t *uc)
+static void clear_way(const struct meeting *m, const struct machine_call *c, ucontext_t *uc)
 {
-	struct way w = { m, uc };
+	struct way w = { m, c, uc };
 
 	system_with_stack_sig(make_way_on_stack, &w, uc);
 }
 
-static const struct calls_entry *entry_of(const struct machine_call *c, bool is_native)
+static const struct calls_entry *entry_of(const struct machine_call *c)
 {
 	static const struct calls_entry unknown = { CALLS_COMPLETE, { { 0 } } };
 
-	return is_native && c->nr >= 0 && c->nr < calls_count ? &calls_table[c->nr] : &unknown;
+	return c->nr >= 0 && c->nr < calls_count ? &calls_table[c->nr] : &unknown;
 }
 
 static void dispatched(const siginfo_t *si, ucontext_t *uc)
 {
 	struct machine_call c;
-	const struct calls_entry *e = entry_of(&c, machine_get_call(si, uc, &c));
+	const struct calls_entry *e;
 	struct meeting m;
 	enum verdict v;
 
+	if (!machine_get_call(si, uc, &c))
+		c.nr = -1;
+	e = entry_of(&c);
 	base_count(BASE_CTR_DISPATCHED, 1);
 	v = e->how == CALLS_COMPLETE ? UNKNOWN : look_at_all(&m, e, &c);
 	if (v == CLEAR && e->how == CALLS_IOCTL && !is_plain_ioctl(c.args[1]))
@@ -297,7 +316,7 @@ static void dispatched(const siginfo_t *si, ucontext_t *uc)
 	if (v == CLEAR)
 		machine_pass(uc, &c);
 	else
-		clear_way(v == MET ? &m : NULL, uc);
+		clear_way(v == MET ? &m : NULL, &c, uc);
 }
 
 static void sigsys(int signo, siginfo_t *si, void *ucontext)
