@@ -236,9 +236,11 @@ int guard_arm(struct guard_range *r)
 	return ret;
 }
 
-static _Noreturn void release_failed(int error)
+static _Noreturn void release_failed(void)
 {
-	base_log(BASE_LOG_ERROR, "guard", "cannot give memory back to the program: %s", strerror(-error));
+	static const char text[] = "sluice: guard: cannot give memory back to the program\n";
+
+	system_call(SYS_write, 2L, text, sizeof(text) - 1); /* base_log() is not for handlers */
 	__builtin_trap();
 }
 
@@ -274,7 +276,7 @@ static void release_locked(struct guard_range *r, uintptr_t start, uintptr_t end
 	if (error && whole)
 		left -= open_runs(r, start, end, &error);
 	if (error && whole)
-		release_failed(error);
+		release_failed();
 	/* Release: a handler that finds no armed page sees that there was one a moment ago. */
 	atomic_fetch_add_explicit(&ranges.releases, 1, memory_order_release);
 	if (!left) {

@@ -281,7 +281,8 @@ static void to_user(const struct action *a, struct sigaction *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->sa_sigaction = (signals_handler *)a->handler;
-	out->sa_flags = (int)(a->flags & ~KERNEL_RESTORER);
+	out->sa_flags = (int)a->flags; /* libc shows its restorer as well */
+	out->sa_restorer = a->restorer;
 	mask_to(&out->sa_mask, a->mask);
 }
 

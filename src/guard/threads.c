@@ -147,7 +147,6 @@ static void clear_record(struct thread *t, enum state s)
 	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
 	t->has_own_selector = t->is_dispatched = false;
 	t->tid = 0;
-	t->stack_low = t->stack_high = 0;
 }
 
 /* ---- dispatch of one thread ------------------------------------------------------------------------ */
@@ -286,6 +285,7 @@ struct thread *threads_expect(const struct threads_start *start, size_t stack_by
 		clear_record(t, EXPECTED);
 		t->start = *start;
 		t->stack_bytes = stack_bytes;
+		t->stack_low = t->stack_high = 0;
 		t->virtual_mask = thread_here.virtual_mask;
 	}
 	unlock(old);

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * System calls whose memory is guarded: each does what it does otherwise, and nothing fails. Every call is
+ * made by the program's thread and by another one.
+ */
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "guard/system.h"
+#include "system_case.h"
+
+enum { PAGES = 16, AT = 3 * 4096 + 100, BYTES = 8192 };
+
+/* Memory whose contents are there only after a touch. */
+static struct owner *arm_new(enum guard_access access)
+{
+	struct owner *o = malloc(sizeof(*o)); /* known until the process ends */
+
+	owner_open(o, PAGES, 0);
+	owner_arm(o, 0, PAGES, access);
+	return o;
+}
+
+static void fill(char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = (char)owner_byte(AT + i);
+}
+
+static void check_filled(const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		CHECK_EQ((unsigned char)p[i], owner_byte(AT + i));
+}
+
+static int pipe_fds[2], pair[2], file;
+
+static void open_all(void)
+{
+	CHECK_EQ(pipe(pipe_fds), 0);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	file = memfd_create("file", MFD_CLOEXEC);
+	CHECK(file >= 0);
+}
+
+/* ---- the kernel reads ------------------------------------------------------------------------------------ */
+
+static ssize_t in_write(char *p) { return write(pipe_fds[1], p, BYTES); }
+static ssize_t in_writev(char *p)
+{
+	struct iovec iov[3] = { { p, 100 }, { p + 100, 4000 }, { p + 4100, BYTES - 4100 } };
+
+	return writev(pipe_fds[1], iov, 3);
+}
+static ssize_t in_send(char *p) { return send(pair[1], p, BYTES, 0); }
+static ssize_t in_sendmsg(char *p)
+{
+	struct iovec iov = { p, BYTES };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return sendmsg(pair[1], &h, 0);
+}
+static ssize_t in_sendmmsg(char *p)
+{
+	struct iovec iov[2] = { { p, 4096 }, { p + 4096, BYTES - 4096 } };
+	struct mmsghdr h[2] = { { .msg_hdr = { .msg_iov = &iov[0], .msg_iovlen = 1 } },
+				{ .msg_hdr = { .msg_iov = &iov[1], .msg_iovlen = 1 } } };
+
+	return sendmmsg(pair[1], h, 2, 0) == 2 ? h[0].msg_len + h[1].msg_len : -1;
+}
+static ssize_t in_pwrite(char *p) { return pwrite(file, p, BYTES, 0); }
+static ssize_t in_pwritev(char *p)
+{
+	struct iovec iov = { p, BYTES };
+
+	return pwritev(file, &iov, 1, 0);
+}
+static ssize_t in_fwrite(char *p)
+{
+	FILE *f = fdopen(dup(file), "w");
+	ssize_t n = (ssize_t)fwrite(p, 1, BYTES, f);
+
+	fclose(f);
+	return n;
+}
+static ssize_t in_vmsplice(char *p)
+{
+	struct iovec iov = { p, BYTES };
+
+	return vmsplice(pipe_fds[1], &iov, 1, 0);
+}
+static ssize_t in_process_vm(char *p)
+{
+	static char to[BYTES];
+	struct iovec l = { to, BYTES }, r = { p, BYTES };
+	ssize_t n = process_vm_readv(getpid(), &l, 1, &r, 1, 0);
+
+	return n == BYTES ? pwrite(file, to, BYTES, 0) : n;
+}
+
+static const struct in_case {
+	const char *name;
+	ssize_t (*call)(char *p);
+	int *from; /* where the bytes come out; NULL: the file */
+} in_cases[] = {
+	{ "write", in_write, &pipe_fds[0] },       { "writev", in_writev, &pipe_fds[0] },
+	{ "send", in_send, &pair[0] },             { "sendmsg", in_sendmsg, &pair[0] },
+	{ "sendmmsg", in_sendmmsg, &pair[0] },     { "pwrite", in_pwrite, NULL },
+	{ "pwritev", in_pwritev, NULL },           { "fwrite", in_fwrite, NULL },
+	{ "vmsplice", in_vmsplice, &pipe_fds[0] }, { "process_vm_readv", in_process_vm, NULL },
+};
+
+static void run_in_cases(void)
+{
+	static char got[BYTES];
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(in_cases); i++) {
+		struct owner *o = arm_new(GUARD_NO_ACCESS);
+		ssize_t n = in_cases[i].call(o->p + AT);
+
+		if (n != BYTES)
+			unit_fail(__FILE__, __LINE__, "%s: %zd %s", in_cases[i].name, n, strerror(errno));
+		memset(got, 0, BYTES);
+		n = in_cases[i].from ? recv(*in_cases[i].from, got, BYTES, MSG_WAITALL) : pread(file, got, BYTES, 0);
+		if (n < 0)
+			n = read(*in_cases[i].from, got, BYTES);
+		CHECK_EQ(n, BYTES);
+		check_filled(got, BYTES);
+		CHECK(atomic_load(&o->touches) > 0);
+	}
+}
+
+/* ---- the kernel writes --------------------------------------------------------------------------------------- */
+
+static ssize_t out_read(char *p) { return read(pipe_fds[0], p, BYTES); }
+static ssize_t out_readv(char *p)
+{
+	struct iovec iov[2] = { { p, 5000 }, { p + 5000, BYTES - 5000 } };
+
+	return readv(pipe_fds[0], iov, 2);
+}
+static ssize_t out_recv(char *p) { return recv(pair[0], p, BYTES, 0); }
+static ssize_t out_recvmsg(char *p)
+{
+	struct iovec iov = { p, BYTES };
+	struct msghdr h = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return recvmsg(pair[0], &h, 0);
+}
+static ssize_t out_recvmmsg(char *p)
+{
+	struct iovec iov = { p, BYTES };
+	struct mmsghdr h = { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } };
+
+	return recvmmsg(pair[0], &h, 1, 0, NULL) == 1 ? h.msg_len : -1;
+}
+static ssize_t out_pread(char *p) { return pread(file, p, BYTES, 0); }
+static ssize_t out_preadv(char *p)
+{
+	struct iovec iov = { p, BYTES };
+
+	return preadv(file, &iov, 1, 0);
+}
+static ssize_t out_fread(char *p)
+{
+	FILE *f = fdopen(dup(file), "r");
+	ssize_t n;
+
+	rewind(f);
+	n = (ssize_t)fread(p, 1, BYTES, f);
+	fclose(f);
+	return n;
+}
+
+static const struct out_case {
+	const char *name;
+	ssize_t (*call)(char *p);
+	int *to;
+} out_cases[] = {
+	{ "read", out_read, &pipe_fds[1] },  { "readv", out_readv, &pipe_fds[1] },
+	{ "recv", out_recv, &pair[1] },      { "recvmsg", out_recvmsg, &pair[1] },
+	{ "recvmmsg", out_recvmmsg, &pair[1] }, { "pread", out_pread, NULL },
+	{ "preadv", out_preadv, NULL },      { "fread", out_fread, NULL },
+};
+
+static void run_out_cases(void)
+{
+	static char sent[BYTES];
+
+	fill(sent, BYTES);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(out_cases); i++) {
+		/* the owner's bytes are others: what the kernel wrote has to come last */
+		struct owner *o = arm_new(i % 2 ? GUARD_NO_ACCESS : GUARD_READ_ONLY);
+		ssize_t n;
+
+		n = out_cases[i].to ? write(*out_cases[i].to, sent, BYTES) : pwrite(file, sent, BYTES, 0);
+		CHECK_EQ(n, BYTES);
+		n = out_cases[i].call(o->p + AT - 50);
+		if (n != BYTES)
+			unit_fail(__FILE__, __LINE__, "%s: %zd %s", out_cases[i].name, n, strerror(errno));
+		check_filled(o->p + AT - 50, BYTES);
+	}
+}
+
+/* ---- structures and strings ------------------------------------------------------------------------------------ */
+
+static ssize_t get_getcwd(char *p) { return getcwd(p, 4096) ? 0 : -1; }
+static ssize_t get_stat(char *p) { return stat("/", (struct stat *)p); }
+static ssize_t get_uname(char *p) { return uname((struct utsname *)p); }
+static ssize_t get_getrandom(char *p) { return syscall(SYS_getrandom, p, BYTES, 0) == BYTES ? 0 : -1; }
+static ssize_t get_rusage(char *p) { return getrusage(RUSAGE_SELF, (struct rusage *)p); }
+static ssize_t get_rlimit(char *p) { return getrlimit(RLIMIT_NOFILE, (struct rlimit *)p); }
+static ssize_t get_pipe(char *p) { return pipe((int *)p) || close(((int *)p)[0]) || close(((int *)p)[1]); }
+static ssize_t get_fionread(char *p) { return ioctl(pipe_fds[0], FIONREAD, p); }
+static ssize_t get_sockname(char *p)
+{
+	*(socklen_t *)(p + 4096) = 100;
+	return getsockname(pair[0], (struct sockaddr *)p, (socklen_t *)(p + 4096));
+}
+static ssize_t get_sockopt(char *p)
+{
+	socklen_t n = 4;
+
+	return getsockopt(pair[0], SOL_SOCKET, SO_TYPE, p, &n) || *(int *)p != SOCK_STREAM;
+}
+static ssize_t get_poll(char *p)
+{
+	struct pollfd *f = (struct pollfd *)p;
+
+	return syscall(SYS_poll, f, 100, 0) < 0 ? -1 : 0;
+}
+static ssize_t get_epoll(char *p)
+{
+	int fd = epoll_create1(0), ret;
+	struct epoll_event e = { .events = EPOLLOUT, .data.u32 = 77 };
+
+	epoll_ctl(fd, EPOLL_CTL_ADD, pipe_fds[1], &e);
+	ret = epoll_wait(fd, (struct epoll_event *)p, 10, 1000) != 1 ||
+	      ((struct epoll_event *)p)->data.u32 != 77;
+	close(fd);
+	return ret;
+}
+static ssize_t get_select(char *p)
+{
+	struct timeval t = { 0, 0 };
+
+	return syscall(SYS_select, 64, p, p + 4096, NULL, &t) < 0 && errno == EFAULT ? -1 : 0;
+}
+static ssize_t get_time(char *p) { return syscall(SYS_clock_gettime, CLOCK_REALTIME, p); }
+static ssize_t get_affinity(char *p) { return syscall(SYS_sched_getaffinity, 0, 128, p) > 0 ? 0 : -1; }
+static ssize_t get_itimer(char *p) { return getitimer(ITIMER_PROF, (struct itimerval *)p); }
+static ssize_t get_mask(char *p) { return syscall(SYS_rt_sigprocmask, 0, NULL, p, 8); }
+static ssize_t get_futex(char *p)
+{
+	long ret = syscall(SYS_futex, p, FUTEX_WAIT, 1, NULL, NULL, 0);
+
+	return ret == -1 && errno == EAGAIN ? 0 : -1;
+}
+static ssize_t get_nanosleep(char *p)
+{
+	long ret = syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, p, NULL);
+
+	return ret == -1 && errno == EINVAL ? 0 : -1; /* the owner's bytes are no time */
+}
+static ssize_t get_path(char *p)
+{
+	struct stat st;
+
+	return stat(p, &st) == -1 && errno != EFAULT ? 0 : -1;
+}
+static ssize_t get_iovec(char *p)
+{
+	return writev(pipe_fds[1], (struct iovec *)p, 1) == -1 && errno != EBADF ? 0 : -1;
+}
+static ssize_t get_unknown(char *p) { return syscall(SYS_capget, p, NULL) == -1 && errno == EINVAL ? 0 : -1; }
+static ssize_t get_mincore(char *p)
+{
+	char v[2];
+
+	return mincore((void *)base_round_down((uintptr_t)p, PAGE), PAGE, (void *)v);
+}
+static ssize_t get_mprotect(char *p)
+{
+	return syscall(SYS_mprotect, base_round_down((uintptr_t)p, PAGE), PAGE, PROT_READ | PROT_WRITE);
+}
+static ssize_t get_madvise(char *p)
+{
+	return syscall(SYS_madvise, base_round_down((uintptr_t)p, PAGE), PAGE, MADV_NORMAL);
+}
+
+#define CASE(name) { #name, get_##name }
+static const struct get_case {
+	const char *name;
+	ssize_t (*call)(char *p);
+} get_cases[] = {
+	CASE(getcwd), CASE(stat), CASE(uname), CASE(getrandom), CASE(rusage), CASE(rlimit), CASE(pipe),
+	CASE(fionread), CASE(sockname), CASE(sockopt), CASE(poll), CASE(epoll), CASE(select), CASE(time),
+	CASE(affinity), CASE(itimer), CASE(mask), CASE(futex), CASE(nanosleep), CASE(path), CASE(iovec),
+	CASE(unknown), CASE(mincore), CASE(mprotect), CASE(madvise),
+};
+
+static void run_get_cases(void)
+{
+	for (size_t i = 0; i < BASE_ARRAY_LEN(get_cases); i++) {
+		struct owner *o = arm_new(GUARD_NO_ACCESS);
+		ssize_t ret = get_cases[i].call(o->p + AT + 4 /* aligned */);
+
+		if (ret)
+			unit_fail(__FILE__, __LINE__, "%s: %zd %s", get_cases[i].name, ret, strerror(errno));
+		CHECK(!guard_is_armed(&o->r));
+		CHECK_EQ((unsigned char)o->p[AT - 1], owner_byte(AT - 1));
+	}
+}
+
+static void *in_thread(void *fn)
+{
+	((void (*)(void))fn)();
+	return NULL;
+}
+
+static void here_and_there(void (*fn)(void))
+{
+	pthread_t t;
+
+	open_all();
+	fn();
+	CHECK_EQ(pthread_create(&t, NULL, in_thread, (void *)fn), 0);
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK(atomic_load(&base_counters[BASE_CTR_DISPATCHED]) > 0);
+}
+
+SYSTEM_TEST(the_kernel_reads_guarded_memory) { here_and_there(run_in_cases); }
+SYSTEM_TEST(the_kernel_writes_guarded_memory) { here_and_there(run_out_cases); }
+SYSTEM_TEST(structures_and_strings_in_guarded_memory) { here_and_there(run_get_cases); }
+
+/* ---- what completes nothing --------------------------------------------------------------------------------- */
+
+SYSTEM_TEST(calls_beside_guarded_memory_complete_nothing)
+{
+	struct owner *o;
+	char here[64];
+	struct stat st;
+	void *p;
+
+	open_all();
+	o = arm_new(GUARD_NO_ACCESS);
+	CHECK_EQ(write(pipe_fds[1], "abc", 3), 3);
+	CHECK_EQ(read(pipe_fds[0], here, 3), 3);
+	CHECK(!memcmp(here, "abc", 3));
+	CHECK_EQ(stat("/", &st), 0);
+	CHECK(getcwd(here, sizeof(here)) != NULL);
+	CHECK_EQ(syscall(SYS_futex, here, FUTEX_WAKE, 1, NULL, NULL, 0), 0);
+	p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED);
+	CHECK_EQ(munmap(p, 1 << 20), 0);
+	usleep(100);
+	sched_yield();
+	free(malloc(10 << 20));
+	/* the pages on both sides are of the same mapping, and free */
+	CHECK_EQ(pwrite(file, o->p - PAGE, PAGE, 0), (ssize_t)PAGE);
+	CHECK_EQ(pwrite(file, o->p + PAGES * PAGE, PAGE, 0), (ssize_t)PAGE);
+	CHECK_EQ(atomic_load(&o->touches), 0);
+	CHECK(guard_is_armed(&o->r));
+}
+
+SYSTEM_TEST(reading_what_is_sent_completes_nothing)
+{
+	struct owner *o;
+
+	open_all();
+	o = arm_new(GUARD_READ_ONLY);
+	CHECK_EQ(pwrite(file, o->p, PAGES * PAGE, 0), (ssize_t)(PAGES * PAGE));
+	CHECK_EQ(atomic_load(&o->touches), 0);
+	CHECK_EQ(pread(file, o->p, 10, 0), 10);
+	CHECK_EQ(atomic_load(&o->touches), 1);
+}
+
+SYSTEM_TEST(bad_pointers_are_still_bad)
+{
+	char *wild = (char *)0x1230;
+	struct owner *o;
+
+	open_all();
+	o = arm_new(GUARD_NO_ACCESS);
+	errno = 0;
+	CHECK(write(pipe_fds[1], wild, 10) == -1 && errno == EFAULT);
+	errno = 0;
+	CHECK(writev(pipe_fds[1], (struct iovec *)wild, 1) == -1 && errno == EFAULT);
+	errno = 0;
+	CHECK(syscall(SYS_recvmsg, pair[0], wild, MSG_DONTWAIT) == -1 && errno == EFAULT);
+	errno = 0;
+	CHECK(syscall(SYS_openat, AT_FDCWD, wild, O_RDONLY) == -1 && errno == EFAULT);
+	errno = 0;
+	CHECK(write(999, o->p, 10) == -1 && errno == EBADF);
+	errno = 0;
+	CHECK(syscall(9999) == -1 && errno == ENOSYS);
+}
+
+/* ---- signals during calls ------------------------------------------------------------------------------------ */
+
+static struct owner *touched_in_handler;
+static volatile int handled;
+
+static void on_timer(int signo)
+{
+	int saved = errno;
+
+	handled++;
+	if (touched_in_handler && load(touched_in_handler->p + 11) != owner_byte(11))
+		handled = 1000;
+	write(pipe_fds[1], touched_in_handler ? touched_in_handler->p : "x", 1);
+	errno = saved;
+}
+
+static void timer(int flags, long first_us)
+{
+	struct sigaction a = { .sa_handler = on_timer, .sa_flags = flags };
+	struct itimerspec t = { .it_value = { 0, first_us * 1000 } };
+	struct sigevent e = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+	timer_t id;
+
+	CHECK_EQ(sigaction(SIGUSR1, &a, NULL), 0);
+	CHECK_EQ(timer_create(CLOCK_MONOTONIC, &e, &id), 0);
+	CHECK_EQ(timer_settime(id, 0, &t, NULL), 0);
+}
+
+SYSTEM_TEST(a_handler_touches_during_a_blocking_read)
+{
+	char c;
+
+	open_all();
+	timer(SA_RESTART, 30000);
+	touched_in_handler = arm_new(GUARD_NO_ACCESS);
+	CHECK_EQ(read(pipe_fds[0], &c, 1), 1); /* written by the handler */
+	CHECK_EQ(handled, 1);
+	CHECK_EQ((unsigned char)c, owner_byte(0));
+}
+
+SYSTEM_TEST(a_call_is_interrupted_as_ever)
+{
+	char c;
+
+	open_all();
+	timer(0, 30000);
+	arm_new(GUARD_NO_ACCESS);
+	CHECK_EQ(read(pipe_fds[0], &c, 1), -1);
+	CHECK_EQ(errno, EINTR);
+	CHECK_EQ(handled, 1);
+}
+
+SYSTEM_TEST(a_sleep_is_interrupted_as_ever)
+{
+	struct timespec t = { 5, 0 }, left = { 0, 0 };
+
+	open_all();
+	timer(SA_RESTART, 30000);
+	arm_new(GUARD_NO_ACCESS);
+	CHECK_EQ(nanosleep(&t, &left), -1);
+	CHECK_EQ(errno, EINTR);
+	CHECK(left.tv_sec == 4);
+}
+
+SYSTEM_TEST(a_stopped_call_goes_on)
+{
+	struct owner *o;
+	pid_t parent = getpid(), child = fork();
+	uint64_t t;
+
+	if (!child) {
+		usleep(50000);
+		kill(parent, SIGSTOP);
+		usleep(50000);
+		kill(parent, SIGCONT);
+		_exit(0);
+	}
+	o = arm_new(GUARD_NO_ACCESS);
+	t = host_now_ns();
+	CHECK_EQ(poll(NULL, 0, 300), 0);
+	t = host_now_ns() - t;
+	CHECK(t > 290000000 && t < 600000000);
+	CHECK(guard_is_armed(&o->r));
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+}
+
+#include <setjmp.h>
+static sigjmp_buf back;
+
+static void jump(int signo)
+{
+	siglongjmp(back, 1);
+}
+
+SYSTEM_TEST(a_jump_out_of_a_blocking_call)
+{
+	struct owner *o;
+	char c;
+
+	open_all();
+	for (int i = 0; i < 20; i++) {
+		timer(0, 5000);
+		signal(SIGUSR1, jump);
+		o = arm_new(GUARD_NO_ACCESS);
+		if (!sigsetjmp(back, 1)) {
+			read(pipe_fds[0], &c, 1);
+			CHECK(!"the read returned");
+		}
+		CHECK_EQ(write(pipe_fds[1], o->p, 1), 1);
+		CHECK_EQ(read(pipe_fds[0], &c, 1), 1);
+	}
+}
+
+/* The data come late; meanwhile a handler runs where the program was, and may jump away from there. */
+SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
+{
+	struct owner *o;
+	int volatile rounds = 0;
+
+	open_all();
+	o = arm_new(GUARD_NO_ACCESS);
+	atomic_store(&o->closed, true);
+	for (; rounds < 4; rounds++) {
+		timer(0, 20000);
+		signal(SIGUSR1, jump);
+		if (!sigsetjmp(back, 1)) {
+			if (rounds % 2)
+				load(o->p);
+			else
+				write(pipe_fds[1], o->p, 1);
+			CHECK(!"the access succeeded");
+		}
+		CHECK_EQ(atomic_load(&o->held), 0);
+		CHECK(!guard_in_fault());
+	}
+	atomic_store(&o->closed, false);
+	CHECK_EQ(load(o->p), owner_byte(0));
+}
+
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
+
+static double ns_per_call(int n)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int round = 0; round < 5; round++) {
+		uint64_t t = host_now_ns();
+
+		for (int i = 0; i < n; i++)
+			syscall(SYS_getppid);
+		best = base_min_u64(best, host_now_ns() - t);
+	}
+	return (double)best / n;
+}
+
+SYSTEM_TEST(what_it_costs_is_bounded)
+{
+	double idle = ns_per_call(20000), armed;
+	struct owner *o = arm_new(GUARD_NO_ACCESS);
+
+	armed = ns_per_call(20000);
+	printf("  a call: %.0f ns while nothing is guarded, %.0f ns while something is\n", idle, armed);
+	CHECK(armed < 20000);
+	CHECK(guard_is_armed(&o->r));
+	CHECK_EQ(load(o->p), owner_byte(0));
+	CHECK(ns_per_call(2000) < armed); /* and no more when nothing is again */
+}
