@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What can be said of the sources without building them. Run alone: ./dev check lint"""
+import shutil
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from support.paths import ROOT
 
 
-@pytest.mark.parametrize('script', ['check_layers', 'check_source'])
+@pytest.mark.parametrize('script', ['check_layers', 'check_source', 'check_signal_safety'])
 def test_source(script):
     done = subprocess.run([sys.executable, ROOT / f'scripts/{script}.py'], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -27,3 +28,15 @@ def test_layers_check_finds_a_forbidden_edge(tmp_path):
     assert done.returncode == 1
     for expected in ['base may not include rt', 'private to node', '<mpi.h>', 'getenv']:
         assert expected in done.stdout
+
+
+def test_signal_safety_check_finds_a_forbidden_call(tmp_path):
+    """The check itself: setenv in a function that the handler of SIGSEGV reaches through another file."""
+    shutil.copytree(ROOT / 'src', tmp_path / 'src')
+    guard = tmp_path / 'src/guard/guard.c'
+    guard.write_text('#include <stdlib.h>\n' + guard.read_text().replace(
+        'static void publish_bounds(void)\n{', 'static void publish_bounds(void)\n{\n\tsetenv("A", "b", 1);'))
+    done = subprocess.run([sys.executable, ROOT / 'scripts/check_signal_safety.py', '--root', tmp_path],
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    assert 'publish_bounds calls setenv' in done.stdout

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Check that what runs in the guard's signal handlers calls nothing but what may be called there.
+
+The files of guard/, and those of base/ and host/ that it uses, are compiled function by function; from the
+handlers, and from what is called through pointers, every call is followed. Whatever is not ours must be
+in ALLOWED.
+
+Usage: check_signal_safety.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
+"""
+import argparse
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+
+# What is entered by the kernel, or through a pointer, or by rt/ inside touched().
+ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter', 'guard_leave',
+         'guard_wait_begin', 'guard_wait_end', 'guard_wait_interrupted', 'guard_in_fault',
+         'guard_trust_begin', 'guard_trust_end', 'guard_find_sig', 'guard_touch_sig',
+         'steal.c:kind_arm', 'steal.c:kind_release', 'mprotect.c:kind_release', 'steal_end', 'mprotect_arm',
+         'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it']
+# No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
+ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
+           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_'}
+
+
+# (caller, callee): why it may after all.
+EXCEPTIONS = {
+    ('threads.c:enter_record', 'pthread_once'): 'has run since threads_init()',
+    ('threads.c:enter_record', 'pthread_setspecific'): 'in a handler only for a thread that nobody announced',
+    ('threads.c:at_thread_exit', 'pthread_setspecific'): 'is none of a handler',
+    ('threads.c:make_key', 'pthread_key_create'): 'only from pthread_once',
+}
+
+
+def arch_folder(root):
+    return platform.machine() if (root / 'src/host/arch' / platform.machine()).is_dir() else 'generic'
+
+
+def compile_all(root, cc, out):
+    """(source, object) of each file."""
+    machine = root / 'src/guard' / platform.machine()
+    files = sorted((root / 'src/guard').glob('*.c'))
+    if machine.is_dir():
+        files = [f for f in files if f.name != 'dispatch_none.c'] + sorted(machine.glob('*.[cS]'))
+    files = [f for f in files if not f.name.startswith('interpose')]  # the program's calls
+    files += sorted((root / 'src/base').glob('*.c')) + sorted((root / 'src/host').glob('*.c'))
+    files += sorted((root / 'src/host/arch' / arch_folder(root)).glob('*.c'))
+    for source in files:
+        obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
+        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',
+                        '-w', f'-I{root}/src', '-c', source, '-o', obj], check=True)
+        yield source, obj
+
+
+def read(tool, option, obj):
+    return subprocess.run([tool, option, '-W', obj], check=True, capture_output=True, text=True).stdout
+
+
+def calls_of(source, obj, defined, calls):
+    """Fill defined (function or data -> 'f' or 'd') and calls (function -> symbols); a static function is
+    called file:name."""
+    local = {}
+    for line in read('readelf', '-s', obj).splitlines():
+        f = line.split()
+        if len(f) < 8 or f[6] == 'UND' or f[3] not in ('FUNC', 'OBJECT', 'NOTYPE', 'TLS'):
+            continue
+        name = f[7] if f[4] != 'LOCAL' else f'{source.name}:{f[7]}'
+        local[f[7]] = name
+        defined[name] = 'd' if f[3] in ('OBJECT', 'TLS') else 'f'
+    here = None
+    for line in read('readelf', '-r', obj).splitlines():
+        head = re.match(r"Relocation section '\.rela?(\.[^']+)'", line)
+        if head:
+            part = re.match(r'\.text\.(?:unlikely\.|hot\.)?(.+)', head.group(1))
+            here = local.get(part.group(1), part.group(1)) if part else None
+        f = line.split()
+        if here is None or len(f) < 5 or not re.fullmatch('[0-9a-f]+', f[0]):
+            continue
+        name = re.sub(r'^\.text\.(unlikely\.|hot\.)?', '', f[4])
+        if not name.startswith('.'):
+            calls.setdefault(here, set()).add(local.get(name, name))
+
+
+def problems(defined, calls):
+    by_name = {}
+    for name in defined:
+        by_name.setdefault(name.split(':')[-1], []).append(name)
+    todo = [(n, 'a handler') for r in ROOTS for n in (by_name.get(r) or ([r] if r in defined else []))]
+    for r in ROOTS:
+        if r not in by_name and r not in defined:
+            yield f'{r} is to be checked, and is not there'
+    seen = set()
+    while todo:
+        name, caller = todo.pop()
+        if name in seen:
+            continue
+        if name in defined:
+            seen.add(name)
+        if name not in defined:
+            if name not in ALLOWED and (caller, name) not in EXCEPTIONS:
+                yield f'{caller} calls {name}, which may not be called in a signal handler'
+        elif defined[name] == 'f':
+            todo += [(n, name) for n in calls.get(name, ())]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--root', type=pathlib.Path, default=HERE)
+    parser.add_argument('--cc', default='cc')
+    args = parser.parse_args()
+    defined, calls = {}, {}
+    with tempfile.TemporaryDirectory() as out:
+        for source, obj in compile_all(args.root, args.cc, out):
+            calls_of(source, obj, defined, calls)
+    found = sorted(set(problems(defined, calls)))
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
