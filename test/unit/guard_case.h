@@ -4,7 +4,7 @@
  *
  *   GUARD_TEST(a_load_waits)          three tests: a_load_waits_uffd, _steal, _mprotect
  *   {
- *           struct owner o;
+ *           static struct owner o;      not on the stack: touched() may end after the touch
  *
  *           owner_open(&o, 64, 5);                          64 pages, at page 5 of a 2 MiB unit
  *           owner_arm(&o, 0, 64, GUARD_NO_ACCESS);

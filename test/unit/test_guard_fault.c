@@ -46,7 +46,7 @@ static void check_refused(char *at, bool write, int code)
 GUARD_TEST_AFTER(an_error_of_the_program_reaches_its_handler, install)
 {
 	char *none = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, PAGES, AT);
 	for (int i = 0; i < 3; i++) {
@@ -65,7 +65,7 @@ GUARD_TEST_AFTER(an_error_of_the_program_reaches_its_handler, install)
 /* Where memory was guarded once, an error is still an error. */
 GUARD_TEST_AFTER(an_error_at_an_address_that_was_guarded, install)
 {
-	struct owner o, other;
+	static struct owner o, other;
 
 	owner_open(&o, PAGES, AT);
 	owner_open(&other, PAGES, AT);
@@ -87,7 +87,7 @@ GUARD_TEST_AFTER(an_error_at_an_address_that_was_guarded, install)
 
 GUARD_TEST_AFTER(a_sent_signal_reaches_the_programs_handler, install)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, PAGES, AT);
 	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
@@ -103,7 +103,7 @@ GUARD_TEST_AFTER(a_sent_signal_reaches_the_programs_handler, install)
 static void die(void)
 {
 	struct rlimit none = { 0, 0 };
-	struct owner o;
+	static struct owner o;
 
 	setrlimit(RLIMIT_CORE, &none);
 	owner_open(&o, PAGES, AT);
@@ -130,7 +130,7 @@ GUARD_TEST(a_handler_of_the_program_touches)
 {
 	struct sigaction a = { .sa_handler = touch_in_handler, .sa_flags = SA_ONSTACK };
 	stack_t stack = { .ss_size = 64 << 10 };
-	struct owner o;
+	static struct owner o;
 
 	stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK_EQ(sigaltstack(&stack, NULL), 0);
@@ -151,7 +151,7 @@ GUARD_TEST(a_handler_of_the_program_touches)
 GUARD_TEST(errno_survives_a_touch)
 {
 	volatile int *error = &errno;
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, PAGES, AT);
 	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);

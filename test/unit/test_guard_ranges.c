@@ -9,7 +9,7 @@ enum { MANY = 768, ODD = 300, FEW = 16 };
 
 GUARD_TEST(a_load_sees_what_came_later)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
@@ -24,7 +24,7 @@ GUARD_TEST(a_load_sees_what_came_later)
 
 GUARD_TEST(a_store_is_not_lost)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
@@ -38,7 +38,7 @@ GUARD_TEST(a_store_is_not_lost)
 
 GUARD_TEST(bytes_beside_a_range_are_the_programs)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, FEW, ODD);
 	owner_arm(&o, 2, FEW - 4, GUARD_NO_ACCESS);
@@ -54,7 +54,7 @@ GUARD_TEST(bytes_beside_a_range_are_the_programs)
 
 GUARD_TEST(movers_read_and_write_meanwhile)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
@@ -69,7 +69,7 @@ GUARD_TEST(movers_read_and_write_meanwhile)
 
 GUARD_TEST(senders_pages_can_be_read)
 {
-	struct owner o;
+	static struct owner o;
 	unsigned sum = 0;
 
 	owner_open(&o, MANY, ODD);
@@ -88,7 +88,7 @@ GUARD_TEST(senders_pages_can_be_read)
 
 GUARD_TEST(senders_pages_that_were_not_read_can_be_written)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	owner_arm(&o, 0, MANY, GUARD_READ_ONLY);
@@ -100,7 +100,7 @@ GUARD_TEST(senders_pages_that_were_not_read_can_be_written)
 
 GUARD_TEST(a_part_is_released_and_the_rest_waits)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	o.by_page = true;
@@ -120,7 +120,7 @@ GUARD_TEST(a_part_is_released_and_the_rest_waits)
 
 GUARD_TEST(releasing_again_changes_nothing)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, FEW, ODD);
 	owner_arm(&o, 0, FEW, GUARD_NO_ACCESS);
@@ -142,7 +142,7 @@ GUARD_TEST(releasing_again_changes_nothing)
 GUARD_TEST(parts_in_any_order)
 {
 	enum { ROUNDS = 12 };
-	struct owner o;
+	static struct owner o;
 	unsigned seed = 1;
 
 	owner_open(&o, MANY, ODD);
@@ -178,7 +178,7 @@ GUARD_TEST(parts_in_any_order)
 GUARD_TEST(a_range_that_cannot_be_armed_is_as_it_was)
 {
 	struct guard_range bad;
-	struct owner o;
+	static struct owner o;
 	int before;
 
 	owner_open(&o, MANY, ODD);
@@ -207,7 +207,7 @@ GUARD_TEST(a_range_that_cannot_be_armed_is_as_it_was)
 GUARD_TEST(memory_of_two_mappings_is_refused)
 {
 	struct guard_range r = { .access = GUARD_NO_ACCESS };
-	struct owner o;
+	static struct owner o;
 	int before;
 
 	if (!strcmp(guard_case_kind(), "mprotect"))
@@ -248,7 +248,7 @@ static int count_entries(const char *path)
 GUARD_TEST(a_thousand_cycles_leave_nothing)
 {
 	enum { CYCLES = 1000 };
-	struct owner o;
+	static struct owner o;
 	int maps, fds, threads;
 
 	owner_open(&o, MANY, ODD);
@@ -260,7 +260,7 @@ GUARD_TEST(a_thousand_cycles_leave_nothing)
 		size_t n = i % 3 ? MANY : FEW;
 
 		owner_arm(&o, (size_t)i % 7, n - 7, access);
-		if (i % 5 == 0)
+		if (i % 25 == 0)
 			store(o.p + 8 * PAGE, 1);
 		if (i % 5 == 1)
 			CHECK(!guard_release(&o.r, o.r.start + 3 * PAGE, o.r.start + 5 * PAGE));
@@ -269,7 +269,7 @@ GUARD_TEST(a_thousand_cycles_leave_nothing)
 	CHECK_EQ(unit_count_mappings(), maps);
 	CHECK_EQ(count_entries("/proc/self/fd"), fds);
 	CHECK_EQ(count_entries("/proc/self/task"), threads);
-	CHECK_EQ(o.touches, CYCLES / 5);
+	CHECK_EQ(o.touches, CYCLES / 25);
 }
 
 enum { RANGES = 200 };
@@ -310,7 +310,7 @@ GUARD_TEST(many_ranges_at_a_time)
 
 GUARD_TEST(bounds_cover_what_is_armed)
 {
-	struct owner a, b;
+	static struct owner a, b;
 
 	CHECK(guard_lo >= guard_hi);
 	owner_open(&a, FEW, 0);
@@ -331,7 +331,7 @@ GUARD_TEST(bounds_cover_what_is_armed)
 GUARD_TEST(libc_copies_guarded_memory)
 {
 	static char copy[MANY * PAGE];
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	o.by_page = true;
@@ -348,7 +348,7 @@ GUARD_TEST(libc_copies_guarded_memory)
 
 GUARD_TEST(after_fini_memory_is_as_before)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
@@ -374,7 +374,7 @@ static void in_child(void *arg)
 
 GUARD_TEST(a_forked_child_guards_nothing)
 {
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, MANY, ODD);
 	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);

@@ -51,7 +51,7 @@ static void *read_all(void *arg)
 GUARD_TEST(four_threads_touch_at_once)
 {
 	enum { ROUNDS = 20 };
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, PAGES, AT);
 	for (int round = 0; round < ROUNDS; round++) {
@@ -86,7 +86,7 @@ GUARD_TEST(pages_that_are_released_under_an_access)
 {
 	enum { ROUNDS = 3000 };
 	struct worker w[2];
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, PAGES, AT);
 	for (int i = 0; i < 2; i++)
@@ -140,7 +140,7 @@ GUARD_TEST(a_touch_that_waits_stops_no_other)
 GUARD_TEST(several_wait_for_one_page)
 {
 	struct worker w[THREADS];
-	struct owner o;
+	static struct owner o;
 
 	owner_open(&o, PAGES, AT);
 	for (int i = 0; i < THREADS; i++)
@@ -171,7 +171,7 @@ static void peer_reads(void *arg)
 
 GUARD_TEST(peers_read_senders_pages)
 {
-	struct owner o;
+	static struct owner o;
 	struct peer peer = { .owner = getpid(), .expect = 0xEE };
 	int status;
 	pid_t pid;
