@@ -125,11 +125,12 @@ def narrowed(f, large, small):
     name = large.name
     if neutral(large) == neutral(small):
         return None, name, []
-    term = next((t for t in f.terms if name in t.args), None)
-    at = term.args[0] if term else 'NULL'
-    root = 'root' if term and term.root else 'NARROW_ALL_RANKS'
+    terms = [t for t in f.terms if name in t.args]
+    # what goes with one buffer means nothing where that buffer means nothing
+    at = terms[0].args[0] if len(terms) == 1 else 'NULL'
+    root = 'root' if len(terms) == 1 and terms[0].root else 'NARROW_ALL_RANKS'
     if large.array:
-        return f'narrow_list(&call, {at}, {root}, {name}, FRONT_{term.who.upper()})', None, []
+        return f'narrow_list(&call, {at}, {root}, {name}, FRONT_{terms[0].who.upper()})', None, []
     if '*' in large.type:
         return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', f'{name} ? &{{0}} : NULL', \
             [f'\tif ({name})', f'\t\t*{name} = {{0}};']
