@@ -75,4 +75,11 @@ void job_say(struct bench *b, const struct job_watch *w, const struct job_cpu *b
  */
 bool job_is_disturbed(const struct bench *b, bool shared, uint64_t ns);
 
+/* Computation: units are rows of a product of two 64 x 64 matrices. job_unit_ns: what a unit takes
+ * when nobody disturbs; all ranks call it, one after the other computes, all learn the slowest's.
+ */
+void job_compute_init(void);
+void job_compute(uint64_t units);
+double job_unit_ns(struct bench *b);
+
 #endif

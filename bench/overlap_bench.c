@@ -20,9 +20,10 @@
  *
  * X is bcast or gather. Units of computation are rows of a product of two 64 x 64 matrices, on
  * buffers of their own. The owners rewrite their data before each call. A sample ends with the
- * slowest rank; it begins at the instant at which the last rank was there. Samples in which
- * somebody else had a core that the ranks (or, with a core free for them, their threads) wanted are
- * dropped and counted. Each timed call's data is checked at the bytes that are read.
+ * slowest rank; it begins at the instant at which the last rank was there. With who=one on a shared
+ * core it is the time of the rank that computes, which calls last. Samples in which somebody else
+ * had a core that the ranks (or, with a core free for them, their threads) wanted are dropped and
+ * counted. Each timed call's data is checked at the bytes that are read.
  *
  * Calls that are followed by a touch and calls that are followed by computation stand at different
  * places of the program, as they would in another program: whoever looks at call sites sees two.
@@ -31,13 +32,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "job.h"
 
-#define ORDER       64 /* of the matrices */
-#define UNIT_BATCH  64 /* units that are timed at once */
-#define DROP_FACTOR 4  /* so many times max samples are tried at most */
+#define LEAD_NS     300000 /* so much earlier the others call, where ranks share a core */
+#define DROP_FACTOR 4      /* so many times max samples are tried at most */
 
 enum part { COMM, COMP, BOTH, LATE, SWITCH, COPY, CALL, USE, PARTS };
 static const char *const part_names[PARTS] = { "comm",  "comp", "both", "late",
@@ -81,56 +82,6 @@ struct kind {
 	int waiter; /* the rank that waits for data (-1: any but 0) */
 };
 
-/* ---- computation --------------------------------------------------------------------------- */
-
-static double matrix_a[ORDER][ORDER], matrix_b[ORDER][ORDER], matrix_c[ORDER][ORDER];
-
-static void compute_init(void)
-{
-	for (int i = 0; i < ORDER; i++)
-		for (int k = 0; k < ORDER; k++) {
-			matrix_a[i][k] = 1.0 / (1 + i + k);
-			matrix_b[i][k] = i == k ? 1.5 : 0.25;
-		}
-}
-
-static __attribute__((noinline)) void compute(uint64_t units)
-{
-	for (uint64_t u = 0; u < units; u++) {
-		double *c = matrix_c[u % ORDER];
-
-		memset(c, 0, sizeof(matrix_c[0]));
-		for (int k = 0; k < ORDER; k++)
-			for (int i = 0; i < ORDER; i++)
-				c[i] += matrix_a[u % ORDER][k] * matrix_b[k][i];
-		__asm__ volatile("" ::"r"(c) : "memory"); /* the product counts as needed */
-	}
-}
-
-/* The fastest of some: what a unit takes when nobody disturbs. All ranks learn the slowest's. */
-static double unit_ns(struct job *j)
-{
-	uint64_t fastest = UINT64_MAX, t0, ns;
-
-	for (int turn = 0; turn < j->b.ranks; turn++) {
-		bench_sync(&j->b);
-		for (int i = 0; turn == j->b.rank && i < 200; i++) {
-			t0 = bench_now_ns();
-			compute(UNIT_BATCH);
-			ns = bench_now_ns() - t0;
-			fastest = ns < fastest ? ns : fastest;
-		}
-	}
-	j->b.area->value[j->b.rank][JOB_SAYS_NS] = fastest;
-	bench_sync(&j->b);
-	for (int r = 0; r < j->b.ranks; r++) {
-		ns = j->b.area->value[r][JOB_SAYS_NS];
-		fastest = ns > fastest ? ns : fastest;
-	}
-	bench_sync(&j->b);
-	return (double)fastest / UNIT_BATCH;
-}
-
 /* ---- the collectives ------------------------------------------------------------------------- */
 
 static void bcast_prepare(struct job *j, uint64_t call)
@@ -150,7 +101,7 @@ static __attribute__((noinline)) void bcast_and_compute(struct job *j)
 	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 	j->returned_ns = bench_now_ns();
 	if (j->computes)
-		compute(j->units);
+		job_compute(j->units);
 	j->computed_ns = bench_now_ns();
 }
 
@@ -158,7 +109,7 @@ static __attribute__((noinline)) void bcast_late(struct job *j)
 {
 	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 	if (j->b.rank)
-		compute(j->units);
+		job_compute(j->units);
 }
 
 static void bcast_use(struct job *j)
@@ -190,7 +141,7 @@ static __attribute__((noinline)) void gather_and_compute(struct job *j)
 		   MPI_COMM_WORLD);
 	j->returned_ns = bench_now_ns();
 	if (j->computes)
-		compute(j->units);
+		job_compute(j->units);
 	j->computed_ns = bench_now_ns();
 }
 
@@ -199,7 +150,7 @@ static __attribute__((noinline)) void gather_late(struct job *j)
 	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
 		   MPI_COMM_WORLD);
 	if (j->b.rank)
-		compute(j->units);
+		job_compute(j->units);
 }
 
 static void gather_use(struct job *j)
@@ -288,22 +239,43 @@ static void wait_until(uint64_t at_ns)
 		__builtin_ia32_pause();
 }
 
+/*
+ * Ranks that share a core run one after the other, and a copy begins when the last of them has
+ * called: where only one is to compute the others call first, as they would have on cores of their
+ * own, and what is measured is its time from its own call on.
+ */
+static bool is_ordered(const struct job *j, enum part part)
+{
+	return j->opt.shared && (j->opt.one || part == SWITCH);
+}
+
+static uint64_t begin(struct job *j, enum part part, struct job_cpu *before)
+{
+	struct timespec lead = { .tv_nsec = LEAD_NS };
+	uint64_t t0 = job_begin(&j->b, &j->watch, before);
+
+	if (!is_ordered(j, part) || !is_waiter(j))
+		return t0;
+	nanosleep(&lead, NULL);
+	return bench_now_ns();
+}
+
 static void take(struct job *j, enum part part, bool keep)
 {
 	struct job_cpu before;
 	uint64_t t0, ns;
 
-	j->smears = part == COMM || j->computes;
+	j->smears = j->computes || (part == COMM && !j->opt.one);
 	if (part != COMP)
 		j->kind->prepare(j, ++j->call);
-	t0 = job_begin(&j->b, &j->watch, &before);
+	t0 = begin(j, part, &before);
 	switch (part) {
 	case COMM:
 		j->kind->call_and_touch(j);
 		break;
 	case COMP:
 		if (j->computes)
-			compute(j->units);
+			job_compute(j->units);
 		break;
 	case LATE:
 		if (j->b.rank == 0)
@@ -322,6 +294,8 @@ static void take(struct job *j, enum part part, bool keep)
 		j->b.area->value[j->b.rank][SAYS_CALL] = j->returned_ns - t0;
 		j->b.area->value[j->b.rank][SAYS_USE] = t0 + ns - j->computed_ns;
 	}
+	if (is_ordered(j, part) && !is_waiter(j))
+		ns = 0;
 	job_say(&j->b, &j->watch, &before, part == SWITCH && !is_waiter(j) ? 0 : ns);
 	if (part != COMP)
 		note_wrong(j);
@@ -422,7 +396,7 @@ static void run_calibrate(struct job *j, double line[2])
 {
 	block(j, (enum part[]){ COMM }, 1);
 	line[1] = bench_line_ns(&j->b);
-	print_result(j, "calibrate", unit_ns(j), line);
+	print_result(j, "calibrate", job_unit_ns(&j->b), line);
 }
 
 static void run_touch(struct job *j, double line[2])
@@ -443,7 +417,7 @@ static void run_overlap(struct job *j, double line[2])
 
 static void run_late(struct job *j, double line[2])
 {
-	double unit = unit_ns(j);
+	double unit = job_unit_ns(&j->b);
 
 	block(j, (enum part[]){ COMM }, 1);
 	j->computes = j->b.rank != 0;
@@ -459,7 +433,7 @@ static void run_late(struct job *j, double line[2])
 
 static void run_switch(struct job *j, double line[2])
 {
-	double unit = unit_ns(j);
+	double unit = job_unit_ns(&j->b);
 
 	j->copy_src = job_share(&j->b, j->bytes);
 	madvise(j->copy_src, j->bytes, MADV_HUGEPAGE);
@@ -573,7 +547,7 @@ int main(int argc, char **argv)
 	job_open(&j.b);
 	if (j.opt.pin && !j.b.crowded)
 		bench_pin(j.b.rank);
-	compute_init();
+	job_compute_init();
 	job_print_run(&j.b, j.opt.pin && !j.b.crowded);
 	job_watch_open(&j.watch, j.opt.raise);
 	find_and_run(&j);
