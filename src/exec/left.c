@@ -31,10 +31,8 @@ static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
 		return NEEDED_ALWAYS;
 	if (!xfer_needs_me(&o->view))
 		return NOT_NEEDED;
-	/* edges are a matter of this moment; fragments that nobody else can copy are not */
-	if (op->type == GOAL_RECV && (p->others_move || p->sender_moves))
-		return NEEDED_NOW;
-	return NEEDED_ALWAYS;
+	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are not */
+	return op->type == GOAL_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
 static enum need run_need(const struct exec_run *r)
@@ -81,6 +79,7 @@ int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns)
 			if (now - since_ns >= wait_ns)
 				break;
 		}
+		copy |= node_wait_is_long(&w); /* one that cannot leave yet helps meanwhile */
 		ret = wait_step(r, &w);
 		if (ret)
 			break;
