@@ -41,6 +41,7 @@ struct engine_copy {
 	void (*done)(struct engine_copy *c, int result);
 	void *arg;
 	struct engine_copy *next; /* the engine's, while it holds the copy */
+	size_t total_bytes; /* of the transfer that it is a part of: whether caches can hold it; 0: no more */
 };
 
 #define ENGINE_POLLED 1u /* ends are only noticed in engine_poll() */

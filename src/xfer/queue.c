@@ -59,6 +59,7 @@ static int post_piece(struct xfer_queue *q, struct xfer_post *p)
 		.bytes = n,
 		.done = post_done,
 		.arg = q,
+		.total_bytes = q->view.plan.hi - q->view.plan.lo,
 	};
 	return n ? engine_post(q->chan, &p->copy) : -EINVAL;
 }

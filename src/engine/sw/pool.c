@@ -42,7 +42,7 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 
 	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for this. */
 	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
-	host_copy(c->dst, c->src, bytes, host_copy_pick(bytes, bytes));
+	host_copy(c->dst, c->src, bytes, host_copy_pick(bytes, base_max_u64(bytes, c->total_bytes)));
 	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
