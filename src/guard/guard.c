@@ -21,7 +21,7 @@ static struct {
 	const struct guard_ops *ops;
 	const struct guard_kind *kind; /* NULL: nothing can be armed */
 	struct guard_range *first, *first_slot;
-	uint32_t armed;
+	_Atomic uint32_t armed; /* written under the lock */
 	uint64_t *bits;
 	uint64_t bytes;               /* of the space of slots */
 	_Atomic uintptr_t knew_lo, knew_hi; /* bounds of all that was ever armed; only grow */
@@ -194,6 +194,10 @@ static void know(const struct guard_range *r)
 		atomic_store_explicit(&ranges.knew_hi, r->end, memory_order_relaxed);
 }
 
+uint32_t ranges_armed(void) { return atomic_load_explicit(&ranges.armed, memory_order_relaxed); }
+
+static void set_armed(uint32_t n) { atomic_store_explicit(&ranges.armed, n, memory_order_relaxed); }
+
 static int arm_locked(struct guard_range *r)
 {
 	int ret;
@@ -204,17 +208,17 @@ static int arm_locked(struct guard_range *r)
 	if (ret)
 		return ret;
 	/* before the first page is closed, and after the last was opened */
-	if (!ranges.armed && ranges.kind->by_signal)
+	if (!ranges_armed() && ranges.kind->by_signal)
 		dispatch_set(true);
 	know(r);
 	ret = ranges.kind->arm(r);
 	if (ret) {
 		list_remove(r);
-		if (!ranges.armed && ranges.kind->by_signal)
+		if (!ranges_armed() && ranges.kind->by_signal)
 			dispatch_set(false);
 		return ret;
 	}
-	ranges.armed++;
+	set_armed(ranges_armed() + 1);
 	publish_bounds();
 	/* Release: pairs with the acquire in guard_is_armed(). */
 	atomic_store_explicit(&r->armed_pages, (uint32_t)((r->end - r->start) / HOST_PAGE),
@@ -265,7 +269,8 @@ static uint32_t open_runs(struct guard_range *r, uintptr_t start, uintptr_t end,
 	return pages;
 }
 
-static void release_locked(struct guard_range *r, uintptr_t start, uintptr_t end)
+/* Returns how many pages of r are still armed. */
+static uint32_t release_locked(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
 	uint32_t left = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
 	bool whole = start == r->start && end == r->end;
@@ -284,31 +289,32 @@ static void release_locked(struct guard_range *r, uintptr_t start, uintptr_t end
 			ranges.kind->end(r);
 		list_remove(r);
 		publish_bounds();
-		if (!--ranges.armed && ranges.kind->by_signal)
+		set_armed(ranges_armed() - 1);
+		if (!ranges_armed() && ranges.kind->by_signal)
 			dispatch_set(false);
 	}
 	/* Release, and last: pairs with the acquire in guard_is_armed(), after which r may be freed. */
 	atomic_store_explicit(&r->armed_pages, left, memory_order_release);
+	return left;
 }
 
 bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	uintptr_t from, to;
-	bool armed;
+	uint32_t left;
 
 	if (!guard_is_armed(r))
 		return true;
 	enter_locked();
-	armed = guard_is_armed(r);
-	if (armed) {
-		from = base_round_up(base_max_u64(start, r->start), HOST_PAGE);
-		to = base_round_down(base_min_u64(end, r->end), HOST_PAGE);
-		if (from < to)
-			release_locked(r, from, to);
-		armed = guard_is_armed(r);
+	/* another thread may have released it meanwhile; after we have, r may be gone */
+	left = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
+	if (left) {
+		start = base_round_up(base_max_u64(start, r->start), HOST_PAGE);
+		end = base_round_down(base_min_u64(end, r->end), HOST_PAGE);
+		if (start < end)
+			left = release_locked(r, start, end);
 	}
 	leave_unlocked();
-	return !armed;
+	return !left;
 }
 
 /* ---- for handlers -------------------------------------------------------------------------------------- */
@@ -390,7 +396,6 @@ uint64_t guard_releases_sig(void)
 /* ---- for choice.c --------------------------------------------------------------------------------------- */
 
 uint64_t ranges_bytes(void) { return ranges.bytes; }
-uint32_t ranges_armed(void) { return ranges.armed; }
 
 int ranges_open(uint64_t bytes)
 {
@@ -421,6 +426,6 @@ void ranges_after_fork_child(void)
 	atomic_store_explicit(&lock_word, 0, memory_order_relaxed); /* no other thread exists */
 	ranges.kind = NULL;
 	ranges.first = ranges.first_slot = NULL;
-	ranges.armed = 0;
+	set_armed(0);
 	publish_bounds();
 }

@@ -54,7 +54,7 @@ static void touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		atomic_fetch_sub(&o->held, 1);
 		return;
 	}
-	if (o->by_page) {
+	if (o->by_page && (!o->all_after || o->touches < o->all_after)) {
 		start = addr / PAGE * PAGE;
 		end = (addr + bytes + PAGE - 1) / PAGE * PAGE;
 	}
@@ -81,19 +81,25 @@ static const struct guard_ops ops = { .hold = hold, .touched = touched, .complet
 
 struct run { const char *kind; void (*before)(void), (*body)(void); };
 
+int guard_case_init(const char *kind, const char *more)
+{
+	char option[64], problems[256], *env[] = { option, (char[]){ "SLUICE_REGION_ARENA=1G" }, (char *)more, NULL };
+
+	snprintf(option, sizeof option, "SLUICE_GUARD_KIND=%s", kind);
+	if (base_options_load(env, problems, sizeof problems))
+		unit_fail(__FILE__, __LINE__, "%s", problems);
+	return guard_init(&ops);
+}
+
 static void run_here(void *arg)
 {
 	struct run *run = arg;
-	char option[64], problems[256], *env[] = { option, (char[]){ "SLUICE_REGION_ARENA=1G" }, NULL };
 
 	alarm(TIME_LIMIT_S); /* a deadlock is a failure, not a hang */
 	kind_wanted = run->kind;
-	snprintf(option, sizeof option, "SLUICE_GUARD_KIND=%s", run->kind);
-	if (base_options_load(env, problems, sizeof problems))
-		unit_fail(__FILE__, __LINE__, "%s", problems);
 	if (run->before)
 		run->before();
-	if (guard_init(&ops))
+	if (guard_case_init(run->kind, NULL))
 		unit_skip(guard_reason());
 	CHECK_STR(guard_kind_name(), run->kind);
 	CHECK(guard_is_ready());

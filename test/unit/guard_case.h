@@ -34,7 +34,8 @@ struct owner {
 	char *p, *arena;            /* of the program; of the movers */
 	size_t pages;
 	int fd;
-	bool by_page;               /* releases what is touched only, not all */
+	bool by_page;               /* releases what is touched only, not all ... */
+	int all_after;              /* ... after so many touches all; 0: never */
 	_Atomic bool closed;        /* touched() waits while it is */
 	_Atomic int touches, held, waiting;
 	_Atomic uintptr_t last;     /* address given to touched() */
@@ -42,6 +43,8 @@ struct owner {
 	_Atomic bool last_write;
 };
 
+/* guard_init() with this kind and more options ("NAME=value", may be NULL). 0 or -errno. */
+int guard_case_init(const char *kind, const char *more);
 void guard_case_run(const char *kind, void (*before)(void), void (*body)(void));
 void guard_case_dies(const char *kind, void (*body)(void)); /* by SIGSEGV */
 const char *guard_case_kind(void);

@@ -346,6 +346,41 @@ GUARD_TEST(libc_copies_guarded_memory)
 		CHECK_EQ(o.arena[i], 3);
 }
 
+/* As many mappings as there may be. */
+static void map_until_refused(void)
+{
+	char *p = mmap(NULL, (size_t)1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	for (size_t i = 1; i < (size_t)1 << 18; i += 2)
+		if (mprotect(p + i * PAGE, PAGE, PROT_READ))
+			return;
+	unit_skip("no limit of mappings");
+}
+
+GUARD_TEST(with_too_many_mappings_all_comes_back_at_once)
+{
+	static struct owner o, other;
+
+	owner_open(&o, MANY, ODD);
+	owner_open(&other, MANY, ODD);
+	o.by_page = true;
+	o.all_after = 4;
+	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
+	map_until_refused();
+	/* within a mapping: three more are needed */
+	other.r.start = (uintptr_t)other.p + PAGE;
+	other.r.end = (uintptr_t)other.p + (MANY - 1) * PAGE;
+	CHECK_EQ(guard_arm(&other.r), -ENOMEM);
+	CHECK_EQ(load(other.p + 9 * PAGE), 0xEE);
+	store(other.p + 9 * PAGE, 1);
+	CHECK_EQ(load(o.p + 99 * PAGE), owner_byte(99 * PAGE));
+	owner_settle(&o);
+	CHECK(o.touches >= 4);
+	CHECK(!guard_is_armed(&o.r));
+	CHECK_OWNER(&o, 0, MANY);
+}
+
 GUARD_TEST(after_fini_memory_is_as_before)
 {
 	static struct owner o;
