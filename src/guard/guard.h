@@ -109,14 +109,15 @@ static inline bool guard_may_touch(uintptr_t start, uintptr_t end)
  */
 void guard_enter(void);
 void guard_leave(void);
-/* Inside touched() or guard_enter(): the program's signals are let through in between. */
+/* Inside guard_enter(): the program's signals are let through in between. Inside touched() they are not,
+ * as their handlers may siglongjmp: there each wait is short (a millisecond), and between two ... */
 void guard_wait_begin(void);
 void guard_wait_end(void);
 /*
- * Inside touched() and complete_all() called by the guard: a signal of the program waits for this
- * thread. Better than wait_begin/end: drop the reference and return at once, with pages still armed;
- * the handler then runs where the program was interrupted (it may siglongjmp away), and the access
- * happens again. One system call. False outside of faults.
+ * ... this is asked, inside touched() and complete_all() called by the guard: a signal of the program waits
+ * for this thread. Drop the reference and return at once, with pages still armed; the handler then
+ * runs where the program was interrupted, and the access happens again. One system call. False
+ * outside of faults.
  */
 bool guard_wait_interrupted(void);
 /* This thread's system calls are ours or the host MPI's until guard_trust_end(): they cannot meet guarded

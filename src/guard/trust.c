@@ -91,9 +91,11 @@ void guard_leave(void)
 	guard_trust_end();
 }
 
+/* In a fault nothing is let through: a handler that ran on top of this one could jump away over it. It
+ * runs when this one has returned: guard_wait_interrupted(). */
 void guard_wait_begin(void)
 {
-	if (uffd_waits() || thread_here.waiting || (!thread_here.enters && !thread_here.in_fault))
+	if (uffd_waits() || thread_here.waiting || thread_here.in_fault || !thread_here.enters)
 		return;
 	thread_here.waiting_trust = thread_here.thread ? depth_of(thread_here.thread) : 0;
 	if (thread_here.thread)
@@ -184,11 +186,9 @@ void guard_complete(void)
 
 void guard_exec_begin(void)
 {
-	if (!atomic_load_explicit(&threads_required, memory_order_relaxed)) {
-		guard_complete();
-		return;
-	}
-	if (!is_vforked()) {
+	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
+
+	if (!trusts || !is_vforked()) {
 		guard_complete();
 		guard_trust_begin();
 	}
@@ -197,9 +197,9 @@ void guard_exec_begin(void)
 
 void guard_exec_end(void)
 {
-	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
-		return;
+	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
+
 	signals_exec(false);
-	if (!is_vforked())
+	if (trusts && !is_vforked())
 		guard_trust_end();
 }

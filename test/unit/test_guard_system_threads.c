@@ -1,2 +1,319 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Every thread is protected, however it came to be, and leaves nothing behind. */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <sys/syscall.h>
+#include <threads.h>
+#include <time.h>
+
+#include "guard/system.h"
 #include "system_case.h"
+
+static struct owner *arm_new(void)
+{
+	struct owner *o = malloc(sizeof(*o)); /* known until the process ends */
+
+	owner_open(o, 8, 0);
+	owner_arm(o, 0, 8, GUARD_NO_ACCESS);
+	return o;
+}
+
+static _Atomic(struct owner *) shared;
+static _Atomic int ready, go, correct;
+
+/* By the CPU, or by the kernel on behalf of a call. */
+static void *use_shared(void *by_call)
+{
+	struct owner *o;
+	int fds[2];
+	char c = 0;
+
+	if (pipe(fds))
+		return NULL;
+	atomic_fetch_add(&ready, 1);
+	while (!atomic_load(&go))
+		usleep(50);
+	o = atomic_load(&shared);
+	if (by_call) {
+		if (write(fds[1], o->p + 3, 1) != 1 || read(fds[0], &c, 1) != 1)
+			return NULL;
+	} else {
+		c = (char)load(o->p + 3);
+	}
+	if ((unsigned char)c == owner_byte(3))
+		atomic_fetch_add(&correct, 1);
+	close(fds[0]);
+	close(fds[1]);
+	return NULL;
+}
+
+enum { THREADS = 8 };
+
+static pthread_t threads[THREADS];
+
+static void start_threads(void)
+{
+	for (long i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared, (void *)(i % 2)), 0);
+	while (atomic_load(&ready) < THREADS)
+		usleep(100);
+}
+
+static void wait_until_ready(void)
+{
+	for (int i = 0; i < 2000 && !guard_is_ready(); i++)
+		usleep(1000);
+	CHECK(guard_is_ready());
+}
+
+static void let_go(void)
+{
+	wait_until_ready();
+	atomic_store(&shared, arm_new());
+	atomic_store(&go, 1);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK_EQ(atomic_load(&correct), THREADS);
+	wait_until_ready();
+}
+
+SYSTEM_TEST(threads_started_afterwards)
+{
+	start_threads();
+	let_go();
+}
+
+/* guard_case checks that the guard is ready at once: the threads come to be just before, and answer. */
+static void start_before(void)
+{
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old); /* as libraries do for their helpers */
+	start_threads();
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static void hold(void *arg) {}
+static void touched(void *arg, uintptr_t addr, size_t bytes, bool write)
+{
+	struct owner *o = arg;
+
+	owner_finish(o);
+	owner_release_all(o);
+}
+static void complete_all(void)
+{
+	struct owner *o = atomic_load(&shared);
+
+	if (o && guard_is_armed(&o->r))
+		touched(o, 0, 0, true);
+}
+
+/* As guard_case, but the guard becomes ready when the threads have answered. */
+static void init_here(void)
+{
+	static const struct guard_ops ops = { hold, touched, complete_all };
+	char option[] = "SLUICE_GUARD_KIND=steal", arena[] = "SLUICE_REGION_ARENA=1G", problems[64];
+	char *env[] = { option, arena, NULL };
+
+	alarm(20);
+	base_options_load(env, problems, sizeof(problems));
+	if (guard_init(&ops))
+		unit_skip(guard_reason());
+}
+
+static void body_before(void *arg)
+{
+	start_before();
+	init_here();
+	let_go();
+}
+
+UNIT_TEST(threads_started_before_with_every_signal_blocked)
+{
+	CHECK_EQ(unit_fork(body_before, NULL), 0);
+}
+
+static _Atomic int interrupted;
+static sem_t sem;
+
+/* Waits of the kinds that a signal ends even with SA_RESTART. */
+static void *sleep_long(void *arg)
+{
+	struct timespec t = { 0, 300000000 };
+
+	atomic_fetch_add(&ready, 1);
+	if (nanosleep(&t, NULL))
+		atomic_fetch_add(&interrupted, 1);
+	if (usleep(200000))
+		atomic_fetch_add(&interrupted, 1);
+	return NULL;
+}
+
+static void *wait_for_sem(void *arg)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_sec += 1;
+	atomic_fetch_add(&ready, 1);
+	if (sem_timedwait(&sem, &t))
+		atomic_fetch_add(&interrupted, 1);
+	return NULL;
+}
+
+static void body_sleepers(void *arg)
+{
+	sem_init(&sem, 0, 0);
+	CHECK_EQ(pthread_create(&threads[0], NULL, sleep_long, NULL), 0);
+	CHECK_EQ(pthread_create(&threads[1], NULL, wait_for_sem, NULL), 0);
+	while (atomic_load(&ready) < 2)
+		usleep(100);
+	usleep(20000);
+	init_here();
+	wait_until_ready();
+	sem_post(&sem);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	CHECK_EQ(atomic_load(&interrupted), 0);
+}
+
+UNIT_TEST(threads_that_sleep_are_not_woken)
+{
+	CHECK_EQ(unit_fork(body_sleepers, NULL), 0);
+}
+
+static void *do_nothing(void *arg)
+{
+	char name[16];
+
+	syscall(SYS_prctl, 16 /* PR_GET_NAME */, name);
+	return arg;
+}
+
+SYSTEM_TEST(a_hundred_threads_leave_nothing)
+{
+	pthread_t t[100];
+	int before;
+
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < 100; i++)
+			CHECK_EQ(pthread_create(&t[i], NULL, do_nothing, NULL), 0);
+		for (int i = 0; i < 100; i++)
+			CHECK_EQ(pthread_join(t[i], NULL), 0);
+		wait_until_ready();
+		if (!round)
+			before = unit_count_mappings();
+	}
+	CHECK(unit_count_mappings() <= before + 2);
+}
+
+static int c11_thread(void *arg)
+{
+	use_shared(arg);
+	return 5;
+}
+
+SYSTEM_TEST(threads_of_the_language)
+{
+	thrd_t t;
+	int result = 0;
+
+	CHECK_EQ(thrd_create(&t, c11_thread, (void *)1), thrd_success);
+	while (!atomic_load(&ready))
+		usleep(100);
+	wait_until_ready();
+	atomic_store(&shared, arm_new());
+	atomic_store(&go, 1);
+	CHECK_EQ(thrd_join(t, &result), thrd_success);
+	CHECK_EQ(result, 5);
+	CHECK_EQ(atomic_load(&correct), 1);
+}
+
+static void *create_many(void *arg)
+{
+	for (int i = 0; i < 300; i++) {
+		pthread_t t;
+
+		if (pthread_create(&t, NULL, do_nothing, NULL) || pthread_join(t, NULL))
+			return (void *)1;
+		pthread_kill(pthread_self(), 0);
+	}
+	return NULL;
+}
+
+/* Libc blocks every signal while it makes a thread: arming at that moment must not be its end. */
+SYSTEM_TEST(threads_are_made_while_memory_is_guarded)
+{
+	pthread_t t[2];
+	void *bad;
+	int rounds = 0;
+
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&t[i], NULL, create_many, NULL), 0);
+	while (rounds < 200) {
+		struct owner *o = arm_new();
+
+		sched_yield();
+		CHECK_EQ(load(o->p), owner_byte(0));
+		owner_settle(o);
+		munmap(o->p - PAGE, 10 * PAGE);
+		munmap(o->arena - PAGE, 10 * PAGE);
+		close(o->fd);
+		rounds++;
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(pthread_join(t[i], &bad), 0);
+		CHECK(!bad);
+	}
+	wait_until_ready();
+}
+
+static int raw_thread(void *arg)
+{
+	while (!atomic_load((_Atomic int *)arg))
+		syscall(SYS_sched_yield);
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+SYSTEM_TEST(a_thread_that_nobody_told_us_of_is_noticed)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+	static _Atomic int end;
+
+	CHECK(guard_is_ready());
+	CHECK(clone(raw_thread, stack + sizeof(stack),
+		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM,
+		    &end) > 0);
+	CHECK(!guard_is_ready());
+	atomic_store(&end, 1);
+	wait_until_ready();
+}
+
+SYSTEM_TEST(trusted_calls_are_not_looked_at)
+{
+	uint64_t before;
+
+	arm_new();
+	syscall(SYS_getppid);
+	before = atomic_load(&base_counters[BASE_CTR_DISPATCHED]);
+	CHECK(before > 0);
+	guard_trust_begin();
+	guard_trust_begin();
+	syscall(SYS_getppid);
+	guard_trust_end();
+	syscall(SYS_getppid);
+	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before);
+	guard_trust_end();
+	syscall(SYS_getppid);
+	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before + 1);
+	guard_enter();
+	guard_enter();
+	syscall(SYS_getppid);
+	guard_leave();
+	guard_leave();
+	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before + 1);
+}
