@@ -37,7 +37,7 @@ EXCEPT = {
 # use regions are seen by test_sanitized_mpi.py.
 NOT_UNDER_TSAN = {'region', 'region_older_kernel'}
 # Half a minute each: by name only.
-LONG = {('tsan', 'xfer'), ('tsan', 'exec'), ('asan', 'region_older_kernel')}
+LONG = {('tsan', 'engine'), ('tsan', 'xfer'), ('tsan', 'exec'), ('asan', 'region_older_kernel')}
 
 
 def cases():

@@ -30,7 +30,7 @@ struct engine_chan *engine_case_open(struct engine_case *e, int index);
 void engine_case_close(struct engine_case *e, struct engine_chan *ch);
 /* Lets an engine that must be polled notice ends. */
 void engine_case_poll(struct engine_case *e, struct engine_chan *ch);
-/* Until all threads of this process but the caller sleep. */
+/* Until all threads of engines in this process sleep. */
 void engine_case_settle(void);
 /* How often they have gone to sleep, in sum. */
 uint64_t engine_case_switches(void);

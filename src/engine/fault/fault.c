@@ -33,7 +33,8 @@ struct fault_chan {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fault_chan chans[FAULT_CHANNELS];
-static _Thread_local struct fault_chan *inside; /* whose done() runs here */
+/* Whose done() runs here. Initial-exec as in sw/pool.c. */
+static _Thread_local struct fault_chan *inside __attribute__((tls_model("initial-exec")));
 
 static void ring(struct fault_chan *ch)
 {
@@ -80,7 +81,7 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 
 	if (!bytes)
 		return 0;
-	ch->part = (struct engine_copy){ c->dst, c->src, bytes, part_done, ch, NULL };
+	ch->part = (struct engine_copy){ c->dst, c->src, bytes, part_done, ch, NULL, c->total_bytes };
 	atomic_store_explicit(&ch->ended, 0, memory_order_relaxed);
 	rc = engine_post(ch->inner, &ch->part);
 	if (rc)
