@@ -72,7 +72,7 @@ static bool post_next(struct xfer_queue *q)
 	uint32_t i;
 
 	while (!is_stopped(q)) {
-		i = xfer_claim(v->x, v->tag, v->units, v->start);
+		i = xfer_claim(v->x, v->tag, v->units, 0); /* programs mostly touch the beginning first */
 		if (i == XFER_NONE)
 			break;
 		if (i == v->plan.fragments) {
