@@ -73,10 +73,11 @@ class Early:
 
     def calibrate(self, host, job):
         """Units of computation that take as long as the blocking collective, one number a size."""
-        key = (host.name, job.form, job.calibrated, job.sizes)
+        who = [a for a in job.args if a.startswith("who=")]
+        key = (host.name, job.form, job.calibrated, job.sizes, *who)
         if key not in self.units:
             lines, _ = self.launch(host, job, "blocking",
-                                   [f"what=calibrate-{job.calibrated}", "ms=80"])
+                                   [f"what=calibrate-{job.calibrated}", *who, "ms=80"])
             self.units[key] = [max(1, round(x["comm"]["us"] * 1000 / x["unit_ns"])) for x in lines]
         return ["units=" + ",".join(map(str, self.units[key]))]
 

@@ -16,11 +16,12 @@ LEGEND = {
 comm, comp, both: medians of the median call; a call is as long as its slowest rank, from the instant at
 which the last rank was there. comm: the blocking collective, the data used at once (ratios: of the side
 "blocking" in the same round, for the plain MPI its own). comp: the computations alone, as they share the
-cores. both: the collective, the computation, then the data used. who=one: the rank that waits for data
-computes as long as comm, the other one is idle, so comp is about comm and nothing can be shorter than
-the longer of the two. who=all: every rank computes as long as comm; on one core the computations alone
-take twice as long, and since a copy begins when the last rank has called, which may be after the first
-has computed, all that can be hidden is comm.
+cores. both: the collective, the computation, then the data used; call and use: the parts of it before and
+after the computation. who=one: the rank that waits for data computes as long as comm, the other one has
+called before it and is idle, as if it had a core of its own; times are of the rank that computes, from
+its call on, and nothing can be shorter than the longer of comm and comp. who=all: every rank computes
+as long as comm; on one core the computations alone take twice as long, and since a copy begins when the
+last rank has called, which may be after the first has computed, all that can be hidden is comm.
 both/max   both / the longer of comm and comp; at most 1.15 where a core is free
 overlap    1 - (both - comp) / comm; at least 85 % where a core is free
 to block   both / both of the side "blocking"; at most 1.03 where no core is free
@@ -147,7 +148,7 @@ def overlap_rows(c, key, sides):
         block = c.values(key, side, ratio("both"), "blocking")
         plain = c.values(key, side, lambda a, b: ratio("both")(b, a), "plain")
         part = {p: mid(c.values(key, side, lambda r, _, p=p: us(r, p)))
-                for p in ("comm", "comp", "both")}
+                for p in ("comm", "comp", "both", "call", "use")}
         free = key[0] == "free"
         verdicts = [verdict("", most, most=OVERLAP_MOST), verdict("", share, least=OVERLAP_LEAST)] \
             if free else [verdict("", block, most=SAME)]
@@ -155,8 +156,8 @@ def overlap_rows(c, key, sides):
             verdicts.pop(0)
         yield [key[2].removeprefix("overlap-"), size_text(key[4]), key[1], key[3], side,
                number(part["comm"]), number(part["comp"]), number(part["both"]),
-               number(mid(most), 3), number(mid(share), 3), spread(share, 0), number(mid(block), 3),
-               spread(block), number(mid(plain), 3), len(share),
+               number(part["call"], 3), number(part["use"], 3), number(mid(most), 3),
+               number(mid(share), 3), spread(share, 0), number(mid(block), 3), spread(block), number(mid(plain), 3), len(share),
                said(key, side, JUDGED, *verdicts, "wide" if is_wide(share if free else block) else "")]
 
 
@@ -277,7 +278,8 @@ def regress_rows(c, key, _):
 
 
 TABLES = {
-    "overlap": (["what", "size", "host", "who", "side", "comm us", "comp us", "both us", "both/max",
+    "overlap": (["what", "size", "host", "who", "side", "comm us", "comp us", "both us", "call",
+                 "use", "both/max",
                  "overlap %", "spread", "to block", "spread", "plain/", "rounds", "target"],
                 overlap_rows),
     "touch": (["what", "size", "host", "side", "comm us", "to block", "spread", "plain/", "rounds",

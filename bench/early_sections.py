@@ -36,7 +36,8 @@ def overlaps(form, sides, sizes, whos, ms):
 
 
 def touches(form, sides, sizes, ms):
-    return [Job("overlap_bench", form, sides, [f"what=touch-{x}", f"ms={ms}"], sizes)
+    who = "one" if form == "free" else "all"
+    return [Job("overlap_bench", form, sides, [f"what=touch-{x}", f"who={who}", f"ms={ms}"], sizes)
             for x in BOTH]
 
 
@@ -69,7 +70,7 @@ FULL = {
     "overlap": (4, overlaps("free", FREE, ALL, ("one", "all"), 60) +
                 overlaps("none", NONE, ALL, ("all",), 60),
                 "a collective and a computation that takes as long, then the data used"),
-    "lateroot": (4, lates(SOME, "1000,5000,20000", 100),
+    "lateroot": (3, lates(SOME, "1000,5000,20000", 40),
                  "root calls d after the others, which compute d before they touch"),
     "touch": (6, touches("none", NONE, ALL, 80) + touches("free", FREE, ALL, 80),
               "the data used at once after the call"),
