@@ -20,7 +20,7 @@
 #define MIB ((size_t)1 << 20)
 enum { ROUNDS = 41, BLOCKS = 64, BATCHES = 20000 };
 
-extern void __libc_free(void *);
+extern void __libc_free(void *), *__libc_malloc(size_t);
 
 static int by_value(const void *a, const void *b)
 {
@@ -54,6 +54,25 @@ static void measure_free(const char *how, void (*give)(void *), size_t bytes)
 		ns[i] = bench_now_ns() - t;
 	}
 	report("free", bytes, how, ns, BATCHES, BLOCKS);
+}
+
+/* As many times as 20 ms take. */
+static void measure_malloc(const char *how, void *(*get)(size_t), void (*give)(void *), size_t bytes)
+{
+	static uint64_t ns[BATCHES];
+	int n = 0;
+
+	for (uint64_t end = bench_now_ns() + 20000000; n < BATCHES && bench_now_ns() < end; n++) {
+		uint64_t t = bench_now_ns();
+		void *p[8];
+
+		for (int k = 0; k < 8; k++)
+			p[k] = get(bytes);
+		for (int k = 0; k < 8; k++)
+			give(p[k]);
+		ns[n] = bench_now_ns() - t;
+	}
+	report("malloc and free", bytes, how, ns, n, 8);
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -105,6 +124,35 @@ static void measure_adoption(size_t bytes, enum lie how, end_fn *end, const char
 	}
 	report("adopt", bytes, lies[how], adopt_ns, ROUNDS, 1);
 	report(end_name, bytes, lies[how], end_ns, ROUNDS, 1);
+}
+
+/* A block of malloc that is a mapping of its own, adopted and freed; beside it the C library alone. */
+static void measure_block(size_t bytes, bool whole)
+{
+	uint64_t adopt_ns[ROUNDS], end_ns[ROUNDS], plain_ns[ROUNDS];
+	struct region_desc d;
+
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	base_opt.region_whole = whole;
+	for (int i = 0; i < ROUNDS; i++) {
+		char *p = malloc(bytes), *q = malloc(bytes);
+		uint64_t t;
+
+		memset(p, i, bytes);
+		memset(q, i, bytes);
+		t = bench_now_ns();
+		adopt(p, bytes, &d);
+		adopt_ns[i] = bench_now_ns() - t;
+		t = bench_now_ns();
+		free(p);
+		end_ns[i] = bench_now_ns() - t;
+		t = bench_now_ns();
+		free(q);
+		plain_ns[i] = bench_now_ns() - t;
+	}
+	report("adopt", bytes, whole ? "block, whole" : "block, but its edges", adopt_ns, ROUNDS, 1);
+	report("free of an adopted block", bytes, whole ? "whole" : "but its edges", end_ns, ROUNDS, 1);
+	report("free of a block", bytes, "not adopted", plain_ns, ROUNDS, 1);
 }
 
 static void measure_describe(size_t bytes)
@@ -227,6 +275,10 @@ int main(int argc, char **argv)
 		measure_free("C library", __libc_free, bytes);
 		measure_free("no region", free, bytes);
 	}
+	for (size_t bytes = 24; bytes <= 2 * MIB; bytes *= 8) {
+		measure_malloc("C library", __libc_malloc, __libc_free, bytes);
+		measure_malloc("hooks", malloc, free, bytes);
+	}
 	adopt(buffer_get(MIB, AS_MALLOC), MIB, &d);
 	adopt(buffer_get(MIB, AS_MALLOC), MIB, &d);
 	for (size_t bytes = 24; bytes <= 100000; bytes *= 16)
@@ -237,6 +289,8 @@ int main(int argc, char **argv)
 			measure_adoption(sizes[i], how, region_drop, "drop");
 			measure_use(sizes[i], how);
 		}
+		measure_block(sizes[i], true);
+		measure_block(sizes[i], false);
 		measure_adoption(sizes[i], AS_MALLOC, region_keep, "keep");
 		measure_adoption(sizes[i], AS_MALLOC, region_exclusive, "exclusive");
 	}

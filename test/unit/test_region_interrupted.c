@@ -100,6 +100,7 @@ REGION_TEST(signal_handlers_may_end_regions_whatever_they_interrupt)
 		}
 		while (atomic_load(&interrupts.next) < PREPARED)
 			adopts(q, MIB);
+		CHECK(active() <= 1); /* none of the calls was ignored */
 	}
 	atomic_store(&interrupts.stop, true);
 	pthread_join(t, NULL);
