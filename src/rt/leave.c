@@ -12,6 +12,8 @@
 
 #include "rt/private.h"
 
+#define COPY_BYTES_PER_NS 14 /* one core of today, from memory to memory */
+
 /* ---- the process's channel ---------------------------------------------------------------------------- */
 
 static struct {
@@ -231,6 +233,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	site = site_of(l->site, l->is_root, l->bytes);
 	f.guard_is_ready = guard_is_ready();
 	f.has_mover = channel() && mover.has_cpu;
+	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
 	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
 	policy_early(&f, &choice);
 	if (base_opt.log_level >= BASE_LOG_DEBUG)

@@ -31,7 +31,8 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 	return base_min_u64(bytes, max);
 }
 
-#define LATE_NS 100000u /* a partner that is later than this is late: ten times what leaving costs */
+#define WORTH_NS 150000u /* closing, waking a worker and opening cost up to 100 us (doc/results-early-return.md) */
+#define LATE_NS 100000u  /* a partner that is later than this is late: ten times what leaving costs */
 
 void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out)
 {
@@ -48,13 +49,14 @@ void policy_early(const struct policy_early_facts *f, struct policy_early_choice
 		out->reason = "SLUICE_RT_EARLY is on";
 	} else if (!f->site_may_try) {
 		out->reason = "the program wanted the data at once the last times";
-	} else if (f->has_mover) {
+	} else if (f->has_mover && f->copy_ns >= WORTH_NS) {
 		out->how = EARLY_NOW;
 		out->reason = "a channel can move the data meanwhile";
 	} else {
 		out->how = EARLY_LATER;
 		out->wait_ns = f->wait_us >= 0 ? (uint64_t)f->wait_us * 1000 : LATE_NS;
-		out->reason = "no channel or CPU is free: only when a partner is late";
+		out->reason = f->has_mover ? "too short to wake a worker for: only when a partner is late" :
+					     "no channel or CPU is free: only when a partner is late";
 	}
 }
 

@@ -42,7 +42,7 @@ struct policy_early_facts {
 	bool guard_is_ready;
 	bool has_mover;          /* a channel, and a CPU for it if it needs one */
 	bool site_may_try;       /* the last tries from there were worth it */
-	uint64_t copy_ns;        /* what copying it all takes one core, roughly */
+	uint64_t copy_ns;        /* what copying it all takes, roughly: the most that can be won */
 };
 struct policy_early_choice {
 	enum policy_early how;

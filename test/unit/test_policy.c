@@ -57,7 +57,8 @@ UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)
 UNIT_TEST(policy_returns_early_where_it_can_win)
 {
 	const struct policy_early_facts good = { .mode = BASE_EARLY_AUTO, .wait_us = -1, .bytes = 1 << 20, .min_bytes = 512 << 10,
-						 .guard_is_ready = true, .has_mover = true, .site_may_try = true };
+						 .guard_is_ready = true, .has_mover = true, .site_may_try = true,
+						 .copy_ns = 150000 };
 	static const struct {
 		int64_t mode, wait_us;
 		uint64_t bytes;
@@ -91,6 +92,13 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		f.has_mover = cases[i].mover;
 		f.site_may_try = cases[i].site;
 		policy_early(&f, &choice);
+		if (i == 0) { /* and what is so short that waking a worker costs more */
+			f.copy_ns = 149999;
+			policy_early(&f, &choice);
+			CHECK_EQ(choice.how, EARLY_LATER);
+			f.copy_ns = 150000;
+			policy_early(&f, &choice);
+		}
 		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns || !choice.reason)
 			unit_fail(__FILE__, __LINE__, "case %u", i);
 	}
