@@ -306,7 +306,9 @@ int signals_action(int signo, const struct sigaction *new, struct sigaction *old
 		to_kernel(new, &wanted);
 	old = lock();
 	before = t->program;
-	if (new) {
+	if (new && threads_is_vforked()) {
+		ret = raw_action(signo, &wanted, NULL);
+	} else if (new) {
 		t->program = wanted;
 		ret = set_ours(signo, t);
 	}
@@ -347,9 +349,12 @@ static uint64_t changed(int how, uint64_t before, uint64_t set)
 
 void signals_mask_changed(int how, uint64_t set)
 {
-	uint64_t *virtual = threads_virtual_mask();
+	uint64_t *virtual = threads_virtual_mask(), before = *virtual;
 
-	*virtual = changed(how, *virtual, set & signals_never_blocked());
+	set = changed(how, before, set & signals_never_blocked());
+	if (set == before || threads_is_vforked())
+		return;
+	*virtual = set;
 	for (int i = 0; i < 2; i++) {
 		int signo = i ? SIGSYS : SIGSEGV;
 

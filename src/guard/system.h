@@ -129,6 +129,10 @@ void threads_jumped(void);
 /* Is there certainly this much stack below? */
 bool threads_have_stack(uintptr_t here, size_t bytes);
 
+/* Between vfork and exec this is another process in the same memory: what is known of the thread, and of
+ * the program's signals, is the parent's. */
+bool threads_is_vforked(void);
+
 /* What the program believes to be blocked in this thread: bits of SIGSEGV and SIGSYS, which never are. */
 uint64_t *threads_virtual_mask(void);
 

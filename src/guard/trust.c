@@ -166,9 +166,7 @@ void guard_own_thread(void) { threads_mark_ours(); }
 
 /* ---- other programs ---------------------------------------------------------------------------------- */
 
-/* Between vfork and exec this is another process in the same memory: what is said of the thread is the
- * parent's. */
-static bool is_vforked(void)
+bool threads_is_vforked(void)
 {
 	const struct thread *t = thread_here.thread;
 
@@ -188,7 +186,7 @@ void guard_exec_begin(void)
 {
 	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
 
-	if (!trusts || !is_vforked()) {
+	if (!trusts || !threads_is_vforked()) {
 		guard_complete();
 		guard_trust_begin();
 	}
@@ -200,6 +198,6 @@ void guard_exec_end(void)
 	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
 
 	signals_exec(false);
-	if (trusts && !is_vforked())
+	if (trusts && !threads_is_vforked())
 		guard_trust_end();
 }

@@ -54,6 +54,36 @@ SYSTEM_TEST(a_vforked_child_finds_the_data)
 	CHECK_EQ(load(o->p), owner_byte(0));
 }
 
+static void nothing(int signo)
+{
+}
+
+SYSTEM_TEST(what_a_vforked_child_sets_is_its_own)
+{
+	struct sigaction a;
+	sigset_t set, now;
+	pid_t child;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGSEGV);
+	signal(SIGSEGV, nothing);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	child = vfork();
+	if (!child) {
+		for (int signo = 1; signo < 32; signo++)
+			signal(signo, SIG_DFL);
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
+		raise(SIGSEGV);
+		_exit(1);
+	}
+	CHECK_EQ(status_of(child), 128 + SIGSEGV);
+	CHECK_EQ(sigaction(SIGSEGV, NULL, &a), 0);
+	CHECK(a.sa_handler == nothing);
+	sigprocmask(SIG_BLOCK, NULL, &now);
+	CHECK(sigismember(&now, SIGSEGV));
+	CHECK_EQ(load(arm_new()->p), owner_byte(0));
+}
+
 static int child_fn(void *arg)
 {
 	return is_complete(arg) ? 7 : 1;
