@@ -242,10 +242,13 @@ static void *send_usr1(void *arg)
 /* A wait with everything blocked but SIGUSR1, whose handler touches guarded memory. */
 static void wait_with(int (*wait)(const sigset_t *))
 {
-	sigset_t but_one;
+	sigset_t but_one, one;
 	pthread_t t;
 
 	set(SIGUSR1, touch, true);
+	sigemptyset(&one);
+	sigaddset(&one, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &one, NULL); /* until it is waited for */
 	sigfillset(&but_one);
 	sigdelset(&but_one, SIGUSR1);
 	sender_of = pthread_self();
