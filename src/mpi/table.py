@@ -5,7 +5,7 @@ import sys
 
 LINE = re.compile(r'(?P<kind>[a-z]+)(?P<four>4?)(?P<use>\+use)? (?P<ret>\w+) (?P<names>[\w|]+)(?P<both>\(_c\))?'
                   r'\((?P<args>[^:]*)\)( : (?P<terms>.*))?$')
-LEFT = re.compile(r'left (?P<names>[\w* ]+): .+$')
+LEFT = re.compile(r'left (?P<names>[\w*() ]+): .+$')
 TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')
 SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
@@ -98,5 +98,6 @@ def left(path):
     with open(path, encoding='ascii') as table:
         for line in table:
             match = LEFT.match(line.strip())
-            names += match['names'].split() if match else []
+            for name in match['names'].split() if match else []:
+                names += [name.removesuffix('(_c)'), name.replace('(_c)', '_c')]
     return names
