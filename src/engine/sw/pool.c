@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The workers and what they do all day. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "engine/sw/sw.h"
 
 enum {
 	SEEK_NS = 20000,  /* a seeker looks so long before it sleeps: less than a wake-up costs the poster */
 	LOOKS_PER_CLOCK = 32,
+	DISPLACED_NS = 60000, /* no copy has ended for so long: several times what one takes */
+	LEND_NS = 200000,     /* more than a switch and a copy take */
+	NEW_WAIT_NS = 3000000, /* nobody has looked for so long: who looks now has just begun to wait */
 };
 
 struct worker {
 	BASE_ALIGNED_LINE pthread_t thread;
 	unsigned id;
 	unsigned served; /* the channel it served last */
+	_Atomic int tid; /* 0: not known yet */
+	_Atomic uint32_t busy; /* 1 + the channel of which it does a copy; 0: none */
 };
 
 static struct {
@@ -21,6 +29,7 @@ static struct {
 	struct sw_sleep sleep;
 	_Atomic uint32_t size;  /* workers that run */
 	_Atomic bool stopping;
+	struct host_cpumask cpus; /* of all workers */
 } pool;
 
 struct sw_chan sw_chans[SW_CHANNELS];
@@ -46,6 +55,10 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
+	/* Sequentially consistent, as is lend(): either it sees this end, or this thread sees it. */
+	atomic_fetch_add_explicit(&ch->ended, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&ch->lenders, memory_order_seq_cst))
+		host_futex_wake(&ch->ended, INT_MAX);
 	if (inside.chan)
 		sw_pool_leave(ch);
 	inside.chan = outer;
@@ -60,17 +73,74 @@ void sw_pool_leave(struct sw_chan *ch)
 	atomic_fetch_sub_explicit(&ch->running, 1, memory_order_release);
 }
 
+/* ---- waiting for a worker ------------------------------------------------------------------------------ */
+
+static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cpus)
+{
+	uint32_t me = 1 + (uint32_t)(ch - sw_chans);
+
+	for (int i = 0; i < sw_pool_size(); i++) {
+		struct worker *w = &pool.workers[i];
+		int tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
+
+		if (tid && (cpus == &pool.cpus || atomic_load_explicit(&w->busy, memory_order_relaxed) == me))
+			syscall(SYS_sched_setaffinity, tid, sizeof(cpus->bits), cpus->bits);
+	}
+}
+
+/*
+ * A thread at idle priority that another has displaced may not run again for a second, in the middle of the
+ * very copy that a thread of normal priority waits for; and without privilege nobody can raise its
+ * priority. But this thread waits, and has a CPU: it lends it for a moment.
+ */
+static bool lend(struct sw_chan *ch, uint32_t ended)
+{
+	struct host_cpumask here = { { 0 } };
+	unsigned cpu = 0;
+
+	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
+		return false;
+	here.bits[cpu / 64] = (uint64_t)1 << cpu % 64;
+	atomic_fetch_add_explicit(&ch->lenders, 1, memory_order_seq_cst);
+	move_workers(ch, &here);
+	host_futex_wait(&ch->ended, ended, LEND_NS);
+	move_workers(ch, &pool.cpus);
+	atomic_fetch_sub_explicit(&ch->lenders, 1, memory_order_relaxed);
+	return atomic_load_explicit(&ch->ended, memory_order_acquire) != ended;
+}
+
+/* Has no copy ended although one was begun? */
+static bool is_displaced(struct sw_chan *ch, uint32_t ended)
+{
+	uint64_t now, looked;
+
+	if (!atomic_load_explicit(&ch->running, memory_order_relaxed))
+		return false;
+	now = host_now_ns();
+	looked = atomic_exchange_explicit(&ch->looked_ns, now, memory_order_relaxed);
+	if (atomic_load_explicit(&ch->seen_ended, memory_order_relaxed) != ended || now - looked > NEW_WAIT_NS) {
+		atomic_store_explicit(&ch->seen_ns, now, memory_order_relaxed);
+		atomic_store_explicit(&ch->seen_ended, ended, memory_order_relaxed);
+		return false;
+	}
+	return now - atomic_load_explicit(&ch->seen_ns, memory_order_relaxed) >= DISPLACED_NS;
+}
+
 bool sw_pool_help(struct sw_chan *ch)
 {
 	int slot;
 	struct engine_copy *c;
+	uint32_t ended;
 
 	if (inside.chan) /* no nesting: the stack is small */
 		return false;
 	c = sw_queue_take(&ch->queue, &slot);
-	if (c)
+	if (c) {
 		execute(ch, c, slot);
-	return c;
+		return true;
+	}
+	ended = atomic_load_explicit(&ch->ended, memory_order_acquire);
+	return is_displaced(ch, ended) && lend(ch, ended);
 }
 
 /* ---- workers ------------------------------------------------------------------------------------------- */
@@ -90,7 +160,9 @@ static void serve(struct worker *w, struct sw_chan *ch, struct engine_copy *c, i
 	sw_sleep_found(&pool.sleep);
 	if (any_ready())
 		sw_sleep_wake(&pool.sleep, (w->id + 1) % SW_WORKERS);
+	atomic_store_explicit(&w->busy, 1 + (uint32_t)(ch - sw_chans), memory_order_relaxed);
 	execute(ch, c, slot);
+	atomic_store_explicit(&w->busy, 0, memory_order_relaxed);
 	sw_sleep_seek(&pool.sleep);
 }
 
@@ -152,6 +224,7 @@ static void worker_main(void *arg)
 	struct worker *w = arg;
 
 	inside.is_worker = true;
+	atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
 	sw_sleep_seek(&pool.sleep);
 	for (;;) {
 		while (seek(w))
@@ -206,6 +279,7 @@ int sw_pool_start(int node, int workers)
 		workers = SW_WORKERS;
 	if (!engine_worker_cpus(node, &cpus) || workers < 1)
 		return -ENODEV;
+	pool.cpus = cpus;
 	for (int i = 0; i < workers; i++) {
 		struct worker *w = &pool.workers[i];
 		int rc;

@@ -90,7 +90,8 @@ static void drain(struct sw_chan *ch)
 		if (sw_queue_is_drained(&ch->queue, SW_QUEUE_SLOTS) &&
 		    !atomic_load_explicit(&ch->running, memory_order_acquire))
 			return;
-		host_futex_wait(&nobody_rings, 0, DRAIN_NS);
+		if (!sw_pool_help(ch)) /* what runs may have been displaced */
+			host_futex_wait(&nobody_rings, 0, DRAIN_NS);
 	}
 }
 

@@ -85,6 +85,11 @@ struct sw_chan {
 	struct engine_chan base;
 	struct sw_queue queue;
 	_Atomic uint32_t running; /* copies taken whose done() has not returned */
+	_Atomic uint32_t ended;   /* counts copies; futex of who lends a CPU */
+	_Atomic uint32_t lenders; /* threads that sleep on it */
+	/* of those who wait; relaxed, a mistake costs a moment */
+	_Atomic uint32_t seen_ended;
+	_Atomic uint64_t seen_ns, looked_ns; /* since when, and when last */
 	uint32_t home;            /* the worker that looks here first */
 };
 
@@ -98,7 +103,8 @@ int sw_pool_size(void);
 void sw_pool_forget(void);
 /* After posts: see to it that somebody looks. Async-signal-safe. */
 void sw_pool_flush(struct sw_chan *ch);
-/* Do one copy of this channel here. False: there is none. */
+/* For a thread that has to wait for this channel: do one copy here, or let a worker that has been displaced
+ * within one go on. True when a copy has ended. Async-signal-safe; may sleep for a moment. */
 bool sw_pool_help(struct sw_chan *ch);
 /* Inside done() of a copy of this channel: it does not count as running any more. */
 void sw_pool_leave(struct sw_chan *ch);
