@@ -212,7 +212,12 @@ static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
-	if (!is_busy(r) && !pins_doom_locked(r))
+	if (is_busy(r) || pins_doom_locked(r))
+		return;
+	/* the caller has to itself what it speaks of, not the rest */
+	if ((r->start < start || r->end > end) && !table_is_alone())
+		ends_make_private(r);
+	else
 		ends_make_anonymous(at);
 }
 

@@ -318,7 +318,8 @@ EXPORT int munmap(void *addr, size_t bytes)
 	return ret;
 }
 
-/* Memory that held regions is at times several mappings, which the kernel does not move together. */
+/* Memory that held regions is at times several mappings, which the kernel does not move together; and
+ * what is a part of a region in use must not be moved as it is, as peers would not find it. */
 static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	int fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
@@ -336,23 +337,39 @@ static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags
 	return p;
 }
 
+/* The same, where the range is a part of a region that others use, or may write to. */
+static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes), kept = page_end(addr, bytes);
+	struct leaving l;
+	void *p;
+
+	if (bytes && kept <= end && !(flags & MREMAP_FIXED))
+		return kept < end && munmap((void *)kept, end - kept) ? MAP_FAILED : addr;
+	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || !bytes || !region_is_private_memory(start, end)) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	l = leave(addr, old_bytes);
+	p = move_mappings(addr, old_bytes, bytes, flags, to);
+	left(&l, p != MAP_FAILED);
+	return p;
+}
+
 static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	bool had_region = touches(addr, old_bytes ? old_bytes : 1);
-	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes);
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes ? old_bytes : 1);
 	int known = MREMAP_MAYMOVE | MREMAP_FIXED;
 	struct leaving l;
 	void *p;
 
 	if (had_region) {
-		end = page_end(addr, old_bytes ? old_bytes : 1);
 		region_exclusive(start, end);
-		if (region_overlaps(start, end)) {
-			errno = ENOMEM; /* for the copy; moved as it is, peers would not find it */
-			return MAP_FAILED;
-		}
-		end = page_end(addr, old_bytes);
+		if (region_overlaps(start, end) && start % HOST_PAGE == 0)
+			return move_part(addr, old_bytes, bytes, flags, to);
 	}
+	end = page_end(addr, old_bytes);
 	l = leave(addr, old_bytes); /* when it moves: what was said about it is void */
 	p = NEXT(mremap)(addr, old_bytes, bytes, flags, to);
 	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&

@@ -144,7 +144,9 @@ static inline bool region_may_be_in_block(uintptr_t block)
 
 void region_drop(uintptr_t start, uintptr_t end);      /* contents die, mapping must be anonymous */
 void region_keep(uintptr_t start, uintptr_t end);      /* contents live, threads may write */
-void region_exclusive(uintptr_t start, uintptr_t end); /* contents live, nobody else touches it */
+/* Contents live, nobody else touches it: anonymous again, but for regions that reach beyond the range and
+ * are in use there, or may be written by other threads. */
+void region_exclusive(uintptr_t start, uintptr_t end);
 void region_discard(uintptr_t start, uintptr_t end);   /* this range reads as zero from now on, the
 							* rest of its regions lives on (MADV_DONTNEED) */
 bool region_overlaps(uintptr_t start, uintptr_t end);
@@ -167,7 +169,7 @@ void region_keep_out_all(bool future);
 int region_window_add(uintptr_t start, uintptr_t end);
 /* This mapping is a window on an arena, whose pages come and go: not to be locked. */
 bool region_is_window(const struct host_vma *v);
-/* Every byte is readable and private to this process. */
+/* Every byte is readable and private to this process, as far as the program knows. */
 bool region_is_private_memory(uintptr_t start, uintptr_t end);
 
 /* ---- for `sluice info`, tests ----------------------------------------------------------------- */

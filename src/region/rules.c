@@ -241,8 +241,8 @@ bool region_is_private_memory(uintptr_t start, uintptr_t end)
 	struct host_vma v;
 
 	for (uintptr_t a = start; a < end; a = v.end)
-		if (host_vma_query((void *)a, &v) || v.shared || !v.read || !v.write ||
-		    (v.inode && !arena_is_known(&v)))
+		if (host_vma_query((void *)a, &v) || !v.read || !v.write ||
+		    ((v.shared || v.inode) && !arena_is_known(&v)))
 			return false;
 	return true;
 }

@@ -239,8 +239,11 @@ static int fill_locked(struct region *r)
 	return 0;
 }
 
-/* The pages inside the buffer, or, when it begins where a block does that is a mapping of its own, all
- * pages that it touches. */
+/*
+ * The pages inside the buffer; its first too, when it begins where a block does that is a mapping of its
+ * own, and its last when it reaches as far as that block was asked for. Never a page in which the program
+ * has other bytes: another thread may be writing to those while this one is copied and replaced.
+ */
 static struct region choose_pages(const struct range *b)
 {
 	struct region r = { .start = b->in_start, .end = b->in_end, .first = b->in_start, .last = b->in_end,
@@ -249,9 +252,11 @@ static struct region choose_pages(const struct range *b)
 
 	if (base_opt.region_whole && block_begins_at(b->start, b->end - b->start, &owned)) {
 		r.start = base_round_down(b->start, HOST_PAGE);
-		r.end = base_round_up(b->end, HOST_PAGE);
 		r.first = b->start;
-		r.last = base_min_u64(b->start + owned, r.end);
+		if (owned == b->end - b->start) {
+			r.end = base_round_up(b->end, HOST_PAGE);
+			r.last = b->end;
+		}
 	}
 	return r;
 }

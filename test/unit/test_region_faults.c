@@ -96,22 +96,25 @@ REGION_TEST(an_end_that_fails_loses_nothing)
 	}
 }
 
-REGION_TEST(an_mremap_without_memory_for_it_fails_and_changes_nothing)
+REGION_TEST(an_mremap_of_what_cannot_be_ended_copies_or_changes_nothing)
 {
-	char *p;
+	char *p, *q;
 
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
 	fault("fresh:all");
-	CHECK(mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE) == MAP_FAILED);
+	CHECK(mremap(p, 4 * MIB, 64 * MIB, 0) == MAP_FAILED);
 	CHECK_EQ(errno, ENOMEM);
-	fault("");
 	reuse_the_arena(2 * MIB);
 	check_middle(p, 0, 4 * MIB);
 	CHECK(is_adopted(p + MIB, 2 * MIB));
-	p = mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE);
-	CHECK(p != MAP_FAILED);
-	check_middle(p, 0, 4 * MIB);
+	q = mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	CHECK(!is_mapped(p) && !is_shared(q + 2 * MIB));
+	fault("");
+	reuse_the_arena(2 * MIB);
+	check_middle(q, 0, 4 * MIB);
+	CHECK_ZERO(q + 4 * MIB, 60 * MIB);
 }
 
 REGION_TEST(memory_freed_while_nothing_can_be_mapped_is_usable)

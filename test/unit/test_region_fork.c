@@ -376,6 +376,28 @@ REGION_TEST(no_write_is_lost_when_memory_is_kept)
 	}
 }
 
+/* Who moves or shrinks a part of what is a region has only that part to itself. */
+REGION_TEST(no_write_is_lost_when_another_part_moves)
+{
+	struct writer w[WRITERS];
+
+	region_begin(NULL, NULL);
+	for (int i = 0; i < 8; i++) {
+		char *p = pages_get(BYTES + WRITTEN), *q;
+
+		fill(p, BYTES, 1);
+		ADOPT(p, BYTES + WRITTEN);
+		writers_start(w, (uint64_t *)(p + BYTES));
+		writers_wait(w, 2);
+		q = mremap(p, BYTES, i % 2 ? BYTES / 2 : 2 * BYTES, MREMAP_MAYMOVE);
+		CHECK(q != MAP_FAILED);
+		check_part_at(__FILE__, __LINE__, q, 0, BYTES / 2, 1);
+		writers_wait(w, 2);
+		writers_stop(w);
+		munmap(p, BYTES + WRITTEN);
+	}
+}
+
 REGION_TEST(no_write_is_lost_while_forking)
 {
 	uint64_t *base = pages_get(WRITTEN);

@@ -342,12 +342,34 @@ static void lower_keep_out(char *p)
 	check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, 1);
 }
 
+static void lower_move(char *p)
+{
+	char *q = mremap(p, MIB, 8 * MIB, MREMAP_MAYMOVE);
+
+	CHECK(q != MAP_FAILED);
+	check_part_at(__FILE__, __LINE__, q, 0, MIB, 1);
+	CHECK_ZERO(q + MIB, 7 * MIB);
+	CHECK(!is_shared(q) && !is_mapped(p));
+	check_part_at(__FILE__, __LINE__, p, MIB, 2 * MIB, 1);
+	munmap(q, 8 * MIB);
+}
+
+static void lower_shrink(char *p)
+{
+	CHECK(mremap(p, MIB, 4 * PAGE, 0) == p);
+	CHECK(!is_mapped(p + 4 * PAGE));
+	check_part_at(__FILE__, __LINE__, p, 0, 4 * PAGE, 1);
+	CHECK(mremap(p, MIB, 4 * MIB, 0) == MAP_FAILED);
+	check_part_at(__FILE__, __LINE__, p, MIB, 2 * MIB, 1);
+}
+
 static void lower_drop(char *p) { region_drop((uintptr_t)p, (uintptr_t)p + MIB); }
 
 REGION_TEST(one_part_may_end_while_another_is_in_use)
 {
 	void (*const changes[])(char *) = { lower_discard, lower_protect, lower_unmap, lower_replace,
-					    lower_replace_in_vain, lower_keep_out, lower_drop };
+					    lower_replace_in_vain, lower_keep_out, lower_drop, lower_move,
+					    lower_shrink };
 
 	region_begin(NULL, NULL);
 	for (int way = 0; way < WAYS; way++)
