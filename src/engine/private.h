@@ -10,9 +10,9 @@
 extern const struct engine_ops engine_sw, engine_fault;
 
 /*
- * Start a thread of ours: named, on a small stack, every signal blocked, at idle priority, on `cpus` (NULL:
- * where its creator is). What the kernel refuses of this is left out and told at level info. 0 or -errno.
- * Context: not in signal handlers.
+ * Start a thread of ours: named, on a small stack, every signal blocked; a worker (`cpus` not NULL) on these,
+ * at idle priority, any other where and as its creator is. What the kernel refuses of this is left out
+ * and told at level info. 0 or -errno. Context: not in signal handlers.
  */
 int engine_thread_create(pthread_t *out, const char *name, const struct host_cpumask *cpus,
 			 void (*run)(void *arg), void *arg);

@@ -68,6 +68,7 @@ static void *thread_main(void *arg)
 	struct start *s = arg;
 	void (*run)(void *arg) = s->run;
 	void *its = s->arg;
+	bool is_worker = s->cpus;
 
 	if (engine_thread_started)
 		engine_thread_started();
@@ -75,7 +76,8 @@ static void *thread_main(void *arg)
 	/* Release: what s held was read before; pairs with the acquire in engine_thread_create. */
 	atomic_store_explicit(&s->begun, 1, memory_order_release);
 	host_futex_wake(&s->begun, 1);
-	lower_priority(); /* not before: on a busy CPU the creator would wait for long */
+	if (is_worker)
+		lower_priority(); /* not before: on a busy CPU the creator would wait for long */
 	run(its);
 	return NULL;
 }

@@ -202,17 +202,16 @@ static int fault_chan_count(int node)
 	return inner ? inner->chan_count(node) : 0;
 }
 
-static int start(struct fault_chan *ch, int node)
+static int start(struct fault_chan *ch)
 {
-	struct host_cpumask cpus;
 	int rc;
 
 	ch->taken = ch->free_ns = 0;
 	atomic_store_explicit(&ch->stopping, false, memory_order_relaxed);
 	atomic_store_explicit(&ch->running, 0, memory_order_relaxed);
 	sw_queue_init(&ch->queue, FAULT_SLOTS);
-	rc = engine_thread_create(&ch->thread, "sluice-fault", engine_worker_cpus(node, &cpus) ? &cpus : NULL,
-				  thread_main, ch);
+	/* not at idle priority: it keeps time */
+	rc = engine_thread_create(&ch->thread, "sluice-fault", NULL, thread_main, ch);
 	if (rc)
 		sw_queue_close(&ch->queue);
 	return rc;
@@ -236,7 +235,7 @@ static int open_locked(int node, int index, struct engine_chan **out)
 	if (rc)
 		return rc;
 	ch->base.ops = &engine_fault;
-	rc = start(ch, node);
+	rc = start(ch);
 	if (rc) {
 		inner->chan_close(ch->inner);
 		return rc;
@@ -276,7 +275,8 @@ static void fault_retire(struct engine_chan *base)
 		if (sw_queue_is_drained(&ch->queue, FAULT_SLOTS) &&
 		    !atomic_load_explicit(&ch->running, memory_order_acquire))
 			return;
-		host_futex_wait(&nobody_rings, 0, DRAIN_NS);
+		if (!engine_poll(ch->inner))
+			host_futex_wait(&nobody_rings, 0, DRAIN_NS);
 	}
 }
 
@@ -310,9 +310,10 @@ static int fault_post(struct engine_chan *base, struct engine_copy *c)
 
 static void fault_flush(struct engine_chan *base) { ring((struct fault_chan *)base); }
 
+/* What the inner engine does for those who wait; none of it is the end of a copy of ours. */
 static int fault_poll(struct engine_chan *base)
 {
-	(void)base;
+	engine_poll(((struct fault_chan *)base)->inner);
 	return 0;
 }
 

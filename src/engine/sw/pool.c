@@ -75,17 +75,29 @@ void sw_pool_leave(struct sw_chan *ch)
 
 /* ---- waiting for a worker ------------------------------------------------------------------------------ */
 
+/* Those that are busy with ch, or all of them: back to where they belong. */
 static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cpus)
 {
-	uint32_t me = 1 + (uint32_t)(ch - sw_chans);
+	uint32_t me = ch ? 1 + (uint32_t)(ch - sw_chans) : 0;
 
 	for (int i = 0; i < sw_pool_size(); i++) {
 		struct worker *w = &pool.workers[i];
 		int tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
 
-		if (tid && (cpus == &pool.cpus || atomic_load_explicit(&w->busy, memory_order_relaxed) == me))
+		if (tid && (!ch || atomic_load_explicit(&w->busy, memory_order_relaxed) == me))
 			syscall(SYS_sched_setaffinity, tid, sizeof(cpus->bits), cpus->bits);
 	}
+}
+
+static bool cpu_here(struct host_cpumask *out)
+{
+	unsigned cpu = 0;
+
+	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
+		return false;
+	*out = (struct host_cpumask){ { 0 } };
+	out->bits[cpu / 64] = (uint64_t)1 << cpu % 64;
+	return true;
 }
 
 /*
@@ -95,16 +107,14 @@ static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cp
  */
 static bool lend(struct sw_chan *ch, uint32_t ended)
 {
-	struct host_cpumask here = { { 0 } };
-	unsigned cpu = 0;
+	struct host_cpumask here;
 
-	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
+	if (!cpu_here(&here))
 		return false;
-	here.bits[cpu / 64] = (uint64_t)1 << cpu % 64;
 	atomic_fetch_add_explicit(&ch->lenders, 1, memory_order_seq_cst);
 	move_workers(ch, &here);
 	host_futex_wait(&ch->ended, ended, LEND_NS);
-	move_workers(ch, &pool.cpus);
+	move_workers(NULL, &pool.cpus);
 	atomic_fetch_sub_explicit(&ch->lenders, 1, memory_order_relaxed);
 	return atomic_load_explicit(&ch->ended, memory_order_acquire) != ended;
 }
@@ -257,8 +267,13 @@ int sw_pool_size(void)
 void sw_pool_stop(void)
 {
 	int size = sw_pool_size();
+	struct host_cpumask here;
 
 	atomic_store_explicit(&pool.stopping, true, memory_order_relaxed);
+	if (cpu_here(&here)) { /* this thread waits for them: see lend() */
+		pool.cpus = here;
+		move_workers(NULL, &pool.cpus);
+	}
 	for (int i = 0; i < size; i++)
 		sw_sleep_rouse(&pool.sleep, (unsigned)i);
 	for (int i = 0; i < size; i++)
