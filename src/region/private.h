@@ -64,7 +64,15 @@ void arena_empty_pool_locked(void);
 void arena_after_fork_child(void); /* the child has no arena; it may make its own */
 
 /* ---- rules.c: why memory may not be adopted; NULL when it may. Caller holds the lock. ---------- */
-const char *rules_refusal_locked(uintptr_t start, uintptr_t end, bool is_block);
+/* What is known of the range from elsewhere. */
+struct rules_known {
+	bool is_block;  /* lies in a block of malloc's, so in no stack */
+	bool is_static; /* rules_is_static() */
+};
+const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct rules_known *known);
+/* All of it is static data of one loaded object. Not under the lock: the loader's own lock is taken, under
+ * which other threads may be freeing memory. */
+bool rules_is_static(uintptr_t start, uintptr_t end);
 /* The range is unmapped or replaced: what was said about it is void. */
 void rules_void_locked(uintptr_t start, uintptr_t end);
 bool rules_locks_future_memory(void); /* mlockall(MCL_FUTURE): a window of memory would be populated */

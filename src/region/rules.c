@@ -130,7 +130,7 @@ static int module_visit(struct dl_phdr_info *info, size_t size, void *arg)
 	return q->found;
 }
 
-static bool is_static_data(uintptr_t start, uintptr_t end)
+bool rules_is_static(uintptr_t start, uintptr_t end)
 {
 	struct module_query q = { start, end, false };
 
@@ -163,7 +163,7 @@ static bool is_signal_stack(uintptr_t start, uintptr_t end)
 	return !syscall(SYS_sigaltstack, NULL, &s) && start < s.sp + s.bytes && end > s.sp;
 }
 
-static const char *vma_refusal(const struct host_vma *v, uintptr_t start, uintptr_t end)
+static const char *vma_refusal(const struct host_vma *v, bool is_static)
 {
 	if (v->shared)
 		return "it is shared memory of the program";
@@ -178,8 +178,7 @@ static const char *vma_refusal(const struct host_vma *v, uintptr_t start, uintpt
 	if (v->page_bytes && v->page_bytes != HOST_PAGE)
 		return "it consists of hugetlbfs pages";
 	/* what was adopted before, and is private now, may be adopted again */
-	if (v->inode && !arena_is_known(v) &&
-	    !is_static_data(base_max_u64(start, v->start), base_min_u64(end, v->end)))
+	if (v->inode && !arena_is_known(v) && !is_static)
 		return "it is a private mapping of a file";
 	return NULL;
 }
@@ -210,7 +209,7 @@ static bool may_be_stack(const struct host_vma *at, uintptr_t start)
 	return v.end == at->start && !v.read && !v.write && !v.shared && !v.inode;
 }
 
-const char *rules_refusal_locked(uintptr_t start, uintptr_t end, bool is_block)
+const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct rules_known *known)
 {
 	struct host_vma v;
 	uintptr_t a = start;
@@ -224,10 +223,10 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, bool is_block)
 			return "it consists of too many mappings";
 		if (host_vma_query((void *)a, &v))
 			return "its mapping cannot be found";
-		why = vma_refusal(&v, start, end);
+		why = vma_refusal(&v, known->is_static);
 		if (why)
 			return why;
-		if (n == 0 && !v.inode && !is_block && may_be_stack(&v, start) && !is_static_data(start, end))
+		if (n == 0 && !v.inode && !known->is_block && !known->is_static && may_be_stack(&v, start))
 			return "it may be a thread's stack";
 		a = v.end;
 	}

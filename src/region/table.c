@@ -261,17 +261,30 @@ static struct region choose_pages(const struct range *b)
 	return r;
 }
 
+static struct rules_known ask_around(const struct range *b, const struct region *r)
+{
+	return (struct rules_known){ .is_block = r->start < b->in_start || r->end > b->in_end,
+				     .is_static = rules_is_static(r->start, r->end) };
+}
+
 static struct region *adopt_locked(const struct range *b)
 {
-	struct region r = choose_pages(b);
+	struct region r = choose_pages(b), *found;
 	uintptr_t start = r.start, end = r.end;
+	struct rules_known known;
 	const char *why = NULL;
 	int ret;
 
+	region_unlock();
+	known = ask_around(b, &r);
+	region_lock();
+	found = lookup_locked(b->in_start, b->in_end);
+	if (found || region_table.forks) /* somebody was quicker */
+		return found;
 	if (is_contended(start, end))
 		goto refused;
 	table_each_overlap(start, end, visit_private);
-	why = rules_refusal_locked(start, end, r.start < b->in_start || r.end > b->in_end);
+	why = rules_refusal_locked(start, end, &known);
 	if (!why && !make_room())
 		why = "too many regions";
 	if (why) {
@@ -401,14 +414,16 @@ void region_get_stats(struct region_stats *out)
 const char *region_refusal(const void *buf, uint64_t bytes)
 {
 	struct range b = range_of(buf, bytes);
+	struct rules_known known;
 	struct region r;
 	const char *why;
 
 	if (b.in_start >= b.in_end)
 		return "it holds no whole page";
-	region_lock();
 	r = choose_pages(&b);
-	why = rules_refusal_locked(r.start, r.end, r.start < b.in_start || r.end > b.in_end);
+	known = ask_around(&b, &r);
+	region_lock();
+	why = rules_refusal_locked(r.start, r.end, &known);
 	region_unlock();
 	return why;
 }

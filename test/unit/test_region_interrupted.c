@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who comes in between: handlers of signals, other threads that look a buffer up without the lock. */
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -173,4 +174,43 @@ REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
 	CHECK(rounds > 0 && shared_use.mapped > 0);
 	region_keep((uintptr_t)shared_use.p, (uintptr_t)shared_use.p + MIB);
 	CHECK(!is_shared(shared_use.p));
+}
+
+/* ---- under others' locks ------------------------------------------------------------------------------------- */
+
+static int unmap_in_callback(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	char *p = pages_get(64 * KIB);
+
+	adopts(p, 64 * KIB);
+	munmap(p, 64 * KIB);
+	return 0;
+}
+
+static void *iterate(void *arg)
+{
+	while (!atomic_load((_Atomic bool *)arg))
+		dl_iterate_phdr(unmap_in_callback, NULL);
+	return arg;
+}
+
+/* The loader's lock is held around its callbacks, and taken by us to know static data. */
+REGION_TEST(callbacks_of_the_loader_may_change_memory)
+{
+	_Atomic bool stop = false;
+	uint64_t end;
+	pthread_t t;
+
+	region_begin(NULL, NULL);
+	CHECK_EQ(pthread_create(&t, NULL, iterate, (void *)&stop), 0);
+	end = host_now_ns() + 300000000u;
+	while (host_now_ns() < end) {
+		char *p = pages_get(64 * KIB);
+
+		adopts(p, 64 * KIB);
+		munmap(p, 64 * KIB);
+	}
+	atomic_store(&stop, true);
+	pthread_join(t, NULL);
+	CHECK_EQ(active(), 0);
 }
