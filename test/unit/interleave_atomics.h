@@ -26,4 +26,4 @@
 	})
 #define atomic_compare_exchange_strong_explicit atomic_compare_exchange_weak_explicit
 #define atomic_thread_fence(o)                  il_fence(o)
-#define base_count(counter, n)                  ((void)0)
+#define base_count(counter, n)                  ((void)(n))

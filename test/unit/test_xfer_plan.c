@@ -414,3 +414,31 @@ UNIT_TEST(an_end_that_may_leave_before_the_other_has_come_is_not_needed)
 				try_leaving(&ends[s], &ends[d], 1, bits);
 			}
 }
+
+/* Fragments that the kernel refused wait for the sender to lay them out, and for the receiver to take them. */
+UNIT_TEST(ends_of_a_transfer_stay_while_something_is_to_be_repaired)
+{
+	const struct shape unmapped = { false, 0, BUFFER_BYTES }, mapped = { true, 4096, BUFFER_BYTES - 4096 };
+	const struct xfer_reach reach = { .can_read = true, .can_write = true };
+	const struct part part = { 0, 0, 4 * HOST_PAGE };
+	struct trial t;
+
+	for (int r = 0; r < 2; r++)
+		memory_make(&memory[r]);
+	trial_make(&t, &mapped, &unmapped, &part, &reach, true);
+	CHECK(!xfer_needs_me(&t.views[SRC]) && xfer_needs_me(&t.views[DST]));
+	trial_make(&t, &unmapped, &mapped, &part, &reach, true);
+	CHECK(xfer_needs_me(&t.views[SRC]) && !xfer_needs_me(&t.views[DST]));
+	CHECK(!xfer_needs_repair(&t.views[DST]));
+	atomic_store(&transfer.failed, 3);
+	CHECK(xfer_needs_repair(&t.views[SRC]) && xfer_needs_me(&t.views[DST]));
+	atomic_store(&transfer.repaired, 3);
+	CHECK(!xfer_needs_repair(&t.views[SRC]) && xfer_needs_me(&t.views[DST]));
+	t.views[DST].repaired = 3;
+	CHECK(!xfer_needs_me(&t.views[DST]));
+	trial_make(&t, &mapped, &unmapped, &part, &reach, true);
+	atomic_store(&transfer.failed, 1); /* by process_vm_writev of the sender */
+	CHECK(xfer_needs_me(&t.views[SRC]));
+	for (int r = 0; r < 2; r++)
+		memory_unmake(&memory[r]);
+}
