@@ -35,6 +35,7 @@ C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c
               'early_openmp.c']
 # Where only userfaultfd can make a process wait that is not ours, or a thread of the kernel.
 FOREIGN = {'uffd': '1', 'steal': '0', 'mprotect': '0'}
+BY_NAME = pytest.mark.complete
 # What the default check runs: every program, every guard, every engine, both MPIs; not their product.
 DEFAULT = {
     ('early_touch.c', 'mpich', 2, 'uffd', 'delay'), ('early_touch.c', 'openmpi', 2, 'mprotect', 'sw'),
@@ -209,9 +210,60 @@ def check_choice(mpi, before, folder, with_sluice, early, dispatched):
             assert (total['dispatched'] > 0) == dispatched, total
 
 
+# ---- for long, and for nothing ----------------------------------------------------------------------------
+
+LONG = {**EARLY, 'SLUICE_COLL_THRESHOLD': '64K'}
+ONE_OF_EACH = [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'), pytest.param('openmpi', 2, 'steal', marks=BY_NAME),
+               pytest.param('mpich', 2, 'mprotect', marks=BY_NAME), pytest.param('mpich', 3, 'uffd', marks=BY_NAME)]
+
+
+def check_one(mpi, program, ranks, behaviour, with_sluice, env, prefix, timeout=100):
+    """The behaviour holds, with calls that return early; its notes and the counters."""
+    env = {**env, 'SLUICE_STATS': str(prefix)}
+    report = Runner({}).check(mpi, program, ranks, behaviour, sluice=with_sluice, env=env, timeout=timeout)
+    total = counters(env['SLUICE_STATS'], report.result) if with_sluice else {}
+    assert not with_sluice or total['early'] > 0, total
+    return report.notes.get(behaviour, []), total
+
+
+@pytest.mark.parametrize('behaviour', ['many_collectives', 'many_buffers_freed_meanwhile'])
+@pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
+def test_nothing_grows(name, ranks, guard, behaviour, get_mpi, with_sluice, tmp_path):
+    check_one(get_mpi(name), 'early_long.c', ranks, behaviour, with_sluice,
+              {**LONG, 'SLUICE_GUARD_KIND': guard}, tmp_path / 'stats')
+
+
+@pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
+def test_random_operations(name, ranks, guard, get_mpi, with_sluice, tmp_path):
+    """Ten seconds of whatever comes to mind, against a model."""
+    check_one(get_mpi(name), 'early_random.c', ranks, 'random_operations', with_sluice,
+              {**EARLY, 'SLUICE_GUARD_KIND': guard, 'HARNESS_SECONDS': '5'}, tmp_path / 'stats')
+
+
+def numbers(notes):
+    return [int(re.search(r'-?\d+(?= [sp])', note).group()) for note in notes]
+
+
+@pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
+def test_idle_costs_nothing(name, ranks, guard, get_mpi, with_sluice, tmp_path):
+    """With nothing under way nothing wakes up."""
+    mpi, behaviour = get_mpi(name), 'switches_when_nothing_is_under_way'
+    plain = Runner({}).check(mpi, 'early_long.c', ranks, behaviour, sluice=False)
+    notes, _ = check_one(mpi, 'early_long.c', ranks, behaviour, with_sluice, {**LONG, 'SLUICE_GUARD_KIND': guard},
+                         tmp_path / 'stats')
+    assert max(numbers(notes)) <= max(numbers(plain.notes[behaviour])) + 10, (notes, plain.notes)
+
+
+@pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
+def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
+    """Who computes while its root is late has lost next to nothing. (bench/ measures how little.)"""
+    notes, _ = check_one(get_mpi(name), 'early_long.c', ranks, 'late_root_costs_nobody_anything', with_sluice,
+                         {**LONG, 'SLUICE_GUARD_KIND': guard}, tmp_path / 'stats')
+    assert not with_sluice or max(numbers(notes)) < 50, notes
+
+
 # ---- other languages -------------------------------------------------------------------------------------
 
-BY_NAME = pytest.mark.complete
 OTHERS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
           pytest.param('openmpi', 'steal', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME),
           pytest.param('impi', 'steal', marks=BY_NAME)]

@@ -42,6 +42,11 @@ void check_fail(const char *fmt, ...)
 	va_end(args);
 }
 
+bool check_failed(void)
+{
+	return __atomic_load_n(&failed, __ATOMIC_RELAXED);
+}
+
 void check_say(const char *fmt, ...)
 {
 	va_list args;

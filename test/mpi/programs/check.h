@@ -47,6 +47,7 @@ int check_main(int argc, char **argv, int thread_level);
 
 /* The behaviour failed on this rank; it goes on, so that peers do not hang. */
 void check_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+bool check_failed(void); /* on this rank, so far */
 /* All ranks must come to the same decision. */
 void check_skip(const char *why);
 void check_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -387,9 +387,11 @@ BEHAVIOUR(memory_of_the_mpi, 2)
 	MPI_Free_mem(at);
 }
 
-/* As malloc() gives them: sixteen bytes behind the beginning of a page. */
+/* As malloc() gives them to who has freed nothing yet: a mapping each, sixteen bytes behind whose
+ * beginning the block lies. */
 BEHAVIOUR(whole_block_of_the_heap, 2)
 {
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	early_trials_with(touch_all, NULL, WHOLE_BLOCK);
 }
 

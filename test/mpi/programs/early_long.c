@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What early return may not cost: growth over many collectives, wake-ups when nothing is under way, and
+ * the time of a rank whose partner is late. */
+#include "early.h"
+
+#include <dirent.h>
+#include <malloc.h>
+
+enum {
+	BUFFERS = 8,
+	ROOM = 80000,
+	MORE_THREADS = 6, /* as many faults may be waited for at once, all that there will ever be */
+};
+
+static bool grown(const char *what, long before, long after, long allowed)
+{
+	if (after <= before + allowed)
+		return false;
+	check_fail("%s: %ld, then %ld", what, before, after);
+	return true;
+}
+
+/* HARNESS_COUNT collectives of sizes around the threshold; every third is looked at. */
+BEHAVIOUR(many_collectives, 2)
+{
+	long count = check_env("HARNESS_COUNT", 20000);
+	struct check_usage before = { 0 }, after;
+	uint64_t common = 11;
+	char *bufs[BUFFERS], *all = check_alloc((size_t)size * ROOM);
+
+	for (int i = 0; i < BUFFERS; i++)
+		bufs[i] = check_alloc(ROOM);
+	for (long i = 0; i < count; i++) {
+		char *buf = bufs[check_random(&common) % BUFFERS];
+		size_t bytes = 60000 + check_random(&common) % 12000;
+		int root = (int)(check_random(&common) % (uint64_t)size);
+
+		buf[0] = buf[bytes / 2] = (char)(rank == root ? i : -1);
+		if (i % 5 == 4)
+			MPI_Gather(buf, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root,
+				   MPI_COMM_WORLD);
+		else
+			MPI_Bcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+		if (i % 3 == 0 && i % 5 != 4 && (buf[0] != (char)i || buf[bytes / 2] != (char)i)) {
+			check_fail("collective %ld: wrong bytes", i);
+			break;
+		}
+		if (i % 3 == 0 && i % 5 == 4 && rank == root &&
+		    all[bytes * (size_t)root + bytes / 2] != (char)i)
+			check_fail("collective %ld: wrong bytes", i);
+		if (i == count / 10)
+			check_usage(&before);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	check_usage(&after);
+	grown("mappings", before.mappings, after.mappings, 30);
+	grown("descriptors", before.descriptors, after.descriptors, 0);
+	grown("threads", before.threads, after.threads, MORE_THREADS);
+	grown("memory in KB", before.rss_kb, after.rss_kb, 20 * 1024);
+	for (int i = 0; i < BUFFERS; i++)
+		free(bufs[i]);
+	free(all);
+}
+
+/* Each collective in a block of its own, freed with data under way. */
+BEHAVIOUR(many_buffers_freed_meanwhile, 2)
+{
+	long count = check_env("HARNESS_COUNT", 20000) / 20;
+	struct check_usage before = { 0 }, after;
+
+	for (long i = 0; i < count; i++) {
+		size_t bytes = 70000 + (size_t)(i * 977 % 300000);
+		char *buf = check_alloc(bytes);
+
+		buf[bytes - 1] = (char)i;
+		MPI_Bcast(buf, (int)bytes, MPI_BYTE, (int)(i % size), MPI_COMM_WORLD);
+		if (i % 4 == 0)
+			EXPECT(buf[bytes - 1] == (char)i);
+		free(buf);
+		if (i == count / 5)
+			check_usage(&before);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	check_usage(&after);
+	grown("mappings", before.mappings, after.mappings, 60);
+	grown("descriptors", before.descriptors, after.descriptors, 0);
+	grown("threads", before.threads, after.threads, MORE_THREADS);
+	grown("memory in KB", before.rss_kb, after.rss_kb, 100 * 1024);
+}
+
+/* Voluntary switches of all threads: how often something waited, that is, was woken. */
+static long switches(void)
+{
+	char path[300], text[200];
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *e;
+	long n, sum = 0;
+
+	while (d && (e = readdir(d))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
+		f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+		while (f && fgets(text, sizeof(text), f))
+			if (sscanf(text, "voluntary_ctxt_switches: %ld", &n) == 1)
+				sum += n;
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return sum;
+}
+
+static void compute(double seconds)
+{
+	static volatile double x = 1;
+	double until = early_now() + seconds;
+
+	while (early_now() < until)
+		for (int i = 0; i < 20000; i++)
+			x = x * 1.0000001 + 1e-9;
+}
+
+/* After some collectives, when their data is there: two seconds of computing. */
+BEHAVIOUR(switches_when_nothing_is_under_way, 2)
+{
+	size_t bytes = 1 << 20;
+	char *buf = adopted_heap(bytes, 3);
+	long before;
+
+	for (int i = 0; i < 30; i++)
+		check_bcast(buf, bytes, i % size, MPI_COMM_WORLD, i);
+	MPI_Barrier(MPI_COMM_WORLD);
+	early_sleep_us(50000);
+	before = switches();
+	compute(2);
+	check_note("%ld switches", switches() - before);
+	free(buf);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The root comes late by a while; the others compute as long and then need its data. Half of it or more
+ * lost is a rank that waited. */
+BEHAVIOUR(late_root_costs_nobody_anything, 2)
+{
+	enum { ROUNDS = 7 };
+	const double late = 0.08;
+	double took[ROUNDS], start;
+	size_t bytes = 1 << 20;
+	char *buf;
+
+	mallopt(M_MMAP_THRESHOLD, 128 << 10); /* as before the first free() */
+	buf = adopted_heap(bytes, 4);
+	for (int i = 0; i < ROUNDS; i++) {
+		if (!rank)
+			check_fill(buf, bytes, i);
+		else
+			memset(buf, 0, bytes);
+		MPI_Barrier(MPI_COMM_WORLD);
+		start = early_now();
+		if (!rank)
+			early_sleep_us((long)(late * 1e6));
+		MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+		if (rank)
+			compute(late);
+		check_same(buf, bytes, i, "broadcast");
+		took[i] = early_now() - start;
+	}
+	qsort(took, ROUNDS, sizeof(took[0]), by_size);
+	check_note("%.0f percent lost", 100 * (took[ROUNDS / 2] / late - 1));
+	free(buf);
+}
+
+int main(int argc, char **argv)
+{
+	return check_main(argc, argv, MPI_THREAD_SINGLE);
+}

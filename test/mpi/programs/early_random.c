@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random operations against a model of plain MPI. Every rank has an arena of bytes and a copy of what it
+ * must hold (the model), on which each step is done by plain loads and stores: for a collective each rank
+ * knows what every other rank's model holds, as all draw the same steps from one seed and each keeps the
+ * models of all. Steps of one rank alone (touches, system calls, frees, forks, threads, delays) are drawn
+ * from the same seed too, so that the others' models of it stay right.
+ *
+ * HARNESS_SEED (printed), HARNESS_SECONDS or HARNESS_STEPS. Alone:
+ *   HARNESS_SEED=7 HARNESS_STEPS=500 mpiexec -n 2 sluice run early_random random_operations
+ */
+#include "early.h"
+
+#include <pthread.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+enum { RANKS_MOST = 4, BYTES = 1500000, COMMS = 4 };
+
+static struct {
+	char *at;                 /* this rank's memory, which MPI sees */
+	char *model[RANKS_MOST];  /* what every rank's memory must hold */
+	char *scratch;
+	void *block;              /* of `at` */
+	MPI_Comm comms[COMMS];
+	uint64_t common;          /* the generator that all ranks share */
+	uint64_t seed;
+	size_t last, last_bytes;
+	long step;
+} w;
+
+static uint64_t pick(uint64_t below)
+{
+	return check_random(&w.common) % below;
+}
+
+static void wrong(const char *what, size_t at)
+{
+	check_fail("seed %lu, step %ld: %s: byte %zu is %02x, not %02x", (unsigned long)w.seed, w.step, what,
+		   at, (uint8_t)w.at[at], (uint8_t)w.model[rank][at]);
+}
+
+static bool look(size_t from, size_t bytes, const char *what)
+{
+	for (size_t i = from; i < from + bytes; i++) {
+		size_t n = least(4096, from + bytes - i);
+
+		if (!memcmp(w.at + i, w.model[rank] + i, n)) {
+			i += n - 1;
+			continue;
+		}
+		while (w.at[i] == w.model[rank][i])
+			i++;
+		wrong(what, i);
+		return false;
+	}
+	return true;
+}
+
+static void place(size_t *from, size_t *bytes)
+{
+	switch (pick(6)) {
+	case 0:
+		*bytes = 1 + pick(9000);
+		break;
+	case 1:
+		*bytes = 4096 * (1 + pick(100));
+		break;
+	case 2:
+		*bytes = 1 + pick(BYTES / 4);
+		break;
+	default: /* what came last, or part of it */
+		*bytes = pick(2) ? w.last_bytes : 1 + pick(w.last_bytes);
+		*from = w.last + pick(w.last_bytes - *bytes + 1);
+		return;
+	}
+	*from = pick(BYTES - *bytes + 1);
+	if (!pick(3))
+		*from &= ~(size_t)4095;
+}
+
+/* The next steps are likely to look here. */
+static void remember(size_t from, size_t bytes)
+{
+	w.last = from;
+	w.last_bytes = bytes;
+}
+
+/* ---- collectives and messages: all ranks ------------------------------------------------------------------ */
+
+static void a_bcast(void)
+{
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	int root = (int)pick(size);
+	size_t from, bytes;
+
+	place(&from, &bytes);
+	if (pick(2))
+		bytes = least(bytes + 100000, BYTES - from);
+	MPI_Bcast(w.at + from, (int)bytes, MPI_BYTE, root, comm);
+	remember(from, bytes);
+	for (int r = 0; r < size; r++)
+		if (r != root)
+			memcpy(w.model[r] + from, w.model[root] + from, bytes);
+}
+
+/* Each from a place of its own, to a place of the root's: none of its own bytes but in place. */
+static void a_gather(void)
+{
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	int root = (int)pick(size);
+	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), to = pick(BYTES / 2 - piece * (size_t)size);
+	size_t from[RANKS_MOST];
+	bool in_place = pick(2);
+
+	remember(to, piece * (size_t)size);
+	for (int r = 0; r < size; r++)
+		from[r] = BYTES / 2 + pick(BYTES / 2 - piece);
+	if (rank == root)
+		MPI_Gather(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE, w.at + to,
+			   (int)piece, MPI_BYTE, root, comm);
+	else
+		MPI_Gather(w.at + from[rank], (int)piece, MPI_BYTE, NULL, 0, MPI_BYTE, root, comm);
+	for (int r = 0; r < size; r++)
+		if (r != root || !in_place)
+			memcpy(w.model[root] + to + (size_t)r * piece, w.model[r] + from[r], piece);
+}
+
+/* Blocks with gaps, broadcast as such by some and as whole bytes by the others. */
+static void a_strided_bcast(void)
+{
+	int blocks = 1 + (int)pick(60), root = (int)pick(size);
+	size_t block = 1 + pick(5000), stride = block + pick(3000), from[RANKS_MOST];
+	bool gaps[RANKS_MOST];
+	MPI_Datatype t;
+
+	for (int r = 0; r < size; r++) {
+		gaps[r] = pick(2);
+		from[r] = pick(BYTES - (size_t)blocks * stride);
+	}
+	MPI_Type_vector(blocks, (int)block, (int)stride, MPI_BYTE, &t);
+	MPI_Type_commit(&t);
+	if (gaps[rank])
+		MPI_Bcast(w.at + from[rank], 1, t, root, MPI_COMM_WORLD);
+	else
+		MPI_Bcast(w.at + from[rank], (int)((size_t)blocks * block), MPI_BYTE, root, MPI_COMM_WORLD);
+	for (int b = 0; b < blocks; b++) {
+		char *data = w.scratch + (size_t)b * block;
+
+		memcpy(data, w.model[root] + from[root] + (size_t)b * (gaps[root] ? stride : block), block);
+	}
+	for (int r = 0; r < size; r++)
+		for (int b = 0; b < blocks && r != root; b++)
+			memcpy(w.model[r] + from[r] + (size_t)b * (gaps[r] ? stride : block),
+			       w.scratch + (size_t)b * block, block);
+	MPI_Type_free(&t);
+}
+
+static void a_message(void)
+{
+	int from = (int)pick(size), to = (from + 1 + (int)pick(size - 1)) % size;
+	size_t at, bytes, there;
+	int how = (int)pick(3);
+
+	place(&at, &bytes);
+	there = pick(BYTES - bytes);
+	if (rank == from && how == 0)
+		MPI_Send(w.at + at, (int)bytes, MPI_BYTE, to, 5, MPI_COMM_WORLD);
+	if (rank == from && how == 1)
+		MPI_Ssend(w.at + at, (int)bytes, MPI_BYTE, to, 5, MPI_COMM_WORLD);
+	if (rank == from && how == 2) {
+		MPI_Request r;
+
+		MPI_Isend(w.at + at, (int)bytes, MPI_BYTE, to, 5, MPI_COMM_WORLD, &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+	}
+	if (rank == to)
+		MPI_Recv(w.at + there, (int)bytes, MPI_BYTE, from, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	memcpy(w.model[to] + there, w.model[from] + at, bytes);
+}
+
+static void a_new_communicator(void)
+{
+	int i = 1 + (int)pick(COMMS - 1);
+
+	MPI_Comm_free(&w.comms[i]);
+	MPI_Comm_dup(w.comms[pick(i)], &w.comms[i]);
+}
+
+static void a_barrier(void)
+{
+	MPI_Barrier(w.comms[pick(COMMS)]);
+}
+
+/* ---- one rank alone: `who` is drawn by all, and its model is kept by all ------------------------------------- */
+
+static void a_look(int who)
+{
+	size_t from, bytes;
+
+	place(&from, &bytes);
+	if (rank == who)
+		look(from, bytes, "load");
+}
+
+static void a_few_loads(int who)
+{
+	for (int i = 0; i < 20; i++) {
+		size_t at = w.last + pick(w.last_bytes);
+
+		if (rank == who && w.at[at] != w.model[rank][at])
+			wrong("load", at);
+	}
+}
+
+static void a_store(int who)
+{
+	uint64_t seed = pick(1 << 30);
+	size_t from, bytes;
+
+	place(&from, &bytes);
+	if (rank == who)
+		check_fill(w.at + from, bytes, seed);
+	check_fill(w.model[who] + from, bytes, seed);
+}
+
+static void a_write(int who)
+{
+	size_t from, bytes;
+	int fd;
+
+	place(&from, &bytes);
+	if (rank != who)
+		return;
+	fd = memfd_create("random", 0);
+	if (write(fd, w.at + from, bytes) != (ssize_t)bytes)
+		check_fail("seed %lu, step %ld: write: %s", (unsigned long)w.seed, w.step, strerror(errno));
+	else if (pread(fd, w.scratch, bytes, 0) != (ssize_t)bytes ||
+		 memcmp(w.scratch, w.model[rank] + from, bytes))
+		check_fail("seed %lu, step %ld: written bytes", (unsigned long)w.seed, w.step);
+	close(fd);
+}
+
+static void a_read(int who)
+{
+	uint64_t seed = pick(1 << 30);
+	size_t from, bytes;
+	int fd;
+
+	place(&from, &bytes);
+	check_fill(w.model[who] + from, bytes, seed);
+	if (rank != who)
+		return;
+	fd = memfd_create("random", 0);
+	if (write(fd, w.model[who] + from, bytes) != (ssize_t)bytes ||
+	    pread(fd, w.at + from, bytes, 0) != (ssize_t)bytes)
+		check_fail("seed %lu, step %ld: read: %s", (unsigned long)w.seed, w.step, strerror(errno));
+	close(fd);
+}
+
+static void a_pipe(int who)
+{
+	size_t from = pick(BYTES - 40000), to = pick(BYTES - 40000), bytes = 1 + pick(40000);
+	int fds[2];
+
+	if (rank == who && !pipe(fds)) {
+		struct iovec out[2] = { { w.at + from, bytes / 2 },
+					{ w.at + from + bytes / 2, bytes - bytes / 2 } };
+
+		EXPECT(writev(fds[1], out, 2) == (ssize_t)bytes);
+		EXPECT(read(fds[0], w.at + to, bytes) == (ssize_t)bytes);
+		close(fds[0]);
+		close(fds[1]);
+	}
+	memmove(w.scratch, w.model[who] + from, bytes);
+	memcpy(w.model[who] + to, w.scratch, bytes);
+}
+
+static void a_move(int who)
+{
+	size_t from, bytes, to;
+
+	place(&from, &bytes);
+	to = pick(BYTES - bytes);
+	if (rank == who)
+		memmove(w.at + to, w.at + from, bytes);
+	memmove(w.model[who] + to, w.model[who] + from, bytes);
+}
+
+static void a_child(int who)
+{
+	uint64_t how = pick(3);
+	size_t from, bytes;
+	int status = -1;
+	pid_t child;
+
+	place(&from, &bytes);
+	if (rank != who)
+		return;
+	child = fork();
+	if (!child) {
+		if (how == 1)
+			memset(w.at + from, 9, bytes);
+		_exit(how != 1 && memcmp(w.at + from, w.model[rank] + from, bytes) ? 1 : 0);
+	}
+	if (how == 2)
+		look(from, bytes, "beside a child");
+	if (waitpid(child, &status, 0) != child || status)
+		check_fail("seed %lu, step %ld: a child ended with %x", (unsigned long)w.seed, w.step,
+			   (unsigned)status);
+}
+
+struct part {
+	pthread_t thread;
+	size_t from, bytes;
+	bool same;
+};
+
+static void *look_at_part(void *arg)
+{
+	struct part *p = arg;
+
+	p->same = !memcmp(w.at + p->from, w.model[rank] + p->from, p->bytes);
+	return NULL;
+}
+
+static void some_threads(int who)
+{
+	struct part parts[3];
+
+	for (int i = 0; i < 3; i++)
+		place(&parts[i].from, &parts[i].bytes);
+	if (rank != who)
+		return;
+	for (int i = 0; i < 3; i++)
+		pthread_create(&parts[i].thread, NULL, look_at_part, &parts[i]);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(parts[i].thread, NULL);
+		if (!parts[i].same)
+			check_fail("seed %lu, step %ld: in thread %d", (unsigned long)w.seed, w.step, i);
+	}
+}
+
+/* The memory moves: another block, or another mapping. */
+static void a_new_block(int who)
+{
+	uint64_t how = pick(4);
+
+	if (rank != who)
+		return;
+	if (how == 0 || how == 1) {
+		char *next = malloc(BYTES + 5000);
+
+		memcpy(next + 50 * how, w.at, BYTES);
+		free(w.block);
+		w.block = next;
+		w.at = next + 50 * how;
+	} else if (w.at == w.block) {
+		w.block = w.at = realloc(w.block, BYTES + 4096 * how);
+	} else {
+		free(w.block);
+		w.block = w.at = calloc(1, BYTES + 4096);
+		memcpy(w.at, w.model[rank], BYTES);
+	}
+}
+
+static void a_discard(int who)
+{
+	size_t from = pick(BYTES / 2), bytes = pick(BYTES / 2);
+
+	if (rank == who) {
+		uintptr_t lo = ((uintptr_t)w.at + from + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+		uintptr_t hi = ((uintptr_t)w.at + from + bytes) & ~(uintptr_t)(PAGE - 1);
+
+		if (lo < hi)
+			madvise((void *)lo, hi - lo, MADV_DONTNEED);
+		memset(w.at + from, 0, bytes);
+	}
+	memset(w.model[who] + from, 0, bytes);
+}
+
+static void a_delay(int who)
+{
+	long us = (long)pick(3000);
+
+	if (rank == who)
+		early_sleep_us(us);
+}
+
+/* ---- */
+
+static void one_step(void)
+{
+	static void (*const together[])(void) = { a_bcast, a_bcast, a_bcast, a_bcast, a_gather, a_gather,
+						  a_strided_bcast, a_message, a_barrier,
+						  a_new_communicator };
+	static void (*const often[])(int) = { a_look, a_few_loads, a_few_loads, a_store, a_write, a_read,
+					      a_pipe, a_move, a_delay };
+	static void (*const seldom[])(int) = { a_child, some_threads, a_new_block, a_discard };
+
+	if (pick(2)) {
+		together[pick(sizeof(together) / sizeof(together[0]))]();
+	} else if (pick(8)) {
+		uint64_t which = pick(sizeof(often) / sizeof(often[0]));
+
+		often[which]((int)pick(size));
+	} else {
+		uint64_t which = pick(sizeof(seldom) / sizeof(seldom[0]));
+
+		seldom[which]((int)pick(size));
+	}
+}
+
+static void begin_all(void)
+{
+	for (int r = 0; r < size; r++) {
+		w.model[r] = early_map(BYTES);
+		check_fill(w.model[r], BYTES, check_seed(w.seed, r));
+	}
+	remember(0, BYTES / 2);
+	w.scratch = early_map(BYTES);
+	w.block = w.at = check_alloc(BYTES);
+	memcpy(w.at, w.model[rank], BYTES);
+	w.comms[0] = MPI_COMM_WORLD;
+	for (int i = 1; i < COMMS; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &w.comms[i]);
+}
+
+static void end_all(void)
+{
+	look(0, BYTES, "at the end");
+	for (int i = 1; i < COMMS; i++)
+		MPI_Comm_free(&w.comms[i]);
+	for (int r = 0; r < size; r++)
+		munmap(w.model[r], BYTES);
+	munmap(w.scratch, BYTES);
+	free(w.block);
+}
+
+/* Rounds of 200 steps, each from a seed of its own, until the time is over. */
+BEHAVIOUR(random_operations, 2)
+{
+	long seconds = check_env("HARNESS_SECONDS", 0), steps = check_env("HARNESS_STEPS", 200);
+	uint64_t seed = (uint64_t)check_env("HARNESS_SEED", 1);
+	double until = early_now() + (double)seconds;
+	int more = size <= RANKS_MOST, mine;
+	long rounds = 0;
+
+	for (long round = 0; more; round++) {
+		w.seed = w.common = seed + (uint64_t)round;
+		w.common *= 1000003;
+		if (!rank && !(round % 50)) {
+			printf("seed %lu\n", (unsigned long)w.seed);
+			fflush(stdout);
+		}
+		begin_all();
+		for (w.step = 0; w.step < steps; w.step++)
+			one_step();
+		end_all();
+		rounds++;
+		mine = early_now() < until && !check_failed();
+		MPI_Allreduce(&mine, &more, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+	}
+	check_note("%ld rounds", rounds);
+}
+
+int main(int argc, char **argv)
+{
+	return check_main(argc, argv, MPI_THREAD_FUNNELED);
+}

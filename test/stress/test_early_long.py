@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Early return for long: an hour of random operations, two million collectives; by name only.
+
+./dev check stress -k random_operations_for_an_hour; STRESS_SECONDS makes the hour shorter, HARNESS_SEED
+repeats a failure.
+"""
+import os
+import time
+
+import pytest
+
+from support import mpi as mpis
+from support.behaviours import Runner
+from mpi.test_early import EARLY, LONG, counters
+
+pytestmark = [pytest.mark.complete, pytest.mark.timeout(5400)]
+WAYS = {
+    'sw': {'SLUICE_ENGINE': 'sw'},
+    'none': {'SLUICE_ENGINE': 'none'},
+    'delay': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'delay=300'},
+    'error': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'error=50'},
+    'short': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'short=20'},
+    'hang': {'SLUICE_ENGINE': 'fault', 'SLUICE_ENGINE_FAULT': 'hang=200', 'SLUICE_ENGINE_TIMEOUT': '50'},
+    'few_regions': {'SLUICE_REGION_MAX': '2', 'SLUICE_REGION_POOL': '0'},
+    'small_fragments': {'SLUICE_XFER_FRAGMENT': '16K', 'SLUICE_ENGINE_DEPTH': '8'},
+}
+GUARDS = ['uffd', 'steal', 'mprotect']
+JOBS = [('mpich', 2), ('mpich', 3), ('openmpi', 2), ('mpich', 4)]
+
+
+def get(name):
+    if mpis.ALL[name].missing():
+        pytest.skip(mpis.ALL[name].missing())
+    return mpis.ALL[name]
+
+
+def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout):
+    env = {**env, 'SLUICE_STATS': str(prefix)}
+    report = Runner({}).check(get(name), program, ranks, behaviour, sluice=with_sluice, env=env, timeout=timeout)
+    if with_sluice:
+        total = counters(env['SLUICE_STATS'], report.result)
+        assert total['early'] > 0, total
+
+
+def test_random_operations_for_an_hour(with_sluice, tmp_path):
+    """All guards, engines and MPIs in turn, a minute each, until the time is over."""
+    end = time.monotonic() + float(os.environ.get('STRESS_SECONDS', '3600'))
+    seed, turn = int(os.environ.get('HARNESS_SEED', time.time_ns() // 1000 % 10 ** 9)), 0
+    ways = list(WAYS)
+    while time.monotonic() < end:
+        guard, way, (name, ranks) = GUARDS[turn % 3], ways[turn % len(ways)], JOBS[turn % len(JOBS)]
+        seconds = max(5, min(60, end - time.monotonic()))
+        env = {**EARLY, **WAYS[way], 'SLUICE_GUARD_KIND': guard, 'HARNESS_SEED': str(seed + turn * 1000),
+               'HARNESS_SECONDS': str(int(seconds))}
+        print(f'{guard} {way} {name} {ranks} ranks, seed {seed + turn * 1000}', flush=True)
+        run(name, ranks, 'early_random.c', 'random_operations', with_sluice, env, tmp_path / f's{turn}', 300)
+        turn += 1
+
+
+@pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'),
+                                                ('openmpi', 2, 'steal'), ('mpich', 2, 'mprotect')])
+def test_two_million_collectives(name, ranks, guard, with_sluice, tmp_path):
+    run(name, ranks, 'early_long.c', 'many_collectives', with_sluice,
+        {**LONG, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000)
+
+
+@pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'steal')])
+def test_hundred_thousand_buffers_freed_meanwhile(name, ranks, guard, with_sluice, tmp_path):
+    run(name, ranks, 'early_long.c', 'many_buffers_freed_meanwhile', with_sluice,
+        {**LONG, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000)
