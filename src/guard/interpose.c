@@ -120,28 +120,29 @@ static int as_libc(int ret)
 
 EXPORT int sigaction(int signo, const struct sigaction *new, struct sigaction *old)
 {
-	struct sigaction without;
-	uint64_t hidden = 0;
+	struct signals_other before;
+	struct sigaction real;
 	int ret;
 
 	if (base_unlikely(signals_is_virtual(signo)))
 		return as_libc(signals_action(signo, new, old));
-	if (signo == SIGSEGV || signo == SIGSYS)
-		return NEXT(sigaction)(signo, new, old);
+	before = signals_get_other(signo);
 	if (new) {
-		without = *new;
-		hidden = mask_from(&new->sa_mask) & signals_never_blocked();
-		mask_to(&without.sa_mask, mask_from(&new->sa_mask) & ~hidden);
+		real = *new;
+		signals_set_other(signo, &real);
 	}
-	ret = NEXT(sigaction)(signo, new ? &without : NULL, old);
+	ret = NEXT(sigaction)(signo, new ? &real : NULL, old);
+	if (ret && new)
+		signals_put_other(signo, &before);
 	if (!ret && old)
-		signals_show(signo, old);
-	if (!ret && new)
-		signals_hide(signo, new, hidden);
+		signals_show_other(&before, old);
 	return ret;
 }
 
-/* The older calls, for the two signals that are ours. */
+/* The older calls go to the kernel inside libc, unseen: from the day that matters they are made of the new
+ * one. */
+static uint64_t interrupts; /* siginterrupt() */
+
 static sighandler_t set_handler(int signo, sighandler_t handler, int flags)
 {
 	struct sigaction new = { .sa_handler = handler, .sa_flags = flags }, old;
@@ -152,13 +153,14 @@ static sighandler_t set_handler(int signo, sighandler_t handler, int flags)
 	}
 	if (flags & SA_RESTART)
 		sigaddset(&new.sa_mask, signo);
-	return as_libc(signals_action(signo, &new, &old)) ? SIG_ERR : old.sa_handler;
+	if (signo > 0 && interrupts & BIT(signo & 63))
+		new.sa_flags &= ~SA_RESTART;
+	return sigaction(signo, &new, &old) ? SIG_ERR : old.sa_handler;
 }
 
 EXPORT sighandler_t signal(int signo, sighandler_t handler)
 {
-	return signals_is_virtual(signo) ? set_handler(signo, handler, SA_RESTART) :
-					   NEXT(signal)(signo, handler);
+	return signals_are_relayed() ? set_handler(signo, handler, SA_RESTART) : NEXT(signal)(signo, handler);
 }
 
 sighandler_t bsd_signal(int signo, sighandler_t handler); /* no header has it any more */
@@ -175,8 +177,8 @@ EXPORT sighandler_t ssignal(int signo, sighandler_t handler)
 
 EXPORT sighandler_t sysv_signal(int signo, sighandler_t handler)
 {
-	return signals_is_virtual(signo) ? set_handler(signo, handler, SA_RESETHAND | SA_NODEFER) :
-					   NEXT(sysv_signal)(signo, handler);
+	return signals_are_relayed() ? set_handler(signo, handler, SA_RESETHAND | SA_NODEFER) :
+				       NEXT(sysv_signal)(signo, handler);
 }
 
 EXPORT sighandler_t __sysv_signal(int signo, sighandler_t handler)
@@ -186,7 +188,7 @@ EXPORT sighandler_t __sysv_signal(int signo, sighandler_t handler)
 
 EXPORT int sigignore(int signo)
 {
-	if (signals_is_virtual(signo))
+	if (signals_are_relayed())
 		return set_handler(signo, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
 	return NEXT(sigignore)(signo);
 }
@@ -195,11 +197,14 @@ EXPORT int siginterrupt(int signo, int on)
 {
 	struct sigaction a;
 
-	if (!signals_is_virtual(signo))
+	if (signo > 0 && signo < 64)
+		interrupts = on ? interrupts | BIT(signo) : interrupts & ~BIT(signo);
+	if (!signals_are_relayed())
 		return NEXT(siginterrupt)(signo, on);
-	signals_action(signo, NULL, &a);
+	if (sigaction(signo, NULL, &a))
+		return -1;
 	a.sa_flags = on ? a.sa_flags & ~SA_RESTART : a.sa_flags | SA_RESTART;
-	return as_libc(signals_action(signo, &a, NULL));
+	return sigaction(signo, &a, NULL);
 }
 
 /* ---- masks ---------------------------------------------------------------------------------------------- */
@@ -280,14 +285,18 @@ EXPORT sighandler_t sigset(int signo, sighandler_t handler)
 {
 	sighandler_t before;
 	bool was_held;
+	sigset_t now;
 
-	if (!signals_is_virtual(signo))
+	if (!signals_are_relayed())
 		return NEXT(sigset)(signo, handler);
-	was_held = *threads_virtual_mask() & BIT(signo);
+	if (sigprocmask(SIG_BLOCK, NULL, &now))
+		return SIG_ERR;
+	was_held = sigismember(&now, signo) == 1;
 	if (handler == SIG_HOLD) {
 		struct sigaction a;
 
-		signals_action(signo, NULL, &a);
+		if (sigaction(signo, NULL, &a))
+			return SIG_ERR;
 		hold(SIG_BLOCK, signo);
 		return was_held ? SIG_HOLD : a.sa_handler;
 	}

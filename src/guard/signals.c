@@ -106,21 +106,45 @@ static long set_ours(int signo, const struct taken *t)
 	return raw_action(signo, &a, NULL);
 }
 
-/* What the program hid in masks of other signals' actions before: handlers may touch guarded memory. */
-static struct {
-	void *handler;
-	uint64_t bits;
-} hidden[KERNEL_SIGNALS + 1];
+/*
+ * Other signals. While SIGSYS is ours their masks have neither of our signals, for handlers may touch
+ * guarded memory; and relay() stands before each handler, because one that interrupts a call of the
+ * host MPI is not to be trusted as that call is.
+ */
+static struct other {
+	_Atomic(void *) handler; /* the program's, behind relay() */
+	void *hid;               /* by which handler's action ... */
+	uint64_t bits;           /* ... these were hidden in its mask */
+} others[KERNEL_SIGNALS + 1];
 
+static void relay(int signo, siginfo_t *si, void *ucontext)
+{
+	uint32_t depth = threads_suspend_trust();
+
+	((signals_handler *)atomic_load_explicit(&others[signo].handler, memory_order_relaxed))(signo, si,
+												ucontext);
+	threads_resume_trust(depth);
+}
+
+static bool is_other(int signo)
+{
+	return signo >= 1 && signo <= KERNEL_SIGNALS && index_of(signo) < 0;
+}
+
+/* Those from before. */
 static void clean_action(int signo)
 {
+	struct other *o = &others[signo];
 	struct action a;
 
-	if (index_of(signo) >= 0 || raw_action(signo, NULL, &a) || !(a.mask & NEVER_BLOCKED))
+	if (!is_other(signo) || (signo >= 32 && signo < 34) /* libc's own */ || raw_action(signo, NULL, &a) ||
+	    !has_handler(&a) || a.handler == (void *)relay)
 		return;
-	hidden[signo].handler = a.handler;
-	hidden[signo].bits |= a.mask & NEVER_BLOCKED;
+	o->hid = a.handler;
+	o->bits |= a.mask & NEVER_BLOCKED;
 	a.mask &= ~NEVER_BLOCKED;
+	atomic_store_explicit(&o->handler, a.handler, memory_order_relaxed);
+	a.handler = (void *)relay;
 	raw_action(signo, &a, NULL);
 }
 
@@ -138,7 +162,7 @@ int signals_install(int signo, signals_handler *handler)
 		ret = set_ours(signo, t);
 		atomic_store_explicit(&is_taken[i], !ret, memory_order_relaxed);
 	}
-	for (int s = 1; !ret && s <= KERNEL_SIGNALS; s++)
+	for (int s = 1; signo == SIGSYS && !ret && s <= KERNEL_SIGNALS; s++)
 		clean_action(s);
 	unlock(old);
 	return (int)ret;
@@ -216,6 +240,7 @@ static void die(int signo, siginfo_t *si)
 static void call_program(int signo, const struct action *a, siginfo_t *si, ucontext_t *uc)
 {
 	uint64_t *virtual = threads_virtual_mask(), mask;
+	uint32_t depth;
 
 	*mask_of(uc) |= *virtual;
 	mask = *mask_of(uc) | a->mask | (a->flags & SA_NODEFER ? 0 : BIT(signo));
@@ -223,8 +248,10 @@ static void call_program(int signo, const struct action *a, siginfo_t *si, ucont
 		local.outer_mask = *virtual;
 	*virtual = mask & NEVER_BLOCKED;
 	mask &= ~NEVER_BLOCKED;
+	depth = threads_suspend_trust();
 	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
 	((signals_handler *)a->handler)(signo, si, uc);
+	threads_resume_trust(depth);
 	if (local.handlers)
 		local.handlers--;
 	*virtual = *mask_of(uc) & NEVER_BLOCKED;
@@ -325,19 +352,54 @@ bool signals_is_virtual(int signo)
 	return is_ours(signo);
 }
 
-void signals_hide(int signo, const struct sigaction *sa, uint64_t bits)
+struct signals_other signals_get_other(int signo)
 {
-	if (signo < 1 || signo > KERNEL_SIGNALS || (!bits && !hidden[signo].bits))
-		return;
-	hidden[signo].handler = (void *)sa->sa_sigaction;
-	hidden[signo].bits = bits;
+	const struct other *o = &others[is_other(signo) ? signo : 0];
+
+	return (struct signals_other){ atomic_load_explicit(&o->handler, memory_order_relaxed), o->hid,
+				       o->bits };
 }
 
-void signals_show(int signo, struct sigaction *sa)
+void signals_put_other(int signo, const struct signals_other *from)
 {
-	if (signo >= 1 && signo <= KERNEL_SIGNALS && hidden[signo].bits &&
-	    hidden[signo].handler == (void *)sa->sa_sigaction)
-		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | hidden[signo].bits);
+	if (!is_other(signo))
+		return;
+	others[signo].hid = from->hid;
+	others[signo].bits = from->bits;
+	atomic_store_explicit(&others[signo].handler, from->handler, memory_order_relaxed);
+}
+
+void signals_set_other(int signo, struct sigaction *sa)
+{
+	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & signals_never_blocked();
+	struct signals_other o = signals_get_other(signo);
+	struct action a = { .handler = (void *)sa->sa_sigaction };
+	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
+		      !threads_is_vforked();
+
+	if (!is_other(signo) || (!hidden && !o.bits && !relays))
+		return;
+	mask_to(&sa->sa_mask, mask & ~hidden);
+	o.hid = a.handler;
+	o.bits = hidden;
+	if (relays) {
+		o.handler = a.handler;
+		sa->sa_sigaction = relay;
+	}
+	signals_put_other(signo, &o);
+}
+
+void signals_show_other(const struct signals_other *o, struct sigaction *sa)
+{
+	if (sa->sa_sigaction == relay)
+		sa->sa_sigaction = (signals_handler *)o->handler;
+	if (o->bits && o->hid == (void *)sa->sa_sigaction)
+		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->bits);
+}
+
+bool signals_are_relayed(void)
+{
+	return is_ours(SIGSYS);
 }
 
 static uint64_t changed(int how, uint64_t before, uint64_t set)

@@ -56,9 +56,20 @@ void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
 uint64_t signals_never_blocked(void);  /* bits to take out of every mask that the kernel gets */
 bool signals_is_virtual(int signo);    /* its action is answered by signals_action: 0 or -errno */
 int signals_action(int signo, const struct sigaction *new, struct sigaction *old);
-/* Of another signal: what was taken out of an action's mask is remembered, and shown again. */
-void signals_hide(int signo, const struct sigaction *sa, uint64_t hidden);
-void signals_show(int signo, struct sigaction *sa);
+/*
+ * Of another signal: what the kernel has instead of what the program set. get before the call; set
+ * changes the action that the kernel gets; put takes that back when the kernel refused it; show
+ * changes what the kernel says into what the program had set.
+ */
+struct signals_other {
+	void *handler, *hid;
+	uint64_t bits;
+};
+struct signals_other signals_get_other(int signo);
+void signals_set_other(int signo, struct sigaction *sa);
+void signals_put_other(int signo, const struct signals_other *from);
+void signals_show_other(const struct signals_other *o, struct sigaction *sa);
+bool signals_are_relayed(void); /* libc's own ways to the kernel's table are closed: all by sigaction() */
 void signals_mask_changed(int how, uint64_t set); /* after the kernel's has */
 uint64_t signals_waiting(void); /* sent to this thread and virtually blocked */
 int signals_take_waiting(uint64_t set, siginfo_t *out); /* one of them, or 0 */
@@ -128,6 +139,10 @@ void threads_open(uintptr_t start, uintptr_t end);
 void threads_jumped(void);
 /* Is there certainly this much stack below? */
 bool threads_have_stack(uintptr_t here, size_t bytes);
+
+/* A handler of the program in the midst of trusted calls: it is not trusted. */
+uint32_t threads_suspend_trust(void);
+void threads_resume_trust(uint32_t depth);
 
 /* Between vfork and exec this is another process in the same memory: what is known of the thread, and of
  * the program's signals, is the parent's. */

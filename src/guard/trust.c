@@ -51,6 +51,22 @@ void guard_trust_end(void)
 		set_depth(t, depth_of(t) - 1);
 }
 
+uint32_t threads_suspend_trust(void)
+{
+	struct thread *t = thread_here.thread;
+	uint32_t depth = t ? depth_of(t) : 0;
+
+	if (base_unlikely(depth))
+		set_depth(t, 0);
+	return depth;
+}
+
+void threads_resume_trust(uint32_t depth)
+{
+	if (base_unlikely(depth) && thread_here.thread)
+		set_depth(thread_here.thread, depth);
+}
+
 /* ---- sections with every signal blocked ---------------------------------------------------------------- */
 
 static uint64_t block_all(void)

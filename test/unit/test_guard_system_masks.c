@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a program sees of its masks, and that SIGSEGV and SIGSYS are never blocked for real. */
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -228,6 +229,51 @@ SYSTEM_TEST(a_handler_with_every_signal_blocked_may_touch)
 	handled = 0;
 	raise(SIGUSR1);
 	CHECK_EQ(handled, 1);
+}
+
+static void set_touch(void)
+{
+	signal(SIGUSR1, (sighandler_t)(void *)touch);
+	set(SIGUSR2, touch, false);
+}
+
+/* It interrupts a call of the host MPI, which is trusted: the handler is not. */
+SYSTEM_TEST_AFTER(a_handler_within_trusted_calls_may_touch, set_touch)
+{
+	handled = 0;
+	for (int i = 0; i < 4; i++) {
+		handler_owner = arm_new();
+		guard_trust_begin();
+		guard_trust_begin();
+		raise(i % 2 ? SIGUSR1 : SIGUSR2);
+		CHECK_EQ(handled, i + 1);
+		guard_trust_end();
+		guard_trust_end();
+		if (i == 1)
+			set_touch();
+		CHECK(!guard_is_armed(&handler_owner->r));
+	}
+	handler_owner = arm_new();
+	CHECK_EQ(write(open("/dev/null", O_WRONLY), handler_owner->p, 1), 1); /* looked at again */
+	CHECK(!guard_is_armed(&handler_owner->r));
+}
+
+SYSTEM_TEST(handlers_are_shown_as_they_were_set)
+{
+	struct sigaction a = { .sa_handler = SIG_IGN }, old;
+
+	CHECK(signal(SIGUSR1, (sighandler_t)(void *)touch) == SIG_DFL);
+	CHECK(signal(SIGUSR1, SIG_IGN) == (sighandler_t)(void *)touch);
+	CHECK(signal(SIGUSR1, (sighandler_t)(void *)count) == SIG_IGN);
+	CHECK(sysv_signal(SIGUSR1, SIG_DFL) == (sighandler_t)(void *)count);
+	CHECK(signal(SIGUSR1, (sighandler_t)(void *)count) == SIG_DFL);
+	CHECK_EQ(sigaction(SIGKILL, &a, NULL), -1);
+	CHECK_EQ(errno, EINVAL);
+	CHECK_EQ(sigaction(SIGUSR1, &a, &old), 0);
+	a = old;
+	CHECK(a.sa_handler == (sighandler_t)(void *)count && (a.sa_flags & SA_RESTART));
+	CHECK(sigismember(&a.sa_mask, SIGUSR1));
+	CHECK(signal(0, SIG_IGN) == SIG_ERR && signal(99, SIG_IGN) == SIG_ERR);
 }
 
 static pthread_t sender_of;

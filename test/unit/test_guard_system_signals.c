@@ -345,6 +345,7 @@ SYSTEM_TEST(a_handler_set_by_a_raw_call_is_chained_to)
 
 	set(SIGUSR1, note, 0); /* libc's restorer */
 	CHECK_EQ(system_call(SYS_rt_sigaction, (long)SIGUSR1, NULL, &a, 8L), 0);
+	a.handler = (void *)note;
 	CHECK_EQ(system_call(SYS_rt_sigaction, (long)SIGSEGV, &a, &was, 8L), 0);
 	CHECK(was.handler != (void *)note);
 	CHECK(guard_is_ready());
