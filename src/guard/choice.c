@@ -91,8 +91,11 @@ static void after_fork_child(void)
 {
 	/* Nothing is armed in a child, and nothing will be: its parent's threads do not exist in it. */
 	pthread_mutex_init(&init_lock, NULL);
+	choice.ret = -ENOTSUP;
+	snprintf(choice.reason, sizeof choice.reason, "none: a forked child");
 	atomic_store_explicit(&choice.kind, NULL, memory_order_relaxed);
 	ranges_after_fork_child();
+	steal_unreserve();
 	uffd_after_fork_child();
 }
 

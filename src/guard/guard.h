@@ -10,7 +10,7 @@
  *   uffd       page tables moved away (mremap), the empty  threads of ours read the userfaultfd; works
  *              mapping registered with userfaultfd         for kernel accesses too: needs privilege
  *   steal      page tables moved away, the empty mapping   SIGSEGV; Syscall User Dispatch
- *              PROT_NONE or PROT_READ (small ranges, and
+ *              PROT_NONE or PROT_READ (small ranges and
  *              those of huge pages: like mprotect)
  *   mprotect   PROT_NONE, or PROT_READ for senders         SIGSEGV; Syscall User Dispatch
  * Chosen by trial, or by SLUICE_GUARD_KIND. Where no system call protection works there is no guard.
@@ -75,6 +75,9 @@ const char *guard_reason(void);    /* why it is not a better one; "" */
 /* Everything is given back that can be: no range is armed. */
 void guard_fini(void);
 
+/* After guard_init(): where mappings of the arena lie that belong to no region, empty or with the tables
+ * of closed ranges. Empty range: there are none. */
+void guard_shadows(uintptr_t *out_start, uintptr_t *out_end);
 /* May ranges be armed now? False when a thread exists that is not protected, or a foreign handler could
  * not be chained; then calls complete before they return. Cheap (no system call when nothing changed). */
 bool guard_is_ready(void);

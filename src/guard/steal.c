@@ -8,8 +8,9 @@
  *                                            one by one as they are read; writes fault)
  *   reservation         -----|######|-----   shadow: the tables; same place modulo 2 MiB
  *
- * Small ranges, and those that huge pages map, are protected instead: that is cheaper
- * (doc/adr/0009). Which ranges are of huge pages is found out by the time that protecting them takes.
+ * Small ranges are protected instead, and so are those for which that takes less time: ranges of huge
+ * pages, and large ones while other threads run, each of which hears of every table that is moved
+ * (doc/adr/0009). Both ways are tried and timed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,12 +32,11 @@
 #endif
 
 enum {
-	FEW_PAGES = 160,     /* below, protecting is cheaper in any case */
+	FEW_PAGES = 160, /* below, protecting is cheaper in any case */
 	SEEN = 64,
-	TRIES = 2,           /* a slow protection may have been interrupted */
-	TRY_AGAIN = 512,     /* uses */
-	NS_PER_PAGE = 10,    /* protecting by page table entry takes 24, by huge page 0.2 */
-	NS_AT_MOST = 12000,  /* protecting nothing, with the pieces of tables at both ends, or another CPU to tell */
+	LEFT_MAX = 8,
+	TRIES = 2,       /* of each way: what takes long once may have been interrupted */
+	TRY_AGAIN = 1024 /* uses: other threads may run now, which makes moving dear */
 };
 
 static struct {
@@ -46,9 +46,12 @@ static struct {
 
 /* ---- what is known about ranges that were armed before, under the lock ------------------------------ */
 
+enum way { MOVE, PROTECT, WAYS };
+
 struct seen {
 	uintptr_t start, end;
-	uint32_t uses, slow; /* slow: protections that took long, up to TRIES */
+	uint32_t uses, tries[WAYS];
+	uint64_t least_ns[WAYS];
 };
 static struct seen seen_table[SEEN];
 
@@ -56,27 +59,19 @@ static struct seen *seen_of(const struct guard_range *r)
 {
 	struct seen *s = &seen_table[(r->start / HOST_PAGE * 0x9e3779b97f4a7c15ull >> 32) % SEEN];
 
-	if (s->start != r->start || s->end != r->end)
-		*s = (struct seen){ .start = r->start, .end = r->end };
+	if (s->start != r->start || s->end != r->end || s->uses == TRY_AGAIN)
+		*s = (struct seen){ .start = r->start, .end = r->end,
+				    .least_ns = { UINT64_MAX, UINT64_MAX } };
+	s->uses++;
 	return s;
 }
 
-static bool has_whole_unit(const struct guard_range *r)
+static enum way way_of(const struct seen *s)
 {
-	return base_round_up(r->start, HOST_HUGE) + HOST_HUGE <= r->end;
-}
-
-static int protect_and_learn(struct guard_range *r, struct seen *s)
-{
-	uint64_t ns = host_now_ns();
-	int ret = mprotect_arm(r);
-
-	ns = host_now_ns() - ns;
-	if (ns > NS_AT_MOST + NS_PER_PAGE * ((r->end - r->start) / HOST_PAGE))
-		s->slow += s->slow < TRIES;
-	else
-		s->slow = 0;
-	return ret;
+	for (enum way w = MOVE; w < WAYS; w++)
+		if (s->tries[w] < TRIES)
+			return w;
+	return s->least_ns[MOVE] <= s->least_ns[PROTECT] ? MOVE : PROTECT;
 }
 
 /* ---- moving ----------------------------------------------------------------------------------------- */
@@ -93,18 +88,54 @@ static long move(uintptr_t to, uintptr_t from, uint64_t bytes)
 			   (long)(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP), to);
 }
 
+/*
+ * What stays at the shadow when all has been returned is a mapping without tables. The next range in this
+ * slot, mostly the same again, replaces it: doing so now would free tables, of which every CPU that has
+ * seen this process hears. Not more than LEFT_MAX such mappings stay, and none is cut in two.
+ */
+static struct { uintptr_t start, end; } left_over[LEFT_MAX];
+
+static void left_add(uintptr_t start, uintptr_t end)
+{
+	for (int i = 0; i < LEFT_MAX; i++) {
+		if (left_over[i].end)
+			continue;
+		left_over[i].start = start;
+		left_over[i].end = end;
+		return;
+	}
+	anonymous_at(start, end - start, MAP_FIXED);
+}
+
+/* [start, end) is about to be replaced. */
+static void left_remove(uintptr_t start, uintptr_t end)
+{
+	for (int i = 0; i < LEFT_MAX; i++) {
+		uintptr_t from = left_over[i].start, to = left_over[i].end;
+
+		if (from >= end || to <= start)
+			continue;
+		if (from < start || to > end)
+			anonymous_at(from, to - from, MAP_FIXED);
+		left_over[i].end = left_over[i].start = 0;
+	}
+}
+
 int steal_take(struct guard_range *r)
 {
 	uintptr_t shadow = space.base + r->slot + r->start % HOST_HUGE;
 	uint64_t bytes = r->end - r->start;
-	long got = base_fault("guard_steal") ? -ENOMEM : move(shadow, r->start, bytes);
+	long got;
 
+	left_remove(shadow, shadow + bytes);
+	got = base_fault("guard_steal") ? -ENOMEM : move(shadow, r->start, bytes);
 	if (got == (long)shadow) {
 		r->shadow = shadow;
 		return 0;
 	}
-	/* the reservation may have been unmapped before it failed */
-	anonymous_at(shadow, bytes, MAP_FIXED_NOREPLACE);
+	/* the reservation may have been unmapped before it failed; what is still there stays */
+	if (anonymous_at(shadow, bytes, MAP_FIXED_NOREPLACE) == -EEXIST)
+		left_add(shadow, shadow + bytes);
 	return (int)got;
 }
 
@@ -117,10 +148,8 @@ int steal_return(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 void steal_end(struct guard_range *r)
 {
-	/* What stays at the shadow is a mapping without tables; when it cannot be replaced now, the next
-	 * range in this slot does so. */
 	if (r->shadow)
-		anonymous_at(r->shadow, r->end - r->start, MAP_FIXED);
+		left_add(r->shadow, r->shadow + (r->end - r->start));
 	r->shadow = 0;
 }
 
@@ -143,15 +172,19 @@ static int take_and_protect(struct guard_range *r)
 static int kind_arm(struct guard_range *r)
 {
 	struct seen *s;
+	enum way way;
+	uint64_t ns;
+	int ret;
 
 	if ((r->end - r->start) / HOST_PAGE < FEW_PAGES)
 		return mprotect_arm(r);
-	if (!has_whole_unit(r))
-		return take_and_protect(r);
 	s = seen_of(r);
-	if (s->slow < TRIES || ++s->uses % TRY_AGAIN == 0)
-		return protect_and_learn(r, s);
-	return take_and_protect(r);
+	way = way_of(s);
+	ns = host_now_ns();
+	ret = way == MOVE ? take_and_protect(r) : mprotect_arm(r);
+	s->tries[way]++;
+	s->least_ns[way] = base_min_u64(s->least_ns[way], host_now_ns() - ns);
+	return ret;
 }
 
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
@@ -182,11 +215,18 @@ int steal_reserve(char *reason, size_t cap)
 	return 0;
 }
 
+void guard_shadows(uintptr_t *out_start, uintptr_t *out_end)
+{
+	*out_start = space.raw;
+	*out_end = space.raw + space.raw_bytes;
+}
+
 void steal_unreserve(void)
 {
 	if (space.base)
 		system_call(SYS_munmap, space.raw, space.raw_bytes);
-	space.raw = space.base = 0;
+	space.raw = space.base = space.raw_bytes = 0;
+	memset(left_over, 0, sizeof left_over);
 }
 
 /* ---- trial -------------------------------------------------------------------------------------------- */

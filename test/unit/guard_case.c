@@ -113,6 +113,24 @@ void guard_case_run(const char *kind, void (*before)(void), void (*body)(void))
 	CHECK_EQ(unit_fork(run_here, &run), 0);
 }
 
+static bool count_one(const struct host_vma *v, void *arg)
+{
+	uintptr_t start, end;
+
+	guard_shadows(&start, &end);
+	if (v->end <= start || v->start >= end)
+		++*(int *)arg;
+	return true;
+}
+
+int guard_case_mappings(void)
+{
+	int n = 0;
+
+	CHECK_EQ(host_vma_each(count_one, &n), 0);
+	return n;
+}
+
 void guard_case_dies(const char *kind, void (*body)(void))
 {
 	struct run run = { kind, NULL, body };

@@ -46,6 +46,8 @@ struct owner {
 /* guard_init() with this kind and more options ("NAME=value", may be NULL). 0 or -errno. */
 int guard_case_init(const char *kind, const char *more);
 void guard_case_run(const char *kind, void (*before)(void), void (*body)(void));
+/* Mappings of the process but those where page tables were last: a few of these stay for the next range. */
+int guard_case_mappings(void);
 void guard_case_dies(const char *kind, void (*body)(void)); /* by SIGSEGV */
 const char *guard_case_kind(void);
 
