@@ -17,7 +17,8 @@ enum need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
 static enum need unmatched_need(const struct exec_run *r, const struct goal_op *op)
 {
 	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank };
-	bool may = op->type == GOAL_SEND ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op)) :
+	bool may = op->type == GOAL_COPY ? false :
+		   op->type == GOAL_SEND ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op)) :
 					   xfer_receiver_may_leave(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
@@ -29,6 +30,8 @@ static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
 
 	if (p->way != XFER_DIRECT)
 		return NEEDED_ALWAYS;
+	if (op->type == GOAL_COPY)
+		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments)) ? NOT_NEEDED : NEEDED_NOW;
 	if (!xfer_needs_me(&o->view))
 		return NOT_NEEDED;
 	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are not */
@@ -95,8 +98,11 @@ void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct goal_op *op = run_op(r, i);
 
-		if (op->type != GOAL_COPY && r->ops[i].state != EXEC_DONE)
-			visit(arg, &r->call.desc[op->mem], op->off, op->bytes, op->type == GOAL_RECV);
+		if (r->ops[i].state == EXEC_DONE)
+			continue;
+		visit(arg, &r->call.desc[op->mem], op->off, op->bytes, op->type != GOAL_SEND);
+		if (op->type == GOAL_COPY)
+			visit(arg, &r->call.desc[op->src_mem], op->src_off, op->bytes, false);
 	}
 }
 
@@ -131,7 +137,8 @@ void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth, vo
 
 		if (o->state != EXEC_MATCHED)
 			continue;
-		ret = match_op(r, i, XFER_VIEW_ALIASED, &o->view);
+		ret = run_op(r, i)->type == GOAL_COPY ? match_copy(r, i, XFER_VIEW_ALIASED, &o->view) :
+							match_op(r, i, XFER_VIEW_ALIASED, &o->view);
 		o->view.edges_done = had_edges;
 		if (ret) /* its peer has passed on: it will be found over; anything else is found again */
 			o->state = EXEC_ACTIVE;
@@ -186,7 +193,7 @@ void exec_rescue(struct exec_run *r)
 /* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there. */
 static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 {
-	if (run_op(r, i)->type == GOAL_COPY || r->ops[i].state == EXEC_DONE)
+	if (r->ops[i].state == EXEC_DONE)
 		return -ESTALE;
 	if (r->ops[i].state != EXEC_MATCHED)
 		return match_op(r, i, XFER_VIEW_ALIASED, out);
@@ -194,73 +201,64 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 	return 0;
 }
 
-/* Where the program sees byte 0 of operation i. */
-static uintptr_t local_start(const struct exec_run *r, uint32_t i)
+/* Where the program sees the bytes of operation i: where they go to or come from; of a copy inside this
+ * rank, side 1 is where they come from. False: there is no such side. */
+static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo, uintptr_t *hi)
 {
 	const struct goal_op *op = run_op(r, i);
 
-	return (uintptr_t)r->call.desc[op->mem].addr + op->off;
+	if (side && op->type != GOAL_COPY)
+		return false;
+	*lo = side ? r->call.desc[op->src_mem].addr + op->src_off : r->call.desc[op->mem].addr + op->off;
+	*hi = *lo + op->bytes;
+	return true;
 }
 
-static bool holds(const struct exec_run *r, uint32_t i, uintptr_t addr)
-{
-	uintptr_t start = local_start(r, i);
-
-	return run_op(r, i)->type != GOAL_COPY && addr >= start && addr < start + run_op(r, i)->bytes;
-}
-
-static int advance_op(struct exec_run *r, uint32_t i, uint32_t fragment_at, uint64_t offset)
+static int advance_op(struct exec_run *r, uint32_t i, const uint64_t *offset)
 {
 	struct xfer_view v;
 	int ret = view_of(r, i, &v);
 
 	if (ret)
 		return ret == -ESTALE || ret == -EAGAIN ? 0 : ret;
-	return xfer_move(&v, fragment_at ? xfer_fragment_of(&v.plan, offset) : XFER_ANY);
+	return xfer_move(&v, offset ? xfer_fragment_of(&v.plan, *offset) : XFER_ANY);
 }
 
 int exec_advance(struct exec_run *r, uintptr_t want)
 {
+	uintptr_t lo, hi;
 	int ret = 0;
 
 	for (uint32_t i = 0; want && !ret && i < r->block->op_count; i++)
-		if (holds(r, i, want))
-			ret = advance_op(r, i, 1, want - local_start(r, i));
+		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
+			if (want >= lo && want < hi)
+				ret = advance_op(r, i, &(uint64_t){ want - lo });
 	for (uint32_t i = 0; !ret && i < r->block->op_count; i++)
-		ret = advance_op(r, i, 0, 0);
+		ret = advance_op(r, i, NULL);
 	return ret;
+}
+
+static bool is_part_there(struct exec_run *r, uint32_t i, uint64_t at, uint64_t bytes)
+{
+	struct xfer_view v;
+	int ret = view_of(r, i, &v);
+
+	return ret == -ESTALE || (!ret && xfer_is_there(&v, at, bytes));
 }
 
 bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		uintptr_t lo = local_start(r, i), hi = lo + run_op(r, i)->bytes;
-		struct xfer_view v;
-		int ret;
+	uintptr_t lo, hi;
 
-		lo = lo > start ? lo : start;
-		hi = hi < end ? hi : end;
-		if (run_op(r, i)->type == GOAL_COPY || lo >= hi)
-			continue;
-		ret = view_of(r, i, &v);
-		if (ret == -ESTALE)
-			continue;
-		if (ret || !xfer_is_done(v.x, r->op, xfer_units_of(&v.plan, lo - local_start(r, i), hi - lo)))
-			return false;
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		for (int side = 0; side < 2 && local_range(r, i, side, &lo, &hi); side++) {
+			uintptr_t from = lo > start ? lo : start, to = hi < end ? hi : end;
+
+			if (from < to && !is_part_there(r, i, from - lo, to - from))
+				return false;
+		}
 	}
 	return true;
-}
-
-static uint64_t bytes_done(const struct xfer_view *v)
-{
-	uint64_t at, n, sum = 0;
-
-	for (uint32_t k = 0; k < v->plan.fragments; k++) {
-		xfer_fragment_range(&v->plan, k, &at, &n);
-		if (xfer_is_done(v->x, v->tag, xfer_bit(k)))
-			sum += n;
-	}
-	return sum;
 }
 
 static bool is_op_over(struct exec_run *r, uint32_t i)
@@ -310,14 +308,12 @@ void exec_progress(struct exec_run *r, uint64_t *out_done, uint64_t *out_all)
 		struct xfer_view v;
 		int ret;
 
-		if (run_op(r, i)->type == GOAL_COPY)
-			continue;
 		*out_all += run_op(r, i)->bytes;
 		ret = view_of(r, i, &v);
 		if (ret == -ESTALE)
 			*out_done += run_op(r, i)->bytes;
 		else if (!ret)
-			*out_done += bytes_done(&v);
+			*out_done += xfer_bytes_done(&v);
 	}
 }
 

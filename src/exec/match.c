@@ -152,3 +152,22 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 		return ret;
 	return -EAGAIN; /* it passed on while we looked */
 }
+
+int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
+{
+	const struct goal_op *op = run_op(r, i);
+	const struct xfer_end from = { r->call.desc[op->src_mem], op->src_off, r->comm->rank };
+	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank };
+	const struct xfer_reach reach = { 0 };
+	struct xfer_plan plan;
+
+	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED))
+		return -EINVAL;
+	xfer_plan(&from, &to, op->bytes, &reach, false, &plan);
+	if (plan.way != XFER_DIRECT || !plan.fragments)
+		return -EINVAL;
+	if (mode == XFER_VIEW_NORMAL)
+		xfer_open(&r->copied, r->op);
+	xfer_view_init(v, &r->copied, r->op, r->comm->group, &from, &to, &plan, NULL, mode);
+	return 0;
+}

@@ -47,6 +47,8 @@ struct exec_run {
 	uint64_t give_up_ns;   /* when somebody has failed in a later collective */
 	/* after leaving */
 	struct engine_chan *chan;
+	struct xfer copied; /* of the one copy inside this rank that may be left; nobody else sees it */
+	bool has_copied;
 	struct xfer_queue queue;
 	_Atomic uint32_t next_queued; /* operations below it have had their turn in the channel */
 	_Atomic uint32_t in_channel;  /* the queue is in use */
@@ -109,6 +111,10 @@ const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_
 /* Operation i of the run, whichever side it is. 0, -EAGAIN: its peer is not there; -ESTALE: its peer has
  * ended the collective, all is done; -EREMOTEIO. */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
+
+/* match.c: a copy inside this rank as a transfer with both ends here, so that a channel can do it too. 0 or
+ * -errno: memory that is not mapped. Opens it the first time. */
+int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
 /* step.c: 1 progress, 0 nothing to do now, -errno. copy: fragments too, not only what nobody else can. */
 int step_op(struct exec_run *r, uint32_t i, bool copy);

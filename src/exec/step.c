@@ -26,10 +26,37 @@ static char *local_address(struct exec_run *r, uint16_t mem, uint64_t off)
 	return (char *)r->call.user[mem - GOAL_USER] + off;
 }
 
-static int step_copy(struct exec_run *r, uint32_t i)
+/* Bytes outside the mapped pages of one of the buffers, which only this thread can copy, first. */
+static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
+{
+	struct xfer_view *v = &r->ops[i].view;
+	uint64_t edges = v->plan.total & ~xfer_bits(v->plan.fragments);
+	int ret = 0;
+
+	if (!v->edges_done)
+		ret = xfer_move_edges(v);
+	else if (!xfer_is_done(v->x, v->tag, edges))
+		ret = xfer_move(v, v->plan.fragments);
+	else if (copy)
+		ret = xfer_move(v, XFER_ANY);
+	if (!ret && xfer_is_done(v->x, v->tag, v->plan.total)) {
+		op_done(r, i);
+		return 1;
+	}
+	return ret;
+}
+
+static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 {
 	const struct goal_op *op = run_op(r, i);
 
+	if (r->ops[i].state == EXEC_MATCHED)
+		return step_copy_transfer(r, i, copy);
+	if (!copy && !r->has_copied && !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
+		r->has_copied = true;
+		r->ops[i].state = EXEC_MATCHED;
+		return 1;
+	}
 	host_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off), op->bytes,
 		  host_copy_pick(op->bytes, op->bytes));
 	op_done(r, i);
@@ -147,7 +174,7 @@ int step_op(struct exec_run *r, uint32_t i, bool copy)
 	if (o->state == EXEC_BLOCKED || o->state == EXEC_DONE)
 		return 0;
 	if (type == GOAL_COPY)
-		return step_copy(r, i);
+		return step_copy(r, i, copy);
 	if (o->state == EXEC_ACTIVE)
 		return step_match(r, i);
 	return type == GOAL_SEND ? step_send(r, i, copy) : step_recv(r, i, copy);

@@ -335,6 +335,8 @@ static void retire_all(bool (*wanted)(const struct pending *, const void *), con
 	pending_lock();
 	for (p = first; p && at_most--; p = next) {
 		next = p->next;
+		if (wanted(p, arg))
+			exec_rescue(p->run); /* a peer may wait for what a hung channel of ours holds */
 		if (!wanted(p, arg) || !retire_locked(p))
 			continue;
 		pending_lock(); /* the list may have changed meanwhile */
@@ -457,6 +459,8 @@ static int init_result = 1;
 
 static void init_once(void)
 {
+	uintptr_t shadow_start, shadow_end;
+
 	init_result = guard_init(&callbacks);
 	if (init_result) {
 		base_log(BASE_LOG_INFO, "rt", "calls do not return early: %s", guard_reason());
@@ -464,6 +468,9 @@ static void init_once(void)
 	}
 	base_log(BASE_LOG_INFO, "rt", "calls may return early; memory is guarded by %s%s%s", guard_kind_name(),
 		 guard_reason()[0] ? ": " : "", guard_reason());
+	guard_shadows(&shadow_start, &shadow_end);
+	if (shadow_start < shadow_end && region_window_add(shadow_start, shadow_end))
+		base_log(BASE_LOG_WARN, "rt", "the guard's shadow is one window too many");
 	region_set_before_change(before_change);
 	/* after region/ has registered its own: these run first */
 	pthread_atfork(before_fork, NULL, after_fork_child);
