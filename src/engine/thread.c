@@ -26,7 +26,8 @@ struct start {
 	const struct host_cpumask *cpus;
 	void (*run)(void *arg);
 	void *arg;
-	_Atomic uint32_t begun; /* the thread has taken its copy */
+	int tid;                /* the thread's answer */
+	_Atomic uint32_t begun; /* it has taken its copy */
 };
 
 /* The raw call: the program's wrappers, and ours in guard/, must not see it. */
@@ -73,7 +74,8 @@ static void *thread_main(void *arg)
 	if (engine_thread_started)
 		engine_thread_started();
 	settle_in(s);
-	/* Release: what s held was read before; pairs with the acquire in engine_thread_create. */
+	s->tid = (int)syscall(SYS_gettid);
+	/* Release: tid is written, and what s held was read before; pairs with the acquire in engine_thread_create. */
 	atomic_store_explicit(&s->begun, 1, memory_order_release);
 	host_futex_wake(&s->begun, 1);
 	if (is_worker)
@@ -93,8 +95,8 @@ static int create(pthread_t *out, const pthread_attr_t *attr, struct start *s)
 	return -rc;
 }
 
-int engine_thread_create(pthread_t *out, const char *name, const struct host_cpumask *cpus,
-			 void (*run)(void *arg), void *arg)
+int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg), void *arg,
+			 struct engine_thread *out)
 {
 	struct start s = { .name = name, .cpus = cpus, .run = run, .arg = arg };
 	pthread_attr_t attr;
@@ -105,14 +107,15 @@ int engine_thread_create(pthread_t *out, const char *name, const struct host_cpu
 	if (pthread_attr_init(&attr))
 		return -ENOMEM;
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	rc = create(out, &attr, &s);
+	rc = create(&out->handle, &attr, &s);
 	pthread_attr_destroy(&attr);
 	if (rc == -EINVAL) /* the program's thread-local data do not fit on such a stack */
-		rc = create(out, NULL, &s);
+		rc = create(&out->handle, NULL, &s);
 	if (rc)
 		return rc;
 	while (!atomic_load_explicit(&s.begun, memory_order_acquire))
 		host_futex_wait(&s.begun, 0, HOST_FOR_EVER);
+	out->tid = s.tid;
 	return 0;
 }
 
@@ -120,12 +123,12 @@ static void do_nothing(void *arg) { (void)arg; }
 
 int engine_thread_probe(char *reason, size_t cap)
 {
-	pthread_t thread;
-	int rc = engine_thread_create(&thread, "sluice-probe", NULL, do_nothing, NULL);
+	struct engine_thread thread;
+	int rc = engine_thread_create("sluice-probe", NULL, do_nothing, NULL, &thread);
 
 	if (rc)
 		snprintf(reason, cap, "no thread can be created: %s", strerror(-rc));
 	else
-		pthread_join(thread, NULL);
+		pthread_join(thread.handle, NULL);
 	return rc;
 }

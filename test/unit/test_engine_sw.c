@@ -2,6 +2,7 @@
 /* The software engine: what its workers are to the rest of the machine. */
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -129,6 +130,75 @@ UNIT_TEST(sw_workers_stay_on_their_cpus)
 #endif
 	CHECK_EQ(unit_fork(on_their_cpus, NULL), 0);
 }
+
+/* ---- ending them ---------------------------------------------------------------------------------------- */
+
+static _Atomic bool hog_ends;
+
+static void *hog(void *cpus)
+{
+	CHECK(!host_cpumask_apply(cpus));
+	while (!atomic_load_explicit(&hog_ends, memory_order_relaxed))
+		;
+	return NULL;
+}
+
+/* How many of twenty ends took no longer than a thread that has a CPU needs. */
+static int quick_ends(const struct engine_case *e)
+{
+	int quick = 0;
+
+	for (int i = 0; i < 20; i++) {
+		struct engine_chan *ch;
+		uint64_t begun;
+
+		CHECK(!e->ops->chan_open(-1, 0, &ch));
+		begun = host_now_ns();
+		e->ops->chan_close(ch);
+		quick += host_now_ns() - begun < 1000000;
+	}
+	return quick;
+}
+
+/* Idle workers on a CPU that somebody else needs, and this thread on another one. */
+static void end_displaced(void *arg)
+{
+	struct engine_case e = { .ops = engine_find("sw"), .fault = "", .workers = 2 };
+	struct host_cpumask near, far;
+	uint64_t give_up = host_now_ns() + 15000000000u;
+	pthread_t thread;
+	int quick = 0;
+
+	(void)arg;
+	host_cpumask_self(&far);
+	near = (struct host_cpumask){ { far.bits[0] & -far.bits[0] } };
+	far = (struct host_cpumask){ { far.bits[0] & ~near.bits[0] } };
+	far.bits[0] &= -far.bits[0];
+	engine_case_options(&e, "SLUICE_FAULT=other:1");
+	engine_set_cpus(&far, 2);
+	CHECK(!host_cpumask_apply(&near));
+	CHECK(!pthread_create(&thread, NULL, hog, &far));
+	while (quick < 18 && host_now_ns() < give_up) /* the machine may be busy */
+		quick = quick_ends(&e);
+	atomic_store_explicit(&hog_ends, true, memory_order_relaxed);
+	pthread_join(thread, NULL);
+	CHECK(quick >= 18);
+}
+
+UNIT_TEST(sw_ends_at_once_although_its_cpus_are_busy)
+{
+	struct host_cpumask all;
+
+	host_cpumask_self(&all);
+	if (!(all.bits[0] & (all.bits[0] - 1)))
+		unit_skip("needs two of the first 64 CPUs");
+#ifdef __SANITIZE_THREAD__
+	unit_skip("this sanitizer has no threads in a forked child");
+#endif
+	CHECK_EQ(unit_fork(end_displaced, NULL), 0);
+}
+
+/* ---- the guard's view ------------------------------------------------------------------------------------ */
 
 static _Atomic int started;
 static _Atomic int started_by;

@@ -17,7 +17,7 @@ struct fault_chan {
 	struct engine_chan *inner;
 	struct fault_settings settings;
 	struct sw_queue queue;
-	pthread_t thread;
+	struct engine_thread thread;
 	_Atomic uint32_t bell; /* rung by flush, retire, close */
 	_Atomic uint32_t running; /* 1 from taking a copy until its done() has returned, or has retired us */
 	_Atomic bool stopping;
@@ -211,7 +211,7 @@ static int start(struct fault_chan *ch)
 	atomic_store_explicit(&ch->running, 0, memory_order_relaxed);
 	sw_queue_init(&ch->queue, FAULT_SLOTS);
 	/* not at idle priority: it keeps time */
-	rc = engine_thread_create(&ch->thread, "sluice-fault", NULL, thread_main, ch);
+	rc = engine_thread_create("sluice-fault", NULL, thread_main, ch, &ch->thread);
 	if (rc)
 		sw_queue_close(&ch->queue);
 	return rc;
@@ -287,7 +287,7 @@ static void fault_chan_close(struct engine_chan *base)
 	fault_retire(base);
 	atomic_store_explicit(&ch->stopping, true, memory_order_relaxed);
 	ring(ch);
-	pthread_join(ch->thread, NULL);
+	pthread_join(ch->thread.handle, NULL);
 	ch->inner->ops->chan_close(ch->inner);
 	pthread_mutex_lock(&lock);
 	ch->in_use = false;

@@ -17,10 +17,9 @@ enum {
 };
 
 struct worker {
-	BASE_ALIGNED_LINE pthread_t thread;
+	BASE_ALIGNED_LINE struct engine_thread thread;
 	unsigned id;
 	unsigned served; /* the channel it served last */
-	_Atomic int tid; /* 0: not known yet */
 	_Atomic uint32_t busy; /* 1 + the channel of which it does a copy; 0: none */
 };
 
@@ -82,10 +81,9 @@ static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cp
 
 	for (int i = 0; i < sw_pool_size(); i++) {
 		struct worker *w = &pool.workers[i];
-		int tid = atomic_load_explicit(&w->tid, memory_order_relaxed);
 
-		if (tid && (!ch || atomic_load_explicit(&w->busy, memory_order_relaxed) == me))
-			syscall(SYS_sched_setaffinity, tid, sizeof(cpus->bits), cpus->bits);
+		if (!ch || atomic_load_explicit(&w->busy, memory_order_relaxed) == me)
+			syscall(SYS_sched_setaffinity, w->thread.tid, sizeof(cpus->bits), cpus->bits);
 	}
 }
 
@@ -234,7 +232,6 @@ static void worker_main(void *arg)
 	struct worker *w = arg;
 
 	inside.is_worker = true;
-	atomic_store_explicit(&w->tid, (int)syscall(SYS_gettid), memory_order_relaxed);
 	sw_sleep_seek(&pool.sleep);
 	for (;;) {
 		while (seek(w))
@@ -277,7 +274,7 @@ void sw_pool_stop(void)
 	for (int i = 0; i < size; i++)
 		sw_sleep_rouse(&pool.sleep, (unsigned)i);
 	for (int i = 0; i < size; i++)
-		pthread_join(pool.workers[i].thread, NULL);
+		pthread_join(pool.workers[i].thread.handle, NULL);
 	sw_pool_forget();
 }
 
@@ -300,7 +297,7 @@ int sw_pool_start(int node, int workers)
 		int rc;
 
 		w->id = (unsigned)i;
-		rc = engine_thread_create(&w->thread, "sluice-sw", &cpus, worker_main, w);
+		rc = engine_thread_create("sluice-sw", &cpus, worker_main, w, &w->thread);
 		/* fewer are enough, none is not */
 		if (rc && !i)
 			return rc;
