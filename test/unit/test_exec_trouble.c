@@ -11,7 +11,7 @@
 #include "ranks.h"
 
 enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
-#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=off", NULL })
 
 static char *make_buffer(void)
 {
@@ -115,14 +115,14 @@ static void check_death(int ranks, char *const *options, void (*body)(struct ran
 
 UNIT_TEST(death_between_collectives_ends_those_of_all_others)
 {
-	check_death(4, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_RT_EARLY=off"), death_between);
+	check_death(4, OPTIONS("SLUICE_REGION_KIND=arena"), death_between);
 	check_death(4, OPTIONS("SLUICE_REGION_KIND=cma"), death_between);
 	check_death(4, OPTIONS("SLUICE_REGION_KIND=staged"), death_between);
 }
 
 UNIT_TEST(death_in_the_middle_ends_the_collective_of_all_others)
 {
-	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_RT_EARLY=off"), death_anywhere);
+	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena"), death_anywhere);
 	check_death(3, OPTIONS("SLUICE_REGION_KIND=cma"), death_anywhere);
 	check_death(3, OPTIONS("SLUICE_REGION_KIND=staged"), death_anywhere);
 	check_death(5, OPTIONS("SLUICE_REGION_ADOPT_AFTER=1"), death_anywhere);
@@ -153,7 +153,7 @@ static void death_of_packing_root(struct ranks *r)
 
 UNIT_TEST(death_of_a_root_before_it_publishes_ends_the_collective)
 {
-	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_RT_EARLY=off"), death_of_packing_root);
+	check_death(3, OPTIONS("SLUICE_REGION_KIND=arena"), death_of_packing_root);
 }
 
 /* ---- ranks that cannot ------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ static void fails_later(struct ranks *r)
 
 UNIT_TEST(rank_that_fails_later_does_not_fail_the_collective_that_it_has_ended)
 {
-	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_RT_EARLY=off"), fails_later, NULL);
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena"), fails_later, NULL);
 }
 
 /* One rank has no room for the packed form of its buffer. */
@@ -303,7 +303,7 @@ static void leave_early(struct ranks *r)
 
 UNIT_TEST(group_lives_on_when_rank_0_has_destroyed_it)
 {
-	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_RT_EARLY=off"), leave_early, NULL);
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena"), leave_early, NULL);
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), leave_early, NULL);
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=staged"), leave_early, NULL);
 }
@@ -327,6 +327,6 @@ static void exit_early(struct ranks *r)
 /* As after an MPI_Finalize that does not wait for all. */
 UNIT_TEST(rank_that_exits_when_its_part_is_over_is_no_dead_peer)
 {
-	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena", "SLUICE_RT_EARLY=off"), exit_early, NULL);
+	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=arena"), exit_early, NULL);
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), exit_early, NULL);
 }
