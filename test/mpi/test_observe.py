@@ -59,6 +59,17 @@ def by_calls_alone(program):
     return [name for name in re.findall(r'^BEHAVIOUR\((\w+), 2\)\n{\n\tobserve\((?!NULL)\w+, (?!NULL)\w+\);', text, re.M)]
 
 
+def counters(folder):
+    """Of all ranks, by SLUICE_STATS=folder/stats."""
+    total = {}
+    for path in folder.glob('stats.*.json'):
+        for key, value in json.loads(path.read_text()).items():
+            total[key] = total.get(key, 0) + value
+    if not total['early']:
+        pytest.skip('no call returns early on this machine')
+    return total
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'impi'])
 @pytest.mark.parametrize('program', ['observe.c', 'observe_collectives.c', 'observe_others.c'])
 def test_calls_complete_before_anything_is_touched(name, program, get_mpi, with_sluice, tmp_path):
@@ -68,13 +79,21 @@ def test_calls_complete_before_anything_is_touched(name, program, get_mpi, with_
     mpi, wanted = get_mpi(name), by_calls_alone(program)
     result = mpi.launch(2, mpi.build(program), *wanted, env={**EARLY, 'SLUICE_STATS': str(tmp_path / 'stats')})
     assert result.status == 0 and result.out.count('ok ') == len(wanted) > 0, result.explain()
-    total = {}
-    for path in tmp_path.glob('stats.*.json'):
-        for key, value in json.loads(path.read_text()).items():
-            total[key] = total.get(key, 0) + value
-    if not total['early']:
-        pytest.skip('no call returns early on this machine')
+    total = counters(tmp_path)
     assert total['early_called'] > len(wanted) and not total['early_touched'], total
+
+
+@pytest.mark.parametrize('name', ['debian-mpich', 'debian-openmpi'])
+@pytest.mark.parametrize('how', ['mpifh', 'f08'])
+def test_fortran_calls_complete(name, how, get_mpi, with_sluice, tmp_path):
+    """Fortran's calls come to the same wrappers, with C's MPI_IN_PLACE."""
+    mpi = get_mpi(name)
+    result = mpi.launch(2, mpi.build(f'observe_{how}.f90'), sluice=with_sluice,
+                        env={**EARLY, 'SLUICE_STATS': str(tmp_path / 'stats')})
+    assert result.status == 0 and 'ok fortran' in result.out, result.explain()
+    if with_sluice:
+        total = counters(tmp_path)
+        assert total['early_called'] > 10 and not total['early_touched'], total
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'impi'])
