@@ -36,7 +36,7 @@ enum {
 	SEEN = 64,
 	LEFT_MAX = 8,
 	TRIES = 2,       /* of each way: what takes long once may have been interrupted */
-	TRY_AGAIN = 1024 /* uses: other threads may run now, which makes moving dear */
+	TRY_AGAIN = 256  /* uses: other threads may run now, which makes moving dear */
 };
 
 static struct {
