@@ -125,7 +125,7 @@ int loader_fill(struct front_host *host)
 
 	for (size_t i = 0; i < FRONT_REAL_COUNT; i++) {
 		host->functions[i] = dlsym(host->handle, functions[i].name);
-		if (!host->functions[i])
+		if (!host->functions[i] && strcmp(functions[i].name, functions[i].other))
 			host->functions[i] = dlsym(host->handle, functions[i].other);
 		if (!host->functions[i] && functions[i].required)
 			return -ENOSYS;

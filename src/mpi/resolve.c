@@ -163,6 +163,30 @@ static struct front_way plain_way(uint64_t slot, const void *caller)
 	return (struct front_way){ target, target };
 }
 
+/*
+ * Where calls led from each place in the program while several libraries are loaded: finding out takes
+ * microseconds, and now every message would pay them. A place stays with its library; what is dlopened
+ * anew at the same address does so before another MPI_Init.
+ */
+static struct {
+	const void *caller;
+	uint64_t slot;
+	struct front_way way;
+} places[1024];
+
+static struct front_way plain_way_again_locked(uint64_t slot, const void *caller)
+{
+	uint64_t hash = ((uintptr_t)caller ^ slot << 40) * 0x9e3779b97f4a7c15u;
+	uint64_t i = hash >> 40 & (BASE_ARRAY_LEN(places) - 1);
+
+	if (places[i].caller != caller || places[i].slot != slot) {
+		places[i].way = plain_way(slot, caller);
+		places[i].caller = caller;
+		places[i].slot = slot;
+	}
+	return places[i].way;
+}
+
 static struct front_way attached_way(uint64_t slot, const void *caller)
 {
 	void *tool = next_tool(slot);
@@ -192,11 +216,13 @@ void *front_resolve(uint64_t slot, const void *caller)
 		attach_locked(caller);
 	else if (is_init)
 		recheck_locked();
+	if (is_init)
+		memset(places, 0, sizeof(places));
 	if (front.state == STATE_ATTACHED) {
 		abi = front.abi;
 		way = attached_way(slot, caller);
 	} else {
-		way = plain_way(slot, caller);
+		way = plain_way_again_locked(slot, caller);
 	}
 	if (!is_init && (front.state == STATE_ATTACHED || front.state == STATE_PLAIN))
 		publish_locked(slot, way);
