@@ -75,6 +75,8 @@ struct front_abi {
 	int (*count)(uintptr_t comm, enum front_who who);
 	/* Do the root's arguments mean something on this rank? */
 	bool (*is_root)(uintptr_t comm, int root);
+	/* Stands for what the library lacks: an error on MPI_COMM_WORLD, as the library would report it. */
+	int (*lacking)(void);
 	struct front_way wrapped[FRONT_WRAPPED_COUNT]; /* take.c */
 	const struct front_way *look;                  /* observe.c */
 };

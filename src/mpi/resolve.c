@@ -126,7 +126,18 @@ static void *next_tool(uint64_t slot)
 	return next;
 }
 
-/* In the library that is served; empty when it has no such function. */
+/* A program that looks for a function by its name finds ours; what it would do without is its own
+ * affair, so an error it can handle is kinder than the end. */
+static struct front_way lacking_way(uint64_t slot)
+{
+	void *lacking = (void *)front.abi->lacking;
+
+	base_log(BASE_LOG_ERROR, "mpi", "%s is called, which this MPI library does not have",
+		 exported[slot / 2].name + 1);
+	return (struct front_way){ lacking, lacking };
+}
+
+/* In the library that is served. */
 static struct front_way served_way(uint64_t slot)
 {
 	uint64_t i = slot / 2;
@@ -138,7 +149,7 @@ static struct front_way served_way(uint64_t slot)
 	if (!own)
 		own = narrow_function(exported[i].name + strlen("PMPI_"));
 	if (!own)
-		return (struct front_way){ 0 };
+		return lacking_way(slot);
 	way = front.abi->look[i - FRONT_WRAPPED_COUNT];
 	if (!way.plain)
 		way.plain = own;
@@ -187,14 +198,14 @@ static struct front_way plain_way_again_locked(uint64_t slot, const void *caller
 	return places[i].way;
 }
 
-static struct front_way attached_way(uint64_t slot, const void *caller)
+static struct front_way attached_way(uint64_t slot)
 {
 	void *tool = next_tool(slot);
 	struct front_way way = { tool, tool };
 
 	if (!tool)
 		way = served_way(slot);
-	return way.plain ? way : plain_way(slot, caller);
+	return way;
 }
 
 static void publish_locked(uint64_t slot, struct front_way way)
@@ -220,7 +231,7 @@ void *front_resolve(uint64_t slot, const void *caller)
 		memset(places, 0, sizeof(places));
 	if (front.state == STATE_ATTACHED) {
 		abi = front.abi;
-		way = attached_way(slot, caller);
+		way = attached_way(slot);
 	} else {
 		way = plain_way_again_locked(slot, caller);
 	}

@@ -513,6 +513,12 @@ static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 FRONT_WRAPPED(X)
 #undef X
 
+static int lacking(void)
+{
+	real.Comm_call_errhandler(ABI_COMM_WORLD, ABI_ERR_OTHER);
+	return ABI_ERR_OTHER;
+}
+
 static bool is_root(uintptr_t comm, int root)
 {
 	return observe_is_root(root, (MPI_Comm)comm);
@@ -530,6 +536,7 @@ const struct front_abi ABI_NAME(front_abi) = {
 	.start = life_start,
 	.count = observe_count,
 	.is_root = is_root,
+	.lacking = lacking,
 	.wrapped = {
 #define X(name, is_init) { (void *)wrap_##name, (void *)pend_##name },
 		FRONT_WRAPPED(X)

@@ -445,37 +445,6 @@ UNIT_TEST(a_persistent_request_completes_its_buffer_when_it_is_started)
 		LOOK(Request_free)(&requests[i]);
 }
 
-/* Against an array: puts, drops and looks in any order, handles that collide. */
-UNIT_TEST(requests_are_found_whatever_came_and_went)
-{
-	enum { HANDLES = 3000 };
-	static uintptr_t known[HANDLES], handles[HANDLES];
-
-	memset(known, 0, sizeof(known));
-	for (int i = 0; i < HANDLES; i++)
-		handles[i] = ((uintptr_t)pick(0, 1 << 30) << 12) + (uintptr_t)i;
-	for (int i = 0; i < 200000; i++) {
-		uintptr_t handle = (uintptr_t)pick(0, HANDLES - 1), start = 0;
-		uint64_t bytes;
-
-		switch (pick(0, 3)) {
-		case 0:
-			known[handle] = (uintptr_t)i + 1;
-			kept_put(handles[handle], known[handle], 1);
-			break;
-		case 1:
-			known[handle] = 0;
-			kept_drop(handles[handle]);
-			break;
-		default:
-			CHECK_EQ(kept_get(handles[handle], &start, &bytes), known[handle] != 0);
-			CHECK(start == known[handle]);
-		}
-	}
-	for (uintptr_t handle = 0; handle < HANDLES; handle++)
-		kept_drop(handles[handle]);
-}
-
 UNIT_TEST(a_request_that_is_used_again_names_its_new_buffer)
 {
 	MPI_Request r;
