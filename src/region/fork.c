@@ -102,6 +102,7 @@ void fork_child(void)
 	region_table.n = 0;
 	region_table.forks = 0;
 	pins_reset_locked();
+	table_forget_threads();
 	if (any)
 		host_vma_each(collect, NULL);
 	table_publish_bounds();

@@ -128,7 +128,8 @@ uint32_t table_find(uintptr_t addr); /* first region that ends above addr */
 void table_insert(const struct region *r);
 void table_remove(uint32_t at); /* its extent goes back, unless retired */
 void table_publish_bounds(void);
-bool table_is_alone(void); /* no other thread can write to memory */
+bool table_is_alone(void); /* no other thread can write to the program's memory */
+void table_forget_threads(void); /* in a forked child */
 typedef void table_visit(uint32_t at, uintptr_t start, uintptr_t end);
 /* From the top down; visit may remove the entry it is given. */
 void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit);

@@ -164,6 +164,9 @@ void region_keep_out(uintptr_t start, uintptr_t end);
 extern _Atomic bool region_has_kept_out; /* so that unmapping has to say so */
 /* No adoption from now on (mlockall). `future`: nor windows of memory, which would be populated. */
 void region_keep_out_all(bool future);
+/* The calling thread is one of ours: it touches the program's memory through the arena only. Said once, until
+ * it ends. Such threads leave a program without threads what it is (fork and eviction are dearer with). */
+void region_own_thread(void);
 /* Arena pages mapped in [start, end) are there by our own doing (the guard's shadow): no lost region, not
  * to be locked, nothing of a child's. For ever; a few ranges only. 0 or -ENOSPC. */
 int region_window_add(uintptr_t start, uintptr_t end);

@@ -98,12 +98,34 @@ void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit)
 		visit(i, start, end);
 }
 
+static _Atomic uint32_t own_threads;
+static pthread_key_t own_key;
+
+/* While it still counts as a thread: never more of ours than there are. */
+static void own_thread_ends(void *arg) { atomic_fetch_sub_explicit(&own_threads, 1, memory_order_seq_cst); }
+static void own_key_create(void) { pthread_key_create(&own_key, own_thread_ends); }
+
+void region_own_thread(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (!pthread_once(&once, own_key_create) && !pthread_getspecific(own_key) &&
+	    !pthread_setspecific(own_key, &own_threads))
+		atomic_fetch_add_explicit(&own_threads, 1, memory_order_seq_cst);
+}
+
+void table_forget_threads(void) { atomic_store_explicit(&own_threads, 0, memory_order_relaxed); }
+
 bool table_is_alone(void)
 {
+	uint32_t ours = atomic_load_explicit(&own_threads, memory_order_seq_cst);
 	struct stat st;
 
 	/* the C library's word for "never had a thread", else as many links as threads, and two */
-	return __libc_single_threaded || (!stat("/proc/self/task", &st) && st.st_nlink == 3);
+	if (__libc_single_threaded)
+		return true;
+	return !stat("/proc/self/task", &st) && st.st_nlink == 3 + ours &&
+	       ours == atomic_load_explicit(&own_threads, memory_order_seq_cst); /* none has ended meanwhile */
 }
 
 /* The region that holds [start, end) whole, verified, or NULL. */
@@ -269,15 +291,18 @@ static struct rules_known ask_around(const struct range *b, const struct region 
 
 static struct region *adopt_locked(const struct range *b)
 {
-	struct region r = choose_pages(b), *found;
-	uintptr_t start = r.start, end = r.end;
 	struct rules_known known;
+	struct region r, *found;
 	const char *why = NULL;
+	uintptr_t start, end;
 	int ret;
 
-	region_unlock();
+	region_unlock(); /* memory beside the buffer is read, which may be guarded, and others' locks taken */
+	r = choose_pages(b);
 	known = ask_around(b, &r);
 	region_lock();
+	start = r.start;
+	end = r.end;
 	found = lookup_locked(b->in_start, b->in_end);
 	if (found || region_table.forks) /* somebody was quicker */
 		return found;

@@ -31,6 +31,12 @@ static int numa_node_here(void)
 	return getcpu(&cpu, &node) ? -1 : (int)node;
 }
 
+static void own_thread(void)
+{
+	guard_own_thread();
+	region_own_thread();
+}
+
 static void open_channel_locked(const struct rt_comm *c)
 {
 	struct host_cpumask ranks_cpus, spare;
@@ -47,7 +53,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	}
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
-	engine_thread_started = guard_own_thread;
+	engine_thread_started = own_thread;
 	engine_set_cpus(&spare, count);
 	if (engine->chan_count(node) < 1)
 		node = -1;

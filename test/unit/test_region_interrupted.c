@@ -214,3 +214,53 @@ REGION_TEST(callbacks_of_the_loader_may_change_memory)
 	pthread_join(t, NULL);
 	CHECK_EQ(active(), 0);
 }
+
+/* ---- threads of ours ------------------------------------------------------------------------------------------ */
+
+static void *own(void *arg)
+{
+	_Atomic uint32_t *told = arg;
+
+	region_own_thread();
+	region_own_thread(); /* counts once */
+	atomic_store(told, 1);
+	host_futex_wake(told, 1);
+	while (atomic_load(told) == 1)
+		host_futex_wait(told, 1, 100000000);
+	return arg;
+}
+
+static void *wait_for(void *arg)
+{
+	while (atomic_load((_Atomic uint32_t *)arg) < 2)
+		usleep(1000);
+	return arg;
+}
+
+/* As long as there are no others: one that can write to the program's memory counts. */
+REGION_TEST(threads_of_ours_leave_a_program_without_threads_what_it_is)
+{
+	_Atomic uint32_t told = 0;
+	char *p = pages_get(MIB);
+	pthread_t ours, other;
+
+	region_begin(NULL, NULL);
+	CHECK(table_is_alone());
+	CHECK_EQ(pthread_create(&ours, NULL, own, &told), 0);
+	while (!atomic_load(&told))
+		host_futex_wait(&told, 0, 100000000);
+	CHECK(table_is_alone());
+	ADOPT(p, MIB);
+	if (!fork())
+		_exit(0);
+	CHECK(is_anonymous(p)); /* not what is left of it for writers */
+	CHECK_EQ(pthread_create(&other, NULL, wait_for, &told), 0);
+	CHECK(!table_is_alone());
+	atomic_store(&told, 2);
+	host_futex_wake(&told, 1);
+	pthread_join(ours, NULL);
+	pthread_join(other, NULL);
+	for (int i = 0; i < 1000 && !table_is_alone(); i++)
+		usleep(1000); /* a joined thread stays in /proc for a moment */
+	CHECK(table_is_alone());
+}
