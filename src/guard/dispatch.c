@@ -246,12 +246,10 @@ static bool must_happen_in_place(const struct machine_call *c)
  */
 static void make_way(const struct meeting *m, const struct machine_call *c, ucontext_t *uc)
 {
-	uint64_t all = ~(uint64_t)0;
 	struct system_fault f;
 	bool again = true;
 
-	system_fault_begin_sig(&f, uc);
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, NULL, sizeof(all));
+	system_fault_begin_sig(&f);
 	if (m)
 		guard_touch_sig(m->addr, m->bytes, m->write);
 	else

@@ -56,7 +56,7 @@ void fault_segv_sig(int signo, siginfo_t *si, void *ucontext)
 	if (is_access(si) && guard_knew_sig(t.addr)) {
 		struct system_fault f;
 
-		system_fault_begin_sig(&f, ucontext);
+		system_fault_begin_sig(&f);
 		system_with_stack_sig(touch_it, &t, ucontext);
 		system_fault_end_sig(&f);
 		if (t.found) {

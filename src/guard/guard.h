@@ -16,7 +16,7 @@
  * Chosen by trial, or by SLUICE_GUARD_KIND. Where no system call protection works there is no guard.
  *
  * Senders' ranges (GUARD_READ_ONLY) stay readable, by peers' process_vm_readv too, with `steal` and
- * `mprotect`; with uffd reads may wait. Ranges never overlap.
+ * `mprotect`; with uffd before Linux 6.4 reads wait. Ranges never overlap.
  *
  * Only the page tables move: what stays at the program's address is a mapping of the same file, to
  * which nothing but access is missing, so that opening it can fall back to giving access back.
@@ -26,7 +26,7 @@
  * threads.c (which threads exist, their selectors), interpose.c (functions exported by libsluice.so).
  *
  * Threads: all calls from any thread, also inside touched(). arm and release take a spin lock with
- * every signal blocked; they are async-signal-safe in the sense that a signal handler may call them.
+ * no handler of the program running; they are async-signal-safe in the sense that a signal handler may call them.
  * None allocates memory. After fork the child has no armed range (rt completes everything before).
  */
 #ifndef SLUICE_GUARD_H
@@ -56,10 +56,10 @@ struct guard_ops {
 	void (*hold)(void *arg);
 	/*
 	 * The program touched addr (or a system call is about to touch [addr, addr + bytes)). Has to release at
-	 * least those pages before it returns, whatever it takes; drops the reference of hold(). Context: the
-	 * thread that touched, in a signal handler or before a system call, or the uffd thread; every signal
-	 * is blocked, on a stack of at least 64 KiB. While it waits for others (not while it copies) it
-	 * must let the program's signals through: guard_wait_begin/end around each wait.
+	 * least those pages before it returns, or to return because guard_wait_interrupted(), which it asks
+	 * whenever it waits for others; drops the reference of hold(). Context: the thread that touched,
+	 * in a signal handler or before a system call, or the uffd thread; no handler of the program runs,
+	 * on a stack of at least 64 KiB.
 	 */
 	void (*touched)(void *arg, uintptr_t addr, size_t bytes, bool write);
 	/* The process is about to do something that could show the state of things (fork, exec, exit, an
@@ -107,8 +107,9 @@ static inline bool guard_may_touch(uintptr_t start, uintptr_t end)
 }
 
 /*
- * Block every signal of this thread, and let its system calls pass undisturbed, around short critical
- * sections of the owner (its own locks). Nests. Not needed inside touched().
+ * No handler of the program runs in this thread, and its system calls pass undisturbed: around critical
+ * sections of the owner (its own locks). A signal that comes is handled when the section ends. Nests.
+ * Not needed inside touched().
  */
 void guard_enter(void);
 void guard_leave(void);
@@ -119,7 +120,7 @@ void guard_wait_end(void);
 /*
  * ... this is asked, inside touched() and complete_all() called by the guard: a signal of the program waits
  * for this thread. Drop the reference and return at once, with pages still armed; the handler then
- * runs where the program was interrupted, and the access happens again. One system call. False
+ * runs where the program was interrupted, and the access happens again. No system call. False
  * outside of faults.
  */
 bool guard_wait_interrupted(void);

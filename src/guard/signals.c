@@ -84,14 +84,15 @@ static bool has_handler(const struct action *a)
 }
 
 /*
- * SIGSEGV: with all signals blocked. SIGSYS: as if it were not there, so that a blocking call that the
- * handler lets happen is interrupted by what interrupts the program. Both on the alternate
- * stack only if the program's handler asks for it: only then it is known to be large enough for
- * handlers, and a stack that has overflowed must be the program's own affair.
+ * As if the handler were not there: with the program's mask, so that a blocking call that it lets happen is
+ * interrupted by what interrupts the program, and signals go to the thread they would go to; and without
+ * blocking itself, which a jump out of another handler on top of it would leave behind. On the
+ * alternate stack only if the program's handler asks for it: only then it is known to be large enough
+ * for handlers, and a stack that has overflowed must be the program's own affair.
  */
 static long set_ours(int signo, const struct taken *t)
 {
-	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO };
+	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO | SA_NODEFER };
 
 	if (has_handler(&t->program))
 		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
@@ -100,29 +101,37 @@ static long set_ours(int signo, const struct taken *t)
 		a.restorer = system_restorer;
 	}
 	if (signo == SIGSYS)
-		a.flags |= SA_NODEFER | SA_RESTART;
-	else
-		a.mask = ~(uint64_t)0;
+		a.flags |= SA_RESTART;
 	return raw_action(signo, &a, NULL);
 }
+
+/* relay() needs the siginfo, and may be called twice for a handler that is there for once. */
+#define RELAY_FLAGS (SA_SIGINFO | (int)SA_RESETHAND)
 
 /*
  * Other signals. While SIGSYS is ours their masks have neither of our signals, for handlers may touch
  * guarded memory; and relay() stands before each handler, because one that interrupts a call of the
- * host MPI is not to be trusted as that call is.
+ * host MPI is not to be trusted as that call is, and none may run in a section of the guard's.
  */
 static struct other {
 	_Atomic(void *) handler; /* the program's, behind relay() */
 	void *hid;               /* by which handler's action ... */
 	uint64_t bits;           /* ... these were hidden in its mask */
+	int flags;               /* of RELAY_FLAGS; the kernel's are relay()'s */
 } others[KERNEL_SIGNALS + 1];
 
 static void relay(int signo, siginfo_t *si, void *ucontext)
 {
-	uint32_t depth = threads_suspend_trust();
+	struct action dfl = { .handler = (void *)SIG_DFL };
+	struct other *o = &others[signo];
+	uint32_t depth;
 
-	((signals_handler *)atomic_load_explicit(&others[signo].handler, memory_order_relaxed))(signo, si,
-												ucontext);
+	if (threads_defer_sig(si, ucontext))
+		return;
+	if (o->flags & (int)SA_RESETHAND)
+		raw_action(signo, &dfl, NULL);
+	depth = threads_suspend_trust();
+	((signals_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si, ucontext);
 	threads_resume_trust(depth);
 }
 
@@ -143,6 +152,8 @@ static void clean_action(int signo)
 	o->hid = a.handler;
 	o->bits |= a.mask & NEVER_BLOCKED;
 	a.mask &= ~NEVER_BLOCKED;
+	o->flags = (int)a.flags & RELAY_FLAGS;
+	a.flags = (a.flags & ~(unsigned long)SA_RESETHAND) | SA_SIGINFO;
 	atomic_store_explicit(&o->handler, a.handler, memory_order_relaxed);
 	a.handler = (void *)relay;
 	raw_action(signo, &a, NULL);
@@ -357,7 +368,7 @@ struct signals_other signals_get_other(int signo)
 	const struct other *o = &others[is_other(signo) ? signo : 0];
 
 	return (struct signals_other){ atomic_load_explicit(&o->handler, memory_order_relaxed), o->hid,
-				       o->bits };
+				       o->bits, o->flags };
 }
 
 void signals_put_other(int signo, const struct signals_other *from)
@@ -366,6 +377,7 @@ void signals_put_other(int signo, const struct signals_other *from)
 		return;
 	others[signo].hid = from->hid;
 	others[signo].bits = from->bits;
+	others[signo].flags = from->flags;
 	atomic_store_explicit(&others[signo].handler, from->handler, memory_order_relaxed);
 }
 
@@ -384,15 +396,19 @@ void signals_set_other(int signo, struct sigaction *sa)
 	o.bits = hidden;
 	if (relays) {
 		o.handler = a.handler;
+		o.flags = sa->sa_flags & RELAY_FLAGS;
 		sa->sa_sigaction = relay;
+		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | SA_SIGINFO;
 	}
 	signals_put_other(signo, &o);
 }
 
 void signals_show_other(const struct signals_other *o, struct sigaction *sa)
 {
-	if (sa->sa_sigaction == relay)
+	if (sa->sa_sigaction == relay) {
 		sa->sa_sigaction = (signals_handler *)o->handler;
+		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | o->flags;
+	}
 	if (o->bits && o->hid == (void *)sa->sa_sigaction)
 		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->bits);
 }

@@ -31,9 +31,9 @@ long system_call(long nr, ...);
 typedef void signals_handler(int signo, siginfo_t *si, void *ucontext);
 
 /*
- * Take SIGSEGV or SIGSYS. The handler runs with every signal blocked (SIGSEGV) or with the program's
- * mask (SIGSYS), on the alternate stack only where the program's own handler would. What the
- * program had set is kept, and from now on virtual. Idempotent. 0 or -errno. Not in signal handlers.
+ * Take SIGSEGV or SIGSYS. The handler runs with the program's mask, on the alternate stack only where
+ * the program's own handler would. What the program had set is kept, and from now on virtual.
+ * Idempotent. 0 or -errno. Not in signal handlers.
  */
 int signals_install(int signo, signals_handler *handler);
 /* The program's action is the real one again. */
@@ -64,6 +64,7 @@ int signals_action(int signo, const struct sigaction *new, struct sigaction *old
 struct signals_other {
 	void *handler, *hid;
 	uint64_t bits;
+	int flags;
 };
 struct signals_other signals_get_other(int signo);
 void signals_set_other(int signo, struct sigaction *sa);
@@ -80,18 +81,16 @@ void signals_exec(bool begin);
 /* ---- a fault: SIGSEGV of ours, from its recognition to its end ------------------------------------- */
 
 struct system_fault {
-	uint64_t saved_mask;
 	uint32_t saved_enters, saved_trust;
 	int saved_errno;
 	bool saved_in_fault, saved_waiting;
 };
 
 /*
- * Brackets the part of a signal handler that may run touched(), with every signal blocked: this
- * thread's calls pass undisturbed, guard_in_fault() is true, errno comes back. `ucontext`: what the
- * handler got. Nests.
+ * Brackets the part of a signal handler that may run touched(): no handler of the program runs meanwhile,
+ * this thread's calls pass undisturbed, guard_in_fault() is true, errno comes back. Nests.
  */
-void system_fault_begin_sig(struct system_fault *f, void *ucontext);
+void system_fault_begin_sig(struct system_fault *f);
 void system_fault_end_sig(const struct system_fault *f);
 /*
  * fn(arg) with at least 64 KiB of stack: on this one where that is certain, else on one of a pool.
@@ -140,6 +139,8 @@ void threads_jumped(void);
 /* Is there certainly this much stack below? */
 bool threads_have_stack(uintptr_t here, size_t bytes);
 
+/* A signal has come whose handler must not run here: it is kept for later. */
+bool threads_defer_sig(const siginfo_t *si, void *ucontext);
 /* A handler of the program in the midst of trusted calls: it is not trusted. */
 uint32_t threads_suspend_trust(void);
 void threads_resume_trust(uint32_t depth);

@@ -43,14 +43,17 @@ struct thread {
 	struct thread *next;     /* all records, never taken out */
 };
 
-/* What belongs to one thread and is used by it alone. */
+/* What belongs to one thread and is used by it, and by signals that interrupt it. */
 struct thread_here {
 	struct thread *thread;
-	uint64_t mask;          /* the program's, while every signal is blocked */
+	uint64_t mask;          /* to be in force when a section with signals blocked ends */
 	uint64_t virtual_mask;
-	uint32_t enters;        /* depth of guard_enter */
+	volatile uint32_t enters; /* depth of guard_enter */
 	uint32_t waiting_trust; /* between wait_begin and wait_end */
-	bool in_fault, waiting;
+	volatile bool in_fault, waiting;
+	bool is_blocked;        /* by the kernel: guard_enter before threads_init */
+	volatile bool has_deferred;
+	siginfo_t deferred;     /* a signal that arrived in a section of ours */
 	volatile bool in_lock, told_in_lock;
 	bool ended;             /* its record is gone, and it must not make another */
 };

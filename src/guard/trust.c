@@ -67,14 +67,25 @@ void threads_resume_trust(uint32_t depth)
 		set_depth(thread_here.thread, depth);
 }
 
-/* ---- sections with every signal blocked ---------------------------------------------------------------- */
+/* ---- sections without handlers of the program ------------------------------------------------------------ */
 
-static uint64_t block_all(void)
+/*
+ * Signals are not blocked in them: the kernel would give those of the process to another thread, whose
+ * stack a handler may not expect. relay() asks here instead; the signal is kept, and sent again
+ * to this thread when the section ends. One is enough: until then all others are blocked.
+ */
+bool threads_defer_sig(const siginfo_t *si, void *ucontext)
 {
-	uint64_t all = ALL_SIGNALS, old = 0;
+	uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
+	ucontext_t *uc = ucontext;
 
-	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
-	return old;
+	if (thread_here.waiting || (!thread_here.enters && !thread_here.in_fault))
+		return false;
+	memcpy(&thread_here.mask, &uc->uc_sigmask, sizeof(thread_here.mask));
+	memcpy(&uc->uc_sigmask, &all, sizeof(all));
+	thread_here.deferred = *si;
+	thread_here.has_deferred = true;
+	return true;
 }
 
 static void set_mask(uint64_t mask)
@@ -82,28 +93,76 @@ static void set_mask(uint64_t mask)
 	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
+/* It stays pending until the mask is restored. */
+static void send_deferred(void)
+{
+	siginfo_t si = thread_here.deferred;
+	long pid = system_call(SYS_getpid), tid = system_call(SYS_gettid);
+
+	thread_here.has_deferred = false;
+	if (system_call(SYS_rt_tgsigqueueinfo, pid, tid, (long)si.si_signo, &si))
+		system_call(SYS_tgkill, pid, tid, (long)si.si_signo);
+}
+
+/* As seen by a handler that interrupts here. */
+static void in_order(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void handlers_may_run(void)
+{
+	in_order();
+	if (base_likely(!thread_here.has_deferred))
+		return;
+	send_deferred();
+	set_mask(thread_here.mask);
+}
+
+/* Before threads_init() no handler asks: blocked by the kernel. */
+static void block_all(void)
+{
+	uint64_t all = ALL_SIGNALS;
+
+	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &thread_here.mask, sizeof(all));
+	thread_here.is_blocked = true;
+}
+
+static void unblock(void)
+{
+	thread_here.is_blocked = false;
+	set_mask(thread_here.mask);
+}
+
 /* Trust first and last: a call that is looked at with SIGSYS blocked kills the process. */
 void guard_enter(void)
 {
-	uint64_t old;
-
 	if ((thread_here.enters || thread_here.in_fault) && !thread_here.waiting) {
 		thread_here.enters++;
 		return;
 	}
 	guard_trust_begin();
-	old = block_all();
-	if (thread_here.waiting) /* a handler of the program on top of a wait: restored by guard_leave */
+	if (thread_here.waiting) /* a handler of the program on top of a wait */
 		return;
-	thread_here.mask = old;
+	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+		block_all();
 	thread_here.enters = 1;
+	in_order();
 }
 
 void guard_leave(void)
 {
-	if (!thread_here.waiting && (--thread_here.enters || thread_here.in_fault))
+	if (thread_here.waiting) {
+		guard_trust_end();
 		return;
-	set_mask(thread_here.mask);
+	}
+	in_order();
+	if (--thread_here.enters || thread_here.in_fault)
+		return;
+	if (thread_here.is_blocked)
+		unblock();
+	else
+		handlers_may_run();
 	guard_trust_end();
 }
 
@@ -113,21 +172,23 @@ void guard_wait_begin(void)
 {
 	if (uffd_waits() || thread_here.waiting || thread_here.in_fault || !thread_here.enters)
 		return;
-	thread_here.waiting_trust = thread_here.thread ? depth_of(thread_here.thread) : 0;
-	if (thread_here.thread)
-		set_depth(thread_here.thread, 0);
+	thread_here.waiting_trust = threads_suspend_trust();
 	thread_here.waiting = true;
-	set_mask(thread_here.mask);
+	if (thread_here.is_blocked)
+		unblock();
+	else
+		handlers_may_run();
 }
 
 void guard_wait_end(void)
 {
 	if (!thread_here.waiting)
 		return;
-	block_all();
+	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+		block_all();
 	thread_here.waiting = false;
-	if (thread_here.thread)
-		set_depth(thread_here.thread, thread_here.waiting_trust);
+	in_order();
+	threads_resume_trust(thread_here.waiting_trust);
 }
 
 bool guard_in_fault(void)
@@ -137,36 +198,34 @@ bool guard_in_fault(void)
 
 bool guard_wait_interrupted(void)
 {
-	uint64_t pending = 0;
-
-	if (!thread_here.in_fault || thread_here.waiting)
-		return false;
-	system_call(SYS_rt_sigpending, &pending, sizeof(pending));
-	return pending & ~thread_here.mask;
+	return thread_here.in_fault && thread_here.has_deferred;
 }
 
-void system_fault_begin_sig(struct system_fault *f, void *ucontext)
+void system_fault_begin_sig(struct system_fault *f)
 {
-	const ucontext_t *uc = ucontext;
-
-	guard_trust_begin();
-	*f = (struct system_fault){ thread_here.mask, thread_here.enters, thread_here.waiting_trust,
-				    errno, thread_here.in_fault, thread_here.waiting };
-	memcpy(&thread_here.mask, &uc->uc_sigmask, sizeof(thread_here.mask));
+	*f = (struct system_fault){ thread_here.enters, thread_here.waiting_trust, errno,
+				    thread_here.in_fault, thread_here.waiting };
 	thread_here.enters = 0;
 	thread_here.in_fault = true;
 	thread_here.waiting = false;
+	in_order();
+	guard_trust_begin();
 }
 
+/* What was deferred is delivered where the program was: the handler's return restores the mask. */
 void system_fault_end_sig(const struct system_fault *f)
 {
-	thread_here.mask = f->saved_mask;
+	guard_trust_end();
+	in_order();
 	thread_here.enters = f->saved_enters;
 	thread_here.waiting_trust = f->saved_trust;
 	thread_here.in_fault = f->saved_in_fault;
 	thread_here.waiting = f->saved_waiting;
+	in_order();
+	if (base_unlikely(thread_here.has_deferred) &&
+	    (thread_here.waiting || (!thread_here.in_fault && !thread_here.enters)))
+		send_deferred();
 	errno = f->saved_errno;
-	guard_trust_end();
 }
 
 void threads_jumped(void)
@@ -175,6 +234,7 @@ void threads_jumped(void)
 		return;
 	thread_here.in_fault = thread_here.waiting = false;
 	thread_here.enters = 0;
+	thread_here.has_deferred = false;
 	set_depth(thread_here.thread, 0);
 }
 
