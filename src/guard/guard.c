@@ -375,6 +375,21 @@ int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end))
 	return ret;
 }
 
+bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end)
+{
+	struct guard_range *r;
+	uintptr_t at;
+
+	enter_locked();
+	r = find(page, page + HOST_PAGE, true, &at);
+	if (r) {
+		*out_start = r->start;
+		*out_end = r->end;
+	}
+	leave_unlocked();
+	return r != NULL;
+}
+
 void guard_complete_all_sig(void)
 {
 	if (atomic_load_explicit(&guard_hi, memory_order_relaxed))

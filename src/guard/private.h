@@ -36,6 +36,8 @@ bool guard_touch_sig(uintptr_t start, size_t bytes, bool write);
 /* Someone reads an armed page of a GUARD_READ_ONLY range: let() is called under the lock for it and those
  * that follow. What it returns, or -ENOENT when it is not such a page. */
 int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end));
+/* The whole of the range of which this page is armed. False: there is none. */
+bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end);
 /* The owner's complete_all(), if anything is armed at all. */
 void guard_complete_all_sig(void);
 /* Was this address ever part of a range? And how many times pages have been released so far: a fault

@@ -8,7 +8,9 @@
  *     read of a GUARD_READ_ONLY page:  mapped write-protected, nobody waits (Linux 6.4)
  *     else:                            touched()
  *   when touched() waits for others, the next thread takes the lead: a late root of one range stops no
- *   touch of another. There are as many threads as ranges can be waited for, up to THREADS_MAX.
+ *   touch of another. Faults in a range that is waited for are left alone, and are woken to come again
+ *   when the wait is over: threads of the program that wait for one range, or return to it from signal
+ *   handlers, need one thread of ours. There are as many as ranges are armed, up to THREADS_MAX.
  *
  * An idle thread costs nothing but its stack. Every signal is blocked in them.
  */
@@ -52,6 +54,10 @@ static struct {
 static pthread_mutex_t hiring = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread enum { NOT_OURS, SERVES, LEADS } role __attribute__((tls_model("initial-exec")));
+/* Ranges that a thread of ours waits for; written by that thread. end 0: it does not. */
+static struct waiting { _Atomic uintptr_t start, end; } waiting[THREADS_MAX];
+static __thread struct waiting *mine __attribute__((tls_model("initial-exec")));
+static __thread uintptr_t page_served __attribute__((tls_model("initial-exec")));
 static __thread int toucher __attribute__((tls_model("initial-exec"))); /* whom this thread serves */
 
 /* ---- closing and opening, under the lock ----------------------------------------------------------- */
@@ -114,18 +120,39 @@ static int let_read(uintptr_t start, uintptr_t end)
 	return map.mapped > 0 || ret == -EEXIST ? 0 : ret;
 }
 
+static bool is_waited_for(uintptr_t page)
+{
+	for (int i = 0; i < THREADS_MAX; i++) {
+		/* Acquire: pairs with the release in uffd_waits(). */
+		uintptr_t end = atomic_load_explicit(&waiting[i].end, memory_order_acquire);
+
+		if (page < end && page >= atomic_load_explicit(&waiting[i].start, memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
 static void serve(const struct uffd_msg *msg)
 {
-	uintptr_t page = base_round_down(msg->arg.pagefault.address, HOST_PAGE);
+	uintptr_t page = base_round_down(msg->arg.pagefault.address, HOST_PAGE), start, end;
 	bool write = msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
 
 	toucher = (int)msg->arg.pagefault.feat.ptid;
+	page_served = page;
 	if (write || !uffd.reads || guard_read_sig(page, let_read)) {
+		if (is_waited_for(page))
+			return; /* whoever waits for it wakes this one too, after this moment */
 		if (guard_touch_sig(page, HOST_PAGE, write))
 			base_count(BASE_CTR_FAULTS, 1);
 	}
+	start = atomic_load_explicit(&mine->start, memory_order_relaxed);
+	end = atomic_load_explicit(&mine->end, memory_order_relaxed);
+	/* before it wakes: who looks later serves the fault, who has looked before is woken */
+	atomic_store_explicit(&mine->end, 0, memory_order_seq_cst);
 	/* also when it had been released before we looked */
 	range_call(UFFDIO_WAKE, page, page + HOST_PAGE);
+	if (end)
+		range_call(UFFDIO_WAKE, start, end);
 }
 
 static void take_the_lead(void)
@@ -150,8 +177,16 @@ static void give_up_the_lead(void)
 
 bool uffd_waits(void)
 {
-	if (role == LEADS)
+	uintptr_t start, end;
+
+	if (role == LEADS) {
+		if (guard_bounds_sig(page_served, &start, &end)) {
+			atomic_store_explicit(&mine->start, start, memory_order_relaxed);
+			/* Release: pairs with the acquire in is_waited_for(). */
+			atomic_store_explicit(&mine->end, end, memory_order_release);
+		}
 		give_up_the_lead();
+	}
 	return role != NOT_OURS;
 }
 
@@ -161,6 +196,7 @@ static void *serve_for_ever(void *arg)
 {
 	threads_mark_ours();
 	prctl(PR_SET_NAME, "sluice-guard");
+	mine = arg;
 	role = SERVES;
 	for (;;) {
 		struct pollfd p[2] = { { .fd = (int)uffd.fd, .events = POLLIN },
@@ -177,7 +213,7 @@ static void *serve_for_ever(void *arg)
 			serve(&msg);
 	}
 	give_up_the_lead();
-	return arg;
+	return NULL;
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
@@ -192,7 +228,7 @@ static int hire_one(void)
 		return -ret;
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	guard_enter(); /* it inherits that every signal is blocked */
-	ret = base_fault("guard_thread") ? EAGAIN : pthread_create(&uffd.thread[n], &attr, serve_for_ever, NULL);
+	ret = base_fault("guard_thread") ? EAGAIN : pthread_create(&uffd.thread[n], &attr, serve_for_ever, &waiting[n]);
 	guard_leave();
 	pthread_attr_destroy(&attr);
 	if (!ret)
@@ -268,6 +304,7 @@ void uffd_after_fork_child(void)
 	descriptors_close();
 	atomic_store_explicit(&uffd.threads, 0, memory_order_relaxed);
 	atomic_store_explicit(&uffd.led, 0, memory_order_relaxed);
+	memset(waiting, 0, sizeof waiting);
 	pthread_mutex_init(&hiring, NULL);
 }
 

@@ -136,6 +136,84 @@ GUARD_TEST(a_touch_that_waits_stops_no_other)
 		finish(&w[i]);
 }
 
+/* More threads than serve faults wait for one range; or one does, again and again. */
+GUARD_TEST(many_that_wait_for_one_range_stop_no_other)
+{
+	enum { WAITING = 12 };
+	static struct owner late, o;
+	struct worker w[WAITING], other;
+
+	owner_open(&o, PAGES, AT);
+	owner_open(&late, PAGES, AT);
+	late.by_page = true;
+	start(&other, 0, &o, read_all);
+	for (int i = 0; i < WAITING; i++)
+		start(&w[i], i, &late, read_all);
+	atomic_store(&late.closed, true);
+	owner_arm(&late, 0, PAGES, GUARD_NO_ACCESS);
+	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
+	for (int i = 0; i < WAITING; i++)
+		atomic_store(&w[i].go, true);
+	while (!atomic_load(&late.waiting))
+		usleep(100);
+	usleep(20000);
+	atomic_store(&other.go, true);
+	finish(&other);
+	for (int i = 0; i < WAITING; i++)
+		CHECK(!atomic_load(&w[i].done));
+	atomic_store(&late.closed, false);
+	for (int i = 0; i < WAITING; i++)
+		finish(&w[i]);
+	owner_settle(&late);
+}
+
+enum { TICKS = 40, TICK_TOUCHES = 20 };
+static struct owner *ticking_late, *ticking_other;
+static _Atomic int ticks;
+
+static void on_tick(int signo)
+{
+	(void)signo;
+	if (atomic_fetch_add(&ticks, 1) == TICK_TOUCHES)
+		load(ticking_other->p);
+}
+
+static void *tick(void *arg)
+{
+	struct worker *w = arg;
+
+	while (atomic_load(&ticks) < TICKS) {
+		usleep(1000);
+		if (atomic_load(&ticking_late->waiting))
+			pthread_kill(*(pthread_t *)w->o, SIGUSR1);
+	}
+	atomic_store(&ticking_late->closed, false);
+	return NULL;
+}
+
+GUARD_TEST(handlers_run_while_a_touch_waits)
+{
+	static struct owner late, o;
+	struct sigaction a = { .sa_handler = on_tick };
+	pthread_t self = pthread_self();
+	struct worker w;
+
+	CHECK_EQ(sigaction(SIGUSR1, &a, NULL), 0);
+	ticking_late = &late;
+	ticking_other = &o;
+	owner_open(&o, PAGES, AT);
+	owner_open(&late, PAGES, AT);
+	start(&w, 0, (struct owner *)&self, tick);
+	atomic_store(&late.closed, true);
+	owner_arm(&late, 0, PAGES, GUARD_NO_ACCESS);
+	owner_arm(&o, 0, PAGES, GUARD_NO_ACCESS);
+	CHECK_EQ(load(late.p + 3 * PAGE), owner_byte(3 * PAGE));
+	finish(&w);
+	CHECK(ticks >= TICKS);
+	CHECK_EQ(o.touches, 1);
+	CHECK_OWNER(&late, 0, PAGES);
+}
+
 /* Two threads wait for the same page. */
 GUARD_TEST(several_wait_for_one_page)
 {
