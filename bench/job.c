@@ -16,7 +16,7 @@
 
 #define ORDER         64     /* of the matrices */
 #define UNIT_BATCH    64     /* units that are timed at once */
-#define WOKEN_LATE_NS 150000 /* a worker that waits longer for its core did not find it idle */
+#define WOKEN_LATE_NS 80000 /* a worker that waits longer for its core did not find it idle */
 
 void job_die(const char *why)
 {
@@ -154,13 +154,13 @@ static void watch_add(struct job_watch *w, long tid)
 		w->fds[w->count++] = fd;
 }
 
+/* Above every ordinary process; they sleep most of the time. */
 static void raise_thread(long tid)
 {
-	struct sched_param none = { 0 };
+	struct sched_param lowest = { .sched_priority = sched_get_priority_min(SCHED_FIFO) };
 
-	if (sched_setscheduler((pid_t)tid, SCHED_OTHER, &none) ||
-	    setpriority(PRIO_PROCESS, (id_t)tid, getpriority(PRIO_PROCESS, 0)))
-		job_die("threads cannot be given the ranks' priority");
+	if (sched_setscheduler((pid_t)tid, SCHED_FIFO, &lowest))
+		job_die("threads cannot be given a real-time priority");
 }
 
 void job_watch_open(struct job_watch *w, bool raise)
