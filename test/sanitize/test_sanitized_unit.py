@@ -32,10 +32,12 @@ EXCEPT = {
     'a_small_address_space_leaves_room_for_the_program': SPACE,
     'many_live_buffers_of_a_program_with_threads_leave_few_mappings': MAPPINGS,
     'groups_made_one_after_the_other_leave_nothing': MAPPINGS,
+    **{f'{name}_{kind}': MAPPINGS for kind in ('uffd', 'steal', 'mprotect')
+       for name in ('a_thousand_cycles_leave_nothing', 'what_stays_for_the_next_range_is_bounded')},
 }
 # TSan does not follow threads through fork(), in which each test of this one lives; the threads that
 # use regions are seen by test_sanitized_mpi.py.
-NOT_UNDER_TSAN = {'region', 'region_older_kernel'}
+NOT_UNDER_TSAN = {'region', 'region_older_kernel', 'guard', 'guard_system'}
 # Half a minute each: by name only.
 LONG = {('tsan', 'engine'), ('tsan', 'xfer'), ('tsan', 'exec'), ('asan', 'region_older_kernel')}
 
