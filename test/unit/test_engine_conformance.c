@@ -338,6 +338,43 @@ static void retire_gives_back(struct engine_case *e)
 
 UNIT_TEST(engine_gives_everything_back_when_retired) { engine_case_each(retire_gives_back, ENGINE_CASE_BAD); }
 
+static _Atomic bool in_done;
+
+static void linger(struct engine_job *j)
+{
+	(void)j;
+	atomic_store(&in_done, true);
+	usleep(10000);
+}
+
+/* Whoever retires or closes a channel may free what done() uses. */
+static void waits_for_done(struct engine_case *e)
+{
+	static struct engine_job j;
+
+	if (e->caps.flags & ENGINE_POLLED)
+		return;
+	for (int round = 0; round < 4; round++) {
+		struct engine_chan *ch = engine_case_open(e, 0);
+
+		atomic_store(&in_done, false);
+		engine_job_make(&j, 0, 0, 64);
+		j.then = linger;
+		engine_job_post(e, ch, &j);
+		while (!atomic_load(&in_done))
+			usleep(50);
+		if (round % 2) {
+			e->ops->retire(ch);
+			CHECK_EQ(atomic_load(&j.ends), 1);
+		}
+		engine_case_close(e, ch);
+		CHECK_EQ(atomic_load(&j.ends), 1);
+		engine_job_free(&j);
+	}
+}
+
+UNIT_TEST(engine_waits_for_done_when_it_is_retired_or_closed) { engine_case_each(waits_for_done, 0); }
+
 static void retire_in_done(struct engine_job *j)
 {
 	struct engine_chan *ch = j->arg;
