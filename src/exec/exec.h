@@ -84,10 +84,11 @@ enum exec_settled {
 };
 /*
  * Do what only this rank can do. While that is not all done, or, with `wait_ns`, for so long without
- * anything to do, it steps and waits like exec_wait(), copying too when `copy`. Returns enum
+ * anything to do, it steps and waits like exec_wait(), copying too when `copy`. all_come: nor before every
+ * partner has come, so that what is left needs nobody's arrival. Returns enum
  * exec_settled or -errno. EXEC_NEEDED: it never will be able to leave (memory that is not mapped).
  */
-int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns);
+int exec_settle(struct exec_run *r, bool copy, bool all_come, uint64_t wait_ns);
 /* Which of the program's memory the run reads or writes from now on: calls visit for each range. */
 typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off, uint64_t bytes, bool is_written);
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
@@ -116,9 +117,10 @@ void exec_rescue(struct exec_run *r);
  * ranges that it reads: has everybody read it? */
 bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
 bool exec_is_over(struct exec_run *r);
-/* Nothing to do now: waits a moment. progress: this thread may call the host MPI, which is then asked to
- * progress. 0 or -errno: a peer has died (reported). */
-int exec_pause(struct exec_run *r, struct node_wait *w, bool progress);
+/* Nothing to do now: waits a moment. 0 or -errno: a peer has died (reported). */
+int exec_pause(struct exec_run *r, struct node_wait *w);
+/* The host MPI's turn, now and then while it waits. For a thread that may call it. */
+void exec_let_progress(struct exec_run *r, const struct node_wait *w);
 /* Its waits are over. */
 void exec_resume(struct exec_run *r, struct node_wait *w);
 /* Does the channel hold anything of it? */

@@ -38,7 +38,7 @@ static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
 	return op->type == GOAL_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
-static enum need run_need(const struct exec_run *r)
+static enum need run_need(const struct exec_run *r, bool all_come)
 {
 	enum need worst = NOT_NEEDED, n;
 
@@ -49,14 +49,16 @@ static enum need run_need(const struct exec_run *r)
 			continue;
 		if (o->state == EXEC_BLOCKED)
 			return NEEDED_ALWAYS;
-		n = o->state == EXEC_MATCHED ? matched_need(run_op(r, i), o) : unmatched_need(r, run_op(r, i));
+		n = o->state == EXEC_MATCHED ? matched_need(run_op(r, i), o) :
+		    all_come		     ? NEEDED_NOW :
+					       unmatched_need(r, run_op(r, i));
 		if (n > worst)
 			worst = n;
 	}
 	return worst;
 }
 
-int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns)
+int exec_settle(struct exec_run *r, bool copy, bool all_come, uint64_t wait_ns)
 {
 	struct node_group *g = r->comm->group;
 	uint64_t since_ns = 0;
@@ -67,7 +69,7 @@ int exec_settle(struct exec_run *r, bool copy, uint64_t wait_ns)
 	node_wait_init(&w);
 	for (;;) {
 		ret = step_all(r, copy);
-		need = r->left ? run_need(r) : NOT_NEEDED;
+		need = r->left ? run_need(r, all_come) : NOT_NEEDED;
 		if (ret < 0 || !r->left || need == NEEDED_ALWAYS)
 			break;
 		if (ret) {
@@ -317,13 +319,17 @@ void exec_progress(struct exec_run *r, uint64_t *out_done, uint64_t *out_all)
 	}
 }
 
-int exec_pause(struct exec_run *r, struct node_wait *w, bool progress)
+void exec_let_progress(struct exec_run *r, const struct node_wait *w)
+{
+	if (r->comm->progress && node_wait_is_long(w))
+		r->comm->progress(r->comm->progress_ctx);
+}
+
+int exec_pause(struct exec_run *r, struct node_wait *w)
 {
 	struct exec_comm *e = r->comm;
 	int ret;
 
-	if (progress && e->progress && node_wait_is_long(w))
-		e->progress(e->progress_ctx);
 	ret = node_wait(e->group, w) ? check_peers(r) : 0;
 	if (ret)
 		atomic_store_explicit(&e->error, ret, memory_order_relaxed);

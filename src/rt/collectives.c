@@ -135,6 +135,7 @@ int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 	struct goal_build b;
 	struct side s;
 
+	host_call_begin();
 	rt_reap();
 	clear_way(buf);
 	ret = side_begin(&s, buf, &c->scratch[0], piece);
@@ -152,6 +153,7 @@ int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 			ret = buf->unpack(buf->ctx, at, n, s.addr);
 	}
 	side_end(&s);
+	host_call_end();
 	base_count(BASE_CTR_BCAST_TAKEN, 1);
 	return finish(c, ret, "MPI_Bcast");
 }
@@ -181,6 +183,7 @@ int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv,
 	struct side s, d = { 0 };
 	struct goal_build b;
 
+	host_call_begin();
 	rt_reap();
 	clear_way(send);
 	clear_way(rank == root ? recv : NULL);
@@ -209,6 +212,7 @@ int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv,
 	}
 	side_end(&s);
 	side_end(&d);
+	host_call_end();
 	base_count(BASE_CTR_GATHER_TAKEN, 1);
 	return finish(c, ret, "MPI_Gather");
 }

@@ -177,7 +177,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
 		while (!is_rest_there(r, &hulls.of[i])) {
-			ret = exec_settle(r, true, 0);
+			ret = exec_settle(r, true, c->thread_multiple, 0);
 			if (ret != EXEC_MAY_LEAVE)
 				return ret < 0 ? ret : 0;
 			if (!exec_is_matched(r) || exec_is_over(r))
@@ -248,7 +248,9 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
-	ret = exec_settle(r, choice.how == EARLY_LATER, choice.wait_ns);
+	/* Where several threads communicate, a partner that has not come may wait for another thread here, and
+	 * that one, in a system call say, for the operation: only what needs nobody's arrival is left. */
+	ret = exec_settle(r, choice.how == EARLY_LATER, c->thread_multiple, choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE) {
 		ret = leave(c, r, l, site);
 		if (ret > 0) {

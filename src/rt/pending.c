@@ -26,7 +26,7 @@ static struct pending *first, **last = &first; /* linked, oldest first */
 static _Atomic uint32_t spin;
 static _Atomic uint32_t host_calls; /* threads inside rt_host_begin .. rt_host_end */
 
-enum { END_IS_NEAR_NS = 500000 };
+enum { END_IS_NEAR_NS = 500000, STRANGER_WAITS_NS = 20000000 };
 enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
 
 void pending_lock(void)
@@ -147,11 +147,43 @@ static bool retire_locked(struct pending *p)
 
 /* ---- waiting for one --------------------------------------------------------------------------------- */
 
-/* Who waits here may let the host MPI progress if it is the thread that is in the program's MPI call, or
- * would be were it not touching memory (or waits on behalf of that thread, which sleeps in the kernel). */
-static bool may_progress(const struct pending *p, bool in_call)
+/*
+ * The host MPI progresses only in its own calls, and the partner that is waited for may wait for a message
+ * of this process. So who waits lets it progress:
+ *   in an MPI call of the program       always
+ *   MPI_THREAD_MULTIPLE                 always
+ *   the thread that made the call, touching memory (or a thread of the guard on its behalf while it sleeps in
+ *   the kernel): it could as well be in the call still
+ *   any other thread                    after a while, while no thread is in a call of the host MPI that
+ *                                       we know of: the one that should may be waiting for this thread
+ * The last two exclude each other and calls by `stand_in`.
+ */
+static _Atomic uint32_t stand_in;
+
+static bool stand_in_begin(void)
 {
-	return in_call || p->comm->thread_multiple || guard_toucher() == p->owner_tid;
+	if (atomic_exchange_explicit(&stand_in, 1, memory_order_seq_cst)) /* partner: rt_host_begin */
+		return false;
+	if (!atomic_load_explicit(&host_calls, memory_order_seq_cst))
+		return true;
+	atomic_store_explicit(&stand_in, 0, memory_order_release);
+	return false;
+}
+
+static void let_progress(const struct pending *p, const struct node_wait *w, bool in_call)
+{
+	if (in_call || p->comm->thread_multiple) {
+		exec_let_progress(p->run, w);
+		return;
+	}
+	if (!w->since_ns || !node_wait_is_long(w))
+		return;
+	if (guard_toucher() != p->owner_tid && host_now_ns() - w->since_ns < STRANGER_WAITS_NS)
+		return;
+	if (!stand_in_begin())
+		return;
+	exec_let_progress(p->run, w);
+	atomic_store_explicit(&stand_in, 0, memory_order_release);
 }
 
 static void give_up(const struct pending *p, int error)
@@ -180,8 +212,9 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			exec_rescue(p->run);
 			if (!in_call && guard_wait_interrupted())
 				break;
+			let_progress(p, &w, in_call);
 			guard_wait_begin();
-			ret = exec_pause(p->run, &w, may_progress(p, in_call));
+			ret = exec_pause(p->run, &w);
 			guard_wait_end();
 		}
 		if (ret < 0)
@@ -416,16 +449,26 @@ void pending_complete_comm(struct rt_comm *c) { complete_for_good(is_of_comm, c,
 
 void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, true); }
 
+/* A stand-in does one small step of the host MPI. */
+void host_call_begin(void)
+{
+	atomic_fetch_add_explicit(&host_calls, 1, memory_order_seq_cst); /* partner: stand_in_begin */
+	while (base_unlikely(atomic_load_explicit(&stand_in, memory_order_seq_cst)))
+		sched_yield();
+}
+
+void host_call_end(void) { atomic_fetch_sub_explicit(&host_calls, 1, memory_order_release); }
+
 void rt_host_begin(void)
 {
-	atomic_fetch_add_explicit(&host_calls, 1, memory_order_acquire);
+	host_call_begin();
 	guard_trust_begin();
 }
 
 void rt_host_end(void)
 {
 	guard_trust_end();
-	atomic_fetch_sub_explicit(&host_calls, 1, memory_order_release);
+	host_call_end();
 }
 
 /* ---- the process ------------------------------------------------------------------------------------------ */

@@ -64,6 +64,8 @@ void pending_link(struct pending *p);     /* it is pending from here on */
 void pending_complete_comm(struct rt_comm *c);
 /* The one whose run this is; waits until it is retired. */
 void pending_complete_run(struct exec_run *r);
+/* Around a collective of ours in which the host MPI may be called. */
+void host_call_begin(void), host_call_end(void);
 /* The channel has done what it could for this one: exec_leave()'s callback. */
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
