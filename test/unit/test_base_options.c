@@ -77,9 +77,17 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
 		SET("SLUICE_REGION_POOL=0", region_pool_bytes, 0),
 		SET("SLUICE_REGION_HUGE=FALSE", region_huge, 0),
+		SET("SLUICE_REGION_WHOLE=off", region_whole, 0),
 		SET("SLUICE_XFER_FRAGMENT=128K", xfer_fragment_bytes, 128 << 10),
 		SET("SLUICE_XFER_COPY=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
 		SET("SLUICE_XFER_HELP=off", xfer_help, 0),
+		SET("SLUICE_RT_EARLY=off", rt_early, BASE_EARLY_OFF),
+		SET("SLUICE_RT_EARLY_MIN=0", rt_early_min_bytes, 0),
+		SET("SLUICE_RT_EARLY_WAIT=60000000", rt_early_wait_us, 60000000),
+		SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
+		SET("SLUICE_ENGINE_WORKERS=64", engine_workers, 64),
+		SET("SLUICE_ENGINE_DEPTH=1", engine_depth, 1),
+		SET("SLUICE_ENGINE_TIMEOUT=1", engine_timeout_ms, 1),
 		SET("SLUICE_NODE_SPIN=1000000", node_spin_us, 1000000),
 		SET("SLUICE_LOG=debug", log_level, BASE_LOG_DEBUG),
 #undef SET
@@ -95,7 +103,12 @@ UNIT_TEST(every_option_can_be_set)
 	CHECK_EQ(load("SLUICE_NODE_NAME=a", "SLUICE_STATS=/tmp/x"), 0);
 	CHECK_STR(base_opt.node_name, "a");
 	CHECK_STR(base_opt.stats, "/tmp/x");
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 3); /* these two and the faults */
+	CHECK_EQ(load("SLUICE_ENGINE=sw", "SLUICE_ENGINE_CPUS=1-3"), 0);
+	CHECK_STR(base_opt.engine, "sw");
+	CHECK_STR(base_opt.engine_cpus, "1-3");
+	CHECK_EQ(load("SLUICE_ENGINE_FAULT=short=3", NULL), 0);
+	CHECK_STR(base_opt.engine_fault, "short=3");
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 6); /* these five and the faults */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
