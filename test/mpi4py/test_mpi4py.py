@@ -3,6 +3,8 @@
 
 Run alone: ./dev check mpi4py -k test_cco_buf
 """
+import json
+import pathlib
 import re
 
 import pytest
@@ -17,7 +19,13 @@ RAN = re.compile(r'^Ran (\d+) tests? in', re.M)
 QUICK = ['test_cco_buf', 'test_cco_obj']
 KINDS = ('cco', 'p2p', 'comm', 'win', 'rma', 'session', 'spawn', 'dynproc', 'threads', 'util', 'pack', 'io',
          'datatype', 'errhandler')
-THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'default': {}}
+BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
+# Everything adopted at once and returned from early, whether it pays or not; with broadcasts of our own
+# under way beside the suite's tests.
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '4K',
+         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1'}
+THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'default': {},
+              'early': EARLY, 'early_steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'}}
 
 
 def modules():
@@ -28,7 +36,8 @@ def modules():
 
 def failures(mpi, ranks, names, sluice, env, timeout):
     """(set of failing tests, number of tests that ran, the job)."""
-    result = mpi.launch(ranks, mpi.python, 'main.py', '-q', *names, sluice=sluice, env=env, timeout=timeout,
+    main = BESIDE if 'SLUICE_RT_EARLY' in env else 'main.py'
+    result = mpi.launch(ranks, mpi.python, main, '-q', *names, sluice=sluice, env=env, timeout=timeout,
                         cwd=TESTS)
     text = result.out + result.err
     failed = set(FAILURE.findall(text))
@@ -45,7 +54,7 @@ def compare(name, ranks, names, env, with_sluice, timeout):
     if not ours:
         assert ran, result.explain()
         return
-    theirs, _, _ = failures(mpi, ranks, names, False, {}, timeout)
+    theirs, _, _ = failures(mpi, ranks, names, False, {k: v for k, v in env.items() if 'STATS' not in k}, timeout)
     assert ours <= theirs, f'only under Sluice: {sorted(ours - theirs)}\n{result.explain()}'
 
 
@@ -53,6 +62,14 @@ def compare(name, ranks, names, env, with_sluice, timeout):
 @pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 3)])
 def test_quick(name, ranks, with_sluice):
     compare(name, ranks, QUICK, THRESHOLDS['one_byte'], with_sluice, 200)
+
+
+@pytest.mark.timeout(420)
+def test_quick_early(with_sluice, tmp_path):
+    compare('mpich', 2, QUICK, {**THRESHOLDS['early_steal'], 'SLUICE_STATS': str(tmp_path / 's')}, with_sluice,
+            200)
+    early = [json.loads(path.read_text())['early'] for path in tmp_path.glob('s.*.json')]
+    assert sum(early) > 100 or not with_sluice, early
 
 
 @pytest.mark.complete
