@@ -65,6 +65,9 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define observe_buf     ABI_NAME(observe_buf)
 #define observe_each    ABI_NAME(observe_each)
 #define observe_bytes   ABI_NAME(observe_bytes)
+#define observe_host_begin ABI_NAME(observe_host_begin)
+#define observe_host_end   ABI_NAME(observe_host_end)
+#define observe_unwound    ABI_NAME(observe_unwound)
 
 #include "real.h"
 
@@ -149,12 +152,14 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 /* ---- observe.c ---------------------------------------------------------------------------- */
 
 /* A call of the library's that is made while something may be pending. */
-#define HOSTED(call) (rt_has_pending() ? (rt_host_begin(), observe_hosted(call)) : (call))
-static inline int observe_hosted(int rc)
-{
-	rt_host_end();
-	return rc;
-}
+#define HOSTED(call)                                                                               \
+	(rt_has_pending() ? (observe_host_begin(__builtin_frame_address(0)), observe_host_end(call)) \
+			  : (call))
+void observe_host_begin(const void *frame);
+int observe_host_end(int rc); /* returns rc */
+/* Here is where the program is; calls that were begun deeper in the stack have been left by longjmp(), as
+ * error handlers do. */
+void observe_unwound(const void *frame);
 
 extern const struct front_way look_ways[FRONT_LOOK_COUNT];
 int observe_count(uintptr_t comm, enum front_who who);

@@ -102,6 +102,43 @@ void observe_bytes(const void *at, MPI_Count bytes)
 		rt_complete_range(at, (uint64_t)bytes);
 }
 
+/* ---- calls of the library's ---------------------------------------------------------------- */
+
+/* Where this thread's calls of the library were made, the innermost last. Beyond the last place they are
+ * only counted. On another stack (coroutines) one may be taken for left too early: then the library's
+ * system calls are looked at, which costs time only. */
+static __thread struct {
+	int n;
+	const void *frames[4];
+} hosted __attribute__((tls_model("initial-exec")));
+
+void observe_unwound(const void *frame)
+{
+	while (hosted.n && hosted.n <= (int)BASE_ARRAY_LEN(hosted.frames) &&
+	       hosted.frames[hosted.n - 1] <= frame) {
+		hosted.n--;
+		rt_host_end();
+	}
+}
+
+void observe_host_begin(const void *frame)
+{
+	observe_unwound(frame);
+	if (hosted.n < (int)BASE_ARRAY_LEN(hosted.frames))
+		hosted.frames[hosted.n] = frame;
+	hosted.n++;
+	rt_host_begin();
+}
+
+int observe_host_end(int rc)
+{
+	if (hosted.n) {
+		hosted.n--;
+		rt_host_end();
+	}
+	return rc;
+}
+
 /* ---- who takes part ------------------------------------------------------------------------ */
 
 static int neighbours(MPI_Comm comm, enum front_who who)

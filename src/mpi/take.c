@@ -111,6 +111,7 @@ static int __attribute__((noinline)) large_bcast(void *buffer, int count, MPI_Da
 {
 	int rc = 0;
 
+	observe_unwound(__builtin_frame_address(0));
 	if (is_off(rt_bcast_threshold_bytes) || !abi_is_ours(caller))
 		return real.Bcast(buffer, count, datatype, root, comm);
 	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
@@ -131,6 +132,7 @@ static int large_bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, i
 {
 	int rc = 0;
 
+	observe_unwound(__builtin_frame_address(0));
 	if (is_off(rt_bcast_threshold_bytes) || !abi_is_ours(caller))
 		return library_bcast_c(buffer, count, datatype, root, comm);
 	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
@@ -360,6 +362,7 @@ large_gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *re
 		    recv = { recvbuf, recvcount, recvtype };
 	int rc = 0;
 
+	observe_unwound(__builtin_frame_address(0));
 	if (is_off(rt_gather_threshold_bytes) || !abi_is_ours(caller))
 		return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
 				   comm);
@@ -385,6 +388,7 @@ static int large_gather_c(const struct side *send, const struct side *recv, int 
 {
 	int rc = 0;
 
+	observe_unwound(__builtin_frame_address(0));
 	if (!is_off(rt_gather_threshold_bytes) && abi_is_ours(caller)) {
 		if (take_gather(send, recv, root, comm, caller, &rc))
 			return rc;
