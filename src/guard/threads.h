@@ -49,6 +49,7 @@ struct thread_here {
 	uint64_t mask;          /* to be in force when a section with signals blocked ends */
 	uint64_t virtual_mask;
 	volatile uint32_t enters; /* depth of guard_enter */
+	int cancel_state;       /* to be restored by guard_leave */
 	uint32_t waiting_trust; /* between wait_begin and wait_end */
 	volatile bool in_fault, waiting;
 	bool is_blocked;        /* by the kernel: guard_enter before threads_init */

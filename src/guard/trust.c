@@ -4,6 +4,7 @@
  * in them, faults.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -134,6 +135,22 @@ static void unblock(void)
 	set_mask(thread_here.mask);
 }
 
+/* Cancelled here, a thread would take locks with it into its grave. When it is let in again, and has been
+ * cancelled meanwhile, and asked for that anywhere, it does not return. */
+static int keep_cancellation_out(void)
+{
+	int old = PTHREAD_CANCEL_ENABLE;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	return old;
+}
+
+static void let_cancellation_in(int old)
+{
+	if (old == PTHREAD_CANCEL_ENABLE)
+		pthread_setcancelstate(old, NULL);
+}
+
 /* Trust first and last: a call that is looked at with SIGSYS blocked kills the process. */
 void guard_enter(void)
 {
@@ -146,6 +163,7 @@ void guard_enter(void)
 		return;
 	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
 		block_all();
+	thread_here.cancel_state = keep_cancellation_out();
 	thread_here.enters = 1;
 	in_order();
 }
@@ -164,6 +182,7 @@ void guard_leave(void)
 	else
 		handlers_may_run();
 	guard_trust_end();
+	let_cancellation_in(thread_here.cancel_state);
 }
 
 /* In a fault nothing is let through: a handler that ran on top of this one could jump away over it. It
@@ -204,7 +223,7 @@ bool guard_wait_interrupted(void)
 void system_fault_begin_sig(struct system_fault *f)
 {
 	*f = (struct system_fault){ thread_here.enters, thread_here.waiting_trust, errno,
-				    thread_here.in_fault, thread_here.waiting };
+				    keep_cancellation_out(), thread_here.in_fault, thread_here.waiting };
 	thread_here.enters = 0;
 	thread_here.in_fault = true;
 	thread_here.waiting = false;
@@ -226,6 +245,7 @@ void system_fault_end_sig(const struct system_fault *f)
 	    (thread_here.waiting || (!thread_here.in_fault && !thread_here.enters)))
 		send_deferred();
 	errno = f->saved_errno;
+	let_cancellation_in(f->saved_cancel_state);
 }
 
 void threads_jumped(void)
