@@ -167,6 +167,42 @@ GUARD_TEST(many_that_wait_for_one_range_stop_no_other)
 	owner_settle(&late);
 }
 
+static void *read_one(void *arg)
+{
+	struct worker *w = arg;
+	size_t i = (size_t)w->index * 10 * PAGE;
+
+	wait_for_go(w);
+	w->wrong = load(w->o->p + i) != owner_byte(i);
+	return NULL;
+}
+
+/* Each has to be served, though one alone is waited with. */
+GUARD_TEST(all_that_wait_for_one_range_go_on)
+{
+	enum { WAITING = 12 };
+	static struct owner late;
+	struct worker w[WAITING];
+
+	owner_open(&late, PAGES, AT);
+	late.by_page = true;
+	for (int i = 0; i < WAITING; i++)
+		start(&w[i], i, &late, read_one);
+	atomic_store(&late.closed, true);
+	owner_arm(&late, 0, PAGES, GUARD_NO_ACCESS);
+	for (int i = 0; i < WAITING; i++)
+		atomic_store(&w[i].go, true);
+	while (!atomic_load(&late.waiting))
+		usleep(100);
+	usleep(20000);
+	atomic_store(&late.closed, false);
+	for (int i = 0; i < WAITING; i++)
+		finish(&w[i]);
+	owner_settle(&late);
+	CHECK_EQ(late.r.armed_pages, PAGES - WAITING);
+	CHECK(owner_release_all(&late));
+}
+
 enum { TICKS = 40, TICK_TOUCHES = 20 };
 static struct owner *ticking_late, *ticking_other;
 static _Atomic int ticks;
