@@ -5,7 +5,9 @@
  *   engine_find / engine_pick   ->  probe says whether it works here, and why not
  *   engine_chan_open            ->  a channel: one queue of copies, in order of nothing
  *   engine_post ... engine_flush   copies go in; each comes back through its done()
- *   engine_poll                 ->  calls done() for what has ended (engines with ENGINE_POLLED)
+ *   engine_poll                 ->  calls done() for what has ended (engines with ENGINE_POLLED); a thread
+ *                                   that has to wait may call it for any engine: sw then copies there
+ *                                   what is queued, and lends its CPU to a worker that has none
  *   engine_retire               ->  the channel is broken: everything comes back, nothing writes any more
  *   engine_chan_close
  *
@@ -63,14 +65,16 @@ struct engine_ops {
 	int (*chan_count)(int node);
 	/* The index-th channel near `node`. 0 or -errno. */
 	int (*chan_open)(int node, int index, struct engine_chan **out);
-	void (*chan_close)(struct engine_chan *ch); /* nothing may be in it */
+	/* Nothing may be in it; waits for a done() that has not returned. Not inside done(). */
+	void (*chan_close)(struct engine_chan *ch);
 	void (*caps)(const struct engine_chan *ch, struct engine_caps *out);
 	/* 0, -EAGAIN: full, -ESHUTDOWN: retired, -EINVAL: beyond its caps. */
 	int (*post)(struct engine_chan *ch, struct engine_copy *c);
 	void (*flush)(struct engine_chan *ch); /* what was posted starts now */
 	int (*poll)(struct engine_chan *ch);   /* number of copies that ended */
 	/* Everything in it comes back through done(): with its result, or -ECANCELED. After it returns this
-	 * channel writes nowhere any more, and refuses posts. Idempotent. May sleep. */
+	 * channel writes nowhere any more, refuses posts, and no done() of it runs but the caller's own, if
+	 * it is called inside one: hold nothing that done() needs. Idempotent. May sleep. */
 	void (*retire)(struct engine_chan *ch);
 	void (*after_fork_child)(void); /* may be NULL */
 };
