@@ -30,8 +30,10 @@
  *
  * Order of calls: region_init, then region_describe / region_release around each use.
  * Threads: all calls are thread-safe; a lock is held while a region is made or unmade, never while
- * data moves. The memory hooks (interpose.c) may run in any thread; none of this may run in a signal
- * handler. After fork the child owns its memory privately and has no arena until it makes its own.
+ * data moves, and not at all where a buffer is known already. The memory hooks (interpose.c) may run in
+ * any thread and, where their functions may, in signal handlers. region_release() may be called on top of
+ * anything, by a handler of SIGSEGV or SIGSYS too; nothing else may run in a signal handler. After fork
+ * the child owns its memory privately and has no arena until it makes its own.
  */
 #ifndef SLUICE_REGION_H
 #define SLUICE_REGION_H
