@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,27 @@ UNIT_TEST(futex_times_out)
 	took = host_now_ns() - begin;
 	CHECK(took >= 5000000);
 	CHECK_EQ(host_futex_wake(&word, 1), 0);
+}
+
+static void *wake_later(void *word)
+{
+	usleep(5000);
+	atomic_store((_Atomic uint32_t *)word, 1);
+	host_futex_wake(word, 1);
+	return NULL;
+}
+
+UNIT_TEST(futex_waits_for_ever)
+{
+	_Atomic uint32_t word = 0;
+	pthread_t thread;
+	int rc = 0;
+
+	CHECK(!pthread_create(&thread, NULL, wake_later, &word));
+	while (!atomic_load(&word) && !rc)
+		rc = host_futex_wait(&word, 0, HOST_FOR_EVER);
+	pthread_join(thread, NULL);
+	CHECK_EQ(rc, 0);
 }
 
 /* The words lie in memory that two processes share: a private futex would never wake. */
