@@ -12,7 +12,7 @@
 
 #include "guard/private.h"
 
-enum { SPINS_BEFORE_YIELD = 100, READ_AROUND_PAGES = 16 };
+enum { SPINS = 100, YIELDS = 20, READ_AROUND_PAGES = 16 };
 
 _Atomic uintptr_t guard_lo = UINTPTR_MAX, guard_hi;
 
@@ -30,14 +30,19 @@ static struct {
 
 /* ---- lock: held for microseconds, every signal blocked, calls undisturbed ----------------------- */
 
+/* Who holds it may be a thread of idle priority: one that waits has to leave the CPU, not only to yield. */
 static void lock_sig(void)
 {
+	static const struct timespec a_moment = { .tv_nsec = 20000 };
+
 	/* Acquire: pairs with the release in unlock_sig(). */
 	for (uint32_t n = 0; atomic_exchange_explicit(&lock_word, 1, memory_order_acquire); n++) {
-		if (n < SPINS_BEFORE_YIELD)
+		if (n < SPINS)
 			host_cpu_relax();
-		else
+		else if (n < SPINS + YIELDS)
 			system_call(SYS_sched_yield);
+		else
+			system_call(SYS_nanosleep, &a_moment, NULL);
 	}
 }
 

@@ -10,8 +10,8 @@
  *   uffd       page tables moved away (mremap), the empty  threads of ours read the userfaultfd; works
  *              mapping registered with userfaultfd         for kernel accesses too: needs privilege
  *   steal      page tables moved away, the empty mapping   SIGSEGV; Syscall User Dispatch
- *              PROT_NONE or PROT_READ (small ranges and
- *              those of huge pages: like mprotect)
+ *              PROT_NONE or PROT_READ; where that takes
+ *              less time, like mprotect
  *   mprotect   PROT_NONE, or PROT_READ for senders         SIGSEGV; Syscall User Dispatch
  * Chosen by trial, or by SLUICE_GUARD_KIND. Where no system call protection works there is no guard.
  *

@@ -250,6 +250,54 @@ GUARD_TEST(handlers_run_while_a_touch_waits)
 	CHECK_OWNER(&late, 0, PAGES);
 }
 
+static void *tick_for_a_while(void *arg)
+{
+	struct worker *w = arg;
+
+	while (!atomic_load(&ticking_late->waiting))
+		usleep(100);
+	for (int i = 0; i < TICKS; i++) {
+		usleep(1000);
+		pthread_kill(*(pthread_t *)w->o, SIGUSR1);
+	}
+	atomic_store(&ticking_late->closed, false);
+	return NULL;
+}
+
+static void count_tick(int signo)
+{
+	(void)signo;
+	atomic_fetch_add(&ticks, 1);
+}
+
+/* The kernel may keep the signals until the call is over (uffd), or they interrupt it before it begins. */
+GUARD_TEST(signals_while_a_system_call_waits)
+{
+	static char text[2 * PAGE];
+	static struct owner late;
+	struct sigaction a = { .sa_handler = count_tick, .sa_flags = SA_RESTART };
+	pthread_t self = pthread_self();
+	struct worker w;
+	int ends[2];
+
+	CHECK_EQ(sigaction(SIGUSR1, &a, NULL), 0);
+	CHECK_EQ(pipe(ends), 0);
+	memset(text, 'x', sizeof text);
+	CHECK_EQ(write(ends[1], text, sizeof text), sizeof text);
+	ticking_late = &late;
+	owner_open(&late, PAGES, AT);
+	start(&w, 0, (struct owner *)&self, tick_for_a_while);
+	atomic_store(&late.closed, true);
+	owner_arm(&late, 0, PAGES, GUARD_NO_ACCESS);
+	CHECK_EQ(read(ends[0], late.p + PAGE, sizeof text), sizeof text);
+	finish(&w);
+	CHECK(ticks > 0);
+	CHECK(!memcmp(late.p + PAGE, text, sizeof text));
+	CHECK_OWNER(&late, 3, PAGES - 3);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* Two threads wait for the same page. */
 GUARD_TEST(several_wait_for_one_page)
 {
