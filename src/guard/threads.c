@@ -40,6 +40,7 @@ static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
 static _Atomic uint32_t lock_word;
 _Atomic bool threads_required;
 static _Atomic uint32_t shared_selector; /* low byte */
+static uint32_t own_count;         /* has_own_selector; under the lock */
 static const char cookie;          /* its address marks our signal */
 static pthread_key_t at_exit_key;
 static bool has_key;
@@ -141,11 +142,18 @@ static struct thread *take_record(void)
 	return NULL;
 }
 
+static void set_own(struct thread *t, bool own)
+{
+	own_count += (uint32_t)own - (uint32_t)t->has_own_selector;
+	t->has_own_selector = own;
+}
+
 static void clear_record(struct thread *t, enum state s)
 {
 	set_state(t, s);
 	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
-	t->has_own_selector = t->is_dispatched = false;
+	set_own(t, false);
+	t->is_dispatched = false;
 	t->tid = 0;
 }
 
@@ -159,7 +167,7 @@ static int switch_on(struct thread *t, bool own)
 
 	if (ret)
 		return (int)ret;
-	t->has_own_selector = own;
+	set_own(t, own);
 	t->is_dispatched = true;
 	return 0;
 }
@@ -168,7 +176,8 @@ static void switch_off(struct thread *t)
 {
 	if (t->is_dispatched)
 		system_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
-	t->is_dispatched = t->has_own_selector = false;
+	set_own(t, false);
+	t->is_dispatched = false;
 }
 
 /* This thread, locked: its calls are dispatched from now on. */
@@ -195,13 +204,17 @@ void threads_own_selector(struct thread *t)
 
 void threads_set_armed(bool armed)
 {
+	uint32_t left;
+
 	spin_lock();
+	left = own_count;
 	atomic_store_explicit(&shared_selector, armed ? SELECTOR_BLOCK : 0, memory_order_relaxed);
-	for (struct thread *t = all_threads; t; t = t->next) {
+	for (struct thread *t = all_threads; t && left; t = t->next) {
 		uint32_t now, next;
 
 		if (!t->has_own_selector)
 			continue;
+		left--;
 		now = atomic_load_explicit(&t->word, memory_order_relaxed);
 		do {
 			next = thread_word(now / TRUST, armed);
@@ -341,6 +354,11 @@ struct thread *threads_self(void)
 		note_stack(t, main_stack_bytes());
 	enter_record(t);
 	return t;
+}
+
+bool threads_is_ours(void)
+{
+	return thread_here.thread && thread_here.thread->state == OURS;
 }
 
 void threads_mark_ours(void)

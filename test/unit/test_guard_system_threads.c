@@ -271,6 +271,39 @@ SYSTEM_TEST(threads_are_made_while_memory_is_guarded)
 	wait_until_ready();
 }
 
+static void *touch_for_ever(void *arg)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (;;)
+		if (load(((struct owner *)arg)->p + 7) != owner_byte(7))
+			abort();
+}
+
+/* Wherever it is then, nothing stays locked or held. */
+SYSTEM_TEST(a_thread_is_cancelled_while_it_touches)
+{
+	struct owner *o = malloc(sizeof(*o)); /* known until the process ends */
+
+	owner_open(o, 64, 0);
+	o->by_page = true;
+	for (int i = 0; i < 100; i++) {
+		pthread_t t;
+		void *result;
+
+		owner_arm(o, 0, 64, GUARD_NO_ACCESS);
+		CHECK_EQ(pthread_create(&t, NULL, touch_for_ever, o), 0);
+		usleep((unsigned)i * 3);
+		CHECK_EQ(pthread_cancel(t), 0);
+		CHECK_EQ(pthread_join(t, &result), 0);
+		CHECK(result == PTHREAD_CANCELED);
+		CHECK_EQ(atomic_load(&o->held), 0);
+		CHECK_EQ(load(o->p + 63 * PAGE), owner_byte(63 * PAGE));
+		owner_finish(o);
+		CHECK(owner_release_all(o));
+	}
+	wait_until_ready();
+}
+
 static int raw_thread(void *arg)
 {
 	while (!atomic_load((_Atomic int *)arg))
