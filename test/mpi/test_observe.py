@@ -56,7 +56,7 @@ def test_others(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 def by_calls_alone(program):
     """Behaviours in which a call comes before every touch: observe(reads, writes)."""
     text = (SOURCES / program).read_text()
-    return [name for name in re.findall(r'^BEHAVIOUR\((\w+), 2\)\n{\n\tobserve\((?!NULL)\w+, (?!NULL)\w+\);', text, re.M)]
+    return [name for name in re.findall(r'^BEHAVIOUR\((\w+), 2\)\n{\n(?:\tif .*\n\t)?\tobserve\((?!NULL)\w+, (?!NULL)\w+\);', text, re.M)]
 
 
 def counters(folder):
