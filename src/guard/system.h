@@ -110,6 +110,7 @@ int threads_init(bool dispatch);
 bool threads_are_covered(void);
 /* This thread belongs to Sluice: it never touches guarded memory and needs no protection. */
 void threads_mark_ours(void);
+bool threads_is_ours(void);
 /* The program is about to do what could show the state of things: nothing is armed afterwards. */
 void guard_complete(void);
 /* dispatch_set's part. */

@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 
 #include "guard/private.h"
+#include "guard/system.h"
 
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
@@ -38,7 +39,7 @@
 #define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
 #endif
 
-enum { THREADS_MIN = 2, THREADS_MAX = 8, STACK_BYTES = 256 << 10 };
+enum { FILL_MIN = 6 << 20, THREADS_MIN = 2, THREADS_MAX = 8, STACK_BYTES = 256 << 10 };
 
 static const uint64_t needed = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_THREAD_ID;
 static const uint64_t for_reads = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
@@ -94,16 +95,25 @@ static int kind_arm(struct guard_range *r)
 	return 0;
 }
 
+/*
+ * Moving tables back interrupts every CPU on which a thread of this process runs, once a table. A thread of
+ * ours that releases a large range, because all is there, leaves that be: what opens again is a mapping of
+ * the same pages without tables, and it fills them itself.
+ */
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	int ret = steal_return(r, start, end);
+	bool fill = end - start >= FILL_MIN && role == NOT_OURS && threads_is_ours();
+	int ret = fill ? -EBUSY : steal_return(r, start, end);
 
-	/* a mapping of the same pages, only without tables */
 	if (ret)
 		ret = range_call(UFFDIO_UNREGISTER, start, end);
 	if (!ret)
 		range_call(UFFDIO_WAKE, start, end);
-	return ret;
+	if (!fill || ret)
+		return ret;
+	system_call(SYS_madvise, r->shadow + (start - r->start), end - start, (long)MADV_DONTNEED);
+	host_populate((void *)start, end - start);
+	return 0;
 }
 
 /* ---- serving --------------------------------------------------------------------------------------------- */

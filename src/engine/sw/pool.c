@@ -12,6 +12,7 @@ enum {
 	SEEK_NS = 20000,  /* a seeker looks so long before it sleeps: less than a wake-up costs the poster */
 	LOOKS_PER_CLOCK = 32,
 	DISPLACED_NS = 60000, /* no copy has ended for so long: several times what one takes */
+	NONTEMPORAL_MIN = 64 << 10,
 	LEND_NS = 200000,     /* more than a switch and a copy take */
 	NEW_WAIT_NS = 3000000, /* nobody has looked for so long: who looks now has just begun to wait */
 };
@@ -45,12 +46,17 @@ static _Thread_local struct {
 
 static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 {
+	enum base_copy_kernel kernel;
 	struct sw_chan *outer = inside.chan;
 	size_t bytes = c->bytes;
 
 	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for this. */
 	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
-	host_copy(c->dst, c->src, bytes, host_copy_pick(bytes, base_max_u64(bytes, c->total_bytes)));
+	kernel = host_copy_pick(bytes, base_max_u64(bytes, c->total_bytes));
+	/* who uses it does so on another core */
+	if (base_opt.xfer_copy == BASE_COPY_AUTO && bytes >= NONTEMPORAL_MIN && host_copy_has(BASE_COPY_NONTEMPORAL))
+		kernel = BASE_COPY_NONTEMPORAL;
+	host_copy(c->dst, c->src, bytes, kernel);
 	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
