@@ -18,14 +18,22 @@ LIBRARIES = {'asan': 'libasan.so', 'tsan': 'libtsan.so'}
 ENV = {
     'asan': {'ASAN_OPTIONS': 'verify_asan_link_order=0:detect_leaks=0:exitcode=99',
              'UBSAN_OPTIONS': 'print_stacktrace=1:halt_on_error=1'},
-    'tsan': {'TSAN_OPTIONS': 'exitcode=99:halt_on_error=1', 'UCX_MEM_EVENTS': 'no',
+    # its own handlers would be installed through our sigaction before it can bear instrumented code
+    'tsan': {'TSAN_OPTIONS': 'exitcode=99:halt_on_error=1:handle_segv=0:handle_sigbus=0:handle_abort=0:'
+                             'handle_sigill=0:handle_sigfpe=0', 'UCX_MEM_EVENTS': 'no',
              'UCX_TLS': '^cma'},
 }
+# Everything returned from early. userfaultfd is taken where it can be had.
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
+         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'HARNESS_TRIALS': '6', 'HARNESS_COUNT': '3000', 'HARNESS_STEPS': '60'}
 WAYS = {
     'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},
     'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
               'SLUICE_REGION_ADOPT_MIN': '16K'},
     'staged': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'staged'},
+    'early': EARLY,
+    'early_steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
 }
 # ASan makes mlock a no-op and keeps freed memory for a while.
 NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_buffers_at_once',
