@@ -164,6 +164,7 @@ int region_init(void)
 
 	region_lock();
 	os_resolve();
+	region_lock_init();
 	if (rules_locks_future_memory()) {
 		ret = fail(EPERM, "the program locks all its memory (mlockall), and its peers' windows with it");
 	} else if (arena.fd < 0) {

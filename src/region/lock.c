@@ -58,10 +58,35 @@ void region_unlock(void)
 	errno = err;
 }
 
-bool region_is_locked_here(void) { return locked_here; }
+/*
+ * A word that fork() empties. In a child that our handler has not come to yet, another thread of the parent
+ * may have the lock for ever, and the table may be half written; handlers of others run before ours.
+ */
+static _Atomic uint32_t *at_home;
+
+static bool is_fresh_child(void) { return at_home && !atomic_load_explicit(at_home, memory_order_relaxed); }
+bool region_is_locked_here(void) { return locked_here || is_fresh_child(); }
+
+void region_lock_init(void)
+{
+	void *p;
+
+	if (at_home)
+		return;
+	p = region_os.mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED || region_os.madvise(p, HOST_PAGE, MADV_WIPEONFORK)) {
+		if (p != MAP_FAILED)
+			region_os.munmap(p, HOST_PAGE);
+		return; /* before Linux 4.14: the danger remains */
+	}
+	*(_Atomic uint32_t *)p = 1;
+	at_home = p;
+}
 
 void region_lock_reset(void)
 {
+	if (at_home)
+		atomic_store_explicit(at_home, 1, memory_order_relaxed);
 	locked_here = false;
 	pthread_mutex_init(&lock, NULL);
 	atomic_store_explicit(&region_version, 0, memory_order_relaxed);

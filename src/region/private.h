@@ -43,8 +43,9 @@ static inline void region_fence(void)
 	atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
-bool region_is_locked_here(void);
-void region_lock_reset(void); /* in a forked child: nobody holds it */
+bool region_is_locked_here(void); /* or cannot be taken: hooks have to do without */
+void region_lock_init(void);      /* with region_os; idempotent */
+void region_lock_reset(void);     /* in a forked child: nobody holds it */
 
 /* ---- arena.c, all under the lock ------------------------------------------------------------- */
 

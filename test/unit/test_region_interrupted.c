@@ -3,6 +3,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "region/private.h"
 #include "region_case.h"
@@ -69,8 +70,10 @@ static void on_signal(int sig)
 static void *interrupt(void *arg)
 {
 	while (!atomic_load(&interrupts.stop)) {
+		_Atomic uint32_t nobody = 0;
+
 		pthread_kill(interrupts.thread, SIGUSR1);
-		host_futex_wait(&(_Atomic uint32_t){ 0 }, 0, 30000);
+		host_futex_wait(&nobody, 0, 30000);
 	}
 	return arg;
 }
@@ -213,6 +216,75 @@ REGION_TEST(callbacks_of_the_loader_may_change_memory)
 	atomic_store(&stop, true);
 	pthread_join(t, NULL);
 	CHECK_EQ(active(), 0);
+}
+
+static char *early_block;
+
+static void free_early(void)
+{
+	alarm(5);
+	free(early_block);
+	early_block = NULL;
+}
+
+static struct { _Atomic int wanted, held; } elsewhere;
+
+static void turn(_Atomic int *what, int to)
+{
+	while (atomic_load(what) != to)
+		sched_yield();
+}
+
+/* Has the lock from the last handler before the fork to the first after it. */
+static void *hold_the_lock(void *arg)
+{
+	for (int i = 0; i < 5; i++) {
+		turn(&elsewhere.wanted, 1);
+		region_lock();
+		atomic_store(&elsewhere.held, 1);
+		turn(&elsewhere.wanted, 0);
+		region_unlock();
+		atomic_store(&elsewhere.held, 0);
+	}
+	return arg;
+}
+
+static void lock_elsewhere(void)
+{
+	turn(&elsewhere.held, 0);
+	atomic_store(&elsewhere.wanted, 1);
+	turn(&elsewhere.held, 1);
+}
+
+static void unlock_elsewhere(void) { atomic_store(&elsewhere.wanted, 0); }
+
+/* Another thread had the lock when its process forked, and is not there to give it back. */
+REGION_TEST(handlers_that_run_first_in_a_child_may_free)
+{
+	pthread_t t;
+
+	if (!HEAP_AFTER_FORK)
+		unit_skip("the heap is locked there");
+	pthread_atfork(lock_elsewhere, unlock_elsewhere, free_early); /* around ours */
+	region_begin(NULL, NULL);
+	CHECK_EQ(pthread_create(&t, NULL, hold_the_lock, NULL), 0);
+	for (int i = 0; i < 5; i++) {
+		int status;
+		pid_t pid;
+
+		early_block = block_get(MIB);
+		ADOPT(early_block, MIB);
+		pid = fork();
+		if (!pid) {
+			alarm(5);
+			free(block_get(MIB));
+			_exit(0);
+		}
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK_EQ(status, 0);
+		free(early_block);
+	}
+	pthread_join(t, NULL);
 }
 
 /* ---- threads of ours ------------------------------------------------------------------------------------------ */
