@@ -2,6 +2,7 @@
 #include "guard_case.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 enum { TIME_LIMIT_S = 20 };
@@ -79,6 +80,13 @@ static void complete_all(void)
 
 static const struct guard_ops ops = { .hold = hold, .touched = touched, .complete_all = complete_all };
 
+bool guard_case_has_other_threads(void)
+{
+	struct stat st;
+
+	return !stat("/proc/self/task", &st) && st.st_nlink > 3;
+}
+
 struct run { const char *kind; void (*before)(void), (*body)(void); };
 
 int guard_case_init(const char *kind, const char *more)
@@ -102,6 +110,8 @@ static void run_here(void *arg)
 	if (guard_case_init(run->kind, NULL))
 		unit_skip(guard_reason());
 	CHECK_STR(guard_kind_name(), run->kind);
+	if (!guard_is_ready() && guard_case_has_other_threads())
+		unit_skip("a thread that a sanitizer made cannot be protected");
 	CHECK(guard_is_ready());
 	run->body();
 }

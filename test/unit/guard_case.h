@@ -50,6 +50,8 @@ void guard_case_run(const char *kind, void (*before)(void), void (*body)(void));
 int guard_case_mappings(void);
 void guard_case_dies(const char *kind, void (*body)(void)); /* by SIGSEGV */
 const char *guard_case_kind(void);
+/* Those of a sanitizer cannot be protected: then nothing is guarded by signals. */
+bool guard_case_has_other_threads(void);
 
 /* Memory of so many pages that begins `at` pages after a multiple of 2 MiB, with a page of the same
  * mapping on both sides, all of it filled with 0xEE. */
