@@ -32,6 +32,7 @@ EXCEPT = {
     'a_small_address_space_leaves_room_for_the_program': SPACE,
     'many_live_buffers_of_a_program_with_threads_leave_few_mappings': MAPPINGS,
     'groups_made_one_after_the_other_leave_nothing': MAPPINGS,
+    'engine_leaves_nothing_behind': MAPPINGS,
     **{f'{name}_{kind}': MAPPINGS for kind in ('uffd', 'steal', 'mprotect')
        for name in ('a_thousand_cycles_leave_nothing', 'what_stays_for_the_next_range_is_bounded')},
 }

@@ -350,7 +350,7 @@ UNIT_TEST(sw_wakes_somebody_for_each_item)
 	shape.retire = false;
 	CHECK_STR(explore(1, 1, 2, 2, FAULT_NONE, 0), "");
 	CHECK_STR(explore(1, 1, 2, 1, FAULT_NONE, 0), "");
-	CHECK_STR(explore(1, 2, 1, 2, FAULT_NONE, 0), "");
+	CHECK_STR(explore(1, 2, 1, 1, FAULT_NONE, 0), "");
 }
 
 UNIT_TEST(sw_without_a_second_look_before_sleep_is_caught)
