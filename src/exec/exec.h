@@ -93,13 +93,18 @@ int exec_settle(struct exec_run *r, bool copy, bool all_come, uint64_t wait_ns);
 typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off, uint64_t bytes, bool is_written);
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
 /*
- * After EXEC_MAY_LEAVE, when the ranges are guarded: from now on the run uses the arena's addresses only.
- * chan: a channel that moves the data from now on, depth fragments at a time; may be NULL. drained(arg):
- * the channel holds nothing of it any more and found no more to take; called in whichever thread finds
- * that out, a thread of the engine mostly, before exec_is_in_channel() becomes false; again after each
- * exec_restart_channel().
+ * After EXEC_MAY_LEAVE, before its memory is closed: from now on the run uses the arena's addresses only, and
+ * may be helped by any thread. exec_stay() takes that back, when the memory was not closed after all.
  */
-void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg), void *arg);
+void exec_leave(struct exec_run *r);
+void exec_stay(struct exec_run *r);
+/*
+ * A channel moves the data from now on, depth fragments at a time. drained(arg): the channel holds nothing
+ * of it any more and found no more to take; called in whichever thread finds that out, a thread of the
+ * engine mostly, before exec_is_in_channel() becomes false; again after each exec_restart_channel().
+ */
+void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
+			void *arg);
 /* Is there no unit left that anybody could take? Then the end is near. */
 bool exec_is_taken_up(struct exec_run *r);
 

@@ -130,7 +130,7 @@ static void start_next(void *arg)
 	atomic_store_explicit(&r->in_channel, 0, memory_order_release); /* partner: exec_is_in_channel */
 }
 
-void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg), void *arg)
+static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 {
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		struct exec_op *o = &r->ops[i];
@@ -139,20 +139,30 @@ void exec_leave(struct exec_run *r, struct engine_chan *chan, uint32_t depth, vo
 
 		if (o->state != EXEC_MATCHED)
 			continue;
-		ret = run_op(r, i)->type == GOAL_COPY ? match_copy(r, i, XFER_VIEW_ALIASED, &o->view) :
-							match_op(r, i, XFER_VIEW_ALIASED, &o->view);
-		o->view.edges_done = had_edges;
+		ret = run_op(r, i)->type == GOAL_COPY ? match_copy(r, i, mode, &o->view) :
+							match_op(r, i, mode, &o->view);
+		o->view.edges_done |= had_edges;
 		if (ret) /* its peer has passed on: it will be found over; anything else is found again */
 			o->state = EXEC_ACTIVE;
 	}
+}
+
+void exec_leave(struct exec_run *r)
+{
+	view_again(r, XFER_VIEW_ALIASED);
+	xfer_queue_init(&r->queue);
+}
+
+void exec_stay(struct exec_run *r) { view_again(r, XFER_VIEW_NORMAL); }
+
+void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
+			void *arg)
+{
 	r->chan = chan;
 	r->depth = depth;
 	r->drained = drained;
 	r->drained_arg = arg;
-	xfer_queue_init(&r->queue);
-	if (!chan)
-		return;
-	atomic_store_explicit(&r->in_channel, 1, memory_order_relaxed);
+	atomic_store_explicit(&r->in_channel, 1, memory_order_release);
 	start_next(r);
 }
 

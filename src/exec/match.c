@@ -166,8 +166,9 @@ int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct 
 	xfer_plan(&from, &to, op->bytes, &reach, false, &plan);
 	if (plan.way != XFER_DIRECT || !plan.fragments)
 		return -EINVAL;
-	if (mode == XFER_VIEW_NORMAL)
+	if (!r->has_copied)
 		xfer_open(&r->copied, r->op);
+	r->has_copied = true;
 	xfer_view_init(v, &r->copied, r->op, r->comm->group, &from, &to, &plan, NULL, mode);
 	return 0;
 }

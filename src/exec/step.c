@@ -53,7 +53,6 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 	if (r->ops[i].state == EXEC_MATCHED)
 		return step_copy_transfer(r, i, copy);
 	if (!copy && !r->has_copied && !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
-		r->has_copied = true;
 		r->ops[i].state = EXEC_MATCHED;
 		return 1;
 	}

@@ -193,11 +193,16 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->comm = c;
 		p->site = site;
 		p->owner_tid = own_tid();
+		p->left_ns = host_now_ns();
+		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
+		exec_leave(r); /* a thread of the program's may touch what is closed at once */
 		ret = arm_all(p, &hulls);
 	}
 	if (ret) {
-		if (p)
+		if (p) {
+			exec_stay(r);
 			pending_put_back(p);
+		}
 		guard_leave();
 		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name, strerror(-ret));
 		return 0;
@@ -208,9 +213,11 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->descs[i] = *l->descs[i];
 		*l->descs[i] = (struct region_desc){ 0 };
 	}
-	p->left_ns = host_now_ns();
 	pending_link(p);
-	exec_leave(r, mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON ? channel() : NULL, mover.depth, pending_drained, p);
+	/* nobody retires it before the channel has it: a reference */
+	if (channel() && (mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON))
+		exec_start_channel(r, channel(), mover.depth, pending_drained, p);
+	pending_unhold(p);
 	guard_leave();
 	base_count(BASE_CTR_EARLY, 1);
 	return 1;

@@ -31,9 +31,15 @@ enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one to
 
 void pending_lock(void)
 {
+	uint32_t tries = 0;
+
 	guard_enter();
-	while (atomic_exchange_explicit(&spin, 1, memory_order_acquire)) /* partner: pending_unlock */
-		host_cpu_relax();
+	while (atomic_exchange_explicit(&spin, 1, memory_order_acquire)) { /* partner: pending_unlock */
+		if (++tries % 64)
+			host_cpu_relax();
+		else
+			sched_yield(); /* the holder may be on this CPU */
+	}
 }
 
 void pending_unlock(void)
@@ -86,7 +92,7 @@ static void unlink_locked(struct pending *p)
 	atomic_fetch_sub_explicit(&rt_pending, 1, memory_order_release);
 }
 
-static void drop_ref(struct pending *p)
+void pending_unhold(struct pending *p)
 {
 	atomic_fetch_sub_explicit(&p->refs, 1, memory_order_release); /* partner: retire */
 }
@@ -130,7 +136,7 @@ static void learn(struct pending *p, uint64_t now)
  */
 static bool retire_locked(struct pending *p)
 {
-	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: drop_ref */
+	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: pending_unhold */
 		return false;
 	if (!exec_is_over(p->run) || exec_is_in_channel(p->run))
 		return false;
@@ -255,22 +261,21 @@ static void on_hold(void *arg)
 /*
  * How much to fetch for a touch at addr: all of it when that does not take long; else, with each touch
  * twice as much as with the one before, so that neither the first byte has to wait for the last, nor a
- * program that reads from the beginning to the end faults at each fragment.
+ * program that reads from the beginning to the end faults at each fragment. In units of huge pages: one that
+ * is cut is mapped by small ones afterwards.
  */
 static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const struct guard_range *range,
 			uintptr_t *lo, uintptr_t *hi)
 {
 	uint32_t touches = atomic_fetch_add_explicit(&p->touches, 1, memory_order_relaxed);
-	uint64_t want = (uint64_t)(1 << 20) << base_min_u64(touches, 20);
+	uint64_t want = HOST_HUGE << base_min_u64(touches, 20);
 
-	*lo = base_round_down(addr, HOST_PAGE);
-	*hi = base_round_up(addr + bytes, HOST_PAGE);
-	if (range->end - range->start <= 4 * want) {
-		*lo = range->start;
-		*hi = range->end;
+	*lo = range->start;
+	*hi = range->end;
+	if (range->end - range->start <= 2 * want)
 		return;
-	}
-	*hi = base_min_u64(base_max_u64(*hi, *lo + want), range->end);
+	*lo = base_max_u64(*lo, base_round_down(addr, HOST_HUGE));
+	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), HOST_HUGE));
 }
 
 static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
@@ -296,7 +301,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	else
 		exec_restart_channel(p->run);
 	atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
-	drop_ref(p);
+	pending_unhold(p);
 }
 
 /*
@@ -349,7 +354,7 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 	while (more && (p = find(wanted, arg))) {
 		note_wanted(p, true, host_now_ns());
 		more = finish(p, in_call);
-		drop_ref(p);
+		pending_unhold(p);
 	}
 }
 

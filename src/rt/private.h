@@ -60,6 +60,7 @@ void pending_unlock(void);
 struct pending *pending_get(void);
 void pending_put_back(struct pending *p); /* was not linked */
 void pending_link(struct pending *p);     /* it is pending from here on */
+void pending_unhold(struct pending *p);   /* one reference less */
 /* All of the communicator, in any state; none is left. */
 void pending_complete_comm(struct rt_comm *c);
 /* The one whose run this is; waits until it is retired. */
