@@ -386,6 +386,40 @@ BEHAVIOUR(older_requests_end, 2)
 	free(in);
 }
 
+/* What has just been received goes on to another process, whose library may read it from here; what comes
+ * back lands in a buffer that is being gathered from. */
+BEHAVIOUR(forwarded_to_a_peer, 2)
+{
+	size_t n = OBSERVE_BYTES;
+	char *buf = check_alloc(n), *all = check_alloc(n * size), *in = check_alloc(n);
+	int to = (rank + 1) % size, from = (rank + size - 1) % size;
+	MPI_Request requests[2];
+
+	for (int round = 0; round < 8; round++) {
+		int root = round % size;
+
+		if (rank == root)
+			check_fill(buf, n, 700 + round);
+		observe_late((round / 2 % 2) == (rank == root));
+		MPI_Bcast(buf, (int)n, MPI_BYTE, root, MPI_COMM_WORLD);
+		MPI_Irecv(in, (int)n, MPI_BYTE, from, 7, MPI_COMM_WORLD, &requests[0]);
+		MPI_Isend(buf, (int)n, MPI_BYTE, to, 7, MPI_COMM_WORLD, &requests[1]);
+		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+		check_same(in, n, 700 + round, "forwarded");
+		check_fill(in, n, 800 + rank);
+		observe_late((round / 2 % 2) == (rank == root));
+		MPI_Gather(buf, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, root, MPI_COMM_WORLD);
+		MPI_Sendrecv(in, (int)n, MPI_BYTE, to, 7, buf, (int)n, MPI_BYTE, from, 7, MPI_COMM_WORLD,
+			     MPI_STATUS_IGNORE);
+		check_same(buf, n, 800 + from, "received over what was gathered");
+		for (int r = 0; rank == root && r < size; r++)
+			check_same(all + r * n, n, 700 + round, "gathered");
+	}
+	free(in);
+	free(all);
+	free(buf);
+}
+
 /* A message that is sent from memory that is also being broadcast: both only read. */
 BEHAVIOUR(sent_and_broadcast_at_once, 2)
 {
