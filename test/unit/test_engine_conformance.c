@@ -472,19 +472,24 @@ static void close_at_once(struct engine_case *e)
 
 UNIT_TEST(engine_closes_right_after_the_last_end) { engine_case_each(close_at_once, 0); }
 
+static void two_channels(struct engine_case *e)
+{
+	struct engine_chan *a = engine_case_open(e, 0), *b = engine_case_open(e, 1);
+
+	engine_case_close(e, a);
+	engine_case_close(e, b);
+}
+
 static void leaves_nothing(struct engine_case *e)
 {
 	int mappings;
 
-	engine_case_close(e, engine_case_open(e, 0)); /* libc keeps a few stacks */
+	for (int i = 0; i < 3; i++) /* libc keeps the stacks of as many threads as there ever were */
+		two_channels(e);
 	mappings = unit_count_mappings();
-	for (int i = 0; i < 20; i++) {
-		struct engine_chan *a = engine_case_open(e, 0), *b = engine_case_open(e, 1);
-
-		engine_case_close(e, a);
-		engine_case_close(e, b);
-	}
-	CHECK(unit_count_mappings() <= mappings);
+	for (int i = 0; i < 20; i++)
+		two_channels(e);
+	CHECK(unit_count_mappings() <= mappings + 1); /* two stacks beside each other are one mapping, or two */
 }
 
 UNIT_TEST(engine_leaves_nothing_behind) { engine_case_each(leaves_nothing, 0); }
