@@ -469,7 +469,7 @@ static void many_messages(struct trial *t)
 
 static void own_memory(struct trial *t)
 {
-	char *from = early_at(t, 35), *to = early_at(t, 36), got[9000];
+	char *from = early_at(t, 32), *to = early_at(t, 36), got[9000];
 	struct iovec here = { got, sizeof(got) }, there = { from, sizeof(got) };
 
 	if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == EPERM)
@@ -484,7 +484,7 @@ static void own_memory(struct trial *t)
 static void one_buffer_to_another(struct trial *t)
 {
 	char *from = early_at(t, 37), *to = early_at(t, 38);
-	ssize_t n = (ssize_t)least(t->bytes / 41, 30000);
+	ssize_t n = (ssize_t)least(t->bytes / 41 - 16, 30000);
 	int fds[2];
 
 	EXPECT(!pipe(fds));
