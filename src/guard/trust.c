@@ -271,7 +271,7 @@ bool threads_is_vforked(void)
 
 void guard_complete(void)
 {
-	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)))
+	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)) || threads_is_vforked())
 		return;
 	guard_enter();
 	guard_complete_all_sig();
@@ -282,10 +282,9 @@ void guard_exec_begin(void)
 {
 	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
 
-	if (!trusts || !threads_is_vforked()) {
-		guard_complete();
+	guard_complete();
+	if (trusts && !threads_is_vforked())
 		guard_trust_begin();
-	}
 	signals_exec(true);
 }
 

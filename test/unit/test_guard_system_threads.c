@@ -52,10 +52,11 @@ enum { THREADS = 8 };
 
 static pthread_t threads[THREADS];
 
-static void start_threads(void)
+/* One in `of` of them by a call. */
+static void start_threads(long of)
 {
 	for (long i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared, (void *)(i % 2)), 0);
+		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared, (void *)(i % of == of - 1)), 0);
 	while (atomic_load(&ready) < THREADS)
 		usleep(100);
 }
@@ -80,7 +81,7 @@ static void let_go(void)
 
 SYSTEM_TEST(threads_started_afterwards)
 {
-	start_threads();
+	start_threads(2);
 	let_go();
 }
 
@@ -91,7 +92,7 @@ static void start_before(void)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* as libraries do for their helpers */
-	start_threads();
+	start_threads(THREADS + 1); /* by none: who touches first is to have been blocked */
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
