@@ -108,7 +108,8 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 int threads_init(bool dispatch);
 /* Is every thread of the process protected, or ours? About 1 us (one system call). */
 bool threads_are_covered(void);
-/* This thread belongs to Sluice: it never touches guarded memory and needs no protection. */
+/* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no signal
+ * of the program's is delivered to it. */
 void threads_mark_ours(void);
 bool threads_is_ours(void);
 /* The program is about to do what could show the state of things: nothing is armed afterwards. */
@@ -159,7 +160,7 @@ uint64_t *threads_virtual_mask(void);
 int dispatch_probe(char *reason, size_t cap);
 int dispatch_init(void); /* threads_init's part: takes SIGSYS. 0 or -errno */
 /* Something is armed / nothing is any more: every thread's system calls are looked at, or pass. Called
- * by guard.c at these transitions, with its lock held and every signal blocked. No system call. */
+ * by guard.c at these transitions, with its lock held, inside guard_enter(). No system call. */
 void dispatch_set(bool armed);
 
 /*

@@ -363,8 +363,8 @@ bool threads_is_ours(void)
 
 void threads_mark_ours(void)
 {
+	uint64_t programs = PROGRAMS_SIGNALS, old;
 	struct thread *t = threads_self();
-	uint64_t old;
 
 	if (!t)
 		return;
@@ -372,6 +372,7 @@ void threads_mark_ours(void)
 	switch_off(t);
 	set_state(t, OURS);
 	unlock(old);
+	system_call(SYS_rt_sigprocmask, SIG_BLOCK, &programs, NULL, sizeof(programs));
 }
 
 void threads_open(uintptr_t start, uintptr_t end)

@@ -24,8 +24,10 @@
 #define WANTED         0x100u
 #define TRUST          0x10000u
 
-#define ALL_SIGNALS (~(uint64_t)0)
 #define BIT(signo)  ((uint64_t)1 << ((signo) - 1))
+#define ALL_SIGNALS (~(uint64_t)0)
+/* Without libc's own two: setuid() waits until every thread has answered. */
+#define PROGRAMS_SIGNALS (ALL_SIGNALS & ~(BIT(32) | BIT(33)))
 #define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
 
 enum state { FREE, EXPECTED, KNOWN, TOLD, PROTECTED, OURS };

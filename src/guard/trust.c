@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one thread is doing: calls that nobody looks at (trust), sections with every signal blocked, waits
- * in them, faults.
+ * What one thread is doing: calls that nobody looks at (trust), sections without handlers of the
+ * program, waits in them, faults.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -77,7 +77,7 @@ void threads_resume_trust(uint32_t depth)
  */
 bool threads_defer_sig(const siginfo_t *si, void *ucontext)
 {
-	uint64_t all = ALL_SIGNALS & ~NEVER_BLOCKED;
+	uint64_t all = PROGRAMS_SIGNALS & ~NEVER_BLOCKED;
 	ucontext_t *uc = ucontext;
 
 	if (thread_here.waiting || (!thread_here.enters && !thread_here.in_fault))
@@ -123,7 +123,7 @@ static void handlers_may_run(void)
 /* Before threads_init() no handler asks: blocked by the kernel. */
 static void block_all(void)
 {
-	uint64_t all = ALL_SIGNALS;
+	uint64_t all = PROGRAMS_SIGNALS;
 
 	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &thread_here.mask, sizeof(all));
 	thread_here.is_blocked = true;

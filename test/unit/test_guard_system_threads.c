@@ -56,7 +56,7 @@ static pthread_t threads[THREADS];
 static void start_threads(long of)
 {
 	for (long i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared, (void *)(i % of == of - 1)), 0);
+		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared, (void *)(long)(i % of == of - 1)), 0);
 	while (atomic_load(&ready) < THREADS)
 		usleep(100);
 }
