@@ -46,15 +46,16 @@ static void open_channel_locked(const struct rt_comm *c)
 	char reason[160] = "";
 	int count, node = numa_node_here(), ret;
 
+	node_cpus(c->group, &ranks_cpus);
+	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
+	engine_thread_started = own_thread;
+	/* all ranks share the spare CPUs: each has its part of them as workers */
+	engine_set_cpus(&spare, count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
 	engine = engine_pick(reason, sizeof reason);
 	if (!engine) {
 		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
 		return;
 	}
-	node_cpus(c->group, &ranks_cpus);
-	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
-	engine_thread_started = own_thread;
-	engine_set_cpus(&spare, count);
 	if (engine->chan_count(node) < 1)
 		node = -1;
 	ret = engine->chan_count(node) < 1 ? -ENODEV :
