@@ -125,33 +125,32 @@ static bool is_rest_there(struct exec_run *r, const struct hull *h)
 	       (h->need_hi <= h->guard_hi || exec_is_there(r, h->guard_hi, h->need_hi));
 }
 
+/* A touch by another thread may come while the second is armed: all is written before the first. */
 static int arm_all(struct pending *p, const struct hulls *hulls)
 {
+	int ret = 0;
+
 	for (int i = 0; i < PENDING_RANGES; i++) {
 		const struct hull *h = &hulls->of[i];
-		struct guard_range *range = &p->ranges[p->range_count];
-		int ret;
 
 		if (h->lo >= h->hi)
 			continue;
 		p->lo[i] = h->lo;
 		p->hi[i] = h->hi;
-		if (h->guard_lo >= h->guard_hi)
-			continue;
-		range->start = h->guard_lo;
-		range->end = h->guard_hi;
-		range->access = i ? GUARD_NO_ACCESS : GUARD_READ_ONLY;
-		range->arg = p;
-		ret = guard_arm(range);
-		if (ret) {
-			while (p->range_count--)
-				guard_release(&p->ranges[p->range_count], p->ranges[p->range_count].start,
-					      p->ranges[p->range_count].end);
-			return ret;
-		}
-		p->range_count++;
+		if (h->guard_lo < h->guard_hi)
+			p->ranges[p->range_count++] = (struct guard_range){
+				.start = h->guard_lo,
+				.end = h->guard_hi,
+				.access = i ? GUARD_NO_ACCESS : GUARD_READ_ONLY,
+				.arg = p,
+			};
 	}
-	return 0;
+	for (uint32_t i = 0; i < p->range_count && !ret; i++)
+		ret = guard_arm(&p->ranges[i]);
+	for (uint32_t i = 0; ret && i < p->range_count; i++)
+		if (guard_is_armed(&p->ranges[i]))
+			guard_release(&p->ranges[i], p->ranges[i].start, p->ranges[i].end);
+	return ret;
 }
 
 /* ---- leaving ------------------------------------------------------------------------------------------------ */
