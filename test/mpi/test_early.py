@@ -91,7 +91,7 @@ class EarlyRunner:
         wanted = {}
         for item in request.session.items:
             params = getattr(getattr(item, 'callspec', None), 'params', {})
-            if 'behaviour' in params and 'guard' in params:
+            if 'behaviour' in params and 'engine' in params:
                 wanted.setdefault(params['program'], set()).add(params['behaviour'])
         self.folder, self.get_mpi, self.with_sluice = folder, get_mpi, with_sluice
         self.runner, self.complete = Runner(wanted), request.config.getoption('--complete')
@@ -237,7 +237,7 @@ def test_nothing_grows(name, ranks, guard, behaviour, get_mpi, with_sluice, tmp_
 def test_random_operations(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     """Ten seconds of whatever comes to mind, against a model."""
     check_one(get_mpi(name), 'early_random.c', ranks, 'random_operations', with_sluice,
-              {**EARLY, 'SLUICE_GUARD_KIND': guard, 'HARNESS_SECONDS': '5'}, tmp_path / 'stats')
+              {**EARLY, 'SLUICE_GUARD_KIND': guard, 'HARNESS_SECONDS': '10'}, tmp_path / 'stats')
 
 
 def numbers(notes):
