@@ -19,6 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <threads.h>
+#include <ucontext.h>
 
 #include "base/base.h"
 #include "guard/guard.h"
@@ -60,6 +61,7 @@ static struct {
 	void (*longjmp)(jmp_buf, int) __attribute__((noreturn));
 	void (*_longjmp)(jmp_buf, int) __attribute__((noreturn));
 	void (*__longjmp_chk)(jmp_buf, int) __attribute__((noreturn));
+	int (*setcontext)(const ucontext_t *);
 } next;
 
 /* Threads may resolve the same name at once, to the same address. */
@@ -88,6 +90,7 @@ __attribute__((constructor)) static void resolve_early(void)
 	(void)NEXT(longjmp);
 	(void)NEXT(_longjmp);
 	(void)NEXT(__longjmp_chk);
+	(void)NEXT(setcontext);
 	(void)NEXT(ppoll);
 	(void)NEXT(pselect);
 	(void)NEXT(pthread_kill);
@@ -557,4 +560,12 @@ EXPORT void __longjmp_chk(jmp_buf env, int value)
 {
 	jumped(env);
 	NEXT(__longjmp_chk)(env, value);
+}
+
+/* swapcontext() is left alone: it comes back. */
+EXPORT int setcontext(const ucontext_t *to)
+{
+	signals_jumped(true);
+	threads_jumped();
+	return NEXT(setcontext)(to);
 }

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 #include "guard/system.h"
 #include "system_case.h"
@@ -362,6 +363,25 @@ SYSTEM_TEST(a_jump_out_of_the_handler_unblocks_as_it_should)
 			store((char *)0x1230, 1);
 	CHECK_EQ(sigprocmask(SIG_BLOCK, NULL, &now), 0);
 	CHECK(!sigismember(&now, SIGSEGV) && !sigismember(&now, SIGUSR1));
+	check_touch();
+}
+
+static ucontext_t context;
+
+static void jump_to_context(int signo, siginfo_t *si, void *ucontext)
+{
+	handled++;
+	setcontext(&context);
+}
+
+SYSTEM_TEST(a_context_set_in_the_handler_unblocks_as_it_should)
+{
+	set(SIGSEGV, jump_to_context, true);
+	handled = 0;
+	getcontext(&context);
+	if (handled < 3)
+		store((char *)0x1230, 1);
+	CHECK_EQ(handled, 3);
 	check_touch();
 }
 
