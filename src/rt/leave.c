@@ -125,9 +125,13 @@ static bool is_rest_there(struct exec_run *r, const struct hull *h)
 	       (h->need_hi <= h->guard_hi || exec_is_there(r, h->guard_hi, h->need_hi));
 }
 
-/* A touch by another thread may come while the second is armed: all is written before the first. */
-static int arm_all(struct pending *p, const struct hulls *hulls)
+/*
+ * A touch by another thread may come while the second is armed: all is written before the first. -errno when
+ * none could be closed; *out_all: all could.
+ */
+static int arm_all(struct pending *p, const struct hulls *hulls, bool *out_all)
 {
+	uint32_t armed = 0;
 	int ret = 0;
 
 	for (int i = 0; i < PENDING_RANGES; i++) {
@@ -145,12 +149,12 @@ static int arm_all(struct pending *p, const struct hulls *hulls)
 				.arg = p,
 			};
 	}
-	for (uint32_t i = 0; i < p->range_count && !ret; i++)
-		ret = guard_arm(&p->ranges[i]);
-	for (uint32_t i = 0; ret && i < p->range_count; i++)
-		if (guard_is_armed(&p->ranges[i]))
-			guard_release(&p->ranges[i], p->ranges[i].start, p->ranges[i].end);
-	return ret;
+	while (armed < p->range_count && !ret) {
+		ret = guard_arm(&p->ranges[armed]);
+		armed += !ret;
+	}
+	*out_all = armed == p->range_count;
+	return armed || *out_all ? 0 : ret;
 }
 
 /* ---- leaving ------------------------------------------------------------------------------------------------ */
@@ -169,6 +173,7 @@ static int own_tid(void)
 static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site)
 {
 	struct hulls hulls = { 0 };
+	bool all = false;
 	struct pending *p;
 	int ret;
 
@@ -196,7 +201,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->left_ns = host_now_ns();
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
 		exec_leave(r); /* a thread of the program's may touch what is closed at once */
-		ret = arm_all(p, &hulls);
+		ret = arm_all(p, &hulls, &all);
 	}
 	if (ret) {
 		if (p) {
@@ -219,6 +224,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		exec_start_channel(r, channel(), mover.depth, pending_drained, p);
 	pending_unhold(p);
 	guard_leave();
+	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was left */
+		pending_complete_run(r);
 	base_count(BASE_CTR_EARLY, 1);
 	return 1;
 }
