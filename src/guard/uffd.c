@@ -107,6 +107,8 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 	if (ret)
 		ret = range_call(UFFDIO_UNREGISTER, start, end);
+	else /* the registration may have come back with the tables, and would forbid huge mappings */
+		range_call(UFFDIO_UNREGISTER, start, end);
 	if (!ret)
 		range_call(UFFDIO_WAKE, start, end);
 	if (!fill || ret)
