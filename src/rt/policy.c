@@ -32,7 +32,7 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 }
 
 #define WORTH_NS 150000u /* closing, waking a worker and opening cost up to 100 us (doc/results-early-return.md) */
-#define LATE_NS 50000u   /* a partner that is later than this is late: a few times what leaving costs */
+#define LATE_NS 100000u  /* a partner that is later than this is late: what leaving costs at most */
 
 void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out)
 {
