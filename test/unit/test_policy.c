@@ -75,7 +75,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		{ BASE_EARLY_AUTO, -1, 1 << 20, 0, 1, 1, EARLY_NO, 0 },
 		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 0, EARLY_NO, 0 },
 		{ BASE_EARLY_ON, -1, 1 << 20, 1, 0, 0, EARLY_NOW, 0 },
-		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, EARLY_LATER, 100000 },
+		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, EARLY_LATER, 50000 },
 		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, EARLY_NO, 0 },  /* never without a guard */
 		{ BASE_EARLY_ON, -1, 1, 1, 1, 1, EARLY_NO, 0 },
 		{ BASE_EARLY_OFF, -1, 1 << 20, 1, 1, 1, EARLY_NO, 0 },
