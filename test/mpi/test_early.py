@@ -308,8 +308,9 @@ PAIRS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', 
 
 
 def endings(result):
-    """How each rank ended; which rank is first to end is chance, where the launcher ends the others."""
-    return sorted(set(re.findall(r'^ended \S+: (.*)$', result.out, re.M)))
+    """How each rank ended; which rank is first to end is chance, where the launcher ends the others. Lines
+    of two ranks may run into each other."""
+    return sorted(set(re.findall(r'ended \S+: ((?:exit|signal) -?\d+(?:, core)?)', result.out)))
 
 
 @pytest.fixture(scope='module')

@@ -139,6 +139,11 @@ static void body_exec(void *fd)
 	char *argv[] = { (char[]){ "cat" }, (char[]){ "/proc/self/status" }, NULL };
 	sigset_t set;
 
+	/* what a shell, or Python, has left to us */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGQUIT, SIG_DFL);
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
 	/* ignored and blocked as far as this program knows: the next one has to inherit it */
 	signal(SIGSEGV, SIG_IGN);
 	sigemptyset(&set);
