@@ -264,7 +264,9 @@ static int fill_locked(struct region *r)
 /*
  * The pages inside the buffer; its first too, when it begins where a block does that is a mapping of its
  * own, and its last when it reaches as far as that block was asked for. Never a page in which the program
- * has other bytes: another thread may be writing to those while this one is copied and replaced.
+ * has other bytes: another thread may be writing to those while this one is copied and replaced. Buffers
+ * too short to be returned from early keep their edges: they would gain nothing, and two ranks copy
+ * fragments that begin 16 bytes into a page slower (256 KB: 10 us instead of 8).
  */
 static struct region choose_pages(const struct range *b)
 {
@@ -272,7 +274,8 @@ static struct region choose_pages(const struct range *b)
 			    .state = REGION_ACTIVE };
 	uint64_t owned;
 
-	if (base_opt.region_whole && block_begins_at(b->start, b->end - b->start, &owned)) {
+	if (base_opt.region_whole && b->end - b->start >= base_opt.rt_early_min_bytes &&
+	    block_begins_at(b->start, b->end - b->start, &owned)) {
 		r.start = base_round_down(b->start, HOST_PAGE);
 		r.first = b->start;
 		if (owned == b->end - b->start) {

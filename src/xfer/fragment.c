@@ -15,7 +15,6 @@
 #define FRAGMENT_MAX (256u << 10)
 #define FRAGMENTS_FEW 4u         /* the fewest that two unequal movers can share evenly */
 #define FRAGMENTS_MANY 16u       /* more would only be more claims */
-#define FEW_IN_HALF 3u           /* so few that one more or less shows: the last is cut in two */
 #define HALF_MAX (XFER_FRAGMENTS_MAX / 2)
 /* Too many of FRAGMENT_MAX: so many small ones in a half, and the others are large. */
 #define SMALLS 8u
@@ -52,10 +51,6 @@ void xfer_cut(struct xfer_plan *p)
 	p->half_bytes = base_round_up(divide_up(bytes, 2), HOST_PAGE);
 	if (bytes <= p->small_bytes)
 		p->half_bytes = bytes;
-	if (!wanted && p->half_bytes <= FEW_IN_HALF * p->small_bytes && p->small_bytes >= FRAGMENT_GOOD) {
-		p->small_bytes = base_round_up(p->large_bytes / 2, HOST_PAGE);
-		p->larges = (uint32_t)(p->half_bytes / p->large_bytes - 1);
-	}
 	if (count_in(p, p->half_bytes) > HALF_MAX) {
 		p->small_bytes = base_round_up(divide_up(p->half_bytes, smalls_in_all), HOST_PAGE);
 		p->large_bytes = p->small_bytes * LARGE_PARTS;

@@ -432,3 +432,21 @@ REGION_TEST(threads_use_whole_blocks_at_once)
 	}
 	CHECK_EQ(active(), 0);
 }
+
+REGION_TEST(a_block_too_short_to_be_returned_from_early_keeps_its_edges)
+{
+	static const size_t sizes[] = { 256 << 10, MIB - 1, 3 * MIB, 5 * MIB } /* each a mapping, whatever was freed before */;
+
+	region_begin("SLUICE_RT_EARLY_MIN=1M", NULL);
+	if (!blocks_are_known)
+		unit_skip("the allocator is not the C library's");
+	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
+		char *p = block_get(sizes[i]);
+		struct region_desc d = ADOPT(p, sizes[i]);
+
+		if (is_whole(&d) != (sizes[i] >= MIB))
+			unit_fail(__FILE__, __LINE__, "%zu bytes: head %u, tail %u", sizes[i], d.head, d.tail);
+		CHECK(d.flags & REGION_DESC_MAPPED);
+		give(p);
+	}
+}
