@@ -134,8 +134,6 @@ bool exec_is_in_channel(const struct exec_run *r);
  * signal handler. */
 void exec_end(struct exec_run *r);
 const char *exec_name(const struct exec_run *r);
-/* Bytes that are in place, of how many: for the policy's statistics. */
-void exec_progress(struct exec_run *r, uint64_t *out_done, uint64_t *out_all);
 /* Has every peer that this run talks to arrived? */
 bool exec_is_matched(struct exec_run *r);
 

@@ -313,22 +313,6 @@ bool exec_is_matched(struct exec_run *r)
 	return true;
 }
 
-void exec_progress(struct exec_run *r, uint64_t *out_done, uint64_t *out_all)
-{
-	*out_done = *out_all = 0;
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		struct xfer_view v;
-		int ret;
-
-		*out_all += run_op(r, i)->bytes;
-		ret = view_of(r, i, &v);
-		if (ret == -ESTALE)
-			*out_done += run_op(r, i)->bytes;
-		else if (!ret)
-			*out_done += xfer_bytes_done(&v);
-	}
-}
-
 void exec_let_progress(struct exec_run *r, const struct node_wait *w)
 {
 	if (r->comm->progress && node_wait_is_long(w))

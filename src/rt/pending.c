@@ -6,9 +6,8 @@
  *
  * One spin lock, held for moments with every signal blocked, guards the list. Who wants an operation
  * takes a reference under it, and copies and waits without it: a signal handler of the program may run
- * while a thread waits, may touch the same memory, and may leave by siglongjmp. What needs locks of
- * others (unpinning regions) is done when the operation is retired, by a thread that is in none of our
- * handlers.
+ * while a thread waits, may touch the same memory, and may leave by siglongjmp. Pins are given back, and
+ * what was learned is noted, when the operation is retired, by a thread that is in none of our handlers.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -131,8 +130,8 @@ static void learn(struct pending *p, uint64_t now)
 }
 
 /*
- * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: regions
- * are unpinned under a mutex. Called with the lock, which is given up when it returns true.
+ * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: it logs.
+ * Called with the lock, which is given up when it returns true.
  */
 static bool retire_locked(struct pending *p)
 {

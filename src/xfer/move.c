@@ -114,21 +114,6 @@ bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n)
 	return xfer_is_done(v->x, v->tag, v->plan.way == XFER_STAGED ? v->plan.total : xfer_units_of(&v->plan, at, n));
 }
 
-uint64_t xfer_bytes_done(const struct xfer_view *v)
-{
-	uint64_t word = atomic_load_explicit(&v->x->done, memory_order_relaxed), at, n, sum = 0;
-
-	if (!xfer_is_tag(word, v->tag) || (word & v->plan.total) == v->plan.total)
-		return v->plan.bytes;
-	for (uint32_t i = 0; i < v->plan.fragments; i++) {
-		if (!(word & xfer_bit(i)))
-			continue;
-		xfer_fragment_range(&v->plan, i, &at, &n);
-		sum += n;
-	}
-	return sum;
-}
-
 bool xfer_needs_me(const struct xfer_view *v)
 {
 	uint64_t failed = atomic_load_explicit(&v->x->failed, memory_order_acquire);

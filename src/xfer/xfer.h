@@ -184,9 +184,8 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit);
 void xfer_finish(struct xfer_view *v, uint64_t bits);
 /* XFER_EDGES_RECEIVER: the receiver's own part; once. */
 int xfer_move_edges(struct xfer_view *v);
-/* Are all bytes [at, at + n) of the transfer in place? And how many of all are? */
+/* Are all bytes [at, at + n) of the transfer in place? */
 bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n);
-uint64_t xfer_bytes_done(const struct xfer_view *v);
 /* Is there something left that only this rank, an end of the transfer, can do? */
 bool xfer_needs_me(const struct xfer_view *v);
 

@@ -27,7 +27,7 @@ struct trial {
 	bool works;
 	char reason[192];   /* of a "no", with the kernel's words */
 	const char *remedy; /* of a "no"; NULL: none that we know */
-	char note[256];     /* of a "yes": which one, and why no better; "" none */
+	char note[320];     /* of a "yes": which one, and why no better; "" none */
 	double gbps;        /* of one copy, 0: not measured */
 };
 
