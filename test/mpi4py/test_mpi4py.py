@@ -25,7 +25,7 @@ BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '4K',
          'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1'}
 THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'default': {},
-              'early': EARLY, 'early_steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'}}
+              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal', 'mprotect')}}
 
 
 def modules():
