@@ -220,7 +220,8 @@ ONE_OF_EACH = [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'), pytest.param('openmp
 def check_one(mpi, program, ranks, behaviour, with_sluice, env, prefix, timeout=100):
     """The behaviour holds, with calls that return early; its notes and the counters."""
     env = {**env, 'SLUICE_STATS': str(prefix)}
-    report = Runner({}).check(mpi, program, ranks, behaviour, sluice=with_sluice, env=env, timeout=timeout)
+    report = Runner({program: {behaviour}}).check(mpi, program, ranks, behaviour, sluice=with_sluice, env=env,
+                                                  timeout=timeout)
     total = counters(env['SLUICE_STATS'], report.result) if with_sluice else {}
     assert not with_sluice or total['early'] > 0, total
     return report.notes.get(behaviour, []), total
@@ -248,7 +249,7 @@ def numbers(notes):
 def test_idle_costs_nothing(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     """With nothing under way nothing wakes up."""
     mpi, behaviour = get_mpi(name), 'switches_when_nothing_is_under_way'
-    plain = Runner({}).check(mpi, 'early_long.c', ranks, behaviour, sluice=False)
+    plain = Runner({'early_long.c': {behaviour}}).check(mpi, 'early_long.c', ranks, behaviour, sluice=False)
     notes, _ = check_one(mpi, 'early_long.c', ranks, behaviour, with_sluice, {**LONG, 'SLUICE_GUARD_KIND': guard},
                          tmp_path / 'stats')
     assert max(numbers(notes)) <= max(numbers(plain.notes[behaviour])) + 10, (notes, plain.notes)

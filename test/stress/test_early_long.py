@@ -36,7 +36,8 @@ def get(name):
 
 def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout):
     env = {**env, 'SLUICE_STATS': str(prefix)}
-    report = Runner({}).check(get(name), program, ranks, behaviour, sluice=with_sluice, env=env, timeout=timeout)
+    report = Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice, env=env,
+                                                  timeout=timeout)
     if with_sluice:
         total = counters(env['SLUICE_STATS'], report.result)
         assert total['early'] > 0, total
