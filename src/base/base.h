@@ -94,6 +94,8 @@ struct base_options {
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
+	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
+	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
 	const char *fault;              /* SLUICE_FAULT: e.g. "memfd:1,cma:all" (tests only) */
 };
 

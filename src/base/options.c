@@ -19,6 +19,7 @@ struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.node_name = "",
 	.stats = "",
+	.trace = "",
 	.fault = "",
 	.engine = "",
 	.engine_cpus = "",
@@ -111,6 +112,10 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, false, "What is written to stderr"),
 	STRING("SLUICE_STATS", stats,
 	       "Where counters go at the end: - for stderr, else a file prefix"),
+	STRING("SLUICE_TRACE", trace,
+	       "Folder for the trace of each process, which sluice trace sets; empty for none"),
+	BYTES("SLUICE_TRACE_LIMIT", trace_limit_bytes, "64M", MIB, TIB, false,
+	      "Longest trace of a process; then its oldest records make room"),
 	STRING("SLUICE_FAULT", fault,
 	       "Calls made to fail, for tests: name:n or name:all, with commas"),
 };

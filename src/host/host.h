@@ -29,6 +29,10 @@ static inline uint64_t host_now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+/* The processor's counter, cheaper to read than the clock. Steady: it runs alike on all CPUs at one rate, and
+ * the kernel believes so too (it keeps its own time by it); asked once. */
+uint64_t host_ticks(void);
+bool host_has_steady_ticks(void);
 void host_cpu_relax(void);             /* pause */
 /* Sleep while *word == expected, at most timeout_ns (0: do not wait; HOST_FOR_EVER). Works across
  * processes.

@@ -14,6 +14,23 @@ void host_cpu_relax(void)
 #endif
 }
 
+uint64_t host_arch_ticks(void)
+{
+#if defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+	return host_now_ns();
+#endif
+}
+
+bool host_arch_has_steady_ticks(void)
+{
+	return true;
+}
+
 bool host_arch_has_movsb(void)
 {
 	return false;

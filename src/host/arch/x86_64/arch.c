@@ -11,6 +11,18 @@ void host_cpu_relax(void)
 	_mm_pause();
 }
 
+uint64_t host_arch_ticks(void)
+{
+	return __rdtsc();
+}
+
+bool host_arch_has_steady_ticks(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8)); /* invariant TSC */
+}
+
 enum { CPU_KNOWN = 1, CPU_MOVSB = 2, CPU_ZEN5 = 4 };
 
 /* Enhanced rep movsb; without it the instruction moves a few bytes a cycle. */

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "host/arch/arch.h"
+#include "host/host.h"
+#include "host/procfile.h"
+
+uint64_t host_ticks(void)
+{
+	return host_arch_ticks();
+}
+
+/* Those that read the counter. A kernel that has found it wanting uses another. */
+static bool is_by_counter(const char *source)
+{
+	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter" };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
+		if (!strncmp(source, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+bool host_has_steady_ticks(void)
+{
+	char source[64];
+
+	return host_arch_has_steady_ticks() &&
+	       host_procfile_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
+				  sizeof source) > 0 &&
+	       is_by_counter(source);
+}

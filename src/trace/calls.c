@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The calls of the program: one record each, but of small ones, which are counted. */
+#include "trace/private.h"
+
+/* Small calls of a site in a thread: so many are recorded each, then one of so many. */
+enum { EACH = 128, OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
+
+__thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
+static __thread uint32_t call_id __attribute__((tls_model("initial-exec")));
+
+uint64_t trace_ticks(void) { return trace_ticks_are_ns ? host_now_ns() : host_ticks(); }
+
+void trace_call_begin_on(const char *name, const void *site)
+{
+	struct trace_current *c = &trace_current;
+
+	if (c->depth++)
+		return;
+	c->record = (struct trace_record){ 0 };
+	c->record.call.site = site_index(name, site);
+	c->record.call.id = ++call_id;
+	c->why = c->early_why = NULL;
+	c->is_early = false;
+	c->record.begin = trace_ticks();
+}
+
+static void count_call(const struct trace_record *r)
+{
+	struct trace_totals *t = record_totals();
+
+	if (!t) {
+		atomic_fetch_add_explicit(&file_header()->uncounted, 1, memory_order_relaxed);
+		return;
+	}
+	t += r->call.site;
+	t->calls++;
+	t->bytes += r->call.bytes;
+	t->ticks += r->end - r->begin;
+	t->taken += r->call.outcome >= TRACE_TAKEN;
+	t->early += r->call.outcome == TRACE_EARLY;
+}
+
+void trace_call_end_on(int rc)
+{
+	struct trace_current *c = &trace_current;
+	struct trace_record *r;
+
+	if (!c->depth || --c->depth)
+		return;
+	c->record.end = trace_ticks();
+	c->record.call.why = text_index(c->why);
+	c->record.call.early_why = text_index(c->early_why);
+	if (rc)
+		c->record.call.outcome = TRACE_FAILED;
+	else if (c->is_early)
+		c->record.call.outcome = TRACE_EARLY;
+	count_call(&c->record);
+	r = record_begin();
+	if (!r)
+		return;
+	*r = c->record;
+	record_end(r, TRACE_CALL, c->record.flags);
+}
+
+struct trace_name trace_leave_on(void)
+{
+	trace_current.is_early = true;
+	return (struct trace_name){ trace_current.record.call.id, record_thread() };
+}
+
+/* ---- small calls ---------------------------------------------------------------------------------------- */
+
+static bool is_recorded(uint64_t n)
+{
+	return n < EACH || n % (n < VERY_MANY ? OF_MANY : OF_VERY_MANY) == 0;
+}
+
+static uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type))
+{
+	static __thread uintptr_t known __attribute__((tls_model("initial-exec")));
+	static __thread uint64_t size __attribute__((tls_model("initial-exec")));
+
+	if (base_unlikely(known != type)) {
+		size = size_of(type);
+		known = type;
+	}
+	return size;
+}
+
+uint64_t trace_small_begin(const char *name, const void *site, uint64_t count, uintptr_t type,
+			   uint64_t (*size_of)(uintptr_t type))
+{
+	uint64_t bytes = count * size_of_type(type, size_of);
+	struct trace_totals *t = record_totals();
+
+	if (trace_current.depth)
+		return 0;
+	if (base_unlikely(!t)) {
+		atomic_fetch_add_explicit(&file_header()->uncounted, 1, memory_order_relaxed);
+		return 0;
+	}
+	t += site_index(name, site);
+	t->calls++;
+	t->bytes += bytes;
+	t->small_bytes += bytes;
+	if (base_likely(!is_recorded(t->small_calls++)))
+		return 0;
+	trace_current.record.call.bytes = bytes;
+	return trace_ticks();
+}
+
+void trace_small_end(const char *name, const void *site, uint64_t since)
+{
+	uint64_t now = trace_ticks();
+	uint16_t index = site_index(name, site);
+	struct trace_totals *t = record_totals();
+	struct trace_record *r = record_begin();
+
+	t[index].timed_small++;
+	t[index].timed_small_ticks += now - since;
+	if (!r)
+		return;
+	r->begin = since;
+	r->end = now;
+	r->call.bytes = trace_current.record.call.bytes;
+	r->call.id = ++call_id;
+	r->call.site = index;
+	r->call.outcome = TRACE_SMALL;
+	r->call.why = text_index("below SLUICE_COLL_THRESHOLD");
+	record_end(r, TRACE_CALL, 0);
+}

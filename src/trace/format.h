@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The file that a traced process writes, one a process, in the byte order of its machine:
+ *
+ *   | struct trace_header | modules | sites | texts |  chunk 0 | chunk 1 | ...
+ *
+ * A chunk belongs to one thread and holds its records, or its totals: one a site. All of it is mapped
+ * while the process lives, so what was written is there however the process ends: a record counts when
+ * its type is not TRACE_NOTHING, which is written last. Times are ticks of the processor's counter (or
+ * nanoseconds where it has none that can be trusted); pairs of ticks and CLOCK_MONOTONIC nanoseconds in
+ * the header and in each chunk turn one into the other.
+ *
+ * A thread whose file is full overwrites its oldest chunk. Totals are never overwritten: sums over a
+ * site are exact whatever was dropped.
+ */
+#ifndef SLUICE_TRACE_FORMAT_H
+#define SLUICE_TRACE_FORMAT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define TRACE_MAGIC "SluiceT\n"
+#define TRACE_VERSION 1u
+#define TRACE_CHUNK_BYTES (64u << 10)
+#define TRACE_RECORD_BYTES 64u
+#define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
+#define TRACE_MODULES 64u
+#define TRACE_SITES TRACE_RECORDS_PER_CHUNK
+#define TRACE_TEXTS 256u
+#define TRACE_TEXT_BYTES 128u
+
+enum trace_state {
+	TRACE_RUNNING, /* or ended without a word: killed, _exit */
+	TRACE_ENDED,   /* MPI_Finalize */
+};
+
+struct trace_header {
+	char magic[8];
+	uint32_t version, header_bytes; /* all before chunk 0 */
+	uint32_t chunk_cap;
+	_Atomic uint32_t chunk_next;    /* may run beyond chunk_cap */
+	int32_t rank, pid;
+	uint32_t ticks_are_ns;
+	_Atomic uint32_t state;         /* enum trace_state */
+	_Atomic uint32_t error;         /* errno that ended the growth of the file */
+	_Atomic uint32_t text_count, module_count;
+	uint16_t engine, guard;         /* texts; 0 none */
+	uint64_t start_ticks, start_ns; /* start: CLOCK_MONOTONIC */
+	uint64_t end_ticks, end_ns;     /* when TRACE_ENDED */
+	uint64_t start_realtime_ns;
+	_Atomic uint64_t dropped;       /* records for which there was no room */
+	_Atomic uint64_t overwritten;   /* records whose chunk was used again */
+	_Atomic uint64_t uncounted;     /* calls that are in no totals either */
+	char program[256], host[64], made_by[32];
+};
+
+struct trace_module {
+	uint64_t base;  /* load address: what to subtract from addresses */
+	char path[248];
+};
+
+/* A place in the program that calls MPI. Index 0 is "not known". */
+struct trace_site {
+	_Atomic uint64_t key;    /* 0: not used */
+	uint64_t address;        /* to which the call returns */
+	uint64_t outer;          /* the same of the caller of a language binding, 0: none */
+	_Atomic uint16_t module, outer_module; /* 1 + index, 0 not known (yet) */
+	uint16_t name;           /* text: "MPI_Bcast" */
+	uint16_t reserved;
+};
+
+/* Sentences of the library's, by index; 0 is none. */
+struct trace_text {
+	_Atomic uint64_t key; /* its address in the process */
+	_Atomic uint32_t is_set;
+	char text[TRACE_TEXT_BYTES - 12];
+};
+
+enum trace_chunk_kind { TRACE_CHUNK_FREE, TRACE_CHUNK_RECORDS, TRACE_CHUNK_TOTALS };
+
+struct trace_chunk {
+	_Atomic uint32_t kind;
+	uint32_t thread;         /* kernel's id */
+	uint32_t turn;           /* of the thread's chunks, from 1: their order */
+	uint32_t next;           /* 1 + the thread's following chunk; 0: the last */
+	uint64_t ticks, ns;      /* the same moment */
+	char name[16];           /* of the thread */
+	uint64_t reserved[2];
+};
+
+/* What a thread did at one site. Written by it alone. */
+struct trace_totals {
+	uint64_t calls, bytes;       /* all; bytes of one rank's message */
+	uint64_t small_calls;        /* of them: below the threshold, and so the host MPI's */
+	uint64_t small_bytes;
+	uint64_t timed_small, timed_small_ticks; /* those of the small ones that were timed */
+	uint64_t ticks;              /* in calls that are not small */
+	uint32_t taken, early;
+};
+
+enum trace_type { TRACE_NOTHING, TRACE_CALL, TRACE_COPY, TRACE_TOUCH, TRACE_LEFT, TRACE_SPAN, TRACE_TYPES };
+
+enum trace_outcome {
+	TRACE_PASSED,   /* the host MPI did it */
+	TRACE_SMALL,    /* likewise, and it was too small to be looked at; one of many */
+	TRACE_TAKEN,    /* done when it returned */
+	TRACE_EARLY,    /* returned while its data was moving */
+	TRACE_FAILED,
+};
+
+enum trace_region { TRACE_REGION_NONE, TRACE_REGION_MAPPED, TRACE_REGION_PLAIN, TRACE_REGION_PACKED };
+
+enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE };
+
+#define TRACE_IN_NS 1u    /* flags: begin and end are CLOCK_MONOTONIC nanoseconds */
+#define TRACE_IS_ROOT 2u  /* of a call */
+#define TRACE_IS_WRITE 4u /* of a touch */
+#define TRACE_BY_CALL 8u  /* of what was left: an MPI call wanted it, not a touch */
+
+struct trace_record {
+	uint64_t begin, end; /* 0, 0: it was counted, not timed */
+	union {
+		struct {
+			uint64_t bytes;
+			uint64_t op;        /* number of the collective in its group */
+			uint32_t id;        /* of this thread's calls; LEFT and TOUCH name it */
+			uint32_t group;     /* node group, the same number in all its ranks; 0 none */
+			uint16_t site, why, early_why; /* texts but site */
+			uint16_t rank, ranks, root;    /* in the group */
+			uint8_t outcome, region;
+		} call;
+		struct {
+			uint64_t bytes, op;
+			uint32_t group;
+			uint16_t unit, src, dst, by; /* ranks in the group */
+			uint8_t mover;
+		} copy;
+		struct {
+			uint64_t offset; /* from the first guarded byte */
+			uint64_t address;
+			uint32_t id, thread; /* the call; whose access */
+			uint32_t caller;     /* thread of the call */
+		} touch;
+		struct {
+			uint64_t wanted_ns; /* 0: nobody wanted it before its end */
+			uint64_t waited_ns; /* the program, since */
+			uint32_t id, touches;
+			uint32_t caller;    /* thread of the call */
+		} left; /* begin: the call returned; end: it was retired */
+		struct {
+			uint64_t bytes;
+			uint16_t text;
+		} span;
+	};
+	uint8_t flags;
+	_Atomic uint8_t type; /* enum trace_type; release, by a reader of a live file acquire */
+};
+_Static_assert(sizeof(struct trace_chunk) == TRACE_RECORD_BYTES, "a chunk's head is one record long");
+_Static_assert(sizeof(struct trace_totals) == TRACE_RECORD_BYTES, "totals are as long as records");
+_Static_assert(sizeof(struct trace_record) == TRACE_RECORD_BYTES, "see TRACE_RECORD_BYTES");
+_Static_assert(sizeof(struct trace_text) == TRACE_TEXT_BYTES, "see TRACE_TEXT_BYTES");
+
+#define TRACE_MODULES_AT 4096u
+#define TRACE_SITES_AT (TRACE_MODULES_AT + TRACE_MODULES * (uint32_t)sizeof(struct trace_module))
+#define TRACE_TEXTS_AT (TRACE_SITES_AT + (TRACE_SITES + 1) * (uint32_t)sizeof(struct trace_site))
+#define TRACE_HEADER_BYTES \
+	((TRACE_TEXTS_AT + TRACE_TEXTS * TRACE_TEXT_BYTES + TRACE_CHUNK_BYTES - 1) / TRACE_CHUNK_BYTES * TRACE_CHUNK_BYTES)
+
+#endif

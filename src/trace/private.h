@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of trace/ only. */
+#ifndef SLUICE_TRACE_PRIVATE_H
+#define SLUICE_TRACE_PRIVATE_H
+
+#include "trace/trace.h"
+
+/* The mapped file; set before trace_on, never unmapped: threads of the engine may be in a hook. */
+struct trace_file {
+	char *base;
+	int fd;
+};
+extern struct trace_file trace_file;
+extern bool trace_ticks_are_ns;
+
+static inline struct trace_header *file_header(void) { return (struct trace_header *)trace_file.base; }
+static inline struct trace_module *file_modules(void) { return (void *)(trace_file.base + TRACE_MODULES_AT); }
+static inline struct trace_site *file_sites(void) { return (void *)(trace_file.base + TRACE_SITES_AT); }
+static inline struct trace_text *file_texts(void) { return (void *)(trace_file.base + TRACE_TEXTS_AT); }
+static inline struct trace_chunk *file_chunk(uint32_t i)
+{
+	return (void *)(trace_file.base + TRACE_HEADER_BYTES + (uint64_t)i * TRACE_CHUNK_BYTES);
+}
+static inline struct trace_record *chunk_records(struct trace_chunk *c) { return (struct trace_record *)(c + 1); }
+static inline struct trace_totals *chunk_totals(struct trace_chunk *c) { return (struct trace_totals *)(c + 1); }
+
+/* file.c: 0 or -errno, told on stderr. */
+int file_open(int rank);
+/* A chunk whose pages are there: 1 + its index, or 0, the file is full or cannot grow. Async-signal-safe. */
+uint32_t file_take_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t turn);
+/* The chunk is used again, for the thread's records. */
+void file_renew_chunk(struct trace_chunk *c, uint32_t turn);
+
+/* record.c: a zeroed record of this thread's, to be given back filled; NULL: it is dropped (and
+ * counted). Async-signal-safe. */
+struct trace_record *record_begin(void);
+void record_end(struct trace_record *r, enum trace_type type, uint8_t flags);
+uint32_t record_thread(void);
+/* This thread's totals, one a site; NULL: there is no room. */
+struct trace_totals *record_totals(void);
+
+/* texts.c: the index of a constant text, 0 when the table is full. Async-signal-safe. */
+uint16_t text_index(const char *text);
+
+/* sites.c: never fails; 0 is "not known". Not in signal handlers. */
+uint16_t site_index(const char *name, const void *address);
+
+#endif

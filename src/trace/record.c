@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A thread's records: chunks in a row, the oldest used again when the file is full. A handler of ours
+ * may interrupt its own thread here: places are taken by an atomic add, and a handler that comes while
+ * its thread changes chunks drops what it would have written.
+ */
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "trace/private.h"
+
+struct ring {
+	struct trace_chunk *chunk;  /* being filled */
+	_Atomic uint32_t used;      /* records of it that were taken, and more */
+	struct trace_chunk *oldest;
+	struct trace_totals *totals;
+	uint32_t thread, turn;
+	_Atomic bool is_changing;
+	bool is_refused;            /* it has no chunk, and the file has none */
+};
+static __thread struct ring ring __attribute__((tls_model("initial-exec")));
+
+uint32_t record_thread(void)
+{
+	if (base_unlikely(!ring.thread))
+		ring.thread = (uint32_t)syscall(SYS_gettid);
+	return ring.thread;
+}
+
+static void add_chunk(void)
+{
+	uint32_t i = file_take_chunk(TRACE_CHUNK_RECORDS, record_thread(), ring.turn + 1);
+	struct trace_chunk *c;
+
+	if (i) {
+		c = file_chunk(i - 1);
+		if (ring.chunk)
+			ring.chunk->next = i;
+		else
+			ring.oldest = c;
+	} else if (ring.oldest) {
+		c = ring.oldest;
+		atomic_fetch_add_explicit(&file_header()->overwritten, TRACE_RECORDS_PER_CHUNK, memory_order_relaxed);
+		if (c != ring.chunk) {
+			ring.oldest = file_chunk(c->next - 1);
+			ring.chunk->next = 1 + (uint32_t)(((char *)c - (char *)file_chunk(0)) / TRACE_CHUNK_BYTES);
+		}
+		file_renew_chunk(c, ring.turn + 1);
+	} else {
+		ring.is_refused = true;
+		return;
+	}
+	ring.turn++;
+	ring.chunk = c;
+	atomic_store_explicit(&ring.used, 0, memory_order_relaxed);
+}
+
+static struct trace_record *drop(void)
+{
+	atomic_fetch_add_explicit(&file_header()->dropped, 1, memory_order_relaxed);
+	return NULL;
+}
+
+struct trace_record *record_begin(void)
+{
+	uint32_t i;
+
+	if (base_unlikely(ring.is_refused || atomic_load_explicit(&ring.is_changing, memory_order_relaxed)))
+		return drop();
+	i = ring.chunk ? atomic_fetch_add_explicit(&ring.used, 1, memory_order_relaxed) : TRACE_RECORDS_PER_CHUNK;
+	if (base_unlikely(i >= TRACE_RECORDS_PER_CHUNK)) {
+		/* this thread's handlers see the flag, nobody else looks */
+		atomic_store_explicit(&ring.is_changing, true, memory_order_relaxed);
+		atomic_signal_fence(memory_order_seq_cst);
+		add_chunk();
+		atomic_signal_fence(memory_order_seq_cst);
+		atomic_store_explicit(&ring.is_changing, false, memory_order_relaxed);
+		if (ring.is_refused)
+			return drop();
+		i = atomic_fetch_add_explicit(&ring.used, 1, memory_order_relaxed);
+		if (i >= TRACE_RECORDS_PER_CHUNK)
+			return drop();
+	}
+	return &chunk_records(ring.chunk)[i];
+}
+
+void record_end(struct trace_record *r, enum trace_type type, uint8_t flags)
+{
+	r->flags = flags;
+	atomic_store_explicit(&r->type, (uint8_t)type, memory_order_release); /* partner: the reader of the file */
+}
+
+struct trace_totals *record_totals(void)
+{
+	uint32_t i;
+
+	if (base_likely(ring.totals))
+		return ring.totals;
+	if (ring.is_refused)
+		return NULL;
+	i = file_take_chunk(TRACE_CHUNK_TOTALS, record_thread(), 0);
+	if (i)
+		ring.totals = chunk_totals(file_chunk(i - 1));
+	return ring.totals;
+}

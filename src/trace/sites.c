@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where in the program a call was made, and in which loaded file that lies, as the file of a process that
+ * has died must tell without it. */
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trace/private.h"
+
+/* 1 + index of the module whose image begins at `base`, 0 when the table is full. */
+static uint16_t module_index(const char *path, uint64_t base)
+{
+	struct trace_module *all = file_modules();
+	uint32_t count = atomic_load_explicit(&file_header()->module_count, memory_order_acquire), i;
+
+	for (i = 0; i < base_min_u64(count, TRACE_MODULES); i++)
+		if (all[i].base == base && all[i].path[0])
+			return (uint16_t)(i + 1);
+	/* two threads may enter the same module twice: no harm */
+	i = atomic_fetch_add_explicit(&file_header()->module_count, 1, memory_order_acq_rel);
+	if (i >= TRACE_MODULES)
+		return 0;
+	all[i].base = base;
+	memcpy(all[i].path, path, base_min_u64(strlen(path), sizeof all[i].path - 1));
+	return (uint16_t)(i + 1);
+}
+
+static uint16_t module_of(uint64_t address)
+{
+	char self[sizeof file_modules()->path];
+	const char *path;
+	struct link_map *map;
+	Dl_info info;
+	ssize_t n;
+
+	if (!address || !dladdr1((void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return 0;
+	path = map->l_name;
+	if (!path || !path[0]) { /* the program itself */
+		n = readlink("/proc/self/exe", self, sizeof self - 1);
+		self[n > 0 ? n : 0] = 0;
+		path = n > 0 ? self : info.dli_fname;
+	}
+	return module_index(path, map->l_addr);
+}
+
+static void fill(struct trace_site *s, const char *name, uint64_t address)
+{
+	s->address = address;
+	s->name = text_index(name);
+	atomic_store_explicit(&s->module, module_of(address), memory_order_release); /* partner: the file's reader */
+}
+
+uint16_t site_index(const char *name, const void *address)
+{
+	struct trace_site *all = file_sites();
+	/* one place calls one function; two may share an address where calls are jumps */
+	uint64_t key = (uintptr_t)address ^ (uint64_t)(uintptr_t)name << 20;
+	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
+
+	key += !key;
+	for (uint32_t i = 0; i < TRACE_SITES - 1; i++) {
+		uint32_t k = 1 + (at + i) % (TRACE_SITES - 1);
+		uint64_t found = atomic_load_explicit(&all[k].key, memory_order_relaxed);
+
+		if (base_likely(found == key))
+			return (uint16_t)k;
+		if (found)
+			continue;
+		if (atomic_compare_exchange_strong_explicit(&all[k].key, &found, key, memory_order_relaxed,
+							    memory_order_relaxed)) {
+			fill(&all[k], name, (uintptr_t)address);
+			return (uint16_t)k;
+		}
+		if (found == key)
+			return (uint16_t)k;
+	}
+	return 0;
+}

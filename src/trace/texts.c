@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Constant sentences of the library's, by their addresses. Inserted once, found by any thread. */
+#include <string.h>
+
+#include "trace/private.h"
+
+static void fill(struct trace_text *t, const char *text)
+{
+	size_t n = strlen(text);
+
+	memcpy(t->text, text, base_min_u64(n, sizeof t->text - 1)); /* the rest is zero */
+	atomic_store_explicit(&t->is_set, 1, memory_order_release); /* partner: the reader of the file */
+}
+
+uint16_t text_index(const char *text)
+{
+	struct trace_text *all = file_texts();
+	uint64_t key = (uintptr_t)text;
+	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
+
+	if (!text)
+		return 0;
+	for (uint32_t i = 0; i < TRACE_TEXTS; i++) {
+		uint32_t k = 1 + (at + i) % (TRACE_TEXTS - 1);
+		uint64_t found = atomic_load_explicit(&all[k].key, memory_order_relaxed);
+
+		if (base_likely(found == key))
+			return (uint16_t)k;
+		if (found)
+			continue;
+		if (atomic_compare_exchange_strong_explicit(&all[k].key, &found, key, memory_order_relaxed,
+							    memory_order_relaxed)) {
+			fill(&all[k], text);
+			return (uint16_t)k;
+		}
+		if (found == key)
+			return (uint16_t)k;
+	}
+	return 0;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trace: what each collective of this process did and why, as records in a mapped file (format.h).
+ * On with SLUICE_TRACE, which `sluice trace` sets; `sluice trace report` reads the files.
+ *
+ *   rt      trace_start ... trace_stop
+ *   mpi     trace_call_begin ... trace_call_end       one record a call; trace_small for small ones
+ *   rt      trace_region, trace_early, trace_left, trace_touched
+ *   exec    trace_op                                   which collective of which group it is
+ *   xfer    trace_copied                               who moved which fragment when
+ *
+ * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs two
+ * readings of the processor's counter and two cache lines. No hook takes a lock, allocates memory or
+ * fails; all but start, stop and call_begin are async-signal-safe. Each thread writes into chunks of
+ * its own; texts must be constants, as their addresses stand for them.
+ *
+ * A forked child is not traced: the file is its parent's.
+ */
+#ifndef SLUICE_TRACE_H
+#define SLUICE_TRACE_H
+
+#include "base/base.h"
+#include "host/host.h"
+#include "trace/format.h"
+
+extern bool trace_on; /* written by start and stop, and in a forked child */
+static inline bool trace_is_on(void) { return base_unlikely(trace_on); }
+
+/* Open the file in the folder SLUICE_TRACE; a failure is one line, and nothing is traced. Once, before
+ * collectives. */
+void trace_start(int world_rank);
+/* The file is complete. No thread is inside a traced call. */
+void trace_stop(void);
+
+/* ---- calls (mpi/) ---------------------------------------------------------------------------------- */
+
+/* A call of `name` begins, which returns to `site`. Calls do not nest: an inner one is not traced. */
+void trace_call_begin_on(const char *name, const void *site);
+void trace_call_end_on(int rc);
+static inline void trace_call_begin(const char *name, const void *site)
+{
+	if (trace_is_on())
+		trace_call_begin_on(name, site);
+}
+/* rc: what the call returns to the program. Returns rc. */
+static inline int trace_call_end(int rc)
+{
+	if (trace_is_on())
+		trace_call_end_on(rc);
+	return rc;
+}
+/* Why the current call goes to the host MPI; the first reason counts. Returns false. */
+static inline bool trace_passed(const char *why);
+/* One rank's message in it. */
+static inline void trace_bytes(uint64_t bytes);
+
+/*
+ * A call below the threshold. Counted exactly; one of many is timed and recorded: *out_since is then not
+ * 0 and trace_small_end() is to be called after it. type: handle of a predefined datatype, whose size
+ * `size_of` tells when it is not known yet.
+ */
+uint64_t trace_small_begin(const char *name, const void *site, uint64_t count, uintptr_t type,
+			   uint64_t (*size_of)(uintptr_t type));
+void trace_small_end(const char *name, const void *site, uint64_t since);
+
+/* ---- a call that was taken (rt/, exec/) ---------------------------------------------------------------- */
+
+/* The call of this thread that is traced now. */
+struct trace_current {
+	struct trace_record record;
+	const char *why, *early_why;
+	uint32_t depth;
+	bool is_early;
+};
+extern __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
+
+static inline bool trace_passed(const char *why)
+{
+	if (trace_is_on() && !trace_current.why)
+		trace_current.why = why;
+	return false;
+}
+static inline void trace_bytes(uint64_t bytes)
+{
+	if (trace_is_on())
+		trace_current.record.call.bytes = bytes;
+}
+static inline void trace_taken(enum trace_region region, bool is_root)
+{
+	if (!trace_is_on())
+		return;
+	trace_current.record.call.outcome = TRACE_TAKEN;
+	trace_current.record.call.region = (uint8_t)region;
+	trace_current.record.flags = is_root ? TRACE_IS_ROOT : 0;
+}
+/* What the policy said about returning early. */
+static inline void trace_early(const char *why)
+{
+	if (trace_is_on())
+		trace_current.early_why = why;
+}
+static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
+{
+	if (!trace_is_on())
+		return;
+	trace_current.record.call.group = group;
+	trace_current.record.call.op = op;
+	trace_current.record.call.rank = (uint16_t)rank;
+	trace_current.record.call.ranks = (uint16_t)ranks;
+}
+/* This call returns early; what names it in trace_left() and trace_touched(). */
+struct trace_name { uint32_t id, thread; };
+struct trace_name trace_leave_on(void);
+static inline struct trace_name trace_leave(void)
+{
+	return trace_is_on() ? trace_leave_on() : (struct trace_name){ 0 };
+}
+
+/* ---- afterwards ------------------------------------------------------------------------------------------ */
+
+/* One touch, from begin_ns (CLOCK_MONOTONIC) until now. */
+void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start, int thread,
+		      bool is_write);
+static inline void trace_touched(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
+				 int thread, bool is_write)
+{
+	if (trace_is_on())
+		trace_touched_on(call, begin_ns, address, start, thread, is_write);
+}
+/* An operation that was left has been retired, now. */
+void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns, uint32_t touches,
+		   bool is_called);
+static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
+			      uint32_t touches, bool is_called)
+{
+	if (trace_is_on())
+		trace_left_on(call, left_ns, wanted_ns, waited_ns, touches, is_called);
+}
+
+/* ---- copies (xfer/) ---------------------------------------------------------------------------------------- */
+
+#define TRACE_TIMED_BYTES (32u << 10) /* shorter copies are counted, not timed */
+
+/* One unit, or a part of it, has been moved. */
+struct trace_copy {
+	uint64_t bytes, op;
+	uint32_t group;
+	uint32_t unit;
+	int src, dst, by; /* ranks in the group */
+	enum trace_mover mover;
+};
+uint64_t trace_ticks(void);
+void trace_copied_on(uint64_t since, const struct trace_copy *c);
+/* Ticks, to be given to trace_copied() when the copy has ended; 0: it is not timed. */
+static inline uint64_t trace_copy_begin(uint64_t bytes)
+{
+	return trace_is_on() && bytes >= TRACE_TIMED_BYTES ? trace_ticks() : 0;
+}
+#define trace_copied(since, ...) \
+	do { \
+		if (trace_is_on()) \
+			trace_copied_on(since, &(struct trace_copy){ __VA_ARGS__ }); \
+	} while (0)
+
+/* ---- the rest ------------------------------------------------------------------------------------------------ */
+
+/* Something else that takes time: a group is made. */
+void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes);
+static inline uint64_t trace_span_begin(void) { return trace_is_on() ? host_now_ns() : 0; }
+static inline void trace_span(const char *text, uint64_t begin_ns, uint64_t bytes)
+{
+	if (trace_is_on())
+		trace_span_on(text, begin_ns, bytes);
+}
+void trace_engine(const char *name);
+void trace_guard(const char *name);
+
+#endif
