@@ -11,8 +11,8 @@
 
 #include "goal/goal.h"
 
-#define COLL_SEND ((enum goal_mem)GOAL_USER)
-#define COLL_RECV ((enum goal_mem)(GOAL_USER + 1))
+#define COLL_SEND GOAL_USER
+#define COLL_RECV (GOAL_USER + 1)
 
 /* Operations (and requirements) that a rank's side of any collective here can have. */
 static inline uint32_t coll_ops_max(int ranks) { return (uint32_t)ranks + 1; }

@@ -1,65 +1,143 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * goal: schedules as data. A schedule is what one rank does in a collective: operations (send,
- * receive, copy) and which of them must be finished before which. Pure: nothing here communicates,
- * waits, or knows an address.
+ * receive, local operations) and which of them must have ended, or begun, before which. Pure: nothing
+ * here communicates, waits, allocates, knows an address or needs a libc (memcpy and memset are the
+ * only functions that it calls): a kernel module can build it.
  *
- *   struct goal_build --goal_compile--> block: one run of bytes without pointers
+ *   struct goal_build --goal_compile--> block: one run of bytes without pointers, sluice-goal(5)
  *
- *   | goal_block | ops without requirements | other ops | adjacency: whom each op's end releases |
+ *   | goal_block | ops that require nothing | other ops | adjacency: ends, begins | segments |
  *
  * Operations stand in an order in which requirements only point forward, so a cycle cannot be
- * written down at all.
+ * written down at all. The same graph gives the same bytes, in whatever order its requirements were
+ * added. Several blocks, one a rank, make a program (program.h).
  *
- * The block can be copied anywhere and interpreted by any process of the node group (exec/), which
- * checks it with goal_verify() when it did not make it itself. Memory is named by (space, offset):
- * the program's buffers are GOAL_USER + i, temporary memory is GOAL_SCRATCH. After Hoefler's Group
- * Operation Assembly Language; the text format and a public API are layered on this later.
+ * The block can be copied anywhere and interpreted by any process that has checked it with
+ * goal_verify() in memory that nobody else can change. Memory is named by (space, offset): the
+ * program's buffers are GOAL_USER + i, temporary memory is GOAL_SCRATCH. After Hoefler's Group
+ * Operation Assembly Language (ICPP 2009) and the binary form of its kernel-based interpreter
+ * (EuroMPI 2011).
+ *
+ *   goal.h     blocks: reading, building, verifying    interp.h   counters: what may start now
+ *   local.h    what a local operation computes         program.h  the blocks of all ranks
  */
-#ifndef SLUICE_GOAL_H
-#define SLUICE_GOAL_H
+#ifndef SLUICE_GOAL_GOAL_H
+#define SLUICE_GOAL_GOAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define GOAL_MAGIC 0x4c414f47u
-#define GOAL_VERSION 1u
+#define GOAL_MAGIC 0x4c414f47u /* "GOAL" */
+#define GOAL_VERSION 2u
+#define GOAL_NONE UINT32_MAX   /* no operation */
+#define GOAL_ANY UINT32_MAX    /* receive: from any rank; under any tag */
+#define GOAL_RANKS_MAX 0x7fffffffu
 
-/* type, keyword in text, operands */
-#define GOAL_OPS(X)                                                     \
-	X(SEND, "send", "bytes at off of mem go to peer under tag")     \
-	X(RECV, "recv", "bytes from peer under tag arrive at off of mem") \
-	X(COPY, "copy", "bytes at src_off of src_mem go to off of mem, inside this rank")
+/*
+ * id, keyword in text, operands, one sentence. Operands: dst is (mem, off), a is (src_mem, src_off), b
+ * is (src2_mem, src2_off) of struct goal_op; a send's memory is (mem, off).
+ */
+#define GOAL_OPS(X)                                                                            \
+	X(NOP, "nop", "", "nothing; ends at once")                                             \
+	X(SEND, "send", "mem bytes peer tag", "bytes at mem go to peer under tag")             \
+	X(RECV, "recv", "mem bytes peer tag", "bytes from peer under tag arrive at mem")       \
+	X(COPY, "copy", "dst a bytes", "bytes at a go to dst, inside this rank")               \
+	X(CALC, "calc", "ns", "computes for so many nanoseconds")                              \
+	X(STAMP, "stamp", "dst", "the time in ns since the run began goes to dst, as u64")     \
+	X(ADD, "add", "dst a b bytes", "dst[i] = a[i] + b[i]")                                 \
+	X(SUB, "sub", "dst a b bytes", "dst[i] = a[i] - b[i]")                                 \
+	X(MUL, "mul", "dst a b bytes", "dst[i] = a[i] * b[i]")                                 \
+	X(DIV, "div", "dst a b bytes", "dst[i] = a[i] / b[i]; integers: 0 where b[i] is 0")    \
+	X(MAX, "max", "dst a b bytes", "dst[i] = the larger of a[i] and b[i]")                 \
+	X(MIN, "min", "dst a b bytes", "dst[i] = the smaller of a[i] and b[i]")                \
+	X(AND, "and", "dst a b bytes", "dst[i] = a[i] & b[i]; integers only")                  \
+	X(OR, "or", "dst a b bytes", "dst[i] = a[i] | b[i]; integers only")                    \
+	X(XOR, "xor", "dst a b bytes", "dst[i] = a[i] ^ b[i]; integers only")
 
 enum goal_type {
-#define X(id, word, help) GOAL_##id,
+#define X(id, word, operands, help) GOAL_##id,
 	GOAL_OPS(X)
 #undef X
 	GOAL_TYPES
 };
 
-enum goal_mem { GOAL_SCRATCH = 0, GOAL_USER = 1 }; /* GOAL_USER + i is the i-th user buffer */
-#define GOAL_MEMS 3                                /* scratch and two user buffers */
+/* id, keyword in text, bytes of an element. What each computes: local.h. */
+#define GOAL_DTYPES(X)                                                                         \
+	X(I8, "i8", 1) X(I16, "i16", 2) X(I32, "i32", 4) X(I64, "i64", 8)                      \
+	X(U8, "u8", 1) X(U16, "u16", 2) X(U32, "u32", 4) X(U64, "u64", 8)                      \
+	X(F16, "f16", 2) X(BF16, "bf16", 2) X(F32, "f32", 4) X(F64, "f64", 8)
 
+enum goal_dtype {
+#define X(id, word, bytes) GOAL_##id,
+	GOAL_DTYPES(X)
+#undef X
+	GOAL_DTYPE_COUNT
+};
+
+enum goal_space {
+	GOAL_SCRATCH = 0,
+	GOAL_USER = 1,         /* GOAL_USER + i is the i-th user buffer */
+	GOAL_NOWHERE = 0xffff, /* no memory named: text often says how much, not where */
+};
+#define GOAL_USERS_MAX 64
+#define GOAL_SPACES_MAX (1 + GOAL_USERS_MAX)
+#define GOAL_MEMS 3 /* scratch and two user buffers: what exec/ serves */
+
+/* A piece of memory of a send's or receive's list. */
+struct goal_segment {
+	uint64_t off, bytes;
+	uint32_t mem;      /* a space, never GOAL_NOWHERE */
+	uint32_t reserved; /* 0 */
+};
+
+/*
+ * An operation: one cache line. Fields that its type does not use are 0. Which member of the unions
+ * holds is told by the type: look at it before at peer or src_off.
+ */
 struct goal_op {
-	uint16_t type, mem;
-	uint16_t src_mem;   /* copy */
-	uint16_t requires;  /* number of operations that must end first */
-	uint32_t peer, tag; /* send, recv; peer is a rank of the group */
-	uint32_t match;     /* send: index of the peer's recv, a hint that exec verifies; recv: its number */
-	uint32_t next, next_count; /* adjacency[next ..]: operations that require this one */
-	uint32_t reserved;
-	uint64_t off, src_off, bytes;
+	uint8_t type, dtype; /* dtype: arithmetic and bit operations */
+	uint16_t mem;        /* space of dst, or of what is sent; 0 when there is a list */
+	uint32_t requires;   /* operations that must end, or begin, first */
+	uint32_t next, next_count;   /* adjacency[next ..]: they require this one's end */
+	uint32_t inext, inext_count; /* adjacency[inext ..]: they require that this one has begun */
+	uint16_t cpu, nic; /* which CPU and NIC of the rank: a simulator's; any value */
+	union {
+		struct {
+			uint16_t src_mem, src2_mem; /* local operations: spaces of a and b */
+		};
+		uint32_t segment_count; /* send, recv: pieces of the list; 0: (mem, off) */
+	};
+	uint64_t off;
+	uint64_t bytes; /* of dst; of the whole list; CALC: nanoseconds; STAMP: 8 */
+	union {
+		struct {
+			uint32_t peer, tag; /* send, recv: a rank of the group; recv: or GOAL_ANY */
+			/* recv: its number, as they were added. send: number of the peer's recv, a hint */
+			uint32_t match;
+			uint32_t segment; /* segments[segment ..]: the list */
+		};
+		struct {
+			uint64_t src_off, src2_off; /* local operations: a, b */
+		};
+	};
 };
 
 struct goal_block {
 	uint32_t magic, version;
-	uint32_t bytes;         /* of the whole block */
+	uint64_t bytes;                 /* of the whole block */
 	uint32_t op_count, ready_count; /* ops [0, ready_count) require nothing */
 	uint32_t recv_count;
-	uint32_t adjacency_off, adjacency_count; /* uint32_t op indices, at this byte offset */
+	uint32_t adjacency_count; /* uint32_t op indices, right after the ops, padded to 8 bytes */
+	uint32_t segment_count;   /* struct goal_segment, right after that */
+	uint32_t user_count;      /* user buffers that are named are below it */
 	uint64_t scratch_bytes;
+	uint64_t reserved[2]; /* 0 */
 };
+
+_Static_assert(sizeof(struct goal_op) == 64 && sizeof(struct goal_block) == 64 && sizeof(struct goal_segment) == 24,
+	       "sluice-goal(5)");
 
 static inline struct goal_op *goal_ops(struct goal_block *b) { return (struct goal_op *)(b + 1); }
 static inline const struct goal_op *goal_ops_const(const struct goal_block *b)
@@ -68,48 +146,97 @@ static inline const struct goal_op *goal_ops_const(const struct goal_block *b)
 }
 static inline const uint32_t *goal_adjacency(const struct goal_block *b)
 {
-	return (const uint32_t *)((const char *)b + b->adjacency_off);
+	return (const uint32_t *)(goal_ops_const(b) + b->op_count);
+}
+static inline const struct goal_segment *goal_segments(const struct goal_block *b)
+{
+	return (const struct goal_segment *)(goal_adjacency(b) + b->adjacency_count + b->adjacency_count % 2);
 }
 
-/* Bytes of a block with so many operations and requirements. */
-size_t goal_block_bytes(uint32_t ops, uint32_t requirements);
+static inline bool goal_is_transfer(const struct goal_op *op) { return op->type == GOAL_SEND || op->type == GOAL_RECV; }
+/* dst = a op b, on elements of dtype */
+static inline bool goal_is_arithmetic(const struct goal_op *op) { return op->type >= GOAL_ADD && op->type <= GOAL_XOR; }
+/* Bytes of an element; 0 when there is no such type. */
+uint32_t goal_dtype_bytes(uint32_t dtype);
+bool goal_dtype_is_float(uint32_t dtype);
+
+/* Bytes of a block with so many operations, requirements and segments. */
+static inline uint64_t goal_block_bytes(uint32_t ops, uint32_t requirements, uint32_t segments)
+{
+	return sizeof(struct goal_block) + (uint64_t)ops * sizeof(struct goal_op) +
+	       ((uint64_t)requirements + requirements % 2) * sizeof(uint32_t) +
+	       (uint64_t)segments * sizeof(struct goal_segment);
+}
 
 /* ---- building ------------------------------------------------------------------------------- */
 
-struct goal_edge { uint32_t before, after; };
+struct goal_edge {
+	uint32_t before, after; /* labels */
+	bool immediate;         /* `after` needs the beginning of `before` only */
+};
+
+/* A schedule while it is made. Memory of the caller, who may also let it grow between two calls. */
 struct goal_build {
 	struct goal_op *ops;
 	struct goal_edge *edges;
-	uint32_t op_count, op_cap, edge_count, edge_cap;
+	struct goal_segment *segments;
+	uint32_t op_count, op_cap, edge_count, edge_cap, segment_count, segment_cap;
+	uint32_t recv_count;
 	uint64_t scratch_bytes;
-	int error; /* first error, returned by goal_compile */
+	int error; /* the first error, returned by goal_compile */
 };
 
-/* ops and edges: memory of the caller. */
+/* Without lists; add b->segments and b->segment_cap for them. */
 void goal_build_init(struct goal_build *b, struct goal_op *ops, uint32_t op_cap, struct goal_edge *edges,
 		     uint32_t edge_cap);
-/* Each returns the operation's label for goal_requires(). */
-uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, enum goal_mem mem,
-		   uint64_t off, uint64_t bytes);
-uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, enum goal_mem mem, uint64_t off,
+/*
+ * Any operation, by its record; requires, next, inext and the list are set by later calls, and match of a
+ * receive is its number. Returns the operation's label (they count up from 0), or GOAL_NONE without room.
+ * What is wrong with the operation itself goal_verify() says.
+ */
+uint32_t goal_add(struct goal_build *b, const struct goal_op *op);
+uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, uint16_t mem, uint64_t off,
 		   uint64_t bytes);
-uint32_t goal_copy(struct goal_build *b, enum goal_mem mem, uint64_t off, enum goal_mem src_mem,
-		   uint64_t src_off, uint64_t bytes);
+uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, uint16_t mem, uint64_t off, uint64_t bytes);
+uint32_t goal_copy(struct goal_build *b, uint16_t mem, uint64_t off, uint16_t src_mem, uint64_t src_off,
+		   uint64_t bytes);
+/*
+ * One more piece of the list of send or receive `label`, whose mem, off and bytes were 0 when it was
+ * added. Lists are made one after the other.
+ */
+void goal_segment(struct goal_build *b, uint32_t label, uint16_t mem, uint64_t off, uint64_t bytes);
 /* `op` starts when `before` has ended. */
 void goal_requires(struct goal_build *b, uint32_t op, uint32_t before);
-/* 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a cycle. */
+/* `op` starts when `before` has begun. */
+void goal_irequires(struct goal_build *b, uint32_t op, uint32_t before);
+/*
+ * In time proportional to operations and requirements. out: 8-byte aligned. The build can be added to and
+ * compiled again. 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a
+ * cycle; -EINVAL for a label that there is not, or a list out of turn.
+ */
 int goal_compile(struct goal_build *b, struct goal_block *out, size_t cap);
 
-/* ---- using ------------------------------------------------------------------------------------ */
+/* ---- verifying ------------------------------------------------------------------------------ */
+
+/* What there is where a block is to run. */
+struct goal_limits {
+	uint32_t ranks;            /* at most GOAL_RANKS_MAX */
+	uint32_t mems;             /* spaces: scratch and mems - 1 user buffers */
+	const uint64_t *mem_bytes; /* [mems]; UINT64_MAX where it is not known yet, see goal_extents() */
+	bool nowhere;              /* may sends and receives name no memory? */
+};
 
 /*
- * Is this a block that cannot make an interpreter leave its memory, loop or wait for itself?
- * mem_bytes[GOAL_MEMS]: size of each space. 0 or -EINVAL (-ELOOP for a cycle).
+ * Is this a block that cannot make an interpreter leave its memory, loop or wait for itself? b: any
+ * bytes. work: [bytes / sizeof(struct goal_op)]. Time proportional to the block. 0 or -EINVAL.
+ *
+ * Accepted blocks: every index is inside; operations, each released exactly as often as it requires, all
+ * end; sums do not overflow; memory is inside its space; dst of a local operation is one of its operands
+ * exactly, or touches none (as far as spaces tell: buffers of the program that overlap each other give
+ * undefined contents, never an access outside of them). Operands may have any alignment.
  */
-int goal_verify(const struct goal_block *b, size_t bytes, uint32_t ranks, const uint64_t *mem_bytes);
-
-/* The block as text, one operation a line ("l0: send 4096b to 1 tag 0 from user0+0"), then
- * "l2 requires l0". snprintf-like. */
-int goal_print(const struct goal_block *b, char *buf, size_t cap);
+int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits, uint32_t *work);
+/* Of a verified block: out_bytes[space] is how much of each space it names. out_bytes: [GOAL_SPACES_MAX]. */
+void goal_extents(const struct goal_block *b, uint64_t *out_bytes);
 
 #endif

@@ -111,7 +111,7 @@ static struct rt_comm *comm_alloc(int size)
 
 	if (!c)
 		return NULL;
-	c->block_cap = goal_block_bytes(ops, ops);
+	c->block_cap = goal_block_bytes(ops, ops, 0);
 	c->ops = calloc(ops, sizeof *c->ops);
 	c->edges = calloc(ops, sizeof *c->edges);
 	c->block = calloc(1, c->block_cap);

@@ -70,12 +70,14 @@ static int bench_run(build_fn *build, int root)
 				  .prefer_vm = true,
 				  .name = "schedule" };
 	const uint64_t mem_bytes[GOAL_MEMS] = { BYTES, BYTES, BYTES };
+	const struct goal_limits limits = { (uint32_t)bench.r->size, GOAL_MEMS, mem_bytes, false };
+	uint32_t work[sizeof room / sizeof(struct goal_op)];
 	int ret;
 
 	goal_build_init(&b, ops, 16, edges, 16);
 	build(&b, bench.r->rank, bench.r->size, root);
 	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
-	CHECK_EQ(goal_verify(block, block->bytes, (uint32_t)bench.r->size, mem_bytes), 0);
+	CHECK_EQ(goal_verify(block, block->bytes, &limits, work), 0);
 	region_describe_extent(&bench.scratch, BYTES, &call.desc[GOAL_SCRATCH]);
 	for (int i = 0; i < 2; i++)
 		region_describe(bench.user[i], BYTES, REGION_USE, &call.desc[GOAL_USER + i]);
@@ -119,6 +121,7 @@ static void build_scratch_chain(struct goal_build *b, int rank, int size, int ro
 	int place = (rank - root + size) % size;
 	uint32_t in, out, copy;
 
+	b->scratch_bytes = BYTES;
 	if (!place) {
 		in = goal_copy(b, GOAL_SCRATCH, 0, GOAL_USER, 0, BYTES);
 	} else {
