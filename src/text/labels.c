@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+#include <string.h>
+#include <errno.h>
+
+#include "private.h"
+
+#define SLOTS_MIN 64u
+
+void text_labels_fini(struct text_labels *t)
+{
+	free(t->all);
+	free(t->names);
+	free(t->slots);
+	*t = (struct text_labels){ 0 };
+}
+
+int text_labels_clear(struct text_labels *t)
+{
+	if (!t->slots) {
+		t->slots = malloc(SLOTS_MIN * sizeof *t->slots);
+		if (!t->slots)
+			return -ENOMEM;
+		t->slots_cap = SLOTS_MIN;
+	}
+	/* small again: clearing what one large rank needed would cost each small one after it */
+	t->mask = SLOTS_MIN - 1;
+	memset(t->slots, 0, SLOTS_MIN * sizeof *t->slots);
+	t->count = t->names_bytes = 0;
+	return 0;
+}
+
+static uint32_t hash_of(const char *name, uint32_t bytes)
+{
+	uint32_t h = 2166136261u;
+
+	for (uint32_t i = 0; i < bytes; i++)
+		h = (h ^ (unsigned char)name[i]) * 16777619u;
+	return h ^ h >> 15;
+}
+
+static int grow_slots(struct text_labels *t)
+{
+	uint32_t want = (t->mask + 1) * 2, *slots;
+
+	if (want > t->slots_cap) {
+		slots = realloc(t->slots, (size_t)want * sizeof *slots);
+		if (!slots)
+			return -ENOMEM;
+		t->slots = slots;
+		t->slots_cap = want;
+	}
+	memset(t->slots, 0, (size_t)want * sizeof *t->slots);
+	t->mask = want - 1;
+	for (uint32_t i = 0; i < t->count; i++) {
+		uint32_t at = t->all[i].hash & t->mask;
+
+		while (t->slots[at])
+			at = (at + 1) & t->mask;
+		t->slots[at] = i + 1;
+	}
+	return 0;
+}
+
+static int grow(struct text_labels *t, uint32_t bytes)
+{
+	if (t->count == t->cap) {
+		uint32_t cap = t->cap ? t->cap * 2 : 64;
+		struct text_label *all = realloc(t->all, (size_t)cap * sizeof *all);
+
+		if (!all)
+			return -ENOMEM;
+		t->all = all;
+		t->cap = cap;
+	}
+	if (t->names_cap - t->names_bytes <= bytes) {
+		uint64_t cap = (uint64_t)t->names_cap * 2 + bytes + 256;
+		char *names = cap < UINT32_MAX ? realloc(t->names, (size_t)cap) : NULL;
+
+		if (!names)
+			return -ENOMEM;
+		t->names = names;
+		t->names_cap = (uint32_t)cap;
+	}
+	/* half full at most */
+	return t->count * 2 >= t->mask ? grow_slots(t) : 0;
+}
+
+uint32_t text_label(struct text_labels *t, const char *name, uint32_t bytes, uint64_t line,
+		    uint32_t column)
+{
+	uint32_t hash = hash_of(name, bytes), at = hash & t->mask;
+
+	for (; t->slots[at]; at = (at + 1) & t->mask) {
+		const struct text_label *l = &t->all[t->slots[at] - 1];
+
+		if (l->hash == hash && l->bytes == bytes && !memcmp(t->names + l->name, name, bytes))
+			return t->slots[at] - 1;
+	}
+	if (t->count >= UINT32_MAX / 4 || grow(t, bytes))
+		return GOAL_NONE;
+	/* the table may have grown */
+	for (at = hash & t->mask; t->slots[at]; at = (at + 1) & t->mask)
+		;
+	t->all[t->count] = (struct text_label){ .name = t->names_bytes, .bytes = bytes, .hash = hash,
+						.op = GOAL_NONE, .line = line, .column = column };
+	memcpy(t->names + t->names_bytes, name, bytes);
+	t->names[t->names_bytes + bytes] = '\0';
+	t->names_bytes += bytes + 1;
+	t->slots[at] = ++t->count;
+	return t->count - 1;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "private.h"
+
+enum { OTHER, BLANK, LETTER, DIGIT, MARK, SLASH, SEMICOLON };
+
+/* What a byte begins. Signs of words and numbers are ASCII: the program's locale has no say. */
+static const unsigned char class_of[256] = {
+	[' '] = BLANK, ['\t'] = BLANK, ['\r'] = BLANK, ['\v'] = BLANK, ['\f'] = BLANK,
+	['A' ... 'Z'] = LETTER, ['a' ... 'z'] = LETTER, ['_'] = LETTER,
+	['0' ... '9'] = DIGIT,
+	['{'] = MARK, ['}'] = MARK, [':'] = MARK, [','] = MARK, ['+'] = MARK, ['-'] = MARK,
+	['['] = MARK, [']'] = MARK,
+	['/'] = SLASH, [';'] = SEMICOLON,
+};
+
+static inline unsigned char class(char c)
+{
+	return class_of[(unsigned char)c];
+}
+
+/* The next line becomes the current one; false: there is none. */
+static bool next_line(struct text_lexer *l)
+{
+	int ret = text_source_next(&l->source);
+
+	if (ret <= 0) {
+		l->error = ret;
+		l->token.kind = TEXT_EOF;
+		l->token.bytes = 0;
+		l->at = NULL;
+		return false;
+	}
+	l->at = l->source.line;
+	/* the mark that some editors put before UTF-8 */
+	if (l->source.line_number == 1 && l->source.line_end - l->at >= 3 &&
+	    !memcmp(l->at, "\xef\xbb\xbf", 3))
+		l->at += 3;
+	return true;
+}
+
+static void set(struct text_lexer *l, enum text_kind kind, const char *start, const char *end)
+{
+	l->token.kind = kind;
+	l->token.start = start;
+	l->token.bytes = (uint32_t)(end - start);
+	l->at = end;
+}
+
+static void number(struct text_lexer *l)
+{
+	const char *start = l->at, *p = start, *end = l->source.line_end;
+	uint64_t n = 0;
+	bool over = false;
+
+	for (; p < end && class(*p) == DIGIT; p++)
+		over |= __builtin_mul_overflow(n, 10, &n) |
+			__builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
+	set(l, TEXT_NUMBER, start, p);
+	l->token.number = n;
+	l->token.overflow = over;
+}
+
+static void word(struct text_lexer *l)
+{
+	const char *p = l->at, *end = l->source.line_end;
+
+	while (p < end && (class(*p) == LETTER || class(*p) == DIGIT || *p == '.'))
+		p++;
+	set(l, TEXT_WORD, l->at, p);
+}
+
+/*
+ * At "/" "*": skips the comment. True when it ended in the line it began in; else the token is
+ * set: the end of the line in which the comment began, or of the text.
+ */
+static bool comment(struct text_lexer *l)
+{
+	const char *end = l->source.line_end, *close;
+	uint64_t first = l->source.line_number;
+	const char *from = l->at + 2;
+
+	while (!(close = memmem(from, (size_t)(end - from), "*/", 2))) {
+		l->comment_line = first;
+		if (!next_line(l))
+			return false;
+		from = l->at;
+		end = l->source.line_end;
+	}
+	l->comment_line = 0;
+	l->at = close + 2;
+	if (l->source.line_number == first)
+		return true;
+	set(l, TEXT_END, l->at, l->at);
+	return false;
+}
+
+/* True: a token is set. False: a comment was skipped, go on. */
+static bool slash(struct text_lexer *l)
+{
+	const char *end = l->source.line_end;
+
+	if (end - l->at >= 2 && l->at[1] == '/') {
+		l->at = end;
+		return false;
+	}
+	if (end - l->at >= 2 && l->at[1] == '*')
+		return !comment(l);
+	set(l, TEXT_ODD, l->at, l->at + 1);
+	return true;
+}
+
+/* The bytes of one character, so that a message can show it. */
+static void odd(struct text_lexer *l)
+{
+	const char *p = l->at + 1;
+
+	while ((unsigned char)*l->at >= 0xc0 && p < l->source.line_end &&
+	       ((unsigned char)*p & 0xc0) == 0x80 && p - l->at < 4)
+		p++;
+	set(l, TEXT_ODD, l->at, p);
+}
+
+void text_next(struct text_lexer *l)
+{
+	if (!l->at && !next_line(l))
+		return;
+	for (;;) {
+		while (l->at < l->source.line_end && class(*l->at) == BLANK)
+			l->at++;
+		if (l->at == l->source.line_end) {
+			set(l, TEXT_END, l->at, l->at);
+			l->at = NULL; /* the line stays for messages until the next token */
+			return;
+		}
+		switch (class(*l->at)) {
+		case LETTER:
+			word(l);
+			return;
+		case DIGIT:
+			number(l);
+			return;
+		case MARK:
+			set(l, TEXT_MARK, l->at, l->at + 1);
+			return;
+		case SEMICOLON:
+			set(l, TEXT_END, l->at, l->at + 1);
+			return;
+		case SLASH:
+			if (slash(l))
+				return;
+			break;
+		default:
+			odd(l);
+			return;
+		}
+	}
+}
+
+bool text_is_word(const struct text_token *t, const char *word)
+{
+	size_t n = strlen(word);
+
+	return t->kind == TEXT_WORD && t->bytes == n && !memcmp(t->start, word, n);
+}

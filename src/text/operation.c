@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Statements that are operations: "send 10b to 1 tag 0 from user0+4096". */
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "private.h"
+
+/* What has been said of an operation; each may be said once. */
+enum { SAID_PEER = 1, SAID_TAG = 2, SAID_CPU = 4, SAID_NIC = 8, SAID_MATCH = 16, SAID_FROM = 32, SAID_INTO = 64 };
+
+static const struct {
+	const char *word;
+	unsigned said;
+} parts[] = {
+	{ "to", SAID_PEER }, { "from", SAID_FROM }, { "into", SAID_INTO }, { "tag", SAID_TAG },
+	{ "cpu", SAID_CPU }, { "nic", SAID_NIC }, { "match", SAID_MATCH },
+};
+
+static const char *const op_words[] = {
+#define X(id, word, operands, help) word,
+	GOAL_OPS(X)
+#undef X
+	NULL
+};
+
+static const char *const dtype_words[] = {
+#define X(id, word, bytes) word,
+	GOAL_DTYPES(X)
+#undef X
+	NULL
+};
+
+/* Of LogGOPSim2: its model of network cards that answer by themselves. */
+static const char *const one_sided[] = { "put", "get", "append", "tput", "tget", "tappend", "test", "calcgem5" };
+
+struct reading {
+	struct text_parser *p;
+	struct goal_op op;
+	unsigned may, said;
+	const struct text_token *word;
+	uint64_t match;
+	bool is_list;
+	uint32_t number; /* of the operation, when it had to be added early because of its list */
+	uint32_t label;
+};
+
+/* ---- small parts --------------------------------------------------------------------------- */
+
+bool text_expect_number(struct text_parser *p, const char *what, uint64_t max, uint64_t *out)
+{
+	const struct text_token *t = &p->lexer.token;
+
+	if (t->kind != TEXT_NUMBER)
+		return text_expected(p, what);
+	if (t->overflow || t->number > max)
+		return text_wrong(p, t, "'%.*s' is too large: at most %llu", (int)base_min_u64(t->bytes, 40),
+				  t->start, (unsigned long long)max);
+	*out = t->number;
+	text_next(&p->lexer);
+	return true;
+}
+
+bool text_expect_bytes(struct text_parser *p, uint64_t *out)
+{
+	if (!text_expect_number(p, "a number of bytes such as '10b'", UINT64_MAX, out))
+		return false;
+	if (!text_is_word(&p->lexer.token, "b"))
+		return text_expected(p, "'b' after the number of bytes");
+	text_next(&p->lexer);
+	return true;
+}
+
+static bool expect_mark(struct text_parser *p, char mark, const char *what)
+{
+	if (!text_is_mark(&p->lexer, mark))
+		return text_expected(p, what);
+	text_next(&p->lexer);
+	return true;
+}
+
+/* A rank or a tag: "3"; "-1" or "any" where that is allowed. */
+static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t max, uint32_t *out)
+{
+	struct text_parser *p = r->p;
+	struct text_token minus = p->lexer.token;
+	uint64_t n = 0;
+
+	if (text_is_word(&minus, "any") || text_is_mark(&p->lexer, '-')) {
+		if (!any)
+			return text_wrong(p, &minus, "a send names its %s: 'any' is for receives", what);
+		text_next(&p->lexer);
+		if (minus.kind == TEXT_MARK && (p->lexer.token.kind != TEXT_NUMBER || p->lexer.token.number != 1))
+			return text_expected(p, "'1': only -1 means any");
+		if (minus.kind == TEXT_MARK)
+			text_next(&p->lexer);
+		*out = GOAL_ANY;
+		return true;
+	}
+	if (!text_expect_number(p, what, max, &n))
+		return false;
+	*out = (uint32_t)n;
+	return true;
+}
+
+static bool peer(struct reading *r)
+{
+	struct text_token t = r->p->lexer.token;
+
+	if (!peer_or_tag(r, r->op.type == GOAL_RECV, "rank", UINT64_MAX >> 33, &r->op.peer))
+		return false;
+	if (r->op.peer != GOAL_ANY && r->op.peer >= r->p->ranks)
+		return text_wrong(r->p, &t, "there is no rank %u: num_ranks is %u", r->op.peer, r->p->ranks);
+	return true;
+}
+
+/* "scratch", "user3" */
+static bool space(struct text_parser *p, uint16_t *out)
+{
+	const struct text_token *t = &p->lexer.token;
+	uint32_t n = 0;
+
+	if (text_is_word(t, "scratch")) {
+		*out = GOAL_SCRATCH;
+		text_next(&p->lexer);
+		return true;
+	}
+	if (t->kind != TEXT_WORD || t->bytes < 5 || memcmp(t->start, "user", 4))
+		return text_expected(p, "memory such as 'user0+4096' or 'scratch+0'");
+	for (uint32_t i = 4; i < t->bytes; i++) {
+		if (t->start[i] < '0' || t->start[i] > '9')
+			return text_expected(p, "memory such as 'user0+4096' or 'scratch+0'");
+		n = n >= GOAL_USERS_MAX ? n : n * 10 + (uint32_t)(t->start[i] - '0');
+	}
+	if (n >= GOAL_USERS_MAX)
+		return text_wrong(p, t, "there are user0 to user%u", GOAL_USERS_MAX - 1);
+	*out = (uint16_t)(GOAL_USER + n);
+	text_next(&p->lexer);
+	return true;
+}
+
+/* `bytes` at "user0+4096" */
+static bool memory(struct text_parser *p, uint64_t bytes, uint16_t *out_mem, uint64_t *out_off)
+{
+	struct text_token t = p->lexer.token;
+
+	*out_off = 0;
+	if (!space(p, out_mem))
+		return false;
+	if (text_is_mark(&p->lexer, '+')) {
+		text_next(&p->lexer);
+		t = p->lexer.token;
+		if (!text_expect_number(p, "an offset in bytes", UINT64_MAX, out_off))
+			return false;
+	}
+	if (bytes > UINT64_MAX - *out_off)
+		return text_wrong(p, &t, "%llu bytes at this offset go beyond 64 bits", (unsigned long long)bytes);
+	if (*out_mem == GOAL_SCRATCH)
+		p->making.scratch_used = base_max_u64(p->making.scratch_used, *out_off + bytes);
+	return true;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* "[10b user0+0, 20b user0+100]". The operation is added at once: pieces belong to it. */
+static bool list(struct reading *r)
+{
+	struct text_parser *p = r->p;
+	struct text_token first = *r->word;
+	uint64_t total = r->op.bytes, bytes, off;
+	uint16_t mem;
+
+	r->is_list = true;
+	r->op.mem = 0;
+	r->op.bytes = 0;
+	r->number = text_making_add(&p->making, &r->op, p->lexer.source.line_number, r->label);
+	if (r->number == GOAL_NONE)
+		return p->error = -ENOMEM, false;
+	do {
+		text_next(&p->lexer); /* '[' or ',' */
+		if (!text_expect_bytes(p, &bytes) || !memory(p, bytes, &mem, &off))
+			return false;
+		if (text_making_piece(&p->making, r->number, mem, off, bytes))
+			return p->error = -ENOMEM, false;
+	} while (text_is_mark(&p->lexer, ','));
+	if (!expect_mark(p, ']', "',' or ']'"))
+		return false;
+	r->op.bytes = total;
+	if (p->making.build.error || p->making.build.ops[r->number].bytes != total)
+		return text_wrong(p, &first, "the pieces of the list are %llu bytes, not %llu",
+				  (unsigned long long)p->making.build.ops[r->number].bytes,
+				  (unsigned long long)total);
+	return true;
+}
+
+/* ---- parts that may follow ------------------------------------------------------------------ */
+
+static bool transfer_memory(struct reading *r)
+{
+	if (text_is_mark(&r->p->lexer, '['))
+		return list(r);
+	return memory(r->p, r->op.bytes, &r->op.mem, &r->op.off);
+}
+
+static bool operands(struct reading *r)
+{
+	struct goal_op *op = &r->op;
+
+	if (!memory(r->p, op->bytes, &op->src_mem, &op->src_off))
+		return false;
+	if (!goal_is_arithmetic(op))
+		return true;
+	return expect_mark(r->p, ',', "',' and the second operand") &&
+	       memory(r->p, op->bytes, &op->src2_mem, &op->src2_off);
+}
+
+static bool part(struct reading *r, unsigned said)
+{
+	struct goal_op *op = &r->op;
+	uint64_t n = 0;
+
+	switch (said) {
+	case SAID_PEER:
+		return peer(r);
+	case SAID_TAG:
+		return peer_or_tag(r, op->type == GOAL_RECV, "tag", GOAL_ANY - 1, &op->tag);
+	case SAID_CPU:
+		if (!text_expect_number(r->p, "the number of a CPU", UINT16_MAX, &n))
+			return false;
+		op->cpu = (uint16_t)n;
+		return true;
+	case SAID_NIC:
+		if (!text_expect_number(r->p, "the number of a NIC", UINT16_MAX, &n))
+			return false;
+		op->nic = (uint16_t)n;
+		return true;
+	case SAID_MATCH:
+		return text_expect_number(r->p, "the number of a receive", UINT32_MAX, &r->match);
+	case SAID_FROM:
+		return goal_is_transfer(op) ? transfer_memory(r) : operands(r);
+	default: /* SAID_INTO */
+		return goal_is_transfer(op) ? transfer_memory(r) :
+					      memory(r->p, op->bytes, &op->mem, &op->off);
+	}
+}
+
+/* The words that could stand here. */
+static void still_possible(const struct reading *r, const char **out)
+{
+	for (size_t i = 0; i < BASE_ARRAY_LEN(parts); i++)
+		if (parts[i].said & r->may & ~r->said)
+			*out++ = parts[i].word;
+	*out = NULL;
+}
+
+static bool all_parts(struct reading *r)
+{
+	const char *possible[BASE_ARRAY_LEN(parts) + 1];
+	struct text_lexer *l = &r->p->lexer;
+
+	while (!text_at_end(l)) {
+		size_t i = 0;
+
+		while (i < BASE_ARRAY_LEN(parts) &&
+		       (!(parts[i].said & r->may) || !text_is_word(&l->token, parts[i].word)))
+			i++;
+		if (i == BASE_ARRAY_LEN(parts)) {
+			still_possible(r, possible);
+			return text_expected_words(r->p, &l->token, possible, "the end of the line");
+		}
+		if (r->said & parts[i].said)
+			return text_wrong(r->p, &l->token, "a second '%s'", parts[i].word);
+		r->said |= parts[i].said;
+		text_next(l);
+		if (!part(r, parts[i].said))
+			return false;
+	}
+	return true;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static bool transfer(struct reading *r)
+{
+	struct text_lexer *l = &r->p->lexer;
+	const char *const to_or_from[] = { r->op.type == GOAL_SEND ? "to" : "from", NULL };
+
+	if (!text_expect_bytes(r->p, &r->op.bytes))
+		return false;
+	r->op.mem = GOAL_NOWHERE;
+	if (!text_is_word(&l->token, to_or_from[0]))
+		return text_expected_words(r->p, &l->token, to_or_from, NULL);
+	text_next(l);
+	if (!peer(r))
+		return false;
+	r->may = SAID_TAG | SAID_CPU | SAID_NIC | SAID_MATCH |
+		 (r->op.type == GOAL_SEND ? SAID_FROM : SAID_INTO);
+	return all_parts(r);
+}
+
+/* dst may be an operand as a whole, but not cut one. */
+static bool cuts(const struct goal_op *op, uint16_t mem, uint64_t off)
+{
+	return mem == op->mem && off != op->off && op->bytes &&
+	       (off > op->off ? off - op->off : op->off - off) < op->bytes;
+}
+
+static bool dtype(struct reading *r)
+{
+	struct text_lexer *l = &r->p->lexer;
+	uint8_t i = 0;
+
+	while (i < GOAL_DTYPE_COUNT && !text_is_word(&l->token, dtype_words[i]))
+		i++;
+	if (i == GOAL_DTYPE_COUNT)
+		return text_expected_words(r->p, &l->token, dtype_words, NULL);
+	if (goal_dtype_is_float(i) && r->op.type >= GOAL_AND)
+		return text_wrong(r->p, &l->token, "'%s' is for integers", op_words[r->op.type]);
+	r->op.dtype = i;
+	text_next(l);
+	return true;
+}
+
+static bool local(struct reading *r)
+{
+	struct goal_op *op = &r->op;
+	struct text_token size;
+
+	if (goal_is_arithmetic(op) && !dtype(r))
+		return false;
+	size = r->p->lexer.token;
+	if (!text_expect_bytes(r->p, &op->bytes))
+		return false;
+	if (goal_is_arithmetic(op) && op->bytes % goal_dtype_bytes(op->dtype))
+		return text_wrong(r->p, &size, "not a whole number of %s: each has %u bytes",
+				  dtype_words[op->dtype], goal_dtype_bytes(op->dtype));
+	r->may = SAID_FROM | SAID_INTO | SAID_CPU | SAID_NIC;
+	if (!all_parts(r))
+		return false;
+	if ((r->said & (SAID_FROM | SAID_INTO)) != (SAID_FROM | SAID_INTO))
+		return text_wrong(r->p, &r->p->lexer.token, "expected '%s' and memory",
+				  r->said & SAID_FROM ? "into" : "from");
+	if (cuts(op, op->src_mem, op->src_off) ||
+	    (goal_is_arithmetic(op) && cuts(op, op->src2_mem, op->src2_off)))
+		return text_wrong(r->p, r->word, "the result overlaps an operand in part");
+	return true;
+}
+
+static bool stamp(struct reading *r)
+{
+	r->op.bytes = 8;
+	r->may = SAID_INTO | SAID_CPU | SAID_NIC;
+	if (!all_parts(r))
+		return false;
+	if (!(r->said & SAID_INTO))
+		return text_wrong(r->p, &r->p->lexer.token, "expected 'into' and memory");
+	return true;
+}
+
+static bool by_type(struct reading *r)
+{
+	switch (r->op.type) {
+	case GOAL_SEND:
+	case GOAL_RECV:
+		return transfer(r);
+	case GOAL_CALC:
+		r->may = SAID_CPU | SAID_NIC;
+		return text_expect_number(r->p, "a number of nanoseconds", UINT64_MAX, &r->op.bytes) &&
+		       all_parts(r);
+	case GOAL_NOP:
+		r->may = SAID_CPU | SAID_NIC;
+		return all_parts(r);
+	case GOAL_STAMP:
+		return stamp(r);
+	default:
+		return local(r);
+	}
+}
+
+bool text_is_operation(const struct text_token *word)
+{
+	for (uint8_t i = 0; i < GOAL_TYPES; i++)
+		if (text_is_word(word, op_words[i]))
+			return true;
+	for (size_t i = 0; i < BASE_ARRAY_LEN(one_sided); i++)
+		if (text_is_word(word, one_sided[i]))
+			return true;
+	return false;
+}
+
+static bool find_type(struct reading *r)
+{
+	for (uint8_t i = 0; i < GOAL_TYPES; i++)
+		if (text_is_word(r->word, op_words[i])) {
+			r->op.type = i;
+			return true;
+		}
+	for (size_t i = 0; i < BASE_ARRAY_LEN(one_sided); i++)
+		if (text_is_word(r->word, one_sided[i]))
+			return text_wrong(r->p, r->word, "'%s' is a one-sided operation of LogGOPSim2: only send, "
+					  "recv and local operations are known", one_sided[i]);
+	return text_unknown(r->p, r->word, "operation", op_words);
+}
+
+bool text_operation(struct text_parser *p, const struct text_token *word, uint32_t label)
+{
+	struct reading r = { .p = p, .word = word, .number = GOAL_NONE, .label = label };
+
+	if (!find_type(&r) || !by_type(&r))
+		return false;
+	if (r.op.type == GOAL_SEND && r.said & SAID_MATCH)
+		r.op.match = (uint32_t)r.match;
+	if (r.is_list) {
+		struct goal_op *op = &p->making.build.ops[r.number];
+
+		/* what stood after the list */
+		op->cpu = r.op.cpu;
+		op->nic = r.op.nic;
+		op->tag = r.op.tag;
+		if (op->type == GOAL_SEND)
+			op->match = r.op.match;
+	} else {
+		r.number = text_making_add(&p->making, &r.op, p->lexer.source.line_number, label);
+	}
+	if (r.number == GOAL_NONE ||
+	    (r.op.type == GOAL_RECV && r.said & SAID_MATCH &&
+	     text_making_number(&p->making, r.number, (uint32_t)r.match)))
+		return p->error = -ENOMEM, false;
+	return true;
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Blocks as text. The canonical form: what has a default and has that value is left out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "private.h"
+
+#define PIECE 8192
+#define LINE 256 /* at least what one operation without a list, or one piece of a list, needs */
+
+static const char *const op_words[] = {
+#define X(id, word, operands, help) word,
+	GOAL_OPS(X)
+#undef X
+};
+
+static const char *const dtype_words[] = {
+#define X(id, word, bytes) word,
+	GOAL_DTYPES(X)
+#undef X
+};
+
+/* Text on its way out; a whole LINE fits after each need(). */
+struct out {
+	text_write_fn *write;
+	void *ctx;
+	int error;
+	size_t used;
+	char buf[PIECE];
+};
+
+static void flush(struct out *o)
+{
+	if (!o->error && o->used)
+		o->error = o->write(o->ctx, o->buf, o->used);
+	o->used = 0;
+}
+
+static void need(struct out *o)
+{
+	if (PIECE - o->used < LINE)
+		flush(o);
+}
+
+static void put(struct out *o, const char *text)
+{
+	size_t n = strlen(text);
+
+	memcpy(o->buf + o->used, text, n);
+	o->used += n;
+}
+
+static void put_number(struct out *o, uint64_t n)
+{
+	char digits[20];
+	size_t at = sizeof digits;
+
+	do {
+		digits[--at] = (char)('0' + n % 10);
+		n /= 10;
+	} while (n);
+	memcpy(o->buf + o->used, digits + at, sizeof digits - at);
+	o->used += sizeof digits - at;
+}
+
+/* " tag 3" */
+static void put_part(struct out *o, const char *word, uint64_t n)
+{
+	put(o, word);
+	put_number(o, n);
+}
+
+static void put_memory(struct out *o, uint32_t mem, uint64_t off)
+{
+	if (mem == GOAL_SCRATCH)
+		put(o, "scratch");
+	else
+		put_part(o, "user", mem - GOAL_USER);
+	put_part(o, "+", off);
+}
+
+static void put_size(struct out *o, uint64_t bytes)
+{
+	put_number(o, bytes);
+	put(o, "b");
+}
+
+static void put_list(struct out *o, const struct goal_block *b, const struct goal_op *op, uint32_t shown)
+{
+	const struct goal_segment *s = goal_segments(b) + op->segment;
+
+	for (uint32_t i = 0; i < op->segment_count; i++, s++) {
+		need(o);
+		put(o, i ? ", " : "[");
+		if (i == shown) {
+			put(o, "...");
+			break;
+		}
+		put_size(o, s->bytes);
+		put(o, " ");
+		put_memory(o, s->mem, s->off);
+	}
+	put(o, "]");
+}
+
+static void put_any(struct out *o, const char *word, uint32_t n, bool any)
+{
+	if (any && n == GOAL_ANY) {
+		put(o, word);
+		put(o, "-1");
+	} else {
+		put_part(o, word, n);
+	}
+}
+
+/* match: what it would be if it were not said */
+static void put_transfer(struct out *o, const struct goal_block *b, const struct goal_op *op, uint32_t match,
+			 uint32_t shown)
+{
+	bool recv = op->type == GOAL_RECV;
+
+	put_size(o, op->bytes);
+	put_any(o, recv ? " from " : " to ", op->peer, recv);
+	put_any(o, " tag ", op->tag, recv);
+	if (op->cpu)
+		put_part(o, " cpu ", op->cpu);
+	if (op->nic)
+		put_part(o, " nic ", op->nic);
+	if (op->match != match)
+		put_part(o, " match ", op->match);
+	if (!op->segment_count && op->mem == GOAL_NOWHERE)
+		return;
+	put(o, recv ? " into " : " from ");
+	if (op->segment_count)
+		put_list(o, b, op, shown);
+	else
+		put_memory(o, op->mem, op->off);
+}
+
+static void put_operands(struct out *o, const struct goal_op *op)
+{
+	if (op->type == GOAL_CALC)
+		put_part(o, " ", op->bytes);
+	if (goal_is_arithmetic(op)) {
+		put(o, " ");
+		put(o, dtype_words[op->dtype]);
+	}
+	if (goal_is_arithmetic(op) || op->type == GOAL_COPY) {
+		put_part(o, " ", op->bytes);
+		put(o, "b from ");
+		put_memory(o, op->src_mem, op->src_off);
+	}
+	if (goal_is_arithmetic(op)) {
+		put(o, ", ");
+		put_memory(o, op->src2_mem, op->src2_off);
+	}
+	if (op->type != GOAL_CALC && op->type != GOAL_NOP) {
+		put(o, " into ");
+		put_memory(o, op->mem, op->off);
+	}
+	if (op->cpu)
+		put_part(o, " cpu ", op->cpu);
+	if (op->nic)
+		put_part(o, " nic ", op->nic);
+}
+
+static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32_t match, uint32_t shown)
+{
+	const struct goal_op *op = &goal_ops_const(b)[i];
+
+	put(o, op_words[op->type]);
+	if (goal_is_transfer(op)) {
+		put(o, " ");
+		put_transfer(o, b, op, match, shown);
+	} else {
+		put_operands(o, op);
+	}
+}
+
+static uint64_t scratch_end(uint64_t used, uint32_t mem, uint64_t off, uint64_t bytes)
+{
+	return mem == GOAL_SCRATCH ? base_max_u64(used, off + bytes) : used;
+}
+
+/* How much of the scratch memory the operations name: what the text need not state. */
+static uint64_t scratch_used(const struct goal_block *b)
+{
+	const struct goal_segment *s = goal_segments(b);
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < b->op_count && b->scratch_bytes; i++) {
+		const struct goal_op *op = &goal_ops_const(b)[i];
+
+		if (op->type == GOAL_NOP || op->type == GOAL_CALC || (goal_is_transfer(op) && op->segment_count))
+			continue;
+		used = scratch_end(used, op->mem, op->off, op->bytes);
+		if (op->type == GOAL_COPY || goal_is_arithmetic(op))
+			used = scratch_end(used, op->src_mem, op->src_off, op->bytes);
+		if (goal_is_arithmetic(op))
+			used = scratch_end(used, op->src2_mem, op->src2_off, op->bytes);
+	}
+	for (uint32_t k = 0; k < b->segment_count; k++)
+		used = scratch_end(used, s[k].mem, s[k].off, s[k].bytes);
+	return used;
+}
+
+static void put_requirements(struct out *o, const struct goal_block *b, uint32_t i)
+{
+	const struct goal_op *op = &goal_ops_const(b)[i];
+	const uint32_t *list = goal_adjacency(b);
+
+	for (uint32_t k = 0; k < op->next_count; k++) {
+		need(o);
+		put_part(o, "l", list[op->next + k]);
+		put_part(o, " requires l", i);
+		put(o, "\n");
+	}
+	for (uint32_t k = 0; k < op->inext_count; k++) {
+		need(o);
+		put_part(o, "l", list[op->inext + k]);
+		put_part(o, " irequires l", i);
+		put(o, "\n");
+	}
+}
+
+int text_print_head(uint32_t ranks, text_write_fn *write, void *ctx)
+{
+	char text[32];
+
+	return write(ctx, text, (size_t)snprintf(text, sizeof text, "num_ranks %u\n", ranks));
+}
+
+int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, void *ctx)
+{
+	struct out o;
+	uint32_t receives = 0;
+
+	o.write = write;
+	o.ctx = ctx;
+	o.error = 0;
+	o.used = 0;
+	put_part(&o, "\nrank ", rank);
+	put(&o, " {\n");
+	if (b->scratch_bytes != scratch_used(b)) {
+		put_part(&o, "scratch ", b->scratch_bytes);
+		put(&o, "b\n");
+	}
+	for (uint32_t i = 0; i < b->op_count && !o.error; i++) {
+		bool recv = goal_ops_const(b)[i].type == GOAL_RECV;
+
+		need(&o);
+		put_part(&o, "l", i);
+		put(&o, ": ");
+		put_op(&o, b, i, recv ? receives++ : 0, UINT32_MAX);
+		put(&o, "\n");
+	}
+	for (uint32_t i = 0; i < b->op_count && !o.error; i++)
+		put_requirements(&o, b, i);
+	need(&o);
+	put(&o, "}\n");
+	flush(&o);
+	return o.error;
+}
+
+static int keep(void *ctx, const char *text, size_t bytes)
+{
+	(void)ctx, (void)text, (void)bytes;
+	return 0;
+}
+
+int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap)
+{
+	enum { SHOWN_PIECES = 4 };
+	struct out o;
+
+	o.write = keep; /* never called: so few pieces fit */
+	o.error = 0;
+	o.used = 0;
+	put_op(&o, b, op, goal_ops_const(b)[op].match, SHOWN_PIECES);
+	o.buf[o.used] = '\0';
+	if (cap) {
+		size_t n = base_min_u64(o.used, cap - 1);
+
+		memcpy(buf, o.buf, n);
+		buf[n] = '\0';
+	}
+	return (int)o.used;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From the operations and labels of a rank to its block. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "private.h"
+
+#define CYCLE_SHOWN 12 /* labels of a cycle in a message */
+
+/* Room for one more element. 0 or -ENOMEM. */
+static int grow(void *array, uint32_t *cap, uint32_t count, size_t bytes)
+{
+	void **at = array, *more;
+	uint32_t want;
+
+	if (count < *cap)
+		return 0;
+	if (*cap >= UINT32_MAX / 2)
+		return -ENOMEM;
+	want = *cap ? *cap * 2 : 64;
+	more = realloc(*at, (size_t)want * bytes);
+	if (!more)
+		return -ENOMEM;
+	*at = more;
+	*cap = want;
+	return 0;
+}
+
+int text_making_begin(struct text_making *m, uint32_t rank)
+{
+	struct goal_build *b = &m->build;
+
+	m->rank = rank;
+	m->has_scratch = false;
+	m->scratch_bytes = m->scratch_used = 0;
+	m->number_count = 0;
+	b->op_count = b->edge_count = b->segment_count = b->recv_count = 0;
+	b->scratch_bytes = 0;
+	b->error = 0;
+	return text_labels_clear(&m->labels);
+}
+
+void text_making_fini(struct text_making *m)
+{
+	text_labels_fini(&m->labels);
+	free(m->build.ops);
+	free(m->build.edges);
+	free(m->build.segments);
+	free(m->places);
+	free(m->sorted);
+	free(m->numbers);
+	free(m->block);
+	free(m->work);
+}
+
+uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64_t line, uint32_t label)
+{
+	struct goal_build *b = &m->build;
+	uint32_t n;
+
+	if (grow(&b->ops, &b->op_cap, b->op_count, sizeof *b->ops) ||
+	    grow(&m->places, &m->place_cap, b->op_count, sizeof *m->places))
+		return GOAL_NONE;
+	n = goal_add(b, op);
+	if (n == GOAL_NONE)
+		return n;
+	m->places[n] = (struct text_place){ .line = line, .label = TEXT_NO_LABEL };
+	if (label != TEXT_NO_LABEL) {
+		m->places[n].label = m->labels.all[label].name;
+		m->labels.all[label].op = n;
+	}
+	return n;
+}
+
+int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t off, uint64_t bytes)
+{
+	struct goal_build *b = &m->build;
+
+	if (grow(&b->segments, &b->segment_cap, b->segment_count, sizeof *b->segments))
+		return -ENOMEM;
+	goal_segment(b, op, (uint16_t)mem, off, bytes);
+	return 0;
+}
+
+int text_making_number(struct text_making *m, uint32_t op, uint32_t match)
+{
+	if (grow(&m->numbers, &m->number_cap, m->number_count, sizeof *m->numbers))
+		return -ENOMEM;
+	m->numbers[m->number_count++] = (struct text_number){ op, match };
+	return 0;
+}
+
+int text_making_edge(struct text_making *m, uint32_t after, uint32_t before, bool immediate)
+{
+	struct goal_build *b = &m->build;
+
+	if (grow(&b->edges, &b->edge_cap, b->edge_count, sizeof *b->edges))
+		return -ENOMEM;
+	b->edges[b->edge_count++] = (struct goal_edge){ before, after, immediate };
+	return 0;
+}
+
+/* ---- the end of a rank ----------------------------------------------------------------------- */
+
+static bool all_defined(struct text_parser *p)
+{
+	const struct text_labels *t = &p->making.labels;
+	bool all = true;
+
+	for (uint32_t i = 0; i < t->count && p->problem_count < TEXT_PROBLEMS_MAX; i++)
+		if (t->all[i].op == GOAL_NONE) {
+			text_wrong_at(p, t->all[i].line, t->all[i].column,
+				      "there is no operation '%.40s' in rank %u", text_label_name(t, i),
+				      p->making.rank);
+			all = false;
+		}
+	return all;
+}
+
+/* Edges, which hold labels so far, become the builder's. */
+static void resolve(struct text_making *m)
+{
+	struct goal_build *b = &m->build;
+	uint32_t count = b->edge_count;
+
+	b->edge_count = 0;
+	for (uint32_t e = 0; e < count; e++) {
+		struct goal_edge edge = b->edges[e];
+		uint32_t after = m->labels.all[edge.after].op, before = m->labels.all[edge.before].op;
+
+		/* written where it was read, or before */
+		(edge.immediate ? goal_irequires : goal_requires)(b, after, before);
+	}
+}
+
+static const char *name_of(const struct text_making *m, uint32_t op)
+{
+	uint32_t label = m->places[op].label;
+
+	return label == TEXT_NO_LABEL ? "?" : m->labels.names + label;
+}
+
+/* Ends operations that require nothing that has not ended, until nothing changes: left[] of those
+ * that stay is not 0. In rounds: only done when there is a cycle. */
+static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, uint32_t *starts,
+		 uint32_t *successors)
+{
+	uint32_t head = 0, tail = 0, at = 0;
+
+	for (uint32_t e = 0; e < b->edge_count; e++)
+		starts[b->edges[e].before]++;
+	for (uint32_t i = 0; i < b->op_count; i++) {
+		uint32_t n = starts[i];
+
+		starts[i] = at;
+		at += n;
+	}
+	for (uint32_t e = 0; e < b->edge_count; e++) {
+		left[b->edges[e].after]++;
+		successors[starts[b->edges[e].before]++] = b->edges[e].after;
+	}
+	for (uint32_t i = 0; i < b->op_count; i++)
+		if (!left[i])
+			queue[tail++] = i;
+	while (head < tail) {
+		uint32_t i = queue[head++];
+
+		/* starts[i] has moved on to its end */
+		for (uint32_t k = i ? starts[i - 1] : 0; k < starts[i]; k++)
+			if (!--left[successors[k]])
+				queue[tail++] = successors[k];
+	}
+}
+
+/* An operation that is on a cycle; before[i] is one that i requires and that is left too. */
+static uint32_t find_cycle(const struct goal_build *b, uint32_t *left, uint32_t *before)
+{
+	uint32_t op = GOAL_NONE;
+
+	for (uint32_t e = b->edge_count; e-- > 0;)
+		if (left[b->edges[e].after] && left[b->edges[e].before]) {
+			before[b->edges[e].after] = b->edges[e].before;
+			op = b->edges[e].after;
+		}
+	/* in so many steps the walk has come to the cycle */
+	for (uint32_t i = 0; i < b->op_count && op != GOAL_NONE; i++)
+		op = before[op];
+	return op;
+}
+
+static void tell_cycle(struct text_parser *p, uint32_t op, const uint32_t *before)
+{
+	const struct text_making *m = &p->making;
+	uint32_t first = op, at, shown = 0;
+	char text[CYCLE_SHOWN * 30] = "";
+	size_t n = 0;
+
+	/* told from where it begins in the text */
+	for (at = before[op]; at != op; at = before[at])
+		if (m->places[at].line < m->places[first].line)
+			first = at;
+	for (at = first; shown < CYCLE_SHOWN && (at != first || !shown); at = before[at], shown++)
+		n += (size_t)snprintf(text + n, sizeof text - n, "%.20s -> ", name_of(m, at));
+	text_wrong_at(p, m->places[first].line, 0, "requirements of rank %u form a cycle: %s%s", m->rank, text,
+		      at == first ? name_of(m, first) : "...");
+}
+
+static void name_cycle(struct text_parser *p)
+{
+	const struct goal_build *b = &p->making.build;
+	size_t n = b->op_count;
+	uint32_t *work = calloc(4 * n + b->edge_count + 1, sizeof *work), op;
+
+	if (!work) {
+		p->error = -ENOMEM;
+		return;
+	}
+	peel(b, work, work + n, work + 2 * n, work + 4 * n);
+	op = find_cycle(b, work, work + 3 * n);
+	if (op != GOAL_NONE)
+		tell_cycle(p, op, work + 3 * n);
+	free(work);
+}
+
+/*
+ * Receives are numbered in the order of the block, which a text that was printed and one that was
+ * written have in common; `match` says otherwise.
+ */
+static void number_receives(struct text_making *m)
+{
+	struct goal_op *ops = goal_ops(m->block);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->block->op_count; i++)
+		if (ops[i].type == GOAL_RECV)
+			ops[i].match = n++;
+	for (uint32_t i = 0; i < m->number_count; i++)
+		ops[m->build.ops[m->numbers[i].op].next].match = m->numbers[i].match;
+}
+
+/* Room for the compiled rank and what goes with it. */
+static int make_room(struct text_making *m)
+{
+	const struct goal_build *b = &m->build;
+	uint64_t bytes = goal_block_bytes(b->op_count, b->edge_count, b->segment_count);
+	size_t words = bytes / sizeof(struct goal_op) + 1;
+
+	if (bytes > m->block_cap) {
+		free(m->block);
+		m->block_cap = 0;
+		m->block = malloc(bytes + bytes / 2);
+		if (!m->block)
+			return -ENOMEM;
+		m->block_cap = bytes + bytes / 2;
+	}
+	if (words > m->work_cap) {
+		free(m->work);
+		m->work_cap = 0;
+		m->work = malloc((words + words / 2) * sizeof *m->work);
+		if (!m->work)
+			return -ENOMEM;
+		m->work_cap = words + words / 2;
+	}
+	while (m->sorted_cap < b->op_count)
+		if (grow(&m->sorted, &m->sorted_cap, m->sorted_cap, sizeof *m->sorted))
+			return -ENOMEM;
+	return 0;
+}
+
+static bool compiled(struct text_parser *p)
+{
+	struct text_making *m = &p->making;
+	int ret = make_room(m);
+
+	if (!ret)
+		ret = goal_compile(&m->build, m->block, m->block_cap);
+	if (ret == -ELOOP)
+		name_cycle(p);
+	else if (ret)
+		p->error = ret;
+	return !ret;
+}
+
+static bool verified(struct text_parser *p)
+{
+	static uint64_t anything[GOAL_SPACES_MAX];
+	struct text_making *m = &p->making;
+	struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, anything, true };
+
+	memset(anything, 0xff, sizeof anything);
+	if (!goal_verify(m->block, m->block->bytes, &limits, m->work))
+		return true;
+	text_wrong_at(p, 0, 0, m->number_count ? "rank %u: its receives are not numbered from 0 without gaps" :
+						 "rank %u does not pass verification", m->rank);
+	return false;
+}
+
+static bool scratch_suffices(struct text_parser *p)
+{
+	struct text_making *m = &p->making;
+
+	m->build.scratch_bytes = m->has_scratch ? m->scratch_bytes : m->scratch_used;
+	if (m->build.scratch_bytes >= m->scratch_used)
+		return true;
+	text_wrong_at(p, 0, 0, "rank %u uses %llu bytes of scratch memory and states %llu", m->rank,
+		      (unsigned long long)m->scratch_used, (unsigned long long)m->scratch_bytes);
+	return false;
+}
+
+void text_making_end(struct text_parser *p)
+{
+	struct text_making *m = &p->making;
+	const struct goal_build *b = &m->build;
+	struct text_rank r;
+
+	/* a statement that is missing because of a mistake would make more of them up */
+	if (!all_defined(p) || p->problem_count > p->problems_before || !scratch_suffices(p))
+		return;
+	resolve(m);
+	if (!compiled(p))
+		return;
+	number_receives(m);
+	if (p->problem_count || !verified(p) || !p->calls->rank)
+		return;
+	/* after goal_compile() each record's `next` is the operation's place */
+	for (uint32_t i = 0; i < b->op_count; i++)
+		m->sorted[b->ops[i].next] = m->places[i];
+	r = (struct text_rank){ .rank = m->rank, .block = m->block, .places = m->sorted,
+				.labels = m->labels.names, .labels_bytes = m->labels.names_bytes };
+	p->error = p->calls->rank(p->ctx, &r);
+}
