@@ -22,6 +22,8 @@ static const char help[] =
 	"                 run a program under Sluice; stands after the launcher\n"
 	"  sluice info [--json]\n"
 	"                 what works on this machine, what not and why; all options\n"
+	"  sluice goal VERB ...\n"
+	"                 schedules in files: check, print, compile and more\n"
 	"  sluice VERB --help, sluice --help, sluice --version\n"
 	"\n"
 	"Examples:\n"
@@ -39,6 +41,7 @@ static const struct {
 } verbs[] = {
 	{ "run", tool_run },
 	{ "info", tool_info },
+	{ "goal", tool_goal },
 };
 
 void tool_say(const char *fmt, ...)

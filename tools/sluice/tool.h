@@ -5,6 +5,7 @@
  *   main.c    the verbs, help, version
  *   run.c     sluice run: start a program with the preloaded library
  *   info.c    sluice info: collect, print; its parts: mpi_find.c trial.c topology.c
+ *   goal.c    sluice goal: its verbs, goal_*.c (goal.h)
  *   text.c    tables, JSON, nearest words
  *
  * Results go to stdout, messages to stderr, one line each: "sluice: run: what, and what to do".
@@ -28,6 +29,7 @@ enum tool_exit {
 /* A verb's main; argv[0] is the verb. Returns an exit code. */
 int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
+int tool_goal(int argc, char **argv);
 
 /* One line on stderr, "sluice: " before it, in one write: ranks share the terminal. */
 void tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

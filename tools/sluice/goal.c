@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include "base/base.h"
+#include "goal.h"
+
+static const char help_head[] =
+	"usage: sluice goal VERB ...\n"
+	"\n"
+	"Schedules in files: what each rank sends, receives and computes, and after\n"
+	"what. A file is text (man sluice-goal-text) or its compiled form.\n"
+	"\n";
+
+static const char help_tail[] =
+	"  sluice goal VERB --help\n"
+	"\n"
+	"Examples:\n"
+	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal print -\n"
+	"\n"
+	"FILE may be - for standard input. More: man sluice-goal, sluice-goal-text\n";
+
+static const struct {
+	const char *name, *help;
+	int (*main)(int argc, char **argv);
+} verbs[] = {
+	{ "print", "FILE      as text", goal_print_main },
+	{ "compile", "FILE -o OUT   as a program, which is read fast", goal_compile_main },
+};
+
+/* ---- command lines ------------------------------------------------------------------------------ */
+
+/* "--name" for "--name=" */
+static bool is_name(const char *arg, const char *name, size_t *out_bytes)
+{
+	size_t bytes = strcspn(name, "=");
+
+	*out_bytes = bytes;
+	return !strncmp(arg, name, bytes) && (!arg[bytes] || arg[bytes] == '=');
+}
+
+static int unknown(const char *verb, const char *const *names, const char *arg)
+{
+	char word[64], bare[8][32];
+	const char *list[8], *nearest;
+	size_t count = 0;
+
+	for (; names[count] && count < BASE_ARRAY_LEN(list); count++) {
+		snprintf(bare[count], sizeof bare[count], "%.*s", (int)strcspn(names[count], "="), names[count]);
+		list[count] = bare[count];
+	}
+	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg, "="), arg);
+	nearest = tool_nearest(word, list, count);
+	tool_say("goal %s: there is no option '%s'%s%s%s", verb, word, nearest ? "; did you mean '" : "",
+		 nearest ? nearest : "", nearest ? "'?" : "");
+	return GOAL_ARG_WRONG;
+}
+
+int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at, const char **value)
+{
+	const char *arg = argv[*at];
+	size_t bytes;
+
+	*value = arg;
+	if (!arg)
+		return GOAL_ARG_END;
+	++*at;
+	if (arg[0] != '-' || !arg[1])
+		return GOAL_ARG_WORD;
+	for (int i = 0; names[i]; i++) {
+		bool wants = strchr(names[i], '=') != NULL;
+
+		if (!is_name(arg, names[i], &bytes))
+			continue;
+		*value = arg[bytes] ? arg + bytes + 1 : NULL;
+		if (wants && !*value)
+			*value = argv[*at] ? argv[(*at)++] : NULL;
+		if (wants == (*value != NULL))
+			return i;
+		tool_say("goal %s: %.*s %s", verb, (int)bytes, arg, wants ? "needs a value" : "takes no value");
+		return GOAL_ARG_WRONG;
+	}
+	return unknown(verb, names, arg);
+}
+
+int goal_file_args(const char *verb, const char *help, char **argv, const char **file, const char **out)
+{
+	static const char *const names[] = { "--help", "-h", "-o=", NULL };
+	const char *value;
+	int at = 1, arg;
+
+	*file = *out = NULL;
+	while ((arg = goal_next_arg(verb, names, argv, &at, &value)) != GOAL_ARG_END) {
+		if (arg == GOAL_ARG_WRONG)
+			return TOOL_MISUSE;
+		if (arg == 0 || arg == 1) {
+			fputs(help, stdout);
+			return TOOL_DONE;
+		}
+		if (arg == 2 ? *out != NULL : *file != NULL) {
+			tool_say("goal %s: one %s, not also '%s'", verb, arg == 2 ? "-o" : "file", value);
+			return TOOL_MISUSE;
+		}
+		*(arg == 2 ? out : file) = value;
+	}
+	if (*file)
+		return -1;
+	tool_say("goal %s: which file? See: sluice goal %s --help", verb, verb);
+	return TOOL_MISUSE;
+}
+
+/* ---- verbs -------------------------------------------------------------------------------------- */
+
+static void print_help(FILE *out)
+{
+	fputs(help_head, out);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++)
+		fprintf(out, "  sluice goal %s %s\n", verbs[i].name, verbs[i].help);
+	fputs(help_tail, out);
+}
+
+static int unknown_verb(const char *word)
+{
+	const char *names[BASE_ARRAY_LEN(verbs)], *nearest;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++)
+		names[i] = verbs[i].name;
+	nearest = tool_nearest(word, names, BASE_ARRAY_LEN(names));
+	tool_say("goal: there is no verb '%s'%s%s%s; see: sluice goal --help", word,
+		 nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+	return TOOL_MISUSE;
+}
+
+int tool_goal(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return TOOL_MISUSE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return TOOL_DONE;
+	}
+	for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++)
+		if (!strcmp(argv[1], verbs[i].name))
+			return verbs[i].main(argc - 1, argv + 1);
+	return unknown_verb(argv[1]);
+}

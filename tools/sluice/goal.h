@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sluice goal: schedules in files. A file for each of its verbs:
+ *
+ *   goal.c         the verbs, what their command lines share
+ *   goal_input.c   a file, text or program, becomes a program in memory; goal_problems.c: what is wrong
+ *   goal_check.c   mistakes: of a text, and across ranks (goal_flow.c: execution without time)
+ *   goal_print.c   print and compile: between the two forms
+ *   goal_draw.c    pictures; goal_layout.c: what stands where; goal_svg.c, goal_dot.c
+ *
+ * A verb of yours: its file, its line in goal.c, its main below.
+ */
+#ifndef SLUICE_TOOL_GOAL_H
+#define SLUICE_TOOL_GOAL_H
+
+#include "goal/program.h"
+#include "goalfile/goalfile.h"
+#include "text/text.h"
+#include "tool.h"
+
+/* Mains of verbs; argv[0] is the verb. Each returns an exit code. */
+int goal_print_main(int argc, char **argv);
+int goal_compile_main(int argc, char **argv);
+
+/* ---- command lines ------------------------------------------------------------------------------ */
+
+/*
+ * The next option of a verb's command line, with its value: "--name=value", "--name value", "-o value".
+ * names: ends with NULL; a name that ends with '=' takes a value. *at: index in argv, moved on.
+ * Returns the index in names, GOAL_ARG_WORD for a word that is no option (in *value; "-" is a word),
+ * GOAL_ARG_END, or GOAL_ARG_WRONG, which has been told.
+ */
+enum { GOAL_ARG_END = -1, GOAL_ARG_WORD = -2, GOAL_ARG_WRONG = -3 };
+int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at, const char **value);
+/* The whole command line of a verb that takes one file and -o: both may be NULL. An exit code, or -1: go on. */
+int goal_file_args(const char *verb, const char *help, char **argv, const char **file, const char **out);
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+/* What is wrong, and where. */
+struct goal_problem {
+	uint64_t line;          /* 0: of the whole */
+	uint32_t column, bytes; /* 0: the line as a whole */
+	char *message, *text;   /* text: the line, or NULL */
+};
+struct goal_problems {
+	struct goal_problem *all;
+	size_t count, cap;
+	bool more; /* than there are */
+};
+void goal_problem_add(struct goal_problems *list, uint64_t line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* "sched.goal:3:9: message", the line and a caret, on stderr. */
+void goal_problems_print(const struct goal_problems *list, const char *name);
+void goal_problems_free(struct goal_problems *list);
+
+/* A rank's operations in the text. */
+struct goal_places {
+	struct text_place *all; /* of the operations, in the block's order */
+	char *labels;
+};
+
+/* A program in memory. Owner: who opened it. */
+struct goal_input {
+	const char *name;                   /* for messages */
+	const struct goal_program *program; /* verified */
+	bool is_text;
+	struct goal_places *places;         /* [ranks]; NULL: not asked for, or not a text */
+	uint32_t place_count;
+	struct goal_problems problems;      /* of the text */
+	size_t bytes;                       /* of the mapping that holds a program that was read */
+	struct goalfile file;               /* one that was mapped */
+};
+/*
+ * Opens a text or a program; "-" is standard input. with_places: keep where operations stand. TOOL_DONE;
+ * TOOL_FAILED: told on stderr, or, when there are problems, listed and not told.
+ */
+int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places);
+void goal_input_close(struct goal_input *in);
+/* The same with problems told: for verbs that have nothing else to say about them. */
+int goal_input_need(struct goal_input *in, const char *verb, const char *path);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files: what is text and what is a program, and both as a program in memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "goal.h"
+
+#define GROW (1u << 20)
+
+/* While a file is read. */
+struct reading {
+	struct goal_input *in;
+	int fd;
+	char head[8];      /* the first bytes, which tell text from program */
+	size_t head_bytes, head_used;
+	bool with_places;
+	char *image;       /* the program as it grows; image[used ..] is zero */
+	size_t used, cap;
+	uint64_t *offsets; /* [ranks] */
+	uint32_t block_count, most_ops, ranks;
+	uint32_t *numbers; /* [ranks] */
+};
+
+static int64_t read_some(int fd, char *buf, size_t cap)
+{
+	ssize_t n;
+
+	do
+		n = read(fd, buf, cap);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+static int64_t read_text(void *ctx, char *buf, size_t cap)
+{
+	struct reading *r = ctx;
+	size_t n = base_min_u64(cap, r->head_bytes - r->head_used);
+
+	if (!n)
+		return read_some(r->fd, buf, cap);
+	memcpy(buf, r->head + r->head_used, n);
+	r->head_used += n;
+	return (int64_t)n;
+}
+
+/* ---- the program as it grows ------------------------------------------------------------------ */
+
+/* Room for `bytes` more; what is new is zero. 0 or -ENOMEM. */
+static int make_room(struct reading *r, size_t bytes)
+{
+	size_t want = r->cap + r->cap / 2;
+	void *more;
+
+	if (bytes <= r->cap - r->used)
+		return 0;
+	want = (base_max_u64(want, r->used + bytes) + GROW - 1) / GROW * GROW;
+	if (r->image)
+		more = mremap(r->image, r->cap, want, MREMAP_MAYMOVE);
+	else
+		more = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (more == MAP_FAILED)
+		return -ENOMEM;
+	r->image = more;
+	r->cap = want;
+	return 0;
+}
+
+static int begin(void *ctx, uint32_t ranks)
+{
+	struct reading *r = ctx;
+
+	r->ranks = ranks;
+	r->offsets = malloc(ranks * sizeof *r->offsets);
+	r->numbers = malloc(ranks * sizeof *r->numbers);
+	if (r->with_places)
+		r->in->places = calloc(ranks, sizeof *r->in->places);
+	r->in->place_count = r->in->places ? ranks : 0;
+	if (!r->offsets || !r->numbers || (r->with_places && !r->in->places))
+		return -ENOMEM;
+	if (make_room(r, sizeof(struct goal_program)))
+		return -ENOMEM;
+	r->used = sizeof(struct goal_program);
+	return 0;
+}
+
+static int keep_places(struct goal_places *to, const struct text_rank *rank)
+{
+	size_t bytes = rank->block->op_count * sizeof *to->all;
+
+	to->all = malloc(bytes + 1);
+	to->labels = malloc(rank->labels_bytes + 1);
+	if (!to->all || !to->labels)
+		return -ENOMEM;
+	if (bytes)
+		memcpy(to->all, rank->places, bytes);
+	if (rank->labels_bytes)
+		memcpy(to->labels, rank->labels, rank->labels_bytes);
+	return 0;
+}
+
+static int add_rank(void *ctx, const struct text_rank *rank)
+{
+	struct reading *r = ctx;
+	size_t bytes = goal_program_align(rank->block->bytes);
+	int ret = make_room(r, bytes);
+
+	if (ret)
+		return ret;
+	memcpy(r->image + r->used, rank->block, rank->block->bytes);
+	r->numbers[rank->rank] = r->block_count;
+	r->offsets[r->block_count++] = r->used;
+	r->used += bytes;
+	r->most_ops = (uint32_t)base_max_u64(r->most_ops, rank->block->op_count);
+	return r->with_places ? keep_places(&r->in->places[rank->rank], rank) : 0;
+}
+
+static int add_tables(struct reading *r)
+{
+	uint64_t tables = goal_program_tables_bytes(r->block_count, r->ranks);
+	struct goal_program *p;
+
+	if (make_room(r, tables))
+		return -ENOMEM;
+	p = (struct goal_program *)r->image;
+	*p = (struct goal_program){ .magic = GOAL_PROGRAM_MAGIC, .version = GOAL_PROGRAM_VERSION,
+				    .ranks = r->ranks, .bytes = r->used + tables, .offsets_off = r->used,
+				    .block_count = r->block_count, .most_ops = r->most_ops };
+	memcpy(r->image + r->used, r->offsets, r->block_count * sizeof *r->offsets);
+	r->used += r->block_count * sizeof *r->offsets;
+	memcpy(r->image + r->used, r->numbers, r->ranks * sizeof *r->numbers);
+	return 0;
+}
+
+/* ---- text ------------------------------------------------------------------------------------- */
+
+static void keep_problem(void *ctx, const struct text_problem *p)
+{
+	struct reading *r = ctx;
+	struct goal_problem *to;
+
+	goal_problem_add(&r->in->problems, p->line, "%s", p->message);
+	to = &r->in->problems.all[r->in->problems.count - 1];
+	to->column = p->column;
+	to->bytes = p->bytes;
+	if (p->text)
+		to->text = strndup(p->text, p->text_bytes);
+	r->in->problems.more = r->in->problems.count >= TEXT_PROBLEMS_MAX;
+}
+
+/* Lines that were gone when their mistake was found, from a file that can be read again. */
+static void find_lines(struct goal_input *in, const char *path)
+{
+	FILE *f = fopen(path, "re");
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
+
+	for (uint64_t number = 1; f && (n = getline(&line, &cap, f)) >= 0; number++)
+		for (size_t i = 0; i < in->problems.count; i++)
+			if (in->problems.all[i].line == number && !in->problems.all[i].text)
+				in->problems.all[i].text = strndup(line, (size_t)n - (line[n - 1] == '\n'));
+	free(line);
+	if (f)
+		fclose(f);
+}
+
+static int read_as_text(struct reading *r, const char *verb, const char *path)
+{
+	static const struct text_calls calls = { read_text, begin, add_rank, keep_problem };
+	struct stat st;
+	int ret = text_parse(&calls, r);
+
+	r->in->is_text = true;
+	if (!ret)
+		ret = add_tables(r);
+	if (!ret) {
+		r->in->program = (struct goal_program *)r->image;
+		r->in->bytes = r->cap;
+		return TOOL_DONE;
+	}
+	if (r->in->problems.count) {
+		if (strcmp(path, "-") && !fstat(r->fd, &st) && S_ISREG(st.st_mode))
+			find_lines(r->in, path);
+	} else {
+		tool_say("goal %s: %s: %s", verb, r->in->name, strerror(-ret));
+	}
+	return TOOL_FAILED;
+}
+
+/* ---- programs --------------------------------------------------------------------------------- */
+
+static int refuse_program(const char *verb, const char *name, int error, uint32_t block)
+{
+	if (error != -EINVAL)
+		tool_say("goal %s: %s: %s", verb, name, strerror(-error));
+	else if (block != GOAL_NONE)
+		tool_say("goal %s: %s: a damaged program: block %" PRIu32 " is not valid", verb, name, block);
+	else
+		tool_say("goal %s: %s: a damaged program, or one of another version", verb, name);
+	return TOOL_FAILED;
+}
+
+/* A file is mapped: only what is looked at needs memory. */
+static int map_program(struct reading *r, const char *verb, const char *path)
+{
+	uint32_t block = GOAL_NONE;
+	int ret = goalfile_open(path, &r->in->file, &block);
+
+	if (ret)
+		return refuse_program(verb, r->in->name, ret, block);
+	r->in->program = r->in->file.program;
+	return TOOL_DONE;
+}
+
+/* What cannot be mapped, a pipe. */
+static int slurp(struct reading *r)
+{
+	int64_t n;
+	int ret;
+
+	do {
+		ret = make_room(r, GROW);
+		if (ret)
+			return ret;
+		n = read_text(r, r->image + r->used, r->cap - r->used);
+		if (n < 0)
+			return (int)n;
+		r->used += (size_t)n;
+	} while (n);
+	return 0;
+}
+
+static int read_program(struct reading *r, const char *verb)
+{
+	const struct goal_program *p;
+	uint32_t *work = NULL, block = GOAL_NONE;
+	int ret = slurp(r);
+
+	p = (const struct goal_program *)r->image;
+	if (!ret)
+		ret = goal_program_verify_header(p, r->used);
+	if (!ret) {
+		work = malloc((p->most_ops + 1ull) * sizeof *work);
+		ret = work ? goal_program_verify(p, r->used, work, &block) : -ENOMEM;
+	}
+	free(work);
+	if (!ret) {
+		r->in->program = p;
+		r->in->bytes = r->cap;
+		return TOOL_DONE;
+	}
+	return refuse_program(verb, r->in->name, ret, block);
+}
+
+/* ---- both ------------------------------------------------------------------------------------- */
+
+static int read_head(struct reading *r)
+{
+	int64_t n = 1;
+
+	while (n > 0 && r->head_bytes < sizeof r->head) {
+		n = read_some(r->fd, r->head + r->head_bytes, sizeof r->head - r->head_bytes);
+		if (n < 0)
+			return (int)n;
+		r->head_bytes += (size_t)n;
+	}
+	return 0;
+}
+
+int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places)
+{
+	struct reading r = { .in = in, .with_places = with_places, .fd = STDIN_FILENO };
+	const uint64_t magic = GOAL_PROGRAM_MAGIC;
+	bool is_stdin = !strcmp(path, "-"), is_file;
+	struct stat st;
+	int ret;
+
+	*in = (struct goal_input){ .name = is_stdin ? "standard input" : path };
+	if (!is_stdin)
+		r.fd = open(path, O_RDONLY | O_CLOEXEC);
+	ret = r.fd < 0 ? -errno : read_head(&r);
+	if (ret) {
+		tool_say("goal %s: %s: %s", verb, in->name, strerror(-ret));
+		ret = TOOL_FAILED;
+	} else if (r.head_bytes == sizeof magic && !memcmp(r.head, &magic, sizeof magic)) {
+		is_file = !is_stdin && !fstat(r.fd, &st) && S_ISREG(st.st_mode);
+		ret = is_file ? map_program(&r, verb, path) : read_program(&r, verb);
+	} else {
+		ret = read_as_text(&r, verb, path);
+	}
+	if (r.fd >= 0 && !is_stdin)
+		close(r.fd);
+	free(r.offsets);
+	free(r.numbers);
+	if (ret && r.image)
+		munmap(r.image, r.cap);
+	return ret;
+}
+
+int goal_input_need(struct goal_input *in, const char *verb, const char *path)
+{
+	int ret = goal_input_open(in, verb, path, false);
+
+	goal_problems_print(&in->problems, in->name);
+	if (ret)
+		goal_input_close(in);
+	return ret;
+}
+
+void goal_input_close(struct goal_input *in)
+{
+	for (uint32_t r = 0; r < in->place_count; r++) {
+		free(in->places[r].all);
+		free(in->places[r].labels);
+	}
+	free(in->places);
+	if (in->file.program)
+		goalfile_close(&in->file);
+	else if (in->program)
+		munmap((void *)(uintptr_t)in->program, in->bytes);
+	goal_problems_free(&in->problems);
+	*in = (struct goal_input){ 0 };
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sluice goal print and compile: from a program to text, and from text to a program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "goal.h"
+
+static const char print_help[] =
+	"usage: sluice goal print FILE [-o OUT]\n"
+	"\n"
+	"Writes the program in FILE as text, each rank's operations in the order in which\n"
+	"they may start, labelled l0, l1 and so on. A text is printed as it was\n"
+	"understood. Printing what was printed changes nothing.\n"
+	"\n"
+	"  -o OUT    to a file instead of standard output\n"
+	"\n"
+	"Examples:\n"
+	"  sluice goal print program\n"
+	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal print -\n"
+	"\n"
+	"Exit code: 0 done; 1 FILE is wrong, or cannot be read; 2 misuse.\n"
+	"More: man sluice-goal\n";
+
+static const char compile_help[] =
+	"usage: sluice goal compile FILE -o OUT\n"
+	"\n"
+	"Compiles a text to a program, a file that is mapped rather than read: each\n"
+	"rank's schedule as it is run, without pointers (man sluice-goal 5).\n"
+	"\n"
+	"  -o OUT    where to; - is standard output\n"
+	"\n"
+	"Examples:\n"
+	"  sluice goal compile text.goal -o program\n"
+	"  sluice goal compile - -o program < text.goal\n"
+	"\n"
+	"Exit code: 0 done; 1 FILE is wrong, or a file cannot be read or written; 2\n"
+	"misuse. More: man sluice-goal\n";
+
+static int write_to(void *ctx, const char *text, size_t bytes)
+{
+	FILE *out = ctx;
+
+	errno = EIO;
+	return fwrite(text, 1, bytes, out) == bytes ? 0 : -errno;
+}
+
+static int print_all(const struct goal_program *p, FILE *out)
+{
+	int ret = text_print_head(p->ranks, write_to, out);
+
+	for (uint32_t r = 0; r < p->ranks && !ret; r++)
+		ret = text_print(r, goal_program_block(p, r), write_to, out);
+	return ret;
+}
+
+static int cannot_write(const char *verb, const char *path, int error)
+{
+	tool_say("goal %s: cannot write %s: %s", verb, path, strerror(-error));
+	return TOOL_FAILED;
+}
+
+int goal_print_main(int argc, char **argv)
+{
+	const char *file, *path;
+	struct goal_input in;
+	FILE *out = stdout;
+	int ret = goal_file_args("print", print_help, argv, &file, &path);
+
+	if (ret >= 0)
+		return ret;
+	ret = goal_input_need(&in, "print", file);
+	if (ret)
+		return ret;
+	if (path && strcmp(path, "-"))
+		out = fopen(path, "we");
+	ret = out ? print_all(in.program, out) : -errno;
+	if (out && out != stdout && fclose(out) && !ret)
+		ret = -errno;
+	goal_input_close(&in);
+	return ret ? cannot_write("print", path ? path : "standard output", ret) : TOOL_DONE;
+}
+
+/* ---- compile ----------------------------------------------------------------------------------- */
+
+static const struct goal_block *block_at(const struct goal_program *p, uint32_t number)
+{
+	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
+}
+
+/* A file that exists is replaced when the new one is complete; a device or a pipe must stay what it is. */
+static bool is_replaceable(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) || S_ISREG(st.st_mode);
+}
+
+static int write_stream(const struct goal_program *p, const char *path)
+{
+	FILE *out = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	int ret = out ? write_to(out, (const char *)p, p->bytes) : -errno;
+
+	if (out && out != stdout && fclose(out) && !ret)
+		ret = -errno;
+	return ret;
+}
+
+static int write_file(const struct goal_program *p, const char *path)
+{
+	struct goalfile_writer *w;
+	uint32_t number;
+	int ret = goalfile_create(path, p->ranks, &w);
+
+	if (ret)
+		return ret;
+	/* blocks that ranks share stay shared */
+	for (uint32_t i = 0; i < p->block_count && !ret; i++)
+		ret = goalfile_add(w, block_at(p, i), &number);
+	for (uint32_t r = 0; r < p->ranks && !ret; r++)
+		ret = goalfile_assign(w, r, goal_program_numbers(p)[r]);
+	if (!ret)
+		return goalfile_finish(w);
+	goalfile_abandon(w);
+	return ret;
+}
+
+int goal_compile_main(int argc, char **argv)
+{
+	const char *file, *path;
+	struct goal_input in;
+	int ret = goal_file_args("compile", compile_help, argv, &file, &path);
+
+	if (ret >= 0)
+		return ret;
+	if (!path) {
+		tool_say("goal compile: where to? Say -o OUT");
+		return TOOL_MISUSE;
+	}
+	ret = goal_input_need(&in, "compile", file);
+	if (ret)
+		return ret;
+	if (strcmp(path, "-") && is_replaceable(path))
+		ret = write_file(in.program, path);
+	else
+		ret = write_stream(in.program, path);
+	goal_input_close(&in);
+	return ret ? cannot_write("compile", path, ret) : TOOL_DONE;
+}
