@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Events that found their CPU or NIC busy. Only the first of a line (the oldest) stands in the queue of events;
+ * the rest are a pairing heap by age beside it, or each event would meet all that wait: a million messages that
+ * reach one rank would cost 10^12 steps. head_seq names the one that stands in the queue. Others of the same line
+ * may still be there too, from when they were the first; they find out when their time comes.
+ */
+#include <errno.h>
+
+#include "private.h"
+
+#define NOBODY UINT64_MAX
+
+static uint64_t *head_seq(const struct sim *s, uint32_t rank, uint32_t line)
+{
+	return (uint64_t *)((char *)sim_rank_of(s, rank) + s->seq_off) + line;
+}
+
+static uint32_t *root(const struct sim *s, uint32_t rank, uint32_t line)
+{
+	return (uint32_t *)((char *)sim_rank_of(s, rank) + s->root_off) + line;
+}
+
+static struct sim_waiter *at(const struct sim *s, uint32_t i) { return sim_pool_at(&s->waiters, i); }
+
+static uint32_t meld(const struct sim *s, uint32_t a, uint32_t b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	if (at(s, b)->event.seq < at(s, a)->event.seq) {
+		uint32_t t = a;
+
+		a = b;
+		b = t;
+	}
+	at(s, b)->sibling = at(s, a)->child;
+	at(s, a)->child = b;
+	return a;
+}
+
+/* Without its root: the children melded in pairs, then the pairs from the last to the first. */
+static uint32_t without_root(const struct sim *s, uint32_t i)
+{
+	uint32_t pairs = SIM_NONE, all = SIM_NONE;
+
+	for (uint32_t a = at(s, i)->child; a;) {
+		uint32_t b = at(s, a)->sibling;
+		uint32_t rest = b ? at(s, b)->sibling : SIM_NONE;
+		uint32_t pair;
+
+		at(s, a)->sibling = SIM_NONE;
+		if (b)
+			at(s, b)->sibling = SIM_NONE;
+		pair = meld(s, a, b);
+		at(s, pair)->sibling = pairs;
+		pairs = pair;
+		a = rest;
+	}
+	while (pairs) {
+		uint32_t next = at(s, pairs)->sibling;
+
+		at(s, pairs)->sibling = SIM_NONE;
+		all = meld(s, all, pairs);
+		pairs = next;
+	}
+	return all;
+}
+
+int sim_line_wait(struct sim *s, uint32_t rank, uint32_t line, struct sim_event *e, uint64_t when)
+{
+	uint64_t *head = head_seq(s, rank, line);
+	uint32_t i;
+
+	e->time = when;
+	if (e->seq <= *head) {
+		*head = e->seq;
+		return sim_queue_push(&s->queue, e);
+	}
+	i = sim_pool_get(&s->waiters);
+	if (!i)
+		return -ENOMEM;
+	*at(s, i) = (struct sim_waiter){ .event = *e };
+	*root(s, rank, line) = meld(s, *root(s, rank, line), i);
+	return 0;
+}
+
+int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e, uint64_t when,
+		     uint32_t from, enum sim_cause cause)
+{
+	uint64_t *head = head_seq(s, rank, line);
+	uint32_t i = *root(s, rank, line);
+	struct sim_event next;
+
+	if (*head != e->seq)
+		return 0; /* it had not waited; who stands first finds out by itself */
+	*head = NOBODY;
+	if (!i)
+		return 0;
+	next = at(s, i)->event;
+	*root(s, rank, line) = without_root(s, i);
+	sim_pool_put(&s->waiters, i);
+	next.time = when;
+	next.from = from;
+	next.cause = (uint8_t)cause;
+	*head = next.seq;
+	return sim_queue_push(&s->queue, &next);
+}

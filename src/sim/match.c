@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages and receives that wait for each other, by rank, in order. A list that has become long is dealt out
+ * into bins by sender and tag; receives that leave one of them open stand in a bin of their own, and the older of
+ * two candidates wins.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "private.h"
+
+#define LONG_LIST 32u /* elements a bin on average, before there are more bins */
+
+/* What stands in a list: the first words of struct sim_posted and struct sim_arrived. */
+struct key {
+	uint32_t peer, tag, seq;
+};
+typedef struct key key_of(const struct sim *s, uint32_t rank, const void *element);
+
+static struct key posted_key(const struct sim *s, uint32_t rank, const void *element)
+{
+	const struct sim_posted *p = element;
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, rank), p->op);
+
+	return (struct key){ sim_peer(s, rank, op), op->tag, p->seq };
+}
+
+static struct key arrived_key(const struct sim *s, uint32_t rank, const void *element)
+{
+	const struct sim_arrived *a = element;
+
+	return (struct key){ a->rank, sim_op_of(s, sim_rank_of(s, a->rank), a->op)->tag, a->seq };
+}
+
+static bool is_open(const struct key *k) { return k->peer == GOAL_ANY || k->tag == GOAL_ANY; }
+
+static bool matches(const struct key *a, const struct key *b)
+{
+	return (a->peer == b->peer || a->peer == GOAL_ANY || b->peer == GOAL_ANY) &&
+	       (a->tag == b->tag || a->tag == GOAL_ANY || b->tag == GOAL_ANY);
+}
+
+static uint32_t bin_of(const struct sim_bins *b, const struct key *k)
+{
+	uint64_t h = ((uint64_t)k->peer << 32 | k->tag) * 0x9e3779b97f4a7c15u;
+
+	return is_open(k) ? b->mask + 1 : (uint32_t)(h >> 40) & b->mask;
+}
+
+static uint32_t *next_of(const struct sim_pool *pool, uint32_t index) { return sim_pool_at(pool, index); }
+
+static void push(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, uint32_t index)
+{
+	*next_of(pool, index) = SIM_NONE;
+	if (*tail)
+		*next_of(pool, *tail) = index;
+	else
+		*head = index;
+	*tail = index;
+}
+
+/* The first that matches; *before: the one before it. */
+static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *key, uint32_t rank, uint32_t head,
+		     const struct key *want, uint32_t *before)
+{
+	*before = SIM_NONE;
+	for (uint32_t i = head; i; *before = i, i = *next_of(pool, i)) {
+		struct key have = key(s, rank, sim_pool_at(pool, i));
+
+		if (matches(&have, want))
+			return i;
+	}
+	return SIM_NONE;
+}
+
+static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, uint32_t index, uint32_t before)
+{
+	if (before)
+		*next_of(pool, before) = *next_of(pool, index);
+	else
+		*head = *next_of(pool, index);
+	if (*tail == index)
+		*tail = before;
+}
+
+static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l, const struct sim_pool *pool, key_of *key,
+			       uint32_t rank, const struct key *want)
+{
+	struct sim_bins *b = s->bins[l->bins];
+	uint32_t best = SIM_NONE, best_before = SIM_NONE, best_bin = 0, best_seq = 0;
+	uint32_t home = bin_of(b, want);
+
+	for (uint32_t bin = 0; bin <= b->mask + 1; bin++) {
+		uint32_t before, i;
+		struct key have;
+
+		/* a closed one can be in its bin or among the open ones; an open one anywhere */
+		if (!is_open(want) && bin != home && bin != b->mask + 1)
+			bin = bin < home ? home : b->mask + 1;
+		i = find(s, pool, key, rank, b->bin[bin].head, want, &before);
+		if (!i)
+			continue;
+		have = key(s, rank, sim_pool_at(pool, i));
+		if (best && (int32_t)(have.seq - best_seq) > 0)
+			continue;
+		best = i;
+		best_before = before;
+		best_bin = bin;
+		best_seq = have.seq;
+	}
+	if (best)
+		unlink_from(pool, &b->bin[best_bin].head, &b->bin[best_bin].tail, best, best_before);
+	return best;
+}
+
+static uint32_t take(const struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key, uint32_t rank,
+		     const struct key *want)
+{
+	uint32_t before, i;
+
+	if (!l->count)
+		return SIM_NONE;
+	if (l->bins) {
+		i = take_from_bins(s, l, pool, key, rank, want);
+	} else {
+		i = find(s, pool, key, rank, l->head, want, &before);
+		if (i)
+			unlink_from(pool, &l->head, &l->tail, i, before);
+	}
+	l->count -= i != SIM_NONE;
+	return i;
+}
+
+static uint32_t new_bins(struct sim *s)
+{
+	if (s->bins_count == s->bins_cap) {
+		uint32_t cap = s->bins_cap ? s->bins_cap * 2 : 16;
+		struct sim_bins **bins = realloc(s->bins, cap * sizeof(struct sim_bins *));
+
+		if (!bins)
+			return SIM_NONE;
+		s->bins = bins;
+		s->bins_cap = cap;
+		if (!s->bins_count)
+			s->bins[s->bins_count++] = NULL; /* SIM_NONE */
+	}
+	s->bins[s->bins_count] = NULL;
+	return s->bins_count++;
+}
+
+/* Deal the list out into `bins` bins, a power of two. */
+static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key, uint32_t rank,
+		    uint32_t bins)
+{
+	struct sim_bins *fresh = calloc(1, sizeof(*fresh) + (bins + 1) * sizeof(fresh->bin[0]));
+	struct sim_bins *old = l->bins ? s->bins[l->bins] : NULL;
+	uint32_t lists = old ? old->mask + 2 : 1;
+
+	if (!fresh)
+		return -ENOMEM;
+	if (!l->bins)
+		l->bins = new_bins(s);
+	if (!l->bins) {
+		free(fresh);
+		return -ENOMEM;
+	}
+	fresh->mask = bins - 1;
+	for (uint32_t k = 0; k < lists; k++)
+		for (uint32_t i = old ? old->bin[k].head : l->head, next; i; i = next) {
+			struct key have = key(s, rank, sim_pool_at(pool, i));
+			uint32_t bin = bin_of(fresh, &have);
+
+			next = *next_of(pool, i);
+			push(pool, &fresh->bin[bin].head, &fresh->bin[bin].tail, i);
+		}
+	free(old);
+	s->bins[l->bins] = fresh;
+	return 0;
+}
+
+static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key, uint32_t rank,
+	       uint32_t index)
+{
+	uint32_t bins = l->bins ? s->bins[l->bins]->mask + 1 : 1, bin;
+	struct key have;
+
+	if (l->count >= LONG_LIST * bins && bins < 1u << 20) {
+		int rc = deal_out(s, l, pool, key, rank, bins * 16);
+
+		if (rc)
+			return rc;
+	}
+	l->count++;
+	if (!l->bins) {
+		push(pool, &l->head, &l->tail, index);
+		return 0;
+	}
+	have = key(s, rank, sim_pool_at(pool, index));
+	bin = bin_of(s->bins[l->bins], &have);
+	push(pool, &s->bins[l->bins]->bin[bin].head, &s->bins[l->bins]->bin[bin].tail, index);
+	return 0;
+}
+
+bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag, struct sim_posted *out)
+{
+	struct key want = { src, tag, 0 };
+	uint32_t i = take(s, &sim_rank_of(s, rank)->posted, &s->posted, posted_key, rank, &want);
+
+	if (!i)
+		return false;
+	*out = *(struct sim_posted *)sim_pool_at(&s->posted, i);
+	sim_pool_put(&s->posted, i);
+	return true;
+}
+
+bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv, struct sim_arrived *out)
+{
+	struct key want = { sim_peer(s, rank, recv), recv->tag, 0 };
+	uint32_t i = take(s, &sim_rank_of(s, rank)->arrived, &s->arrived, arrived_key, rank, &want);
+
+	if (!i)
+		return false;
+	*out = *(struct sim_arrived *)sim_pool_at(&s->arrived, i);
+	sim_pool_put(&s->arrived, i);
+	return true;
+}
+
+int sim_post(struct sim *s, uint32_t rank, uint32_t op, uint32_t from)
+{
+	struct sim_rank *r = sim_rank_of(s, rank);
+	uint32_t i = sim_pool_get(&s->posted);
+
+	if (!i)
+		return -ENOMEM;
+	*(struct sim_posted *)sim_pool_at(&s->posted, i) =
+		(struct sim_posted){ .op = op, .seq = r->made++, .from = from };
+	return add(s, &r->posted, &s->posted, posted_key, rank, i);
+}
+
+int sim_arrive(struct sim *s, uint32_t rank, const struct sim_arrived *message)
+{
+	struct sim_rank *r = sim_rank_of(s, rank);
+	uint32_t i = sim_pool_get(&s->arrived);
+	struct sim_arrived *a;
+
+	if (!i)
+		return -ENOMEM;
+	a = sim_pool_at(&s->arrived, i);
+	*a = *message;
+	a->seq = r->made++;
+	return add(s, &r->arrived, &s->arrived, arrived_key, rank, i);
+}
+
+void sim_list_each(const struct sim *s, const struct sim_list *l, const struct sim_pool *pool,
+		   void (*visit)(void *ctx, uint32_t index), void *ctx)
+{
+	const struct sim_bins *b = l->bins ? s->bins[l->bins] : NULL;
+	uint32_t lists = b ? b->mask + 2 : 1;
+
+	for (uint32_t k = 0; k < lists; k++)
+		for (uint32_t i = b ? b->bin[k].head : l->head; i; i = *next_of(pool, i))
+			visit(ctx, i);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "private.h"
+
+/* Figures of a kind of machine, not of one machine: `--measure` and -L -o ... are for those. */
+const struct sim_preset sim_presets[] = {
+	{ "loggopsim", "what LogGOPSim takes without options: an InfiniBand cluster of 2010", 2500, 1500, 1000, 6, 0, 0,
+	  65535 },
+	{ "infiniband", "200 Gbit/s InfiniBand, large fat tree", 1500, 250, 20, 0.04, 0.005, 0.05, 16384 },
+	{ "ethernet", "100 Gbit/s Ethernet, kernel sockets", 12000, 2500, 600, 0.08, 0.06, 0.05, 65536 },
+	{ "shm", "two cores of one machine, shared memory", 100, 60, 40, 0.03, 0.03, 0.03, 8192 },
+};
+const size_t sim_preset_count = sizeof(sim_presets) / sizeof(sim_presets[0]);
+
+static uint64_t ps_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS + 0.5); }
+
+static uint64_t cost_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS * (1 << SIM_FRACTION_BITS) + 0.5); }
+
+void sim_params_from(struct sim_params *p, const struct sim_preset *preset)
+{
+	*p = (struct sim_params){
+		.latency_ps = ps_of(preset->latency_ns),
+		.overhead_ps = ps_of(preset->overhead_ns),
+		.gap_ps = ps_of(preset->gap_ns),
+		.gap_byte = cost_of(preset->gap_byte_ns),
+		.overhead_byte = cost_of(preset->overhead_byte_ns),
+		.local_byte = cost_of(preset->local_byte_ns),
+		.eager_bytes = preset->eager_bytes,
+	};
+}
+
+static int parse(const char *text, double most, double *out)
+{
+	char *end;
+	double ns = strtod(text, &end);
+
+	if (end == text || *end || !(ns >= 0) || ns > most)
+		return -EINVAL;
+	*out = ns;
+	return 0;
+}
+
+int sim_parse_ns(const char *text, uint64_t *out_ps)
+{
+	double ns;
+	int rc = parse(text, 1e12, &ns);
+
+	if (!rc)
+		*out_ps = ps_of(ns);
+	return rc;
+}
+
+int sim_parse_byte_ns(const char *text, uint64_t *out_cost)
+{
+	double ns;
+	int rc = parse(text, 1e6, &ns);
+
+	if (!rc)
+		*out_cost = cost_of(ns);
+	return rc;
+}
+
+uint64_t sim_byte_cost(uint64_t cost, uint64_t bytes)
+{
+	unsigned __int128 sum = (unsigned __int128)cost * (bytes ? bytes - 1 : 0) >> SIM_FRACTION_BITS;
+
+	return sum > SIM_TIME_MAX ? SIM_TIME_MAX : (uint64_t)sum;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What determined the end. Each thing that keeps a CPU busy leaves a record with the number of the one that
+ * determined when it began, in a ring that forgets the oldest: of a simulation too long for the memory given, the
+ * last part of the path is known.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "private.h"
+
+int sim_log_init(struct sim_log *l, size_t bytes)
+{
+	uint64_t cap = 1;
+
+	*l = (struct sim_log){ .next = 1 };
+	if (bytes < 2 * sizeof(struct sim_record))
+		return 0;
+	while (cap * 2 * sizeof(struct sim_record) <= bytes && cap < 1u << 31)
+		cap *= 2;
+	/* pages that no record needs are never touched */
+	l->records = mmap(NULL, cap * sizeof(struct sim_record), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (l->records == MAP_FAILED) {
+		l->records = NULL;
+		return -ENOMEM;
+	}
+	madvise(l->records, cap * sizeof(struct sim_record), MADV_HUGEPAGE); /* fewer faults; or not */
+	l->cap = (uint32_t)cap;
+	return 0;
+}
+
+void sim_log_fini(struct sim_log *l)
+{
+	if (l->records)
+		munmap(l->records, l->cap * sizeof(struct sim_record));
+	*l = (struct sim_log){ .records = NULL };
+}
+
+/* NULL: none, or forgotten. */
+static const struct sim_record *record_of(const struct sim_log *l, uint32_t number)
+{
+	if (!number || !l->cap || l->next - number > l->cap)
+		return NULL;
+	return &l->records[number & (l->cap - 1)];
+}
+
+static void fill_step(const struct sim *s, const struct sim_record *r, struct sim_step *out)
+{
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
+	uint32_t peer = op->kind == SIM_LOCAL ? r->rank : sim_peer(s, r->rank, op);
+	bool is_receive = r->kind == SIM_RECEIVE;
+
+	*out = (struct sim_step){
+		.kind = r->kind, .cause = r->cause, .op = r->op, .rank = is_receive ? peer : r->rank,
+		.peer = is_receive ? r->rank : peer, .tag = op->tag, .type = op->type, .bytes = op->bytes,
+		.begin_ps = r->begin,
+		.end_ps = r->begin + sim_cost(s, r->kind, op),
+	};
+}
+
+static uint64_t take(uint64_t *left, uint64_t at_most)
+{
+	uint64_t taken = *left < at_most ? *left : at_most;
+
+	*left -= taken;
+	return taken;
+}
+
+/* The time from the begin of r until what it determined began: which part of it is what. */
+static void account(const struct sim *s, const struct sim_record *r, uint64_t until, enum sim_cause cause,
+		    struct sim_path_sum *sum)
+{
+	const struct sim_params *p = &s->config.params;
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
+	uint64_t left = until - r->begin;
+
+	if (r->kind == SIM_LOCAL) {
+		sum->local_ps += take(&left, sim_cost(s, SIM_LOCAL, op));
+	} else if (cause == SIM_NIC) {
+		sum->gap_ps += take(&left, p->gap_ps);
+		sum->byte_ps += take(&left, sim_byte_cost(p->gap_byte, op->bytes));
+	} else {
+		uint64_t rest = sim_cost(s, r->kind, op) - p->overhead_ps;
+
+		sum->overhead_ps += take(&left, p->overhead_ps);
+		if (cause == SIM_WIRE)
+			sum->latency_ps += take(&left, p->latency_ps);
+		else if (rest > sim_byte_cost(p->overhead_byte, op->bytes))
+			sum->byte_ps += take(&left, rest);
+		else
+			sum->overhead_byte_ps += take(&left, rest);
+	}
+	sum->other_ps += left;
+	sum->messages += r->kind == SIM_SEND && cause == SIM_WIRE;
+}
+
+static uint32_t last_record(const struct sim *s)
+{
+	struct sim_rank *r = sim_rank_of(s, s->stats.last_rank);
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < s->config.cpus; i++)
+		if (sim_cpu_of(s, r, i)->free > sim_cpu_of(s, r, best)->free)
+			best = i;
+	return sim_cpu_of(s, r, best)->last;
+}
+
+void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_step *step), void *ctx,
+	      struct sim_path_sum *sum)
+{
+	struct sim_path_sum total = { .total_ps = s->stats.end_ps };
+	uint64_t until = s->stats.end_ps;
+	enum sim_cause cause = SIM_CPU;
+	const struct sim_record *r;
+
+	for (uint32_t i = last_record(s); (r = record_of(&s->log, i)); i = r->from) {
+		struct sim_step step;
+
+		fill_step(s, r, &step);
+		if (visit)
+			visit(ctx, &step);
+		account(s, r, until, cause, &total);
+		total.steps++;
+		until = r->begin;
+		cause = r->cause;
+	}
+	total.before_ps = until;
+	if (sum)
+		*sum = total;
+}

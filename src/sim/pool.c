@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdlib.h>
+
+#include "private.h"
+
+void sim_pool_init(struct sim_pool *p, size_t element_bytes)
+{
+	*p = (struct sim_pool){ .element_bytes = element_bytes, .used = 1 };
+}
+
+void sim_pool_fini(struct sim_pool *p)
+{
+	free(p->at);
+	sim_pool_init(p, p->element_bytes);
+}
+
+static int grow(struct sim_pool *p)
+{
+	uint64_t cap = p->cap ? (uint64_t)p->cap * 2 : 64;
+	char *at;
+
+	if (cap > UINT32_MAX)
+		cap = UINT32_MAX;
+	if (cap == p->cap)
+		return -1;
+	at = realloc(p->at, (size_t)cap * p->element_bytes);
+	if (!at)
+		return -1;
+	p->at = at;
+	p->cap = (uint32_t)cap;
+	return 0;
+}
+
+uint32_t sim_pool_get(struct sim_pool *p)
+{
+	uint32_t index = p->free;
+
+	if (index) {
+		p->free = *(uint32_t *)sim_pool_at(p, index);
+		return index;
+	}
+	if (p->used >= p->cap && grow(p))
+		return SIM_NONE;
+	return p->used++;
+}
+
+void sim_pool_put(struct sim_pool *p, uint32_t index)
+{
+	*(uint32_t *)sim_pool_at(p, index) = p->free;
+	p->free = index;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The events: an operation that may begin, and a message whose first byte has arrived. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "private.h"
+
+#define PROGRESS_EVENTS 0xffffu /* a call of progress() each so many events, plus one */
+#define AHEAD 6u                /* events whose ranks are fetched into the cache meanwhile */
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *op)
+{
+	const struct sim_params *p = &s->config.params;
+	uint64_t cpu = sim_byte_cost(p->overhead_byte, op->bytes);
+
+	switch (kind) {
+	case SIM_SEND:
+		return p->overhead_ps + cpu;
+	case SIM_RECEIVE: /* the CPU is held until the last byte is there */
+		return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
+	default:
+		break;
+	}
+	if (op->type == GOAL_CALC)
+		return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX : op->bytes * SIM_PS_PER_NS;
+	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
+		return 0;
+	return sim_byte_cost(p->local_byte, op->bytes < SIM_TIME_MAX ? op->bytes + 1 : op->bytes);
+}
+
+/* ---- what an end or a begin sets free -------------------------------------------------------------------- */
+
+static int note_freed(struct sim *s, unsigned side, uint32_t op, uint64_t ready, uint32_t from)
+{
+	uint32_t n = s->freed_count[side];
+
+	if (n == s->freed_cap[side]) {
+		uint32_t cap = n ? n * 2 : 64;
+		struct sim_freed *freed = realloc(s->freed[side], cap * sizeof(*freed));
+
+		if (!freed)
+			return -ENOMEM;
+		s->freed[side] = freed;
+		s->freed_cap[side] = cap;
+	}
+	s->freed[side][s->freed_count[side]++] = (struct sim_freed){ op, from, ready };
+	return 0;
+}
+
+/* side: 0 for the rank itself, 1 for the sender of a rendezvous. */
+static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended, uint64_t ready,
+		   uint32_t from)
+{
+	const struct sim_shape *shape = sim_shape_at(s, sim_rank_of(s, rank));
+	const uint32_t *next = s->shapes.edges + shape->first_edge + op->next + (ended ? 0 : op->next_count);
+	uint32_t count = ended ? op->next_count : op->inext_count;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sim_op *to = s->shapes.ops + shape->first_op + next[i];
+		uint64_t when = ready;
+		uint32_t why = from;
+		int rc = sim_partial_meet(&s->partials, rank, next[i], to->requires, &when, &why);
+
+		if (rc > 0)
+			rc = note_freed(s, side, next[i], when, why);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, uint64_t ready, uint32_t from)
+{
+	sim_rank_of(s, rank)->left--;
+	s->stats.ops_done++;
+	return release(s, side, rank, op, true, ready, from);
+}
+
+/* The operation may begin at `ready`; its CPU or NIC may have to say something about that. */
+static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint32_t from)
+{
+	struct sim_rank *r = sim_rank_of(s, rank);
+	const struct sim_op *op = sim_op_of(s, r, index);
+	const struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
+	const struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+	struct sim_event e = { .time = ready, .seq = s->seq++, .rank = rank, .op = index, .from = from,
+			       .kind = SIM_EVENT_OP, .cause = from ? SIM_REQUIRED : SIM_FIRST };
+
+	if (cpu->free > e.time) {
+		e.time = cpu->free;
+		e.from = cpu->last;
+		e.cause = SIM_CPU;
+	}
+	if (op->kind == SIM_SEND && nic->free_send > e.time) {
+		e.time = nic->free_send;
+		e.from = nic->last_send;
+		e.cause = SIM_NIC;
+	}
+	return sim_queue_push(&s->queue, &e);
+}
+
+/* Sends first, then receives, then the rest, otherwise in the order in which they were set free. */
+static int push_freed(struct sim *s, unsigned side, uint32_t rank)
+{
+	int rc = 0;
+
+	for (int kind = SIM_SEND; kind <= SIM_LOCAL && s->freed_count[side]; kind++)
+		for (uint32_t i = 0; i < s->freed_count[side] && !rc; i++) {
+			const struct sim_freed *f = &s->freed[side][i];
+
+			if (sim_op_of(s, sim_rank_of(s, rank), f->op)->kind == kind)
+				rc = push_op(s, rank, f->op, f->ready, f->from);
+		}
+	s->freed_count[side] = 0;
+	return rc;
+}
+
+/* ---- the events ------------------------------------------------------------------------------------------- */
+
+static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e, uint32_t peer,
+		  const struct sim_op *op, uint64_t end)
+{
+	struct sim_span span = { .kind = kind, .rank = rank, .op = e->op, .peer = peer, .cpu = op->cpu,
+				 .nic = op->nic, .begin_ps = e->time, .end_ps = end };
+
+	if (s->config.watch && rank >= s->config.watch_first && rank < s->config.watch_end)
+		s->config.watch(s->config.ctx, &span);
+}
+
+/* True: the event stands in line for its CPU, or, when it is no local operation, its NIC. */
+static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t nic_free, uint32_t nic_last,
+		      uint64_t *when)
+{
+	if (cpu->free <= e->time && nic_free <= e->time)
+		return false;
+	*when = later(cpu->free, nic_free);
+	e->cause = cpu->free >= nic_free ? SIM_CPU : SIM_NIC;
+	e->from = cpu->free >= nic_free ? cpu->last : nic_last;
+	return true;
+}
+
+static int advance_line(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e,
+			const struct sim_cpu *cpu, uint64_t nic_free)
+{
+	return sim_line_advance(s, rank, line, e, later(cpu->free, nic_free), cpu->last,
+				cpu->free >= nic_free ? SIM_CPU : SIM_NIC);
+}
+
+static int do_local(struct sim *s, struct sim_event *e)
+{
+	struct sim_rank *r = sim_rank_of(s, e->rank);
+	const struct sim_op *op = sim_op_of(s, r, e->op);
+	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
+	uint32_t line = sim_line_of(s, SIM_LOCAL, op->cpu, 0);
+	uint64_t when, begin = e->time;
+	int rc;
+
+	if (must_wait(e, cpu, 0, 0, &when))
+		return sim_line_wait(s, e->rank, line, e, when);
+	cpu->last = sim_log_add(&s->log, SIM_LOCAL, e);
+	cpu->free = begin + sim_cost(s, SIM_LOCAL, op);
+	watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
+	rc = release(s, 0, e->rank, op, false, begin, cpu->last);
+	if (!rc)
+		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
+	if (!rc)
+		rc = push_freed(s, 0, e->rank);
+	return rc ? rc : advance_line(s, e->rank, line, e, cpu, 0);
+}
+
+static int do_send(struct sim *s, struct sim_event *e)
+{
+	const struct sim_params *p = &s->config.params;
+	struct sim_rank *r = sim_rank_of(s, e->rank);
+	const struct sim_op *op = sim_op_of(s, r, e->op);
+	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+	uint32_t line = sim_line_of(s, SIM_SEND, op->cpu, op->nic);
+	uint64_t when;
+	struct sim_event message = *e;
+	int rc;
+
+	if (must_wait(e, cpu, nic->free_send, nic->last_send, &when))
+		return sim_line_wait(s, e->rank, line, e, when);
+	cpu->last = nic->last_send = sim_log_add(&s->log, SIM_SEND, e);
+	cpu->free = e->time + sim_cost(s, SIM_SEND, op);
+	nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
+	watch(s, SIM_SEND, e->rank, e, sim_peer(s, e->rank, op), op, cpu->free);
+	message.time = e->time + p->overhead_ps + p->latency_ps;
+	message.seq = s->seq++;
+	message.from = cpu->last;
+	message.kind = SIM_EVENT_MESSAGE;
+	message.cause = SIM_WIRE;
+	s->stats.messages++;
+	s->stats.message_bytes += op->bytes;
+	rc = sim_queue_push(&s->queue, &message);
+	if (!rc)
+		rc = release(s, 0, e->rank, op, false, e->time, cpu->last);
+	if (!rc && op->bytes <= p->eager_bytes)
+		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
+	if (!rc)
+		rc = push_freed(s, 0, e->rank);
+	return rc ? rc : advance_line(s, e->rank, line, e, cpu, nic->free_send);
+}
+
+/* A message longer than S has met its receive: its sender may go on. */
+static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now, uint32_t from)
+{
+	struct sim_rank *r = sim_rank_of(s, sender);
+	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+
+	if (op->bytes <= s->config.params.eager_bytes)
+		return 0;
+	s->stats.rendezvous++;
+	if (cpu->free < now) {
+		cpu->free = now;
+		cpu->last = from;
+	}
+	if (nic->free_send < now) {
+		nic->free_send = now;
+		nic->last_send = from;
+	}
+	return end_op(s, 1, sender, op, now, from);
+}
+
+/* Lower ranks first. */
+static int push_both(struct sim *s, uint32_t rank, uint32_t sender)
+{
+	int rc = 0;
+
+	if (s->freed_count[1] && sender < rank)
+		rc = push_freed(s, 1, sender);
+	if (!rc)
+		rc = push_freed(s, 0, rank);
+	if (!rc && s->freed_count[1])
+		rc = push_freed(s, 1, sender);
+	return rc;
+}
+
+static int do_receive(struct sim *s, struct sim_event *e)
+{
+	struct sim_rank *r = sim_rank_of(s, e->rank);
+	const struct sim_op *op = sim_op_of(s, r, e->op);
+	struct sim_arrived a;
+	int rc = release(s, 0, e->rank, op, false, e->time, e->from);
+
+	if (rc)
+		return rc;
+	if (!r->arrived.count || !sim_match_arrived(s, e->rank, op, &a)) {
+		rc = sim_post(s, e->rank, e->op, e->from);
+		return rc ? rc : push_freed(s, 0, e->rank);
+	}
+	rc = end_rendezvous(s, a.rank, sim_op_of(s, sim_rank_of(s, a.rank), a.op), e->time, e->from);
+	if (!rc)
+		rc = end_op(s, 0, e->rank, op, later(e->time, a.end), a.end > e->time ? a.from : e->from);
+	return rc ? rc : push_both(s, e->rank, a.rank);
+}
+
+static int keep_message(struct sim *s, uint32_t rank, const struct sim_event *e, const struct sim_cpu *cpu)
+{
+	struct sim_arrived a = { .rank = e->rank, .op = e->op, .end = cpu->free, .from = cpu->last };
+	uint32_t count = sim_rank_of(s, rank)->arrived.count + 1;
+
+	s->stats.unexpected++;
+	if (count > s->stats.unexpected_most) {
+		s->stats.unexpected_most = count;
+		s->stats.unexpected_rank = rank;
+	}
+	return sim_arrive(s, rank, &a);
+}
+
+static int do_message(struct sim *s, struct sim_event *e)
+{
+	const struct sim_params *p = &s->config.params;
+	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
+	uint32_t rank = sim_peer(s, e->rank, op), line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
+	struct sim_rank *r = sim_rank_of(s, rank);
+	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
+	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
+	struct sim_posted posted;
+	uint64_t when;
+	int rc;
+
+	if (must_wait(e, cpu, nic->free_recv, nic->last_recv, &when))
+		return sim_line_wait(s, rank, line, e, when);
+	cpu->last = nic->last_recv = sim_log_add(&s->log, SIM_RECEIVE, e);
+	cpu->free = e->time + sim_cost(s, SIM_RECEIVE, op);
+	nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
+	watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
+	if (!sim_match_posted(s, rank, e->rank, op->tag, &posted)) {
+		rc = keep_message(s, rank, e, cpu);
+	} else {
+		rc = end_rendezvous(s, e->rank, op, e->time, cpu->last);
+		if (!rc)
+			rc = end_op(s, 0, rank, sim_op_of(s, r, posted.op), cpu->free, cpu->last);
+		if (!rc)
+			rc = push_both(s, rank, e->rank);
+	}
+	return rc ? rc : advance_line(s, rank, line, e, cpu, nic->free_recv);
+}
+
+static int happen(struct sim *s, struct sim_event *e)
+{
+	if (e->time > SIM_TIME_MAX)
+		return -EOVERFLOW;
+	if (e->kind == SIM_EVENT_MESSAGE)
+		return do_message(s, e);
+	switch (sim_op_of(s, sim_rank_of(s, e->rank), e->op)->kind) {
+	case SIM_SEND:
+		return do_send(s, e);
+	case SIM_RECEIVE:
+		return do_receive(s, e);
+	default:
+		return do_local(s, e);
+	}
+}
+
+/* The ranks of what comes soon: each event touches another one, far away in memory. */
+static void fetch_ahead(const struct sim *s)
+{
+	const struct sim_event *e = sim_queue_peek(&s->queue, AHEAD);
+	uint32_t rank;
+
+	if (!e)
+		return;
+	rank = e->rank;
+	if (e->kind == SIM_EVENT_MESSAGE)
+		rank = sim_peer(s, rank, sim_op_of(s, sim_rank_of(s, rank), e->op));
+	__builtin_prefetch(sim_rank_of(s, rank), 1);
+	__builtin_prefetch((const char *)sim_rank_of(s, rank) + 64, 1);
+}
+
+static int run_events(struct sim *s)
+{
+	struct sim_event e;
+	int rc;
+
+	while ((rc = sim_queue_pop(&s->queue, &e)) > 0) {
+		fetch_ahead(s);
+		s->stats.now_ps = e.time;
+		rc = happen(s, &e);
+		if (rc)
+			return rc;
+		if ((++s->stats.events & PROGRESS_EVENTS) == 0 && s->config.progress &&
+		    s->config.progress(s->config.ctx, s->stats.ops_done, s->stats.ops, s->stats.now_ps))
+			return -ECANCELED;
+	}
+	return rc;
+}
+
+static int push_first(struct sim *s)
+{
+	int rc = 0;
+
+	for (uint32_t rank = 0; rank < s->config.ranks && !rc; rank++) {
+		uint32_t ready = sim_shape_at(s, sim_rank_of(s, rank))->ready_count;
+
+		for (uint32_t i = 0; i < ready && !rc; i++)
+			rc = note_freed(s, 0, i, 0, 0);
+		if (!rc)
+			rc = push_freed(s, 0, rank);
+	}
+	return rc;
+}
+
+int sim_run(struct sim *s)
+{
+	int rc = push_first(s);
+	bool is_left = false;
+
+	if (!rc)
+		rc = run_events(s);
+	for (uint32_t rank = 0; rank < s->config.ranks; rank++) {
+		uint64_t end = sim_rank_end(s, rank);
+
+		is_left |= sim_rank_of(s, rank)->left || sim_rank_of(s, rank)->arrived.count;
+		if (end > s->stats.end_ps) {
+			s->stats.end_ps = end;
+			s->stats.last_rank = rank;
+		}
+	}
+	if (!rc && s->stats.end_ps > SIM_TIME_MAX)
+		return -EOVERFLOW;
+	return !rc && is_left ? -EDEADLK : rc;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Schedules as the simulator needs them, 40 bytes an operation, and ranks whose schedules differ by their place
+ * only share one. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "private.h"
+
+void sim_shapes_init(struct sim_shapes *h)
+{
+	*h = (struct sim_shapes){ .table = NULL };
+	sim_pool_init(&h->shapes, sizeof(struct sim_shape));
+}
+
+void sim_shapes_fini(struct sim_shapes *h)
+{
+	sim_pool_fini(&h->shapes);
+	free(h->ops);
+	free(h->edges);
+	free(h->table);
+}
+
+static int reserve(void **at, uint64_t *cap, uint64_t need, size_t element_bytes)
+{
+	uint64_t wanted = *cap ? *cap : 1024;
+	void *moved;
+
+	if (need <= *cap)
+		return 0;
+	while (wanted < need)
+		wanted *= 2;
+	moved = realloc(*at, wanted * element_bytes);
+	if (!moved)
+		return -ENOMEM;
+	*at = moved;
+	*cap = wanted;
+	return 0;
+}
+
+static uint32_t relative(const struct sim_config *c, uint32_t rank, uint32_t peer)
+{
+	if (c->relation == SIM_BY_BITS)
+		return peer ^ rank;
+	return peer >= rank ? peer - rank : peer + (c->ranks - rank);
+}
+
+static int convert(const struct sim_config *c, uint32_t rank, const struct goal_op *op, uint32_t next,
+		   struct sim_op *out)
+{
+	if (op->cpu >= c->cpus || op->nic >= c->nics)
+		return -EINVAL;
+	*out = (struct sim_op){
+		.bytes = op->bytes, .next = next, .next_count = op->next_count, .inext_count = op->inext_count,
+		.requires = op->requires, .cpu = op->cpu, .nic = op->nic, .type = op->type, .kind = SIM_LOCAL,
+	};
+	if (!goal_is_transfer(op))
+		return 0;
+	out->kind = op->type == GOAL_SEND ? SIM_SEND : SIM_RECEIVE;
+	out->tag = op->tag;
+	out->peer = op->peer;
+	if (op->type == GOAL_RECV && op->peer == GOAL_ANY)
+		return 0;
+	if (op->peer >= c->ranks)
+		return -EINVAL;
+	out->peer = relative(c, rank, op->peer);
+	return 0;
+}
+
+/* The block's operations behind those of the other shapes; not counted yet. */
+static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t rank, const struct goal_block *b,
+		  struct sim_shape *out)
+{
+	const struct goal_op *op = goal_ops_const(b);
+	const uint32_t *adjacency = goal_adjacency(b);
+	uint32_t edges = 0;
+	int rc;
+
+	*out = (struct sim_shape){ .first_op = h->op_count, .first_edge = h->edge_count, .op_count = b->op_count,
+				   .ready_count = b->ready_count, .edge_count = b->adjacency_count };
+	if (reserve((void **)&h->ops, &h->op_cap, h->op_count + b->op_count, sizeof(*h->ops)) ||
+	    reserve((void **)&h->edges, &h->edge_cap, h->edge_count + b->adjacency_count, sizeof(*h->edges)))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < b->op_count; i++, op++) {
+		uint32_t *to = h->edges + h->edge_count + edges;
+
+		rc = convert(c, rank, op, edges, &h->ops[h->op_count + i]);
+		if (rc)
+			return rc;
+		memcpy(to, adjacency + op->next, op->next_count * sizeof(*to));
+		memcpy(to + op->next_count, adjacency + op->inext, op->inext_count * sizeof(*to));
+		edges += op->next_count + op->inext_count;
+	}
+	return 0;
+}
+
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
+{
+	const char *at = data;
+	uint64_t word;
+
+	for (; bytes >= sizeof(word); bytes -= sizeof(word), at += sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+		hash ^= hash >> 29;
+	}
+	word = 0;
+	memcpy(&word, at, bytes);
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+	return hash ^ hash >> 32;
+}
+
+static struct sim_shape *shape_at(const struct sim_shapes *h, uint32_t i) { return sim_pool_at(&h->shapes, i); }
+
+static bool equal(const struct sim_shapes *h, const struct sim_shape *a, const struct sim_shape *b)
+{
+	return a->hash == b->hash && a->op_count == b->op_count && a->ready_count == b->ready_count &&
+	       a->edge_count == b->edge_count &&
+	       memcmp(h->ops + a->first_op, h->ops + b->first_op, a->op_count * sizeof(*h->ops)) == 0 &&
+	       memcmp(h->edges + a->first_edge, h->edges + b->first_edge, a->edge_count * sizeof(*h->edges)) == 0;
+}
+
+static uint32_t find(const struct sim_shapes *h, const struct sim_shape *shape)
+{
+	uint32_t i = h->table[shape->hash & (h->table_size - 1)];
+
+	while (i && !equal(h, shape_at(h, i), shape))
+		i = shape_at(h, i)->chain;
+	return i;
+}
+
+static int grow_table(struct sim_shapes *h)
+{
+	uint32_t size = h->table_size ? h->table_size * 4 : 256;
+	uint32_t *table = calloc(size, sizeof(*table));
+
+	if (!table)
+		return -ENOMEM;
+	for (uint32_t i = 1; i < h->shapes.used; i++) {
+		struct sim_shape *s = shape_at(h, i);
+
+		s->chain = table[s->hash & (size - 1)];
+		table[s->hash & (size - 1)] = i;
+	}
+	free(h->table);
+	h->table = table;
+	h->table_size = size;
+	return 0;
+}
+
+uint32_t sim_shape_of(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
+		      const struct goal_block *b, int *error)
+{
+	struct sim_shape shape;
+	uint32_t i;
+
+	*error = append(h, c, rank, b, &shape);
+	if (*error)
+		return SIM_NONE;
+	*error = -ENOMEM;
+	if (h->shapes.used >= h->table_size && grow_table(h))
+		return SIM_NONE;
+	shape.hash = mix(b->op_count, h->ops + shape.first_op, b->op_count * sizeof(*h->ops));
+	shape.hash = mix(shape.hash, h->edges + shape.first_edge, shape.edge_count * sizeof(*h->edges));
+	i = find(h, &shape);
+	if (!i) {
+		i = sim_pool_get(&h->shapes);
+		if (!i)
+			return SIM_NONE;
+		h->op_count += shape.op_count;
+		h->edge_count += shape.edge_count;
+		shape.chain = h->table[shape.hash & (h->table_size - 1)];
+		h->table[shape.hash & (h->table_size - 1)] = i;
+		*shape_at(h, i) = shape;
+	}
+	*error = 0;
+	return i;
+}

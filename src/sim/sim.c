@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "private.h"
+
+#define LINE 64 /* bytes of a cache line */
+
+/* Where the parts of a rank lie; the ranks lie side by side. */
+static void lay_out(struct sim *s)
+{
+	const struct sim_config *c = &s->config;
+	size_t at = sizeof(struct sim_rank);
+
+	s->lines = 3u * c->cpus * c->nics;
+	s->cpu_off = at;
+	at += c->cpus * sizeof(struct sim_cpu);
+	s->nic_off = at;
+	at += c->nics * sizeof(struct sim_nic);
+	s->seq_off = at;
+	at += s->lines * sizeof(uint64_t);
+	s->root_off = at;
+	at += s->lines * sizeof(uint32_t);
+	s->rank_bytes = (at + LINE - 1) / LINE * LINE;
+}
+
+/* Nothing to do, and nobody waits. */
+static int set_up_ranks(struct sim *s)
+{
+	struct goal_block none = { .op_count = 0 };
+	int rc;
+
+	s->nothing = sim_shape_of(&s->shapes, &s->config, 0, &none, &rc);
+	for (uint32_t rank = 0; rank < s->config.ranks && !rc; rank++) {
+		struct sim_rank *r = sim_rank_of(s, rank);
+
+		memset(r, 0, s->rank_bytes);
+		memset((char *)r + s->seq_off, 0xff, s->lines * sizeof(uint64_t));
+		r->shape = s->nothing;
+	}
+	return rc;
+}
+
+int sim_create(const struct sim_config *config, struct sim **out)
+{
+	struct sim *s;
+	size_t bytes;
+
+	if (!config->ranks || config->ranks > GOAL_RANKS_MAX || !config->cpus || !config->nics)
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->config = *config;
+	lay_out(s);
+	sim_queue_init(&s->queue);
+	sim_shapes_init(&s->shapes);
+	sim_pool_init(&s->posted, sizeof(struct sim_posted));
+	sim_pool_init(&s->arrived, sizeof(struct sim_arrived));
+	sim_pool_init(&s->waiters, sizeof(struct sim_waiter));
+	if (__builtin_mul_overflow(s->rank_bytes, config->ranks, &bytes) ||
+	    posix_memalign((void **)&s->ranks, LINE, bytes) || sim_log_init(&s->log, config->path_bytes) ||
+	    set_up_ranks(s)) {
+		sim_destroy(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
+}
+
+void sim_destroy(struct sim *s)
+{
+	if (!s)
+		return;
+	sim_queue_fini(&s->queue);
+	sim_shapes_fini(&s->shapes);
+	sim_pool_fini(&s->posted);
+	sim_pool_fini(&s->arrived);
+	sim_pool_fini(&s->waiters);
+	sim_partials_fini(&s->partials);
+	sim_log_fini(&s->log);
+	for (uint32_t i = 1; i < s->bins_count; i++)
+		free(s->bins[i]);
+	free(s->bins);
+	free(s->freed[0]);
+	free(s->freed[1]);
+	free(s->ranks);
+	free(s);
+}
+
+int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block)
+{
+	struct sim_rank *r = sim_rank_of(s, rank);
+	int rc;
+
+	if (rank >= s->config.ranks || r->shape != s->nothing)
+		return -EINVAL;
+	r->shape = sim_shape_of(&s->shapes, &s->config, rank, block, &rc);
+	if (!r->shape) {
+		r->shape = s->nothing;
+		return rc;
+	}
+	r->left = block->op_count;
+	s->stats.ops += r->left;
+	s->stats.shapes = s->shapes.shapes.used - 1;
+	return 0;
+}
+
+void sim_get_stats(const struct sim *s, struct sim_stats *out) { *out = s->stats; }
+
+uint64_t sim_rank_end(const struct sim *s, uint32_t rank)
+{
+	struct sim_rank *r = sim_rank_of(s, rank);
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < s->config.cpus; i++)
+		end = sim_cpu_of(s, r, i)->free > end ? sim_cpu_of(s, r, i)->free : end;
+	return end;
+}

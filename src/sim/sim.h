@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sim: when the operations of a program of schedules (goal/) would end on machines that nobody has,
+ * in the LogGOPS model: a discrete-event simulation of one process that never communicates.
+ *
+ *   parameter   costs                                              on
+ *   L           from the sender's NIC to the receiver's            the wire
+ *   o           each send, and each receive                        the CPU
+ *   O           each byte but the first of a send or receive       the CPU
+ *   g           between two sends, and between two receives        the NIC
+ *   G           each byte but the first of a message               the NIC; a receiver's CPU too
+ *   S           a longer message ends at the sender when it has met its receive (rendezvous)
+ *   C           each byte of a local operation (copy, add ...)     the CPU; 0 unless given
+ *
+ * The meaning of each, and what competes for what, is that of Hoefler, Schneider and Lumsdaine's
+ * LogGOPSim (HPDC 2010); doc/goal-simulator.md gives it as formulas, and where sim/ differs: an
+ * operation never begins before what it requires has ended, also when they are of different CPUs.
+ *
+ * Memory: equal schedules are kept once, peers being relative to the rank, so a program of a million
+ * ranks costs what its different ranks cost, 128 bytes a rank, and what is in flight. Time is kept in
+ * picoseconds. Events of equal time happen in the order in which they were made, so a result never
+ * depends on the machine.
+ *
+ *   sim_create -> sim_add for each rank -> sim_run -> sim_rank_end, sim_path ... -> sim_destroy
+ *
+ *   queue.c   events by time            shape.c  equal schedules once     match.c  messages and receives
+ *   run.c     what an event does        line.c   who waits for a CPU      path.c   what determined the end
+ *   params.c  parameters, presets       stuck.c  what cannot go on
+ *
+ * Threads: a simulation belongs to one thread. Nothing here prints.
+ */
+#ifndef SLUICE_SIM_H
+#define SLUICE_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "goal/goal.h"
+
+#define SIM_PS_PER_NS 1000u
+#define SIM_TIME_MAX (UINT64_MAX >> 2) /* 53 days in picoseconds */
+#define SIM_FRACTION_BITS 20
+
+/* Times in picoseconds; costs of a byte in 2^-SIM_FRACTION_BITS picoseconds. */
+struct sim_params {
+	uint64_t latency_ps, overhead_ps, gap_ps;        /* L, o, g */
+	uint64_t gap_byte, overhead_byte, local_byte;    /* G, O, C */
+	uint64_t eager_bytes;                            /* S: the longest eager message */
+};
+
+/* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is what you get without asking. */
+struct sim_preset {
+	const char *name, *help;
+	double latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns, local_byte_ns;
+	uint64_t eager_bytes;
+};
+extern const struct sim_preset sim_presets[];
+extern const size_t sim_preset_count;
+
+void sim_params_from(struct sim_params *p, const struct sim_preset *preset);
+/* Decimal nanoseconds ("2500", "0.04") as picoseconds, or as the cost of a byte. 0 or -EINVAL. */
+int sim_parse_ns(const char *text, uint64_t *out_ps);
+int sim_parse_byte_ns(const char *text, uint64_t *out_cost);
+/* What `bytes` cost at so much a byte, the first being free, as in every formula of the model. */
+uint64_t sim_byte_cost(uint64_t cost, uint64_t bytes);
+
+/* How a schedule's peers are written down, so that equal schedules look equal. */
+enum sim_relation {
+	SIM_BY_DISTANCE, /* (peer - rank) mod ranks */
+	SIM_BY_BITS,     /* peer xor rank */
+};
+
+enum sim_kind { SIM_SEND, SIM_RECEIVE, SIM_LOCAL };
+
+/* Something that kept a CPU busy. */
+struct sim_span {
+	enum sim_kind kind;
+	uint32_t rank, op;           /* op: index in the rank's block; of a message, the sender's */
+	uint32_t peer;               /* send: receiver; receive: sender */
+	uint16_t cpu, nic;
+	uint64_t begin_ps, end_ps;
+};
+
+struct sim_config {
+	struct sim_params params;
+	uint32_t ranks;
+	uint16_t cpus, nics;         /* of a rank: one more than the largest number in any schedule */
+	enum sim_relation relation;
+	size_t path_bytes;           /* memory for the critical path; 0: none is kept */
+	/* Called for each span of the ranks [watch_first, watch_end), in order of begin within a rank. */
+	void (*watch)(void *ctx, const struct sim_span *span);
+	uint32_t watch_first, watch_end;
+	/* Called now and then; not 0: stop. */
+	int (*progress)(void *ctx, uint64_t ops_done, uint64_t ops, uint64_t now_ps);
+	void *ctx;
+};
+
+struct sim;
+
+/* 0; -ENOMEM; -EINVAL: no ranks, or CPUs or NICs. */
+int sim_create(const struct sim_config *config, struct sim **out);
+void sim_destroy(struct sim *s);
+/*
+ * The schedule of a rank, which is copied; one that gets none has nothing to do. 0; -EINVAL: a peer that does
+ * not exist, a CPU or NIC that was not announced, or the rank has one already; -ENOMEM.
+ */
+int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block);
+/*
+ * 0: all operations have ended and all messages have been received. -EDEADLK: not; sim_stuck() says
+ * what. -ECANCELED: progress() said so. -EOVERFLOW: longer than SIM_TIME_MAX. -ENOMEM.
+ */
+int sim_run(struct sim *s);
+
+struct sim_stats {
+	uint64_t ops, ops_done, messages, message_bytes, rendezvous, events;
+	uint64_t now_ps, end_ps;      /* of the last event; of the last rank */
+	uint32_t last_rank;           /* the first of those that end last */
+	uint32_t shapes;              /* different schedules */
+	uint64_t unexpected;          /* messages that came before their receive */
+	uint32_t unexpected_most, unexpected_rank; /* at a time at one rank */
+};
+void sim_get_stats(const struct sim *s, struct sim_stats *out);
+/* When the rank's CPUs had nothing more to do. */
+uint64_t sim_rank_end(const struct sim *s, uint32_t rank);
+
+/* ---- the critical path ----------------------------------------------------------------------------- */
+
+enum sim_cause {
+	SIM_FIRST,      /* it began at once */
+	SIM_REQUIRED,   /* something it requires, or that its receive required, ended */
+	SIM_CPU,        /* the CPU became free */
+	SIM_NIC,        /* the NIC was ready for another message */
+	SIM_WIRE,       /* the message arrived */
+};
+
+struct sim_step {
+	enum sim_kind kind;
+	enum sim_cause cause;
+	uint32_t rank, op, peer; /* as in struct sim_span */
+	uint32_t tag;
+	uint8_t type;            /* enum goal_type */
+	uint64_t bytes;          /* CALC: nanoseconds */
+	uint64_t begin_ps, end_ps;
+};
+
+/* What the time of the path was spent with. */
+struct sim_path_sum {
+	uint64_t total_ps;
+	uint64_t latency_ps, overhead_ps, overhead_byte_ps; /* L; o; O */
+	uint64_t gap_ps, byte_ps;                           /* g; G */
+	uint64_t local_ps, other_ps;                        /* calc and local operations; waits for nothing */
+	uint64_t before_ps;  /* what lies before the part that was kept */
+	uint64_t steps, messages;
+};
+
+/*
+ * From the end of the rank that ends last back to the beginning, or as far as memory went: calls visit for
+ * each step, last first. sum may be NULL. Nothing when no path was kept.
+ */
+void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_step *step), void *ctx,
+	      struct sim_path_sum *sum);
+
+/* ---- what is stuck ------------------------------------------------------------------------------------ */
+
+enum sim_stuck_kind {
+	SIM_STUCK_RECEIVE,    /* posted, and no message came */
+	SIM_STUCK_SEND,       /* by rendezvous, and no receive came */
+	SIM_STUCK_MESSAGE,    /* arrived, its sender has gone on, nobody receives it */
+	SIM_STUCK_REQUIRES,   /* some of what it requires has ended, not all */
+};
+struct sim_stuck {
+	enum sim_stuck_kind kind;
+	uint32_t rank, op; /* of a message: the sender's */
+	uint32_t peer, tag;
+	uint8_t type;      /* enum goal_type */
+	uint64_t bytes;
+};
+/* Calls visit for each, by rank. After sim_run(). Operations none of whose requirements was met are not among
+ * them. */
+void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what), void *ctx);
+
+#endif
