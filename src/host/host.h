@@ -41,6 +41,10 @@ void host_cpu_relax(void);             /* pause */
 int host_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int host_futex_wake(_Atomic uint32_t *word, int n);
 
+/* The widest vectors that this CPU and its kernel run. */
+enum host_simd { HOST_SIMD_BASE, HOST_SIMD_AVX2, HOST_SIMD_AVX512 };
+enum host_simd host_simd(void);
+
 /* ---- CPUs --------------------------------------------------------------------------------- */
 #define HOST_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct host_cpumask { uint64_t bits[HOST_CPUMASK_WORDS]; };

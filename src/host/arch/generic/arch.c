@@ -65,3 +65,8 @@ void host_arch_copy_interleaved(void *dst, const void *src, size_t bytes)
 {
 	memcpy(dst, src, bytes);
 }
+
+enum host_simd host_simd(void)
+{
+	return HOST_SIMD_BASE;
+}

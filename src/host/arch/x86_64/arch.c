@@ -72,3 +72,13 @@ void host_arch_copy_movsb(void *dst, const void *src, size_t bytes)
 {
 	__asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
 }
+
+/* Vectors of 64 bytes only on CPUs that do not slow down for them (Ice Lake, Zen 4 and later). */
+enum host_simd host_simd(void)
+{
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512vbmi2"))
+		return HOST_SIMD_AVX512;
+	return __builtin_cpu_supports("avx2") ? HOST_SIMD_AVX2 : HOST_SIMD_BASE;
+}
