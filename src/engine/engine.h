@@ -27,6 +27,8 @@
 #ifndef SLUICE_ENGINE_H
 #define SLUICE_ENGINE_H
 
+#include <pthread.h>
+
 #include "base/base.h"
 #include "host/host.h"
 
@@ -118,5 +120,17 @@ void engine_set_cpus(const struct host_cpumask *cpus, int count);
  * marks it as ours. May be NULL. Set before the first probe. The thread has every signal blocked but
  * the two of libc. */
 extern void (*engine_thread_started)(void);
+
+/*
+ * Start a thread of ours: named, on a small stack, every signal blocked; a worker (`cpus` not NULL) on these,
+ * at idle priority, any other where and as its creator is. What the kernel refuses of this is left out
+ * and told at level info. 0 or -errno. Context: not in signal handlers.
+ */
+struct engine_thread {
+	pthread_t handle;
+	int tid;
+};
+int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg), void *arg,
+			 struct engine_thread *out);
 
 #endif

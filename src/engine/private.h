@@ -3,23 +3,10 @@
 #ifndef SLUICE_ENGINE_PRIVATE_H
 #define SLUICE_ENGINE_PRIVATE_H
 
-#include <pthread.h>
-
 #include "engine/engine.h"
 
 extern const struct engine_ops engine_sw, engine_fault;
 
-/*
- * Start a thread of ours: named, on a small stack, every signal blocked; a worker (`cpus` not NULL) on these,
- * at idle priority, any other where and as its creator is. What the kernel refuses of this is left out
- * and told at level info. 0 or -errno. Context: not in signal handlers.
- */
-struct engine_thread {
-	pthread_t handle;
-	int tid;
-};
-int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg), void *arg,
-			 struct engine_thread *out);
 /* Tries one. 0, or -errno with the reason. */
 int engine_thread_probe(char *reason, size_t cap);
 

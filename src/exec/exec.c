@@ -243,6 +243,7 @@ int wait_step(struct exec_run *r, struct node_wait *w)
 
 	if (e->progress && node_wait_is_long(w))
 		e->progress(e->progress_ctx);
+	call_peers(r, w);
 	return node_wait(e->group, w) ? check_peers(r) : 0;
 }
 

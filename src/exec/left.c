@@ -319,11 +319,34 @@ void exec_let_progress(struct exec_run *r, const struct node_wait *w)
 		r->comm->progress(r->comm->progress_ctx);
 }
 
+/*
+ * Everything is claimed, and not all of it in place: by a mover that is busy, or by a channel of the other
+ * end's, of which nobody but its own process may take it back, as it may still write. Should that process
+ * compute, it is called.
+ */
+static bool may_be_held(struct exec_run *r, uint32_t i)
+{
+	struct xfer_view v;
+
+	return run_op(r, i)->type != GOAL_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT && is_taken_up(&v) &&
+	       !xfer_is_done(v.x, r->op, v.plan.total);
+}
+
+void call_peers(struct exec_run *r, struct node_wait *w)
+{
+	if (!node_wait_is_stuck(w))
+		return;
+	for (uint32_t i = 0; i < r->block->op_count; i++)
+		if (may_be_held(r, i))
+			node_call(r->comm->group, (int)run_op(r, i)->peer);
+}
+
 int exec_pause(struct exec_run *r, struct node_wait *w)
 {
 	struct exec_comm *e = r->comm;
 	int ret;
 
+	call_peers(r, w);
 	ret = node_wait(e->group, w) ? check_peers(r) : 0;
 	if (ret)
 		atomic_store_explicit(&e->error, ret, memory_order_relaxed);

@@ -121,6 +121,9 @@ int step_op(struct exec_run *r, uint32_t i, bool copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);
 
+/* left.c: this run has not moved for a while: peers whose channels may hold what it waits for are called. */
+void call_peers(struct exec_run *r, struct node_wait *w);
+
 /* exec.c */
 int check_peers(struct exec_run *r);
 int step_all(struct exec_run *r, bool copy);

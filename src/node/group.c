@@ -120,6 +120,7 @@ static void trial_prepare(struct node_group *g)
 	me->probe_value = node_arena_id();
 	me->probe_addr = (uintptr_t)&me->probe_value;
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
+	me->call_off = call_word();
 	if (g->rank == 0 && g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES)
 		memset(node_area(g, 0), 0, TRIAL_WINDOWS * TRIAL_BYTES); /* as it was, but in our cache */
 }

@@ -91,7 +91,7 @@ int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, cons
  * for calls node_ring() after publishing it with a release store.
  */
 struct node_wait {
-	uint64_t since_ns, checked_ns;
+	uint64_t since_ns, checked_ns, called_ns;
 	uint32_t idle, bell;
 	bool armed;
 };
@@ -104,6 +104,17 @@ void node_wait_progress(struct node_group *g, struct node_wait *w);
 int node_wait(struct node_group *g, struct node_wait *w);
 void node_wait_end(struct node_group *g, struct node_wait *w);
 void node_ring(struct node_group *g, int rank);
+
+/* Has nothing happened for a millisecond? True about once a millisecond while it goes on. */
+bool node_wait_is_stuck(struct node_wait *w);
+/*
+ * A rank that computes does not look at its doorbell. Who is stuck for what only that rank's process can do
+ * calls it, and a thread there, which sleeps in node_wait_call() until then, does it. Nobody there: nothing
+ * happens. Async-signal-safe. node_wait_call: *seen is 0 before the first; returns 0, or -ENOENT when this
+ * process has no word (no group yet, or no memory for it).
+ */
+void node_call(struct node_group *g, int rank);
+int node_wait_call(uint32_t *seen);
 
 /* Has this peer exited or been killed (also as a zombie)? A few system calls. */
 bool node_is_dead(const struct node_group *g, int rank);

@@ -43,6 +43,7 @@ struct node_rank {
 	uint64_t probe_addr;   /* trial: address of `probe_value` in that process */
 	uint64_t probe_value;
 	uint64_t area_addr;    /* trial: its user area, as that process sees it */
+	uint64_t call_off;     /* of its process's word for node_call() in its arena; or CALL_NOBODY */
 	uint32_t vm_ns, copy_ns; /* rank 1's entry: what the trial measured */
 	/* then one byte a peer: what the trial found, bit 0 read, bit 1 write (in node_group.reach) */
 };
@@ -74,6 +75,10 @@ struct exchange { int fd; uint64_t id; };
 int exchange_listen(struct exchange *x);
 int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size, struct node_peer **peers);
 void exchange_close(struct exchange *x);
+
+/* call.c: where the word of this process lies in its arena */
+#define CALL_NOBODY UINT64_MAX
+uint64_t call_word(void);
 
 /* liveness.c */
 bool process_is_dead(int pid, uint64_t start);

@@ -12,6 +12,7 @@
 #include "node/private.h"
 
 #define CHECK_PEERS_NS 100000000ull
+#define STUCK_NS 1000000ull
 /* Naps are short, as the MPI's other messages need this rank too; longer when all wait for long. */
 #define NAP_MIN_NS 100000ull
 #define NAP_MAX_NS 1000000ull
@@ -37,6 +38,19 @@ void node_wait_progress(struct node_group *g, struct node_wait *w)
 bool node_wait_is_long(const struct node_wait *w)
 {
 	return w->idle >= LONG_SPINS && w->idle % CHECK_SPINS == CHECK_SPINS - 1;
+}
+
+bool node_wait_is_stuck(struct node_wait *w)
+{
+	uint64_t now;
+
+	if (!w->since_ns || !node_wait_is_long(w))
+		return false;
+	now = host_now_ns();
+	if (now - base_max_u64(w->since_ns, w->called_ns) < STUCK_NS)
+		return false;
+	w->called_ns = now;
+	return true;
 }
 
 void node_wait_end(struct node_group *g, struct node_wait *w) { disarm(g, w); }

@@ -69,6 +69,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
 	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
 	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
+	attendant_start();
 }
 
 /* Opened when the first communicator that can use it is made; by whichever rank's group is first. */

@@ -364,6 +364,26 @@ static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all
 
 /* ---- calls of the program that want them ----------------------------------------------------------------- */
 
+/* One after the other, without the lock: a rescue copies and sleeps. */
+void pending_rescue_all(void)
+{
+	struct pending *held[PENDING_MAX];
+	uint32_t count = 0;
+
+	pending_lock();
+	for (struct pending *p = first; p; p = p->next) {
+		if (!exec_is_in_channel(p->run))
+			continue;
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+		held[count++] = p;
+	}
+	pending_unlock();
+	while (count--) {
+		exec_rescue(held[count]->run);
+		pending_unhold(held[count]);
+	}
+}
+
 /* Those that are wanted are retired as well, unless another thread still looks at one. */
 static void retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg, int at_most)
 {

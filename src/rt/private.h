@@ -67,6 +67,10 @@ void pending_complete_comm(struct rt_comm *c);
 void pending_complete_run(struct exec_run *r);
 /* Around a collective of ours in which the host MPI may be called. */
 void host_call_begin(void), host_call_end(void);
+/* What channels of this process hold is taken further, or back when they hang; for peers. A thread of ours. */
+void pending_rescue_all(void);
+/* attendant.c: the thread that does so when a peer calls. Once, when there is a channel and a group. */
+void attendant_start(void);
 /* The channel has done what it could for this one: exec_leave()'s callback. */
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */

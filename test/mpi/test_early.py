@@ -263,6 +263,21 @@ def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     assert not with_sluice or max(numbers(notes)) < 50, notes
 
 
+# at its first copy, so that it is the one that is looked at
+ROOT_HANGS = {'hang': {'SLUICE_ENGINE_FAULT': 'hang=1'}}
+
+
+@pytest.mark.parametrize('engine', ['hang', pytest.param('sw', marks=BY_NAME), pytest.param('none', marks=BY_NAME),
+                                    pytest.param('error', marks=BY_NAME)])
+@pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
+def test_computing_root_holds_nobody_up(name, ranks, guard, engine, get_mpi, with_sluice, tmp_path):
+    """What a hung channel holds is taken back in its process, which makes no call; others wait no longer."""
+    env = {**LONG, **ENGINES[engine], **ROOT_HANGS.get(engine, {}), 'SLUICE_GUARD_KIND': guard}
+    _, total = check_one(get_mpi(name), 'early_long.c', ranks, 'computing_root_holds_nobody_up', with_sluice, env,
+                         tmp_path / 'stats')
+    assert engine != 'hang' or not with_sluice or total['engine_retired'] > 0, total
+
+
 # ---- other languages -------------------------------------------------------------------------------------
 
 OTHERS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -213,6 +214,80 @@ UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach, "SLUICE_FAULT=vm_readv:all");
 	ranks_run(3, OPTIONS("SLUICE_LOG=info"), find_reach,
 		  "SLUICE_FAULT=vm_readv:all,vm_writev:all");
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+enum { CALLS = 200 };
+
+/* Rank 1 is called and says in its area how often it has woken up; one call at a time, none is lost. */
+static void call_and_answer(struct ranks *r)
+{
+	struct node_group *g = create(r), *other = create(r);
+	_Atomic uint32_t *woken = node_area(g, 1);
+	uint32_t seen = 0, last;
+
+	for (uint32_t i = 1; r->rank == 1 && i <= CALLS; i++) {
+		last = seen;
+		CHECK_EQ(node_wait_call(&seen), 0);
+		CHECK(seen != last);
+		atomic_store(woken, i);
+	}
+	for (uint32_t i = 1; r->rank == 0 && i <= CALLS; i++) {
+		uint64_t give_up = host_now_ns() + 10000000000u;
+
+		if (i % 3 == 0)
+			usleep(200); /* it sleeps by now */
+		node_call(i % 2 ? g : other, 1); /* one word for all groups */
+		while (atomic_load(woken) != i && host_now_ns() < give_up)
+			sched_yield();
+		CHECK_EQ(atomic_load(woken), i);
+	}
+	if (r->rank == 2) {
+		node_call(g, 0);
+		node_call(g, 2); /* itself: nobody is called */
+	}
+	ranks_barrier(r);
+	node_group_destroy(other);
+	node_group_destroy(g);
+}
+
+static void call_nobody(struct ranks *r)
+{
+	uint32_t seen = 0;
+
+	(void)r;
+	CHECK_EQ(node_wait_call(&seen), -ENOENT);
+}
+
+UNIT_TEST(process_that_computes_can_be_called)
+{
+	ranks_run(1, OPTIONS("SLUICE_LOG=info"), call_nobody, NULL);
+	ranks_run(3, OPTIONS("SLUICE_LOG=info"), call_and_answer, NULL);
+}
+
+static void get_stuck(struct ranks *r)
+{
+	struct node_group *g = create(r);
+	uint64_t begin = host_now_ns(), stuck = 0;
+	struct node_wait w;
+
+	node_wait_init(&w);
+	while (host_now_ns() - begin < 30000000u) {
+		stuck += node_wait_is_stuck(&w);
+		node_wait(g, &w);
+	}
+	CHECK(stuck >= 1 && stuck <= 30);
+	node_wait_progress(g, &w);
+	CHECK(!node_wait_is_stuck(&w));
+	node_wait_end(g, &w);
+	ranks_barrier(r);
+	node_group_destroy(g);
+}
+
+UNIT_TEST(wait_is_stuck_once_a_millisecond)
+{
+	ranks_run(2, OPTIONS("SLUICE_LOG=info"), get_stuck, NULL);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */

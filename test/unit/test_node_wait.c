@@ -14,6 +14,7 @@
 #include "interleave_atomics.h"
 #define node_wait_progress(g, w)               model_progress(g, w)
 #define node_wait_is_long(w)                   model_is_long(w)
+#define node_wait_is_stuck(w)                  model_is_stuck(w)
 #define node_wait_end(g, w)                    model_end(g, w)
 #define node_wait(g, w)                        model_wait(g, w)
 #define node_ring(g, rank)                     model_ring(g, rank)
@@ -25,6 +26,7 @@
 #define UNUSED                                 __attribute__((unused))
 static void model_progress(struct node_group *g, struct node_wait *w);
 static bool model_is_long(const struct node_wait *w) UNUSED;
+static bool model_is_stuck(struct node_wait *w) UNUSED;
 static void model_end(struct node_group *g, struct node_wait *w) UNUSED;
 static int model_wait(struct node_group *g, struct node_wait *w);
 static void model_ring(struct node_group *g, int rank);

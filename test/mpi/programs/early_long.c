@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <signal.h>
 
 enum {
 	BUFFERS = 8,
@@ -175,6 +176,48 @@ BEHAVIOUR(late_root_costs_nobody_anything, 2)
 	}
 	qsort(took, ROUNDS, sizeof(took[0]), by_size);
 	check_note("%.0f percent lost", 100 * (took[ROUNDS / 2] / late - 1));
+	free(buf);
+}
+
+static _Atomic int told;
+static void tell(int sig)
+{
+	told++;
+}
+
+/*
+ * The root, who comes last and so gives the data to its channel, computes, without a call of MPI, until all
+ * others have said that they have it; whatever becomes of the channel.
+ */
+BEHAVIOUR(computing_root_holds_nobody_up, 2)
+{
+	struct sigaction a = { .sa_handler = tell, .sa_flags = SA_RESTART };
+	size_t bytes = 4 << 20;
+	char *buf = check_alloc(bytes); /* adopted at its first use, or late: SLUICE_REGION_ADOPT_AFTER */
+	pid_t root = getpid();
+
+	sigaction(SIGRTMIN, &a, NULL);
+	MPI_Bcast(&root, sizeof(root), MPI_BYTE, 0, MPI_COMM_WORLD);
+	for (int round = 0; round < 3; round++) {
+		told = 0;
+		if (!rank)
+			check_fill(buf, bytes, round);
+		else
+			memset(buf, 0, bytes);
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (!rank)
+			early_sleep_us(30000);
+		MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+		if (rank) {
+			early_sleep_us(60000);
+			check_same(buf, bytes, round, "broadcast");
+			sigqueue(root, SIGRTMIN, (union sigval){ 0 });
+			continue;
+		}
+		for (double until = early_now() + 10; told < size - 1 && early_now() < until;)
+			compute(0.001);
+		EXPECT(told == size - 1);
+	}
 	free(buf);
 }
 

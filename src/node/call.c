@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calling a process whose ranks compute. One word a process, in its arena, so that peers reach it whatever
+ * communicator they wait in; they know where it lies from the control segment.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(_Atomic uint32_t *) word;
+static uint64_t word_off;
+static int word_pid; /* a child's arena is another */
+
+uint64_t call_word(void)
+{
+	struct region_extent e;
+
+	pthread_mutex_lock(&lock);
+	if (word_pid != getpid()) {
+		word_pid = getpid();
+		word_off = CALL_NOBODY;
+		atomic_store_explicit(&word, NULL, memory_order_relaxed);
+		if (!region_extent_get(HOST_PAGE, true, &e)) {
+			word_off = e.offset;
+			/* release: the page is there; partner: node_wait_call */
+			atomic_store_explicit(&word, (void *)((char *)region_arena_base() + e.offset),
+					      memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return word_off;
+}
+
+void node_call(struct node_group *g, int rank)
+{
+	_Atomic uint32_t *theirs = rank == g->rank ? NULL : node_map(g, rank, g->ranks[rank].call_off, sizeof *theirs);
+
+	if (!theirs)
+		return;
+	/* release: what the caller has published; partner: node_wait_call */
+	atomic_fetch_add_explicit(theirs, 1, memory_order_release);
+	host_futex_wake(theirs, 1);
+}
+
+int node_wait_call(uint32_t *seen)
+{
+	_Atomic uint32_t *mine = atomic_load_explicit(&word, memory_order_acquire); /* partner: call_word */
+	uint32_t now;
+
+	if (!mine)
+		return -ENOENT;
+	while ((now = atomic_load_explicit(mine, memory_order_acquire)) == *seen) /* partner: node_call */
+		host_futex_wait(mine, now, HOST_FOR_EVER);
+	*seen = now;
+	return 0;
+}
