@@ -29,7 +29,7 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter'
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Whose files are looked at, beside those of guard/.
-FOLDERS = ['base', 'host', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'exec', 'rt']
+FOLDERS = ['base', 'host', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'exec', 'rt']
 NOT_THERE = {'version.c'}  # needs a header that is made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
@@ -75,7 +75,7 @@ def compile_all(root, cc, out):
     for source in files:
         obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
         subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',
-                        '-w', f'-I{root}/src', '-c', source, '-o', obj], check=True)
+                        '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
         yield source, obj
 
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "exec/private.h"
+#include "trace/trace.h"
 
 #define FIND_DEAD_NS 1000000000ull
 #define GRACE_NS 2000000000ull
@@ -161,6 +162,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 		return -ENOMEM;
 	run_reset(r, e, call);
 	*place = r;
+	trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
 	r->left = r->block->op_count;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {

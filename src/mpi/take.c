@@ -12,6 +12,12 @@
 #include "base/base.h"
 #include "mpi/abi.h"
 #include "mpi/front.h"
+#include "mpi/traced.h"
+#include "trace/trace.h"
+
+#define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
+#define IS_SMALL "below SLUICE_COLL_THRESHOLD"
+#define IS_WRONG "its arguments name nothing that can be moved"
 
 /* ---- checks that collectives share ------------------------------------------------------- */
 
@@ -30,9 +36,9 @@ static bool look_at_comm(MPI_Comm comm, int root, struct life_comm **out, int *r
 
 	*rc = life_comm(comm, &lc);
 	if (*rc || !lc || lc->is_inter || lc->size < 2 || root < 0 || root >= lc->size)
-		return false;
+		return trace_passed("not inside a group of at least two ranks");
 	if (lc->is_asked && !lc->rt)
-		return false;
+		return trace_passed(NOT_SERVED);
 	*out = lc;
 	return true;
 }
@@ -64,14 +70,17 @@ static bool take_bcast(void *buffer, MPI_Count count, MPI_Datatype datatype, int
 	int err, fini;
 
 	if (count <= 0 || comm == ABI_COMM_NULL || datatype == ABI_DATATYPE_NULL)
-		return false;
+		return trace_passed(IS_WRONG);
 	bytes = types_bytes(datatype, count);
+	trace_bytes(bytes);
 	if (!bytes || bytes < rt_bcast_threshold_bytes)
-		return false;
+		return trace_passed(IS_SMALL);
 	if (!look_at_comm(comm, root, &lc, rc))
 		return *rc;
-	if (types_describe(datatype, &shape) || !is_address(buffer, &shape) || !life_connect(lc))
-		return false;
+	if (types_describe(datatype, &shape) || !is_address(buffer, &shape))
+		return trace_passed(IS_WRONG);
+	if (!life_connect(lc))
+		return trace_passed(NOT_SERVED);
 
 	err = pack_init(&pack, buffer, count, datatype, &shape, &buf);
 	if (!err)
@@ -109,20 +118,25 @@ static bool is_off(uint64_t threshold_bytes)
 static int __attribute__((noinline)) large_bcast(void *buffer, int count, MPI_Datatype datatype,
 						 int root, MPI_Comm comm, const void *caller)
 {
+	struct traced t;
 	int rc = 0;
 
 	observe_unwound(__builtin_frame_address(0));
-	if (is_off(rt_bcast_threshold_bytes) || !abi_is_ours(caller))
+	if (!abi_is_ours(caller))
 		return real.Bcast(buffer, count, datatype, root, comm);
-	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
-		return rc;
-	base_count(BASE_CTR_BCAST_PASSED, 1);
-	return HOSTED(real.Bcast(buffer, count, datatype, root, comm));
+	if (traced_begin(&t, "MPI_Bcast", caller, datatype, count, rt_bcast_threshold_bytes))
+		return traced_end(&t, HOSTED(real.Bcast(buffer, count, datatype, root, comm)));
+	if (!is_off(rt_bcast_threshold_bytes)) {
+		if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
+			return traced_end(&t, rc);
+		base_count(BASE_CTR_BCAST_PASSED, 1);
+	}
+	return traced_end(&t, HOSTED(real.Bcast(buffer, count, datatype, root, comm)));
 }
 
 static int wrap_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm)
 {
-	if (base_likely(types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes)))
+	if (base_likely(types_is_small(datatype, (uint64_t)count, rt_bcast_gate_bytes)))
 		return real.Bcast(buffer, count, datatype, root, comm);
 	return large_bcast(buffer, count, datatype, root, comm, CALLER());
 }
@@ -130,21 +144,26 @@ static int wrap_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, 
 static int large_bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
 			 MPI_Comm comm, const void *caller)
 {
+	struct traced t;
 	int rc = 0;
 
 	observe_unwound(__builtin_frame_address(0));
-	if (is_off(rt_bcast_threshold_bytes) || !abi_is_ours(caller))
+	if (!abi_is_ours(caller))
 		return library_bcast_c(buffer, count, datatype, root, comm);
-	if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
-		return rc;
-	base_count(BASE_CTR_BCAST_PASSED, 1);
-	return HOSTED(library_bcast_c(buffer, count, datatype, root, comm));
+	if (traced_begin(&t, "MPI_Bcast_c", caller, datatype, count, rt_bcast_threshold_bytes))
+		return traced_end(&t, HOSTED(library_bcast_c(buffer, count, datatype, root, comm)));
+	if (!is_off(rt_bcast_threshold_bytes)) {
+		if (take_bcast(buffer, count, datatype, root, comm, caller, &rc))
+			return traced_end(&t, rc);
+		base_count(BASE_CTR_BCAST_PASSED, 1);
+	}
+	return traced_end(&t, HOSTED(library_bcast_c(buffer, count, datatype, root, comm)));
 }
 
 static int wrap_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype, int root,
 			MPI_Comm comm)
 {
-	if (types_is_small(datatype, (uint64_t)count, rt_bcast_threshold_bytes))
+	if (types_is_small(datatype, (uint64_t)count, rt_bcast_gate_bytes))
 		return library_bcast_c(buffer, count, datatype, root, comm);
 	return large_bcast_c(buffer, count, datatype, root, comm, CALLER());
 }
@@ -214,18 +233,21 @@ static bool check_gather(struct gather *g, MPI_Comm comm, int *rc)
 {
 	const struct side *counts = &g->send;
 
-	if (comm == ABI_COMM_NULL || !look_at_comm(comm, g->root, &g->lc, rc))
+	if (comm == ABI_COMM_NULL)
+		return trace_passed(IS_WRONG);
+	if (!look_at_comm(comm, g->root, &g->lc, rc))
 		return false;
 	g->is_root = g->lc->rank == g->root;
 	g->in_place = g->is_root && g->send.buffer == ABI_IN_PLACE;
 	if (g->is_root)
 		counts = &g->recv;
 	if (counts->count <= 0 || counts->datatype == ABI_DATATYPE_NULL)
-		return false;
+		return trace_passed(IS_WRONG);
 	g->bytes = types_bytes(counts->datatype, counts->count);
+	trace_bytes(g->bytes);
 	if (!g->bytes || g->bytes < rt_gather_threshold_bytes ||
 	    g->bytes > INT64_MAX / (uint64_t)g->lc->size)
-		return false;
+		return trace_passed(IS_SMALL);
 	if (!g->is_root)
 		return !is_refused(&g->send, &g->send_shape);
 	if (is_refused(&g->recv, &g->recv_shape))
@@ -305,9 +327,9 @@ static bool take_gather(const struct side *send, const struct side *recv, int ro
 	int err;
 
 	if (!check_gather(&g, comm, rc))
-		return *rc;
+		return trace_passed(IS_WRONG) || *rc;
 	if (!life_connect(g.lc))
-		return false;
+		return trace_passed(NOT_SERVED);
 	err = g.is_root ? gather_root(&g) : gather_leaf(&g);
 	*rc = !err && g.is_odd ? gather_odd(&g, comm) : conclude(comm, err);
 	return true;
@@ -318,7 +340,7 @@ static bool take_gather(const struct side *send, const struct side *recv, int ro
 static inline bool gather_is_small(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
 				   MPI_Count recvcount, MPI_Datatype recvtype)
 {
-	uint64_t threshold = rt_gather_threshold_bytes;
+	uint64_t threshold = rt_gather_gate_bytes;
 
 	return (types_is_small(sendtype, (uint64_t)sendcount, threshold) || !sendcount ||
 		sendbuf == ABI_IN_PLACE) &&
@@ -354,23 +376,37 @@ static int library_gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Dataty
 	return rc;
 }
 
+/* What a rank gives to it; where that is in place, what it gets of itself. */
+static bool traced_gather(struct traced *t, const char *name, const void *caller,
+			  const struct side *send, const struct side *recv)
+{
+	const struct side *own = send->buffer == ABI_IN_PLACE ? recv : send;
+
+	return traced_begin(t, name, caller, own->datatype, own->count, rt_gather_threshold_bytes);
+}
+
 static int __attribute__((noinline))
 large_gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
 	     int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, const void *caller)
 {
 	struct side send = { sendbuf, sendcount, sendtype },
 		    recv = { recvbuf, recvcount, recvtype };
+	struct traced t;
 	int rc = 0;
 
 	observe_unwound(__builtin_frame_address(0));
-	if (is_off(rt_gather_threshold_bytes) || !abi_is_ours(caller))
+	if (!abi_is_ours(caller))
 		return real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
 				   comm);
-	if (take_gather(&send, &recv, root, comm, caller, &rc))
-		return rc;
-	base_count(BASE_CTR_GATHER_PASSED, 1);
-	return HOSTED(real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
-				  comm));
+	if (!traced_gather(&t, "MPI_Gather", caller, &send, &recv) &&
+	    !is_off(rt_gather_threshold_bytes)) {
+		if (take_gather(&send, &recv, root, comm, caller, &rc))
+			return traced_end(&t, rc);
+		base_count(BASE_CTR_GATHER_PASSED, 1);
+	}
+	rc = HOSTED(real.Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root,
+				comm));
+	return traced_end(&t, rc);
 }
 
 static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -386,17 +422,20 @@ static int wrap_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype
 static int large_gather_c(const struct side *send, const struct side *recv, int root, MPI_Comm comm,
 			  const void *caller)
 {
+	bool is_ours = abi_is_ours(caller);
+	struct traced t = { 0 };
 	int rc = 0;
 
 	observe_unwound(__builtin_frame_address(0));
-	if (!is_off(rt_gather_threshold_bytes) && abi_is_ours(caller)) {
+	if (is_ours && !traced_gather(&t, "MPI_Gather_c", caller, send, recv) &&
+	    !is_off(rt_gather_threshold_bytes)) {
 		if (take_gather(send, recv, root, comm, caller, &rc))
-			return rc;
+			return traced_end(&t, rc);
 		base_count(BASE_CTR_GATHER_PASSED, 1);
 	}
-	return HOSTED(library_gather_c(send->buffer, send->count, send->datatype,
-				       (void *)recv->buffer, recv->count, recv->datatype, root,
-				       comm));
+	rc = HOSTED(library_gather_c(send->buffer, send->count, send->datatype,
+				     (void *)recv->buffer, recv->count, recv->datatype, root, comm));
+	return traced_end(&t, rc);
 }
 
 static int wrap_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,

@@ -338,6 +338,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	if (ret || err)
 		goto out;
 	ret = agree(oob, trial_run(g, all), &err);
+	g->id = (uint32_t)(all[0].socket_id >> 32 ^ all[0].socket_id) | 1;
 out:
 	exchange_close(&x);
 	free(all);
@@ -364,6 +365,7 @@ void node_group_destroy(struct node_group *g) { group_free(g); }
 
 /* ---- accessors -------------------------------------------------------------------------------------- */
 
+uint32_t node_id(const struct node_group *g) { return g->id; }
 int node_rank(const struct node_group *g) { return g->rank; }
 int node_size(const struct node_group *g) { return g->size; }
 int node_pid(const struct node_group *g, int rank) { return g->pids[rank]; }

@@ -57,6 +57,8 @@ void node_group_destroy(struct node_group *g);
 /* Forget all peers (end of MPI). All groups must be destroyed. */
 void node_fini(void);
 
+/* Names the group, alike on all its ranks; never 0. */
+uint32_t node_id(const struct node_group *g);
 int node_rank(const struct node_group *g);
 int node_size(const struct node_group *g);
 int node_pid(const struct node_group *g, int rank);

@@ -50,6 +50,7 @@ struct node_rank {
 
 struct node_group {
 	int rank, size;
+	uint32_t id;
 	bool oversubscribed;
 	struct host_cpumask cpus;
 	uint32_t spin_ns, yield_ns;

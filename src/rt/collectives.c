@@ -54,6 +54,12 @@ static int side_begin(struct side *s, const struct rt_buf *buf, struct region_ex
 	return 0;
 }
 
+static enum trace_region region_of(const struct side *s)
+{
+	return is_packed(s) ? TRACE_REGION_PACKED :
+	       s->desc.flags & REGION_DESC_MAPPED ? TRACE_REGION_MAPPED : TRACE_REGION_PLAIN;
+}
+
 static void side_end(struct side *s)
 {
 	if (!s->buf)
@@ -139,6 +145,7 @@ int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 	rt_reap();
 	clear_way(buf);
 	ret = side_begin(&s, buf, &c->scratch[0], piece);
+	trace_taken(region_of(&s), root, rank == root);
 	for (uint64_t at = 0; at < buf->bytes && !ret; at += piece) {
 		uint64_t n = base_min_u64(piece, buf->bytes - at);
 
@@ -190,6 +197,7 @@ int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv,
 	ret = side_begin(&s, send, &c->scratch[0], piece);
 	if (!ret)
 		ret = side_begin(&d, rank == root ? recv : NULL, &c->scratch[1], piece * (uint64_t)size);
+	trace_taken(region_of(rank == root ? &d : &s), root, rank == root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece) {
 		uint64_t n = base_min_u64(piece, bytes - at);
 		struct coll_gather_shape shape = {

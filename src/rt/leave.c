@@ -64,6 +64,7 @@ static void open_channel_locked(const struct rt_comm *c)
 		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name, strerror(-ret));
 		return;
 	}
+	trace_engine(engine->name);
 	engine->caps(chan, &caps);
 	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
@@ -199,6 +200,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->comm = c;
 		p->site = site;
 		p->owner_tid = own_tid();
+		p->trace = trace_call_name();
 		p->left_ns = host_now_ns();
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
 		exec_leave(r); /* a thread of the program's may touch what is closed at once */
@@ -210,6 +212,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 			pending_put_back(p);
 		}
 		guard_leave();
+		trace_early("its memory could not be guarded");
 		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name, strerror(-ret));
 		return 0;
 	}
@@ -249,14 +252,18 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	int ret;
 
 	*out_left = false;
-	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes)
+	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes) {
+		trace_early(f.mode == BASE_EARLY_OFF ? "SLUICE_RT_EARLY is off" :
+						       "shorter than SLUICE_RT_EARLY_MIN");
 		return exec_wait(r);
+	}
 	site = site_of(l->site, l->is_root, l->bytes);
 	f.guard_is_ready = guard_is_ready();
 	f.has_mover = channel() && mover.has_cpu;
 	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
 	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
 	policy_early(&f, &choice);
+	trace_early(choice.reason);
 	if (base_opt.log_level >= BASE_LOG_DEBUG)
 		explain(l, &choice);
 	if (choice.how == EARLY_NO) {
@@ -269,6 +276,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	if (ret == EXEC_MAY_LEAVE) {
 		ret = leave(c, r, l, site);
 		if (ret > 0) {
+			trace_is_early();
 			*out_left = true;
 			return 0;
 		}

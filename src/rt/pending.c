@@ -124,6 +124,8 @@ static void learn(struct pending *p, uint64_t now)
 	else
 		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
 	site_learn(p->site, (touched ? touched : now) - p->left_ns, COST_NS * (1 + touches));
+	trace_left(p->trace, p->left_ns, touched, atomic_load_explicit(&p->waited_ns, memory_order_relaxed), touches,
+		   p->is_called);
 	base_log(BASE_LOG_DEBUG, "rt", "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
 		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
 		 (double)atomic_load_explicit(&p->waited_ns, memory_order_relaxed) / 1e3);
@@ -300,6 +302,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	else
 		exec_restart_channel(p->run);
 	atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
+	trace_touched(p->trace, now, addr, p->range_count ? p->ranges[0].start : addr, guard_toucher(), write);
 	pending_unhold(p);
 }
 
@@ -535,6 +538,7 @@ static void init_once(void)
 	}
 	base_log(BASE_LOG_INFO, "rt", "calls may return early; memory is guarded by %s%s%s", guard_kind_name(),
 		 guard_reason()[0] ? ": " : "", guard_reason());
+	trace_guard(guard_kind_name());
 	guard_shadows(&shadow_start, &shadow_end);
 	if (shadow_start < shadow_end && region_window_add(shadow_start, shadow_end))
 		base_log(BASE_LOG_WARN, "rt", "the guard's shadow is one window too many");

@@ -13,6 +13,7 @@
 #include "rt/early.h"
 #include "rt/policy.h"
 #include "rt/rt.h"
+#include "trace/trace.h"
 
 struct rt_comm {
 	struct node_group *group;
@@ -43,6 +44,7 @@ struct pending {
 	uintptr_t lo[2], hi[2];      /* the program's buffers, every byte */
 	int owner_tid;               /* who may call the host MPI, were it not touching memory */
 	struct site *site;
+	struct trace_name trace;     /* the call, for the trace */
 	uint64_t left_ns;            /* when the call returned */
 	_Atomic uint64_t touched_ns; /* when somebody wanted it; 0: nobody yet */
 	_Atomic uint32_t touches;

@@ -11,12 +11,24 @@
 #include "rt/private.h"
 
 uint64_t rt_bcast_threshold_bytes = UINT64_MAX, rt_gather_threshold_bytes = UINT64_MAX;
+uint64_t rt_bcast_gate_bytes = UINT64_MAX, rt_gather_gate_bytes = UINT64_MAX;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 static char problems[2048];
 
-static void switch_off(void) { rt_bcast_threshold_bytes = rt_gather_threshold_bytes = UINT64_MAX; }
+/* What is traced has to be looked at, however small. */
+static void set_gates(void)
+{
+	rt_bcast_gate_bytes = trace_is_on() ? 0 : rt_bcast_threshold_bytes;
+	rt_gather_gate_bytes = trace_is_on() ? 0 : rt_gather_threshold_bytes;
+}
+
+static void switch_off(void)
+{
+	rt_bcast_threshold_bytes = rt_gather_threshold_bytes = UINT64_MAX;
+	set_gates();
+}
 
 /* A child has none of its parent's peers. */
 static void after_fork_child(void) { switch_off(); }
@@ -71,11 +83,13 @@ bool rt_start(int world_rank)
 		load_options();
 		report_problems(problems, world_rank);
 		if (base_opt.enabled && base_opt.usable) {
+			trace_start(world_rank);
 			pthread_atfork(NULL, NULL, after_fork_child);
 			if (base_opt.coll_bcast)
 				rt_bcast_threshold_bytes = base_opt.coll_threshold_bytes;
 			if (base_opt.coll_gather)
 				rt_gather_threshold_bytes = base_opt.coll_threshold_bytes;
+			set_gates();
 		}
 	}
 	pthread_mutex_unlock(&start_lock);
@@ -84,8 +98,10 @@ bool rt_start(int world_rank)
 
 void rt_stop(void)
 {
-	if (!rt_is_on())
+	if (!rt_is_on()) {
+		trace_stop();
 		return;
+	}
 	rt_complete_all();
 	switch_off();
 	guard_fini();
@@ -93,6 +109,8 @@ void rt_stop(void)
 	region_fini();
 	node_leave();
 	node_fini();
+	trace_stop();
+	set_gates();
 }
 
 void rt_memory_keep_out(const void *addr, uint64_t bytes)
@@ -133,6 +151,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 {
 	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather, oob->allreduce_min };
 	struct node_group *g = NULL;
+	uint64_t begin_ns = trace_span_begin();
 	struct rt_comm *c;
 	int64_t all_ok;
 	int ret;
@@ -163,6 +182,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	c->prefer_vm = prefers_vm(g);
 	c->thread_multiple = oob->thread_multiple;
 	leave_comm_created(c);
+	trace_span("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return 0;
 }

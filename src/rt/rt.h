@@ -67,6 +67,8 @@ static inline bool rt_is_on(void);
 /* Smallest message in bytes that is taken; UINT64_MAX while off or for a collective switched off.
  * One load: small calls must cost nothing. */
 extern uint64_t rt_bcast_threshold_bytes, rt_gather_threshold_bytes;
+/* Smaller ones go to the library without another look: the same, but 0 while calls are traced. */
+extern uint64_t rt_bcast_gate_bytes, rt_gather_gate_bytes;
 static inline bool rt_is_on(void) { return rt_bcast_threshold_bytes != UINT64_MAX || rt_gather_threshold_bytes != UINT64_MAX; }
 
 /*

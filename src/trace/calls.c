@@ -10,12 +10,15 @@ static __thread uint32_t call_id __attribute__((tls_model("initial-exec")));
 
 uint64_t trace_ticks(void) { return trace_ticks_are_ns ? host_now_ns() : host_ticks(); }
 
-void trace_call_begin_on(const char *name, const void *site)
+void trace_call_begin_on(const char *name, const void *site, const void *frame)
 {
 	struct trace_current *c = &trace_current;
 
+	if (c->depth && (uintptr_t)c->frame <= (uintptr_t)frame)
+		c->depth = 0;
 	if (c->depth++)
 		return;
+	c->frame = frame;
 	c->record = (struct trace_record){ 0 };
 	c->record.call.site = site_index(name, site);
 	c->record.call.id = ++call_id;
@@ -62,9 +65,8 @@ void trace_call_end_on(int rc)
 	record_end(r, TRACE_CALL, c->record.flags);
 }
 
-struct trace_name trace_leave_on(void)
+struct trace_name trace_call_name_on(void)
 {
-	trace_current.is_early = true;
 	return (struct trace_name){ trace_current.record.call.id, record_thread() };
 }
 

@@ -34,13 +34,16 @@ void trace_stop(void);
 
 /* ---- calls (mpi/) ---------------------------------------------------------------------------------- */
 
-/* A call of `name` begins, which returns to `site`. Calls do not nest: an inner one is not traced. */
-void trace_call_begin_on(const char *name, const void *site);
+/*
+ * A call of `name` begins, which returns to `site`. Calls do not nest: an inner one is not traced. frame:
+ * where the stack is; one that was begun below it was left by longjmp(), as error handlers do.
+ */
+void trace_call_begin_on(const char *name, const void *site, const void *frame);
 void trace_call_end_on(int rc);
-static inline void trace_call_begin(const char *name, const void *site)
+static inline void trace_call_begin(const char *name, const void *site, const void *frame)
 {
 	if (trace_is_on())
-		trace_call_begin_on(name, site);
+		trace_call_begin_on(name, site, frame);
 }
 /* rc: what the call returns to the program. Returns rc. */
 static inline int trace_call_end(int rc)
@@ -69,6 +72,7 @@ void trace_small_end(const char *name, const void *site, uint64_t since);
 struct trace_current {
 	struct trace_record record;
 	const char *why, *early_why;
+	const void *frame;
 	uint32_t depth;
 	bool is_early;
 };
@@ -85,12 +89,13 @@ static inline void trace_bytes(uint64_t bytes)
 	if (trace_is_on())
 		trace_current.record.call.bytes = bytes;
 }
-static inline void trace_taken(enum trace_region region, bool is_root)
+static inline void trace_taken(enum trace_region region, int root, bool is_root)
 {
 	if (!trace_is_on())
 		return;
 	trace_current.record.call.outcome = TRACE_TAKEN;
 	trace_current.record.call.region = (uint8_t)region;
+	trace_current.record.call.root = (uint16_t)root;
 	trace_current.record.flags = is_root ? TRACE_IS_ROOT : 0;
 }
 /* What the policy said about returning early. */
@@ -108,12 +113,17 @@ static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
 	trace_current.record.call.rank = (uint16_t)rank;
 	trace_current.record.call.ranks = (uint16_t)ranks;
 }
-/* This call returns early; what names it in trace_left() and trace_touched(). */
+/* What names the current call in trace_left() and trace_touched(). */
 struct trace_name { uint32_t id, thread; };
-struct trace_name trace_leave_on(void);
-static inline struct trace_name trace_leave(void)
+struct trace_name trace_call_name_on(void);
+static inline struct trace_name trace_call_name(void)
 {
-	return trace_is_on() ? trace_leave_on() : (struct trace_name){ 0 };
+	return trace_is_on() ? trace_call_name_on() : (struct trace_name){ 0 };
+}
+static inline void trace_is_early(void)
+{
+	if (trace_is_on())
+		trace_current.is_early = true;
 }
 
 /* ---- afterwards ------------------------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "trace/trace.h"
 #include "xfer/xfer.h"
 
 /*
@@ -204,12 +205,29 @@ static int take_edges(struct xfer_view *v)
 	return ret ? ret : take_range(v, v->plan.hi, v->plan.bytes);
 }
 
+static uint64_t unit_bytes(const struct xfer_view *v, uint32_t unit)
+{
+	uint64_t at, n = v->plan.lo + v->plan.bytes - v->plan.hi;
+
+	if (unit != v->plan.fragments)
+		xfer_fragment_range(&v->plan, unit, &at, &n);
+	return n;
+}
+
+static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, uint64_t since,
+		      enum trace_mover mover)
+{
+	trace_copied(since, .bytes = bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
+		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group), .mover = mover);
+}
+
 int xfer_move_edges(struct xfer_view *v)
 {
 	int ret = take_edges(v);
 
 	if (ret)
 		return ret;
+	note_copy(v, v->plan.fragments, unit_bytes(v, v->plan.fragments), 0, TRACE_EDGES);
 	v->edges_done = true;
 	xfer_finish(v, xfer_bit(v->plan.fragments));
 	return 1;
@@ -219,10 +237,11 @@ int xfer_move_edges(struct xfer_view *v)
 
 int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 {
-	uint64_t at, n;
+	bool is_edges = unit == v->plan.fragments;
+	uint64_t at, n = unit_bytes(v, unit), since = trace_copy_begin(n);
 	int ret;
 
-	if (unit == v->plan.fragments) {
+	if (is_edges) {
 		ret = take_edges(v);
 	} else {
 		xfer_fragment_range(&v->plan, unit, &at, &n);
@@ -230,6 +249,8 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 		if (!ret && node_rank(v->group) != v->dst_rank)
 			base_count(BASE_CTR_BYTES_HELPED, n);
 	}
+	if (!ret)
+		note_copy(v, unit, n, since, is_edges ? TRACE_EDGES : TRACE_CPU);
 	if (!ret)
 		xfer_finish(v, xfer_bit(unit));
 	return ret;
@@ -304,9 +325,12 @@ int xfer_repair_receive(struct xfer_view *v)
 	from = node_map(v->group, v->src_rank, v->x->repair_off, v->plan.bytes);
 	if (!from)
 		return -EPROTO;
-	for (uint32_t i = 0; i < v->plan.units; i++)
-		if (ready & xfer_bit(i))
-			lay_out(&v->plan, i, v->dst, from);
+	for (uint32_t i = 0; i < v->plan.units; i++) {
+		if (!(ready & xfer_bit(i)))
+			continue;
+		lay_out(&v->plan, i, v->dst, from);
+		note_copy(v, i, unit_bytes(v, i), 0, TRACE_CPU);
+	}
 	v->repaired |= ready;
 	xfer_finish(v, ready);
 	return 1;

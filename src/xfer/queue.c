@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "trace/trace.h"
 #include "xfer/xfer.h"
 
 /* Long fragments go piece by piece, so that a switch to CPU mode does not wait for all of one. */
@@ -61,6 +62,7 @@ static int post_piece(struct xfer_queue *q, struct xfer_post *p)
 		.arg = q,
 		.total_bytes = q->view.plan.hi - q->view.plan.lo,
 	};
+	p->since = trace_copy_begin(n);
 	return n ? engine_post(q->chan, &p->copy) : -EINVAL;
 }
 
@@ -119,6 +121,9 @@ static bool piece_ended(struct xfer_queue *q, struct xfer_post *p)
 	struct xfer_view *v = &q->view;
 
 	base_count(BASE_CTR_BYTES_ENGINE, p->copy.bytes);
+	trace_copied(p->since, .bytes = p->copy.bytes, .op = v->tag, .group = node_id(v->group),
+		     .unit = fragment_of_post(q, p), .src = v->src_rank, .dst = v->dst_rank,
+		     .by = node_rank(v->group), .mover = TRACE_CHANNEL);
 	p->at += p->copy.bytes;
 	if (p->end - p->at < q->align_bytes) {
 		if (p->at < p->end)

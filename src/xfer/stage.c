@@ -2,6 +2,7 @@
 /* Two copies through the control segment, for memory that can be reached in no other way (yet). */
 #include <string.h>
 
+#include "trace/trace.h"
 #include "xfer/xfer.h"
 
 static uint64_t value_of(uint64_t word, uint64_t tag) { return xfer_is_tag(word, tag) ? word & XFER_VALUE_MASK : 0; }
@@ -31,13 +32,16 @@ int xfer_stage_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *r
 {
 	uint64_t i = value_of(atomic_load_explicit(&v->x->consumed, memory_order_relaxed), v->tag);
 	uint64_t there = value_of(atomic_load_explicit(filled, memory_order_acquire), v->tag);
-	uint64_t at = i * XFER_CHUNK_BYTES, n;
+	uint64_t at = i * XFER_CHUNK_BYTES, n, since;
 
 	if (i >= there)
 		return 0;
 	n = base_min_u64(XFER_CHUNK_BYTES, v->plan.bytes - at);
+	since = trace_copy_begin(n);
 	memcpy(v->dst + at, ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, n);
 	base_count(BASE_CTR_BYTES_STAGED, n);
+	trace_copied(since, .bytes = n, .op = v->tag, .group = node_id(v->group), .unit = (uint32_t)i,
+		     .src = v->src_rank, .dst = v->dst_rank, .by = v->dst_rank, .mover = TRACE_STAGE);
 	atomic_store_explicit(&v->x->consumed, xfer_word(v->tag, i + 1), memory_order_release);
 	if (at + n == v->plan.bytes)
 		xfer_finish(v, v->plan.total);

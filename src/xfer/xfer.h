@@ -201,6 +201,7 @@ int xfer_repair_receive(struct xfer_view *v);
 struct xfer_post {
 	struct engine_copy copy;
 	uint64_t at, end; /* transfer bytes: the piece that is posted begins at `at` */
+	uint64_t since;   /* when it was, for the trace */
 };
 
 /*
