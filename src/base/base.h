@@ -90,6 +90,8 @@ struct base_options {
 	const char *engine_fault;       /* SLUICE_ENGINE_FAULT: what the engine `fault` does (tests) */
 	int64_t engine_depth;           /* SLUICE_ENGINE_DEPTH: fragments in one channel at a time */
 	int64_t engine_timeout_ms;      /* SLUICE_ENGINE_TIMEOUT: then a channel counts as hung */
+	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
+	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */

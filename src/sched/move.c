@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Doing jobs, under no claim: pieces of memory of any process, by loads and stores or by system call. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "goal/local.h"
+#include "sched/private.h"
+
+uint64_t work_bits(const struct sched_work *w) { return xfer_bits(w->units); }
+
+/* ---- one piece of memory ------------------------------------------------------------------------ */
+
+struct side {
+	char *here;      /* NULL: not addressable here */
+	uint64_t remote; /* its address in the process that has it */
+	uint64_t bytes;  /* that are like this from here on */
+};
+
+static struct sched_inst *own_inst(struct sched_group *g, const struct sched_end *e)
+{
+	if (e->rank != g->rank || e->slot >= SCHED_INSTS)
+		return NULL;
+	return atomic_load_explicit(&g->drivers[g->rank].insts[e->slot], memory_order_acquire);
+}
+
+static int side_of_desc(struct sched_group *g, const struct sched_end *e, const struct region_desc *d, uint64_t off,
+			uint64_t n, struct side *out)
+{
+	*out = (struct side){ .remote = d->addr + off, .bytes = n };
+	if (off > d->bytes || n > d->bytes - off || (uint64_t)d->head + d->tail > d->bytes)
+		return -EINVAL;
+	if (!(d->flags & REGION_DESC_MAPPED))
+		return 0;
+	if (off < d->head) {
+		out->bytes = base_min_u64(n, d->head - off);
+	} else if (off < d->bytes - d->tail) {
+		out->bytes = base_min_u64(n, d->bytes - d->tail - off);
+		out->here = ref_at(g, ref_of(e->rank, d->arena_off + off - d->head), out->bytes);
+		if (!out->here)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. */
+static int side_of(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n, struct side *out)
+{
+	struct sched_inst *own = own_inst(g, e);
+	const struct sched_body *b = e->body ? ref_at(g, e->body, sizeof *b) : NULL;
+	const struct goal_segment *l = NULL;
+	struct goal_segment piece = { .mem = e->mem, .off = e->off + at, .bytes = n };
+
+	if (e->segment_count) {
+		if (!own && !b)
+			return -EINVAL;
+		l = own ? goal_segments(own->block) + e->segment :
+			  ref_at(g, e->body + b->segments_off + e->segment * sizeof *l, e->segment_count * sizeof *l);
+		if (!l)
+			return -EINVAL;
+		for (uint32_t k = 0; k < e->segment_count && at >= l->bytes; k++, l++)
+			at -= l->bytes;
+		piece = *l;
+		if (at >= piece.bytes)
+			return -EINVAL;
+		piece.off += at;
+		piece.bytes = base_min_u64(n, piece.bytes - at);
+	}
+	if (own) {
+		*out = (struct side){ .here = inst_addr(own, piece.mem, piece.off, piece.bytes), .bytes = piece.bytes };
+		return out->here ? 0 : -EINVAL;
+	}
+	if (!e->segment_count)
+		return side_of_desc(g, e, &e->desc, piece.off, piece.bytes, out);
+	if (piece.mem >= b->mem_count || !ref_at(g, e->body, sizeof *b + (piece.mem + 1) * sizeof b->mem[0]))
+		return -EINVAL;
+	return side_of_desc(g, e, &b->mem[piece.mem], piece.off, piece.bytes, out);
+}
+
+/* ---- work --------------------------------------------------------------------------------------- */
+
+static int copy(struct sched_group *g, const struct sched_work *w, const struct side *dst, const struct side *src,
+		uint64_t n)
+{
+	if (dst->here && src->here) {
+		if (n < HOST_PAGE)
+			memcpy(dst->here, src->here, n);
+		else
+			host_copy(dst->here, src->here, n, host_copy_pick(n, w->bytes));
+		base_count(BASE_CTR_BYTES_DIRECT, n);
+		return 0;
+	}
+	base_count(BASE_CTR_BYTES_CMA, n);
+	if (dst->here && g->use_vm)
+		return node_vm_read(g->node, w->src.rank, dst->here, src->remote, n);
+	if (src->here && g->use_vm)
+		return node_vm_write(g->node, w->dst.rank, dst->remote, src->here, n);
+	return -EPERM;
+}
+
+static int transfer(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
+{
+	while (n) {
+		struct side dst, src;
+		int ret = side_of(g, &w->dst, at, n, &dst);
+
+		if (!ret)
+			ret = side_of(g, &w->src, at, dst.bytes, &src);
+		if (!ret)
+			ret = copy(g, w, &dst, &src, src.bytes);
+		if (ret)
+			return ret;
+		at += src.bytes;
+		n -= src.bytes;
+	}
+	return 0;
+}
+
+static int compute(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
+{
+	struct side dst, a, b;
+	int ret = side_of(g, &w->dst, at, n, &dst);
+
+	if (!ret)
+		ret = side_of(g, &w->src, at, n, &a);
+	if (!ret)
+		ret = side_of(g, &w->src2, at, n, &b);
+	if (ret || !dst.here || !a.here || !b.here || dst.bytes < n || a.bytes < n || b.bytes < n)
+		return ret ? ret : -EINVAL;
+	goal_local((enum goal_isa)host_simd(), w->type, w->dtype, dst.here, a.here, b.here, n);
+	return 0;
+}
+
+int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
+{
+	return w->type == GOAL_RECV || w->type == GOAL_COPY ? transfer(g, w, at, n) : compute(g, w, at, n);
+}
+
+static bool is_here(const struct sched_group *g, const struct sched_end *e)
+{
+	return e->mapped || e->rank == g->rank;
+}
+
+bool work_is_here(const struct sched_group *g, const struct sched_work *w)
+{
+	return is_here(g, &w->dst) && is_here(g, &w->src) && (w->type == GOAL_RECV || is_here(g, &w->src2));
+}
+
+static bool can_do(const struct sched_group *g, const struct sched_work *w)
+{
+	if (work_is_here(g, w))
+		return true;
+	if (w->type != GOAL_RECV || !g->use_vm)
+		return false;
+	return (is_here(g, &w->dst) && node_can_read(g->node, g->rank, w->src.rank)) ||
+	       (is_here(g, &w->src) && node_can_write(g->node, g->rank, w->dst.rank));
+}
+
+/* ---- staging: nobody can reach both ends -------------------------------------------------------- */
+
+void stages_sweep(struct sched_group *g)
+{
+	pthread_mutex_lock(&g->lock);
+	for (struct sched_stage **link = &g->stages, *t; (t = *link) != NULL;) {
+		if (!xfer_is_done(&t->job->x, t->tag, t->bits)) {
+			link = &t->next;
+			continue;
+		}
+		*link = t->next;
+		pool_put(g->pool, t->memory);
+		free(t);
+	}
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* The sender's process lays all bytes out where everybody can read them. */
+static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, const struct sched_work *w)
+{
+	uint32_t wanted = STAGE_WANTED;
+	struct sched_stage *t;
+	uint64_t at = 0;
+
+	if (w->src.rank != g->rank ||
+	    !atomic_compare_exchange_strong_explicit(&j->stage, &wanted, STAGE_MAKING, memory_order_acq_rel,
+						     memory_order_relaxed))
+		return false;
+	t = calloc(1, sizeof *t);
+	if (t)
+		t->memory = pool_get(g->pool, w->bytes);
+	if (!t || !t->memory) {
+		free(t);
+		atomic_store_explicit(&j->error, -ENOMEM, memory_order_relaxed);
+		return false;
+	}
+	while (at < w->bytes) {
+		struct side src;
+
+		if (side_of(g, &w->src, at, w->bytes - at, &src) || !src.here)
+			break;
+		memcpy((char *)t->memory + at, src.here, src.bytes);
+		at += src.bytes;
+	}
+	base_count(BASE_CTR_BYTES_STAGED, at);
+	t->job = j;
+	t->tag = tag;
+	t->bits = work_bits(w);
+	pthread_mutex_lock(&g->lock);
+	t->next = g->stages;
+	g->stages = t;
+	pthread_mutex_unlock(&g->lock);
+	j->stage_off = (uint64_t)((char *)t->memory - (char *)region_arena_base());
+	atomic_store_explicit(&j->stage, STAGE_THERE, memory_order_release); /* partner: use_stage */
+	node_ring(g->node, w->dst.rank);
+	return true;
+}
+
+/* 1: the bytes lie in the sender's arena now; 0 they are where they were; -EAGAIN: they are being laid out. */
+static int use_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, struct sched_work *w)
+{
+	uint32_t stage = atomic_load_explicit(&j->stage, memory_order_acquire);
+
+	if (base_likely(stage == STAGE_NO))
+		return 0;
+	if (stage == STAGE_WANTED)
+		make_stage(g, j, tag, w);
+	if (atomic_load_explicit(&j->stage, memory_order_acquire) != STAGE_THERE)
+		return -EAGAIN;
+	w->src = (struct sched_end){ .rank = w->src.rank, .slot = UINT32_MAX, .mapped = true };
+	w->src.desc = (struct region_desc){ .bytes = w->bytes, .arena_off = j->stage_off,
+					    .flags = REGION_DESC_MAPPED };
+	return 1;
+}
+
+/* ---- jobs --------------------------------------------------------------------------------------- */
+
+static void give_up_unit(struct sched_group *g, struct sched_job *j, const struct sched_work *w, uint32_t unit, int ret)
+{
+	uint32_t no = STAGE_NO;
+	int none = 0;
+
+	/* the kernel refused although the trial had worked: the sender lays it out */
+	if (w->type == GOAL_RECV && ret != -EOWNERDEAD && ret != -EINVAL && w->src.slot != UINT32_MAX &&
+	    atomic_compare_exchange_strong_explicit(&j->stage, &no, STAGE_WANTED, memory_order_acq_rel,
+						    memory_order_relaxed))
+		node_ring(g->node, w->src.rank);
+	else if (no == STAGE_NO)
+		atomic_compare_exchange_strong_explicit(&j->error, &none, ret, memory_order_acq_rel,
+							memory_order_relaxed);
+	xfer_unclaim(&j->x, unit);
+	node_ring(g->node, w->dst.rank);
+}
+
+static bool move_unit(struct sched_group *g, struct sched_job *j, uint64_t tag, struct sched_work *w)
+{
+	struct xfer_plan p = { .hi = w->bytes };
+	uint64_t at, n;
+	uint32_t unit;
+	int ret;
+
+	if (use_stage(g, j, tag, w) < 0 || !can_do(g, w))
+		return false;
+	xfer_cut(&p);
+	unit = xfer_claim(&j->x, tag, w->units, w->dst.rank == g->rank ? 0 : p.in_half);
+	if (unit == XFER_NONE)
+		return false;
+	/* what was read before the claim counts from here on */
+	atomic_store_explicit(&j->owner[unit], (uint16_t)(1 + g->rank), memory_order_relaxed);
+	xfer_fragment_range(&p, unit, &at, &n);
+	ret = w->type == GOAL_STAMP ? -EINVAL : work_do(g, w, at, n);
+	if (ret) {
+		give_up_unit(g, j, w, unit, ret);
+		return false;
+	}
+	if (w->dst.rank != g->rank)
+		base_count(BASE_CTR_BYTES_HELPED, n);
+	if (xfer_complete(&j->x, tag, xfer_bit(unit), work_bits(w)) && w->dst.rank != g->rank)
+		node_ring(g->node, w->dst.rank);
+	return true;
+}
+
+bool move_some(struct sched_group *g, int rank)
+{
+	struct sched_engine *e = g->drivers[rank].e;
+	uint64_t jobs = atomic_load_explicit(&e->jobs, memory_order_acquire); /* partner: publish in job.c */
+
+	for (; jobs; jobs &= jobs - 1) {
+		struct sched_job *j = &e->job[__builtin_ctzll(jobs)];
+		uint64_t word = atomic_load_explicit(&j->x.taken, memory_order_acquire);
+		struct sched_work w = j->work;
+
+		if (w.units && w.units <= XFER_FRAGMENTS_MAX && (word & xfer_bits(w.units)) != xfer_bits(w.units) &&
+		    move_unit(g, j, word >> XFER_TAG_SHIFT, &w))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tests of sched/ share: a group of forked ranks, and schedules made in one line. */
+#ifndef SLUICE_UNIT_SCHED_CASE_H
+#define SLUICE_UNIT_SCHED_CASE_H
+
+#include "ranks.h"
+#include "sched/sched.h"
+
+#define CASE_OPS 4096
+
+/* A schedule while it is made, and the buffers it will have. */
+struct plan {
+	struct goal_build build;
+	struct goal_op ops[CASE_OPS];
+	struct goal_edge edges[2 * CASE_OPS];
+	struct goal_segment segments[CASE_OPS];
+	struct goal_block *block;
+	void *buffers[4];
+	uint64_t bytes[4];
+	uint32_t count, channel;
+	unsigned flags;
+};
+
+void plan_init(struct plan *p);
+/* Opened; CHECKs that it can be. */
+struct sched_inst *plan_open(struct plan *p, struct sched_group *g);
+/* The ranks' group; CHECKs that there is one. */
+struct sched_group *case_group(struct ranks *r);
+/* Byte i of a message with this number. */
+static inline unsigned char case_byte(uint64_t number, uint64_t i) { return (unsigned char)(number * 31 + i * 7 + i / 251); }
+void case_fill(void *buf, uint64_t bytes, uint64_t number);
+/* Position of the first wrong byte, or -1. */
+int64_t case_wrong(const void *buf, uint64_t bytes, uint64_t number);
+
+#endif

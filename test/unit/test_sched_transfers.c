@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Two ranks and what goes between them: every way a message can travel, every kind of memory. */
+#include "sched_case.h"
+
+static char *const no_options[] = { NULL };
+static char *const staged[] = { "SLUICE_REGION_KIND=staged", NULL };
+static char *const cma[] = { "SLUICE_REGION_KIND=cma", NULL };
+
+enum memory { OF_PROGRAM, OF_GROUP };
+
+static void *get_memory(struct sched_group *g, enum memory kind, uint64_t bytes)
+{
+	void *p = kind == OF_GROUP ? sched_alloc(g, bytes) : malloc(bytes);
+
+	CHECK(p != NULL);
+	return p;
+}
+
+static void put_memory(struct sched_group *g, enum memory kind, void *p)
+{
+	if (kind == OF_GROUP)
+		sched_free(g, p);
+	else
+		free(p);
+}
+
+static void exchange(struct sched_group *g, enum memory kind, uint64_t bytes, int runs)
+{
+	uint32_t other = 1 - (uint32_t)sched_rank(g);
+	char *buf = get_memory(g, kind, 2 * bytes + 64);
+	static struct plan p;
+	struct sched_inst *s;
+
+	plan_init(&p);
+	goal_send(&p.build, other, 3, 0, GOAL_USER, 0, bytes);
+	goal_recv(&p.build, other, 3, GOAL_USER, bytes, bytes);
+	p.buffers[0] = buf;
+	p.bytes[0] = 2 * bytes + 64;
+	p.count = 1;
+	s = plan_open(&p, g);
+	for (int k = 0; k < runs; k++) {
+		case_fill(buf, bytes, (uint64_t)(2 * k + sched_rank(g)));
+		memset(buf + bytes, 0xee, bytes + 64);
+		CHECK_EQ(sched_run(s), 0);
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		CHECK_EQ(case_wrong(buf + bytes, bytes, 2 * (uint64_t)k + other), -1);
+		CHECK((unsigned char)buf[2 * bytes] == 0xee);
+	}
+	CHECK_EQ(sched_close(s), 0);
+	put_memory(g, kind, buf);
+}
+
+static const uint64_t sizes[] = { 0, 1, 8, 32, 33, 100, 1024, 1025, 5000, 65536, 70001, 300000, 3u << 20 };
+
+static void all_sizes(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++)
+		for (int kind = OF_PROGRAM; kind <= OF_GROUP; kind++)
+			exchange(g, (enum memory)kind, sizes[i], 5);
+	sched_leave(g);
+}
+
+UNIT_TEST(messages_of_all_sizes_arrive)
+{
+	ranks_run(2, no_options, all_sizes, NULL);
+}
+
+UNIT_TEST(messages_arrive_by_system_calls)
+{
+	ranks_run(2, cma, all_sizes, NULL);
+}
+
+UNIT_TEST(messages_arrive_by_staging)
+{
+	ranks_run(2, staged, all_sizes, NULL);
+}
