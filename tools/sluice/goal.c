@@ -15,7 +15,7 @@ static const char help_tail[] =
 	"  sluice goal VERB --help\n"
 	"\n"
 	"Examples:\n"
-	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal print -\n"
+	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal check -\n"
 	"\n"
 	"FILE may be - for standard input. More: man sluice-goal, sluice-goal-text\n";
 
@@ -23,6 +23,7 @@ static const struct {
 	const char *name, *help;
 	int (*main)(int argc, char **argv);
 } verbs[] = {
+	{ "check", "FILE...   mistakes, also across ranks: deadlocks, unmatched messages", goal_check_main },
 	{ "print", "FILE      as text", goal_print_main },
 	{ "compile", "FILE -o OUT   as a program, which is read fast", goal_compile_main },
 };

@@ -19,6 +19,7 @@
 #include "tool.h"
 
 /* Mains of verbs; argv[0] is the verb. Each returns an exit code. */
+int goal_check_main(int argc, char **argv);
 int goal_print_main(int argc, char **argv);
 int goal_compile_main(int argc, char **argv);
 
@@ -42,6 +43,7 @@ struct goal_problem {
 	uint64_t line;          /* 0: of the whole */
 	uint32_t column, bytes; /* 0: the line as a whole */
 	char *message, *text;   /* text: the line, or NULL */
+	char *notes;            /* lines, each with its end; or NULL */
 };
 struct goal_problems {
 	struct goal_problem *all;

@@ -74,6 +74,16 @@ static void put_line(const struct goal_problem *p)
 	fputc('\n', stderr);
 }
 
+static void put_notes(const char *notes)
+{
+	for (size_t n; notes && *notes; notes += n + (notes[n] == '\n')) {
+		n = strcspn(notes, "\n");
+		fputs("  ", stderr);
+		put_safely(notes, n);
+		fputc('\n', stderr);
+	}
+}
+
 void goal_problems_print(const struct goal_problems *list, const char *name)
 {
 	for (size_t i = 0; i < list->count; i++) {
@@ -89,6 +99,7 @@ void goal_problems_print(const struct goal_problems *list, const char *name)
 		fputc('\n', stderr);
 		if (p->text)
 			put_line(p);
+		put_notes(p->notes);
 	}
 	if (list->more)
 		fprintf(stderr, "%s: stopped here: there may be more\n", name);
@@ -99,6 +110,7 @@ void goal_problems_free(struct goal_problems *list)
 	for (size_t i = 0; i < list->count; i++) {
 		free(list->all[i].message);
 		free(list->all[i].text);
+		free(list->all[i].notes);
 	}
 	free(list->all);
 	*list = (struct goal_problems){ 0 };
