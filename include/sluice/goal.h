@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * GOAL: collective communication as schedules. A schedule is what one rank does: operations (send,
+ * receive, copy, arithmetic, ...) and which of them must have ended, or begun, before which. It is built
+ * once, compiled into one run of bytes, and run as often as wanted, together with those of the other
+ * ranks. Link with -lsluice; MPI is not needed.
+ *
+ *   sluice_goal_create -> sluice_goal_send ... sluice_goal_requires ... -> sluice_goal_compile
+ *        -> sluice_goal_destroy
+ *
+ * Memory is named by space and offset, not by address, so that a schedule can be built in one place and
+ * run in another: buffers of the program, which are given when it is run, and one scratchpad, which
+ * comes and goes with it.
+ *
+ * Errors are negative numbers of <errno.h>; functions that return a label return it as a number of 0
+ * or more. The first error of a schedule is kept, and returned by sluice_goal_compile() as well: a program
+ * may look there only.
+ *
+ * Threads: any, each object by one at a time. None of these may be called in a signal handler.
+ *
+ * sluice-goal(5) describes the compiled form.
+ */
+#ifndef SLUICE_GOAL_H
+#define SLUICE_GOAL_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- building ------------------------------------------------------------------------------- */
+
+struct sluice_goal;          /* a schedule while it is built */
+struct sluice_goal_schedule; /* a compiled one; never changes, so any number of threads may read it */
+
+enum { SLUICE_GOAL_SCRATCHPAD = 0, SLUICE_GOAL_USER = 1 };
+#define SLUICE_GOAL_USERS_MAX 64
+/* Receives: from any rank; under any tag. */
+#define SLUICE_GOAL_ANY UINT32_MAX
+
+/* Where something lies: `offset` bytes from the beginning of the scratchpad, or, with space
+ * SLUICE_GOAL_USER + i, of the program's buffer i. */
+struct sluice_goal_place {
+	uint64_t offset;
+	uint32_t space;
+};
+
+static inline struct sluice_goal_place sluice_goal_user(uint32_t buffer, uint64_t offset)
+{
+	struct sluice_goal_place p = { offset, SLUICE_GOAL_USER + buffer };
+	return p;
+}
+
+static inline struct sluice_goal_place sluice_goal_scratchpad(uint64_t offset)
+{
+	struct sluice_goal_place p = { offset, SLUICE_GOAL_SCRATCHPAD };
+	return p;
+}
+
+/* A piece of a scatter/gather list. */
+struct sluice_goal_piece {
+	struct sluice_goal_place place;
+	uint64_t bytes;
+};
+
+/* Arithmetic: dst[i] = a[i] op b[i]. AND, OR and XOR on integers only. */
+enum sluice_goal_operation {
+	SLUICE_GOAL_ADD,
+	SLUICE_GOAL_SUB,
+	SLUICE_GOAL_MUL,
+	SLUICE_GOAL_DIV, /* integers: towards 0; 0 where b[i] is 0; the smallest number / -1 is itself */
+	SLUICE_GOAL_MAX, /* floating point: NaN where a[i] or b[i] is one; -0 is less than +0 */
+	SLUICE_GOAL_MIN,
+	SLUICE_GOAL_AND,
+	SLUICE_GOAL_OR,
+	SLUICE_GOAL_XOR
+};
+
+/* Integers wrap around. F16 (IEEE) and BF16 are computed as F32 and rounded to nearest even. */
+enum sluice_goal_type {
+	SLUICE_GOAL_I8,
+	SLUICE_GOAL_I16,
+	SLUICE_GOAL_I32,
+	SLUICE_GOAL_I64,
+	SLUICE_GOAL_U8,
+	SLUICE_GOAL_U16,
+	SLUICE_GOAL_U32,
+	SLUICE_GOAL_U64,
+	SLUICE_GOAL_F16,
+	SLUICE_GOAL_BF16,
+	SLUICE_GOAL_F32,
+	SLUICE_GOAL_F64
+};
+
+/* An empty schedule with so much temporary memory. 0 with *out, -ENOMEM. */
+int sluice_goal_create(uint64_t scratchpad_bytes, struct sluice_goal **out);
+/* What was compiled from it stays. NULL is allowed. */
+void sluice_goal_destroy(struct sluice_goal *g);
+
+/*
+ * Operations. Each returns its label, which counts up from 0; -EINVAL for a place that cannot be, a length
+ * that is no multiple of the element's, overlapping operands; -ENOMEM; -ENOSPC after INT32_MAX of them.
+ *
+ * A send has ended when its memory may be written again; a receive, when the bytes are there. The n-th
+ * send from one rank to another under a tag belongs to the n-th receive there that asks for it, in the
+ * order in which they start. Both must be of the same length. tag: below SLUICE_GOAL_ANY.
+ */
+int sluice_goal_send(struct sluice_goal *g, struct sluice_goal_place from, uint64_t bytes, uint32_t peer,
+		     uint32_t tag);
+/* peer, tag: or SLUICE_GOAL_ANY */
+int sluice_goal_recv(struct sluice_goal *g, struct sluice_goal_place to, uint64_t bytes, uint32_t peer,
+		     uint32_t tag);
+/* The same with the pieces of a list, one after the other, as one message. The list is copied; count may be
+ * 0. Pieces of a receive that overlap get undefined contents. */
+int sluice_goal_sendv(struct sluice_goal *g, const struct sluice_goal_piece *pieces, uint32_t count, uint32_t peer,
+		      uint32_t tag);
+int sluice_goal_recvv(struct sluice_goal *g, const struct sluice_goal_piece *pieces, uint32_t count, uint32_t peer,
+		      uint32_t tag);
+/* dst may be a, or b, or both (copy: from); otherwise it overlaps neither. Any alignment. */
+int sluice_goal_copy(struct sluice_goal *g, struct sluice_goal_place dst, struct sluice_goal_place from,
+		     uint64_t bytes);
+int sluice_goal_local(struct sluice_goal *g, enum sluice_goal_operation operation, enum sluice_goal_type type,
+		      struct sluice_goal_place dst, struct sluice_goal_place a, struct sluice_goal_place b,
+		      uint64_t count);
+/* Keeps the rank busy for so long, as an application's computation would. */
+int sluice_goal_calc(struct sluice_goal *g, uint64_t ns);
+/* Writes the time since the run began, in ns, as 8 bytes to dst. */
+int sluice_goal_stamp(struct sluice_goal *g, struct sluice_goal_place dst);
+/* Nothing: many requirements of many operations are fewer through one of these. */
+int sluice_goal_nop(struct sluice_goal *g);
+
+/* Operation `op` starts when operation `before` has ended; has begun. Either may have been added first. 0,
+ * -EINVAL for a label that there is not, -ENOMEM, -ENOSPC. */
+int sluice_goal_requires(struct sluice_goal *g, int op, int before);
+int sluice_goal_irequires(struct sluice_goal *g, int op, int before);
+
+/*
+ * The schedule of one of `ranks` ranks as it is now; g can be added to, and compiled again. 0 with *out; the
+ * first error of the functions above; -ELOOP: operations wait for each other in a circle; -EINVAL: a peer
+ * that is no rank, or scratchpad that there is not; -ENOMEM.
+ */
+int sluice_goal_compile(struct sluice_goal *g, uint32_t ranks, struct sluice_goal_schedule **out);
+/* A schedule from its bytes, which may come from anywhere: they are copied and verified first. 0 with *out,
+ * -EINVAL: they are no schedule for so many ranks; -ENOMEM. */
+int sluice_goal_load(const void *data, uint64_t bytes, uint32_t ranks, struct sluice_goal_schedule **out);
+/* The bytes of a schedule: without addresses, to be kept or sent anywhere. They live as long as it does. */
+const void *sluice_goal_data(const struct sluice_goal_schedule *s, uint64_t *out_bytes);
+/* How many bytes of the program's buffer it reads or writes at most: what must be there to run it. */
+uint64_t sluice_goal_user_bytes(const struct sluice_goal_schedule *s, uint32_t buffer);
+/* No run of it may be left. NULL is allowed. */
+void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
