@@ -63,8 +63,10 @@ static uint32_t reduce_scatter(struct gen_out *o, struct parts p, struct gen_at 
 		uint32_t out = size ? gen_to(o, next, step, match++, from, size) : GOAL_NONE, got = GOAL_NONE;
 
 		gen_requires(o, out, made);
-		/* `from` is the other slot, or the send buffer at first; it is free when this has gone */
-		sent[(step + 1) % 2] = out;
+		/* `from` is the other slot, or the send buffer at first; it is free when this has gone. An empty part
+		 * leaves it to the last that used it. */
+		if (out != GOAL_NONE)
+			sent[(step + 1) % 2] = out;
 		part = gen_before(o, part, 1);
 		size = part_at(o, p, part + 1) - part_at(o, p, part);
 		if (size)
