@@ -56,6 +56,7 @@ enum base_copy_kernel {
 	BASE_COPY_KERNELS      /* how many there are */
 };
 enum base_early { BASE_EARLY_AUTO, BASE_EARLY_ON, BASE_EARLY_OFF };
+enum base_worker_kind { BASE_WORKER_AUTO, BASE_WORKER_PROCESS, BASE_WORKER_THREAD };
 enum base_guard_kind { BASE_GUARD_AUTO, BASE_GUARD_UFFD, BASE_GUARD_STEAL, BASE_GUARD_MPROTECT, BASE_GUARD_NONE };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
@@ -92,6 +93,8 @@ struct base_options {
 	int64_t engine_timeout_ms;      /* SLUICE_ENGINE_TIMEOUT: then a channel counts as hung */
 	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
 	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
+	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */
+	int64_t worker_poll_us;         /* SLUICE_WORKER_POLL: most that a worker process looks for work */
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
@@ -187,7 +190,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(EARLY_UNSEEN, "early_unseen", "such operations that ended before anyone looked")         \
 	X(FAULTS, "faults", "touches of guarded memory")                                           \
 	X(DISPATCHED, "dispatched", "system calls looked at while memory was guarded")             \
-	X(BYTES_ENGINE, "bytes_engine", "bytes copied by channels of an engine")                   \
+	X(BYTES_ENGINE, "bytes_engine", "bytes copied by engines: channels, or the worker process")                   \
 	X(ENGINE_ERRORS, "engine_errors", "copies that an engine failed and a CPU finished")       \
 	X(ENGINE_RETIRED, "engine_retired", "channels given up as broken")                         \
 	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")     \

@@ -32,6 +32,7 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "steal", "mprotect", "none", NULL };
+static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* What stands in engine/registry.c, and two words more; a test compares them. */
 static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };
 static const char *const log_levels[] = { "none", "error", "warn", "info", "debug", NULL };
@@ -110,6 +111,10 @@ struct base_option base_option_table[] = {
 	    "After so long without progress a GOAL run fails and tells what it waits for; 0: never"),
 	STRING("SLUICE_GOAL_PROFILE", goal_profile,
 	       "Prefix of the files for the times of each GOAL operation; empty for none"),
+	ENUM("SLUICE_WORKER_KIND", worker_kind, "auto", worker_kinds, false,
+	     "Whether software workers are a process of the job or threads of each rank"),
+	INT("SLUICE_WORKER_POLL", worker_poll_us, "5000", 0, 1000000, "us",
+	    "Longest that a worker process looks for more work before it sleeps; 0 sleeps at once"),
 	INT("SLUICE_NODE_SPIN", node_spin_us, "-1", -1, 1000000, "us",
 	    "How long a waiting rank spins before it sleeps; -1 decides by free cores"),
 	STRING("SLUICE_NODE_NAME", node_name,

@@ -21,7 +21,7 @@ static uint64_t xfers_off(int ranks)
 			     BASE_CACHE_LINE);
 }
 
-static uint64_t started_off(int ranks) { return xfers_off(ranks) + (uint64_t)ranks * sizeof(struct xfer); }
+static uint64_t started_off(int ranks) { return xfers_off(ranks) + ((uint64_t)ranks + 1) * sizeof(struct xfer); }
 
 static uint64_t slot_bytes(int ranks)
 {

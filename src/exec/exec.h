@@ -11,7 +11,7 @@
  * when it may, and touched by nobody before.
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
- *   slot:            | exec_slot | schedule | xfer [recv_count] | started [op_count] |
+ *   slot:            | exec_slot | schedule | xfer [recv_count], one of a copy | started [op_count] |
  *
  * A run is one rank's side of one collective:
  *
@@ -133,8 +133,40 @@ bool exec_is_in_channel(const struct exec_run *r);
 /* It is over, its channel is idle and no other thread uses it: the run is gone. Any thread, also in a
  * signal handler. */
 void exec_end(struct exec_run *r);
+/* Is there something in it that a process which is no rank could move now (exec_serve)? */
+bool exec_has_work(const struct exec_run *r);
+/* What others know it by within its communicator, at the moment. */
+uint64_t exec_tag(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);
 /* Has every peer that this run talks to arrived? */
 bool exec_is_matched(struct exec_run *r);
+
+/* ---- a process that is no rank (worker/) ------------------------------------------------------------- */
+
+/*
+ * It may be killed at any moment. What it claims it writes down by name, which says group, transfer and unit,
+ * in memory that the ranks see; a rank that knows it is dead takes that back, once.
+ */
+struct exec_mover {
+	uint64_t group;           /* of this communicator in names, 1 to EXEC_NAME_GROUPS - 1 */
+	_Atomic uint64_t *intent; /* what is being claimed; one word for all movers of the process */
+	void *arg;
+	/* around claiming: one at a time of all movers of the process */
+	void (*lock)(void *arg), (*unlock)(void *arg);
+	/* It has claimed this, at most so many bytes, and writes it down ... */
+	void (*began)(void *arg, uint64_t name, uint64_t bytes);
+	/* ... and is done with it, having moved so many. */
+	void (*ended)(void *arg, uint64_t bytes);
+	const _Atomic bool *stop; /* true: no more claims */
+};
+#define EXEC_NAME_GROUPS 1024u
+#define EXEC_NAME_RANKS 4096 /* larger groups have no names */
+
+/* Moves what can be moved now of the collective with this tag. `e` is made on a node_observe()d group. */
+void exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m);
+uint32_t exec_name_group(uint64_t name);
+/* By a rank of the group, when the process is dead for certain: the unit that it had claimed (is_intent: perhaps)
+ * is free again, unless it is in place. For each name once, by one rank. Async-signal-safe. */
+void exec_take_back(struct exec_comm *e, uint64_t name, bool is_intent);
 
 #endif

@@ -361,4 +361,17 @@ void exec_end(struct exec_run *r)
 	atomic_store_explicit(&r->has_ended, true, memory_order_release);   /* partner: exec_begin */
 }
 
+bool exec_has_work(const struct exec_run *r)
+{
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		const struct exec_op *o = &r->ops[i];
+
+		if (o->state == EXEC_MATCHED && o->view.plan.others_move && !is_taken_up(&o->view))
+			return true;
+	}
+	return false;
+}
+
+uint64_t exec_tag(const struct exec_run *r) { return r->op & XFER_TAG_MASK; }
+
 const char *exec_name(const struct exec_run *r) { return r->call.name; }

@@ -39,6 +39,8 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 	return (struct xfer *)((char *)s + e->xfers_off) + recv;
 }
 
+struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s) { return slot_xfer(e, s, (uint32_t)e->size); }
+
 static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s, uint32_t i)
 {
 	return (_Atomic uint64_t *)((char *)s + e->started_off) + i;
@@ -153,22 +155,30 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	return -EAGAIN; /* it passed on while we looked */
 }
 
-int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
+int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
+		  enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct goal_op *op = run_op(r, i);
-	const struct xfer_end from = { r->call.desc[op->src_mem], op->src_off, r->comm->rank };
-	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank };
+	const struct xfer_end from = { s->desc[copy->src_mem], copy->src_off, rank };
+	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank };
 	const struct xfer_reach reach = { 0 };
 	struct xfer_plan plan;
 
 	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED))
 		return -EINVAL;
-	xfer_plan(&from, &to, op->bytes, &reach, false, &plan);
+	xfer_plan(&from, &to, copy->bytes, &reach, false, &plan);
 	if (plan.way != XFER_DIRECT || !plan.fragments)
 		return -EINVAL;
-	if (!r->has_copied)
-		xfer_open(&r->copied, r->op);
-	r->has_copied = true;
-	xfer_view_init(v, &r->copied, r->op, r->comm->group, &from, &to, &plan, NULL, mode);
+	xfer_view_init(v, slot_copied(e, s), op, e->group, &from, &to, &plan, NULL, mode);
 	return 0;
+}
+
+int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
+{
+	int ret = match_copy_in(r->comm, r->slot, r->comm->rank, r->op, run_op(r, i), mode, v);
+
+	if (!ret && !r->has_copied) {
+		xfer_open(slot_copied(r->comm, r->slot), r->op);
+		r->has_copied = true;
+	}
+	return ret;
 }

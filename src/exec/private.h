@@ -13,7 +13,7 @@ struct exec_slot {
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
-	/* then the schedule, the transfers, and for each operation the collective in which it could
+	/* then the schedule, the transfers (one a receive, the last for a copy), and for each operation the collective in which it could
 	 * start, where it requires others; at offsets that all ranks know */
 };
 
@@ -47,8 +47,7 @@ struct exec_run {
 	uint64_t give_up_ns;   /* when somebody has failed in a later collective */
 	/* after leaving */
 	struct engine_chan *chan;
-	struct xfer copied; /* of the one copy inside this rank that may be left; nobody else sees it */
-	bool has_copied;
+	bool has_copied; /* the transfer of the one copy inside this rank that may be left is open */
 	struct xfer_queue queue;
 	_Atomic uint32_t next_queued; /* operations below it have had their turn in the channel */
 	_Atomic uint32_t in_channel;  /* the queue is in use */
@@ -87,6 +86,7 @@ bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 bool slot_is_over(const struct exec_slot *s, uint64_t op);
 struct goal_block *slot_schedule(struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
+struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s);
 char *ring_of(const struct exec_comm *e, int rank);
 
 /* The bytes of a send that has to wait are not there when its slot is published. */
@@ -112,8 +112,10 @@ const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_
  * ended the collective, all is done; -EREMOTEIO. */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
-/* match.c: a copy inside this rank as a transfer with both ends here, so that a channel can do it too. 0 or
- * -errno: memory that is not mapped. Opens it the first time. */
+/* match.c: a copy inside a rank as a transfer with both ends there, so that others can do it too. 0 or
+ * -errno: memory that is not mapped. match_copy(): of this rank; opens it the first time. */
+int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
+		  enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
 /* step.c: 1 progress, 0 nothing to do now, -errno. copy: fragments too, not only what nobody else can. */

@@ -21,14 +21,13 @@
 /* A rank whose exchange failed once may be known to some peers and not to others: it stays out. */
 static _Atomic int exchange_broken;
 
-static uint64_t control_layout(struct node_group *g, uint64_t area_bytes)
+void group_layout(struct node_group *g, uint64_t area_bytes)
 {
 	uint64_t n = (uint64_t)g->size;
 
 	g->area_off = base_round_up(n * sizeof(struct node_rank) + n * n, HOST_PAGE);
 	g->area_bytes = base_round_up(area_bytes, HOST_PAGE);
 	g->control_bytes = g->area_off + n * g->area_bytes;
-	return g->control_bytes;
 }
 
 static void make_hello(struct node_group *g, struct exchange *x, struct node_hello *h)
@@ -267,9 +266,9 @@ static struct node_group *group_alloc(const struct node_oob *oob)
 	return NULL;
 }
 
-static void set_control(struct node_group *g, const struct node_hello *all)
+void group_set_control(struct node_group *g, char *control)
 {
-	g->control = arena_of(g, 0) + all[0].control_off;
+	g->control = control;
 	g->ranks = (struct node_rank *)g->control;
 	g->reach = (uint8_t *)(g->ranks + g->size);
 }
@@ -279,7 +278,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 	int ret;
 
 	if (g->rank == 0) /* others may reach it from now on, whatever happens to us */
-		set_control(g, all);
+		group_set_control(g, arena_of(g, 0) + all[0].control_off);
 	ret = exchange_run(x, all, g->rank, g->size, g->peers);
 	if (ret) {
 		atomic_store(&exchange_broken, 1);
@@ -289,7 +288,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 		g->pids[r] = all[r].pid;
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
-	set_control(g, all);
+	group_set_control(g, arena_of(g, 0) + all[0].control_off);
 	set_waiting(g, all);
 	trial_prepare(g);
 	return 0;
@@ -326,7 +325,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 		group_free(g);
 		return -ENOMEM;
 	}
-	control_layout(g, area_bytes);
+	group_layout(g, area_bytes);
 	make_hello(g, &x, &mine);
 	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
 	if (ret)

@@ -13,7 +13,7 @@
 
 /* A descriptor for a process is held only while we look: a job may have more ranks than a process
  * may have descriptors. The start time tells a process from a later one with the same pid. */
-bool process_is_dead(int pid, uint64_t start)
+bool node_process_is_dead(int pid, uint64_t start)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 
@@ -34,7 +34,7 @@ bool process_is_dead(int pid, uint64_t start)
 
 bool node_is_dead(const struct node_group *g, int rank)
 {
-	return rank != g->rank && process_is_dead(g->peers[rank]->pid, g->peers[rank]->start);
+	return rank != g->rank && node_process_is_dead(g->peers[rank]->pid, g->peers[rank]->start);
 }
 
 void node_poison(struct node_group *g, int dead_rank)

@@ -121,10 +121,31 @@ int node_wait_call(uint32_t *seen);
 /* Has this peer exited or been killed (also as a zombie)? A few system calls. */
 bool node_is_dead(const struct node_group *g, int rank);
 
+/* The same of any process of this user; start: host_process_start(), 0: not known. */
+bool node_process_is_dead(int pid, uint64_t start);
+
 /* A rank that found a dead peer says so to all; then every wait of the group ends. */
 void node_poison(struct node_group *g, int dead_rank);
 /* The dead rank, or -1. */
 int node_poisoned(const struct node_group *g);
+
+/* ---- a process that is no rank (worker/) -------------------------------------------------------- */
+
+/* A process with its arena, and where a group's control segment lies: as messages, of fixed width. */
+struct node_member { int32_t pid, unused; uint64_t start, arena_id, arena_bytes; };
+struct node_outline { uint64_t control_off, area_bytes; uint32_t size, unused; };
+int node_self(struct node_member *out); /* 0, or -errno: no arena */
+void node_outline(const struct node_group *g, struct node_outline *out, struct node_member *members);
+/* In the other process: keep this arena mapped (its descriptor may be closed); 0 or -errno. */
+int node_observe_arena(const struct node_member *m, int fd);
+void node_forget_arena(const struct node_member *m); /* unmapped by node_fini() when no group has it */
+/*
+ * A group as its ranks see it, but with rank -1: for the area of a rank, for mapping what is in their
+ * arenas, and for ringing. 0, -ENOENT when an arena is missing, or -errno. Owner: the caller, until
+ * node_observe_end(), before which no rank may give the control segment back.
+ */
+int node_observe(const struct node_outline *o, const struct node_member *members, struct node_group **out);
+void node_observe_end(struct node_group *g);
 
 /* ---- for `sluice info`: the same trial between two fresh processes ------------------------------ */
 struct node_trial {

@@ -66,6 +66,10 @@ struct node_group {
 
 uint64_t node_arena_id(void); /* of this process; changes in a forked child */
 
+/* group.c: where things lie in the control segment, and where that lies here. */
+void group_layout(struct node_group *g, uint64_t area_bytes);
+void group_set_control(struct node_group *g, char *control);
+
 /* peers.c */
 struct node_peer *peer_find(const struct node_hello *h); /* takes a reference, or NULL */
 struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err);
@@ -80,8 +84,5 @@ void exchange_close(struct exchange *x);
 /* call.c: where the word of this process lies in its arena */
 #define CALL_NOBODY UINT64_MAX
 uint64_t call_word(void);
-
-/* liveness.c */
-bool process_is_dead(int pid, uint64_t start);
 
 #endif

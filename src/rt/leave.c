@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "rt/private.h"
+#include "worker/worker.h"
 
 #define COPY_BYTES_PER_NS 14 /* one core of today, from memory to memory */
 
@@ -73,10 +74,11 @@ static void open_channel_locked(const struct rt_comm *c)
 	attendant_start();
 }
 
-/* Opened when the first communicator that can use it is made; by whichever rank's group is first. */
+/* Opened when the first communicator that can use it is made; by whichever rank's group is first. Where the
+ * worker process does the same there is none, until that is dead. */
 void leave_comm_created(struct rt_comm *c)
 {
-	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init())
+	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || workers_serve(c))
 		return;
 	pthread_mutex_lock(&mover.lock);
 	if (!mover.tried)
@@ -224,7 +226,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 	}
 	pending_link(p);
 	/* nobody retires it before the channel has it: a reference */
-	if (channel() && (mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON))
+	if (!workers_serve(c) && channel() && (mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON))
 		exec_start_channel(r, channel(), mover.depth, pending_drained, p);
 	pending_unhold(p);
 	guard_leave();
@@ -259,7 +261,10 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	}
 	site = site_of(l->site, l->is_root, l->bytes);
 	f.guard_is_ready = guard_is_ready();
-	f.has_mover = channel() && mover.has_cpu;
+	f.has_process = workers_serve(c);
+	if (base_unlikely(c->worker_group && !f.has_process))
+		leave_comm_created(c);
+	f.has_mover = f.has_process || (channel() && mover.has_cpu);
 	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
 	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
 	policy_early(&f, &choice);
@@ -274,6 +279,9 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	 * that one, in a system call say, for the operation: only what needs nobody's arrival is left. */
 	ret = exec_settle(r, choice.how == EARLY_LATER, c->thread_multiple, choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE) {
+		/* it may begin while this rank closes its memory */
+		if (f.has_process && exec_has_work(r))
+			worker_announce(c->worker_group, exec_tag(r));
 		ret = leave(c, r, l, site);
 		if (ret > 0) {
 			trace_is_early();

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "rt/private.h"
+#include "worker/worker.h"
 
 _Atomic uint32_t rt_pending;
 
@@ -145,6 +146,7 @@ static bool retire_locked(struct pending *p)
 	unlink_locked(p);
 	pending_unlock();
 	learn(p, host_now_ns());
+	workers_count();
 	for (int i = 0; i < 2; i++)
 		region_release(&p->descs[i]);
 	exec_end(p->run);
@@ -217,6 +219,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			continue;
 		if (!ret) {
 			exec_rescue(p->run);
+			workers_look(p->comm);
 			if (!in_call && guard_wait_interrupted())
 				break;
 			let_progress(p, &w, in_call);
@@ -523,6 +526,7 @@ static void after_fork_child(void)
 	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
 	atomic_store_explicit(&spin, 0, memory_order_relaxed);
 	engine_after_fork_child();
+	worker_after_fork_child();
 }
 
 static int init_result = 1;

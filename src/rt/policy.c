@@ -31,7 +31,10 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 	return base_min_u64(bytes, max);
 }
 
-#define WORTH_NS 150000u /* closing, waking a worker and opening cost up to 100 us (doc/results-early-return.md) */
+/* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100 with a
+ * thread, which has to be woken and interrupts this one (doc/results-early-return.md). */
+#define WORTH_NS 60000u
+#define WORTH_THREAD_NS 150000u
 #define LATE_NS 100000u  /* a partner that is later than this is late: what leaving costs at most */
 
 void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out)
@@ -49,9 +52,10 @@ void policy_early(const struct policy_early_facts *f, struct policy_early_choice
 		out->reason = "SLUICE_RT_EARLY is on";
 	} else if (!f->site_may_try) {
 		out->reason = "the program wanted the data at once the last times";
-	} else if (f->has_mover && f->copy_ns >= WORTH_NS) {
+	} else if (f->has_mover && f->copy_ns >= (f->has_process ? WORTH_NS : WORTH_THREAD_NS)) {
 		out->how = EARLY_NOW;
-		out->reason = "a channel can move the data meanwhile";
+		out->reason = f->has_process ? "the worker process can move the data meanwhile" :
+						 "a channel can move the data meanwhile";
 	} else {
 		out->how = EARLY_LATER;
 		out->wait_ns = f->wait_us >= 0 ? (uint64_t)f->wait_us * 1000 : LATE_NS;

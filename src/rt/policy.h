@@ -41,6 +41,7 @@ struct policy_early_facts {
 	uint64_t bytes, min_bytes;
 	bool guard_is_ready;
 	bool has_mover;          /* a channel, and a CPU for it if it needs one */
+	bool has_process;        /* ... the worker process, which does not have to be woken mostly */
 	bool site_may_try;       /* the last tries from there were worth it */
 	uint64_t copy_ns;        /* what copying it all takes, roughly: the most that can be won */
 };

@@ -20,6 +20,9 @@ struct rt_comm {
 	struct exec_comm *exec;
 	bool prefer_vm;
 	bool thread_multiple;
+	int worker_group; /* what the worker process calls this one; 0: it does not know it */
+	void (*progress)(void *ctx); /* of struct rt_oob */
+	void *progress_ctx;
 	/* work space for one schedule */
 	struct goal_op *ops;
 	struct goal_edge *edges;
@@ -89,6 +92,21 @@ struct leave {
 /* Ends the run, early or not: 0 and *out_left tells which, or -errno. */
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left);
 void leave_comm_created(struct rt_comm *c);
+
+/* ---- workers.c: the worker process of the job ------------------------------------------------------------ */
+
+/* Collective, as rt_comm_create(): start or find it, attach, make the group known. Returns 0, also when
+ * there is none, or -errno when the oob calls fail. */
+int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob);
+void workers_comm_destroyed(struct rt_comm *c);
+/* Does it serve this communicator, and live? */
+bool workers_serve(const struct rt_comm *c);
+/* A rank waits: see worker_look(). Async-signal-safe. */
+void workers_look(struct rt_comm *c);
+/* exec's callback for ranks that wait; arg: the communicator. */
+void workers_progress(void *arg);
+/* What it has moved for this process goes into the counters. */
+void workers_count(void);
 
 /* ---- sites.c: what call sites did the last times -------------------------------------------------------- */
 

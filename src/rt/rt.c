@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "rt/private.h"
+#include "worker/worker.h"
 
 uint64_t rt_bcast_threshold_bytes = UINT64_MAX, rt_gather_threshold_bytes = UINT64_MAX;
 uint64_t rt_bcast_gate_bytes = UINT64_MAX, rt_gather_gate_bytes = UINT64_MAX;
@@ -105,6 +106,8 @@ void rt_stop(void)
 	rt_complete_all();
 	switch_off();
 	guard_fini();
+	workers_count();
+	worker_detach();
 	base_counters_report();
 	region_fini();
 	node_leave();
@@ -165,7 +168,9 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	c = comm_alloc(oob->size);
 	if (c) {
 		c->group = g;
-		if (exec_create(g, oob->progress, oob->ctx, &c->exec)) {
+		c->progress = oob->progress;
+		c->progress_ctx = oob->ctx;
+		if (exec_create(g, workers_progress, c, &c->exec)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -181,10 +186,11 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	}
 	c->prefer_vm = prefers_vm(g);
 	c->thread_multiple = oob->thread_multiple;
+	ret = workers_comm_created(c, oob);
 	leave_comm_created(c);
 	trace_span("a group of ranks is made", begin_ns, 0);
 	*out = c;
-	return 0;
+	return ret;
 }
 
 void rt_comm_destroy(struct rt_comm *c)
@@ -192,6 +198,7 @@ void rt_comm_destroy(struct rt_comm *c)
 	if (!c)
 		return;
 	pending_complete_comm(c);
+	workers_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)
 			region_extent_put(&c->scratch[i]);

@@ -30,6 +30,43 @@ uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start
 	return XFER_NONE;
 }
 
+uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent, uint64_t name)
+{
+	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
+
+	while (xfer_is_tag(word, tag)) {
+		uint64_t free = ~word & xfer_bits(units);
+		uint32_t i;
+
+		if (!free)
+			break;
+		i = (uint32_t)__builtin_ctzll(free);
+		atomic_store_explicit(intent, name | i, memory_order_relaxed);
+		/* release: whoever sees the mark sees the intent; partner: was_claimed */
+		if (atomic_compare_exchange_weak_explicit(&x->taken, &word, word | xfer_bit(i) | XFER_MARK,
+							  memory_order_acq_rel, memory_order_relaxed))
+			return i;
+	}
+	atomic_store_explicit(intent, 0, memory_order_relaxed);
+	return XFER_NONE;
+}
+
+void xfer_unmark(struct xfer *x)
+{
+	/* release: what the caller has written down comes first; partner: was_claimed */
+	atomic_fetch_and_explicit(&x->taken, ~XFER_MARK, memory_order_release);
+}
+
+bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit)
+{
+	uint64_t word = atomic_load_explicit(&x->taken, memory_order_acquire);
+
+	if (!xfer_is_tag(word, tag) || !(word & XFER_MARK))
+		return false;
+	atomic_fetch_and_explicit(&x->taken, ~XFER_MARK, memory_order_relaxed);
+	return word & xfer_bit(unit);
+}
+
 void xfer_unclaim(struct xfer *x, uint32_t unit)
 {
 	/* release: what was written of it comes before what the next claimer writes */

@@ -16,6 +16,9 @@
  *   claim     compare-and-swap on `taken` adds the bit of a unit: it is mine alone. A claim with an
  *             old tag fails, so a slow helper can never take part of a later transfer
  *   unclaim   its bit is taken away again, for another mover
+ *   mark      a mover that may be killed in between says first what it is about to claim, in memory that the
+ *             others see, and adds XFER_MARK by the same compare-and-swap: so they know which unit is free
+ *             again when it is gone (worker/)
  *   complete  add its bit to `done` (release); who adds the last saw everybody's bytes (acquire)
  * The receiver does not reuse the transfer before `done` has all bits, and a claimed unit keeps one
  * of them clear, so descriptors read before a successful claim are still valid after it. Nothing of
@@ -39,7 +42,8 @@
 #define XFER_EDGE_BYTES 4096u      /* of each end of a sender's buffer that travel in its descriptor */
 #define XFER_NONE UINT32_MAX
 #define XFER_ANY UINT32_MAX        /* where this mover begins, so that movers do not meet too soon */
-#define XFER_UNITS_MAX 40u         /* as many as bits are left beside the tag */
+#define XFER_UNITS_MAX 39u         /* as many as bits are left beside the tag and the mark */
+#define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `taken`: see xfer_claim_marked */
 #define XFER_FRAGMENTS_MAX (XFER_UNITS_MAX - 1) /* the last unit are the edges */
 
 struct xfer {
@@ -66,6 +70,16 @@ void xfer_open(struct xfer *x, uint64_t tag);
 /* A unit below `units` that is now the caller's to copy: the lowest free one from `start` on, else the
  * lowest free one; XFER_NONE when all are taken or the transfer is long over. */
 uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
+/*
+ * The same for a mover whose process may be killed at any moment. Before each attempt `intent` becomes
+ * name | unit; an attempt that succeeds adds XFER_MARK too. The caller then writes down elsewhere what it
+ * has, and calls xfer_unmark(): until then a mark says that the last intent is a claim. XFER_NONE: intent is
+ * 0. One mover of a transfer at a time, all with the same intent word; name: its lowest 6 bits are 0.
+ */
+uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent, uint64_t name);
+void xfer_unmark(struct xfer *x);
+/* Its mover is dead: was the unit that it was about to claim its own? Takes the mark away. */
+bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit);
 /* Give a claimed unit back without having copied it (or all of it). Ring whoever may wait for it. */
 void xfer_unclaim(struct xfer *x, uint32_t unit);
 /* The units in `bits`, claimed by the caller, are in place. True for the one who completes `total`. */

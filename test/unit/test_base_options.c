@@ -88,6 +88,8 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_ENGINE_WORKERS=48", engine_workers, 48),
 		SET("SLUICE_ENGINE_DEPTH=1", engine_depth, 1),
 		SET("SLUICE_ENGINE_TIMEOUT=1", engine_timeout_ms, 1),
+		SET("SLUICE_WORKER_KIND=thread", worker_kind, BASE_WORKER_THREAD),
+		SET("SLUICE_WORKER_POLL=0", worker_poll_us, 0),
 		SET("SLUICE_NODE_SPIN=1000000", node_spin_us, 1000000),
 		SET("SLUICE_LOG=debug", log_level, BASE_LOG_DEBUG),
 #undef SET

@@ -17,10 +17,17 @@
 #define xfer_complete      model_complete
 #define xfer_is_done       model_is_done
 #define xfer_is_claimed_up model_is_claimed_up
+#define xfer_claim_marked model_claim_marked
+#define xfer_unmark model_unmark
+#define xfer_was_claimed model_was_claimed
 #define UNUSED             __attribute__((unused))
 static void model_open(struct xfer *x, uint64_t tag);
 static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
 static void model_unclaim(struct xfer *x, uint32_t unit) UNUSED;
+static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
+				   uint64_t name) UNUSED;
+static void model_unmark(struct xfer *x) UNUSED;
+static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit) UNUSED;
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
 static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
 static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;

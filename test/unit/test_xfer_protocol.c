@@ -24,9 +24,15 @@ static bool tag_matches(uint64_t word, uint64_t tag)
 #define xfer_complete      model_complete
 #define xfer_is_done       model_is_done
 #define xfer_is_claimed_up model_is_claimed_up
+#define xfer_claim_marked  model_claim_marked
+#define xfer_unmark        model_unmark
+#define xfer_was_claimed   model_was_claimed
 static void model_open(struct xfer *x, uint64_t tag);
 static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
 static void model_unclaim(struct xfer *x, uint32_t unit);
+static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent, uint64_t name);
+static void model_unmark(struct xfer *x) __attribute__((unused));
+static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit);
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
 static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
 static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units)
@@ -49,12 +55,14 @@ static struct {
 	int fault;
 	bool bold;         /* helpers try tags that they have not seen published */
 	bool shared_edges; /* are a unit that anyone can claim, not the receiver's own */
+	bool marks;        /* the last mover says what it is about to claim */
 	bool gives_back;   /* movers give the first unit that they claim of a transfer back, half copied */
 } shape;
 
 struct world {
 	struct xfer x;
 	_Atomic uint64_t published;       /* collective whose descriptors are in the slot */
+	_Atomic uint64_t intent;
 	_Atomic uint64_t data[UNITS_MAX]; /* what is copied: the collective's number */
 	/* ghosts, seen by the checks only */
 	uint8_t open; /* collective the transfer is open for, 0 while it is being opened */
@@ -130,10 +138,26 @@ static void give_back(struct world *w, uint32_t i)
 		model_unclaim(&w->x, i);
 }
 
+/* One that may be killed at any moment: while its mark is there its last intent is a claim. */
+static uint32_t claim_marked(struct world *w, uint64_t tag)
+{
+	uint32_t i = model_claim_marked(&w->x, tag, units_of(tag), &w->intent, tag << 6);
+
+	if (i == XFER_NONE)
+		return i;
+	if (il_load(&w->intent, sizeof w->intent) != (tag << 6 | i) || !model_was_claimed(&w->x, tag, i))
+		il_fail("its claim could not be told from others'");
+	if (model_was_claimed(&w->x, tag, i))
+		il_fail("a claim was taken for another's");
+	return i;
+}
+
 /* False when there is nothing to claim. */
 static bool move_one(int t, struct world *w, struct place *p)
 {
-	uint32_t i = model_claim(&w->x, p->tag, units_of(p->tag), (uint32_t)t);
+	uint32_t i = shape.marks && t == shape.movers ?
+			     claim_marked(w, p->tag) :
+			     model_claim(&w->x, p->tag, units_of(p->tag), (uint32_t)t);
 
 	if (i == XFER_NONE)
 		return false;
@@ -321,6 +345,22 @@ UNIT_TEST(protocol_with_units_given_back_holds_in_every_interleaving)
 	CHECK_STR(explore_with(true, true, 1, 0, FAULT_NONE) ?: "", "");
 	set_fragments(1, 1, 0);
 	CHECK_STR(explore_with(false, true, 2, 0, FAULT_NONE) ?: "", "");
+}
+
+UNIT_TEST(protocol_with_a_mover_that_marks_its_claims_holds_in_every_interleaving)
+{
+	const char *violation[3];
+
+	shape.marks = true;
+	set_fragments(2, 3, 0);
+	violation[0] = explore(1, 2, 0, FAULT_NONE);
+	set_fragments(1, 2, 0);
+	violation[1] = explore(2, 2, 0, FAULT_NONE);
+	violation[2] = explore(1, 2, IL_BLIND_CAS, FAULT_NONE);
+	shape.marks = false;
+	CHECK_STR(violation[0] ?: "", "");
+	CHECK_STR(violation[1] ?: "", "");
+	CHECK(violation[2]);
 }
 
 /* The order of the stores in xfer_open: it alone must do, whatever else is published. */

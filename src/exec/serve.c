@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a process that is no rank of the group moves for it: everything of a collective of which both ends
+ * are published and mapped. It may be killed at any moment, so it writes down what it claims.
+ */
+#include <errno.h>
+
+#include "exec/private.h"
+
+#define UNIT_BITS 6u
+#define TAG_BITS 24u
+#define INDEX_BITS 12u
+#define RANK_BITS 12u
+
+/* group | receiver | its transfer | tag | unit */
+static uint64_t name_of(uint64_t group, int rank, uint32_t index, uint64_t tag)
+{
+	uint64_t name = group;
+
+	name = name << RANK_BITS | (uint64_t)rank;
+	name = name << INDEX_BITS | index;
+	name = name << TAG_BITS | (tag & XFER_TAG_MASK);
+	return name << UNIT_BITS;
+}
+
+static uint64_t cut(uint64_t *name, unsigned bits)
+{
+	uint64_t low = *name & ((1ull << bits) - 1);
+
+	*name >>= bits;
+	return low;
+}
+
+uint32_t exec_name_group(uint64_t name)
+{
+	return (uint32_t)(name >> (UNIT_BITS + TAG_BITS + INDEX_BITS + RANK_BITS));
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------ */
+
+/* Claim a unit and write it down. False: nothing is left to take. */
+static bool claim(const struct exec_mover *m, const struct xfer_view *v, uint64_t name, uint32_t *out_unit)
+{
+	uint32_t i;
+
+	m->lock(m->arg);
+	i = xfer_claim_marked(v->x, v->tag, v->units, m->intent, name);
+	if (i != XFER_NONE) {
+		m->began(m->arg, name | i, base_min_u64(v->plan.bytes, v->plan.large_bytes));
+		xfer_unmark(v->x);
+		atomic_store_explicit(m->intent, 0, memory_order_release);
+	}
+	m->unlock(m->arg);
+	*out_unit = i;
+	return i != XFER_NONE;
+}
+
+static uint64_t unit_bytes(const struct xfer_plan *p, uint32_t unit)
+{
+	uint64_t at, n;
+
+	if (unit == p->fragments)
+		return 0; /* edges are counted by themselves */
+	xfer_fragment_range(p, unit, &at, &n);
+	return n;
+}
+
+static void serve_view(const struct exec_mover *m, struct xfer_view *v, int rank, uint32_t index)
+{
+	uint64_t name = name_of(m->group, rank, index, v->tag);
+	uint32_t unit;
+
+	if (!v->can_move || !v->src || !v->dst)
+		return;
+	while (!atomic_load_explicit(m->stop, memory_order_relaxed) && claim(m, v, name, &unit)) {
+		uint64_t bytes = unit_bytes(&v->plan, unit);
+
+		if (xfer_copy_unit(v, unit)) { /* both ends are mapped: cannot be */
+			xfer_unclaim(v->x, unit);
+			node_ring(v->group, v->dst_rank);
+			bytes = 0;
+		}
+		m->ended(m->arg, bytes);
+	}
+}
+
+static void serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *recv, const struct exec_mover *m)
+{
+	struct exec_slot *ss = slot_of(e, (int)recv->peer, op);
+	uint32_t index = recv->match;
+	const struct goal_op *send;
+	struct xfer_view v;
+
+	if (recv->peer >= (uint32_t)e->size || !slot_is_published(ss, op))
+		return;
+	send = find_send(ss, rank, recv);
+	if (send && !match_view(e, op, (int)recv->peer, send, rank, recv, XFER_VIEW_ALIASED, &v))
+		serve_view(m, &v, rank, index);
+}
+
+static void serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *copy, const struct exec_mover *m)
+{
+	struct exec_slot *s = slot_of(e, rank, op);
+	struct xfer_view v;
+
+	if (!match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) && slot_is_still(s, op))
+		serve_view(m, &v, rank, (uint32_t)e->size);
+}
+
+void exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
+{
+	for (int rank = 0; rank < e->size; rank++) {
+		struct exec_slot *s = slot_of(e, rank, tag);
+		uint64_t op = atomic_load_explicit(&s->op, memory_order_acquire);
+		const struct goal_block *b = slot_schedule(s);
+
+		if (!op || (op & XFER_TAG_MASK) != tag)
+			continue;
+		for (uint32_t i = 0; i < b->op_count && i < e->op_cap; i++) {
+			const struct goal_op *o = &goal_ops_const(b)[i];
+
+			if (o->type == GOAL_RECV)
+				serve_recv(e, op, rank, o, m);
+			else if (o->type == GOAL_COPY)
+				serve_copy(e, op, rank, o, m);
+		}
+	}
+}
+
+/* ---- when it is dead ------------------------------------------------------------------------------------ */
+
+/* The transfer and the unit of a name, when both can be. */
+static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_t *out_tag, uint32_t *out_unit)
+{
+	uint32_t index, rank;
+
+	*out_unit = (uint32_t)cut(&name, UNIT_BITS);
+	*out_tag = cut(&name, TAG_BITS);
+	index = (uint32_t)cut(&name, INDEX_BITS);
+	rank = (uint32_t)cut(&name, RANK_BITS);
+	if (rank >= (uint32_t)e->size || index > (uint32_t)e->size || *out_unit >= XFER_UNITS_MAX)
+		return NULL;
+	return slot_xfer(e, slot_of(e, (int)rank, *out_tag), index);
+}
+
+void exec_take_back(struct exec_comm *e, uint64_t name, bool is_intent)
+{
+	uint64_t tag;
+	uint32_t unit;
+	struct xfer *x = find_named(e, name, &tag, &unit);
+
+	if (!x || (is_intent && !xfer_was_claimed(x, tag, unit)))
+		return;
+	/* It may have died between the end of the copy and saying so. */
+	if (xfer_is_done(x, tag, xfer_bit(unit)))
+		return;
+	xfer_unclaim(x, unit);
+	for (int r = 0; r < e->size; r++)
+		node_ring(e->group, r);
+}

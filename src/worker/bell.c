@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Announcements, and how threads sleep without missing one. A ringer counts, then looks whether somebody
+ * seeks or sleeps; a thread says that it sleeps, and no longer seeks, then looks at the count once more. All of
+ * these are sequentially consistent: one of the two sees the other.
+ */
+#include "worker/private.h"
+
+enum { LOOKS_PER_CLOCK = 32 };
+
+bool bell_ring(struct worker_bell *b, uint64_t what)
+{
+	uint32_t from = atomic_load_explicit(&b->count, memory_order_relaxed), i;
+
+	for (i = 0; i < WORKER_BELL_ENTRIES; i++) {
+		_Atomic uint64_t *e = &b->entries[(from + i) % WORKER_BELL_ENTRIES];
+		uint64_t none = 0;
+
+		/* release: what was published before; partner: bell_look */
+		if (!atomic_load_explicit(e, memory_order_relaxed) &&
+		    atomic_compare_exchange_strong_explicit(e, &none, what, memory_order_release,
+							    memory_order_relaxed))
+			break;
+	}
+	if (i == WORKER_BELL_ENTRIES)
+		return false;
+	atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
+	bell_wake(b);
+	return true;
+}
+
+void bell_wake(struct worker_bell *b)
+{
+	if (!atomic_load_explicit(&b->seekers, memory_order_seq_cst) &&
+	    atomic_load_explicit(&b->sleepers, memory_order_seq_cst))
+		host_futex_wake(&b->count, 1);
+}
+
+uint64_t bell_look(struct worker_bell *b, uint32_t *at)
+{
+	for (uint32_t i = 0; i < WORKER_BELL_ENTRIES; i++) {
+		uint32_t k = (*at + i) % WORKER_BELL_ENTRIES;
+		uint64_t what = atomic_load_explicit(&b->entries[k], memory_order_acquire); /* partner: bell_ring */
+
+		if (!what)
+			continue;
+		*at = k;
+		return what;
+	}
+	return 0;
+}
+
+void bell_remove(struct worker_bell *b, uint32_t at, uint64_t what)
+{
+	/* another thread may have removed it, and a new one be there */
+	atomic_compare_exchange_strong_explicit(&b->entries[at], &what, 0, memory_order_relaxed, memory_order_relaxed);
+}
+
+static bool has_changed(struct worker_bell *b, uint32_t seen)
+{
+	return atomic_load_explicit(&b->count, memory_order_seq_cst) != seen;
+}
+
+bool bell_seek(struct worker_bell *b, uint32_t seen, uint64_t until_ns)
+{
+	atomic_fetch_add_explicit(&b->seekers, 1, memory_order_seq_cst);
+	for (uint32_t looks = 1; !has_changed(b, seen); looks++) {
+		if (looks % LOOKS_PER_CLOCK == 0 && host_now_ns() >= until_ns)
+			break;
+		host_cpu_relax();
+	}
+	atomic_fetch_sub_explicit(&b->seekers, 1, memory_order_seq_cst);
+	return has_changed(b, seen);
+}
+
+void bell_sleep(struct worker_bell *b, uint32_t seen)
+{
+	atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
+	if (!has_changed(b, seen))
+		host_futex_wait(&b->count, seen, HOST_FOR_EVER);
+	atomic_fetch_sub_explicit(&b->sleepers, 1, memory_order_relaxed);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank's end: starting the process, being connected to it, saying what there is to do. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/private.h"
+
+enum { BACKLOG = 4096, ANSWER_MS = 2000 };
+#define END_NS 50000000u
+
+_Atomic(struct worker_page *) worker_page;
+
+static struct {
+	pthread_mutex_t lock;
+	struct worker_ticket ticket; /* of the one that is attached */
+	int fd;                      /* the connection; its end says that this rank is gone */
+	uint32_t client;
+	struct worker_ticket mine;
+	bool has_tried, has_started; /* one, by this process */
+	uint64_t bytes_seen;
+} conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+
+/* ---- starting ------------------------------------------------------------------------------------------- */
+
+static int page_make(const struct worker_setup *setup, uint64_t key)
+{
+	struct worker_page *p;
+	int fd = memfd_create("sluice-worker", MFD_CLOEXEC), err;
+
+	if (fd < 0)
+		return -errno;
+	p = ftruncate(fd, sizeof *p) ? MAP_FAILED : mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	p->version = WORKER_VERSION;
+	p->threads = (uint32_t)base_min_u64((uint64_t)setup->threads, WORKER_THREADS);
+	p->starter_pid = getpid();
+	p->key = key;
+	p->poll_max_ns = (uint64_t)base_opt.worker_poll_us * 1000;
+	p->copy = base_opt.xfer_copy;
+	p->cpus = setup->cpus;
+	munmap(p, sizeof *p);
+	return fd;
+}
+
+static int listener_make(uint64_t id)
+{
+	struct sockaddr_un a;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;
+
+	if (fd < 0)
+		return -errno;
+	if (!bind(fd, (struct sockaddr *)&a, worker_socket_name(&a, getpid(), id)) && !listen(fd, BACKLOG))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+static int start_locked(const struct worker_setup *setup, char *reason, size_t cap)
+{
+	struct worker_ticket t = { .pid = getpid(), .socket = host_random_u64(), .key = host_random_u64() | 1 };
+	int page = page_make(setup, t.key), listener = listener_make(t.socket), ret;
+
+	ret = page < 0 ? page : listener < 0 ? listener : 0;
+	if (ret)
+		snprintf(reason, cap, "no shared memory or socket: %s", strerror(-ret));
+	else
+		ret = worker_spawn(listener, page, reason, cap);
+	if (page >= 0)
+		close(page);
+	if (listener >= 0)
+		close(listener);
+	if (ret < 0)
+		return ret;
+	conn.mine = t;
+	conn.has_started = true;
+	return 0;
+}
+
+int worker_start(const struct worker_setup *setup, struct worker_ticket *out, char *reason, size_t cap)
+{
+	int ret;
+
+	pthread_mutex_lock(&conn.lock);
+	if (conn.has_tried && !conn.has_started) {
+		snprintf(reason, cap, "it could not be started before");
+		ret = -EALREADY;
+	} else {
+		ret = conn.has_started ? 0 : start_locked(setup, reason, cap);
+	}
+	conn.has_tried = true;
+	if (!ret)
+		*out = conn.mine;
+	pthread_mutex_unlock(&conn.lock);
+	return ret;
+}
+
+/* ---- being attached --------------------------------------------------------------------------------------- */
+
+bool worker_is_alive(void)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+
+	return p && atomic_load_explicit(&p->state, memory_order_relaxed) == WORKER_RUNS;
+}
+
+void worker_current(struct worker_ticket *out)
+{
+	*out = (struct worker_ticket){ 0 };
+	pthread_mutex_lock(&conn.lock);
+	if (worker_is_alive())
+		*out = conn.ticket;
+	pthread_mutex_unlock(&conn.lock);
+}
+
+static int check_peer(int fd, int pid)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
+		return -errno;
+	return c.uid == geteuid() && c.pid == pid ? 0 : -EPERM; /* who listens is who made the socket */
+}
+
+static int connect_to(const struct worker_ticket *t)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), ret;
+	struct sockaddr_un a;
+
+	if (fd < 0)
+		return -errno;
+	ret = connect(fd, (struct sockaddr *)&a, worker_socket_name(&a, t->pid, t->socket)) ? -errno :
+											       check_peer(fd, t->pid);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+static int page_map(int fd)
+{
+	struct worker_page *p;
+	struct stat st;
+
+	if (fstat(fd, &st) || (uint64_t)st.st_size < sizeof *p)
+		return -EPROTO;
+	p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	madvise(p, sizeof *p, MADV_DONTFORK);
+	atomic_store_explicit(&worker_page, p, memory_order_release); /* partner: whoever uses it */
+	return 0;
+}
+
+static int hello(const struct worker_ticket *t)
+{
+	struct worker_hello h = { .type = WORKER_HELLO, .version = WORKER_VERSION, .key = t->key };
+	struct worker_answer a = { -EPROTO };
+	int page = -1, ret = node_self(&h.self);
+	ssize_t n;
+
+	if (!ret)
+		ret = worker_send(conn.fd, &h, sizeof h, region_arena_fd());
+	if (ret)
+		return ret;
+	n = worker_receive(conn.fd, &a, sizeof a, ANSWER_MS, &page);
+	if (n != (ssize_t)sizeof a)
+		ret = n < 0 ? (int)n : -EPROTO;
+	else
+		ret = a.value < 0 ? a.value : page_map(page);
+	if (page >= 0)
+		close(page);
+	conn.client = (uint32_t)a.value;
+	return ret;
+}
+
+/* The page stays mapped for ever: a fault handler may be looking at it. */
+static int attach_locked(const struct worker_ticket *t)
+{
+	int ret;
+
+	if (conn.ticket.key == t->key)
+		return worker_is_alive() ? 0 : -EOWNERDEAD;
+	if (conn.fd >= 0 || atomic_load_explicit(&worker_page, memory_order_relaxed))
+		return -EBUSY; /* one a process */
+	ret = connect_to(t);
+	if (ret < 0)
+		return ret;
+	conn.fd = ret;
+	ret = hello(t);
+	if (!ret) {
+		conn.ticket = *t;
+		return 0;
+	}
+	close(conn.fd);
+	conn.fd = -1;
+	return ret;
+}
+
+int worker_attach(const struct worker_ticket *t)
+{
+	int ret;
+
+	pthread_mutex_lock(&conn.lock);
+	ret = base_fault("worker_attach") ? -EACCES : attach_locked(t);
+	pthread_mutex_unlock(&conn.lock);
+	return ret;
+}
+
+void worker_detach(void)
+{
+	pthread_mutex_lock(&conn.lock);
+	if (conn.fd >= 0) {
+		shutdown(conn.fd, SHUT_RDWR); /* children may have copies of it */
+		close(conn.fd);
+		conn.fd = -1;
+	}
+	if (conn.has_started)
+		look_end(END_NS); /* it ends in any case, but nothing should be left of a job where that can be */
+	conn.has_started = false;
+	pthread_mutex_unlock(&conn.lock);
+}
+
+void worker_after_fork_child(void)
+{
+	if (conn.fd >= 0)
+		close(conn.fd);
+	conn.fd = -1;
+	conn.has_started = false;
+	conn.has_tried = true; /* a child of a rank starts none */
+	pthread_mutex_init(&conn.lock, NULL);
+	atomic_store_explicit(&worker_page, NULL, memory_order_relaxed); /* not mapped here */
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+static int group_open_locked(const struct node_group *g)
+{
+	size_t members = (size_t)node_size(g), bytes;
+	struct worker_group_hello *h;
+	struct worker_answer a;
+	int ret, none = -1;
+	ssize_t n;
+
+	bytes = sizeof *h + members * sizeof(struct node_member);
+	if (members > EXEC_NAME_RANKS)
+		return -E2BIG;
+	h = malloc(bytes);
+	if (!h)
+		return -ENOMEM;
+	*h = (struct worker_group_hello){ .type = WORKER_GROUP };
+	node_outline(g, &h->outline, (struct node_member *)(h + 1));
+	ret = worker_send(conn.fd, h, bytes, -1);
+	free(h);
+	if (ret)
+		return ret;
+	n = worker_receive(conn.fd, &a, sizeof a, ANSWER_MS, &none);
+	if (none >= 0)
+		close(none);
+	return n == (ssize_t)sizeof a ? a.value : n < 0 ? (int)n : -EPROTO;
+}
+
+int worker_group_open(const struct node_group *g)
+{
+	int ret;
+
+	pthread_mutex_lock(&conn.lock);
+	ret = conn.fd < 0 ? -ENOTCONN : group_open_locked(g);
+	pthread_mutex_unlock(&conn.lock);
+	return ret;
+}
+
+/* ---- announcing ---------------------------------------------------------------------------------------------- */
+
+bool worker_is_awake(void)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+
+	return worker_is_alive() && atomic_load_explicit(&p->bell.seekers, memory_order_relaxed);
+}
+
+void worker_announce(int group, uint64_t tag)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+
+	if (worker_is_alive())
+		bell_ring(&p->bell, announcement(conn.client, (uint32_t)group, tag));
+}
+
+uint64_t worker_bytes(void)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+	uint64_t now, more;
+
+	if (!p)
+		return 0;
+	pthread_mutex_lock(&conn.lock);
+	now = atomic_load_explicit(&p->bytes[conn.client], memory_order_relaxed);
+	more = now - conn.bytes_seen;
+	conn.bytes_seen = now;
+	pthread_mutex_unlock(&conn.lock);
+	return more;
+}

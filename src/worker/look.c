@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a rank does that waits for something the worker may have claimed. A thread at idle priority that
+ * has been displaced may not run again for a second: the rank, which waits, lends it its CPU. One that
+ * does not end even so is killed, and waited for until it is gone: only then nothing of it can be written
+ * any more, and its claims are free again.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "worker/private.h"
+
+#define LEND_NS 200000u
+#define LOOK_NS 1000000u /* between two looks at whether the process lives */
+#define TRIES 100        /* to leave a group, before it is helped */
+#define KILL 9           /* SIGKILL: signal.h belongs to guard/ */
+
+static bool is_dead(const struct worker_page *p)
+{
+	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
+
+	return node_process_is_dead(pid, atomic_load_explicit(&p->start, memory_order_relaxed));
+}
+
+/* ---- lending --------------------------------------------------------------------------------------------- */
+
+static bool cpu_here(struct host_cpumask *out)
+{
+	unsigned cpu = 0;
+
+	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
+		return false;
+	*out = (struct host_cpumask){ { 0 } };
+	out->bits[cpu / 64] = (uint64_t)1 << cpu % 64;
+	return true;
+}
+
+static void place(const struct worker_thread *t, const struct host_cpumask *m)
+{
+	uint32_t tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
+
+	if (tid) /* 0: it does not exist yet, and would mean this thread */
+		syscall(SYS_sched_setaffinity, tid, sizeof(m->bits), m->bits);
+}
+
+/* True: its copy has ended. */
+static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t claim)
+{
+	uint32_t ended = atomic_load_explicit(&t->ended, memory_order_acquire);
+	struct host_cpumask here;
+
+	if (atomic_load_explicit(&t->claim, memory_order_acquire) != claim)
+		return true;
+	if (!cpu_here(&here))
+		return false;
+	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread the end */
+	atomic_fetch_add_explicit(&t->lenders, 1, memory_order_seq_cst);
+	place(t, &here);
+	if (atomic_load_explicit(&t->ended, memory_order_seq_cst) == ended)
+		host_futex_wait(&t->ended, ended, LEND_NS);
+	place(t, &p->cpus);
+	atomic_fetch_sub_explicit(&t->lenders, 1, memory_order_relaxed);
+	return atomic_load_explicit(&t->ended, memory_order_relaxed) != ended;
+}
+
+/* ---- the end of it ------------------------------------------------------------------------------------------ */
+
+static void take_back_all(struct worker_page *p, uint32_t group, worker_take_back *take_back, void *arg)
+{
+	uint64_t intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
+	bool is_claim = false;
+
+	for (uint32_t i = 0; i < p->threads; i++)
+		is_claim |= atomic_load_explicit(&p->thread[i].claim, memory_order_relaxed) == intent;
+	if (intent && !is_claim && exec_name_group(intent) == group)
+		take_back(arg, intent, true);
+	for (uint32_t i = 0; i < p->threads; i++) {
+		uint64_t claim = atomic_load_explicit(&p->thread[i].claim, memory_order_relaxed);
+
+		if (claim && exec_name_group(claim) == group)
+			take_back(arg, claim, false);
+	}
+}
+
+/* Once for each group, by one rank. */
+static bool rescue(struct worker_page *p, uint32_t group, worker_take_back *take_back, void *arg)
+{
+	struct worker_group *g = &p->group[group];
+	uint32_t none = 0;
+
+	if (!atomic_compare_exchange_strong_explicit(&g->rescue, &none, 1, memory_order_acquire, memory_order_acquire))
+		return false;
+	take_back_all(p, group, take_back, arg);
+	atomic_store_explicit(&g->rescue, 2, memory_order_release);
+	return true;
+}
+
+static void declare_dead(struct worker_page *p)
+{
+	if (atomic_exchange_explicit(&p->state, WORKER_DEAD, memory_order_release) != WORKER_DEAD)
+		base_count(BASE_CTR_ENGINE_RETIRED, 1);
+}
+
+/* It does not get on: it is stopped for ever. What another process with its pid does is none of our business. */
+static void end_it(const struct worker_page *p)
+{
+	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
+
+	if (host_process_start(pid) == atomic_load_explicit(&p->start, memory_order_relaxed))
+		syscall(SYS_kill, pid, KILL);
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------- */
+
+/* Somebody waits in vain for what one of its threads has claimed. True: that has ended. */
+static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim, uint64_t late_ns)
+{
+	if (lend(p, t, claim))
+		return true;
+	if (is_dead(p))
+		declare_dead(p);
+	else if (late_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
+		end_it(p);
+	return false;
+}
+
+/* Dead between two steps of claiming? Not asked at each look. */
+static void look_at_life(struct worker_page *p)
+{
+	static _Atomic uint64_t looked_ns;
+	uint64_t now = host_now_ns(), last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+
+	if (now - last < LOOK_NS)
+		return;
+	atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
+	if (is_dead(p))
+		declare_dead(p);
+}
+
+bool worker_look(int group, worker_take_back *take_back, void *arg)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+	uint32_t state, g = (uint32_t)group;
+	uint64_t intent;
+	bool any = false;
+
+	if (!p)
+		return false;
+	for (uint32_t i = 0; i < p->threads; i++) {
+		struct worker_thread *t = &p->thread[i];
+		uint64_t claim = atomic_load_explicit(&t->claim, memory_order_acquire), now, due;
+
+		if (!claim || exec_name_group(claim) != g)
+			continue;
+		now = host_now_ns();
+		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
+		if (now > due)
+			any |= is_late(p, t, claim, now - due);
+	}
+	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
+	if (intent && exec_name_group(intent) == g)
+		look_at_life(p);
+	state = atomic_load_explicit(&p->state, memory_order_acquire);
+	return (state == WORKER_DEAD && rescue(p, g, take_back, arg)) || any;
+}
+
+/* ---- leaving a group ----------------------------------------------------------------------------------------- */
+
+static bool is_inside(struct worker_page *p, uint32_t group)
+{
+	/* sequentially consistent, as is enter(): either it sees that the group is closed, or this sees it */
+	for (uint32_t i = 0; i < p->threads; i++)
+		if (atomic_load_explicit(&p->thread[i].in_group, memory_order_seq_cst) == group)
+			return true;
+	return false;
+}
+
+/* Threads that are inside, displaced perhaps, run here for a moment. */
+static void invite(struct worker_page *p, uint32_t group)
+{
+	const struct timespec a_moment = { .tv_nsec = LEND_NS };
+	struct host_cpumask here;
+	bool has_cpu = cpu_here(&here);
+
+	for (uint32_t i = 0; has_cpu && i < p->threads; i++)
+		if (atomic_load_explicit(&p->thread[i].in_group, memory_order_relaxed) == group)
+			place(&p->thread[i], &here);
+	syscall(SYS_nanosleep, &a_moment, NULL);
+	for (uint32_t i = 0; has_cpu && i < p->threads; i++)
+		place(&p->thread[i], &p->cpus);
+}
+
+void look_end(uint64_t wait_ns)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+	const struct timespec a_moment = { .tv_nsec = LEND_NS };
+	uint64_t until = host_now_ns() + wait_ns;
+	struct host_cpumask here;
+
+	if (!p || !cpu_here(&here))
+		return;
+	/* its threads have to run once more to end, and this one is about to sleep */
+	for (uint32_t i = 0; i < p->threads; i++)
+		place(&p->thread[i], &here);
+	while (!is_dead(p) && host_now_ns() < until)
+		syscall(SYS_nanosleep, &a_moment, NULL);
+}
+
+void worker_group_close(int group)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+	uint64_t since = host_now_ns(), timeout = (uint64_t)base_opt.engine_timeout_ms * 1000000u;
+	uint32_t tries = 0;
+
+	if (!p || group < 1)
+		return;
+	atomic_store_explicit(&p->group[group].is_open, 0, memory_order_seq_cst);
+	while (is_inside(p, (uint32_t)group)) {
+		if (atomic_load_explicit(&p->state, memory_order_acquire) == WORKER_DEAD)
+			return;
+		if (tries++ < TRIES) {
+			sched_yield();
+			continue;
+		}
+		if (is_dead(p))
+			declare_dead(p); /* what it had claimed is taken back by who waits for it */
+		else if (host_now_ns() - since > timeout)
+			end_it(p);
+		invite(p, (uint32_t)group);
+	}
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How long a worker looks for work before it sleeps. Looking costs a CPU that nobody wants; sleeping costs the
+ * next collective a wake-up, and its copy the time until the worker runs. So it looks as long as it
+ * would have had to for the last gap, with something to spare, when that is not more than the most that is
+ * allowed; half as long after each gap that was too long for that; and in the end not at all.
+ */
+#include "worker/private.h"
+
+uint64_t poll_next(uint64_t poll_ns, uint64_t gap_ns, uint64_t max_ns)
+{
+	if (gap_ns <= poll_ns)
+		return poll_ns;
+	if (gap_ns <= max_ns)
+		return base_min_u64(base_max_u64(gap_ns + gap_ns / 2, POLL_MIN_NS), max_ns);
+	poll_ns /= 2;
+	return poll_ns < POLL_MIN_NS ? 0 : poll_ns;
+}

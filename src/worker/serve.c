@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The threads that copy. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "worker/private.h"
+
+#define DUE_NS 60000u         /* a copy that takes so much longer than it should is not running */
+#define SLOW_BYTES_PER_NS 4   /* any machine copies faster */
+#define SHARE_BYTES (256u << 10) /* fragments of long transfers: worth a second thread's wake-up */
+#define STOP_NS 200000000u
+
+static struct {
+	struct worker_page *page;
+	_Atomic(struct exec_comm *) comm[WORKER_GROUPS];
+	_Atomic uint32_t claiming; /* a spin lock: one thread claims at a time */
+	_Atomic bool stop;
+} serve;
+
+/* One announcement while it is served. */
+struct mover {
+	struct worker_thread *thread;
+	uint32_t client;
+	bool has_shared;
+};
+
+/* ---- exec's calls ---------------------------------------------------------------------------------------- */
+
+/* Its holder may be displaced: all of them run at idle priority. */
+static void claim_lock(void *arg)
+{
+	(void)arg;
+	while (atomic_exchange_explicit(&serve.claiming, 1, memory_order_acquire)) /* partner: claim_unlock */
+		sched_yield();
+}
+
+static void claim_unlock(void *arg)
+{
+	(void)arg;
+	atomic_store_explicit(&serve.claiming, 0, memory_order_release);
+}
+
+static void began(void *arg, uint64_t name, uint64_t bytes)
+{
+	struct mover *m = arg;
+
+	atomic_store_explicit(&m->thread->due_ns, host_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
+			      memory_order_relaxed);
+	atomic_store_explicit(&m->thread->claim, name, memory_order_release); /* partner: worker_look */
+	if (!m->has_shared && bytes >= SHARE_BYTES && serve.page->threads > 1) {
+		m->has_shared = true;
+		bell_wake(&serve.page->bell);
+	}
+}
+
+static void ended(void *arg, uint64_t bytes)
+{
+	struct mover *m = arg;
+
+	atomic_store_explicit(&m->thread->claim, 0, memory_order_release);
+	/* sequentially consistent, as is lend(): either it sees the end, or this thread the lender */
+	atomic_fetch_add_explicit(&m->thread->ended, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&m->thread->lenders, memory_order_seq_cst))
+		host_futex_wake(&m->thread->ended, INT_MAX);
+	atomic_fetch_add_explicit(&serve.page->bytes[m->client], bytes, memory_order_relaxed);
+}
+
+/* ---- one announcement --------------------------------------------------------------------------------------- */
+
+static void serve_one(struct worker_thread *t, uint64_t what)
+{
+	uint32_t group = (uint32_t)(what >> 24) & (WORKER_GROUPS - 1), client = (uint32_t)(what >> 34) & (WORKER_CLIENTS - 1);
+	struct mover mover = { .thread = t, .client = client };
+	struct exec_mover m = {
+		.group = group,
+		.intent = &serve.page->intent,
+		.arg = &mover,
+		.lock = claim_lock,
+		.unlock = claim_unlock,
+		.began = began,
+		.ended = ended,
+		.stop = &serve.stop,
+	};
+	struct exec_comm *e;
+
+	/* sequentially consistent, as is worker_group_close(): either it waits for us, or we see it closed */
+	atomic_store_explicit(&t->in_group, group, memory_order_seq_cst);
+	if (atomic_load_explicit(&serve.page->group[group].is_open, memory_order_seq_cst)) {
+		e = atomic_load_explicit(&serve.comm[group], memory_order_acquire); /* partner: serve_group */
+		if (e)
+			exec_serve(e, what & XFER_TAG_MASK, &m);
+	}
+	atomic_store_explicit(&t->in_group, 0, memory_order_release); /* partner: worker_group_close */
+}
+
+static bool serve_any(struct worker_thread *t, uint32_t *at)
+{
+	uint64_t what = bell_look(&serve.page->bell, at);
+
+	if (!what)
+		return false;
+	serve_one(t, what);
+	/* not before: another thread may help */
+	bell_remove(&serve.page->bell, *at, what);
+	*at = (*at + 1) % WORKER_BELL_ENTRIES; /* the others' turn */
+	return true;
+}
+
+/* ---- threads -------------------------------------------------------------------------------------------------- */
+
+static void settle_in(struct worker_thread *t)
+{
+	struct sched_param none = { 0 };
+
+	prctl(PR_SET_NAME, "sluice-worker");
+	host_cpumask_apply(&serve.page->cpus);
+	if (sched_setscheduler(0, SCHED_IDLE, &none))
+		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
+}
+
+static void *thread_main(void *arg)
+{
+	struct worker_thread *t = arg;
+	struct worker_bell *b = &serve.page->bell;
+	bool looks = t == &serve.page->thread[0]; /* one that looks is enough */
+	uint64_t poll_ns = 0, idle_since;
+	uint32_t at = 0, seen;
+
+	settle_in(t);
+	for (;;) {
+		seen = atomic_load_explicit(&b->count, memory_order_acquire);
+		if (serve_any(t, &at))
+			continue;
+		idle_since = host_now_ns();
+		if (!looks || !poll_ns || !bell_seek(b, seen, idle_since + poll_ns))
+			bell_sleep(b, seen);
+		poll_ns = poll_next(poll_ns, host_now_ns() - idle_since, serve.page->poll_max_ns);
+	}
+	return NULL;
+}
+
+int serve_start(struct worker_page *page)
+{
+	pthread_t thread;
+
+	serve.page = page;
+	for (uint32_t i = 0; i < page->threads; i++) {
+		int ret = pthread_create(&thread, NULL, thread_main, &page->thread[i]);
+
+		if (ret && !i)
+			return -ret; /* fewer are enough, none is not */
+		if (ret)
+			break;
+		pthread_detach(thread);
+	}
+	return 0;
+}
+
+void serve_group(uint32_t i, struct exec_comm *e)
+{
+	atomic_store_explicit(&serve.comm[i], e, memory_order_release);
+}
+
+/* Nothing that is held: it could go at once, and its claims would be taken back. */
+static bool is_free(void)
+{
+	for (uint32_t i = 0; i < serve.page->threads; i++)
+		if (atomic_load_explicit(&serve.page->thread[i].claim, memory_order_acquire))
+			return false;
+	return !atomic_load_explicit(&serve.page->intent, memory_order_acquire);
+}
+
+void serve_stop(void)
+{
+	uint64_t until = host_now_ns() + STOP_NS;
+
+	atomic_store_explicit(&serve.stop, true, memory_order_relaxed);
+	claim_lock(NULL); /* nobody claims any more */
+	while (!is_free() && host_now_ns() < until)
+		sched_yield();
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The process's first thread: connections of ranks, groups, and its own end. It sleeps in poll() until there
+ * is something of that. Ranks are of one user and know the key; whoever says something wrong is dropped.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "worker/private.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+enum { MESSAGE_MS = 2000, FIRST_MS = 30000, BEFORE_CLIENTS = 2 /* descriptors: listener, starter */ };
+
+struct client {
+	int fd;
+	bool is_known;
+	int pid;
+	struct node_member self;
+};
+
+/* A group that has been asked for. */
+struct group {
+	struct worker_group_hello *hello; /* NULL: this place is free */
+	struct node_group *node;          /* NULL: an arena is missing yet */
+	struct exec_comm *comm;
+};
+
+static struct {
+	struct worker_page *page;
+	struct client client[WORKER_CLIENTS];
+	uint32_t clients; /* places that were ever used */
+	struct group group[WORKER_GROUPS];
+	bool is_over;
+} server;
+
+/* ---- groups ---------------------------------------------------------------------------------------------- */
+
+static bool is_inside(uint32_t i)
+{
+	for (uint32_t t = 0; t < server.page->threads; t++)
+		if (atomic_load_explicit(&server.page->thread[t].in_group, memory_order_seq_cst) == i)
+			return true;
+	return false;
+}
+
+static void group_forget(uint32_t i)
+{
+	struct group *g = &server.group[i];
+
+	serve_group(i, NULL);
+	if (g->comm)
+		exec_destroy(g->comm);
+	if (g->node)
+		node_observe_end(g->node);
+	free(g->hello);
+	*g = (struct group){ 0 };
+}
+
+/* Closed by its ranks, and no thread looks at it: its place is free. */
+static void forget_closed(void)
+{
+	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
+		if (server.group[i].node && !atomic_load_explicit(&server.page->group[i].is_open, memory_order_seq_cst) &&
+		    !is_inside(i))
+			group_forget(i);
+}
+
+static int group_try(uint32_t i)
+{
+	struct group *g = &server.group[i];
+	int ret = node_observe(&g->hello->outline, (struct node_member *)(g->hello + 1), &g->node);
+
+	if (ret)
+		return ret;
+	ret = exec_create(g->node, NULL, NULL, &g->comm);
+	if (ret)
+		return ret;
+	serve_group(i, g->comm);
+	atomic_store_explicit(&server.page->group[i].is_open, 1, memory_order_release);
+	return 0;
+}
+
+/* Those that have waited for this rank's arena. */
+static void groups_try(void)
+{
+	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
+		if (server.group[i].hello && !server.group[i].node && group_try(i) != -ENOENT && !server.group[i].comm)
+			group_forget(i);
+}
+
+static int group_add(const struct worker_group_hello *h, size_t bytes)
+{
+	uint32_t i = 1;
+	int ret;
+
+	if (bytes < sizeof *h || h->outline.size < 2 || h->outline.size > EXEC_NAME_RANKS ||
+	    bytes != sizeof *h + h->outline.size * sizeof(struct node_member))
+		return -EPROTO;
+	forget_closed();
+	while (i < WORKER_GROUPS && server.group[i].hello)
+		i++;
+	if (i == WORKER_GROUPS)
+		return -ENOSPC;
+	server.group[i].hello = malloc(bytes);
+	if (!server.group[i].hello)
+		return -ENOMEM;
+	memcpy(server.group[i].hello, h, bytes);
+	ret = group_try(i);
+	if (!ret || ret == -ENOENT)
+		return (int)i;
+	group_forget(i);
+	return ret;
+}
+
+/* ---- ranks -------------------------------------------------------------------------------------------------- */
+
+static int pid_of(int fd)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) || c.uid != geteuid())
+		return -EPERM;
+	return c.pid;
+}
+
+static void client_end(uint32_t i)
+{
+	struct client *c = &server.client[i];
+
+	if (c->is_known)
+		node_forget_arena(&c->self);
+	if (c->is_known && c->pid == server.page->starter_pid)
+		server.is_over = true;
+	close(c->fd);
+	*c = (struct client){ .fd = -1 };
+	forget_closed();
+	node_fini(); /* arenas that no group has */
+}
+
+static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, int arena)
+{
+	struct client *c = &server.client[i];
+	struct worker_answer a = { (int32_t)i };
+	int ret;
+
+	if (bytes != sizeof *h || h->version != WORKER_VERSION || h->key != server.page->key || c->is_known || arena < 0 ||
+	    h->self.pid != c->pid)
+		return -EPROTO;
+	ret = node_observe_arena(&h->self, arena);
+	if (ret) {
+		a.value = ret;
+		return worker_send(c->fd, &a, sizeof a, -1);
+	}
+	c->self = h->self;
+	c->is_known = true;
+	groups_try();
+	return worker_send(c->fd, &a, sizeof a, WORKER_FD_PAGE);
+}
+
+/* 0, or -errno: this connection ends. */
+static int client_says(uint32_t i)
+{
+	static union {
+		uint32_t type;
+		struct worker_hello hello;
+		struct worker_group_hello group;
+		char bytes[sizeof(struct worker_group_hello) + EXEC_NAME_RANKS * sizeof(struct node_member)];
+	} m;
+	struct client *c = &server.client[i];
+	struct worker_answer a;
+	int passed = -1, ret = -EPROTO;
+	ssize_t n = worker_receive(c->fd, &m, sizeof m, 0, &passed);
+
+	if (n <= 0)
+		return n == -EAGAIN || n == -EINTR ? 0 : -ENOTCONN;
+	if (n >= (ssize_t)sizeof m.type && m.type == WORKER_HELLO) {
+		ret = client_hello(i, &m.hello, (size_t)n, passed);
+	} else if (n >= (ssize_t)sizeof m.type && m.type == WORKER_GROUP && c->is_known) {
+		a.value = group_add(&m.group, (size_t)n);
+		ret = worker_send(c->fd, &a, sizeof a, -1);
+	}
+	if (passed >= 0)
+		close(passed);
+	return ret;
+}
+
+static void client_add(void)
+{
+	int fd = accept4(WORKER_FD_LISTENER, NULL, NULL, SOCK_CLOEXEC), pid;
+	uint32_t i = 0;
+
+	if (fd < 0)
+		return;
+	while (i < server.clients && server.client[i].fd >= 0)
+		i++;
+	pid = pid_of(fd);
+	if (pid < 0 || i == WORKER_CLIENTS) {
+		close(fd);
+		return;
+	}
+	server.client[i] = (struct client){ .fd = fd, .pid = pid };
+	if (i == server.clients)
+		server.clients++;
+}
+
+/* ---- the loop --------------------------------------------------------------------------------------------------- */
+
+static void loop(int starter)
+{
+	static struct pollfd p[BEFORE_CLIENTS + WORKER_CLIENTS];
+	int timeout = FIRST_MS; /* the rank that started it connects at once, or never */
+
+	while (!server.is_over) {
+		uint32_t n = server.clients;
+		int got;
+
+		p[0] = (struct pollfd){ WORKER_FD_LISTENER, POLLIN, 0 };
+		p[1] = (struct pollfd){ starter, POLLIN, 0 }; /* -1 is passed over */
+		for (uint32_t i = 0; i < n; i++)
+			p[BEFORE_CLIENTS + i] = (struct pollfd){ server.client[i].fd, POLLIN, 0 };
+		got = poll(p, BEFORE_CLIENTS + n, timeout);
+		if (!got || p[1].revents)
+			return;
+		if (got < 0)
+			continue;
+		for (uint32_t i = 0; i < n; i++)
+			if (p[BEFORE_CLIENTS + i].revents && client_says(i))
+				client_end(i);
+		if (p[0].revents)
+			client_add();
+		timeout = server.clients ? -1 : timeout;
+	}
+}
+
+/* Its session's share of the machine, where sessions have one, is as small as its threads' priority. */
+static void be_modest(void)
+{
+	int fd;
+
+	setsid();
+	prctl(PR_SET_NAME, "sluice-worker");
+	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (write(fd, "19", 2) < 0)
+			(void)0; /* not here */
+		close(fd);
+	}
+}
+
+static int page_open(void)
+{
+	struct worker_page *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_FD_PAGE, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	if (p->version != WORKER_VERSION || p->threads < 1 || p->threads > WORKER_THREADS)
+		return -EPROTO;
+	server.page = p;
+	return 0;
+}
+
+int worker_main(void)
+{
+	char problems[64], *nothing[] = { NULL };
+	int starter;
+
+	if (page_open() || base_options_load(nothing, problems, sizeof problems))
+		return 2;
+	be_modest();
+	base_opt.log_level = BASE_LOG_NONE;
+	base_opt.xfer_copy = server.page->copy;
+	/* who uses the data does so on another core */
+	if (base_opt.xfer_copy == BASE_COPY_AUTO && host_copy_has(BASE_COPY_NONTEMPORAL))
+		base_opt.xfer_copy = BASE_COPY_NONTEMPORAL;
+	host_copy_prepare();
+	starter = (int)syscall(SYS_pidfd_open, server.page->starter_pid, 0);
+	if (region_init() || serve_start(server.page))
+		return 1;
+	atomic_store_explicit(&server.page->start, host_process_start(getpid()), memory_order_relaxed);
+	atomic_store_explicit(&server.page->pid, getpid(), memory_order_relaxed);
+	atomic_store_explicit(&server.page->state, WORKER_RUNS, memory_order_release);
+	loop(starter);
+	serve_stop();
+	atomic_store_explicit(&server.page->state, WORKER_DEAD, memory_order_release);
+	return 0;
+}

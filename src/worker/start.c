@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The process itself. It is made as by vfork(), so that nothing of the rank's memory is copied or made private; as
+ * an orphan, by a process in between that exits and is a child without exit signal, so that neither wait() nor
+ * SIGCHLD of the program see any of them (exec gives a process its exit signal back); with two descriptors of
+ * ours and /dev/null for the standard ones, as a launcher waits until all copies of its pipes are closed; with
+ * every signal at its default; and without the rank's environment, in which we are preloaded.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "worker/private.h"
+#include "worker/worker_paths.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+enum {
+	STACK_BYTES = 32 << 10,
+	SIGNALS = 64,
+	SET_MASK = 2,          /* SIG_SETMASK: signal.h belongs to guard/ */
+	FD_ABOVE = 16,         /* above all that the process is born with */
+	CLOSE_MAX = 65536,
+	WAIT_CLONE = (int)0x80000000, /* __WCLONE */
+};
+
+typedef int clone_call(int (*fn)(void *), void *stack, int flags, void *arg, ...);
+
+/* What the new process does before it is another program, in the memory of this one, whose thread waits. */
+struct birth {
+	const char *path;
+	int listener, page;
+	clone_call *clone;
+	int pid, error; /* the answer */
+	char starter[16]; /* for who looks at processes */
+	_Alignas(64) char stack_between[STACK_BYTES];
+	_Alignas(64) char stack[STACK_BYTES];
+};
+
+static long set_mask(uint64_t mask, uint64_t *old) { return syscall(SYS_rt_sigprocmask, SET_MASK, &mask, old, sizeof(mask)); }
+
+static void close_others(void)
+{
+	struct rlimit limit = { 0 };
+
+	if (!syscall(SYS_close_range, WORKER_FD_PAGE + 1, UINT_MAX, 0))
+		return;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	for (unsigned fd = WORKER_FD_PAGE + 1; fd < base_min_u64(limit.rlim_cur, CLOSE_MAX); fd++)
+		syscall(SYS_close, fd);
+}
+
+static int arrange_descriptors(const struct birth *b)
+{
+	long null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+	long listener = syscall(SYS_fcntl, b->listener, F_DUPFD, FD_ABOVE);
+	long page = syscall(SYS_fcntl, b->page, F_DUPFD, FD_ABOVE);
+
+	if (null < 0 || listener < 0 || page < 0)
+		return errno;
+	null = syscall(SYS_fcntl, null, F_DUPFD, FD_ABOVE);
+	for (int fd = 0; fd <= 2; fd++)
+		if (syscall(SYS_dup3, null, fd, 0) < 0)
+			return errno;
+	if (syscall(SYS_dup3, listener, WORKER_FD_LISTENER, 0) < 0 || syscall(SYS_dup3, page, WORKER_FD_PAGE, 0) < 0)
+		return errno;
+	close_others();
+	return 0;
+}
+
+static int be_born(void *arg)
+{
+	struct { void *handler; uint64_t flags; void *restorer; uint64_t mask; } by_default = { 0 };
+	struct birth *b = arg;
+	char *const argv[] = { "sluice-worker", b->starter, NULL };
+	char *const envp[] = { NULL };
+
+	for (int s = 1; s <= SIGNALS; s++) /* ignored ones would stay so */
+		syscall(SYS_rt_sigaction, s, &by_default, NULL, sizeof(uint64_t));
+	b->error = arrange_descriptors(b);
+	if (!b->error) {
+		set_mask(0, NULL);
+		syscall(SYS_execve, b->path, argv, envp);
+		b->error = errno;
+	}
+	syscall(SYS_exit, 127);
+	return 127;
+}
+
+static int be_between(void *arg)
+{
+	struct birth *b = arg;
+
+	b->pid = b->clone(be_born, b->stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, b);
+	if (b->pid < 0)
+		b->error = errno;
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+/* ---- where the program is ------------------------------------------------------------------------------ */
+
+/* `relative` seen from the folder of the file that contains this function. */
+static bool find(const char *file, const char *relative, char *out, size_t cap)
+{
+	char *real = realpath(file, NULL), *slash = real ? strrchr(real, '/') : NULL;
+	bool found = false;
+
+	if (slash) {
+		*slash = 0;
+		found = snprintf(out, cap, "%s/%s", real, relative) < (int)cap && !access(out, X_OK);
+	}
+	free(real);
+	return found;
+}
+
+static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
+{
+	static const char *const places[] = { WORKER_FROM_LIB, WORKER_FROM_BIN, WORKER_FROM_BUILD };
+	Dl_info self;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++)
+		if (dladdr((void *)&worker_probe, &self) && find(self.dli_fname, places[i], out, cap))
+			return 0;
+	snprintf(reason, reason_cap, "its program sluice-worker is not there, or cannot be executed");
+	return -ENOENT;
+}
+
+int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap)
+{
+	if (getauxval(AT_SECURE)) {
+		snprintf(reason, cap, "this process has more privileges than its user");
+		return -EPERM;
+	}
+	if (base_fault("worker_start")) {
+		snprintf(reason, cap, "it cannot be started (injected)");
+		return -EAGAIN;
+	}
+	return find_program(out_path, path_cap, reason, cap);
+}
+
+/* ---- start and end ---------------------------------------------------------------------------------------- */
+
+int worker_spawn(int listener, int page, char *reason, size_t cap)
+{
+	struct birth *b = NULL;
+	char path[PATH_MAX];
+	uint64_t before;
+	int between, ret = worker_probe(path, sizeof path, reason, cap);
+
+	if (ret)
+		return ret;
+	if (posix_memalign((void **)&b, 64, sizeof *b)) {
+		snprintf(reason, cap, "out of memory");
+		return -ENOMEM;
+	}
+	/* not the guard's clone(), which watches the program */
+	*b = (struct birth){ .path = path, .listener = listener, .page = page,
+			     .clone = (clone_call *)dlsym(RTLD_NEXT, "clone") };
+	snprintf(b->starter, sizeof b->starter, "%d", (int)getpid());
+	/* no handler of the program may run in the child, in our memory */
+	set_mask(~0ull, &before);
+	between = b->clone(be_between, b->stack_between + STACK_BYTES, CLONE_VM | CLONE_VFORK, b);
+	ret = between < 0 ? -errno : b->error ? -b->error : b->pid;
+	set_mask(before, NULL);
+	while (between > 0 && syscall(SYS_wait4, between, NULL, WAIT_CLONE, NULL) < 0 && errno == EINTR)
+		;
+	free(b);
+	if (ret < 0)
+		snprintf(reason, cap, "%s cannot be started: %s", path, strerror(-ret));
+	return ret;
+}
