@@ -88,6 +88,8 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_ENGINE_WORKERS=48", engine_workers, 48),
 		SET("SLUICE_ENGINE_DEPTH=1", engine_depth, 1),
 		SET("SLUICE_ENGINE_TIMEOUT=1", engine_timeout_ms, 1),
+		SET("SLUICE_TRACE_LIMIT=4M", trace_limit_bytes, 4 << 20),
+		SET("SLUICE_GOAL_TIMEOUT=1", goal_timeout_ms, 1),
 		SET("SLUICE_WORKER_KIND=thread", worker_kind, BASE_WORKER_THREAD),
 		SET("SLUICE_WORKER_POLL=0", worker_poll_us, 0),
 		SET("SLUICE_NODE_SPIN=1000000", node_spin_us, 1000000),
@@ -110,7 +112,10 @@ UNIT_TEST(every_option_can_be_set)
 	CHECK_STR(base_opt.engine_cpus, "1-3");
 	CHECK_EQ(load("SLUICE_ENGINE_FAULT=short=3", NULL), 0);
 	CHECK_STR(base_opt.engine_fault, "short=3");
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 6); /* these five and the faults */
+	CHECK_EQ(load("SLUICE_TRACE=/tmp", "SLUICE_GOAL_PROFILE=/tmp/p"), 0);
+	CHECK_STR(base_opt.trace, "/tmp");
+	CHECK_STR(base_opt.goal_profile, "/tmp/p");
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 8); /* these seven and the faults */
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
