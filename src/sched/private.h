@@ -219,7 +219,7 @@ struct sched_inst {
 	char name[32];
 	struct sched_channel *channel;
 	unsigned flags;
-	bool adopted, pinned, needs_clock;
+	bool adopted, pinned, needs_clock, has_transfers;
 	bool noticed; /* the end of the last run; what comes with it is done */
 	uint64_t progress_ns; /* when waiting for it began to be without progress */
 	uint32_t progress_left;

@@ -51,12 +51,15 @@ static void reset(struct sched_inst *s)
 	const struct goal_op *ops = goal_ops_const(s->block);
 	uint32_t n = s->block->op_count;
 	struct sched_body *b = s->body;
-	uint32_t number = atomic_fetch_add_explicit(&s->channel->runs, 1, memory_order_relaxed);
+	uint32_t number = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		s->ops[i].waits = ops[i].requires;
 		s->ops[i].state = SCHED_BLOCKED;
 	}
+	/* what meets nobody does not count */
+	if (s->has_transfers)
+		number = atomic_fetch_add_explicit(&s->channel->runs, 1, memory_order_relaxed);
 	b->left = n;
 	b->ctx = (uint64_t)s->channel->number << 32 | (s->flags & SCHED_STREAM ? 0 : number);
 	if (s->needs_clock)

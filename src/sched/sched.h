@@ -22,8 +22,9 @@
  * them (xfer/'s protocol), holding no claim. While a claim is held at most SCHED_EAGER_BYTES are copied.
  *
  * Matching: a receive takes the first message from its source under its tag in its context. A context is
- * the channel of the open schedule and the number of the run on that channel, so the n-th run on a channel
- * of one rank meets the n-th run on it of the others, whatever else is in flight. With SCHED_STREAM all
+ * the channel of the open schedule and the number of the run on that channel (runs that send and receive
+ * nothing do not count), so the n-th run on a channel of one rank meets the n-th run on it of the others,
+ * whatever else is in flight. With SCHED_STREAM all
  * runs on the channel are one context, and messages meet in the order in which operations start.
  *
  * When a process dies, runs that depend on it end with -EOWNERDEAD, those that depend on such runs too,
