@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Programs in files: written in a stream, mapped, verified. */
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "../fuzz/goal_walk.h"
+#include "goalfile/goalfile.h"
+#include "ranks.h"
+
+enum { RANKS = 5, BLOCK_MAX = 1024, FILE_MAX = 8192 };
+
+static char dir[64], path[96];
+static _Alignas(8) char room[BLOCK_MAX];
+static struct goal_block *const block = (struct goal_block *)room;
+
+/* Rank r sends to the next one; the last two do the same. */
+static void build_rank(uint32_t rank)
+{
+	struct goal_edge edges[2];
+	struct goal_op ops[3];
+	struct goal_build b;
+
+	goal_build_init(&b, ops, 3, edges, 2);
+	goal_send(&b, (rank + 1) % RANKS, 1, 0, GOAL_USER, 0, 10 + rank);
+	goal_recv(&b, (rank + RANKS - 1) % RANKS, 1, GOAL_NOWHERE, 0, 10);
+	if (rank % 2)
+		goal_requires(&b, 0, 1);
+	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
+}
+
+static void write_program(void)
+{
+	struct goalfile_writer *w;
+	uint32_t number;
+
+	CHECK_EQ(goalfile_create(path, RANKS, &w), 0);
+	for (uint32_t r = 0; r < RANKS - 1; r++) {
+		build_rank(r);
+		CHECK_EQ(goalfile_add(w, block, &number), 0);
+		CHECK_EQ(number, r);
+		CHECK_EQ(goalfile_assign(w, r, number), 0);
+	}
+	CHECK_EQ(goalfile_assign(w, RANKS - 1, number), 0);
+	CHECK_EQ(goalfile_assign(w, RANKS, number), -EINVAL);
+	CHECK_EQ(goalfile_assign(w, 0, number + 1), -EINVAL);
+	CHECK(access(path, F_OK));
+	CHECK_EQ(goalfile_finish(w), 0);
+}
+
+static void begin(void)
+{
+	snprintf(dir, sizeof dir, "%s", "/tmp/unit-goalfile-XXXXXX");
+	CHECK(mkdtemp(dir));
+	snprintf(path, sizeof path, "%s/program.goal", dir);
+}
+
+static void end(void)
+{
+	unlink(path);
+	CHECK(!rmdir(dir)); /* so no ".part" is left either */
+}
+
+UNIT_TEST(program_that_was_written_is_read)
+{
+	struct goalfile f;
+
+	begin();
+	write_program();
+	CHECK_EQ(goalfile_open(path, &f, NULL), 0);
+	CHECK_EQ(f.program->ranks, RANKS);
+	CHECK_EQ(f.program->block_count, RANKS - 1);
+	for (uint32_t r = 0; r < RANKS; r++) {
+		build_rank(r < RANKS - 1 ? r : RANKS - 2);
+		CHECK_EQ(goal_program_block(f.program, r)->bytes, block->bytes);
+		CHECK(!memcmp(goal_program_block(f.program, r), block, block->bytes));
+	}
+	goalfile_close(&f);
+	end();
+}
+
+UNIT_TEST(file_that_is_no_program_is_refused)
+{
+	struct goalfile f;
+	uint32_t at;
+
+	begin();
+	CHECK_EQ(goalfile_open(path, &f, &at), -ENOENT);
+	CHECK_EQ(goalfile_open(dir, &f, &at), -EISDIR);
+	CHECK_EQ(goalfile_open("/dev/null", &f, &at), -EINVAL);
+	write_program();
+	CHECK(!truncate(path, 100));
+	CHECK_EQ(goalfile_open(path, &f, &at), -EINVAL);
+	CHECK_EQ(at, GOAL_NONE);
+	CHECK(!truncate(path, 0));
+	CHECK_EQ(goalfile_open(path, &f, &at), -EINVAL);
+	end();
+}
+
+UNIT_TEST(block_that_is_wrong_is_named)
+{
+	struct goalfile f;
+	uint32_t at, version = 99;
+	uint64_t off;
+	int fd;
+
+	begin();
+	write_program();
+	CHECK_EQ(goalfile_open(path, &f, NULL), 0);
+	off = goal_program_offsets(f.program)[2];
+	goalfile_close(&f);
+	fd = open(path, O_WRONLY);
+	CHECK(pwrite(fd, &version, sizeof version, (off_t)off + 4) == sizeof version);
+	close(fd);
+	CHECK_EQ(goalfile_open(path, &f, &at), -EINVAL);
+	CHECK_EQ(at, 2);
+	end();
+}
+
+UNIT_TEST(writer_that_fails_leaves_no_file)
+{
+	struct goalfile_writer *w;
+	uint32_t number;
+
+	begin();
+	CHECK_EQ(goalfile_create(path, 0, &w), -EINVAL);
+	CHECK_EQ(goalfile_create("/nowhere/at/all", 1, &w), -ENOENT);
+	CHECK_EQ(goalfile_create(path, 1, &w), 0);
+	CHECK_EQ(goalfile_finish(w), -EINVAL); /* no block */
+	CHECK(access(path, F_OK));
+	CHECK_EQ(goalfile_create(path, 1, &w), 0);
+	build_rank(0);
+	CHECK_EQ(goalfile_add(w, block, &number), 0);
+	goalfile_abandon(w);
+	CHECK(access(path, F_OK));
+	end();
+}
+
+/* A device without room: the error comes when it is written at the latest. */
+UNIT_TEST(disk_that_is_full_is_told)
+{
+	static _Alignas(8) char large[1 << 20];
+	struct goal_block *b = (struct goal_block *)large;
+	struct goalfile_writer *w;
+	uint32_t number;
+	int ret = 0;
+
+	begin();
+	CHECK(!symlink("/dev/full", strcat(path, ".part")));
+	path[strlen(path) - 5] = 0;
+	CHECK_EQ(goalfile_create(path, 1, &w), 0);
+	build_rank(0);
+	memcpy(b, block, block->bytes);
+	b->bytes = sizeof large;
+	ret = goalfile_add(w, b, &number);
+	CHECK(!ret || ret == -ENOSPC);
+	CHECK_EQ(goalfile_finish(w), -ENOSPC);
+	end();
+}
+
+/* ---- damaged programs ----------------------------------------------------------------------- */
+
+static int check_damaged(const struct goal_program *p, uint64_t bytes)
+{
+	static const uint64_t mem_bytes[GOAL_SPACES_MAX] = { [0 ... GOAL_SPACES_MAX - 1] = UINT64_MAX };
+	const struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, mem_bytes, true };
+	uint32_t work[FILE_MAX / sizeof(struct goal_op)], at;
+
+	if (goal_program_verify(p, bytes, work, &at))
+		return 0;
+	for (uint32_t r = 0; r < p->ranks; r++) {
+		const struct goal_block *b = goal_program_block(p, r);
+		const char *wrong;
+
+		CHECK((const char *)b >= (const char *)(p + 1) && (const char *)b < (const char *)p + bytes);
+		wrong = goal_walk(b, bytes - (size_t)((const char *)b - (const char *)p), &limits);
+		if (wrong)
+			unit_fail(__FILE__, __LINE__, "accepted: %s", wrong);
+	}
+	return 1;
+}
+
+UNIT_TEST(program_with_a_flipped_bit_is_refused_or_runs)
+{
+	static _Alignas(64) char copy[FILE_MAX];
+	uint64_t accepted = 0;
+	struct goalfile f;
+	size_t bytes;
+
+	begin();
+	write_program();
+	CHECK_EQ(goalfile_open(path, &f, NULL), 0);
+	bytes = f.bytes;
+	CHECK(bytes <= sizeof copy);
+	memcpy(copy, f.program, bytes);
+	goalfile_close(&f);
+	CHECK_EQ(check_damaged((struct goal_program *)copy, bytes), 1);
+	for (size_t bit = 0; bit < 8 * bytes; bit++) {
+		copy[bit / 8] ^= (char)(1 << bit % 8);
+		accepted += (uint64_t)check_damaged((struct goal_program *)copy, bytes);
+		copy[bit / 8] ^= (char)(1 << bit % 8);
+	}
+	CHECK(accepted && accepted < 4 * bytes);
+	for (size_t cut = 0; cut < bytes; cut++)
+		CHECK_EQ(check_damaged((struct goal_program *)copy, cut), 0);
+	end();
+}
+
+/* Offsets that share a block with another one: what was not verified must not be run. */
+UNIT_TEST(blocks_that_overlap_are_refused)
+{
+	static _Alignas(64) char copy[FILE_MAX];
+	struct goal_program *p = (struct goal_program *)copy;
+	struct goalfile f;
+	uint64_t *offsets;
+
+	begin();
+	write_program();
+	CHECK_EQ(goalfile_open(path, &f, NULL), 0);
+	memcpy(copy, f.program, f.bytes);
+	offsets = (uint64_t *)(copy + p->offsets_off);
+	for (int i = 0; i < 4; i++) {
+		uint64_t was = offsets[i], others[] = { 0, 64, was - 64, was + 64, offsets[(i + 1) % 4], UINT64_MAX, was + 1 };
+
+		for (int k = 0; k < 7; k++) {
+			offsets[i] = others[k];
+			CHECK_EQ(check_damaged(p, f.bytes), others[k] == was);
+		}
+		offsets[i] = was;
+	}
+	goalfile_close(&f);
+	end();
+}
