@@ -6,7 +6,7 @@
  * ranks. Link with -lsluice; MPI is not needed.
  *
  *   sluice_goal_create -> sluice_goal_send ... sluice_goal_requires ... -> sluice_goal_compile
- *        -> sluice_goal_destroy
+ *        -> sluice_goal_destroy                                     and to run it, see "running" below
  *
  * Memory is named by space and offset, not by address, so that a schedule can be built in one place and
  * run in another: buffers of the program, which are given when it is run, and one scratchpad, which
@@ -152,6 +152,107 @@ uint64_t sluice_goal_user_bytes(const struct sluice_goal_schedule *s, uint32_t b
 void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
 
 /* ---- running -------------------------------------------------------------------------------- */
+
+/*
+ * Schedules run in a group: processes of one user on one machine, with ranks from 0. They come from MPI
+ * (sluice/goal_mpi.h), from a name (sluice_goal_group_join), or from whatever else can gather a few bytes.
+ *
+ *   group -> sluice_goal_open -> { sluice_goal_start -> sluice_goal_test | sluice_goal_wait } ...
+ *         -> sluice_goal_close -> sluice_goal_group_leave
+ *
+ * All ranks start a collective's schedules on the same channel equally often: the n-th start on a channel
+ * of one rank meets the n-th start on it of the others, whatever else is in flight, as nonblocking collectives
+ * on an MPI communicator do. (Starts of schedules that send and receive nothing do not count. Ranks that
+ * take part in other sets of schedules use other channels.) With SLUICE_GOAL_STREAM starts are not told apart:
+ * messages meet in the order in which operations start.
+ *
+ * A started schedule moves on while any rank of the group tests or waits. Memory that all ranks can address
+ * (sluice_goal_alloc, and large buffers of the program, which Sluice adopts while it may) can be read and
+ * written by any of them then.
+ *
+ * When a process dies, what depends on it fails with -EOWNERDEAD at the others and cannot be started any
+ * more; other schedules go on. Sluice says on stderr which rank and which operation it was.
+ *
+ * A forked child must not use its parent's groups.
+ */
+struct sluice_goal_group;
+struct sluice_goal_instance; /* an open schedule */
+
+/* What creation needs of the processes. Each returns 0 or a negative errno. */
+struct sluice_goal_oob {
+	void *ctx;
+	int rank, size;
+	/* each rank gives `bytes`; out has size * bytes, by rank */
+	int (*allgather)(void *ctx, const void *in, uint64_t bytes, void *out);
+	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
+};
+
+/* Collective. 0 with *out; -ENOTSUP, on all ranks: they do not share a machine, a user or their SLUICE_
+ * options, see sluice_goal_refusal(); what oob returned. */
+int sluice_goal_group_create(const struct sluice_goal_oob *oob, struct sluice_goal_group **out);
+/*
+ * Without MPI: the processes know a name (1 to 64 bytes), their rank, and how many they are. Waits until
+ * all have come; timeout_ms < 0: for ever. 0 with *out; -ETIMEDOUT; -EADDRINUSE: a group of this name is
+ * being made; -EEXIST: this rank has joined already; -EINVAL: they disagree about the size; -EPERM: the name is
+ * another user's; -ECONNRESET: a rank died meanwhile; -ENOTSUP as above. The name is free again afterwards.
+ */
+int sluice_goal_group_join(const char *name, int rank, int size, int timeout_ms, struct sluice_goal_group **out);
+/* Why there was no group: a sentence. Of the process's last attempt. */
+const char *sluice_goal_refusal(void);
+/* Closes what is open; runs that others have in flight with this rank fail. To be called on all ranks: it waits
+ * a moment for the others. */
+void sluice_goal_group_leave(struct sluice_goal_group *g);
+int sluice_goal_group_rank(const struct sluice_goal_group *g);
+int sluice_goal_group_size(const struct sluice_goal_group *g);
+
+/* Memory that every rank of the group can address: the fastest to send from and receive into. NULL with
+ * errno. Freed at the latest by leaving. */
+void *sluice_goal_alloc(struct sluice_goal_group *g, uint64_t bytes);
+void sluice_goal_free(struct sluice_goal_group *g, void *memory);
+
+struct sluice_goal_buffer { void *memory; uint64_t bytes; };
+
+enum { SLUICE_GOAL_STREAM = 1 };
+struct sluice_goal_options {
+	uint32_t channel;
+	unsigned flags;   /* SLUICE_GOAL_STREAM or 0 */
+	const char *name; /* for messages; at most 31 bytes are kept; may be NULL */
+};
+
+/*
+ * Make a schedule ready to be started any number of times, on these buffers: schedule space
+ * SLUICE_GOAL_USER + i is buffers[i]. The buffers stay until it is closed; the schedule need not. options may be
+ * NULL. 0 with *out; -EINVAL: it names more buffers, or longer ones, or is for another number of ranks;
+ * -ENOMEM; -ENOSPC: 16384 are open.
+ */
+int sluice_goal_open(struct sluice_goal_group *g, const struct sluice_goal_schedule *s,
+		     const struct sluice_goal_buffer *buffers, uint32_t count,
+		     const struct sluice_goal_options *options, struct sluice_goal_instance **out);
+/* No allocation and, unless a peer sleeps, no system call. 0; -EBUSY: it is running; why it has failed. */
+int sluice_goal_start(struct sluice_goal_instance *i);
+/* sluice_goal_open and sluice_goal_start. */
+int sluice_goal_run(struct sluice_goal_group *g, const struct sluice_goal_schedule *s,
+		    const struct sluice_goal_buffer *buffers, uint32_t count, struct sluice_goal_instance **out);
+/* 1: it has ended, or was never started; 0: not yet; -EOWNERDEAD: a process has died; -EREMOTEIO: both ends of a
+ * message differ in length; -ECANCELED; -ETIMEDOUT (SLUICE_GOAL_TIMEOUT); -EPIPE: a rank has left. */
+int sluice_goal_test(struct sluice_goal_instance *i);
+/* 0: it has ended; -ETIMEDOUT after timeout_ms (< 0: none): it is still running; errors as above. */
+int sluice_goal_wait(struct sluice_goal_instance *i, int timeout_ms);
+/* End it with an error, here and on those that depend on it. 0, -EALREADY: it has ended. */
+int sluice_goal_cancel(struct sluice_goal_instance *i);
+/* -EBUSY: it is running. */
+int sluice_goal_close(struct sluice_goal_instance *i);
+
+struct sluice_goal_failure {
+	int error;
+	int rank;    /* to blame: it has died, left, was canceled, sent another length */
+	int at_rank; /* where it was noticed first, */
+	uint32_t op; /* and in which operation, in the order of the compiled schedule; UINT32_MAX: none */
+};
+void sluice_goal_failure(const struct sluice_goal_instance *i, struct sluice_goal_failure *out);
+/* The operations that have started and not ended, one a line, for people: what a deadlocked schedule waits for.
+ * Returns what snprintf would. */
+uint64_t sluice_goal_stuck(const struct sluice_goal_instance *i, char *buf, uint64_t cap);
 
 #ifdef __cplusplus
 }
