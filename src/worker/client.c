@@ -44,6 +44,7 @@ static int page_make(const struct worker_setup *setup, uint64_t key)
 	p->version = WORKER_VERSION;
 	p->threads = (uint32_t)base_min_u64((uint64_t)setup->threads, WORKER_THREADS);
 	p->starter_pid = getpid();
+	p->is_normal = base_fault("worker_idle");
 	p->key = key;
 	p->poll_max_ns = (uint64_t)base_opt.worker_poll_us * 1000;
 	p->copy = base_opt.xfer_copy;
@@ -294,6 +295,9 @@ void worker_announce(int group, uint64_t tag)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 
+	if (!worker_is_alive())
+		return;
+	look_now_and_then(p);
 	if (worker_is_alive())
 		bell_ring(&p->bell, announcement(conn.client, (uint32_t)group, tag));
 }

@@ -15,7 +15,8 @@
 #include "worker/private.h"
 
 #define LEND_NS 200000u
-#define LOOK_NS 1000000u /* between two looks at whether the process lives */
+#define LOOK_NS 1000000u /* between two looks at whether the process lives, by who waits for it */
+#define NOW_AND_THEN_NS 50000000u /* by who needs it: a look takes 10 us */
 #define TRIES 100        /* to leave a group, before it is helped */
 #define KILL 9           /* SIGKILL: signal.h belongs to guard/ */
 
@@ -105,7 +106,7 @@ static void declare_dead(struct worker_page *p)
 		base_count(BASE_CTR_ENGINE_RETIRED, 1);
 }
 
-/* It does not get on: it is stopped for ever. What another process with its pid does is none of our business. */
+/* It does not get on, or is not needed. What another process with its pid does is none of our business. */
 static void end_it(const struct worker_page *p)
 {
 	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
@@ -128,18 +129,20 @@ static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t cla
 	return false;
 }
 
-/* Dead between two steps of claiming? Not asked at each look. */
-static void look_at_life(struct worker_page *p)
+/* Not asked each time. */
+static void look_at_life(struct worker_page *p, uint64_t interval_ns)
 {
 	static _Atomic uint64_t looked_ns;
 	uint64_t now = host_now_ns(), last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
 
-	if (now - last < LOOK_NS)
+	if (now - last < interval_ns)
 		return;
 	atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
 	if (is_dead(p))
 		declare_dead(p);
 }
+
+void look_now_and_then(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS); }
 
 bool worker_look(int group, worker_take_back *take_back, void *arg)
 {
@@ -163,7 +166,7 @@ bool worker_look(int group, worker_take_back *take_back, void *arg)
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	if (intent && exec_name_group(intent) == g)
-		look_at_life(p);
+		look_at_life(p, LOOK_NS); /* dead between two steps of claiming? */
 	state = atomic_load_explicit(&p->state, memory_order_acquire);
 	return (state == WORKER_DEAD && rescue(p, g, take_back, arg)) || any;
 }
@@ -208,6 +211,8 @@ void look_end(uint64_t wait_ns)
 		place(&p->thread[i], &here);
 	while (!is_dead(p) && host_now_ns() < until)
 		syscall(SYS_nanosleep, &a_moment, NULL);
+	if (!is_dead(p))
+		end_it(p); /* nobody needs it any more, and it may be stopped */
 }
 
 void worker_group_close(int group)

@@ -72,7 +72,8 @@ struct worker_group {
 struct worker_page {
 	/* written by the rank that starts it, before it does */
 	uint32_t version, threads;
-	int32_t starter_pid, unused;
+	int32_t starter_pid;
+	uint32_t is_normal;         /* not at idle priority (tests) */
 	uint64_t key, poll_max_ns;
 	int64_t copy;               /* enum base_copy_kernel */
 	struct host_cpumask cpus;
@@ -117,7 +118,9 @@ extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 
 /* ---- look.c ------------------------------------------------------------------------------------------------ */
 
-/* Waits until it is gone, for so long. */
+/* By who announces: one that is dead is noticed. */
+void look_now_and_then(struct worker_page *p);
+/* Waits until it is gone, for so long; then kills it. */
 void look_end(uint64_t wait_ns);
 
 /* ---- start.c ---------------------------------------------------------------------------------------------- */

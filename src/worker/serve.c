@@ -121,7 +121,7 @@ static void settle_in(struct worker_thread *t)
 
 	prctl(PR_SET_NAME, "sluice-worker");
 	host_cpumask_apply(&serve.page->cpus);
-	if (sched_setscheduler(0, SCHED_IDLE, &none))
+	if (!serve.page->is_normal && sched_setscheduler(0, SCHED_IDLE, &none))
 		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
 }

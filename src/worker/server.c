@@ -243,21 +243,6 @@ static void loop(int starter)
 	}
 }
 
-/* Its session's share of the machine, where sessions have one, is as small as its threads' priority. */
-static void be_modest(void)
-{
-	int fd;
-
-	setsid();
-	prctl(PR_SET_NAME, "sluice-worker");
-	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		if (write(fd, "19", 2) < 0)
-			(void)0; /* not here */
-		close(fd);
-	}
-}
-
 static int page_open(void)
 {
 	struct worker_page *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_FD_PAGE, 0);
@@ -277,7 +262,8 @@ int worker_main(void)
 
 	if (page_open() || base_options_load(nothing, problems, sizeof problems))
 		return 2;
-	be_modest();
+	setpgid(0, 0); /* Ctrl-C is for the program, which may live on */
+	prctl(PR_SET_NAME, "sluice-worker");
 	base_opt.log_level = BASE_LOG_NONE;
 	base_opt.xfer_copy = server.page->copy;
 	/* who uses the data does so on another core */

@@ -21,8 +21,9 @@
  *
  * Its threads copy at idle priority on CPUs that the job leaves free, look for work for a short time
  * after the last (poll.c), and then sleep without time-outs. It ends with the rank that started it, which it
- * hears of by its connection and by a pidfd; it has a session of its own, no descriptors but those named
- * here, and no environment.
+ * hears of by its connection and by a pidfd; it has a process group of its own (Ctrl-C is for the program), the
+ * session of the rank that started it (with whose share of the CPUs, where sessions have one, it lives), no
+ * descriptors but those named here, and no environment.
  *
  * Threads: all calls from any thread. Signals: announce, look and is_alive are async-signal-safe (look may
  * sleep for a moment); the others are not.

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The worker process: that it works, and that nothing of it is in anybody's way. Without MPI: see ranks.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guard/guard.h"
+#include "ranks.h"
+#include "rt/early.h"
+#include "rt/rt.h"
+#include "unit.h"
+#include "worker/private.h"
+
+enum { BYTES = 4 << 20, ROUNDS = 12 };
+
+#define EARLY "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=on", "SLUICE_RT_EARLY_MIN=1", \
+	      "SLUICE_ENGINE_CPUS=0-1"
+#define OPTIONS(...) ((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_FAULT=worker_idle:all", ##__VA_ARGS__, NULL })
+
+/* ---- the process, as others see it --------------------------------------------------------------------- */
+
+static bool read_file(char *out, size_t cap, const char *fmt, int pid)
+{
+	char path[64];
+	ssize_t n;
+	FILE *f;
+
+	snprintf(path, sizeof path, fmt, pid);
+	f = fopen(path, "r");
+	n = f ? (ssize_t)fread(out, 1, cap - 1, f) : -1;
+	out[n > 0 ? n : 0] = 0;
+	if (f)
+		fclose(f);
+	return n > 0;
+}
+
+static bool is_worker_of(int pid, int starter)
+{
+	char text[128] = "", wanted[16];
+
+	snprintf(wanted, sizeof wanted, "%d", starter);
+	return read_file(text, sizeof text, "/proc/%d/cmdline", pid) && strstr(text, "sluice-worker") &&
+	       !strcmp(text + strlen(text) + 1, wanted);
+}
+
+/* The one that this process has started; 0: there is none, or only a zombie, whose command line is empty. */
+static int worker_of(int starter)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+	int found = 0;
+
+	while (!found && dir && (e = readdir(dir)))
+		if (atoi(e->d_name) > 0 && is_worker_of(atoi(e->d_name), starter))
+			found = atoi(e->d_name);
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static bool is_gone_soon(int starter)
+{
+	for (int i = 0; i < 500; i++, usleep(10000))
+		if (!worker_of(starter))
+			return true;
+	return false;
+}
+
+static uint64_t switches_of(int pid)
+{
+	char path[64], text[2048], *at;
+	struct dirent *e;
+	uint64_t all = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (e = readdir(dir))) {
+		if (atoi(e->d_name) <= 0 || !read_file(text, sizeof text, "/proc/%d/status", atoi(e->d_name)))
+			continue;
+		at = strstr(text, "\nvoluntary_ctxt_switches:");
+		all += at ? strtoull(at + 25, NULL, 10) : 0;
+	}
+	if (dir)
+		closedir(dir);
+	return all;
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------------------- */
+
+static char *make_buffer(size_t bytes)
+{
+	char *b = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(b != MAP_FAILED);
+	memset(b, 1, bytes);
+	return b;
+}
+
+static uint64_t word(int round, size_t i) { return (uint64_t)round * 0x9e3779b97f4a7c15ull + i; }
+
+/* Rank 0 sends; `between` runs in each rank before it looks at what came. */
+static void bcast_round(struct ranks *r, struct rt_comm *c, uint64_t *b, int round, void (*between)(struct ranks *, int))
+{
+	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+
+	for (size_t i = 0; r->rank == 0 && i < BYTES / 8; i++)
+		b[i] = word(round, i);
+	CHECK_EQ(rt_bcast(c, &buf, 0, &bcast_round), 0);
+	if (between)
+		between(r, round);
+	for (size_t i = 0; i < BYTES / 8; i++)
+		CHECK_EQ(b[i], word(round, i));
+}
+
+static void bcasts(struct ranks *r, int rounds, void (*between)(struct ranks *, int))
+{
+	uint64_t *b = (uint64_t *)make_buffer(BYTES);
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	CHECK(c);
+	for (int round = 0; round < rounds; round++)
+		bcast_round(r, c, b, round, between);
+	rt_complete_all();
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+	ranks_barrier(r);
+}
+
+static void compute(struct ranks *r, int round)
+{
+	(void)r, (void)round;
+	usleep(10000);
+}
+
+static uint64_t counter(enum base_counter c) { return atomic_load(&base_counters[c]); }
+
+static bool can_be_early(void) { return strcmp(guard_kind_name(), "none") && guard_is_ready(); }
+
+static void job_that_is_served(struct ranks *r)
+{
+	bcasts(r, ROUNDS, compute);
+	if (!can_be_early())
+		return;
+	CHECK(worker_is_alive());
+	if (r->rank == 0)
+		CHECK(worker_of(getpid()));
+	/* either side may have announced */
+	atomic_fetch_add(&r->words[0], counter(BASE_CTR_BYTES_ENGINE));
+	ranks_barrier(r);
+	CHECK(atomic_load(&r->words[0]) > BYTES);
+	worker_detach();
+	ranks_barrier(r);
+	CHECK(is_gone_soon(r->pids[0]));
+}
+
+UNIT_TEST(worker_moves_what_ranks_leave_and_ends_with_them)
+{
+	ranks_run(2, OPTIONS(), job_that_is_served, NULL);
+	ranks_run(4, OPTIONS("SLUICE_ENGINE_WORKERS=3"), job_that_is_served, NULL);
+}
+
+/* What children of the rank's the program can wait for: none. */
+static void job_that_waits(struct ranks *r)
+{
+	int fds[2];
+	struct stat ours, theirs;
+	char path[64];
+
+	CHECK_EQ(pipe(fds), 0); /* as a launcher's would, it has to close when the ranks are gone */
+	CHECK_EQ(fstat(fds[1], &ours), 0);
+	bcasts(r, 2, NULL);
+	CHECK_EQ(waitpid(-1, NULL, WNOHANG), -1);
+	CHECK_EQ(errno, ECHILD);
+	for (int fd = 0; r->rank == 0 && fd < 64; fd++) {
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", worker_of(getpid()), fd);
+		CHECK(stat(path, &theirs) || theirs.st_ino != ours.st_ino || theirs.st_dev != ours.st_dev);
+	}
+	if (r->rank == 0 && worker_of(getpid())) {
+		CHECK_EQ(getpgid(worker_of(getpid())), worker_of(getpid()));
+		snprintf(path, sizeof path, "/proc/%d/environ", worker_of(getpid()));
+		CHECK(!stat(path, &theirs));
+	}
+	ranks_barrier(r);
+}
+
+UNIT_TEST(worker_is_no_child_of_the_program_and_has_none_of_its_descriptors)
+{
+	ranks_run(2, OPTIONS(), job_that_waits, NULL);
+}
+
+static void job_that_rests(struct ranks *r)
+{
+	uint64_t before;
+	int pid;
+
+	bcasts(r, 3, NULL);
+	pid = worker_of(r->pids[0]);
+	if (r->rank || !can_be_early())
+		return ranks_barrier(r);
+	CHECK(pid);
+	usleep(100000); /* it may look for work for a while */
+	before = switches_of(pid);
+	usleep(300000);
+	CHECK_EQ(switches_of(pid), before);
+	ranks_barrier(r);
+}
+
+UNIT_TEST(worker_without_work_never_wakes_up)
+{
+	ranks_run(2, OPTIONS(), job_that_rests, NULL);
+}
+
+/* ---- without one ---------------------------------------------------------------------------------------------- */
+
+static void job_with_threads(struct ranks *r)
+{
+	bcasts(r, ROUNDS, compute);
+	CHECK(!worker_is_alive());
+	CHECK(!worker_of(r->pids[0]));
+	atomic_fetch_add(&r->words[0], counter(BASE_CTR_BYTES_ENGINE));
+	ranks_barrier(r);
+	if (can_be_early())
+		CHECK(atomic_load(&r->words[0]) > 0);
+}
+
+UNIT_TEST(worker_that_is_not_wanted_or_cannot_start_is_replaced_by_threads)
+{
+	ranks_run(2, (char *[]){ EARLY, "SLUICE_WORKER_KIND=thread", NULL }, job_with_threads, NULL);
+	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_FAULT=worker_start:all"), job_with_threads, NULL);
+	CHECK(strstr(ranks_text, "no worker process"));
+}
+
+static void job_without_attached_rank(struct ranks *r)
+{
+	if (r->rank == 1)
+		ranks_options((char *[]){ EARLY, "SLUICE_FAULT=worker_attach:all", NULL });
+	bcasts(r, ROUNDS, compute);
+	if (r->rank == 0)
+		CHECK_EQ(counter(BASE_CTR_ENGINE_RETIRED), 0);
+}
+
+UNIT_TEST(worker_that_one_rank_cannot_reach_is_used_by_none)
+{
+	ranks_run(2, OPTIONS(), job_without_attached_rank, NULL);
+}
+
+/* ---- death ------------------------------------------------------------------------------------------------------ */
+
+static int delay_us, the_signal;
+
+/* The worker is stopped for ever, at some moment of its copying. */
+static void harm(struct ranks *r, int round)
+{
+	static int pid;
+	uint64_t until = host_now_ns() + (uint64_t)delay_us * 1000;
+
+	if (r->rank == 0 && round == 2)
+		pid = worker_of(getpid()); /* takes longer than a copy */
+	while (r->rank == 0 && round == 3 && host_now_ns() < until)
+		;
+	if (r->rank == 0 && round == 3 && pid)
+		kill(pid, the_signal);
+	usleep(3000);
+}
+
+static void job_that_is_harmed(struct ranks *r)
+{
+	uint64_t since = host_now_ns();
+
+	bcasts(r, 2 * ROUNDS, harm);
+	atomic_fetch_add(&r->words[0], counter(BASE_CTR_ENGINE_RETIRED));
+	ranks_barrier(r);
+	if (the_signal == SIGKILL && can_be_early())
+		CHECK_EQ(atomic_load(&r->words[0]), 1); /* noticed, by one */
+	CHECK(host_now_ns() - since < 10000000000ull);
+	worker_detach();
+	ranks_barrier(r);
+	CHECK(is_gone_soon(r->pids[0]));
+}
+
+UNIT_TEST(worker_that_is_killed_at_any_moment_loses_nothing)
+{
+	the_signal = SIGKILL;
+	for (delay_us = 0; delay_us < 300; delay_us += 30)
+		ranks_run(2, OPTIONS(), job_that_is_harmed, NULL);
+}
+
+UNIT_TEST(worker_that_stands_still_is_ended_after_the_time_out)
+{
+	the_signal = SIGSTOP;
+	for (delay_us = 60; delay_us < 200; delay_us += 30)
+		ranks_run(2, OPTIONS("SLUICE_ENGINE_TIMEOUT=50"), job_that_is_harmed, NULL);
+}
+
+/* Its pid, for the harness: the job's memory is gone with the job. */
+static void write_starter(const struct ranks *r)
+{
+	if (r->rank == 0)
+		CHECK_EQ(write(*(int *)r->arg, &(int){ getpid() }, sizeof(int)), sizeof(int));
+}
+
+static void job_that_is_killed(struct ranks *r)
+{
+	bcasts(r, 3, NULL);
+	write_starter(r);
+	if (r->rank == 0 && can_be_early())
+		CHECK(worker_of(getpid()));
+	ranks_barrier(r);
+	if (r->rank == 0 && fork() == 0) {
+		sleep(3); /* holds a copy of the connection */
+		_exit(0);
+	}
+	kill(getpid(), SIGKILL);
+}
+
+static void job_that_exits(struct ranks *r)
+{
+	bcasts(r, 3, NULL);
+	write_starter(r);
+	ranks_barrier(r);
+	_exit(0);
+}
+
+UNIT_TEST(worker_ends_with_the_rank_that_started_it_however_that_ends)
+{
+	int status[2], fds[2], starter = 0;
+
+	CHECK_EQ(pipe(fds), 0);
+	ranks_run_any(2, OPTIONS(), job_that_is_killed, &fds[1], status);
+	CHECK_EQ(status[0], 128 + SIGKILL);
+	CHECK_EQ(read(fds[0], &starter, sizeof starter), sizeof starter);
+	CHECK(is_gone_soon(starter));
+	ranks_run_any(2, OPTIONS(), job_that_exits, &fds[1], status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(read(fds[0], &starter, sizeof starter), sizeof starter);
+	CHECK(is_gone_soon(starter));
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------------- */
+
+static void job_of_many_communicators(struct ranks *r)
+{
+	uint64_t *b = (uint64_t *)make_buffer(BYTES);
+
+	for (int round = 0; round < (int)WORKER_GROUPS + 50; round++) {
+		struct rt_comm *c;
+
+		CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+		CHECK(c);
+		if (round % 64 == 0)
+			bcast_round(r, c, b, round, NULL);
+		else if (round % 64 == 1) { /* destroyed while the worker may be looking */
+			struct rt_buf buf = { .addr = b, .bytes = 1 << 20 };
+
+			CHECK_EQ(rt_bcast(c, &buf, 0, b), 0);
+		}
+		rt_comm_destroy(c);
+	}
+	if (can_be_early())
+		CHECK(worker_is_alive());
+	ranks_barrier(r);
+}
+
+UNIT_TEST(worker_outlives_more_communicators_than_it_can_know_at_a_time)
+{
+	ranks_run(2, OPTIONS(), job_of_many_communicators, NULL);
+}
+
+/* ---- strangers ------------------------------------------------------------------------------------------------------ */
+
+static ssize_t answer_to(const struct worker_ticket *t, uint64_t key, uint32_t version, int passed)
+{
+	struct worker_hello h = { .type = WORKER_HELLO, .version = version, .key = key };
+	struct worker_answer a = { -1 };
+	struct sockaddr_un name;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), page = -1;
+	ssize_t n;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&name, worker_socket_name(&name, t->pid, t->socket)), 0);
+	CHECK_EQ(node_self(&h.self), 0);
+	worker_send(fd, &h, sizeof h, passed);
+	n = worker_receive(fd, &a, sizeof a, 3000, &page);
+	CHECK_EQ(page, -1);
+	close(fd);
+	return n;
+}
+
+static void job_with_strangers(struct ranks *r)
+{
+	struct worker_ticket t;
+
+	bcasts(r, 2, NULL);
+	worker_current(&t);
+	if (!can_be_early())
+		return;
+	CHECK(t.key);
+	CHECK_EQ(answer_to(&t, t.key + 1, WORKER_VERSION, region_arena_fd()), 0); /* closed without an answer */
+	CHECK_EQ(answer_to(&t, t.key, WORKER_VERSION + 1, region_arena_fd()), 0);
+	CHECK_EQ(answer_to(&t, t.key, WORKER_VERSION, -1), 0);
+	ranks_barrier(r);
+	bcasts(r, 2, NULL); /* and it serves on */
+	CHECK(worker_is_alive());
+	ranks_barrier(r);
+}
+
+UNIT_TEST(worker_answers_nobody_who_does_not_know_the_job)
+{
+	ranks_run(2, OPTIONS(), job_with_strangers, NULL);
+}
+
+/* ---- the bell -------------------------------------------------------------------------------------------------------- */
+
+UNIT_TEST(bell_keeps_each_announcement_until_it_is_removed)
+{
+	static struct worker_bell b;
+	uint32_t at = 0;
+	uint64_t seen = 0;
+
+	for (uint64_t i = 1; i <= WORKER_BELL_ENTRIES; i++)
+		CHECK(bell_ring(&b, i));
+	CHECK(!bell_ring(&b, 1000)); /* full: a hint less */
+	for (int i = 0; i < WORKER_BELL_ENTRIES; i++) {
+		uint64_t what = bell_look(&b, &at);
+
+		CHECK(what && !(seen >> (what - 1) & 1));
+		seen |= 1ull << (what - 1);
+		bell_remove(&b, at, what + 1); /* not it */
+		CHECK_EQ(bell_look(&b, &at), what);
+		bell_remove(&b, at, what);
+	}
+	CHECK_EQ(bell_look(&b, &at), 0);
+	CHECK(bell_ring(&b, 7));
+	CHECK_EQ(bell_look(&b, &at), 7);
+}
+
+struct bell_job {
+	struct worker_bell bell;
+	_Atomic uint32_t served;
+};
+
+/* As a thread of the worker does. */
+static void *serve_bell(void *arg)
+{
+	struct bell_job *j = arg;
+	uint32_t at = 0, seen;
+	uint64_t what;
+
+	for (;;) {
+		seen = atomic_load(&j->bell.count);
+		what = bell_look(&j->bell, &at);
+		if (what == UINT64_MAX)
+			return NULL;
+		if (what) {
+			bell_remove(&j->bell, at, what);
+			atomic_fetch_add(&j->served, 1);
+		} else if (seen % 2 || !bell_seek(&j->bell, seen, host_now_ns() + 2000)) {
+			bell_sleep(&j->bell, seen);
+		}
+	}
+}
+
+UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
+{
+	static struct bell_job j;
+	uint32_t rung = 0;
+	pthread_t thread;
+
+	CHECK_EQ(pthread_create(&thread, NULL, serve_bell, &j), 0);
+	for (int i = 0; i < 20000; i++) {
+		uint64_t until = host_now_ns() + 5000000000ull;
+
+		rung += bell_ring(&j.bell, (uint64_t)i + 1);
+		if (i % 4)
+			continue;
+		while (atomic_load(&j.served) != rung && host_now_ns() < until)
+			host_cpu_relax();
+		if (atomic_load(&j.served) != rung)
+			break;
+	}
+	for (int i = 0; i < 5000 && atomic_load(&j.served) != rung; i++)
+		usleep(1000);
+	CHECK_EQ(atomic_load(&j.served), rung);
+	while (!bell_ring(&j.bell, UINT64_MAX))
+		;
+	pthread_join(thread, NULL);
+}
+
+/* ---- how long it looks --------------------------------------------------------------------------------------------------- */
+
+UNIT_TEST(poll_covers_gaps_that_it_may_cover_and_gives_up_on_others)
+{
+	static const struct { uint64_t poll, gap, max, next; } table[] = {
+		{ 0, 100000, 5000000, 150000 },       /* the last gap and half of it */
+		{ 0, 1000, 5000000, POLL_MIN_NS },
+		{ 0, 4900000, 5000000, 5000000 },     /* never longer than allowed */
+		{ 150000, 100000, 5000000, 150000 },  /* found while it looked */
+		{ 150000, 200000, 5000000, 300000 },
+		{ 5000000, 5000001, 5000000, 2500000 }, /* too long: half as long the next time */
+		{ 2500000, 1000000000, 5000000, 1250000 },
+		{ 30000, 1000000000, 5000000, 0 },    /* and in the end not at all */
+		{ 0, 1000000000, 5000000, 0 },
+		{ 0, 10, 0, 0 },                      /* not wanted */
+	};
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(table); i++)
+		CHECK_EQ(poll_next(table[i].poll, table[i].gap, table[i].max), table[i].next);
+}
+
+UNIT_TEST(poll_of_an_idle_program_is_over_after_a_few_gaps)
+{
+	uint64_t poll = 5000000, all = 0;
+
+	for (int i = 0; i < 20; i++) {
+		all += poll;
+		poll = poll_next(poll, 3600 * 1000000000ull, 5000000);
+	}
+	CHECK_EQ(poll, 0);
+	CHECK(all < 10000000);
+}
