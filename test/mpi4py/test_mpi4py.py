@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """mpi4py's own test-suite under Sluice: nothing may fail that does not fail without it.
 
-Run alone: ./dev check mpi4py -k test_cco_buf
+Run alone: ./dev check mpi4py -k mpich-2-early_steal-collectives
 """
 import json
 import pathlib
@@ -17,8 +17,10 @@ FAILURE = re.compile(r'^(?:FAIL|ERROR): (.*)$', re.M)
 RAN = re.compile(r'^Ran (\d+) tests? in', re.M)
 # What runs in the default check, where minutes count.
 QUICK = ['test_cco_buf', 'test_cco_obj']
-KINDS = ('cco', 'p2p', 'comm', 'win', 'rma', 'session', 'spawn', 'dynproc', 'threads', 'util', 'pack', 'io',
-         'datatype', 'errhandler')
+# The suite's modules that move data or manage communicators, by the second word of their names: a job each.
+GROUPS = {'collectives': ['cco'], 'messages': ['p2p', 'pack', 'datatype'], 'one_sided': ['win', 'rma'],
+          'communicators': ['comm', 'session', 'errhandler', 'threads', 'io'], 'utilities': ['util'],
+          'processes': ['spawn', 'dynproc']}
 BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
 # Everything adopted at once and returned from early, whether it pays or not; with broadcasts of our own
 # under way beside the suite's tests.
@@ -28,10 +30,9 @@ THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'default': {},
               **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal', 'mprotect')}}
 
 
-def modules():
-    """The suite's modules that move data or manage communicators."""
+def modules(group):
     names = sorted(p.stem for p in TESTS.glob('test_*.py'))
-    return [name for name in names if name.split('_')[1] in KINDS]
+    return [name for name in names if name.split('_')[1] in GROUPS[group]]
 
 
 def failures(mpi, ranks, names, sluice, env, timeout):
@@ -73,10 +74,10 @@ def test_quick_early(with_sluice, tmp_path):
 
 
 @pytest.mark.complete
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize('module', modules())
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize('group', GROUPS)
 @pytest.mark.parametrize('threshold', THRESHOLDS)
 @pytest.mark.parametrize('ranks', [1, 2, 3, 4])
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
-def test_module(name, ranks, threshold, module, with_sluice):
-    compare(name, ranks, [module], THRESHOLDS[threshold], with_sluice, 700)
+def test_modules(name, ranks, threshold, group, with_sluice):
+    compare(name, ranks, modules(group), THRESHOLDS[threshold], with_sluice, 1700)

@@ -29,6 +29,12 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
              'I_MPI_THREAD_YIELD': '3', 'I_MPI_THREAD_SLEEP': '1'}
 
 
+# Everything is taken, adopted at once and returned from early, whether that pays or not.
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
+         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1', 'SLUICE_ENGINE_CPUS': '1'}
+forced = {} # --early: what a test says itself counts more
+
+
 class Mpi:
     """One MPI: name, ABI, compilers by language, launcher, environment."""
 
@@ -94,8 +100,9 @@ class Mpi:
             for rank, more in enumerate(rank_env):
                 own = ['env', *[f'{k}={v}' for k, v in more.items()]]
                 line += ([':'] if rank else []) + ['-n', '1', *own, *command]
-        whole = {**self.env(), **(env or {})}
-        shown = {**self.own_env, **(env or {})}
+        env = {**(forced if sluice else {}), **(env or {})}
+        whole = {**self.env(), **env}
+        shown = {**self.own_env, **env}
         if self.bindir:
             shown['LD_LIBRARY_PATH'] = whole['LD_LIBRARY_PATH']
         return job.run(line, whole, timeout, cwd=cwd, show_env=shown)
