@@ -123,11 +123,14 @@ static int push_freed(struct sim *s, unsigned side, uint32_t rank)
 static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e, uint32_t peer,
 		  const struct sim_op *op, uint64_t end)
 {
-	struct sim_span span = { .kind = kind, .rank = rank, .op = e->op, .peer = peer, .cpu = op->cpu,
-				 .nic = op->nic, .begin_ps = e->time, .end_ps = end };
+	struct sim_span span;
 
-	if (s->config.watch && rank >= s->config.watch_first && rank < s->config.watch_end)
-		s->config.watch(s->config.ctx, &span);
+	if (!s->config.watch || rank < s->config.watch_first || rank >= s->config.watch_end)
+		return;
+	span = (struct sim_span){ .kind = kind, .rank = rank, .op = e->op, .peer = peer, .tag = op->tag,
+				  .cpu = op->cpu, .nic = op->nic, .type = op->type, .bytes = op->bytes,
+				  .begin_ps = e->time, .end_ps = end };
+	s->config.watch(s->config.ctx, &span);
 }
 
 /* True: the event stands in line for its CPU, or, when it is no local operation, its NIC. */

@@ -78,7 +78,10 @@ struct sim_span {
 	enum sim_kind kind;
 	uint32_t rank, op;           /* op: index in the rank's block; of a message, the sender's */
 	uint32_t peer;               /* send: receiver; receive: sender */
+	uint32_t tag;
 	uint16_t cpu, nic;
+	uint8_t type;                /* enum goal_type */
+	uint64_t bytes;              /* CALC: nanoseconds */
 	uint64_t begin_ps, end_ps;
 };
 

@@ -6,6 +6,8 @@
  *   goal_input.c   a file, text or program, becomes a program in memory; goal_problems.c: what is wrong
  *   goal_check.c   mistakes: of a text, and across ranks (goal_flow.c: execution without time)
  *   goal_print.c   print and compile: between the two forms
+ *   goal_gen.c     collectives by pattern; goal_pattern.c: their options
+ *   goal_sim.c     the simulator; its parts: goal_sim.h
  *   goal_draw.c    pictures; goal_layout.c: what stands where; goal_svg.c, goal_dot.c
  *
  * A verb of yours: its file, its line in goal.c, its main below.
@@ -22,6 +24,8 @@
 int goal_check_main(int argc, char **argv);
 int goal_print_main(int argc, char **argv);
 int goal_compile_main(int argc, char **argv);
+int goal_gen_main(int argc, char **argv);
+int goal_sim_main(int argc, char **argv);
 
 /* ---- command lines ------------------------------------------------------------------------------ */
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sluice goal sim, in parts:
+ *
+ *   goal_sim.c           command line, running
+ *   goal_sim_load.c      a pattern, text or program into the simulator; names of operations
+ *   goal_sim_report.c    what people read      goal_sim_json.c      what programs read
+ *   goal_sim_timeline.c  what Perfetto reads   goal_sim_params.c    the model's parameters
+ *   goal_sim_measure.c   those of this machine
+ */
+#ifndef SLUICE_TOOL_GOAL_SIM_H
+#define SLUICE_TOOL_GOAL_SIM_H
+
+#include "goal.h"
+#include "goal_pattern.h"
+#include "sim/sim.h"
+
+#define GOAL_SIM_TIMES_MAX 16 /* ranks whose times are all printed unless asked for more */
+#define GOAL_SIM_STUCK_MAX 20 /* lines about what is stuck */
+
+struct goal_sim_options {
+	struct goal_pattern pattern;
+	const char *file;       /* instead of a pattern */
+	struct sim_params params;
+	const char *params_name; /* where they come from */
+	const char *save;
+	bool measure, json, times;
+	const char *timeline;
+	uint32_t timeline_first, timeline_end;
+	uint64_t path_steps;    /* to print */
+	uint64_t path_bytes;
+};
+
+struct goal_timeline;
+struct goal_sim {
+	struct goal_sim_options o;
+	struct goal_input input; /* of a file */
+	struct sim_config config;
+	struct sim *sim;
+	struct goal_timeline *timeline;
+	uint64_t began_ns, told_ns; /* for progress */
+	bool is_terminal;
+	int result;             /* of sim_run() */
+};
+
+/* Loads all ranks: TOOL_DONE, or told. */
+int goal_sim_load(struct goal_sim *g);
+/* "send 8b to 5 tag 0", or, where the source is text, "l3 (line 12): send ..."; snprintf-like. */
+int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
+		  uint32_t peer, uint32_t tag, char *buf, size_t cap);
+/* The label of a text's operation, or NULL; *line: where it stands, 0: not known. */
+const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op, uint64_t *line);
+/* On stderr, when it is a terminal and this lasts. 1: interrupted. */
+int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint64_t all);
+
+void goal_sim_report(const struct goal_sim *g);
+void goal_sim_json(const struct goal_sim *g);
+/* What cannot go on, on stderr. */
+void goal_sim_tell_stuck(const struct goal_sim *g);
+/* "22000", "22000.5": nanoseconds. */
+const char *goal_sim_ns(uint64_t ps, char buf[32]);
+const char *goal_sim_cost(uint64_t cost, char buf[32]);
+
+/* End times of all ranks, sorted; NULL: no memory. The caller frees. */
+uint64_t *goal_sim_sorted_ends(const struct goal_sim *g);
+
+/* TOOL_DONE, or told. */
+int goal_timeline_open(struct goal_sim *g);
+void goal_timeline_span(struct goal_sim *g, const struct sim_span *span);
+int goal_timeline_close(struct goal_sim *g);
+
+/* A measured parameter: the median of all rounds, and the tenth and ninetieth of a hundred. */
+struct goal_measured {
+	double low, median, high;
+};
+struct goal_measure {
+	struct goal_measured latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns, local_byte_ns;
+	int cpus[2];
+	unsigned rounds;
+};
+/* Between two processes of this machine. 0 or -errno. */
+int goal_measure(struct goal_measure *out);
+/* The options' parameters become those of this machine, which are printed. TOOL_DONE, or told. */
+int goal_params_measure(struct goal_sim *g);
+/* L, o, g, G, O, C or S. 0 or -EINVAL. */
+int goal_params_set(struct sim_params *p, char name, const char *value);
+/* One a line: "L 2500". TOOL_DONE, or told. */
+int goal_params_save(const char *path, const struct sim_params *p);
+int goal_params_load(const char *path, struct sim_params *p);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What sluice goal sim prints for programs. All times are picoseconds, so they are exact. */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "goal_sim.h"
+#include "text.h"
+
+#define TIMES_MAX 4096 /* ranks whose times are listed without --times */
+
+static void put_params(struct text_json *j, const struct goal_sim *g)
+{
+	const struct sim_params *p = &g->o.params;
+	char number[32];
+
+	text_json_open(j, "parameters", '{');
+	text_json_string(j, "from", g->o.params_name);
+	text_json_uint(j, "L_ps", p->latency_ps);
+	text_json_uint(j, "o_ps", p->overhead_ps);
+	text_json_uint(j, "g_ps", p->gap_ps);
+	text_json_string(j, "G_ns", goal_sim_cost(p->gap_byte, number));
+	text_json_string(j, "O_ns", goal_sim_cost(p->overhead_byte, number));
+	text_json_string(j, "C_ns", goal_sim_cost(p->local_byte, number));
+	text_json_uint(j, "S_bytes", p->eager_bytes);
+	text_json_close(j, '}');
+}
+
+static void put_times(struct text_json *j, const struct goal_sim *g, const struct sim_stats *s)
+{
+	uint64_t *ends = goal_sim_sorted_ends(g);
+	uint32_t n = g->config.ranks;
+
+	text_json_uint(j, "end_ps", s->end_ps);
+	text_json_uint(j, "last_rank", s->last_rank);
+	if (ends) {
+		text_json_uint(j, "first_end_ps", ends[0]);
+		text_json_uint(j, "median_end_ps", ends[(n - 1) / 2]);
+	}
+	free(ends);
+	if (n > TIMES_MAX && !g->o.times)
+		return;
+	text_json_open(j, "rank_end_ps", '[');
+	for (uint32_t r = 0; r < n; r++)
+		text_json_uint(j, NULL, sim_rank_end(g->sim, r));
+	text_json_close(j, ']');
+}
+
+/* ---- the critical path ------------------------------------------------------------------------------ */
+
+struct context {
+	struct text_json *j;
+	const struct goal_sim *g;
+	uint64_t left;
+};
+
+static void put_name(struct context *c, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes, uint32_t peer,
+		     uint32_t tag)
+{
+	uint64_t line;
+	const char *label = goal_sim_label(c->g, rank, op, &line);
+	char name[160];
+
+	text_json_uint(c->j, "rank", rank);
+	text_json_uint(c->j, "op", op);
+	if (label)
+		text_json_string(c->j, "label", label);
+	if (line)
+		text_json_uint(c->j, "line", line);
+	goal_sim_name(c->g, rank, op, type, bytes, peer, tag, name, sizeof name);
+	text_json_string(c->j, "operation", name);
+}
+
+static void put_step(void *ctx, const struct sim_step *s)
+{
+	static const char *const causes[] = { [SIM_FIRST] = "first", [SIM_REQUIRED] = "required", [SIM_CPU] = "cpu",
+					      [SIM_NIC] = "nic", [SIM_WIRE] = "wire" };
+	static const char *const kinds[] = { [SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local" };
+	struct context *c = ctx;
+	bool is_receive = s->kind == SIM_RECEIVE;
+
+	if (!c->left)
+		return;
+	c->left--;
+	text_json_open(c->j, NULL, '{');
+	text_json_string(c->j, "kind", kinds[s->kind]);
+	text_json_string(c->j, "cause", causes[s->cause]);
+	text_json_uint(c->j, "begin_ps", s->begin_ps);
+	text_json_uint(c->j, "end_ps", s->end_ps);
+	if (is_receive)
+		text_json_uint(c->j, "at_rank", s->rank);
+	put_name(c, is_receive ? s->peer : s->rank, s->op, s->type, s->bytes, is_receive ? s->rank : s->peer, s->tag);
+	text_json_close(c->j, '}');
+}
+
+static void put_path(struct text_json *j, const struct goal_sim *g)
+{
+	struct context c = { j, g, g->o.path_steps };
+	struct sim_path_sum sum;
+
+	sim_path(g->sim, NULL, NULL, &sum);
+	text_json_open(j, "critical_path", '{');
+	text_json_uint(j, "total_ps", sum.total_ps);
+	text_json_uint(j, "L_ps", sum.latency_ps);
+	text_json_uint(j, "o_ps", sum.overhead_ps);
+	text_json_uint(j, "O_ps", sum.overhead_byte_ps);
+	text_json_uint(j, "g_ps", sum.gap_ps);
+	text_json_uint(j, "G_ps", sum.byte_ps);
+	text_json_uint(j, "local_ps", sum.local_ps);
+	text_json_uint(j, "waiting_ps", sum.other_ps);
+	text_json_uint(j, "before_ps", sum.before_ps);
+	text_json_uint(j, "step_count", sum.steps);
+	text_json_uint(j, "messages", sum.messages);
+	text_json_open(j, "steps_last_first", '[');
+	sim_path(g->sim, put_step, &c, NULL);
+	text_json_close(j, ']');
+	text_json_close(j, '}');
+}
+
+/* ---- what is stuck -------------------------------------------------------------------------------------- */
+
+static void put_stuck(void *ctx, const struct sim_stuck *w)
+{
+	static const char *const kinds[] = { [SIM_STUCK_RECEIVE] = "receive", [SIM_STUCK_SEND] = "send",
+					     [SIM_STUCK_MESSAGE] = "message", [SIM_STUCK_REQUIRES] = "requires" };
+	struct context *c = ctx;
+
+	if (!c->left)
+		return;
+	c->left--;
+	text_json_open(c->j, NULL, '{');
+	text_json_string(c->j, "kind", kinds[w->kind]);
+	put_name(c, w->rank, w->op, w->type, w->bytes, w->peer, w->tag);
+	text_json_close(c->j, '}');
+}
+
+void goal_sim_json(const struct goal_sim *g)
+{
+	struct text_json j = { .out = stdout };
+	struct context c = { &j, g, GOAL_SIM_STUCK_MAX };
+	struct sim_stats s;
+
+	sim_get_stats(g->sim, &s);
+	text_json_open(&j, NULL, '{');
+	text_json_bool(&j, "complete", !g->result);
+	text_json_uint(&j, "ranks", g->config.ranks);
+	text_json_uint(&j, "operations", s.ops);
+	text_json_uint(&j, "operations_ended", s.ops_done);
+	text_json_uint(&j, "messages", s.messages);
+	text_json_uint(&j, "message_bytes", s.message_bytes);
+	text_json_uint(&j, "rendezvous", s.rendezvous);
+	text_json_uint(&j, "unexpected", s.unexpected);
+	text_json_uint(&j, "unexpected_most", s.unexpected_most);
+	text_json_uint(&j, "events", s.events);
+	text_json_uint(&j, "different_schedules", s.shapes);
+	put_params(&j, g);
+	put_times(&j, g, &s);
+	put_path(&j, g);
+	text_json_open(&j, "stuck", '[');
+	if (g->result)
+		sim_stuck(g->sim, put_stuck, &c);
+	text_json_close(&j, ']');
+	text_json_close(&j, '}');
+	putchar('\n');
+}

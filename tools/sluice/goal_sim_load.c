@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From a pattern, a text or a program to ranks of the simulator, and from its operations back to their names. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "goal_sim.h"
+
+#define TELL_RANKS 0x3ffu
+
+static int failed(const struct goal_sim *g, int error)
+{
+	if (error == -ECANCELED)
+		tool_say("goal sim: interrupted");
+	else
+		tool_say("goal sim: %s: %s", g->o.file ? g->input.name : g->o.pattern.pattern->name, strerror(-error));
+	return TOOL_FAILED;
+}
+
+static int load_pattern(struct goal_sim *g)
+{
+	uint32_t ranks = g->o.pattern.params.ranks;
+	const struct goal_block *block;
+	struct goal_maker m = { NULL };
+	int ret;
+
+	g->config.ranks = ranks;
+	g->config.cpus = g->config.nics = 1;
+	g->config.relation = g->o.pattern.pattern->by_bits ? SIM_BY_BITS : SIM_BY_DISTANCE;
+	ret = sim_create(&g->config, &g->sim);
+	for (uint32_t r = 0; r < ranks && !ret; r++) {
+		ret = goal_maker_block(&m, &g->o.pattern, r, &block);
+		if (!ret)
+			ret = sim_add(g->sim, r, block);
+		if (!ret && !(r & TELL_RANKS) && goal_sim_progress(g, "generating", r, ranks))
+			ret = -ECANCELED;
+	}
+	goal_maker_free(&m);
+	return ret ? failed(g, ret) : TOOL_DONE;
+}
+
+static const struct goal_block *block_at(const struct goal_program *p, uint32_t number)
+{
+	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
+}
+
+/* One more than the largest number of a CPU, and of a NIC. */
+static void count_units(const struct goal_program *p, struct sim_config *c)
+{
+	c->cpus = c->nics = 1;
+	for (uint32_t i = 0; i < p->block_count; i++) {
+		const struct goal_block *b = block_at(p, i);
+		const struct goal_op *op = goal_ops_const(b);
+
+		for (uint32_t k = 0; k < b->op_count; k++, op++) {
+			c->cpus = (uint16_t)(op->cpu >= c->cpus && op->cpu < UINT16_MAX ? op->cpu + 1 : c->cpus);
+			c->nics = (uint16_t)(op->nic >= c->nics && op->nic < UINT16_MAX ? op->nic + 1 : c->nics);
+		}
+	}
+}
+
+static int load_file(struct goal_sim *g)
+{
+	const struct goal_program *p;
+	int ret = goal_input_open(&g->input, "sim", g->o.file, true);
+
+	goal_problems_print(&g->input.problems, g->input.name);
+	if (ret)
+		return ret;
+	p = g->input.program;
+	g->config.ranks = p->ranks;
+	count_units(p, &g->config);
+	ret = sim_create(&g->config, &g->sim);
+	for (uint32_t r = 0; r < p->ranks && !ret; r++) {
+		ret = sim_add(g->sim, r, goal_program_block(p, r));
+		if (!ret && !(r & TELL_RANKS) && goal_sim_progress(g, "loading", r, p->ranks))
+			ret = -ECANCELED;
+	}
+	return ret ? failed(g, ret) : TOOL_DONE;
+}
+
+int goal_sim_load(struct goal_sim *g) { return g->o.file ? load_file(g) : load_pattern(g); }
+
+/* ---- names ---------------------------------------------------------------------------------------- */
+
+const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op, uint64_t *line)
+{
+	const struct goal_places *places;
+
+	*line = 0;
+	if (!g->o.file || rank >= g->input.place_count || !g->input.places[rank].all)
+		return NULL;
+	places = &g->input.places[rank];
+	*line = places->all[op].line;
+	return places->all[op].label == TEXT_NO_LABEL ? NULL : places->labels + places->all[op].label;
+}
+
+static int print_transfer(char *buf, size_t cap, const char *word, uint64_t bytes, const char *way, uint32_t peer,
+			  uint32_t tag)
+{
+	char who[16] = "any", what[16] = "any";
+
+	if (peer != GOAL_ANY)
+		snprintf(who, sizeof who, "%" PRIu32, peer);
+	if (tag != GOAL_ANY)
+		snprintf(what, sizeof what, "%" PRIu32, tag);
+	return snprintf(buf, cap, "%s %" PRIu64 "b %s %s tag %s", word, bytes, way, who, what);
+}
+
+static int print_op(uint8_t type, uint64_t bytes, uint32_t peer, uint32_t tag, char *buf, size_t cap)
+{
+	static const char *const words[] = {
+#define X(id, word, operands, help) word,
+		GOAL_OPS(X)
+#undef X
+	};
+
+	if (type == GOAL_SEND)
+		return print_transfer(buf, cap, "send", bytes, "to", peer, tag);
+	if (type == GOAL_RECV)
+		return print_transfer(buf, cap, "recv", bytes, "from", peer, tag);
+	if (type == GOAL_NOP || type == GOAL_STAMP)
+		return snprintf(buf, cap, "%s", words[type]);
+	return snprintf(buf, cap, "%s %" PRIu64 "%s", words[type], bytes, type == GOAL_CALC ? "" : "b");
+}
+
+int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
+		  uint32_t peer, uint32_t tag, char *buf, size_t cap)
+{
+	uint64_t line;
+	const char *label = goal_sim_label(g, rank, op, &line);
+	int used = 0;
+
+	if (label)
+		used = snprintf(buf, cap, "%.64s (line %" PRIu64 "): ", label, line);
+	else if (line)
+		used = snprintf(buf, cap, "line %" PRIu64 ": ", line);
+	return used + print_op(type, bytes, peer, tag, buf + used, (size_t)used < cap ? cap - (size_t)used : 0);
+}

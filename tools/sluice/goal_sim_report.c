@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What sluice goal sim prints for people. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "goal_sim.h"
+#include "text.h"
+
+#define BINS 10
+
+/* Up to three decimals, without zeros at the end. */
+static const char *decimals(uint64_t whole, unsigned thousandths, char buf[32])
+{
+	size_t n;
+
+	snprintf(buf, 32, "%" PRIu64 ".%03u", whole, thousandths);
+	for (n = strlen(buf); buf[n - 1] == '0'; n--)
+		buf[n - 1] = '\0';
+	if (buf[n - 1] == '.')
+		buf[n - 1] = '\0';
+	return buf;
+}
+
+const char *goal_sim_ns(uint64_t ps, char buf[32])
+{
+	return decimals(ps / SIM_PS_PER_NS, (unsigned)(ps % SIM_PS_PER_NS), buf);
+}
+
+const char *goal_sim_cost(uint64_t cost, char buf[32])
+{
+	snprintf(buf, 32, "%.6g", (double)cost / SIM_PS_PER_NS / (1 << SIM_FRACTION_BITS));
+	return buf;
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+uint64_t *goal_sim_sorted_ends(const struct goal_sim *g)
+{
+	uint64_t *ends = malloc(g->config.ranks * sizeof *ends);
+
+	for (uint32_t r = 0; ends && r < g->config.ranks; r++)
+		ends[r] = sim_rank_end(g->sim, r);
+	if (ends)
+		qsort(ends, g->config.ranks, sizeof *ends, by_time);
+	return ends;
+}
+
+static void print_head(const struct goal_sim *g, const struct sim_stats *s)
+{
+	const struct sim_params *p = &g->o.params;
+	char l[32], o[32], gap[32], G[32], O[32], C[32], bytes[32], S[32];
+
+	base_format_bytes(s->message_bytes, bytes, sizeof bytes);
+	base_format_bytes(p->eager_bytes, S, sizeof S);
+	printf("%" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages of %s bytes in all\n", g->config.ranks,
+	       s->ops, s->messages, bytes);
+	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n\n", goal_sim_ns(p->latency_ps, l),
+	       goal_sim_ns(p->overhead_ps, o), goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
+	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S, g->o.params_name);
+}
+
+static void print_times(const struct goal_sim *g)
+{
+	struct text_table t = { NULL };
+
+	for (uint32_t r = 0; r < g->config.ranks; r++) {
+		char rank[32], ns[32];
+
+		snprintf(rank, sizeof rank, "rank %" PRIu32, r);
+		text_table_row(&t, rank, goal_sim_ns(sim_rank_end(g->sim, r), ns), NULL);
+	}
+	text_table_print(&t, "  ", stdout);
+	text_table_free(&t);
+	putchar('\n');
+}
+
+/* How many ranks end when, in equal parts of the time between the first and the last. */
+static void print_histogram(const uint64_t *ends, uint32_t ranks)
+{
+	uint64_t first = ends[0], spread = ends[ranks - 1] - first;
+	struct text_table t = { NULL };
+	uint32_t r = 0;
+
+	for (uint64_t bin = 0; bin < BINS && spread; bin++) {
+		uint64_t until = bin + 1 == BINS ? UINT64_MAX : first + (uint64_t)((double)spread * (double)(bin + 1) / BINS);
+		uint32_t begin = r, width;
+		char from[64], ns[32], count[32], bar[41];
+
+		while (r < ranks && ends[r] < until)
+			r++;
+		width = (uint32_t)((uint64_t)(r - begin) * 40 / ranks);
+		memset(bar, '#', width);
+		bar[width] = '\0';
+		goal_sim_ns(first + (uint64_t)((double)spread * (double)bin / BINS), ns);
+		snprintf(from, sizeof from, "from %s ns", ns);
+		snprintf(count, sizeof count, "%" PRIu32, r - begin);
+		text_table_row(&t, from, count, bar, NULL);
+	}
+	text_table_print(&t, "  ", stdout);
+	if (t.count)
+		putchar('\n');
+	text_table_free(&t);
+}
+
+static void print_ends(const struct goal_sim *g, const struct sim_stats *s)
+{
+	uint64_t *ends = goal_sim_sorted_ends(g);
+	uint32_t n = g->config.ranks;
+	char first[32], half[32], last[32];
+
+	if (!ends) {
+		tool_say("goal sim: %s", strerror(ENOMEM));
+		return;
+	}
+	printf("last: rank %" PRIu32 " after %s ns; first %s ns, half of the ranks %s ns\n\n", s->last_rank,
+	       goal_sim_ns(ends[n - 1], last), goal_sim_ns(ends[0], first), goal_sim_ns(ends[(n - 1) / 2], half));
+	if (n <= GOAL_SIM_TIMES_MAX || g->o.times)
+		print_times(g);
+	else
+		print_histogram(ends, n);
+	free(ends);
+}
+
+/* ---- the critical path ------------------------------------------------------------------------------ */
+
+static void print_share(struct text_table *t, const char *what, uint64_t ps, uint64_t total)
+{
+	char ns[32], share[32];
+
+	if (!ps)
+		return;
+	snprintf(share, sizeof share, "%.1f %%", 100.0 * (double)ps / (double)total);
+	text_table_row(t, what, goal_sim_ns(ps, ns), share, NULL);
+}
+
+static void print_sum(const struct sim_path_sum *sum)
+{
+	struct text_table t = { NULL };
+	char ns[32];
+
+	printf("critical path: %s ns, %" PRIu64 " steps, %" PRIu64 " messages\n", goal_sim_ns(sum->total_ps, ns), sum->steps,
+	       sum->messages);
+	print_share(&t, "latency (L)", sum->latency_ps, sum->total_ps);
+	print_share(&t, "overhead (o)", sum->overhead_ps, sum->total_ps);
+	print_share(&t, "overhead of bytes (O)", sum->overhead_byte_ps, sum->total_ps);
+	print_share(&t, "gaps (g)", sum->gap_ps, sum->total_ps);
+	print_share(&t, "bytes (G)", sum->byte_ps, sum->total_ps);
+	print_share(&t, "computing", sum->local_ps, sum->total_ps);
+	print_share(&t, "waiting", sum->other_ps, sum->total_ps);
+	print_share(&t, "before what is remembered", sum->before_ps, sum->total_ps);
+	text_table_print(&t, "  ", stdout);
+	text_table_free(&t);
+}
+
+/* The first half and the last half of the steps that were asked for; visited last first. */
+struct steps {
+	const struct goal_sim *g;
+	struct sim_step *kept;
+	uint64_t seen, all, want;
+};
+
+static void keep_step(void *ctx, const struct sim_step *step)
+{
+	struct steps *s = ctx;
+	uint64_t late = s->want / 2, early = s->want - late;
+
+	if (s->seen < late)
+		s->kept[s->seen] = *step;
+	else if (s->all - s->seen <= early)
+		s->kept[late + s->seen - (s->all - early)] = *step;
+	s->seen++;
+}
+
+static void print_step(const struct goal_sim *g, const struct sim_step *step)
+{
+	static const char *const causes[] = { [SIM_FIRST] = "", [SIM_REQUIRED] = "after what it requires",
+					      [SIM_CPU] = "when the CPU is free", [SIM_NIC] = "when the NIC is ready",
+					      [SIM_WIRE] = "when it arrives" };
+	char name[160], begin[32], end[32];
+	bool is_receive = step->kind == SIM_RECEIVE;
+
+	/* what is known of a message is the send */
+	if (is_receive) {
+		char sent[128];
+
+		goal_sim_name(g, step->peer, step->op, step->type, step->bytes, step->rank, step->tag, sent, sizeof sent);
+		snprintf(name, sizeof name, "receives from %" PRIu32 ": %s", step->peer, sent);
+	} else {
+		goal_sim_name(g, step->rank, step->op, step->type, step->bytes, step->peer, step->tag, name, sizeof name);
+	}
+	printf("  %12s .. %-12s rank %-8" PRIu32 " %s%s%s\n", goal_sim_ns(step->begin_ps, begin),
+	       goal_sim_ns(step->end_ps, end), step->rank, name, *causes[step->cause] ? "  | " : "", causes[step->cause]);
+}
+
+static void print_steps(const struct goal_sim *g, const struct sim_path_sum *sum)
+{
+	struct steps s = { .g = g, .all = sum->steps, .want = base_min_u64(g->o.path_steps, sum->steps) };
+
+	s.kept = calloc(s.want + 1, sizeof *s.kept);
+	if (!s.kept) {
+		tool_say("goal sim: %s", strerror(ENOMEM));
+		return;
+	}
+	sim_path(g->sim, keep_step, &s, NULL);
+	putchar('\n');
+	for (uint64_t i = s.want; i-- > 0;) {
+		print_step(g, &s.kept[i]);
+		if (i == s.want / 2 && s.want < s.all && i)
+			printf("  ... %" PRIu64 " more (--path)\n", s.all - s.want);
+	}
+	free(s.kept);
+}
+
+void goal_sim_report(const struct goal_sim *g)
+{
+	struct sim_path_sum sum;
+	struct sim_stats s;
+
+	sim_get_stats(g->sim, &s);
+	print_head(g, &s);
+	print_ends(g, &s);
+	sim_path(g->sim, NULL, NULL, &sum);
+	if (!g->o.path_steps || !sum.total_ps)
+		return;
+	if (!sum.steps) {
+		printf("critical path: not remembered (--path-memory)\n");
+		return;
+	}
+	print_sum(&sum);
+	print_steps(g, &sum);
+	if (s.unexpected)
+		printf("\n%" PRIu64 " messages came before their receive, at most %" PRIu32 " at a time, at rank %" PRIu32 "\n",
+		       s.unexpected, s.unexpected_most, s.unexpected_rank);
+}
+
+/* ---- what is stuck -------------------------------------------------------------------------------------- */
+
+struct telling {
+	const struct goal_sim *g;
+	uint64_t count;
+};
+
+static void tell_one(void *ctx, const struct sim_stuck *w)
+{
+	static const char *const why[] = { [SIM_STUCK_RECEIVE] = "no message came",
+					   [SIM_STUCK_SEND] = "no receive came",
+					   [SIM_STUCK_MESSAGE] = "sent, and nobody receives it",
+					   [SIM_STUCK_REQUIRES] = "part of what it requires has not ended" };
+	struct telling *t = ctx;
+	char name[160];
+
+	if (t->count++ >= GOAL_SIM_STUCK_MAX)
+		return;
+	goal_sim_name(t->g, w->rank, w->op, w->type, w->bytes, w->peer, w->tag, name, sizeof name);
+	tool_say("goal sim: rank %" PRIu32 ": %s: %s", w->rank, name, why[w->kind]);
+}
+
+void goal_sim_tell_stuck(const struct goal_sim *g)
+{
+	struct telling t = { g, 0 };
+	struct sim_stats s;
+
+	sim_get_stats(g->sim, &s);
+	if (s.ops_done < s.ops)
+		tool_say("goal sim: deadlock: %" PRIu64 " of %" PRIu64 " operations have not ended", s.ops - s.ops_done, s.ops);
+	sim_stuck(g->sim, tell_one, &t);
+	if (t.count > GOAL_SIM_STUCK_MAX)
+		tool_say("goal sim: and %" PRIu64 " more", t.count - GOAL_SIM_STUCK_MAX);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Trace events as Perfetto and Chrome read them: a process a rank, a thread a CPU, arrows for messages. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "goal_sim.h"
+
+#define EVENTS_MAX 1000000u /* about 200 MB; a viewer takes no more */
+
+struct goal_timeline {
+	FILE *out;
+	uint64_t count, left_out;
+	const char *comma;
+};
+
+int goal_timeline_open(struct goal_sim *g)
+{
+	struct goal_timeline *t = calloc(1, sizeof *t);
+
+	if (t)
+		t->out = fopen(g->o.timeline, "we");
+	if (!t || !t->out) {
+		tool_say("goal sim: cannot write %s: %s", g->o.timeline, strerror(errno));
+		free(t);
+		return TOOL_FAILED;
+	}
+	t->comma = "";
+	fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n", t->out);
+	g->timeline = t;
+	return TOOL_DONE;
+}
+
+/* Chrome's unit: microseconds. */
+static void put_time(FILE *out, const char *key, uint64_t ps)
+{
+	fprintf(out, ", \"%s\": %" PRIu64 ".%06" PRIu64, key, ps / 1000000, ps % 1000000);
+}
+
+static void begin_event(struct goal_timeline *t, const char *phase, const struct sim_span *s, uint64_t ps)
+{
+	fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": %" PRIu32 ", \"tid\": %u", t->comma, phase, s->rank, s->cpu);
+	put_time(t->out, "ts", ps);
+	t->comma = ",\n";
+	t->count++;
+}
+
+/* Labels are words, so nothing in a name needs a backslash. */
+static void put_span(struct goal_sim *g, const struct sim_span *s)
+{
+	static const char *const words[] = { [SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local" };
+	struct goal_timeline *t = g->timeline;
+	bool is_receive = s->kind == SIM_RECEIVE;
+	char name[160];
+
+	goal_sim_name(g, is_receive ? s->peer : s->rank, s->op, s->type, s->bytes, is_receive ? s->rank : s->peer, s->tag,
+		      name, sizeof name);
+	begin_event(t, "X", s, s->begin_ps);
+	put_time(t->out, "dur", s->end_ps - s->begin_ps);
+	if (is_receive)
+		fprintf(t->out, ", \"name\": \"receive from %" PRIu32 "\", \"args\": {\"of\": \"%s\"}", s->peer, name);
+	else
+		fprintf(t->out, ", \"name\": \"%s\"", name);
+	fprintf(t->out, ", \"cat\": \"%s\"}", words[s->kind]);
+}
+
+static void put_arrow(struct goal_sim *g, const struct sim_span *s)
+{
+	bool is_send = s->kind == SIM_SEND;
+
+	begin_event(g->timeline, is_send ? "s" : "f", s, s->begin_ps);
+	fprintf(g->timeline->out, ", \"id\": \"%" PRIu32 ".%" PRIu32 "\", \"name\": \"message\", \"cat\": \"message\"%s}",
+		is_send ? s->rank : s->peer, s->op, is_send ? "" : ", \"bp\": \"e\"");
+}
+
+void goal_timeline_span(struct goal_sim *g, const struct sim_span *s)
+{
+	struct goal_timeline *t = g->timeline;
+	bool is_inside = s->peer >= g->o.timeline_first && s->peer < g->o.timeline_end;
+
+	if (t->count >= EVENTS_MAX) {
+		t->left_out++;
+		return;
+	}
+	put_span(g, s);
+	if (s->kind != SIM_LOCAL && is_inside)
+		put_arrow(g, s);
+}
+
+int goal_timeline_close(struct goal_sim *g)
+{
+	struct goal_timeline *t = g->timeline;
+	uint32_t end = g->o.timeline_end < g->config.ranks ? g->o.timeline_end : g->config.ranks;
+	int failed;
+
+	for (uint32_t r = g->o.timeline_first; r < end && r - g->o.timeline_first < EVENTS_MAX; r++) {
+		fprintf(t->out, "%s{\"ph\": \"M\", \"pid\": %" PRIu32 ", \"name\": \"process_name\", ", t->comma, r);
+		fprintf(t->out, "\"args\": {\"name\": \"rank %" PRIu32 "\"}}", r);
+		t->comma = ",\n";
+	}
+	fputs("\n]}\n", t->out);
+	failed = ferror(t->out);
+	failed |= fclose(t->out);
+	if (failed)
+		tool_say("goal sim: cannot write %s: %s", g->o.timeline, strerror(errno ? errno : EIO));
+	if (t->left_out)
+		tool_say("goal sim: %s holds the first %u events, %" PRIu64 " spans are left out; fewer ranks with --timeline-ranks",
+			 g->o.timeline, EVENTS_MAX, t->left_out);
+	free(t);
+	g->timeline = NULL;
+	return failed ? TOOL_FAILED : TOOL_DONE;
+}
