@@ -24,6 +24,7 @@
 int goal_check_main(int argc, char **argv);
 int goal_print_main(int argc, char **argv);
 int goal_compile_main(int argc, char **argv);
+int goal_draw_main(int argc, char **argv);
 int goal_gen_main(int argc, char **argv);
 int goal_sim_main(int argc, char **argv);
 
