@@ -1,49 +1,141 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writes valid blocks for the fuzzer to begin with: seed_goal DIRECTORY */
+/* Writes valid blocks, or a program of them, for the fuzzer to begin with: seed_goal [--program] DIRECTORY */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "coll/coll.h"
+#include "goal/program.h"
 
-static int save(const char *dir, int number, struct goal_build *b)
+enum { BLOCKS = 4, ROOM = 4096 };
+
+static _Alignas(64) char blocks[BLOCKS][ROOM];
+static struct goal_op ops[16];
+static struct goal_edge edges[16];
+static struct goal_segment segments[8];
+
+static struct goal_build begin(void)
 {
-	static _Alignas(8) char block[4096];
-	char path[512];
-	FILE *f;
-	int ret = goal_compile(b, (struct goal_block *)block, sizeof block);
+	struct goal_build b;
 
-	snprintf(path, sizeof path, "%s/seed-%d", dir, number);
-	f = ret ? NULL : fopen(path, "wb");
-	if (!f)
-		return 1;
-	ret = fwrite(block, 1, ((struct goal_block *)block)->bytes, f) !=
-	      ((struct goal_block *)block)->bytes;
-	return fclose(f) || ret;
+	goal_build_init(&b, ops, 16, edges, 16);
+	b.segments = segments;
+	b.segment_cap = 8;
+	b.scratch_bytes = 100;
+	return b;
 }
 
-int main(int argc, char **argv)
+static int build_relay(struct goal_block *out)
 {
-	static const struct coll_gather_shape shape = { 100, 0, 0, 100, 0 };
-	struct goal_op ops[8];
-	struct goal_edge edges[8];
-	struct goal_build b;
-	int ret = 0;
+	struct goal_build b = begin();
 
-	if (argc != 2)
-		return 2;
-	goal_build_init(&b, ops, 8, edges, 8);
-	coll_bcast(&b, 0, 4, 0, 0, 1000);
-	ret |= save(argv[1], 1, &b);
-	goal_build_init(&b, ops, 8, edges, 8);
-	coll_gather(&b, 0, 4, 0, &shape);
-	ret |= save(argv[1], 2, &b);
-	goal_build_init(&b, ops, 8, edges, 8);
 	goal_recv(&b, 1, 1, GOAL_SCRATCH, 0, 10);
 	goal_copy(&b, GOAL_USER, 0, GOAL_SCRATCH, 0, 10);
 	goal_send(&b, 2, 1, 0, GOAL_USER, 0, 10);
 	goal_requires(&b, 1, 0);
 	goal_requires(&b, 2, 1);
-	b.scratch_bytes = 10;
-	ret |= save(argv[1], 3, &b);
-	return ret;
+	return goal_compile(&b, out, ROOM);
+}
+
+static int build_lists(struct goal_block *out)
+{
+	struct goal_build b = begin();
+
+	goal_recv(&b, GOAL_ANY, GOAL_ANY, 0, 0, 0);
+	goal_segment(&b, 0, GOAL_USER, 5, 10);
+	goal_segment(&b, 0, GOAL_SCRATCH, 0, 7);
+	goal_send(&b, 2, 1, 0, 0, 0, 0);
+	goal_segment(&b, 1, GOAL_USER + 1, 9, 1);
+	goal_segment(&b, 1, GOAL_USER, 0, 100);
+	goal_irequires(&b, 1, 0);
+	return goal_compile(&b, out, ROOM);
+}
+
+static int build_arithmetic(struct goal_block *out)
+{
+	struct goal_build b = begin();
+
+	for (uint8_t type = GOAL_ADD; type <= GOAL_XOR; type++) {
+		goal_add(&b, &(struct goal_op){ .type = type, .dtype = type % 8, .mem = GOAL_USER, .off = type,
+						.src_mem = GOAL_USER, .src_off = type, .src2_mem = GOAL_USER + 1,
+						.src2_off = 3, .bytes = 48 });
+		if (type > GOAL_ADD)
+			goal_requires(&b, (uint32_t)(type - GOAL_ADD), 0);
+	}
+	goal_add(&b, &(struct goal_op){ .type = GOAL_MAX, .dtype = GOAL_F16, .mem = GOAL_SCRATCH,
+					.src_mem = GOAL_USER, .src2_mem = GOAL_USER, .bytes = 2 });
+	return goal_compile(&b, out, ROOM);
+}
+
+static int build_others(struct goal_block *out)
+{
+	struct goal_build b = begin();
+
+	goal_add(&b, &(struct goal_op){ .type = GOAL_CALC, .bytes = 1000, .cpu = 1 });
+	goal_add(&b, &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .off = 8, .bytes = 8 });
+	goal_add(&b, &(struct goal_op){ .type = GOAL_NOP });
+	goal_send(&b, 3, 1, 0, GOAL_NOWHERE, 0, 1000);
+	goal_irequires(&b, 1, 0);
+	goal_requires(&b, 2, 1);
+	goal_requires(&b, 2, 0);
+	return goal_compile(&b, out, ROOM);
+}
+
+static int save(const char *dir, int number, const void *bytes, size_t count)
+{
+	char path[512];
+	FILE *f;
+	int ret;
+
+	snprintf(path, sizeof path, "%s/seed-%d", dir, number);
+	f = fopen(path, "wb");
+	if (!f)
+		return 1;
+	ret = fwrite(bytes, 1, count, f) != count;
+	return fclose(f) || ret;
+}
+
+/* All of them, one a rank. */
+static int save_program(const char *dir)
+{
+	static _Alignas(64) char room[BLOCKS * ROOM];
+	struct goal_program *p = (struct goal_program *)room;
+	uint64_t at = sizeof *p, offsets[BLOCKS];
+	uint32_t numbers[BLOCKS];
+
+	*p = (struct goal_program){ .magic = GOAL_PROGRAM_MAGIC, .version = GOAL_PROGRAM_VERSION, .ranks = BLOCKS,
+				    .block_count = BLOCKS, .most_ops = 16 };
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		const struct goal_block *b = (const struct goal_block *)blocks[i];
+
+		memcpy(room + at, b, b->bytes);
+		offsets[i] = at;
+		numbers[i] = i;
+		at = goal_program_align(at + b->bytes);
+	}
+	p->offsets_off = at;
+	memcpy(room + at, offsets, sizeof offsets);
+	memcpy(room + at + sizeof offsets, numbers, sizeof numbers);
+	p->bytes = at + goal_program_tables_bytes(BLOCKS, BLOCKS);
+	return save(dir, 1, p, p->bytes);
+}
+
+int main(int argc, char **argv)
+{
+	static int (*const build[BLOCKS])(struct goal_block *) = { build_relay, build_lists, build_arithmetic,
+								   build_others };
+	bool program = argc == 3 && !strcmp(argv[1], "--program");
+	int ret = 0;
+
+	if (argc != 2 + program)
+		return 2;
+	for (int i = 0; i < BLOCKS; i++) {
+		const struct goal_block *b = (const struct goal_block *)blocks[i];
+
+		ret |= build[i]((struct goal_block *)blocks[i]);
+		if (!program && !ret)
+			ret = save(argv[1], i, b, b->bytes);
+	}
+	if (program && !ret)
+		ret = save_program(argv[2]);
+	return !!ret;
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""libFuzzer over blocks of schedules: a few seconds, and longer by name. Needs clang.
-Run alone: ./dev check -k fuzz; for an hour: FUZZ_SECONDS=3600 ./dev check -k fuzz"""
+"""libFuzzer over what comes from outside: a minute in all, and longer by name. Needs clang.
+Run alone: ./dev check fuzz; for an hour each: FUZZ_SECONDS=3600 ./dev check fuzz"""
 import os
 import pathlib
 import shutil
@@ -11,7 +11,17 @@ import pytest
 from support.paths import BUILD, ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
-COMMON = ['-g', '-O1', '-std=gnu11', '-D_GNU_SOURCE', f'-I{ROOT}/src']
+COMMON = ['-g', '-O1', '-std=gnu11', '-D_GNU_SOURCE', f'-I{ROOT}/src', f'-I{ROOT}/include']
+SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
+GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
+                                          'program', 'verify')]
+# name of test/fuzz/fuzz_NAME.c: its sources, how seeds are written (seed_goal's arguments) and the
+# longest input
+TARGETS = {
+    'goal': (GOAL, [], 1500),
+    'goal_program': (GOAL, ['--program'], 5000),
+    'goal_build': (GOAL + ['src/api/build.c', 'src/api/schedule.c'], None, 400),
+}
 
 
 def compile_with(compiler, out, flags, *sources):
@@ -23,21 +33,20 @@ def compile_with(compiler, out, flags, *sources):
     return out
 
 
-def fuzz(seconds, where):
+@pytest.mark.parametrize('name', TARGETS)
+def test_fuzz(name, tmp_path):
     if not shutil.which('clang'):
         pytest.skip('clang is not installed')
-    corpus = BUILD / 'fuzz/goal'  # kept: later runs begin where this one ends
+    sources, seeds, longest = TARGETS[name]
+    sources = [ROOT / source for source in sources]
+    corpus = BUILD / 'fuzz' / name  # kept: later runs begin where this one ends
     corpus.mkdir(parents=True, exist_ok=True)
-    seed = compile_with('clang', where / 'seed', [], HERE / 'seed_goal.c',
-                        ROOT / 'src/goal/goal.c', ROOT / 'src/coll/flat.c')
-    subprocess.run([seed, corpus], check=True, timeout=60)
-    target = compile_with('clang', where / 'fuzz_goal', ['-fsanitize=fuzzer,address,undefined'],
-                          HERE / 'fuzz_goal.c', ROOT / 'src/goal/goal.c')
-    done = subprocess.run([target, f'-max_total_time={seconds}', '-max_len=1500', '-timeout=5',
-                           '-rss_limit_mb=1024', corpus], cwd=where, capture_output=True, text=True,
-                          errors='replace', timeout=seconds + 240)
+    if seeds is not None:
+        seed = compile_with('clang', tmp_path / 'seed', [], HERE / 'seed_goal.c', *sources)
+        subprocess.run([seed, *seeds, corpus], check=True, timeout=60)
+    target = compile_with('clang', tmp_path / f'fuzz_{name}', ['-fsanitize=fuzzer,address,undefined',
+                          '-fno-sanitize-recover=undefined'], HERE / f'fuzz_{name}.c', *sources)
+    done = subprocess.run([target, f'-max_total_time={SECONDS}', f'-max_len={longest}', '-timeout=5',
+                           '-rss_limit_mb=1024', corpus], cwd=tmp_path, capture_output=True, text=True,
+                          errors='replace', timeout=SECONDS + 240)
     assert done.returncode == 0, done.stderr[-4000:]
-
-
-def test_fuzz_goal(tmp_path):
-    fuzz(int(os.environ.get('FUZZ_SECONDS', '3')), tmp_path)

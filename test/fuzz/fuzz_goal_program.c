@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Any bytes as a program: each rank's block of what was accepted can be run. For libFuzzer. */
+#include <stdint.h>
+#include <stdio.h>
+
+#include "goal/program.h"
+#include "goal_walk.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_rank(const struct goal_program *p, size_t size, uint32_t rank)
+{
+	static const uint64_t mem_bytes[GOAL_SPACES_MAX] = { [0 ... GOAL_SPACES_MAX - 1] = UINT64_MAX };
+	const struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, mem_bytes, true };
+	const struct goal_block *b = goal_program_block(p, rank);
+	const char *wrong = goal_walk(b, size - (size_t)((const char *)b - (const char *)p), &limits);
+
+	if (!wrong)
+		return;
+	fprintf(stderr, "accepted: rank %u: %s\n", rank, wrong);
+	abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct goal_program *p = malloc(size ? size : 1);
+	uint32_t *work, at;
+
+	if (!p)
+		abort();
+	memcpy(p, data, size);
+	if (!goal_program_verify_header(p, size)) {
+		work = malloc((size_t)p->most_ops * sizeof *work + 1);
+		if (!work)
+			abort();
+		if (!goal_program_verify(p, size, work, &at))
+			for (uint32_t r = 0; r < p->ranks; r++)
+				check_rank(p, size, r);
+		free(work);
+	}
+	free(p);
+	return 0;
+}
