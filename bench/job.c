@@ -184,19 +184,22 @@ static void watch_threads(struct job_watch *w, long pid, bool raise)
 		closedir(dir);
 }
 
-/* Is this Sluice's worker process? Of this job's, as nobody else measures here meanwhile. */
-static bool is_worker(long pid)
+/* Is this the worker process that Sluice has started from here? It says so in its arguments. */
+static bool is_our_worker(long pid)
 {
-	char path[32], name[32] = "", state = 'Z';
+	char path[32], text[64] = "";
+	size_t name;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+	snprintf(path, sizeof(path), "/proc/%ld/cmdline", pid);
 	f = fopen(path, "r");
-	if (!f || fscanf(f, "%*d (%31[^)]) %c", name, &state) != 2)
-		state = 'Z';
-	if (f)
-		fclose(f);
-	return state != 'Z' && !strcmp(name, "sluice-worker");
+	if (!f)
+		return false;
+	if (!fread(text, 1, sizeof(text) - 2, f))
+		text[0] = 0;
+	fclose(f);
+	name = strlen(text);
+	return strstr(text, "sluice-worker") && atol(text + name + 1) == getpid();
 }
 
 void job_watch_open(struct job_watch *w, bool raise)
@@ -208,7 +211,7 @@ void job_watch_open(struct job_watch *w, bool raise)
 	watch_add(w, getpid(), syscall(SYS_gettid));
 	watch_threads(w, getpid(), raise);
 	while (dir && (e = readdir(dir)))
-		if (atol(e->d_name) > 0 && is_worker(atol(e->d_name)))
+		if (atol(e->d_name) > 0 && is_our_worker(atol(e->d_name)))
 			watch_threads(w, atol(e->d_name), raise);
 	if (dir)
 		closedir(dir);

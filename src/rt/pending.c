@@ -263,10 +263,11 @@ static void on_hold(void *arg)
 }
 
 /*
- * How much to fetch for a touch at addr: all of it when that does not take long; else, with each touch
- * twice as much as with the one before, so that neither the first byte has to wait for the last, nor a
- * program that reads from the beginning to the end faults at each fragment. In units of huge pages: one that
- * is cut is mapped by small ones afterwards.
+ * How much to fetch for a touch at addr: all of it when that does not take long, as it is short, or there, or
+ * in others' hands, who end sooner than the next touch would be served; else, with each touch twice as much as
+ * with the one before, so that neither the first byte has to wait for the last, nor a program that reads from
+ * the beginning to the end faults at each fragment. In units of huge pages: one that is cut is mapped by small
+ * ones afterwards.
  */
 static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const struct guard_range *range,
 			uintptr_t *lo, uintptr_t *hi)
@@ -276,7 +277,7 @@ static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const s
 
 	*lo = range->start;
 	*hi = range->end;
-	if (range->end - range->start <= 2 * want)
+	if (range->end - range->start <= 2 * want || exec_is_taken_up(p->run))
 		return;
 	*lo = base_max_u64(*lo, base_round_down(addr, HOST_HUGE));
 	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), HOST_HUGE));

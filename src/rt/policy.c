@@ -35,7 +35,7 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
  * thread, which has to be woken and interrupts this one (doc/results-early-return.md). */
 #define WORTH_NS 60000u
 #define WORTH_THREAD_NS 150000u
-#define LATE_NS 100000u  /* a partner that is later than this is late: what leaving costs at most */
+#define LATE_NS 30000u /* a partner that is later than this is late: as long as leaving costs, mostly */
 
 void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out)
 {
