@@ -67,7 +67,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		uint64_t wait_ns;
 	} cases[] = {
 		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 1, EARLY_NOW, 0 },
-		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 0, 1, EARLY_LATER, 100000 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 0, 1, EARLY_LATER, 30000 },
 		{ BASE_EARLY_AUTO, 7, 1 << 20, 1, 0, 1, EARLY_LATER, 7000 },
 		{ BASE_EARLY_AUTO, 0, 1 << 20, 1, 0, 1, EARLY_LATER, 0 },
 		{ BASE_EARLY_AUTO, -1, 512 << 10, 1, 1, 1, EARLY_NOW, 0 },
@@ -96,6 +96,13 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 			f.copy_ns = 149999;
 			policy_early(&f, &choice);
 			CHECK_EQ(choice.how, EARLY_LATER);
+			f.has_process = true; /* one that need not be woken */
+			policy_early(&f, &choice);
+			CHECK_EQ(choice.how, EARLY_NOW);
+			f.copy_ns = 59999;
+			policy_early(&f, &choice);
+			CHECK_EQ(choice.how, EARLY_LATER);
+			f.has_process = false;
 			f.copy_ns = 150000;
 			policy_early(&f, &choice);
 		}

@@ -9,18 +9,44 @@
 #include "guard/guard.h"
 #include "host/host.h"
 #include "trial.h"
+#include "worker/worker.h"
 
 /* What the child says. */
 struct answer {
-	bool has_guard, has_engine;
+	bool has_guard, has_engine, has_worker;
 	char guard[32], guard_reason[200];
 	char engine[32], engine_reason[200];
+	char worker_reason[200];
 	int spare_cpus;
 };
 
 static void ignore_hold(void *arg) {}
 static void ignore_touch(void *arg, uintptr_t addr, size_t bytes, bool write) {}
 static void ignore_all(void) {}
+
+/* Starts one, gives it an arena, ends it. */
+static bool try_worker(char *reason, size_t cap)
+{
+	struct worker_setup setup = { .threads = 1 };
+	struct worker_ticket ticket;
+	int ret;
+
+	if (base_opt.worker_kind == BASE_WORKER_THREAD) {
+		snprintf(reason, cap, "SLUICE_WORKER_KIND=thread");
+		return false;
+	}
+	host_cpumask_self(&setup.cpus);
+	guard_trust_begin();
+	ret = worker_start(&setup, &ticket, reason, cap);
+	if (!ret) {
+		ret = worker_attach(&ticket);
+		if (ret)
+			snprintf(reason, cap, "it does not answer: %s", strerror(-ret));
+		worker_detach();
+	}
+	guard_trust_end();
+	return !ret;
+}
 
 static void find_out(struct answer *a)
 {
@@ -34,6 +60,7 @@ static void find_out(struct answer *a)
 	snprintf(a->guard_reason, sizeof(a->guard_reason), "%s", guard_reason());
 	a->has_engine = engine;
 	snprintf(a->engine, sizeof(a->engine), "%s", engine ? engine->name : "none");
+	a->has_worker = try_worker(a->worker_reason, sizeof(a->worker_reason));
 	host_cpumask_self(&self);
 	a->spare_cpus = engine_spare_cpus(&self, 1, &spare);
 }
@@ -77,6 +104,7 @@ void trial_early(struct trial *guard, struct trial *engine)
 	snprintf(guard->note, sizeof(guard->note), "%s%s%s", a.guard, a.guard_reason[0] ? "; " : "", a.guard_reason);
 	engine->works = a.has_engine;
 	snprintf(engine->reason, sizeof(engine->reason), "%.190s", a.has_engine ? "" : a.engine_reason);
-	snprintf(engine->note, sizeof(engine->note), "%s; a program of one rank leaves %d CPUs to it%s%s", a.engine,
+	snprintf(engine->note, sizeof(engine->note), "%s, %s%.120s; a program of one rank leaves %d CPUs to it%s%.60s",
+		 a.engine, a.has_worker ? "in a process of the job" : "as threads of each rank: ", a.worker_reason,
 		 a.spare_cpus, a.engine_reason[0] ? "; not " : "", a.engine_reason);
 }
