@@ -132,6 +132,8 @@ int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob)
 			c->worker_group = 0;
 	if (mine.group && !c->worker_group)
 		worker_group_close(mine.group);
+	else if (mine.group)
+		base_log(BASE_LOG_INFO, "rt", "worker process %d moves what calls on a communicator of %d ranks leave", worker_pid(), oob->size);
 out:
 	free(all);
 	free(results);

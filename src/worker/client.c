@@ -115,6 +115,13 @@ bool worker_is_alive(void)
 	return p && atomic_load_explicit(&p->state, memory_order_relaxed) == WORKER_RUNS;
 }
 
+int worker_pid(void)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+
+	return p ? atomic_load_explicit(&p->pid, memory_order_relaxed) : 0;
+}
+
 void worker_current(struct worker_ticket *out)
 {
 	*out = (struct worker_ticket){ 0 };

@@ -22,7 +22,9 @@ LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
 GUARDS = ['uffd', 'steal', 'mprotect']
 FAULTY = {'SLUICE_ENGINE': 'fault'}
 ENGINES = {
-    'sw': {'SLUICE_ENGINE': 'sw'},
+    'sw': {'SLUICE_ENGINE': 'sw', 'SLUICE_WORKER_KIND': 'thread'},
+    # not at idle priority: no CPU is idle in tests
+    'process': {'SLUICE_WORKER_KIND': 'process', 'SLUICE_ENGINE_CPUS': '0-1', 'SLUICE_FAULT': 'worker_idle:all'},
     # so slow that nearly every buffer is still guarded when it is touched, which is looked at
     'delay': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'delay=1500', 'HARNESS_LOOK': '1'},
     'rate': {**FAULTY, 'SLUICE_ENGINE_FAULT': 'rate=1G'},
@@ -45,10 +47,11 @@ DEFAULT = {
     ('early_signals.c', 'mpich', 2, 'steal', 'delay'), ('early_threads.c', 'mpich', 2, 'steal', 'sw'),
     ('early_threads.c', 'mpich', 2, 'uffd', 'rate'), ('early_mpi.c', 'openmpi', 2, 'steal', 'sw'),
     ('early_many.c', 'mpich', 2, 'uffd', 'sw'), ('early_many.c', 'mpich', 3, 'steal', 'none'),
+    ('early_touch.c', 'mpich', 2, 'steal', 'process'), ('early_many.c', 'openmpi', 2, 'uffd', 'process'),
     ('early_rings.c', 'mpich', 2, 'steal', 'sw'), ('early_openmp.c', 'mpich', 2, 'steal', 'sw'),
 }
 # The engines that the other MPIs and numbers of ranks are tried with.
-FEW = ('sw', 'delay')
+FEW = ('sw', 'delay', 'process')
 
 
 def jobs():
@@ -61,6 +64,7 @@ def jobs():
                     yield program, 'openmpi', 2, guard, engine
             yield program, 'mpich', 3, guard, 'none'
             yield program, 'mpich', 4, guard, 'sw'
+            yield program, 'mpich', 4, guard, 'process'
             yield program, 'openmpi', 3, guard, 'delay'
         yield program, 'impi', 2, 'uffd', 'sw'
         yield program, 'impi', 2, 'steal', 'delay'
@@ -148,13 +152,13 @@ def test_really_early(program, mpi, ranks, guard, engine, early_runner):
         assert total['dispatched'] > 0, total
     if program != 'early_mpi.c':
         assert total['faults'] > 0, total
-    if engine in ('sw', 'delay', 'rate', 'error'):
+    if engine in ('sw', 'delay', 'rate', 'error', 'process'):
         assert total['bytes_engine'] > 0, total
     if engine == 'error':
         assert total['engine_errors'] > 0, total
     if engine == 'hang':
         assert total['engine_retired'] > 0, total
-    if engine in ('sw', 'delay', 'rate', 'none'):
+    if engine in ('sw', 'delay', 'rate', 'none', 'process'):
         assert total['engine_errors'] == total['engine_retired'] == 0, total
 
 
