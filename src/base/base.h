@@ -167,6 +167,8 @@ int base_log_rank(void);
 /* The rank of this process in its job as launchers tell it (PMI_RANK, PMIX_RANK,
  * OMPI_COMM_WORLD_RANK, SLURM_PROCID ...), or -1. */
 int base_job_rank(void);
+/* The variable that tells it, or NULL. */
+const char *base_job_rank_name(void);
 
 /*
  * What this process's launcher calls the job: the value of PMI_FD (a descriptor number: the same

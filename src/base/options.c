@@ -473,7 +473,8 @@ uint64_t base_options_hash(void)
 	return hash;
 }
 
-int base_job_rank(void)
+/* Variable and value of the rank, or -1. */
+static int job_rank(const char **out_name)
 {
 	static const char *const names[] = {
 		"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK",
@@ -484,10 +485,27 @@ int base_job_rank(void)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
 		const char *text = getenv(names[i]);
 
+		*out_name = names[i];
 		if (text && !parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
 			return (int)rank;
 	}
+	*out_name = NULL;
 	return -1;
+}
+
+int base_job_rank(void)
+{
+	const char *name;
+
+	return job_rank(&name);
+}
+
+const char *base_job_rank_name(void)
+{
+	const char *name;
+
+	job_rank(&name);
+	return name;
 }
 
 const char *base_job_identity(bool prefer_pmix, int *out_rank)

@@ -2,8 +2,8 @@
 /* The calls of the program: one record each, but of small ones, which are counted. */
 #include "trace/private.h"
 
-/* Small calls of a site in a thread: so many are recorded each, then one of so many. */
-enum { EACH = 128, OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
+/* After TRACE_EACH, one of so many small calls of a site in a thread is recorded. */
+enum { OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
 
 __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
 static __thread uint32_t call_id __attribute__((tls_model("initial-exec")));
@@ -74,7 +74,7 @@ struct trace_name trace_call_name_on(void)
 
 static bool is_recorded(uint64_t n)
 {
-	return n < EACH || n % (n < VERY_MANY ? OF_MANY : OF_VERY_MANY) == 0;
+	return n < TRACE_EACH || n % (n < VERY_MANY ? OF_MANY : OF_VERY_MANY) == 0;
 }
 
 static uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type))
@@ -118,8 +118,13 @@ void trace_small_end(const char *name, const void *site, uint64_t since)
 	struct trace_totals *t = record_totals();
 	struct trace_record *r = record_begin();
 
-	t[index].timed_small++;
-	t[index].timed_small_ticks += now - since;
+	t += index;
+	if (t->small_calls <= TRACE_EACH) {
+		t->ticks += now - since;
+	} else {
+		t->sampled++;
+		t->sampled_ticks += now - since;
+	}
 	if (!r)
 		return;
 	r->begin = since;

@@ -26,6 +26,7 @@
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
 #define TRACE_MODULES 64u
 #define TRACE_SITES TRACE_RECORDS_PER_CHUNK
+#define TRACE_EACH 128u /* small calls of a site in a thread that are timed and recorded each */
 #define TRACE_TEXTS 256u
 #define TRACE_TEXT_BYTES 128u
 
@@ -45,7 +46,8 @@ struct trace_header {
 	_Atomic uint32_t error;         /* errno that ended the growth of the file */
 	_Atomic uint32_t text_count, module_count;
 	uint16_t engine, guard;         /* texts; 0 none */
-	uint64_t start_ticks, start_ns; /* start: CLOCK_MONOTONIC */
+	uint64_t first_ticks, first_ns; /* a moment before the start: with it, what a tick is can be told */
+	uint64_t start_ticks, start_ns; /* CLOCK_MONOTONIC */
 	uint64_t end_ticks, end_ns;     /* when TRACE_ENDED */
 	uint64_t start_realtime_ns;
 	_Atomic uint64_t dropped;       /* records for which there was no room */
@@ -93,8 +95,8 @@ struct trace_totals {
 	uint64_t calls, bytes;       /* all; bytes of one rank's message */
 	uint64_t small_calls;        /* of them: below the threshold, and so the host MPI's */
 	uint64_t small_bytes;
-	uint64_t timed_small, timed_small_ticks; /* those of the small ones that were timed */
-	uint64_t ticks;              /* in calls that are not small */
+	uint64_t sampled, sampled_ticks; /* small ones beyond the first TRACE_EACH: those that were timed */
+	uint64_t ticks;              /* in all other calls: each is timed */
 	uint32_t taken, early;
 };
 
@@ -128,6 +130,7 @@ struct trace_record {
 			uint16_t site, why, early_why; /* texts but site */
 			uint16_t rank, ranks, root;    /* in the group */
 			uint8_t outcome, region;
+			uint16_t ops;       /* collectives in the group, from `op` on */
 		} call;
 		struct {
 			uint64_t bytes, op;

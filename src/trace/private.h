@@ -24,6 +24,8 @@ static inline struct trace_chunk *file_chunk(uint32_t i)
 static inline struct trace_record *chunk_records(struct trace_chunk *c) { return (struct trace_record *)(c + 1); }
 static inline struct trace_totals *chunk_totals(struct trace_chunk *c) { return (struct trace_totals *)(c + 1); }
 
+/* The same moment by both clocks. */
+void file_read_clocks(uint64_t *out_ticks, uint64_t *out_ns);
 /* file.c: 0 or -errno, told on stderr. */
 int file_open(int rank);
 /* A chunk whose pages are there: 1 + its index, or 0, the file is full or cannot grow. Async-signal-safe. */

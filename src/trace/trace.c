@@ -13,13 +13,17 @@ static void after_fork_child(void) { trace_on = false; }
 void trace_start(int world_rank)
 {
 	static bool was_started;
+	uint64_t first_ticks, first_ns;
 
 	if (!base_opt.trace[0] || was_started)
 		return;
 	was_started = true;
 	trace_ticks_are_ns = !host_has_steady_ticks();
+	file_read_clocks(&first_ticks, &first_ns);
 	if (file_open(world_rank))
 		return;
+	file_header()->first_ticks = first_ticks;
+	file_header()->first_ns = first_ns;
 	file_header()->ticks_are_ns = trace_ticks_are_ns;
 	pthread_atfork(NULL, NULL, after_fork_child);
 	trace_on = true;
@@ -30,8 +34,7 @@ void trace_stop(void)
 	if (!trace_on)
 		return;
 	trace_on = false;
-	file_header()->end_ticks = trace_ticks();
-	file_header()->end_ns = host_now_ns();
+	file_read_clocks(&file_header()->end_ticks, &file_header()->end_ns);
 	atomic_store_explicit(&file_header()->state, TRACE_ENDED, memory_order_release);
 }
 

@@ -104,12 +104,14 @@ static inline void trace_early(const char *why)
 	if (trace_is_on())
 		trace_current.early_why = why;
 }
+/* Which collective of the group it is; called once for each piece of a long one. */
 static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
 {
 	if (!trace_is_on())
 		return;
+	if (!trace_current.record.call.ops++)
+		trace_current.record.call.op = op;
 	trace_current.record.call.group = group;
-	trace_current.record.call.op = op;
 	trace_current.record.call.rank = (uint16_t)rank;
 	trace_current.record.call.ranks = (uint16_t)ranks;
 }

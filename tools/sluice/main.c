@@ -41,6 +41,7 @@ static const struct {
 } verbs[] = {
 	{ "run", tool_run },
 	{ "info", tool_info },
+	{ "trace", tool_trace },
 	{ "goal", tool_goal },
 };
 

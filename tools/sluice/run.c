@@ -17,6 +17,7 @@
 #include "base/base.h"
 #include "rt/exec_target.h"
 #include "mpi_find.h"
+#include "run.h"
 #include "tool.h"
 
 static const char help[] =
@@ -39,6 +40,8 @@ static const char help[] =
 	"Exit code: the program's; 2 misuse, 126 PROGRAM cannot be executed, 127 it does\n"
 	"not exist. A wrong option is told once, and the program runs plain.\n"
 	"More: man sluice-run\n";
+
+static const struct run_verb *verb;
 
 /* What is wrong with the settings: lines for rank 0, upon which the program runs plain. */
 static char problems[4096];
@@ -65,7 +68,7 @@ static void report_problems(const char *program)
 	if (base_job_rank() > 0)
 		return;
 	while ((line = strsep(&rest, "\n")) && *line)
-		tool_say("run: %s%s%s%s", line, *rest ? "" : " (running ", *rest ? "" : program,
+		tool_say("%s: %s%s%s%s", verb->name, line, *rest ? "" : " (running ", *rest ? "" : program,
 			 *rest ? "" : " without Sluice)");
 }
 
@@ -99,23 +102,29 @@ static void apply_setting(const char *setting)
 /* A flag that does not exist. Returns whether it looks like one whose value is the next word. */
 static bool unknown_flag(const char *flag)
 {
-	static const char *const flags[] = { "--set", "--mpi", "--help" };
-	char word[32];
+	char word[32], all[256] = "";
 	const char *nearest;
+	size_t count = 0;
 
 	snprintf(word, sizeof(word), "%.*s", (int)strcspn(flag, "="), flag);
-	nearest = tool_nearest(word, flags, BASE_ARRAY_LEN(flags));
+	for (; verb->flags[count]; count++) {
+		const char *before = !count ? "" : verb->flags[count + 1] ? ", " : " and ";
+
+		strcat(strcat(all, before), verb->flags[count]);
+	}
+	nearest = tool_nearest(word, verb->flags, count);
 	if (!nearest) {
-		add_problem("there is no option '%s'; there are --set and --mpi", word);
+		add_problem("there is no option '%s'; there are %s", word, all);
 		return false;
 	}
 	add_problem("there is no option '%s'; the nearest is %s", word, nearest);
-	return nearest != flags[2] && !strchr(flag, '=');
+	return strcmp(nearest, "--help") && !strchr(flag, '=');
 }
 
 static void parse_args(char **arg, struct run_args *out)
 {
 	const char *value;
+	int words;
 
 	*out = (struct run_args){ 0 };
 	for (arg++; *arg && (*arg)[0] == '-' && (*arg)[1]; arg++) {
@@ -126,6 +135,11 @@ static void parse_args(char **arg, struct run_args *out)
 		if (strcmp(*arg, "--help") == 0 || strcmp(*arg, "-h") == 0) {
 			out->wants_help = true;
 			return;
+		}
+		words = verb->own_flag ? verb->own_flag(arg) : 0;
+		if (words) {
+			arg += words - 1;
+			continue;
 		}
 		if (tool_is_flag(*arg, "--set", &value)) {
 			apply_setting(value ? value : arg[1]);
@@ -169,11 +183,11 @@ static int use_mpi(const char *path)
 	if (base_job_rank() > 0)
 		return TOOL_MISUSE;
 	if (rc == -EINVAL)
-		tool_say("run: --mpi %s: no MPI library (none there exports PMPI_Bcast)", path);
+		tool_say("%s: --mpi %s: no MPI library (none there exports PMPI_Bcast)", verb->name, path);
 	else if (rc == -ENOEXEC)
-		tool_say("run: --mpi %s: not a shared library for this machine", path);
+		tool_say("%s: --mpi %s: not a shared library for this machine", verb->name, path);
 	else
-		tool_say("run: --mpi %s: %s", path, strerror(-rc));
+		tool_say("%s: --mpi %s: %s", verb->name, path, strerror(-rc));
 	return TOOL_MISUSE;
 }
 
@@ -257,46 +271,59 @@ static int cannot_execute(const char *program, const char *path, int error)
 {
 	/* execve says ENOENT, too, when the interpreter of a program that exists does not */
 	if (error == ENOENT && *path && access(path, F_OK) == 0) {
-		tool_say("run: cannot execute %s: its interpreter does not exist", program);
+		tool_say("%s: cannot execute %s: its interpreter does not exist", verb->name, program);
 		return TOOL_CANNOT_EXECUTE;
 	}
-	tool_say("run: cannot execute %s: %s", program, strerror(error));
+	tool_say("%s: cannot execute %s: %s", verb->name, program, strerror(error));
 	return error == ENOENT ? TOOL_NOT_FOUND : TOOL_CANNOT_EXECUTE;
 }
 
-int tool_run(int argc, char **argv)
+int run_program(const struct run_verb *v, char **argv)
 {
 	char path[PATH_MAX] = "", library[PATH_MAX];
+	const char *preload;
 	struct run_args args;
 	enum rt_exec_kind kind;
 	int rc;
 
+	verb = v;
 	parse_args(argv, &args);
 	if (args.wants_help) {
-		fputs(help, stdout);
+		fputs(v->help, stdout);
 		return TOOL_DONE;
 	}
 	if (!args.program) {
-		tool_say("run: no program; write: mpiexec -n 4 sluice run ./app");
+		tool_say("%s: no program; write: mpiexec -n 4 sluice %s ./app", verb->name, verb->name);
 		return TOOL_MISUSE;
 	}
 	rc = rt_exec_find(args.program[0], getenv("PATH"), path, sizeof(path));
 	if (rc) {
 		/* may be the value of an option that does not exist: say so first */
 		for (char *rest = problems, *line; (line = strsep(&rest, "\n")) && *line;)
-			tool_say("run: %s", line);
+			tool_say("%s: %s", verb->name, line);
 		return cannot_execute(args.program[0], "", -rc);
 	}
 	kind = rt_exec_kind_of(path);
 	if (kind == RT_EXEC_LAUNCHER) {
-		tool_say("run: %s is a launcher; write: mpiexec -n 4 sluice run ./app",
-			 args.program[0]);
+		tool_say("%s: %s is a launcher; write: mpiexec -n 4 sluice %s ./app", verb->name,
+			 args.program[0], verb->name);
 		return TOOL_MISUSE;
 	}
 	if (args.mpi && (rc = use_mpi(args.mpi)))
 		return rc;
-	set_preload(choose_preload(path, kind, library));
+	preload = choose_preload(path, kind, library);
+	if (verb->prepare && (rc = verb->prepare(preload)))
+		return rc;
+	set_preload(preload);
 	report_problems(args.program[0]);
 	execvp(args.program[0], args.program);
 	return cannot_execute(args.program[0], path, errno);
+}
+
+int tool_run(int argc, char **argv)
+{
+	static const char *const flags[] = { "--set", "--mpi", "--help", NULL };
+	static const struct run_verb run = { .name = "run", .help = help, .flags = flags };
+
+	return run_program(&run, argv);
 }

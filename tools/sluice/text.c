@@ -98,7 +98,7 @@ static size_t utf8_length(const unsigned char *s)
 	return n;
 }
 
-static void json_quote(FILE *out, const char *text)
+void text_json_quote(FILE *out, const char *text)
 {
 	const unsigned char *s = (const unsigned char *)text;
 
@@ -128,7 +128,7 @@ static void json_begin(struct text_json *j, const char *key)
 	j->has_member = true;
 	if (!key)
 		return;
-	json_quote(j->out, key);
+	text_json_quote(j->out, key);
 	fputs(": ", j->out);
 }
 
@@ -155,7 +155,7 @@ void text_json_string(struct text_json *j, const char *key, const char *text)
 {
 	json_begin(j, key);
 	if (text)
-		json_quote(j->out, text);
+		text_json_quote(j->out, text);
 	else
 		fputs("null", j->out);
 }

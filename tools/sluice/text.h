@@ -36,6 +36,7 @@ void text_json_close(struct text_json *j, char bracket);                 /* '}' 
 void text_json_string(struct text_json *j, const char *key, const char *text);
 void text_json_uint(struct text_json *j, const char *key, uint64_t n);
 void text_json_int(struct text_json *j, const char *key, int64_t n);
+void text_json_quote(FILE *out, const char *text); /* one string, in quotes */
 void text_json_bool(struct text_json *j, const char *key, bool b);
 
 #endif

@@ -29,6 +29,7 @@ enum tool_exit {
 /* A verb's main; argv[0] is the verb. Returns an exit code. */
 int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
+int tool_trace(int argc, char **argv);
 int tool_goal(int argc, char **argv);
 
 /* One line on stderr, "sluice: " before it, in one write: ranks share the terminal. */

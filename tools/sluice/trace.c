@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sluice trace: sluice run with a trace, and its report: a table, a timeline for a browser, JSON for
+ * Perfetto. The report is made from the files of the ranks by whichever ends last (trace_job.h), or by
+ * `sluice trace report`.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <dirent.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "run.h"
+#include "tool.h"
+#include "trace_data.h"
+#include "trace_job.h"
+
+static const char help[] =
+	"usage: sluice trace [-o DIR] [--limit SIZE] [run's options] [--] PROGRAM [ARG]...\n"
+	"       sluice trace report [--goal FILE]... DIR\n"
+	"\n"
+	"Runs PROGRAM as sluice run does, and writes what each collective of each rank did\n"
+	"and why. When the last rank has ended DIR holds summary.txt, timeline.html (opens\n"
+	"in a browser, from disk) and trace.json (for Perfetto and Chrome). After a crash\n"
+	"they show what was written until then; report makes them again.\n"
+	"\n"
+	"  -o DIR         where to write, sluice-trace.<pid of the launcher> without it\n"
+	"  --limit SIZE   longest file of a rank, 64M without it; then the oldest records\n"
+	"                 make room. Sums over calls stay exact.\n"
+	"  --goal FILE    show this profile of GOAL schedules on the same timeline\n"
+	"\n"
+	"Examples:\n"
+	"  mpiexec -n 4 sluice trace -o t1 ./app input.dat\n"
+	"  sluice trace report t1\n"
+	"  mpiexec -n 4 sluice trace --set RT_EARLY=on -o t2 -- python3 app.py\n"
+	"\n"
+	"Exit code: the program's; 1 nothing can be written, 2 misuse. More: man sluice-trace\n";
+
+/* ---- the report --------------------------------------------------------------------------------------- */
+
+static char *title_of(const struct trace_data *d)
+{
+	const char *program = d->processes[0].header->program;
+	const char *name = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+	time_t at = (time_t)(d->start_realtime_ns / 1000000000u);
+	char text[256], when[64] = "";
+	struct tm tm;
+
+	if (localtime_r(&at, &tm))
+		strftime(when, sizeof when, ", %Y-%m-%d %H:%M:%S", &tm);
+	snprintf(text, sizeof text, "%.80s, %zu %s%s", name, d->processes_count,
+		 d->processes_count == 1 ? "process" : "processes", when);
+	return strdup(text);
+}
+
+static void write_summary(const struct trace_view *v, FILE *out) { trace_summary(v->data, out); }
+
+static const struct {
+	const char *name;
+	void (*write)(const struct trace_view *v, FILE *out);
+} outputs[] = {
+	{ "summary.txt", write_summary },
+	{ "trace.json", trace_write_chrome },
+	{ "timeline.html", trace_write_html },
+};
+
+/* Under another name first, so that nobody finds half a file. 0 or -errno, told. */
+static int write_output(const struct trace_view *v, const char *folder, size_t which)
+{
+	char path[PATH_MAX], temporary[PATH_MAX];
+	int ret = 0;
+	FILE *out;
+
+	snprintf(path, sizeof path, "%s/%s", folder, outputs[which].name);
+	snprintf(temporary, sizeof temporary, "%s/.%s.%d", folder, outputs[which].name, getpid());
+	out = fopen(temporary, "we");
+	if (!out) {
+		ret = -errno;
+	} else {
+		outputs[which].write(v, out);
+		errno = 0;
+		if (fflush(out) || ferror(out))
+			ret = errno ? -errno : -EIO;
+		if (fclose(out) && !ret)
+			ret = -errno;
+		if (!ret && rename(temporary, path))
+			ret = -errno;
+		if (ret)
+			unlink(temporary);
+	}
+	if (ret)
+		tool_say("trace: cannot write %s: %s", path, strerror(-ret));
+	return ret;
+}
+
+static bool is_goal_profile(const char *name)
+{
+	size_t n = strlen(name);
+
+	return !strncmp(name, "goal", 4) && n > 5 && !strcmp(name + n - 5, ".json");
+}
+
+static int read_goals(struct trace_view *v, const char *folder, char *const *more, size_t count)
+{
+	DIR *dir = opendir(folder);
+	char path[PATH_MAX];
+	struct dirent *e;
+	int ret = 0;
+
+	while (dir && (e = readdir(dir))) {
+		if (!is_goal_profile(e->d_name))
+			continue;
+		snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+		ret |= trace_goal_read(v, path);
+	}
+	if (dir)
+		closedir(dir);
+	for (size_t i = 0; i < count; i++)
+		ret |= trace_goal_read(v, more[i]);
+	trace_view_sort(v);
+	return ret;
+}
+
+static int make_report(const char *folder, char *const *goals, size_t goal_count, bool quiet)
+{
+	struct trace_data *d = trace_alloc(sizeof *d);
+	struct trace_view *v = trace_alloc(sizeof *v);
+	int ret = trace_read(folder, d);
+
+	if (ret == -ENODATA) {
+		tool_say("trace: %s holds no trace: no process started MPI under Sluice there", folder);
+		return TOOL_FAILED;
+	}
+	if (ret) {
+		tool_say("trace: cannot read %s: %s", folder, strerror(-ret));
+		return TOOL_FAILED;
+	}
+	trace_join(d);
+	trace_symbols(d);
+	trace_view(d, v);
+	v->title = title_of(d);
+	ret = read_goals(v, folder, goals, goal_count);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(outputs); i++)
+		ret |= write_output(v, folder, i);
+	if (!quiet)
+		trace_summary(d, stdout);
+	tool_say("trace: %s: %zu events in %s: summary.txt, timeline.html, trace.json", v->title, v->events_count, folder);
+	return ret ? TOOL_FAILED : TOOL_DONE;
+}
+
+static int report_quietly(const char *folder) { return make_report(folder, NULL, 0, true); }
+
+static int report_main(char **arg)
+{
+	char **goals = trace_alloc(64 * sizeof *goals);
+	const char *folder = NULL, *value;
+	size_t goal_count = 0;
+
+	for (; *arg; arg++) {
+		if (!strcmp(*arg, "--help") || !strcmp(*arg, "-h")) {
+			fputs(help, stdout);
+			return TOOL_DONE;
+		}
+		if (tool_is_flag(*arg, "--goal", &value)) {
+			value = value ? value : *++arg;
+			if (!value || goal_count == 64) {
+				tool_say("trace: --goal takes a file, at most 64 times");
+				return TOOL_MISUSE;
+			}
+			goals[goal_count++] = (char *)(uintptr_t)value;
+		} else if (**arg == '-' || folder) {
+			tool_say("trace: report takes one folder and --goal FILE, not '%s'", *arg);
+			return TOOL_MISUSE;
+		} else {
+			folder = *arg;
+		}
+	}
+	if (!folder) {
+		tool_say("trace: report takes the folder of a trace");
+		return TOOL_MISUSE;
+	}
+	return make_report(folder, goals, goal_count, false);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------- */
+
+static char folder[PATH_MAX];
+static bool is_misused;
+
+static int own_flag(char **arg)
+{
+	const char *value = NULL;
+	bool is_limit = tool_is_flag(*arg, "--limit", &value);
+
+	if (!is_limit && strcmp(*arg, "-o") && !tool_is_flag(*arg, "--output", &value))
+		return 0;
+	if (!value && !arg[1]) {
+		is_misused = true;
+		return 1;
+	}
+	if (is_limit)
+		setenv("SLUICE_TRACE_LIMIT", value ? value : arg[1], 1);
+	else
+		snprintf(folder, sizeof folder, "%s", value ? value : arg[1]);
+	return value ? 1 : 2;
+}
+
+static int prepare(bool has_library)
+{
+	int rc;
+
+	if (is_misused) {
+		tool_say("trace: -o takes a folder, --limit a size");
+		return TOOL_MISUSE;
+	}
+	if (!has_library) {
+		if (base_job_rank() <= 0)
+			tool_say("trace: the program runs without Sluice: nothing is traced");
+		return 0;
+	}
+	rc = trace_job_join(folder, sizeof folder);
+	if (rc)
+		return rc;
+	setenv("SLUICE_TRACE", folder, 1);
+	return trace_job_watch(folder, report_quietly);
+}
+
+int tool_trace(int argc, char **argv)
+{
+	static const char *const flags[] = { "--output", "--limit", "--set", "--mpi", "--help", NULL };
+	static const struct run_verb trace = {
+		.name = "trace", .help = help, .flags = flags, .own_flag = own_flag, .prepare = prepare,
+	};
+
+	if (argc > 1 && !strcmp(argv[1], "report"))
+		return report_main(argv + 2);
+	return run_program(&trace, argv);
+}

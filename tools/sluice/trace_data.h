@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trace_data: what `sluice trace report` knows.
+ *
+ *   trace_read.c     files of the processes -> struct trace_process (calls, copies, ends, touches)
+ *   trace_join.c     what belongs together across processes: who moved whose bytes, what came of leaving
+ *   trace_view.c     all of it as events on tracks: what is shown
+ *   trace_goal.c     a profile of GOAL schedules -> events on tracks of their own
+ *   trace_symbols_*.c  return address -> function, file, line
+ *   trace_summary.c  the table for people       trace_chrome.c  JSON for Perfetto and Chrome
+ *   trace_html.c     the timeline: a page with the events in it
+ *
+ * Times are nanoseconds since the first process began (CLOCK_MONOTONIC, the same for all processes of
+ * a machine). Memory is held until the program ends.
+ */
+#ifndef SLUICE_TOOL_TRACE_DATA_H
+#define SLUICE_TOOL_TRACE_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "trace/format.h"
+
+#define TRACE_NO_CALL UINT32_MAX
+
+/* A place in the program, the same one in all processes. */
+struct trace_place {
+	const char *name;      /* "MPI_Bcast" */
+	const char *module;    /* path, "" unknown */
+	uint64_t offset;       /* in the module; of the instruction after the call */
+	char *function;        /* "" unknown */
+	char *where;           /* "file.c:12", or "module+0x123" */
+	/* exact, from totals */
+	struct trace_totals totals;
+	uint32_t processes;    /* that were there */
+	/* from records */
+	uint64_t in_call_ns;   /* of calls that were each timed */
+	uint64_t sampled_ns;   /* of small ones of which some were timed, times how many these stand for */
+	uint64_t received, own, peers, channel; /* bytes of what its ranks received, by mover */
+	uint64_t left_ns, waited_ns, saved_ns, cost_ns;
+	uint64_t touched, called, unseen; /* of those left */
+	uint64_t mapped, plain, packed;   /* calls, by kind of memory */
+};
+
+struct trace_call {
+	uint64_t begin_ns, end_ns, bytes, op;
+	uint32_t process, thread, id, group, place;
+	uint16_t why, early_why; /* strings of the process */
+	uint16_t rank, ranks, root, ops;
+	uint8_t outcome, region;
+	bool is_root;
+	/* joined: bytes of transfers to this rank, by mover; the moment when the last ended (0 unknown) */
+	uint64_t own, peers, channel, for_others, done_ns;
+	uint32_t own_fragments, peer_fragments, channel_fragments;
+	uint32_t left;           /* index of its end, or TRACE_NO_CALL */
+};
+
+struct trace_copied {
+	uint64_t begin_ns, end_ns, bytes, op;
+	uint32_t process, thread, group, call; /* call: the receiver's */
+	uint16_t unit, src, dst, by;
+	uint8_t mover;
+};
+
+struct trace_left {
+	uint64_t begin_ns, end_ns, wanted_ns, waited_ns;
+	uint32_t process, call, touches;
+	uint32_t caller, id;     /* by which the call is found */
+	bool by_call;
+	uint64_t saved_ns;
+	uint64_t cost_ns;
+};
+
+struct trace_touch {
+	uint64_t begin_ns, end_ns, offset, address;
+	uint32_t process, thread, call;
+	uint32_t caller, id;     /* by which the call is found */
+	bool is_write;
+};
+
+struct trace_span {
+	uint64_t begin_ns, end_ns, bytes;
+	uint32_t process, thread;
+	uint16_t text;
+};
+
+struct trace_process {
+	char *path;
+	const struct trace_header *header;
+	const char *base;
+	uint64_t bytes;
+	uint32_t chunks;         /* in the file */
+	uint64_t records;
+	uint64_t end_ns;         /* last moment that is known */
+	double ns_per_tick;
+	char engine[TRACE_TEXT_BYTES], guard[TRACE_TEXT_BYTES];
+	uint32_t *place_of_site;
+};
+
+#define TRACE_ARRAY(type, name) type *name; size_t name##_count, name##_cap
+struct trace_data {
+	uint64_t start_ns;       /* CLOCK_MONOTONIC of time 0 */
+	uint64_t start_realtime_ns;
+	TRACE_ARRAY(struct trace_process, processes);
+	TRACE_ARRAY(struct trace_place, places);
+	TRACE_ARRAY(struct trace_call, calls);
+	TRACE_ARRAY(struct trace_copied, copies);
+	TRACE_ARRAY(struct trace_left, lefts);
+	TRACE_ARRAY(struct trace_touch, touches);
+	TRACE_ARRAY(struct trace_span, spans);
+};
+
+/* Room for one more element, zeroed; ends the program when there is no memory. */
+void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes);
+#define TRACE_ADD(d, name) \
+	((__typeof__((d)->name))trace_add(&(d)->name, &(d)->name##_count, &(d)->name##_cap, sizeof *(d)->name))
+void *trace_alloc(size_t bytes); /* zeroed; never NULL */
+
+/* All traces in the folder. 0; -ENOENT: there is none; -errno. What is wrong with single files is told. */
+int trace_read(const char *folder, struct trace_data *out);
+const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "" none */
+void trace_join(struct trace_data *d);
+
+/* Fills function and where of every place. */
+void trace_symbols(struct trace_data *d);
+/* One of trace_symbols_*.c. function and where are "" when unknown. */
+struct trace_symbol { char function[256], where[256]; };
+void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol *out);
+
+/* ---- what is shown ------------------------------------------------------------------------------------ */
+
+enum trace_kind { /* of an event; names in trace_view.c */
+	TRACE_SHOW_CALL, TRACE_SHOW_EARLY, TRACE_SHOW_PASSED, TRACE_SHOW_LEFT, TRACE_SHOW_TOUCH, TRACE_SHOW_COPY,
+	TRACE_SHOW_CHANNEL, TRACE_SHOW_SPAN, TRACE_SHOW_GOAL, TRACE_SHOW_KINDS
+};
+
+struct trace_event {
+	uint64_t begin_ns, dur_ns, bytes;
+	uint64_t extra;                /* what, by kind: trace_extra_names; 0 mostly */
+	uint32_t track, label, detail; /* strings of the view */
+	uint32_t place;                /* 1 + index of a place, 0 none */
+	uint8_t kind;
+};
+
+struct trace_track {
+	char *process; /* "rank 0" */
+	char *name;    /* "calls" */
+	uint32_t group;/* its process, counted from 0 */
+	uint32_t id;   /* order in which it was added */
+};
+
+struct trace_view {
+	TRACE_ARRAY(struct trace_event, events); /* by track, then by begin */
+	TRACE_ARRAY(struct trace_track, tracks);
+	TRACE_ARRAY(char *, strings); /* [0] is "" */
+	uint32_t *string_slots;       /* by hash: 1 + index */
+	size_t string_mask;
+	const struct trace_data *data;
+	char *title;
+	uint64_t end_ns;
+};
+extern const char *const trace_kind_names[TRACE_SHOW_KINDS];
+extern const char *const trace_extra_names[TRACE_SHOW_KINDS]; /* "" none */
+uint32_t trace_string(struct trace_view *v, const char *text);
+void trace_view(const struct trace_data *d, struct trace_view *out);
+/* Once, when all events are there. */
+void trace_view_sort(struct trace_view *v);
+uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process, const char *name);
+void trace_event_add(struct trace_view *v, const struct trace_event *e);
+/* Adds the events of a profile to the view. 0 or -errno, told. */
+int trace_goal_read(struct trace_view *v, const char *path);
+
+/* Writers; the caller asks the file whether all arrived. */
+void trace_summary(const struct trace_data *d, FILE *out);
+void trace_write_chrome(const struct trace_view *v, FILE *out);
+void trace_write_html(const struct trace_view *v, FILE *out);
+
+#endif

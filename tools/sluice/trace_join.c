@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What belongs together. A copy belongs to the calls of both its ends, which any rank may have made it
+ * for; what was left belongs to the call that left it.
+ *
+ * What returning early saved is what the program would have spent in the call otherwise:
+ *
+ *   call ends           partner comes                     wanted, or all in place
+ *       |--- late ----------->|--- others move its data -------->|
+ *
+ *   saved = late + the time in which this rank would have copied, at its own speed, what others moved
+ *           until then (never more than the time that it took them)
+ *   cost  = closing the memory (from the decision to leave until the call ended), and opening it again
+ *           when the program wanted it, which takes as long
+ */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "trace_data.h"
+
+#define COPY_BYTES_PER_NS 14.0 /* of a rank that has copied nothing itself */
+
+/* Calls by a key: open addressing; the key is looked up in the calls themselves. */
+struct index {
+	uint32_t *slots; /* 1 + call */
+	size_t mask;
+};
+
+static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
+{
+	uint64_t x = (a * 0x9e3779b97f4a7c15ull ^ b) * 0xbf58476d1ce4e5b9ull ^ c * 0x94d049bb133111ebull;
+
+	return x ^ x >> 29;
+}
+
+static struct index index_make(size_t count)
+{
+	struct index in = { .mask = 64 };
+
+	while (in.mask < 2 * count)
+		in.mask *= 2;
+	in.slots = trace_alloc(in.mask * sizeof *in.slots);
+	in.mask--;
+	return in;
+}
+
+static void index_put(struct index *in, uint64_t hash, uint32_t call)
+{
+	while (in->slots[hash & in->mask])
+		hash++;
+	in->slots[hash & in->mask] = call + 1;
+}
+
+static struct trace_call *find_by_id(struct trace_data *d, const struct index *in, uint32_t process, uint32_t thread,
+				     uint32_t id)
+{
+	for (uint64_t h = mix(process, thread, id); in->slots[h & in->mask]; h++) {
+		struct trace_call *c = &d->calls[in->slots[h & in->mask] - 1];
+
+		if (c->process == process && c->thread == thread && c->id == id)
+			return c;
+	}
+	return NULL;
+}
+
+static struct trace_call *find_by_op(struct trace_data *d, const struct index *in, uint32_t group, uint64_t op,
+				     uint32_t rank)
+{
+	for (uint64_t h = mix(group, op, rank); in->slots[h & in->mask]; h++) {
+		struct trace_call *c = &d->calls[in->slots[h & in->mask] - 1];
+
+		if (c->group == group && c->rank == rank && op >= c->op && op < c->op + c->ops)
+			return c;
+	}
+	return NULL;
+}
+
+static size_t ops_count(const struct trace_data *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->calls_count; i++)
+		n += d->calls[i].group ? d->calls[i].ops : 0;
+	return n;
+}
+
+static void index_calls(struct trace_data *d, struct index *by_id, struct index *by_op)
+{
+	*by_id = index_make(d->calls_count);
+	*by_op = index_make(ops_count(d));
+	for (uint32_t i = 0; i < d->calls_count; i++) {
+		const struct trace_call *c = &d->calls[i];
+
+		index_put(by_id, mix(c->process, c->thread, c->id), i);
+		for (uint64_t op = c->op; c->group && op < c->op + c->ops; op++)
+			index_put(by_op, mix(c->group, op, c->rank), i);
+	}
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------- */
+
+static void count_received(struct trace_call *c, const struct trace_copied *copy)
+{
+	if (copy->mover == TRACE_CHANNEL) {
+		c->channel += copy->bytes;
+		c->channel_fragments++;
+	} else if (copy->by == c->rank) {
+		c->own += copy->bytes;
+		c->own_fragments++;
+	} else {
+		c->peers += copy->bytes;
+		c->peer_fragments++;
+	}
+}
+
+static void join_copies(struct trace_data *d, const struct index *by_op)
+{
+	for (size_t i = 0; i < d->copies_count; i++) {
+		struct trace_copied *copy = &d->copies[i];
+		struct trace_call *to = find_by_op(d, by_op, copy->group, copy->op, copy->dst);
+		struct trace_call *from = find_by_op(d, by_op, copy->group, copy->op, copy->src);
+		struct trace_call *by = find_by_op(d, by_op, copy->group, copy->op, copy->by);
+
+		if (to) {
+			copy->call = (uint32_t)(to - d->calls);
+			count_received(to, copy);
+			to->done_ns = base_max_u64(to->done_ns, copy->end_ns);
+		}
+		if (from)
+			from->done_ns = base_max_u64(from->done_ns, copy->end_ns);
+		if (by && by != to)
+			by->for_others += copy->bytes;
+	}
+}
+
+/* ---- what was left -------------------------------------------------------------------------------------- */
+
+static double *own_speeds(const struct trace_data *d)
+{
+	double *speed = trace_alloc(d->processes_count * sizeof *speed);
+	uint64_t *ns = trace_alloc(d->processes_count * sizeof *ns);
+
+	for (size_t i = 0; i < d->copies_count; i++) {
+		const struct trace_copied *c = &d->copies[i];
+
+		if (!c->end_ns || c->mover == TRACE_CHANNEL)
+			continue;
+		speed[c->process] += (double)c->bytes;
+		ns[c->process] += c->end_ns - c->begin_ns;
+	}
+	for (size_t p = 0; p < d->processes_count; p++)
+		speed[p] = ns[p] ? speed[p] / (double)ns[p] : COPY_BYTES_PER_NS;
+	free(ns);
+	return speed;
+}
+
+/* When whoever this rank exchanges data with had come. */
+static uint64_t partners_came(struct trace_data *d, const struct index *by_op, const struct trace_call *c)
+{
+	uint64_t last = 0;
+
+	for (uint32_t r = 0; r < c->ranks; r++) {
+		const struct trace_call *other = r == c->rank ? NULL : find_by_op(d, by_op, c->group, c->op, r);
+
+		if (other && (c->is_root || r == c->root))
+			last = base_max_u64(last, other->begin_ns);
+	}
+	return last;
+}
+
+/* The time until which the program had its own way. */
+static uint64_t free_until(const struct trace_call *c, const struct trace_left *l)
+{
+	uint64_t done = c->done_ns ? c->done_ns : l->end_ns;
+
+	return l->wanted_ns ? base_min_u64(l->wanted_ns, done) : done;
+}
+
+static bool is_by_others(const struct trace_call *c, const struct trace_copied *copy)
+{
+	return copy->mover == TRACE_CHANNEL || copy->by != c->rank;
+}
+
+/* Bytes of each left call that others moved while the program had its own way. */
+static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op)
+{
+	uint64_t *bytes = trace_alloc(d->lefts_count * sizeof *bytes);
+
+	for (size_t i = 0; i < d->copies_count; i++) {
+		const struct trace_copied *copy = &d->copies[i];
+		uint32_t ends[2] = { copy->src, copy->dst };
+
+		for (int k = 0; k < (copy->src == copy->dst ? 1 : 2) && copy->end_ns; k++) {
+			const struct trace_call *c = find_by_op(d, by_op, copy->group, copy->op, ends[k]);
+
+			if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy) && copy->end_ns > c->end_ns &&
+			    copy->end_ns <= free_until(c, &d->lefts[c->left]))
+				bytes[c->left] += copy->bytes;
+		}
+	}
+	return bytes;
+}
+
+static void judge(struct trace_data *d, const struct index *by_op)
+{
+	uint64_t *bytes = moved_meanwhile(d, by_op);
+	double *speed = own_speeds(d);
+
+	for (size_t i = 0; i < d->lefts_count; i++) {
+		struct trace_left *l = &d->lefts[i];
+		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
+		uint64_t until, came, from, moving;
+
+		if (!c)
+			continue;
+		until = free_until(c, l);
+		came = base_min_u64(partners_came(d, by_op, c), until);
+		from = base_max_u64(c->end_ns, came);
+		moving = until > from ? until - from : 0;
+		l->saved_ns = came > c->end_ns ? came - c->end_ns : 0;
+		l->saved_ns += base_min_u64(moving, (uint64_t)((double)bytes[i] / speed[c->process]));
+		l->cost_ns = c->end_ns > l->begin_ns ? c->end_ns - l->begin_ns : 0;
+		l->cost_ns *= l->wanted_ns ? 2 : 1;
+	}
+	free(bytes);
+	free(speed);
+}
+
+static void join_lefts(struct trace_data *d, const struct index *by_id)
+{
+	for (uint32_t i = 0; i < d->lefts_count; i++) {
+		struct trace_left *l = &d->lefts[i];
+		struct trace_call *c = find_by_id(d, by_id, l->process, l->caller, l->id);
+
+		if (!c)
+			continue;
+		l->call = (uint32_t)(c - d->calls);
+		c->left = i;
+	}
+	for (size_t i = 0; i < d->touches_count; i++) {
+		struct trace_touch *t = &d->touches[i];
+		struct trace_call *c = find_by_id(d, by_id, t->process, t->caller, t->id);
+
+		if (c)
+			t->call = (uint32_t)(c - d->calls);
+	}
+}
+
+/* ---- places ------------------------------------------------------------------------------------------------ */
+
+static void sum_places(struct trace_data *d)
+{
+	for (size_t i = 0; i < d->calls_count; i++) {
+		const struct trace_call *c = &d->calls[i];
+		struct trace_place *p = &d->places[c->place];
+
+		p->own += c->own;
+		p->peers += c->peers;
+		p->channel += c->channel;
+		p->received += c->own + c->peers + c->channel;
+		p->mapped += c->region == TRACE_REGION_MAPPED;
+		p->plain += c->region == TRACE_REGION_PLAIN;
+		p->packed += c->region == TRACE_REGION_PACKED;
+	}
+	for (size_t i = 0; i < d->lefts_count; i++) {
+		const struct trace_left *l = &d->lefts[i];
+		struct trace_place *p = l->call == TRACE_NO_CALL ? NULL : &d->places[d->calls[l->call].place];
+
+		if (!p)
+			continue;
+		p->left_ns += l->end_ns - l->begin_ns;
+		p->waited_ns += l->waited_ns;
+		p->saved_ns += l->saved_ns;
+		p->cost_ns += l->cost_ns;
+		p->unseen += !l->wanted_ns;
+		p->called += l->wanted_ns && l->by_call;
+		p->touched += l->wanted_ns && !l->by_call;
+	}
+}
+
+void trace_join(struct trace_data *d)
+{
+	struct index by_id, by_op;
+
+	index_calls(d, &by_id, &by_op);
+	join_copies(d, &by_op);
+	join_lefts(d, &by_id);
+	judge(d, &by_op);
+	sum_places(d);
+	free(by_id.slots);
+	free(by_op.slots);
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The files of a trace. Nothing in them is believed: a process may have died in the middle of a word. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tool.h"
+#include "trace_data.h"
+
+void *trace_alloc(size_t bytes)
+{
+	void *p = calloc(1, bytes ? bytes : 1);
+
+	if (!p) {
+		tool_say("trace: out of memory");
+		exit(TOOL_FAILED);
+	}
+	return p;
+}
+
+void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes)
+{
+	char *all = *(char **)array;
+
+	if (*count == *cap) {
+		size_t more = *cap ? *cap * 2 : 64;
+		char *grown = trace_alloc(more * bytes);
+
+		if (all)
+			memcpy(grown, all, *count * bytes);
+		free(all);
+		*(char **)array = all = grown;
+		*cap = more;
+	}
+	return all + bytes * (*count)++;
+}
+
+/* ---- one file ------------------------------------------------------------------------------------- */
+
+static const struct trace_chunk *chunk_at(const struct trace_process *p, uint32_t i)
+{
+	return (const struct trace_chunk *)(p->base + TRACE_HEADER_BYTES + (uint64_t)i * TRACE_CHUNK_BYTES);
+}
+
+static const struct trace_site *site_at(const struct trace_process *p, uint32_t i)
+{
+	return (const struct trace_site *)(p->base + TRACE_SITES_AT) + i;
+}
+
+const char *trace_text_of(const struct trace_process *p, uint16_t text)
+{
+	const struct trace_text *t = (const struct trace_text *)(p->base + TRACE_TEXTS_AT) + text;
+
+	if (!text || text >= TRACE_TEXTS || !t->is_set || t->text[sizeof t->text - 1])
+		return "";
+	return t->text;
+}
+
+static const char *why_not(const struct trace_header *h, uint64_t bytes)
+{
+	if (bytes < TRACE_HEADER_BYTES)
+		return "is too short for a trace";
+	if (memcmp(h->magic, TRACE_MAGIC, sizeof h->magic))
+		return "is no trace, or its process died while it was made";
+	if (h->version != TRACE_VERSION || h->header_bytes != TRACE_HEADER_BYTES)
+		return "was written by another version of Sluice";
+	return NULL;
+}
+
+/* 0, or -errno; told. */
+static int map_file(const char *path, struct trace_process *out)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
+	const char *why;
+	struct stat st;
+	void *base;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		ret = -errno;
+		tool_say("trace: cannot read %s: %s", path, strerror(-ret));
+		if (fd >= 0)
+			close(fd);
+		return ret;
+	}
+	base = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+	ret = base == MAP_FAILED ? -errno : 0;
+	close(fd);
+	why = ret ? strerror(-ret) : why_not(base, (uint64_t)st.st_size);
+	if (why) {
+		tool_say("trace: %s %s; it is left out", path, why);
+		return ret ? ret : -EINVAL;
+	}
+	out->path = strdup(path);
+	out->header = base;
+	out->base = base;
+	out->bytes = (uint64_t)st.st_size;
+	out->chunks = (uint32_t)base_min_u64((out->bytes - TRACE_HEADER_BYTES) / TRACE_CHUNK_BYTES,
+					     base_min_u64(out->header->chunk_next, out->header->chunk_cap));
+	return 0;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------- */
+
+/* One line through the first and the last moment that are known by both clocks. */
+static void find_rate(struct trace_process *p)
+{
+	const struct trace_header *h = p->header;
+	uint64_t ticks = h->start_ticks, ns = h->start_ns;
+
+	for (uint32_t i = 0; i < p->chunks; i++) {
+		const struct trace_chunk *c = chunk_at(p, i);
+
+		if (c->kind != TRACE_CHUNK_FREE && c->ticks > ticks && c->ns > ns) {
+			ticks = c->ticks;
+			ns = c->ns;
+		}
+	}
+	if (h->state == TRACE_ENDED && h->end_ticks > ticks && h->end_ns > ns) {
+		ticks = h->end_ticks;
+		ns = h->end_ns;
+	}
+	p->ns_per_tick = 1;
+	if (!h->ticks_are_ns && ticks > h->first_ticks && ns > h->first_ns)
+		p->ns_per_tick = (double)(ns - h->first_ns) / (double)(ticks - h->first_ticks);
+	p->end_ns = ns;
+}
+
+static uint64_t ns_of(const struct trace_data *d, const struct trace_process *p, uint64_t ticks)
+{
+	int64_t since = (int64_t)(ticks - p->header->first_ticks);
+	int64_t ns = (int64_t)p->header->first_ns + (int64_t)((double)since * p->ns_per_tick + 0.5);
+
+	return ns > (int64_t)d->start_ns ? (uint64_t)ns - d->start_ns : 0;
+}
+
+static uint64_t since_start(const struct trace_data *d, uint64_t ns) { return ns > d->start_ns ? ns - d->start_ns : 0; }
+
+/* ---- places -------------------------------------------------------------------------------------------- */
+
+static uint32_t place_index(struct trace_data *d, const char *name, const char *module, uint64_t offset)
+{
+	struct trace_place *p;
+
+	for (size_t i = 0; i < d->places_count; i++)
+		if (d->places[i].offset == offset && !strcmp(d->places[i].name, name) &&
+		    !strcmp(d->places[i].module, module))
+			return (uint32_t)i;
+	p = TRACE_ADD(d, places);
+	p->name = name;
+	p->module = module;
+	p->offset = offset;
+	return (uint32_t)(d->places_count - 1);
+}
+
+static const char *module_path(const struct trace_process *p, uint16_t module, uint64_t *out_base)
+{
+	const struct trace_module *m = (const struct trace_module *)(p->base + TRACE_MODULES_AT) + module - 1;
+
+	*out_base = 0;
+	if (!module || module > TRACE_MODULES || m->path[sizeof m->path - 1])
+		return "";
+	*out_base = m->base;
+	return m->path;
+}
+
+static void read_places(struct trace_data *d, struct trace_process *p)
+{
+	p->place_of_site = trace_alloc((TRACE_SITES + 1) * sizeof *p->place_of_site);
+	for (uint32_t i = 0; i <= TRACE_SITES; i++) {
+		const struct trace_site *s = site_at(p, i);
+		uint64_t address = s->outer_module ? s->outer : s->address, base;
+		const char *path = module_path(p, s->outer_module ? s->outer_module : s->module, &base);
+		const char *name = trace_text_of(p, s->name);
+
+		p->place_of_site[i] = s->key || !i ? place_index(d, i ? name : "?", path, address - base) : 0;
+	}
+}
+
+/* ---- records --------------------------------------------------------------------------------------------- */
+
+static void add_call(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+{
+	const struct trace_process *p = &d->processes[process];
+	struct trace_call *c = TRACE_ADD(d, calls);
+
+	*c = (struct trace_call){
+		.begin_ns = ns_of(d, p, r->begin), .end_ns = ns_of(d, p, r->end),
+		.bytes = r->call.bytes, .op = r->call.op, .process = process, .thread = thread,
+		.id = r->call.id, .group = r->call.group,
+		.place = p->place_of_site[r->call.site <= TRACE_SITES ? r->call.site : 0],
+		.why = r->call.why, .early_why = r->call.early_why, .rank = r->call.rank,
+		.ranks = r->call.ranks, .root = r->call.root, .ops = r->call.ops, .outcome = r->call.outcome,
+		.region = r->call.region, .is_root = r->flags & TRACE_IS_ROOT, .left = TRACE_NO_CALL,
+	};
+}
+
+static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+{
+	const struct trace_process *p = &d->processes[process];
+	struct trace_copied *c = TRACE_ADD(d, copies);
+
+	*c = (struct trace_copied){
+		.bytes = r->copy.bytes, .op = r->copy.op, .process = process, .thread = thread,
+		.group = r->copy.group, .call = TRACE_NO_CALL, .unit = r->copy.unit, .src = r->copy.src,
+		.dst = r->copy.dst, .by = r->copy.by, .mover = r->copy.mover,
+	};
+	if (!r->begin)
+		return;
+	c->begin_ns = ns_of(d, p, r->begin);
+	c->end_ns = ns_of(d, p, r->end);
+}
+
+static void add_touch(struct trace_data *d, uint32_t process, const struct trace_record *r)
+{
+	struct trace_touch *t = TRACE_ADD(d, touches);
+
+	*t = (struct trace_touch){
+		.begin_ns = since_start(d, r->begin), .end_ns = since_start(d, r->end),
+		.offset = r->touch.offset, .address = r->touch.address, .process = process,
+		.thread = r->touch.thread, .is_write = r->flags & TRACE_IS_WRITE,
+		.call = TRACE_NO_CALL, .caller = r->touch.caller, .id = r->touch.id,
+	};
+}
+
+static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
+{
+	struct trace_left *l = TRACE_ADD(d, lefts);
+
+	*l = (struct trace_left){
+		.begin_ns = since_start(d, r->begin), .end_ns = since_start(d, r->end),
+		.wanted_ns = r->left.wanted_ns ? since_start(d, r->left.wanted_ns) : 0,
+		.waited_ns = r->left.waited_ns, .process = process, .touches = r->left.touches,
+		.by_call = r->flags & TRACE_BY_CALL,
+		.call = TRACE_NO_CALL, .caller = r->left.caller, .id = r->left.id,
+	};
+}
+
+static void add_span(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+{
+	struct trace_span *s = TRACE_ADD(d, spans);
+
+	*s = (struct trace_span){ since_start(d, r->begin), since_start(d, r->end), r->span.bytes, process, thread,
+				  r->span.text };
+}
+
+static void read_records(struct trace_data *d, uint32_t process, const struct trace_chunk *c)
+{
+	const struct trace_record *r = (const struct trace_record *)(c + 1);
+
+	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++, r++) {
+		if (r->type == TRACE_NOTHING || r->type >= TRACE_TYPES || r->end < r->begin)
+			continue;
+		d->processes[process].records++;
+		if (r->type == TRACE_CALL)
+			add_call(d, process, c->thread, r);
+		else if (r->type == TRACE_COPY)
+			add_copy(d, process, c->thread, r);
+		else if (r->type == TRACE_TOUCH)
+			add_touch(d, process, r);
+		else if (r->type == TRACE_LEFT)
+			add_left(d, process, r);
+		else
+			add_span(d, process, c->thread, r);
+	}
+}
+
+static void read_totals(struct trace_data *d, const struct trace_process *p, const struct trace_chunk *c, bool *seen)
+{
+	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
+
+	for (uint32_t i = 0; i < TRACE_SITES; i++, t++) {
+		struct trace_place *place = &d->places[p->place_of_site[i]];
+		struct trace_totals *sum = &place->totals;
+
+		if (!t->calls)
+			continue;
+		sum->calls += t->calls;
+		sum->bytes += t->bytes;
+		sum->small_calls += t->small_calls;
+		sum->small_bytes += t->small_bytes;
+		sum->taken += t->taken;
+		sum->early += t->early;
+		place->in_call_ns += (uint64_t)((double)t->ticks * p->ns_per_tick);
+		if (t->sampled)
+			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick / (double)t->sampled *
+							(double)(t->small_calls - TRACE_EACH));
+		place->processes += !seen[p->place_of_site[i]];
+		seen[p->place_of_site[i]] = true;
+	}
+}
+
+static void read_process(struct trace_data *d, uint32_t process)
+{
+	struct trace_process *p = &d->processes[process];
+	bool *seen;
+
+	read_places(d, p);
+	seen = trace_alloc(d->places_count * sizeof *seen);
+	snprintf(p->engine, sizeof p->engine, "%s", trace_text_of(p, p->header->engine));
+	snprintf(p->guard, sizeof p->guard, "%s", trace_text_of(p, p->header->guard));
+	for (uint32_t i = 0; i < p->chunks; i++) {
+		if (chunk_at(p, i)->kind == TRACE_CHUNK_RECORDS)
+			read_records(d, process, chunk_at(p, i));
+		else if (chunk_at(p, i)->kind == TRACE_CHUNK_TOTALS)
+			read_totals(d, p, chunk_at(p, i), seen);
+	}
+	free(seen);
+}
+
+/* ---- the folder -------------------------------------------------------------------------------------------- */
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct trace_header *x = ((const struct trace_process *)a)->header;
+	const struct trace_header *y = ((const struct trace_process *)b)->header;
+
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
+	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+static bool is_trace_name(const char *name)
+{
+	const char *end = strrchr(name, '.');
+
+	return end && !strcmp(end, ".sluice");
+}
+
+int trace_read(const char *folder, struct trace_data *out)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *e;
+	char path[4096];
+
+	*out = (struct trace_data){ .start_ns = UINT64_MAX };
+	if (!dir)
+		return -errno;
+	while ((e = readdir(dir))) {
+		struct trace_process p = { 0 };
+
+		if (!is_trace_name(e->d_name))
+			continue;
+		snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+		if (!map_file(path, &p))
+			*TRACE_ADD(out, processes) = p;
+	}
+	closedir(dir);
+	if (!out->processes_count)
+		return -ENODATA;
+	qsort(out->processes, out->processes_count, sizeof *out->processes, by_rank);
+	for (size_t i = 0; i < out->processes_count; i++) {
+		find_rate(&out->processes[i]);
+		if (out->processes[i].header->start_ns < out->start_ns) {
+			out->start_ns = out->processes[i].header->start_ns;
+			out->start_realtime_ns = out->processes[i].header->start_realtime_ns;
+		}
+	}
+	for (size_t i = 0; i < out->processes_count; i++)
+		read_process(out, (uint32_t)i);
+	return 0;
+}

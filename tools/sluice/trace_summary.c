@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What people read first: a line for each place in the program that calls MPI, then why, then what is
+ * missing from the trace. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "text.h"
+#include "tool.h"
+#include "trace_data.h"
+
+#define DETAILS 12 /* places that are told about at length */
+#define REASONS 32
+
+static void format_bytes(uint64_t bytes, char *out, size_t cap)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double n = (double)bytes;
+	size_t u = 0;
+
+	for (; n >= 1024 && u + 1 < BASE_ARRAY_LEN(units); u++)
+		n /= 1024;
+	snprintf(out, cap, n == (double)(uint64_t)n ? "%.0f %s" : "%.1f %s", n, units[u]);
+}
+
+static void format_ns(uint64_t ns, char *out, size_t cap)
+{
+	if (ns < 1000)
+		snprintf(out, cap, "%" PRIu64 " ns", ns);
+	else if (ns < 1000000)
+		snprintf(out, cap, "%.1f us", (double)ns / 1e3);
+	else if (ns < 1000000000)
+		snprintf(out, cap, "%.1f ms", (double)ns / 1e6);
+	else
+		snprintf(out, cap, "%.2f s", (double)ns / 1e9);
+}
+
+static void format_gain(const struct trace_place *p, char *out, size_t cap)
+{
+	char text[32];
+	bool lost = p->cost_ns > p->saved_ns;
+
+	format_ns(lost ? p->cost_ns - p->saved_ns : p->saved_ns - p->cost_ns, text, sizeof text);
+	snprintf(out, cap, "%s%s", !p->totals.early ? "" : lost ? "-" : "+", p->totals.early ? text : "-");
+}
+
+static unsigned percent(uint64_t part, uint64_t whole) { return whole ? (unsigned)((part * 100 + whole / 2) / whole) : 0; }
+
+/* ---- the table ---------------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+	const struct trace_place *x = *(struct trace_place *const *)a, *y = *(struct trace_place *const *)b;
+	uint64_t tx = x->in_call_ns + x->sampled_ns + x->waited_ns, ty = y->in_call_ns + y->sampled_ns + y->waited_ns;
+
+	return (tx < ty) - (tx > ty);
+}
+
+/* Those that were called, the longest first. Owner: the caller. */
+static struct trace_place **sorted_places(const struct trace_data *d, size_t *out_count)
+{
+	struct trace_place **all = trace_alloc(d->places_count * sizeof *all);
+	size_t n = 0;
+
+	for (size_t i = 0; i < d->places_count; i++)
+		if (d->places[i].totals.calls)
+			all[n++] = &d->places[i];
+	qsort(all, n, sizeof *all, by_time);
+	*out_count = n;
+	return all;
+}
+
+static void print_line(FILE *out, size_t number, const struct trace_place *p)
+{
+	char bytes[32], in_call[32], waited[32], gain[40];
+
+	format_bytes(p->totals.bytes, bytes, sizeof bytes);
+	format_ns(p->in_call_ns + p->sampled_ns, in_call, sizeof in_call);
+	format_ns(p->waited_ns, waited, sizeof waited);
+	format_gain(p, gain, sizeof gain);
+	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number, p->totals.calls, bytes,
+		p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ", in_call, p->totals.early ? waited : "-", gain,
+		p->name, p->where);
+}
+
+/* ---- one place at length ------------------------------------------------------------------------------- */
+
+struct reason {
+	char text[2 * TRACE_TEXT_BYTES];
+	uint64_t calls;
+};
+
+static void count_reason(struct reason *all, size_t *count, const char *what, const char *why)
+{
+	char text[sizeof all->text];
+	size_t i = 0;
+
+	snprintf(text, sizeof text, "%s%s%s", what, *why ? ": " : "", why);
+	while (i < *count && strcmp(all[i].text, text))
+		i++;
+	if (i == REASONS)
+		return;
+	if (i == *count) {
+		strcpy(all[i].text, text);
+		all[i].calls = 0;
+		++*count;
+	}
+	all[i].calls++;
+}
+
+static int by_calls(const void *a, const void *b)
+{
+	uint64_t x = ((const struct reason *)a)->calls, y = ((const struct reason *)b)->calls;
+
+	return (x < y) - (x > y);
+}
+
+static void print_reasons(FILE *out, const struct trace_data *d, const struct trace_place *p)
+{
+	static const char *const what[] = { "passed on", NULL, "completed before it returned", "returned early",
+					    "failed" };
+	struct reason all[REASONS];
+	size_t count = 0;
+
+	for (size_t i = 0; i < d->calls_count; i++) {
+		const struct trace_call *c = &d->calls[i];
+		const struct trace_process *process = &d->processes[c->process];
+
+		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) && what[c->outcome])
+			count_reason(all, &count, what[c->outcome],
+				     trace_text_of(process, c->outcome == TRACE_PASSED ? c->why : c->early_why));
+	}
+	qsort(all, count, sizeof *all, by_calls);
+	if (p->totals.small_calls)
+		fprintf(out, "    %10" PRIu64 " x passed on: below SLUICE_COLL_THRESHOLD\n", p->totals.small_calls);
+	for (size_t i = 0; i < count; i++)
+		fprintf(out, "    %10" PRIu64 " x %s\n", all[i].calls, all[i].text);
+}
+
+static void print_left(FILE *out, const struct trace_place *p)
+{
+	uint64_t ended = p->touched + p->called + p->unseen;
+	char left[32], waited[32], saved[32], cost[32];
+
+	if (!ended)
+		return;
+	format_ns(p->left_ns / ended, left, sizeof left);
+	format_ns(p->waited_ns / ended, waited, sizeof waited);
+	format_ns(p->saved_ns, saved, sizeof saved);
+	format_ns(p->cost_ns, cost, sizeof cost);
+	fprintf(out, "      after returning: moving for %s, then waited for %s (mean); the program touched %" PRIu64
+		     ", later calls wanted %" PRIu64 ", %" PRIu64 " ended unseen\n",
+		left, waited, p->touched, p->called, p->unseen);
+	fprintf(out, "      early return saved %s and cost %s\n", saved, cost);
+}
+
+static void print_place(FILE *out, const struct trace_data *d, size_t number, const struct trace_place *p)
+{
+	uint64_t described = p->mapped + p->plain + p->packed;
+
+	fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name, *p->function ? p->function : "?",
+		p->where, p->processes, p->processes == 1 ? "process" : "processes");
+	print_reasons(out, d, p);
+	if (p->received)
+		fprintf(out, "      what it received was copied %u %% by the rank itself, %u %% by peers, %u %% by a "
+			     "channel\n",
+			percent(p->own, p->received), percent(p->peers, p->received),
+			percent(p->channel, p->received));
+	if (described)
+		fprintf(out, "      its memory: mapped in peers %u %%, not mapped %u %%, packed %u %%\n",
+			percent(p->mapped, described), percent(p->plain, described), percent(p->packed, described));
+	print_left(out, p);
+}
+
+/* ---- processes ------------------------------------------------------------------------------------------- */
+
+static void print_process(FILE *out, const struct trace_process *p)
+{
+	const struct trace_header *h = p->header;
+
+	if (h->rank >= 0)
+		fprintf(out, "  rank %d", h->rank);
+	else
+		fprintf(out, "  process of no rank");
+	fprintf(out, " (pid %d on %s): %" PRIu64 " records", h->pid, h->host, p->records);
+	if (*p->engine)
+		fprintf(out, ", engine %s", p->engine);
+	if (*p->guard)
+		fprintf(out, ", guard %s", p->guard);
+	if (h->state != TRACE_ENDED)
+		fputs("; ENDED WITHOUT MPI_Finalize: what it had written is here", out);
+	if (h->overwritten)
+		fprintf(out, "; its oldest %" PRIu64 " records made room (SLUICE_TRACE_LIMIT)", h->overwritten);
+	if (h->dropped)
+		fprintf(out, "; %" PRIu64 " records found no room", h->dropped);
+	if (h->uncounted)
+		fprintf(out, "; %" PRIu64 " calls are in no sum", h->uncounted);
+	if (h->error)
+		fprintf(out, "; writing ended: %s", strerror((int)h->error));
+	fputc('\n', out);
+}
+
+void trace_summary(const struct trace_data *d, FILE *out)
+{
+	struct trace_place **places;
+	uint64_t end = 0;
+	size_t count;
+	char text[32];
+
+	for (size_t i = 0; i < d->processes_count; i++)
+		end = base_max_u64(end, d->processes[i].end_ns - d->start_ns);
+	format_ns(end, text, sizeof text);
+	fprintf(out, "%s, %zu %s, %s\n", d->processes[0].header->program, d->processes_count,
+		d->processes_count == 1 ? "process" : "processes", text);
+	for (size_t i = 0; i < d->processes_count; i++)
+		print_process(out, &d->processes[i]);
+	places = sorted_places(d, &count);
+	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s  %s\n", "", "calls", "bytes", "taken", "early", "in calls",
+		"waited", "gain", "call site");
+	for (size_t i = 0; i < count; i++)
+		print_line(out, i + 1, places[i]);
+	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later calls. gain: what "
+	      "early return saved, less its cost (man sluice-trace). ~: of many small calls some are timed.\n",
+	      out);
+	for (size_t i = 0; i < count && i < DETAILS; i++)
+		print_place(out, d, i + 1, places[i]);
+	if (count > DETAILS)
+		fprintf(out, "\n%zu more call sites are in trace.json\n", count - DETAILS);
+	free(places);
+}

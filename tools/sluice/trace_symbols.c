@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names for places: what can be found, and module+offset for the rest. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "trace_data.h"
+
+void trace_symbols(struct trace_data *d)
+{
+	for (size_t i = 0; i < d->places_count; i++) {
+		struct trace_place *p = &d->places[i];
+		const char *slash = strrchr(p->module, '/');
+		struct trace_symbol s;
+		char where[600];
+
+		trace_symbol_find(p->module, p->offset, &s);
+		if (s.where[0])
+			snprintf(where, sizeof where, "%s", s.where);
+		else if (p->module[0])
+			snprintf(where, sizeof where, "%s+0x%" PRIx64, slash ? slash + 1 : p->module, p->offset);
+		else
+			snprintf(where, sizeof where, "?");
+		p->function = strdup(s.function);
+		p->where = strdup(where);
+	}
+}

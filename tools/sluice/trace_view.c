@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Everything that is known, as events on tracks: a process has one for each of its threads' calls, and
+ * others for what was going on beside them. Events of a track do not overlap. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "trace_data.h"
+
+#define LEFT_TRACKS 8 /* of a process; what would need more overlaps */
+
+const char *const trace_kind_names[TRACE_SHOW_KINDS] = {
+	"completed", "returned early", "passed on", "data moving after return", "touch", "copy by a rank",
+	"copy by a channel", "set-up", "GOAL operation",
+};
+const char *const trace_extra_names[TRACE_SHOW_KINDS] = {
+	"", "", "", "waited_ns", "offset", "fragment", "fragment", "", "",
+};
+
+/* ---- strings --------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const char *s)
+{
+	uint64_t h = 14695981039346656037u;
+
+	for (; *s; s++)
+		h = (h ^ (uint8_t)*s) * 1099511628211u;
+	return h ^ h >> 32;
+}
+
+static void grow_slots(struct trace_view *v)
+{
+	size_t size = v->string_mask ? (v->string_mask + 1) * 4 : 256;
+
+	free(v->string_slots);
+	v->string_slots = trace_alloc(size * sizeof *v->string_slots);
+	v->string_mask = size - 1;
+	for (uint32_t i = 0; i < v->strings_count; i++) {
+		uint64_t h = hash_of(v->strings[i]);
+
+		while (v->string_slots[h & v->string_mask])
+			h++;
+		v->string_slots[h & v->string_mask] = i + 1;
+	}
+}
+
+uint32_t trace_string(struct trace_view *v, const char *text)
+{
+	uint64_t h = hash_of(text);
+	uint32_t found;
+
+	if (v->strings_count * 2 >= v->string_mask)
+		grow_slots(v);
+	for (; (found = v->string_slots[h & v->string_mask]); h++)
+		if (!strcmp(v->strings[found - 1], text))
+			return found - 1;
+	*TRACE_ADD(v, strings) = strdup(text);
+	v->string_slots[h & v->string_mask] = (uint32_t)v->strings_count;
+	return (uint32_t)v->strings_count - 1;
+}
+
+__attribute__((format(printf, 2, 3))) static uint32_t string_of(struct trace_view *v, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	return trace_string(v, text);
+}
+
+/* ---- tracks ------------------------------------------------------------------------------------------ */
+
+uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process, const char *name)
+{
+	struct trace_track *t;
+
+	for (uint32_t i = (uint32_t)v->tracks_count; i-- > 0;)
+		if (v->tracks[i].group == group && !strcmp(v->tracks[i].name, name))
+			return i;
+	t = TRACE_ADD(v, tracks);
+	*t = (struct trace_track){ .process = strdup(process), .name = strdup(name), .group = group };
+	return (uint32_t)v->tracks_count - 1;
+}
+
+static void process_name(const struct trace_process *p, char *out, size_t cap)
+{
+	if (p->header->rank >= 0)
+		snprintf(out, cap, "rank %d", p->header->rank);
+	else
+		snprintf(out, cap, "process %d", p->header->pid);
+}
+
+/* Thread 0: none. */
+static uint32_t track_of(struct trace_view *v, uint32_t process, const char *what, uint32_t thread)
+{
+	const struct trace_process *p = &v->data->processes[process];
+	char owner[64], name[96];
+
+	process_name(p, owner, sizeof owner);
+	if (thread && thread != (uint32_t)p->header->pid)
+		snprintf(name, sizeof name, "%s, thread %u", what, thread);
+	else
+		snprintf(name, sizeof name, "%s", what);
+	return trace_track_add(v, process, owner, name);
+}
+
+void trace_event_add(struct trace_view *v, const struct trace_event *e)
+{
+	*TRACE_ADD(v, events) = *e;
+	v->end_ns = base_max_u64(v->end_ns, e->begin_ns + e->dur_ns);
+}
+
+/* ---- events -------------------------------------------------------------------------------------------- */
+
+static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
+{
+	static const char *const regions[] = { "", "mapped memory", "memory not mapped", "packed" };
+	const struct trace_process *p = &v->data->processes[c->process];
+	const char *why = trace_text_of(p, c->why), *early = trace_text_of(p, c->early_why);
+
+	if (c->outcome == TRACE_FAILED)
+		return trace_string(v, "failed");
+	if (c->outcome < TRACE_TAKEN)
+		return string_of(v, "passed on: %s", *why ? why : "no reason known");
+	return string_of(v, "%s%s%s%s%s", c->is_root ? "root, " : "", regions[c->region % 4],
+			 c->outcome == TRACE_EARLY ? ", returned early: " : *early ? ", completed first: " : "", early,
+			 c->ops > 1 ? ", in pieces" : "");
+}
+
+static void add_calls(struct trace_view *v)
+{
+	for (size_t i = 0; i < v->data->calls_count; i++) {
+		const struct trace_call *c = &v->data->calls[i];
+		struct trace_event e = {
+			.begin_ns = c->begin_ns,
+			.dur_ns = c->end_ns - c->begin_ns,
+			.bytes = c->bytes,
+			.track = track_of(v, c->process, "calls", c->thread),
+			.label = trace_string(v, v->data->places[c->place].name),
+			.detail = call_detail(v, c),
+			.place = c->place + 1,
+			.kind = c->outcome == TRACE_EARLY ? TRACE_SHOW_EARLY :
+				c->outcome == TRACE_TAKEN ? TRACE_SHOW_CALL :
+							    TRACE_SHOW_PASSED,
+		};
+
+		trace_event_add(v, &e);
+	}
+}
+
+/* Several may be pending at a time: each goes on the first track that is free. */
+static uint32_t free_track(struct trace_view *v, const struct trace_left *l, uint64_t *free_from)
+{
+	uint64_t *from = &free_from[l->process * LEFT_TRACKS];
+	uint32_t k = 0;
+	char name[64];
+
+	while (k < LEFT_TRACKS - 1 && from[k] > l->begin_ns)
+		k++;
+	from[k] = l->end_ns;
+	snprintf(name, sizeof name, k ? "moving after return (%u)" : "moving after return", k + 1);
+	return track_of(v, l->process, name, 0);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	uint64_t x = ((const struct trace_left *)a)->begin_ns, y = ((const struct trace_left *)b)->begin_ns;
+
+	return (x > y) - (x < y);
+}
+
+static void add_lefts(struct trace_view *v)
+{
+	const struct trace_data *d = v->data;
+	uint64_t *free_from = trace_alloc(d->processes_count * LEFT_TRACKS * sizeof *free_from);
+	struct trace_left *sorted = trace_alloc(d->lefts_count * sizeof *sorted);
+
+	if (d->lefts_count)
+		memcpy(sorted, d->lefts, d->lefts_count * sizeof *sorted);
+	qsort(sorted, d->lefts_count, sizeof *sorted, by_begin);
+	for (size_t i = 0; i < d->lefts_count; i++) {
+		const struct trace_left *l = &sorted[i];
+		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
+		struct trace_event e = {
+			.begin_ns = l->begin_ns,
+			.dur_ns = l->end_ns - l->begin_ns,
+			.bytes = c ? c->bytes : 0,
+			.extra = l->waited_ns,
+			.track = free_track(v, l, free_from),
+			.label = trace_string(v, c ? d->places[c->place].name : "collective"),
+			.detail = trace_string(v, !l->wanted_ns ? "ended before anyone looked" :
+						  l->by_call ? "a later call wanted it" :
+							       "the program touched it"),
+			.place = c ? c->place + 1 : 0,
+			.kind = TRACE_SHOW_LEFT,
+		};
+
+		trace_event_add(v, &e);
+	}
+	free(sorted);
+	free(free_from);
+}
+
+static void add_touches(struct trace_view *v)
+{
+	for (size_t i = 0; i < v->data->touches_count; i++) {
+		const struct trace_touch *t = &v->data->touches[i];
+		const struct trace_call *c = t->call == TRACE_NO_CALL ? NULL : &v->data->calls[t->call];
+		struct trace_event e = {
+			.begin_ns = t->begin_ns,
+			.dur_ns = t->end_ns - t->begin_ns,
+			.bytes = c ? c->bytes : 0,
+			.extra = t->offset,
+			.track = track_of(v, t->process, "waits at touches", t->thread),
+			.label = trace_string(v, t->is_write ? "write" : "touch"),
+			.detail = trace_string(v, c ? v->data->places[c->place].name : ""),
+			.place = c ? c->place + 1 : 0,
+			.kind = TRACE_SHOW_TOUCH,
+		};
+
+		trace_event_add(v, &e);
+	}
+}
+
+static void add_copies(struct trace_view *v)
+{
+	static const char *const movers[] = { "by a CPU", "by a channel", "bytes outside whole pages", "staged" };
+
+	for (size_t i = 0; i < v->data->copies_count; i++) {
+		const struct trace_copied *c = &v->data->copies[i];
+		bool by_channel = c->mover == TRACE_CHANNEL;
+		struct trace_event e = {
+			.begin_ns = c->begin_ns,
+			.dur_ns = c->end_ns - c->begin_ns,
+			.bytes = c->bytes,
+			.extra = c->unit,
+			.label = string_of(v, "%u to %u", c->src, c->dst),
+			.detail = trace_string(v, movers[c->mover % 4]),
+			.place = c->call == TRACE_NO_CALL ? 0 : v->data->calls[c->call].place + 1,
+			.kind = by_channel ? TRACE_SHOW_CHANNEL : TRACE_SHOW_COPY,
+		};
+
+		if (!c->end_ns)
+			continue; /* counted only */
+		e.track = by_channel ? track_of(v, c->process, "channel", 0) :
+				       track_of(v, c->process, "copies", c->thread);
+		trace_event_add(v, &e);
+	}
+}
+
+static void add_spans(struct trace_view *v)
+{
+	for (size_t i = 0; i < v->data->spans_count; i++) {
+		const struct trace_span *s = &v->data->spans[i];
+		struct trace_event e = {
+			.begin_ns = s->begin_ns,
+			.dur_ns = s->end_ns - s->begin_ns,
+			.bytes = s->bytes,
+			.track = track_of(v, s->process, "set-up", s->thread),
+			.label = trace_string(v, trace_text_of(&v->data->processes[s->process], s->text)),
+			.kind = TRACE_SHOW_SPAN,
+		};
+
+		trace_event_add(v, &e);
+	}
+}
+
+static int by_track(const void *a, const void *b)
+{
+	const struct trace_event *x = a, *y = b;
+
+	if (x->track != y->track)
+		return x->track < y->track ? -1 : 1;
+	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+/* Processes in order, in each its tracks in the order of what matters. */
+static int by_process(const void *a, const void *b)
+{
+	const struct trace_track *x = a, *y = b;
+
+	if (x->group != y->group)
+		return x->group < y->group ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static void sort_tracks(struct trace_view *v)
+{
+	uint32_t *now = trace_alloc(v->tracks_count * sizeof *now);
+
+	for (uint32_t i = 0; i < v->tracks_count; i++)
+		v->tracks[i].id = i;
+	qsort(v->tracks, v->tracks_count, sizeof *v->tracks, by_process);
+	for (uint32_t i = 0; i < v->tracks_count; i++)
+		now[v->tracks[i].id] = i;
+	for (size_t i = 0; i < v->events_count; i++)
+		v->events[i].track = now[v->events[i].track];
+	free(now);
+}
+
+/* A channel holds several copies and works on one: each begins when the one before has ended. */
+void trace_view_sort(struct trace_view *v)
+{
+	uint64_t free_from = 0;
+
+	sort_tracks(v);
+	if (v->events_count)
+		qsort(v->events, v->events_count, sizeof *v->events, by_track);
+	for (size_t i = 0; i < v->events_count; i++) {
+		struct trace_event *e = &v->events[i];
+		uint64_t end = e->begin_ns + e->dur_ns;
+
+		if (e->kind != TRACE_SHOW_CHANNEL)
+			continue;
+		if (i && e[-1].track == e->track && e->begin_ns < free_from) {
+			e->begin_ns = base_min_u64(free_from, end);
+			e->dur_ns = end - e->begin_ns;
+		}
+		free_from = end;
+	}
+}
+
+void trace_view(const struct trace_data *d, struct trace_view *out)
+{
+	*out = (struct trace_view){ .data = d };
+	trace_string(out, "");
+	/* the order of tracks in a process is that of first use */
+	for (uint32_t p = 0; p < d->processes_count; p++)
+		track_of(out, p, "calls", (uint32_t)d->processes[p].header->pid);
+	add_calls(out);
+	add_lefts(out);
+	add_touches(out);
+	add_copies(out);
+	add_spans(out);
+	for (size_t i = 0; i < d->processes_count; i++)
+		out->end_ns = base_max_u64(out->end_ns, d->processes[i].end_ns - d->start_ns);
+}
