@@ -25,7 +25,7 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter'
          'steal.c:kind_arm', 'steal.c:kind_release', 'mprotect.c:kind_release', 'steal_end', 'mprotect_arm',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: who is touched copies
-         'on_hold', 'on_touched', 'on_complete_all', 'start_next', 'xfer_move', 'xfer_queue_start',
+         'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Whose files are looked at, beside those of guard/.

@@ -401,6 +401,12 @@ void guard_complete_all_sig(void)
 		ranges.ops->complete_all();
 }
 
+void guard_tidy_sig(void)
+{
+	if (ranges.ops->tidy)
+		ranges.ops->tidy();
+}
+
 bool guard_knew_sig(uintptr_t addr)
 {
 	return addr >= atomic_load_explicit(&ranges.knew_lo, memory_order_relaxed) &&

@@ -65,6 +65,11 @@ struct guard_ops {
 	/* The process is about to do something that could show the state of things (fork, exec, exit, an
 	 * unknown system call): nothing may be armed when this returns. Same context. */
 	void (*complete_all)(void);
+	/*
+	 * Now and then while system calls are looked at because something is armed: what need not be any more is to
+	 * be released. Waits for nothing. Same context. May be NULL.
+	 */
+	void (*tidy)(void);
 };
 
 /* Choose a kind by trial and install what it needs. Idempotent, thread-safe; 0 or -errno. Not in signal

@@ -40,6 +40,8 @@ int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end));
 bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end);
 /* The owner's complete_all(), if anything is armed at all. */
 void guard_complete_all_sig(void);
+/* The owner's tidy(), if it has one. */
+void guard_tidy_sig(void);
 /* Was this address ever part of a range? And how many times pages have been released so far: a fault
  * at such an address, of which no page is armed now, may be one of a page released meanwhile. */
 bool guard_knew_sig(uintptr_t addr);

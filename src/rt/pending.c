@@ -367,7 +367,25 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 /* In a handler of ours: nothing is retired, but nothing is guarded or moving any more. */
 static void on_complete_all(void) { finish_all(is_any, NULL, false); }
 
-static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all };
+/* In a handler of ours: the worker process cannot open what is all there, and nobody has touched it. */
+static void on_tidy(void)
+{
+	struct pending *p;
+
+	pending_lock();
+	for (p = first; p; p = p->next)
+		if (!is_released(p) && exec_is_over(p->run))
+			break;
+	if (p)
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	pending_unlock();
+	if (!p)
+		return;
+	release_all(p);
+	pending_unhold(p);
+}
+
+static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all, on_tidy };
 
 /* ---- calls of the program that want them ----------------------------------------------------------------- */
 

@@ -199,7 +199,7 @@ static void end_complete(void)
 
 static const struct guard_ops *end_ops(void)
 {
-	static const struct guard_ops ops = { end_hold, end_touched, end_complete };
+	static const struct guard_ops ops = { end_hold, end_touched, end_complete, NULL };
 
 	return &ops;
 }

@@ -115,7 +115,7 @@ static void complete_all(void)
 /* As guard_case, but the guard becomes ready when the threads have answered. */
 static void init_here(void)
 {
-	static const struct guard_ops ops = { hold, touched, complete_all };
+	static const struct guard_ops ops = { hold, touched, complete_all, NULL };
 	char option[] = "SLUICE_GUARD_KIND=steal", arena[] = "SLUICE_REGION_ARENA=1G", problems[64];
 	char *env[] = { option, arena, NULL };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -216,6 +217,34 @@ static void job_that_rests(struct ranks *r)
 UNIT_TEST(worker_without_work_never_wakes_up)
 {
 	ranks_run(2, OPTIONS(), job_that_rests, NULL);
+}
+
+/* Nobody of this process is told when all is there: a program that makes system calls meanwhile opens it. */
+static void calls_after_the_copy(struct ranks *r, int round)
+{
+	uint64_t before;
+
+	(void)round;
+	usleep(20000);
+	before = counter(BASE_CTR_DISPATCHED);
+	for (int i = 0; i < 1000; i++)
+		syscall(SYS_getppid);
+	atomic_fetch_add(&r->words[2], counter(BASE_CTR_DISPATCHED) - before);
+}
+
+static void job_with_system_calls(struct ranks *r)
+{
+	bcasts(r, 4, calls_after_the_copy);
+	ranks_barrier(r);
+	/* two ranks, four rounds */
+	CHECK(atomic_load(&r->words[2]) < 8 * 500);
+	if (can_be_early() && !strcmp(guard_kind_name(), "steal"))
+		CHECK(atomic_load(&r->words[2]) > 0);
+}
+
+UNIT_TEST(worker_that_has_moved_all_leaves_no_system_call_looked_at)
+{
+	ranks_run(2, OPTIONS("SLUICE_GUARD_KIND=steal"), job_with_system_calls, NULL);
 }
 
 /* ---- without one ---------------------------------------------------------------------------------------------- */
