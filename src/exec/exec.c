@@ -109,6 +109,7 @@ static void publish(struct exec_run *r)
 	if (s->has_edges)
 		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
+	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < r->block->recv_count; i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
@@ -243,13 +244,14 @@ int wait_step(struct exec_run *r, struct node_wait *w)
 {
 	struct exec_comm *e = r->comm;
 
+	slot_note_waiting(r, w);
 	if (e->progress && node_wait_is_long(w))
 		e->progress(e->progress_ctx);
 	call_peers(r, w);
 	return node_wait(e->group, w) ? check_peers(r) : 0;
 }
 
-int step_all(struct exec_run *r, bool copy)
+int step_all(struct exec_run *r, enum exec_copy copy)
 {
 	int progress = 0, ret;
 
@@ -274,7 +276,7 @@ static int run_to_end(struct exec_run *r)
 		e->help[k].state = HELP_UNKNOWN;
 	node_wait_init(&w);
 	while (r->left) {
-		ret = step_all(r, true);
+		ret = step_all(r, EXEC_COPY_ALL);
 		if (!ret && help)
 			ret = step_help(r);
 		if (ret < 0)

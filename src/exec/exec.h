@@ -77,6 +77,11 @@ void exec_abandon(struct exec_comm *e, int error);
 
 /* ---- leaving early --------------------------------------------------------------------------------- */
 
+enum exec_copy {
+	EXEC_COPY_NOTHING, /* a channel or a partner will */
+	EXEC_COPY_OWN,     /* what is copied inside this rank, which no partner can */
+	EXEC_COPY_ALL,
+};
 enum exec_settled {
 	EXEC_NEEDED, /* this rank must stay */
 	EXEC_MAY_LEAVE,
@@ -84,11 +89,11 @@ enum exec_settled {
 };
 /*
  * Do what only this rank can do. While that is not all done, or, with `wait_ns`, for so long without
- * anything to do, it steps and waits like exec_wait(), copying too when `copy`. all_come: nor before every
+ * anything to do, it steps and waits like exec_wait(), copying what `copy` says. all_come: nor before every
  * partner has come, so that what is left needs nobody's arrival. Returns enum
  * exec_settled or -errno. EXEC_NEEDED: it never will be able to leave (memory that is not mapped).
  */
-int exec_settle(struct exec_run *r, bool copy, bool all_come, uint64_t wait_ns);
+int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t wait_ns);
 /* Which of the program's memory the run reads or writes from now on: calls visit for each range. */
 typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off, uint64_t bytes, bool is_written);
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
@@ -138,6 +143,8 @@ bool exec_has_work(const struct exec_run *r);
 /* What others know it by within its communicator, at the moment. */
 uint64_t exec_tag(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);
+/* How long a partner has done nothing but wait for this collective, the longest of them; 0: none waits. */
+uint64_t exec_waited_for_ns(const struct exec_run *r);
 /* Has every peer that this run talks to arrived? */
 bool exec_is_matched(struct exec_run *r);
 

@@ -58,7 +58,7 @@ static enum need run_need(const struct exec_run *r, bool all_come)
 	return worst;
 }
 
-int exec_settle(struct exec_run *r, bool copy, bool all_come, uint64_t wait_ns)
+int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t wait_ns)
 {
 	struct node_group *g = r->comm->group;
 	uint64_t since_ns = 0;
@@ -84,12 +84,14 @@ int exec_settle(struct exec_run *r, bool copy, bool all_come, uint64_t wait_ns)
 			if (now - since_ns >= wait_ns)
 				break;
 		}
-		copy |= node_wait_is_long(&w); /* one that cannot leave yet helps meanwhile */
+		if (node_wait_is_long(&w))
+			copy = EXEC_COPY_ALL; /* one that cannot leave yet helps meanwhile */
 		ret = wait_step(r, &w);
 		if (ret)
 			break;
 	}
 	node_wait_end(g, &w);
+	slot_note_working(r);
 	if (ret < 0)
 		return ret;
 	return !r->left ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_LEAVE : EXEC_NEEDED;
@@ -347,13 +349,37 @@ int exec_pause(struct exec_run *r, struct node_wait *w)
 	int ret;
 
 	call_peers(r, w);
+	slot_note_waiting(r, w);
 	ret = node_wait(e->group, w) ? check_peers(r) : 0;
 	if (ret)
 		atomic_store_explicit(&e->error, ret, memory_order_relaxed);
 	return ret;
 }
 
-void exec_resume(struct exec_run *r, struct node_wait *w) { node_wait_end(r->comm->group, w); }
+void exec_resume(struct exec_run *r, struct node_wait *w)
+{
+	node_wait_end(r->comm->group, w);
+	slot_note_working(r);
+}
+
+uint64_t exec_waited_for_ns(const struct exec_run *r)
+{
+	uint64_t first = UINT64_MAX, since, now;
+
+	for (uint32_t i = 0; i < r->block->op_count; i++) {
+		const struct goal_op *op = run_op(r, i);
+		struct exec_slot *s = op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
+
+		since = s && slot_is_published(s, r->op) ?
+				atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed) : 0;
+		if (since && since < first)
+			first = since;
+	}
+	if (first == UINT64_MAX)
+		return 0;
+	now = host_now_ns();
+	return now > first ? now - first : 0;
+}
 
 void exec_end(struct exec_run *r)
 {

@@ -32,6 +32,19 @@ bool slot_is_over(const struct exec_slot *s, uint64_t op)
 	return atomic_load_explicit(&s->over, memory_order_acquire) >= op;
 }
 
+void slot_note_waiting(const struct exec_run *r, const struct node_wait *w)
+{
+	_Atomic uint64_t *since = &r->slot->waits_since_ns;
+
+	if (base_unlikely(atomic_load_explicit(since, memory_order_relaxed) != w->since_ns))
+		atomic_store_explicit(since, w->since_ns, memory_order_relaxed);
+}
+
+void slot_note_working(const struct exec_run *r)
+{
+	slot_note_waiting(r, &(struct node_wait){ 0 });
+}
+
 struct goal_block *slot_schedule(struct exec_slot *s) { return (struct goal_block *)(s + 1); }
 
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv)

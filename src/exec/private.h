@@ -12,6 +12,8 @@ struct exec_slot {
 	struct region_desc desc[GOAL_MEMS];
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
+	_Atomic uint64_t waits_since_ns; /* its rank has nothing to do but wait for this collective; 0: not so.
+					  * A hint: relaxed */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
 	/* then the schedule, the transfers (one a receive, the last for a copy), and for each operation the collective in which it could
 	 * start, where it requires others; at offsets that all ranks know */
@@ -118,8 +120,8 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 		  enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
-/* step.c: 1 progress, 0 nothing to do now, -errno. copy: fragments too, not only what nobody else can. */
-int step_op(struct exec_run *r, uint32_t i, bool copy);
+/* step.c: 1 progress, 0 nothing to do now, -errno. copy: of what others could copy as well. */
+int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);
 
@@ -128,8 +130,11 @@ void call_peers(struct exec_run *r, struct node_wait *w);
 
 /* exec.c */
 int check_peers(struct exec_run *r);
-int step_all(struct exec_run *r, bool copy);
+int step_all(struct exec_run *r, enum exec_copy copy);
 int wait_step(struct exec_run *r, struct node_wait *w);
+/* Partners are told since when this rank does nothing but wait for the collective, if it does. */
+void slot_note_waiting(const struct exec_run *r, const struct node_wait *w);
+void slot_note_working(const struct exec_run *r);
 void run_retire(struct exec_run *r); /* its slot is over; the memory is free for the next */
 
 #endif

@@ -165,7 +165,7 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	return o->staged ? 0 : xfer_repair_receive(&o->view);
 }
 
-int step_op(struct exec_run *r, uint32_t i, bool copy)
+int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 {
 	uint16_t type = run_op(r, i)->type;
 	struct exec_op *o = &r->ops[i];
@@ -173,10 +173,10 @@ int step_op(struct exec_run *r, uint32_t i, bool copy)
 	if (o->state == EXEC_BLOCKED || o->state == EXEC_DONE)
 		return 0;
 	if (type == GOAL_COPY)
-		return step_copy(r, i, copy);
+		return step_copy(r, i, copy != EXEC_COPY_NOTHING);
 	if (o->state == EXEC_ACTIVE)
 		return step_match(r, i);
-	return type == GOAL_SEND ? step_send(r, i, copy) : step_recv(r, i, copy);
+	return type == GOAL_SEND ? step_send(r, i, copy == EXEC_COPY_ALL) : step_recv(r, i, copy == EXEC_COPY_ALL);
 }
 
 /* ---- staging: one stream for all receivers of it ---------------------------------------------------- */

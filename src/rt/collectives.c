@@ -135,7 +135,8 @@ int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
 	uint64_t piece = piece_bytes(buf->bytes, 1);
 	int rank = node_rank(c->group), ret;
 	struct ending end = {
-		.leave = { .name = "MPI_Bcast", .site = site, .is_root = rank == root, .bytes = buf->bytes },
+		.leave = { .name = "MPI_Bcast", .site = site, .is_root = rank == root, .bytes = buf->bytes,
+			   .partner_bytes = buf->bytes },
 		.may_leave = !buf->pack && piece >= buf->bytes,
 	};
 	struct goal_build b;
@@ -184,7 +185,7 @@ int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv,
 	uint64_t piece = piece_bytes(bytes, size);
 	struct ending end = {
 		.leave = { .name = "MPI_Gather", .site = site, .is_root = rank == root,
-			   .bytes = rank == root ? bytes * (uint64_t)size : bytes },
+			   .bytes = rank == root ? bytes * (uint64_t)size : bytes, .partner_bytes = bytes },
 		.may_leave = !(send && send->pack) && !(rank == root && recv->pack) && piece >= bytes,
 	};
 	struct side s, d = { 0 };

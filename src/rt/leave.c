@@ -186,7 +186,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
 		while (!is_rest_there(r, &hulls.of[i])) {
-			ret = exec_settle(r, true, c->thread_multiple, 0);
+			ret = exec_settle(r, EXEC_COPY_ALL, c->thread_multiple, 0);
 			if (ret != EXEC_MAY_LEAVE)
 				return ret < 0 ? ret : 0;
 			if (!exec_is_matched(r) || exec_is_over(r))
@@ -266,6 +266,8 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		leave_comm_created(c);
 	f.has_mover = f.has_process || (channel() && mover.has_cpu);
 	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
+	f.partner_copy_ns = l->partner_bytes / COPY_BYTES_PER_NS;
+	f.waited_ns = exec_waited_for_ns(r);
 	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
 	policy_early(&f, &choice);
 	trace_early(choice.reason);
@@ -277,7 +279,9 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	}
 	/* Where several threads communicate, a partner that has not come may wait for another thread here, and
 	 * that one, in a system call say, for the operation: only what needs nobody's arrival is left. */
-	ret = exec_settle(r, choice.how == EARLY_LATER, c->thread_multiple, choice.wait_ns);
+	ret = exec_settle(r, choice.how == EARLY_LATER ? EXEC_COPY_ALL :
+			     f.has_mover	       ? EXEC_COPY_NOTHING :
+							 EXEC_COPY_OWN, c->thread_multiple, choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE) {
 		/* it may begin while this rank closes its memory */
 		if (f.has_process && exec_has_work(r))

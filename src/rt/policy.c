@@ -32,7 +32,8 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 }
 
 /* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100 with a
- * thread, which has to be woken and interrupts this one (doc/results-early-return.md). */
+ * thread, which has to be woken and interrupts this one (doc/results-early-return.md). A partner that copies
+ * alone takes half of copy_ns off this rank, no more. */
 #define WORTH_NS 60000u
 #define WORTH_THREAD_NS 150000u
 #define LATE_NS 30000u /* a partner that is later than this is late: as long as leaving costs, mostly */
@@ -56,6 +57,9 @@ void policy_early(const struct policy_early_facts *f, struct policy_early_choice
 		out->how = EARLY_NOW;
 		out->reason = f->has_process ? "the worker process can move the data meanwhile" :
 						 "a channel can move the data meanwhile";
+	} else if (f->copy_ns >= WORTH_THREAD_NS && f->waited_ns && f->waited_ns >= f->partner_copy_ns) {
+		out->how = EARLY_NOW;
+		out->reason = "a partner has waited for so long that it can as well copy alone";
 	} else {
 		out->how = EARLY_LATER;
 		out->wait_ns = f->wait_us >= 0 ? (uint64_t)f->wait_us * 1000 : LATE_NS;

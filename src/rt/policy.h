@@ -44,6 +44,8 @@ struct policy_early_facts {
 	bool has_process;        /* ... the worker process, which does not have to be woken mostly */
 	bool site_may_try;       /* the last tries from there were worth it */
 	uint64_t copy_ns;        /* what copying it all takes, roughly: the most that can be won */
+	uint64_t waited_ns;      /* how long a partner has had nothing to do but wait for this rank */
+	uint64_t partner_copy_ns; /* what copying its share takes that partner, alone */
 };
 struct policy_early_choice {
 	enum policy_early how;

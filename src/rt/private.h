@@ -87,6 +87,7 @@ struct leave {
 	const void *site;
 	bool is_root;
 	uint64_t bytes;  /* that this rank sends or receives in all */
+	uint64_t partner_bytes; /* of them, with one other rank */
 	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
 };
 /* Ends the run, early or not: 0 and *out_left tells which, or -errno. */

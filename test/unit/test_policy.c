@@ -111,6 +111,37 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 	}
 }
 
+UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
+{
+	static const struct {
+		uint64_t copy_ns, partner_copy_ns, waited_ns;
+		bool mover, site;
+		enum policy_early want;
+	} cases[] = {
+		{ 400000, 400000, 400000, 0, 1, EARLY_NOW },
+		{ 400000, 400000, 399999, 0, 1, EARLY_LATER }, /* copying alone would keep it for too long */
+		{ 400000, 400000, 0, 0, 1, EARLY_LATER },      /* it came at the same time, or does not wait */
+		{ 400000, 200000, 200000, 0, 1, EARLY_NOW },   /* a gather's root: of several partners one copies its part */
+		{ 149999, 149999, 9000000, 0, 1, EARLY_LATER }, /* closing memory costs as much */
+		{ 400000, 400000, 9000000, 0, 0, EARLY_NO },
+		{ 149999, 149999, 9000000, 1, 1, EARLY_LATER },
+		{ 400000, 400000, 0, 1, 1, EARLY_NOW }, /* a channel needs no partner */
+	};
+
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO, .wait_us = -1, .bytes = 4 << 20, .min_bytes = 1,
+						      .guard_is_ready = true, .has_mover = cases[i].mover,
+						      .site_may_try = cases[i].site, .copy_ns = cases[i].copy_ns,
+						      .partner_copy_ns = cases[i].partner_copy_ns,
+						      .waited_ns = cases[i].waited_ns };
+		struct policy_early_choice choice;
+
+		policy_early(&f, &choice);
+		if (choice.how != cases[i].want || (choice.how == EARLY_NOW && choice.wait_ns) || !choice.reason)
+			unit_fail(__FILE__, __LINE__, "case %u: %d", i, choice.how);
+	}
+}
+
 UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_costs)
 {
 	CHECK(!policy_was_worth(0, 10));

@@ -150,3 +150,41 @@ EARLY_TESTS("steal", "SLUICE_ENGINE=sw", steal)
 EARLY_TESTS("mprotect", "SLUICE_ENGINE=sw", mprotect)
 EARLY_TESTS("uffd", "SLUICE_ENGINE=sw", uffd)
 EARLY_TESTS("steal", "SLUICE_ENGINE=none", no_engine)
+
+/* A leaf waits in its call while root is late, ever later until that was enough: root need not copy too. */
+static void late_root(struct ranks *r)
+{
+	char *b = make_buffer(BYTES + 8192) + 4096;
+	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	int64_t left = 0, all;
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	if (!strcmp(guard_kind_name(), "none") || !guard_is_ready())
+		unit_skip("memory cannot be guarded here");
+	for (int round = 0; !left && round < 8; round++) {
+		if (r->rank == 0)
+			fill(b, BYTES, round, 0);
+		ranks_barrier(r);
+		if (r->rank == 0)
+			usleep(10000u << round);
+		CHECK_EQ(rt_bcast(c, &buf, 0, &buf), 0);
+		check(b, BYTES, round, 0);
+		all = r->rank ? 1 : (int64_t)atomic_load(&base_counters[BASE_CTR_EARLY]);
+		ranks_allreduce_min(r->oob.ctx, all, &left);
+	}
+	CHECK_EQ(left, 1);
+	b[BYTES / 2]++; /* the leaf has copied all of it: root's memory is its own again */
+	rt_complete_all();
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
+UNIT_TEST(early_return_of_a_root_for_which_a_leaf_has_waited_long)
+{
+	ranks_run(2,
+		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_ENGINE=none", "SLUICE_RT_EARLY_WAIT=10000000",
+			      "SLUICE_LOG=debug", NULL },
+		  late_root, NULL);
+	CHECK(strstr(ranks_text, "a partner has waited"));
+}

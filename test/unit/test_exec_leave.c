@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a rank knows and does before it leaves a collective: who does nothing but wait for it, and what
+ * nobody else would copy.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+#include "exec/exec.h"
+#include "host/host.h"
+#include "ranks.h"
+
+enum { BYTES = 512 << 10, LATE_US = 20000, WAITED_NS = 5000000 };
+/* a collective's number, the same on all ranks; who waits is looked at before its root goes on */
+enum { WORD_SEEN, WORD_LEFT };
+
+static struct bench {
+	struct ranks *r;
+	struct node_group *g;
+	struct exec_comm *e;
+	struct region_extent mem[2];
+	char *user[2];
+	_Alignas(8) char room[1024];
+} bench;
+
+/* A gather's root receives from all. */
+static uint64_t user_bytes(int i) { return (uint64_t)(i ? bench.r->size : 1) * BYTES; }
+
+static void bench_begin(struct ranks *r)
+{
+	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
+				      r->oob.allreduce_min };
+
+	bench.r = r;
+	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &bench.g), 0);
+	CHECK(bench.g);
+	CHECK_EQ(exec_create(bench.g, NULL, NULL, &bench.e), 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(region_extent_get(user_bytes(i), false, &bench.mem[i]), 0);
+		bench.user[i] = (char *)region_arena_base() + bench.mem[i].offset;
+	}
+}
+
+static void bench_end(void)
+{
+	ranks_barrier(bench.r);
+	exec_destroy(bench.e);
+	node_group_destroy(bench.g);
+}
+
+static struct exec_run *begin(bool is_gather)
+{
+	const struct coll_gather_shape shape = { .bytes = BYTES, .recv_stride = BYTES };
+	struct goal_block *block = (struct goal_block *)bench.room;
+	struct exec_call call = { .schedule = block,
+				  .user = { bench.user[0], bench.user[1] },
+				  .name = "schedule" };
+	struct goal_edge edges[8];
+	struct goal_op ops[8];
+	struct exec_run *run;
+	struct goal_build b;
+
+	goal_build_init(&b, ops, 8, edges, 8);
+	if (is_gather)
+		coll_gather(&b, bench.r->rank, bench.r->size, 0, &shape);
+	else
+		coll_bcast(&b, bench.r->rank, bench.r->size, 0, 0, BYTES);
+	CHECK_EQ(goal_compile(&b, block, sizeof bench.room), 0);
+	for (int i = 0; i < 2; i++)
+		region_describe_extent(&bench.mem[i], user_bytes(i), &call.desc[GOAL_USER + i]);
+	CHECK_EQ(exec_begin(bench.e, &call, &run), 0);
+	return run;
+}
+
+static void until(int word, uint64_t value)
+{
+	while (atomic_load(&bench.r->words[word]) < value)
+		usleep(100);
+}
+
+/* Rank 1 waits in the collective for as long as root is late. */
+static void body_waits(struct ranks *r)
+{
+	struct exec_run *run;
+
+	bench_begin(r);
+	for (int round = 0; round < 3; round++) {
+		ranks_barrier(r);
+		if (r->rank == 0)
+			usleep(LATE_US);
+		run = begin(round == 1);
+		if (r->rank == 0)
+			CHECK(exec_waited_for_ns(run) > WAITED_NS);
+		CHECK_EQ(exec_wait(run), 0);
+	}
+	bench_end();
+}
+
+/* Rank 1 has come, has waited a little, and does something else: nobody waits. */
+static void body_left(struct ranks *r)
+{
+	struct exec_run *run;
+
+	bench_begin(r);
+	if (r->rank) {
+		run = begin(false);
+		CHECK_EQ(exec_settle(run, EXEC_COPY_ALL, false, 2000000), EXEC_MAY_LEAVE);
+		atomic_store(&r->words[WORD_LEFT], 1);
+		until(WORD_SEEN, 1);
+	} else {
+		until(WORD_LEFT, 1);
+		usleep(LATE_US);
+		run = begin(false);
+		CHECK_EQ(exec_waited_for_ns(run), 0);
+		atomic_store(&r->words[WORD_SEEN], 1);
+	}
+	CHECK_EQ(exec_wait(run), 0);
+	bench_end();
+}
+
+/* Rank 1 has waited in this slot before, and has begun only. */
+static void body_again(struct ranks *r)
+{
+	struct exec_run *run;
+
+	bench_begin(r);
+	for (int round = 0; round < EXEC_SLOTS_FEW; round++) {
+		ranks_barrier(r);
+		if (r->rank == 0)
+			usleep(1000);
+		CHECK_EQ(exec_wait(begin(false)), 0);
+	}
+	run = begin(false);
+	ranks_barrier(r);
+	CHECK_EQ(exec_waited_for_ns(run), 0);
+	ranks_barrier(r);
+	CHECK_EQ(exec_wait(run), 0);
+	bench_end();
+}
+
+/* Rank 1 has left, and waits for its data now, as in a fault: then until it goes on. */
+static void body_pauses(struct ranks *r)
+{
+	struct node_wait w;
+	struct exec_run *run;
+
+	bench_begin(r);
+	if (r->rank) {
+		run = begin(false);
+		CHECK_EQ(exec_settle(run, EXEC_COPY_NOTHING, false, 0), EXEC_MAY_LEAVE);
+		node_wait_init(&w);
+		while (!atomic_load(&r->words[WORD_SEEN]))
+			CHECK_EQ(exec_pause(run, &w), 0);
+		exec_resume(run, &w);
+		atomic_store(&r->words[WORD_LEFT], 1);
+		until(WORD_SEEN, 2);
+	} else {
+		usleep(LATE_US);
+		run = begin(false);
+		for (int ms = 0; exec_waited_for_ns(run) < WAITED_NS && ms < 5000; ms++)
+			usleep(1000);
+		CHECK(exec_waited_for_ns(run) >= WAITED_NS);
+		atomic_store(&r->words[WORD_SEEN], 1);
+		until(WORD_LEFT, 1);
+		CHECK_EQ(exec_waited_for_ns(run), 0);
+		atomic_store(&r->words[WORD_SEEN], 2);
+	}
+	CHECK_EQ(exec_wait(run), 0);
+	bench_end();
+}
+
+/* A gather's root before its partner has come: is its own block in place? */
+static void body_own(struct ranks *r)
+{
+	static const enum exec_copy copies[] = { EXEC_COPY_NOTHING, EXEC_COPY_OWN };
+	struct exec_run *run;
+
+	bench_begin(r);
+	for (unsigned round = 0; round < BASE_ARRAY_LEN(copies); round++) {
+		memset(bench.user[0], 'a' + r->rank + (int)round, BYTES);
+		memset(bench.user[1], 0, BYTES * (size_t)r->size);
+		if (r->rank)
+			until(WORD_LEFT, round + 1);
+		run = begin(true);
+		if (!r->rank) {
+			CHECK_EQ(exec_settle(run, copies[round], false, 0), EXEC_MAY_LEAVE);
+			CHECK_EQ(bench.user[1][BYTES / 2], copies[round] == EXEC_COPY_OWN ? 'a' + (int)round : 0);
+			atomic_store(&r->words[WORD_LEFT], round + 1);
+		}
+		CHECK_EQ(exec_wait(run), 0);
+		if (!r->rank) {
+			CHECK_EQ(bench.user[1][0], 'a' + (int)round);
+			CHECK_EQ(bench.user[1][2 * BYTES - 1], 'b' + (int)round);
+		}
+	}
+	bench_end();
+}
+
+#define OPTIONS ((char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_FAULT=slots:all", NULL })
+UNIT_TEST(partner_that_waits_in_the_call_is_seen_by_who_comes_last)
+{
+	ranks_run(2, OPTIONS, body_waits, NULL);
+}
+
+UNIT_TEST(partner_that_has_left_is_not_taken_for_one_that_waits)
+{
+	ranks_run(2, OPTIONS, body_left, NULL);
+}
+
+UNIT_TEST(partner_that_waited_in_the_last_use_of_a_slot_is_not_taken_for_one_that_waits)
+{
+	ranks_run(2, OPTIONS, body_again, NULL);
+}
+
+UNIT_TEST(partner_that_waits_for_what_it_left_is_seen_until_it_goes_on)
+{
+	ranks_run(2, OPTIONS, body_pauses, NULL);
+}
+
+UNIT_TEST(who_leaves_copies_its_own_block_first_when_told_to)
+{
+	ranks_run(2, OPTIONS, body_own, NULL);
+}
