@@ -9,7 +9,7 @@ import pytest
 from support.paths import ROOT
 
 
-@pytest.mark.parametrize('script', ['check_layers', 'check_source', 'check_signal_safety'])
+@pytest.mark.parametrize('script', ['check_layers', 'check_source', 'check_signal_safety', 'check_freestanding'])
 def test_source(script):
     done = subprocess.run([sys.executable, ROOT / f'scripts/{script}.py'], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -40,3 +40,20 @@ def test_signal_safety_check_finds_a_forbidden_call(tmp_path):
                           capture_output=True, text=True)
     assert done.returncode == 1
     assert 'publish_bounds calls setenv' in done.stdout
+
+
+@pytest.mark.parametrize('header, statement, complaint', [
+    ('stdlib.h', 'free(0);', 'stdlib.h'),
+    ('stddef.h', 'extern int printf(const char *, ...); printf("%p", (void *)0);', 'calls printf'),
+    ('stddef.h', 'volatile double d = 1; d = d * 2;', 'SSE'),
+])
+def test_freestanding_check_finds_a_libc(tmp_path, header, statement, complaint):
+    """The check itself: a header of the libc, a function of it, floating point in the verifier."""
+    shutil.copytree(ROOT / 'src/goal', tmp_path / 'src/goal', ignore=shutil.ignore_patterns('kernels*', 'local.c'))
+    verify = tmp_path / 'src/goal/verify.c'
+    verify.write_text(f'#include <{header}>\n' + verify.read_text().replace(
+        'uint32_t goal_dtype_bytes(uint32_t dtype) {', 'uint32_t goal_dtype_bytes(uint32_t dtype) { ' + statement))
+    done = subprocess.run([sys.executable, ROOT / 'scripts/check_freestanding.py', '--root', tmp_path],
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    assert complaint in done.stdout
