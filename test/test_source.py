@@ -32,7 +32,8 @@ def test_layers_check_finds_a_forbidden_edge(tmp_path):
 
 def test_signal_safety_check_finds_a_forbidden_call(tmp_path):
     """The check itself: setenv in a function that the handler of SIGSEGV reaches through another file."""
-    shutil.copytree(ROOT / 'src', tmp_path / 'src')
+    for folder in ('src', 'include'):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     guard = tmp_path / 'src/guard/guard.c'
     guard.write_text('#include <stdlib.h>\n' + guard.read_text().replace(
         'static void publish_bounds(void)\n{', 'static void publish_bounds(void)\n{\n\tsetenv("A", "b", 1);'))
