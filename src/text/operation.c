@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Statements that are operations: "send 10b to 1 tag 0 from user0+4096". */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -84,6 +85,7 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 {
 	struct text_parser *p = r->p;
 	struct text_token minus = p->lexer.token;
+	char expected[32];
 	uint64_t n = 0;
 
 	if (text_is_word(&minus, "any") || text_is_mark(&p->lexer, '-')) {
@@ -97,7 +99,8 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 		*out = GOAL_ANY;
 		return true;
 	}
-	if (!text_expect_number(p, what, max, &n))
+	snprintf(expected, sizeof expected, "the number of a %s", what);
+	if (!text_expect_number(p, expected, max, &n))
 		return false;
 	*out = (uint32_t)n;
 	return true;

@@ -221,8 +221,12 @@ static bool num_ranks(struct text_parser *p, const struct text_token *word)
 	struct text_token number = p->lexer.token;
 	uint64_t n = 0;
 
-	if (p->has_ranks)
-		return text_wrong(p, word, "a second 'num_ranks'");
+	if (p->has_ranks) {
+		text_wrong(p, word, "a second 'num_ranks'");
+		if (number.kind == TEXT_NUMBER)
+			text_next(&p->lexer);
+		return true;
+	}
 	if (!text_expect_number(p, "a number of ranks", GOAL_RANKS_MAX, &n))
 		return false;
 	if (!n)
