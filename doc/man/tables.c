@@ -4,6 +4,7 @@
  * "@NAME@" begins a part, roff follows.
  */
 #include "base/base.h"
+#include "goal/goal.h"
 
 /* Hyphens of names and commands must be typed "\-" to be found by search and copied whole. */
 static void roff(const char *text)
@@ -16,6 +17,23 @@ static void roff(const char *text)
 		else
 			putchar(*text);
 	}
+}
+
+/* What sluice-goal(5) says of operations and types. */
+static void goal_tables(void)
+{
+	puts("@GOALOPERATIONS@");
+#define X(id, word, operands, help)                                                 \
+	printf(".TP\n.B %u %s\n", GOAL_##id, word);                                 \
+	roff(*(operands) ? operands ". " : "");                                      \
+	roff(help);                                                                 \
+	puts(".");
+	GOAL_OPS(X)
+#undef X
+	puts("@GOALTYPES@");
+#define X(id, word, bytes) printf("%u %s%s\n", GOAL_##id, word, GOAL_##id + 1 < GOAL_DTYPE_COUNT ? "," : ".");
+	GOAL_DTYPES(X)
+#undef X
 }
 
 int main(void)
@@ -40,5 +58,6 @@ int main(void)
 		roff(base_counter_help((enum base_counter)i));
 		putchar('\n');
 	}
+	goal_tables();
 	return ferror(stdout) || fflush(stdout);
 }
