@@ -162,8 +162,8 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  *
  * All ranks start a collective's schedules on the same channel equally often: the n-th start on a channel
  * of one rank meets the n-th start on it of the others, whatever else is in flight, as nonblocking collectives
- * on an MPI communicator do. (Starts of schedules that send and receive nothing do not count. Ranks that
- * take part in other sets of schedules use other channels.) With SLUICE_GOAL_STREAM starts are not told apart:
+ * on an MPI communicator do. (A rank with nothing to do in one starts it all the
+ * same. What only some ranks start has a channel of its own.) With SLUICE_GOAL_STREAM starts are not told apart:
  * messages meet in the order in which operations start.
  *
  * A started schedule moves on while any rank of the group tests or waits. Memory that all ranks can address

@@ -210,7 +210,6 @@ static int body_create(struct sched_inst *s)
 	s->ref = ref_of(s->rank, (uint64_t)((char *)s->body - (char *)region_arena_base()));
 	s->needs_clock = s->times;
 	for (uint32_t i = 0; i < h.op_count; i++) {
-		s->has_transfers |= goal_is_transfer(inst_goal(s, i));
 		s->needs_clock |= inst_goal(s, i)->type == GOAL_STAMP;
 		if (inst_goal(s, i)->type == GOAL_SEND)
 			s->ops[i].send = n++;
@@ -313,6 +312,8 @@ int sched_open(struct sched_group *g, const struct sched_open *o, struct sched_i
 	*out = s;
 	return 0;
 }
+
+void *sched_scratch(const struct sched_inst *s) { return s->scratch; }
 
 int sched_close(struct sched_inst *s)
 {

@@ -219,7 +219,7 @@ struct sched_inst {
 	char name[32];
 	struct sched_channel *channel;
 	unsigned flags;
-	bool adopted, pinned, needs_clock, has_transfers;
+	bool adopted, pinned, needs_clock;
 	bool noticed; /* the end of the last run; what comes with it is done */
 	uint64_t progress_ns; /* when waiting for it began to be without progress */
 	uint32_t progress_left;
@@ -413,6 +413,7 @@ void stages_sweep(struct sched_group *g);
 
 /* run.c: what the end of a run brings with it in its own process; once */
 void run_noticed(struct sched_inst *s);
+void run_tell_stuck(const struct sched_inst *s);
 
 /* profile.c: a finished run; everything kept goes to SLUICE_GOAL_PROFILE */
 void profile_run(struct sched_inst *s);

@@ -51,15 +51,13 @@ static void reset(struct sched_inst *s)
 	const struct goal_op *ops = goal_ops_const(s->block);
 	uint32_t n = s->block->op_count;
 	struct sched_body *b = s->body;
-	uint32_t number = 0;
+	/* also when this rank has nobody to meet in it: it stays in step with the others */
+	uint32_t number = atomic_fetch_add_explicit(&s->channel->runs, 1, memory_order_relaxed);
 
 	for (uint32_t i = 0; i < n; i++) {
 		s->ops[i].waits = ops[i].requires;
 		s->ops[i].state = SCHED_BLOCKED;
 	}
-	/* what meets nobody does not count */
-	if (s->has_transfers)
-		number = atomic_fetch_add_explicit(&s->channel->runs, 1, memory_order_relaxed);
 	b->left = n;
 	b->ctx = (uint64_t)s->channel->number << 32 | (s->flags & SCHED_STREAM ? 0 : number);
 	if (s->needs_clock)
@@ -199,15 +197,22 @@ static bool hold(struct sched_inst *s, struct sched_driver *d)
 static void give_up(struct sched_inst *s)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
-	char text[2048];
 
-	if (sched_stuck(s, text, sizeof text))
-		base_log(BASE_LOG_ERROR, "sched", "%s: no progress for %lld ms; waiting operations:\n%s", s->name,
-			 (long long)base_opt.goal_timeout_ms, text);
+	base_log(BASE_LOG_ERROR, "sched", "%s: no progress for %lld ms", s->name, (long long)base_opt.goal_timeout_ms);
 	if (!engine_try_claim(d))
 		return;
 	run_fail(d, s, &(struct sched_abort){ s->body->ctx, -ETIMEDOUT, s->rank, s->rank, GOAL_NONE });
 	engine_release(d);
+}
+
+/* What a run waits for, a line each. */
+void run_tell_stuck(const struct sched_inst *s)
+{
+	char text[2048], *line = text, *end;
+
+	sched_stuck(s, text, sizeof text);
+	for (; (end = strchr(line, '\n')) != NULL; line = end + 1)
+		base_log(BASE_LOG_ERROR, "sched", "%s: waits: %.*s", s->name, (int)(end - line), line);
 }
 
 static void check_progress(struct sched_inst *s, uint64_t now)

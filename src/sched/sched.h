@@ -22,9 +22,8 @@
  * them (xfer/'s protocol), holding no claim. While a claim is held at most SCHED_EAGER_BYTES are copied.
  *
  * Matching: a receive takes the first message from its source under its tag in its context. A context is
- * the channel of the open schedule and the number of the run on that channel (runs that send and receive
- * nothing do not count), so the n-th run on a channel of one rank meets the n-th run on it of the others,
- * whatever else is in flight. With SCHED_STREAM all
+ * the channel of the open schedule and the number of the run on that channel, so the n-th run on a channel
+ * of one rank meets the n-th run on it of the others, whatever else is in flight. With SCHED_STREAM all
  * runs on the channel are one context, and messages meet in the order in which operations start.
  *
  * When a process dies, runs that depend on it end with -EOWNERDEAD, those that depend on such runs too,
@@ -77,6 +76,8 @@ struct sched_open {
 };
 /* 0, -EINVAL (the block does not verify), -ENOMEM, -ENOSPC (too many are open). */
 int sched_open(struct sched_group *g, const struct sched_open *o, struct sched_inst **out);
+/* Its scratch memory, which is there from open to close; NULL: it has none. */
+void *sched_scratch(const struct sched_inst *s);
 /* No run may be in flight; -EBUSY. */
 int sched_close(struct sched_inst *s);
 

@@ -130,6 +130,8 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
 
 	if (atomic_load_explicit(&b->phase, memory_order_relaxed) != RUN_GOING)
 		return;
+	if (why->error == -ETIMEDOUT)
+		run_tell_stuck(s);
 	d->e->aborts[n % SCHED_ABORTS] = *why;
 	d->e->aborts[n % SCHED_ABORTS].ctx = b->ctx;
 	atomic_store_explicit(&d->e->abort_count, n + 1, memory_order_release); /* partner: see_aborts */
