@@ -10,7 +10,7 @@ OVERLAP_MOST, OVERLAP_LEAST, SAME, LOSS_MOST, SWITCH_MOST = 1.15, 85.0, 1.03, 5.
 WIDE = 0.10  # a spread of more than this share of the median is said to be wide
 FEWEST = 3   # undisturbed samples of a launch, undisturbed launches of a side
 PIECE = 256 << 10  # what a channel is given at a time and cannot give back (xfer/queue.c)
-JUDGED = ("auto", "cpus")
+JUDGED = ("auto",)
 LEGEND = {
     "overlap": """
 comm, comp, both: medians of the median call; a call is as long as its slowest rank, from the instant at

@@ -12,7 +12,7 @@ SIDES = {
     "before": (True, {}),
     "blocking": (True, {"SLUICE_RT_EARLY": "off"}),
     "auto": (True, {"SLUICE_RT_EARLY": "auto"}),
-    "cpus": (True, {"SLUICE_RT_EARLY": "auto", "SLUICE_ENGINE_CPUS": "1"}),
+    "threads": (True, {"SLUICE_RT_EARLY": "auto", "SLUICE_WORKER_KIND": "thread"}),
     "on": (True, {"SLUICE_RT_EARLY": "on"}),
 }
 SLOW = {"SLUICE_ENGINE": "fault", "SLUICE_ENGINE_FAULT": "rate=1G", "SLUICE_RT_EARLY": "on",
@@ -51,7 +51,7 @@ def switches(sizes, waits):
                 s, env=SLOW) for s in sizes for w in waits]
 
 
-FREE = ["blocking", "auto", "cpus", "on"]
+FREE = ["blocking", "auto", "threads", "on"]
 NONE = ["plain", "blocking", "auto", "on"]
 REGRESS = ["plain", "before", "blocking", "auto"]
 
