@@ -167,7 +167,7 @@ struct exec_mover {
 	const _Atomic bool *stop; /* true: no more claims */
 };
 #define EXEC_NAME_GROUPS 1024u
-#define EXEC_NAME_RANKS 4096 /* larger groups have no names */
+#define EXEC_NAME_RANKS 4095 /* larger groups have no names */
 
 /* Moves what can be moved now of the collective with this tag. `e` is made on a node_observe()d group. */
 void exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m);

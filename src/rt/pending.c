@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "rt/private.h"
-#include "worker/worker.h"
 
 _Atomic uint32_t rt_pending;
 
@@ -545,7 +544,6 @@ static void after_fork_child(void)
 	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
 	atomic_store_explicit(&spin, 0, memory_order_relaxed);
 	engine_after_fork_child();
-	worker_after_fork_child();
 }
 
 static int init_result = 1;

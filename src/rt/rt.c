@@ -32,7 +32,11 @@ static void switch_off(void)
 }
 
 /* A child has none of its parent's peers. */
-static void after_fork_child(void) { switch_off(); }
+static void after_fork_child(void)
+{
+	switch_off();
+	worker_after_fork_child();
+}
 
 static void report_problems(const char *text, int world_rank)
 {

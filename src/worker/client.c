@@ -20,11 +20,20 @@ static struct {
 	pthread_mutex_t lock;
 	struct worker_ticket ticket; /* of the one that is attached */
 	int fd;                      /* the connection; its end says that this rank is gone */
+	ino_t inode;                 /* of it */
 	uint32_t client;
 	struct worker_ticket mine;
 	bool has_tried, has_started; /* one, by this process */
 	uint64_t bytes_seen;
 } conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+
+/* The program may have closed every descriptor, and opened a file of its own under our number. */
+static bool fd_is_ours(void)
+{
+	struct stat st;
+
+	return conn.fd >= 0 && !fstat(conn.fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == conn.inode;
+}
 
 /* ---- starting ------------------------------------------------------------------------------------------- */
 
@@ -196,6 +205,7 @@ static int hello(const struct worker_ticket *t)
 /* The page stays mapped for ever: a fault handler may be looking at it. */
 static int attach_locked(const struct worker_ticket *t)
 {
+	struct stat st;
 	int ret;
 
 	if (conn.ticket.key == t->key)
@@ -206,6 +216,8 @@ static int attach_locked(const struct worker_ticket *t)
 	if (ret < 0)
 		return ret;
 	conn.fd = ret;
+	if (!fstat(conn.fd, &st))
+		conn.inode = st.st_ino;
 	ret = hello(t);
 	if (!ret) {
 		conn.ticket = *t;
@@ -229,11 +241,11 @@ int worker_attach(const struct worker_ticket *t)
 void worker_detach(void)
 {
 	pthread_mutex_lock(&conn.lock);
-	if (conn.fd >= 0) {
+	if (fd_is_ours()) {
 		shutdown(conn.fd, SHUT_RDWR); /* children may have copies of it */
 		close(conn.fd);
-		conn.fd = -1;
 	}
+	conn.fd = -1;
 	if (conn.has_started)
 		look_end(END_NS); /* it ends in any case, but nothing should be left of a job where that can be */
 	conn.has_started = false;
@@ -242,7 +254,7 @@ void worker_detach(void)
 
 void worker_after_fork_child(void)
 {
-	if (conn.fd >= 0)
+	if (fd_is_ours())
 		close(conn.fd);
 	conn.fd = -1;
 	conn.has_started = false;
@@ -284,7 +296,7 @@ int worker_group_open(const struct node_group *g)
 	int ret;
 
 	pthread_mutex_lock(&conn.lock);
-	ret = conn.fd < 0 ? -ENOTCONN : group_open_locked(g);
+	ret = !fd_is_ours() ? -ENOTCONN : group_open_locked(g);
 	pthread_mutex_unlock(&conn.lock);
 	return ret;
 }

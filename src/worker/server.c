@@ -262,6 +262,8 @@ int worker_main(void)
 
 	if (page_open() || base_options_load(nothing, problems, sizeof problems))
 		return 2;
+	if (chdir("/")) /* it keeps no file system busy, if it can help it */
+		base_log(BASE_LOG_INFO, "worker", "chdir: %s", strerror(errno));
 	setpgid(0, 0); /* Ctrl-C is for the program, which may live on */
 	prctl(PR_SET_NAME, "sluice-worker");
 	base_opt.log_level = BASE_LOG_NONE;
@@ -277,7 +279,8 @@ int worker_main(void)
 	atomic_store_explicit(&server.page->pid, getpid(), memory_order_relaxed);
 	atomic_store_explicit(&server.page->state, WORKER_RUNS, memory_order_release);
 	loop(starter);
+	/* not dead: that is for others to say, when nothing of it can write any more */
+	atomic_store_explicit(&server.page->state, WORKER_ENDS, memory_order_release);
 	serve_stop();
-	atomic_store_explicit(&server.page->state, WORKER_DEAD, memory_order_release);
 	return 0;
 }
