@@ -50,7 +50,7 @@ static bool try_worker(char *reason, size_t cap)
 
 static void find_out(struct answer *a)
 {
-	static const struct guard_ops ops = { ignore_hold, ignore_touch, ignore_all };
+	static const struct guard_ops ops = { ignore_hold, ignore_touch, ignore_all, NULL };
 	const struct engine_ops *engine = engine_pick(a->engine_reason, sizeof(a->engine_reason));
 	struct host_cpumask self, spare;
 
