@@ -73,7 +73,7 @@ static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t ran
 {
 	const struct goal_op *op = goal_ops_const(b);
 	const uint32_t *adjacency = goal_adjacency(b);
-	uint32_t edges = 0;
+	uint64_t edge = h->edge_count;
 	int rc;
 
 	*out = (struct sim_shape){ .first_op = h->op_count, .first_edge = h->edge_count, .op_count = b->op_count,
@@ -82,14 +82,13 @@ static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t ran
 	    reserve((void **)&h->edges, &h->edge_cap, h->edge_count + b->adjacency_count, sizeof(*h->edges)))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < b->op_count; i++, op++) {
-		uint32_t *to = h->edges + h->edge_count + edges;
-
-		rc = convert(c, rank, op, edges, &h->ops[h->op_count + i]);
+		rc = convert(c, rank, op, (uint32_t)(edge - h->edge_count), &h->ops[h->op_count + i]);
 		if (rc)
 			return rc;
-		memcpy(to, adjacency + op->next, op->next_count * sizeof(*to));
-		memcpy(to + op->next_count, adjacency + op->inext, op->inext_count * sizeof(*to));
-		edges += op->next_count + op->inext_count;
+		for (uint32_t k = 0; k < op->next_count; k++)
+			h->edges[edge++] = adjacency[op->next + k];
+		for (uint32_t k = 0; k < op->inext_count; k++)
+			h->edges[edge++] = adjacency[op->inext + k];
 	}
 	return 0;
 }
@@ -104,20 +103,22 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 		hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
 		hash ^= hash >> 29;
 	}
-	word = 0;
-	memcpy(&word, at, bytes);
+	for (word = 0; bytes; bytes--)
+		word = word << 8 | (unsigned char)*at++;
 	hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
 	return hash ^ hash >> 32;
 }
 
 static struct sim_shape *shape_at(const struct sim_shapes *h, uint32_t i) { return sim_pool_at(&h->shapes, i); }
 
+static bool same_bytes(const void *a, const void *b, size_t bytes) { return !bytes || memcmp(a, b, bytes) == 0; }
+
 static bool equal(const struct sim_shapes *h, const struct sim_shape *a, const struct sim_shape *b)
 {
 	return a->hash == b->hash && a->op_count == b->op_count && a->ready_count == b->ready_count &&
 	       a->edge_count == b->edge_count &&
-	       memcmp(h->ops + a->first_op, h->ops + b->first_op, a->op_count * sizeof(*h->ops)) == 0 &&
-	       memcmp(h->edges + a->first_edge, h->edges + b->first_edge, a->edge_count * sizeof(*h->edges)) == 0;
+	       same_bytes(h->ops + a->first_op, h->ops + b->first_op, a->op_count * sizeof(*h->ops)) &&
+	       same_bytes(h->edges + a->first_edge, h->edges + b->first_edge, a->edge_count * sizeof(*h->edges));
 }
 
 static uint32_t find(const struct sim_shapes *h, const struct sim_shape *shape)
