@@ -9,7 +9,7 @@ import pytest
 
 from cli import PREFIX, ROOT, sluice
 
-PAGES = ('man1/sluice.1', 'man1/sluice-run.1', 'man1/sluice-info.1', 'man5/sluice-goal.5', 'man7/sluice.7')
+PAGES = ('man1/sluice.1', 'man1/sluice-run.1', 'man1/sluice-info.1', 'man1/sluice-trace.1', 'man5/sluice-goal.5', 'man7/sluice.7')
 
 
 def page(name):
@@ -39,7 +39,7 @@ def test_every_counter_is_in_the_page():
         assert f'.B {name}\n{meaning}\n' in text
 
 
-@pytest.mark.parametrize('verb', ['run', 'info'])
+@pytest.mark.parametrize('verb', ['run', 'info', 'trace'])
 def test_every_option_of_a_verb_is_in_its_page(verb):
     usage = sluice(verb, '--help').stdout
     text = plain(page(f'man1/sluice-{verb}.1'))

@@ -22,6 +22,8 @@ static const char help[] =
 	"                 run a program under Sluice; stands after the launcher\n"
 	"  sluice info [--json]\n"
 	"                 what works on this machine, what not and why; all options\n"
+	"  sluice trace [-o DIR] PROGRAM [ARG]...\n"
+	"                 run, and show what each collective did and why, on a timeline\n"
 	"  sluice goal VERB ...\n"
 	"                 schedules in files: check, print, compile and more\n"
 	"  sluice VERB --help, sluice --help, sluice --version\n"

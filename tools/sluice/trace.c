@@ -37,7 +37,8 @@ static const char help[] =
 	"  sluice trace report t1\n"
 	"  mpiexec -n 4 sluice trace --set RT_EARLY=on -o t2 -- python3 app.py\n"
 	"\n"
-	"Exit code: the program's; 1 nothing can be written, 2 misuse. More: man sluice-trace\n";
+	"Exit code: the program's; 1 nothing can be written, 2 misuse.\n"
+	"More: man sluice-trace\n";
 
 /* ---- the report --------------------------------------------------------------------------------------- */
 
@@ -210,6 +211,7 @@ static int own_flag(char **arg)
 
 static int prepare(bool has_library)
 {
+	char goals[PATH_MAX + 8];
 	int rc;
 
 	if (is_misused) {
@@ -225,6 +227,8 @@ static int prepare(bool has_library)
 	if (rc)
 		return rc;
 	setenv("SLUICE_TRACE", folder, 1);
+	snprintf(goals, sizeof goals, "%s/goal", folder);
+	setenv("SLUICE_GOAL_PROFILE", goals, 0);
 	return trace_job_watch(folder, report_quietly);
 }
 

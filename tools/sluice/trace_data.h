@@ -121,6 +121,7 @@ void *trace_alloc(size_t bytes); /* zeroed; never NULL */
 /* All traces in the folder. 0; -ENOENT: there is none; -errno. What is wrong with single files is told. */
 int trace_read(const char *folder, struct trace_data *out);
 const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "" none */
+const char *trace_thread_name(const struct trace_process *p, uint32_t thread); /* "thread": not known */
 void trace_join(struct trace_data *d);
 
 /* Fills function and where of every place. */

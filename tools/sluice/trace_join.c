@@ -236,6 +236,9 @@ static void join_lefts(struct trace_data *d, const struct index *by_id)
 			continue;
 		l->call = (uint32_t)(c - d->calls);
 		c->left = i;
+		/* it is retired by the next call that looks: its data may have been there for long */
+		if (c->done_ns >= l->begin_ns && c->done_ns < l->end_ns)
+			l->end_ns = c->done_ns;
 	}
 	for (size_t i = 0; i < d->touches_count; i++) {
 		struct trace_touch *t = &d->touches[i];

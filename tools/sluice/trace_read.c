@@ -106,6 +106,17 @@ static int map_file(const char *path, struct trace_process *out)
 	return 0;
 }
 
+const char *trace_thread_name(const struct trace_process *p, uint32_t thread)
+{
+	for (uint32_t i = 0; i < p->chunks; i++) {
+		const struct trace_chunk *c = chunk_at(p, i);
+
+		if (c->kind != TRACE_CHUNK_FREE && c->thread == thread && !c->name[sizeof c->name - 1])
+			return c->name;
+	}
+	return "thread";
+}
+
 /* ---- time ------------------------------------------------------------------------------------------- */
 
 /* One line through the first and the last moment that are known by both clocks. */

@@ -94,17 +94,26 @@ static void process_name(const struct trace_process *p, char *out, size_t cap)
 }
 
 /* Thread 0: none. */
+/* what: a constant. Asked for each event, of few tracks: the last answers are kept. */
 static uint32_t track_of(struct trace_view *v, uint32_t process, const char *what, uint32_t thread)
 {
+	static struct { const char *what; uint32_t process, thread, track; } last[16];
 	const struct trace_process *p = &v->data->processes[process];
+	uint32_t at = (process * 5 + thread * 3 + (uint32_t)(uintptr_t)what) % BASE_ARRAY_LEN(last);
 	char owner[64], name[96];
 
+	if (last[at].what == what && last[at].process == process && last[at].thread == thread)
+		return last[at].track;
 	process_name(p, owner, sizeof owner);
 	if (thread && thread != (uint32_t)p->header->pid)
-		snprintf(name, sizeof name, "%s, thread %u", what, thread);
+		snprintf(name, sizeof name, "%s, %s %u", what, trace_thread_name(p, thread), thread);
 	else
 		snprintf(name, sizeof name, "%s", what);
-	return trace_track_add(v, process, owner, name);
+	last[at].what = what;
+	last[at].process = process;
+	last[at].thread = thread;
+	last[at].track = trace_track_add(v, process, owner, name);
+	return last[at].track;
 }
 
 void trace_event_add(struct trace_view *v, const struct trace_event *e)
@@ -154,15 +163,18 @@ static void add_calls(struct trace_view *v)
 /* Several may be pending at a time: each goes on the first track that is free. */
 static uint32_t free_track(struct trace_view *v, const struct trace_left *l, uint64_t *free_from)
 {
+	static const char *const names[LEFT_TRACKS] = {
+		"moving after return",     "moving after return (2)", "moving after return (3)",
+		"moving after return (4)", "moving after return (5)", "moving after return (6)",
+		"moving after return (7)", "moving after return (8)",
+	};
 	uint64_t *from = &free_from[l->process * LEFT_TRACKS];
 	uint32_t k = 0;
-	char name[64];
 
 	while (k < LEFT_TRACKS - 1 && from[k] > l->begin_ns)
 		k++;
 	from[k] = l->end_ns;
-	snprintf(name, sizeof name, k ? "moving after return (%u)" : "moving after return", k + 1);
-	return track_of(v, l->process, name, 0);
+	return track_of(v, l->process, names[k], 0);
 }
 
 static int by_begin(const void *a, const void *b)

@@ -24,8 +24,8 @@ function resize() {
 	view.narrow = view.width < 640;
 	view.left = view.narrow ? 0 : 176;
 	layout(model, view);
+	$('tall').style.height = `${view.height}px`;
 	view.shown = elements.scroller.clientHeight;
-	$('tall').style.height = `${Math.max(view.height, view.shown)}px`;
 	view.width = elements.scroller.clientWidth; /* a scroll bar may have come */
 	redraw();
 }
