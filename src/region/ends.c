@@ -94,7 +94,7 @@ int ends_make_private(struct region *r)
 	if (!r->retired)
 		arena_punch_locked(r->offset, r->end - r->start);
 	r->state = REGION_ZOMBIE;
-	seen_lifetime_locked(base_round_up(r->first, HOST_PAGE), pins_uses(r));
+	seen_lifetime(base_round_up(r->first, HOST_PAGE), pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
 	return 0;
 

@@ -89,8 +89,8 @@ int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot);
 int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 
 /* ---- seen.c: which buffers have earned adoption ------------------------------------------------- */
-bool seen_earned_locked(uintptr_t start, uint64_t bytes);
-void seen_lifetime_locked(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
+bool seen_earned(uintptr_t start, uint64_t bytes);
+void seen_lifetime(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
 
 /* ---- table.c ------------------------------------------------------------------------------------ */
 

@@ -4,6 +4,10 @@
  * adopted when it has been used often enough (SLUICE_REGION_ADOPT_AFTER), and one whose regions died
  * young must be used twice as often each time: a program that allocates, broadcasts and frees in a
  * loop soon stops being adopted for nothing.
+ *
+ * Asked at every use of what is not adopted, so without the folder's lock, whose price is two system
+ * calls. All of it is a hint: who finds another thread (or, in a signal handler, the thread below it) in
+ * here leaves the table as it is.
  */
 #include "region/private.h"
 
@@ -21,6 +25,14 @@ struct seen {
 };
 static struct seen seen_table[SEEN_SETS][SEEN_WAYS];
 static uint64_t seen_clock;
+static _Atomic bool seen_busy;
+
+static bool seen_try_begin(void)
+{
+	return !atomic_exchange_explicit(&seen_busy, true, memory_order_acquire); /* partner: seen_end */
+}
+
+static void seen_end(void) { atomic_store_explicit(&seen_busy, false, memory_order_release); }
 
 static struct seen *seen_find(uintptr_t start)
 {
@@ -37,10 +49,8 @@ static struct seen *seen_find(uintptr_t start)
 	return victim;
 }
 
-bool seen_earned_locked(uintptr_t start, uint64_t bytes)
+static bool has_earned(struct seen *s, uint64_t bytes)
 {
-	struct seen *s = seen_find(start);
-
 	s->last = ++seen_clock;
 	/* a longer buffer at the same place is another buffer; a shorter one profits as well */
 	if (bytes > s->bytes)
@@ -56,14 +66,29 @@ bool seen_earned_locked(uintptr_t start, uint64_t bytes)
 	return true;
 }
 
-void seen_lifetime_locked(uintptr_t start, uint64_t uses)
+bool seen_earned(uintptr_t start, uint64_t bytes)
 {
-	struct seen *s = seen_find(start);
+	bool earned;
 
+	if (!seen_try_begin())
+		return false;
+	earned = has_earned(seen_find(start), bytes);
+	seen_end();
+	return earned;
+}
+
+void seen_lifetime(uintptr_t start, uint64_t uses)
+{
+	struct seen *s;
+
+	if (!seen_try_begin())
+		return;
+	s = seen_find(start);
 	s->last = ++seen_clock;
 	s->uses = 0;
 	if (uses >= SEEN_OLD_ENOUGH_USES)
 		s->backoff = 0;
 	else if (s->backoff < SEEN_BACKOFF_MAX)
 		s->backoff++;
+	seen_end();
 }

@@ -77,7 +77,7 @@ void table_remove(uint32_t at)
 	struct region *r = &region_table.at[at];
 
 	if (r->state == REGION_ACTIVE) {
-		seen_lifetime_locked(base_round_up(r->first, HOST_PAGE), pins_uses(r));
+		seen_lifetime(base_round_up(r->first, HOST_PAGE), pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
@@ -336,21 +336,27 @@ static struct region *adopt_locked(const struct range *b)
 	return lookup_locked(b->in_start, b->in_end);
 refused:
 	base_count(BASE_CTR_ADOPT_REFUSED, 1);
-	seen_lifetime_locked(b->in_start, 0);
+	seen_lifetime(b->in_start, 0);
 	return NULL;
 }
 
-/* False: it is not mapped. */
-static bool describe_locked(const struct range *b, enum region_intent intent, struct region *out)
+/* If it is not adopted yet: should it be? Counts the use. */
+static bool has_earned(const struct range *b, enum region_intent intent)
 {
-	uint64_t bytes = b->end - b->start;
+	if (intent == REGION_LOOKUP || b->end - b->start < base_opt.region_adopt_min_bytes)
+		return false;
+	return intent == REGION_FORCE || seen_earned(b->in_start, b->in_end - b->in_start);
+}
+
+/* False: it is not mapped. */
+static bool describe_locked(const struct range *b, bool may_adopt, struct region *out)
+{
 	struct region *r;
 
 	if (region_arena_fd() < 0 || table_ready() || region_table.forks)
 		return false;
 	r = lookup_locked(b->in_start, b->in_end);
-	if (!r && intent != REGION_LOOKUP && !region_table.off && bytes >= base_opt.region_adopt_min_bytes &&
-	    (intent == REGION_FORCE || seen_earned_locked(b->in_start, b->in_end - b->in_start)))
+	if (!r && may_adopt && !region_table.off)
 		r = adopt_locked(b);
 	if (!r || !pins_add(r->id))
 		return false;
@@ -370,15 +376,18 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	bool may = base_opt.region_kind == BASE_REGION_AUTO || base_opt.region_kind == BASE_REGION_ARENA;
 	struct range b = range_of(buf, bytes);
 	struct region r;
-	bool mapped;
+	bool mapped, may_adopt;
 
 	*out = (struct region_desc){ .addr = (uintptr_t)buf, .bytes = bytes };
 	if (!may || b.in_start >= b.in_end)
 		return;
 	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
+		may_adopt = has_earned(&b, intent);
+		if (!may_adopt && !peek_overlaps(b.in_start, b.in_end))
+			return;
 		region_lock();
-		mapped = describe_locked(&b, intent, &r);
+		mapped = describe_locked(&b, may_adopt, &r);
 		region_unlock();
 	}
 	if (!mapped)

@@ -2,6 +2,7 @@
 /* When memory is adopted, how much of it there may be, and of which pages. */
 #include <pthread.h>
 
+#include "region/private.h"
 #include "region_case.h"
 
 enum { RW = PROT_READ | PROT_WRITE };
@@ -26,6 +27,58 @@ REGION_TEST(a_buffer_is_adopted_after_so_many_uses)
 		CHECK(!use(p, MIB));
 	CHECK(use(p, MIB));
 	CHECK(!adopts(p, MIB) == false);
+}
+
+/* The lock's price is two system calls: as much as the copy of a short buffer takes. */
+REGION_TEST(a_buffer_that_has_not_earned_it_is_described_without_the_lock)
+{
+	char *p = pages_get(MIB), *adopted = pages_get(MIB);
+	uint32_t version;
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
+	for (int i = 0; i < 4; i++)
+		use(adopted, MIB);
+	CHECK(is_adopted(adopted, MIB));
+	version = atomic_load(&region_version);
+	for (int i = 0; i < 3; i++)
+		CHECK(!use(p, MIB));
+	CHECK_EQ(atomic_load(&region_version), version);
+	CHECK(use(p, MIB));
+	CHECK(atomic_load(&region_version) != version);
+}
+
+REGION_TEST(a_buffer_too_short_to_be_adopted_is_described_without_the_lock)
+{
+	char *p = pages_get(MIB);
+	uint32_t version;
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_REGION_ADOPT_MIN=64K", NULL);
+	CHECK(!use(p, 8 * PAGE));
+	version = atomic_load(&region_version);
+	CHECK(!use(p, 8 * PAGE));
+	CHECK_EQ(atomic_load(&region_version), version);
+	CHECK(use(p, 16 * PAGE));
+	CHECK(use(p, 8 * PAGE)); /* part of a longer one that is */
+}
+
+static void *use_again_and_again(void *arg)
+{
+	for (int i = 0; i < 20000; i++)
+		use((char *)arg + i % 64 * PAGE, PAGE);
+	return NULL;
+}
+
+REGION_TEST(uses_by_many_threads_are_counted_or_lost_and_all_of_it_goes_on)
+{
+	pthread_t threads[4];
+	char *p = pages_get(64 * PAGE);
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, use_again_and_again, p), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(is_adopted(p + 63 * PAGE, PAGE));
 }
 
 REGION_TEST(buffers_that_die_young_are_soon_left_alone)
