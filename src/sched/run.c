@@ -117,14 +117,16 @@ void run_noticed(struct sched_inst *s)
 static void tell_failure(const struct sched_inst *s)
 {
 	const struct sched_body *b = s->body;
+	char op[32] = "";
 
+	if (b->error_op != GOAL_NONE)
+		snprintf(op, sizeof op, "operation %u of ", b->error_op);
 	if (b->error == -EOWNERDEAD)
-		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d (pid %d) of this group of %d has died; operation %u of rank %d "
-			 "depends on it", s->name, b->error_rank, node_pid(s->group->node, b->error_rank), s->group->size,
-			 b->error_op, b->error_at);
+		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d (pid %d) of this group of %d has died; %srank %d depends on it",
+			 s->name, b->error_rank, node_pid(s->group->node, b->error_rank), s->group->size, op, b->error_at);
 	else
-		base_log(BASE_LOG_ERROR, "sched", "%s: failed at operation %u of rank %d: %s (rank %d)", s->name, b->error_op,
-			 b->error_at, strerror(-b->error), b->error_rank);
+		base_log(BASE_LOG_ERROR, "sched", "%s: failed at %srank %d: %s (rank %d)", s->name, op, b->error_at,
+			 strerror(-b->error), b->error_rank);
 }
 
 /* 1, or -errno; the run is over. */
@@ -212,7 +214,7 @@ void run_tell_stuck(const struct sched_inst *s)
 
 	sched_stuck(s, text, sizeof text);
 	for (; (end = strchr(line, '\n')) != NULL; line = end + 1)
-		base_log(BASE_LOG_ERROR, "sched", "%s: waits: %.*s", s->name, (int)(end - line), line);
+		base_log(BASE_LOG_ERROR, "sched", "waits: %.*s", (int)(end - line), line);
 }
 
 static void check_progress(struct sched_inst *s, uint64_t now)

@@ -26,9 +26,10 @@ static const struct {
 	{ "check", "FILE...   mistakes, also across ranks: deadlocks, unmatched messages", goal_check_main },
 	{ "print", "FILE      as text", goal_print_main },
 	{ "compile", "FILE -o OUT   as a program, which is read fast", goal_compile_main },
-	{ "draw", "FILE [-o OUT]   as a picture, SVG or for Graphviz", goal_draw_main },
+	{ "run", "FILE      with all its ranks, as processes of this machine", goal_run_main },
 	{ "gen", "PATTERN   the usual collectives, for any number of ranks", goal_gen_main },
 	{ "sim", "FILE | PATTERN   when each rank would end, on machines that nobody has", goal_sim_main },
+	{ "draw", "FILE [-o OUT]   as a picture, SVG or for Graphviz", goal_draw_main },
 };
 
 /* ---- command lines ------------------------------------------------------------------------------ */

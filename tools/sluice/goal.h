@@ -8,6 +8,7 @@
  *   goal_print.c   print and compile: between the two forms
  *   goal_gen.c     collectives by pattern; goal_pattern.c: their options
  *   goal_sim.c     the simulator; its parts: goal_sim.h
+ *   goal_run.c     as processes; goal_reference.c: what they must leave in memory
  *   goal_draw.c    pictures; goal_layout.c: what stands where; goal_svg.c, goal_dot.c
  *
  * A verb of yours: its file, its line in goal.c, its main below.
@@ -24,9 +25,10 @@
 int goal_check_main(int argc, char **argv);
 int goal_print_main(int argc, char **argv);
 int goal_compile_main(int argc, char **argv);
-int goal_draw_main(int argc, char **argv);
 int goal_gen_main(int argc, char **argv);
 int goal_sim_main(int argc, char **argv);
+int goal_draw_main(int argc, char **argv);
+int goal_run_main(int argc, char **argv);
 
 /* ---- command lines ------------------------------------------------------------------------------ */
 

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sluice goal run: a program with all its ranks as processes of this machine, forked here, or started by
+ * mpiexec. What the ranks find out lies in memory they share with the first process.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "goal.h"
+#include "goal_reference.h"
+#include "sched/sched.h"
+
+#define RANKS_MAX 256u
+#define MEMORY_MAX (1ull << 30) /* of a rank */
+#define RUNS_MAX 100000
+#define JOIN_NS (30ull * 1000000000)
+
+static const char help[] =
+	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--json]\n"
+	"\n"
+	"Runs a program, text or compiled, with all its ranks as processes of this\n"
+	"machine. Under mpiexec each of its processes is one rank. Memory is filled with\n"
+	"a pattern; sends and receives that name none get some.\n"
+	"\n"
+	"  -n N, --ranks N   the program must be one of N ranks\n"
+	"  --verify          compare memory with what executing the program one operation\n"
+	"                    after the other leaves there\n"
+	"  --times K         run it K times; all but operations' times are of all runs\n"
+	"  --ops             when each operation of the last run began and ended\n"
+	"  --json            results for programs\n"
+	"\n"
+	"SLUICE_GOAL_TIMEOUT=ms ends a run that makes no progress, with what it waits for.\n"
+	"\n"
+	"Examples:\n"
+	"  sluice goal run allreduce.goal --verify\n"
+	"  mpiexec -n 4 sluice goal run barrier.goal --times 1000\n"
+	"\n"
+	"Exit code: 0 done; 1 a run failed, or memory is not what it should be; 2 misuse.\n"
+	"More: man sluice-goal\n";
+
+struct options {
+	const char *file;
+	uint32_t ranks, times;
+	bool verify, ops, json;
+};
+
+/* One rank's results, in shared memory. */
+struct result {
+	int error;              /* 0, -errno, or 1: memory is wrong */
+	uint32_t wrong_mem;
+	uint64_t wrong_off;
+	uint64_t runs_done, least_ns, sum_ns;
+};
+
+struct job {
+	struct options o;
+	const struct goal_program *program;
+	struct goal_reference reference;
+	struct result *results;       /* by rank */
+	struct sched_times **times;   /* by rank, of the last run; NULL: not asked for */
+	_Atomic uint32_t *arrived;    /* at the start of a run; NULL: ranks of mpiexec */
+	char group[48];
+};
+
+/* ---- one rank ----------------------------------------------------------------------------------- */
+
+/* All ranks begin a run together. */
+static void meet(struct job *j, uint32_t number)
+{
+	if (!j->arrived)
+		return;
+	atomic_fetch_add(j->arrived, 1);
+	for (uint32_t spins = 0; atomic_load(j->arrived) < number * j->program->ranks; spins++)
+		if (spins % 64 == 63)
+			usleep(20);
+}
+
+static int check_memory(struct job *j, uint32_t rank, const struct sched_inst *s, void *const *buffers)
+{
+	const struct goal_image *m = &j->reference.images[rank];
+	struct result *r = &j->results[rank];
+
+	for (uint32_t k = 0; k <= m->block->user_count; k++) {
+		const unsigned char *is = k ? buffers[k - 1] : sched_scratch(s), *want = m->memory + m->offset[k];
+
+		if (!m->bytes[k] || !memcmp(is, want, m->bytes[k]))
+			continue;
+		r->wrong_mem = k;
+		while (is[r->wrong_off] == want[r->wrong_off])
+			r->wrong_off++;
+		return 1;
+	}
+	return 0;
+}
+
+static int run_times(struct job *j, uint32_t rank, struct sched_inst *s, void *const *buffers)
+{
+	const struct goal_image *m = &j->reference.images[rank];
+	struct result *r = &j->results[rank];
+	unsigned char *first = malloc(m->all + 1);
+	int ret = first ? 0 : -ENOMEM;
+
+	if (first)
+		goal_reference_fill(m, rank, first);
+	for (uint32_t k = 0; k < j->o.times && !ret; k++) {
+		uint64_t began, ns;
+
+		if (m->bytes[0])
+			memcpy(sched_scratch(s), first + m->offset[0], m->bytes[0]);
+		for (uint32_t b = 0; b < m->block->user_count; b++)
+			memcpy(buffers[b], first + m->offset[b + 1], m->bytes[b + 1]);
+		meet(j, k + 1);
+		began = host_now_ns();
+		ret = sched_run(s);
+		if (!ret)
+			ret = sched_wait(s, UINT64_MAX);
+		ns = host_now_ns() - began;
+		if (ret)
+			break;
+		r->runs_done++;
+		r->sum_ns += ns;
+		r->least_ns = k ? base_min_u64(r->least_ns, ns) : ns;
+		if (j->o.verify)
+			ret = check_memory(j, rank, s, buffers);
+	}
+	free(first);
+	if (!ret && j->times && j->times[rank] && sched_times(s))
+		memcpy(j->times[rank], sched_times(s), m->block->op_count * sizeof **j->times);
+	return ret;
+}
+
+static int be_rank(struct job *j, uint32_t rank)
+{
+	const struct goal_image *m = &j->reference.images[rank];
+	void *buffers[GOAL_USERS_MAX] = { NULL };
+	struct sched_open o = { .block = m->block, .block_bytes = m->block->bytes, .buffers = buffers,
+				.buffer_bytes = m->bytes + 1, .buffer_count = m->block->user_count, .name = "goal run" };
+	struct sched_group *g;
+	struct sched_inst *s;
+	int ret;
+
+	base_log_set_rank((int)rank);
+	ret = sched_join(j->group, (int)rank, (int)j->program->ranks, JOIN_NS, &g);
+	if (ret)
+		return ret;
+	sched_keep_times(g, j->o.ops);
+	for (uint32_t b = 0; b < o.buffer_count && !ret; b++) {
+		buffers[b] = sched_alloc(g, m->bytes[b + 1] + 1);
+		ret = buffers[b] ? 0 : -ENOMEM;
+	}
+	if (!ret)
+		ret = sched_open(g, &o, &s);
+	if (!ret)
+		ret = run_times(j, rank, s, buffers);
+	j->results[rank].error = ret;
+	sched_leave(g);
+	return ret;
+}
+
+/* ---- results ------------------------------------------------------------------------------------ */
+
+static void print_ops(const struct job *j, uint32_t rank)
+{
+	const struct goal_block *b = j->reference.images[rank].block;
+	char text[128];
+
+	for (uint32_t i = 0; i < b->op_count; i++) {
+		const struct sched_times *t = &j->times[rank][i];
+
+		text_print_op(b, i, text, sizeof text);
+		if (j->o.json)
+			printf("%s{\"op\": %u, \"text\": \"%s\", \"begin_ns\": %llu, \"end_ns\": %llu}", i ? ", " : "", i, text,
+			       (unsigned long long)t->begin_ns, (unsigned long long)t->end_ns);
+		else
+			printf("  op %-5u %10.3f .. %10.3f us  %s\n", i, (double)t->begin_ns / 1e3, (double)t->end_ns / 1e3, text);
+	}
+}
+
+static void print_rank(const struct job *j, uint32_t rank)
+{
+	const struct result *r = &j->results[rank];
+	double least = (double)r->least_ns / 1e3, mean = r->runs_done ? (double)r->sum_ns / 1e3 / (double)r->runs_done : 0;
+
+	if (j->o.json) {
+		printf("{\"rank\": %u, \"runs\": %llu, \"error\": \"%s\", \"least_us\": %.3f, \"mean_us\": %.3f", rank,
+		       (unsigned long long)r->runs_done,
+		       r->error > 0 ? "wrong data" : r->error ? strerror(-r->error) : "", least, mean);
+		if (j->times) {
+			printf(", \"ops\": [");
+			print_ops(j, rank);
+			printf("]");
+		}
+		printf("}");
+		return;
+	}
+	printf("rank %u: %llu runs, least %.3f us, mean %.3f us%s\n", rank, (unsigned long long)r->runs_done, least, mean,
+	       r->error ? ", failed" : j->o.verify ? ", data verified" : "");
+	if (j->times && !r->error)
+		print_ops(j, rank);
+}
+
+static void print_all(const struct job *j, uint32_t first, uint32_t end)
+{
+	if (j->o.json)
+		printf("{\"ranks\": %u, \"times\": %u, \"verified\": %s, \"results\": [", j->program->ranks, j->o.times,
+		       j->o.verify ? "true" : "false");
+	for (uint32_t r = first; r < end; r++) {
+		if (j->o.json && r > first)
+			printf(", ");
+		print_rank(j, r);
+	}
+	if (j->o.json)
+		printf("]}\n");
+	fflush(stdout);
+}
+
+static int tell_failures(const struct job *j, uint32_t first, uint32_t end)
+{
+	int ret = TOOL_DONE;
+
+	for (uint32_t r = first; r < end; r++) {
+		const struct result *res = &j->results[r];
+
+		if (!res->error)
+			continue;
+		ret = TOOL_FAILED;
+		if (res->error > 0)
+			tool_say("goal run: rank %u: wrong data at byte %llu of %s %u, in run %llu", r,
+				 (unsigned long long)res->wrong_off, res->wrong_mem ? "buffer" : "scratch",
+				 res->wrong_mem ? res->wrong_mem - 1 : 0, (unsigned long long)res->runs_done);
+		else
+			tool_say("goal run: rank %u: %s", r, strerror(-res->error));
+	}
+	return ret;
+}
+
+/* ---- ranks of our own --------------------------------------------------------------------------- */
+
+static void *map_shared(uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int prepare_results(struct job *j)
+{
+	uint32_t n = j->program->ranks;
+
+	j->results = map_shared(n * sizeof *j->results);
+	j->arrived = map_shared(sizeof *j->arrived);
+	if (!j->results || !j->arrived)
+		return -ENOMEM;
+	if (!j->o.ops)
+		return 0;
+	j->times = calloc(n, sizeof *j->times);
+	for (uint32_t r = 0; j->times && r < n; r++) {
+		j->times[r] = map_shared(j->reference.images[r].block->op_count * sizeof **j->times);
+		if (!j->times[r])
+			return -ENOMEM;
+	}
+	return j->times ? 0 : -ENOMEM;
+}
+
+static void end_all(const pid_t *pids, uint32_t n)
+{
+	for (uint32_t r = 0; r < n; r++)
+		if (pids[r] > 0)
+			kill(pids[r], SIGKILL);
+}
+
+static int run_forked(struct job *j)
+{
+	pid_t pids[RANKS_MAX] = { 0 };
+	uint32_t n = j->program->ranks, left = n;
+	pid_t parent = getpid(), pid;
+	int status, ret = TOOL_DONE;
+
+	snprintf(j->group, sizeof j->group, "run-%d-%llx", (int)parent, (unsigned long long)host_random_u64());
+	fflush(stdout);
+	for (uint32_t r = 0; r < n; r++) {
+		pids[r] = fork();
+		if (pids[r] < 0) {
+			tool_say("goal run: cannot start rank %u: %s", r, strerror(errno));
+			end_all(pids, r);
+			return TOOL_FAILED;
+		}
+		if (pids[r])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(TOOL_FAILED);
+		_exit(be_rank(j, r) ? TOOL_FAILED : TOOL_DONE);
+	}
+	while (left && (pid = wait(&status)) > 0) {
+		for (uint32_t r = 0; r < n; r++) {
+			if (pids[r] != pid)
+				continue;
+			left--;
+			pids[r] = 0;
+			if (WIFSIGNALED(status)) {
+				tool_say("goal run: rank %u was killed by signal %d", r, WTERMSIG(status));
+				ret = TOOL_FAILED;
+			}
+			if (status && atomic_load(j->arrived) < n)
+				end_all(pids, n); /* one that waits for others to begin looks at nothing else */
+		}
+	}
+	print_all(j, 0, n);
+	status = tell_failures(j, 0, n);
+	return ret ? ret : status;
+}
+
+/* ---- ranks of mpiexec --------------------------------------------------------------------------- */
+
+static int run_as_rank(struct job *j, uint32_t rank)
+{
+	const struct goal_image *m = &j->reference.images[rank];
+	int ret;
+
+	if (rank >= j->program->ranks)
+		return TOOL_DONE;
+	/* the launcher's process on this machine is the parent of all */
+	snprintf(j->group, sizeof j->group, "job-%d", (int)getppid());
+	j->results = calloc(j->program->ranks, sizeof *j->results);
+	if (j->o.ops) {
+		j->times = calloc(j->program->ranks, sizeof *j->times);
+		if (j->times)
+			j->times[rank] = calloc(m->block->op_count + 1, sizeof **j->times);
+	}
+	if (!j->results || (j->o.ops && (!j->times || !j->times[rank]))) {
+		tool_say("goal run: no memory");
+		return TOOL_FAILED;
+	}
+	ret = be_rank(j, rank);
+	j->results[rank].error = ret;
+	print_all(j, rank, rank + 1);
+	return tell_failures(j, rank, rank + 1);
+}
+
+/* ---- command line ------------------------------------------------------------------------------- */
+
+static int parse_number(const char *option, const char *value, uint32_t max, uint32_t *out)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	if (*end || end == value || n < 1 || n > max) {
+		tool_say("goal run: %s takes a number from 1 to %u, not '%s'", option, max, value);
+		return TOOL_MISUSE;
+	}
+	*out = (uint32_t)n;
+	return -1;
+}
+
+/* An exit code, or -1: go on. */
+static int parse(struct options *o, char **argv)
+{
+	static const char *const names[] = { "--help", "-h", "-n=", "--ranks=", "--verify", "--times=", "--ops", "--json",
+					     NULL };
+	const char *value;
+	int at = 1, arg, ret = -1;
+
+	*o = (struct options){ .times = 1 };
+	while (ret < 0 && (arg = goal_next_arg("run", names, argv, &at, &value)) != GOAL_ARG_END) {
+		if (arg == GOAL_ARG_WRONG)
+			return TOOL_MISUSE;
+		if (arg == 0 || arg == 1) {
+			fputs(help, stdout);
+			return TOOL_DONE;
+		}
+		if (arg == 2 || arg == 3)
+			ret = parse_number("-n", value, RANKS_MAX, &o->ranks);
+		else if (arg == 5)
+			ret = parse_number("--times", value, RUNS_MAX, &o->times);
+		else if (arg == GOAL_ARG_WORD && o->file)
+			ret = (tool_say("goal run: one file, not also '%s'", value), TOOL_MISUSE);
+		else if (arg == GOAL_ARG_WORD)
+			o->file = value;
+		o->verify |= arg == 4;
+		o->ops |= arg == 6;
+		o->json |= arg == 7;
+	}
+	if (ret < 0 && !o->file) {
+		tool_say("goal run: which file? See: sluice goal run --help");
+		return TOOL_MISUSE;
+	}
+	return ret;
+}
+
+/* What is known before anything runs. */
+static int prepare(struct job *j)
+{
+	uint32_t n = j->program->ranks;
+	int ret;
+
+	if (j->o.ranks && j->o.ranks != n) {
+		tool_say("goal run: the program is one of %u ranks, not of %u", n, j->o.ranks);
+		return TOOL_FAILED;
+	}
+	if (n > RANKS_MAX) {
+		tool_say("goal run: %u ranks are too many to run on one machine; see: sluice goal sim", n);
+		return TOOL_FAILED;
+	}
+	ret = goal_reference_make(&j->reference, j->program, MEMORY_MAX);
+	if (ret) {
+		tool_say("goal run: %s", ret == -E2BIG ? "a rank would need more than 1 GiB of memory" : strerror(-ret));
+		return TOOL_FAILED;
+	}
+	if (!j->o.verify)
+		return TOOL_DONE;
+	ret = goal_reference_execute(&j->reference);
+	if (ret) {
+		tool_say("goal run: %s", strerror(-ret));
+		return TOOL_FAILED;
+	}
+	if (!j->reference.is_certain || j->reference.stuck) {
+		tool_say(j->reference.stuck ? "goal run: the program does not end: see sluice goal check" :
+					      "goal run: its data cannot be verified: it takes stamps, or receives from any "
+					      "rank or under any tag");
+		return TOOL_FAILED;
+	}
+	return TOOL_DONE;
+}
+
+int goal_run_main(int argc, char **argv)
+{
+	struct job j = { 0 };
+	struct goal_input in;
+	char problems[1024];
+	int ret = parse(&j.o, argv), rank;
+
+	(void)argc;
+	if (ret >= 0)
+		return ret;
+	if (base_options_load(NULL, problems, sizeof problems)) {
+		tool_say("goal run: %s", problems);
+		return TOOL_FAILED;
+	}
+	ret = goal_input_need(&in, "run", j.o.file);
+	if (ret)
+		return ret;
+	j.program = in.program;
+	ret = prepare(&j);
+	rank = base_job_rank();
+	if (!ret && rank >= 0)
+		ret = run_as_rank(&j, (uint32_t)rank);
+	else if (!ret && prepare_results(&j))
+		ret = (tool_say("goal run: no memory"), TOOL_FAILED);
+	else if (!ret)
+		ret = run_forked(&j);
+	goal_reference_free(&j.reference);
+	goal_input_close(&in);
+	return ret;
+}
