@@ -40,8 +40,8 @@ EXCEPT = {
        for name in ('a_thousand_cycles_leave_nothing', 'what_stays_for_the_next_range_is_bounded')},
 }
 # TSan does not follow threads through fork(), in which each test of this one lives; the threads that
-# use regions are seen by test_sanitized_mpi.py.
-NOT_UNDER_TSAN = {'region', 'region_older_kernel', 'guard', 'guard_system'}
+# use regions are seen by test_sanitized_mpi.py. Nor when a thread starts after another process was.
+NOT_UNDER_TSAN = {'region', 'region_older_kernel', 'guard', 'guard_system', 'worker'}
 # Half a minute each: by name only.
 LONG = {('tsan', 'engine'), ('tsan', 'xfer'), ('tsan', 'exec'), ('asan', 'region_older_kernel')}
 
