@@ -6,7 +6,10 @@
  */
 #include "worker/private.h"
 
-enum { LOOKS_PER_CLOCK = 32 };
+enum {
+	LOOKS_PER_CLOCK = 16,
+	RELAX = 4, /* between two looks: the other half of a core with two may be a rank's */
+};
 
 bool bell_ring(struct worker_bell *b, uint64_t what)
 {
@@ -67,7 +70,8 @@ bool bell_seek(struct worker_bell *b, uint32_t seen, uint64_t until_ns)
 	for (uint32_t looks = 1; !has_changed(b, seen); looks++) {
 		if (looks % LOOKS_PER_CLOCK == 0 && host_now_ns() >= until_ns)
 			break;
-		host_cpu_relax();
+		for (int i = 0; i < RELAX; i++)
+			host_cpu_relax();
 	}
 	atomic_fetch_sub_explicit(&b->seekers, 1, memory_order_seq_cst);
 	return has_changed(b, seen);
