@@ -9,7 +9,7 @@ from report import MIB, TARGET_HOSTS, is_disturbed, number, size_text, table
 OVERLAP_MOST, OVERLAP_LEAST, SAME, LOSS_MOST, SWITCH_MOST = 1.15, 85.0, 1.03, 5.0, 1.2
 WIDE = 0.10  # a spread of more than this share of the median is said to be wide
 FEWEST = 3   # undisturbed samples of a launch, undisturbed launches of a side
-PIECE = 256 << 10  # what a channel is given at a time and cannot give back (xfer/queue.c)
+PIECES = 256 << 10  # what a channel has at a time and cannot give back: two pieces (xfer/queue.c)
 JUDGED = ("auto",)
 LEGEND = {
     "overlap": """
@@ -39,8 +39,8 @@ loss       what it takes longer, in % of d; less than 5""",
     "switch": """
 touch      from the first touch until all data has been used, while an engine of 1 GB/s copies
 left       what CPUs had to copy: the bytes of all calls less those that the channel copied
-allowed    a copy of what was left by one process between mapped buffers, and one piece of 256 KB, which is
-           what a channel is given at a time, at 1 GB/s
+allowed    a copy of what was left by one process between mapped buffers, and the two pieces of 128 KB
+           that a channel has at a time, at 1 GB/s
 ratio      touch / allowed; less than 1.2""",
     "idle": """
 voluntary  wake-ups; forced: somebody else wanted the core. Both of the calling threads of both ranks in the
@@ -209,7 +209,7 @@ def switch_rows(c, key, sides):
                 continue
             moved = r["launch"]["counters"].get("bytes_engine", 0) / r["touch"]["calls"]
             left = max(0, key[4] - moved)
-            allowed = copy * left / key[4] + PIECE / 1000
+            allowed = copy * left / key[4] + PIECES / 1000
             ratios.append(touch / allowed)
             left_mb.append(left / MIB)
             allowed_us.append(allowed)

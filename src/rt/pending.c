@@ -276,7 +276,8 @@ static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const s
 
 	*lo = range->start;
 	*hi = range->end;
-	if (range->end - range->start <= 2 * want || exec_is_taken_up(p->run))
+	/* a buffer of 4 MB touches a page more than 4 MB */
+	if (base_round_down(range->end - range->start, HOST_HUGE) <= 2 * want || exec_is_taken_up(p->run))
 		return;
 	*lo = base_max_u64(*lo, base_round_down(addr, HOST_HUGE));
 	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), HOST_HUGE));

@@ -10,7 +10,7 @@
 #include "xfer/xfer.h"
 
 /* Long fragments go piece by piece, so that a switch to CPU mode does not wait for all of one. */
-#define PIECE_BYTES (256u << 10)
+#define PIECE_BYTES (128u << 10)
 
 void xfer_queue_init(struct xfer_queue *q)
 {
