@@ -64,6 +64,15 @@ UNIT_TEST(memory_lists_and_local_operations_are_read)
 		  "num_ranks 1\n\nrank 0 {\nl0: add f64 8b from user0+0, user0+8 into user1+0\n}\n");
 }
 
+UNIT_TEST(what_stands_behind_a_list_counts_as_well)
+{
+	CHECK_STR(text_case_of("num_ranks 1 rank 0 { send 8b to 0 from [3b user0, 5b user1] nic 1 match 5 cpu 2 tag 3;"
+			       "recv 8b from 0 into [8b user0+8] tag any cpu 4 }"),
+		  "num_ranks 1\n\nrank 0 {\n"
+		  "l0: send 8b to 0 tag 3 cpu 2 nic 1 match 5 from [3b user0+0, 5b user1+0]\n"
+		  "l1: recv 8b from 0 tag -1 cpu 4 into [8b user0+8]\n}\n");
+}
+
 UNIT_TEST(scratch_memory_is_what_is_used_unless_it_is_stated)
 {
 	struct text_case c;

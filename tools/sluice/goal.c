@@ -12,24 +12,24 @@ static const char help_head[] =
 	"\n";
 
 static const char help_tail[] =
-	"  sluice goal VERB --help\n"
 	"\n"
 	"Examples:\n"
 	"  echo 'num_ranks 1; rank 0 { l1: calc 5 }' | sluice goal check -\n"
 	"\n"
-	"FILE may be - for standard input. More: man sluice-goal, sluice-goal-text\n";
+	"FILE may be - for standard input. sluice goal VERB --help tells more, and\n"
+	"man sluice-goal.\n";
 
 static const struct {
-	const char *name, *help;
+	const char *name, *args, *help;
 	int (*main)(int argc, char **argv);
 } verbs[] = {
-	{ "check", "FILE...   mistakes, also across ranks: deadlocks, unmatched messages", goal_check_main },
-	{ "print", "FILE      as text", goal_print_main },
-	{ "compile", "FILE -o OUT   as a program, which is read fast", goal_compile_main },
-	{ "run", "FILE      with all its ranks, as processes of this machine", goal_run_main },
-	{ "gen", "PATTERN   the usual collectives, for any number of ranks", goal_gen_main },
-	{ "sim", "FILE | PATTERN   when each rank would end, on machines that nobody has", goal_sim_main },
-	{ "draw", "FILE [-o OUT]   as a picture, SVG or for Graphviz", goal_draw_main },
+	{ "check", "FILE...", "mistakes, also across ranks: deadlocks ...", goal_check_main },
+	{ "print", "FILE", "as text", goal_print_main },
+	{ "compile", "FILE -o OUT", "as a program, which is read fast", goal_compile_main },
+	{ "draw", "FILE -o OUT", "as a picture", goal_draw_main },
+	{ "gen", "PATTERN", "the usual collectives, for any number of ranks", goal_gen_main },
+	{ "run", "FILE", "all its ranks, as processes of this machine", goal_run_main },
+	{ "sim", "FILE | PATTERN", "when each rank would end, on other machines", goal_sim_main },
 };
 
 /* ---- command lines ------------------------------------------------------------------------------ */
@@ -119,7 +119,7 @@ static void print_help(FILE *out)
 {
 	fputs(help_head, out);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(verbs); i++)
-		fprintf(out, "  sluice goal %s %s\n", verbs[i].name, verbs[i].help);
+		fprintf(out, "  %-8s%-16s%s\n", verbs[i].name, verbs[i].args, verbs[i].help);
 	fputs(help_tail, out);
 }
 
