@@ -50,7 +50,7 @@ static int page_make(const struct worker_setup *setup, uint64_t key)
 		close(fd);
 		return err;
 	}
-	p->version = WORKER_VERSION;
+	p->version = worker_abi();
 	p->threads = (uint32_t)base_min_u64((uint64_t)setup->threads, WORKER_THREADS);
 	p->starter_pid = getpid();
 	p->is_normal = base_fault("worker_idle");
@@ -182,7 +182,7 @@ static int page_map(int fd)
 
 static int hello(const struct worker_ticket *t)
 {
-	struct worker_hello h = { .type = WORKER_HELLO, .version = WORKER_VERSION, .key = t->key };
+	struct worker_hello h = { .type = WORKER_HELLO, .version = worker_abi(), .key = t->key };
 	struct worker_answer a = { -EPROTO };
 	int page = -1, ret = node_self(&h.self);
 	ssize_t n;

@@ -9,7 +9,7 @@
 #include "exec/exec.h"
 #include "worker/worker.h"
 
-#define WORKER_VERSION 1u
+#define WORKER_VERSION 1u /* and see worker_abi() */
 #define WORKER_THREADS 8
 #define WORKER_GROUPS EXEC_NAME_GROUPS
 #define WORKER_CLIENTS 4096
@@ -87,6 +87,14 @@ struct worker_page {
 	struct worker_group group[WORKER_GROUPS];
 	_Atomic uint64_t bytes[WORKER_CLIENTS]; /* moved after each rank's announcements */
 };
+
+/* Both ends are of one build, for all that can be told: the program may have been replaced since the library was
+ * loaded. */
+static inline uint32_t worker_abi(void)
+{
+	return (uint32_t)(WORKER_VERSION * 0x9e3779b1u ^ sizeof(struct worker_page) ^ sizeof(struct xfer_view) << 12 ^
+			  exec_area_bytes(2) << 4);
+}
 
 /* ---- messages ------------------------------------------------------------------------------------------- */
 

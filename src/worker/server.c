@@ -154,7 +154,7 @@ static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, 
 	struct worker_answer a = { (int32_t)i };
 	int ret;
 
-	if (bytes != sizeof *h || h->version != WORKER_VERSION || h->key != server.page->key || c->is_known || arena < 0 ||
+	if (bytes != sizeof *h || h->version != worker_abi() || h->key != server.page->key || c->is_known || arena < 0 ||
 	    h->self.pid != c->pid)
 		return -EPROTO;
 	ret = node_observe_arena(&h->self, arena);
@@ -249,7 +249,7 @@ static int page_open(void)
 
 	if (p == MAP_FAILED)
 		return -errno;
-	if (p->version != WORKER_VERSION || p->threads < 1 || p->threads > WORKER_THREADS)
+	if (p->version != worker_abi() || p->threads < 1 || p->threads > WORKER_THREADS)
 		return -EPROTO;
 	server.page = p;
 	return 0;

@@ -434,9 +434,9 @@ static void job_with_strangers(struct ranks *r)
 	if (!can_be_early())
 		return;
 	CHECK(t.key);
-	CHECK_EQ(answer_to(&t, t.key + 1, WORKER_VERSION, region_arena_fd()), 0); /* closed without an answer */
-	CHECK_EQ(answer_to(&t, t.key, WORKER_VERSION + 1, region_arena_fd()), 0);
-	CHECK_EQ(answer_to(&t, t.key, WORKER_VERSION, -1), 0);
+	CHECK_EQ(answer_to(&t, t.key + 1, worker_abi(), region_arena_fd()), 0); /* closed without an answer */
+	CHECK_EQ(answer_to(&t, t.key, worker_abi() + 1, region_arena_fd()), 0);
+	CHECK_EQ(answer_to(&t, t.key, worker_abi(), -1), 0);
 	ranks_barrier(r);
 	bcasts(r, 2, NULL); /* and it serves on */
 	CHECK(worker_is_alive());
