@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "../fuzz/goal_walk.h"
-#include "host/host.h"
 #include "ranks.h"
 
 enum { RANKS = 4, MEMS = 4 };
@@ -178,7 +177,11 @@ UNIT_TEST(lists_that_do_not_fit_are_refused)
 	DAMAGED(goal_ops(block)[0].mem = 1);
 	DAMAGED(goal_ops(block)[1].segment = 5);
 	DAMAGED(block->segment_count = 4);
-	DAMAGED((s[0].mem = s[1].mem = 3, s[0].bytes = s[1].bytes = 1ull << 63, goal_ops(block)[0].bytes = 2));
+	/* a sum that comes round again */
+	DAMAGED((block->user_count = 3, s[0].mem = s[1].mem = 3, s[0].off = 0, s[0].bytes = s[1].bytes = 1ull << 63,
+		 goal_ops(block)[0].bytes = 2));
+	/* a piece of nobody's */
+	DAMAGED((s[5] = s[4], block->segment_count++, block->bytes += sizeof *s));
 }
 
 UNIT_TEST(lists_out_of_turn_are_refused)
@@ -260,14 +263,14 @@ UNIT_TEST(the_same_graph_gives_the_same_bytes)
 /* All in one list, backwards: what is quadratic does not end. */
 UNIT_TEST(large_schedules_are_compiled_and_verified_in_linear_time)
 {
-	enum { N = 1 << 20 };
+	enum { N = 1 << 18 };
 	size_t bytes = goal_block_bytes(N, 2 * N - 3, 0);
 	struct goal_op *many = calloc(N, sizeof *many);
 	struct goal_edge *edge = malloc(2 * (size_t)N * sizeof *edge);
 	struct goal_limits limits = { RANKS, MEMS, mem_bytes, false };
 	uint32_t *work = malloc(bytes / sizeof(struct goal_op) * 4);
 	struct goal_block *b = malloc(bytes);
-	uint64_t since = host_now_ns();
+	clock_t since = clock(), took;
 	struct goal_build build;
 
 	CHECK(many && edge && work && b);
@@ -281,9 +284,10 @@ UNIT_TEST(large_schedules_are_compiled_and_verified_in_linear_time)
 	CHECK_EQ(goal_compile(&build, b, bytes), 0);
 	CHECK_EQ(goal_verify(b, bytes, &limits, work), 0);
 	CHECK_EQ(b->ready_count, 1);
-	CHECK(host_now_ns() - since < 8000000000ull);
+	took = clock() - since; /* of the processor's time, whoever else works */
 	free(many);
 	free(edge);
 	free(work);
 	free(b);
+	CHECK(took < 5 * CLOCKS_PER_SEC);
 }
