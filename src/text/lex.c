@@ -71,43 +71,42 @@ static void word(struct text_lexer *l)
 	set(l, TEXT_WORD, l->at, p);
 }
 
-/*
- * At "/" "*": skips the comment. True when it ended in the line it began in; else the token is
- * set: the end of the line in which the comment began, or of the text.
- */
-static bool comment(struct text_lexer *l)
+/* Inside of a comment that goes on in the next line: to its end. False: the text ends before. */
+static bool leave_comment(struct text_lexer *l)
 {
-	const char *end = l->source.line_end, *close;
-	uint64_t first = l->source.line_number;
-	const char *from = l->at + 2;
+	const char *close;
 
-	while (!(close = memmem(from, (size_t)(end - from), "*/", 2))) {
-		l->comment_line = first;
+	do {
 		if (!next_line(l))
 			return false;
-		from = l->at;
-		end = l->source.line_end;
-	}
+		close = memmem(l->at, (size_t)(l->source.line_end - l->at), "*/", 2);
+	} while (!close);
 	l->comment_line = 0;
 	l->at = close + 2;
-	if (l->source.line_number == first)
-		return true;
-	set(l, TEXT_END, l->at, l->at);
-	return false;
+	return true;
 }
 
 /* True: a token is set. False: a comment was skipped, go on. */
 static bool slash(struct text_lexer *l)
 {
-	const char *end = l->source.line_end;
+	const char *end = l->source.line_end, *close;
 
 	if (end - l->at >= 2 && l->at[1] == '/') {
 		l->at = end;
 		return false;
 	}
-	if (end - l->at >= 2 && l->at[1] == '*')
-		return !comment(l);
-	set(l, TEXT_ODD, l->at, l->at + 1);
+	if (end - l->at < 2 || l->at[1] != '*') {
+		set(l, TEXT_ODD, l->at, l->at + 1);
+		return true;
+	}
+	close = memmem(l->at + 2, (size_t)(end - l->at - 2), "*/", 2);
+	if (close) {
+		l->at = close + 2;
+		return false;
+	}
+	/* the statement ends here: tokens that it has read stay valid as long as its line is there */
+	l->comment_line = l->source.line_number;
+	set(l, TEXT_END, l->at, l->at);
 	return true;
 }
 
@@ -124,7 +123,7 @@ static void odd(struct text_lexer *l)
 
 void text_next(struct text_lexer *l)
 {
-	if (!l->at && !next_line(l))
+	if (l->comment_line ? !leave_comment(l) : !l->at && !next_line(l))
 		return;
 	for (;;) {
 		while (l->at < l->source.line_end && class(*l->at) == BLANK)

@@ -46,7 +46,7 @@ struct text_lexer {
 	const char *at;       /* what comes after the current token */
 	struct text_token token;
 	int error;            /* of the source; the token is then TEXT_EOF */
-	uint64_t comment_line; /* where an unterminated comment began; 0 */
+	uint64_t comment_line; /* where the comment began that the line ends in; 0 */
 };
 /* Reads the next token into lexer->token. */
 void text_next(struct text_lexer *l);

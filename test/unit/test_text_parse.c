@@ -31,6 +31,24 @@ UNIT_TEST(comments_stand_wherever_blanks_may)
 		  "num_ranks 1\n\nrank 0 {\nl0: calc 5\nl1: calc 6\n}\n");
 }
 
+UNIT_TEST(a_comment_of_many_lines_does_not_lose_what_stood_before_it)
+{
+	/* the line that holds the wrong word is gone from the window when the comment ends */
+	size_t bytes = 1 << 20;
+	char *text = malloc(bytes + 200);
+	struct text_case c;
+
+	CHECK(text);
+	strcpy(text, "num_ranks 1\nrank 0 {\n\tput: A/* ");
+	for (size_t at = strlen(text), end = at + bytes; at < end; at++)
+		text[at] = at % 70 ? 'x' : '\n', text[at + 1] = '\0';
+	strcat(text, "*/\n}\n");
+	text_case_parse_in(&c, text, strlen(text), 3000);
+	CHECK_STR(c.problems, "3:7: there is no operation 'A'\n");
+	text_case_free(&c);
+	free(text);
+}
+
 UNIT_TEST(keywords_are_labels_where_a_label_stands)
 {
 	CHECK_STR(text_case_of("num_ranks 1 rank 0 { send: calc 1; max: calc 2; rank: calc 3; scratch: calc 4;"
