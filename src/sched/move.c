@@ -43,8 +43,16 @@ static int side_of_desc(struct sched_group *g, const struct sched_end *e, const 
 	return 0;
 }
 
-/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. */
-static int side_of(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n, struct side *out)
+/* Where in a list the last look was, so that the next one need not begin in front. */
+struct cursor {
+	uint32_t piece;
+	uint64_t at; /* its first byte, of all of the list's */
+};
+
+/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. at does not go back
+ * between two calls with one cursor. */
+static int side_of(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n, struct cursor *cursor,
+		   struct side *out)
 {
 	struct sched_inst *own = own_inst(g, e);
 	const struct sched_body *b = e->body ? ref_at(g, e->body, sizeof *b) : NULL;
@@ -58,10 +66,13 @@ static int side_of(struct sched_group *g, const struct sched_end *e, uint64_t at
 			  ref_at(g, e->body + b->segments_off + e->segment * sizeof *l, e->segment_count * sizeof *l);
 		if (!l)
 			return -EINVAL;
-		for (uint32_t k = 0; k < e->segment_count && at >= l->bytes; k++, l++)
-			at -= l->bytes;
-		piece = *l;
-		if (at >= piece.bytes)
+		while (cursor->piece < e->segment_count && at - cursor->at >= l[cursor->piece].bytes)
+			cursor->at += l[cursor->piece++].bytes;
+		if (cursor->piece == e->segment_count)
+			return -EINVAL;
+		piece = l[cursor->piece];
+		at -= cursor->at;
+		if (at >= piece.bytes) /* changed meanwhile */
 			return -EINVAL;
 		piece.off += at;
 		piece.bytes = base_min_u64(n, piece.bytes - at);
@@ -100,12 +111,14 @@ static int copy(struct sched_group *g, const struct sched_work *w, const struct 
 
 static int transfer(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
+	struct cursor to = { 0 }, from = { 0 };
+
 	while (n) {
 		struct side dst, src;
-		int ret = side_of(g, &w->dst, at, n, &dst);
+		int ret = side_of(g, &w->dst, at, n, &to, &dst);
 
 		if (!ret)
-			ret = side_of(g, &w->src, at, dst.bytes, &src);
+			ret = side_of(g, &w->src, at, dst.bytes, &from, &src);
 		if (!ret)
 			ret = copy(g, w, &dst, &src, src.bytes);
 		if (ret)
@@ -118,13 +131,14 @@ static int transfer(struct sched_group *g, const struct sched_work *w, uint64_t 
 
 static int compute(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
+	struct cursor none = { 0 }; /* local operations have no lists */
 	struct side dst, a, b;
-	int ret = side_of(g, &w->dst, at, n, &dst);
+	int ret = side_of(g, &w->dst, at, n, &none, &dst);
 
 	if (!ret)
-		ret = side_of(g, &w->src, at, n, &a);
+		ret = side_of(g, &w->src, at, n, &none, &a);
 	if (!ret)
-		ret = side_of(g, &w->src2, at, n, &b);
+		ret = side_of(g, &w->src2, at, n, &none, &b);
 	if (ret || !dst.here || !a.here || !b.here || dst.bytes < n || a.bytes < n || b.bytes < n)
 		return ret ? ret : -EINVAL;
 	goal_local((enum goal_isa)host_simd(), w->type, w->dtype, dst.here, a.here, b.here, n);
@@ -177,6 +191,7 @@ void stages_sweep(struct sched_group *g)
 static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, const struct sched_work *w)
 {
 	uint32_t wanted = STAGE_WANTED;
+	struct cursor from = { 0 };
 	struct sched_stage *t;
 	uint64_t at = 0;
 
@@ -195,8 +210,12 @@ static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	while (at < w->bytes) {
 		struct side src;
 
-		if (side_of(g, &w->src, at, w->bytes - at, &src) || !src.here)
-			break;
+		if (side_of(g, &w->src, at, w->bytes - at, &from, &src) || !src.here) {
+			pool_put(g->pool, t->memory);
+			free(t);
+			atomic_store_explicit(&j->error, -EINVAL, memory_order_relaxed);
+			return false;
+		}
 		memcpy((char *)t->memory + at, src.here, src.bytes);
 		at += src.bytes;
 	}
