@@ -303,13 +303,6 @@ int worker_group_open(const struct node_group *g)
 
 /* ---- announcing ---------------------------------------------------------------------------------------------- */
 
-bool worker_is_awake(void)
-{
-	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
-
-	return worker_is_alive() && atomic_load_explicit(&p->bell.seekers, memory_order_relaxed);
-}
-
 void worker_announce(int group, uint64_t tag)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);

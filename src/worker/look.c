@@ -110,8 +110,9 @@ static void declare_dead(struct worker_page *p)
 static void end_it(const struct worker_page *p)
 {
 	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
+	uint64_t start = atomic_load_explicit(&p->start, memory_order_relaxed);
 
-	if (host_process_start(pid) == atomic_load_explicit(&p->start, memory_order_relaxed))
+	if (start && host_process_start(pid) == start)
 		syscall(SYS_kill, pid, KILL);
 }
 

@@ -69,8 +69,6 @@ void worker_after_fork_child(void);
 /* Is there one, and is it alive as far as anybody has noticed? One relaxed load. */
 bool worker_is_alive(void);
 int worker_pid(void); /* 0: there is none */
-/* It is now looking for work, or copying: no wake-up would be needed. */
-bool worker_is_awake(void);
 /* There is something to move in the collective with this tag (exec_tag()). */
 void worker_announce(int group, uint64_t tag);
 /* Bytes that it has moved after announcements of this process, since the last call. */
