@@ -169,8 +169,9 @@ struct exec_mover {
 #define EXEC_NAME_GROUPS 1024u
 #define EXEC_NAME_RANKS 4095 /* larger groups have no names */
 
-/* Moves what can be moved now of the collective with this tag. `e` is made on a node_observe()d group. */
-void exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m);
+/* Moves what can be moved now of the collective with this tag. `e` is made on a node_observe()d group. True:
+ * every rank has come and opened what it receives, so that there will be nothing more to move of it. */
+bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m);
 uint32_t exec_name_group(uint64_t name);
 /* By a rank of the group, when the process is dead for certain: the unit that it had claimed (is_intent: perhaps)
  * is free again, unless it is in place. For each name once, by one rank. Async-signal-safe. */

@@ -65,13 +65,14 @@ static uint64_t unit_bytes(const struct xfer_plan *p, uint32_t unit)
 	return n;
 }
 
-static void serve_view(const struct exec_mover *m, struct xfer_view *v, int rank, uint32_t index)
+/* False: its owner has not opened it (or it is long over). */
+static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank, uint32_t index)
 {
 	uint64_t name = name_of(m->group, rank, index, v->tag);
 	uint32_t unit;
 
 	if (!v->can_move || !v->src || !v->dst)
-		return;
+		return true;
 	while (!atomic_load_explicit(m->stop, memory_order_relaxed) && claim(m, v, name, &unit)) {
 		uint64_t bytes = unit_bytes(&v->plan, unit);
 
@@ -82,9 +83,10 @@ static void serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 		}
 		m->ended(m->arg, bytes);
 	}
+	return xfer_is_tag(atomic_load_explicit(&v->x->taken, memory_order_relaxed), v->tag);
 }
 
-static void serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *recv, const struct exec_mover *m)
+static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *recv, const struct exec_mover *m)
 {
 	struct exec_slot *ss = slot_of(e, (int)recv->peer, op);
 	uint32_t index = recv->match;
@@ -92,39 +94,44 @@ static void serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct 
 	struct xfer_view v;
 
 	if (recv->peer >= (uint32_t)e->size || !slot_is_published(ss, op))
-		return;
+		return false;
 	send = find_send(ss, rank, recv);
-	if (send && !match_view(e, op, (int)recv->peer, send, rank, recv, XFER_VIEW_ALIASED, &v))
-		serve_view(m, &v, rank, index);
+	return send && !match_view(e, op, (int)recv->peer, send, rank, recv, XFER_VIEW_ALIASED, &v) &&
+	       serve_view(m, &v, rank, index);
 }
 
-static void serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *copy, const struct exec_mover *m)
+static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *copy, const struct exec_mover *m)
 {
 	struct exec_slot *s = slot_of(e, rank, op);
 	struct xfer_view v;
 
-	if (!match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) && slot_is_still(s, op))
-		serve_view(m, &v, rank, (uint32_t)e->size);
+	return !match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) && slot_is_still(s, op) &&
+	       serve_view(m, &v, rank, (uint32_t)e->size);
 }
 
-void exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
+bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 {
+	bool all = true;
+
 	for (int rank = 0; rank < e->size; rank++) {
 		struct exec_slot *s = slot_of(e, rank, tag);
 		uint64_t op = atomic_load_explicit(&s->op, memory_order_acquire);
 		const struct goal_block *b = slot_schedule(s);
 
-		if (!op || (op & XFER_TAG_MASK) != tag)
+		if (!op || (op & XFER_TAG_MASK) != tag) {
+			all = false;
 			continue;
+		}
 		for (uint32_t i = 0; i < b->op_count && i < e->op_cap; i++) {
 			const struct goal_op *o = &goal_ops_const(b)[i];
 
 			if (o->type == GOAL_RECV)
-				serve_recv(e, op, rank, o, m);
+				all &= serve_recv(e, op, rank, o, m);
 			else if (o->type == GOAL_COPY)
-				serve_copy(e, op, rank, o, m);
+				all &= serve_copy(e, op, rank, o, m);
 		}
 	}
+	return all && !atomic_load_explicit(m->stop, memory_order_relaxed);
 }
 
 /* ---- when it is dead ------------------------------------------------------------------------------------ */

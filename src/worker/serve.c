@@ -74,6 +74,9 @@ static void ended(void *arg, uint64_t bytes)
 
 /* ---- one announcement --------------------------------------------------------------------------------------- */
 
+/* Of a collective of many ranks each may announce it: what this thread has served whole last. */
+static _Thread_local uint64_t served_whole;
+
 static void serve_one(struct worker_thread *t, uint64_t what)
 {
 	uint32_t group = (uint32_t)(what >> 24) & (WORKER_GROUPS - 1), client = (uint32_t)(what >> 34) & (WORKER_CLIENTS - 1);
@@ -88,14 +91,17 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 		.ended = ended,
 		.stop = &serve.stop,
 	};
+	uint64_t of_all = announcement(0, group, what & XFER_TAG_MASK);
 	struct exec_comm *e;
 
+	if (of_all == served_whole)
+		return;
 	/* sequentially consistent, as is worker_group_close(): either it waits for us, or we see it closed */
 	atomic_store_explicit(&t->in_group, group, memory_order_seq_cst);
 	if (atomic_load_explicit(&serve.page->group[group].is_open, memory_order_seq_cst)) {
 		e = atomic_load_explicit(&serve.comm[group], memory_order_acquire); /* partner: serve_group */
-		if (e)
-			exec_serve(e, what & XFER_TAG_MASK, &m);
+		if (e && exec_serve(e, what & XFER_TAG_MASK, &m))
+			served_whole = of_all;
 	}
 	atomic_store_explicit(&t->in_group, 0, memory_order_release); /* partner: worker_group_close */
 }

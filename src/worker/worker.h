@@ -27,8 +27,8 @@
  *
  * Threads: all calls from any thread. Signals: announce, look and is_alive are async-signal-safe (look may
  * sleep for a moment); the others are not.
- * Files: start.c (the process), client.c (a rank's end), look.c (waiting for it, killing it), bell.c, message.c, poll.c (pure);
- * in the process: server.c (connections, groups), serve.c (threads).
+ * Files: start.c (the process), client.c (a rank's end), look.c (waiting for it, killing it), bell.c, message.c,
+ * poll.c (pure); in the process: server.c (connections, groups), serve.c (threads).
  */
 #ifndef SLUICE_WORKER_H
 #define SLUICE_WORKER_H
