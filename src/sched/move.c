@@ -43,62 +43,88 @@ static int side_of_desc(struct sched_group *g, const struct sched_end *e, const 
 	return 0;
 }
 
-/* Where in a list the last look was, so that the next one need not begin in front. */
-struct cursor {
-	uint32_t piece;
-	uint64_t at; /* its first byte, of all of the list's */
+/* One end, looked at from its first byte to its last. */
+struct walk {
+	struct sched_group *g;
+	const struct sched_end *e;
+	struct sched_inst *own;         /* NULL: another process's, described by body */
+	const struct sched_body *body;
+	const struct goal_segment *l;   /* the piece at `piece_at`, of `left` that are still to come */
+	uint32_t left;
+	uint64_t piece_at;
 };
 
-/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. at does not go back
- * between two calls with one cursor. */
-static int side_of(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n, struct cursor *cursor,
-		   struct side *out)
+static int walk_init(struct walk *w, struct sched_group *g, const struct sched_end *e)
 {
-	struct sched_inst *own = own_inst(g, e);
 	const struct sched_body *b = e->body ? ref_at(g, e->body, sizeof *b) : NULL;
-	const struct goal_segment *l = NULL;
-	struct goal_segment piece = { .mem = e->mem, .off = e->off + at, .bytes = n };
 
-	if (e->segment_count) {
-		if (!own && !b)
+	*w = (struct walk){ .g = g, .e = e, .own = own_inst(g, e), .body = b, .left = e->segment_count };
+	if (!e->segment_count)
+		return 0;
+	if (w->own)
+		w->l = goal_segments(w->own->block) + e->segment;
+	else if (b)
+		w->l = ref_at(g, e->body + b->segments_off + e->segment * sizeof *w->l,
+			      e->segment_count * sizeof *w->l);
+	return w->l ? 0 : -EINVAL;
+}
+
+/* Another process's memory: what it says of it may be anything. */
+static int side_of_body(const struct walk *w, const struct goal_segment *piece, struct side *out)
+{
+	const struct sched_body *b = w->body;
+
+	if (piece->mem >= b->mem_count || !ref_at(w->g, w->e->body, sizeof *b + (piece->mem + 1) * sizeof b->mem[0]))
+		return -EINVAL;
+	return side_of_desc(w->g, w->e, &b->mem[piece->mem], piece->off, piece->bytes, out);
+}
+
+/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. at never goes back. */
+static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
+{
+	struct goal_segment piece = { .mem = w->e->mem, .off = w->e->off + at, .bytes = n };
+
+	if (w->l) {
+		for (; w->left && at - w->piece_at >= w->l->bytes; w->left--)
+			w->piece_at += w->l++->bytes;
+		if (!w->left)
 			return -EINVAL;
-		l = own ? goal_segments(own->block) + e->segment :
-			  ref_at(g, e->body + b->segments_off + e->segment * sizeof *l, e->segment_count * sizeof *l);
-		if (!l)
-			return -EINVAL;
-		while (cursor->piece < e->segment_count && at - cursor->at >= l[cursor->piece].bytes)
-			cursor->at += l[cursor->piece++].bytes;
-		if (cursor->piece == e->segment_count)
-			return -EINVAL;
-		piece = l[cursor->piece];
-		at -= cursor->at;
+		piece = *w->l;
+		at -= w->piece_at;
 		if (at >= piece.bytes) /* changed meanwhile */
 			return -EINVAL;
 		piece.off += at;
 		piece.bytes = base_min_u64(n, piece.bytes - at);
 	}
-	if (own) {
-		*out = (struct side){ .here = inst_addr(own, piece.mem, piece.off, piece.bytes), .bytes = piece.bytes };
+	if (w->own) {
+		*out = (struct side){ .here = inst_addr(w->own, piece.mem, piece.off, piece.bytes), .bytes = piece.bytes };
 		return out->here ? 0 : -EINVAL;
 	}
-	if (!e->segment_count)
-		return side_of_desc(g, e, &e->desc, piece.off, piece.bytes, out);
-	if (piece.mem >= b->mem_count || !ref_at(g, e->body, sizeof *b + (piece.mem + 1) * sizeof b->mem[0]))
-		return -EINVAL;
-	return side_of_desc(g, e, &b->mem[piece.mem], piece.off, piece.bytes, out);
+	return w->l ? side_of_body(w, &piece, out) :
+		      side_of_desc(w->g, w->e, &w->e->desc, piece.off, piece.bytes, out);
+}
+
+static int side_at(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n, struct side *out)
+{
+	struct walk w;
+	int ret = walk_init(&w, g, e);
+
+	return ret ? ret : side_of(&w, at, n, out);
 }
 
 /* ---- work --------------------------------------------------------------------------------------- */
 
 static int copy(struct sched_group *g, const struct sched_work *w, const struct side *dst, const struct side *src,
-		uint64_t n)
+		uint64_t n, uint64_t *direct)
 {
 	if (dst->here && src->here) {
-		if (n < HOST_PAGE)
+		if (n == sizeof(uint64_t)) /* a number of a column: many lists consist of these */
+			memcpy(dst->here, src->here, sizeof(uint64_t));
+		else if (n < HOST_PAGE)
 			memcpy(dst->here, src->here, n);
 		else
 			host_copy(dst->here, src->here, n, host_copy_pick(n, w->bytes));
-		base_count(BASE_CTR_BYTES_DIRECT, n);
+		*direct += n;
 		return 0;
 	}
 	base_count(BASE_CTR_BYTES_CMA, n);
@@ -111,34 +137,38 @@ static int copy(struct sched_group *g, const struct sched_work *w, const struct 
 
 static int transfer(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
-	struct cursor to = { 0 }, from = { 0 };
+	uint64_t direct = 0;
+	struct walk to, from;
+	int ret = walk_init(&to, g, &w->dst);
 
-	while (n) {
+	if (!ret)
+		ret = walk_init(&from, g, &w->src);
+	while (!ret && n) {
 		struct side dst, src;
-		int ret = side_of(g, &w->dst, at, n, &to, &dst);
 
+		ret = side_of(&to, at, n, &dst);
 		if (!ret)
-			ret = side_of(g, &w->src, at, dst.bytes, &from, &src);
+			ret = side_of(&from, at, dst.bytes, &src);
 		if (!ret)
-			ret = copy(g, w, &dst, &src, src.bytes);
+			ret = copy(g, w, &dst, &src, src.bytes, &direct);
 		if (ret)
-			return ret;
+			break;
 		at += src.bytes;
 		n -= src.bytes;
 	}
-	return 0;
+	base_count(BASE_CTR_BYTES_DIRECT, direct);
+	return ret;
 }
 
 static int compute(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
-	struct cursor none = { 0 }; /* local operations have no lists */
 	struct side dst, a, b;
-	int ret = side_of(g, &w->dst, at, n, &none, &dst);
+	int ret = side_at(g, &w->dst, at, n, &dst);
 
 	if (!ret)
-		ret = side_of(g, &w->src, at, n, &none, &a);
+		ret = side_at(g, &w->src, at, n, &a);
 	if (!ret)
-		ret = side_of(g, &w->src2, at, n, &none, &b);
+		ret = side_at(g, &w->src2, at, n, &b);
 	if (ret || !dst.here || !a.here || !b.here || dst.bytes < n || a.bytes < n || b.bytes < n)
 		return ret ? ret : -EINVAL;
 	goal_local((enum goal_isa)host_simd(), w->type, w->dtype, dst.here, a.here, b.here, n);
@@ -191,9 +221,10 @@ void stages_sweep(struct sched_group *g)
 static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, const struct sched_work *w)
 {
 	uint32_t wanted = STAGE_WANTED;
-	struct cursor from = { 0 };
 	struct sched_stage *t;
+	struct walk from;
 	uint64_t at = 0;
+	int ret;
 
 	if (w->src.rank != g->rank ||
 	    !atomic_compare_exchange_strong_explicit(&j->stage, &wanted, STAGE_MAKING, memory_order_acq_rel,
@@ -207,17 +238,23 @@ static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 		atomic_store_explicit(&j->error, -ENOMEM, memory_order_relaxed);
 		return false;
 	}
-	while (at < w->bytes) {
+	ret = walk_init(&from, g, &w->src);
+	while (!ret && at < w->bytes) {
 		struct side src;
 
-		if (side_of(g, &w->src, at, w->bytes - at, &from, &src) || !src.here) {
-			pool_put(g->pool, t->memory);
-			free(t);
-			atomic_store_explicit(&j->error, -EINVAL, memory_order_relaxed);
-			return false;
-		}
+		ret = side_of(&from, at, w->bytes - at, &src);
+		if (!ret && !src.here)
+			ret = -EINVAL;
+		if (ret)
+			break;
 		memcpy((char *)t->memory + at, src.here, src.bytes);
 		at += src.bytes;
+	}
+	if (ret) {
+		pool_put(g->pool, t->memory);
+		free(t);
+		atomic_store_explicit(&j->error, ret, memory_order_relaxed);
+		return false;
 	}
 	base_count(BASE_CTR_BYTES_STAGED, at);
 	t->job = j;
