@@ -24,7 +24,9 @@ static void skip_statement(struct text_parser *p)
 /* Bytes that no text has. */
 static bool is_binary(const struct text_lexer *l)
 {
-	return l->token.kind == TEXT_ODD && (unsigned char)*l->token.start < ' ';
+	unsigned char c = l->token.kind == TEXT_ODD ? (unsigned char)*l->token.start : ' ';
+
+	return c < ' ' || c == 0x7f;
 }
 
 static void refuse_binary(struct text_parser *p)
