@@ -204,6 +204,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
 		p->left_ns = host_now_ns();
+		p->copy_ns = exec_is_matched(r) ? l->bytes / COPY_BYTES_PER_NS : 0;
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
 		exec_leave(r); /* a thread of the program's may touch what is closed at once */
 		ret = arm_all(p, &hulls, &all);

@@ -117,18 +117,19 @@ static void release_all(struct pending *p)
 static void learn(struct pending *p, uint64_t now)
 {
 	uint64_t touched = atomic_load_explicit(&p->touched_ns, memory_order_relaxed);
+	uint64_t waited = atomic_load_explicit(&p->waited_ns, memory_order_relaxed);
 	uint32_t touches = atomic_load_explicit(&p->touches, memory_order_relaxed);
 
 	if (!touched)
 		base_count(BASE_CTR_EARLY_UNSEEN, 1);
 	else
 		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
-	site_learn(p->site, (touched ? touched : now) - p->left_ns, COST_NS * (1 + touches));
-	trace_left(p->trace, p->left_ns, touched, atomic_load_explicit(&p->waited_ns, memory_order_relaxed), touches,
-		   p->is_called);
+	site_learn(p->site, policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
+		   COST_NS * (1 + touches));
+	trace_left(p->trace, p->left_ns, touched, waited, touches, p->is_called);
 	base_log(BASE_LOG_DEBUG, "rt", "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
 		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
-		 (double)atomic_load_explicit(&p->waited_ns, memory_order_relaxed) / 1e3);
+		 (double)waited / 1e3);
 }
 
 /*
@@ -358,8 +359,11 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 	bool more = true;
 
 	while (more && (p = find(wanted, arg))) {
-		note_wanted(p, true, host_now_ns());
+		uint64_t now = host_now_ns();
+
+		note_wanted(p, true, now);
 		more = finish(p, in_call);
+		atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
 		pending_unhold(p);
 	}
 }

@@ -68,4 +68,11 @@ void policy_early(const struct policy_early_facts *f, struct policy_early_choice
 	}
 }
 
+uint64_t policy_gain_ns(uint64_t free_ns, uint64_t waited_ns, uint64_t copy_ns)
+{
+	if (!copy_ns)
+		return free_ns;
+	return copy_ns > waited_ns ? base_min_u64(free_ns, copy_ns - waited_ns) : 0;
+}
+
 bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns) { return free_ns > 2 * cost_ns; }

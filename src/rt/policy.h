@@ -54,6 +54,12 @@ struct policy_early_choice {
 };
 /* Local: ranks need not come to the same. */
 void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out);
+/*
+ * What an early return has won: the program worked for free_ns until it wanted the data, and then waited for
+ * waited_ns; copy_ns: what the call would have taken instead, 0 when nobody knows, as a partner was late. A
+ * worker whose CPU was not free after all, so that the program had to copy, wins nothing.
+ */
+uint64_t policy_gain_ns(uint64_t free_ns, uint64_t waited_ns, uint64_t copy_ns);
 /* Was it worth it? free_ns: from the return until somebody wanted the data (or it was all there);
  * cost_ns: guarding, the touch. */
 bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns);

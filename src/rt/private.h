@@ -49,6 +49,7 @@ struct pending {
 	struct site *site;
 	struct trace_name trace;     /* the call, for the trace */
 	uint64_t left_ns;            /* when the call returned */
+	uint64_t copy_ns;            /* what the rest would have taken this rank; 0: a partner had not come */
 	_Atomic uint64_t touched_ns; /* when somebody wanted it; 0: nobody yet */
 	_Atomic uint32_t touches;
 	_Atomic uint64_t waited_ns;  /* what the program has waited since */

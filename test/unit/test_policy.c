@@ -142,6 +142,21 @@ UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
 	}
 }
 
+UNIT_TEST(policy_sees_that_a_worker_had_no_cpu)
+{
+	static const struct { uint64_t free_ns, waited_ns, copy_ns, want; } cases[] = {
+		{ 300000, 10000, 300000, 290000 }, /* all was moved meanwhile, but for the fault */
+		{ 300000, 300000, 300000, 0 },     /* nothing was: the program has copied itself */
+		{ 300000, 900000, 300000, 0 },     /* and waited for a worker that was displaced */
+		{ 5000, 295000, 300000, 5000 },    /* touched at once */
+		{ 1000000, 10000, 300000, 290000 }, /* no more than the copy can be won ... */
+		{ 1000000, 300000, 0, 1000000 },   /* ... but by not waiting for a late partner */
+	};
+
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++)
+		CHECK_EQ(policy_gain_ns(cases[i].free_ns, cases[i].waited_ns, cases[i].copy_ns), cases[i].want);
+}
+
 UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_costs)
 {
 	CHECK(!policy_was_worth(0, 10));
