@@ -13,9 +13,11 @@ static bool tell(struct text_parser *p, struct text_problem *problem, const char
 {
 	char message[MESSAGE];
 
+	/* a statement may have several */
+	if (p->problem_count++ >= TEXT_PROBLEMS_MAX)
+		return false;
 	vsnprintf(message, sizeof message, fmt, args);
 	problem->message = message;
-	p->problem_count++;
 	p->calls->problem(p->ctx, problem);
 	return false;
 }

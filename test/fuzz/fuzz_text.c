@@ -99,7 +99,7 @@ static void problem(void *ctx, const struct text_problem *p)
 {
 	struct run *r = ctx;
 
-	if (++r->problems > TEXT_PROBLEMS_MAX + 1)
+	if (++r->problems > TEXT_PROBLEMS_MAX)
 		fail("too many problems");
 	if (p->text && p->column && (p->column - 1 > p->text_bytes || p->bytes > p->text_bytes - (p->column - 1)))
 		fail("a problem outside of its line");

@@ -155,6 +155,17 @@ UNIT_TEST(several_problems_are_told_and_then_it_is_enough)
 	CHECK_EQ(lines, TEXT_PROBLEMS_MAX);
 	CHECK_EQ(c.rank_count, 0);
 	text_case_free(&c);
+	/* also when one statement has more than are left */
+	strcpy(text, "num_ranks 1\nrank 0 {\n");
+	for (int i = 0; i < TEXT_PROBLEMS_MAX - 1; i++)
+		strcat(text, "oops\n");
+	strcat(text, "rank 7 oops\n");
+	text_case_parse(&c, text);
+	lines = 0;
+	for (const char *p = c.problems; (p = strchr(p, '\n')); p++)
+		lines++;
+	CHECK_EQ(lines, TEXT_PROBLEMS_MAX);
+	text_case_free(&c);
 }
 
 UNIT_TEST(ranks_after_a_problem_are_not_handed_out)
