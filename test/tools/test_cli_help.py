@@ -114,3 +114,4 @@ def test_pkg_config_knows_header_and_library(tmp_path):
     assert ask('--variable=preload') == str(PREFIX / 'lib/libsluice.so')
     assert ask('--modversion') in (ROOT / 'meson.build').read_text()
     assert f'-I{PREFIX}/include' in ask('--cflags')
+    assert ask('--libs') == f'-L{PREFIX}/lib -lsluice'
