@@ -266,6 +266,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	if (base_unlikely(c->worker_group && !f.has_process))
 		leave_comm_created(c);
 	f.has_mover = f.has_process || (channel() && mover.has_cpu);
+	f.shares_cpus = node_is_oversubscribed(c->group);
 	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
 	f.partner_copy_ns = l->partner_bytes / COPY_BYTES_PER_NS;
 	f.waited_ns = exec_waited_for_ns(r);

@@ -42,6 +42,7 @@ struct policy_early_facts {
 	bool guard_is_ready;
 	bool has_mover;          /* a channel, and a CPU for it if it needs one */
 	bool has_process;        /* ... the worker process, which does not have to be woken mostly */
+	bool shares_cpus;        /* fewer CPUs than ranks: who waits lets another rank run */
 	bool site_may_try;       /* the last tries from there were worth it */
 	uint64_t copy_ns;        /* what copying it all takes, roughly: the most that can be won */
 	uint64_t waited_ns;      /* how long a partner has had nothing to do but wait for this rank */

@@ -157,6 +157,35 @@ UNIT_TEST(policy_sees_that_a_worker_had_no_cpu)
 		CHECK_EQ(policy_gain_ns(cases[i].free_ns, cases[i].waited_ns, cases[i].copy_ns), cases[i].want);
 }
 
+UNIT_TEST(policy_waits_for_a_partner_that_may_need_the_same_cpu)
+{
+	static const struct {
+		bool shares, mover;
+		int64_t wait_us;
+		enum policy_early want;
+		uint64_t wait_ns;
+	} cases[] = {
+		{ 1, 0, -1, EARLY_LATER, 2000000 },
+		{ 0, 0, -1, EARLY_LATER, 30000 },
+		{ 1, 1, -1, EARLY_NOW, 0 },        /* a channel on another CPU moves the data in any case */
+		{ 1, 0, 70, EARLY_LATER, 70000 },  /* as told */
+	};
+
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
+		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO, .wait_us = cases[i].wait_us, .bytes = 4 << 20,
+						      .min_bytes = 1, .guard_is_ready = true, .site_may_try = true,
+						      .has_mover = cases[i].mover, .shares_cpus = cases[i].shares,
+						      .copy_ns = 400000, .partner_copy_ns = 400000 };
+		struct policy_early_choice choice;
+
+		policy_early(&f, &choice);
+		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns)
+			unit_fail(__FILE__, __LINE__, "case %u: %d, %llu ns", i, choice.how, (unsigned long long)choice.wait_ns);
+		if (choice.how == EARLY_LATER)
+			CHECK_EQ(!strstr(choice.reason, "share CPUs"), !cases[i].shares);
+	}
+}
+
 UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_costs)
 {
 	CHECK(!policy_was_worth(0, 10));
