@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,11 +26,38 @@ static struct {
 	bool has_cpu; /* or needs none */
 } mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int numa_node_here(void)
+/* The first memory node on whose CPUs the process may run: the node of a rank that is bound. */
+static int numa_node_of(int pid)
 {
-	unsigned cpu, node;
+	struct host_cpumask may, near;
 
-	return getcpu(&cpu, &node) ? -1 : (int)node;
+	if (host_cpumask_of(pid, &may))
+		return 0;
+	for (int node = 0; node < host_numa_node_count(); node++) {
+		if (host_numa_node_cpus(node, &near))
+			continue;
+		host_cpumask_and(&near, &may);
+		if (host_cpumask_count(&near))
+			return node;
+	}
+	return 0;
+}
+
+/* Ranks of a memory node share its channels: which one is this rank's. 0 or -errno. */
+static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node, int *out_index)
+{
+	int ranks = node_size(g), nodes = host_numa_node_count(), ret = -ENOMEM;
+	int *node_of_rank = calloc((size_t)ranks, sizeof(int)), *channels = calloc((size_t)nodes, sizeof(int));
+
+	for (int r = 0; node_of_rank && r < ranks; r++)
+		node_of_rank[r] = numa_node_of(node_pid(g, r));
+	for (int node = 0; channels && node < nodes; node++)
+		channels[node] = engine->chan_count(node);
+	if (node_of_rank && channels)
+		ret = engine_deal(node_rank(g), ranks, node_of_rank, nodes, channels, out_node, out_index);
+	free(node_of_rank);
+	free(channels);
+	return ret;
 }
 
 static void own_thread(void)
@@ -45,7 +73,7 @@ static void open_channel_locked(const struct rt_comm *c)
 	struct engine_chan *chan;
 	struct engine_caps caps;
 	char reason[160] = "";
-	int count, node = numa_node_here(), ret;
+	int count, node, index, ret;
 
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
@@ -57,10 +85,9 @@ static void open_channel_locked(const struct rt_comm *c)
 		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
 		return;
 	}
-	if (engine->chan_count(node) < 1)
-		node = -1;
-	ret = engine->chan_count(node) < 1 ? -ENODEV :
-					     engine->chan_open(node, node_rank(c->group) % engine->chan_count(node), &chan);
+	ret = deal_channel(engine, c->group, &node, &index);
+	if (!ret)
+		ret = engine->chan_open(node, index, &chan);
 	if (ret) {
 		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name, strerror(-ret));
 		return;
@@ -173,6 +200,17 @@ static int own_tid(void)
 	return tid;
 }
 
+/* They are released when the operation is retired. */
+static void take_descs(struct pending *p, const struct leave *l)
+{
+	for (int i = 0; i < 2; i++) {
+		if (!l->descs[i])
+			continue;
+		p->descs[i] = *l->descs[i];
+		*l->descs[i] = (struct region_desc){ 0 };
+	}
+}
+
 /* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
 static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site)
 {
@@ -219,12 +257,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name, strerror(-ret));
 		return 0;
 	}
-	for (int i = 0; i < 2; i++) {
-		if (!l->descs[i])
-			continue;
-		p->descs[i] = *l->descs[i];
-		*l->descs[i] = (struct region_desc){ 0 };
-	}
+	take_descs(p, l);
 	pending_link(p);
 	/* nobody retires it before the channel has it: a reference */
 	if (!workers_serve(c) && channel() && (mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON))

@@ -313,15 +313,18 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 
 /*
  * In a thread of the engine, mostly: who copies last opens the pages, on a CPU that nobody needs, and the
- * program never notices. What others have claimed is waited for a little.
+ * program never notices. What others have claimed is waited for a little; not by the thread that leaves, which
+ * finds that there is nothing to post.
  */
 void pending_drained(void *arg)
 {
 	struct pending *p = arg;
+	bool may_wait = syscall(SYS_gettid) != p->owner_tid;
 	uint64_t until = 0;
 
 	while (!exec_is_over(p->run)) {
-		if (!exec_is_taken_up(p->run) || atomic_load_explicit(&p->touched_ns, memory_order_relaxed))
+		if (!may_wait || !exec_is_taken_up(p->run) ||
+		    atomic_load_explicit(&p->touched_ns, memory_order_relaxed))
 			return;
 		if (!until)
 			until = host_now_ns() + END_IS_NEAR_NS;
