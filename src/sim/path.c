@@ -12,13 +12,12 @@
 
 int sim_log_init(struct sim_log *l, size_t bytes)
 {
-	uint64_t cap = 1;
+	uint64_t cap = bytes / sizeof(struct sim_record);
 
-	*l = (struct sim_log){ .next = 1 };
-	if (bytes < 2 * sizeof(struct sim_record))
+	*l = (struct sim_log){ .next = 1, .slot = 1 };
+	if (cap < 2)
 		return 0;
-	while (cap * 2 * sizeof(struct sim_record) <= bytes && cap < 1u << 31)
-		cap *= 2;
+	cap = cap < UINT32_MAX / 2 ? cap : UINT32_MAX / 2;
 	/* pages that no record needs are never touched */
 	l->records = mmap(NULL, cap * sizeof(struct sim_record), PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -28,6 +27,7 @@ int sim_log_init(struct sim_log *l, size_t bytes)
 	}
 	madvise(l->records, cap * sizeof(struct sim_record), MADV_HUGEPAGE); /* fewer faults; or not */
 	l->cap = (uint32_t)cap;
+	l->end = UINT32_MAX / l->cap * l->cap;
 	return 0;
 }
 
@@ -41,9 +41,9 @@ void sim_log_fini(struct sim_log *l)
 /* NULL: none, or forgotten. */
 static const struct sim_record *record_of(const struct sim_log *l, uint32_t number)
 {
-	if (!number || !l->cap || l->next - number > l->cap)
-		return NULL;
-	return &l->records[number & (l->cap - 1)];
+	uint32_t age = l->next >= number ? l->next - number : l->end - number + l->next;
+
+	return number && l->cap && age < l->cap ? &l->records[number % l->cap] : NULL;
 }
 
 static void fill_step(const struct sim *s, const struct sim_record *r, struct sim_step *out)

@@ -162,10 +162,11 @@ struct sim_record {
 	uint8_t kind, cause;
 	uint16_t reserved;
 };
+/* A ring. Numbers go from 1 to end - 1 and begin again; end is a multiple of cap, and 0 is none. */
 struct sim_log {
 	struct sim_record *records;
-	uint32_t cap, next; /* next number to give; numbers wrap, 0 is none */
-	uint64_t made;
+	uint32_t cap, end;
+	uint32_t next, slot; /* next number to give, and where it goes: next % cap */
 };
 
 /* Bins of a long list. */
@@ -275,11 +276,13 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 
 	if (!l->cap)
 		return 0;
-	l->records[number & (l->cap - 1)] = (struct sim_record){
+	l->records[l->slot] = (struct sim_record){
 		.begin = e->time, .rank = e->rank, .op = e->op, .from = e->from, .kind = (uint8_t)kind, .cause = e->cause,
 	};
-	l->next = number + 1 ? number + 1 : 1;
-	l->made++;
+	l->next++;
+	l->slot = l->slot + 1 == l->cap ? 0 : l->slot + 1;
+	if (l->next == l->end)
+		l->next = l->slot = 1;
 	return number;
 }
 

@@ -413,6 +413,27 @@ UNIT_TEST(of_a_path_too_long_for_memory_the_end_is_known)
 	sim_destroy(s);
 }
 
+UNIT_TEST(a_path_goes_on_where_the_numbers_of_its_records_begin_again)
+{
+	struct sim_params p = defaults();
+	struct sim_path_sum sum;
+
+	one.config.path_bytes = 40 * sizeof(struct sim_record);
+	sim_case_begin(&one, 1, &p);
+	one.sim->log.next = one.sim->log.end - 15;
+	one.sim->log.slot = one.sim->log.next % one.sim->log.cap;
+	for (uint32_t i = 0; i < 30; i++)
+		if (sim_case_calc(&one, 10, 0))
+			goal_requires(&one.build, i, i - 1);
+	sim_case_rank(&one, 0);
+	CHECK_EQ(sim_run(one.sim), 0);
+	sim_path(one.sim, NULL, NULL, &sum);
+	sim_case_end(&one);
+	one.config.path_bytes = 0;
+	CHECK_EQ(sum.steps, 30);
+	CHECK_EQ(sum.local_ps, 300 * SIM_PS_PER_NS);
+}
+
 UNIT_TEST(parameters_are_decimal_nanoseconds)
 {
 	uint64_t n = 1;

@@ -27,7 +27,7 @@ static const char help_tail[] =
 	"  sluice goal gen stencil-3d -n 64 -s 64K --periodic --rounds 10 -o stencil.goal\n"
 	"  sluice goal gen dissemination-allreduce -n 100000 -s 8 --program -o allreduce\n"
 	"\n"
-	"Exit code: 0 done; 1 cannot write; 2 misuse. More: man sluice-goal\n";
+	"Exit code: 0 done; 1 cannot write; 2 misuse. More: man sluice-goal-sim\n";
 
 static int print_list(void)
 {

@@ -44,7 +44,7 @@ static const char help_tail[] =
 	"  sluice goal sim --measure ring-allreduce -n 64 -s 16M --type f32\n"
 	"\n"
 	"Exit code: 0 all ended; 1 a deadlock, a message nobody receives, or FILE is\n"
-	"wrong; 2 misuse. More: man sluice-goal, doc/goal-simulator.md\n";
+	"wrong; 2 misuse. More: man sluice-goal-sim, doc/goal-simulator.md\n";
 
 enum option {
 	PRESET = GOAL_PATTERN_OPTION_COUNT, L, LITTLE_O, G, BIG_G, BIG_O, S, C, MEASURE, SAVE, PARAMS, TIMES, PATH, PATH_MEMORY,

@@ -22,9 +22,11 @@
 #include "goal/local.h"
 #include "goal_sim.h"
 
-enum { SLOTS = 64, PIECES = 8, ROUNDS = 41, TRIPS = 400, STREAM = 4000, BURST = SLOTS };
+/* Rounds are short, so that some see both processes running where others run too. */
+enum { SLOTS = 64, PIECES = 8, ROUNDS = 201, TRIPS = 24, STREAM = 512, BURST = SLOTS };
+#define LIMIT_NS 4e9 /* then the rounds so far must do */
 #define PIECE_BYTES (64u << 10)
-#define STREAM_PIECES 128
+#define STREAM_PIECES 32
 #define REDUCE_BYTES (1u << 20)
 
 /* full: number of the message in it, released by the sender and acquired by the receiver; empty: the other way. */
@@ -40,7 +42,8 @@ struct way {
 struct shared {
 	struct way way[2];
 	BASE_ALIGNED_LINE _Atomic uint32_t arrived[2]; /* steps that each side has begun; released, acquired by the other */
-	double received_ns;                             /* by the second side: of a receive that waits for nothing */
+	double received_ns; /* written by the second side: a receive that waits for nothing */
+	bool is_over;       /* written by the first */
 };
 struct side {
 	struct shared *s;
@@ -273,9 +276,12 @@ static _Noreturn void second_side(struct side *p, int cpu)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	pin(cpu);
-	for (int i = 0; i < ROUNDS; i++)
+	for (;;) {
+		together(p);
+		if (p->s->is_over)
+			_exit(0);
 		run_round(p, &r);
-	_exit(0);
+	}
 }
 
 static int by_size(const void *a, const void *b)
@@ -286,38 +292,40 @@ static int by_size(const void *a, const void *b)
 }
 
 /* value: which member of a round. */
-static struct goal_measured summary(const struct round *rounds, size_t value)
+static struct goal_measured summary(const struct round *rounds, unsigned count, size_t value)
 {
 	double sorted[ROUNDS];
 
-	for (int i = 0; i < ROUNDS; i++)
+	for (unsigned i = 0; i < count; i++)
 		memcpy(&sorted[i], (const char *)&rounds[i] + value, sizeof sorted[i]);
-	qsort(sorted, ROUNDS, sizeof *sorted, by_size);
-	return (struct goal_measured){ sorted[ROUNDS / 10], sorted[ROUNDS / 2], sorted[ROUNDS * 9 / 10] };
+	qsort(sorted, count, sizeof *sorted, by_size);
+	return (struct goal_measured){ sorted[count / 10], sorted[count / 2], sorted[count * 9 / 10] };
 }
 
-static void summarise(struct round *rounds, struct goal_measure *out)
+static void summarise(struct round *rounds, unsigned count, struct goal_measure *out)
 {
-	for (int i = 0; i < ROUNDS; i++) {
+	for (unsigned i = 0; i < count; i++) {
 		struct round *r = &rounds[i];
 
 		/* a round trip is 2 (o + L + o) */
 		r->trip_ns = r->trip_ns / 2 - 2 * r->overhead_ns;
 		r->trip_ns = r->trip_ns > 0 ? r->trip_ns : 0;
 	}
-	out->latency_ns = summary(rounds, offsetof(struct round, trip_ns));
-	out->overhead_ns = summary(rounds, offsetof(struct round, overhead_ns));
-	out->gap_ns = summary(rounds, offsetof(struct round, gap_ns));
-	out->gap_byte_ns = summary(rounds, offsetof(struct round, gap_byte_ns));
-	out->overhead_byte_ns = summary(rounds, offsetof(struct round, overhead_byte_ns));
-	out->local_byte_ns = summary(rounds, offsetof(struct round, local_byte_ns));
-	out->rounds = ROUNDS;
+	out->latency_ns = summary(rounds, count, offsetof(struct round, trip_ns));
+	out->overhead_ns = summary(rounds, count, offsetof(struct round, overhead_ns));
+	out->gap_ns = summary(rounds, count, offsetof(struct round, gap_ns));
+	out->gap_byte_ns = summary(rounds, count, offsetof(struct round, gap_byte_ns));
+	out->overhead_byte_ns = summary(rounds, count, offsetof(struct round, overhead_byte_ns));
+	out->local_byte_ns = summary(rounds, count, offsetof(struct round, local_byte_ns));
+	out->rounds = count;
 }
 
 static int measure(struct side *p, struct goal_measure *out)
 {
 	struct round *rounds = calloc(ROUNDS, sizeof *rounds);
 	struct side other = *p;
+	unsigned count = 0;
+	double begin = now_ns();
 
 	if (!rounds)
 		return -ENOMEM;
@@ -330,11 +338,15 @@ static int measure(struct side *p, struct goal_measure *out)
 	if (!p->other)
 		second_side(&other, out->cpus[1]);
 	pin(out->cpus[0]);
-	for (int i = 0; i < ROUNDS && p->other > 0; i++)
-		run_round(p, &rounds[i]);
+	while (p->other > 0 && !p->s->is_over) {
+		together(p);
+		run_round(p, &rounds[count++]);
+		p->s->is_over = count == ROUNDS || now_ns() - begin > LIMIT_NS;
+	}
+	together(p);
 	if (p->other > 0) {
 		waitpid(p->other, NULL, 0);
-		summarise(rounds, out);
+		summarise(rounds, count, out);
 	}
 	free(rounds);
 	return p->other > 0 ? 0 : -ECHILD;

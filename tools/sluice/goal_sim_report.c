@@ -56,12 +56,11 @@ uint64_t *goal_sim_sorted_ends(const struct goal_sim *g)
 static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 {
 	const struct sim_params *p = &g->o.params;
-	char l[32], o[32], gap[32], G[32], O[32], C[32], bytes[32], S[32];
+	char l[32], o[32], gap[32], G[32], O[32], C[32], S[32];
 
-	base_format_bytes(s->message_bytes, bytes, sizeof bytes);
 	base_format_bytes(p->eager_bytes, S, sizeof S);
-	printf("%" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages of %s bytes in all\n", g->config.ranks,
-	       s->ops, s->messages, bytes);
+	printf("%" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages, %" PRIu64 " bytes\n", g->config.ranks, s->ops,
+	       s->messages, s->message_bytes);
 	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n\n", goal_sim_ns(p->latency_ps, l),
 	       goal_sim_ns(p->overhead_ps, o), goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
 	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S, g->o.params_name);

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice goal gen and sim: patterns, files, parameters, what is printed, what is refused."""
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cli import SLUICE, plain_env, sluice
+
+
+def goal(*args, **more):
+    return sluice('goal', *args, **more)
+
+
+def sim(*args):
+    """The JSON of a simulation that must succeed."""
+    r = goal('sim', *args, '--json')
+    assert r.returncode == 0 and r.stderr == '', r.stderr
+    return json.loads(r.stdout)
+
+
+def patterns():
+    return [line.split()[0] for line in goal('gen', '--list').stdout.splitlines()]
+
+
+def dissemination(ranks):
+    """As schedule generators write it for LogGOPSim."""
+    lines = [f'num_ranks {ranks}']
+    for r in range(ranks):
+        lines.append(f'\nrank {r} {{')
+        label, distance, last = 0, 1, None
+        while distance < ranks:
+            label += 1
+            lines.append(f'l{label}: send 1b to {(r + distance) % ranks} tag 0')
+            if last:
+                lines.append(f'l{label} requires {last}')
+            label += 1
+            lines.append(f'l{label}: recv 1b from {(r - distance) % ranks} tag 0')
+            last = f'l{label}'
+            distance *= 2
+        lines.append('}')
+    return '\n'.join(lines) + '\n'
+
+
+@pytest.fixture
+def text(tmp_path):
+    def write(content, name='test.goal'):
+        path = tmp_path / name
+        path.write_text(content)
+        return path
+    return write
+
+
+# ---- gen ---------------------------------------------------------------------------------------------------
+
+def test_every_pattern_is_listed_with_a_sentence_and_can_be_made_read_and_simulated(tmp_path):
+    names = patterns()
+    assert len(names) > 20 and 'ring-allreduce' in names
+    for name in names:
+        out = tmp_path / f'{name}.goal'
+        assert goal('gen', name, '-n', '6', '-s', '48', '-o', out).returncode == 0
+        assert out.read_text().startswith('num_ranks 6\n')
+        assert sim(out)['end_ps'] == sim(name, '-n', '6', '-s', '48')['end_ps']
+
+
+def test_a_program_and_a_text_of_a_pattern_are_the_same(tmp_path):
+    args = 'halving-allreduce', '-n', '11', '-s', '1000', '--type', 'f32', '--op', 'max'
+    assert goal('gen', *args, '--program', '-o', tmp_path / 'p').returncode == 0
+    as_text = goal('gen', *args).stdout
+    assert goal('print', tmp_path / 'p').stdout == as_text
+
+
+@pytest.mark.parametrize('args, says', [
+    (('no-such', '-n', '4'), 'no pattern'),
+    (('bruk-alltoall', '-n', '4'), "did you mean 'bruck-alltoall'"),
+    (('ping-pong',), 'how many ranks'),
+    (('ping-pong', '-n', '1'), 'two ranks'),
+    (('binomial-bcast', '-n', '4', '--root', '4'), 'root'),
+    (('binomial-reduce', '-n', '4', '--op', 'sub'), 'order'),
+    (('binomial-reduce', '-n', '4', '--op', 'sum'), "--op cannot be 'sum'"),
+    (('binomial-reduce', '-n', '4', '--type', 'f32', '-s', '6'), 'whole number'),
+    (('stencil-2d', '-n', '6', '--dims', '2x2'), 'product'),
+    (('stencil-2d', '-n', '6', '--dims', '2'), '--dims'),
+    (('ping-pong', '-n', '0'), '-n'),
+    (('ping-pong', '-n', '2', '--program'), '-o'),
+    (('ping-pong', 'ping-pong', '-n', '2'), 'one pattern'),
+])
+def test_gen_refuses_what_cannot_be(args, says):
+    r = goal('gen', *args)
+    assert r.returncode == 2 and r.stdout == '' and says in r.stderr
+
+
+def test_gen_says_that_it_cannot_write():
+    r = goal('gen', 'ping-pong', '-n', '2', '-o', '/no/such/folder/x')
+    assert r.returncode == 1 and 'cannot write' in r.stderr
+
+
+# ---- sim: results ------------------------------------------------------------------------------------------
+
+def test_published_results_of_loggopsim(text):
+    ends = sim(text(dissemination(16)))['rank_end_ps']
+    assert ends == [22000_000] * 16
+    assert sim('binomial-bcast', '-n', '16', '-s', '1')['end_ps'] == 22000_000
+    assert sim('binomial-reduce', '-n', '8', '-s', '1024')['end_ps'] == 34914_000
+
+
+def test_output_for_people_has_times_and_the_path():
+    out = goal('sim', 'ping-pong', '-n', '2', '-s', '101', '-L', '1000', '-o', '10', '-g', '5', '-G', '0.5').stdout
+    assert 'L=1000 o=10 g=5 G=0.5' in out
+    assert 'rank 0  2140' in out
+    assert 'latency (L)   2000  93.5 %' in out
+    assert re.search(r'0 \.\. 10 +rank 0 +send 101b to 1 tag 0\n', out)
+    assert re.search(r'1010 \.\. 1070 +rank 1 +receives from 0: send 101b', out)
+
+
+def test_labels_and_lines_of_a_text_are_in_the_path(text):
+    path = text('num_ranks 1\nrank 0 {\nprepare: calc 70\nfinish: calc 5\nfinish requires prepare\n}\n')
+    out = goal('sim', path).stdout
+    assert 'prepare (line 3): calc 70' in out and 'finish (line 4): calc 5' in out
+    steps = sim(path)['critical_path']['steps_last_first']
+    assert [s['label'] for s in steps] == ['finish', 'prepare']
+    assert [s['line'] for s in steps] == [4, 3]
+
+
+def test_many_ranks_are_summarised():
+    out = goal('sim', 'binomial-bcast', '-n', '1000', '-s', '8').stdout
+    assert 'half of the ranks' in out and '####' in out and 'rank 17 ' not in out
+    assert len(re.findall(r'^  rank \d+ ', goal('sim', 'binomial-bcast', '-n', '1000', '--times').stdout, re.M)) == 1000
+    assert 'rank_end_ps' not in sim('linear-bcast', '-n', '5000')
+
+
+def test_the_path_can_be_cut_short_or_left_out():
+    long = 'ring-allreduce', '-n', '30', '-s', '4K'
+    assert ' more (--path)' in goal('sim', *long).stdout
+    assert ' more (--path)' not in goal('sim', *long, '--path', '100000').stdout
+    assert 'critical path' not in goal('sim', *long, '--path', '0').stdout
+    assert 'before what is remembered' in goal('sim', *long, '--path-memory', '1K').stdout
+    assert 'not remembered' in goal('sim', *long, '--path-memory', '0').stdout
+
+
+def test_thousands_of_ranks():
+    j = sim('dissemination-allreduce', '-n', '20000', '-s', '8', '--op', 'max', '--path-memory', '0')
+    assert j['messages'] == 300_000 and j['different_schedules'] <= 2
+    assert j['end_ps'] == 15 * (2500 + 2 * 1500 + 7 * 6) * 1000
+
+
+# ---- sim: parameters ---------------------------------------------------------------------------------------
+
+def test_presets_files_and_options_give_parameters_in_order(tmp_path):
+    assert sim('ping-pong', '-n', '2', '--preset', 'infiniband')['parameters']['G_ns'] == '0.04'
+    j = sim('ping-pong', '-n', '2', '-L', '7', '-S', '1K', '--save', tmp_path / 'params')
+    assert j['parameters']['L_ps'] == 7000 and j['parameters']['S_bytes'] == 1024
+    j = sim('ping-pong', '-n', '2', '--params', tmp_path / 'params', '-o', '3')
+    assert j['parameters'] | {'from': ''} == {'from': '', 'L_ps': 7000, 'o_ps': 3000, 'g_ps': 1000000, 'G_ns': '6',
+                                              'O_ns': '0', 'C_ns': '0', 'S_bytes': 1024}
+
+
+def test_a_wrong_line_of_parameters_is_told(tmp_path):
+    (tmp_path / 'params').write_text('L 5\nlatency 7\n')
+    r = goal('sim', 'ping-pong', '-n', '2', '--params', tmp_path / 'params')
+    assert r.returncode == 1 and 'params:2' in r.stderr
+
+
+def test_parameters_of_this_machine_are_measured_with_their_spread(tmp_path):
+    r = goal('sim', '--measure', '--json', '--save', tmp_path / 'params')
+    assert r.returncode == 0, r.stderr
+    j = json.loads(r.stdout)
+    for name in 'L_ns', 'o_ns', 'g_ns', 'G_ns', 'O_ns', 'C_ns':
+        low, median, high = (float(j[name][k]) for k in ('low', 'median', 'high'))
+        assert 0 <= low <= median <= high < 1e9
+    assert 0 < float(j['G_ns']['median']) < 100
+    assert sim('ping-pong', '-n', '2', '--params', tmp_path / 'params')['end_ps'] > 0
+
+
+# ---- sim: trouble ------------------------------------------------------------------------------------------
+
+DEADLOCK = '''num_ranks 2
+rank 0 {
+a: recv 8b from 1 tag 3
+b: send 8b to 1 tag 3
+b requires a
+}
+rank 1 {
+c: recv 8b from 0 tag 3
+d: send 8b to 0 tag 3
+d requires c
+}
+'''
+
+
+def test_a_deadlock_is_told_by_its_operations(text):
+    path = text(DEADLOCK)
+    r = goal('sim', path)
+    assert r.returncode == 1
+    assert 'deadlock: 4 of 4 operations have not ended' in r.stderr
+    assert 'rank 0: a (line 3): recv 8b from 1 tag 3: no message came' in r.stderr
+    j = json.loads(goal('sim', path, '--json').stdout)
+    assert not j['complete'] and [s['label'] for s in j['stuck']] == ['a', 'c']
+
+
+def test_a_message_that_nobody_receives_fails(text):
+    r = goal('sim', text('num_ranks 2\nrank 0 {\ns: send 8b to 1 tag 0\n}\nrank 1 {\n}\n'))
+    assert r.returncode == 1 and 'nobody receives it' in r.stderr and 'deadlock' not in r.stderr
+
+
+def test_many_stuck_operations_are_counted(text):
+    lines = '\n'.join(f'l{i}: recv 1b from 1 tag {i}' for i in range(50))
+    r = goal('sim', text(f'num_ranks 2\nrank 0 {{\n{lines}\n}}\nrank 1 {{\n}}\n'))
+    assert r.stderr.count('no message came') == 20 and 'and 30 more' in r.stderr
+
+
+@pytest.mark.parametrize('args, says', [
+    ((), 'which file or pattern'),
+    (('ring-allreduce',), 'how many ranks'),
+    (('ring-alreduce', '-n', '4'), "did you mean 'ring-allreduce'"),
+    (('ping-pong', '-n', '2', '-L', 'fast'), "-L cannot be 'fast'"),
+    (('ping-pong', '-n', '2', '-G', '-1'), "-G cannot be '-1'"),
+    (('ping-pong', '-n', '2', '--preset', 'best'), 'no preset best'),
+    (('ping-pong', '-n', '2', '--timeline-ranks', '5-3'), '--timeline-ranks'),
+    (('ping-pong', 'ring-bcast', '-n', '2'), 'one file or pattern'),
+])
+def test_sim_refuses_what_cannot_be(args, says):
+    r = goal('sim', *args)
+    assert r.returncode == 2 and r.stdout == '' and says in r.stderr
+
+
+def test_options_of_patterns_are_not_for_files(text):
+    r = goal('sim', text(dissemination(2)), '-n', '4')
+    assert r.returncode == 2 and 'for patterns' in r.stderr
+
+
+def test_a_mistake_in_a_text_is_told_with_its_line(text):
+    r = goal('sim', text('num_ranks 1\nrank 0 {\nl1: clac 5\n}\n'))
+    assert r.returncode == 1 and 'test.goal:3:' in r.stderr
+
+
+def test_an_interrupt_prints_what_is_known():
+    p = subprocess.Popen([str(SLUICE), 'goal', 'sim', 'ring-allreduce', '-n', '3000', '-s', '24K', '--path-memory', '0'],
+                         env=plain_env(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1.5)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=50)
+    assert p.returncode == 1 and 'interrupted' in err
+
+
+# ---- timelines ---------------------------------------------------------------------------------------------
+
+def test_a_timeline_has_spans_and_arrows_of_the_ranks_asked_for(tmp_path):
+    out = tmp_path / 'timeline.json'
+    j = sim('dissemination-allreduce', '-n', '64', '-s', '8', '-C', '1', '--timeline', out, '--timeline-ranks', '0-15')
+    events = json.loads(out.read_text())['traceEvents']
+    spans = [e for e in events if e['ph'] == 'X']
+    assert {e['pid'] for e in spans} == set(range(16))
+    assert len(spans) == 16 * 6 * 3
+    assert max(e['ts'] + e['dur'] for e in spans) == pytest.approx(j['end_ps'] / 1e6)
+    starts = {e['id'] for e in events if e['ph'] == 's'}
+    ends = {e['id'] for e in events if e['ph'] == 'f'}
+    assert starts == ends and len(starts) == 15 + 14 + 12 + 8
+    assert sum(e['ph'] == 'M' for e in events) == 16
+
+
+def test_a_timeline_that_cannot_be_written_is_told():
+    r = goal('sim', 'ping-pong', '-n', '2', '--timeline', '/no/such/folder/x')
+    assert r.returncode == 1 and 'cannot write' in r.stderr
