@@ -19,7 +19,7 @@
 #include "trace_job.h"
 
 static const char help[] =
-	"usage: sluice trace [-o DIR] [--limit SIZE] [run's options] [--] PROGRAM [ARG]...\n"
+	"usage: sluice trace [-o DIR] [--limit SIZE] [OPTION]... PROGRAM [ARG]...\n"
 	"       sluice trace report [--goal FILE]... DIR\n"
 	"\n"
 	"Runs PROGRAM as sluice run does, and writes what each collective of each rank did\n"
@@ -31,6 +31,7 @@ static const char help[] =
 	"  --limit SIZE   longest file of a rank, 64M without it; then the oldest records\n"
 	"                 make room. Sums over calls stay exact.\n"
 	"  --goal FILE    show this profile of GOAL schedules on the same timeline\n"
+	"  --set, --mpi   as for sluice run\n"
 	"\n"
 	"Examples:\n"
 	"  mpiexec -n 4 sluice trace -o t1 ./app input.dat\n"

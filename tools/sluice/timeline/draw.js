@@ -37,8 +37,8 @@ function palette() {
 // Black or white, whichever is easier to read on the colour.
 function inkOn(colour) {
 	const n = parseInt(colour.slice(1), 16);
-	const part = shift => Math.pow((n >> shift & 255) / 255, 2.2);
-	return 0.2126 * part(16) + 0.7152 * part(8) + 0.0722 * part(0) > 0.3 ? '#000' : '#fff';
+	const part = shift => (v => v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4))((n >> shift & 255) / 255);
+	return 0.2126 * part(16) + 0.7152 * part(8) + 0.0722 * part(0) > 0.179 ? '#000' : '#fff';
 }
 
 function fitCanvas(canvas, width, height) {

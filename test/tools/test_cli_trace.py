@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice trace: what it counts is what the program did, whatever becomes of the program."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cli import PROGRAMS, compile_c, fake_mpi, plain_env
+from support import job
+from support import mpi as mpis
+from support.paths import SLUICE
+
+OUTPUTS = ('summary.txt', 'timeline.html', 'trace.json')
+
+
+def need(name):
+    mpi = mpis.ALL[name]
+    if mpi.missing():
+        pytest.skip(mpi.missing())
+    return mpi
+
+
+@pytest.fixture(params=['mpich', 'openmpi'])
+def mpi(request):
+    return need(request.param)
+
+
+@pytest.fixture
+def mpich():
+    return need('mpich')
+
+
+def trace(mpi, folder, *words, mode='count', ranks=2, env=None, **more):
+    return mpi.launch(ranks, SLUICE, 'trace', '-o', folder, *words, mpi.build(PROGRAMS / 'traced.c'), mode,
+                      sluice=False, env=env, timeout=100, **more)
+
+
+def wait_for_report(folder, seconds=20):
+    """The last process to end makes it; a launcher that was killed does not wait for it."""
+    deadline = time.monotonic() + seconds
+    while not (folder / OUTPUTS[-1]).exists() or not (folder / OUTPUTS[1]).exists():
+        assert time.monotonic() < deadline, sorted(p.name for p in folder.iterdir())
+        time.sleep(0.05)
+
+
+def meta(folder):
+    text = (folder / 'timeline.html').read_text()
+    return json.loads(re.search(r'<script id="meta" type="application/json">(.*?)</script>', text, re.S).group(1))
+
+
+def events(folder):
+    return [e for e in json.loads((folder / 'trace.json').read_text())['traceEvents'] if e['ph'] == 'X']
+
+
+def counted(out):
+    """What the ranks say: {function: [calls, bytes, large]}"""
+    sums = {}
+    for name, *numbers in re.findall(r'(\w+) (\d+) (\d+) (\d+)$', out, re.M):
+        sums[name] = [a + int(b) for a, b in zip(sums.get(name, [0, 0, 0]), numbers)]
+    assert len(sums) == 4, out
+    return sums
+
+
+def traced(folder):
+    return {p['function']: [p['calls'], p['bytes'], p['taken']] for p in meta(folder)['places'] if p['calls']}
+
+
+def our_lines(result):
+    return [line for line in result.err.splitlines() if line.startswith('sluice')]
+
+
+# ---- what is counted ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('early', ['off', 'on'])
+def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path):
+    done = trace(mpi, tmp_path / 't', '--set', f'RT_EARLY={early}', ranks=3)
+    assert done.status == 0 and not done.leftovers, done.explain()
+    assert len(our_lines(done)) == 1 and 'timeline.html' in our_lines(done)[0], done.explain()
+    assert traced(tmp_path / 't') == counted(done.out)
+    places = {p['function']: p for p in meta(tmp_path / 't')['places'] if p['calls']}
+    assert not any(p['early'] for p in places.values()) if early == 'off' else places['large_bcast']['early']
+
+
+def test_what_receivers_got_was_moved_once_by_someone(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', '--set', 'RT_EARLY=off', ranks=3)
+    place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'large_bcast')
+    per_rank = counted(done.out)['large_bcast'][1] // 3
+    assert place['own'] + place['peers'] + place['channel'] == 2 * per_rank
+
+
+def test_sums_stay_exact_when_records_make_room(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', '--limit', '1M', '--set', 'COLL_THRESHOLD=8')
+    found = meta(tmp_path / 't')
+    want = {name: numbers[:2] for name, numbers in counted(done.out).items()}
+    assert {p['function']: [p['calls'], p['bytes']] for p in found['places'] if p['calls']} == want
+    for path in (tmp_path / 't').glob('*.sluice'):
+        assert path.stat().st_size <= 1 << 20
+
+
+def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
+    trace(mpich, tmp_path / 't')
+    calls = [e for e in events(tmp_path / 't') if e['name'].startswith('MPI_')]
+    assert all(re.fullmatch(r'traced\.c:\d+', e['args']['where']) for e in calls)
+    small = [e['args']['why'] for e in calls if e['args']['function'] == 'small_bcast']
+    assert set(small) == {'passed on: below SLUICE_COLL_THRESHOLD'}
+    summary = (tmp_path / 't/summary.txt').read_text()
+    assert 'called by large_bcast (traced.c:' in summary and 'completed before it returned: ' in summary
+
+
+def test_forks_and_threads_of_the_program_change_nothing(mpich, tmp_path):
+    for mode in ('fork', 'threads'):
+        done = trace(mpich, tmp_path / mode, '--set', 'RT_EARLY=on', mode=mode)
+        assert done.status == 0, done.explain()
+        assert traced(tmp_path / mode) == counted(done.out)
+        assert len(list((tmp_path / mode).glob('*.sluice'))) == 2
+
+
+def test_a_python_program_is_told_by_its_c_frame(mpich, tmp_path):
+    (tmp_path / 'app.py').write_text('from mpi4py import MPI\nbuf = bytearray(1 << 20)\n'
+                                     'for i in range(5):\n    MPI.COMM_WORLD.Bcast(buf, root=0)\n')
+    if subprocess.run([mpich.python, '-c', 'import mpi4py'], capture_output=True, env=mpich.env()).returncode:
+        pytest.skip('mpi4py is not here')
+    done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', mpich.python, tmp_path / 'app.py', sluice=False)
+    assert done.status == 0, done.explain()
+    places = [p for p in meta(tmp_path / 't')['places'] if p['calls']]
+    assert [p['calls'] for p in places] == [10] and 'Bcast' in places[0]['function'] + places[0]['where']
+
+
+# ---- programs that do not end well --------------------------------------------------------------------
+
+@pytest.mark.parametrize('mode', ['abort', 'kill', 'exit'])
+def test_a_rank_that_dies_leaves_what_it_had_written(mpi, mode, tmp_path):
+    done = trace(mpi, tmp_path / 't', mode=mode)
+    assert done.status != 0
+    wait_for_report(tmp_path / 't')
+    processes = {p['name']: p for p in meta(tmp_path / 't')['processes']}
+    assert not processes['rank 1']['ended'] and processes['rank 1']['records'] > 100
+    assert re.search(r'^  rank 1 .*ENDED WITHOUT MPI_Finalize', (tmp_path / 't/summary.txt').read_text(), re.M)
+    large = [e for e in events(tmp_path / 't') if e['pid'] == 1 and e['args'].get('function') == 'large_bcast'
+             and e['name'] == 'MPI_Bcast' and e['cat'] != 'data moving after return']
+    assert len(large) == 16
+
+
+def test_ctrl_c_keeps_what_was_recorded(mpich, tmp_path):
+    line = [mpich.mpiexec, '-n', '2', SLUICE, 'trace', '-o', tmp_path / 't', mpich.build(PROGRAMS / 'traced.c'), 'hang']
+    child = subprocess.Popen([str(w) for w in line], env=mpich.env(), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for _ in range(2):
+        assert child.stdout.readline() == 'hangs\n'
+    os.killpg(child.pid, signal.SIGINT)
+    child.communicate(timeout=30)
+    assert child.returncode != 0
+    wait_for_report(tmp_path / 't')
+    place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'large_bcast')
+    assert place['calls'] == 32
+
+
+def test_ranks_that_end_at_different_times_make_one_report(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', mode='late')
+    assert done.status == 0 and len(our_lines(done)) == 1, done.explain()
+    assert all(p['ended'] for p in meta(tmp_path / 't')['processes'])
+
+
+def test_a_report_can_be_made_again(mpich, tmp_path):
+    trace(mpich, tmp_path / 't')
+    before = {name: (tmp_path / 't' / name).read_bytes() for name in OUTPUTS}
+    for name in OUTPUTS:
+        (tmp_path / 't' / name).unlink()
+    again = subprocess.run([SLUICE, 'trace', 'report', tmp_path / 't'], capture_output=True, text=True)
+    assert again.returncode == 0 and again.stdout.encode() == before['summary.txt']
+    assert {name: (tmp_path / 't' / name).read_bytes() for name in OUTPUTS} == before
+
+
+# ---- disks and folders -------------------------------------------------------------------------------------
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / 'disk'
+    folder.mkdir()
+    made = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=640k', 'tmpfs', folder], capture_output=True)
+    if made.returncode:
+        pytest.skip('only root can make a small disk')
+    yield folder
+    subprocess.run(['umount', '-l', folder], check=True)
+
+
+def test_a_full_disk_ends_the_trace_and_not_the_program(mpich, small_disk):
+    done = trace(mpich, small_disk / 't', '--set', 'COLL_THRESHOLD=8')
+    assert done.status == 0 and len(counted(done.out)) == 4, done.explain()
+    lines = our_lines(done)
+    assert any('no space is left on the disk: the trace of this rank ends here' in line or
+               'No space left on device; nothing is traced' in line for line in lines), lines
+    assert any(re.search(r'cannot write .*/timeline.html: No space left', line) for line in lines), lines
+
+
+def test_a_disk_that_fills_up_later_is_told_in_the_report(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', env={'SLUICE_FAULT': 'trace_full:4'})
+    assert done.status == 0, done.explain()
+    assert 'no space is left on the disk' in done.err
+    assert 'writing ended: No space left on device' in (tmp_path / 't/summary.txt').read_text()
+
+
+def alone(*words, env=None, cwd=None):
+    return subprocess.run([str(w) for w in (SLUICE, 'trace', *words)], env=plain_env(**(env or {})), cwd=cwd,
+                          capture_output=True, text=True, timeout=60)
+
+
+def refused(result, code, *words):
+    assert (result.returncode, result.stdout) == (code, ''), result
+    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith('sluice: trace: '), result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_and_nothing_runs(tmp_path):
+    (tmp_path / 'file').write_text('')
+    refused(alone('-o', tmp_path / 'file/t', 'echo', 'ran'), 1, 'Not a directory')
+    refused(alone('-o', '/proc/t', 'echo', 'ran'), 1, '/proc/t')
+    refused(alone('-o', tmp_path / 'no/such', 'echo', 'ran'), 1, 'No such file or directory')
+    other = alone('-o', '/proc/t', 'echo', 'ran', env={'PMI_RANK': '1'})
+    assert (other.returncode, other.stdout, other.stderr) == (1, '', '')
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which('setpriv'), reason='needs root to become another user')
+def test_no_permission_is_told(tmp_path):
+    tmp_path.chmod(0o755)
+    line = ['setpriv', '--reuid=65534', '--clear-groups', SLUICE, 'trace', '-o', tmp_path / 't', 'echo', 'ran']
+    done = subprocess.run(line, env=plain_env(), capture_output=True, text=True)
+    if 'Permission denied' in done.stderr and 'setpriv' in done.stderr:
+        pytest.skip('another user cannot execute what is built here')
+    refused(done, 1, 'Permission denied')
+
+
+def test_the_folder_of_another_run_is_refused(tmp_path):
+    assert alone('-o', tmp_path / 't', 'true').returncode == 0
+    refused(alone('-o', tmp_path / 't', 'echo', 'ran'), 1, 'another run', '-o')
+
+
+def test_two_programs_at_once_in_one_folder_keep_apart(mpich, tmp_path):
+    line = [mpich.mpiexec, '-n', '2', SLUICE, 'trace', mpich.build(PROGRAMS / 'traced.c')]
+    jobs = [subprocess.Popen([str(w) for w in line], env=mpich.env(), cwd=tmp_path, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for child in jobs:
+        out, err = child.communicate(timeout=100)
+        folder = re.search(r'events in (\S+):', err).group(1)
+        assert child.returncode == 0 and traced(tmp_path / folder) == counted(out)
+    assert len(list(tmp_path.glob('sluice-trace.*'))) == 2
+
+
+# ---- programs that are none --------------------------------------------------------------------------------
+
+def test_a_program_that_does_not_exist_is_127_and_leaves_no_folder(tmp_path):
+    refused(alone('-o', tmp_path / 't', './no-such-app'), 127, 'cannot execute ./no-such-app')
+    assert not (tmp_path / 't').exists()
+
+
+def test_a_program_without_mpi_is_told(tmp_path):
+    done = alone('-o', tmp_path / 't', 'sh', '-c', 'exit 5')
+    assert done.returncode == 5
+    assert done.stderr.splitlines() == [
+        f'sluice: trace: {tmp_path}/t holds no trace: no process started MPI under Sluice there']
+
+
+def test_a_program_whose_mpi_is_not_found_is_127(tmp_path):
+    library = fake_mpi(tmp_path / 'mpi')
+    app = compile_c(tmp_path / 'app', 'int PMPI_Bcast(void);\nint main(void) { return PMPI_Bcast(); }\n', library)
+    library.unlink()
+    done = alone('-o', tmp_path / 't', app)
+    assert done.returncode == 127 and 'libmpi' in done.stderr and 'holds no trace' in done.stderr
+
+
+@pytest.mark.parametrize('words, code, said', [
+    ([], 2, 'no program; write: mpiexec -n 4 sluice trace ./app'),
+    (['-o'], 2, 'no program'),
+    (['report'], 2, 'takes the folder'),
+    (['report', 'a', 'b'], 2, "not 'b'"),
+    (['report', '--goal'], 2, '--goal takes a file'),
+    (['report', '/no/such'], 1, 'No such file or directory'),
+])
+def test_misuse_is_one_line(words, code, said):
+    refused(alone(*words), code, said)
+
+
+def test_sluice_off_runs_the_program_and_says_that_nothing_is_traced(tmp_path):
+    done = alone('-o', tmp_path / 't', 'echo', 'ran', env={'SLUICE': 'off'})
+    assert (done.returncode, done.stdout) == (0, 'ran\n') and 'nothing is traced' in done.stderr
+
+
+# ---- help ------------------------------------------------------------------------------------------------------
+
+def test_help_fits_a_screen():
+    done = alone('--help')
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert lines[0].startswith('usage: sluice trace')
+
+
+def test_the_examples_of_the_help_work(mpich, tmp_path):
+    block = re.search(r'^Examples:\n((?:  .*\n)+)', alone('--help').stdout, re.M).group(1)
+    lines = [line.strip() for line in block.splitlines()]
+    shutil.copy(mpich.build(PROGRAMS / 'traced.c'), tmp_path / 'app')
+    (tmp_path / 'app.py').write_text('from mpi4py import MPI\nMPI.COMM_WORLD.Bcast(bytearray(100000))\n')
+    env = {**mpich.env(), 'PATH': f'{SLUICE.parent}:{mpich.env()["PATH"]}'}
+    assert len(lines) == 3
+    for line in lines:
+        done = job.run(['sh', '-c', line.replace('-n 4', '-n 2')], env, 100, cwd=tmp_path)
+        assert done.status == 0, done.explain()
+    for folder in ('t1', 't2'):
+        assert all((tmp_path / folder / name).exists() for name in OUTPUTS)
+
+
+# ---- files that are damaged ---------------------------------------------------------------------------------------
+
+def test_damaged_files_are_told_and_the_rest_is_reported(mpich, tmp_path):
+    trace(mpich, tmp_path / 't', ranks=3)
+    whole, cut, other = sorted((tmp_path / 't').glob('rank-*.sluice'))
+    os.truncate(cut, 140000)
+    other.write_bytes(b'SluiceT\n' + b'\xff' * 200000)
+    (tmp_path / 't/empty.sluice').write_bytes(b'')
+    done = subprocess.run([SLUICE, 'trace', 'report', tmp_path / 't'], capture_output=True, text=True)
+    assert done.returncode == 0
+    said = done.stderr.splitlines()
+    assert len(said) == 3 and any('another version' in s for s in said) and any('too short' in s for s in said)
+    assert [p['name'] for p in meta(tmp_path / 't')['processes']] == ['rank 0', 'rank 1']
+    assert whole.name in [p.name for p in (tmp_path / 't').iterdir()]
+
+
+def test_random_damage_never_ends_the_report(mpich, tmp_path):
+    import random
+    trace(mpich, tmp_path / 't')
+    victim = next((tmp_path / 't').glob('rank-1.*.sluice'))
+    good = victim.read_bytes()[:500000]
+    for seed in range(12):
+        dice = random.Random(seed)
+        bad = bytearray(good)
+        for _ in range(400):
+            bad[dice.randrange(40, len(bad))] = dice.choice([0, 1, 0x7f, 0xff, dice.randrange(256)])
+        victim.write_bytes(bad)
+        done = subprocess.run([SLUICE, 'trace', 'report', tmp_path / 't'], capture_output=True, timeout=60)
+        assert done.returncode == 0, (seed, done.stderr)
+        json.loads((tmp_path / 't/trace.json').read_text())
