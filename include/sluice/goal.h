@@ -238,6 +238,8 @@ int sluice_goal_run(struct sluice_goal_group *g, const struct sluice_goal_schedu
 int sluice_goal_test(struct sluice_goal_instance *i);
 /* 0: it has ended; -ETIMEDOUT after timeout_ms (< 0: none): it is still running; errors as above. */
 int sluice_goal_wait(struct sluice_goal_instance *i, int timeout_ms);
+/* sluice_goal_start and sluice_goal_wait, and the fastest way to run a schedule that is waited for at once. */
+int sluice_goal_execute(struct sluice_goal_instance *i, int timeout_ms);
 /* End it with an error, here and on those that depend on it. 0, -EALREADY: it has ended. */
 int sluice_goal_cancel(struct sluice_goal_instance *i);
 /* -EBUSY: it is running. */

@@ -136,6 +136,11 @@ API_EXPORT int sluice_goal_wait(struct sluice_goal_instance *i, int timeout_ms)
 	return sched_wait(inst(i), timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000);
 }
 
+API_EXPORT int sluice_goal_execute(struct sluice_goal_instance *i, int timeout_ms)
+{
+	return sched_execute(inst(i), timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000);
+}
+
 API_EXPORT int sluice_goal_cancel(struct sluice_goal_instance *i) { return sched_cancel(inst(i)); }
 API_EXPORT int sluice_goal_close(struct sluice_goal_instance *i) { return sched_close(inst(i)); }
 

@@ -106,6 +106,9 @@ void node_wait_progress(struct node_group *g, struct node_wait *w);
 int node_wait(struct node_group *g, struct node_wait *w);
 void node_wait_end(struct node_group *g, struct node_wait *w);
 void node_ring(struct node_group *g, int rank);
+/* The same at once and without waiting for the caller's stores: misses a rank that falls asleep in this very
+ * moment, so node_ring() has to follow before long. */
+void node_ring_soon(struct node_group *g, int rank);
 
 /* Has nothing happened for a millisecond? True about once a millisecond while it goes on. */
 bool node_wait_is_stuck(struct node_wait *w);

@@ -109,9 +109,14 @@ int node_wait(struct node_group *g, struct node_wait *w)
 
 void node_ring(struct node_group *g, int rank)
 {
+	atomic_thread_fence(memory_order_seq_cst); /* partner: nap_on_bell */
+	node_ring_soon(g, rank);
+}
+
+void node_ring_soon(struct node_group *g, int rank)
+{
 	struct node_rank *r = &g->ranks[rank];
 
-	atomic_thread_fence(memory_order_seq_cst); /* partner: nap_on_bell */
 	if (base_likely(!atomic_load_explicit(&r->sleeping, memory_order_relaxed)))
 		return;
 	atomic_fetch_add_explicit(&r->bell, 1, memory_order_release);

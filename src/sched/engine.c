@@ -104,15 +104,23 @@ void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct
 	job_for_recv(d, s, i, m);
 }
 
+static bool has_trouble(const struct sched_driver *d)
+{
+	return atomic_load_explicit(&d->e->trouble_seen, memory_order_relaxed);
+}
+
 static void start_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	sched_ref ref = 0;
 	struct sched_msg *m = d->e->all.head ? match_take(d, s->body->ctx, inst_goal(s, i), &ref) : NULL;
 
-	if (m)
+	if (m) {
 		op_receive(d, s, i, m, ref);
-	else
-		match_post(d, s, i);
+		return;
+	}
+	match_post(d, s, i);
+	if (base_unlikely(has_trouble(d)))
+		trouble_check_op(d, s, i);
 }
 
 static void start_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
@@ -120,6 +128,8 @@ static void start_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	uint32_t dst = inst_goal(s, i)->peer;
 	struct sched_list *backlog = &d->peers[dst].backlog;
 
+	if (base_unlikely(has_trouble(d)) && trouble_check_op(d, s, i))
+		return;
 	/* messages keep their order */
 	if (base_likely(!backlog->head && ring_has_room(d, dst))) {
 		ring_send(d, s, i);
@@ -244,10 +254,19 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 		run_finish(d, s, RUN_DONE);
 		return;
 	}
-	for (uint32_t i = 0; i < s->block->ready_count; i++)
-		op_ready(d, s, i);
-	if (base_unlikely(atomic_load_explicit(&d->e->trouble_seen, memory_order_relaxed)))
-		trouble_check_start(d, s);
+	/* Operations that begin together do so in order. Without others before them the list is a detour: each of
+	 * these has to start before the run can end. */
+	if (d->e->ready.head) {
+		for (uint32_t i = 0; i < s->block->ready_count; i++)
+			op_ready(d, s, i);
+		return;
+	}
+	for (uint32_t i = 0, n = s->block->ready_count; i < n; i++) {
+		start(d, s, i);
+		/* not after the last one: the run may have ended, and begun anew in another thread */
+		if (i + 1 < n && atomic_load_explicit(&s->body->phase, memory_order_relaxed) != RUN_GOING)
+			return;
+	}
 }
 
 /* Pushed one by one, taken all together: the first pushed is at the end. */
@@ -365,6 +384,25 @@ bool engine_step(struct sched_driver *d)
 	return progress;
 }
 
+void engine_start(struct sched_driver *d, struct sched_inst *s)
+{
+	take_starts(d); /* those that were started before */
+	start_run(d, s);
+}
+
+void engine_ring_all(struct sched_driver *d)
+{
+	if (!d->e->unrung)
+		return;
+	d->e->unrung = 0;
+	for (int r = 0; r < d->g->size; r++) {
+		if (!d->peers[r].unrung)
+			continue;
+		d->peers[r].unrung = 0;
+		node_ring(d->g->node, r);
+	}
+}
+
 /* The first time that this process drives a peer's engine. Under the claim. */
 static bool can_drive(struct sched_driver *d)
 {
@@ -385,6 +423,7 @@ bool engine_drive(struct sched_driver *d)
 			return progress;
 		}
 		progress |= engine_step(d);
+		engine_ring_all(d);
 		engine_release(d);
 		/* a run that its rank could not start because we were here */
 	} while (base_unlikely(atomic_load_explicit(&d->e->starts, memory_order_relaxed)));

@@ -112,7 +112,6 @@ static int group_connect(struct sched_group *g)
 	g->trouble = &g->drivers[0].e->trouble;
 	g->use_vm = base_opt.region_kind != BASE_REGION_STAGED;
 	g->keep_times = base_opt.goal_profile[0];
-	g->epoch_ns = host_now_ns();
 	g->pool = pool_create();
 	g->drivers[g->rank].insts = calloc(SCHED_INSTS, sizeof *g->drivers[0].insts);
 	return g->pool && g->drivers[g->rank].insts ? 0 : -ENOMEM;

@@ -149,6 +149,7 @@ struct sched_peer {
 	uint32_t store_used;                 /* those ever used */
 	uint32_t gone;                       /* 1 + who is to blame: nothing comes from it any more */
 	uint32_t aborts_seen;
+	uint32_t unrung;                     /* it was sent something, and may have fallen asleep meanwhile */
 	struct sched_list backlog;           /* sends that found the ring full */
 };
 
@@ -176,6 +177,7 @@ struct sched_engine {
 	BASE_ALIGNED_LINE uint64_t posts;
 	uint64_t open_jobs;
 	uint32_t runs, backlogged; /* runs: slot + 1 of the first; sends in a backlog */
+	uint32_t unrung;           /* a peer is */
 	struct sched_list ready, waits_job, timers, wild, all;
 	uint64_t cpu_free_ns[SCHED_TIMERS];
 	struct sched_list posted[SCHED_BUCKETS];
@@ -265,7 +267,7 @@ struct sched_group {
 	bool keep_times;
 	_Atomic uint64_t checked_ns;    /* when peers were looked at last */
 	_Atomic uint32_t tests;
-	uint64_t epoch_ns;              /* profile: time 0 */
+	struct sched_profile *profile;
 };
 
 /* group.c */
@@ -383,6 +385,9 @@ bool engine_try_claim(struct sched_driver *d);
 void engine_release(struct sched_driver *d);
 /* Everything that can be done now, under the claim. */
 bool engine_step(struct sched_driver *d);
+void engine_ring_all(struct sched_driver *d);
+/* Begin a run at once, under the claim. */
+void engine_start(struct sched_driver *d, struct sched_inst *s);
 /* engine_step under a claim of its own. False: nothing was done. */
 bool engine_drive(struct sched_driver *d);
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
@@ -423,7 +428,9 @@ void profile_write(struct sched_group *g);
 void trouble_handle(struct sched_driver *d);
 /* The run ends with an error here, and wherever it is waited for. */
 void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_abort *why);
-void trouble_check_start(struct sched_driver *d, struct sched_inst *s);
+/* A send or receive that has just started, after somebody has died or failed: can it still end? True: no, its
+ * run has failed. */
+bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Look whether everybody lives. */
 void trouble_look(struct sched_group *g);
 /* A failed run's memory is the program's again when this returns. */

@@ -135,8 +135,13 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	p->out_tail++;
 	p->inline_sent += kind == SCHED_INLINE;
 	atomic_store_explicit(&slot->seq, p->out_tail, memory_order_release); /* partner: peek */
-	if (op->peer != (uint32_t)d->rank)
-		node_ring(d->g->node, (int)op->peer);
+	/* A fence would wait until the message has reached the other cache; the one that makes sure comes when
+	 * this rank has time, in engine_ring_all(). */
+	if (op->peer != (uint32_t)d->rank) {
+		node_ring_soon(d->g->node, (int)op->peer);
+		p->unrung = 1;
+		d->e->unrung = 1;
+	}
 	if (kind == SCHED_ANNOUNCED)
 		s->ops[i].state = SCHED_SENT;
 	else

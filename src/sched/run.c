@@ -78,9 +78,10 @@ static void push_start(struct sched_driver *d, struct sched_inst *s)
 	/* partner: take_starts */
 }
 
-int sched_run(struct sched_inst *s)
+/* 0: it may be started now. */
+static int prepare(struct sched_inst *s)
 {
-	struct sched_driver *d = &s->group->drivers[s->rank];
+	const struct sched_driver *d = &s->group->drivers[s->rank];
 	uint32_t phase = phase_of(s);
 
 	if (phase == RUN_GOING)
@@ -94,6 +95,16 @@ int sched_run(struct sched_inst *s)
 	reset(s);
 	if (base_unlikely(s->adopted))
 		look_at_memory(s);
+	return 0;
+}
+
+int sched_run(struct sched_inst *s)
+{
+	struct sched_driver *d = &s->group->drivers[s->rank];
+	int ret = prepare(s);
+
+	if (ret)
+		return ret;
 	push_start(d, s);
 	engine_drive(d);
 	return 0;
@@ -173,24 +184,25 @@ int sched_test(struct sched_inst *s)
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
-/* Poll the own engine for a while, under one claim. True: something was done. */
+/* Poll the own engine for a while, under one claim, which is given back. True: something was done. */
 static bool hold(struct sched_inst *s, struct sched_driver *d)
 {
 	uint32_t polls = node_is_oversubscribed(d->g->node) ? 1 : HOLD_POLLS;
 	bool progress = false;
 
-	if (!engine_try_claim(d))
-		return false;
-	for (uint32_t n = 0; n < polls; n++) {
+	for (uint32_t n = 0; phase_of(s) == RUN_GOING && n < polls; n++) {
 		if (engine_step(d)) {
 			progress = true;
 			n = 0;
 		}
 		if (phase_of(s) != RUN_GOING || d->e->open_jobs)
 			break;
-		if (n >= FAST_POLLS)
-			host_cpu_relax();
+		if (n < FAST_POLLS)
+			continue;
+		engine_ring_all(d);
+		host_cpu_relax();
 	}
+	engine_ring_all(d);
 	engine_release(d);
 	return progress;
 }
@@ -240,7 +252,7 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 
 	node_wait_init(&w);
 	while (!ret && phase_of(s) == RUN_GOING) {
-		bool progress = hold(s, d);
+		bool progress = engine_try_claim(d) && hold(s, d);
 
 		if (phase_of(s) != RUN_GOING)
 			break;
@@ -265,6 +277,31 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 		return ret;
 	ret = result_of(s, phase_of(s));
 	return ret > 0 ? 0 : ret;
+}
+
+/*
+ * Nothing stands between the first message and looking for the answer that would wait for the message to have
+ * reached the other core: neither a fence nor an atomic read-modify-write.
+ */
+int sched_execute(struct sched_inst *s, uint64_t timeout_ns)
+{
+	struct sched_driver *d = &s->group->drivers[s->rank];
+	int ret = prepare(s);
+
+	if (ret)
+		return ret;
+	if (engine_try_claim(d)) {
+		atomic_store_explicit(&s->body->phase, RUN_GOING, memory_order_relaxed);
+		engine_start(d, s);
+		hold(s, d);
+	} else {
+		push_start(d, s);
+	}
+	if (base_likely(phase_of(s) == RUN_DONE)) {
+		run_noticed(s);
+		return 0;
+	}
+	return sched_wait(s, timeout_ns);
 }
 
 int sched_cancel(struct sched_inst *s)

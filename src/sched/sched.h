@@ -88,6 +88,8 @@ int sched_run(struct sched_inst *s);
 int sched_test(struct sched_inst *s);
 /* 0, -errno as above; -ETIMEDOUT: still running, see sched_stuck(). SLUICE_GOAL_TIMEOUT ends it for good. */
 int sched_wait(struct sched_inst *s, uint64_t timeout_ns);
+/* sched_run() and sched_wait(), faster: nothing is started twice or given up in between. */
+int sched_execute(struct sched_inst *s, uint64_t timeout_ns);
 /* End it with -ECANCELED, here and where it is waited for. */
 int sched_cancel(struct sched_inst *s);
 

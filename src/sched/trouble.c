@@ -148,23 +148,24 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
 
 /* ---- hearing of it ------------------------------------------------------------------------------ */
 
-/* The first operation that cannot end any more when nothing comes from, or goes to, rank r. */
-static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, int r)
+/* The first operation that cannot end any more when nothing comes from, or goes to, rank r. any: nor may a
+ * receive from anyone, who may have meant r. */
+static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, int r, bool any)
 {
 	for (uint32_t i = 0; i < s->block->op_count; i++) {
 		const struct goal_op *op = inst_goal(s, i);
 		uint8_t state = s->ops[i].state;
 		const struct sched_msg *m;
 
-		if (state == SCHED_ENDED || !goal_is_transfer(op))
-			continue;
+		if (state == SCHED_BLOCKED || state == SCHED_READY || state == SCHED_ENDED || !goal_is_transfer(op))
+			continue; /* asked again when it starts: its message may be there already */
 		if (op->type == GOAL_RECV && (state == SCHED_IN_JOB || state == SCHED_WAITS_JOB)) {
 			m = ref_at(d->g, s->ops[i].msg, sizeof *m);
 			if (m && m->src == (uint32_t)r && m->kind == SCHED_ANNOUNCED)
 				return i;
 			continue;
 		}
-		if (op->peer == (uint32_t)r || op->peer == GOAL_ANY)
+		if (op->peer == (uint32_t)r || (any && op->peer == GOAL_ANY))
 			return i;
 	}
 	return job_is_orphan(d, s, r) ? 0 : GOAL_NONE;
@@ -185,7 +186,7 @@ static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx, co
 		next = s->body->next_run;
 		if (ctx && s->body->ctx != *ctx)
 			continue;
-		op = depends_on(d, s, r);
+		op = depends_on(d, s, r, why->error != -EPIPE); /* who has left had sent what it had to send */
 		if (op == GOAL_NONE)
 			continue;
 		if (!ctx) {
@@ -257,31 +258,40 @@ void trouble_handle(struct sched_driver *d)
 	atomic_store_explicit(&d->e->trouble_seen, trouble, memory_order_release); /* partner: trouble_settle */
 }
 
-/* A run that starts late, when those it meets have failed already. */
-void trouble_check_start(struct sched_driver *d, struct sched_inst *s)
+/* 0: nothing is known against rank r in this context. */
+static bool has_failed(struct sched_driver *d, int r, uint64_t ctx, struct sched_abort *out)
 {
-	for (int r = 0; r < d->g->size; r++) {
-		const struct sched_engine *e = d->g->drivers[r].e;
-		uint32_t seen = d->peers[r].aborts_seen, n = seen < SCHED_ABORTS ? seen : SCHED_ABORTS;
-		uint32_t op = r == d->rank ? GOAL_NONE : depends_on(d, s, r);
-		struct sched_abort why = { .rank = r, .at = d->rank, .op = op, .error = -EPIPE };
+	const struct sched_engine *e = d->g->drivers[r].e;
+	uint32_t seen = d->peers[r].aborts_seen, n = seen < SCHED_ABORTS ? seen : SCHED_ABORTS;
 
-		if (op == GOAL_NONE)
+	for (uint32_t k = seen - n; k != seen; k++) { /* the cause, before that it has left since */
+		if (e->aborts[k % SCHED_ABORTS].ctx != ctx)
 			continue;
-		if (d->peers[r].gone) {
-			is_gone(d->g, r, &why.error);
-			why.rank = (int)d->peers[r].gone - 1;
-			run_fail(d, s, &why);
-			return;
-		}
-		for (uint32_t k = seen - n; k != seen; k++) {
-			if (e->aborts[k % SCHED_ABORTS].ctx != s->body->ctx)
-				continue;
-			why = e->aborts[k % SCHED_ABORTS];
-			run_fail(d, s, &why);
-			return;
-		}
+		*out = e->aborts[k % SCHED_ABORTS];
+		return true;
 	}
+	if (!d->peers[r].gone)
+		return false;
+	is_gone(d->g, r, &out->error);
+	out->rank = (int)d->peers[r].gone - 1;
+	return true;
+}
+
+bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
+{
+	const struct goal_op *op = inst_goal(s, i);
+
+	for (int r = 0; r < d->g->size; r++) {
+		struct sched_abort why = { .at = d->rank, .op = i };
+
+		if (r == d->rank || (op->peer != (uint32_t)r && op->peer != GOAL_ANY))
+			continue;
+		if (!has_failed(d, r, s->body->ctx, &why) || (op->peer == GOAL_ANY && why.error == -EPIPE))
+			continue;
+		run_fail(d, s, &why);
+		return true;
+	}
+	return false;
 }
 
 void trouble_settle(struct sched_group *g)

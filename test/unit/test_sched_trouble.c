@@ -111,6 +111,7 @@ static void all_to_all(struct ranks *r)
 	plan.bytes[0] = sizeof buf;
 	plan.count = 1;
 	s = plan_open(&plan, g);
+	atomic_fetch_add(&r->words[0], 1);
 	while (!ret) {
 		ret = sched_run(s);
 		if (!ret)
@@ -123,14 +124,14 @@ static void all_to_all(struct ranks *r)
 static void killer(struct ranks *r)
 {
 	const unsigned *after_us = r->arg;
+	struct ranks less;
 
-	if (r->rank < r->size - 1) {
-		struct ranks less;
-
-		ranks_channel(r, 1, (1u << (r->size - 1)) - 1, &less);
+	ranks_channel(r, 1, (1u << (r->size - 1)) - 1, &less);
+	if (r->rank < r->size - 1)
 		all_to_all(&less);
-	}
-	usleep(100000 + *after_us);
+	while (atomic_load(&less.words[0]) < (uint64_t)less.size)
+		usleep(1000);
+	usleep(*after_us);
 	kill(r->pids[1], SIGKILL);
 	_exit(0);
 }

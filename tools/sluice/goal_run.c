@@ -151,7 +151,8 @@ static int be_rank(struct job *j, uint32_t rank)
 	ret = sched_join(j->group, (int)rank, (int)j->program->ranks, JOIN_NS, &g);
 	if (ret)
 		return ret;
-	sched_keep_times(g, j->o.ops);
+	if (j->o.ops)
+		sched_keep_times(g, true);
 	for (uint32_t b = 0; b < o.buffer_count && !ret; b++) {
 		buffers[b] = sched_alloc(g, m->bytes[b + 1] + 1);
 		ret = buffers[b] ? 0 : -ENOMEM;

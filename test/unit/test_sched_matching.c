@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which message goes where: order, any source, any tag, contexts, many schedules at once, helping others. */
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sched_case.h"
+
+static char *const no_options[] = { "SLUICE_GOAL_TIMEOUT=10000", NULL };
+static struct plan plan;
+
+static struct sched_inst *open_plan(struct sched_group *g, void *buf, uint64_t bytes, uint32_t channel, unsigned flags)
+{
+	plan.buffers[0] = buf;
+	plan.bytes[0] = bytes;
+	plan.count = 1;
+	plan.channel = channel;
+	plan.flags = flags;
+	return plan_open(&plan, g);
+}
+
+static void run_and_wait(struct sched_inst *s)
+{
+	CHECK_EQ(sched_run(s), 0);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+}
+
+/* Messages of one tag keep their order, whichever way each of them travels. */
+static void in_order(struct ranks *r)
+{
+	enum { N = 600 };
+	static const uint64_t sizes[] = { 8, 2000, 40, 8, 1024, 70000 };
+	struct sched_group *g = case_group(r);
+	char *buf = calloc(N, 70000);
+	struct sched_inst *s;
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < N; i++) {
+		uint64_t bytes = sizes[i % BASE_ARRAY_LEN(sizes)];
+
+		if (r->rank)
+			goal_recv(&plan.build, 0, 1, GOAL_USER, 70000 * (uint64_t)i, bytes);
+		else
+			goal_send(&plan.build, 1, 1, 0, GOAL_USER, 70000 * (uint64_t)i, bytes);
+		if (!r->rank)
+			case_fill(buf + 70000 * (uint64_t)i, bytes, i);
+	}
+	s = open_plan(g, buf, N * 70000ull, 0, 0);
+	if (r->rank)
+		usleep(20000); /* most come before their receives */
+	run_and_wait(s);
+	for (uint32_t i = 0; r->rank && i < N; i++)
+		CHECK_EQ(case_wrong(buf + 70000 * (uint64_t)i, sizes[i % BASE_ARRAY_LEN(sizes)], i), -1);
+	sched_leave(g);
+	free(buf);
+}
+
+UNIT_TEST(messages_of_a_tag_keep_their_order) { ranks_run(2, no_options, in_order, NULL); }
+
+/* Receives in the opposite order, each after the other: every message but one comes too early. */
+static void backwards(struct ranks *r)
+{
+	enum { N = 1000 };
+	struct sched_group *g = case_group(r);
+	uint64_t *buf = calloc(N, 8);
+	struct sched_inst *s;
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < N; i++) {
+		if (!r->rank) {
+			buf[i] = i + 7;
+			goal_send(&plan.build, 1, i, 0, GOAL_USER, 8 * (uint64_t)i, 8);
+			continue;
+		}
+		goal_recv(&plan.build, 0, N - 1 - i, GOAL_USER, 8 * (uint64_t)i, 8);
+		if (i)
+			goal_requires(&plan.build, i, i - 1);
+	}
+	s = open_plan(g, buf, N * 8, 0, 0);
+	for (int k = 0; k < 3; k++)
+		run_and_wait(s);
+	for (uint32_t i = 0; r->rank && i < N; i++)
+		CHECK_EQ(buf[i], N - 1 - i + 7);
+	sched_leave(g);
+	free(buf);
+}
+
+UNIT_TEST(receives_in_the_opposite_order_find_their_messages) { ranks_run(2, no_options, backwards, NULL); }
+
+/* Rank 0 takes from anyone, under any tag; each sender's messages come in its own order. */
+static void from_any(struct ranks *r)
+{
+	enum { EACH = 50, RUNS = 20 };
+	struct sched_group *g = case_group(r);
+	uint32_t n = (uint32_t)(r->size - 1) * EACH, next[16] = { 0 };
+	uint64_t *buf = calloc(n, 8);
+	struct sched_inst *s;
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < (r->rank ? EACH : n); i++) {
+		if (r->rank)
+			goal_send(&plan.build, 0, i % 3, 0, GOAL_USER, 8 * (uint64_t)i, 8);
+		else
+			goal_recv(&plan.build, GOAL_ANY, GOAL_ANY, GOAL_USER, 8 * (uint64_t)i, 8);
+	}
+	s = open_plan(g, buf, 8 * (uint64_t)n, 0, 0);
+	for (uint64_t run = 0; run < RUNS; run++) {
+		for (uint32_t i = 0; r->rank && i < EACH; i++)
+			buf[i] = run << 32 | (uint64_t)r->rank << 16 | i;
+		run_and_wait(s);
+		memset(next, 0, sizeof next);
+		for (uint32_t i = 0; !r->rank && i < n; i++) {
+			uint32_t src = (uint32_t)(buf[i] >> 16 & 0xffff);
+
+			CHECK_EQ(buf[i] >> 32, run); /* nobody's next run, however far ahead it is */
+			CHECK_EQ(buf[i] & 0xffff, next[src]++);
+		}
+	}
+	sched_leave(g);
+	free(buf);
+}
+
+UNIT_TEST(receives_from_anyone_take_messages_of_their_run_in_order) { ranks_run(4, no_options, from_any, NULL); }
+
+/* What was posted first wins: here the receive from anyone, then the one from rank 1. */
+static void posted_first(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	uint64_t buf[2] = { 1, 2 };
+	struct sched_inst *s;
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < 2; i++) {
+		if (r->rank)
+			goal_send(&plan.build, 0, 5, 0, GOAL_USER, 8 * (uint64_t)i, 8);
+		else
+			goal_recv(&plan.build, i ? 1 : GOAL_ANY, i ? 5 : GOAL_ANY, GOAL_USER, 8 * (uint64_t)i, 8);
+	}
+	s = open_plan(g, buf, sizeof buf, 0, 0);
+	if (!r->rank)
+		buf[0] = buf[1] = 0;
+	CHECK_EQ(sched_run(s), 0);
+	CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	CHECK(buf[0] == 1 && buf[1] == 2);
+	sched_leave(g);
+}
+
+UNIT_TEST(the_receive_that_was_posted_first_wins) { ranks_run(2, no_options, posted_first, NULL); }
+
+/* Thousands in flight on one channel and on many, the same tags in all of them. */
+static void thousands(struct ranks *r)
+{
+	enum { N = 4000 };
+	struct sched_group *g = case_group(r);
+	uint32_t other = 1 - (uint32_t)r->rank;
+	uint64_t *buf = calloc(N, 16);
+	struct sched_inst **s = calloc(N, sizeof *s);
+
+	for (uint32_t i = 0; i < N; i++) {
+		plan_init(&plan);
+		goal_send(&plan.build, other, 0, 0, GOAL_USER, 0, 8);
+		goal_recv(&plan.build, other, 0, GOAL_USER, 8, 8);
+		s[i] = open_plan(g, &buf[2 * i], 16, i % 5, 0);
+		buf[2 * i] = i * 2 + (uint32_t)r->rank;
+	}
+	for (uint32_t i = 0; i < N; i++)
+		CHECK_EQ(sched_run(s[i]), 0);
+	for (uint32_t i = N; i-- > 0;) {
+		CHECK_EQ(sched_wait(s[i], UINT64_MAX), 0);
+		CHECK_EQ(buf[2 * i + 1], i * 2 + other);
+	}
+	sched_leave(g);
+	free(s);
+	free(buf);
+}
+
+UNIT_TEST(thousands_of_schedules_are_in_flight) { ranks_run(2, no_options, thousands, NULL); }
+
+/* Rank 1 starts and then computes; its part goes on all the same, because rank 0 waits. */
+static void helped(struct ranks *r)
+{
+	struct sched_group *g = case_group(r);
+	uint64_t *buf = sched_alloc(g, 8 << 20);
+	struct sched_inst *s;
+	uint32_t got;
+
+	plan_init(&plan);
+	if (r->rank) { /* an answer that needs the question, and an operation on it */
+		got = goal_recv(&plan.build, 0, 0, GOAL_USER, 0, 4 << 20);
+		goal_add(&plan.build, &(struct goal_op){ .type = GOAL_ADD, .dtype = GOAL_U64, .mem = GOAL_USER,
+							 .src_mem = GOAL_USER, .src2_mem = GOAL_USER, .bytes = 4 << 20 });
+		goal_requires(&plan.build, got + 1, got);
+		goal_send(&plan.build, 0, 1, 0, GOAL_USER, 0, 4 << 20);
+		goal_requires(&plan.build, got + 2, got + 1);
+	} else {
+		buf[0] = 21;
+		buf[(4 << 20) / 8 - 1] = 4;
+		goal_send(&plan.build, 1, 0, 0, GOAL_USER, 0, 4 << 20);
+		goal_recv(&plan.build, 1, 1, GOAL_USER, 4 << 20, 4 << 20);
+	}
+	s = open_plan(g, buf, 8 << 20, 0, 0);
+	CHECK_EQ(sched_run(s), 0);
+	ranks_barrier(r);
+	if (r->rank) {
+		for (int k = 0; !atomic_load(&r->words[0]); k++) {
+			CHECK(k < 5000);
+			usleep(1000);
+		}
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+	} else {
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		CHECK_EQ(buf[(4 << 20) / 8], 42);
+		CHECK_EQ(buf[(8 << 20) / 8 - 1], 8);
+		atomic_store(&r->words[0], 1);
+	}
+	sched_leave(g);
+}
+
+UNIT_TEST(a_schedule_goes_on_while_its_rank_computes) { ranks_run(2, no_options, helped, NULL); }
+
+/* ---- groups by name ----------------------------------------------------------------------------- */
+
+struct joiner { int rank, size, expect; const char *name; };
+
+static void join(void *arg)
+{
+	const struct joiner *j = arg;
+	struct sched_group *g = NULL;
+
+	ranks_options((char *const[]){ "SLUICE_LOG=none", NULL });
+	CHECK_EQ(sched_join(j->name, j->rank, j->size, 3000000000ull, &g), j->expect);
+	if (g) {
+		CHECK_EQ(sched_size(g), j->size);
+		sched_leave(g);
+	}
+}
+
+static void join_all(const struct joiner *all, int n)
+{
+	int pids[8], status;
+
+	for (int i = 0; i < n; i++) {
+		pids[i] = unit_spawn(join, (void *)(uintptr_t)&all[i]);
+		usleep(50000);
+	}
+	for (int i = 0; i < n; i++) {
+		CHECK(waitpid(pids[i], &status, 0) == pids[i]);
+		CHECK_EQ(status, 0);
+	}
+}
+
+UNIT_TEST(processes_meet_by_name)
+{
+	join_all((struct joiner[]){ { 2, 3, 0, "here" }, { 0, 3, 0, "here" }, { 1, 3, 0, "here" } }, 3);
+}
+
+UNIT_TEST(a_name_that_is_in_use_is_refused)
+{
+	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "used" }, { 0, 2, -EADDRINUSE, "used" } }, 2);
+}
+
+UNIT_TEST(a_rank_that_is_there_already_is_refused)
+{
+	join_all((struct joiner[]){ { 0, 3, 0, "twice" }, { 1, 3, 0, "twice" }, { 1, 3, -EEXIST, "twice" },
+				    { 1, 4, -EINVAL, "twice" }, { 2, 3, 0, "twice" } }, 5);
+}
