@@ -264,20 +264,9 @@ static void fault_retire(struct engine_chan *base)
 		leave(ch);
 	sw_queue_close(&ch->queue);
 	ring(ch);
-	for (;;) {
-		struct engine_copy *c;
-		int slot;
-
-		while ((c = sw_queue_take(&ch->queue, &slot))) {
-			sw_queue_release(&ch->queue, slot);
-			c->done(c, -ECANCELED);
-		}
-		if (sw_queue_is_drained(&ch->queue, FAULT_SLOTS) &&
-		    !atomic_load_explicit(&ch->running, memory_order_acquire))
-			return;
+	while (!sw_queue_cancel(&ch->queue, FAULT_SLOTS, &ch->running))
 		if (!engine_poll(ch->inner))
 			host_futex_wait(&nobody_rings, 0, DRAIN_NS);
-	}
 }
 
 static void fault_chan_close(struct engine_chan *base)

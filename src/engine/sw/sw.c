@@ -79,20 +79,9 @@ static void drain(struct sw_chan *ch)
 	_Atomic uint32_t nobody_rings = 0;
 
 	sw_queue_close(&ch->queue);
-	for (;;) {
-		struct engine_copy *c;
-		int slot;
-
-		while ((c = sw_queue_take(&ch->queue, &slot))) {
-			sw_queue_release(&ch->queue, slot);
-			c->done(c, -ECANCELED);
-		}
-		if (sw_queue_is_drained(&ch->queue, SW_QUEUE_SLOTS) &&
-		    !atomic_load_explicit(&ch->running, memory_order_acquire))
-			return;
+	while (!sw_queue_cancel(&ch->queue, SW_QUEUE_SLOTS, &ch->running))
 		if (!sw_pool_help(ch)) /* what runs may have been displaced */
 			host_futex_wait(&nobody_rings, 0, DRAIN_NS);
-	}
 }
 
 static void sw_retire(struct engine_chan *base)

@@ -13,6 +13,8 @@
 #ifndef SLUICE_ENGINE_SW_H
 #define SLUICE_ENGINE_SW_H
 
+#include <errno.h>
+
 #include "engine/private.h"
 
 enum { SW_CHANNELS = 64, SW_WORKERS = 48, SW_DEPTH = 63 };
@@ -49,6 +51,21 @@ bool sw_queue_is_drained(struct sw_queue *q, uint64_t slots);
 static inline bool sw_queue_is_ready(struct sw_queue *q)
 {
 	return atomic_load_explicit(&q->ready, memory_order_acquire);
+}
+/*
+ * Of a closed one: what nobody has taken comes back with -ECANCELED. True: every slot is back and nobody of
+ * `running` works on one, or in its done(), any more.
+ */
+static inline bool sw_queue_cancel(struct sw_queue *q, uint64_t slots, const _Atomic uint32_t *running)
+{
+	struct engine_copy *c;
+	int slot;
+
+	while ((c = sw_queue_take(q, &slot))) {
+		sw_queue_release(q, slot);
+		c->done(c, -ECANCELED);
+	}
+	return sw_queue_is_drained(q, slots) && !atomic_load_explicit(running, memory_order_acquire);
 }
 
 /* ---- sleep.c ------------------------------------------------------------------------------------- */
