@@ -18,6 +18,7 @@
 #define node_wait_end(g, w)                    model_end(g, w)
 #define node_wait(g, w)                        model_wait(g, w)
 #define node_ring(g, rank)                     model_ring(g, rank)
+#define node_ring_soon(g, rank)                model_ring_soon(g, rank)
 #define host_futex_wait(word, expected, limit) il_futex_wait((void *)(word), (expected))
 #define host_futex_wake(word, n)               il_futex_wake((void *)(word))
 #define host_now_ns()                          ((uint64_t)1)
@@ -30,6 +31,7 @@ static bool model_is_stuck(struct node_wait *w) UNUSED;
 static void model_end(struct node_group *g, struct node_wait *w) UNUSED;
 static int model_wait(struct node_group *g, struct node_wait *w);
 static void model_ring(struct node_group *g, int rank);
+static void model_ring_soon(struct node_group *g, int rank);
 #include "node/wait.c"
 
 enum { RANKS = 3, ITEMS = 2 };
