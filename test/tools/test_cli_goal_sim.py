@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cli import SLUICE, plain_env, sluice
+from cli import PREFIX, SLUICE, plain_env, sluice
 
 
 def goal(*args, **more):
@@ -265,3 +265,11 @@ def test_a_timeline_has_spans_and_arrows_of_the_ranks_asked_for(tmp_path):
 def test_a_timeline_that_cannot_be_written_is_told():
     r = goal('sim', 'ping-pong', '-n', '2', '--timeline', '/no/such/folder/x')
     assert r.returncode == 1 and 'cannot write' in r.stderr
+
+
+@pytest.mark.parametrize('verb', ['gen', 'sim'])
+def test_every_option_is_in_the_manual(verb):
+    text = (PREFIX / 'share/man/man1/sluice-goal-sim.1').read_text().replace('\\-', '-')
+    usage = goal(verb, '--help').stdout
+    for flag in set(re.findall(r'(?<![\w-])--?[A-Za-z][a-z-]*', usage)):
+        assert flag in text, flag
