@@ -235,7 +235,7 @@ def check_one(mpi, program, ranks, behaviour, with_sluice, env, prefix, timeout=
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
 def test_nothing_grows(name, ranks, guard, behaviour, get_mpi, with_sluice, tmp_path):
     check_one(get_mpi(name), 'early_long.c', ranks, behaviour, with_sluice,
-              {**LONG, 'SLUICE_GUARD_KIND': guard}, tmp_path / 'stats')
+              {**LONG, 'SLUICE_GUARD_KIND': guard}, tmp_path / 'stats', timeout=280)
 
 
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)

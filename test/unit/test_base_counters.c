@@ -48,7 +48,7 @@ UNIT_TEST(counters_print_a_table_with_the_rank)
 
 UNIT_TEST(counters_write_json_per_rank)
 {
-	char folder[] = "/tmp/sluice-unit-XXXXXX", prefix[64], path[80], text[8192];
+	char folder[] = "/tmp/unit-counters-XXXXXX", prefix[64], path[80], text[8192];
 	ssize_t n;
 	int fd;
 

@@ -493,7 +493,7 @@ SYSTEM_TEST(a_stopped_call_goes_on)
 	t = host_now_ns();
 	CHECK_EQ(poll(NULL, 0, 300), 0);
 	t = host_now_ns() - t;
-	CHECK(t > 290000000 && t < 600000000);
+	CHECK(t > 290000000 && t < 5000000000);
 	CHECK(guard_is_armed(&o->r));
 	CHECK_EQ(waitpid(child, NULL, 0), child);
 }

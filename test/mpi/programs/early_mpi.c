@@ -331,7 +331,7 @@ static void to_file(struct trial *t)
 	MPI_File f;
 	char *got;
 
-	snprintf(path, sizeof(path), "%s/sluice-early-%d-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
+	snprintf(path, sizeof(path), "%s/early-%d-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
 		 (int)getpid(), rank);
 	if (MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
 			  MPI_INFO_NULL, &f)) {
