@@ -20,6 +20,8 @@ GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'ke
 TARGETS = {
     'goal': (GOAL, [], 1500),
     'goal_program': (GOAL, ['--program'], 5000),
+    'text': (GOAL[:1] + ['src/goal/verify.c'] + sorted(str(p.relative_to(ROOT)) for folder in ('text', 'base')
+                                                       for p in (ROOT / 'src' / folder).glob('*.c')), None, 3000),
     'goal_build': (GOAL + ['src/api/build.c', 'src/api/schedule.c'], None, 400),
 }
 
@@ -44,9 +46,13 @@ def test_fuzz(name, tmp_path):
     if seeds is not None:
         seed = compile_with('clang', tmp_path / 'seed', [], HERE / 'seed_goal.c', *sources)
         subprocess.run([seed, *seeds, corpus], check=True, timeout=60)
+    if name == 'text':
+        for text in (ROOT / 'examples/goal').glob('*.goal'):
+            (corpus / text.name).write_text('~' + text.read_text())  # the first byte: size of pieces
     target = compile_with('clang', tmp_path / f'fuzz_{name}', ['-fsanitize=fuzzer,address,undefined',
                           '-fno-sanitize-recover=undefined'], HERE / f'fuzz_{name}.c', *sources)
+    words = [f'-dict={path}' for path in HERE.glob(f'{name}.dict')]
     done = subprocess.run([target, f'-max_total_time={SECONDS}', f'-max_len={longest}', '-timeout=5',
-                           '-rss_limit_mb=1024', corpus], cwd=tmp_path, capture_output=True, text=True,
-                          errors='replace', timeout=SECONDS + 240)
+                           '-rss_limit_mb=1024', *words, corpus], cwd=tmp_path, capture_output=True,
+                          text=True, errors='replace', timeout=SECONDS + 240)
     assert done.returncode == 0, done.stderr[-4000:]

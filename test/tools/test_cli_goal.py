@@ -10,7 +10,7 @@ import xml.dom.minidom
 
 import pytest
 
-from cli import ROOT, SLUICE, plain_env, sluice
+from cli import PREFIX, ROOT, SLUICE, plain_env, sluice
 
 DATA = pathlib.Path(__file__).resolve().parent / 'goal'
 EXAMPLES = sorted((ROOT / 'examples/goal').glob('*.goal'))
@@ -67,6 +67,13 @@ def test_the_examples_of_the_help_work(verb, tmp_path):
         done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60,
                               env=plain_env(PATH=f'{SLUICE.parent}:{os.environ["PATH"]}'))
         assert (done.returncode, done.stderr) == (0, ''), line
+
+
+def test_every_option_is_in_the_page():
+    page = (PREFIX / 'share/man/man1/sluice-goal.1').read_text().replace('\\-', '-')
+    for verb in re.findall(r'^  (\w+) +[A-Z]', goal('--help').stdout, re.M):
+        for flag in set(re.findall(r'--[a-z]+(?:-[a-z]+)*', goal(verb, '--help').stdout)):
+            assert flag in page, (verb, flag)
 
 
 @pytest.mark.parametrize('args, says', [

@@ -8,7 +8,7 @@ import pytest
 
 from cli import PREFIX, ROOT, SLUICE, compile_c, fake_mpi, plain_env, sluice
 
-VERBS = ('run', 'info')
+VERBS = ('run', 'info', 'goal')
 HELPS = [()] + [(verb,) for verb in VERBS]
 
 
