@@ -137,6 +137,7 @@ struct trace_record {
 			uint32_t group;
 			uint16_t unit, src, dst, by; /* ranks in the group */
 			uint8_t mover;
+			uint8_t more;       /* further fragments, not timed, that are in `bytes` too */
 		} copy;
 		struct {
 			uint64_t offset; /* from the first guarded byte */

@@ -50,11 +50,28 @@ void trace_guard(const char *name)
 		file_header()->guard = text_index(name);
 }
 
+/* Short copies come in rows, and time counts most there: those of one transfer share a record. */
+static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
+{
+	if (!last || last->begin || atomic_load_explicit(&last->type, memory_order_relaxed) != TRACE_COPY ||
+	    last->copy.op != c->op || last->copy.group != c->group || last->copy.src != c->src ||
+	    last->copy.dst != c->dst || last->copy.mover != c->mover || last->copy.more == UINT8_MAX)
+		return false;
+	last->copy.bytes += c->bytes;
+	last->copy.more++;
+	return true;
+}
+
 void trace_copied_on(uint64_t since, const struct trace_copy *c)
 {
+	static __thread struct trace_record *last __attribute__((tls_model("initial-exec")));
 	uint64_t now = since ? trace_ticks() : 0;
-	struct trace_record *r = record_begin();
+	struct trace_record *r;
 
+	if (!since && add_to_last(last, c))
+		return;
+	r = record_begin();
+	last = r;
 	if (!r)
 		return;
 	r->begin = since;

@@ -61,7 +61,7 @@ struct trace_copied {
 	uint64_t begin_ns, end_ns, bytes, op;
 	uint32_t process, thread, group, call; /* call: the receiver's */
 	uint16_t unit, src, dst, by;
-	uint8_t mover;
+	uint8_t mover, more;
 };
 
 struct trace_left {

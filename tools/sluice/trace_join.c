@@ -103,13 +103,13 @@ static void count_received(struct trace_call *c, const struct trace_copied *copy
 {
 	if (copy->mover == TRACE_CHANNEL) {
 		c->channel += copy->bytes;
-		c->channel_fragments++;
+		c->channel_fragments += 1u + copy->more;
 	} else if (copy->by == c->rank) {
 		c->own += copy->bytes;
-		c->own_fragments++;
+		c->own_fragments += 1u + copy->more;
 	} else {
 		c->peers += copy->bytes;
-		c->peer_fragments++;
+		c->peer_fragments += 1u + copy->more;
 	}
 }
 

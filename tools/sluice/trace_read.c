@@ -221,6 +221,7 @@ static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread, co
 		.bytes = r->copy.bytes, .op = r->copy.op, .process = process, .thread = thread,
 		.group = r->copy.group, .call = TRACE_NO_CALL, .unit = r->copy.unit, .src = r->copy.src,
 		.dst = r->copy.dst, .by = r->copy.by, .mover = r->copy.mover,
+		.more = r->copy.more,
 	};
 	if (!r->begin)
 		return;
