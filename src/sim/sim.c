@@ -5,7 +5,8 @@
 
 #include "private.h"
 
-#define LINE 64 /* bytes of a cache line */
+#define LINE 64             /* bytes of a cache line */
+#define PAIRS_MAX (1u << 20) /* of CPU and NIC, at a rank */
 
 /* Where the parts of a rank lie; the ranks lie side by side. */
 static void lay_out(struct sim *s)
@@ -49,6 +50,8 @@ int sim_create(const struct sim_config *config, struct sim **out)
 
 	if (!config->ranks || config->ranks > GOAL_RANKS_MAX || !config->cpus || !config->nics)
 		return -EINVAL;
+	if ((uint64_t)config->cpus * config->nics > PAIRS_MAX)
+		return -ENOMEM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;

@@ -88,7 +88,7 @@ struct sim_span {
 struct sim_config {
 	struct sim_params params;
 	uint32_t ranks;
-	uint16_t cpus, nics;         /* of a rank: one more than the largest number in any schedule */
+	uint32_t cpus, nics;         /* of a rank: one more than the largest number in any schedule */
 	enum sim_relation relation;
 	size_t path_bytes;           /* memory for the critical path; 0: none is kept */
 	/* Called for each span of the ranks [watch_first, watch_end), in order of begin within a rank. */
@@ -101,7 +101,7 @@ struct sim_config {
 
 struct sim;
 
-/* 0; -ENOMEM; -EINVAL: no ranks, or CPUs or NICs. */
+/* 0; -EINVAL: no ranks, or CPUs or NICs; -ENOMEM, also for more than a million pairs of CPU and NIC. */
 int sim_create(const struct sim_config *config, struct sim **out);
 void sim_destroy(struct sim *s);
 /*

@@ -232,6 +232,12 @@ def test_options_of_patterns_are_not_for_files(text):
     assert r.returncode == 2 and 'for patterns' in r.stderr
 
 
+def test_the_largest_numbers_of_cpus_and_nics(text):
+    assert sim(text('num_ranks 1\nrank 0 {\nl1: calc 5 cpu 65535\n}\n'))['end_ps'] == 5000
+    r = goal('sim', text('num_ranks 1\nrank 0 {\nl1: calc 5 cpu 65535\nl2: send 1b to 0 tag 0 nic 65535\n}\n'))
+    assert r.returncode == 1 and 'Cannot allocate memory' in r.stderr
+
+
 def test_a_mistake_in_a_text_is_told_with_its_line(text):
     r = goal('sim', text('num_ranks 1\nrank 0 {\nl1: clac 5\n}\n'))
     assert r.returncode == 1 and 'test.goal:3:' in r.stderr

@@ -54,8 +54,8 @@ static void count_units(const struct goal_program *p, struct sim_config *c)
 		const struct goal_op *op = goal_ops_const(b);
 
 		for (uint32_t k = 0; k < b->op_count; k++, op++) {
-			c->cpus = (uint16_t)(op->cpu >= c->cpus && op->cpu < UINT16_MAX ? op->cpu + 1 : c->cpus);
-			c->nics = (uint16_t)(op->nic >= c->nics && op->nic < UINT16_MAX ? op->nic + 1 : c->nics);
+			c->cpus = op->cpu >= c->cpus ? op->cpu + 1u : c->cpus;
+			c->nics = op->nic >= c->nics ? op->nic + 1u : c->nics;
 		}
 	}
 }
