@@ -92,7 +92,6 @@ void gen_doubling_allreduce(struct gen_out *o)
 /* One level of halving, to be undone by doubling. */
 struct level {
 	uint32_t peer, first, count; /* parts that this rank gave away */
-	uint32_t sent;
 };
 
 static uint64_t parts_bytes(const struct gen_out *o, const struct exchange *x, uint32_t first, uint32_t count)
@@ -108,16 +107,16 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 	for (uint32_t step = x->size / 2; step; step /= 2, depth++) {
 		struct level *l = &levels[depth];
 		bool is_upper = x->id & step;
-		uint32_t keep = is_upper ? first + count / 2 : first, reduced, got;
+		uint32_t keep = is_upper ? first + count / 2 : first, sent, reduced, got;
 		uint64_t at, size;
 		struct gen_at in;
 
 		*l = (struct level){ .peer = rank_of(x, x->id ^ step), .first = is_upper ? first : first + count / 2,
 				     .count = count / 2 };
-		l->sent = gen_to(o, l->peer, depth + 1, depth + early_recvs(x, x->id ^ step),
-				 gen_plus(x->sum, gen_part(o, l->first, x->size)),
-				 parts_bytes(o, x, l->first, l->count));
-		gen_requires(o, l->sent, x->made);
+		sent = gen_to(o, l->peer, depth + 1, depth + early_recvs(x, x->id ^ step),
+			      gen_plus(x->sum, gen_part(o, l->first, x->size)),
+			      parts_bytes(o, x, l->first, l->count));
+		gen_requires(o, sent, x->made);
 		at = gen_part(o, keep, x->size);
 		size = parts_bytes(o, x, keep, l->count);
 		in = gen_scratch(o, size);
@@ -154,10 +153,9 @@ void gen_halving_allreduce(struct gen_out *o)
 
 		for (uint32_t i = 0; i < gots; i++)
 			gen_requires(o, sent, got[i]);
-		got[gots] = gen_from(o, l->peer, tag, gen_recv(gen_part(o, l->first, x.size)),
-				     parts_bytes(o, &x, l->first, l->count));
-		/* what was given away has left its place */
-		gen_requires(o, got[gots++], l->sent);
+		/* what was given away has left its place: it is in what comes */
+		got[gots++] = gen_from(o, l->peer, tag, gen_recv(gen_part(o, l->first, x.size)),
+				       parts_bytes(o, &x, l->first, l->count));
 		first = l->first < first ? l->first : first;
 		count *= 2;
 	}
