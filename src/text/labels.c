@@ -94,7 +94,8 @@ uint32_t text_label(struct text_labels *t, const char *name, uint32_t bytes, uin
 	for (; t->slots[at]; at = (at + 1) & t->mask) {
 		const struct text_label *l = &t->all[t->slots[at] - 1];
 
-		if (l->hash == hash && l->bytes == bytes && !memcmp(t->names + l->name, name, bytes))
+		if (l->hash == hash && l->bytes == bytes &&
+		    !memcmp(t->names + l->name, name, bytes))
 			return t->slots[at] - 1;
 	}
 	if (t->count >= UINT32_MAX / 4 || grow(t, bytes))
@@ -102,8 +103,12 @@ uint32_t text_label(struct text_labels *t, const char *name, uint32_t bytes, uin
 	/* the table may have grown */
 	for (at = hash & t->mask; t->slots[at]; at = (at + 1) & t->mask)
 		;
-	t->all[t->count] = (struct text_label){ .name = t->names_bytes, .bytes = bytes, .hash = hash,
-						.op = GOAL_NONE, .line = line, .column = column };
+	t->all[t->count] = (struct text_label){ .name = t->names_bytes,
+						.bytes = bytes,
+						.hash = hash,
+						.op = GOAL_NONE,
+						.line = line,
+						.column = column };
 	memcpy(t->names + t->names_bytes, name, bytes);
 	t->names[t->names_bytes + bytes] = '\0';
 	t->names_bytes += bytes + 1;

@@ -7,12 +7,11 @@ enum { OTHER, BLANK, LETTER, DIGIT, MARK, SLASH, SEMICOLON };
 
 /* What a byte begins. Signs of words and numbers are ASCII: the program's locale has no say. */
 static const unsigned char class_of[256] = {
-	[' '] = BLANK, ['\t'] = BLANK, ['\r'] = BLANK, ['\v'] = BLANK, ['\f'] = BLANK,
-	['A' ... 'Z'] = LETTER, ['a' ... 'z'] = LETTER, ['_'] = LETTER,
-	['0' ... '9'] = DIGIT,
-	['{'] = MARK, ['}'] = MARK, [':'] = MARK, [','] = MARK, ['+'] = MARK, ['-'] = MARK,
-	['['] = MARK, [']'] = MARK,
-	['/'] = SLASH, [';'] = SEMICOLON,
+	[' '] = BLANK,         ['\t'] = BLANK,         ['\r'] = BLANK,         ['\v'] = BLANK,
+	['\f'] = BLANK,        ['A' ... 'Z'] = LETTER, ['a' ... 'z'] = LETTER, ['_'] = LETTER,
+	['0' ... '9'] = DIGIT, ['{'] = MARK,           ['}'] = MARK,           [':'] = MARK,
+	[','] = MARK,          ['+'] = MARK,           ['-'] = MARK,           ['['] = MARK,
+	[']'] = MARK,          ['/'] = SLASH,          [';'] = SEMICOLON,
 };
 
 static inline unsigned char class(char c)
@@ -104,7 +103,7 @@ static bool slash(struct text_lexer *l)
 		l->at = close + 2;
 		return false;
 	}
-	/* the statement ends here: tokens that it has read stay valid as long as its line is there */
+	/* the statement ends here: tokens that it has read are valid while its line is there */
 	l->comment_line = l->source.line_number;
 	set(l, TEXT_END, l->at, l->at);
 	return true;

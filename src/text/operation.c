@@ -8,32 +8,41 @@
 #include "private.h"
 
 /* What has been said of an operation; each may be said once. */
-enum { SAID_PEER = 1, SAID_TAG = 2, SAID_CPU = 4, SAID_NIC = 8, SAID_MATCH = 16, SAID_FROM = 32, SAID_INTO = 64 };
+enum {
+	SAID_PEER = 1,
+	SAID_TAG = 2,
+	SAID_CPU = 4,
+	SAID_NIC = 8,
+	SAID_MATCH = 16,
+	SAID_FROM = 32,
+	SAID_INTO = 64
+};
 
 static const struct {
 	const char *word;
 	unsigned said;
 } parts[] = {
-	{ "to", SAID_PEER }, { "from", SAID_FROM }, { "into", SAID_INTO }, { "tag", SAID_TAG },
-	{ "cpu", SAID_CPU }, { "nic", SAID_NIC }, { "match", SAID_MATCH },
+	{ "to", SAID_PEER }, { "from", SAID_FROM }, { "into", SAID_INTO },   { "tag", SAID_TAG },
+	{ "cpu", SAID_CPU }, { "nic", SAID_NIC },   { "match", SAID_MATCH },
 };
 
 static const char *const op_words[] = {
 #define X(id, word, operands, help) word,
 	GOAL_OPS(X)
 #undef X
-	NULL
+		NULL
 };
 
 static const char *const dtype_words[] = {
 #define X(id, word, bytes) word,
 	GOAL_DTYPES(X)
 #undef X
-	NULL
+		NULL
 };
 
 /* Of LogGOPSim2: its model of network cards that answer by themselves. */
-static const char *const one_sided[] = { "put", "get", "append", "tput", "tget", "tappend", "test", "calcgem5" };
+static const char *const one_sided[] = { "put",  "get",     "append", "tput",
+					 "tget", "tappend", "test",   "calcgem5" };
 
 struct reading {
 	struct text_parser *p;
@@ -46,7 +55,7 @@ struct reading {
 	uint32_t label;
 };
 
-/* ---- small parts --------------------------------------------------------------------------- */
+/* ---- small parts ------------------------------------------------------------------------ */
 
 bool text_expect_number(struct text_parser *p, const char *what, uint64_t max, uint64_t *out)
 {
@@ -55,8 +64,9 @@ bool text_expect_number(struct text_parser *p, const char *what, uint64_t max, u
 	if (t->kind != TEXT_NUMBER)
 		return text_expected(p, what);
 	if (t->overflow || t->number > max)
-		return text_wrong(p, t, "'%.*s' is too large: at most %llu", (int)base_min_u64(t->bytes, 40),
-				  t->start, (unsigned long long)max);
+		return text_wrong(p, t, "'%.*s' is too large: at most %llu",
+				  (int)base_min_u64(t->bytes, 40), t->start,
+				  (unsigned long long)max);
 	*out = t->number;
 	text_next(&p->lexer);
 	return true;
@@ -90,9 +100,11 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 
 	if (text_is_word(&minus, "any") || text_is_mark(&p->lexer, '-')) {
 		if (!any)
-			return text_wrong(p, &minus, "a send names its %s: 'any' is for receives", what);
+			return text_wrong(p, &minus, "a send names its %s: 'any' is for receives",
+					  what);
 		text_next(&p->lexer);
-		if (minus.kind == TEXT_MARK && (p->lexer.token.kind != TEXT_NUMBER || p->lexer.token.number != 1))
+		if (minus.kind == TEXT_MARK &&
+		    (p->lexer.token.kind != TEXT_NUMBER || p->lexer.token.number != 1))
 			return text_expected(p, "'1': only -1 means any");
 		if (minus.kind == TEXT_MARK)
 			text_next(&p->lexer);
@@ -113,7 +125,8 @@ static bool peer(struct reading *r)
 	if (!peer_or_tag(r, r->op.type == GOAL_RECV, "rank", UINT64_MAX >> 33, &r->op.peer))
 		return false;
 	if (r->op.peer != GOAL_ANY && r->op.peer >= r->p->ranks)
-		return text_wrong(r->p, &t, "there is no rank %u: num_ranks is %u", r->op.peer, r->p->ranks);
+		return text_wrong(r->p, &t, "there is no rank %u: num_ranks is %u", r->op.peer,
+				  r->p->ranks);
 	return true;
 }
 
@@ -157,13 +170,14 @@ static bool memory(struct text_parser *p, uint64_t bytes, uint16_t *out_mem, uin
 			return false;
 	}
 	if (bytes > UINT64_MAX - *out_off)
-		return text_wrong(p, &t, "%llu bytes at this offset go beyond 64 bits", (unsigned long long)bytes);
+		return text_wrong(p, &t, "%llu bytes at this offset go beyond 64 bits",
+				  (unsigned long long)bytes);
 	if (*out_mem == GOAL_SCRATCH)
 		p->making.scratch_used = base_max_u64(p->making.scratch_used, *out_off + bytes);
 	return true;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------ */
 
 /* "[10b user0+0, 20b user0+100]". The operation is added at once: pieces belong to it. */
 static bool list(struct reading *r)
@@ -196,7 +210,7 @@ static bool list(struct reading *r)
 	return true;
 }
 
-/* ---- parts that may follow ------------------------------------------------------------------ */
+/* ---- parts that may follow -------------------------------------------------------------- */
 
 static bool transfer_memory(struct reading *r)
 {
@@ -242,8 +256,8 @@ static bool part(struct reading *r, unsigned said)
 	case SAID_FROM:
 		return goal_is_transfer(op) ? transfer_memory(r) : operands(r);
 	default: /* SAID_INTO */
-		return goal_is_transfer(op) ? transfer_memory(r) :
-					      memory(r->p, op->bytes, &op->mem, &op->off);
+		return goal_is_transfer(op) ? transfer_memory(r)
+					    : memory(r->p, op->bytes, &op->mem, &op->off);
 	}
 }
 
@@ -269,7 +283,8 @@ static bool all_parts(struct reading *r)
 			i++;
 		if (i == BASE_ARRAY_LEN(parts)) {
 			still_possible(r, possible);
-			return text_expected_words(r->p, &l->token, possible, "the end of the line");
+			return text_expected_words(r->p, &l->token, possible,
+						   "the end of the line");
 		}
 		if (r->said & parts[i].said)
 			return text_wrong(r->p, &l->token, "a second '%s'", parts[i].word);
@@ -281,7 +296,7 @@ static bool all_parts(struct reading *r)
 	return true;
 }
 
-/* ---- operations ------------------------------------------------------------------------------ */
+/* ---- operations ------------------------------------------------------------------------- */
 
 static bool transfer(struct reading *r)
 {
@@ -368,7 +383,8 @@ static bool by_type(struct reading *r)
 		return transfer(r);
 	case GOAL_CALC:
 		r->may = SAID_CPU | SAID_NIC;
-		return text_expect_number(r->p, "a number of nanoseconds", UINT64_MAX, &r->op.bytes) &&
+		return text_expect_number(r->p, "a number of nanoseconds", UINT64_MAX,
+					  &r->op.bytes) &&
 		       all_parts(r);
 	case GOAL_NOP:
 		r->may = SAID_CPU | SAID_NIC;
@@ -400,8 +416,10 @@ static bool find_type(struct reading *r)
 		}
 	for (size_t i = 0; i < BASE_ARRAY_LEN(one_sided); i++)
 		if (text_is_word(r->word, one_sided[i]))
-			return text_wrong(r->p, r->word, "'%s' is a one-sided operation of LogGOPSim2: only send, "
-					  "recv and local operations are known", one_sided[i]);
+			return text_wrong(r->p, r->word,
+					  "'%s' is a one-sided operation of LogGOPSim2: only send, "
+					  "recv and local operations are known",
+					  one_sided[i]);
 	return text_unknown(r->p, r->word, "operation", op_words);
 }
 
@@ -425,9 +443,8 @@ bool text_operation(struct text_parser *p, const struct text_token *word, uint32
 	} else {
 		r.number = text_making_add(&p->making, &r.op, p->lexer.source.line_number, label);
 	}
-	if (r.number == GOAL_NONE ||
-	    (r.op.type == GOAL_RECV && r.said & SAID_MATCH &&
-	     text_making_number(&p->making, r.number, (uint32_t)r.match)))
+	if (r.number == GOAL_NONE || (r.op.type == GOAL_RECV && r.said & SAID_MATCH &&
+				      text_making_number(&p->making, r.number, (uint32_t)r.match)))
 		return p->error = -ENOMEM, false;
 	return true;
 }

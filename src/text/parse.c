@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "private.h"
 
-/* ---- recovery --------------------------------------------------------------------------------- */
+/* ---- recovery --------------------------------------------------------------------------- */
 
 static bool over(const struct text_parser *p)
 {
@@ -31,12 +31,13 @@ static bool is_binary(const struct text_lexer *l)
 
 static void refuse_binary(struct text_parser *p)
 {
-	text_wrong_at(p, p->lexer.source.line_number, 0, "this is not text: it contains byte 0x%02x",
+	text_wrong_at(p, p->lexer.source.line_number, 0,
+		      "this is not text: it contains byte 0x%02x",
 		      (unsigned char)*p->lexer.token.start);
 	p->problem_count = TEXT_PROBLEMS_MAX;
 }
 
-/* ---- statements of a rank --------------------------------------------------------------------- */
+/* ---- statements of a rank --------------------------------------------------------------- */
 
 static uint32_t column_of(const struct text_lexer *l, const struct text_token *t)
 {
@@ -45,8 +46,8 @@ static uint32_t column_of(const struct text_lexer *l, const struct text_token *t
 
 static uint32_t label_of(struct text_parser *p, const struct text_token *t)
 {
-	uint32_t label = text_label(&p->making.labels, t->start, t->bytes, p->lexer.source.line_number,
-				    column_of(&p->lexer, t));
+	uint32_t label = text_label(&p->making.labels, t->start, t->bytes,
+				    p->lexer.source.line_number, column_of(&p->lexer, t));
 
 	if (label == GOAL_NONE)
 		p->error = -ENOMEM;
@@ -98,7 +99,8 @@ static bool labelled(struct text_parser *p, const struct text_token *first)
 	l = &p->making.labels.all[label];
 	if (l->op != GOAL_NONE)
 		return text_wrong(p, first, "a second operation '%.40s'; the first is in line %llu",
-				  text_label_name(&p->making.labels, label), (unsigned long long)l->defined);
+				  text_label_name(&p->making.labels, label),
+				  (unsigned long long)l->defined);
 	l->defined = p->lexer.source.line_number;
 	l->op = TEXT_BROKEN; /* until it is read: then it is defined, though not known */
 	text_next(&p->lexer);
@@ -109,7 +111,7 @@ static bool labelled(struct text_parser *p, const struct text_token *first)
 	return text_operation(p, &word, label);
 }
 
-/* ---- ranks and programs ----------------------------------------------------------------------- */
+/* ---- ranks and programs ----------------------------------------------------------------- */
 
 static void mark_seen(struct text_parser *p, const struct text_token *t, uint32_t rank)
 {
@@ -117,7 +119,8 @@ static void mark_seen(struct text_parser *p, const struct text_token *t, uint32_
 
 	if (word >= p->seen_words) {
 		size_t words = base_max_u64(word + 1, base_max_u64(p->seen_words * 2, 1024));
-		uint64_t *seen = calloc(words, sizeof *seen); /* pages that nobody sets cost nothing */
+		uint64_t *seen =
+			calloc(words, sizeof *seen); /* pages that nobody sets cost nothing */
 
 		if (!seen) {
 			p->error = -ENOMEM;
@@ -153,8 +156,8 @@ static bool rank_head(struct text_parser *p, const struct text_token *word)
 	if (!text_expect_number(p, "the number of a rank", GOAL_RANKS_MAX, &n))
 		return false;
 	if (n >= p->ranks)
-		text_wrong(p, &number, "there is no rank %llu: num_ranks is %u", (unsigned long long)n,
-			   p->ranks);
+		text_wrong(p, &number, "there is no rank %llu: num_ranks is %u",
+			   (unsigned long long)n, p->ranks);
 	else
 		mark_seen(p, &number, (uint32_t)n);
 	while (l->token.kind == TEXT_END && !l->token.bytes)
@@ -188,7 +191,8 @@ static bool statement(struct text_parser *p)
 	}
 	/* "l1 reqires l2" */
 	if (l->token.kind == TEXT_WORD && !text_is_operation(&first))
-		return text_expected_words(p, &l->token, (const char *const[]){ "requires", "irequires", NULL },
+		return text_expected_words(p, &l->token,
+					   (const char *const[]){ "requires", "irequires", NULL },
 					   "':' and an operation");
 	return text_operation(p, &first, TEXT_NO_LABEL);
 }
@@ -201,7 +205,8 @@ static void body(struct text_parser *p)
 	while (!over(p) && !text_is_mark(l, '}')) {
 		if (l->token.kind == TEXT_EOF) {
 			if (!l->comment_line)
-				text_wrong_at(p, p->rank_line, 0, "rank %u is not closed: there is no '}'",
+				text_wrong_at(p, p->rank_line, 0,
+					      "rank %u is not closed: there is no '}'",
 					      p->making.rank);
 			return;
 		}
@@ -277,8 +282,9 @@ static void missing(struct text_parser *p)
 		return;
 	while (r / 64 < p->seen_words && p->seen[r / 64] >> r % 64 & 1)
 		r++;
-	text_wrong_at(p, 0, 0, "rank %u has no block, as %u of %u; one with nothing to do is 'rank %u { }'", r,
-		      p->ranks - p->seen_count, p->ranks, r);
+	text_wrong_at(p, 0, 0,
+		      "rank %u has no block, as %u of %u; one with nothing to do is 'rank %u { }'",
+		      r, p->ranks - p->seen_count, p->ranks, r);
 }
 
 static void program(struct text_parser *p)

@@ -7,7 +7,7 @@
 #include "private.h"
 
 #define PIECE 8192
-#define LINE 256 /* at least what one operation without a list, or one piece of a list, needs */
+#define LINE  256 /* at least what one operation without a list, or one piece of a list, needs */
 
 static const char *const op_words[] = {
 #define X(id, word, operands, help) word,
@@ -86,7 +86,8 @@ static void put_size(struct out *o, uint64_t bytes)
 	put(o, "b");
 }
 
-static void put_list(struct out *o, const struct goal_block *b, const struct goal_op *op, uint32_t shown)
+static void put_list(struct out *o, const struct goal_block *b, const struct goal_op *op,
+		     uint32_t shown)
 {
 	const struct goal_segment *s = goal_segments(b) + op->segment;
 
@@ -115,8 +116,8 @@ static void put_any(struct out *o, const char *word, uint32_t n, bool any)
 }
 
 /* match: what it would be if it were not said */
-static void put_transfer(struct out *o, const struct goal_block *b, const struct goal_op *op, uint32_t match,
-			 uint32_t shown)
+static void put_transfer(struct out *o, const struct goal_block *b, const struct goal_op *op,
+			 uint32_t match, uint32_t shown)
 {
 	bool recv = op->type == GOAL_RECV;
 
@@ -165,7 +166,8 @@ static void put_operands(struct out *o, const struct goal_op *op)
 		put_part(o, " nic ", op->nic);
 }
 
-static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32_t match, uint32_t shown)
+static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32_t match,
+		   uint32_t shown)
 {
 	const struct goal_op *op = &goal_ops_const(b)[i];
 
@@ -192,7 +194,8 @@ static uint64_t scratch_used(const struct goal_block *b)
 	for (uint32_t i = 0; i < b->op_count && b->scratch_bytes; i++) {
 		const struct goal_op *op = &goal_ops_const(b)[i];
 
-		if (op->type == GOAL_NOP || op->type == GOAL_CALC || (goal_is_transfer(op) && op->segment_count))
+		if (op->type == GOAL_NOP || op->type == GOAL_CALC ||
+		    (goal_is_transfer(op) && op->segment_count))
 			continue;
 		used = scratch_end(used, op->mem, op->off, op->bytes);
 		if (op->type == GOAL_COPY || goal_is_arithmetic(op))

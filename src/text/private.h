@@ -5,9 +5,10 @@
 
 #include "text/text.h"
 
-/* ---- source.c: lines ------------------------------------------------------------------------- */
+/* ---- source.c: lines -------------------------------------------------------------------- */
 
-/* The text, a line at a time. [line, line_end) lies in memory whole; line_end is its '\n' or the end. */
+/* The text, a line at a time. [line, line_end) lies in memory whole; line_end is its '\n' or the
+ * end. */
 struct text_source {
 	int64_t (*read)(void *ctx, char *buf, size_t cap);
 	void *ctx;
@@ -15,27 +16,27 @@ struct text_source {
 	size_t cap, begin, end; /* bytes of the text that are in buf: [begin, end) */
 	const char *line, *line_end;
 	uint64_t line_number;
-	bool ended;             /* read() has said so */
+	bool ended; /* read() has said so */
 };
 void text_source_init(struct text_source *s, int64_t (*read)(void *, char *, size_t), void *ctx);
 void text_source_fini(struct text_source *s);
-/* 1: there is a line; 0: the text is over; -EFBIG: a line above TEXT_LINE_MAX; -ENOMEM; of read(). */
+/* 1: there is a line; 0: the text is over; -EFBIG: a line above TEXT_LINE_MAX; -ENOMEM; read()'s */
 int text_source_next(struct text_source *s);
 
-/* ---- lex.c: tokens --------------------------------------------------------------------------- */
+/* ---- lex.c: tokens ---------------------------------------------------------------------- */
 
 enum text_kind {
-	TEXT_WORD,     /* [A-Za-z_][A-Za-z0-9_.]* */
-	TEXT_NUMBER,   /* [0-9]+ */
-	TEXT_END,      /* of a line, or ';' */
+	TEXT_WORD,   /* [A-Za-z_][A-Za-z0-9_.]* */
+	TEXT_NUMBER, /* [0-9]+ */
+	TEXT_END,    /* of a line, or ';' */
 	TEXT_EOF,
-	TEXT_MARK,     /* one of { } : , + - [ ] */
-	TEXT_ODD,      /* a sign that nothing begins with */
+	TEXT_MARK, /* one of { } : , + - [ ] */
+	TEXT_ODD,  /* a sign that nothing begins with */
 };
 
 struct text_token {
 	enum text_kind kind;
-	bool overflow;     /* number: above 64 bits */
+	bool overflow; /* number: above 64 bits */
 	uint32_t bytes;
 	const char *start; /* in the current line */
 	uint64_t number;
@@ -43,9 +44,9 @@ struct text_token {
 
 struct text_lexer {
 	struct text_source source;
-	const char *at;       /* what comes after the current token */
+	const char *at; /* what comes after the current token */
 	struct text_token token;
-	int error;            /* of the source; the token is then TEXT_EOF */
+	int error;             /* of the source; the token is then TEXT_EOF */
 	uint64_t comment_line; /* where the comment began that the line ends in; 0 */
 };
 /* Reads the next token into lexer->token. */
@@ -56,13 +57,13 @@ static inline bool text_is_mark(const struct text_lexer *l, char c)
 }
 bool text_is_word(const struct text_token *t, const char *word);
 
-/* ---- labels.c: the names of a rank ------------------------------------------------------------ */
+/* ---- labels.c: the names of a rank ------------------------------------------------------ */
 
 struct text_label {
 	uint32_t name, bytes; /* in names, terminated */
 	uint32_t hash;
-	uint32_t op;          /* GOAL_NONE: mentioned but not defined so far */
-	uint32_t column;      /* of the first mention */
+	uint32_t op;            /* GOAL_NONE: mentioned but not defined so far */
+	uint32_t column;        /* of the first mention */
 	uint64_t line, defined; /* of the first mention, of the operation */
 };
 #define TEXT_BROKEN (GOAL_NONE - 1) /* op: defined by a statement with a mistake */
@@ -77,7 +78,7 @@ struct text_labels {
 void text_labels_fini(struct text_labels *t);
 /* Forgets all labels, keeps the memory. 0 or -ENOMEM. */
 int text_labels_clear(struct text_labels *t);
-/* The label's index, a new one's too; GOAL_NONE when memory is out. A new one gets line and column. */
+/* The label's index; a new one gets line and column. GOAL_NONE: out of memory. */
 uint32_t text_label(struct text_labels *t, const char *name, uint32_t bytes, uint64_t line,
 		    uint32_t column);
 static inline const char *text_label_name(const struct text_labels *t, uint32_t label)
@@ -85,13 +86,13 @@ static inline const char *text_label_name(const struct text_labels *t, uint32_t 
 	return t->names + t->all[label].name;
 }
 
-/* ---- rank.c: what a block is made from -------------------------------------------------------- */
+/* ---- rank.c: what a block is made from -------------------------------------------------- */
 
 struct text_number {
 	uint32_t op, match; /* a receive that has been given its number */
 };
 
-/* A rank while it is read. Edges hold labels, not operations, until it ends: both may come later. */
+/* A rank while it is read. Until it ends, edges hold labels: operations may come later. */
 struct text_making {
 	uint32_t rank;
 	struct text_labels labels;
@@ -99,9 +100,9 @@ struct text_making {
 	struct text_place *places, *sorted; /* of the operations as added; as compiled */
 	struct text_number *numbers;
 	uint32_t place_cap, sorted_cap, number_count, number_cap, stated_recvs;
-	uint64_t scratch_bytes;             /* as stated */
+	uint64_t scratch_bytes; /* as stated */
 	bool has_scratch;
-	uint64_t scratch_used;              /* by its operations */
+	uint64_t scratch_used; /* by its operations */
 	struct goal_block *block;
 	size_t block_cap;
 	uint32_t *work;
@@ -113,29 +114,31 @@ struct text_parser;
 int text_making_begin(struct text_making *m, uint32_t rank);
 void text_making_fini(struct text_making *m);
 /* The added operation's number, or GOAL_NONE when memory is out. label: TEXT_NO_LABEL for none. */
-uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64_t line, uint32_t label);
+uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64_t line,
+			 uint32_t label);
 /* 0 or -ENOMEM */
-int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t off, uint64_t bytes);
+int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t off,
+		      uint64_t bytes);
 int text_making_number(struct text_making *m, uint32_t op, uint32_t match);
 int text_making_edge(struct text_making *m, uint32_t after, uint32_t before, bool immediate);
 /* Compiles the rank, or tells what is wrong with it, and hands it to the caller. */
 void text_making_end(struct text_parser *p);
 
-/* ---- parse.c ---------------------------------------------------------------------------------- */
+/* ---- parse.c ---------------------------------------------------------------------------- */
 
 struct text_parser {
 	const struct text_calls *calls;
 	void *ctx;
 	struct text_lexer lexer;
 	struct text_making making;
-	uint32_t ranks;       /* num_ranks; 0: not told so far */
+	uint32_t ranks; /* num_ranks; 0: not told so far */
 	bool has_ranks;
-	uint64_t *seen;       /* bit of each rank that had a block */
+	uint64_t *seen; /* bit of each rank that had a block */
 	size_t seen_words;
 	uint32_t seen_count;
 	uint32_t problem_count, problems_before; /* in all; before the current rank */
-	uint64_t rank_line;   /* where the current rank begins */
-	int error;            /* memory, or of a callback: the end */
+	uint64_t rank_line;                      /* where the current rank begins */
+	int error;                               /* memory, or of a callback: the end */
 };
 
 /* At the end of a statement? The token stays. */
@@ -144,7 +147,7 @@ static inline bool text_at_end(const struct text_lexer *l)
 	return l->token.kind == TEXT_END || l->token.kind == TEXT_EOF || text_is_mark(l, '}');
 }
 
-/* ---- operation.c ------------------------------------------------------------------------------ */
+/* ---- operation.c ------------------------------------------------------------------------ */
 
 /* Is this a keyword that begins an operation? */
 bool text_is_operation(const struct text_token *word);
@@ -158,7 +161,7 @@ bool text_expect_number(struct text_parser *p, const char *what, uint64_t max, u
 /* "10b" */
 bool text_expect_bytes(struct text_parser *p, uint64_t *out);
 
-/* ---- problem.c -------------------------------------------------------------------------------- */
+/* ---- problem.c -------------------------------------------------------------------------- */
 
 /* About a token of the current line. Each returns false. */
 bool text_wrong(struct text_parser *p, const struct text_token *at, const char *fmt, ...)
@@ -172,8 +175,8 @@ bool text_expected(struct text_parser *p, const char *what);
  * "expected 'tag', 'cpu' or <other>, not 'tga'; did you mean 'tag'?", about token `at`. words: ends
  * with NULL; other NULL: nothing else is expected.
  */
-bool text_expected_words(struct text_parser *p, const struct text_token *at, const char *const *words,
-			 const char *other);
+bool text_expected_words(struct text_parser *p, const struct text_token *at,
+			 const char *const *words, const char *other);
 /* "there is no operation 'snd'; did you mean 'send'?" */
 bool text_unknown(struct text_parser *p, const struct text_token *at, const char *what,
 		  const char *const *words);

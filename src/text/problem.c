@@ -7,7 +7,7 @@
 #include "private.h"
 
 #define MESSAGE 400
-#define SHOWN 40 /* of a long word */
+#define SHOWN   40 /* of a long word */
 
 static bool tell(struct text_parser *p, struct text_problem *problem, const char *fmt, va_list args)
 {
@@ -99,8 +99,8 @@ static const char *nearest(const struct text_token *t, const char *const *words)
 	return best;
 }
 
-bool text_expected_words(struct text_parser *p, const struct text_token *at, const char *const *words,
-			 const char *other)
+bool text_expected_words(struct text_parser *p, const struct text_token *at,
+			 const char *const *words, const char *other)
 {
 	const char *near = nearest(at, words);
 	char list[MESSAGE / 2] = "", name[SHOWN + 16];
@@ -108,7 +108,10 @@ bool text_expected_words(struct text_parser *p, const struct text_token *at, con
 
 	for (size_t i = 0; words[i] && n < sizeof list; i++)
 		n += (size_t)snprintf(list + n, sizeof list - n, "%s'%s'",
-				      !i ? "" : words[i + 1] || other ? ", " : " or ", words[i]);
+				      !i                      ? ""
+				      : words[i + 1] || other ? ", "
+							      : " or ",
+				      words[i]);
 	if (other && n < sizeof list)
 		snprintf(list + n, sizeof list - n, "%s%s", n ? " or " : "", other);
 	return text_wrong(p, at, "expected %s, not %s%s%s%s", list, name_of(at, name, sizeof name),

@@ -56,7 +56,8 @@ void text_making_fini(struct text_making *m)
 	free(m->work);
 }
 
-uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64_t line, uint32_t label)
+uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64_t line,
+			 uint32_t label)
 {
 	struct goal_build *b = &m->build;
 	uint32_t n;
@@ -75,7 +76,8 @@ uint32_t text_making_add(struct text_making *m, const struct goal_op *op, uint64
 	return n;
 }
 
-int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t off, uint64_t bytes)
+int text_making_piece(struct text_making *m, uint32_t op, uint32_t mem, uint64_t off,
+		      uint64_t bytes)
 {
 	struct goal_build *b = &m->build;
 
@@ -103,7 +105,7 @@ int text_making_edge(struct text_making *m, uint32_t after, uint32_t before, boo
 	return 0;
 }
 
-/* ---- the end of a rank ----------------------------------------------------------------------- */
+/* ---- the end of a rank ------------------------------------------------------------------ */
 
 static bool all_defined(struct text_parser *p)
 {
@@ -113,8 +115,8 @@ static bool all_defined(struct text_parser *p)
 	for (uint32_t i = 0; i < t->count && p->problem_count < TEXT_PROBLEMS_MAX; i++)
 		if (t->all[i].op == GOAL_NONE) {
 			text_wrong_at(p, t->all[i].line, t->all[i].column,
-				      "there is no operation '%.40s' in rank %u", text_label_name(t, i),
-				      p->making.rank);
+				      "there is no operation '%.40s' in rank %u",
+				      text_label_name(t, i), p->making.rank);
 			all = false;
 		}
 	return all;
@@ -129,7 +131,8 @@ static void resolve(struct text_making *m)
 	b->edge_count = 0;
 	for (uint32_t e = 0; e < count; e++) {
 		struct goal_edge edge = b->edges[e];
-		uint32_t after = m->labels.all[edge.after].op, before = m->labels.all[edge.before].op;
+		uint32_t after = m->labels.all[edge.after].op,
+			 before = m->labels.all[edge.before].op;
 
 		/* written where it was read, or before */
 		(edge.immediate ? goal_irequires : goal_requires)(b, after, before);
@@ -204,8 +207,8 @@ static void tell_cycle(struct text_parser *p, uint32_t op, const uint32_t *befor
 			first = at;
 	for (at = first; shown < CYCLE_SHOWN && (at != first || !shown); at = before[at], shown++)
 		n += (size_t)snprintf(text + n, sizeof text - n, "%.20s -> ", name_of(m, at));
-	text_wrong_at(p, m->places[first].line, 0, "requirements of rank %u form a cycle: %s%s", m->rank, text,
-		      at == first ? name_of(m, first) : "...");
+	text_wrong_at(p, m->places[first].line, 0, "requirements of rank %u form a cycle: %s%s",
+		      m->rank, text, at == first ? name_of(m, first) : "...");
 }
 
 static void name_cycle(struct text_parser *p)
@@ -293,8 +296,10 @@ static bool verified(struct text_parser *p)
 	memset(anything, 0xff, sizeof anything);
 	if (!goal_verify(m->block, m->block->bytes, &limits, m->work))
 		return true;
-	text_wrong_at(p, 0, 0, m->number_count ? "rank %u: its receives are not numbered from 0 without gaps" :
-						 "rank %u does not pass verification", m->rank);
+	text_wrong_at(p, 0, 0,
+		      m->number_count ? "rank %u: its receives are not numbered from 0 without gaps"
+				      : "rank %u does not pass verification",
+		      m->rank);
 	return false;
 }
 
@@ -328,7 +333,10 @@ void text_making_end(struct text_parser *p)
 	/* after goal_compile() each record's `next` is the operation's place */
 	for (uint32_t i = 0; i < b->op_count; i++)
 		m->sorted[b->ops[i].next] = m->places[i];
-	r = (struct text_rank){ .rank = m->rank, .block = m->block, .places = m->sorted,
-				.labels = m->labels.names, .labels_bytes = m->labels.names_bytes };
+	r = (struct text_rank){ .rank = m->rank,
+				.block = m->block,
+				.places = m->sorted,
+				.labels = m->labels.names,
+				.labels_bytes = m->labels.names_bytes };
 	p->error = p->calls->rank(p->ctx, &r);
 }

@@ -24,22 +24,22 @@
 
 #include "goal/goal.h"
 
-#define TEXT_LINE_MAX (64u << 20)
+#define TEXT_LINE_MAX     (64u << 20)
 #define TEXT_PROBLEMS_MAX 20 /* then parsing stops */
 
 /* A mistake in the text. Valid during the call of problem(). */
 struct text_problem {
 	uint64_t line;          /* from 1; 0: of the text as a whole */
 	uint32_t column, bytes; /* of what is wrong, in bytes, from 1; 0 bytes: a place between */
-	const char *text;       /* the line, without its end, not terminated; NULL when it is gone */
+	const char *text; /* the line, without its end, not terminated; NULL when it is gone */
 	size_t text_bytes;
-	const char *message;    /* "expected 'to', not 'too'" */
+	const char *message; /* "expected 'to', not 'too'" */
 };
 
 /* Where an operation stands in the text, and what it was called. */
 struct text_place {
 	uint64_t line;
-	uint32_t label;         /* into labels, terminated; TEXT_NO_LABEL */
+	uint32_t label; /* into labels, terminated; TEXT_NO_LABEL */
 	uint32_t reserved;
 };
 #define TEXT_NO_LABEL UINT32_MAX
@@ -60,7 +60,7 @@ struct text_calls {
 	int64_t (*read)(void *ctx, char *buf, size_t cap);
 	/* The number of ranks; before any rank(). NULL: not wanted. */
 	int (*begin)(void *ctx, uint32_t ranks);
-	/* In the order of the text, each rank once; not called after a problem. NULL: not wanted. */
+	/* In the order of the text, each rank once; not after a problem. NULL: not wanted. */
 	int (*rank)(void *ctx, const struct text_rank *r);
 	void (*problem)(void *ctx, const struct text_problem *p);
 };
@@ -81,8 +81,8 @@ int text_print_head(uint32_t ranks, text_write_fn *write, void *ctx);
  * returned. Context: any thread; allocates nothing.
  */
 int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, void *ctx);
-/* One operation without label and end of line, "send 8b to 1 tag 0"; snprintf-like. Of a list only the
- * first pieces when it is long. */
+/* One operation without label and end of line, "send 8b to 1 tag 0"; snprintf-like. Of a list only
+ * the first pieces when it is long. */
 int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap);
 
 #endif

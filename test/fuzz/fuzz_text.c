@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Any bytes as a text: what text_parse() accepts passes goal_verify(), and its canonical form is accepted, means
- * the same, block for block, and is its own canonical form. For libFuzzer.
+ * Any bytes as a text: what text_parse() accepts passes goal_verify(), and its canonical form is
+ * accepted, means the same, block for block, and is its own canonical form. For libFuzzer.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -87,7 +87,8 @@ static int rank(void *ctx, const struct text_rank *rank)
 
 	verify(rank->block, r->ranks);
 	for (uint32_t i = 0; i < rank->block->op_count; i++) {
-		if (rank->places[i].label != TEXT_NO_LABEL && rank->places[i].label >= rank->labels_bytes)
+		if (rank->places[i].label != TEXT_NO_LABEL &&
+		    rank->places[i].label >= rank->labels_bytes)
 			fail("a label outside of the labels");
 		text_print_op(rank->block, i, what, sizeof what);
 	}
@@ -101,7 +102,8 @@ static void problem(void *ctx, const struct text_problem *p)
 
 	if (++r->problems > TEXT_PROBLEMS_MAX)
 		fail("too many problems");
-	if (p->text && p->column && (p->column - 1 > p->text_bytes || p->bytes > p->text_bytes - (p->column - 1)))
+	if (p->text && p->column &&
+	    (p->column - 1 > p->text_bytes || p->bytes > p->text_bytes - (p->column - 1)))
 		fail("a problem outside of its line");
 	if (strlen(p->message) > 1000)
 		fail("a message without end");

@@ -4,10 +4,12 @@
 
 UNIT_TEST(operations_of_the_dialect_are_read_and_printed_in_canonical_form)
 {
-	CHECK_STR(text_case_of("num_ranks 2\n\nrank 0 {\nl1: send 10b to 1 tag 3 cpu 1 nic 2\n"
-			       "l2: calc 100 cpu 4\nl3: recv 7b from 1\nl2 requires l1\nl3 irequires l2\n}\nrank 1 {\n}\n"),
-		  "num_ranks 2\n\nrank 0 {\nl0: send 10b to 1 tag 3 cpu 1 nic 2\nl1: calc 100 cpu 4\n"
-		  "l2: recv 7b from 1 tag 0\nl1 requires l0\nl2 irequires l1\n}\n\nrank 1 {\n}\n");
+	CHECK_STR(
+		text_case_of("num_ranks 2\n\nrank 0 {\nl1: send 10b to 1 tag 3 cpu 1 nic 2\n"
+			     "l2: calc 100 cpu 4\nl3: recv 7b from 1\nl2 requires l1\nl3 irequires "
+			     "l2\n}\nrank 1 {\n}\n"),
+		"num_ranks 2\n\nrank 0 {\nl0: send 10b to 1 tag 3 cpu 1 nic 2\nl1: calc 100 cpu 4\n"
+		"l2: recv 7b from 1 tag 0\nl1 requires l0\nl2 irequires l1\n}\n\nrank 1 {\n}\n");
 }
 
 UNIT_TEST(statements_end_with_lines_or_semicolons_and_blanks_do_not_matter)
@@ -15,15 +17,21 @@ UNIT_TEST(statements_end_with_lines_or_semicolons_and_blanks_do_not_matter)
 	const char *plain = "num_ranks 1\n\nrank 0 {\nl0: calc 1\nl1: calc 2\nl1 requires l0\n}\n";
 
 	CHECK_STR(text_case_of("num_ranks 1;rank 0{a:calc 1;b:calc 2;b requires a}"), plain);
-	CHECK_STR(text_case_of("num_ranks 1 rank 0\n\n{ ;; a : calc 1 ; b: calc 2\r\n\tb   requires\ta }"), plain);
-	CHECK_STR(text_case_of("\xef\xbb\xbfnum_ranks 1\r\nrank 0 {\r\na: calc 1\r\nb: calc 2\r\nb requires a\r\n}\r\n"),
+	CHECK_STR(
+		text_case_of(
+			"num_ranks 1 rank 0\n\n{ ;; a : calc 1 ; b: calc 2\r\n\tb   requires\ta }"),
+		plain);
+	CHECK_STR(text_case_of("\xef\xbb\xbfnum_ranks 1\r\nrank 0 {\r\na: calc 1\r\nb: calc 2\r\nb "
+			       "requires a\r\n}\r\n"),
 		  plain);
-	CHECK_STR(text_case_of("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\nb requires a\n}"), plain);
+	CHECK_STR(text_case_of("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 2\nb requires a\n}"),
+		  plain);
 }
 
 UNIT_TEST(comments_stand_wherever_blanks_may)
 {
-	CHECK_STR(text_case_of("// a\nnum_ranks /* b */ 1 // c\n/* d\n * e */ rank 0 { /**/\ncalc /*/ f /*/ 5 // g }\n}"
+	CHECK_STR(text_case_of("// a\nnum_ranks /* b */ 1 // c\n/* d\n * e */ rank 0 { /**/\ncalc "
+			       "/*/ f /*/ 5 // g }\n}"
 			       "/* h */"),
 		  "num_ranks 1\n\nrank 0 {\nl0: calc 5\n}\n");
 	/* one that spans lines ends the statement before it */
@@ -51,22 +59,31 @@ UNIT_TEST(a_comment_of_many_lines_does_not_lose_what_stood_before_it)
 
 UNIT_TEST(keywords_are_labels_where_a_label_stands)
 {
-	CHECK_STR(text_case_of("num_ranks 1 rank 0 { send: calc 1; max: calc 2; rank: calc 3; scratch: calc 4;"
-			       "max requires send; requires: calc 5; requires requires rank; rank requires scratch }"),
-		  "num_ranks 1\n\nrank 0 {\nl0: calc 1\nl1: calc 4\nl2: calc 2\nl3: calc 3\nl4: calc 5\n"
+	CHECK_STR(text_case_of("num_ranks 1 rank 0 { send: calc 1; max: calc 2; rank: calc 3; "
+			       "scratch: calc 4;"
+			       "max requires send; requires: calc 5; requires requires rank; rank "
+			       "requires scratch }"),
+		  "num_ranks 1\n\nrank 0 {\nl0: calc 1\nl1: calc 4\nl2: calc 2\nl3: calc 3\nl4: "
+		  "calc 5\n"
 		  "l2 requires l0\nl3 requires l1\nl4 requires l3\n}\n");
 }
 
 UNIT_TEST(labels_may_be_used_before_they_are_defined)
 {
-	CHECK_STR(text_case_of("num_ranks 1 rank 0 { b requires a, c; a: calc 1; b: calc 2; c: calc 3 }"),
-		  "num_ranks 1\n\nrank 0 {\nl0: calc 1\nl1: calc 3\nl2: calc 2\nl2 requires l0\nl2 requires l1\n}\n");
+	CHECK_STR(
+		text_case_of(
+			"num_ranks 1 rank 0 { b requires a, c; a: calc 1; b: calc 2; c: calc 3 }"),
+		"num_ranks 1\n\nrank 0 {\nl0: calc 1\nl1: calc 3\nl2: calc 2\nl2 requires l0\nl2 "
+		"requires l1\n}\n");
 }
 
 UNIT_TEST(any_source_and_any_tag_are_minus_one_or_a_word)
 {
-	CHECK_STR(text_case_of("num_ranks 1 rank 0 { recv 1b from -1 tag any; recv 1b from any tag - 1 }"),
-		  "num_ranks 1\n\nrank 0 {\nl0: recv 1b from -1 tag -1\nl1: recv 1b from -1 tag -1\n}\n");
+	CHECK_STR(
+		text_case_of(
+			"num_ranks 1 rank 0 { recv 1b from -1 tag any; recv 1b from any tag - 1 }"),
+		"num_ranks 1\n\nrank 0 {\nl0: recv 1b from -1 tag -1\nl1: recv 1b from -1 tag "
+		"-1\n}\n");
 }
 
 UNIT_TEST(memory_lists_and_local_operations_are_read)
@@ -75,16 +92,19 @@ UNIT_TEST(memory_lists_and_local_operations_are_read)
 			   "l1: recv 30b from 0 tag 1 into [10b user0+0, 20b scratch+100]\n"
 			   "l2: copy 8b from user0+0 into user63+8\n"
 			   "l3: add f64 80b from user0+0, scratch+8 into user1+0\n"
-			   "l4: xor u8 3b from user0+0, user0+1 into user2+0 cpu 3\nl5: stamp into user0+8\nl6: nop nic 9\n}\n";
+			   "l4: xor u8 3b from user0+0, user0+1 into user2+0 cpu 3\nl5: stamp into "
+			   "user0+8\nl6: nop nic 9\n}\n";
 
 	CHECK_STR(text_case_of(text), text);
-	CHECK_STR(text_case_of("num_ranks 1 rank 0 { add f64 8b into user1 from user0, user0 + 8 }"),
-		  "num_ranks 1\n\nrank 0 {\nl0: add f64 8b from user0+0, user0+8 into user1+0\n}\n");
+	CHECK_STR(
+		text_case_of("num_ranks 1 rank 0 { add f64 8b into user1 from user0, user0 + 8 }"),
+		"num_ranks 1\n\nrank 0 {\nl0: add f64 8b from user0+0, user0+8 into user1+0\n}\n");
 }
 
 UNIT_TEST(what_stands_behind_a_list_counts_as_well)
 {
-	CHECK_STR(text_case_of("num_ranks 1 rank 0 { send 8b to 0 from [3b user0, 5b user1] nic 1 match 5 cpu 2 tag 3;"
+	CHECK_STR(text_case_of("num_ranks 1 rank 0 { send 8b to 0 from [3b user0, 5b user1] nic 1 "
+			       "match 5 cpu 2 tag 3;"
 			       "recv 8b from 0 into [8b user0+8] tag any cpu 4 }"),
 		  "num_ranks 1\n\nrank 0 {\n"
 		  "l0: send 8b to 0 tag 3 cpu 2 nic 1 match 5 from [3b user0+0, 5b user1+0]\n"
@@ -98,9 +118,11 @@ UNIT_TEST(scratch_memory_is_what_is_used_unless_it_is_stated)
 	text_case_parse(&c, "num_ranks 1 rank 0 { recv 8b from 0 into scratch+100 }");
 	CHECK_EQ(c.blocks[0]->scratch_bytes, 108);
 	text_case_free(&c);
-	text_case_parse(&c, "num_ranks 1 rank 0 { scratch 4096b; recv 8b from 0 into scratch+100 }");
+	text_case_parse(&c,
+			"num_ranks 1 rank 0 { scratch 4096b; recv 8b from 0 into scratch+100 }");
 	CHECK_EQ(c.blocks[0]->scratch_bytes, 4096);
-	CHECK_STR(c.printed, "num_ranks 1\n\nrank 0 {\nscratch 4096b\nl0: recv 8b from 0 tag 0 into scratch+100\n}\n");
+	CHECK_STR(c.printed, "num_ranks 1\n\nrank 0 {\nscratch 4096b\nl0: recv 8b from 0 tag 0 "
+			     "into scratch+100\n}\n");
 	text_case_free(&c);
 }
 
@@ -116,7 +138,8 @@ UNIT_TEST(memory_that_is_not_named_is_nowhere)
 UNIT_TEST(receives_are_numbered_in_the_order_of_the_block_unless_told)
 {
 	struct text_case c;
-	const char *text = "num_ranks 1\n\nrank 0 {\nl0: recv 1b from 0 tag 0 match 2\nl1: recv 1b from 0 tag 1\n"
+	const char *text = "num_ranks 1\n\nrank 0 {\nl0: recv 1b from 0 tag 0 match 2\nl1: recv 1b "
+			   "from 0 tag 1\n"
 			   "l2: recv 1b from 0 tag 2 match 0\nl3: send 1b to 0 tag 0 match 7\n}\n";
 
 	text_case_parse(&c, text);
@@ -125,7 +148,8 @@ UNIT_TEST(receives_are_numbered_in_the_order_of_the_block_unless_told)
 	CHECK_EQ(goal_ops_const(c.blocks[0])[1].match, 1);
 	CHECK_EQ(goal_ops_const(c.blocks[0])[3].match, 7);
 	text_case_free(&c);
-	CHECK_HAS(text_case_of("num_ranks 1 rank 0 { recv 1b from 0; recv 1b from 0 match 0 }"), "not numbered from 0");
+	CHECK_HAS(text_case_of("num_ranks 1 rank 0 { recv 1b from 0; recv 1b from 0 match 0 }"),
+		  "not numbered from 0");
 }
 
 UNIT_TEST(ranks_come_in_any_order)
@@ -146,7 +170,8 @@ UNIT_TEST(places_are_those_of_the_operations_as_they_stand_in_the_block)
 {
 	struct text_case c;
 
-	text_case_parse(&c, "num_ranks 1\nrank 0 {\nlate: calc 1\nfirst: calc 2\nlate requires first\n}\n");
+	text_case_parse(
+		&c, "num_ranks 1\nrank 0 {\nlate: calc 1\nfirst: calc 2\nlate requires first\n}\n");
 	CHECK_EQ(c.lines[0], 4);
 	CHECK_EQ(c.lines[1], 3);
 	CHECK_STR(c.label, "late");
@@ -155,9 +180,10 @@ UNIT_TEST(places_are_those_of_the_operations_as_they_stand_in_the_block)
 
 UNIT_TEST(the_largest_numbers_are_read)
 {
-	const char *text = "num_ranks 2147483647\n\nrank 2147483646 {\n"
-			   "l0: send 18446744073709551615b to 2147483646 tag 4294967294 cpu 65535 nic 65535\n"
-			   "l1: calc 18446744073709551615\n}\n";
+	const char *text =
+		"num_ranks 2147483647\n\nrank 2147483646 {\n"
+		"l0: send 18446744073709551615b to 2147483646 tag 4294967294 cpu 65535 nic 65535\n"
+		"l1: calc 18446744073709551615\n}\n";
 	char *with = NULL;
 
 	/* printed as read, though ranks are missing, which is told at the end */
@@ -178,11 +204,16 @@ UNIT_TEST(one_block_after_the_other_of_a_large_text_needs_no_more_than_the_large
 		int n = r % 7 == 3 ? 400 : r % 5;
 
 		want += (uint32_t)n;
-		text_case_append(&text, line, (size_t)snprintf(line, sizeof line, "rank %d {\n", r));
+		text_case_append(&text, line,
+				 (size_t)snprintf(line, sizeof line, "rank %d {\n", r));
 		for (int i = 0; i < n; i++)
-			text_case_append(&text, line, (size_t)snprintf(line, sizeof line, "x%d: calc %d\n", i, i));
+			text_case_append(
+				&text, line,
+				(size_t)snprintf(line, sizeof line, "x%d: calc %d\n", i, i));
 		for (int i = 1; i < n; i++)
-			text_case_append(&text, line, (size_t)snprintf(line, sizeof line, "x%d requires x%d\n", i, i - 1));
+			text_case_append(&text, line,
+					 (size_t)snprintf(line, sizeof line, "x%d requires x%d\n",
+							  i, i - 1));
 		text_case_append(&text, "}\n", 2);
 	}
 	text_case_parse_in(&c, text, strlen(text), 4099);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parse and print are inverses: for random schedules, made by goal_compile(), of all kinds of operations. A failing
- * one is made smaller until nothing can be left out, and shown. TEXT_SEED and TEXT_ROUNDS choose others.
+ * Parse and print are inverses: for random schedules, made by goal_compile(), of all kinds of
+ * operations. A failing one is made smaller until nothing can be left out, and shown. TEXT_SEED and
+ * TEXT_ROUNDS choose others.
  */
 #include "text_case.h"
 
@@ -9,7 +10,10 @@ enum { OPS = 24, EDGES = 40, PIECES = 4, RANKS = 5 };
 
 struct any_op {
 	struct goal_op op;
-	struct { uint16_t mem; uint64_t off, bytes; } pieces[PIECES];
+	struct {
+		uint16_t mem;
+		uint64_t off, bytes;
+	} pieces[PIECES];
 	uint32_t piece_count;
 };
 
@@ -90,7 +94,8 @@ static void draw_op(struct any_op *a)
 {
 	struct goal_op *op = &a->op;
 
-	*a = (struct any_op){ .op.type = (uint8_t)(draw(2) ? GOAL_SEND + draw(2) : draw(GOAL_TYPES)) };
+	*a = (struct any_op){ .op.type =
+				      (uint8_t)(draw(2) ? GOAL_SEND + draw(2) : draw(GOAL_TYPES)) };
 	if (goal_is_transfer(op))
 		draw_transfer(a);
 	else if (op->type == GOAL_COPY || goal_is_arithmetic(op))
@@ -125,7 +130,7 @@ static void draw_any(struct any *a)
 	a->more_scratch = draw(3) ? 0 : draw(1000);
 }
 
-/* ---- compiling, comparing ----------------------------------------------------------------------- */
+/* ---- compiling, comparing --------------------------------------------------------------- */
 
 static _Alignas(8) char block_room[64 + OPS * 64 + EDGES * 4 + 8 + OPS * PIECES * 24];
 
@@ -147,7 +152,8 @@ static uint64_t scratch_of(const struct any_op *a)
 	if (goal_is_transfer(op) || op->type == GOAL_STAMP)
 		return used;
 	used = add_scratch(used, op->src_mem, op->src_off, op->bytes);
-	return goal_is_arithmetic(op) ? add_scratch(used, op->src2_mem, op->src2_off, op->bytes) : used;
+	return goal_is_arithmetic(op) ? add_scratch(used, op->src2_mem, op->src2_off, op->bytes)
+				      : used;
 }
 
 static const struct goal_block *compile(const struct any *a)
@@ -169,7 +175,8 @@ static const struct goal_block *compile(const struct any *a)
 			continue;
 		label[i] = goal_add(&b, &o->op);
 		for (uint32_t k = 0; k < o->piece_count; k++)
-			goal_segment(&b, label[i], o->pieces[k].mem, o->pieces[k].off, o->pieces[k].bytes);
+			goal_segment(&b, label[i], o->pieces[k].mem, o->pieces[k].off,
+				     o->pieces[k].bytes);
 		b.scratch_bytes = used > b.scratch_bytes ? used : b.scratch_bytes;
 	}
 	b.scratch_bytes += a->more_scratch;
@@ -177,10 +184,12 @@ static const struct goal_block *compile(const struct any *a)
 		const struct goal_edge *edge = &a->edges[e];
 
 		if (!a->edge_dropped[e] && !a->dropped[edge->after] && !a->dropped[edge->before])
-			(edge->immediate ? goal_irequires : goal_requires)(&b, label[edge->after], label[edge->before]);
+			(edge->immediate ? goal_irequires : goal_requires)(&b, label[edge->after],
+									   label[edge->before]);
 	}
-	return goal_compile(&b, (struct goal_block *)block_room, sizeof block_room) ? NULL :
-										     (struct goal_block *)block_room;
+	return goal_compile(&b, (struct goal_block *)block_room, sizeof block_room)
+		       ? NULL
+		       : (struct goal_block *)block_room;
 }
 
 static char *text_of(const struct goal_block *b)
@@ -228,7 +237,8 @@ static void shrink(struct any *a)
 	while (smaller) {
 		smaller = false;
 		for (uint32_t i = 0; i < a->op_count + a->edge_count; i++) {
-			bool *flag = i < a->op_count ? &a->dropped[i] : &a->edge_dropped[i - a->op_count];
+			bool *flag = i < a->op_count ? &a->dropped[i]
+						     : &a->edge_dropped[i - a->op_count];
 
 			if (*flag)
 				continue;
@@ -244,7 +254,8 @@ static void shrink(struct any *a)
 UNIT_TEST(random_schedules_are_the_same_after_printing_and_parsing)
 {
 	const char *rounds = getenv("TEXT_ROUNDS"), *first = getenv("TEXT_SEED");
-	uint64_t begin = first ? strtoull(first, NULL, 0) : 1, count = rounds ? strtoull(rounds, NULL, 0) : 3000;
+	uint64_t begin = first ? strtoull(first, NULL, 0) : 1,
+		 count = rounds ? strtoull(rounds, NULL, 0) : 3000;
 	static struct any a;
 
 	for (uint64_t i = begin; i < begin + count; i++) {

@@ -68,7 +68,8 @@ static int rank(void *ctx, const struct text_rank *r)
 static void problem(void *ctx, const struct text_problem *p)
 {
 	char line[600];
-	int n = snprintf(line, sizeof line, "%llu:%u: %s\n", (unsigned long long)p->line, p->column, p->message);
+	int n = snprintf(line, sizeof line, "%llu:%u: %s\n", (unsigned long long)p->line, p->column,
+			 p->message);
 
 	text_case_append(&((struct feed *)ctx)->c->problems, line, (size_t)n);
 	/* what is pointed at lies in the line that is shown */

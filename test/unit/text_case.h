@@ -9,13 +9,13 @@
 /* What came of a text. Owner: text_case_free(). */
 struct text_case {
 	int ret;
-	char *printed;          /* all ranks, in the order of the text, as text_print() has them */
-	char *problems;         /* "3:9: message\n" each */
+	char *printed;  /* all ranks, in the order of the text, as text_print() has them */
+	char *problems; /* "3:9: message\n" each */
 	struct goal_block **blocks; /* [rank_count], in the order of the text */
 	uint32_t *ranks;
 	uint32_t rank_count, begun; /* begin()'s number */
-	uint64_t *lines;        /* of the last rank's operations, in the block's order */
-	char label[64];         /* of the last rank's last operation */
+	uint64_t *lines;            /* of the last rank's operations, in the block's order */
+	char label[64];             /* of the last rank's last operation */
 };
 
 /* In pieces of up to `piece` bytes. */

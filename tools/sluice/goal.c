@@ -32,7 +32,7 @@ static const struct {
 	{ "sim", "FILE | PATTERN", "when each rank would end, on other machines", goal_sim_main },
 };
 
-/* ---- command lines ------------------------------------------------------------------------------ */
+/* ---- command lines ---------------------------------------------------------------------- */
 
 /* "--name" for "--name=" */
 static bool is_name(const char *arg, const char *name, size_t *out_bytes)
@@ -50,17 +50,19 @@ static int unknown(const char *verb, const char *const *names, const char *arg)
 	size_t count = 0;
 
 	for (; names[count] && count < BASE_ARRAY_LEN(list); count++) {
-		snprintf(bare[count], sizeof bare[count], "%.*s", (int)strcspn(names[count], "="), names[count]);
+		snprintf(bare[count], sizeof bare[count], "%.*s", (int)strcspn(names[count], "="),
+			 names[count]);
 		list[count] = bare[count];
 	}
 	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg, "="), arg);
 	nearest = tool_nearest(word, list, count);
-	tool_say("goal %s: there is no option '%s'%s%s%s", verb, word, nearest ? "; did you mean '" : "",
-		 nearest ? nearest : "", nearest ? "'?" : "");
+	tool_say("goal %s: there is no option '%s'%s%s%s", verb, word,
+		 nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 	return GOAL_ARG_WRONG;
 }
 
-int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at, const char **value)
+int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at,
+		  const char **value)
 {
 	const char *arg = argv[*at];
 	size_t bytes;
@@ -81,13 +83,15 @@ int goal_next_arg(const char *verb, const char *const *names, char **argv, int *
 			*value = argv[*at] ? argv[(*at)++] : NULL;
 		if (wants == (*value != NULL))
 			return i;
-		tool_say("goal %s: %.*s %s", verb, (int)bytes, arg, wants ? "needs a value" : "takes no value");
+		tool_say("goal %s: %.*s %s", verb, (int)bytes, arg,
+			 wants ? "needs a value" : "takes no value");
 		return GOAL_ARG_WRONG;
 	}
 	return unknown(verb, names, arg);
 }
 
-int goal_file_args(const char *verb, const char *help, char **argv, const char **file, const char **out)
+int goal_file_args(const char *verb, const char *help, char **argv, const char **file,
+		   const char **out)
 {
 	static const char *const names[] = { "--help", "-h", "-o=", NULL };
 	const char *value;
@@ -102,7 +106,8 @@ int goal_file_args(const char *verb, const char *help, char **argv, const char *
 			return TOOL_DONE;
 		}
 		if (arg == 2 ? *out != NULL : *file != NULL) {
-			tool_say("goal %s: one %s, not also '%s'", verb, arg == 2 ? "-o" : "file", value);
+			tool_say("goal %s: one %s, not also '%s'", verb, arg == 2 ? "-o" : "file",
+				 value);
 			return TOOL_MISUSE;
 		}
 		*(arg == 2 ? out : file) = value;
@@ -113,7 +118,7 @@ int goal_file_args(const char *verb, const char *help, char **argv, const char *
 	return TOOL_MISUSE;
 }
 
-/* ---- verbs -------------------------------------------------------------------------------------- */
+/* ---- verbs ------------------------------------------------------------------------------ */
 
 static void print_help(FILE *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice goal check: mistakes of a text, and of a program as a whole: messages that nobody receives, receives
- * that nobody sends to, sizes that differ, deadlocks. It is executed without time, first as if every message were
- * buffered, then as if none were (goal_flow.c).
+ * sluice goal check: mistakes of a text, and of a program as a whole: messages that nobody
+ * receives, receives that nobody sends to, sizes that differ, deadlocks. It is executed without
+ * time, first as if every message were buffered, then as if none were (goal_flow.c).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -45,7 +45,7 @@ struct check {
 	bool is_file;    /* could be read */
 };
 
-/* ---- names of operations ------------------------------------------------------------------------ */
+/* ---- names of operations ---------------------------------------------------------------- */
 
 static const struct text_place *place_of(const struct check *c, uint32_t rank, uint32_t i)
 {
@@ -80,7 +80,7 @@ static char *name_of(const struct check *c, uint32_t op, bool with_line)
 	return name;
 }
 
-/* ---- what is wrong ------------------------------------------------------------------------------ */
+/* ---- what is wrong ---------------------------------------------------------------------- */
 
 /* fmt has one %s, the operation. True when it was listed. */
 static bool tell(struct check *c, uint32_t *count, uint32_t op, const char *fmt)
@@ -134,10 +134,12 @@ static void check_sizes(struct check *c)
 		if (recv->type != GOAL_RECV || f->partner[op] == GOAL_NONE)
 			continue;
 		send = goal_flow_op(f, f->partner[op], &from);
-		if (send->bytes == recv->bytes || !tell(c, &told, op, "%s gets a message of another size"))
+		if (send->bytes == recv->bytes ||
+		    !tell(c, &told, op, "%s gets a message of another size"))
 			continue;
 		name = name_of(c, f->partner[op], true);
-		add_note(c, "%s sends %" PRIu64 " bytes, not %" PRIu64, name ? name : "?", send->bytes, recv->bytes);
+		add_note(c, "%s sends %" PRIu64 " bytes, not %" PRIu64, name ? name : "?",
+			 send->bytes, recv->bytes);
 		free(name);
 	}
 }
@@ -163,16 +165,17 @@ static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
 	uint32_t at = op, shown = 0;
 
 	if (!tell(c, told, op,
-		  f->rendezvous ? "warning: deadlock unless messages are buffered: %s waits for itself" :
-				  "deadlock: %s waits for itself"))
+		  f->rendezvous
+			  ? "warning: deadlock unless messages are buffered: %s waits for itself"
+			  : "deadlock: %s waits for itself"))
 		return;
 	do {
 		char *name = name_of(c, at, true);
 		uint32_t next = f->why[at], rank;
 		const struct goal_op *o = goal_flow_op(f, at, &rank);
-		const char *why = f->state[at] == GOAL_FLOW_WAITS ? "requires" :
-				  o->type == GOAL_SEND		  ? "waits for the receive" :
-								    "waits for the send";
+		const char *why = f->state[at] == GOAL_FLOW_WAITS ? "requires"
+				  : o->type == GOAL_SEND          ? "waits for the receive"
+								  : "waits for the send";
 
 		if (shown++ < CYCLE_SHOWN)
 			add_note(c, "%s %s", name ? name : "?", why);
@@ -184,7 +187,8 @@ static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
 	add_note(c, "the first again");
 }
 
-/* From each operation along why[] to what is to blame: one that waits for nothing there is, or a cycle. */
+/* From each operation along why[] to what is to blame: one that waits for nothing there is, or a
+ * cycle. */
 static int check_stuck(struct check *c)
 {
 	struct goal_flow *f = &c->flow;
@@ -204,8 +208,8 @@ static int check_stuck(struct check *c)
 			mark[at] = op + 1;
 			if (f->why[at] == GOAL_NONE)
 				tell(c, &absent, at,
-				     f->rendezvous ? "nobody receives what %s sends" :
-						     "%s waits for ever: nobody sends to it");
+				     f->rendezvous ? "nobody receives what %s sends"
+						   : "%s waits for ever: nobody sends to it");
 			at = f->why[at];
 		}
 		if (at != GOAL_NONE && mark[at] == op + 1)
@@ -215,7 +219,7 @@ static int check_stuck(struct check *c)
 	return 0;
 }
 
-/* ---- a file ------------------------------------------------------------------------------------- */
+/* ---- a file ----------------------------------------------------------------------------- */
 
 static int execute(struct check *c, bool rendezvous)
 {
@@ -268,9 +272,11 @@ static void print_result(const struct check *c)
 	if (c->failed)
 		return;
 	printf("%s: %" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages, %" PRIu64
-	       " bytes: no mistakes\n", c->in.name, c->in.program->ranks, c->operations, c->messages, c->bytes);
+	       " bytes: no mistakes\n",
+	       c->in.name, c->in.program->ranks, c->operations, c->messages, c->bytes);
 	if (c->any_count)
-		printf("%s: %" PRIu64 " receives take any source or tag: only one order of their messages was tried\n",
+		printf("%s: %" PRIu64 " receives take any source or tag: only one order of their "
+				      "messages was tried\n",
 		       c->in.name, c->any_count);
 }
 

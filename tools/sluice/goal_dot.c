@@ -27,12 +27,13 @@ static void put_node(const struct goal_layout *l, const struct goal_node *n, FIL
 	fprintf(out, "\"%s];\n", goal_layout_is_stuck(l, n) ? ", color=red, style=dashed" : "");
 }
 
-static void put_requirement(void *ctx, const struct goal_node *from, const struct goal_node *to, bool immediate)
+static void put_requirement(void *ctx, const struct goal_node *from, const struct goal_node *to,
+			    bool immediate)
 {
 	FILE *out = ctx;
 
-	fprintf(out, "\tr%" PRIu32 "_%" PRIu32 " -> r%" PRIu32 "_%" PRIu32 "%s;\n", from->rank, from->place, to->rank,
-		to->place, immediate ? " [style=dashed]" : "");
+	fprintf(out, "\tr%" PRIu32 "_%" PRIu32 " -> r%" PRIu32 "_%" PRIu32 "%s;\n", from->rank,
+		from->place, to->rank, to->place, immediate ? " [style=dashed]" : "");
 }
 
 void goal_dot_write(const struct goal_layout *l, FILE *out)
@@ -41,8 +42,8 @@ void goal_dot_write(const struct goal_layout *l, FILE *out)
 	for (uint32_t i = 0; i < l->lane_count; i++) {
 		const struct goal_lane *lane = &l->lanes[i];
 
-		fprintf(out, "\tsubgraph cluster_%" PRIu32 " {\n\t\tlabel=\"rank %" PRIu32 "\";\n", lane->rank,
-			lane->rank);
+		fprintf(out, "\tsubgraph cluster_%" PRIu32 " {\n\t\tlabel=\"rank %" PRIu32 "\";\n",
+			lane->rank, lane->rank);
 		for (uint32_t k = 0; k < lane->count; k++)
 			put_node(l, &l->nodes[lane->first + k], out);
 		fputs("\t}\n", out);
@@ -54,8 +55,9 @@ void goal_dot_write(const struct goal_layout *l, FILE *out)
 		if (send->partner == GOAL_NONE || goal_layout_op(l, send)->type != GOAL_SEND)
 			continue;
 		recv = &l->nodes[send->partner];
-		fprintf(out, "\tr%" PRIu32 "_%" PRIu32 " -> r%" PRIu32 "_%" PRIu32 " [color=blue];\n", send->rank,
-			send->place, recv->rank, recv->place);
+		fprintf(out,
+			"\tr%" PRIu32 "_%" PRIu32 " -> r%" PRIu32 "_%" PRIu32 " [color=blue];\n",
+			send->rank, send->place, recv->rank, recv->place);
 	}
 	fputs("}\n", out);
 }

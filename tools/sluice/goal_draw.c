@@ -62,9 +62,11 @@ static int parse_args(char **argv, struct draw *d)
 		tool_say("goal draw: which file? See: sluice goal draw --help");
 		return TOOL_MISUSE;
 	}
-	if (d->ranks && (!*d->ranks || base_parse_cpus(d->ranks, d->chosen, BASE_ARRAY_LEN(d->chosen)))) {
-		tool_say("goal draw: --ranks takes a list such as 0-3,8 of ranks up to %d, not '%s'", BASE_CPU_MAX,
-			 d->ranks);
+	if (d->ranks &&
+	    (!*d->ranks || base_parse_cpus(d->ranks, d->chosen, BASE_ARRAY_LEN(d->chosen)))) {
+		tool_say(
+			"goal draw: --ranks takes a list such as 0-3,8 of ranks up to %d, not '%s'",
+			BASE_CPU_MAX, d->ranks);
 		return TOOL_MISUSE;
 	}
 	return -1;
@@ -83,7 +85,8 @@ static int draw_to(const struct goal_layout *l, const struct draw *d)
 		ret = -errno;
 	if (!ret)
 		return TOOL_DONE;
-	tool_say("goal draw: cannot write %s: %s", d->out ? d->out : "standard output", strerror(-ret));
+	tool_say("goal draw: cannot write %s: %s", d->out ? d->out : "standard output",
+		 strerror(-ret));
 	return TOOL_FAILED;
 }
 
@@ -99,12 +102,15 @@ int goal_draw_main(int argc, char **argv)
 	ret = goal_input_open(&in, "draw", d.file, true);
 	goal_problems_print(&in.problems, in.name);
 	if (!ret) {
-		int error = goal_layout_make(&l, &in, d.ranks ? d.chosen : NULL, BASE_ARRAY_LEN(d.chosen));
+		int error = goal_layout_make(&l, &in, d.ranks ? d.chosen : NULL,
+					     BASE_ARRAY_LEN(d.chosen));
 
 		ret = error ? TOOL_FAILED : draw_to(&l, &d);
 		if (error == -E2BIG)
-			tool_say("goal draw: %s: too large to be looked at: at most %d ranks and %d operations; choose with "
-				 "--ranks", in.name, LAYOUT_RANKS_MAX, LAYOUT_OPS_MAX);
+			tool_say("goal draw: %s: too large to be looked at: at most %d ranks and "
+				 "%d operations; choose with "
+				 "--ranks",
+				 in.name, LAYOUT_RANKS_MAX, LAYOUT_OPS_MAX);
 		else if (error)
 			tool_say("goal draw: %s: %s", in.name, strerror(-error));
 		else

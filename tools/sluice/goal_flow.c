@@ -15,7 +15,7 @@ const struct goal_op *goal_flow_op(const struct goal_flow *f, uint32_t op, uint3
 	return &goal_ops_const(goal_program_block(f->program, *out_rank))[op - f->first[*out_rank]];
 }
 
-/* ---- classes ---------------------------------------------------------------------------------- */
+/* ---- classes ---------------------------------------------------------------------------- */
 
 static uint32_t hash_of(uint32_t dst, uint32_t src, uint32_t tag)
 {
@@ -26,9 +26,11 @@ static uint32_t hash_of(uint32_t dst, uint32_t src, uint32_t tag)
 	return (uint32_t)(h >> 32);
 }
 
-static struct goal_flow_class *find(const struct goal_flow *f, uint32_t dst, uint32_t src, uint32_t tag)
+static struct goal_flow_class *find(const struct goal_flow *f, uint32_t dst, uint32_t src,
+				    uint32_t tag)
 {
-	for (uint32_t at = hash_of(dst, src, tag) & f->mask; f->slots[at]; at = (at + 1) & f->mask) {
+	for (uint32_t at = hash_of(dst, src, tag) & f->mask; f->slots[at];
+	     at = (at + 1) & f->mask) {
 		struct goal_flow_class *c = &f->classes[f->slots[at] - 1];
 
 		if (c->dst == dst && c->src == src && c->tag == tag)
@@ -71,7 +73,8 @@ static int grow(struct goal_flow *f)
 }
 
 /* The class, made if there is none. NULL: out of memory. */
-static struct goal_flow_class *class_of(struct goal_flow *f, uint32_t dst, uint32_t src, uint32_t tag)
+static struct goal_flow_class *class_of(struct goal_flow *f, uint32_t dst, uint32_t src,
+					uint32_t tag)
 {
 	struct goal_flow_class *c = find(f, dst, src, tag);
 
@@ -79,7 +82,8 @@ static struct goal_flow_class *class_of(struct goal_flow *f, uint32_t dst, uint3
 		return c;
 	if (f->class_count == f->class_cap && grow(f))
 		return NULL;
-	f->classes[f->class_count] = (struct goal_flow_class){ dst, src, tag, GOAL_NONE, GOAL_NONE, GOAL_NONE,
+	f->classes[f->class_count] = (struct goal_flow_class){ dst,       src,       tag,
+							       GOAL_NONE, GOAL_NONE, GOAL_NONE,
 							       GOAL_NONE };
 	put_in_slot(f, f->class_count);
 	return &f->classes[f->class_count++];
@@ -92,7 +96,7 @@ static void append(struct goal_flow *f, uint32_t *head, uint32_t *last, uint32_t
 	*last = op;
 }
 
-/* ---- what a rank that receives from any has not taken yet ------------------------------------ */
+/* ---- what a rank that receives from any has not taken yet ------------------------------- */
 
 static void arrived_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 {
@@ -108,11 +112,13 @@ static void taken_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 {
 	if (!f->takes_any[dst])
 		return;
-	*(f->before[op] == GOAL_NONE ? &f->rank_first[dst] : &f->after[f->before[op]]) = f->after[op];
-	*(f->after[op] == GOAL_NONE ? &f->rank_last[dst] : &f->before[f->after[op]]) = f->before[op];
+	*(f->before[op] == GOAL_NONE ? &f->rank_first[dst] : &f->after[f->before[op]]) =
+		f->after[op];
+	*(f->after[op] == GOAL_NONE ? &f->rank_last[dst] : &f->before[f->after[op]]) =
+		f->before[op];
 }
 
-/* ---- matching --------------------------------------------------------------------------------- */
+/* ---- matching --------------------------------------------------------------------------- */
 
 static bool is_any(const struct goal_op *recv)
 {
@@ -148,7 +154,8 @@ static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goa
 	return op;
 }
 
-/* The receive that was first to begin of those that want this message, taken from its list, or GOAL_NONE. */
+/* The receive that was first to begin of those that want this message, taken from its list, or
+ * GOAL_NONE. */
 static uint32_t take_receive(struct goal_flow *f, uint32_t src, const struct goal_op *send)
 {
 	uint8_t any = f->takes_any[send->peer];
@@ -171,7 +178,7 @@ static uint32_t take_receive(struct goal_flow *f, uint32_t src, const struct goa
 	return op;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ---------------------------------------------------------------------------- */
 
 static void release(struct goal_flow *f, uint32_t rank, uint32_t next, uint32_t count)
 {
@@ -254,7 +261,7 @@ static int begin(struct goal_flow *f, uint32_t op)
 	return 0;
 }
 
-/* ---- before and after -------------------------------------------------------------------------- */
+/* ---- before and after ------------------------------------------------------------------- */
 
 static int number(struct goal_flow *f)
 {
@@ -325,7 +332,9 @@ static void look_at(struct goal_flow *f, uint32_t rank)
 		if (o->type != GOAL_RECV || !is_any(o))
 			continue;
 		f->any_count++;
-		f->takes_any[rank] |= o->tag != GOAL_ANY ? ANY_SOURCE : o->peer != GOAL_ANY ? ANY_TAG : ANY_BOTH;
+		f->takes_any[rank] |= o->tag != GOAL_ANY    ? ANY_SOURCE
+				      : o->peer != GOAL_ANY ? ANY_TAG
+							    : ANY_BOTH;
 	}
 }
 
@@ -350,16 +359,17 @@ int goal_flow_run(struct goal_flow *f, const struct goal_program *p, bool rendez
 
 void goal_flow_free(struct goal_flow *f)
 {
-	void *const all[] = { f->first, f->rank, f->left,   f->partner, f->order,      f->state,     f->queue,
-			      f->link,  f->before, f->after,   f->rank_first, f->rank_last, f->takes_any,
-			      f->slots, f->why,    f->classes };
+	void *const all[] = { f->first,     f->rank,  f->left,       f->partner,
+			      f->order,     f->state, f->queue,      f->link,
+			      f->before,    f->after, f->rank_first, f->rank_last,
+			      f->takes_any, f->slots, f->why,        f->classes };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)
 		free(all[i]);
 	*f = (struct goal_flow){ 0 };
 }
 
-/* ---- why -------------------------------------------------------------------------------------- */
+/* ---- why -------------------------------------------------------------------------------- */
 
 /* In their rank: an operation that waits, and one that it requires. */
 static void explain_requirements(struct goal_flow *f, uint32_t rank)
@@ -378,7 +388,7 @@ static void explain_requirements(struct goal_flow *f, uint32_t rank)
 	}
 }
 
-/* Sends and receives that never began, in the class lists, which are not needed otherwise any more. */
+/* Sends and receives that never began, in the lists of classes, which nobody needs any more. */
 static int list_absent(struct goal_flow *f)
 {
 	f->class_count = 0;
@@ -393,7 +403,8 @@ static int list_absent(struct goal_flow *f)
 		o = goal_flow_op(f, op, &rank);
 		if (!goal_is_transfer(o))
 			continue;
-		c = o->type == GOAL_SEND ? class_of(f, o->peer, rank, o->tag) : class_of(f, rank, o->peer, o->tag);
+		c = o->type == GOAL_SEND ? class_of(f, o->peer, rank, o->tag)
+					 : class_of(f, rank, o->peer, o->tag);
 		if (!c)
 			return -ENOMEM;
 		if (o->type == GOAL_SEND)
@@ -410,7 +421,8 @@ static uint32_t any_absent_send(const struct goal_flow *f, uint32_t dst, const s
 	for (uint32_t i = 0; i < f->class_count; i++) {
 		const struct goal_flow_class *c = &f->classes[i];
 
-		if (c->dst == dst && c->arrived != GOAL_NONE && (recv->peer == GOAL_ANY || recv->peer == c->src) &&
+		if (c->dst == dst && c->arrived != GOAL_NONE &&
+		    (recv->peer == GOAL_ANY || recv->peer == c->src) &&
 		    (recv->tag == GOAL_ANY || recv->tag == c->tag))
 			return c->arrived;
 	}

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * goal_flow: what a program does, without time. Every operation that may start does, in the order in which it
- * became free; messages meet as MPI's rules say, first come first served. What has not ended when nothing can
- * start any more waits for ever.
+ * goal_flow: what a program does, without time. Every operation that may start does, in the order
+ * in which it became free; messages meet as MPI's rules say, first come first served. What has not
+ * ended when nothing can start any more waits for ever.
  *
  *   goal_flow_run -> goal_flow_explain -> ... -> goal_flow_free
  *
- * The outcome is one of possibly several: where a receive takes any source or tag, and where several receives
- * of the same messages may start in either order, another order may end differently.
+ * The outcome is one of possibly several: where a receive takes any source or tag, and where
+ * several receives of the same messages may start in either order, another order may end
+ * differently.
  */
 #ifndef SLUICE_TOOL_GOAL_FLOW_H
 #define SLUICE_TOOL_GOAL_FLOW_H
@@ -16,8 +17,8 @@
 
 enum goal_flow_state { GOAL_FLOW_WAITS, GOAL_FLOW_BEGUN, GOAL_FLOW_ENDED };
 
-/* Messages to dst from src under tag that have not met their receives, or receives their messages; src and tag of
- * receives may be GOAL_ANY. Lists of operations, linked by goal_flow.link. */
+/* Messages to dst from src under tag that have not met their receives, or receives their messages;
+ * src and tag of receives may be GOAL_ANY. Lists of operations, linked by goal_flow.link. */
 struct goal_flow_class {
 	uint32_t dst, src, tag;
 	uint32_t posted, posted_last, arrived, arrived_last;
@@ -26,34 +27,36 @@ struct goal_flow_class {
 /* Operations have numbers through the whole program: first[rank] + place in the rank's block. */
 struct goal_flow {
 	const struct goal_program *program;
-	bool rendezvous;        /* a send ends when its receive has begun, not at once */
+	bool rendezvous; /* a send ends when its receive has begun, not at once */
 	uint32_t op_count;
-	uint32_t *first;        /* [ranks + 1] */
-	uint32_t *rank;         /* of each operation */
-	uint32_t *left;         /* requirements not met */
-	uint32_t *partner;      /* of a send or receive that met its own; GOAL_NONE */
-	uint32_t *order;        /* when it began */
+	uint32_t *first;   /* [ranks + 1] */
+	uint32_t *rank;    /* of each operation */
+	uint32_t *left;    /* requirements not met */
+	uint32_t *partner; /* of a send or receive that met its own; GOAL_NONE */
+	uint32_t *order;   /* when it began */
 	uint8_t *state;
-	uint32_t ended;         /* operations */
+	uint32_t ended;           /* operations */
 	uint64_t messages, bytes; /* that met */
-	uint32_t any_count;     /* receives that take any source or any tag */
+	uint32_t any_count;       /* receives that take any source or any tag */
 
-	uint32_t *queue, *link; /* free to start; see goal_flow_class */
-	uint32_t *before, *after; /* messages of a rank that receives from any, as they came; NULL: nobody does */
+	uint32_t *queue, *link;   /* free to start; see goal_flow_class */
+	uint32_t *before, *after; /* messages of a rank that receives from any, as they came; NULL:
+				     nobody does */
 	uint32_t *rank_first, *rank_last; /* of those lists */
-	uint8_t *takes_any;     /* [ranks]: kinds of such receives */
+	uint8_t *takes_any;               /* [ranks]: kinds of such receives */
 	struct goal_flow_class *classes;
 	uint32_t *slots, mask, class_count, class_cap;
 	uint32_t queue_head, queue_tail, began;
-	uint32_t *why;          /* goal_flow_explain() */
+	uint32_t *why; /* goal_flow_explain() */
 };
 
 /* 0; -ENOMEM; -EOVERFLOW: more operations than there are numbers. */
 int goal_flow_run(struct goal_flow *f, const struct goal_program *p, bool rendezvous);
 void goal_flow_free(struct goal_flow *f);
 /*
- * After a run in which not all ended: why[op] is what an operation that has not ended waits for: one
- * that it requires, or a send or receive that could be its partner; GOAL_NONE when there is none. 0 or -ENOMEM.
+ * After a run in which not all ended: why[op] is what an operation that has not ended waits for:
+ * one that it requires, or a send or receive that could be its partner; GOAL_NONE when there is
+ * none. 0 or -ENOMEM.
  */
 int goal_flow_explain(struct goal_flow *f);
 

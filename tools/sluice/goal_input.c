@@ -18,10 +18,10 @@
 struct reading {
 	struct goal_input *in;
 	int fd;
-	char head[8];      /* the first bytes, which tell text from program */
+	char head[8]; /* the first bytes, which tell text from program */
 	size_t head_bytes, head_used;
 	bool with_places;
-	char *image;       /* the program as it grows; image[used ..] is zero */
+	char *image; /* the program as it grows; image[used ..] is zero */
 	size_t used, cap;
 	uint64_t *offsets; /* [ranks] */
 	uint32_t block_count, most_ops, ranks;
@@ -50,7 +50,7 @@ static int64_t read_text(void *ctx, char *buf, size_t cap)
 	return (int64_t)n;
 }
 
-/* ---- the program as it grows ------------------------------------------------------------------ */
+/* ---- the program as it grows ------------------------------------------------------------ */
 
 /* Room for `bytes` more; what is new is zero. 0 or -ENOMEM. */
 static int make_room(struct reading *r, size_t bytes)
@@ -129,16 +129,20 @@ static int add_tables(struct reading *r)
 	if (make_room(r, tables))
 		return -ENOMEM;
 	p = (struct goal_program *)r->image;
-	*p = (struct goal_program){ .magic = GOAL_PROGRAM_MAGIC, .version = GOAL_PROGRAM_VERSION,
-				    .ranks = r->ranks, .bytes = r->used + tables, .offsets_off = r->used,
-				    .block_count = r->block_count, .most_ops = r->most_ops };
+	*p = (struct goal_program){ .magic = GOAL_PROGRAM_MAGIC,
+				    .version = GOAL_PROGRAM_VERSION,
+				    .ranks = r->ranks,
+				    .bytes = r->used + tables,
+				    .offsets_off = r->used,
+				    .block_count = r->block_count,
+				    .most_ops = r->most_ops };
 	memcpy(r->image + r->used, r->offsets, r->block_count * sizeof *r->offsets);
 	r->used += r->block_count * sizeof *r->offsets;
 	memcpy(r->image + r->used, r->numbers, r->ranks * sizeof *r->numbers);
 	return 0;
 }
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------- */
 
 static void keep_problem(void *ctx, const struct text_problem *p)
 {
@@ -165,7 +169,8 @@ static void find_lines(struct goal_input *in, const char *path)
 	for (uint64_t number = 1; f && (n = getline(&line, &cap, f)) >= 0; number++)
 		for (size_t i = 0; i < in->problems.count; i++)
 			if (in->problems.all[i].line == number && !in->problems.all[i].text)
-				in->problems.all[i].text = strndup(line, (size_t)n - (line[n - 1] == '\n'));
+				in->problems.all[i].text =
+					strndup(line, (size_t)n - (line[n - 1] == '\n'));
 	free(line);
 	if (f)
 		fclose(f);
@@ -194,14 +199,15 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 	return TOOL_FAILED;
 }
 
-/* ---- programs --------------------------------------------------------------------------------- */
+/* ---- programs --------------------------------------------------------------------------- */
 
 static int refuse_program(const char *verb, const char *name, int error, uint32_t block)
 {
 	if (error != -EINVAL)
 		tool_say("goal %s: %s: %s", verb, name, strerror(-error));
 	else if (block != GOAL_NONE)
-		tool_say("goal %s: %s: a damaged program: block %" PRIu32 " is not valid", verb, name, block);
+		tool_say("goal %s: %s: a damaged program: block %" PRIu32 " is not valid", verb,
+			 name, block);
 	else
 		tool_say("goal %s: %s: a damaged program, or one of another version", verb, name);
 	return TOOL_FAILED;
@@ -259,7 +265,7 @@ static int read_program(struct reading *r, const char *verb)
 	return refuse_program(verb, r->in->name, ret, block);
 }
 
-/* ---- both ------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------- */
 
 static int read_head(struct reading *r)
 {

@@ -24,8 +24,10 @@ static int choose(struct goal_layout *l, const uint64_t *chosen, size_t words)
 			continue;
 		if (l->lane_count == LAYOUT_RANKS_MAX)
 			return -E2BIG;
-		l->lanes[l->lane_count++] = (struct goal_lane){ .rank = r, .first = (uint32_t)ops,
-								.count = goal_program_block(p, r)->op_count };
+		l->lanes[l->lane_count++] =
+			(struct goal_lane){ .rank = r,
+					    .first = (uint32_t)ops,
+					    .count = goal_program_block(p, r)->op_count };
 		ops += goal_program_block(p, r)->op_count;
 		if (ops > LAYOUT_OPS_MAX)
 			return -E2BIG;
@@ -51,11 +53,15 @@ static void fill_nodes(struct goal_layout *l)
 {
 	for (uint32_t i = 0; i < l->lane_count; i++)
 		for (uint32_t k = 0; k < l->lanes[i].count; k++)
-			*node_of(l, i, k) = (struct goal_node){
-				.rank = l->lanes[i].rank, .place = k, .lane = i, .partner = GOAL_NONE,
-				.op = l->flow.first[l->lanes[i].rank] + k };
+			*node_of(l, i, k) =
+				(struct goal_node){ .rank = l->lanes[i].rank,
+						    .place = k,
+						    .lane = i,
+						    .partner = GOAL_NONE,
+						    .op = l->flow.first[l->lanes[i].rank] + k };
 	for (uint32_t n = 0; n < l->node_count; n++) {
-		const struct goal_node *partner = goal_layout_node(l, l->flow.partner[l->nodes[n].op]);
+		const struct goal_node *partner =
+			goal_layout_node(l, l->flow.partner[l->nodes[n].op]);
 
 		if (partner)
 			l->nodes[n].partner = (uint32_t)(partner - l->nodes);
@@ -63,14 +69,15 @@ static void fill_nodes(struct goal_layout *l)
 }
 
 void goal_layout_edges(const struct goal_layout *l,
-		       void (*visit)(void *ctx, const struct goal_node *before, const struct goal_node *after,
-				     bool immediate),
+		       void (*visit)(void *ctx, const struct goal_node *before,
+				     const struct goal_node *after, bool immediate),
 		       void *ctx)
 {
 	for (uint32_t n = 0; n < l->node_count; n++) {
 		const struct goal_node *from = &l->nodes[n];
 		const struct goal_op *op = goal_layout_op(l, from);
-		const uint32_t *list = goal_adjacency(goal_program_block(l->in->program, from->rank));
+		const uint32_t *list =
+			goal_adjacency(goal_program_block(l->in->program, from->rank));
 
 		for (uint32_t k = 0; k < op->next_count; k++)
 			visit(ctx, from, node_of(l, from->lane, list[op->next + k]), false);
@@ -79,7 +86,7 @@ void goal_layout_edges(const struct goal_layout *l,
 	}
 }
 
-/* ---- levels ----------------------------------------------------------------------------------- */
+/* ---- levels ----------------------------------------------------------------------------- */
 
 struct levels {
 	struct goal_layout *l;
@@ -96,7 +103,8 @@ static void below(struct levels *w, uint32_t node, uint32_t level)
 
 static bool waits_for_message(const struct goal_layout *l, uint32_t n)
 {
-	return goal_layout_op(l, &l->nodes[n])->type == GOAL_RECV && l->nodes[n].partner != GOAL_NONE;
+	return goal_layout_op(l, &l->nodes[n])->type == GOAL_RECV &&
+	       l->nodes[n].partner != GOAL_NONE;
 }
 
 static void place(struct levels *w, uint32_t n)
@@ -118,12 +126,13 @@ static void place(struct levels *w, uint32_t n)
 }
 
 /*
- * By placing what waits for nothing. A receive whose beginning leads to its own message's send would wait for
- * itself: when nothing else is left, one whose message alone is missing goes first.
+ * By placing what waits for nothing. A receive whose beginning leads to its own message's send
+ * would wait for itself: when nothing else is left, one whose message alone is missing goes first.
  */
 static int find_levels(struct goal_layout *l)
 {
-	struct levels w = { .l = l, .left = calloc(l->node_count + 1u, sizeof *w.left),
+	struct levels w = { .l = l,
+			    .left = calloc(l->node_count + 1u, sizeof *w.left),
 			    .done = calloc(l->node_count + 1u, sizeof *w.done) };
 	uint32_t placed = 0, before;
 
@@ -133,7 +142,7 @@ static int find_levels(struct goal_layout *l)
 		return -ENOMEM;
 	}
 	for (uint32_t n = 0; n < l->node_count; n++)
-		w.left[n] = goal_layout_op(l, &l->nodes[n])->requires + waits_for_message(l, n);
+	w.left[n] = goal_layout_op(l, &l->nodes[n])->requires + waits_for_message(l, n);
 	while (placed < l->node_count) {
 		before = placed;
 		for (uint32_t n = 0; n < l->node_count; n++)
@@ -155,7 +164,7 @@ static int find_levels(struct goal_layout *l)
 	return 0;
 }
 
-/* ---- columns and rows ------------------------------------------------------------------------- */
+/* ---- columns and rows ------------------------------------------------------------------- */
 
 /* How wide a lane may be, so that the whole stays readable. */
 static uint32_t most_columns(const struct goal_layout *l)
@@ -170,7 +179,8 @@ static void find_columns(struct goal_layout *l, struct goal_lane *lane, uint32_t
 		used[l->nodes[lane->first + k].level]++;
 	lane->columns = 1;
 	for (uint32_t i = 0; i < l->level_count; i++) {
-		lane->columns = (uint32_t)base_max_u64(lane->columns, base_min_u64(used[i], most_columns(l)));
+		lane->columns = (uint32_t)base_max_u64(lane->columns,
+						       base_min_u64(used[i], most_columns(l)));
 		used[i] = 0;
 	}
 	for (uint32_t k = 0; k < lane->count; k++) {
@@ -208,12 +218,14 @@ static void find_x(struct goal_layout *l)
 		struct goal_lane *lane = &l->lanes[i];
 
 		lane->x = x;
-		lane->width = (int)lane->columns * (LAYOUT_BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP + LANE_GAP;
+		lane->width = (int)lane->columns * (LAYOUT_BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP +
+			      LANE_GAP;
 		x += lane->width;
 		for (uint32_t k = 0; k < lane->count; k++) {
 			struct goal_node *node = &l->nodes[lane->first + k];
 
-			node->x = lane->x + LANE_GAP / 2 + (int)node->column * (LAYOUT_BOX_WIDTH + COLUMN_GAP);
+			node->x = lane->x + LANE_GAP / 2 +
+				  (int)node->column * (LAYOUT_BOX_WIDTH + COLUMN_GAP);
 		}
 	}
 	l->width = x + LAYOUT_MARGIN;
@@ -226,8 +238,9 @@ static int gap_below(const struct goal_layout *l, uint32_t level)
 
 	for (uint32_t n = 0; n < l->node_count; n++) {
 		const struct goal_node *node = &l->nodes[n];
-		int far = node->level == level && node->partner != GOAL_NONE ?
-				  abs(l->nodes[node->partner].x - node->x) / 14 : 0;
+		int far = node->level == level && node->partner != GOAL_NONE
+				  ? abs(l->nodes[node->partner].x - node->x) / 14
+				  : 0;
 
 		if (far > gap && l->nodes[node->partner].level == level + 1)
 			gap = far;
@@ -282,7 +295,8 @@ static int lay_out(struct goal_layout *l, const uint64_t *chosen, size_t words)
 	return ret;
 }
 
-int goal_layout_make(struct goal_layout *l, const struct goal_input *in, const uint64_t *chosen, size_t words)
+int goal_layout_make(struct goal_layout *l, const struct goal_input *in, const uint64_t *chosen,
+		     size_t words)
 {
 	int ret;
 
@@ -301,7 +315,7 @@ void goal_layout_free(struct goal_layout *l)
 	free(l->level_rows);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ----------------------------------------------------------------------------- */
 
 bool goal_layout_is_stuck(const struct goal_layout *l, const struct goal_node *n)
 {
@@ -309,7 +323,8 @@ bool goal_layout_is_stuck(const struct goal_layout *l, const struct goal_node *n
 	       (goal_layout_op(l, n)->type == GOAL_SEND && l->flow.partner[n->op] == GOAL_NONE);
 }
 
-void goal_layout_label(const struct goal_layout *l, const struct goal_node *n, char *buf, size_t cap)
+void goal_layout_label(const struct goal_layout *l, const struct goal_node *n, char *buf,
+		       size_t cap)
 {
 	const struct goal_places *places = l->in->places ? &l->in->places[n->rank] : NULL;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * goal_layout: where each operation of a drawing stands. A lane a rank, side by side; levels downward: an
- * operation stands below all that it requires and, a receive, below the send of its message.
+ * goal_layout: where each operation of a drawing stands. A lane a rank, side by side; levels
+ * downward: an operation stands below all that it requires and, a receive, below the send of its
+ * message.
  */
 #ifndef SLUICE_TOOL_GOAL_LAYOUT_H
 #define SLUICE_TOOL_GOAL_LAYOUT_H
@@ -21,9 +22,10 @@ enum {
 struct goal_node {
 	uint32_t rank, place, op; /* place in the rank's block; number in the flow */
 	uint32_t lane, level;
-	uint32_t column, row;     /* in the lane; in the level */
-	uint32_t partner;         /* node that sends to it or receives from it; GOAL_NONE: none, or not drawn */
-	int x, y;                 /* of the upper left corner */
+	uint32_t column, row; /* in the lane; in the level */
+	uint32_t partner;     /* node that sends to it or receives from it; GOAL_NONE: none, or not
+				 drawn */
+	int x, y;             /* of the upper left corner */
 };
 
 struct goal_lane {
@@ -43,13 +45,15 @@ struct goal_layout {
 };
 
 /*
- * Lays out the ranks whose bit is set in `chosen` (64 a word, `words` of them; NULL: all). 0; -ENOMEM;
- * -E2BIG: more than can be read.
+ * Lays out the ranks whose bit is set in `chosen` (64 a word, `words` of them; NULL: all). 0;
+ * -ENOMEM; -E2BIG: more than can be read.
  */
-int goal_layout_make(struct goal_layout *l, const struct goal_input *in, const uint64_t *chosen, size_t words);
+int goal_layout_make(struct goal_layout *l, const struct goal_input *in, const uint64_t *chosen,
+		     size_t words);
 void goal_layout_free(struct goal_layout *l);
 
-static inline const struct goal_op *goal_layout_op(const struct goal_layout *l, const struct goal_node *n)
+static inline const struct goal_op *goal_layout_op(const struct goal_layout *l,
+						   const struct goal_node *n)
 {
 	return &goal_ops_const(goal_program_block(l->in->program, n->rank))[n->place];
 }
@@ -58,11 +62,12 @@ struct goal_node *goal_layout_node(const struct goal_layout *l, uint32_t op);
 /* Does it never end, or its message never meet a receive? */
 bool goal_layout_is_stuck(const struct goal_layout *l, const struct goal_node *n);
 /* "l5", as the text calls it; "" when it does not. */
-void goal_layout_label(const struct goal_layout *l, const struct goal_node *n, char *buf, size_t cap);
+void goal_layout_label(const struct goal_layout *l, const struct goal_node *n, char *buf,
+		       size_t cap);
 /* Calls visit for each requirement between drawn operations. */
 void goal_layout_edges(const struct goal_layout *l,
-		       void (*visit)(void *ctx, const struct goal_node *before, const struct goal_node *after,
-				     bool immediate),
+		       void (*visit)(void *ctx, const struct goal_node *before,
+				     const struct goal_node *after, bool immediate),
 		       void *ctx);
 
 /* goal_svg.c, goal_dot.c: the drawing. Errors are the stream's. */

@@ -85,14 +85,15 @@ int goal_print_main(int argc, char **argv)
 	return ret ? cannot_write("print", path ? path : "standard output", ret) : TOOL_DONE;
 }
 
-/* ---- compile ----------------------------------------------------------------------------------- */
+/* ---- compile ---------------------------------------------------------------------------- */
 
 static const struct goal_block *block_at(const struct goal_program *p, uint32_t number)
 {
 	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
 }
 
-/* A file that exists is replaced when the new one is complete; a device or a pipe must stay what it is. */
+/* A file that exists is replaced when the new one is complete; a device or a pipe must stay what it
+ * is. */
 static bool is_replaceable(const char *path)
 {
 	struct stat st;

@@ -48,7 +48,8 @@ static bool continues(char c)
 
 static void put_line(const struct goal_problem *p)
 {
-	size_t bytes = strlen(p->text), at = base_min_u64(p->column ? p->column - 1 : 0, bytes), from = 0, end;
+	size_t bytes = strlen(p->text), at = base_min_u64(p->column ? p->column - 1 : 0, bytes),
+	       from = 0, end;
 	size_t marks = base_max_u64(1, base_min_u64(p->bytes, WINDOW / 2));
 
 	if (at > WINDOW * 2 / 3)

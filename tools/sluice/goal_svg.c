@@ -11,33 +11,44 @@ enum { W = LAYOUT_BOX_WIDTH, H = LAYOUT_BOX_HEIGHT };
 
 static const char style[] =
 	"<style>\n"
-	"svg{--bg:#fff;--lane:#f4f6f8;--text:#1c2733;--mute:#5d6b7a;--edge:#8794a3;--wire:#1173c7;\n"
-	"--send:#dcebfb;--send-l:#1173c7;--recv:#dff3e4;--recv-l:#23803c;--calc:#fdf0d3;--calc-l:#a86e00;\n"
+	"svg{--bg:#fff;--lane:#f4f6f8;--text:#1c2733;--mute:#5d6b7a;--edge:#8794a3;"
+	"--wire:#1173c7;\n"
+	"--send:#dcebfb;--send-l:#1173c7;--recv:#dff3e4;--recv-l:#23803c;--calc:#fdf0d3;"
+	"--calc-l:#a86e00;\n"
 	"--local:#eee5fa;--local-l:#7444b8;--other:#e9edf1;--other-l:#5d6b7a;--bad:#d1242f}\n"
-	"@media (prefers-color-scheme:dark){svg{--bg:#11161c;--lane:#182029;--text:#e4eaf0;--mute:#93a1b0;\n"
-	"--edge:#65727f;--wire:#58a6ff;--send:#12304f;--send-l:#58a6ff;--recv:#143822;--recv-l:#4cc26c;\n"
-	"--calc:#40310f;--calc-l:#e0a83a;--local:#312350;--local-l:#b693f0;--other:#28323c;--other-l:#93a1b0;\n"
+	"@media (prefers-color-scheme:dark){svg{--bg:#11161c;--lane:#182029;--text:#e4eaf0;"
+	"--mute:#93a1b0;\n"
+	"--edge:#65727f;--wire:#58a6ff;--send:#12304f;--send-l:#58a6ff;--recv:#143822;"
+	"--recv-l:#4cc26c;\n"
+	"--calc:#40310f;--calc-l:#e0a83a;--local:#312350;--local-l:#b693f0;--other:#28323c;"
+	"--other-l:#93a1b0;\n"
 	"--bad:#ff7b72}}\n"
 	"text{font-family:ui-sans-serif,system-ui,'DejaVu Sans',sans-serif;fill:var(--text)}\n"
-	".bg{fill:var(--bg)}.lane{fill:var(--lane)}.head{font-size:13px;font-weight:600;text-anchor:middle}\n"
+	".bg{fill:var(--bg)}.lane{fill:var(--lane)}.head{font-size:13px;font-weight:600;"
+	"text-anchor:middle}\n"
 	".title{font-size:15px;font-weight:600}.key{font-size:11px;fill:var(--mute)}\n"
 	".a{font-size:11px;font-weight:600;text-anchor:middle}\n"
 	".b{font-size:10px;fill:var(--mute);text-anchor:middle}\n"
 	"rect.op{stroke-width:1.25}\n"
-	".send{fill:var(--send);stroke:var(--send-l)}.recv{fill:var(--recv);stroke:var(--recv-l)}\n"
-	".calc{fill:var(--calc);stroke:var(--calc-l)}.local{fill:var(--local);stroke:var(--local-l)}\n"
+	".send{fill:var(--send);stroke:var(--send-l)}.recv{fill:var(--recv);"
+	"stroke:var(--recv-l)}\n"
+	".calc{fill:var(--calc);stroke:var(--calc-l)}.local{fill:var(--local);"
+	"stroke:var(--local-l)}\n"
 	".other{fill:var(--other);stroke:var(--other-l)}\n"
 	"rect.stuck{stroke:var(--bad);stroke-width:2;stroke-dasharray:5 3}\n"
-	".req,.ireq,.wire{fill:none}.req,.ireq{stroke:var(--edge);stroke-width:1.25;marker-end:url(#e)}\n"
-	".ireq{stroke-dasharray:4 3}.wire{stroke:var(--wire);stroke-width:1.5;marker-end:url(#w);opacity:.8}\n"
+	".req,.ireq,.wire{fill:none}.req,.ireq{stroke:var(--edge);stroke-width:1.25;"
+	"marker-end:url(#e)}\n"
+	".ireq{stroke-dasharray:4 3}.wire{stroke:var(--wire);stroke-width:1.5;"
+	"marker-end:url(#w);opacity:.8}\n"
 	".wait{fill:none;stroke:var(--bad);stroke-width:1.5;stroke-dasharray:2 3}\n"
 	"g:hover>rect.op{stroke-width:2.5}path:hover{stroke-width:3;opacity:1}\n"
 	".me{fill:var(--edge)}.mw{fill:var(--wire)}\n"
 	"</style>\n"
-	"<defs><marker id=\"e\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" "
-	"orient=\"auto\"><path class=\"me\" d=\"M0 0 8 4 0 8z\"/></marker>\n"
-	"<marker id=\"w\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" "
-	"orient=\"auto\"><path class=\"mw\" d=\"M0 0 8 4 0 8z\"/></marker></defs>\n";
+	"<defs><marker id=\"e\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" "
+	"markerHeight=\"6\" orient=\"auto\"><path class=\"me\" d=\"M0 0 8 4 0 8z\"/></marker>\n"
+	"<marker id=\"w\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" "
+	"markerHeight=\"6\" orient=\"auto\"><path class=\"mw\" d=\"M0 0 8 4 0 8z\"/></marker>"
+	"</defs>\n";
 
 /* Text of unknown origin: what XML reserves, and what it forbids. */
 static void put_text(FILE *out, const char *text)
@@ -96,7 +107,8 @@ static void put_bytes(char *buf, size_t cap, uint64_t bytes)
 }
 
 /* Two short lines: "send 64K", "l5 to 3". */
-static void say(const struct goal_layout *l, const struct goal_node *n, char *first, char *second, size_t cap)
+static void say(const struct goal_layout *l, const struct goal_node *n, char *first, char *second,
+		size_t cap)
 {
 	const struct goal_op *op = goal_layout_op(l, n);
 	char size[32] = "", label[24], peer[24] = "";
@@ -108,7 +120,8 @@ static void say(const struct goal_layout *l, const struct goal_node *n, char *fi
 	if (goal_is_transfer(op) && op->peer == GOAL_ANY)
 		snprintf(peer, sizeof peer, "from any");
 	else if (goal_is_transfer(op))
-		snprintf(peer, sizeof peer, "%s %" PRIu32, op->type == GOAL_SEND ? "to" : "from", op->peer);
+		snprintf(peer, sizeof peer, "%s %" PRIu32, op->type == GOAL_SEND ? "to" : "from",
+			 op->peer);
 	goal_layout_label(l, n, label, sizeof label);
 	if (strlen(label) > (*peer ? 5u : 12u))
 		label[*peer ? 5 : 12] = '\0';
@@ -131,28 +144,36 @@ static void put_node(const struct goal_layout *l, const struct goal_node *n, FIL
 	put_text(out, what);
 	if (l->in->places)
 		fprintf(out, " (line %" PRIu64 ")", l->in->places[n->rank].all[n->place].line);
-	fputs(!stuck ? "" : op->type == GOAL_SEND && l->flow.state[n->op] == GOAL_FLOW_ENDED ?
-	      " - nobody receives it" : " - never ends", out);
-	fprintf(out, "</title><rect class=\"op %s%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>",
+	fputs(!stuck ? ""
+	      : op->type == GOAL_SEND && l->flow.state[n->op] == GOAL_FLOW_ENDED
+		      ? " - nobody receives it"
+		      : " - never ends",
+	      out);
+	fprintf(out,
+		"</title><rect class=\"op %s%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+		"rx=\"5\"/>",
 		class_of(op), stuck ? " stuck" : "", n->x, n->y, W, H);
-	fprintf(out, "<text class=\"a\" x=\"%d\" y=\"%d\">", n->x + W / 2, n->y + (*second ? 14 : 20));
+	fprintf(out, "<text class=\"a\" x=\"%d\" y=\"%d\">", n->x + W / 2,
+		n->y + (*second ? 14 : 20));
 	put_text(out, first);
 	if (*second) {
-		fprintf(out, "</text><text class=\"b\" x=\"%d\" y=\"%d\">", n->x + W / 2, n->y + 26);
+		fprintf(out, "</text><text class=\"b\" x=\"%d\" y=\"%d\">", n->x + W / 2,
+			n->y + 26);
 		put_text(out, second);
 	}
 	fputs("</text></g>\n", out);
 }
 
-/* ---- edges ------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------ */
 
 struct drawing {
 	const struct goal_layout *l;
 	FILE *out;
 };
 
-/* Straight below; else a curve that leaves and arrives vertically, around boxes of the same column. */
-static void put_requirement(void *ctx, const struct goal_node *from, const struct goal_node *to, bool immediate)
+/* Straight below; else a curve, vertical at both ends, around boxes of the same column. */
+static void put_requirement(void *ctx, const struct goal_node *from, const struct goal_node *to,
+			    bool immediate)
 {
 	struct drawing *d = ctx;
 	int x1 = from->x + 16, y1 = from->y + H, x2 = to->x + 16, y2 = to->y, bend = (y2 - y1) / 2;
@@ -164,12 +185,14 @@ static void put_requirement(void *ctx, const struct goal_node *from, const struc
 	    from->row + 1 == d->l->level_rows[from->level])
 		fprintf(d->out, "<path class=\"%s\" d=\"M%d %dV%d\"/>\n", class, x1, y1, y2);
 	else if (x1 == x2)
-		fprintf(d->out, "<path class=\"%s\" d=\"M%d %dC%d %d %d %d %d %dV%dC%d %d %d %d %d %d\"/>\n", class, x1,
-			y1, x1, y1 + 10, x1 - 22, y1 + 4, x1 - 22, y1 + 18, y2 - 18, x1 - 22, y2 - 4, x2, y2 - 14,
-			x2, y2);
+		fprintf(d->out,
+			"<path class=\"%s\" d=\"M%d %dC%d %d %d %d %d %dV%dC%d %d %d %d %d "
+			"%d\"/>\n",
+			class, x1, y1, x1, y1 + 10, x1 - 22, y1 + 4, x1 - 22, y1 + 18, y2 - 18,
+			x1 - 22, y2 - 4, x2, y2 - 14, x2, y2);
 	else
-		fprintf(d->out, "<path class=\"%s\" d=\"M%d %dC%d %d %d %d %d %d\"/>\n", class, x1, y1, x1, y1 + bend,
-			x2, y2 - bend, x2, y2);
+		fprintf(d->out, "<path class=\"%s\" d=\"M%d %dC%d %d %d %d %d %d\"/>\n", class, x1,
+			y1, x1, y1 + bend, x2, y2 - bend, x2, y2);
 }
 
 static void put_wire(const struct goal_layout *l, const struct goal_node *send, FILE *out)
@@ -186,9 +209,10 @@ static void put_wire(const struct goal_layout *l, const struct goal_node *send, 
 		y2 += H / 2;
 	}
 	put_bytes(size, sizeof size, goal_layout_op(l, send)->bytes);
-	fprintf(out, "<path class=\"wire\" d=\"M%d %dL%d %d\"><title>%s from rank %" PRIu32 " to rank %" PRIu32
-		", tag %" PRIu32 "</title></path>\n", x1, y1, x2, y2, size, send->rank, recv->rank,
-		goal_layout_op(l, send)->tag);
+	fprintf(out,
+		"<path class=\"wire\" d=\"M%d %dL%d %d\"><title>%s from rank %" PRIu32
+		" to rank %" PRIu32 ", tag %" PRIu32 "</title></path>\n",
+		x1, y1, x2, y2, size, send->rank, recv->rank, goal_layout_op(l, send)->tag);
 }
 
 /* From what waits for ever to what it waits for. */
@@ -200,11 +224,13 @@ static void put_wait(const struct goal_layout *l, const struct goal_node *n, FIL
 		return;
 	to = goal_layout_node(l, l->flow.why[n->op]);
 	if (to)
-		fprintf(out, "<path class=\"wait\" d=\"M%d %dL%d %d\"><title>waits for it</title></path>\n",
+		fprintf(out,
+			"<path class=\"wait\" d=\"M%d %dL%d %d\"><title>waits for "
+			"it</title></path>\n",
 			n->x + W / 2 + 10, n->y + H, to->x + W / 2 + 10, to->y);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- the whole -------------------------------------------------------------------------- */
 
 static void put_lanes(const struct goal_layout *l, int height, FILE *out)
 {
@@ -212,8 +238,10 @@ static void put_lanes(const struct goal_layout *l, int height, FILE *out)
 		const struct goal_lane *lane = &l->lanes[i];
 
 		if (i % 2 == 0)
-			fprintf(out, "<rect class=\"lane\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", lane->x,
-				LAYOUT_TOP - 36, lane->width, height - LAYOUT_TOP + 28);
+			fprintf(out,
+				"<rect class=\"lane\" x=\"%d\" y=\"%d\" width=\"%d\" "
+				"height=\"%d\"/>\n",
+				lane->x, LAYOUT_TOP - 36, lane->width, height - LAYOUT_TOP + 28);
 		fprintf(out, "<text class=\"head\" x=\"%d\" y=\"%d\">rank %" PRIu32 "</text>\n",
 			lane->x + lane->width / 2, LAYOUT_TOP - 18, lane->rank);
 	}
@@ -228,8 +256,11 @@ static void put_title(const struct goal_layout *l, FILE *out)
 	fprintf(out, "</text>\n<text class=\"key\" x=\"%d\" y=\"38\">", LAYOUT_MARGIN);
 	if (l->lane_count < l->in->program->ranks)
 		fprintf(out, "%" PRIu32 " of ", l->lane_count);
-	fprintf(out, "%" PRIu32 " ranks, %" PRIu32 " operations; grey: requires, dashed: irequires, blue: messages%s"
-		"</text>\n", l->in->program->ranks, l->node_count,
+	fprintf(out,
+		"%" PRIu32 " ranks, %" PRIu32
+		" operations; grey: requires, dashed: irequires, blue: messages%s"
+		"</text>\n",
+		l->in->program->ranks, l->node_count,
 		l->flow.ended < l->flow.op_count ? ", red: never ends" : "");
 }
 
@@ -239,15 +270,19 @@ void goal_svg_write(const struct goal_layout *l, FILE *out)
 	int width = (int)base_max_u64((uint64_t)l->width, 480);
 	int height = (int)base_max_u64((uint64_t)l->height, LAYOUT_TOP + 40);
 
-	fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-		"height=\"%d\" viewBox=\"0 0 %d %d\">\n", width, height, width, height);
+	fprintf(out,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg "
+		"xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+		"height=\"%d\" viewBox=\"0 0 %d %d\">\n",
+		width, height, width, height);
 	fputs(style, out);
 	fprintf(out, "<rect class=\"bg\" width=\"%d\" height=\"%d\"/>\n", width, height);
 	put_lanes(l, height, out);
 	put_title(l, out);
 	goal_layout_edges(l, put_requirement, &d);
 	for (uint32_t n = 0; n < l->node_count; n++)
-		if (l->nodes[n].partner != GOAL_NONE && goal_layout_op(l, &l->nodes[n])->type == GOAL_SEND)
+		if (l->nodes[n].partner != GOAL_NONE &&
+		    goal_layout_op(l, &l->nodes[n])->type == GOAL_SEND)
 			put_wire(l, &l->nodes[n], out);
 	for (uint32_t n = 0; n < l->node_count; n++)
 		put_wait(l, &l->nodes[n], out);
