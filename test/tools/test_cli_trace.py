@@ -199,7 +199,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(mpich, small_disk):
 
 
 def test_a_disk_that_fills_up_later_is_told_in_the_report(mpich, tmp_path):
-    done = trace(mpich, tmp_path / 't', env={'SLUICE_FAULT': 'trace_full:4'})
+    done = trace(mpich, tmp_path / 't', '--set', 'COLL_THRESHOLD=8', env={'SLUICE_FAULT': 'trace_full:4'})
     assert done.status == 0, done.explain()
     assert 'no space is left on the disk' in done.err
     assert 'writing ended: No space left on device' in (tmp_path / 't/summary.txt').read_text()
