@@ -215,10 +215,13 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 	if (!g->is_terminal)
 		return is_interrupted != 0;
 	now = now_ns();
-	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2 && done) {
-		double left = (double)(now - g->began_ns) / 1e9 * ((double)all / (double)done - 1);
+	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2) {
+		double left = (double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
 
-		fprintf(stderr, "\r%s: %3.0f %%, %.0f s left \033[K", what, 100.0 * (double)done / (double)all, left);
+		fprintf(stderr, "\r%s: %.0f %%", what, 100.0 * (double)done / (double)all);
+		if (done >= all / 50) /* before that it would be a guess */
+			fprintf(stderr, ", %.0f s left", left);
+		fputs("\033[K", stderr);
 		g->told_ns = now;
 	}
 	return is_interrupted != 0;
