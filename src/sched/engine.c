@@ -297,7 +297,7 @@ static bool take_starts(struct sched_driver *d)
 }
 
 /* Announced sends whose receivers have the bytes. */
-static bool take_ended(struct sched_driver *d)
+bool engine_take_ended(struct sched_driver *d)
 {
 	struct sched_inst *s;
 	sched_ref ref;
@@ -369,7 +369,7 @@ bool engine_step(struct sched_driver *d)
 		trouble_handle(d);
 	do {
 		more = take_starts(d);
-		more |= take_ended(d);
+		more |= engine_take_ended(d);
 		more |= ring_poll(d);
 		if (e->open_jobs)
 			more |= job_reap(d);

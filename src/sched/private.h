@@ -148,7 +148,8 @@ struct sched_peer {
 	sched_ref store_free;                /* records for inline messages from it */
 	uint32_t store_used;                 /* those ever used */
 	uint32_t gone;                       /* 1 + who is to blame: nothing comes from it any more */
-	uint32_t aborts_seen;
+	uint32_t aborts_seen, aborts_to; /* of its list; how many there are to look at */
+	uint32_t lost;                       /* it failed so often that its list has forgotten some */
 	uint32_t unrung;                     /* it was sent something, and may have fallen asleep meanwhile */
 	struct sched_list backlog;           /* sends that found the ring full */
 };
@@ -386,6 +387,7 @@ void engine_release(struct sched_driver *d);
 /* Everything that can be done now, under the claim. */
 bool engine_step(struct sched_driver *d);
 void engine_ring_all(struct sched_driver *d);
+bool engine_take_ended(struct sched_driver *d); /* announced sends whose receivers have the bytes */
 /* Begin a run at once, under the claim. */
 void engine_start(struct sched_driver *d, struct sched_inst *s);
 /* engine_step under a claim of its own. False: nothing was done. */

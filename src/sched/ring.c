@@ -200,7 +200,7 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	do
 		m->ended_next = head;
 	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release, memory_order_relaxed));
-	/* partner: take_ended */
+	/* partner: engine_take_ended */
 	node_ring(d->g->node, (int)m->src);
 }
 

@@ -201,15 +201,15 @@ static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx, co
 static uint32_t is_gone(struct sched_group *g, int r, int *out_error)
 {
 	const struct sched_engine *e = g->drivers[r].e;
-	uint32_t broken = atomic_load_explicit(&e->broken, memory_order_relaxed);
+	uint32_t broken = atomic_load_explicit(&e->broken, memory_order_acquire);
 
 	*out_error = -EOWNERDEAD;
 	if (broken)
 		return broken;
-	if (atomic_load_explicit(&e->dead, memory_order_relaxed))
+	if (atomic_load_explicit(&e->dead, memory_order_acquire))
 		return 1 + (uint32_t)r;
 	*out_error = -EPIPE;
-	return atomic_load_explicit(&e->left, memory_order_relaxed) ? 1 + (uint32_t)r : 0;
+	return atomic_load_explicit(&e->left, memory_order_acquire) ? 1 + (uint32_t)r : 0;
 }
 
 static void see_gone(struct sched_driver *d, int r)
@@ -217,9 +217,6 @@ static void see_gone(struct sched_driver *d, int r)
 	struct sched_abort why = { .at = d->rank };
 	uint32_t culprit = is_gone(d->g, r, &why.error);
 
-	if (!culprit)
-		return;
-	d->peers[r].gone = culprit;
 	why.rank = (int)culprit - 1;
 	end_dependent(d, r, NULL, &why);
 }
@@ -227,12 +224,12 @@ static void see_gone(struct sched_driver *d, int r)
 static void see_aborts(struct sched_driver *d, int r)
 {
 	const struct sched_engine *e = d->g->drivers[r].e;
-	uint32_t count = atomic_load_explicit(&e->abort_count, memory_order_acquire), *seen = &d->peers[r].aborts_seen;
+	uint32_t count = d->peers[r].aborts_to, *seen = &d->peers[r].aborts_seen;
 
 	if (count - *seen > SCHED_ABORTS / 2) { /* some may be lost: none of its runs can be relied on */
 		struct sched_abort lost = { .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
 
-		d->peers[r].gone = 1 + (uint32_t)r;
+		d->peers[r].lost = 1;
 		end_dependent(d, r, NULL, &lost);
 		*seen = count;
 	}
@@ -244,16 +241,32 @@ static void see_aborts(struct sched_driver *d, int r)
 	}
 }
 
+/*
+ * In this order: what has happened; then everything that came before it; then whom it concerns. Somebody who
+ * has left, or died, had perhaps sent and taken all that a run of ours needs.
+ */
 void trouble_handle(struct sched_driver *d)
 {
 	uint32_t trouble = atomic_load_explicit(d->g->trouble, memory_order_acquire); /* partner: tell_all */
+	int error;
 
-	ring_poll(d); /* what was sent before it happened */
+	for (int r = 0; r < d->g->size; r++) {
+		struct sched_peer *p = &d->peers[r];
+
+		/* partner: run_fail */
+		p->aborts_to = atomic_load_explicit(&d->g->drivers[r].e->abort_count, memory_order_acquire);
+		p->gone = r == d->rank ? 0 : is_gone(d->g, r, &error);
+	}
+	ring_poll(d);
+	engine_take_ended(d);
+	if (d->e->open_jobs)
+		job_reap(d);
 	for (int r = 0; r < d->g->size; r++) {
 		if (r == d->rank)
 			continue;
 		see_aborts(d, r);
-		see_gone(d, r);
+		if (d->peers[r].gone)
+			see_gone(d, r);
 	}
 	atomic_store_explicit(&d->e->trouble_seen, trouble, memory_order_release); /* partner: trouble_settle */
 }
@@ -270,10 +283,12 @@ static bool has_failed(struct sched_driver *d, int r, uint64_t ctx, struct sched
 		*out = e->aborts[k % SCHED_ABORTS];
 		return true;
 	}
+	*out = (struct sched_abort){ .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
 	if (!d->peers[r].gone)
-		return false;
+		return d->peers[r].lost;
 	is_gone(d->g, r, &out->error);
 	out->rank = (int)d->peers[r].gone - 1;
+	out->at = d->rank;
 	return true;
 }
 
@@ -288,6 +303,8 @@ bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 			continue;
 		if (!has_failed(d, r, s->body->ctx, &why) || (op->peer == GOAL_ANY && why.error == -EPIPE))
 			continue;
+		if (why.op == GOAL_NONE && why.at == d->rank)
+			why.op = i;
 		run_fail(d, s, &why);
 		return true;
 	}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* GOAL's public functions over MPI communicators. Linked with libsluice. */
+#include <errno.h>
+#include <sluice/goal_mpi.h>
+
+#include "check.h"
+
+static struct sluice_goal_group *make_group(MPI_Comm comm)
+{
+	struct sluice_goal_group *g = NULL;
+	int ret = sluice_goal_group_mpi(comm, &g);
+
+	if (ret)
+		check_fail("no group: %s: %s", strerror(-ret), sluice_goal_refusal());
+	return g;
+}
+
+/* A sum of every rank's vector on every rank, as a ring: n - 1 steps, each adds what has come. */
+static struct sluice_goal_schedule *ring_sum(int me, int n, uint64_t count)
+{
+	struct sluice_goal_schedule *s = NULL;
+	struct sluice_goal *g;
+	uint64_t bytes = count * sizeof(double);
+	int last = -1;
+
+	if (sluice_goal_create(2 * bytes, &g))
+		return NULL;
+	for (int k = 0; k < n - 1; k++) {
+		struct sluice_goal_place out = k ? sluice_goal_scratchpad(k % 2 ? 0 : bytes) : sluice_goal_user(0, 0);
+		struct sluice_goal_place in = sluice_goal_scratchpad(k % 2 ? bytes : 0);
+		int send = sluice_goal_send(g, out, bytes, (uint32_t)(me + 1) % (uint32_t)n, 7);
+		int recv = sluice_goal_recv(g, in, bytes, (uint32_t)(me + n - 1) % (uint32_t)n, 7);
+		int add = sluice_goal_local(g, SLUICE_GOAL_ADD, SLUICE_GOAL_F64, sluice_goal_user(1, 0),
+					    k ? sluice_goal_user(1, 0) : sluice_goal_user(0, 0), in, count);
+
+		sluice_goal_requires(g, add, recv);
+		if (last >= 0) {
+			sluice_goal_requires(g, send, last);
+			sluice_goal_requires(g, recv, last);
+			sluice_goal_requires(g, add, last);
+		}
+		last = sluice_goal_nop(g);
+		sluice_goal_requires(g, last, send);
+		sluice_goal_requires(g, last, add);
+	}
+	if (sluice_goal_compile(g, (uint32_t)n, &s))
+		check_fail("the schedule does not compile");
+	sluice_goal_destroy(g);
+	return s;
+}
+
+static void sum_over(MPI_Comm comm, uint64_t count)
+{
+	struct sluice_goal_group *g = make_group(comm);
+	double *mine = malloc(count * sizeof *mine), *sum = calloc(count, sizeof *sum);
+	struct sluice_goal_buffer buffers[2] = { { mine, count * sizeof *mine }, { sum, count * sizeof *sum } };
+	struct sluice_goal_instance *i = NULL;
+	struct sluice_goal_schedule *s;
+	int me, n;
+
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &n);
+	s = g ? ring_sum(me, n, count) : NULL;
+	if (!s || sluice_goal_open(g, s, buffers, 2, NULL, &i)) {
+		check_fail("cannot open the schedule");
+		return;
+	}
+	for (int run = 0; run < 3; run++) {
+		for (uint64_t k = 0; k < count; k++)
+			mine[k] = (double)(k % 1000) + me + run;
+		EXPECT(!sluice_goal_start(i) && !sluice_goal_wait(i, -1));
+		for (uint64_t k = 0; k < count; k += 97)
+			EXPECT(sum[k] == n * (double)(k % 1000 + (uint64_t)run) + n * (n - 1) / 2.0);
+	}
+	EXPECT(sluice_goal_test(i) == 1);
+	EXPECT(!sluice_goal_close(i));
+	sluice_goal_schedule_destroy(s);
+	sluice_goal_group_leave(g);
+	free(mine);
+	free(sum);
+}
+
+BEHAVIOUR(goal_small_sum, 2) { sum_over(MPI_COMM_WORLD, 3); }
+BEHAVIOUR(goal_large_sum, 2) { sum_over(MPI_COMM_WORLD, 200000); }
+
+/* Half of the ranks each, at once, and collectives of MPI beside it. */
+BEHAVIOUR(goal_on_halves, 4)
+{
+	MPI_Comm half;
+
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+	sum_over(half, 5000);
+	MPI_Comm_free(&half);
+}
+
+BEHAVIOUR(goal_beside_mpi, 2)
+{
+	struct sluice_goal_group *g = make_group(MPI_COMM_WORLD);
+	uint64_t bytes = 1 << 20;
+	char *memory = g ? sluice_goal_alloc(g, bytes) : NULL;
+	struct sluice_goal_buffer buffer = { memory, bytes };
+	char *other = malloc(bytes);
+	struct sluice_goal_schedule *s = NULL;
+	struct sluice_goal_instance *i = NULL;
+	struct sluice_goal *b = NULL;
+
+	EXPECT(memory && !sluice_goal_create(0, &b));
+	for (int r = 1; b && r < size; r++) {
+		if (!rank)
+			sluice_goal_send(b, sluice_goal_user(0, 0), bytes, (uint32_t)r, 0);
+		else if (rank == r)
+			sluice_goal_recv(b, sluice_goal_user(0, 0), bytes, 0, 0);
+	}
+	EXPECT(!sluice_goal_compile(b, (uint32_t)size, &s));
+	memset(memory, rank ? 0 : 9, bytes);
+	EXPECT(!sluice_goal_run(g, s, &buffer, 1, &i));
+	memset(other, rank ? 0 : 5, bytes);
+	MPI_Bcast(other, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	EXPECT(!sluice_goal_wait(i, -1));
+	EXPECT(memory[0] == 9 && memory[bytes - 1] == 9 && other[0] == 5 && other[bytes - 1] == 5);
+	sluice_goal_schedule_destroy(s);
+	sluice_goal_destroy(b);
+	sluice_goal_group_leave(g);
+	free(other);
+}
+
+int main(int argc, char **argv)
+{
+	return check_main(argc, argv, MPI_THREAD_SINGLE);
+}
