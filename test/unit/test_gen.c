@@ -7,8 +7,8 @@
 #include <errno.h>
 
 #include "gen/gen.h"
+#include "gen_reference.h"
 #include "goal/local.h"
-#include "sim/reference.h"
 #include "unit.h"
 
 enum { RANKS = 17, ORDERS = 4 };

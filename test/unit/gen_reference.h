@@ -5,8 +5,8 @@
  * requirements say gives different results for different seeds. Messages are matched as everywhere: by sender and
  * tag, in order.
  */
-#ifndef SLUICE_SIM_REFERENCE_H
-#define SLUICE_SIM_REFERENCE_H
+#ifndef SLUICE_TEST_GEN_REFERENCE_H
+#define SLUICE_TEST_GEN_REFERENCE_H
 
 #include "goal/goal.h"
 

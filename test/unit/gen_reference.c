@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sim/reference.h"
+#include "gen_reference.h"
 
 #include <errno.h>
 #include <stdlib.h>
