@@ -126,6 +126,32 @@ UNIT_TEST(scratch_memory_is_what_is_used_unless_it_is_stated)
 	text_case_free(&c);
 }
 
+UNIT_TEST(what_a_rank_states_does_not_count_for_the_next)
+{
+	struct text_case c;
+
+	text_case_parse(&c,
+			"num_ranks 2 rank 0 { scratch 9b } rank 1 { recv 8b from 0 into scratch; "
+			"recv 0b from 0 match 0 }");
+	CHECK_STR(c.problems ? c.problems : "none",
+		  "0:0: rank 1: its receives are not numbered from 0 without "
+		  "gaps\n");
+	text_case_free(&c);
+	text_case_parse(
+		&c,
+		"num_ranks 2 rank 0 { scratch 9b; recv 0b from 0 match 0 } rank 1 { scratch 7b; "
+		"recv 2b from 0 into scratch; recv 0b from 0 }");
+	CHECK_EQ(c.ret, 0);
+	CHECK_EQ(c.blocks[0]->scratch_bytes, 9);
+	CHECK_EQ(c.blocks[1]->scratch_bytes, 7);
+	CHECK_EQ(goal_ops_const(c.blocks[1])[1].match, 1);
+	text_case_free(&c);
+	text_case_parse(&c,
+			"num_ranks 2 rank 0 { scratch 9b } rank 1 { recv 2b from 0 into scratch }");
+	CHECK_EQ(c.blocks[1]->scratch_bytes, 2);
+	text_case_free(&c);
+}
+
 UNIT_TEST(memory_that_is_not_named_is_nowhere)
 {
 	struct text_case c;

@@ -212,6 +212,15 @@ UNIT_TEST(several_problems_are_told_and_then_it_is_enough)
 	text_case_free(&c);
 }
 
+UNIT_TEST(a_mistake_in_one_rank_does_not_hide_those_of_the_next)
+{
+	CHECK_STR(text_case_of(
+			  "num_ranks 2 rank 0 { clac 1 }\nrank 1 { a: nop; b: nop; a requires b\n"
+			  "b requires a }"),
+		  "1:22: there is no operation 'clac'; did you mean 'calc'?\n"
+		  "2:0: requirements of rank 1 form a cycle: a -> b -> a\n");
+}
+
 UNIT_TEST(ranks_after_a_problem_are_not_handed_out)
 {
 	struct text_case c;
