@@ -65,10 +65,9 @@ struct trace_module {
 struct trace_site {
 	_Atomic uint64_t key;    /* 0: not used */
 	uint64_t address;        /* to which the call returns */
-	uint64_t outer;          /* the same of the caller of a language binding, 0: none */
-	_Atomic uint16_t module, outer_module; /* 1 + index, 0 not known (yet) */
+	_Atomic uint16_t module; /* 1 + index, 0 not known (yet) */
 	uint16_t name;           /* text: "MPI_Bcast" */
-	uint16_t reserved;
+	uint32_t reserved;
 };
 
 /* Sentences of the library's, by index; 0 is none. */

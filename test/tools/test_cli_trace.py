@@ -105,11 +105,11 @@ def test_sums_stay_exact_when_records_make_room(mpich, tmp_path):
 def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     trace(mpich, tmp_path / 't')
     calls = [e for e in events(tmp_path / 't') if e['name'].startswith('MPI_')]
-    assert all(re.fullmatch(r'traced\.c:\d+', e['args']['where']) for e in calls)
+    assert all(re.fullmatch(r'traced(\.c:\d+|\+0x[0-9a-f]+)', e['args']['where']) for e in calls)
     small = [e['args']['why'] for e in calls if e['args']['function'] == 'small_bcast']
     assert set(small) == {'passed on: below SLUICE_COLL_THRESHOLD'}
     summary = (tmp_path / 't/summary.txt').read_text()
-    assert 'called by large_bcast (traced.c:' in summary and 'completed before it returned: ' in summary
+    assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 
 
 def test_forks_and_threads_of_the_program_change_nothing(mpich, tmp_path):

@@ -33,8 +33,8 @@ def write_process(path, rank, calls):
     struct.pack_into('<7Q', head, 56, 10, 10, 10, 10, 10 ** 10, 10 ** 10, 10 ** 18)
     struct.pack_into('<256s64s32s', head, 136, b'/home/user/application', b'node', b'sluice')
     sites = 4096 + 64 * 256
-    struct.pack_into('<QQQHHHH', head, sites + 32 * 1, 1, 0x1234, 0, 0, 0, 1, 0)
-    texts = sites + 1024 * 32
+    struct.pack_into('<QQHHI', head, sites + 24 * 1, 1, 0x1234, 0, 1, 0)
+    texts = sites + 1024 * 24
     for index, text in enumerate((b'MPI_Bcast', b'a reason, with <b>marks</b> & </script>'), 1):
         struct.pack_into('<QI116s', head, texts + 128 * index, index, 1, text)
     with open(path, 'wb') as out:

@@ -186,11 +186,11 @@ static void read_places(struct trace_data *d, struct trace_process *p)
 	p->place_of_site = trace_alloc((TRACE_SITES + 1) * sizeof *p->place_of_site);
 	for (uint32_t i = 0; i <= TRACE_SITES; i++) {
 		const struct trace_site *s = site_at(p, i);
-		uint64_t address = s->outer_module ? s->outer : s->address, base;
-		const char *path = module_path(p, s->outer_module ? s->outer_module : s->module, &base);
-		const char *name = trace_text_of(p, s->name);
+		const char *name = trace_text_of(p, s->name), *path;
+		uint64_t base;
 
-		p->place_of_site[i] = s->key || !i ? place_index(d, i ? name : "?", path, address - base) : 0;
+		path = module_path(p, s->module, &base);
+		p->place_of_site[i] = s->key || !i ? place_index(d, i ? name : "?", path, s->address - base) : 0;
 	}
 }
 
