@@ -202,7 +202,10 @@ static bool hold(struct sched_inst *s, struct sched_driver *d)
 		engine_ring_all(d);
 		host_cpu_relax();
 	}
-	engine_ring_all(d);
+	/* A run that went through has met peers that were awake; one that fell asleep in the very moment in which it
+	 * was looked at naps for a millisecond at most. */
+	if (phase_of(s) == RUN_GOING)
+		engine_ring_all(d);
 	engine_release(d);
 	return progress;
 }
