@@ -99,7 +99,7 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 			f.has_process = true; /* one that need not be woken */
 			policy_early(&f, &choice);
 			CHECK_EQ(choice.how, EARLY_NOW);
-			f.copy_ns = 59999;
+			f.copy_ns = 119999;
 			policy_early(&f, &choice);
 			CHECK_EQ(choice.how, EARLY_LATER);
 			f.has_process = false;
