@@ -26,7 +26,8 @@ void goalfile_close(struct goalfile *f);
 
 struct goalfile_writer;
 
-/* The file is there, complete, after goalfile_finish(); until then its contents are in "PATH.part". */
+/* The file is there, complete, after goalfile_finish(); until then its contents are in "PATH.part". -EINVAL: what
+ * is at path is no file (a device); other -errno. */
 int goalfile_create(const char *path, uint32_t ranks, struct goalfile_writer **out);
 /* One more block, as goal_compile() has made it; its number is how many there were before. */
 int goalfile_add(struct goalfile_writer *w, const struct goal_block *b, uint32_t *out_number);

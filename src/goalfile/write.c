@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "goalfile/goalfile.h"
@@ -46,7 +47,10 @@ static void release(struct goalfile_writer *w)
 static int open_part(struct goalfile_writer *w, const char *path)
 {
 	size_t length = strlen(path) + sizeof ".part";
+	struct stat st;
 
+	if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* it would be replaced: a device, a pipe */
+		return -EINVAL;
 	w->path = strdup(path);
 	w->part = malloc(length);
 	w->numbers = calloc(w->ranks, sizeof *w->numbers);

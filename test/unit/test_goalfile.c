@@ -2,6 +2,7 @@
 /* Programs in files: written in a stream, mapped, verified. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../fuzz/goal_walk.h"
@@ -137,6 +138,15 @@ UNIT_TEST(writer_that_fails_leaves_no_file)
 }
 
 /* A device without room: the error comes when it is written at the latest. */
+UNIT_TEST(device_is_not_replaced)
+{
+	struct goalfile_writer *w = NULL;
+	struct stat st;
+
+	CHECK_EQ(goalfile_create("/dev/null", RANKS, &w), -EINVAL);
+	CHECK(!stat("/dev/null", &st) && S_ISCHR(st.st_mode));
+}
+
 UNIT_TEST(disk_that_is_full_is_told)
 {
 	static _Alignas(8) char large[1 << 20];
