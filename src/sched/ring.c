@@ -13,6 +13,17 @@
 
 #define KIND_SHIFT 56
 
+/*
+ * The slot of message n. Processors fetch lines in pairs: two messages in a row are not neighbours, or reading the
+ * one would take away the line that the next one is being written into.
+ */
+static uint32_t place_of(uint32_t n)
+{
+	_Static_assert(SCHED_RING % 2 == 0, "two halves");
+	n %= SCHED_RING;
+	return n / (SCHED_RING / 2) + n % (SCHED_RING / 2) * 2;
+}
+
 /* ---- sending ------------------------------------------------------------------------------------ */
 
 bool ring_has_room(struct sched_driver *d, uint32_t dst)
@@ -114,7 +125,7 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
 	struct sched_peer *p = &d->peers[op->peer];
-	struct sched_slot *slot = ring_of(d->g, (int)op->peer, d->rank) + p->out_tail % SCHED_RING;
+	struct sched_slot *slot = ring_of(d->g, (int)op->peer, d->rank) + place_of(p->out_tail);
 	struct sched_eager *eager = NULL;
 	struct sched_msg *m = NULL;
 	enum sched_kind kind;
@@ -153,7 +164,7 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 static struct sched_slot *peek(struct sched_driver *d, int src)
 {
 	struct sched_peer *p = &d->peers[src];
-	struct sched_slot *slot = ring_of(d->g, d->rank, src) + p->in_head % SCHED_RING;
+	struct sched_slot *slot = ring_of(d->g, d->rank, src) + place_of(p->in_head);
 
 	return atomic_load_explicit(&slot->seq, memory_order_acquire) == p->in_head + 1 ? slot : NULL;
 }
