@@ -22,7 +22,9 @@ ENV = {
     # its own handlers would be installed through our sigaction before it can bear instrumented code
     'tsan': {'TSAN_OPTIONS': 'exitcode=99:halt_on_error=1:handle_segv=0:handle_sigbus=0:handle_abort=0:'
                              'handle_sigill=0:handle_sigfpe=0', 'UCX_MEM_EVENTS': 'no',
-             'UCX_TLS': '^cma'},
+             'UCX_TLS': '^cma',
+             # a process started as by vfork shares TSan's own memory, which takes it for a forked child
+             'SLUICE_WORKER_KIND': 'thread'},
 }
 # Everything returned from early. userfaultfd is taken where it can be had.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',

@@ -12,7 +12,8 @@ from test_unit import known_to_meson
 OPTIONS = {
     'asan': {'ASAN_OPTIONS': 'detect_leaks=1:exitcode=99:allocator_may_return_null=1',
              'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1:exitcode=99'},
-    'tsan': {'TSAN_OPTIONS': 'halt_on_error=1:exitcode=99:allocator_may_return_null=1'},
+    # ranks are forked, and start threads: of engines, guards, and for those that wait
+    'tsan': {'TSAN_OPTIONS': 'halt_on_error=1:exitcode=99:allocator_may_return_null=1:die_after_fork=0'},
 }
 # What cannot hold with a sanitizer in the process, and why.
 ALLOCATOR = 'is about the C library\'s allocator, in whose place the sanitizer has its own'

@@ -150,8 +150,11 @@ def test_ctrl_c_keeps_what_was_recorded(mpich, tmp_path):
     line = [mpich.mpiexec, '-n', '2', SLUICE, 'trace', '-o', tmp_path / 't', mpich.build(PROGRAMS / 'traced.c'), 'hang']
     child = subprocess.Popen([str(w) for w in line], env=mpich.env(), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, start_new_session=True)
-    for _ in range(2):
-        assert child.stdout.readline() == 'hangs\n'
+    said = ''
+    while said.count('hangs') < 2: # of both ranks, whose lines the launcher may mix
+        line = child.stdout.readline()
+        assert line, said
+        said += line
     os.killpg(child.pid, signal.SIGINT)
     child.communicate(timeout=30)
     assert child.returncode != 0
@@ -195,7 +198,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(mpich, small_disk):
     lines = our_lines(done)
     assert any('no space is left on the disk: the trace of this rank ends here' in line or
                'No space left on device; nothing is traced' in line for line in lines), lines
-    assert any(re.search(r'cannot write .*/timeline.html: No space left', line) for line in lines), lines
+    assert any(re.search(r'cannot write .*/(summary.txt|timeline.html|trace.json): No space left', line) for line in lines), lines
 
 
 def test_a_disk_that_fills_up_later_is_told_in_the_report(mpich, tmp_path):
