@@ -30,6 +30,17 @@ void host_cpumask_self(struct host_cpumask *out)
 		out->bits[0] = 1;
 }
 
+bool host_cpumask_here(struct host_cpumask *out)
+{
+	unsigned cpu = 0;
+
+	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
+		return false;
+	*out = (struct host_cpumask){ { 0 } };
+	out->bits[cpu / 64] = (uint64_t)1 << cpu % 64;
+	return true;
+}
+
 int host_cpumask_apply(const struct host_cpumask *m)
 {
 	return syscall(SYS_sched_setaffinity, 0, sizeof(m->bits), m->bits) ? -errno : 0;

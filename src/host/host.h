@@ -49,6 +49,8 @@ enum host_simd host_simd(void);
 #define HOST_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct host_cpumask { uint64_t bits[HOST_CPUMASK_WORDS]; };
 void host_cpumask_self(struct host_cpumask *out);      /* CPUs this thread may run on */
+/* The one that it runs on now; false: not known. Async-signal-safe. */
+bool host_cpumask_here(struct host_cpumask *out);
 /* CPUs that process or thread `tid` may run on. 0 or -errno. */
 int host_cpumask_of(int tid, struct host_cpumask *out);
 /* From now on this thread runs on these. 0 or -errno. */

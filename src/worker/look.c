@@ -29,17 +29,6 @@ static bool is_dead(const struct worker_page *p)
 
 /* ---- lending --------------------------------------------------------------------------------------------- */
 
-static bool cpu_here(struct host_cpumask *out)
-{
-	unsigned cpu = 0;
-
-	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
-		return false;
-	*out = (struct host_cpumask){ { 0 } };
-	out->bits[cpu / 64] = (uint64_t)1 << cpu % 64;
-	return true;
-}
-
 static void place(const struct worker_thread *t, const struct host_cpumask *m)
 {
 	uint32_t tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
@@ -56,7 +45,7 @@ static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t 
 
 	if (atomic_load_explicit(&t->claim, memory_order_acquire) != claim)
 		return true;
-	if (!cpu_here(&here))
+	if (!host_cpumask_here(&here))
 		return false;
 	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread the end */
 	atomic_fetch_add_explicit(&t->lenders, 1, memory_order_seq_cst);
@@ -188,7 +177,7 @@ static void invite(struct worker_page *p, uint32_t group)
 {
 	const struct timespec a_moment = { .tv_nsec = LEND_NS };
 	struct host_cpumask here;
-	bool has_cpu = cpu_here(&here);
+	bool has_cpu = host_cpumask_here(&here);
 
 	for (uint32_t i = 0; has_cpu && i < p->threads; i++)
 		if (atomic_load_explicit(&p->thread[i].in_group, memory_order_relaxed) == group)
@@ -205,7 +194,7 @@ void look_end(uint64_t wait_ns)
 	uint64_t until = host_now_ns() + wait_ns;
 	struct host_cpumask here;
 
-	if (!p || !cpu_here(&here))
+	if (!p || !host_cpumask_here(&here))
 		return;
 	/* its threads have to run once more to end, and this one is about to sleep */
 	for (uint32_t i = 0; i < p->threads; i++)

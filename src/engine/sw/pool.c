@@ -93,17 +93,6 @@ static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cp
 	}
 }
 
-static bool cpu_here(struct host_cpumask *out)
-{
-	unsigned cpu = 0;
-
-	if (syscall(SYS_getcpu, &cpu, NULL, NULL) || cpu >= HOST_CPUMASK_WORDS * 64)
-		return false;
-	*out = (struct host_cpumask){ { 0 } };
-	out->bits[cpu / 64] = (uint64_t)1 << cpu % 64;
-	return true;
-}
-
 /*
  * A thread at idle priority that another has displaced may not run again for a second, in the middle of the
  * very copy that a thread of normal priority waits for; and without privilege nobody can raise its
@@ -113,7 +102,7 @@ static bool lend(struct sw_chan *ch, uint32_t ended)
 {
 	struct host_cpumask here;
 
-	if (!cpu_here(&here))
+	if (!host_cpumask_here(&here))
 		return false;
 	atomic_fetch_add_explicit(&ch->lenders, 1, memory_order_seq_cst);
 	move_workers(ch, &here);
@@ -273,7 +262,7 @@ void sw_pool_stop(void)
 	struct host_cpumask here;
 
 	atomic_store_explicit(&pool.stopping, true, memory_order_relaxed);
-	if (cpu_here(&here)) { /* this thread waits for them: see lend() */
+	if (host_cpumask_here(&here)) { /* this thread waits for them: see lend() */
 		pool.cpus = here;
 		move_workers(NULL, &pool.cpus);
 	}
