@@ -41,7 +41,12 @@ uint32_t record_thread(void);
 /* This thread's totals, one a site; NULL: there is no room. */
 struct trace_totals *record_totals(void);
 
-/* texts.c: the index of a constant text, 0 when the table is full. Async-signal-safe. */
+/*
+ * texts.c: the index of the entry of a key, never 0, in a table whose entries 1 to count - 1 begin with one; *out_new:
+ * it has been entered now, and is the caller's to fill. 0: the table is full. Async-signal-safe.
+ */
+uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new);
+/* The index of a constant text, 0 when the table is full. Async-signal-safe. */
 uint16_t text_index(const char *text);
 
 /* sites.c: never fails; 0 is "not known". Not in signal handlers. */

@@ -57,24 +57,10 @@ uint16_t site_index(const char *name, const void *address)
 	struct trace_site *all = file_sites();
 	/* one place calls one function; two may share an address where calls are jumps */
 	uint64_t key = (uintptr_t)address ^ (uint64_t)(uintptr_t)name << 20;
-	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
+	bool is_new;
+	uint16_t k = key_enter(all, sizeof *all, TRACE_SITES, key + !key, &is_new);
 
-	key += !key;
-	for (uint32_t i = 0; i < TRACE_SITES - 1; i++) {
-		uint32_t k = 1 + (at + i) % (TRACE_SITES - 1);
-		uint64_t found = atomic_load_explicit(&all[k].key, memory_order_relaxed);
-
-		if (base_likely(found == key))
-			return (uint16_t)k;
-		if (found)
-			continue;
-		if (atomic_compare_exchange_strong_explicit(&all[k].key, &found, key, memory_order_relaxed,
-							    memory_order_relaxed)) {
-			fill(&all[k], name, (uintptr_t)address);
-			return (uint16_t)k;
-		}
-		if (found == key)
-			return (uint16_t)k;
-	}
-	return 0;
+	if (is_new)
+		fill(&all[k], name, (uintptr_t)address);
+	return k;
 }

@@ -12,29 +12,34 @@ static void fill(struct trace_text *t, const char *text)
 	atomic_store_explicit(&t->is_set, 1, memory_order_release); /* partner: the reader of the file */
 }
 
-static uint16_t look_up(const char *text)
+uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
 {
-	struct trace_text *all = file_texts();
-	uint64_t key = (uintptr_t)text;
 	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
 
-	for (uint32_t i = 0; i < TRACE_TEXTS; i++) {
-		uint32_t k = 1 + (at + i) % (TRACE_TEXTS - 1);
-		uint64_t found = atomic_load_explicit(&all[k].key, memory_order_relaxed);
+	*out_new = false;
+	for (uint32_t i = 0; i < count - 1; i++) {
+		uint32_t k = 1 + (at + i) % (count - 1);
+		_Atomic uint64_t *place = (_Atomic uint64_t *)((char *)table + k * entry_bytes);
+		uint64_t found = atomic_load_explicit(place, memory_order_relaxed);
 
-		if (base_likely(found == key))
-			return (uint16_t)k;
-		if (found)
-			continue;
-		if (atomic_compare_exchange_strong_explicit(&all[k].key, &found, key, memory_order_relaxed,
-							    memory_order_relaxed)) {
-			fill(&all[k], text);
-			return (uint16_t)k;
-		}
-		if (found == key)
+		if (!found)
+			*out_new = atomic_compare_exchange_strong_explicit(place, &found, key, memory_order_relaxed,
+									   memory_order_relaxed);
+		if (*out_new || found == key)
 			return (uint16_t)k;
 	}
 	return 0;
+}
+
+static uint16_t look_up(const char *text)
+{
+	struct trace_text *all = file_texts();
+	bool is_new;
+	uint16_t k = key_enter(all, sizeof *all, TRACE_TEXTS, (uintptr_t)text, &is_new);
+
+	if (is_new)
+		fill(&all[k], text);
+	return k;
 }
 
 /* A thread says the same again and again. */
