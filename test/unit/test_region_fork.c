@@ -41,14 +41,26 @@ static pid_t child(void (*fn)(void *), void *arg)
 	return pid;
 }
 
-static void *sleeper(void *arg) { pause(); return arg; }
+static void *sleeper(void *arg)
+{
+	tell(*(int *)arg);
+	for (;;)
+		pause();
+	return NULL;
+}
 
-/* From here on the process counts as one with threads. */
+/*
+ * From here on the process counts as one with threads. It has begun when this returns: a thread
+ * that still starts may be in the allocator, of which ASan's remains locked in a child forked then.
+ */
 static void have_threads(void)
 {
 	pthread_t t;
+	int runs[2];
 
-	CHECK_EQ(pthread_create(&t, NULL, sleeper, NULL), 0);
+	CHECK_EQ(pipe(runs), 0);
+	CHECK_EQ(pthread_create(&t, NULL, sleeper, &runs[1]), 0);
+	await(runs[0]);
 }
 
 struct snapshot { struct turn turn; char *p; struct region_desc desc; };
