@@ -35,6 +35,7 @@ def compile_with(compiler, out, flags, *sources):
     return out
 
 
+@pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.parametrize('name', TARGETS)
 def test_fuzz(name, tmp_path):
     if not shutil.which('clang'):
