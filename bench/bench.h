@@ -20,6 +20,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifndef __x86_64__
+#define __builtin_ia32_pause() __asm__ volatile("" ::: "memory") /* the name is x86's */
+#endif
+
 #define BENCH_MAX_RANKS 64
 #define BENCH_MAX_CALLS 20000
 #define BENCH_PAGE      4096

@@ -64,8 +64,9 @@ struct measure {
  * libc's), so that the report can say "copies by CMA" from observation.
  */
 static _Atomic uint64_t cma_calls;
-ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
-			 const struct iovec *remote, unsigned long nremote, unsigned long flags)
+__attribute__((visibility("default"))) ssize_t
+process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
+		 const struct iovec *remote, unsigned long nremote, unsigned long flags)
 {
 	atomic_fetch_add_explicit(&cma_calls, 1, memory_order_relaxed);
 	return syscall(SYS_process_vm_readv, pid, local, nlocal, remote, nremote, flags);

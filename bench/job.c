@@ -82,7 +82,7 @@ void *job_share(struct bench *b, size_t bytes)
 			job_die("no shared memory");
 		where[1] = fd;
 	}
-	MPI_Bcast(where, 2, MPI_LONG, 0, MPI_COMM_WORLD);
+	MPI_Bcast(where, sizeof(where), MPI_BYTE, 0, MPI_COMM_WORLD);
 	if (b->rank) {
 		snprintf(path, sizeof(path), "/proc/%ld/fd/%ld", where[0], where[1]);
 		fd = open(path, O_RDWR);
