@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a report of sluice bench says (sluice-bench-json(5)), put in the order in which it is shown.
+'use strict';
+
+const WORDS = { bcast: 'Broadcast', gather: 'Gather', scatter: 'Scatter', allreduce: 'Allreduce', reduce: 'Reduce',
+	allgather: 'Allgather', alltoall: 'All-to-all', sendrecv: 'Send and receive', barrier: 'Barrier' };
+const TIMED = { call: 'the call alone', use: 'until the data has been used', all: 'the whole run' };
+
+const wordFor = what => WORDS[what] || what.charAt(0).toUpperCase() + what.slice(1);
+const timedFor = timed => TIMED[timed] || timed;
+const ranksFor = n => `${n} rank${n === 1 ? '' : 's'}`;
+
+// Does an interval leave a doubt about which of two is better?
+function verdictOf(ratio) {
+	return ratio.low > 1 ? 'gain' : ratio.high < 1 ? 'loss' : 'even';
+}
+
+const VERDICTS = { gain: '\u25b2 faster', loss: '\u25bc slower', even: '= no difference' };
+
+function groupBy(list, keyOf) {
+	const groups = new Map();
+	for (const item of list) {
+		const key = keyOf(item);
+		groups.set(key, [...(groups.get(key) || []), item]);
+	}
+	return [...groups.values()];
+}
+
+class Run {
+	constructor({ name, report }) {
+		this.name = name;
+		Object.assign(this, report);
+		this.looks = new Map(this.sides.map((s, i) => [s.name, i % LOOKS]));
+	}
+
+	title(side) {
+		return side === 'machine' ? 'this machine' : this.sides.find(s => s.name === side)?.title || side;
+	}
+
+	look(side) {
+		return this.looks.get(side) ?? LOOKS - 1;
+	}
+
+	// In the order of sides, those that some of the results have.
+	sidesOf(results, of = 'sides') {
+		const has = name => results.some(r => name in r[of]);
+		const others = [...new Set(results.flatMap(r => Object.keys(r[of])))].filter(n => !this.looks.has(n));
+		return [...this.sides.map(s => s.name), ...others].filter(has);
+	}
+
+	// None where two runs are compared: there it would be one comparison too many.
+	ratioSides(results) {
+		return this.letter ? [] : this.sidesOf(results, 'ratios');
+	}
+
+	// [{ result, scenario, side, ratio }] of all that was compared with the plain MPI.
+	compared() {
+		return this.scenarios.flatMap(scenario => scenario.results.flatMap(result => Object.entries(result.ratios)
+			.map(([side, ratio]) => ({ scenario, result, side, ratio }))));
+	}
+
+	problems() {
+		const all = [];
+		if (this.run.stopped)
+			all.push(`The run ended early: ${this.run.stopped}. What was measured until then is shown.`);
+		if (this.machine.disturbed)
+			all.push(this.machine.disturbed);
+		const wrong = this.scenarios.flatMap(s => s.results.flatMap(r => Object.values(r.sides).map(v => v.wrong)))
+			.reduce((n, w) => n + w, 0);
+		if (wrong)
+			all.push(`WRONG CONTENTS were found ${wrong} time${wrong > 1 ? 's' : ''} after a call.`);
+		for (const f of this.failures)
+			all.push(`Failed: ${f.scenario}, ${this.title(f.side)}, ${ranksFor(f.ranks)}: ${f.why}`);
+		for (const s of this.scenarios.filter(s => !s.complete && !this.failures.some(f => f.scenario === s.name)))
+			all.push(`Not complete: ${s.title}`);
+		return all;
+	}
+}
+
+// What distinguishes one result from others that are alike in what, timed and ranks.
+function parametersText(result) {
+	return Object.entries(result.parameters || {}).map(([name, value]) => {
+		const [, plain, unit] = /^(.*)_(us|ms|ns|bytes)$/.exec(name) || [null, name, ''];
+		const words = plain.replaceAll('_', ' ');
+		return `${words} ${isNumber(value) && unit ? formatValue(value, unit === 'bytes' ? 'B' : unit) : value}`;
+	}).join(', ');
+}
+
+// Results that belong into one plot: alike in everything but the bytes.
+function plotGroups(scenario) {
+	const varies = name => new Set(scenario.results.map(r => r[name])).size > 1;
+	const groups = groupBy(scenario.results, r => JSON.stringify([r.what, r.timed, r.ranks, r.unit, parametersText(r)]));
+	return groups.map(results => {
+		const first = results[0], parameters = new Set(scenario.results.map(parametersText)).size > 1 && parametersText(first);
+		return { results, first, isOverBytes: new Set(results.map(r => r.bytes)).size === results.length &&
+			results.every(r => r.bytes > 0),
+		title: [wordFor(first.what), varies('timed') && timedFor(first.timed), varies('ranks') && ranksFor(first.ranks),
+			parameters].filter(Boolean).join(', ') };
+	});
+}
+
+function noteOf(result, value) {
+	return [result.settled ? '' : 'still scattered', value.wrong ? `WRONG CONTENTS ${value.wrong} times` : '',
+		value.samples === 1 ? 'one sample' : ''].filter(Boolean).join(', ');
+}
+
+// A measured value as a point of a plot: with its spread (P0 to P99) or its confidence.
+function pointOf(result, side, kind = 'spread') {
+	const value = result.sides[side];
+	if (!value)
+		return undefined;
+	const ends = kind === 'confidence' ? [value.low, value.high] : isNumber(value.p99) ? [value.p0, value.p99] : [];
+	const [low, high] = extent(ends) || [];
+	return { x: result.bytes, y: value.p50, low, high, note: noteOf(result, value), isUnsure: !result.settled };
+}
+
+function ratioOf(result, side) {
+	const ratio = result.ratios[side];
+	return ratio && { x: result.bytes, y: ratio.value, low: ratio.low, high: ratio.high, isUnsure: !result.settled,
+		note: [VERDICTS[verdictOf(ratio)], `${ratio.pairs} pair${ratio.pairs > 1 ? 's' : ''}`].join(', ') };
+}
+
+function loadRuns() {
+	return JSON.parse(document.getElementById('data').textContent).runs.map(r => new Run(r));
+}
