@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * board: short messages that need nobody's progress. Each rank of a node group writes what it brings to
+ * a collective into a record of its own and goes its way; whoever needs it reads it there, when it
+ * looks. Between the two no CPU is needed, so a short nonblocking collective cannot be late.
+ *
+ *   board_begin -> fill board_record() -> board_post, or nothing, when no rank needs it
+ *               -> board_look(rank) ... -> board_end
+ *
+ *   board_area(rank): | struct board_line | record 0 | record 1 | ... | record BOARD_RECORDS - 1 |
+ *
+ * Collectives on a board are numbered from 1, alike on all ranks: every rank begins each of them, in the
+ * same order, whether it posts or not. Record n lies in place n % BOARD_RECORDS, and is written again when
+ * every rank has ended collective n and those before it, which each says in its line.
+ *
+ * Threads: begin, post and end by one thread at a time; look by any.
+ */
+#ifndef SLUICE_BOARD_H
+#define SLUICE_BOARD_H
+
+#include "base/base.h"
+#include "node/node.h"
+
+#ifndef BOARD_RECORDS /* a model of it has fewer and shorter ones */
+#define BOARD_RECORDS 32u /* collectives that a rank can be ahead of the slowest, at most 32 */
+#define BOARD_RECORD_BYTES 2048u
+#endif
+#define BOARD_BYTES (BOARD_RECORD_BYTES - 16u) /* of a message */
+
+struct board;
+
+/* Bytes of each rank's user area that a board takes. */
+uint64_t board_area_bytes(void);
+/* On the group's user areas, from area_off on, which is a multiple of a cache line. 0 or -ENOMEM. */
+int board_create(struct node_group *g, uint64_t area_off, struct board **out);
+void board_destroy(struct board *b);
+
+/* The number of this rank's next collective; 0: a rank, perhaps this one, has not ended that of BOARD_RECORDS
+ * before. Costs no more than two loads then, and may be asked again. */
+uint64_t board_begin(struct board *b);
+/* Where its message is written, BOARD_BYTES of it: between board_begin() and board_post(). 16-byte aligned. */
+void *board_record(const struct board *b, uint64_t n);
+/* Everybody may read it, and who sleeps is woken. */
+void board_post(struct board *b, uint64_t n, uint32_t bytes);
+/* What the rank has posted for collective n, which this rank has begun and not ended; NULL: nothing yet.
+ * *out_bytes: at most BOARD_BYTES. Async-signal-safe. */
+const void *board_look(const struct board *b, int rank, uint64_t n, uint32_t *out_bytes);
+/* This rank reads nothing of it any more. Each that was begun once, in any order. */
+void board_end(struct board *b, uint64_t n);
+
+#endif

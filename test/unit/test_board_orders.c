@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A board with two records, every interleaving of two ranks that exchange numbers through it, or of which
+ * one only reads: nobody reads what belongs to another collective, and nobody sleeps for ever, neither for a
+ * message nor for room.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define BOARD_RECORDS      2u
+#define BOARD_RECORD_BYTES 64u
+#include "unit.h"
+
+#include "base/base.h"
+#include "node/node.h"
+#include "interleave_atomics.h"
+#undef atomic_fetch_sub_explicit
+#define atomic_fetch_sub_explicit(p, v, o) il_add((void *)(p), sizeof *(p), (uint64_t)-(v), (o))
+
+static void *world_area(int rank);
+static void world_ring(int rank);
+#define node_area(g, rank)      world_area(rank)
+#define node_ring(g, rank)      (atomic_thread_fence(memory_order_seq_cst), world_ring(rank))
+#define node_ring_soon(g, rank) world_ring(rank)
+#define node_rank(g)            0
+#define node_size(g)            RANKS
+#define board_area_bytes        model_area_bytes
+#define board_create            model_create
+#define board_destroy           model_destroy
+#define board_begin             model_begin
+#define board_record            model_record
+#define board_post              model_post
+#define board_look              model_look
+#define board_end               model_end
+enum { RANKS = 2, COLLECTIVES = 5 };
+#include "board/board.c"
+
+struct world {
+	struct { struct board_line line; struct board_record records[BOARD_RECORDS]; } area[RANKS];
+	_Atomic uint32_t bell[RANKS];
+};
+static struct world *world;
+static bool is_one_way; /* rank 0 only posts, rank 1 only reads */
+
+static void *world_area(int rank) { return &world->area[rank]; }
+
+static void world_ring(int rank)
+{
+	atomic_fetch_add_explicit(&world->bell[rank], 1, memory_order_release);
+	il_futex_wake(&world->bell[rank]);
+}
+
+enum phase { BEGIN, LOOK, WAIT };
+struct place { struct board b; uint64_t n; enum phase phase, back; uint32_t bell; };
+
+static uint64_t message_of(int rank, uint64_t n) { return n * 10 + (uint64_t)rank; }
+
+/* Looks once more after it has read its bell, then sleeps until it rings. */
+static void pause_at(struct place *p, int t, enum phase phase)
+{
+	if (p->back == phase && p->phase == WAIT) {
+		il_futex_wait(&world->bell[t], p->bell);
+		p->phase = phase;
+		p->back = BEGIN + 100;
+		return;
+	}
+	p->bell = atomic_load_explicit(&world->bell[t], memory_order_acquire);
+	p->phase = WAIT;
+	p->back = phase;
+}
+
+static void begin(struct place *p, int t)
+{
+	uint64_t n = model_begin(&p->b);
+
+	if (!n) {
+		pause_at(p, t, BEGIN);
+		return;
+	}
+	p->n = n;
+	p->phase = LOOK;
+	if (is_one_way && t)
+		return;
+	atomic_store_explicit((_Atomic uint64_t *)model_record(&p->b, n), message_of(t, n), memory_order_relaxed);
+	model_post(&p->b, n, sizeof(uint64_t));
+	if (!is_one_way)
+		return;
+	model_end(&p->b, n);
+	p->phase = BEGIN;
+}
+
+static void look(struct place *p, int t)
+{
+	uint32_t bytes;
+	const _Atomic uint64_t *m = model_look(&p->b, !t, p->n, &bytes);
+
+	if (!m) {
+		pause_at(p, t, LOOK);
+		return;
+	}
+	if (atomic_load_explicit(m, memory_order_relaxed) != message_of(!t, p->n))
+		il_fail("a message belongs to another collective");
+	model_end(&p->b, p->n);
+	p->phase = BEGIN;
+}
+
+static bool world_round(int t, void *shared, void *local)
+{
+	struct place *p = local;
+	enum phase now = p->phase == WAIT ? p->back : p->phase;
+
+	world = shared;
+	p->b.rank = t;
+	p->b.size = RANKS;
+	if (now == BEGIN)
+		begin(p, t);
+	else
+		look(p, t);
+	return p->phase != BEGIN || p->n < COLLECTIVES;
+}
+
+static void world_init(void *shared) { memset(shared, 0, sizeof(struct world)); }
+
+static const char *explore(bool one_way, unsigned mutation)
+{
+	static struct il_result r;
+	const struct il_model m = {
+		.threads = RANKS,
+		.shared_bytes = sizeof(struct world),
+		.local_bytes = sizeof(struct place),
+		.mutation = mutation,
+		.init = world_init,
+		.round = world_round,
+	};
+
+	is_one_way = one_way;
+	il_explore(&m, &r);
+	if (getenv("INTERLEAVE_SHOW"))
+		printf("  %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", r.states, r.steps,
+		       r.violation ? r.violation : "holds", r.order);
+	return r.violation;
+}
+
+UNIT_TEST(board_holds_in_every_interleaving)
+{
+	CHECK_STR(explore(false, 0) ?: "", "");
+	CHECK_STR(explore(true, 0) ?: "", "");
+}
+
+UNIT_TEST(board_without_release_is_caught) { CHECK(explore(false, IL_NO_RELEASE)); }
+UNIT_TEST(board_without_fences_is_caught) { CHECK(explore(true, IL_NO_FENCE)); }
