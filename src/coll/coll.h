@@ -2,9 +2,13 @@
 /*
  * coll: which schedule a collective is. Pure: builds goal/ schedules from ranks, root and sizes.
  *
- * Each function adds one rank's side. Offsets are relative to that rank's own buffers; only the byte
- * counts must agree between ranks. Send buffers are GOAL_USER + 0, receive buffers GOAL_USER + 1,
- * a broadcast's buffer is GOAL_USER + 0 on every rank.
+ * coll_build() adds one rank's side. Inside a node all of them are flat: each rank sends to each other what that
+ * one gets from it, and copies its own part; no operation requires another, so that anyone can move any byte
+ * at any time (doc/adr/0020-flat-collectives.md). Offsets are relative to that rank's own buffers; only the byte counts
+ * must agree between ranks. Send buffers are COLL_SEND, receive buffers COLL_RECV; where there is one buffer
+ * only, a broadcast's and that of an allgather in place, it is COLL_SEND on every rank.
+ *
+ * What is combined (MPI_Reduce and the like) is no schedule of transfers: fold/.
  */
 #ifndef SLUICE_COLL_H
 #define SLUICE_COLL_H
@@ -14,14 +18,51 @@
 #define COLL_SEND GOAL_USER
 #define COLL_RECV (GOAL_USER + 1)
 
-/* Operations (and requirements) that a rank's side of any collective here can have. */
-static inline uint32_t coll_ops_max(int ranks) { return (uint32_t)ranks + 1; }
+enum coll_kind {
+	COLL_BCAST,
+	COLL_GATHER,
+	COLL_SCATTER,
+	COLL_ALLGATHER,
+	COLL_ALLTOALL,
+	COLL_NEIGHBOR_ALLGATHER,
+	COLL_NEIGHBOR_ALLTOALL,
+	COLL_KINDS
+};
 
-/* Flat tree: the root sends to each leaf. */
+/* What goes to one partner, or comes from it. No bytes: no transfer. */
+struct coll_part { uint64_t off, bytes; };
+
+/*
+ * send, recv: what this rank sends and receives.
+ *
+ *   kind               send                     recv                  in_place
+ *   bcast              [1], of every rank       -                     -
+ *   gather             [1]                      [ranks], of the root  the root's part is where it belongs
+ *   scatter            [ranks], of the root     [1]                   the root's part stays where it is
+ *   allgather          [1]; not when in place   [ranks]               recv[rank] is what is sent; all of it in COLL_SEND
+ *   alltoall           [ranks]                  [ranks]               the own part is there already (send: a copy)
+ *   neighbor_allgather [1]                      [source_count]        -
+ *   neighbor_alltoall  [target_count]           [source_count]        -
+ */
+struct coll_shape {
+	enum coll_kind kind;
+	int rank, ranks, root;
+	const struct coll_part *send, *recv;
+	bool in_place;
+	/* neighbours, in the order of their parts; negative: nobody. The k-th send to a rank belongs to its k-th
+	 * receive from this one. */
+	const int *sources, *targets;
+	int source_count, target_count;
+};
+
+/* Operations that a rank's side of a collective without neighbours can have; with them, one for each. None has
+ * requirements. */
+static inline uint32_t coll_ops_max(int ranks) { return 2 * (uint32_t)ranks; }
+
+void coll_build(struct goal_build *b, const struct coll_shape *s);
+
+/* The same for contiguous parts; until their callers use coll_build(). */
 void coll_bcast(struct goal_build *b, int rank, int ranks, int root, uint64_t off, uint64_t bytes);
-
-/* Flat tree, arrows turned: each leaf sends `bytes` at send_off; the root receives rank r's at
- * recv_off + r * recv_stride, and copies its own part unless it is in place. */
 struct coll_gather_shape {
 	uint64_t bytes;
 	uint64_t send_off;

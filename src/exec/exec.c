@@ -13,19 +13,21 @@
 #define FIND_DEAD_NS 1000000000ull
 #define GRACE_NS 2000000000ull
 
-static uint32_t op_cap(int ranks) { return (uint32_t)ranks + 2; }
-
 static uint64_t xfers_off(int ranks)
 {
-	return base_round_up(sizeof(struct exec_slot) + goal_block_bytes(op_cap(ranks), op_cap(ranks), 0),
+	return base_round_up(sizeof(struct exec_slot) + goal_block_bytes(exec_ops_max(ranks), exec_ops_max(ranks), 0),
 			     BASE_CACHE_LINE);
 }
 
-static uint64_t started_off(int ranks) { return xfers_off(ranks) + ((uint64_t)ranks + 1) * sizeof(struct xfer); }
+/* One transfer more than receives: a copy's. */
+static uint64_t started_off(int ranks)
+{
+	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
+}
 
 static uint64_t slot_bytes(int ranks)
 {
-	return base_round_up(started_off(ranks) + op_cap(ranks) * sizeof(uint64_t), HOST_PAGE);
+	return base_round_up(started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t), HOST_PAGE);
 }
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
@@ -45,7 +47,8 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->xfers_off = xfers_off(e->size);
 	e->started_off = started_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
-	e->op_cap = op_cap(e->size);
+	e->op_cap = exec_ops_max(e->size);
+	e->recv_cap = exec_recvs_max(e->size);
 	e->slots = base_fault("slots") ? EXEC_SLOTS_FEW : EXEC_SLOTS;
 	e->help = calloc((size_t)e->size, sizeof *e->help);
 	if (!e->help) {
@@ -150,7 +153,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (ret)
 		return ret;
 	if (call->schedule->op_count > e->op_cap || call->schedule->adjacency_count > e->op_cap ||
-	    call->schedule->recv_count > (uint32_t)e->size)
+	    call->schedule->recv_count > e->recv_cap)
 		return -E2BIG;
 	if (*place && !atomic_load_explicit(&(*place)->has_ended, memory_order_acquire)) { /* partner: exec_end */
 		*out = *place;
@@ -268,16 +271,13 @@ int step_all(struct exec_run *r, enum exec_copy copy)
 static int run_to_end(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
-	bool help = base_opt.xfer_help && e->size > 2;
 	struct node_wait w;
 	int ret = 0;
 
-	for (int k = 0; help && k < e->size; k++)
-		e->help[k].state = HELP_UNKNOWN;
 	node_wait_init(&w);
 	while (r->left) {
 		ret = step_all(r, EXEC_COPY_ALL);
-		if (!ret && help)
+		if (!ret)
 			ret = step_help(r);
 		if (ret < 0)
 			break;
@@ -302,10 +302,10 @@ void run_retire(struct exec_run *r)
 	e->free_runs = r;
 }
 
-int exec_wait(struct exec_run *r)
+/* It has ended, or failed. */
+static int finish(struct exec_run *r, int ret)
 {
 	struct exec_comm *e = r->comm;
-	int ret = run_to_end(r);
 
 	if (!ret)
 		atomic_store_explicit(&r->slot->over, r->op, memory_order_release); /* partner: slot_is_over */
@@ -315,6 +315,28 @@ int exec_wait(struct exec_run *r)
 		e->error = ret;
 	run_retire(r);
 	return ret;
+}
+
+int exec_wait(struct exec_run *r) { return finish(r, run_to_end(r)); }
+
+int exec_step(struct exec_run *r, enum exec_copy copy, bool *out_ended)
+{
+	int ret = step_all(r, copy);
+
+	if (!ret && r->left && copy == EXEC_COPY_ALL)
+		ret = step_help(r);
+	*out_ended = ret < 0 || !r->left;
+	if (!*out_ended)
+		return ret;
+	slot_note_working(r);
+	return finish(r, ret < 0 ? ret : 0);
+}
+
+int exec_check(struct exec_run *r)
+{
+	int ret = check_peers(r);
+
+	return ret ? finish(r, ret) : 0;
 }
 
 int exec_run(struct exec_comm *e, const struct exec_call *call)

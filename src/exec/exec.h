@@ -16,6 +16,7 @@
  * A run is one rank's side of one collective:
  *
  *   exec_begin -> exec_wait                                    blocking
+ *   exec_begin -> exec_step, exec_step ...                     nonblocking
  *   exec_begin -> exec_settle -> exec_leave -> ... exec_end    left: nothing in it needs this rank
  *                                   |            any more, the call may return; a channel of a copy
  *                                   |            engine, or any rank, moves what is missing
@@ -43,8 +44,12 @@
 struct exec_comm;
 struct exec_run;
 
-/* Bytes each rank's user area of the node group must have. ops: most operations of a schedule. */
+/* Bytes each rank's user area of the node group must have. */
 uint64_t exec_area_bytes(int ranks);
+/* The largest schedule: operations (and requirements), and receives among them. Room for all of a
+ * collective in which each rank talks to each other, and for some more neighbours. */
+static inline uint32_t exec_ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
+static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; }
 /* progress (may be NULL): called with progress_ctx again and again while this rank waits. */
 int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out);
 void exec_destroy(struct exec_comm *e); /* no run may be in flight */
@@ -82,6 +87,14 @@ enum exec_copy {
 	EXEC_COPY_OWN,     /* what is copied inside this rank, which no partner can */
 	EXEC_COPY_ALL,
 };
+/*
+ * One pass over it without waiting, copying what `copy` says, for a collective that the program does not wait
+ * for now. 1: something was done, 0: there was nothing to do; *out_ended: the run is gone. An error as of exec_wait():
+ * likewise. Runs of a communicator may be stepped in any order.
+ */
+int exec_step(struct exec_run *r, enum exec_copy copy, bool *out_ended);
+/* Between passes, about every 100 ms: do its peers live? 0, or an error as of exec_wait(), and the run is gone. */
+int exec_check(struct exec_run *r);
 enum exec_settled {
 	EXEC_NEEDED, /* this rank must stay */
 	EXEC_MAY_LEAVE,
@@ -167,7 +180,7 @@ struct exec_mover {
 	const _Atomic bool *stop; /* true: no more claims */
 };
 #define EXEC_NAME_GROUPS 1024u
-#define EXEC_NAME_RANKS 4095 /* larger groups have no names */
+#define EXEC_NAME_RANKS 4000 /* larger groups have no names */
 
 /* Moves what can be moved now of the collective with this tag. `e` is made on a node_observe()d group. True:
  * every rank has come and opened what it receives, so that there will be nothing more to move of it. */

@@ -52,7 +52,7 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 	return (struct xfer *)((char *)s + e->xfers_off) + recv;
 }
 
-struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s) { return slot_xfer(e, s, (uint32_t)e->size); }
+struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s) { return slot_xfer(e, s, e->recv_cap); }
 
 static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s, uint32_t i)
 {
@@ -98,12 +98,16 @@ const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, 
 	return NULL;
 }
 
+/* Schedules have their sends after their receives, by the rank that gets them (coll/build.c): that is where the
+ * search begins, downwards, as parts without bytes are left out. */
 const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_op *recv)
 {
 	const struct goal_block *b = slot_schedule(s);
 	const struct goal_op *ops = goal_ops_const(b);
+	uint32_t n = b->op_count, i = b->recv_count + (uint32_t)dst;
 
-	for (uint32_t i = 0; i < b->op_count; i++)
+	i = i < n ? i : n - 1;
+	for (uint32_t k = 0; k < n; k++, i = i ? i - 1 : n - 1)
 		if (ops[i].type == GOAL_SEND && ops[i].peer == (uint32_t)dst && ops[i].tag == recv->tag)
 			return &ops[i];
 	return NULL;
@@ -168,6 +172,15 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	return -EAGAIN; /* it passed on while we looked */
 }
 
+bool is_first_copy(const struct goal_block *b, const struct goal_op *copy)
+{
+	const struct goal_op *op = goal_ops_const(b);
+
+	while (op < copy && op->type != GOAL_COPY)
+		op++;
+	return op == copy;
+}
+
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
 		  enum xfer_view_mode mode, struct xfer_view *v)
 {
@@ -176,7 +189,7 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 	const struct xfer_reach reach = { 0 };
 	struct xfer_plan plan;
 
-	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED))
+	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) || !is_first_copy(slot_schedule(s), copy))
 		return -EINVAL;
 	xfer_plan(&from, &to, copy->bytes, &reach, false, &plan);
 	if (plan.way != XFER_DIRECT || !plan.fragments)

@@ -30,9 +30,11 @@ struct exec_op {
 	struct xfer_view view;
 };
 
-/* A receive of another rank that this one may help with. */
+/* What another rank receives, and this one may help with: one transfer after the other. */
 struct exec_help {
 	enum { HELP_UNKNOWN, HELP_READY, HELP_OVER } state;
+	uint32_t next;  /* operation of its schedule to look at next; READY: that of `view` */
+	bool is_missed; /* one of those before could not be moved yet */
 	struct xfer_view view;
 };
 
@@ -67,10 +69,11 @@ struct exec_comm {
 	int rank, size;
 	uint64_t op;           /* number of the last collective begun, from 1 */
 	uint64_t slot_bytes, xfers_off, started_off, ring_off;
-	uint32_t op_cap, slots;
+	uint32_t op_cap, recv_cap, slots;
 	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not taken back */
 	struct exec_run *free_runs;
-	struct exec_help *help; /* by rank; of the run that waits */
+	struct exec_help *help; /* by rank */
+	uint64_t help_op;       /* the collective that they are of */
 	struct region_extent repair;
 	_Atomic int error;     /* sticky */
 	_Atomic bool told;     /* a message has said who is to blame */
@@ -115,12 +118,15 @@ const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
 /* match.c: a copy inside a rank as a transfer with both ends there, so that others can do it too. 0 or
- * -errno: memory that is not mapped. match_copy(): of this rank; opens it the first time. */
+ * -errno: memory that is not mapped. Only the first of a schedule has a transfer. match_copy(): of this rank; opens
+ * it the first time. */
+bool is_first_copy(const struct goal_block *b, const struct goal_op *copy);
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
 		  enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
-/* step.c: 1 progress, 0 nothing to do now, -errno. copy: of what others could copy as well. */
+/* step.c: 1 progress, 0 nothing to do now, -errno. copy: of what others could copy as well. step_help() moves what
+ * others receive from others. */
 int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);

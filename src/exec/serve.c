@@ -106,7 +106,7 @@ static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct 
 	struct xfer_view v;
 
 	return !match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) && slot_is_still(s, op) &&
-	       serve_view(m, &v, rank, (uint32_t)e->size);
+	       serve_view(m, &v, rank, e->recv_cap);
 }
 
 bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
@@ -145,7 +145,7 @@ static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_
 	*out_tag = cut(&name, TAG_BITS);
 	index = (uint32_t)cut(&name, INDEX_BITS);
 	rank = (uint32_t)cut(&name, RANK_BITS);
-	if (rank >= (uint32_t)e->size || index > (uint32_t)e->size || *out_unit >= XFER_UNITS_MAX)
+	if (rank >= (uint32_t)e->size || index > e->recv_cap || *out_unit >= XFER_UNITS_MAX)
 		return NULL;
 	return slot_xfer(e, slot_of(e, (int)rank, *out_tag), index);
 }

@@ -211,56 +211,106 @@ int step_stage(struct exec_run *r)
 
 /* ---- helping ------------------------------------------------------------------------------------------- */
 
-/* Prepare to help with what rank `rank` receives, once both its ends are published. */
-static void find_help(struct exec_run *r, int rank)
+#define HELP_LOOKS 64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
+
+/* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
+static int look_at(struct exec_run *r, int rank, const struct goal_op *recv, struct xfer_view *v)
 {
 	struct exec_comm *e = r->comm;
-	struct exec_slot *ds = slot_of(e, rank, r->op), *ss;
-	struct exec_help *h = &e->help[rank];
-	const struct goal_op *recv, *send;
+	const struct goal_op *send;
+	struct exec_slot *ss;
 	int ret;
 
-	if (!slot_is_published(ds, r->op))
-		return;
-	h->state = HELP_OVER;
-	recv = goal_ops_const(slot_schedule(ds));
-	/* flat trees: a rank other than the root receives once; a root is helped by its own senders */
-	if (slot_schedule(ds)->recv_count != 1 || recv->type != GOAL_RECV || recv->peer == (uint32_t)e->rank)
-		return;
+	if (recv->type != GOAL_RECV || recv->peer == (uint32_t)e->rank || recv->peer >= (uint32_t)e->size)
+		return HELP_OVER;
 	ss = slot_of(e, (int)recv->peer, r->op);
-	if (!slot_is_published(ss, r->op)) {
-		h->state = HELP_UNKNOWN;
+	if (!slot_is_published(ss, r->op))
+		return slot_has_passed(ss, r->op) ? HELP_OVER : HELP_UNKNOWN;
+	send = find_send(ss, rank, recv);
+	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, v) : -EREMOTEIO;
+	if (ret == -EAGAIN)
+		return HELP_UNKNOWN;
+	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_OVER;
+}
+
+/* The next transfer of what rank `rank` receives that this one can help with. */
+static void find_help(struct exec_run *r, int rank, uint32_t *looks)
+{
+	struct exec_comm *e = r->comm;
+	struct exec_slot *ds = slot_of(e, rank, r->op);
+	struct exec_help *h = &e->help[rank];
+	const struct goal_block *b = slot_schedule(ds);
+
+	if (!slot_is_published(ds, r->op)) {
+		if (slot_has_passed(ds, r->op))
+			h->state = HELP_OVER;
 		return;
 	}
-	send = find_send(ss, rank, recv);
-	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, &h->view) : -EREMOTEIO;
-	if (ret == -EAGAIN)
-		h->state = HELP_UNKNOWN;
-	else if (!ret && h->view.plan.others_move && h->view.can_move)
-		h->state = HELP_READY;
+	for (; h->next < b->op_count && h->next < e->op_cap && *looks; h->next++, --*looks) {
+		h->state = look_at(r, rank, &goal_ops_const(b)[h->next], &h->view);
+		if (h->state == HELP_READY) {
+			--*looks;
+			return;
+		}
+		h->is_missed |= h->state == HELP_UNKNOWN;
+	}
+	h->state = HELP_UNKNOWN;
+	if (!*looks)
+		return;
+	h->state = h->is_missed ? HELP_UNKNOWN : HELP_OVER;
+	h->is_missed = false;
+	h->next = 0;
+}
+
+static void help_begin(struct exec_run *r)
+{
+	struct exec_comm *e = r->comm;
+
+	e->help_op = r->op;
+	for (int k = 0; k < e->size; k++) {
+		e->help[k].state = k == e->rank ? HELP_OVER : HELP_UNKNOWN;
+		e->help[k].next = 0;
+		e->help[k].is_missed = false;
+	}
+}
+
+/* Move something of what rank `rank` receives. */
+static int help_rank(struct exec_run *r, int rank, uint32_t *looks)
+{
+	struct exec_help *h = &r->comm->help[rank];
+	int ret = 0;
+
+	while (!ret && h->state != HELP_OVER && *looks) {
+		if (h->state == HELP_UNKNOWN)
+			find_help(r, rank, looks);
+		if (h->state != HELP_READY)
+			break;
+		ret = xfer_move(&h->view, XFER_ANY);
+		if (!ret) { /* all of it is taken */
+			h->state = HELP_UNKNOWN;
+			h->next++;
+		}
+	}
+	return ret;
 }
 
 int step_help(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
+	uint32_t looks = HELP_LOOKS;
 
+	if (!base_opt.xfer_help || e->size < 3)
+		return 0;
+	if (e->help_op != r->op)
+		help_begin(r);
 	for (int k = 0; k < e->size; k++) {
 		int rank = (int)((r->next_help + (uint32_t)k) % (uint32_t)e->size);
-		struct exec_help *h = &e->help[rank];
-		int ret;
+		int ret = help_rank(r, rank, &looks);
 
-		if (rank == e->rank || h->state == HELP_OVER)
-			continue;
-		if (h->state == HELP_UNKNOWN)
-			find_help(r, rank);
-		if (h->state != HELP_READY)
-			continue;
-		ret = xfer_move(&h->view, XFER_ANY);
-		if (ret) {
+		if (ret || !looks) {
 			r->next_help = (uint32_t)rank;
 			return ret;
 		}
-		h->state = HELP_OVER;
 	}
 	return 0;
 }
