@@ -48,4 +48,46 @@ const void *board_look(const struct board *b, int rank, uint64_t n, uint32_t *ou
 /* This rank reads nothing of it any more. Each that was begun once, in any order. */
 void board_end(struct board *b, uint64_t n);
 
+/* ---- what a rank makes of the messages ------------------------------------------------------------- */
+
+struct board_part { uint64_t off; uint32_t bytes; };
+
+/*
+ * How messages are combined: element by element, in the order of ranks, ((m0 op m1) op m2) ..., so that each
+ * rank gets the same bits, however late who was. combine(): inout = in op inout, for `bytes` of elements; 0 or
+ * -errno. Memory of both is 16-byte aligned.
+ */
+struct board_fold {
+	int (*combine)(void *ctx, const void *in, void *inout, uint32_t bytes);
+	void *ctx;
+};
+
+/*
+ * A collective is: a message of each rank that posts, and, on each rank, one of these, for bytes [at, at + bytes)
+ * of the messages of ranks [first, end). They are laid one beside the other, to + (r - first) * stride, or
+ * combined into `to` (fold), which is 16-byte aligned then and nobody's until the end.
+ *
+ *                    posts     reads                               reads
+ *   barrier          all       all, no bytes     allreduce         all, folded
+ *   bcast, scatter   the root  the root          reduce            the root: all, folded
+ *   gather           all       the root: all     reduce_scatter    all, its own part folded
+ *   allgather        all       all               scan, exscan      ranks up to (below) its own, folded
+ *   alltoall         all       all, its own part
+ */
+struct board_read {
+	int first, end;
+	uint32_t at, bytes;
+	char *to;
+	uint64_t stride;
+	const struct board_part *parts; /* not NULL: of rank r's message come parts[r].bytes, to `to` + parts[r].off */
+	const struct board_fold *fold;  /* may be NULL */
+	int next;                       /* begins as `first`; all before it have been read */
+};
+
+/*
+ * Read what has come of collective n. 1: all of it; 0: not yet, *r remembers how far; -EREMOTEIO: a message is
+ * too short, the ranks disagree about the size; -errno of combine().
+ */
+int board_take(const struct board *b, uint64_t n, struct board_read *r);
+
 #endif

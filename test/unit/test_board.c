@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Boards between forked ranks: every message arrives whole, whoever is ahead, in whichever order they end. */
+#include <errno.h>
 #include <sched.h>
 
 #include "board/board.h"
@@ -147,3 +148,147 @@ static void one_sender(struct ranks *r)
 }
 
 UNIT_TEST(a_sender_waits_for_the_slowest_reader) { ranks_run(4, NULL, one_sender, NULL); }
+
+/* ---- what ranks make of the messages ---------------------------------------------------------------- */
+
+static uint64_t post_bytes(const void *message, uint32_t bytes)
+{
+	uint64_t n = begin();
+
+	memcpy(board_record(board, n), message, bytes);
+	board_post(board, n, bytes);
+	return n;
+}
+
+static int take(uint64_t n, struct board_read *r)
+{
+	struct node_wait w;
+	int ret;
+
+	r->next = r->first;
+	node_wait_init(&w);
+	while (!(ret = board_take(board, n, r)))
+		node_wait(group, &w);
+	node_wait_end(group, &w);
+	board_end(board, n);
+	return ret;
+}
+
+/* Everybody's, a stride apart; the bytes in between are left alone. */
+static void all_gather(struct ranks *r)
+{
+	char got[RANKS_MAX * 8];
+
+	open_board(r);
+	memset(got, '.', sizeof got);
+	for (int i = 0; i < 100; i++) {
+		char mine[5] = { (char)r->rank, 'a', 'b', (char)i, 'd' };
+		struct board_read all = { .end = r->size, .bytes = 5, .to = got, .stride = 8 };
+
+		CHECK_EQ(take(post_bytes(mine, 5), &all), 1);
+		for (int q = 0; q < r->size; q++) {
+			mine[0] = (char)q;
+			CHECK(!memcmp(got + 8 * q, mine, 5) && !memcmp(got + 8 * q + 5, "...", 3));
+		}
+	}
+	close_board(r);
+}
+
+UNIT_TEST(messages_are_laid_side_by_side) { ranks_run(5, NULL, all_gather, NULL); }
+
+/* Each rank's part of each message. */
+static void all_to_all(struct ranks *r)
+{
+	int mine[RANKS_MAX], got[RANKS_MAX];
+	struct board_read all = { .end = r->size, .at = 4 * (uint32_t)r->rank, .bytes = 4, .to = (char *)got, .stride = 4 };
+
+	open_board(r);
+	for (int q = 0; q < r->size; q++)
+		mine[q] = 100 * r->rank + q;
+	CHECK_EQ(take(post_bytes(mine, 4 * (uint32_t)r->size), &all), 1);
+	for (int q = 0; q < r->size; q++)
+		CHECK_EQ(got[q], 100 * q + r->rank);
+	close_board(r);
+}
+
+UNIT_TEST(parts_of_messages_are_exchanged) { ranks_run(4, NULL, all_to_all, NULL); }
+
+/* Parts of different lengths, none of one rank, to places in no order. */
+static void parts(struct ranks *r)
+{
+	struct board_part to[3] = { { 10, 3 }, { 0, 0 }, { 2, 5 } };
+	struct board_read all = { .end = 3, .parts = to };
+	char got[16];
+
+	open_board(r);
+	memset(got, '.', sizeof got);
+	all.to = got;
+	CHECK_EQ(take(post_bytes("01234", r->rank == 0 ? 3 : r->rank == 1 ? 0 : 5), &all), 1);
+	CHECK(!memcmp(got, "..01234...012...", 16));
+	close_board(r);
+}
+
+UNIT_TEST(parts_may_lie_anywhere) { ranks_run(3, NULL, parts, NULL); }
+
+/* Not commutative: 2 x 2 matrices. */
+static int multiply(void *ctx, const void *in, void *inout, uint32_t bytes)
+{
+	const uint32_t *a = in;
+	uint32_t *b = inout, c[4];
+
+	++*(int *)ctx;
+	CHECK_EQ(bytes, sizeof c);
+	c[0] = a[0] * b[0] + a[1] * b[2];
+	c[1] = a[0] * b[1] + a[1] * b[3];
+	c[2] = a[2] * b[0] + a[3] * b[2];
+	c[3] = a[2] * b[1] + a[3] * b[3];
+	memcpy(b, c, sizeof c);
+	return 0;
+}
+
+static void matrix_of(int rank, uint32_t m[4])
+{
+	for (int i = 0; i < 4; i++)
+		m[i] = (uint32_t)(rank * 5 + i * i + 1);
+}
+
+static void folds(struct ranks *r)
+{
+	int calls = 0, first = r->rank / 2, none = 0;
+	struct board_fold fold = { multiply, &calls };
+	_Alignas(16) uint32_t got[4], want[4];
+	struct board_read some = { .first = first, .end = r->rank + 1, .bytes = 16, .to = (char *)got, .fold = &fold };
+	uint32_t m[4];
+
+	open_board(r);
+	matrix_of(first, want);
+	for (int q = first + 1; q <= r->rank; q++) {
+		matrix_of(q, m);
+		multiply(&none, want, m, 16);
+		memcpy(want, m, 16);
+	}
+	matrix_of(r->rank, m);
+	CHECK_EQ(take(post_bytes(m, 16), &some), 1);
+	CHECK(!memcmp(got, want, 16));
+	CHECK_EQ(calls, r->rank - first);
+	close_board(r);
+}
+
+UNIT_TEST(messages_are_combined_in_the_order_of_ranks) { ranks_run(5, NULL, folds, NULL); }
+
+static int refuse(void *ctx, const void *in, void *inout, uint32_t bytes) { return -EDOM; }
+
+static void trouble(struct ranks *r)
+{
+	_Alignas(16) char got[64];
+	struct board_fold fold = { refuse, NULL };
+	struct board_read longer = { .end = r->size, .at = 4, .bytes = 13, .to = got, .stride = 16 };
+	struct board_read folded = { .end = r->size, .bytes = 4, .to = got, .fold = &fold };
+
+	open_board(r);
+	CHECK_EQ(take(post_bytes("0123456789abcdef", 16), &longer), -EREMOTEIO);
+	CHECK_EQ(take(post_bytes("0123456789abcdef", 16), &folded), -EDOM);
+	close_board(r);
+}
+
+UNIT_TEST(a_message_that_is_too_short_is_an_error) { ranks_run(2, NULL, trouble, NULL); }
