@@ -106,19 +106,14 @@ class Browser:
                 return answer['result']
             self.note(answer)
 
-    def wait_for(self, method):
-        deadline = time.monotonic() + self.timeout
-        while self.note(self.message(deadline)) != method:
-            pass
-
     def open(self, path, width=1280, height=800, dark=False, touch=False):
         self.call('Emulation.setDeviceMetricsOverride', width=width, height=height, deviceScaleFactor=1,
                   mobile=touch)
         self.call('Emulation.setTouchEmulationEnabled', enabled=touch)
         scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
         self.call('Emulation.setEmulatedMedia', features=[scheme])
-        self.call('Page.navigate', url=f'file://{os.path.abspath(path)}')
-        self.wait_for('Page.loadEventFired')
+        self.call('Page.navigate', url=f'file://{os.path.abspath(path)}')  # answers when the page has been begun
+        self.run("new Promise(r => document.readyState === 'complete' ? r(0) : addEventListener('load', () => r(0)))")
         self.frame()
 
     def frame(self):
