@@ -26,7 +26,7 @@ class Bars extends Plot {
 			...(this.stacks ? [] : b.parts.flatMap(p => ends(p.value)))]);
 		this.isLevel = this.stacks && this.fitsUnder(width);
 		this.frame(width, new LinearScale([...values, ...this.references.map(r => r.y)],
-			{ format: n => formatValue(n, this.unit) }));
+			{ unit: this.unit }));
 		if (this.stacks)
 			this.area.bottom -= this.isLevel ? 16 : this.slantedRoom();
 	}
@@ -61,6 +61,8 @@ class Bars extends Plot {
 			return this.axes(x);
 		this.area.bottom = bottom;
 		this.axes({ ticks: () => [], at: () => 0, format: String });
+		if (content.length < 2)
+			return bottom;
 		const y = this.height - (this.xTitle ? 24 : 8);
 		content.forEach((g, i) => this.picture.append(svg('text', { class: 'middle strong', y,
 			x: this.area.left + each * (i + 0.5) }, g.name)));
@@ -126,7 +128,7 @@ class Bars extends Plot {
 	// The number above a stack, where there is room for it.
 	short(n) {
 		const room = (this.area.right - this.area.left) / (this.groups.length * this.stacks.length) - 2;
-		const text = formatValue(n, this.unit);
+		const text = this.y.value(n);
 		return [text, text.split(NBSP)[0]].find(t => textWidth(t) < room);
 	}
 

@@ -10,9 +10,8 @@ const seriesOf = (run, names, points) => names.map(name => ({ name: run.title(na
 	points: points(name) }));
 
 function scaleFor(unit) {
-	const format = n => formatValue(n, unit);
 	return values => unit === 'count' || unit === 'KiB' || values.some(n => isNumber(n) && n <= 0) ?
-		new LinearScale(values, { format }) : new LogScale(values, { format });
+		new LinearScale(values, { unit }) : new LogScale(values, { format: n => formatValue(n, unit) });
 }
 
 // Median over bytes, spread as a band; both axes logarithmic.
@@ -106,12 +105,6 @@ function machinePlots(run, results) {
 	});
 }
 
-// Stacks of results that differ in size only stand in one plot as long as they can be read there.
-function stackPlots(run, group, title) {
-	const some = groupBy(group.results, r => r.unit);
-	return some.map(results => partStacks(run, group, results, title));
-}
-
 const PLOTS = {
 	lines: (run, group) => group.isOverBytes ? [valueLines(run, group), ratioLines(run, group)] : PLOTS.bars(run, group),
 	bars(run, group) {
@@ -119,12 +112,14 @@ const PLOTS = {
 		if (group.results.some(r => Object.values(r.sides).some(v => 'overlap_percent' in v)))
 			all.push(overlapBars(run, group));
 		if (partsOf(group.results).length)
-			all.push(...stackPlots(run, group, `${group.title}: time`));
+			all.push(partStacks(run, group, group.results, `${group.title}: time`));
 		else
 			all.push(valueBars(run, group));
 		return [...all, group.isOverBytes ? ratioLines(run, group) : ratioForest(run, group.results, group.title)];
 	},
-	stacks: (run, group) => [...stackPlots(run, group, group.title), ratioForest(run, group.results, group.title)],
+	// Each with an axis of its own: a small matrix is not to be seen beside a large one.
+	stacks: (run, group) => [...group.results.map(r => partStacks(run, group, [r], nameOf(r, group.results))),
+		ratioForest(run, group.results, group.title)],
 	table: () => [],
 };
 

@@ -38,8 +38,7 @@ function runRatios(a, pairs, title) {
 		return null;
 	const options = { title: `${title}: B compared with A`, keepLegend: true, unit: 'ratio',
 		note: 'Times as good as in A; whiskers: what both intervals allow.' };
-	const isOverBytes = new Set(some.map(r => r.bytes)).size === some.length && some.every(r => r.bytes > 0);
-	if (!isOverBytes)
+	if (!isOverBytes(some))
 		return new Forest({ ...options, series: seriesOf(a, names, () => []), entries: pairs.map(([r, o]) => ({
 			name: nameOf(r, some), points: names.map(n => ratioOfRuns(r, o, n)) })) });
 	return new Lines({ ...options, spread: 'whisker', xTitle: 'message size', yTitle: '', y: values => new RatioScale(values),

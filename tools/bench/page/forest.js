@@ -2,7 +2,7 @@
 // Ratios in rows, with their confidence: what is left of 1 is a loss, what is right of it a gain.
 'use strict';
 
-const LANE = 15, WIDE = 640;
+const LANE = 15, WIDE = 480;
 
 class Forest extends Plot {
 	/* rows of the picture: entries: [{ name, points: by series, { y, low, high, note } }] */
@@ -15,7 +15,7 @@ class Forest extends Plot {
 		this.scale = new RatioScale(points.flatMap(p => [p.y, p.low, p.high]));
 		const isWide = width >= WIDE, lanes = this.shown.length * LANE;
 		this.row = lanes + (isWide ? 8 : 24);
-		this.nameRoom = isWide ? Math.min(Math.max(...this.entries.map(e => textWidth(e.name)), 60) + 14, width * 0.42) : 0;
+		this.nameRoom = isWide ? Math.min(Math.max(...this.entries.map(e => textWidth(e.name)), 60) + 14, width * 0.4) : 0;
 		this.area = { left: this.nameRoom + 6, right: width - 16, top: 24, bottom: 24 + this.row * this.entries.length };
 		this.height = this.area.bottom + 30;
 		this.lanesFrom = isWide ? 4 : 20;

@@ -17,6 +17,9 @@ function formatNumber(n, digits = 3) {
 	return (n < 0 ? MINUS : '') + (text.includes('.') ? text : Number(text).toLocaleString('en'));
 }
 
+// Without digits that say nothing: 2.50 is 2.5, and 2.00 is 2.
+const trimmed = text => text.replace(/(\.\d*?)0+(?!\d)/, '$1').replace(/\.(?!\d)/, '');
+
 function inUnit(n, steps) {
 	const size = Math.abs(Number(n.toPrecision(3)));
 	let [factor, name] = steps[0];
@@ -36,7 +39,7 @@ function formatBytes(n) {
 	for (const [from, unit] of BYTES)
 		if (n >= from)
 			[factor, name] = [from, unit];
-	return formatNumber(n / factor, Number.isInteger(n / factor) ? 4 : 3) + NBSP + name;
+	return (Number.isInteger(n / factor) ? String(n / factor) : formatNumber(n / factor)) + NBSP + name;
 }
 
 function formatTime(us, digits = 3) {
@@ -49,8 +52,7 @@ function formatTime(us, digits = 3) {
 }
 
 const formatRatio = n => isNumber(n) ? n.toFixed(n < 9.995 ? 2 : n < 99.95 ? 1 : 0) + TIMES : DASH;
-const formatPercent = n => isNumber(n) ? formatNumber(Math.abs(n) < 100 ? Number(n.toFixed(1)) : n) +
-	NBSP + '%' : DASH;
+const formatPercent = n => isNumber(n) ? trimmed(formatNumber(Number(n.toFixed(1)))) + NBSP + '%' : DASH;
 
 // A value in one of the units that a report knows.
 function formatValue(n, unit) {
@@ -74,6 +76,16 @@ function formatValue(n, unit) {
 	default:
 		return formatNumber(n) + (unit ? NBSP + unit : '');
 	}
+}
+
+const IN_US = { ns: 1e-3, us: 1, ms: 1e3 };
+
+// All values of an axis in the unit that suits its greatest one.
+function formatFor(most, unit) {
+	if (!(unit in IN_US) || !(most > 0))
+		return n => formatValue(n, unit);
+	const [n, name] = inUnit(most * IN_US[unit], TIME), factor = most / n;
+	return value => formatNumber(value / factor, Math.abs(value) < factor ? 2 : 3) + (value ? NBSP + name : '');
 }
 
 // Both ends in full: no reader has to guess the unit of the first.

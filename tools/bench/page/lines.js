@@ -41,8 +41,8 @@ class Lines extends Plot {
 		this.picture.append(
 			svg('rect', { x: left, y: top, width: right - left, height: one - top, class: 'gain' }),
 			svg('rect', { x: left, y: one, width: right - left, height: bottom - one, class: 'loss' }),
-			svg('text', { x: right - 4, y: top + 13, class: 'end gain' }, '\u25b2 faster'),
-			svg('text', { x: right - 4, y: bottom - 5, class: 'end loss' }, '\u25bc slower'));
+			svg('text', { x: 0, y: 12, class: 'gain' }, '\u25b2 above 1: faster'),
+			svg('text', { x: textWidth('\u25b2 above 1: faster') + 16, y: 12, class: 'loss' }, '\u25bc below 1: slower'));
 	}
 
 	reference({ y, text }) {

@@ -86,17 +86,16 @@ function parametersText(result) {
 	}).join(', ');
 }
 
-// Results that belong into one plot: alike in everything but the bytes.
+const isOverBytes = results => results.every(r => r.bytes > 0) && new Set(results.map(r => r.bytes)).size === results.length;
+
+// Results that belong into one plot: alike in everything but the bytes, and in what follows from them.
 function plotGroups(scenario) {
 	const varies = name => new Set(scenario.results.map(r => r[name])).size > 1;
-	const groups = groupBy(scenario.results, r => JSON.stringify([r.what, r.timed, r.ranks, r.unit, parametersText(r)]));
-	return groups.map(results => {
-		const first = results[0], parameters = new Set(scenario.results.map(parametersText)).size > 1 && parametersText(first);
-		return { results, first, isOverBytes: new Set(results.map(r => r.bytes)).size === results.length &&
-			results.every(r => r.bytes > 0),
-		title: [wordFor(first.what), varies('timed') && timedFor(first.timed), varies('ranks') && ranksFor(first.ranks),
-			parameters].filter(Boolean).join(', ') };
-	});
+	const alike = groupBy(scenario.results, r => JSON.stringify([r.what, r.timed, r.ranks, r.unit]));
+	const split = results => isOverBytes(results) ? [results] : groupBy(results, parametersText);
+	return alike.flatMap(results => split(results).map((some, _, all) => ({ results: some, first: some[0],
+		isOverBytes: isOverBytes(some), title: [wordFor(some[0].what), varies('timed') && timedFor(some[0].timed),
+			varies('ranks') && ranksFor(some[0].ranks), all.length > 1 && parametersText(some[0])].filter(Boolean).join(', ') })));
 }
 
 function noteOf(result, value) {

@@ -6,8 +6,8 @@ function table(caption, head, rows, options = {}) {
 	const cell = (value, i) => value instanceof Node ? value : html(i ? 'td' : 'th', i ? {} : { scope: 'row' }, value);
 	return html('div', { class: 'wide', tabindex: 0, role: 'region', 'aria-label': caption },
 		html('table', { class: options.isText ? 'text' : null }, html('caption', { class: 'unseen' }, caption),
-			html('thead', {}, html('tr', {}, head.map(h => html('th', { scope: 'col' }, h)))),
-			html('tbody', {}, rows.map(row => html('tr', {}, row.map(cell))))));
+			head.some(Boolean) ? html('thead', {}, html('tr', {}, head.map(h => html(h ? 'th' : 'td', h ? { scope: 'col' } : {},
+				h)))) : null, html('tbody', {}, rows.map(row => html('tr', {}, row.map(cell))))));
 }
 
 const idOf = name => `s-${name.replace(/[^A-Za-z0-9_-]/g, '_')}`;
@@ -29,41 +29,45 @@ function countVerdicts(list) {
 }
 
 function share(counts) {
-	const all = COUNTED.reduce((n, v) => n + counts[v], 0) || 1;
-	return html('div', { class: 'share', role: 'img', 'aria-label': COUNTED.map(v => `${counts[v]} ${VERDICTS[v].slice(2)}`)
-		.join(', ') }, COUNTED.filter(v => counts[v]).map(v => html('span', { class: v,
-		style: `flex-grow:${counts[v] / all}` })));
+	return html('div', { class: 'share', 'aria-hidden': 'true' }, COUNTED.filter(v => counts[v]).map(v =>
+		html('span', { class: v, style: `flex-grow:${counts[v]}` })));
 }
 
-function sideRow(run, side, list) {
-	const counts = countVerdicts(list), sorted = list.map(c => c.ratio.value).sort((a, b) => a - b);
-	return [html('th', { scope: 'row' }, run.title(side)), html('td', { class: 'gain' }, `\u25b2 ${counts.gain}`),
-		html('td', {}, `= ${counts.even}`), html('td', { class: 'loss' }, `\u25bc ${counts.loss}`),
-		html('td', {}, share(counts)), html('td', {}, formatRatio(sorted[sorted.length - 1])),
-		html('td', {}, formatRatio(sorted[0]))];
+function sideCard(run, side, list) {
+	const counts = countVerdicts(list), ratios = list.map(c => c.ratio.value);
+	return html('li', {}, html('h3', {}, run.title(side)), share(counts), html('p', {},
+		html('b', { class: 'gain' }, `\u25b2 ${counts.gain} faster`), ' ', html('b', { class: 'loss' }, `\u25bc ${counts.loss} slower`),
+		' ', html('span', {}, `= ${counts.even} no difference`)), html('p', { class: 'note' },
+		`from ${formatRatio(Math.min(...ratios))} to ${formatRatio(Math.max(...ratios))}`));
+}
+
+// The farthest of each line of a plot, so that one line does not fill the list.
+function farthest(list, sign) {
+	const lines = groupBy(list, c => JSON.stringify([c.scenario.name, c.result.what, c.result.timed, c.result.ranks, c.side]));
+	const better = (a, b) => sign * (a.ratio.value - b.ratio.value);
+	return lines.map(line => line.sort(better)[0]).sort(better).slice(0, 5);
 }
 
 function extremes(run, list, verdict) {
-	const isGain = verdict === 'gain', sign = isGain ? -1 : 1;
-	const some = list.filter(c => verdictOf(c.ratio) === verdict).sort((a, b) => sign * (a.ratio.value - b.ratio.value));
+	const isGain = verdict === 'gain', some = list.filter(c => verdictOf(c.ratio) === verdict);
 	const item = c => html('li', {}, html('b', { class: verdict }, formatRatio(c.ratio.value)), ' ',
-		html('a', { href: `#${idOf(c.scenario.name)}` }, nameOf(c.result, c.scenario.results)),
-		html('small', {}, ` ${timedFor(c.result.timed)}, ${ranksFor(c.result.ranks)}; ${run.title(c.side)}; ` +
-			formatRange(c.ratio.low, c.ratio.high, 'ratio')));
+		html('a', { href: `#${idOf(c.scenario.name)}` }, c.result.label),
+		html('small', {}, [` ${timedFor(c.result.timed)}`, ranksFor(c.result.ranks), run.title(c.side),
+			`95 %: ${formatRange(c.ratio.low, c.ratio.high, 'ratio')}`].join(' \u00b7 ')));
 	return html('div', { class: `extremes ${verdict}` }, html('h3', {}, isGain ? '\u25b2 Largest gains' : '\u25bc Largest losses'),
-		some.length ? html('ol', {}, some.slice(0, 5).map(item)) : html('p', {}, 'None that the measurement is sure of.'));
+		some.length ? html('ol', {}, farthest(some, isGain ? -1 : 1).map(item)) :
+			html('p', {}, 'None that the measurement is sure of.'));
 }
 
 function overview(run, list, against) {
 	if (!list.length)
 		return html('section', { id: 'first', 'aria-label': 'Gains and losses' }, html('p', {}, 'Nothing was compared.'));
 	const sides = [...new Set([...run.sides.map(s => s.name), ...list.map(c => c.side)])];
-	const rows = sides.map(s => [s, list.filter(c => c.side === s)]).filter(([, l]) => l.length).map(([s, l]) =>
-		sideRow(run, s, l));
+	const cards = sides.map(s => [s, list.filter(c => c.side === s)]).filter(([, l]) => l.length);
 	return html('section', { id: 'first', 'aria-labelledby': 'gains' }, html('h2', { id: 'gains' }, 'Gains and losses'),
 		html('p', { class: 'note' }, `Each result is compared with ${against}. Faster or slower is said where the 95 % ` +
 			'interval of the ratio leaves no doubt. A ratio above 1 is a gain.'),
-		table('Gains and losses', ['', 'faster', 'no difference', 'slower', '', 'best', 'worst'], rows),
+		html('ul', { class: 'cards' }, cards.map(([s, l]) => sideCard(run, s, l))),
 		html('div', { class: 'pair' }, extremes(run, list, 'gain'), extremes(run, list, 'loss')));
 }
 
@@ -75,20 +79,39 @@ function problemList(runs) {
 
 // ---- scenarios --------------------------------------------------------------------------------------------------
 
-function allNumbers(run, scenario) {
-	const head = ['', 'timed', 'ranks', 'side', 'P0', 'P50', '95 %', 'P99', 'ratio', '95 %', 'samples'];
-	const rows = scenario.results.flatMap(r => run.sidesOf([r]).map(side => {
-		const v = r.sides[side], ratio = r.ratios[side];
-		return [nameOf(r, scenario.results), timedFor(r.timed), r.ranks, run.title(side), formatValue(v.p0, r.unit),
-			formatValue(v.p50, r.unit), formatRange(v.low, v.high, r.unit), formatValue(v.p99, r.unit),
-			ratio ? html('td', { class: verdictOf(ratio) }, formatRatio(ratio.value)) : DASH,
-			ratio ? formatRange(ratio.low, ratio.high, 'ratio') : DASH,
-			`${v.samples} of ${plural(v.launches, 'launch')}${v.launches > 1 ? 'es' : ''}`.replace('launchs', 'launch') +
-				(v.dropped ? `, ${v.dropped} dropped` : '') + (v.wrong ? `, ${v.wrong} WRONG` : '') + (r.settled ? '' : ', scattered')];
-	}));
-	return html('details', { class: 'all' }, html('summary', {}, `All numbers${run.letter ? ` of ${run.letter}` : ''}`,
-		html('span', { class: 'unseen' }, ` of ${scenario.title}`)), table(`All numbers: ${scenario.title}`, head, rows));
+function samplesText(result, value) {
+	return [`${value.samples} in ${value.launches} launch${value.launches === 1 ? '' : 'es'}`,
+		value.dropped && `${value.dropped} dropped`, value.wrong && `${value.wrong} WRONG`,
+		!result.settled && 'scattered'].filter(Boolean).join(', ');
 }
+
+// Names of columns and what stands in them; those in which nothing stands are left out.
+const COLUMNS = [
+	['', (run, scenario, r) => nameOf(r, scenario.results)], ['timed', (run, s, r) => timedFor(r.timed)],
+	['ranks', (run, s, r) => String(r.ranks)], ['side', (run, s, r, side) => run.title(side)],
+	['P0', (run, s, r, side) => formatValue(r.sides[side].p0, r.unit)],
+	['P50', (run, s, r, side) => formatValue(r.sides[side].p50, r.unit)],
+	['95 %', (run, s, r, side) => formatRange(r.sides[side].low, r.sides[side].high, r.unit)],
+	['P99', (run, s, r, side) => formatValue(r.sides[side].p99, r.unit)],
+	['ratio', (run, s, r, side) => r.ratios[side] ? formatRatio(r.ratios[side].value) : DASH],
+	['95 %', (run, s, r, side) => r.ratios[side] ? formatRange(r.ratios[side].low, r.ratios[side].high, 'ratio') : DASH],
+	['', (run, s, r, side) => r.ratios[side] ? VERDICTS[verdictOf(r.ratios[side])] : DASH],
+	['samples', (run, s, r, side) => samplesText(r, r.sides[side])],
+];
+
+function allNumbers(run, scenario) {
+	const all = scenario.results.flatMap(r => run.sidesOf([r]).map(side => COLUMNS.map(([, text]) =>
+		text(run, scenario, r, side))));
+	const used = COLUMNS.map((_, i) => i).filter(i => all.some(row => row[i] !== DASH));
+	const cell = (text, i) => i ? html('td', { class: text.startsWith('\u25b2') ? 'gain' : text.startsWith('\u25bc') ? 'loss' :
+		null }, text) : html('th', { scope: 'row' }, text);
+	return html('details', { class: 'all', open: scenario.plot === 'table' && all.length <= OPEN_ROWS }, html('summary', {},
+		`All numbers${run.letter ? ` of ${run.letter}` : ''}`, html('span', { class: 'unseen' }, `: ${scenario.title}`)),
+	table(`All numbers: ${scenario.title}${run.letter ? `, ${run.letter}` : ''}`, used.map(i => COLUMNS[i][0]),
+		all.map(row => used.map(i => cell(row[i], i)))));
+}
+
+const OPEN_ROWS = 60;
 
 function factsOf(scenario) {
 	const open = scenario.results.filter(r => !r.settled).length;
@@ -102,7 +125,7 @@ function section(scenario, facts, lists, numbers) {
 	return html('section', { id, 'aria-labelledby': `${id}-h`, class: 'scenario' }, html('h2', { id: `${id}-h` }, scenario.title),
 		html('p', {}, scenario.about), facts.map(f => html('p', { class: 'note' }, f)),
 		scenario.results.length ? null : html('p', { class: 'empty' }, 'No results.'),
-		lists.map(list => html('div', { class: 'plots' }, list.map(p => p.element))), numbers);
+		lists.map(list => html('div', { class: list.length > 2 ? 'plots many' : 'plots' }, list.map(p => p.element))), numbers);
 }
 
 function contents(scenarios) {

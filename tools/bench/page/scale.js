@@ -17,7 +17,7 @@ class LogScale {
 	// steps: the marks within a power of base.
 	constructor(values, { base = 10, steps = [1, 2, 5], format = formatNumber, includes = [] } = {}) {
 		const all = extent([...values, ...includes].filter(n => n > 0)) || [1, base];
-		Object.assign(this, { base, steps, format });
+		Object.assign(this, { base, steps, format: n => trimmed(format(n)) });
 		[this.from, this.to] = base === 2 ? this.padded(all) : this.rounded(all);
 	}
 
@@ -81,19 +81,21 @@ class RatioScale extends LogScale {
 		[this.from, this.to] = extent([...values.filter(n => n > 0), 0.8, 1.25]).map((n, i) => i ? n * 1.06 : n / 1.06);
 	}
 
+	// The roundest first, then others where there is room between.
 	ticks(most) {
-		const inside = all => all.filter(n => n >= this.from && n <= this.to);
-		const fine = [0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100];
-		const some = [0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 20, 50, 100], few = [0.1, 0.2, 0.5, 1, 2, 5, 10, 50];
-		const powers = this.marks(this.from, this.to, [1]);
-		return [fine, some, few, powers].map(inside).find(marks => marks.length <= most) || [1];
+		const chosen = [];
+		for (const n of [1, 2, 0.5, 5, 10, 0.2, 20, 50, 0.1, 100, 1.5, 3, 0.67, 1.25, 0.8, 7, 1.1, 0.9, 4, 1.75, 0.33])
+			if (n >= this.from && n <= this.to && chosen.every(c => Math.abs(this.at(c) - this.at(n)) > 0.7 / most))
+				chosen.push(n);
+		return chosen.sort((a, b) => a - b);
 	}
 }
 
 class LinearScale {
-	constructor(values, { format = formatNumber, includes = [0] } = {}) {
+	constructor(values, { unit = '', includes = [0] } = {}) {
 		const [from, to] = extent([...values, ...includes]) || [0, 1];
-		this.format = format;
+		this.value = formatFor(Math.max(Math.abs(from), Math.abs(to)), unit);
+		this.format = n => trimmed(this.value(n));
 		this.step = this.niceStep((to - from || Math.abs(to) || 1) / 5);
 		this.from = Math.floor(from / this.step + 1e-9) * this.step;
 		this.to = Math.ceil(to / this.step - 1e-9) * this.step;
