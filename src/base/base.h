@@ -44,7 +44,7 @@ enum base_option_type {
 	BASE_OPT_STRING
 };
 
-enum base_option_source { BASE_SRC_DEFAULT, BASE_SRC_ENV };
+enum base_option_source { BASE_SRC_DEFAULT, BASE_SRC_TUNED, BASE_SRC_ENV };
 
 enum base_region_kind { BASE_REGION_AUTO, BASE_REGION_ARENA, BASE_REGION_CMA, BASE_REGION_STAGED };
 enum base_copy_kernel {
@@ -80,6 +80,7 @@ struct base_options {
 	bool region_whole;              /* SLUICE_REGION_WHOLE: adopt edge pages of large blocks */
 	uint64_t xfer_fragment_bytes;   /* SLUICE_XFER_FRAGMENT: 0 = by size */
 	int64_t xfer_copy;              /* SLUICE_XFER_COPY: enum base_copy_kernel */
+	uint64_t xfer_past_cache_bytes; /* SLUICE_XFER_PAST_CACHE: 0 = by the caches */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
 	int64_t rt_early;               /* SLUICE_RT_EARLY: enum base_early */
 	uint64_t rt_early_min_bytes;    /* SLUICE_RT_EARLY_MIN: shorter calls complete before they return */
@@ -98,6 +99,7 @@ struct base_options {
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
+	const char *tune_file;          /* SLUICE_TUNE_FILE: "" looks for one, "none" for none */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */
@@ -117,7 +119,7 @@ struct base_option {
 	const char *unit;         /* "bytes", "us", "" */
 	const char *help;         /* one sentence, no full stop */
 	bool shared;              /* ranks must agree: part of base_options_hash() */
-	enum base_option_source source; /* written by base_options_load() */
+	enum base_option_source source; /* written by base_options_load(), base_option_tune() */
 };
 
 extern struct base_option base_option_table[];
@@ -131,6 +133,18 @@ extern const size_t base_option_count;
  * Context: once per process, before threads; may be called again (tests, tools).
  */
 int base_options_load(char *const *environ_block, char *problems, size_t cap);
+
+/*
+ * A value from a tune file (tune/), after base_options_load(). The environment counts more: then nothing
+ * changes. 0, -ENOENT: no such option, -EPERM: not one that may be tuned, -EINVAL or -ERANGE: no such value.
+ */
+int base_option_tune(const char *name, const char *text);
+/* All that were tuned, or those of them that ranks must agree on, have their defaults again. */
+void base_options_untune(bool only_shared);
+const char *base_option_source_name(enum base_option_source source); /* "default", "tune file" ... */
+/* Where this user's own settings are: sluice/ in $XDG_CONFIG_HOME or in ~/.config. 0, -ENOENT (neither
+ * variable says) or -ENAMETOOLONG. */
+int base_user_folder(char *out, size_t cap);
 
 /* The value of one option as text a user would write ("64K"); returns snprintf-like length. */
 int base_option_print(const struct base_option *o, char *buf, size_t cap);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one table of options, and the one file that looks at the environment. */
+/* The one table of options, and what the environment and a tune file say about them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@ enum {
 struct base_options base_opt = {
 	.log_level = BASE_LOG_ERROR,
 	.node_name = "",
+	.tune_file = "",
 	.stats = "",
 	.trace = "",
 	.goal_profile = "",
@@ -85,6 +86,8 @@ struct base_option base_option_table[] = {
 	      "Bytes that one mover takes at a time; 0 chooses by size"),
 	ENUM("SLUICE_XFER_COPY", xfer_copy, "auto", copy_kernels, false,
 	     "Copy kernel; auto chooses by size"),
+	BYTES("SLUICE_XFER_PAST_CACHE", xfer_past_cache_bytes, "0", 0, INT64_MAX, false,
+	      "Transfers from this size on are copied past the caches; 0 decides by the caches"),
 	BOOL("SLUICE_XFER_HELP", xfer_help, "on", false, "Whether waiting ranks copy for others"),
 	ENUM("SLUICE_RT_EARLY", rt_early, "auto", early_words, false,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it can"),
@@ -119,6 +122,8 @@ struct base_option base_option_table[] = {
 	    "How long a waiting rank spins before it sleeps; -1 decides by free cores"),
 	STRING("SLUICE_NODE_NAME", node_name,
 	       "Identity of this machine in place of the one found; tests simulate nodes with it"),
+	STRING("SLUICE_TUNE_FILE", tune_file,
+	       "File of what sluice tune measured; empty for the one of this machine, none for none"),
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, false, "What is written to stderr"),
 	STRING("SLUICE_STATS", stats,
 	       "Where counters go at the end: - for stderr, else a file prefix"),
@@ -184,7 +189,7 @@ static int parse_bool(const char *text, bool *out)
 	return -EINVAL;
 }
 
-static int parse_int(const char *text, int64_t *out)
+int base_parse_int(const char *text, int64_t *out)
 {
 	char *end;
 	long long value;
@@ -251,7 +256,7 @@ static int option_set(const struct base_option *o, const char *text)
 		*(uint64_t *)o->value = bytes;
 		return 0;
 	case BASE_OPT_INT:
-		rc = parse_int(text, &number);
+		rc = base_parse_int(text, &number);
 		if (rc)
 			return rc;
 		if (number < o->min || number > o->max)
@@ -455,6 +460,68 @@ int base_options_load(char *const *environ_block, char *problems, size_t cap)
 	return found.count ? -EINVAL : 0;
 }
 
+/* ---- the tune file ------------------------------------------------------------------------- */
+
+/* Of this kind are values only: an option with a text would need room that only loading gives. */
+static bool is_tunable(const struct base_option *o)
+{
+	static const void *const tunable[] = {
+		&base_opt.coll_threshold_bytes, &base_opt.region_adopt_after,
+		&base_opt.region_adopt_min_bytes, &base_opt.region_huge,
+		&base_opt.xfer_fragment_bytes, &base_opt.xfer_copy,
+		&base_opt.xfer_past_cache_bytes, &base_opt.rt_early,
+		&base_opt.rt_early_min_bytes, &base_opt.guard_kind,
+		&base_opt.engine_workers, &base_opt.engine_depth,
+		&base_opt.worker_kind, &base_opt.worker_poll_us,
+		&base_opt.node_spin_us,
+	};
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(tunable); i++)
+		if (o->value == tunable[i])
+			return true;
+	return false;
+}
+
+int base_option_tune(const char *name, const char *text)
+{
+	struct base_option *o = option_find(name, strlen(name));
+	int ret;
+
+	if (!o)
+		return -ENOENT;
+	if (!is_tunable(o))
+		return -EPERM;
+	if (o->source == BASE_SRC_ENV)
+		return 0;
+	ret = option_set(o, text);
+	if (!ret)
+		o->source = BASE_SRC_TUNED;
+	return ret;
+}
+
+void base_options_untune(bool only_shared)
+{
+	for (size_t i = 0; i < base_option_count; i++) {
+		struct base_option *o = &base_option_table[i];
+
+		if (o->source != BASE_SRC_TUNED || (only_shared && !o->shared))
+			continue;
+		option_set(o, o->dflt);
+		o->source = BASE_SRC_DEFAULT;
+	}
+}
+
+const char *base_option_source_name(enum base_option_source source)
+{
+	static const char *const names[] = {
+		[BASE_SRC_DEFAULT] = "default",
+		[BASE_SRC_TUNED] = "tune file",
+		[BASE_SRC_ENV] = "environment",
+	};
+
+	return names[source];
+}
+
 uint64_t base_options_hash(void)
 {
 	uint64_t hash = 14695981039346656037u; /* FNV-1a */
@@ -471,62 +538,4 @@ uint64_t base_options_hash(void)
 		}
 	}
 	return hash;
-}
-
-/* Variable and value of the rank, or -1. */
-static int job_rank(const char **out_name)
-{
-	static const char *const names[] = {
-		"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK",
-		"PALS_RANKID", "FLUX_TASK_RANK", "SLURM_PROCID",
-	};
-	int64_t rank;
-
-	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
-		const char *text = getenv(names[i]);
-
-		*out_name = names[i];
-		if (text && !parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
-			return (int)rank;
-	}
-	*out_name = NULL;
-	return -1;
-}
-
-int base_job_rank(void)
-{
-	const char *name;
-
-	return job_rank(&name);
-}
-
-const char *base_job_rank_name(void)
-{
-	const char *name;
-
-	job_rank(&name);
-	return name;
-}
-
-const char *base_job_identity(bool prefer_pmix, int *out_rank)
-{
-	/* what names the job and the rank in it; of one launcher each, as jobs can be nested */
-	static const char *const pairs[2][2] = {
-		{ "PMI_FD", "PMI_RANK" },
-		{ "PMIX_NAMESPACE", "PMIX_RANK" },
-	};
-
-	for (int i = 0; i < 2; i++) {
-		const char *const *pair = pairs[prefer_pmix ? 1 - i : i];
-		const char *job = getenv(pair[0]), *text = getenv(pair[1]);
-		int64_t rank;
-
-		if (!job || !text || parse_int(text, &rank) || rank < 0 || rank > INT32_MAX)
-			continue;
-		if (pair == pairs[0] && getenv("PMI_SPAWNED"))
-			return NULL; /* shares its parents' name and ranks */
-		*out_rank = (int)rank;
-		return job;
-	}
-	return NULL;
 }

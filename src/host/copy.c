@@ -41,9 +41,13 @@ static uint64_t nontemporal_from(void)
 
 static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_bytes)
 {
+	uint64_t said = base_opt.xfer_past_cache_bytes;
+
+	if (said && total_bytes >= said && host_arch_has_nontemporal())
+		return BASE_COPY_NONTEMPORAL;
 	if (host_arch_prefers_movsb())
 		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
-	if (total_bytes >= nontemporal_from())
+	if (!said && total_bytes >= nontemporal_from())
 		return host_arch_has_nontemporal() ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
 	/* It pays between the second-level caches of two cores, hence while the data fits there; a
 	 * copy in one piece is a process's own, between buffers of its own cache. */

@@ -77,6 +77,10 @@ uint64_t host_node_id(void);
 uint64_t host_process_start(int pid);
 uint64_t host_random_u64(void);
 
+/* This kind of machine in words that are equal on equal ones and stay so from start to start: its processor,
+ * how many CPUs are on, NUMA nodes. Returns snprintf's length. Reads /proc/cpuinfo. */
+int host_machine_text(char *out, size_t cap);
+
 /* ---- address space -------------------------------------------------------------------------- */
 struct host_vma {
 	uint64_t start, end;    /* mapping that covers the address */
@@ -111,7 +115,7 @@ void host_populate(void *addr, uint64_t bytes);
  * All stores are ordered before a releasing one that follows, the non-temporal ones too. */
 void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
 /* The kernel for one fragment of a transfer whose whole size is total_bytes (all destinations), as
- * measured in bench/ (doc/adr/0005-copy-kernels.md); honours SLUICE_XFER_COPY. fragment == total
+ * measured in bench/ (doc/adr/0005-copy-kernels.md); honours SLUICE_XFER_COPY and SLUICE_XFER_PAST_CACHE. fragment == total
  * means a copy that this process makes alone, for itself. Never returns AUTO. */
 enum base_copy_kernel host_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
 bool host_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */

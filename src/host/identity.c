@@ -77,3 +77,39 @@ uint64_t host_random_u64(void)
 	value = host_now_ns() ^ ((uint64_t)getpid() << 40) ^ (uintptr_t)&value;
 	return hash_bytes(14695981039346656037u, &value, sizeof(value));
 }
+
+/* The value of the first line of /proc/cpuinfo that begins with `key`, or 0: " 207", "GenuineIntel". */
+static int cpuinfo_value(const char *text, const char *key, char *out, size_t cap)
+{
+	size_t len = strlen(key), n;
+
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		if (strncmp(line, key, len) || !strchr("\t :", line[len]))
+			continue;
+		line += strcspn(line, ":\n");
+		line += strspn(line, ": \t");
+		n = base_min_u64(strcspn(line, "\n"), cap - 1);
+		memcpy(out, line, n);
+		out[n] = '\0';
+		return n > 0;
+	}
+	return 0;
+}
+
+int host_machine_text(char *out, size_t cap)
+{
+	/* x86, then Arm; what changes with frequency or microcode is left out */
+	static const char *const keys[] = { "vendor_id", "cpu family", "model", "stepping", "model name", "cache size",
+					    "CPU implementer", "CPU variant", "CPU part" };
+	char text[4096], value[128];
+	size_t used = 0;
+	int n = host_procfile_read("/proc/cpuinfo", text, sizeof text);
+
+	for (size_t i = 0; n > 0 && i < BASE_ARRAY_LEN(keys) && used + 1 < cap; i++)
+		if (cpuinfo_value(text, keys[i], value, sizeof value))
+			used += (size_t)snprintf(out + used, cap - used, "%s ", value);
+	used = base_min_u64(used, cap - 1);
+	n = snprintf(out + used, cap - used, "(%ld CPUs, %d NUMA nodes)", sysconf(_SC_NPROCESSORS_ONLN),
+		     host_numa_node_count());
+	return (int)used + n;
+}

@@ -489,12 +489,25 @@ static int pend_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype 
 #else
 #define IS_STARTED_BY_PMIX false /* first choice only: MPICH can be */
 #endif
+#define VERSION_BYTES 8192 /* the largest MPI_MAX_LIBRARY_VERSION_STRING there is */
+
+/* Its name leads to what was measured with it. Asking is allowed before MPI_Init. */
+static void announce(void)
+{
+	int (*version)(char *, int *) = front_library_function("PMPI_Get_library_version");
+	static char text[VERSION_BYTES];
+	int length = 0;
+
+	if (!version || version(text, &length))
+		text[0] = '\0';
+	rt_announce(IS_STARTED_BY_PMIX, text);
+}
 
 static int wrap_Init(int *argc, char ***argv)
 {
 	int rc;
 
-	rt_announce(IS_STARTED_BY_PMIX);
+	announce();
 	rc = real.Init(argc, argv);
 
 	if (!rc)
@@ -506,7 +519,7 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 {
 	int rc;
 
-	rt_announce(IS_STARTED_BY_PMIX);
+	announce();
 	rc = real.Init_thread(argc, argv, required, provided);
 
 	if (!rc)

@@ -3,12 +3,14 @@
 #include "rt/rt.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "rt/private.h"
+#include "tune/tune.h"
 #include "worker/worker.h"
 
 uint64_t rt_bcast_threshold_bytes = UINT64_MAX, rt_gather_threshold_bytes = UINT64_MAX;
@@ -16,7 +18,7 @@ uint64_t rt_bcast_gate_bytes = UINT64_MAX, rt_gather_gate_bytes = UINT64_MAX;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
-static char problems[2048];
+static char problems[2048 + PATH_MAX];
 
 /* What is traced has to be looked at, however small. */
 static void set_gates(void)
@@ -46,20 +48,37 @@ static void report_problems(const char *text, int world_rank)
 		return;
 }
 
+/* What was measured here, but not what all ranks must agree on where ranks on other machines, which have other
+ * files, cannot be told from ranks here before the first collective (node/presence.c). */
+static void load_tuned(bool prefer_pmix, const char *library_version)
+{
+	struct tune_result tuned;
+	char mpi[TUNE_MPI_BYTES];
+	int rank;
+
+	tune_mpi_name(library_version, mpi, sizeof mpi);
+	tune_load(mpi, &tuned);
+	if (!base_job_identity(prefer_pmix, &rank))
+		base_options_untune(true);
+	if (tuned.state == TUNE_REFUSED)
+		snprintf(problems, sizeof problems, "sluice: tune: %s is not used: %s; run sluice tune again\n",
+			 tuned.path, tuned.reason);
+}
+
 /* Under the lock. The options are read once; what is wrong with them is told when the rank is known. */
-static void load_options(void)
+static void load_options(bool prefer_pmix, const char *library_version)
 {
 	static bool loaded;
 
-	if (!loaded)
-		base_options_load(NULL, problems, sizeof problems);
+	if (!loaded && !base_options_load(NULL, problems, sizeof problems))
+		load_tuned(prefer_pmix, library_version);
 	loaded = true;
 }
 
-void rt_announce(bool prefer_pmix)
+void rt_announce(bool prefer_pmix, const char *library_version)
 {
 	pthread_mutex_lock(&start_lock);
-	load_options();
+	load_options(prefer_pmix, library_version);
 	pthread_mutex_unlock(&start_lock);
 	if (base_opt.enabled && base_opt.usable)
 		node_announce(prefer_pmix);
@@ -85,7 +104,7 @@ bool rt_start(int world_rank)
 		base_log_set_rank(world_rank);
 	if (!started) {
 		started = true;
-		load_options();
+		load_options(false, "");
 		report_problems(problems, world_rank);
 		if (base_opt.enabled && base_opt.usable) {
 			trace_start(world_rank);

@@ -54,9 +54,10 @@ struct rt_comm;
 bool rt_start(int world_rank);
 /*
  * To be called right before the real MPI_Init: lets the job's other processes know that Sluice runs
- * here. prefer_pmix: the MPI is one that is started by PMIx (Open MPI).
+ * here. prefer_pmix: the MPI is one that is started by PMIx (Open MPI); library_version: what it says of
+ * itself ("": nothing), by which the file of what was measured with it is found (tune/).
  */
-void rt_announce(bool prefer_pmix);
+void rt_announce(bool prefer_pmix, const char *library_version);
 /* Do all these ranks of MPI_COMM_WORLD run Sluice on this machine with the same options? The same
  * answer on every rank that asks; to be asked before rt_comm_create(), which is collective. */
 bool rt_are_all_here(const int *world_ranks, int n);

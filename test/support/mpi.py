@@ -52,6 +52,7 @@ class Mpi:
         env = {k: v for k, v in os.environ.items() if not k.startswith('SLUICE')}
         env.update(self.own_env)
         env.setdefault('TMPDIR', '/tmp')
+        env['XDG_CONFIG_HOME'] = '/nonexistent/config'  # what somebody has tuned here is not tested
         env['OMP_NUM_THREADS'] = '1'
         if self.bindir:
             env['PATH'] = f'{self.bindir}:{env["PATH"]}'

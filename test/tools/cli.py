@@ -12,6 +12,7 @@ PREFIX = pathlib.Path(os.environ.get('TEST_PREFIX') or ROOT / 'build/prefix')
 SLUICE = PREFIX / 'bin/sluice'
 LIBRARY = PREFIX / 'lib/libsluice.so'
 PROGRAMS = pathlib.Path(__file__).resolve().parent / 'programs'
+NO_FOLDER = '/nonexistent/config'
 RANKS = ('PMI_', 'PMIX_', 'OMPI_', 'MV2_', 'SLURM_', 'PALS_', 'FLUX_')
 
 
@@ -19,6 +20,7 @@ def plain_env(**more):
     """This process's environment, without Sluice, preloads and ranks. None removes a variable."""
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(('SLUICE', 'LD_') + RANKS)}
+    env['XDG_CONFIG_HOME'] = NO_FOLDER  # what somebody has tuned here must not change what is tested
     env.update(more)
     return {k: str(v) for k, v in env.items() if v is not None}
 

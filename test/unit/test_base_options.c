@@ -80,6 +80,7 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_REGION_WHOLE=off", region_whole, 0),
 		SET("SLUICE_XFER_FRAGMENT=128K", xfer_fragment_bytes, 128 << 10),
 		SET("SLUICE_XFER_COPY=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
+		SET("SLUICE_XFER_PAST_CACHE=8M", xfer_past_cache_bytes, 8 << 20),
 		SET("SLUICE_XFER_HELP=off", xfer_help, 0),
 		SET("SLUICE_RT_EARLY=off", rt_early, BASE_EARLY_OFF),
 		SET("SLUICE_RT_EARLY_MIN=0", rt_early_min_bytes, 0),
@@ -104,6 +105,12 @@ UNIT_TEST(every_option_can_be_set)
 		memcpy(&got, sets[i].value, sets[i].bytes);
 		CHECK_EQ(got, sets[i].want);
 	}
+	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 9); /* the nine with a text */
+	CHECK_EQ(load(NULL, NULL), 0);
+}
+
+UNIT_TEST(every_text_option_can_be_set)
+{
 	CHECK_EQ(load("SLUICE_NODE_NAME=a", "SLUICE_STATS=/tmp/x"), 0);
 	CHECK_STR(base_opt.node_name, "a");
 	CHECK_STR(base_opt.stats, "/tmp/x");
@@ -115,7 +122,8 @@ UNIT_TEST(every_option_can_be_set)
 	CHECK_EQ(load("SLUICE_TRACE=/tmp", "SLUICE_GOAL_PROFILE=/tmp/p"), 0);
 	CHECK_STR(base_opt.trace, "/tmp");
 	CHECK_STR(base_opt.goal_profile, "/tmp/p");
-	CHECK_EQ(base_option_count, BASE_ARRAY_LEN(sets) + 8); /* these seven and the faults */
+	CHECK_EQ(load("SLUICE_TUNE_FILE=none", NULL), 0);
+	CHECK_STR(base_opt.tune_file, "none");
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 
@@ -317,4 +325,26 @@ UNIT_TEST(job_rank_comes_from_the_launcher)
 		CHECK_EQ(base_job_rank(), -1);
 		unsetenv(names[i]);
 	}
+}
+
+UNIT_TEST(a_tuned_value_counts_less_than_the_environment)
+{
+	CHECK_EQ(load("SLUICE_COLL_THRESHOLD=1M", NULL), 0);
+	CHECK_EQ(base_option_tune("SLUICE_COLL_THRESHOLD", "32K"), 0);
+	CHECK_EQ(base_opt.coll_threshold_bytes, 1 << 20);
+	CHECK_EQ(base_option_tune("SLUICE_XFER_FRAGMENT", "32K"), 0);
+	CHECK_EQ(base_option_tune("SLUICE_XFER_COPY", "plain"), 0);
+	CHECK_EQ(base_opt.xfer_fragment_bytes, 32 << 10);
+	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_PLAIN);
+	CHECK_EQ(base_option_tune("SLUICE_XFER_COPY", "fast"), -EINVAL);
+	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_PLAIN);
+	CHECK_EQ(base_option_tune("SLUICE_LOG", "debug"), -EPERM);
+	CHECK_EQ(base_option_tune("SLUICE_NOTHING", "1"), -ENOENT);
+	base_options_untune(true);
+	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
+	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_PLAIN);
+	base_options_untune(false);
+	CHECK_EQ(base_opt.xfer_copy, BASE_COPY_AUTO);
+	CHECK_EQ(base_opt.coll_threshold_bytes, 1 << 20);
+	CHECK_EQ(load(NULL, NULL), 0);
 }

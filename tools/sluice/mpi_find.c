@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "rt/exec_target.h"
+#include "tune/tune.h"
 #include "sluice_paths.h"
 #include "tool.h"
 
@@ -312,23 +313,6 @@ __attribute__((noreturn)) static void tell_version(const char *path, int out_fd)
 	_exit(1);
 }
 
-/* "MPICH Version:      5.0.2\nMPICH Release ..." becomes "MPICH 5.0.2"; "Open MPI v5.0.11, package
- * ..." becomes "Open MPI v5.0.11". */
-static void shorten_version(const char *text, char *out, size_t cap)
-{
-	size_t n = 0, end = strcspn(text, "\n,");
-
-	for (size_t i = 0; i < end && n + 1 < cap; i++) {
-		char c = text[i] == '\t' ? ' ' : text[i];
-
-		if (strncmp(text + i, " Version:", 9) == 0)
-			i += 8;
-		else if (c != ' ' || (n && out[n - 1] != ' '))
-			out[n++] = c;
-	}
-	out[n] = '\0';
-}
-
 void mpi_find_version(struct mpi_found *m)
 {
 	char text[VERSION_TEXT_BYTES];
@@ -351,5 +335,5 @@ void mpi_find_version(struct mpi_found *m)
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
 	text[used] = '\0';
-	shorten_version(text, m->version, sizeof(m->version));
+	tune_mpi_name(text, m->version, sizeof(m->version));
 }

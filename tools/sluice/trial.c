@@ -142,7 +142,45 @@ static void judge_pair(struct trial *t, const struct node_trial *pair)
 	t[TRIAL_CMA_READ].gbps = t[TRIAL_CMA_READ].works ? pair->vm_read_gbps : 0;
 }
 
-void trial_run_all(struct trial out[TRIAL_COUNT])
+/* The first that works of several, or why the best does not. */
+static void judge_ways(struct trial *t, const struct trial_way *ways, size_t count, const char *chosen,
+		       const char *remedy)
+{
+	char reason[sizeof(t->reason)] = "";
+
+	for (size_t i = 0; i < count; i++) {
+		size_t used = strlen(reason);
+
+		if (ways[i].works || !strcmp(ways[i].name, "fault"))
+			continue;
+		snprintf(reason + used, sizeof(reason) - used, "%s%s: %s", used ? "; " : "", ways[i].name,
+			 ways[i].reason);
+	}
+	if (strcmp(chosen, "none")) {
+		set_result(t, "", NULL);
+		snprintf(t->note, sizeof(t->note), "%s%s%.180s", chosen, reason[0] ? "; not " : "", reason);
+	} else {
+		set_result(t, reason[0] ? reason : "an option says so", reason[0] ? remedy : NULL);
+	}
+}
+
+static void judge_early(struct trial *t, const struct trial_early *e)
+{
+	char *note = t[TRIAL_ENGINE].note;
+	size_t used;
+
+	judge_ways(&t[TRIAL_GUARD], e->guards, e->guard_count, e->guard,
+		   "without it calls complete before they return: allow userfaultfd "
+		   "(sysctl vm.unprivileged_userfaultfd=1) or Syscall User Dispatch");
+	judge_ways(&t[TRIAL_ENGINE], e->engines, e->engine_count, e->engine, NULL);
+	used = strlen(note);
+	if (used)
+		snprintf(note + used, sizeof(t->note) - used, ", %s; a program of one rank leaves %d CPUs to it",
+			 base_opt.worker_kind != BASE_WORKER_THREAD && e->workers[0].works ?
+				 "in a process of the job" : "as threads of each rank", e->spare_cpus);
+}
+
+void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 {
 	static const struct {
 		const char *name, *what;
@@ -170,5 +208,6 @@ void trial_run_all(struct trial out[TRIAL_COUNT])
 	set_result(&out[TRIAL_MAPS],
 		   host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
 		   "Linux 6.11; until then Sluice watches the program's calls only");
-	trial_early(&out[TRIAL_GUARD], &out[TRIAL_ENGINE]);
+	trial_early_run(early);
+	judge_early(out, early);
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* What returning early needs, each kind by itself and in a child of its own. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -11,65 +13,16 @@
 #include "trial.h"
 #include "worker/worker.h"
 
-/* What the child says. */
-struct answer {
-	bool has_guard, has_engine, has_worker;
-	char guard[32], guard_reason[200];
-	char engine[32], engine_reason[200];
-	char worker_reason[200];
-	int spare_cpus;
-};
-
 static void ignore_hold(void *arg) {}
 static void ignore_touch(void *arg, uintptr_t addr, size_t bytes, bool write) {}
 static void ignore_all(void) {}
 
-/* Starts one, gives it an arena, ends it. */
-static bool try_worker(char *reason, size_t cap)
+/* Has fn(out, what) run in a child. False: it ended without an answer. */
+static bool ask_child(void (*fn)(void *out, int what), int what, void *out, size_t bytes)
 {
-	struct worker_setup setup = { .threads = 1 };
-	struct worker_ticket ticket;
-	int ret;
-
-	if (base_opt.worker_kind == BASE_WORKER_THREAD) {
-		snprintf(reason, cap, "SLUICE_WORKER_KIND=thread");
-		return false;
-	}
-	host_cpumask_self(&setup.cpus);
-	guard_trust_begin();
-	ret = worker_start(&setup, &ticket, reason, cap);
-	if (!ret) {
-		ret = worker_attach(&ticket);
-		if (ret)
-			snprintf(reason, cap, "it does not answer: %s", strerror(-ret));
-		worker_detach();
-	}
-	guard_trust_end();
-	return !ret;
-}
-
-static void find_out(struct answer *a)
-{
-	static const struct guard_ops ops = { ignore_hold, ignore_touch, ignore_all, NULL };
-	const struct engine_ops *engine = engine_pick(a->engine_reason, sizeof(a->engine_reason));
-	struct host_cpumask self, spare;
-
-	base_opt.log_level = BASE_LOG_NONE; /* the answer says it */
-	a->has_guard = !guard_init(&ops);
-	snprintf(a->guard, sizeof(a->guard), "%s", guard_kind_name());
-	snprintf(a->guard_reason, sizeof(a->guard_reason), "%s", guard_reason());
-	a->has_engine = engine;
-	snprintf(a->engine, sizeof(a->engine), "%s", engine ? engine->name : "none");
-	a->has_worker = try_worker(a->worker_reason, sizeof(a->worker_reason));
-	host_cpumask_self(&self);
-	a->spare_cpus = engine_spare_cpus(&self, 1, &spare);
-}
-
-/* False: the child ended without an answer. */
-static bool ask_child(struct answer *a)
-{
+	size_t used = 0;
 	int fds[2];
-	ssize_t n;
+	ssize_t n = 0;
 	pid_t pid;
 
 	if (pipe(fds))
@@ -77,34 +30,240 @@ static bool ask_child(struct answer *a)
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
-		find_out(a);
-		_exit(write(fds[1], a, sizeof(*a)) != sizeof(*a));
+		close(fds[0]);
+		base_opt.log_level = BASE_LOG_NONE; /* the answer says it */
+		fn(out, what);
+		for (; used < bytes && (n = write(fds[1], (char *)out + used, bytes - used)) > 0; used += (size_t)n)
+			;
+		_exit(used < bytes);
 	}
 	close(fds[1]);
-	n = pid > 0 ? read(fds[0], a, sizeof(*a)) : -1;
+	for (; pid > 0 && used < bytes && (n = read(fds[0], (char *)out + used, bytes - used)) > 0; used += (size_t)n)
+		;
 	close(fds[0]);
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
-	return n == sizeof(*a);
+	return used == bytes;
 }
 
-void trial_early(struct trial *guard, struct trial *engine)
-{
-	struct answer a = { 0 };
+/* ---- guards ----------------------------------------------------------------------------------- */
 
-	if (!ask_child(&a)) {
-		snprintf(guard->reason, sizeof(guard->reason), "the trial did not end well");
-		snprintf(engine->reason, sizeof(engine->reason), "the trial did not end well");
-		return;
+struct guard_answer {
+	bool works;
+	char name[24], reason[200];
+};
+
+static void find_guard(void *out, int kind)
+{
+	static const struct guard_ops ops = { ignore_hold, ignore_touch, ignore_all, NULL };
+	struct guard_answer *a = out;
+
+	if (kind != BASE_GUARD_AUTO)
+		base_opt.guard_kind = kind;
+	a->works = !guard_init(&ops);
+	snprintf(a->name, sizeof(a->name), "%s", guard_kind_name());
+	snprintf(a->reason, sizeof(a->reason), "%.190s", guard_reason());
+}
+
+static const char *uffd_remedy(const char *reason)
+{
+	if (strstr(reason, strerror(EPERM)) || strstr(reason, strerror(EACCES)))
+		return "sysctl vm.unprivileged_userfaultfd=1, or let the user open /dev/userfaultfd, or grant "
+		       "CAP_SYS_PTRACE; in a container its seccomp filter has to allow userfaultfd too";
+	if (strstr(reason, strerror(ENOSYS)))
+		return "needs a kernel with CONFIG_USERFAULTFD, and a container that allows it";
+	return NULL;
+}
+
+static const char *dispatch_remedy(const char *reason)
+{
+	if (strstr(reason, "has no"))
+		return "Linux 5.11 or newer";
+	if (strstr(reason, "is refused"))
+		return "have the container's seccomp filter allow prctl(PR_SET_SYSCALL_USER_DISPATCH)";
+	return NULL;
+}
+
+/* "steal: why" without the name. */
+static const char *bare(const char *reason, const char *name)
+{
+	size_t len = strlen(name);
+
+	return !strncmp(reason, name, len) && !strncmp(reason + len, ": ", 2) ? reason + len + 2 : reason;
+}
+
+static struct trial_way *add_way(struct trial_way *ways, size_t *count, const char *name, const char *what)
+{
+	struct trial_way *w = &ways[(*count)++];
+
+	snprintf(w->name, sizeof(w->name), "%s", name);
+	snprintf(w->what, sizeof(w->what), "%s", what);
+	return w;
+}
+
+static void set_way(struct trial_way *w, bool works, const char *reason, const char *(*remedy)(const char *))
+{
+	w->works = works;
+	snprintf(w->reason, sizeof(w->reason), "%.190s", works ? "" : reason);
+	w->remedy = works ? NULL : remedy(w->reason);
+}
+
+static bool run_guards(struct trial_early *out)
+{
+	static const struct {
+		int kind;
+		const char *name, *what;
+	} kinds[] = {
+		{ BASE_GUARD_UFFD, "uffd", "page tables moved away; the kernel waits too (userfaultfd)" },
+		{ BASE_GUARD_STEAL, "steal", "page tables moved away; SIGSEGV" },
+		{ BASE_GUARD_MPROTECT, "mprotect", "access taken page by page; SIGSEGV" },
+	};
+	bool is_complete = true;
+	struct guard_answer a;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(kinds); i++) {
+		struct trial_way *w = add_way(out->guards, &out->guard_count, kinds[i].name, kinds[i].what);
+
+		a = (struct guard_answer){ .reason = "the trial did not end well" };
+		is_complete &= ask_child(find_guard, kinds[i].kind, &a, sizeof(a));
+		set_way(w, a.works, bare(a.reason, kinds[i].name),
+			kinds[i].kind == BASE_GUARD_UFFD ? uffd_remedy : dispatch_remedy);
 	}
-	guard->works = a.has_guard;
-	snprintf(guard->reason, sizeof(guard->reason), "%.190s", a.has_guard ? "" : a.guard_reason);
-	guard->remedy = a.has_guard ? NULL : "without it calls complete before they return: allow userfaultfd "
-					     "(sysctl vm.unprivileged_userfaultfd=1) or Syscall User Dispatch";
-	snprintf(guard->note, sizeof(guard->note), "%s%s%s", a.guard, a.guard_reason[0] ? "; " : "", a.guard_reason);
-	engine->works = a.has_engine;
-	snprintf(engine->reason, sizeof(engine->reason), "%.190s", a.has_engine ? "" : a.engine_reason);
-	snprintf(engine->note, sizeof(engine->note), "%s, %s%.120s; a program of one rank leaves %d CPUs to it%s%.60s",
-		 a.engine, a.has_worker ? "in a process of the job" : "as threads of each rank: ", a.worker_reason,
-		 a.spare_cpus, a.engine_reason[0] ? "; not " : "", a.engine_reason);
+	a = (struct guard_answer){ .name = "none" };
+	is_complete &= ask_child(find_guard, BASE_GUARD_AUTO, &a, sizeof(a));
+	snprintf(out->guard, sizeof(out->guard), "%s", a.name);
+	return is_complete;
+}
+
+/* What keeps system calls from seeing guarded memory: what the kinds of guards stand on. */
+static void derive_calls(struct trial_early *out)
+{
+	static const char *const texts[][2] = {
+		{ "userfaultfd", "a system call that meets guarded memory waits in the kernel" },
+		{ "dispatch", "a system call is looked at first (Syscall User Dispatch)" },
+	};
+	/* mprotect needs nothing but the dispatch */
+	const struct trial_way *from[] = { &out->guards[0], &out->guards[2] };
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(texts); i++) {
+		struct trial_way *w = add_way(out->calls, &out->call_count, texts[i][0], texts[i][1]);
+
+		w->works = from[i]->works;
+		memcpy(w->reason, from[i]->reason, sizeof(w->reason));
+		w->remedy = from[i]->remedy;
+	}
+}
+
+/* ---- engines ---------------------------------------------------------------------------------- */
+
+struct engine_answer {
+	bool works;
+	char name[24], reason[200];
+	int channels[TRIAL_NODES], spare_cpus;
+};
+
+static void find_engine(void *out, int index)
+{
+	const struct engine_ops *e = engine_registry[index];
+	struct engine_answer *a = out;
+	int nodes = host_numa_node_count();
+
+	a->works = !e->probe(a->reason, sizeof(a->reason)) && e->chan_count(-1) > 0;
+	for (int i = 0; a->works && i < nodes && i < TRIAL_NODES; i++)
+		a->channels[i] = e->chan_count(nodes == 1 ? -1 : i);
+	if (!a->works && !a->reason[0])
+		snprintf(a->reason, sizeof(a->reason), "it has no channel");
+}
+
+static void pick_engine(void *out, int unused)
+{
+	struct engine_answer *a = out;
+	const struct engine_ops *e = engine_pick(a->reason, sizeof(a->reason));
+	struct host_cpumask self, spare;
+
+	snprintf(a->name, sizeof(a->name), "%s", e ? e->name : "none");
+	host_cpumask_self(&self);
+	a->spare_cpus = engine_spare_cpus(&self, 1, &spare);
+}
+
+static const char *engine_remedy(const char *reason)
+{
+	if (strstr(reason, "no CPU is spare"))
+		return "start fewer ranks than CPUs, or say which CPUs are for workers: SLUICE_ENGINE_CPUS";
+	return NULL;
+}
+
+static bool run_engines(struct trial_early *out)
+{
+	bool is_complete = true;
+	struct engine_answer a;
+
+	for (size_t i = 0; engine_registry[i] && i < TRIAL_WAYS; i++) {
+		const struct engine_ops *e = engine_registry[i];
+		struct trial_way *w = add_way(out->engines, &out->engine_count, e->name, e->help);
+
+		a = (struct engine_answer){ .reason = "the trial did not end well" };
+		is_complete &= ask_child(find_engine, (int)i, &a, sizeof(a));
+		set_way(w, a.works, a.reason, engine_remedy);
+		memcpy(w->channels, a.channels, sizeof(w->channels));
+	}
+	a = (struct engine_answer){ .name = "none" };
+	is_complete &= ask_child(pick_engine, 0, &a, sizeof(a));
+	snprintf(out->engine, sizeof(out->engine), "%s", a.name);
+	out->spare_cpus = a.spare_cpus;
+	out->nodes = (int)base_min_u64((uint64_t)host_numa_node_count(), TRIAL_NODES);
+	return is_complete;
+}
+
+/* ---- workers ---------------------------------------------------------------------------------- */
+
+/* Starts one, gives it an arena, ends it. */
+static void find_worker(void *out, int unused)
+{
+	struct worker_setup setup = { .threads = 1 };
+	struct engine_answer *a = out;
+	struct worker_ticket ticket;
+	int ret;
+
+	a->reason[0] = '\0';
+	host_cpumask_self(&setup.cpus);
+	guard_trust_begin();
+	ret = worker_start(&setup, &ticket, a->reason, sizeof(a->reason));
+	if (!ret) {
+		ret = worker_attach(&ticket);
+		if (ret)
+			snprintf(a->reason, sizeof(a->reason), "it does not answer: %s", strerror(-ret));
+		worker_detach();
+	}
+	guard_trust_end();
+	a->works = !ret;
+}
+
+static const char *worker_remedy(const char *reason)
+{
+	return strstr(reason, "sluice-worker") ? "reinstall: it belongs in libexec/sluice" : NULL;
+}
+
+static bool run_workers(struct trial_early *out)
+{
+	struct trial_way *process = add_way(out->workers, &out->worker_count, "process", "one process of the job");
+	struct trial_way *thread = add_way(out->workers, &out->worker_count, "thread", "threads of each rank");
+	struct engine_answer a = { .reason = "the trial did not end well" };
+	bool is_complete = ask_child(find_worker, 0, &a, sizeof(a));
+
+	set_way(process, a.works, a.reason, worker_remedy);
+	set_way(thread, true, "", worker_remedy);
+	for (size_t i = 0; i < out->engine_count; i++)
+		if (!strcmp(out->engines[i].name, "sw"))
+			set_way(thread, out->engines[i].works, out->engines[i].reason, engine_remedy);
+	return is_complete;
+}
+
+void trial_early_run(struct trial_early *out)
+{
+	*out = (struct trial_early){ 0 };
+	out->is_complete = run_guards(out);
+	derive_calls(out);
+	out->is_complete &= run_engines(out);
+	out->is_complete &= run_workers(out);
 }

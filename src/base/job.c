@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What launchers and the user's session say in the environment beside our options. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/internal.h"
+
+/* Variable and value of the rank, or -1. */
+static int job_rank(const char **out_name)
+{
+	static const char *const names[] = {
+		"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK",
+		"PALS_RANKID", "FLUX_TASK_RANK", "SLURM_PROCID",
+	};
+	int64_t rank;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
+		const char *text = getenv(names[i]);
+
+		*out_name = names[i];
+		if (text && !base_parse_int(text, &rank) && rank >= 0 && rank <= INT32_MAX)
+			return (int)rank;
+	}
+	*out_name = NULL;
+	return -1;
+}
+
+int base_job_rank(void)
+{
+	const char *name;
+
+	return job_rank(&name);
+}
+
+const char *base_job_rank_name(void)
+{
+	const char *name;
+
+	job_rank(&name);
+	return name;
+}
+
+const char *base_job_identity(bool prefer_pmix, int *out_rank)
+{
+	/* what names the job and the rank in it; of one launcher each, as jobs can be nested */
+	static const char *const pairs[2][2] = {
+		{ "PMI_FD", "PMI_RANK" },
+		{ "PMIX_NAMESPACE", "PMIX_RANK" },
+	};
+
+	for (int i = 0; i < 2; i++) {
+		const char *const *pair = pairs[prefer_pmix ? 1 - i : i];
+		const char *job = getenv(pair[0]), *text = getenv(pair[1]);
+		int64_t rank;
+
+		if (!job || !text || base_parse_int(text, &rank) || rank < 0 || rank > INT32_MAX)
+			continue;
+		if (pair == pairs[0] && getenv("PMI_SPAWNED"))
+			return NULL; /* shares its parents' name and ranks */
+		*out_rank = (int)rank;
+		return job;
+	}
+	return NULL;
+}
+
+int base_user_folder(char *out, size_t cap)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	int n;
+
+	/* the XDG specification: a path that is not absolute is as good as none */
+	if (config && config[0] == '/')
+		n = snprintf(out, cap, "%s/sluice", config);
+	else if (home && home[0] == '/')
+		n = snprintf(out, cap, "%s/.config/sluice", home);
+	else
+		return -ENOENT;
+	return n >= 0 && (size_t)n < cap ? 0 : -ENAMETOOLONG;
+}

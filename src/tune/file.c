@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finding a tune file, and reading it: lines, in the order of a struct reader's steps. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "sluice/sluice.h"
+#include "tune/tune.h"
+#include "tune/tune_paths.h"
+
+#define FILE_BYTES (32u << 10) /* longest file; one of `sluice tune` has 4 KiB */
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+void tune_mpi_name(const char *library_version, char *out, size_t cap)
+{
+	const char *text = library_version;
+	size_t n = 0, end = strcspn(text, "\n,");
+
+	for (size_t i = 0; i < end && n + 1 < cap; i++) {
+		char c = text[i] == '\t' ? ' ' : text[i];
+
+		if (strncmp(text + i, " Version:", 9) == 0)
+			i += 8;
+		else if (c != ' ' || (n && out[n - 1] != ' '))
+			out[n++] = c;
+	}
+	while (n && out[n - 1] == ' ')
+		n--;
+	out[n] = '\0';
+}
+
+/* "Intel(R) MPI Library 2021.18" becomes "intel-r-mpi-library-2021.18". */
+static size_t append_slug(const char *text, char *out, size_t used, size_t cap)
+{
+	for (; *text && used + 1 < cap; text++) {
+		bool is_upper = *text >= 'A' && *text <= 'Z';
+		bool is_word = is_upper || (*text >= 'a' && *text <= 'z') || (*text >= '0' && *text <= '9') || *text == '.';
+
+		if (is_word)
+			out[used++] = is_upper ? (char)(*text - 'A' + 'a') : *text;
+		else if (used && out[used - 1] != '-' && out[used - 1] != '.')
+			out[used++] = '-';
+	}
+	while (used && out[used - 1] == '-')
+		used--;
+	out[used] = '\0';
+	return used;
+}
+
+static void host_name(char *out, size_t cap)
+{
+	struct utsname names;
+
+	snprintf(out, cap, "%s", uname(&names) ? "unknown" : names.nodename);
+}
+
+static uint64_t hash_text(const char *text)
+{
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	while (*text)
+		hash = (hash ^ (uint8_t)*text++) * 1099511628211u;
+	return hash;
+}
+
+void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap)
+{
+	char text[512];
+	size_t used;
+
+	if (for_alike) {
+		host_machine_text(text, sizeof text);
+		used = (size_t)snprintf(out, cap, "like-%016llx", (unsigned long long)hash_text(text));
+	} else {
+		host_name(text, sizeof text);
+		used = append_slug(text, out, 0, cap);
+	}
+	used += (size_t)snprintf(out + used, cap - used, ".");
+	used = append_slug(mpi, out, used, cap);
+	snprintf(out + used, cap - used, ".tune");
+}
+
+int tune_folder(int number, char *out, size_t cap)
+{
+	switch (number) {
+	case 0:
+		return base_user_folder(out, cap) ? -ENOENT : 0;
+	case 1:
+		snprintf(out, cap, "/etc/sluice");
+		return 0;
+	case 2:
+		snprintf(out, cap, "%s/sluice", TUNE_SYSCONFDIR);
+		return strcmp(out, "/etc/sluice") ? 0 : -ENOENT;
+	default:
+		return -ERANGE;
+	}
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+struct reader {
+	const char *mpi; /* "": any */
+	struct tune_result *out;
+	unsigned seen; /* heads, a bit each */
+};
+
+enum { HEAD_FORMAT, HEAD_VERSION, HEAD_HOST, HEAD_MACHINE, HEAD_MPI, HEADS };
+static const char *const head_names[HEADS] = { "sluice-tune", "version", "host", "machine", "mpi" };
+
+__attribute__((format(printf, 2, 3)))
+static int refuse(struct tune_result *out, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(out->reason, sizeof out->reason, fmt, args);
+	va_end(args);
+	return -EINVAL;
+}
+
+static int check_head(struct reader *r, int head, const char *value)
+{
+	char ours[512];
+
+	if (head != HEAD_FORMAT && !(r->seen & 1u << HEAD_FORMAT))
+		return refuse(r->out, "it is no tune file");
+	r->seen |= 1u << head;
+	switch (head) {
+	case HEAD_FORMAT:
+		snprintf(ours, sizeof ours, "%d", TUNE_FORMAT);
+		if (strcmp(value, ours))
+			return refuse(r->out, "its format is %.20s, and this Sluice reads %s", value, ours);
+		return 0;
+	case HEAD_VERSION:
+		if (strcmp(value, SLUICE_VERSION))
+			return refuse(r->out, "Sluice %.20s has written it, and this is " SLUICE_VERSION, value);
+		return 0;
+	case HEAD_HOST:
+		host_name(ours, sizeof ours);
+		if (strcmp(value, "*") && strcmp(value, ours))
+			return refuse(r->out, "it is of machine %.60s, and this is %.60s", value, ours);
+		return 0;
+	case HEAD_MACHINE:
+		host_machine_text(ours, sizeof ours);
+		if (strcmp(value, ours))
+			return refuse(r->out, "it was measured on %.90s, and this is %.90s", value, ours);
+		return 0;
+	default:
+		if (r->mpi[0] && strcmp(value, r->mpi))
+			return refuse(r->out, "it was measured with %.60s, and this is %.60s", value, r->mpi);
+		return 0;
+	}
+}
+
+static int read_value(struct reader *r, char *line, int number)
+{
+	char *equals = strchr(line, '=');
+	int ret;
+
+	if (r->seen != (1u << HEADS) - 1)
+		return refuse(r->out, "its line %d stands before all of sluice-tune, version, host, machine and mpi", number);
+	*equals = '\0';
+	ret = base_option_tune(line, equals + 1);
+	if (ret == -ENOENT)
+		return refuse(r->out, "its line %d: %.60s is not an option", number, line);
+	if (ret == -EPERM)
+		return refuse(r->out, "its line %d: %.60s cannot be set there", number, line);
+	if (ret)
+		return refuse(r->out, "its line %d: %.60s does not take '%.40s'", number, line, equals + 1);
+	r->out->values++;
+	return 0;
+}
+
+static int read_line(struct reader *r, char *line, int number)
+{
+	line[strcspn(line, "#")] = '\0';
+	for (size_t n = strlen(line); n && strchr(" \t\r", line[n - 1]); n--)
+		line[n - 1] = '\0';
+	line += strspn(line, " \t");
+	if (!*line)
+		return 0;
+	for (int head = 0; head < HEADS; head++) {
+		size_t len = strlen(head_names[head]);
+
+		if (!strncmp(line, head_names[head], len) && line[len] == ' ')
+			return check_head(r, head, line + len + 1 + strspn(line + len + 1, " "));
+	}
+	if (!strncmp(line, "SLUICE", 6) && strchr(line, '='))
+		return read_value(r, line, number);
+	if (!r->seen)
+		return refuse(r->out, "it is no tune file");
+	return refuse(r->out, "its line %d is neither a value nor a comment", number);
+}
+
+/* All of the file, or -errno. */
+static int read_all(int fd, char *text, size_t cap)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	while ((n = read(fd, text + used, cap - 1 - used)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		used += (size_t)n;
+		if (used == cap - 1)
+			return -EFBIG;
+	}
+	text[used] = '\0';
+	return strlen(text) == used ? 0 : -EILSEQ;
+}
+
+static void load_text(const char *mpi, char *text, struct tune_result *out)
+{
+	struct reader r = { .mpi = mpi, .out = out };
+	int number = 1, ret = 0;
+	char *line;
+
+	while (!ret && (line = strsep(&text, "\n")))
+		ret = read_line(&r, line, number++);
+	if (!ret && r.seen != (1u << HEADS) - 1)
+		ret = refuse(out, r.seen ? "its end is missing" : "it is no tune file");
+	out->state = ret ? TUNE_REFUSED : TUNE_IN_FORCE;
+	if (ret) {
+		base_options_untune(false);
+		out->values = 0;
+	}
+}
+
+/* False: there is no such file. */
+static bool load_file(const char *mpi, const char *path, struct tune_result *out)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
+	char text[FILE_BYTES];
+
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+		return false;
+	snprintf(out->path, sizeof out->path, "%s", path);
+	ret = fd < 0 ? -errno : read_all(fd, text, sizeof text);
+	if (fd >= 0)
+		close(fd);
+	if (ret) {
+		out->state = TUNE_REFUSED;
+		refuse(out, "it cannot be read: %s", strerror(-ret));
+	} else {
+		load_text(mpi, text, out);
+	}
+	return true;
+}
+
+void tune_load(const char *mpi, struct tune_result *out)
+{
+	char folder[PATH_MAX], name[2 * TUNE_MPI_BYTES], path[PATH_MAX + sizeof name];
+	int ret;
+
+	*out = (struct tune_result){ .state = TUNE_ABSENT };
+	base_options_untune(false);
+	if (!strcasecmp(base_opt.tune_file, "none")) {
+		out->state = TUNE_OFF;
+		refuse(out, "SLUICE_TUNE_FILE is none");
+		return;
+	}
+	if (base_opt.tune_file[0]) {
+		if (!load_file(mpi, base_opt.tune_file, out)) {
+			snprintf(out->path, sizeof out->path, "%s", base_opt.tune_file);
+			out->state = TUNE_REFUSED;
+			refuse(out, "it does not exist");
+		}
+		return;
+	}
+	if (!mpi[0]) {
+		out->state = TUNE_OFF;
+		refuse(out, "no MPI is known");
+		return;
+	}
+	for (int i = 0; (ret = tune_folder(i, folder, sizeof folder)) != -ERANGE; i++) {
+		if (ret || access(folder, X_OK))
+			continue; /* mostly so, and then nothing else is asked */
+		for (int for_alike = 0; for_alike < 2; for_alike++) {
+			tune_file_name(mpi, for_alike, name, sizeof name);
+			snprintf(path, sizeof path, "%s/%s", folder, name);
+			if (load_file(mpi, path, out))
+				return;
+		}
+	}
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* info: what `sluice info` has found, collected by info.c and printed by info_text.c or info_json.c: the
+ * two have the same content. */
+#ifndef SLUICE_TOOL_INFO_H
+#define SLUICE_TOOL_INFO_H
+
+#include "base/base.h"
+#include "mpi_find.h"
+#include "topology.h"
+#include "trial.h"
+#include "tune/tune.h"
+
+/* What a program with one of the MPIs finds in a tune file. */
+struct info_tuned {
+	const struct mpi_found *mpi;
+	struct tune_result found;
+	char own[PATH_MAX + 256], alike[PATH_MAX + 256]; /* where `sluice tune` writes; "": no home */
+};
+
+struct info {
+	char library[PATH_MAX]; /* "" not found */
+	char problems[4096];    /* lines */
+	char kernel[2 * 65 + 2];
+	char host[65], machine[512]; /* as tune files name them */
+	struct mpi_list mpis;
+	struct info_tuned *tuned; /* of the MPIs that are served; the first one's values are in force */
+	size_t tuned_count;
+	struct trial trials[TRIAL_COUNT];
+	struct trial_early early;
+	struct topology topology;
+	int topology_error;
+};
+
+void info_text(const struct info *info);
+void info_json(const struct info *info);
+
+/* Calls visit for each line of info->problems. */
+void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line), void *ctx);
+const char *info_kernel_names(void);
+const char *info_tune_state(enum tune_state state);
+
+#endif
