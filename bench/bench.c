@@ -14,6 +14,8 @@
 #define START_AHEAD_NS 1500
 #define YIELDS         50
 
+static int cpu_list[BENCH_MAX_RANKS], cpu_count; /* of bench_use_cpus(); 0: all */
+
 uint64_t bench_now_ns(void)
 {
 	struct timespec t;
@@ -24,7 +26,18 @@ uint64_t bench_now_ns(void)
 
 int bench_cpus(void)
 {
-	return (int)sysconf(_SC_NPROCESSORS_ONLN);
+	return cpu_count ? cpu_count : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+void bench_use_cpus(const char *list)
+{
+	char *end = (char *)list;
+
+	for (cpu_count = 0; *end && cpu_count < BENCH_MAX_RANKS; end += *end == ',') {
+		cpu_list[cpu_count++] = (int)strtol(end, &end, 10);
+		if (*end && *end != ',')
+			return;
+	}
 }
 
 /*
@@ -120,7 +133,8 @@ int bench_pin(int cpu)
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	CPU_SET(cpu % bench_cpus(), &set);
+	cpu %= bench_cpus();
+	CPU_SET(cpu_count ? cpu_list[cpu] : cpu, &set);
 	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
 }
 

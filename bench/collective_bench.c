@@ -8,8 +8,12 @@
  *           broadcast each leaf reads one byte of each page; after a gather the root reads one byte
  *           of each page of all it received, and each sender writes one byte of each page of what
  * it sent. The owner rewrites its whole buffer before each call. A sample is the slowest rank's.
+ *   call    call-bcast, call-gather: the call alone, as OSU's benchmarks time it: a barrier of the MPI's
+ *           own before each call, nobody looks at the data, which stays the same
  *   small   many calls a sample, the root moving on each time, so that ranks cannot run ahead
  *   first   fresh buffers, touched by their owner: the first use, and ten uses with the free
+ *   maps    maps-bcast, maps-gather: `buffers` of them, each used MAPS_USES times and freed: mappings and
+ *           open descriptors before and after
  *   others  memory (of a rank that passed small messages only), malloc (allocator throughput)
  *
  * Each timed call's data is checked at the bytes that are read; warm-up calls and the last call are
@@ -28,6 +32,8 @@
 #include "job.h"
 
 #define FIRST_USES      10
+#define MAPS_USES       5
+#define MAPS_WARMUP     50
 #define BATCH_TARGET_NS 400000
 
 struct options {
@@ -35,7 +41,7 @@ struct options {
 	uint64_t sizes[JOB_MAX_LIST];
 	int size_count;
 	uint64_t budget_ns; /* timed part of one measurement */
-	int warmup, min_calls, max_calls;
+	int warmup, min_calls, max_calls, buffers;
 	bool pin, huge, read_all;
 	int nice;
 };
@@ -138,6 +144,41 @@ static uint64_t call_gather(struct job *j, bool full)
 		if (full)
 			note_wrong(j, bench_check(block, j->bytes, seed));
 	}
+	return bench_max(&j->b, ns);
+}
+
+/* As OSU's: what was received is looked at only when `full`, outside the time. */
+static uint64_t call_bcast_alone(struct job *j, bool full)
+{
+	uint64_t seed = bench_seed(1, 0), t0, ns;
+
+	if (full && j->b.rank == 0)
+		bench_fill(j->send, j->bytes, seed);
+	else if (full)
+		memset(j->send, 0, j->bytes);
+	MPI_Barrier(MPI_COMM_WORLD);
+	t0 = bench_now_ns();
+	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	ns = bench_now_ns() - t0;
+	if (full && j->b.rank)
+		note_wrong(j, bench_check(j->send, j->bytes, seed));
+	return bench_max(&j->b, ns);
+}
+
+static uint64_t call_gather_alone(struct job *j, bool full)
+{
+	uint64_t t0, ns;
+
+	if (full)
+		bench_fill(j->send, j->bytes, bench_seed(1, j->b.rank));
+	if (full && j->b.rank == 0)
+		memset(j->recv, 0, j->bytes * (size_t)j->b.ranks);
+	MPI_Barrier(MPI_COMM_WORLD);
+	t0 = bench_now_ns();
+	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	ns = bench_now_ns() - t0;
+	for (int r = 0; full && j->b.rank == 0 && r < j->b.ranks; r++)
+		note_wrong(j, bench_check((char *)j->recv + j->bytes * r, j->bytes, bench_seed(1, r)));
 	return bench_max(&j->b, ns);
 }
 
@@ -372,6 +413,45 @@ static void run_memory(struct job *j, const struct measure *m)
 		       m->name, j->b.ranks, (unsigned long long)rss, (unsigned long long)own);
 }
 
+static void use_buffer(struct job *j, const struct measure *m, bool keep)
+{
+	uint64_t t0 = bench_now_ns();
+
+	buffers_get(j);
+	for (int i = 0; i < MAPS_USES; i++)
+		m->call(j, false);
+	buffers_put(j);
+	if (keep && j->samples.count < BENCH_MAX_CALLS)
+		samples_add(j, &j->samples, (bench_now_ns() - t0) / MAPS_USES);
+}
+
+static void run_maps(struct job *j, const struct measure *m)
+{
+	uint64_t maps[2], files[2], wrong;
+
+	for (int i = -MAPS_WARMUP; i <= j->opt.buffers; i++) {
+		if (i == 0 || i == j->opt.buffers) {
+			maps[i > 0] = bench_max(&j->b, job_count_lines("/proc/self/maps"));
+			files[i > 0] = bench_max(&j->b, job_count_entries("/proc/self/fd"));
+		}
+		if (i < j->opt.buffers)
+			use_buffer(j, m, i >= 0);
+	}
+	wrong = atomic_exchange(&j->b.area->mismatches, 0);
+	if (j->b.rank)
+		return;
+	bench_sort(&j->samples);
+	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"buffers\": %d, \"p0_us\": %.4f, "
+	       "\"p50_us\": %.4f, \"p99_us\": %.4f, \"maps_before\": %llu, \"maps_after\": %llu, "
+	       "\"descriptors_before\": %llu, \"descriptors_after\": %llu, \"mismatches\": %llu}\n",
+	       m->name, j->bytes, j->b.ranks, j->opt.buffers, bench_percentile_us(&j->samples, 0),
+	       bench_percentile_us(&j->samples, 50), bench_percentile_us(&j->samples, 99),
+	       (unsigned long long)maps[0], (unsigned long long)maps[1], (unsigned long long)files[0],
+	       (unsigned long long)files[1], (unsigned long long)wrong);
+	fflush(stdout);
+	j->samples.count = 0;
+}
+
 /* A slot is freed and allocated again, in an order without pattern. */
 static void run_malloc(struct job *j, const struct measure *m)
 {
@@ -403,6 +483,10 @@ static void run_malloc(struct job *j, const struct measure *m)
 static const struct measure measures[] = {
 	{ "bcast", run_large, call_bcast, NULL, true },
 	{ "gather", run_large, call_gather, NULL, true },
+	{ "call-bcast", run_large, call_bcast_alone, NULL, true },
+	{ "call-gather", run_large, call_gather_alone, NULL, true },
+	{ "maps-bcast", run_maps, call_bcast, NULL, true },
+	{ "maps-gather", run_maps, call_gather, NULL, true },
 	{ "first-bcast", run_first, call_bcast, NULL, true },
 	{ "first-gather", run_first, call_gather, NULL, true },
 	{ "small-bcast", run_small, NULL, batch_bcast, true },
@@ -433,7 +517,7 @@ static void run_measure(struct job *j, const char *name, size_t len)
 static void parse(struct options *o, int argc, char **argv)
 {
 	*o = (struct options){
-		.what = "", .budget_ns = 100000000, .warmup = 10, .min_calls = 5, .max_calls = 2000
+		.what = "", .budget_ns = 100000000, .warmup = 10, .min_calls = 5, .max_calls = 2000, .buffers = 1000
 	};
 	for (int i = 1; i < argc; i++) {
 		const char *value = strchr(argv[i], '=');
@@ -451,6 +535,8 @@ static void parse(struct options *o, int argc, char **argv)
 			o->min_calls = atoi(value);
 		else if (!strncmp(argv[i], "max=", 4))
 			o->max_calls = atoi(value);
+		else if (!strncmp(argv[i], "buffers=", 8))
+			o->buffers = atoi(value);
 		else if (!strncmp(argv[i], "pin=", 4))
 			o->pin = atoi(value);
 		else if (!strncmp(argv[i], "nice=", 5))
@@ -460,8 +546,8 @@ static void parse(struct options *o, int argc, char **argv)
 		else if (!strncmp(argv[i], "pages=", 6))
 			o->huge = !strcmp(value, "huge");
 		else
-			job_die("arguments: what= sizes= ms= warmup= min= max= pin= pages= use= "
-				"nice=");
+			job_die("arguments: what= sizes= ms= warmup= min= max= buffers= pin= "
+				"pages= use= nice=");
 	}
 	if (o->max_calls > BENCH_MAX_CALLS)
 		o->max_calls = BENCH_MAX_CALLS;

@@ -67,6 +67,22 @@ const char *job_value(const char *argument, const char *name)
 	return !strncmp(argument, name, len) && argument[len] == '=' ? argument + len + 1 : NULL;
 }
 
+/* Ranks of another machine cannot map rank 0's memory, and must not find a process of the same number. */
+static void check_machine(const struct bench *b)
+{
+	char mine[64] = "", first[64];
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && read(fd, mine, sizeof(mine) - 1) < 0)
+		mine[0] = 0;
+	if (fd >= 0)
+		close(fd);
+	memcpy(first, mine, sizeof(first));
+	MPI_Bcast(first, sizeof(first), MPI_BYTE, 0, MPI_COMM_WORLD);
+	if (b->rank && strcmp(first, mine))
+		job_die("the ranks are on different machines; this measures one");
+}
+
 /* Rank 0's memfd becomes everybody's. Not MPI's memory: the MPI under test must not be what keeps
  * the ranks in step. */
 void *job_share(struct bench *b, size_t bytes)
@@ -103,6 +119,7 @@ void job_open(struct bench *b)
 	MPI_Comm_size(MPI_COMM_WORLD, &b->ranks);
 	if (b->ranks > BENCH_MAX_RANKS)
 		job_die("too many ranks");
+	check_machine(b);
 	b->crowded |= b->ranks > bench_cpus();
 	b->area = job_share(b, sizeof(struct bench_area));
 	bench_sync(b);
@@ -139,6 +156,31 @@ long job_lost_core(void)
 
 	getrusage(RUSAGE_SELF, &u);
 	return u.ru_nivcsw;
+}
+
+uint64_t job_count_lines(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	uint64_t lines = 0;
+	int c;
+
+	while (f && (c = getc(f)) != EOF)
+		lines += c == '\n';
+	if (f)
+		fclose(f);
+	return lines;
+}
+
+uint64_t job_count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	uint64_t n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
 }
 
 static void watch_add(struct job_watch *w, long pid, long tid)

@@ -39,6 +39,8 @@ void job_print_run(const struct bench *b, bool pinned);
 void job_set_nice(int value);
 /* How often this process lost its core. */
 long job_lost_core(void);
+uint64_t job_count_lines(const char *path);
+uint64_t job_count_entries(const char *folder);
 
 /* Of the threads that existed at job_watch_open(). */
 struct job_cpu {

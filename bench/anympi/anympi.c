@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../bench.h"
 #include "mpi.h"
 
 struct anympi anympi;
@@ -20,17 +21,19 @@ static _Noreturn void die(const char *why, const char *more)
 	exit(2);
 }
 
-/* The library's path, which is taken out of the arguments. */
-static const char *take_path(int *argc, char **argv)
+/* The library's path; what is ours is taken out of the arguments. */
+static const char *take_ours(int *argc, char **argv)
 {
 	const char *path = NULL;
 	int kept = 0;
 
 	for (int i = 0; i < *argc; i++) {
-		if (strncmp(argv[i], "libmpi=", 7))
-			argv[kept++] = argv[i];
-		else
+		if (!strncmp(argv[i], "libmpi=", 7))
 			path = argv[i] + 7;
+		else if (!strncmp(argv[i], "cpus=", 5))
+			bench_use_cpus(argv[i] + 5);
+		else
+			argv[kept++] = argv[i];
 	}
 	*argc = kept;
 	argv[kept] = NULL;
@@ -48,7 +51,7 @@ static void *find(const char *symbol)
 
 int anympi_init(int *argc, char ***argv)
 {
-	const char *path = take_path(argc, *argv);
+	const char *path = take_ours(argc, *argv);
 	int (*init)(int *, char ***);
 
 	if (!path)

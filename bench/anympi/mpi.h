@@ -5,8 +5,8 @@
  * path; a program is compiled once per ABI, with one of SLUICE_ABI_MPICH, SLUICE_ABI_OMPI,
  * SLUICE_ABI_STD defined, and becomes NAME-mpich, NAME-ompi and NAME-std.
  *
- *   MPI_Init   takes the argument libmpi=PATH out of the command line, loads PATH for the whole process
- *              and looks up the rest where a linked program would find it: in a preloaded library
+ *   MPI_Init   takes the arguments libmpi=PATH and cpus=LIST (bench_use_cpus()) out of the command line,
+ *              loads PATH for the whole process and looks up the rest where a linked program would find it: in a preloaded library
  *              first. So a call arrives as it does from an ordinary program, call site and all.
  *
  * Values: src/mpi/abi_*.h, and a few more here; test/mpi/test_abi.py compares them with each mpi.h.

@@ -85,7 +85,7 @@ def test_a_program_can_ask_which_version_is_loaded(tmp_path):
 
 
 @pytest.mark.parametrize('word, nearest', [('rnu', 'run'), ('inf', 'info'), ('--hepl', '--help'),
-                                           ('bench', None), ('quite-something-else', None)])
+                                           ('walk-dog', None), ('quite-something-else', None)])
 def test_an_unknown_verb_is_one_line_with_the_nearest(word, nearest):
     result = sluice(word)
     assert (result.returncode, result.stdout) == (2, '')

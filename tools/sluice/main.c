@@ -24,6 +24,8 @@ static const char help[] =
 	"                 what works on this machine, what not and why; all options\n"
 	"  sluice trace [-o DIR] PROGRAM [ARG]...\n"
 	"                 run, and show what each collective did and why, on a timeline\n"
+	"  sluice bench [--quick]\n"
+	"                 measure this machine: plain MPI and Sluice, in turn\n"
 	"  sluice goal VERB ...\n"
 	"                 schedules in files: check, print, compile and more\n"
 	"  sluice VERB --help, sluice --help, sluice --version\n"
@@ -44,6 +46,7 @@ static const struct {
 	{ "run", tool_run },
 	{ "info", tool_info },
 	{ "trace", tool_trace },
+	{ "bench", tool_bench },
 	{ "goal", tool_goal },
 };
 

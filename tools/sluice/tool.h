@@ -4,6 +4,7 @@
  *
  *   main.c    the verbs, help, version
  *   run.c     sluice run: start a program with the preloaded library
+ *   bench.c   sluice bench: becomes tools/bench/main.py
  *   info.c    sluice info: collect, print; its parts: mpi_find.c trial.c topology.c
  *   goal.c    sluice goal: its verbs, goal_*.c (goal.h)
  *   text.c    tables, JSON, nearest words
@@ -30,6 +31,7 @@ enum tool_exit {
 int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_trace(int argc, char **argv);
+int tool_bench(int argc, char **argv);
 int tool_goal(int argc, char **argv);
 
 /* One line on stderr, "sluice: " before it, in one write: ranks share the terminal. */

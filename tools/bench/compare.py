@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice bench compare A.json B.json: what is different, and what only seems to be."""
+import json
+import stats
+from table import table
+from units import number
+
+FACTS = (('machine', 'name'), ('machine', 'cpu'), ('machine', 'cores'), ('machine', 'kernel'),
+         ('mpi', 'version'), ('sluice', 'version'))
+
+
+def differences_of_setup(a, b):
+    """What else is different: (what, in A, in B)."""
+    out = [(f'{part} {name}', str(a[part][name]), str(b[part][name])) for part, name in FACTS
+           if a[part][name] != b[part][name]]
+    old, new = ({o['name']: o['value'] for o in d['sluice']['options']} for d in (a, b))
+    out += [(n, old.get(n, 'none'), new.get(n, 'none')) for n in dict.fromkeys([*old, *new])
+            if old.get(n) != new.get(n)]
+    for name, d in (('A', a), ('B', b)):
+        if d['machine']['disturbed']:
+            out.append((f'{name} was disturbed', d['machine']['disturbed'], ''))
+    return out
+
+
+def verdict(result, x, y):
+    """better, worse or same: the intervals must not meet, and differ by more than noise."""
+    if x['low'] <= y['high'] and y['low'] <= x['high']:
+        return 'same'
+    if not x['p50'] or not y['p50'] or abs(y['p50'] / x['p50'] - 1) <= stats.SMALL_SPREAD:
+        return 'same'
+    return 'better' if (y['p50'] < x['p50']) == (result['better'] == 'less') else 'worse'
+
+
+def pairs(a, b):
+    """(scenario, result of A, side, stat of A, stat of B) for all that both have."""
+    theirs = {(s['name'], r['key']): r for s in b['scenarios'] for r in s['results']}
+    for s in a['scenarios']:
+        for r in s['results']:
+            other = theirs.get((s['name'], r['key']))
+            for side, stat in r['sides'].items() if other else ():
+                if side in other['sides']:
+                    yield s['name'], r, side, stat, other['sides'][side]
+
+
+def lone(a, b):
+    """How many results only one of the two has."""
+    keys = [{(s['name'], r['key']) for s in d['scenarios'] for r in s['results']} for d in (a, b)]
+    return len(keys[0] - keys[1]), len(keys[1] - keys[0])
+
+
+def compared(a, b):
+    return [{'scenario': name, 'key': r['key'], 'label': r['label'], 'timed': r['timed'],
+             'ranks': r['ranks'], 'bytes': r['bytes'], 'unit': r['unit'], 'side': side, 'a': x['p50'],
+             'b': y['p50'], 'ratio': y['p50'] / x['p50'] if x['p50'] else None,
+             'verdict': verdict(r, x, y)} for name, r, side, x, y in pairs(a, b)]
+
+
+def text(a, b, everything):
+    rows = compared(a, b)
+    out = [f'  {what}: {old}  ->  {new}' if new else f'  {what}: {old}'
+           for what, old, new in differences_of_setup(a, b)]
+    out = ['A and B differ in:', *out] if out else ['A and B: the same machine, MPI and options']
+    counts = {v: sum(r['verdict'] == v for r in rows) for v in ('better', 'worse', 'same')}
+    out.append(f'\n{len(rows)} figures: B is better in {counts["better"]}, worse in {counts["worse"]}, '
+               f'the same within the spread in {counts["same"]}')
+    only = lone(a, b)
+    if any(only):
+        out.append(f'only in A: {only[0]} results; only in B: {only[1]}')
+    shown = [r for r in rows if everything or r['verdict'] != 'same']
+    if shown:
+        lines = [['scenario', 'what', 'ranks', 'side', 'A', 'B', 'unit', 'B/A', '']]
+        lines += [[r['scenario'], f'{r["label"]} ({r["timed"]})', str(r['ranks']), r['side'],
+                   number(r['a']), number(r['b']), r['unit'], number(r['ratio']), r['verdict']]
+                  for r in shown]
+        out += ['', table(lines, left=2)]
+    return '\n'.join(out)
+
+
+def as_json(a, b):
+    found = [{'what': w, 'a': x, 'b': y} for w, x, y in differences_of_setup(a, b)]
+    return json.dumps({'setup': found, 'figures': compared(a, b)}, indent=1)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The file: written whole or not at all, and read only when it is what the schema says."""
+import json
+import os
+from pathlib import Path
+
+import schema
+from errors import Stop
+
+NAME = 'sluice-bench.schema.json'
+
+
+def find_schema(folder):
+    try:
+        return json.loads((Path(folder) / NAME).read_text(encoding='utf-8'))
+    except OSError as e:
+        raise Stop(f'{NAME} is not installed with this program') from e
+
+
+def rounded(value):
+    """Seven digits that mean something are more than enough."""
+    if isinstance(value, float):
+        return float(f'{value:.7g}')
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list) else value
+
+
+def text_of(document):
+    return json.dumps(rounded(document), indent=1, ensure_ascii=False) + '\n'
+
+
+def can_write(path):
+    """Before hours of measuring; Stop where it could not be written afterwards."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise Stop(f'{path}: there is no folder {folder}')
+    if Path(path).is_dir():
+        raise Stop(f'{path}: is a folder')
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Stop(f'{path}: no permission to write in {folder}')
+
+
+def save(document, path):
+    """What was there stays until the new file is whole."""
+    part = Path(f'{path}.part-{os.getpid()}')
+    try:
+        with open(part, 'w', encoding='utf-8') as f:
+            f.write(text_of(document))
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(part, path)
+    except OSError as e:
+        part.unlink(missing_ok=True)
+        raise Stop(f'{path}: cannot be written: {e.strerror}') from e
+
+
+def load(path, folder):
+    try:
+        document = json.loads(Path(path).read_text(encoding='utf-8'))
+    except OSError as e:
+        raise Stop(f'{path}: {e.strerror}') from e
+    except ValueError as e:
+        raise Stop(f'{path}: not JSON: {e}') from e
+    wrong = schema.problem(document, find_schema(folder))
+    if wrong:
+        raise Stop(f'{path}: not written by this version of sluice bench: {wrong}')
+    return document

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice bench. tools/sluice/bench.c starts this, with the tool's own path as the first argument."""
+import sys
+
+if sys.version_info < (3, 9):
+    sys.stderr.write('sluice: bench: python3 is %d.%d; 3.9 or newer is needed\n' % sys.version_info[:2])
+    sys.exit(1)
+
+import argparse
+import datetime
+import difflib
+import os
+import shlex
+import signal
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import compare  # noqa: E402
+import document  # noqa: E402
+import hostmpi  # noqa: E402
+import machine  # noqa: E402
+import runner  # noqa: E402
+import scenarios as S  # noqa: E402
+import table  # noqa: E402
+from errors import DONE, FAILED, INTERRUPTED, Misuse, Stop, say  # noqa: E402
+from progress import Progress  # noqa: E402
+
+QUICK_S = 50
+LAUNCH_S = 300
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT, SIGTERM or SIGHUP: what was measured is kept."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for what is wrong, with the nearest option."""
+
+    def error(self, message):
+        if message.startswith('unrecognized arguments: '):
+            word = message.split()[2].split('=')[0]
+            known = [o for a in self._actions for o in a.option_strings]
+            near = difflib.get_close_matches(word, known, 1)
+            message = f"there is no option '{word}'" + (f"; did you mean '{near[0]}'?" if near else '')
+        raise Misuse(f'{message}; see: sluice bench --help')
+
+
+def positive(text):
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise ValueError
+    return value
+
+
+def ranks_list(text):
+    numbers = [int(x) for x in text.split(',')]
+    if not all(2 <= n <= 64 for n in numbers):
+        raise argparse.ArgumentTypeError(f'{text}: numbers from 2 to 64, with commas')
+    return numbers
+
+
+def parse(argv):
+    p = Parser(prog='sluice bench', add_help=False, allow_abbrev=False)
+    p.add_argument('scenarios', nargs='*')
+    p.add_argument('--quick', action='store_true')
+    p.add_argument('--time', type=positive)
+    p.add_argument('-n', '--ranks', type=ranks_list)
+    p.add_argument('--mpi')
+    p.add_argument('--launcher')
+    p.add_argument('--sides')
+    p.add_argument('-o', '--output')
+    p.add_argument('--list', action='store_true')
+    p.add_argument('--seed', type=int, default=1)
+    p.add_argument('--nice', type=int, default=0)
+    p.add_argument('--quiet', action='store_true')
+    return p.parse_args(argv)
+
+
+def compare_main(folder, argv):
+    p = Parser(prog='sluice bench compare', add_help=False, allow_abbrev=False)
+    p.add_argument('files', nargs='*')
+    p.add_argument('--json', action='store_true')
+    p.add_argument('--all', action='store_true')
+    opt = p.parse_args(argv)
+    if len(opt.files) != 2:
+        raise Misuse(f'compare takes two files, not {len(opt.files)}; see: sluice bench --help')
+    a, b = (document.load(f, folder) for f in opt.files)
+    print(compare.as_json(a, b) if opt.json else compare.text(a, b, opt.all))
+    return DONE
+
+
+class Setup:
+    """What the runner needs to know."""
+
+    def __init__(self, opt, tool, programs, mpi, info):
+        self.tool, self.programs, self.mpi = tool, programs, mpi
+        self.nice, self.seed, self.limit_s = opt.nice, opt.seed, LAUNCH_S
+        self.allowed = sorted(os.sched_getaffinity(0))
+        self.cpus = len(self.allowed)
+        self.sides = self.wanted(runner.sides_for(info), opt.sides)
+
+    @staticmethod
+    def wanted(sides, names):
+        if not names:
+            return sides
+        by_name = {s.name: s for s in sides}
+        for name in names.split(','):
+            if name not in by_name:
+                raise Misuse(f"--sides: there is no side '{name}' here; there are {', '.join(by_name)}")
+        return [by_name[n] for n in names.split(',')]
+
+    def side(self, name):
+        """Also one that was not asked for: computation is calibrated with it."""
+        return next((s for s in self.sides if s.name == name),
+                    runner.Side(name, name, {'SLUICE_RT_EARLY': 'off'}))
+
+    def sides_of(self, job):
+        if job.is_machine:
+            return [runner.Side('machine', '', None)]
+        return [s for s in self.sides if not job.sides or s.name in job.sides]
+
+
+def find_scenarios(opt, folder):
+    names = S.names_in(folder)
+    for name in opt.scenarios:
+        if name not in names and not (name.endswith('.ini') and Path(name).is_file()):
+            near = difflib.get_close_matches(name, names, 1)
+            raise Misuse(f"there is no scenario '{name}'; "
+                         + (f"did you mean '{near[0]}'?" if near else f'there are: {" ".join(names)}'))
+    find = S.ranks_of(len(os.sched_getaffinity(0)), opt.ranks)
+    paths = [n if n.endswith('.ini') else Path(folder) / f'{n}.ini' for n in opt.scenarios or names]
+    found = [S.read(p, find, opt.quick) for p in paths]
+    return [s for s in found if s.jobs]
+
+
+def list_scenarios(folder):
+    for name in S.names_in(folder):
+        print(f'{name:<10} {S.read(Path(folder) / f"{name}.ini", S.ranks_of(2, None), False).about}')
+    return DONE
+
+
+def interrupt(number, frame):
+    for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(again, signal.SIG_DFL)  # the second one ends at once
+    raise Interrupted(number)
+
+
+def measure(setup, chosen, opt, began):
+    """The runner, and the signal that stopped it or None."""
+    deadline = None
+    if opt.time or opt.quick:
+        deadline = began + (opt.time * 60 if opt.time else QUICK_S)
+    run = runner.Runner(setup, None)
+    planned = {k: n for s in chosen for k, n in run.planned(s, s.rounds).items()}
+    run.progress = Progress(planned, opt.quiet, deadline)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    try:
+        run.run_all(chosen, deadline)
+    except Interrupted as e:
+        return run, e.number
+    finally:
+        run.progress.clear()
+    return run, None
+
+
+def describe(setup, run, info, watch, opt, facts):
+    stopped = facts['stopped']
+    return {
+        'schema': 'sluice-bench-1',
+        'run': {'began': facts['began'], 'seconds': facts['seconds'], 'command': facts['command'],
+                'quick': opt.quick, 'seed': opt.seed,
+                'complete': not stopped and bool(run.documents) and all(d['complete'] for d in run.documents),
+                'stopped': signal.Signals(stopped).name if stopped else None},
+        'machine': machine.describe(info, watch),
+        'mpi': {'version': setup.mpi.version, 'library': setup.mpi.library, 'abi': setup.mpi.abi,
+                'launcher': shlex.join(setup.mpi.launcher)},
+        'sluice': machine.sluice(info),
+        'sides': [{'name': s.name, 'title': s.title, 'options': s.options or {}} for s in setup.sides],
+        'scenarios': run.documents, 'failures': run.failures,
+    }
+
+
+def exit_code(run, stopped):
+    if stopped:
+        return 128 + stopped
+    wrong = any(s['wrong'] for d in run.documents for r in d['results'] for s in r['sides'].values())
+    measured_any = any(d['results'] for d in run.documents)
+    return FAILED if run.failures or wrong or not measured_any else DONE
+
+
+def bench_main(tool, folder, argv):
+    began = time.monotonic()
+    opt = parse(argv)
+    if opt.list:
+        return list_scenarios(folder / 'scenarios')
+    chosen = find_scenarios(opt, folder / 'scenarios')
+    now = datetime.datetime.now(datetime.timezone.utc)
+    path = opt.output or f'sluice-bench-{now:%Y%m%d-%H%M%S}.json'
+    if path != '-':
+        document.can_write(path)
+    mpi, info = hostmpi.choose(tool, opt.mpi, opt.launcher)
+    setup = Setup(opt, tool, folder, mpi, info)
+    runner.preflight(setup)
+    watch = machine.Watch()
+    run, stopped = measure(setup, chosen, opt, began)
+    facts = {'began': now.isoformat(timespec='seconds'), 'seconds': time.monotonic() - began,
+             'command': 'sluice bench ' + shlex.join(argv), 'stopped': stopped}
+    result = describe(setup, run, info, watch, opt, facts)
+    if path == '-':
+        sys.stdout.write(document.text_of(result))
+    else:
+        print(table.document(document.rounded(result)))
+        document.save(result, path)
+        say(f'{"stopped; what was measured is" if stopped else "everything is"} in {path}')
+    return exit_code(run, stopped)
+
+
+def main():
+    tool, argv = sys.argv[1], sys.argv[2:]
+    try:
+        code = compare_main(HERE, argv[1:]) if argv[:1] == ['compare'] else bench_main(tool, HERE, argv)
+        sys.stdout.flush()
+    except Stop as e:
+        say(e)
+        code = e.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = FAILED
+    except OSError as e:
+        say(f'cannot write: {e.strerror}')
+        code = FAILED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs scenarios: rounds of launches, all sides of a kind one after the other, in an order that turns."""
+import time
+
+import measured
+from errors import Stop
+from launch import Failed, launch
+from results import Results
+
+FAILS_MOST = 2    # of one kind; then it is not tried again
+TASKSET = ['taskset', '-c']
+
+
+class Side:
+    """options: of Sluice; None for a program without it."""
+
+    def __init__(self, name, title, options):
+        self.name, self.title, self.options = name, title, options
+
+
+def sides_for(info):
+    """What is compared on this machine: each engine that works, besides the one that is chosen anyway."""
+    works = {t['name']: t['works'] for t in info['trials']}
+    out = [Side('plain', 'plain MPI', None),
+           Side('blocking', 'Sluice, blocking', {'SLUICE_RT_EARLY': 'off'})]
+    if works.get('guard'):
+        out.append(Side('early', 'Sluice, early return', {'SLUICE_RT_EARLY': 'auto'}))
+        if works.get('engine'):
+            out.append(Side('early-thread', 'Sluice, early return, copies by threads of each rank',
+                            {'SLUICE_RT_EARLY': 'auto', 'SLUICE_WORKER_KIND': 'thread'}))
+            out += [Side(f'early-{e["name"]}', f'Sluice, early return, engine {e["name"]}',
+                         {'SLUICE_RT_EARLY': 'auto', 'SLUICE_ENGINE': e['name']})
+                    for e in info.get('engines', []) if e['works'] and e['name'] not in ('sw', 'fault')]
+    return out
+
+
+class Runner:
+    """setup: what was asked for (main.Setup). Keeps what was measured whatever happens."""
+
+    def __init__(self, setup, progress):
+        self.s, self.progress = setup, progress
+        self.failures, self.documents = [], []
+        self.fails, self.units = {}, {}
+
+    # ---- one launch
+
+    def limit_s(self, until):
+        return max(1.0, min(self.s.limit_s, until - time.monotonic())) if until else self.s.limit_s
+
+    def is_crowded(self, job, ranks):
+        return job.shares_core or ranks > self.s.cpus
+
+    def launch(self, job, ranks, side, args, until):
+        if job.is_machine:
+            return launch([f'{self.s.programs}/{job.program}', *args], None, self.limit_s(until), self.s.nice)
+        env = self.s.mpi.env()
+        if job.shares_core:
+            args = [*args, 'shared=1']
+        elif ranks <= self.s.cpus:
+            args = [*args, 'pin=1', f'cpus={",".join(map(str, self.s.allowed))}']
+        if self.s.nice:
+            args = [*args, f'nice={self.s.nice}']
+        before = [*TASKSET, str(self.s.allowed[0])] if job.shares_core else []
+        if side.options is None:
+            env['SLUICE'] = 'off'
+        else:
+            env.update(side.options)
+            before += [self.s.tool, 'run']
+        command = self.s.mpi.command(ranks, before, self.s.mpi.program(self.s.programs, job.program), args)
+        return launch(command, env, self.limit_s(until), self.s.nice)
+
+    def calibrated(self, job, ranks, until):
+        """Computation as long as the blocking collective: units for each size, the same on all sides."""
+        who = [a for a in job.args if a.startswith('who=')]
+        key = (job.calibrate, ranks, job.shares_core, tuple(job.sizes), *who)
+        if key not in self.units:
+            args = [f'what=calibrate-{job.calibrate}', *who, 'ms=60',
+                    *(a for a in job.arguments() if a.startswith('sizes='))]
+            lines, _ = self.launch(job, ranks, self.s.side('blocking'), args, until)
+            self.units[key] = ','.join(str(max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])))
+                                       for x in lines if x['what'] == 'calibrate')
+        return [f'units={self.units[key]}']
+
+    def one(self, scenario, job, ranks, side, until):
+        """Samples of one launch; None when it failed."""
+        try:
+            args = job.arguments()
+            if job.calibrate:
+                args += self.calibrated(job, ranks, until)
+            lines, seconds = self.launch(job, ranks, side, args, until)
+        except Failed as e:
+            if until and time.monotonic() >= until:
+                return None  # out of time, not broken
+            kind = (scenario.name, id(job), ranks, side.name)
+            self.fails[kind] = self.fails.get(kind, 0) + 1
+            self.failures.append({'scenario': scenario.name, 'side': side.name, 'ranks': ranks,
+                                  'why': str(e)})
+            return None
+        self.progress.done((scenario.name, id(job), ranks, side.name), seconds)
+        return measured.samples(lines, job)
+
+    # ---- rounds
+
+    def kinds(self, scenario):
+        """(job, ranks, side) of one round."""
+        for job in scenario.jobs:
+            for ranks in job.ranks:
+                for side in self.s.sides_of(job):
+                    yield job, ranks, side
+
+    def planned(self, scenario, rounds):
+        return {(scenario.name, id(j), r, s.name): rounds for j, r, s in self.kinds(scenario)}
+
+    def one_round(self, scenario, number, results, until):
+        """False: time was up before its end."""
+        for job in scenario.jobs:
+            for ranks in job.ranks:
+                sides = self.s.sides_of(job)
+                turn = number % len(sides)
+                for side in sides[turn:] + sides[:turn]:
+                    kind = (scenario.name, id(job), ranks, side.name)
+                    if until and time.monotonic() + self.progress.took.get(kind, 0) > until:
+                        return False
+                    if self.fails.get(kind, 0) >= FAILS_MOST:
+                        continue
+                    self.progress.show(f'{scenario.name}, round {number + 1}, {ranks} ranks, {side.name}')
+                    found = self.one(scenario, job, ranks, side, until)
+                    if found:
+                        results.add(found, side.name, number)
+        return True
+
+    def run(self, scenario, until):
+        """All rounds of a scenario; its object for the JSON is in documents whatever happens."""
+        results = Results(self.s.seed, [s.name for s in self.s.sides] + ['machine'])
+        began, rounds, whole = time.monotonic(), 0, False
+        try:
+            while rounds < scenario.most and whole == bool(rounds):
+                enough = rounds >= scenario.rounds
+                if enough and (not results.unsettled() or time.monotonic() - began > scenario.seconds):
+                    break
+                if enough:
+                    self.progress.more(self.planned(scenario, 1))
+                whole = self.one_round(scenario, rounds, results, until)
+                rounds += 1
+        finally:
+            self.progress.drop(self.planned(scenario, 0))
+            self.keep(scenario, results, rounds, whole and rounds >= scenario.rounds,
+                      time.monotonic() - began)
+
+    def keep(self, scenario, results, rounds, whole, seconds):
+        found = results.all()
+        failed = any(f['scenario'] == scenario.name for f in self.failures)
+        self.documents.append({
+            'name': scenario.name, 'title': scenario.title, 'about': scenario.about,
+            'plot': scenario.plot, 'rounds': rounds, 'warmup': scenario.warmup,
+            'settled': bool(found) and all(r['settled'] for r in found),
+            'complete': whole and not failed and bool(found), 'seconds': seconds, 'results': found})
+
+    def run_all(self, scenarios, deadline):
+        """deadline: of monotonic time, or None; the scenarios share what is left of it evenly."""
+        for i, scenario in enumerate(scenarios):
+            until = None
+            if deadline:
+                now = time.monotonic()
+                until = now + max(0, deadline - now) / (len(scenarios) - i)
+            self.run(scenario, until)
+
+
+def preflight(setup):
+    """Two ranks that only say hello. Sets the MPI's version; Stop says why nothing can be measured."""
+    command = setup.mpi.command(2, [], setup.mpi.program(setup.programs, 'collective_bench'), ['what='])
+    env = {**setup.mpi.env(), 'SLUICE': 'off'}
+    try:
+        lines, _ = launch(command, env, 60)
+    except Failed as e:
+        raise Stop(f'{" ".join(setup.mpi.launcher)} cannot run two ranks: {e}') from e
+    said = [x for x in lines if x['what'] == 'run']
+    if not said or said[0]['ranks'] != 2:
+        raise Stop(f'{" ".join(setup.mpi.launcher)} does not belong to {setup.mpi.library}: its ranks do '
+                   'not find each other; see --mpi and --launcher')
+    setup.mpi.version = said[0]['mpi'] if not setup.mpi.version else setup.mpi.version

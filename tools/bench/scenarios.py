@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scenario files: what is measured, in sections of `name = value`.
+
+[scenario]      title, about, plot (lines, bars, stacks, table), warmup: for people and reports
+                rounds: launches of every side at least; most: at most, while the spread is wide;
+                seconds: no further round is begun after so long; quick_rounds
+[job NAME]      one kind of launch; the name is for people who read the file
+    program     a measuring program beside this tool; what, sizes, args: its arguments
+    timed       what the time is of, where the program does not say
+    ranks       numbers, and: half, all (of the CPUs), twice; at least 2 each
+    cores       one: all ranks share a core, so that the others are free
+    calibrate   bcast or gather: computation as long as that call (overlap_bench)
+    machine     yes: runs by itself, without MPI, and says what this machine can do
+    sides       those that it makes sense for; all by default
+    quick_...   another value with --quick; an empty one leaves the job out
+"""
+import configparser
+from pathlib import Path
+
+from errors import Stop
+from units import parse_sizes, short_bytes
+
+PLOTS = ('lines', 'bars', 'stacks', 'table')
+OF_SCENARIO = {'title', 'about', 'plot', 'warmup', 'rounds', 'most', 'seconds', 'quick_rounds'}
+OF_JOB = {'program', 'what', 'timed', 'ranks', 'sizes', 'args', 'cores', 'calibrate', 'machine', 'sides'}
+ORDER = ('limits', 'latency', 'overlap', 'synthetic', 'small', 'first', 'late', 'maps')
+
+
+def one_line(text):
+    return ' '.join(text.split())
+
+
+class Job:
+    """One kind of launch, for all numbers of ranks."""
+
+    def __init__(self, values, ranks_of):
+        self.program, self.timed = values.get('program', ''), values.get('timed', '')
+        self.what = values.get('what', '').split()
+        self.sizes = parse_sizes(values.get('sizes', ''))
+        self.args = values.get('args', '').split()
+        self.shares_core = values.get('cores') == 'one'
+        self.calibrate = values.get('calibrate', '')
+        self.is_machine = values.get('machine') == 'yes'
+        self.sides = values.get('sides', '').split()
+        self.ranks = [1] if self.is_machine else ranks_of(values.get('ranks', '2').split())
+
+    def arguments(self):
+        out = [f'what={",".join(self.what)}'] if self.what else []
+        if self.sizes:
+            out.append('sizes=' + ','.join(map(short_bytes, self.sizes)))
+        return out + self.args
+
+
+class Scenario:
+    def __init__(self, name, values, jobs, quick):
+        self.name = name
+        self.title, self.about = one_line(values['title']), one_line(values['about'])
+        self.plot, self.warmup = values['plot'], one_line(values['warmup'])
+        self.rounds = int(values['rounds'])
+        self.most = int(values.get('most', self.rounds))
+        self.seconds = float(values.get('seconds', 600))
+        if quick:
+            self.rounds = self.most = int(values.get('quick_rounds', 1))
+        self.jobs = jobs
+
+
+def ranks_of(cpus, wanted):
+    """A function from words to numbers of ranks; `wanted` ones take the place of all."""
+    words = {'half': cpus // 2, 'all': cpus, 'twice': 2 * cpus}
+
+    def find(names):
+        numbers = wanted or [words[n] if n in words else int(n) for n in names]
+        return list(dict.fromkeys(max(2, n) for n in numbers))
+    return find
+
+
+def job_values(section, quick):
+    """With --quick's values in their places; None when the job is left out."""
+    out = {k: v for k, v in section.items() if not k.startswith('quick_')}
+    for name, value in section.items():
+        if quick and name.startswith('quick_'):
+            if not value.strip():
+                return None
+            out[name[len('quick_'):]] = value
+    return out
+
+
+def check(path, section, allowed):
+    for name in section:
+        if name.replace('quick_', '', 1) not in allowed and name not in allowed:
+            raise Stop(f'{path}: [{section.name}] has no "{name}"')
+
+
+def read(path, find_ranks, quick):
+    """The Scenario of a file; Stop says what is wrong in it."""
+    parser = configparser.ConfigParser(interpolation=None, delimiters=('=',))
+    try:
+        parser.read_string(Path(path).read_text(encoding='utf-8'), source=str(path))
+        for name in parser.sections():
+            check(path, parser[name], OF_SCENARIO if name == 'scenario' else OF_JOB)
+        jobs = [job_values(parser[n], quick) for n in parser.sections() if n.startswith('job ')]
+        found = Scenario(Path(path).stem, parser['scenario'],
+                         [Job(v, find_ranks) for v in jobs if v is not None], quick)
+    except OSError as e:
+        raise Stop(f'{path}: {e.strerror}') from e
+    except (configparser.Error, KeyError, ValueError) as e:
+        raise Stop(f'{path}: not a scenario: {one_line(str(e))}') from e
+    if found.plot not in PLOTS:
+        raise Stop(f'{path}: plot is one of {", ".join(PLOTS)}')
+    return found
+
+
+def names_in(folder):
+    """All of them, in the order in which they run."""
+    names = sorted(p.stem for p in Path(folder).glob('*.ini'))
+    return [n for n in ORDER if n in names] + [n for n in names if n not in ORDER]
