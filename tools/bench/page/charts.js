@@ -95,12 +95,13 @@ function valueBars(run, group) {
 // What only the machine itself was measured for: one line for each thing, those of a unit together.
 function machinePlots(run, results) {
 	return groupBy(results, r => JSON.stringify([r.unit, r.timed])).map(some => {
-		const lines = groupBy(some, r => `${r.what} ${r.ranks}`), isOver = some.every(r => r.bytes > 0) && lines.some(l => l.length > 2);
+		const lines = groupBy(some, r => JSON.stringify([r.what, r.ranks])), isOver = some.every(r => r.bytes > 0) && lines.some(l => l.length > 2);
 		if (!isOver)
 			return null;
 		const first = some[0];
 		return new Lines({ letter: run.letter, title: wordFor(first.timed), note: 'Median; band from P0 to P99.', xTitle: 'size', unit: first.unit,
-			yTitle: axisText(first), y: scaleFor(first.unit), series: lines.map((l, i) => ({ name: wordFor(l[0].what), look: i + 1,
+			yTitle: axisText(first), y: scaleFor(first.unit), series: lines.map((l, i) => ({ look: i + 1,
+			name: wordFor(l[0].what) + (new Set(some.map(r => r.ranks)).size > 1 ? `, by ${l[0].ranks}` : ''),
 				points: l.map(r => pointOf(r, 'machine')) })) });
 	});
 }

@@ -14,8 +14,12 @@ function ratioOfRuns(a, b, side) {
 	const isLess = a.better !== 'more', turn = n => isLess ? n : 1 / n;
 	const [low, high] = extent([turn(least), turn(most)]) || [];
 	const ratio = { y: turn(one.p50 / other.p50), low, high, isUnsure: !(a.settled && b.settled) };
-	return { ...ratio, x: a.bytes, note: VERDICTS[verdictOf(ratio)] };
+	return { ...ratio, x: a.bytes, verdict: verdictOfRuns(ratio), note: VERDICTS[verdictOfRuns(ratio)] };
 }
+
+const SMALL = 0.05; /* as stats.SMALL_SPREAD: between two runs other things differ too */
+
+const verdictOfRuns = ratio => Math.abs(1 / ratio.y - 1) <= SMALL ? 'even' : verdictOf(ratio);
 
 // [{ name, title, results: [[a, b], ...] }]: what both have measured, by the keys that are the same in every run.
 function matched(a, b) {

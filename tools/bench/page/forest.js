@@ -40,7 +40,7 @@ class Forest extends Plot {
 		while (!ticks.every((t, i) => !i || x(t) - x(ticks[i - 1]) > 44) && --most > 1);
 		for (const tick of ticks)
 			g.append(svg('path', { d: `M${x(tick)},${top}V${bottom}`, class: tick === 1 ? 'zero' : 'grid' }),
-				svg('text', { x: x(tick), y: bottom + 17, class: 'middle' }, formatRatio(tick)));
+				svg('text', { x: x(tick), y: bottom + 17, class: 'middle' }, this.scale.format(tick)));
 		this.entries.forEach((_, i) => i && g.append(svg('path', { class: 'grid', d: `M${left - this.nameRoom},${top +
 			i * this.row}H${right}` })));
 		this.picture.append(g);

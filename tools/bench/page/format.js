@@ -88,5 +88,10 @@ function formatFor(most, unit) {
 	return value => formatNumber(value / factor, Math.abs(value) < factor ? 2 : 3) + (value ? NBSP + name : '');
 }
 
-// Both ends in full: no reader has to guess the unit of the first.
-const formatRange = (low, high, unit) => `${formatValue(low, unit)} to ${formatValue(high, unit)}`;
+// The unit of both ends once, if it is the same.
+function formatRange(low, high, unit) {
+	const [a, b] = [formatValue(low, unit), formatValue(high, unit)], [number, name] = a.split(NBSP);
+	if (unit === 'ratio')
+		return `${a.slice(0, -1)} to ${b}`;
+	return `${name && name === b.split(NBSP)[1] ? number : a} to ${b}`;
+}

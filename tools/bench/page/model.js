@@ -12,6 +12,8 @@ const ranksFor = n => `${n} rank${n === 1 ? '' : 's'}`;
 
 // Does an interval leave a doubt about which of two is better?
 function verdictOf(ratio) {
+	if (ratio.verdict)
+		return ratio.verdict;
 	return ratio.low > 1 ? 'gain' : ratio.high < 1 ? 'loss' : 'even';
 }
 

@@ -102,16 +102,19 @@ const COLUMNS = [
 function allNumbers(run, scenario) {
 	const all = scenario.results.flatMap(r => run.sidesOf([r]).map(side => COLUMNS.map(([, text]) =>
 		text(run, scenario, r, side))));
-	const used = COLUMNS.map((_, i) => i).filter(i => all.some(row => row[i] !== DASH));
-	const cell = (text, i) => i ? html('td', { class: text.startsWith('\u25b2') ? 'gain' : text.startsWith('\u25bc') ? 'loss' :
-		null }, text) : html('th', { scope: 'row' }, text);
+	const isSame = i => all.every(row => row[i] === all[0][i]);
+	const used = COLUMNS.map((_, i) => i).filter(i => !(isSame(i) && (all[0][i] === DASH || CONSTANT.includes(COLUMNS[i][0]))));
+	const facts = [timedFor(scenario.results[0].timed), ranksFor(scenario.results[0].ranks)].filter((_, i) => isSame(i + 1));
+	const looks = text => text.startsWith('\u25b2') ? 'gain' : text.startsWith('\u25bc') ? 'loss' : null;
+	const cell = (text, i) => i ? html('td', { class: WORDY.includes(COLUMNS[i][0]) ? 'left' : looks(text) }, text) :
+		html('th', { scope: 'row' }, text);
 	return html('details', { class: 'all', open: scenario.plot === 'table' && all.length <= OPEN_ROWS }, html('summary', {},
-		`All numbers${run.letter ? ` of ${run.letter}` : ''}`, html('span', { class: 'unseen' }, `: ${scenario.title}`)),
+		`All numbers${run.letter ? ` of ${run.letter}` : ''}`, facts.length ? ` (${facts.join(', ')})` : '', html('span', { class: 'unseen' }, `: ${scenario.title}`)),
 	table(`All numbers: ${scenario.title}${run.letter ? `, ${run.letter}` : ''}`, used.map(i => COLUMNS[i][0]),
 		all.map(row => used.map(i => cell(row[i], i)))));
 }
 
-const OPEN_ROWS = 60;
+const OPEN_ROWS = 60, CONSTANT = ['timed', 'ranks'], WORDY = ['timed', 'side'];
 
 function factsOf(scenario) {
 	const open = scenario.results.filter(r => !r.settled).length;
@@ -125,7 +128,7 @@ function section(scenario, facts, lists, numbers) {
 	return html('section', { id, 'aria-labelledby': `${id}-h`, class: 'scenario' }, html('h2', { id: `${id}-h` }, scenario.title),
 		html('p', {}, scenario.about), facts.map(f => html('p', { class: 'note' }, f)),
 		scenario.results.length ? null : html('p', { class: 'empty' }, 'No results.'),
-		lists.map(list => html('div', { class: list.length > 2 ? 'plots many' : 'plots' }, list.map(p => p.element))), numbers);
+		lists.map(list => html('div', { class: list.length % 3 ? 'plots' : 'plots many' }, list.map(p => p.element))), numbers);
 }
 
 function contents(scenarios) {
