@@ -30,6 +30,11 @@ def text_of(document):
     return json.dumps(rounded(document), indent=1, ensure_ascii=False) + '\n'
 
 
+def page_path(path):
+    """Where the report of a file is: beside it."""
+    return Path(path).with_suffix('.html')
+
+
 def can_write(path):
     """Before hours of measuring; Stop where it could not be written afterwards."""
     folder = Path(path).absolute().parent
@@ -41,12 +46,12 @@ def can_write(path):
         raise Stop(f'{path}: no permission to write in {folder}')
 
 
-def save(document, path):
+def save(text, path):
     """What was there stays until the new file is whole."""
     part = Path(f'{path}.part-{os.getpid()}')
     try:
         with open(part, 'w', encoding='utf-8') as f:
-            f.write(text_of(document))
+            f.write(text)
             f.flush()
             os.fsync(f.fileno())
         os.replace(part, path)

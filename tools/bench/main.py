@@ -22,6 +22,7 @@ import compare  # noqa: E402
 import document  # noqa: E402
 import hostmpi  # noqa: E402
 import machine  # noqa: E402
+import page  # noqa: E402
 import runner  # noqa: E402
 import scenarios as S  # noqa: E402
 import table  # noqa: E402
@@ -29,6 +30,7 @@ from errors import DONE, FAILED, INTERRUPTED, Misuse, Stop, say  # noqa: E402
 from progress import Progress  # noqa: E402
 
 QUICK_S = 50
+QUICK_SIDES = 'plain,blocking,early'
 LAUNCH_S = 300
 
 
@@ -88,10 +90,14 @@ def compare_main(folder, argv):
     p.add_argument('files', nargs='*')
     p.add_argument('--json', action='store_true')
     p.add_argument('--all', action='store_true')
+    p.add_argument('--html')
     opt = p.parse_args(argv)
     if len(opt.files) != 2:
         raise Misuse(f'compare takes two files, not {len(opt.files)}; see: sluice bench --help')
     a, b = (document.load(f, folder) for f in opt.files)
+    if opt.html:
+        names = [Path(f).stem for f in opt.files]
+        document.save(page.text(list(zip(names, (a, b)))), opt.html)
     print(compare.as_json(a, b) if opt.json else compare.text(a, b, opt.all))
     return DONE
 
@@ -104,7 +110,9 @@ class Setup:
         self.nice, self.seed, self.limit_s = opt.nice, opt.seed, LAUNCH_S
         self.allowed = sorted(os.sched_getaffinity(0))
         self.cpus = len(self.allowed)
-        self.sides = self.wanted(runner.sides_for(info), opt.sides)
+        here = runner.sides_for(info)
+        quick = [s.name for s in here if s.name in QUICK_SIDES.split(',')] if opt.quick else []
+        self.sides = self.wanted(here, opt.sides or ','.join(quick))
 
     @staticmethod
     def wanted(sides, names):
@@ -172,28 +180,28 @@ def measure(setup, chosen, opt, began):
 
 
 def describe(setup, run, info, watch, opt, facts):
-    stopped = facts['stopped']
+    stopped, found = facts['stopped'], run.documents()
     return {
         'schema': 'sluice-bench-1',
         'run': {'began': facts['began'], 'seconds': facts['seconds'], 'command': facts['command'],
                 'quick': opt.quick, 'seed': opt.seed,
-                'complete': not stopped and bool(run.documents) and all(d['complete'] for d in run.documents),
+                'complete': not stopped and all(d['complete'] for d in found),
                 'stopped': signal.Signals(stopped).name if stopped else None},
         'machine': machine.describe(info, watch),
         'mpi': {'version': setup.mpi.version, 'library': setup.mpi.library, 'abi': setup.mpi.abi,
                 'launcher': shlex.join(setup.mpi.launcher)},
         'sluice': machine.sluice(info),
         'sides': [{'name': s.name, 'title': s.title, 'options': s.options or {}} for s in setup.sides],
-        'scenarios': run.documents, 'failures': run.failures,
+        'scenarios': found, 'failures': run.failures,
     }
 
 
-def exit_code(run, stopped):
+def exit_code(result, stopped):
     if stopped:
         return 128 + stopped
-    wrong = any(s['wrong'] for d in run.documents for r in d['results'] for s in r['sides'].values())
-    measured_any = any(d['results'] for d in run.documents)
-    return FAILED if run.failures or wrong or not measured_any else DONE
+    results = [r for s in result['scenarios'] for r in s['results']]
+    wrong = any(s['wrong'] for r in results for s in r['sides'].values())
+    return FAILED if result['failures'] or wrong or not results else DONE
 
 
 def bench_main(tool, folder, argv):
@@ -206,6 +214,8 @@ def bench_main(tool, folder, argv):
     path = opt.output or f'sluice-bench-{now:%Y%m%d-%H%M%S}.json'
     if path != '-':
         document.can_write(path)
+        if document.page_path(path) == Path(path):
+            raise Misuse(f'-o {path}: the page has this name; the JSON takes another, like NAME.json')
     mpi, info = hostmpi.choose(tool, opt.mpi, opt.launcher)
     setup = Setup(opt, tool, folder, mpi, info)
     runner.preflight(setup)
@@ -217,10 +227,17 @@ def bench_main(tool, folder, argv):
     if path == '-':
         sys.stdout.write(document.text_of(result))
     else:
-        print(table.document(document.rounded(result)))
-        document.save(result, path)
-        say(f'{"stopped; what was measured is" if stopped else "everything is"} in {path}')
-    return exit_code(run, stopped)
+        keep(document.rounded(result), path, stopped)
+    return exit_code(result, stopped)
+
+
+def keep(result, path, stopped):
+    """The files first: stdout may be a pipe that nobody reads any more."""
+    html = document.page_path(path)
+    document.save(document.text_of(result), path)
+    document.save(page.text([(Path(path).stem, result)]), html)
+    print(table.document(result), flush=True)
+    say(f'{"stopped; what was measured is" if stopped else "everything is"} in {path}, as a page in {html}')
 
 
 def main():

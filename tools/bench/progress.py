@@ -21,11 +21,6 @@ class Progress:
         for kind, n in planned.items():
             self.planned[kind] = self.planned.get(kind, 0) + n
 
-    def drop(self, kinds):
-        """What is planned of these is not going to be launched."""
-        for kind in kinds:
-            self.planned.pop(kind, None)
-
     def done(self, kind, seconds):
         self.took[kind] = seconds
         if self.planned.get(kind):

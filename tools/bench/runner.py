@@ -34,12 +34,33 @@ def sides_for(info):
     return out
 
 
+class State:
+    """What has been measured of a scenario."""
+
+    def __init__(self, scenario, results):
+        self.scenario, self.results = scenario, results
+        self.rounds, self.seconds, self.is_whole = 0, 0.0, True
+
+    def wants_more(self):
+        s = self.scenario
+        if self.rounds < s.rounds:
+            return True
+        return self.rounds < s.most and self.seconds < s.seconds and self.results.unsettled() > 0
+
+    def document(self, has_failed):
+        s, found = self.scenario, self.results.all()
+        return {'name': s.name, 'title': s.title, 'about': s.about, 'plot': s.plot, 'rounds': self.rounds,
+                'warmup': s.warmup, 'settled': bool(found) and all(r['settled'] for r in found),
+                'complete': bool(found) and self.is_whole and self.rounds >= s.rounds and not has_failed,
+                'seconds': self.seconds, 'results': found}
+
+
 class Runner:
     """setup: what was asked for (main.Setup). Keeps what was measured whatever happens."""
 
     def __init__(self, setup, progress):
         self.s, self.progress = setup, progress
-        self.failures, self.documents = [], []
+        self.failures, self.states = [], []
         self.fails, self.units = {}, {}
 
     # ---- one launch
@@ -111,59 +132,53 @@ class Runner:
     def planned(self, scenario, rounds):
         return {(scenario.name, id(j), r, s.name): rounds for j, r, s in self.kinds(scenario)}
 
-    def one_round(self, scenario, number, results, until):
+    def one_round(self, state, until):
         """False: time was up before its end."""
+        scenario = state.scenario
         for job in scenario.jobs:
             for ranks in job.ranks:
                 sides = self.s.sides_of(job)
-                turn = number % len(sides)
+                turn = state.rounds % len(sides)
                 for side in sides[turn:] + sides[:turn]:
                     kind = (scenario.name, id(job), ranks, side.name)
                     if until and time.monotonic() + self.progress.took.get(kind, 0) > until:
                         return False
                     if self.fails.get(kind, 0) >= FAILS_MOST:
                         continue
-                    self.progress.show(f'{scenario.name}, round {number + 1}, {ranks} ranks, {side.name}')
+                    self.progress.show(f'{scenario.name}, round {state.rounds + 1}, {ranks} ranks, '
+                                       f'{side.name}')
                     found = self.one(scenario, job, ranks, side, until)
                     if found:
-                        results.add(found, side.name, number)
+                        state.results.add(found, side.name, state.rounds)
         return True
 
-    def run(self, scenario, until):
-        """All rounds of a scenario; its object for the JSON is in documents whatever happens."""
-        results = Results(self.s.seed, [s.name for s in self.s.sides] + ['machine'])
-        began, rounds, whole = time.monotonic(), 0, False
+    def next_round(self, state, until):
+        began = time.monotonic()
         try:
-            while rounds < scenario.most and whole == bool(rounds):
-                enough = rounds >= scenario.rounds
-                if enough and (not results.unsettled() or time.monotonic() - began > scenario.seconds):
-                    break
-                if enough:
-                    self.progress.more(self.planned(scenario, 1))
-                whole = self.one_round(scenario, rounds, results, until)
-                rounds += 1
+            state.is_whole &= self.one_round(state, until)
+        except BaseException:
+            state.is_whole = False
+            raise
         finally:
-            self.progress.drop(self.planned(scenario, 0))
-            self.keep(scenario, results, rounds, whole and rounds >= scenario.rounds,
-                      time.monotonic() - began)
+            state.rounds += 1
+            state.seconds += time.monotonic() - began
 
-    def keep(self, scenario, results, rounds, whole, seconds):
-        found = results.all()
-        failed = any(f['scenario'] == scenario.name for f in self.failures)
-        self.documents.append({
-            'name': scenario.name, 'title': scenario.title, 'about': scenario.about,
-            'plot': scenario.plot, 'rounds': rounds, 'warmup': scenario.warmup,
-            'settled': bool(found) and all(r['settled'] for r in found),
-            'complete': whole and not failed and bool(found), 'seconds': seconds, 'results': found})
+    def run_all(self, scenarios, until):
+        """Round by round, each time of all scenarios that want one more: what disturbs for a while disturbs
+        all of them, and an early end leaves something of each. until: of monotonic time, or None."""
+        names = [s.name for s in self.s.sides] + ['machine']
+        self.states = [State(s, Results(self.s.seed, names)) for s in scenarios]
+        waiting = list(self.states)
+        while waiting:
+            for state in waiting:
+                if state.rounds >= state.scenario.rounds:
+                    self.progress.more(self.planned(state.scenario, 1))
+                self.next_round(state, until)
+            waiting = [s for s in waiting if s.is_whole and s.wants_more()]
 
-    def run_all(self, scenarios, deadline):
-        """deadline: of monotonic time, or None; the scenarios share what is left of it evenly."""
-        for i, scenario in enumerate(scenarios):
-            until = None
-            if deadline:
-                now = time.monotonic()
-                until = now + max(0, deadline - now) / (len(scenarios) - i)
-            self.run(scenario, until)
+    def documents(self):
+        failed = {f['scenario'] for f in self.failures}
+        return [s.document(s.scenario.name in failed) for s in self.states]
 
 
 def preflight(setup):

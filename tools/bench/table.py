@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The text for people: one table a scenario."""
+"""The text for people: one table for each line of a plot."""
+import textwrap
+
 from units import bytes_text, number
 
 TIMED = {'call': 'the call (as OSU times it)', 'use': 'until the data has been used'}
+WIDTH = 100
+MARKED = ('cores', 'computes')  # parameters that set a group of results apart
 
 
-def table(rows, left=2):
+def table(rows, left=1):
     """Columns that line up; the first `left` to the left."""
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     return '\n'.join('  ' + '  '.join(c.ljust(w) if i < left else c.rjust(w)
@@ -16,39 +20,18 @@ def gain(result, side):
     r = result['ratios'].get(side)
     if not r:
         return '-'
-    return f'{number(r["value"])} ({number(r["low"])}..{number(r["high"])})'
+    around = f' ({number(r["low"], 2)}..{number(r["high"], 2)})' if r['pairs'] > 1 else ''
+    return number(r['value']) + around
 
 
-def cell(stat, unit):
-    p99 = '' if stat['p99'] is None else f' / {number(stat["p99"])}'
-    return f'{number(stat["p50"])}{p99}'
-
-
-def group_title(results):
-    r = results[0]
-    return f'{r["what"]}, {TIMED.get(r["timed"], r["timed"])}, {r["ranks"]} ranks, {r["unit"]}'
-
-
-def comparison(results, names):
-    """One table of results that are one line of a plot: medians and 99th percentiles, then gains."""
-    has_share = any('overlap_percent' in s for r in results for s in r['sides'].values())
-    rows = [['', 'p50 / p99', *names[1:], *(f'plain/{n}' for n in names[1:]),
-             *([f'hidden by {n}' for n in names] if has_share else []), '']]
-    rows[0][1] = names[0]
-    for r in results:
-        row = [bytes_text(r['bytes']) if r['bytes'] else r['label']]
-        row += [cell(r['sides'][n], r['unit']) if n in r['sides'] else '-' for n in names]
-        row += [gain(r, n) for n in names[1:]]
-        if has_share:
-            row += [share(r['sides'].get(n)) for n in names]
-        row.append(remarks(r))
-        rows.append(row)
-    return table(rows, left=1)
-
-
-def share(stat):
-    found = stat.get('overlap_percent') if stat else None
-    return '-' if found is None else f'{found:.0f} %'
+def cell(stat):
+    """Median; 99th percentile; share of the communication that is hidden."""
+    if stat is None:
+        return '-'
+    out = number(stat['p50']) + ('' if stat['p99'] is None else f' / {number(stat["p99"])}')
+    if stat.get('overlap_percent') is not None:
+        out += f' ({stat["overlap_percent"]:.0f} %)'
+    return out
 
 
 def remarks(result):
@@ -56,38 +39,57 @@ def remarks(result):
     return ' '.join(filter(None, ['WRONG DATA' if wrong else '', '' if result['settled'] else '~']))
 
 
-def plain_list(results):
-    """What has no reference: a line each."""
-    rows = []
+def group_title(results):
+    r = results[0]
+    marks = ''.join(f', {k}: {r["parameters"][k]}' for k in MARKED if k in r['parameters'])
+    return f'{r["what"]}, {TIMED.get(r["timed"], r["timed"])}, {r["ranks"]} ranks{marks}, {r["unit"]}'
+
+
+def row_name(result, results):
+    """Bytes where they tell the rows of a table apart, else the whole label."""
+    sizes = [r['bytes'] for r in results]
+    return bytes_text(result['bytes']) if None not in sizes and len(set(sizes)) == len(sizes) else result['label']
+
+
+def comparison(results, names):
+    """Results that are one line of a plot: what each side takes, then gains."""
+    gains = [n for n in names if any(n in r['ratios'] for r in results)]
+    rows = [['', *names, *(f'plain/{n}' for n in gains), '']]
     for r in results:
-        for name, s in r['sides'].items():
-            rows.append([r['label'], number(s['p50']), r['unit'],
-                         f'{number(s["low"])}..{number(s["high"])}', '' if name == 'machine' else name,
-                         remarks(r)])
-    return table(rows, left=1)
+        rows.append([row_name(r, results), *(cell(r['sides'].get(n)) for n in names),
+                     *(gain(r, n) for n in gains), remarks(r)])
+    return table(rows)
+
+
+def limits(results):
+    return table([[r['label'], number(s['p50']), r['unit'],
+                   f'{number(s["low"])}..{number(s["high"])}' if s['launches'] > 1 else '', remarks(r)]
+                  for r in results for s in r['sides'].values()])
 
 
 def groups(results):
     out = {}
     for r in results:
-        special = tuple(sorted((k, v) for k, v in r.get('parameters', {}).items() if k in ('cores', 'computes')))
-        out.setdefault((r['what'], r['timed'], r['ranks'], r['unit'], special, bool(r['ratios'])), []).append(r)
+        marks = tuple(r['parameters'].get(k) for k in MARKED)
+        key = (r['what'], r['timed'], r['ranks'], r['unit'], marks)
+        out.setdefault('machine' if 'machine' in r['sides'] else key, []).append(r)
     return out
 
 
+def wrapped(text):
+    return textwrap.fill(text, WIDTH, initial_indent='   ', subsequent_indent='   ')
+
+
 def scenario(s, names):
-    out = [f'\n== {s["title"]}', f'   {s["about"]}', f'   {s["warmup"]}; {s["rounds"]} rounds'
-           + ('' if s['complete'] else '; NOT COMPLETE')]
-    lists = []
+    out = [f'\n== {s["title"]}', wrapped(s['about']),
+           wrapped(f'Warm-up: {s["warmup"]}. {s["rounds"]} rounds'
+                   + ('.' if s['complete'] else ', NOT COMPLETE.'))]
     for key, results in groups(s['results']).items():
-        present = [n for n in names if any(n in r['sides'] for r in results)]
-        if not key[-1]:
-            lists += results
+        if key == 'machine':
+            out += ['', limits(results)]
             continue
-        special = ''.join(f', {k}: {v}' for k, v in key[-2])
-        out += ['', f'  {group_title(results)}{special}', comparison(results, present)]
-    if lists:
-        out += ['', plain_list(lists)]
+        present = [n for n in names if any(n in r['sides'] for r in results)]
+        out += ['', f'  {group_title(results)}', comparison(results, present)]
     if not s['results']:
         out.append('   nothing was measured')
     return '\n'.join(out)
@@ -95,20 +97,21 @@ def scenario(s, names):
 
 def head(d):
     m, run = d['machine'], d['run']
-    out = [f'{m["name"]}: {m["cpu"]}, {m["cores"]} cores, {bytes_text(m["memory_bytes"])}, Linux {m["kernel"]}',
-           f'{d["mpi"]["version"]}, launched by {d["mpi"]["launcher"]}',
-           f'Sluice {d["sluice"]["version"]}'
-           + ''.join(f', {o["name"]}={o["value"]}' for o in d['sluice']['options'] if o['source'] != 'default')]
+    changed = [f'{o["name"]}={o["value"]}' for o in d['sluice']['options'] if o['source'] != 'default']
+    out = [f'{m["name"]}: {m["cpu"]}, {m["cores"]} cores, {bytes_text(m["memory_bytes"])}, '
+           f'Linux {m["kernel"]}', f'{d["mpi"]["version"]}, launched by {d["mpi"]["launcher"]}',
+           ', '.join([f'Sluice {d["sluice"]["version"]}', *changed])]
     if m['disturbed']:
         out.append(f'DISTURBED: {m["disturbed"]}; do not rely on these figures')
     if run['stopped']:
-        out.append(f'STOPPED: {run["stopped"]}; what was measured until then:')
+        out.append(f'STOPPED by {run["stopped"]}; what was measured until then:')
     return '\n'.join(out)
 
 
 LEGEND = '''
-Times are the median / 99th percentile of the slowest rank; plain/X is how many times as fast as the
-plain MPI side X is, with 95 % confidence; below 1 it is slower. ~ marks what has not settled within 5 %.'''
+Times are the median / 99th percentile of the slowest rank (and the share of the communication that is
+hidden behind the computation); plain/X is how many times as fast as the plain MPI side X is, with 95 %
+confidence: below 1 it is slower. ~ marks what has not settled within 5 %.'''
 
 
 def document(d):
@@ -116,7 +119,6 @@ def document(d):
     out = [head(d), LEGEND.strip('\n'), *(scenario(s, names) for s in d['scenarios'])]
     if d['failures']:
         out.append(f'\n{len(d["failures"])} launches failed:')
-        seen = dict.fromkeys(f'  {f["scenario"]}, {f["side"]}, {f["ranks"]} ranks: {f["why"]}'
+        out += dict.fromkeys(f'  {f["scenario"]}, {f["side"]}, {f["ranks"]} ranks: {f["why"]}'
                              for f in d['failures'])
-        out += list(seen)
     return '\n'.join(out)
