@@ -53,7 +53,7 @@ def test_fuzz(name, tmp_path):
     target = compile_with('clang', tmp_path / f'fuzz_{name}', ['-fsanitize=fuzzer,address,undefined',
                           '-fno-sanitize-recover=undefined'], HERE / f'fuzz_{name}.c', *sources)
     words = [f'-dict={path}' for path in HERE.glob(f'{name}.dict')]
-    done = subprocess.run([target, f'-max_total_time={SECONDS}', f'-max_len={longest}', '-timeout=5',
+    done = subprocess.run([target, f'-max_total_time={SECONDS}', f'-max_len={longest}', '-timeout=60',
                            '-rss_limit_mb=1024', *words, corpus], cwd=tmp_path, capture_output=True,
                           text=True, errors='replace', timeout=SECONDS + 240)
     assert done.returncode == 0, done.stderr[-4000:]
