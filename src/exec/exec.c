@@ -25,10 +25,14 @@ static uint64_t started_off(int ranks)
 	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
 }
 
-static uint64_t slot_bytes(int ranks)
+static uint64_t starts_off(int ranks) { return started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t); }
+
+static uint64_t out_edges_off(int ranks)
 {
-	return base_round_up(started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t), HOST_PAGE);
+	return base_round_up(starts_off(ranks) + ((uint64_t)ranks + 1) * sizeof(uint64_t), BASE_CACHE_LINE);
 }
+
+static uint64_t slot_bytes(int ranks) { return base_round_up(out_edges_off(ranks) + 2 * XFER_EDGE_BYTES, HOST_PAGE); }
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
 
@@ -46,6 +50,8 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->slot_bytes = slot_bytes(e->size);
 	e->xfers_off = xfers_off(e->size);
 	e->started_off = started_off(e->size);
+	e->starts_off = starts_off(e->size);
+	e->out_edges_off = out_edges_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
 	e->op_cap = exec_ops_max(e->size);
 	e->recv_cap = exec_recvs_max(e->size);
@@ -74,6 +80,7 @@ void exec_destroy(struct exec_comm *e)
 		free(r);
 	}
 	free(e->help);
+	free(e->room.piece[0]);
 	free(e);
 }
 
@@ -89,9 +96,27 @@ static bool sends_user(const struct goal_block *b)
 
 static void ring_peers(struct exec_run *r)
 {
+	for (int k = 0; r->is_fold && k < r->comm->size; k++)
+		if (k != r->comm->rank)
+			node_ring(r->comm->group, k);
 	for (uint32_t i = 0; i < r->block->op_count; i++)
 		if (run_op(r, i)->type != GOAL_COPY)
 			node_ring(r->comm->group, (int)run_op(r, i)->peer);
+}
+
+static void publish_schedule(struct exec_run *r)
+{
+	const struct exec_call *call = &r->call;
+	struct exec_slot *s = r->slot;
+
+	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
+	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
+		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
+	s->has_edges = sends_user(slot_schedule(s));
+	if (s->has_edges)
+		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
+	for (uint32_t i = 0; i < slot_schedule(s)->recv_count; i++)
+		xfer_open(slot_xfer(r->comm, s, i), r->op);
 }
 
 static void publish(struct exec_run *r)
@@ -102,19 +127,16 @@ static void publish(struct exec_run *r)
 	/* a helper of long ago may still look at this slot: it is nobody's while it is rewritten */
 	atomic_store_explicit(&s->op, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release); /* partner: the fence in slot_is_still */
-	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
-	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
-		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
-	r->block = slot_schedule(s);
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
-	s->has_edges = sends_user(r->block);
-	if (s->has_edges)
-		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
+	s->is_fold = r->is_fold;
+	if (r->is_fold)
+		run_fold_publish(r, call->fold);
+	else
+		publish_schedule(r);
+	r->block = slot_schedule(s);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
-	for (uint32_t i = 0; i < r->block->recv_count; i++)
-		xfer_open(slot_xfer(r->comm, s, i), r->op);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
 	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same fence
 	 * of the peer. */
@@ -140,9 +162,14 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	memset((char *)r + offsetof(struct exec_run, next_queued), 0, sizeof *r - offsetof(struct exec_run, next_queued));
 	r->comm = e;
 	r->call = *call;
-	r->op = ++e->op;
+	r->op = e->op + 1;
 	r->slot = slot_of(e, e->rank, r->op);
 	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
+}
+
+static bool is_too_big(const struct exec_comm *e, const struct goal_block *b)
+{
+	return b && (b->op_count > e->op_cap || b->adjacency_count > e->op_cap || b->recv_count > e->recv_cap);
 }
 
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
@@ -152,8 +179,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 
 	if (ret)
 		return ret;
-	if (call->schedule->op_count > e->op_cap || call->schedule->adjacency_count > e->op_cap ||
-	    call->schedule->recv_count > e->recv_cap)
+	if (is_too_big(e, call->schedule))
 		return -E2BIG;
 	if (*place && !atomic_load_explicit(&(*place)->has_ended, memory_order_acquire)) { /* partner: exec_end */
 		*out = *place;
@@ -165,10 +191,17 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!r)
 		return -ENOMEM;
 	run_reset(r, e, call);
+	ret = call->fold ? run_fold_begin(r, call->fold) : 0;
+	if (ret) {
+		r->next_free = e->free_runs;
+		e->free_runs = r;
+		return ret;
+	}
+	e->op = r->op;
 	*place = r;
 	trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->left = r->block->op_count;
+	r->left = r->is_fold ? 1 : r->block->op_count;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		r->ops[i].waits = run_op(r, i)->requires;
 		r->ops[i].state = r->ops[i].waits ? EXEC_BLOCKED : EXEC_ACTIVE;
@@ -258,6 +291,8 @@ int step_all(struct exec_run *r, enum exec_copy copy)
 {
 	int progress = 0, ret;
 
+	if (r->is_fold)
+		return run_fold_step(r, copy);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		ret = step_op(r, i, copy);
 		if (ret < 0)

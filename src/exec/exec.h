@@ -11,7 +11,7 @@
  * when it may, and touched by nobody before.
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
- *   slot:            | exec_slot | schedule | xfer [recv_count], one of a copy | started [op_count] |
+ *   slot:            | exec_slot | schedule | xfer [recv_count], one of a copy | started [op_count] | fold's |
  *
  * A run is one rank's side of one collective:
  *
@@ -33,6 +33,7 @@
 #define SLUICE_EXEC_H
 
 #include "engine/engine.h"
+#include "fold/fold.h"
 #include "goal/goal.h"
 #include "node/node.h"
 #include "region/region.h"
@@ -54,9 +55,31 @@ static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; 
 int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out);
 void exec_destroy(struct exec_comm *e); /* no run may be in flight */
 
+/*
+ * A collective that combines what the ranks bring (fold/), instead of a schedule. What is brought is in user
+ * buffer 0, from in_off on, the result in user buffer 1, from out_off on; in place: both in user buffer 1. Where a
+ * rank brings or gets something the memory must be mapped: anything else is to be packed into an extent. Kind, count,
+ * element, operation, root and starts agree on all ranks.
+ */
+struct exec_fold {
+	enum fold_kind kind;
+	int root;               /* FOLD_REDUCE */
+	uint32_t type, dtype;   /* GOAL_ADD ... GOAL_XOR on GOAL_I8 ... GOAL_F64; or GOAL_NOP: `combine` */
+	uint64_t count, element_bytes; /* elements that each rank brings */
+	const uint64_t *starts; /* FOLD_REDUCE_SCATTER: [ranks + 1] first elements of each rank's result */
+	uint64_t in_off, out_off;
+	bool in_place;          /* not for FOLD_REDUCE_SCATTER */
+	/* inout[i] = in[i] op inout[i], called only while this rank is in exec_begin() ... exec_wait(), exec_settle()
+	 * or exec_step(); 0 or -errno. Elements are aligned as in the ranks' buffers, or to 64 bytes. */
+	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
+	void *ctx;
+	bool is_commutative;    /* `combine` */
+};
+
 /* One rank's side of a collective. */
 struct exec_call {
-	const struct goal_block *schedule;
+	const struct goal_block *schedule; /* NULL: */
+	const struct exec_fold *fold;      /* not used after exec_begin(), but `combine` with ctx */
 	void *user[GOAL_MEMS - 1];
 	struct region_desc desc[GOAL_MEMS]; /* by memory space; zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
@@ -65,7 +88,7 @@ struct exec_call {
 
 /*
  * Publish it. 0 with *out; -EBUSY when the run in *out, of EXEC_SLOTS collectives ago, has not ended
- * yet; the error of an earlier collective; -E2BIG; -ENOMEM.
+ * yet; the error of an earlier collective; -E2BIG; -ENOMEM; -EINVAL: a fold that cannot be, see there.
  */
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out);
 /*

@@ -42,6 +42,8 @@ static enum need run_need(const struct exec_run *r, bool all_come)
 {
 	enum need worst = NOT_NEEDED, n;
 
+	if (r->is_fold)
+		return run_fold_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
@@ -99,6 +101,8 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
+	if (r->is_fold)
+		run_fold_each_range(r, visit, arg);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct goal_op *op = run_op(r, i);
 
@@ -152,10 +156,15 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 void exec_leave(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_ALIASED);
+	r->fold.mode = XFER_VIEW_ALIASED;
 	xfer_queue_init(&r->queue);
 }
 
-void exec_stay(struct exec_run *r) { view_again(r, XFER_VIEW_NORMAL); }
+void exec_stay(struct exec_run *r)
+{
+	view_again(r, XFER_VIEW_NORMAL);
+	r->fold.mode = XFER_VIEW_NORMAL;
+}
 
 void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
 			void *arg)
@@ -243,6 +252,8 @@ int exec_advance(struct exec_run *r, uintptr_t want)
 	uintptr_t lo, hi;
 	int ret = 0;
 
+	if (r->is_fold)
+		return run_fold_advance(r, want);
 	for (uint32_t i = 0; want && !ret && i < r->block->op_count; i++)
 		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
 			if (want >= lo && want < hi)
@@ -264,6 +275,8 @@ bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
 	uintptr_t lo, hi;
 
+	if (r->is_fold)
+		return run_fold_range_is_there(r, start, end);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		for (int side = 0; side < 2 && local_range(r, i, side, &lo, &hi); side++) {
 			uintptr_t from = lo > start ? lo : start, to = hi < end ? hi : end;
@@ -285,6 +298,8 @@ static bool is_op_over(struct exec_run *r, uint32_t i)
 
 bool exec_is_over(struct exec_run *r)
 {
+	if (r->is_fold)
+		return run_fold_is_over(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++)
 		if (!is_op_over(r, i))
 			return false;
@@ -293,6 +308,8 @@ bool exec_is_over(struct exec_run *r)
 
 bool exec_is_taken_up(struct exec_run *r)
 {
+	if (r->is_fold)
+		return run_fold_is_taken_up(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		struct xfer_view v;
 		int ret = view_of(r, i, &v);
@@ -305,6 +322,8 @@ bool exec_is_taken_up(struct exec_run *r)
 
 bool exec_is_matched(struct exec_run *r)
 {
+	if (r->is_fold)
+		return run_fold_is_matched(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct goal_op *op = run_op(r, i);
 		struct exec_slot *s = op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
@@ -362,19 +381,25 @@ void exec_resume(struct exec_run *r, struct node_wait *w)
 	slot_note_working(r);
 }
 
+/* Since when this partner does; UINT64_MAX: not so. */
+static uint64_t waits_since_ns(const struct exec_run *r, int rank)
+{
+	struct exec_slot *s = slot_of(r->comm, rank, r->op);
+	uint64_t since = slot_is_published(s, r->op) ? atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed) : 0;
+
+	return since ? since : UINT64_MAX;
+}
+
 uint64_t exec_waited_for_ns(const struct exec_run *r)
 {
-	uint64_t first = UINT64_MAX, since, now;
+	uint64_t first = UINT64_MAX, now;
 
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		const struct goal_op *op = run_op(r, i);
-		struct exec_slot *s = op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
-
-		since = s && slot_is_published(s, r->op) ?
-				atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed) : 0;
-		if (since && since < first)
-			first = since;
-	}
+	for (int k = 0; r->is_fold && k < r->comm->size; k++)
+		if (k != r->comm->rank)
+			first = base_min_u64(first, waits_since_ns(r, k));
+	for (uint32_t i = 0; i < r->block->op_count; i++)
+		if (run_op(r, i)->type != GOAL_COPY)
+			first = base_min_u64(first, waits_since_ns(r, (int)run_op(r, i)->peer));
 	if (first == UINT64_MAX)
 		return 0;
 	now = host_now_ns();
@@ -389,6 +414,8 @@ void exec_end(struct exec_run *r)
 
 bool exec_has_work(const struct exec_run *r)
 {
+	if (r->is_fold)
+		return run_fold_has_work(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 

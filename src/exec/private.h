@@ -10,14 +10,21 @@ struct exec_slot {
 	BASE_ALIGNED_LINE _Atomic uint64_t op; /* 1 + number of the collective; release, read acquire */
 	uint32_t prefer_vm, has_edges;
 	struct region_desc desc[GOAL_MEMS];
+	struct fold_shape fold;  /* when is_fold; its slice's words are those of the first transfer */
+	uint64_t fold_in_off, fold_out_off;
+	uint32_t is_fold, is_in_place;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
 	_Atomic uint64_t waits_since_ns; /* its rank has nothing to do but wait for this collective; 0: not so.
 					  * A hint: relaxed */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
 	/* then the schedule, the transfers (one a receive, the last for a copy), and for each operation the collective in which it could
-	 * start, where it requires others; at offsets that all ranks know */
+	 * start, where it requires others; of a fold its starts, and the edges of this rank's result; at offsets that
+	 * all ranks know */
 };
+
+/* Where a fold's slots are. */
+struct slot_fold { struct exec_comm *comm; uint64_t op; };
 
 enum exec_state { EXEC_BLOCKED, EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
 
@@ -61,6 +68,12 @@ struct exec_run {
 	void (*drained)(void *arg);
 	void *drained_arg;
 	struct exec_run *next_free;
+	/* a fold; not written any more once the run was left */
+	bool is_fold;
+	bool is_fold_matched, has_fold_edges; /* every rank has come; its result's edges are in place */
+	struct slot_fold fold_at;
+	uint32_t fold_done; /* slices from its own on that are known to be done */
+	struct fold_view fold;
 	struct exec_op ops[];
 };
 
@@ -68,13 +81,14 @@ struct exec_comm {
 	struct node_group *group;
 	int rank, size;
 	uint64_t op;           /* number of the last collective begun, from 1 */
-	uint64_t slot_bytes, xfers_off, started_off, ring_off;
+	uint64_t slot_bytes, xfers_off, started_off, starts_off, out_edges_off, ring_off;
 	uint32_t op_cap, recv_cap, slots;
 	struct exec_run *in_slot[EXEC_SLOTS]; /* begun and not taken back */
 	struct exec_run *free_runs;
 	struct exec_help *help; /* by rank */
 	uint64_t help_op;       /* the collective that they are of */
 	struct region_extent repair;
+	struct fold_room room; /* for operations of the program */
 	_Atomic int error;     /* sticky */
 	_Atomic bool told;     /* a message has said who is to blame */
 	void (*progress)(void *);
@@ -130,6 +144,22 @@ int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct 
 int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);
+
+/* fold.c: a run that is a fold, by what left.c and exec.c do with one that is a schedule */
+int run_fold_begin(struct exec_run *r, const struct exec_fold *f); /* before it is published; 0 or -errno */
+void run_fold_publish(struct exec_run *r, const struct exec_fold *f);
+int run_fold_step(struct exec_run *r, enum exec_copy copy);
+bool run_fold_is_needed(const struct exec_run *r, bool all_come);
+void run_fold_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
+int run_fold_advance(struct exec_run *r, uintptr_t want);
+bool run_fold_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
+bool run_fold_is_over(struct exec_run *r);
+bool run_fold_is_taken_up(struct exec_run *r);
+bool run_fold_is_matched(struct exec_run *r);
+bool run_fold_has_work(const struct exec_run *r);
+/* How a process that is no rank sees the fold of collective `op`, whose slots are published. 0, -EAGAIN: not now;
+ * -EPERM: it may not do any of it. Valid with *at. */
+int slot_fold_view(struct slot_fold *at, struct fold_view *v);
 
 /* left.c: this run has not moved for a while: peers whose channels may hold what it waits for are called. */
 void call_peers(struct exec_run *r, struct node_wait *w);

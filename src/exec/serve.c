@@ -38,16 +38,19 @@ uint32_t exec_name_group(uint64_t name)
 
 /* ---- moving ------------------------------------------------------------------------------------------ */
 
-/* Claim a unit and write it down. False: nothing is left to take. */
-static bool claim(const struct exec_mover *m, const struct xfer_view *v, uint64_t name, uint32_t *out_unit)
+/* Claim a unit, of at most so many bytes, and write it down. False: nothing is left to take. */
+static bool claim(const struct exec_mover *m, struct xfer *x, uint64_t tag, uint32_t units, uint64_t bytes, uint64_t name,
+		  uint32_t *out_unit)
 {
 	uint32_t i;
 
+	if (atomic_load_explicit(m->stop, memory_order_relaxed))
+		return false;
 	m->lock(m->arg);
-	i = xfer_claim_marked(v->x, v->tag, v->units, m->intent, name);
+	i = xfer_claim_marked(x, tag, units, m->intent, name);
 	if (i != XFER_NONE) {
-		m->began(m->arg, name | i, base_min_u64(v->plan.bytes, v->plan.large_bytes));
-		xfer_unmark(v->x);
+		m->began(m->arg, name | i, bytes);
+		xfer_unmark(x);
 		atomic_store_explicit(m->intent, 0, memory_order_release);
 	}
 	m->unlock(m->arg);
@@ -69,11 +72,12 @@ static uint64_t unit_bytes(const struct xfer_plan *p, uint32_t unit)
 static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank, uint32_t index)
 {
 	uint64_t name = name_of(m->group, rank, index, v->tag);
+	uint64_t most = base_min_u64(v->plan.bytes, v->plan.large_bytes);
 	uint32_t unit;
 
 	if (!v->can_move || !v->src || !v->dst)
 		return true;
-	while (!atomic_load_explicit(m->stop, memory_order_relaxed) && claim(m, v, name, &unit)) {
+	while (claim(m, v->x, v->tag, v->units, most, name, &unit)) {
 		uint64_t bytes = unit_bytes(&v->plan, unit);
 
 		if (xfer_copy_unit(v, unit)) { /* both ends are mapped: cannot be */
@@ -109,6 +113,28 @@ static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct 
 	       serve_view(m, &v, rank, e->recv_cap);
 }
 
+/* The same of a fold. */
+static bool serve_fold(struct exec_comm *e, uint64_t op, const struct exec_mover *m)
+{
+	struct slot_fold at = { e, op };
+	struct fold_view v;
+	int ret = slot_fold_view(&at, &v);
+	bool all = true;
+
+	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++) {
+		uint64_t name = name_of(m->group, (int)s, 0, op), bytes = v.cut.unit_elements * v.shape.element_bytes;
+		struct xfer *x = v.words(v.ctx, s);
+		uint32_t unit;
+
+		while (claim(m, x, op, fold_units(&v.shape, &v.cut, s), bytes * v.shape.ranks, name, &unit)) {
+			fold_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
+			m->ended(m->arg, bytes);
+		}
+		all &= xfer_is_tag(atomic_load_explicit(&x->taken, memory_order_relaxed), op);
+	}
+	return ret != -EAGAIN && all;
+}
+
 bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 {
 	bool all = true;
@@ -121,6 +147,10 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 		if (!op || (op & XFER_TAG_MASK) != tag) {
 			all = false;
 			continue;
+		}
+		if (s->is_fold) { /* of all ranks at once */
+			all &= serve_fold(e, op, m);
+			break;
 		}
 		for (uint32_t i = 0; i < b->op_count && i < e->op_cap; i++) {
 			const struct goal_op *o = &goal_ops_const(b)[i];

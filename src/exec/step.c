@@ -299,7 +299,7 @@ int step_help(struct exec_run *r)
 	struct exec_comm *e = r->comm;
 	uint32_t looks = HELP_LOOKS;
 
-	if (!base_opt.xfer_help || e->size < 3)
+	if (!base_opt.xfer_help || e->size < 3 || r->is_fold)
 		return 0;
 	if (e->help_op != r->op)
 		help_begin(r);

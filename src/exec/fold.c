@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A run that is a fold: what the ranks publish of it, doing it, and, once it was left, looking at it.
+ * Everybody can do every unit when all ranks have come; an operation of the program only rank r, of slice r.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/private.h"
+
+#define ROOM_BYTES (32u << 10) /* of each piece, for operations of the program */
+
+static const struct goal_block no_schedule = {
+	.magic = GOAL_MAGIC, .version = GOAL_VERSION, .bytes = sizeof(struct goal_block)
+};
+
+/* ---- what is published ------------------------------------------------------------------------------- */
+
+static uint64_t *slot_starts(const struct exec_comm *e, struct exec_slot *s)
+{
+	return (uint64_t *)((char *)s + e->starts_off);
+}
+
+static struct fold_side side_of(void *ctx, uint32_t rank)
+{
+	const struct slot_fold *at = ctx;
+	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
+
+	return (struct fold_side){
+		.in = &s->desc[s->is_in_place ? GOAL_USER + 1 : GOAL_USER],
+		.out = &s->desc[GOAL_USER + 1],
+		.in_off = s->is_in_place ? s->fold_out_off : s->fold_in_off,
+		.out_off = s->fold_out_off,
+		.in_edges = s->edges,
+		.out_edges = (char *)s + at->comm->out_edges_off,
+	};
+}
+
+static struct xfer *words_of(void *ctx, uint32_t slice)
+{
+	const struct slot_fold *at = ctx;
+
+	return slot_xfer(at->comm, slot_of(at->comm, (int)slice, at->op), 0);
+}
+
+static void view_init(struct fold_view *v, struct slot_fold *at, const struct fold_shape *shape, const uint64_t *starts)
+{
+	*v = (struct fold_view){
+		.shape = *shape,
+		.starts = starts,
+		.group = at->comm->group,
+		.tag = at->op,
+		.mode = XFER_VIEW_ALIASED,
+		.ctx = at,
+		.side = side_of,
+		.words = words_of,
+	};
+	fold_cut(shape, &v->cut);
+}
+
+/* Starts ascend and are as many elements as there are: rank r's are all its own. */
+static bool are_starts(const struct exec_fold *f, int ranks)
+{
+	if (f->kind != FOLD_REDUCE_SCATTER)
+		return true;
+	if (!f->starts || f->in_place || f->starts[0] || f->starts[ranks] != f->count)
+		return false;
+	for (int r = 0; r < ranks; r++)
+		if (f->starts[r] > f->starts[r + 1])
+			return false;
+	return true;
+}
+
+static bool is_operation(const struct exec_fold *f)
+{
+	const struct goal_op op = { .type = (uint8_t)f->type };
+
+	if (f->type == GOAL_NOP)
+		return f->combine && f->element_bytes;
+	return goal_is_arithmetic(&op) && goal_dtype_bytes(f->dtype) == f->element_bytes &&
+	       f->element_bytes && !(f->type >= GOAL_AND && goal_dtype_is_float(f->dtype));
+}
+
+static int get_room(struct exec_comm *e, uint64_t element_bytes)
+{
+	uint64_t bytes = base_round_up(base_max_u64(element_bytes, ROOM_BYTES), BASE_CACHE_LINE);
+	char *p;
+
+	if (e->room.bytes >= bytes)
+		return 0;
+	p = aligned_alloc(BASE_CACHE_LINE, 3 * bytes);
+	if (!p)
+		return -ENOMEM;
+	free(e->room.piece[0]);
+	e->room = (struct fold_room){ { p, p + bytes, p + 2 * bytes }, bytes };
+	return 0;
+}
+
+int run_fold_begin(struct exec_run *r, const struct exec_fold *f)
+{
+	const struct fold_shape shape = {
+		.kind = f->kind,
+		.ranks = (uint32_t)r->comm->size,
+		.root = f->kind == FOLD_REDUCE ? (uint32_t)f->root : 0,
+		.type = f->type,
+		.dtype = f->type == GOAL_NOP ? 0 : f->dtype,
+		.is_commutative = f->type != GOAL_NOP || f->is_commutative,
+		.count = f->count,
+		.element_bytes = f->element_bytes,
+		.starts_sum = f->kind == FOLD_REDUCE_SCATTER && f->starts ?
+				      fold_starts_sum(f->starts, (uint32_t)r->comm->size) : 0,
+	};
+
+	if (!is_operation(f) || !are_starts(f, r->comm->size) || shape.root >= shape.ranks ||
+	    f->count > UINT64_MAX / f->element_bytes)
+		return -EINVAL;
+	r->is_fold = true;
+	/* this rank's own numbers, until the next collective in the slot */
+	r->fold_at = (struct slot_fold){ r->comm, r->op };
+	view_init(&r->fold, &r->fold_at, &shape, slot_starts(r->comm, r->slot));
+	r->fold.mode = XFER_VIEW_NORMAL;
+	if (f->type != GOAL_NOP)
+		return 0;
+	r->fold.combine = f->combine;
+	r->fold.combine_ctx = f->ctx;
+	r->fold.room = &r->comm->room;
+	return get_room(r->comm, f->element_bytes);
+}
+
+void run_fold_publish(struct exec_run *r, const struct exec_fold *f)
+{
+	struct exec_slot *s = r->slot;
+	uint16_t in = f->in_place ? GOAL_USER + 1 : GOAL_USER;
+
+	memcpy(slot_schedule(s), &no_schedule, sizeof no_schedule);
+	s->fold = r->fold.shape;
+	s->fold_in_off = f->in_off;
+	s->fold_out_off = f->out_off;
+	s->is_in_place = f->in_place;
+	if (f->kind == FOLD_REDUCE_SCATTER)
+		memcpy(slot_starts(r->comm, s), f->starts, ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
+	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
+	xfer_open(slot_xfer(r->comm, s, 0), r->op);
+	r->has_fold_edges = !fold_has_edges(&r->fold, (uint32_t)r->comm->rank);
+}
+
+/* ---- who has come --------------------------------------------------------------------------------------- */
+
+/* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done; -EREMOTEIO. */
+static int look(const struct exec_run *r)
+{
+	for (int k = 0; k < r->comm->size; k++) {
+		struct exec_slot *s = slot_of(r->comm, k, r->op);
+		bool is_alike;
+
+		if (slot_has_passed(s, r->op))
+			return -ESTALE;
+		if (!slot_is_published(s, r->op))
+			return -EAGAIN;
+		is_alike = s->is_fold && !memcmp(&s->fold, &r->fold.shape, sizeof s->fold);
+		if (!slot_is_still(s, r->op))
+			return -ESTALE;
+		if (!is_alike)
+			return -EREMOTEIO;
+	}
+	return 0;
+}
+
+/* For those that look at a run that was left. */
+static int look_now(const struct exec_run *r) { return r->is_fold_matched ? 0 : look(r); }
+
+static int match(struct exec_run *r)
+{
+	int ret = look_now(r);
+
+	if (ret || r->is_fold_matched)
+		return ret;
+	if (!fold_can_reach(&r->fold)) {
+		/* what it has read may be of later collectives */
+		ret = look(r);
+		return ret ? ret : -EREMOTEIO;
+	}
+	r->is_fold_matched = true;
+	return 0;
+}
+
+int slot_fold_view(struct slot_fold *at, struct fold_view *v)
+{
+	struct exec_comm *e = at->comm;
+	struct exec_slot *first = slot_of(e, 0, at->op);
+	struct fold_shape shape = first->fold;
+	bool may = shape.type != GOAL_NOP;
+
+	for (int pass = 0; pass < 2; pass++) { /* the second time for what was read in between */
+		for (int k = 0; k < e->size; k++) {
+			struct exec_slot *s = slot_of(e, k, at->op);
+			bool is_alike;
+
+			if (!slot_is_published(s, at->op))
+				return -EAGAIN;
+			is_alike = s->is_fold && !memcmp(&s->fold, &shape, sizeof shape);
+			/* who is killed in the middle of a unit may have overwritten inputs of it */
+			may &= !s->is_in_place;
+			if (!slot_is_still(s, at->op) || !is_alike)
+				return -EAGAIN;
+		}
+		if (!pass && may) {
+			view_init(v, at, &shape, slot_starts(e, first));
+			may = fold_can_reach(v);
+		}
+	}
+	return may ? 0 : -EPERM;
+}
+
+/* ---- doing it -------------------------------------------------------------------------------------------- */
+
+/* A unit of any slice, its own first; where others begin at the front, helpers begin in the middle. */
+static int move_any(struct fold_view *v, int rank)
+{
+	for (uint32_t k = 0; k < v->shape.ranks; k++) {
+		uint32_t slice = ((uint32_t)rank + k) % v->shape.ranks;
+		int ret = fold_move(v, slice, k ? fold_units(&v->shape, &v->cut, slice) / 2 : 0);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int work(struct exec_run *r, enum exec_copy copy)
+{
+	uint32_t rank = (uint32_t)r->comm->rank;
+
+	if (r->fold.combine)
+		return fold_move(&r->fold, rank, 0);
+	if (copy == EXEC_COPY_ALL)
+		return move_any(&r->fold, r->comm->rank);
+	return r->has_fold_edges ? 0 : fold_move_edges(&r->fold, rank);
+}
+
+static bool take_edges(struct exec_run *r)
+{
+	uint32_t rank = (uint32_t)r->comm->rank;
+
+	if (r->has_fold_edges || !fold_edges_are_there(&r->fold, rank))
+		return false;
+	fold_take_edges(&r->fold, rank, r->call.user[1]);
+	r->has_fold_edges = true;
+	return true;
+}
+
+static bool is_done(struct exec_run *r)
+{
+	uint32_t ranks = r->fold.shape.ranks;
+
+	while (r->fold_done < ranks && fold_is_done(&r->fold, ((uint32_t)r->comm->rank + r->fold_done) % ranks))
+		r->fold_done++;
+	return r->fold_done == ranks;
+}
+
+int run_fold_step(struct exec_run *r, enum exec_copy copy)
+{
+	int ret = match(r);
+
+	if (ret == -EAGAIN)
+		return 0;
+	if (ret && ret != -ESTALE)
+		return ret;
+	if (!ret)
+		ret = work(r, copy);
+	if (ret == 1 || (ret < 0 && ret != -ESTALE))
+		return ret;
+	if (ret == -ESTALE && !r->has_fold_edges) {
+		fold_take_edges(&r->fold, (uint32_t)r->comm->rank, r->call.user[1]);
+		r->has_fold_edges = true;
+	}
+	if (ret == -ESTALE || (is_done(r) && (r->has_fold_edges || take_edges(r)))) {
+		r->left = 0;
+		return 1;
+	}
+	return take_edges(r);
+}
+
+/* ---- leaving ---------------------------------------------------------------------------------------------- */
+
+bool run_fold_is_needed(const struct exec_run *r, bool all_come)
+{
+	struct fold_view v = r->fold;
+
+	if (!r->is_fold_matched)
+		return all_come || !r->has_fold_edges || v.combine;
+	return !r->has_fold_edges || (v.combine && !fold_is_done(&v, (uint32_t)r->comm->rank));
+}
+
+/* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets nothing. */
+struct range { uint16_t mem; uint64_t off, bytes; };
+
+static struct range input_range(const struct exec_run *r)
+{
+	struct fold_side s = side_of(r->fold.ctx, (uint32_t)r->comm->rank);
+
+	return (struct range){ r->slot->is_in_place ? GOAL_USER + 1 : GOAL_USER, s.in_off,
+			       r->fold.shape.count * r->fold.shape.element_bytes };
+}
+
+static struct range output_range(const struct exec_run *r, uint64_t *out_first)
+{
+	uint64_t n;
+
+	fold_result(&r->fold.shape, r->fold.starts, (uint32_t)r->comm->rank, out_first, &n);
+	return (struct range){ GOAL_USER + 1, r->slot->fold_out_off, n * r->fold.shape.element_bytes };
+}
+
+void run_fold_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
+{
+	uint64_t first;
+	struct range in = input_range(r), out = output_range(r, &first);
+
+	if (in.mem != out.mem || !out.bytes)
+		visit(arg, &r->call.desc[in.mem], in.off, in.bytes, false);
+	if (out.bytes)
+		visit(arg, &r->call.desc[out.mem], out.off, out.bytes, true);
+}
+
+/* Elements of the vector, [*first, *first + n), that bytes [start, end) of the program's addresses hold of the range,
+ * whose first element is `base`. */
+static uint64_t elements_in(const struct exec_run *r, const struct range *in, uint64_t base, uintptr_t start, uintptr_t end,
+			    uint64_t *first)
+{
+	uint64_t es = r->fold.shape.element_bytes, lo = r->call.desc[in->mem].addr + in->off, hi = lo + in->bytes;
+
+	if (start >= hi || end <= lo)
+		return 0;
+	start = start > lo ? start - lo : 0;
+	end = base_min_u64(end, hi) - lo;
+	*first = base + start / es;
+	return (end + es - 1) / es - start / es;
+}
+
+int run_fold_advance(struct exec_run *r, uintptr_t want)
+{
+	struct fold_view v = r->fold;
+	uint64_t first, at;
+	struct range in = input_range(r), out = output_range(r, &first);
+	int ret = look_now(r);
+
+	if (ret || v.combine)
+		return ret == -EREMOTEIO ? ret : 0;
+	if (want && elements_in(r, &out, first, want, want + 1, &at))
+		ret = fold_move_at(&v, at);
+	else if (want && elements_in(r, &in, 0, want, want + 1, &at))
+		ret = fold_move_at(&v, at);
+	return ret ? ret : move_any(&v, r->comm->rank);
+}
+
+bool run_fold_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+{
+	struct fold_view v = r->fold;
+	uint64_t first, at, n;
+	struct range in = input_range(r), out = output_range(r, &first);
+	int ret = look_now(r);
+
+	if (ret)
+		return ret == -ESTALE;
+	n = elements_in(r, &out, first, start, end, &at);
+	if (n && !fold_is_there(&v, at, n))
+		return false;
+	n = elements_in(r, &in, 0, start, end, &at);
+	return !n || fold_is_there(&v, at, n);
+}
+
+bool run_fold_is_over(struct exec_run *r)
+{
+	struct fold_view v = r->fold;
+	int ret = look_now(r);
+
+	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++)
+		if (!fold_is_done(&v, s))
+			return false;
+	return !ret || ret == -ESTALE;
+}
+
+static bool is_taken_up(const struct exec_run *r)
+{
+	struct fold_view v = r->fold;
+
+	for (uint32_t s = 0; s < v.shape.ranks; s++)
+		if (!fold_is_claimed_up(&v, s))
+			return false;
+	return true;
+}
+
+bool run_fold_is_taken_up(struct exec_run *r)
+{
+	int ret = look_now(r);
+
+	return ret == -ESTALE || (!ret && is_taken_up(r));
+}
+
+bool run_fold_is_matched(struct exec_run *r)
+{
+	int ret = look_now(r);
+
+	return !ret || ret == -ESTALE;
+}
+
+bool run_fold_has_work(const struct exec_run *r)
+{
+	struct slot_fold at = { r->comm, r->op };
+	struct fold_view v;
+
+	return r->is_fold_matched && !is_taken_up(r) && !slot_fold_view(&at, &v);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading a chunk from all ranks, combining it, storing it to all that get it. */
+#include <string.h>
+
+#include "fold/private.h"
+#include "goal/local.h"
+
+/* Of one chunk: elements [first, first + n). */
+struct chunk {
+	struct fold_view *v;
+	uint64_t first, n, bytes;
+	char *acc, *other, *in;      /* work memory */
+	enum base_copy_kernel store; /* how results are stored */
+};
+
+/* ---- memory of a rank ------------------------------------------------------------------------------- */
+
+/* Where this process sees byte 0 of a described buffer; good from d->head to d->bytes - d->tail. */
+static char *map_side(const struct fold_view *v, uint32_t rank, const struct region_desc *d)
+{
+	uint64_t middle = d->bytes - d->head - d->tail;
+	bool own = (int)rank == node_rank(v->group);
+	char *p;
+
+	if (own && v->mode == XFER_VIEW_NORMAL)
+		return (char *)(uintptr_t)d->addr;
+	p = node_map(v->group, (int)rank, d->arena_off, middle);
+	if (!own)
+		node_premap(v->group, (int)rank, d->id, p, middle);
+	return p - d->head;
+}
+
+/* Input bytes [at, at + n) of a buffer: where they lie, or put together at `room`. */
+static const char *input_at(const struct fold_view *v, uint32_t rank, const struct fold_side *s, uint64_t at, uint64_t n,
+			    char *room)
+{
+	const struct region_desc *d = s->in;
+	uint64_t lo = d->head, hi = d->bytes - d->tail, end = at + n;
+	const char *p = map_side(v, rank, d);
+
+	if (base_likely(at >= lo && end <= hi))
+		return p + at;
+	for (uint64_t from = at, to; from < end; from = to) {
+		const char *src = from < lo ? s->in_edges + from :
+				  from < hi ? p + from : s->in_edges + XFER_EDGE_BYTES + (from - hi);
+
+		to = base_min_u64(end, from < lo ? lo : from < hi ? hi : end);
+		memcpy(room + (from - at), src, to - from);
+	}
+	return room;
+}
+
+static bool is_reachable(const struct fold_view *v, uint32_t rank, const struct region_desc *d, uint64_t off, uint64_t bytes)
+{
+	return d->flags & REGION_DESC_MAPPED && (uint64_t)d->head + d->tail <= d->bytes && off <= d->bytes &&
+	       bytes <= d->bytes - off &&
+	       node_map(v->group, (int)rank, d->arena_off, d->bytes - d->head - d->tail);
+}
+
+bool fold_can_reach(struct fold_view *v)
+{
+	uint64_t es = v->shape.element_bytes, first, n;
+
+	for (uint32_t r = 0; r < v->shape.ranks; r++) {
+		struct fold_side s = v->side(v->ctx, r);
+
+		if (!is_reachable(v, r, s.in, s.in_off, v->shape.count * es))
+			return false;
+		fold_result(&v->shape, v->starts, r, &first, &n);
+		if (n && !is_reachable(v, r, s.out, s.out_off, n * es))
+			return false;
+	}
+	return true;
+}
+
+static const char *input(const struct chunk *c, uint32_t rank, char *room)
+{
+	struct fold_side s = c->v->side(c->v->ctx, rank);
+
+	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes, room);
+}
+
+static void output_at(const struct fold_view *v, uint32_t rank, const struct fold_side *s, uint64_t at, const char *from,
+		      uint64_t n, enum base_copy_kernel store)
+{
+	const struct region_desc *d = s->out;
+	uint64_t lo = d->head, hi = d->bytes - d->tail, end = at + n, to;
+	char *p = map_side(v, rank, d);
+
+	for (; at < end; from += to - at, at = to) {
+		char *dst = at < lo ? s->out_edges + at : at < hi ? p + at : s->out_edges + XFER_EDGE_BYTES + (at - hi);
+
+		to = base_min_u64(end, at < lo ? lo : at < hi ? hi : end);
+		host_copy(dst, from, to - at, at >= lo && at < hi ? store : BASE_COPY_PLAIN);
+	}
+}
+
+/* What of the chunk, which is at `from`, belongs to rank's result. */
+static void output(const struct chunk *c, uint32_t rank, const char *from)
+{
+	const struct fold_view *v = c->v;
+	uint64_t es = v->shape.element_bytes, first, n, lo, hi;
+	struct fold_side s;
+
+	fold_result(&v->shape, v->starts, rank, &first, &n);
+	lo = base_max_u64(first, c->first);
+	hi = base_min_u64(first + n, c->first + c->n);
+	if (lo >= hi)
+		return;
+	s = v->side(v->ctx, rank);
+	output_at(v, rank, &s, s.out_off + (lo - first) * es, from + (lo - c->first) * es, (hi - lo) * es, c->store);
+}
+
+/* ---- combining ------------------------------------------------------------------------------------------ */
+
+static void local(const struct chunk *c, void *to, const void *a, const void *b)
+{
+	goal_local((enum goal_isa)host_simd(), c->v->shape.type, c->v->shape.dtype, to, a, b, c->bytes);
+}
+
+/* inout = in op inout */
+static int own_op(const struct chunk *c, const void *in, void *inout)
+{
+	return c->v->combine(c->v->combine_ctx, in, inout, c->n);
+}
+
+static void reduce(struct chunk *c)
+{
+	uint32_t ranks = c->v->shape.ranks;
+	const char *sum = input(c, 0, c->acc);
+
+	for (uint32_t r = 1; r < ranks; r++) {
+		local(c, c->acc, sum, input(c, r, c->in));
+		sum = c->acc;
+	}
+	for (uint32_t r = 0; r < ranks; r++)
+		output(c, r, sum);
+}
+
+/* An operation of the program: its operands in the order of ranks, unless it is commutative. */
+static int reduce_own(struct chunk *c)
+{
+	uint32_t ranks = c->v->shape.ranks;
+	bool down = !c->v->shape.is_commutative;
+	int ret = 0;
+
+	memcpy(c->acc, input(c, down ? ranks - 1 : 0, c->in), c->bytes);
+	for (uint32_t k = 1; k < ranks && !ret; k++)
+		ret = own_op(c, input(c, down ? ranks - 1 - k : k, c->in), c->acc);
+	for (uint32_t r = 0; r < ranks && !ret; r++)
+		output(c, r, c->acc);
+	return ret;
+}
+
+/* acc becomes what ranks 0 to r have; c->other is where it was. */
+static int scan_one(struct chunk *c, uint32_t r)
+{
+	const char *in = input(c, r, c->in);
+	char *next = c->other;
+	int ret = 0;
+
+	if (c->v->combine) {
+		memcpy(next, in, c->bytes);
+		ret = own_op(c, c->acc, next);
+	} else {
+		local(c, next, c->acc, in);
+	}
+	c->other = c->acc;
+	c->acc = next;
+	return ret;
+}
+
+/* A rank's input is read before its result is stored, as they may be the same memory. */
+static int scan(struct chunk *c)
+{
+	bool is_exclusive = c->v->shape.kind == FOLD_EXSCAN;
+	int ret = 0;
+
+	memcpy(c->acc, input(c, 0, c->in), c->bytes);
+	if (!is_exclusive)
+		output(c, 0, c->acc);
+	for (uint32_t r = 1; r < c->v->shape.ranks && !ret; r++) {
+		ret = scan_one(c, r);
+		if (!ret)
+			output(c, r, is_exclusive ? c->other : c->acc);
+	}
+	return ret;
+}
+
+static int combine_chunk(struct chunk *c)
+{
+	if (c->v->shape.kind == FOLD_SCAN || c->v->shape.kind == FOLD_EXSCAN)
+		return scan(c);
+	if (c->v->combine)
+		return reduce_own(c);
+	reduce(c);
+	return 0;
+}
+
+static int combine_with(struct fold_view *v, const struct fold_room *room, uint64_t first, uint64_t n)
+{
+	uint64_t es = v->shape.element_bytes, most = room->bytes / es, end = first + n;
+	uint64_t stored = v->shape.count * es * (v->shape.kind == FOLD_ALLREDUCE ? v->shape.ranks : 1);
+	struct chunk c = { .v = v, .store = host_copy_pick(v->cut.unit_elements * es, stored) };
+	int ret = 0;
+
+	for (; first < end && !ret; first += c.n) {
+		c.acc = room->piece[0];
+		c.other = room->piece[1];
+		c.in = room->piece[2];
+		c.first = first;
+		c.n = base_min_u64(most, end - first);
+		c.bytes = c.n * es;
+		ret = combine_chunk(&c);
+	}
+	return ret;
+}
+
+int fold_combine(struct fold_view *v, uint64_t first, uint64_t n)
+{
+	_Alignas(64) char piece[3][FOLD_CHUNK_BYTES];
+	const struct fold_room room = { { piece[0], piece[1], piece[2] }, FOLD_CHUNK_BYTES };
+
+	return combine_with(v, v->combine ? v->room : &room, first, n);
+}
+
+/* ---- edges ------------------------------------------------------------------------------------------------ */
+
+/* The elements of rank's result, none when all of its bytes are mapped. head: those that have bytes before the
+ * mapped pages, else those that have bytes behind. */
+static uint64_t edge_elements(struct fold_view *v, uint32_t rank, bool head, uint64_t *first)
+{
+	struct fold_side s = v->side(v->ctx, rank);
+	uint64_t es = v->shape.element_bytes, n, at, end, lo, hi;
+
+	fold_result(&v->shape, v->starts, rank, first, &n);
+	if (!n)
+		return 0;
+	at = s.out_off;
+	end = at + n * es;
+	lo = s.out->head;
+	hi = s.out->bytes - s.out->tail;
+	if (head)
+		return at < lo ? (base_min_u64(lo, end) - at + es - 1) / es : 0;
+	if (end <= hi)
+		return 0;
+	hi = base_max_u64(hi, at);
+	*first += (hi - at) / es;
+	return n - (hi - at) / es;
+}
+
+bool fold_has_edges(struct fold_view *v, uint32_t rank)
+{
+	uint64_t first;
+
+	return edge_elements(v, rank, true, &first) || edge_elements(v, rank, false, &first);
+}
+
+bool fold_edges_are_there(struct fold_view *v, uint32_t rank)
+{
+	uint64_t first, n = edge_elements(v, rank, true, &first);
+
+	if (n && !fold_is_there(v, first, n))
+		return false;
+	n = edge_elements(v, rank, false, &first);
+	return !n || fold_is_there(v, first, n);
+}
+
+int fold_move_edges(struct fold_view *v, uint32_t rank)
+{
+	uint64_t first, n = edge_elements(v, rank, true, &first);
+	int ret = n && !fold_is_there(v, first, n) ? fold_move_at(v, first) : 0;
+
+	if (ret)
+		return ret;
+	n = edge_elements(v, rank, false, &first);
+	return n && !fold_is_there(v, first, n) ? fold_move_at(v, first + n - 1) : 0;
+}
+
+void fold_take_edges(struct fold_view *v, uint32_t rank, char *to)
+{
+	struct fold_side s = v->side(v->ctx, rank);
+	uint64_t first, n, at = s.out_off, end, lo = s.out->head, hi = s.out->bytes - s.out->tail;
+
+	fold_result(&v->shape, v->starts, rank, &first, &n);
+	end = at + n * v->shape.element_bytes;
+	if (at < lo && at < end)
+		memcpy(to + at, s.out_edges + at, base_min_u64(lo, end) - at);
+	at = base_max_u64(at, hi);
+	if (at < end)
+		memcpy(to + at, s.out_edges + XFER_EDGE_BYTES + (at - hi), end - at);
+}
