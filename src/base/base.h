@@ -60,6 +60,23 @@ enum base_worker_kind { BASE_WORKER_AUTO, BASE_WORKER_PROCESS, BASE_WORKER_THREA
 enum base_guard_kind { BASE_GUARD_AUTO, BASE_GUARD_UFFD, BASE_GUARD_STEAL, BASE_GUARD_MPROTECT, BASE_GUARD_NONE };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
+enum base_take { BASE_TAKE_AUTO, BASE_TAKE_ON, BASE_TAKE_OFF };
+/* Collectives that are switched together. */
+enum base_coll {
+	BASE_COLL_BCAST,
+	BASE_COLL_GATHER,
+	BASE_COLL_SCATTER,
+	BASE_COLL_ALLGATHER,
+	BASE_COLL_ALLTOALL,
+	BASE_COLL_REDUCE,
+	BASE_COLL_ALLREDUCE,
+	BASE_COLL_REDUCE_SCATTER,
+	BASE_COLL_SCAN,
+	BASE_COLL_NEIGHBOR,
+	BASE_COLL_VECTOR,
+	BASE_COLL_COUNT
+};
+
 /*
  * The values in force. Filled from the environment by base_options_load(); a value that cannot be
  * parsed leaves its default and makes `usable` false, upon which the program runs plain.
@@ -68,8 +85,7 @@ struct base_options {
 	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
-	bool coll_bcast;                /* SLUICE_COLL_BCAST */
-	bool coll_gather;               /* SLUICE_COLL_GATHER */
+	int64_t coll_take[BASE_COLL_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
 	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: least bytes to adopt */
@@ -199,6 +215,22 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")           \
 	X(GATHER_TAKEN, "gather_taken", "gathers done by Sluice")                         \
 	X(GATHER_PASSED, "gather_passed", "gathers passed on to the host MPI")            \
+	X(SCATTER_TAKEN, "scatter_taken", "scatters done by Sluice")                      \
+	X(SCATTER_PASSED, "scatter_passed", "scatters passed on to the host MPI")         \
+	X(ALLGATHER_TAKEN, "allgather_taken", "allgathers done by Sluice")                \
+	X(ALLGATHER_PASSED, "allgather_passed", "allgathers passed on to the host MPI")   \
+	X(ALLTOALL_TAKEN, "alltoall_taken", "all-to-alls done by Sluice")                 \
+	X(ALLTOALL_PASSED, "alltoall_passed", "all-to-alls passed on to the host MPI")    \
+	X(REDUCE_TAKEN, "reduce_taken", "reductions to a root done by Sluice")            \
+	X(REDUCE_PASSED, "reduce_passed", "reductions to a root passed on to the host MPI") \
+	X(ALLREDUCE_TAKEN, "allreduce_taken", "reductions to all done by Sluice")         \
+	X(ALLREDUCE_PASSED, "allreduce_passed", "reductions to all passed on to the host MPI") \
+	X(REDUCE_SCATTER_TAKEN, "reduce_scatter_taken", "reductions whose result is scattered done by Sluice") \
+	X(REDUCE_SCATTER_PASSED, "reduce_scatter_passed", "reductions whose result is scattered passed on to the host MPI") \
+	X(SCAN_TAKEN, "scan_taken", "prefix reductions done by Sluice")                   \
+	X(SCAN_PASSED, "scan_passed", "prefix reductions passed on to the host MPI")      \
+	X(NEIGHBOR_TAKEN, "neighbor_taken", "exchanges with neighbours done by Sluice")   \
+	X(NEIGHBOR_PASSED, "neighbor_passed", "exchanges with neighbours passed on to the host MPI") \
 	X(EARLY, "early", "calls that returned while their data was still moving")                 \
 	X(EARLY_NOT, "early_not", "calls that could have returned early and were not worth it")    \
 	X(EARLY_TOUCHED, "early_touched", "such operations that the program touched before their end") \

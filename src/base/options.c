@@ -32,6 +32,7 @@ static const char *const region_kinds[] = { "auto", "arena", "cma", "staged", NU
 static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontemporal", "interleaved",
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
+static const char *const take_words[] = { "auto", "on", "off", NULL };
 static const char *const guard_kinds[] = { "auto", "uffd", "steal", "mprotect", "none", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* What stands in engine/registry.c, and two words more; a test compares them. */
@@ -59,13 +60,27 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 	  .help = h }
 #define STRING(n, v, h) STRING_OF(n, v, "", h)
 
+#define TAKE(n, v, what) \
+	ENUM("SLUICE_COLL_" n, coll_take[BASE_COLL_##v], "auto", take_words, true, \
+	     "Whether " what " are taken; auto takes those that are then faster")
+
 struct base_option base_option_table[] = {
 	BOOL("SLUICE", enabled, "on", true,
 	     "Whether Sluice takes part at all; off runs the program plain"),
 	BYTES("SLUICE_COLL_THRESHOLD", coll_threshold_bytes, "64K", 1, INT64_MAX, true,
 	      "Collectives that move fewer bytes per rank go to the host MPI"),
-	BOOL("SLUICE_COLL_BCAST", coll_bcast, "on", true, "Whether broadcasts are taken"),
-	BOOL("SLUICE_COLL_GATHER", coll_gather, "on", true, "Whether gathers are taken"),
+	TAKE("BCAST", BCAST, "broadcasts"),
+	TAKE("GATHER", GATHER, "gathers"),
+	TAKE("SCATTER", SCATTER, "scatters"),
+	TAKE("ALLGATHER", ALLGATHER, "allgathers"),
+	TAKE("ALLTOALL", ALLTOALL, "all-to-alls"),
+	TAKE("REDUCE", REDUCE, "reductions to a root"),
+	TAKE("ALLREDUCE", ALLREDUCE, "reductions to all"),
+	TAKE("REDUCE_SCATTER", REDUCE_SCATTER, "reductions whose result is scattered"),
+	TAKE("SCAN", SCAN, "prefix reductions"),
+	TAKE("NEIGHBOR", NEIGHBOR, "exchanges with neighbours"),
+	ENUM("SLUICE_COLL_VECTOR", coll_take[BASE_COLL_VECTOR], "auto", take_words, true,
+	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however small"),
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds, true,
 	     "How peers reach a buffer; auto takes the best that works between them"),
 	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", 0, 1000000, "uses",

@@ -51,10 +51,15 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define life_helper     ABI_NAME(life_helper)
 #define life_helper_lock   ABI_NAME(life_helper_lock)
 #define life_helper_unlock ABI_NAME(life_helper_unlock)
+#define neighbours_fit  ABI_NAME(neighbours_fit)
+#define neighbours_list ABI_NAME(neighbours_list)
 #define types_bytes     ABI_NAME(types_bytes)
 #define types_describe  ABI_NAME(types_describe)
 #define types_repeat    ABI_NAME(types_repeat)
 #define pack_init       ABI_NAME(pack_init)
+#define pack_init_packed ABI_NAME(pack_init_packed)
+#define pack_read       ABI_NAME(pack_read)
+#define pack_write      ABI_NAME(pack_write)
 #define pack_fini       ABI_NAME(pack_fini)
 #define pack_elements   ABI_NAME(pack_elements)
 #define abi_library     ABI_NAME(abi_library)
@@ -64,6 +69,9 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define observe_is_root ABI_NAME(observe_is_root)
 #define observe_buf     ABI_NAME(observe_buf)
 #define observe_each    ABI_NAME(observe_each)
+#define observe_part    ABI_NAME(observe_part)
+#define observe_parts   ABI_NAME(observe_parts)
+#define observe_sum     ABI_NAME(observe_sum)
 #define observe_bytes   ABI_NAME(observe_bytes)
 #define observe_host_begin ABI_NAME(observe_host_begin)
 #define observe_host_end   ABI_NAME(observe_host_end)
@@ -99,6 +107,7 @@ struct life_comm {
 	bool is_inter;
 	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
 	struct rt_comm *rt;
+	bool has_neighbours;    /* ... that rt can serve, on every rank */
 	bool has_pending;
 	MPI_Request pending;    /* never completes; testing it makes the library progress */
 };
@@ -126,6 +135,13 @@ static inline int helper_result(int rc)
 	return rc ? rc : helper_error;
 }
 
+/* ---- neighbours.c ------------------------------------------------------------------------ */
+
+/* Ranks that this one receives from (n of them) and sends to (m), negative: nobody. False: not known. */
+bool neighbours_list(MPI_Comm comm, int *sources, int n, int *targets, int m);
+/* Can they be served, as far as this rank knows? */
+bool neighbours_fit(MPI_Comm comm, int size);
+
 /* ---- types.c ----------------------------------------------------------------------------- */
 
 struct types_shape {
@@ -149,6 +165,26 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 	return bound && count < (uint64_t)1 << 40 && count * bound < threshold_bytes;
 }
 
+/* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's memory,
+ * which may be what is pending: that is completed like any other touch. */
+struct list {
+	const void *at;
+	size_t width;
+};
+
+#define WIDE(array) ((struct list){ (array), sizeof((array)[0]) })
+
+static inline MPI_Count list_get(struct list list, int i)
+{
+	if (list.width == sizeof(int))
+		return ((const int *)list.at)[i];
+	return ((const int64_t *)list.at)[i];
+}
+
+/* A function of large counts that the library may not have. */
+#define OR_NARROW(name)                                                                            \
+	(real.name ? real.name : (__typeof__(real.name))(uintptr_t)narrow_function(#name))
+
 /* ---- observe.c ---------------------------------------------------------------------------- */
 
 /* A call of the library's that is made while something may be pending. */
@@ -169,6 +205,12 @@ bool observe_is_root(int root, MPI_Comm comm);
 void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);
 void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
 		  enum front_who who);
+void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype,
+		  MPI_Comm comm, enum front_who who);
+void observe_parts(const void *at, struct list counts, struct list displs,
+		   const MPI_Datatype *datatypes, MPI_Comm comm, enum front_who who);
+void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
+		 enum front_who who);
 void observe_bytes(const void *at, MPI_Count bytes);
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
@@ -188,6 +230,12 @@ struct pack {
  * which must live until pack_fini(). 0 or -errno. */
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
 	      const struct types_shape *shape, struct rt_buf *out);
+/* The same, always through `pack`. */
+int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
+		     const struct types_shape *shape, struct rt_buf *out);
+/* Bytes [off, off + len) of the packed form; ctx: the pack. 0 or -errno. */
+int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
+int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);
 /* Write back what is still held; 0 or -errno. */
 int pack_fini(struct pack *pack);
 /* n elements from the first-th on, as packed by the library: n * size bytes at out. 0 or -errno. */

@@ -5,6 +5,7 @@
 #ifndef SLUICE_MPI_ABI_MPICH_H
 #define SLUICE_MPI_ABI_MPICH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifndef SLUICE_ABI_CHECK
@@ -33,6 +34,9 @@ typedef void MPI_Status;
 #define ABI_IN_PLACE      ((void *)-1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)1)
+/* A status: so many numbers, and which of them are what. */
+#define ABI_ANY_SOURCE    (-2)
+#define ABI_ANY_TAG       (-1)
 
 #define ABI_THREAD_MULTIPLE 3
 #define ABI_UNDEFINED       (-32766)
@@ -43,6 +47,7 @@ typedef void MPI_Status;
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 14
 #define ABI_ERR_OTHER    15
+#define ABI_ERR_IN_STATUS 17
 #define ABI_ERR_NO_MEM   34
 
 #define ABI_COMBINER_NAMED      1
@@ -57,5 +62,33 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 		return 0;
 	return ((uint32_t)datatype >> 8) & 0xff;
 }
+
+/* Datatypes that rt computes with: X(name, handle, type of rt's). */
+#define ABI_NUMBERS(X) \
+	X(SIGNED_CHAR, 0x4c000118, RT_I8) X(SHORT, 0x4c000203, RT_I16) \
+	X(INT, 0x4c000405, RT_I32) X(LONG, 0x4c000807, RT_I64) \
+	X(LONG_LONG, 0x4c000809, RT_I64) X(INT8_T, 0x4c000137, RT_I8) \
+	X(INT16_T, 0x4c000238, RT_I16) X(INT32_T, 0x4c000439, RT_I32) \
+	X(INT64_T, 0x4c00083a, RT_I64) X(UNSIGNED_CHAR, 0x4c000102, RT_U8) \
+	X(UNSIGNED_SHORT, 0x4c000204, RT_U16) X(UNSIGNED, 0x4c000406, RT_U32) \
+	X(UNSIGNED_LONG, 0x4c000808, RT_U64) X(UNSIGNED_LONG_LONG, 0x4c000819, RT_U64) \
+	X(UINT8_T, 0x4c00013b, RT_U8) X(UINT16_T, 0x4c00023c, RT_U16) \
+	X(UINT32_T, 0x4c00043d, RT_U32) X(UINT64_T, 0x4c00083e, RT_U64) \
+	X(AINT, 0x4c000843, RT_I64) X(OFFSET, 0x4c000844, RT_I64) \
+	X(COUNT, 0x4c000845, RT_I64) X(FLOAT, 0x4c00040a, RT_F32) \
+	X(DOUBLE, 0x4c00080b, RT_F64) X(INTEGER, 0x4c00041b, RT_I32) \
+	X(REAL, 0x4c00041c, RT_F32) X(DOUBLE_PRECISION, 0x4c00081f, RT_F64) \
+	X(INTEGER1, 0x4c00012d, RT_I8) X(INTEGER2, 0x4c00022f, RT_I16) \
+	X(INTEGER4, 0x4c000430, RT_I32) X(INTEGER8, 0x4c000831, RT_I64) \
+	X(REAL4, 0x4c000427, RT_F32) X(REAL8, 0x4c000829, RT_F64)
+
+/* Likewise operations. */
+#define ABI_OPS(X) \
+	X(MAX, 0x58000001, RT_MAX) X(MIN, 0x58000002, RT_MIN) X(SUM, 0x58000003, RT_SUM) \
+	X(PROD, 0x58000004, RT_PROD) X(BAND, 0x58000006, RT_AND) \
+	X(BOR, 0x58000008, RT_OR) X(BXOR, 0x5800000a, RT_XOR)
+
+#define ABI_OP_NULL ((MPI_Op)0x18000000)
+static inline bool abi_is_predefined_op(MPI_Op op) { return (uint32_t)op >> 24 == 0x58; }
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef SLUICE_MPI_ABI_OMPI_H
 #define SLUICE_MPI_ABI_OMPI_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifndef SLUICE_ABI_CHECK
@@ -30,6 +31,7 @@ typedef void MPI_Status;
 	X(comm_world, "ompi_mpi_comm_world")           \
 	X(comm_self, "ompi_mpi_comm_self")             \
 	X(datatype_null, "ompi_mpi_datatype_null")     \
+	X(op_null, "ompi_mpi_op_null")                 \
 	X(byte, "ompi_mpi_byte")
 
 struct abi_symbols {
@@ -51,6 +53,9 @@ extern struct abi_symbols abi_symbols;
 #define ABI_IN_PLACE      ((void *)1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
+/* A status: so many numbers, and which of them are what. */
+#define ABI_ANY_SOURCE    (-1)
+#define ABI_ANY_TAG       (-1)
 
 #define ABI_THREAD_MULTIPLE 3
 #define ABI_UNDEFINED       (-32766)
@@ -61,6 +66,7 @@ extern struct abi_symbols abi_symbols;
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 15
 #define ABI_ERR_OTHER    16
+#define ABI_ERR_IN_STATUS 18
 #define ABI_ERR_NO_MEM   39
 
 #define ABI_COMBINER_NAMED      0
@@ -68,15 +74,44 @@ extern struct abi_symbols abi_symbols;
 #define ABI_COMBINER_CONTIGUOUS 2
 #define ABI_COMBINER_RESIZED    17
 
+static inline bool abi_is_predefined(uintptr_t value)
+{
+	return value - abi_symbols.lo < abi_symbols.hi - abi_symbols.lo ||
+	       value - abi_symbols.program_lo < abi_symbols.program_hi - abi_symbols.program_lo;
+}
+
 /* Size of a predefined datatype, or more; 0 when the handle alone does not tell. */
 static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 {
-	uintptr_t value = (uintptr_t)datatype;
-
-	if (value - abi_symbols.lo < abi_symbols.hi - abi_symbols.lo ||
-	    value - abi_symbols.program_lo < abi_symbols.program_hi - abi_symbols.program_lo)
-		return 32; /* the largest have that many bytes */
-	return 0;
+	return abi_is_predefined((uintptr_t)datatype) ? 32 : 0; /* the largest have that many bytes */
 }
+
+/* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's). */
+#define ABI_NUMBERS(X) \
+	X(SIGNED_CHAR, "signed_char", RT_I8) X(SHORT, "short", RT_I16) \
+	X(INT, "int", RT_I32) X(LONG, "long", RT_I64) \
+	X(LONG_LONG, "long_long_int", RT_I64) X(INT8_T, "int8_t", RT_I8) \
+	X(INT16_T, "int16_t", RT_I16) X(INT32_T, "int32_t", RT_I32) \
+	X(INT64_T, "int64_t", RT_I64) X(UNSIGNED_CHAR, "unsigned_char", RT_U8) \
+	X(UNSIGNED_SHORT, "unsigned_short", RT_U16) X(UNSIGNED, "unsigned", RT_U32) \
+	X(UNSIGNED_LONG, "unsigned_long", RT_U64) \
+	X(UNSIGNED_LONG_LONG, "unsigned_long_long", RT_U64) X(UINT8_T, "uint8_t", RT_U8) \
+	X(UINT16_T, "uint16_t", RT_U16) X(UINT32_T, "uint32_t", RT_U32) \
+	X(UINT64_T, "uint64_t", RT_U64) X(AINT, "aint", RT_I64) \
+	X(OFFSET, "offset", RT_I64) X(COUNT, "count", RT_I64) X(FLOAT, "float", RT_F32) \
+	X(DOUBLE, "double", RT_F64) X(INTEGER, "integer", RT_I32) \
+	X(REAL, "real", RT_F32) X(DOUBLE_PRECISION, "dblprec", RT_F64) \
+	X(INTEGER1, "integer1", RT_I8) X(INTEGER2, "integer2", RT_I16) \
+	X(INTEGER4, "integer4", RT_I32) X(INTEGER8, "integer8", RT_I64) \
+	X(REAL4, "real4", RT_F32) X(REAL8, "real8", RT_F64)
+
+/* Likewise operations. */
+#define ABI_OPS(X) \
+	X(MAX, "op_max", RT_MAX) X(MIN, "op_min", RT_MIN) X(SUM, "op_sum", RT_SUM) \
+	X(PROD, "op_prod", RT_PROD) X(BAND, "op_band", RT_AND) X(BOR, "op_bor", RT_OR) \
+	X(BXOR, "op_bxor", RT_XOR)
+
+#define ABI_OP_NULL ((MPI_Op)abi_symbols.op_null)
+static inline bool abi_is_predefined_op(MPI_Op op) { return abi_is_predefined((uintptr_t)op); }
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef SLUICE_MPI_ABI_STD_H
 #define SLUICE_MPI_ABI_STD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifndef SLUICE_ABI_CHECK
@@ -33,6 +34,9 @@ typedef void MPI_Status;
 #define ABI_IN_PLACE      ((void *)1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
+/* A status: so many numbers, and which of them are what. */
+#define ABI_ANY_SOURCE    (-1)
+#define ABI_ANY_TAG       (-2)
 
 #define ABI_THREAD_MULTIPLE 4096
 #define ABI_UNDEFINED       (-32766)
@@ -43,6 +47,7 @@ typedef void MPI_Status;
 #define ABI_ERR_COUNT    2
 #define ABI_ERR_TRUNCATE 15
 #define ABI_ERR_OTHER    16
+#define ABI_ERR_IN_STATUS 19
 #define ABI_ERR_NO_MEM   39
 
 #define ABI_COMBINER_NAMED      101
@@ -59,5 +64,29 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 		return (uint64_t)1 << ((value >> 3) & 7);
 	return value < 0x1000 ? 32 : 0; /* the largest have 32 bytes */
 }
+
+/* Datatypes that rt computes with: X(name, handle, type of rt's). */
+#define ABI_NUMBERS(X) \
+	X(SIGNED_CHAR, 0x244, RT_I8) X(SHORT, 0x208, RT_I16) X(INT, 0x209, RT_I32) \
+	X(LONG, 0x20a, RT_I64) X(LONG_LONG, 0x20b, RT_I64) X(INT8_T, 0x240, RT_I8) \
+	X(INT16_T, 0x248, RT_I16) X(INT32_T, 0x250, RT_I32) X(INT64_T, 0x258, RT_I64) \
+	X(UNSIGNED_CHAR, 0x245, RT_U8) X(UNSIGNED_SHORT, 0x20c, RT_U16) \
+	X(UNSIGNED, 0x20d, RT_U32) X(UNSIGNED_LONG, 0x20e, RT_U64) \
+	X(UNSIGNED_LONG_LONG, 0x20f, RT_U64) X(UINT8_T, 0x241, RT_U8) \
+	X(UINT16_T, 0x249, RT_U16) X(UINT32_T, 0x251, RT_U32) X(UINT64_T, 0x259, RT_U64) \
+	X(AINT, 0x201, RT_I64) X(OFFSET, 0x203, RT_I64) X(COUNT, 0x202, RT_I64) \
+	X(FLOAT, 0x210, RT_F32) X(DOUBLE, 0x214, RT_F64) X(INTEGER, 0x219, RT_I32) \
+	X(REAL, 0x21a, RT_F32) X(DOUBLE_PRECISION, 0x21c, RT_F64) \
+	X(INTEGER1, 0x2c1, RT_I8) X(INTEGER2, 0x2c9, RT_I16) X(INTEGER4, 0x2d1, RT_I32) \
+	X(INTEGER8, 0x2d9, RT_I64) X(REAL4, 0x2d2, RT_F32) X(REAL8, 0x2da, RT_F64)
+
+/* Likewise operations. */
+#define ABI_OPS(X) \
+	X(MAX, 0x23, RT_MAX) X(MIN, 0x22, RT_MIN) X(SUM, 0x21, RT_SUM) \
+	X(PROD, 0x24, RT_PROD) X(BAND, 0x28, RT_AND) X(BOR, 0x29, RT_OR) \
+	X(BXOR, 0x2a, RT_XOR)
+
+#define ABI_OP_NULL ((MPI_Op)0x20)
+static inline bool abi_is_predefined_op(MPI_Op op) { return (uintptr_t)op < 0x1000; }
 
 #endif

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From functions.table: everything that is one of many.
 
-usage: generate.py {trampolines|slots|real|look|narrow} functions.table OUTPUT
+usage: generate.py {trampolines|slots|real|collectives|look|narrow} functions.table OUTPUT
 """
 import sys
 
@@ -19,7 +19,7 @@ def listed(name, comment, entries):
 
 def slots(functions):
     """functions.h: numbers and names, for code that knows no MPI types."""
-    written = [f for f in functions if f.kind in table.WRITTEN]
+    written = [f for f in functions if f.kind in table.WRITTEN + table.TAKEN]
     made = [f for f in functions if f.kind in table.MADE]
     out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
     out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of take.c',
@@ -104,6 +104,76 @@ def look(functions):
     return '\n'.join([*out, 'const struct front_way look_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
 
 
+# ---- collectives.h: included by take.c -------------------------------------------------------------
+
+def base_of(function):
+    """Scatter for Scatter_c."""
+    return function.small or function.name
+
+
+def side(term):
+    """One member of struct take."""
+    args = list(term.args)
+    if term.who:
+        args[-1] = f'FRONT_{term.who.upper()}'
+    root = ', .at_root = true' if term.root else ''
+    return f'TAKE_{term.verb.upper()}({", ".join(args)}){root}'
+
+
+def take(f):
+    """The initializer of struct take."""
+    names = [p.name for p in f.parameters]
+    members = [f'.kind = RT_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller', '.comm = comm',
+               f'.root = {"root" if "root" in names else "-1"}']
+    members += ['.op = op'] if 'op' in names else []
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms)]
+    return ['\tstruct take take = {', *[f'\t\t{m},' for m in members], '\t};']
+
+
+def is_small(term, gate):
+    return f'types_is_small({term.args[2]}, (uint64_t){term.args[1]}, {gate})'
+
+
+def gate(f):
+    """Goes to the library without another look: by what all ranks know, or not at all."""
+    name = f'rt_gate_bytes[RT_{base_of(f).upper()}]'
+    counted = all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
+    if not counted:
+        return f'{name} == UINT64_MAX'
+    if len({t.args[1] for t in f.terms}) == 1:
+        return is_small(f.terms[-1], name)
+    # which side counts is known at the root only; elsewhere the other side means nothing, and when that looks
+    # large the long way comes to the right result
+    sides = sorted(f.terms, key=lambda t: t.root)
+    if sides[-1].root:
+        here, there = sides
+        return (f'(!{here.args[1]} || {here.args[0]} == ABI_IN_PLACE || {is_small(here, name)}) &&\n'
+                f'\t    (!{there.args[1]} || {is_small(there, name)})')
+    return is_small(f.terms[-1], name)
+
+
+def collective(f):
+    call = f'{callee(f, None)}({f.passed})'
+    large = f'large_{f.name}({f.passed}, CALLER())'
+    return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{', *take(f),
+            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_ours(caller))',
+            f'\t\treturn {call};', '\tif (take_call(&take, &rc))', '\t\treturn rc;',
+            f'\treturn take_passed(&take, HOSTED({call}));', '}', '',
+            f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))', f'\t\treturn {call};',
+            f'\treturn {large};', '}', '',
+            f'static int pend_{f.name}({f.args})', '{', '\tif (abi_is_ours(CALLER())) {',
+            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};', '}', '']
+
+
+def collectives(functions):
+    """collectives.h: wrappers of what Sluice may do itself."""
+    out = [C_HEAD]
+    for f in functions:
+        if f.kind in table.TAKEN:
+            out += collective(f)
+    return '\n'.join(out)
+
+
 # ---- narrow.h: included by narrow.c ------------------------------------------------------------------
 
 def neutral(p):
@@ -171,7 +241,7 @@ def narrow(functions):
 
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
-              'real': real, 'look': look, 'narrow': narrow}
+              'real': real, 'collectives': collectives, 'look': look, 'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

@@ -281,6 +281,18 @@ static void end_pending(struct life_comm *lc)
 
 /* ---- communicators, served --------------------------------------------------------------- */
 
+/* All ranks have a topology, or none. 0 or -errno. */
+static int agree_on_neighbours(struct life_comm *lc)
+{
+	int64_t fit = 0;
+	int kind, rc = 0;
+
+	if (lc->rt && !real.Topo_test(lc->comm, &kind) && kind != ABI_UNDEFINED)
+		rc = oob_allreduce_min(lc, neighbours_fit(lc->comm, lc->size), &fit);
+	lc->has_neighbours = fit;
+	return rc;
+}
+
 bool life_connect(struct life_comm *lc)
 {
 	struct rt_oob oob = {
@@ -300,7 +312,7 @@ bool life_connect(struct life_comm *lc)
 		begin_pending(lc);
 		if (!lc->has_pending)
 			oob.progress = NULL;
-		if (rt_comm_create(&oob, &lc->rt))
+		if (rt_comm_create(&oob, &lc->rt) || agree_on_neighbours(lc))
 			lc->rt = NULL;
 	}
 	if (!lc->rt)

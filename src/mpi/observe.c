@@ -203,22 +203,6 @@ void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Co
 
 /* ---- one count for each -------------------------------------------------------------------- */
 
-/* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's memory,
- * which may be what is pending: that is completed like any other touch. */
-struct list {
-	const void *at;
-	size_t width;
-};
-
-#define WIDE(array) ((struct list){ (array), sizeof((array)[0]) })
-
-static MPI_Count list_get(struct list list, int i)
-{
-	if (list.width == sizeof(int))
-		return ((const int *)list.at)[i];
-	return ((const int64_t *)list.at)[i];
-}
-
 /* How many, with the arguments that belong to them; -1 when everything must be completed. */
 static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm, enum front_who who)
 {
@@ -230,7 +214,7 @@ static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm
 	return n > 0 && (!a.at || !b.at) ? -1 : n;
 }
 
-static void observe_part(const void *at, struct list counts, struct list displs,
+void observe_part(const void *at, struct list counts, struct list displs,
 			 MPI_Datatype datatype, MPI_Comm comm, enum front_who who)
 {
 	int n = count_all(at, counts, displs, comm, who);
@@ -245,7 +229,7 @@ static void observe_part(const void *at, struct list counts, struct list displs,
 	complete(&span);
 }
 
-static void observe_parts(const void *at, struct list counts, struct list displs,
+void observe_parts(const void *at, struct list counts, struct list displs,
 			  const MPI_Datatype *datatypes, MPI_Comm comm, enum front_who who)
 {
 	int n = count_all(at, counts, displs, comm, who);
@@ -263,7 +247,7 @@ static void observe_parts(const void *at, struct list counts, struct list displs
 	complete(&span);
 }
 
-static void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
+void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
 			enum front_who who)
 {
 	int n = count_all(at, counts, counts, comm, who);
@@ -319,9 +303,5 @@ static void observe_made(const void *out_base, MPI_Count bytes)
 }
 
 /* ---- the wrappers --------------------------------------------------------------------------- */
-
-/* A function of large counts that the library may not have. */
-#define OR_NARROW(name)                                                                            \
-	(real.name ? real.name : (__typeof__(real.name))(uintptr_t)narrow_function(#name))
 
 #include "look.h"

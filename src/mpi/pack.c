@@ -161,7 +161,7 @@ static uint64_t next_piece(const struct pack *pack, uint64_t off, uint64_t len, 
 	return base_min_u64(len, size - *within);
 }
 
-static int pack_range(void *ctx, uint64_t off, uint64_t len, void *out)
+int pack_read(void *ctx, uint64_t off, uint64_t len, void *out)
 {
 	struct pack *pack = ctx;
 	int rc = pack->element_is_dirty ? release(pack) : 0;
@@ -186,7 +186,7 @@ static int pack_range(void *ctx, uint64_t off, uint64_t len, void *out)
 	return rc;
 }
 
-static int unpack_range(void *ctx, uint64_t off, uint64_t len, const void *in)
+int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 {
 	struct pack *pack = ctx;
 	int rc = 0;
@@ -216,26 +216,35 @@ static int unpack_range(void *ctx, uint64_t off, uint64_t len, const void *in)
 	return rc;
 }
 
+int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
+		     const struct types_shape *shape, struct rt_buf *out)
+{
+	*pack = (struct pack){
+		.element_index = -1,
+		.base = base,
+		.datatype = datatype,
+		.shape = *shape,
+	};
+	*out = (struct rt_buf){
+		.addr = (char *)base + shape->true_lb,
+		.bytes = (uint64_t)count * (uint64_t)shape->size,
+		.pack = pack_read,
+		.unpack = pack_write,
+		.ctx = pack,
+	};
+	return life_helper(&pack->helper);
+}
+
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
 	      const struct types_shape *shape, struct rt_buf *out)
 {
-	int rc;
-
-	*pack = (struct pack){ .element_index = -1 };
 	*out = (struct rt_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
 	out->addr = (char *)base + shape->true_lb;
-	if (shape->in_order && (count == 1 || shape->extent == shape->size) &&
-	    !rt_is_device_memory(out->addr, out->bytes))
-		return 0;
-	rc = life_helper(&pack->helper);
-	if (rc)
-		return rc;
-	pack->base = base;
-	pack->datatype = datatype;
-	pack->shape = *shape;
-	out->pack = pack_range;
-	out->unpack = unpack_range;
-	out->ctx = pack;
+	if (!shape->in_order || (count != 1 && shape->extent != shape->size) ||
+	    rt_is_device_memory(out->addr, out->bytes))
+		return pack_init_packed(pack, base, count, datatype, shape, out);
+	pack->element = NULL;
+	pack->element_is_dirty = false;
 	return 0;
 }
 

@@ -10,8 +10,9 @@ TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')
 SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
 WRITTEN = ('init', 'wrap')                # take.c has them
+TAKEN = ('take',)                         # made here, and large calls go to take_call()
 MADE = ('look', 'keep', 'drop', 'made')   # made here
-KINDS = (*WRITTEN, *MADE, 'use', 'may')
+KINDS = (*WRITTEN, *TAKEN, *MADE, 'use', 'may')
 
 
 class Parameter:
@@ -63,16 +64,16 @@ class Function:
 
     @property
     def exported(self):
-        return self.kind in WRITTEN + MADE
+        return self.kind in WRITTEN + TAKEN + MADE
 
     @property
     def required(self):
         """Without it Sluice stays out."""
-        return self.is_used or (self.kind in WRITTEN and self.since == 3)
+        return self.is_used or (self.kind in WRITTEN + TAKEN and self.since == 3)
 
 
 def read(path):
-    """All functions: those of take.c first, then those that are made, then the others."""
+    """All functions: those of take.c and the collectives first, then what only looks, then the others."""
     functions = []
     with open(path, encoding='ascii') as table:
         for number, line in enumerate(table, 1):
@@ -85,7 +86,7 @@ def read(path):
             functions.append(Function(match))
             if match['both']:
                 functions.append(Function(match, large=True))
-    functions.sort(key=lambda f: 0 if f.kind in WRITTEN else 1 if f.kind in MADE else 2)
+    functions.sort(key=lambda f: 0 if f.kind in WRITTEN + TAKEN else 1 if f.kind in MADE else 2)
     names = [f.name for f in functions]
     if len(set(names)) != len(names):
         sys.exit(f'{path}: a function is listed twice')

@@ -1,75 +1,127 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A taken collective: describe the buffers, build the schedule, run it, piece by piece. */
+/* A taken collective that moves data: describe the buffers, build the schedule, run it, piece by piece. */
 #include <errno.h>
 #include <string.h>
 
 #include "rt/private.h"
+#include "rt/sides.h"
 
 #define SCRATCH_KEPT ((uint64_t)16 << 20) /* longer scratch memory goes back after the call */
 
-/* A buffer of the program while a collective uses it. */
-struct side {
-	const struct rt_buf *buf; /* NULL: this rank has none */
-	struct region_extent *scratch;
-	struct region_desc desc;
-	char *addr;
-};
-
-static bool is_packed(const struct side *s) { return s->buf && s->buf->pack; }
+/* ---- a side ------------------------------------------------------------------------------------------- */
 
 /* What was left and names this memory is completed first. */
-static void clear_way(const struct rt_buf *buf)
+static void clear_way(const struct rt_side *side)
 {
-	if (buf && !buf->pack)
-		rt_complete_range(buf->addr, buf->bytes);
-	else if (buf)
+	if (side->count && !side->buf.pack)
+		rt_complete_range(side->buf.addr, side->buf.bytes);
+	else if (side->count)
 		rt_complete_all();
 }
 
-/* A buffer with gaps takes part by its packed form, piece by piece, in scratch memory that peers can
- * reach; a contiguous one takes part as it is, whole. */
-static int side_begin(struct side *s, const struct rt_buf *buf, struct region_extent *scratch, uint64_t scratch_bytes)
+static int get_scratch(struct side *s, uint64_t bytes)
 {
 	int ret;
 
-	*s = (struct side){ .buf = buf, .scratch = scratch };
-	if (!buf)
-		return 0;
-	if (!is_packed(s)) {
-		s->addr = buf->addr;
-		region_describe(buf->addr, buf->bytes, policy_intent(base_opt.region_kind), &s->desc);
-		return 0;
-	}
-	base_count(BASE_CTR_PACKED, 1);
-	if (scratch->bytes < scratch_bytes) {
-		if (scratch->bytes)
-			region_extent_put(scratch);
-		scratch->bytes = 0;
-		ret = region_extent_get(scratch_bytes, false, scratch);
+	if (s->scratch->bytes < bytes) {
+		if (s->scratch->bytes)
+			region_extent_put(s->scratch);
+		s->scratch->bytes = 0;
+		ret = region_extent_get(bytes, false, s->scratch);
 		if (ret)
 			return ret;
 	}
-	s->addr = (char *)region_arena_base() + scratch->offset;
-	region_describe_extent(scratch, scratch_bytes, &s->desc);
+	s->addr = (char *)region_arena_base() + s->scratch->offset;
+	s->is_packed = true;
+	region_describe_extent(s->scratch, bytes, &s->desc);
 	return 0;
 }
 
-static enum trace_region region_of(const struct side *s)
+int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch, uint64_t scratch_bytes,
+	       enum side_memory memory)
 {
-	return is_packed(s) ? TRACE_REGION_PACKED :
+	*s = (struct side){ .of = of, .scratch = scratch };
+	if (!of->count || !of->buf.bytes)
+		return 0;
+	if (!of->buf.pack && memory != SIDE_COPY) {
+		s->addr = of->buf.addr;
+		region_describe(of->buf.addr, of->buf.bytes, policy_intent(base_opt.region_kind), &s->desc);
+		if (memory == SIDE_ANY || s->desc.flags & REGION_DESC_MAPPED)
+			return 0;
+		region_release(&s->desc);
+		s->desc = (struct region_desc){ 0 };
+	}
+	if (of->buf.pack)
+		base_count(BASE_CTR_PACKED, 1);
+	return get_scratch(s, scratch_bytes);
+}
+
+enum trace_region side_region(const struct side *s)
+{
+	return s->is_packed ? TRACE_REGION_PACKED :
 	       s->desc.flags & REGION_DESC_MAPPED ? TRACE_REGION_MAPPED : TRACE_REGION_PLAIN;
 }
 
-static void side_end(struct side *s)
+void side_end(struct side *s)
 {
-	if (!s->buf)
-		return;
 	region_release(&s->desc); /* a call that was left has taken it over */
-	if (is_packed(s) && s->scratch->bytes > SCRATCH_KEPT) {
+	if (s->is_packed && s->scratch->bytes > SCRATCH_KEPT) {
 		region_extent_put(s->scratch);
 		s->scratch->bytes = 0;
 	}
 }
+
+void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *out)
+{
+	uint64_t packed = 0;
+
+	for (int i = 0; i < s->of->count; i++) {
+		const struct rt_part *p = &s->of->parts[i];
+		uint64_t bytes = p->bytes > at ? base_min_u64(p->bytes - at, n) : 0;
+
+		out[i] = (struct coll_part){ s->is_packed ? packed : p->off + at, bytes };
+		packed += bytes;
+	}
+}
+
+static int copy_part(const struct side *s, uint64_t off, const struct coll_part *part, bool is_unpack)
+{
+	const struct rt_buf *buf = &s->of->buf;
+	char *packed = s->addr + part->off, *plain = (char *)buf->addr + off;
+
+	if (!part->bytes)
+		return 0;
+	if (buf->pack)
+		return is_unpack ? buf->unpack(buf->ctx, off, part->bytes, packed) :
+				   buf->pack(buf->ctx, off, part->bytes, packed);
+	if (is_unpack)
+		memcpy(plain, packed, part->bytes);
+	else
+		memcpy(packed, plain, part->bytes);
+	return 0;
+}
+
+int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only)
+{
+	int ret = 0;
+
+	for (int i = 0; s->is_packed && i < s->of->count && !ret; i++)
+		if (only < 0 || i == only)
+			ret = copy_part(s, s->of->parts[i].off + at, &parts[i], false);
+	return ret;
+}
+
+int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts, int skip)
+{
+	int ret = 0;
+
+	for (int i = 0; s->is_packed && i < s->of->count && !ret; i++)
+		if (i != skip)
+			ret = copy_part(s, s->of->parts[i].off + at, &parts[i], true);
+	return ret;
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------------- */
 
 /* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
 struct ending {
@@ -77,151 +129,206 @@ struct ending {
 	bool may_leave, left;
 };
 
-static int run(struct rt_comm *c, struct goal_build *b, struct side *send, struct side *recv, struct ending *end)
+int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out)
+{
+	int ret = exec_begin(c->exec, call, out);
+
+	while (ret == -EBUSY) { /* EXEC_SLOTS collectives of this communicator are in flight */
+		pending_complete_run(*out);
+		ret = exec_begin(c->exec, call, out);
+	}
+	return ret;
+}
+
+static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send, struct side *recv,
+	       struct ending *end)
 {
 	struct exec_call call = {
 		.schedule = c->block,
-		.user = { send->addr, recv ? recv->addr : NULL },
-		.desc = { [COLL_SEND] = send->desc },
+		.user = { send->addr, recv->addr },
+		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
 		.name = end->leave.name,
 	};
+	uint32_t cap = coll_ops_max(node_size(c->group));
+	struct goal_build b;
 	struct exec_run *r;
-	int ret = goal_compile(b, c->block, c->block_cap);
+	int ret;
 
-	if (recv)
-		call.desc[COLL_RECV] = recv->desc;
+	goal_build_init(&b, c->ops, cap, c->edges, cap);
+	coll_build(&b, shape);
+	ret = goal_compile(&b, c->block, c->block_cap);
 	if (!ret)
-		ret = exec_begin(c->exec, &call, &r);
-	while (ret == -EBUSY) { /* EXEC_SLOTS collectives of this communicator are in flight */
-		pending_complete_run(r);
-		ret = exec_begin(c->exec, &call, &r);
-	}
+		ret = run_begin(c, &call, &r);
 	if (ret)
 		return ret;
 	if (!end->may_leave)
 		return exec_wait(r);
 	end->leave.descs[0] = &send->desc;
-	end->leave.descs[1] = recv ? &recv->desc : NULL;
+	end->leave.descs[1] = &recv->desc;
 	return leave_or_wait(c, r, &end->leave, &end->left);
 }
 
-static void begin_build(struct rt_comm *c, struct goal_build *b)
+/* After an error the communicator is of no more use to Sluice, and no peer may wait for this rank. */
+void rt_abandon(struct rt_comm *c, const struct rt_call *call, int error)
 {
-	uint32_t cap = coll_ops_max(node_size(c->group));
-
-	goal_build_init(b, c->ops, cap, c->edges, cap);
+	if (error != -EOWNERDEAD)
+		base_log(BASE_LOG_ERROR, "rt", "%s: %s", call->name, strerror(-error));
+	exec_abandon(c->exec, error);
 }
 
-/* After an error the communicator is of no more use to Sluice, and no peer may wait for this rank. */
-static int finish(struct rt_comm *c, int ret, const char *name)
+/* ---- the kinds --------------------------------------------------------------------------------------------- */
+
+static const struct {
+	enum coll_kind coll;
+	bool is_reachable_any; /* memory that is not mapped may take part as it is (exec/exec.h) */
+} kinds[RT_KINDS] = {
+	[RT_BCAST] = { COLL_BCAST, true },
+	[RT_GATHER] = { COLL_GATHER, true },
+	[RT_GATHERV] = { COLL_GATHER, true },
+	[RT_SCATTER] = { COLL_SCATTER, false },
+	[RT_SCATTERV] = { COLL_SCATTER, false },
+	[RT_ALLGATHER] = { COLL_ALLGATHER, false },
+	[RT_ALLGATHERV] = { COLL_ALLGATHER, false },
+	[RT_ALLTOALL] = { COLL_ALLTOALL, false },
+	[RT_ALLTOALLV] = { COLL_ALLTOALL, false },
+	[RT_ALLTOALLW] = { COLL_ALLTOALL, false },
+	[RT_NEIGHBOR_ALLGATHER] = { COLL_NEIGHBOR_ALLGATHER, false },
+	[RT_NEIGHBOR_ALLGATHERV] = { COLL_NEIGHBOR_ALLGATHER, false },
+	[RT_NEIGHBOR_ALLTOALL] = { COLL_NEIGHBOR_ALLTOALL, false },
+	[RT_NEIGHBOR_ALLTOALLV] = { COLL_NEIGHBOR_ALLTOALL, false },
+	[RT_NEIGHBOR_ALLTOALLW] = { COLL_NEIGHBOR_ALLTOALL, false },
+};
+
+/* Which part of the receive side belongs to this rank, and stays as it is; -1: all come. */
+static int own_part(const struct rt_call *call, int rank)
 {
-	if (base_likely(!ret))
-		return 0;
-	if (ret != -EOWNERDEAD)
-		base_log(BASE_LOG_ERROR, "rt", "%s: %s", name, strerror(-ret));
-	exec_abandon(c->exec, ret);
-	return ret;
+	return call->in_place && call->kind != RT_SCATTER && call->kind != RT_SCATTERV &&
+	       kinds[call->kind].coll != COLL_ALLTOALL && call->recv.count ? rank : -1;
+}
+
+/* What a rank sends to itself must fit where it goes: peers' parts are looked at by both ends. */
+static bool is_own_right(const struct rt_call *call, int rank)
+{
+	const struct rt_side *send = &call->send, *recv = &call->recv;
+
+	return call->in_place || call->kind == RT_BCAST || call->kind >= RT_NEIGHBOR_ALLGATHER || !send->count || !recv->count ||
+	       send->parts[send->count > 1 ? rank : 0].bytes == recv->parts[recv->count > 1 ? rank : 0].bytes;
+}
+
+static uint64_t side_bytes(const struct rt_side *s)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < s->count; i++)
+		sum += s->parts[i].bytes;
+	return sum;
 }
 
 /* Tests cut small messages. */
-static uint64_t piece_bytes(uint64_t bytes, int parts)
+static uint64_t piece_bytes(const struct rt_call *call, int ranks)
 {
-	return base_fault("piece") ? base_min_u64(bytes, 5 * HOST_PAGE + 123) : policy_piece_bytes(bytes, parts);
+	bool is_uniform = !rt_is_local(call->kind) && call->kind != RT_ALLGATHERV;
+
+	if (!is_uniform)
+		return UINT64_MAX;
+	return base_fault("piece") ? base_min_u64(call->bytes, 5 * HOST_PAGE + 123) :
+				     policy_piece_bytes(call->bytes, call->kind == RT_BCAST ? 1 : ranks);
 }
 
-int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site)
+struct sides { struct side send, recv; };
+
+static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t n,
+		     struct ending *end)
 {
-	uint64_t piece = piece_bytes(buf->bytes, 1);
-	int rank = node_rank(c->group), ret;
-	struct ending end = {
-		.leave = { .name = "MPI_Bcast", .site = site, .is_root = rank == root, .bytes = buf->bytes,
-			   .partner_bytes = buf->bytes },
-		.may_leave = !buf->pack && piece >= buf->bytes,
+	int rank = node_rank(c->group), own = own_part(call, rank), ret;
+	bool one_buffer = own >= 0 && kinds[call->kind].coll == COLL_ALLGATHER;
+	struct side none = { 0 };
+	struct coll_shape shape = {
+		.kind = kinds[call->kind].coll,
+		.rank = rank,
+		.ranks = node_size(c->group),
+		.root = call->root,
+		.send = c->parts[0],
+		.recv = c->parts[1],
+		/* the copy that is sent in place of a buffer that is received into leaves the own part alone */
+		.in_place = call->in_place,
+		.sources = call->sources,
+		.targets = call->targets,
+		.source_count = call->recv.count,
+		.target_count = call->target_count,
 	};
-	struct goal_build b;
-	struct side s;
 
-	host_call_begin();
-	rt_reap();
-	clear_way(buf);
-	ret = side_begin(&s, buf, &c->scratch[0], piece);
-	trace_taken(region_of(&s), root, rank == root);
-	for (uint64_t at = 0; at < buf->bytes && !ret; at += piece) {
-		uint64_t n = base_min_u64(piece, buf->bytes - at);
-
-		if (is_packed(&s) && rank == root)
-			ret = buf->pack(buf->ctx, at, n, s.addr);
-		if (ret)
-			break;
-		begin_build(c, &b);
-		coll_bcast(&b, rank, node_size(c->group), root, is_packed(&s) ? 0 : at, n);
-		ret = run(c, &b, &s, NULL, &end);
-		if (!ret && is_packed(&s) && rank != root)
-			ret = buf->unpack(buf->ctx, at, n, s.addr);
-	}
-	side_end(&s);
-	host_call_end();
-	base_count(BASE_CTR_BCAST_TAKEN, 1);
-	return finish(c, ret, "MPI_Bcast");
-}
-
-/* The root's receive buffer has gaps: put every rank's part of this piece where it belongs. */
-static int gather_unpack(struct rt_comm *c, const struct side *recv, uint64_t bytes, uint64_t at, uint64_t n, int skip)
-{
-	int ret = 0;
-
-	for (int r = 0; r < node_size(c->group) && !ret; r++)
-		if (r != skip)
-			ret = recv->buf->unpack(recv->buf->ctx, (uint64_t)r * bytes + at, n,
-						recv->addr + (uint64_t)r * n);
-	return ret;
-}
-
-int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root,
-	      const void *site)
-{
-	int rank = node_rank(c->group), size = node_size(c->group), ret;
-	uint64_t piece = piece_bytes(bytes, size);
-	struct ending end = {
-		.leave = { .name = "MPI_Gather", .site = site, .is_root = rank == root,
-			   .bytes = rank == root ? bytes * (uint64_t)size : bytes, .partner_bytes = bytes },
-		.may_leave = !(send && send->pack) && !(rank == root && recv->pack) && piece >= bytes,
-	};
-	struct side s, d = { 0 };
-	struct goal_build b;
-
-	host_call_begin();
-	rt_reap();
-	clear_way(send);
-	clear_way(rank == root ? recv : NULL);
-	ret = side_begin(&s, send, &c->scratch[0], piece);
+	side_cut(&s->send, at, n, c->parts[0]);
+	side_cut(&s->recv, at, n, c->parts[1]);
+	ret = call->kind == RT_BCAST && rank != call->root ? 0 : side_pack(&s->send, at, c->parts[0], -1);
+	if (!ret && one_buffer)
+		ret = side_pack(&s->recv, at, c->parts[1], own);
 	if (!ret)
-		ret = side_begin(&d, rank == root ? recv : NULL, &c->scratch[1], piece * (uint64_t)size);
-	trace_taken(region_of(rank == root ? &d : &s), root, rank == root);
-	for (uint64_t at = 0; at < bytes && !ret; at += piece) {
-		uint64_t n = base_min_u64(piece, bytes - at);
-		struct coll_gather_shape shape = {
-			.bytes = n,
-			.send_off = is_packed(&s) ? 0 : at,
-			.recv_off = is_packed(&d) ? 0 : at,
-			.recv_stride = is_packed(&d) ? n : bytes,
-			.in_place = !send,
-		};
+		ret = run(c, &shape, one_buffer ? &s->recv : &s->send, one_buffer ? &none : &s->recv, end);
+	if (!ret && call->kind == RT_BCAST && rank != call->root)
+		ret = side_unpack(&s->send, at, c->parts[0], -1);
+	return ret ? ret : side_unpack(&s->recv, at, c->parts[1], call->in_place ? rank : -1);
+}
 
-		if (is_packed(&s))
-			ret = send->pack(send->ctx, at, n, s.addr);
-		if (ret)
-			break;
-		begin_build(c, &b);
-		coll_gather(&b, rank, size, root, &shape);
-		ret = run(c, &b, &s, &d, &end);
-		if (!ret && is_packed(&d))
-			ret = gather_unpack(c, &d, bytes, at, n, send ? -1 : root);
+static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t piece)
+{
+	enum side_memory memory = kinds[call->kind].is_reachable_any ? SIDE_ANY : SIDE_MAPPED;
+	bool is_copied = call->in_place && kinds[call->kind].coll == COLL_ALLTOALL;
+	uint64_t send = side_bytes(&call->send), recv = side_bytes(&call->recv);
+	int ret;
+
+	if (piece < call->bytes) {
+		send = piece * (uint64_t)call->send.count;
+		recv = piece * (uint64_t)call->recv.count;
 	}
-	side_end(&s);
-	side_end(&d);
+	s->recv = (struct side){ .of = &call->recv };
+	ret = side_begin(&s->send, &call->send, &c->scratch[0], send, is_copied ? SIDE_COPY : memory);
+	return ret ? ret : side_begin(&s->recv, &call->recv, &c->scratch[1], recv, memory);
+}
+
+static void set_ending(const struct rt_call *call, const struct rt_comm *c, struct ending *out)
+{
+	bool is_root = node_rank(c->group) == call->root;
+
+	*out = (struct ending){ .leave = {
+		.name = call->name,
+		.site = call->site,
+		.is_root = is_root,
+		.bytes = call->kind == RT_GATHER && is_root ? call->bytes * (uint64_t)node_size(c->group) : call->bytes,
+		.partner_bytes = call->bytes,
+	} };
+}
+
+int rt_collective(struct rt_comm *c, const struct rt_call *call)
+{
+	uint64_t piece = piece_bytes(call, node_size(c->group));
+	int rank = node_rank(c->group), ret = -EREMOTEIO;
+	struct ending end;
+	struct sides s;
+
+	set_ending(call, c, &end);
+	host_call_begin();
+	rt_reap();
+	clear_way(&call->send);
+	clear_way(&call->recv);
+	if (is_own_right(call, rank))
+		ret = begin_sides(c, call, &s, piece);
+	else
+		s = (struct sides){ { .of = &call->send }, { .of = &call->recv } };
+	end.may_leave = (call->kind == RT_BCAST || call->kind == RT_GATHER) && piece >= call->bytes &&
+			!s.send.is_packed && !s.recv.is_packed;
+	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root, rank == call->root);
+	/* those that are not cut run once, also when this rank has nothing in them */
+	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {
+		ret = run_piece(c, call, &s, at, base_min_u64(piece, UINT64_MAX - at), &end);
+		if (piece == UINT64_MAX)
+			break;
+	}
+	side_end(&s.send);
+	side_end(&s.recv);
 	host_call_end();
-	base_count(BASE_CTR_GATHER_TAKEN, 1);
-	return finish(c, ret, "MPI_Gather");
+	if (ret)
+		rt_abandon(c, call, ret);
+	return ret;
 }

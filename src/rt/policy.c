@@ -4,6 +4,44 @@
 #define PIECE_MAX ((uint64_t)256 << 20)
 #define PIECE_MIN ((uint64_t)1 << 20)
 
+#define NEVER UINT64_MAX
+
+/* From here on the host MPIs are not faster, for 2 to 4 ranks (doc/results-collectives.md). */
+static const uint64_t wins_from_bytes[RT_KINDS] = {
+	[RT_GATHERV] = NEVER,        [RT_SCATTER] = NEVER,   [RT_SCATTERV] = NEVER,
+	[RT_ALLGATHER] = NEVER,      [RT_ALLGATHERV] = NEVER, [RT_ALLTOALL] = NEVER,
+	[RT_ALLTOALLV] = NEVER,      [RT_ALLTOALLW] = NEVER, [RT_REDUCE] = NEVER,
+	[RT_ALLREDUCE] = NEVER,      [RT_REDUCE_SCATTER] = NEVER,
+	[RT_REDUCE_SCATTER_BLOCK] = NEVER, [RT_SCAN] = NEVER, [RT_EXSCAN] = NEVER,
+	[RT_NEIGHBOR_ALLGATHER ... RT_NEIGHBOR_ALLTOALLW] = NEVER,
+};
+
+static int64_t option_of(enum rt_kind kind)
+{
+	static const int64_t *const options[RT_KINDS] = {
+#define X(id, family, is_local) &base_opt.coll_take[BASE_COLL_##family],
+		RT_COLLECTIVES(X)
+#undef X
+	};
+
+	return *options[kind];
+}
+
+uint64_t policy_threshold_bytes(enum rt_kind kind)
+{
+	int64_t option = option_of(kind);
+	uint64_t from = option == BASE_TAKE_ON ? 0 : wins_from_bytes[kind];
+
+	if (kind >= RT_REDUCE && kind <= RT_EXSCAN)
+		return NEVER; /* nothing runs them yet */
+	/* those whose sizes ranks do not share are taken however small they are: only who says so wants that */
+	if (rt_is_local(kind) && option != BASE_TAKE_OFF)
+		return base_opt.coll_take[BASE_COLL_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;
+	if (option == BASE_TAKE_OFF || from == NEVER)
+		return NEVER;
+	return base_max_u64(from, base_opt.coll_threshold_bytes);
+}
+
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 {
 	uint64_t leaves = g->ranks > 1 ? (uint64_t)g->ranks - 1 : 1;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "region/region.h"
+#include "rt/collective.h"
 
 /* What ranks have in common and measured when their group was made. */
 struct policy_group {
@@ -15,6 +16,9 @@ struct policy_group {
 	bool oversubscribed;
 	uint32_t vm_ns, copy_ns; /* 64 KiB by process_vm_readv (0: not possible) and by memcpy */
 };
+
+/* Smallest message of a kind that is taken, by the options and by what was measured; UINT64_MAX: none is. */
+uint64_t policy_threshold_bytes(enum rt_kind kind);
 
 /* Should memory that is not mapped (yet) travel by process_vm_* rather than by staging? The same on
  * every rank: made from options that agree and from facts of the whole group. */

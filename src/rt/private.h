@@ -10,6 +10,7 @@
 #include "guard/guard.h"
 #include "node/node.h"
 #include "region/region.h"
+#include "rt/collective.h"
 #include "rt/early.h"
 #include "rt/policy.h"
 #include "rt/rt.h"
@@ -28,6 +29,7 @@ struct rt_comm {
 	struct goal_edge *edges;
 	struct goal_block *block;
 	size_t block_cap;
+	struct coll_part *parts[2]; /* of what is sent, and received; by rank or neighbour */
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[GOAL_MEMS - 1];
 };

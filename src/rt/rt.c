@@ -13,8 +13,9 @@
 #include "tune/tune.h"
 #include "worker/worker.h"
 
-uint64_t rt_bcast_threshold_bytes = UINT64_MAX, rt_gather_threshold_bytes = UINT64_MAX;
-uint64_t rt_bcast_gate_bytes = UINT64_MAX, rt_gather_gate_bytes = UINT64_MAX;
+bool rt_on;
+uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
+uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
@@ -23,13 +24,24 @@ static char problems[2048 + PATH_MAX];
 /* What is traced has to be looked at, however small. */
 static void set_gates(void)
 {
-	rt_bcast_gate_bytes = trace_is_on() ? 0 : rt_bcast_threshold_bytes;
-	rt_gather_gate_bytes = trace_is_on() ? 0 : rt_gather_threshold_bytes;
+	for (int kind = 0; kind < RT_KINDS; kind++)
+		rt_gate_bytes[kind] = trace_is_on() ? 0 : rt_threshold_bytes[kind];
+}
+
+static void switch_on(void)
+{
+	for (int kind = 0; kind < RT_KINDS; kind++) {
+		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
+		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX;
+	}
+	set_gates();
 }
 
 static void switch_off(void)
 {
-	rt_bcast_threshold_bytes = rt_gather_threshold_bytes = UINT64_MAX;
+	for (int kind = 0; kind < RT_KINDS; kind++)
+		rt_threshold_bytes[kind] = UINT64_MAX;
+	rt_on = false;
 	set_gates();
 }
 
@@ -109,11 +121,7 @@ bool rt_start(int world_rank)
 		if (base_opt.enabled && base_opt.usable) {
 			trace_start(world_rank);
 			pthread_atfork(NULL, NULL, after_fork_child);
-			if (base_opt.coll_bcast)
-				rt_bcast_threshold_bytes = base_opt.coll_threshold_bytes;
-			if (base_opt.coll_gather)
-				rt_gather_threshold_bytes = base_opt.coll_threshold_bytes;
-			set_gates();
+			switch_on();
 		}
 	}
 	pthread_mutex_unlock(&start_lock);
@@ -159,7 +167,9 @@ static struct rt_comm *comm_alloc(int size)
 	c->ops = calloc(ops, sizeof *c->ops);
 	c->edges = calloc(ops, sizeof *c->edges);
 	c->block = calloc(1, c->block_cap);
-	if (c->ops && c->edges && c->block)
+	for (int i = 0; i < 2; i++)
+		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
+	if (c->ops && c->edges && c->block && c->parts[0] && c->parts[1])
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -231,5 +241,7 @@ void rt_comm_destroy(struct rt_comm *c)
 	free(c->ops);
 	free(c->edges);
 	free(c->block);
+	free(c->parts[0]);
+	free(c->parts[1]);
 	free(c);
 }

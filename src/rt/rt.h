@@ -4,7 +4,8 @@
  * only folder that knows all others. mpi/ calls it; it never calls MPI but through the callbacks of
  * struct rt_oob that mpi/ gives at creation.
  *
- *   mpi/  --rt_start-->  --rt_comm_create-->  --rt_bcast/rt_gather-->  --rt_comm_destroy-->  --rt_stop
+ *   mpi/  --rt_start-->  --rt_comm_create-->  --rt_collective-->  --rt_comm_destroy-->  --rt_stop
+ *                                             (rt/collective.h)
  *
  * Threads: calls on different communicators may run at the same time; calls on one communicator are
  * serialised by MPI's own rules. No call here may be made from a signal handler.
@@ -63,14 +64,10 @@ void rt_announce(bool prefer_pmix, const char *library_version);
 bool rt_are_all_here(const int *world_ranks, int n);
 /* After it everything is passed on. Reports counters. Called from MPI_Finalize. */
 void rt_stop(void);
-static inline bool rt_is_on(void);
 
-/* Smallest message in bytes that is taken; UINT64_MAX while off or for a collective switched off.
- * One load: small calls must cost nothing. */
-extern uint64_t rt_bcast_threshold_bytes, rt_gather_threshold_bytes;
-/* Smaller ones go to the library without another look: the same, but 0 while calls are traced. */
-extern uint64_t rt_bcast_gate_bytes, rt_gather_gate_bytes;
-static inline bool rt_is_on(void) { return rt_bcast_threshold_bytes != UINT64_MAX || rt_gather_threshold_bytes != UINT64_MAX; }
+/* Are collectives taken at all? Which: rt/collective.h. */
+extern bool rt_on;
+static inline bool rt_is_on(void) { return rt_on; }
 
 /*
  * Collective over the communicator. Creates the node group when every rank shares the machine and
@@ -80,18 +77,6 @@ static inline bool rt_is_on(void) { return rt_bcast_threshold_bytes != UINT64_MA
  */
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out);
 void rt_comm_destroy(struct rt_comm *c);
-
-/*
- * Collective. bytes agree on all ranks (buf->bytes for bcast, send->bytes per rank for gather, > 0).
- * Return 0; -EOWNERDEAD when a peer died (message already on stderr); -EREMOTEIO when peers disagree
- * about the byte count; other -errno for failures after which data is undefined.
- * Gather: send == NULL at root means MPI_IN_PLACE; recv is NULL elsewhere and has size*bytes at root.
- * `site` tells one place in the program from another, for policy and messages: where the MPI call returns
- * to; NULL: not known.
- */
-int rt_bcast(struct rt_comm *c, struct rt_buf *buf, int root, const void *site);
-int rt_gather(struct rt_comm *c, const struct rt_buf *send, struct rt_buf *recv, uint64_t bytes, int root,
-	      const void *site);
 
 /*
  * The program has told the host MPI (or a device) about this memory for longer than one call

@@ -11,6 +11,7 @@
 #include "exec/exec.h"
 #include "host/host.h"
 #include "ranks.h"
+#include "rt_case.h"
 
 enum { BYTES = 16 << 10, WARM_UP = 4, RANKS = EXEC_SLOTS_FEW + 4, RUNNER = RANKS - 1 };
 

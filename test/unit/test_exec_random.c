@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "host/host.h"
 #include "ranks.h"
+#include "rt_case.h"
 
 enum { BUFFERS = 3, BUFFER_BYTES = 3 << 20, GUARD = 4096 + 64, RUN = 5, STRIDE = 8 };
 #define GUARD_BYTE ((char)0xa5)

@@ -9,6 +9,7 @@
 #include "exec/exec.h"
 #include "host/host.h"
 #include "ranks.h"
+#include "rt_case.h"
 
 enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=off", NULL })

@@ -14,7 +14,7 @@
 /* ---- the runtime: writes down what it is told --------------------------------------------------- */
 
 _Atomic uint32_t rt_pending;
-uint64_t rt_bcast_threshold_bytes, rt_gather_threshold_bytes;
+bool rt_on;
 
 static struct {
 	struct {

@@ -6,6 +6,7 @@
 
 #include "ranks.h"
 #include "rt/early.h"
+#include "rt_case.h"
 #include "rt/rt.h"
 #include "guard/guard.h"
 #include "unit.h"

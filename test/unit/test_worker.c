@@ -14,6 +14,7 @@
 #include "guard/guard.h"
 #include "ranks.h"
 #include "rt/early.h"
+#include "rt_case.h"
 #include "rt/rt.h"
 #include "unit.h"
 #include "worker/private.h"

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank brings to a collective, or wants of it, while that runs. Shared by the files of rt/ only. */
+#ifndef SLUICE_RT_SIDES_H
+#define SLUICE_RT_SIDES_H
+
+#include "rt/private.h"
+
+enum side_memory {
+	SIDE_ANY,    /* as it is, whether peers have it mapped or not */
+	SIDE_MAPPED, /* as it is when they have, else packed in scratch memory that they have */
+	SIDE_COPY,   /* packed in any case */
+};
+
+/* A contiguous buffer takes part as it is, whole; one with gaps by its packed form, piece by piece. */
+struct side {
+	const struct rt_side *of;
+	struct region_extent *scratch;
+	struct region_desc desc;
+	char *addr;
+	bool is_packed;
+};
+
+/* 0 or -errno; side_end() is due in any case. */
+int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch, uint64_t scratch_bytes,
+	       enum side_memory memory);
+void side_end(struct side *s);
+enum trace_region side_region(const struct side *s);
+/* Bytes [at, at + n) of each part, where they are in what takes part. */
+void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *out);
+/* To and from the packed form, when there is one; of one part `only`, or all but `skip` (-1: all). 0 or -errno. */
+int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only);
+int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts, int skip);
+
+/* exec_begin(), when so many are in flight that the oldest has to end first, too. */
+int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);
+
+#endif
