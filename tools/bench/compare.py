@@ -16,10 +16,12 @@ def differences_of_setup(a, b):
     old, new = ({o['name']: o['value'] for o in d['sluice']['options']} for d in (a, b))
     out += [(n, old.get(n, 'none'), new.get(n, 'none')) for n in dict.fromkeys([*old, *new])
             if old.get(n) != new.get(n)]
-    for name, d in (('A', a), ('B', b)):
-        if d['machine']['disturbed']:
-            out.append((f'{name} was disturbed', d['machine']['disturbed'], ''))
     return out
+
+
+def doubts(a, b):
+    return [f'{name} was disturbed: {d["machine"]["disturbed"]}' for name, d in (('A', a), ('B', b))
+            if d['machine']['disturbed']]
 
 
 def verdict(result, x, y):
@@ -57,9 +59,9 @@ def compared(a, b):
 
 def text(a, b, everything):
     rows = compared(a, b)
-    out = [f'  {what}: {old}  ->  {new}' if new else f'  {what}: {old}'
-           for what, old, new in differences_of_setup(a, b)]
+    out = [f'  {what}: {old}  ->  {new}' for what, old, new in differences_of_setup(a, b)]
     out = ['A and B differ in:', *out] if out else ['A and B: the same machine, MPI and options']
+    out += doubts(a, b)
     counts = {v: sum(r['verdict'] == v for r in rows) for v in ('better', 'worse', 'same')}
     out.append(f'\n{len(rows)} figures: B is better in {counts["better"]}, worse in {counts["worse"]}, '
                f'the same within the spread in {counts["same"]}')

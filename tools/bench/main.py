@@ -54,25 +54,28 @@ class Parser(argparse.ArgumentParser):
         raise Misuse(f'{message}; see: sluice bench --help')
 
 
-def positive(text):
-    value = float(text)
+def minutes(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
     if not 0 < value < 1e6:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of minutes")
     return value
 
 
 def ranks_list(text):
-    numbers = [int(x) for x in text.split(',')]
-    if not all(2 <= n <= 64 for n in numbers):
+    words = text.split(',')
+    if not all(w.isdigit() and 2 <= int(w) <= 64 for w in words):
         raise argparse.ArgumentTypeError(f'{text}: numbers from 2 to 64, with commas')
-    return numbers
+    return [int(w) for w in words]
 
 
 def parse(argv):
     p = Parser(prog='sluice bench', add_help=False, allow_abbrev=False)
     p.add_argument('scenarios', nargs='*')
     p.add_argument('--quick', action='store_true')
-    p.add_argument('--time', type=positive)
+    p.add_argument('--time', type=minutes)
     p.add_argument('-n', '--ranks', type=ranks_list)
     p.add_argument('--mpi')
     p.add_argument('--launcher')
