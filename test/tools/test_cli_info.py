@@ -46,6 +46,15 @@ def test_text_and_json_have_the_same_content(tools):
     for o in data['options']:
         row = next(line for line in section(text, 'Options') if line.startswith(f'  {o["name"]} '))
         assert row.endswith(o['meaning']) and o['source'] in row and (o['value'] or '""') in row
+    for kind in ('guards', 'system_calls', 'engines', 'workers'):
+        assert data[kind]
+        for way in data[kind]:
+            row = next(line for line in section(text, 'Early return') if f' {way["name"]} ' in line)
+            assert way['what'] in row and (' yes' if way['works'] else ' no ') in row
+            assert bool(way['reason']) == (not way['works']) and (way['reason'] or '') in text
+            assert (way['remedy'] or '') in text
+    for t in data['tuned']:
+        assert t['mpi'] in '\n'.join(section(text, 'Tuned')) and (t['file'] or t['writes']) in text
     machine = data['machine']
     assert machine['allowed'] in text and str(machine['pus']) in text
     assert len(machine['caches']) == sum(re.match(r'  (L\d|last)', line) is not None
@@ -188,6 +197,24 @@ def test_an_injected_failure_is_seen_by_the_trial():
     tried = trials(info_json({'SLUICE_FAULT': 'socket:all'}))
     assert not tried['arena']['works'] and not tried['staged']['works']
     assert 'Permission denied' in tried['arena']['reason']
+
+
+def test_one_guard_and_one_engine_are_taken_and_nodes_have_channels():
+    data = info_json()
+    for kind in ('guards', 'engines'):
+        taken = [way for way in data[kind] if way['chosen']]
+        assert len(taken) <= 1 and all(way['works'] for way in taken)
+        assert taken or not any(way['works'] for way in data[kind] if way['name'] != 'fault')
+    for engine in data['engines']:
+        assert len(engine['channels']) == data['machine']['numa_nodes']
+        assert bool(sum(engine['channels'])) == engine['works']
+
+
+def test_a_guard_that_an_option_asks_for_is_the_one_taken():
+    data = info_json({'SLUICE_GUARD_KIND': 'mprotect'})
+    assert [way['name'] for way in data['guards'] if way['chosen']] in (['mprotect'], [])
+    none = info_json({'SLUICE_GUARD_KIND': 'none'})
+    assert not any(way['chosen'] for way in none['guards']) and not trials(none)['guard']['works']
 
 
 def test_the_trials_leave_nothing_behind(tmp_path):

@@ -188,7 +188,8 @@ static void print_tuned(const struct info *info)
 
 		switch (u->found.state) {
 		case TUNE_IN_FORCE:
-			snprintf(text, sizeof(text), "%d values of %s", u->found.values, u->found.path);
+			snprintf(text, sizeof(text), "%d value%s of %s", u->found.values,
+				 u->found.values == 1 ? "" : "s", u->found.path);
 			break;
 		case TUNE_REFUSED:
 			snprintf(text, sizeof(text), "%s: %s", u->found.path, u->found.reason);

@@ -14,20 +14,17 @@
 #include "tool.h"
 
 static const char help[] =
-	"usage: sluice VERB ...\n"
+	"usage: sluice VERB [ARGUMENT]...\n"
 	"\n"
-	"Makes an unmodified MPI program's broadcasts and gathers inside a node faster.\n"
+	"Makes the collectives of unmodified MPI programs faster inside a node.\n"
 	"\n"
-	"  sluice run [--mpi PATH] [--set NAME=VALUE]... PROGRAM [ARG]...\n"
-	"                 run a program under Sluice; stands after the launcher\n"
-	"  sluice info [--json]\n"
-	"                 what works on this machine, what not and why; all options\n"
-	"  sluice trace [-o DIR] PROGRAM [ARG]...\n"
-	"                 run, and show what each collective did and why, on a timeline\n"
-	"  sluice bench [--quick]\n"
-	"                 measure this machine: plain MPI and Sluice, in turn\n"
-	"  sluice goal VERB ...\n"
-	"                 schedules in files: check, print, compile and more\n"
+	"  run      run a program under Sluice; stands after the launcher\n"
+	"  info     what works on this machine, what not and why; all options\n"
+	"  trace    run, and show what each collective did and why, on a timeline\n"
+	"  bench    measure this machine: plain MPI and Sluice, in turn\n"
+	"  tune     find the values that suit this machine, and keep them\n"
+	"  goal     schedules in files: check, print, compile and more\n"
+	"\n"
 	"  sluice VERB --help, sluice --help, sluice --version\n"
 	"\n"
 	"Examples:\n"
@@ -47,6 +44,7 @@ static const struct {
 	{ "info", tool_info },
 	{ "trace", tool_trace },
 	{ "bench", tool_bench },
+	{ "tune", tool_tune },
 	{ "goal", tool_goal },
 };
 

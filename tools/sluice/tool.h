@@ -4,7 +4,7 @@
  *
  *   main.c    the verbs, help, version
  *   run.c     sluice run: start a program with the preloaded library
- *   bench.c   sluice bench: becomes tools/bench/main.py
+ *   bench.c tune.c   become tools/bench/main.py, tools/tune/main.py (script.c)
  *   info.c    sluice info: collect, print; its parts: mpi_find.c trial.c topology.c
  *   goal.c    sluice goal: its verbs, goal_*.c (goal.h)
  *   text.c    tables, JSON, nearest words
@@ -32,10 +32,15 @@ int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_trace(int argc, char **argv);
 int tool_bench(int argc, char **argv);
+int tool_tune(int argc, char **argv);
 int tool_goal(int argc, char **argv);
 
 /* One line on stderr, "sluice: " before it, in one write: ranks share the terminal. */
 void tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* This process becomes libexec/sluice/VERB/main.py, which gets this program's path and then the arguments. Returns
+ * only when that cannot be, with an exit code. */
+int tool_become_script(const char *verb, int argc, char **argv);
 
 /* Absolute path of the preloaded library that belongs to this program: installed beside it, or in
  * the build tree. 0 or -ENOENT. */

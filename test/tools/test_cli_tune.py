@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice tune: what it takes for a value to be written, the file, and what goes wrong. Nothing here waits for
+a clock: the launches are the test's own."""
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from cli import PREFIX, sluice
+
+for part in ('bench', 'tune'):
+    sys.path.insert(0, str(PREFIX / 'libexec/sluice' / part))
+
+import measure  # noqa: E402
+import questions  # noqa: E402
+import tunefile  # noqa: E402
+from launch import Failed  # noqa: E402
+
+SIZES = [1 << 20, 4 << 20]
+
+
+def sample(what, size, us):
+    return {'what': what, 'bytes': size, 'ranks': 2, 'samples': 9, 'calls_per_sample': 1, 'p0_us': us, 'p50_us': us,
+            'p99_us': us, 'mismatches': 0}
+
+
+class Machine:
+    """Stands for bench's runner: `times(values, size, number of the launch)` in us."""
+
+    def __init__(self, times):
+        self.times, self.launches = times, []
+
+    def launch(self, job, ranks, side, args, until):
+        self.launches.append(side.options)
+        number = len(self.launches)
+        return [sample(what, size, self.times(side.options, size, number))
+                for what in ('bcast', 'gather') for size in SIZES], 0.01
+
+
+def ask(times, candidates=('a', 'b'), seconds=60):
+    machine = Machine(times)
+    asker = measure.Asker(machine, [2], 1, lambda question, text: None)
+    question = questions.Question('SLUICE_XFER_COPY', 'test', [
+        questions.Candidate({'SLUICE_XFER_COPY': v}, questions.used(SIZES)) for v in candidates])
+    return asker.ask(question, time.monotonic() + seconds), machine
+
+
+def test_a_value_that_is_better_in_every_pair_is_written():
+    found, _ = ask(lambda values, size, n: {'a': 80, 'b': 95}.get(values.get('SLUICE_XFER_COPY'), 100) + n % 3)
+    assert (found['verdict'], found['values']) == ('better', {'SLUICE_XFER_COPY': 'a'})
+    pair = found['pairs'][-1]
+    assert pair['pairs'] == measure.PAIRS and 1.15 < pair['low'] <= pair['ratio'] <= pair['high'] < 1.35
+
+
+def test_noise_writes_nothing():
+    """As fast as the default; single launches differ by ten percent either way."""
+    found, _ = ask(lambda values, size, n: 100 + n * 7919 % 11)
+    assert (found['verdict'], found['values']) == ('default', {})
+
+
+def test_one_pair_that_does_not_agree_is_enough_to_write_nothing():
+    found, machine = ask(lambda values, size, n: 130 if values and n == 10 else 90 if values else 100, ['a'])
+    assert found['verdict'] == 'default' and found['pairs'][0]['low'] < 1
+    assert len(machine.launches) < 2 * (measure.SCREENS + measure.PAIRS)  # and no more of them are launched
+
+
+def test_a_value_that_is_slower_at_one_size_is_not_written():
+    found, _ = ask(lambda values, size, n: 100 if not values else 60 if size == SIZES[0] else 105, ['a'])
+    assert found['verdict'] == 'default' and found['pairs'][0]['ratio'] > 1.2
+    assert '4 MB' in found['pairs'][0]['worst']['what'] and found['pairs'][0]['worst']['ratio'] < 0.98
+
+
+def test_the_next_best_gets_its_chance():
+    def times(values, size, n):
+        return {None: 100, 'a': 60 if size == SIZES[0] else 110, 'b': 90}[values.get('SLUICE_XFER_COPY')]
+
+    found, _ = ask(times)
+    assert found['values'] == {'SLUICE_XFER_COPY': 'b'} and len(found['pairs']) == 2
+
+
+def test_what_is_much_slower_is_launched_once():
+    _, machine = ask(lambda values, size, n: 300 if values.get('SLUICE_XFER_COPY') == 'b' else 100)
+    assert sum(v == {'SLUICE_XFER_COPY': 'b'} for v in machine.launches) == 1
+
+
+def test_without_time_it_is_undecided():
+    found, machine = ask(lambda values, size, n: 100, seconds=-1)
+    assert (found['verdict'], found['values'], machine.launches) == ('undecided', {}, [])
+
+
+def test_wrong_contents_and_failed_launches_are_told():
+    def fails(values, size, n):
+        raise Failed('rank 1: killed')
+
+    found, _ = ask(fails)
+    assert found['verdict'] == 'undecided' and 'rank 1: killed' in found['why']
+
+
+# ---- the file -------------------------------------------------------------------------------
+
+def result_for(info, mpi, answers):
+    return {'format': 1, 'version': info['version'], 'host': info['host'], 'machine': info['kind_of_machine'],
+            'mpi': mpi, 'alike': False, 'date': 'today', 'seconds': 1, 'load': 0, 'ranks': [2], 'options': answers,
+            'left_out': {'SLUICE_GUARD_KIND': 'no guard works here'},
+            'defaults': {o['name']: o['default'] for o in info['options']}}
+
+
+def info_json(env):
+    return json.loads(sluice('info', '--json', env=env).stdout)
+
+
+def option(info, name):
+    return next(o for o in info['options'] if o['name'] == name)
+
+
+@pytest.fixture
+def home(tmp_path, tools):
+    return {'XDG_CONFIG_HOME': tmp_path, 'PATH': f'{tools}/mpi/bin:{os.environ["PATH"]}'}
+
+
+def test_the_file_that_is_written_is_the_file_that_is_read(home):
+    better, _ = ask(lambda values, size, n: 80 if values else 100, ['plain'])
+    none, _ = ask(lambda values, size, n: 100, ['movsb'])
+    none['option'] = 'SLUICE_XFER_FRAGMENT'
+    before = info_json(home)
+    mine = before['tuned'][0]
+    assert (mine['mpi'], mine['state']) == ('MPICH 9.8.7', 'none')
+    path = tunefile.Path(mine['writes'])
+    tunefile.check_writable(path)
+    tunefile.save(tunefile.text_of(result_for(before, mine['mpi'], [better, none])), path)
+    after = info_json(home)
+    assert after['tuned'][0] == {**mine, 'state': 'in force', 'file': str(path), 'values': 1}
+    copy = option(after, 'SLUICE_XFER_COPY')
+    assert (copy['value'], copy['source']) == ('plain', 'tune file')
+    assert option(after, 'SLUICE_XFER_FRAGMENT')['source'] == 'default'
+    said = info_json({**home, 'SLUICE_XFER_COPY': 'auto'})
+    assert option(said, 'SLUICE_XFER_COPY')['source'] == 'environment'
+    text = path.read_text()
+    assert '1.25 x as fast as the default (1.25 to 1.25 in 6 pairs)' in text
+    assert '\nSLUICE_XFER_COPY=plain\n' in text and '\n#SLUICE_XFER_FRAGMENT=0\n' in text
+    assert 'SLUICE_GUARD_KIND: not measured, as no guard works here' in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_file_of_another_version_is_refused_by_info_with_the_reason(home):
+    before = info_json(home)
+    result = result_for(before, 'MPICH 9.8.7', [])
+    result['version'] = '0.0.1'
+    path = tunefile.Path(before['tuned'][0]['writes'])
+    tunefile.check_writable(path)
+    tunefile.save(tunefile.text_of(result), path)
+    mine = info_json(home)['tuned'][0]
+    assert mine['state'] == 'refused' and 'Sluice 0.0.1 has written it' in mine['reason']
+    assert mine['reason'] in sluice('info', env=home).stdout
+
+
+# ---- what goes wrong ------------------------------------------------------------------------
+
+def tune(*args, env):
+    return sluice('tune', *args, env=env)
+
+
+def one_line(done, code):
+    assert (done.returncode, done.stdout) == (code, ''), done
+    assert done.stderr.count('\n') == 1 and done.stderr.startswith('sluice: tune: '), done.stderr
+    return done.stderr
+
+
+def test_mistakes_are_one_line_and_the_right_exit_code(home, tmp_path):
+    assert '--dry-run' in one_line(tune('--dry-rnu', env=home), 2)
+    assert 'no such file' in one_line(tune('--mpi', '/nowhere/at/all', env=home), 1)
+    one_line(tune('-n', '1', env=home), 2)
+    assert 'no program' in one_line(tune('--launcher', 'no-such-launcher', env=home), 1)
+    home['XDG_CONFIG_HOME'] = '/proc/nothing'
+    assert 'cannot write /proc/nothing' in one_line(tune(env=home), 1)
+    home['XDG_CONFIG_HOME'], home['HOME'] = None, None
+    assert '-o FILE' in one_line(tune(env=home), 1)
+
+
+def test_an_mpi_that_cannot_run_two_ranks_is_told(home):
+    line = one_line(tune('--dry-run', env=home), 1)
+    assert 'mpiexec' in line
+
+
+def test_without_python_it_says_so(home):
+    home['PATH'] = '/nonexistent'
+    assert 'python3' in one_line(tune(env=home), 1)
+
+
+def test_without_any_mpi_it_says_how_to_name_one(tmp_path):
+    (tmp_path / 'bin').mkdir()
+    (tmp_path / 'bin/python3').symlink_to(sys.executable)
+    done = tune('--dry-run', env={'PATH': tmp_path / 'bin', 'HOME': '/nowhere'})
+    if 'mpiexec' not in done.stderr:  # the linker's cache may have one
+        assert '--mpi PATH' in one_line(done, 1)
+
+

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice tune. tools/sluice/tune.c starts this, with the tool's own path as the first argument."""
+import sys
+
+if sys.version_info < (3, 9):
+    sys.stderr.write('sluice: tune: python3 is %d.%d; 3.9 or newer is needed\n' % sys.version_info[:2])
+    sys.exit(1)
+
+import argparse
+import datetime
+import difflib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BENCH = HERE.parent / 'bench'  # the measuring programs, and what launches them
+sys.path[:0] = [str(HERE), str(BENCH)]
+
+import hostmpi  # noqa: E402
+import measure  # noqa: E402
+import questions  # noqa: E402
+import runner  # noqa: E402
+import tunefile  # noqa: E402
+from errors import DONE, FAILED, Misuse, Stop  # noqa: E402
+
+FORMAT = 1             # of the file: TUNE_FORMAT in src/tune/tune.h
+SECONDS, QUICK_S = 100, 35
+RANKS_MOST = 16        # what is true of 16 ranks is so of more, and a launch of all may take long
+EVERY_S = {True: 0.2, False: 15}
+
+
+def say(text):
+    print(f'sluice: tune: {text}', file=sys.stderr, flush=True)
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for what is wrong, with the nearest option."""
+
+    def error(self, message):
+        if message.startswith('unrecognized arguments: '):
+            word = message.split()[2].split('=')[0]
+            known = [o for a in self._actions for o in a.option_strings]
+            near = difflib.get_close_matches(word, known, 1)
+            message = f"there is no option '{word}'" + (f"; did you mean '{near[0]}'?" if near else '')
+        raise Misuse(f'{message}; see: sluice tune --help')
+
+
+def ranks_list(text):
+    numbers = [int(x) for x in text.split(',')]
+    if not all(2 <= n <= 64 for n in numbers):
+        raise argparse.ArgumentTypeError(f'{text}: numbers from 2 to 64, with commas')
+    return numbers
+
+
+def parse(argv):
+    p = Parser(prog='sluice tune', add_help=False, allow_abbrev=False)
+    p.add_argument('--quick', action='store_true')
+    p.add_argument('--dry-run', action='store_true')
+    p.add_argument('--json', action='store_true')
+    p.add_argument('--alike', action='store_true')
+    p.add_argument('-n', '--ranks', type=ranks_list)
+    p.add_argument('--mpi')
+    p.add_argument('--launcher')
+    p.add_argument('-o', '--output')
+    p.add_argument('--only', type=lambda text: text.split(','))
+    p.add_argument('--time', type=float)
+    p.add_argument('--nice', type=int, default=0)
+    p.add_argument('--quiet', action='store_true')
+    return p.parse_args(argv)
+
+
+class Setup:
+    """What bench's runner needs to know."""
+
+    def __init__(self, opt, tool, mpi):
+        self.tool, self.programs, self.mpi = tool, BENCH, mpi
+        self.nice, self.seed, self.limit_s = opt.nice, 1, 60
+        allowed = sorted(os.sched_getaffinity(0))
+        self.allowed, self.cpus, self.first_cpu = allowed, len(allowed), allowed[0]
+
+    @staticmethod
+    def side(name):
+        """Computation is as long as a call that completes before it returns."""
+        return measure.Side({'SLUICE_RT_EARLY': 'off'})
+
+
+class Progress:
+    def __init__(self, quiet):
+        self.quiet, self.tty, self.shown = quiet, sys.stderr.isatty(), 0.0
+        self.until = 0.0
+
+    def __call__(self, question, text):
+        now = time.monotonic()
+        if self.quiet or now - self.shown < EVERY_S[self.tty]:
+            return
+        self.shown = now
+        text = f'sluice: tune: {question.name.replace("SLUICE_", "")}: {text}; {max(0, self.until - now):.0f} s left at most'
+        if self.tty:
+            print(f'\r{text:<78.78}', end='', file=sys.stderr, flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def clear(self):
+        if self.tty and not self.quiet:
+            print(f'\r{"":<78}\r', end='', file=sys.stderr, flush=True)
+
+
+class Noop:
+    """The runner's progress; ours shows more."""
+    took = {}
+
+    def done(self, *_):
+        pass
+
+
+def interrupt(number, frame):
+    for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(again, signal.SIG_DFL)  # the second one ends at once
+    raise KeyboardInterrupt(number)
+
+
+def choose_path(opt, info, mpi):
+    mine = next((t for t in info['tuned'] if Path(t['library']).resolve() == Path(mpi.library).resolve()), {})
+    path = mine.get('writes_alike' if opt.alike else 'writes')
+    if opt.output and not (path and Path(opt.output).is_dir()):
+        return Path(opt.output)
+    if not path:
+        raise Stop('neither XDG_CONFIG_HOME nor HOME says where the file goes; name it: -o FILE')
+    return Path(opt.output) / Path(path).name if opt.output else Path(path)
+
+
+def ask_all(asker, asked, deadline, progress):
+    """Answers, and the signal that stopped it or None. On a busy machine the last ones find no time left."""
+    out = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    try:
+        for q in asked:
+            out.append(asker.ask(q, deadline))
+    except KeyboardInterrupt as e:
+        return out, e.args[0] if e.args else signal.SIGINT
+    finally:
+        progress.clear()
+    return out, None
+
+
+def describe(opt, info, mpi, ranks, answers, left_out, began, stopped):
+    return {
+        'schema': 'sluice-tune-1', 'format': FORMAT, 'version': info['version'], 'host': info['host'],
+        'machine': info['kind_of_machine'], 'mpi': mpi.version, 'library': mpi.library, 'alike': opt.alike,
+        'date': datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d %H:%M UTC'),
+        'seconds': round(time.monotonic() - began, 1), 'load': round(os.getloadavg()[0], 1), 'ranks': ranks,
+        'complete': not stopped and all(a['verdict'] != 'undecided' for a in answers),
+        'options': answers, 'left_out': left_out,
+        'values': {n: v for a in answers for n, v in a['values'].items()},
+        'defaults': {o['name']: o['default'] for o in info['options']},
+    }
+
+
+def clean_environment():
+    """What is measured is Sluice as it is, and what it would be with one value more."""
+    for name in [n for n in os.environ if n.startswith('SLUICE')]:
+        del os.environ[name]
+    os.environ['SLUICE_TUNE_FILE'] = 'none'
+
+
+def show(opt, result, path, stopped):
+    result['file'] = None if opt.dry_run or stopped else str(path)
+    if opt.json:
+        json.dump({k: v for k, v in result.items() if k != 'defaults'}, sys.stdout, indent=1)
+        print()
+    elif opt.dry_run:
+        print(tunefile.text_of(result), end='')
+    else:
+        print(tunefile.table(result))
+
+
+def tune_main(tool, argv):
+    opt = parse(argv)
+    began = time.monotonic()
+    clean_environment()
+    mpi, info = hostmpi.choose(tool, opt.mpi, opt.launcher)
+    path = choose_path(opt, info, mpi) if not opt.dry_run else None
+    if path:
+        tunefile.check_writable(path)
+    setup = Setup(opt, tool, mpi)
+    runner.preflight(setup)
+    few = 2
+    ranks = opt.ranks or list(dict.fromkeys([few, max(few, min(setup.cpus, RANKS_MOST))]))
+    asked, left_out = questions.all_of(info, setup.cpus, few, opt.quick)
+    if opt.only:
+        asked = [q for q in asked if q.name in opt.only]
+    progress = Progress(opt.quiet or opt.json)
+    asker = measure.Asker(runner.Runner(setup, Noop()), ranks, 12 if opt.quick else 20, progress)
+    progress.until = began + (opt.time or (QUICK_S if opt.quick else SECONDS))
+    answers, stopped = ask_all(asker, asked, progress.until, progress)
+    result = describe(opt, info, mpi, ranks, answers, left_out, began, stopped)
+    if not opt.dry_run and not stopped:
+        tunefile.save(tunefile.text_of(result), path)
+    show(opt, result, path, stopped)
+    if stopped:
+        say('stopped; nothing is written')
+        return 128 + stopped
+    failed = [a for a in answers if a['why'].startswith('it could not')]
+    for a in failed:
+        say(f'{a["option"]}: {a["why"]}')
+    if path:
+        n = len(result['values'])
+        say(f'{n or "no"} value{"s" * (n != 1)} besides the defaults from now on with {mpi.version}: {path}')
+    return FAILED if failed else DONE
+
+
+def main():
+    tool, argv = sys.argv[1], sys.argv[2:]
+    try:
+        code = tune_main(tool, argv)
+        sys.stdout.flush()
+    except Stop as e:
+        say(e)
+        code = e.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = FAILED
+    except OSError as e:
+        say(f'cannot write: {e.strerror}')
+        code = FAILED
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asks one question: all candidates briefly, then the best one against the default in pairs of launches.
+
+A value is better only when every pair says so, in sum over all sizes and calls, when the middle of the pairs
+is clear of noise, and when no single size has become slower. What chooses a candidate is not what confirms
+it: the pairs are measured anew.
+"""
+import math
+import time
+
+import measured
+import stats
+from launch import Failed
+from scenarios import Job
+
+PAIRS = 6           # all of one sign by chance: one in 64
+SCREENS = 2         # launches of each candidate before the pairs
+WORTH = 1.02        # times as fast in the middle of the pairs; less is not worth a line in a file
+LOOKS_BETTER = 1.01 # times as fast when screened, to be measured in pairs
+CONFIRMS = 3        # candidates that are measured in pairs at most, best first
+HOPELESS = 0.97     # times as fast in the first launch: it is not launched again
+SLOWER = 0.98       # times as fast: slower, at any one size, in the middle of the pairs
+
+
+class OutOfTime(Exception):
+    pass
+
+
+class Side:
+    """As bench's runner wants it."""
+
+    def __init__(self, values):
+        self.options, self.name = values, 'tune'
+
+
+def geometric(values):
+    return math.exp(sum(math.log(v) for v in values) / len(values))
+
+
+def gain(values):
+    """Of candidates that concern different sizes, the one that gains at more of them gains more."""
+    return sum(math.log(v) for v in values)
+
+
+def ratios(default, mine):
+    """Times as fast as the default, by what was measured."""
+    return {k: default[k] / mine[k] for k in default if k in mine and mine[k] > 0}
+
+
+class Asker:
+    def __init__(self, run, ranks, ms, progress):
+        self.run, self.ranks, self.ms, self.progress = run, ranks, ms, progress
+        self.launches, self.longest = 0, 0.0
+
+    def job(self, question, spec):
+        program, what, args, sizes = spec
+        kind, _, call = what.rpartition('-')
+        return Job({'program': program, 'what': what.replace(',', ' '), 'sizes': ' '.join(map(str, sizes)),
+                    'args': ' '.join([*args, f'ms={self.ms}', 'warmup=5']),
+                    'cores': 'one' if question.shares_core else '',
+                    'calibrate': call if kind == 'overlap' else ''}, lambda names: self.ranks)
+
+    def launch(self, question, jobs, values, until):
+        """The middle time of everything that these launches measure, in us, by key."""
+        out = {}
+        for spec in jobs:
+            job = self.job(question, spec)
+            for ranks in self.ranks:
+                left = until - time.monotonic()
+                if left <= self.longest * 1.2:
+                    raise OutOfTime
+                began = time.monotonic()
+                args = job.arguments()
+                if job.calibrate:
+                    args += self.run.calibrated(job, ranks, until)
+                try:
+                    lines, _ = self.run.launch(job, ranks, Side(values), args, until)
+                except Failed:
+                    if time.monotonic() >= until:
+                        raise OutOfTime from None
+                    raise
+                self.longest = max(self.longest, time.monotonic() - began)
+                self.launches += 1
+                for s in self.samples(lines, job):
+                    if s['stat']['wrong']:
+                        raise Failed(f'{s["label"]}: wrong contents')
+                    if s['stat']['p50'] > 0:
+                        how = ', ten uses of a fresh buffer' if s.get('timed') == 'ten uses' else ''
+                        out[f'{s["label"]}, {ranks} ranks{how}'] = s['stat']['p50']
+        return out
+
+    @staticmethod
+    def samples(lines, job):
+        """touch-X has one part only, which bench has no name for."""
+        out = []
+        for line in lines:
+            if line['what'].startswith('touch-') and line['comm']['samples']:
+                what = line['what'].partition('-')[2]
+                out.append({'label': f'{measured.name_of(what)} of {measured.bytes_text(line["bytes"])}, used at once',
+                            'stat': {'p50': line['comm']['us'], 'wrong': line['mismatches']}})
+        job.timed = ''
+        lines = [x for x in lines if not x['what'].startswith('first-') or x['what'].endswith('-10')]
+        return out + measured.samples([x for x in lines if not x['what'].startswith('touch-')], job)
+
+    def screen(self, question, until, found):
+        """Fills found['candidates'], best first."""
+        tried = [([], c) for c in question.candidates]
+        left = tried
+        for _ in range(SCREENS):
+            default = {}
+            for got, c in left:
+                key = repr(c.jobs)
+                self.progress(question, f'{c}')
+                if key not in default:
+                    default[key] = self.launch(question, c.jobs, {}, until)
+                mine = ratios(default[key], self.launch(question, c.jobs, c.values, until))
+                if mine:
+                    got.append(mine)
+            left = [(got, c) for got, c in reversed(left) if got and geometric(got[-1].values()) >= HOPELESS]
+        scored = [(sum(gain(m.values()) for m in got) / len(got), geometric([v for m in got for v in m.values()]), c)
+                  for got, c in tried if got]
+        scored.sort(key=lambda x: -x[0])
+        found['candidates'] = [{'values': c.values, 'ratio': round(r, 4)} for _, r, c in scored]
+        return [(r, c) for _, r, c in scored]
+
+    def confirm(self, question, candidate, until):
+        """(better with confidence, the figures)."""
+        whole, by_key = [], {}
+        for number in range(PAIRS):
+            self.progress(question, f'{candidate}, pair {number + 1} of {PAIRS}')
+            got = {}
+            for values in ({}, candidate.values) if number % 2 == 0 else (candidate.values, {}):
+                got[bool(values)] = self.launch(question, candidate.jobs, values, until)
+            mine = ratios(got[False], got[True])
+            for key, ratio in mine.items():
+                by_key.setdefault(key, []).append(ratio)
+            whole.append(geometric(mine.values()) if mine else 0.0)
+            if whole[-1] <= 1.0:
+                break  # not all pairs agree any more: no further one can change that
+        worst = min(by_key, key=lambda k: stats.median(by_key[k]), default=None)
+        least = stats.median(by_key[worst]) if worst else 0.0
+        figures = {'values': candidate.values, 'ratio': round(stats.median(whole), 4), 'low': round(min(whole), 4),
+                   'high': round(max(whole), 4), 'pairs': len(whole),
+                   'worst': worst and {'what': worst, 'ratio': round(least, 4)}}
+        return (len(whole) == PAIRS and min(whole) > 1.0 and stats.median(whole) >= WORTH and least >= SLOWER,
+                figures)
+
+    def ask(self, question, until):
+        """What the file says of this option."""
+        found = {'option': question.name, 'about': question.about, 'verdict': 'default', 'values': {},
+                 'candidates': [], 'pairs': [], 'why': ''}
+        try:
+            scored = self.screen(question, until, found)
+            found['why'] = 'no other value looked better'
+            for ratio, candidate in scored[:CONFIRMS]:
+                if ratio < LOOKS_BETTER:
+                    continue
+                found['why'] = 'nothing else was better in every pair and slower at no size'
+                is_better, figures = self.confirm(question, candidate, until)
+                found['pairs'].append(figures)
+                if is_better:
+                    found['verdict'], found['values'] = 'better', candidate.values
+                    found['why'] = 'better in every pair of launches, and slower at no size'
+                    break
+        except OutOfTime:
+            found['verdict'], found['why'] = 'undecided', 'no time was left for it'
+        except Failed as e:
+            found['verdict'], found['why'] = 'undecided', f'it could not be measured: {e}'
+        return found

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is asked of the machine: of each option, which other value might be better, and where that shows."""
+from units import short_bytes
+
+K, M, NEVER = 1 << 10, 1 << 20, 1 << 40
+SIZE_MAX = 64 * M
+LLC_SHARE = 3 / 16  # of the last-level cache, from which host/copy.c goes past it by itself
+LLC_UNKNOWN = 32 * M
+
+
+class Candidate:
+    """Values by option, and the launches that show what they change: (program, what, args, sizes)."""
+
+    def __init__(self, values, jobs):
+        self.values, self.jobs = values, jobs
+
+    def __str__(self):
+        return ' '.join(f'{n.replace("SLUICE_", "")}={v}' for n, v in self.values.items())
+
+
+class Question:
+    """One option (with others that only go with it), what it is, and the candidates."""
+
+    def __init__(self, name, about, candidates, shares_core=False):
+        self.name, self.about, self.candidates = name, about, candidates
+        self.shares_core = shares_core  # all ranks on one core, so that others are free
+
+
+def used(sizes, read_all=False):
+    """Broadcasts and gathers until the data has been used; read_all: every byte of it."""
+    args = ['use=all'] if read_all else []
+    return [('collective_bench', 'bcast,gather', args, sizes)]
+
+
+def returned(sizes):
+    """What returning early wins and costs: used at once, and with a computation in between."""
+    out = []
+    for what in ('bcast', 'gather'):
+        out += [('overlap_bench', f'touch-{what}', [], sizes), ('overlap_bench', f'overlap-{what}', ['who=one'], sizes)]
+    return out
+
+
+def again(sizes):
+    """Buffers that are fresh, used ten times and freed: what mapping them costs must be worth it by then."""
+    return [('collective_bench', 'first-bcast,first-gather', [], sizes)]
+
+
+def threshold(quick):
+    """What is below the default's is lowered together with the least buffer that is mapped for peers."""
+    default, out = 64 * K, []
+    for value in (8 * K, 16 * K, 32 * K) if not quick else (16 * K, 32 * K):
+        sizes = [s for s in (8 * K, 12 * K, 16 * K, 24 * K, 32 * K, 48 * K) if value <= s < default]
+        both = {'SLUICE_COLL_THRESHOLD': short_bytes(value), 'SLUICE_REGION_ADOPT_MIN': short_bytes(value)}
+        alone = {'SLUICE_COLL_THRESHOLD': short_bytes(value)}
+        out += [Candidate(v, used(sizes) + again(sizes[:1])) for v in ([both] if quick else [both, alone])]
+    for value in (128 * K, 256 * K):
+        sizes = [s for s in (64 * K, 96 * K, 128 * K, 192 * K) if default <= s < value]
+        out.append(Candidate({'SLUICE_COLL_THRESHOLD': short_bytes(value)}, used(sizes) + again(sizes[:1])))
+    return Question('SLUICE_COLL_THRESHOLD', 'from which size on calls are taken', out)
+
+
+def fragment(quick):
+    sizes = [256 * K, 1 * M, 4 * M, 16 * M] if not quick else [1 * M, 4 * M]
+    return Question('SLUICE_XFER_FRAGMENT', 'bytes that one mover takes at a time',
+                    [Candidate({'SLUICE_XFER_FRAGMENT': short_bytes(v)}, used(sizes))
+                     for v in (32 * K, 64 * K, 128 * K, 256 * K, 512 * K)])
+
+
+def copy(kernels, quick):
+    sizes = [256 * K, 1 * M, 4 * M, 16 * M] if not quick else [1 * M, 4 * M]
+    return Question('SLUICE_XFER_COPY', 'which instructions copy, whatever the size',
+                    [Candidate({'SLUICE_XFER_COPY': k}, used(sizes, True)) for k in kernels])
+
+
+def past_cache(llc, kernels, quick):
+    default = int((llc or LLC_UNKNOWN) * LLC_SHARE)
+    out = []
+    for value in (4 * M, 8 * M, 16 * M, 32 * M):
+        sizes = [s for s in (4 * M, 8 * M, 16 * M, 32 * M) if value <= s < default]
+        if sizes:
+            out.append(Candidate({'SLUICE_XFER_PAST_CACHE': short_bytes(value)},
+                                 used(sizes[:1] + sizes[-1:] if quick else sizes, True)))
+    sizes = [s for s in (8 * M, 16 * M, 32 * M, 64 * M) if s >= default]
+    if sizes:
+        out.append(Candidate({'SLUICE_XFER_PAST_CACHE': '1T'}, used(sizes[:1] if quick else sizes, True)))
+    return Question('SLUICE_XFER_PAST_CACHE', 'from which size on copies go past the caches',
+                    out if 'nontemporal' in kernels else [])
+
+
+def early_min(shares):
+    default, out = 512 * K, []
+    for value in (1 * M, 2 * M, 4 * M):
+        sizes = [s for s in (512 * K, 1 * M, 2 * M) if default <= s < value]
+        out.append(Candidate({'SLUICE_RT_EARLY_MIN': short_bytes(value)}, returned(sizes)))
+    return Question('SLUICE_RT_EARLY_MIN', 'from which size on calls may return early', out, shares)
+
+
+def guard(kinds, chosen, quick, shares):
+    sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
+    return Question('SLUICE_GUARD_KIND', 'how memory is guarded while its data moves',
+                    [Candidate({'SLUICE_GUARD_KIND': k}, returned(sizes)) for k in kinds if k != chosen], shares)
+
+
+def worker_kind(has_process, quick, shares):
+    sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
+    return Question('SLUICE_WORKER_KIND', 'whether software workers are a process of the job or threads',
+                    [Candidate({'SLUICE_WORKER_KIND': 'thread'}, returned(sizes))] if has_process else [], shares)
+
+
+def workers(spare, quick, shares):
+    sizes = [4 * M, 16 * M] if not quick else [16 * M]
+    numbers = [n for n in (1, 2, 3, 4, 6, 8, 12, 16) if n <= spare and n != min(spare, 4)]
+    return Question('SLUICE_ENGINE_WORKERS', 'how many software workers there are',
+                    [Candidate({'SLUICE_ENGINE_WORKERS': str(n)}, returned(sizes)) for n in numbers], shares)
+
+
+def all_of(info, cpus, ranks, quick):
+    """The questions that make sense here, and why others do not: ([Question], {option: why})."""
+    shares = cpus - ranks < 1  # no core is free for a worker unless ranks share one
+    kernels = [k.strip() for k in info['machine']['copy_kernels'].split(',')]
+    llc = max([c['bytes'] for c in info['machine']['caches'] if c['name'] in ('L3', 'L4', 'last level')],
+              default=0)
+    guards = [g['name'] for g in info['guards'] if g['works']]
+    chosen = next((g['name'] for g in info['guards'] if g['chosen']), None)
+    can_copy = any(e['works'] and e['chosen'] for e in info['engines'])
+    has_process = any(w['works'] for w in info['workers'] if w['name'] == 'process')
+    spare = 1 if shares else cpus - ranks
+    asked = [threshold(quick), fragment(quick), copy(kernels, quick), past_cache(llc, kernels, quick)]
+    late = [early_min(shares), guard(guards, chosen, quick, shares),
+            worker_kind(has_process, quick, shares), workers(spare, quick, shares)]
+    left = {}
+    if cpus < 2:
+        left = {q.name: 'there is one CPU' for q in late}
+    elif not chosen:
+        left = {q.name: 'no guard works here, so that no call returns early' for q in late}
+    elif not can_copy:
+        left = {q.name: 'no engine works here' for q in late}
+    else:
+        asked += late
+    for q in asked:
+        if not q.candidates:
+            left[q.name] = 'there is no other value here'
+    return [q for q in asked if q.candidates], left
