@@ -362,6 +362,7 @@ def test_two_runs_stand_side_by_side_with_the_same_axes(show, width):
     assert len(a) == 108 and b == pytest.approx({k: y * 1.5 for k, y in a.items()})
     ranges = browser.run('plots.filter(p => p.caption.endsWith(": Gather, the call alone")).map(p => [p.y.from, p.y.to])')
     assert len(ranges) == 2 and ranges[0] == ranges[1]
+    assert ranges[0][0] <= min(a.values()) and ranges[0][1] >= max(b.values())
     ratios = [m for m in browser.run(MARKS) if m[0] == 'Gather, the call alone: B compared with A']
     assert len(ratios) == 108 and all(m[3] == pytest.approx(1 / 1.5) for m in ratios)
     assert 'Only in A: Limits of this machine' in browser.run('document.body.textContent')

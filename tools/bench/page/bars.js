@@ -76,19 +76,16 @@ class Bars extends Plot {
 	}
 
 	bar(group, bar, x, width) {
-		let above = 0, below = 0;
-		for (const { series, value } of bar.parts) {
-			if (!isNumber(value?.y))
-				continue;
-			const from = value.y < 0 ? below : above, to = from + value.y;
-			this.rect(group, bar, series, value, { x, width, from, to });
-			[above, below] = value.y < 0 ? [above, to] : [to, below];
+		let top = 0;
+		for (const { series, value } of bar.parts.filter(p => isNumber(p.value?.y))) {
+			this.rect(group, bar, series, value, { x, width, from: top, to: top + value.y });
+			top += value.y;
 		}
 		if (bar.parts.every(p => !isNumber(p.value?.y)))
 			this.picture.append(svg('text', { x: x + width / 2, y: this.py(0) - 4, class: 'middle aside' }, DASH));
 		if (this.stacks) {
 			this.whole(group, bar, x, width);
-			this.underStack(group, bar, x + width / 2, Math.max(above, bar.whole?.high ?? 0, bar.whole?.y ?? 0));
+			this.underStack(group, bar, x + width / 2, Math.max(top, bar.whole?.high ?? 0, bar.whole?.y ?? 0));
 		}
 	}
 
