@@ -101,6 +101,16 @@ static int copy_part(const struct side *s, uint64_t off, const struct coll_part 
 	return 0;
 }
 
+int side_pack_range(const struct side *s, uint64_t at, uint64_t n)
+{
+	return s->is_packed ? copy_part(s, at, &(struct coll_part){ 0, n }, false) : 0;
+}
+
+int side_unpack_range(const struct side *s, uint64_t at, uint64_t n)
+{
+	return s->is_packed ? copy_part(s, at, &(struct coll_part){ 0, n }, true) : 0;
+}
+
 int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only)
 {
 	int ret = 0;
@@ -236,8 +246,6 @@ static uint64_t piece_bytes(const struct rt_call *call, int ranks)
 				     policy_piece_bytes(call->bytes, call->kind == RT_BCAST ? 1 : ranks);
 }
 
-struct sides { struct side send, recv; };
-
 static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t n,
 		     struct ending *end)
 {
@@ -300,7 +308,7 @@ static void set_ending(const struct rt_call *call, const struct rt_comm *c, stru
 	} };
 }
 
-int rt_collective(struct rt_comm *c, const struct rt_call *call)
+static int move_collective(struct rt_comm *c, const struct rt_call *call)
 {
 	uint64_t piece = piece_bytes(call, node_size(c->group));
 	int rank = node_rank(c->group), ret = -EREMOTEIO;
@@ -308,10 +316,6 @@ int rt_collective(struct rt_comm *c, const struct rt_call *call)
 	struct sides s;
 
 	set_ending(call, c, &end);
-	host_call_begin();
-	rt_reap();
-	clear_way(&call->send);
-	clear_way(&call->recv);
 	if (is_own_right(call, rank))
 		ret = begin_sides(c, call, &s, piece);
 	else
@@ -327,6 +331,19 @@ int rt_collective(struct rt_comm *c, const struct rt_call *call)
 	}
 	side_end(&s.send);
 	side_end(&s.recv);
+	return ret;
+}
+
+int rt_collective(struct rt_comm *c, const struct rt_call *call)
+{
+	bool is_fold = call->kind >= RT_REDUCE && call->kind <= RT_EXSCAN;
+	int ret;
+
+	host_call_begin();
+	rt_reap();
+	clear_way(&call->send);
+	clear_way(&call->recv);
+	ret = is_fold ? fold_collective(c, call) : move_collective(c, call);
 	host_call_end();
 	if (ret)
 		rt_abandon(c, call, ret);

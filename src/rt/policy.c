@@ -32,8 +32,6 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 	int64_t option = option_of(kind);
 	uint64_t from = option == BASE_TAKE_ON ? 0 : wins_from_bytes[kind];
 
-	if (kind >= RT_REDUCE && kind <= RT_EXSCAN)
-		return NEVER; /* nothing runs them yet */
 	/* those whose sizes ranks do not share are taken however small they are: only who says so wants that */
 	if (rt_is_local(kind) && option != BASE_TAKE_OFF)
 		return base_opt.coll_take[BASE_COLL_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;

@@ -169,7 +169,8 @@ static struct rt_comm *comm_alloc(int size)
 	c->block = calloc(1, c->block_cap);
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
-	if (c->ops && c->edges && c->block && c->parts[0] && c->parts[1])
+	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
+	if (c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -243,5 +244,6 @@ void rt_comm_destroy(struct rt_comm *c)
 	free(c->block);
 	free(c->parts[0]);
 	free(c->parts[1]);
+	free(c->starts);
 	free(c);
 }

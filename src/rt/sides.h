@@ -30,6 +30,14 @@ void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *o
 /* To and from the packed form, when there is one; of one part `only`, or all but `skip` (-1: all). 0 or -errno. */
 int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only);
 int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts, int skip);
+/* The same for bytes [at, at + n) of a buffer that is one run, which begin the packed form. */
+int side_pack_range(const struct side *s, uint64_t at, uint64_t n);
+int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
+
+/* Both of a collective. */
+struct sides { struct side send, recv; };
+/* folds.c: all of it but what goes before and after any collective. */
+int fold_collective(struct rt_comm *c, const struct rt_call *call);
 
 /* exec_begin(), when so many are in flight that the oldest has to end first, too. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);

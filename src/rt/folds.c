@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A taken collective that combines what the ranks bring: straight out of their memory into their memory (fold/),
+ * or through packed forms of what peers cannot reach. */
+#include <errno.h>
+#include <string.h>
+
+#include "rt/private.h"
+#include "rt/sides.h"
+
+static const enum fold_kind kinds[RT_KINDS] = {
+	[RT_REDUCE] = FOLD_REDUCE,
+	[RT_ALLREDUCE] = FOLD_ALLREDUCE,
+	[RT_REDUCE_SCATTER] = FOLD_REDUCE_SCATTER,
+	[RT_REDUCE_SCATTER_BLOCK] = FOLD_REDUCE_SCATTER,
+	[RT_SCAN] = FOLD_SCAN,
+	[RT_EXSCAN] = FOLD_EXSCAN,
+};
+static const uint32_t operations[] = {
+	[RT_OP_OTHER] = GOAL_NOP, [RT_SUM] = GOAL_ADD, [RT_PROD] = GOAL_MUL, [RT_MAX] = GOAL_MAX,
+	[RT_MIN] = GOAL_MIN, [RT_AND] = GOAL_AND, [RT_OR] = GOAL_OR, [RT_XOR] = GOAL_XOR,
+};
+static const uint32_t types[] = {
+	[RT_I8] = GOAL_I8, [RT_I16] = GOAL_I16, [RT_I32] = GOAL_I32, [RT_I64] = GOAL_I64, [RT_U8] = GOAL_U8,
+	[RT_U16] = GOAL_U16, [RT_U32] = GOAL_U32, [RT_U64] = GOAL_U64, [RT_F32] = GOAL_F32, [RT_F64] = GOAL_F64,
+};
+
+/* Bytes of each rank's vector that one run combines. */
+static uint64_t piece_bytes(const struct rt_call *call, uint64_t bytes)
+{
+	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * HOST_PAGE + 123) : policy_piece_bytes(bytes, 1);
+
+	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
+		return bytes;
+	return base_max_u64(piece - piece % call->fold.element_bytes, call->fold.element_bytes);
+}
+
+static void set_starts(const struct rt_comm *c, const struct rt_call *call, uint64_t count)
+{
+	for (int r = 0; r < call->send.count; r++)
+		c->starts[r] = call->send.parts[r].off / call->fold.element_bytes;
+	c->starts[call->send.count] = count;
+}
+
+static int run(struct rt_comm *c, const struct rt_call *call, const struct sides *s, uint64_t at, uint64_t bytes)
+{
+	bool in_place = call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER;
+	struct exec_fold fold = {
+		.kind = kinds[call->kind],
+		.root = call->root,
+		.type = operations[call->fold.op],
+		.dtype = types[call->fold.type],
+		.count = bytes / call->fold.element_bytes,
+		.element_bytes = call->fold.element_bytes,
+		.starts = kinds[call->kind] == FOLD_REDUCE_SCATTER ? c->starts : NULL,
+		.in_off = (in_place ? s->recv : s->send).is_packed ? 0 : at,
+		.out_off = s->recv.is_packed ? 0 : at,
+		.in_place = in_place,
+		.combine = call->fold.combine,
+		.ctx = call->fold.ctx,
+		.is_commutative = call->fold.commutes,
+	};
+	struct exec_call e = {
+		.fold = &fold,
+		.user = { s->send.addr, s->recv.addr },
+		.desc = { [COLL_SEND] = s->send.desc, [COLL_RECV] = s->recv.desc },
+		.prefer_vm = c->prefer_vm,
+		.name = call->name,
+	};
+	struct exec_run *r;
+	int ret = run_begin(c, &e, &r);
+
+	return ret ? ret : exec_wait(r);
+}
+
+static int run_piece(struct rt_comm *c, const struct rt_call *call, const struct sides *s, uint64_t at, uint64_t n)
+{
+	bool in_place = call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER;
+	bool gets = call->kind != RT_EXSCAN || node_rank(c->group);
+	uint64_t result = n;
+	int ret = side_pack_range(in_place ? &s->recv : &s->send, at, n);
+
+	if (!ret)
+		ret = run(c, call, s, at, n);
+	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
+		result = call->recv.parts[0].bytes;
+	return !ret && gets ? side_unpack_range(&s->recv, at, result) : ret;
+}
+
+static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t piece)
+{
+	bool is_scatter = kinds[call->kind] == FOLD_REDUCE_SCATTER;
+	static const struct rt_side none;
+	int ret;
+
+	s->recv = (struct side){ .of = &call->recv };
+	/* where results are others' inputs still, in place means a copy */
+	ret = side_begin(&s->send, call->in_place && !is_scatter ? &none : &call->send, &c->scratch[0], piece,
+			 call->in_place ? SIDE_COPY : SIDE_MAPPED);
+	if (ret)
+		return ret;
+	return side_begin(&s->recv, &call->recv, &c->scratch[1],
+			  is_scatter ? call->recv.parts[0].bytes : piece, SIDE_MAPPED);
+}
+
+int fold_collective(struct rt_comm *c, const struct rt_call *call)
+{
+	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(call, bytes);
+	struct sides s;
+	int ret = begin_sides(c, call, &s, piece);
+
+	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
+		set_starts(c, call, bytes / call->fold.element_bytes);
+	trace_taken(side_region(&s.send), call->root, node_rank(c->group) == call->root);
+	for (uint64_t at = 0; at < bytes && !ret; at += piece)
+		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at));
+	side_end(&s.send);
+	side_end(&s.recv);
+	return ret;
+}
