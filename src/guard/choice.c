@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which kind of guard works here: tried for real, best first. */
+/*
+ * Which kind of guard works here: tried for real, best first; and, where both work, whether faults are better
+ * served by signals or by threads (doc/adr/0025).
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -9,16 +12,27 @@
 #include "guard/private.h"
 
 enum { REASON_BYTES = 320, ONE_REASON_BYTES = 160, LEAST_BYTES = 64 << 20 };
+enum {
+	CALLS_MAX = 8, /* looked at, for a range: each costs 1.8 us, a touch served by a thread 15 to 20 more */
+	RANGES_MIN = 16,   /* for an average */
+	REFUSALS_MAX = 16  /* in a row; new threads need a moment */
+};
 
 /* Index of an entry plus one is its value of SLUICE_GUARD_KIND. */
 static const struct guard_kind *const kinds[] = { &guard_uffd, &guard_steal, &guard_mprotect };
+/* The order in which they are tried. */
+static const struct guard_kind *const best_first[] = { &guard_steal, &guard_uffd, &guard_mprotect };
 _Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_STEAL == 2 && BASE_GUARD_MPROTECT == 3, "order of kinds");
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	bool done;
 	int ret;
+	bool has_handlers;                     /* of signals */
 	const struct guard_kind *_Atomic kind; /* NULL: none; written under init_lock */
+	_Atomic bool may_switch;               /* to uffd, which is open too */
+	_Atomic uint64_t calls, ranges;        /* when they were last compared */
+	_Atomic uint32_t refusals;             /* in a row, by threads or handlers */
 	char reason[REASON_BYTES];
 } choice;
 
@@ -52,6 +66,7 @@ static int open_signals(char *reason, size_t cap)
 	if (ret)
 		return ret;
 	ret = signals_install(SIGSEGV, fault_segv_sig);
+	choice.has_handlers = !ret;
 	if (!ret)
 		ret = threads_init(true);
 	if (ret)
@@ -94,14 +109,28 @@ static void after_fork_child(void)
 	choice.ret = -ENOTSUP;
 	snprintf(choice.reason, sizeof choice.reason, "none: a forked child");
 	atomic_store_explicit(&choice.kind, NULL, memory_order_relaxed);
+	atomic_store_explicit(&choice.may_switch, false, memory_order_relaxed);
 	ranges_after_fork_child();
 	steal_unreserve();
 	uffd_after_fork_child();
 }
 
+/* Without threads, until it is used. Why it cannot be is nobody's trouble. */
+static void open_second(void)
+{
+	char why[ONE_REASON_BYTES] = "";
+	int ret = uffd_open(why, sizeof why);
+
+	atomic_store_explicit(&choice.may_switch, !ret, memory_order_relaxed);
+	if (ret)
+		base_log(BASE_LOG_DEBUG, "guard", "not %s: %s", guard_uffd.name, why);
+}
+
 static int choose(const struct guard_ops *ops)
 {
 	static bool atfork_done;
+	bool is_auto = base_opt.guard_kind == BASE_GUARD_AUTO;
+	const struct guard_kind *k = NULL;
 	int ret = host_page_check();
 
 	choice.reason[0] = 0;
@@ -117,18 +146,20 @@ static int choose(const struct guard_ops *ops)
 	}
 	ret = -ENOTSUP;
 	for (size_t i = 0; ret && i < BASE_ARRAY_LEN(kinds); i++) {
-		if (base_opt.guard_kind != BASE_GUARD_AUTO && base_opt.guard_kind != (int64_t)i + 1)
-			continue;
-		ret = try_kind(kinds[i]);
-		if (ret)
-			continue;
-		if (!atfork_done && !pthread_atfork(NULL, NULL, after_fork_child))
-			atfork_done = true;
-		ranges_use(ops, kinds[i]);
-		atomic_store_explicit(&choice.kind, kinds[i], memory_order_release);
-		base_log(BASE_LOG_INFO, "guard", "%s", kinds[i]->name);
+		k = is_auto ? best_first[i] : kinds[i];
+		if (is_auto || base_opt.guard_kind == (int64_t)i + 1)
+			ret = try_kind(k);
 	}
-	return ret;
+	if (ret)
+		return ret;
+	if (!atfork_done && !pthread_atfork(NULL, NULL, after_fork_child))
+		atfork_done = true;
+	if (is_auto && k == &guard_steal)
+		open_second();
+	ranges_use(ops, k);
+	atomic_store_explicit(&choice.kind, k, memory_order_release);
+	base_log(BASE_LOG_INFO, "guard", "%s", k->name);
+	return 0;
 }
 
 int guard_init(const struct guard_ops *ops)
@@ -153,12 +184,62 @@ void guard_fini(void)
 	if (k) {
 		atomic_store_explicit(&choice.kind, NULL, memory_order_release);
 		ranges_use(NULL, NULL);
-		if (k->by_signal)
+		if (choice.has_handlers)
 			signals_uninstall(SIGSEGV);
+		choice.has_handlers = false;
 		k->close();
+		if (atomic_exchange_explicit(&choice.may_switch, false, memory_order_relaxed))
+			guard_uffd.close();
 	}
 	choice.done = false;
 	pthread_mutex_unlock(&init_lock);
+}
+
+/* ---- from one to the other ------------------------------------------------------------------------------ */
+
+/* Does the program make so many system calls while something is armed that they cost more than is gained? */
+static bool has_many_calls(void)
+{
+	uint64_t calls = atomic_load_explicit(&base_counters[BASE_CTR_DISPATCHED], memory_order_relaxed);
+	uint64_t ranges = ranges_ever();
+	uint64_t more = ranges - atomic_load_explicit(&choice.ranges, memory_order_relaxed);
+	bool many;
+
+	if (more < RANGES_MIN)
+		return false;
+	many = calls - atomic_load_explicit(&choice.calls, memory_order_relaxed) > CALLS_MAX * more;
+	atomic_store_explicit(&choice.ranges, ranges, memory_order_relaxed);
+	atomic_store_explicit(&choice.calls, calls, memory_order_relaxed);
+	return many;
+}
+
+/* Can all of the program be reached by signals? What cannot for long never will be. */
+static bool is_reached(bool *out_never)
+{
+	bool is = threads_are_covered() && signals_are_ours();
+
+	*out_never = !is && atomic_fetch_add_explicit(&choice.refusals, 1, memory_order_relaxed) >= REFUSALS_MAX;
+	if (is && atomic_load_explicit(&choice.refusals, memory_order_relaxed))
+		atomic_store_explicit(&choice.refusals, 0, memory_order_relaxed);
+	return is;
+}
+
+/* For good. False: not while something is armed, or without threads. */
+static bool switch_to_uffd(const char *why)
+{
+	bool done;
+
+	pthread_mutex_lock(&init_lock);
+	done = kind_now() == &guard_uffd;
+	if (!done && atomic_load_explicit(&choice.may_switch, memory_order_relaxed) && uffd_is_staffed(0) &&
+	    ranges_switch(&guard_uffd)) {
+		atomic_store_explicit(&choice.may_switch, false, memory_order_relaxed);
+		atomic_store_explicit(&choice.kind, &guard_uffd, memory_order_release);
+		base_log(BASE_LOG_INFO, "guard", "%s from now on: %s", guard_uffd.name, why);
+		done = true;
+	}
+	pthread_mutex_unlock(&init_lock);
+	return done;
 }
 
 bool guard_is_ready(void)
@@ -167,7 +248,15 @@ bool guard_is_ready(void)
 
 	if (!k)
 		return false;
-	if (!k->by_signal)
-		return uffd_is_staffed(ranges_armed());
-	return threads_are_covered() && signals_are_ours();
+	if (k->by_signal) {
+		bool never, is = is_reached(&never), many = is && has_many_calls();
+
+		if (base_likely(!never && !many))
+			return is;
+		if (!atomic_load_explicit(&choice.may_switch, memory_order_relaxed) ||
+		    !switch_to_uffd(never ? "a thread or a handler of the program is out of reach" :
+					    "many system calls while memory is guarded"))
+			return is;
+	}
+	return uffd_is_staffed(ranges_armed());
 }

@@ -25,7 +25,7 @@ static struct {
 	uint64_t *bits;
 	uint64_t bytes;               /* of the space of slots */
 	_Atomic uintptr_t knew_lo, knew_hi; /* bounds of all that was ever armed; only grow */
-	_Atomic uint64_t releases;
+	_Atomic uint64_t releases, ever; /* ever: how many were armed so far */
 } ranges = { .knew_lo = UINTPTR_MAX };
 
 /* ---- lock: held for microseconds, every signal blocked, calls undisturbed ----------------------- */
@@ -201,6 +201,8 @@ static void know(const struct guard_range *r)
 
 uint32_t ranges_armed(void) { return atomic_load_explicit(&ranges.armed, memory_order_relaxed); }
 
+uint64_t ranges_ever(void) { return atomic_load_explicit(&ranges.ever, memory_order_relaxed); }
+
 static void set_armed(uint32_t n) { atomic_store_explicit(&ranges.armed, n, memory_order_relaxed); }
 
 static int arm_locked(struct guard_range *r)
@@ -224,6 +226,7 @@ static int arm_locked(struct guard_range *r)
 		return ret;
 	}
 	set_armed(ranges_armed() + 1);
+	atomic_fetch_add_explicit(&ranges.ever, 1, memory_order_relaxed);
 	publish_bounds();
 	/* Release: pairs with the acquire in guard_is_armed(). */
 	atomic_store_explicit(&r->armed_pages, (uint32_t)((r->end - r->start) / HOST_PAGE),
@@ -445,6 +448,18 @@ void ranges_use(const struct guard_ops *ops, const struct guard_kind *kind)
 	ranges.ops = ops;
 	ranges.kind = kind;
 	leave_unlocked();
+}
+
+bool ranges_switch(const struct guard_kind *to)
+{
+	bool can;
+
+	enter_locked();
+	can = !ranges_armed() && ranges.kind;
+	if (can)
+		ranges.kind = to;
+	leave_unlocked();
+	return can;
 }
 
 void ranges_after_fork_child(void)

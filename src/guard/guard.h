@@ -13,7 +13,9 @@
  *              PROT_NONE or PROT_READ; where that takes
  *              less time, like mprotect
  *   mprotect   PROT_NONE, or PROT_READ for senders         SIGSEGV; Syscall User Dispatch
- * Chosen by trial, or by SLUICE_GUARD_KIND. Where no system call protection works there is no guard.
+ * Chosen by trial, or by SLUICE_GUARD_KIND: steal, and uffd instead as soon as the program makes many system
+ * calls while something is closed, or has a thread that signals do not reach (doc/adr/0025). Where no system call
+ * protection works there is no guard.
  *
  * Senders' ranges (GUARD_READ_ONLY) stay readable, by peers' process_vm_readv too, with `steal` and
  * `mprotect`; with uffd before Linux 6.4 reads wait. Ranges never overlap.

@@ -55,9 +55,12 @@ struct guard_kind;
  * none). */
 int ranges_open(uint64_t bytes);
 void ranges_use(const struct guard_ops *ops, const struct guard_kind *kind); /* NULL: nothing is armed any more */
+/* Another kind from now on. False: something is armed, or nothing can be. */
+bool ranges_switch(const struct guard_kind *to);
 uint64_t ranges_bytes(void);
 void ranges_after_fork_child(void);
 uint32_t ranges_armed(void); /* how many are armed */
+uint64_t ranges_ever(void);  /* ... and were armed so far */
 
 /* ---- kinds -------------------------------------------------------------------------------------- */
 
@@ -86,6 +89,7 @@ int mprotect_open(uintptr_t start, uintptr_t end);
 
 /* A reservation for shadows; idempotent. */
 int steal_reserve(char *reason, size_t cap);
+bool steal_is_reserved(void);
 void steal_unreserve(void);
 /* Page tables of r move to r->shadow, or to where they were; the mapping stays, empty. The first sets
  * r->shadow. 0 or -errno and nothing has changed. */
@@ -97,6 +101,8 @@ int steal_trial(const struct guard_kind *kind, char *reason, size_t cap);
 
 /* ---- uffd.c ----------------------------------------------------------------------------------------- */
 
+/* As its open(), but without threads: uffd_is_staffed() has them come. Nothing is armed meanwhile. */
+int uffd_open(char *reason, size_t cap);
 /*
  * Called by guard_wait_begin(). In a thread that serves faults: another one takes over reading them while
  * this one waits; true. In others false.

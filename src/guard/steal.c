@@ -215,6 +215,8 @@ int steal_reserve(char *reason, size_t cap)
 	return 0;
 }
 
+bool steal_is_reserved(void) { return space.base; }
+
 void guard_shadows(uintptr_t *out_start, uintptr_t *out_end)
 {
 	*out_start = space.raw;

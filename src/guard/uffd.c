@@ -322,8 +322,9 @@ void uffd_after_fork_child(void)
 
 static const struct guard_kind trial = { .arm = kind_arm, .release = kind_release, .end = steal_end };
 
-static int kind_open(char *reason, size_t cap)
+int uffd_open(char *reason, size_t cap)
 {
+	bool had_shadows = steal_is_reserved();
 	int ret;
 
 	uffd.fd = base_fault("guard_uffd") ? -EPERM : descriptor_open();
@@ -341,20 +342,24 @@ static int kind_open(char *reason, size_t cap)
 	ret = uffd.stop_fd < 0 ? (int)uffd.stop_fd : steal_reserve(reason, cap);
 	if (!ret)
 		ret = steal_trial(&trial, reason, cap);
-	if (ret)
-		goto unreserve;
-	if (uffd_is_staffed(0))
+	if (!ret)
 		return 0;
-	ret = -EAGAIN;
-	snprintf(reason, cap, "no threads to serve faults");
-	kind_close();
-	return ret;
-
-unreserve:
-	steal_unreserve();
+	if (!had_shadows)
+		steal_unreserve();
 close_fds:
 	descriptors_close();
 	return ret;
+}
+
+static int kind_open(char *reason, size_t cap)
+{
+	int ret = uffd_open(reason, cap);
+
+	if (ret || uffd_is_staffed(0))
+		return ret;
+	snprintf(reason, cap, "no threads to serve faults");
+	kind_close();
+	return -EAGAIN;
 }
 
 const struct guard_kind guard_uffd = {

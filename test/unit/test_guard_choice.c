@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which kind of guard is chosen, and why not a better one; what is left when arming fails. */
+#include <sched.h>
+#include <sys/syscall.h>
+
 #include "guard_case.h"
 
 enum { PAGES = 200, AT = 290 };
@@ -42,10 +45,29 @@ static void need_dispatch(void)
 		unit_skip("no Syscall User Dispatch");
 }
 
-UNIT_TEST(without_userfaultfd_page_tables_are_moved)
+UNIT_TEST(page_tables_are_moved_where_signals_work)
 {
 	need_dispatch();
-	check("auto", "SLUICE_FAULT=guard_uffd:all", "steal", "uffd: userfaultfd");
+	check("auto", NULL, "steal", "");
+	check("auto", "SLUICE_FAULT=guard_uffd:all", "steal", "");
+}
+
+static void try_uffd(void *arg)
+{
+	(void)arg;
+	_exit(guard_case_init("uffd", NULL) ? 1 : 0);
+}
+
+static void need_uffd(void)
+{
+	if (unit_fork(try_uffd, NULL))
+		unit_skip("no userfaultfd for faults in the kernel");
+}
+
+UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
+{
+	need_uffd();
+	check("auto", "SLUICE_FAULT=dispatch:all", "uffd", "steal: ");
 }
 
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
@@ -79,8 +101,6 @@ static void as_nobody(void *arg)
 		unit_skip("cannot become another user");
 	if (guard_case_init("auto", NULL))
 		unit_skip(guard_reason());
-	/* where the machine lets everybody handle kernel faults, there is no reason */
-	CHECK(!strcmp(guard_kind_name(), "uffd") || strstr(guard_reason(), "Operation not permitted") != NULL);
 	check_chosen(&(struct chosen){ "auto", NULL, guard_kind_name(), "" });
 }
 
@@ -128,3 +148,105 @@ UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)
 		CHECK_EQ(unit_fork(check_failure, &all[i]), 0);
 }
+
+/* ---- from one to the other --------------------------------------------------------------------------- */
+
+enum { ROUNDS = 200, REFUSALS = 200 }; /* more than enough */
+
+/* Guards once, makes so many system calls meanwhile, touches. */
+static void guard_once(struct owner *o, int calls)
+{
+	owner_arm(o, 0, PAGES, GUARD_NO_ACCESS);
+	for (int i = 0; i < calls; i++)
+		syscall(SYS_getppid);
+	CHECK_EQ(load(o->p + PAGE), owner_byte(PAGE));
+	owner_settle(o);
+}
+
+static void begin_with_steal(struct owner *o)
+{
+	CHECK_EQ(guard_case_init("auto", NULL), 0);
+	CHECK_STR(guard_kind_name(), "steal");
+	owner_open(o, PAGES, AT);
+}
+
+static void make_many_calls(void *arg)
+{
+	static struct owner o, other;
+	const int *calls = arg;
+
+	begin_with_steal(&o);
+	owner_open(&other, PAGES, AT);
+	owner_arm(&other, 0, PAGES, GUARD_NO_ACCESS);
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK(guard_is_ready());
+		guard_once(&o, *calls);
+	}
+	CHECK_STR(guard_kind_name(), "steal"); /* while anything is closed */
+	CHECK_OWNER(&other, 0, PAGES);
+	owner_settle(&other);
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK(guard_is_ready());
+		guard_once(&o, *calls);
+	}
+	CHECK_STR(guard_kind_name(), *calls > 1 ? "uffd" : "steal");
+	CHECK_OWNER(&o, 0, PAGES);
+}
+
+UNIT_TEST(a_program_that_makes_many_system_calls_has_its_faults_served_by_threads)
+{
+	need_dispatch();
+	need_uffd();
+	CHECK_EQ(unit_fork(make_many_calls, &(int){ 50 }), 0);
+	CHECK_EQ(unit_fork(make_many_calls, &(int){ 1 }), 0);
+}
+
+static int raw_thread(void *arg)
+{
+	while (!atomic_load((_Atomic int *)arg))
+		syscall(SYS_sched_yield);
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+static void have_a_thread_that_nobody_told_us_of(void *arg)
+{
+	static char stack[64 << 10] __attribute__((aligned(16)));
+	static _Atomic int end;
+	static struct owner o;
+	int refused = 0;
+
+	(void)arg;
+	begin_with_steal(&o);
+	CHECK(guard_is_ready());
+	CHECK(clone(raw_thread, stack + sizeof stack,
+		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, &end) > 0);
+	while (!guard_is_ready() && refused < REFUSALS)
+		refused++;
+	CHECK(refused > 0 && refused < REFUSALS);
+	CHECK_STR(guard_kind_name(), "uffd");
+	guard_once(&o, 1);
+	atomic_store(&end, 1);
+}
+
+UNIT_TEST(a_thread_out_of_reach_of_signals_has_its_faults_served_by_threads)
+{
+	need_dispatch();
+	need_uffd();
+	CHECK_EQ(unit_fork(have_a_thread_that_nobody_told_us_of, NULL), 0);
+}
+
+static void finish_with_both(void *arg)
+{
+	static struct owner o;
+
+	(void)arg;
+	begin_with_steal(&o);
+	guard_once(&o, 0);
+	guard_fini();
+	CHECK_STR(guard_kind_name(), "none");
+	CHECK_EQ(guard_case_init("auto", NULL), 0);
+	guard_once(&o, 0);
+}
+
+UNIT_TEST(after_the_end_all_begins_anew) { CHECK_EQ(unit_fork(finish_with_both, NULL), 0); }
