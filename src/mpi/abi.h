@@ -51,6 +51,12 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define life_helper     ABI_NAME(life_helper)
 #define life_helper_lock   ABI_NAME(life_helper_lock)
 #define life_helper_unlock ABI_NAME(life_helper_unlock)
+#define life_hold       ABI_NAME(life_hold)
+#define life_release    ABI_NAME(life_release)
+#define life_want       ABI_NAME(life_want)
+#define life_is_gone    ABI_NAME(life_is_gone)
+#define request_meet    ABI_NAME(request_meet)
+#define request_stop    ABI_NAME(request_stop)
 #define neighbours_fit  ABI_NAME(neighbours_fit)
 #define neighbours_list ABI_NAME(neighbours_list)
 #define types_bytes     ABI_NAME(types_bytes)
@@ -69,15 +75,30 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define observe_is_root ABI_NAME(observe_is_root)
 #define observe_buf     ABI_NAME(observe_buf)
 #define observe_each    ABI_NAME(observe_each)
+#define observe_bytes   ABI_NAME(observe_bytes)
 #define observe_part    ABI_NAME(observe_part)
 #define observe_parts   ABI_NAME(observe_parts)
 #define observe_sum     ABI_NAME(observe_sum)
-#define observe_bytes   ABI_NAME(observe_bytes)
 #define observe_host_begin ABI_NAME(observe_host_begin)
 #define observe_host_end   ABI_NAME(observe_host_end)
 #define observe_unwound    ABI_NAME(observe_unwound)
 
 #include "real.h"
+
+static inline void abi_status_set(MPI_Status *status, int source, int tag)
+{
+	((int *)status)[ABI_STATUS_SOURCE] = source;
+	((int *)status)[ABI_STATUS_TAG] = tag;
+}
+/* Of the i-th in an array. */
+static inline void abi_status_set_error(MPI_Status *statuses, int i, int error)
+{
+	((int *)statuses)[i * ABI_STATUS_INTS + ABI_STATUS_ERROR] = error;
+}
+static inline bool abi_are_statuses(const MPI_Status *statuses)
+{
+	return statuses && statuses != ABI_STATUS_IGNORE;
+}
 
 extern struct abi_real real;
 extern __thread int inside __attribute__((tls_model("initial-exec")));
@@ -108,6 +129,9 @@ struct life_comm {
 	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
 	struct rt_comm *rt;
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
+	bool is_wanted;         /* by a nonblocking call: the next blocking one connects it */
+	bool is_gone;           /* freed by the program, and kept for those who hold it */
+	int refs;               /* requests that hold it; under the lock */
 	bool has_pending;
 	MPI_Request pending;    /* never completes; testing it makes the library progress */
 };
@@ -119,6 +143,18 @@ void life_start(void);
 int life_comm(MPI_Comm comm, struct life_comm **out);
 /* Collective over the communicator at its first call: true when rt serves it. */
 bool life_connect(struct life_comm *lc);
+/* A request of ours names it, and may be in flight when the program frees it. */
+void life_hold(struct life_comm *lc);
+void life_release(struct life_comm *lc);
+bool life_is_gone(struct life_comm *lc); /* freed by the program */
+/*
+ * A nonblocking call must not wait for others, so it cannot connect a communicator. It says that it would be
+ * wanted; the next blocking collective on it, which all ranks call, connects it (request_meet).
+ */
+void life_want(struct life_comm *lc);
+void request_meet(MPI_Comm comm);
+/* Those that are over are completed; at the end, when nothing progresses any more. */
+void request_stop(void);
 /* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
  * Made at first use, local. 0 or -errno. */
 int life_helper(MPI_Comm *out);
@@ -205,13 +241,13 @@ bool observe_is_root(int root, MPI_Comm comm);
 void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);
 void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
 		  enum front_who who);
-void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype,
-		  MPI_Comm comm, enum front_who who);
-void observe_parts(const void *at, struct list counts, struct list displs,
-		   const MPI_Datatype *datatypes, MPI_Comm comm, enum front_who who);
-void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
-		 enum front_who who);
 void observe_bytes(const void *at, MPI_Count bytes);
+/* One count for each: with places in elements, in bytes and with datatypes, one after the other. */
+void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype, MPI_Comm comm,
+		  enum front_who who);
+void observe_parts(const void *at, struct list counts, struct list displs, const MPI_Datatype *datatypes,
+		   MPI_Comm comm, enum front_who who);
+void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm, enum front_who who);
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 

@@ -35,6 +35,10 @@ typedef void MPI_Status;
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)1)
 /* A status: so many numbers, and which of them are what. */
+#define ABI_STATUS_INTS   5
+#define ABI_STATUS_SOURCE 2
+#define ABI_STATUS_TAG    3
+#define ABI_STATUS_ERROR  4
 #define ABI_ANY_SOURCE    (-2)
 #define ABI_ANY_TAG       (-1)
 

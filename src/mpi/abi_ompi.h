@@ -54,6 +54,10 @@ extern struct abi_symbols abi_symbols;
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
 /* A status: so many numbers, and which of them are what. */
+#define ABI_STATUS_INTS   6
+#define ABI_STATUS_SOURCE 0
+#define ABI_STATUS_TAG    1
+#define ABI_STATUS_ERROR  2
 #define ABI_ANY_SOURCE    (-1)
 #define ABI_ANY_TAG       (-1)
 

@@ -37,8 +37,11 @@ def slots(functions):
 
 def real(functions):
     """real.h: the library's functions with the types of the ABI header included before it."""
+    held = [f for f in functions if f.kind in ('held', 'drop')]
     return '\n'.join([C_HEAD, 'struct abi_real {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
-                      '};', ''])
+                      '};', '', *[line for f in held for line in (
+                          f'#define request_{f.name} ABI_NAME(request_{f.name})',
+                          f'{f.ret} request_{f.name}({f.args});')], ''])
 
 
 # ---- look.h: included by observe.c -----------------------------------------------------------------
@@ -66,10 +69,20 @@ def callee(function, by_name):
 
 
 def look_body(f, call):
-    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    meet = [t for t in f.terms if t.verb == 'meet']
+    lines = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if meet else []
+    lines += ['\tif (!rt_has_pending() || !abi_is_ours(CALLER()))', f'\t\treturn {call};']
     for term in f.terms:
-        lines += observation(term)
+        lines += observation(term) if term not in meet else []
     return lines + [f'\treturn HOSTED({call});']
+
+
+def held_body(f, call):
+    """While there are requests of ours, request_X does it."""
+    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    if f.terms:
+        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
 
 
 def keep_body(f, call):
@@ -79,7 +92,7 @@ def keep_body(f, call):
 
 
 def drop_body(f, call):
-    return ['\tif (request)', '\t\tobserve_drop(*request);', f'\treturn HOSTED({call});']
+    return ['\tif (request)', '\t\tobserve_drop(*request);', f'\treturn HOSTED(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
@@ -87,7 +100,7 @@ def made_body(f, call):
             f'\trc = HOSTED({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
-BODIES = {'look': look_body, 'keep': keep_body, 'drop': drop_body, 'made': made_body}
+BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'drop': drop_body, 'made': made_body}
 
 
 def look(functions):
@@ -99,16 +112,25 @@ def look(functions):
         call = f'{callee(f, functions)}({f.passed})'
         name = f'{f.kind}_{f.name}'
         out += [f'static {f.ret} {name}({f.args})', '{', *BODIES[f.kind](f, call), '}', '']
-        plain = 'NULL' if f.kind == 'look' else f'(void *){name}'
+        plain = 'NULL' if f.kind in ('look', 'held') else f'(void *){name}'
         ways.append(f'\t{{ {plain}, (void *){name} }},')
     return '\n'.join([*out, 'const struct front_way look_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
 
 
 # ---- collectives.h: included by take.c -------------------------------------------------------------
 
+def form_of(function):
+    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter, Scatter_init."""
+    name = function.small or function.name
+    if name.endswith('_init'):
+        return name.removesuffix('_init'), 'persistent'
+    if name[0] == 'I':
+        return name[1:].capitalize(), 'nonblocking'
+    return name, 'blocking'
+
+
 def base_of(function):
-    """Scatter for Scatter_c."""
-    return function.small or function.name
+    return form_of(function)[0]
 
 
 def side(term):
@@ -152,22 +174,33 @@ def gate(f):
     return is_small(f.terms[-1], name)
 
 
+def try_to_take(f, call):
+    """Ours, or the library's."""
+    form = form_of(f)[1]
+    if form == 'blocking':
+        return ['\tif (take_call(&take, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
+    begin = 'request_begin' if form == 'nonblocking' else 'request_init'
+    return [f'\tif ({begin}(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
+
+
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
     large = f'large_{f.name}({f.passed}, CALLER())'
+    meet = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
     return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{', *take(f),
             '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_ours(caller))',
-            f'\t\treturn {call};', '\tif (take_call(&take, &rc))', '\t\treturn rc;',
-            f'\treturn take_passed(&take, HOSTED({call}));', '}', '',
+            f'\t\treturn {call};', *try_to_take(f, call), '}', '',
             f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))', f'\t\treturn {call};',
             f'\treturn {large};', '}', '',
-            f'static int pend_{f.name}({f.args})', '{', '\tif (abi_is_ours(CALLER())) {',
+            f'static int pend_{f.name}({f.args})', '{', *meet, '\tif (!rt_has_pending())',
+            f'\t\treturn {gate(f)} ? {call} : {large};',
+            '\tif (abi_is_ours(CALLER())) {',
             *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};', '}', '']
 
 
 def collectives(functions):
     """collectives.h: wrappers of what Sluice may do itself."""
-    out = [C_HEAD]
+    out = [C_HEAD, '#include "mpi/request.h"', '']
     for f in functions:
         if f.kind in table.TAKEN:
             out += collective(f)

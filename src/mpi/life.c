@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "mpi/abi.h"
 #include "mpi/front.h"
+#include "rt/requests.h"
 
 __thread int inside __attribute__((tls_model("initial-exec")));
 __thread int helper_error __attribute__((tls_model("initial-exec")));
@@ -33,6 +34,7 @@ static struct {
 static _Atomic bool has_keyvals; /* release by life_start(), acquire by life_comm() */
 
 static void end_pending(struct life_comm *lc);
+static void end_wanting(struct life_comm *lc);
 static void free_helper(void);
 
 /* ---- stop -------------------------------------------------------------------------------- */
@@ -50,10 +52,17 @@ static int copy_none(MPI_Comm comm, int keyval, void *extra, void *in, void *out
 static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 {
 	pthread_mutex_lock(&life.lock);
+	for (struct life_comm *lc = life.comms; lc; lc = lc->next)
+		if (lc->rt)
+			rt_requests_end(lc->rt);
+	pthread_mutex_unlock(&life.lock);
+	request_stop(); /* requests give back what they hold */
+	pthread_mutex_lock(&life.lock);
 	for (struct life_comm *lc = life.comms; lc; lc = lc->next) {
 		if (lc->rt)
 			rt_comm_destroy(lc->rt);
 		end_pending(lc);
+		end_wanting(lc);
 		lc->rt = NULL;
 		lc->is_asked = true;
 	}
@@ -65,23 +74,59 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	return 0;
 }
 
-static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
+static void unlink_locked(struct life_comm *lc)
 {
-	struct life_comm *lc = value;
-
-	pthread_mutex_lock(&life.lock);
 	for (struct life_comm **at = &life.comms; *at; at = &(*at)->next) {
 		if (*at == lc) {
 			*at = lc->next;
 			break;
 		}
 	}
-	pthread_mutex_unlock(&life.lock);
+}
+
+static void destroy_comm(struct life_comm *lc)
+{
 	if (lc->rt)
 		rt_comm_destroy(lc->rt);
 	end_pending(lc);
+	end_wanting(lc);
 	free(lc);
+}
+
+static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+	struct life_comm *lc = value;
+	bool is_held;
+
+	pthread_mutex_lock(&life.lock);
+	is_held = lc->refs;
+	lc->is_gone = true;
+	if (!is_held)
+		unlink_locked(lc);
+	pthread_mutex_unlock(&life.lock);
+	if (!is_held)
+		destroy_comm(lc);
 	return 0;
+}
+
+void life_hold(struct life_comm *lc)
+{
+	pthread_mutex_lock(&life.lock);
+	lc->refs++;
+	pthread_mutex_unlock(&life.lock);
+}
+
+void life_release(struct life_comm *lc)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&life.lock);
+	is_last = !--lc->refs && lc->is_gone;
+	if (is_last)
+		unlink_locked(lc);
+	pthread_mutex_unlock(&life.lock);
+	if (is_last)
+		destroy_comm(lc);
 }
 
 /* ---- start ------------------------------------------------------------------------------- */
@@ -320,6 +365,47 @@ bool life_connect(struct life_comm *lc)
 	lc->is_asked = true;
 	inside--;
 	return lc->rt;
+}
+
+bool life_is_gone(struct life_comm *lc)
+{
+	bool is;
+
+	pthread_mutex_lock(&life.lock);
+	is = lc->is_gone;
+	pthread_mutex_unlock(&life.lock);
+	return is;
+}
+
+/* ---- requests that want it ---------------------------------------------------------------- */
+
+void life_want(struct life_comm *lc)
+{
+	pthread_mutex_lock(&life.lock);
+	if (!lc->is_wanted && !lc->is_asked) {
+		lc->is_wanted = true;
+		rt_watch();
+	}
+	pthread_mutex_unlock(&life.lock);
+}
+
+static void end_wanting(struct life_comm *lc)
+{
+	if (lc->is_wanted)
+		rt_unwatch();
+	lc->is_wanted = false;
+}
+
+void request_meet(MPI_Comm comm)
+{
+	struct life_comm *lc;
+
+	if (comm == ABI_COMM_NULL || life_comm(comm, &lc) || !lc || !lc->is_wanted)
+		return;
+	life_connect(lc);
+	pthread_mutex_lock(&life.lock);
+	end_wanting(lc);
+	pthread_mutex_unlock(&life.lock);
 }
 
 /* ---- the helper -------------------------------------------------------------------------- */

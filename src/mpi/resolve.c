@@ -242,7 +242,7 @@ void *front_resolve(uint64_t slot, const void *caller)
 	/* Outside the lock: this calls MPI. */
 	if (abi && exported[slot / 2].is_taken)
 		abi->start();
-	return rt_has_pending() ? way.pending : way.plain;
+	return rt_is_watched() ? way.pending : way.plain;
 }
 
 /* ---- for narrow.c ------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
 WRITTEN = ('init', 'wrap')                # take.c has them
 TAKEN = ('take',)                         # made here, and large calls go to take_call()
-MADE = ('look', 'keep', 'drop', 'made')   # made here
+MADE = ('look', 'held', 'keep', 'drop', 'made')   # made here
 KINDS = (*WRITTEN, *TAKEN, *MADE, 'use', 'may')
 
 

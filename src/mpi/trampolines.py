@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The trampolines: what the exported names are.
 
-Each jumps through one of two slots: the first while nothing is pending (one relaxed load tells), else
-the second. At first both lead to the resolver, which keeps all argument registers and the stack as
+Each jumps through one of two slots: the first while nothing is pending or in flight (one relaxed load tells),
+else the second. At first both lead to the resolver, which keeps all argument registers and the stack as
 the caller left them.
 """
 
@@ -62,7 +62,7 @@ X86_64_FUNCTION = """
 {name}:
 	.cfi_startproc
 	endbr64
-	cmpl	$0, rt_pending(%rip)
+	cmpl	$0, rt_watched(%rip)
 	jne	1f
 	jmp	*front_slots+8*{slot}(%rip)
 1:	jmp	*front_slots+8*{pending}(%rip)
@@ -85,8 +85,8 @@ AARCH64_FUNCTION = """
 {name}:
 	.cfi_startproc
 	hint	#34
-	adrp	x16, rt_pending
-	ldr	w16, [x16, :lo12:rt_pending]
+	adrp	x16, rt_watched
+	ldr	w16, [x16, :lo12:rt_watched]
 	cbnz	w16, 1f
 	adrp	x16, front_slots+8*{slot}
 	add	x16, x16, :lo12:front_slots+8*{slot}
@@ -149,7 +149,7 @@ def write(functions, head):
     out = [head]
     for macro, entry, function in (("__x86_64__", X86_64_ENTRY, X86_64_FUNCTION),
                                    ("__aarch64__", AARCH64_ENTRY, AARCH64_FUNCTION)):
-        out.append(f"#ifdef {macro}\n\t.text\n\t.hidden front_resolve\n\t.hidden front_slots\n\t.hidden rt_pending")
+        out.append(f"#ifdef {macro}\n\t.text\n\t.hidden front_resolve\n\t.hidden front_slots\n\t.hidden rt_watched")
         out.append(entry)
         out += [function.format(name=name, slot=slot, pending=slot + len(names))
                 for slot, name in enumerate(names)]

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The attendant: a thread that sleeps until a peer calls, because it waits for fragments that a channel of this
- * process has claimed while the program computes. Only this process may take them back (retire the channel,
- * after which it writes nowhere), lend a displaced worker its CPU, or notice an end that must be polled for.
+ * The attendant: a thread that sleeps until a peer calls, because it waits for what only this process can do while
+ * the program computes: take back fragments that a channel of its own has claimed (retire the channel, after
+ * which it writes nowhere), lend a displaced worker its CPU, notice an end that must be polled for, or publish a
+ * collective of a request that has waited for its turn.
  */
 #include <pthread.h>
 #include <string.h>
@@ -14,18 +15,36 @@ static void attend(void *arg)
 	uint32_t seen = 0;
 
 	(void)arg;
-	while (!node_wait_call(&seen))
+	while (!node_wait_call(&seen)) {
 		pending_rescue_all();
+		requests_attend();
+	}
 }
 
-void attendant_start(void)
+void attendant_own_thread(void)
+{
+	guard_own_thread();
+	region_own_thread();
+}
+
+static void start_once(void)
 {
 	struct engine_thread thread;
-	int ret = engine_thread_create("sluice-attend", NULL, attend, NULL, &thread);
+	int ret;
+
+	engine_thread_started = attendant_own_thread;
+	ret = engine_thread_create("sluice-attend", NULL, attend, NULL, &thread);
 
 	if (ret)
 		base_log(BASE_LOG_INFO, "rt", "no thread for peers that wait for a channel (%s): they wait for the next "
 			 "call of this rank", strerror(-ret));
 	else
 		pthread_detach(thread.handle);
+}
+
+void attendant_start(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, start_once);
 }

@@ -141,10 +141,13 @@ struct ending {
 
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out)
 {
-	int ret = exec_begin(c->exec, call, out);
+	int ret;
 
+	requests_before_blocking(c);
+	ret = exec_begin(c->exec, call, out);
 	while (ret == -EBUSY) { /* EXEC_SLOTS collectives of this communicator are in flight */
 		pending_complete_run(*out);
+		requests_make_room(c);
 		ret = exec_begin(c->exec, call, out);
 	}
 	return ret;

@@ -60,12 +60,6 @@ static int deal_channel(const struct engine_ops *engine, const struct node_group
 	return ret;
 }
 
-static void own_thread(void)
-{
-	guard_own_thread();
-	region_own_thread();
-}
-
 static void open_channel_locked(const struct rt_comm *c)
 {
 	struct host_cpumask ranks_cpus, spare;
@@ -77,7 +71,7 @@ static void open_channel_locked(const struct rt_comm *c)
 
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
-	engine_thread_started = own_thread;
+	engine_thread_started = attendant_own_thread;
 	/* all ranks share the spare CPUs: each has its part of them as workers */
 	engine_set_cpus(&spare, count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
 	engine = engine_pick(reason, sizeof reason);

@@ -18,7 +18,7 @@
 
 #include "rt/private.h"
 
-_Atomic uint32_t rt_pending;
+_Atomic uint32_t rt_watched, rt_pending;
 
 static struct pending pool[PENDING_MAX];
 static struct pending *first, **last = &first; /* linked, oldest first */
@@ -75,7 +75,7 @@ void pending_link(struct pending *p)
 	pending_lock();
 	*last = p;
 	last = &p->next;
-	atomic_fetch_add_explicit(&rt_pending, 1, memory_order_release);
+	watch_more(&rt_pending);
 	pending_unlock();
 }
 
@@ -88,7 +88,7 @@ static void unlink_locked(struct pending *p)
 	*at = p->next;
 	if (last == &p->next)
 		last = at;
-	atomic_fetch_sub_explicit(&rt_pending, 1, memory_order_release);
+	watch_less(&rt_pending);
 }
 
 void pending_unhold(struct pending *p)
@@ -549,6 +549,7 @@ static void after_fork_child(void)
 	memset(pool, 0, sizeof pool); /* nothing was pending */
 	first = NULL;
 	last = &first;
+	atomic_store_explicit(&rt_watched, 0, memory_order_relaxed);
 	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
 	atomic_store_explicit(&spin, 0, memory_order_relaxed);
 	engine_after_fork_child();

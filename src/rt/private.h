@@ -3,6 +3,8 @@
 #ifndef SLUICE_RT_PRIVATE_H
 #define SLUICE_RT_PRIVATE_H
 
+#include <pthread.h>
+
 #include "coll/coll.h"
 #include "engine/engine.h"
 #include "exec/exec.h"
@@ -15,6 +17,17 @@
 #include "rt/policy.h"
 #include "rt/rt.h"
 #include "trace/trace.h"
+
+struct rt_request;
+struct requests_list { struct rt_request *first, *last; };
+/* Of a communicator: requests.c. */
+struct requests {
+	pthread_mutex_t lock; /* protects the lists, and exec's calls for them */
+	struct requests_list queued, active; /* in the order of their start */
+	_Atomic uint32_t count; /* started, and not handed out */
+	_Atomic uint32_t users; /* threads that look at it */
+	bool is_busy;           /* it is in the list of those that have some; under that one's lock */
+};
 
 struct rt_comm {
 	struct node_group *group;
@@ -33,7 +46,33 @@ struct rt_comm {
 	uint64_t *starts;           /* of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[GOAL_MEMS - 1];
+	struct requests requests;
 };
+
+/* What the trampolines look at, and what it is the sum of. */
+static inline void watch_more(_Atomic uint32_t *what)
+{
+	atomic_fetch_add_explicit(what, 1, memory_order_release);
+	rt_watch();
+}
+static inline void watch_less(_Atomic uint32_t *what)
+{
+	atomic_fetch_sub_explicit(what, 1, memory_order_release);
+	rt_unwatch();
+}
+
+/* ---- requests.c ----------------------------------------------------------------------------------------- */
+
+void requests_comm_created(struct rt_comm *c);
+void requests_comm_destroyed(struct rt_comm *c);
+/* Before a blocking collective begins: all that were started before it have begun. */
+void requests_before_blocking(struct rt_comm *c);
+/* exec_begin() has no slot: a step towards one, if a request has it. */
+void requests_make_room(struct rt_comm *c);
+/* Memory that is kept for the next ones is given back. */
+void request_memory_fini(void);
+/* A peer waits for what only this process can publish. A thread of ours. */
+void requests_attend(void);
 
 /* ---- pending operations: pending.c ------------------------------------------------------------------ */
 
@@ -78,8 +117,11 @@ void pending_complete_run(struct exec_run *r);
 void host_call_begin(void), host_call_end(void);
 /* What channels of this process hold is taken further, or back when they hang; for peers. A thread of ours. */
 void pending_rescue_all(void);
-/* attendant.c: the thread that does so when a peer calls. Once, when there is a channel and a group. */
+/* attendant.c: the thread that does so when a peer calls; from the first call on, which comes when there is a channel
+ * and a group, or a queue of requests. */
 void attendant_start(void);
+/* A thread of ours: what the others must know. */
+void attendant_own_thread(void);
 /* The channel has done what it could for this one: exec_leave()'s callback. */
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */

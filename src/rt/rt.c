@@ -136,6 +136,7 @@ void rt_stop(void)
 	}
 	rt_complete_all();
 	switch_off();
+	request_memory_fini();
 	guard_fini();
 	workers_count();
 	worker_detach();
@@ -167,6 +168,7 @@ static struct rt_comm *comm_alloc(int size)
 	c->ops = calloc(ops, sizeof *c->ops);
 	c->edges = calloc(ops, sizeof *c->edges);
 	c->block = calloc(1, c->block_cap);
+	requests_comm_created(c);
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
@@ -232,6 +234,7 @@ void rt_comm_destroy(struct rt_comm *c)
 	if (!c)
 		return;
 	pending_complete_comm(c);
+	requests_comm_destroyed(c);
 	workers_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)

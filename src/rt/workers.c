@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rt/private.h"
+#include "rt/requests.h"
 #include "worker/worker.h"
 
 enum { WORKERS_BY_SPARE_MAX = 4 }; /* as for threads: then the memory is the limit */
@@ -168,6 +169,7 @@ void workers_progress(void *arg)
 	struct rt_comm *c = arg;
 
 	workers_look(c);
+	rt_requests_progress();
 	if (c->progress)
 		c->progress(c->progress_ctx);
 }

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests: made, started, completed. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "mpi/request.h"
+
+enum { BUCKETS = 4096, TAGS = 16384 /* every library has twice as many */ };
+
+struct request {
+	struct request *next; /* in its bucket */
+	MPI_Request handle;
+	struct taken taken;
+	struct rt_request *rt;
+	MPI_Datatype *types;  /* that the program may free before we are done with them */
+	int type_count;
+	int tag;              /* persistent: of the message that completes it; else 0 */
+	int error;            /* what the program is to hear */
+	bool is_flying, is_freed;
+};
+
+_Atomic uint32_t request_flying, request_failed;
+
+/* By handle. A bucket that is empty is known without the lock. */
+static struct {
+	pthread_mutex_t lock;
+	struct request *buckets[BUCKETS];
+	_Atomic uint32_t counts[BUCKETS];
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static uint32_t bucket_of(MPI_Request handle)
+{
+	return (uint32_t)((uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u >> 40) % BUCKETS;
+}
+
+static void put(struct request *r)
+{
+	uint32_t b = bucket_of(r->handle);
+
+	pthread_mutex_lock(&table.lock);
+	r->next = table.buckets[b];
+	table.buckets[b] = r;
+	atomic_fetch_add_explicit(&table.counts[b], 1, memory_order_release);
+	pthread_mutex_unlock(&table.lock);
+}
+
+static void drop(struct request *r)
+{
+	uint32_t b = bucket_of(r->handle);
+	struct request **at;
+
+	pthread_mutex_lock(&table.lock);
+	for (at = &table.buckets[b]; *at && *at != r; at = &(*at)->next)
+		;
+	if (*at) {
+		*at = r->next;
+		atomic_fetch_sub_explicit(&table.counts[b], 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&table.lock);
+}
+
+static struct request *find_locked(MPI_Request handle)
+{
+	struct request *r = table.buckets[bucket_of(handle)];
+
+	while (r && r->handle != handle)
+		r = r->next;
+	return r;
+}
+
+static bool is_none(MPI_Request handle)
+{
+	return !atomic_load_explicit(&table.counts[bucket_of(handle)], memory_order_acquire);
+}
+
+bool request_is_there(MPI_Request handle)
+{
+	struct request *r;
+	bool is;
+
+	if (is_none(handle))
+		return false;
+	pthread_mutex_lock(&table.lock);
+	r = find_locked(handle);
+	is = r && r->is_flying;
+	pthread_mutex_unlock(&table.lock);
+	return is;
+}
+
+/* A persistent one: it stays until its owner frees it. */
+static struct request *find_persistent(MPI_Request handle)
+{
+	struct request *r;
+
+	if (is_none(handle))
+		return NULL;
+	pthread_mutex_lock(&table.lock);
+	r = find_locked(handle);
+	pthread_mutex_unlock(&table.lock);
+	return r && r->tag ? r : NULL;
+}
+
+/* ---- what the program may free before the end ------------------------------------------------------- */
+
+/* The datatypes of what is packed get names of our own. */
+static int hold_side(struct request *r, struct taken_side *s, const struct rt_side *side)
+{
+	int n = s->packs.of ? s->packs.n : 1, ret = 0;
+	struct pack *packs = s->packs.of ? s->packs.of : &s->pack;
+	MPI_Datatype *more;
+
+	if (!side->buf.pack)
+		return 0;
+	more = realloc(r->types, (size_t)(r->type_count + n) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	r->types = more;
+	inside++;
+	for (int i = 0; i < n && !ret; i++) {
+		MPI_Datatype *own = &r->types[r->type_count];
+
+		if (!side->parts[i].bytes || abi_size_bound(packs[i].datatype))
+			continue;
+		ret = real.Type_dup(packs[i].datatype, own) ? -EIO : 0;
+		if (!ret)
+			packs[i].datatype = r->types[r->type_count++];
+	}
+	inside--;
+	return ret;
+}
+
+static int hold_types(struct request *r)
+{
+	int ret = hold_side(r, &r->taken.send, &r->taken.call.send);
+
+	return ret ? ret : hold_side(r, &r->taken.recv, &r->taken.call.recv);
+}
+
+static void release_types(struct request *r)
+{
+	inside++;
+	while (r->type_count)
+		real.Type_free(&r->types[--r->type_count]);
+	inside--;
+	free(r->types);
+	r->types = NULL;
+}
+
+/* ---- tags of persistent ones --------------------------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	bool is_used[TAGS]; /* 0 is pack.c's */
+	int next;
+} tags = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* 0: all are in use. */
+static int tag_get(void)
+{
+	int tag = 0;
+
+	pthread_mutex_lock(&tags.lock);
+	for (int i = 0; i < TAGS && !tag; i++) {
+		tags.next = tags.next % (TAGS - 1) + 1;
+		if (!tags.is_used[tags.next])
+			tag = tags.next;
+	}
+	tags.is_used[tag] = true;
+	pthread_mutex_unlock(&tags.lock);
+	return tag;
+}
+
+static void tag_put(int tag)
+{
+	pthread_mutex_lock(&tags.lock);
+	tags.is_used[tag] = false;
+	pthread_mutex_unlock(&tags.lock);
+}
+
+/* ---- completing -------------------------------------------------------------------------------------- */
+
+static int query(void *extra, MPI_Status *status)
+{
+	abi_status_set(status, ABI_ANY_SOURCE, ABI_ANY_TAG);
+	return real.Status_set_elements(status, ABI_BYTE, 0) ||
+	       real.Status_set_cancelled(status, 0);
+}
+
+static int free_nothing(void *extra) { return 0; }
+static int cancel_nothing(void *extra, int complete) { return 0; }
+
+static void complete(struct request *r)
+{
+	MPI_Comm helper;
+
+	inside++;
+	if (!r->tag)
+		real.Grequest_complete(r->handle);
+	else if (!life_helper(&helper))
+		ON_HELPER_IN_TURN(real.Send(NULL, 0, ABI_BYTE, 0, r->tag, helper));
+	inside--;
+}
+
+static void discard(struct request *r)
+{
+	if (r->tag) {
+		tag_put(r->tag);
+		rt_unwatch();
+	}
+	life_release(r->taken.lc);
+	free(r);
+}
+
+/* Until the program has heard of it, the calls that tell it must be looked at. */
+static void note_failed(int more)
+{
+	if (more > 0)
+		rt_watch();
+	atomic_fetch_add_explicit(&request_failed, (uint32_t)more, memory_order_relaxed);
+	if (more < 0)
+		rt_unwatch();
+}
+
+/* It is over, with this result. */
+static void finish(struct request *r, int err)
+{
+	bool is_last, is_told;
+
+	rt_request_destroy(r->rt);
+	r->rt = NULL;
+	if (life_is_gone(r->taken.lc)) /* whose handle is nobody's any more */
+		r->taken.take.comm = ABI_COMM_SELF;
+	/* where the program ends, and has never waited for it, nobody is to be told */
+	err = take_conclude(&r->taken, err == -ECANCELED ? 0 : err);
+	release_types(r);
+	pthread_mutex_lock(&table.lock);
+	r->is_flying = false;
+	is_last = r->is_freed || (!r->tag && !err);
+	is_told = err && !r->is_freed;
+	r->error = err;
+	pthread_mutex_unlock(&table.lock);
+	if (is_told)
+		note_failed(1);
+	if (is_last)
+		drop(r);
+	/* from here on another thread may be done with it, and free it if it is persistent */
+	complete(r);
+	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release);
+	if (is_last)
+		discard(r);
+}
+
+bool request_progress(void)
+{
+	bool any = rt_requests_progress();
+	struct request *r;
+	int err;
+
+	while ((r = rt_request_next_done(&err))) {
+		finish(r, err);
+		any = true;
+	}
+	return any;
+}
+
+void request_stop(void)
+{
+	struct request *r;
+	int err;
+
+	while ((r = rt_request_next_done(&err)))
+		finish(r, err);
+}
+
+int request_take_error(MPI_Request handle)
+{
+	struct request *r;
+	int error = 0;
+
+	if (is_none(handle))
+		return 0;
+	pthread_mutex_lock(&table.lock);
+	r = find_locked(handle);
+	if (r && !r->is_flying) {
+		error = r->error;
+		r->error = 0;
+	}
+	pthread_mutex_unlock(&table.lock);
+	if (!error)
+		return 0;
+	note_failed(-1);
+	if (!r->tag) {
+		drop(r);
+		discard(r);
+	}
+	return error;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------ */
+
+/* Its library's request is active. */
+static void fly(struct request *r)
+{
+	struct rt_comm *c = r->taken.lc->rt;
+	int err = take_prepare(&r->taken);
+
+	r->is_flying = true;
+	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
+	if (!err)
+		err = hold_types(r);
+	if (!err)
+		err = rt_request_create(c, &r->taken.call, r, &r->rt);
+	if (!err) {
+		rt_request_start(r->rt);
+		return;
+	}
+	rt_abandon(c, &r->taken.call, err);
+	finish(r, err);
+}
+
+/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
+static bool look(const struct take *take, bool may_connect, struct request **out, int *rc)
+{
+	struct request *r;
+
+	if (rt_is_off(take->kind) || !rt_request_can(take->kind))
+		return false;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return false;
+	if (take_look(&r->taken, take, rc)) {
+		if (may_connect)
+			life_connect(r->taken.lc);
+		if (r->taken.lc->rt) {
+			*out = r;
+			return true;
+		}
+		life_want(r->taken.lc);
+	}
+	free(r);
+	return false;
+}
+
+bool request_begin(const struct take *take, MPI_Request *request, int *rc)
+{
+	struct request *r;
+
+	*rc = 0;
+	if (!request || !look(take, false, &r, rc))
+		return *rc;
+	inside++;
+	*rc = real.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
+	inside--;
+	if (*rc) {
+		rt_abandon(r->taken.lc->rt, &r->taken.call, -ENOMEM);
+		free(r);
+		return true;
+	}
+	*request = r->handle;
+	life_hold(r->taken.lc);
+	put(r);
+	fly(r);
+	return true;
+}
+
+/* ---- persistent ones ------------------------------------------------------------------------------------- */
+
+bool request_init(const struct take *take, MPI_Request *request, int *rc)
+{
+	struct request *r;
+	MPI_Comm helper;
+
+	*rc = 0;
+	if (!request || !look(take, true, &r, rc))
+		return *rc;
+	r->tag = tag_get();
+	*rc = ABI_ERR_NO_MEM;
+	if (r->tag && !life_helper(&helper)) {
+		inside++;
+		*rc = ON_HELPER(real.Recv_init(NULL, 0, ABI_BYTE, 0, r->tag, helper, &r->handle));
+		inside--;
+	}
+	if (*rc) { /* the others find out when they start it */
+		if (r->tag)
+			tag_put(r->tag);
+		rt_abandon(r->taken.lc->rt, &r->taken.call, -ENOMEM);
+		free(r);
+		return true;
+	}
+	*request = r->handle;
+	life_hold(r->taken.lc);
+	rt_watch();
+	put(r);
+	return true;
+}
+
+static int start(struct request *r)
+{
+	int rc;
+
+	inside++;
+	rc = ON_HELPER(real.Start(&r->handle));
+	inside--;
+	if (!rc)
+		fly(r);
+	return rc;
+}
+
+int request_Start(MPI_Request *request)
+{
+	struct request *r = request ? find_persistent(*request) : NULL;
+
+	return r ? start(r) : real.Start(request);
+}
+
+int request_Startall(int count, MPI_Request requests[])
+{
+	bool any = false;
+	int rc = 0;
+
+	for (int i = 0; requests && i < count && !any; i++)
+		any = find_persistent(requests[i]);
+	if (!any)
+		return real.Startall(count, requests);
+	for (int i = 0; i < count && !rc; i++)
+		rc = request_Start(&requests[i]);
+	return rc;
+}
+
+int request_Request_free(MPI_Request *request)
+{
+	struct request *r = NULL;
+	bool is_over = false;
+
+	if (request && !is_none(*request)) {
+		pthread_mutex_lock(&table.lock);
+		r = find_locked(*request);
+		if (r) {
+			r->is_freed = true;
+			is_over = !r->is_flying;
+		}
+		pthread_mutex_unlock(&table.lock);
+	}
+	if (is_over) {
+		drop(r);
+		if (r->error)
+			note_failed(-1);
+		discard(r);
+	}
+	return real.Request_free(request);
+}
+
+/* MPI has no way to take back a collective. */
+int request_Cancel(MPI_Request *request)
+{
+	if (request && request_is_there(*request))
+		return 0;
+	return real.Cancel(request);
+}

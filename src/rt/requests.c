@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One communicator's requests: queued, then in flight, then done; and passes over all communicators that have
+ * some.
+ *
+ *   start: lock of the communicator -> queue -> exec_begin, as many as there are slots
+ *   pass:  each run in flight a step -> over: slot free -> the next of the queue
+ *   done:  a list of the process, until next_done()
+ *
+ * A pass takes the lock of a communicator only if nobody has it: whoever has is doing the same.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rt/request.h"
+#include "worker/worker.h"
+
+#define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
+
+_Atomic uint32_t rt_requests;
+
+/* Communicators that have requests, in no order. */
+static struct {
+	pthread_mutex_t lock;
+	struct rt_comm **comms;
+	int n, cap;
+	_Atomic int count; /* n, for those who only want to know whether there are any */
+} busy = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct {
+	pthread_mutex_t lock;
+	struct rt_request *first, **last;
+	_Atomic uint32_t n;
+} done = { .lock = PTHREAD_MUTEX_INITIALIZER, .last = &done.first };
+
+/* ---- done ------------------------------------------------------------------------------------------------ */
+
+static void put_done(struct rt_request *r, int result)
+{
+	r->state = REQUEST_DONE;
+	r->result = result;
+	r->run = NULL;
+	r->next = NULL;
+	pthread_mutex_lock(&done.lock);
+	*done.last = r;
+	done.last = &r->next;
+	atomic_fetch_add_explicit(&done.n, 1, memory_order_release); /* partner: rt_request_next_done */
+	pthread_mutex_unlock(&done.lock);
+}
+
+void *rt_request_next_done(int *out_result)
+{
+	struct rt_request *r;
+	int ret;
+
+	if (!atomic_load_explicit(&done.n, memory_order_acquire))
+		return NULL;
+	pthread_mutex_lock(&done.lock);
+	r = done.first;
+	if (r) {
+		done.first = r->next;
+		if (!done.first)
+			done.last = &done.first;
+		atomic_fetch_sub_explicit(&done.n, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&done.lock);
+	if (!r)
+		return NULL;
+	ret = request_close(r, !r->result);
+	*out_result = r->result ? r->result : ret;
+	r->state = REQUEST_IDLE;
+	atomic_fetch_sub_explicit(&r->comm->requests.count, 1, memory_order_release); /* partner: leave_busy */
+	watch_less(&rt_requests);
+	return r->owner;
+}
+
+/* ---- who has requests ------------------------------------------------------------------------------------- */
+
+static void enter_busy(struct rt_comm *c)
+{
+	pthread_mutex_lock(&busy.lock);
+	if (!c->requests.is_busy && busy.n == busy.cap) {
+		int cap = busy.cap ? 2 * busy.cap : 16;
+		struct rt_comm **more = realloc(busy.comms, (size_t)cap * sizeof(*more));
+
+		if (more) {
+			busy.comms = more;
+			busy.cap = cap;
+		}
+	}
+	if (!c->requests.is_busy && busy.n < busy.cap) {
+		busy.comms[busy.n++] = c;
+		c->requests.is_busy = true;
+		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&busy.lock);
+}
+
+static void leave_busy(struct rt_comm *c)
+{
+	pthread_mutex_lock(&busy.lock);
+	for (int i = 0; i < busy.n && c->requests.is_busy; i++) {
+		if (busy.comms[i] != c)
+			continue;
+		busy.comms[i] = busy.comms[--busy.n];
+		c->requests.is_busy = false;
+		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&busy.lock);
+}
+
+/* The i-th, which stays until busy_put(); NULL: there are not so many. */
+static struct rt_comm *busy_get(int i)
+{
+	struct rt_comm *c = NULL;
+
+	pthread_mutex_lock(&busy.lock);
+	if (i < busy.n) {
+		c = busy.comms[i];
+		atomic_fetch_add_explicit(&c->requests.users, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&busy.lock);
+	return c;
+}
+
+static void busy_put(struct rt_comm *c)
+{
+	atomic_fetch_sub_explicit(&c->requests.users, 1, memory_order_release); /* partner: requests_comm_destroyed */
+}
+
+/* ---- one communicator, under its lock ------------------------------------------------------------------------ */
+
+static void append(struct requests_list *l, struct rt_request *r)
+{
+	r->next = NULL;
+	*(l->first ? &l->last->next : &l->first) = r;
+	l->last = r;
+}
+
+static struct rt_request *take_first(struct requests_list *l)
+{
+	struct rt_request *r = l->first;
+
+	l->first = r->next;
+	return r;
+}
+
+/* The communicator is of no more use to Sluice. */
+static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
+{
+	if (ret != -EOWNERDEAD)
+		base_log(BASE_LOG_ERROR, "rt", "%s: %s", name, strerror(-ret));
+	exec_abandon(c->exec, ret);
+	while (c->requests.active.first)
+		put_done(take_first(&c->requests.active), ret);
+	while (c->requests.queued.first)
+		put_done(take_first(&c->requests.queued), ret);
+	leave_busy(c);
+}
+
+static void announce(const struct rt_comm *c, const struct rt_request *r)
+{
+	if (workers_serve(c) && exec_has_work(r->run))
+		worker_announce(c->worker_group, exec_tag(r->run));
+}
+
+static int begin(struct rt_request *r)
+{
+	/* an allgather in place has one buffer only */
+	struct request_side *send = r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
+	struct exec_run *run;
+	struct exec_call call = {
+		.schedule = r->block,
+		.user = { send->addr, r->recv.addr },
+		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
+		.prefer_vm = r->comm->prefer_vm,
+		.name = r->call->name,
+	};
+	int ret = exec_begin(r->comm->exec, &call, &run);
+
+	if (!ret)
+		r->run = run;
+	return ret;
+}
+
+/* Publishes what there is room for. False: something has failed, and with it everything. */
+static bool begin_queued_locked(struct rt_comm *c)
+{
+	const char *name = "";
+	struct rt_request *r;
+	bool ended;
+	int ret = 0;
+
+	while ((r = c->requests.queued.first)) {
+		name = r->call->name;
+		ret = begin(r);
+		if (ret)
+			break;
+		take_first(&c->requests.queued);
+		r->state = REQUEST_ACTIVE;
+		do
+			ret = exec_step(r->run, EXEC_COPY_NOTHING, &ended);
+		while (ret > 0 && !ended);
+		if (ended) {
+			put_done(r, ret);
+		} else {
+			append(&c->requests.active, r);
+			announce(c, r);
+		}
+		if (ret < 0)
+			break;
+	}
+	if (ret >= 0 || ret == -EBUSY)
+		return true;
+	fail_all_locked(c, ret, name);
+	return false;
+}
+
+/* A pass over what is in flight. 1: something has moved, 0, -errno (and everything has failed). */
+static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
+{
+	struct requests_list old = c->requests.active;
+	const char *name = "";
+	int any = 0, ret = 0;
+	bool ended = false;
+
+	c->requests.active = (struct requests_list){ 0 };
+	while (old.first) {
+		struct rt_request *r = take_first(&old);
+
+		if (ret >= 0) {
+			name = r->call->name;
+			ret = exec_step(r->run, copy, &ended);
+			any |= ret > 0 || ended;
+		}
+		if (ended || ret < 0)
+			put_done(r, ret < 0 ? ret : 0);
+		else
+			append(&c->requests.active, r);
+	}
+	if (ret < 0)
+		fail_all_locked(c, ret, name);
+	return ret < 0 ? ret : any;
+}
+
+static bool pass_locked(struct rt_comm *c, enum exec_copy copy)
+{
+	int ret = step_all_locked(c, copy);
+
+	if (copy == EXEC_COPY_ALL && c->requests.queued.first)
+		rt_reap(); /* a call that was returned from early may have the next slot */
+	if (ret >= 0)
+		begin_queued_locked(c);
+	if (!c->requests.active.first && !c->requests.queued.first)
+		leave_busy(c);
+	return ret; /* an error has ended them */
+}
+
+/* ---- passes --------------------------------------------------------------------------------------------------- */
+
+static bool pass_all(enum exec_copy copy)
+{
+	struct rt_comm *c;
+	bool any = false;
+
+	if (!atomic_load_explicit(&busy.count, memory_order_relaxed))
+		return false;
+	for (int i = 0; (c = busy_get(i)); i++) {
+		if (!pthread_mutex_trylock(&c->requests.lock)) {
+			any |= pass_locked(c, copy);
+			pthread_mutex_unlock(&c->requests.lock);
+		}
+		busy_put(c);
+	}
+	return any;
+}
+
+bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
+
+void requests_attend(void) { pass_all(EXEC_COPY_NOTHING); }
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait), "struct rt_nap has room for it");
+
+static struct node_wait *wait_of(struct rt_nap *nap) { return (struct node_wait *)nap->wait; }
+
+/* Somebody may wait for what only this process can publish: of each other rank that is asked. */
+static void call_ranks(struct rt_comm *c)
+{
+	for (int r = 0; r < node_size(c->group); r++)
+		if (r != node_rank(c->group))
+			node_call(c->group, r);
+}
+
+static void check_peers(struct rt_comm *c)
+{
+	struct rt_request *r;
+	int ret = 0;
+
+	if (pthread_mutex_trylock(&c->requests.lock))
+		return;
+	r = c->requests.active.first;
+	if (r)
+		ret = exec_check(r->run);
+	if (ret) {
+		const char *name = r->call->name;
+
+		put_done(take_first(&c->requests.active), ret);
+		fail_all_locked(c, ret, name);
+	}
+	pthread_mutex_unlock(&c->requests.lock);
+}
+
+/* Naps are short: one communicator's bell stands for all. */
+static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
+{
+	struct rt_comm *c = busy_get(0);
+
+	if (c != nap->comm)
+		nap->comm = NULL;
+	for (int i = 1; c && nap->comm && c != nap->comm; i++) {
+		busy_put(c);
+		c = busy_get(i);
+	}
+	if (c && c != nap->comm)
+		*nap = (struct rt_nap){ .comm = c };
+	return c;
+}
+
+void rt_requests_nap(struct rt_nap *nap)
+{
+	struct rt_comm *c = comm_to_nap_on(nap);
+	struct node_wait *w = wait_of(nap);
+
+	if (!c) { /* another thread has ended the last one, and will hand it out */
+		sched_yield();
+		return;
+	}
+	if (node_wait_is_long(w)) {
+		workers_look(c);
+		if (c->progress)
+			c->progress(c->progress_ctx);
+	}
+	if (node_wait_is_stuck(w))
+		call_ranks(c);
+	if (node_wait(c->group, w))
+		check_peers(c);
+	busy_put(c);
+}
+
+void rt_requests_woke(struct rt_nap *nap)
+{
+	struct rt_comm *c = comm_to_nap_on(nap);
+
+	if (!c)
+		return;
+	node_wait_progress(c->group, wait_of(nap));
+	busy_put(c);
+}
+
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
+
+static void clear_way(const struct rt_side *s)
+{
+	if (!s->count)
+		return;
+	if (s->buf.pack)
+		rt_complete_all();
+	else
+		rt_complete_range(s->buf.addr, s->buf.bytes);
+}
+
+/* What was said to be late is asked for by node_call(). */
+static void queue(struct rt_request *r)
+{
+	struct rt_comm *c = r->comm;
+
+	pthread_mutex_lock(&c->requests.lock);
+	r->state = REQUEST_QUEUED;
+	append(&c->requests.queued, r);
+	enter_busy(c);
+	begin_queued_locked(c);
+	if (!c->requests.active.first && !c->requests.queued.first)
+		leave_busy(c);
+	else if (c->requests.queued.first)
+		attendant_start();
+	pthread_mutex_unlock(&c->requests.lock);
+}
+
+void rt_request_start(struct rt_request *r)
+{
+	struct rt_comm *c = r->comm;
+	int ret;
+
+	host_call_begin();
+	rt_reap();
+	clear_way(&r->call->send);
+	clear_way(&r->call->recv);
+	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
+	watch_more(&rt_requests);
+	ret = request_open(r);
+	if (!ret) {
+		queue(r);
+	} else {
+		pthread_mutex_lock(&c->requests.lock);
+		fail_all_locked(c, ret, r->call->name);
+		put_done(r, ret);
+		pthread_mutex_unlock(&c->requests.lock);
+	}
+	host_call_end();
+}
+
+int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner, struct rt_request **out)
+{
+	struct rt_request *r = calloc(1, sizeof(*r));
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner };
+	ret = request_schedule(r);
+	if (ret) {
+		free(r);
+		return ret;
+	}
+	*out = r;
+	return 0;
+}
+
+void rt_request_destroy(struct rt_request *r)
+{
+	free(r->block);
+	free(r);
+}
+
+/* ---- blocking calls, and the end --------------------------------------------------------------------------------- */
+
+/* Until `until` says so, or nothing has moved for so long (0: for ever). False: that. */
+static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm *), uint64_t patience_ns)
+{
+	struct rt_nap nap = { 0 };
+	uint64_t moved = host_now_ns();
+	bool ended;
+
+	for (;;) {
+		bool any = rt_requests_progress();
+
+		pthread_mutex_lock(&c->requests.lock);
+		ended = until(c);
+		pthread_mutex_unlock(&c->requests.lock);
+		if (ended || (patience_ns && !any && host_now_ns() - moved > patience_ns))
+			break;
+		if (any) {
+			moved = host_now_ns();
+			rt_requests_woke(&nap);
+		} else {
+			rt_requests_nap(&nap);
+		}
+	}
+	rt_requests_woke(&nap);
+	return ended;
+}
+
+static bool is_all_begun(const struct rt_comm *c) { return !c->requests.queued.first; }
+
+static bool is_all_over(const struct rt_comm *c) { return !c->requests.queued.first && !c->requests.active.first; }
+
+void requests_before_blocking(struct rt_comm *c)
+{
+	if (base_unlikely(atomic_load_explicit(&c->requests.count, memory_order_relaxed)))
+		progress_until(c, is_all_begun, 0);
+}
+
+void requests_make_room(struct rt_comm *c)
+{
+	struct rt_nap nap = { 0 };
+
+	if (!atomic_load_explicit(&c->requests.count, memory_order_relaxed))
+		return;
+	if (!rt_requests_progress())
+		rt_requests_nap(&nap);
+	rt_requests_woke(&nap);
+}
+
+void requests_comm_created(struct rt_comm *c) { pthread_mutex_init(&c->requests.lock, NULL); }
+
+void rt_requests_end(struct rt_comm *c)
+{
+	if (!atomic_load_explicit(&c->requests.count, memory_order_relaxed) ||
+	    progress_until(c, is_all_over, GIVE_UP_NS))
+		return;
+	pthread_mutex_lock(&c->requests.lock);
+	fail_all_locked(c, -ECANCELED, "a collective that others have not started");
+	pthread_mutex_unlock(&c->requests.lock);
+}
+
+void requests_comm_destroyed(struct rt_comm *c)
+{
+	leave_busy(c);
+	while (atomic_load_explicit(&c->requests.users, memory_order_acquire)) /* partner: busy_put */
+		sched_yield();
+	pthread_mutex_destroy(&c->requests.lock);
+}
