@@ -112,7 +112,7 @@ def test_the_hidden_share_is_of_the_blocking_call():
     found = results.Results(1, ['plain', 'blocking', 'early'])
     for side, line in (('plain', overlap_line(200.0, 100.0, 310.0)), ('blocking', overlap_line(100.0, 100.0, 200.0)),
                        ('early', overlap_line(120.0, 100.0, 110.0))):
-        found.add(measured.samples([line], FakeJob), side, 0)
+        found.add(measured.samples([line], FakeJob)[0], side, 0)
     r = found.all()[0]
     assert [r['sides'][s]['overlap_percent'] for s in ('plain', 'blocking', 'early')] == \
         pytest.approx([-5.0, 0.0, 90.0])
@@ -123,14 +123,14 @@ def test_the_hidden_share_is_of_the_blocking_call():
 def test_extremes_are_taken_where_the_program_tells_them():
     line = overlap_line(1.0, 1.0, 2.0)
     line['both'].update(p0_us=1.5, p99_us=9.0)
-    stat = measured.samples([line], FakeJob)[0]['stat']
+    stat = measured.samples([line], FakeJob)[0][0]['stat']
     assert (stat['p0'], stat['p99']) == (1.5, 9.0)
 
 
 def test_nothing_is_made_of_samples_that_were_all_dropped():
     line = overlap_line(1.0, 1.0, 2.0)
     line['both']['samples'] = 0
-    assert measured.samples([line, {'what': 'run', 'mpi': ''}], FakeJob) == []
+    assert measured.samples([line, {'what': 'run', 'mpi': ''}], FakeJob) == ([], ['overlap-bcast of 1 MB'])
 
 
 def stat(p50, low, high):

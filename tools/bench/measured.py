@@ -2,6 +2,7 @@
 """From the JSON lines of the measuring programs to samples: what was measured, and how long it took."""
 from units import bytes_text
 
+DISTURBED = 'other programs disturbed every sample'
 NAMES = {'bcast': 'broadcast', 'gather': 'gather', 'allreduce': 'allreduce',
          'sendrecv': 'message there and back', 'barrier': 'barrier'}
 
@@ -109,6 +110,13 @@ READERS = {'collective_bench': from_collective, 'overlap_bench': from_overlap,
 
 
 def samples(lines, job):
-    """All samples of one launch."""
-    return [s for line in lines if line['what'] not in ('run', 'hello')
-            for s in READERS[job.program](line, job)]
+    """All samples of one launch, and the names of what it had no undisturbed sample of."""
+    found, lost = [], []
+    for line in lines:
+        if line['what'] in ('run', 'hello'):
+            continue
+        some = READERS[job.program](line, job)
+        found += some
+        if not some:
+            lost.append(f'{line["what"]} of {bytes_text(line["bytes"])}')
+    return found, lost

@@ -68,16 +68,13 @@ class Runner:
     def limit_s(self, until):
         return max(1.0, min(self.s.limit_s, until - time.monotonic())) if until else self.s.limit_s
 
-    def is_crowded(self, job, ranks):
-        return job.shares_core or ranks > self.s.cpus
-
     def launch(self, job, ranks, side, args, until):
         if job.is_machine:
             return launch([f'{self.s.programs}/{job.program}', *args], None, self.limit_s(until), self.s.nice)
         env = self.s.mpi.env()
-        if job.shares_core:
+        if job.shares_core or (ranks > self.s.cpus and job.program == 'overlap_bench'):
             args = [*args, 'shared=1']
-        elif ranks <= self.s.cpus:
+        if ranks <= self.s.cpus and not job.shares_core:
             args = [*args, 'pin=1', f'cpus={",".join(map(str, self.s.allowed))}']
         if self.s.nice:
             args = [*args, f'nice={self.s.nice}']
@@ -118,7 +115,11 @@ class Runner:
                                   'why': str(e)})
             return None
         self.progress.done((scenario.name, id(job), ranks, side.name), seconds)
-        return measured.samples(lines, job)
+        found, lost = measured.samples(lines, job)
+        if lost:
+            self.failures.append({'scenario': scenario.name, 'side': side.name, 'ranks': ranks,
+                                  'why': f'{measured.DISTURBED}: {", ".join(lost)}'})
+        return found
 
     # ---- rounds
 

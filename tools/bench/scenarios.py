@@ -36,7 +36,7 @@ class Job:
     def __init__(self, values, ranks_of):
         self.program, self.timed = values.get('program', ''), values.get('timed', '')
         self.what = values.get('what', '').split()
-        self.sizes = parse_sizes(values.get('sizes', ''))
+        self.sizes = sorted(set(parse_sizes(values.get('sizes', ''))))
         self.args = values.get('args', '').split()
         self.shares_core = values.get('cores') == 'one'
         self.calibrate = values.get('calibrate', '')

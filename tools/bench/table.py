@@ -118,7 +118,7 @@ def document(d):
     names = [s['name'] for s in d['sides']]
     out = [head(d), LEGEND.strip('\n'), *(scenario(s, names) for s in d['scenarios'])]
     if d['failures']:
-        out.append(f'\n{len(d["failures"])} launches failed:')
+        out.append(f'\n{len(d["failures"])} launches failed, or gave too little:')
         out += dict.fromkeys(f'  {f["scenario"]}, {f["side"]}, {f["ranks"]} ranks: {f["why"]}'
                              for f in d['failures'])
     return '\n'.join(out)
