@@ -280,6 +280,8 @@ static void fill_segments(const struct goal_build *b, struct goal_block *out)
 		struct goal_op *op = &ops[i];
 
 		name_user(out, op->mem);
+		if (goal_is_one_sided(op))
+			continue;
 		if (!goal_is_transfer(op)) {
 			name_user(out, op->src_mem);
 			name_user(out, op->src2_mem);

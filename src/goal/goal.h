@@ -54,7 +54,14 @@
 	X(MIN, "min", "dst a b bytes", "dst[i] = the smaller of a[i] and b[i]")                \
 	X(AND, "and", "dst a b bytes", "dst[i] = a[i] & b[i]; integers only")                  \
 	X(OR, "or", "dst a b bytes", "dst[i] = a[i] | b[i]; integers only")                    \
-	X(XOR, "xor", "dst a b bytes", "dst[i] = a[i] ^ b[i]; integers only")
+	X(XOR, "xor", "dst a b bytes", "dst[i] = a[i] ^ b[i]; integers only")                  \
+	X(PUT, "put", "bytes peer tag ct", "bytes go to whom peer has allowed under tag")      \
+	X(GET, "get", "bytes peer tag ct", "bytes are fetched where peer has allowed it")      \
+	X(APPEND, "append", "bytes list peer tag ct", "puts and gets of peer are allowed")     \
+	X(TPUT, "tput", "as put, when", "a put, once a counter has reached a value")           \
+	X(TGET, "tget", "as get, when", "a get, once a counter has reached a value")           \
+	X(TAPPEND, "tappend", "as append, when", "an append, once a counter has reached a value") \
+	X(TEST, "test", "when", "ends once a counter has reached a value")
 
 enum goal_type {
 #define X(id, word, operands, help) GOAL_##id,
@@ -81,6 +88,11 @@ enum goal_space {
 	GOAL_USER = 1,         /* GOAL_USER + i is the i-th user buffer */
 	GOAL_NOWHERE = 0xffff, /* no memory named: text often says how much, not where */
 };
+/* Options of an append: it lets in one only; it stands in the overflow list, behind the priority list. */
+#define GOAL_ONCE 1u
+#define GOAL_OVERFLOW 2u
+#define GOAL_COUNTERS_MAX (UINT32_MAX - 1)
+#define GOAL_HANDLERS_MAX 254u
 #define GOAL_USERS_MAX 64
 #define GOAL_SPACES_MAX (1 + GOAL_USERS_MAX)
 #define GOAL_MEMS 3 /* scratch and two user buffers: what exec/ serves */
@@ -108,6 +120,10 @@ struct goal_op {
 			uint16_t src_mem, src2_mem; /* local operations: spaces of a and b */
 		};
 		uint32_t segment_count; /* send, recv: pieces of the list; 0: (mem, off) */
+		struct {
+			uint8_t options;     /* append: GOAL_ONCE, GOAL_OVERFLOW */
+			uint8_t handlers[3]; /* append: 1 + number, of header, payload, completion; 0: none */
+		};
 	};
 	uint64_t off;
 	uint64_t bytes; /* of dst; of the whole list; CALC: nanoseconds; STAMP: 8 */
@@ -120,6 +136,12 @@ struct goal_op {
 		};
 		struct {
 			uint64_t src_off, src2_off; /* local operations: a, b */
+		};
+		struct {
+			uint32_t one_sided[2]; /* peer, tag: as above; append: or GOAL_ANY */
+			/* 1 + counter that is increased when it is done; of an append by each that it lets in.
+			 * 1 + counter that is waited for, until it is `off`. 0: none */
+			uint32_t counter, when;
 		};
 	};
 };
@@ -156,6 +178,12 @@ static inline const struct goal_segment *goal_segments(const struct goal_block *
 static inline bool goal_is_transfer(const struct goal_op *op) { return op->type == GOAL_SEND || op->type == GOAL_RECV; }
 /* dst = a op b, on elements of dtype */
 static inline bool goal_is_arithmetic(const struct goal_op *op) { return op->type >= GOAL_ADD && op->type <= GOAL_XOR; }
+/* Operations of a network card that answers by itself, in programs that are looked at and simulated: their memory
+ * is GOAL_NOWHERE, so a block with one does not verify where it would have to run. */
+static inline bool goal_is_one_sided(const struct goal_op *op) { return op->type >= GOAL_PUT && op->type <= GOAL_TEST; }
+static inline bool goal_is_append(const struct goal_op *op) { return op->type == GOAL_APPEND || op->type == GOAL_TAPPEND; }
+/* Does it wait for a counter? */
+static inline bool goal_is_triggered(const struct goal_op *op) { return op->type >= GOAL_TPUT && op->type <= GOAL_TEST; }
 /* Bytes of an element; 0 when there is no such type. */
 uint32_t goal_dtype_bytes(uint32_t dtype);
 bool goal_dtype_is_float(uint32_t dtype);

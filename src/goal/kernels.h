@@ -8,7 +8,7 @@
 typedef void goal_kernel(void *dst, const void *a, const void *b, size_t count);
 
 /* By type - GOAL_ADD and data type; NULL: there is no such operation. */
-struct goal_kernels { goal_kernel *of[GOAL_TYPES - GOAL_ADD][GOAL_DTYPE_COUNT]; };
+struct goal_kernels { goal_kernel *of[GOAL_XOR + 1 - GOAL_ADD][GOAL_DTYPE_COUNT]; };
 
 extern const struct goal_kernels goal_kernels_base, goal_kernels_avx2, goal_kernels_avx512;
 

@@ -118,6 +118,23 @@ static int verify_arithmetic(const struct verify *v, const struct goal_op *op)
 		       -EINVAL;
 }
 
+static int verify_one_sided(const struct verify *v, const struct goal_op *op)
+{
+	bool append = goal_is_append(op), test = op->type == GOAL_TEST;
+
+	if (op->mem != GOAL_NOWHERE || !v->limits->nowhere || op->dtype)
+		return -EINVAL;
+	if (goal_is_triggered(op) ? !op->when : op->when || op->off)
+		return -EINVAL;
+	if (append ? op->options & ~(GOAL_ONCE | GOAL_OVERFLOW) || !op->counter : op->segment_count)
+		return -EINVAL;
+	if (test)
+		return op->bytes || op->peer || op->tag || op->counter ? -EINVAL : 0;
+	if (op->peer >= v->limits->ranks && !(append && op->peer == GOAL_ANY))
+		return -EINVAL;
+	return op->tag == GOAL_ANY && !append ? -EINVAL : 0;
+}
+
 static int verify_operands(struct verify *v, const struct goal_op *op)
 {
 	if (goal_is_transfer(op))
@@ -126,6 +143,8 @@ static int verify_operands(struct verify *v, const struct goal_op *op)
 		return verify_copy(v, op);
 	if (goal_is_arithmetic(op))
 		return verify_arithmetic(v, op);
+	if (goal_is_one_sided(op))
+		return verify_one_sided(v, op);
 	if (op->dtype || op->src_mem || op->src2_mem || op->src_off || op->src2_off)
 		return -EINVAL;
 	if (op->type == GOAL_STAMP)

@@ -15,7 +15,15 @@ enum {
 	SAID_NIC = 8,
 	SAID_MATCH = 16,
 	SAID_FROM = 32,
-	SAID_INTO = 64
+	SAID_INTO = 64,
+	/* one-sided operations */
+	SAID_COUNTER = 128,
+	SAID_WHEN = 256,
+	SAID_HEADER = 512,
+	SAID_PAYLOAD = 1024,
+	SAID_COMPLETION = 2048,
+	SAID_ALLOWED = 4096,
+	SAID_ONCE = 8192
 };
 
 static const struct {
@@ -24,6 +32,9 @@ static const struct {
 } parts[] = {
 	{ "to", SAID_PEER }, { "from", SAID_FROM }, { "into", SAID_INTO },   { "tag", SAID_TAG },
 	{ "cpu", SAID_CPU }, { "nic", SAID_NIC },   { "match", SAID_MATCH },
+	{ "ct", SAID_COUNTER }, { "when", SAID_WHEN }, { "hh", SAID_HEADER },
+	{ "ph", SAID_PAYLOAD }, { "ch", SAID_COMPLETION }, { "allowed", SAID_ALLOWED },
+	{ "use_once", SAID_ONCE },
 };
 
 static const char *const op_words[] = {
@@ -40,9 +51,8 @@ static const char *const dtype_words[] = {
 		NULL
 };
 
-/* Of LogGOPSim2: its model of network cards that answer by themselves. */
-static const char *const one_sided[] = { "put",  "get",     "append", "tput",
-					 "tget", "tappend", "test",   "calcgem5" };
+/* Of LogGOPSim2: a function that another program simulates. */
+static const char gem5[] = "calcgem5";
 
 struct reading {
 	struct text_parser *p;
@@ -100,8 +110,8 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 
 	if (text_is_word(&minus, "any") || text_is_mark(&p->lexer, '-')) {
 		if (!any)
-			return text_wrong(p, &minus, "a send names its %s: 'any' is for receives",
-					  what);
+			return text_wrong(p, &minus, "'%s' names its %s: 'any' is for receives and appends",
+					  op_words[r->op.type], what);
 		text_next(&p->lexer);
 		if (minus.kind == TEXT_MARK &&
 		    (p->lexer.token.kind != TEXT_NUMBER || p->lexer.token.number != 1))
@@ -118,11 +128,16 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 	return true;
 }
 
+static bool may_be_any(const struct goal_op *op)
+{
+	return op->type == GOAL_RECV || goal_is_append(op);
+}
+
 static bool peer(struct reading *r)
 {
 	struct text_token t = r->p->lexer.token;
 
-	if (!peer_or_tag(r, r->op.type == GOAL_RECV, "rank", UINT64_MAX >> 33, &r->op.peer))
+	if (!peer_or_tag(r, may_be_any(&r->op), "rank", UINT64_MAX >> 33, &r->op.peer))
 		return false;
 	if (r->op.peer != GOAL_ANY && r->op.peer >= r->p->ranks)
 		return text_wrong(r->p, &t, "there is no rank %u: num_ranks is %u", r->op.peer,
@@ -231,6 +246,60 @@ static bool operands(struct reading *r)
 	       memory(r->p, op->bytes, &op->src2_mem, &op->src2_off);
 }
 
+static bool counter(struct reading *r, uint32_t *out)
+{
+	uint64_t n = 0;
+
+	if (!text_expect_number(r->p, "the number of a counter", GOAL_COUNTERS_MAX - 1, &n))
+		return false;
+	*out = 1 + (uint32_t)n;
+	return true;
+}
+
+/* "9 reaches 1", "0 for 1" */
+static bool when(struct reading *r, const char *until)
+{
+	const char *const words[] = { until, NULL };
+
+	if (!counter(r, &r->op.when))
+		return false;
+	if (!text_is_word(&r->p->lexer.token, until))
+		return text_expected_words(r->p, &r->p->lexer.token, words, NULL);
+	text_next(&r->p->lexer);
+	return text_expect_number(r->p, "the value of the counter", UINT64_MAX, &r->op.off);
+}
+
+static bool handler(struct reading *r, uint8_t *out)
+{
+	uint64_t n = 0;
+
+	if (!text_expect_number(r->p, "the number of a handler", GOAL_HANDLERS_MAX - 1, &n))
+		return false;
+	*out = (uint8_t)(1 + n);
+	return true;
+}
+
+static bool one_sided_part(struct reading *r, unsigned said)
+{
+	switch (said) {
+	case SAID_COUNTER:
+		return counter(r, &r->op.counter);
+	case SAID_WHEN:
+		return when(r, "reaches");
+	case SAID_HEADER:
+		return handler(r, &r->op.handlers[0]);
+	case SAID_PAYLOAD:
+		return handler(r, &r->op.handlers[1]);
+	case SAID_COMPLETION:
+		return handler(r, &r->op.handlers[2]);
+	case SAID_ALLOWED:
+		return peer(r);
+	default: /* SAID_ONCE */
+		r->op.options |= GOAL_ONCE;
+		return true;
+	}
+}
+
 static bool part(struct reading *r, unsigned said)
 {
 	struct goal_op *op = &r->op;
@@ -240,7 +309,7 @@ static bool part(struct reading *r, unsigned said)
 	case SAID_PEER:
 		return peer(r);
 	case SAID_TAG:
-		return peer_or_tag(r, op->type == GOAL_RECV, "tag", GOAL_ANY - 1, &op->tag);
+		return peer_or_tag(r, may_be_any(op), "tag", GOAL_ANY - 1, &op->tag);
 	case SAID_CPU:
 		if (!text_expect_number(r->p, "the number of a CPU", UINT16_MAX, &n))
 			return false;
@@ -255,9 +324,11 @@ static bool part(struct reading *r, unsigned said)
 		return text_expect_number(r->p, "the number of a receive", UINT32_MAX, &r->match);
 	case SAID_FROM:
 		return goal_is_transfer(op) ? transfer_memory(r) : operands(r);
-	default: /* SAID_INTO */
+	case SAID_INTO:
 		return goal_is_transfer(op) ? transfer_memory(r)
 					    : memory(r->p, op->bytes, &op->mem, &op->off);
+	default:
+		return one_sided_part(r, said);
 	}
 }
 
@@ -375,8 +446,62 @@ static bool stamp(struct reading *r)
 	return true;
 }
 
+/* ---- one-sided operations ---------------------------------------------------------------- */
+
+static bool list_of_append(struct reading *r)
+{
+	static const char *const lists[] = { "priority_list", "overflow_list", NULL };
+	struct text_lexer *l = &r->p->lexer;
+
+	if (text_is_word(&l->token, lists[1]))
+		r->op.options |= GOAL_OVERFLOW;
+	else if (!text_is_word(&l->token, lists[0]))
+		return text_expected_words(r->p, &l->token, lists, NULL);
+	text_next(l);
+	return true;
+}
+
+/* Parts that the operation cannot do without. */
+static bool all_said(struct reading *r, unsigned needed)
+{
+	for (size_t i = 0; i < BASE_ARRAY_LEN(parts); i++)
+		if (parts[i].said & needed & ~r->said)
+			return text_wrong(r->p, &r->p->lexer.token, "expected '%s'", parts[i].word);
+	return true;
+}
+
+/* "put 200b to 1 ct 0 tag 10", "get 8b from 2 ...", "append 1b to priority_list allowed 0 ct 0 ..." */
+static bool one_sided(struct reading *r)
+{
+	struct text_lexer *l = &r->p->lexer;
+	bool get = r->op.type == GOAL_GET || r->op.type == GOAL_TGET, append = goal_is_append(&r->op);
+	const char *const to_or_from[] = { get ? "from" : "to", NULL };
+	unsigned needed = (append ? SAID_ALLOWED | SAID_COUNTER : 0) |
+			  (goal_is_triggered(&r->op) ? SAID_WHEN : 0);
+
+	if (!text_expect_bytes(r->p, &r->op.bytes))
+		return false;
+	if (!text_is_word(&l->token, to_or_from[0]))
+		return text_expected_words(r->p, &l->token, to_or_from, NULL);
+	text_next(l);
+	if (!(append ? list_of_append(r) : peer(r)))
+		return false;
+	r->may = needed | SAID_COUNTER | SAID_TAG | SAID_CPU | SAID_NIC;
+	if (append)
+		r->may |= SAID_HEADER | SAID_PAYLOAD | SAID_COMPLETION | SAID_ONCE;
+	return all_parts(r) && all_said(r, needed);
+}
+
+/* "test 0 for 1" */
+static bool test(struct reading *r)
+{
+	r->may = SAID_CPU | SAID_NIC;
+	return when(r, "for") && all_parts(r);
+}
+
 static bool by_type(struct reading *r)
 {
+	r->op.mem = goal_is_one_sided(&r->op) ? GOAL_NOWHERE : 0;
 	switch (r->op.type) {
 	case GOAL_SEND:
 	case GOAL_RECV:
@@ -391,8 +516,10 @@ static bool by_type(struct reading *r)
 		return all_parts(r);
 	case GOAL_STAMP:
 		return stamp(r);
+	case GOAL_TEST:
+		return test(r);
 	default:
-		return local(r);
+		return goal_is_one_sided(&r->op) ? one_sided(r) : local(r);
 	}
 }
 
@@ -401,10 +528,7 @@ bool text_is_operation(const struct text_token *word)
 	for (uint8_t i = 0; i < GOAL_TYPES; i++)
 		if (text_is_word(word, op_words[i]))
 			return true;
-	for (size_t i = 0; i < BASE_ARRAY_LEN(one_sided); i++)
-		if (text_is_word(word, one_sided[i]))
-			return true;
-	return false;
+	return text_is_word(word, gem5);
 }
 
 static bool find_type(struct reading *r)
@@ -414,12 +538,9 @@ static bool find_type(struct reading *r)
 			r->op.type = i;
 			return true;
 		}
-	for (size_t i = 0; i < BASE_ARRAY_LEN(one_sided); i++)
-		if (text_is_word(r->word, one_sided[i]))
-			return text_wrong(r->p, r->word,
-					  "'%s' is a one-sided operation of LogGOPSim2: only send, "
-					  "recv and local operations are known",
-					  one_sided[i]);
+	if (text_is_word(r->word, gem5))
+		return text_wrong(r->p, r->word,
+				  "'%s' runs in the processor simulator of LogGOPSim2, which is not here", gem5);
 	return text_unknown(r->p, r->word, "operation", op_words);
 }
 

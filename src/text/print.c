@@ -166,6 +166,48 @@ static void put_operands(struct out *o, const struct goal_op *op)
 		put_part(o, " nic ", op->nic);
 }
 
+/* In the order that LogGOPSim2 wants. */
+static void put_append(struct out *o, const struct goal_op *op)
+{
+	static const char *const words[] = { " hh ", " ph ", " ch " };
+
+	put(o, op->options & GOAL_OVERFLOW ? " to overflow_list" : " to priority_list");
+	for (int i = 0; i < 3; i++)
+		if (op->handlers[i])
+			put_part(o, words[i], op->handlers[i] - 1u);
+	put_any(o, " allowed ", op->peer, true);
+}
+
+static void put_one_sided(struct out *o, const struct goal_op *op)
+{
+	bool append = goal_is_append(op);
+
+	if (op->type == GOAL_TEST) {
+		put_part(o, " ", op->when - 1);
+		put_part(o, " for ", op->off);
+	} else {
+		put(o, " ");
+		put_size(o, op->bytes);
+		if (append)
+			put_append(o, op);
+		else
+			put_part(o, op->type == GOAL_GET || op->type == GOAL_TGET ? " from " : " to ", op->peer);
+		if (goal_is_triggered(op)) {
+			put_part(o, " when ", op->when - 1);
+			put_part(o, " reaches ", op->off);
+		}
+		if (op->counter)
+			put_part(o, " ct ", op->counter - 1);
+		if (op->options & GOAL_ONCE)
+			put(o, " use_once");
+		put_any(o, " tag ", op->tag, append);
+	}
+	if (op->cpu)
+		put_part(o, " cpu ", op->cpu);
+	if (op->nic)
+		put_part(o, " nic ", op->nic);
+}
+
 static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32_t match,
 		   uint32_t shown)
 {
@@ -175,6 +217,8 @@ static void put_op(struct out *o, const struct goal_block *b, uint32_t i, uint32
 	if (goal_is_transfer(op)) {
 		put(o, " ");
 		put_transfer(o, b, op, match, shown);
+	} else if (goal_is_one_sided(op)) {
+		put_one_sided(o, op);
 	} else {
 		put_operands(o, op);
 	}
@@ -194,7 +238,7 @@ static uint64_t scratch_used(const struct goal_block *b)
 	for (uint32_t i = 0; i < b->op_count && b->scratch_bytes; i++) {
 		const struct goal_op *op = &goal_ops_const(b)[i];
 
-		if (op->type == GOAL_NOP || op->type == GOAL_CALC ||
+		if (op->type == GOAL_NOP || op->type == GOAL_CALC || goal_is_one_sided(op) ||
 		    (goal_is_transfer(op) && op->segment_count))
 			continue;
 		used = scratch_end(used, op->mem, op->off, op->bytes);

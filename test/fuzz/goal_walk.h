@@ -83,6 +83,19 @@ static inline const char *goal_walk_local(const struct goal_op *op, const struct
 	return NULL;
 }
 
+static inline const char *goal_walk_one_sided(const struct goal_op *op, const struct goal_limits *l)
+{
+	bool append = op->type == GOAL_APPEND || op->type == GOAL_TAPPEND;
+
+	if (!l->nowhere || op->mem != GOAL_NOWHERE)
+		return "a one-sided operation where it would run";
+	if (op->type == GOAL_TEST)
+		return op->when ? NULL : "a test of nothing";
+	if (op->peer >= l->ranks && !(append && op->peer == GOAL_ANY))
+		return "a peer outside of the group";
+	return append || op->tag != GOAL_ANY ? NULL : "a put under any tag";
+}
+
 static inline const char *goal_walk_op(const struct goal_block *b, uint32_t i,
 				       const struct goal_limits *l)
 {
@@ -93,6 +106,8 @@ static inline const char *goal_walk_op(const struct goal_block *b, uint32_t i,
 	if ((uint64_t)op->next + op->next_count > b->adjacency_count ||
 	    (uint64_t)op->inext + op->inext_count > b->adjacency_count)
 		return "a list outside of the block";
+	if (goal_is_one_sided(op))
+		return goal_walk_one_sided(op, l);
 	return goal_is_transfer(op) ? goal_walk_transfer(b, op, l) : goal_walk_local(op, l);
 }
 

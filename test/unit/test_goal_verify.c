@@ -46,6 +46,15 @@ static int verify_one(struct goal_op op)
 	return verify_with(false);
 }
 
+static int verify_nowhere(const struct goal_op *op, bool nowhere)
+{
+	struct goal_build b = begin();
+
+	goal_add(&b, op);
+	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
+	return verify_with(nowhere);
+}
+
 #define OP(...) ((struct goal_op){ __VA_ARGS__ })
 #define ACCEPTED(...) CHECK_EQ(verify_one(OP(__VA_ARGS__)), 0)
 #define REFUSED(...) CHECK_EQ(verify_one(OP(__VA_ARGS__)), -EINVAL)
@@ -113,6 +122,48 @@ UNIT_TEST(other_operations_say_nothing_that_they_do_not_mean)
 	REFUSED(.type = GOAL_STAMP, .mem = 1, .bytes = 4);
 	REFUSED(.type = GOAL_TYPES);
 	REFUSED(.type = 255);
+}
+
+UNIT_TEST(one_sided_operations_are_for_programs_that_are_looked_at)
+{
+	struct goal_op puts = { .type = GOAL_PUT, .mem = GOAL_NOWHERE, .peer = 1, .tag = 9, .bytes = 10, .counter = 4 };
+	struct goal_op append = { .type = GOAL_APPEND, .mem = GOAL_NOWHERE, .peer = GOAL_ANY, .tag = GOAL_ANY, .bytes = 10,
+				  .counter = 1, .options = GOAL_ONCE | GOAL_OVERFLOW, .handlers = { 1, 0, 255 } };
+	struct goal_op test = { .type = GOAL_TEST, .mem = GOAL_NOWHERE, .when = 1, .off = UINT64_MAX };
+	struct goal_op bad;
+
+	CHECK_EQ(verify_nowhere(&puts, true), 0);
+	CHECK_EQ(verify_nowhere(&append, true), 0);
+	CHECK_EQ(verify_nowhere(&test, true), 0);
+	CHECK_EQ(verify_nowhere(&puts, false), -EINVAL);
+	CHECK_EQ(verify_nowhere(&append, false), -EINVAL);
+	CHECK_EQ(verify_nowhere(&test, false), -EINVAL);
+#define BAD(from, field, value)                                                                \
+	do {                                                                                   \
+		bad = (from);                                                                  \
+		bad.field = (value);                                                           \
+		CHECK_EQ(verify_nowhere(&bad, true), -EINVAL);                                 \
+	} while (0)
+	BAD(puts, mem, 0);
+	BAD(puts, peer, RANKS);
+	BAD(puts, peer, GOAL_ANY);
+	BAD(puts, tag, GOAL_ANY);
+	BAD(puts, options, GOAL_ONCE);
+	BAD(puts, handlers[1], 1);
+	BAD(puts, when, 1);
+	BAD(puts, off, 1);
+	BAD(puts, dtype, 1);
+	BAD(puts, type, GOAL_TPUT);
+	BAD(append, counter, 0);
+	BAD(append, options, 4);
+	BAD(append, peer, RANKS);
+	BAD(append, type, GOAL_TAPPEND);
+	BAD(test, when, 0);
+	BAD(test, bytes, 1);
+	BAD(test, peer, 1);
+	BAD(test, tag, 1);
+	BAD(test, counter, 1);
+#undef BAD
 }
 
 /* Two lists, added in an order that is not the block's. */

@@ -169,16 +169,26 @@ UNIT_TEST(memory_and_types_are_checked)
 		  "0:0: rank 0 uses 8 bytes of scratch memory and states 4\n");
 	CHECK_STR(statement("scratch 4b; scratch 5b"), "3:13: a second 'scratch' in rank 0\n");
 	CHECK_STR(statement("send 8b to -1"),
-		  "3:12: a send names its rank: 'any' is for receives\n");
+		  "3:12: 'send' names its rank: 'any' is for receives and appends\n");
 	CHECK_STR(statement("recv 8b from -2"), "3:15: expected '1': only -1 means any, not '2'\n");
 }
 
-UNIT_TEST(operations_of_logGOPSim2_that_are_not_known_are_named_as_such)
+UNIT_TEST(what_a_one_sided_operation_lacks_is_named)
 {
-	CHECK_HAS(statement("l0: append 10b to priority_list allowed 1 ct 0 tag 53"),
-		  "'append' is a one-sided operation");
-	CHECK_HAS(statement("put 200b to 1 tag 10"),
-		  "3:1: 'put' is a one-sided operation of LogGOPSim2");
+	CHECK_STR(statement("append 8b to priority_list allowed 1"), "3:37: expected 'ct'\n");
+	CHECK_STR(statement("append 8b to priority_list ct 1"), "3:32: expected 'allowed'\n");
+	CHECK_HAS(statement("append 8b to list allowed 1 ct 0"),
+		  "3:14: expected 'priority_list' or 'overflow_list', not 'list'");
+	CHECK_STR(statement("tput 8b to 1 tag 3"), "3:19: expected 'when'\n");
+	CHECK_HAS(statement("tput 8b to 1 when 3 tag 3"), "3:21: expected 'reaches', not 'tag'");
+	CHECK_HAS(statement("put 8b to 1 when 3 reaches 1"), "3:13: expected 'tag', 'cpu', 'nic', 'ct'");
+	CHECK_STR(statement("put 8b to -1"), "3:11: 'put' names its rank: 'any' is for receives and appends\n");
+	CHECK_HAS(statement("get 8b to 1"), "3:8: expected 'from', not 'to'");
+	CHECK_HAS(statement("test 1"), "3:7: expected 'for'");
+	CHECK_STR(statement("test 4294967295 for 1"), "3:6: '4294967295' is too large: at most 4294967293\n");
+	CHECK_HAS(statement("append 8b to priority_list hh 254 allowed 1 ct 0"), "at most 253");
+	CHECK_STR(statement("calcgem5 3 10b"),
+		  "3:1: 'calcgem5' runs in the processor simulator of LogGOPSim2, which is not here\n");
 }
 
 UNIT_TEST(several_problems_are_told_and_then_it_is_enough)

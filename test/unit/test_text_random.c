@@ -90,6 +90,28 @@ static void draw_local(struct goal_op *op)
 	}
 }
 
+static void draw_one_sided(struct goal_op *op)
+{
+	bool append = goal_is_append(op);
+
+	op->mem = GOAL_NOWHERE;
+	if (goal_is_triggered(op)) {
+		op->when = 1 + (uint32_t)draw(GOAL_COUNTERS_MAX);
+		op->off = draw_size();
+	}
+	if (op->type == GOAL_TEST)
+		return;
+	op->bytes = draw_size();
+	op->peer = append && !draw(4) ? GOAL_ANY : (uint32_t)draw(RANKS);
+	op->tag = append && !draw(4) ? GOAL_ANY : (uint32_t)draw(GOAL_ANY);
+	op->counter = append || draw(2) ? 1 + (uint32_t)draw(GOAL_COUNTERS_MAX) : 0;
+	if (!append)
+		return;
+	op->options = (uint8_t)draw(4);
+	for (int i = 0; i < 3; i++)
+		op->handlers[i] = (uint8_t)draw(1 + GOAL_HANDLERS_MAX);
+}
+
 static void draw_op(struct any_op *a)
 {
 	struct goal_op *op = &a->op;
@@ -98,6 +120,8 @@ static void draw_op(struct any_op *a)
 				      (uint8_t)(draw(2) ? GOAL_SEND + draw(2) : draw(GOAL_TYPES)) };
 	if (goal_is_transfer(op))
 		draw_transfer(a);
+	else if (goal_is_one_sided(op))
+		draw_one_sided(op);
 	else if (op->type == GOAL_COPY || goal_is_arithmetic(op))
 		draw_local(op);
 	else if (op->type == GOAL_CALC)
@@ -146,7 +170,7 @@ static uint64_t scratch_of(const struct any_op *a)
 
 	for (uint32_t i = 0; i < a->piece_count; i++)
 		used = add_scratch(used, a->pieces[i].mem, a->pieces[i].off, a->pieces[i].bytes);
-	if (op->type == GOAL_NOP || op->type == GOAL_CALC || a->piece_count)
+	if (op->type == GOAL_NOP || op->type == GOAL_CALC || goal_is_one_sided(op) || a->piece_count)
 		return used;
 	used = add_scratch(used, op->mem, op->off, op->bytes);
 	if (goal_is_transfer(op) || op->type == GOAL_STAMP)

@@ -106,7 +106,7 @@ static int parse_option(struct gen_params *p, int option, const char *value)
 	case SEGMENT:
 		return base_parse_bytes(value, &p->segment_bytes);
 	case OP:
-		return parse_word(value, ops, GOAL_ADD, GOAL_TYPES, &p->op);
+		return parse_word(value, ops, GOAL_ADD, GOAL_XOR + 1, &p->op);
 	case TYPE:
 		return parse_word(value, types, 0, GOAL_DTYPE_COUNT, &p->dtype);
 	case DIMS:

@@ -17,6 +17,7 @@
 #include "goal.h"
 #include "goal_reference.h"
 #include "sched/sched.h"
+#include "text/text.h"
 
 #define RANKS_MAX 256u
 #define MEMORY_MAX (1ull << 30) /* of a rank */
@@ -397,6 +398,25 @@ static int parse(struct options *o, char **argv)
 	return ret;
 }
 
+/* The first operation that only a network card could do, told. */
+static bool has_one_sided(const struct goal_program *p)
+{
+	for (uint32_t rank = 0; rank < p->ranks; rank++) {
+		const struct goal_block *b = goal_program_block(p, rank);
+
+		for (uint32_t i = 0; i < b->op_count; i++) {
+			char what[120];
+
+			if (!goal_is_one_sided(&goal_ops_const(b)[i]))
+				continue;
+			text_print_op(b, i, what, sizeof what);
+			tool_say("goal run: rank %u: '%s' is one-sided and cannot be run here; see: sluice goal sim", rank, what);
+			return true;
+		}
+	}
+	return false;
+}
+
 /* What is known before anything runs. */
 static int prepare(struct job *j)
 {
@@ -411,6 +431,8 @@ static int prepare(struct job *j)
 		tool_say("goal run: %u ranks are too many to run on one machine; see: sluice goal sim", n);
 		return TOOL_FAILED;
 	}
+	if (has_one_sided(j->program))
+		return TOOL_FAILED;
 	ret = goal_reference_make(&j->reference, j->program, MEMORY_MAX);
 	if (ret) {
 		tool_say("goal run: %s", ret == -E2BIG ? "a rank would need more than 1 GiB of memory" : strerror(-ret));
