@@ -7,7 +7,6 @@ class Sluice(MesonPackage):
     """Makes the collectives of unmodified MPI programs faster inside a node. No MPI is linked: the library serves
     whichever MPI a program loads (the MPICH family, Open MPI, the MPI standard's ABI)."""
 
-    homepage = "https://example.org/sluice"
     license("BSD-3-Clause")
 
     # Until there are releases: spack develop, or dev_path in an environment.
