@@ -98,7 +98,7 @@ static uint64_t application(struct job *j)
 		maximum(j->c, j->a[i % 2], j->n);
 		t = lap(j, COMPUTE, t);
 		MPI_Gather(j->c, j->n, MPI_UINT32_T, j->all, j->n, MPI_UINT32_T, 0, MPI_COMM_WORLD);
-		t = lap(j, GATHER, t);
+		lap(j, GATHER, t);
 	}
 	j->part_ns[BCAST_COMPUTE] = j->part_ns[BCAST] + j->part_ns[COMPUTE];
 	j->part_ns[GATHER_INIT] = j->part_ns[GATHER] + j->part_ns[INIT];
