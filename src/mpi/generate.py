@@ -63,7 +63,7 @@ def observation(term):
 
 
 def callee(function, by_name):
-    if function.small:
+    if function.name.endswith('_c'):
         return f'OR_NARROW({function.name})'
     return f'real.{function.name}'
 

@@ -2,6 +2,8 @@
 /* MPI calls right after a collective: on its buffer, beside it, over it, and while many are under way. */
 #include "early.h"
 
+#include <dlfcn.h>
+
 enum { TAG = 7 };
 
 static int next_rank(void)
@@ -361,6 +363,28 @@ static void nothing(struct trial *t)
 	MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
 	EXPECT(!flag);
 	EXPECT(MPI_Wtime() > 0);
+}
+
+typedef int pack_external_c(const char *, const void *, MPI_Count, MPI_Datatype, void *, MPI_Count, MPI_Count *);
+
+/* Found by name, as bindings do: there is one, also where the library has none. */
+static void by_pack_external_c(struct trial *t)
+{
+	pack_external_c *pack = (pack_external_c *)dlsym(RTLD_DEFAULT, "MPI_Pack_external_c");
+	char *got = check_alloc(common(t));
+	MPI_Count at = 0;
+
+	if (pack) {
+		EXPECT(!pack("external32", t->buf, (MPI_Count)common(t), MPI_BYTE, got, (MPI_Count)common(t), &at));
+		EXPECT(at == (MPI_Count)common(t));
+		early_same(t, got, t->want, common(t), "MPI_Pack_external_c");
+	}
+	free(got);
+}
+
+BEHAVIOUR(functions_that_the_library_may_lack, 2)
+{
+	early_trials(by_pack_external_c);
 }
 
 BEHAVIOUR(calls_that_do_not_concern_it, 2)
