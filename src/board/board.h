@@ -50,7 +50,7 @@ void board_end(struct board *b, uint64_t n);
 
 /* ---- what a rank makes of the messages ------------------------------------------------------------- */
 
-struct board_part { uint64_t off; uint32_t bytes; };
+struct board_part { uint64_t off, bytes; };
 
 /*
  * How messages are combined: element by element, in the order of ranks, ((m0 op m1) op m2) ..., so that each
@@ -81,6 +81,7 @@ struct board_read {
 	uint64_t stride;
 	const struct board_part *parts; /* not NULL: of rank r's message come parts[r].bytes, to `to` + parts[r].off */
 	const struct board_fold *fold;  /* may be NULL */
+	int skip;                       /* posts nothing, its part is there already; -1: nobody. Not with fold */
 	int next;                       /* begins as `first`; all before it have been read */
 };
 

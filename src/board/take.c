@@ -19,7 +19,7 @@ static int fold_in(const struct board_fold *f, char *to, const char *message, ui
 
 static int take_one(struct board_read *r, const char *message, uint32_t message_bytes)
 {
-	uint32_t bytes = r->parts ? r->parts[r->next].bytes : r->bytes;
+	uint64_t bytes = r->parts ? r->parts[r->next].bytes : r->bytes;
 	uint64_t off = r->parts ? r->parts[r->next].off :
 		       r->fold	? 0 :
 				  (uint64_t)(r->next - r->first) * r->stride;
@@ -29,7 +29,7 @@ static int take_one(struct board_read *r, const char *message, uint32_t message_
 	if (!bytes)
 		return 0;
 	if (r->fold && r->next > r->first)
-		return fold_in(r->fold, r->to, message + r->at, bytes);
+		return fold_in(r->fold, r->to, message + r->at, (uint32_t)bytes);
 	memcpy(r->to + off, message + r->at, bytes);
 	return 0;
 }
@@ -37,10 +37,13 @@ static int take_one(struct board_read *r, const char *message, uint32_t message_
 int board_take(const struct board *b, uint64_t n, struct board_read *r)
 {
 	for (; r->next < r->end; r->next++) {
+		const char *message;
 		uint32_t bytes;
-		const char *message = board_look(b, r->next, n, &bytes);
 		int ret;
 
+		if (r->next == r->skip)
+			continue;
+		message = board_look(b, r->next, n, &bytes);
 		if (!message)
 			return 0;
 		ret = take_one(r, message, bytes);

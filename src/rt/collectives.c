@@ -220,8 +220,7 @@ static int own_part(const struct rt_call *call, int rank)
 	       kinds[call->kind].coll != COLL_ALLTOALL && call->recv.count ? rank : -1;
 }
 
-/* What a rank sends to itself must fit where it goes: peers' parts are looked at by both ends. */
-static bool is_own_right(const struct rt_call *call, int rank)
+bool call_is_own_right(const struct rt_call *call, int rank)
 {
 	const struct rt_side *send = &call->send, *recv = &call->recv;
 
@@ -319,7 +318,7 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 	struct sides s;
 
 	set_ending(call, c, &end);
-	if (is_own_right(call, rank))
+	if (call_is_own_right(call, rank))
 		ret = begin_sides(c, call, &s, piece);
 	else
 		s = (struct sides){ { .of = &call->send }, { .of = &call->recv } };

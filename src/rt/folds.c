@@ -41,24 +41,31 @@ static void set_starts(const struct rt_comm *c, const struct rt_call *call, uint
 	c->starts[call->send.count] = count;
 }
 
-static int run(struct rt_comm *c, const struct rt_call *call, const struct sides *s, uint64_t at, uint64_t bytes)
+bool fold_kernel(const struct rt_fold *f, uint32_t *out_type, uint32_t *out_dtype)
 {
-	bool in_place = call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER;
-	struct exec_fold fold = {
+	*out_type = operations[f->op];
+	*out_dtype = types[f->type];
+	return f->op != RT_OP_OTHER;
+}
+
+void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold *out)
+{
+	*out = (struct exec_fold){
 		.kind = kinds[call->kind],
 		.root = call->root,
-		.type = operations[call->fold.op],
-		.dtype = types[call->fold.type],
 		.count = bytes / call->fold.element_bytes,
 		.element_bytes = call->fold.element_bytes,
-		.starts = kinds[call->kind] == FOLD_REDUCE_SCATTER ? c->starts : NULL,
-		.in_off = (in_place ? s->recv : s->send).is_packed ? 0 : at,
-		.out_off = s->recv.is_packed ? 0 : at,
-		.in_place = in_place,
+		.in_place = call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER,
 		.combine = call->fold.combine,
 		.ctx = call->fold.ctx,
 		.is_commutative = call->fold.commutes,
 	};
+	fold_kernel(&call->fold, &out->type, &out->dtype);
+}
+
+static int run(struct rt_comm *c, const struct rt_call *call, const struct sides *s, uint64_t at, uint64_t bytes)
+{
+	struct exec_fold fold;
 	struct exec_call e = {
 		.fold = &fold,
 		.user = { s->send.addr, s->recv.addr },
@@ -67,8 +74,14 @@ static int run(struct rt_comm *c, const struct rt_call *call, const struct sides
 		.name = call->name,
 	};
 	struct exec_run *r;
-	int ret = run_begin(c, &e, &r);
+	int ret;
 
+	fold_describe(call, bytes, &fold);
+	if (fold.kind == FOLD_REDUCE_SCATTER)
+		fold.starts = c->starts;
+	fold.in_off = (fold.in_place ? s->recv : s->send).is_packed ? 0 : at;
+	fold.out_off = s->recv.is_packed ? 0 : at;
+	ret = run_begin(c, &e, &r);
 	return ret ? ret : exec_wait(r);
 }
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "board/board.h"
 #include "coll/coll.h"
 #include "engine/engine.h"
 #include "exec/exec.h"
@@ -32,6 +33,7 @@ struct requests {
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
+	struct board *board; /* of short requests */
 	bool prefer_vm;
 	bool thread_multiple;
 	int worker_group; /* what the worker process calls this one; 0: it does not know it */

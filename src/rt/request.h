@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by requests.c, request_schedule.c and request_memory.c. */
+/* Shared by requests.c, request_schedule.c, request_memory.c and request_small.c. */
 #ifndef SLUICE_RT_REQUEST_H
 #define SLUICE_RT_REQUEST_H
 
@@ -21,8 +21,14 @@ struct rt_request {
 	const struct rt_call *call;
 	void *owner;
 	struct request_side send, recv;
-	struct goal_block *block; /* its schedule, made at the first start */
+	struct goal_block *block; /* its schedule; NULL: it combines */
+	uint64_t *starts;         /* of what is combined and scattered */
 	struct exec_run *run;     /* while it is active */
+	bool is_small;            /* it goes over the board: none of the three above, but */
+	uint64_t number;          /* of its collective there, */
+	struct board_read read;
+	struct board_fold fold;
+	char *image;              /* and its result, where that is not made in the program's memory */
 	enum request_state state;
 	int result;
 	struct rt_request *next;
@@ -30,8 +36,13 @@ struct rt_request {
 
 /* ---- request_schedule.c --------------------------------------------------------------------------------- */
 
-/* Makes r->block. 0 or -errno. */
+/* Makes r->block, or r->starts. 0 or -errno. */
 int request_schedule(struct rt_request *r);
+void request_unschedule(struct rt_request *r);
+/* What is combined, for exec_begin(). */
+void request_fold(const struct rt_request *r, struct exec_fold *out);
+bool request_is_fold(const struct rt_request *r);
+bool request_is_scattered(const struct rt_request *r); /* each rank gets a part of what is combined */
 bool request_is_exchange(const struct rt_request *r);
 bool request_is_allgather(const struct rt_request *r);
 
@@ -42,5 +53,16 @@ int request_open(struct rt_request *r);
 /* is_good: the program gets what it receives. 0 or -errno. */
 int request_close(struct rt_request *r, bool is_good);
 
+/* ---- request_small.c -------------------------------------------------------------------------------------- */
+
+/* Is it short? The same answer on all ranks. */
+bool request_is_small(const struct rt_comm *c, const struct rt_call *call);
+/* 0: what others need of this rank is there for them; -EBUSY: no room at the moment; -errno. */
+int request_small_begin(struct rt_request *r);
+/* 1: the result is there; 0: not yet; -errno. Calls what the program computes with: not in threads of ours. */
+int request_small_step(struct rt_request *r);
+int request_small_close(struct rt_request *r, bool is_good); /* as request_close() */
+/* It has not moved for long: 0, or -errno (reported) when it never will. */
+int request_small_check(const struct rt_request *r);
 
 #endif

@@ -145,9 +145,11 @@ int request_open(struct rt_request *r)
 	int ret;
 
 	r->send = r->recv = (struct request_side){ 0 };
-	/* what is exchanged in place is sent from a copy */
-	if (call->in_place && request_is_exchange(r) && call->send.buf.bytes)
+	/* where results are others' inputs still, in place means a copy */
+	if (call->in_place && (request_is_exchange(r) || request_is_scattered(r)) && call->send.buf.bytes)
 		ret = side_copy(&r->send, &call->send.buf, true);
+	else if (call->in_place && request_is_fold(r))
+		ret = 0;
 	else
 		ret = side_open(&r->send, &call->send, !is_bcast_leaf(r));
 	return ret ? ret : side_open(&r->recv, &call->recv, call->in_place);
@@ -156,7 +158,8 @@ int request_open(struct rt_request *r)
 int request_close(struct rt_request *r, bool is_good)
 {
 	int ret = side_close(&r->send, &r->call->send, is_good && is_bcast_leaf(r));
-	int err = side_close(&r->recv, &r->call->recv, is_good);
+	bool gets = r->call->kind != RT_EXSCAN || node_rank(r->comm->group);
+	int err = side_close(&r->recv, &r->call->recv, is_good && gets);
 
 	return ret ? ret : err;
 }

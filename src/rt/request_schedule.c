@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "rt/request.h"
+#include "rt/sides.h"
 
 static const enum coll_kind kinds[RT_KINDS] = {
 	[RT_BCAST] = COLL_BCAST,
@@ -18,7 +19,16 @@ static const enum coll_kind kinds[RT_KINDS] = {
 	[RT_ALLTOALLW] = COLL_ALLTOALL,
 };
 
-bool rt_request_can(enum rt_kind kind) { return kinds[kind] || kind == RT_BCAST; }
+static bool is_fold(enum rt_kind kind) { return kind >= RT_REDUCE && kind <= RT_EXSCAN; }
+
+bool rt_request_can(enum rt_kind kind) { return kinds[kind] || kind == RT_BCAST || is_fold(kind); }
+
+bool request_is_fold(const struct rt_request *r) { return is_fold(r->call->kind); }
+
+bool request_is_scattered(const struct rt_request *r)
+{
+	return r->call->kind == RT_REDUCE_SCATTER || r->call->kind == RT_REDUCE_SCATTER_BLOCK;
+}
 
 bool request_is_exchange(const struct rt_request *r) { return kinds[r->call->kind] == COLL_ALLTOALL; }
 
@@ -45,7 +55,42 @@ static void build(const struct rt_request *r, struct goal_build *b)
 	coll_build(b, &shape);
 }
 
-int request_schedule(struct rt_request *r)
+/* ---- what combines ---------------------------------------------------------------------------------------- */
+
+static int find_starts(struct rt_request *r)
+{
+	const struct rt_side *send = &r->call->send;
+
+	if (!request_is_scattered(r))
+		return 0;
+	r->starts = calloc((size_t)send->count + 1, sizeof(*r->starts));
+	if (!r->starts)
+		return -ENOMEM;
+	for (int i = 0; i < send->count; i++)
+		r->starts[i] = send->parts[i].off / r->call->fold.element_bytes;
+	r->starts[send->count] = send->buf.bytes / r->call->fold.element_bytes;
+	return 0;
+}
+
+void request_fold(const struct rt_request *r, struct exec_fold *out)
+{
+	const struct rt_call *call = r->call;
+
+	fold_describe(call, call->send.buf.bytes, out);
+	out->starts = r->starts;
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------------- */
+
+void request_unschedule(struct rt_request *r)
+{
+	free(r->block);
+	free(r->starts);
+	r->block = NULL;
+	r->starts = NULL;
+}
+
+static int compile(struct rt_request *r)
 {
 	uint32_t cap = exec_ops_max(node_size(r->comm->group));
 	struct goal_op *ops = calloc(cap, sizeof(*ops));
@@ -62,9 +107,9 @@ int request_schedule(struct rt_request *r)
 	}
 	free(ops);
 	free(edges);
-	if (ret) {
-		free(r->block);
-		r->block = NULL;
-	}
+	if (ret)
+		request_unschedule(r);
 	return ret;
 }
+
+int request_schedule(struct rt_request *r) { return request_is_fold(r) ? find_starts(r) : compile(r); }

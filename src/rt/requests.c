@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "rt/request.h"
+#include "rt/sides.h"
 #include "worker/worker.h"
 
 #define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
@@ -68,7 +69,7 @@ void *rt_request_next_done(int *out_result)
 	pthread_mutex_unlock(&done.lock);
 	if (!r)
 		return NULL;
-	ret = request_close(r, !r->result);
+	ret = r->is_small ? request_small_close(r, !r->result) : request_close(r, !r->result);
 	*out_result = r->result ? r->result : ret;
 	r->state = REQUEST_IDLE;
 	atomic_fetch_sub_explicit(&r->comm->requests.count, 1, memory_order_release); /* partner: leave_busy */
@@ -162,27 +163,46 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 
 static void announce(const struct rt_comm *c, const struct rt_request *r)
 {
-	if (workers_serve(c) && exec_has_work(r->run))
+	if (!r->is_small && workers_serve(c) && exec_has_work(r->run))
 		worker_announce(c->worker_group, exec_tag(r->run));
 }
 
-static int begin(struct rt_request *r)
+static int begin_run(struct rt_request *r)
 {
 	/* an allgather in place has one buffer only */
 	struct request_side *send = r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
 	struct exec_run *run;
+	struct exec_fold fold;
 	struct exec_call call = {
 		.schedule = r->block,
+		.fold = request_is_fold(r) ? &fold : NULL,
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
 		.prefer_vm = r->comm->prefer_vm,
 		.name = r->call->name,
 	};
-	int ret = exec_begin(r->comm->exec, &call, &run);
+	int ret;
 
+	if (call.fold)
+		request_fold(r, &fold);
+	ret = exec_begin(r->comm->exec, &call, &run);
 	if (!ret)
 		r->run = run;
 	return ret;
+}
+
+static int begin(struct rt_request *r) { return r->is_small ? request_small_begin(r) : begin_run(r); }
+
+static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
+{
+	int ret;
+
+	if (!r->is_small)
+		return exec_step(r->run, copy, out_ended);
+	/* computing may be the program's own function, which no thread of ours calls */
+	ret = copy == EXEC_COPY_NOTHING && r->read.fold ? 0 : request_small_step(r);
+	*out_ended = ret > 0;
+	return ret < 0 ? ret : 0;
 }
 
 /* Publishes what there is room for. False: something has failed, and with it everything. */
@@ -201,7 +221,7 @@ static bool begin_queued_locked(struct rt_comm *c)
 		take_first(&c->requests.queued);
 		r->state = REQUEST_ACTIVE;
 		do
-			ret = exec_step(r->run, EXEC_COPY_NOTHING, &ended);
+			ret = step(r, EXEC_COPY_NOTHING, &ended);
 		while (ret > 0 && !ended);
 		if (ended) {
 			put_done(r, ret);
@@ -232,7 +252,7 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 
 		if (ret >= 0) {
 			name = r->call->name;
-			ret = exec_step(r->run, copy, &ended);
+			ret = step(r, copy, &ended);
 			any |= ret > 0 || ended;
 		}
 		if (ended || ret < 0)
@@ -295,20 +315,31 @@ static void call_ranks(struct rt_comm *c)
 			node_call(c->group, r);
 }
 
+/* In flight, or, where the board is full, the first that waits for others to read. */
+static struct requests_list *stuck_ones(struct rt_comm *c)
+{
+	struct rt_request *queued = c->requests.queued.first;
+
+	return c->requests.active.first ? &c->requests.active : queued && queued->is_small ? &c->requests.queued : NULL;
+}
+
 static void check_peers(struct rt_comm *c)
 {
+	struct requests_list *l;
 	struct rt_request *r;
 	int ret = 0;
 
 	if (pthread_mutex_trylock(&c->requests.lock))
 		return;
-	r = c->requests.active.first;
-	if (r)
-		ret = exec_check(r->run);
+	l = stuck_ones(c);
+	if (l) {
+		r = l->first;
+		ret = r->is_small ? request_small_check(r) : exec_check(r->run);
+	}
 	if (ret) {
 		const char *name = r->call->name;
 
-		put_done(take_first(&c->requests.active), ret);
+		put_done(take_first(l), ret);
 		fail_all_locked(c, ret, name);
 	}
 	pthread_mutex_unlock(&c->requests.lock);
@@ -401,7 +432,9 @@ void rt_request_start(struct rt_request *r)
 	clear_way(&r->call->recv);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	watch_more(&rt_requests);
-	ret = request_open(r);
+	ret = r->is_small ? 0 : request_open(r);
+	if (!ret && !call_is_own_right(r->call, node_rank(c->group)))
+		ret = -EREMOTEIO;
 	if (!ret) {
 		queue(r);
 	} else {
@@ -420,8 +453,8 @@ int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner };
-	ret = request_schedule(r);
+	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner, .is_small = request_is_small(c, call) };
+	ret = r->is_small ? 0 : request_schedule(r);
 	if (ret) {
 		free(r);
 		return ret;
@@ -432,7 +465,7 @@ int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner
 
 void rt_request_destroy(struct rt_request *r)
 {
-	free(r->block);
+	request_unschedule(r);
 	free(r);
 }
 

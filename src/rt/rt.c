@@ -198,7 +198,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	*out = NULL;
 	if (oob->size < 2)
 		return 0;
-	ret = node_group_create(&node, exec_area_bytes(oob->size), &g);
+	ret = node_group_create(&node, exec_area_bytes(oob->size) + board_area_bytes(), &g);
 	if (ret || !g)
 		return ret;
 	c = comm_alloc(oob->size);
@@ -206,7 +206,8 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		c->group = g;
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (exec_create(g, workers_progress, c, &c->exec)) {
+		if (exec_create(g, workers_progress, c, &c->exec) ||
+		    board_create(g, exec_area_bytes(oob->size), &c->board)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -239,6 +240,7 @@ void rt_comm_destroy(struct rt_comm *c)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)
 			region_extent_put(&c->scratch[i]);
+	board_destroy(c->board);
 	exec_destroy(c->exec);
 	if (c->group)
 		node_group_destroy(c->group);

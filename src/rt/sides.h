@@ -38,6 +38,13 @@ int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
 struct sides { struct side send, recv; };
 /* folds.c: all of it but what goes before and after any collective. */
 int fold_collective(struct rt_comm *c, const struct rt_call *call);
+/* What of goal/local.h computes it. False: nothing does (GOAL_NOP). */
+bool fold_kernel(const struct rt_fold *f, uint32_t *out_type, uint32_t *out_dtype);
+/* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`. */
+void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold *out);
+
+/* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
+bool call_is_own_right(const struct rt_call *call, int rank);
 
 /* exec_begin(), when so many are in flight that the oldest has to end first, too. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);

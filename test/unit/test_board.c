@@ -183,7 +183,7 @@ static void all_gather(struct ranks *r)
 	memset(got, '.', sizeof got);
 	for (int i = 0; i < 100; i++) {
 		char mine[5] = { (char)r->rank, 'a', 'b', (char)i, 'd' };
-		struct board_read all = { .end = r->size, .bytes = 5, .to = got, .stride = 8 };
+		struct board_read all = { .end = r->size, .bytes = 5, .to = got, .stride = 8, .skip = -1 };
 
 		CHECK_EQ(take(post_bytes(mine, 5), &all), 1);
 		for (int q = 0; q < r->size; q++) {
@@ -200,7 +200,7 @@ UNIT_TEST(messages_are_laid_side_by_side) { ranks_run(5, NULL, all_gather, NULL)
 static void all_to_all(struct ranks *r)
 {
 	int mine[RANKS_MAX], got[RANKS_MAX];
-	struct board_read all = { .end = r->size, .at = 4 * (uint32_t)r->rank, .bytes = 4, .to = (char *)got, .stride = 4 };
+	struct board_read all = { .end = r->size, .at = 4 * (uint32_t)r->rank, .bytes = 4, .to = (char *)got, .stride = 4, .skip = -1 };
 
 	open_board(r);
 	for (int q = 0; q < r->size; q++)
@@ -217,7 +217,7 @@ UNIT_TEST(parts_of_messages_are_exchanged) { ranks_run(4, NULL, all_to_all, NULL
 static void parts(struct ranks *r)
 {
 	struct board_part to[3] = { { 10, 3 }, { 0, 0 }, { 2, 5 } };
-	struct board_read all = { .end = 3, .parts = to };
+	struct board_read all = { .end = 3, .parts = to, .skip = -1 };
 	char got[16];
 
 	open_board(r);
@@ -229,6 +229,28 @@ static void parts(struct ranks *r)
 }
 
 UNIT_TEST(parts_may_lie_anywhere) { ranks_run(3, NULL, parts, NULL); }
+
+/* Rank 1 has its own part in place already, and posts nothing. */
+static void in_place(struct ranks *r)
+{
+	char got[12] = "............";
+	struct board_read all = { .end = 3, .bytes = 4, .to = got, .stride = 4, .skip = 1 };
+	uint64_t n;
+
+	open_board(r);
+	if (r->rank == 1) {
+		n = begin();
+		CHECK_EQ(take(n, &all), 1);
+		CHECK(!memcmp(got, "abc0....abc2", 12));
+	} else {
+		char mine[4] = { 'a', 'b', 'c', (char)('0' + r->rank) };
+
+		board_end(board, post_bytes(mine, 4));
+	}
+	close_board(r);
+}
+
+UNIT_TEST(a_rank_may_have_its_part_in_place) { ranks_run(3, NULL, in_place, NULL); }
 
 /* Not commutative: 2 x 2 matrices. */
 static int multiply(void *ctx, const void *in, void *inout, uint32_t bytes)
@@ -257,7 +279,7 @@ static void folds(struct ranks *r)
 	int calls = 0, first = r->rank / 2, none = 0;
 	struct board_fold fold = { multiply, &calls };
 	_Alignas(16) uint32_t got[4], want[4];
-	struct board_read some = { .first = first, .end = r->rank + 1, .bytes = 16, .to = (char *)got, .fold = &fold };
+	struct board_read some = { .first = first, .end = r->rank + 1, .bytes = 16, .to = (char *)got, .fold = &fold, .skip = -1 };
 	uint32_t m[4];
 
 	open_board(r);
@@ -282,8 +304,8 @@ static void trouble(struct ranks *r)
 {
 	_Alignas(16) char got[64];
 	struct board_fold fold = { refuse, NULL };
-	struct board_read longer = { .end = r->size, .at = 4, .bytes = 13, .to = got, .stride = 16 };
-	struct board_read folded = { .end = r->size, .bytes = 4, .to = got, .fold = &fold };
+	struct board_read longer = { .end = r->size, .at = 4, .bytes = 13, .to = got, .stride = 16, .skip = -1 };
+	struct board_read folded = { .end = r->size, .bytes = 4, .to = got, .fold = &fold, .skip = -1 };
 
 	open_board(r);
 	CHECK_EQ(take(post_bytes("0123456789abcdef", 16), &longer), -EREMOTEIO);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Short requests: what each rank brings lies on the communicator's board (board/) from its start on, and each
+ * makes its own result when it asks for it. Which are short is known to all ranks alike.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "goal/local.h"
+#include "rt/request.h"
+#include "rt/sides.h"
+
+static uint64_t sum_of(const struct rt_side *s)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < s->count; i++)
+		sum += s->parts[i].bytes;
+	return sum;
+}
+
+/* The longest message that a rank posts. */
+static uint64_t message_bytes(const struct rt_call *call, int ranks)
+{
+	uint64_t longest = 0;
+
+	switch (call->kind) {
+	case RT_SCATTER:
+	case RT_ALLTOALL:
+	case RT_REDUCE_SCATTER_BLOCK:
+		return call->bytes > BOARD_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
+	case RT_REDUCE_SCATTER:
+		return sum_of(&call->send);
+	case RT_ALLGATHERV:
+		for (int r = 0; r < ranks; r++)
+			longest = base_max_u64(longest, call->recv.parts[r].bytes);
+		return longest;
+	default:
+		return call->bytes;
+	}
+}
+
+bool request_is_small(const struct rt_comm *c, const struct rt_call *call)
+{
+	return call->bytes && message_bytes(call, node_size(c->group)) <= BOARD_BYTES;
+}
+
+/* ---- what goes out --------------------------------------------------------------------------------------- */
+
+static int copy_out(const struct rt_buf *buf, const struct rt_part *p, char *to)
+{
+	if (buf->pack)
+		return p->bytes ? buf->pack(buf->ctx, p->off, p->bytes, to) : 0;
+	memcpy(to, (char *)buf->addr + p->off, p->bytes);
+	return 0;
+}
+
+/* Which side this rank's message comes from; NULL: it posts nothing. An allgather in place sends what it has
+ * received into. */
+static const struct rt_side *sender(const struct rt_request *r, int *first, int *n)
+{
+	const struct rt_call *call = r->call;
+	int rank = node_rank(r->comm->group);
+
+	*first = 0;
+	*n = call->send.count;
+	if (call->kind == RT_BCAST && rank != call->root)
+		return NULL;
+	if (call->in_place && request_is_allgather(r)) {
+		*first = rank;
+		*n = 1;
+		return &call->recv;
+	}
+	return *n ? &call->send : NULL;
+}
+
+static int post(struct rt_request *r)
+{
+	char *message = board_record(r->comm->board, r->number);
+	uint32_t bytes = 0;
+	int first, n, ret = 0;
+	const struct rt_side *s = sender(r, &first, &n);
+
+	if (!s)
+		return 0;
+	for (int i = first; i < first + n && !ret; i++) {
+		const struct rt_part *p = &s->parts[i];
+
+		if (p->bytes > BOARD_BYTES - bytes)
+			return -EREMOTEIO;
+		ret = copy_out(&s->buf, p, message + bytes);
+		bytes += (uint32_t)p->bytes;
+	}
+	if (!ret)
+		board_post(r->comm->board, r->number, bytes);
+	return ret;
+}
+
+/* ---- what comes in --------------------------------------------------------------------------------------- */
+
+static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
+{
+	const struct rt_fold *f = ctx;
+	uint32_t type, dtype;
+
+	if (!fold_kernel(f, &type, &dtype))
+		return f->combine(f->ctx, in, inout, bytes / f->element_bytes);
+	goal_local((enum goal_isa)host_simd(), type, dtype, inout, in, inout, bytes);
+	return 0;
+}
+
+_Static_assert(sizeof(struct rt_part) == sizeof(struct board_part) &&
+	       offsetof(struct rt_part, bytes) == offsetof(struct board_part, bytes), "the same to both");
+
+/* Whose messages this rank reads, and which part of each. */
+static void set_ranks(const struct rt_request *r, struct board_read *read)
+{
+	const struct rt_call *call = r->call;
+	int rank = node_rank(r->comm->group), ranks = node_size(r->comm->group);
+
+	read->end = ranks;
+	switch (call->kind) {
+	case RT_BCAST:
+	case RT_SCATTER:
+		read->first = call->root;
+		read->end = call->root + 1;
+		read->at = call->kind == RT_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
+		break;
+	case RT_ALLTOALL:
+	case RT_REDUCE_SCATTER_BLOCK:
+		read->at = (uint32_t)(call->bytes * (uint64_t)rank);
+		break;
+	case RT_REDUCE_SCATTER:
+		for (int k = 0; k < rank; k++)
+			read->at += (uint32_t)call->send.parts[k].bytes;
+		break;
+	case RT_SCAN:
+		read->end = rank + 1;
+		break;
+	case RT_EXSCAN:
+		read->end = rank;
+		break;
+	case RT_GATHER:
+		read->skip = call->in_place ? rank : -1;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Where the program gets it: NULL, nothing comes to this rank. */
+static const struct rt_side *receiver(const struct rt_request *r)
+{
+	const struct rt_call *call = r->call;
+
+	if (call->kind == RT_BCAST)
+		return node_rank(r->comm->group) == call->root ? NULL : &call->send;
+	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
+}
+
+/* Results that are computed, or that have gaps in the program's memory, are made in memory of our own. */
+static int set_place(struct rt_request *r)
+{
+	const struct rt_side *s = receiver(r);
+	struct board_read *read = &r->read;
+
+	if (!s) {
+		read->end = read->first;
+		return 0;
+	}
+	read->bytes = (uint32_t)s->parts[0].bytes;
+	if (!request_is_fold(r))
+		read->parts = s->count > 1 ? (const struct board_part *)s->parts : NULL;
+	if (!request_is_fold(r) && !s->buf.unpack) {
+		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
+		return 0;
+	}
+	r->image = aligned_alloc(BASE_CACHE_LINE, base_round_up(base_max_u64(sum_of(s), 1), BASE_CACHE_LINE));
+	read->to = r->image;
+	return r->image ? 0 : -ENOMEM;
+}
+
+/* ---- from begin to end -------------------------------------------------------------------------------------- */
+
+int request_small_begin(struct rt_request *r)
+{
+	int ret;
+
+	r->number = board_begin(r->comm->board);
+	if (!r->number)
+		return -EBUSY;
+	r->read = (struct board_read){ .skip = -1 };
+	set_ranks(r, &r->read);
+	ret = set_place(r);
+	r->fold = (struct board_fold){ combine, (void *)&r->call->fold };
+	r->read.fold = request_is_fold(r) ? &r->fold : NULL;
+	r->read.next = r->read.first;
+	return ret ? ret : post(r);
+}
+
+int request_small_step(struct rt_request *r)
+{
+	int ret = board_take(r->comm->board, r->number, &r->read);
+
+	if (ret)
+		board_end(r->comm->board, r->number);
+	return ret;
+}
+
+int request_small_close(struct rt_request *r, bool is_good)
+{
+	const struct rt_side *s = r->image ? receiver(r) : NULL;
+	char *from = r->image;
+	int ret = 0;
+
+	for (int i = 0; s && is_good && i < s->count && !ret; i++) {
+		const struct rt_part *p = &s->parts[i];
+		char *packed = s->buf.unpack && s->count > 1 ? r->image + p->off : from;
+
+		if (s->buf.unpack && p->bytes)
+			ret = s->buf.unpack(s->buf.ctx, p->off, p->bytes, packed);
+		else if (p->bytes)
+			memcpy((char *)s->buf.addr + p->off, packed, p->bytes);
+		from += p->bytes;
+	}
+	free(r->image);
+	r->image = NULL;
+	return ret;
+}
+
+int request_small_check(const struct rt_request *r)
+{
+	struct node_group *g = r->comm->group;
+	bool is_queued = r->state == REQUEST_QUEUED;
+	int dead = node_poisoned(g);
+	uint32_t bytes;
+
+	for (int k = is_queued ? 0 : r->read.next; dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
+		if (k != node_rank(g) && (is_queued || !board_look(r->comm->board, k, r->number, &bytes)) &&
+		    node_is_dead(g, k))
+			dead = k;
+	if (dead < 0)
+		return 0;
+	base_log(BASE_LOG_ERROR, "rt", "%s: rank %d (pid %d) of this communicator of %d ranks %s", r->call->name, dead,
+		 node_pid(g, dead), node_size(g), node_is_dead(g, dead) ? "has died" : "could not take part");
+	node_poison(g, dead);
+	return node_is_dead(g, dead) ? -EOWNERDEAD : -EIO;
+}
