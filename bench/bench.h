@@ -24,7 +24,7 @@
 #define __builtin_ia32_pause() __asm__ volatile("" ::: "memory") /* the name is x86's */
 #endif
 
-#define BENCH_MAX_RANKS 64
+#define BENCH_MAX_RANKS 256
 #define BENCH_MAX_CALLS 20000
 #define BENCH_PAGE      4096
 

@@ -132,6 +132,9 @@ void job_print_run(const struct bench *b, bool pinned)
 
 	MPI_Get_library_version(version, &len);
 	version[strcspn(version, "\r\n\"")] = 0;
+	for (char *c = version; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == '\\')
+			*c = ' '; /* Debian's MPICH has a tab there */
 	if (b->rank == 0)
 		printf("{\"what\": \"run\", \"mpi\": \"%s\", \"ranks\": %d, \"pinned\": %d}\n",
 		       version, b->ranks, pinned);

@@ -150,6 +150,14 @@ def test_ranks_are_at_least_two_and_each_once():
     assert scenarios.ranks_of(2, None)(['2', 'half', 'all', 'twice']) == [2, 4]
     assert scenarios.ranks_of(16, None)(['2', 'half', 'all']) == [2, 8, 16]
     assert scenarios.ranks_of(16, [3])(['2', 'half', 'all']) == [3]
+    assert scenarios.ranks_of(1000, None)(['half', 'all']) == [256]
+
+
+def test_what_would_fill_the_memory_is_left_out():
+    job = scenarios.Job({'program': 'collective_bench', 'what': 'bcast', 'sizes': '1M 64M', 'args': 'ms=1'},
+                        scenarios.ranks_of(2, None))
+    assert job.arguments(2, 2 << 30) == ['what=bcast', 'sizes=1M,64M', 'ms=1']
+    assert job.arguments(64, 2 << 30) == ['what=bcast', 'sizes=1M', 'ms=1']
 
 
 @pytest.mark.parametrize('quick', [False, True])

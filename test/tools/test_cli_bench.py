@@ -133,8 +133,8 @@ def test_wrong_data_is_shown_and_fails(bench):
 @pytest.mark.parametrize('args, code, said', [
     (('latncy',), 2, "there is no scenario 'latncy'; did you mean 'latency'?"),
     (('--quik',), 2, "there is no option '--quik'; did you mean '--quick'?; see: sluice bench --help"),
-    (('-n', '1'), 2, '1: numbers from 2 to 64, with commas'),
-    (('-n', 'all'), 2, 'all: numbers from 2 to 64, with commas'),
+    (('-n', '1'), 2, '1: numbers from 2 to 256, with commas'),
+    (('-n', 'all'), 2, 'all: numbers from 2 to 256, with commas'),
     (('--time=-3',), 2, "'-3' is no number of minutes"),
     (('-o', '/no/such/folder/x.json'), 1, '/no/such/folder/x.json: there is no folder /no/such/folder'),
     (('-o', '/tmp'), 1, '/tmp: is a folder'),

@@ -33,6 +33,7 @@ from progress import Progress  # noqa: E402
 QUICK_S = 50
 QUICK_SIDES = 'plain,blocking,early'
 LAUNCH_S = 300
+MEMORY_BYTES = 4 << 30  # where the machine does not say
 
 
 class Interrupted(KeyboardInterrupt):
@@ -67,8 +68,8 @@ def minutes(text):
 
 def ranks_list(text):
     words = text.split(',')
-    if not all(w.isdigit() and 2 <= int(w) <= 64 for w in words):
-        raise argparse.ArgumentTypeError(f'{text}: numbers from 2 to 64, with commas')
+    if not all(w.isdigit() and 2 <= int(w) <= S.RANKS_MOST for w in words):
+        raise argparse.ArgumentTypeError(f'{text}: numbers from 2 to {S.RANKS_MOST}, with commas')
     return [int(w) for w in words]
 
 
@@ -114,6 +115,7 @@ class Setup:
         self.nice, self.seed, self.limit_s = opt.nice, opt.seed, LAUNCH_S
         self.allowed = sorted(os.sched_getaffinity(0))
         self.cpus = len(self.allowed)
+        self.memory = info['machine']['memory_bytes'] or MEMORY_BYTES
         here = runner.sides_for(info)
         quick = [s.name for s in here if s.name in QUICK_SIDES.split(',')] if opt.quick else []
         self.sides = self.wanted(here, opt.sides or ','.join(quick))
@@ -224,6 +226,9 @@ def bench_main(tool, folder, argv):
     mpi, info = hostmpi.choose(tool, opt.mpi, opt.launcher)
     setup = Setup(opt, tool, folder, mpi, info)
     runner.preflight(setup)
+    if not opt.quiet:
+        say(f'{setup.mpi.version}, {len(chosen)} scenario{"s" * (len(chosen) > 1)}, '
+            f'{len(setup.sides)} sides')
     watch = machine.Watch()
     run, stopped = measure(setup, chosen, opt, began)
     facts = {'began': now.isoformat(timespec='seconds'), 'seconds': time.monotonic() - began,

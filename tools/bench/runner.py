@@ -3,9 +3,10 @@
 import time
 
 import measured
-from errors import Stop
+from errors import Stop, say
 from launch import Failed, launch
 from results import Results
+from units import bytes_text
 
 FAILS_MOST = 2    # of one kind; then it is not tried again
 TASKSET = ['taskset', '-c']
@@ -39,7 +40,7 @@ class State:
 
     def __init__(self, scenario, results):
         self.scenario, self.results = scenario, results
-        self.rounds, self.seconds, self.is_whole = 0, 0.0, True
+        self.rounds, self.whole_rounds, self.seconds = 0, 0, 0.0
 
     def wants_more(self):
         s = self.scenario
@@ -51,7 +52,7 @@ class State:
         s, found = self.scenario, self.results.all()
         return {'name': s.name, 'title': s.title, 'about': s.about, 'plot': s.plot, 'rounds': self.rounds,
                 'warmup': s.warmup, 'settled': bool(found) and all(r['settled'] for r in found),
-                'complete': bool(found) and self.is_whole and self.rounds >= s.rounds and not has_failed,
+                'complete': bool(found) and self.whole_rounds >= s.rounds and not has_failed,
                 'seconds': self.seconds, 'results': found}
 
 
@@ -67,6 +68,10 @@ class Runner:
 
     def limit_s(self, until):
         return max(1.0, min(self.s.limit_s, until - time.monotonic())) if until else self.s.limit_s
+
+    def holders(self, job, ranks):
+        """How many processes hold the data of a launch."""
+        return self.s.cpus if job.is_machine else ranks
 
     def launch(self, job, ranks, side, args, until):
         if job.is_machine:
@@ -90,10 +95,10 @@ class Runner:
     def calibrated(self, job, ranks, until):
         """Computation as long as the blocking collective: units for each size, the same on all sides."""
         who = [a for a in job.args if a.startswith('who=')]
-        key = (job.calibrate, ranks, job.shares_core, tuple(job.sizes), *who)
+        sizes = [a for a in job.arguments(self.holders(job, ranks), self.s.memory) if a.startswith('sizes=')]
+        key = (job.calibrate, ranks, job.shares_core, *sizes, *who)
         if key not in self.units:
-            args = [f'what=calibrate-{job.calibrate}', *who, 'ms=60',
-                    *(a for a in job.arguments() if a.startswith('sizes='))]
+            args = [f'what=calibrate-{job.calibrate}', *who, 'ms=60', *sizes]
             lines, _ = self.launch(job, ranks, self.s.side('blocking'), args, until)
             self.units[key] = ','.join(str(max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])))
                                        for x in lines if x['what'] == 'calibrate')
@@ -102,7 +107,7 @@ class Runner:
     def one(self, scenario, job, ranks, side, until):
         """Samples of one launch; None when it failed."""
         try:
-            args = job.arguments()
+            args = job.arguments(self.holders(job, ranks), self.s.memory)
             if job.calibrate:
                 args += self.calibrated(job, ranks, until)
             lines, seconds = self.launch(job, ranks, side, args, until)
@@ -138,6 +143,8 @@ class Runner:
         scenario = state.scenario
         for job in scenario.jobs:
             for ranks in job.ranks:
+                if job.sizes and not job.sizes_for(self.holders(job, ranks), self.s.memory):
+                    continue  # told before the first round
                 sides = self.s.sides_of(job)
                 turn = state.rounds % len(sides)
                 for side in sides[turn:] + sides[:turn]:
@@ -156,17 +163,25 @@ class Runner:
     def next_round(self, state, until):
         began = time.monotonic()
         try:
-            state.is_whole &= self.one_round(state, until)
-        except BaseException:
-            state.is_whole = False
-            raise
+            state.whole_rounds += self.one_round(state, until)
         finally:
             state.rounds += 1
             state.seconds += time.monotonic() - began
 
+    def tell_left_out(self, scenarios):
+        for s in scenarios:
+            for job in s.jobs:
+                for ranks in job.ranks:
+                    lost = [bytes_text(n) for n in job.sizes
+                            if n not in job.sizes_for(self.holders(job, ranks), self.s.memory)]
+                    if lost:
+                        say(f'{s.name} with {ranks} ranks is without {", ".join(lost)}: this machine has '
+                            f'{bytes_text(self.s.memory)}')
+
     def run_all(self, scenarios, until):
         """Round by round, each time of all scenarios that want one more: what disturbs for a while disturbs
         all of them, and an early end leaves something of each. until: of monotonic time, or None."""
+        self.tell_left_out(scenarios)
         names = [s.name for s in self.s.sides] + ['machine']
         self.states = [State(s, Results(self.s.seed, names)) for s in scenarios]
         waiting = list(self.states)
@@ -175,7 +190,7 @@ class Runner:
                 if state.rounds >= state.scenario.rounds:
                     self.progress.more(self.planned(state.scenario, 1))
                 self.next_round(state, until)
-            waiting = [s for s in waiting if s.is_whole and s.wants_more()]
+            waiting = [s for s in waiting if s.whole_rounds == s.rounds and s.wants_more()]
 
     def documents(self):
         failed = {f['scenario'] for f in self.failures}

@@ -3,7 +3,7 @@
 
 [scenario]      title, about, plot (lines, bars, stacks, table), warmup: for people and reports
                 rounds: launches of every side at least; most: at most, while the spread is wide;
-                seconds: no further round is begun after so long; quick_rounds
+                seconds: no further round is begun after so long; quick_rounds: most with --quick
 [job NAME]      one kind of launch; the name is for people who read the file
     program     a measuring program beside this tool; what, sizes, args: its arguments
     timed       what the time is of, where the program does not say
@@ -23,6 +23,8 @@ from units import parse_sizes, short_bytes
 PLOTS = ('lines', 'bars', 'stacks', 'table')
 OF_SCENARIO = {'title', 'about', 'plot', 'warmup', 'rounds', 'most', 'seconds', 'quick_rounds'}
 OF_JOB = {'program', 'what', 'timed', 'ranks', 'sizes', 'args', 'cores', 'calibrate', 'machine', 'sides'}
+RANKS_MOST = 256  # of the measuring programs
+COPIES = 4        # of a rank's data that a launch holds: its own, root's, and those of adoption
 ORDER = ('limits', 'latency', 'overlap', 'synthetic', 'small', 'first', 'late', 'maps')
 
 
@@ -44,10 +46,14 @@ class Job:
         self.sides = values.get('sides', '').split()
         self.ranks = [1] if self.is_machine else ranks_of(values.get('ranks', '2').split())
 
-    def arguments(self):
+    def sizes_for(self, ranks, memory_bytes):
+        """Those with which all ranks leave half of the memory to others."""
+        return [n for n in self.sizes if n * ranks * COPIES <= memory_bytes / 2]
+
+    def arguments(self, ranks, memory_bytes):
         out = [f'what={",".join(self.what)}'] if self.what else []
         if self.sizes:
-            out.append('sizes=' + ','.join(map(short_bytes, self.sizes)))
+            out.append('sizes=' + ','.join(map(short_bytes, self.sizes_for(ranks, memory_bytes))))
         return out + self.args
 
 
@@ -60,7 +66,7 @@ class Scenario:
         self.most = int(values.get('most', self.rounds))
         self.seconds = float(values.get('seconds', 600))
         if quick:
-            self.rounds = self.most = int(values.get('quick_rounds', 1))
+            self.rounds, self.most = 1, int(values.get('quick_rounds', 1))
         self.jobs = jobs
 
 
@@ -70,7 +76,7 @@ def ranks_of(cpus, wanted):
 
     def find(names):
         numbers = wanted or [words[n] if n in words else int(n) for n in names]
-        return list(dict.fromkeys(max(2, n) for n in numbers))
+        return list(dict.fromkeys(min(RANKS_MOST, max(2, n)) for n in numbers))
     return find
 
 

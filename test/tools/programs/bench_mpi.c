@@ -108,7 +108,7 @@ int MPI_Comm_size(int comm, int *out)
 
 int MPI_Get_library_version(char *text, int *length)
 {
-	*length = sprintf(text, "MPICH Version:      9.8.7");
+	*length = sprintf(text, "MPICH Version:\t9.8.7");
 	return 0;
 }
 

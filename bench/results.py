@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""doc/results.md from the JSON of one `sluice bench` for each MPI: bench/results.py A.json B.json ... > doc/results.md"""
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / 'tools/bench'))
+import table as T  # noqa: E402
+from units import bytes_text, number  # noqa: E402
+
+SIDES = ('blocking', 'early')
+# Section 4 of the paper: (what, of which results, on its machine: its better CPU form, with copy engine)
+PAPER = (
+    ('4.1 broadcast', ('latency', 'bcast', 'call'), 'up to 67 %', 'less gain: 60 us a call more'),
+    ('4.1 gather', ('latency', 'gather', 'call'), 'up to 85 %', 'less gain: 60 us a call more'),
+    ('4.2 broadcast and computation', ('overlap', 'bcast', 'use'), 'up to 45 %', 'up to 58 %'),
+    ('4.2 gather and computation', ('overlap', 'gather', 'use'), 'up to 76 %', 'up to 72 %'),
+    ('4.3 application', ('synthetic', 'synthetic', 'all'), 'up to 51 %', 'up to 57 %'),
+)
+PAPER_PARTS = (('bcast_compute', 'Bcast + computation', '77 %', '79 %'),
+               ('gather_init', 'Gather + initialisation', '7 %', '18 %'))
+
+
+def short(version):
+    """'MPICH 5.0.2' of what the libraries say of themselves."""
+    found = re.search(r'(MPICH|Open MPI|Intel\(R\) MPI)\D*([\d.]+)', version)
+    return f'{found.group(1).replace("(R)", "")} {found.group(2).rstrip(".")}' if found else version
+
+
+def markdown(rows):
+    out = ['| ' + ' | '.join(rows[0]) + ' |', '|---|' + '---:|' * (len(rows[0]) - 1)]
+    return '\n'.join(out + ['| ' + ' | '.join(r) + ' |' for r in rows[1:]])
+
+
+def results_of(run, scenario):
+    return [r for s in run['scenarios'] if s['name'] == scenario for r in s['results']]
+
+
+def gain(result, side):
+    r = result['ratios'].get(side) if result else None
+    if not r:
+        return '-'
+    mark = '' if result['settled'] else ' ~'
+    return f'{number(r["value"])} ({number(r["low"], 2)}..{number(r["high"], 2)}){mark}'
+
+
+def side_cell(result, side):
+    return T.cell(result['sides'].get(side)) if result else '-'
+
+
+def group_rows(runs, results):
+    """results: those of any of the runs that are one line of a plot, by key."""
+    has_gain = any(r['ratios'] for r in results.values())
+    head = ['']
+    for run in runs:
+        name = short(run['mpi']['version'])
+        head += [f'{name} alone', *SIDES, *((f'gain {s}' for s in SIDES) if has_gain else ())]
+    rows = [head]
+    for key, some in results.items():
+        row = [T.row_name(some, list(results.values()))]
+        for run in runs:
+            mine = next((r for s in run['scenarios'] for r in s['results']
+                         if r['key'] == key and s['name'] == some['scenario']), None)
+            row += [side_cell(mine, s) for s in ('plain', *SIDES)]
+            row += [gain(mine, s) for s in SIDES] if has_gain else []
+        rows.append(row)
+    return rows
+
+
+def scenario_text(runs, name):
+    first = next(s for run in runs for s in run['scenarios'] if s['name'] == name)
+    out = [f'## {first["title"]}', '', f'{first["about"]} Warm-up: {first["warmup"]}.', '']
+    out.append('; '.join(f'{short(run["mpi"]["version"])}: {s["rounds"]} rounds'
+                         + ('' if s['complete'] else ', not complete')
+                         for run in runs for s in run['scenarios'] if s['name'] == name) + '.')
+    found = {}
+    for run in runs:
+        for r in results_of(run, name):
+            found.setdefault(r['key'], {**r, 'scenario': name})
+    for key, group in T.groups(list(found.values())).items():
+        if key == 'machine':
+            out += ['', markdown([['', *(short(r['mpi']['version']) + "'s run" for r in runs)],
+                                  *limit_rows(runs, group)])]
+            continue
+        by_key = {r['key']: r for r in group}
+        out += ['', f'**{T.group_title(group)}**', '', markdown(group_rows(runs, by_key))]
+    return '\n'.join(out)
+
+
+def limit_rows(runs, group):
+    for r in group:
+        row = [f'{r["label"]}, {r["unit"]}']
+        for run in runs:
+            mine = next((x for x in results_of(run, 'limits') if x['key'] == r['key']), None)
+            row.append(number(mine['sides']['machine']['p50']) if mine else '-')
+        yield row
+
+
+def best(run, scenario, what, timed, side):
+    """The largest reduction of time in %, over the sizes, as the paper gives it."""
+    found = [1 - 1 / r['ratios'][side]['value'] for r in results_of(run, scenario)
+             if r['what'] == what and r['timed'] == timed and side in r['ratios']]
+    return f'up to {100 * max(found):.0f} %' if found else '-'
+
+
+def part_reduction(run, part, side):
+    largest = max((r for r in results_of(run, 'synthetic') if {'plain', side} <= set(r['sides'])),
+                  key=lambda r: r['bytes'], default=None)
+    if not largest:
+        return '-'
+    value = {s: next(p['p50'] for p in largest['sides'][s]['parts'] if p['name'] == part)
+             for s in ('plain', side)}
+    return f'{100 * (1 - value[side] / value["plain"]):.0f} %'
+
+
+def paper_text(runs):
+    rows = [['reduction of time', 'paper, CPU', 'paper, with engine',
+             *(f'{short(r["mpi"]["version"])}, {s}' for r in runs for s in SIDES)]]
+    for title, of, cpu, engine in PAPER:
+        rows.append([title, cpu, engine, *(best(r, *of, s) for r in runs for s in SIDES)])
+    for part, title, cpu, engine in PAPER_PARTS:
+        rows.append([f'4.3 {title}, largest matrix', cpu, engine,
+                     *(part_reduction(r, part, s) for r in runs for s in SIDES)])
+    return markdown(rows)
+
+
+def losses(runs):
+    """What is slower with confidence, and what is faster."""
+    rows, faster, whole = [], 0, 0
+    for run in runs:
+        for s in run['scenarios']:
+            for r in s['results']:
+                for side, x in r['ratios'].items():
+                    whole += 1
+                    faster += x['low'] > 1
+                    if x['high'] < 1 and x['pairs'] >= 3:
+                        rows.append([short(run['mpi']['version']), s['name'],
+                                     f'{r["label"]} ({r["timed"]}), {r["ranks"]} ranks', side, number(r['sides']['plain']['p50']),
+                                     number(r['sides'][side]['p50']), r['unit'], gain(r, side)])
+    text = (f'Of {whole} comparisons with a plain MPI {faster} are faster with 95 % confidence and {len(rows)} slower. '
+            'The slower ones, all of them:')
+    return text + '\n\n' + markdown([['MPI', 'scenario', 'what', 'side', 'plain', 'Sluice', 'unit', 'gain'], *rows])
+
+
+def machine_text(run):
+    m = run['machine']
+    load = m['load']
+    command = re.sub(r'/[^ ]*/', '', run['run']['command'])  # whose folders these were is nobody's business
+    return (f'- {short(run["mpi"]["version"])}: `{command}`, {run["run"]["began"]}, '
+            f'{run["run"]["seconds"] / 60:.0f} minutes; load {load["before"]} to {load["after"]}, other programs used '
+            f'{load["others_percent"]} % of the CPUs, the hypervisor took {load["steal_percent"]} %')
+
+
+def main():
+    p = argparse.ArgumentParser(prog='bench/results.py', description=__doc__)
+    p.add_argument('files', nargs='+')
+    p.add_argument('--intro', type=Path, default=ROOT / 'bench/results-intro.md')
+    opt = p.parse_args()
+    runs = [json.loads(Path(f).read_text(encoding='utf-8')) for f in opt.files]
+    m = runs[0]['machine']
+    names = list(dict.fromkeys(s['name'] for run in runs for s in run['scenarios']))
+    caches = ', '.join(f'{c["name"]} {c["count"]} x {bytes_text(c["bytes"])}' for c in m['caches'])
+    intro = opt.intro.read_text(encoding='utf-8')
+    print(intro.rstrip().replace('@PAPER@', paper_text(runs)).replace('@LOSSES@', losses(runs)).replace(
+        '@MACHINE@', f'{m["cpu"]}, {m["cores"]} cores, {caches}, {bytes_text(m["memory_bytes"])}, Linux {m["kernel"]}; '
+        + ', '.join(f'{k}: {v}' for k, v in m['settings'].items())).replace(
+            '@RUNS@', '\n'.join(map(machine_text, runs))))
+    for name in names:
+        print('\n' + scenario_text(runs, name))
+
+
+if __name__ == '__main__':
+    main()
