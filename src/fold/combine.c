@@ -5,6 +5,8 @@
 #include "fold/private.h"
 #include "goal/local.h"
 
+#define LLC_UNKNOWN ((uint64_t)32 << 20)
+
 /* Of one chunk: elements [first, first + n). */
 struct chunk {
 	struct fold_view *v;
@@ -19,15 +21,27 @@ struct chunk {
 static char *map_side(const struct fold_view *v, uint32_t rank, const struct region_desc *d)
 {
 	uint64_t middle = d->bytes - d->head - d->tail;
-	bool own = (int)rank == node_rank(v->group);
-	char *p;
 
-	if (own && v->mode == XFER_VIEW_NORMAL)
+	if ((int)rank == node_rank(v->group) && v->mode == XFER_VIEW_NORMAL)
 		return (char *)(uintptr_t)d->addr;
-	p = node_map(v->group, (int)rank, d->arena_off, middle);
-	if (!own)
-		node_premap(v->group, (int)rank, d->id, p, middle);
-	return p - d->head;
+	return (char *)node_map(v->group, (int)rank, d->arena_off, middle) - d->head;
+}
+
+static void premap_side(const struct fold_view *v, uint32_t rank, const struct region_desc *d)
+{
+	if ((int)rank != node_rank(v->group) && d->id)
+		node_premap(v->group, (int)rank, d->id, map_side(v, rank, d) + d->head, d->bytes - d->head - d->tail);
+}
+
+/* Page tables are filled before a unit of so many ranks' memory is touched page by page. */
+static void premap(const struct fold_view *v)
+{
+	for (uint32_t r = 0; r < v->shape.ranks; r++) {
+		struct fold_side s = v->side(v->ctx, r);
+
+		premap_side(v, r, s.in);
+		premap_side(v, r, s.out);
+	}
 }
 
 /* Input bytes [at, at + n) of a buffer: where they lie, or put together at `room`. */
@@ -197,13 +211,26 @@ static int combine_chunk(struct chunk *c)
 	return 0;
 }
 
+/* Past the caches when what is read and written fills too much of them (as host/copy.c has it). Below, plainly:
+ * from the first-level cache no other kernel is faster (doc/adr/0020-flat-collectives.md). */
+static enum base_copy_kernel pick_store(const struct fold_view *v)
+{
+	uint64_t one = v->shape.count * v->shape.element_bytes, said = base_opt.xfer_past_cache_bytes, llc = host_llc_bytes();
+	uint64_t results = v->shape.kind == FOLD_REDUCE || v->shape.kind == FOLD_REDUCE_SCATTER ? 1 : v->shape.ranks;
+	bool is_past = one * (results + v->shape.ranks) >= (said ? said : (llc ? llc : LLC_UNKNOWN) / 16 * 3);
+
+	if (base_opt.xfer_copy != BASE_COPY_AUTO)
+		return host_copy_pick(one, one);
+	return is_past && host_copy_has(BASE_COPY_NONTEMPORAL) ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
+}
+
 static int combine_with(struct fold_view *v, const struct fold_room *room, uint64_t first, uint64_t n)
 {
 	uint64_t es = v->shape.element_bytes, most = room->bytes / es, end = first + n;
-	uint64_t stored = v->shape.count * es * (v->shape.kind == FOLD_ALLREDUCE ? v->shape.ranks : 1);
-	struct chunk c = { .v = v, .store = host_copy_pick(v->cut.unit_elements * es, stored) };
+	struct chunk c = { .v = v, .store = pick_store(v) };
 	int ret = 0;
 
+	premap(v);
 	for (; first < end && !ret; first += c.n) {
 		c.acc = room->piece[0];
 		c.other = room->piece[1];

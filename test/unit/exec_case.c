@@ -121,7 +121,7 @@ static void leave(struct exec_run *run)
 
 static void step_all_of(struct exec_run **runs, int n)
 {
-	int left = n;
+	int left = n, idle = 0;
 
 	while (left) {
 		int i = (int)ranks_below(&exec_case.own, (uint64_t)n), ret;
@@ -135,6 +135,8 @@ static void step_all_of(struct exec_run **runs, int n)
 			runs[i] = NULL;
 			left--;
 		} else if (!ret) {
+			if (++idle % 1000 == 0)
+				CHECK_EQ(exec_check(runs[i]), 0);
 			sched_yield();
 		}
 	}
