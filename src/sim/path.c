@@ -54,7 +54,7 @@ static void fill_step(const struct sim *s, const struct sim_record *r, struct si
 
 	*out = (struct sim_step){
 		.kind = r->kind, .cause = r->cause, .op = r->op, .rank = is_receive ? peer : r->rank,
-		.peer = is_receive ? r->rank : peer, .tag = op->tag, .type = op->type, .bytes = op->bytes,
+		.peer = is_receive ? r->rank : peer, .tag = op->kind == SIM_LOCAL ? 0 : op->tag, .type = op->type, .bytes = op->bytes,
 		.begin_ps = r->begin,
 		.end_ps = r->begin + sim_cost(s, r->kind, op),
 	};
@@ -76,7 +76,10 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
 	uint64_t left = until - r->begin;
 
-	if (r->kind == SIM_LOCAL) {
+	if (sim_is_one_sided(op)) {
+		sum->overhead_ps += take(&left, p->overhead_ps);
+		sum->latency_ps += take(&left, p->latency_ps);
+	} else if (r->kind == SIM_LOCAL) {
 		sum->local_ps += take(&left, sim_cost(s, SIM_LOCAL, op));
 	} else if (cause == SIM_NIC) {
 		sum->gap_ps += take(&left, p->gap_ps);

@@ -26,7 +26,15 @@ static inline void *sim_pool_at(const struct sim_pool *p, uint32_t index)
 
 /* ---- queue.c: events by time, then by number ----------------------------------------------------------- */
 
-enum sim_event_kind { SIM_EVENT_OP, SIM_EVENT_MESSAGE };
+enum sim_event_kind {
+	SIM_EVENT_OP,
+	SIM_EVENT_MESSAGE,
+	/* card.c */
+	SIM_EVENT_CARD,    /* the card may do its part of an operation */
+	SIM_EVENT_ARRIVAL, /* a put or get at the peer's card */
+	SIM_EVENT_ANSWER,  /* what a get has fetched */
+	SIM_EVENT_COUNT,   /* op: 1 + counter, which grows */
+};
 
 struct sim_event {
 	uint64_t time, seq; /* seq: given when it was made, kept while it waits */
@@ -70,13 +78,20 @@ const struct sim_event *sim_queue_peek(const struct sim_queue *q, uint32_t ahead
 
 struct sim_op {
 	uint64_t bytes;      /* CALC: nanoseconds */
-	uint32_t peer, tag;  /* peer: relative; GOAL_ANY */
+	uint32_t peer, tag;  /* peer: relative; GOAL_ANY. tag of a one-sided operation: its sim_side */
 	uint32_t next;       /* adjacency: first those that wait for the end, then those for the begin */
 	uint32_t next_count, inext_count;
 	uint32_t requires;
 	uint16_t cpu, nic;
 	uint8_t type, kind;  /* enum goal_type, enum sim_kind */
 	uint16_t reserved;
+};
+
+/* What else a one-sided operation says. Schedules with any are not shared. */
+struct sim_side {
+	uint64_t value;
+	uint32_t counter, when, tag; /* as in struct goal_op */
+	uint8_t options;
 };
 
 struct sim_shape {
@@ -90,7 +105,8 @@ struct sim_shapes {
 	struct sim_pool shapes;
 	struct sim_op *ops;
 	uint32_t *edges;
-	uint64_t op_count, op_cap, edge_count, edge_cap;
+	struct sim_side *sides;
+	uint64_t op_count, op_cap, edge_count, edge_cap, side_count, side_cap;
 	uint32_t *table; /* hash buckets */
 	uint32_t table_size;
 };
@@ -169,6 +185,24 @@ struct sim_log {
 	uint32_t next, slot; /* next number to give, and where it goes: next % cap */
 };
 
+/* Of cards: an append, or the header of what an overflow list let in. */
+struct sim_entry {
+	uint32_t next, peer, tag, counter;
+	uint8_t options;
+};
+/* An operation that waits for its counter. */
+struct sim_watcher {
+	uint32_t next, op;
+	uint64_t value, ready;
+};
+struct sim_counter {
+	uint64_t key, value; /* rank << 32 | 1 + number; 0: free */
+	uint32_t first, reserved;
+};
+struct sim_card {
+	uint32_t first[3]; /* priority list, overflow list, headers */
+};
+
 /* Bins of a long list. */
 struct sim_bins {
 	uint32_t mask;
@@ -197,6 +231,10 @@ struct sim {
 		uint64_t ready;
 	} *freed[2];
 	uint32_t freed_count[2], freed_cap[2];
+	struct sim_card *cards; /* by rank, once there is a one-sided operation */
+	struct sim_counter *counters;
+	uint32_t counter_mask, counter_count;
+	struct sim_pool entries, watchers;
 	int error;
 };
 
@@ -265,6 +303,19 @@ int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_
 		     uint32_t *from);
 void sim_partials_fini(struct sim_partials *p);
 
+/* ---- card.c ------------------------------------------------------------------------------------------------ */
+
+static inline bool sim_is_one_sided(const struct sim_op *op) { return op->type >= GOAL_PUT && op->type <= GOAL_TEST; }
+/* The CPU's part of a one-sided operation ends at `end`. */
+int sim_card_begin(struct sim *s, uint32_t rank, uint32_t index, const struct sim_op *op, uint64_t end, uint32_t from);
+int sim_card_send(struct sim *s, struct sim_event *e);
+int sim_card_arrival(struct sim *s, struct sim_event *e);
+int sim_card_answer(struct sim *s, struct sim_event *e);
+int sim_card_count(struct sim *s, const struct sim_event *e);
+/* Operations that wait for a counter. */
+void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op), void *ctx);
+void sim_cards_fini(struct sim *s);
+
 /* ---- path.c ------------------------------------------------------------------------------------------------ */
 
 int sim_log_init(struct sim_log *l, size_t bytes);
@@ -288,6 +339,8 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 
 /* ---- run.c ------------------------------------------------------------------------------------------------- */
 
+/* A test has come to its end: its CPU waited until `now`. */
+int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now, uint32_t from);
 /* How long the operation keeps the CPU. */
 uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *op);
 

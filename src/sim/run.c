@@ -24,6 +24,8 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *
 	default:
 		break;
 	}
+	if (sim_is_one_sided(op))
+		return p->overhead_ps;
 	if (op->type == GOAL_CALC)
 		return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX : op->bytes * SIM_PS_PER_NS;
 	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
@@ -127,7 +129,8 @@ static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct
 
 	if (!s->config.watch || rank < s->config.watch_first || rank >= s->config.watch_end)
 		return;
-	span = (struct sim_span){ .kind = kind, .rank = rank, .op = e->op, .peer = peer, .tag = op->tag,
+	span = (struct sim_span){ .kind = kind, .rank = rank, .op = e->op, .peer = peer,
+				  .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
 				  .cpu = op->cpu, .nic = op->nic, .type = op->type, .bytes = op->bytes,
 				  .begin_ps = e->time, .end_ps = end };
 	s->config.watch(s->config.ctx, &span);
@@ -167,11 +170,26 @@ static int do_local(struct sim *s, struct sim_event *e)
 	cpu->free = begin + sim_cost(s, SIM_LOCAL, op);
 	watch(s, SIM_LOCAL, e->rank, e, e->rank, op, cpu->free);
 	rc = release(s, 0, e->rank, op, false, begin, cpu->last);
-	if (!rc)
+	if (!rc && op->type != GOAL_TEST)
 		rc = end_op(s, 0, e->rank, op, cpu->free, cpu->last);
 	if (!rc)
 		rc = push_freed(s, 0, e->rank);
+	if (!rc && sim_is_one_sided(op))
+		rc = sim_card_begin(s, e->rank, e->op, op, cpu->free, cpu->last);
 	return rc ? rc : advance_line(s, e->rank, line, e, cpu, 0);
+}
+
+int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now, uint32_t from)
+{
+	struct sim_cpu *cpu = sim_cpu_of(s, sim_rank_of(s, rank), op->cpu);
+	int rc;
+
+	if (cpu->free < now) {
+		cpu->free = now;
+		cpu->last = from;
+	}
+	rc = end_op(s, 0, rank, op, now, from);
+	return rc ? rc : push_freed(s, 0, rank);
 }
 
 static int do_send(struct sim *s, struct sim_event *e)
@@ -310,8 +328,18 @@ static int happen(struct sim *s, struct sim_event *e)
 {
 	if (e->time > SIM_TIME_MAX)
 		return -EOVERFLOW;
-	if (e->kind == SIM_EVENT_MESSAGE)
+	switch (e->kind) {
+	case SIM_EVENT_MESSAGE:
 		return do_message(s, e);
+	case SIM_EVENT_CARD:
+		return sim_card_send(s, e);
+	case SIM_EVENT_ARRIVAL:
+		return sim_card_arrival(s, e);
+	case SIM_EVENT_ANSWER:
+		return sim_card_answer(s, e);
+	case SIM_EVENT_COUNT:
+		return sim_card_count(s, e);
+	}
 	switch (sim_op_of(s, sim_rank_of(s, e->rank), e->op)->kind) {
 	case SIM_SEND:
 		return do_send(s, e);

@@ -17,6 +17,7 @@ void sim_shapes_fini(struct sim_shapes *h)
 {
 	sim_pool_fini(&h->shapes);
 	free(h->ops);
+	free(h->sides);
 	free(h->edges);
 	free(h->table);
 }
@@ -45,7 +46,24 @@ static uint32_t relative(const struct sim_config *c, uint32_t rank, uint32_t pee
 	return peer >= rank ? peer - rank : peer + (c->ranks - rank);
 }
 
-static int convert(const struct sim_config *c, uint32_t rank, const struct goal_op *op, uint32_t next,
+static int convert_one_sided(struct sim_shapes *h, const struct sim_config *c, uint32_t rank, const struct goal_op *op,
+			     struct sim_op *out)
+{
+	if (h->side_count == UINT32_MAX ||
+	    reserve((void **)&h->sides, &h->side_cap, h->side_count + 1, sizeof(*h->sides)))
+		return -ENOMEM;
+	h->sides[h->side_count] = (struct sim_side){ op->off, op->counter, op->when, op->tag, op->options };
+	out->tag = (uint32_t)h->side_count++;
+	out->peer = op->peer;
+	if (goal_is_append(op) && op->peer == GOAL_ANY)
+		return 0;
+	if (op->peer >= c->ranks)
+		return -EINVAL;
+	out->peer = relative(c, rank, op->peer);
+	return 0;
+}
+
+static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t rank, const struct goal_op *op, uint32_t next,
 		   struct sim_op *out)
 {
 	if (op->cpu >= c->cpus || op->nic >= c->nics)
@@ -54,6 +72,8 @@ static int convert(const struct sim_config *c, uint32_t rank, const struct goal_
 		.bytes = op->bytes, .next = next, .next_count = op->next_count, .inext_count = op->inext_count,
 		.requires = op->requires, .cpu = op->cpu, .nic = op->nic, .type = op->type, .kind = SIM_LOCAL,
 	};
+	if (goal_is_one_sided(op))
+		return convert_one_sided(h, c, rank, op, out);
 	if (!goal_is_transfer(op))
 		return 0;
 	out->kind = op->type == GOAL_SEND ? SIM_SEND : SIM_RECEIVE;
@@ -82,7 +102,7 @@ static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t ran
 	    reserve((void **)&h->edges, &h->edge_cap, h->edge_count + b->adjacency_count, sizeof(*h->edges)))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < b->op_count; i++, op++) {
-		rc = convert(c, rank, op, (uint32_t)(edge - h->edge_count), &h->ops[h->op_count + i]);
+		rc = convert(h, c, rank, op, (uint32_t)(edge - h->edge_count), &h->ops[h->op_count + i]);
 		if (rc)
 			return rc;
 		for (uint32_t k = 0; k < op->next_count; k++)

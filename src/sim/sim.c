@@ -62,6 +62,8 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->posted, sizeof(struct sim_posted));
 	sim_pool_init(&s->arrived, sizeof(struct sim_arrived));
 	sim_pool_init(&s->waiters, sizeof(struct sim_waiter));
+	sim_pool_init(&s->entries, sizeof(struct sim_entry));
+	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
 	if (__builtin_mul_overflow(s->rank_bytes, config->ranks, &bytes) ||
 	    posix_memalign((void **)&s->ranks, LINE, bytes) || sim_log_init(&s->log, config->path_bytes) ||
 	    set_up_ranks(s)) {
@@ -81,6 +83,7 @@ void sim_destroy(struct sim *s)
 	sim_pool_fini(&s->posted);
 	sim_pool_fini(&s->arrived);
 	sim_pool_fini(&s->waiters);
+	sim_cards_fini(s);
 	sim_partials_fini(&s->partials);
 	sim_log_fini(&s->log);
 	for (uint32_t i = 1; i < s->bins_count; i++)

@@ -25,7 +25,7 @@
  *
  *   queue.c   events by time            shape.c  equal schedules once     match.c  messages and receives
  *   run.c     what an event does        line.c   who waits for a CPU      path.c   what determined the end
- *   params.c  parameters, presets       stuck.c  what cannot go on
+ *   params.c  parameters, presets       stuck.c  what cannot go on        card.c   one-sided operations
  *
  * Threads: a simulation belongs to one thread. Nothing here prints.
  */
@@ -122,6 +122,7 @@ struct sim_stats {
 	uint32_t shapes;              /* different schedules */
 	uint64_t unexpected;          /* messages that came before their receive */
 	uint32_t unexpected_most, unexpected_rank; /* at a time at one rank */
+	uint64_t lost;                /* puts and gets that nobody had allowed */
 };
 void sim_get_stats(const struct sim *s, struct sim_stats *out);
 /* When the rank's CPUs had nothing more to do. */
@@ -171,6 +172,7 @@ enum sim_stuck_kind {
 	SIM_STUCK_SEND,       /* by rendezvous, and no receive came */
 	SIM_STUCK_MESSAGE,    /* arrived, its sender has gone on, nobody receives it */
 	SIM_STUCK_REQUIRES,   /* some of what it requires has ended, not all */
+	SIM_STUCK_COUNTER,    /* the counter that it waits for did not come to its value */
 };
 struct sim_stuck {
 	enum sim_stuck_kind kind;
@@ -179,7 +181,7 @@ struct sim_stuck {
 	uint8_t type;      /* enum goal_type */
 	uint64_t bytes;
 };
-/* Calls visit for each, by rank. After sim_run(). Operations none of whose requirements was met are not among
+/* Calls visit for each, by rank, those that wait for a counter last. After sim_run(). Operations none of whose requirements was met are not among
  * them. */
 void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what), void *ctx);
 

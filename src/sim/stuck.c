@@ -15,7 +15,7 @@ struct context {
 static void tell(const struct context *c, enum sim_stuck_kind kind, uint32_t rank, uint32_t index)
 {
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, rank), index);
-	struct sim_stuck what = { .kind = kind, .rank = rank, .op = index, .peer = rank, .tag = op->tag,
+	struct sim_stuck what = { .kind = kind, .rank = rank, .op = index, .peer = rank, .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
 				  .type = op->type, .bytes = op->bytes };
 
 	if (op->kind != SIM_LOCAL)
@@ -38,6 +38,8 @@ static void tell_arrived(void *ctx, uint32_t index)
 
 	tell(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE, a->rank, a->op);
 }
+
+static void tell_watcher(void *ctx, uint32_t rank, uint32_t op) { tell(ctx, SIM_STUCK_COUNTER, rank, op); }
 
 static int by_key(const void *a, const void *b)
 {
@@ -80,4 +82,5 @@ void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_st
 			tell(&c, SIM_STUCK_REQUIRES, c.rank, (uint32_t)keys[k]);
 	}
 	free(keys);
+	sim_cards_each(s, tell_watcher, &c);
 }

@@ -289,6 +289,11 @@ def test_a_receive_from_any_that_nobody_serves_is_named():
     assert code == 1 and 'nobody sends to it' in err and "'send 8b to 0 tag 2' sends" in err
 
 
+def test_one_sided_operations_are_said_to_be_the_simulators():
+    code, out, _ = check('num_ranks 2 rank 0 { put 8b to 1 } rank 1 { append 8b to priority_list allowed 0 ct 0 }')
+    assert code == 0 and '2 one-sided operations' in out and 'sluice goal sim' in out
+
+
 def test_messages_of_one_sender_do_not_overtake_each_other():
     text = '''num_ranks 2 rank 0 { a: recv 1b from 1; b: recv 2b from 1; b requires a }
               rank 1 { c: send 1b to 0; d: send 2b to 0; d requires c }'''
@@ -328,7 +333,7 @@ def test_json_has_the_same(tmp_path):
     assert bad['problems'][0]['text'] == 'rank 0 { clac }' and not bad['ok']
     assert len(dead['problems'][0]['notes']) == 5 and not dead['ok']
     assert good == {'file': str(tmp_path / 'good'), 'ok': True, 'ranks': 1, 'operations': 1, 'messages': 0,
-                    'bytes': 0, 'receives_from_any': 0, 'problems': [], 'problems_not_listed': 0}
+                    'bytes': 0, 'receives_from_any': 0, 'one_sided': 0, 'problems': [], 'problems_not_listed': 0}
 
 
 # ---- draw ---------------------------------------------------------------------------------------------

@@ -279,3 +279,46 @@ def test_every_option_is_in_the_manual(verb):
     usage = goal(verb, '--help').stdout
     for flag in set(re.findall(r'(?<![\w-])--?[A-Za-z][a-z-]*', usage)):
         assert flag in text, flag
+
+
+# ---- one-sided operations ------------------------------------------------------------------------------------
+
+def ends(text, **options):
+    return [end / 1000 for end in sim(text, *(f'--{k}={v}' for k, v in options.items()))['rank_end_ps']]
+
+
+def test_cards_pass_on_without_their_cpu(text):
+    """L + M + D from card to card, as LogGOPSim2 counts: M = 100, D = 3 ns; o = 1500, L = 2500, G = 6."""
+    relay = text('''num_ranks 3
+rank 0 { put 11b to 1 tag 4 }
+rank 1 { a: append 11b to priority_list allowed 0 ct 0 use_once tag 4
+         b: tput 11b to 2 when 0 reaches 1 ct 1 tag 5; b requires a; c: calc 70000; c requires b }
+rank 2 { a: append 11b to priority_list allowed any ct 7 tag any
+         b: test 7 for 1; c: calc 10; b requires a; c requires b }
+''')
+    hop = 2500 + 60 + 100 + 3
+    assert ends(relay) == [1500, 73000, 1500 + 3 + hop + 3 + hop + 10]
+
+
+def test_a_get_comes_back(text):
+    fetch = text('''num_ranks 2
+rank 0 { append 8b to priority_list allowed 1 ct 0 }
+rank 1 { a: get 101b from 0 ct 3; b: test 3 for 1; b requires a }
+''')
+    request, answer = 2500 + 4 * 6 + 100, 2500 + 600 + 100 + 3
+    assert ends(fetch) == [1500, 1500 + 3 + request + answer]
+
+
+def test_what_nobody_has_allowed_is_lost_and_what_an_overflow_list_took_is_found(text):
+    late = '''num_ranks 2
+rank 0 { put 1b to 1 tag 4 }
+rank 1 { OVERFLOW
+         a: calc 9000; b: append 1b to priority_list allowed 0 ct 0 use_once tag 4; b requires a
+         c: test 0 for 1; c requires b }
+'''
+    lost = goal('sim', text(late.replace('OVERFLOW', '')))
+    assert lost.returncode == 1 and '1 of 4 operations' in lost.stderr
+    assert 'c (line 5): test: its counter did not come to its value' in lost.stderr
+    assert '1 puts and gets came before anybody had allowed them' in lost.stdout
+    found = late.replace('OVERFLOW', 'append 1b to overflow_list allowed any ct 1 tag any')
+    assert ends(text(found)) == [1500, 1500 + 9000 + 1500 + 1500]

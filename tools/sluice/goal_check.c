@@ -38,7 +38,7 @@ enum { SHOWN = 10, CYCLE_SHOWN = 24 }; /* mistakes of a kind; operations of a de
 struct check {
 	struct goal_input in;
 	struct goal_flow flow;
-	uint64_t operations, messages, bytes, any_count;
+	uint64_t operations, messages, bytes, any_count, one_sided;
 	uint64_t hidden; /* mistakes that are not listed */
 	bool warns;      /* what is told now is a warning */
 	bool failed;     /* there is a mistake */
@@ -119,6 +119,16 @@ static void add_note(struct check *c, const char *fmt, ...)
 		p->notes = all;
 	}
 	free(note);
+}
+
+static uint64_t count_one_sided(const struct goal_flow *f)
+{
+	uint64_t count = 0;
+	uint32_t rank;
+
+	for (uint32_t op = 0; op < f->op_count; op++)
+		count += goal_is_one_sided(goal_flow_op(f, op, &rank));
+	return count;
 }
 
 static void check_sizes(struct check *c)
@@ -232,6 +242,7 @@ static int execute(struct check *c, bool rendezvous)
 		c->messages = c->flow.messages;
 		c->bytes = c->flow.bytes;
 		c->any_count = c->flow.any_count;
+		c->one_sided = count_one_sided(&c->flow);
 		check_sizes(c);
 		check_unreceived(c);
 	}
@@ -278,6 +289,10 @@ static void print_result(const struct check *c)
 		printf("%s: %" PRIu64 " receives take any source or tag: only one order of their "
 				      "messages was tried\n",
 		       c->in.name, c->any_count);
+	if (c->one_sided)
+		printf("%s: %" PRIu64 " one-sided operations: who allows them, and what waits for "
+				      "counters, is for sluice goal sim to say\n",
+		       c->in.name, c->one_sided);
 }
 
 static void json_notes(struct text_json *j, const char *notes)
@@ -302,6 +317,7 @@ static void json_result(struct text_json *j, const struct check *c)
 		text_json_uint(j, "messages", c->messages);
 		text_json_uint(j, "bytes", c->bytes);
 		text_json_uint(j, "receives_from_any", c->any_count);
+		text_json_uint(j, "one_sided", c->one_sided);
 	}
 	text_json_open(j, "problems", '[');
 	for (size_t i = 0; i < c->in.problems.count; i++) {

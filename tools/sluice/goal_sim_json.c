@@ -121,7 +121,8 @@ static void put_path(struct text_json *j, const struct goal_sim *g)
 static void put_stuck(void *ctx, const struct sim_stuck *w)
 {
 	static const char *const kinds[] = { [SIM_STUCK_RECEIVE] = "receive", [SIM_STUCK_SEND] = "send",
-					     [SIM_STUCK_MESSAGE] = "message", [SIM_STUCK_REQUIRES] = "requires" };
+					     [SIM_STUCK_MESSAGE] = "message", [SIM_STUCK_REQUIRES] = "requires",
+					     [SIM_STUCK_COUNTER] = "counter" };
 	struct context *c = ctx;
 
 	if (!c->left)
@@ -150,6 +151,7 @@ void goal_sim_json(const struct goal_sim *g)
 	text_json_uint(&j, "rendezvous", s.rendezvous);
 	text_json_uint(&j, "unexpected", s.unexpected);
 	text_json_uint(&j, "unexpected_most", s.unexpected_most);
+	text_json_uint(&j, "lost", s.lost);
 	text_json_uint(&j, "events", s.events);
 	text_json_uint(&j, "different_schedules", s.shapes);
 	put_params(&j, g);

@@ -120,7 +120,7 @@ static int print_op(uint8_t type, uint64_t bytes, uint32_t peer, uint32_t tag, c
 		return print_transfer(buf, cap, "send", bytes, "to", peer, tag);
 	if (type == GOAL_RECV)
 		return print_transfer(buf, cap, "recv", bytes, "from", peer, tag);
-	if (type == GOAL_NOP || type == GOAL_STAMP)
+	if (type == GOAL_NOP || type == GOAL_STAMP || type == GOAL_TEST)
 		return snprintf(buf, cap, "%s", words[type]);
 	return snprintf(buf, cap, "%s %" PRIu64 "%s", words[type], bytes, type == GOAL_CALC ? "" : "b");
 }

@@ -226,6 +226,8 @@ void goal_sim_report(const struct goal_sim *g)
 	sim_get_stats(g->sim, &s);
 	print_head(g, &s);
 	print_ends(g, &s);
+	if (s.lost)
+		printf("%" PRIu64 " puts and gets came before anybody had allowed them, and were lost\n\n", s.lost);
 	sim_path(g->sim, NULL, NULL, &sum);
 	if (!g->o.path_steps || !sum.total_ps)
 		return;
@@ -252,7 +254,8 @@ static void tell_one(void *ctx, const struct sim_stuck *w)
 	static const char *const why[] = { [SIM_STUCK_RECEIVE] = "no message came",
 					   [SIM_STUCK_SEND] = "no receive came",
 					   [SIM_STUCK_MESSAGE] = "sent, and nobody receives it",
-					   [SIM_STUCK_REQUIRES] = "part of what it requires has not ended" };
+					   [SIM_STUCK_REQUIRES] = "part of what it requires has not ended",
+					   [SIM_STUCK_COUNTER] = "its counter did not come to its value" };
 	struct telling *t = ctx;
 	char name[160];
 
