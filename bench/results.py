@@ -12,7 +12,6 @@ sys.path.insert(0, str(ROOT / 'tools/bench'))
 import table as T  # noqa: E402
 from units import bytes_text, number  # noqa: E402
 
-SIDES = ('blocking', 'early')
 # Section 4 of the paper: (what, of which results, on its machine: its better CPU form, with copy engine)
 PAPER = (
     ('4.1 broadcast', ('latency', 'bcast', 'call'), 'up to 67 %', 'less gain: 60 us a call more'),
@@ -36,6 +35,10 @@ def markdown(rows):
     return '\n'.join(out + ['| ' + ' | '.join(r) + ' |' for r in rows[1:]])
 
 
+def sides_of(run):
+    return [s['name'] for s in run['sides'] if s['name'] != 'plain']
+
+
 def results_of(run, scenario):
     return [r for s in run['scenarios'] if s['name'] == scenario for r in s['results']]
 
@@ -45,28 +48,28 @@ def gain(result, side):
     if not r:
         return '-'
     mark = '' if result['settled'] else ' ~'
-    return f'{number(r["value"])} ({number(r["low"], 2)}..{number(r["high"], 2)}){mark}'
+    around = f' ({number(r["low"])}..{number(r["high"])})' if r['pairs'] > 1 else ''
+    return number(r['value']) + around + mark
 
 
 def side_cell(result, side):
-    return T.cell(result['sides'].get(side)) if result else '-'
+    """What it took, and how many times as fast as the MPI alone that is."""
+    if not result or side not in result['sides']:
+        return '-'
+    found = gain(result, side)
+    return T.cell(result['sides'][side]) + (f'; **{found}**' if found != '-' else '')
 
 
 def group_rows(runs, results):
     """results: those of any of the runs that are one line of a plot, by key."""
-    has_gain = any(r['ratios'] for r in results.values())
-    head = ['']
-    for run in runs:
-        name = short(run['mpi']['version'])
-        head += [f'{name} alone', *SIDES, *((f'gain {s}' for s in SIDES) if has_gain else ())]
-    rows = [head]
+    rows = [['', *(head for run in runs
+                   for head in (f'{short(run["mpi"]["version"])} alone', *sides_of(run)))]]
     for key, some in results.items():
         row = [T.row_name(some, list(results.values()))]
         for run in runs:
             mine = next((r for s in run['scenarios'] for r in s['results']
                          if r['key'] == key and s['name'] == some['scenario']), None)
-            row += [side_cell(mine, s) for s in ('plain', *SIDES)]
-            row += [gain(mine, s) for s in SIDES] if has_gain else []
+            row += [side_cell(mine, s) for s in ('plain', *sides_of(run))]
         rows.append(row)
     return rows
 
@@ -81,7 +84,8 @@ def scenario_text(runs, name):
     for run in runs:
         for r in results_of(run, name):
             found.setdefault(r['key'], {**r, 'scenario': name})
-    for key, group in T.groups(list(found.values())).items():
+    ordered = sorted(found.values(), key=lambda r: (r['what'], r['timed'], r['ranks'], r['bytes'] or 0))
+    for key, group in T.groups(ordered if name != 'limits' else list(found.values())).items():
         if key == 'machine':
             out += ['', markdown([['', *(short(r['mpi']['version']) + "'s run" for r in runs)],
                                   *limit_rows(runs, group)])]
@@ -119,12 +123,12 @@ def part_reduction(run, part, side):
 
 def paper_text(runs):
     rows = [['reduction of time', 'paper, CPU', 'paper, with engine',
-             *(f'{short(r["mpi"]["version"])}, {s}' for r in runs for s in SIDES)]]
+             *(f'{short(r["mpi"]["version"])}, {s}' for r in runs for s in sides_of(r))]]
     for title, of, cpu, engine in PAPER:
-        rows.append([title, cpu, engine, *(best(r, *of, s) for r in runs for s in SIDES)])
+        rows.append([title, cpu, engine, *(best(r, *of, s) for r in runs for s in sides_of(r))])
     for part, title, cpu, engine in PAPER_PARTS:
         rows.append([f'4.3 {title}, largest matrix', cpu, engine,
-                     *(part_reduction(r, part, s) for r in runs for s in SIDES)])
+                     *(part_reduction(r, part, s) for r in runs for s in sides_of(r))])
     return markdown(rows)
 
 

@@ -201,6 +201,23 @@ def test_an_interrupted_run_keeps_what_was_measured(bench, number):
     assert kept['scenarios'][0]['results'][0]['sides']['plain']['launches'] >= 2
 
 
+def test_what_cannot_be_written_in_the_end_is_one_line_and_the_table_is_there(bench):
+    bench.scenario(rounds=1000)
+    before = bench.launches()
+    folder = bench.folder / 'goes'
+    folder.mkdir()
+    command = [SLUICE, 'bench', 'tiny.ini', '--mpi', bench.mpi, '--sides', 'plain', '--quiet', '-o', 'goes/x.json']
+    with subprocess.Popen(command, env=bench.env(), cwd=bench.folder, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: bench.launches() >= before + 3, process)
+        folder.rmdir()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    bench.scenario()
+    assert process.returncode == 1 and '== Tiny' in out and '64 KB' in out
+    assert err == 'sluice: bench: goes/x.json: cannot be written: No such file or directory\n'
+
+
 def test_an_end_that_was_asked_for_comes_and_is_told(bench):
     bench.scenario(rounds=1000)
     done = bench.run('--time', '0.05', '-o', 'short.json', sides='plain')
@@ -211,7 +228,7 @@ def test_an_end_that_was_asked_for_comes_and_is_told(bench):
     assert 'NOT COMPLETE' in done.stdout
 
 
-def test_a_full_disk_is_one_line_and_the_table_is_lost_no_more_than_the_files(bench):
+def test_a_full_disk_behind_stdout_is_one_line(bench):
     if not os.access('/dev/full', os.W_OK):
         pytest.skip('no /dev/full here')
     done = subprocess.run([SLUICE, 'bench', 'tiny.ini', '--mpi', bench.mpi, '--sides', 'plain', '-o', '-'],

@@ -242,11 +242,13 @@ def bench_main(tool, folder, argv):
 
 
 def keep(result, path, stopped):
-    """The files first: stdout may be a pipe that nobody reads any more."""
+    """The files first: stdout may be a pipe that nobody reads any more. The table also without files."""
     html = document.page_path(path)
-    document.save(document.text_of(result), path)
-    document.save(page.text([(Path(path).stem, result)]), html)
-    print(table.document(result), flush=True)
+    try:
+        document.save(document.text_of(result), path)
+        document.save(page.text([(Path(path).stem, result)]), html)
+    finally:
+        print(table.document(result), flush=True)
     say(f'{"stopped; what was measured is" if stopped else "everything is"} in {path}, as a page in {html}')
 
 

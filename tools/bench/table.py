@@ -20,7 +20,7 @@ def gain(result, side):
     r = result['ratios'].get(side)
     if not r:
         return '-'
-    around = f' ({number(r["low"], 2)}..{number(r["high"], 2)})' if r['pairs'] > 1 else ''
+    around = f' ({number(r["low"])}..{number(r["high"])})' if r['pairs'] > 1 else ''
     return number(r['value']) + around
 
 
