@@ -8,8 +8,14 @@ import pytest
 
 from cli import PREFIX, ROOT, SLUICE, compile_c, fake_mpi, plain_env, sluice
 
-VERBS = ('run', 'info', 'goal')
+VERBS = ('run', 'info', 'trace', 'bench', 'tune', 'goal')
 HELPS = [()] + [(verb,) for verb in VERBS]
+# Those of trace, which need an MPI, are run by test_cli_trace.py; those of bench and tune by test/mpi/test_help.py
+ALONE = [(), ('run',), ('info',), ('goal',)]
+
+
+def test_the_help_names_every_verb():
+    assert re.findall(r'^  ([a-z]+) {2,}', sluice('--help').stdout.split('Examples')[0], re.M) == list(VERBS)
 
 
 @pytest.mark.parametrize('verb', HELPS)
@@ -41,7 +47,7 @@ int main(void)
 '''
 
 
-@pytest.mark.parametrize('verb', HELPS)
+@pytest.mark.parametrize('verb', ALONE)
 def test_the_examples_of_the_help_work(verb, tmp_path):
     fake_mpi(tmp_path / 'mpi')
     (tmp_path / 'mpi/bin/srun').write_text((tmp_path / 'mpi/bin/mpiexec').read_text())

@@ -18,7 +18,7 @@ static const char help[] =
 	"  --json              show what was found for programs, no progress\n"
 	"  -n, --ranks N,...   numbers of ranks (default: 2, and all CPUs up to 16)\n"
 	"  --mpi PATH          the MPI library, or its installation (default: the first)\n"
-	"  --launcher COMMAND  what starts ranks, before -n N (default: the MPI's mpiexec)\n"
+	"  --launcher COMMAND  what starts ranks, before -n N (default: its mpiexec)\n"
 	"  --alike             for all machines of this kind, not only this one\n"
 	"  -o FILE             instead of a file in ~/.config/sluice\n"
 	"\n"

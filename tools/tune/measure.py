@@ -8,10 +8,10 @@ it: the pairs are measured anew.
 import math
 import time
 
-import measured
 import stats
 from launch import Failed
 from scenarios import Job
+from units import bytes_text
 
 PAIRS = 6           # all of one sign by chance: one in 64
 SCREENS = 2         # launches of each candidate before the pairs
@@ -20,6 +20,9 @@ LOOKS_BETTER = 1.01 # times as fast when screened, to be measured in pairs
 CONFIRMS = 3        # candidates that are measured in pairs at most, best first
 HOPELESS = 0.97     # times as fast in the first launch: it is not launched again
 SLOWER = 0.98       # times as fast: slower, at any one size, in the middle of the pairs
+
+
+CALLS = {'bcast': 'broadcast', 'gather': 'gather'}
 
 
 class OutOfTime(Exception):
@@ -35,6 +38,24 @@ class Side:
 
 def geometric(values):
     return math.exp(sum(math.log(v) for v in values) / len(values))
+
+
+def time_of(line):
+    """(what it is, its middle time in us) of a line that a measuring program has written; None: not asked for."""
+    kind, _, rest = line['what'].rpartition('-')
+    if kind == 'first' or line['what'] in ('run', 'hello') or kind.startswith('calibrate'):
+        return None  # of a first use only the ten that follow count
+    how, call, us = 'until used', rest, line.get('p50_us', 0)
+    if kind.startswith('first-'):
+        how, call = 'ten uses of a fresh buffer', kind[len('first-'):]
+    elif kind == 'touch':
+        how, us = 'used at once', line['comm']['us']
+    elif kind == 'overlap':
+        how, us = 'with as much computation', line['both']['us']
+    what = f'{CALLS[call]} of {bytes_text(line["bytes"])}, {how}, {line["ranks"]} ranks'
+    if line['mismatches']:
+        raise Failed(f'{what}: wrong contents')
+    return (what, us) if us > 0 else None
 
 
 def gain(values):
@@ -81,26 +102,8 @@ class Asker:
                     raise
                 self.longest = max(self.longest, time.monotonic() - began)
                 self.launches += 1
-                for s in self.samples(lines, job):
-                    if s['stat']['wrong']:
-                        raise Failed(f'{s["label"]}: wrong contents')
-                    if s['stat']['p50'] > 0:
-                        how = ', ten uses of a fresh buffer' if s.get('timed') == 'ten uses' else ''
-                        out[f'{s["label"]}, {ranks} ranks{how}'] = s['stat']['p50']
+                out.update(x for x in (time_of(line) for line in lines) if x)
         return out
-
-    @staticmethod
-    def samples(lines, job):
-        """touch-X has one part only, which bench has no name for."""
-        out = []
-        for line in lines:
-            if line['what'].startswith('touch-') and line['comm']['samples']:
-                what = line['what'].partition('-')[2]
-                out.append({'label': f'{measured.name_of(what)} of {measured.bytes_text(line["bytes"])}, used at once',
-                            'stat': {'p50': line['comm']['us'], 'wrong': line['mismatches']}})
-        job.timed = ''
-        lines = [x for x in lines if not x['what'].startswith('first-') or x['what'].endswith('-10')]
-        return out + measured.samples([x for x in lines if not x['what'].startswith('touch-')], job)
 
     def screen(self, question, until, found):
         """Fills found['candidates'], best first."""
@@ -135,10 +138,11 @@ class Asker:
             for key, ratio in mine.items():
                 by_key.setdefault(key, []).append(ratio)
             whole.append(geometric(mine.values()) if mine else 0.0)
-            if whole[-1] <= 1.0:
-                break  # not all pairs agree any more: no further one can change that
-        worst = min(by_key, key=lambda k: stats.median(by_key[k]), default=None)
-        least = stats.median(by_key[worst]) if worst else 0.0
+            worst = min(by_key, key=lambda k: stats.median(by_key[k]), default=None)
+            least = stats.median(by_key[worst]) if worst else 0.0
+            # not all pairs agree any more, which no further one can change; or it is clear where it is slower
+            if whole[-1] <= 1.0 or (len(whole) >= PAIRS // 2 and least < HOPELESS):
+                break
         figures = {'values': candidate.values, 'ratio': round(stats.median(whole), 4), 'low': round(min(whole), 4),
                    'high': round(max(whole), 4), 'pairs': len(whole),
                    'worst': worst and {'what': worst, 'ratio': round(least, 4)}}
