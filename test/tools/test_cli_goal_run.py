@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice goal run: its ranks are processes that it starts. Run alone: ./dev check -k cli_goal_run"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cli import ROOT, SLUICE, compile_c, plain_env, sluice
+
+# deadlock does not end; halo and workers receive from any rank, so what they leave is not one thing
+EXAMPLES = sorted(p for p in (ROOT / 'examples/goal').glob('*.goal') if p.stem not in ('deadlock', 'halo', 'workers'))
+PAIR = '''num_ranks 2
+rank 0 { a: send 100b to 1 tag 3 from user0; b: recv 5000b from 1 tag 4 into user0+100 }
+rank 1 { a: recv 100b from 0 tag 3 into user1; b: send 5000b to 0 tag 4 from user0; b requires a }
+'''
+
+
+def run(text, *options, **more):
+    return sluice('goal', 'run', '-', *options, input=text, **more)
+
+
+@pytest.mark.parametrize('example', EXAMPLES, ids=lambda p: p.stem)
+def test_the_examples_run_with_the_right_data(example):
+    done = sluice('goal', 'run', example, '--verify')
+    assert done.returncode == 0 and done.stderr == '', done.stderr
+    assert all('data verified' in line for line in done.stdout.splitlines())
+
+
+def test_times_operations_and_json():
+    done = run(PAIR, '--verify', '--times', '5', '--ops', '--json')
+    assert done.returncode == 0 and done.stderr == ''
+    told = json.loads(done.stdout)
+    assert (told['ranks'], told['times'], told['verified']) == (2, 5, True)
+    for result in told['results']:
+        assert result['runs'] == 5 and result['error'] == '' and result['least_us'] <= result['mean_us']
+        assert all(op['begin_ns'] <= op['end_ns'] for op in result['ops'])
+    assert [op['text'] for op in told['results'][1]['ops']] == ['recv 100b from 0 tag 3 into user1+0',
+                                                                'send 5000b to 0 tag 4 from user0+0']
+
+
+def test_wrong_data_is_found_with_its_place(tmp_path):
+    """A memcpy that spoils one byte of each block of 4093."""
+    spoil = compile_c(tmp_path / 'spoil.so', '''
+#include <stddef.h>
+void *memcpy(void *to, const void *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((volatile char *)to)[i] = ((const char *)from)[i];
+	if (n == 4093)
+		((char *)to)[17] ^= 1;
+	return to;
+}
+''', '-shared', '-fPIC', '-fno-builtin', '-fno-tree-loop-distribute-patterns')
+    text = 'num_ranks 2\nrank 0 { calc 1 }\nrank 1 { copy 8b from user0 into user0+4085 }\n'
+    assert run(text, '--verify').returncode == 0
+    done = run(text, '--verify', env={'LD_PRELOAD': spoil})
+    assert done.returncode == 1
+    assert done.stderr == 'sluice: goal run: rank 1: wrong data at byte 17 of buffer 0, in run 1\n'
+
+
+@pytest.mark.parametrize('text, options, says', [
+    (PAIR, ('-n', '3'), 'the program is one of 2 ranks, not of 3'),
+    ('num_ranks 300\n' + ''.join(f'rank {r} {{ }}\n' for r in range(300)), (), '300 ranks are too many to run on one machine; see: sluice goal sim'),
+    ('num_ranks 1\nrank 0 { recv 8b from 0 }\n', ('--verify',), 'the program does not end: see sluice goal check'),
+    ('num_ranks 1\nrank 0 { stamp into user0 }\n', ('--verify',), 'its data cannot be verified'),
+    ('num_ranks 1\nrank 0 { nop; put 8b to 0 }\n', (), "rank 0: 'put 8b to 0 tag 0' is one-sided"),
+    ('num_ranks 1\nrank 0 { copy 2000000000b from user0 into user1 }\n', (), 'more than 1 GiB of memory'),
+])
+def test_what_cannot_be_run_is_refused_in_one_line(text, options, says):
+    done = run(text, *options)
+    assert done.returncode == 1 and done.stdout == ''
+    assert says in done.stderr and done.stderr.count('\n') == 1
+
+
+def test_a_deadlock_ends_with_the_operations_that_are_stuck():
+    done = run('''num_ranks 2
+rank 0 { a: calc 1; b: recv 8b from 1 tag 3; c: send 8b to 1 tag 4; b requires a; c requires b }
+rank 1 { a: calc 1; b: recv 8b from 0 tag 4; c: send 8b to 0 tag 3; b requires a; c requires b }
+''', env={'SLUICE_GOAL_TIMEOUT': 200})
+    assert done.returncode == 1 and 'no progress for 200 ms' in done.stderr
+    assert 'rank 0: Connection timed out' in done.stderr and 'rank 1: Connection timed out' in done.stderr
+    stuck = {line.split('waits: ')[1] for line in done.stderr.splitlines() if 'waits: ' in line}
+    # whoever gives up first says so to the other
+    assert stuck and stuck <= {'rank 0 op 1: recv 8b from 1 tag 3: no message',
+                               'rank 1 op 1: recv 8b from 0 tag 4: no message'}
+
+
+def children(pid):
+    return [int(word) for word in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+
+
+def test_a_killed_rank_ends_the_others(tmp_path):
+    text = tmp_path / 'long.goal'
+    text.write_text('num_ranks 3\nrank 0 { recv 8b from 1 }\n'
+                    'rank 1 { a: calc 1000000000000; b: send 8b to 0; c: send 8b to 2; b requires a; c requires a }\n'
+                    'rank 2 { recv 8b from 1 }\n')
+    tool = subprocess.Popen([SLUICE, 'goal', 'run', text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=plain_env())
+    try:
+        deadline = time.monotonic() + 50
+        while len(children(tool.pid)) < 3:
+            assert time.monotonic() < deadline and tool.poll() is None
+            time.sleep(0.01)
+        os.kill(children(tool.pid)[1], signal.SIGKILL)
+        _, err = tool.communicate(timeout=50)
+    finally:
+        tool.kill()
+    assert tool.returncode == 1 and 'rank 1 was killed by signal 9' in err
