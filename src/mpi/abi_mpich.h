@@ -92,6 +92,7 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	X(PROD, 0x58000004, RT_PROD) X(BAND, 0x58000006, RT_AND) \
 	X(BOR, 0x58000008, RT_OR) X(BXOR, 0x5800000a, RT_XOR)
 
+#define ABI_BOR     ((MPI_Op)0x58000008)
 #define ABI_OP_NULL ((MPI_Op)0x18000000)
 static inline bool abi_is_predefined_op(MPI_Op op) { return (uint32_t)op >> 24 == 0x58; }
 

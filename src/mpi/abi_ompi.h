@@ -32,6 +32,7 @@ typedef void MPI_Status;
 	X(comm_self, "ompi_mpi_comm_self")             \
 	X(datatype_null, "ompi_mpi_datatype_null")     \
 	X(op_null, "ompi_mpi_op_null")                 \
+	X(bor, "ompi_mpi_op_bor")                      \
 	X(byte, "ompi_mpi_byte")
 
 struct abi_symbols {
@@ -115,6 +116,7 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	X(PROD, "op_prod", RT_PROD) X(BAND, "op_band", RT_AND) X(BOR, "op_bor", RT_OR) \
 	X(BXOR, "op_bxor", RT_XOR)
 
+#define ABI_BOR     ((MPI_Op)abi_symbols.bor)
 #define ABI_OP_NULL ((MPI_Op)abi_symbols.op_null)
 static inline bool abi_is_predefined_op(MPI_Op op) { return abi_is_predefined((uintptr_t)op); }
 

@@ -90,6 +90,7 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	X(PROD, 0x24, RT_PROD) X(BAND, 0x28, RT_AND) X(BOR, 0x29, RT_OR) \
 	X(BXOR, 0x2a, RT_XOR)
 
+#define ABI_BOR     ((MPI_Op)0x29)
 #define ABI_OP_NULL ((MPI_Op)0x20)
 static inline bool abi_is_predefined_op(MPI_Op op) { return (uintptr_t)op < 0x1000; }
 

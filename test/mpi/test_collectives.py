@@ -37,4 +37,15 @@ def test_reductions(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice)
     runner.check(get_mpi(mpi), 'reductions.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
+@pytest.mark.parametrize('mpi, ranks, config, behaviour',
+                         cases('wrong_collectives.c', ['mpich', 'openmpi', 'impi'], [2], ['taken']))
+def test_errors_of_collectives(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    """Class and text of each error are those of the host MPI."""
+    mpi, program = get_mpi(mpi), 'wrong_collectives.c'
+    plain = runner.check(mpi, program, ranks, behaviour, sluice=False)
+    ours = runner.check(mpi, program, ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+    assert ours.said_by(behaviour) == plain.said_by(behaviour)
+
+
+test_errors_of_collectives.program = 'wrong_collectives.c'
 test_moves.program, test_reductions.program = 'moves.c', 'reductions.c'

@@ -64,9 +64,51 @@ static void check_handles(void)
 	CHECK(ABI_COMM_SELF == MPI_COMM_SELF);
 	CHECK(ABI_DATATYPE_NULL == MPI_DATATYPE_NULL);
 	CHECK(ABI_BYTE == MPI_BYTE);
+	CHECK(ABI_OP_NULL == MPI_OP_NULL);
+	CHECK(ABI_BOR == MPI_BOR);
 	CHECK(ABI_IN_PLACE == MPI_IN_PLACE);
 	CHECK(ABI_STATUS_IGNORE == MPI_STATUS_IGNORE);
 	CHECK(MPI_BOTTOM == NULL);
+}
+
+/* The predefined datatypes and operations that Sluice computes with. Libraries may lack Fortran's. */
+enum { RT_I8, RT_I16, RT_I32, RT_I64, RT_U8, RT_U16, RT_U32, RT_U64, RT_F32, RT_F64,
+       RT_MAX, RT_MIN, RT_SUM, RT_PROD, RT_AND, RT_OR, RT_XOR };
+
+#ifdef ABI_SYMBOLS
+#define HANDLE(symbol) ((uintptr_t)dlsym(RTLD_DEFAULT, "ompi_mpi_" symbol))
+#else
+#define HANDLE(value) ((uintptr_t)(value))
+#endif
+
+static void check_computed(void)
+{
+	static const int bytes[] = { 1, 2, 4, 8, 1, 2, 4, 8, 4, 8 };
+	int size;
+
+#define X(name, handle, type)                                                \
+	if (MPI_##name != MPI_DATATYPE_NULL) {                               \
+		CHECK(HANDLE(handle) == (uintptr_t)MPI_##name);              \
+		MPI_Type_size(MPI_##name, &size);                            \
+		CHECK(size == bytes[type]);                                  \
+	}
+	ABI_NUMBERS(X)
+#undef X
+#define X(name, handle, op) CHECK(HANDLE(handle) == (uintptr_t)MPI_##name);
+	ABI_OPS(X)
+#undef X
+	CHECK(abi_is_predefined_op(MPI_SUM) && abi_is_predefined_op(MPI_MINLOC));
+}
+
+static void nothing(void *in, void *inout, int *n, MPI_Datatype *type) { (void)in, (void)inout, (void)n, (void)type; }
+
+static void check_own_op(void)
+{
+	MPI_Op op;
+
+	MPI_Op_create(nothing, 1, &op);
+	CHECK(!abi_is_predefined_op(op));
+	MPI_Op_free(&op);
 }
 
 static void check_numbers(void)
@@ -142,6 +184,8 @@ int main(int argc, char **argv)
 	check_numbers();
 	check_sizes();
 	check_derived();
+	check_computed();
+	check_own_op();
 	if (!failed)
 		printf("ok abi\n");
 	MPI_Finalize();
