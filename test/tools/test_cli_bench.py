@@ -225,7 +225,7 @@ def test_an_end_that_was_asked_for_comes_and_is_told(bench):
     assert done.returncode in (0, 1)  # 1: there was no time for a single launch
     kept = json.loads((bench.folder / 'short.json').read_text())
     assert not kept['run']['complete'] and kept['run']['stopped'] is None
-    assert 'NOT COMPLETE' in done.stdout
+    assert 'not complete' in done.stdout
 
 
 def test_a_full_disk_behind_stdout_is_one_line(bench):

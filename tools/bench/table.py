@@ -83,7 +83,7 @@ def wrapped(text):
 def scenario(s, names):
     out = [f'\n== {s["title"]}', wrapped(s['about']),
            wrapped(f'Warm-up: {s["warmup"]}. {s["rounds"]} rounds'
-                   + ('.' if s['complete'] else ', NOT COMPLETE.'))]
+                   + ('.' if s['complete'] else ', not complete.'))]
     for key, results in groups(s['results']).items():
         if key == 'machine':
             out += ['', limits(results)]
