@@ -13,9 +13,9 @@
 
 enum { REASON_BYTES = 320, ONE_REASON_BYTES = 160, LEAST_BYTES = 64 << 20 };
 enum {
-	CALLS_MAX = 8, /* looked at, for a range: each costs 1.8 us, a touch served by a thread 15 to 20 more */
-	RANGES_MIN = 16,   /* for an average */
-	REFUSALS_MAX = 16  /* in a row; new threads need a moment */
+	CALLS_MAX = 12,  /* looked at, for a range: each costs 1.8 us, a touch served by a thread 15 to 20 more */
+	RANGES_MIN = 32, /* for an average */
+	NEVER_NS = 1000000000 /* who was not reached for so long: others have to run first to answer */
 };
 
 /* Index of an entry plus one is its value of SLUICE_GUARD_KIND. */
@@ -32,7 +32,7 @@ static struct {
 	const struct guard_kind *_Atomic kind; /* NULL: none; written under init_lock */
 	_Atomic bool may_switch;               /* to uffd, which is open too */
 	_Atomic uint64_t calls, ranges;        /* when they were last compared */
-	_Atomic uint32_t refusals;             /* in a row, by threads or handlers */
+	_Atomic uint64_t unreached_ns;         /* since when a thread or a handler is out of reach; 0: none is */
 	char reason[REASON_BYTES];
 } choice;
 
@@ -217,10 +217,12 @@ static bool has_many_calls(void)
 static bool is_reached(bool *out_never)
 {
 	bool is = threads_are_covered() && signals_are_ours();
+	uint64_t since = atomic_load_explicit(&choice.unreached_ns, memory_order_relaxed);
+	uint64_t now = is ? 0 : host_now_ns();
 
-	*out_never = !is && atomic_fetch_add_explicit(&choice.refusals, 1, memory_order_relaxed) >= REFUSALS_MAX;
-	if (is && atomic_load_explicit(&choice.refusals, memory_order_relaxed))
-		atomic_store_explicit(&choice.refusals, 0, memory_order_relaxed);
+	*out_never = !is && since && now - since > NEVER_NS;
+	if (is ? since : !since)
+		atomic_store_explicit(&choice.unreached_ns, now, memory_order_relaxed);
 	return is;
 }
 
