@@ -194,7 +194,7 @@ void rt_abandon(struct rt_comm *c, const struct rt_call *call, int error)
 
 static const struct {
 	enum coll_kind coll;
-	bool is_reachable_any; /* memory that is not mapped may take part as it is (exec/exec.h) */
+	bool sends_one_range; /* the same to all, or all to one */
 } kinds[RT_KINDS] = {
 	[RT_BCAST] = { COLL_BCAST, true },
 	[RT_GATHER] = { COLL_GATHER, true },
@@ -281,10 +281,23 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 	return ret ? ret : side_unpack(&s->recv, at, c->parts[1], call->in_place ? rank : -1);
 }
 
+/*
+ * Memory that is not mapped is copied by a system call, or from and to memory that is: so it takes part as it is where
+ * one of the two can be relied on. A rank that staged would have to stage one range only (exec/exec.h): all but those
+ * with one lay out what they send then.
+ */
+static enum side_memory memory_of(const struct rt_comm *c, const struct rt_call *call, const struct rt_side *side)
+{
+	bool is_sent = side == &call->send ||
+		       (call->in_place && kinds[call->kind].coll == COLL_ALLGATHER); /* from where it is received */
+
+	if (call->in_place && kinds[call->kind].coll == COLL_ALLTOALL && side == &call->send)
+		return SIDE_COPY;
+	return is_sent && !c->prefer_vm && !kinds[call->kind].sends_one_range ? SIDE_MAPPED : SIDE_ANY;
+}
+
 static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t piece)
 {
-	enum side_memory memory = kinds[call->kind].is_reachable_any ? SIDE_ANY : SIDE_MAPPED;
-	bool is_copied = call->in_place && kinds[call->kind].coll == COLL_ALLTOALL;
 	uint64_t send = side_bytes(&call->send), recv = side_bytes(&call->recv);
 	int ret;
 
@@ -293,8 +306,8 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 		recv = piece * (uint64_t)call->recv.count;
 	}
 	s->recv = (struct side){ .of = &call->recv };
-	ret = side_begin(&s->send, &call->send, &c->scratch[0], send, is_copied ? SIDE_COPY : memory);
-	return ret ? ret : side_begin(&s->recv, &call->recv, &c->scratch[1], recv, memory);
+	ret = side_begin(&s->send, &call->send, &c->scratch[0], send, memory_of(c, call, &call->send));
+	return ret ? ret : side_begin(&s->recv, &call->recv, &c->scratch[1], recv, memory_of(c, call, &call->recv));
 }
 
 static void set_ending(const struct rt_call *call, const struct rt_comm *c, struct ending *out)

@@ -59,7 +59,6 @@ BEHAVIOUR(reductions, 2)
 	start();
 	MPI_Type_contiguous(2, MPI_INT, &pair);
 	say_error("no operation", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_OP_NULL, w));
-	say_error("negative count", MPI_Allreduce(out, in, -1, MPI_INT, MPI_SUM, w));
 	say_error("not committed", MPI_Scan(out, in, COUNT / 2, pair, MPI_SUM, w));
 	say_error("bits of reals", MPI_Allreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w));
 	say_error("places of integers", MPI_Exscan(out, in, COUNT, MPI_INT, MPI_MINLOC, w));
