@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "exec/private.h"
+#include "trace/trace.h"
 
 static void op_done(struct exec_run *r, uint32_t i)
 {
@@ -49,6 +50,7 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 {
 	const struct goal_op *op = run_op(r, i);
+	uint64_t since;
 
 	if (r->ops[i].state == EXEC_MATCHED)
 		return step_copy_transfer(r, i, copy);
@@ -56,8 +58,11 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 		r->ops[i].state = EXEC_MATCHED;
 		return 1;
 	}
+	since = trace_copy_begin(op->bytes);
 	host_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off), op->bytes,
 		  host_copy_pick(op->bytes, op->bytes));
+	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group), .src = r->comm->rank,
+		     .dst = r->comm->rank, .by = r->comm->rank, .mover = TRACE_CPU);
 	op_done(r, i);
 	return 1;
 }
