@@ -136,7 +136,7 @@ int node_poisoned(const struct node_group *g);
 
 /* A process with its arena, and where a group's control segment lies: as messages, of fixed width. */
 struct node_member { int32_t pid, unused; uint64_t start, arena_id, arena_bytes; };
-struct node_outline { uint64_t control_off, area_bytes; uint32_t size, unused; };
+struct node_outline { uint64_t control_off, area_bytes; uint32_t size, id; };
 int node_self(struct node_member *out); /* 0, or -errno: no arena */
 void node_outline(const struct node_group *g, struct node_outline *out, struct node_member *members);
 /* In the other process: keep this arena mapped (its descriptor may be closed); 0 or -errno. */

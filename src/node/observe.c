@@ -26,7 +26,7 @@ void node_outline(const struct node_group *g, struct node_outline *out, struct n
 	const char *base = g->rank == 0 ? region_arena_base() : g->peers[0]->base;
 
 	*out = (struct node_outline){ .control_off = (uint64_t)(g->control - base), .area_bytes = g->area_bytes,
-				      .size = (uint32_t)g->size };
+				      .size = (uint32_t)g->size, .id = g->id };
 	for (int r = 0; r < g->size; r++) {
 		const struct node_peer *p = g->peers[r];
 
@@ -93,6 +93,7 @@ int node_observe(const struct node_outline *o, const struct node_member *members
 		return -ENOMEM;
 	g->rank = -1;
 	g->size = (int)o->size;
+	g->id = o->id;
 	g->peers = calloc(o->size, sizeof *g->peers);
 	g->pids = calloc(o->size, sizeof *g->pids);
 	ret = g->peers && g->pids ? observe(g, o, members) : -ENOMEM;

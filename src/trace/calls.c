@@ -51,6 +51,7 @@ void trace_call_end_on(int rc)
 	if (!c->depth || --c->depth)
 		return;
 	c->record.end = trace_ticks();
+	trace_row_end_on(c->record.end);
 	c->record.call.why = text_index(c->why);
 	c->record.call.early_why = text_index(c->early_why);
 	if (rc)

@@ -111,7 +111,7 @@ enum trace_outcome {
 
 enum trace_region { TRACE_REGION_NONE, TRACE_REGION_MAPPED, TRACE_REGION_PLAIN, TRACE_REGION_PACKED };
 
-enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE };
+enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE, TRACE_WORKER };
 
 #define TRACE_IN_NS 1u    /* flags: begin and end are CLOCK_MONOTONIC nanoseconds */
 #define TRACE_IS_ROOT 2u  /* of a call */
@@ -134,7 +134,7 @@ struct trace_record {
 		struct {
 			uint64_t bytes, op;
 			uint32_t group;
-			uint16_t unit, src, dst, by; /* ranks in the group */
+			uint16_t unit, src, dst, by; /* ranks in the group; by: not of TRACE_WORKER's */
 			uint8_t mover;
 			uint8_t more;       /* further fragments, not timed, that are in `bytes` too */
 		} copy;

@@ -50,7 +50,9 @@ void trace_guard(const char *name)
 		file_header()->guard = text_index(name);
 }
 
-/* Short copies come in rows, and time counts most there: those of one transfer share a record. */
+/* ---- copies --------------------------------------------------------------------------------------------------- */
+
+/* Short copies come in numbers, and time counts most there: those of one transfer share a record. */
 static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
 {
 	if (!last || last->begin || atomic_load_explicit(&last->type, memory_order_relaxed) != TRACE_COPY ||
@@ -62,16 +64,82 @@ static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
 	return true;
 }
 
+__thread struct trace_row trace_row __attribute__((tls_model("initial-exec")));
+
+void trace_row_end_on(uint64_t now)
+{
+	if (trace_row.of && trace_row.has_followers)
+		trace_row.record->end = now ? now : trace_ticks();
+	trace_row.of = NULL;
+}
+
+uint64_t trace_row_begin_on(const void *row, uint64_t op)
+{
+	uint64_t now = trace_ticks();
+
+	if (atomic_load_explicit(&trace_row.is_changing, memory_order_relaxed))
+		return now; /* of no row */
+	trace_row_end_on(now);
+	trace_row.record = NULL;
+	trace_row.has_followers = false;
+	trace_row.op = op;
+	trace_row.of = row;
+	return now;
+}
+
+static bool is_in_row(const struct trace_copy *c)
+{
+	return c->row && trace_row.of == c->row && trace_row.op == c->op;
+}
+
+/* False: it needs a record of its own. */
+static bool add_to_row(const struct trace_copy *c)
+{
+	struct trace_record *r = trace_row.record;
+
+	if (!is_in_row(c) || !r || r->copy.more == UINT8_MAX || r->copy.mover != c->mover)
+		return false;
+	trace_row.has_followers = true;
+	r->copy.bytes += c->bytes;
+	r->copy.more++;
+	if (c->is_last)
+		trace_row_end_on(0);
+	return true;
+}
+
+/* True: it is in an earlier record. */
+static bool add_to_earlier(uint64_t since, struct trace_record *last, const struct trace_copy *c)
+{
+	bool is_added;
+
+	if (since > TRACE_FOLLOWS || atomic_load_explicit(&trace_row.is_changing, memory_order_relaxed))
+		return false;
+	/* only handlers of this thread look at it */
+	atomic_store_explicit(&trace_row.is_changing, true, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	is_added = since ? add_to_row(c) : add_to_last(last, c);
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&trace_row.is_changing, false, memory_order_relaxed);
+	return is_added;
+}
+
 void trace_copied_on(uint64_t since, const struct trace_copy *c)
 {
 	static __thread struct trace_record *last __attribute__((tls_model("initial-exec")));
-	uint64_t now = since ? trace_ticks() : 0;
+	uint64_t now = since > TRACE_FOLLOWS ? trace_ticks() : 0;
 	struct trace_record *r;
 
-	if (!since && add_to_last(last, c))
+	if (add_to_earlier(since, last, c))
 		return;
+	if (!now)
+		since = 0;
 	r = record_begin();
 	last = r;
+	if (now && is_in_row(c)) {
+		trace_row.record = r;
+		if (c->is_last || !r)
+			trace_row.of = NULL;
+	}
 	if (!r)
 		return;
 	r->begin = since;
@@ -92,6 +160,7 @@ void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t addre
 {
 	struct trace_record *r = record_begin();
 
+	trace_row_end_on(0);
 	if (!r)
 		return;
 	r->begin = begin_ns;

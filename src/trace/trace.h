@@ -151,7 +151,8 @@ static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t
 
 /* ---- copies (xfer/) ---------------------------------------------------------------------------------------- */
 
-#define TRACE_TIMED_BYTES (32u << 10) /* shorter copies are counted, not timed */
+#define TRACE_TIMED_BYTES (32u << 10) /* shorter copies are counted, not timed; and copies of */
+#define TRACE_TIMED_TRANSFER_BYTES (128u << 10) /* shorter transfers in rows: it would be 2 % of their time */
 
 /* One unit, or a part of it, has been moved. */
 struct trace_copy {
@@ -160,6 +161,8 @@ struct trace_copy {
 	uint32_t unit;
 	int src, dst, by; /* ranks in the group */
 	enum trace_mover mover;
+	const void *row; /* NULL: it is in none */
+	bool is_last;    /* of the transfer: the row ends */
 };
 uint64_t trace_ticks(void);
 void trace_copied_on(uint64_t since, const struct trace_copy *c);
@@ -168,6 +171,40 @@ static inline uint64_t trace_copy_begin(uint64_t bytes)
 {
 	return trace_is_on() && bytes >= TRACE_TIMED_BYTES ? trace_ticks() : 0;
 }
+
+/*
+ * Fragments of one transfer that a thread copies one after the other are a row, and share a record: the clock is read
+ * when its first one begins and ends, and when its last one does. The row ends with a fragment that is the last one
+ * that anybody can claim, or with trace_row_end(), or with the touch or the call in which it was copied, or when the
+ * thread turns to another one. row: what is the transfer's alone; bytes: of all of it. Returns what is to be given to
+ * trace_copied().
+ */
+#define TRACE_FOLLOWS 1u /* a fragment that is not the first of its row */
+struct trace_row {
+	const void *of;               /* NULL: no row is open */
+	uint64_t op;
+	struct trace_record *record;
+	bool has_followers;           /* its end is not known yet */
+	_Atomic bool is_changing;     /* a handler that comes now begins anew */
+};
+extern __thread struct trace_row trace_row __attribute__((tls_model("initial-exec")));
+uint64_t trace_row_begin_on(const void *row, uint64_t op);
+void trace_row_end_on(uint64_t now); /* 0: the clock is read, if it matters */
+static inline uint64_t trace_row_begin(const void *row, uint64_t op, uint64_t bytes)
+{
+	if (!trace_is_on())
+		return 0;
+	if (trace_row.of == row && trace_row.op == op)
+		return TRACE_FOLLOWS;
+	return bytes >= TRACE_TIMED_TRANSFER_BYTES ? trace_row_begin_on(row, op) : 0;
+}
+/* There is nothing to copy any more. */
+static inline void trace_row_end(const void *row)
+{
+	if (trace_is_on() && trace_row.of == row)
+		trace_row_end_on(0);
+}
+
 #define trace_copied(since, ...) \
 	do { \
 		if (trace_is_on()) \

@@ -57,6 +57,9 @@ static int page_make(const struct worker_setup *setup, uint64_t key)
 	p->key = key;
 	p->poll_max_ns = (uint64_t)base_opt.worker_poll_us * 1000;
 	p->copy = base_opt.xfer_copy;
+	p->trace_limit_bytes = base_opt.trace_limit_bytes;
+	if (base_opt.trace[0] == '/' && strlen(base_opt.trace) < sizeof p->trace)
+		strcpy(p->trace, base_opt.trace);
 	p->cpus = setup->cpus;
 	munmap(p, sizeof *p);
 	return fd;

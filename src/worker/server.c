@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "trace/trace.h"
 #include "worker/private.h"
 
 #ifndef SYS_pidfd_open
@@ -272,6 +273,9 @@ int worker_main(void)
 	if (base_opt.xfer_copy == BASE_COPY_AUTO && host_copy_has(BASE_COPY_NONTEMPORAL))
 		base_opt.xfer_copy = BASE_COPY_NONTEMPORAL;
 	host_copy_prepare();
+	base_opt.trace = server.page->trace;
+	base_opt.trace_limit_bytes = server.page->trace_limit_bytes;
+	trace_start(-1);
 	starter = (int)syscall(SYS_pidfd_open, server.page->starter_pid, 0);
 	if (region_init() || serve_start(server.page))
 		return 1;
@@ -282,5 +286,6 @@ int worker_main(void)
 	/* not dead: that is for others to say, when nothing of it can write any more */
 	atomic_store_explicit(&server.page->state, WORKER_ENDS, memory_order_release);
 	serve_stop();
+	trace_stop();
 	return 0;
 }

@@ -218,7 +218,8 @@ static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, 
 		      enum trace_mover mover)
 {
 	trace_copied(since, .bytes = bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
-		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group), .mover = mover);
+		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group), .mover = mover,
+		     .row = mover == TRACE_CPU ? v->x : NULL, .is_last = since && xfer_is_claimed_up(v->x, v->tag, v->units));
 }
 
 int xfer_move_edges(struct xfer_view *v)
@@ -238,19 +239,22 @@ int xfer_move_edges(struct xfer_view *v)
 int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 {
 	bool is_edges = unit == v->plan.fragments;
-	uint64_t at, n = unit_bytes(v, unit), since = trace_copy_begin(n);
+	uint64_t at, n = unit_bytes(v, unit), since = 0;
+	bool is_worker = node_rank(v->group) < 0;
 	int ret;
 
 	if (is_edges) {
 		ret = take_edges(v);
 	} else {
+		/* what the worker has moved by when matters: it does so while the program computes */
+		since = is_worker ? trace_copy_begin(n) : trace_row_begin(v->x, v->tag, v->plan.bytes);
 		xfer_fragment_range(&v->plan, unit, &at, &n);
 		ret = copy_range(v, at, n);
 		if (!ret && node_rank(v->group) != v->dst_rank)
 			base_count(BASE_CTR_BYTES_HELPED, n);
 	}
 	if (!ret)
-		note_copy(v, unit, n, since, is_edges ? TRACE_EDGES : TRACE_CPU);
+		note_copy(v, unit, n, since, is_worker ? TRACE_WORKER : is_edges ? TRACE_EDGES : TRACE_CPU);
 	if (!ret)
 		xfer_finish(v, xfer_bit(unit));
 	return ret;
@@ -264,8 +268,10 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 	if (!v->can_move)
 		return 0;
 	i = xfer_claim(v->x, v->tag, v->units, start == XFER_ANY ? v->start : start);
-	if (i == XFER_NONE)
+	if (i == XFER_NONE) {
+		trace_row_end(v->x);
 		return 0;
+	}
 	ret = xfer_copy_unit(v, i);
 	if (ret == -EOWNERDEAD)
 		return ret;

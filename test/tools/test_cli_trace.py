@@ -93,6 +93,29 @@ def test_what_receivers_got_was_moved_once_by_someone(mpich, tmp_path):
     assert place['own'] + place['peers'] + place['channel'] == 2 * per_rank
 
 
+def test_a_gathers_root_got_all_parts_its_own_too(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', '--set', 'RT_EARLY=off', ranks=3)
+    place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'any_gather')
+    assert place['own'] + place['peers'] + place['channel'] == counted(done.out)['any_gather'][2] * (256 << 10)
+
+
+def test_what_the_worker_process_copies_is_in_the_trace(mpich, tmp_path):
+    early = [f'--set={name}' for name in ('RT_EARLY=on', 'RT_EARLY_MIN=1', 'WORKER_KIND=process', 'ENGINE_CPUS=0-1')]
+    for attempt in range(20):  # whether it or somebody who waits is first is the scheduler's choice
+        folder = tmp_path / str(attempt)
+        done = trace(mpich, folder, *early, env={'SLUICE_FAULT': 'worker_idle:all'})
+        assert done.status == 0 and not done.leftovers, done.explain()
+        assert traced(folder) == counted(done.out)
+        place = next(p for p in meta(folder)['places'] if p['function'] == 'large_bcast')
+        assert place['own'] + place['peers'] + place['channel'] == counted(done.out)['large_bcast'][1] // 2
+        assert 'worker process' in [p['name'] for p in meta(folder)['processes']]
+        its = [e for e in events(folder) if e['args'].get('why') == 'by the worker process']
+        if its:
+            break
+    assert sum(e['args']['bytes'] for e in its) > 0
+    assert 'ENDED WITHOUT' not in (folder / 'summary.txt').read_text()
+
+
 def test_sums_stay_exact_when_records_make_room(mpich, tmp_path):
     done = trace(mpich, tmp_path / 't', '--limit', '1M', '--set', 'COLL_THRESHOLD=8')
     found = meta(tmp_path / 't')

@@ -165,6 +165,9 @@ struct trace_view {
 extern const char *const trace_kind_names[TRACE_SHOW_KINDS];
 extern const char *const trace_extra_names[TRACE_SHOW_KINDS]; /* "" none */
 uint32_t trace_string(struct trace_view *v, const char *text);
+/* "rank 3", or what else it is. */
+void trace_process_name(const struct trace_header *h, char *out, size_t cap);
+bool trace_is_worker(const struct trace_header *h);
 void trace_view(const struct trace_data *d, struct trace_view *out);
 /* Once, when all events are there. */
 void trace_view_sort(struct trace_view *v);

@@ -150,7 +150,7 @@ static void put_processes(struct text_json *j, const struct trace_view *v)
 		const struct trace_header *h = v->data->processes[i].header;
 		char name[64];
 
-		snprintf(name, sizeof name, h->rank >= 0 ? "rank %d" : "process of no rank", h->rank);
+		trace_process_name(h, name, sizeof name);
 		text_json_open(j, NULL, '{');
 		text_json_string(j, "name", name);
 		text_json_int(j, "pid", h->pid);
@@ -158,7 +158,7 @@ static void put_processes(struct text_json *j, const struct trace_view *v)
 		text_json_uint(j, "records", v->data->processes[i].records);
 		text_json_uint(j, "overwritten", h->overwritten);
 		text_json_uint(j, "dropped", h->dropped + h->uncounted);
-		text_json_bool(j, "ended", h->state == TRACE_ENDED);
+		text_json_bool(j, "ended", h->state == TRACE_ENDED || trace_is_worker(h));
 		text_json_close(j, '}');
 	}
 	text_json_close(j, ']');

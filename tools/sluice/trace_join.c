@@ -101,7 +101,7 @@ static void index_calls(struct trace_data *d, struct index *by_id, struct index 
 
 static void count_received(struct trace_call *c, const struct trace_copied *copy)
 {
-	if (copy->mover == TRACE_CHANNEL) {
+	if (copy->mover == TRACE_CHANNEL || copy->mover == TRACE_WORKER) {
 		c->channel += copy->bytes;
 		c->channel_fragments += 1u + copy->more;
 	} else if (copy->by == c->rank) {
@@ -143,7 +143,7 @@ static double *own_speeds(const struct trace_data *d)
 	for (size_t i = 0; i < d->copies_count; i++) {
 		const struct trace_copied *c = &d->copies[i];
 
-		if (!c->end_ns || c->mover == TRACE_CHANNEL)
+		if (!c->end_ns || c->mover == TRACE_CHANNEL || c->mover == TRACE_WORKER)
 			continue;
 		speed[c->process] += (double)c->bytes;
 		ns[c->process] += c->end_ns - c->begin_ns;
@@ -178,7 +178,19 @@ static uint64_t free_until(const struct trace_call *c, const struct trace_left *
 
 static bool is_by_others(const struct trace_call *c, const struct trace_copied *copy)
 {
-	return copy->mover == TRACE_CHANNEL || copy->by != c->rank;
+	return copy->mover == TRACE_CHANNEL || copy->mover == TRACE_WORKER || copy->by != c->rank;
+}
+
+/* Of a copy's bytes those moved from one moment to another: of a row of fragments by its share of the time. */
+static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, uint64_t to)
+{
+	uint64_t begin = base_max_u64(copy->begin_ns, from), end = base_min_u64(copy->end_ns, to);
+
+	if (!copy->more)
+		return copy->end_ns > from && copy->end_ns <= to ? copy->bytes : 0;
+	if (begin >= end)
+		return 0;
+	return (uint64_t)((double)copy->bytes * (double)(end - begin) / (double)(copy->end_ns - copy->begin_ns));
 }
 
 /* Bytes of each left call that others moved while the program had its own way. */
@@ -193,9 +205,8 @@ static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op
 		for (int k = 0; k < (copy->src == copy->dst ? 1 : 2) && copy->end_ns; k++) {
 			const struct trace_call *c = find_by_op(d, by_op, copy->group, copy->op, ends[k]);
 
-			if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy) && copy->end_ns > c->end_ns &&
-			    copy->end_ns <= free_until(c, &d->lefts[c->left]))
-				bytes[c->left] += copy->bytes;
+			if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy))
+				bytes[c->left] += moved_between(copy, c->end_ns, free_until(c, &d->lefts[c->left]));
 		}
 	}
 	return bytes;

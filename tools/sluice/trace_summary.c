@@ -164,7 +164,7 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number, co
 	print_reasons(out, d, p);
 	if (p->received)
 		fprintf(out, "      what it received was copied %u %% by the rank itself, %u %% by peers, %u %% by a "
-			     "channel\n",
+			     "channel or the worker\n",
 			percent(p->own, p->received), percent(p->peers, p->received),
 			percent(p->channel, p->received));
 	if (described)
@@ -179,16 +179,15 @@ static void print_process(FILE *out, const struct trace_process *p)
 {
 	const struct trace_header *h = p->header;
 
-	if (h->rank >= 0)
-		fprintf(out, "  rank %d", h->rank);
-	else
-		fprintf(out, "  process of no rank");
-	fprintf(out, " (pid %d on %s): %" PRIu64 " records", h->pid, h->host, p->records);
+	char name[64];
+
+	trace_process_name(h, name, sizeof name);
+	fprintf(out, "  %s (pid %d on %s): %" PRIu64 " records", name, h->pid, h->host, p->records);
 	if (*p->engine)
 		fprintf(out, ", engine %s", p->engine);
 	if (*p->guard)
 		fprintf(out, ", guard %s", p->guard);
-	if (h->state != TRACE_ENDED)
+	if (h->state != TRACE_ENDED && !trace_is_worker(h))
 		fputs("; ENDED WITHOUT MPI_Finalize: what it had written is here", out);
 	if (h->overwritten)
 		fprintf(out, "; its oldest %" PRIu64 " records made room (SLUICE_TRACE_LIMIT)", h->overwritten);

@@ -85,12 +85,21 @@ uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *proce
 	return (uint32_t)v->tracks_count - 1;
 }
 
-static void process_name(const struct trace_process *p, char *out, size_t cap)
+bool trace_is_worker(const struct trace_header *h)
 {
-	if (p->header->rank >= 0)
-		snprintf(out, cap, "rank %d", p->header->rank);
+	const char *name = strrchr(h->program, '/');
+
+	return h->rank < 0 && name && !strcmp(name, "/sluice-worker");
+}
+
+void trace_process_name(const struct trace_header *h, char *out, size_t cap)
+{
+	if (h->rank >= 0)
+		snprintf(out, cap, "rank %d", h->rank);
+	else if (trace_is_worker(h))
+		snprintf(out, cap, "worker process");
 	else
-		snprintf(out, cap, "process %d", p->header->pid);
+		snprintf(out, cap, "process %d of no rank", h->pid);
 }
 
 /* Thread 0: none. */
@@ -104,7 +113,7 @@ static uint32_t track_of(struct trace_view *v, uint32_t process, const char *wha
 
 	if (last[at].what == what && last[at].process == process && last[at].thread == thread)
 		return last[at].track;
-	process_name(p, owner, sizeof owner);
+	trace_process_name(p->header, owner, sizeof owner);
 	if (thread && thread != (uint32_t)p->header->pid)
 		snprintf(name, sizeof name, "%s, %s %u", what, trace_thread_name(p, thread), thread);
 	else
@@ -239,7 +248,8 @@ static void add_touches(struct trace_view *v)
 
 static void add_copies(struct trace_view *v)
 {
-	static const char *const movers[] = { "by a CPU", "by a channel", "bytes outside whole pages", "staged" };
+	static const char *const movers[] = { "by a CPU", "by a channel", "bytes outside whole pages", "staged",
+					      "by the worker process" };
 
 	for (size_t i = 0; i < v->data->copies_count; i++) {
 		const struct trace_copied *c = &v->data->copies[i];
@@ -250,9 +260,9 @@ static void add_copies(struct trace_view *v)
 			.bytes = c->bytes,
 			.extra = c->unit,
 			.label = string_of(v, "%u to %u", c->src, c->dst),
-			.detail = trace_string(v, movers[c->mover % 4]),
+			.detail = trace_string(v, movers[c->mover % BASE_ARRAY_LEN(movers)]),
 			.place = c->call == TRACE_NO_CALL ? 0 : v->data->calls[c->call].place + 1,
-			.kind = by_channel ? TRACE_SHOW_CHANNEL : TRACE_SHOW_COPY,
+			.kind = by_channel || c->mover == TRACE_WORKER ? TRACE_SHOW_CHANNEL : TRACE_SHOW_COPY,
 		};
 
 		if (!c->end_ns)
