@@ -15,6 +15,7 @@ struct exec_case {
 	struct ranks *r;
 	struct node_group *g;
 	struct exec_comm *e;
+	bool is_in_place; /* the next collective's result, where that can be */
 	uint64_t own; /* random numbers of this rank; those that all draw alike are the caller's */
 };
 extern struct exec_case exec_case;

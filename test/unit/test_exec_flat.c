@@ -81,6 +81,8 @@ static void draw_edges(struct drawn *d, uint64_t max, uint64_t *common)
 
 static void draw(struct drawn *d, int ranks, uint64_t max, uint64_t *common)
 {
+	int most = ranks > NEIGHBOURS_MAX ? ranks : NEIGHBOURS_MAX; /* parts of a buffer */
+
 	*d = (struct drawn){ .ranks = ranks, .key = ranks_random(common) };
 	d->kind = (enum coll_kind)ranks_below(common, COLL_KINDS);
 	d->root = (int)ranks_below(common, (uint64_t)ranks);
@@ -88,7 +90,7 @@ static void draw(struct drawn *d, int ranks, uint64_t max, uint64_t *common)
 	for (int from = 0; from < ranks; from++)
 		for (int to = 0; to < ranks; to++)
 			d->bytes[from][to] = is_regular(d->kind) && (from || to) && d->kind == COLL_BCAST ?
-						     d->bytes[0][0] : draw_bytes(max / (uint64_t)ranks, common);
+						     d->bytes[0][0] : draw_bytes(max / (uint64_t)most, common);
 	if (d->kind == COLL_ALLGATHER)
 		for (int from = 0; from < ranks; from++)
 			for (int to = 1; to < ranks; to++)
@@ -298,7 +300,7 @@ static uint64_t seed_of(uint64_t number)
 UNIT_TEST(collectives_that_move_data_bring_every_part_to_its_place)
 {
 	for (int ranks = 2; ranks <= 9; ranks++) {
-		struct sequence q = { seed_of((uint64_t)ranks), ranks < 5 ? 1 << 20 : 200 << 10, ranks < 5 ? 40 : 25 };
+		struct sequence q = { seed_of((uint64_t)ranks), ranks < 5 ? 1 << 20 : 400 << 10, ranks < 5 ? 40 : 20 };
 
 		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
 	}

@@ -4,7 +4,10 @@
  * types, operations of the program that may not be exchanged, results in place, at odd addresses, parts without
  * elements; waited for, stepped through, left. RANDOM_SEED=n plays other sequences.
  */
+#include <errno.h>
+#include <setjmp.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "exec_case.h"
 #include "goal/local.h"
@@ -36,7 +39,7 @@ static void fill(char *to, const struct drawn *d, int rank)
 	uint64_t x = d->key + (uint64_t)rank * 77;
 
 	for (uint64_t i = 0; i < d->fold.count; i++) {
-		uint64_t v = ranks_random(&x) % 7 + 1;
+		uint64_t v = ((x += 0x9e3779b97f4a7c15u) >> 40) % 7 + 1;
 		float f = (float)v;
 		double g = (double)v;
 
@@ -162,8 +165,7 @@ static struct exec_run *one_begin(struct one *o, int place)
 	struct exec_run *run;
 
 	o->expected = reference(&o->d, r->rank, r->size, &o->expected_bytes);
-	o->in_place = f->kind != FOLD_REDUCE_SCATTER && o->expected_bytes == bytes && bytes &&
-		      ranks_below(&exec_case.own, 3) == 0;
+	o->in_place = f->kind != FOLD_REDUCE_SCATTER && o->expected_bytes == bytes && bytes && exec_case.is_in_place;
 	snprintf(o->what, sizeof o->what, "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d%s", (int)f->kind,
 		 f->type, f->dtype, f->count, f->element_bytes, r->rank, r->size, o->in_place ? ", in place" : "");
 	case_side_make(&o->in, place, 0, o->in_place ? 0 : bytes, 0);
@@ -222,6 +224,7 @@ static void play(struct ranks *r)
 		for (int i = 0; i < n; i++) {
 			draw(&ones[i].d, r->size, q->max_bytes / (uint64_t)n, &common);
 			exec_case_dawdle();
+			exec_case.is_in_place = ranks_below(&exec_case.own, 3) == 0;
 			runs[i] = one_begin(&ones[i], i);
 		}
 		exec_case_finish(runs, n, (enum case_how)ranks_below(&exec_case.own, CASE_HOWS));
@@ -241,8 +244,217 @@ static uint64_t seed_of(uint64_t number)
 UNIT_TEST(folds_give_what_one_rank_alone_would_compute)
 {
 	for (int ranks = 2; ranks <= 9; ranks++) {
-		struct sequence q = { seed_of((uint64_t)ranks), ranks < 5 ? 1 << 20 : 200 << 10, ranks < 5 ? 40 : 25 };
+		struct sequence q = { seed_of((uint64_t)ranks), ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
 
 		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
 	}
+}
+
+/* ---- by a process that may be killed ------------------------------------------------------------------ */
+
+enum { SERVED_COUNT = 60000, WORD_COME = 0, WORD_SERVED = 8 };
+enum { DIE_NEVER, DIE_BEFORE_WRITING, DIE_AFTER_WRITING, DIE_IN_UNIT, DIE_AFTER_UNIT, DEATHS };
+
+static struct {
+	int death, units;      /* how it dies, and at which unit from the end of counting */
+	_Atomic uint64_t intent;
+	uint64_t claim, bytes; /* what it has written down, and moved */
+	bool locked;
+	jmp_buf grave;
+} mover;
+
+static void die_if(int death)
+{
+	if (mover.death == death && !mover.units--)
+		longjmp(mover.grave, 1);
+}
+
+static void mover_lock(void *arg)
+{
+	(void)arg;
+	/* between two units it holds nothing: the last has ended */
+	mover.locked = true;
+}
+
+static void mover_unlock(void *arg)
+{
+	(void)arg;
+	mover.locked = false;
+	die_if(DIE_IN_UNIT);
+}
+
+static void mover_began(void *arg, uint64_t name, uint64_t bytes)
+{
+	(void)arg;
+	(void)bytes;
+	die_if(DIE_BEFORE_WRITING);
+	mover.claim = name;
+	die_if(DIE_AFTER_WRITING);
+}
+
+static void mover_ended(void *arg, uint64_t bytes)
+{
+	(void)arg;
+	die_if(DIE_AFTER_UNIT);
+	mover.claim = 0;
+	mover.bytes += bytes;
+}
+
+/* What rank 0 has somebody serve who dies so; then it is taken back. */
+static void serve_and_die(struct exec_run *run, int death, int unit, bool *out_whole)
+{
+	static const _Atomic bool never;
+	const struct exec_mover m = { .group = 1, .intent = &mover.intent, .lock = mover_lock, .unlock = mover_unlock,
+				      .began = mover_began, .ended = mover_ended, .stop = &never };
+	uint64_t intent;
+
+	memset(&mover, 0, sizeof mover);
+	mover.death = death;
+	mover.units = unit;
+	*out_whole = false;
+	if (!setjmp(mover.grave))
+		*out_whole = exec_serve(exec_case.e, exec_tag(run), &m);
+	intent = atomic_load(&mover.intent);
+	if (intent && intent != mover.claim)
+		exec_take_back(exec_case.e, intent, true);
+	if (mover.claim)
+		exec_take_back(exec_case.e, mover.claim, false);
+}
+
+static void until(struct ranks *r, int word, uint64_t value)
+{
+	while (atomic_load(&r->words[word]) < value)
+		usleep(100);
+}
+
+static void served_once(struct ranks *r, struct one *o, int round, bool in_place)
+{
+	int death = round % DEATHS, unit = round / DEATHS;
+	bool has_work, is_whole;
+	struct exec_run *run;
+
+	memset(o, 0, sizeof *o);
+	o->d = (struct drawn){ .key = (uint64_t)round, .fold = { .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32,
+								 .count = SERVED_COUNT, .element_bytes = 4 } };
+	exec_case.is_in_place = in_place;
+	run = one_begin(o, 0);
+	atomic_fetch_add(&r->words[WORD_COME], 1);
+	until(r, WORD_COME, (uint64_t)(round + 1) * (uint64_t)r->size);
+	if (!r->rank) {
+		serve_and_die(run, death, unit, &is_whole);
+		/* in place a unit that was half done cannot be done again: such are not served */
+		CHECK_EQ(mover.bytes > 0, !in_place && (death == DIE_NEVER || unit));
+		CHECK(!is_whole || in_place || death == DIE_NEVER);
+		has_work = exec_has_work(run);
+		CHECK(!has_work || !in_place);
+		atomic_store(&r->words[WORD_SERVED], (uint64_t)round + 1);
+	}
+	until(r, WORD_SERVED, (uint64_t)round + 1);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(o);
+}
+
+static void body_served(struct ranks *r)
+{
+	static struct one one;
+
+	exec_case_begin(r, 1);
+	for (int round = 0; round < 4 * DEATHS; round++)
+		served_once(r, &one, round, *(const bool *)r->arg);
+	exec_case_end();
+}
+
+UNIT_TEST(fold_survives_a_worker_that_is_killed_at_any_step)
+{
+	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ false });
+}
+
+UNIT_TEST(fold_in_place_is_not_done_by_who_may_be_killed)
+{
+	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ true });
+}
+
+/* ---- trouble ---------------------------------------------------------------------------------------------- */
+
+static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count, enum fold_kind kind)
+{
+	memset(o, 0, sizeof *o);
+	o->d.fold = (struct exec_fold){ .kind = kind, .type = GOAL_ADD, .dtype = GOAL_I32, .count = count, .element_bytes = 4 };
+	exec_case.is_in_place = false;
+	(void)r;
+	return one_begin(o, 0);
+}
+
+static void body_dies(struct ranks *r)
+{
+	static struct one one;
+	struct exec_run *run;
+
+	exec_case_begin(r, 1);
+	run = begin_small(r, &one, 9000, FOLD_ALLREDUCE);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(&one);
+	ranks_barrier(r);
+	if (r->rank == 1)
+		_exit(7);
+	CHECK_EQ(exec_wait(begin_small(r, &one, 9000, FOLD_SCAN)), -EOWNERDEAD);
+	_exit(0);
+}
+
+UNIT_TEST(fold_with_a_dead_peer_ends_with_an_error)
+{
+	int status[3];
+
+	ranks_run_any(3, OPTIONS("SLUICE_FAULT=slots:all"), body_dies, NULL, status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(status[1], 7);
+	CHECK_EQ(status[2], 0);
+}
+
+static void body_disagrees(struct ranks *r)
+{
+	static struct one one;
+
+	exec_case_begin(r, 1);
+	CHECK_EQ(exec_wait(begin_small(r, &one, r->rank ? 9000 : 9001, FOLD_ALLREDUCE)), -EREMOTEIO);
+	ranks_barrier(r);
+	_exit(0);
+}
+
+UNIT_TEST(folds_of_different_lengths_end_with_an_error)
+{
+	ranks_run(2, OPTIONS("SLUICE_FAULT=slots:all"), body_disagrees, NULL);
+}
+
+static void body_refused(struct ranks *r)
+{
+	const uint64_t starts[] = { 0, 5, 4 };
+	const struct exec_fold wrong[] = {
+		{ .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 8 },
+		{ .kind = FOLD_ALLREDUCE, .type = GOAL_XOR, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
+		{ .kind = FOLD_ALLREDUCE, .type = GOAL_COPY, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
+		{ .kind = FOLD_ALLREDUCE, .type = GOAL_NOP, .count = 4, .element_bytes = 4 },
+		{ .kind = FOLD_REDUCE, .root = 2, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
+		{ .kind = FOLD_REDUCE_SCATTER, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
+		{ .kind = FOLD_REDUCE_SCATTER, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 4,
+		  .starts = starts },
+	};
+	static struct one one;
+	struct exec_run *run;
+
+	exec_case_begin(r, 1);
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(wrong); i++) {
+		const struct exec_call call = { .fold = &wrong[i], .name = "wrong" };
+
+		CHECK_EQ(exec_begin(exec_case.e, &call, &run), -EINVAL);
+	}
+	run = begin_small(r, &one, 100, FOLD_ALLREDUCE);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(&one);
+	exec_case_end();
+}
+
+UNIT_TEST(folds_that_cannot_be_are_refused_and_do_not_count)
+{
+	ranks_run(2, OPTIONS("SLUICE_FAULT=slots:all"), body_refused, NULL);
 }
