@@ -67,7 +67,7 @@ static void print_trials(const struct info *info)
 		char speed[64] = "";
 
 		if (r->gbps > 0)
-			snprintf(speed, sizeof(speed), " (%.0f GB/s)", r->gbps);
+			snprintf(speed, sizeof(speed), " (%.*f GB/s)", r->gbps < 10, r->gbps);
 		if (r->works) {
 			char what[256];
 
