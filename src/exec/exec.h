@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec: runs schedules (goal/) over transfers (xfer/).
+ * exec: runs schedules (goal/) over transfers (xfer/), and folds (fold/): what the ranks of a collective do.
  *
  * Every rank of a node group publishes what it brings to a collective in a slot of the control
  * segment: its schedule, descriptors of its memory, the edges of its send buffer, and one transfer
@@ -21,6 +21,9 @@
  *                                   |            any more, the call may return; a channel of a copy
  *                                   |            engine, or any rank, moves what is missing
  *                                   `-> exec_wait              still needed: blocking after all
+ *
+ * A fold has no operations that are matched: when all ranks have come, everybody can do every part of it. Its slot carries
+ * numbers instead of a schedule, the claim words of its rank's slice, and the edges of what the rank brings and gets.
  *
  * Limits that coll/ keeps: a rank stages one range of its memory in a collective; inline edges exist
  * for GOAL_USER + 0 only (sends from elsewhere are mapped, copied by system call, or staged).
@@ -94,7 +97,8 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 /*
  * Run it to its end; the run is gone. Returns 0; -EOWNERDEAD when a peer has died (reported here);
  * -EREMOTEIO when the two ends of a transfer disagree about its size; other -errno. After an error the
- * data of this collective is undefined and the group accepts no further one.
+ * data of this collective is undefined and the group accepts no further one. Where a fold calls an operation
+ * of the program each rank is needed for its slice: who has several in flight steps them all instead.
  */
 int exec_wait(struct exec_run *r);
 /* exec_begin and exec_wait. */
