@@ -61,14 +61,4 @@ static inline uint32_t coll_ops_max(int ranks) { return 2 * (uint32_t)ranks; }
 
 void coll_build(struct goal_build *b, const struct coll_shape *s);
 
-/* The same for contiguous parts; until their callers use coll_build(). */
-void coll_bcast(struct goal_build *b, int rank, int ranks, int root, uint64_t off, uint64_t bytes);
-struct coll_gather_shape {
-	uint64_t bytes;
-	uint64_t send_off;
-	uint64_t recv_off, recv_stride;
-	int in_place; /* root: its part is where it belongs */
-};
-void coll_gather(struct goal_build *b, int rank, int ranks, int root, const struct coll_gather_shape *s);
-
 #endif

@@ -51,7 +51,10 @@ static void bench_end(void)
 
 static struct exec_run *begin(bool is_gather)
 {
-	const struct coll_gather_shape shape = { .bytes = BYTES, .recv_stride = BYTES };
+	const struct coll_part whole = { 0, BYTES };
+	struct coll_part parts[RANKS_MAX];
+	const struct coll_shape shape = { .kind = is_gather ? COLL_GATHER : COLL_BCAST, .rank = bench.r->rank,
+					  .ranks = bench.r->size, .send = &whole, .recv = parts };
 	struct goal_block *block = (struct goal_block *)bench.room;
 	struct exec_call call = { .schedule = block,
 				  .user = { bench.user[0], bench.user[1] },
@@ -62,10 +65,9 @@ static struct exec_run *begin(bool is_gather)
 	struct goal_build b;
 
 	goal_build_init(&b, ops, 8, edges, 8);
-	if (is_gather)
-		coll_gather(&b, bench.r->rank, bench.r->size, 0, &shape);
-	else
-		coll_bcast(&b, bench.r->rank, bench.r->size, 0, 0, BYTES);
+	for (int i = 0; i < bench.r->size; i++)
+		parts[i] = (struct coll_part){ (uint64_t)i * BYTES, BYTES };
+	coll_build(&b, &shape);
 	CHECK_EQ(goal_compile(&b, block, sizeof bench.room), 0);
 	for (int i = 0; i < 2; i++)
 		region_describe_extent(&bench.mem[i], user_bytes(i), &call.desc[GOAL_USER + i]);
