@@ -167,22 +167,24 @@ static int look(const struct exec_run *r)
 	return 0;
 }
 
-/* For those that look at a run that was left. */
-static int look_now(const struct exec_run *r) { return r->is_fold_matched ? 0 : look(r); }
+/* The same, and what they have published can be worked with. For those too that look at a run that was left. */
+static int look_now(const struct exec_run *r)
+{
+	struct fold_view v = r->fold;
+	int ret = r->is_fold_matched ? 0 : look(r);
+
+	if (ret || r->is_fold_matched || fold_can_reach(&v))
+		return ret;
+	ret = look(r); /* what was read may be of a later collective */
+	return ret ? ret : -EREMOTEIO;
+}
 
 static int match(struct exec_run *r)
 {
 	int ret = look_now(r);
 
-	if (ret || r->is_fold_matched)
-		return ret;
-	if (!fold_can_reach(&r->fold)) {
-		/* what it has read may be of later collectives */
-		ret = look(r);
-		return ret ? ret : -EREMOTEIO;
-	}
-	r->is_fold_matched = true;
-	return 0;
+	r->is_fold_matched |= !ret;
+	return ret;
 }
 
 int slot_fold_view(struct slot_fold *at, struct fold_view *v)
