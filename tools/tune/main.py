@@ -22,9 +22,10 @@ sys.path[:0] = [str(HERE), str(BENCH)]
 import hostmpi  # noqa: E402
 import measure  # noqa: E402
 import questions  # noqa: E402
-import runner  # noqa: E402
+import ranks as ranks_of_mpi  # noqa: E402
 import tunefile  # noqa: E402
 from errors import DONE, FAILED, Misuse, Stop  # noqa: E402
+from launch import Failed  # noqa: E402
 
 FORMAT = 1             # of the file: TUNE_FORMAT in src/tune/tune.h
 SECONDS, QUICK_S = 100, 35
@@ -72,21 +73,6 @@ def parse(argv):
     return p.parse_args(argv)
 
 
-class Setup:
-    """What bench's runner needs to know."""
-
-    def __init__(self, opt, tool, mpi):
-        self.tool, self.programs, self.mpi = tool, BENCH, mpi
-        self.nice, self.seed, self.limit_s = opt.nice, 1, 60
-        allowed = sorted(os.sched_getaffinity(0))
-        self.allowed, self.cpus, self.first_cpu = allowed, len(allowed), allowed[0]
-
-    @staticmethod
-    def side(name):
-        """Computation is as long as a call that completes before it returns."""
-        return measure.Side({'SLUICE_RT_EARLY': 'off'})
-
-
 class Progress:
     def __init__(self, quiet):
         self.quiet, self.tty, self.shown = quiet, sys.stderr.isatty(), 0.0
@@ -108,18 +94,22 @@ class Progress:
             print(f'\r{"":<78}\r', end='', file=sys.stderr, flush=True)
 
 
-class Noop:
-    """The runner's progress; ours shows more."""
-    took = {}
-
-    def done(self, *_):
-        pass
-
-
 def interrupt(number, frame):
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(again, signal.SIG_DFL)  # the second one ends at once
     raise KeyboardInterrupt(number)
+
+
+def preflight(launcher):
+    """Two ranks that find each other, or Stop with why nothing can be measured."""
+    words = ' '.join(launcher.mpi.launcher)
+    try:
+        lines = launcher.run('collective_bench', 2, False, {}, ['what=barrier', 'ms=1'], 60)
+    except Failed as e:
+        raise Stop(f'{words} cannot run two ranks: {e}') from e
+    if not lines or lines[0]['ranks'] != 2:
+        raise Stop(f'{words} does not belong to {launcher.mpi.library}: its ranks do not find each other; see --mpi '
+                   'and --launcher')
 
 
 def choose_path(opt, info, mpi):
@@ -186,15 +176,19 @@ def tune_main(tool, argv):
     path = choose_path(opt, info, mpi) if not opt.dry_run else None
     if path:
         tunefile.check_writable(path)
-    setup = Setup(opt, tool, mpi)
-    runner.preflight(setup)
+    allowed = sorted(os.sched_getaffinity(0))
+    launcher = ranks_of_mpi.Ranks(tool, BENCH, mpi, allowed, opt.nice)
+    preflight(launcher)
     few = 2
-    ranks = opt.ranks or list(dict.fromkeys([few, max(few, min(setup.cpus, RANKS_MOST))]))
-    asked, left_out = questions.all_of(info, setup.cpus, few, opt.quick)
+    ranks = opt.ranks or list(dict.fromkeys([few, max(few, min(len(allowed), RANKS_MOST))]))
+    asked, left_out = questions.all_of(info, len(allowed), few, opt.quick)
     if opt.only:
+        unknown = set(opt.only) - {q.name for q in asked} - set(left_out)
+        if unknown:
+            raise Misuse(f'--only: {min(unknown)} is not tuned; there are {", ".join([q.name for q in asked] + list(left_out))}')
         asked = [q for q in asked if q.name in opt.only]
     progress = Progress(opt.quiet or opt.json)
-    asker = measure.Asker(runner.Runner(setup, Noop()), ranks, 12 if opt.quick else 20, progress)
+    asker = measure.Asker(launcher, ranks, 12 if opt.quick else 20, progress)
     progress.until = began + (opt.time or (QUICK_S if opt.quick else SECONDS))
     answers, stopped = ask_all(asker, asked, progress.until, progress)
     result = describe(opt, info, mpi, ranks, answers, left_out, began, stopped)

@@ -10,8 +10,7 @@ import time
 
 import stats
 from launch import Failed
-from scenarios import Job
-from units import bytes_text
+from units import bytes_text, short_bytes
 
 PAIRS = 6           # all of one sign by chance: one in 64
 SCREENS = 2         # launches of each candidate before the pairs
@@ -29,13 +28,6 @@ class OutOfTime(Exception):
     pass
 
 
-class Side:
-    """As bench's runner wants it."""
-
-    def __init__(self, values):
-        self.options, self.name = values, 'tune'
-
-
 def geometric(values):
     return math.exp(sum(math.log(v) for v in values) / len(values))
 
@@ -43,7 +35,7 @@ def geometric(values):
 def time_of(line):
     """(what it is, its middle time in us) of a line that a measuring program has written; None: not asked for."""
     kind, _, rest = line['what'].rpartition('-')
-    if kind == 'first' or line['what'] in ('run', 'hello') or kind.startswith('calibrate'):
+    if kind == 'first' or line['what'] == 'calibrate':
         return None  # of a first use only the ten that follow count
     how, call, us = 'until used', rest, line.get('p50_us', 0)
     if kind.startswith('first-'):
@@ -69,39 +61,35 @@ def ratios(default, mine):
 
 
 class Asker:
+    """run: ranks.Ranks; progress(question, text) is called before each launch."""
+
     def __init__(self, run, ranks, ms, progress):
         self.run, self.ranks, self.ms, self.progress = run, ranks, ms, progress
-        self.launches, self.longest = 0, 0.0
+        self.longest = 0.0
 
-    def job(self, question, spec):
-        program, what, args, sizes = spec
+    def arguments(self, spec, ranks, shares_core, limit_s):
+        _, what, more, sizes = spec
         kind, _, call = what.rpartition('-')
-        return Job({'program': program, 'what': what.replace(',', ' '), 'sizes': ' '.join(map(str, sizes)),
-                    'args': ' '.join([*args, f'ms={self.ms}', 'warmup=5']),
-                    'cores': 'one' if question.shares_core else '',
-                    'calibrate': call if kind == 'overlap' else ''}, lambda names: self.ranks)
+        args = ['sizes=' + ','.join(short_bytes(n) for n in sizes), *more]
+        units = [self.run.units_for(call, ranks, shares_core, args, limit_s)] if kind == 'overlap' else []
+        return [f'what={what}', *args, f'ms={self.ms}', 'warmup=5', *units]
 
     def launch(self, question, jobs, values, until):
-        """The middle time of everything that these launches measure, in us, by key."""
+        """The middle time of everything that these launches measure, in us, by what it is."""
         out = {}
         for spec in jobs:
-            job = self.job(question, spec)
             for ranks in self.ranks:
-                left = until - time.monotonic()
-                if left <= self.longest * 1.2:
-                    raise OutOfTime
                 began = time.monotonic()
-                args = job.arguments()
-                if job.calibrate:
-                    args += self.run.calibrated(job, ranks, until)
+                if until - began <= self.longest * 1.2:
+                    raise OutOfTime
                 try:
-                    lines, _ = self.run.launch(job, ranks, Side(values), args, until)
+                    args = self.arguments(spec, ranks, question.shares_core, until - began)
+                    lines = self.run.run(spec[0], ranks, question.shares_core, values, args, until - time.monotonic())
                 except Failed:
                     if time.monotonic() >= until:
                         raise OutOfTime from None
                     raise
                 self.longest = max(self.longest, time.monotonic() - began)
-                self.launches += 1
                 out.update(x for x in (time_of(line) for line in lines) if x)
         return out
 
