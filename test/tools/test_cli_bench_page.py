@@ -313,6 +313,14 @@ def test_a_scenario_that_failed_is_named_with_its_reason(show):
     assert 'No results.' in browser.run('document.getElementById("s-latency").textContent')
 
 
+def test_many_failures_are_folded_but_all_there(show):
+    report = only(LATENCY, LATENCY['results'][0])
+    report['failures'] = [{'scenario': 'latency', 'side': 'early', 'ranks': n, 'why': f'exit {n}'} for n in range(1, 13)]
+    browser = show(report)
+    assert browser.run('document.querySelector(".problems summary").textContent').startswith('12 launches failed')
+    assert browser.run('document.querySelectorAll(".problems details li").length') == 12
+
+
 def test_wrong_contents_and_disturbance_stand_at_the_top(show):
     report = copy.deepcopy(EXAMPLE)
     report['scenarios'][0]['results'][0]['sides']['early']['wrong'] = 3

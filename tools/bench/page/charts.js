@@ -101,7 +101,7 @@ function machinePlots(run, results) {
 		const first = some[0];
 		return new Lines({ letter: run.letter, title: wordFor(first.timed), note: 'Median; band from P0 to P99.', xTitle: 'size', unit: first.unit,
 			yTitle: axisText(first), y: scaleFor(first.unit), series: lines.map((l, i) => ({ look: i + 1,
-			name: wordFor(l[0].what) + (new Set(some.map(r => r.ranks)).size > 1 ? `, by ${l[0].ranks}` : ''),
+			name: wordFor(l[0].what) + (lines.some(o => o !== l && o[0].what === l[0].what) ? `, by ${l[0].ranks}` : ''),
 				points: l.map(r => pointOf(r, 'machine')) })) });
 	});
 }

@@ -71,11 +71,14 @@ class Run {
 			.reduce((n, w) => n + w, 0);
 		if (wrong)
 			all.push(`WRONG CONTENTS were found ${wrong} time${wrong > 1 ? 's' : ''} after a call.`);
-		for (const f of this.failures)
-			all.push(`Failed: ${f.scenario}, ${this.title(f.side)}, ${ranksFor(f.ranks)}: ${f.why}`);
-		for (const s of this.scenarios.filter(s => !s.complete && !this.failures.some(f => f.scenario === s.name)))
-			all.push(`Not complete: ${s.title}`);
+		const rest = this.scenarios.filter(s => !s.complete && !this.failures.some(f => f.scenario === s.name));
+		if (rest.length)
+			all.push(`Not complete: ${rest.map(s => s.title).join('; ')}`);
 		return all;
+	}
+
+	failureTexts() {
+		return this.failures.map(f => `Failed: ${f.scenario}, ${this.title(f.side)}, ${ranksFor(f.ranks)}: ${f.why}`);
 	}
 }
 

@@ -72,10 +72,18 @@ function overview(run, list, against) {
 }
 
 function problemList(runs) {
-	const all = runs.flatMap(run => run.problems().map(text => runs.length > 1 ? `${run.letter}: ${text}` : text));
-	return all.length ? html('section', { class: 'problems', 'aria-labelledby': 'wrong' },
-		html('h2', { id: 'wrong' }, 'What to know before reading on'), html('ul', {}, all.map(t => html('li', {}, t)))) : null;
+	const of = texts => runs.flatMap(run => texts(run).map(text => runs.length > 1 ? `${run.letter}: ${text}` : text));
+	const all = of(run => run.problems()), failures = of(run => run.failureTexts());
+	const list = texts => html('ul', {}, texts.map(t => html('li', {}, t)));
+	if (!all.length && !failures.length)
+		return null;
+	return html('section', { class: 'problems', 'aria-labelledby': 'wrong' }, html('h2', { id: 'wrong' },
+		'What to know before reading on'), all.length ? list(all) : null, failures.length <= FEW ? list(failures) :
+		html('details', {}, html('summary', {}, `${failures.length} launches failed, or had no undisturbed sample`),
+			list(failures)));
 }
+
+const FEW = 4;
 
 // ---- scenarios --------------------------------------------------------------------------------------------------
 
