@@ -39,9 +39,9 @@ def real(functions):
     """real.h: the library's functions with the types of the ABI header included before it."""
     held = [f for f in functions if f.kind in ('held', 'drop')]
     return '\n'.join([C_HEAD, 'struct abi_real {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
-                      '};', '', *[line for f in held for line in (
+                      '};', '', '#ifdef ABI_NAME', *[line for f in held for line in (
                           f'#define request_{f.name} ABI_NAME(request_{f.name})',
-                          f'{f.ret} request_{f.name}({f.args});')], ''])
+                          f'{f.ret} request_{f.name}({f.args});')], '#endif', ''])
 
 
 # ---- look.h: included by observe.c -----------------------------------------------------------------

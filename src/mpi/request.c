@@ -18,7 +18,7 @@ struct request {
 	int type_count;
 	int tag;              /* persistent: of the message that completes it; else 0 */
 	int error;            /* what the program is to hear */
-	bool is_flying, is_freed;
+	bool is_flying, is_freed, is_prepared;
 };
 
 _Atomic uint32_t request_flying, request_failed;
@@ -306,7 +306,9 @@ int request_take_error(MPI_Request handle)
 static void fly(struct request *r)
 {
 	struct rt_comm *c = r->taken.lc->rt;
-	int err = take_prepare(&r->taken);
+	int err = r->is_prepared ? 0 : take_prepare(&r->taken);
+
+	r->is_prepared = false; /* for the next start */
 
 	r->is_flying = true;
 	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
@@ -322,6 +324,23 @@ static void fly(struct request *r)
 	finish(r, err);
 }
 
+/*
+ * What combines by a function of the program's, or of the library's, is the library's: it would need calls of this
+ * rank, which may be in a call of the library's until the others have gone on.
+ */
+static bool may_fly(struct request *r)
+{
+	int err;
+
+	if (!reduce_is(r->taken.take.kind))
+		return true;
+	err = take_prepare(&r->taken);
+	r->is_prepared = !err && r->taken.call.fold.op != RT_OP_OTHER;
+	if (!r->is_prepared)
+		take_conclude(&r->taken, 0);
+	return err || r->is_prepared; /* an error here is this rank's: it is found again, and told to the others */
+}
+
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
 static bool look(const struct take *take, bool may_connect, struct request **out, int *rc)
 {
@@ -335,7 +354,7 @@ static bool look(const struct take *take, bool may_connect, struct request **out
 	if (take_look(&r->taken, take, rc)) {
 		if (may_connect)
 			life_connect(r->taken.lc);
-		if (r->taken.lc->rt) {
+		if (r->taken.lc->rt && may_fly(r)) {
 			*out = r;
 			return true;
 		}
@@ -350,8 +369,11 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 	struct request *r;
 
 	*rc = 0;
-	if (!request || !look(take, false, &r, rc))
+	if (!request || !look(take, false, &r, rc)) {
+		if (!rt_is_off(take->kind))
+			take_count(take->kind, false);
 		return *rc;
+	}
 	inside++;
 	*rc = real.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
 	inside--;
@@ -364,6 +386,7 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 	life_hold(r->taken.lc);
 	put(r);
 	fly(r);
+	take_count(take->kind, true);
 	return true;
 }
 

@@ -25,6 +25,7 @@
 #define take_look     ABI_NAME(take_look)
 #define take_prepare  ABI_NAME(take_prepare)
 #define take_conclude ABI_NAME(take_conclude)
+#define take_count    ABI_NAME(take_count)
 #define sides_size    ABI_NAME(sides_size)
 #define sides_look    ABI_NAME(sides_look)
 #define sides_prepare ABI_NAME(sides_prepare)
@@ -130,6 +131,8 @@ int take_passed(const struct take *take, int rc); /* returns rc */
 bool take_look(struct taken *t, const struct take *take, int *rc);
 int take_prepare(struct taken *t);
 int take_conclude(struct taken *t, int err);
+/* For the counters. */
+void take_count(enum rt_kind kind, bool is_taken);
 
 /* ---- sides.c --------------------------------------------------------------------------------- */
 

@@ -144,26 +144,22 @@ int take_conclude(struct taken *t, int err)
 	return !err && t->is_odd ? conclude_odd(t) : conclude(t->take.comm, err);
 }
 
-static enum base_counter counter_taken(enum rt_kind kind)
+void take_count(enum rt_kind kind, bool is_taken)
 {
-	static const enum base_counter counters[RT_KINDS] = {
-#define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
-		RT_COLLECTIVES(X)
-#undef X
-	};
-
-	return counters[kind];
-}
-
-static enum base_counter counter_passed(enum rt_kind kind)
-{
-	static const enum base_counter counters[RT_KINDS] = {
+	static const enum base_counter counters[2][RT_KINDS] = {
+		{
 #define X(id, family, is_local) BASE_CTR_##family##_PASSED,
-		RT_COLLECTIVES(X)
+			RT_COLLECTIVES(X)
 #undef X
+		},
+		{
+#define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
+			RT_COLLECTIVES(X)
+#undef X
+		},
 	};
 
-	return counters[kind];
+	base_count(counters[is_taken][kind], 1);
 }
 
 static bool run(struct take *take, int *rc)
@@ -181,7 +177,7 @@ static bool run(struct take *take, int *rc)
 	else
 		rt_abandon(t.lc->rt, &t.call, err);
 	*rc = take_conclude(&t, err);
-	base_count(counter_taken(take->kind), 1);
+	take_count(take->kind, true);
 	return true;
 }
 
@@ -200,7 +196,7 @@ bool take_call(struct take *take, int *rc)
 		traced_end(&take->traced, *rc);
 		return true;
 	}
-	base_count(counter_passed(take->kind), 1);
+	take_count(take->kind, false);
 	return false;
 }
 

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Nonblocking collectives as requests, behaviour by behaviour. Run alone: ./dev check mpi -k requests"""
+import pytest
+
+from support.behaviours import cases
+
+KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR']
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+CONFIGS = {
+    'default': {},
+    'taken': TAKEN,
+    'adopt': {**TAKEN, 'SLUICE_REGION_KIND': 'arena', 'SLUICE_REGION_ADOPT_AFTER': '1',
+              'SLUICE_REGION_ADOPT_MIN': '4K'},
+    # a queue behind few places
+    'few': {**TAKEN, 'SLUICE_FAULT': 'slots:all'},
+}
+
+
+def matrix(program):
+    by_name = pytest.mark.complete
+    return (cases(program, ['mpich'], [2], ['taken']) + cases(program, ['mpich'], [3], ['adopt']) +
+            cases(program, ['openmpi'], [2], ['few']) +
+            cases(program, ['mpich', 'openmpi'], [1, 4], ['taken'], by_name) +
+            cases(program, ['mpich', 'openmpi'], [2, 3], CONFIGS, by_name) +
+            cases(program, ['abi', 'impi', 'debian-mpich', 'debian-openmpi'], [2], ['taken'], by_name))
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests.c'))
+def test_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'requests.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_threads.c'))
+def test_requests_of_threads(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'requests_threads.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
