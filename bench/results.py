@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""doc/results.md from the JSON of one `sluice bench` for each MPI: bench/results.py A.json B.json ... > doc/results.md"""
+"""doc/results.md from the JSON of `sluice bench`, one file or several for each MPI:
+bench/results.py A.json B.json ... > doc/results.md"""
 import argparse
 import json
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / 'tools/bench'))
+import scenarios as S  # noqa: E402
 import table as T  # noqa: E402
 from units import bytes_text, number  # noqa: E402
 
@@ -150,6 +152,18 @@ def losses(runs):
     return text + '\n\n' + markdown([['MPI', 'scenario', 'what', 'side', 'plain', 'Sluice', 'unit', 'gain'], *rows])
 
 
+def merged(runs):
+    """One run for each MPI: of each scenario what was measured in more rounds."""
+    out = {}
+    for run in runs:
+        have = out.setdefault(run['mpi']['version'], {**run, 'scenarios': []})
+        for s in run['scenarios']:
+            old = next((x for x in have['scenarios'] if x['name'] == s['name']), None)
+            if s['results'] and (not old or old['rounds'] < s['rounds']):
+                have['scenarios'] = [x for x in have['scenarios'] if x is not old] + [s]
+    return list(out.values())
+
+
 def machine_text(run):
     m = run['machine']
     load = m['load']
@@ -164,15 +178,15 @@ def main():
     p.add_argument('files', nargs='+')
     p.add_argument('--intro', type=Path, default=ROOT / 'bench/results-intro.md')
     opt = p.parse_args()
-    runs = [json.loads(Path(f).read_text(encoding='utf-8')) for f in opt.files]
-    m = runs[0]['machine']
-    names = list(dict.fromkeys(s['name'] for run in runs for s in run['scenarios']))
+    files = [json.loads(Path(f).read_text(encoding='utf-8')) for f in opt.files]
+    runs, m = merged(files), files[0]['machine']
+    names = sorted({s['name'] for run in runs for s in run['scenarios']}, key=S.ORDER.index)
     caches = ', '.join(f'{c["name"]} {c["count"]} x {bytes_text(c["bytes"])}' for c in m['caches'])
     intro = opt.intro.read_text(encoding='utf-8')
     print(intro.rstrip().replace('@PAPER@', paper_text(runs)).replace('@LOSSES@', losses(runs)).replace(
         '@MACHINE@', f'{m["cpu"]}, {m["cores"]} cores, {caches}, {bytes_text(m["memory_bytes"])}, Linux {m["kernel"]}; '
         + ', '.join(f'{k}: {v}' for k, v in m['settings'].items())).replace(
-            '@RUNS@', '\n'.join(map(machine_text, runs))))
+            '@RUNS@', '\n'.join(map(machine_text, files))))
     for name in names:
         print('\n' + scenario_text(runs, name))
 
