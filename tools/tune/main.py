@@ -222,6 +222,7 @@ def main():
         say(f'cannot write: {e.strerror}')
         code = FAILED
     except KeyboardInterrupt:
+        say('stopped; nothing is written')
         code = 130
     sys.exit(code)
 
