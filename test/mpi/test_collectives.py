@@ -19,7 +19,7 @@ def matrix(program):
     by_name = pytest.mark.complete
     return (cases(program, ['mpich'], [3], ['adopted']) + cases(program, ['openmpi', 'impi'], [2], ['taken']) +
             cases(program, ['mpich'], [2], ['pieces']) +
-            cases(program, ['mpich', 'openmpi'], [2, 4, 9], ['taken', 'default'], by_name) +
+            cases(program, ['mpich', 'openmpi'], [4, 9], ['taken', 'default'], by_name) +
             cases(program, ['abi', 'debian-mpich', 'debian-openmpi'], [3], ['taken'], by_name))
 
 
