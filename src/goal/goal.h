@@ -239,8 +239,9 @@ void goal_requires(struct goal_build *b, uint32_t op, uint32_t before);
 void goal_irequires(struct goal_build *b, uint32_t op, uint32_t before);
 /*
  * In time proportional to operations and requirements. out: 8-byte aligned. The build can be added to and
- * compiled again. 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a
- * cycle; -EINVAL for a label that there is not, or a list out of turn.
+ * compiled again; until then b->ops[label].next is where the operation of that label stands in the block.
+ * 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a cycle; -EINVAL for a label
+ * that there is not, or a list out of turn.
  */
 int goal_compile(struct goal_build *b, struct goal_block *out, size_t cap);
 

@@ -52,13 +52,15 @@ static uint64_t run_time(const struct sched_inst *s) { return host_now_ns() - s-
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
+	uint32_t left = atomic_load_explicit(&s->body->left, memory_order_relaxed) - 1; /* under the claim: no other writes */
 
 	if (base_unlikely(s->times))
 		s->times[i].end_ns = run_time(s);
 	s->ops[i].state = SCHED_ENDED;
+	atomic_store_explicit(&s->body->left, left, memory_order_relaxed);
 	if (op->next_count)
 		release(d, s, op->next, op->next_count);
-	if (!--s->body->left)
+	if (!left)
 		run_finish(d, s, RUN_DONE);
 }
 

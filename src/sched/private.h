@@ -103,7 +103,7 @@ struct sched_body {
 	sched_opref next_start; /* of those that shall start */
 	/* by who drives */
 	BASE_ALIGNED_LINE _Atomic uint32_t phase; /* release: everything before; acquire by the owner */
-	uint32_t left;                            /* operations not ended */
+	_Atomic uint32_t left; /* operations not ended; read by other threads of the rank, which only look */
 	uint32_t prev_run, next_run;              /* slot + 1 */
 	uint64_t ctx; /* since it was started */
 	int32_t error, error_rank, error_at;

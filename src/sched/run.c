@@ -56,7 +56,7 @@ static void reset(struct sched_inst *s)
 		s->ops[i].waits = ops[i].requires;
 		s->ops[i].state = SCHED_BLOCKED;
 	}
-	b->left = n;
+	atomic_store_explicit(&b->left, n, memory_order_relaxed);
 	if (s->needs_clock)
 		b->start_ns = host_now_ns();
 	s->noticed = false;
@@ -232,7 +232,7 @@ void run_tell_stuck(const struct sched_inst *s)
 
 static void check_progress(struct sched_inst *s, uint64_t now)
 {
-	uint32_t left = s->body->left;
+	uint32_t left = atomic_load_explicit(&s->body->left, memory_order_relaxed);
 
 	if (!s->progress_ns || left != s->progress_left) {
 		s->progress_ns = now;

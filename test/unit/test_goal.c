@@ -87,6 +87,9 @@ UNIT_TEST(operations_are_sorted_so_that_requirements_point_forward)
 	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
 	CHECK_EQ(verify(), 0);
 	CHECK_EQ(block->ready_count, 1);
+	CHECK_EQ(b.ops[last].next, 2); /* text/ finds its operations by it */
+	CHECK_EQ(b.ops[first].next, 0);
+	CHECK_EQ(b.ops[middle].next, 1);
 	CHECK_STR(described(), "1 at 1+0 from 1 tag 1, 1 at 1+1 from 2 tag 1, 1 at 1+0 to 1 tag 1"
 			       "; 1 after 0; 2 after 0; 2 after 1");
 }

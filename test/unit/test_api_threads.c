@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Threads of a process that share a group: each runs schedules of its own on a channel of its own. Whoever waits drives
+ * the engine of its rank for all, and copies for others. Under TSan the buffers are what the protocol has to carry.
+ */
+#include <pthread.h>
+
+#include "ranks.h"
+#include "sluice/goal.h"
+
+enum { THREADS = 3, RUNS = 40, RANKS = 2 };
+
+/* Inline, eager, copied in pieces. A mover reads a job before it has claimed a piece of it, and forgets what it read when
+ * the claim fails: that is no race that matters, but TSan cannot know. */
+#ifdef __SANITIZE_THREAD__
+static const uint64_t elements[THREADS] = { 1, 300, 500 };
+#else
+static const uint64_t elements[THREADS] = { 1, 300, 40000 };
+#endif
+
+struct one {
+	struct sluice_goal_group *group;
+	int number;
+	pthread_t thread;
+};
+
+/* To the right, from the left; user1 = user0 + what came. */
+static struct sluice_goal_schedule *make(int rank, uint64_t bytes)
+{
+	struct sluice_goal_schedule *s = NULL;
+	struct sluice_goal *g = NULL;
+	int recv, add;
+
+	CHECK_EQ(sluice_goal_create(bytes, &g), 0);
+	sluice_goal_send(g, sluice_goal_user(0, 0), bytes, (uint32_t)(rank + 1) % RANKS, 5);
+	recv = sluice_goal_recv(g, sluice_goal_scratchpad(0), bytes, (uint32_t)(rank + RANKS - 1) % RANKS, 5);
+	add = sluice_goal_local(g, SLUICE_GOAL_ADD, SLUICE_GOAL_U64, sluice_goal_user(1, 0), sluice_goal_user(0, 0),
+				sluice_goal_scratchpad(0), bytes / 8);
+	sluice_goal_requires(g, add, recv);
+	CHECK_EQ(sluice_goal_compile(g, RANKS, &s), 0);
+	sluice_goal_destroy(g);
+	return s;
+}
+
+static uint64_t value(int rank, int thread, int run, uint64_t i)
+{
+	return (uint64_t)rank * 1000003 + (uint64_t)thread * 7919 + (uint64_t)run * 31 + i;
+}
+
+static int finish(struct sluice_goal_instance *in, int way)
+{
+	int ret = way == 2 ? sluice_goal_execute(in, -1) : sluice_goal_start(in);
+
+	if (way == 0 && !ret)
+		ret = sluice_goal_wait(in, -1);
+	while (way == 1 && !ret && (ret = sluice_goal_test(in)) == 0)
+		;
+	return way == 1 && ret == 1 ? 0 : ret;
+}
+
+static void *use(void *arg)
+{
+	struct one *o = arg;
+	int rank = sluice_goal_group_rank(o->group), left = (rank + RANKS - 1) % RANKS;
+	uint64_t n = elements[o->number], *from, *to;
+	struct sluice_goal_options options = { .channel = 1 + (uint32_t)o->number };
+	struct sluice_goal_instance *in = NULL;
+	struct sluice_goal_schedule *s = make(rank, 8 * n);
+
+	from = sluice_goal_alloc(o->group, 8 * n);
+	to = sluice_goal_alloc(o->group, 8 * n);
+	CHECK(from && to);
+	CHECK_EQ(sluice_goal_open(o->group, s, (struct sluice_goal_buffer[]){ { from, 8 * n }, { to, 8 * n } }, 2, &options,
+				  &in), 0);
+	sluice_goal_schedule_destroy(s);
+	for (int run = 0; run < RUNS; run++) {
+		for (uint64_t i = 0; i < n; i++)
+			from[i] = value(rank, o->number, run, i);
+		CHECK_EQ(finish(in, run % 3), 0);
+		for (uint64_t i = 0; i < n; i++)
+			if (to[i] != value(rank, o->number, run, i) + value(left, o->number, run, i))
+				CHECK_EQ(to[i], value(rank, o->number, run, i) + value(left, o->number, run, i));
+	}
+	CHECK_EQ(sluice_goal_close(in), 0);
+	sluice_goal_free(o->group, from);
+	sluice_goal_free(o->group, to);
+	return NULL;
+}
+
+static void body(struct ranks *r)
+{
+	struct sluice_goal_oob oob = { r->oob.ctx, r->rank, r->size, NULL, r->oob.allreduce_min };
+	struct one all[THREADS] = { { 0 } };
+	struct sluice_goal_group *g = NULL;
+
+	oob.allgather = (int (*)(void *, const void *, uint64_t, void *))r->oob.allgather;
+	CHECK_EQ(sluice_goal_group_create(&oob, &g), 0);
+	for (int t = 0; t < THREADS; t++) {
+		all[t] = (struct one){ .group = g, .number = t };
+		CHECK_EQ(pthread_create(&all[t].thread, NULL, use, &all[t]), 0);
+	}
+	for (int t = 0; t < THREADS; t++)
+		CHECK_EQ(pthread_join(all[t].thread, NULL), 0);
+	sluice_goal_group_leave(g);
+}
+
+UNIT_TEST(threads_of_a_process_run_schedules_in_one_group)
+{
+	ranks_run(RANKS, (char *[]){ NULL }, body, NULL);
+}
+
+/* The runs of one channel are told apart by the order of their starts, whoever starts them. */
+static void *start_many(void *arg)
+{
+	struct one *o = arg;
+
+	for (int run = 0; run < RUNS; run++) {
+		struct sluice_goal_options options = { .channel = 9 };
+		struct sluice_goal_schedule *s = NULL;
+		struct sluice_goal_instance *in = NULL;
+		struct sluice_goal *g = NULL;
+
+		CHECK_EQ(sluice_goal_create(8, &g), 0);
+		sluice_goal_nop(g);
+		CHECK_EQ(sluice_goal_compile(g, RANKS, &s), 0);
+		sluice_goal_destroy(g);
+		CHECK_EQ(sluice_goal_open(o->group, s, NULL, 0, &options, &in), 0);
+		CHECK_EQ(finish(in, run % 3), 0);
+		CHECK_EQ(sluice_goal_close(in), 0);
+		sluice_goal_schedule_destroy(s);
+	}
+	return NULL;
+}
+
+/* As often as both threads have started something on the channel, so often has the other rank: then they meet. */
+static void count_runs(struct ranks *r)
+{
+	struct sluice_goal_oob oob = { r->oob.ctx, r->rank, r->size, NULL, r->oob.allreduce_min };
+	struct one all[2] = { { 0 } };
+	struct sluice_goal_options options = { .channel = 9 };
+	struct sluice_goal_schedule *s = make(r->rank, 8);
+	struct sluice_goal_instance *in = NULL;
+	uint64_t from = 7, to = 0;
+
+	oob.allgather = (int (*)(void *, const void *, uint64_t, void *))r->oob.allgather;
+	CHECK_EQ(sluice_goal_group_create(&oob, &all[0].group), 0);
+	all[1].group = all[0].group;
+	for (int t = 0; t < 2; t++)
+		CHECK_EQ(pthread_create(&all[t].thread, NULL, start_many, &all[t]), 0);
+	for (int t = 0; t < 2; t++)
+		CHECK_EQ(pthread_join(all[t].thread, NULL), 0);
+	CHECK_EQ(sluice_goal_open(all[0].group, s, (struct sluice_goal_buffer[]){ { &from, 8 }, { &to, 8 } }, 2, &options, &in), 0);
+	CHECK_EQ(sluice_goal_execute(in, 20000), 0); /* no number lost: it would wait for ever */
+	CHECK_EQ(to, 14);
+	CHECK_EQ(sluice_goal_close(in), 0);
+	sluice_goal_schedule_destroy(s);
+	sluice_goal_group_leave(all[0].group);
+}
+
+UNIT_TEST(starts_on_one_channel_are_counted_whichever_thread_makes_them)
+{
+	ranks_run(RANKS, (char *[]){ NULL }, count_runs, NULL);
+}
