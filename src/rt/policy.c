@@ -9,20 +9,20 @@
 #define KIB 1024u
 
 /*
- * From here on the host MPIs are not faster: 2 ranks of MPICH 5, Open MPI 5 and Intel MPI in turn with Sluice, in memory
- * that is mapped; below, and where nothing stands, SLUICE_COLL_THRESHOLD decides. Shorter buffers are not adopted,
- * and what is copied twice loses. Each is the first power of two at which none of the three was faster.
+ * From here on the host MPIs are not faster: 2 ranks of MPICH 5, Open MPI 5 and Intel MPI, and 4 of Open MPI, in
+ * turn with Sluice, in memory that is mapped; below, and where 0 stands, SLUICE_COLL_THRESHOLD decides. Each is the
+ * first power of two at which none of them was faster. Shorter buffers are not adopted, and what is copied twice loses.
  */
 static const uint64_t wins_from_bytes[RT_KINDS] = {
-	[RT_SCATTER] = 64 * KIB,
+	[RT_SCATTER] = 128 * KIB,
 	[RT_ALLGATHER] = 128 * KIB,
-	[RT_ALLGATHERV] = 128 * KIB,
+	[RT_ALLGATHERV] = NEVER, /* as all counts would have to be added before a small call is passed on */
 	[RT_ALLTOALL] = 128 * KIB,
-	[RT_REDUCE] = 64 * KIB,
+	[RT_REDUCE] = 128 * KIB,
 	[RT_ALLREDUCE] = 64 * KIB,
-	[RT_REDUCE_SCATTER] = 64 * KIB,
+	[RT_REDUCE_SCATTER] = NEVER, /* likewise */
 	[RT_REDUCE_SCATTER_BLOCK] = 64 * KIB,
-	[RT_SCAN] = 64 * KIB,
+	[RT_SCAN] = 128 * KIB,
 	[RT_EXSCAN] = 256 * KIB,
 };
 
@@ -46,7 +46,9 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 	/* those whose sizes ranks do not share are taken however small they are: only who says so wants that */
 	if (rt_is_local(kind))
 		return base_opt.coll_take[BASE_COLL_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;
-	return base_max_u64(option == BASE_TAKE_ON ? 0 : wins_from_bytes[kind], base_opt.coll_threshold_bytes);
+	if (option == BASE_TAKE_ON)
+		return base_opt.coll_threshold_bytes;
+	return base_max_u64(wins_from_bytes[kind], base_opt.coll_threshold_bytes);
 }
 
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)

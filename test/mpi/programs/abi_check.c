@@ -78,8 +78,10 @@ static void check_handles(void)
 }
 
 /* The predefined datatypes and operations that Sluice computes with. Libraries may lack Fortran's. */
-enum { RT_I8, RT_I16, RT_I32, RT_I64, RT_U8, RT_U16, RT_U32, RT_U64, RT_F32, RT_F64,
-       RT_MAX, RT_MIN, RT_SUM, RT_PROD, RT_AND, RT_OR, RT_XOR };
+enum {
+	RT_I8, RT_I16, RT_I32, RT_I64, RT_U8, RT_U16, RT_U32, RT_U64, RT_F32, RT_F64,
+	RT_MAX, RT_MIN, RT_SUM, RT_PROD, RT_AND, RT_OR, RT_XOR,
+};
 
 #ifdef ABI_SYMBOLS
 #define HANDLE(symbol) ((uintptr_t)dlsym(RTLD_DEFAULT, "ompi_mpi_" symbol))
