@@ -29,19 +29,16 @@ struct sched_list { uint64_t head, tail; };
 
 enum sched_kind { SCHED_INLINE = 1, SCHED_EAGER, SCHED_ANNOUNCED };
 
-/*
- * One message in a ring. Written by who drives the sender, complete with `word` (release; acquire in peek). The
- * receiver waits by looking at this line, and takes it away from a sender between two stores; so what is there
- * already, from the last time around, is not written again, and what differs each time is one word.
- */
+/* One message in a ring. Written by who drives the sender, complete with `seq` (release; acquire in
+ * ring_peek). */
 struct sched_slot {
-	BASE_ALIGNED_LINE sched_ref msg;
+	BASE_ALIGNED_LINE uint64_t ctx;
+	sched_ref msg;
 	uint64_t kind_bytes; /* enum sched_kind << 56 | bytes */
-	uint32_t tag, channel;
-	_Atomic uint64_t word; /* number of the run << 32 | 1 + number of the message */
+	uint32_t tag;
+	_Atomic uint32_t seq; /* 1 + number of the message */
 	char data[SCHED_INLINE_BYTES];
 };
-static inline uint64_t ctx_of(uint32_t channel, uint32_t run) { return (uint64_t)channel << 32 | run; }
 
 /*
  * A message that has been announced, or whose receive was not there. Filled by who drives the sender
@@ -83,29 +80,23 @@ struct sched_op {
 	uint8_t state, job;
 };
 
-/* How many runs a rank has started on a channel: in its arena, by who drives it. */
-struct sched_runs { BASE_ALIGNED_LINE uint32_t count; };
-
 enum run_phase { RUN_IDLE, RUN_GOING, RUN_DONE, RUN_FAILED };
 
 /* An open schedule, in its owner's arena. */
 struct sched_body {
 	uint64_t bytes, id; /* id: never again used by this process */
 	uint32_t mem_count, op_count, send_count, slot;
-	uint32_t channel, padding;
 	uint64_t block_off, segments_off, ops_off, msgs_off, times_off; /* from here; times_off 0: not kept */
 	uint64_t block_bytes;
-	sched_ref runs;          /* of its channel, a struct sched_runs; 0: all runs are one context */
 	/* by the owner, before a run */
 	_Atomic uint32_t mem_version;
 	uint32_t reserved;
-	uint64_t start_ns;
+	uint64_t ctx, start_ns;
 	sched_opref next_start; /* of those that shall start */
 	/* by who drives */
 	BASE_ALIGNED_LINE _Atomic uint32_t phase; /* release: everything before; acquire by the owner */
 	_Atomic uint32_t left; /* operations not ended; read by other threads of the rank, which only look */
 	uint32_t prev_run, next_run;              /* slot + 1 */
-	uint64_t ctx; /* since it was started */
 	int32_t error, error_rank, error_at;
 	uint32_t error_op;
 	struct region_desc mem[];
@@ -206,7 +197,7 @@ struct sched_at { char *base; uint64_t lo, hi; };
 
 struct sched_channel {
 	uint32_t number;
-	struct sched_runs *runs;
+	_Atomic uint32_t runs;
 	struct sched_channel *next;
 };
 
@@ -224,7 +215,6 @@ struct sched_inst {
 	struct sched_op *ops;
 	struct sched_msg *msgs;
 	struct sched_times *times;
-	struct sched_runs *runs; /* NULL: SCHED_STREAM */
 	struct goal_block *block; /* verified, where nobody else can change it */
 	uint32_t mem_count;
 	struct sched_at at[GOAL_SPACES_MAX];

@@ -121,19 +121,6 @@ static void fill(struct sched_driver *d, struct sched_inst *s, uint32_t i, enum 
 	m->segment_count = op->segment_count;
 }
 
-/* Everything but data and word. */
-static void set_head(struct sched_slot *slot, sched_ref msg, uint64_t kind_bytes, uint32_t tag, uint32_t channel)
-{
-	if (slot->msg != msg)
-		slot->msg = msg;
-	if (slot->kind_bytes != kind_bytes)
-		slot->kind_bytes = kind_bytes;
-	if (slot->tag != tag)
-		slot->tag = tag;
-	if (slot->channel != channel)
-		slot->channel = channel;
-}
-
 void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
@@ -150,14 +137,15 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		m = &s->msgs[s->ops[i].send];
 	if (m)
 		fill(d, s, i, kind, m);
-	set_head(slot,
-		 kind == SCHED_EAGER     ? area_ref(d->g, m) :
-		 kind == SCHED_ANNOUNCED ? s->ref + (uint64_t)((char *)m - (char *)s->body) :
-					   0,
-		 (uint64_t)kind << KIND_SHIFT | op->bytes, op->tag, (uint32_t)(s->body->ctx >> 32));
+	slot->ctx = s->body->ctx;
+	slot->msg = kind == SCHED_EAGER     ? area_ref(d->g, m) :
+		    kind == SCHED_ANNOUNCED ? s->ref + (uint64_t)((char *)m - (char *)s->body) :
+					      0;
+	slot->kind_bytes = (uint64_t)kind << KIND_SHIFT | op->bytes;
+	slot->tag = op->tag;
 	p->out_tail++;
 	p->inline_sent += kind == SCHED_INLINE;
-	atomic_store_explicit(&slot->word, s->body->ctx << 32 | p->out_tail, memory_order_release); /* partner: peek */
+	atomic_store_explicit(&slot->seq, p->out_tail, memory_order_release); /* partner: peek */
 	/* A fence would wait until the message has reached the other cache; the one that makes sure comes when
 	 * this rank has time, in engine_ring_all(). */
 	if (op->peer != (uint32_t)d->rank) {
@@ -173,17 +161,12 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
-/* The next message from src, and its context; NULL: none. */
-static struct sched_slot *peek(struct sched_driver *d, int src, uint64_t *out_ctx)
+static struct sched_slot *peek(struct sched_driver *d, int src)
 {
 	struct sched_peer *p = &d->peers[src];
 	struct sched_slot *slot = ring_of(d->g, d->rank, src) + place_of(p->in_head);
-	uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire); /* partner: ring_send */
 
-	if ((uint32_t)word != p->in_head + 1)
-		return NULL;
-	*out_ctx = ctx_of(slot->channel, (uint32_t)(word >> 32));
-	return slot;
+	return atomic_load_explicit(&slot->seq, memory_order_acquire) == p->in_head + 1 ? slot : NULL;
 }
 
 /* Told now and then only: each time costs the sender a cache miss. */
@@ -233,8 +216,7 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 }
 
 /* A record for an inline message; there is one for each that the sender may send. NULL: it lies. */
-static struct sched_msg *store(struct sched_driver *d, int src, uint64_t ctx, const struct sched_slot *slot,
-			       sched_ref *out)
+static struct sched_msg *store(struct sched_driver *d, int src, const struct sched_slot *slot, sched_ref *out)
 {
 	struct sched_peer *p = &d->peers[src];
 	struct sched_stored *r = store_of(d->g, d->rank, src);
@@ -251,7 +233,7 @@ static struct sched_msg *store(struct sched_driver *d, int src, uint64_t ctx, co
 		r += p->store_used++;
 		*out = area_ref(d->g, r);
 	}
-	r->m.ctx = ctx;
+	r->m.ctx = slot->ctx;
 	r->m.bytes = base_min_u64(slot->kind_bytes & ((1ull << KIND_SHIFT) - 1), SCHED_INLINE_BYTES);
 	r->m.tag = slot->tag;
 	r->m.src = (uint32_t)src;
@@ -279,10 +261,10 @@ static bool receive_inline(struct sched_driver *d, struct sched_inst *s, uint32_
 	return true;
 }
 
-static void take(struct sched_driver *d, int src, uint64_t ctx, const struct sched_slot *slot)
+static void take(struct sched_driver *d, int src, const struct sched_slot *slot)
 {
 	uint32_t kind = (uint32_t)(slot->kind_bytes >> KIND_SHIFT);
-	sched_opref recv = match_find(d, ctx, (uint32_t)src, slot->tag);
+	sched_opref recv = match_find(d, slot->ctx, (uint32_t)src, slot->tag);
 	struct sched_inst *s = NULL;
 	sched_ref ref = slot->msg;
 	struct sched_msg *m;
@@ -293,8 +275,8 @@ static void take(struct sched_driver *d, int src, uint64_t ctx, const struct sch
 		returned(d, (uint32_t)src);
 		return;
 	}
-	m = kind == SCHED_INLINE ? store(d, src, ctx, slot, &ref) : ref_at(d->g, ref, sizeof *m);
-	if (!m || m->src != (uint32_t)src || m->tag != slot->tag || m->kind != kind || m->ctx != ctx) {
+	m = kind == SCHED_INLINE ? store(d, src, slot, &ref) : ref_at(d->g, ref, sizeof *m);
+	if (!m || m->src != (uint32_t)src || m->tag != slot->tag || m->kind != kind || m->ctx != slot->ctx) {
 		if (s) /* not a message at all */
 			match_post(d, s, (uint32_t)recv);
 		return;
@@ -312,10 +294,9 @@ bool ring_poll(struct sched_driver *d)
 	for (int src = 0; src < d->g->size; src++) {
 		struct sched_peer *p = &d->peers[src];
 		struct sched_slot *slot;
-		uint64_t ctx;
 
-		for (uint32_t n = 0; n < SCHED_RING && (slot = peek(d, src, &ctx)) != NULL; n++) {
-			take(d, src, ctx, slot);
+		for (uint32_t n = 0; n < SCHED_RING && (slot = peek(d, src)) != NULL; n++) {
+			take(d, src, slot);
 			p->in_head++;
 			if (p->in_head - p->in_told >= SCHED_PUBLISH)
 				tell(d, src);
