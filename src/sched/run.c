@@ -184,6 +184,15 @@ int sched_test(struct sched_inst *s)
 
 /* ---- waiting ------------------------------------------------------------------------------------ */
 
+/* Has another rank work that this process could perhaps take a piece of? Asked again and again, of one after the
+ * other. */
+static bool others_have_jobs(const struct sched_group *g, uint32_t n)
+{
+	int other = g->size > 1 ? (g->rank + 1 + (int)(n % (uint32_t)(g->size - 1))) % g->size : g->rank;
+
+	return atomic_load_explicit(&g->drivers[other].e->jobs, memory_order_relaxed);
+}
+
 /* Poll the own engine for a while, under one claim, which is given back. True: something was done. */
 static bool hold(struct sched_inst *s, struct sched_driver *d)
 {
@@ -199,6 +208,9 @@ static bool hold(struct sched_inst *s, struct sched_driver *d)
 			break;
 		if (n < FAST_POLLS)
 			continue;
+		/* what this rank has announced is copied by two, if the sender does not stand by */
+		if (others_have_jobs(d->g, n))
+			break;
 		engine_ring_all(d);
 		host_cpu_relax();
 	}
@@ -251,15 +263,18 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 	uint64_t give_up_ns = 0, now;
 	struct node_wait w;
 	uint32_t idle = 0;
+	bool works = false;
 	int ret = 0;
 
 	node_wait_init(&w);
 	while (!ret && phase_of(s) == RUN_GOING) {
-		bool progress = engine_try_claim(d) && hold(s, d);
+		/* not between two pieces of others' work */
+		bool progress = !works && engine_try_claim(d) && hold(s, d);
 
 		if (phase_of(s) != RUN_GOING)
 			break;
-		progress |= work_some(g, ++idle % HELP_EVERY == 0 || w.armed);
+		works = work_some(g, ++idle % HELP_EVERY == 0 || w.armed);
+		progress |= works;
 		if (progress) {
 			node_wait_progress(g->node, &w);
 			continue;
