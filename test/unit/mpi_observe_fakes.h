@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For test_mpi_observe.c: a runtime that writes down what it is told, and a library whose datatypes are lists of
+ * bytes. Defines what the wrappers are linked with, so that it is included once.
+ */
+#ifndef SLUICE_UNIT_MPI_OBSERVE_FAKES_H
+#define SLUICE_UNIT_MPI_OBSERVE_FAKES_H
+
+#include <stdatomic.h>
+
+#include "mpi/abi.h"
+#include "mpi/front.h"
+#include "mpi/request.h"
+#include "unit.h"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#include "collectives.h"
+#pragma GCC diagnostic pop
+
+/* ---- the runtime: writes down what it is told --------------------------------------------------- */
+
+_Atomic uint32_t rt_pending, rt_watched;
+bool rt_on = true;
+
+static struct {
+	struct {
+		uintptr_t lo, hi;
+	} ranges[64];
+	int n_ranges, n_all, n_reaps, depth, n_calls, bad_calls;
+	uintptr_t kept_out_lo, kept_out_hi;
+} seen;
+
+void rt_complete_range(const void *addr, uint64_t bytes)
+{
+	seen.ranges[seen.n_ranges].lo = (uintptr_t)addr;
+	seen.ranges[seen.n_ranges++].hi = (uintptr_t)addr + bytes;
+}
+
+void rt_complete_all(void)
+{
+	seen.n_all++;
+}
+
+void rt_reap(void)
+{
+	seen.n_reaps++;
+}
+
+void rt_host_begin(void)
+{
+	seen.depth++;
+}
+
+void rt_host_end(void)
+{
+	seen.depth--;
+}
+
+void rt_memory_keep_out(const void *addr, uint64_t bytes)
+{
+	seen.kept_out_lo = (uintptr_t)addr;
+	seen.kept_out_hi = (uintptr_t)addr + bytes;
+}
+
+void *narrow_function(const char *name)
+{
+	return NULL;
+}
+
+/* ---- the library ---------------------------------------------------------------------------------- */
+
+struct abi_real real;
+struct abi_library abi_library;
+__thread int inside __attribute__((tls_model("initial-exec")));
+
+/* What request.c adds is not looked at here. */
+#define PASSED(name, args, call) \
+	int request_##name args { return real.name call; }
+PASSED(Wait, (MPI_Request *r, MPI_Status *s), (r, s))
+PASSED(Waitany, (int n, MPI_Request r[], int *i, MPI_Status *s), (n, r, i, s))
+PASSED(Waitall, (int n, MPI_Request r[], MPI_Status *s), (n, r, s))
+PASSED(Waitsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
+PASSED(Test, (MPI_Request *r, int *f, MPI_Status *s), (r, f, s))
+PASSED(Testany, (int n, MPI_Request r[], int *i, int *f, MPI_Status *s), (n, r, i, f, s))
+PASSED(Testall, (int n, MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
+PASSED(Testsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
+PASSED(Request_get_status, (MPI_Request r, int *f, MPI_Status *s), (r, f, s))
+PASSED(Request_free, (MPI_Request *r), (r))
+PASSED(Cancel, (MPI_Request *r), (r))
+PASSED(Start, (MPI_Request *r), (r))
+PASSED(Startall, (int n, MPI_Request r[]), (n, r))
+void request_meet(MPI_Comm comm) { (void)comm; }
+
+/* Nor what take.c would take: all of it is passed on. */
+uint64_t rt_threshold_bytes[RT_KINDS], rt_gate_bytes[RT_KINDS];
+bool take_call(struct take *take, int *rc) { return false; }
+int take_passed(const struct take *take, int rc) { return rc; }
+bool request_begin(const struct take *take, MPI_Request *request, int *rc) { return false; }
+
+enum { BLOCKS = 4, TYPES = 16, RANK = 1, SIZE = 3, INTER = 100, CART = 101, DIST = 102 };
+
+/* Element i has blocks at i * extent + off. */
+static struct type {
+	int n;
+	MPI_Count off[BLOCKS], len[BLOCKS], lb, extent;
+} types[TYPES];
+
+static int type_extent(MPI_Datatype t, MPI_Count *lb, MPI_Count *extent)
+{
+	*lb = types[t].lb;
+	*extent = types[t].extent;
+	return 0;
+}
+
+static int type_true_extent(MPI_Datatype t, MPI_Count *lb, MPI_Count *extent)
+{
+	MPI_Count lo = INT64_MAX, hi = INT64_MIN;
+
+	for (int b = 0; b < types[t].n; b++) {
+		MPI_Count end = types[t].off[b] + types[t].len[b];
+
+		lo = types[t].off[b] < lo ? types[t].off[b] : lo;
+		hi = end > hi ? end : hi;
+	}
+	*lb = types[t].n ? lo : 0;
+	*extent = types[t].n ? hi - lo : 0;
+	return 0;
+}
+
+static int comm_rank(MPI_Comm comm, int *rank)
+{
+	*rank = RANK;
+	return 0;
+}
+
+static int comm_size(MPI_Comm comm, int *size)
+{
+	*size = SIZE;
+	return 0;
+}
+
+static int comm_remote_size(MPI_Comm comm, int *size)
+{
+	*size = SIZE + 2;
+	return 0;
+}
+
+static int comm_test_inter(MPI_Comm comm, int *flag)
+{
+	*flag = comm == INTER;
+	return 0;
+}
+
+static int topo_test(MPI_Comm comm, int *kind)
+{
+	*kind = comm == CART ? ABI_CART : comm == DIST ? ABI_DIST_GRAPH : ABI_UNDEFINED;
+	return 0;
+}
+
+static int cartdim_get(MPI_Comm comm, int *n)
+{
+	*n = 2;
+	return 0;
+}
+
+static int dist_graph_neighbors_count(MPI_Comm comm, int *sources, int *targets, int *weighted)
+{
+	*sources = 1;
+	*targets = 3;
+	return 0;
+}
+
+/* What every other function of the library is here: it has been called, as the host's. */
+static int right(void)
+{
+	seen.n_calls++;
+	seen.bad_calls += seen.depth != (rt_has_pending() ? 1 : 0);
+	return 0;
+}
+
+static int wrong(void)
+{
+	seen.bad_calls++;
+	return 0;
+}
+
+static void set_functions(int (*function)(void))
+{
+	void **all = (void **)&real;
+
+	for (size_t i = 0; i < FRONT_REAL_COUNT; i++)
+		all[i] = (void *)function;
+	real.Type_get_extent_x = type_extent;
+	real.Type_get_true_extent_x = type_true_extent;
+	real.Comm_rank = comm_rank;
+	real.Comm_size = comm_size;
+	real.Comm_remote_size = comm_remote_size;
+	real.Comm_test_inter = comm_test_inter;
+	real.Topo_test = topo_test;
+	real.Cartdim_get = cartdim_get;
+	real.Dist_graph_neighbors_count = dist_graph_neighbors_count;
+}
+
+/* Type 0 is a byte, type 1 has nothing, type 2 goes backwards; the others are random. */
+static void begin(void)
+{
+	set_functions(right);
+	memset(&seen, 0, sizeof(seen));
+	memset(types, 0, sizeof(types));
+	types[0] = (struct type){ 1, { 0 }, { 1 }, 0, 1 };
+	types[1].extent = 16;
+	types[2] = (struct type){ 1, { 4 }, { 8 }, 0, -32 };
+	atomic_store_explicit(&rt_pending, 1, memory_order_relaxed);
+}
+
+enum {
+#define X(name) LOOK_##name,
+	FRONT_LOOK(X)
+#undef X
+};
+
+/* While something is pending, by a caller that is the program. */
+#define LOOK(name) ((__typeof__(real.name))look_ways[LOOK_##name].pending)
+/* The same of what Sluice may take. */
+#define TAKE(name) pend_##name
+
+#endif
