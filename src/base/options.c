@@ -81,6 +81,8 @@ struct base_option base_option_table[] = {
 	TAKE("NEIGHBOR", NEIGHBOR, "exchanges with neighbours"),
 	ENUM("SLUICE_COLL_VECTOR", coll_take[BASE_COLL_VECTOR], "auto", take_words, true,
 	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however small"),
+	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_COLL_NONBLOCKING], "auto", take_words, true,
+	     "Whether nonblocking collectives of these kinds are taken; auto takes none so far"),
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds, true,
 	     "How peers reach a buffer; auto takes the best that works between them"),
 	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", 0, 1000000, "uses",

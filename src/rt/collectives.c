@@ -358,7 +358,9 @@ int rt_collective(struct rt_comm *c, const struct rt_call *call)
 	rt_reap();
 	clear_way(&call->send);
 	clear_way(&call->recv);
+	requests_enter_blocking(c);
 	ret = is_fold ? fold_collective(c, call) : move_collective(c, call);
+	requests_leave_blocking(c);
 	host_call_end();
 	if (ret)
 		rt_abandon(c, call, ret);

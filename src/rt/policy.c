@@ -9,9 +9,10 @@
 #define KIB 1024u
 
 /*
- * From here on the host MPIs are not faster: 2 ranks of MPICH 5, Open MPI 5 and Intel MPI, and 4 of Open MPI, in
- * turn with Sluice, in memory that is mapped; below, and where 0 stands, SLUICE_COLL_THRESHOLD decides. Each is the
- * first power of two at which none of them was faster. Shorter buffers are not adopted, and what is copied twice loses.
+ * From here on the host MPIs that were measured are not faster, in turn with Sluice, in memory that is mapped: 2 ranks of
+ * MPICH 5 and Open MPI 5, 4 of Open MPI; of Intel MPI some. Below, and where 0 stands, SLUICE_COLL_THRESHOLD
+ * decides. Each is the first power of two at which none of them was faster. Shorter buffers are not adopted, and what is
+ * copied twice loses.
  */
 static const uint64_t wins_from_bytes[RT_KINDS] = {
 	[RT_SCATTER] = 128 * KIB,

@@ -67,6 +67,10 @@ static inline void watch_less(_Atomic uint32_t *what)
 
 void requests_comm_created(struct rt_comm *c);
 void requests_comm_destroyed(struct rt_comm *c);
+/* Around a blocking collective: other threads do not step requests of this communicator meanwhile, as both use what
+ * exec/ has once a communicator. This thread does, in its waits. */
+void requests_enter_blocking(struct rt_comm *c);
+void requests_leave_blocking(struct rt_comm *c);
 /* Before a blocking collective begins: all that were started before it have begun. */
 void requests_before_blocking(struct rt_comm *c);
 /* exec_begin() has no slot: a step towards one, if a request has it. */

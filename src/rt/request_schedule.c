@@ -21,7 +21,13 @@ static const enum coll_kind kinds[RT_KINDS] = {
 
 static bool is_fold(enum rt_kind kind) { return kind >= RT_REDUCE && kind <= RT_EXSCAN; }
 
-bool rt_request_can(enum rt_kind kind) { return kinds[kind] || kind == RT_BCAST || is_fold(kind); }
+/* Short ones cost about half a microsecond more than the library's own, and how well long ones overlap has not been
+ * measured on enough machines: only who asks for them gets them. */
+bool rt_request_can(enum rt_kind kind)
+{
+	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON &&
+	       (kinds[kind] || kind == RT_BCAST || is_fold(kind));
+}
 
 bool request_is_fold(const struct rt_request *r) { return is_fold(r->call->kind); }
 

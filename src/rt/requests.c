@@ -518,7 +518,28 @@ void requests_make_room(struct rt_comm *c)
 	rt_requests_woke(&nap);
 }
 
-void requests_comm_created(struct rt_comm *c) { pthread_mutex_init(&c->requests.lock, NULL); }
+void requests_comm_created(struct rt_comm *c)
+{
+	pthread_mutexattr_t attr;
+
+	/* who holds it over a blocking collective steps requests in it */
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&c->requests.lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+void requests_enter_blocking(struct rt_comm *c)
+{
+	if (c->thread_multiple)
+		pthread_mutex_lock(&c->requests.lock);
+}
+
+void requests_leave_blocking(struct rt_comm *c)
+{
+	if (c->thread_multiple)
+		pthread_mutex_unlock(&c->requests.lock);
+}
 
 void rt_requests_end(struct rt_comm *c)
 {

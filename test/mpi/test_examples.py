@@ -33,7 +33,9 @@ def test_solver(name, example, arguments, says, sluice, get_mpi, tmp_path):
     program = tmp_path / example
     subprocess.run([mpi.compilers['cc'], '-O2', '-Wall', '-Werror', ROOT / f'examples/{example}.c', '-o', program, '-lm'],
                    check=True, env=mpi.env(), timeout=120)
-    options = {'SLUICE_COLL_THRESHOLD': '1'} if sluice else {}
+    kinds = ('ALLTOALL', 'ALLREDUCE', 'NONBLOCKING')
+    taken = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in kinds}}
+    options = taken if sluice else {}
     result = mpi.launch(4, program, *arguments, sluice=sluice, env=options)
     assert result.status == 0 and says in result.out, result.explain()
     assert not result.leftovers, result.explain()

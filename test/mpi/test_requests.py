@@ -4,7 +4,7 @@ import pytest
 
 from support.behaviours import cases
 
-KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR']
+KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
 CONFIGS = {
     'default': {},
