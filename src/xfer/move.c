@@ -275,6 +275,14 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 	ret = xfer_copy_unit(v, i);
 	if (ret == -EOWNERDEAD)
 		return ret;
+	if (ret && me == v->src_rank && v->plan.receiver_moves) {
+		/* the receiver can do it, and may be the only one who will: a sender that has left its call is asked for no
+		 * repair any more */
+		v->can_move = false;
+		xfer_unclaim(v->x, i);
+		node_ring(v->group, v->dst_rank);
+		return 0;
+	}
 	if (ret) {
 		/* the kernel refused although the trial had worked: leave it to the two ends */
 		atomic_fetch_or_explicit(&v->x->failed, xfer_bit(i), memory_order_release);

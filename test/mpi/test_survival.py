@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from support.mpi import EARLY
 from support.paths import PROGRAMS, ROOT, SLUICE, SOURCES
 
 WANTED = ['bcast_any_root', 'gather_any_root', 'same_buffer_many_times', 'split_dup_free']
@@ -262,3 +263,13 @@ def test_injected_failures(fault, get_mpi, with_sluice):
         pytest.skip('--plain')
     mpi = get_mpi('mpich')
     passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**ADOPT, 'SLUICE_FAULT': fault}))
+
+
+@pytest.mark.parametrize('guard', ['mprotect', 'steal'])
+def test_refused_copies_after_leaving(guard, get_mpi, with_sluice):
+    """A sender that has left its call is asked for nothing any more: what the kernel refuses it, the receiver does."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    mpi = get_mpi('mpich')
+    env = {**EARLY, **ADOPT, 'SLUICE_FAULT': 'vm_copy:all', 'SLUICE_GUARD_KIND': guard}
+    passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env=env))
