@@ -59,6 +59,11 @@ def by_calls_alone(program):
     return [name for name in re.findall(r'^BEHAVIOUR\((\w+), 2\)\n{\n(?:\tif .*\n\t)?\tobserve\((?!NULL)\w+, (?!NULL)\w+\);', text, re.M)]
 
 
+# System calls are not looked at then: a library that names pages beside the buffer in one (Intel MPI, in mbind)
+# would count as a touch.
+ALONE = {**EARLY, 'SLUICE_GUARD_KIND': 'uffd'}
+
+
 def counters(folder):
     """Of all ranks, by SLUICE_STATS=folder/stats."""
     total = {}
@@ -77,7 +82,7 @@ def test_calls_complete_before_anything_is_touched(name, program, get_mpi, with_
     if not with_sluice:
         pytest.skip('--plain')
     mpi, wanted = get_mpi(name), by_calls_alone(program)
-    result = mpi.launch(2, mpi.build(program), *wanted, env={**EARLY, 'SLUICE_STATS': str(tmp_path / 'stats')})
+    result = mpi.launch(2, mpi.build(program), *wanted, env={**ALONE, 'SLUICE_STATS': str(tmp_path / 'stats')})
     assert result.status == 0 and result.out.count('ok ') == len(wanted) > 0, result.explain()
     total = counters(tmp_path)
     assert total['early_called'] > len(wanted) and not total['early_touched'], total
@@ -89,7 +94,7 @@ def test_fortran_calls_complete(name, how, get_mpi, with_sluice, tmp_path):
     """Fortran's calls come to the same wrappers, with C's MPI_IN_PLACE."""
     mpi = get_mpi(name)
     result = mpi.launch(2, mpi.build(f'observe_{how}.f90'), sluice=with_sluice,
-                        env={**EARLY, 'SLUICE_STATS': str(tmp_path / 'stats')})
+                        env={**ALONE, 'SLUICE_STATS': str(tmp_path / 'stats')})
     assert result.status == 0 and 'ok fortran' in result.out, result.explain()
     if with_sluice:
         total = counters(tmp_path)
