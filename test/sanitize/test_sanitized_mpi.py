@@ -35,7 +35,7 @@ WAYS = {
     'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
               'SLUICE_REGION_ADOPT_MIN': '16K'},
     'staged': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_KIND': 'staged'},
-    'early': EARLY,
+    'early': {**EARLY, 'SLUICE_GUARD_KIND': 'uffd'},
     'early_steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
 }
 # ASan makes mlock a no-op and keeps freed memory for a while.
