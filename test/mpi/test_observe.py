@@ -4,6 +4,7 @@
 Run alone: ./dev check mpi -k observe
 """
 import fnmatch
+import importlib.util
 import json
 import re
 import sys
@@ -114,12 +115,13 @@ def test_finalize(name, get_mpi, with_sluice):
 @pytest.fixture(scope='module')
 def table():
     """functions.table as the build reads it."""
-    sys.path.insert(0, str(TABLE.parent))
-    try:
-        import table as module
-    finally:
-        sys.path.pop(0)
-    return module
+    # by its path: other tests bring modules of this name
+    spec = importlib.util.spec_from_file_location('mpi_functions_table', TABLE.parent / 'table.py')
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module # dataclasses look there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
 
 
 @pytest.fixture(scope='module')
