@@ -9,22 +9,21 @@
 #define KIB 1024u
 
 /*
- * From here on the host MPIs that were measured are not faster, in turn with Sluice, in memory that is mapped: 2 ranks of
- * MPICH 5 and Open MPI 5, 4 of Open MPI; of Intel MPI some. Below, and where 0 stands, SLUICE_COLL_THRESHOLD
- * decides. Each is the first power of two at which none of them was faster. Shorter buffers are not adopted, and what is
- * copied twice loses.
+ * From here on neither MPICH 5 nor Open MPI 5 was faster, with 2 ranks on an idle machine, in buffers that are used again or
+ * are new in each call (doc/adr/0020-flat-collectives.md); below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
+ * NEVER: in new buffers, whose memory is not mapped yet, one of them was.
  */
 static const uint64_t wins_from_bytes[RT_KINDS] = {
-	[RT_SCATTER] = 128 * KIB,
-	[RT_ALLGATHER] = 128 * KIB,
+	[RT_SCATTER] = 256 * KIB,
+	[RT_ALLGATHER] = NEVER,
 	[RT_ALLGATHERV] = NEVER, /* as all counts would have to be added before a small call is passed on */
-	[RT_ALLTOALL] = 128 * KIB,
-	[RT_REDUCE] = 128 * KIB,
-	[RT_ALLREDUCE] = 64 * KIB,
+	[RT_ALLTOALL] = NEVER,
+	[RT_REDUCE] = NEVER,
+	[RT_ALLREDUCE] = 128 * KIB,
 	[RT_REDUCE_SCATTER] = NEVER, /* likewise */
-	[RT_REDUCE_SCATTER_BLOCK] = 64 * KIB,
-	[RT_SCAN] = 128 * KIB,
-	[RT_EXSCAN] = 256 * KIB,
+	[RT_REDUCE_SCATTER_BLOCK] = 128 * KIB,
+	[RT_SCAN] = 512 * KIB,
+	[RT_EXSCAN] = NEVER,
 };
 
 static int64_t option_of(enum rt_kind kind)
