@@ -120,10 +120,8 @@ def look(functions):
 # ---- collectives.h: included by take.c -------------------------------------------------------------
 
 def form_of(function):
-    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter, Scatter_init."""
+    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c and Iscatter."""
     name = function.small or function.name
-    if name.endswith('_init'):
-        return name.removesuffix('_init'), 'persistent'
     if name[0] == 'I':
         return name[1:].capitalize(), 'nonblocking'
     return name, 'blocking'
@@ -179,8 +177,7 @@ def try_to_take(f, call):
     form = form_of(f)[1]
     if form == 'blocking':
         return ['\tif (take_call(&take, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
-    begin = 'request_begin' if form == 'nonblocking' else 'request_init'
-    return [f'\tif ({begin}(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
+    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
 
 
 def collective(f):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: made, started, completed. */
+/* Requests: made, completed, freed. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "mpi/request.h"
 
-enum { BUCKETS = 4096, TAGS = 16384 /* every library has twice as many */ };
+enum { BUCKETS = 4096 };
 
 struct request {
 	struct request *next; /* in its bucket */
@@ -16,7 +16,6 @@ struct request {
 	struct rt_request *rt;
 	MPI_Datatype *types;  /* that the program may free before we are done with them */
 	int type_count;
-	int tag;              /* persistent: of the message that completes it; else 0 */
 	int error;            /* what the program is to hear */
 	bool is_flying, is_freed, is_prepared;
 };
@@ -91,19 +90,6 @@ bool request_is_there(MPI_Request handle)
 	return is;
 }
 
-/* A persistent one: it stays until its owner frees it. */
-static struct request *find_persistent(MPI_Request handle)
-{
-	struct request *r;
-
-	if (is_none(handle))
-		return NULL;
-	pthread_mutex_lock(&table.lock);
-	r = find_locked(handle);
-	pthread_mutex_unlock(&table.lock);
-	return r && r->tag ? r : NULL;
-}
-
 /* ---- what the program may free before the end ------------------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
@@ -150,37 +136,6 @@ static void release_types(struct request *r)
 	r->types = NULL;
 }
 
-/* ---- tags of persistent ones --------------------------------------------------------------------------- */
-
-static struct {
-	pthread_mutex_t lock;
-	bool is_used[TAGS]; /* 0 is pack.c's */
-	int next;
-} tags = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/* 0: all are in use. */
-static int tag_get(void)
-{
-	int tag = 0;
-
-	pthread_mutex_lock(&tags.lock);
-	for (int i = 0; i < TAGS && !tag; i++) {
-		tags.next = tags.next % (TAGS - 1) + 1;
-		if (!tags.is_used[tags.next])
-			tag = tags.next;
-	}
-	tags.is_used[tag] = true;
-	pthread_mutex_unlock(&tags.lock);
-	return tag;
-}
-
-static void tag_put(int tag)
-{
-	pthread_mutex_lock(&tags.lock);
-	tags.is_used[tag] = false;
-	pthread_mutex_unlock(&tags.lock);
-}
-
 /* ---- completing -------------------------------------------------------------------------------------- */
 
 static int query(void *extra, MPI_Status *status)
@@ -195,22 +150,13 @@ static int cancel_nothing(void *extra, int complete) { return 0; }
 
 static void complete(struct request *r)
 {
-	MPI_Comm helper;
-
 	inside++;
-	if (!r->tag)
-		real.Grequest_complete(r->handle);
-	else if (!life_helper(&helper))
-		ON_HELPER_IN_TURN(real.Send(NULL, 0, ABI_BYTE, 0, r->tag, helper));
+	real.Grequest_complete(r->handle);
 	inside--;
 }
 
 static void discard(struct request *r)
 {
-	if (r->tag) {
-		tag_put(r->tag);
-		rt_unwatch();
-	}
 	life_release(r->taken.lc);
 	free(r);
 }
@@ -239,7 +185,7 @@ static void finish(struct request *r, int err)
 	release_types(r);
 	pthread_mutex_lock(&table.lock);
 	r->is_flying = false;
-	is_last = r->is_freed || (!r->tag && !err);
+	is_last = r->is_freed || !err;
 	is_told = err && !r->is_freed;
 	r->error = err;
 	pthread_mutex_unlock(&table.lock);
@@ -247,7 +193,7 @@ static void finish(struct request *r, int err)
 		note_failed(1);
 	if (is_last)
 		drop(r);
-	/* from here on another thread may be done with it, and free it if it is persistent */
+	/* from here on another thread may hear of its error, and free it */
 	complete(r);
 	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release);
 	if (is_last)
@@ -293,10 +239,8 @@ int request_take_error(MPI_Request handle)
 	if (!error)
 		return 0;
 	note_failed(-1);
-	if (!r->tag) {
-		drop(r);
-		discard(r);
-	}
+	drop(r);
+	discard(r);
 	return error;
 }
 
@@ -307,8 +251,6 @@ static void fly(struct request *r)
 {
 	struct rt_comm *c = r->taken.lc->rt;
 	int err = r->is_prepared ? 0 : take_prepare(&r->taken);
-
-	r->is_prepared = false; /* for the next start */
 
 	r->is_flying = true;
 	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
@@ -332,7 +274,7 @@ static bool may_fly(struct request *r)
 {
 	int err;
 
-	if (!reduce_is(r->taken.take.kind))
+	if (!rt_is_fold(r->taken.take.kind))
 		return true;
 	err = take_prepare(&r->taken);
 	r->is_prepared = !err && r->taken.call.fold.op != RT_OP_OTHER;
@@ -342,7 +284,7 @@ static bool may_fly(struct request *r)
 }
 
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
-static bool look(const struct take *take, bool may_connect, struct request **out, int *rc)
+static bool look(const struct take *take, struct request **out, int *rc)
 {
 	struct request *r;
 
@@ -352,8 +294,6 @@ static bool look(const struct take *take, bool may_connect, struct request **out
 	if (!r)
 		return false;
 	if (take_look(&r->taken, take, rc)) {
-		if (may_connect)
-			life_connect(r->taken.lc);
 		if (r->taken.lc->rt && may_fly(r)) {
 			*out = r;
 			return true;
@@ -369,7 +309,7 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 	struct request *r;
 
 	*rc = 0;
-	if (!request || !look(take, false, &r, rc)) {
+	if (!request || !look(take, &r, rc)) {
 		if (!rt_is_off(take->kind))
 			take_count(take->kind, false);
 		return *rc;
@@ -390,69 +330,7 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 	return true;
 }
 
-/* ---- persistent ones ------------------------------------------------------------------------------------- */
-
-bool request_init(const struct take *take, MPI_Request *request, int *rc)
-{
-	struct request *r;
-	MPI_Comm helper;
-
-	*rc = 0;
-	if (!request || !look(take, true, &r, rc))
-		return *rc;
-	r->tag = tag_get();
-	*rc = ABI_ERR_NO_MEM;
-	if (r->tag && !life_helper(&helper)) {
-		inside++;
-		*rc = ON_HELPER(real.Recv_init(NULL, 0, ABI_BYTE, 0, r->tag, helper, &r->handle));
-		inside--;
-	}
-	if (*rc) { /* the others find out when they start it */
-		if (r->tag)
-			tag_put(r->tag);
-		rt_abandon(r->taken.lc->rt, &r->taken.call, -ENOMEM);
-		free(r);
-		return true;
-	}
-	*request = r->handle;
-	life_hold(r->taken.lc);
-	rt_watch();
-	put(r);
-	return true;
-}
-
-static int start(struct request *r)
-{
-	int rc;
-
-	inside++;
-	rc = ON_HELPER(real.Start(&r->handle));
-	inside--;
-	if (!rc)
-		fly(r);
-	return rc;
-}
-
-int request_Start(MPI_Request *request)
-{
-	struct request *r = request ? find_persistent(*request) : NULL;
-
-	return r ? start(r) : real.Start(request);
-}
-
-int request_Startall(int count, MPI_Request requests[])
-{
-	bool any = false;
-	int rc = 0;
-
-	for (int i = 0; requests && i < count && !any; i++)
-		any = find_persistent(requests[i]);
-	if (!any)
-		return real.Startall(count, requests);
-	for (int i = 0; i < count && !rc; i++)
-		rc = request_Start(&requests[i]);
-	return rc;
-}
+/* ---- freeing, canceling --------------------------------------------------------------------------------- */
 
 int request_Request_free(MPI_Request *request)
 {

@@ -3,8 +3,6 @@
  * request: collectives of ours that the program waits for later, as requests of the library's.
  *
  *   MPI_Ibcast --request_begin()-->  a generalized request, completed when ours is over
- *   MPI_Bcast_init --request_init()--> a persistent receive from ourselves; MPI_Start starts both, and when ours
- *                                    is over an empty message to ourselves completes it
  *
  * So the library knows every request of the program's, tells what is complete and what is not, and frees it, in
  * whatever call and language; nothing has to be hidden from it. What the calls on requests add while some of
@@ -20,19 +18,14 @@
 #include "rt/requests.h"
 
 #define request_begin    ABI_NAME(request_begin)
-#define request_init     ABI_NAME(request_init)
 #define request_is_there ABI_NAME(request_is_there)
 #define request_progress ABI_NAME(request_progress)
 #define request_flying   ABI_NAME(request_flying)
 #define request_failed   ABI_NAME(request_failed)
 #define request_take_error ABI_NAME(request_take_error)
 
-/*
- * The whole of a nonblocking call: as take_call(). Of the initialisation of a persistent one: likewise; collective,
- * as MPI has it, so that a communicator may be connected.
- */
+/* The whole of a nonblocking call: as take_call(). */
 bool request_begin(const struct take *take, MPI_Request *request, int *rc);
-bool request_init(const struct take *take, MPI_Request *request, int *rc);
 
 /* ---- for request_wait.c ------------------------------------------------------------------------ */
 

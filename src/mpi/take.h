@@ -155,9 +155,5 @@ static inline bool take_is_neighbours(enum rt_kind kind)
 {
 	return kind >= RT_NEIGHBOR_ALLGATHER;
 }
-static inline bool reduce_is(enum rt_kind kind)
-{
-	return kind >= RT_REDUCE && kind <= RT_EXSCAN;
-}
 
 #endif

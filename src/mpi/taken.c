@@ -55,7 +55,7 @@ static void look_at_place(struct taken *t)
 		      (!has_root(take->kind) || t->is_root);
 	if (!t->in_place)
 		return;
-	if (reduce_is(take->kind))
+	if (rt_is_fold(take->kind))
 		take->send.at = take->recv.at;
 	else if (take->kind >= RT_ALLTOALL && take->kind <= RT_ALLTOALLW)
 		take->send = take->recv;
@@ -80,7 +80,7 @@ bool take_look(struct taken *t, const struct take *take, int *rc)
 	trace_bytes(t->bytes);
 	if (t->bytes < rt_threshold_bytes[take->kind])
 		return trace_passed(IS_SMALL);
-	return (sides_look(t) && (!reduce_is(take->kind) || reduce_look(t))) || trace_passed(IS_WRONG);
+	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) || trace_passed(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ int take_prepare(struct taken *t)
 		.site = t->take.caller,
 	};
 	err = sides_prepare(t);
-	if (!err && reduce_is(t->take.kind))
+	if (!err && rt_is_fold(t->take.kind))
 		err = reduce_prepare(t);
 	return err;
 }

@@ -54,6 +54,9 @@ static inline bool rt_is_local(enum rt_kind kind)
 	return is_local[kind];
 }
 
+/* Is something computed, or only moved? */
+static inline bool rt_is_fold(enum rt_kind kind) { return kind >= RT_REDUCE && kind <= RT_EXSCAN; }
+
 /*
  * Smallest message in bytes (of one rank, or for one rank, as all of them know it) that is taken; UINT64_MAX
  * while off or for a kind that is switched off. Kinds whose counts ranks do not share are taken or not, whatever

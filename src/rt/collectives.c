@@ -213,6 +213,8 @@ static const struct {
 	[RT_NEIGHBOR_ALLTOALLW] = { COLL_NEIGHBOR_ALLTOALL, false },
 };
 
+enum coll_kind call_coll(enum rt_kind kind) { return kinds[kind].coll; }
+
 /* Which part of the receive side belongs to this rank, and stays as it is; -1: all come. */
 static int own_part(const struct rt_call *call, int rank)
 {
@@ -351,7 +353,6 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 
 int rt_collective(struct rt_comm *c, const struct rt_call *call)
 {
-	bool is_fold = call->kind >= RT_REDUCE && call->kind <= RT_EXSCAN;
 	int ret;
 
 	host_call_begin();
@@ -359,7 +360,7 @@ int rt_collective(struct rt_comm *c, const struct rt_call *call)
 	clear_way(&call->send);
 	clear_way(&call->recv);
 	requests_enter_blocking(c);
-	ret = is_fold ? fold_collective(c, call) : move_collective(c, call);
+	ret = rt_is_fold(call->kind) ? fold_collective(c, call) : move_collective(c, call);
 	requests_leave_blocking(c);
 	host_call_end();
 	if (ret)

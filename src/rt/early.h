@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Everything because of which calls are looked at: pending operations, requests, persistent requests. While it is 0
+/* Everything because of which calls are looked at: pending operations, requests. While it is 0
  * the trampolines lead straight to the library. */
 extern _Atomic uint32_t rt_watched;
 static inline bool rt_is_watched(void)

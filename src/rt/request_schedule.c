@@ -6,39 +6,23 @@
 #include "rt/request.h"
 #include "rt/sides.h"
 
-static const enum coll_kind kinds[RT_KINDS] = {
-	[RT_BCAST] = COLL_BCAST,
-	[RT_GATHER] = COLL_GATHER,
-	[RT_GATHERV] = COLL_GATHER,
-	[RT_SCATTER] = COLL_SCATTER,
-	[RT_SCATTERV] = COLL_SCATTER,
-	[RT_ALLGATHER] = COLL_ALLGATHER,
-	[RT_ALLGATHERV] = COLL_ALLGATHER,
-	[RT_ALLTOALL] = COLL_ALLTOALL,
-	[RT_ALLTOALLV] = COLL_ALLTOALL,
-	[RT_ALLTOALLW] = COLL_ALLTOALL,
-};
-
-static bool is_fold(enum rt_kind kind) { return kind >= RT_REDUCE && kind <= RT_EXSCAN; }
-
 /* Short ones cost about half a microsecond more than the library's own, and how well long ones overlap has not been
  * measured on enough machines: only who asks for them gets them. */
 bool rt_request_can(enum rt_kind kind)
 {
-	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON &&
-	       (kinds[kind] || kind == RT_BCAST || is_fold(kind));
+	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON && kind < RT_NEIGHBOR_ALLGATHER;
 }
 
-bool request_is_fold(const struct rt_request *r) { return is_fold(r->call->kind); }
+bool request_is_fold(const struct rt_request *r) { return rt_is_fold(r->call->kind); }
 
 bool request_is_scattered(const struct rt_request *r)
 {
 	return r->call->kind == RT_REDUCE_SCATTER || r->call->kind == RT_REDUCE_SCATTER_BLOCK;
 }
 
-bool request_is_exchange(const struct rt_request *r) { return kinds[r->call->kind] == COLL_ALLTOALL; }
+bool request_is_exchange(const struct rt_request *r) { return call_coll(r->call->kind) == COLL_ALLTOALL; }
 
-bool request_is_allgather(const struct rt_request *r) { return kinds[r->call->kind] == COLL_ALLGATHER; }
+bool request_is_allgather(const struct rt_request *r) { return call_coll(r->call->kind) == COLL_ALLGATHER; }
 
 _Static_assert(sizeof(struct rt_part) == sizeof(struct coll_part) &&
 	       offsetof(struct rt_part, bytes) == offsetof(struct coll_part, bytes), "the same to both");
@@ -49,7 +33,7 @@ static void build(const struct rt_request *r, struct goal_build *b)
 {
 	const struct rt_call *call = r->call;
 	struct coll_shape shape = {
-		.kind = kinds[call->kind],
+		.kind = call_coll(call->kind),
 		.rank = node_rank(r->comm->group),
 		.ranks = node_size(r->comm->group),
 		.root = call->root,

@@ -2,10 +2,10 @@
 /*
  * requests: collectives that go on while the program does something else, until it asks for them.
  *
- *   create -> start -> (progress ... next_done) -> [start ...] -> destroy
+ *   create -> start -> (progress ... next_done) -> destroy
  *
  * A request is created from a struct rt_call, which stays as it is until the request is destroyed, and started
- * once or, when it is persistent, again and again. From the moment at which its collective is published everybody
+ * once. From the moment at which its collective is published everybody
  * can move its data: a rank that waits, the worker process, a channel. More than EXEC_SLOTS of a communicator wait
  * their turn here; whoever needs one of them calls this process, where a sleeping thread publishes it.
  *

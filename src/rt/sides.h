@@ -43,6 +43,8 @@ bool fold_kernel(const struct rt_fold *f, uint32_t *out_type, uint32_t *out_dtyp
 /* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`. */
 void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold *out);
 
+/* Which schedule a kind is that moves data; of what is computed, none that is looked at: COLL_BCAST. */
+enum coll_kind call_coll(enum rt_kind kind);
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_is_own_right(const struct rt_call *call, int rank);
 

@@ -88,8 +88,6 @@ PASSED(Testsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r
 PASSED(Request_get_status, (MPI_Request r, int *f, MPI_Status *s), (r, f, s))
 PASSED(Request_free, (MPI_Request *r), (r))
 PASSED(Cancel, (MPI_Request *r), (r))
-PASSED(Start, (MPI_Request *r), (r))
-PASSED(Startall, (int n, MPI_Request r[]), (n, r))
 void request_meet(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on. */
