@@ -27,7 +27,7 @@ import page  # noqa: E402
 import runner  # noqa: E402
 import scenarios as S  # noqa: E402
 import table  # noqa: E402
-from errors import DONE, FAILED, INTERRUPTED, Misuse, Stop, say  # noqa: E402
+from errors import DONE, FAILED, INTERRUPTED, Misuse, Parser, Stop, say  # noqa: E402
 from progress import Progress  # noqa: E402
 
 QUICK_S = 50
@@ -42,18 +42,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number):
         super().__init__(number)
         self.number = number
-
-
-class Parser(argparse.ArgumentParser):
-    """One line for what is wrong, with the nearest option."""
-
-    def error(self, message):
-        if message.startswith('unrecognized arguments: '):
-            word = message.split()[2].split('=')[0]
-            known = [o for a in self._actions for o in a.option_strings]
-            near = difflib.get_close_matches(word, known, 1)
-            message = f"there is no option '{word}'" + (f"; did you mean '{near[0]}'?" if near else '')
-        raise Misuse(f'{message}; see: sluice bench --help')
 
 
 def minutes(text):

@@ -8,7 +8,6 @@ if sys.version_info < (3, 9):
 
 import argparse
 import datetime
-import difflib
 import json
 import os
 import signal
@@ -24,7 +23,7 @@ import measure  # noqa: E402
 import questions  # noqa: E402
 import ranks as ranks_of_mpi  # noqa: E402
 import tunefile  # noqa: E402
-from errors import DONE, FAILED, Misuse, Stop  # noqa: E402
+from errors import DONE, FAILED, Misuse, Parser, Stop  # noqa: E402
 from launch import Failed  # noqa: E402
 
 FORMAT = 1             # of the file: TUNE_FORMAT in src/tune/tune.h
@@ -35,18 +34,6 @@ EVERY_S = {True: 0.2, False: 15}
 
 def say(text):
     print(f'sluice: tune: {text}', file=sys.stderr, flush=True)
-
-
-class Parser(argparse.ArgumentParser):
-    """One line for what is wrong, with the nearest option."""
-
-    def error(self, message):
-        if message.startswith('unrecognized arguments: '):
-            word = message.split()[2].split('=')[0]
-            known = [o for a in self._actions for o in a.option_strings]
-            near = difflib.get_close_matches(word, known, 1)
-            message = f"there is no option '{word}'" + (f"; did you mean '{near[0]}'?" if near else '')
-        raise Misuse(f'{message}; see: sluice tune --help')
 
 
 def ranks_list(text):
