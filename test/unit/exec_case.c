@@ -151,3 +151,10 @@ void exec_case_finish(struct exec_run **runs, int n, enum case_how how)
 	else
 		CHECK_EQ(exec_wait(runs[0]), 0);
 }
+
+uint64_t exec_case_seed(uint64_t number)
+{
+	const char *text = getenv("RANDOM_SEED");
+
+	return number * 1000 + (text ? strtoull(text, NULL, 0) : 0);
+}

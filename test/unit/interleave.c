@@ -531,3 +531,14 @@ void il_explore(const struct il_model *m, struct il_result *out)
 	free(il.packed);
 	memset(&il, 0, sizeof il);
 }
+
+const char *il_violation(const struct il_model *m)
+{
+	static struct il_result r;
+
+	il_explore(m, &r);
+	if (getenv("INTERLEAVE_SHOW"))
+		printf("  %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", r.states, r.steps,
+		       r.violation ? r.violation : "holds", r.order);
+	return r.violation;
+}

@@ -56,6 +56,8 @@ struct il_result {
 
 /* Context: one at a time. */
 void il_explore(const struct il_model *m, struct il_result *out);
+/* The same for its violation alone; with INTERLEAVE_SHOW in the environment all is printed. */
+const char *il_violation(const struct il_model *m);
 
 /* ---- inside a round ---------------------------------------------------------------------- */
 

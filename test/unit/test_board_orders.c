@@ -123,7 +123,6 @@ static void world_init(void *shared) { memset(shared, 0, sizeof(struct world)); 
 
 static const char *explore(bool one_way, unsigned mutation)
 {
-	static struct il_result r;
 	const struct il_model m = {
 		.threads = RANKS,
 		.shared_bytes = sizeof(struct world),
@@ -134,11 +133,7 @@ static const char *explore(bool one_way, unsigned mutation)
 	};
 
 	is_one_way = one_way;
-	il_explore(&m, &r);
-	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", r.states, r.steps,
-		       r.violation ? r.violation : "holds", r.order);
-	return r.violation;
+	return il_violation(&m);
 }
 
 UNIT_TEST(board_holds_in_every_interleaving)

@@ -290,17 +290,10 @@ static void play(struct ranks *r)
 	exec_case_end();
 }
 
-static uint64_t seed_of(uint64_t number)
-{
-	const char *text = getenv("RANDOM_SEED");
-
-	return number * 1000 + (text ? strtoull(text, NULL, 0) : 0);
-}
-
 UNIT_TEST(collectives_that_move_data_bring_every_part_to_its_place)
 {
 	for (int ranks = 2; ranks <= 9; ranks++) {
-		struct sequence q = { seed_of((uint64_t)ranks), ranks < 5 ? 1 << 20 : 400 << 10, ranks < 5 ? 40 : 20 };
+		struct sequence q = { exec_case_seed((uint64_t)ranks), ranks < 5 ? 1 << 20 : 400 << 10, ranks < 5 ? 40 : 20 };
 
 		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
 	}

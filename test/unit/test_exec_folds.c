@@ -234,17 +234,10 @@ static void play(struct ranks *r)
 	exec_case_end();
 }
 
-static uint64_t seed_of(uint64_t number)
-{
-	const char *text = getenv("RANDOM_SEED");
-
-	return number * 1000 + (text ? strtoull(text, NULL, 0) : 0);
-}
-
 UNIT_TEST(folds_give_what_one_rank_alone_would_compute)
 {
 	for (int ranks = 2; ranks <= 9; ranks++) {
-		struct sequence q = { seed_of((uint64_t)ranks), ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
+		struct sequence q = { exec_case_seed((uint64_t)ranks), ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
 
 		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
 	}

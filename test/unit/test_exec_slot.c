@@ -10,28 +10,7 @@
 #include "unit.h"
 #include "xfer/xfer.h"
 
-#include "interleave_atomics.h"
-#define xfer_open          model_open
-#define xfer_claim         model_claim
-#define xfer_unclaim       model_unclaim
-#define xfer_complete      model_complete
-#define xfer_is_done       model_is_done
-#define xfer_is_claimed_up model_is_claimed_up
-#define xfer_claim_marked model_claim_marked
-#define xfer_unmark model_unmark
-#define xfer_was_claimed model_was_claimed
-#define UNUSED             __attribute__((unused))
-static void model_open(struct xfer *x, uint64_t tag);
-static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
-static void model_unclaim(struct xfer *x, uint32_t unit) UNUSED;
-static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
-				   uint64_t name) UNUSED;
-static void model_unmark(struct xfer *x) UNUSED;
-static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit) UNUSED;
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
-static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
-#include "xfer/protocol.c"
+#include "interleave_xfer.h"
 
 enum { COLLECTIVES = 2 };
 static const uint32_t fragments[COLLECTIVES + 1] = { 0, 1, 2 };
@@ -120,7 +99,6 @@ static bool world_round(int t, void *shared, void *local)
 
 static const char *explore(unsigned mutation)
 {
-	static struct il_result r;
 	const struct il_model m = {
 		.threads = 2,
 		.shared_bytes = sizeof(struct world),
@@ -130,11 +108,7 @@ static const char *explore(unsigned mutation)
 		.round = world_round,
 	};
 
-	il_explore(&m, &r);
-	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", r.states, r.steps,
-		       r.violation ? r.violation : "holds", r.order);
-	return r.violation;
+	return il_violation(&m);
 }
 
 UNIT_TEST(slot_used_again_holds_in_every_interleaving)

@@ -119,7 +119,6 @@ static bool talk_round(int t, void *shared, void *local)
 
 static const char *explore(int threads, bool (*round)(int, void *, void *), unsigned mutation)
 {
-	static struct il_result r;
 	const struct il_model m = {
 		.threads = threads,
 		.shared_bytes = sizeof(struct world),
@@ -129,11 +128,7 @@ static const char *explore(int threads, bool (*round)(int, void *, void *), unsi
 		.round = round,
 	};
 
-	il_explore(&m, &r);
-	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d threads: %" PRIu64 " states, %" PRIu64 " steps: %s %s\n", threads,
-		       r.states, r.steps, r.violation ? r.violation : "holds", r.order);
-	return r.violation;
+	return il_violation(&m);
 }
 
 UNIT_TEST(waiting_loses_no_wake_up_of_two_ringers)

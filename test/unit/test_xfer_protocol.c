@@ -16,28 +16,8 @@ static bool tag_matches(uint64_t word, uint64_t tag)
 {
 	return without_tags || xfer_is_tag(word, tag);
 }
-#include "interleave_atomics.h"
-#define xfer_is_tag        tag_matches
-#define xfer_open          model_open
-#define xfer_claim         model_claim
-#define xfer_unclaim       model_unclaim
-#define xfer_complete      model_complete
-#define xfer_is_done       model_is_done
-#define xfer_is_claimed_up model_is_claimed_up
-#define xfer_claim_marked  model_claim_marked
-#define xfer_unmark        model_unmark
-#define xfer_was_claimed   model_was_claimed
-static void model_open(struct xfer *x, uint64_t tag);
-static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
-static void model_unclaim(struct xfer *x, uint32_t unit);
-static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent, uint64_t name);
-static void model_unmark(struct xfer *x) __attribute__((unused));
-static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit);
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
-static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units)
-	__attribute__((unused));
-#include "xfer/protocol.c"
+#define xfer_is_tag tag_matches
+#include "interleave_xfer.h"
 
 enum { UNITS_MAX = 4, COLLECTIVES_MAX = 3, HALF_COPIED = 100 };
 enum {
@@ -278,7 +258,6 @@ static void world_end(void *shared)
 
 static const char *explore(int movers, int collectives, unsigned mutation, int fault)
 {
-	static struct il_result r;
 	const struct il_model m = {
 		.threads = 1 + movers,
 		.shared_bytes = sizeof(struct world),
@@ -292,13 +271,7 @@ static const char *explore(int movers, int collectives, unsigned mutation, int f
 	shape.movers = movers;
 	shape.collectives = collectives;
 	shape.fault = fault;
-	il_explore(&m, &r);
-	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d movers, %d collectives: %" PRIu64 " states, %" PRIu64
-		       " steps: %s %s\n",
-		       movers, collectives, r.states, r.steps, r.violation ? r.violation : "holds",
-		       r.order);
-	return r.violation;
+	return il_violation(&m);
 }
 
 static void set_fragments(uint32_t first, uint32_t second, uint32_t third)

@@ -180,7 +180,6 @@ static bool world_round(int t, void *shared, void *local)
 
 static const char *explore(int receivers, uint64_t collectives, unsigned mutation)
 {
-	static struct il_result r;
 	const struct il_model m = {
 		.threads = 1 + receivers,
 		.shared_bytes = sizeof(struct world),
@@ -192,13 +191,7 @@ static const char *explore(int receivers, uint64_t collectives, unsigned mutatio
 
 	shape.receivers = (uint64_t)receivers;
 	shape.collectives = collectives;
-	il_explore(&m, &r);
-	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d receivers, %" PRIu64 " collectives: %" PRIu64 " states, %" PRIu64
-		       " steps: %s %s\n",
-		       receivers, collectives, r.states, r.steps,
-		       r.violation ? r.violation : "holds", r.order);
-	return r.violation;
+	return il_violation(&m);
 }
 
 UNIT_TEST(staging_holds_in_every_interleaving)
