@@ -216,13 +216,15 @@ int request_small_close(struct rt_request *r, bool is_good)
 
 	for (int i = 0; s && is_good && i < s->count && !ret; i++) {
 		const struct rt_part *p = &s->parts[i];
-		char *packed = s->buf.unpack && s->count > 1 ? r->image + p->off : from;
+		char *packed = from;
 
+		from += p->bytes;
+		if (s->count > 1 && i == r->read.skip) /* in place: nothing came */
+			continue;
 		if (s->buf.unpack && p->bytes)
 			ret = s->buf.unpack(s->buf.ctx, p->off, p->bytes, packed);
 		else if (p->bytes)
 			memcpy((char *)s->buf.addr + p->off, packed, p->bytes);
-		from += p->bytes;
 	}
 	free(r->image);
 	r->image = NULL;

@@ -33,3 +33,8 @@ def test_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_threads.c'))
 def test_requests_of_threads(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'requests_threads.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_short.c'))
+def test_short_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'requests_short.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
