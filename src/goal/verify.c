@@ -118,6 +118,14 @@ static int verify_arithmetic(const struct verify *v, const struct goal_op *op)
 		       -EINVAL;
 }
 
+static bool are_handlers(const struct goal_op *op)
+{
+	for (uint32_t i = 0; i < sizeof op->handlers; i++)
+		if (op->handlers[i] > GOAL_HANDLERS_MAX)
+			return false;
+	return true;
+}
+
 static int verify_one_sided(const struct verify *v, const struct goal_op *op)
 {
 	bool append = goal_is_append(op), test = op->type == GOAL_TEST;
@@ -127,6 +135,8 @@ static int verify_one_sided(const struct verify *v, const struct goal_op *op)
 	if (goal_is_triggered(op) ? !op->when : op->when || op->off)
 		return -EINVAL;
 	if (append ? op->options & ~(GOAL_ONCE | GOAL_OVERFLOW) || !op->counter : op->segment_count)
+		return -EINVAL;
+	if (op->counter > GOAL_COUNTERS_MAX || op->when > GOAL_COUNTERS_MAX || (append && !are_handlers(op)))
 		return -EINVAL;
 	if (test)
 		return op->bytes || op->peer || op->tag || op->counter ? -EINVAL : 0;

@@ -6,7 +6,7 @@
 
 #include "goal/program.h"
 
-enum { BLOCKS = 4, ROOM = 4096 };
+enum { BLOCKS = 5, ROOM = 4096 };
 
 static _Alignas(64) char blocks[BLOCKS][ROOM];
 static struct goal_op ops[16];
@@ -80,6 +80,31 @@ static int build_others(struct goal_block *out)
 	return goal_compile(&b, out, ROOM);
 }
 
+static int build_one_sided(struct goal_block *out)
+{
+	static const struct goal_op all[] = {
+		{ .type = GOAL_PUT, .one_sided = { 1, 7 }, .bytes = 64, .counter = 1 },
+		{ .type = GOAL_GET, .one_sided = { 2, 7 }, .bytes = 64, .counter = 2 },
+		{ .type = GOAL_APPEND, .one_sided = { GOAL_ANY, GOAL_ANY }, .bytes = 64, .counter = 3,
+		  .options = GOAL_ONCE | GOAL_OVERFLOW, .handlers = { 1, 2, GOAL_HANDLERS_MAX } },
+		{ .type = GOAL_TPUT, .one_sided = { 0, 1 }, .bytes = 8, .off = 1, .when = 3 },
+		{ .type = GOAL_TGET, .one_sided = { 0, 1 }, .bytes = 8, .off = UINT64_MAX, .when = 1, .counter = 1 },
+		{ .type = GOAL_TAPPEND, .one_sided = { 3, 1 }, .bytes = 8, .off = 1, .when = 1, .counter = 4 },
+		{ .type = GOAL_TEST, .off = 1, .when = 1 },
+	};
+	struct goal_build b = begin();
+
+	for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct goal_op op = all[i];
+
+		op.mem = GOAL_NOWHERE;
+		goal_add(&b, &op);
+	}
+	goal_requires(&b, 6, 0);
+	goal_irequires(&b, 6, 2);
+	return goal_compile(&b, out, ROOM);
+}
+
 static int save(const char *dir, int number, const void *bytes, size_t count)
 {
 	char path[512];
@@ -122,7 +147,7 @@ static int save_program(const char *dir)
 int main(int argc, char **argv)
 {
 	static int (*const build[BLOCKS])(struct goal_block *) = { build_relay, build_lists, build_arithmetic,
-								   build_others };
+								   build_others, build_one_sided };
 	bool program = argc == 3 && !strcmp(argv[1], "--program");
 	int ret = 0;
 

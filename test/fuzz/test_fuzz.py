@@ -15,13 +15,13 @@ COMMON = ['-g', '-O1', '-std=gnu11', '-D_GNU_SOURCE', f'-I{ROOT}/src', f'-I{ROOT
 SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
 GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
                                           'program', 'verify')]
+TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('text', 'base') for p in (ROOT / 'src' / folder).glob('*.c'))
 # name of test/fuzz/fuzz_NAME.c: its sources, how seeds are written (seed_goal's arguments) and the
 # longest input
 TARGETS = {
     'goal': (GOAL, [], 1500),
-    'goal_program': (GOAL, ['--program'], 5000),
-    'text': (GOAL[:1] + ['src/goal/verify.c'] + sorted(str(p.relative_to(ROOT)) for folder in ('text', 'base')
-                                                       for p in (ROOT / 'src' / folder).glob('*.c')), None, 3000),
+    'goal_program': (GOAL + TEXT, ['--program'], 5000),
+    'text': (['src/goal/build.c', 'src/goal/verify.c', *TEXT], None, 3000),
     'goal_build': (GOAL + ['src/api/build.c', 'src/api/schedule.c'], None, 400),
 }
 
@@ -48,7 +48,7 @@ def test_fuzz(name, tmp_path):
         seed = compile_with('clang', tmp_path / 'seed', [], HERE / 'seed_goal.c', *sources)
         subprocess.run([seed, *seeds, corpus], check=True, timeout=60)
     if name == 'text':
-        for text in (ROOT / 'examples/goal').glob('*.goal'):
+        for text in [*(ROOT / 'examples/goal').glob('*.goal'), *(ROOT / 'test/tools/goal').glob('*.goal')]:
             (corpus / text.name).write_text('~' + text.read_text())  # the first byte: size of pieces
     target = compile_with('clang', tmp_path / f'fuzz_{name}', ['-fsanitize=fuzzer,address,undefined',
                           '-fno-sanitize-recover=undefined'], HERE / f'fuzz_{name}.c', *sources)

@@ -128,7 +128,7 @@ UNIT_TEST(one_sided_operations_are_for_programs_that_are_looked_at)
 {
 	struct goal_op puts = { .type = GOAL_PUT, .mem = GOAL_NOWHERE, .peer = 1, .tag = 9, .bytes = 10, .counter = 4 };
 	struct goal_op append = { .type = GOAL_APPEND, .mem = GOAL_NOWHERE, .peer = GOAL_ANY, .tag = GOAL_ANY, .bytes = 10,
-				  .counter = 1, .options = GOAL_ONCE | GOAL_OVERFLOW, .handlers = { 1, 0, 255 } };
+				  .counter = 1, .options = GOAL_ONCE | GOAL_OVERFLOW, .handlers = { 1, 0, GOAL_HANDLERS_MAX } };
 	struct goal_op test = { .type = GOAL_TEST, .mem = GOAL_NOWHERE, .when = 1, .off = UINT64_MAX };
 	struct goal_op bad;
 
@@ -156,6 +156,9 @@ UNIT_TEST(one_sided_operations_are_for_programs_that_are_looked_at)
 	BAD(puts, type, GOAL_TPUT);
 	BAD(append, counter, 0);
 	BAD(append, options, 4);
+	BAD(append, counter, UINT32_MAX);
+	BAD(append, handlers[2], GOAL_HANDLERS_MAX + 1);
+	BAD(test, when, UINT32_MAX);
 	BAD(append, peer, RANKS);
 	BAD(append, type, GOAL_TAPPEND);
 	BAD(test, when, 0);
