@@ -131,13 +131,64 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 	return ret;
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------------- */
+/* ---- its end -------------------------------------------------------------------------------------------- */
 
-/* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
-struct ending {
-	struct leave leave;
-	bool may_leave, left;
-};
+static uint64_t side_bytes(const struct rt_side *s)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < s->count; i++)
+		sum += s->parts[i].bytes;
+	return sum;
+}
+
+/*
+ * May its memory be closed? What lies between the parts may be in use by others, a message that comes in, say. Parts in
+ * another order than that of the ranks are not looked at any closer.
+ */
+static bool may_be_closed(const struct side *s)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < s->of->count; i++) {
+		const struct rt_part *p = &s->of->parts[i];
+
+		if (p->bytes && p->off > end)
+			return false;
+		end = p->bytes ? base_max_u64(end, p->off + p->bytes) : end;
+	}
+	return !s->is_packed;
+}
+
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call, const struct sides *s,
+		  bool in_one_run)
+{
+	uint64_t sent = side_bytes(&call->send), received = side_bytes(&call->recv), bytes = base_max_u64(sent, received);
+	const struct rt_side *larger = received >= sent ? &call->recv : &call->send;
+
+	*end = (struct ending){
+		.leave = {
+			.name = call->name,
+			.site = call->site,
+			.is_root = node_rank(c->group) == call->root,
+			.bytes = bytes,
+			.partner_bytes = bytes / (uint64_t)(larger->count && !rt_is_fold(call->kind) ? larger->count : 1),
+		},
+		.may_leave = in_one_run && may_be_closed(&s->send) && may_be_closed(&s->recv),
+	};
+}
+
+int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
+	       struct region_desc *recv)
+{
+	if (!end->may_leave)
+		return exec_wait(r);
+	end->leave.descs[0] = send;
+	end->leave.descs[1] = recv;
+	return leave_or_wait(c, r, &end->leave, &end->left);
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------------- */
 
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out)
 {
@@ -173,13 +224,7 @@ static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *s
 	ret = goal_compile(&b, c->block, c->block_cap);
 	if (!ret)
 		ret = run_begin(c, &call, &r);
-	if (ret)
-		return ret;
-	if (!end->may_leave)
-		return exec_wait(r);
-	end->leave.descs[0] = &send->desc;
-	end->leave.descs[1] = &recv->desc;
-	return leave_or_wait(c, r, &end->leave, &end->left);
+	return ret ? ret : ending_run(c, r, end, &send->desc, &recv->desc);
 }
 
 /* After an error the communicator is of no more use to Sluice, and no peer may wait for this rank. */
@@ -228,15 +273,6 @@ bool call_is_own_right(const struct rt_call *call, int rank)
 
 	return call->in_place || call->kind == RT_BCAST || call->kind >= RT_NEIGHBOR_ALLGATHER || !send->count || !recv->count ||
 	       send->parts[send->count > 1 ? rank : 0].bytes == recv->parts[recv->count > 1 ? rank : 0].bytes;
-}
-
-static uint64_t side_bytes(const struct rt_side *s)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < s->count; i++)
-		sum += s->parts[i].bytes;
-	return sum;
 }
 
 /* Tests cut small messages. */
@@ -312,19 +348,6 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 	return ret ? ret : side_begin(&s->recv, &call->recv, &c->scratch[1], recv, memory_of(c, call, &call->recv));
 }
 
-static void set_ending(const struct rt_call *call, const struct rt_comm *c, struct ending *out)
-{
-	bool is_root = node_rank(c->group) == call->root;
-
-	*out = (struct ending){ .leave = {
-		.name = call->name,
-		.site = call->site,
-		.is_root = is_root,
-		.bytes = call->kind == RT_GATHER && is_root ? call->bytes * (uint64_t)node_size(c->group) : call->bytes,
-		.partner_bytes = call->bytes,
-	} };
-}
-
 static int move_collective(struct rt_comm *c, const struct rt_call *call)
 {
 	uint64_t piece = piece_bytes(call, node_size(c->group));
@@ -332,13 +355,11 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 	struct ending end;
 	struct sides s;
 
-	set_ending(call, c, &end);
 	if (call_is_own_right(call, rank))
 		ret = begin_sides(c, call, &s, piece);
 	else
 		s = (struct sides){ { .of = &call->send }, { .of = &call->recv } };
-	end.may_leave = (call->kind == RT_BCAST || call->kind == RT_GATHER) && piece >= call->bytes &&
-			!s.send.is_packed && !s.recv.is_packed;
+	ending_begin(&end, c, call, &s, piece >= call->bytes);
 	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root, rank == call->root);
 	/* those that are not cut run once, also when this rank has nothing in them */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

@@ -63,7 +63,8 @@ void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold 
 	fold_kernel(&call->fold, &out->type, &out->dtype);
 }
 
-static int run(struct rt_comm *c, const struct rt_call *call, const struct sides *s, uint64_t at, uint64_t bytes)
+static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t bytes,
+	       struct ending *end)
 {
 	struct exec_fold fold;
 	struct exec_call e = {
@@ -82,10 +83,11 @@ static int run(struct rt_comm *c, const struct rt_call *call, const struct sides
 	fold.in_off = (fold.in_place ? s->recv : s->send).is_packed ? 0 : at;
 	fold.out_off = s->recv.is_packed ? 0 : at;
 	ret = run_begin(c, &e, &r);
-	return ret ? ret : exec_wait(r);
+	return ret ? ret : ending_run(c, r, end, &s->send.desc, &s->recv.desc);
 }
 
-static int run_piece(struct rt_comm *c, const struct rt_call *call, const struct sides *s, uint64_t at, uint64_t n)
+static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t n,
+		     struct ending *end)
 {
 	bool in_place = call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER;
 	bool gets = call->kind != RT_EXSCAN || node_rank(c->group);
@@ -93,7 +95,7 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, const struct
 	int ret = side_pack_range(in_place ? &s->recv : &s->send, at, n);
 
 	if (!ret)
-		ret = run(c, call, s, at, n);
+		ret = run(c, call, s, at, n, end);
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
 		result = call->recv.parts[0].bytes;
 	return !ret && gets ? side_unpack_range(&s->recv, at, result) : ret;
@@ -115,17 +117,28 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 			  is_scatter ? call->recv.parts[0].bytes : piece, SIDE_MAPPED);
 }
 
+/* What is done in place cannot be done again by another when the worker process is killed in the middle (doc/adr/0020). */
+static enum leave_movers movers_of(const struct rt_call *call)
+{
+	bool for_ranks = call->fold.op == RT_OP_OTHER || (call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER);
+
+	return for_ranks ? LEAVE_TO_RANKS : LEAVE_TO_PROCESS;
+}
+
 int fold_collective(struct rt_comm *c, const struct rt_call *call)
 {
 	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(call, bytes);
+	struct ending end;
 	struct sides s;
 	int ret = begin_sides(c, call, &s, piece);
 
+	ending_begin(&end, c, call, &s, piece >= bytes);
+	end.leave.movers = movers_of(call);
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->fold.element_bytes);
 	trace_taken(side_region(&s.send), call->root, node_rank(c->group) == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
-		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at));
+		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);
 	side_end(&s.send);
 	side_end(&s.recv);
 	return ret;

@@ -112,8 +112,8 @@ static struct engine_chan *channel(void) { return atomic_load_explicit(&mover.ch
 
 /* ---- what to guard --------------------------------------------------------------------------------------- */
 
-/* What a run still reads or writes: the hull of its ranges of one kind. Collectives here name one run of
- * bytes of each buffer. */
+/* What a run still reads or writes: the hull of its ranges of one kind, all in one buffer, of which every byte belongs
+ * to the collective. */
 struct hull {
 	uintptr_t lo, hi;             /* every byte */
 	uintptr_t need_lo, need_hi;   /* those of them that must be guarded, or in place: a sender's bytes
@@ -141,6 +141,24 @@ static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint
 	region_desc_pages(d, &h->guard_lo, &h->guard_hi);
 	h->guard_lo = base_max_u64(h->guard_lo, base_round_down(lo, HOST_PAGE));
 	h->guard_hi = base_min_u64(h->guard_hi, base_round_up(hi, HOST_PAGE));
+}
+
+/* One buffer of which a part is sent and others come: where the two meet in a page, it is not to be read either. */
+static void join_meeting(struct hulls *hulls)
+{
+	struct hull *r = &hulls->of[0], *w = &hulls->of[1];
+
+	if (r->guard_lo >= w->guard_hi || w->guard_lo >= r->guard_hi)
+		return;
+	*w = (struct hull){
+		.lo = base_min_u64(r->lo, w->lo),
+		.hi = base_max_u64(r->hi, w->hi),
+		.need_lo = base_min_u64(r->need_lo, w->need_lo),
+		.need_hi = base_max_u64(r->need_hi, w->need_hi),
+		.guard_lo = base_min_u64(r->guard_lo, w->guard_lo),
+		.guard_hi = base_max_u64(r->guard_hi, w->guard_hi),
+	};
+	*r = (struct hull){ 0 };
 }
 
 /* Bytes that no guard covers must be in place. */
@@ -214,6 +232,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 	int ret;
 
 	exec_each_range(r, add_range, &hulls);
+	join_meeting(&hulls);
 	for (int i = 0; i < PENDING_RANGES; i++) {
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
@@ -273,6 +292,22 @@ static void explain(const struct leave *l, const struct policy_early_choice *cho
 		 l->is_root ? " (root)" : "", words[choice->how], choice->reason);
 }
 
+static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_early_facts *f)
+{
+	f->has_process = workers_serve(c);
+	if (base_unlikely(c->worker_group && !f->has_process))
+		leave_comm_created(c);
+	f->has_mover = l->movers == LEAVE_TO_ANY && channel() && mover.has_cpu;
+	f->has_process &= l->movers != LEAVE_TO_RANKS;
+	f->has_mover |= f->has_process;
+}
+
+/* Only when they have come it is known that what some ranks bring is where they get the result. */
+static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
+{
+	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_has_work(r) && !exec_is_taken_up(r);
+}
+
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
 {
 	struct policy_early_facts f = { .mode = base_opt.rt_early, .wait_us = base_opt.rt_early_wait_us,
@@ -289,10 +324,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	}
 	site = site_of(l->site, l->is_root, l->bytes);
 	f.guard_is_ready = guard_is_ready();
-	f.has_process = workers_serve(c);
-	if (base_unlikely(c->worker_group && !f.has_process))
-		leave_comm_created(c);
-	f.has_mover = f.has_process || (channel() && mover.has_cpu);
+	look_for_movers(c, l, &f);
 	f.shares_cpus = node_is_oversubscribed(c->group);
 	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
 	f.partner_copy_ns = l->partner_bytes / COPY_BYTES_PER_NS;
@@ -311,7 +343,9 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	ret = exec_settle(r, choice.how == EARLY_LATER ? EXEC_COPY_ALL :
 			     f.has_mover	       ? EXEC_COPY_NOTHING :
 							 EXEC_COPY_OWN, c->thread_multiple, choice.wait_ns);
-	if (ret == EXEC_MAY_LEAVE) {
+	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON && is_left_to_ranks(r, l)) {
+		trace_early("the worker process cannot do what a rank gets in place");
+	} else if (ret == EXEC_MAY_LEAVE) {
 		/* it may begin while this rank closes its memory */
 		if (f.has_process && exec_has_work(r))
 			worker_announce(c->worker_group, exec_tag(r));

@@ -288,6 +288,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 {
 	struct pending *p = arg;
 	uint64_t now = host_now_ns();
+	uintptr_t start = addr;
 
 	note_wanted(p, false, now);
 	exec_stop_channel(p->run);
@@ -297,6 +298,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 
 		if (addr >= range->end || addr + bytes <= range->start || !guard_is_armed(range))
 			continue;
+		start = range->start;
 		choose_part(p, addr > range->start ? addr : range->start, bytes, range, &lo, &hi);
 		if (!fetch(p, lo, hi, false))
 			continue; /* a signal of the program comes first; then the touch comes again */
@@ -307,7 +309,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	else
 		exec_restart_channel(p->run);
 	atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
-	trace_touched(p->trace, now, addr, p->range_count ? p->ranges[0].start : addr, guard_toucher(), write);
+	trace_touched(p->trace, now, addr, start, guard_toucher(), write);
 	pending_unhold(p);
 }
 

@@ -134,12 +134,20 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
 /* ---- leave.c: may this call return early, and doing it ------------------------------------------------ */
 
+/* Who can do what is left when no rank waits for it. */
+enum leave_movers {
+	LEAVE_TO_ANY,     /* the worker process, or a channel */
+	LEAVE_TO_PROCESS, /* what is computed, channels do not */
+	LEAVE_TO_RANKS,   /* what only ranks may */
+};
+
 struct leave {
 	const char *name;
 	const void *site;
 	bool is_root;
 	uint64_t bytes;  /* that this rank sends or receives in all */
 	uint64_t partner_bytes; /* of them, with one other rank */
+	enum leave_movers movers;
 	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
 };
 /* Ends the run, early or not: 0 and *out_left tells which, or -errno. */

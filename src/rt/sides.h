@@ -36,6 +36,19 @@ int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
 
 /* Both of a collective. */
 struct sides { struct side send, recv; };
+
+/* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
+struct ending {
+	struct leave leave;
+	bool may_leave, left;
+};
+/* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being open, may it be
+ * left: where all of a buffer is the collective's, and takes part as it is. */
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call, const struct sides *s,
+		  bool in_one_run);
+/* exec_wait(), or leaving. */
+int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
+	       struct region_desc *recv);
 /* folds.c: all of it but what goes before and after any collective. */
 int fold_collective(struct rt_comm *c, const struct rt_call *call);
 /* What of goal/local.h computes it. False: nothing does (GOAL_NOP). */
