@@ -86,6 +86,7 @@ struct base_options {
 	bool enabled;                   /* SLUICE: off makes Sluice a plain exec / plain PMPI */
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
+	int64_t coll_domains;
 	int64_t coll_take[BASE_COLL_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */

@@ -49,9 +49,10 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 #define BYTES(n, v, d, lo, hi, s, h) \
 	{ .name = n, .type = BASE_OPT_BYTES, .value = &base_opt.v, .dflt = d, .min = lo, \
 	  .max = hi, .unit = "bytes", .shared = s, .help = h }
-#define INT(n, v, d, lo, hi, u, h) \
+#define INT_OF(n, v, d, lo, hi, u, s, h) \
 	{ .name = n, .type = BASE_OPT_INT, .value = &base_opt.v, .dflt = d, .min = lo, .max = hi, \
-	  .unit = u, .help = h }
+	  .unit = u, .shared = s, .help = h }
+#define INT(n, v, d, lo, hi, u, h) INT_OF(n, v, d, lo, hi, u, false, h)
 #define ENUM(n, v, d, c, s, h) \
 	{ .name = n, .type = BASE_OPT_ENUM, .value = &base_opt.v, .dflt = d, .choices = c, \
 	  .max = BASE_ARRAY_LEN(c) - 2, .unit = "", .shared = s, .help = h }
@@ -83,6 +84,8 @@ struct base_option base_option_table[] = {
 	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however small"),
 	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_COLL_NONBLOCKING], "auto", take_words, true,
 	     "Whether nonblocking collectives of these kinds are taken; auto takes none so far"),
+	INT_OF("SLUICE_COLL_DOMAINS", coll_domains, "1", 0, 4096, "domains", true,
+	    "Groups of ranks that broadcasts and allgathers enter once each; 0: by memory nodes, 1: none"),
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds, true,
 	     "How peers reach a buffer; auto takes the best that works between them"),
 	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", 0, 1000000, "uses",

@@ -63,6 +63,8 @@ uint64_t host_llc_bytes(void);          /* last-level cache this process can use
 uint64_t host_l2_bytes(void);
 int host_numa_node_count(void);         /* from sysfs; at least 1 */
 int host_numa_node_cpus(int node, struct host_cpumask *out); /* 0 or -errno */
+/* The first node on one of whose CPUs one may run who has this mask: that of a process that is bound to a node. */
+int host_numa_node_of(const struct host_cpumask *cpus);
 /* NUMA node of the page at addr, or -errno. */
 int host_page_node(const void *addr);
 /* Prefer `node` for pages of [addr, addr+bytes) not yet present. */

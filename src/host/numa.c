@@ -58,6 +58,20 @@ int host_numa_node_cpus(int node, struct host_cpumask *out)
 	return base_parse_cpus(text, out->bits, HOST_CPUMASK_WORDS);
 }
 
+int host_numa_node_of(const struct host_cpumask *cpus)
+{
+	struct host_cpumask near;
+
+	for (int node = 0; node < host_numa_node_count(); node++) {
+		if (host_numa_node_cpus(node, &near))
+			continue;
+		host_cpumask_and(&near, cpus);
+		if (host_cpumask_count(&near))
+			return node;
+	}
+	return 0;
+}
+
 /* move_pages without targets asks, and unlike get_mempolicy it does not make the page present. */
 int host_page_node(const void *addr)
 {

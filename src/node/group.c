@@ -43,6 +43,7 @@ static void make_hello(struct node_group *g, struct exchange *x, struct node_hel
 	h->start = host_process_start(getpid());
 	h->options_hash = base_options_hash();
 	host_cpumask_self(&h->cpus);
+	h->memory_node = host_numa_node_of(&h->cpus);
 	h->arena_id = node_arena_id();
 	x->fd = -1;
 	if (!err && atomic_load(&exchange_broken))
@@ -247,6 +248,7 @@ static void group_free(struct node_group *g)
 			peer_put(g->peers[r]);
 	free(g->peers);
 	free(g->pids);
+	free(g->memory_nodes);
 	free(g);
 }
 
@@ -260,7 +262,8 @@ static struct node_group *group_alloc(const struct node_oob *oob)
 	g->size = oob->size;
 	g->peers = calloc((size_t)g->size, sizeof *g->peers);
 	g->pids = calloc((size_t)g->size, sizeof *g->pids);
-	if (g->peers && g->pids)
+	g->memory_nodes = calloc((size_t)g->size, sizeof *g->memory_nodes);
+	if (g->peers && g->pids && g->memory_nodes)
 		return g;
 	group_free(g);
 	return NULL;
@@ -284,8 +287,10 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 		atomic_store(&exchange_broken, 1);
 		return ret;
 	}
-	for (int r = 0; r < g->size; r++)
+	for (int r = 0; r < g->size; r++) {
 		g->pids[r] = all[r].pid;
+		g->memory_nodes[r] = all[r].memory_node;
+	}
 	if (all[0].control_off + g->control_bytes > all[0].arena_bytes)
 		return -EPROTO;
 	group_set_control(g, arena_of(g, 0) + all[0].control_off);
@@ -368,6 +373,7 @@ uint32_t node_id(const struct node_group *g) { return g->id; }
 int node_rank(const struct node_group *g) { return g->rank; }
 int node_size(const struct node_group *g) { return g->size; }
 int node_pid(const struct node_group *g, int rank) { return g->pids[rank]; }
+int node_memory_node(const struct node_group *g, int rank) { return g->memory_nodes[rank]; }
 bool node_is_oversubscribed(const struct node_group *g) { return g->oversubscribed; }
 
 void *node_area(const struct node_group *g, int rank)

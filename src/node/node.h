@@ -63,6 +63,8 @@ int node_rank(const struct node_group *g);
 int node_size(const struct node_group *g);
 int node_pid(const struct node_group *g, int rank);
 void *node_area(const struct node_group *g, int rank); /* user area of a rank */
+/* The memory node (NUMA) on which a rank runs, as it said itself: the same answer on every rank. */
+int node_memory_node(const struct node_group *g, int rank);
 void node_cpus(const struct node_group *g, struct host_cpumask *out); /* those that any rank may use */
 bool node_is_oversubscribed(const struct node_group *g); /* fewer CPUs than ranks */
 

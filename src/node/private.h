@@ -7,7 +7,7 @@
 
 #include "node/node.h"
 
-#define NODE_VERSION 1u
+#define NODE_VERSION 2u
 #define NODE_PREMAP_SLOTS 64
 
 /* A process we have met: one for each pid and arena, shared by all groups. */
@@ -32,6 +32,7 @@ struct node_hello {
 	uint64_t node_id, start, arena_id, arena_bytes, options_hash, socket_id;
 	uint64_t control_off;  /* rank 0: the control segment in its arena */
 	struct host_cpumask cpus;
+	int32_t memory_node, unused;
 };
 
 /* One a rank, at the beginning of the control segment. */
@@ -56,6 +57,7 @@ struct node_group {
 	uint32_t spin_ns, yield_ns;
 	struct node_peer **peers;   /* by rank; own entry NULL */
 	int *pids;
+	int *memory_nodes;
 	char *control;              /* here */
 	struct region_extent extent; /* rank 0 only */
 	struct node_rank *ranks;

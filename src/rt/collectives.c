@@ -305,6 +305,7 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 		.targets = call->targets,
 		.source_count = call->recv.count,
 		.target_count = call->target_count,
+		.domains = &c->domains,
 	};
 
 	side_cut(&s->send, at, n, c->parts[0]);

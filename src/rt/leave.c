@@ -26,23 +26,6 @@ static struct {
 	bool has_cpu; /* or needs none */
 } mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The first memory node on whose CPUs the process may run: the node of a rank that is bound. */
-static int numa_node_of(int pid)
-{
-	struct host_cpumask may, near;
-
-	if (host_cpumask_of(pid, &may))
-		return 0;
-	for (int node = 0; node < host_numa_node_count(); node++) {
-		if (host_numa_node_cpus(node, &near))
-			continue;
-		host_cpumask_and(&near, &may);
-		if (host_cpumask_count(&near))
-			return node;
-	}
-	return 0;
-}
-
 /* Ranks of a memory node share its channels: which one is this rank's. 0 or -errno. */
 static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node, int *out_index)
 {
@@ -50,7 +33,7 @@ static int deal_channel(const struct engine_ops *engine, const struct node_group
 	int *node_of_rank = calloc((size_t)ranks, sizeof(int)), *channels = calloc((size_t)nodes, sizeof(int));
 
 	for (int r = 0; node_of_rank && r < ranks; r++)
-		node_of_rank[r] = numa_node_of(node_pid(g, r));
+		node_of_rank[r] = node_memory_node(g, r);
 	for (int node = 0; channels && node < nodes; node++)
 		channels[node] = engine->chan_count(node);
 	if (node_of_rank && channels)

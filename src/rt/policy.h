@@ -24,6 +24,9 @@ uint64_t policy_threshold_bytes(enum rt_kind kind);
  * every rank: made from options that agree and from facts of the whole group. */
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 
+/* Of which memory domain a rank is. domains: SLUICE_COLL_DOMAINS. */
+int policy_domain(int64_t domains, int rank, int ranks, int memory_node);
+
 /* How a buffer is described: adopt at once, when it has earned it, or not. */
 enum region_intent policy_intent(int64_t region_kind);
 

@@ -45,6 +45,8 @@ struct rt_comm {
 	struct goal_block *block;
 	size_t block_cap;
 	struct coll_part *parts[2]; /* of what is sent, and received; by rank or neighbour */
+	struct coll_domains domains; /* of memory: collectives of two levels */
+	int *domain_words;
 	uint64_t *starts;           /* of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[GOAL_MEMS - 1];

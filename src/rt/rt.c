@@ -172,7 +172,8 @@ static struct rt_comm *comm_alloc(int size)
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
-	if (c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts)
+	c->domain_words = calloc((size_t)coll_domains_words(size), sizeof *c->domain_words);
+	if (c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts && c->domain_words)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -184,6 +185,37 @@ static bool prefers_vm(const struct node_group *g)
 
 	node_trial_times(g, &p.vm_ns, &p.copy_ns);
 	return policy_prefer_vm(base_opt.region_kind, &p);
+}
+
+/*
+ * A rank that sends on what it has received sends several ranges of memory with edges that do not travel with its
+ * descriptors: only where each can read of each other there is always a way for them.
+ */
+static bool can_have_levels(const struct node_group *g)
+{
+	for (int reader = 0; reader < node_size(g); reader++)
+		for (int owner = 0; owner < node_size(g); owner++)
+			if (reader != owner && !node_can_read(g, reader, owner))
+				return false;
+	return true;
+}
+
+/* The same on every rank: from what each has said of itself. */
+static int set_domains(struct rt_comm *c)
+{
+	const struct node_group *g = c->group;
+	int ranks = node_size(g), *number_of = calloc((size_t)ranks, sizeof *number_of);
+
+	if (!number_of)
+		return -ENOMEM;
+	for (int r = 0; r < ranks && can_have_levels(g); r++)
+		number_of[r] = policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
+	coll_domains_init(&c->domains, c->domain_words, ranks, number_of);
+	free(number_of);
+	if (c->domains.count > 1)
+		base_log(BASE_LOG_INFO, "rt", "%d memory domains among %d ranks: broadcasts%s enter each once", c->domains.count,
+			 ranks, c->domains.is_even ? " and allgathers" : "");
+	return 0;
 }
 
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
@@ -207,7 +239,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
 		if (exec_create(g, workers_progress, c, &c->exec) ||
-		    board_create(g, exec_area_bytes(oob->size), &c->board)) {
+		    board_create(g, exec_area_bytes(oob->size), &c->board) || set_domains(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -250,5 +282,6 @@ void rt_comm_destroy(struct rt_comm *c)
 	free(c->parts[0]);
 	free(c->parts[1]);
 	free(c->starts);
+	free(c->domain_words);
 	free(c);
 }

@@ -13,6 +13,9 @@ CONFIGS = {
     'pieces': {**TAKEN, 'SLUICE_FAULT': 'piece:all'},
     'default': {},
 }
+# Two levels: ranks in two, or three, groups whose members take turns in letting data in.
+DOMAINS = {'two': {**TAKEN, 'SLUICE_COLL_DOMAINS': '2'},
+           'three_adopted': {**CONFIGS['adopted'], 'SLUICE_COLL_DOMAINS': '3'}}
 
 
 def matrix(program):
@@ -48,4 +51,14 @@ def test_errors_of_collectives(mpi, ranks, config, behaviour, get_mpi, runner, w
 
 
 test_errors_of_collectives.program = 'wrong_collectives.c'
+@pytest.mark.parametrize('mpi, ranks, config, behaviour',
+                         [case for case in cases('moves.c', ['mpich'], [4], DOMAINS) +
+                          cases('moves.c', ['openmpi'], [6], DOMAINS, pytest.mark.complete)
+                          if case.values[-1] in ('bcast', 'allgather', 'allgatherv')])
+def test_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    """What each rank receives is the same when others of its domain have sent it on."""
+    runner.check(get_mpi(mpi), 'moves.c', ranks, behaviour, sluice=with_sluice, env=DOMAINS[config])
+
+
+test_domains.program = 'moves.c'
 test_moves.program, test_reductions.program = 'moves.c', 'reductions.c'

@@ -8,7 +8,7 @@
 
 enum { RANKS_MAX = 9 };
 static struct goal_op ops[2 * RANKS_MAX];
-static struct goal_edge edges[1];
+static struct goal_edge edges[2 * RANKS_MAX];
 static _Alignas(8) char blocks[RANKS_MAX][8192];
 
 static struct goal_block *block_of(int rank)
@@ -30,7 +30,7 @@ static void compile(struct goal_build *b, int rank, int ranks, const uint64_t *m
 
 static void build_init(struct goal_build *b, int ranks)
 {
-	goal_build_init(b, ops, coll_ops_max(ranks), edges, 0);
+	goal_build_init(b, ops, coll_ops_max(ranks), edges, coll_ops_max(ranks));
 }
 
 /* Each send has the receive that it names by number, of the same size, and no receive is left over. */
