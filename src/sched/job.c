@@ -94,6 +94,8 @@ static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i, c
 	j->tag = (j->tag + 1) & XFER_TAG_MASK;
 	j->op = opref_of(s->slot, i);
 	j->work = *w;
+	/* who sees this job's tag sees its brief, or that of a later one: partner: xfer_open() */
+	atomic_store_explicit(&j->brief, job_brief(j->tag, w), memory_order_relaxed);
 	atomic_store_explicit(&j->stage, staged ? STAGE_WANTED : STAGE_NO, memory_order_relaxed);
 	atomic_store_explicit(&j->error, 0, memory_order_relaxed);
 	for (uint32_t u = 0; u < w->units; u++)

@@ -180,24 +180,22 @@ int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint
 	return w->type == GOAL_RECV || w->type == GOAL_COPY ? transfer(g, w, at, n) : compute(g, w, at, n);
 }
 
-static bool is_here(const struct sched_group *g, const struct sched_end *e)
-{
-	return e->mapped || e->rank == g->rank;
-}
+static bool is_here(const struct sched_group *g, int rank, bool mapped) { return mapped || rank == g->rank; }
 
 bool work_is_here(const struct sched_group *g, const struct sched_work *w)
 {
-	return is_here(g, &w->dst) && is_here(g, &w->src) && (w->type == GOAL_RECV || is_here(g, &w->src2));
+	return is_here(g, w->dst.rank, w->dst.mapped) && is_here(g, w->src.rank, w->src.mapped) &&
+	       (w->type == GOAL_RECV || is_here(g, w->src2.rank, w->src2.mapped));
 }
 
-static bool can_do(const struct sched_group *g, const struct sched_work *w)
+static bool can_reach(const struct sched_group *g, const struct sched_brief *b)
 {
-	if (work_is_here(g, w))
+	bool dst = is_here(g, b->dst, b->dst_mapped), src = is_here(g, b->src, b->src_mapped);
+
+	if (dst && src)
 		return true;
-	if (w->type != GOAL_RECV || !g->use_vm)
-		return false;
-	return (is_here(g, &w->dst) && node_can_read(g->node, g->rank, w->src.rank)) ||
-	       (is_here(g, &w->src) && node_can_write(g->node, g->rank, w->dst.rank));
+	return g->use_vm && ((dst && node_can_read(g->node, g->rank, b->src)) ||
+			     (src && node_can_write(g->node, g->rank, b->dst)));
 }
 
 /* ---- staging: nobody can reach both ends -------------------------------------------------------- */
@@ -217,10 +215,10 @@ void stages_sweep(struct sched_group *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* The sender's process lays all bytes out where everybody can read them. */
-static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, const struct sched_work *w)
+/* The sender's process lays all bytes out where everybody can read them. It holds a unit: the job stays what it is. */
+static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, const struct sched_work *w)
 {
-	uint32_t wanted = STAGE_WANTED;
+	uint32_t wanted = STAGE_WANTED; /* by one thread of it */
 	struct sched_stage *t;
 	struct walk from;
 	uint64_t at = 0;
@@ -229,14 +227,14 @@ static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	if (w->src.rank != g->rank ||
 	    !atomic_compare_exchange_strong_explicit(&j->stage, &wanted, STAGE_MAKING, memory_order_acq_rel,
 						     memory_order_relaxed))
-		return false;
+		return;
 	t = calloc(1, sizeof *t);
 	if (t)
 		t->memory = pool_get(g->pool, w->bytes);
 	if (!t || !t->memory) {
 		free(t);
 		atomic_store_explicit(&j->error, -ENOMEM, memory_order_relaxed);
-		return false;
+		return;
 	}
 	ret = walk_init(&from, g, &w->src);
 	while (!ret && at < w->bytes) {
@@ -254,7 +252,7 @@ static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 		pool_put(g->pool, t->memory);
 		free(t);
 		atomic_store_explicit(&j->error, ret, memory_order_relaxed);
-		return false;
+		return;
 	}
 	base_count(BASE_CTR_BYTES_STAGED, at);
 	t->job = j;
@@ -266,25 +264,23 @@ static bool make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	pthread_mutex_unlock(&g->lock);
 	j->stage_off = (uint64_t)((char *)t->memory - (char *)region_arena_base());
 	atomic_store_explicit(&j->stage, STAGE_THERE, memory_order_release); /* partner: use_stage */
-	node_ring(g->node, w->dst.rank);
-	return true;
 }
 
-/* 1: the bytes lie in the sender's arena now; 0 they are where they were; -EAGAIN: they are being laid out. */
-static int use_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, struct sched_work *w)
+/* A mover that holds a unit. True: the bytes are where w says now, and this process can take them. */
+static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag, struct sched_work *w)
 {
 	uint32_t stage = atomic_load_explicit(&j->stage, memory_order_acquire);
 
 	if (base_likely(stage == STAGE_NO))
-		return 0;
+		return true;
 	if (stage == STAGE_WANTED)
 		make_stage(g, j, tag, w);
 	if (atomic_load_explicit(&j->stage, memory_order_acquire) != STAGE_THERE)
-		return -EAGAIN;
+		return false;
 	w->src = (struct sched_end){ .rank = w->src.rank, .slot = UINT32_MAX, .mapped = true };
 	w->src.desc = (struct region_desc){ .bytes = w->bytes, .arena_off = j->stage_off,
 					    .flags = REGION_DESC_MAPPED };
-	return 1;
+	return is_here(g, w->dst.rank, w->dst.mapped);
 }
 
 /* ---- jobs --------------------------------------------------------------------------------------- */
@@ -306,32 +302,71 @@ static void give_up_unit(struct sched_group *g, struct sched_job *j, const struc
 	node_ring(g->node, w->dst.rank);
 }
 
-static bool move_unit(struct sched_group *g, struct sched_job *j, uint64_t tag, struct sched_work *w)
+/* Is there something that this process can do for it? What it says is no more than a reason to claim a unit. */
+static bool may_help(const struct sched_group *g, struct sched_job *j, const struct sched_brief *b)
 {
-	struct xfer_plan p = { .hi = w->bytes };
-	uint64_t at, n;
-	uint32_t unit;
-	int ret;
-
-	if (use_stage(g, j, tag, w) < 0 || !can_do(g, w))
-		return false;
-	xfer_cut(&p);
-	unit = xfer_claim(&j->x, tag, w->units, w->dst.rank == g->rank ? 0 : p.in_half);
-	if (unit == XFER_NONE)
-		return false;
-	/* what was read before the claim counts from here on */
-	atomic_store_explicit(&j->owner[unit], (uint16_t)(1 + g->rank), memory_order_relaxed);
-	xfer_fragment_range(&p, unit, &at, &n);
-	ret = w->type == GOAL_STAMP ? -EINVAL : work_do(g, w, at, n);
-	if (ret) {
-		give_up_unit(g, j, w, unit, ret);
+	switch (atomic_load_explicit(&j->stage, memory_order_relaxed)) {
+	case STAGE_NO:
+		return can_reach(g, b);
+	case STAGE_WANTED:
+		return b->src == g->rank;
+	case STAGE_THERE:
+		return is_here(g, b->dst, b->dst_mapped);
+	default:
 		return false;
 	}
-	if (w->dst.rank != g->rank)
+}
+
+static bool move_unit(struct sched_group *g, struct sched_job *j, const struct sched_brief *b)
+{
+	struct xfer_plan p = { 0 };
+	struct sched_work w;
+	uint64_t at, n;
+	uint32_t unit;
+	int ret = -EINVAL;
+
+	if (!may_help(g, j, b))
+		return false;
+	/* the receiver begins with the first half, all others with the second */
+	unit = xfer_claim(&j->x, b->tag, b->units, b->dst == g->rank ? 0 : (b->units + 1) / 2);
+	if (unit == XFER_NONE)
+		return false;
+	atomic_store_explicit(&j->owner[unit], (uint16_t)(1 + g->rank), memory_order_relaxed);
+	w = j->work; /* not before the claim: until then it may be another's, which is being written */
+	if (!find_bytes(g, j, b->tag, &w)) {
+		xfer_unclaim(&j->x, unit);
+		node_ring(g->node, w.dst.rank);
+		return false;
+	}
+	p.hi = w.bytes;
+	xfer_cut(&p);
+	if (w.type != GOAL_STAMP && unit < p.fragments) {
+		xfer_fragment_range(&p, unit, &at, &n);
+		ret = work_do(g, &w, at, n);
+	}
+	if (ret) {
+		give_up_unit(g, j, &w, unit, ret);
+		return false;
+	}
+	if (w.dst.rank != g->rank)
 		base_count(BASE_CTR_BYTES_HELPED, n);
-	if (xfer_complete(&j->x, tag, xfer_bit(unit), work_bits(w)) && w->dst.rank != g->rank)
-		node_ring(g->node, w->dst.rank);
+	if (xfer_complete(&j->x, b->tag, xfer_bit(unit), work_bits(&w)) && w.dst.rank != g->rank)
+		node_ring(g->node, w.dst.rank);
 	return true;
+}
+
+/* False: it has no units left, or is not open. */
+static bool look(const struct sched_group *g, struct sched_job *j, struct sched_brief *out)
+{
+	uint64_t word = atomic_load_explicit(&j->x.taken, memory_order_acquire); /* partner: xfer_open */
+	uint64_t brief = atomic_load_explicit(&j->brief, memory_order_relaxed);
+
+	*out = (struct sched_brief){ .tag = brief >> 40, .units = brief >> 34 & 63, .dst = brief >> 18 & 0xffff,
+				     .src = brief >> 2 & 0xffff, .dst_mapped = brief >> 1 & 1, .src_mapped = brief & 1 };
+	/* of a later job: its number of units would make units of this one that there are not */
+	if (!xfer_is_tag(word, out->tag) || out->units > XFER_FRAGMENTS_MAX || out->dst >= g->size || out->src >= g->size)
+		return false;
+	return (word & xfer_bits(out->units)) != xfer_bits(out->units);
 }
 
 bool move_some(struct sched_group *g, int rank)
@@ -341,11 +376,9 @@ bool move_some(struct sched_group *g, int rank)
 
 	for (; jobs; jobs &= jobs - 1) {
 		struct sched_job *j = &e->job[__builtin_ctzll(jobs)];
-		uint64_t word = atomic_load_explicit(&j->x.taken, memory_order_acquire);
-		struct sched_work w = j->work;
+		struct sched_brief b;
 
-		if (w.units && w.units <= XFER_FRAGMENTS_MAX && (word & xfer_bits(w.units)) != xfer_bits(w.units) &&
-		    move_unit(g, j, word >> XFER_TAG_SHIFT, &w))
+		if (look(g, j, &b) && move_unit(g, j, &b))
 			return true;
 	}
 	return false;

@@ -126,10 +126,11 @@ enum { STAGE_NO, STAGE_WANTED, STAGE_MAKING, STAGE_THERE };
 
 /*
  * Work that anyone can take units of. Written by who drives the rank before it is opened; valid for
- * those who have claimed a unit, and until all are done.
+ * those who have claimed a unit, and until all are done. Who has not reads `brief` only, which says whose it is.
  */
 struct sched_job {
 	struct xfer x; /* taken, done */
+	_Atomic uint64_t brief; /* job_brief() */
 	uint64_t tag;
 	sched_opref op;
 	struct sched_work work;
@@ -398,7 +399,27 @@ void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m, sched_ref ref);
 void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase phase);
 
+/*
+ * What a mover has to know before it claims a unit: the tag that all this belongs to, how many units there are, whose
+ * memory the ends are, and whether everybody has it mapped.
+ */
+struct sched_brief {
+	uint64_t tag;
+	uint32_t units;
+	int dst, src;
+	bool dst_mapped, src_mapped;
+};
+
 /* job.c */
+static inline uint64_t job_brief(uint64_t tag, const struct sched_work *w)
+{
+	/* a local operation's three places are one rank's */
+	bool operands = w->type == GOAL_RECV || (w->src.mapped && w->src2.mapped && w->dst.mapped);
+
+	return tag << 40 | (uint64_t)w->units << 34 | (uint64_t)(uint16_t)w->dst.rank << 18 |
+	       (uint64_t)(uint16_t)w->src.rank << 2 | (uint64_t)(operands && w->dst.mapped) << 1 |
+	       (operands && w->src.mapped);
+}
 void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m);
 void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 bool job_reap(struct sched_driver *d);

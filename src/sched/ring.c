@@ -193,26 +193,27 @@ static void returned(struct sched_driver *d, uint32_t src)
 
 void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 {
+	uint32_t src = m->src; /* once it is pushed the sender may use it again */
 	sched_ref head;
 	_Atomic sched_ref *ended;
 
 	if (m->kind == SCHED_INLINE) {
-		m->next = d->peers[m->src].store_free;
-		d->peers[m->src].store_free = ref;
-		returned(d, m->src);
+		m->next = d->peers[src].store_free;
+		d->peers[src].store_free = ref;
+		returned(d, src);
 		return;
 	}
 	if (m->kind == SCHED_EAGER) {
 		atomic_store_explicit(&m->busy, 0, memory_order_release); /* partner: eager_get */
 		return;
 	}
-	ended = &d->g->drivers[m->src].e->ended;
+	ended = &d->g->drivers[src].e->ended;
 	head = atomic_load_explicit(ended, memory_order_relaxed);
 	do
 		m->ended_next = head;
 	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release, memory_order_relaxed));
 	/* partner: engine_take_ended */
-	node_ring(d->g->node, (int)m->src);
+	node_ring(d->g->node, (int)src);
 }
 
 /* A record for an inline message; there is one for each that the sender may send. NULL: it lies. */
