@@ -290,7 +290,7 @@ static void take(struct sched_driver *d, int src, const struct sched_slot *slot)
 
 bool ring_poll(struct sched_driver *d)
 {
-	bool progress = false;
+	bool progress = false, has_runs = d->e->runs;
 
 	for (int src = 0; src < d->g->size; src++) {
 		struct sched_peer *p = &d->peers[src];
@@ -302,6 +302,10 @@ bool ring_poll(struct sched_driver *d)
 			if (p->in_head - p->in_told >= SCHED_PUBLISH)
 				tell(d, src);
 			progress = true;
+			/* The next message may be the answer to what this rank is about to start: looking for it now would
+			 * only take its line away from who writes it. */
+			if (has_runs && !d->e->runs)
+				return true;
 		}
 	}
 	return progress;
