@@ -86,11 +86,16 @@ void exec_destroy(struct exec_comm *e)
 
 /* ---- beginning ------------------------------------------------------------------------------------ */
 
-static bool sends_user(const struct goal_block *b)
+/* Do others read this rank's first buffer, and so the bytes outside its pages too? */
+static bool sends_user(const struct goal_block *b, bool is_away)
 {
-	for (uint32_t i = 0; i < b->op_count; i++)
-		if (goal_ops_const(b)[i].type == GOAL_SEND && has_inline_edges(&goal_ops_const(b)[i]))
+	for (uint32_t i = 0; i < b->op_count; i++) {
+		const struct goal_op *op = &goal_ops_const(b)[i];
+
+		if ((op->type == GOAL_SEND && has_inline_edges(op)) ||
+		    (is_away && op->type == GOAL_COPY && op->src_mem == GOAL_USER))
 			return true;
+	}
 	return false;
 }
 
@@ -112,7 +117,7 @@ static void publish_schedule(struct exec_run *r)
 	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
 	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
 		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
-	s->has_edges = sends_user(slot_schedule(s));
+	s->has_edges = sends_user(slot_schedule(s), call->is_away);
 	if (s->has_edges)
 		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
 	for (uint32_t i = 0; i < slot_schedule(s)->recv_count; i++)
@@ -129,6 +134,7 @@ static void publish(struct exec_run *r)
 	atomic_thread_fence(memory_order_release); /* partner: the fence in slot_is_still */
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
+	s->is_away = call->is_away;
 	s->is_fold = r->is_fold;
 	if (r->is_fold)
 		run_fold_publish(r, call->fold);

@@ -86,6 +86,9 @@ struct exec_call {
 	void *user[GOAL_MEMS - 1];
 	struct region_desc desc[GOAL_MEMS]; /* by memory space; zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
+	/* This rank may be away: what lies outside the pages of its memory is not left to it. Others leave what it gets of
+	 * that in its slot, and it takes it in its last exec_step(). Its memory is mapped. Not with exec_leave(). */
+	bool is_away;
 	const char *name;       /* "MPI_Bcast", for messages; static */
 };
 

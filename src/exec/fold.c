@@ -33,7 +33,7 @@ static struct fold_side side_of(void *ctx, uint32_t rank)
 		.in_off = s->is_in_place ? s->fold_out_off : s->fold_in_off,
 		.out_off = s->fold_out_off,
 		.in_edges = s->edges,
-		.out_edges = (char *)s + at->comm->out_edges_off,
+		.out_edges = slot_left(at->comm, s),
 	};
 }
 
@@ -238,7 +238,7 @@ static int work(struct exec_run *r, enum exec_copy copy)
 		return fold_move(&r->fold, rank, 0);
 	if (copy == EXEC_COPY_ALL)
 		return move_any(&r->fold, r->comm->rank);
-	return r->has_fold_edges ? 0 : fold_move_edges(&r->fold, rank);
+	return r->has_fold_edges || r->call.is_away ? 0 : fold_move_edges(&r->fold, rank);
 }
 
 static bool take_edges(struct exec_run *r)

@@ -16,7 +16,7 @@ enum need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
 
 static enum need unmatched_need(const struct exec_run *r, const struct goal_op *op)
 {
-	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank };
+	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank, NULL };
 	bool may = op->type == GOAL_COPY ? false :
 		   op->type == GOAL_SEND ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op)) :
 					   xfer_receiver_may_leave(&end, op->bytes);

@@ -54,6 +54,8 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 
 struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s) { return slot_xfer(e, s, e->recv_cap); }
 
+char *slot_left(const struct exec_comm *e, struct exec_slot *s) { return (char *)s + e->out_edges_off; }
+
 static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s, uint32_t i)
 {
 	return (_Atomic uint64_t *)((char *)s + e->started_off) + i;
@@ -117,8 +119,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *
 	       const struct goal_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
-	struct xfer_end from = { ss->desc[send->mem], send->off, src };
-	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst };
+	struct xfer_end from = { ss->desc[send->mem], send->off, src, NULL };
+	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst, ds->is_away ? slot_left(e, ds) : NULL };
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
@@ -184,17 +186,18 @@ bool is_first_copy(const struct goal_block *b, const struct goal_op *copy)
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
 		  enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct xfer_end from = { s->desc[copy->src_mem], copy->src_off, rank };
-	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank };
+	const struct xfer_end from = { s->desc[copy->src_mem], copy->src_off, rank, NULL };
+	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank, s->is_away ? slot_left(e, s) : NULL };
+	const char *edges = s->is_away && s->has_edges && copy->src_mem == GOAL_USER ? s->edges : NULL;
 	const struct xfer_reach reach = { 0 };
 	struct xfer_plan plan;
 
 	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) || !is_first_copy(slot_schedule(s), copy))
 		return -EINVAL;
-	xfer_plan(&from, &to, copy->bytes, &reach, false, &plan);
+	xfer_plan(&from, &to, copy->bytes, &reach, edges, &plan);
 	if (plan.way != XFER_DIRECT || !plan.fragments)
 		return -EINVAL;
-	xfer_view_init(v, slot_copied(e, s), op, e->group, &from, &to, &plan, NULL, mode);
+	xfer_view_init(v, slot_copied(e, s), op, e->group, &from, &to, &plan, edges, mode);
 	return 0;
 }
 

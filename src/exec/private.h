@@ -12,7 +12,7 @@ struct exec_slot {
 	struct region_desc desc[GOAL_MEMS];
 	struct fold_shape fold;  /* when is_fold; its slice's words are those of the first transfer */
 	uint64_t fold_in_off, fold_out_off;
-	uint32_t is_fold, is_in_place;
+	uint32_t is_fold, is_in_place, is_away, unused;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
 	_Atomic uint64_t waits_since_ns; /* its rank has nothing to do but wait for this collective; 0: not so.
@@ -107,6 +107,8 @@ struct goal_block *slot_schedule(struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
 struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s);
 char *ring_of(const struct exec_comm *e, int rank);
+/* Where others leave bytes of this rank's result: 2 * XFER_EDGE_BYTES. */
+char *slot_left(const struct exec_comm *e, struct exec_slot *s);
 
 /* The bytes of a send that has to wait are not there when its slot is published. */
 static inline bool has_inline_edges(const struct goal_op *send)

@@ -5,6 +5,8 @@
 #include "exec/private.h"
 #include "trace/trace.h"
 
+#define COPY_NOW_BYTES 8192u
+
 static void op_done(struct exec_run *r, uint32_t i)
 {
 	const struct goal_op *op = run_op(r, i);
@@ -27,6 +29,14 @@ static char *local_address(struct exec_run *r, uint16_t mem, uint64_t off)
 	return (char *)r->call.user[mem - GOAL_USER] + off;
 }
 
+/* All of what it writes is there: what was left of it in this rank's slot. */
+static void take_left(struct exec_run *r, const struct goal_op *op)
+{
+	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank, slot_left(r->comm, r->slot) };
+
+	xfer_take_edges(&to, r->call.user[op->mem - GOAL_USER], op->bytes);
+}
+
 /* Bytes outside the mapped pages of one of the buffers, which only this thread can copy, first. */
 static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 {
@@ -36,15 +46,23 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 
 	if (!v->edges_done)
 		ret = xfer_move_edges(v);
-	else if (!xfer_is_done(v->x, v->tag, edges))
+	else if (!r->call.is_away && !xfer_is_done(v->x, v->tag, edges))
 		ret = xfer_move(v, v->plan.fragments);
 	else if (copy)
 		ret = xfer_move(v, XFER_ANY);
 	if (!ret && xfer_is_done(v->x, v->tag, v->plan.total)) {
+		if (v->plan.leaves_edges)
+			take_left(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
 	}
 	return ret;
+}
+
+/* A rank that is away soon does itself what costs no more than telling others. */
+static bool is_worth_leaving(const struct exec_run *r, const struct goal_op *copy)
+{
+	return !r->call.is_away || copy->bytes > COPY_NOW_BYTES;
 }
 
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
@@ -54,7 +72,7 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 
 	if (r->ops[i].state == EXEC_MATCHED)
 		return step_copy_transfer(r, i, copy);
-	if (!copy && !r->has_copied && !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
+	if (!copy && is_worth_leaving(r, op) && !r->has_copied && !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
 		r->ops[i].state = EXEC_MATCHED;
 		return 1;
 	}
@@ -76,6 +94,8 @@ static int step_match(struct exec_run *r, uint32_t i)
 	int ret = match_op(r, i, XFER_VIEW_NORMAL, &o->view);
 
 	if (ret == -ESTALE) {
+		if (op->type == GOAL_RECV && r->call.is_away)
+			take_left(r, op);
 		op_done(r, i);
 		return 1;
 	}
@@ -164,6 +184,8 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	if (ret)
 		return ret;
 	if (xfer_is_done(o->view.x, r->op, o->view.plan.total)) {
+		if (o->view.plan.leaves_edges)
+			take_left(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
 	}

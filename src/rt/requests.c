@@ -179,6 +179,7 @@ static int begin_run(struct rt_request *r)
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
 		.prefer_vm = r->comm->prefer_vm,
+		.is_away = true,
 		.name = r->call->name,
 	};
 	int ret;

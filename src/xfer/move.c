@@ -46,6 +46,13 @@ static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_w
 
 static uint64_t sub_floor(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
+/* The bytes [*lo, *hi) of a transfer that lie inside the pages of a mapped end. */
+static void inside_pages(const struct xfer_end *e, uint64_t bytes, uint64_t *lo, uint64_t *hi)
+{
+	*lo = base_min_u64(sub_floor(e->desc.head, e->off), bytes);
+	*hi = base_min_u64(sub_floor(e->desc.bytes - e->desc.tail, e->off), bytes);
+}
+
 /* Which transfer bytes the sender's inline edges hold. */
 static void set_edges(struct xfer_view *v, const struct xfer_end *src, const char *edges)
 {
@@ -61,6 +68,16 @@ static void set_edges(struct xfer_view *v, const struct xfer_end *src, const cha
 	v->edge_head_end = base_min_u64(sub_floor(head, src->off), v->plan.bytes);
 	v->edge_tail_begin = base_min_u64(sub_floor(d->bytes - tail, src->off), v->plan.bytes);
 	v->edge_tail = edges + XFER_EDGE_BYTES + (src->off + v->edge_tail_begin - (d->bytes - tail));
+}
+
+/* Which transfer bytes go to the receiver's slot, also when it copies them: who does is not known at the end. */
+static void set_left(struct xfer_view *v, const struct xfer_end *dst)
+{
+	if (!v->plan.leaves_edges)
+		return;
+	inside_pages(dst, v->plan.bytes, &v->dst_lo, &v->dst_hi);
+	v->left_head = dst->left + dst->off; /* of transfer byte 0 */
+	v->left_tail = dst->left + XFER_EDGE_BYTES + (dst->off + v->dst_hi - (dst->desc.bytes - dst->desc.tail));
 }
 
 /* Can this process put the edges in their place, and not only the fragments? */
@@ -101,10 +118,10 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 	if (is_src && normal) {
 		v->src_hi = plan->bytes;
 	} else if (v->src) {
-		v->src_lo = base_min_u64(sub_floor(src->desc.head, src->off), plan->bytes);
-		v->src_hi = base_min_u64(sub_floor(src->desc.bytes - src->desc.tail, src->off), plan->bytes);
+		inside_pages(src, plan->bytes, &v->src_lo, &v->src_hi);
 	}
 	set_edges(v, src, edges);
+	set_left(v, dst);
 	v->can_move = plan->way != XFER_STAGED && may_move(v, is_src, is_dst);
 	v->start = is_dst ? 0 : plan->in_half;
 	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units : plan->fragments;
@@ -169,26 +186,42 @@ void xfer_finish(struct xfer_view *v, uint64_t bits)
 
 /* ---- edges -------------------------------------------------------------------------------------- */
 
+/* Where byte `at` goes, and those after it up to *end at most. */
+static char *place_of(const struct xfer_view *v, uint64_t at, uint64_t *end)
+{
+	if (!v->left_head)
+		return v->dst + at;
+	if (at >= v->dst_hi)
+		return v->left_tail + (at - v->dst_hi);
+	if (at < v->dst_lo) {
+		*end = base_min_u64(*end, v->dst_lo);
+		return v->left_head + at;
+	}
+	*end = base_min_u64(*end, v->dst_hi);
+	return v->dst + at;
+}
+
 /* Copy source bytes [from, to) to their place, from wherever they can be had. */
 static int take_range(struct xfer_view *v, uint64_t from, uint64_t to)
 {
 	while (from < to) {
 		uint64_t end = to;
+		char *place = place_of(v, from, &end);
 		int ret = 0;
 
 		if (v->src && from >= v->src_lo && from < v->src_hi) {
 			end = base_min_u64(end, v->src_hi);
-			memcpy(v->dst + from, v->src + from, end - from);
+			memcpy(place, v->src + from, end - from);
 		} else if (from < v->edge_head_end) {
 			end = base_min_u64(end, v->edge_head_end);
-			memcpy(v->dst + from, v->edge_head + from, end - from);
+			memcpy(place, v->edge_head + from, end - from);
 		} else if (v->edge_tail && from >= v->edge_tail_begin) {
-			memcpy(v->dst + from, v->edge_tail + (from - v->edge_tail_begin), end - from);
+			memcpy(place, v->edge_tail + (from - v->edge_tail_begin), end - from);
 		} else {
 			/* only where the plan was made knowing that this works */
 			if (from < v->edge_tail_begin)
 				end = base_min_u64(end, v->edge_tail_begin);
-			ret = node_vm_read(v->group, v->src_rank, v->dst + from, v->src_remote + from, end - from);
+			ret = node_vm_read(v->group, v->src_rank, place, v->src_remote + from, end - from);
 		}
 		if (ret)
 			return ret;
@@ -196,6 +229,16 @@ static int take_range(struct xfer_view *v, uint64_t from, uint64_t to)
 		from = end;
 	}
 	return 0;
+}
+
+void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes)
+{
+	uint64_t lo, hi, end = dst->off + bytes, tail = dst->desc.bytes - dst->desc.tail;
+	char *to = buf;
+
+	inside_pages(dst, bytes, &lo, &hi);
+	memcpy(to + dst->off, dst->left + dst->off, lo);
+	memcpy(to + dst->off + hi, dst->left + XFER_EDGE_BYTES + (dst->off + hi - tail), end - dst->off - hi);
 }
 
 static int take_edges(struct xfer_view *v)

@@ -72,7 +72,7 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 {
 	struct xfer_plan p = { .way = XFER_DIRECT, .bytes = bytes };
 	bool dst_whole = is_mapped(dst) && is_whole(mapped_span(dst, bytes), bytes);
-	bool edges;
+	bool edges, anybody;
 
 	choose_way(&p, src, dst, reach, inline_edges);
 	if (p.way == XFER_STAGED) {
@@ -83,12 +83,16 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	}
 	xfer_cut(&p);
 	edges = p.lo > 0 || p.hi < bytes;
+	/* both ends are mapped, or their slots have the rest */
+	anybody = p.way == XFER_DIRECT && is_mapped(src) && is_mapped(dst) &&
+		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) && (dst_whole || dst->left);
+	p.leaves_edges = anybody && !dst_whole;
 	if (edges)
-		p.edges = !dst_whole ? XFER_EDGES_RECEIVER : inline_edges ? XFER_EDGES_ALL : XFER_EDGES_ENDS;
+		p.edges = anybody ? XFER_EDGES_ALL : dst_whole ? XFER_EDGES_ENDS : XFER_EDGES_RECEIVER;
 	p.units = p.fragments + (p.edges >= XFER_EDGES_ENDS);
 	p.total = xfer_bits(p.fragments + edges);
 	p.dst_mapped = p.way == XFER_DIRECT && is_mapped(dst);
-	p.receiver_needed = p.way != XFER_DIRECT || !dst_whole;
+	p.receiver_needed = p.way != XFER_DIRECT || !(dst_whole || p.leaves_edges);
 	p.sender_needed = p.way != XFER_DIRECT || !xfer_sender_may_leave(src, bytes, inline_edges);
 	*out = p;
 }

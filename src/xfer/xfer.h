@@ -101,7 +101,7 @@ enum xfer_edges {
 	XFER_EDGES_NONE,     /* there are none */
 	XFER_EDGES_RECEIVER, /* it alone: they are no unit that others can claim (xfer_move_edges) */
 	XFER_EDGES_ENDS,     /* sender and receiver: only the sender's process has them */
-	XFER_EDGES_ALL,      /* everybody: the sender's slot carries them */
+	XFER_EDGES_ALL,      /* everybody: the sender's slot carries them, or the receiver's takes them */
 };
 
 /* One end: bytes [off, off + bytes) of the described buffer. */
@@ -109,6 +109,7 @@ struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
 	int rank;
+	char *left; /* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages; NULL: it takes that itself */
 };
 
 struct xfer_plan {
@@ -123,6 +124,7 @@ struct xfer_plan {
 	uint64_t total;    /* what `done` reaches: a bit per fragment, and one for the edges */
 	bool receiver_moves, sender_moves, others_move; /* who can copy fragments */
 	bool dst_mapped;   /* and loads and stores do */
+	bool leaves_edges; /* those outside the receiver's pages are left in its slot: xfer_take_edges() */
 	bool receiver_needed, sender_needed; /* something can be done in that process only */
 };
 
@@ -171,6 +173,8 @@ struct xfer_view {
 	uint64_t src_remote, dst_remote; /* byte 0 in the owner's address space */
 	uint64_t src_lo, src_hi;         /* the part of the source that can be read at `src` */
 	const char *edge_head, *edge_tail; /* the sender's inline edges */
+	char *left_head, *left_tail;     /* for what of the destination lies below dst_lo, and from dst_hi on; NULL: all of it is at `dst` */
+	uint64_t dst_lo, dst_hi;
 	uint64_t edge_head_end, edge_tail_begin; /* transfer bytes that they cover */
 	uint64_t repaired; /* fragments taken by repair_receive */
 	uint32_t units;    /* that this process can claim */
@@ -185,6 +189,9 @@ struct xfer_view {
 void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
 		    const struct xfer_end *src, const struct xfer_end *dst, const struct xfer_plan *plan,
 		    const char *edges, enum xfer_view_mode mode);
+/* plan.leaves_edges, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the receiver's buffer at
+ * `buf` goes to where it belongs. */
+void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes);
 /* What of a sender's buffer goes into its inline edges (2 * XFER_EDGE_BYTES at `edges`). */
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges);
 

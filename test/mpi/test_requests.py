@@ -38,3 +38,14 @@ def test_requests_of_threads(mpi, ranks, config, behaviour, get_mpi, runner, wit
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_short.c'))
 def test_short_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'requests_short.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+AWAY = (cases('requests_away.c', ['mpich'], [2], ['taken']) + cases('requests_away.c', ['openmpi'], [3], ['adopt']) +
+        cases('requests_away.c', ['mpich', 'openmpi'], [2, 3, 4], ['taken', 'adopt', 'few'], pytest.mark.complete))
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', AWAY)
+def test_ranks_that_are_away(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    if not with_sluice:
+        pytest.skip('an MPI that progresses in calls only needs every rank')
+    runner.check(get_mpi(mpi), 'requests_away.c', ranks, behaviour, sluice=True, env=CONFIGS[config])

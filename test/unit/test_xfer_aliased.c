@@ -70,7 +70,8 @@ static void setup(void)
 static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off, uint64_t bytes, bool inline_edges)
 {
 	const struct xfer_reach reach = { .can_read = !inline_edges };
-	struct xfer_end src = { buffers[SRC].desc, src_off, SRC }, dst = { buffers[DST].desc, dst_off, DST };
+	struct xfer_end src = { buffers[SRC].desc, src_off, SRC, NULL };
+	struct xfer_end dst = { buffers[DST].desc, dst_off, DST, NULL };
 	struct xfer_plan plan;
 	struct xfer_view v, receiver;
 
