@@ -88,6 +88,8 @@ struct base_options {
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_domains;
 	int64_t coll_take[BASE_COLL_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
+	bool span;                      /* SLUICE_SPAN: communicators over several nodes, too */
+	uint64_t span_segment_bytes;    /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
 	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: least bytes to adopt */
@@ -257,6 +259,9 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(STALE, "stale", "regions whose mapping had changed unseen")                     \
 	X(GROUPS, "groups", "node groups created")                                        \
 	X(GROUPS_REFUSED, "groups_refused", "communicators that Sluice does not serve")   \
+	X(SPANS, "spans", "communicators over several nodes that Sluice serves")              \
+	X(SPAN_TAKEN, "span_taken", "collectives over several nodes done by Sluice")             \
+	X(BYTES_SPAN, "bytes_span", "bytes this rank sent to other nodes by the host MPI")       \
 	X(SLEEPS, "sleeps", "times this rank slept on its doorbell")                      \
 	X(WAKES, "wakes", "times this rank woke a peer")
 

@@ -4,6 +4,7 @@
  * SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the objects apart.
  *
  *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
+ *          --span_serve--> span*.c   communicators that span nodes (span.h)
  *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
  *          --pack_init--> pack.c     struct rt_buf for buffers with gaps
  *          --observe_buf--> observe.c    completes what overlaps, before others see it
@@ -55,6 +56,9 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define life_release    ABI_NAME(life_release)
 #define life_want       ABI_NAME(life_want)
 #define life_is_gone    ABI_NAME(life_is_gone)
+#define life_agree      ABI_NAME(life_agree)
+#define life_progress   ABI_NAME(life_progress)
+#define life_is_multiple ABI_NAME(life_is_multiple)
 #define request_meet    ABI_NAME(request_meet)
 #define request_stop    ABI_NAME(request_stop)
 #define neighbours_fit  ABI_NAME(neighbours_fit)
@@ -128,6 +132,7 @@ struct life_comm {
 	bool is_inter;
 	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
 	struct rt_comm *rt;
+	struct spanning *span;      /* of one that spans nodes; else NULL */
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
 	bool is_wanted;         /* by a nonblocking call: the next blocking one connects it */
 	bool is_gone;           /* freed by the program, and kept for those who hold it */
@@ -143,6 +148,11 @@ void life_start(void);
 int life_comm(MPI_Comm comm, struct life_comm **out);
 /* Collective over the communicator at its first call: true when rt serves it. */
 bool life_connect(struct life_comm *lc);
+/* Smallest of all ranks' values: collective over the communicator. 0 or -errno. */
+int life_agree(struct life_comm *lc, int64_t mine, int64_t *out);
+/* The library makes progress on all its messages. */
+void life_progress(struct life_comm *lc);
+bool life_is_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
 /* A request of ours names it, and may be in flight when the program frees it. */
 void life_hold(struct life_comm *lc);
 void life_release(struct life_comm *lc);

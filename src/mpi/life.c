@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "mpi/abi.h"
 #include "mpi/front.h"
+#include "mpi/span.h"
 #include "rt/requests.h"
 
 __thread int inside __attribute__((tls_model("initial-exec")));
@@ -61,9 +62,11 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	for (struct life_comm *lc = life.comms; lc; lc = lc->next) {
 		if (lc->rt)
 			rt_comm_destroy(lc->rt);
+		span_destroy(lc->span);
 		end_pending(lc);
 		end_wanting(lc);
 		lc->rt = NULL;
+		lc->span = NULL;
 		lc->is_asked = true;
 	}
 	life.is_stopped = true;
@@ -88,6 +91,7 @@ static void destroy_comm(struct life_comm *lc)
 {
 	if (lc->rt)
 		rt_comm_destroy(lc->rt);
+	span_destroy(lc->span);
 	end_pending(lc);
 	end_wanting(lc);
 	free(lc);
@@ -285,6 +289,16 @@ static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return rc;
 }
 
+int life_agree(struct life_comm *lc, int64_t mine, int64_t *out)
+{
+	return oob_allreduce_min(lc, mine, out);
+}
+
+bool life_is_multiple(void)
+{
+	return life.is_multiple;
+}
+
 /* ---- the library's progress -------------------------------------------------------------- */
 
 /*
@@ -297,14 +311,18 @@ static int query_pending(void *extra, MPI_Status *status) { return 0; }
 static int free_pending(void *extra) { return 0; }
 static int cancel_pending(void *extra, int complete) { return 0; }
 
-static void oob_progress(void *ctx)
+void life_progress(struct life_comm *lc)
 {
-	struct life_comm *lc = ctx;
 	int flag;
 
 	inside++;
 	real.Test(&lc->pending, &flag, ABI_STATUS_IGNORE);
 	inside--;
+}
+
+static void oob_progress(void *ctx)
+{
+	life_progress(ctx);
 }
 
 static void begin_pending(struct life_comm *lc)
@@ -353,14 +371,17 @@ bool life_connect(struct life_comm *lc)
 	if (lc->is_asked)
 		return lc->rt;
 	inside++;
-	if (are_all_with_us(lc)) {
+	if (span_spans(lc)) {
+		begin_pending(lc);
+		lc->span = span_create(lc);
+	} else if (are_all_with_us(lc)) {
 		begin_pending(lc);
 		if (!lc->has_pending)
 			oob.progress = NULL;
 		if (rt_comm_create(&oob, &lc->rt) || agree_on_neighbours(lc))
 			lc->rt = NULL;
 	}
-	if (!lc->rt)
+	if (!lc->rt && !lc->span)
 		end_pending(lc);
 	lc->is_asked = true;
 	inside--;

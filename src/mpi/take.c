@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "mpi/front.h"
+#include "mpi/span.h"
 #include "mpi/take.h"
 
 #include "collectives.h"
@@ -37,8 +38,10 @@ static int wrap_Init(int *argc, char ***argv)
 	announce();
 	rc = real.Init(argc, argv);
 
-	if (!rc)
+	if (!rc) {
 		life_start();
+		span_meet();
+	}
 	return rc;
 }
 
@@ -49,8 +52,10 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 	announce();
 	rc = real.Init_thread(argc, argv, required, provided);
 
-	if (!rc)
+	if (!rc) {
 		life_start();
+		span_meet();
+	}
 	return rc;
 }
 

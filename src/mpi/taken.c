@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "mpi/front.h"
+#include "mpi/span.h"
 #include "mpi/take.h"
 #include "trace/trace.h"
 
@@ -37,7 +38,7 @@ static bool look_at_comm(struct taken *t, int *rc)
 	if (*rc || !lc || lc->is_inter || lc->size < 2 ||
 	    (has_root(take->kind) && (take->root < 0 || take->root >= lc->size)))
 		return trace_passed("not inside a group of at least two ranks");
-	if (lc->is_asked && !lc->rt)
+	if (lc->is_asked && !lc->rt && !lc->span)
 		return trace_passed(NOT_SERVED);
 	t->lc = lc;
 	t->is_root = lc->rank == take->root;
@@ -169,7 +170,10 @@ static bool run(struct take *take, int *rc)
 
 	if (!take_look(&t, take, rc))
 		return *rc;
-	if (!life_connect(t.lc) || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
+	life_connect(t.lc);
+	if (t.lc->span)
+		return span_serve(&t, rc) && (take_count(take->kind, true), true);
+	if (!t.lc->rt || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
 		return trace_passed(NOT_SERVED);
 	err = take_prepare(&t);
 	if (!err)

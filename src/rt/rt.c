@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "rt/private.h"
+#include "sluice/sluice.h"
 #include "tune/tune.h"
 #include "worker/worker.h"
 
@@ -107,6 +108,15 @@ bool rt_are_all_here(const int *world_ranks, int n)
 		 "communicator of %d ranks is left to the MPI: its rank %d is on another node, runs without "
 		 "Sluice, or with other options", n, absent);
 	return false;
+}
+
+void rt_identity(struct rt_identity *out)
+{
+	uint64_t agreed = base_options_hash();
+
+	for (const char *c = SLUICE_VERSION; *c; c++)
+		agreed = agreed * 31 + (unsigned char)*c;
+	*out = (struct rt_identity){ host_node_id() * 31 + geteuid(), rt_is_on() ? agreed | 1 : 0 };
 }
 
 bool rt_start(int world_rank)

@@ -62,6 +62,9 @@ void rt_announce(bool prefer_pmix, const char *library_version);
 /* Do all these ranks of MPI_COMM_WORLD run Sluice on this machine with the same options? The same
  * answer on every rank that asks; to be asked before rt_comm_create(), which is collective. */
 bool rt_are_all_here(const int *world_ranks, int n);
+/* What ranks that share no machine compare: where this one is, and what they must agree on (0: Sluice is off here). */
+struct rt_identity { uint64_t node, agreed; };
+void rt_identity(struct rt_identity *out);
 /* After it everything is passed on. Reports counters. Called from MPI_Finalize. */
 void rt_stop(void);
 

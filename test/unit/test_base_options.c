@@ -66,7 +66,7 @@ UNIT_TEST(every_option_can_be_set)
 		size_t bytes;
 	} sets[] = {
 #define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
-		SET("SLUICE=off", enabled, 0),
+		SET("SLUICE=off", enabled, 0), SET("SLUICE_COLL_DOMAINS=2", coll_domains, 2),
 		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
 		SET("SLUICE_COLL_BCAST=off", coll_take[BASE_COLL_BCAST], BASE_TAKE_OFF),
 		SET("SLUICE_COLL_GATHER=on", coll_take[BASE_COLL_GATHER], BASE_TAKE_ON),
@@ -80,11 +80,11 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_COLL_NEIGHBOR=on", coll_take[BASE_COLL_NEIGHBOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_VECTOR=on", coll_take[BASE_COLL_VECTOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_NONBLOCKING=on", coll_take[BASE_COLL_NONBLOCKING], BASE_TAKE_ON),
+		SET("SLUICE_SPAN=on", span, 1), SET("SLUICE_SPAN_SEGMENT=64K", span_segment_bytes, 64 << 10),
 		SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
 		SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
 		SET("SLUICE_REGION_ADOPT_MIN=1M", region_adopt_min_bytes, 1 << 20),
-		SET("SLUICE_REGION_MAX=16384", region_max, 16384),
-		SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
+		SET("SLUICE_REGION_MAX=16384", region_max, 16384), SET("SLUICE_REGION_ARENA=64M", region_arena_bytes, 64 << 20),
 		SET("SLUICE_REGION_POOL=0", region_pool_bytes, 0),
 		SET("SLUICE_REGION_HUGE=FALSE", region_huge, 0),
 		SET("SLUICE_REGION_WHOLE=off", region_whole, 0),
@@ -230,7 +230,7 @@ UNIT_TEST(nearest_forgives_a_missing_folder)
 {
 	CHECK_STR(base_option_nearest("SLUICE_THRESHOLD"), "SLUICE_COLL_THRESHOLD");
 	CHECK_STR(base_option_nearest("SLUICE_TRESHOLD"), "SLUICE_COLL_THRESHOLD");
-	CHECK_STR(base_option_nearest("SLUICE_SPIN"), "SLUICE_NODE_SPIN");
+	CHECK_STR(base_option_nearest("SLUICE_ADOPT_AFTER"), "SLUICE_REGION_ADOPT_AFTER");
 	CHECK_STR(base_option_nearest("SLUICE_ADOPT_AFTER"), "SLUICE_REGION_ADOPT_AFTER");
 }
 

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who is where, and what is kept with a communicator that spans nodes. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/span.h"
+
+enum {
+	MEET_TAG = 0x51d,  /* of MPI_Comm_create_group, which is not for messages */
+	WIRE_TAG = 0x51e,
+	SPANS_MAX = 256,   /* libraries have few communicators (MPICH: 2048), and the program needs them */
+};
+
+/* What all ranks of the job have said. Written by span_meet(), before other threads look. */
+static struct {
+	uint64_t *keys; /* of the node of each rank of MPI_COMM_WORLD; NULL: none is served */
+	int ranks;
+} world;
+
+static _Atomic int spans; /* there are */
+
+static void note_error(MPI_Comm *comm, int *code, ...)
+{
+	helper_error = *code;
+}
+
+/* Errors come as results, on every library. */
+static int silence(MPI_Comm comm)
+{
+	MPI_Errhandler errhandler;
+	int rc = real.Comm_create_errhandler(note_error, &errhandler);
+
+	if (rc)
+		return rc;
+	rc = real.Comm_set_errhandler(comm, errhandler);
+	real.Errhandler_free(&errhandler);
+	return rc;
+}
+
+/* A communicator of the same ranks that has no attributes. 0 or an MPI error. */
+static int copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
+{
+	MPI_Group group;
+	int rc = real.Comm_group(comm, &group);
+
+	if (rc)
+		return rc;
+	/* between ranks that run Sluice only: unlike other ways it would leave one that does not alone */
+	rc = real.Comm_create_group(comm, group, tag, out);
+	real.Group_free(&group);
+	return rc;
+}
+
+/* ---- the job -------------------------------------------------------------------------------------- */
+
+static const char *refusal(const struct rt_identity *all, int ranks)
+{
+	bool is_one = true;
+
+	for (int r = 0; r < ranks; r++) {
+		if (!all[r].agreed)
+			return "Sluice is off on a rank";
+		if (all[r].agreed != all[0].agreed)
+			return "its ranks have different SLUICE_ options or versions";
+		is_one &= all[r].node == all[0].node;
+	}
+	return is_one ? "all ranks are on one node" : NULL;
+}
+
+static void keep_world(const struct rt_identity *all, int ranks)
+{
+	const char *why = refusal(all, ranks);
+
+	if (!why) {
+		world.keys = malloc((size_t)ranks * sizeof(*world.keys));
+		world.ranks = ranks;
+	}
+	for (int r = 0; world.keys && r < ranks; r++)
+		world.keys[r] = all[r].node;
+	if (why)
+		base_log(BASE_LOG_INFO, "mpi", "SLUICE_SPAN: nothing to do: %s", why);
+}
+
+void span_meet(void)
+{
+	struct rt_identity mine, *all;
+	int ranks = 0, rc;
+	MPI_Comm comm;
+
+	if (!base_opt.span || real.Comm_size(ABI_COMM_WORLD, &ranks) || ranks < 2)
+		return;
+	inside++;
+	rt_identity(&mine);
+	all = calloc((size_t)ranks, sizeof(*all));
+	if (!copy_of(ABI_COMM_WORLD, MEET_TAG, &comm)) {
+		if (!all)
+			mine.agreed = 0; /* said all the same: nobody may wait for us */
+		rc = real.Allgather(&mine, sizeof(mine), ABI_BYTE, all ? all : &mine, sizeof(mine), ABI_BYTE, comm);
+		real.Comm_free(&comm);
+		if (!rc && all)
+			keep_world(all, ranks);
+	}
+	free(all);
+	inside--;
+}
+
+/* The node of each rank of a communicator; NULL: some are not of our world, or there is no memory. */
+static uint64_t *keys_of(const struct life_comm *lc)
+{
+	size_t n = (size_t)lc->size;
+	uint64_t *keys = malloc(n * sizeof(*keys));
+	int *ranks = malloc(2 * n * sizeof(*ranks));
+	MPI_Group group, of_world;
+	bool ok = keys && ranks;
+
+	for (size_t i = 0; ok && i < n; i++)
+		ranks[i] = (int)i;
+	if (ok && !real.Comm_group(lc->comm, &group)) {
+		ok = !real.Comm_group(ABI_COMM_WORLD, &of_world);
+		if (ok) {
+			ok = !real.Group_translate_ranks(group, lc->size, ranks, of_world, ranks + n);
+			real.Group_free(&of_world);
+		}
+		real.Group_free(&group);
+	} else {
+		ok = false;
+	}
+	for (size_t i = 0; ok && i < n; i++) {
+		ok = ranks[n + i] != ABI_UNDEFINED;
+		keys[i] = ok ? world.keys[ranks[n + i]] : 0;
+	}
+	free(ranks);
+	if (ok)
+		return keys;
+	free(keys);
+	return NULL;
+}
+
+bool span_spans(const struct life_comm *lc)
+{
+	uint64_t *keys = world.keys ? keys_of(lc) : NULL;
+	bool spans_nodes = false;
+
+	for (int r = 1; keys && r < lc->size; r++)
+		spans_nodes |= keys[r] != keys[0];
+	free(keys);
+	return spans_nodes;
+}
+
+/* ---- a communicator ------------------------------------------------------------------------------- */
+
+static int near_allgather(void *ctx, const void *in, size_t bytes, void *out)
+{
+	const struct spanning *s = ctx;
+	int rc;
+
+	inside++;
+	rc = ON_HELPER(real.Allgather(in, (int)bytes, ABI_BYTE, out, (int)bytes, ABI_BYTE, s->near));
+	inside--;
+	return rc ? -EIO : 0;
+}
+
+static int near_allreduce_min(void *ctx, int64_t in, int64_t *out)
+{
+	const struct spanning *s = ctx;
+	int n = span_node_size(s->layout, s->layout->node_of[s->lc->rank]);
+	int64_t *all = malloc((size_t)n * sizeof(*all));
+	int rc;
+
+	if (!all)
+		return -ENOMEM;
+	rc = near_allgather(ctx, &in, sizeof(in), all);
+	for (int i = 0; !rc && i < n; i++)
+		in = all[i] < in ? all[i] : in;
+	free(all);
+	if (!rc)
+		*out = in;
+	return rc;
+}
+
+static void progress(void *ctx)
+{
+	struct spanning *s = ctx;
+
+	life_progress(s->lc);
+}
+
+/* The group of this node's ranks. 0 or -errno; on one node it may fail, and not on another. */
+static int connect_near(struct spanning *s)
+{
+	int rank = s->lc->rank, node = s->layout->node_of[rank];
+	struct rt_oob oob = {
+		.ctx = s,
+		.rank = s->layout->place[rank],
+		.size = span_node_size(s->layout, node),
+		.allgather = near_allgather,
+		.allreduce_min = near_allreduce_min,
+		.progress = s->lc->has_pending ? progress : NULL,
+		.thread_multiple = life_is_multiple(),
+	};
+	int rc = ON_HELPER(real.Comm_split(s->wire, node, rank, &s->near));
+
+	if (rc)
+		return -EIO;
+	if (!silence(s->near))
+		rc = rt_comm_create(&oob, &s->local);
+	real.Comm_free(&s->near);
+	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
+}
+
+static bool all_say(struct life_comm *lc, bool mine)
+{
+	int64_t all;
+
+	return !life_agree(lc, mine, &all) && all;
+}
+
+static struct spanning *span_alloc(struct life_comm *lc)
+{
+	uint64_t *keys = keys_of(lc);
+	struct spanning *s = calloc(1, sizeof(*s));
+
+	if (s) {
+		s->lc = lc;
+		s->wire = ABI_COMM_NULL;
+		s->layout = keys ? span_layout_create(keys, lc->size) : NULL;
+		s->spare = malloc(base_opt.span_segment_bytes);
+	}
+	free(keys);
+	if (s && s->layout && s->spare)
+		return s;
+	if (s) {
+		span_layout_destroy(s->layout);
+		free(s->spare);
+	}
+	free(s);
+	return NULL;
+}
+
+static void explain(const struct spanning *s, const struct life_comm *lc)
+{
+	const struct span_layout *l;
+	int node;
+
+	if (!s) {
+		base_count(BASE_CTR_GROUPS_REFUSED, 1);
+		base_log(BASE_LOG_INFO, "mpi", "communicator of %d ranks on several nodes is left to the MPI", lc->size);
+		return;
+	}
+	l = s->layout;
+	node = l->node_of[lc->rank];
+	base_count(BASE_CTR_SPANS, 1);
+	base_log(BASE_LOG_INFO, "mpi", "communicator of %d ranks spans %d nodes: %d here (node %d), led by its rank %d",
+		 lc->size, l->nodes, span_node_size(l, node), node, span_acting(l, node, -1));
+}
+
+struct spanning *span_create(struct life_comm *lc)
+{
+	bool has_room = atomic_fetch_add_explicit(&spans, 1, memory_order_relaxed) < SPANS_MAX;
+	struct spanning *s = span_alloc(lc);
+	bool ok = all_say(lc, has_room && s);
+
+	if (ok)
+		ok = !copy_of(lc->comm, WIRE_TAG, &s->wire) && !silence(s->wire);
+	if (ok) /* an error before it has been the program's */
+		ok = all_say(lc, !connect_near(s));
+	if (!s)
+		atomic_fetch_sub_explicit(&spans, 1, memory_order_relaxed);
+	if (s && !ok) {
+		span_destroy(s);
+		s = NULL;
+	}
+	explain(s, lc);
+	return s;
+}
+
+void span_destroy(struct spanning *s)
+{
+	if (!s)
+		return;
+	rt_comm_destroy(s->local);
+	inside++;
+	if (s->wire != ABI_COMM_NULL)
+		real.Comm_free(&s->wire);
+	inside--;
+	if (!s->has_failed) { /* else the library may still use them */
+		free(s->window);
+		free(s->spare);
+	}
+	span_layout_destroy(s->layout);
+	free(s);
+	atomic_fetch_sub_explicit(&spans, 1, memory_order_relaxed);
+}
+
+char *span_window(struct spanning *s, uint64_t bytes)
+{
+	if (s->window_bytes < bytes) {
+		free(s->window);
+		s->window = malloc(bytes);
+		s->window_bytes = s->window ? bytes : 0;
+	}
+	return s->window;
+}

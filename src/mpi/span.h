@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators that span nodes: inside each node by rt, between nodes by the library's own messages (doc/adr/0027).
+ *
+ *   MPI_Init        span_meet()      who runs Sluice where, once a job
+ *   first call      span_create()    collective: a communicator for our messages, the node's own group
+ *   each call       span_serve()     span_move.c, span_fold.c: the schedule that span/ lays out
+ *
+ * SLUICE_SPAN=on promises that every rank of the job runs Sluice: no rank can find out whether one on another node
+ * does, and asking one that does not would disturb it.
+ *
+ * What is sent in one call is sent in any case: a rank that has failed goes on with the messages that others wait for,
+ * and a last one tells whether what came before is right. So nobody waits for what will never come, unless the
+ * library does.
+ */
+#ifndef SLUICE_MPI_SPAN_H
+#define SLUICE_MPI_SPAN_H
+
+#include "mpi/take.h"
+#include "rt/pieces.h"
+#include "span/span.h"
+
+#define span_meet     ABI_NAME(span_meet)
+#define span_spans    ABI_NAME(span_spans)
+#define span_create   ABI_NAME(span_create)
+#define span_destroy  ABI_NAME(span_destroy)
+#define span_serve    ABI_NAME(span_serve)
+#define span_bcast    ABI_NAME(span_bcast)
+#define span_fold     ABI_NAME(span_fold)
+#define span_window   ABI_NAME(span_window)
+#define flow_fail     ABI_NAME(flow_fail)
+#define flow_send     ABI_NAME(flow_send)
+#define flow_recv     ABI_NAME(flow_recv)
+#define flow_wait     ABI_NAME(flow_wait)
+#define flow_run      ABI_NAME(flow_run)
+#define flow_status   ABI_NAME(flow_status)
+
+/* ---- span.c ---------------------------------------------------------------------------------- */
+
+/* Of a communicator. */
+struct spanning {
+	struct life_comm *lc;
+	struct span_layout *layout;
+	MPI_Comm wire;          /* all its ranks, for our messages alone */
+	MPI_Comm near;          /* those of this node, while its group is made */
+	struct rt_comm *local;  /* NULL: no other rank here */
+	char *window;           /* kept from call to call */
+	uint64_t window_bytes;
+	char *spare;            /* a segment of no meaning, for a call that has failed here */
+	bool has_failed;        /* some message may still be on its way */
+};
+
+/* After MPI_Init, if SLUICE_SPAN is on: collective over MPI_COMM_WORLD. */
+void span_meet(void);
+/* Is it one of several nodes that may be served? The same answer on every rank. */
+bool span_spans(const struct life_comm *lc);
+/* Collective; NULL on every rank when it cannot be. */
+struct spanning *span_create(struct life_comm *lc);
+void span_destroy(struct spanning *s);
+/* Memory of at least so many bytes, until the next call; NULL: there is none. */
+char *span_window(struct spanning *s, uint64_t bytes);
+
+/* ---- span_flow.c: one call ------------------------------------------------------------------------ */
+
+#define SPAN_SLOTS 4 /* segments that are on their way over one link */
+
+/* A message on its way. */
+struct post {
+	MPI_Request request;
+	uint64_t segment;
+	bool is_there;
+};
+
+enum flow_tag { FLOW_DOWN = 1, FLOW_UP, FLOW_STATUS };
+
+/* One call on this rank. */
+struct flow {
+	struct taken *t;
+	struct spanning *s;
+	const struct span_layout *l;
+	struct span_cut cut;
+	int node;               /* this rank's */
+	int acting;             /* the rank that acts for it */
+	bool acts;              /* ... it is this one */
+	int parent, children[SPAN_CHILDREN], child_count; /* ranks that act for others, of the tree; -1: none */
+	int code;               /* the library's error, or 0 */
+	int err;                /* the first: -errno */
+	struct rt_pieces *inside; /* the node's broadcast, if there are others here */
+};
+
+/* The call fails: the node's other ranks hear of it at once. */
+void flow_fail(struct flow *f, int err);
+/* Segment k of a message; the post must have been waited for. */
+void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to, enum flow_tag tag);
+void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from, enum flow_tag tag);
+void flow_wait(struct flow *f, struct post *p); /* nothing on its way: nothing happens */
+/* A piece of what runs inside the node; nothing after an error. */
+void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes);
+/* The last message of a link: is all that came before right? To all that follow, from all that went before. */
+void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count);
+
+/* True: served, and *rc is what the program gets. False: the library's, on every rank. */
+bool span_serve(struct taken *t, int *rc);
+
+/* ---- span_move.c, span_fold.c ------------------------------------------------------------------- */
+
+void span_bcast(struct flow *f);
+void span_fold(struct flow *f);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One call on a communicator that spans nodes: is it served, its messages, its end. */
+#include <errno.h>
+#include <limits.h>
+
+#include "base/base.h"
+#include "mpi/span.h"
+#include "trace/trace.h"
+
+/* ---- messages --------------------------------------------------------------------------------------- */
+
+void flow_fail(struct flow *f, int err)
+{
+	if (f->err)
+		return;
+	f->err = err;
+	f->s->has_failed = true;
+	if (f->s->local)
+		rt_abandon(f->s->local, &f->t->call, err);
+}
+
+static void look(struct flow *f, int rc)
+{
+	if (!rc)
+		return;
+	if (!f->code)
+		f->code = rc;
+	flow_fail(f, -EIO);
+}
+
+void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to, enum flow_tag tag)
+{
+	int rc = ON_HELPER(HOSTED(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
+
+	p->is_there = !rc;
+	look(f, rc);
+	base_count(BASE_CTR_BYTES_SPAN, bytes);
+}
+
+void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from, enum flow_tag tag)
+{
+	int rc = ON_HELPER(HOSTED(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
+
+	p->is_there = !rc;
+	look(f, rc);
+}
+
+void flow_wait(struct flow *f, struct post *p)
+{
+	if (!p->is_there)
+		return;
+	p->is_there = false;
+	look(f, ON_HELPER(HOSTED(real.Wait(&p->request, ABI_STATUS_IGNORE))));
+}
+
+void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count)
+{
+	struct post post = { 0 }, posts[SPAN_CHILDREN] = { 0 };
+	int status;
+
+	for (int i = 0; i < from_count; i++) {
+		status = 0;
+		flow_recv(f, &post, &status, sizeof(status), from[i], FLOW_STATUS);
+		flow_wait(f, &post);
+		if (status)
+			flow_fail(f, -EIO);
+	}
+	status = f->err != 0;
+	for (int i = 0; i < to_count; i++)
+		flow_send(f, &posts[i], &status, sizeof(status), to[i], FLOW_STATUS);
+	for (int i = 0; i < to_count; i++)
+		flow_wait(f, &posts[i]);
+}
+
+void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
+{
+	int err;
+
+	if (!p || f->err)
+		return;
+	err = rt_pieces_run(p, send_at, recv_at, bytes);
+	if (err)
+		flow_fail(f, err);
+}
+
+/* ---- a call ------------------------------------------------------------------------------------------- */
+
+/* By what all ranks know. */
+static bool is_served(const struct taken *t)
+{
+	int commutes = 1;
+
+	if (t->take.kind == RT_BCAST)
+		return true;
+	/* parts come together by nodes, not by ranks */
+	if (t->take.kind != RT_REDUCE && t->take.kind != RT_ALLREDUCE)
+		return false;
+	return t->fold.element_bytes <= base_opt.span_segment_bytes &&
+	       (abi_is_predefined_op(t->take.op) || (!real.Op_commutative(t->take.op, &commutes) && commutes));
+}
+
+static void begin(struct flow *f, struct taken *t)
+{
+	const struct span_layout *l = t->lc->span->layout;
+	int root = t->call.root, root_node = root < 0 ? 0 : l->node_of[root];
+	struct span_tree tree;
+
+	*f = (struct flow){ .t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1 };
+	f->acting = span_acting(l, f->node, root);
+	f->acts = f->acting == t->lc->rank;
+	f->cut = span_cut(t->bytes, base_opt.span_segment_bytes,
+			  rt_is_fold(t->take.kind) ? t->call.fold.element_bytes : 1);
+	if (!f->acts)
+		return;
+	span_tree_of(l->nodes, root_node, f->node, &tree);
+	if (tree.parent >= 0)
+		f->parent = span_acting(l, tree.parent, root);
+	f->child_count = tree.child_count;
+	for (int i = 0; i < tree.child_count; i++)
+		f->children[i] = span_acting(l, tree.children[i], root);
+}
+
+static void run(struct flow *f)
+{
+	inside++;
+	if (rt_is_fold(f->t->take.kind))
+		span_fold(f);
+	else
+		span_bcast(f);
+	inside--;
+}
+
+/* The library's own error where there is one: this rank has met it. */
+static int conclude(struct flow *f)
+{
+	int rc = take_conclude(f->t, f->code ? 0 : f->err);
+
+	if (!f->code)
+		return rc;
+	real.Comm_call_errhandler(f->t->take.comm, f->code);
+	return f->code;
+}
+
+bool span_serve(struct taken *t, int *rc)
+{
+	struct flow f;
+	int err;
+
+	if (!is_served(t))
+		return trace_passed("it is not one of those that are served over several nodes");
+	err = take_prepare(t);
+	begin(&f, t);
+	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments", t->take.name,
+		 (unsigned long long)t->bytes, f.l->nodes, (unsigned long long)span_count(&f.cut));
+	if (err)
+		flow_fail(&f, err);
+	run(&f);
+	base_count(BASE_CTR_SPAN_TAKEN, 1);
+	*rc = conclude(&f);
+	return true;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A collective piece by piece, as the caller says. */
+#include "rt/pieces.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rt/private.h"
+#include "rt/sides.h"
+
+struct rt_pieces {
+	struct rt_comm *comm;
+	const struct rt_call *call;
+	struct sides sides;
+};
+
+int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes, struct rt_pieces **out)
+{
+	struct rt_pieces *p = malloc(sizeof(*p));
+	bool is_fold = rt_is_fold(call->kind);
+	static const struct rt_side none;
+	int ret;
+
+	if (!p)
+		return -ENOMEM;
+	*p = (struct rt_pieces){ .comm = c, .call = call };
+	/* what is combined is read where it lies, so it has to be mapped; what is in place lies in the receive buffer */
+	ret = side_begin(&p->sides.send, is_fold && call->in_place ? &none : &call->send, &c->scratch[0], longest_bytes,
+			 is_fold ? SIDE_MAPPED : SIDE_ANY);
+	p->sides.recv = (struct side){ .of = &call->recv };
+	if (!ret)
+		ret = side_begin(&p->sides.recv, &call->recv, &c->scratch[1], longest_bytes, SIDE_MAPPED);
+	if (ret)
+		rt_pieces_end(p);
+	else
+		*out = p;
+	return ret;
+}
+
+static int run_bcast(struct rt_pieces *p, uint64_t at, uint64_t bytes)
+{
+	struct rt_comm *c = p->comm;
+	uint32_t cap = coll_ops_max(node_size(c->group));
+	struct coll_part part = { at, bytes };
+	struct coll_shape shape = {
+		.kind = COLL_BCAST,
+		.rank = node_rank(c->group),
+		.ranks = node_size(c->group),
+		.root = p->call->root,
+		.send = &part,
+	};
+	struct exec_call e = {
+		.schedule = c->block,
+		.user = { p->sides.send.addr },
+		.desc = { [COLL_SEND] = p->sides.send.desc },
+		.prefer_vm = c->prefer_vm,
+		.name = p->call->name,
+	};
+	struct goal_build b;
+	struct exec_run *r;
+	int ret;
+
+	goal_build_init(&b, c->ops, cap, c->edges, cap);
+	coll_build(&b, &shape);
+	ret = goal_compile(&b, c->block, c->block_cap);
+	if (!ret)
+		ret = run_begin(c, &e, &r);
+	return ret ? ret : exec_wait(r);
+}
+
+static int run_fold(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
+{
+	const struct side *send = p->call->in_place ? &p->sides.recv : &p->sides.send, *recv = &p->sides.recv;
+	uint64_t from = p->call->in_place ? recv_at : send_at;
+	struct exec_fold fold;
+	struct exec_call e = {
+		.fold = &fold,
+		.user = { p->sides.send.addr, recv->addr },
+		.desc = { [COLL_SEND] = p->sides.send.desc, [COLL_RECV] = recv->desc },
+		.prefer_vm = p->comm->prefer_vm,
+		.name = p->call->name,
+	};
+	struct exec_run *r;
+	int ret = side_pack_range(send, from, bytes);
+
+	if (ret)
+		return ret;
+	fold_describe(p->call, bytes, &fold);
+	fold.in_off = send->is_packed ? 0 : from;
+	fold.out_off = recv->is_packed ? 0 : recv_at;
+	ret = run_begin(p->comm, &e, &r);
+	if (!ret)
+		ret = exec_wait(r);
+	return ret ? ret : side_unpack_range(recv, recv_at, bytes);
+}
+
+int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
+{
+	int ret;
+
+	host_call_begin();
+	requests_enter_blocking(p->comm);
+	ret = rt_is_fold(p->call->kind) ? run_fold(p, send_at, recv_at, bytes) : run_bcast(p, send_at, bytes);
+	requests_leave_blocking(p->comm);
+	host_call_end();
+	return ret;
+}
+
+void rt_pieces_end(struct rt_pieces *p)
+{
+	if (!p)
+		return;
+	side_end(&p->sides.send);
+	side_end(&p->sides.recv);
+	free(p);
+}

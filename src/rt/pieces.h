@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * pieces: a collective of which mpi/ says when which piece runs, because something goes on between them: a segment
+ * that has to cross a network first.
+ *
+ *   rt_pieces_begin() -> rt_pieces_run() ... -> rt_pieces_end()
+ *
+ * The buffers are described once, so that they are adopted as wholes. Several of one communicator may be open at a
+ * time, and their pieces mixed, in the same order on all ranks. Pieces complete before they return. Threads: as the
+ * calls of one communicator.
+ */
+#ifndef SLUICE_RT_PIECES_H
+#define SLUICE_RT_PIECES_H
+
+#include "rt/collective.h"
+
+struct rt_pieces;
+
+/* A broadcast or a reduction to a root; buffers without gaps. longest_bytes: of a piece. Local. 0 or -errno. */
+int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes, struct rt_pieces **out);
+/* Collective: `bytes` of each rank's message, which begin `send_at` bytes into this rank's send buffer and recv_at into
+ * its receive buffer (a broadcast has the first only). 0 or -errno, as rt_collective(); then rt_abandon() is due. */
+int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes);
+void rt_pieces_end(struct rt_pieces *p); /* NULL: nothing happens */
+
+#endif

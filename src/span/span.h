@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * span: how a collective over several nodes is laid out. Pure: from facts that all ranks have, so that all come
+ * to the same. Who communicates, and with what, is mpi/span.h.
+ *
+ *   node 0          node 1          node 2
+ *   0 (acts)  ----> 2 (acts)  ----> 5 (acts)      between nodes: a tree of those that act for their nodes
+ *   1               3  4                          inside each: the node's own collective, a segment later
+ *
+ * The root acts for its node, elsewhere the lowest rank does. Nodes are numbered by their lowest ranks, whatever
+ * order the launcher has put ranks on them. The tree is a chain while there are few nodes: each link then carries
+ * each byte once, and segments follow each other through it; with more nodes it is binary, as what a chain takes
+ * until the last node has the first segment grows with their number.
+ *
+ * Threads: everything is const once made. Never: waits, logs, allocates but in span_layout_create().
+ */
+#ifndef SLUICE_SPAN_H
+#define SLUICE_SPAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SPAN_CHILDREN 2
+#define SPAN_CHAIN_NODES 4 /* so many are a chain */
+
+/* Ranks of a communicator by node. */
+struct span_layout {
+	int ranks, nodes;
+	int *node_of; /* of a rank */
+	int *place;   /* of a rank, among those of its node */
+	int *first;   /* of a node, in members; [nodes] is their end */
+	int *members; /* ranks of node 0, in order, then those of node 1 ... */
+};
+
+/* keys[rank]: equal for ranks of one node. NULL: no memory. Owner: the caller, until span_layout_destroy(). */
+struct span_layout *span_layout_create(const uint64_t *keys, int ranks);
+void span_layout_destroy(struct span_layout *l);
+
+static inline int span_node_size(const struct span_layout *l, int node)
+{
+	return l->first[node + 1] - l->first[node];
+}
+static inline const int *span_node_ranks(const struct span_layout *l, int node)
+{
+	return l->members + l->first[node];
+}
+/* The rank that acts for a node; root: -1 when there is none. */
+static inline int span_acting(const struct span_layout *l, int node, int root)
+{
+	return root >= 0 && l->node_of[root] == node ? root : span_node_ranks(l, node)[0];
+}
+
+/* A node's place in the tree of `nodes` nodes whose root is `root`. */
+struct span_tree {
+	int parent; /* -1: it is the root */
+	int children[SPAN_CHILDREN], child_count;
+};
+void span_tree_of(int nodes, int root, int node, struct span_tree *out);
+/* Links from the root to the farthest node. */
+int span_tree_depth(int nodes);
+
+/* A message cut in segments of `segment` bytes but for the last; `at` and bytes of the k-th. */
+struct span_cut { uint64_t bytes, segment; };
+/* Never more than wanted_bytes, but at least one element; whole elements. */
+struct span_cut span_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes);
+static inline uint64_t span_count(const struct span_cut *c) { return (c->bytes + c->segment - 1) / c->segment; }
+static inline uint64_t span_length(const struct span_cut *c, uint64_t k)
+{
+	uint64_t rest = c->bytes - k * c->segment;
+
+	return rest < c->segment ? rest : c->segment;
+}
+
+/* In a ring: the node whose data this one receives in a step from the one before it. Steps: 0 to nodes - 2. What it
+ * sends on is what it received a step before; in step 0 its own. */
+static inline int span_ring_from(int nodes, int node, int step) { return (node + 2 * nodes - 1 - step) % nodes; }
+
+#endif
