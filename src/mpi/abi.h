@@ -134,6 +134,7 @@ struct life_comm {
 	struct rt_comm *rt;
 	struct spanning *span;      /* of one that spans nodes; else NULL */
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
+	uint32_t passed;        /* calls that rt may want, if there are more of them: before it is asked */
 	bool is_wanted;         /* by a nonblocking call: the next blocking one connects it */
 	bool is_gone;           /* freed by the program, and kept for those who hold it */
 	int refs;               /* requests that hold it; under the lock */

@@ -15,6 +15,8 @@
 
 #define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
+#define IS_NEW "it wins in buffers that are used again only, which these are not on all ranks so far"
+#define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
 #define IS_WRONG "its arguments name nothing that can be moved"
 
 static bool has_root(enum rt_kind kind)
@@ -163,24 +165,48 @@ void take_count(enum rt_kind kind, bool is_taken)
 	base_count(counters[is_taken][kind], 1);
 }
 
+/* What only buffers that are used again would make faster: a program may never call it twice. */
+static bool is_too_early(struct taken *t)
+{
+	return !t->lc->is_asked && !rt_takes_always(t->take.kind, t->bytes) && t->lc->passed++ < FIRST_PASSED;
+}
+
+/* 1; 0: it is the library's after all; -errno. */
+static int prepare_and_run(struct taken *t)
+{
+	int err = take_prepare(t), ret;
+
+	ret = rt_takes(t->lc->rt, t->take.kind, t->bytes, err ? NULL : &t->call);
+	if (!ret)
+		return 0;
+	err = ret < 0 ? ret : err;
+	if (!err)
+		err = rt_collective(t->lc->rt, &t->call);
+	else
+		rt_abandon(t->lc->rt, &t->call, err);
+	return err ? err : 1;
+}
+
 static bool run(struct take *take, int *rc)
 {
 	struct taken t;
-	int err;
+	int ret;
 
 	if (!take_look(&t, take, rc))
 		return *rc;
+	if (is_too_early(&t))
+		return trace_passed(IS_NEW);
 	life_connect(t.lc);
 	if (t.lc->span)
 		return span_serve(&t, rc) && (take_count(take->kind, true), true);
 	if (!t.lc->rt || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
 		return trace_passed(NOT_SERVED);
-	err = take_prepare(&t);
-	if (!err)
-		err = rt_collective(t.lc->rt, &t.call);
-	else
-		rt_abandon(t.lc->rt, &t.call, err);
-	*rc = take_conclude(&t, err);
+	ret = prepare_and_run(&t);
+	if (!ret) {
+		sides_finish(&t);
+		return trace_passed(IS_NEW);
+	}
+	*rc = take_conclude(&t, ret < 0 ? ret : 0);
 	take_count(take->kind, true);
 	return true;
 }

@@ -104,8 +104,10 @@ static inline bool is_to_be_signed(size_t bytes)
 
 static void *signed_block(void *p, size_t bytes)
 {
-	if (p)
-		block_sign(p, bytes);
+	if (!p)
+		return NULL;
+	block_sign(p, bytes);
+	region_is_new((uintptr_t)p);
 	return p;
 }
 
@@ -155,7 +157,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes)
 	int ret = NEXT(posix_memalign)(out, alignment, sign ? bytes + BLOCK_SIGN_BYTES : bytes);
 
 	if (!ret && sign)
-		block_sign(*out, bytes);
+		signed_block(*out, bytes);
 	return ret;
 }
 

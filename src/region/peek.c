@@ -58,6 +58,15 @@ bool peek_overlaps(uintptr_t start, uintptr_t end)
 	return any || !peek_is_valid(version);
 }
 
+bool peek_covers(uintptr_t start, uintptr_t end)
+{
+	uint32_t version = peek_begin();
+	struct region r;
+
+	return peek_find(start, &r) && r.start <= start && r.end >= end && r.state == REGION_ACTIVE &&
+	       peek_is_valid(version);
+}
+
 /* Somebody is about to fork, when nothing may be pinned. */
 RACY static bool is_forking(void) { return *(volatile int *)&region_table.forks; }
 

@@ -89,7 +89,9 @@ int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot);
 int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 
 /* ---- seen.c: which buffers have earned adoption ------------------------------------------------- */
-bool seen_earned(uintptr_t start, uint64_t bytes);
+/* It is used once more: often enough by now? is_spent: if so, it is adopted, and the count begins again. */
+bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent);
+void seen_forget(uintptr_t start); /* what lies there is another buffer now */
 void seen_lifetime(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
 
 /* ---- table.c ------------------------------------------------------------------------------------ */
@@ -158,6 +160,8 @@ void pins_reset_locked(void);
 
 /* False: certainly no region overlaps the range, that the program knows of. */
 bool peek_overlaps(uintptr_t start, uintptr_t end);
+/* A hint: one region, which may be mapped no more, holds all of it. */
+bool peek_covers(uintptr_t start, uintptr_t end);
 /* The region that holds the range whole, pinned, or false: ask again with the lock. */
 bool peek_region(uintptr_t start, uintptr_t end, struct region *out);
 

@@ -108,6 +108,11 @@ enum region_intent {
  * Context: any thread; may take the region lock and, when it adopts, milliseconds.
  */
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent, struct region_desc *out);
+/*
+ * Counts a use of [buf, buf+bytes) that is not described, and adopts nothing. True: it is adopted, or has been used so
+ * often that region_describe() would adopt it. A hint, as what is mapped is not looked at.
+ */
+bool region_is_used_again(const void *buf, uint64_t bytes);
 /* Unpin what region_describe() returned. */
 void region_release(const struct region_desc *d);
 
@@ -152,6 +157,8 @@ void region_exclusive(uintptr_t start, uintptr_t end);
 void region_discard(uintptr_t start, uintptr_t end);   /* this range reads as zero from now on, the
 							* rest of its regions lives on (MADV_DONTNEED) */
 bool region_overlaps(uintptr_t start, uintptr_t end);
+/* An allocator has given this block out: uses of what was there before do not count any more. */
+void region_is_new(uintptr_t block);
 /* Something may have been unmapped unseen: every region's mapping is looked at before its next use, also
  * where looking is dear. */
 void region_suspect_all(void);

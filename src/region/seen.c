@@ -3,7 +3,7 @@
  * Which buffers have earned adoption. Adopting costs about as much as several copies, so a buffer is
  * adopted when it has been used often enough (SLUICE_REGION_ADOPT_AFTER), and one whose regions died
  * young must be used twice as often each time: a program that allocates, broadcasts and frees in a
- * loop soon stops being adopted for nothing.
+ * loop soon stops being adopted for nothing. Where the hooks see it allocate, it is never.
  *
  * Asked at every use of what is not adopted, so without the folder's lock, whose price is two system
  * calls. All of it is a hint: who finds another thread (or, in a signal handler, the thread below it) in
@@ -34,10 +34,12 @@ static bool seen_try_begin(void)
 
 static void seen_end(void) { atomic_store_explicit(&seen_busy, false, memory_order_release); }
 
+static struct seen *set_of(uintptr_t page) { return seen_table[(page * 0x9e3779b97f4a7c15ull) >> 56]; }
+
 static struct seen *seen_find(uintptr_t start)
 {
 	uintptr_t page = start / HOST_PAGE;
-	struct seen *set = seen_table[(page * 0x9e3779b97f4a7c15ull) >> 56], *victim = set;
+	struct seen *set = set_of(page), *victim = set;
 
 	for (int i = 0; i < SEEN_WAYS; i++) {
 		if (set[i].start == page)
@@ -49,7 +51,8 @@ static struct seen *seen_find(uintptr_t start)
 	return victim;
 }
 
-static bool has_earned(struct seen *s, uint64_t bytes)
+/* One use more: are they enough? */
+static bool count_use(struct seen *s, uint64_t bytes)
 {
 	s->last = ++seen_clock;
 	/* a longer buffer at the same place is another buffer; a shorter one profits as well */
@@ -58,23 +61,37 @@ static bool has_earned(struct seen *s, uint64_t bytes)
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses++;
 	/* the gain of a call shrinks with the size, the cost of the system calls does not */
-	if (s->uses <= (uint64_t)base_opt.region_adopt_after *
-			       (bytes < SEEN_SMALL_BYTES ? SEEN_SMALL_BYTES / base_max_u64(bytes, HOST_PAGE) : 1)
-			       << s->backoff)
-		return false;
-	s->uses = 0;
-	return true;
+	return s->uses > (uint64_t)base_opt.region_adopt_after *
+				 (bytes < SEEN_SMALL_BYTES ? SEEN_SMALL_BYTES / base_max_u64(bytes, HOST_PAGE) : 1)
+				 << s->backoff;
 }
 
-bool seen_earned(uintptr_t start, uint64_t bytes)
+bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent)
 {
+	struct seen *s;
 	bool earned;
 
 	if (!seen_try_begin())
 		return false;
-	earned = has_earned(seen_find(start), bytes);
+	s = seen_find(start);
+	earned = count_use(s, bytes);
+	if (earned && is_spent)
+		s->uses = 0;
 	seen_end();
 	return earned;
+}
+
+void seen_forget(uintptr_t start)
+{
+	uintptr_t page = start / HOST_PAGE;
+	struct seen *set = set_of(page);
+
+	if (!seen_try_begin())
+		return;
+	for (int i = 0; i < SEEN_WAYS; i++)
+		if (set[i].start == page)
+			set[i].uses = 0;
+	seen_end();
 }
 
 void seen_lifetime(uintptr_t start, uint64_t uses)

@@ -345,7 +345,7 @@ static bool has_earned(const struct range *b, enum region_intent intent)
 {
 	if (intent == REGION_LOOKUP || b->end - b->start < base_opt.region_adopt_min_bytes)
 		return false;
-	return intent == REGION_FORCE || seen_earned(b->in_start, b->in_end - b->in_start);
+	return intent == REGION_FORCE || seen_again(b->in_start, b->in_end - b->in_start, true);
 }
 
 /* False: it is not mapped. */
@@ -404,6 +404,18 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	out->flags = REGION_DESC_MAPPED;
 	out->id = r.id;
 }
+
+bool region_is_used_again(const void *buf, uint64_t bytes)
+{
+	bool may = base_opt.region_kind == BASE_REGION_AUTO || base_opt.region_kind == BASE_REGION_ARENA;
+	struct range b = range_of(buf, bytes);
+
+	if (!may || b.in_start >= b.in_end || bytes < base_opt.region_adopt_min_bytes)
+		return false;
+	return peek_covers(b.in_start, b.in_end) || seen_again(b.in_start, b.in_end - b.in_start, false);
+}
+
+void region_is_new(uintptr_t block) { seen_forget(base_round_up(block, HOST_PAGE)); }
 
 bool region_overlaps(uintptr_t start, uintptr_t end)
 {

@@ -112,6 +112,15 @@ struct rt_call {
 };
 
 /*
+ * Collective: is this call rt_collective()'s, or the library's? All ranks come to the same, by kind and size, and by
+ * whether they use their buffers again. `call`: NULL where this rank cannot prepare it. 1, 0, or -errno as of
+ * rt_collective().
+ */
+int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call);
+/* By kind and size alone? Before there is a communicator. */
+bool rt_takes_always(enum rt_kind kind, uint64_t bytes);
+
+/*
  * Collective. Returns 0; -EOWNERDEAD when a peer died (message already on stderr); -EREMOTEIO when peers disagree
  * about a byte count; other -errno for failures after which data is undefined.
  */

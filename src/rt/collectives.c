@@ -46,13 +46,16 @@ int side_begin(struct side *s, const struct rt_side *of, struct region_extent *s
 	if (!of->buf.pack && memory != SIDE_COPY) {
 		s->addr = of->buf.addr;
 		region_describe(of->buf.addr, of->buf.bytes, policy_intent(base_opt.region_kind), &s->desc);
-		if (memory == SIDE_ANY || s->desc.flags & REGION_DESC_MAPPED)
+		s->is_unmapped = !(s->desc.flags & REGION_DESC_MAPPED);
+		if (memory == SIDE_ANY || !s->is_unmapped)
 			return 0;
 		region_release(&s->desc);
 		s->desc = (struct region_desc){ 0 };
 	}
-	if (of->buf.pack)
+	if (of->buf.pack) {
+		s->is_unmapped = true;
 		base_count(BASE_CTR_PACKED, 1);
+	}
 	return get_scratch(s, scratch_bytes);
 }
 
@@ -361,6 +364,7 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 	else
 		s = (struct sides){ { .of = &call->send }, { .of = &call->recv } };
 	ending_begin(&end, c, call, &s, piece >= call->bytes);
+	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
 	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root, rank == call->root);
 	/* those that are not cut run once, also when this rank has nothing in them */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

@@ -136,6 +136,7 @@ int fold_collective(struct rt_comm *c, const struct rt_call *call)
 	end.leave.movers = movers_of(call);
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->fold.element_bytes);
+	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
 	trace_taken(side_region(&s.send), call->root, node_rank(c->group) == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);

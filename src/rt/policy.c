@@ -9,21 +9,21 @@
 #define KIB 1024u
 
 /*
- * From here on neither MPICH 5 nor Open MPI 5 was faster, with 2 ranks on an idle machine, in buffers that are used again or
- * are new in each call (doc/adr/0020-flat-collectives.md); below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
- * NEVER: in new buffers, whose memory is not mapped yet, one of them was.
+ * From here on neither MPICH 5 nor Open MPI 5 was faster, with 2 ranks (doc/adr/0020-flat-collectives.md): in buffers that
+ * are used again; and also in such as are new in each call, whose memory is not mapped yet. Below, and where 0 stands,
+ * SLUICE_COLL_THRESHOLD decides.
  */
-static const uint64_t wins_from_bytes[RT_KINDS] = {
-	[RT_SCATTER] = 256 * KIB,
-	[RT_ALLGATHER] = NEVER,
-	[RT_ALLGATHERV] = NEVER, /* as all counts would have to be added before a small call is passed on */
-	[RT_ALLTOALL] = NEVER,
-	[RT_REDUCE] = NEVER,
-	[RT_ALLREDUCE] = 128 * KIB,
-	[RT_REDUCE_SCATTER] = NEVER, /* likewise */
-	[RT_REDUCE_SCATTER_BLOCK] = 128 * KIB,
-	[RT_SCAN] = 512 * KIB,
-	[RT_EXSCAN] = NEVER,
+static const struct { uint64_t again, always; } wins_from_bytes[RT_KINDS] = {
+	[RT_SCATTER] = { 256 * KIB, 256 * KIB },
+	[RT_ALLGATHER] = { 512 * KIB, NEVER },
+	[RT_ALLGATHERV] = { NEVER, NEVER }, /* as all counts would have to be added before a small call is passed on */
+	[RT_ALLTOALL] = { 128 * KIB, NEVER },
+	[RT_REDUCE] = { 128 * KIB, NEVER },
+	[RT_ALLREDUCE] = { 128 * KIB, 128 * KIB },
+	[RT_REDUCE_SCATTER] = { NEVER, NEVER }, /* likewise */
+	[RT_REDUCE_SCATTER_BLOCK] = { 128 * KIB, 128 * KIB },
+	[RT_SCAN] = { 256 * KIB, 512 * KIB },
+	[RT_EXSCAN] = { 256 * KIB, NEVER },
 };
 
 static int64_t option_of(enum rt_kind kind)
@@ -48,7 +48,38 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 		return base_opt.coll_take[BASE_COLL_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;
 	if (option == BASE_TAKE_ON)
 		return base_opt.coll_threshold_bytes;
-	return base_max_u64(wins_from_bytes[kind], base_opt.coll_threshold_bytes);
+	return base_max_u64(wins_from_bytes[kind].again, base_opt.coll_threshold_bytes);
+}
+
+uint64_t policy_always_bytes(enum rt_kind kind)
+{
+	if (rt_is_local(kind) || option_of(kind) != BASE_TAKE_AUTO)
+		return policy_threshold_bytes(kind);
+	return base_max_u64(wins_from_bytes[kind].always, base_opt.coll_threshold_bytes);
+}
+
+/* ---- are buffers used again? ---------------------------------------------------------------------- */
+
+#define PASS_FIRST 4u /* a buffer has earned adoption after three uses (SLUICE_REGION_ADOPT_AFTER) */
+#define PAUSE_MAX 64u /* as long as a program that changes its ways may be served the wrong way */
+
+enum policy_step policy_habit_next(struct policy_habit *h)
+{
+	if (!h->pass)
+		h->pass = h->left = PASS_FIRST;
+	if (--h->left)
+		return h->is_taken ? HABIT_TAKE : HABIT_PASS;
+	return HABIT_ASK;
+}
+
+/* Of what has just begun to be taken it is soon known whether that was right. */
+void policy_habit_answer(struct policy_habit *h, bool all_use_again)
+{
+	if (all_use_again)
+		h->left = h->take = h->is_taken ? (uint16_t)base_min_u64(2u * h->take, PAUSE_MAX) : 1;
+	else
+		h->left = h->pass = (uint16_t)base_min_u64(2u * h->pass, PAUSE_MAX);
+	h->is_taken = all_use_again;
 }
 
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)

@@ -17,8 +17,26 @@ struct policy_group {
 	uint32_t vm_ns, copy_ns; /* 64 KiB by process_vm_readv (0: not possible) and by memcpy */
 };
 
-/* Smallest message of a kind that is taken, by the options and by what was measured; UINT64_MAX: none is. */
+/* Smallest message of a kind that may be taken, by the options and by what was measured; UINT64_MAX: none is. */
 uint64_t policy_threshold_bytes(enum rt_kind kind);
+/* From here on it is taken whatever memory the buffers are; below, when the ranks use theirs again. UINT64_MAX: never
+ * for its size alone. */
+uint64_t policy_always_bytes(enum rt_kind kind);
+
+/*
+ * Calls of one kind, about one size, on one communicator: are they taken? All ranks count them alike, and change their
+ * mind only by an answer that they have in common: do all of them use their buffers again? Asking costs a message each
+ * way, so it is done more and more seldom. Zeroed memory is the beginning.
+ */
+struct policy_habit {
+	uint16_t left; /* calls until the next question, and with it */
+	uint16_t pass, take; /* calls between questions while they are passed on, and taken */
+	bool is_taken;
+};
+enum policy_step { HABIT_PASS, HABIT_TAKE, HABIT_ASK };
+enum policy_step policy_habit_next(struct policy_habit *h);
+/* After HABIT_ASK: from now on, and with this call, they are taken, or not. */
+void policy_habit_answer(struct policy_habit *h, bool all_use_again);
 
 /* Should memory that is not mapped (yet) travel by process_vm_* rather than by staging? The same on
  * every rank: made from options that agree and from facts of the whole group. */

@@ -30,6 +30,8 @@ struct requests {
 	bool is_busy;           /* it is in the list of those that have some; under that one's lock */
 };
 
+#define REUSE_SIZES 12
+
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
@@ -51,6 +53,12 @@ struct rt_comm {
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[GOAL_MEMS - 1];
 	struct requests requests;
+	/* by kind, and by size in powers of two */
+	struct reuse {
+		struct policy_habit habit;
+		uint16_t taken, unmapped; /* since the last question; of them in memory that peers had not mapped */
+	} reuse[RT_KINDS][REUSE_SIZES];
+	struct reuse *reuse_now; /* of the call that is being taken; NULL: it is taken in any case */
 };
 
 /* What the trampolines look at, and what it is the sum of. */
@@ -133,6 +141,11 @@ void attendant_own_thread(void);
 /* The channel has done what it could for this one: exec_leave()'s callback. */
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
+
+/* ---- reuse.c -------------------------------------------------------------------------------------------- */
+
+/* Of the collective that rt_takes() has said yes to: could peers reach both of its sides where they are? */
+void reuse_note(struct rt_comm *c, bool is_mapped);
 
 /* ---- leave.c: may this call return early, and doing it ------------------------------------------------ */
 

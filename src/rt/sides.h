@@ -18,6 +18,7 @@ struct side {
 	struct region_desc desc;
 	char *addr;
 	bool is_packed;
+	bool is_unmapped; /* peers do not have it mapped where it is */
 };
 
 /* 0 or -errno; side_end() is due in any case. */

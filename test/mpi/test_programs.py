@@ -170,3 +170,25 @@ def test_stdout_is_the_programs_own(get_mpi, with_sluice):
     plain = mpi.launch(2, program, 'comm_self', 'zero_counts', sluice=False)
     ours = mpi.launch(2, program, 'comm_self', 'zero_counts', sluice=with_sluice)
     assert (ours.out, ours.err, ours.status) == (plain.out, plain.err, plain.status)
+
+
+AGAIN = {
+    # behaviour: the share of its calls that are taken, at least and at most
+    'used_again': (0.9, 1.0),
+    'new_each_time': (0.0, 0.0),
+    'one_rank_is_different': (0.0, 0.0),
+    'ranks_change_their_minds': (0.0, 1.0),
+}
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 3), ('openmpi', 2)])
+@pytest.mark.parametrize('behaviour', AGAIN)
+def test_taken_while_buffers_are_used_again(behaviour, name, ranks, get_mpi, with_sluice, tmp_path):
+    """All ranks come to the same, whatever each does with its memory: else the job would hang."""
+    mpi = get_mpi(name)
+    passed(mpi.launch(ranks, mpi.build('again.c'), behaviour, sluice=with_sluice,
+                      env={'SLUICE_STATS': str(tmp_path / 'stats')}), behaviour)
+    if with_sluice:
+        total = counters(tmp_path / 'stats', ranks)
+        taken = total['alltoall_taken'] / (total['alltoall_taken'] + total['alltoall_passed'])
+        assert AGAIN[behaviour][0] <= taken <= AGAIN[behaviour][1] and total['reuse_asked'], total

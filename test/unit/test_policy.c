@@ -192,3 +192,73 @@ UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_c
 	CHECK(!policy_was_worth(20, 10));
 	CHECK(policy_was_worth(21, 10));
 }
+
+/* ---- are buffers used again? ------------------------------------------------------------------------ */
+
+/* What happens to the next n calls of which `again` says whether buffers are used again: '.' passed on, 'T' taken, 'n' and
+ * 'y' asked. */
+static void run_habit(struct policy_habit *h, bool again, int n, char *out)
+{
+	for (int i = 0; i < n; i++) {
+		enum policy_step step = policy_habit_next(h);
+
+		out[i] = step == HABIT_PASS ? '.' : step == HABIT_TAKE ? 'T' : again ? 'y' : 'n';
+		if (step == HABIT_ASK)
+			policy_habit_answer(h, again);
+	}
+	out[n] = '\0';
+}
+
+UNIT_TEST(policy_asks_after_a_few_calls_and_less_and_less_often)
+{
+	struct policy_habit h = { 0 };
+	char calls[1001];
+
+	run_habit(&h, false, 28, calls);
+	CHECK(!strcmp(calls, "...n.......n...............n"));
+	h = (struct policy_habit){ 0 };
+	run_habit(&h, true, 19, calls);
+	CHECK(!strcmp(calls, "...yyTyTTTyTTTTTTTy"));
+	for (int again = 0; again < 2; again++) {
+		int asked = 0;
+
+		h = (struct policy_habit){ 0 };
+		run_habit(&h, again, 1000, calls);
+		for (int i = 0; i < 1000; i++)
+			asked += calls[i] == (again ? 'y' : 'n');
+		CHECK(asked > 15 && asked < 25); /* for ever, as programs change */
+	}
+}
+
+UNIT_TEST(policy_notices_soon_that_a_program_has_changed_its_ways)
+{
+	struct policy_habit h = { 0 };
+	char calls[1001];
+
+	run_habit(&h, true, 1000, calls);
+	run_habit(&h, false, 64, calls);
+	CHECK(strchr(calls, 'n') && h.is_taken == false);
+	run_habit(&h, true, 64, calls);
+	CHECK(strchr(calls, 'y') && h.is_taken == true);
+	/* what was right once only is not believed for long */
+	h = (struct policy_habit){ 0 };
+	run_habit(&h, true, 4, calls);
+	run_habit(&h, false, 1, calls);
+	CHECK(!strcmp(calls, "n"));
+}
+
+UNIT_TEST(policy_takes_what_wins_in_used_buffers_only_when_they_are_used_again)
+{
+	for (int kind = 0; kind < RT_KINDS; kind++) {
+		CHECK(policy_always_bytes(kind) >= policy_threshold_bytes(kind));
+		if (rt_is_local(kind))
+			CHECK_EQ(policy_always_bytes(kind), policy_threshold_bytes(kind));
+	}
+	CHECK(policy_always_bytes(RT_ALLTOALL) > policy_threshold_bytes(RT_ALLTOALL));
+	CHECK_EQ(policy_always_bytes(RT_BCAST), policy_threshold_bytes(RT_BCAST));
+	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_ON;
+	CHECK_EQ(policy_always_bytes(RT_ALLTOALL), base_opt.coll_threshold_bytes);
+	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_OFF;
+	CHECK_EQ(policy_always_bytes(RT_ALLTOALL), UINT64_MAX);
+	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_AUTO;
+}

@@ -2,6 +2,7 @@
 /* When memory is adopted, how much of it there may be, and of which pages. */
 #include <pthread.h>
 
+#include "region/blocks.h"
 #include "region/private.h"
 #include "region_case.h"
 
@@ -95,6 +96,57 @@ REGION_TEST(buffers_that_die_young_are_soon_left_alone)
 	}
 	adopted = base_counters[BASE_CTR_ADOPTED];
 	CHECK(adopted >= 1 && adopted < 16);
+}
+
+REGION_TEST(uses_are_counted_for_calls_that_are_passed_on_too)
+{
+	char *p = pages_get(MIB), *other = pages_get(MIB);
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
+	for (int i = 0; i < 3; i++)
+		CHECK(!region_is_used_again(p, MIB));
+	CHECK(region_is_used_again(p, MIB));
+	CHECK(!is_adopted(p, MIB)); /* nobody has to have it mapped yet */
+	CHECK(!region_is_used_again(other, MIB));
+	CHECK(use(p, MIB));
+	for (int i = 0; i < 3; i++)
+		CHECK(region_is_used_again(p, MIB));
+	CHECK(region_is_used_again(p + PAGE, MIB - PAGE));
+	CHECK(!region_is_used_again(p, MIB + PAGE)); /* more than is adopted */
+}
+
+REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
+{
+	char *p = pages_get(MIB);
+
+	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_REGION_ADOPT_MIN=64K", NULL);
+	CHECK(!region_is_used_again(p, 15 * PAGE)); /* too short */
+	CHECK(region_is_used_again(p, 16 * PAGE));
+	base_opt.region_kind = BASE_REGION_CMA;
+	CHECK(!region_is_used_again(p, 16 * PAGE));
+}
+
+/* In a loop of malloc and free the address is the same each time, and nothing is won by adopting it. */
+REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
+{
+	char *p, *before = NULL;
+	int same = 0;
+
+	if (!blocks_are_known)
+		unit_skip("the allocator is not the C library's");
+	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
+	for (int i = 0; i < 50; i++, before = p) {
+		p = block_get(MIB);
+		same += p == before;
+		CHECK(!use(p, MIB));
+		CHECK(!region_is_used_again(p, MIB));
+		free(p);
+	}
+	CHECK(same > 40);
+	p = block_get(MIB);
+	for (int i = 0; i < 3; i++)
+		CHECK(!use(p, MIB));
+	CHECK(use(p, MIB));
 }
 
 /* ---- how much there may be -------------------------------------------------------------------------- */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls that win in buffers that are used again, and lose in such as are new in each call: taken while all ranks use
+ * theirs again. Ranks count calls alike (policy_habit_next), and now and then agree on what they have seen: by a
+ * reduction of one word, which lies in their slots and needs no memory of the arena.
+ */
+#include <errno.h>
+
+#include "rt/private.h"
+
+#define SIZES_FROM 16 /* log2 of the smallest size that is told from smaller ones */
+
+static struct reuse *reuse_of(struct rt_comm *c, enum rt_kind kind, uint64_t bytes)
+{
+	int power = 63 - __builtin_clzll(bytes | 1), last = REUSE_SIZES - 1;
+	int class = power < SIZES_FROM ? 0 : power - SIZES_FROM;
+
+	return &c->reuse[kind][class < last ? class : last];
+}
+
+/* Is it mapped, or about to be? What has gaps is packed in any case. */
+static bool is_used_again(const struct rt_side *side)
+{
+	if (!side->count || !side->buf.bytes)
+		return true;
+	return !side->buf.pack && region_is_used_again(side->buf.addr, side->buf.bytes);
+}
+
+/* Both sides count a use. */
+static bool are_used_again(const struct rt_call *call)
+{
+	bool send = is_used_again(&call->send), recv = is_used_again(&call->recv);
+
+	return send && recv;
+}
+
+/* Eight bytes that peers take from the slot, as the edges of a buffer without a whole page. */
+static struct region_desc describe_word(uint64_t *word)
+{
+	return (struct region_desc){
+		.addr = (uintptr_t)word, .bytes = sizeof *word, .head = sizeof *word, .flags = REGION_DESC_MAPPED
+	};
+}
+
+/* The least of what the ranks say. */
+static int agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out)
+{
+	const struct exec_fold fold = {
+		.kind = FOLD_ALLREDUCE, .type = GOAL_MIN, .dtype = GOAL_U64, .count = 1, .element_bytes = sizeof mine,
+	};
+	const struct exec_call call = {
+		.fold = &fold,
+		.user = { &mine, out },
+		.desc = { [COLL_SEND] = describe_word(&mine), [COLL_RECV] = describe_word(out) },
+		.name = name,
+	};
+	struct exec_run *r;
+	int ret;
+
+	host_call_begin();
+	requests_enter_blocking(c);
+	ret = run_begin(c, &call, &r);
+	if (!ret)
+		ret = exec_wait(r);
+	requests_leave_blocking(c);
+	host_call_end();
+	return ret;
+}
+
+static int ask(struct rt_comm *c, struct reuse *u, const struct rt_call *call)
+{
+	uint64_t mine = call && are_used_again(call) && u->unmapped * 4u <= u->taken, all = 0;
+	int ret = agree(c, call ? call->name : "a question before a collective", mine, &all);
+
+	if (ret)
+		return ret;
+	policy_habit_answer(&u->habit, all);
+	u->taken = u->unmapped = 0;
+	base_count(BASE_CTR_REUSE_ASKED, 1);
+	return all ? 1 : 0;
+}
+
+bool rt_takes_always(enum rt_kind kind, uint64_t bytes) { return bytes >= policy_always_bytes(kind); }
+
+int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
+{
+	struct reuse *u;
+
+	c->reuse_now = NULL;
+	if (rt_takes_always(kind, bytes))
+		return 1;
+	u = reuse_of(c, kind, bytes);
+	switch (policy_habit_next(&u->habit)) {
+	case HABIT_PASS:
+		if (call)
+			are_used_again(call);
+		return 0;
+	case HABIT_TAKE:
+		c->reuse_now = u;
+		return 1;
+	case HABIT_ASK:
+		break;
+	}
+	return ask(c, u, call);
+}
+
+void reuse_note(struct rt_comm *c, bool is_mapped)
+{
+	struct reuse *u = c->reuse_now;
+
+	if (!u)
+		return;
+	u->taken++;
+	u->unmapped += !is_mapped;
+}
