@@ -251,6 +251,8 @@ void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase pha
 
 static void start_run(struct sched_driver *d, struct sched_inst *s)
 {
+	/* also when this rank has nobody to meet in it: it stays in step with the others */
+	s->body->ctx = ctx_of(s->body->channel, s->runs ? s->runs->count++ : 0);
 	link_run(d, s);
 	if (!s->block->op_count) {
 		run_finish(d, s, RUN_DONE);

@@ -93,7 +93,9 @@ static bool see_body(struct sched_driver *d, struct sched_inst *s, const struct 
 	s->msgs = ref_at(d->g, s->ref + b->msgs_off, b->send_count * sizeof *s->msgs);
 	if (b->times_off)
 		s->times = ref_at(d->g, s->ref + b->times_off, b->op_count * sizeof *s->times);
-	return s->ops && s->msgs && (s->times || !b->times_off);
+	if (b->runs)
+		s->runs = ref_at(d->g, b->runs, sizeof *s->runs);
+	return s->ops && s->msgs && (s->times || !b->times_off) && (s->runs || !b->runs);
 }
 
 struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_inst *s)
@@ -145,6 +147,12 @@ static struct sched_channel *channel_get(struct sched_group *g, uint32_t number)
 	c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
+	c->runs = pool_get(g->pool, sizeof *c->runs);
+	if (!c->runs) {
+		free(c);
+		return NULL;
+	}
+	*c->runs = (struct sched_runs){ 0 };
 	c->number = number;
 	c->next = g->channels;
 	g->channels = c;
@@ -184,12 +192,23 @@ static uint64_t add_part(uint64_t *bytes, uint64_t part)
 	return off;
 }
 
+static sched_ref own_ref(const struct sched_inst *s, const void *p)
+{
+	return ref_of(s->rank, (uint64_t)((const char *)p - (const char *)region_arena_base()));
+}
+
 /* body, block, operations, messages, times: one piece of the arena */
 static int body_create(struct sched_inst *s)
 {
 	uint32_t sends = count_sends(s->block), n = 0;
 	struct sched_body h = { .id = s->id, .mem_count = s->mem_count, .op_count = s->block->op_count,
-				.send_count = sends, .slot = s->slot, .block_bytes = s->block->bytes };
+				.send_count = sends, .slot = s->slot, .block_bytes = s->block->bytes,
+				.channel = s->channel->number };
+
+	if (!(s->flags & SCHED_STREAM)) {
+		s->runs = s->channel->runs;
+		h.runs = own_ref(s, s->runs);
+	}
 
 	h.bytes = base_round_up(sizeof h + s->mem_count * sizeof h.mem[0], BASE_CACHE_LINE);
 	h.block_off = add_part(&h.bytes, s->block->bytes);
@@ -207,7 +226,7 @@ static int body_create(struct sched_inst *s)
 	s->ops = (struct sched_op *)((char *)s->body + h.ops_off);
 	s->msgs = (struct sched_msg *)((char *)s->body + h.msgs_off);
 	s->times = h.times_off ? (struct sched_times *)((char *)s->body + h.times_off) : NULL;
-	s->ref = ref_of(s->rank, (uint64_t)((char *)s->body - (char *)region_arena_base()));
+	s->ref = own_ref(s, s->body);
 	s->needs_clock = s->times;
 	for (uint32_t i = 0; i < h.op_count; i++) {
 		s->needs_clock |= inst_goal(s, i)->type == GOAL_STAMP;

@@ -70,6 +70,8 @@ enum sched_state {
 	SCHED_ENDED,
 };
 
+static inline uint64_t ctx_of(uint32_t channel, uint32_t run) { return (uint64_t)channel << 32 | run; }
+
 /* How far an operation has come. Written by who drives its rank. */
 struct sched_op {
 	sched_opref next, prev; /* of the list that its state names */
@@ -80,23 +82,29 @@ struct sched_op {
 	uint8_t state, job;
 };
 
+/* How many runs a rank has started on a channel: in its arena, by who drives it. */
+struct sched_runs { BASE_ALIGNED_LINE uint32_t count; };
+
 enum run_phase { RUN_IDLE, RUN_GOING, RUN_DONE, RUN_FAILED };
 
 /* An open schedule, in its owner's arena. */
 struct sched_body {
 	uint64_t bytes, id; /* id: never again used by this process */
 	uint32_t mem_count, op_count, send_count, slot;
+	uint32_t channel, padding;
 	uint64_t block_off, segments_off, ops_off, msgs_off, times_off; /* from here; times_off 0: not kept */
 	uint64_t block_bytes;
+	sched_ref runs; /* of its channel, a struct sched_runs; 0: all runs are one context */
 	/* by the owner, before a run */
 	_Atomic uint32_t mem_version;
 	uint32_t reserved;
-	uint64_t ctx, start_ns;
+	uint64_t start_ns;
 	sched_opref next_start; /* of those that shall start */
 	/* by who drives */
 	BASE_ALIGNED_LINE _Atomic uint32_t phase; /* release: everything before; acquire by the owner */
 	_Atomic uint32_t left; /* operations not ended; read by other threads of the rank, which only look */
 	uint32_t prev_run, next_run;              /* slot + 1 */
+	uint64_t ctx; /* since it was started */
 	int32_t error, error_rank, error_at;
 	uint32_t error_op;
 	struct region_desc mem[];
@@ -198,7 +206,7 @@ struct sched_at { char *base; uint64_t lo, hi; };
 
 struct sched_channel {
 	uint32_t number;
-	_Atomic uint32_t runs;
+	struct sched_runs *runs;
 	struct sched_channel *next;
 };
 
@@ -216,6 +224,7 @@ struct sched_inst {
 	struct sched_op *ops;
 	struct sched_msg *msgs;
 	struct sched_times *times;
+	struct sched_runs *runs; /* NULL: SCHED_STREAM */
 	struct goal_block *block; /* verified, where nobody else can change it */
 	uint32_t mem_count;
 	struct sched_at at[GOAL_SPACES_MAX];

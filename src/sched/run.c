@@ -51,15 +51,12 @@ static void reset(struct sched_inst *s)
 	const struct goal_op *ops = goal_ops_const(s->block);
 	uint32_t n = s->block->op_count;
 	struct sched_body *b = s->body;
-	/* also when this rank has nobody to meet in it: it stays in step with the others */
-	uint32_t number = atomic_fetch_add_explicit(&s->channel->runs, 1, memory_order_relaxed);
 
 	for (uint32_t i = 0; i < n; i++) {
 		s->ops[i].waits = ops[i].requires;
 		s->ops[i].state = SCHED_BLOCKED;
 	}
 	atomic_store_explicit(&b->left, n, memory_order_relaxed);
-	b->ctx = (uint64_t)s->channel->number << 32 | (s->flags & SCHED_STREAM ? 0 : number);
 	if (s->needs_clock)
 		b->start_ns = host_now_ns();
 	s->noticed = false;
@@ -230,6 +227,7 @@ static void give_up(struct sched_inst *s)
 	base_log(BASE_LOG_ERROR, "sched", "%s: no progress for %lld ms", s->name, (long long)base_opt.goal_timeout_ms);
 	if (!engine_try_claim(d))
 		return;
+	engine_step(d); /* it may not have been started yet */
 	run_fail(d, s, &(struct sched_abort){ s->body->ctx, -ETIMEDOUT, s->rank, s->rank, GOAL_NONE });
 	engine_release(d);
 }

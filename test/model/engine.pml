@@ -4,6 +4,8 @@
  * rank 1 sends one message and rank 2 two, announced: a send ends when its receiver has taken the bytes. Rank 0
  * and a helper drive rank 0's engine; the helper may die wherever it is. All must end: the messages taken once
  * each, those of rank 2 in order, nobody waiting for ever; or, when the helper died driving, the run failed.
+ * Another thread of rank 0 starts a run of its own: runs are counted by who starts them, under the claim, and no two
+ * have one number.
  *
  * Each statement is a step of its own; what stands in atomic is one atomic instruction of the code.
  *
@@ -12,6 +14,7 @@
  *   NO_BROKEN     nobody looks whether the holder of the claim lives
  *   NEWEST_FIRST  a message goes to the receive that was posted last
  *   NO_ENDED      the senders are not told
+ *   EARLY_NUMBER  a run gets its number from the thread that asks for it, who has no claim
  */
 #define HELPER 9
 #define OWNER 8
@@ -19,8 +22,9 @@
 byte claim, sent[3], head[3], ended[3], early[4], early_count;
 byte taken[6];           /* by message: 3 * number + sender */
 byte first = 255, second = 255; /* which message the receives took; 254: posted */
-bool starts, broken, dead, done;
-#define HAS_WORK (starts || head[1] < sent[1] || head[2] < sent[2])
+bool starts, again, broken, dead, done;
+byte runs, number = 255, other = 255;
+#define HAS_WORK (starts || again || head[1] < sent[1] || head[2] < sent[2])
 
 /* Message m meets the receive from anyone (r == 1) or from rank 2 (r == 2). */
 inline meet(r, m)
@@ -85,10 +89,29 @@ inline take(s)
 	head[s] = head[s] + 1
 }
 
+/* Give a run its number. */
+inline give_number(n)
+{
+	n = runs;
+	runs = n + 1;
+	assert(number == 255 || number != other)
+}
+
 inline step()
 {
 	if
-	:: starts -> starts = false; post(1); post(2)
+	:: starts -> starts = false;
+#ifndef EARLY_NUMBER
+		give_number(number);
+#endif
+		post(1); post(2)
+	:: else -> skip
+	fi;
+	if
+	:: again -> again = false;
+#ifndef EARLY_NUMBER
+		give_number(other)
+#endif
 	:: else -> skip
 	fi;
 	for (s : 1 .. 2) {
@@ -115,10 +138,21 @@ proctype sender(byte me; byte count)
 	(ended[me] > 0 || broken || (done && !taken[me]))
 }
 
+active proctype thread()
+{
+#ifdef EARLY_NUMBER
+	give_number(other);
+#endif
+	again = true
+}
+
 active proctype owner()
 {
 	byte k, m, s;
 
+#ifdef EARLY_NUMBER
+	give_number(number);
+#endif
 	starts = true;
 	do
 	:: done || broken -> break
