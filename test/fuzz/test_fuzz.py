@@ -28,7 +28,7 @@ TARGETS = {
 
 def compile_with(compiler, out, flags, *sources):
     done = subprocess.run([compiler, *COMMON, *flags, '-o', out, *sources], capture_output=True,
-                          text=True, timeout=300)
+                          text=True, timeout=550)
     if done.returncode and 'libclang_rt' in done.stderr:
         pytest.skip('clang has no fuzzer library here')
     assert done.returncode == 0, done.stderr
