@@ -76,7 +76,7 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 		r->ops[i].state = EXEC_MATCHED;
 		return 1;
 	}
-	since = trace_copy_begin(op->bytes);
+	since = trace_transfer_begin(op->bytes);
 	host_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off), op->bytes,
 		  host_copy_pick(op->bytes, op->bytes));
 	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group), .src = r->comm->rank,

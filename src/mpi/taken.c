@@ -67,13 +67,16 @@ static void look_at_place(struct taken *t)
 bool take_look(struct taken *t, const struct take *take, int *rc)
 {
 	const struct take_side *own = sides_own(take);
+	uint64_t own_bytes;
 
 	*rc = 0;
 	t->take = *take;
 	/* before anybody is asked about the communicator */
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
 		return trace_passed(IS_WRONG);
-	if (own && types_bytes(own->type, own->count) < rt_threshold_bytes[take->kind])
+	own_bytes = own ? types_bytes(own->type, own->count) : 0;
+	trace_bytes(own_bytes);
+	if (own && own_bytes < rt_threshold_bytes[take->kind])
 		return trace_passed(IS_SMALL);
 	if (!look_at_comm(t, rc))
 		return false;

@@ -14,56 +14,55 @@ void trace_call_begin_on(const char *name, const void *site, const void *frame)
 {
 	struct trace_current *c = &trace_current;
 
-	if (c->depth && (uintptr_t)c->frame <= (uintptr_t)frame)
-		c->depth = 0;
-	if (c->depth++)
-		return;
+	if (base_unlikely(c->depth)) {
+		c->depth = (uintptr_t)c->frame <= (uintptr_t)frame ? 0 : c->depth + 1;
+		if (c->depth)
+			return;
+	}
 	c->frame = frame;
 	c->record = (struct trace_record){ 0 };
-	c->record.call.site = site_index(name, site);
+	c->recent = repeats_find(name, site, &c->record.call.site);
 	c->record.call.id = ++call_id;
 	c->why = c->early_why = NULL;
 	c->is_early = false;
 	c->record.begin = trace_ticks();
+	atomic_signal_fence(memory_order_seq_cst); /* what a handler copies is in a call that has begun, or in none */
+	c->depth = 1;
 }
 
-static void count_call(const struct trace_record *r)
+static void write_call(struct trace_current *c, bool is_usual)
 {
-	struct trace_totals *t = record_totals();
-
-	if (!t) {
-		atomic_fetch_add_explicit(&file_header()->uncounted, 1, memory_order_relaxed);
-		return;
-	}
-	t += r->call.site;
-	t->calls++;
-	t->bytes += r->call.bytes;
-	t->ticks += r->end - r->begin;
-	t->taken += r->call.outcome >= TRACE_TAKEN;
-	t->early += r->call.outcome == TRACE_EARLY;
-}
-
-void trace_call_end_on(int rc)
-{
-	struct trace_current *c = &trace_current;
 	struct trace_record *r;
 
-	if (!c->depth || --c->depth)
-		return;
-	c->record.end = trace_ticks();
-	trace_row_end_on(c->record.end);
 	c->record.call.why = text_index(c->why);
 	c->record.call.early_why = text_index(c->early_why);
-	if (rc)
-		c->record.call.outcome = TRACE_FAILED;
-	else if (c->is_early)
-		c->record.call.outcome = TRACE_EARLY;
-	count_call(&c->record);
+	totals_add_call(&c->record);
 	r = record_begin();
 	if (!r)
 		return;
 	*r = c->record;
 	record_end(r, TRACE_CALL, c->record.flags);
+	if (is_usual)
+		repeats_follow(c->recent, r, c->why, c->early_why);
+}
+
+void trace_call_end_on(int rc)
+{
+	struct trace_current *c = &trace_current;
+	bool is_usual = !rc && !c->is_early && c->record.call.ops < 2;
+
+	if (!c->depth || --c->depth)
+		return;
+	atomic_signal_fence(memory_order_seq_cst);
+	c->record.end = trace_ticks();
+	if (c->row.of)
+		trace_row_end_on(c->record.end);
+	if (rc)
+		c->record.call.outcome = TRACE_FAILED;
+	else if (c->is_early)
+		c->record.call.outcome = TRACE_EARLY;
+	if (!is_usual || !repeats_add(c->recent, &c->record, c->why, c->early_why))
+		write_call(c, is_usual);
 }
 
 struct trace_name trace_call_name_on(void)

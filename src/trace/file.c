@@ -95,8 +95,34 @@ uint32_t file_take_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t t
 	return i + 1;
 }
 
+static uint32_t repeats_in(const struct trace_repeats *r)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < TRACE_REPEATS_PER_RECORD; i++)
+		n += atomic_load_explicit(&r->each[i], memory_order_relaxed) != 0;
+	return n;
+}
+
+static uint32_t records_in(struct trace_chunk *c)
+{
+	const struct trace_record *r = chunk_records(c);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++) {
+		uint8_t type = atomic_load_explicit(&r[i].type, memory_order_relaxed);
+
+		if (type == TRACE_REPEATS)
+			n += repeats_in((const struct trace_repeats *)&r[i]);
+		else
+			n += type != TRACE_NOTHING && type != TRACE_ALIKE;
+	}
+	return n;
+}
+
 void file_renew_chunk(struct trace_chunk *c, uint32_t turn)
 {
+	atomic_fetch_add_explicit(&file_header()->overwritten, records_in(c), memory_order_relaxed);
 	atomic_store_explicit(&c->kind, TRACE_CHUNK_FREE, memory_order_relaxed);
 	memset(chunk_records(c), 0, TRACE_CHUNK_BYTES - sizeof *c);
 	start_chunk(c, TRACE_CHUNK_RECORDS, c->thread, turn);

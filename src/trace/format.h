@@ -17,15 +17,18 @@
 #define SLUICE_TRACE_FORMAT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define TRACE_MAGIC "SluiceT\n"
-#define TRACE_VERSION 1u
+#define TRACE_VERSION 2u
 #define TRACE_CHUNK_BYTES (64u << 10)
 #define TRACE_RECORD_BYTES 64u
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
 #define TRACE_MODULES 64u
 #define TRACE_SITES TRACE_RECORDS_PER_CHUNK
+#define TRACE_REPEATS_PER_RECORD 7u
+#define TRACE_REPEAT_RECORDS 3u /* after a TRACE_ALIKE */
 #define TRACE_EACH 128u /* small calls of a site in a thread that are timed and recorded each */
 #define TRACE_TEXTS 256u
 #define TRACE_TEXT_BYTES 128u
@@ -89,7 +92,7 @@ struct trace_chunk {
 	uint64_t reserved[2];
 };
 
-/* What a thread did at one site. Written by it alone. */
+/* What a thread did at one site, but for repeats that are not counted yet. Written by it alone. */
 struct trace_totals {
 	uint64_t calls, bytes;       /* all; bytes of one rank's message */
 	uint64_t small_calls;        /* of them: below the threshold, and so the host MPI's */
@@ -99,7 +102,12 @@ struct trace_totals {
 	uint32_t taken, early;
 };
 
-enum trace_type { TRACE_NOTHING, TRACE_CALL, TRACE_COPY, TRACE_TOUCH, TRACE_LEFT, TRACE_SPAN, TRACE_TYPES };
+enum trace_type {
+	TRACE_NOTHING, TRACE_CALL, TRACE_COPY, TRACE_TOUCH, TRACE_LEFT, TRACE_SPAN,
+	TRACE_ALIKE,   /* no call, but what those of the TRACE_REPEATS after it have in common; and when one before began */
+	TRACE_REPEATS,
+	TRACE_TYPES
+};
 
 enum trace_outcome {
 	TRACE_PASSED,   /* the host MPI did it */
@@ -111,12 +119,15 @@ enum trace_outcome {
 
 enum trace_region { TRACE_REGION_NONE, TRACE_REGION_MAPPED, TRACE_REGION_PLAIN, TRACE_REGION_PACKED };
 
-enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE, TRACE_WORKER };
+enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE, TRACE_WORKER }; /* at most 8 */
 
 #define TRACE_IN_NS 1u    /* flags: begin and end are CLOCK_MONOTONIC nanoseconds */
 #define TRACE_IS_ROOT 2u  /* of a call */
 #define TRACE_IS_WRITE 4u /* of a touch */
 #define TRACE_BY_CALL 8u  /* of what was left: an MPI call wanted it, not a touch */
+#define TRACE_OWN_PART 16u /* of a call: its rank copied `bytes` from itself to itself, which was not timed */
+#define TRACE_IS_COUNTED 64u /* of a TRACE_ALIKE: its repeats are in the totals */
+#define TRACE_TO_PEER 32u /* of a call: what it moved went to the peer, not came from there */
 
 struct trace_record {
 	uint64_t begin, end; /* 0, 0: it was counted, not timed */
@@ -126,10 +137,14 @@ struct trace_record {
 			uint64_t op;        /* number of the collective in its group */
 			uint32_t id;        /* of this thread's calls; LEFT and TOUCH name it */
 			uint32_t group;     /* node group, the same number in all its ranks; 0 none */
-			uint16_t site, why, early_why; /* texts but site */
-			uint16_t rank, ranks, root;    /* in the group */
-			uint8_t outcome, region;
+			uint32_t moved;     /* bytes that its rank copied in it, by `mover`, from or to `peer`, untimed */
+			uint16_t site;
 			uint16_t ops;       /* collectives in the group, from `op` on */
+			uint16_t peer;      /* rank in the group */
+			uint8_t why, early_why; /* texts */
+			uint8_t outcome : 3, region : 2, mover : 3;
+			uint8_t more;       /* further fragments that are in `moved` */
+			uint16_t edges;     /* bytes likewise, by TRACE_EDGES */
 		} call;
 		struct {
 			uint64_t bytes, op;
@@ -157,10 +172,34 @@ struct trace_record {
 	};
 	uint8_t flags;
 	_Atomic uint8_t type; /* enum trace_type; release, by a reader of a live file acquire */
+	uint16_t rank, ranks, root; /* of a call: in the group */
 };
+
+/*
+ * Calls of one site that are like one another, as in a loop, in 8 bytes each: what was written first comes first, 0 is
+ * none. The call before the first one is the TRACE_ALIKE's, which is not in the row.
+ */
+struct trace_repeats {
+	_Atomic uint64_t each[TRACE_REPEATS_PER_RECORD];
+	uint8_t flags;
+	_Atomic uint8_t type;
+	uint8_t more;   /* with `moved`, as in a call's record: what some of the row's calls have moved, each record's others */
+	uint8_t reserved;
+	uint32_t moved; /* 0: none yet */
+};
+#define TRACE_REPEAT_IS_USED (1ull << 63)
+#define TRACE_REPEAT_MOVED (1ull << 61)     /* times 1 + the index of the row's record that says what; 0 nothing */
+#define TRACE_REPEAT_HAS_EDGES (1ull << 60) /* as the TRACE_ALIKE says */
+/* From the lowest bits on: how long it took, and since the call before: ticks between the begins, collectives of the group. */
+#define TRACE_REPEAT_MOST_TICKS (1ull << 24)
+#define TRACE_REPEAT_MOST_BEGIN (1ull << 28)
+#define TRACE_REPEAT_MOST_OPS (1ull << 8)
 _Static_assert(sizeof(struct trace_chunk) == TRACE_RECORD_BYTES, "a chunk's head is one record long");
 _Static_assert(sizeof(struct trace_totals) == TRACE_RECORD_BYTES, "totals are as long as records");
 _Static_assert(sizeof(struct trace_record) == TRACE_RECORD_BYTES, "see TRACE_RECORD_BYTES");
+_Static_assert(sizeof(struct trace_repeats) == TRACE_RECORD_BYTES, "so are repeats");
+_Static_assert(offsetof(struct trace_repeats, type) == offsetof(struct trace_record, type), "one type for both");
+_Static_assert(TRACE_TEXTS <= 256, "a text is named by a byte");
 _Static_assert(sizeof(struct trace_text) == TRACE_TEXT_BYTES, "see TRACE_TEXT_BYTES");
 
 #define TRACE_MODULES_AT 4096u

@@ -40,7 +40,7 @@ static void add_chunk(void)
 			ring.oldest = c;
 	} else if (ring.oldest) {
 		c = ring.oldest;
-		atomic_fetch_add_explicit(&file_header()->overwritten, TRACE_RECORDS_PER_CHUNK, memory_order_relaxed);
+		repeats_end();
 		if (c != ring.chunk) {
 			ring.oldest = file_chunk(c->next - 1);
 			ring.chunk->next = 1 + (uint32_t)(((char *)c - (char *)file_chunk(0)) / TRACE_CHUNK_BYTES);
@@ -61,14 +61,17 @@ static struct trace_record *drop(void)
 	return NULL;
 }
 
-struct trace_record *record_begin(void)
+/* is_held: no record may make room. */
+static struct trace_record *take(uint32_t records, bool is_held)
 {
 	uint32_t i;
 
 	if (base_unlikely(ring.is_refused || atomic_load_explicit(&ring.is_changing, memory_order_relaxed)))
 		return drop();
-	i = ring.chunk ? atomic_fetch_add_explicit(&ring.used, 1, memory_order_relaxed) : TRACE_RECORDS_PER_CHUNK;
-	if (base_unlikely(i >= TRACE_RECORDS_PER_CHUNK)) {
+	i = ring.chunk ? atomic_fetch_add_explicit(&ring.used, records, memory_order_relaxed) : TRACE_RECORDS_PER_CHUNK;
+	if (base_unlikely(i + records > TRACE_RECORDS_PER_CHUNK)) {
+		if (is_held)
+			return drop();
 		/* this thread's handlers see the flag, nobody else looks */
 		atomic_store_explicit(&ring.is_changing, true, memory_order_relaxed);
 		atomic_signal_fence(memory_order_seq_cst);
@@ -77,12 +80,19 @@ struct trace_record *record_begin(void)
 		atomic_store_explicit(&ring.is_changing, false, memory_order_relaxed);
 		if (ring.is_refused)
 			return drop();
-		i = atomic_fetch_add_explicit(&ring.used, 1, memory_order_relaxed);
-		if (i >= TRACE_RECORDS_PER_CHUNK)
+		i = atomic_fetch_add_explicit(&ring.used, records, memory_order_relaxed);
+		if (i + records > TRACE_RECORDS_PER_CHUNK)
 			return drop();
 	}
 	return &chunk_records(ring.chunk)[i];
 }
+
+struct trace_record *record_begin(void)
+{
+	return take(1, atomic_load_explicit(&trace_current.is_held, memory_order_relaxed));
+}
+
+struct trace_record *record_begin_row(uint32_t records) { return take(records, false); }
 
 void record_end(struct trace_record *r, enum trace_type type, uint8_t flags)
 {
@@ -102,4 +112,29 @@ struct trace_totals *record_totals(void)
 	if (i)
 		ring.totals = chunk_totals(file_chunk(i - 1));
 	return ring.totals;
+}
+
+void totals_add(uint16_t site, const struct trace_totals *more)
+{
+	struct trace_totals *t = record_totals();
+	bool was_held = record_hold(true);
+
+	if (t) {
+		t += site;
+		t->calls += more->calls;
+		t->bytes += more->bytes;
+		t->ticks += more->ticks;
+		t->taken += more->taken;
+		t->early += more->early;
+	} else {
+		atomic_fetch_add_explicit(&file_header()->uncounted, more->calls, memory_order_relaxed);
+	}
+	record_hold(was_held);
+}
+
+void totals_add_call(const struct trace_record *r)
+{
+	totals_add(r->call.site, &(struct trace_totals){
+					 .calls = 1, .bytes = r->call.bytes, .ticks = r->end - r->begin,
+					 .taken = r->call.outcome >= TRACE_TAKEN, .early = r->call.outcome == TRACE_EARLY });
 }

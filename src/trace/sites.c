@@ -55,10 +55,8 @@ static void fill(struct trace_site *s, const char *name, uint64_t address)
 uint16_t site_index(const char *name, const void *address)
 {
 	struct trace_site *all = file_sites();
-	/* one place calls one function; two may share an address where calls are jumps */
-	uint64_t key = (uintptr_t)address ^ (uint64_t)(uintptr_t)name << 20;
 	bool is_new;
-	uint16_t k = key_enter(all, sizeof *all, TRACE_SITES, key + !key, &is_new);
+	uint16_t k = key_enter(all, sizeof *all, TRACE_SITES, site_key(name, address), &is_new);
 
 	if (is_new)
 		fill(&all[k], name, (uintptr_t)address);

@@ -31,7 +31,7 @@ uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key
 	return 0;
 }
 
-static uint16_t look_up(const char *text)
+static uint8_t look_up(const char *text)
 {
 	struct trace_text *all = file_texts();
 	bool is_new;
@@ -39,14 +39,14 @@ static uint16_t look_up(const char *text)
 
 	if (is_new)
 		fill(&all[k], text);
-	return k;
+	return (uint8_t)k;
 }
 
 /* A thread says the same again and again. */
-uint16_t text_index(const char *text)
+uint8_t text_index(const char *text)
 {
 	static __thread const char *last __attribute__((tls_model("initial-exec")));
-	static __thread uint16_t index __attribute__((tls_model("initial-exec")));
+	static __thread uint8_t index __attribute__((tls_model("initial-exec")));
 
 	if (!text)
 		return 0;

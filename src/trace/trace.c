@@ -64,42 +64,90 @@ static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
 	return true;
 }
 
-__thread struct trace_row trace_row __attribute__((tls_model("initial-exec")));
+/* One partner of a call, and one direction. */
+static bool is_of_peer(struct trace_record *r, const struct trace_copy *c)
+{
+	bool is_to_peer = c->dst != r->rank;
+	int peer = is_to_peer ? c->dst : c->src;
+
+	if (is_to_peer && c->src != r->rank)
+		return false;
+	if (r->call.moved || r->call.edges)
+		return r->call.peer == peer && !(r->flags & TRACE_TO_PEER) == !is_to_peer;
+	r->flags |= is_to_peer ? TRACE_TO_PEER : 0;
+	r->call.peer = (uint16_t)peer;
+	return true;
+}
+
+static bool add_fragment(struct trace_record *r, const struct trace_copy *c)
+{
+	if (c->mover == TRACE_EDGES) {
+		if (r->call.edges || c->bytes > UINT16_MAX)
+			return false;
+		r->call.edges = (uint16_t)c->bytes;
+		return true;
+	}
+	if (r->call.moved && (r->call.mover != c->mover || r->call.more == UINT8_MAX))
+		return false;
+	if (c->bytes > UINT32_MAX - r->call.moved)
+		return false;
+	r->call.more += !!r->call.moved;
+	r->call.mover = c->mover;
+	r->call.moved += (uint32_t)c->bytes;
+	return true;
+}
+
+/* What a rank copies in its call from one partner, or to it, and from itself to itself, is in the call's record. */
+static bool add_to_call(const struct trace_copy *c)
+{
+	struct trace_record *r = &trace_current.record;
+
+	if (!trace_current.depth || r->call.ops != 1 || c->op != r->call.op || c->group != r->call.group ||
+	    c->by != r->rank)
+		return false;
+	repeats_fetch(trace_current.recent);
+	if (c->src != c->dst)
+		return c->bytes && is_of_peer(r, c) && add_fragment(r, c);
+	if (c->bytes != r->call.bytes || r->flags & TRACE_OWN_PART)
+		return false;
+	r->flags |= TRACE_OWN_PART;
+	return true;
+}
 
 void trace_row_end_on(uint64_t now)
 {
-	if (trace_row.of && trace_row.has_followers)
-		trace_row.record->end = now ? now : trace_ticks();
-	trace_row.of = NULL;
+	if (trace_current.row.of && trace_current.row.has_followers)
+		trace_current.row.record->end = now ? now : trace_ticks();
+	trace_current.row.of = NULL;
 }
 
 uint64_t trace_row_begin_on(const void *row, uint64_t op)
 {
 	uint64_t now = trace_ticks();
 
-	if (atomic_load_explicit(&trace_row.is_changing, memory_order_relaxed))
+	if (atomic_load_explicit(&trace_current.is_changing, memory_order_relaxed))
 		return now; /* of no row */
 	trace_row_end_on(now);
-	trace_row.record = NULL;
-	trace_row.has_followers = false;
-	trace_row.op = op;
-	trace_row.of = row;
+	trace_current.row.record = NULL;
+	trace_current.row.has_followers = false;
+	trace_current.row.op = op;
+	trace_current.row.of = row;
 	return now;
 }
 
 static bool is_in_row(const struct trace_copy *c)
 {
-	return c->row && trace_row.of == c->row && trace_row.op == c->op;
+	return c->row && trace_current.row.of == c->row && trace_current.row.op == c->op;
 }
 
 /* False: it needs a record of its own. */
 static bool add_to_row(const struct trace_copy *c)
 {
-	struct trace_record *r = trace_row.record;
+	struct trace_record *r = trace_current.row.record;
 
 	if (!is_in_row(c) || !r || r->copy.more == UINT8_MAX || r->copy.mover != c->mover)
 		return false;
-	trace_row.has_followers = true;
+	trace_current.row.has_followers = true;
 	r->copy.bytes += c->bytes;
 	r->copy.more++;
 	if (c->is_last)
@@ -108,37 +156,36 @@ static bool add_to_row(const struct trace_copy *c)
 }
 
 /* True: it is in an earlier record. */
-static bool add_to_earlier(uint64_t since, struct trace_record *last, const struct trace_copy *c)
+static bool add_to_earlier(uint64_t since, const struct trace_copy *c)
 {
 	bool is_added;
 
-	if (since > TRACE_FOLLOWS || atomic_load_explicit(&trace_row.is_changing, memory_order_relaxed))
+	if (since > TRACE_FOLLOWS || atomic_load_explicit(&trace_current.is_changing, memory_order_relaxed))
 		return false;
 	/* only handlers of this thread look at it */
-	atomic_store_explicit(&trace_row.is_changing, true, memory_order_relaxed);
+	atomic_store_explicit(&trace_current.is_changing, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	is_added = since ? add_to_row(c) : add_to_last(last, c);
+	is_added = since ? add_to_row(c) : add_to_call(c) || add_to_last(trace_current.last_copy, c);
 	atomic_signal_fence(memory_order_seq_cst);
-	atomic_store_explicit(&trace_row.is_changing, false, memory_order_relaxed);
+	atomic_store_explicit(&trace_current.is_changing, false, memory_order_relaxed);
 	return is_added;
 }
 
 void trace_copied_on(uint64_t since, const struct trace_copy *c)
 {
-	static __thread struct trace_record *last __attribute__((tls_model("initial-exec")));
 	uint64_t now = since > TRACE_FOLLOWS ? trace_ticks() : 0;
 	struct trace_record *r;
 
-	if (add_to_earlier(since, last, c))
+	if (add_to_earlier(since, c))
 		return;
 	if (!now)
 		since = 0;
 	r = record_begin();
-	last = r;
+	trace_current.last_copy = r;
 	if (now && is_in_row(c)) {
-		trace_row.record = r;
+		trace_current.row.record = r;
 		if (c->is_last || !r)
-			trace_row.of = NULL;
+			trace_current.row.of = NULL;
 	}
 	if (!r)
 		return;

@@ -10,7 +10,7 @@
  *   xfer    trace_copied                               who moved which fragment when
  *
  * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs two
- * readings of the processor's counter and two cache lines. No hook takes a lock, allocates memory or
+ * readings of the processor's counter and, in a loop, 12 bytes of the file. No hook takes a lock, allocates memory or
  * fails; all but start, stop and call_begin are async-signal-safe. Each thread writes into chunks of
  * its own; texts must be constants, as their addresses stand for them.
  *
@@ -68,14 +68,28 @@ void trace_small_end(const char *name, const void *site, uint64_t since);
 
 /* ---- a call that was taken (rt/, exec/) ---------------------------------------------------------------- */
 
-/* The call of this thread that is traced now. */
+/* What this thread copies now (see trace_row_begin()). */
+struct trace_row {
+	const void *of;               /* NULL: no row is open */
+	uint64_t op;
+	struct trace_record *record;
+	bool has_followers;           /* its end is not known yet */
+};
+
+/* The call of this thread that is traced now, and what it copies. */
+struct trace_recent;
 struct trace_current {
 	struct trace_record record;
 	const char *why, *early_why;
 	const void *frame;
+	struct trace_recent *recent;  /* what was written last from its place */
 	uint32_t depth;
 	bool is_early;
-};
+	_Atomic bool is_held;         /* what has been written stays where it is */
+	_Atomic bool is_changing;     /* a handler that comes now has records of its own */
+	struct trace_row row;
+	struct trace_record *last_copy;
+} __attribute__((aligned(BASE_CACHE_LINE)));
 extern __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
 
 static inline bool trace_passed(const char *why)
@@ -94,9 +108,9 @@ static inline void trace_taken(enum trace_region region, int root, bool is_root)
 	if (!trace_is_on())
 		return;
 	trace_current.record.call.outcome = TRACE_TAKEN;
-	trace_current.record.call.region = (uint8_t)region;
-	trace_current.record.call.root = (uint16_t)root;
-	trace_current.record.flags = is_root ? TRACE_IS_ROOT : 0;
+	trace_current.record.call.region = region;
+	trace_current.record.root = (uint16_t)root;
+	trace_current.record.flags |= is_root ? TRACE_IS_ROOT : 0;
 }
 /* What the policy said about returning early. */
 static inline void trace_early(const char *why)
@@ -112,8 +126,8 @@ static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
 	if (!trace_current.record.call.ops++)
 		trace_current.record.call.op = op;
 	trace_current.record.call.group = group;
-	trace_current.record.call.rank = (uint16_t)rank;
-	trace_current.record.call.ranks = (uint16_t)ranks;
+	trace_current.record.rank = (uint16_t)rank;
+	trace_current.record.ranks = (uint16_t)ranks;
 }
 /* What names the current call in trace_left() and trace_touched(). */
 struct trace_name { uint32_t id, thread; };
@@ -172,6 +186,12 @@ static inline uint64_t trace_copy_begin(uint64_t bytes)
 	return trace_is_on() && bytes >= TRACE_TIMED_BYTES ? trace_ticks() : 0;
 }
 
+/* The same for a transfer that one copy does. */
+static inline uint64_t trace_transfer_begin(uint64_t bytes)
+{
+	return bytes >= TRACE_TIMED_TRANSFER_BYTES ? trace_copy_begin(bytes) : 0;
+}
+
 /*
  * Fragments of one transfer that a thread copies one after the other are a row, and share a record: the clock is read
  * when its first one begins and ends, and when its last one does. The row ends with a fragment that is the last one
@@ -180,28 +200,20 @@ static inline uint64_t trace_copy_begin(uint64_t bytes)
  * trace_copied().
  */
 #define TRACE_FOLLOWS 1u /* a fragment that is not the first of its row */
-struct trace_row {
-	const void *of;               /* NULL: no row is open */
-	uint64_t op;
-	struct trace_record *record;
-	bool has_followers;           /* its end is not known yet */
-	_Atomic bool is_changing;     /* a handler that comes now begins anew */
-};
-extern __thread struct trace_row trace_row __attribute__((tls_model("initial-exec")));
 uint64_t trace_row_begin_on(const void *row, uint64_t op);
 void trace_row_end_on(uint64_t now); /* 0: the clock is read, if it matters */
 static inline uint64_t trace_row_begin(const void *row, uint64_t op, uint64_t bytes)
 {
 	if (!trace_is_on())
 		return 0;
-	if (trace_row.of == row && trace_row.op == op)
+	if (trace_current.row.of == row && trace_current.row.op == op)
 		return TRACE_FOLLOWS;
 	return bytes >= TRACE_TIMED_TRANSFER_BYTES ? trace_row_begin_on(row, op) : 0;
 }
 /* There is nothing to copy any more. */
 static inline void trace_row_end(const void *row)
 {
-	if (trace_is_on() && trace_row.of == row)
+	if (trace_is_on() && trace_current.row.of == row)
 		trace_row_end_on(0);
 }
 

@@ -208,7 +208,7 @@ def test_a_report_can_be_made_again(mpich, tmp_path):
 def small_disk(tmp_path):
     folder = tmp_path / 'disk'
     folder.mkdir()
-    made = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=640k', 'tmpfs', folder], capture_output=True)
+    made = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=448k', 'tmpfs', folder], capture_output=True)
     if made.returncode:
         pytest.skip('only root can make a small disk')
     yield folder
@@ -225,7 +225,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(mpich, small_disk):
 
 
 def test_a_disk_that_fills_up_later_is_told_in_the_report(mpich, tmp_path):
-    done = trace(mpich, tmp_path / 't', '--set', 'COLL_THRESHOLD=8', env={'SLUICE_FAULT': 'trace_full:4'})
+    done = trace(mpich, tmp_path / 't', '--set', 'COLL_THRESHOLD=8', env={'SLUICE_FAULT': 'trace_full:3'})
     assert done.status == 0, done.explain()
     assert 'no space is left on the disk' in done.err
     assert 'writing ended: No space left on device' in (tmp_path / 't/summary.txt').read_text()

@@ -27,7 +27,7 @@ def write_process(path, rank, calls):
     """The file of a process that ended well, as src/trace/format.h says. calls: (begin, end, bytes, outcome)"""
     chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
     head = bytearray(HEADER)
-    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 1, HEADER, chunks, chunks, rank, 1000 + rank, 1, 1, 0,
+    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 2, HEADER, chunks, chunks, rank, 1000 + rank, 1, 1, 0,
                      2, 0, 0, 0)
     # first, start and end, by ticks, which are ns, and by the clock; then the time of day
     struct.pack_into('<7Q', head, 56, 10, 10, 10, 10, 10 ** 10, 10 ** 10, 10 ** 18)
@@ -41,8 +41,8 @@ def write_process(path, rank, calls):
         out.write(head)
         for number in range(chunks):
             part = calls[number * PER_CHUNK:(number + 1) * PER_CHUNK]
-            body = b''.join(struct.pack('<QQQQIIHHHHHHBBHBB6x', begin, end, size, 0, number, 0, 1, 2, 2, rank, 2, 0,
-                                        outcome, 1, 0, 0, 1) for begin, end, size, outcome in part)
+            body = b''.join(struct.pack('<QQQQIIIHHHBBBBHBBHHH', begin, end, size, 0, number, 0, 0, 1, 0, 0, 2, 2,
+                                        outcome | 1 << 3, 0, 0, 0, 1, rank, 2, 0) for begin, end, size, outcome in part)
             chunk = struct.pack('<IIIIQQ16s16x', 1, 1000 + rank, number + 1, 0, 10, 10, b'application') + body
             out.write(chunk.ljust(CHUNK, b'\0'))
 
@@ -184,5 +184,5 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 def test_the_layout_of_the_file_is_that_of_the_header():
     """What write_process() believes; the report would have refused or misread its files otherwise."""
-    for line in ('#define TRACE_VERSION 1u', '#define TRACE_CHUNK_BYTES (64u << 10)', '#define TRACE_RECORD_BYTES 64u'):
+    for line in ('#define TRACE_VERSION 2u', '#define TRACE_CHUNK_BYTES (64u << 10)', '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

@@ -196,22 +196,6 @@ static void read_places(struct trace_data *d, struct trace_process *p)
 
 /* ---- records --------------------------------------------------------------------------------------------- */
 
-static void add_call(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
-{
-	const struct trace_process *p = &d->processes[process];
-	struct trace_call *c = TRACE_ADD(d, calls);
-
-	*c = (struct trace_call){
-		.begin_ns = ns_of(d, p, r->begin), .end_ns = ns_of(d, p, r->end),
-		.bytes = r->call.bytes, .op = r->call.op, .process = process, .thread = thread,
-		.id = r->call.id, .group = r->call.group,
-		.place = p->place_of_site[r->call.site <= TRACE_SITES ? r->call.site : 0],
-		.why = r->call.why, .early_why = r->call.early_why, .rank = r->call.rank,
-		.ranks = r->call.ranks, .root = r->call.root, .ops = r->call.ops, .outcome = r->call.outcome,
-		.region = r->call.region, .is_root = r->flags & TRACE_IS_ROOT, .left = TRACE_NO_CALL,
-	};
-}
-
 static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
 {
 	const struct trace_process *p = &d->processes[process];
@@ -227,6 +211,88 @@ static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread, co
 		return;
 	c->begin_ns = ns_of(d, p, r->begin);
 	c->end_ns = ns_of(d, p, r->end);
+}
+
+/* What is in the record of the call itself. */
+static void add_moved(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+{
+	struct trace_copied all = { .op = r->call.op, .process = process, .thread = thread, .group = r->call.group,
+				    .call = TRACE_NO_CALL, .src = r->rank, .dst = r->rank, .by = r->rank };
+
+	if (r->flags & TRACE_OWN_PART) {
+		all.bytes = r->call.bytes;
+		*TRACE_ADD(d, copies) = all;
+	}
+	*(r->flags & TRACE_TO_PEER ? &all.dst : &all.src) = r->call.peer;
+	if (r->call.edges) {
+		all.bytes = r->call.edges;
+		all.mover = TRACE_EDGES;
+		*TRACE_ADD(d, copies) = all;
+	}
+	if (!r->call.moved)
+		return;
+	all.bytes = r->call.moved;
+	all.mover = r->call.mover;
+	all.more = r->call.more;
+	*TRACE_ADD(d, copies) = all;
+}
+
+static void add_call(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+{
+	const struct trace_process *p = &d->processes[process];
+	struct trace_call *c = TRACE_ADD(d, calls);
+
+	*c = (struct trace_call){
+		.begin_ns = ns_of(d, p, r->begin), .end_ns = ns_of(d, p, r->end),
+		.bytes = r->call.bytes, .op = r->call.op, .process = process, .thread = thread,
+		.id = r->call.id, .group = r->call.group,
+		.place = p->place_of_site[r->call.site <= TRACE_SITES ? r->call.site : 0],
+		.why = r->call.why, .early_why = r->call.early_why, .rank = r->rank,
+		.ranks = r->ranks, .root = r->root, .ops = r->call.ops, .outcome = r->call.outcome,
+		.region = r->call.region, .is_root = r->flags & TRACE_IS_ROOT, .left = TRACE_NO_CALL,
+	};
+	add_moved(d, process, thread, r);
+}
+
+/* The next call in a row. False: it was the last. */
+static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *alike,
+		       struct trace_record *call, uint64_t repeat)
+{
+	const struct trace_process *p = &d->processes[process];
+	const struct trace_repeats *row = (const struct trace_repeats *)(alike + 1);
+	uint64_t ticks = repeat % TRACE_REPEAT_MOST_TICKS, moved = repeat / TRACE_REPEAT_MOVED % 4;
+
+	if (!(repeat & TRACE_REPEAT_IS_USED))
+		return false;
+	call->begin += repeat / TRACE_REPEAT_MOST_TICKS % TRACE_REPEAT_MOST_BEGIN;
+	call->end = call->begin + ticks;
+	call->call.op += repeat / (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN) % TRACE_REPEAT_MOST_OPS;
+	call->call.moved = moved ? row[moved - 1].moved : 0;
+	call->call.more = moved ? row[moved - 1].more : 0;
+	call->call.edges = repeat & TRACE_REPEAT_HAS_EDGES ? alike->call.edges : 0;
+	add_call(d, process, thread, call);
+	d->processes[process].records++;
+	if (!(call->flags & TRACE_IS_COUNTED)) {
+		struct trace_place *place = &d->places[d->calls[d->calls_count - 1].place];
+
+		place->totals.calls++;
+		place->totals.bytes += call->call.bytes;
+		place->totals.taken += call->call.outcome == TRACE_TAKEN;
+		place->in_call_ns += (uint64_t)((double)ticks * p->ns_per_tick);
+	}
+	return true;
+}
+
+static void add_row(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *alike)
+{
+	const struct trace_repeats *row = (const struct trace_repeats *)(alike + 1);
+	struct trace_record call = *alike;
+
+	call.call.id = 0; /* nothing asks for them */
+	for (uint32_t i = 0; i < TRACE_REPEAT_RECORDS && row[i].type == TRACE_REPEATS; i++)
+		for (uint32_t k = 0; k < TRACE_REPEATS_PER_RECORD; k++)
+			if (!add_repeat(d, process, thread, alike, &call, row[i].each[k]))
+				return;
 }
 
 static void add_touch(struct trace_data *d, uint32_t process, const struct trace_record *r)
@@ -267,8 +333,13 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 	const struct trace_record *r = (const struct trace_record *)(c + 1);
 
 	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++, r++) {
-		if (r->type == TRACE_NOTHING || r->type >= TRACE_TYPES || r->end < r->begin)
+		if (r->type == TRACE_NOTHING || r->type >= TRACE_REPEATS || r->end < r->begin)
 			continue;
+		if (r->type == TRACE_ALIKE) {
+			if (i + TRACE_REPEAT_RECORDS < TRACE_RECORDS_PER_CHUNK)
+				add_row(d, process, c->thread, r);
+			continue;
+		}
 		d->processes[process].records++;
 		if (r->type == TRACE_CALL)
 			add_call(d, process, c->thread, r);
