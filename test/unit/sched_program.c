@@ -30,13 +30,14 @@ void program_random(struct program *p, uint64_t *random)
 				    .from = (uint8_t)ranks_below(random, PROGRAM_CELLS),
 				    .from2 = (uint8_t)ranks_below(random, PROGRAM_CELLS),
 				    .to = (uint8_t)ranks_below(random, PROGRAM_CELLS),
-				    .tag = (uint8_t)ranks_below(random, 2),
+				    .tag = (uint8_t)ranks_below(random, PROGRAM_TAGS),
 				    .bytes = random_bytes(p->cell, random) };
 		if (s->kind >= STEP_KINDS)
 			s->kind = STEP_MESSAGE;
 		/* a receive that waits for its own send to end would wait for ever */
 		if (s->kind == STEP_MESSAGE && s->rank == s->peer && s->from == s->to)
 			s->to = (uint8_t)((s->from + 1) % PROGRAM_CELLS);
+		s->any_source = !ranks_below(random, 4);
 		if (!ranks_below(random, 4))
 			s->pieces_out = (uint8_t)(1 + ranks_below(random, 5));
 		if (!ranks_below(random, 4))
@@ -71,7 +72,7 @@ void program_execute(const struct program *p, unsigned char **memory)
 
 		if (s->kind == STEP_MESSAGE || s->kind == STEP_COPY)
 			memmove(dst, a, s->bytes);
-		else if (s->kind != STEP_NOP)
+		else if (s->kind != STEP_WAIT)
 			compute(dst, a, b, s->bytes, s->kind == STEP_ADD ? add : larger);
 	}
 }
@@ -87,7 +88,7 @@ struct planner {
 	const struct program *p;
 	struct goal_build *b;
 	struct cell_use use[PROGRAM_CELLS];
-	uint32_t last_with[2][PROGRAM_RANKS][2]; /* sends, receives by peer and tag: they keep their order */
+	uint32_t last_with[2][PROGRAM_RANKS][PROGRAM_TAGS]; /* sends, receives by peer and tag: they keep their order */
 };
 
 static void place(const struct program *p, uint32_t cell, uint16_t *mem, uint64_t *off)
@@ -135,6 +136,10 @@ static uint32_t add_transfer(struct planner *l, const struct step *s, bool send)
 	uint16_t mem;
 	uint64_t off;
 
+	if (s->any_source) { /* a tag of its own: no other message can be meant */
+		op.tag = PROGRAM_TAGS + (uint32_t)(s - l->p->step);
+		op.peer = send ? s->peer : GOAL_ANY;
+	}
 	place(l->p, send ? s->from : s->to, &mem, &off);
 	if (!pieces) {
 		op.mem = mem;
@@ -148,19 +153,20 @@ static uint32_t add_transfer(struct planner *l, const struct step *s, bool send)
 		goal_segment(l->b, label, mem, off + at, end - at);
 		at = end;
 	}
-	in_order(l, label, send, op.peer, op.tag);
+	if (!s->any_source)
+		in_order(l, label, send, op.peer, op.tag);
 	return label;
 }
 
 static void add_local(struct planner *l, const struct step *s)
 {
 	static const uint8_t types[] = { [STEP_COPY] = GOAL_COPY, [STEP_ADD] = GOAL_ADD, [STEP_MAX] = GOAL_MAX,
-					 [STEP_NOP] = GOAL_NOP };
-	struct goal_op op = { .type = types[s->kind] };
+					 [STEP_WAIT] = GOAL_CALC };
+	struct goal_op op = { .type = types[s->kind], .bytes = s->bytes };
 	uint16_t mem;
 	uint32_t label;
 
-	if (s->kind != STEP_NOP) {
+	if (s->kind != STEP_WAIT) {
 		place(l->p, s->to, &op.mem, &op.off);
 		place(l->p, s->from, &mem, &op.src_off);
 		op.src_mem = mem;
@@ -211,13 +217,14 @@ void program_plan(const struct program *p, int rank, struct plan *out)
 
 void program_print(const struct program *p)
 {
-	static const char *const words[] = { "message", "copy", "add", "max", "nop" };
+	static const char *const words[] = { "message", "copy", "add", "max", "wait" };
 
 	printf("    %d ranks, %d steps, cells of %u bytes\n", p->ranks, p->steps, p->cell);
 	for (int i = 0; i < p->steps; i++) {
 		const struct step *s = &p->step[i];
 
-		printf("    %s rank %d peer %d from %d from2 %d to %d bytes %u tag %d lists %d %d\n", words[s->kind], s->rank,
-		       s->peer, s->from, s->from2, s->to, s->bytes, s->tag, s->pieces_out, s->pieces_in);
+		printf("    %s rank %d peer %d from %d from2 %d to %d bytes %u tag %d lists %d %d%s\n", words[s->kind], s->rank,
+		       s->peer, s->from, s->from2, s->to, s->bytes, s->tag, s->pieces_out, s->pieces_in,
+		       s->any_source ? " from any" : "");
 	}
 }

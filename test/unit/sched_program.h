@@ -10,9 +10,9 @@
 
 #include "sched_case.h"
 
-enum { PROGRAM_STEPS = 60, PROGRAM_CELLS = 12, PROGRAM_RANKS = 9 };
+enum { PROGRAM_STEPS = 60, PROGRAM_CELLS = 12, PROGRAM_RANKS = 9, PROGRAM_TAGS = 2 };
 
-enum step_kind { STEP_MESSAGE, STEP_COPY, STEP_ADD, STEP_MAX, STEP_NOP, STEP_KINDS };
+enum step_kind { STEP_MESSAGE, STEP_COPY, STEP_ADD, STEP_MAX, STEP_WAIT, STEP_KINDS };
 
 /* Memory is cut into cells of `cell` bytes, the first half in scratch, the others in the program's buffer. */
 struct step {
@@ -21,7 +21,7 @@ struct step {
 	uint8_t from, from2, to;     /* cells */
 	uint8_t tag, pieces_out, pieces_in; /* message: lists of so many pieces; 0: none */
 	bool any_source;
-	uint32_t bytes;
+	uint32_t bytes;              /* STEP_WAIT: nanoseconds that `to` is not to be touched for */
 };
 
 struct program {

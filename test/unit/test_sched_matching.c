@@ -122,6 +122,68 @@ static void from_any(struct ranks *r)
 
 UNIT_TEST(receives_from_anyone_take_messages_of_their_run_in_order) { ranks_run(4, no_options, from_any, NULL); }
 
+/* Inline, eager, announced: each kind under a tag of its own, with how many bytes. */
+static const uint64_t kind_bytes[] = { 8, 700, 6000 };
+enum { KINDS = BASE_ARRAY_LEN(kind_bytes), EACH_KIND = 6, DELAYED_RUNS = 6 };
+
+/* Everybody takes from anyone while everybody sends, when they come to it. */
+static void delayed_schedule(struct ranks *r, uint64_t *random)
+{
+	uint64_t at = kind_bytes[KINDS - 1];
+
+	plan_init(&plan);
+	for (uint32_t i = 0; i < EACH_KIND * KINDS * (uint32_t)r->size; i++) {
+		uint32_t kind = i % KINDS, dst = i / KINDS % (uint32_t)r->size;
+		uint32_t calc = goal_add(&plan.build, &(struct goal_op){ .type = GOAL_CALC, .cpu = (uint16_t)i,
+									 .bytes = ranks_below(random, 30000) });
+		uint32_t send = goal_send(&plan.build, dst, kind, 0, GOAL_USER, 0, kind_bytes[kind]);
+
+		goal_requires(&plan.build, send, calc);
+		goal_recv(&plan.build, GOAL_ANY, kind, GOAL_USER, at, kind_bytes[kind]);
+		at += kind_bytes[kind];
+	}
+}
+
+static void from_any_delayed(struct ranks *r)
+{
+	uint64_t seed = 7 + (uint64_t)r->rank, *random = &seed, at;
+	uint32_t all = EACH_KIND * KINDS * (uint32_t)r->size;
+	uint64_t bytes = (1 + all) * kind_bytes[KINDS - 1];
+	struct sched_group *g = case_group(r);
+	char *buf = calloc(1, bytes);
+	struct sched_inst *s;
+
+	delayed_schedule(r, random);
+	s = open_plan(g, buf, bytes, 0, 0);
+	for (int run = 0; run < DELAYED_RUNS; run++) {
+		uint32_t seen[KINDS][RANKS_MAX] = { { 0 } };
+
+		memset(buf, 16 * run + r->rank, kind_bytes[KINDS - 1]);
+		usleep((useconds_t)ranks_below(random, 1000));
+		CHECK_EQ(sched_run(s), 0);
+		usleep((useconds_t)ranks_below(random, 1000)); /* meanwhile others may drive this rank */
+		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
+		at = kind_bytes[KINDS - 1];
+		for (uint32_t i = 0; i < all; at += kind_bytes[i++ % KINDS]) {
+			int src = (unsigned char)buf[at] - 16 * run;
+
+			CHECK(src >= 0 && src < r->size); /* of this run */
+			CHECK(!memcmp(buf + at, buf + at + 1, kind_bytes[i % KINDS] - 1));
+			seen[i % KINDS][src]++;
+		}
+		for (uint32_t k = 0; k < KINDS * (uint32_t)r->size; k++)
+			CHECK_EQ(seen[k % KINDS][k / KINDS], EACH_KIND);
+	}
+	sched_leave(g);
+	free(buf);
+}
+
+UNIT_TEST(receives_from_anyone_take_each_message_once_whatever_the_delays)
+{
+	for (int size = 2; size <= 9; size += size < 5 ? 1 : 2)
+		ranks_run(size, no_options, from_any_delayed, NULL);
+}
+
 /* What was posted first wins: here the receive from anyone, then the one from rank 1. */
 static void posted_first(struct ranks *r)
 {

@@ -49,12 +49,13 @@ static void open_program(struct ranks *r, struct sched_group *g, struct instance
 	in->s = plan_open(&plan, g);
 }
 
-static void start_program(struct ranks *r, struct sched_group *g, struct instance *in, uint64_t number)
+static void start_program(struct ranks *r, struct instance *in, uint64_t number, uint64_t *random)
 {
 	uint64_t half = cells_bytes(&in->program) / 2;
 	unsigned char *cells = malloc(2 * half);
 
-	(void)g;
+	if (!ranks_below(random, 6))
+		usleep((useconds_t)ranks_below(random, 300));
 	set_memory(&in->program, number, r->rank, cells);
 	memcpy(sched_scratch(in->s), cells, half);
 	memcpy(in->buffer, cells + half, half);
@@ -80,7 +81,7 @@ static bool is_right(struct ranks *r, const struct instance *in, uint64_t number
 	return right;
 }
 
-static void finish_program(struct ranks *r, struct sched_group *g, struct instance *in, uint64_t number, uint64_t *random)
+static void finish_program(struct ranks *r, struct instance *in, uint64_t number, uint64_t *random)
 {
 	if (!ranks_below(random, 3))
 		usleep((useconds_t)ranks_below(random, 300));
@@ -94,7 +95,6 @@ static void finish_program(struct ranks *r, struct sched_group *g, struct instan
 		CHECK_EQ(ret, 1);
 	}
 	CHECK(is_right(r, in, number));
-	(void)g;
 }
 
 static void batch(struct ranks *r, struct sched_group *g, uint64_t seed, const struct program *only, uint64_t *local)
@@ -112,9 +112,9 @@ static void batch(struct ranks *r, struct sched_group *g, uint64_t seed, const s
 	}
 	for (int run = 0; run < RUNS; run++) {
 		for (int k = 0; k < n; k++)
-			start_program(r, g, &in[k], (uint64_t)(run * n + k));
+			start_program(r, &in[k], (uint64_t)(run * n + k), local);
 		for (int k = n; k-- > 0;)
-			finish_program(r, g, &in[k], (uint64_t)(run * n + k), local);
+			finish_program(r, &in[k], (uint64_t)(run * n + k), local);
 	}
 	for (int k = 0; k < n; k++) {
 		CHECK_EQ(sched_close(in[k].s), 0);
