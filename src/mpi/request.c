@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: made, completed, freed. */
 #include <errno.h>
-#include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
+#include "base/spin.h"
 #include "mpi/request.h"
 
-enum { BUCKETS = 4096 };
+enum { BUCKETS = 4096, UNUSED_MAX = 64 };
 
 struct request {
-	struct request *next; /* in its bucket */
+	struct request *next; /* in its bucket, or among the unused */
 	MPI_Request handle;
 	struct taken taken;
 	struct rt_request *rt;
@@ -24,10 +26,51 @@ _Atomic uint32_t request_flying, request_failed;
 
 /* By handle. A bucket that is empty is known without the lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct base_spin lock;
 	struct request *buckets[BUCKETS];
 	_Atomic uint32_t counts[BUCKETS];
-} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} table;
+
+/* Some that wait for the next call. */
+static struct {
+	struct base_spin lock;
+	struct request *first;
+	int n;
+} unused;
+
+static struct request *request_get(void)
+{
+	struct request *r;
+
+	base_spin_lock(&unused.lock);
+	r = unused.first;
+	if (r) {
+		unused.first = r->next;
+		unused.n--;
+	}
+	base_spin_unlock(&unused.lock);
+	if (!r)
+		r = malloc(sizeof(*r));
+	if (!r)
+		return NULL;
+	/* take_look() writes `taken` whole */
+	r->next = NULL;
+	memset(&r->rt, 0, sizeof(*r) - offsetof(struct request, rt));
+	return r;
+}
+
+static void request_put(struct request *r)
+{
+	base_spin_lock(&unused.lock);
+	if (unused.n < UNUSED_MAX) {
+		r->next = unused.first;
+		unused.first = r;
+		unused.n++;
+		r = NULL;
+	}
+	base_spin_unlock(&unused.lock);
+	free(r);
+}
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -40,11 +83,11 @@ static void put(struct request *r)
 {
 	uint32_t b = bucket_of(r->handle);
 
-	pthread_mutex_lock(&table.lock);
+	base_spin_lock(&table.lock);
 	r->next = table.buckets[b];
 	table.buckets[b] = r;
 	atomic_fetch_add_explicit(&table.counts[b], 1, memory_order_release);
-	pthread_mutex_unlock(&table.lock);
+	base_spin_unlock(&table.lock);
 }
 
 static void drop(struct request *r)
@@ -52,14 +95,14 @@ static void drop(struct request *r)
 	uint32_t b = bucket_of(r->handle);
 	struct request **at;
 
-	pthread_mutex_lock(&table.lock);
+	base_spin_lock(&table.lock);
 	for (at = &table.buckets[b]; *at && *at != r; at = &(*at)->next)
 		;
 	if (*at) {
 		*at = r->next;
 		atomic_fetch_sub_explicit(&table.counts[b], 1, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&table.lock);
+	base_spin_unlock(&table.lock);
 }
 
 static struct request *find_locked(MPI_Request handle)
@@ -83,10 +126,10 @@ bool request_is_there(MPI_Request handle)
 
 	if (is_none(handle))
 		return false;
-	pthread_mutex_lock(&table.lock);
+	base_spin_lock(&table.lock);
 	r = find_locked(handle);
 	is = r && r->is_flying;
-	pthread_mutex_unlock(&table.lock);
+	base_spin_unlock(&table.lock);
 	return is;
 }
 
@@ -158,7 +201,7 @@ static void complete(struct request *r)
 static void discard(struct request *r)
 {
 	life_release(r->taken.lc);
-	free(r);
+	request_put(r);
 }
 
 /* Until the program has heard of it, the calls that tell it must be looked at. */
@@ -183,12 +226,12 @@ static void finish(struct request *r, int err)
 	/* where the program ends, and has never waited for it, nobody is to be told */
 	err = take_conclude(&r->taken, err == -ECANCELED ? 0 : err);
 	release_types(r);
-	pthread_mutex_lock(&table.lock);
+	base_spin_lock(&table.lock);
 	r->is_flying = false;
 	is_last = r->is_freed || !err;
 	is_told = err && !r->is_freed;
 	r->error = err;
-	pthread_mutex_unlock(&table.lock);
+	base_spin_unlock(&table.lock);
 	if (is_told)
 		note_failed(1);
 	if (is_last)
@@ -229,13 +272,13 @@ int request_take_error(MPI_Request handle)
 
 	if (is_none(handle))
 		return 0;
-	pthread_mutex_lock(&table.lock);
+	base_spin_lock(&table.lock);
 	r = find_locked(handle);
 	if (r && !r->is_flying) {
 		error = r->error;
 		r->error = 0;
 	}
-	pthread_mutex_unlock(&table.lock);
+	base_spin_unlock(&table.lock);
 	if (!error)
 		return 0;
 	note_failed(-1);
@@ -290,7 +333,7 @@ static bool look(const struct take *take, struct request **out, int *rc)
 
 	if (rt_is_off(take->kind) || !rt_request_can(take->kind))
 		return false;
-	r = calloc(1, sizeof(*r));
+	r = request_get();
 	if (!r)
 		return false;
 	if (take_look(&r->taken, take, rc)) {
@@ -300,8 +343,19 @@ static bool look(const struct take *take, struct request **out, int *rc)
 		}
 		life_want(r->taken.lc);
 	}
-	free(r);
+	request_put(r);
 	return false;
+}
+
+/* The library has no request for it, and has said so. */
+static void abandon(struct request *r)
+{
+	const struct rt_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
+
+	rt_abandon(r->taken.lc->rt, &named, -ENOMEM);
+	if (r->is_prepared)
+		take_conclude(&r->taken, 0); /* gives back what was prepared */
+	request_put(r);
 }
 
 bool request_begin(const struct take *take, MPI_Request *request, int *rc)
@@ -318,8 +372,7 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 	*rc = real.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
 	inside--;
 	if (*rc) {
-		rt_abandon(r->taken.lc->rt, &r->taken.call, -ENOMEM);
-		free(r);
+		abandon(r);
 		return true;
 	}
 	*request = r->handle;
@@ -338,13 +391,13 @@ int request_Request_free(MPI_Request *request)
 	bool is_over = false;
 
 	if (request && !is_none(*request)) {
-		pthread_mutex_lock(&table.lock);
+		base_spin_lock(&table.lock);
 		r = find_locked(*request);
 		if (r) {
 			r->is_freed = true;
 			is_over = !r->is_flying;
 		}
-		pthread_mutex_unlock(&table.lock);
+		base_spin_unlock(&table.lock);
 	}
 	if (is_over) {
 		drop(r);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/spin.h"
 #include "rt/request.h"
 #include "rt/sides.h"
 #include "worker/worker.h"
@@ -24,17 +25,17 @@ _Atomic uint32_t rt_requests;
 
 /* Communicators that have requests, in no order. */
 static struct {
-	pthread_mutex_t lock;
+	struct base_spin lock;
 	struct rt_comm **comms;
 	int n, cap;
 	_Atomic int count; /* n, for those who only want to know whether there are any */
-} busy = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} busy;
 
 static struct {
-	pthread_mutex_t lock;
+	struct base_spin lock;
 	struct rt_request *first, **last;
 	_Atomic uint32_t n;
-} done = { .lock = PTHREAD_MUTEX_INITIALIZER, .last = &done.first };
+} done = { .last = &done.first };
 
 /* ---- done ------------------------------------------------------------------------------------------------ */
 
@@ -44,11 +45,11 @@ static void put_done(struct rt_request *r, int result)
 	r->result = result;
 	r->run = NULL;
 	r->next = NULL;
-	pthread_mutex_lock(&done.lock);
+	base_spin_lock(&done.lock);
 	*done.last = r;
 	done.last = &r->next;
 	atomic_fetch_add_explicit(&done.n, 1, memory_order_release); /* partner: rt_request_next_done */
-	pthread_mutex_unlock(&done.lock);
+	base_spin_unlock(&done.lock);
 }
 
 void *rt_request_next_done(int *out_result)
@@ -58,7 +59,7 @@ void *rt_request_next_done(int *out_result)
 
 	if (!atomic_load_explicit(&done.n, memory_order_acquire))
 		return NULL;
-	pthread_mutex_lock(&done.lock);
+	base_spin_lock(&done.lock);
 	r = done.first;
 	if (r) {
 		done.first = r->next;
@@ -66,7 +67,7 @@ void *rt_request_next_done(int *out_result)
 			done.last = &done.first;
 		atomic_fetch_sub_explicit(&done.n, 1, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&done.lock);
+	base_spin_unlock(&done.lock);
 	if (!r)
 		return NULL;
 	ret = r->is_small ? request_small_close(r, !r->result) : request_close(r, !r->result);
@@ -81,7 +82,7 @@ void *rt_request_next_done(int *out_result)
 
 static void enter_busy(struct rt_comm *c)
 {
-	pthread_mutex_lock(&busy.lock);
+	base_spin_lock(&busy.lock);
 	if (!c->requests.is_busy && busy.n == busy.cap) {
 		int cap = busy.cap ? 2 * busy.cap : 16;
 		struct rt_comm **more = realloc(busy.comms, (size_t)cap * sizeof(*more));
@@ -96,12 +97,12 @@ static void enter_busy(struct rt_comm *c)
 		c->requests.is_busy = true;
 		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&busy.lock);
+	base_spin_unlock(&busy.lock);
 }
 
 static void leave_busy(struct rt_comm *c)
 {
-	pthread_mutex_lock(&busy.lock);
+	base_spin_lock(&busy.lock);
 	for (int i = 0; i < busy.n && c->requests.is_busy; i++) {
 		if (busy.comms[i] != c)
 			continue;
@@ -109,7 +110,7 @@ static void leave_busy(struct rt_comm *c)
 		c->requests.is_busy = false;
 		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&busy.lock);
+	base_spin_unlock(&busy.lock);
 }
 
 /* The i-th, which stays until busy_put(); NULL: there are not so many. */
@@ -117,12 +118,14 @@ static struct rt_comm *busy_get(int i)
 {
 	struct rt_comm *c = NULL;
 
-	pthread_mutex_lock(&busy.lock);
+	if (i >= atomic_load_explicit(&busy.count, memory_order_relaxed))
+		return NULL;
+	base_spin_lock(&busy.lock);
 	if (i < busy.n) {
 		c = busy.comms[i];
 		atomic_fetch_add_explicit(&c->requests.users, 1, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&busy.lock);
+	base_spin_unlock(&busy.lock);
 	return c;
 }
 
