@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import xml.dom.minidom
@@ -171,6 +172,16 @@ def test_a_program_that_cannot_be_compiled_leaves_what_was_there(tmp_path):
     (tmp_path / 'p').write_text('precious')
     assert goal('compile', '-', '-o', tmp_path / 'p', text='num_ranks 1').returncode == 1
     assert (tmp_path / 'p').read_text() == 'precious' and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_text_is_compiled_in_memory_that_does_not_grow_with_it(tmp_path):
+    text, out = tmp_path / 'text', tmp_path / 'program'
+    text.write_text('num_ranks 4000\n' + ''.join(f'rank {r} {{' + 'nop\n' * 100 + '}\n' for r in range(4000)))
+    limit = 12 << 20  # the program has 24 MiB
+    done = goal('compile', text, '-o', out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size > 2 * limit
+    assert '4000 ranks, 400000 operations' in goal('check', out).stdout
 
 
 # ---- print and compile --------------------------------------------------------------------------------

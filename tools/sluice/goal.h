@@ -88,5 +88,7 @@ int goal_input_open(struct goal_input *in, const char *verb, const char *path, b
 void goal_input_close(struct goal_input *in);
 /* The same with problems told: for verbs that have nothing else to say about them. */
 int goal_input_need(struct goal_input *in, const char *verb, const char *path);
+/* The same, but a text goes to the file to_path rank by rank, however long it is: then in->program is NULL. */
+int goal_input_compile(struct goal_input *in, const char *verb, const char *path, const char *to_path);
 
 #endif

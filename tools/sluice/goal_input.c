@@ -26,6 +26,9 @@ struct reading {
 	uint64_t *offsets; /* [ranks] */
 	uint32_t block_count, most_ops, ranks;
 	uint32_t *numbers; /* [ranks] */
+	const char *to_path; /* where the ranks of a text go, instead of image */
+	struct goalfile_writer *to;
+	int write_error;
 };
 
 static int64_t read_some(int fd, char *buf, size_t cap)
@@ -142,6 +145,38 @@ static int add_tables(struct reading *r)
 	return 0;
 }
 
+/* ---- a text that goes to a file as it is read -------------------------------------------- */
+
+static int begin_file(void *ctx, uint32_t ranks)
+{
+	struct reading *r = ctx;
+
+	return r->write_error = goalfile_create(r->to_path, ranks, &r->to);
+}
+
+static int add_to_file(void *ctx, const struct text_rank *rank)
+{
+	struct reading *r = ctx;
+	uint32_t number;
+	int ret = goalfile_add(r->to, rank->block, &number);
+
+	if (!ret)
+		ret = goalfile_assign(r->to, rank->rank, number);
+	return r->write_error = ret;
+}
+
+static int finish_file(struct reading *r, int ret)
+{
+	struct goalfile_writer *w = r->to;
+
+	r->to = NULL;
+	if (w && !ret)
+		ret = r->write_error = goalfile_finish(w);
+	else if (w)
+		goalfile_abandon(w);
+	return ret;
+}
+
 /* ---- text ------------------------------------------------------------------------------- */
 
 static void keep_problem(void *ctx, const struct text_problem *p)
@@ -178,13 +213,18 @@ static void find_lines(struct goal_input *in, const char *path)
 
 static int read_as_text(struct reading *r, const char *verb, const char *path)
 {
-	static const struct text_calls calls = { read_text, begin, add_rank, keep_problem };
+	static const struct text_calls to_memory = { read_text, begin, add_rank, keep_problem };
+	static const struct text_calls to_file = { read_text, begin_file, add_to_file, keep_problem };
 	struct stat st;
-	int ret = text_parse(&calls, r);
+	int ret = text_parse(r->to_path ? &to_file : &to_memory, r);
 
 	r->in->is_text = true;
-	if (!ret)
+	if (r->to_path)
+		ret = finish_file(r, ret);
+	else if (!ret)
 		ret = add_tables(r);
+	if (!ret && r->to_path)
+		return TOOL_DONE;
 	if (!ret) {
 		r->in->program = (struct goal_program *)r->image;
 		r->in->bytes = r->cap;
@@ -193,6 +233,8 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 	if (r->in->problems.count) {
 		if (strcmp(path, "-") && !fstat(r->fd, &st) && S_ISREG(st.st_mode))
 			find_lines(r->in, path);
+	} else if (r->write_error) {
+		tool_say("goal %s: cannot write %s: %s", verb, r->to_path, strerror(-r->write_error));
 	} else {
 		tool_say("goal %s: %s: %s", verb, r->in->name, strerror(-ret));
 	}
@@ -280,9 +322,9 @@ static int read_head(struct reading *r)
 	return 0;
 }
 
-int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places)
+static int open_input(struct goal_input *in, const char *verb, const char *path, bool with_places, const char *to_path)
 {
-	struct reading r = { .in = in, .with_places = with_places, .fd = STDIN_FILENO };
+	struct reading r = { .in = in, .with_places = with_places, .fd = STDIN_FILENO, .to_path = to_path };
 	const uint64_t magic = GOAL_PROGRAM_MAGIC;
 	bool is_stdin = !strcmp(path, "-"), is_file;
 	struct stat st;
@@ -310,9 +352,19 @@ int goal_input_open(struct goal_input *in, const char *verb, const char *path, b
 	return ret;
 }
 
+int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places)
+{
+	return open_input(in, verb, path, with_places, NULL);
+}
+
 int goal_input_need(struct goal_input *in, const char *verb, const char *path)
 {
-	int ret = goal_input_open(in, verb, path, false);
+	return goal_input_compile(in, verb, path, NULL);
+}
+
+int goal_input_compile(struct goal_input *in, const char *verb, const char *path, const char *to_path)
+{
+	int ret = open_input(in, verb, path, false, to_path);
 
 	goal_problems_print(&in->problems, in->name);
 	if (ret)

@@ -134,6 +134,7 @@ int goal_compile_main(int argc, char **argv)
 {
 	const char *file, *path;
 	struct goal_input in;
+	bool to_file;
 	int ret = goal_file_args("compile", compile_help, argv, &file, &path);
 
 	if (ret >= 0)
@@ -142,13 +143,12 @@ int goal_compile_main(int argc, char **argv)
 		tool_say("goal compile: where to? Say -o OUT");
 		return TOOL_MISUSE;
 	}
-	ret = goal_input_need(&in, "compile", file);
+	to_file = strcmp(path, "-") && is_replaceable(path);
+	ret = goal_input_compile(&in, "compile", file, to_file ? path : NULL);
 	if (ret)
 		return ret;
-	if (strcmp(path, "-") && is_replaceable(path))
-		ret = write_file(in.program, path);
-	else
-		ret = write_stream(in.program, path);
+	if (in.program)
+		ret = to_file ? write_file(in.program, path) : write_stream(in.program, path);
 	goal_input_close(&in);
 	return ret ? cannot_write("compile", path, ret) : TOOL_DONE;
 }
