@@ -200,6 +200,8 @@ static bool run(struct take *take, int *rc)
 	if (is_too_early(&t))
 		return trace_passed(IS_NEW);
 	life_connect(t.lc);
+	if (t.lc->span && !rt_takes_always(take->kind, t.bytes))
+		return trace_passed(IS_NEW);
 	if (t.lc->span)
 		return span_serve(&t, rc) && (take_count(take->kind, true), true);
 	if (!t.lc->rt || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
