@@ -5,7 +5,8 @@
 bench/kinds.py --library build/dev/src/mpi/libsluice.so --mpi mpich,openmpi --sizes 64K,1M [--force] [NAME=VALUE ...]
 
 NAME=VALUE is set on Sluice's side only; --force takes all kinds from 1 byte on. A launch measures one kind; a cell is
-the median over the rounds of the launches' ratios, for buffers that are used again / new / new with an untouched result.
+the median over the rounds of the launches' ratios, for buffers that are used again / new / new with an untouched result;
+of medians, or with --least of the least times, which other work on the machine does not reach.
 """
 import argparse
 import json
@@ -34,6 +35,7 @@ def parse():
     p.add_argument("--nice", type=int, default=0)
     p.add_argument("--library", required=True)
     p.add_argument("--force", action="store_true")
+    p.add_argument("--least", action="store_true")
     p.add_argument("--json")
     p.add_argument("set", nargs="*")
     return p.parse_args()
@@ -57,7 +59,7 @@ def measure(o, host, what, got):
         for side in ("plain", "sluice") if i % 2 == 0 else ("sluice", "plain"):
             before = ["env", *(f"{k}={v}" for k, v in sluice_env(o).items())] if side == "sluice" else []
             lines, _ = H.launch(host.command(o.ranks, before, args, "kinds_bench"), host.env(), 120, o.nice)
-            sides[side] = {(r["bytes"], r["memory"]): r["p50_us"] for r in lines}
+            sides[side] = {(r["bytes"], r["memory"]): (r["p50_us"], r["p0_us"]) for r in lines}
         for key, plain in sides["plain"].items():
             got[(host.name, what, *key)].append((plain, sides["sluice"][key]))
 
@@ -66,15 +68,19 @@ def text_of(n):
     return f"{n >> 20} MB" if n >= 1 << 20 and n % (1 << 20) == 0 else f"{n >> 10} KB" if n >= 1024 else f"{n} B"
 
 
-def cell(pairs):
-    return f"{statistics.median(p / s for p, s in pairs):.2f}" if pairs else "-"
+def cell(pairs, least):
+    if not pairs:
+        return "-"
+    if least:
+        return f"{min(p[1] for p, _ in pairs) / min(s[1] for _, s in pairs):.2f}"
+    return f"{statistics.median(p[0] / s[0] for p, s in pairs):.2f}"
 
 
 def print_host(o, host, got):
     sizes = sorted({k[2] for k in got if k[0] == host.name})
     print(f"\n{host.title}, {o.ranks} ranks\n\n| | {' | '.join(map(text_of, sizes))} |\n|---|{'---|' * len(sizes)}")
     for what in o.what.split(","):
-        cells = [" / ".join(cell(got.get((host.name, what, n, m))) for m in o.memory.split(",")) for n in sizes]
+        cells = [" / ".join(cell(got.get((host.name, what, n, m)), o.least) for m in o.memory.split(",")) for n in sizes]
         print(f"| {what} | {' | '.join(cells)} |")
     sys.stdout.flush()
 
