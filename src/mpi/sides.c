@@ -140,6 +140,12 @@ static bool looks_right(struct taken_side *s, enum rt_kind kind)
 	return !count || is_address(given->at, &s->shape);
 }
 
+/* What the first rank names there may be anything. */
+static bool gets_nothing(const struct taken *t)
+{
+	return t->take.kind == RT_EXSCAN && !t->lc->rank && !t->in_place;
+}
+
 /* Which sides mean something on this rank. */
 static void find_sides(struct taken *t)
 {
@@ -156,7 +162,8 @@ static void find_sides(struct taken *t)
 		s->n = s->given->who < FRONT_SOURCES ? t->lc->size :
 						       observe_count((uintptr_t)take->comm, s->given->who);
 		s->is_there = s->given->form != TAKE_IS_NOTHING && (!s->given->at_root || t->is_root) &&
-			      !(t->in_place && s->given->at == ABI_IN_PLACE && is_scatter == i);
+			      !(t->in_place && s->given->at == ABI_IN_PLACE && is_scatter == i) &&
+			      !(i && gets_nothing(t));
 	}
 }
 
