@@ -202,6 +202,22 @@ def test_a_report_can_be_made_again(mpich, tmp_path):
     assert {name: (tmp_path / 't' / name).read_bytes() for name in OUTPUTS} == before
 
 
+def test_a_profile_of_goal_schedules_is_shown_with_its_process(mpich, tmp_path):
+    trace(mpich, tmp_path / 't')
+    # as SLUICE_GOAL_PROFILE writes it: the process, and its rank in the group, here another one
+    pids = {rank: int(next((tmp_path / 't').glob(f'rank-{rank}.*.sluice')).name.split('.')[1]) for rank in (0, 1)}
+    for pid in (pids[1], 4000000):
+        operation = {'name': 'send', 'cat': 'goal', 'ph': 'X', 'pid': pid, 'tid': 0, 'ts': 5, 'dur': 2,
+                     'args': {'op': 0, 'bytes': 64}}
+        name = {'name': 'thread_name', 'ph': 'M', 'pid': pid, 'tid': 0, 'args': {'name': 'rank 0'}}
+        (tmp_path / 't' / f'goal.0.{pid}.json').write_text(json.dumps({'traceEvents': [name, operation]}))
+    done = subprocess.run([SLUICE, 'trace', 'report', tmp_path / 't'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    everything = json.loads((tmp_path / 't' / 'trace.json').read_text())['traceEvents']
+    processes = {e['pid']: e['args']['name'] for e in everything if e['name'] == 'process_name'}
+    assert sorted(processes[e['pid']] for e in everything if e['name'] == 'send') == ['process 4000000', 'rank 1']
+
+
 # ---- disks and folders -------------------------------------------------------------------------------------
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A profile of GOAL schedules: trace-event JSON, an array of events or an object with traceEvents.
- * Complete events (ph X) go on tracks of their own, one for each thread (tid) of each process (pid); names
- * of both are taken from metadata events. ts in microseconds of CLOCK_MONOTONIC; where they are less than
- * this trace's beginning they count from it.
+ * Complete events (ph X) go on tracks of their own, one for each thread (tid: rank in its group) of each process
+ * (pid), beside the process's own; names are taken from metadata events. ts in microseconds of CLOCK_MONOTONIC;
+ * where they are less than this trace's beginning they count from it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +17,7 @@
 
 #define DEPTH_MAX 32
 #define NAME_BYTES 160
+#define PID_MAX 1e9
 
 struct json {
 	const char *at, *end;
@@ -182,14 +183,14 @@ struct reading {
 	uint64_t events;
 };
 
-/* The process of that rank has its place already, where there is one. */
+/* A process that is in the trace has its place already. */
 static uint32_t group_of(const struct reading *r, double pid, char *process, size_t cap)
 {
 	const struct trace_data *d = r->v->data;
 
-	snprintf(process, cap, "rank %.0f", pid);
+	snprintf(process, cap, "process %.0f", pid);
 	for (uint32_t i = 0; i < d->processes_count; i++)
-		if (d->processes[i].header->rank == (int32_t)pid)
+		if (d->processes[i].header->pid == (int32_t)pid)
 			return i;
 	return (uint32_t)d->processes_count + (uint32_t)pid;
 }
@@ -225,7 +226,7 @@ static void read_event(struct json *j, const char *key, void *arg)
 
 	(void)key;
 	each(j, '{', '}', read_member, &e);
-	if (j->is_wrong || e.pid < 0 || e.pid > 1e6)
+	if (j->is_wrong || e.pid < 0 || e.pid > PID_MAX)
 		return;
 	if (!strcmp(e.ph, "M") && !strcmp(e.name, "thread_name"))
 		track_of(r, &e);
