@@ -19,6 +19,9 @@ EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE
          'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
          'OMP_NUM_THREADS': '4'}
 LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
+# Not only those kinds that are taken anyhow.
+FAMILIES = ('SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR', 'VECTOR')
+KINDS = {f'SLUICE_COLL_{family}': 'on' for family in FAMILIES}
 GUARDS = ['uffd', 'steal', 'mprotect']
 FAULTY = {'SLUICE_ENGINE': 'fault'}
 ENGINES = {
@@ -34,7 +37,7 @@ ENGINES = {
 }
 C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c', 'early_forks.c',
               'early_signals.c', 'early_threads.c', 'early_mpi.c', 'early_many.c', 'early_rings.c',
-              'early_openmp.c']
+              'early_openmp.c', 'early_kinds.c']
 # Where only userfaultfd can make a process wait that is not ours, or a thread of the kernel.
 FOREIGN = {'uffd': '1', 'steal': '0', 'mprotect': '0'}
 BY_NAME = pytest.mark.complete
@@ -49,6 +52,8 @@ DEFAULT = {
     ('early_many.c', 'mpich', 2, 'uffd', 'sw'), ('early_many.c', 'mpich', 3, 'steal', 'none'),
     ('early_touch.c', 'mpich', 2, 'steal', 'process'), ('early_many.c', 'openmpi', 2, 'uffd', 'process'),
     ('early_rings.c', 'mpich', 2, 'steal', 'sw'), ('early_openmp.c', 'mpich', 2, 'steal', 'sw'),
+    ('early_kinds.c', 'mpich', 2, 'steal', 'process'), ('early_kinds.c', 'openmpi', 2, 'uffd', 'delay'),
+    ('early_kinds.c', 'mpich', 3, 'mprotect', 'none'),
 }
 # The engines that the other MPIs and numbers of ranks are tried with.
 FEW = ('sw', 'delay', 'process')
@@ -103,6 +108,7 @@ class EarlyRunner:
     def how(self, job):
         program, mpi, ranks, guard, engine = job
         env = {**(EARLY if ranks == 2 else LATER), **ENGINES[engine], 'SLUICE_GUARD_KIND': guard,
+               **(KINDS if program == 'early_kinds.c' else {}),
                'HARNESS_FOREIGN': FOREIGN[guard], 'HARNESS_TRIALS': '12' if self.complete else '6',
                'SLUICE_STATS': str(self.folder / '-'.join(map(str, job)))}
         return self.get_mpi(mpi), program, ranks, env
@@ -242,7 +248,7 @@ def test_nothing_grows(name, ranks, guard, behaviour, get_mpi, with_sluice, tmp_
 def test_random_operations(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     """Ten seconds of whatever comes to mind, against a model."""
     check_one(get_mpi(name), 'early_random.c', ranks, 'random_operations', with_sluice,
-              {**EARLY, 'SLUICE_GUARD_KIND': guard, 'HARNESS_SECONDS': '10'}, tmp_path / 'stats')
+              {**EARLY, **KINDS, 'SLUICE_GUARD_KIND': guard, 'HARNESS_SECONDS': '10'}, tmp_path / 'stats')
 
 
 def numbers(notes):

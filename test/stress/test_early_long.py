@@ -11,7 +11,7 @@ import pytest
 
 from support import mpi as mpis
 from support.behaviours import Runner
-from mpi.test_early import EARLY, LONG, counters
+from mpi.test_early import EARLY, KINDS, LONG, counters
 
 pytestmark = [pytest.mark.complete, pytest.mark.timeout(5400)]
 WAYS = {
@@ -51,7 +51,7 @@ def test_random_operations_for_an_hour(with_sluice, tmp_path):
     while time.monotonic() < end:
         guard, way, (name, ranks) = GUARDS[turn % 3], ways[turn % len(ways)], JOBS[turn % len(JOBS)]
         seconds = max(5, min(60, end - time.monotonic()))
-        env = {**EARLY, **WAYS[way], 'SLUICE_GUARD_KIND': guard, 'HARNESS_SEED': str(seed + turn * 1000),
+        env = {**EARLY, **KINDS, **WAYS[way], 'SLUICE_GUARD_KIND': guard, 'HARNESS_SEED': str(seed + turn * 1000),
                'HARNESS_SECONDS': str(int(seconds))}
         print(f'{guard} {way} {name} {ranks} ranks, seed {seed + turn * 1000}', flush=True)
         run(name, ranks, 'early_random.c', 'random_operations', with_sluice, env, tmp_path / f's{turn}', 300)

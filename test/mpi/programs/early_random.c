@@ -126,6 +126,126 @@ static void a_gather(void)
 			memcpy(w.model[root] + to + (size_t)r * piece, w.model[r] + from[r], piece);
 }
 
+/* The reverse. */
+static void a_scatter(void)
+{
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	int root = (int)pick(size);
+	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), from = pick(BYTES / 2 - piece * (size_t)size);
+	size_t to[RANKS_MOST];
+	bool in_place = pick(2);
+
+	remember(from, piece * (size_t)size);
+	for (int r = 0; r < size; r++)
+		to[r] = BYTES / 2 + pick(BYTES / 2 - piece);
+	MPI_Scatter(w.at + from, (int)piece, MPI_BYTE, rank == root && in_place ? MPI_IN_PLACE : w.at + to[rank],
+		    (int)piece, MPI_BYTE, root, comm);
+	for (int r = 0; r < size; r++)
+		if (r != root || !in_place)
+			memcpy(w.model[r] + to[r], w.model[root] + from + (size_t)r * piece, piece);
+}
+
+/* What all send is taken before any of it is overwritten. */
+static void keep(int r, size_t from, size_t bytes)
+{
+	memcpy(w.scratch + (size_t)r * bytes, w.model[r] + from, bytes);
+}
+
+static void an_allgather(void)
+{
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), from[RANKS_MOST], to[RANKS_MOST];
+	bool in_place = pick(2);
+
+	for (int r = 0; r < size; r++) {
+		to[r] = pick(BYTES / 2 - piece * (size_t)size);
+		from[r] = in_place ? to[r] + (size_t)r * piece : BYTES / 2 + pick(BYTES / 2 - piece);
+	}
+	remember(to[0], piece * (size_t)size);
+	MPI_Allgather(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE, w.at + to[rank], (int)piece,
+		      MPI_BYTE, comm);
+	for (int r = 0; r < size; r++)
+		keep(r, from[r], piece);
+	for (int r = 0; r < size; r++)
+		memcpy(w.model[r] + to[r], w.scratch, piece * (size_t)size);
+}
+
+static void an_alltoall(void)
+{
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	size_t piece = 1 + pick(BYTES / 4 / (size_t)(size * size)), all = piece * (size_t)size;
+	size_t from[RANKS_MOST], to[RANKS_MOST];
+	bool in_place = !pick(4);
+
+	for (int r = 0; r < size; r++) {
+		to[r] = pick(BYTES / 2 - all);
+		from[r] = in_place ? to[r] : BYTES / 2 + pick(BYTES / 2 - all);
+	}
+	remember(from[0], all);
+	MPI_Alltoall(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE, w.at + to[rank], (int)piece,
+		     MPI_BYTE, comm);
+	for (int r = 0; r < size; r++)
+		keep(r, from[r], all);
+	for (int r = 0; r < size; r++)
+		for (int k = 0; k < size; k++)
+			memcpy(w.model[r] + to[r] + (size_t)k * piece,
+			       w.scratch + (size_t)k * all + (size_t)r * piece, piece);
+}
+
+/* ---- the same, computed: bytes of ranks first to last ------------------------------------------------------- */
+
+static void combine(char *out, size_t first, size_t bytes, size_t stride, int last)
+{
+	memcpy(out, w.scratch + first, bytes);
+	for (int r = 1; r <= last; r++)
+		for (size_t i = 0; i < bytes; i++)
+			out[i] ^= w.scratch[(size_t)r * stride + first + i];
+}
+
+static void a_reduction(void)
+{
+	enum { REDUCE, ALLREDUCE, SCAN, EXSCAN } kind = (int)pick(4);
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	int root = (int)pick(size);
+	size_t bytes = 1 + pick(BYTES / 4), from[RANKS_MOST], to[RANKS_MOST];
+	bool in_place = pick(2);
+	const void *send;
+
+	for (int r = 0; r < size; r++) {
+		to[r] = pick(BYTES / 2 - bytes);
+		from[r] = in_place && (kind != REDUCE || r == root) ? to[r] : BYTES / 2 + pick(BYTES / 2 - bytes);
+	}
+	remember(to[0], bytes);
+	send = from[rank] == to[rank] ? MPI_IN_PLACE : w.at + from[rank];
+	if (kind == REDUCE)
+		MPI_Reduce(send, w.at + to[rank], (int)bytes, MPI_BYTE, MPI_BXOR, root, comm);
+	else
+		(kind == ALLREDUCE ? MPI_Allreduce : kind == SCAN ? MPI_Scan : MPI_Exscan)
+			(send, w.at + to[rank], (int)bytes, MPI_BYTE, MPI_BXOR, comm);
+	for (int r = 0; r < size; r++)
+		keep(r, from[r], bytes);
+	for (int r = 0; r < size; r++)
+		if (kind == REDUCE ? r == root : kind != EXSCAN || r)
+			combine(w.model[r] + to[r], 0, bytes, bytes, kind == SCAN ? r : kind == EXSCAN ? r - 1 : size - 1);
+}
+
+static void a_scattered_reduction(void)
+{
+	MPI_Comm comm = w.comms[pick(COMMS)];
+	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), all = piece * (size_t)size, from[RANKS_MOST], to[RANKS_MOST];
+
+	for (int r = 0; r < size; r++) {
+		to[r] = pick(BYTES / 2 - piece);
+		from[r] = BYTES / 2 + pick(BYTES / 2 - all);
+	}
+	remember(from[0], all);
+	MPI_Reduce_scatter_block(w.at + from[rank], w.at + to[rank], (int)piece, MPI_BYTE, MPI_BXOR, comm);
+	for (int r = 0; r < size; r++)
+		keep(r, from[r], all);
+	for (int r = 0; r < size; r++)
+		combine(w.model[r] + to[r], (size_t)r * piece, piece, all, size - 1);
+}
+
 /* Blocks with gaps, broadcast as such by some and as whole bytes by the others. */
 static void a_strided_bcast(void)
 {
@@ -391,9 +511,9 @@ static void a_delay(int who)
 
 static void one_step(void)
 {
-	static void (*const together[])(void) = { a_bcast, a_bcast, a_bcast, a_bcast, a_gather, a_gather,
-						  a_strided_bcast, a_message, a_barrier,
-						  a_new_communicator };
+	static void (*const together[])(void) = { a_bcast, a_bcast, a_bcast, a_gather, a_scatter, an_allgather,
+						  an_alltoall, a_reduction, a_reduction, a_scattered_reduction,
+						  a_strided_bcast, a_message, a_barrier, a_new_communicator };
 	static void (*const often[])(int) = { a_look, a_few_loads, a_few_loads, a_store, a_write, a_read,
 					      a_pipe, a_move, a_delay };
 	static void (*const seldom[])(int) = { a_child, some_threads, a_new_block, a_discard };

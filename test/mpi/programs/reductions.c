@@ -6,7 +6,7 @@
  *
  * Run alone: mpiexec -n 3 sluice run reductions allreduce
  */
-#include "check.h"
+#include "adopt.h"
 
 #include <complex.h>
 
@@ -199,6 +199,22 @@ static void each_exscan(enum how how)
 		see(recv, me - 1, 0, now.count, "exscan");
 }
 
+/* What the first rank names may be anybody's: other ranks are not to get hold of it. */
+static void exscan_of_nobodys(enum how how)
+{
+	size_t bytes = (size_t)now.count * now.bytes;
+	char *nobodys = check_alloc(bytes + GUARD);
+
+	begin(PLAIN, now.count, now.count);
+	memset(nobodys, 0x5a, bytes + GUARD);
+	MPI_Exscan(send, me ? recv : nobodys, now.count, now.type, now.op, comm);
+	if (me)
+		see(recv, me - 1, 0, now.count, "exscan");
+	else if (how == PLAIN && is_adopted(nobodys, bytes))
+		check_fail("%zu bytes that the first rank does not get were adopted", bytes);
+	free(nobodys);
+}
+
 static void each_reduce_scatter_block(enum how how)
 {
 	int part = now.count / p + 1;
@@ -291,6 +307,7 @@ BEHAVIOUR(allreduce, 2) { run_all(each_allreduce); }
 BEHAVIOUR(reduce, 2) { run_all(each_reduce); }
 BEHAVIOUR(scan, 2) { run_all(each_scan); }
 BEHAVIOUR(exscan, 2) { run_all(each_exscan); }
+BEHAVIOUR(exscan_leaves_alone_what_its_first_rank_names, 2) { run_all(exscan_of_nobodys); }
 BEHAVIOUR(reduce_scatter_block, 2) { run_all(each_reduce_scatter_block); }
 BEHAVIOUR(reduce_scatter, 2) { run_all(each_reduce_scatter); }
 
