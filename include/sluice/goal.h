@@ -16,7 +16,8 @@
  * or more. The first error of a schedule is kept, and returned by sluice_goal_compile() as well: a program
  * may look there only.
  *
- * Threads: any, each object by one at a time. None of these may be called in a signal handler.
+ * Threads: any, each object by one at a time, but a group by any number at once: schedules are opened, run and closed in
+ * it side by side, each by its own thread. None of these may be called in a signal handler.
  *
  * sluice-goal(5) describes the compiled form.
  */

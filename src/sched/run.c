@@ -132,6 +132,9 @@ static void tell_failure(const struct sched_inst *s)
 	if (b->error == -EOWNERDEAD)
 		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d (pid %d) of this group of %d has died; %srank %d depends on it",
 			 s->name, b->error_rank, node_pid(s->group->node, b->error_rank), s->group->size, op, b->error_at);
+	else if (b->error == -EPIPE)
+		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d has left this group of %d; %srank %d depends on it", s->name,
+			 b->error_rank, s->group->size, op, b->error_at);
 	else
 		base_log(BASE_LOG_ERROR, "sched", "%s: failed at %srank %d: %s (rank %d)", s->name, op, b->error_at,
 			 strerror(-b->error), b->error_rank);

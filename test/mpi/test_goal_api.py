@@ -7,7 +7,8 @@ from support.paths import LIBRARY, PREFIX
 
 EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.parent}', '-lsluice',
          f'-Wl,-rpath,{LIBRARY.parent}']
-NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi']
+NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi',
+         'goal_in_threads_beside_mpi']
 
 
 @pytest.mark.parametrize('ranks', [2, 4])

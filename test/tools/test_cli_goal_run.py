@@ -84,9 +84,16 @@ rank 1 { a: calc 1; b: recv 8b from 0 tag 4; c: send 8b to 0 tag 3; b requires a
     assert done.returncode == 1 and 'no progress for 200 ms' in done.stderr
     assert 'rank 0: Connection timed out' in done.stderr and 'rank 1: Connection timed out' in done.stderr
     stuck = {line.split('waits: ')[1] for line in done.stderr.splitlines() if 'waits: ' in line}
+    assert done.stdout == 'rank 0: no run has ended\nrank 1: no run has ended\n'
     # whoever gives up first says so to the other
     assert stuck and stuck <= {'rank 0 op 1: recv 8b from 1 tag 3: no message',
                                'rank 1 op 1: recv 8b from 0 tag 4: no message'}
+
+
+def test_a_rank_that_has_ended_its_part_is_not_waited_for():
+    done = run('num_ranks 2\nrank 0 { recv 8b from 1 tag 3 }\nrank 1 { calc 1 }')
+    assert done.returncode == 1 and 'rank 1 has left this group of 2; operation 0 of rank 0 depends on it' in done.stderr
+    assert 'rank 0: no run has ended\n' in done.stdout and 'rank 1: 1 runs' in done.stdout
 
 
 def children(pid):

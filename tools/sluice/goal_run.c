@@ -203,8 +203,11 @@ static void print_rank(const struct job *j, uint32_t rank)
 		printf("}");
 		return;
 	}
-	printf("rank %u: %llu runs, least %.3f us, mean %.3f us%s\n", rank, (unsigned long long)r->runs_done, least, mean,
-	       r->error ? ", failed" : j->o.verify ? ", data verified" : "");
+	if (r->runs_done)
+		printf("rank %u: %llu runs, least %.3f us, mean %.3f us%s\n", rank, (unsigned long long)r->runs_done, least,
+		       mean, r->error ? ", then failed" : j->o.verify ? ", data verified" : "");
+	else
+		printf("rank %u: no run has ended\n", rank);
 	if (j->times && !r->error)
 		print_ops(j, rank);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* GOAL's public functions over MPI communicators. Linked with libsluice. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sluice/goal_mpi.h>
 
 #include "check.h"
@@ -124,7 +126,71 @@ BEHAVIOUR(goal_beside_mpi, 2)
 	free(other);
 }
 
+/* ---- threads ------------------------------------------------------------------------------------ */
+
+enum { THREADS = 3, THREAD_RUNS = 50 };
+
+struct one {
+	struct sluice_goal_group *group;
+	uint32_t number;
+	uint64_t count;
+	int wrong;
+	pthread_t thread;
+};
+
+/* Started, looked at now and then, and read when it is there, on a channel of the thread's own. */
+static void *sum_again_and_again(void *arg)
+{
+	struct one *o = arg;
+	int me = sluice_goal_group_rank(o->group), n = sluice_goal_group_size(o->group), ret;
+	double *mine = malloc(o->count * sizeof *mine), *sum = calloc(o->count, sizeof *sum);
+	struct sluice_goal_buffer buffers[2] = { { mine, o->count * sizeof *mine }, { sum, o->count * sizeof *sum } };
+	struct sluice_goal_options options = { .channel = 1 + o->number };
+	struct sluice_goal_schedule *s = ring_sum(me, n, o->count);
+	struct sluice_goal_instance *i = NULL;
+
+	o->wrong = !s || sluice_goal_open(o->group, s, buffers, 2, &options, &i);
+	for (int run = 0; !o->wrong && run < THREAD_RUNS; run++) {
+		double all = n * (double)run + n * (n - 1) / 2.0;
+
+		for (uint64_t k = 0; k < o->count; k++)
+			mine[k] = me + run;
+		ret = sluice_goal_start(i);
+		while (!ret && (ret = sluice_goal_test(i)) == 0)
+			sched_yield();
+		o->wrong = ret != 1 || sum[0] != all || sum[o->count - 1] != all;
+	}
+	if (i)
+		sluice_goal_close(i);
+	sluice_goal_schedule_destroy(s);
+	free(mine);
+	free(sum);
+	return NULL;
+}
+
+BEHAVIOUR(goal_in_threads_beside_mpi, 2)
+{
+	static const uint64_t counts[THREADS] = { 1, 60, 3000 };
+	struct sluice_goal_group *g = make_group(MPI_COMM_WORLD);
+	struct one all[THREADS];
+	int mine, sum;
+
+	if (!g)
+		return;
+	for (uint32_t t = 0; t < THREADS; t++) {
+		all[t] = (struct one){ .group = g, .number = t, .count = counts[t] };
+		EXPECT(!pthread_create(&all[t].thread, NULL, sum_again_and_again, &all[t]));
+	}
+	for (mine = 0; mine < THREAD_RUNS; mine++) {
+		MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		EXPECT(sum == size * mine);
+	}
+	for (uint32_t t = 0; t < THREADS; t++)
+		EXPECT(!pthread_join(all[t].thread, NULL) && !all[t].wrong);
+	sluice_goal_group_leave(g);
+}
+
 int main(int argc, char **argv)
 {
-	return check_main(argc, argv, MPI_THREAD_SINGLE);
+	return check_main(argc, argv, MPI_THREAD_FUNNELED);
 }
