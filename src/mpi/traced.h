@@ -36,7 +36,7 @@ static inline int traced_end(const struct traced *t, int rc)
 	if (base_unlikely(t->is_call))
 		return trace_call_end(rc);
 	if (base_unlikely(t->since))
-		trace_small_end(t->name, t->site, t->since);
+		trace_small_end(t->since);
 	return rc;
 }
 

@@ -21,7 +21,7 @@ void trace_call_begin_on(const char *name, const void *site, const void *frame)
 	}
 	c->frame = frame;
 	c->record = (struct trace_record){ 0 };
-	c->recent = repeats_find(name, site, &c->record.call.site);
+	c->recent = repeats_find(name, site, frame, &c->record.call.site);
 	c->record.call.id = ++call_id;
 	c->why = c->early_why = NULL;
 	c->is_early = false;
@@ -89,11 +89,12 @@ static uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type)
 	return size;
 }
 
-uint64_t trace_small_begin(const char *name, const void *site, uint64_t count, uintptr_t type,
+uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count, uintptr_t type,
 			   uint64_t (*size_of)(uintptr_t type))
 {
 	uint64_t bytes = count * size_of_type(type, size_of);
 	struct trace_totals *t = record_totals();
+	uint16_t index;
 
 	if (trace_current.depth)
 		return 0;
@@ -101,20 +102,22 @@ uint64_t trace_small_begin(const char *name, const void *site, uint64_t count, u
 		atomic_fetch_add_explicit(&file_header()->uncounted, 1, memory_order_relaxed);
 		return 0;
 	}
-	t += site_index(name, site);
+	repeats_find(name, site, frame, &index);
+	t += index;
 	t->calls++;
 	t->bytes += bytes;
 	t->small_bytes += bytes;
 	if (base_likely(!is_recorded(t->small_calls++)))
 		return 0;
 	trace_current.record.call.bytes = bytes;
+	trace_current.record.call.site = index;
 	return trace_ticks();
 }
 
-void trace_small_end(const char *name, const void *site, uint64_t since)
+void trace_small_end(uint64_t since)
 {
 	uint64_t now = trace_ticks();
-	uint16_t index = site_index(name, site);
+	uint16_t index = trace_current.record.call.site;
 	struct trace_totals *t = record_totals();
 	struct trace_record *r = record_begin();
 

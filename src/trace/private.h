@@ -58,7 +58,7 @@ void totals_add(uint16_t site, const struct trace_totals *more);
 void totals_add_call(const struct trace_record *call);
 
 /* repeats.c: calls that are like one another; not in handlers but where it is said. */
-struct trace_recent *repeats_find(const char *name, const void *address, uint16_t *out_site); /* never NULL */
+struct trace_recent *repeats_find(const char *name, const void *address, const void *frame, uint16_t *out_site); /* never NULL */
 /* True: the call has been written and counted; or there was no room, and it has been counted. */
 bool repeats_add(struct trace_recent *p, const struct trace_record *r, const char *why, const char *early_why);
 /* r: in the file, which the place's next calls may be like. */
@@ -69,10 +69,21 @@ void repeats_fetch(const struct trace_recent *p);
 void repeats_end(void);
 
 /*
+ * callers.c, not in handlers. Where the program made the call that returns to `site`, which is there or in a function of
+ * the MPI's; frame: of a function of ours that was called by it, further down the stack, and has not returned. When it
+ * cannot be found: site.
+ */
+const void *caller_of(const void *site, const void *frame);
+/* No: it is a function of the MPI's. */
+bool caller_is_program(const void *site);
+
+/*
  * texts.c: the index of the entry of a key, never 0, in a table whose entries 1 to count - 1 begin with one; *out_new:
  * it has been entered now, and is the caller's to fill. 0: the table is full. Async-signal-safe.
  */
 uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new);
+/* The same, 0 when it has not been entered. */
+uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key);
 /* The index of a constant text, 0 when the table is full. Async-signal-safe. */
 uint8_t text_index(const char *text);
 

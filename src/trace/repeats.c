@@ -68,16 +68,36 @@ void repeats_end(void)
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-struct trace_recent *repeats_find(const char *name, const void *address, uint16_t *out_site)
-{
-	uint64_t key = site_key(name, address);
-	struct trace_recent *p = &recent[(key >> 2 ^ key >> 6) % RECENT];
+static struct trace_recent *recent_of(uint64_t key) { return &recent[(key >> 2 ^ key >> 6) % RECENT]; }
 
-	if (base_unlikely(p->key != key)) {
-		end_row(p);
-		p->site = site_index(name, address);
-		p->key = key;
+static void enter(struct trace_recent *p, const char *name, const void *address)
+{
+	end_row(p);
+	p->site = site_index(name, address);
+	p->key = site_key(name, address);
+}
+
+struct trace_recent *repeats_find(const char *name, const void *address, const void *frame, uint16_t *out_site)
+{
+	static _Atomic bool has_passages; /* calls come through functions of the MPI's */
+	struct trace_recent *p;
+	uint64_t key;
+
+	if (base_unlikely(atomic_load_explicit(&has_passages, memory_order_relaxed)) && !caller_is_program(address))
+		address = caller_of(address, frame);
+	key = site_key(name, address);
+	p = recent_of(key);
+	if (base_likely(p->key == key)) {
+		*out_site = p->site;
+		return p;
 	}
+	if (!caller_is_program(address)) {
+		atomic_store_explicit(&has_passages, true, memory_order_relaxed);
+		address = caller_of(address, frame);
+		p = recent_of(site_key(name, address));
+	}
+	if (p->key != site_key(name, address))
+		enter(p, name, address);
 	*out_site = p->site;
 	return p;
 }

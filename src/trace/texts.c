@@ -12,23 +12,35 @@ static void fill(struct trace_text *t, const char *text)
 	atomic_store_explicit(&t->is_set, 1, memory_order_release); /* partner: the reader of the file */
 }
 
-uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
+static uint16_t look(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
 {
 	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
 
-	*out_new = false;
 	for (uint32_t i = 0; i < count - 1; i++) {
 		uint32_t k = 1 + (at + i) % (count - 1);
 		_Atomic uint64_t *place = (_Atomic uint64_t *)((char *)table + k * entry_bytes);
 		uint64_t found = atomic_load_explicit(place, memory_order_relaxed);
 
+		if (!found && !out_new)
+			return 0;
 		if (!found)
 			*out_new = atomic_compare_exchange_strong_explicit(place, &found, key, memory_order_relaxed,
 									   memory_order_relaxed);
-		if (*out_new || found == key)
+		if (found == key || (out_new && *out_new))
 			return (uint16_t)k;
 	}
 	return 0;
+}
+
+uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
+{
+	*out_new = false;
+	return look(table, entry_bytes, count, key, out_new);
+}
+
+uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key)
+{
+	return look(table, entry_bytes, count, key, NULL);
 }
 
 static uint8_t look_up(const char *text)

@@ -35,7 +35,7 @@ void trace_stop(void);
 /* ---- calls (mpi/) ---------------------------------------------------------------------------------- */
 
 /*
- * A call of `name` begins, which returns to `site`. Calls do not nest: an inner one is not traced. frame:
+ * A call of `name` begins, which returns to `site`, or to where that function of the MPI's was called (Fortran). Calls do not nest: an inner one is not traced. frame:
  * where the stack is; one that was begun below it was left by longjmp(), as error handlers do.
  */
 void trace_call_begin_on(const char *name, const void *site, const void *frame);
@@ -62,9 +62,9 @@ static inline void trace_bytes(uint64_t bytes);
  * 0 and trace_small_end() is to be called after it. type: handle of a predefined datatype, whose size
  * `size_of` tells when it is not known yet.
  */
-uint64_t trace_small_begin(const char *name, const void *site, uint64_t count, uintptr_t type,
+uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count, uintptr_t type,
 			   uint64_t (*size_of)(uintptr_t type));
-void trace_small_end(const char *name, const void *site, uint64_t since);
+void trace_small_end(uint64_t since);
 
 /* ---- a call that was taken (rt/, exec/) ---------------------------------------------------------------- */
 

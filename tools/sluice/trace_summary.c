@@ -91,7 +91,7 @@ struct reason {
 	uint64_t calls;
 };
 
-static void count_reason(struct reason *all, size_t *count, const char *what, const char *why)
+static void count_reason(struct reason *all, size_t *count, const char *what, const char *why, uint64_t calls)
 {
 	char text[sizeof all->text];
 	size_t i = 0;
@@ -106,7 +106,7 @@ static void count_reason(struct reason *all, size_t *count, const char *what, co
 		all[i].calls = 0;
 		++*count;
 	}
-	all[i].calls++;
+	all[i].calls += calls;
 }
 
 static int by_calls(const void *a, const void *b)
@@ -129,11 +129,11 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 
 		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) && what[c->outcome])
 			count_reason(all, &count, what[c->outcome],
-				     trace_text_of(process, c->outcome == TRACE_PASSED ? c->why : c->early_why));
+				     trace_text_of(process, c->outcome == TRACE_PASSED ? c->why : c->early_why), 1);
 	}
+	if (p->totals.small_calls) /* not each has a record */
+		count_reason(all, &count, what[TRACE_PASSED], "below SLUICE_COLL_THRESHOLD", p->totals.small_calls);
 	qsort(all, count, sizeof *all, by_calls);
-	if (p->totals.small_calls)
-		fprintf(out, "    %10" PRIu64 " x passed on: below SLUICE_COLL_THRESHOLD\n", p->totals.small_calls);
 	for (size_t i = 0; i < count; i++)
 		fprintf(out, "    %10" PRIu64 " x %s\n", all[i].calls, all[i].text);
 }

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Programs in Fortran call MPI_Bcast through functions of the MPI's, each of which serves all places of the program.
+ * The place that a person wants to see is where those were called:
+ *
+ *   program ---> mpi_bcast_f08_ (libmpi_usempif08) ---> mpi_bcast_ (libmpi_mpifh) ---> MPI_Bcast, ours
+ *         slot with the address: 2                 slot 1                         slot 0
+ *
+ * The stack is unwound once for each address that calls return to. Afterwards the slots are read, since the way from
+ * one to the next depends on the address in it alone: that function's frame is as large each time.
+ */
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+#include <unwind.h>
+
+#include "trace/private.h"
+
+enum { HOPS = 1024, MOST_FRAMES = 8, WAYS = 2 };
+
+/* An address that calls return to. Written once, by who has entered it. */
+struct hop {
+	_Atomic uint64_t key;
+	_Atomic uint32_t way;       /* bytes to the slot of its caller; IS_PROGRAM: it has none that is asked for; 0: not known yet */
+	_Atomic uint32_t at[WAYS];  /* of one that our functions return to: its slot, from the frame that was given; 0 none */
+};
+#define IS_PROGRAM 1u
+static struct hop hops[HOPS];
+
+/* NULL: the table is full. */
+static struct hop *hop_of(uint64_t address)
+{
+	bool is_new;
+	uint16_t k = key_enter(hops, sizeof *hops, HOPS, address, &is_new);
+
+	return k ? &hops[k] : NULL;
+}
+
+static struct hop *hop_find(uint64_t address)
+{
+	uint16_t k = address ? key_find(hops, sizeof *hops, HOPS, address) : 0;
+
+	return k ? &hops[k] : NULL;
+}
+
+static uint32_t way_of(const struct hop *h) { return h ? atomic_load_explicit(&h->way, memory_order_acquire) : 0; }
+
+static void set_way(uint64_t address, uint32_t way)
+{
+	struct hop *h = hop_of(address);
+
+	if (h)
+		atomic_store_explicit(&h->way, way, memory_order_release); /* partner: way_of() */
+}
+
+/* Of the MPI's own libraries, or of ours. */
+static bool is_of_mpi(uint64_t address)
+{
+	const char *path, *name;
+	struct link_map *map;
+	Dl_info info;
+
+	if (!dladdr1((void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return false;
+	path = map->l_name;
+	name = path && strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+	return name && (!strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7));
+}
+
+/* ---- unwinding --------------------------------------------------------------------------------------------------- */
+
+struct walk {
+	uint64_t site, from, to; /* slot of the last address; what is beyond it and below `to` is the next frame's */
+	uint64_t last;           /* address that was seen last, 0 before the site */
+	uint64_t at_site;        /* slot 0 */
+	uint64_t program;        /* what is looked for */
+	int frames;
+};
+
+/* Reads the stack of functions that have not returned, which is nobody's variable. */
+#define READS_STACK __attribute__((no_sanitize("address")))
+
+/* The slot that holds the address; the return address lies at the upper end of a frame. 0: none. */
+READS_STACK static uint64_t find_slot(uint64_t from, uint64_t to, uint64_t address)
+{
+	for (uint64_t at = to & ~(uint64_t)7; at >= from + 8; at -= 8)
+		if (*(uint64_t *)(uintptr_t)(at - 8) == address)
+			return at - 8;
+	return 0;
+}
+
+static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
+{
+	struct walk *w = arg;
+	uint64_t address = _Unwind_GetIP(context), slot;
+
+	if (!w->last && address != w->site)
+		return _URC_NO_REASON;
+	slot = find_slot(w->from, _Unwind_GetCFA(context), address);
+	if (!slot || ++w->frames > MOST_FRAMES)
+		return _URC_END_OF_STACK;
+	if (w->last)
+		set_way(w->last, (uint32_t)(slot - w->from + 8));
+	else
+		w->at_site = slot;
+	w->last = address;
+	w->from = slot + 8;
+	if (is_of_mpi(address))
+		return _URC_NO_REASON;
+	set_way(address, IS_PROGRAM);
+	w->program = address;
+	return _URC_END_OF_STACK;
+}
+
+static void note_slot(uint64_t site, uint64_t at)
+{
+	struct hop *h = hop_of(site);
+	uint32_t none;
+
+	for (int i = 0; h && i < WAYS; i++) {
+		none = 0;
+		if (atomic_compare_exchange_strong_explicit(&h->at[i], &none, (uint32_t)at, memory_order_relaxed,
+							    memory_order_relaxed) || none == at)
+			return;
+	}
+}
+
+/* The library that glibc's backtrace() uses too; not linked, as other programs need it not. */
+static uint64_t unwind(uint64_t site, uint64_t frame)
+{
+	static _Atomic(void *) known;
+	_Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
+	void *function = atomic_load_explicit(&known, memory_order_relaxed), *library;
+	struct walk w = { .site = site, .from = frame };
+
+	if (!function) {
+		library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL);
+		function = library ? dlsym(library, "_Unwind_Backtrace") : NULL;
+		if (!function)
+			return 0;
+		atomic_store_explicit(&known, function, memory_order_relaxed);
+	}
+	memcpy(&backtrace, &function, sizeof backtrace);
+	backtrace(step, &w);
+	if (w.program)
+		note_slot(site, w.at_site - frame);
+	return w.program;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* From slot to slot. 0: something on the way is not known. */
+READS_STACK static uint64_t follow(uint64_t slot)
+{
+	for (int i = 0; i < MOST_FRAMES; i++) {
+		uint64_t address = *(uint64_t *)(uintptr_t)slot;
+		uint32_t way = way_of(hop_find(address));
+
+		if (!way)
+			return 0;
+		if (way == IS_PROGRAM)
+			return address;
+		slot += way;
+	}
+	return 0;
+}
+
+READS_STACK static uint64_t read_slots(const struct hop *h, uint64_t site, uint64_t frame)
+{
+	uint64_t found = 0;
+
+	for (int i = 0; i < WAYS && !found; i++) {
+		uint64_t at = atomic_load_explicit(&h->at[i], memory_order_relaxed);
+
+		if (at && *(uint64_t *)(uintptr_t)(frame + at) == site)
+			found = follow(frame + at);
+	}
+	return found;
+}
+
+bool caller_is_program(const void *site)
+{
+	uint64_t address = (uintptr_t)site;
+	uint32_t way = way_of(hop_find(address));
+
+	if (way || !address)
+		return way <= IS_PROGRAM;
+	if (is_of_mpi(address))
+		return false;
+	set_way(address, IS_PROGRAM);
+	return true;
+}
+
+const void *caller_of(const void *site, const void *frame)
+{
+	struct hop *h = hop_find((uintptr_t)site);
+	uint64_t found = h ? read_slots(h, (uintptr_t)site, (uintptr_t)frame) : 0;
+
+	if (!found)
+		found = unwind((uintptr_t)site, (uintptr_t)frame);
+	return found ? (const void *)(uintptr_t)found : site;
+}
