@@ -405,6 +405,19 @@ def test_some_ranks_can_be_drawn_of_what_is_too_large(tmp_path):
     assert done.stdout.count('class="wire"') == 4 and '6 of 300 ranks' in done.stdout
 
 
+def test_the_name_of_a_drawing_says_what_it_is(tmp_path):
+    assert goal('draw', '-', '-o', tmp_path / 'a.dot', text=SMALL).returncode == 0
+    assert (tmp_path / 'a.dot').read_text().startswith('digraph')
+    done = goal('draw', '-', '-o', tmp_path / 'a.png', text=SMALL)
+    assert done.returncode == 2 and 'SVG is drawn' in done.stderr and not (tmp_path / 'a.png').exists()
+
+
+def test_ranks_that_there_are_not_cannot_be_drawn():
+    done = goal('draw', '--ranks', '0,7', '-', text=SMALL)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr == 'sluice: goal draw: standard input: there is no rank 7: num_ranks is 1\n'
+
+
 def test_a_receive_that_leads_to_its_own_message_can_be_drawn():
     text = 'num_ranks 1 rank 0 { r: recv 8b from 0; s: send 8b to 0; s irequires r }'
     assert len(boxes(goal('draw', '-', text=text).stdout)) == 2

@@ -15,7 +15,7 @@ static const char help[] =
 	"requirements and messages; what never ends is red. FILE is text or a program; -\n"
 	"is standard input.\n"
 	"\n"
-	"  --dot         for Graphviz instead\n"
+	"  --dot         for Graphviz instead, as a name OUT.dot says, too\n"
 	"  --ranks LIST  these ranks only, as in 0-3,8\n"
 	"  -o OUT        to a file instead of standard output\n"
 	"\n"
@@ -72,6 +72,41 @@ static int parse_args(char **argv, struct draw *d)
 	return -1;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+/* A name can say what shall be in the file. False: what is not made here. */
+static bool agree_with_name(struct draw *d)
+{
+	static const char *const others[] = { ".png", ".pdf", ".jpg", ".ps" };
+
+	if (!d->out)
+		return true;
+	d->dot |= ends_with(d->out, ".dot");
+	for (size_t i = 0; i < BASE_ARRAY_LEN(others); i++) {
+		if (!ends_with(d->out, others[i]))
+			continue;
+		tool_say("goal draw: SVG is drawn, or with --dot what Graphviz draws: not '%s'", d->out);
+		return false;
+	}
+	return true;
+}
+
+static bool has_chosen(const struct goal_input *in, const struct draw *d)
+{
+	for (uint32_t r = in->program->ranks; d->ranks && r <= BASE_CPU_MAX; r++) {
+		if (!(d->chosen[r / 64] >> r % 64 & 1))
+			continue;
+		tool_say("goal draw: %s: there is no rank %u: num_ranks is %u", in->name, r, in->program->ranks);
+		return false;
+	}
+	return true;
+}
+
 static int draw_to(const struct goal_layout *l, const struct draw *d)
 {
 	FILE *out = d->out && strcmp(d->out, "-") ? fopen(d->out, "we") : stdout;
@@ -99,9 +134,13 @@ int goal_draw_main(int argc, char **argv)
 
 	if (ret >= 0)
 		return ret;
+	if (!agree_with_name(&d))
+		return TOOL_MISUSE;
 	ret = goal_input_open(&in, "draw", d.file, true);
 	goal_problems_print(&in.problems, in.name);
-	if (!ret) {
+	if (!ret && !has_chosen(&in, &d)) {
+		ret = TOOL_FAILED;
+	} else if (!ret) {
 		int error = goal_layout_make(&l, &in, d.ranks ? d.chosen : NULL,
 					     BASE_ARRAY_LEN(d.chosen));
 
