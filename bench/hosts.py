@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The host MPIs, and one launch of one of them with or without Sluice."""
-import json
 import os
-import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tools/bench"))
+from launch import Failed, launch as launch_program  # noqa: E402
+
 BUILD = ROOT / "build" / "bench"
 NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "Intel MPI"}
-
-
-class Failed(Exception):
-    """A launch that did not end well; the text says why."""
 
 
 class Host:
@@ -80,38 +77,13 @@ def steal_ticks():
     return ticks[7], sum(ticks)
 
 
-def set_nice(value):
-    """For a new session. The kernel shares time out among sessions first (autogroup), then among
-    the processes of one, so both are told."""
-    os.nice(value)
-    try:
-        with open("/proc/self/autogroup", "w", encoding="ascii") as f:
-            f.write(str(value))
-    except OSError:
-        pass
-
-
 def launch(cmd, env, limit_s=300, nice=0):
     """Run one command. Returns (JSON lines, facts of the launch); raises Failed."""
-    steal, total, t0 = *steal_ticks(), time.monotonic()
-    p = subprocess.Popen(cmd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True, start_new_session=True,
-                         preexec_fn=(lambda: set_nice(nice)) if nice else None)
-    try:
-        out, err = p.communicate(timeout=limit_s)
-    except BaseException as e:
-        os.killpg(p.pid, signal.SIGKILL)
-        out, err = p.communicate()
-        if isinstance(e, subprocess.TimeoutExpired):
-            raise Failed(f"no end after {limit_s} s: {' '.join(cmd)}\n{err[-2000:]}") from e
-        raise
-    wall = time.monotonic() - t0
+    steal, total = steal_ticks()
+    lines, wall, said = launch_program(cmd, env, limit_s, nice)
     steal1, total1 = steal_ticks()
-    if p.returncode:
-        raise Failed(f"exit {p.returncode}: {' '.join(cmd)}\n{err[-2000:]}")
-    lines = [json.loads(x) for x in out.splitlines() if x.startswith("{")]
     facts = {"wall_s": round(wall, 4), "steal": round((steal1 - steal) / max(1, total1 - total), 4),
              "load": round(os.getloadavg()[0], 2)}
-    if err.strip():
-        facts["stderr"] = err.strip()[-500:]
+    if said:
+        facts["stderr"] = said[-500:]
     return lines, facts

@@ -362,10 +362,11 @@ static void print_parts(struct job *j)
 		if (!j->calls[p])
 			continue;
 		bench_sort(s);
-		printf(", \"%s\": {\"us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f, "
-		       "\"samples\": %d, \"dropped\": %d, \"calls\": %d}",
-		       part_names[p], bench_percentile_us(s, 50), bench_percentile_us(s, 10),
-		       bench_percentile_us(s, 90), s->count, j->dropped[p], j->calls[p]);
+		printf(", \"%s\": {\"us\": %.3f, \"p0_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f, "
+		       "\"p99_us\": %.3f, \"samples\": %d, \"dropped\": %d, \"calls\": %d}",
+		       part_names[p], bench_percentile_us(s, 50), bench_percentile_us(s, 0),
+		       bench_percentile_us(s, 10), bench_percentile_us(s, 90), bench_percentile_us(s, 99), s->count,
+		       j->dropped[p], j->calls[p]);
 	}
 }
 

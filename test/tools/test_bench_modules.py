@@ -100,7 +100,7 @@ OVERLAP = {'what': 'overlap-bcast', 'who': 'all', 'bytes': 1 << 20, 'ranks': 2, 
 
 def overlap_line(comm, comp, both, **more):
     parts = {'comm': comm, 'comp': comp, 'both': both, 'call': 1.0, 'use': 2.0}
-    line = {k: {'us': v, 'p10_us': v, 'p90_us': v, 'samples': 9, 'dropped': 1} for k, v in parts.items()}
+    line = {k: {'us': v, 'p0_us': v / 2, 'p99_us': 2 * v, 'samples': 9, 'dropped': 1} for k, v in parts.items()}
     return {**OVERLAP, **line, **more}
 
 
@@ -117,14 +117,7 @@ def test_the_hidden_share_is_of_the_blocking_call():
     assert [r['sides'][s]['overlap_percent'] for s in ('plain', 'blocking', 'early')] == \
         pytest.approx([-5.0, 0.0, 90.0])
     assert [p['name'] for p in r['sides']['early']['parts']] == ['call', 'comp', 'use']
-    assert r['sides']['early']['p99'] is None
-
-
-def test_extremes_are_taken_where_the_program_tells_them():
-    line = overlap_line(1.0, 1.0, 2.0)
-    line['both'].update(p0_us=1.5, p99_us=9.0)
-    stat = measured.samples([line], FakeJob)[0][0]['stat']
-    assert (stat['p0'], stat['p99']) == (1.5, 9.0)
+    assert (r['sides']['early']['p0'], r['sides']['early']['p99']) == (55.0, 220.0)
 
 
 def test_nothing_is_made_of_samples_that_were_all_dropped():

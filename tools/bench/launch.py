@@ -59,7 +59,7 @@ def lines_of(text):
 
 
 def launch(command, env, limit_s, nice=0):
-    """Returns (JSON lines, seconds). Raises Failed. An interruption ends the ranks, then goes on."""
+    """Returns (JSON lines, seconds, what it said on stderr). Raises Failed. An interruption ends the ranks, then goes on."""
     began = time.monotonic()
     try:
         process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -78,4 +78,4 @@ def launch(command, env, limit_s, nice=0):
         raise
     if process.returncode:
         raise Failed(reason(err, process.returncode))
-    return lines_of(out), time.monotonic() - began
+    return lines_of(out), time.monotonic() - began, err.strip()

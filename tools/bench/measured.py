@@ -58,10 +58,8 @@ def from_maps(line):
 
 
 def part_stat(part, wrong=0, **more):
-    """Of overlap_bench's and synthetic_bench's parts. Those programs that do not tell the extremes
-    have the 10th percentile in their place, and no 99th."""
-    return stat(part.get('p0_us', part['p10_us']), part['us'], part.get('p99_us'), part['samples'],
-                part['dropped'], wrong, **more)
+    """Of overlap_bench's and synthetic_bench's parts."""
+    return stat(part['p0_us'], part['us'], part['p99_us'], part['samples'], part['dropped'], wrong, **more)
 
 
 def from_overlap(line, job):

@@ -99,7 +99,7 @@ class Runner:
         key = (job.calibrate, ranks, job.shares_core, *sizes, *who)
         if key not in self.units:
             args = [f'what=calibrate-{job.calibrate}', *who, 'ms=60', *sizes]
-            lines, _ = self.launch(job, ranks, self.s.side('blocking'), args, until)
+            lines, *_ = self.launch(job, ranks, self.s.side('blocking'), args, until)
             self.units[key] = ','.join(str(max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])))
                                        for x in lines if x['what'] == 'calibrate')
         return [f'units={self.units[key]}']
@@ -110,7 +110,7 @@ class Runner:
             args = job.arguments(self.holders(job, ranks), self.s.memory)
             if job.calibrate:
                 args += self.calibrated(job, ranks, until)
-            lines, seconds = self.launch(job, ranks, side, args, until)
+            lines, seconds, _ = self.launch(job, ranks, side, args, until)
         except Failed as e:
             if until and time.monotonic() >= until:
                 return None  # out of time, not broken
@@ -202,7 +202,7 @@ def preflight(setup):
     command = setup.mpi.command(2, [], setup.mpi.program(setup.programs, 'collective_bench'), ['what='])
     env = {**setup.mpi.env(), 'SLUICE': 'off'}
     try:
-        lines, _ = launch(command, env, 60)
+        lines, *_ = launch(command, env, 60)
     except Failed as e:
         raise Stop(f'{" ".join(setup.mpi.launcher)} cannot run two ranks: {e}') from e
     said = [x for x in lines if x['what'] == 'run']

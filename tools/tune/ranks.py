@@ -25,7 +25,7 @@ class Ranks:
         if self.nice:
             args = [*args, f'nice={self.nice}']
         command = self.mpi.command(ranks, [*before, self.tool, 'run'], self.mpi.program(self.programs, program), args)
-        lines, _ = launch(command, {**self.mpi.env(), **values}, max(1.0, limit_s), self.nice)
+        lines, *_ = launch(command, {**self.mpi.env(), **values}, max(1.0, limit_s), self.nice)
         return [x for x in lines if x['what'] not in ('run', 'hello')]
 
     def units_for(self, call, ranks, shares_core, args, limit_s):
