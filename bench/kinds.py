@@ -53,12 +53,12 @@ def sluice_env(o):
 def measure(o, host, what, got):
     """One kind: plain and Sluice in turn, in both orders."""
     args = [f"what={what}", f"sizes={o.sizes}", f"memory={o.memory}", f"ms={o.ms}", f"calls={o.calls}",
-            f"pin={int(o.ranks <= 2)}"]
+            f"pin={int(o.ranks <= 2)}", f"nice={o.nice}"]
     for i in range(o.rounds):
         sides = {}
         for side in ("plain", "sluice") if i % 2 == 0 else ("sluice", "plain"):
             before = ["env", *(f"{k}={v}" for k, v in sluice_env(o).items())] if side == "sluice" else []
-            lines, _ = H.launch(host.command(o.ranks, before, args, "kinds_bench"), host.env(), 120, o.nice)
+            lines, _ = H.launch(host.command(o.ranks, before, args, "kinds_bench"), host.env(), 120)
             sides[side] = {(r["bytes"], r["memory"]): (r["p50_us"], r["p0_us"]) for r in lines}
         for key, plain in sides["plain"].items():
             got[(host.name, what, *key)].append((plain, sides["sluice"][key]))

@@ -118,7 +118,8 @@ struct rt_call {
  */
 int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call);
 /* By kind and size alone? Before there is a communicator. */
-bool rt_takes_always(enum rt_kind kind, uint64_t bytes);
+extern uint64_t rt_always_bytes[RT_KINDS];
+static inline bool rt_takes_always(enum rt_kind kind, uint64_t bytes) { return bytes >= rt_always_bytes[kind]; }
 
 /*
  * Collective. Returns 0; -EOWNERDEAD when a peer died (message already on stderr); -EREMOTEIO when peers disagree

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "rt/policy.h"
 
+#include <string.h>
+
 #define PIECE_MAX ((uint64_t)256 << 20)
 #define PIECE_MIN ((uint64_t)1 << 20)
 
@@ -9,21 +11,22 @@
 #define KIB 1024u
 
 /*
- * From here on neither MPICH 5 nor Open MPI 5 was faster, with 2 ranks (doc/adr/0020-flat-collectives.md): in buffers that
- * are used again; and also in such as are new in each call, whose memory is not mapped yet. Below, and where 0 stands,
- * SLUICE_COLL_THRESHOLD decides.
+ * From here on no MPI that we have measured was faster, with 2 ranks or more (doc/results-collectives.md): in buffers that
+ * are used again; and also in such as are new in each call, whose memory is not mapped yet, with MPICH 5 and Open MPI 5,
+ * or with others, as Intel MPI, which combines in shared memory. Below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
  */
-static const struct { uint64_t again, always; } wins_from_bytes[RT_KINDS] = {
-	[RT_SCATTER] = { 256 * KIB, 256 * KIB },
-	[RT_ALLGATHER] = { 512 * KIB, NEVER },
-	[RT_ALLGATHERV] = { NEVER, NEVER }, /* as all counts would have to be added before a small call is passed on */
-	[RT_ALLTOALL] = { 128 * KIB, NEVER },
-	[RT_REDUCE] = { 128 * KIB, NEVER },
-	[RT_ALLREDUCE] = { 128 * KIB, 128 * KIB },
-	[RT_REDUCE_SCATTER] = { NEVER, NEVER }, /* likewise */
-	[RT_REDUCE_SCATTER_BLOCK] = { 128 * KIB, 128 * KIB },
-	[RT_SCAN] = { 256 * KIB, 512 * KIB },
-	[RT_EXSCAN] = { 256 * KIB, NEVER },
+static const struct { uint64_t again, always, always_others; } wins_from_bytes[RT_KINDS] = {
+	[RT_GATHER] = { 0, 0, 128 * KIB },
+	[RT_SCATTER] = { 0, 128 * KIB, 128 * KIB },
+	[RT_ALLGATHER] = { 128 * KIB, NEVER, NEVER },
+	[RT_ALLGATHERV] = { NEVER, NEVER, NEVER }, /* as all counts would have to be added before a small call is passed on */
+	[RT_ALLTOALL] = { 128 * KIB, NEVER, NEVER },
+	[RT_REDUCE] = { 128 * KIB, NEVER, NEVER },
+	[RT_ALLREDUCE] = { 128 * KIB, 256 * KIB, NEVER },
+	[RT_REDUCE_SCATTER] = { NEVER, NEVER, NEVER }, /* likewise */
+	[RT_REDUCE_SCATTER_BLOCK] = { 128 * KIB, 128 * KIB, NEVER },
+	[RT_SCAN] = { 128 * KIB, 256 * KIB, 256 * KIB },
+	[RT_EXSCAN] = { 128 * KIB, NEVER, NEVER },
 };
 
 static int64_t option_of(enum rt_kind kind)
@@ -51,11 +54,18 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 	return base_max_u64(wins_from_bytes[kind].again, base_opt.coll_threshold_bytes);
 }
 
-uint64_t policy_always_bytes(enum rt_kind kind)
+uint64_t policy_always_bytes(enum rt_kind kind, enum policy_host host)
 {
 	if (rt_is_local(kind) || option_of(kind) != BASE_TAKE_AUTO)
 		return policy_threshold_bytes(kind);
-	return base_max_u64(wins_from_bytes[kind].always, base_opt.coll_threshold_bytes);
+	return base_max_u64(host == HOST_OTHER ? wins_from_bytes[kind].always_others : wins_from_bytes[kind].always,
+			    base_opt.coll_threshold_bytes);
+}
+
+enum policy_host policy_host_of(const char *library_version)
+{
+	return strstr(library_version, "MPICH Version") && !strstr(library_version, "Intel") ? HOST_MPICH :
+	       strstr(library_version, "Open MPI") ? HOST_OPEN_MPI : HOST_OTHER;
 }
 
 /* ---- are buffers used again? ---------------------------------------------------------------------- */

@@ -19,9 +19,12 @@ struct policy_group {
 
 /* Smallest message of a kind that may be taken, by the options and by what was measured; UINT64_MAX: none is. */
 uint64_t policy_threshold_bytes(enum rt_kind kind);
+enum policy_host { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
+/* By what the library says of itself; "": not known. */
+enum policy_host policy_host_of(const char *library_version);
 /* From here on it is taken whatever memory the buffers are; below, when the ranks use theirs again. UINT64_MAX: never
  * for its size alone. */
-uint64_t policy_always_bytes(enum rt_kind kind);
+uint64_t policy_always_bytes(enum rt_kind kind, enum policy_host host);
 
 /*
  * Calls of one kind, about one size, on one communicator: are they taken? All ranks count them alike, and change their

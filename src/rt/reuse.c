@@ -80,8 +80,6 @@ static int ask(struct rt_comm *c, struct reuse *u, const struct rt_call *call)
 	return all ? 1 : 0;
 }
 
-bool rt_takes_always(enum rt_kind kind, uint64_t bytes) { return bytes >= policy_always_bytes(kind); }
-
 int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
 {
 	struct reuse *u;

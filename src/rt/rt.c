@@ -17,9 +17,11 @@
 bool rt_on;
 uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
+uint64_t rt_always_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
+static enum policy_host host;
 static char problems[2048 + PATH_MAX];
 
 /* What is traced has to be looked at, however small. */
@@ -33,6 +35,7 @@ static void switch_on(void)
 {
 	for (int kind = 0; kind < RT_KINDS; kind++) {
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
+		rt_always_bytes[kind] = policy_always_bytes(kind, host);
 		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX;
 	}
 	set_gates();
@@ -91,6 +94,7 @@ static void load_options(bool prefer_pmix, const char *library_version)
 void rt_announce(bool prefer_pmix, const char *library_version)
 {
 	pthread_mutex_lock(&start_lock);
+	host = policy_host_of(library_version);
 	load_options(prefer_pmix, library_version);
 	pthread_mutex_unlock(&start_lock);
 	if (base_opt.enabled && base_opt.usable)

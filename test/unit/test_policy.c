@@ -249,16 +249,31 @@ UNIT_TEST(policy_notices_soon_that_a_program_has_changed_its_ways)
 
 UNIT_TEST(policy_takes_what_wins_in_used_buffers_only_when_they_are_used_again)
 {
-	for (int kind = 0; kind < RT_KINDS; kind++) {
-		CHECK(policy_always_bytes(kind) >= policy_threshold_bytes(kind));
+	const enum policy_host hosts[] = { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
+
+	for (int i = 0; i < RT_KINDS * 3; i++) {
+		enum rt_kind kind = (enum rt_kind)(i / 3);
+		uint64_t least = policy_threshold_bytes(kind), always = policy_always_bytes(kind, hosts[i % 3]);
+
+		CHECK(always >= least && always <= policy_always_bytes(kind, HOST_OTHER));
 		if (rt_is_local(kind))
-			CHECK_EQ(policy_always_bytes(kind), policy_threshold_bytes(kind));
+			CHECK_EQ(always, least);
 	}
-	CHECK(policy_always_bytes(RT_ALLTOALL) > policy_threshold_bytes(RT_ALLTOALL));
-	CHECK_EQ(policy_always_bytes(RT_BCAST), policy_threshold_bytes(RT_BCAST));
+	CHECK(policy_always_bytes(RT_ALLTOALL, HOST_MPICH) > policy_threshold_bytes(RT_ALLTOALL));
+	CHECK(policy_always_bytes(RT_ALLREDUCE, HOST_MPICH) < policy_always_bytes(RT_ALLREDUCE, HOST_OTHER));
+	CHECK_EQ(policy_always_bytes(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
 	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_ON;
-	CHECK_EQ(policy_always_bytes(RT_ALLTOALL), base_opt.coll_threshold_bytes);
+	CHECK_EQ(policy_always_bytes(RT_ALLTOALL, HOST_OTHER), base_opt.coll_threshold_bytes);
 	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_OFF;
-	CHECK_EQ(policy_always_bytes(RT_ALLTOALL), UINT64_MAX);
+	CHECK_EQ(policy_always_bytes(RT_ALLTOALL, HOST_MPICH), UINT64_MAX);
 	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_AUTO;
+}
+
+UNIT_TEST(policy_knows_a_host_mpi_by_what_it_says)
+{
+	CHECK_EQ(policy_host_of("MPICH Version:      5.0.2\nMPICH Release date: ..."), HOST_MPICH);
+	CHECK_EQ(policy_host_of("Open MPI v5.0.11, package: ..."), HOST_OPEN_MPI);
+	CHECK_EQ(policy_host_of("Intel(R) MPI Library 2021.18 for Linux* OS\n"), HOST_OTHER);
+	CHECK_EQ(policy_host_of("MVAPICH Version      :\t4.0"), HOST_OTHER);
+	CHECK_EQ(policy_host_of(""), HOST_OTHER);
 }
