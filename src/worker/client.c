@@ -57,6 +57,8 @@ static int page_make(const struct worker_setup *setup, uint64_t key)
 	p->key = key;
 	p->poll_max_ns = (uint64_t)base_opt.worker_poll_us * 1000;
 	p->copy = base_opt.xfer_copy;
+	p->fragment_bytes = base_opt.xfer_fragment_bytes;
+	p->past_cache_bytes = base_opt.xfer_past_cache_bytes;
 	p->trace_limit_bytes = base_opt.trace_limit_bytes;
 	if (base_opt.trace[0] == '/' && strlen(base_opt.trace) < sizeof p->trace)
 		strcpy(p->trace, base_opt.trace);

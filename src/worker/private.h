@@ -76,6 +76,7 @@ struct worker_page {
 	uint32_t is_normal;         /* not at idle priority (tests) */
 	uint64_t key, poll_max_ns;
 	int64_t copy;               /* enum base_copy_kernel */
+	uint64_t fragment_bytes, past_cache_bytes; /* SLUICE_XFER_FRAGMENT: all movers must cut alike */
 	char trace[256];            /* SLUICE_TRACE, an absolute path; empty: nothing is traced */
 	uint64_t trace_limit_bytes;
 	struct host_cpumask cpus;

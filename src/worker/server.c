@@ -269,6 +269,8 @@ int worker_main(void)
 	prctl(PR_SET_NAME, "sluice-worker");
 	base_opt.log_level = BASE_LOG_NONE;
 	base_opt.xfer_copy = server.page->copy;
+	base_opt.xfer_fragment_bytes = server.page->fragment_bytes;
+	base_opt.xfer_past_cache_bytes = server.page->past_cache_bytes;
 	/* who uses the data does so on another core */
 	if (base_opt.xfer_copy == BASE_COPY_AUTO && host_copy_has(BASE_COPY_NONTEMPORAL))
 		base_opt.xfer_copy = BASE_COPY_NONTEMPORAL;

@@ -169,6 +169,15 @@ UNIT_TEST(worker_moves_what_ranks_leave_and_ends_with_them)
 	ranks_run(4, OPTIONS("SLUICE_ENGINE_WORKERS=3"), job_that_is_served, NULL);
 }
 
+/* Ranks look at once, so that they and the worker move parts of the same. */
+static void job_that_is_shared(struct ranks *r) { bcasts(r, 3 * ROUNDS, NULL); }
+
+UNIT_TEST(worker_cuts_transfers_as_the_ranks_are_told_to)
+{
+	ranks_run(2, OPTIONS("SLUICE_XFER_FRAGMENT=1M"), job_that_is_shared, NULL);
+	ranks_run(2, OPTIONS("SLUICE_XFER_FRAGMENT=16K"), job_that_is_shared, NULL);
+}
+
 /* What children of the rank's the program can wait for: none. */
 static void job_that_waits(struct ranks *r)
 {
