@@ -18,7 +18,7 @@
  *   switch-X     the rank that waits for data computes for wait_us and then touches: the time of
  * the touch, and that of a copy of as many bytes by one process, between mapped buffers
  *
- * X is bcast or gather. Units of computation are rows of a product of two 64 x 64 matrices, on
+ * X is a collective (kinds). Units of computation are rows of a product of two 64 x 64 matrices, on
  * buffers of their own. The owners rewrite their data before each call. A sample ends with the
  * slowest rank; it begins at the instant at which the last rank was there. With who=one on a shared
  * core it is the time of the rank that computes, which calls last. Samples in which somebody else
@@ -70,112 +70,114 @@ struct job {
 	int dropped[PARTS], calls[PARTS]; /* calls: all of them, warm-up too */
 };
 
+/* Whom of the ranks something concerns. */
+enum who { NOBODY, ROOT, OTHERS, EVERYONE };
+
 /* One collective, as a program would write it. The calls are separate functions: see the head. */
 struct kind {
 	const char *name;
-	void (*prepare)(struct job *j, uint64_t seed_call);
 	void (*call_and_touch)(struct job *j);
 	void (*call_and_compute)(struct job *j);
 	void (*call_late)(struct job *j);
-	void (*use)(struct job *j);
-	uint64_t (*wrong)(const struct job *j);
-	int waiter; /* the rank that waits for data (-1: any but 0) */
+	enum who sends, gets;
+	bool from_all; /* who gets something gets it from each rank, else from root */
+	bool cut;      /* each gets another part of what is sent */
+	int waiter;    /* the rank that waits for data (-1: any but 0) */
 };
 
 /* ---- the collectives ------------------------------------------------------------------------- */
 
-static void bcast_prepare(struct job *j, uint64_t call)
+#define CALLS(name, ...)                                                                             \
+	static __attribute__((noinline)) void name##_and_touch(struct job *j)                        \
+	{                                                                                            \
+		__VA_ARGS__;                                                                         \
+		__asm__ volatile("");                                                                \
+	}                                                                                            \
+	static __attribute__((noinline)) void name##_and_compute(struct job *j)                      \
+	{                                                                                            \
+		__VA_ARGS__;                                                                         \
+		j->returned_ns = bench_now_ns();                                                     \
+		if (j->computes)                                                                     \
+			job_compute(j->units);                                                       \
+		j->computed_ns = bench_now_ns();                                                     \
+	}                                                                                            \
+	static __attribute__((noinline)) void name##_late(struct job *j)                             \
+	{                                                                                            \
+		__VA_ARGS__;                                                                         \
+		if (j->b.rank)                                                                       \
+			job_compute(j->units);                                                       \
+	}
+#define N (int)j->bytes, MPI_BYTE
+
+CALLS(bcast, MPI_Bcast(j->send, N, 0, MPI_COMM_WORLD))
+CALLS(gather, MPI_Gather(j->send, N, j->recv, N, 0, MPI_COMM_WORLD))
+CALLS(scatter, MPI_Scatter(j->send, N, j->recv, N, 0, MPI_COMM_WORLD))
+CALLS(allgather, MPI_Allgather(j->send, N, j->recv, N, MPI_COMM_WORLD))
+CALLS(alltoall, MPI_Alltoall(j->send, N, j->recv, N, MPI_COMM_WORLD))
+/* only root's numbers are not 0 */
+CALLS(allreduce, MPI_Allreduce(j->send, j->recv, (int)(j->bytes / 4), MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD))
+
+#define NAMED(x) #x, x##_and_touch, x##_and_compute, x##_late
+static const struct kind kinds[] = {
+	{ NAMED(bcast), ROOT, OTHERS, false, false, -1 },
+	{ NAMED(gather), EVERYONE, ROOT, true, false, 0 },
+	{ NAMED(scatter), ROOT, EVERYONE, false, true, -1 },
+	{ NAMED(allgather), EVERYONE, EVERYONE, true, false, -1 },
+	{ NAMED(alltoall), EVERYONE, EVERYONE, true, true, -1 },
+	{ NAMED(allreduce), EVERYONE, EVERYONE, false, false, -1 },
+};
+
+static bool is_meant(const struct job *j, enum who who)
 {
-	if (j->b.rank == 0)
-		bench_fill(j->send, j->bytes, bench_seed(call, 0));
+	return who == EVERYONE || (who != NOBODY && (who == ROOT) == (j->b.rank == 0));
 }
 
-static __attribute__((noinline)) void bcast_and_touch(struct job *j)
+/* A broadcast is received where it would be sent from. */
+static char *received_at(const struct job *j)
 {
-	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
-	__asm__ volatile("");
+	return j->kind->call_late == bcast_late ? j->send : j->recv;
 }
 
-static __attribute__((noinline)) void bcast_and_compute(struct job *j)
+static size_t parts_sent(const struct job *j)
 {
-	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
-	j->returned_ns = bench_now_ns();
-	if (j->computes)
-		job_compute(j->units);
-	j->computed_ns = bench_now_ns();
+	return j->kind->cut ? (size_t)j->b.ranks : 1;
 }
 
-static __attribute__((noinline)) void bcast_late(struct job *j)
+/* What a rank sends to another in this call. */
+static uint64_t seed_of(const struct job *j, int from, int to)
 {
-	MPI_Bcast(j->send, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
-	if (j->b.rank)
-		job_compute(j->units);
+	return bench_seed(j->call, j->kind->cut ? from * j->b.ranks + to : from);
 }
 
-static void bcast_use(struct job *j)
+static void prepare(struct job *j)
 {
-	if (j->b.rank)
-		j->sum[0] = bench_touch(j->send, j->bytes);
+	for (size_t i = 0; is_meant(j, j->kind->sends) && i < parts_sent(j); i++)
+		bench_fill(j->send + i * j->bytes, j->bytes, seed_of(j, j->b.rank, (int)i));
+	if (j->kind->call_late == allreduce_late && j->b.rank)
+		memset(j->send, 0, j->bytes);
 }
 
-static uint64_t bcast_wrong(const struct job *j)
+static int parts_received(const struct job *j)
 {
-	return j->b.rank && j->sum[0] != bench_expect(j->bytes, bench_seed(j->call, 0));
+	return !is_meant(j, j->kind->gets) ? 0 : j->kind->from_all ? j->b.ranks : 1;
 }
 
-static void gather_prepare(struct job *j, uint64_t call)
+static void use(struct job *j)
 {
-	bench_fill(j->send, j->bytes, bench_seed(call, j->b.rank));
+	for (int r = 0; r < parts_received(j); r++)
+		j->sum[r] = bench_touch(received_at(j) + j->bytes * (size_t)r, j->bytes);
+	if (j->smears && is_meant(j, j->kind->sends) && received_at(j) != j->send)
+		bench_smear(j->send, parts_sent(j) * j->bytes, 0xA5);
 }
 
-static __attribute__((noinline)) void gather_and_touch(struct job *j)
-{
-	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
-		   MPI_COMM_WORLD);
-	__asm__ volatile("");
-}
-
-static __attribute__((noinline)) void gather_and_compute(struct job *j)
-{
-	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
-		   MPI_COMM_WORLD);
-	j->returned_ns = bench_now_ns();
-	if (j->computes)
-		job_compute(j->units);
-	j->computed_ns = bench_now_ns();
-}
-
-static __attribute__((noinline)) void gather_late(struct job *j)
-{
-	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
-		   MPI_COMM_WORLD);
-	if (j->b.rank)
-		job_compute(j->units);
-}
-
-static void gather_use(struct job *j)
-{
-	for (int r = 0; j->b.rank == 0 && r < j->b.ranks; r++)
-		j->sum[r] = bench_touch(j->recv + j->bytes * (size_t)r, j->bytes);
-	if (j->smears)
-		bench_smear(j->send, j->bytes, 0xA5);
-}
-
-static uint64_t gather_wrong(const struct job *j)
+static uint64_t count_wrong(const struct job *j)
 {
 	uint64_t wrong = 0;
 
-	for (int r = 0; j->b.rank == 0 && r < j->b.ranks; r++)
-		wrong += j->sum[r] != bench_expect(j->bytes, bench_seed(j->call, r));
+	for (int r = 0; r < parts_received(j); r++)
+		wrong += j->sum[r] != bench_expect(j->bytes, seed_of(j, r, j->b.rank));
 	return wrong;
 }
-
-static const struct kind kinds[] = {
-	{ "bcast", bcast_prepare, bcast_and_touch, bcast_and_compute, bcast_late, bcast_use,
-	  bcast_wrong, -1 },
-	{ "gather", gather_prepare, gather_and_touch, gather_and_compute, gather_late, gather_use,
-	  gather_wrong, 0 },
-};
 
 static bool is_waiter(const struct job *j)
 {
@@ -227,7 +229,7 @@ static void collect(struct job *j, enum part part, int first, bool keep)
 
 static void note_wrong(struct job *j)
 {
-	uint64_t wrong = j->kind->wrong(j);
+	uint64_t wrong = count_wrong(j);
 
 	if (wrong)
 		atomic_fetch_add_explicit(&j->b.area->mismatches, wrong, memory_order_relaxed);
@@ -266,8 +268,10 @@ static void take(struct job *j, enum part part, bool keep)
 	uint64_t t0, ns;
 
 	j->smears = j->computes || (part == COMM && !j->opt.one);
-	if (part != COMP)
-		j->kind->prepare(j, ++j->call);
+	if (part != COMP) {
+		j->call++;
+		prepare(j);
+	}
 	t0 = begin(j, part, &before);
 	switch (part) {
 	case COMM:
@@ -288,7 +292,7 @@ static void take(struct job *j, enum part part, bool keep)
 			t0 = bench_now_ns();
 	}
 	if (part != COMP)
-		j->kind->use(j);
+		use(j);
 	ns = bench_now_ns() - t0;
 	if (part == BOTH) {
 		j->b.area->value[j->b.rank][SAYS_CALL] = j->returned_ns - t0;
@@ -467,9 +471,8 @@ static void run(struct job *j, const struct measure *m)
 	for (int s = 0; s < j->opt.size_count; s++) {
 		j->bytes = j->opt.sizes[s];
 		j->units = s < j->opt.unit_count ? j->opt.units[s] : 0;
-		j->send = job_buffer(j->opt.huge, j->bytes);
-		j->recv =
-			job_buffer(j->opt.huge, j->b.rank == 0 ? j->bytes * (size_t)j->b.ranks : 0);
+		j->send = job_buffer(j->opt.huge, j->bytes * parts_sent(j));
+		j->recv = job_buffer(j->opt.huge, received_at(j) == j->send ? 0 : j->bytes * (size_t)parts_received(j));
 		line[0] = bench_line_ns(&j->b);
 		m->run(j, line);
 		free(j->send);
@@ -490,7 +493,8 @@ static void find_and_run(struct job *j)
 				return run(j, &measures[i]);
 		}
 	}
-	job_die("what= is calibrate-, touch-, overlap-, late- or switch- bcast or gather");
+	job_die("what= is calibrate-, touch-, overlap-, late- or switch- bcast, gather, scatter, allgather, "
+		"alltoall or allreduce");
 }
 
 static void parse_one(struct options *o, const char *arg)

@@ -63,6 +63,9 @@ extern void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 	X(Barrier, (MPI_Comm))                                                                       \
 	X(Bcast, (void *, int, MPI_Datatype, int, MPI_Comm))                                         \
 	X(Gather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm))       \
+	X(Scatter, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm))      \
+	X(Allgather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))         \
+	X(Alltoall, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))          \
 	X(Allreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm))                    \
 	X(Send, (const void *, int, MPI_Datatype, int, int, MPI_Comm))                               \
 	X(Recv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *))
@@ -82,6 +85,9 @@ extern struct anympi anympi;
 #define MPI_Barrier             anympi.Barrier
 #define MPI_Bcast               anympi.Bcast
 #define MPI_Gather              anympi.Gather
+#define MPI_Scatter             anympi.Scatter
+#define MPI_Allgather           anympi.Allgather
+#define MPI_Alltoall            anympi.Alltoall
 #define MPI_Allreduce           anympi.Allreduce
 #define MPI_Send                anympi.Send
 #define MPI_Recv                anympi.Recv
