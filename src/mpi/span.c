@@ -227,17 +227,22 @@ static struct spanning *span_alloc(struct life_comm *lc)
 		s->lc = lc;
 		s->wire = ABI_COMM_NULL;
 		s->layout = keys ? span_layout_create(keys, lc->size) : NULL;
-		s->spare = malloc(base_opt.span_segment_bytes);
 	}
 	free(keys);
-	if (s && s->layout && s->spare)
+	if (s && s->layout)
 		return s;
-	if (s) {
-		span_layout_destroy(s->layout);
-		free(s->spare);
-	}
 	free(s);
 	return NULL;
+}
+
+/* Once each node has its group. The same on all ranks. */
+static bool set_segment(struct spanning *s)
+{
+	bool is_roomy = all_say(s->lc, !s->local || !rt_comm_is_crowded(s->local));
+
+	s->segment_bytes = base_opt.span_segment_bytes ? base_opt.span_segment_bytes : span_segment_bytes(!is_roomy);
+	s->spare = malloc(s->segment_bytes);
+	return all_say(s->lc, s->spare);
 }
 
 static void explain(const struct spanning *s, const struct life_comm *lc)
@@ -266,7 +271,7 @@ struct spanning *span_create(struct life_comm *lc)
 	if (ok)
 		ok = !copy_of(lc->comm, WIRE_TAG, &s->wire) && !silence(s->wire);
 	if (ok) /* an error before it has been the program's */
-		ok = all_say(lc, !connect_near(s));
+		ok = all_say(lc, !connect_near(s)) && set_segment(s);
 	if (!s)
 		atomic_fetch_sub_explicit(&spans, 1, memory_order_relaxed);
 	if (s && !ok) {

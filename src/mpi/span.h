@@ -4,7 +4,7 @@
  *
  *   MPI_Init        span_meet()      who runs Sluice where, once a job
  *   first call      span_create()    collective: a communicator for our messages, the node's own group
- *   each call       span_serve()     span_move.c, span_fold.c: the schedule that span/ lays out
+ *   each call       span_serve()     span_bcast.c ...: the schedule that span/ lays out
  *
  * SLUICE_SPAN=on promises that every rank of the job runs Sluice: no rank can find out whether one on another node
  * does, and asking one that does not would disturb it.
@@ -27,11 +27,13 @@
 #define span_serve    ABI_NAME(span_serve)
 #define span_bcast    ABI_NAME(span_bcast)
 #define span_fold     ABI_NAME(span_fold)
+#define span_allgather ABI_NAME(span_allgather)
 #define span_window   ABI_NAME(span_window)
 #define flow_fail     ABI_NAME(flow_fail)
 #define flow_send     ABI_NAME(flow_send)
 #define flow_recv     ABI_NAME(flow_recv)
 #define flow_wait     ABI_NAME(flow_wait)
+#define flow_wait_any ABI_NAME(flow_wait_any)
 #define flow_run      ABI_NAME(flow_run)
 #define flow_status   ABI_NAME(flow_status)
 
@@ -46,6 +48,7 @@ struct spanning {
 	struct rt_comm *local;  /* NULL: no other rank here */
 	char *window;           /* kept from call to call */
 	uint64_t window_bytes;
+	uint64_t segment_bytes;
 	char *spare;            /* a segment of no meaning, for a call that has failed here */
 	bool has_failed;        /* some message may still be on its way */
 };
@@ -94,6 +97,8 @@ void flow_fail(struct flow *f, int err);
 void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to, enum flow_tag tag);
 void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from, enum flow_tag tag);
 void flow_wait(struct flow *f, struct post *p); /* nothing on its way: nothing happens */
+/* The same for one of two, of which NULL counts as none. */
+void flow_wait_any(struct flow *f, struct post *a, struct post *b);
 /* A piece of what runs inside the node; nothing after an error. */
 void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes);
 /* The last message of a link: is all that came before right? To all that follow, from all that went before. */
@@ -102,9 +107,10 @@ void flow_status(struct flow *f, const int *from, int from_count, const int *to,
 /* True: served, and *rc is what the program gets. False: the library's, on every rank. */
 bool span_serve(struct taken *t, int *rc);
 
-/* ---- span_move.c, span_fold.c ------------------------------------------------------------------- */
+/* ---- span_bcast.c, span_fold.c, span_allgather.c ------------------------------------------------------------------- */
 
 void span_bcast(struct flow *f);
 void span_fold(struct flow *f);
+void span_allgather(struct flow *f);
 
 #endif

@@ -51,6 +51,32 @@ void flow_wait(struct flow *f, struct post *p)
 		return;
 	p->is_there = false;
 	look(f, ON_HELPER(HOSTED(real.Wait(&p->request, ABI_STATUS_IGNORE))));
+	if (base_fault("span_wait"))
+		look(f, ABI_ERR_OTHER);
+}
+
+void flow_wait_any(struct flow *f, struct post *a, struct post *b)
+{
+	struct post *posts[2];
+	MPI_Request requests[2];
+	int n = 0, done = 0, rc;
+
+	if (a && a->is_there)
+		posts[n++] = a;
+	if (b && b->is_there)
+		posts[n++] = b;
+	if (n < 2) {
+		if (n)
+			flow_wait(f, posts[0]);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		requests[i] = posts[i]->request;
+	rc = ON_HELPER(HOSTED(real.Waitany(n, requests, &done, ABI_STATUS_IGNORE)));
+	if (done != 1) /* also when nobody knows which it was: an error */
+		done = 0;
+	posts[done]->is_there = false;
+	look(f, rc);
 }
 
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count)
@@ -78,7 +104,7 @@ void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t re
 
 	if (!p || f->err)
 		return;
-	err = rt_pieces_run(p, send_at, recv_at, bytes);
+	err = base_fault("span_piece") ? -EIO : rt_pieces_run(p, send_at, recv_at, bytes);
 	if (err)
 		flow_fail(f, err);
 }
@@ -90,12 +116,12 @@ static bool is_served(const struct taken *t)
 {
 	int commutes = 1;
 
-	if (t->take.kind == RT_BCAST)
+	if (t->take.kind == RT_BCAST || t->take.kind == RT_ALLGATHER || t->take.kind == RT_ALLGATHERV)
 		return true;
 	/* parts come together by nodes, not by ranks */
 	if (t->take.kind != RT_REDUCE && t->take.kind != RT_ALLREDUCE)
 		return false;
-	return t->fold.element_bytes <= base_opt.span_segment_bytes &&
+	return t->fold.element_bytes <= t->lc->span->segment_bytes &&
 	       (abi_is_predefined_op(t->take.op) || (!real.Op_commutative(t->take.op, &commutes) && commutes));
 }
 
@@ -108,7 +134,7 @@ static void begin(struct flow *f, struct taken *t)
 	*f = (struct flow){ .t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1 };
 	f->acting = span_acting(l, f->node, root);
 	f->acts = f->acting == t->lc->rank;
-	f->cut = span_cut(t->bytes, base_opt.span_segment_bytes,
+	f->cut = span_cut(t->bytes, t->lc->span->segment_bytes,
 			  rt_is_fold(t->take.kind) ? t->call.fold.element_bytes : 1);
 	if (!f->acts)
 		return;
@@ -125,8 +151,10 @@ static void run(struct flow *f)
 	inside++;
 	if (rt_is_fold(f->t->take.kind))
 		span_fold(f);
-	else
+	else if (f->t->take.kind == RT_BCAST)
 		span_bcast(f);
+	else
+		span_allgather(f);
 	inside--;
 }
 

@@ -276,6 +276,11 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	return ret;
 }
 
+bool rt_comm_is_crowded(const struct rt_comm *c)
+{
+	return node_is_oversubscribed(c->group);
+}
+
 void rt_comm_destroy(struct rt_comm *c)
 {
 	if (!c)

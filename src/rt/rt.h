@@ -80,6 +80,7 @@ static inline bool rt_is_on(void) { return rt_on; }
  */
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out);
 void rt_comm_destroy(struct rt_comm *c);
+bool rt_comm_is_crowded(const struct rt_comm *c); /* fewer CPUs than ranks; the same on every rank */
 
 /*
  * The program has told the host MPI (or a device) about this memory for longer than one call
