@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Communicators that span nodes: on several hosts made of namespaces. Run alone: ./dev check mpi -k spanning"""
+import subprocess
+import sys
+import threading
+
 import pytest
 
 from support import hosts
 from support.behaviours import Report
 
-# Segments so small that every message has several.
-SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '4K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_COLL_REDUCE': 'on'}
+# Segments so small that every message has several; all that can be served is.
+SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
+         **{f'SLUICE_COLL_{kind}': 'on' for kind in ('REDUCE', 'ALLREDUCE', 'ALLGATHER')}}
+LIMIT = 100
 
 
-@pytest.fixture(scope='session')
+@pytest.fixture(scope='module')
 def get_hosts(tmp_path_factory):
-    """get_hosts(3): so many, kept for the session; or the test is skipped with the reason."""
+    """get_hosts(3): so many, kept for these tests; or the test is skipped with the reason."""
     why, made = hosts.missing(), {}
 
     def get(n):
@@ -25,39 +31,179 @@ def get_hosts(tmp_path_factory):
         some.__exit__()
 
 
-def run(some, mpi, ranks, program, *args, env, sluice=True, timeout=100):
+def run(some, mpi, ranks, program, *args, env, sluice=True, rank_env=None):
     """The program, so many ranks on each host."""
     how = some.launcher(mpi, ranks)
-    return mpi.launch(sum(ranks), mpi.build(program), *args, sluice=sluice, outer=how['outer'],
-                      launcher=how['launcher'], env={**how['env'], **env}, timeout=timeout)
+    return mpi.launch(sum(ranks), mpi.build(program), *args, sluice=sluice, outer=how['outer'], rank_env=rank_env,
+                      launcher=how['launcher'], env={**how['env'], **env}, timeout=LIMIT)
 
 
 def counted(result, counter):
-    """The counter on each rank (SLUICE_STATS=-)."""
+    """The counter on each rank."""
     return [int(line.split()[1]) for line in result.err.splitlines() if line.split()[:1] == [counter]]
 
 
-def check(result, names, counter='span_taken'):
+def check(result, names, sluice):
+    """Each of these behaviours held, and was served over several nodes."""
     report = Report(result)
     assert result.status == 0, result.explain()
     assert [report.verdicts.get(name, ('none',))[0] for name in names] == ['ok'] * len(names), result.explain()
     assert not result.leftovers, result.leftovers
-    taken = counted(result, counter)
-    assert taken and all(taken), f'{counter}: {taken}'
+    taken = counted(result, 'span_taken')
+    assert not sluice or (taken and all(taken)), f'span_taken: {taken}'
+    return report
 
 
-PLACES = [('mpich', [1, 2, 1]), ('openmpi', [3, 1])]
+PLACES = [('mpich', [1, 2]), ('openmpi', [2, 1])]
+OTHER_PLACES = [pytest.param(mpi, ranks, marks=pytest.mark.complete)
+                for mpi in ('mpich', 'openmpi') for ranks in ([1, 2, 1], [2, 2], [3, 1], [1, 1, 1, 1], [4, 2, 3])]
+places = pytest.mark.parametrize('mpi, ranks', PLACES + OTHER_PLACES, ids=str)
 
 
-@pytest.mark.parametrize('mpi, ranks', PLACES)
-def test_broadcasts(mpi, ranks, get_mpi, get_hosts, with_sluice):
-    result = run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'moves.c', 'bcast', env={**SMALL, 'SLUICE_STATS': '-'},
-                 sluice=with_sluice)
-    check(result, ['bcast'])
+@places
+def test_what_is_moved(mpi, ranks, get_mpi, get_hosts, with_sluice):
+    names = ['bcast', 'allgather', 'allgatherv']
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'moves.c', *names, env=SMALL, sluice=with_sluice), names,
+          with_sluice)
 
 
-@pytest.mark.parametrize('mpi, ranks', PLACES)
-def test_reductions(mpi, ranks, get_mpi, get_hosts, with_sluice):
-    result = run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'reductions.c', 'allreduce', 'reduce',
-                 env={**SMALL, 'SLUICE_STATS': '-'}, sluice=with_sluice)
-    check(result, ['allreduce', 'reduce'])
+@pytest.mark.parametrize('mpi, ranks', [('mpich', [1, 2])] + OTHER_PLACES, ids=str)
+def test_what_is_computed(mpi, ranks, get_mpi, get_hosts, with_sluice):
+    names = ['allreduce', 'reduce']
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'reductions.c', *names, env=SMALL, sluice=with_sluice), names,
+          with_sluice)
+
+
+@places
+def test_communicators(mpi, ranks, get_mpi, get_hosts, with_sluice):
+    names = ['ranks_may_lie_in_any_order', 'some_ranks_only', 'threads_with_communicators_of_their_own']
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *names, env=SMALL, sluice=with_sluice), names,
+          with_sluice)
+
+
+@pytest.mark.complete
+@places
+def test_communicators_come_and_go(mpi, ranks, get_mpi, get_hosts, with_sluice):
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', 'communicators_come_and_go', env=SMALL,
+              sluice=with_sluice), ['communicators_come_and_go'], with_sluice)
+
+
+def test_floats_are_the_same_from_run_to_run(get_mpi, get_hosts):
+    name = 'floats_are_the_same_everywhere'
+    notes = [check(run(get_hosts(3), get_mpi('mpich'), [1, 2, 1], 'spanning.c', name, env=SMALL), [name], True).notes
+             for _ in range(2)]
+    assert notes[0] == notes[1]
+
+
+def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
+    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
+                 env={**SMALL, 'SLUICE_SPAN': 'off'})
+    check(result, ['ranks_may_lie_in_any_order'], False)
+    assert counted(result, 'span_taken') == [0, 0]
+
+
+def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
+    name = 'ranks_may_lie_in_any_order'
+    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', name, env=SMALL,
+                 rank_env=[{'SLUICE_SPAN_SEGMENT': '32K'}, {'SLUICE_SPAN_SEGMENT': '64K'}])
+    check(result, [name], False)
+    assert counted(result, 'span_taken') == [0, 0]
+
+
+# Who fails where, and which ranks are told: all that would have got something wrong.
+FAILURES = [('bcast', 2, 'span_wait:2', '0011'), ('allreduce', 2, 'span_wait:3', '1111'),
+            ('allreduce', 1, 'span_piece:1', '1111'), ('allgather', 3, 'span_piece:2', '1111')]
+FAILURES += [pytest.param(*failure, marks=pytest.mark.complete) for failure in [
+    ('bcast', 0, 'span_piece:1', '1111'), ('allreduce', 0, 'span_piece:9', '1111'),
+    ('allgather', 2, 'span_wait:3', '1111')]]
+
+
+@pytest.mark.parametrize('kind, rank, fault, told', FAILURES)
+def test_an_error_reaches_all_who_need_to_know(kind, rank, fault, told, get_mpi, get_hosts):
+    rank_env = [{'SLUICE_FAULT': fault if r == rank else ''} for r in range(4)]
+    result = run(get_hosts(3), get_mpi('mpich'), [2, 2], 'spanning.c', f'failed_{kind}', env=SMALL, rank_env=rank_env)
+    report = check(result, [f'failed_{kind}'], False)
+    assert sorted(report.notes[f'failed_{kind}']) == [f'rank {r}: {told[r]}' for r in range(4)], result.explain()
+
+
+def breaks(some, program, ready, how):
+    """Waits for the file `ready`; then the network of the second host is in trouble."""
+    def trouble():
+        if not ready.wait():
+            return
+        if how == 'closed':
+            some.close_connections(1, program)
+        else:
+            some.cut(1)
+            ready.pause()
+            some.mend(1)
+    thread = threading.Thread(target=trouble, daemon=True)
+    thread.start()
+    return thread
+
+
+class Ready:
+    """A file that a program makes."""
+
+    def __init__(self, path):
+        self.path, self.over = path, threading.Event()
+
+    def wait(self):
+        while not self.path.exists():
+            if self.over.wait(0.01):
+                return False
+        return True
+
+    def pause(self):
+        self.over.wait(1)
+
+
+def run_broken(some, mpi, kind, how, tmp_path):
+    ready = Ready(tmp_path / 'ready')
+    thread = breaks(some, 'spanning_cut', ready, how)
+    try:
+        return run(some, mpi, [2, 1], 'spanning_cut.c', kind, str(1 << 18), ready.path,
+                   env={**SMALL, 'SLUICE_SPAN_SEGMENT': '64K'})
+    finally:
+        ready.over.set()
+        thread.join()
+
+
+CLOSES = """
+import socket, subprocess
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(server.getsockname())
+subprocess.run(['ss', '-K', 'dport', '=', f':{server.getsockname()[1]}'], stdout=subprocess.DEVNULL)
+client.settimeout(1)
+try:
+    client.recv(1)
+except ConnectionError:
+    print('closed')
+"""
+
+
+def can_close_connections(some):
+    """Kernels may be built without."""
+    done = subprocess.run([*some.inside(1), sys.executable, '-c', CLOSES], capture_output=True, text=True)
+    return done.stdout == 'closed\n'
+
+
+@pytest.mark.parametrize('mpi, kind', [('mpich', 'allreduce'), ('openmpi', 'bcast'),
+                                       pytest.param('mpich', 'bcast', marks=pytest.mark.complete),
+                                       pytest.param('openmpi', 'allreduce', marks=pytest.mark.complete)])
+def test_connections_that_break_end_the_job(mpi, kind, get_mpi, get_hosts, tmp_path):
+    """Both host MPIs abort, whatever the error handler says; nobody may be left waiting."""
+    some = get_hosts(3)
+    if not can_close_connections(some):
+        pytest.skip('ss cannot close connections here')
+    result = run_broken(some, get_mpi(mpi), kind, 'closed', tmp_path)
+    assert not result.timed_out and result.status, result.explain()
+    assert 'wrong:' not in result.out, result.explain()
+    assert not result.leftovers, result.leftovers
+
+
+def test_a_network_that_comes_back_is_waited_for(get_mpi, get_hosts, tmp_path):
+    """While it is silent the host MPIs wait, and we with them: then all goes on, and every result is right."""
+    result = run_broken(get_hosts(3), get_mpi('mpich'), 'finite-allreduce', 'silent', tmp_path)
+    assert result.status == 0 and result.out.count('ok: rank') == 3, result.explain()
+    assert all(counted(result, 'span_taken')), result.explain()

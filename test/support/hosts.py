@@ -72,7 +72,7 @@ class Hosts:
         return ['nsenter', '-t', str(self.holders[holder].pid), '--net', '--uts', '--mount', '--ipc']
 
     def at(self, holder, *command):
-        subprocess.run([*self.inside(holder), *command], check=True)
+        subprocess.run([*self.inside(holder), *command], check=True, stdout=subprocess.DEVNULL)
 
     def write_script(self):
         """ssh [options] host command..., for these hosts."""
@@ -99,6 +99,14 @@ class Hosts:
 
     def mend(self, i):
         self.at(0, 'ip', 'link', 'set', f'port{i}', 'up')
+
+    def close_connections(self, i, program):
+        """Every connection of that program on host i breaks, with an error on both sides."""
+        shown = subprocess.run([*self.inside(i + 1), 'ss', '-tnpH'], check=True, capture_output=True, text=True)
+        for line in shown.stdout.splitlines():
+            here, there = line.split()[3:5]
+            if program in line:
+                self.at(i + 1, 'ss', '-K', 'src', here, 'dst', there)
 
     def __exit__(self, *_):
         for holder in self.holders:

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators that span nodes: ranks in other orders than the launcher's, threads, errors. Wants several hosts
+ * (test/support/hosts.py), and runs on one, too.
+ */
+#include "check.h"
+
+#include <pthread.h>
+
+enum { COUNT = 30011 };
+
+/* Each collective once, with every root; `seed` makes the data. */
+static void all_kinds(MPI_Comm comm, int n, int seed)
+{
+	int me, p;
+	int *in = check_alloc(sizeof(*in) * (size_t)n), *out;
+
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &p);
+	out = check_alloc(sizeof(*out) * (size_t)n * (size_t)p);
+	for (int root = 0; root < p; root++)
+		check_bcast(in, sizeof(*in) * (size_t)n, root, comm, check_seed((uint64_t)seed, (uint64_t)root));
+	for (int i = 0; i < n; i++)
+		in[i] = me * 1000 + i + seed;
+	MPI_Allreduce(in, out, n, MPI_INT, MPI_SUM, comm);
+	for (int i = 0; i < n && !check_failed(); i++)
+		EXPECT(out[i] == 1000 * (p * (p - 1) / 2) + p * (i + seed));
+	for (int root = 0; root < p; root++) {
+		memset(out, 0, sizeof(*out) * (size_t)n);
+		MPI_Reduce(in, out, n, MPI_INT, MPI_MAX, root, comm);
+		for (int i = 0; i < n && me == root && !check_failed(); i++)
+			EXPECT(out[i] == 1000 * (p - 1) + i + seed);
+	}
+	MPI_Allgather(in, n, MPI_INT, out, n, MPI_INT, comm);
+	for (int i = 0; i < n * p && !check_failed(); i++)
+		EXPECT(out[i] == i / n * 1000 + i % n + seed);
+	free(in);
+	free(out);
+}
+
+BEHAVIOUR(ranks_may_lie_in_any_order, 2)
+{
+	MPI_Comm comm;
+
+	for (int order = 0; order < 3; order++) {
+		int key = order == 0 ? -rank : order == 1 ? rank % 2 * 100 + rank : rank * 7 % size;
+
+		MPI_Comm_split(MPI_COMM_WORLD, 0, key, &comm);
+		all_kinds(comm, COUNT, order);
+		MPI_Comm_free(&comm);
+	}
+}
+
+BEHAVIOUR(some_ranks_only, 3)
+{
+	MPI_Comm comm;
+
+	for (int without = 0; without < size; without++) {
+		MPI_Comm_split(MPI_COMM_WORLD, rank == without ? MPI_UNDEFINED : 0, rank, &comm);
+		if (comm == MPI_COMM_NULL)
+			continue;
+		all_kinds(comm, 1000, without);
+		MPI_Comm_free(&comm);
+	}
+}
+
+/* More than are served at a time: those that are freed make room, and take no more of the library's. */
+BEHAVIOUR(communicators_come_and_go, 2)
+{
+	int sum, one = 1;
+
+	for (int i = 0; i < 300; i++) {
+		MPI_Comm comm;
+
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+		EXPECT(sum == size);
+		MPI_Comm_free(&comm);
+	}
+}
+
+static void *in_a_thread(void *arg)
+{
+	for (int i = 0; i < 4; i++)
+		all_kinds(*(MPI_Comm *)arg, 5000, i);
+	return NULL;
+}
+
+BEHAVIOUR(threads_with_communicators_of_their_own, 2)
+{
+	enum { THREADS = 3 };
+	pthread_t threads[THREADS];
+	MPI_Comm comms[THREADS];
+	int provided;
+
+	MPI_Query_thread(&provided);
+	if (provided < MPI_THREAD_MULTIPLE) {
+		check_skip("MPI_THREAD_MULTIPLE is not provided");
+		return;
+	}
+	for (int i = 0; i < THREADS; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, in_a_thread, &comms[i]);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		MPI_Comm_free(&comms[i]);
+	}
+}
+
+/* Numbers whose sum depends on the order: told, so that two runs can be compared. */
+BEHAVIOUR(floats_are_the_same_everywhere, 2)
+{
+	double *in = check_alloc(COUNT * sizeof(*in)), *out = check_alloc(COUNT * sizeof(*out));
+	uint64_t state = (uint64_t)rank + 99, hash = 0, lowest, highest;
+
+	for (int i = 0; i < COUNT; i++)
+		in[i] = (double)(int64_t)check_random(&state) / (double)(1 + check_random(&state) % 1000000);
+	for (int round = 0; round < 3; round++) {
+		MPI_Allreduce(in, out, COUNT, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		for (int i = 0; i < COUNT; i++) {
+			uint64_t bits;
+
+			memcpy(&bits, &out[i], sizeof(bits));
+			hash = (hash ^ bits) * 1099511628211u;
+		}
+		MPI_Allreduce(&hash, &lowest, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+		MPI_Allreduce(&hash, &highest, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+		EXPECT(lowest == highest);
+	}
+	if (!rank)
+		check_note("%016llx", (unsigned long long)hash);
+	free(in);
+	free(out);
+}
+
+/* SLUICE_FAULT makes one rank fail in the middle. Everyone gets an error, and nobody waits for ever. */
+static void expect_errors(const char *kind)
+{
+	int *in = check_alloc(COUNT * sizeof(*in)), *out = check_alloc(COUNT * sizeof(*out) * (size_t)size), rc;
+	MPI_Comm comm;
+
+	memset(in, 0, COUNT * sizeof(*in));
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	if (!strcmp(kind, "bcast"))
+		rc = MPI_Bcast(in, COUNT, MPI_INT, 0, comm);
+	else if (!strcmp(kind, "allreduce"))
+		rc = MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm);
+	else
+		rc = MPI_Allgather(in, COUNT, MPI_INT, out, COUNT, MPI_INT, comm);
+	check_note("%d", rc != 0);
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Comm_free(&comm);
+	free(in);
+	free(out);
+}
+
+BEHAVIOUR(failed_bcast, 2) { expect_errors("bcast"); }
+BEHAVIOUR(failed_allreduce, 2) { expect_errors("allreduce"); }
+BEHAVIOUR(failed_allgather, 2) { expect_errors("allgather"); }
+
+int main(int argc, char **argv)
+{
+	return check_main(argc, argv, MPI_THREAD_MULTIPLE);
+}
