@@ -29,6 +29,17 @@ const struct take_side *sides_own(const struct take *take)
 	}
 }
 
+uint64_t sides_told(const struct take *take)
+{
+	const struct take_side *side = sides_own(take);
+
+	if (take->kind == RT_GATHER)
+		side = take->send.at == ABI_IN_PLACE ? &take->recv : &take->send;
+	else if (take->kind == RT_SCATTER)
+		side = take->recv.at == ABI_IN_PLACE ? &take->send : &take->recv;
+	return side && side->type != ABI_DATATYPE_NULL ? types_bytes(side->type, side->count) : 0;
+}
+
 /* An address that the library would not refuse. With a derived datatype, displacements may be
  * addresses. */
 static bool is_address(const void *at, const struct types_shape *shape)

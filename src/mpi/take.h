@@ -31,6 +31,7 @@
 #define sides_prepare ABI_NAME(sides_prepare)
 #define sides_finish  ABI_NAME(sides_finish)
 #define sides_own     ABI_NAME(sides_own)
+#define sides_told    ABI_NAME(sides_told)
 #define reduce_look    ABI_NAME(reduce_look)
 #define reduce_prepare ABI_NAME(reduce_prepare)
 
@@ -145,6 +146,8 @@ int sides_prepare(struct taken *t);
 int sides_finish(struct taken *t);
 /* The side that says how long one rank's message is, on this rank. */
 const struct take_side *sides_own(const struct take *take);
+/* For the trace: bytes of one rank's message as far as this rank alone can tell, else 0. */
+uint64_t sides_told(const struct take *take);
 
 /* ---- reduce.c -------------------------------------------------------------------------------- */
 

@@ -67,16 +67,13 @@ static void look_at_place(struct taken *t)
 bool take_look(struct taken *t, const struct take *take, int *rc)
 {
 	const struct take_side *own = sides_own(take);
-	uint64_t own_bytes;
 
 	*rc = 0;
 	t->take = *take;
 	/* before anybody is asked about the communicator */
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
 		return trace_passed(IS_WRONG);
-	own_bytes = own ? types_bytes(own->type, own->count) : 0;
-	trace_bytes(own_bytes);
-	if (own && own_bytes < rt_threshold_bytes[take->kind])
+	if (own && types_bytes(own->type, own->count) < rt_threshold_bytes[take->kind])
 		return trace_passed(IS_SMALL);
 	if (!look_at_comm(t, rc))
 		return false;
@@ -237,5 +234,7 @@ bool take_call(struct take *take, int *rc)
 
 int take_passed(const struct take *take, int rc)
 {
+	if (base_unlikely(take->traced.is_call) && trace_is_on() && !trace_current.record.call.bytes)
+		trace_bytes(sides_told(take)); /* it was passed on before anybody asked */
 	return traced_end(&take->traced, rc);
 }

@@ -269,6 +269,7 @@ def test_compare_finds_what_is_different_and_nothing_else(measured, tmp_path):
 @pytest.mark.parametrize('text, said', [
     (None, 'No such file or directory'),
     ('{', 'not JSON: '),
+    ('[' * 100000, 'not JSON: '),
     ('{"schema": "sluice-bench-9"}', 'not written by this version of sluice bench: file: no "run"'),
 ])
 def test_compare_says_what_is_wrong_with_a_file(text, said, tmp_path):

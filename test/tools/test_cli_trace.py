@@ -86,6 +86,12 @@ def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path)
     assert not any(p['early'] for p in places.values()) if early == 'off' else places['large_bcast']['early']
 
 
+def test_calls_that_sluice_does_not_serve_are_counted_too(mpich, tmp_path):
+    done = trace(mpich, tmp_path / 't', rank_env=[{'SLUICE_NODE_NAME': name} for name in 'ab'])
+    assert done.status == 0, done.explain()
+    assert traced(tmp_path / 't') == {name: [calls, size, 0] for name, (calls, size, _) in counted(done.out).items()}
+
+
 def test_what_receivers_got_was_moved_once_by_someone(mpich, tmp_path):
     done = trace(mpich, tmp_path / 't', '--set', 'RT_EARLY=off', ranks=3)
     place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'large_bcast')

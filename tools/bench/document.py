@@ -65,7 +65,7 @@ def load(path, folder):
         document = json.loads(Path(path).read_text(encoding='utf-8'))
     except OSError as e:
         raise Stop(f'{path}: {e.strerror}') from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:  # the latter: nested too deeply
         raise Stop(f'{path}: not JSON: {e}') from e
     wrong = schema.problem(document, find_schema(folder))
     if wrong:

@@ -255,6 +255,7 @@ def main():
         say(f'cannot write: {e.strerror}')
         code = FAILED
     except KeyboardInterrupt:
+        say('stopped before anything was measured')
         code = INTERRUPTED
     sys.exit(code)
 
