@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """sluice tune: what it takes for a value to be written, the file, and what goes wrong. Nothing here waits for
 a clock: the launches are the test's own."""
+import errno
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ for part in ('bench', 'tune'):
 import measure  # noqa: E402
 import questions  # noqa: E402
 import tunefile  # noqa: E402
+from errors import Stop  # noqa: E402
 from launch import Failed  # noqa: E402
 
 SIZES = [1 << 20, 4 << 20]
@@ -147,6 +149,17 @@ def test_the_file_that_is_written_is_the_file_that_is_read(home):
     assert '\nSLUICE_XFER_COPY=plain\n' in text and '\n#SLUICE_XFER_FRAGMENT=0\n' in text
     assert 'SLUICE_GUARD_KIND: not measured, as no guard works here' in text
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_disk_without_room_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    path = tmp_path / 'x.tune'
+    path.write_text('old')
+    monkeypatch.setattr(tunefile.os, 'fsync', full)
+    with pytest.raises(Stop, match=f'cannot write {path}: No space left on device'):
+        tunefile.save('new', path)
+    assert path.read_text() == 'old' and os.listdir(tmp_path) == ['x.tune']
 
 
 def test_a_file_of_another_version_is_refused_by_info_with_the_reason(home):

@@ -2,6 +2,7 @@
 """What ends the tool: a line for people, and an exit code."""
 import argparse
 import difflib
+import os
 import sys
 
 DONE, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
@@ -22,6 +23,28 @@ class Misuse(Stop):
 
 def say(text):
     print(f'sluice: bench: {text}', file=sys.stderr, flush=True)
+
+
+def run_main(run, say, interrupted):
+    """Ends the program with what run() returns, or with a line for what ended it."""
+    try:
+        try:
+            code = run()
+        except SystemExit as e:  # of --help
+            code = e.code
+        sys.stdout.flush()
+    except Stop as e:
+        say(e)
+        code = e.code
+    except OSError as e:
+        if not isinstance(e, BrokenPipeError):
+            say(f'cannot write: {e.strerror}')
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter would try again
+        code = FAILED
+    except KeyboardInterrupt:
+        say(interrupted)
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 class Parser(argparse.ArgumentParser):

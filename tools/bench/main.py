@@ -27,7 +27,7 @@ import page  # noqa: E402
 import runner  # noqa: E402
 import scenarios as S  # noqa: E402
 import table  # noqa: E402
-from errors import DONE, FAILED, INTERRUPTED, Misuse, Parser, Stop, say  # noqa: E402
+from errors import DONE, FAILED, Misuse, Parser, Stop, run_main, say  # noqa: E402
 from progress import Progress  # noqa: E402
 
 QUICK_S = 50
@@ -242,22 +242,8 @@ def keep(result, path, stopped):
 
 def main():
     tool, argv = sys.argv[1], sys.argv[2:]
-    try:
-        code = compare_main(HERE, argv[1:]) if argv[:1] == ['compare'] else bench_main(tool, HERE, argv)
-        sys.stdout.flush()
-    except Stop as e:
-        say(e)
-        code = e.code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = FAILED
-    except OSError as e:
-        say(f'cannot write: {e.strerror}')
-        code = FAILED
-    except KeyboardInterrupt:
-        say('stopped before anything was measured')
-        code = INTERRUPTED
-    sys.exit(code)
+    run_main(lambda: compare_main(HERE, argv[1:]) if argv[:1] == ['compare'] else bench_main(tool, HERE, argv),
+             say, 'stopped before anything was measured')
 
 
 if __name__ == '__main__':

@@ -23,7 +23,7 @@ import measure  # noqa: E402
 import questions  # noqa: E402
 import ranks as ranks_of_mpi  # noqa: E402
 import tunefile  # noqa: E402
-from errors import DONE, FAILED, Misuse, Parser, Stop  # noqa: E402
+from errors import DONE, FAILED, Misuse, Parser, Stop, run_main  # noqa: E402
 from launch import Failed  # noqa: E402
 
 FORMAT = 1             # of the file: TUNE_FORMAT in src/tune/tune.h
@@ -144,8 +144,7 @@ def clean_environment():
     os.environ['SLUICE_TUNE_FILE'] = 'none'
 
 
-def show(opt, result, path, stopped):
-    result['file'] = None if opt.dry_run or stopped else str(path)
+def show(opt, result):
     if opt.json:
         json.dump({k: v for k, v in result.items() if k != 'defaults'}, sys.stdout, indent=1)
         print()
@@ -179,9 +178,13 @@ def tune_main(tool, argv):
     progress.until = began + (opt.time or (QUICK_S if opt.quick else SECONDS))
     answers, stopped = ask_all(asker, asked, progress.until, progress)
     result = describe(opt, info, mpi, ranks, answers, left_out, began, stopped)
-    if not opt.dry_run and not stopped:
-        tunefile.save(tunefile.text_of(result), path)
-    show(opt, result, path, stopped)
+    saved = None
+    try:
+        if path and not stopped:
+            tunefile.save(tunefile.text_of(result), path)
+            saved = str(path)
+    finally:
+        show(opt, {**result, 'file': saved})
     if stopped:
         say('stopped; nothing is written')
         return 128 + stopped
@@ -196,22 +199,7 @@ def tune_main(tool, argv):
 
 def main():
     tool, argv = sys.argv[1], sys.argv[2:]
-    try:
-        code = tune_main(tool, argv)
-        sys.stdout.flush()
-    except Stop as e:
-        say(e)
-        code = e.code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = FAILED
-    except OSError as e:
-        say(f'cannot write: {e.strerror}')
-        code = FAILED
-    except KeyboardInterrupt:
-        say('stopped; nothing is written')
-        code = 130
-    sys.exit(code)
+    run_main(lambda: tune_main(tool, argv), say, 'stopped; nothing is written')
 
 
 if __name__ == '__main__':

@@ -86,7 +86,7 @@ def check_writable(path):
 
 def save(text, path):
     """As a whole or not at all: ranks that start meanwhile read the old one or the new one."""
-    path = Path(path)
+    path, f = Path(path), None
     try:
         with tempfile.NamedTemporaryFile('w', dir=path.parent, prefix=f'.{path.name}.', delete=False) as f:
             f.write(text)
@@ -95,4 +95,6 @@ def save(text, path):
         os.chmod(f.name, 0o644)
         os.replace(f.name, path)
     except OSError as e:
+        if f:
+            Path(f.name).unlink(missing_ok=True)
         raise Stop(f'cannot write {path}: {e.strerror}') from e
