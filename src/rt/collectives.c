@@ -175,7 +175,8 @@ void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_c
 			.site = call->site,
 			.is_root = node_rank(c->group) == call->root,
 			.bytes = bytes,
-			.partner_bytes = bytes / (uint64_t)(larger->count && !rt_is_fold(call->kind) ? larger->count : 1),
+			.copy_bytes = bytes,
+			.partner_copy_bytes = larger->count ? bytes / (uint64_t)larger->count : 0,
 		},
 		.may_leave = in_one_run && may_be_closed(&s->send) && may_be_closed(&s->recv),
 	};

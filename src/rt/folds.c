@@ -117,6 +117,14 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 			  is_scatter ? call->recv.parts[0].bytes : piece, SIDE_MAPPED);
 }
 
+/* Everything is read from all, and stored to all or to one of them: two, or three halves, of a copy a rank. */
+static uint64_t cost_bytes(const struct rt_call *call, uint64_t bytes)
+{
+	bool is_for_one = kinds[call->kind] == FOLD_REDUCE || kinds[call->kind] == FOLD_REDUCE_SCATTER;
+
+	return is_for_one ? bytes + bytes / 2 : 2 * bytes;
+}
+
 /* What is done in place cannot be done again by another when the worker process is killed in the middle (doc/adr/0020). */
 static enum leave_movers movers_of(const struct rt_call *call)
 {
@@ -134,6 +142,7 @@ int fold_collective(struct rt_comm *c, const struct rt_call *call)
 
 	ending_begin(&end, c, call, &s, piece >= bytes);
 	end.leave.movers = movers_of(call);
+	end.leave.copy_bytes = end.leave.partner_copy_bytes = cost_bytes(call, bytes);
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->fold.element_bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);

@@ -238,7 +238,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
 		p->left_ns = host_now_ns();
-		p->copy_ns = exec_is_matched(r) ? l->bytes / COPY_BYTES_PER_NS : 0;
+		p->copy_ns = exec_is_matched(r) ? l->copy_bytes / COPY_BYTES_PER_NS : 0;
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
 		exec_leave(r); /* a thread of the program's may touch what is closed at once */
 		ret = arm_all(p, &hulls, &all);
@@ -309,8 +309,8 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	f.guard_is_ready = guard_is_ready();
 	look_for_movers(c, l, &f);
 	f.shares_cpus = node_is_oversubscribed(c->group);
-	f.copy_ns = l->bytes / COPY_BYTES_PER_NS;
-	f.partner_copy_ns = l->partner_bytes / COPY_BYTES_PER_NS;
+	f.copy_ns = l->copy_bytes / COPY_BYTES_PER_NS;
+	f.partner_copy_ns = l->partner_copy_bytes / COPY_BYTES_PER_NS;
 	f.waited_ns = exec_waited_for_ns(r);
 	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
 	policy_early(&f, &choice);

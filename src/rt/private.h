@@ -161,7 +161,8 @@ struct leave {
 	const void *site;
 	bool is_root;
 	uint64_t bytes;  /* that this rank sends or receives in all */
-	uint64_t partner_bytes; /* of them, with one other rank */
+	uint64_t copy_bytes; /* to copy so many takes as long as all of its part */
+	uint64_t partner_copy_bytes; /* ... as what it has to do with one other rank */
 	enum leave_movers movers;
 	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
 };
