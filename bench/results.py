@@ -164,12 +164,27 @@ def merged(runs):
     return list(out.values())
 
 
+def lasted(seconds):
+    return f'{seconds / 60:.1f} minutes' if seconds >= 60 else f'{seconds:.0f} s'
+
+
+def state_text(files):
+    """What the figures can be relied on for."""
+    troubled = [f for f in files if f['machine']['disturbed']]
+    if not troubled:
+        return 'Nothing else ran on the machine meanwhile, as far as it tells (see the load of each run).'
+    some = 'These figures are' if len(troubled) == len(files) else f'{len(troubled)} of the {len(files)} runs are'
+    return (f'{some} from a busy machine: other programs ran meanwhile, see the load of each run. What needs an idle core (copies '
+            'behind a computation by worker threads or the worker process) cannot show there;\n`results-early-return.md` has it from '
+            'quieter hours.')
+
+
 def machine_text(run):
     m = run['machine']
     load = m['load']
     command = re.sub(r'/[^ ]*/', '', run['run']['command'])  # whose folders these were is nobody's business
     return (f'- {short(run["mpi"]["version"])}: `{command}`, {run["run"]["began"]}, '
-            f'{run["run"]["seconds"] / 60:.0f} minutes; load {load["before"]} to {load["after"]}, other programs used '
+            f'{lasted(run["run"]["seconds"])}; load {load["before"]} to {load["after"]}, other programs used '
             f'{load["others_percent"]} % of the CPUs, the hypervisor took {load["steal_percent"]} %')
 
 
@@ -184,6 +199,7 @@ def main():
     caches = ', '.join(f'{c["name"]} {c["count"]} x {bytes_text(c["bytes"])}' for c in m['caches'])
     intro = opt.intro.read_text(encoding='utf-8')
     print(intro.rstrip().replace('@PAPER@', paper_text(runs)).replace('@LOSSES@', losses(runs)).replace(
+        '@STATE@', state_text(files)).replace(
         '@MACHINE@', f'{m["cpu"]}, {m["cores"]} cores, {caches}, {bytes_text(m["memory_bytes"])}, Linux {m["kernel"]}; '
         + ', '.join(f'{k}: {v}' for k, v in m['settings'].items())).replace(
             '@RUNS@', '\n'.join(map(machine_text, files))))

@@ -171,7 +171,7 @@ def test_parameters_of_this_machine_are_measured_with_their_spread(tmp_path):
     for name in 'L_ns', 'o_ns', 'g_ns', 'G_ns', 'O_ns', 'C_ns':
         low, median, high = (float(j[name][k]) for k in ('low', 'median', 'high'))
         assert 0 <= low <= median <= high < 1e9
-    assert 0 < float(j['G_ns']['median']) < 100
+    assert float(j['G_ns']['median']) > 0  # how much is the machine's matter, and of what else it does
     assert sim('ping-pong', '-n', '2', '--params', tmp_path / 'params')['end_ps'] > 0
 
 
