@@ -62,6 +62,22 @@ uint64_t policy_always_bytes(enum rt_kind kind, enum policy_host host)
 			    base_opt.coll_threshold_bytes);
 }
 
+/* Open MPI's ranks give the CPU away as soon as they wait; those of others spin, and lose at any size. In
+ * SLUICE_COLL_THRESHOLD; always: so many times for each rank. */
+void policy_crowded_bytes(enum rt_kind kind, enum policy_host host, int ranks, uint64_t *out_again, uint64_t *out_always)
+{
+	static const struct { uint8_t again, always; } times[RT_KINDS] = {
+		[RT_BCAST] = { 2, 4 },
+		[RT_GATHER] = { 1, 1 },
+		[RT_SCATTER] = { 2, 1 },
+	};
+	bool is_larger = host == HOST_OPEN_MPI && option_of(kind) == BASE_TAKE_AUTO;
+	uint64_t one = is_larger ? base_opt.coll_threshold_bytes : 0;
+
+	*out_again = times[kind].again * one;
+	*out_always = base_max_u64(times[kind].always * one * (uint64_t)ranks, *out_again);
+}
+
 enum policy_host policy_host_of(const char *library_version)
 {
 	return strstr(library_version, "MPICH Version") && !strstr(library_version, "Intel") ? HOST_MPICH :

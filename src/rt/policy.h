@@ -25,6 +25,11 @@ enum policy_host policy_host_of(const char *library_version);
 /* From here on it is taken whatever memory the buffers are; below, when the ranks use theirs again. UINT64_MAX: never
  * for its size alone. */
 uint64_t policy_always_bytes(enum rt_kind kind, enum policy_host host);
+/*
+ * Where ranks share CPUs calls of some kinds have to be larger: smaller ones are passed on, and those below *out_always,
+ * too, unless the ranks use their buffers again. 0: no larger than elsewhere.
+ */
+void policy_crowded_bytes(enum rt_kind kind, enum policy_host host, int ranks, uint64_t *out_again, uint64_t *out_always);
 
 /*
  * Calls of one kind, about one size, on one communicator: are they taken? All ranks count them alike, and change their

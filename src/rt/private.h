@@ -37,6 +37,8 @@ struct rt_comm {
 	struct exec_comm *exec;
 	struct board *board; /* of short requests */
 	bool prefer_vm;
+	bool is_crowded; /* ranks share CPUs */
+	enum policy_host host;
 	bool thread_multiple;
 	int worker_group; /* what the worker process calls this one; 0: it does not know it */
 	void (*progress)(void *ctx); /* of struct rt_oob */

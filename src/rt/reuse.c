@@ -82,10 +82,15 @@ static int ask(struct rt_comm *c, struct reuse *u, const struct rt_call *call)
 
 int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
 {
+	uint64_t again = 0, always = 0;
 	struct reuse *u;
 
 	c->reuse_now = NULL;
-	if (rt_takes_always(kind, bytes))
+	if (c->is_crowded)
+		policy_crowded_bytes(kind, c->host, node_size(c->group), &again, &always);
+	if (bytes < again)
+		return 0;
+	if (bytes >= always && rt_takes_always(kind, bytes))
 		return 1;
 	u = reuse_of(c, kind, bytes);
 	switch (policy_habit_next(&u->habit)) {

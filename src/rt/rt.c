@@ -268,6 +268,8 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		return ret;
 	}
 	c->prefer_vm = prefers_vm(g);
+	c->is_crowded = node_is_oversubscribed(g);
+	c->host = host;
 	c->thread_multiple = oob->thread_multiple;
 	ret = workers_comm_created(c, oob);
 	leave_comm_created(c);

@@ -277,3 +277,23 @@ UNIT_TEST(policy_knows_a_host_mpi_by_what_it_says)
 	CHECK_EQ(policy_host_of("MVAPICH Version      :\t4.0"), HOST_OTHER);
 	CHECK_EQ(policy_host_of(""), HOST_OTHER);
 }
+
+UNIT_TEST(policy_wants_larger_calls_where_ranks_share_cpus_and_open_mpi_yields_them)
+{
+	const enum policy_host hosts[] = { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
+	uint64_t again, always, before = base_opt.coll_threshold_bytes;
+
+	base_opt.coll_threshold_bytes = 64 << 10;
+	for (int i = 0; i < RT_KINDS * 3; i++) {
+		policy_crowded_bytes((enum rt_kind)(i / 3), hosts[i % 3], 1 + i % 7, &again, &always);
+		CHECK(again <= always && (!always || hosts[i % 3] == HOST_OPEN_MPI));
+	}
+	policy_crowded_bytes(RT_BCAST, HOST_OPEN_MPI, 4, &again, &always);
+	CHECK_EQ(again, 128 << 10);
+	CHECK_EQ(always, 1 << 20);
+	base_opt.coll_take[BASE_COLL_BCAST] = BASE_TAKE_ON;
+	policy_crowded_bytes(RT_BCAST, HOST_OPEN_MPI, 4, &again, &always);
+	CHECK_EQ(always, 0);
+	base_opt.coll_take[BASE_COLL_BCAST] = BASE_TAKE_AUTO;
+	base_opt.coll_threshold_bytes = before;
+}
