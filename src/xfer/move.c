@@ -296,11 +296,14 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 		if (!ret && node_rank(v->group) != v->dst_rank)
 			base_count(BASE_CTR_BYTES_HELPED, n);
 	}
-	if (!ret)
-		note_copy(v, unit, n, since, is_worker ? TRACE_WORKER : is_edges ? TRACE_EDGES : TRACE_CPU);
-	if (!ret)
-		xfer_finish(v, xfer_bit(unit));
-	return ret;
+	if (ret)
+		return ret;
+	if (since || is_worker)
+		note_copy(v, unit, n, since, is_worker ? TRACE_WORKER : TRACE_CPU);
+	xfer_finish(v, xfer_bit(unit));
+	if (!since && !is_worker) /* no clock is read: nobody has to wait for it */
+		note_copy(v, unit, n, 0, is_edges ? TRACE_EDGES : TRACE_CPU);
+	return 0;
 }
 
 int xfer_move(struct xfer_view *v, uint32_t start)

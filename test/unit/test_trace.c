@@ -443,10 +443,10 @@ static void long_and_late_calls(void)
 		trace_call_end(0);
 	}
 	for (int i = 0; i < 3; i++) {
-		uint64_t end = trace_ticks() + TRACE_REPEAT_MOST_BEGIN;
+		uint64_t end;
 
 		one_call(8);
-		while (trace_ticks() <= end)
+		for (end = trace_ticks() + TRACE_REPEAT_MOST_BEGIN; trace_ticks() <= end;)
 			;
 	}
 }
