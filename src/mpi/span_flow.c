@@ -111,18 +111,34 @@ void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t re
 
 /* ---- a call ------------------------------------------------------------------------------------------- */
 
-/* By what all ranks know. */
-static bool is_served(const struct taken *t)
+#define LEAST_BYTES ((uint64_t)1 << 20) /* doc/adr/0027-spanning-nodes.md: shorter ones lose more often than they win */
+
+static bool is_computable(const struct taken *t)
 {
 	int commutes = 1;
 
-	if (t->take.kind == RT_BCAST || t->take.kind == RT_ALLGATHER || t->take.kind == RT_ALLGATHERV)
-		return true;
 	/* parts come together by nodes, not by ranks */
-	if (t->take.kind != RT_REDUCE && t->take.kind != RT_ALLREDUCE)
-		return false;
 	return t->fold.element_bytes <= t->lc->span->segment_bytes &&
 	       (abi_is_predefined_op(t->take.op) || (!real.Op_commutative(t->take.op, &commutes) && commutes));
+}
+
+/* By what all ranks know: which collectives these are, and from how many bytes on unless all are asked for. */
+static bool is_served(const struct taken *t)
+{
+	switch (t->take.kind) {
+	case RT_BCAST:
+		return t->bytes >= LEAST_BYTES || base_opt.coll_take[BASE_COLL_BCAST] == BASE_TAKE_ON;
+	case RT_ALLREDUCE:
+		return is_computable(t) &&
+		       (t->bytes >= LEAST_BYTES || base_opt.coll_take[BASE_COLL_ALLREDUCE] == BASE_TAKE_ON);
+	case RT_REDUCE:
+		return is_computable(t) && (t->bytes >= LEAST_BYTES || base_opt.coll_take[BASE_COLL_REDUCE] == BASE_TAKE_ON);
+	case RT_ALLGATHER:
+	case RT_ALLGATHERV:
+		return base_opt.coll_take[BASE_COLL_ALLGATHER] == BASE_TAKE_ON;
+	default:
+		return false;
+	}
 }
 
 static void begin(struct flow *f, struct taken *t)

@@ -62,8 +62,8 @@ int span_tree_depth(int nodes);
 /* A message cut in segments of `segment` bytes but for the last; `at` and bytes of the k-th. */
 struct span_cut { uint64_t bytes, segment; };
 /* What crosses the network at a time: little enough that the first and the last segment, which nothing overlaps, do not
- * count. Where ranks share CPUs each step inside a node is a switch of processes, so that there are few. */
-static inline uint64_t span_segment_bytes(bool is_crowded) { return (uint64_t)(is_crowded ? 4096 : 256) << 10; }
+ * count; and each step inside a node is a meeting of its ranks, where they share CPUs a switch of processes. */
+static inline uint64_t span_segment_bytes(bool is_crowded) { return (uint64_t)(is_crowded ? 4 : 1) << 20; }
 /* Never more than wanted_bytes, but at least one element; whole elements. */
 struct span_cut span_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes);
 static inline uint64_t span_count(const struct span_cut *c) { return (c->bytes + c->segment - 1) / c->segment; }

@@ -11,7 +11,7 @@ from support.behaviours import Report
 
 # Segments so small that every message has several; all that can be served is.
 SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
-         **{f'SLUICE_COLL_{kind}': 'on' for kind in ('REDUCE', 'ALLREDUCE', 'ALLGATHER')}}
+         **{f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER')}}
 LIMIT = 100
 
 
@@ -56,7 +56,7 @@ def check(result, names, sluice):
 
 PLACES = [('mpich', [1, 2]), ('openmpi', [2, 1])]
 OTHER_PLACES = [pytest.param(mpi, ranks, marks=pytest.mark.complete)
-                for mpi in ('mpich', 'openmpi') for ranks in ([1, 2, 1], [2, 2], [3, 1], [1, 1, 1, 1], [4, 2, 3])]
+                for mpi in ('mpich', 'openmpi') for ranks in ([1, 2, 1], [2, 2], [3, 1], [1, 1, 1, 2], [4, 2, 3])]
 places = pytest.mark.parametrize('mpi, ranks', PLACES + OTHER_PLACES, ids=str)
 
 
@@ -96,18 +96,24 @@ def test_floats_are_the_same_from_run_to_run(get_mpi, get_hosts):
 
 
 def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
-    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
+    result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
                  env={**SMALL, 'SLUICE_SPAN': 'off'})
+    check(result, ['ranks_may_lie_in_any_order'], False)
+    assert counted(result, 'span_taken') == [0, 0, 0]
+
+
+def test_ranks_that_are_each_alone_are_the_host_mpis(get_mpi, get_hosts):
+    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order', env=SMALL)
     check(result, ['ranks_may_lie_in_any_order'], False)
     assert counted(result, 'span_taken') == [0, 0]
 
 
 def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     name = 'ranks_may_lie_in_any_order'
-    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', name, env=SMALL,
-                 rank_env=[{'SLUICE_SPAN_SEGMENT': '32K'}, {'SLUICE_SPAN_SEGMENT': '64K'}])
+    result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', name, env=SMALL,
+                 rank_env=[{'SLUICE_SPAN_SEGMENT': '32K'}] * 2 + [{'SLUICE_SPAN_SEGMENT': '64K'}])
     check(result, [name], False)
-    assert counted(result, 'span_taken') == [0, 0]
+    assert counted(result, 'span_taken') == [0, 0, 0]
 
 
 # Who fails where, and which ranks are told: all that would have got something wrong.
