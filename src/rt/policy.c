@@ -87,7 +87,9 @@ enum policy_host policy_host_of(const char *library_version)
 /* ---- are buffers used again? ---------------------------------------------------------------------- */
 
 #define PASS_FIRST 4u /* a buffer has earned adoption after three uses (SLUICE_REGION_ADOPT_AFTER) */
-#define PAUSE_MAX 64u /* as long as a program that changes its ways may be served the wrong way */
+/* As long as a program that changes its ways may be served the wrong way: gaining nothing, or losing. */
+#define PASS_MAX 64u
+#define TAKE_MAX 16u
 
 enum policy_step policy_habit_next(struct policy_habit *h)
 {
@@ -102,9 +104,9 @@ enum policy_step policy_habit_next(struct policy_habit *h)
 void policy_habit_answer(struct policy_habit *h, bool all_use_again)
 {
 	if (all_use_again)
-		h->left = h->take = h->is_taken ? (uint16_t)base_min_u64(2u * h->take, PAUSE_MAX) : 1;
+		h->left = h->take = h->is_taken ? (uint16_t)base_min_u64(2u * h->take, TAKE_MAX) : 1;
 	else
-		h->left = h->pass = (uint16_t)base_min_u64(2u * h->pass, PAUSE_MAX);
+		h->left = h->pass = (uint16_t)base_min_u64(2u * h->pass, PASS_MAX);
 	h->is_taken = all_use_again;
 }
 

@@ -226,7 +226,7 @@ UNIT_TEST(policy_asks_after_a_few_calls_and_less_and_less_often)
 		run_habit(&h, again, 1000, calls);
 		for (int i = 0; i < 1000; i++)
 			asked += calls[i] == (again ? 'y' : 'n');
-		CHECK(asked > 15 && asked < 25); /* for ever, as programs change */
+		CHECK(asked > 15 && asked < 70); /* for ever, as programs change */
 	}
 }
 
@@ -236,7 +236,7 @@ UNIT_TEST(policy_notices_soon_that_a_program_has_changed_its_ways)
 	char calls[1001];
 
 	run_habit(&h, true, 1000, calls);
-	run_habit(&h, false, 64, calls);
+	run_habit(&h, false, 16, calls); /* who is taken may be losing */
 	CHECK(strchr(calls, 'n') && h.is_taken == false);
 	run_habit(&h, true, 64, calls);
 	CHECK(strchr(calls, 'y') && h.is_taken == true);
