@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Early return between processes, without MPI: ranks.h gives what rt needs of it. */
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -102,6 +104,59 @@ static void gathers(struct ranks *r)
 	rt_comm_destroy(c);
 }
 
+/* Both buffers in the same pages; one is looked at from its end, the other written to meanwhile. */
+static void all_to_all(struct ranks *r, struct rt_comm *c, char *send, char *recv, size_t part, int round)
+{
+	for (int k = 0; k < r->size; k++)
+		fill(send + part * (size_t)k, part, round, r->rank * r->size + k);
+	if (r->rank == round % 5 - 1)
+		usleep(2000);
+	CHECK_EQ(rt_exchange(c, RT_ALLTOALL, send, recv, part, r->size), 0);
+	send[part / 2]++;
+	for (int k = r->size - 1; k >= 0; k--)
+		check(recv + part * (size_t)k, part, round, k * r->size + r->rank);
+}
+
+/* The own part lies among those that come. */
+static void all_gather(struct ranks *r, struct rt_comm *c, char *recv, size_t part, int round)
+{
+	fill(recv + part * (size_t)r->rank, part, round, r->rank);
+	CHECK_EQ(rt_exchange(c, RT_ALLGATHER, NULL, recv, part, r->size), 0);
+	recv[part * (size_t)r->rank] ^= 1;
+	recv[part * (size_t)r->rank] ^= 1;
+	for (int k = 0; k < r->size; k++)
+		check(recv + part * (size_t)k, part, round, k);
+}
+
+static void all_reduce(struct ranks *r, struct rt_comm *c, uint64_t *send, uint64_t *recv, size_t words, int round)
+{
+	for (size_t i = 0; i < words; i++)
+		send[i] = i * (uint64_t)(round + 1) + (uint64_t)r->rank;
+	CHECK_EQ(rt_allreduce(c, send, recv, words), 0);
+	send[words / 3]++;
+	for (size_t i = 0; i < words; i++)
+		CHECK_EQ(recv[i], i * (uint64_t)(round + 1) * (uint64_t)r->size + (uint64_t)(r->size * (r->size - 1) / 2));
+}
+
+static void exchanges(struct ranks *r)
+{
+	size_t part = 200008, whole = part * (size_t)r->size;
+	char *send = make_buffer(2 * whole + 8192) + 24, *recv = send + whole;
+	struct rt_comm *c;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	for (int round = 0; round < ROUNDS / 2; round++) {
+		all_to_all(r, c, send, recv, part, round);
+		all_gather(r, c, recv, part, round);
+		all_reduce(r, c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv, whole / 8, round);
+	}
+	rt_complete_all();
+	if (strcmp(guard_kind_name(), "none") && guard_is_ready())
+		CHECK(atomic_load(&base_counters[BASE_CTR_EARLY]) > ROUNDS / 2);
+	ranks_barrier(r);
+	rt_comm_destroy(c);
+}
+
 /* Many in flight, touched in another order than they came. */
 static void many(struct ranks *r)
 {
@@ -142,6 +197,10 @@ static void many(struct ranks *r)
 	UNIT_TEST(early_gathers_bring_every_byte_##suffix)                                                  \
 	{                                                                                                   \
 		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, gathers, NULL); \
+	}                                                                                                   \
+	UNIT_TEST(early_exchanges_bring_every_byte_##suffix)                                                \
+	{                                                                                                   \
+		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, exchanges, NULL); \
 	}                                                                                                   \
 	UNIT_TEST(early_many_in_flight_##suffix)                                                            \
 	{                                                                                                   \
@@ -193,4 +252,53 @@ UNIT_TEST(early_return_of_a_root_for_which_a_leaf_has_waited_long)
 	if (strstr(ranks_text, "memory cannot be guarded here"))
 		unit_skip("memory cannot be guarded by userfaultfd here");
 	CHECK(strstr(ranks_text, "a partner has waited"));
+}
+
+/* ---- a partner that does not come any more ----------------------------------------------------------------- */
+
+enum { LAST_WORDS = 14 }; /* exit status of a rank that cannot get what it was told it had */
+
+/* Rank 0 has returned from what rank 1 never calls, as it dies; what it then touches can never be there. */
+static void partner_dies(struct ranks *r, bool is_fold)
+{
+	char *send = make_buffer(2 * BYTES), *recv = send + BYTES;
+	struct rt_comm *c;
+	int ret;
+
+	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
+	memset(send, 1, 2 * BYTES);
+	ranks_barrier(r);
+	if (r->rank)
+		raise(SIGKILL);
+	ret = is_fold ? rt_allreduce(c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv, BYTES / 8) :
+			rt_exchange(c, RT_ALLTOALL, send, recv, BYTES / 2, r->size);
+	if (ret == -EOWNERDEAD) /* it was not left, where memory cannot be guarded */
+		_exit(LAST_WORDS);
+	CHECK_EQ(ret, 0);
+	if (is_fold)
+		recv[BYTES / 2]++;
+	else
+		send[BYTES / 2]++;
+	_exit(0);
+}
+
+static void partner_of_an_exchange_dies(struct ranks *r) { partner_dies(r, false); }
+static void partner_of_a_reduction_dies(struct ranks *r) { partner_dies(r, true); }
+
+static void check_last_words(void (*body)(struct ranks *r), char *guard)
+{
+	int status[2];
+
+	ranks_run_any(2, (char *[]){ COMMON, "SLUICE_ENGINE=none", guard, NULL }, body, NULL, status);
+	CHECK_EQ(status[0], LAST_WORDS);
+	CHECK_EQ(status[1], 128 + SIGKILL);
+	CHECK(strstr(ranks_text, "has died"));
+}
+
+UNIT_TEST(early_return_whose_partner_dies_ends_the_rank_that_looks)
+{
+	check_last_words(partner_of_an_exchange_dies, "SLUICE_GUARD_KIND=steal");
+	check_last_words(partner_of_a_reduction_dies, "SLUICE_GUARD_KIND=steal");
+	check_last_words(partner_of_an_exchange_dies, "SLUICE_GUARD_KIND=uffd");
+	check_last_words(partner_of_a_reduction_dies, "SLUICE_GUARD_KIND=mprotect");
 }
