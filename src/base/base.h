@@ -73,6 +73,7 @@ enum base_coll {
 	BASE_COLL_REDUCE_SCATTER,
 	BASE_COLL_SCAN,
 	BASE_COLL_NEIGHBOR,
+	BASE_COLL_BARRIER,
 	BASE_COLL_VECTOR,
 	BASE_COLL_NONBLOCKING,
 	BASE_COLL_COUNT
@@ -233,6 +234,8 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(REDUCE_SCATTER_PASSED, "reduce_scatter_passed", "reductions whose result is scattered passed on to the host MPI") \
 	X(SCAN_TAKEN, "scan_taken", "prefix reductions done by Sluice")                   \
 	X(SCAN_PASSED, "scan_passed", "prefix reductions passed on to the host MPI")      \
+	X(BARRIER_TAKEN, "barrier_taken", "nonblocking barriers done by Sluice")          \
+	X(BARRIER_PASSED, "barrier_passed", "nonblocking barriers passed on to the host MPI") \
 	X(NEIGHBOR_TAKEN, "neighbor_taken", "exchanges with neighbours done by Sluice")   \
 	X(NEIGHBOR_PASSED, "neighbor_passed", "exchanges with neighbours passed on to the host MPI") \
 	X(EARLY, "early", "calls that returned while their data was still moving")                 \

@@ -23,7 +23,7 @@
 
 #ifndef BOARD_RECORDS /* a model of it has fewer and shorter ones */
 #define BOARD_RECORDS 32u /* collectives that a rank can be ahead of the slowest, at most 32 */
-#define BOARD_RECORD_BYTES 2048u
+#define BOARD_RECORD_BYTES (8192u + 64u)
 #endif
 #define BOARD_BYTES (BOARD_RECORD_BYTES - 16u) /* of a message */
 

@@ -79,6 +79,7 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define observe_is_root ABI_NAME(observe_is_root)
 #define observe_buf     ABI_NAME(observe_buf)
 #define observe_each    ABI_NAME(observe_each)
+#define observe_all     ABI_NAME(observe_all)
 #define observe_bytes   ABI_NAME(observe_bytes)
 #define observe_part    ABI_NAME(observe_part)
 #define observe_parts   ABI_NAME(observe_parts)
@@ -135,7 +136,8 @@ struct life_comm {
 	struct spanning *span;      /* of one that spans nodes; else NULL */
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
 	uint32_t passed;        /* calls that rt may want, if there are more of them: before it is asked */
-	bool is_wanted;         /* by a nonblocking call: the next blocking one connects it */
+	bool is_wanted;         /* by nonblocking calls: the next blocking one connects it */
+	uint32_t wishes;        /* so many of them; the same on all ranks whenever they meet */
 	bool is_gone;           /* freed by the program, and kept for those who hold it */
 	int refs;               /* requests that hold it; under the lock */
 	bool has_pending;
@@ -252,6 +254,7 @@ bool observe_is_root(int root, MPI_Comm comm);
 void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);
 void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
 		  enum front_who who);
+void observe_all(void);
 void observe_bytes(const void *at, MPI_Count bytes);
 /* One count for each: with places in elements, in bytes and with datatypes, one after the other. */
 void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype, MPI_Comm comm,

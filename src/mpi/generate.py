@@ -146,7 +146,7 @@ def take(f):
     members = [f'.kind = RT_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller', '.comm = comm',
                f'.root = {"root" if "root" in names else "-1"}']
     members += ['.op = op'] if 'op' in names else []
-    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms)]
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
     return ['\tstruct take take = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
@@ -156,7 +156,7 @@ def is_small(term, gate):
 
 def gate(f):
     """Goes to the library without another look: by what all ranks know, or not at all."""
-    name = f'rt_gate_bytes[RT_{base_of(f).upper()}]'
+    name = f'rt_{"request_" if form_of(f)[1] == "nonblocking" else ""}gate_bytes[RT_{base_of(f).upper()}]'
     counted = all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
     if not counted:
         return f'{name} == UINT64_MAX'

@@ -403,7 +403,7 @@ bool life_is_gone(struct life_comm *lc)
 void life_want(struct life_comm *lc)
 {
 	pthread_mutex_lock(&life.lock);
-	if (!lc->is_wanted && !lc->is_asked) {
+	if (!lc->is_wanted && !lc->is_asked && ++lc->wishes > rt_request_patience()) {
 		lc->is_wanted = true;
 		rt_watch();
 	}

@@ -78,7 +78,7 @@ static void add_buf(struct span *span, const void *at, __int128 n, MPI_Datatype 
 		span->is_unknown = true;
 }
 
-static void observe_all(void)
+void observe_all(void)
 {
 	rt_complete_all();
 }

@@ -331,17 +331,20 @@ static bool look(const struct take *take, struct request **out, int *rc)
 {
 	struct request *r;
 
-	if (rt_is_off(take->kind) || !rt_request_can(take->kind))
+	if (rt_request_window[take->kind].from == UINT64_MAX)
 		return false;
 	r = request_get();
 	if (!r)
 		return false;
-	if (take_look(&r->taken, take, rc)) {
-		if (r->taken.lc->rt && may_fly(r)) {
+	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
+		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
+			/* the library's */
+		} else if (!r->taken.lc->rt) {
+			life_want(r->taken.lc);
+		} else if (rt_request_suits(r->taken.lc->rt) && may_fly(r)) {
 			*out = r;
 			return true;
 		}
-		life_want(r->taken.lc);
 	}
 	request_put(r);
 	return false;
@@ -364,7 +367,7 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 
 	*rc = 0;
 	if (!request || !look(take, &r, rc)) {
-		if (!rt_is_off(take->kind))
+		if (rt_request_window[take->kind].from != UINT64_MAX)
 			take_count(take->kind, false);
 		return *rc;
 	}

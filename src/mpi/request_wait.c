@@ -205,3 +205,22 @@ int request_Request_get_status(MPI_Request request, int *flag, MPI_Status *statu
 	progress();
 	return real.Request_get_status(request, flag, status);
 }
+
+int request_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+	progress();
+	return real.Request_get_status_any(count, requests, index, flag, status);
+}
+
+int request_Request_get_status_all(int count, const MPI_Request requests[], int *flag, MPI_Status *statuses)
+{
+	progress();
+	return real.Request_get_status_all(count, requests, flag, statuses);
+}
+
+int request_Request_get_status_some(int count, const MPI_Request requests[], int *outcount, int indices[],
+				    MPI_Status *statuses)
+{
+	progress();
+	return real.Request_get_status_some(count, requests, outcount, indices, statuses);
+}

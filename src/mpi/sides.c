@@ -210,6 +210,8 @@ bool sides_size(struct taken *t)
 	t->is_odd = false;
 	t->bytes = 0;
 	t->neighbours = NULL;
+	if (t->take.kind == RT_BARRIER)
+		return true;
 	if (rt_is_local(t->take.kind))
 		return t->send.n >= 0 && t->recv.n >= 0;
 	t->bytes = shared_bytes(t);

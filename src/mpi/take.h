@@ -19,6 +19,7 @@
 #include "mpi/abi.h"
 #include "mpi/traced.h"
 #include "rt/collective.h"
+#include "rt/requests.h"
 
 #define take_call     ABI_NAME(take_call)
 #define take_passed   ABI_NAME(take_passed)
@@ -124,12 +125,12 @@ bool take_call(struct take *take, int *rc);
 int take_passed(const struct take *take, int rc); /* returns rc */
 
 /*
- * The same in steps. take_look(): may it be taken, as far as this rank can see? Copies *take; false: no, or, with
+ * The same in steps. take_look(): may it be taken, being as long as `window` says, as far as this rank can see? Copies *take; false: no, or, with
  * *rc set, the library has reported an error already. take_prepare(): 0 or -errno, and take_conclude() is due
  * in any case, with what rt said; it returns what the program is to get, and the communicator's error handler has
  * been called.
  */
-bool take_look(struct taken *t, const struct take *take, int *rc);
+bool take_look(struct taken *t, const struct take *take, struct rt_window window, int *rc);
 int take_prepare(struct taken *t);
 int take_conclude(struct taken *t, int err);
 /* For the counters. */

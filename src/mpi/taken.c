@@ -14,6 +14,7 @@
 #include "trace/trace.h"
 
 #define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
+#define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
 #define IS_NEW "it wins in buffers that are used again only, which these are not on all ranks so far"
 #define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
@@ -64,25 +65,29 @@ static void look_at_place(struct taken *t)
 		take->send = take->recv;
 }
 
-bool take_look(struct taken *t, const struct take *take, int *rc)
+static bool is_inside(struct rt_window w, uint64_t bytes) { return bytes >= w.from && bytes <= w.to; }
+
+bool take_look(struct taken *t, const struct take *take, struct rt_window window, int *rc)
 {
 	const struct take_side *own = sides_own(take);
+	uint64_t own_bytes;
 
 	*rc = 0;
 	t->take = *take;
 	/* before anybody is asked about the communicator */
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
 		return trace_passed(IS_WRONG);
-	if (own && types_bytes(own->type, own->count) < rt_threshold_bytes[take->kind])
-		return trace_passed(IS_SMALL);
+	own_bytes = own ? types_bytes(own->type, own->count) : 0;
+	if (own && !is_inside(window, own_bytes))
+		return trace_passed(own_bytes < window.from ? IS_SMALL : IS_LARGE);
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
 	if (!sides_size(t))
 		return trace_passed(IS_WRONG);
 	trace_bytes(t->bytes);
-	if (t->bytes < rt_threshold_bytes[take->kind])
-		return trace_passed(IS_SMALL);
+	if (!is_inside(window, t->bytes))
+		return trace_passed(t->bytes < window.from ? IS_SMALL : IS_LARGE);
 	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) || trace_passed(IS_WRONG);
 }
 
@@ -192,7 +197,7 @@ static bool run(struct take *take, int *rc)
 	struct taken t;
 	int ret;
 
-	if (!take_look(&t, take, rc))
+	if (!take_look(&t, take, (struct rt_window){ rt_threshold_bytes[take->kind], UINT64_MAX }, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_passed(IS_NEW);

@@ -12,7 +12,7 @@
 
 #include "rt/rt.h"
 
-/* id, family: its option and counters; is_local: ranks do not know each other's counts. */
+/* id, family: its option and counters (barriers: nonblocking ones only); is_local: ranks do not know each other's counts. */
 #define RT_COLLECTIVES(X)                                 \
 	X(BCAST, BCAST, false)                            \
 	X(GATHER, GATHER, false)                          \
@@ -30,6 +30,7 @@
 	X(REDUCE_SCATTER_BLOCK, REDUCE_SCATTER, false)    \
 	X(SCAN, SCAN, false)                              \
 	X(EXSCAN, SCAN, false)                            \
+	X(BARRIER, BARRIER, false)                        \
 	X(NEIGHBOR_ALLGATHER, NEIGHBOR, true)             \
 	X(NEIGHBOR_ALLGATHERV, NEIGHBOR, true)            \
 	X(NEIGHBOR_ALLTOALL, NEIGHBOR, true)              \

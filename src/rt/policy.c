@@ -44,7 +44,7 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 {
 	int64_t option = option_of(kind);
 
-	if (option == BASE_TAKE_OFF)
+	if (option == BASE_TAKE_OFF || kind == RT_BARRIER)
 		return NEVER;
 	/* those whose sizes ranks do not share are taken however small they are: only who says so wants that */
 	if (rt_is_local(kind))
@@ -56,7 +56,7 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 
 uint64_t policy_always_bytes(enum rt_kind kind, enum policy_host host)
 {
-	if (rt_is_local(kind) || option_of(kind) != BASE_TAKE_AUTO)
+	if (rt_is_local(kind) || kind == RT_BARRIER || option_of(kind) != BASE_TAKE_AUTO)
 		return policy_threshold_bytes(kind);
 	return base_max_u64(host == HOST_OTHER ? wins_from_bytes[kind].always_others : wins_from_bytes[kind].always,
 			    base_opt.coll_threshold_bytes);
@@ -82,6 +82,59 @@ enum policy_host policy_host_of(const char *library_version)
 {
 	return strstr(library_version, "MPICH Version") && !strstr(library_version, "Intel") ? HOST_MPICH :
 	       strstr(library_version, "Open MPI") ? HOST_OPEN_MPI : HOST_OTHER;
+}
+
+/* ---- nonblocking ----------------------------------------------------------------------------------- */
+
+#define MIB (1024u * KIB)
+#define ALL UINT64_MAX
+
+/*
+ * Where the whole of a call and its wait took no longer than the library's own, with 2 ranks, in buffers that are used again
+ * and in such as are new in each call (doc/adr/0026-short-requests-lie-on-a-board.md). Kinds that are not named: nowhere.
+ */
+static const struct policy_window requests_win[][RT_KINDS] = {
+	[HOST_OTHER] = { { 0, 0 } },
+	[HOST_MPICH] = {
+		[RT_BCAST] = { 1, MIB },
+		[RT_GATHER] = { 1, 2000 },
+		[RT_SCATTER] = { 1, MIB },
+		[RT_ALLGATHER] = { 1, 16 * KIB },
+		[RT_ALLTOALL] = { 1, 16 * KIB },
+		[RT_REDUCE] = { 1, ALL },
+		[RT_ALLREDUCE] = { 1, ALL },
+		[RT_REDUCE_SCATTER_BLOCK] = { 1, ALL },
+		[RT_SCAN] = { 1, ALL },
+		[RT_EXSCAN] = { 1, ALL },
+		[RT_BARRIER] = { 0, ALL },
+	},
+	[HOST_OPEN_MPI] = {
+		[RT_REDUCE] = { 128 * KIB, ALL },
+		[RT_ALLREDUCE] = { 512, ALL },
+		[RT_REDUCE_SCATTER_BLOCK] = { 8 * KIB, ALL },
+		[RT_SCAN] = { 8 * KIB, ALL },
+		[RT_EXSCAN] = { 8 * KIB, ALL },
+	},
+};
+
+enum { REQUEST_RANKS_MAX = 16 }; /* what is flat costs a look at each rank; more have not been measured */
+
+struct policy_window policy_request_window(enum rt_kind kind, enum policy_host host)
+{
+	const struct policy_window none = { NEVER, 0 }, *w = &requests_win[host][kind];
+	int64_t option = base_opt.coll_take[BASE_COLL_NONBLOCKING];
+
+	if (option == BASE_TAKE_OFF || option_of(kind) == BASE_TAKE_OFF)
+		return none;
+	if (option == BASE_TAKE_ON)
+		return (struct policy_window){ kind == RT_BARRIER ? 0 : policy_threshold_bytes(kind), ALL };
+	return w->to ? *w : none;
+}
+
+bool policy_request_suits(const struct policy_group *g)
+{
+	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ||
+	       (!g->oversubscribed && g->ranks <= REQUEST_RANKS_MAX);
 }
 
 /* ---- are buffers used again? ---------------------------------------------------------------------- */

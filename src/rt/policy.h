@@ -46,6 +46,12 @@ enum policy_step policy_habit_next(struct policy_habit *h);
 /* After HABIT_ASK: from now on, and with this call, they are taken, or not. */
 void policy_habit_answer(struct policy_habit *h, bool all_use_again);
 
+/* What is taken of nonblocking forms; from UINT64_MAX: none is. All ranks of a job come to the same. */
+struct policy_window { uint64_t from, to; };
+struct policy_window policy_request_window(enum rt_kind kind, enum policy_host host);
+/* ... on a communicator of such ranks. */
+bool policy_request_suits(const struct policy_group *g);
+
 /* Should memory that is not mapped (yet) travel by process_vm_* rather than by staging? The same on
  * every rank: made from options that agree and from facts of the whole group. */
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);

@@ -39,6 +39,7 @@ struct rt_comm {
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
 	enum policy_host host;
+	bool takes_requests;
 	bool thread_multiple;
 	int worker_group; /* what the worker process calls this one; 0: it does not know it */
 	void (*progress)(void *ctx); /* of struct rt_oob */

@@ -104,7 +104,8 @@ static int side_open(struct request_side *s, const struct rt_side *given, bool h
 	return side_copy(s, buf, has_input);
 }
 
-static int take_back(const struct request_side *s, const struct rt_side *given)
+/* from: whom each part comes from, where that may be nobody; NULL: all come. */
+static int take_back(const struct request_side *s, const struct rt_side *given, const int *from)
 {
 	const struct rt_buf *buf = &given->buf;
 	int ret = 0;
@@ -112,7 +113,7 @@ static int take_back(const struct request_side *s, const struct rt_side *given)
 	for (int i = 0; i < given->count && !ret; i++) {
 		const struct rt_part *p = &given->parts[i];
 
-		if (!p->bytes)
+		if (!p->bytes || (from && from[i] < 0))
 			continue;
 		if (buf->unpack)
 			ret = buf->unpack(buf->ctx, p->off, p->bytes, s->addr + p->off);
@@ -122,9 +123,9 @@ static int take_back(const struct request_side *s, const struct rt_side *given)
 	return ret;
 }
 
-static int side_close(struct request_side *s, const struct rt_side *given, bool has_output)
+static int side_close(struct request_side *s, const struct rt_side *given, bool has_output, const int *from)
 {
-	int ret = s->scratch.bytes && has_output ? take_back(s, given) : 0;
+	int ret = s->scratch.bytes && has_output ? take_back(s, given, from) : 0;
 
 	if (s->scratch.bytes)
 		scratch_put(&s->scratch);
@@ -157,9 +158,9 @@ int request_open(struct rt_request *r)
 
 int request_close(struct rt_request *r, bool is_good)
 {
-	int ret = side_close(&r->send, &r->call->send, is_good && is_bcast_leaf(r));
+	int ret = side_close(&r->send, &r->call->send, is_good && is_bcast_leaf(r), NULL);
 	bool gets = r->call->kind != RT_EXSCAN || node_rank(r->comm->group);
-	int err = side_close(&r->recv, &r->call->recv, is_good && gets);
+	int err = side_close(&r->recv, &r->call->recv, is_good && gets, r->call->sources);
 
 	return ret ? ret : err;
 }

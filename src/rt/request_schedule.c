@@ -6,13 +6,6 @@
 #include "rt/request.h"
 #include "rt/sides.h"
 
-/* Short ones cost about half a microsecond more than the library's own, and how well long ones overlap has not been
- * measured on enough machines: only who asks for them gets them. */
-bool rt_request_can(enum rt_kind kind)
-{
-	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON && kind < RT_NEIGHBOR_ALLGATHER;
-}
-
 bool request_is_fold(const struct rt_request *r) { return rt_is_fold(r->call->kind); }
 
 bool request_is_scattered(const struct rt_request *r)
@@ -40,6 +33,10 @@ static void build(const struct rt_request *r, struct goal_build *b)
 		.send = parts(&call->send),
 		.recv = parts(&call->recv),
 		.in_place = call->in_place,
+		.sources = call->sources,
+		.targets = call->targets,
+		.source_count = call->recv.count,
+		.target_count = call->target_count,
 	};
 
 	coll_build(b, &shape);

@@ -19,6 +19,7 @@
 #include "rt/sides.h"
 #include "worker/worker.h"
 
+#define PATIENCE 256u
 #define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
 
 _Atomic uint32_t rt_requests;
@@ -504,6 +505,15 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 static bool is_all_begun(const struct rt_comm *c) { return !c->requests.queued.first; }
 
 static bool is_all_over(const struct rt_comm *c) { return !c->requests.queued.first && !c->requests.active.first; }
+
+bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
+
+/* Making a group takes as long as some thousands of short collectives: a program that has a few of them does without.
+ * Who asks for them by an option gets all. */
+uint32_t rt_request_patience(void)
+{
+	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
+}
 
 void requests_before_blocking(struct rt_comm *c)
 {

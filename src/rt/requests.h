@@ -51,8 +51,15 @@ void *rt_request_next_done(int *out_result);
 /* Before rt_comm_destroy(): what is in flight ends. Not for ever: what a peer has never started, nor ever will, is given
  * up, with -ECANCELED. */
 void rt_requests_end(struct rt_comm *c);
-/* May requests be of this kind? */
-bool rt_request_can(enum rt_kind kind);
+/* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. Smaller ones than the gate
+ * go to the library without another look. */
+struct rt_window { uint64_t from, to; };
+extern struct rt_window rt_request_window[RT_KINDS];
+extern uint64_t rt_request_gate_bytes[RT_KINDS];
+/* Is the communicator, by what all its ranks know, one whose requests are to be taken? */
+bool rt_request_suits(const struct rt_comm *c);
+/* So many that would have been taken pass before a communicator is to be connected for their sake. */
+uint32_t rt_request_patience(void);
 
 /* One a waiting thread; zeroed at the beginning. */
 struct rt_nap {

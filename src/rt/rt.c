@@ -10,12 +10,15 @@
 #include <unistd.h>
 
 #include "rt/private.h"
+#include "rt/requests.h"
 #include "sluice/sluice.h"
 #include "tune/tune.h"
 #include "worker/worker.h"
 
 bool rt_on;
 uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
+struct rt_window rt_request_window[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
+uint64_t rt_request_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_always_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 
@@ -27,16 +30,22 @@ static char problems[2048 + PATH_MAX];
 /* What is traced has to be looked at, however small. */
 static void set_gates(void)
 {
-	for (int kind = 0; kind < RT_KINDS; kind++)
+	for (int kind = 0; kind < RT_KINDS; kind++) {
 		rt_gate_bytes[kind] = trace_is_on() ? 0 : rt_threshold_bytes[kind];
+		rt_request_gate_bytes[kind] = trace_is_on() ? 0 : rt_request_window[kind].from;
+	}
 }
 
 static void switch_on(void)
 {
+	struct policy_window window;
+
 	for (int kind = 0; kind < RT_KINDS; kind++) {
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
 		rt_always_bytes[kind] = policy_always_bytes(kind, host);
-		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX;
+		window = policy_request_window(kind, host);
+		rt_request_window[kind] = (struct rt_window){ window.from, window.to };
+		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX || window.from != UINT64_MAX;
 	}
 	set_gates();
 }
@@ -44,7 +53,7 @@ static void switch_on(void)
 static void switch_off(void)
 {
 	for (int kind = 0; kind < RT_KINDS; kind++)
-		rt_threshold_bytes[kind] = UINT64_MAX;
+		rt_threshold_bytes[kind] = rt_request_window[kind].from = UINT64_MAX;
 	rt_on = false;
 	set_gates();
 }
@@ -270,6 +279,8 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	c->prefer_vm = prefers_vm(g);
 	c->is_crowded = node_is_oversubscribed(g);
 	c->host = host;
+	c->takes_requests = policy_request_suits(&(struct policy_group){
+		.ranks = node_size(g), .oversubscribed = c->is_crowded });
 	c->thread_multiple = oob->thread_multiple;
 	ret = workers_comm_created(c, oob);
 	leave_comm_created(c);

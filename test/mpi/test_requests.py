@@ -4,7 +4,7 @@ import pytest
 
 from support.behaviours import cases
 
-KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING']
+KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR', 'BARRIER']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
 CONFIGS = {
     'default': {},
@@ -49,3 +49,8 @@ def test_ranks_that_are_away(mpi, ranks, config, behaviour, get_mpi, runner, wit
     if not with_sluice:
         pytest.skip('an MPI that progresses in calls only needs every rank')
     runner.check(get_mpi(mpi), 'requests_away.c', ranks, behaviour, sluice=True, env=CONFIGS[config])
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_neighbours.c'))
+def test_requests_to_neighbours(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'requests_neighbours.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])

@@ -86,12 +86,15 @@ PASSED(Testany, (int n, MPI_Request r[], int *i, int *f, MPI_Status *s), (n, r, 
 PASSED(Testall, (int n, MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
 PASSED(Testsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
 PASSED(Request_get_status, (MPI_Request r, int *f, MPI_Status *s), (r, f, s))
+PASSED(Request_get_status_any, (int n, const MPI_Request r[], int *i, int *f, MPI_Status *s), (n, r, i, f, s))
+PASSED(Request_get_status_all, (int n, const MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
+PASSED(Request_get_status_some, (int n, const MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
 PASSED(Request_free, (MPI_Request *r), (r))
 PASSED(Cancel, (MPI_Request *r), (r))
 void request_meet(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on. */
-uint64_t rt_threshold_bytes[RT_KINDS], rt_gate_bytes[RT_KINDS];
+uint64_t rt_threshold_bytes[RT_KINDS], rt_gate_bytes[RT_KINDS], rt_request_gate_bytes[RT_KINDS];
 bool take_call(struct take *take, int *rc) { return false; }
 int take_passed(const struct take *take, int rc) { return rc; }
 bool request_begin(const struct take *take, MPI_Request *request, int *rc) { return false; }

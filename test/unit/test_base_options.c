@@ -67,8 +67,7 @@ UNIT_TEST(every_option_can_be_set)
 	} sets[] = {
 #define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
 		SET("SLUICE=off", enabled, 0), SET("SLUICE_COLL_DOMAINS=2", coll_domains, 2),
-		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
-		SET("SLUICE_COLL_BCAST=off", coll_take[BASE_COLL_BCAST], BASE_TAKE_OFF),
+		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1), SET("SLUICE_COLL_BCAST=off", coll_take[BASE_COLL_BCAST], BASE_TAKE_OFF),
 		SET("SLUICE_COLL_GATHER=on", coll_take[BASE_COLL_GATHER], BASE_TAKE_ON),
 		SET("SLUICE_COLL_SCATTER=on", coll_take[BASE_COLL_SCATTER], BASE_TAKE_ON),
 		SET("SLUICE_COLL_ALLGATHER=on", coll_take[BASE_COLL_ALLGATHER], BASE_TAKE_ON),
@@ -77,6 +76,7 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_COLL_ALLREDUCE=on", coll_take[BASE_COLL_ALLREDUCE], BASE_TAKE_ON),
 		SET("SLUICE_COLL_REDUCE_SCATTER=on", coll_take[BASE_COLL_REDUCE_SCATTER], BASE_TAKE_ON),
 		SET("SLUICE_COLL_SCAN=on", coll_take[BASE_COLL_SCAN], BASE_TAKE_ON),
+		SET("SLUICE_COLL_BARRIER=on", coll_take[BASE_COLL_BARRIER], BASE_TAKE_ON),
 		SET("SLUICE_COLL_NEIGHBOR=on", coll_take[BASE_COLL_NEIGHBOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_VECTOR=on", coll_take[BASE_COLL_VECTOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_NONBLOCKING=on", coll_take[BASE_COLL_NONBLOCKING], BASE_TAKE_ON),

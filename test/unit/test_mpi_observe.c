@@ -374,7 +374,7 @@ UNIT_TEST(synchronisation_completes_everything)
 {
 	begin();
 	LOOK(Barrier)(0);
-	LOOK(Ibarrier)(0, NULL);
+	TAKE(Ibarrier)(0, NULL);
 	LOOK(Win_fence)(0, 0);
 	LOOK(Win_unlock)(0, 0);
 	LOOK(File_write_at)(NULL, 0, AT, 1, 0, NULL);

@@ -297,3 +297,45 @@ UNIT_TEST(policy_wants_larger_calls_where_ranks_share_cpus_and_open_mpi_yields_t
 	base_opt.coll_take[BASE_COLL_BCAST] = BASE_TAKE_AUTO;
 	base_opt.coll_threshold_bytes = before;
 }
+
+static uint64_t from_of(enum rt_kind kind, enum policy_host host) { return policy_request_window(kind, host).from; }
+
+UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
+{
+	int64_t *nonblocking = &base_opt.coll_take[BASE_COLL_NONBLOCKING], before = *nonblocking;
+
+	*nonblocking = BASE_TAKE_AUTO;
+	for (int kind = 0; kind < RT_KINDS; kind++) {
+		CHECK_EQ(from_of(kind, HOST_OTHER), UINT64_MAX);
+		if (rt_is_local(kind)) /* whose sizes ranks do not share */
+			CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX && from_of(kind, HOST_OPEN_MPI) == UINT64_MAX);
+	}
+	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_MPICH), 1);
+	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_OPEN_MPI), 512);
+	CHECK_EQ(from_of(RT_BCAST, HOST_OPEN_MPI), UINT64_MAX);
+	CHECK(policy_request_window(RT_ALLTOALL, HOST_MPICH).to < 64 << 10);
+	*nonblocking = BASE_TAKE_ON;
+	CHECK_EQ(from_of(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
+	CHECK_EQ(from_of(RT_BARRIER, HOST_OTHER), 0);
+	base_opt.coll_take[BASE_COLL_BARRIER] = BASE_TAKE_OFF;
+	CHECK_EQ(from_of(RT_BARRIER, HOST_MPICH), UINT64_MAX);
+	base_opt.coll_take[BASE_COLL_BARRIER] = BASE_TAKE_AUTO;
+	*nonblocking = BASE_TAKE_OFF;
+	for (int kind = 0; kind < RT_KINDS; kind++)
+		CHECK_EQ(from_of(kind, HOST_MPICH), UINT64_MAX);
+	*nonblocking = before;
+}
+
+UNIT_TEST(policy_takes_requests_of_few_ranks_with_a_core_each_or_as_it_is_told)
+{
+	struct policy_group g = { .ranks = 2 };
+
+	CHECK(policy_request_suits(&g));
+	g.ranks = 17;
+	CHECK(!policy_request_suits(&g));
+	g = (struct policy_group){ .ranks = 2, .oversubscribed = true };
+	CHECK(!policy_request_suits(&g));
+	base_opt.coll_take[BASE_COLL_NONBLOCKING] = BASE_TAKE_ON;
+	CHECK(policy_request_suits(&g));
+	base_opt.coll_take[BASE_COLL_NONBLOCKING] = BASE_TAKE_AUTO;
+}

@@ -297,6 +297,39 @@ BEHAVIOUR(a_status_of_a_collective_is_not_cancelled, 1)
 	flight_check(&g);
 }
 
+BEHAVIOUR(asking_for_the_status_of_several_moves_them, 2)
+{
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+	enum { N = 3 };
+	char *buf = check_alloc(N * BYTES);
+
+	connect_comm(MPI_COMM_WORLD);
+	for (int form = 0; form < 3; form++) {
+		MPI_Request requests[N];
+		int flag = 0, which[N], seen;
+
+		for (int i = 0; i < N; i++) {
+			check_fill(buf + (size_t)i * BYTES, BYTES, rank ? 1 : check_seed((uint64_t)form, (uint64_t)i));
+			MPI_Ibcast(buf + (size_t)i * BYTES, (int)BYTES, MPI_BYTE, 0, MPI_COMM_WORLD, &requests[i]);
+		}
+		while (!flag) {
+			if (form == 0)
+				MPI_Request_get_status_all(N, requests, &flag, MPI_STATUSES_IGNORE);
+			else if (form == 1)
+				MPI_Request_get_status_any(N, requests, which, &flag, MPI_STATUS_IGNORE);
+			else if (!MPI_Request_get_status_some(N, requests, &seen, which, MPI_STATUSES_IGNORE))
+				flag = seen > 0;
+		}
+		MPI_Waitall(N, requests, MPI_STATUSES_IGNORE);
+		for (int i = 0; i < N; i++)
+			check_same(buf + (size_t)i * BYTES, BYTES, check_seed((uint64_t)form, (uint64_t)i), "broadcast");
+	}
+	free(buf);
+#else
+	check_skip("this MPI is older than 4.1");
+#endif
+}
+
 BEHAVIOUR(nothing_to_wait_for_is_said_as_always, 1)
 {
 	MPI_Request none[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };

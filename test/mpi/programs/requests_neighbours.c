@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Barriers and exchanges with neighbours as requests: on a ring, a grid with edges, and a graph. */
+#include "check.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { MOST = 8, WORDS = 20000 };
+
+static MPI_Comm ring(void)
+{
+	MPI_Comm comm;
+
+	MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &(int){ size > 2 }, 0, &comm);
+	return comm;
+}
+
+/* Each sends to the next two, the second of which may be itself. */
+static MPI_Comm graph(void)
+{
+	int sources[2] = { (rank + size - 1) % size, (rank + size - 2 % size) % size };
+	int targets[2] = { (rank + 1) % size, (rank + 2) % size };
+	MPI_Comm comm;
+
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, MPI_UNWEIGHTED, 2, targets, MPI_UNWEIGHTED, MPI_INFO_NULL,
+				       0, &comm);
+	return comm;
+}
+
+static void connect_comm(MPI_Comm comm)
+{
+	int one = 1, n = 0;
+	MPI_Request r;
+
+	MPI_Iallreduce(&one, &n, 1, MPI_INT, MPI_SUM, comm, &r);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+	MPI_Barrier(comm);
+}
+
+/* What rank `from` has for its target k. */
+static int word(int from, int k, int i) { return from * 1000003 + k * 101 + i; }
+
+enum form { ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW, FORMS };
+
+struct sides {
+	int *send, *recv, counts[MOST], displs[MOST], sent[MOST], sdispls[MOST];
+	MPI_Aint rbytes[MOST], sbytes[MOST];
+	MPI_Datatype types[MOST];
+};
+
+static void call(enum form form, struct sides *s, int n, MPI_Comm comm, MPI_Request *r)
+{
+	switch (form) {
+	case ALLGATHER: MPI_Ineighbor_allgather(s->send, n, MPI_INT, s->recv, n, MPI_INT, comm, r); break;
+	case ALLGATHERV:
+		MPI_Ineighbor_allgatherv(s->send, n, MPI_INT, s->recv, s->counts, s->displs, MPI_INT, comm, r);
+		break;
+	case ALLTOALL: MPI_Ineighbor_alltoall(s->send, n, MPI_INT, s->recv, n, MPI_INT, comm, r); break;
+	case ALLTOALLV:
+		MPI_Ineighbor_alltoallv(s->send, s->sent, s->sdispls, MPI_INT, s->recv, s->counts, s->displs, MPI_INT, comm,
+					r);
+		break;
+	default:
+		MPI_Ineighbor_alltoallw(s->send, s->sent, s->sbytes, s->types, s->recv, s->counts, s->rbytes, s->types, comm,
+					r);
+	}
+}
+
+/* sources[j] < 0: nobody. at[j]: which of its targets this rank is. */
+static void exchange(MPI_Comm comm, const int *sources, const int *at, int n_in, int n_out)
+{
+	struct sides s;
+
+	s.send = check_alloc(sizeof(int) * MOST * WORDS);
+	s.recv = check_alloc(sizeof(int) * MOST * WORDS);
+	for (int turn = 0; turn < 3 * FORMS; turn++) {
+		enum form form = (enum form)(turn % FORMS);
+		bool gathers = form <= ALLGATHERV;
+		int n = turn < FORMS ? 3 : turn < 2 * FORMS ? 1500 : WORDS;
+		MPI_Request r;
+
+		for (int k = 0; k < MOST; k++) {
+			s.counts[k] = s.sent[k] = n;
+			s.displs[k] = s.sdispls[k] = k * n;
+			s.rbytes[k] = s.sbytes[k] = (MPI_Aint)k * n * (MPI_Aint)sizeof(int);
+			s.types[k] = MPI_INT;
+		}
+		memset(s.recv, 0xff, sizeof(int) * (size_t)(MOST * n));
+		for (int k = 0; k < n_out; k++)
+			for (int i = 0; i < n; i++)
+				s.send[k * n + i] = word(rank, gathers ? 0 : k, i);
+		call(form, &s, n, comm, &r);
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+		for (int j = 0; j < n_in; j++)
+			for (int i = 0; i < n; i++) {
+				int want = sources[j] < 0 ? -1 : word(sources[j], gathers ? 0 : at[j], i);
+
+				if (s.recv[j * n + i] == want)
+					continue;
+				check_fail("form %d, %d words: word %d from source %d is %d, not %d", (int)form, n, i, j,
+					   s.recv[j * n + i], want);
+				break;
+			}
+	}
+	free(s.send);
+	free(s.recv);
+}
+
+BEHAVIOUR(neighbours_on_a_line_or_a_ring_exchange, 1)
+{
+	MPI_Comm comm = ring();
+	bool is_ring = size > 2;
+	int sources[2] = { rank ? rank - 1 : is_ring ? size - 1 : -1, rank + 1 < size ? rank + 1 : is_ring ? 0 : -1 };
+
+	connect_comm(comm);
+	exchange(comm, sources, (int[]){ 1, 0 }, 2, 2);
+	MPI_Comm_free(&comm);
+}
+
+BEHAVIOUR(neighbours_of_a_graph_exchange, 3)
+{
+	MPI_Comm comm = graph();
+
+	connect_comm(comm);
+	exchange(comm, (int[]){ (rank + size - 1) % size, (rank + size - 2) % size }, (int[]){ 0, 1 }, 2, 2);
+	MPI_Comm_free(&comm);
+}
+
+struct page { _Atomic int came; };
+
+BEHAVIOUR(no_barrier_ends_before_all_have_come, 1)
+{
+	enum { ROUNDS = 200 };
+	struct page *page;
+	MPI_Aint bytes;
+	MPI_Win window;
+	int unit;
+
+	MPI_Win_allocate_shared(rank ? 0 : sizeof(*page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &page, &window);
+	MPI_Win_shared_query(window, 0, &bytes, &unit, &page);
+	if (!rank)
+		*page = (struct page){ 0 };
+	MPI_Barrier(MPI_COMM_WORLD);
+	connect_comm(MPI_COMM_WORLD);
+	for (int i = 1; i <= ROUNDS; i++) {
+		int flag = 0;
+		MPI_Request r;
+
+		atomic_fetch_add(&page->came, 1);
+		MPI_Ibarrier(MPI_COMM_WORLD, &r);
+		while (i % 2 && !flag)
+			MPI_Test(&r, &flag, MPI_STATUS_IGNORE);
+		if (i % 2 == 0)
+			MPI_Wait(&r, MPI_STATUS_IGNORE);
+		if (atomic_load(&page->came) < i * size)
+			check_fail("barrier %d has ended when %d had come", i, atomic_load(&page->came));
+	}
+	MPI_Win_free(&window);
+}
+
+/* A rank that has come to many need not come back for the others to pass. */
+BEHAVIOUR(barriers_are_passed_while_a_rank_computes, 1)
+{
+	enum { AHEAD = 20 };
+	MPI_Request r[AHEAD];
+
+	connect_comm(MPI_COMM_WORLD);
+	for (int i = 0; i < AHEAD; i++)
+		MPI_Ibarrier(MPI_COMM_WORLD, &r[i]);
+	for (int i = AHEAD; i-- > 0;)
+		MPI_Wait(&r[i], MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char **argv)
+{
+	return check_main(argc, argv, MPI_THREAD_SINGLE);
+}
