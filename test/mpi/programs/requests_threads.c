@@ -13,7 +13,8 @@ struct pair {
 	pthread_t starter, waiter;
 	MPI_Comm comm;
 	int index;
-	char *buf[IN_FLIGHT];
+	bool blocks; /* the starter calls blocking collectives on the communicator too */
+	char *buf[IN_FLIGHT], *blocking;
 	MPI_Request requests[IN_FLIGHT];
 	int started, ended; /* how many; under the lock */
 	pthread_mutex_t lock;
@@ -53,6 +54,11 @@ static void *start(void *arg)
 		check_fill(p->buf[k], BYTES, rank == root ? seed_of(p, i) : 1);
 		MPI_Ibcast(p->buf[k], (int)BYTES, MPI_BYTE, root, p->comm, &p->requests[k]);
 		note(p, &p->started);
+		if (!p->blocks)
+			continue;
+		check_fill(p->blocking, BYTES, rank == root ? seed_of(p, ROUNDS + i) : 1);
+		MPI_Bcast(p->blocking, (int)BYTES, MPI_BYTE, root, p->comm);
+		check_same(p->blocking, BYTES, seed_of(p, ROUNDS + i), "blocking broadcast");
 	}
 	return NULL;
 }
@@ -86,7 +92,7 @@ static void connect_comm(MPI_Comm comm)
 	free(large);
 }
 
-BEHAVIOUR(a_collective_is_started_in_one_thread_and_waited_for_in_another, 1)
+static void run_pairs(bool blocks)
 {
 	struct pair *pairs = check_alloc(PAIRS * sizeof(*pairs));
 	int provided;
@@ -102,6 +108,8 @@ BEHAVIOUR(a_collective_is_started_in_one_thread_and_waited_for_in_another, 1)
 
 		memset(p, 0, sizeof(*p));
 		p->index = i;
+		p->blocks = blocks;
+		p->blocking = check_alloc(BYTES);
 		pthread_mutex_init(&p->lock, NULL);
 		pthread_cond_init(&p->moved, NULL);
 		MPI_Comm_dup(MPI_COMM_WORLD, &p->comm);
@@ -118,10 +126,16 @@ BEHAVIOUR(a_collective_is_started_in_one_thread_and_waited_for_in_another, 1)
 		pthread_join(pairs[i].waiter, NULL);
 		for (int k = 0; k < IN_FLIGHT; k++)
 			free(pairs[i].buf[k]);
+		free(pairs[i].blocking);
 		MPI_Comm_free(&pairs[i].comm);
 	}
 	free(pairs);
 }
+
+BEHAVIOUR(a_collective_is_started_in_one_thread_and_waited_for_in_another, 1) { run_pairs(false); }
+
+/* Those in flight are waited for by a thread while another is in a blocking collective of the same communicator. */
+BEHAVIOUR(a_thread_waits_for_requests_beside_a_blocking_collective, 1) { run_pairs(true); }
 
 int main(int argc, char **argv)
 {
