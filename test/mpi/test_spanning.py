@@ -12,7 +12,7 @@ from support.behaviours import Report
 # Segments so small that every message has several; all that can be served is.
 SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
          **{f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER')}}
-LIMIT = 100
+LIMIT = 250
 
 
 @pytest.fixture(scope='module')
