@@ -5,7 +5,8 @@
       |-- veth -- eth0 of host 1: 10.77.0.1
       |-- veth -- eth0 of host 2: 10.77.0.2 ...
 
-Every host is one process that holds the namespaces; when it has ended, so have they. A launcher starts
+Every host is one process that holds the namespaces; when it has ended, so have they. It reads from us, so that it ends with
+us, however we end. A launcher starts
 its daemons there through a script in place of ssh.
 """
 import os
@@ -15,7 +16,7 @@ import subprocess
 import time
 
 TOOLS = ('ip', 'unshare', 'nsenter')
-HOLD = 'mount -t tmpfs none /dev/shm && hostname "$0" && ip link set lo up && echo ready && exec sleep infinity'
+HOLD = 'mount -t tmpfs none /dev/shm && hostname "$0" && ip link set lo up && echo ready && exec cat'
 
 
 def address(i):
@@ -55,7 +56,7 @@ class Hosts:
 
     def hold(self, name, namespaces):
         holder = subprocess.Popen(['unshare', *namespaces, 'sh', '-c', HOLD, name], stdout=subprocess.PIPE,
-                                  stdin=subprocess.DEVNULL, text=True, start_new_session=True)
+                                  stdin=subprocess.PIPE, text=True, start_new_session=True)
         self.holders.append(holder)
         assert holder.stdout.readline() == 'ready\n', f'no host {name}'
 
@@ -112,4 +113,5 @@ class Hosts:
         for holder in self.holders:
             os.killpg(holder.pid, signal.SIGKILL)
             holder.wait()
+            holder.stdin.close()
             holder.stdout.close()
