@@ -49,6 +49,18 @@ static void *find(const char *symbol)
 	return found;
 }
 
+/* What a library lacks is told when it is called: not every program needs everything. */
+static void *find_or(const char *symbol, void *lacks)
+{
+	void *found = dlsym(RTLD_DEFAULT, symbol);
+
+	return found ? found : lacks;
+}
+
+#define X(name, parameters) static int lacks_##name(void) { die("the MPI library lacks ", "MPI_" #name); }
+ANYMPI_CALLS(X)
+#undef X
+
 int anympi_init(int *argc, char ***argv)
 {
 	const char *path = take_ours(argc, *argv);
@@ -58,7 +70,7 @@ int anympi_init(int *argc, char ***argv)
 		die("needs libmpi=PATH", "");
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
 		die("cannot load the MPI library: ", dlerror());
-#define X(name, parameters) anympi.name = find("MPI_" #name);
+#define X(name, parameters) anympi.name = find_or("MPI_" #name, (void *)lacks_##name);
 	ANYMPI_CALLS(X)
 #undef X
 #ifdef SLUICE_ABI_OMPI

@@ -69,7 +69,15 @@ static bool is_of_mpi(uint64_t address)
 
 /* ---- unwinding --------------------------------------------------------------------------------------------------- */
 
+/* The library that glibc's backtrace() uses too; not linked, as other programs need it not. */
+struct unwinder {
+	_Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
+	_Unwind_Word (*ip)(struct _Unwind_Context *);
+	_Unwind_Word (*cfa)(struct _Unwind_Context *);
+};
+
 struct walk {
+	struct unwinder unwinder;
 	uint64_t site, from, to; /* slot of the last address; what is beyond it and below `to` is the next frame's */
 	uint64_t last;           /* address that was seen last, 0 before the site */
 	uint64_t at_site;        /* slot 0 */
@@ -89,14 +97,34 @@ READS_STACK static uint64_t find_slot(uint64_t from, uint64_t to, uint64_t addre
 	return 0;
 }
 
+static bool find_function(void *library, const char *name, void *out)
+{
+	void *function = library ? dlsym(library, name) : NULL;
+
+	memcpy(out, &function, sizeof function);
+	return function;
+}
+
+static bool find_unwinder(struct unwinder *u)
+{
+	static _Atomic(void *) known;
+	void *library = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (!library)
+		library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL);
+	atomic_store_explicit(&known, library, memory_order_relaxed);
+	return find_function(library, "_Unwind_Backtrace", &u->backtrace) &&
+	       find_function(library, "_Unwind_GetIP", &u->ip) && find_function(library, "_Unwind_GetCFA", &u->cfa);
+}
+
 static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
 {
 	struct walk *w = arg;
-	uint64_t address = _Unwind_GetIP(context), slot;
+	uint64_t address = w->unwinder.ip(context), slot;
 
 	if (!w->last && address != w->site)
 		return _URC_NO_REASON;
-	slot = find_slot(w->from, _Unwind_GetCFA(context), address);
+	slot = find_slot(w->from, w->unwinder.cfa(context), address);
 	if (!slot || ++w->frames > MOST_FRAMES)
 		return _URC_END_OF_STACK;
 	if (w->last)
@@ -125,23 +153,13 @@ static void note_slot(uint64_t site, uint64_t at)
 	}
 }
 
-/* The library that glibc's backtrace() uses too; not linked, as other programs need it not. */
 static uint64_t unwind(uint64_t site, uint64_t frame)
 {
-	static _Atomic(void *) known;
-	_Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
-	void *function = atomic_load_explicit(&known, memory_order_relaxed), *library;
 	struct walk w = { .site = site, .from = frame };
 
-	if (!function) {
-		library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL);
-		function = library ? dlsym(library, "_Unwind_Backtrace") : NULL;
-		if (!function)
-			return 0;
-		atomic_store_explicit(&known, function, memory_order_relaxed);
-	}
-	memcpy(&backtrace, &function, sizeof backtrace);
-	backtrace(step, &w);
+	if (!find_unwinder(&w.unwinder))
+		return 0;
+	w.unwinder.backtrace(step, &w);
 	if (w.program)
 		note_slot(site, w.at_site - frame);
 	return w.program;
