@@ -17,6 +17,11 @@
 #define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
 #define KERNEL_RESTORER 0x04000000ul
 #define KERNEL_SIGNALS 64
+#ifdef __GLIBC__
+#define LIBC_CANCEL 32
+#else
+#define LIBC_CANCEL 33 /* musl */
+#endif
 
 /* As rt_sigaction has it. */
 struct action {
@@ -89,10 +94,14 @@ static bool has_handler(const struct action *a)
  * blocking itself, which a jump out of another handler on top of it would leave behind. On the
  * alternate stack only if the program's handler asks for it: only then it is known to be large enough
  * for handlers, and a stack that has overflowed must be the program's own affair.
+ * Only libc's signal for cancellation is blocked: a thread that is cancelled in here would take with it what
+ * it holds. To disable cancellation is not enough: glibc 2.36 obeys what was sent just before, and
+ * enabling it again then ends the thread without PTHREAD_CANCELED.
  */
 static long set_ours(int signo, const struct taken *t)
 {
-	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO | SA_NODEFER };
+	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO | SA_NODEFER,
+			    .mask = BIT(LIBC_CANCEL) };
 
 	if (has_handler(&t->program))
 		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);

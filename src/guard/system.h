@@ -82,7 +82,7 @@ void signals_exec(bool begin);
 
 struct system_fault {
 	uint32_t saved_enters, saved_trust;
-	int saved_errno, saved_cancel_state;
+	int saved_errno;
 	bool saved_in_fault, saved_waiting;
 };
 

@@ -135,8 +135,8 @@ static void unblock(void)
 	set_mask(thread_here.mask);
 }
 
-/* Cancelled here, a thread would take locks with it into its grave. When it is let in again, and has been
- * cancelled meanwhile, and asked for that anywhere, it does not return. */
+/* Cancelled here, a thread would take locks with it into its grave. Where it may be cancelled anywhere, this
+ * would come too late for a request that is on its way: there our handlers block libc's signal (signals.c). */
 static int keep_cancellation_out(void)
 {
 	int old = PTHREAD_CANCEL_ENABLE;
@@ -223,7 +223,7 @@ bool guard_wait_interrupted(void)
 void system_fault_begin_sig(struct system_fault *f)
 {
 	*f = (struct system_fault){ thread_here.enters, thread_here.waiting_trust, errno,
-				    keep_cancellation_out(), thread_here.in_fault, thread_here.waiting };
+				    thread_here.in_fault, thread_here.waiting };
 	thread_here.enters = 0;
 	thread_here.in_fault = true;
 	thread_here.waiting = false;
@@ -245,7 +245,6 @@ void system_fault_end_sig(const struct system_fault *f)
 	    (thread_here.waiting || (!thread_here.in_fault && !thread_here.enters)))
 		send_deferred();
 	errno = f->saved_errno;
-	let_cancellation_in(f->saved_cancel_state);
 }
 
 void threads_jumped(void)
