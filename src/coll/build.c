@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Flat schedules, and the second level of those that have one. Receives come first, by the rank that sends, then sends, by the rank that receives: so
- * either end of a transfer knows where the other stands in its rank's schedule (exec/match.c).
+ * Flat schedules, and the second level of those that have one. Receives come first, by the rank that sends, then
+ * sends, by the rank that receives: so either end of a transfer knows where the other stands in its rank's
+ * schedule (exec/match.c).
  */
 #include "coll/coll.h"
 

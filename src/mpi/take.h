@@ -125,8 +125,8 @@ bool take_call(struct take *take, int *rc);
 int take_passed(const struct take *take, int rc); /* returns rc */
 
 /*
- * The same in steps. take_look(): may it be taken, being as long as `window` says, as far as this rank can see? Copies *take; false: no, or, with
- * *rc set, the library has reported an error already. take_prepare(): 0 or -errno, and take_conclude() is due
+ * The same in steps. take_look(): may it be taken, being as long as `window` says, as far as this rank can see? Copies
+ * *take; false: no, or, with *rc set, the library has reported an error already. take_prepare(): 0 or -errno, and take_conclude() is due
  * in any case, with what rt said; it returns what the program is to get, and the communicator's error handler has
  * been called.
  */

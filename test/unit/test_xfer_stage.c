@@ -10,8 +10,6 @@
 #include "unit.h"
 #include "xfer/xfer.h"
 
-#include "interleave_atomics.h"
-
 enum { CHUNKS = 3, RECEIVERS_MAX = 2, COLLECTIVES_MAX = 3, DATA = 32 };
 static struct {
 	uint64_t receivers, collectives;
@@ -19,15 +17,7 @@ static struct {
 } shape;
 
 static void copy_byte(char *dst, const char *src);
-#define xfer_open              model_open
-#define xfer_claim             model_claim
-#define xfer_unclaim           model_unclaim
-#define xfer_complete          model_complete
-#define xfer_is_done           model_is_done
-#define xfer_is_claimed_up     model_is_claimed_up
-#define xfer_claim_marked model_claim_marked
-#define xfer_unmark model_unmark
-#define xfer_was_claimed model_was_claimed
+#include "interleave_xfer.h"
 #define xfer_stage_fill        model_fill
 #define xfer_stage_consumed    model_consumed
 #define xfer_stage_take        model_take
@@ -38,17 +28,6 @@ static void copy_byte(char *dst, const char *src);
 #undef XFER_RING_CHUNKS
 #define XFER_CHUNK_BYTES 1u
 #define XFER_RING_CHUNKS 2u
-#define UNUSED           __attribute__((unused))
-static void model_open(struct xfer *x, uint64_t tag);
-static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start) UNUSED;
-static void model_unclaim(struct xfer *x, uint32_t unit) UNUSED;
-static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
-				   uint64_t name) UNUSED;
-static void model_unmark(struct xfer *x) UNUSED;
-static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit) UNUSED;
-static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
-static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
 static int model_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src,
 		      uint64_t bytes, uint64_t consumed);
 static uint64_t model_consumed(struct xfer *x, uint64_t tag);
@@ -57,7 +36,6 @@ static void model_finish(struct xfer_view *v, uint64_t bits)
 {
 	model_complete(v->x, v->tag, bits, v->plan.total);
 }
-#include "xfer/protocol.c"
 #include "xfer/stage.c"
 #undef memcpy
 

@@ -104,45 +104,53 @@ static void a_bcast(void)
 			memcpy(w.model[r] + from, w.model[root] + from, bytes);
 }
 
-/* Each from a place of its own, to a place of the root's: none of its own bytes but in place. */
-static void a_gather(void)
-{
-	MPI_Comm comm = w.comms[pick(COMMS)];
-	int root = (int)pick(size);
-	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), to = pick(BYTES / 2 - piece * (size_t)size);
-	size_t from[RANKS_MOST];
-	bool in_place = pick(2);
+/* One block a rank, at a place of its own in the second half, and all of them at the root's, in the first: none of its
+ * own bytes but in place. */
+struct blocks {
+	MPI_Comm comm;
+	int root;
+	size_t piece, all, one[RANKS_MOST];
+	bool in_place;
+};
 
-	remember(to, piece * (size_t)size);
+static struct blocks pick_blocks(void)
+{
+	struct blocks b = { .comm = w.comms[pick(COMMS)], .root = (int)pick(size) };
+
+	b.piece = 1 + pick(BYTES / 4 / (size_t)size);
+	b.all = pick(BYTES / 2 - b.piece * (size_t)size);
+	b.in_place = pick(2);
+	remember(b.all, b.piece * (size_t)size);
 	for (int r = 0; r < size; r++)
-		from[r] = BYTES / 2 + pick(BYTES / 2 - piece);
-	if (rank == root)
-		MPI_Gather(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE, w.at + to,
-			   (int)piece, MPI_BYTE, root, comm);
-	else
-		MPI_Gather(w.at + from[rank], (int)piece, MPI_BYTE, NULL, 0, MPI_BYTE, root, comm);
-	for (int r = 0; r < size; r++)
-		if (r != root || !in_place)
-			memcpy(w.model[root] + to + (size_t)r * piece, w.model[r] + from[r], piece);
+		b.one[r] = BYTES / 2 + pick(BYTES / 2 - b.piece);
+	return b;
 }
 
-/* The reverse. */
+static bool moves(const struct blocks *b, int r) { return r != b->root || !b->in_place; }
+
+static void a_gather(void)
+{
+	struct blocks b = pick_blocks();
+
+	if (rank == b.root)
+		MPI_Gather(b.in_place ? MPI_IN_PLACE : w.at + b.one[rank], (int)b.piece, MPI_BYTE, w.at + b.all,
+			   (int)b.piece, MPI_BYTE, b.root, b.comm);
+	else
+		MPI_Gather(w.at + b.one[rank], (int)b.piece, MPI_BYTE, NULL, 0, MPI_BYTE, b.root, b.comm);
+	for (int r = 0; r < size; r++)
+		if (moves(&b, r))
+			memcpy(w.model[b.root] + b.all + (size_t)r * b.piece, w.model[r] + b.one[r], b.piece);
+}
+
 static void a_scatter(void)
 {
-	MPI_Comm comm = w.comms[pick(COMMS)];
-	int root = (int)pick(size);
-	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), from = pick(BYTES / 2 - piece * (size_t)size);
-	size_t to[RANKS_MOST];
-	bool in_place = pick(2);
+	struct blocks b = pick_blocks();
 
-	remember(from, piece * (size_t)size);
+	MPI_Scatter(w.at + b.all, (int)b.piece, MPI_BYTE, rank == b.root && b.in_place ? MPI_IN_PLACE : w.at + b.one[rank],
+		    (int)b.piece, MPI_BYTE, b.root, b.comm);
 	for (int r = 0; r < size; r++)
-		to[r] = BYTES / 2 + pick(BYTES / 2 - piece);
-	MPI_Scatter(w.at + from, (int)piece, MPI_BYTE, rank == root && in_place ? MPI_IN_PLACE : w.at + to[rank],
-		    (int)piece, MPI_BYTE, root, comm);
-	for (int r = 0; r < size; r++)
-		if (r != root || !in_place)
-			memcpy(w.model[r] + to[r], w.model[root] + from + (size_t)r * piece, piece);
+		if (moves(&b, r))
+			memcpy(w.model[r] + b.one[r], w.model[b.root] + b.all + (size_t)r * b.piece, b.piece);
 }
 
 /* What all send is taken before any of it is overwritten. */
