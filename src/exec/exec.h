@@ -181,8 +181,10 @@ bool exec_is_in_channel(const struct exec_run *r);
 /* It is over, its channel is idle and no other thread uses it: the run is gone. Any thread, also in a
  * signal handler. */
 void exec_end(struct exec_run *r);
-/* Is there something in it that a process which is no rank could move now (exec_serve)? */
-bool exec_has_work(const struct exec_run *r);
+/* What a process which is no rank could move of it now (exec_serve), about; 0: nothing. */
+uint64_t exec_work_bytes(const struct exec_run *r);
+/* Does a partner have nothing to do but wait for it? */
+bool exec_is_waited_for(const struct exec_run *r);
 /* What others know it by within its communicator, at the moment. */
 uint64_t exec_tag(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);

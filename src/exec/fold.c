@@ -407,10 +407,13 @@ bool run_fold_is_matched(struct exec_run *r)
 	return !ret || ret == -ESTALE;
 }
 
-bool run_fold_has_work(const struct exec_run *r)
+uint64_t run_fold_work_bytes(const struct exec_run *r)
 {
 	struct slot_fold at = { r->comm, r->op };
+	const struct fold_shape *s = &r->fold.shape;
 	struct fold_view v;
 
-	return r->is_fold_matched && !is_taken_up(r) && !slot_fold_view(&at, &v);
+	if (!r->is_fold_matched || is_taken_up(r) || slot_fold_view(&at, &v))
+		return 0;
+	return base_max_u64(s->count * s->element_bytes * s->ranks, 1);
 }

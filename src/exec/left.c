@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "exec/private.h"
+#include "progress/progress.h"
 
 /* ---- may it be left? ------------------------------------------------------------------------------- */
 
@@ -355,11 +356,13 @@ static bool may_be_held(struct exec_run *r, uint32_t i)
 
 void call_peers(struct exec_run *r, struct node_wait *w)
 {
-	if (!node_wait_is_stuck(w))
-		return;
-	for (uint32_t i = 0; i < r->block->op_count; i++)
-		if (may_be_held(r, i))
+	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };
+
+	for (uint32_t i = 0; f.is_stuck && i < r->block->op_count; i++) {
+		f.is_others = may_be_held(r, i);
+		if (progress_decide(&f).action == PROGRESS_CALL)
 			node_call(r->comm->group, (int)run_op(r, i)->peer);
+	}
 }
 
 int exec_pause(struct exec_run *r, struct node_wait *w)
@@ -390,9 +393,10 @@ static uint64_t waits_since_ns(const struct exec_run *r, int rank)
 	return since ? since : UINT64_MAX;
 }
 
-uint64_t exec_waited_for_ns(const struct exec_run *r)
+/* ... any of them, the first; UINT64_MAX: none. */
+static uint64_t waited_since_ns(const struct exec_run *r)
 {
-	uint64_t first = UINT64_MAX, now;
+	uint64_t first = UINT64_MAX;
 
 	for (int k = 0; r->is_fold && k < r->comm->size; k++)
 		if (k != r->comm->rank)
@@ -400,6 +404,15 @@ uint64_t exec_waited_for_ns(const struct exec_run *r)
 	for (uint32_t i = 0; i < r->block->op_count; i++)
 		if (run_op(r, i)->type != GOAL_COPY)
 			first = base_min_u64(first, waits_since_ns(r, (int)run_op(r, i)->peer));
+	return first;
+}
+
+bool exec_is_waited_for(const struct exec_run *r) { return waited_since_ns(r) != UINT64_MAX; }
+
+uint64_t exec_waited_for_ns(const struct exec_run *r)
+{
+	uint64_t first = waited_since_ns(r), now;
+
 	if (first == UINT64_MAX)
 		return 0;
 	now = host_now_ns();
@@ -412,17 +425,19 @@ void exec_end(struct exec_run *r)
 	atomic_store_explicit(&r->has_ended, true, memory_order_release);   /* partner: exec_begin */
 }
 
-bool exec_has_work(const struct exec_run *r)
+uint64_t exec_work_bytes(const struct exec_run *r)
 {
+	uint64_t bytes = 0;
+
 	if (r->is_fold)
-		return run_fold_has_work(r);
+		return run_fold_work_bytes(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
 		if (o->state == EXEC_MATCHED && o->view.plan.others_move && !is_taken_up(&o->view))
-			return true;
+			bytes += o->view.plan.bytes;
 	}
-	return false;
+	return bytes;
 }
 
 uint64_t exec_tag(const struct exec_run *r) { return r->op & XFER_TAG_MASK; }

@@ -158,7 +158,7 @@ bool run_fold_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
 bool run_fold_is_over(struct exec_run *r);
 bool run_fold_is_taken_up(struct exec_run *r);
 bool run_fold_is_matched(struct exec_run *r);
-bool run_fold_has_work(const struct exec_run *r);
+uint64_t run_fold_work_bytes(const struct exec_run *r);
 /* How a process that is no rank sees the fold of collective `op`, whose slots are published. 0, -EAGAIN: not now;
  * -EPERM: it may not do any of it. Valid with *at. */
 int slot_fold_view(struct slot_fold *at, struct fold_view *v);

@@ -4,94 +4,11 @@
  * the rest. Before a call is left, everything is in place that cannot be guarded.
  */
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "rt/private.h"
-#include "worker/worker.h"
-
-#define COPY_BYTES_PER_NS 14 /* one core of today, from memory to memory */
-
-/* ---- the process's channel ---------------------------------------------------------------------------- */
-
-static struct {
-	pthread_mutex_t lock;
-	bool tried;
-	_Atomic(struct engine_chan *) chan;
-	uint32_t depth;
-	bool has_cpu; /* or needs none */
-} mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/* Ranks of a memory node share its channels: which one is this rank's. 0 or -errno. */
-static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node, int *out_index)
-{
-	int ranks = node_size(g), nodes = host_numa_node_count(), ret = -ENOMEM;
-	int *node_of_rank = calloc((size_t)ranks, sizeof(int)), *channels = calloc((size_t)nodes, sizeof(int));
-
-	for (int r = 0; node_of_rank && r < ranks; r++)
-		node_of_rank[r] = node_memory_node(g, r);
-	for (int node = 0; channels && node < nodes; node++)
-		channels[node] = engine->chan_count(node);
-	if (node_of_rank && channels)
-		ret = engine_deal(node_rank(g), ranks, node_of_rank, nodes, channels, out_node, out_index);
-	free(node_of_rank);
-	free(channels);
-	return ret;
-}
-
-static void open_channel_locked(const struct rt_comm *c)
-{
-	struct host_cpumask ranks_cpus, spare;
-	const struct engine_ops *engine;
-	struct engine_chan *chan;
-	struct engine_caps caps;
-	char reason[160] = "";
-	int count, node, index, ret;
-
-	node_cpus(c->group, &ranks_cpus);
-	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
-	engine_thread_started = attendant_own_thread;
-	/* all ranks share the spare CPUs: each has its part of them as workers */
-	engine_set_cpus(&spare, count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
-	engine = engine_pick(reason, sizeof reason);
-	if (!engine) {
-		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
-		return;
-	}
-	ret = deal_channel(engine, c->group, &node, &index);
-	if (!ret)
-		ret = engine->chan_open(node, index, &chan);
-	if (ret) {
-		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name, strerror(-ret));
-		return;
-	}
-	trace_engine(engine->name);
-	engine->caps(chan, &caps);
-	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
-	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
-	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
-	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
-	attendant_start();
-}
-
-/* Opened when the first communicator that can use it is made; by whichever rank's group is first. Where the
- * worker process does the same there is none, until that is dead. */
-void leave_comm_created(struct rt_comm *c)
-{
-	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || workers_serve(c))
-		return;
-	pthread_mutex_lock(&mover.lock);
-	if (!mover.tried)
-		open_channel_locked(c);
-	mover.tried = true;
-	pthread_mutex_unlock(&mover.lock);
-}
-
-static struct engine_chan *channel(void) { return atomic_load_explicit(&mover.chan, memory_order_acquire); }
 
 /* ---- what to guard --------------------------------------------------------------------------------------- */
 
@@ -207,7 +124,8 @@ static void take_descs(struct pending *p, const struct leave *l)
 }
 
 /* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
-static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site)
+static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site,
+		 enum progress_action progress)
 {
 	struct hulls hulls = { 0 };
 	bool all = false;
@@ -238,7 +156,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
 		p->left_ns = host_now_ns();
-		p->copy_ns = exec_is_matched(r) ? l->copy_bytes / COPY_BYTES_PER_NS : 0;
+		p->copy_ns = exec_is_matched(r) ? copy_ns(l->copy_bytes) : 0;
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
 		exec_leave(r); /* a thread of the program's may touch what is closed at once */
 		ret = arm_all(p, &hulls, &all);
@@ -256,8 +174,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 	take_descs(p, l);
 	pending_link(p);
 	/* nobody retires it before the channel has it: a reference */
-	if (!workers_serve(c) && channel() && (mover.has_cpu || base_opt.rt_early == BASE_EARLY_ON))
-		exec_start_channel(r, channel(), mover.depth, pending_drained, p);
+	if (progress == PROGRESS_FEED)
+		movers_feed(r, p);
 	pending_unhold(p);
 	guard_leave();
 	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was left */
@@ -275,20 +193,21 @@ static void explain(const struct leave *l, const struct policy_early_choice *cho
 		 l->is_root ? " (root)" : "", words[choice->how], choice->reason);
 }
 
-static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_early_facts *f)
+/* Who would do what takes so long? */
+static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_early_facts *f,
+			    struct progress_facts *p)
 {
-	f->has_process = workers_serve(c);
-	if (base_unlikely(c->worker_group && !f->has_process))
-		leave_comm_created(c);
-	f->has_mover = l->movers == LEAVE_TO_ANY && channel() && mover.has_cpu;
-	f->has_process &= l->movers != LEAVE_TO_RANKS;
-	f->has_mover |= f->has_process;
+	*p = (struct progress_facts){ .asker = PROGRESS_LEAVER, .work_ns = f->copy_ns, .is_attended = f->waited_ns };
+	movers_look(c, l->movers, p);
+	f->has_process = p->has_process;
+	f->has_mover = progress_is_moved(progress_decide(p).action);
+	p->is_forced = f->mode == BASE_EARLY_ON;
 }
 
 /* Only when they have come it is known that what some ranks bring is where they get the result. */
 static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
 {
-	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_has_work(r) && !exec_is_taken_up(r);
+	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_taken_up(r);
 }
 
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
@@ -296,6 +215,8 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	struct policy_early_facts f = { .mode = base_opt.rt_early, .wait_us = base_opt.rt_early_wait_us,
 					.bytes = l->bytes, .min_bytes = base_opt.rt_early_min_bytes };
 	struct policy_early_choice choice;
+	enum progress_action progress;
+	struct progress_facts movers;
 	struct site *site;
 	int ret;
 
@@ -307,11 +228,11 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	}
 	site = site_of(l->site, l->is_root, l->bytes);
 	f.guard_is_ready = guard_is_ready();
-	look_for_movers(c, l, &f);
 	f.shares_cpus = node_is_oversubscribed(c->group);
-	f.copy_ns = l->copy_bytes / COPY_BYTES_PER_NS;
-	f.partner_copy_ns = l->partner_copy_bytes / COPY_BYTES_PER_NS;
+	f.copy_ns = copy_ns(l->copy_bytes);
+	f.partner_copy_ns = copy_ns(l->partner_copy_bytes);
 	f.waited_ns = exec_waited_for_ns(r);
+	look_for_movers(c, l, &f, &movers);
 	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
 	policy_early(&f, &choice);
 	trace_early(choice.reason);
@@ -330,9 +251,8 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		trace_early("the worker process cannot do what a rank gets in place");
 	} else if (ret == EXEC_MAY_LEAVE) {
 		/* it may begin while this rank closes its memory */
-		if (f.has_process && exec_has_work(r))
-			worker_announce(c->worker_group, exec_tag(r));
-		ret = leave(c, r, l, site);
+		progress = movers_tell(c, r, &movers);
+		ret = leave(c, r, l, site, progress);
 		if (ret > 0) {
 			trace_is_early();
 			*out_left = true;

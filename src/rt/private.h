@@ -12,6 +12,7 @@
 #include "goal/goal.h"
 #include "guard/guard.h"
 #include "node/node.h"
+#include "progress/progress.h"
 #include "region/region.h"
 #include "rt/collective.h"
 #include "rt/early.h"
@@ -171,7 +172,19 @@ struct leave {
 };
 /* Ends the run, early or not: 0 and *out_left tells which, or -errno. */
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left);
-void leave_comm_created(struct rt_comm *c);
+
+/* ---- movers.c: who moves what no rank waits for ------------------------------------------------------------ */
+
+#define COPY_BYTES_PER_NS 14 /* one core of today, from memory to memory */
+static inline uint64_t copy_ns(uint64_t bytes) { return (bytes + COPY_BYTES_PER_NS - 1) / COPY_BYTES_PER_NS; }
+
+void movers_comm_created(struct rt_comm *c);
+/* Who could do what is left on this communicator, and what they are at: has_process to asleep of *f. */
+void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts *f);
+/* This rank goes away from the run; the worker process has been told, if that was the decision, which is returned. */
+enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r, struct progress_facts *f);
+/* PROGRESS_FEED: the run has been left, as p. */
+void movers_feed(struct exec_run *r, struct pending *p);
 
 /* ---- workers.c: the worker process of the job ------------------------------------------------------------ */
 

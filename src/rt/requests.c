@@ -17,7 +17,6 @@
 #include "base/spin.h"
 #include "rt/request.h"
 #include "rt/sides.h"
-#include "worker/worker.h"
 
 #define PATIENCE 256u
 #define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
@@ -165,10 +164,16 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 	leave_busy(c);
 }
 
-static void announce(const struct rt_comm *c, const struct rt_request *r)
+/* It is published, and its program goes on. Only the worker process: channels move what was left (leave.c). */
+static void announce(struct rt_comm *c, const struct rt_request *r)
 {
-	if (!r->is_small && workers_serve(c) && exec_has_work(r->run))
-		worker_announce(c->worker_group, exec_tag(r->run));
+	struct progress_facts f = { .asker = PROGRESS_LEAVER };
+
+	if (r->is_small)
+		return;
+	f.is_attended = exec_is_waited_for(r->run);
+	movers_look(c, LEAVE_TO_PROCESS, &f);
+	movers_tell(c, r->run, &f);
 }
 
 static int begin_run(struct rt_request *r)
@@ -368,6 +373,7 @@ static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
 
 void rt_requests_nap(struct rt_nap *nap)
 {
+	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_others = true };
 	struct rt_comm *c = comm_to_nap_on(nap);
 	struct node_wait *w = wait_of(nap);
 
@@ -380,7 +386,8 @@ void rt_requests_nap(struct rt_nap *nap)
 		if (c->progress)
 			c->progress(c->progress_ctx);
 	}
-	if (node_wait_is_stuck(w))
+	f.is_stuck = node_wait_is_stuck(w);
+	if (progress_decide(&f).action == PROGRESS_CALL)
 		call_ranks(c);
 	if (node_wait(c->group, w))
 		check_peers(c);

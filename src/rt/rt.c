@@ -283,7 +283,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		.ranks = node_size(g), .oversubscribed = c->is_crowded });
 	c->thread_multiple = oob->thread_multiple;
 	ret = workers_comm_created(c, oob);
-	leave_comm_created(c);
+	movers_comm_created(c);
 	trace_span("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return ret;

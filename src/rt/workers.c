@@ -13,12 +13,22 @@ enum { WORKERS_BY_SPARE_MAX = 4 }; /* as for threads: then the memory is the lim
 /* What ranks tell each other first. */
 struct offer {
 	uint32_t may;   /* attach to one */
-	uint32_t wants; /* calls may return early here */
+	uint32_t wants; /* it would have something to do here */
 	struct worker_ticket ticket; /* of the one it is attached to; zero: none */
 };
 
 /* ... and last. */
 struct result { int32_t attached, group; };
+
+/* May anything be left here to others: calls that return early, requests? */
+static bool leaves_work(const struct rt_comm *c)
+{
+	bool any = base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
+
+	for (int kind = 0; kind < RT_KINDS && c->takes_requests; kind++)
+		any |= rt_request_window[kind].from != UINT64_MAX;
+	return any;
+}
 
 static bool may_use_process(void)
 {
@@ -77,7 +87,7 @@ static int agree_on_one(struct rt_comm *c, const struct rt_oob *oob, struct offe
 	struct offer mine = { .may = may_use_process() };
 	int ret;
 
-	mine.wants = mine.may && base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
+	mine.wants = mine.may && leaves_work(c);
 	worker_current(&mine.ticket);
 	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
 	if (ret || !choose(all, oob->size, out)) {

@@ -308,6 +308,17 @@ int worker_group_open(const struct node_group *g)
 
 /* ---- announcing ---------------------------------------------------------------------------------------------- */
 
+void worker_facts(struct progress_facts *f)
+{
+	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+
+	f->has_process = f->has_cpu = worker_is_alive(); /* none is started where no CPU is spare */
+	if (!f->has_process)
+		return;
+	f->looking = atomic_load_explicit(&p->bell.seekers, memory_order_relaxed);
+	f->asleep = atomic_load_explicit(&p->bell.sleepers, memory_order_relaxed);
+}
+
 void worker_announce(int group, uint64_t tag)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);

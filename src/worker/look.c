@@ -137,6 +137,7 @@ void look_now_and_then(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS)
 bool worker_look(int group, worker_take_back *take_back, void *arg)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
+	struct progress_facts f = { .asker = PROGRESS_WAITER };
 	uint32_t state, g = (uint32_t)group;
 	uint64_t intent;
 	bool any = false;
@@ -151,8 +152,9 @@ bool worker_look(int group, worker_take_back *take_back, void *arg)
 			continue;
 		now = host_now_ns();
 		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
-		if (now > due)
-			any |= is_late(p, t, claim, now - due);
+		f.late_ns = now > due ? now - due : 0;
+		if (progress_decide(&f).action == PROGRESS_LEND)
+			any |= is_late(p, t, claim, f.late_ns);
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	if (intent && exec_name_group(intent) == g)

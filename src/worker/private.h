@@ -44,13 +44,6 @@ static inline uint64_t announcement(uint32_t client, uint32_t group, uint64_t ta
 	return ((uint64_t)client << 10 | group) << 24 | tag;
 }
 
-/* ---- poll.c --------------------------------------------------------------------------------------------- */
-
-#define POLL_MIN_NS 20000u /* less saves nothing */
-/* How long to look for work after the next, when it was looked for poll_ns after the last, and the next came
- * gap_ns after that. Pure. */
-uint64_t poll_next(uint64_t poll_ns, uint64_t gap_ns, uint64_t max_ns);
-
 /* ---- the page --------------------------------------------------------------------------------------------- */
 
 enum worker_state { WORKER_STARTS, WORKER_RUNS, WORKER_ENDS, WORKER_DEAD };

@@ -14,7 +14,7 @@
 
 #define DUE_NS 60000u         /* a copy that takes so much longer than it should is not running */
 #define SLOW_BYTES_PER_NS 4   /* any machine copies faster */
-#define SHARE_BYTES (256u << 10) /* fragments of long transfers: worth a second thread's wake-up */
+#define FAST_BYTES_PER_NS 14  /* one core of today */
 #define STOP_NS 200000000u
 
 static struct {
@@ -47,6 +47,23 @@ static void claim_unlock(void *arg)
 	atomic_store_explicit(&serve.claiming, 0, memory_order_release);
 }
 
+/* This thread takes a piece of so many bytes; others are mostly as long. True: another thread has been woken. */
+static bool share(uint64_t bytes)
+{
+	struct worker_bell *b = &serve.page->bell;
+	const struct progress_facts f = {
+		.asker = PROGRESS_SHARER,
+		.work_ns = bytes / FAST_BYTES_PER_NS,
+		.looking = atomic_load_explicit(&b->seekers, memory_order_relaxed),
+		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
+	};
+
+	if (progress_decide(&f).action != PROGRESS_WAKE)
+		return false;
+	bell_wake(b);
+	return true;
+}
+
 static void began(void *arg, uint64_t name, uint64_t bytes)
 {
 	struct mover *m = arg;
@@ -54,10 +71,8 @@ static void began(void *arg, uint64_t name, uint64_t bytes)
 	atomic_store_explicit(&m->thread->due_ns, host_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
 			      memory_order_relaxed);
 	atomic_store_explicit(&m->thread->claim, name, memory_order_release); /* partner: worker_look */
-	if (!m->has_shared && bytes >= SHARE_BYTES && serve.page->threads > 1) {
-		m->has_shared = true;
-		bell_wake(&serve.page->bell);
-	}
+	if (!m->has_shared)
+		m->has_shared = share(bytes);
 }
 
 static void ended(void *arg, uint64_t bytes)
@@ -106,17 +121,13 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 	atomic_store_explicit(&t->in_group, 0, memory_order_release); /* partner: worker_group_close */
 }
 
-static bool serve_any(struct worker_thread *t, uint32_t *at)
+/* What lies at *at of the bell. */
+static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t what)
 {
-	uint64_t what = bell_look(&serve.page->bell, at);
-
-	if (!what)
-		return false;
 	serve_one(t, what);
 	/* not before: another thread may help */
 	bell_remove(&serve.page->bell, *at, what);
 	*at = (*at + 1) % WORKER_BELL_ENTRIES; /* the others' turn */
-	return true;
 }
 
 /* ---- threads -------------------------------------------------------------------------------------------------- */
@@ -132,23 +143,38 @@ static void settle_in(struct worker_thread *t)
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
 }
 
+/* Nothing is announced: looks for a while, or sleeps. Returns for how long it may look the next time. */
+static uint64_t rest(uint32_t seen, uint64_t look_ns, enum progress_action action)
+{
+	struct worker_bell *b = &serve.page->bell;
+	uint64_t since = host_now_ns();
+
+	if (action != PROGRESS_LOOK || !bell_seek(b, seen, since + look_ns))
+		bell_sleep(b, seen);
+	return progress_look_ns(look_ns, host_now_ns() - since, serve.page->poll_max_ns);
+}
+
 static void *thread_main(void *arg)
 {
 	struct worker_thread *t = arg;
 	struct worker_bell *b = &serve.page->bell;
 	bool looks = t == &serve.page->thread[0]; /* one that looks is enough */
-	uint64_t poll_ns = 0, idle_since;
+	struct progress_facts f = { .asker = PROGRESS_MOVER };
+	enum progress_action action;
+	uint64_t look_ns = 0, what;
 	uint32_t at = 0, seen;
 
 	settle_in(t);
 	for (;;) {
 		seen = atomic_load_explicit(&b->count, memory_order_acquire);
-		if (serve_any(t, &at))
-			continue;
-		idle_since = host_now_ns();
-		if (!looks || !poll_ns || !bell_seek(b, seen, idle_since + poll_ns))
-			bell_sleep(b, seen);
-		poll_ns = poll_next(poll_ns, host_now_ns() - idle_since, serve.page->poll_max_ns);
+		what = bell_look(b, &at);
+		f.work_ns = what != 0;
+		f.look_ns = looks ? look_ns : 0;
+		action = progress_decide(&f).action;
+		if (action == PROGRESS_TAKE)
+			serve_announced(t, &at, what);
+		else
+			look_ns = rest(seen, look_ns, action);
 	}
 	return NULL;
 }

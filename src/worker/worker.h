@@ -20,15 +20,16 @@
  *            can be killed at any moment: worker_look() gives its claims back
  *
  * Its threads copy at idle priority on CPUs that the job leaves free, look for work for a short time
- * after the last (poll.c), and then sleep without time-outs. It ends with the rank that started it, which it
+ * after the last, and then sleep without time-outs. It ends with the rank that started it, which it
  * hears of by its connection and by a pidfd; it has a process group of its own (Ctrl-C is for the program), the
  * session of the rank that started it (with whose share of the CPUs, where sessions have one, it lives), no
  * descriptors but those named here, and no environment.
  *
  * Threads: all calls from any thread. Signals: announce, look and is_alive are async-signal-safe (look may
  * sleep for a moment); the others are not.
- * Files: start.c (the process), client.c (a rank's end), look.c (waiting for it, killing it), bell.c, message.c,
- * poll.c (pure); in the process: server.c (connections, groups), serve.c (threads).
+ * Files: start.c (the process), client.c (a rank's end), look.c (waiting for it, killing it), bell.c, message.c;
+ * in the process: server.c (connections, groups), serve.c (threads). Who is woken when, and for how long they look, is
+ * progress/'s decision.
  */
 #ifndef SLUICE_WORKER_H
 #define SLUICE_WORKER_H
@@ -36,6 +37,7 @@
 #include "base/base.h"
 #include "host/host.h"
 #include "node/node.h"
+#include "progress/progress.h"
 
 /* How to reach one, for the ranks of a job. Zero: none. Fixed width. */
 struct worker_ticket {
@@ -69,6 +71,8 @@ void worker_after_fork_child(void);
 /* Is there one, and is it alive as far as anybody has noticed? One relaxed load. */
 bool worker_is_alive(void);
 int worker_pid(void); /* 0: there is none */
+/* What its threads are at, for progress/: has_process to asleep of *f. A few relaxed loads. */
+void worker_facts(struct progress_facts *f);
 /* There is something to move in the collective with this tag (exec_tag()). */
 void worker_announce(int group, uint64_t tag);
 /* Bytes that it has moved after announcements of this process, since the last call. */

@@ -338,7 +338,7 @@ static void served_once(struct ranks *r, struct one *o, int round, bool in_place
 		/* in place a unit that was half done cannot be done again: such are not served */
 		CHECK_EQ(mover.bytes > 0, !in_place && (death == DIE_NEVER || unit));
 		CHECK(!is_whole || in_place || death == DIE_NEVER);
-		has_work = exec_has_work(run);
+		has_work = exec_work_bytes(run);
 		CHECK(!has_work || !in_place);
 		atomic_store(&r->words[WORD_SERVED], (uint64_t)round + 1);
 	}

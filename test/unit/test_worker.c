@@ -534,36 +534,3 @@ UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
 		;
 	pthread_join(thread, NULL);
 }
-
-/* ---- how long it looks --------------------------------------------------------------------------------------------------- */
-
-UNIT_TEST(poll_covers_gaps_that_it_may_cover_and_gives_up_on_others)
-{
-	static const struct { uint64_t poll, gap, max, next; } table[] = {
-		{ 0, 100000, 5000000, 150000 },       /* the last gap and half of it */
-		{ 0, 1000, 5000000, POLL_MIN_NS },
-		{ 0, 4900000, 5000000, 5000000 },     /* never longer than allowed */
-		{ 150000, 100000, 5000000, 150000 },  /* found while it looked */
-		{ 150000, 200000, 5000000, 300000 },
-		{ 5000000, 5000001, 5000000, 2500000 }, /* too long: half as long the next time */
-		{ 2500000, 1000000000, 5000000, 1250000 },
-		{ 30000, 1000000000, 5000000, 0 },    /* and in the end not at all */
-		{ 0, 1000000000, 5000000, 0 },
-		{ 0, 10, 0, 0 },                      /* not wanted */
-	};
-
-	for (size_t i = 0; i < BASE_ARRAY_LEN(table); i++)
-		CHECK_EQ(poll_next(table[i].poll, table[i].gap, table[i].max), table[i].next);
-}
-
-UNIT_TEST(poll_of_an_idle_program_is_over_after_a_few_gaps)
-{
-	uint64_t poll = 5000000, all = 0;
-
-	for (int i = 0; i < 20; i++) {
-		all += poll;
-		poll = poll_next(poll, 3600 * 1000000000ull, 5000000);
-	}
-	CHECK_EQ(poll, 0);
-	CHECK(all < 10000000);
-}

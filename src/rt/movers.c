@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who moves what no rank waits for: the worker process of the job, or this process's channel of a copy engine. What
+ * they are at is said to progress/, which decides who is told.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rt/private.h"
+#include "worker/worker.h"
+
+/* ---- this process's channel --------------------------------------------------------------------------- */
+
+static struct {
+	pthread_mutex_t lock;
+	bool tried;
+	_Atomic(struct engine_chan *) chan;
+	uint32_t depth;
+	bool has_cpu; /* or needs none */
+} mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Ranks of a memory node share its channels: which one is this rank's. 0 or -errno. */
+static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node, int *out_index)
+{
+	int ranks = node_size(g), nodes = host_numa_node_count(), ret = -ENOMEM;
+	int *node_of_rank = calloc((size_t)ranks, sizeof(int)), *channels = calloc((size_t)nodes, sizeof(int));
+
+	for (int r = 0; node_of_rank && r < ranks; r++)
+		node_of_rank[r] = node_memory_node(g, r);
+	for (int node = 0; channels && node < nodes; node++)
+		channels[node] = engine->chan_count(node);
+	if (node_of_rank && channels)
+		ret = engine_deal(node_rank(g), ranks, node_of_rank, nodes, channels, out_node, out_index);
+	free(node_of_rank);
+	free(channels);
+	return ret;
+}
+
+static void open_channel_locked(const struct rt_comm *c)
+{
+	struct host_cpumask ranks_cpus, spare;
+	const struct engine_ops *engine;
+	struct engine_chan *chan;
+	struct engine_caps caps;
+	char reason[160] = "";
+	int count, node, index, ret;
+
+	node_cpus(c->group, &ranks_cpus);
+	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
+	engine_thread_started = attendant_own_thread;
+	/* all ranks share the spare CPUs: each has its part of them as workers */
+	engine_set_cpus(&spare, count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
+	engine = engine_pick(reason, sizeof reason);
+	if (!engine) {
+		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
+		return;
+	}
+	ret = deal_channel(engine, c->group, &node, &index);
+	if (!ret)
+		ret = engine->chan_open(node, index, &chan);
+	if (ret) {
+		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name, strerror(-ret));
+		return;
+	}
+	trace_engine(engine->name);
+	engine->caps(chan, &caps);
+	mover.depth = (uint32_t)base_min_u64((uint64_t)base_opt.engine_depth, caps.depth);
+	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
+	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
+	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
+	attendant_start();
+}
+
+/* Opened when the first communicator that can use it is made; by whichever rank's group is first. Where the
+ * worker process does the same there is none, until that is dead. */
+void movers_comm_created(struct rt_comm *c)
+{
+	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || workers_serve(c))
+		return;
+	pthread_mutex_lock(&mover.lock);
+	if (!mover.tried)
+		open_channel_locked(c);
+	mover.tried = true;
+	pthread_mutex_unlock(&mover.lock);
+}
+
+static struct engine_chan *channel(void) { return atomic_load_explicit(&mover.chan, memory_order_acquire); }
+
+/* ---- telling them ----------------------------------------------------------------------------------------- */
+
+void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts *f)
+{
+	if (to != LEAVE_TO_RANKS && workers_serve(c)) {
+		worker_facts(f);
+		return;
+	}
+	if (base_unlikely(c->worker_group && !workers_serve(c)))
+		movers_comm_created(c);
+	f->has_channel = to == LEAVE_TO_ANY && channel();
+	f->has_cpu = f->has_channel && mover.has_cpu;
+}
+
+enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r, struct progress_facts *f)
+{
+	enum progress_action action;
+
+	f->work_ns = copy_ns(exec_work_bytes(r));
+	action = progress_decide(f).action;
+	if (action == PROGRESS_TELL || action == PROGRESS_WAKE)
+		worker_announce(c->worker_group, exec_tag(r));
+	return action;
+}
+
+void movers_feed(struct exec_run *r, struct pending *p)
+{
+	exec_start_channel(r, channel(), mover.depth, pending_drained, p);
+}
