@@ -137,7 +137,7 @@ struct life_comm {
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
 	uint32_t passed;        /* calls that rt may want, if there are more of them: before it is asked */
 	bool is_wanted;         /* by nonblocking calls: the next blocking one connects it */
-	uint32_t wishes;        /* so many of them; the same on all ranks whenever they meet */
+	uint32_t wishes;        /* of all of them; the same on all ranks whenever they meet */
 	bool is_gone;           /* freed by the program, and kept for those who hold it */
 	int refs;               /* requests that hold it; under the lock */
 	bool has_pending;
@@ -161,10 +161,10 @@ void life_hold(struct life_comm *lc);
 void life_release(struct life_comm *lc);
 bool life_is_gone(struct life_comm *lc); /* freed by the program */
 /*
- * A nonblocking call must not wait for others, so it cannot connect a communicator. It says that it would be
- * wanted; the next blocking collective on it, which all ranks call, connects it (request_meet).
+ * A nonblocking call must not wait for others, so it cannot connect a communicator. It says how much it wishes that
+ * (rt_request_wish); the next blocking collective on it, which all ranks call, connects it (request_meet).
  */
-void life_want(struct life_comm *lc);
+void life_want(struct life_comm *lc, uint32_t wish);
 void request_meet(MPI_Comm comm);
 /* Those that are over are completed; at the end, when nothing progresses any more. */
 void request_stop(void);

@@ -400,12 +400,14 @@ bool life_is_gone(struct life_comm *lc)
 
 /* ---- requests that want it ---------------------------------------------------------------- */
 
-void life_want(struct life_comm *lc)
+void life_want(struct life_comm *lc, uint32_t wish)
 {
 	pthread_mutex_lock(&life.lock);
-	if (!lc->is_wanted && !lc->is_asked && ++lc->wishes > rt_request_patience()) {
-		lc->is_wanted = true;
-		rt_watch();
+	if (!lc->is_wanted && !lc->is_asked) {
+		lc->wishes += wish;
+		lc->is_wanted = lc->wishes > rt_request_patience();
+		if (lc->is_wanted)
+			rt_watch();
 	}
 	pthread_mutex_unlock(&life.lock);
 }

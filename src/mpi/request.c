@@ -340,7 +340,7 @@ static bool look(const struct take *take, struct request **out, int *rc)
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
 			/* the library's */
 		} else if (!r->taken.lc->rt) {
-			life_want(r->taken.lc);
+			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
 		} else if (rt_request_suits(r->taken.lc->rt) && may_fly(r)) {
 			*out = r;
 			return true;

@@ -58,7 +58,9 @@ extern struct rt_window rt_request_window[RT_KINDS];
 extern uint64_t rt_request_gate_bytes[RT_KINDS];
 /* Is the communicator, by what all its ranks know, one whose requests are to be taken? */
 bool rt_request_suits(const struct rt_comm *c);
-/* So many that would have been taken pass before a communicator is to be connected for their sake. */
+/* Each that would have been taken wishes so much for its communicator to be connected, the same on all ranks; more than
+ * the patience together, and it is. */
+uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes);
 uint32_t rt_request_patience(void);
 
 /* One a waiting thread; zeroed at the beginning. */
