@@ -18,7 +18,9 @@
  *   switch-X     the rank that waits for data computes for wait_us and then touches: the time of
  * the touch, and that of a copy of as many bytes by one process, between mapped buffers
  *
- * X is a collective (kinds). Units of computation are rows of a product of two 64 x 64 matrices, on
+ * X is a collective (kinds). A nonblocking one is completed by MPI_Wait before the data is used; with who=one on a
+ * shared core the others sleep outside of MPI until the rank that computes has its result, so that nobody
+ * but an MPI with progress of its own moves data meanwhile. Units of computation are rows of a product of two 64 x 64 matrices, on
  * buffers of their own. The owners rewrite their data before each call. A sample ends with the
  * slowest rank; it begins at the instant at which the last rank was there. With who=one on a shared
  * core it is the time of the rank that computes, which calls last. Samples in which somebody else
@@ -64,6 +66,7 @@ struct job {
 	char *send, *recv;
 	char *copy_src, *copy_dst;         /* of the pure copy */
 	uint64_t returned_ns, computed_ns; /* instants in the last call with computation */
+	MPI_Request request;
 	uint64_t call, sum[BENCH_MAX_RANKS];
 	struct job_watch watch;
 	struct bench_samples samples[PARTS];
@@ -82,15 +85,21 @@ struct kind {
 	enum who sends, gets;
 	bool from_all; /* who gets something gets it from each rank, else from root */
 	bool cut;      /* each gets another part of what is sent */
+	bool in_place; /* it is received where it would be sent from */
+	bool sums;     /* only root's numbers are not 0 */
+	bool nonblocking;
 	int waiter;    /* the rank that waits for data (-1: any but 0) */
 };
 
+static void wait_for_the_waiter(struct job *j);
+
 /* ---- the collectives ------------------------------------------------------------------------- */
 
-#define CALLS(name, ...)                                                                             \
+#define CALLS(name, END, ...)                                                                        \
 	static __attribute__((noinline)) void name##_and_touch(struct job *j)                        \
 	{                                                                                            \
 		__VA_ARGS__;                                                                         \
+		END(&j->request, MPI_STATUS_IGNORE);                                                 \
 		__asm__ volatile("");                                                                \
 	}                                                                                            \
 	static __attribute__((noinline)) void name##_and_compute(struct job *j)                      \
@@ -100,31 +109,50 @@ struct kind {
 		if (j->computes)                                                                     \
 			job_compute(j->units);                                                       \
 		j->computed_ns = bench_now_ns();                                                     \
+		wait_for_the_waiter(j);                                                              \
+		END(&j->request, MPI_STATUS_IGNORE);                                                 \
 	}                                                                                            \
 	static __attribute__((noinline)) void name##_late(struct job *j)                             \
 	{                                                                                            \
 		__VA_ARGS__;                                                                         \
 		if (j->b.rank)                                                                       \
 			job_compute(j->units);                                                       \
+		END(&j->request, MPI_STATUS_IGNORE);                                                 \
 	}
+#define NOTHING(...)
+#define BLOCKING(name, ...)    CALLS(name, NOTHING, __VA_ARGS__)
+#define NONBLOCKING(name, ...) CALLS(name, MPI_Wait, __VA_ARGS__)
 #define N (int)j->bytes, MPI_BYTE
+#define SUM (int)(j->bytes / 4), MPI_UINT32_T, MPI_SUM
+#define WORLD MPI_COMM_WORLD
 
-CALLS(bcast, MPI_Bcast(j->send, N, 0, MPI_COMM_WORLD))
-CALLS(gather, MPI_Gather(j->send, N, j->recv, N, 0, MPI_COMM_WORLD))
-CALLS(scatter, MPI_Scatter(j->send, N, j->recv, N, 0, MPI_COMM_WORLD))
-CALLS(allgather, MPI_Allgather(j->send, N, j->recv, N, MPI_COMM_WORLD))
-CALLS(alltoall, MPI_Alltoall(j->send, N, j->recv, N, MPI_COMM_WORLD))
-/* only root's numbers are not 0 */
-CALLS(allreduce, MPI_Allreduce(j->send, j->recv, (int)(j->bytes / 4), MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD))
+BLOCKING(bcast, MPI_Bcast(j->send, N, 0, WORLD))
+BLOCKING(gather, MPI_Gather(j->send, N, j->recv, N, 0, WORLD))
+BLOCKING(scatter, MPI_Scatter(j->send, N, j->recv, N, 0, WORLD))
+BLOCKING(allgather, MPI_Allgather(j->send, N, j->recv, N, WORLD))
+BLOCKING(alltoall, MPI_Alltoall(j->send, N, j->recv, N, WORLD))
+BLOCKING(allreduce, MPI_Allreduce(j->send, j->recv, SUM, WORLD))
+NONBLOCKING(ibcast, MPI_Ibcast(j->send, N, 0, WORLD, &j->request))
+NONBLOCKING(igather, MPI_Igather(j->send, N, j->recv, N, 0, WORLD, &j->request))
+NONBLOCKING(ialltoall, MPI_Ialltoall(j->send, N, j->recv, N, WORLD, &j->request))
+NONBLOCKING(iallreduce, MPI_Iallreduce(j->send, j->recv, SUM, WORLD, &j->request))
 
-#define NAMED(x) #x, x##_and_touch, x##_and_compute, x##_late
+#define NAMED(x) .name = #x, .call_and_touch = x##_and_touch, .call_and_compute = x##_and_compute, .call_late = x##_late
+#define BCAST     .sends = ROOT, .gets = OTHERS, .in_place = true, .waiter = -1
+#define GATHER    .sends = EVERYONE, .gets = ROOT, .from_all = true, .waiter = 0
+#define ALLTOALL  .sends = EVERYONE, .gets = EVERYONE, .from_all = true, .cut = true, .waiter = -1
+#define ALLREDUCE .sends = EVERYONE, .gets = EVERYONE, .sums = true, .waiter = -1
 static const struct kind kinds[] = {
-	{ NAMED(bcast), ROOT, OTHERS, false, false, -1 },
-	{ NAMED(gather), EVERYONE, ROOT, true, false, 0 },
-	{ NAMED(scatter), ROOT, EVERYONE, false, true, -1 },
-	{ NAMED(allgather), EVERYONE, EVERYONE, true, false, -1 },
-	{ NAMED(alltoall), EVERYONE, EVERYONE, true, true, -1 },
-	{ NAMED(allreduce), EVERYONE, EVERYONE, false, false, -1 },
+	{ NAMED(bcast), BCAST },
+	{ NAMED(gather), GATHER },
+	{ NAMED(scatter), .sends = ROOT, .gets = EVERYONE, .cut = true, .waiter = -1 },
+	{ NAMED(allgather), .sends = EVERYONE, .gets = EVERYONE, .from_all = true, .waiter = -1 },
+	{ NAMED(alltoall), ALLTOALL },
+	{ NAMED(allreduce), ALLREDUCE },
+	{ NAMED(ibcast), BCAST, .nonblocking = true },
+	{ NAMED(igather), GATHER, .nonblocking = true },
+	{ NAMED(ialltoall), ALLTOALL, .nonblocking = true },
+	{ NAMED(iallreduce), ALLREDUCE, .nonblocking = true },
 };
 
 static bool is_meant(const struct job *j, enum who who)
@@ -132,11 +160,7 @@ static bool is_meant(const struct job *j, enum who who)
 	return who == EVERYONE || (who != NOBODY && (who == ROOT) == (j->b.rank == 0));
 }
 
-/* A broadcast is received where it would be sent from. */
-static char *received_at(const struct job *j)
-{
-	return j->kind->call_late == bcast_late ? j->send : j->recv;
-}
+static char *received_at(const struct job *j) { return j->kind->in_place ? j->send : j->recv; }
 
 static size_t parts_sent(const struct job *j)
 {
@@ -153,7 +177,7 @@ static void prepare(struct job *j)
 {
 	for (size_t i = 0; is_meant(j, j->kind->sends) && i < parts_sent(j); i++)
 		bench_fill(j->send + i * j->bytes, j->bytes, seed_of(j, j->b.rank, (int)i));
-	if (j->kind->call_late == allreduce_late && j->b.rank)
+	if (j->kind->sums && j->b.rank)
 		memset(j->send, 0, j->bytes);
 }
 
@@ -184,8 +208,7 @@ static bool is_waiter(const struct job *j)
 	return j->kind->waiter < 0 ? j->b.rank != 0 : j->b.rank == j->kind->waiter;
 }
 
-/* ---- samples -----------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 enum { SAYS_CALL = JOB_SAYS_LAST, SAYS_USE };
 
@@ -251,6 +274,18 @@ static bool is_ordered(const struct job *j, enum part part)
 	return j->opt.shared && (j->opt.one || part == SWITCH);
 }
 
+/* Does who does not compute stay outside of MPI until the other has its result? */
+static bool is_away(const struct job *j, enum part part)
+{
+	return j->kind->nonblocking && part == BOTH && is_ordered(j, part);
+}
+
+static void wait_for_the_waiter(struct job *j)
+{
+	if (is_away(j, BOTH) && !is_waiter(j))
+		bench_sync(&j->b);
+}
+
 static uint64_t begin(struct job *j, enum part part, struct job_cpu *before)
 {
 	struct timespec lead = { .tv_nsec = LEAD_NS };
@@ -294,6 +329,8 @@ static void take(struct job *j, enum part part, bool keep)
 	if (part != COMP)
 		use(j);
 	ns = bench_now_ns() - t0;
+	if (is_away(j, part) && is_waiter(j))
+		bench_sync(&j->b);
 	if (part == BOTH) {
 		j->b.area->value[j->b.rank][SAYS_CALL] = j->returned_ns - t0;
 		j->b.area->value[j->b.rank][SAYS_USE] = t0 + ns - j->computed_ns;
@@ -344,6 +381,8 @@ static void block(struct job *j, const enum part *parts, int count)
 	for (int i = 0; more; i++) {
 		for (int p = 0; p < count; p++)
 			parts[p] == COPY ? take_copy(j, false) : take(j, parts[p], false);
+		if (j->kind->nonblocking) /* as programs have them between steps */
+			MPI_Barrier(MPI_COMM_WORLD);
 		more = bench_agree(&j->b, i + 1 < j->opt.warmup &&
 						  bench_now_ns() - since < 4 * j->opt.budget_ns);
 	}
@@ -355,8 +394,7 @@ static void block(struct job *j, const enum part *parts, int count)
 			parts[p] == COPY ? take_copy(j, true) : take(j, parts[p], true);
 }
 
-/* ---- results ------------------------------------------------------------------------------------
- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void print_parts(struct job *j)
 {
@@ -394,8 +432,7 @@ static void print_result(struct job *j, const char *what, double unit, const dou
 		j->samples[p].count = j->dropped[p] = j->calls[p] = 0;
 }
 
-/* ---- what to run
- * --------------------------------------------------------------------------------- */
+/* ---- what to run ----------------------------------------------------------------------------- */
 
 static void run_calibrate(struct job *j, double line[2])
 {
@@ -494,7 +531,7 @@ static void find_and_run(struct job *j)
 		}
 	}
 	job_die("what= is calibrate-, touch-, overlap-, late- or switch- bcast, gather, scatter, allgather, "
-		"alltoall or allreduce");
+		"alltoall, allreduce, ibcast, igather, ialltoall or iallreduce");
 }
 
 static void parse_one(struct options *o, const char *arg)

@@ -67,6 +67,11 @@ extern void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 	X(Allgather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))         \
 	X(Alltoall, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))          \
 	X(Allreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm))                    \
+	X(Ibcast, (void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *))                         \
+	X(Igather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *)) \
+	X(Ialltoall, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm, MPI_Request *)) \
+	X(Iallreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *))    \
+	X(Wait, (MPI_Request *, MPI_Status *))                                                       \
 	X(Send, (const void *, int, MPI_Datatype, int, int, MPI_Comm))                               \
 	X(Recv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *))
 
@@ -89,6 +94,11 @@ extern struct anympi anympi;
 #define MPI_Allgather           anympi.Allgather
 #define MPI_Alltoall            anympi.Alltoall
 #define MPI_Allreduce           anympi.Allreduce
+#define MPI_Ibcast              anympi.Ibcast
+#define MPI_Igather             anympi.Igather
+#define MPI_Ialltoall           anympi.Ialltoall
+#define MPI_Iallreduce          anympi.Iallreduce
+#define MPI_Wait                anympi.Wait
 #define MPI_Send                anympi.Send
 #define MPI_Recv                anympi.Recv
 

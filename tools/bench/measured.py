@@ -3,8 +3,10 @@
 from units import bytes_text
 
 DISTURBED = 'other programs disturbed every sample'
-NAMES = {'bcast': 'broadcast', 'gather': 'gather', 'allreduce': 'allreduce',
+NAMES = {'bcast': 'broadcast', 'gather': 'gather', 'allreduce': 'allreduce', 'ibcast': 'Ibcast',
+         'igather': 'Igather', 'ialltoall': 'Ialltoall', 'iallreduce': 'Iallreduce',
          'sendrecv': 'message there and back', 'barrier': 'barrier'}
+NONBLOCKING = ('ibcast', 'igather', 'ialltoall', 'iallreduce')
 
 
 def stat(p0, p50, p99, samples, dropped=0, wrong=0, **more):
@@ -76,7 +78,7 @@ def from_overlap(line, job):
     if not all(line.get(p, {}).get('samples') for p in ('comm', 'comp', 'both')):
         return []
     parts = [(p, title, line[p]['us']) for p, title in
-             (('call', 'the call'), ('comp', 'computation'), ('use', 'until used')) if p in line]
+             (('call', 'the call'), ('comp', 'computation'), ('use', 'wait and use' if what in NONBLOCKING else 'until used')) if p in line]
     values = part_stat(line['both'], line['mismatches'], parts=parts,
                        overlap={p: line[p]['us'] for p in ('comm', 'comp', 'both')})
     who = {'computes': 'one'} if line['who'] == 'one' else {}

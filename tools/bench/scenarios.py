@@ -9,7 +9,7 @@
     timed       what the time is of, where the program does not say
     ranks       numbers, and: half, all (of the CPUs), twice; at least 2 each
     cores       one: all ranks share a core, so that the others are free
-    calibrate   bcast or gather: computation as long as that call (overlap_bench)
+    calibrate   a collective of overlap_bench: computation as long as that call
     machine     yes: runs by itself, without MPI, and says what this machine can do
     sides       those that it makes sense for; all by default
     quick_...   another value with --quick; an empty one leaves the job out
@@ -25,7 +25,7 @@ OF_SCENARIO = {'title', 'about', 'plot', 'warmup', 'rounds', 'most', 'seconds', 
 OF_JOB = {'program', 'what', 'timed', 'ranks', 'sizes', 'args', 'cores', 'calibrate', 'machine', 'sides'}
 RANKS_MOST = 256  # of the measuring programs
 COPIES = 4        # of a rank's data that a launch holds: its own, root's, and those of adoption
-ORDER = ('limits', 'latency', 'overlap', 'synthetic', 'small', 'first', 'late', 'maps')
+ORDER = ('limits', 'latency', 'overlap', 'nonblocking', 'synthetic', 'small', 'first', 'late', 'maps')
 
 
 def one_line(text):
