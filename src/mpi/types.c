@@ -153,7 +153,7 @@ static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
 /* shape->size equals the true extent */
 static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth)
 {
-	if (abi_size_bound(datatype))
+	if (abi_size_bound(datatype) || !shape->size)
 		return true;
 	if (shape->size <= PROBE_BYTES && is_in_order_by_probe(datatype, shape))
 		return true;

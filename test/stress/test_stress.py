@@ -6,7 +6,7 @@ import re
 import pytest
 
 from support import mpi as mpis
-from support.behaviours import Runner
+from support.behaviours import Runner, cases
 
 pytestmark = [pytest.mark.complete, pytest.mark.timeout(1800)]
 ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
@@ -73,3 +73,17 @@ def test_intel_benchmarks_complete(ranks, with_sluice):
                         'Bcast', 'Gather', sluice=with_sluice, timeout=900,
                         env={'SLUICE_COLL_THRESHOLD': '1'})
     assert result.status == 0 and '4194304' in result.out, result.explain()
+
+
+KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'VECTOR',
+         'NEIGHBOR', 'NONBLOCKING', 'BARRIER']
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
+WHOLE = {'taken': TAKEN, 'early': {**TAKEN, **mpis.EARLY, 'SLUICE_GUARD_KIND': 'uffd'}}
+
+
+@pytest.mark.parametrize('name, ranks, way, behaviour', cases('matrix.c', ['mpich', 'openmpi', 'impi'], [3, 9], WHOLE))
+def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
+    """All cases, in communicators of 1 to 9 ranks."""
+    each = '1' if ranks < 9 else '8'
+    Runner({'matrix.c': {behaviour}}).check(get(name), 'matrix.c', ranks, behaviour, sluice=with_sluice, timeout=1700,
+                                            env={**WHOLE[way], 'HARNESS_EACH': each})
