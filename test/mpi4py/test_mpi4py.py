@@ -26,8 +26,13 @@ BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
 # under way beside the suite's tests.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '4K',
          'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1'}
-THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'default': {},
-              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal', 'mprotect')}}
+KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR',
+         'BARRIER']
+TAKEN = {f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}
+# taken: every collective there is, whether it pays or not
+THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'taken': {**TAKEN, 'SLUICE_COLL_THRESHOLD': '1'}, 'default': {},
+              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal', 'mprotect')},
+              'early_taken': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd'}}
 
 
 def modules(group):
