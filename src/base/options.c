@@ -80,7 +80,7 @@ struct base_option base_option_table[] = {
 	TAKE("REDUCE_SCATTER", REDUCE_SCATTER, "reductions whose result is scattered"),
 	TAKE("SCAN", SCAN, "prefix reductions"),
 	TAKE("NEIGHBOR", NEIGHBOR, "exchanges with neighbours"),
-	TAKE("BARRIER", BARRIER, "nonblocking barriers"),
+	TAKE("BARRIER", BARRIER, "nonblocking barriers, and with on those over several nodes,"),
 	ENUM("SLUICE_COLL_VECTOR", coll_take[BASE_COLL_VECTOR], "auto", take_words, true,
 	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however small"),
 	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_COLL_NONBLOCKING], "auto", take_words, true,

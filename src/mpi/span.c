@@ -243,7 +243,8 @@ static bool set_segment(struct spanning *s)
 
 	s->segment_bytes = base_opt.span_segment_bytes ? base_opt.span_segment_bytes : span_segment_bytes(!is_roomy);
 	s->spare = malloc(s->segment_bytes);
-	return all_say(s->lc, s->spare);
+	s->posts = calloc((size_t)s->layout->ranks * SPAN_SLOTS, sizeof(*s->posts));
+	return all_say(s->lc, s->spare && s->posts);
 }
 
 static void explain(const struct spanning *s, const struct life_comm *lc)
@@ -295,6 +296,7 @@ void span_destroy(struct spanning *s)
 	if (!s->has_failed) { /* else the library may still use them */
 		free(s->window);
 		free(s->spare);
+		free(s->posts);
 	}
 	span_layout_destroy(s->layout);
 	free(s);

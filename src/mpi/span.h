@@ -28,14 +28,26 @@
 #define span_bcast    ABI_NAME(span_bcast)
 #define span_fold     ABI_NAME(span_fold)
 #define span_allgather ABI_NAME(span_allgather)
+#define span_gather   ABI_NAME(span_gather)
+#define span_scatter  ABI_NAME(span_scatter)
+#define span_barrier  ABI_NAME(span_barrier)
+#define span_alltoall ABI_NAME(span_alltoall)
+#define span_scattered ABI_NAME(span_scattered)
 #define span_window   ABI_NAME(span_window)
+#define plain_begin   ABI_NAME(plain_begin)
+#define plain_end     ABI_NAME(plain_end)
+#define plain_copy_own ABI_NAME(plain_copy_own)
 #define flow_fail     ABI_NAME(flow_fail)
 #define flow_send     ABI_NAME(flow_send)
 #define flow_recv     ABI_NAME(flow_recv)
 #define flow_wait     ABI_NAME(flow_wait)
 #define flow_wait_any ABI_NAME(flow_wait_any)
 #define flow_run      ABI_NAME(flow_run)
+#define flow_exchange ABI_NAME(flow_exchange)
 #define flow_status   ABI_NAME(flow_status)
+#define flow_meet     ABI_NAME(flow_meet)
+
+struct flow;
 
 /* ---- span.c ---------------------------------------------------------------------------------- */
 
@@ -50,6 +62,7 @@ struct spanning {
 	uint64_t window_bytes;
 	uint64_t segment_bytes;
 	char *spare;            /* a segment of no meaning, for a call that has failed here */
+	struct post *posts;     /* SPAN_SLOTS for each rank */
 	bool has_failed;        /* some message may still be on its way */
 };
 
@@ -62,6 +75,22 @@ struct spanning *span_create(struct life_comm *lc);
 void span_destroy(struct spanning *s);
 /* Memory of at least so many bytes, until the next call; NULL: there is none. */
 char *span_window(struct spanning *s, uint64_t bytes);
+
+/* ---- span_plain.c: buffers without gaps ------------------------------------------------------------ */
+
+/* A call's buffers as messages can use them: as they are, or their packed forms. Parts are where the call says. */
+struct plain {
+	char *send, *recv; /* NULL: there is none, or the call has failed */
+	uint64_t send_bytes, recv_bytes;
+	char *more;        /* room for other things */
+};
+
+/* copies_send: what is sent must not change although what is received lies there. 0 or -errno. */
+int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct plain *out);
+/* The program gets what has been received, but for part `but` (-1: all of it), unless the call has failed. */
+void plain_end(struct flow *f, const struct plain *p, int but);
+/* What a rank brings for itself; 0 or -errno: it does not fit. */
+int plain_copy_own(const struct flow *f, const struct plain *p);
 
 /* ---- span_flow.c: one call ------------------------------------------------------------------------ */
 
@@ -101,16 +130,24 @@ void flow_wait(struct flow *f, struct post *p); /* nothing on its way: nothing h
 void flow_wait_any(struct flow *f, struct post *a, struct post *b);
 /* A piece of what runs inside the node; nothing after an error. */
 void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes);
+void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x);
 /* The last message of a link: is all that came before right? To all that follow, from all that went before. */
 void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count);
+/* The last messages where all get something from all: between the ranks that act, each way. */
+void flow_meet(struct flow *f);
 
 /* True: served, and *rc is what the program gets. False: the library's, on every rank. */
 bool span_serve(struct taken *t, int *rc);
 
-/* ---- span_bcast.c, span_fold.c, span_allgather.c ------------------------------------------------------------------- */
+/* ---- the kinds, a file each ------------------------------------------------------------------------ */
 
 void span_bcast(struct flow *f);
 void span_fold(struct flow *f);
 void span_allgather(struct flow *f);
+void span_gather(struct flow *f); /* span_rooted.c */
+void span_scatter(struct flow *f);
+void span_alltoall(struct flow *f);
+void span_barrier(struct flow *f);
+void span_scattered(struct flow *f); /* reductions whose result is scattered */
 
 #endif

@@ -98,6 +98,24 @@ void flow_status(struct flow *f, const int *from, int from_count, const int *to,
 		flow_wait(f, &posts[i]);
 }
 
+/* In rounds, in which each knows what twice as many have said. */
+void flow_meet(struct flow *f)
+{
+	int nodes = f->l->nodes;
+
+	for (int step = 1; step < nodes; step *= 2) {
+		struct post in = { 0 }, out = { 0 };
+		int theirs = 0, mine = f->err != 0;
+
+		flow_recv(f, &in, &theirs, sizeof(theirs), span_acting(f->l, (f->node - step + nodes) % nodes, -1), FLOW_STATUS);
+		flow_send(f, &out, &mine, sizeof(mine), span_acting(f->l, (f->node + step) % nodes, -1), FLOW_STATUS);
+		flow_wait(f, &in);
+		flow_wait(f, &out);
+		if (theirs)
+			flow_fail(f, -EIO);
+	}
+}
+
 void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
 {
 	int err;
@@ -109,9 +127,23 @@ void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t re
 		flow_fail(f, err);
 }
 
+void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x)
+{
+	int err;
+
+	if (!p || f->err)
+		return;
+	err = base_fault("span_piece") ? -EIO : rt_exchanges_run(p, x);
+	if (err)
+		flow_fail(f, err);
+}
+
 /* ---- a call ------------------------------------------------------------------------------------------- */
 
 #define LEAST_BYTES ((uint64_t)1 << 20) /* doc/adr/0027-spanning-nodes.md: shorter ones lose more often than they win */
+
+/* What goes through the ranks that act is copied twice more, for fewer messages: as long as one costs more than that. */
+#define EXCHANGED_MOST_BYTES ((uint64_t)64 << 10)
 
 static bool is_computable(const struct taken *t)
 {
@@ -136,6 +168,17 @@ static bool is_served(const struct taken *t)
 	case RT_ALLGATHER:
 	case RT_ALLGATHERV:
 		return base_opt.coll_take[BASE_COLL_ALLGATHER] == BASE_TAKE_ON;
+	case RT_GATHER:
+		return base_opt.coll_take[BASE_COLL_GATHER] == BASE_TAKE_ON;
+	case RT_SCATTER:
+		return base_opt.coll_take[BASE_COLL_SCATTER] == BASE_TAKE_ON;
+	case RT_ALLTOALL:
+		return t->bytes <= EXCHANGED_MOST_BYTES && base_opt.coll_take[BASE_COLL_ALLTOALL] == BASE_TAKE_ON;
+	case RT_REDUCE_SCATTER:
+	case RT_REDUCE_SCATTER_BLOCK:
+		return is_computable(t) && base_opt.coll_take[BASE_COLL_REDUCE_SCATTER] == BASE_TAKE_ON;
+	case RT_BARRIER:
+		return base_opt.coll_take[BASE_COLL_BARRIER] == BASE_TAKE_ON;
 	default:
 		return false;
 	}
@@ -164,13 +207,22 @@ static void begin(struct flow *f, struct taken *t)
 
 static void run(struct flow *f)
 {
+	static void (*const kinds[RT_KINDS])(struct flow *f) = {
+		[RT_BCAST] = span_bcast,
+		[RT_GATHER] = span_gather,
+		[RT_SCATTER] = span_scatter,
+		[RT_ALLGATHER] = span_allgather,
+		[RT_ALLGATHERV] = span_allgather,
+		[RT_REDUCE] = span_fold,
+		[RT_ALLREDUCE] = span_fold,
+		[RT_ALLTOALL] = span_alltoall,
+		[RT_REDUCE_SCATTER] = span_scattered,
+		[RT_REDUCE_SCATTER_BLOCK] = span_scattered,
+		[RT_BARRIER] = span_barrier,
+	};
+
 	inside++;
-	if (rt_is_fold(f->t->take.kind))
-		span_fold(f);
-	else if (f->t->take.kind == RT_BCAST)
-		span_bcast(f);
-	else
-		span_allgather(f);
+	kinds[f->t->take.kind](f);
 	inside--;
 }
 

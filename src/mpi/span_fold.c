@@ -50,14 +50,14 @@ static char *their_at(const struct fold *d, int child, uint64_t k)
 /* ---- buffers --------------------------------------------------------------------------------------------- */
 
 /* What the CPU cannot load, or what was not described, has a plain form. */
-struct plain { uint64_t send, recv, sum, theirs, bytes; };
+struct places { uint64_t send, recv, sum, theirs, bytes; };
 
-static void place(const struct fold *d, const struct rt_call *call, struct plain *p)
+static void place(const struct fold *d, const struct rt_call *call, struct places *p)
 {
 	const struct flow *f = d->f;
 	bool needs_sum = f->acts && !call->recv.count;
 
-	*p = (struct plain){ 0 };
+	*p = (struct places){ 0 };
 	p->send = p->bytes;
 	p->bytes += call->send.buf.pack ? f->cut.bytes : 0;
 	p->recv = p->bytes;
@@ -73,7 +73,7 @@ static int set_buffers(struct fold *d)
 	const struct flow *f = d->f;
 	const struct rt_call *call = &f->t->call;
 	const struct rt_buf *send = &call->send.buf;
-	struct plain p;
+	struct places p;
 	char *window;
 
 	place(d, call, &p);

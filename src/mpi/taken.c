@@ -206,7 +206,7 @@ static bool run(struct take *take, int *rc)
 		return trace_passed(IS_NEW);
 	if (t.lc->span)
 		return span_serve(&t, rc) && (take_count(take->kind, true), true);
-	if (!t.lc->rt || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
+	if (!t.lc->rt || take->kind == RT_BARRIER || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
 		return trace_passed(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {

@@ -44,8 +44,11 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 {
 	int64_t option = option_of(kind);
 
-	if (option == BASE_TAKE_OFF || kind == RT_BARRIER)
+	if (option == BASE_TAKE_OFF)
 		return NEVER;
+	/* inside a node the libraries' own are as fast */
+	if (kind == RT_BARRIER)
+		return base_opt.span && option == BASE_TAKE_ON ? 0 : NEVER;
 	/* those whose sizes ranks do not share are taken however small they are: only who says so wants that */
 	if (rt_is_local(kind))
 		return base_opt.coll_take[BASE_COLL_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;

@@ -27,11 +27,11 @@ static bool started;
 static enum policy_host host;
 static char problems[2048 + PATH_MAX];
 
-/* What is traced has to be looked at, however small. */
+/* What is traced has to be looked at, however small; blocking barriers are the library's unless asked for. */
 static void set_gates(void)
 {
 	for (int kind = 0; kind < RT_KINDS; kind++) {
-		rt_gate_bytes[kind] = trace_is_on() ? 0 : rt_threshold_bytes[kind];
+		rt_gate_bytes[kind] = trace_is_on() && kind != RT_BARRIER ? 0 : rt_threshold_bytes[kind];
 		rt_request_gate_bytes[kind] = trace_is_on() ? 0 : rt_request_window[kind].from;
 	}
 }

@@ -122,3 +122,11 @@ struct span_cut span_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element
 
 	return (struct span_cut){ bytes, (elements ? elements : 1) * element_bytes };
 }
+
+uint64_t span_unit_bytes(uint64_t segment_bytes, int node_size)
+{
+	uint64_t even = segment_bytes / (uint64_t)node_size;
+	uint64_t least = segment_bytes < SPAN_UNIT_BYTES ? segment_bytes : SPAN_UNIT_BYTES;
+
+	return even > least ? even : least;
+}

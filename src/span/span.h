@@ -74,6 +74,13 @@ static inline uint64_t span_length(const struct span_cut *c, uint64_t k)
 	return rest < c->segment ? rest : c->segment;
 }
 
+/*
+ * Where each rank of a node has a message of its own that crosses the network: so much of each at a time. Together about a
+ * segment, as a rank in between has to hold them; but what is cut too small costs more to send than to copy.
+ */
+#define SPAN_UNIT_BYTES ((uint64_t)64 << 10)
+uint64_t span_unit_bytes(uint64_t segment_bytes, int node_size);
+
 /* In a ring: the node whose data this one receives in a step from the one before it. Steps: 0 to nodes - 2. What it
  * sends on is what it received a step before; in step 0 its own. */
 static inline int span_ring_from(int nodes, int node, int step) { return (node + 2 * nodes - 1 - step) % nodes; }

@@ -11,7 +11,8 @@ from support.behaviours import Report
 
 # Segments so small that every message has several; all that can be served is.
 SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
-         **{f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER')}}
+         **{f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER', 'GATHER', 'SCATTER', 'ALLTOALL',
+                                                'REDUCE_SCATTER', 'BARRIER')}}
 LIMIT = 250
 
 
@@ -62,14 +63,14 @@ places = pytest.mark.parametrize('mpi, ranks', PLACES + OTHER_PLACES, ids=str)
 
 @places
 def test_what_is_moved(mpi, ranks, get_mpi, get_hosts, with_sluice):
-    names = ['bcast', 'allgather', 'allgatherv']
+    names = ['bcast', 'allgather', 'allgatherv', 'gather', 'scatter', 'alltoall']
     check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'moves.c', *names, env=SMALL, sluice=with_sluice), names,
           with_sluice)
 
 
 @pytest.mark.parametrize('mpi, ranks', [('mpich', [1, 2])] + OTHER_PLACES, ids=str)
 def test_what_is_computed(mpi, ranks, get_mpi, get_hosts, with_sluice):
-    names = ['allreduce', 'reduce']
+    names = ['allreduce', 'reduce', 'reduce_scatter', 'reduce_scatter_block']
     check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'reductions.c', *names, env=SMALL, sluice=with_sluice), names,
           with_sluice)
 
@@ -79,6 +80,20 @@ def test_communicators(mpi, ranks, get_mpi, get_hosts, with_sluice):
     names = ['ranks_may_lie_in_any_order', 'some_ranks_only', 'threads_with_communicators_of_their_own']
     check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *names, env=SMALL, sluice=with_sluice), names,
           with_sluice)
+
+
+def test_each_kind_is_served(get_mpi, get_hosts):
+    result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'spanning.c', 'each_kind_once', env=SMALL)
+    check(result, ['each_kind_once'], True)
+    kinds = 10
+    assert counted(result, 'span_taken') == [kinds + 1] * 3, result.explain()  # the verdict is an allreduce
+
+
+@places
+def test_barriers(mpi, ranks, get_mpi, get_hosts, with_sluice, tmp_path):
+    name = 'barriers_wait_for_all'
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', name,
+              env={**SMALL, 'SPANNING_FOLDER': str(tmp_path)}, sluice=with_sluice), [name], with_sluice)
 
 
 @pytest.mark.complete
@@ -118,10 +133,14 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
 
 # Who fails where, and which ranks are told: all that would have got something wrong.
 FAILURES = [('bcast', 2, 'span_wait:2', '0011'), ('allreduce', 2, 'span_wait:3', '1111'),
-            ('allreduce', 1, 'span_piece:1', '1111'), ('allgather', 3, 'span_piece:2', '1111')]
+            ('allreduce', 1, 'span_piece:1', '1111'), ('allgather', 3, 'span_piece:2', '1111'),
+            ('gather', 3, 'span_piece:2', '1011'), ('scatter', 2, 'span_wait:3', '0011'),
+            ('alltoall', 1, 'span_piece:2', '1111'), ('reduce_scatter', 2, 'span_wait:2', '1111')]
 FAILURES += [pytest.param(*failure, marks=pytest.mark.complete) for failure in [
     ('bcast', 0, 'span_piece:1', '1111'), ('allreduce', 0, 'span_piece:9', '1111'),
-    ('allgather', 2, 'span_wait:3', '1111')]]
+    ('allgather', 2, 'span_wait:3', '1111'), ('gather', 2, 'span_wait:2', '1011'), ('scatter', 0, 'span_piece:1', '1111'),
+    ('barrier', 3, 'span_piece:1', '1111'), ('barrier', 0, 'span_wait:1', '1111'),
+    ('alltoall', 2, 'span_wait:3', '1111'), ('reduce_scatter', 0, 'span_piece:3', '1111')]]
 
 
 @pytest.mark.parametrize('kind, rank, fault, told', FAILURES)

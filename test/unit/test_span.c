@@ -134,6 +134,15 @@ UNIT_TEST(segments_make_up_the_message)
 }
 
 /* After all steps each node has had each other one's data, and passed on what it had. */
+UNIT_TEST(units_of_a_node_make_up_a_segment_unless_they_are_short)
+{
+	CHECK_EQ(span_unit_bytes(1 << 20, 1), 1 << 20);
+	CHECK_EQ(span_unit_bytes(1 << 20, 4), 1 << 18);
+	CHECK_EQ(span_unit_bytes(1 << 20, 100), SPAN_UNIT_BYTES);
+	CHECK_EQ(span_unit_bytes(1 << 14, 1), 1 << 14);
+	CHECK_EQ(span_unit_bytes(1 << 14, 9), 1 << 14);
+}
+
 UNIT_TEST(a_ring_brings_everything_to_everyone)
 {
 	for (int nodes = 2; nodes <= NODES_MAX; nodes++) {

@@ -5,9 +5,43 @@
  */
 #include "check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <unistd.h>
 
 enum { COUNT = 30011 };
+
+static int number(int from, int to, int i, int seed) { return from * 100000 + to * 1000 + i % 997 + seed; }
+
+/* Those in which ranks get different things. in: n; out: n of each rank. */
+static void all_exchanges(MPI_Comm comm, int n, int seed, int *in, int *out)
+{
+	int me, p, *all;
+
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &p);
+	all = check_alloc(sizeof(*all) * (size_t)n * (size_t)p);
+	for (int root = 0; root < p; root++) {
+		for (int i = 0; i < n; i++)
+			in[i] = number(me, root, i, seed);
+		memset(out, 0, sizeof(*out) * (size_t)n * (size_t)p);
+		MPI_Gather(in, n, MPI_INT, out, n, MPI_INT, root, comm);
+		for (int i = 0; i < n * p && me == root && !check_failed(); i++)
+			EXPECT(out[i] == number(i / n, root, i % n, seed));
+		for (int i = 0; i < n * p; i++)
+			all[i] = number(me, i / n, i % n, seed);
+		MPI_Scatter(all, n, MPI_INT, in, n, MPI_INT, root, comm);
+		for (int i = 0; i < n && !check_failed(); i++)
+			EXPECT(in[i] == number(root, me, i, seed));
+	}
+	MPI_Alltoall(all, n, MPI_INT, out, n, MPI_INT, comm);
+	for (int i = 0; i < n * p && !check_failed(); i++)
+		EXPECT(out[i] == number(i / n, me, i % n, seed));
+	MPI_Reduce_scatter_block(all, out, n, MPI_INT, MPI_SUM, comm);
+	for (int i = 0; i < n && !check_failed(); i++)
+		EXPECT(out[i] == 100000 * (p * (p - 1) / 2) + p * number(0, me, i, seed));
+	free(all);
+}
 
 /* Each collective once, with every root; `seed` makes the data. */
 static void all_kinds(MPI_Comm comm, int n, int seed)
@@ -34,6 +68,7 @@ static void all_kinds(MPI_Comm comm, int n, int seed)
 	MPI_Allgather(in, n, MPI_INT, out, n, MPI_INT, comm);
 	for (int i = 0; i < n * p && !check_failed(); i++)
 		EXPECT(out[i] == i / n * 1000 + i % n + seed);
+	all_exchanges(comm, n, seed, in, out);
 	free(in);
 	free(out);
 }
@@ -48,6 +83,49 @@ BEHAVIOUR(ranks_may_lie_in_any_order, 2)
 		MPI_Comm_split(MPI_COMM_WORLD, 0, key, &comm);
 		all_kinds(comm, COUNT, order);
 		MPI_Comm_free(&comm);
+	}
+}
+
+/* So that the test can count. */
+BEHAVIOUR(each_kind_once, 2)
+{
+	enum { N = 3000 };
+	int *in = check_alloc(N * sizeof(*in) * (size_t)size), *out = check_alloc(N * sizeof(*out) * (size_t)size);
+	int counts[64];
+
+	for (int i = 0; i < N * size; i++)
+		in[i] = i;
+	for (int r = 0; r < size; r++)
+		counts[r] = N - r;
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Bcast(in, N, MPI_INT, 0, MPI_COMM_WORLD);
+	MPI_Gather(in, N, MPI_INT, out, N, MPI_INT, 0, MPI_COMM_WORLD);
+	MPI_Scatter(in, N, MPI_INT, out, N, MPI_INT, 0, MPI_COMM_WORLD);
+	MPI_Allgather(in, N, MPI_INT, out, N, MPI_INT, MPI_COMM_WORLD);
+	MPI_Alltoall(in, N, MPI_INT, out, N, MPI_INT, MPI_COMM_WORLD);
+	MPI_Reduce(in, out, N, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Reduce_scatter_block(in, out, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	free(in);
+	free(out);
+}
+
+/* Every rank in turn is late, and says by a file that it has come: in $SPANNING_FOLDER, which all hosts share. */
+BEHAVIOUR(barriers_wait_for_all, 2)
+{
+	const char *folder = getenv("SPANNING_FOLDER");
+	char path[4096];
+
+	for (int late = 0; late < size; late++) {
+		snprintf(path, sizeof(path), "%s/%d", folder, late);
+		if (rank == late) {
+			usleep(30000);
+			close(open(path, O_CREAT | O_WRONLY, 0600));
+		}
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (access(path, F_OK))
+			check_fail("barrier %d ended before rank %d had come", late, late);
 	}
 }
 
@@ -138,8 +216,10 @@ BEHAVIOUR(floats_are_the_same_everywhere, 2)
 static void expect_errors(const char *kind)
 {
 	int *in = check_alloc(COUNT * sizeof(*in)), *out = check_alloc(COUNT * sizeof(*out) * (size_t)size), rc;
+	int *all = check_alloc(COUNT * sizeof(*all) * (size_t)size);
 	MPI_Comm comm;
 
+	memset(out, 0, COUNT * sizeof(*out) * (size_t)size);
 	memset(in, 0, COUNT * sizeof(*in));
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -147,6 +227,16 @@ static void expect_errors(const char *kind)
 		rc = MPI_Bcast(in, COUNT, MPI_INT, 0, comm);
 	else if (!strcmp(kind, "allreduce"))
 		rc = MPI_Allreduce(in, out, COUNT, MPI_INT, MPI_SUM, comm);
+	else if (!strcmp(kind, "gather"))
+		rc = MPI_Gather(in, COUNT, MPI_INT, out, COUNT, MPI_INT, 0, comm);
+	else if (!strcmp(kind, "scatter"))
+		rc = MPI_Scatter(out, COUNT, MPI_INT, in, COUNT, MPI_INT, 0, comm);
+	else if (!strcmp(kind, "alltoall"))
+		rc = MPI_Alltoall(out, 3000, MPI_INT, all, 3000, MPI_INT, comm);
+	else if (!strcmp(kind, "reduce_scatter"))
+		rc = MPI_Reduce_scatter_block(out, in, COUNT, MPI_INT, MPI_SUM, comm);
+	else if (!strcmp(kind, "barrier"))
+		rc = MPI_Barrier(comm);
 	else
 		rc = MPI_Allgather(in, COUNT, MPI_INT, out, COUNT, MPI_INT, comm);
 	check_note("%d", rc != 0);
@@ -154,11 +244,17 @@ static void expect_errors(const char *kind)
 	MPI_Comm_free(&comm);
 	free(in);
 	free(out);
+	free(all);
 }
 
 BEHAVIOUR(failed_bcast, 2) { expect_errors("bcast"); }
 BEHAVIOUR(failed_allreduce, 2) { expect_errors("allreduce"); }
 BEHAVIOUR(failed_allgather, 2) { expect_errors("allgather"); }
+BEHAVIOUR(failed_gather, 2) { expect_errors("gather"); }
+BEHAVIOUR(failed_scatter, 2) { expect_errors("scatter"); }
+BEHAVIOUR(failed_alltoall, 2) { expect_errors("alltoall"); }
+BEHAVIOUR(failed_reduce_scatter, 2) { expect_errors("reduce_scatter"); }
+BEHAVIOUR(failed_barrier, 2) { expect_errors("barrier"); }
 
 int main(int argc, char **argv)
 {
