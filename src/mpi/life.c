@@ -423,7 +423,11 @@ void request_meet(MPI_Comm comm)
 {
 	struct life_comm *lc;
 
-	if (comm == ABI_COMM_NULL || life_comm(comm, &lc) || !lc || !lc->is_wanted)
+	if (comm == ABI_COMM_NULL || life_comm(comm, &lc) || !lc)
+		return;
+	if (lc->rt && rt_requests_disagree(lc->rt))
+		rt_requests_agree(lc->rt);
+	if (!lc->is_wanted)
 		return;
 	life_connect(lc);
 	pthread_mutex_lock(&life.lock);

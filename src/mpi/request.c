@@ -326,6 +326,21 @@ static bool may_fly(struct request *r)
 	return err || r->is_prepared; /* an error here is this rank's: it is found again, and told to the others */
 }
 
+/* Of those that are taken in buffers that are used again only. */
+static bool is_used_again(struct request *r)
+{
+	enum rt_kind kind = r->taken.take.kind;
+	uint64_t bytes = r->taken.bytes;
+	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0 : take_prepare(&r->taken);
+	bool takes;
+
+	r->is_prepared |= !err && bytes >= rt_request_again_bytes[kind];
+	takes = rt_request_takes(r->taken.lc->rt, kind, bytes, err ? NULL : &r->taken.call);
+	if (!takes && r->is_prepared)
+		sides_finish(&r->taken);
+	return takes;
+}
+
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
 static bool look(const struct take *take, struct request **out, int *rc)
 {
@@ -341,7 +356,8 @@ static bool look(const struct take *take, struct request **out, int *rc)
 			/* the library's */
 		} else if (!r->taken.lc->rt) {
 			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
-		} else if (rt_request_suits(r->taken.lc->rt) && may_fly(r)) {
+		} else if (rt_request_suits(r->taken.lc->rt) && may_fly(r) &&
+			   (rt_request_takes_always(take->kind, r->taken.bytes) || is_used_again(r))) {
 			*out = r;
 			return true;
 		}

@@ -94,29 +94,38 @@ enum policy_host policy_host_of(const char *library_version)
 
 /*
  * Where the whole of a call and its wait took no longer than the library's own, with 2 ranks, in buffers that are used again
- * and in such as are new in each call (doc/adr/0026-short-requests.md). Kinds that are not named: nowhere.
+ * and in such as are new in each call, and where in the former only (doc/adr/0026-short-requests.md). Kinds that are not
+ * named: nowhere.
  */
 static const struct policy_window requests_win[][RT_KINDS] = {
-	[HOST_OTHER] = { { 0, 0 } },
+	[HOST_OTHER] = { /* Intel MPI */
+		[RT_BCAST] = { NEVER, 0, 128 * KIB },
+		[RT_GATHER] = { NEVER, 0, 128 * KIB },
+		[RT_ALLTOALL] = { NEVER, 0, 128 * KIB },
+		[RT_ALLREDUCE] = { NEVER, 0, 128 * KIB },
+	},
 	[HOST_MPICH] = {
-		[RT_BCAST] = { 1, MIB },
-		[RT_GATHER] = { 1, 2000 },
-		[RT_SCATTER] = { 1, MIB },
-		[RT_ALLGATHER] = { 1, 16 * KIB },
-		[RT_ALLTOALL] = { 1, 16 * KIB },
-		[RT_REDUCE] = { 1, ALL },
-		[RT_ALLREDUCE] = { 1, ALL },
-		[RT_REDUCE_SCATTER_BLOCK] = { 1, ALL },
-		[RT_SCAN] = { 1, ALL },
-		[RT_EXSCAN] = { 1, ALL },
-		[RT_BARRIER] = { 0, ALL },
+		[RT_BCAST] = { 1, MIB, MIB },
+		[RT_GATHER] = { 1, 2000, 64 * KIB },
+		[RT_SCATTER] = { 1, MIB, MIB },
+		[RT_ALLGATHER] = { 1, 16 * KIB, 16 * KIB },
+		[RT_ALLTOALL] = { 1, 16 * KIB, 128 * KIB },
+		[RT_REDUCE] = { 1, ALL, NEVER },
+		[RT_ALLREDUCE] = { 1, ALL, NEVER },
+		[RT_REDUCE_SCATTER_BLOCK] = { 1, ALL, NEVER },
+		[RT_SCAN] = { 1, ALL, NEVER },
+		[RT_EXSCAN] = { 1, ALL, NEVER },
+		[RT_BARRIER] = { 0, ALL, NEVER },
 	},
 	[HOST_OPEN_MPI] = {
-		[RT_REDUCE] = { 128 * KIB, ALL },
-		[RT_ALLREDUCE] = { 512, ALL },
-		[RT_REDUCE_SCATTER_BLOCK] = { 8 * KIB, ALL },
-		[RT_SCAN] = { 8 * KIB, ALL },
-		[RT_EXSCAN] = { 8 * KIB, ALL },
+		[RT_BCAST] = { NEVER, 0, 128 * KIB },
+		[RT_GATHER] = { NEVER, 0, 128 * KIB },
+		[RT_ALLTOALL] = { NEVER, 0, 128 * KIB },
+		[RT_REDUCE] = { 128 * KIB, ALL, NEVER },
+		[RT_ALLREDUCE] = { 512, ALL, NEVER },
+		[RT_REDUCE_SCATTER_BLOCK] = { 8 * KIB, ALL, NEVER },
+		[RT_SCAN] = { 8 * KIB, ALL, NEVER },
+		[RT_EXSCAN] = { 8 * KIB, ALL, NEVER },
 	},
 };
 
@@ -124,14 +133,14 @@ enum { REQUEST_RANKS_MAX = 16 }; /* what is flat costs a look at each rank; more
 
 struct policy_window policy_request_window(enum rt_kind kind, enum policy_host host)
 {
-	const struct policy_window none = { NEVER, 0 }, *w = &requests_win[host][kind];
+	const struct policy_window none = { NEVER, 0, NEVER }, *w = &requests_win[host][kind];
 	int64_t option = base_opt.coll_take[BASE_COLL_NONBLOCKING];
 
 	if (option == BASE_TAKE_OFF || option_of(kind) == BASE_TAKE_OFF)
 		return none;
 	if (option == BASE_TAKE_ON)
-		return (struct policy_window){ kind == RT_BARRIER ? 0 : policy_threshold_bytes(kind), ALL };
-	return w->to ? *w : none;
+		return (struct policy_window){ kind == RT_BARRIER ? 0 : policy_threshold_bytes(kind), ALL, NEVER };
+	return w->to || w->again ? *w : none;
 }
 
 bool policy_request_suits(const struct policy_group *g)
@@ -164,6 +173,11 @@ void policy_habit_answer(struct policy_habit *h, bool all_use_again)
 	else
 		h->left = h->pass = (uint16_t)base_min_u64(2u * h->pass, PASS_MAX);
 	h->is_taken = all_use_again;
+}
+
+void policy_habit_defer(struct policy_habit *h)
+{
+	h->left = 1;
 }
 
 bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)

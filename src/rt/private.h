@@ -60,9 +60,14 @@ struct rt_comm {
 	/* by kind, and by size in powers of two */
 	struct reuse {
 		struct policy_habit habit;
-		uint16_t taken, unmapped; /* since the last question; of them in memory that peers had not mapped */
-	} reuse[RT_KINDS][REUSE_SIZES];
+		_Atomic uint16_t taken, unmapped; /* since the last question; of them in memory that peers had not mapped */
+		/* of nonblocking calls: it waits to be asked, since so many; what this rank would say */
+		bool waits, is_again;
+		uint16_t deferred;
+	} reuse[RT_KINDS][REUSE_SIZES], requests_reuse[RT_KINDS][REUSE_SIZES];
 	struct reuse *reuse_now; /* of the call that is being taken; NULL: it is taken in any case */
+	struct reuse *request_reuse_now; /* of the request that is created next */
+	bool requests_wait; /* any of requests_reuse does, and rt_watch() has been called for it */
 };
 
 /* What the trampolines look at, and what it is the sum of. */
@@ -150,6 +155,27 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
 /* Of the collective that rt_takes() has said yes to: could peers reach both of its sides where they are? */
 void reuse_note(struct rt_comm *c, bool is_mapped);
+/* The same of a request; u: NULL when it is taken in any case. */
+static inline void reuse_count(struct reuse *u, bool is_mapped)
+{
+	if (!u)
+		return;
+	atomic_fetch_add_explicit(&u->taken, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&u->unmapped, !is_mapped, memory_order_relaxed);
+}
+/* Was what has been taken since the last question in memory that others had mapped, most times? */
+static inline bool reuse_was_right(const struct reuse *u)
+{
+	return atomic_load_explicit(&u->unmapped, memory_order_relaxed) * 4u <=
+	       atomic_load_explicit(&u->taken, memory_order_relaxed);
+}
+static inline void reuse_answer(struct reuse *u, bool all_use_again)
+{
+	policy_habit_answer(&u->habit, all_use_again);
+	atomic_store_explicit(&u->taken, 0, memory_order_relaxed);
+	atomic_store_explicit(&u->unmapped, 0, memory_order_relaxed);
+}
+void reuse_fini(struct rt_comm *c);
 
 /* ---- leave.c: may this call return early, and doing it ------------------------------------------------ */
 

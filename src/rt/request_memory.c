@@ -143,17 +143,21 @@ static bool is_bcast_leaf(const struct rt_request *r)
 int request_open(struct rt_request *r)
 {
 	const struct rt_call *call = r->call;
+	/* where results are others' inputs still, in place means a copy */
+	bool is_both = call->in_place && (request_is_exchange(r) || request_is_scattered(r)) && call->send.buf.bytes;
 	int ret;
 
 	r->send = r->recv = (struct request_side){ 0 };
-	/* where results are others' inputs still, in place means a copy */
-	if (call->in_place && (request_is_exchange(r) || request_is_scattered(r)) && call->send.buf.bytes)
+	if (is_both)
 		ret = side_copy(&r->send, &call->send.buf, true);
 	else if (call->in_place && request_is_fold(r))
 		ret = 0;
 	else
 		ret = side_open(&r->send, &call->send, !is_bcast_leaf(r));
-	return ret ? ret : side_open(&r->recv, &call->recv, call->in_place);
+	if (!ret)
+		ret = side_open(&r->recv, &call->recv, call->in_place);
+	reuse_count(r->reuse, (is_both || !r->send.scratch.bytes) && !r->recv.scratch.bytes);
+	return ret;
 }
 
 int request_close(struct rt_request *r, bool is_good)

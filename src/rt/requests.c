@@ -466,7 +466,9 @@ int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner, .is_small = request_is_small(c, call) };
+	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner, .is_small = request_is_small(c, call),
+				  .reuse = c->request_reuse_now };
+	c->request_reuse_now = NULL;
 	ret = r->is_small ? 0 : request_schedule(r);
 	if (ret) {
 		free(r);

@@ -56,6 +56,21 @@ void rt_requests_end(struct rt_comm *c);
 struct rt_window { uint64_t from, to; };
 extern struct rt_window rt_request_window[RT_KINDS];
 extern uint64_t rt_request_gate_bytes[RT_KINDS];
+/* Those of them that are taken whatever buffers they use, and from which size on in such as are used again. */
+extern struct rt_window rt_request_always[RT_KINDS];
+extern uint64_t rt_request_again_bytes[RT_KINDS];
+static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
+{
+	return bytes >= rt_request_always[kind].from && bytes <= rt_request_always[kind].to;
+}
+/*
+ * Another of them, whose call is prepared (NULL: this rank cannot): is it taken? By what ranks agreed on in the last blocking
+ * collective of the communicator, as a nonblocking one must not wait for others. Says now and then that they should agree
+ * anew: at the next one, in which rt_requests_agree() is collective wherever rt_requests_disagree().
+ */
+bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call);
+bool rt_requests_disagree(const struct rt_comm *c);
+void rt_requests_agree(struct rt_comm *c);
 /* Is the communicator, by what all its ranks know, one whose requests are to be taken? */
 bool rt_request_suits(const struct rt_comm *c);
 /* Each that would have been taken wishes so much for its communicator to be connected, the same on all ranks; more than

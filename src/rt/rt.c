@@ -18,7 +18,9 @@
 bool rt_on;
 uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 struct rt_window rt_request_window[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
+struct rt_window rt_request_always[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
 uint64_t rt_request_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
+uint64_t rt_request_again_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_always_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 
@@ -44,8 +46,11 @@ static void switch_on(void)
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
 		rt_always_bytes[kind] = policy_always_bytes(kind, host);
 		window = policy_request_window(kind, host);
-		rt_request_window[kind] = (struct rt_window){ window.from, window.to };
-		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX || window.from != UINT64_MAX;
+		rt_request_always[kind] = rt_request_window[kind] = (struct rt_window){ window.from, window.to };
+		if (window.again != UINT64_MAX)
+			rt_request_window[kind] = (struct rt_window){ base_min_u64(window.from, window.again), UINT64_MAX };
+		rt_request_again_bytes[kind] = window.again;
+		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX || rt_request_window[kind].from != UINT64_MAX;
 	}
 	set_gates();
 }
@@ -300,6 +305,7 @@ void rt_comm_destroy(struct rt_comm *c)
 		return;
 	pending_complete_comm(c);
 	requests_comm_destroyed(c);
+	reuse_fini(c);
 	workers_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)

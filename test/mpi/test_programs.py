@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Whole programs: other languages, other models, other tools. Run alone: ./dev check mpi -k fortran"""
 import json
+import os
 import subprocess
 
 import pytest
@@ -192,3 +193,25 @@ def test_taken_while_buffers_are_used_again(behaviour, name, ranks, get_mpi, wit
         total = counters(tmp_path / 'stats', ranks)
         taken = total['alltoall_taken'] / (total['alltoall_taken'] + total['alltoall_passed'])
         assert AGAIN[behaviour][0] <= taken <= AGAIN[behaviour][1] and total['reuse_asked'], total
+
+
+AGAIN_NONBLOCKING = {
+    'used_again': (0.7, 1.0),
+    'new_each_time': (0.0, 0.0),
+    'one_rank_is_different': (0.0, 0.0),
+    'ranks_change_their_minds': (0.0, 1.0),
+    'no_blocking_call_any_more': (0.15, 0.5),
+}
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('behaviour', AGAIN_NONBLOCKING)
+def test_nonblocking_taken_while_buffers_are_used_again(behaviour, name, get_mpi, with_sluice, tmp_path):
+    """The same of what may not wait for others; only where each rank has a CPU."""
+    mpi, ranks = get_mpi(name), 2
+    passed(mpi.launch(ranks, mpi.build('again_nonblocking.c'), behaviour, sluice=with_sluice,
+                      env={'SLUICE_STATS': str(tmp_path / 'stats')}), behaviour)
+    if with_sluice and len(os.sched_getaffinity(0)) >= ranks:
+        total = counters(tmp_path / 'stats', ranks)
+        taken = total['alltoall_taken'] / (total['alltoall_taken'] + total['alltoall_passed'])
+        assert AGAIN_NONBLOCKING[behaviour][0] <= taken <= AGAIN_NONBLOCKING[behaviour][1], total

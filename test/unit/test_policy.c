@@ -298,6 +298,22 @@ UNIT_TEST(policy_wants_larger_calls_where_ranks_share_cpus_and_open_mpi_yields_t
 	base_opt.coll_threshold_bytes = before;
 }
 
+UNIT_TEST(policy_asks_with_each_call_until_there_is_an_answer)
+{
+	struct policy_habit h = { 0 };
+	int calls = 0;
+
+	while (policy_habit_next(&h) != HABIT_ASK)
+		CHECK(++calls < 10);
+	for (int i = 0; i < 1000; i++) {
+		policy_habit_defer(&h);
+		CHECK_EQ(policy_habit_next(&h), HABIT_ASK);
+		CHECK(!h.is_taken);
+	}
+	policy_habit_answer(&h, true);
+	CHECK(h.is_taken);
+}
+
 static uint64_t from_of(enum rt_kind kind, enum policy_host host) { return policy_request_window(kind, host).from; }
 
 UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
@@ -307,6 +323,7 @@ UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 	*nonblocking = BASE_TAKE_AUTO;
 	for (int kind = 0; kind < RT_KINDS; kind++) {
 		CHECK_EQ(from_of(kind, HOST_OTHER), UINT64_MAX);
+		CHECK(policy_request_window(kind, HOST_OTHER).again >= 128 << 10);
 		if (rt_is_local(kind)) /* whose sizes ranks do not share */
 			CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX && from_of(kind, HOST_OPEN_MPI) == UINT64_MAX);
 	}
@@ -314,6 +331,9 @@ UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_OPEN_MPI), 512);
 	CHECK_EQ(from_of(RT_BCAST, HOST_OPEN_MPI), UINT64_MAX);
 	CHECK(policy_request_window(RT_ALLTOALL, HOST_MPICH).to < 64 << 10);
+	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).again, 128 << 10);
+	CHECK_EQ(policy_request_window(RT_BCAST, HOST_OPEN_MPI).again, 128 << 10);
+	CHECK_EQ(policy_request_window(RT_ALLTOALLV, HOST_OPEN_MPI).again, UINT64_MAX);
 	*nonblocking = BASE_TAKE_ON;
 	CHECK_EQ(from_of(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
 	CHECK_EQ(from_of(RT_BARRIER, HOST_OTHER), 0);
@@ -322,7 +342,8 @@ UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 	base_opt.coll_take[BASE_COLL_BARRIER] = BASE_TAKE_AUTO;
 	*nonblocking = BASE_TAKE_OFF;
 	for (int kind = 0; kind < RT_KINDS; kind++)
-		CHECK_EQ(from_of(kind, HOST_MPICH), UINT64_MAX);
+		CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX &&
+		      policy_request_window(kind, HOST_MPICH).again == UINT64_MAX);
 	*nonblocking = before;
 }
 
