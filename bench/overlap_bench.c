@@ -18,9 +18,7 @@
  *   switch-X     the rank that waits for data computes for wait_us and then touches: the time of
  * the touch, and that of a copy of as many bytes by one process, between mapped buffers
  *
- * X is a collective (kinds). A nonblocking one is completed by MPI_Wait before the data is used; with who=one on a
- * shared core the others sleep outside of MPI until the rank that computes has its result, so that nobody
- * but an MPI with progress of its own moves data meanwhile. Units of computation are rows of a product of two 64 x 64 matrices, on
+ * X is a collective (kinds). A nonblocking one is completed by MPI_Wait before the data is used. Units of computation are rows of a product of two 64 x 64 matrices, on
  * buffers of their own. The owners rewrite their data before each call. A sample ends with the
  * slowest rank; it begins at the instant at which the last rank was there. With who=one on a shared
  * core it is the time of the rank that computes, which calls last. Samples in which somebody else
@@ -91,7 +89,6 @@ struct kind {
 	int waiter;    /* the rank that waits for data (-1: any but 0) */
 };
 
-static void wait_for_the_waiter(struct job *j);
 
 /* ---- the collectives ------------------------------------------------------------------------- */
 
@@ -109,7 +106,6 @@ static void wait_for_the_waiter(struct job *j);
 		if (j->computes)                                                                     \
 			job_compute(j->units);                                                       \
 		j->computed_ns = bench_now_ns();                                                     \
-		wait_for_the_waiter(j);                                                              \
 		END(&j->request, MPI_STATUS_IGNORE);                                                 \
 	}                                                                                            \
 	static __attribute__((noinline)) void name##_late(struct job *j)                             \
@@ -274,18 +270,6 @@ static bool is_ordered(const struct job *j, enum part part)
 	return j->opt.shared && (j->opt.one || part == SWITCH);
 }
 
-/* Does who does not compute stay outside of MPI until the other has its result? */
-static bool is_away(const struct job *j, enum part part)
-{
-	return j->kind->nonblocking && part == BOTH && is_ordered(j, part);
-}
-
-static void wait_for_the_waiter(struct job *j)
-{
-	if (is_away(j, BOTH) && !is_waiter(j))
-		bench_sync(&j->b);
-}
-
 static uint64_t begin(struct job *j, enum part part, struct job_cpu *before)
 {
 	struct timespec lead = { .tv_nsec = LEAD_NS };
@@ -329,8 +313,6 @@ static void take(struct job *j, enum part part, bool keep)
 	if (part != COMP)
 		use(j);
 	ns = bench_now_ns() - t0;
-	if (is_away(j, part) && is_waiter(j))
-		bench_sync(&j->b);
 	if (part == BOTH) {
 		j->b.area->value[j->b.rank][SAYS_CALL] = j->returned_ns - t0;
 		j->b.area->value[j->b.rank][SAYS_USE] = t0 + ns - j->computed_ns;
