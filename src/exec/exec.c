@@ -205,7 +205,8 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	}
 	e->op = r->op;
 	*place = r;
-	trace_op(node_id(e->group), r->op, e->rank, e->size);
+	if (!call->is_away) /* whose caller may have left the call that it belongs to */
+		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
 	r->left = r->is_fold ? 1 : r->block->op_count;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {

@@ -185,8 +185,9 @@ void exec_end(struct exec_run *r);
 uint64_t exec_work_bytes(const struct exec_run *r);
 /* Does a partner have nothing to do but wait for it? */
 bool exec_is_waited_for(const struct exec_run *r);
-/* What others know it by within its communicator, at the moment. */
+/* What others know it by within its communicator, at the moment; and its number, for the trace. */
 uint64_t exec_tag(const struct exec_run *r);
+uint64_t exec_number(const struct exec_run *r);
 const char *exec_name(const struct exec_run *r);
 /* How long a partner has done nothing but wait for this collective, the longest of them; 0: none waits. */
 uint64_t exec_waited_for_ns(const struct exec_run *r);

@@ -442,4 +442,6 @@ uint64_t exec_work_bytes(const struct exec_run *r)
 
 uint64_t exec_tag(const struct exec_run *r) { return r->op & XFER_TAG_MASK; }
 
+uint64_t exec_number(const struct exec_run *r) { return r->op; }
+
 const char *exec_name(const struct exec_run *r) { return r->call.name; }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Claiming units; what is done when the last one is. */
 #include "fold/private.h"
+#include "trace/trace.h"
 
 static uint64_t total_of(const struct fold_view *v, uint32_t slice)
 {
@@ -16,15 +17,58 @@ void fold_finish(struct fold_view *v, uint32_t slice, uint32_t unit)
 			node_ring(v->group, r);
 }
 
+/* Elements [first, first + n) of the vector have been combined, and are where `dst` gets them. */
+static void note(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t n, int dst, uint64_t since)
+{
+	int by = node_rank(v->group);
+	bool is_row = since && by >= 0 && v->shape.kind != FOLD_REDUCE_SCATTER;
+
+	trace_copied(since, .bytes = n * v->shape.element_bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
+		     .src = TRACE_FROM_ALL, .dst = dst, .by = by, .mover = by < 0 ? TRACE_WORKER : TRACE_CPU,
+		     .row = is_row ? v->words(v->ctx, slice) : NULL,
+		     .is_last = is_row && fold_is_claimed_up(v, slice));
+}
+
+/* Who gets the same elements shares a record. */
+static void note_all(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n, uint64_t since)
+{
+	int kind = (int)v->shape.kind;
+
+	if (kind != FOLD_REDUCE_SCATTER) {
+		note(v, slice, unit, n, kind == FOLD_REDUCE ? (int)v->shape.root :
+				    kind == FOLD_EXSCAN ? (int)TRACE_TO_EACH_BUT_FIRST : (int)TRACE_TO_EACH, since);
+		return;
+	}
+	for (uint32_t r = 0; r < v->shape.ranks; r++) {
+		uint64_t lo = base_max_u64(first, v->starts[r]), hi = base_min_u64(first + n, v->starts[r + 1]);
+
+		if (lo < hi)
+			note(v, slice, unit, hi - lo, (int)r, since);
+	}
+}
+
+/* Results of several ranks in one unit are records of their own: those are no rows. */
+static uint64_t trace_begin(const struct fold_view *v, uint32_t slice, uint64_t n)
+{
+	const struct fold_shape *s = &v->shape;
+
+	if (node_rank(v->group) < 0 || s->kind == FOLD_REDUCE_SCATTER)
+		return trace_copy_begin(n * s->element_bytes);
+	return trace_row_begin(v->words(v->ctx, slice), v->tag, s->count * s->element_bytes);
+}
+
 int fold_do_unit(struct fold_view *v, uint32_t slice, uint32_t unit)
 {
-	uint64_t first, n;
+	uint64_t first, n, since;
 	int ret;
 
 	fold_unit_range(&v->shape, &v->cut, slice, unit, &first, &n);
+	since = trace_begin(v, slice, n);
 	ret = fold_combine(v, first, n);
 	if (ret)
 		return ret;
+	if (trace_is_on())
+		note_all(v, slice, unit, first, n, since);
 	base_count(BASE_CTR_BYTES_FOLDED, n * v->shape.element_bytes);
 	if ((int)slice != node_rank(v->group))
 		base_count(BASE_CTR_BYTES_HELPED, n * v->shape.element_bytes);
@@ -37,8 +81,10 @@ int fold_move(struct fold_view *v, uint32_t slice, uint32_t start)
 	uint32_t unit = xfer_claim(v->words(v->ctx, slice), v->tag, fold_units(&v->shape, &v->cut, slice), start);
 	int ret;
 
-	if (unit == XFER_NONE)
+	if (unit == XFER_NONE) {
+		trace_row_end(v->words(v->ctx, slice));
 		return 0;
+	}
 	ret = fold_do_unit(v, slice, unit);
 	return ret ? ret : 1;
 }

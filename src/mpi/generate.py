@@ -177,7 +177,7 @@ def try_to_take(f, call):
     form = form_of(f)[1]
     if form == 'blocking':
         return ['\tif (take_call(&take, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
-    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
+    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
 
 
 def collective(f):

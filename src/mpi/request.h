@@ -23,9 +23,10 @@
 #define request_flying   ABI_NAME(request_flying)
 #define request_failed   ABI_NAME(request_failed)
 #define request_take_error ABI_NAME(request_take_error)
+#define request_asked_on ABI_NAME(request_asked_on)
 
-/* The whole of a nonblocking call: as take_call(). */
-bool request_begin(const struct take *take, MPI_Request *request, int *rc);
+/* The whole of a nonblocking call: as take_call(), and take_passed(). */
+bool request_begin(struct take *take, MPI_Request *request, int *rc);
 
 /* ---- for request_wait.c ------------------------------------------------------------------------ */
 
@@ -34,6 +35,8 @@ extern _Atomic uint32_t request_failed; /* that have ended in errors nobody has 
 
 /* Is it ours and in flight? */
 bool request_is_there(MPI_Request request);
+/* For the trace: the program is in a call that waits for these, or tests them, from now on; or not any more. */
+void request_asked_on(int count, const MPI_Request requests[], bool asks);
 /* One pass; what is over is completed. True: something has moved. */
 bool request_progress(void);
 /* What the program is to hear of a request that has been completed; 0: nothing. Once. */

@@ -14,12 +14,6 @@ static bool is_any_flying(void)
 	return atomic_load_explicit(&request_flying, memory_order_acquire);
 }
 
-static void progress(void)
-{
-	if (is_any_flying())
-		request_progress();
-}
-
 /* A turn of a wait: nothing was complete when it was looked for. */
 static void turn(struct rt_nap *nap)
 {
@@ -37,10 +31,33 @@ static bool is_ours_among(int count, const MPI_Request requests[])
 	return false;
 }
 
+/* For the trace: the program waits for these, or tests them; not any more. */
+static void ask(int count, const MPI_Request requests[])
+{
+	if (trace_is_on() && requests && is_any_flying())
+		request_asked_on(count, requests, true);
+}
+static void turn_away(int count, const MPI_Request requests[])
+{
+	if (trace_is_on() && requests && is_any_flying())
+		request_asked_on(count, requests, false);
+}
+
+/* Their turn in a call that tests. */
+static void progress_for(int count, const MPI_Request requests[])
+{
+	if (!is_any_flying())
+		return;
+	ask(count, requests);
+	request_progress();
+	turn_away(count, requests);
+}
+
 static void wait_for_ours(int count, const MPI_Request requests[])
 {
 	struct rt_nap nap = { 0 };
 
+	ask(count, requests);
 	for (int i = 0; requests && is_any_flying() && i < count; i++)
 		while (request_is_there(requests[i]))
 			turn(&nap);
@@ -113,26 +130,48 @@ int request_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
 	return after_several(copy, count, NULL, statuses, rc);
 }
 
-int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+static int test_any(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
 {
 	MPI_Request *copy;
 	int rc;
 
-	progress();
+	if (is_any_flying())
+		request_progress();
 	copy = before(count, requests);
 	rc = real.Testany(count, requests, index, flag, status);
 	return after(copy, !rc && *flag && *index != ABI_UNDEFINED ? *index : -1, rc);
 }
 
-int request_Testsome(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
+int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+	int rc;
+
+	ask(count, requests);
+	rc = test_any(count, requests, index, flag, status);
+	turn_away(count, requests);
+	return rc;
+}
+
+static int test_some(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
 {
 	MPI_Request *copy;
 	int rc;
 
-	progress();
+	if (is_any_flying())
+		request_progress();
 	copy = before(count, requests);
 	rc = real.Testsome(count, requests, outcount, indices, statuses);
 	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices, statuses, rc);
+}
+
+int request_Testsome(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
+{
+	int rc;
+
+	ask(count, requests);
+	rc = test_some(count, requests, outcount, indices, statuses);
+	turn_away(count, requests);
+	return rc;
 }
 
 int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
@@ -141,14 +180,16 @@ int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *s
 	MPI_Request *copy;
 	int flag = 0, rc = 0;
 
+	ask(count, requests);
 	while (is_ours_among(count, requests)) {
-		rc = request_Testany(count, requests, index, &flag, status);
+		rc = test_any(count, requests, index, &flag, status);
 		if (rc || flag)
 			break;
 		turn(&nap);
 	}
 	if (nap.comm)
 		rt_requests_woke(&nap);
+	turn_away(count, requests);
 	if (rc || flag)
 		return rc;
 	copy = before(count, requests);
@@ -163,14 +204,16 @@ int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indic
 	int rc = 0;
 
 	*outcount = 0;
+	ask(count, requests);
 	while (is_ours_among(count, requests)) {
-		rc = request_Testsome(count, requests, outcount, indices, statuses);
+		rc = test_some(count, requests, outcount, indices, statuses);
 		if (rc || *outcount)
 			break;
 		turn(&nap);
 	}
 	if (nap.comm)
 		rt_requests_woke(&nap);
+	turn_away(count, requests);
 	if (rc || *outcount)
 		return rc;
 	copy = before(count, requests);
@@ -183,7 +226,7 @@ int request_Test(MPI_Request *request, int *flag, MPI_Status *status)
 	MPI_Request *copy;
 	int rc;
 
-	progress();
+	progress_for(1, request);
 	copy = before(1, request);
 	rc = real.Test(request, flag, status);
 	return after(copy, !rc && *flag ? 0 : -1, rc);
@@ -194,7 +237,7 @@ int request_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *st
 	MPI_Request *copy;
 	int rc;
 
-	progress();
+	progress_for(count, requests);
 	copy = before(count, requests);
 	rc = real.Testall(count, requests, flag, statuses);
 	return after_several(copy, !rc && *flag ? count : 0, NULL, statuses, rc);
@@ -202,25 +245,25 @@ int request_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *st
 
 int request_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
-	progress();
+	progress_for(1, &request);
 	return real.Request_get_status(request, flag, status);
 }
 
 int request_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status)
 {
-	progress();
+	progress_for(count, requests);
 	return real.Request_get_status_any(count, requests, index, flag, status);
 }
 
 int request_Request_get_status_all(int count, const MPI_Request requests[], int *flag, MPI_Status *statuses)
 {
-	progress();
+	progress_for(count, requests);
 	return real.Request_get_status_all(count, requests, flag, statuses);
 }
 
 int request_Request_get_status_some(int count, const MPI_Request requests[], int *outcount, int indices[],
 				    MPI_Status *statuses)
 {
-	progress();
+	progress_for(count, requests);
 	return real.Request_get_status_some(count, requests, outcount, indices, statuses);
 }

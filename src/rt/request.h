@@ -30,10 +30,20 @@ struct rt_request {
 	struct board_read read;
 	struct board_fold fold;
 	char *image;              /* and its result, where that is not made in the program's memory */
+	uint64_t traced_op;       /* for the trace: its number, and whether its call goes on */
+	bool is_in_call;
 	enum request_state state;
 	int result;
 	struct rt_request *next;
 };
+
+/* It has this number: what is traced now is its call, if that goes on. */
+static inline void request_is_number(struct rt_request *r, uint64_t op)
+{
+	r->traced_op = op;
+	if (trace_is_on() && r->is_in_call)
+		trace_op(node_id(r->comm->group), op, node_rank(r->comm->group), node_size(r->comm->group));
+}
 
 /* ---- request_schedule.c --------------------------------------------------------------------------------- */
 
@@ -51,6 +61,8 @@ bool request_is_allgather(const struct rt_request *r);
 
 /* Pins or copies what the call names. 0 or -errno; request_close() in any case. */
 int request_open(struct rt_request *r);
+/* How it is described, for the trace. */
+enum trace_region request_region(const struct rt_request *r);
 /* is_good: the program gets what it receives. 0 or -errno. */
 int request_close(struct rt_request *r, bool is_good);
 

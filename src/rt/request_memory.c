@@ -160,6 +160,25 @@ int request_open(struct rt_request *r)
 	return ret;
 }
 
+struct trace_op rt_request_op(const struct rt_request *r)
+{
+	const struct node_group *g = r->comm->group;
+
+	if (!r->traced_op)
+		return (struct trace_op){ 0 };
+	return (struct trace_op){ r->traced_op, node_id(g), (uint16_t)node_rank(g), (uint16_t)node_size(g) };
+}
+
+enum trace_region request_region(const struct rt_request *r)
+{
+	const struct request_side *s = r->recv.addr ? &r->recv : &r->send;
+	const struct rt_side *given = r->recv.addr ? &r->call->recv : &r->call->send;
+
+	if (!s->addr)
+		return TRACE_REGION_NONE;
+	return !s->scratch.bytes ? TRACE_REGION_MAPPED : given->buf.pack ? TRACE_REGION_PACKED : TRACE_REGION_PLAIN;
+}
+
 int request_close(struct rt_request *r, bool is_good)
 {
 	int ret = side_close(&r->send, &r->call->send, is_good && is_bcast_leaf(r), NULL);

@@ -192,6 +192,7 @@ int request_small_begin(struct rt_request *r)
 	r->number = board_begin(r->comm->board);
 	if (!r->number)
 		return -EBUSY;
+	request_is_number(r, r->number | TRACE_ON_BOARD);
 	r->read = (struct board_read){ .skip = -1 };
 	set_ranks(r, &r->read);
 	ret = set_place(r);
@@ -201,12 +202,29 @@ int request_small_begin(struct rt_request *r)
 	return ret ? ret : post(r);
 }
 
+/* This rank has taken what it gets itself. */
+static void trace_taken_bytes(const struct rt_request *r)
+{
+	const struct rt_side *s = receiver(r);
+	int rank = node_rank(r->comm->group), first = r->read.first;
+	uint64_t bytes = 0;
+
+	for (int i = 0; s && i < s->count; i++)
+		bytes += s->count > 1 && i == r->read.skip ? 0 : s->parts[i].bytes;
+	if (bytes)
+		trace_copied(0, .bytes = bytes, .op = r->traced_op, .group = node_id(r->comm->group),
+			     .src = r->read.end - first == 1 ? first : (int)TRACE_FROM_ALL, .dst = rank, .by = rank,
+			     .mover = TRACE_CPU);
+}
+
 int request_small_step(struct rt_request *r)
 {
 	int ret = board_take(r->comm->board, r->number, &r->read);
 
 	if (ret)
 		board_end(r->comm->board, r->number);
+	if (ret > 0 && trace_is_on())
+		trace_taken_bytes(r);
 	return ret;
 }
 

@@ -197,9 +197,11 @@ static int begin_run(struct rt_request *r)
 	if (call.fold)
 		request_fold(r, &fold);
 	ret = exec_begin(r->comm->exec, &call, &run);
-	if (!ret)
-		r->run = run;
-	return ret;
+	if (ret)
+		return ret;
+	r->run = run;
+	request_is_number(r, exec_number(run));
+	return 0;
 }
 
 static int begin(struct rt_request *r) { return r->is_small ? request_small_begin(r) : begin_run(r); }
@@ -423,6 +425,7 @@ static void queue(struct rt_request *r)
 	struct rt_comm *c = r->comm;
 
 	pthread_mutex_lock(&c->requests.lock);
+	r->is_in_call = true;
 	r->state = REQUEST_QUEUED;
 	append(&c->requests.queued, r);
 	enter_busy(c);
@@ -431,6 +434,7 @@ static void queue(struct rt_request *r)
 		leave_busy(c);
 	else if (c->requests.queued.first)
 		attendant_start();
+	r->is_in_call = false;
 	pthread_mutex_unlock(&c->requests.lock);
 }
 
@@ -446,6 +450,7 @@ void rt_request_start(struct rt_request *r)
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	watch_more(&rt_requests);
 	ret = r->is_small ? 0 : request_open(r);
+	trace_taken(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
 	if (!ret && !call_is_own_right(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
 	if (!ret) {

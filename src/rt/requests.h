@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 
 #include "rt/collective.h"
+#include "trace/trace.h"
 
 struct rt_request;
 
@@ -39,6 +40,8 @@ int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner
 /* Begins, in the order of the calls on the communicator. Never waits for others. What goes wrong is the result of
  * the request. */
 void rt_request_start(struct rt_request *r);
+/* For the trace: which collective it is; group 0: none yet. */
+struct trace_op rt_request_op(const struct rt_request *r);
 /* It was handed out, or never started. */
 void rt_request_destroy(struct rt_request *r);
 

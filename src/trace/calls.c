@@ -24,7 +24,7 @@ void trace_call_begin_on(const char *name, const void *site, const void *frame)
 	c->recent = repeats_find(name, site, frame, &c->record.call.site);
 	c->record.call.id = ++call_id;
 	c->why = c->early_why = NULL;
-	c->is_early = false;
+	c->is_early = c->is_begun = false;
 	c->record.begin = trace_ticks();
 	atomic_signal_fence(memory_order_seq_cst); /* what a handler copies is in a call that has begun, or in none */
 	c->depth = 1;
@@ -49,7 +49,7 @@ static void write_call(struct trace_current *c, bool is_usual)
 void trace_call_end_on(int rc)
 {
 	struct trace_current *c = &trace_current;
-	bool is_usual = !rc && !c->is_early && c->record.call.ops < 2;
+	bool is_usual = !rc && !c->is_early && !c->is_begun && c->record.call.ops < 2;
 
 	if (!c->depth || --c->depth)
 		return;
@@ -61,6 +61,8 @@ void trace_call_end_on(int rc)
 		c->record.call.outcome = TRACE_FAILED;
 	else if (c->is_early)
 		c->record.call.outcome = TRACE_EARLY;
+	else if (c->is_begun)
+		c->record.call.outcome = TRACE_BEGUN;
 	if (!is_usual || !repeats_add(c->recent, &c->record, c->why, c->early_why))
 		write_call(c, is_usual);
 }

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define TRACE_MAGIC "SluiceT\n"
-#define TRACE_VERSION 2u
+#define TRACE_VERSION 3u
 #define TRACE_CHUNK_BYTES (64u << 10)
 #define TRACE_RECORD_BYTES 64u
 #define TRACE_RECORDS_PER_CHUNK (TRACE_CHUNK_BYTES / TRACE_RECORD_BYTES - 1)
@@ -115,6 +115,7 @@ enum trace_outcome {
 	TRACE_TAKEN,    /* done when it returned */
 	TRACE_EARLY,    /* returned while its data was moving */
 	TRACE_FAILED,
+	TRACE_BEGUN,    /* a nonblocking one, or a persistent one at its start: a TRACE_LEFT tells its end */
 };
 
 enum trace_region { TRACE_REGION_NONE, TRACE_REGION_MAPPED, TRACE_REGION_PLAIN, TRACE_REGION_PACKED };
@@ -128,6 +129,13 @@ enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE, TRACE_WOR
 #define TRACE_OWN_PART 16u /* of a call: its rank copied `bytes` from itself to itself, which was not timed */
 #define TRACE_IS_COUNTED 64u /* of a TRACE_ALIKE: its repeats are in the totals */
 #define TRACE_TO_PEER 32u /* of a call: what it moved went to the peer, not came from there */
+
+/* Instead of ranks: of what is combined, as many bytes for each rank that gets them. */
+#define TRACE_FROM_ALL 0xffffu          /* src: what all ranks bring */
+#define TRACE_TO_EACH 0xfffeu           /* dst: each rank of the group */
+#define TRACE_TO_EACH_BUT_FIRST 0xfffdu /* ... but rank 0 */
+/* In `op`: the collective is one of the group's board, whose numbers are others. */
+#define TRACE_ON_BOARD (1ull << 63)
 
 struct trace_record {
 	uint64_t begin, end; /* 0, 0: it was counted, not timed */
@@ -162,9 +170,11 @@ struct trace_record {
 		struct {
 			uint64_t wanted_ns; /* 0: nobody wanted it before its end */
 			uint64_t waited_ns; /* the program, since */
-			uint32_t id, touches;
+			uint64_t op;        /* of a TRACE_BEGUN: which collective it was, as in a call; 0: of none */
+			uint32_t id, touches; /* touches: or calls that waited or tested */
 			uint32_t caller;    /* thread of the call */
-		} left; /* begin: the call returned; end: it was retired */
+			uint32_t group;
+		} left; /* begin: the call returned, or the collective was begun in it; end: it was retired */
 		struct {
 			uint64_t bytes;
 			uint16_t text;
@@ -172,7 +182,7 @@ struct trace_record {
 	};
 	uint8_t flags;
 	_Atomic uint8_t type; /* enum trace_type; release, by a reader of a live file acquire */
-	uint16_t rank, ranks, root; /* of a call: in the group */
+	uint16_t rank, ranks, root; /* of a call, and of the end of one that was begun: in the group */
 };
 
 /*

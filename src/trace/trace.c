@@ -70,7 +70,8 @@ static bool is_of_peer(struct trace_record *r, const struct trace_copy *c)
 	bool is_to_peer = c->dst != r->rank;
 	int peer = is_to_peer ? c->dst : c->src;
 
-	if (is_to_peer && c->src != r->rank)
+	/* what is combined comes from all */
+	if (is_to_peer && c->src != r->rank && c->src != TRACE_FROM_ALL)
 		return false;
 	if (r->call.moved || r->call.edges)
 		return r->call.peer == peer && !(r->flags & TRACE_TO_PEER) == !is_to_peer;

@@ -6,8 +6,9 @@
  *   rt      trace_start ... trace_stop
  *   mpi     trace_call_begin ... trace_call_end       one record a call; trace_small for small ones
  *   rt      trace_region, trace_early, trace_left, trace_touched
+ *   mpi     trace_begun, trace_asked ... trace_turned, trace_ended     a request, from its call to its end
  *   exec    trace_op                                   which collective of which group it is
- *   xfer    trace_copied                               who moved which fragment when
+ *   xfer, fold  trace_copied                           who moved or combined which fragment when
  *
  * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs two
  * readings of the processor's counter and, in a loop, 12 bytes of the file. No hook takes a lock, allocates memory or
@@ -84,7 +85,7 @@ struct trace_current {
 	const void *frame;
 	struct trace_recent *recent;  /* what was written last from its place */
 	uint32_t depth;
-	bool is_early;
+	bool is_early, is_begun;
 	_Atomic bool is_held;         /* what has been written stays where it is */
 	_Atomic bool is_changing;     /* a handler that comes now has records of its own */
 	struct trace_row row;
@@ -161,6 +162,34 @@ static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t
 {
 	if (trace_is_on())
 		trace_left_on(call, left_ns, wanted_ns, waited_ns, touches, is_called);
+}
+
+/* ---- a collective that goes on after its call, until the program has waited for it (mpi/) ------------------- */
+
+struct trace_begun {
+	struct trace_name call;
+	uint64_t since_ns, wanted_ns, waited_ns;
+	uint64_t asking_ns; /* the program is in a call that waits or tests since then; 0: in none */
+	uint32_t asked;
+};
+/* Which collective of which group a request has been; group 0: none. */
+struct trace_op { uint64_t op; uint32_t group; uint16_t rank, ranks; };
+
+/* In its call. */
+void trace_begun_on(struct trace_begun *b);
+static inline void trace_begun(struct trace_begun *b)
+{
+	if (trace_is_on())
+		trace_begun_on(b);
+}
+/* The program waits for it or tests it, and, if it is not over, does no longer. */
+void trace_asked(struct trace_begun *b, uint64_t now_ns);
+void trace_turned(struct trace_begun *b, uint64_t now_ns);
+void trace_ended_on(const struct trace_begun *b, const struct trace_op *op);
+static inline void trace_ended(const struct trace_begun *b, const struct trace_op *op)
+{
+	if (trace_is_on() && b->since_ns)
+		trace_ended_on(b, op);
 }
 
 /* ---- copies (xfer/) ---------------------------------------------------------------------------------------- */

@@ -41,6 +41,7 @@ struct trace_place {
 	uint64_t received, own, peers, channel; /* bytes of what its ranks received, by mover */
 	uint64_t left_ns, waited_ns, saved_ns, cost_ns;
 	uint64_t touched, called, unseen; /* of those left */
+	uint64_t begun;        /* of those left: begun, and waited for or tested later */
 	uint64_t mapped, plain, packed;   /* calls, by kind of memory */
 };
 
@@ -68,6 +69,9 @@ struct trace_left {
 	uint64_t begin_ns, end_ns, wanted_ns, waited_ns;
 	uint32_t process, call, touches;
 	uint32_t caller, id;     /* by which the call is found */
+	uint64_t op;             /* of one that was begun */
+	uint32_t group;
+	uint16_t rank, ranks;
 	bool by_call;
 	uint64_t saved_ns;
 	uint64_t cost_ns;
@@ -134,7 +138,7 @@ void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol 
 
 enum trace_kind { /* of an event; names in trace_view.c */
 	TRACE_SHOW_CALL, TRACE_SHOW_EARLY, TRACE_SHOW_PASSED, TRACE_SHOW_LEFT, TRACE_SHOW_TOUCH, TRACE_SHOW_COPY,
-	TRACE_SHOW_CHANNEL, TRACE_SHOW_SPAN, TRACE_SHOW_GOAL, TRACE_SHOW_KINDS
+	TRACE_SHOW_CHANNEL, TRACE_SHOW_SPAN, TRACE_SHOW_GOAL, TRACE_SHOW_BEGUN, TRACE_SHOW_PENDING, TRACE_SHOW_KINDS
 };
 
 struct trace_event {

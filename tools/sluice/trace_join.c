@@ -84,17 +84,26 @@ static size_t ops_count(const struct trace_data *d)
 	return n;
 }
 
-static void index_calls(struct trace_data *d, struct index *by_id, struct index *by_op)
+static struct index index_by_id(const struct trace_data *d)
 {
-	*by_id = index_make(d->calls_count);
-	*by_op = index_make(ops_count(d));
+	struct index by_id = index_make(d->calls_count);
+
+	for (uint32_t i = 0; i < d->calls_count; i++)
+		index_put(&by_id, mix(d->calls[i].process, d->calls[i].thread, d->calls[i].id), i);
+	return by_id;
+}
+
+static struct index index_by_op(const struct trace_data *d)
+{
+	struct index by_op = index_make(ops_count(d));
+
 	for (uint32_t i = 0; i < d->calls_count; i++) {
 		const struct trace_call *c = &d->calls[i];
 
-		index_put(by_id, mix(c->process, c->thread, c->id), i);
 		for (uint64_t op = c->op; c->group && op < c->op + c->ops; op++)
-			index_put(by_op, mix(c->group, op, c->rank), i);
+			index_put(&by_op, mix(c->group, op, c->rank), i);
 	}
+	return by_op;
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------- */
@@ -113,24 +122,52 @@ static void count_received(struct trace_call *c, const struct trace_copied *copy
 	}
 }
 
-static void join_copies(struct trace_data *d, const struct index *by_op)
+/* Of the ranks that such a number stands for, the first and the one after the last. ranks: of the group. */
+static void range_of(uint32_t end, uint32_t ranks, uint32_t *out_first, uint32_t *out_end)
 {
-	for (size_t i = 0; i < d->copies_count; i++) {
-		struct trace_copied *copy = &d->copies[i];
-		struct trace_call *to = find_by_op(d, by_op, copy->group, copy->op, copy->dst);
-		struct trace_call *from = find_by_op(d, by_op, copy->group, copy->op, copy->src);
-		struct trace_call *by = find_by_op(d, by_op, copy->group, copy->op, copy->by);
+	bool is_one = end != TRACE_FROM_ALL && end != TRACE_TO_EACH && end != TRACE_TO_EACH_BUT_FIRST;
 
-		if (to) {
-			copy->call = (uint32_t)(to - d->calls);
-			count_received(to, copy);
-			to->done_ns = base_max_u64(to->done_ns, copy->end_ns);
-		}
-		if (from)
-			from->done_ns = base_max_u64(from->done_ns, copy->end_ns);
+	*out_first = is_one ? end : end == TRACE_TO_EACH_BUT_FIRST;
+	*out_end = is_one ? end + 1 : ranks;
+}
+
+/* The largest group has so many. What is combined goes to all; ranks whose calls are not known are passed over. */
+static uint32_t ranks_most(const struct trace_data *d)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < d->calls_count; i++)
+		most = base_max_u64(most, d->calls[i].ranks);
+	return most;
+}
+
+static void join_copy(struct trace_data *d, const struct index *by_op, struct trace_copied *copy, uint32_t ranks)
+{
+	struct trace_call *from = find_by_op(d, by_op, copy->group, copy->op, copy->src);
+	struct trace_call *by = find_by_op(d, by_op, copy->group, copy->op, copy->by);
+	uint32_t r, end;
+
+	for (range_of(copy->dst, ranks, &r, &end); r < end; r++) {
+		struct trace_call *to = find_by_op(d, by_op, copy->group, copy->op, r);
+
+		if (!to)
+			continue;
+		copy->call = (uint32_t)(to - d->calls);
+		count_received(to, copy);
+		to->done_ns = base_max_u64(to->done_ns, copy->end_ns);
 		if (by && by != to)
 			by->for_others += copy->bytes;
 	}
+	if (from)
+		from->done_ns = base_max_u64(from->done_ns, copy->end_ns);
+}
+
+static void join_copies(struct trace_data *d, const struct index *by_op)
+{
+	uint32_t ranks = ranks_most(d);
+
+	for (size_t i = 0; i < d->copies_count; i++)
+		join_copy(d, by_op, &d->copies[i], ranks);
 }
 
 /* ---- what was left -------------------------------------------------------------------------------------- */
@@ -197,16 +234,20 @@ static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, ui
 static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op)
 {
 	uint64_t *bytes = trace_alloc(d->lefts_count * sizeof *bytes);
+	uint32_t ranks = ranks_most(d);
 
 	for (size_t i = 0; i < d->copies_count; i++) {
 		const struct trace_copied *copy = &d->copies[i];
-		uint32_t ends[2] = { copy->src, copy->dst };
+		/* of what is combined, those who get it */
+		uint32_t ends[2] = { copy->src == TRACE_FROM_ALL ? copy->dst : copy->src, copy->dst }, r, end;
 
-		for (int k = 0; k < (copy->src == copy->dst ? 1 : 2) && copy->end_ns; k++) {
-			const struct trace_call *c = find_by_op(d, by_op, copy->group, copy->op, ends[k]);
+		for (int k = 0; k < (ends[0] == ends[1] ? 1 : 2) && copy->end_ns; k++) {
+			for (range_of(ends[k], ranks, &r, &end); r < end; r++) {
+				const struct trace_call *c = find_by_op(d, by_op, copy->group, copy->op, r);
 
-			if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy))
-				bytes[c->left] += moved_between(copy, c->end_ns, free_until(c, &d->lefts[c->left]));
+				if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy))
+					bytes[c->left] += moved_between(copy, c->end_ns, free_until(c, &d->lefts[c->left]));
+			}
 		}
 	}
 	return bytes;
@@ -222,8 +263,8 @@ static void judge(struct trace_data *d, const struct index *by_op)
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
 		uint64_t until, came, from, moving;
 
-		if (!c)
-			continue;
+		if (!c || c->outcome == TRACE_BEGUN)
+			continue; /* the program has asked for it */
 		until = free_until(c, l);
 		came = base_min_u64(partners_came(d, by_op, c), until);
 		from = base_max_u64(c->end_ns, came);
@@ -237,6 +278,23 @@ static void judge(struct trace_data *d, const struct index *by_op)
 	free(speed);
 }
 
+/* What was begun after its call, when there was room, says only in the end which collective it was. */
+static void join_begun(struct trace_data *d, const struct index *by_id)
+{
+	for (uint32_t i = 0; i < d->lefts_count; i++) {
+		const struct trace_left *l = &d->lefts[i];
+		struct trace_call *c = l->group ? find_by_id(d, by_id, l->process, l->caller, l->id) : NULL;
+
+		if (!c || c->ops)
+			continue;
+		c->op = l->op;
+		c->ops = 1;
+		c->group = l->group;
+		c->rank = l->rank;
+		c->ranks = l->ranks;
+	}
+}
+
 static void join_lefts(struct trace_data *d, const struct index *by_id)
 {
 	for (uint32_t i = 0; i < d->lefts_count; i++) {
@@ -248,7 +306,7 @@ static void join_lefts(struct trace_data *d, const struct index *by_id)
 		l->call = (uint32_t)(c - d->calls);
 		c->left = i;
 		/* it is retired by the next call that looks: its data may have been there for long */
-		if (c->done_ns >= l->begin_ns && c->done_ns < l->end_ns)
+		if (c->outcome != TRACE_BEGUN && c->done_ns >= l->begin_ns && c->done_ns < l->end_ns)
 			l->end_ns = c->done_ns;
 	}
 	for (size_t i = 0; i < d->touches_count; i++) {
@@ -286,6 +344,10 @@ static void sum_places(struct trace_data *d)
 		p->waited_ns += l->waited_ns;
 		p->saved_ns += l->saved_ns;
 		p->cost_ns += l->cost_ns;
+		if (d->calls[l->call].outcome == TRACE_BEGUN) {
+			p->begun++;
+			continue;
+		}
 		p->unseen += !l->wanted_ns;
 		p->called += l->wanted_ns && l->by_call;
 		p->touched += l->wanted_ns && !l->by_call;
@@ -296,7 +358,9 @@ void trace_join(struct trace_data *d)
 {
 	struct index by_id, by_op;
 
-	index_calls(d, &by_id, &by_op);
+	by_id = index_by_id(d);
+	join_begun(d, &by_id);
+	by_op = index_by_op(d);
 	join_copies(d, &by_op);
 	join_lefts(d, &by_id);
 	judge(d, &by_op);

@@ -317,6 +317,7 @@ static void add_left(struct trace_data *d, uint32_t process, const struct trace_
 		.waited_ns = r->left.waited_ns, .process = process, .touches = r->left.touches,
 		.by_call = r->flags & TRACE_BY_CALL,
 		.call = TRACE_NO_CALL, .caller = r->left.caller, .id = r->left.id,
+		.op = r->left.op, .group = r->left.group, .rank = r->rank, .ranks = r->ranks,
 	};
 }
 

@@ -80,7 +80,7 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 	format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
 	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number, p->totals.calls, bytes,
-		p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ", in_call, p->totals.early ? waited : "-", gain,
+		p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ", in_call, p->totals.early || p->begun ? waited : "-", gain,
 		p->name, p->where);
 }
 
@@ -119,7 +119,7 @@ static int by_calls(const void *a, const void *b)
 static void print_reasons(FILE *out, const struct trace_data *d, const struct trace_place *p)
 {
 	static const char *const what[] = { "passed on", NULL, "completed before it returned", "returned early",
-					    "failed" };
+					    "failed", "begun, and went on" };
 	struct reason all[REASONS];
 	size_t count = 0;
 
@@ -138,11 +138,24 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 		fprintf(out, "    %10" PRIu64 " x %s\n", all[i].calls, all[i].text);
 }
 
+/* A call site is one function's: it begins, or returns early, not both. */
+static void print_begun(FILE *out, const struct trace_place *p)
+{
+	char left[32], waited[32];
+
+	format_ns(p->left_ns / p->begun, left, sizeof left);
+	format_ns(p->waited_ns / p->begun, waited, sizeof waited);
+	fprintf(out, "      after the call: pending for %s until it was seen to be over, of which the program waited for %s (mean "
+		     "of %" PRIu64 ")\n", left, waited, p->begun);
+}
+
 static void print_left(FILE *out, const struct trace_place *p)
 {
 	uint64_t ended = p->touched + p->called + p->unseen;
 	char left[32], waited[32], saved[32], cost[32];
 
+	if (p->begun)
+		print_begun(out, p);
 	if (!ended)
 		return;
 	format_ns(p->left_ns / ended, left, sizeof left);
@@ -219,7 +232,7 @@ void trace_summary(const struct trace_data *d, FILE *out)
 		"waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
 		print_line(out, i + 1, places[i]);
-	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later calls. gain: what "
+	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later calls, as MPI_Wait. gain: what "
 	      "early return saved, less its cost (man sluice-trace). ~: of many small calls some are timed.\n",
 	      out);
 	for (size_t i = 0; i < count && i < DETAILS; i++)

@@ -12,10 +12,10 @@
 
 const char *const trace_kind_names[TRACE_SHOW_KINDS] = {
 	"completed", "returned early", "passed on", "data moving after return", "touch", "copy by a rank",
-	"copy by a channel", "set-up", "GOAL operation",
+	"copy by a channel", "set-up", "GOAL operation", "begun", "pending",
 };
 const char *const trace_extra_names[TRACE_SHOW_KINDS] = {
-	"", "", "", "waited_ns", "offset", "fragment", "fragment", "", "",
+	"", "", "", "waited_ns", "offset", "fragment", "fragment", "", "", "", "waited_ns",
 };
 
 /* ---- strings --------------------------------------------------------------------------------------- */
@@ -143,6 +143,8 @@ static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
 		return trace_string(v, "failed");
 	if (c->outcome < TRACE_TAKEN)
 		return string_of(v, "passed on: %s", *why ? why : "no reason known");
+	if (c->outcome == TRACE_BEGUN)
+		return string_of(v, "%s%s", c->is_root ? "root, " : "", regions[c->region % 4]);
 	return string_of(v, "%s%s%s%s%s", c->is_root ? "root, " : "", regions[c->region % 4],
 			 c->outcome == TRACE_EARLY ? ", returned early: " : *early ? ", completed first: " : "", early,
 			 c->ops > 1 ? ", in pieces" : "");
@@ -160,7 +162,8 @@ static void add_calls(struct trace_view *v)
 			.label = trace_string(v, v->data->places[c->place].name),
 			.detail = call_detail(v, c),
 			.place = c->place + 1,
-			.kind = c->outcome == TRACE_EARLY ? TRACE_SHOW_EARLY :
+			.kind = c->outcome == TRACE_BEGUN ? TRACE_SHOW_BEGUN :
+				c->outcome == TRACE_EARLY ? TRACE_SHOW_EARLY :
 				c->outcome == TRACE_TAKEN ? TRACE_SHOW_CALL :
 							    TRACE_SHOW_PASSED,
 		};
@@ -205,6 +208,7 @@ static void add_lefts(struct trace_view *v)
 	for (size_t i = 0; i < d->lefts_count; i++) {
 		const struct trace_left *l = &sorted[i];
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
+		bool is_begun = c && c->outcome == TRACE_BEGUN;
 		struct trace_event e = {
 			.begin_ns = l->begin_ns,
 			.dur_ns = l->end_ns - l->begin_ns,
@@ -212,11 +216,12 @@ static void add_lefts(struct trace_view *v)
 			.extra = l->waited_ns,
 			.track = free_track(v, l, free_from),
 			.label = trace_string(v, c ? d->places[c->place].name : "collective"),
-			.detail = trace_string(v, !l->wanted_ns ? "ended before anyone looked" :
+			.detail = trace_string(v, is_begun ? (l->wanted_ns ? "waited for or tested" : "ended before it was asked for") :
+						  !l->wanted_ns ? "ended before anyone looked" :
 						  l->by_call ? "a later call wanted it" :
 							       "the program touched it"),
 			.place = c ? c->place + 1 : 0,
-			.kind = TRACE_SHOW_LEFT,
+			.kind = is_begun ? TRACE_SHOW_PENDING : TRACE_SHOW_LEFT,
 		};
 
 		trace_event_add(v, &e);
@@ -246,6 +251,15 @@ static void add_touches(struct trace_view *v)
 	}
 }
 
+static uint32_t copy_label(struct trace_view *v, const struct trace_copied *c)
+{
+	if (c->src != TRACE_FROM_ALL)
+		return string_of(v, "%u to %u", c->src, c->dst);
+	if (c->dst == TRACE_TO_EACH || c->dst == TRACE_TO_EACH_BUT_FIRST)
+		return trace_string(v, "all to all");
+	return string_of(v, "all to %u", c->dst);
+}
+
 static void add_copies(struct trace_view *v)
 {
 	static const char *const movers[] = { "by a CPU", "by a channel", "bytes outside whole pages", "staged",
@@ -259,7 +273,7 @@ static void add_copies(struct trace_view *v)
 			.dur_ns = c->end_ns - c->begin_ns,
 			.bytes = c->bytes,
 			.extra = c->unit,
-			.label = string_of(v, "%u to %u", c->src, c->dst),
+			.label = copy_label(v, c),
 			.detail = trace_string(v, movers[c->mover % BASE_ARRAY_LEN(movers)]),
 			.place = c->call == TRACE_NO_CALL ? 0 : v->data->calls[c->call].place + 1,
 			.kind = by_channel || c->mover == TRACE_WORKER ? TRACE_SHOW_CHANNEL : TRACE_SHOW_COPY,

@@ -316,7 +316,7 @@ function fillPlaces() {
 		const all = p.own + p.peers + p.channel, part = n => all ? `${Math.round(n * 100 / all)} %` : '–';
 		return [p.name, `${p.function || '?'} (${p.where})`, p.calls.toLocaleString('en'), formatBytes(p.bytes),
 			p.taken.toLocaleString('en'), p.early.toLocaleString('en'), formatTime(p.in_call_ns),
-			p.early ? formatTime(p.waited_ns) : '–', p.early ? signed(p.saved_ns - p.cost_ns) : '–',
+			p.early || p.begun ? formatTime(p.waited_ns) : '–', p.early ? signed(p.saved_ns - p.cost_ns) : '–',
 			`${part(p.own)} / ${part(p.peers)} / ${part(p.channel)}`];
 	}));
 	rows.forEach((row, i) => {

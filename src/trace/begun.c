@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives that go on after their calls: when the program wanted them, how long it waited, which they were. */
+#include "trace/private.h"
+
+void trace_begun_on(struct trace_begun *b)
+{
+	*b = (struct trace_begun){ .call = trace_call_name_on(), .since_ns = host_now_ns() };
+	trace_current.is_begun = true;
+}
+
+void trace_asked(struct trace_begun *b, uint64_t now_ns)
+{
+	if (!b->since_ns)
+		return;
+	b->wanted_ns = b->wanted_ns ? b->wanted_ns : now_ns;
+	b->asking_ns = now_ns;
+	b->asked++;
+}
+
+/* Of the time until now, what no other request has had: one call may wait for many, but waits once. */
+static uint64_t waited_until(const struct trace_begun *b, uint64_t now_ns)
+{
+	static __thread uint64_t counted_ns __attribute__((tls_model("initial-exec")));
+	uint64_t from = base_max_u64(b->asking_ns, counted_ns);
+
+	if (!b->asking_ns || now_ns <= from)
+		return 0;
+	counted_ns = now_ns;
+	return now_ns - from;
+}
+
+void trace_turned(struct trace_begun *b, uint64_t now_ns)
+{
+	b->waited_ns += waited_until(b, now_ns);
+	b->asking_ns = 0;
+}
+
+void trace_ended_on(const struct trace_begun *b, const struct trace_op *op)
+{
+	struct trace_record *r = record_begin();
+
+	if (!r)
+		return;
+	r->begin = b->since_ns;
+	r->end = host_now_ns();
+	r->left.wanted_ns = b->wanted_ns;
+	r->left.waited_ns = b->waited_ns + waited_until(b, r->end);
+	r->left.touches = b->asked;
+	r->left.id = b->call.id;
+	r->left.caller = b->call.thread;
+	r->left.op = op->op;
+	r->left.group = op->group;
+	r->rank = op->rank;
+	r->ranks = op->ranks;
+	record_end(r, TRACE_LEFT, TRACE_IN_NS | TRACE_BY_CALL);
+}

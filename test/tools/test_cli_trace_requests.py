@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice trace: collectives that go on after their calls, and such that combine.
+
+Run alone: ./dev check tools -k trace_requests
+"""
+import json
+import re
+
+import pytest
+
+from cli import PROGRAMS
+from support import mpi as mpis
+from support.paths import SLUICE
+
+ALL = [f'--set=COLL_{name}=on' for name in ('NONBLOCKING', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER',
+                                            'BCAST', 'GATHER')] + ['--set=COLL_THRESHOLD=1']
+WORKER = ['--set=WORKER_KIND=process', '--set=ENGINE_CPUS=0-1', '--set=ENGINE_WORKERS=1']
+
+
+def need(name):
+    mpi = mpis.ALL[name]
+    if mpi.missing():
+        pytest.skip(mpi.missing())
+    return mpi
+
+
+def trace(mpi, folder, *words, ranks=2, rounds=4, **more):
+    done = mpi.launch(ranks, SLUICE, 'trace', '-o', folder, *words, mpi.build(PROGRAMS / 'traced_requests.c'), str(rounds),
+                      sluice=False, timeout=100, **more)
+    assert done.status == 0 and not done.leftovers, done.explain()
+    return done
+
+
+def counted(done):
+    """What the ranks say: {function: [calls, bytes, received]}"""
+    sums = {}
+    for name, *numbers in re.findall(r'(\w+) (\d+) (\d+) (\d+)$', done.out, re.M):
+        sums[name] = [a + int(b) for a, b in zip(sums.get(name, [0, 0, 0]), numbers)]
+    assert len(sums) == 13, done.out
+    return sums
+
+
+def places(folder):
+    text = (folder / 'timeline.html').read_text()
+    meta = re.search(r'<script id="meta" type="application/json">(.*?)</script>', text, re.S).group(1)
+    return {p['function']: p for p in json.loads(meta)['places'] if p['calls']}
+
+
+def moved(place):
+    return place['own'] + place['peers'] + place['channel']
+
+
+def events(folder, category):
+    return [e for e in json.loads((folder / 'trace.json').read_text())['traceEvents'] if e.get('cat') == category]
+
+
+@pytest.mark.parametrize('name', ['mpich', 'openmpi'])
+@pytest.mark.parametrize('words, ranks', [((), 2), ((), 3), (WORKER, 2)], ids=['two', 'three', 'worker'])
+def test_calls_and_moved_bytes_are_the_programs_own_counts(name, words, ranks, tmp_path):
+    done = trace(need(name), tmp_path / 't', *ALL, *words, ranks=ranks, env={'SLUICE_FAULT': 'worker_idle:all'} if words else None)
+    found, want = places(tmp_path / 't'), counted(done)
+    assert {name: [found[name]['calls'], found[name]['bytes'], moved(found[name])] for name in want} == want
+    for name, (calls, _, _) in want.items():
+        is_later = name.startswith(('later', 'many'))
+        assert found[name]['taken'] == calls and found[name]['begun'] == (calls if is_later else 0), name
+
+
+def test_what_passes_says_why(tmp_path):
+    done = trace(need('mpich'), tmp_path / 't', '--set=COLL_NONBLOCKING=off', '--set=COLL_REDUCE=off')
+    found, want = places(tmp_path / 't'), counted(done)
+    assert {name: [found[name]['calls'], found[name]['bytes']] for name in want} == {n: w[:2] for n, w in want.items()}
+    assert not any(found[name]['taken'] + found[name]['begun'] for name in want if name.startswith(('later', 'many')))
+    summary = (tmp_path / 't/summary.txt').read_text()
+    assert 'x passed on: collectives of its kind are switched off' in summary
+
+
+def test_a_request_is_pending_from_its_call_to_its_end(tmp_path):
+    trace(need('mpich'), tmp_path / 't', *ALL)
+    calls, ends = events(tmp_path / 't', 'begun'), events(tmp_path / 't', 'pending')
+    assert len(calls) == len(ends) == sum(p['begun'] for p in places(tmp_path / 't').values())
+    for function in ('later_allreduce', 'many_allreduces'):
+        begins = sorted((e['pid'], e['ts']) for e in calls if e['args']['function'] == function)
+        pending = sorted((e['pid'], e['ts'], e['dur']) for e in ends if e['args']['function'] == function)
+        assert [p for p, _ in begins] == [p for p, _, _ in pending]
+        # it is begun in its call, and not over before that
+        assert all(b[1] - 1 <= e[1] for b, e in zip(begins, pending)) and all(e[2] >= 0 for e in pending)
+    # each moment of a wait for many is counted once
+    place = places(tmp_path / 't')['many_allreduces']
+    everything = max(e['ts'] + e['dur'] for e in ends) - min(e['ts'] for e in calls)
+    assert 0 < place['waited_ns'] <= 2 * 1000 * everything
+    assert 'after the call: pending for ' in (tmp_path / 't/summary.txt').read_text()
