@@ -30,7 +30,7 @@
  *   blocking    the blocking collective at the call, and no wait: overlap is 0 by definition
  *   ideal       no collective; the wait is over as long after the last call as comm=US says: overlap is 1 but for
  *               the clock and who gets the core
- * The last two measure the benchmark. Data is checked where it was moved. Results are JSON lines on stdout.
+ * The last two measure the benchmark. Outside of the samples there is a barrier now and then, as programs have them. Data is checked where it was moved. Results are JSON lines on stdout.
  */
 #include <mpi.h>
 #include <dirent.h>
@@ -47,6 +47,7 @@
 #define CALIBRATIONS 3
 #define WARM_UPS     72 /* more than a communicator has places for collectives in flight: each is new once */
 #define LEAD_NS      300000 /* so much earlier the others call */
+#define STEP_CALLS   8      /* then there is a barrier, as between the steps of a program */
 #define TRIES_MAX   6 /* times the samples that were asked for */
 
 enum how { NONBLOCKING, BLOCKING, IDEAL };
@@ -283,6 +284,8 @@ static uint64_t sample(struct nbc *n, int kind, size_t bytes, double work_ns, bo
 	*out_disturbed = job_is_disturbed(&n->b, n->shared, slowest);
 	if (calls && !is_right(n, kind, bytes, seed))
 		job_die("wrong data");
+	if (calls && n->how == NONBLOCKING && seed % STEP_CALLS == 0)
+		MPI_Barrier(MPI_COMM_WORLD);
 	bench_sync(&n->b);
 	return slowest;
 }
