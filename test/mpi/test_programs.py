@@ -200,7 +200,7 @@ AGAIN_NONBLOCKING = {
     'new_each_time': (0.0, 0.0),
     'one_rank_is_different': (0.0, 0.0),
     'ranks_change_their_minds': (0.0, 1.0),
-    'no_blocking_call_any_more': (0.15, 0.5),
+    'no_blocking_call_any_more': (0.3, 0.8),
 }
 
 
