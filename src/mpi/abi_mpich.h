@@ -53,6 +53,7 @@ typedef void MPI_Status;
 #define ABI_ERR_OTHER    15
 #define ABI_ERR_IN_STATUS 17
 #define ABI_ERR_NO_MEM   34
+#define ABI_ERR_CANCEL   16 /* of who cancels a collective: MPI_ERR_INTERN */
 
 #define ABI_COMBINER_NAMED      1
 #define ABI_COMBINER_DUP        2

@@ -73,6 +73,7 @@ extern struct abi_symbols abi_symbols;
 #define ABI_ERR_OTHER    16
 #define ABI_ERR_IN_STATUS 18
 #define ABI_ERR_NO_MEM   39
+#define ABI_ERR_CANCEL   7 /* of who cancels a collective: MPI_ERR_REQUEST */
 
 #define ABI_COMBINER_NAMED      0
 #define ABI_COMBINER_DUP        1

@@ -53,6 +53,7 @@ typedef void MPI_Status;
 #define ABI_ERR_OTHER    16
 #define ABI_ERR_IN_STATUS 19
 #define ABI_ERR_NO_MEM   39
+#define ABI_ERR_CANCEL   17 /* of who cancels a collective: MPI_ERR_INTERN, as MPICH has it */
 
 #define ABI_COMBINER_NAMED      101
 #define ABI_COMBINER_DUP        102
