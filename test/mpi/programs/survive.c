@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcasts (or, with argument "gather", gathers) of 64 MB without end. Each rank writes its pid
- * to HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
+ * Broadcasts of 64 MB without end; with argument "gather", gathers; with "requests", many nonblocking collectives at
+ * once; with "away", likewise, while the ranks compute. Each rank writes its pid to HARNESS_PIDS/RANK after the first few,
+ * so that a test can kill one in the middle.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -22,10 +23,51 @@ static void tell_pid(int rank)
 	rename(moved, path);
 }
 
+enum { IN_FLIGHT = 24 };
+
+/* Of all lengths, short ones too. */
+static void start_many(char *buf, char *recv, int ranks, MPI_Request *requests)
+{
+	for (int i = 0; i < IN_FLIGHT; i++) {
+		int bytes = 100 << i % 14;
+		char *from = buf + i * (2 << 20), *to = recv + (long)i * (2 << 20) * ranks;
+
+		if (i % 3 == 0)
+			MPI_Ibcast(from, bytes, MPI_BYTE, i % ranks, MPI_COMM_WORLD, &requests[i]);
+		else if (i % 3 == 1)
+			MPI_Ialltoall(from, bytes / ranks, MPI_BYTE, to, bytes / ranks, MPI_BYTE, MPI_COMM_WORLD, &requests[i]);
+		else
+			MPI_Iallreduce(from, to, bytes / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
+	}
+}
+
+static void compute(char *buf, size_t bytes)
+{
+	volatile char *p = buf;
+
+	for (size_t i = 0; i < bytes; i += 8)
+		p[i]++;
+}
+
+static void run_requests(char *buf, char *recv, int ranks, int is_away)
+{
+	static char own[32 << 20];
+	MPI_Request requests[IN_FLIGHT];
+	int flag, index;
+
+	start_many(buf, recv, ranks, requests);
+	if (is_away)
+		compute(own, sizeof(own));
+	else
+		MPI_Testany(IN_FLIGHT, requests, &index, &flag, MPI_STATUS_IGNORE);
+	MPI_Waitall(IN_FLIGHT, requests, MPI_STATUSES_IGNORE);
+}
+
 int main(int argc, char **argv)
 {
 	size_t bytes = 64 << 20;
 	int rank, size, gather = argc > 1 && !strcmp(argv[1], "gather");
+	int away = argc > 1 && !strcmp(argv[1], "away"), requests = away || (argc > 1 && !strcmp(argv[1], "requests"));
 	char *buf, *recv = NULL;
 
 	alarm(90);
@@ -34,12 +76,16 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	buf = malloc(bytes);
 	memset(buf, rank, bytes);
-	if (gather)
+	if (gather || requests)
 		recv = calloc(size, bytes);
+	for (int i = 0; requests && i < 8; i++) /* from now on requests are Sluice's */
+		MPI_Bcast(buf, 1 << 20, MPI_BYTE, i % size, MPI_COMM_WORLD);
 	for (long i = 0;; i++) {
 		if (gather)
 			MPI_Gather(buf, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, 0,
 				   MPI_COMM_WORLD);
+		else if (requests)
+			run_requests(buf, recv, size, away);
 		else
 			MPI_Bcast(buf, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 		if (i == 8)
