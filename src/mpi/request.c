@@ -20,6 +20,7 @@ struct request {
 	int type_count;
 	int error;            /* what the program is to hear */
 	bool is_flying, is_freed, is_prepared;
+	struct trace_begun trace;
 };
 
 _Atomic uint32_t request_flying, request_failed;
@@ -214,11 +215,25 @@ static void note_failed(int more)
 		rt_unwatch();
 }
 
+static void note_end(struct request *r)
+{
+	const struct trace_op op = r->rt ? rt_request_op(r->rt) : (struct trace_op){ 0 };
+	struct trace_begun told;
+
+	base_spin_lock(&table.lock); /* another thread may be asking for it */
+	told = r->trace;
+	r->trace.since_ns = 0;
+	base_spin_unlock(&table.lock);
+	trace_ended(&told, &op);
+}
+
 /* It is over, with this result. */
 static void finish(struct request *r, int err)
 {
 	bool is_last, is_told;
 
+	if (trace_is_on())
+		note_end(r);
 	rt_request_destroy(r->rt);
 	r->rt = NULL;
 	if (life_is_gone(r->taken.lc)) /* whose handle is nobody's any more */
@@ -241,6 +256,24 @@ static void finish(struct request *r, int err)
 	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release);
 	if (is_last)
 		discard(r);
+}
+
+void request_asked_on(int count, const MPI_Request requests[], bool asks)
+{
+	uint64_t now = host_now_ns();
+	struct request *r;
+
+	for (int i = 0; i < count; i++) {
+		if (is_none(requests[i]))
+			continue;
+		base_spin_lock(&table.lock);
+		r = find_locked(requests[i]);
+		if (r && r->is_flying && asks)
+			trace_asked(&r->trace, now);
+		else if (r && r->is_flying)
+			trace_turned(&r->trace, now);
+		base_spin_unlock(&table.lock);
+	}
 }
 
 bool request_progress(void)
@@ -353,11 +386,17 @@ static bool look(const struct take *take, struct request **out, int *rc)
 		return false;
 	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
-			/* the library's */
+			trace_passed("its neighbours are not all of its ranks' node");
 		} else if (!r->taken.lc->rt) {
+			trace_passed("its communicator has not been connected: the next blocking collective does it");
 			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
-		} else if (rt_request_suits(r->taken.lc->rt) && may_fly(r) &&
-			   (rt_request_takes_always(take->kind, r->taken.bytes) || is_used_again(r))) {
+		} else if (!rt_request_suits(r->taken.lc->rt)) {
+			trace_passed("its ranks share CPUs, or are many");
+		} else if (!may_fly(r)) {
+			trace_passed("it computes with a function that only its own rank could call");
+		} else if (!rt_request_takes_always(take->kind, r->taken.bytes) && !is_used_again(r)) {
+			trace_passed("it wins in buffers that are used again only, on which ranks agree in blocking collectives");
+		} else {
 			*out = r;
 			return true;
 		}
@@ -377,7 +416,16 @@ static void abandon(struct request *r)
 	request_put(r);
 }
 
-bool request_begin(const struct take *take, MPI_Request *request, int *rc)
+/* True: it is so small that it is the library's. */
+static bool trace_begin(struct take *take)
+{
+	const struct take_side *own = sides_own(take);
+
+	return traced_begin(&take->traced, take->name, take->caller, own ? own->type : ABI_DATATYPE_NULL, own ? own->count : 0,
+			    rt_request_window[take->kind].from);
+}
+
+static bool begin(const struct take *take, MPI_Request *request, int *rc)
 {
 	struct request *r;
 
@@ -396,9 +444,18 @@ bool request_begin(const struct take *take, MPI_Request *request, int *rc)
 	}
 	*request = r->handle;
 	life_hold(r->taken.lc);
+	trace_begun(&r->trace);
 	put(r);
 	fly(r);
 	take_count(take->kind, true);
+	return true;
+}
+
+bool request_begin(struct take *take, MPI_Request *request, int *rc)
+{
+	if (trace_begin(take) || !begin(take, request, rc))
+		return false;
+	traced_end(&take->traced, *rc);
 	return true;
 }
 
