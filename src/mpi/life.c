@@ -21,6 +21,7 @@ static struct {
 	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
 	struct life_comm *comms;
+	struct life_comm *gone; /* of the library's they still have something */
 } life = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* A lock of its own: it is held while a communicator is made, and the library may hold locks of its
@@ -36,6 +37,7 @@ static _Atomic bool has_keyvals; /* release by life_start(), acquire by life_com
 
 static void end_pending(struct life_comm *lc);
 static void end_wanting(struct life_comm *lc);
+static void tidy(void);
 static void free_helper(void);
 
 /* ---- stop -------------------------------------------------------------------------------- */
@@ -56,6 +58,8 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	for (struct life_comm *lc = life.comms; lc; lc = lc->next)
 		if (lc->rt)
 			rt_requests_end(lc->rt);
+		else if (lc->span && !span_end(lc->span))
+			lc->span = NULL; /* its thread waits inside it for ever */
 	pthread_mutex_unlock(&life.lock);
 	request_stop(); /* requests give back what they hold */
 	pthread_mutex_lock(&life.lock);
@@ -72,6 +76,7 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	life.is_stopped = true;
 	pthread_mutex_unlock(&life.lock);
 
+	tidy();
 	free_helper();
 	rt_stop();
 	return 0;
@@ -87,14 +92,34 @@ static void unlink_locked(struct life_comm *lc)
 	}
 }
 
+/* What the library has to be called for waits for tidy(): this may be in the middle of a call of its, with its locks held
+ * (MPICH lets go of a communicator in the MPI_Wait that ends the last operation on it). */
 static void destroy_comm(struct life_comm *lc)
 {
 	if (lc->rt)
 		rt_comm_destroy(lc->rt);
-	span_destroy(lc->span);
-	end_pending(lc);
+	lc->rt = NULL;
 	end_wanting(lc);
-	free(lc);
+	pthread_mutex_lock(&life.lock);
+	lc->next = life.gone;
+	life.gone = lc;
+	pthread_mutex_unlock(&life.lock);
+}
+
+static void tidy(void)
+{
+	struct life_comm *gone, *next;
+
+	pthread_mutex_lock(&life.lock);
+	gone = life.gone;
+	life.gone = NULL;
+	pthread_mutex_unlock(&life.lock);
+	for (; gone; gone = next) {
+		next = gone->next;
+		span_destroy(gone->span);
+		end_pending(gone);
+		free(gone);
+	}
 }
 
 static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
@@ -186,6 +211,7 @@ static int create_comm(MPI_Comm comm, struct life_comm **out)
 	struct life_comm *lc = calloc(1, sizeof(*lc));
 	int inter = 0, rc;
 
+	tidy();
 	if (!lc)
 		return raise_no_memory(comm);
 	lc->comm = comm;

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "base/spin.h"
 #include "mpi/request.h"
+#include "mpi/span.h"
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };
 
@@ -234,7 +235,8 @@ static void finish(struct request *r, int err)
 
 	if (trace_is_on())
 		note_end(r);
-	rt_request_destroy(r->rt);
+	if (r->rt)
+		rt_request_destroy(r->rt);
 	r->rt = NULL;
 	if (life_is_gone(r->taken.lc)) /* whose handle is nobody's any more */
 		r->taken.take.comm = ABI_COMM_SELF;
@@ -276,13 +278,20 @@ void request_asked_on(int count, const MPI_Request requests[], bool asks)
 	}
 }
 
+static struct request *next_done(int *out_err)
+{
+	struct request *r = rt_request_next_done(out_err);
+
+	return r ? r : span_next_done(out_err);
+}
+
 bool request_progress(void)
 {
 	bool any = rt_requests_progress();
 	struct request *r;
 	int err;
 
-	while ((r = rt_request_next_done(&err))) {
+	while ((r = next_done(&err))) {
 		finish(r, err);
 		any = true;
 	}
@@ -294,7 +303,7 @@ void request_stop(void)
 	struct request *r;
 	int err;
 
-	while ((r = rt_request_next_done(&err)))
+	while ((r = next_done(&err)))
 		finish(r, err);
 }
 
@@ -332,6 +341,12 @@ static void fly(struct request *r)
 	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
 	if (!err)
 		err = hold_types(r);
+	if (r->taken.lc->span) {
+		err = span_start(&r->taken, err, r);
+		if (err)
+			finish(r, err);
+		return;
+	}
 	if (!err)
 		err = rt_request_create(c, &r->taken.call, r, &r->rt);
 	if (!err) {
@@ -387,6 +402,11 @@ static bool look(const struct take *take, struct request **out, int *rc)
 	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
 			trace_passed("its neighbours are not all of its ranks' node");
+		} else if (r->taken.lc->span) {
+			*out = span_takes_requests(&r->taken) && may_fly(r) ? r : NULL;
+			if (*out)
+				return true;
+			trace_passed("it is not one of those that are served over several nodes");
 		} else if (!r->taken.lc->rt) {
 			trace_passed("its communicator has not been connected: the next blocking collective does it");
 			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
@@ -410,7 +430,10 @@ static void abandon(struct request *r)
 {
 	const struct rt_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
 
-	rt_abandon(r->taken.lc->rt, &named, -ENOMEM);
+	if (r->taken.lc->span)
+		span_give_up(&r->taken);
+	else
+		rt_abandon(r->taken.lc->rt, &named, -ENOMEM);
 	if (r->is_prepared)
 		take_conclude(&r->taken, 0); /* gives back what was prepared */
 	request_put(r);

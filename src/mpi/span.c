@@ -247,6 +247,19 @@ static bool set_segment(struct spanning *s)
 	return all_say(s->lc, s->spare && s->posts);
 }
 
+/* Nonblocking ones need a thread that may call the library, on every rank. */
+static void set_thread(struct spanning *s)
+{
+	bool is_asked = base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
+
+	if (!is_asked || all_say(s->lc, life_is_multiple() && !span_thread_create(&s->thread)))
+		return;
+	span_thread_end(s->thread);
+	s->thread = NULL;
+	base_log(BASE_LOG_INFO, "mpi", "nonblocking collectives over several nodes are left to the MPI: %s",
+		 life_is_multiple() ? "a rank has no thread for them" : "MPI_THREAD_MULTIPLE is not provided");
+}
+
 static void explain(const struct spanning *s, const struct life_comm *lc)
 {
 	const struct span_layout *l;
@@ -274,6 +287,8 @@ struct spanning *span_create(struct life_comm *lc)
 		ok = !copy_of(lc->comm, WIRE_TAG, &s->wire) && !silence(s->wire);
 	if (ok) /* an error before it has been the program's */
 		ok = all_say(lc, !connect_near(s)) && set_segment(s);
+	if (ok)
+		set_thread(s);
 	if (!s)
 		atomic_fetch_sub_explicit(&spans, 1, memory_order_relaxed);
 	if (s && !ok) {
@@ -288,6 +303,7 @@ void span_destroy(struct spanning *s)
 {
 	if (!s)
 		return;
+	span_thread_end(s->thread);
 	rt_comm_destroy(s->local);
 	inside++;
 	if (s->wire != ABI_COMM_NULL)

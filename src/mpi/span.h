@@ -45,6 +45,17 @@
 #define flow_run      ABI_NAME(flow_run)
 #define flow_exchange ABI_NAME(flow_exchange)
 #define flow_status   ABI_NAME(flow_status)
+#define span_suits    ABI_NAME(span_suits)
+#define span_work     ABI_NAME(span_work)
+#define span_thread_create ABI_NAME(span_thread_create)
+#define span_thread_end ABI_NAME(span_thread_end)
+#define span_thread_pause ABI_NAME(span_thread_pause)
+#define span_takes_requests ABI_NAME(span_takes_requests)
+#define span_start    ABI_NAME(span_start)
+#define span_give_up  ABI_NAME(span_give_up)
+#define span_next_done ABI_NAME(span_next_done)
+#define span_wait_idle ABI_NAME(span_wait_idle)
+#define span_end      ABI_NAME(span_end)
 #define flow_meet     ABI_NAME(flow_meet)
 
 struct flow;
@@ -63,6 +74,7 @@ struct spanning {
 	uint64_t segment_bytes;
 	char *spare;            /* a segment of no meaning, for a call that has failed here */
 	struct post *posts;     /* SPAN_SLOTS for each rank */
+	struct span_thread *thread; /* that does nonblocking ones; NULL: they are the library's, on every rank */
 	bool has_failed;        /* some message may still be on its way */
 };
 
@@ -117,6 +129,7 @@ struct flow {
 	int parent, children[SPAN_CHILDREN], child_count; /* ranks that act for others, of the tree; -1: none */
 	int code;               /* the library's error, or 0 */
 	int err;                /* the first: -errno */
+	struct span_thread *by; /* the thread whose call this is; NULL: the program's */
 	struct rt_pieces *inside; /* the node's broadcast, if there are others here */
 };
 
@@ -138,6 +151,33 @@ void flow_meet(struct flow *f);
 
 /* True: served, and *rc is what the program gets. False: the library's, on every rank. */
 bool span_serve(struct taken *t, int *rc);
+/* Is it one of those that are served? By what all ranks know. */
+bool span_suits(const struct taken *t);
+/* The whole of one that has been prepared, if err is 0. 0 or -errno; take_conclude() is due. */
+int span_work(struct taken *t, int err, struct span_thread *by);
+
+/* ---- span_request.c: nonblocking ones -------------------------------------------------------------- */
+
+/* Local. 0 or -errno. */
+int span_thread_create(struct span_thread **out);
+/* It has nothing to do any more. NULL: nothing happens. */
+void span_thread_end(struct span_thread *t);
+/* Nothing has come, or something has: until the next look. False: it is not to be waited for any longer. */
+bool span_thread_pause(struct span_thread *t, bool has_moved);
+
+/* May a nonblocking call be ours? By what all ranks know. */
+bool span_takes_requests(const struct taken *t);
+/* In the order of the calls on the communicator; taken: prepared, if err is 0, and kept until it is handed out. 0, or -errno:
+ * it is over. */
+int span_start(struct taken *t, int err, void *owner);
+/* This rank cannot take part in it after all. 0 or -errno. */
+int span_give_up(struct taken *t);
+/* The owner of one that is over, with its result, as rt_request_next_done(). What is in flight goes faster for it. */
+void *span_next_done(int *out_result);
+/* Until none is in flight. */
+void span_wait_idle(struct spanning *s);
+/* The same at the end, when those that others never start are given up. False: the communicator must be left as it is. */
+bool span_end(struct spanning *s);
 
 /* ---- the kinds, a file each ------------------------------------------------------------------------ */
 

@@ -45,12 +45,37 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 	look(f, rc);
 }
 
+/* In a thread of ours, which leaves the CPU to the program. What is given up may still be on its way. */
+static int wait_between(struct flow *f, int n, MPI_Request requests[], int *out_which)
+{
+	int rc, flag = 0;
+
+	for (bool has_moved = true;; has_moved = false) {
+		rc = ON_HELPER(HOSTED(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
+		if (rc || flag)
+			return rc;
+		if (span_thread_pause(f->by, has_moved))
+			continue;
+		flow_fail(f, -ECANCELED);
+		return 0;
+	}
+}
+
+static int wait_any(struct flow *f, int n, MPI_Request requests[], int *out_which)
+{
+	if (f->by)
+		return wait_between(f, n, requests, out_which);
+	return ON_HELPER(HOSTED(real.Waitany(n, requests, out_which, ABI_STATUS_IGNORE)));
+}
+
 void flow_wait(struct flow *f, struct post *p)
 {
+	int which;
+
 	if (!p->is_there)
 		return;
 	p->is_there = false;
-	look(f, ON_HELPER(HOSTED(real.Wait(&p->request, ABI_STATUS_IGNORE))));
+	look(f, wait_any(f, 1, &p->request, &which));
 	if (base_fault("span_wait"))
 		look(f, ABI_ERR_OTHER);
 }
@@ -72,7 +97,7 @@ void flow_wait_any(struct flow *f, struct post *a, struct post *b)
 	}
 	for (int i = 0; i < n; i++)
 		requests[i] = posts[i]->request;
-	rc = ON_HELPER(HOSTED(real.Waitany(n, requests, &done, ABI_STATUS_IGNORE)));
+	rc = wait_any(f, n, requests, &done);
 	if (done != 1) /* also when nobody knows which it was: an error */
 		done = 0;
 	posts[done]->is_there = false;
@@ -155,7 +180,7 @@ static bool is_computable(const struct taken *t)
 }
 
 /* By what all ranks know: which collectives these are, and from how many bytes on unless all are asked for. */
-static bool is_served(const struct taken *t)
+bool span_suits(const struct taken *t)
 {
 	switch (t->take.kind) {
 	case RT_BCAST:
@@ -187,14 +212,14 @@ static bool is_served(const struct taken *t)
 static void begin(struct flow *f, struct taken *t)
 {
 	const struct span_layout *l = t->lc->span->layout;
-	int root = t->call.root, root_node = root < 0 ? 0 : l->node_of[root];
+	int root = t->take.root, root_node = root < 0 ? 0 : l->node_of[root];
 	struct span_tree tree;
 
 	*f = (struct flow){ .t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1 };
 	f->acting = span_acting(l, f->node, root);
 	f->acts = f->acting == t->lc->rank;
 	f->cut = span_cut(t->bytes, t->lc->span->segment_bytes,
-			  rt_is_fold(t->take.kind) ? t->call.fold.element_bytes : 1);
+			  rt_is_fold(t->take.kind) ? t->fold.element_bytes : 1);
 	if (!f->acts)
 		return;
 	span_tree_of(l->nodes, root_node, f->node, &tree);
@@ -237,21 +262,34 @@ static int conclude(struct flow *f)
 	return f->code;
 }
 
+static void work(struct flow *f, struct taken *t, int err, struct span_thread *by)
+{
+	begin(f, t);
+	f->by = by;
+	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments", t->take.name,
+		 (unsigned long long)t->bytes, f->l->nodes, (unsigned long long)span_count(&f->cut));
+	if (err)
+		flow_fail(f, err);
+	run(f);
+	base_count(BASE_CTR_SPAN_TAKEN, 1);
+}
+
+int span_work(struct taken *t, int err, struct span_thread *by)
+{
+	struct flow f;
+
+	work(&f, t, err, by);
+	return f.code ? -EIO : f.err;
+}
+
 bool span_serve(struct taken *t, int *rc)
 {
 	struct flow f;
-	int err;
 
-	if (!is_served(t))
+	if (!span_suits(t))
 		return trace_passed("it is not one of those that are served over several nodes");
-	err = take_prepare(t);
-	begin(&f, t);
-	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments", t->take.name,
-		 (unsigned long long)t->bytes, f.l->nodes, (unsigned long long)span_count(&f.cut));
-	if (err)
-		flow_fail(&f, err);
-	run(&f);
-	base_count(BASE_CTR_SPAN_TAKEN, 1);
+	span_wait_idle(t->lc->span);
+	work(&f, t, take_prepare(t), NULL);
 	*rc = conclude(&f);
 	return true;
 }

@@ -131,7 +131,7 @@ static int begin_inside(struct rooted *o)
 
 static void begin(struct rooted *o, struct flow *f)
 {
-	bool has_slots = f->acts && f->t->lc->rank != f->t->call.root;
+	bool has_slots = f->acts && f->t->lc->rank != f->t->take.root;
 	uint64_t slots;
 	int err;
 

@@ -96,6 +96,18 @@ def test_barriers(mpi, ranks, get_mpi, get_hosts, with_sluice, tmp_path):
               env={**SMALL, 'SPANNING_FOLDER': str(tmp_path)}, sluice=with_sluice), [name], with_sluice)
 
 
+REQUESTS = ['requests_over_nodes', 'blocking_ones_come_after_requests', 'requests_move_while_others_are_in_the_library']
+
+
+@places
+def test_nonblocking(mpi, ranks, get_mpi, get_hosts, with_sluice):
+    result = run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *REQUESTS,
+                 env={**SMALL, 'SLUICE_COLL_NONBLOCKING': 'on', 'SLUICE_COLL_GATHER': 'on'}, sluice=with_sluice)
+    report = check(result, REQUESTS, with_sluice)
+    has_threads = '1' in report.notes['requests_over_nodes'][0].split()
+    assert not with_sluice or not has_threads or min(counted(result, 'bcast_taken')) > sum(ranks), result.explain()
+
+
 @pytest.mark.complete
 @places
 def test_communicators_come_and_go(mpi, ranks, get_mpi, get_hosts, with_sluice):

@@ -263,6 +263,8 @@ int check_main(int argc, char **argv, int thread_level)
 
 	if (!check_env("HARNESS_DUMPABLE", 1))
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	if (check_env("HARNESS_THREAD_MULTIPLE", 0))
+		thread_level = MPI_THREAD_MULTIPLE;
 	MPI_Init_thread(&argc, &argv, thread_level, &got);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -212,6 +212,153 @@ BEHAVIOUR(floats_are_the_same_everywhere, 2)
 	free(out);
 }
 
+/* ---- nonblocking ------------------------------------------------------------------------------------- */
+
+/* Several in flight, their ends asked for in every way, beside messages of the program's own. */
+static void wait_in_some_way(int way, int n, MPI_Request *requests)
+{
+	int done[16], count, flag = 0, index;
+
+	switch (way) {
+	case 0:
+		MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
+		break;
+	case 1:
+		for (int i = n - 1; i >= 0; i--)
+			MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+		break;
+	case 2:
+		for (int i = 0; i < n; i++)
+			MPI_Waitany(n, requests, &index, MPI_STATUS_IGNORE);
+		break;
+	case 3:
+		for (int left = n; left > 0; left -= count)
+			MPI_Waitsome(n, requests, &count, done, MPI_STATUSES_IGNORE);
+		break;
+	case 4:
+		while (!flag)
+			MPI_Testall(n, requests, &flag, MPI_STATUSES_IGNORE);
+		break;
+	default:
+		for (int i = 0; i < n; i++)
+			for (flag = 0; !flag;)
+				MPI_Test(&requests[i], &flag, MPI_STATUS_IGNORE);
+		break;
+	}
+	for (int i = 0; i < n; i++)
+		EXPECT(requests[i] == MPI_REQUEST_NULL);
+}
+
+/* The same on each rank, but where `me` is: whether it is right. */
+static void start_and_see(MPI_Comm comm, int way, int n)
+{
+	enum { REQUESTS = 9 };
+	int me, p, own, other, root, *buf[2 * REQUESTS];
+	MPI_Request q[REQUESTS];
+
+	MPI_Comm_rank(comm, &me);
+	MPI_Comm_size(comm, &p);
+	root = way % p;
+	for (int b = 0; b < 2 * REQUESTS; b++) {
+		buf[b] = check_alloc(sizeof(int) * (size_t)n * (size_t)p);
+		for (int i = 0; i < n * p; i++)
+			buf[b][i] = number(me, b, i, way);
+	}
+	MPI_Ibcast(buf[0], n, MPI_INT, root, comm, &q[0]);
+	MPI_Iallreduce(buf[2], buf[3], n, MPI_INT, MPI_SUM, comm, &q[1]);
+	MPI_Irecv(&other, 1, MPI_INT, (me + p - 1) % p, 7, comm, &q[2]);
+	MPI_Ibarrier(comm, &q[3]);
+	MPI_Ireduce(buf[4], buf[5], n, MPI_INT, MPI_MAX, root, comm, &q[4]);
+	MPI_Iallgather(buf[6], n, MPI_INT, buf[7], n, MPI_INT, comm, &q[5]);
+	MPI_Igather(buf[8], n, MPI_INT, buf[9], n, MPI_INT, root, comm, &q[6]);
+	MPI_Ialltoall(buf[10], n, MPI_INT, buf[11], n, MPI_INT, comm, &q[7]);
+	own = me + way;
+	MPI_Isend(&own, 1, MPI_INT, (me + 1) % p, 7, comm, &q[8]);
+	wait_in_some_way(way, REQUESTS, q);
+	EXPECT(other == (me + p - 1) % p + way);
+	for (int i = 0; i < n && !check_failed(); i++) {
+		EXPECT(buf[0][i] == number(root, 0, i, way));
+		EXPECT(buf[3][i] == 100000 * (p * (p - 1) / 2) + p * number(0, 2, i, way));
+		EXPECT(me != root || buf[5][i] == number(p - 1, 4, i, way));
+	}
+	for (int i = 0; i < n * p && !check_failed(); i++) {
+		EXPECT(buf[7][i] == number(i / n, 6, i % n, way));
+		EXPECT(me != root || buf[9][i] == number(i / n, 8, i % n, way));
+		EXPECT(buf[11][i] == number(i / n, 10, me * n + i % n, way));
+	}
+	for (int b = 0; b < 2 * REQUESTS; b++)
+		free(buf[b]);
+}
+
+/* In all forms; then a blocking one, which comes after them; on communicators that are freed while something is in flight. */
+BEHAVIOUR(requests_over_nodes, 2)
+{
+	MPI_Comm comm;
+	int sum, one = 1, provided;
+
+	MPI_Query_thread(&provided);
+	check_note("%d", provided == MPI_THREAD_MULTIPLE);
+	for (int way = 0; way < 6; way++) {
+		MPI_Comm_split(MPI_COMM_WORLD, 0, way % 2 ? rank * 7 % size : -rank, &comm);
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* which connects it */
+		start_and_see(comm, way, 3000);
+		MPI_Comm_free(&comm);
+	}
+}
+
+BEHAVIOUR(blocking_ones_come_after_requests, 2)
+{
+	enum { N = 5000 };
+	int *in = check_alloc(N * sizeof(*in)), *out = check_alloc(N * sizeof(*out)), *more = check_alloc(N * sizeof(*more));
+	MPI_Request request;
+	MPI_Comm comm;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < N; i++)
+			in[i] = rank + i + round;
+		MPI_Barrier(comm);
+		MPI_Iallreduce(in, out, N, MPI_INT, MPI_SUM, comm, &request);
+		if (rank == round % size)
+			usleep(2000);
+		MPI_Allreduce(in, more, N, MPI_INT, MPI_MAX, comm);
+		for (int i = 0; i < N && !check_failed(); i++)
+			EXPECT(more[i] == size - 1 + i + round);
+		if (round == 4) {
+			MPI_Comm_free(&comm);
+		}
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		for (int i = 0; i < N && !check_failed(); i++)
+			EXPECT(out[i] == size * (size - 1) / 2 + size * (i + round));
+	}
+	free(in);
+	free(out);
+	free(more);
+}
+
+/* What the one waits for, another does in a call of the library's that does not end before: nobody waits for ever. */
+BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
+{
+	enum { N = 200000 };
+	int *at = check_alloc(N * sizeof(*at)), token = 1;
+	MPI_Request request;
+
+	for (int root = 0; root < size; root++) {
+		memset(at, rank == root ? 7 : 0, N * sizeof(*at));
+		MPI_Barrier(MPI_COMM_WORLD);
+		MPI_Ibcast(at, N, MPI_INT, root, MPI_COMM_WORLD, &request);
+		if (rank) /* waits in the library for who waits for this */
+			MPI_Recv(&token, 1, MPI_INT, rank - 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		if (rank + 1 < size)
+			MPI_Send(&token, 1, MPI_INT, rank + 1, 3, MPI_COMM_WORLD);
+		EXPECT(at[0] == 0x07070707 && at[N - 1] == 0x07070707);
+	}
+	free(at);
+}
+
+/* ---- errors --------------------------------------------------------------------------------------------- */
+
 /* SLUICE_FAULT makes one rank fail in the middle. Everyone gets an error, and nobody waits for ever. */
 static void expect_errors(const char *kind)
 {
