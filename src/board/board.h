@@ -13,6 +13,11 @@
  * same order, whether it posts or not. Record n lies in place n % BOARD_RECORDS, and is written again when
  * every rank has ended collective n and those before it, which each says in its line.
  *
+ * With lanes it is for collectives that are done again and again, and begin in any order: each has a lane, and its turns
+ * in it are numbered from 1. Whoever is BOARD_TURNS ahead waits for that lane's readers only.
+ *
+ *   board_area(rank): | struct board_line | last turn ended [lanes] | records of lane 0 | records of lane 1 | ...
+ *
  * Threads: begin, post and end by one thread at a time; look by any.
  */
 #ifndef SLUICE_BOARD_H
@@ -25,6 +30,8 @@
 #define BOARD_RECORDS 32u /* collectives that a rank can be ahead of the slowest, at most 32 */
 #define BOARD_RECORD_BYTES (8192u + 64u)
 #endif
+#define BOARD_LANES_MAX 64u
+#define BOARD_TURNS 4u /* that a rank can be ahead in a lane */
 #define BOARD_BYTES (BOARD_RECORD_BYTES - 16u) /* of a message */
 
 struct board;
@@ -33,11 +40,16 @@ struct board;
 uint64_t board_area_bytes(void);
 /* On the group's user areas, from area_off on, which is a multiple of a cache line. 0 or -ENOMEM. */
 int board_create(struct node_group *g, uint64_t area_off, struct board **out);
+/* The same with so many lanes, at most BOARD_LANES_MAX. */
+uint64_t board_lanes_area_bytes(uint32_t lanes);
+int board_create_lanes(struct node_group *g, uint64_t area_off, uint32_t lanes, struct board **out);
 void board_destroy(struct board *b);
 
 /* The number of this rank's next collective; 0: a rank, perhaps this one, has not ended that of BOARD_RECORDS
  * before. Costs no more than two loads then, and may be asked again. */
 uint64_t board_begin(struct board *b);
+/* The same of this turn in a lane, the one after the last that was begun there. */
+uint64_t board_begin_turn(struct board *b, uint32_t lane, uint64_t turn);
 /* Where its message is written, BOARD_BYTES of it: between board_begin() and board_post(). 16-byte aligned. */
 void *board_record(const struct board *b, uint64_t n);
 /* Everybody may read it, and who sleeps is woken. */

@@ -84,6 +84,8 @@ void exec_destroy(struct exec_comm *e)
 	free(e);
 }
 
+uint32_t exec_slots(const struct exec_comm *e) { return e->slots; }
+
 /* ---- beginning ------------------------------------------------------------------------------------ */
 
 /* Do others read this rank's first buffer, and so the bytes outside its pages too? */
@@ -161,6 +163,11 @@ static struct exec_run *run_get(struct exec_comm *e)
 	return aligned_alloc(BASE_CACHE_LINE, base_round_up(sizeof *r + e->op_cap * sizeof r->ops[0], BASE_CACHE_LINE));
 }
 
+static uint64_t number_of(const struct exec_comm *e, const struct exec_call *call)
+{
+	return call->number ? call->number : e->op + 1;
+}
+
 /* Not the operations: publishing needs to know only how many there are. */
 static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec_call *call)
 {
@@ -168,7 +175,7 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	memset((char *)r + offsetof(struct exec_run, next_queued), 0, sizeof *r - offsetof(struct exec_run, next_queued));
 	r->comm = e;
 	r->call = *call;
-	r->op = e->op + 1;
+	r->op = number_of(e, call);
 	r->slot = slot_of(e, e->rank, r->op);
 	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
 }
@@ -181,7 +188,7 @@ static bool is_too_big(const struct exec_comm *e, const struct goal_block *b)
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
 {
 	int ret = atomic_load_explicit(&e->error, memory_order_relaxed);
-	struct exec_run **place = &e->in_slot[(e->op + 1) % e->slots], *r;
+	struct exec_run **place = &e->in_slot[number_of(e, call) % e->slots], *r;
 
 	if (ret)
 		return ret;
@@ -203,7 +210,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 		e->free_runs = r;
 		return ret;
 	}
-	e->op = r->op;
+	e->op = base_max_u64(e->op, r->op);
 	*place = r;
 	if (!call->is_away) /* whose caller may have left the call that it belongs to */
 		trace_op(node_id(e->group), r->op, e->rank, e->size);

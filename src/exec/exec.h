@@ -57,6 +57,7 @@ static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; 
 /* progress (may be NULL): called with progress_ctx again and again while this rank waits. */
 int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out);
 void exec_destroy(struct exec_comm *e); /* no run may be in flight */
+uint32_t exec_slots(const struct exec_comm *e); /* the same on every rank */
 
 /*
  * A collective that combines what the ranks bring (fold/), instead of a schedule. What is brought is in user
@@ -89,6 +90,10 @@ struct exec_call {
 	/* This rank may be away: what lies outside the pages of its memory is not left to it. Others leave what it gets of
 	 * that in its slot, and it takes it in its last exec_step(). Its memory is mapped. Not with exec_leave(). */
 	bool is_away;
+	/* 0: the one after the last. Else the caller numbers all collectives of this exec_comm, alike on all ranks: they begin
+	 * in any order, but those of one slot (number % exec_slots()) with rising numbers, each when the one before has
+	 * ended on this rank. */
+	uint64_t number;
 	const char *name;       /* "MPI_Bcast", for messages; static */
 };
 

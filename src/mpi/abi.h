@@ -49,6 +49,8 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define life_start      ABI_NAME(life_start)
 #define life_comm       ABI_NAME(life_comm)
 #define life_connect    ABI_NAME(life_connect)
+#define life_connect_lanes ABI_NAME(life_connect_lanes)
+#define life_oob        ABI_NAME(life_oob)
 #define life_helper     ABI_NAME(life_helper)
 #define life_helper_lock   ABI_NAME(life_helper_lock)
 #define life_helper_unlock ABI_NAME(life_helper_unlock)
@@ -70,6 +72,7 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define pack_init_packed ABI_NAME(pack_init_packed)
 #define pack_read       ABI_NAME(pack_read)
 #define pack_write      ABI_NAME(pack_write)
+#define pack_flush      ABI_NAME(pack_flush)
 #define pack_fini       ABI_NAME(pack_fini)
 #define pack_elements   ABI_NAME(pack_elements)
 #define abi_library     ABI_NAME(abi_library)
@@ -133,6 +136,8 @@ struct life_comm {
 	bool is_inter;
 	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
 	struct rt_comm *rt;
+	bool is_asked_lanes;    /* rt has been asked for `lanes`, too, ... */
+	struct rt_comm *lanes;  /* ... of persistent requests; NULL: the library's */
 	struct spanning *span;      /* of one that spans nodes; else NULL */
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
 	uint32_t passed;        /* calls that rt may want, if there are more of them: before it is asked */
@@ -151,6 +156,10 @@ void life_start(void);
 int life_comm(MPI_Comm comm, struct life_comm **out);
 /* Collective over the communicator at its first call: true when rt serves it. */
 bool life_connect(struct life_comm *lc);
+/* The same of persistent requests, on a communicator that rt serves. */
+bool life_connect_lanes(struct life_comm *lc);
+/* For what rt asks all ranks. Valid as long as lc. */
+struct rt_oob life_oob(struct life_comm *lc);
 /* Smallest of all ranks' values: collective over the communicator. 0 or -errno. */
 int life_agree(struct life_comm *lc, int64_t mine, int64_t *out);
 /* The library makes progress on all its messages. */
@@ -166,7 +175,7 @@ bool life_is_gone(struct life_comm *lc); /* freed by the program */
  */
 void life_want(struct life_comm *lc, uint32_t wish);
 void request_meet(MPI_Comm comm);
-/* Those that are over are completed; at the end, when nothing progresses any more. */
+/* Those that are over are completed, persistent ones forgotten; at the end, when nothing progresses any more. */
 void request_stop(void);
 /* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
  * Made at first use, local. 0 or -errno. */
@@ -286,7 +295,9 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 /* Bytes [off, off + len) of the packed form; ctx: the pack. 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
 int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);
-/* Write back what is still held; 0 or -errno. */
+/* Write back what is still held, and hold nothing; 0 or -errno. */
+int pack_flush(struct pack *pack);
+/* The same for the last time. */
 int pack_fini(struct pack *pack);
 /* n elements from the first-th on, as packed by the library: n * size bytes at out. 0 or -errno. */
 int pack_elements(const struct pack *pack, MPI_Count first, MPI_Count n, void *out);

@@ -37,6 +37,7 @@
 #define SLUICE_MPI_FRONT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "functions.h"
@@ -112,5 +113,11 @@ bool kept_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
 
 /* Called by the trampolines with all argument registers saved: where to jump. */
 void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));
+
+/* In trampolines.S: the system call mprotect, 0 or -errno. */
+long front_protect(void *start, size_t bytes, int protection) __attribute__((visibility("hidden")));
+/* Called by the loader, by way of choose_MPI_X (trampolines.py), when somebody asks for an MPI_X that not every library
+ * has: its trampoline, or NULL, there is none. */
+void *front_choose(void *trampoline, const char *name) __attribute__((visibility("hidden")));
 
 #endif

@@ -28,6 +28,8 @@ def slots(functions):
     out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct abi_real, '
                   'which begins with the exported ones',
                   [f'{f.name}, {f.names[-1]}, {int(f.required)}' for f in functions])
+    out += listed('FRONT_OPTIONAL(X)', 'X(name): exported where the library has it',
+                  [f.name for f in functions if f.is_optional])
     out += listed('FRONT_SIGNATURES(X)', 'X(name, since): the MPI that surely has it, 3 or 4',
                   [f'{f.name}, {f.since}' for f in functions])
     out += [f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_LOOK_COUNT {len(made)}',
@@ -37,7 +39,7 @@ def slots(functions):
 
 def real(functions):
     """real.h: the library's functions with the types of the ABI header included before it."""
-    held = [f for f in functions if f.kind in ('held', 'drop')]
+    held = [f for f in functions if f.kind in ('held', 'begin', 'drop')]
     return '\n'.join([C_HEAD, 'struct abi_real {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
                       '};', '', '#ifdef ABI_NAME', *[line for f in held for line in (
                           f'#define request_{f.name} ABI_NAME(request_{f.name})',
@@ -63,7 +65,7 @@ def observation(term):
 
 
 def callee(function, by_name):
-    if function.name.endswith('_c'):
+    if function.name.endswith('_c') and not function.is_optional:
         return f'OR_NARROW({function.name})'
     return f'real.{function.name}'
 
@@ -91,6 +93,12 @@ def keep_body(f, call):
             '\treturn rc;']
 
 
+def begin_body(f, call):
+    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};', '\tif (rt_has_pending()) {',
+             *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
+
+
 def drop_body(f, call):
     return ['\tif (request)', '\t\tobserve_drop(*request);', f'\treturn HOSTED(request_{f.name}({f.passed}));']
 
@@ -100,7 +108,7 @@ def made_body(f, call):
             f'\trc = HOSTED({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
-BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'drop': drop_body, 'made': made_body}
+BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body, 'made': made_body}
 
 
 def look(functions):
@@ -120,8 +128,10 @@ def look(functions):
 # ---- collectives.h: included by take.c -------------------------------------------------------------
 
 def form_of(function):
-    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c and Iscatter."""
+    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and Scatter_init."""
     name = function.small or function.name
+    if name.endswith('_init'):
+        return name.removesuffix('_init'), 'persistent'
     if name[0] == 'I':
         return name[1:].capitalize(), 'nonblocking'
     return name, 'blocking'
@@ -156,8 +166,9 @@ def is_small(term, gate):
 
 def gate(f):
     """Goes to the library without another look: by what all ranks know, or not at all."""
-    name = f'rt_{"request_" if form_of(f)[1] == "nonblocking" else ""}gate_bytes[RT_{base_of(f).upper()}]'
-    counted = all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
+    form = form_of(f)[1]
+    name = f'rt_{"" if form == "blocking" else "request_"}gate_bytes[RT_{base_of(f).upper()}]'
+    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
     if not counted:
         return f'{name} == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
@@ -177,6 +188,8 @@ def try_to_take(f, call):
     form = form_of(f)[1]
     if form == 'blocking':
         return ['\tif (take_call(&take, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
+    if form == 'persistent':
+        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
     return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
 
 
@@ -261,7 +274,7 @@ def narrow(functions):
     """narrow.h: X_c by means of X, for libraries without X_c."""
     by_name = {f.name: f for f in functions}
     pairs = [(f, by_name[f.name[:-2]]) for f in functions
-             if f.exported and f.name.endswith('_c') and f.name[:-2] in by_name]
+             if f.exported and f.name.endswith('_c') and not f.is_optional and f.name[:-2] in by_name]
     out = [C_HEAD]
     for f, small in pairs:
         out += narrow_function(f, small)

@@ -49,6 +49,16 @@ static int copy_none(MPI_Comm comm, int keyval, void *extra, void *in, void *out
 	return 0;
 }
 
+static void end_requests(struct life_comm *lc)
+{
+	if (lc->rt)
+		rt_requests_end(lc->rt);
+	else if (lc->span && !span_end(lc->span))
+		lc->span = NULL; /* its thread waits inside it for ever */
+	if (lc->lanes)
+		rt_requests_end(lc->lanes);
+}
+
 /* MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, also when nobody has
  * intercepted it. Attributes set later than ours are deleted earlier: their owners' last
  * collectives are still served. Those of other communicators may be deleted after us. */
@@ -56,22 +66,19 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 {
 	pthread_mutex_lock(&life.lock);
 	for (struct life_comm *lc = life.comms; lc; lc = lc->next)
-		if (lc->rt)
-			rt_requests_end(lc->rt);
-		else if (lc->span && !span_end(lc->span))
-			lc->span = NULL; /* its thread waits inside it for ever */
+		end_requests(lc);
 	pthread_mutex_unlock(&life.lock);
 	request_stop(); /* requests give back what they hold */
 	pthread_mutex_lock(&life.lock);
 	for (struct life_comm *lc = life.comms; lc; lc = lc->next) {
-		if (lc->rt)
-			rt_comm_destroy(lc->rt);
+		rt_comm_destroy(lc->rt);
+		rt_comm_destroy(lc->lanes);
 		span_destroy(lc->span);
 		end_pending(lc);
 		end_wanting(lc);
-		lc->rt = NULL;
+		lc->rt = lc->lanes = NULL;
 		lc->span = NULL;
-		lc->is_asked = true;
+		lc->is_asked = lc->is_asked_lanes = true;
 	}
 	life.is_stopped = true;
 	pthread_mutex_unlock(&life.lock);
@@ -96,9 +103,9 @@ static void unlink_locked(struct life_comm *lc)
  * (MPICH lets go of a communicator in the MPI_Wait that ends the last operation on it). */
 static void destroy_comm(struct life_comm *lc)
 {
-	if (lc->rt)
-		rt_comm_destroy(lc->rt);
-	lc->rt = NULL;
+	rt_comm_destroy(lc->rt);
+	rt_comm_destroy(lc->lanes);
+	lc->rt = lc->lanes = NULL;
 	end_wanting(lc);
 	pthread_mutex_lock(&life.lock);
 	lc->next = life.gone;
@@ -228,7 +235,7 @@ static int create_comm(MPI_Comm comm, struct life_comm **out)
 	}
 	lc->is_inter = inter;
 	pthread_mutex_lock(&life.lock);
-	lc->is_asked = life.is_stopped;
+	lc->is_asked = lc->is_asked_lanes = life.is_stopped;
 	lc->next = life.comms;
 	life.comms = lc;
 	pthread_mutex_unlock(&life.lock);
@@ -382,17 +389,22 @@ static int agree_on_neighbours(struct life_comm *lc)
 	return rc;
 }
 
-bool life_connect(struct life_comm *lc)
+struct rt_oob life_oob(struct life_comm *lc)
 {
-	struct rt_oob oob = {
+	return (struct rt_oob){
 		.ctx = lc,
 		.rank = lc->rank,
 		.size = lc->size,
 		.allgather = oob_allgather,
 		.allreduce_min = oob_allreduce_min,
-		.progress = oob_progress,
+		.progress = lc->has_pending ? oob_progress : NULL,
 		.thread_multiple = life.is_multiple,
 	};
+}
+
+bool life_connect(struct life_comm *lc)
+{
+	struct rt_oob oob;
 
 	if (lc->is_asked)
 		return lc->rt;
@@ -402,8 +414,7 @@ bool life_connect(struct life_comm *lc)
 		lc->span = span_create(lc);
 	} else if (are_all_with_us(lc)) {
 		begin_pending(lc);
-		if (!lc->has_pending)
-			oob.progress = NULL;
+		oob = life_oob(lc);
 		if (rt_comm_create(&oob, &lc->rt) || agree_on_neighbours(lc))
 			lc->rt = NULL;
 	}
@@ -412,6 +423,20 @@ bool life_connect(struct life_comm *lc)
 	lc->is_asked = true;
 	inside--;
 	return lc->rt;
+}
+
+bool life_connect_lanes(struct life_comm *lc)
+{
+	struct rt_oob oob = life_oob(lc);
+
+	if (!lc->is_asked_lanes && lc->rt) {
+		inside++;
+		if (rt_comm_create_lanes(&oob, &lc->lanes))
+			lc->lanes = NULL;
+		inside--;
+	}
+	lc->is_asked_lanes = true;
+	return lc->lanes;
 }
 
 bool life_is_gone(struct life_comm *lc)

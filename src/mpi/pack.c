@@ -248,13 +248,20 @@ int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datat
 	return 0;
 }
 
-int pack_fini(struct pack *pack)
+int pack_flush(struct pack *pack)
 {
 	int rc;
 
 	inside++;
 	rc = release(pack);
 	inside--;
+	return rc;
+}
+
+int pack_fini(struct pack *pack)
+{
+	int rc = pack_flush(pack);
+
 	free(pack->element);
 	return rc;
 }

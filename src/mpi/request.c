@@ -6,23 +6,10 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/spin.h"
 #include "mpi/request.h"
 #include "mpi/span.h"
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };
-
-struct request {
-	struct request *next; /* in its bucket, or among the unused */
-	MPI_Request handle;
-	struct taken taken;
-	struct rt_request *rt;
-	MPI_Datatype *types;  /* that the program may free before we are done with them */
-	int type_count;
-	int error;            /* what the program is to hear */
-	bool is_flying, is_freed, is_prepared;
-	struct trace_begun trace;
-};
 
 _Atomic uint32_t request_flying, request_failed;
 
@@ -40,7 +27,7 @@ static struct {
 	int n;
 } unused;
 
-static struct request *request_get(void)
+struct request *request_get(void)
 {
 	struct request *r;
 
@@ -61,7 +48,7 @@ static struct request *request_get(void)
 	return r;
 }
 
-static void request_put(struct request *r)
+void request_put(struct request *r)
 {
 	base_spin_lock(&unused.lock);
 	if (unused.n < UNUSED_MAX) {
@@ -81,7 +68,7 @@ static uint32_t bucket_of(MPI_Request handle)
 	return (uint32_t)((uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15u >> 40) % BUCKETS;
 }
 
-static void put(struct request *r)
+void request_enter(struct request *r)
 {
 	uint32_t b = bucket_of(r->handle);
 
@@ -135,6 +122,18 @@ bool request_is_there(MPI_Request handle)
 	return is;
 }
 
+struct request *request_find_persistent(MPI_Request handle)
+{
+	struct request *r;
+
+	if (!request_is_any_persistent() || is_none(handle))
+		return NULL;
+	base_spin_lock(&table.lock);
+	r = find_locked(handle);
+	base_spin_unlock(&table.lock);
+	return r && r->tag ? r : NULL;
+}
+
 /* ---- what the program may free before the end ------------------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
@@ -164,14 +163,14 @@ static int hold_side(struct request *r, struct taken_side *s, const struct rt_si
 	return ret;
 }
 
-static int hold_types(struct request *r)
+int request_hold_types(struct request *r)
 {
 	int ret = hold_side(r, &r->taken.send, &r->taken.call.send);
 
 	return ret ? ret : hold_side(r, &r->taken.recv, &r->taken.call.recv);
 }
 
-static void release_types(struct request *r)
+void request_release_types(struct request *r)
 {
 	inside++;
 	while (r->type_count)
@@ -195,6 +194,10 @@ static int cancel_nothing(void *extra, int complete) { return 0; }
 
 static void complete(struct request *r)
 {
+	if (r->tag) {
+		persistent_complete(r->tag);
+		return;
+	}
 	inside++;
 	real.Grequest_complete(r->handle);
 	inside--;
@@ -202,6 +205,8 @@ static void complete(struct request *r)
 
 static void discard(struct request *r)
 {
+	if (r->tag)
+		persistent_discard(r);
 	life_release(r->taken.lc);
 	request_put(r);
 }
@@ -233,19 +238,22 @@ static void finish(struct request *r, int err)
 {
 	bool is_last, is_told;
 
-	if (trace_is_on())
+	if (trace_is_on() && !r->tag)
 		note_end(r);
-	if (r->rt)
+	if (r->rt && !r->tag) {
 		rt_request_destroy(r->rt);
-	r->rt = NULL;
+		r->rt = NULL;
+	}
 	if (life_is_gone(r->taken.lc)) /* whose handle is nobody's any more */
 		r->taken.take.comm = ABI_COMM_SELF;
 	/* where the program ends, and has never waited for it, nobody is to be told */
-	err = take_conclude(&r->taken, err == -ECANCELED ? 0 : err);
-	release_types(r);
+	err = err == -ECANCELED ? 0 : err;
+	err = r->tag ? take_conclude_turn(&r->taken, err) : take_conclude(&r->taken, err);
+	if (!r->tag)
+		request_release_types(r);
 	base_spin_lock(&table.lock);
 	r->is_flying = false;
-	is_last = r->is_freed || !err;
+	is_last = r->is_freed || (!r->tag && !err);
 	is_told = err && !r->is_freed;
 	r->error = err;
 	base_spin_unlock(&table.lock);
@@ -298,6 +306,13 @@ bool request_progress(void)
 	return any;
 }
 
+static struct request *find_persistent_in(struct request *bucket)
+{
+	while (bucket && !bucket->tag)
+		bucket = bucket->next;
+	return bucket;
+}
+
 void request_stop(void)
 {
 	struct request *r;
@@ -305,6 +320,12 @@ void request_stop(void)
 
 	while ((r = next_done(&err)))
 		finish(r, err);
+	for (int b = 0; b < BUCKETS && request_is_any_persistent(); b++) {
+		while ((r = find_persistent_in(table.buckets[b]))) {
+			drop(r);
+			discard(r);
+		}
+	}
 }
 
 int request_take_error(MPI_Request handle)
@@ -324,12 +345,35 @@ int request_take_error(MPI_Request handle)
 	if (!error)
 		return 0;
 	note_failed(-1);
-	drop(r);
-	discard(r);
+	if (!r->tag) {
+		drop(r);
+		discard(r);
+	}
 	return error;
 }
 
 /* ---- starting ------------------------------------------------------------------------------------------ */
+
+bool request_take_off(struct request *r)
+{
+	bool was;
+
+	base_spin_lock(&table.lock);
+	was = r->is_flying;
+	r->is_flying = true;
+	base_spin_unlock(&table.lock);
+	if (!was)
+		atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
+	return !was;
+}
+
+void request_land(struct request *r)
+{
+	base_spin_lock(&table.lock);
+	r->is_flying = false;
+	base_spin_unlock(&table.lock);
+	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release);
+}
 
 /* Its library's request is active. */
 static void fly(struct request *r)
@@ -340,7 +384,7 @@ static void fly(struct request *r)
 	r->is_flying = true;
 	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
 	if (!err)
-		err = hold_types(r);
+		err = request_hold_types(r);
 	if (r->taken.lc->span) {
 		err = span_start(&r->taken, err, r);
 		if (err)
@@ -361,7 +405,7 @@ static void fly(struct request *r)
  * What combines by a function of the program's, or of the library's, is the library's: it would need calls of this
  * rank, which may be in a call of the library's until the others have gone on.
  */
-static bool may_fly(struct request *r)
+bool request_may_fly(struct request *r)
 {
 	int err;
 
@@ -403,7 +447,7 @@ static bool look(const struct take *take, struct request **out, int *rc)
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
 			trace_passed("its neighbours are not all of its ranks' node");
 		} else if (r->taken.lc->span) {
-			*out = span_takes_requests(&r->taken) && may_fly(r) ? r : NULL;
+			*out = span_takes_requests(&r->taken) && request_may_fly(r) ? r : NULL;
 			if (*out)
 				return true;
 			trace_passed("it is not one of those that are served over several nodes");
@@ -412,7 +456,7 @@ static bool look(const struct take *take, struct request **out, int *rc)
 			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
 		} else if (!rt_request_suits(r->taken.lc->rt)) {
 			trace_passed("its ranks share CPUs, or are many");
-		} else if (!may_fly(r)) {
+		} else if (!request_may_fly(r)) {
 			trace_passed("it computes with a function that only its own rank could call");
 		} else if (!rt_request_takes_always(take->kind, r->taken.bytes) && !is_used_again(r)) {
 			trace_passed("it wins in buffers that are used again only, on which ranks agree in blocking collectives");
@@ -468,7 +512,7 @@ static bool begin(const struct take *take, MPI_Request *request, int *rc)
 	*request = r->handle;
 	life_hold(r->taken.lc);
 	trace_begun(&r->trace);
-	put(r);
+	request_enter(r);
 	fly(r);
 	take_count(take->kind, true);
 	return true;

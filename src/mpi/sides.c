@@ -443,6 +443,24 @@ int sides_prepare(struct taken *t)
 	return ret || !take_is_neighbours(t->take.kind) ? ret : prepare_neighbours(t);
 }
 
+static int flush_side(struct taken_side *s)
+{
+	int ret = s->pack.element ? pack_flush(&s->pack) : 0, one;
+
+	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
+		one = pack_flush(&s->packs.of[i]);
+		ret = ret ? ret : one;
+	}
+	return ret;
+}
+
+int sides_flush(struct taken *t)
+{
+	int send = flush_side(&t->send), recv = flush_side(&t->recv);
+
+	return recv ? recv : send;
+}
+
 static int finish_side(struct taken_side *s)
 {
 	int ret = 0, last;

@@ -11,7 +11,7 @@ SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
 WRITTEN = ('init', 'wrap')                # take.c has them
 TAKEN = ('take',)                         # made here, and large calls go to take_call()
-MADE = ('look', 'held', 'keep', 'drop', 'made')   # made here
+MADE = ('look', 'held', 'keep', 'begin', 'drop', 'made')   # made here
 KINDS = (*WRITTEN, *TAKEN, *MADE, 'use', 'may')
 
 
@@ -65,6 +65,11 @@ class Function:
     @property
     def exported(self):
         return self.kind in WRITTEN + TAKEN + MADE
+
+    @property
+    def is_optional(self):
+        """Came with MPI 4, and nothing stands in for it: exported where the library has it."""
+        return self.exported and self.since == 4 and (not self.small or self.small.endswith('_init'))
 
     @property
     def required(self):

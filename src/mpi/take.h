@@ -26,10 +26,12 @@
 #define take_look     ABI_NAME(take_look)
 #define take_prepare  ABI_NAME(take_prepare)
 #define take_conclude ABI_NAME(take_conclude)
+#define take_conclude_turn ABI_NAME(take_conclude_turn)
 #define take_count    ABI_NAME(take_count)
 #define sides_size    ABI_NAME(sides_size)
 #define sides_look    ABI_NAME(sides_look)
 #define sides_prepare ABI_NAME(sides_prepare)
+#define sides_flush   ABI_NAME(sides_flush)
 #define sides_finish  ABI_NAME(sides_finish)
 #define sides_own     ABI_NAME(sides_own)
 #define sides_told    ABI_NAME(sides_told)
@@ -133,6 +135,8 @@ int take_passed(const struct take *take, int rc); /* returns rc */
 bool take_look(struct taken *t, const struct take *take, struct rt_window window, int *rc);
 int take_prepare(struct taken *t);
 int take_conclude(struct taken *t, int err);
+/* The same, where it will be done again as it was prepared. */
+int take_conclude_turn(struct taken *t, int err);
 /* For the counters. */
 void take_count(enum rt_kind kind, bool is_taken);
 
@@ -145,6 +149,8 @@ bool sides_look(struct taken *t);
 /* t->call.send and recv. 0 or -errno; sides_finish() in any case: 0 or -errno. */
 int sides_prepare(struct taken *t);
 int sides_finish(struct taken *t);
+/* What is still held is in the program's memory, and what is there is looked at anew. 0 or -errno. */
+int sides_flush(struct taken *t);
 /* The side that says how long one rank's message is, on this rank. */
 const struct take_side *sides_own(const struct take *take);
 /* For the trace: bytes of one rank's message as far as this rank alone can tell, else 0. */

@@ -143,14 +143,16 @@ static int conclude_odd(const struct taken *t)
 	return rc;
 }
 
-int take_conclude(struct taken *t, int err)
+static int conclude_both(const struct taken *t, int err, int sides)
 {
-	int fini = sides_finish(t);
-
 	if (!err)
-		err = fini;
+		err = sides;
 	return !err && t->is_odd ? conclude_odd(t) : conclude(t->take.comm, err);
 }
+
+int take_conclude(struct taken *t, int err) { return conclude_both(t, err, sides_finish(t)); }
+
+int take_conclude_turn(struct taken *t, int err) { return conclude_both(t, err, sides_flush(t)); }
 
 void take_count(enum rt_kind kind, bool is_taken)
 {

@@ -60,6 +60,7 @@ X86_64_FUNCTION = """
 	.type	{name}, @function
 	.p2align 4
 {name}:
+.Lhere_{slot}:
 	.cfi_startproc
 	endbr64
 	cmpl	$0, rt_watched(%rip)
@@ -83,6 +84,7 @@ AARCH64_FUNCTION = """
 	.type	{name}, %function
 	.p2align 4
 {name}:
+.Lhere_{slot}:
 	.cfi_startproc
 	hint	#34
 	adrp	x16, rt_watched
@@ -143,20 +145,90 @@ resolve_entry:			// x17: slot number, x30: return address of the caller
 	.cfi_endproc
 """
 
+# Of what is exported where the library has it: asked by the loader (exports.c).
+X86_64_CHOICE = """
+	.globl	choose_{name}
+	.hidden	choose_{name}
+	.type	choose_{name}, @function
+	.p2align 4
+choose_{name}:
+	.cfi_startproc
+	endbr64
+	leaq	.Lhere_{slot}(%rip), %rdi
+	leaq	.Lname_{slot}(%rip), %rsi
+	jmp	front_choose
+	.cfi_endproc
+	.size	choose_{name}, . - choose_{name}
+"""
+
+# The system call itself: mprotect() is ours too, and does not work yet when this is needed.
+X86_64_PROTECT = """
+	.globl	front_protect
+	.hidden	front_protect
+	.type	front_protect, @function
+	.p2align 4
+front_protect:
+	.cfi_startproc
+	endbr64
+	movl	$10, %eax
+	syscall
+	ret
+	.cfi_endproc
+	.size	front_protect, . - front_protect
+"""
+
+AARCH64_PROTECT = """
+	.globl	front_protect
+	.hidden	front_protect
+	.type	front_protect, %function
+	.p2align 4
+front_protect:
+	.cfi_startproc
+	hint	#34
+	mov	x8, #226
+	svc	#0
+	ret
+	.cfi_endproc
+	.size	front_protect, . - front_protect
+"""
+
+AARCH64_CHOICE = """
+	.globl	choose_{name}
+	.hidden	choose_{name}
+	.type	choose_{name}, %function
+	.p2align 4
+choose_{name}:
+	.cfi_startproc
+	hint	#34
+	adrp	x0, .Lhere_{slot}
+	add	x0, x0, :lo12:.Lhere_{slot}
+	adrp	x1, .Lname_{slot}
+	add	x1, x1, :lo12:.Lname_{slot}
+	b	front_choose
+	.cfi_endproc
+	.size	choose_{name}, . - choose_{name}
+"""
+
 
 def write(functions, head):
     names = [p + f.name for f in functions if f.exported for p in ("MPI_", "PMPI_")]
+    optional = [f.is_optional for f in functions if f.exported for p in ("MPI_", "PMPI_")]
     out = [head]
-    for macro, entry, function in (("__x86_64__", X86_64_ENTRY, X86_64_FUNCTION),
-                                   ("__aarch64__", AARCH64_ENTRY, AARCH64_FUNCTION)):
-        out.append(f"#ifdef {macro}\n\t.text\n\t.hidden front_resolve\n\t.hidden front_slots\n\t.hidden rt_watched")
-        out.append(entry)
+    for macro, fixed, function, choice in (
+            ("__x86_64__", X86_64_ENTRY + X86_64_PROTECT, X86_64_FUNCTION, X86_64_CHOICE),
+            ("__aarch64__", AARCH64_ENTRY + AARCH64_PROTECT, AARCH64_FUNCTION, AARCH64_CHOICE)):
+        out.append(f"#ifdef {macro}\n\t.text")
+        out += [f"\t.hidden {name}" for name in ("front_resolve", "front_slots", "rt_watched", "front_choose")]
+        out.append(fixed)
         out += [function.format(name=name, slot=slot, pending=slot + len(names))
                 for slot, name in enumerate(names)]
+        out += [choice.format(name=name, slot=slot) for slot, name in enumerate(names) if optional[slot]]
         out.append("#endif\n")
     out.append("\t.section .data.rel, \"aw\"\n\t.p2align 6\n\t.globl front_slots\n\t.hidden front_slots")
     out.append("front_slots:")
     out += [f"\t.quad\tunresolved_{slot}" for slot in range(len(names))] * 2
     out.append(f"\t.size front_slots, {16 * len(names)}")
+    out.append("\t.section .rodata")
+    out += [f".Lname_{slot}:\t.asciz \"{name}\"" for slot, name in enumerate(names) if optional[slot]]
     out.append("\t.section .note.GNU-stack, \"\"\n")
     return "\n".join(out)

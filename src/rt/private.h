@@ -31,12 +31,21 @@ struct requests {
 	bool is_busy;           /* it is in the list of those that have some; under that one's lock */
 };
 
+/* Of a communicator of rt_comm_create_lanes(): request_lanes.c. */
+struct lanes {
+	pthread_mutex_t lock;            /* protects `used` */
+	uint32_t n;
+	uint64_t used;                   /* a bit a lane */
+	uint64_t turns[BOARD_LANES_MAX]; /* that were started */
+};
+
 #define REUSE_SIZES 12
 
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
 	struct board *board; /* of short requests */
+	struct lanes *lanes; /* NULL: collectives are in the order of their start */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
 	enum policy_host host;
@@ -98,6 +107,11 @@ void requests_make_room(struct rt_comm *c);
 void request_memory_fini(void);
 /* A peer waits for what only this process can publish. A thread of ours. */
 void requests_attend(void);
+
+/* ---- request_lanes.c ------------------------------------------------------------------------------------- */
+
+/* For a communicator whose exec there is. NULL: no memory. */
+struct lanes *lanes_create(const struct rt_comm *c);
 
 /* ---- pending operations: pending.c ------------------------------------------------------------------ */
 

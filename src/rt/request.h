@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by requests.c, request_schedule.c, request_memory.c and request_small.c. */
+/* Shared by requests.c and request_*.c. */
 #ifndef SLUICE_RT_REQUEST_H
 #define SLUICE_RT_REQUEST_H
 
@@ -25,6 +25,8 @@ struct rt_request {
 	struct goal_block *block; /* its schedule; NULL: it combines */
 	uint64_t *starts;         /* of what is combined and scattered */
 	struct exec_run *run;     /* while it is active */
+	int lane;                 /* it is started again and again, in this lane; -1: once */
+	uint64_t turn;            /* of it, the last that was started */
 	bool is_small;            /* it goes over the board: none of the three above, but */
 	uint64_t number;          /* of its collective there, */
 	struct board_read read;
@@ -44,6 +46,13 @@ static inline void request_is_number(struct rt_request *r, uint64_t op)
 	if (trace_is_on() && r->is_in_call)
 		trace_op(node_id(r->comm->group), op, node_rank(r->comm->group), node_size(r->comm->group));
 }
+
+/* ---- request_lanes.c ------------------------------------------------------------------------------------ */
+
+/* It is started once more: its lane's next turn. */
+void request_next_turn(struct rt_request *r);
+uint64_t request_number(const struct rt_request *r); /* for exec: of this turn; 0: it has no lane */
+void request_leave_lane(struct rt_request *r);
 
 /* ---- request_schedule.c --------------------------------------------------------------------------------- */
 

@@ -189,7 +189,8 @@ int request_small_begin(struct rt_request *r)
 {
 	int ret;
 
-	r->number = board_begin(r->comm->board);
+	r->number = r->lane < 0 ? board_begin(r->comm->board) :
+				  board_begin_turn(r->comm->board, (uint32_t)r->lane, r->turn);
 	if (!r->number)
 		return -EBUSY;
 	request_is_number(r, r->number | TRACE_ON_BOARD);

@@ -190,6 +190,7 @@ static int begin_run(struct rt_request *r)
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
 		.prefer_vm = r->comm->prefer_vm,
 		.is_away = true,
+		.number = request_number(r),
 		.name = r->call->name,
 	};
 	int ret;
@@ -218,20 +219,27 @@ static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 	return ret < 0 ? ret : 0;
 }
 
-/* Publishes what there is room for. False: something has failed, and with it everything. */
+/* Publishes what there is room for: of what has a lane, each by itself. False: something has failed, and with it
+ * everything. */
 static bool begin_queued_locked(struct rt_comm *c)
 {
+	struct requests_list rest = c->requests.queued;
 	const char *name = "";
 	struct rt_request *r;
 	bool ended;
 	int ret = 0;
 
-	while ((r = c->requests.queued.first)) {
+	c->requests.queued = (struct requests_list){ 0 };
+	while ((r = rest.first)) {
 		name = r->call->name;
 		ret = begin(r);
+		if (ret == -EBUSY && c->lanes) {
+			append(&c->requests.queued, take_first(&rest));
+			continue;
+		}
 		if (ret)
 			break;
-		take_first(&c->requests.queued);
+		take_first(&rest);
 		r->state = REQUEST_ACTIVE;
 		do
 			ret = step(r, EXEC_COPY_NOTHING, &ended);
@@ -245,6 +253,8 @@ static bool begin_queued_locked(struct rt_comm *c)
 		if (ret < 0)
 			break;
 	}
+	while (rest.first)
+		append(&c->requests.queued, take_first(&rest));
 	if (ret >= 0 || ret == -EBUSY)
 		return true;
 	fail_all_locked(c, ret, name);
@@ -447,6 +457,7 @@ void rt_request_start(struct rt_request *r)
 	rt_reap();
 	clear_way(&r->call->send);
 	clear_way(&r->call->recv);
+	request_next_turn(r);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	watch_more(&rt_requests);
 	ret = r->is_small ? 0 : request_open(r);
@@ -471,7 +482,7 @@ int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner, .is_small = request_is_small(c, call),
+	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner, .lane = -1, .is_small = request_is_small(c, call),
 				  .reuse = c->request_reuse_now };
 	c->request_reuse_now = NULL;
 	ret = r->is_small ? 0 : request_schedule(r);
@@ -485,6 +496,7 @@ int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner
 
 void rt_request_destroy(struct rt_request *r)
 {
+	request_leave_lane(r);
 	request_unschedule(r);
 	free(r);
 }

@@ -3,10 +3,11 @@
  * requests: collectives that go on while the program does something else, until it asks for them.
  *
  *   create -> start -> (progress ... next_done) -> destroy
+ *   create -> set_lane -> start -> (progress ... next_done) -> start ... -> destroy
  *
  * A request is created from a struct rt_call, which stays as it is until the request is destroyed, and started
- * once. From the moment at which its collective is published everybody
- * can move its data: a rank that waits, the worker process, a channel. More than EXEC_SLOTS of a communicator wait
+ * once, or, where it has a lane, again whenever it was handed out. From the moment at which its collective is published
+ * everybody can move its data: a rank that waits, the worker process, a channel. More than EXEC_SLOTS of a communicator wait
  * their turn here; whoever needs one of them calls this process, where a sleeping thread publishes it.
  *
  * Whoever starts, progresses or waits moves what can be moved of all requests of the process. What is over is
@@ -44,6 +45,13 @@ void rt_request_start(struct rt_request *r);
 struct trace_op rt_request_op(const struct rt_request *r);
 /* It was handed out, or never started. */
 void rt_request_destroy(struct rt_request *r);
+
+/*
+ * Collective, of a communicator of rt_comm_create_lanes(): a lane, the same on all ranks; -1 on all: none is free, or a
+ * rank does not ask for one. 0 or -errno of oob's. set_lane: before it is started; destroying gives it back.
+ */
+int rt_lane_take(struct rt_comm *c, const struct rt_oob *oob, bool asks, int *out_lane);
+void rt_request_set_lane(struct rt_request *r, int lane);
 
 /* One pass over everything that is in flight. True: something has moved. */
 bool rt_requests_progress(void);

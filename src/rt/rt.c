@@ -246,7 +246,21 @@ static int set_domains(struct rt_comm *c)
 	return 0;
 }
 
-int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
+/* What others reach of a rank: collectives, then its board. */
+static uint64_t area_bytes(int ranks, uint32_t lanes)
+{
+	return exec_area_bytes(ranks) + (lanes ? board_lanes_area_bytes(lanes) : board_area_bytes());
+}
+
+static int create_board(struct rt_comm *c, int ranks, uint32_t lanes)
+{
+	if (!lanes)
+		return board_create(c->group, exec_area_bytes(ranks), &c->board);
+	c->lanes = lanes_create(c);
+	return c->lanes ? board_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->board) : -ENOMEM;
+}
+
+static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
 	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather, oob->allreduce_min };
 	struct node_group *g = NULL;
@@ -258,7 +272,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	*out = NULL;
 	if (oob->size < 2)
 		return 0;
-	ret = node_group_create(&node, exec_area_bytes(oob->size) + board_area_bytes(), &g);
+	ret = node_group_create(&node, area_bytes(oob->size, lanes), &g);
 	if (ret || !g)
 		return ret;
 	c = comm_alloc(oob->size);
@@ -266,8 +280,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 		c->group = g;
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (exec_create(g, workers_progress, c, &c->exec) ||
-		    board_create(g, exec_area_bytes(oob->size), &c->board) || set_domains(c)) {
+		if (exec_create(g, workers_progress, c, &c->exec) || create_board(c, oob->size, lanes) || set_domains(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -293,6 +306,10 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out)
 	*out = c;
 	return ret;
 }
+
+int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out) { return create(oob, 0, out); }
+
+int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out) { return create(oob, BOARD_LANES_MAX, out); }
 
 bool rt_comm_is_crowded(const struct rt_comm *c)
 {
@@ -321,5 +338,6 @@ void rt_comm_destroy(struct rt_comm *c)
 	free(c->parts[1]);
 	free(c->starts);
 	free(c->domain_words);
+	free(c->lanes);
 	free(c);
 }

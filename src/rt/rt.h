@@ -79,6 +79,9 @@ static inline bool rt_is_on(void) { return rt_on; }
  * `name` is for messages ("communicator of 4 ranks").
  */
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out);
+/* The same ranks once more, for requests only: those that are started again and again, in an order of each rank's own
+ * (rt_lane_take). */
+int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out);
 void rt_comm_destroy(struct rt_comm *c);
 bool rt_comm_is_crowded(const struct rt_comm *c); /* fewer CPUs than ranks; the same on every rank */
 

@@ -91,6 +91,9 @@ PASSED(Request_get_status_all, (int n, const MPI_Request r[], int *f, MPI_Status
 PASSED(Request_get_status_some, (int n, const MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
 PASSED(Request_free, (MPI_Request *r), (r))
 PASSED(Cancel, (MPI_Request *r), (r))
+PASSED(Start, (MPI_Request *r), (r))
+PASSED(Startall, (int n, MPI_Request r[]), (n, r))
+_Atomic uint32_t request_persistent;
 void request_meet(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on. */
@@ -98,6 +101,7 @@ uint64_t rt_threshold_bytes[RT_KINDS], rt_gate_bytes[RT_KINDS], rt_request_gate_
 bool take_call(struct take *take, int *rc) { return false; }
 int take_passed(const struct take *take, int rc) { return rc; }
 bool request_begin(struct take *take, MPI_Request *request, int *rc) { return false; }
+bool request_init(const struct take *take, MPI_Request *request, int *rc) { return false; }
 
 enum { BLOCKS = 4, TYPES = 16, RANK = 1, SIZE = 3, INTER = 100, CART = 101, DIST = 102 };
 

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What came with MPI 4 is exported where the library has it: programs ask by weak symbols, or by name, what their
+ * library can do. (doc/adr/0029-what-is-exported.md)
+ *
+ *   this library is relocated ---> a library is loaded already: what that lacks vanishes from our symbol table
+ *                             `--> none is: our symbols become functions which the loader calls when somebody asks for
+ *                                  them (STT_GNU_IFUNC); then that library, or what it depends on, is loaded
+ *
+ * They are so in no file: who was relocated before us, and wanted to know, would be told by the loader that our symbols
+ * are not ready. Such finds the trampolines, which say what is lacking when they are called.
+ *
+ * Context: decide() runs while the loader relocates this library, before any constructor: what it calls is reached
+ * without the procedure linkage table, which is not there yet (meson.build), and it is not instrumented.
+ */
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "mpi/front.h"
+
+enum { LIBRARIES_MAX = 8, PAGE = 4096 /* with larger ones nothing is rewritten, and Sluice stays out */ };
+
+/* The dynamic symbols of a loaded object. */
+struct image {
+	uintptr_t base;
+	const ElfW(Sym) *symbols;
+	const char *strings;
+	const uint32_t *gnu, *sysv; /* hash tables: one of them, or both */
+	const ElfW(Phdr) *headers;
+	size_t header_count;
+};
+
+struct loaded {
+	struct image self, libraries[LIBRARIES_MAX];
+	int n;
+};
+
+#define X(name) extern char choose_MPI_##name[], choose_PMPI_##name[];
+FRONT_OPTIONAL(X)
+#undef X
+
+static const struct { const char *name; char *choose; } optional[] = {
+#define X(name) { "MPI_" #name, choose_MPI_##name }, { "PMPI_" #name, choose_PMPI_##name },
+	FRONT_OPTIONAL(X)
+#undef X
+};
+
+static bool is_same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+/* ---- symbol tables --------------------------------------------------------------------------------- */
+
+/* The loader has made addresses of these, or not, as the system has it. */
+static const void *address(const struct image *m, ElfW(Addr) value)
+{
+	return (const void *)(value < m->base ? m->base + value : value);
+}
+
+static bool read_image(const struct dl_phdr_info *info, struct image *out)
+{
+	const ElfW(Dyn) *d = NULL;
+
+	*out = (struct image){ .base = info->dlpi_addr, .headers = info->dlpi_phdr, .header_count = info->dlpi_phnum };
+	for (size_t i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+	for (; d && d->d_tag != DT_NULL; d++) {
+		if (d->d_tag == DT_SYMTAB)
+			out->symbols = address(out, d->d_un.d_ptr);
+		else if (d->d_tag == DT_STRTAB)
+			out->strings = address(out, d->d_un.d_ptr);
+		else if (d->d_tag == DT_GNU_HASH)
+			out->gnu = address(out, d->d_un.d_ptr);
+		else if (d->d_tag == DT_HASH)
+			out->sysv = address(out, d->d_un.d_ptr);
+	}
+	return out->symbols && out->strings && (out->gnu || out->sysv);
+}
+
+static bool is_defined(const struct image *m, uint32_t i, const char *name)
+{
+	return m->symbols[i].st_shndx != SHN_UNDEF && is_same(m->strings + m->symbols[i].st_name, name);
+}
+
+static const ElfW(Sym) *find_gnu(const struct image *m, const char *name)
+{
+	uint32_t buckets = m->gnu[0], first = m->gnu[1], bloom_words = m->gnu[2], hash = 5381, i;
+	const uint32_t *bucket = m->gnu + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+	const uint32_t *chain = bucket + buckets;
+
+	for (const char *c = name; *c; c++)
+		hash = hash * 33 + (unsigned char)*c;
+	i = buckets ? bucket[hash % buckets] : 0;
+	if (i < first || !i)
+		return NULL;
+	do {
+		if ((chain[i - first] | 1) == (hash | 1) && is_defined(m, i, name))
+			return &m->symbols[i];
+	} while (!(chain[i++ - first] & 1));
+	return NULL;
+}
+
+static const ElfW(Sym) *find_sysv(const struct image *m, const char *name)
+{
+	uint32_t buckets = m->sysv[0], hash = 0;
+	const uint32_t *bucket = m->sysv + 2, *chain = bucket + buckets;
+
+	for (const char *c = name; *c; c++) {
+		hash = (hash << 4) + (unsigned char)*c;
+		hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+	}
+	for (uint32_t i = buckets ? bucket[hash % buckets] : 0; i; i = chain[i])
+		if (is_defined(m, i, name))
+			return &m->symbols[i];
+	return NULL;
+}
+
+static const ElfW(Sym) *find(const struct image *m, const char *name)
+{
+	return m->gnu ? find_gnu(m, name) : find_sysv(m, name);
+}
+
+/* ---- what is loaded ---------------------------------------------------------------------------------- */
+
+static bool is_inside(const struct dl_phdr_info *info, const void *at)
+{
+	for (size_t i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type == PT_LOAD && (uintptr_t)at - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
+			return true;
+	}
+	return false;
+}
+
+/* As loader.c has it: by the name of its file. */
+static bool is_library_name(const char *path)
+{
+	const char *name = path, *mpi = "libmpi";
+
+	for (; *path; path++)
+		if (*path == '/')
+			name = path + 1;
+	while (*mpi && *mpi == *name) {
+		mpi++;
+		name++;
+	}
+	return !*mpi;
+}
+
+static int collect(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct loaded *l = arg;
+	struct image m;
+
+	if (is_inside(info, optional))
+		read_image(info, &l->self);
+	else if (l->n < LIBRARIES_MAX && is_library_name(info->dlpi_name) && read_image(info, &m) && find(&m, "PMPI_Bcast"))
+		l->libraries[l->n++] = m;
+	return 0;
+}
+
+static bool has(const struct loaded *l, const char *name)
+{
+	for (int i = 0; i < l->n; i++)
+		if (find(&l->libraries[i], name))
+			return true;
+	return false;
+}
+
+void *front_choose(void *trampoline, const char *name)
+{
+	struct loaded l = { .n = 0 };
+
+	dl_iterate_phdr(collect, &l);
+	return has(&l, name) ? trampoline : NULL;
+}
+
+/* ---- before anybody asks ------------------------------------------------------------------------------- */
+
+static int protection_of(const struct image *m, uintptr_t at)
+{
+	for (size_t i = 0; i < m->header_count; i++) {
+		const ElfW(Phdr) *p = &m->headers[i];
+
+		if (p->p_type == PT_LOAD && at - (m->base + p->p_vaddr) < p->p_memsz)
+			return (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
+			       (p->p_flags & PF_X ? PROT_EXEC : 0);
+	}
+	return PROT_READ;
+}
+
+static void rewrite(const struct loaded *l, ElfW(Sym) *const *symbols)
+{
+	for (size_t i = 0; i < BASE_ARRAY_LEN(optional); i++) {
+		ElfW(Sym) *s = symbols[i];
+
+		if (!l->n) {
+			s->st_info = ELF64_ST_INFO(ELF64_ST_BIND(s->st_info), STT_GNU_IFUNC);
+			s->st_value = (uintptr_t)optional[i].choose - l->self.base;
+		} else if (!has(l, optional[i].name)) {
+			s->st_value = 0; /* the loader looks on in the next library */
+		}
+	}
+}
+
+typedef void function(void);
+
+static void nothing(void) { }
+
+static function *decide(void)
+{
+	ElfW(Sym) *symbols[BASE_ARRAY_LEN(optional)];
+	uintptr_t lo = UINTPTR_MAX, hi = 0;
+	struct loaded l = { .n = 0 };
+	int protection;
+
+	dl_iterate_phdr(collect, &l);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(optional); i++) {
+		symbols[i] = l.self.symbols ? (ElfW(Sym) *)find(&l.self, optional[i].name) : NULL;
+		if (!symbols[i])
+			return nothing;
+		lo = base_min_u64(lo, (uintptr_t)symbols[i]);
+		hi = base_max_u64(hi, (uintptr_t)(symbols[i] + 1));
+	}
+	protection = protection_of(&l.self, lo);
+	lo = base_round_down(lo, PAGE);
+	hi = base_round_up(hi, PAGE);
+	if (!front_protect((void *)lo, hi - lo, PROT_READ | PROT_WRITE)) {
+		rewrite(&l, symbols);
+		front_protect((void *)lo, hi - lo, protection);
+	}
+	return nothing;
+}
+
+static void decided(void) __attribute__((ifunc("decide")));
+/* Its address is what makes the loader call decide(). */
+void (*const front_exports_decided)(void) __attribute__((used, visibility("hidden"))) = decided;
