@@ -89,6 +89,13 @@ def test_each_kind_is_served(get_mpi, get_hosts):
     assert counted(result, 'span_taken') == [kinds + 1] * 3, result.explain()  # the verdict is an allreduce
 
 
+def test_who_is_late_gets_what_was_sent(get_mpi, get_hosts, with_sluice):
+    """In the middle of a chain, and at its end."""
+    name = 'who_is_late_gets_what_was_sent'
+    check(run(get_hosts(3), get_mpi('mpich'), [1, 1, 2], 'spanning.c', name,
+              env={**SMALL, 'SLUICE_SPAN_SEGMENT': '160K'}, sluice=with_sluice), [name], with_sluice)
+
+
 @places
 def test_barriers(mpi, ranks, get_mpi, get_hosts, with_sluice, tmp_path):
     name = 'barriers_wait_for_all'
@@ -164,9 +171,9 @@ def test_an_error_reaches_all_who_need_to_know(kind, rank, fault, told, get_mpi,
 
 
 def breaks(some, program, ready, how):
-    """Waits for the file `ready`; then the network of the second host is in trouble."""
+    """Waits for the file `ready`; then the network of the second host is in trouble. None: it is left alone."""
     def trouble():
-        if not ready.wait():
+        if not ready.wait() or not how:
             return
         if how == 'closed':
             some.close_connections(1, program)
@@ -200,7 +207,7 @@ def run_broken(some, mpi, kind, how, tmp_path):
     thread = breaks(some, 'spanning_cut', ready, how)
     try:
         return run(some, mpi, [2, 1], 'spanning_cut.c', kind, str(1 << 18), ready.path,
-                   env={**SMALL, 'SLUICE_SPAN_SEGMENT': '64K'})
+                   env={**SMALL, 'SLUICE_SPAN_SEGMENT': '64K', 'SLUICE_COLL_NONBLOCKING': 'on'})
     finally:
         ready.over.set()
         thread.join()
@@ -225,7 +232,10 @@ def can_close_connections(some):
     return done.stdout == 'closed\n'
 
 
-@pytest.mark.parametrize('mpi, kind', [('mpich', 'allreduce'), ('openmpi', 'bcast'),
+@pytest.mark.parametrize('mpi, kind', [('mpich', 'allreduce'), ('openmpi', 'bcast'), ('mpich', 'iallreduce'),
+                                       ('openmpi', 'gather'),
+                                       pytest.param('mpich', 'gather', marks=pytest.mark.complete),
+                                       pytest.param('openmpi', 'iallreduce', marks=pytest.mark.complete),
                                        pytest.param('mpich', 'bcast', marks=pytest.mark.complete),
                                        pytest.param('openmpi', 'allreduce', marks=pytest.mark.complete)])
 def test_connections_that_break_end_the_job(mpi, kind, get_mpi, get_hosts, tmp_path):
@@ -237,6 +247,19 @@ def test_connections_that_break_end_the_job(mpi, kind, get_mpi, get_hosts, tmp_p
     assert not result.timed_out and result.status, result.explain()
     assert 'wrong:' not in result.out, result.explain()
     assert not result.leftovers, result.leftovers
+
+
+@pytest.mark.parametrize('mpi, kind', [('mpich', 'allreduce'), ('openmpi', 'gather'),
+                                       pytest.param('mpich', 'iallreduce', marks=pytest.mark.complete),
+                                       pytest.param('openmpi', 'allreduce', marks=pytest.mark.complete)])
+def test_a_rank_that_is_killed_ends_the_job(mpi, kind, get_mpi, get_hosts, tmp_path):
+    """On another node than the others, in the middle: these wait for messages of its, and nothing of ours is left on any node."""
+    some = get_hosts(3)
+    result = run_broken(some, get_mpi(mpi), f'killed-{kind}', None, tmp_path)
+    assert not result.timed_out and result.status, result.explain()
+    assert 'wrong:' not in result.out and 'ok:' not in result.out, result.explain()
+    assert not result.leftovers, result.leftovers
+    assert not [some.shared_memory(i, 'sluice') for i in range(2) if some.shared_memory(i, 'sluice')]
 
 
 def test_a_network_that_comes_back_is_waited_for(get_mpi, get_hosts, tmp_path):

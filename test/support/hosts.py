@@ -101,6 +101,11 @@ class Hosts:
     def mend(self, i):
         self.at(0, 'ip', 'link', 'set', f'port{i}', 'up')
 
+    def shared_memory(self, i, name):
+        """What lies in /dev/shm of host i, of files with that in their names."""
+        shown = subprocess.run([*self.inside(i + 1), 'ls', '/dev/shm'], check=True, capture_output=True, text=True)
+        return [file for file in shown.stdout.split() if name in file]
+
     def close_connections(self, i, program):
         """Every connection of that program on host i breaks, with an error on both sides."""
         shown = subprocess.run([*self.inside(i + 1), 'ss', '-tnpH'], check=True, capture_output=True, text=True)
