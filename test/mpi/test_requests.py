@@ -13,6 +13,8 @@ CONFIGS = {
               'SLUICE_REGION_ADOPT_MIN': '4K'},
     # a queue behind few places
     'few': {**TAKEN, 'SLUICE_FAULT': 'slots:all'},
+    # movers in the process, whoever has a CPU
+    'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'SLUICE_ENGINE_CPUS': '0-1', 'SLUICE_ENGINE_WORKERS': '2'},
 }
 
 
@@ -41,6 +43,7 @@ def test_short_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_slu
 
 
 AWAY = (cases('requests_away.c', ['mpich'], [2], ['taken']) + cases('requests_away.c', ['openmpi'], [3], ['adopt']) +
+        cases('requests_away.c', ['mpich'], [2], ['threads']) +
         cases('requests_away.c', ['mpich', 'openmpi'], [2, 3, 4], ['taken', 'adopt', 'few'], pytest.mark.complete))
 
 

@@ -27,7 +27,7 @@ def write_process(path, rank, calls):
     """The file of a process that ended well, as src/trace/format.h says. calls: (begin, end, bytes, outcome)"""
     chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
     head = bytearray(HEADER)
-    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 2, HEADER, chunks, chunks, rank, 1000 + rank, 1, 1, 0,
+    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 3, HEADER, chunks, chunks, rank, 1000 + rank, 1, 1, 0,
                      2, 0, 0, 0)
     # first, start and end, by ticks, which are ns, and by the clock; then the time of day
     struct.pack_into('<7Q', head, 56, 10, 10, 10, 10, 10 ** 10, 10 ** 10, 10 ** 18)

@@ -5,8 +5,10 @@
  */
 #include "check.h"
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <sched.h>
+#include <sys/syscall.h>
 
 #define MAX_BYTES ((size_t)1 << 20)
 
@@ -21,6 +23,7 @@ struct page { _Atomic int called, ended; };
 
 static struct page *page;
 static MPI_Win window;
+static int turn; /* as the page counts */
 static char *send, *recv; /* as they come from the heap, and not at the beginnings of pages */
 
 static void begin(void)
@@ -33,6 +36,7 @@ static void begin(void)
 	MPI_Win_shared_query(window, 0, &bytes, &unit, &page);
 	if (!rank)
 		*page = (struct page){ 0 };
+	turn = 0;
 	MPI_Barrier(MPI_COMM_WORLD);
 	send = (char *)check_alloc(MAX_BYTES * (size_t)size + 64) + 24;
 	recv = (char *)check_alloc(MAX_BYTES * (size_t)size + 64) + 40;
@@ -121,7 +125,6 @@ static void until(_Atomic int *what, int value)
 
 static void one(enum kind kind, size_t n, int away)
 {
-	static int turn;
 	MPI_Request r;
 
 	turn++;
@@ -146,6 +149,62 @@ BEHAVIOUR(a_rank_that_has_called_is_needed_by_nobody, 2)
 		for (int s = 0; s < SIZES; s++)
 			for (int away = 0; away < size; away += size > 2 ? size - 1 : 1)
 				one((enum kind)kind, sizes[s] / 8 * 8, away);
+	end();
+}
+
+/* ---- nothing is pending ------------------------------------------------------------------------------ */
+
+/* How often the other threads of this process have waited for something, that is, were woken. */
+static long switches_of_others(void)
+{
+	char path[300], line[128], self[32];
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *e;
+	long n, sum = 0;
+
+	snprintf(self, sizeof(self), "%ld", (long)syscall(SYS_gettid));
+	while (dir && (e = readdir(dir))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
+		f = e->d_name[0] == '.' || !strcmp(e->d_name, self) ? NULL : fopen(path, "r");
+		while (f && fgets(line, sizeof(line), f))
+			if (sscanf(line, "voluntary_ctxt_switches: %ld", &n) == 1)
+				sum += n;
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return sum;
+}
+
+static long switches_while_computing(long turns)
+{
+	static volatile double x = 1;
+	long before = switches_of_others();
+
+	for (long i = 0; i < turns; i++)
+		x = x * 1.0000001 + 1e-9;
+	return switches_of_others() - before;
+}
+
+/* Whoever looks for work for a while before it sleeps has to find its way there first; then nobody wakes, for however long. */
+BEHAVIOUR(computing_with_nothing_pending_wakes_no_thread, 2)
+{
+	enum { TRIES = 2000, SOME = 2000000, MANY = 50000000 };
+	int tries = 0;
+
+	begin();
+	for (int kind = 0; kind < KINDS; kind++)
+		one((enum kind)kind, sizes[SIZES - 1] / 8 * 8, 0);
+	MPI_Barrier(MPI_COMM_WORLD);
+	while (switches_while_computing(SOME) && tries < TRIES)
+		tries++;
+	if (tries == TRIES)
+		check_fail("threads do not come to rest");
+	else if (switches_while_computing(MANY))
+		check_fail("a thread was woken although nothing was pending");
 	end();
 }
 
