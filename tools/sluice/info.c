@@ -30,6 +30,21 @@ static const char help[] =
 	"Exit code: 0 done; 1 an option in the environment is wrong, so that programs\n"
 	"run plain; 2 misuse. More: man sluice-info\n";
 
+void info_nodes(struct info_nodes out[INFO_NODES])
+{
+	bool any = base_opt.span, requests = any && base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON;
+
+	out[0] = (struct info_nodes){ "Bcast, Reduce, Allreduce", any,
+		any ? "from 1 MB on; SLUICE_COLL_kind=on: from SLUICE_COLL_THRESHOLD on" :
+		      "the host MPI's unless SLUICE_SPAN=on says that every rank of the job runs Sluice" };
+	out[1] = (struct info_nodes){ "Barrier, Gather, Scatter, Allgather, Alltoall, Reduce_scatter", any,
+		"with SLUICE_COLL_kind=on; of Alltoall at most 64 KB for each rank" };
+	out[2] = (struct info_nodes){ "nonblocking ones of these kinds", requests,
+		requests ? "where MPI_THREAD_MULTIPLE is provided: a thread makes them progress; else the host MPI's" :
+			   "the host MPI's, which progresses inside calls; SLUICE_COLL_NONBLOCKING=on: see sluice(7)" };
+	out[3] = (struct info_nodes){ "others: Scan, Gatherv, Alltoallv, neighbours, persistent", false, "the host MPI's" };
+}
+
 const char *info_tune_state(enum tune_state state)
 {
 	static const char *const names[] = { "none", "off", "in force", "refused" };

@@ -37,6 +37,14 @@ void info_json(const struct info *info);
 /* Calls visit for each line of info->problems. */
 void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line), void *ctx);
 const char *info_kernel_names(void);
+/* What Sluice does on communicators that span nodes, as the options are. */
+enum { INFO_NODES = 4 };
+struct info_nodes {
+	const char *what;
+	bool is_served;
+	const char *how;
+};
+void info_nodes(struct info_nodes out[INFO_NODES]);
 const char *info_tune_state(enum tune_state state);
 
 #endif

@@ -145,6 +145,22 @@ static void json_early(struct text_json *j, const struct info *info)
 	text_json_int(j, "spare_cpus", e->spare_cpus);
 }
 
+static void json_nodes(struct text_json *j)
+{
+	struct info_nodes lines[INFO_NODES];
+
+	info_nodes(lines);
+	text_json_open(j, "nodes", '[');
+	for (size_t i = 0; i < INFO_NODES; i++) {
+		text_json_open(j, NULL, '{');
+		text_json_string(j, "collectives", lines[i].what);
+		text_json_bool(j, "served", lines[i].is_served);
+		text_json_string(j, "how", lines[i].how);
+		text_json_close(j, '}');
+	}
+	text_json_close(j, ']');
+}
+
 static void json_tuned(struct text_json *j, const struct info *info)
 {
 	text_json_open(j, "tuned", '[');
@@ -181,6 +197,7 @@ void info_json(const struct info *info)
 	json_mpis(&j, info);
 	json_trials(&j, info);
 	json_early(&j, info);
+	json_nodes(&j);
 	json_topology(&j, info);
 	json_tuned(&j, info);
 	json_options(&j);

@@ -107,6 +107,19 @@ static void channels_text(const struct trial_early *e, char *out, size_t cap)
 	}
 }
 
+static void print_nodes(void)
+{
+	struct info_nodes lines[INFO_NODES];
+	struct text_table t = { 0 };
+
+	printf("\nCommunicators that span nodes\n");
+	info_nodes(lines);
+	for (size_t i = 0; i < INFO_NODES; i++)
+		text_table_row(&t, lines[i].what, lines[i].is_served ? "yes" : "no", lines[i].how, NULL);
+	text_table_print(&t, "  ", stdout);
+	text_table_free(&t);
+}
+
 static void print_topology(const struct info *info)
 {
 	const struct topology *m = &info->topology;
@@ -237,6 +250,7 @@ void info_text(const struct info *info)
 	print_mpis(info);
 	print_trials(info);
 	print_early(info);
+	print_nodes();
 	print_topology(info);
 	print_tuned(info);
 	print_options(info);
