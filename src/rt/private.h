@@ -167,6 +167,12 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
 /* ---- reuse.c -------------------------------------------------------------------------------------------- */
 
+struct reuse *reuse_of(struct reuse (*table)[REUSE_SIZES], enum rt_kind kind, uint64_t bytes);
+/* Are both of its sides mapped, or about to be? Both count a use. */
+bool reuse_is_seen(const struct rt_call *call);
+/* Collective: the bits that all ranks have set. 0 or -errno. */
+int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
+
 /* Of the collective that rt_takes() has said yes to: could peers reach both of its sides where they are? */
 void reuse_note(struct rt_comm *c, bool is_mapped);
 /* The same of a request; u: NULL when it is taken in any case. */
@@ -189,7 +195,8 @@ static inline void reuse_answer(struct reuse *u, bool all_use_again)
 	atomic_store_explicit(&u->taken, 0, memory_order_relaxed);
 	atomic_store_explicit(&u->unmapped, 0, memory_order_relaxed);
 }
-void reuse_fini(struct rt_comm *c);
+/* request_choice.c: no question is left. */
+void request_choice_fini(struct rt_comm *c);
 
 /* ---- leave.c: may this call return early, and doing it ------------------------------------------------ */
 

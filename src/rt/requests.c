@@ -18,8 +18,6 @@
 #include "rt/request.h"
 #include "rt/sides.h"
 
-#define PATIENCE   256u
-#define WISH_BYTES (16u << 10)
 #define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
 
 _Atomic uint32_t rt_requests;
@@ -532,20 +530,6 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 static bool is_all_begun(const struct rt_comm *c) { return !c->requests.queued.first; }
 
 static bool is_all_over(const struct rt_comm *c) { return !c->requests.queued.first && !c->requests.active.first; }
-
-bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
-
-/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a program that has few
- * does without. Who asks for them by an option gets all. */
-uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes)
-{
-	return rt_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
-}
-
-uint32_t rt_request_patience(void)
-{
-	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
-}
 
 void requests_before_blocking(struct rt_comm *c)
 {

@@ -322,7 +322,7 @@ void rt_comm_destroy(struct rt_comm *c)
 		return;
 	pending_complete_comm(c);
 	requests_comm_destroyed(c);
-	reuse_fini(c);
+	request_choice_fini(c);
 	workers_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)

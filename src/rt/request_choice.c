@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which nonblocking calls are taken. Where that depends on whether ranks use their buffers again (reuse.c) they leave their
+ * questions to the next blocking call, in which they may wait for each other, and go on as before until then.
+ */
+#include "rt/early.h"
+#include "rt/private.h"
+#include "rt/requests.h"
+
+#define PATIENCE   256u
+#define WISH_BYTES (16u << 10)
+#define DEFER_MAX  64u /* calls that are taken without an answer: then a program has no blocking ones, and may have changed */
+#define QUESTIONS_MAX 64
+
+bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
+
+/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a program that has few
+ * does without. Who asks for them by an option gets all. */
+uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes)
+{
+	return rt_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
+}
+
+uint32_t rt_request_patience(void)
+{
+	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
+}
+
+static void leave_question(struct rt_comm *c, struct reuse *u)
+{
+	policy_habit_defer(&u->habit);
+	if (!u->waits)
+		u->deferred = 0;
+	if (++u->deferred > DEFER_MAX)
+		u->habit.is_taken = false;
+	u->waits = true;
+	if (!c->requests_wait)
+		rt_watch();
+	c->requests_wait = true;
+}
+
+bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
+{
+	struct reuse *u = reuse_of(c->requests_reuse, kind, bytes);
+	enum policy_step step;
+
+	c->request_reuse_now = NULL;
+	if (bytes < rt_request_again_bytes[kind])
+		return false;
+	step = policy_habit_next(&u->habit);
+	if (step == HABIT_ASK)
+		leave_question(c, u);
+	if (u->habit.is_taken) {
+		c->request_reuse_now = u;
+		u->is_again = reuse_was_right(u);
+	} else {
+		u->is_again = call && reuse_is_seen(call);
+	}
+	return u->habit.is_taken;
+}
+
+bool rt_requests_disagree(const struct rt_comm *c) { return c->requests_wait; }
+
+void rt_requests_agree(struct rt_comm *c)
+{
+	struct reuse *all = c->requests_reuse[0], *asked[QUESTIONS_MAX];
+	uint64_t mine = 0, common = 0;
+	int n = 0;
+
+	for (int i = 0; i < RT_KINDS * REUSE_SIZES && n < QUESTIONS_MAX; i++) {
+		if (!all[i].waits)
+			continue;
+		mine |= (uint64_t)all[i].is_again << n;
+		asked[n++] = &all[i];
+	}
+	if (reuse_agree(c, "a question before a collective", mine, &common))
+		common = 0; /* a peer has died, and it has been said */
+	for (int i = 0; i < n; i++) {
+		reuse_answer(asked[i], common >> i & 1);
+		asked[i]->waits = false;
+	}
+	base_count(BASE_CTR_REUSE_ASKED, 1);
+	if (n < QUESTIONS_MAX)
+		request_choice_fini(c);
+}
+
+void request_choice_fini(struct rt_comm *c)
+{
+	if (c->requests_wait)
+		rt_unwatch();
+	c->requests_wait = false;
+}
