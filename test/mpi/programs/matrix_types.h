@@ -279,13 +279,15 @@ static void clear_sign_of_zero(char *at, const struct type *t)
 			*(long double *)(void *)at += 0.0L;
 }
 
-/* What lies in an element and is nobody's, or not defined. */
-static void clear_undefined(char *at, const struct type *t)
+/* What lies in an element and is nobody's, or not defined. Intel MPI stores to what lies between the program's own. */
+static void clear_undefined(char *at, const struct type *t, bool is_combined)
 {
 	int values = t->class == COMPLEX ? 2 : 1;
 
-	if (t->class == COMPLEX)
+	if (t->class == COMPLEX && is_combined)
 		clear_sign_of_zero(at, t);
+	if (t->class == SPACED && is_combined)
+		memset(at + 4, 0, 8);
 
 	for (int k = 0; t->value == F80 && LDBL_MANT_DIG == 64 && k < values; k++)
 		memset(at + k * t->width + 10, 0, (size_t)t->width - 10);
