@@ -201,9 +201,13 @@ static int start(struct request *r, MPI_Request *request)
 		request_land(r);
 		return refuse(r, rc);
 	}
+	/* each start is a call of the place where it was made */
+	trace_call_begin(r->taken.take.name, r->taken.take.caller, __builtin_frame_address(0));
+	trace_bytes(r->taken.bytes);
+	trace_begun(&r->trace);
 	rt_request_start(r->rt);
 	take_count(r->taken.take.kind, true);
-	return 0;
+	return trace_call_end(0);
 }
 
 int request_Start(MPI_Request *request)

@@ -238,7 +238,7 @@ static void finish(struct request *r, int err)
 {
 	bool is_last, is_told;
 
-	if (trace_is_on() && !r->tag)
+	if (trace_is_on())
 		note_end(r);
 	if (r->rt && !r->tag) {
 		rt_request_destroy(r->rt);

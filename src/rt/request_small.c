@@ -193,7 +193,7 @@ int request_small_begin(struct rt_request *r)
 				  board_begin_turn(r->comm->board, (uint32_t)r->lane, r->turn);
 	if (!r->number)
 		return -EBUSY;
-	request_is_number(r, r->number | TRACE_ON_BOARD);
+	request_is_number(r, (r->lane < 0 ? r->number : request_number(r)) | TRACE_ON_BOARD);
 	r->read = (struct board_read){ .skip = -1 };
 	set_ranks(r, &r->read);
 	ret = set_place(r);

@@ -108,6 +108,19 @@ __attribute__((noinline)) void many_allreduces(struct count *c, int n)
 	MPI_Waitall(MANY, r, MPI_STATUSES_IGNORE);
 }
 
+/* Made once, started again and again: a call each time. */
+__attribute__((noinline)) void again_bcast(struct count *c, int n)
+{
+	static MPI_Request r;
+
+	(void)n;
+	if (!c->calls)
+		MPI_Bcast_init(mine, LARGE, MPI_DOUBLE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &r);
+	MPI_Start(&r);
+	add(c, 8ul * LARGE, rank ? 8ul * LARGE : 0);
+	MPI_Wait(&r, MPI_STATUS_IGNORE);
+}
+
 /* ---- combined ----------------------------------------------------------------------------------------------------- */
 
 static void take_larger(void *in, void *inout, int *n, MPI_Datatype *type)
@@ -164,7 +177,7 @@ static const struct {
 } kinds[] = {
 	{ "later_allreduce", later_allreduce }, { "later_reduce", later_reduce }, { "later_bcast", later_bcast },
 	{ "later_gather", later_gather }, { "later_alltoall", later_alltoall }, { "later_barrier", later_barrier },
-	{ "many_allreduces", many_allreduces }, { "now_allreduce", now_allreduce }, { "own_allreduce", own_allreduce },
+	{ "many_allreduces", many_allreduces }, { "again_bcast", again_bcast }, { "now_allreduce", now_allreduce }, { "own_allreduce", own_allreduce },
 	{ "now_reduce", now_reduce }, { "now_scan", now_scan }, { "now_exscan", now_exscan },
 	{ "now_scatter_sums", now_scatter_sums },
 };
