@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What came with MPI 4 is exported where the library has it: programs ask by weak symbols, or by name, what their
- * library can do. (doc/adr/0029-what-is-exported.md)
+ * library can do. (doc/adr/0029-persistent-collectives.md)
  *
  *   this library is relocated ---> a library is loaded already: what that lacks vanishes from our symbol table
  *                             `--> none is: our symbols become functions which the loader calls when somebody asks for

@@ -36,7 +36,7 @@ struct lanes {
 	pthread_mutex_t lock;            /* protects `used` */
 	uint32_t n;
 	uint64_t used;                   /* a bit a lane */
-	uint64_t turns[BOARD_LANES_MAX]; /* that were started */
+	struct lanes_turns { uint64_t exec, board; } turns[BOARD_LANES_MAX]; /* that were started in each */
 };
 
 #define REUSE_SIZES 12

@@ -13,7 +13,7 @@
 /* What each rank says when one is to be taken. */
 struct lanes_word {
 	uint64_t free;
-	uint64_t turns[BOARD_LANES_MAX];
+	struct lanes_turns turns[BOARD_LANES_MAX];
 };
 
 struct lanes *lanes_create(const struct rt_comm *c)
@@ -33,7 +33,8 @@ static int choose(const struct lanes_word *all, int ranks, uint32_t lanes)
 	for (uint32_t lane = 0; lane < lanes; lane++) {
 		int r = 0;
 
-		while (r < ranks && all[r].free >> lane & 1 && all[r].turns[lane] == all[0].turns[lane])
+		while (r < ranks && all[r].free >> lane & 1 && all[r].turns[lane].exec == all[0].turns[lane].exec &&
+		       all[r].turns[lane].board == all[0].turns[lane].board)
 			r++;
 		if (r == ranks)
 			return (int)lane;
@@ -80,8 +81,10 @@ void request_leave_lane(struct rt_request *r)
 
 void request_next_turn(struct rt_request *r)
 {
-	if (r->lane >= 0)
-		r->turn = ++r->comm->lanes->turns[r->lane];
+	struct lanes_turns *turns = r->lane < 0 ? NULL : &r->comm->lanes->turns[r->lane];
+
+	if (turns)
+		r->turn = r->is_small ? ++turns->board : ++turns->exec;
 }
 
 uint64_t request_number(const struct rt_request *r)

@@ -57,3 +57,8 @@ def test_ranks_that_are_away(mpi, ranks, config, behaviour, get_mpi, runner, wit
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_neighbours.c'))
 def test_requests_to_neighbours(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'requests_neighbours.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('persistent.c'))
+def test_persistent_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'persistent.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
