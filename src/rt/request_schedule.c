@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of a request is known before it is started: whether it is wanted, and, made once, its schedule. */
+/* What of a request is made once, however often it is started: its schedule. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "rt/request.h"
 #include "rt/sides.h"
-
-#define PATIENCE   256u
-#define WISH_BYTES (16u << 10)
 
 bool request_is_fold(const struct rt_request *r) { return rt_is_fold(r->call->kind); }
 
@@ -103,19 +100,3 @@ static int compile(struct rt_request *r)
 }
 
 int request_schedule(struct rt_request *r) { return request_is_fold(r) ? find_starts(r) : compile(r); }
-
-/* ---- which are wanted ----------------------------------------------------------------------------------------- */
-
-bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
-
-/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a program that has few
- * does without. Who asks for them by an option gets all. */
-uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes)
-{
-	return rt_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
-}
-
-uint32_t rt_request_patience(void)
-{
-	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
-}
