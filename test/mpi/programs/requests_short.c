@@ -243,4 +243,28 @@ BEHAVIOUR(many_short_ones_end_backwards, 1)
 	free(jobs);
 }
 
+/* Of all kinds and lengths: most short, some so long that they are not. */
+BEHAVIOUR(thousands_of_all_kinds_are_in_flight, 1)
+{
+	int n = (int)check_env("CHECK_REQUESTS", 2000);
+	struct job *jobs = check_alloc((size_t)n * sizeof(*jobs));
+	MPI_Request *requests = check_alloc((size_t)n * sizeof(*requests));
+
+	connect_comm();
+	for (int k = 0; k < n; k++) {
+		jobs[k] = (struct job){ .kind = (enum kind)(k * 7 % KINDS), .number = k, .root = k % size,
+					.n = k % 40 ? 1 + k % 9 : 900, .gap = 1, .type = MPI_INT };
+		start(&jobs[k]);
+		requests[k] = jobs[k].request;
+	}
+	MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
+	for (int k = 0; k < n; k++) {
+		EXPECT(requests[k] == MPI_REQUEST_NULL);
+		jobs[k].request = MPI_REQUEST_NULL;
+		end(&jobs[k]);
+	}
+	free(requests);
+	free(jobs);
+}
+
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
