@@ -29,7 +29,7 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter'
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Whose files are looked at, beside those of guard/.
-FOLDERS = ['base', 'host', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'fold', 'exec', 'worker', 'rt']
+FOLDERS = ['base', 'progress', 'host', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'fold', 'exec', 'worker', 'rt']
 NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
