@@ -87,3 +87,18 @@ def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
     each = '1' if ranks < 9 else '8'
     Runner({'matrix.c': {behaviour}}).check(get(name), 'matrix.c', ranks, behaviour, sluice=with_sluice, timeout=1700,
                                             env={**WHOLE[way], 'HARNESS_EACH': each})
+
+
+@pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 3), ('impi', 2)])
+def test_ten_thousand_requests(name, ranks, with_sluice):
+    for program, behaviour in [('requests.c', 'thousands_are_in_flight'),
+                               ('requests_short.c', 'thousands_of_all_kinds_are_in_flight')]:
+        Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice, timeout=600,
+                                             env={**TAKEN, 'CHECK_REQUESTS': '10000'})
+
+
+@pytest.mark.parametrize('behaviour', ['communicators_come_and_go', 'communicators_are_there_at_once'])
+@pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 2), ('openmpi', 3)])
+def test_thousand_communicators(name, ranks, behaviour, with_sluice):
+    Runner({'lifetimes.c': {behaviour}}).check(get(name), 'lifetimes.c', ranks, behaviour, sluice=with_sluice, timeout=1700,
+                                               env={**TAKEN, 'HARNESS_COMMUNICATORS': '1000'})
