@@ -10,9 +10,11 @@
  * They are so in no file: who was relocated before us, and wanted to know, would be told by the loader that our symbols
  * are not ready. Such finds the trampolines, which say what is lacking when they are called.
  *
- * Context: decide() runs while the loader relocates this library, before any constructor: what it calls is reached
- * without the procedure linkage table, which is not there yet (meson.build), and it is not instrumented.
+ * Context: decide() runs while the loader relocates this library, before any constructor. It calls nothing outside of it:
+ * whose function that would be is anybody's (a sanitizer has its own dl_iterate_phdr()), and perhaps not relocated yet.
+ * So the loader's list of what is loaded is read as debuggers do it. Not instrumented (meson.build).
  */
+#include <elf.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,9 +32,9 @@ struct image {
 	const ElfW(Sym) *symbols;
 	const char *strings;
 	const uint32_t *gnu, *sysv; /* hash tables: one of them, or both */
-	const ElfW(Phdr) *headers;
-	size_t header_count;
 };
+
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden"))); /* of this library, by the linker */
 
 struct loaded {
 	struct image self, libraries[LIBRARIES_MAX];
@@ -66,15 +68,10 @@ static const void *address(const struct image *m, ElfW(Addr) value)
 	return (const void *)(value < m->base ? m->base + value : value);
 }
 
-static bool read_image(const struct dl_phdr_info *info, struct image *out)
+static bool read_image(const struct link_map *map, struct image *out)
 {
-	const ElfW(Dyn) *d = NULL;
-
-	*out = (struct image){ .base = info->dlpi_addr, .headers = info->dlpi_phdr, .header_count = info->dlpi_phnum };
-	for (size_t i = 0; i < info->dlpi_phnum; i++)
-		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			d = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-	for (; d && d->d_tag != DT_NULL; d++) {
+	*out = (struct image){ .base = map->l_addr };
+	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
 		if (d->d_tag == DT_SYMTAB)
 			out->symbols = address(out, d->d_un.d_ptr);
 		else if (d->d_tag == DT_STRTAB)
@@ -132,17 +129,6 @@ static const ElfW(Sym) *find(const struct image *m, const char *name)
 
 /* ---- what is loaded ---------------------------------------------------------------------------------- */
 
-static bool is_inside(const struct dl_phdr_info *info, const void *at)
-{
-	for (size_t i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-
-		if (p->p_type == PT_LOAD && (uintptr_t)at - (info->dlpi_addr + p->p_vaddr) < p->p_memsz)
-			return true;
-	}
-	return false;
-}
-
 /* As loader.c has it: by the name of its file. */
 static bool is_library_name(const char *path)
 {
@@ -158,16 +144,23 @@ static bool is_library_name(const char *path)
 	return !*mpi;
 }
 
-static int collect(struct dl_phdr_info *info, size_t size, void *arg)
+static void collect(struct loaded *l)
 {
-	struct loaded *l = arg;
-	struct image m;
+	*l = (struct loaded){ .n = 0 };
+	for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
+		struct image m;
 
-	if (is_inside(info, optional))
-		read_image(info, &l->self);
-	else if (l->n < LIBRARIES_MAX && is_library_name(info->dlpi_name) && read_image(info, &m) && find(&m, "PMPI_Bcast"))
-		l->libraries[l->n++] = m;
-	return 0;
+		if (map->l_ld == _DYNAMIC)
+			read_image(map, &l->self);
+		else if (l->n < LIBRARIES_MAX && is_library_name(map->l_name) && read_image(map, &m) && find(&m, "PMPI_Bcast"))
+			l->libraries[l->n++] = m;
+	}
+}
+
+static int collect_locked(struct dl_phdr_info *info, size_t size, void *l)
+{
+	collect(l);
+	return 1; /* once */
 }
 
 static bool has(const struct loaded *l, const char *name)
@@ -178,22 +171,36 @@ static bool has(const struct loaded *l, const char *name)
 	return false;
 }
 
+static bool is_started;
+
+__attribute__((constructor)) static void note_start(void)
+{
+	is_started = true;
+}
+
+/* While the program is being loaded there is one thread; afterwards another may load or unload something. */
 void *front_choose(void *trampoline, const char *name)
 {
-	struct loaded l = { .n = 0 };
+	struct loaded l;
 
-	dl_iterate_phdr(collect, &l);
+	if (is_started)
+		dl_iterate_phdr(collect_locked, &l);
+	else
+		collect(&l);
 	return has(&l, name) ? trampoline : NULL;
 }
 
 /* ---- before anybody asks ------------------------------------------------------------------------------- */
 
-static int protection_of(const struct image *m, uintptr_t at)
+static int protection_of(uintptr_t at)
 {
-	for (size_t i = 0; i < m->header_count; i++) {
-		const ElfW(Phdr) *p = &m->headers[i];
+	uintptr_t start = (uintptr_t)&__ehdr_start;
+	const ElfW(Phdr) *headers = (const void *)(start + __ehdr_start.e_phoff);
 
-		if (p->p_type == PT_LOAD && at - (m->base + p->p_vaddr) < p->p_memsz)
+	for (size_t i = 0; i < __ehdr_start.e_phnum; i++) {
+		const ElfW(Phdr) *p = &headers[i];
+
+		if (p->p_type == PT_LOAD && at - (start + p->p_vaddr) < p->p_memsz)
 			return (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
 			       (p->p_flags & PF_X ? PROT_EXEC : 0);
 	}
@@ -222,10 +229,10 @@ static function *decide(void)
 {
 	ElfW(Sym) *symbols[BASE_ARRAY_LEN(optional)];
 	uintptr_t lo = UINTPTR_MAX, hi = 0;
-	struct loaded l = { .n = 0 };
+	struct loaded l;
 	int protection;
 
-	dl_iterate_phdr(collect, &l);
+	collect(&l);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(optional); i++) {
 		symbols[i] = l.self.symbols ? (ElfW(Sym) *)find(&l.self, optional[i].name) : NULL;
 		if (!symbols[i])
@@ -233,7 +240,7 @@ static function *decide(void)
 		lo = base_min_u64(lo, (uintptr_t)symbols[i]);
 		hi = base_max_u64(hi, (uintptr_t)(symbols[i] + 1));
 	}
-	protection = protection_of(&l.self, lo);
+	protection = protection_of(lo);
 	lo = base_round_down(lo, PAGE);
 	hi = base_round_up(hi, PAGE);
 	if (!front_protect((void *)lo, hi - lo, PROT_READ | PROT_WRITE)) {
