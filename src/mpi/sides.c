@@ -135,8 +135,14 @@ static bool looks_right_parts(struct taken_side *s)
 	return true;
 }
 
+/* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
+static bool gets_none(const struct taken *t, const struct taken_side *s)
+{
+	return s == &t->recv && s->given->form == TAKE_IS_SUM && !list_get(s->given->counts, t->lc->rank);
+}
+
 /* Would the library send from, or receive into, this? Then its shape, too. */
-static bool looks_right(struct taken_side *s, enum rt_kind kind)
+static bool looks_right(const struct taken *t, struct taken_side *s)
 {
 	const struct take_side *given = s->given;
 	MPI_Count count = given->count;
@@ -145,10 +151,10 @@ static bool looks_right(struct taken_side *s, enum rt_kind kind)
 		return looks_right_parts(s);
 	if (given->form >= TAKE_IS_PART)
 		count = sum_of(s);
-	if (count < 0 || (!count && !allows_none(kind)) || given->type == ABI_DATATYPE_NULL ||
+	if (count < 0 || (!count && !allows_none(t->take.kind)) || given->type == ABI_DATATYPE_NULL ||
 	    types_describe(given->type, &s->shape))
 		return false;
-	return !count || is_address(given->at, &s->shape);
+	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
 }
 
 /* What the first rank names there may be anything. */
@@ -234,8 +240,8 @@ static bool looks_right_odd(struct taken *t)
 
 bool sides_look(struct taken *t)
 {
-	if (!looks_right_odd(t) || (t->send.is_there && !looks_right(&t->send, t->take.kind)) ||
-	    (t->recv.is_there && !looks_right(&t->recv, t->take.kind)))
+	if (!looks_right_odd(t) || (t->send.is_there && !looks_right(t, &t->send)) ||
+	    (t->recv.is_there && !looks_right(t, &t->recv)))
 		return false;
 	return t->in_place || !t->send.is_there || !t->recv.is_there || !is_alias_refused(&t->take);
 }

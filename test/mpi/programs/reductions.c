@@ -311,4 +311,35 @@ BEHAVIOUR(exscan_leaves_alone_what_its_first_rank_names, 2) { run_all(exscan_of_
 BEHAVIOUR(reduce_scatter_block, 2) { run_all(each_reduce_scatter_block); }
 BEHAVIOUR(reduce_scatter, 2) { run_all(each_reduce_scatter); }
 
+/* Who gets nothing names no place for it: a matter of that rank alone, of which the others know nothing. */
+BEHAVIOUR(reduce_scatter_to_all_but_one, 2)
+{
+	enum { EACH = 9000 };
+	int *in = check_alloc(sizeof(*in) * EACH * (size_t)size), *out = check_alloc(sizeof(*out) * EACH), counts[64];
+	MPI_Request request;
+
+	for (int i = 0; i < EACH * size; i++)
+		in[i] = rank + i;
+	for (int none = 0; none < size; none++) {
+		int first = EACH * (rank - (none < rank));
+
+		for (int r = 0; r < size; r++)
+			counts[r] = r == none ? 0 : EACH;
+		for (int is_later = 0; is_later < 2; is_later++) {
+			memset(out, 0, sizeof(*out) * EACH);
+			if (is_later) {
+				MPI_Ireduce_scatter(in, rank == none ? NULL : out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
+						    &request);
+				MPI_Wait(&request, MPI_STATUS_IGNORE);
+			} else {
+				MPI_Reduce_scatter(in, rank == none ? NULL : out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+			}
+			for (int i = 0; i < EACH && rank != none && !check_failed(); i++)
+				EXPECT(out[i] == size * (size - 1) / 2 + size * (first + i));
+		}
+	}
+	free(in);
+	free(out);
+}
+
 int main(int argc, char **argv) { return check_main(argc, argv, MPI_THREAD_SINGLE); }
