@@ -303,10 +303,12 @@ static int prepare_sum(struct taken_side *s, struct rt_side *out)
 	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), s->given->type, &s->shape, &out->buf);
 }
 
-/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them. */
+/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them. Pieces that follow each
+ * other, in either direction, have nothing between them; of others it is not asked. */
 static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
+	bool is_apart = false;
 	struct piece p;
 
 	for (int i = 0; i < s->n; i++) {
@@ -322,13 +324,14 @@ static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 			return false;
 		begin = (__int128)(uintptr_t)s->given->at + p.at + p.shape.true_lb;
 		s->parts[i].off = (uint64_t)begin;
+		is_apart |= sum && (begin > hi || begin + bytes < lo);
 		lo = sum && lo < begin ? lo : begin;
 		hi = sum && hi > begin + bytes ? hi : begin + bytes;
 		sum += bytes;
 	}
 	for (int i = 0; i < s->n; i++)
 		s->parts[i].off = s->parts[i].bytes ? s->parts[i].off - (uint64_t)lo : 0;
-	out->buf = (struct rt_buf){ .addr = (void *)(uintptr_t)lo, .bytes = (uint64_t)(hi - lo) };
+	out->buf = (struct rt_buf){ .addr = (void *)(uintptr_t)lo, .bytes = (uint64_t)(hi - lo), .is_shared = is_apart };
 	out->count = s->n;
 	return hi - lo - sum <= sum / 2 && !rt_is_device_memory(out->buf.addr, out->buf.bytes);
 }

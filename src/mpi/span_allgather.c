@@ -152,7 +152,9 @@ static int begin_inside(struct allgather *a)
 	a->call.bytes = call->bytes;
 	a->call.name = call->name;
 	a->call.site = call->site;
-	a->call.recv = (struct rt_side){ .buf = { .addr = a->at, .bytes = a->whole.bytes }, .parts = a->near, .count = n };
+	a->call.recv = (struct rt_side){ .buf = { .addr = a->at, .bytes = a->whole.bytes,
+						  .is_shared = !call->recv.buf.pack && call->recv.buf.is_shared },
+					 .parts = a->near, .count = n };
 	a->down = a->call;
 	a->down.kind = RT_BCAST;
 	a->down.root = f->l->place[f->acting];

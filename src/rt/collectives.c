@@ -45,7 +45,7 @@ int side_begin(struct side *s, const struct rt_side *of, struct region_extent *s
 		return 0;
 	if (!of->buf.pack && memory != SIDE_COPY) {
 		s->addr = of->buf.addr;
-		region_describe(of->buf.addr, of->buf.bytes, policy_intent(base_opt.region_kind), &s->desc);
+		region_describe(of->buf.addr, of->buf.bytes, policy_intent(base_opt.region_kind, of->buf.is_shared), &s->desc);
 		s->is_unmapped = !(s->desc.flags & REGION_DESC_MAPPED);
 		if (memory == SIDE_ANY || !s->is_unmapped)
 			return 0;

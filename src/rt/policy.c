@@ -200,8 +200,10 @@ int policy_domain(int64_t domains, int rank, int ranks, int memory_node)
 	return domains ? (int)(rank * domains / ranks) : memory_node;
 }
 
-enum region_intent policy_intent(int64_t region_kind)
+enum region_intent policy_intent(int64_t region_kind, bool is_shared)
 {
+	if (is_shared)
+		return REGION_LOOKUP;
 	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
 }
 

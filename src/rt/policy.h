@@ -62,8 +62,9 @@ bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
 /* Of which memory domain a rank is. domains: SLUICE_COLL_DOMAINS. */
 int policy_domain(int64_t domains, int rank, int ranks, int memory_node);
 
-/* How a buffer is described: adopt at once, when it has earned it, or not. */
-enum region_intent policy_intent(int64_t region_kind);
+/* How a buffer is described: adopt at once, when it has earned it, or not. is_shared: other bytes lie in it, which a thread
+ * or a message that comes in may write to while it is copied and replaced. */
+enum region_intent policy_intent(int64_t region_kind, bool is_shared);
 
 /* Bytes of one rank that one schedule moves; longer messages are cut in equal pieces, which bounds
  * scratch memory. `parts`: how many ranks' data one rank holds (1, or all for gather). */

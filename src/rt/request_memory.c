@@ -94,7 +94,7 @@ static int side_open(struct request_side *s, const struct rt_side *given, bool h
 	if (!given->count || !buf->bytes)
 		return 0;
 	if (!buf->pack) {
-		region_describe(buf->addr, buf->bytes, policy_intent(base_opt.region_kind), &s->desc);
+		region_describe(buf->addr, buf->bytes, policy_intent(base_opt.region_kind, buf->is_shared), &s->desc);
 		s->addr = buf->addr;
 		if (s->desc.flags & REGION_DESC_MAPPED)
 			return 0;

@@ -40,6 +40,7 @@ struct rt_oob {
 struct rt_buf {
 	void *addr;
 	uint64_t bytes;
+	bool is_shared; /* between what is sent or received lies what others may write to meanwhile */
 	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
 	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
 	void *ctx;

@@ -61,4 +61,10 @@ def test_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 
 
 test_domains.program = 'moves.c'
+@pytest.mark.parametrize('name', ['mpich', pytest.param('openmpi', marks=pytest.mark.complete)])
+def test_between_parts_others_may_write(name, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(name), 'threads.c', 2, 'between_parts_others_may_write', sluice=with_sluice,
+                 env={**CONFIGS['adopted'], 'SLUICE_COLL_NONBLOCKING': 'on'})
+
+
 test_moves.program, test_reductions.program = 'moves.c', 'reductions.c'

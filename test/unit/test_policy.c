@@ -36,8 +36,10 @@ UNIT_TEST(policy_prefers_system_calls_by_kind_cores_and_measurement)
 
 UNIT_TEST(policy_adopts_at_once_only_where_told_to)
 {
-	CHECK_EQ(policy_intent(BASE_REGION_ARENA), REGION_FORCE);
-	CHECK_EQ(policy_intent(BASE_REGION_AUTO), REGION_USE);
+	CHECK_EQ(policy_intent(BASE_REGION_ARENA, false), REGION_FORCE);
+	CHECK_EQ(policy_intent(BASE_REGION_AUTO, false), REGION_USE);
+	CHECK_EQ(policy_intent(BASE_REGION_ARENA, true), REGION_LOOKUP);
+	CHECK_EQ(policy_intent(BASE_REGION_AUTO, true), REGION_LOOKUP);
 }
 
 UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)

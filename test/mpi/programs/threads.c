@@ -129,6 +129,65 @@ BEHAVIOUR(other_threads_memory_stays, 2)
 	pthread_join(other, NULL);
 }
 
+/* Who writes there, and how far it has come. */
+struct neighbour { volatile int *at; size_t part, parts; };
+
+static void *write_between_parts(void *arg)
+{
+	const struct neighbour *n = arg;
+
+	for (size_t k = 0; k + 1 < n->parts; k++) {
+		for (size_t i = 0; i < n->part; i++) {
+			n->at[(3 * k + 2) * n->part + i] = (int)i + 1; /* once: what is lost stays lost */
+			for (volatile int pause = 0; pause < 10;)
+				pause++;
+		}
+	}
+	return NULL;
+}
+
+/* Between the parts that come lies other data of the program's, which another thread, or this one, has not finished. */
+BEHAVIOUR(between_parts_others_may_write, 2)
+{
+	enum { PART = 1 << 17 };
+	int *counts = check_alloc((size_t)size * sizeof(int)), *displs = check_alloc((size_t)size * sizeof(int));
+	int *send = check_alloc(2 * PART * sizeof(int));
+	size_t all = 3 * (size_t)size * PART * sizeof(int);
+
+	for (int i = 0; i < 2 * PART; i++)
+		send[i] = rank + i;
+	for (int r = 0; r < size; r++) {
+		counts[r] = 2 * PART;
+		displs[r] = 3 * r * PART;
+	}
+	for (int round = 0; round < 12; round++) {
+		int *at = check_alloc(all);
+		struct neighbour n = { at, PART, (size_t)size };
+		MPI_Request request;
+		pthread_t thread;
+
+		memset(at, 0, all);
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (round % 2) {
+			MPI_Iallgatherv(send, 2 * PART, MPI_INT, at, counts, displs, MPI_INT, MPI_COMM_WORLD, &request);
+			write_between_parts(&n);
+			MPI_Wait(&request, MPI_STATUS_IGNORE);
+		} else {
+			pthread_create(&thread, NULL, write_between_parts, &n);
+			MPI_Allgatherv(send, 2 * PART, MPI_INT, at, counts, displs, MPI_INT, MPI_COMM_WORLD);
+			pthread_join(thread, NULL);
+		}
+		for (int r = 0; r < size; r++)
+			for (int i = 0; i < 3 * PART && !check_failed(); i++)
+				EXPECT(at[3 * r * PART + i] ==
+				       (i < 2 * PART ? r + i : r + 1 < size ? i - 2 * PART + 1 : 0));
+		free(at);
+	}
+	free(counts);
+	free(displs);
+	free(send);
+}
+
 int main(int argc, char **argv)
 {
 	return check_main(argc, argv, MPI_THREAD_MULTIPLE);
