@@ -139,7 +139,8 @@ static void body_exec(void *fd)
 	char *argv[] = { (char[]){ "cat" }, (char[]){ "/proc/self/status" }, NULL };
 	sigset_t set;
 
-	/* what a shell, or Python, has left to us */
+	/* what a shell, nohup, or Python, has left to us */
+	signal(SIGHUP, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGQUIT, SIG_DFL);
 	signal(SIGPIPE, SIG_DFL);
