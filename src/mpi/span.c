@@ -17,7 +17,6 @@ enum {
 /* What all ranks of the job have said. Written by span_meet(), before other threads look. */
 static struct {
 	uint64_t *keys; /* of the node of each rank of MPI_COMM_WORLD; NULL: none is served */
-	int ranks;
 } world;
 
 static _Atomic int spans; /* there are */
@@ -70,39 +69,51 @@ static const char *refusal(const struct rt_identity *all, int ranks)
 	return is_one ? "all ranks are on one node" : NULL;
 }
 
-static void keep_world(const struct rt_identity *all, int ranks)
+/* keys: room for them, which is ours from now on. */
+static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 {
 	const char *why = refusal(all, ranks);
 
-	if (!why) {
-		world.keys = malloc((size_t)ranks * sizeof(*world.keys));
-		world.ranks = ranks;
-	}
-	for (int r = 0; world.keys && r < ranks; r++)
-		world.keys[r] = all[r].node;
-	if (why)
+	if (why) {
 		base_log(BASE_LOG_INFO, "mpi", "SLUICE_SPAN: nothing to do: %s", why);
+		free(keys);
+		return;
+	}
+	for (int r = 0; r < ranks; r++)
+		keys[r] = all[r].node;
+	world.keys = keys;
+}
+
+/* The same on all ranks: each has room for what all say. */
+static bool all_have(bool room, MPI_Comm comm)
+{
+	unsigned char lacks = !room, any = 1;
+
+	return !real.Allreduce(&lacks, &any, 1, ABI_BYTE, ABI_BOR, comm) && !any;
 }
 
 void span_meet(void)
 {
 	struct rt_identity mine, *all;
-	int ranks = 0, rc;
+	uint64_t *keys;
+	int ranks = 0;
 	MPI_Comm comm;
 
 	if (!base_opt.span || real.Comm_size(ABI_COMM_WORLD, &ranks) || ranks < 2)
 		return;
 	inside++;
 	rt_identity(&mine);
-	all = calloc((size_t)ranks, sizeof(*all));
+	all = base_fault("span_meet") ? NULL : calloc((size_t)ranks, sizeof(*all));
+	keys = malloc((size_t)ranks * sizeof(*keys));
 	if (!copy_of(ABI_COMM_WORLD, MEET_TAG, &comm)) {
-		if (!all)
-			mine.agreed = 0; /* said all the same: nobody may wait for us */
-		rc = real.Allgather(&mine, sizeof(mine), ABI_BYTE, all ? all : &mine, sizeof(mine), ABI_BYTE, comm);
+		if (all_have(all && keys, comm) &&
+		    !real.Allgather(&mine, sizeof(mine), ABI_BYTE, all, sizeof(mine), ABI_BYTE, comm)) {
+			keep_world(all, ranks, keys);
+			keys = NULL;
+		}
 		real.Comm_free(&comm);
-		if (!rc && all)
-			keep_world(all, ranks);
 	}
+	free(keys);
 	free(all);
 	inside--;
 }
@@ -206,8 +217,8 @@ static int connect_near(struct spanning *s)
 
 	if (rc)
 		return -EIO;
-	if (!silence(s->near))
-		rc = rt_comm_create(&oob, &s->local);
+	silence(s->near); /* if it cannot be: it has wire's error handler */
+	rc = rt_comm_create(&oob, &s->local);
 	real.Comm_free(&s->near);
 	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
 }
@@ -242,6 +253,7 @@ static bool set_segment(struct spanning *s)
 	bool is_roomy = all_say(s->lc, !s->local || !rt_comm_is_crowded(s->local));
 
 	s->segment_bytes = base_opt.span_segment_bytes ? base_opt.span_segment_bytes : span_segment_bytes(!is_roomy);
+	s->segment_bytes = base_max_u64(s->segment_bytes, (uint64_t)s->layout->ranks); /* a byte of each, at least */
 	s->spare = malloc(s->segment_bytes);
 	s->posts = calloc((size_t)s->layout->ranks * SPAN_SLOTS, sizeof(*s->posts));
 	return all_say(s->lc, s->spare && s->posts);
@@ -283,9 +295,9 @@ struct spanning *span_create(struct life_comm *lc)
 	struct spanning *s = span_alloc(lc);
 	bool ok = all_say(lc, has_room && s);
 
+	if (ok) /* an error before all have it would be the program's */
+		ok = all_say(lc, !copy_of(lc->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
 	if (ok)
-		ok = !copy_of(lc->comm, WIRE_TAG, &s->wire) && !silence(s->wire);
-	if (ok) /* an error before it has been the program's */
 		ok = all_say(lc, !connect_near(s)) && set_segment(s);
 	if (ok)
 		set_thread(s);

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from support import hosts
-from support.behaviours import Report
+from support.behaviours import Report, behaviours
 
 # Segments so small that every message has several; all that can be served is.
 SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
@@ -162,6 +162,74 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     check(result, [name], False)
     assert counted(result, 'span_taken') == [0, 0, 0]
 
+
+# ---- nodes by name -----------------------------------------------------------------------------------------------
+# Ranks that say on which node they are, in any order: what does not need another network.
+
+ALL = {**SMALL, 'SLUICE_COLL_NONBLOCKING': 'on', 'HARNESS_THREAD_MULTIPLE': '1'}
+
+
+def run_named(mpi, nodes, program, *names, env=ALL, sluice=True, faults=None):
+    """faults: by rank."""
+    rank_env = [{'SLUICE_NODE_NAME': node, 'SLUICE_FAULT': (faults or {}).get(r, '')} for r, node in enumerate(nodes)]
+    return mpi.launch(len(nodes), mpi.build(program), *names, sluice=sluice, rank_env=rank_env, env=env, timeout=LIMIT)
+
+
+OTHER_NAMES = [pytest.param(mpi, nodes, marks=pytest.mark.complete)
+               for mpi in ('mpich', 'openmpi', 'impi') for nodes in ('aab', 'abba', 'abcab', 'abcdefa')]
+named = pytest.mark.parametrize('mpi, nodes', [('mpich', 'abab'), *OTHER_NAMES])
+
+
+@named
+@pytest.mark.parametrize('name', ['lengths_around_those_at_which_messages_are_cut', 'elements_that_do_not_divide_segments',
+                                  'nothing_grows', 'threads_with_requests_on_communicators_of_their_own'])
+def test_nodes_by_name(mpi, nodes, name, get_mpi, with_sluice):
+    check(run_named(get_mpi(mpi), nodes, 'spanning.c', name, sluice=with_sluice), [name], with_sluice)
+
+
+@named
+def test_between_parts_others_may_write(mpi, nodes, get_mpi, with_sluice):
+    """Memory is adopted by a thread of ours while the program goes on."""
+    name = 'between_parts_others_may_write'
+    check(run_named(get_mpi(mpi), nodes, 'threads.c', name, sluice=with_sluice, env={
+        **ALL, 'SLUICE_SPAN_SEGMENT': '0', 'SLUICE_REGION_KIND': 'arena', 'SLUICE_REGION_ADOPT_AFTER': '0'}), [name], with_sluice)
+
+
+@named
+@pytest.mark.parametrize('program', ['matrix.c', pytest.param('reductions.c', marks=pytest.mark.complete),
+                                     pytest.param('moves.c', marks=pytest.mark.complete)])
+def test_what_is_known_to_be_right(mpi, nodes, program, get_mpi, with_sluice):
+    """The same as inside a node, in segments of a few elements."""
+    names = [name for name, ranks in behaviours(program) if ranks <= len(nodes)]
+    env = {**ALL, 'SLUICE_SPAN_SEGMENT': '600' if program == 'matrix.c' else '4K', 'HARNESS_EACH': '2000'}
+    check(run_named(get_mpi(mpi), nodes, program, *names, sluice=with_sluice, env=env), names, with_sluice)
+
+
+def test_segments_shorter_than_a_node_has_ranks(get_mpi):
+    check(run_named(get_mpi('mpich'), 'aabab', 'spanning.c', 'few_bytes', env={**ALL, 'SLUICE_SPAN_SEGMENT': '1'}),
+          ['few_bytes'], True)
+
+
+@pytest.mark.parametrize('fault, is_served', [('span_meet:1', False), ('span_thread:1', True)])
+def test_one_rank_lacks_something(fault, is_served, get_mpi):
+    """Then nothing of the kind is served anywhere."""
+    name = 'requests_over_nodes'
+    result = run_named(get_mpi('mpich'), 'aab', 'spanning.c', name, faults={1: fault})
+    check(result, [name], is_served)
+    assert is_served or counted(result, 'span_taken') == [0, 0, 0], result.explain()
+
+
+@pytest.mark.parametrize('rank, fault', [(1, 'span_start:2'), (2, 'span_wait:5')] + [
+    pytest.param(rank, fault, marks=pytest.mark.complete)
+    for rank in range(3) for fault in ('span_start:1', 'span_piece:3', 'span_wait:2')])
+def test_requests_that_fail(rank, fault, get_mpi):
+    name = 'failed_requests'
+    report = check(run_named(get_mpi('mpich'), 'aab', 'spanning.c', name, faults={rank: fault}), [name], True)
+    errors = {note.split()[1]: int(note.split()[2]) for note in report.notes[name]}
+    assert len(errors) == 3 and errors[f'{rank}:'], report.result.explain()
+
+
+# ---- failures ----------------------------------------------------------------------------------------------------
 
 # Who fails where, and which ranks are told: all that would have got something wrong.
 FAILURES = [('bcast', 2, 'span_wait:2', '0011'), ('allreduce', 2, 'span_wait:3', '1111'),

@@ -168,6 +168,60 @@ BEHAVIOUR(some_ranks_only, 3)
 	}
 }
 
+/* Messages, and parts of messages for each rank, of about a segment, of about what an all-to-all may have, of hardly anything. */
+BEHAVIOUR(lengths_around_those_at_which_messages_are_cut, 2)
+{
+	static const int lengths[] = { 1, 2, 1365, 4095, 4096, 4097, 16383, 16384, 16385 };
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+		all_kinds(MPI_COMM_WORLD, lengths[i], (int)i);
+}
+
+BEHAVIOUR(few_bytes, 2) { all_kinds(MPI_COMM_WORLD, 40, 3); }
+
+static void add_ints(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+	int bytes;
+
+	MPI_Type_size(*type, &bytes);
+	for (int i = 0; i < *n * (bytes / (int)sizeof(int)); i++)
+		((int *)inout)[i] += ((const int *)in)[i];
+}
+
+/* Reductions are cut between elements only: some to a segment, one that is nearly as long, one that is longer. */
+BEHAVIOUR(elements_that_do_not_divide_segments, 2)
+{
+	static const int ints[] = { 3, 1000, 4095, 5000 };
+	enum { ELEMENTS = 23, MOST = ELEMENTS * 5000 };
+	int *in = check_alloc(MOST * sizeof(*in) * (size_t)size), *out = check_alloc(MOST * sizeof(*out));
+	MPI_Op add;
+
+	MPI_Op_create(add_ints, 1, &add);
+	for (int i = 0; i < MOST * size; i++)
+		in[i] = rank + i;
+	for (int k = 0; k < 4; k++) {
+		int n = ELEMENTS * ints[k];
+		MPI_Datatype type;
+
+		MPI_Type_contiguous(ints[k], MPI_INT, &type);
+		MPI_Type_commit(&type);
+		memset(out, 0, MOST * sizeof(*out));
+		MPI_Allreduce(in, out, ELEMENTS, type, add, MPI_COMM_WORLD);
+		for (int i = 0; i < n && !check_failed(); i++)
+			EXPECT(out[i] == size * (size - 1) / 2 + size * i);
+		MPI_Reduce(in, out, ELEMENTS, type, add, k % size, MPI_COMM_WORLD);
+		for (int i = 0; i < n && rank == k % size && !check_failed(); i++)
+			EXPECT(out[i] == size * (size - 1) / 2 + size * i);
+		MPI_Reduce_scatter_block(in, out, ELEMENTS, type, add, MPI_COMM_WORLD);
+		for (int i = 0; i < n && !check_failed(); i++)
+			EXPECT(out[i] == size * (size - 1) / 2 + size * (rank * n + i));
+		MPI_Type_free(&type);
+	}
+	MPI_Op_free(&add);
+	free(in);
+	free(out);
+}
+
 /* More than are served at a time: those that are freed make room, and take no more of the library's. */
 BEHAVIOUR(communicators_come_and_go, 2)
 {
@@ -316,6 +370,40 @@ static void start_and_see(MPI_Comm comm, int way, int n)
 		free(buf[b]);
 }
 
+static void *requests_in_a_thread(void *arg)
+{
+	MPI_Comm comm = *(MPI_Comm *)arg;
+	int one = 1, sum;
+
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* which connects it */
+	for (int way = 0; way < 6; way++)
+		start_and_see(comm, way, 1500);
+	return NULL;
+}
+
+/* Each in an order of its own; whoever asks may complete what another waits for. */
+BEHAVIOUR(threads_with_requests_on_communicators_of_their_own, 2)
+{
+	enum { THREADS = 3 };
+	pthread_t threads[THREADS];
+	MPI_Comm comms[THREADS];
+	int provided;
+
+	MPI_Query_thread(&provided);
+	if (provided < MPI_THREAD_MULTIPLE) {
+		check_skip("MPI_THREAD_MULTIPLE is not provided");
+		return;
+	}
+	for (int i = 0; i < THREADS; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, i ? requests_in_a_thread : in_a_thread, &comms[i]);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		MPI_Comm_free(&comms[i]);
+	}
+}
+
 /* In all forms; then a blocking one, which comes after them; on communicators that are freed while something is in flight. */
 BEHAVIOUR(requests_over_nodes, 2)
 {
@@ -383,6 +471,27 @@ BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
 	free(at);
 }
 
+/* ---- what must not grow ------------------------------------------------------------------------------------ */
+
+/* SPANNING_TURNS of everything, once and again: the second time in the memory of the first. */
+BEHAVIOUR(nothing_grows, 2)
+{
+	long turns = check_env("SPANNING_TURNS", 12);
+	struct check_usage before = { 0 }, after;
+
+	for (int round = 0; round < 2; round++) {
+		check_usage(&before);
+		for (long i = 0; i < turns; i++) {
+			all_kinds(MPI_COMM_WORLD, 700, (int)(i % 50));
+			start_and_see(MPI_COMM_WORLD, (int)(i % 6), 300);
+		}
+	}
+	check_usage(&after);
+	if (after.descriptors > before.descriptors + 2 || after.threads > before.threads || after.rss_kb > before.rss_kb + 2048)
+		check_fail("%ld descriptors, %ld threads, %ld KiB were %ld, %ld, %ld", after.descriptors, after.threads,
+			   after.rss_kb, before.descriptors, before.threads, before.rss_kb);
+}
+
 /* ---- errors --------------------------------------------------------------------------------------------- */
 
 /* SLUICE_FAULT makes one rank fail in the middle. Everyone gets an error, and nobody waits for ever. */
@@ -418,6 +527,38 @@ static void expect_errors(const char *kind)
 	free(in);
 	free(out);
 	free(all);
+}
+
+/* One in flight fails on one rank, others are behind it: all end, and so does what comes after them. */
+BEHAVIOUR(failed_requests, 2)
+{
+	enum { REQUESTS = 4 };
+	int *at[2 * REQUESTS], rc, sum, one = 1, errors = 0;
+	MPI_Request q[REQUESTS];
+	MPI_Comm comm;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm); /* which connects it */
+	for (int i = 0; i < 2 * REQUESTS; i++) {
+		at[i] = check_alloc(COUNT * sizeof(int));
+		memset(at[i], 0, COUNT * sizeof(int));
+	}
+	for (int i = 0; i < REQUESTS; i++) {
+		rc = i % 2 ? MPI_Ibcast(at[i], COUNT, MPI_INT, i % size, comm, &q[i]) :
+			     MPI_Iallreduce(at[i], at[REQUESTS + i], COUNT, MPI_INT, MPI_SUM, comm, &q[i]);
+		EXPECT(!rc);
+	}
+	for (int i = 0; i < REQUESTS; i++) {
+		errors += MPI_Wait(&q[i], MPI_STATUS_IGNORE) != 0;
+		EXPECT(q[i] == MPI_REQUEST_NULL);
+	}
+	check_note("%d", errors);
+	MPI_Bcast(at[0], COUNT, MPI_INT, 0, comm);
+	MPI_Comm_free(&comm);
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int i = 0; i < 2 * REQUESTS; i++)
+		free(at[i]);
 }
 
 BEHAVIOUR(failed_bcast, 2) { expect_errors("bcast"); }
