@@ -105,6 +105,7 @@ static void destroy_comm(struct life_comm *lc)
 {
 	rt_comm_destroy(lc->rt);
 	rt_comm_destroy(lc->lanes);
+	span_close(lc->span);
 	lc->rt = lc->lanes = NULL;
 	end_wanting(lc);
 	pthread_mutex_lock(&life.lock);

@@ -311,12 +311,21 @@ struct spanning *span_create(struct life_comm *lc)
 	return s;
 }
 
-void span_destroy(struct spanning *s)
+void span_close(struct spanning *s)
 {
 	if (!s)
 		return;
 	span_thread_end(s->thread);
 	rt_comm_destroy(s->local);
+	s->thread = NULL;
+	s->local = NULL;
+}
+
+void span_destroy(struct spanning *s)
+{
+	if (!s)
+		return;
+	span_close(s);
 	inside++;
 	if (s->wire != ABI_COMM_NULL)
 		real.Comm_free(&s->wire);

@@ -24,6 +24,7 @@
 #define span_spans    ABI_NAME(span_spans)
 #define span_create   ABI_NAME(span_create)
 #define span_destroy  ABI_NAME(span_destroy)
+#define span_close    ABI_NAME(span_close)
 #define span_serve    ABI_NAME(span_serve)
 #define span_bcast    ABI_NAME(span_bcast)
 #define span_fold     ABI_NAME(span_fold)
@@ -84,6 +85,8 @@ void span_meet(void);
 bool span_spans(const struct life_comm *lc);
 /* Collective; NULL on every rank when it cannot be. */
 struct spanning *span_create(struct life_comm *lc);
+/* It is not used any more: what goes back without calls of the library's. NULL: nothing happens. */
+void span_close(struct spanning *s);
 void span_destroy(struct spanning *s);
 /* Memory of at least so many bytes, until the next call; NULL: there is none. */
 char *span_window(struct spanning *s, uint64_t bytes);

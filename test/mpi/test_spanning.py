@@ -182,7 +182,8 @@ named = pytest.mark.parametrize('mpi, nodes', [('mpich', 'abab'), *OTHER_NAMES])
 
 @named
 @pytest.mark.parametrize('name', ['lengths_around_those_at_which_messages_are_cut', 'elements_that_do_not_divide_segments',
-                                  'nothing_grows', 'threads_with_requests_on_communicators_of_their_own'])
+                                  'nothing_grows', 'threads_with_requests_on_communicators_of_their_own',
+                                  'threads_go_with_their_communicators'])
 def test_nodes_by_name(mpi, nodes, name, get_mpi, with_sluice):
     check(run_named(get_mpi(mpi), nodes, 'spanning.c', name, sluice=with_sluice), [name], with_sluice)
 

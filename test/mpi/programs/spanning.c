@@ -178,7 +178,6 @@ BEHAVIOUR(lengths_around_those_at_which_messages_are_cut, 2)
 }
 
 BEHAVIOUR(few_bytes, 2) { all_kinds(MPI_COMM_WORLD, 40, 3); }
-
 static void add_ints(void *in, void *inout, int *n, MPI_Datatype *type)
 {
 	int bytes;
@@ -438,9 +437,8 @@ BEHAVIOUR(blocking_ones_come_after_requests, 2)
 		MPI_Allreduce(in, more, N, MPI_INT, MPI_MAX, comm);
 		for (int i = 0; i < N && !check_failed(); i++)
 			EXPECT(more[i] == size - 1 + i + round);
-		if (round == 4) {
+		if (round == 4)
 			MPI_Comm_free(&comm);
-		}
 		MPI_Wait(&request, MPI_STATUS_IGNORE);
 		for (int i = 0; i < N && !check_failed(); i++)
 			EXPECT(out[i] == size * (size - 1) / 2 + size * (i + round));
@@ -490,6 +488,32 @@ BEHAVIOUR(nothing_grows, 2)
 	if (after.descriptors > before.descriptors + 2 || after.threads > before.threads || after.rss_kb > before.rss_kb + 2048)
 		check_fail("%ld descriptors, %ld threads, %ld KiB were %ld, %ld, %ld", after.descriptors, after.threads,
 			   after.rss_kb, before.descriptors, before.threads, before.rss_kb);
+}
+
+/* Not only when the next one is made. */
+BEHAVIOUR(threads_go_with_their_communicators, 2)
+{
+	struct check_usage before, after;
+	int one = 1, sum, provided;
+	MPI_Request request;
+	MPI_Comm comm;
+
+	MPI_Query_thread(&provided);
+	for (int i = 0; i < 2; i++) {
+		check_usage(&before);
+		MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+		MPI_Barrier(comm); /* which connects it */
+		MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &request);
+		check_usage(&after);
+		EXPECT(provided < MPI_THREAD_MULTIPLE || after.threads > before.threads);
+		MPI_Comm_free(&comm);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		for (int ms = 0; ms < 20000 && after.threads > before.threads; ms += 10) {
+			usleep(10000);
+			check_usage(&after);
+		}
+		EXPECT(after.threads <= before.threads);
+	}
 }
 
 /* ---- errors --------------------------------------------------------------------------------------------- */
