@@ -43,13 +43,17 @@ static void turn_away(int count, const MPI_Request requests[])
 		request_asked_on(count, requests, false);
 }
 
-/* Their turn in a call that tests. */
+/* The turn of all of ours in a call that tests. */
+static void progress(void)
+{
+	if (is_any_flying())
+		rt_requests_tested(request_progress());
+}
+
 static void progress_for(int count, const MPI_Request requests[])
 {
-	if (!is_any_flying())
-		return;
 	ask(count, requests);
-	request_progress();
+	progress();
 	turn_away(count, requests);
 }
 
@@ -132,13 +136,9 @@ int request_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
 
 static int test_any(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
 {
-	MPI_Request *copy;
-	int rc;
+	MPI_Request *copy = before(count, requests);
+	int rc = real.Testany(count, requests, index, flag, status);
 
-	if (is_any_flying())
-		request_progress();
-	copy = before(count, requests);
-	rc = real.Testany(count, requests, index, flag, status);
 	return after(copy, !rc && *flag && *index != ABI_UNDEFINED ? *index : -1, rc);
 }
 
@@ -147,6 +147,7 @@ int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MP
 	int rc;
 
 	ask(count, requests);
+	progress();
 	rc = test_any(count, requests, index, flag, status);
 	turn_away(count, requests);
 	return rc;
@@ -154,13 +155,9 @@ int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MP
 
 static int test_some(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
 {
-	MPI_Request *copy;
-	int rc;
+	MPI_Request *copy = before(count, requests);
+	int rc = real.Testsome(count, requests, outcount, indices, statuses);
 
-	if (is_any_flying())
-		request_progress();
-	copy = before(count, requests);
-	rc = real.Testsome(count, requests, outcount, indices, statuses);
 	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices, statuses, rc);
 }
 
@@ -169,6 +166,7 @@ int request_Testsome(int count, MPI_Request requests[], int *outcount, int indic
 	int rc;
 
 	ask(count, requests);
+	progress();
 	rc = test_some(count, requests, outcount, indices, statuses);
 	turn_away(count, requests);
 	return rc;
@@ -182,6 +180,7 @@ int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *s
 
 	ask(count, requests);
 	while (is_ours_among(count, requests)) {
+		request_progress();
 		rc = test_any(count, requests, index, &flag, status);
 		if (rc || flag)
 			break;
@@ -206,6 +205,7 @@ int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indic
 	*outcount = 0;
 	ask(count, requests);
 	while (is_ours_among(count, requests)) {
+		request_progress();
 		rc = test_some(count, requests, outcount, indices, statuses);
 		if (rc || *outcount)
 			break;

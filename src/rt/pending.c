@@ -418,10 +418,11 @@ void pending_rescue_all(void)
 	}
 }
 
-/* Those that are wanted are retired as well, unless another thread still looks at one. */
-static void retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg, int at_most)
+/* Those that are wanted are retired as well, unless another thread still looks at one. True: some were. */
+static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg, int at_most)
 {
 	struct pending *p, *next;
+	bool any = false;
 
 	pending_lock();
 	for (p = first; p && at_most--; p = next) {
@@ -430,10 +431,12 @@ static void retire_all(bool (*wanted)(const struct pending *, const void *), con
 			exec_rescue(p->run); /* a peer may wait for what a hung channel of ours holds */
 		if (!wanted(p, arg) || !retire_locked(p))
 			continue;
+		any = true;
 		pending_lock(); /* the list may have changed meanwhile */
 		next = first;
 	}
 	pending_unlock();
+	return any;
 }
 
 struct interval { uintptr_t lo, hi; };
@@ -485,6 +488,13 @@ void rt_reap(void)
 static bool is_of_comm(const struct pending *p, const void *arg) { return p->comm == arg; }
 
 static bool is_of_run(const struct pending *p, const void *arg) { return p->run == arg; }
+
+struct pending *pending_hold_run(struct exec_run *r) { return find(is_of_run, r); }
+
+bool pending_retire_run(struct exec_run *r)
+{
+	return rt_has_pending() && retire_all(is_of_run, r, PENDING_MAX);
+}
 
 /* Another thread may look at one for a moment longer. */
 static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)

@@ -26,6 +26,8 @@ struct requests_list { struct rt_request *first, *last; };
 struct requests {
 	pthread_mutex_t lock; /* protects the lists, and exec's calls for them */
 	struct requests_list queued, active; /* in the order of their start */
+	struct rt_request *in_call; /* that is being started; it may be over, and nobody's */
+	struct exec_run *behind;    /* what had the place of the first that is queued, when that was tried last */
 	_Atomic uint32_t count; /* started, and not handed out */
 	_Atomic uint32_t users; /* threads that look at it */
 	bool is_busy;           /* it is in the list of those that have some; under that one's lock */
@@ -152,6 +154,10 @@ void pending_unhold(struct pending *p);   /* one reference less */
 void pending_complete_comm(struct rt_comm *c);
 /* The one whose run this is; waits until it is retired. */
 void pending_complete_run(struct exec_run *r);
+/* The one whose run this is, if it is over. False: it is not, or there is none. */
+bool pending_retire_run(struct exec_run *r);
+/* ... if it is not, with a reference; NULL: there is none. */
+struct pending *pending_hold_run(struct exec_run *r);
 /* Around a collective of ours in which the host MPI may be called. */
 void host_call_begin(void), host_call_end(void);
 /* What channels of this process hold is taken further, or back when they hang; for peers. A thread of ours. */

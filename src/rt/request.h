@@ -32,8 +32,9 @@ struct rt_request {
 	struct board_read read;
 	struct board_fold fold;
 	char *image;              /* and its result, where that is not made in the program's memory */
-	uint64_t traced_op;       /* for the trace: its number, and whether its call goes on */
-	bool is_in_call;
+	char *message;            /* what it brings, packed, where that was queued */
+	uint32_t message_bytes;
+	uint64_t traced_op;       /* for the trace: its number */
 	enum request_state state;
 	int result;
 	struct rt_request *next;
@@ -43,9 +44,18 @@ struct rt_request {
 static inline void request_is_number(struct rt_request *r, uint64_t op)
 {
 	r->traced_op = op;
-	if (trace_is_on() && r->is_in_call)
+	if (trace_is_on() && r->comm->requests.in_call == r)
 		trace_op(node_id(r->comm->group), op, node_rank(r->comm->group), node_size(r->comm->group));
 }
+
+/* ---- requests.c: communicators that have requests -------------------------------------------------------- */
+
+uint32_t requests_busy_count(void);
+/* The i-th, which stays until requests_busy_put(); NULL: there are not so many. */
+struct rt_comm *requests_busy_get(int i);
+void requests_busy_put(struct rt_comm *c);
+/* Nothing has moved for long: do the ranks live? */
+void requests_check_peers(struct rt_comm *c);
 
 /* ---- request_lanes.c ------------------------------------------------------------------------------------ */
 
@@ -81,7 +91,11 @@ int request_close(struct rt_request *r, bool is_good);
 bool request_is_small(const struct rt_comm *c, const struct rt_call *call);
 /* 0: what others need of this rank is there for them; -EBUSY: no room at the moment; -errno. */
 int request_small_begin(struct rt_request *r);
-/* 1: the result is there; 0: not yet; -errno. Calls what the program computes with: not in threads of ours. */
+/* It is queued: others that publish it in its turn need not call the MPI library. 0 or -errno. */
+int request_small_keep(struct rt_request *r);
+/* Does it compute with a function of the program's? Not to be stepped in threads of ours. */
+bool request_small_calls_program(const struct rt_request *r);
+/* 1: the result is there; 0: not yet; -errno. */
 int request_small_step(struct rt_request *r);
 int request_small_close(struct rt_request *r, bool is_good); /* as request_close() */
 /* It has not moved for long: 0, or -errno (reported) when it never will. */

@@ -75,6 +75,24 @@ static const struct rt_side *sender(const struct rt_request *r, int *first, int 
 	return *n ? &call->send : NULL;
 }
 
+/* BOARD_BYTES at most, to `message`. 0 or -errno. */
+static int copy_all_out(const struct rt_side *s, int first, int n, char *message, uint32_t *out_bytes)
+{
+	uint32_t bytes = 0;
+	int ret = 0;
+
+	for (int i = first; i < first + n && !ret; i++) {
+		const struct rt_part *p = &s->parts[i];
+
+		if (p->bytes > BOARD_BYTES - bytes)
+			return -EREMOTEIO;
+		ret = copy_out(&s->buf, p, message + bytes);
+		bytes += (uint32_t)p->bytes;
+	}
+	*out_bytes = bytes;
+	return ret;
+}
+
 static int post(struct rt_request *r)
 {
 	char *message = board_record(r->comm->board, r->number);
@@ -84,17 +102,27 @@ static int post(struct rt_request *r)
 
 	if (!s && r->call->kind != RT_BARRIER)
 		return 0;
-	for (int i = first; i < first + n && !ret; i++) {
-		const struct rt_part *p = &s->parts[i];
-
-		if (p->bytes > BOARD_BYTES - bytes)
-			return -EREMOTEIO;
-		ret = copy_out(&s->buf, p, message + bytes);
-		bytes += (uint32_t)p->bytes;
+	if (r->message) {
+		bytes = r->message_bytes;
+		memcpy(message, r->message, bytes);
+	} else {
+		ret = copy_all_out(s, first, n, message, &bytes);
 	}
 	if (!ret)
 		board_post(r->comm->board, r->number, bytes);
 	return ret;
+}
+
+/* What has gaps is packed by the MPI library, which the attendant must not call. */
+int request_small_keep(struct rt_request *r)
+{
+	int first, n;
+	const struct rt_side *s = sender(r, &first, &n);
+
+	if (!s || !s->buf.pack || r->message)
+		return 0;
+	r->message = malloc(BOARD_BYTES);
+	return r->message ? copy_all_out(s, first, n, r->message, &r->message_bytes) : -ENOMEM;
 }
 
 /* ---- what comes in --------------------------------------------------------------------------------------- */
@@ -218,6 +246,11 @@ static void trace_taken_bytes(const struct rt_request *r)
 			     .mover = TRACE_CPU);
 }
 
+bool request_small_calls_program(const struct rt_request *r)
+{
+	return r->read.fold && r->call->fold.op == RT_OP_OTHER;
+}
+
 int request_small_step(struct rt_request *r)
 {
 	int ret = board_take(r->comm->board, r->number, &r->read);
@@ -248,7 +281,8 @@ int request_small_close(struct rt_request *r, bool is_good)
 			memcpy((char *)s->buf.addr + p->off, packed, p->bytes);
 	}
 	free(r->image);
-	r->image = NULL;
+	free(r->message);
+	r->image = r->message = NULL;
 	return ret;
 }
 

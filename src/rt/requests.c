@@ -112,8 +112,9 @@ static void leave_busy(struct rt_comm *c)
 	base_spin_unlock(&busy.lock);
 }
 
-/* The i-th, which stays until busy_put(); NULL: there are not so many. */
-static struct rt_comm *busy_get(int i)
+uint32_t requests_busy_count(void) { return (uint32_t)atomic_load_explicit(&busy.count, memory_order_relaxed); }
+
+struct rt_comm *requests_busy_get(int i)
 {
 	struct rt_comm *c = NULL;
 
@@ -128,7 +129,7 @@ static struct rt_comm *busy_get(int i)
 	return c;
 }
 
-static void busy_put(struct rt_comm *c)
+void requests_busy_put(struct rt_comm *c)
 {
 	atomic_fetch_sub_explicit(&c->requests.users, 1, memory_order_release); /* partner: requests_comm_destroyed */
 }
@@ -196,6 +197,9 @@ static int begin_run(struct rt_request *r)
 	if (call.fold)
 		request_fold(r, &fold);
 	ret = exec_begin(r->comm->exec, &call, &run);
+	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that was returned from early */
+		ret = exec_begin(r->comm->exec, &call, &run);
+	r->comm->requests.behind = ret == -EBUSY ? run : NULL;
 	if (ret)
 		return ret;
 	r->run = run;
@@ -211,8 +215,7 @@ static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 
 	if (!r->is_small)
 		return exec_step(r->run, copy, out_ended);
-	/* computing may be the program's own function, which no thread of ours calls */
-	ret = copy == EXEC_COPY_NOTHING && r->read.fold ? 0 : request_small_step(r);
+	ret = copy == EXEC_COPY_NOTHING && request_small_calls_program(r) ? 0 : request_small_step(r);
 	*out_ended = ret > 0;
 	return ret < 0 ? ret : 0;
 }
@@ -286,14 +289,38 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 	return ret < 0 ? ret : any;
 }
 
+/*
+ * What is queued may be so behind a call that was returned from early, on all ranks, and then nobody waits for that: who waits
+ * for what comes after it does some of it; who was called, all that can be done. True: something has moved.
+ */
+static bool help_before_locked(struct rt_comm *c, bool is_called)
+{
+	struct exec_run *run = c->requests.queued.first ? c->requests.behind : NULL;
+	struct pending *p = run && rt_has_pending() ? pending_hold_run(run) : NULL;
+	int ret, any = 0;
+
+	if (!p)
+		return false;
+	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program does */
+	do {
+		ret = exec_advance(run, 0); /* an error is found again by who wants it */
+		any |= ret > 0;
+	} while (ret > 0 && is_called);
+	guard_leave();
+	pending_unhold(p);
+	return any;
+}
+
 static bool pass_locked(struct rt_comm *c, enum exec_copy copy)
 {
 	int ret = step_all_locked(c, copy);
 
-	if (copy == EXEC_COPY_ALL && c->requests.queued.first)
-		rt_reap(); /* a call that was returned from early may have the next slot */
 	if (ret >= 0)
 		begin_queued_locked(c);
+	if (ret >= 0 && help_before_locked(c, copy == EXEC_COPY_NOTHING)) {
+		begin_queued_locked(c);
+		ret = 1;
+	}
 	if (!c->requests.active.first && !c->requests.queued.first)
 		leave_busy(c);
 	return ret; /* an error has ended them */
@@ -308,12 +335,12 @@ static bool pass_all(enum exec_copy copy)
 
 	if (!atomic_load_explicit(&busy.count, memory_order_relaxed))
 		return false;
-	for (int i = 0; (c = busy_get(i)); i++) {
+	for (int i = 0; (c = requests_busy_get(i)); i++) {
 		if (!pthread_mutex_trylock(&c->requests.lock)) {
 			any |= pass_locked(c, copy);
 			pthread_mutex_unlock(&c->requests.lock);
 		}
-		busy_put(c);
+		requests_busy_put(c);
 	}
 	return any;
 }
@@ -321,20 +348,6 @@ static bool pass_all(enum exec_copy copy)
 bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
 
 void requests_attend(void) { pass_all(EXEC_COPY_NOTHING); }
-
-/* ---- waiting ---------------------------------------------------------------------------------------------------- */
-
-_Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait), "struct rt_nap has room for it");
-
-static struct node_wait *wait_of(struct rt_nap *nap) { return (struct node_wait *)nap->wait; }
-
-/* Somebody may wait for what only this process can publish: of each other rank that is asked. */
-static void call_ranks(struct rt_comm *c)
-{
-	for (int r = 0; r < node_size(c->group); r++)
-		if (r != node_rank(c->group))
-			node_call(c->group, r);
-}
 
 /* In flight, or, where the board is full, the first that waits for others to read. */
 static struct requests_list *stuck_ones(struct rt_comm *c)
@@ -344,7 +357,7 @@ static struct requests_list *stuck_ones(struct rt_comm *c)
 	return c->requests.active.first ? &c->requests.active : queued && queued->is_small ? &c->requests.queued : NULL;
 }
 
-static void check_peers(struct rt_comm *c)
+void requests_check_peers(struct rt_comm *c)
 {
 	struct requests_list *l;
 	struct rt_request *r;
@@ -366,55 +379,6 @@ static void check_peers(struct rt_comm *c)
 	pthread_mutex_unlock(&c->requests.lock);
 }
 
-/* Naps are short: one communicator's bell stands for all. */
-static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
-{
-	struct rt_comm *c = busy_get(0);
-
-	if (c != nap->comm)
-		nap->comm = NULL;
-	for (int i = 1; c && nap->comm && c != nap->comm; i++) {
-		busy_put(c);
-		c = busy_get(i);
-	}
-	if (c && c != nap->comm)
-		*nap = (struct rt_nap){ .comm = c };
-	return c;
-}
-
-void rt_requests_nap(struct rt_nap *nap)
-{
-	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_others = true };
-	struct rt_comm *c = comm_to_nap_on(nap);
-	struct node_wait *w = wait_of(nap);
-
-	if (!c) { /* another thread has ended the last one, and will hand it out */
-		sched_yield();
-		return;
-	}
-	if (node_wait_is_long(w)) {
-		workers_look(c);
-		if (c->progress)
-			c->progress(c->progress_ctx);
-	}
-	f.is_stuck = node_wait_is_stuck(w);
-	if (progress_decide(&f).action == PROGRESS_CALL)
-		call_ranks(c);
-	if (node_wait(c->group, w))
-		check_peers(c);
-	busy_put(c);
-}
-
-void rt_requests_woke(struct rt_nap *nap)
-{
-	struct rt_comm *c = comm_to_nap_on(nap);
-
-	if (!c)
-		return;
-	node_wait_progress(c->group, wait_of(nap));
-	busy_put(c);
-}
-
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static void clear_way(const struct rt_side *s)
@@ -427,22 +391,34 @@ static void clear_way(const struct rt_side *s)
 		rt_complete_range(s->buf.addr, s->buf.bytes);
 }
 
+/* Under the lock of its communicator. Elsewhere it may be over, and nobody's, as soon as it was published. */
+static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
+{
+	return c->requests.queued.first && c->requests.queued.last == r;
+}
+
 /* What was said to be late is asked for by node_call(). */
 static void queue(struct rt_request *r)
 {
 	struct rt_comm *c = r->comm;
+	const char *name = r->call->name;
+	int ret = 0;
 
 	pthread_mutex_lock(&c->requests.lock);
-	r->is_in_call = true;
+	c->requests.in_call = r;
 	r->state = REQUEST_QUEUED;
 	append(&c->requests.queued, r);
 	enter_busy(c);
 	begin_queued_locked(c);
-	if (!c->requests.active.first && !c->requests.queued.first)
+	c->requests.in_call = NULL;
+	if (is_queued_last(c, r) && r->is_small)
+		ret = request_small_keep(r);
+	if (ret)
+		fail_all_locked(c, ret, name);
+	else if (!c->requests.active.first && !c->requests.queued.first)
 		leave_busy(c);
 	else if (c->requests.queued.first)
 		attendant_start();
-	r->is_in_call = false;
 	pthread_mutex_unlock(&c->requests.lock);
 }
 
@@ -559,17 +535,10 @@ void requests_comm_created(struct rt_comm *c)
 	pthread_mutexattr_destroy(&attr);
 }
 
-void requests_enter_blocking(struct rt_comm *c)
-{
-	if (c->thread_multiple)
-		pthread_mutex_lock(&c->requests.lock);
-}
+/* Threads of ours come in, too: the attendant, and those of the guard that wait for a call that was left. */
+void requests_enter_blocking(struct rt_comm *c) { pthread_mutex_lock(&c->requests.lock); }
 
-void requests_leave_blocking(struct rt_comm *c)
-{
-	if (c->thread_multiple)
-		pthread_mutex_unlock(&c->requests.lock);
-}
+void requests_leave_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
 
 void rt_requests_end(struct rt_comm *c)
 {
@@ -584,7 +553,7 @@ void rt_requests_end(struct rt_comm *c)
 void requests_comm_destroyed(struct rt_comm *c)
 {
 	leave_busy(c);
-	while (atomic_load_explicit(&c->requests.users, memory_order_acquire)) /* partner: busy_put */
+	while (atomic_load_explicit(&c->requests.users, memory_order_acquire)) /* partner: requests_busy_put */
 		sched_yield();
 	pthread_mutex_destroy(&c->requests.lock);
 }

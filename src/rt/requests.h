@@ -98,5 +98,7 @@ struct rt_nap {
 void rt_requests_nap(struct rt_nap *nap);
 /* Something has moved, or the wait is over. */
 void rt_requests_woke(struct rt_nap *nap);
+/* A program that tests and does not wait has looked once more, after a pass. It needs what waiting ones ask of others, too. */
+void rt_requests_tested(bool any);
 
 #endif

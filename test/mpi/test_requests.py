@@ -3,6 +3,7 @@
 import pytest
 
 from support.behaviours import cases
+from support.mpi import EARLY
 
 KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR', 'BARRIER']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}}
@@ -16,6 +17,11 @@ CONFIGS = {
     # movers in the process, whoever has a CPU
     'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'SLUICE_ENGINE_CPUS': '0-1', 'SLUICE_ENGINE_WORKERS': '2'},
 }
+
+
+# calls return early before the queue, too
+CONFIGS['left'] = {**TAKEN, **EARLY}
+CONFIGS['left_few'] = {**CONFIGS['left'], **CONFIGS['few']}
 
 
 def matrix(program):
@@ -52,6 +58,16 @@ def test_ranks_that_are_away(mpi, ranks, config, behaviour, get_mpi, runner, wit
     if not with_sluice:
         pytest.skip('an MPI that progresses in calls only needs every rank')
     runner.check(get_mpi(mpi), 'requests_away.c', ranks, behaviour, sluice=True, env=CONFIGS[config])
+
+
+HELD_UP = (cases('requests_held_up.c', ['mpich'], [3], ['left_few']) + cases('requests_held_up.c', ['openmpi'], [2], ['taken']) +
+           cases('requests_held_up.c', ['mpich', 'openmpi', 'impi'], [2, 3, 4], ['default', 'taken', 'few', 'left'],
+                 pytest.mark.complete))
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', HELD_UP)
+def test_nobody_is_held_up(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'requests_held_up.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_neighbours.c'))
