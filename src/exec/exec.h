@@ -78,7 +78,13 @@ struct exec_fold {
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *ctx;
 	bool is_commutative;    /* `combine` */
+	/* NULL: one level. Else exec_fold_has_levels() says whether there are two; then it is waited for, not left, and the
+	 * memory of parts, where fold_keeps_parts(), is described by GOAL_SCRATCH: count elements, mapped. Kept until its end. */
+	const struct fold_domains *domains;
 };
+
+/* The same on all ranks. `f`: its kind, type and domains. */
+bool exec_fold_has_levels(const struct exec_comm *e, const struct exec_fold *f);
 
 /* One rank's side of a collective. */
 struct exec_call {

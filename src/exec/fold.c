@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A run that is a fold: what the ranks publish of it, doing it, and, once it was left, looking at it.
- * Everybody can do every unit when all ranks have come; an operation of the program only rank r, of slice r.
+ * Everybody can do every unit when all ranks have come; an operation of the program only rank r, of slice r; of two
+ * levels, members of the domain that has the step.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,6 +45,19 @@ static struct xfer *words_of(void *ctx, uint32_t slice)
 	return slot_xfer(at->comm, slot_of(at->comm, (int)slice, at->op), 0);
 }
 
+/* Of all ranks' vector alike; of what they all get, in the result. */
+static struct fold_side part_of(void *ctx, uint32_t rank)
+{
+	const struct slot_fold *at = ctx;
+	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
+	bool is_result = s->fold.kind == FOLD_ALLREDUCE;
+	const struct region_desc *d = &s->desc[is_result ? GOAL_USER + 1 : GOAL_SCRATCH];
+	uint64_t off = is_result ? s->fold_out_off : 0;
+	char *edges = slot_left(at->comm, s);
+
+	return (struct fold_side){ .in = d, .out = d, .in_off = off, .out_off = off, .in_edges = edges, .out_edges = edges };
+}
+
 static void view_init(struct fold_view *v, struct slot_fold *at, const struct fold_shape *shape, const uint64_t *starts)
 {
 	*v = (struct fold_view){
@@ -55,6 +69,7 @@ static void view_init(struct fold_view *v, struct slot_fold *at, const struct fo
 		.ctx = at,
 		.side = side_of,
 		.words = words_of,
+		.part = part_of,
 	};
 	fold_cut(shape, &v->cut);
 }
@@ -97,6 +112,12 @@ static int get_room(struct exec_comm *e, uint64_t element_bytes)
 	return 0;
 }
 
+bool exec_fold_has_levels(const struct exec_comm *e, const struct exec_fold *f)
+{
+	return fold_can_have_levels(f->kind, f->type, f->domains) &&
+	       fold_words(&(struct fold_shape){ .domains = f->domains->count }) <= e->recv_cap + 1;
+}
+
 int run_fold_begin(struct exec_run *r, const struct exec_fold *f)
 {
 	const struct fold_shape shape = {
@@ -106,6 +127,7 @@ int run_fold_begin(struct exec_run *r, const struct exec_fold *f)
 		.type = f->type,
 		.dtype = f->type == GOAL_NOP ? 0 : f->dtype,
 		.is_commutative = f->type != GOAL_NOP || f->is_commutative,
+		.domains = exec_fold_has_levels(r->comm, f) ? f->domains->count : 0,
 		.count = f->count,
 		.element_bytes = f->element_bytes,
 		.starts_sum = f->kind == FOLD_REDUCE_SCATTER && f->starts ?
@@ -120,6 +142,7 @@ int run_fold_begin(struct exec_run *r, const struct exec_fold *f)
 	r->fold_at = (struct slot_fold){ r->comm, r->op };
 	view_init(&r->fold, &r->fold_at, &shape, slot_starts(r->comm, r->slot));
 	r->fold.mode = XFER_VIEW_NORMAL;
+	r->fold.domains = f->domains;
 	if (f->type != GOAL_NOP)
 		return 0;
 	r->fold.combine = f->combine;
@@ -141,7 +164,8 @@ void run_fold_publish(struct exec_run *r, const struct exec_fold *f)
 	if (f->kind == FOLD_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts, ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
 	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
-	xfer_open(slot_xfer(r->comm, s, 0), r->op);
+	for (uint32_t i = 0; i < fold_words(&s->fold); i++)
+		xfer_open(slot_xfer(r->comm, s, i), r->op);
 	r->has_fold_edges = !fold_has_edges(&r->fold, (uint32_t)r->comm->rank);
 }
 
@@ -192,7 +216,7 @@ int slot_fold_view(struct slot_fold *at, struct fold_view *v)
 	struct exec_comm *e = at->comm;
 	struct exec_slot *first = slot_of(e, 0, at->op);
 	struct fold_shape shape = first->fold;
-	bool may = shape.type != GOAL_NOP;
+	bool may = shape.type != GOAL_NOP && !shape.domains; /* it knows no domains */
 
 	for (int pass = 0; pass < 2; pass++) { /* the second time for what was read in between */
 		for (int k = 0; k < e->size; k++) {
@@ -234,6 +258,8 @@ static int work(struct exec_run *r, enum exec_copy copy)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
+	if (r->fold.shape.domains)
+		return copy == EXEC_COPY_ALL ? fold_move_step(&r->fold, rank) : 0;
 	if (r->fold.combine)
 		return fold_move(&r->fold, rank, 0);
 	if (copy == EXEC_COPY_ALL)
@@ -241,11 +267,24 @@ static int work(struct exec_run *r, enum exec_copy copy)
 	return r->has_fold_edges || r->call.is_away ? 0 : fold_move_edges(&r->fold, rank);
 }
 
+static bool is_slice_done(struct exec_run *r, uint32_t slice)
+{
+	return r->fold.shape.domains ? fold_steps_are_done(&r->fold, slice) : fold_is_done(&r->fold, slice);
+}
+
+/* Of two levels they are parts' before they are the result's. */
+static bool are_edges_there(struct exec_run *r)
+{
+	if (r->fold.shape.domains)
+		return r->fold_done == r->fold.shape.ranks;
+	return fold_edges_are_there(&r->fold, (uint32_t)r->comm->rank);
+}
+
 static bool take_edges(struct exec_run *r)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
-	if (r->has_fold_edges || !fold_edges_are_there(&r->fold, rank))
+	if (r->has_fold_edges || !are_edges_there(r))
 		return false;
 	fold_take_edges(&r->fold, rank, r->call.user[1]);
 	r->has_fold_edges = true;
@@ -256,7 +295,7 @@ static bool is_done(struct exec_run *r)
 {
 	uint32_t ranks = r->fold.shape.ranks;
 
-	while (r->fold_done < ranks && fold_is_done(&r->fold, ((uint32_t)r->comm->rank + r->fold_done) % ranks))
+	while (r->fold_done < ranks && is_slice_done(r, ((uint32_t)r->comm->rank + r->fold_done) % ranks))
 		r->fold_done++;
 	return r->fold_done == ranks;
 }

@@ -43,6 +43,8 @@ static enum need run_need(const struct exec_run *r, bool all_come)
 {
 	enum need worst = NOT_NEEDED, n;
 
+	if (r->is_fold && r->fold.shape.domains)
+		return NEEDED_ALWAYS;
 	if (r->is_fold)
 		return run_fold_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {

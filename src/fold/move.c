@@ -17,11 +17,15 @@ void fold_finish(struct fold_view *v, uint32_t slice, uint32_t unit)
 			node_ring(v->group, r);
 }
 
+/* Results of several ranks in one unit are records of their own: those are no rows. Of two levels a rank does units here and
+ * there. */
+static bool has_rows(const struct fold_view *v) { return v->shape.kind != FOLD_REDUCE_SCATTER && !v->shape.domains; }
+
 /* Elements [first, first + n) of the vector have been combined, and are where `dst` gets them. */
 static void note(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t n, int dst, uint64_t since)
 {
 	int by = node_rank(v->group);
-	bool is_row = since && by >= 0 && v->shape.kind != FOLD_REDUCE_SCATTER;
+	bool is_row = since && by >= 0 && has_rows(v);
 
 	trace_copied(since, .bytes = n * v->shape.element_bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
 		     .src = TRACE_FROM_ALL, .dst = dst, .by = by, .mover = by < 0 ? TRACE_WORKER : TRACE_CPU,
@@ -47,14 +51,22 @@ static void note_all(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_
 	}
 }
 
-/* Results of several ranks in one unit are records of their own: those are no rows. */
-static uint64_t trace_begin(const struct fold_view *v, uint32_t slice, uint64_t n)
+uint64_t fold_trace_begin(const struct fold_view *v, uint32_t slice, uint64_t n)
 {
 	const struct fold_shape *s = &v->shape;
 
-	if (node_rank(v->group) < 0 || s->kind == FOLD_REDUCE_SCATTER)
+	if (node_rank(v->group) < 0 || !has_rows(v))
 		return trace_copy_begin(n * s->element_bytes);
 	return trace_row_begin(v->words(v->ctx, slice), v->tag, s->count * s->element_bytes);
+}
+
+void fold_count(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n, uint64_t since)
+{
+	if (trace_is_on())
+		note_all(v, slice, unit, first, n, since);
+	base_count(BASE_CTR_BYTES_FOLDED, n * v->shape.element_bytes);
+	if ((int)slice != node_rank(v->group))
+		base_count(BASE_CTR_BYTES_HELPED, n * v->shape.element_bytes);
 }
 
 int fold_do_unit(struct fold_view *v, uint32_t slice, uint32_t unit)
@@ -63,15 +75,11 @@ int fold_do_unit(struct fold_view *v, uint32_t slice, uint32_t unit)
 	int ret;
 
 	fold_unit_range(&v->shape, &v->cut, slice, unit, &first, &n);
-	since = trace_begin(v, slice, n);
-	ret = fold_combine(v, first, n);
+	since = fold_trace_begin(v, slice, n);
+	ret = fold_combine(v, NULL, first, n);
 	if (ret)
 		return ret;
-	if (trace_is_on())
-		note_all(v, slice, unit, first, n, since);
-	base_count(BASE_CTR_BYTES_FOLDED, n * v->shape.element_bytes);
-	if ((int)slice != node_rank(v->group))
-		base_count(BASE_CTR_BYTES_HELPED, n * v->shape.element_bytes);
+	fold_count(v, slice, unit, first, n, since);
 	fold_finish(v, slice, unit);
 	return 0;
 }

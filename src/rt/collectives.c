@@ -59,6 +59,12 @@ int side_begin(struct side *s, const struct rt_side *of, struct region_extent *s
 	return get_scratch(s, scratch_bytes);
 }
 
+int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes)
+{
+	*s = (struct side){ .scratch = scratch };
+	return bytes ? get_scratch(s, bytes) : 0;
+}
+
 enum trace_region side_region(const struct side *s)
 {
 	return s->is_packed ? TRACE_REGION_PACKED :
@@ -363,7 +369,7 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 	if (call_is_own_right(call, rank))
 		ret = begin_sides(c, call, &s, piece);
 	else
-		s = (struct sides){ { .of = &call->send }, { .of = &call->recv } };
+		s = (struct sides){ .send = { .of = &call->send }, .recv = { .of = &call->recv } };
 	ending_begin(&end, c, call, &s, piece >= call->bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
 	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root, rank == call->root);

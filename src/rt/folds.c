@@ -70,7 +70,7 @@ static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, u
 	struct exec_call e = {
 		.fold = &fold,
 		.user = { s->send.addr, s->recv.addr },
-		.desc = { [COLL_SEND] = s->send.desc, [COLL_RECV] = s->recv.desc },
+		.desc = { [GOAL_SCRATCH] = s->parts.desc, [COLL_SEND] = s->send.desc, [COLL_RECV] = s->recv.desc },
 		.prefer_vm = c->prefer_vm,
 		.name = call->name,
 	};
@@ -82,6 +82,7 @@ static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, u
 		fold.starts = c->starts;
 	fold.in_off = (fold.in_place ? s->recv : s->send).is_packed ? 0 : at;
 	fold.out_off = s->recv.is_packed ? 0 : at;
+	fold.domains = &c->fold_domains;
 	ret = run_begin(c, &e, &r);
 	return ret ? ret : ending_run(c, r, end, &s->send.desc, &s->recv.desc);
 }
@@ -99,6 +100,21 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
 		result = call->recv.parts[0].bytes;
 	return !ret && gets ? side_unpack_range(&s->recv, at, result) : ret;
+}
+
+/* Does it have two levels? Then memory for what this rank keeps of its domain's. 0 or -errno. */
+static int begin_parts(struct rt_comm *c, const struct rt_call *call, struct side *s, uint64_t piece, bool *out_has_levels)
+{
+	struct exec_fold fold;
+	struct fold_shape shape;
+
+	fold_describe(call, piece, &fold);
+	fold.domains = &c->fold_domains;
+	*out_has_levels = exec_fold_has_levels(c->exec, &fold);
+	shape = (struct fold_shape){ .kind = fold.kind, .root = fold.kind == FOLD_REDUCE ? (uint32_t)fold.root : 0 };
+	if (!*out_has_levels || !fold_keeps_parts(&shape, fold.domains, (uint32_t)node_rank(c->group)))
+		return 0;
+	return side_begin_scratch(s, &c->parts_scratch, piece);
 }
 
 static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t piece)
@@ -138,9 +154,13 @@ int fold_collective(struct rt_comm *c, const struct rt_call *call)
 	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(call, bytes);
 	struct ending end;
 	struct sides s;
+	bool has_levels = false;
 	int ret = begin_sides(c, call, &s, piece);
 
-	ending_begin(&end, c, call, &s, piece >= bytes);
+	s.parts = (struct side){ 0 };
+	if (!ret && c->domains.count > 1)
+		ret = begin_parts(c, call, &s.parts, piece, &has_levels);
+	ending_begin(&end, c, call, &s, piece >= bytes && !has_levels);
 	end.leave.movers = movers_of(call);
 	end.leave.copy_bytes = end.leave.partner_copy_bytes = cost_bytes(call, bytes);
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
@@ -151,5 +171,6 @@ int fold_collective(struct rt_comm *c, const struct rt_call *call)
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);
 	side_end(&s.send);
 	side_end(&s.recv);
+	side_end(&s.parts);
 	return ret;
 }

@@ -240,9 +240,11 @@ static int set_domains(struct rt_comm *c)
 		number_of[r] = policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
 	coll_domains_init(&c->domains, c->domain_words, ranks, number_of);
 	free(number_of);
+	c->fold_domains = (struct fold_domains){ (uint32_t)c->domains.count, c->domains.of, c->domains.members,
+						 c->domains.first, c->domains.at };
 	if (c->domains.count > 1)
-		base_log(BASE_LOG_INFO, "rt", "%d memory domains among %d ranks: broadcasts%s enter each once", c->domains.count,
-			 ranks, c->domains.is_even ? " and allgathers" : "");
+		base_log(BASE_LOG_INFO, "rt", "%d memory domains among %d ranks: broadcasts%s and reductions enter each once",
+			 c->domains.count, ranks, c->domains.is_even ? ", allgathers" : "");
 	return 0;
 }
 
@@ -327,6 +329,8 @@ void rt_comm_destroy(struct rt_comm *c)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)
 			region_extent_put(&c->scratch[i]);
+	if (c->parts_scratch.bytes)
+		region_extent_put(&c->parts_scratch);
 	board_destroy(c->board);
 	exec_destroy(c->exec);
 	if (c->group)

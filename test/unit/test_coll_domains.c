@@ -8,11 +8,8 @@
 
 #include "base/base.h"
 #include "coll/coll.h"
+#include "places.h"
 #include "unit.h"
-
-#ifdef HAVE_HWLOC
-#include <hwloc.h>
-#endif
 
 enum { RANKS_MAX = 24, BLOCK = 100 };
 
@@ -147,39 +144,14 @@ static void check_all(int ranks, const int *number_of)
 }
 
 #ifdef HAVE_HWLOC
-/* The memory nodes of ranks that are bound to cores, one after the other or a node at a time in turn. */
-static void place(const char *machine, int ranks, bool in_turn, int *out)
-{
-	hwloc_topology_t t;
-	int nodes, cores;
-
-	CHECK_EQ(hwloc_topology_init(&t), 0);
-	CHECK_EQ(hwloc_topology_set_synthetic(t, machine), 0);
-	CHECK_EQ(hwloc_topology_load(t), 0);
-	nodes = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_NUMANODE);
-	cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE);
-	for (int r = 0; r < ranks; r++) {
-		int at = in_turn ? r % nodes * (cores / nodes) + r / nodes : r;
-		hwloc_obj_t core = hwloc_get_obj_by_type(t, HWLOC_OBJ_CORE, (unsigned)(at % cores));
-
-		CHECK(core && core->nodeset);
-		out[r] = hwloc_bitmap_first(core->nodeset);
-	}
-	hwloc_topology_destroy(t);
-}
-
 UNIT_TEST(every_machine_every_placement)
 {
-	static const char *const machines[] = {
-		"numa:2 core:4 pu:1", "numa:4 core:3 pu:2", "numa:2 core:12 pu:2", "pack:2 numa:2 core:5 pu:1", "numa:8 core:2 pu:1",
-	};
-
-	for (size_t m = 0; m < BASE_ARRAY_LEN(machines); m++)
+	for (size_t m = 0; places_machines[m]; m++)
 		for (int ranks = 2; ranks <= 16; ranks++)
 			for (int in_turn = 0; in_turn < 2; in_turn++) {
 				int number_of[RANKS_MAX];
 
-				place(machines[m], ranks, in_turn, number_of);
+				places_of(places_machines[m], ranks, in_turn, number_of);
 				check_all(ranks, number_of);
 			}
 }
@@ -188,7 +160,7 @@ UNIT_TEST(two_sockets_halve_what_crosses)
 {
 	int number_of[RANKS_MAX];
 
-	place("numa:2 core:4 pu:1", 8, true, number_of);
+	places_of("numa:2 core:4 pu:1", 8, true, number_of);
 	coll_domains_init(&w.domains, w.words, 8, number_of);
 	CHECK_EQ(w.domains.count, 2);
 	CHECK(w.domains.is_even);

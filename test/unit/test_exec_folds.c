@@ -2,13 +2,17 @@
 /*
  * Folds between processes against a reference that each rank computes alone: all kinds, operations and
  * types, operations of the program that may not be exchanged, results in place, at odd addresses, parts without
- * elements; waited for, stepped through, left. RANDOM_SEED=n plays other sequences.
+ * elements; waited for, stepped through, left. Those of two levels, where partial results are rounded, to the bit.
+ * RANDOM_SEED=n plays other sequences.
  */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "coll/coll.h"
 #include "exec_case.h"
 #include "goal/local.h"
 
@@ -20,11 +24,15 @@ struct drawn {
 	uint64_t starts[RANKS_MAX + 1];
 	uint64_t key;
 	bool has_own;
+	struct coll_domains sorted;
+	struct fold_domains domains;
+	int words[4 * RANKS_MAX + 1];
 };
 
 struct one {
 	struct drawn d;
 	struct case_side in, out;
+	struct region_extent parts;
 	bool in_place;
 	char what[128];
 	char *expected;
@@ -84,6 +92,26 @@ static void add(const struct drawn *d, char *sum, char *next)
 	}
 }
 
+/* Two levels: each domain's, then the domains' in their order. */
+static void add_domains(const struct drawn *d, char *sum, char *next)
+{
+	char *part = malloc(d->fold.count * d->fold.element_bytes);
+
+	CHECK(part);
+	for (uint32_t k = 0; k < d->domains.count; k++) {
+		const int *member = d->domains.members + d->domains.first[k], *end = d->domains.members + d->domains.first[k + 1];
+		char *to = k ? part : sum;
+
+		for (fill(to, d, *member++); member < end; member++) {
+			fill(next, d, *member);
+			add(d, to, next);
+		}
+		if (k)
+			add(d, sum, part);
+	}
+	free(part);
+}
+
 /* What this rank gets; NULL: nothing. */
 static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
 {
@@ -93,8 +121,11 @@ static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out
 
 	CHECK(sum && next);
 	*out_bytes = last < 0 || (d->fold.kind == FOLD_REDUCE && rank != d->fold.root) ? 0 : bytes;
-	fill(sum, d, 0);
-	for (int r = 1; r <= last; r++) {
+	if (exec_fold_has_levels(exec_case.e, &d->fold))
+		add_domains(d, sum, next);
+	else
+		fill(sum, d, 0);
+	for (int r = 1; r <= last && !exec_fold_has_levels(exec_case.e, &d->fold); r++) {
 		fill(next, d, r);
 		add(d, sum, next);
 	}
@@ -135,6 +166,22 @@ static void draw_starts(struct drawn *d, int ranks, uint64_t *common)
 	d->starts[ranks] = at;
 }
 
+static void sort_domains(struct drawn *d, int ranks, const int *number_of)
+{
+	coll_domains_init(&d->sorted, d->words, ranks, number_of);
+	d->domains = (struct fold_domains){ (uint32_t)d->sorted.count, d->sorted.of, d->sorted.members, d->sorted.first, d->sorted.at };
+	d->fold.domains = &d->domains;
+}
+
+static void draw_domains(struct drawn *d, int ranks, uint64_t *common)
+{
+	int number_of[RANKS_MAX], most = 1 + (int)ranks_below(common, (uint64_t)ranks);
+
+	for (int r = 0; r < ranks; r++)
+		number_of[r] = (int)ranks_below(common, (uint64_t)most);
+	sort_domains(d, ranks, number_of);
+}
+
 static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *common)
 {
 	struct exec_fold *f = &d->fold;
@@ -152,9 +199,26 @@ static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *commo
 		f->count = 0;
 	if (f->kind == FOLD_REDUCE_SCATTER)
 		draw_starts(d, ranks, common);
+	if (ranks_below(common, 2))
+		draw_domains(d, ranks, common);
 }
 
 /* ---- one of them ------------------------------------------------------------------------------- */
+
+/* Memory for its domain's parts, where it needs some. */
+static void make_parts(struct one *o, struct exec_call *call)
+{
+	const struct exec_fold *f = &o->d.fold;
+	const struct fold_shape shape = { .kind = f->kind, .root = (uint32_t)f->root };
+	uint64_t bytes = base_max_u64(f->count * f->element_bytes, 1);
+
+	o->parts = (struct region_extent){ 0 };
+	if (!exec_fold_has_levels(exec_case.e, f) || !fold_keeps_parts(&shape, f->domains, (uint32_t)exec_case.r->rank))
+		return;
+	CHECK_EQ(region_extent_get(bytes, false, &o->parts), 0);
+	memset((char *)region_arena_base() + o->parts.offset, 0x77, bytes);
+	region_describe_extent(&o->parts, bytes, &call->desc[GOAL_SCRATCH]);
+}
 
 static struct exec_run *one_begin(struct one *o, int place)
 {
@@ -166,8 +230,9 @@ static struct exec_run *one_begin(struct one *o, int place)
 
 	o->expected = reference(&o->d, r->rank, r->size, &o->expected_bytes);
 	o->in_place = f->kind != FOLD_REDUCE_SCATTER && o->expected_bytes == bytes && bytes && exec_case.is_in_place;
-	snprintf(o->what, sizeof o->what, "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d%s", (int)f->kind,
-		 f->type, f->dtype, f->count, f->element_bytes, r->rank, r->size, o->in_place ? ", in place" : "");
+	snprintf(o->what, sizeof o->what, "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d, %u domains%s",
+		 (int)f->kind, f->type, f->dtype, f->count, f->element_bytes, r->rank, r->size,
+		 exec_fold_has_levels(exec_case.e, f) ? f->domains->count : 1, o->in_place ? ", in place" : "");
 	case_side_make(&o->in, place, 0, o->in_place ? 0 : bytes, 0);
 	case_side_make(&o->out, place, 1, o->expected_bytes, 0x55);
 	fill(o->in_place ? o->out.addr : o->in.addr, &o->d, r->rank);
@@ -180,6 +245,7 @@ static struct exec_run *one_begin(struct one *o, int place)
 	f->in_place = o->in_place;
 	f->combine = last_counts;
 	f->ctx = f;
+	make_parts(o, &call);
 	call.user[0] = o->in.used;
 	call.user[1] = o->out.used;
 	call.desc[GOAL_USER] = o->in.desc;
@@ -204,6 +270,8 @@ static void one_end(struct one *o)
 	CHECK(!memcmp(brought, o->in.addr, o->in.bytes));
 	memset(o->in.addr, 1, o->in.bytes); /* nobody may read it any more */
 	memset(o->out.addr, 2, o->expected_bytes);
+	if (o->parts.bytes)
+		region_extent_put(&o->parts);
 	free(brought);
 	free(o->expected);
 }
@@ -367,6 +435,48 @@ UNIT_TEST(fold_in_place_is_not_done_by_who_may_be_killed)
 	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ true });
 }
 
+/* ---- two levels, step by step -------------------------------------------------------------------------- */
+
+/* One unit a slice, and two domains of two: each rank has one of each step to do. */
+static void one_in_steps(struct ranks *r, struct one *o, uint64_t round)
+{
+	struct exec_run *run;
+	bool has_ended;
+
+	memset(o, 0, sizeof *o);
+	o->d.fold = (struct exec_fold){ .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4096, .element_bytes = 4 };
+	sort_domains(&o->d, r->size, (const int[]){ 0, 0, 1, 1 });
+	exec_case.is_in_place = round % 2;
+	run = one_begin(o, 0);
+	ranks_barrier(r);
+	for (int step = 0; step < 2; step++) {
+		CHECK_EQ(exec_step(run, EXEC_COPY_ALL, &has_ended), 1);
+		CHECK(!has_ended);
+		ranks_barrier(r);
+	}
+	/* every result is there, but nobody has it all */
+	CHECK_EQ(exec_step(run, EXEC_COPY_NOTHING, &has_ended), 0);
+	CHECK(!has_ended);
+	ranks_barrier(r);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(o);
+}
+
+static void body_steps(struct ranks *r)
+{
+	static struct one one;
+
+	exec_case_begin(r, 3);
+	for (uint64_t round = 0; round < 30; round++)
+		one_in_steps(r, &one, round);
+	exec_case_end();
+}
+
+UNIT_TEST(fold_of_two_levels_has_not_ended_before_results_are_spread)
+{
+	ranks_run(4, OPTIONS("SLUICE_FAULT=slots:all"), body_steps, NULL);
+}
+
 /* ---- trouble ---------------------------------------------------------------------------------------------- */
 
 static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count, enum fold_kind kind)
@@ -402,6 +512,43 @@ UNIT_TEST(fold_with_a_dead_peer_ends_with_an_error)
 	CHECK_EQ(status[0], 0);
 	CHECK_EQ(status[1], 7);
 	CHECK_EQ(status[2], 0);
+}
+
+/* Each time at another place, perhaps in the middle of a unit. */
+static void body_killed(struct ranks *r)
+{
+	const struct itimerval soon = { .it_value = { .tv_usec = *(const int *)r->arg } };
+	static struct one one;
+	uint64_t common = 7;
+	int ret = 0;
+
+	exec_case_begin(r, 1);
+	ranks_barrier(r);
+	if (r->rank == 1)
+		setitimer(ITIMER_REAL, &soon, NULL);
+	while (!ret) {
+		memset(&one, 0, sizeof one);
+		one.d.fold = (struct exec_fold){ .kind = (enum fold_kind)ranks_below(&common, FOLD_REDUCE_SCATTER + 1),
+						 .type = GOAL_ADD, .dtype = GOAL_I32, .count = 20000, .element_bytes = 4 };
+		draw_starts(&one.d, r->size, &common);
+		draw_domains(&one.d, r->size, &common);
+		ret = exec_wait(one_begin(&one, 0));
+		if (!ret)
+			one_end(&one);
+	}
+	CHECK_EQ(ret, -EOWNERDEAD);
+	_exit(0);
+}
+
+UNIT_TEST(fold_of_two_levels_ends_with_an_error_when_a_rank_is_killed)
+{
+	for (int us = 500; us < 20000; us += 2700) {
+		int status[5];
+
+		ranks_run_any(5, OPTIONS("SLUICE_FAULT=slots:all"), body_killed, &us, status);
+		for (int r = 0; r < 5; r++)
+			CHECK_EQ(status[r], r == 1 ? 128 + SIGALRM : 0);
+	}
 }
 
 static void body_disagrees(struct ranks *r)

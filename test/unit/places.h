@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where ranks would be on machines that hwloc makes up. Needs hwloc: HAVE_HWLOC. */
+#ifndef SLUICE_UNIT_PLACES_H
+#define SLUICE_UNIT_PLACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+extern const char *const places_machines[]; /* NULL ends them */
+/* The memory nodes of ranks that are bound to cores, one after the other or a node at a time in turn. */
+void places_of(const char *machine, int ranks, bool in_turn, int *out);
+
+#endif
