@@ -8,6 +8,7 @@ import pytest
 
 from support import hosts
 from support.behaviours import Report, behaviours
+from support.mpi import EARLY
 
 # Segments so small that every message has several; all that can be served is.
 SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
@@ -194,6 +195,20 @@ def test_between_parts_others_may_write(mpi, nodes, get_mpi, with_sluice):
     name = 'between_parts_others_may_write'
     check(run_named(get_mpi(mpi), nodes, 'threads.c', name, sluice=with_sluice, env={
         **ALL, 'SLUICE_SPAN_SEGMENT': '0', 'SLUICE_REGION_KIND': 'arena', 'SLUICE_REGION_ADOPT_AFTER': '0'}), [name], with_sluice)
+
+
+EARLY_NAMED = [('mpich', 'aab', 'uffd')] + [pytest.param(mpi, nodes, guard, marks=pytest.mark.complete)
+                                            for mpi in ('mpich', 'openmpi') for nodes in ('aab', 'abab')
+                                            for guard in ('steal', 'mprotect')]
+
+
+@pytest.mark.parametrize('mpi, nodes, guard', EARLY_NAMED)
+def test_what_is_pending_inside_a_node(mpi, nodes, guard, get_mpi, with_sluice):
+    names = ['what_is_pending_is_sent_on', 'what_is_pending_is_received_into']
+    env = {**SMALL, **EARLY, 'SLUICE_SPAN_SEGMENT': '64K', 'SLUICE_GUARD_KIND': guard, 'NODES': nodes}
+    result = run_named(get_mpi(mpi), nodes, 'spanning_early.c', *names, env=env, sluice=with_sluice)
+    check(result, names, with_sluice)
+    assert not with_sluice or sum(counted(result, 'early')), result.explain()
 
 
 @named
