@@ -79,19 +79,17 @@ void request_enter(struct request *r)
 	base_spin_unlock(&table.lock);
 }
 
-static void drop(struct request *r)
+static void drop_locked(struct request *r)
 {
 	uint32_t b = bucket_of(r->handle);
 	struct request **at;
 
-	base_spin_lock(&table.lock);
 	for (at = &table.buckets[b]; *at && *at != r; at = &(*at)->next)
 		;
 	if (*at) {
 		*at = r->next;
 		atomic_fetch_sub_explicit(&table.counts[b], 1, memory_order_relaxed);
 	}
-	base_spin_unlock(&table.lock);
 }
 
 static struct request *find_locked(MPI_Request handle)
@@ -233,10 +231,32 @@ static void note_end(struct request *r)
 	trace_ended(&told, &op);
 }
 
+/* Nobody else has it any more. */
+static void forget(struct request *r)
+{
+	if (r->error)
+		note_failed(-1);
+	discard(r);
+}
+
+/* The library's is complete, too. True: meanwhile the program has freed it, or heard of its error. */
+static bool is_end_last(struct request *r)
+{
+	bool is;
+
+	base_spin_lock(&table.lock);
+	r->is_ending = false;
+	is = r->is_freed;
+	if (is)
+		drop_locked(r);
+	base_spin_unlock(&table.lock);
+	return is;
+}
+
 /* It is over, with this result. */
 static void finish(struct request *r, int err)
 {
-	bool is_last, is_told;
+	bool is_last;
 
 	if (trace_is_on())
 		note_end(r);
@@ -254,18 +274,18 @@ static void finish(struct request *r, int err)
 	base_spin_lock(&table.lock);
 	r->is_flying = false;
 	is_last = r->is_freed || (!r->tag && !err);
-	is_told = err && !r->is_freed;
-	r->error = err;
+	r->is_ending = !is_last;
+	r->error = is_last ? 0 : err;
+	if (is_last)
+		drop_locked(r);
 	base_spin_unlock(&table.lock);
-	if (is_told)
+	if (!is_last && err)
 		note_failed(1);
-	if (is_last)
-		drop(r);
-	/* from here on another thread may hear of its error, and free it */
+	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release); /* partner: see_ended() */
+	/* from here on another thread may hear of its error, or free it, and leaves the rest to us */
 	complete(r);
-	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release);
-	if (is_last)
-		discard(r);
+	if (is_last || is_end_last(r))
+		forget(r);
 }
 
 void request_asked_on(int count, const MPI_Request requests[], bool asks)
@@ -322,7 +342,7 @@ void request_stop(void)
 		finish(r, err);
 	for (int b = 0; b < BUCKETS && request_is_any_persistent(); b++) {
 		while ((r = find_persistent_in(table.buckets[b]))) {
-			drop(r);
+			drop_locked(r); /* no other thread is in here any more */
 			discard(r);
 		}
 	}
@@ -331,6 +351,7 @@ void request_stop(void)
 int request_take_error(MPI_Request handle)
 {
 	struct request *r;
+	bool is_last = false;
 	int error = 0;
 
 	if (is_none(handle))
@@ -340,15 +361,16 @@ int request_take_error(MPI_Request handle)
 	if (r && !r->is_flying) {
 		error = r->error;
 		r->error = 0;
+		r->is_freed |= error && !r->tag;
+		is_last = error && !r->tag && !r->is_ending;
 	}
+	if (is_last)
+		drop_locked(r);
 	base_spin_unlock(&table.lock);
-	if (!error)
-		return 0;
-	note_failed(-1);
-	if (!r->tag) {
-		drop(r);
+	if (error)
+		note_failed(-1);
+	if (is_last)
 		discard(r);
-	}
 	return error;
 }
 
@@ -426,6 +448,8 @@ static bool is_used_again(struct request *r)
 	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0 : take_prepare(&r->taken);
 	bool takes;
 
+	if (err)
+		sides_finish(&r->taken); /* it is found again, and told to the others */
 	r->is_prepared |= !err && bytes >= rt_request_again_bytes[kind];
 	takes = rt_request_takes(r->taken.lc->rt, kind, bytes, err ? NULL : &r->taken.call);
 	if (!takes && r->is_prepared)
@@ -538,16 +562,14 @@ int request_Request_free(MPI_Request *request)
 		r = find_locked(*request);
 		if (r) {
 			r->is_freed = true;
-			is_over = !r->is_flying;
+			is_over = !r->is_flying && !r->is_ending;
 		}
+		if (is_over)
+			drop_locked(r);
 		base_spin_unlock(&table.lock);
 	}
-	if (is_over) {
-		drop(r);
-		if (r->error)
-			note_failed(-1);
-		discard(r);
-	}
+	if (is_over)
+		forget(r);
 	return real.Request_free(request);
 }
 

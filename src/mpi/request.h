@@ -77,6 +77,7 @@ struct request {
 	int tag;              /* persistent: of the message that completes it; else 0 */
 	int error;            /* what the program is to hear */
 	bool is_flying, is_freed, is_prepared;
+	bool is_ending;       /* it is over, and whoever found that out is about to tell the library */
 	struct trace_begun trace;
 };
 

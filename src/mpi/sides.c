@@ -482,6 +482,10 @@ static int finish_side(struct taken_side *s)
 	if (s->parts != s->kept)
 		free(s->parts);
 	last = s->pack.element ? pack_fini(&s->pack) : 0;
+	/* it may be prepared once more, and finished before it got as far */
+	s->packs.of = NULL;
+	s->parts = s->kept;
+	s->pack.element = NULL;
 	return ret ? ret : last;
 }
 
@@ -490,5 +494,6 @@ int sides_finish(struct taken *t)
 	int send = finish_side(&t->send), recv = finish_side(&t->recv);
 
 	free(t->neighbours);
+	t->neighbours = NULL;
 	return recv ? recv : send;
 }

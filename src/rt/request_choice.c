@@ -50,12 +50,11 @@ bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, cons
 	step = policy_habit_next(&u->habit);
 	if (step == HABIT_ASK)
 		leave_question(c, u);
-	if (u->habit.is_taken) {
+	if (u->habit.is_taken)
 		c->request_reuse_now = u;
-		u->is_again = reuse_was_right(u);
-	} else {
-		u->is_again = call && reuse_is_seen(call);
-	}
+	u->is_again = u->habit.is_taken || (call && reuse_is_seen(call));
+	/* what was taken wrongly still counts when calls have been passed on since, as nobody could be asked */
+	u->is_again &= reuse_was_right(u);
 	return u->habit.is_taken;
 }
 

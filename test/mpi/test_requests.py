@@ -70,6 +70,33 @@ def test_nobody_is_held_up(mpi, ranks, config, behaviour, get_mpi, runner, with_
     runner.check(get_mpi(mpi), 'requests_held_up.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
+SAID = (cases('requests_said.c', ['mpich', 'openmpi', 'impi'], [2], ['taken']) +
+        cases('requests_said.c', ['abi', 'debian-mpich', 'debian-openmpi'], [2], ['taken'], pytest.mark.complete) +
+        cases('requests_said.c', ['mpich', 'openmpi', 'impi'], [2, 3], ['default', 'adopt'], pytest.mark.complete))
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', SAID)
+def test_statuses_and_errors(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    """What the program is told is what the host MPI tells it."""
+    mpi = get_mpi(mpi)
+    plain = runner.check(mpi, 'requests_said.c', ranks, behaviour, sluice=False)
+    ours = runner.check(mpi, 'requests_said.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+    assert ours.said_by(behaviour) == plain.said_by(behaviour)
+
+
+test_statuses_and_errors.program = 'requests_said.c'
+RANDOM = ([('mpich', 2, 'default', 1), ('mpich', 3, 'left', 2), ('openmpi', 2, 'adopt', 3)],
+          [(name, ranks, config, seed) for name in ('mpich', 'openmpi', 'impi') for ranks in (2, 3, 4)
+           for config in ('default', 'taken', 'adopt', 'few', 'left', 'threads') for seed in (4, 5)])
+
+
+@pytest.mark.parametrize('name, ranks, config, seed',
+                         RANDOM[0] + [pytest.param(*case, marks=pytest.mark.complete) for case in RANDOM[1]])
+def test_requests_at_random(name, ranks, config, seed, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(name), 'requests_random.c', ranks, 'at_random', sluice=with_sluice,
+                 env={**CONFIGS[config], 'HARNESS_SEED': str(seed)})
+
+
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_neighbours.c'))
 def test_requests_to_neighbours(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'requests_neighbours.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
