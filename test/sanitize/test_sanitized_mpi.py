@@ -30,7 +30,16 @@ ENV = {
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
          'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
          'HARNESS_TRIALS': '6', 'HARNESS_COUNT': '3000', 'HARNESS_STEPS': '60'}
+KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NEIGHBOR', 'BARRIER',
+         'NONBLOCKING']
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{kind}': 'on' for kind in KINDS}, 'CHECK_REQUESTS': '500',
+         'HARNESS_STEPS': '250'}
 WAYS = {
+    'default': {},
+    # requests: all of them, with a queue behind few places
+    'taken': TAKEN,
+    'taken_few': {**TAKEN, 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K', 'SLUICE_FAULT': 'slots:all'},
+    'taken_early': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd', 'SLUICE_FAULT': 'slots:all'},
     'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},
     'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
               'SLUICE_REGION_ADOPT_MIN': '16K'},
@@ -46,7 +55,9 @@ NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_
 NOT_UNDER_TSAN = {'threads_of_the_c_library', 'clone_with_shared_memory', 'handler_on_a_small_stack',
                   'stack_overflow_caught_on_another_stack', 'threads_cancelled_while_they_touch'}
 REDUCED = {('asan', 'semantics', 'adopt'), ('asan', 'datatypes', 'one_byte'), ('tsan', 'threads', 'adopt'),
-           ('asan', 'early_memory', 'early_steal'), ('tsan', 'early_many', 'early')}
+           ('asan', 'early_memory', 'early_steal'), ('tsan', 'early_many', 'early'),
+           ('asan', 'requests_threads', 'taken_early'), ('asan', 'requests_random', 'taken_early'),
+           ('tsan', 'requests_random', 'taken_few'), ('tsan', 'requests_short', 'taken_few')}
 # Threads are what TSan is for; forks are what it does not support. It has a thread of its own that no
 # guard but userfaultfd could stop, so that calls return early with that one only.
 PROGRAMS = {'asan': ['semantics', 'datatypes', 'threads', 'adoption', 'forks', 'memory', 'random_ops'],
@@ -54,18 +65,28 @@ PROGRAMS = {'asan': ['semantics', 'datatypes', 'threads', 'adoption', 'forks', '
 PROGRAMS_EARLY = {'asan': ['early_touch', 'early_files', 'early_calls', 'early_memory', 'early_mpi',
                            'early_many'],
                   'tsan': ['early_touch', 'early_many', 'early_threads']}
+# Nonblocking ones; those that are taken in buffers that are used again only are so by default. That two threads write into
+# the same memory of a peer one after the other is the peer's doing, in a process that TSan does not see.
+PROGRAMS_REQUESTS = {'tsan': ['requests', 'requests_short', 'requests_held_up', 'requests_random', 'requests_said',
+                              'requests_neighbours', 'persistent']}
+PROGRAMS_REQUESTS['asan'] = [*PROGRAMS_REQUESTS['tsan'], 'requests_threads']
+WAYS_REQUESTS = ['taken', 'taken_few', 'taken_early']
 WAYS_EARLY = {'asan': ['early', 'early_steal'], 'tsan': ['early']}
 
 
 def jobs():
     for kind in PROGRAMS:
         for program in PROGRAMS[kind]:
-            for way in WAYS:
-                if way not in ('early', 'early_steal') or way in WAYS_EARLY[kind]:
-                    yield kind, program, way
+            for way in ('one_byte', 'adopt', 'staged', *WAYS_EARLY[kind]):
+                yield kind, program, way
         for program in PROGRAMS_EARLY[kind]:
             for way in WAYS_EARLY[kind]:
                 yield kind, program, way
+        for program in PROGRAMS_REQUESTS[kind]:
+            for way in WAYS_REQUESTS:
+                yield kind, program, way
+        yield kind, 'again_nonblocking', 'default'
+        yield kind, 'requests_random', 'default'
 
 
 def cases():
