@@ -56,11 +56,8 @@ static bool has_room(struct board *b, uint64_t n)
 
 static bool has_room_at_last(struct board *b, uint64_t n)
 {
-	board_starve(b);
-	if (!has_room(b, n))
-		return false;
-	board_fed(b);
-	return true;
+	board_starve(b, 0);
+	return has_room(b, n);
 }
 
 uint64_t board_begin(struct board *b)
@@ -69,6 +66,7 @@ uint64_t board_begin(struct board *b)
 
 	if (base_unlikely(!has_room(b, n)) && !has_room_at_last(b, n))
 		return 0;
+	board_fed(b, 0);
 	b->begun = n;
 	return n;
 }

@@ -29,9 +29,9 @@
 #ifndef BOARD_RECORDS /* a model of it has fewer and shorter ones */
 #define BOARD_RECORDS 32u /* collectives that a rank can be ahead of the slowest, at most 32 */
 #define BOARD_RECORD_BYTES (8192u + 64u)
+#define BOARD_TURNS 4u /* that a rank can be ahead in a lane */
 #endif
 #define BOARD_LANES_MAX 64u
-#define BOARD_TURNS 4u /* that a rank can be ahead in a lane */
 #define BOARD_BYTES (BOARD_RECORD_BYTES - 16u) /* of a message */
 
 struct board;

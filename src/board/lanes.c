@@ -64,11 +64,11 @@ static bool has_room(struct board *b, uint32_t lane, uint64_t turn)
 uint64_t board_begin_turn(struct board *b, uint32_t lane, uint64_t turn)
 {
 	if (base_unlikely(!has_room(b, lane, turn))) {
-		board_starve(b);
+		board_starve(b, lane);
 		if (!has_room(b, lane, turn))
 			return 0;
-		board_fed(b);
 	}
+	board_fed(b, lane);
 	return number_of(b, lane, turn);
 }
 

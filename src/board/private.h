@@ -23,7 +23,7 @@ struct board {
 	struct node_group *group;
 	uint64_t area_off;
 	int rank, size;
-	bool is_starved;     /* counted in `starved` */
+	uint64_t starved;    /* a bit a lane (without lanes bit 0); any: counted in `starved` of rank 0's line */
 	/* without lanes */
 	uint64_t begun;      /* the last number given */
 	uint64_t ended;      /* all up to this are, by this rank */
@@ -39,20 +39,25 @@ static inline struct board_line *board_line_of(const struct board *b, int rank)
 	return (struct board_line *)((char *)node_area(b->group, rank) + b->area_off);
 }
 
-/* Who ends something wakes the others from here on, until board_fed(). */
-static inline void board_starve(struct board *b)
+/* Who ends something wakes the others from here on, until board_fed() of each lane that starves. */
+static inline void board_starve(struct board *b, uint32_t lane)
 {
-	if (b->is_starved)
+	uint64_t before = b->starved;
+
+	b->starved |= 1ull << lane;
+	if (before)
 		return;
 	atomic_fetch_add_explicit(&board_line_of(b, 0)->starved, 1, memory_order_relaxed);
-	b->is_starved = true;
 	atomic_thread_fence(memory_order_seq_cst); /* partner: board_feed */
 }
 
-static inline void board_fed(struct board *b)
+static inline void board_fed(struct board *b, uint32_t lane)
 {
-	atomic_fetch_sub_explicit(&board_line_of(b, 0)->starved, 1, memory_order_relaxed);
-	b->is_starved = false;
+	if (base_likely(!(b->starved >> lane & 1)))
+		return;
+	b->starved &= ~(1ull << lane);
+	if (!b->starved)
+		atomic_fetch_sub_explicit(&board_line_of(b, 0)->starved, 1, memory_order_relaxed);
 }
 
 /* One fence is enough for all of them. */

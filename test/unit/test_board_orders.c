@@ -9,6 +9,7 @@
 
 #define BOARD_RECORDS      2u
 #define BOARD_RECORD_BYTES 64u
+#define BOARD_TURNS        2u
 #include "unit.h"
 
 #include "base/base.h"
