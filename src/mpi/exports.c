@@ -243,7 +243,7 @@ static function *decide(void)
 	protection = protection_of(lo);
 	lo = base_round_down(lo, PAGE);
 	hi = base_round_up(hi, PAGE);
-	if (!front_protect((void *)lo, hi - lo, PROT_READ | PROT_WRITE)) {
+	if (!front_protect((void *)lo, hi - lo, protection | PROT_WRITE)) { /* where it is executed, it stays so */
 		rewrite(&l, symbols);
 		front_protect((void *)lo, hi - lo, protection);
 	}
