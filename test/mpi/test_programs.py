@@ -81,6 +81,18 @@ def test_fortran_requests(name, how, get_mpi, with_sluice, tmp_path):
         assert counters(tmp_path / 'stats', 2)['allreduce_taken'] == 24
 
 
+@pytest.mark.parametrize('name', ['debian-mpich']) # Debian's Open MPI is of MPI 3, and no other has Fortran here
+@pytest.mark.parametrize('how', ['mpifh', 'f08'])
+def test_fortran_persistent(name, how, get_mpi, with_sluice, tmp_path):
+    """Persistent collectives of ours among the library's messages, started and completed from Fortran."""
+    mpi = get_mpi(name)
+    kinds = {f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'ALLGATHER', 'ALLREDUCE', 'NONBLOCKING')}
+    passed(mpi.launch(2, mpi.build(f'fortran_persistent_{how}.f90'), sluice=with_sluice,
+                      env={**ONE_BYTE, **kinds, 'SLUICE_STATS': str(tmp_path / 'stats')}), 'fortran')
+    if with_sluice: # each start counts
+        assert counters(tmp_path / 'stats', 2)['allreduce_taken'] == 24
+
+
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'debian-mpich', 'debian-openmpi'])
 @pytest.mark.parametrize('env', [{}, ONE_BYTE], ids=['default', 'one_byte'])
 def test_c_plus_plus(name, env, get_mpi, with_sluice):
