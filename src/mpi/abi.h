@@ -147,6 +147,7 @@ struct life_comm {
 	int refs;               /* requests that hold it; under the lock */
 	bool has_pending;
 	MPI_Request pending;    /* never completes; testing it makes the library progress */
+	int64_t words[];        /* one a rank: whoever has this can take part in what all ranks agree on */
 };
 
 /* Start the runtime if MPI is there, and see to it that MPI_Finalize stops it. Idempotent. */

@@ -216,25 +216,26 @@ static int raise_no_memory(MPI_Comm comm)
 
 static int create_comm(MPI_Comm comm, struct life_comm **out)
 {
-	struct life_comm *lc = calloc(1, sizeof(*lc));
-	int inter = 0, rc;
+	int inter = 0, rank = 0, size = 0, rc;
+	struct life_comm *lc;
 
 	tidy();
-	if (!lc)
-		return raise_no_memory(comm);
-	lc->comm = comm;
 	rc = real.Comm_test_inter(comm, &inter);
 	if (!rc)
-		rc = real.Comm_rank(comm, &lc->rank);
+		rc = real.Comm_rank(comm, &rank);
 	if (!rc)
-		rc = real.Comm_size(comm, &lc->size);
-	if (!rc)
-		rc = real.Comm_set_attr(comm, life.comm_keyval, lc);
+		rc = real.Comm_size(comm, &size);
+	if (rc)
+		return rc;
+	lc = calloc(1, sizeof(*lc) + (size_t)size * sizeof(lc->words[0]));
+	if (!lc)
+		return raise_no_memory(comm);
+	rc = real.Comm_set_attr(comm, life.comm_keyval, lc);
 	if (rc) {
 		free(lc);
 		return rc;
 	}
-	lc->is_inter = inter;
+	*lc = (struct life_comm){ .comm = comm, .rank = rank, .size = size, .is_inter = inter };
 	pthread_mutex_lock(&life.lock);
 	lc->is_asked = lc->is_asked_lanes = life.is_stopped;
 	lc->next = life.comms;
@@ -264,19 +265,17 @@ int life_comm(MPI_Comm comm, struct life_comm **out)
 
 /* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever
  * looks at a communicator with such members sees some that are not of its own world. */
-static bool are_all_with_us(const struct life_comm *lc)
+static bool are_all_with_us(struct life_comm *lc)
 {
 	size_t n = (size_t)lc->size;
+	int *ranks = (int *)lc->words; /* two a rank */
 	MPI_Group group, world;
 	bool all = false;
-	int *ranks = malloc(2 * n * sizeof(*ranks));
 
-	if (!ranks)
-		return false;
 	for (size_t i = 0; i < n; i++)
 		ranks[i] = (int)i;
 	if (real.Comm_group(lc->comm, &group))
-		goto free_ranks;
+		return false;
 	if (real.Comm_group(ABI_COMM_WORLD, &world))
 		goto free_group;
 	all = !real.Group_translate_ranks(group, lc->size, ranks, world, ranks + n);
@@ -286,8 +285,6 @@ static bool are_all_with_us(const struct life_comm *lc)
 	real.Group_free(&world);
 free_group:
 	real.Group_free(&group);
-free_ranks:
-	free(ranks);
 	return all;
 }
 
@@ -306,18 +303,14 @@ static int oob_allgather(void *ctx, const void *in, size_t bytes, void *out)
 
 static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
 {
-	const struct life_comm *lc = ctx;
-	int64_t *all = malloc((size_t)lc->size * sizeof(*all));
+	struct life_comm *lc = ctx;
 	int64_t min = in;
 	int rc;
 
-	if (!all)
-		return -ENOMEM;
-	rc = oob_allgather(ctx, &in, sizeof(in), all);
+	rc = oob_allgather(ctx, &in, sizeof(in), lc->words);
 	for (int i = 0; !rc && i < lc->size; i++)
-		if (all[i] < min)
-			min = all[i];
-	free(all);
+		if (lc->words[i] < min)
+			min = lc->words[i];
 	if (!rc)
 		*out = min;
 	return rc;

@@ -96,16 +96,14 @@ void persistent_complete(int tag)
 /* ---- made and forgotten -------------------------------------------------------------------------- */
 
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
-static bool look(const struct take *take, struct request **out, int *rc)
+static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
 	struct life_comm *lc;
 
 	if (rt_request_window[take->kind].from == UINT64_MAX)
 		return false;
-	r = request_get();
-	if (!r)
-		return false;
+	r = request_get(spare);
 	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
 		lc = r->taken.lc;
 		if (life_connect(lc) && (!take_is_neighbours(take->kind) || lc->has_neighbours) &&
@@ -113,8 +111,6 @@ static bool look(const struct take *take, struct request **out, int *rc)
 			*out = r;
 			return true;
 		}
-		if (r->is_prepared)
-			sides_finish(&r->taken);
 	}
 	request_put(r);
 	return false;
@@ -123,9 +119,10 @@ static bool look(const struct take *take, struct request **out, int *rc)
 /* All of this rank's part. 0 or -errno. */
 static int make(struct request *r)
 {
-	int err = r->is_prepared ? 0 : take_prepare(&r->taken);
+	int err = take_prepare(&r->taken);
 
-	r->is_prepared = true; /* that is: there is something to give back */
+	if (!err && (r->is_spare || base_fault("persistent")))
+		err = -ENOMEM;
 	if (!err)
 		err = request_hold_types(r);
 	if (!err)
@@ -145,12 +142,12 @@ static void unmake(struct request *r)
 
 bool request_init(const struct take *take, MPI_Request *request, int *rc)
 {
-	struct request *r;
+	struct request *r, spare;
 	struct rt_oob oob;
 	int lane, err;
 
 	*rc = 0;
-	if (!request || !look(take, &r, rc)) {
+	if (!request || !look(take, &spare, &r, rc)) {
 		if (rt_request_window[take->kind].from != UINT64_MAX)
 			take_count(take->kind, false);
 		return *rc;

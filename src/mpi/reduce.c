@@ -129,8 +129,6 @@ static bool is_known_to_library(const struct taken *t)
 bool reduce_look(struct taken *t)
 {
 	const struct types_shape *shape = &t->recv.shape;
-	enum rt_type type;
-	enum rt_op op;
 
 	if (!t->recv.is_there)
 		shape = &t->send.shape;
@@ -142,8 +140,8 @@ bool reduce_look(struct taken *t)
 		return trace_passed("elements with gaps are computed by the library");
 	if (!abi_is_predefined_op(t->take.op))
 		return true;
-	find_kernel(t, &op, &type);
-	return op != RT_OP_OTHER || is_known_to_library(t);
+	find_kernel(t, &t->fold.known_op, &t->fold.known_type);
+	return t->fold.known_op != RT_OP_OTHER || is_known_to_library(t);
 }
 
 /* ---- by the library --------------------------------------------------------------------------- */
@@ -171,8 +169,8 @@ int reduce_prepare(struct taken *t)
 	struct rt_fold *fold = &t->call.fold;
 	int commutes = 1;
 
-	*fold = (struct rt_fold){ .element_bytes = t->fold.element_bytes, .combine = combine, .ctx = &t->fold };
-	find_kernel(t, &fold->op, &fold->type);
+	*fold = (struct rt_fold){ .op = t->fold.known_op, .type = t->fold.known_type, .element_bytes = t->fold.element_bytes,
+				  .combine = combine, .ctx = &t->fold };
 	if (!abi_is_predefined_op(t->take.op) && real.Op_commutative(t->take.op, &commutes))
 		return -EIO;
 	fold->commutes = commutes;

@@ -27,29 +27,33 @@ static struct {
 	int n;
 } unused;
 
-struct request *request_get(void)
+struct request *request_get(struct request *spare)
 {
+	bool is_short = base_fault("request");
 	struct request *r;
 
 	base_spin_lock(&unused.lock);
-	r = unused.first;
+	r = is_short ? NULL : unused.first;
 	if (r) {
 		unused.first = r->next;
 		unused.n--;
 	}
 	base_spin_unlock(&unused.lock);
-	if (!r)
+	if (!r && !is_short)
 		r = malloc(sizeof(*r));
 	if (!r)
-		return NULL;
+		r = spare;
 	/* take_look() writes `taken` whole */
 	r->next = NULL;
 	memset(&r->rt, 0, sizeof(*r) - offsetof(struct request, rt));
+	r->is_spare = r == spare;
 	return r;
 }
 
 void request_put(struct request *r)
 {
+	if (r->is_spare)
+		return;
 	base_spin_lock(&unused.lock);
 	if (unused.n < UNUSED_MAX) {
 		r->next = unused.first;
@@ -427,17 +431,9 @@ static void fly(struct request *r)
  * What combines by a function of the program's, or of the library's, is the library's: it would need calls of this
  * rank, which may be in a call of the library's until the others have gone on.
  */
-bool request_may_fly(struct request *r)
+bool request_may_fly(const struct request *r)
 {
-	int err;
-
-	if (!rt_is_fold(r->taken.take.kind))
-		return true;
-	err = take_prepare(&r->taken);
-	r->is_prepared = !err && r->taken.call.fold.op != RT_OP_OTHER;
-	if (!r->is_prepared)
-		take_conclude(&r->taken, 0);
-	return err || r->is_prepared; /* an error here is this rank's: it is found again, and told to the others */
+	return !rt_is_fold(r->taken.take.kind) || r->taken.fold.known_op != RT_OP_OTHER;
 }
 
 /* Of those that are taken in buffers that are used again only. */
@@ -458,15 +454,13 @@ static bool is_used_again(struct request *r)
 }
 
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
-static bool look(const struct take *take, struct request **out, int *rc)
+static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
 
 	if (rt_request_window[take->kind].from == UINT64_MAX)
 		return false;
-	r = request_get();
-	if (!r)
-		return false;
+	r = request_get(spare);
 	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
 			trace_passed("its neighbours are not all of its ranks' node");
@@ -493,7 +487,22 @@ static bool look(const struct take *take, struct request **out, int *rc)
 	return false;
 }
 
-/* The library has no request for it, and has said so. */
+/* The library's request for it. 0, or an error that has been told. */
+static int make_handle(struct request *r)
+{
+	int rc;
+
+	if (r->is_spare) {
+		real.Comm_call_errhandler(r->taken.take.comm, ABI_ERR_NO_MEM);
+		return ABI_ERR_NO_MEM;
+	}
+	inside++;
+	rc = real.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
+	inside--;
+	return rc;
+}
+
+/* There is none. The others hear of it. */
 static void abandon(struct request *r)
 {
 	const struct rt_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
@@ -518,17 +527,15 @@ static bool trace_begin(struct take *take)
 
 static bool begin(const struct take *take, MPI_Request *request, int *rc)
 {
-	struct request *r;
+	struct request *r, spare;
 
 	*rc = 0;
-	if (!request || !look(take, &r, rc)) {
+	if (!request || !look(take, &spare, &r, rc)) {
 		if (rt_request_window[take->kind].from != UINT64_MAX)
 			take_count(take->kind, false);
 		return *rc;
 	}
-	inside++;
-	*rc = real.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
-	inside--;
+	*rc = make_handle(r);
 	if (*rc) {
 		abandon(r);
 		return true;

@@ -76,12 +76,14 @@ struct request {
 	int type_count;
 	int tag;              /* persistent: of the message that completes it; else 0 */
 	int error;            /* what the program is to hear */
-	bool is_flying, is_freed, is_prepared;
+	bool is_flying, is_freed, is_prepared, is_spare;
 	bool is_ending;       /* it is over, and whoever found that out is about to tell the library */
 	struct trace_begun trace;
 };
 
-struct request *request_get(void); /* all but `taken` is zero; NULL: no memory */
+/* All but `taken` is zero. Without memory it is *spare, with which this rank finds out what the others do now, to say that it
+ * cannot take part. request_put() knows. */
+struct request *request_get(struct request *spare);
 void request_put(struct request *r);
 /* Its handle is known from now on. */
 void request_enter(struct request *r);
@@ -90,8 +92,8 @@ struct request *request_find_persistent(MPI_Request handle);
 /* The datatypes of what is packed get names of our own. 0 or -errno. */
 int request_hold_types(struct request *r);
 void request_release_types(struct request *r);
-/* Can what it computes be computed while this rank is away? Prepares it then. */
-bool request_may_fly(struct request *r);
+/* Can what it computes be computed while this rank is away? */
+bool request_may_fly(const struct request *r);
 /* It flies from now on. False: it did. land: it does not, after all. */
 bool request_take_off(struct request *r);
 void request_land(struct request *r);

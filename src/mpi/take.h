@@ -99,11 +99,13 @@ struct taken_side {
 	struct rt_part *parts, kept[TAKE_PARTS_KEPT];
 };
 
-/* What a reduction computes; for the library, where rt does not know it. */
+/* What a reduction computes; for the library, where rt does not know it: by reduce_look(). */
 struct taken_fold {
 	MPI_Op op;
 	MPI_Datatype type;
 	uint64_t element_bytes;
+	enum rt_op known_op;
+	enum rt_type known_type;
 };
 
 /* A call that is being taken. Addresses in it lead into it: it stays where it is until take_conclude(). */

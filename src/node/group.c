@@ -315,7 +315,7 @@ const char *node_refusal(void) { return last_refusal; }
 
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out)
 {
-	struct node_group *g = group_alloc(oob);
+	struct node_group *g = base_fault("group") ? NULL : group_alloc(oob);
 	struct node_hello mine = { 0 }, *all = calloc((size_t)oob->size, sizeof *all);
 	struct exchange x = { .fd = -1 };
 	const char *why = NULL;
@@ -324,11 +324,14 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	*out = NULL;
 	host_copy_prepare(); /* members may have to copy in fault handlers */
 	parked_sweep();
-	if (!g || !all) {
-		/* out of memory, yet the others wait for our hello */
+	ret = agree(oob, g && all ? 0 : -ENOMEM, &err);
+	if (ret || err) {
 		free(all);
 		group_free(g);
-		return -ENOMEM;
+		snprintf(last_refusal, sizeof last_refusal, "a rank has no memory for it");
+		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s", oob->size, last_refusal);
+		return ret;
 	}
 	group_layout(g, area_bytes);
 	make_hello(g, &x, &mine);

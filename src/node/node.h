@@ -3,7 +3,7 @@
  * node: the ranks of one communicator that share this machine: who they are, the shared control
  * segment, how each can reach the others' memory, who is still alive, and sleeping and waking.
  *
- *    hello (allgather) -> exchange of arenas (SCM_RIGHTS) -> trial copies -> agreement (allreduce)
+ *    memory there? -> hello (allgather) -> exchange of arenas (SCM_RIGHTS) -> trial copies -> agreement (allreduce)
  *
  * Every rank of the communicator calls node_group_create() inside the same collective; all get a
  * group or all get none. The control segment is an extent of rank 0's arena, so a group costs no

@@ -34,11 +34,13 @@ struct requests {
 };
 
 /* Of a communicator of rt_comm_create_lanes(): request_lanes.c. */
+struct lanes_word;
 struct lanes {
 	pthread_mutex_t lock;            /* protects `used` */
 	uint32_t n;
 	uint64_t used;                   /* a bit a lane */
 	struct lanes_turns { uint64_t exec, board; } turns[BOARD_LANES_MAX]; /* that were started in each */
+	struct lanes_word *said; /* by each rank, when one is to be taken: whoever has the communicator can take part */
 };
 
 #define REUSE_SIZES 12
@@ -116,6 +118,7 @@ void requests_attend(void);
 
 /* For a communicator whose exec there is. NULL: no memory. */
 struct lanes *lanes_create(const struct rt_comm *c);
+void lanes_destroy(struct lanes *l); /* NULL: nothing */
 
 /* ---- pending operations: pending.c ------------------------------------------------------------------ */
 

@@ -4,9 +4,7 @@
  * happens, so that what a rank starts meets what the others start in it, however much they do between. A lane is a slot
  * of exec/, whose collectives have its turn as their number, and a lane of the board.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rt/request.h"
 
@@ -18,13 +16,26 @@ struct lanes_word {
 
 struct lanes *lanes_create(const struct rt_comm *c)
 {
-	struct lanes *l = calloc(1, sizeof *l);
+	struct lanes *l = base_fault("lanes") ? NULL : calloc(1, sizeof *l);
 
 	if (!l)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
 	l->n = (uint32_t)base_min_u64(exec_slots(c->exec), BOARD_LANES_MAX);
-	return l;
+	l->said = calloc((size_t)node_size(c->group), sizeof *l->said);
+	if (l->said)
+		return l;
+	lanes_destroy(l);
+	return NULL;
+}
+
+void lanes_destroy(struct lanes *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_destroy(&l->lock);
+	free(l->said);
+	free(l);
 }
 
 /* The first that all have free, and have used as often. */
@@ -54,20 +65,22 @@ static void set_used(struct lanes *l, int lane, bool is_used)
 
 int rt_lane_take(struct rt_comm *c, const struct rt_oob *oob, bool asks, int *out_lane)
 {
-	struct lanes_word mine = { 0 }, *all = malloc((size_t)oob->size * sizeof *all);
+	struct lanes_word mine = { 0 };
+	struct lanes *l = c->lanes;
 	int ret;
 
-	if (asks && all) {
-		pthread_mutex_lock(&c->lanes->lock);
-		mine.free = ~c->lanes->used;
-		pthread_mutex_unlock(&c->lanes->lock);
-		memcpy(mine.turns, c->lanes->turns, sizeof mine.turns);
+	if (asks) {
+		pthread_mutex_lock(&l->lock);
+		mine.free = ~l->used;
+		pthread_mutex_unlock(&l->lock);
+		for (uint32_t i = 0; i < l->n; i++)
+			if (mine.free >> i & 1) /* the others are being started by any thread */
+				mine.turns[i] = l->turns[i];
 	}
-	ret = all ? oob->allgather(oob->ctx, &mine, sizeof mine, all) : -ENOMEM;
-	*out_lane = ret ? -1 : choose(all, oob->size, c->lanes->n);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, l->said);
+	*out_lane = ret ? -1 : choose(l->said, oob->size, l->n);
 	if (*out_lane >= 0)
-		set_used(c->lanes, *out_lane, true);
-	free(all);
+		set_used(l, *out_lane, true);
 	return ret;
 }
 

@@ -342,6 +342,6 @@ void rt_comm_destroy(struct rt_comm *c)
 	free(c->parts[1]);
 	free(c->starts);
 	free(c->domain_words);
-	free(c->lanes);
+	lanes_destroy(c->lanes);
 	free(c);
 }

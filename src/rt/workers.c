@@ -126,11 +126,14 @@ static struct result attach(const struct rt_comm *c, const struct worker_ticket 
 
 int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob)
 {
-	struct offer *all = calloc((size_t)oob->size, sizeof *all);
+	struct offer *all = base_fault("offers") ? NULL : calloc((size_t)oob->size, sizeof *all);
 	struct result mine = { 0 }, *results = calloc((size_t)oob->size, sizeof *results);
-	struct worker_ticket ticket;
-	int ret = all && results ? agree_on_one(c, oob, all, &ticket) : -ENOMEM;
+	struct worker_ticket ticket = { 0 };
+	int64_t can_all = 0;
+	int ret = oob->allreduce_min(oob->ctx, all && results, &can_all);
 
+	if (!ret && can_all)
+		ret = agree_on_one(c, oob, all, &ticket);
 	if (ret || !ticket.key)
 		goto out;
 	mine = attach(c, &ticket);

@@ -2,7 +2,7 @@
 """Nonblocking collectives as requests, behaviour by behaviour. Run alone: ./dev check mpi -k requests"""
 import pytest
 
-from support.behaviours import cases
+from support.behaviours import behaviours, cases
 from support.mpi import EARLY
 
 KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR', 'BARRIER']
@@ -105,3 +105,39 @@ def test_requests_to_neighbours(mpi, ranks, config, behaviour, get_mpi, runner, 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('persistent.c'))
 def test_persistent_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
     runner.check(get_mpi(mpi), 'persistent.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+@pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('persistent_ends.c'))
+def test_ends_of_persistent_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
+    runner.check(get_mpi(mpi), 'persistent_ends.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+
+
+# ---- a rank without memory -------------------------------------------------------------------------
+
+def with_fault_on(rank, fault, mpi, program, *names, ranks=2, env=None):
+    """One rank cannot do something; what all say."""
+    faults = [{'SLUICE_FAULT': fault if r == rank else ''} for r in range(ranks)]
+    return mpi.launch(ranks, mpi.build(program), *names, env={**TAKEN, **(env or {})}, rank_env=faults, timeout=100)
+
+
+# its request, the rest of its part, the communicator of persistent ones, its group: there may be another fault before
+@pytest.mark.parametrize('fault', ['request:3', 'request:all', 'persistent:2', 'persistent:all', 'lanes:1', 'group:1',
+                                   'group:2', 'offers:2'])
+@pytest.mark.parametrize('rank', [0, 1])
+def test_persistent_requests_are_all_ranks_or_none(fault, rank, get_mpi, with_sluice):
+    if not with_sluice:
+        pytest.skip('--plain')
+    # some are MPICH's now, which do not bear its MPI_Testall
+    names = [name for name, least in behaviours('persistent.c') if name not in ('very_many', 'among_persistent_messages')]
+    names = sorted(set(names))
+    result = with_fault_on(rank, fault, get_mpi('mpich'), 'persistent.c', *names)
+    assert all(f'ok {name}\n' in result.out for name in names) and result.status == 0, result.explain()
+
+
+@pytest.mark.parametrize('rank', [0, 1])
+@pytest.mark.parametrize('mpi', ['mpich', 'openmpi'])
+def test_nobody_waits_for_a_rank_that_cannot_take_part(rank, mpi, get_mpi, with_sluice):
+    if not with_sluice:
+        pytest.skip('--plain')
+    result = with_fault_on(rank, 'request:3', get_mpi(mpi), 'without_memory.c')
+    assert 'ok all_are_told\n' in result.out and result.status == 0, result.explain()

@@ -70,6 +70,22 @@ void check_skip(const char *why)
 	skipped = why;
 }
 
+bool check_library(const char *name)
+{
+	char text[MPI_MAX_LIBRARY_VERSION_STRING];
+	int length;
+
+	MPI_Get_library_version(text, &length);
+	return strstr(text, name);
+}
+
+bool check_serves_requests(void)
+{
+	const char *preload = getenv("LD_PRELOAD"), *wanted = getenv("SLUICE_COLL_NONBLOCKING");
+
+	return preload && strstr(preload, "libsluice") && wanted && !strcmp(wanted, "on");
+}
+
 /* ---- data ------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)

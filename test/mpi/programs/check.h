@@ -79,6 +79,11 @@ void check_bcast(void *buf, size_t bytes, int root, MPI_Comm comm, uint64_t seed
 /* Every rank sends `bytes`; the root checks all. recv may be NULL away from the root. */
 void check_gather(void *send, void *recv, size_t bytes, int root, MPI_Comm comm, uint64_t seed);
 
+/* Is the library of this name, as it says itself? */
+bool check_library(const char *name);
+/* Does Sluice take whatever it can of what is nonblocking or persistent? Some libraries cannot bear all of it. */
+bool check_serves_requests(void);
+
 /* What must not grow. */
 struct check_usage {
 	long descriptors, mappings, threads, rss_kb;

@@ -159,8 +159,13 @@ static void turns(enum kind kind, int n, bool in_place, MPI_Comm comm)
 BEHAVIOUR(every_kind_is_started_again, 1)
 {
 	static const int sizes[] = { 1, 700, 30000 };
-	MPI_Comm comm = ring();
+	MPI_Comm comm;
 
+	if (size == 1 && check_library("Intel")) {
+		check_skip("Intel MPI's persistent gather of one rank on such a communicator moves nothing, without Sluice too");
+		return;
+	}
+	comm = ring();
 	for (int kind = 0; kind < (size < 3 ? NEIGHBOR_ALLGATHER : KINDS); kind++) /* two neighbours that are one: libraries differ */
 		for (int i = 0; i < 3; i++) {
 			turns((enum kind)kind, sizes[i], false, comm);
@@ -252,8 +257,12 @@ BEHAVIOUR(among_persistent_messages, 2)
 				MPI_Waitsome(ALL, requests, &done, indices, MPI_STATUSES_IGNORE);
 			break;
 		default:
-			for (flag = 0; !flag;)
+			/* MPICH 5's ends the program, without Sluice too, where requests of its own are not complete */
+			for (flag = check_library("MPICH") && !check_serves_requests(); !flag;)
 				MPI_Testall(ALL, requests, &flag, MPI_STATUSES_IGNORE);
+			for (int i = 0; i < ALL; i++)
+				for (flag = 0; !flag;)
+					MPI_Test(&requests[i], &flag, MPI_STATUS_IGNORE);
 		}
 		EXPECT(in == (rank + size - 1) % size + turn * 100);
 		for (int i = 0; i < TOGETHER; i++)
@@ -344,11 +353,16 @@ BEHAVIOUR(a_root_is_ahead, 2)
 BEHAVIOUR(outlive_their_datatype_and_communicator, 2)
 {
 	enum { N = 5000 };
-	int *at = check_alloc(2 * N * sizeof(int));
 	MPI_Datatype holes;
 	MPI_Request request;
 	MPI_Comm comm;
+	int *at;
 
+	if (check_library("Open MPI") && !check_serves_requests()) {
+		check_skip("Open MPI's own do not outlive their communicator");
+		return;
+	}
+	at = check_alloc(2 * N * sizeof(int));
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	MPI_Type_vector(N, 1, 2, MPI_INT, &holes);
 	MPI_Type_commit(&holes);
