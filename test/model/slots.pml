@@ -8,7 +8,9 @@
  * only), ROOT_WAITS_NOT (a root leaves when it has met its leaves).
  */
 #define RANKS 4
+#if !defined(SLOTS)
 #define SLOTS 2
+#endif
 #define OPS 5
 #define AT(rank, op) ((rank) * SLOTS + (op) % SLOTS)
 #define ROOT(op) ((op - 1) % RANKS)

@@ -168,6 +168,47 @@ BEHAVIOUR(a_root_has_gone, 2)
 	}
 }
 
+/* ---- what is wrong ---------------------------------------------------------------------------------------------------- */
+
+/* It is said, and the turn that goes on is not harmed. */
+BEHAVIOUR(an_active_one_is_neither_started_nor_cancelled, 2)
+{
+	int *at = check_alloc(N * sizeof(int));
+	MPI_Errhandler kept;
+	MPI_Comm comm;
+
+	if (!check_serves_requests()) {
+		check_skip("libraries differ in what they do then");
+		free(at);
+		return;
+	}
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	MPI_Comm_get_errhandler(MPI_COMM_SELF, &kept);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	for (int i = 0; i < 2; i++) {
+		int n = i ? 5 : N;
+		MPI_Request request;
+
+		MPI_Bcast_init(at, n, MPI_INT, 0, comm, MPI_INFO_NULL, &request);
+		for (int turn = 0; turn < TURNS; turn++) {
+			fill(at, n, rank ? -1 : turn, 0);
+			MPI_Start(&request);
+			if (turn % 2)
+				EXPECT(MPI_Start(&request) != MPI_SUCCESS);
+			else
+				EXPECT(MPI_Cancel(&request) != MPI_SUCCESS);
+			EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+			same(at, n, turn, 0);
+		}
+		MPI_Request_free(&request);
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, kept);
+	MPI_Errhandler_free(&kept);
+	MPI_Comm_free(&comm);
+	free(at);
+}
+
 /* ---- places are used again ------------------------------------------------------------------------------------------ */
 
 /* Short and long ones after one another, more often than there are places; now and then two at once, given back in turns. */
