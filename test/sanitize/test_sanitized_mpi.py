@@ -70,6 +70,7 @@ PROGRAMS_EARLY = {'asan': ['early_touch', 'early_files', 'early_calls', 'early_m
 PROGRAMS_REQUESTS = {'tsan': ['requests', 'requests_short', 'requests_held_up', 'requests_random', 'requests_said',
                               'requests_neighbours', 'persistent']}
 PROGRAMS_REQUESTS['asan'] = [*PROGRAMS_REQUESTS['tsan'], 'requests_threads']
+PROGRAMS_REQUESTS['tsan'] += ['persistent_ends'] # which has threads that start requests of one communicator
 WAYS_REQUESTS = ['taken', 'taken_few', 'taken_early']
 WAYS_EARLY = {'asan': ['early', 'early_steal'], 'tsan': ['early']}
 
