@@ -65,8 +65,6 @@ static void look_at_place(struct taken *t)
 		take->send = take->recv;
 }
 
-static bool is_inside(struct rt_window w, uint64_t bytes) { return bytes >= w.from && bytes <= w.to; }
-
 bool take_look(struct taken *t, const struct take *take, struct rt_window window, int *rc)
 {
 	const struct take_side *own = sides_own(take);
@@ -78,7 +76,7 @@ bool take_look(struct taken *t, const struct take *take, struct rt_window window
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
 		return trace_passed(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
-	if (own && !is_inside(window, own_bytes))
+	if (own && !rt_window_has(window, own_bytes))
 		return trace_passed(own_bytes < window.from ? IS_SMALL : IS_LARGE);
 	if (!look_at_comm(t, rc))
 		return false;
@@ -86,7 +84,7 @@ bool take_look(struct taken *t, const struct take *take, struct rt_window window
 	if (!sides_size(t))
 		return trace_passed(IS_WRONG);
 	trace_bytes(t->bytes);
-	if (!is_inside(window, t->bytes))
+	if (!rt_window_has(window, t->bytes))
 		return trace_passed(t->bytes < window.from ? IS_SMALL : IS_LARGE);
 	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) || trace_passed(IS_WRONG);
 }
@@ -199,7 +197,7 @@ static bool run(struct take *take, int *rc)
 	struct taken t;
 	int ret;
 
-	if (!take_look(&t, take, (struct rt_window){ rt_threshold_bytes[take->kind], UINT64_MAX }, rc))
+	if (!take_look(&t, take, (struct rt_window){ .from = rt_threshold_bytes[take->kind], .to = UINT64_MAX }, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_passed(IS_NEW);

@@ -105,10 +105,11 @@ static const struct policy_window requests_win[][RT_KINDS] = {
 		[RT_ALLREDUCE] = { NEVER, 0, 128 * KIB },
 	},
 	[HOST_MPICH] = {
-		[RT_BCAST] = { 1, MIB, MIB },
-		[RT_GATHER] = { 1, 2000, 64 * KIB },
-		[RT_SCATTER] = { 1, MIB, MIB },
-		[RT_ALLGATHER] = { 1, 16 * KIB, 16 * KIB },
+		/* longer than a record of the board, and shorter than what is adopted: by system calls, which lose */
+		[RT_BCAST] = { 1, MIB, MIB, .not_from = 8 * KIB + 1, .not_to = 64 * KIB },
+		[RT_GATHER] = { 1, 2000, 96 * KIB },
+		[RT_SCATTER] = { 1, MIB, MIB, .not_from = 4 * KIB + 1, .not_to = 64 * KIB },
+		[RT_ALLGATHER] = { 1, 16 * KIB, 64 * KIB },
 		[RT_ALLTOALL] = { 1, 16 * KIB, 128 * KIB },
 		[RT_REDUCE] = { 1, ALL, NEVER },
 		[RT_ALLREDUCE] = { 1, ALL, NEVER },
@@ -133,13 +134,13 @@ enum { REQUEST_RANKS_MAX = 16 }; /* what is flat costs a look at each rank; more
 
 struct policy_window policy_request_window(enum rt_kind kind, enum policy_host host)
 {
-	const struct policy_window none = { NEVER, 0, NEVER }, *w = &requests_win[host][kind];
+	const struct policy_window none = { NEVER, 0, .again = NEVER }, *w = &requests_win[host][kind];
 	int64_t option = base_opt.coll_take[BASE_COLL_NONBLOCKING];
 
 	if (option == BASE_TAKE_OFF || option_of(kind) == BASE_TAKE_OFF)
 		return none;
 	if (option == BASE_TAKE_ON)
-		return (struct policy_window){ kind == RT_BARRIER ? 0 : policy_threshold_bytes(kind), ALL, NEVER };
+		return (struct policy_window){ kind == RT_BARRIER ? 0 : policy_threshold_bytes(kind), ALL, .again = NEVER };
 	return w->to || w->again ? *w : none;
 }
 

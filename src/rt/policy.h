@@ -48,9 +48,9 @@ void policy_habit_answer(struct policy_habit *h, bool all_use_again);
 /* After HABIT_ASK: it cannot be answered now. This call is as those before it, the question comes again with the next. */
 void policy_habit_defer(struct policy_habit *h);
 
-/* What is taken of nonblocking forms: between two sizes, from UINT64_MAX: none, and from a size on in buffers that are used
- * again, UINT64_MAX: none. All ranks of a job come to the same. */
-struct policy_window { uint64_t from, to, again; };
+/* What is taken of nonblocking forms: between two sizes, from UINT64_MAX: none, but for those in [not_from, not_to), and from a
+ * size on in buffers that are used again, UINT64_MAX: none. All ranks of a job come to the same. */
+struct policy_window { uint64_t from, to, again, not_from, not_to; };
 struct policy_window policy_request_window(enum rt_kind kind, enum policy_host host);
 /* ... on a communicator of such ranks. */
 bool policy_request_suits(const struct policy_group *g);

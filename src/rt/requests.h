@@ -64,7 +64,13 @@ void *rt_request_next_done(int *out_result);
 void rt_requests_end(struct rt_comm *c);
 /* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. Smaller ones than the gate
  * go to the library without another look. */
-struct rt_window { uint64_t from, to; };
+struct rt_window { uint64_t from, to, not_from, not_to; }; /* [from, to] without [not_from, not_to) */
+
+static inline bool rt_window_has(struct rt_window w, uint64_t bytes)
+{
+	return bytes >= w.from && bytes <= w.to && !(bytes >= w.not_from && bytes < w.not_to);
+}
+
 extern struct rt_window rt_request_window[RT_KINDS];
 extern uint64_t rt_request_gate_bytes[RT_KINDS];
 /* Those of them that are taken whatever buffers they use, and from which size on in such as are used again. */
@@ -72,7 +78,7 @@ extern struct rt_window rt_request_always[RT_KINDS];
 extern uint64_t rt_request_again_bytes[RT_KINDS];
 static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
 {
-	return bytes >= rt_request_always[kind].from && bytes <= rt_request_always[kind].to;
+	return rt_window_has(rt_request_always[kind], bytes);
 }
 /*
  * Another of them, whose call is prepared (NULL: this rank cannot): is it taken? By what ranks agreed on in the last blocking

@@ -38,6 +38,21 @@ static void set_gates(void)
 	}
 }
 
+/* What may be taken, in buffers that are used again or in all. */
+static struct rt_window any_of(const struct policy_window *w)
+{
+	struct rt_window out = { w->from, w->to, w->not_from, w->not_to };
+
+	if (w->again == UINT64_MAX)
+		return out;
+	out.to = UINT64_MAX;
+	if (w->from == UINT64_MAX)
+		out.from = w->again;
+	else if (w->to < w->again && w->not_from >= w->not_to)
+		out = (struct rt_window){ w->from, UINT64_MAX, w->to + 1, w->again };
+	return out;
+}
+
 static void switch_on(void)
 {
 	struct policy_window window;
@@ -46,9 +61,8 @@ static void switch_on(void)
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
 		rt_always_bytes[kind] = policy_always_bytes(kind, host);
 		window = policy_request_window(kind, host);
-		rt_request_always[kind] = rt_request_window[kind] = (struct rt_window){ window.from, window.to };
-		if (window.again != UINT64_MAX)
-			rt_request_window[kind] = (struct rt_window){ base_min_u64(window.from, window.again), UINT64_MAX };
+		rt_request_always[kind] = (struct rt_window){ window.from, window.to, window.not_from, window.not_to };
+		rt_request_window[kind] = any_of(&window);
 		rt_request_again_bytes[kind] = window.again;
 		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX || rt_request_window[kind].from != UINT64_MAX;
 	}

@@ -335,6 +335,8 @@ UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 	CHECK(policy_request_window(RT_ALLTOALL, HOST_MPICH).to < 64 << 10);
 	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).again, 128 << 10);
 	CHECK_EQ(policy_request_window(RT_BCAST, HOST_OPEN_MPI).again, 128 << 10);
+	CHECK_EQ(policy_request_window(RT_BCAST, HOST_MPICH).not_from, (8 << 10) + 1);
+	CHECK_EQ(policy_request_window(RT_BCAST, HOST_MPICH).not_to, 64 << 10);
 	CHECK_EQ(policy_request_window(RT_ALLTOALLV, HOST_OPEN_MPI).again, UINT64_MAX);
 	*nonblocking = BASE_TAKE_ON;
 	CHECK_EQ(from_of(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
