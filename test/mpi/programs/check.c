@@ -56,6 +56,20 @@ void check_say(const char *fmt, ...)
 	va_end(args);
 }
 
+void check_say_error(const char *what, int rc)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int class = -1, length = 0;
+
+	if (rc != MPI_SUCCESS)
+		MPI_Error_string(rc, text, &length);
+	MPI_Error_class(rc, &class);
+	for (char *p = text; *p; p++)
+		if (*p == '\n')
+			*p = '|';
+	check_say("%s: class %d: %s", what, class, text);
+}
+
 void check_note(const char *fmt, ...)
 {
 	va_list args;

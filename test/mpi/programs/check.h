@@ -51,6 +51,8 @@ bool check_failed(void); /* on this rank, so far */
 /* All ranks must come to the same decision. */
 void check_skip(const char *why);
 void check_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* ... the class and the text of what a call has returned, in one line. */
+void check_say_error(const char *what, int rc);
 void check_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #define EXPECT(cond)                                                                               \

@@ -11,20 +11,6 @@ enum { BYTES = 100000 };
 static char *buf, *recv_buf;
 static int handled;
 
-static void say_error(const char *what, int rc)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int class = -1, length = 0;
-
-	if (rc != MPI_SUCCESS)
-		MPI_Error_string(rc, text, &length);
-	MPI_Error_class(rc, &class);
-	for (char *p = text; *p; p++)
-		if (*p == '\n')
-			*p = '|';
-	check_say("%s: class %d: %s", what, class, text);
-}
-
 static void start(void)
 {
 	buf = check_alloc(BYTES);
@@ -55,11 +41,11 @@ static int library_is(const char *name)
 BEHAVIOUR(wrong_root, 1)
 {
 	start();
-	say_error("bcast root = size", MPI_Bcast(buf, BYTES, MPI_BYTE, size, MPI_COMM_WORLD));
-	say_error("bcast root = -1", MPI_Bcast(buf, BYTES, MPI_BYTE, -1, MPI_COMM_WORLD));
-	say_error("gather root = size", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE,
+	check_say_error("bcast root = size", MPI_Bcast(buf, BYTES, MPI_BYTE, size, MPI_COMM_WORLD));
+	check_say_error("bcast root = -1", MPI_Bcast(buf, BYTES, MPI_BYTE, -1, MPI_COMM_WORLD));
+	check_say_error("gather root = size", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE,
 						   size, MPI_COMM_WORLD));
-	say_error("gather root = -7",
+	check_say_error("gather root = -7",
 		  MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, -7, MPI_COMM_WORLD));
 	finish();
 }
@@ -67,8 +53,8 @@ BEHAVIOUR(wrong_root, 1)
 BEHAVIOUR(negative_count, 1)
 {
 	start();
-	say_error("bcast", MPI_Bcast(buf, -1, MPI_BYTE, 0, MPI_COMM_WORLD));
-	say_error("gather, send",
+	check_say_error("bcast", MPI_Bcast(buf, -1, MPI_BYTE, 0, MPI_COMM_WORLD));
+	check_say_error("gather, send",
 		  MPI_Gather(buf, -5, MPI_BYTE, recv_buf, -5, MPI_BYTE, 0, MPI_COMM_WORLD));
 	finish();
 }
@@ -76,8 +62,8 @@ BEHAVIOUR(negative_count, 1)
 BEHAVIOUR(null_type, 1)
 {
 	start();
-	say_error("bcast", MPI_Bcast(buf, BYTES, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
-	say_error("gather", MPI_Gather(buf, BYTES, MPI_DATATYPE_NULL, recv_buf, BYTES,
+	check_say_error("bcast", MPI_Bcast(buf, BYTES, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
+	check_say_error("gather", MPI_Gather(buf, BYTES, MPI_DATATYPE_NULL, recv_buf, BYTES,
 				       MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
 	finish();
 }
@@ -88,8 +74,8 @@ BEHAVIOUR(uncommitted_type, 1)
 
 	start();
 	MPI_Type_vector(BYTES / 20, 1, 2, MPI_BYTE, &t);
-	say_error("bcast", MPI_Bcast(buf, 1, t, 0, MPI_COMM_WORLD));
-	say_error("gather", MPI_Gather(buf, 1, t, recv_buf, 1, t, 0, MPI_COMM_WORLD));
+	check_say_error("bcast", MPI_Bcast(buf, 1, t, 0, MPI_COMM_WORLD));
+	check_say_error("gather", MPI_Gather(buf, 1, t, recv_buf, 1, t, 0, MPI_COMM_WORLD));
 	MPI_Type_free(&t);
 	finish();
 }
@@ -99,8 +85,8 @@ BEHAVIOUR(null_communicator, 1)
 {
 	start();
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-	say_error("bcast", MPI_Bcast(buf, BYTES, MPI_BYTE, 0, MPI_COMM_NULL));
-	say_error("gather",
+	check_say_error("bcast", MPI_Bcast(buf, BYTES, MPI_BYTE, 0, MPI_COMM_NULL));
+	check_say_error("gather",
 		  MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, 0, MPI_COMM_NULL));
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 	finish();
@@ -114,8 +100,8 @@ BEHAVIOUR(null_buffers, 2)
 		return;
 	}
 	start();
-	say_error("bcast", MPI_Bcast(NULL, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD));
-	say_error("gather",
+	check_say_error("bcast", MPI_Bcast(NULL, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD));
+	check_say_error("gather",
 		  MPI_Gather(NULL, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, 0, MPI_COMM_WORLD));
 	finish();
 }
@@ -140,10 +126,10 @@ BEHAVIOUR(own_error_handler_is_called_once, 1)
 	MPI_Comm_set_errhandler(dup, own);
 	handled = 0;
 	rc = MPI_Bcast(buf, BYTES, MPI_BYTE, size + 3, dup);
-	say_error("bcast with handler", rc);
+	check_say_error("bcast with handler", rc);
 	EXPECT(handled == 1);
 	rc = MPI_Gather(buf, -1, MPI_BYTE, recv_buf, -1, MPI_BYTE, 0, dup);
-	say_error("gather with handler", rc);
+	check_say_error("gather with handler", rc);
 	EXPECT(handled == 2);
 	check_bcast(buf, BYTES, 0, dup, 4);
 	EXPECT(handled == 2);

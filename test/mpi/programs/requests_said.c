@@ -72,20 +72,6 @@ static void say_status(const char *what, const MPI_Status *s, bool is_message)
 		  s->MPI_ERROR, count, elements, cancelled);
 }
 
-static void say_error(const char *what, int rc)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int class = -1, length = 0;
-
-	if (rc != MPI_SUCCESS)
-		MPI_Error_string(rc, text, &length);
-	MPI_Error_class(rc, &class);
-	for (char *p = text; *p; p++)
-		if (*p == '\n')
-			*p = '|';
-	check_say("%s: class %d: %s", what, class, text);
-}
-
 static int call(int kind, MPI_Request *r)
 {
 	MPI_Comm w = MPI_COMM_WORLD;
@@ -230,7 +216,7 @@ static void say_wrong(const char *what, int rc, MPI_Request *r)
 {
 	static MPI_Request untouched;
 
-	say_error(what, rc);
+	check_say_error(what, rc);
 	check_say("%s: request %s", what, *r == untouched ? "untouched" : *r == MPI_REQUEST_NULL ? "null" : "something");
 	*r = untouched;
 }
@@ -275,10 +261,10 @@ BEHAVIOUR(errors_beside_requests_in_flight, 2)
 	MPI_Comm_set_errhandler(dup, own);
 	handled = 0;
 	MPI_Iallreduce(out, in, COUNT, MPI_INT, MPI_SUM, dup, &r[0]);
-	say_error("in flight", MPI_Ibcast(in, -1, MPI_INT, 0, dup, &wrong));
+	check_say_error("in flight", MPI_Ibcast(in, -1, MPI_INT, 0, dup, &wrong));
 	check_say("handler called %d times", handled);
-	say_error("count of a wait", MPI_Waitall(-1, r, MPI_STATUSES_IGNORE));
-	say_error("in time", MPI_Wait(&r[0], MPI_STATUS_IGNORE));
+	check_say_error("count of a wait", MPI_Waitall(-1, r, MPI_STATUSES_IGNORE));
+	check_say_error("in time", MPI_Wait(&r[0], MPI_STATUS_IGNORE));
 	MPI_Errhandler_free(&own);
 	MPI_Comm_free(&dup);
 	end();

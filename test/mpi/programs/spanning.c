@@ -243,7 +243,8 @@ static void *in_a_thread(void *arg)
 	return NULL;
 }
 
-BEHAVIOUR(threads_with_communicators_of_their_own, 2)
+/* Three of them, or the reason why not. */
+static void run_threads(void *(*first)(void *), void *(*other)(void *))
 {
 	enum { THREADS = 3 };
 	pthread_t threads[THREADS];
@@ -258,12 +259,14 @@ BEHAVIOUR(threads_with_communicators_of_their_own, 2)
 	for (int i = 0; i < THREADS; i++)
 		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
 	for (int i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, in_a_thread, &comms[i]);
+		pthread_create(&threads[i], NULL, i ? other : first, &comms[i]);
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], NULL);
 		MPI_Comm_free(&comms[i]);
 	}
 }
+
+BEHAVIOUR(threads_with_communicators_of_their_own, 2) { run_threads(in_a_thread, in_a_thread); }
 
 /* Numbers whose sum depends on the order: told, so that two runs can be compared. */
 BEHAVIOUR(floats_are_the_same_everywhere, 2)
@@ -381,27 +384,7 @@ static void *requests_in_a_thread(void *arg)
 }
 
 /* Each in an order of its own; whoever asks may complete what another waits for. */
-BEHAVIOUR(threads_with_requests_on_communicators_of_their_own, 2)
-{
-	enum { THREADS = 3 };
-	pthread_t threads[THREADS];
-	MPI_Comm comms[THREADS];
-	int provided;
-
-	MPI_Query_thread(&provided);
-	if (provided < MPI_THREAD_MULTIPLE) {
-		check_skip("MPI_THREAD_MULTIPLE is not provided");
-		return;
-	}
-	for (int i = 0; i < THREADS; i++)
-		MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-	for (int i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, i ? requests_in_a_thread : in_a_thread, &comms[i]);
-	for (int i = 0; i < THREADS; i++) {
-		pthread_join(threads[i], NULL);
-		MPI_Comm_free(&comms[i]);
-	}
-}
+BEHAVIOUR(threads_with_requests_on_communicators_of_their_own, 2) { run_threads(in_a_thread, requests_in_a_thread); }
 
 /* In all forms; then a blocking one, which comes after them; on communicators that are freed while something is in flight. */
 BEHAVIOUR(requests_over_nodes, 2)

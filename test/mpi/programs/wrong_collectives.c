@@ -11,20 +11,6 @@ enum { COUNT = 5000 };
 
 static int *out, *in, counts[64], displs[64];
 
-static void say_error(const char *what, int rc)
-{
-	char text[MPI_MAX_ERROR_STRING] = "";
-	int class = -1, length = 0;
-
-	if (rc != MPI_SUCCESS)
-		MPI_Error_string(rc, text, &length);
-	MPI_Error_class(rc, &class);
-	for (char *p = text; *p; p++)
-		if (*p == '\n')
-			*p = '|';
-	check_say("%s: class %d: %s", what, class, text);
-}
-
 static void start(void)
 {
 	out = check_alloc((size_t)size * COUNT * sizeof(int));
@@ -58,14 +44,14 @@ BEHAVIOUR(reductions, 2)
 
 	start();
 	MPI_Type_contiguous(2, MPI_INT, &pair);
-	say_error("no operation", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_OP_NULL, w));
-	say_error("not committed", MPI_Scan(out, in, COUNT / 2, pair, MPI_SUM, w));
-	say_error("bits of reals", MPI_Allreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w));
-	say_error("places of integers", MPI_Exscan(out, in, COUNT, MPI_INT, MPI_MINLOC, w));
-	say_error("root", MPI_Reduce(out, in, COUNT, MPI_INT, MPI_SUM, size, w));
-	say_error("no communicator", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_NULL));
+	check_say_error("no operation", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_OP_NULL, w));
+	check_say_error("not committed", MPI_Scan(out, in, COUNT / 2, pair, MPI_SUM, w));
+	check_say_error("bits of reals", MPI_Allreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w));
+	check_say_error("places of integers", MPI_Exscan(out, in, COUNT, MPI_INT, MPI_MINLOC, w));
+	check_say_error("root", MPI_Reduce(out, in, COUNT, MPI_INT, MPI_SUM, size, w));
+	check_say_error("no communicator", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_NULL));
 	counts[size - 1] = -1;
-	say_error("negative part", MPI_Reduce_scatter(out, in, counts, MPI_INT, MPI_SUM, w));
+	check_say_error("negative part", MPI_Reduce_scatter(out, in, counts, MPI_INT, MPI_SUM, w));
 	MPI_Type_free(&pair);
 	finish();
 }
@@ -77,15 +63,15 @@ BEHAVIOUR(exchanges, 2)
 
 	start();
 	MPI_Type_contiguous(2, MPI_INT, &pair);
-	say_error("scatter root", MPI_Scatter(out, COUNT, MPI_INT, in, COUNT, MPI_INT, -9, w));
-	say_error("scatter count", MPI_Scatter(out, -1, MPI_INT, in, -1, MPI_INT, 0, w));
-	say_error("allgather type", MPI_Allgather(out, COUNT, MPI_DATATYPE_NULL, in, COUNT, MPI_DATATYPE_NULL, w));
-	say_error("alltoall not committed", MPI_Alltoall(out, COUNT / 2, pair, in, COUNT / 2, pair, w));
-	say_error("alltoall count", MPI_Alltoall(out, -3, MPI_INT, in, -3, MPI_INT, w));
+	check_say_error("scatter root", MPI_Scatter(out, COUNT, MPI_INT, in, COUNT, MPI_INT, -9, w));
+	check_say_error("scatter count", MPI_Scatter(out, -1, MPI_INT, in, -1, MPI_INT, 0, w));
+	check_say_error("allgather type", MPI_Allgather(out, COUNT, MPI_DATATYPE_NULL, in, COUNT, MPI_DATATYPE_NULL, w));
+	check_say_error("alltoall not committed", MPI_Alltoall(out, COUNT / 2, pair, in, COUNT / 2, pair, w));
+	check_say_error("alltoall count", MPI_Alltoall(out, -3, MPI_INT, in, -3, MPI_INT, w));
 	counts[0] = -2;
-	say_error("gatherv part", MPI_Gatherv(out, -2, MPI_INT, in, counts, displs, MPI_INT, 0, w));
-	say_error("allgatherv part", MPI_Allgatherv(out, COUNT, MPI_INT, in, counts, displs, MPI_INT, w));
-	say_error("alltoallv part", MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, w));
+	check_say_error("gatherv part", MPI_Gatherv(out, -2, MPI_INT, in, counts, displs, MPI_INT, 0, w));
+	check_say_error("allgatherv part", MPI_Allgatherv(out, COUNT, MPI_INT, in, counts, displs, MPI_INT, w));
+	check_say_error("alltoallv part", MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, w));
 	MPI_Type_free(&pair);
 	finish();
 }
@@ -94,8 +80,8 @@ BEHAVIOUR(exchanges, 2)
 BEHAVIOUR(one_buffer_for_both, 2)
 {
 	start();
-	say_error("allreduce", MPI_Allreduce(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-	say_error("scan", MPI_Scan(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+	check_say_error("allreduce", MPI_Allreduce(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+	check_say_error("scan", MPI_Scan(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
 	finish();
 }
 
