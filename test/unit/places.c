@@ -6,8 +6,8 @@
 
 #include "unit.h"
 
-const char *const places_machines[] = {
-	"numa:2 core:4 pu:1", "numa:4 core:3 pu:2", "numa:2 core:12 pu:2", "pack:2 numa:2 core:5 pu:1", "numa:8 core:2 pu:1", NULL,
+static const char *const machines[] = {
+	"numa:2 core:4 pu:1", "numa:4 core:3 pu:2", "numa:2 core:12 pu:2", "pack:2 numa:2 core:5 pu:1", "numa:8 core:2 pu:1",
 };
 
 void places_of(const char *machine, int ranks, bool in_turn, int *out)
@@ -28,5 +28,17 @@ void places_of(const char *machine, int ranks, bool in_turn, int *out)
 		out[r] = hwloc_bitmap_first(core->nodeset);
 	}
 	hwloc_topology_destroy(t);
+}
+
+void places_each(void (*check)(int ranks, const int *number_of))
+{
+	int number_of[PLACES_RANKS];
+
+	for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++)
+		for (int ranks = 2; ranks <= PLACES_RANKS; ranks++)
+			for (int in_turn = 0; in_turn < 2; in_turn++) {
+				places_of(machines[m], ranks, in_turn, number_of);
+				check(ranks, number_of);
+			}
 }
 #endif

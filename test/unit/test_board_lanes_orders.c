@@ -10,21 +10,7 @@
 #define BOARD_RECORDS      2u
 #define BOARD_RECORD_BYTES 64u
 #define BOARD_TURNS        1u
-#include "unit.h"
-
-#include "base/base.h"
-#include "node/node.h"
-#include "interleave_atomics.h"
-#undef atomic_fetch_sub_explicit
-#define atomic_fetch_sub_explicit(p, v, o) il_add((void *)(p), sizeof *(p), (uint64_t)-(v), (o))
-
-static void *world_area(int rank);
-static void world_ring(int rank);
-#define node_area(g, rank)      world_area(rank)
-#define node_ring(g, rank)      (atomic_thread_fence(memory_order_seq_cst), world_ring(rank))
-#define node_ring_soon(g, rank) world_ring(rank)
-#define node_rank(g)            0
-#define node_size(g)            RANKS
+#include "interleave_board.h"
 #define board_area_bytes        laned_area_bytes
 #define board_lanes_area_bytes  laned_lanes_area_bytes
 #define board_create            laned_create
@@ -38,7 +24,7 @@ static void world_ring(int rank);
 #define board_look              laned_look
 #define board_end               laned_end
 #define board_end_turn          laned_end_turn
-enum { RANKS = 2, LANES = 2, TURNS = 2 };
+enum { LANES = 2, TURNS = 2 };
 #include "board/board.c"
 #define has_room has_room_in_lane
 #include "board/lanes.c"

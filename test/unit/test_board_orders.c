@@ -10,21 +10,7 @@
 #define BOARD_RECORDS      2u
 #define BOARD_RECORD_BYTES 64u
 #define BOARD_TURNS        2u
-#include "unit.h"
-
-#include "base/base.h"
-#include "node/node.h"
-#include "interleave_atomics.h"
-#undef atomic_fetch_sub_explicit
-#define atomic_fetch_sub_explicit(p, v, o) il_add((void *)(p), sizeof *(p), (uint64_t)-(v), (o))
-
-static void *world_area(int rank);
-static void world_ring(int rank);
-#define node_area(g, rank)      world_area(rank)
-#define node_ring(g, rank)      (atomic_thread_fence(memory_order_seq_cst), world_ring(rank))
-#define node_ring_soon(g, rank) world_ring(rank)
-#define node_rank(g)            0
-#define node_size(g)            RANKS
+#include "interleave_board.h"
 #define board_area_bytes        model_area_bytes
 #define board_create            model_create
 #define board_destroy           model_destroy
@@ -33,7 +19,7 @@ static void world_ring(int rank);
 #define board_post              model_post
 #define board_look              model_look
 #define board_end               model_end
-enum { RANKS = 2, COLLECTIVES = 5 };
+enum { COLLECTIVES = 5 };
 #include "board/board.c"
 
 struct world {

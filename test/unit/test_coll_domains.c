@@ -144,17 +144,7 @@ static void check_all(int ranks, const int *number_of)
 }
 
 #ifdef HAVE_HWLOC
-UNIT_TEST(every_machine_every_placement)
-{
-	for (size_t m = 0; places_machines[m]; m++)
-		for (int ranks = 2; ranks <= 16; ranks++)
-			for (int in_turn = 0; in_turn < 2; in_turn++) {
-				int number_of[RANKS_MAX];
-
-				places_of(places_machines[m], ranks, in_turn, number_of);
-				check_all(ranks, number_of);
-			}
-}
+UNIT_TEST(every_machine_every_placement) { places_each(check_all); }
 
 UNIT_TEST(two_sockets_halve_what_crosses)
 {
