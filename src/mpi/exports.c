@@ -14,7 +14,6 @@
  * whose function that would be is anybody's (a sanitizer has its own dl_iterate_phdr()), and perhaps not relocated yet.
  * So the loader's list of what is loaded is read as debuggers do it. Not instrumented (meson.build).
  */
-#include <elf.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
