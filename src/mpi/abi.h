@@ -32,6 +32,7 @@
 
 #include "mpi/front.h"
 #include "rt/early.h"
+#include "rt/requests.h"
 #include "rt/rt.h"
 
 typedef int MPI_Comm_copy_attr_function(MPI_Comm, int, void *, void *, void *, int *);
@@ -222,6 +223,13 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 	uint64_t bound = abi_size_bound(datatype);
 
 	return bound && count < (uint64_t)1 << 40 && count * bound < threshold_bytes;
+}
+
+/* Likewise: one that the gate leaves to the library. */
+static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_gate *gate)
+{
+	return types_is_small(datatype, count, gate->from) ||
+	       (types_is_small(datatype, count, gate->not_to) && count * abi_size_least(datatype) >= gate->not_from);
 }
 
 /* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's memory,

@@ -68,6 +68,9 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	return ((uint32_t)datatype >> 8) & 0xff;
 }
 
+/* Of one with such a bound: its size, or less. */
+static inline uint64_t abi_size_least(MPI_Datatype datatype) { return abi_size_bound(datatype); }
+
 /* Datatypes that rt computes with: X(name, handle, type of rt's). */
 #define ABI_NUMBERS(X) \
 	X(SIGNED_CHAR, 0x4c000118, RT_I8) X(SHORT, 0x4c000203, RT_I16) \

@@ -92,6 +92,9 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	return abi_is_predefined((uintptr_t)datatype) ? 32 : 0; /* the largest have that many bytes */
 }
 
+/* Of one with such a bound: its size, or less. */
+static inline uint64_t abi_size_least(MPI_Datatype datatype) { return 1; }
+
 /* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's). */
 #define ABI_NUMBERS(X) \
 	X(SIGNED_CHAR, "signed_char", RT_I8) X(SHORT, "short", RT_I16) \

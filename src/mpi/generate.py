@@ -160,27 +160,28 @@ def take(f):
     return ['\tstruct take take = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
-def is_small(term, gate):
-    return f'types_is_small({term.args[2]}, (uint64_t){term.args[1]}, {gate})'
+def is_passed(form, term, gate):
+    args = f'{term.args[2]}, (uint64_t){term.args[1]}'
+    return f'types_is_small({args}, {gate})' if form == 'blocking' else f'types_is_passed({args}, &{gate})'
 
 
 def gate(f):
     """Goes to the library without another look: by what all ranks know, or not at all."""
     form = form_of(f)[1]
-    name = f'rt_{"" if form == "blocking" else "request_"}gate_bytes[RT_{base_of(f).upper()}]'
+    name = f'{"rt_gate_bytes" if form == "blocking" else "rt_request_gate"}[RT_{base_of(f).upper()}]'
     counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
     if not counted:
-        return f'{name} == UINT64_MAX'
+        return f'{name if form == "blocking" else name + ".from"} == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
-        return is_small(f.terms[-1], name)
+        return is_passed(form, f.terms[-1], name)
     # which side counts is known at the root only; elsewhere the other side means nothing, and when that looks
     # large the long way comes to the right result
     sides = sorted(f.terms, key=lambda t: t.root)
     if sides[-1].root:
         here, there = sides
-        return (f'(!{here.args[1]} || {here.args[0]} == ABI_IN_PLACE || {is_small(here, name)}) &&\n'
-                f'\t    (!{there.args[1]} || {is_small(there, name)})')
-    return is_small(f.terms[-1], name)
+        return (f'(!{here.args[1]} || {here.args[0]} == ABI_IN_PLACE || {is_passed(form, here, name)}) &&\n'
+                f'\t    (!{there.args[1]} || {is_passed(form, there, name)})')
+    return is_passed(form, f.terms[-1], name)
 
 
 def try_to_take(f, call):

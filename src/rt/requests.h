@@ -62,8 +62,7 @@ void *rt_request_next_done(int *out_result);
 /* Before rt_comm_destroy(): what is in flight ends. Not for ever: what a peer has never started, nor ever will, is given
  * up, with -ECANCELED. */
 void rt_requests_end(struct rt_comm *c);
-/* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. Smaller ones than the gate
- * go to the library without another look. */
+/* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. */
 struct rt_window { uint64_t from, to, not_from, not_to; }; /* [from, to] without [not_from, not_to) */
 
 static inline bool rt_window_has(struct rt_window w, uint64_t bytes)
@@ -72,7 +71,9 @@ static inline bool rt_window_has(struct rt_window w, uint64_t bytes)
 }
 
 extern struct rt_window rt_request_window[RT_KINDS];
-extern uint64_t rt_request_gate_bytes[RT_KINDS];
+/* What goes to the library without another look: less than `from` bytes, or [not_from, not_to). */
+struct rt_gate { uint64_t from, not_from, not_to; };
+extern struct rt_gate rt_request_gate[RT_KINDS];
 /* Those of them that are taken whatever buffers they use, and from which size on in such as are used again. */
 extern struct rt_window rt_request_always[RT_KINDS];
 extern uint64_t rt_request_again_bytes[RT_KINDS];

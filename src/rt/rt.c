@@ -19,7 +19,7 @@ bool rt_on;
 uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 struct rt_window rt_request_window[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
 struct rt_window rt_request_always[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
-uint64_t rt_request_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
+struct rt_gate rt_request_gate[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0, 0 } };
 uint64_t rt_request_again_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_always_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
@@ -29,12 +29,17 @@ static bool started;
 static enum policy_host host;
 static char problems[2048 + PATH_MAX];
 
+static struct rt_gate gate_of(const struct rt_window *w)
+{
+	return (struct rt_gate){ w->from, w->not_from, w->not_to };
+}
+
 /* What is traced has to be looked at, however small; blocking barriers are the library's unless asked for. */
 static void set_gates(void)
 {
 	for (int kind = 0; kind < RT_KINDS; kind++) {
 		rt_gate_bytes[kind] = trace_is_on() && kind != RT_BARRIER ? 0 : rt_threshold_bytes[kind];
-		rt_request_gate_bytes[kind] = trace_is_on() ? 0 : rt_request_window[kind].from;
+		rt_request_gate[kind] = trace_is_on() ? (struct rt_gate){ 0 } : gate_of(&rt_request_window[kind]);
 	}
 }
 

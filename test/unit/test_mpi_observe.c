@@ -415,3 +415,44 @@ UNIT_TEST(memory_of_a_window_is_kept_out)
 	CHECK(seen.kept_out_lo == 0x100000 && seen.kept_out_hi == 0x101000);
 	CHECK_EQ(seen.n_all, 1);
 }
+
+/* ---- what nobody looks at --------------------------------------------------------------------------- */
+
+enum { A_BYTE = 0x4c000101, A_DOUBLE = 0x4c00080b, DERIVED = 3 };
+
+/* Is a gather's call with these bytes on either side looked at, while something is pending and while nothing is? */
+static int looks(int send, int recv, MPI_Datatype type)
+{
+	int n = type == A_DOUBLE ? 8 : 1, before;
+
+	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
+	seen.n_looks = 0;
+	wrap_Igather(AT, send / n, type, AT, recv / n, type, 0, 0, NULL);
+	before = seen.n_looks;
+	pend_Igather(AT, send / n, type, AT, recv / n, type, 0, 0, NULL);
+	CHECK_EQ(seen.n_looks, 2 * before);
+	return before;
+}
+
+UNIT_TEST(what_no_rank_takes_is_not_looked_at)
+{
+	static const struct { int bytes, is_looked_at; } sizes[] = {
+		{ 0, 0 }, { 8, 0 }, { 56, 0 }, { 64, 1 }, { 992, 1 }, { 1000, 0 }, { 4992, 0 }, { 5000, 1 }, { 1 << 20, 1 },
+	};
+
+	begin();
+	rt_request_gate[RT_GATHER] = (struct rt_gate){ 64, 1000, 5000 };
+	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
+		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_BYTE), sizes[i].is_looked_at);
+		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_DOUBLE), sizes[i].is_looked_at);
+		/* which side counts is known at the root only */
+		CHECK_EQ(looks(sizes[i].bytes, 2000, A_BYTE), sizes[i].is_looked_at);
+		CHECK_EQ(looks(2000, sizes[i].bytes, A_BYTE), sizes[i].is_looked_at);
+		CHECK_EQ(looks(sizes[i].bytes, 500, A_BYTE), 1);
+		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, DERIVED), !!sizes[i].bytes);
+	}
+	rt_request_gate[RT_GATHER] = (struct rt_gate){ UINT64_MAX, 0, 0 };
+	CHECK(!looks(1 << 20, 1 << 20, A_BYTE));
+	rt_request_gate[RT_GATHER] = (struct rt_gate){ 0 };
+	CHECK(looks(8, 8, A_BYTE));
+}
