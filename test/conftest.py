@@ -11,6 +11,7 @@ def pytest_addoption(parser):
     parser.addoption('--complete', action='store_true', help='also what is marked complete (long)')
     parser.addoption('--early', metavar='GUARD', choices=['uffd', 'steal', 'mprotect'],
                      help='calls of MPI programs return early wherever they can, with this guard')
+    parser.addoption('--failed-to', metavar='FILE', type=pathlib.Path, help='write the names of tests that fail there, a line each')
     parser.addoption('--plain', action='store_true',
                      help='run MPI programs without Sluice: are the tests themselves right?')
 
@@ -27,6 +28,12 @@ def pytest_collection_modifyitems(config, items):
     kept = [item for item in items if 'complete' not in item.keywords]
     config.hook.pytest_deselected(items=[item for item in items if 'complete' in item.keywords])
     items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if path := config.getoption('--failed-to'):
+        bad = [r.nodeid for key in ('failed', 'error') for r in terminalreporter.stats.get(key, [])]
+        path.write_text(''.join(f'{nodeid}\n' for nodeid in dict.fromkeys(bad)))
 
 
 @pytest.fixture(scope='session')
