@@ -99,7 +99,8 @@ static inline void watch_less(_Atomic uint32_t *what)
 
 /* ---- requests.c ----------------------------------------------------------------------------------------- */
 
-void requests_comm_created(struct rt_comm *c);
+/* 0 or -ENOMEM; destroyed() is due in any case. */
+int requests_comm_created(struct rt_comm *c);
 void requests_comm_destroyed(struct rt_comm *c);
 /* Around a blocking collective: other threads do not step requests of this communicator meanwhile, as both use what
  * exec/ has once a communicator. This thread does, in its waits. */

@@ -27,6 +27,7 @@ static struct {
 	struct base_spin lock;
 	struct rt_comm **comms;
 	int n, cap;
+	int known;         /* communicators there are: for each there is room, or it was never finished */
 	_Atomic int count; /* n, for those who only want to know whether there are any */
 } busy;
 
@@ -79,19 +80,36 @@ void *rt_request_next_done(int *out_result)
 
 /* ---- who has requests ------------------------------------------------------------------------------------- */
 
+/* For one more. 0 or -ENOMEM. */
+static int reserve_busy(void)
+{
+	bool is_short = base_fault("busy");
+	int ret = is_short ? -ENOMEM : 0;
+
+	base_spin_lock(&busy.lock);
+	if (++busy.known > busy.cap && !is_short) {
+		int cap = 2 * busy.known + 14;
+		struct rt_comm **more = realloc(busy.comms, (size_t)cap * sizeof(*more));
+
+		busy.comms = more ? more : busy.comms;
+		busy.cap = more ? cap : busy.cap;
+		ret = more ? 0 : -ENOMEM;
+	}
+	base_spin_unlock(&busy.lock);
+	return ret;
+}
+
+static void unreserve_busy(void)
+{
+	base_spin_lock(&busy.lock);
+	busy.known--;
+	base_spin_unlock(&busy.lock);
+}
+
 static void enter_busy(struct rt_comm *c)
 {
 	base_spin_lock(&busy.lock);
-	if (!c->requests.is_busy && busy.n == busy.cap) {
-		int cap = busy.cap ? 2 * busy.cap : 16;
-		struct rt_comm **more = realloc(busy.comms, (size_t)cap * sizeof(*more));
-
-		if (more) {
-			busy.comms = more;
-			busy.cap = cap;
-		}
-	}
-	if (!c->requests.is_busy && busy.n < busy.cap) {
+	if (!c->requests.is_busy) {
 		busy.comms[busy.n++] = c;
 		c->requests.is_busy = true;
 		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
@@ -524,7 +542,7 @@ void requests_make_room(struct rt_comm *c)
 	rt_requests_woke(&nap);
 }
 
-void requests_comm_created(struct rt_comm *c)
+int requests_comm_created(struct rt_comm *c)
 {
 	pthread_mutexattr_t attr;
 
@@ -533,6 +551,7 @@ void requests_comm_created(struct rt_comm *c)
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&c->requests.lock, &attr);
 	pthread_mutexattr_destroy(&attr);
+	return reserve_busy();
 }
 
 /* Threads of ours come in, too: the attendant, and those of the guard that wait for a call that was left. */
@@ -555,5 +574,6 @@ void requests_comm_destroyed(struct rt_comm *c)
 	leave_busy(c);
 	while (atomic_load_explicit(&c->requests.users, memory_order_acquire)) /* partner: requests_busy_put */
 		sched_yield();
+	unreserve_busy();
 	pthread_mutex_destroy(&c->requests.lock);
 }

@@ -208,6 +208,7 @@ static struct rt_comm *comm_alloc(int size)
 {
 	struct rt_comm *c = calloc(1, sizeof *c);
 	uint32_t ops = coll_ops_max(size);
+	int ret;
 
 	if (!c)
 		return NULL;
@@ -215,12 +216,12 @@ static struct rt_comm *comm_alloc(int size)
 	c->ops = calloc(ops, sizeof *c->ops);
 	c->edges = calloc(ops, sizeof *c->edges);
 	c->block = calloc(1, c->block_cap);
-	requests_comm_created(c);
+	ret = requests_comm_created(c);
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
 	c->domain_words = calloc((size_t)coll_domains_words(size), sizeof *c->domain_words);
-	if (c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts && c->domain_words)
+	if (!ret && c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts && c->domain_words)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
