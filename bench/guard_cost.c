@@ -176,7 +176,7 @@ static int measure_kind(const char *kind)
 		fprintf(stderr, "%s\n", problems);
 		return 2;
 	}
-	if (guard_init(&ops)) {
+	if (guard_init(&ops) || !guard_is_ready()) {
 		printf("%s: %s\n", kind, guard_reason());
 		return 0;
 	}

@@ -209,7 +209,7 @@ static int arm_locked(struct guard_range *r)
 {
 	int ret;
 
-	if (!ranges.kind)
+	if (!ranges.kind || (ranges.kind->by_signal && !threads_are_looked_at()))
 		return -ENOTSUP;
 	ret = list_insert(r);
 	if (ret)

@@ -86,10 +86,11 @@ void guard_fini(void);
  * of closed ranges. Empty range: there are none. */
 void guard_shadows(uintptr_t *out_start, uintptr_t *out_end);
 /* May ranges be armed now? False when a thread exists that is not protected, or a foreign handler could
- * not be chained; then calls complete before they return. Cheap (no system call when nothing changed). */
+ * not be chained; then calls complete before they return. Cheap (one system call when nothing changed); the first time
+ * system calls begin to be looked at, which costs each of them 0.08 us: to be asked last. */
 bool guard_is_ready(void);
 /*
- * 0, or -errno and nothing has changed. Requires r->start .. r->arg set, r not armed, no overlap, and
+ * 0, or -errno and nothing has changed. Requires guard_is_ready(), r->start .. r->arg set, r not armed, no overlap, and
  * one mapping of the arena, readable and writable, on all of it (region_describe() has looked).
  */
 int guard_arm(struct guard_range *r);

@@ -9,7 +9,7 @@
  *   interpose.c    the program's calls (libsluice.so only)
  *   arch/ *.S      system_call, the restorer, the stubs: the range that dispatch always allows
  *
- * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init ->
+ * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init -> threads_look ->
  *         [signals_are_ours, threads_are_covered -> dispatch_set(true) ... dispatch_set(false)]*
  */
 #ifndef SLUICE_GUARD_SYSTEM_H
@@ -101,11 +101,17 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 /* ---- threads ---------------------------------------------------------------------------------- */
 
 /*
- * From now on every thread has to be protected: with SIGSEGV unblocked, and with its system calls
- * dispatched when `dispatch` (else nothing happens). Threads that exist are told by a signal and
- * follow when it reaches them. Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
+ * From now on every thread has to be reachable: with SIGSEGV and SIGSYS unblocked, when `dispatch` (else nothing
+ * happens). Threads that exist are told by a signal and follow when it reaches them. Takes SIGSYS. Idempotent. 0 or
+ * -errno. Not in signal handlers.
  */
 int threads_init(bool dispatch);
+/*
+ * Then: their system calls are dispatched, in the same way. From here on each of them costs 0.08 us more, also while
+ * nothing is armed. Idempotent. Not in signal handlers.
+ */
+void threads_look(void);
+bool threads_are_looked_at(void);
 /* Is every thread of the process protected, or ours? About 1 us (one system call). */
 bool threads_are_covered(void);
 /* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no signal

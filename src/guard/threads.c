@@ -39,6 +39,7 @@ static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as i
 static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
 static _Atomic uint32_t lock_word;
 _Atomic bool threads_required;
+static _Atomic bool is_looking;    /* threads_look() was called; written under the lock */
 static _Atomic uint32_t shared_selector; /* low byte */
 static uint32_t own_count;         /* has_own_selector; under the lock */
 static const char cookie;          /* its address marks our signal */
@@ -180,12 +181,28 @@ static void switch_off(struct thread *t)
 	t->is_dispatched = false;
 }
 
-/* This thread, locked: its calls are dispatched from now on. */
+static uint32_t trust_of(const struct thread *t)
+{
+	return atomic_load_explicit(&t->word, memory_order_relaxed) / TRUST;
+}
+
+/* Locked. */
+static int switch_on_own(struct thread *t)
+{
+	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
+
+	atomic_store_explicit(&t->word, thread_word(trust_of(t), wanted), memory_order_relaxed);
+	return switch_on(t, true);
+}
+
+/* This thread, locked: its calls are dispatched from now on, or as soon as they are to be looked at. */
 static void protect(struct thread *t)
 {
 	if (t->state == OURS || t->state == PROTECTED)
 		return;
-	if (!switch_on(t, false))
+	if (!atomic_load_explicit(&is_looking, memory_order_relaxed))
+		set_state(t, REACHED);
+	else if (!(trust_of(t) ? switch_on_own(t) : switch_on(t, false)))
 		set_state(t, PROTECTED);
 	else
 		set_state(t, KNOWN);
@@ -194,11 +211,8 @@ static void protect(struct thread *t)
 void threads_own_selector(struct thread *t)
 {
 	uint64_t old = lock();
-	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
-	uint32_t depth = atomic_load_explicit(&t->word, memory_order_relaxed) / TRUST;
 
-	atomic_store_explicit(&t->word, thread_word(depth, wanted), memory_order_relaxed);
-	switch_on(t, true); /* did it once: cannot fail */
+	switch_on_own(t); /* did it once: cannot fail */
 	unlock(old);
 }
 
@@ -392,6 +406,7 @@ static void after_fork_child(void)
 	atomic_store_explicit(&lock_word, 0, memory_order_relaxed);
 	atomic_store_explicit(&shared_selector, 0, memory_order_relaxed);
 	atomic_store_explicit(&threads_required, false, memory_order_relaxed);
+	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
 	for (struct thread *t = all_threads; t; t = t->next)
 		clear_record(t, t == thread_here.thread ? KNOWN : FREE); /* dispatch is not inherited */
 	atomic_store_explicit(&known_count, thread_here.thread ? 1 : 0, memory_order_relaxed);
@@ -443,6 +458,17 @@ bool threads_answer_sig(const siginfo_t *si, void *ucontext)
 	return true;
 }
 
+/* Locked: this thread at once, the others as soon as they are told. */
+static void protect_all(struct thread *self)
+{
+	protect(self);
+	for (struct thread *t = all_threads; t; t = t->next)
+		if ((t->state == KNOWN || t->state == REACHED) && t != self) {
+			tell(t);
+			set_state(t, TOLD);
+		}
+}
+
 int threads_init(bool dispatch)
 {
 	struct thread *self = threads_self();
@@ -458,15 +484,24 @@ int threads_init(bool dispatch)
 		return ret;
 	old = lock();
 	atomic_store_explicit(&threads_required, true, memory_order_relaxed);
-	protect(self);
-	for (struct thread *t = all_threads; t; t = t->next)
-		if (t->state == KNOWN && t != self) {
-			tell(t);
-			set_state(t, TOLD);
-		}
+	protect_all(self);
 	unlock(old);
 	make_mask_virtual();
-	return self->state == PROTECTED || self->state == OURS ? 0 : -ENOSYS;
+	return self->state == KNOWN ? -ENOSYS : 0;
+}
+
+bool threads_are_looked_at(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }
+
+void threads_look(void)
+{
+	struct thread *self = threads_self();
+	uint64_t old = lock();
+
+	if (self && !threads_are_looked_at()) {
+		atomic_store_explicit(&is_looking, true, memory_order_relaxed);
+		protect_all(self);
+	}
+	unlock(old);
 }
 
 /* Threads of the process: the links of its directory of threads. */

@@ -30,7 +30,8 @@
 #define PROGRAMS_SIGNALS (ALL_SIGNALS & ~(BIT(32) | BIT(33)))
 #define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
 
-enum state { FREE, EXPECTED, KNOWN, TOLD, PROTECTED, OURS };
+/* REACHED: its signals are as they should be, its calls pass unseen until threads_look(). */
+enum state { FREE, EXPECTED, KNOWN, TOLD, REACHED, PROTECTED, OURS };
 
 struct thread {
 	_Atomic uint32_t word;

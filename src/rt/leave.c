@@ -210,10 +210,22 @@ static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
 	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_taken_up(r);
 }
 
+/* Asked last: from the first time on system calls are dearer. */
+static bool is_guard_ready(struct policy_early_facts *f, struct policy_early_choice *choice)
+{
+	f->guard_is_ready = guard_is_ready();
+	if (!f->guard_is_ready) {
+		policy_early(f, choice);
+		trace_early(choice->reason);
+	}
+	return f->guard_is_ready;
+}
+
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
 {
 	struct policy_early_facts f = { .mode = base_opt.rt_early, .wait_us = base_opt.rt_early_wait_us,
-					.bytes = l->bytes, .min_bytes = base_opt.rt_early_min_bytes };
+					.bytes = l->bytes, .min_bytes = base_opt.rt_early_min_bytes,
+					.guard_is_ready = true };
 	struct policy_early_choice choice;
 	enum progress_action progress;
 	struct progress_facts movers;
@@ -227,7 +239,6 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		return exec_wait(r);
 	}
 	site = site_of(l->site, l->is_root, l->bytes);
-	f.guard_is_ready = guard_is_ready();
 	f.shares_cpus = node_is_oversubscribed(c->group);
 	f.copy_ns = copy_ns(l->copy_bytes);
 	f.partner_copy_ns = copy_ns(l->partner_copy_bytes);
@@ -238,7 +249,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	trace_early(choice.reason);
 	if (base_opt.log_level >= BASE_LOG_DEBUG)
 		explain(l, &choice);
-	if (choice.how == EARLY_NO) {
+	if (choice.how == EARLY_NO || (choice.how == EARLY_NOW && !is_guard_ready(&f, &choice))) {
 		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
@@ -249,7 +260,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 							 EXEC_COPY_OWN, c->thread_multiple, choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON && is_left_to_ranks(r, l)) {
 		trace_early("the worker process cannot do what a rank gets in place");
-	} else if (ret == EXEC_MAY_LEAVE) {
+	} else if (ret == EXEC_MAY_LEAVE && (choice.how == EARLY_NOW || is_guard_ready(&f, &choice))) {
 		/* it may begin while this rank closes its memory */
 		progress = movers_tell(c, r, &movers);
 		ret = leave(c, r, l, site, progress);

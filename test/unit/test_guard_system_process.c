@@ -211,7 +211,7 @@ static void arm_in_child(void *arg)
 	char *env[] = { option, arena, NULL };
 
 	base_options_load(env, problems, sizeof(problems));
-	if (guard_init(end_ops()))
+	if (guard_init(end_ops()) || !guard_is_ready())
 		_exit(77);
 	end_owner = arg;
 	owner_arm(end_owner, 0, PAGES, GUARD_NO_ACCESS);

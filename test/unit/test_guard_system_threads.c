@@ -144,6 +144,30 @@ UNIT_TEST(threads_started_before_with_every_signal_blocked)
 	CHECK_EQ(unit_fork(body_before, NULL), 0);
 }
 
+static void body_between(void *arg)
+{
+	struct owner o;
+
+	be_alone();
+	init_here();
+	start_threads(2);
+	usleep(20000);
+	CHECK(!threads_are_looked_at());
+	owner_open(&o, 8, 0);
+	o.r.start = (uintptr_t)o.p;
+	o.r.end = o.r.start + 8 * PAGE;
+	CHECK_EQ(guard_arm(&o.r), -ENOTSUP);
+	CHECK(guard_is_ready()); /* they answer while it waits */
+	CHECK(threads_are_looked_at());
+	let_go();
+}
+
+/* And those that come to be between the guard and its first range. */
+UNIT_TEST(nothing_is_looked_at_before_the_first_range)
+{
+	CHECK_EQ(unit_fork(body_between, NULL), 0);
+}
+
 static _Atomic int interrupted;
 static sem_t sem;
 
