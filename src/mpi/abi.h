@@ -226,10 +226,16 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 }
 
 /* Likewise: one that the gate leaves to the library. */
-static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_gate *gate)
+static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_window *gate)
 {
-	return types_is_small(datatype, count, gate->from) ||
-	       (types_is_small(datatype, count, gate->not_to) && count * abi_size_least(datatype) >= gate->not_from);
+	uint64_t least, most = abi_size_bound(datatype);
+
+	if (!most || count >= (uint64_t)1 << 40)
+		return false;
+	least = count * abi_size_least(datatype);
+	most *= count;
+	return most < gate->from || (least >= gate->holes[0].from && most < gate->holes[0].to) ||
+	       (least >= gate->holes[1].from && most < gate->holes[1].to);
 }
 
 /* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's memory,

@@ -104,7 +104,7 @@ static bool look(const struct take *take, struct request *spare, struct request 
 	if (rt_request_window[take->kind].from == UINT64_MAX)
 		return false;
 	r = request_get(spare);
-	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
+	if (take_look(&r->taken, take, &rt_request_window[take->kind], rc)) {
 		lc = r->taken.lc;
 		if (life_connect(lc) && (!take_is_neighbours(take->kind) || lc->has_neighbours) &&
 		    rt_request_suits(lc->rt) && request_may_fly(r) && life_connect_lanes(lc)) {

@@ -461,7 +461,7 @@ static bool look(const struct take *take, struct request *spare, struct request 
 	if (rt_request_window[take->kind].from == UINT64_MAX)
 		return false;
 	r = request_get(spare);
-	if (take_look(&r->taken, take, rt_request_window[take->kind], rc)) {
+	if (take_look(&r->taken, take, &rt_request_window[take->kind], rc)) {
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
 			trace_passed("its neighbours are not all of its ranks' node");
 		} else if (r->taken.lc->span) {

@@ -65,7 +65,7 @@ static void look_at_place(struct taken *t)
 		take->send = take->recv;
 }
 
-bool take_look(struct taken *t, const struct take *take, struct rt_window window, int *rc)
+bool take_look(struct taken *t, const struct take *take, const struct rt_window *window, int *rc)
 {
 	const struct take_side *own = sides_own(take);
 	uint64_t own_bytes;
@@ -77,7 +77,7 @@ bool take_look(struct taken *t, const struct take *take, struct rt_window window
 		return trace_passed(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
 	if (own && !rt_window_has(window, own_bytes))
-		return trace_passed(own_bytes < window.from ? IS_SMALL : IS_LARGE);
+		return trace_passed(own_bytes < window->from ? IS_SMALL : IS_LARGE);
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
@@ -85,7 +85,7 @@ bool take_look(struct taken *t, const struct take *take, struct rt_window window
 		return trace_passed(IS_WRONG);
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
-		return trace_passed(t->bytes < window.from ? IS_SMALL : IS_LARGE);
+		return trace_passed(t->bytes < window->from ? IS_SMALL : IS_LARGE);
 	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) || trace_passed(IS_WRONG);
 }
 
@@ -197,7 +197,7 @@ static bool run(struct take *take, int *rc)
 	struct taken t;
 	int ret;
 
-	if (!take_look(&t, take, (struct rt_window){ .from = rt_threshold_bytes[take->kind], .to = UINT64_MAX }, rc))
+	if (!take_look(&t, take, &(struct rt_window){ .from = rt_threshold_bytes[take->kind], .to = UINT64_MAX }, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_passed(IS_NEW);

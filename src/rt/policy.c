@@ -110,7 +110,7 @@ static const struct policy_window requests_win[][RT_KINDS] = {
 		[RT_GATHER] = { 1, 2000, 96 * KIB },
 		[RT_SCATTER] = { 1, MIB, MIB, .not_from = 4 * KIB + 1, .not_to = 64 * KIB },
 		[RT_ALLGATHER] = { 1, 16 * KIB, 64 * KIB },
-		[RT_ALLTOALL] = { 1, 16 * KIB, 128 * KIB },
+		[RT_ALLTOALL] = { 1, 16 * KIB, 128 * KIB, .not_from = 4 * KIB + 1, .not_to = 8 * KIB },
 		[RT_REDUCE] = { 1, ALL, NEVER },
 		[RT_ALLREDUCE] = { 1, ALL, NEVER },
 		[RT_REDUCE_SCATTER_BLOCK] = { 1, ALL, NEVER },

@@ -63,23 +63,26 @@ void *rt_request_next_done(int *out_result);
  * up, with -ECANCELED. */
 void rt_requests_end(struct rt_comm *c);
 /* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. */
-struct rt_window { uint64_t from, to, not_from, not_to; }; /* [from, to] without [not_from, not_to) */
+struct rt_window {
+	uint64_t from, to;
+	struct rt_hole { uint64_t from, to; } holes[2]; /* of which these are left out: [from, to) */
+};
 
-static inline bool rt_window_has(struct rt_window w, uint64_t bytes)
+static inline bool rt_hole_has(struct rt_hole h, uint64_t bytes) { return bytes >= h.from && bytes < h.to; }
+static inline bool rt_window_has(const struct rt_window *w, uint64_t bytes)
 {
-	return bytes >= w.from && bytes <= w.to && !(bytes >= w.not_from && bytes < w.not_to);
+	return bytes >= w->from && bytes <= w->to && !rt_hole_has(w->holes[0], bytes) && !rt_hole_has(w->holes[1], bytes);
 }
 
 extern struct rt_window rt_request_window[RT_KINDS];
-/* What goes to the library without another look: less than `from` bytes, or [not_from, not_to). */
-struct rt_gate { uint64_t from, not_from, not_to; };
-extern struct rt_gate rt_request_gate[RT_KINDS];
+/* What lies below it, or in one of its holes, goes to the library without another look. */
+extern struct rt_window rt_request_gate[RT_KINDS];
 /* Those of them that are taken whatever buffers they use, and from which size on in such as are used again. */
 extern struct rt_window rt_request_always[RT_KINDS];
 extern uint64_t rt_request_again_bytes[RT_KINDS];
 static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
 {
-	return rt_window_has(rt_request_always[kind], bytes);
+	return rt_window_has(&rt_request_always[kind], bytes);
 }
 /*
  * Another of them, whose call is prepared (NULL: this rank cannot): is it taken? By what ranks agreed on in the last blocking

@@ -19,7 +19,7 @@ bool rt_on;
 uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 struct rt_window rt_request_window[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
 struct rt_window rt_request_always[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
-struct rt_gate rt_request_gate[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0, 0 } };
+struct rt_window rt_request_gate[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
 uint64_t rt_request_again_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
 uint64_t rt_always_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
@@ -29,32 +29,27 @@ static bool started;
 static enum policy_host host;
 static char problems[2048 + PATH_MAX];
 
-static struct rt_gate gate_of(const struct rt_window *w)
-{
-	return (struct rt_gate){ w->from, w->not_from, w->not_to };
-}
-
 /* What is traced has to be looked at, however small; blocking barriers are the library's unless asked for. */
 static void set_gates(void)
 {
 	for (int kind = 0; kind < RT_KINDS; kind++) {
 		rt_gate_bytes[kind] = trace_is_on() && kind != RT_BARRIER ? 0 : rt_threshold_bytes[kind];
-		rt_request_gate[kind] = trace_is_on() ? (struct rt_gate){ 0 } : gate_of(&rt_request_window[kind]);
+		rt_request_gate[kind] = trace_is_on() ? (struct rt_window){ 0 } : rt_request_window[kind];
 	}
 }
 
 /* What may be taken, in buffers that are used again or in all. */
 static struct rt_window any_of(const struct policy_window *w)
 {
-	struct rt_window out = { w->from, w->to, w->not_from, w->not_to };
+	struct rt_window out = { w->from, w->to, .holes = { { w->not_from, w->not_to } } };
 
 	if (w->again == UINT64_MAX)
 		return out;
 	out.to = UINT64_MAX;
 	if (w->from == UINT64_MAX)
 		out.from = w->again;
-	else if (w->to < w->again && w->not_from >= w->not_to)
-		out = (struct rt_window){ w->from, UINT64_MAX, w->to + 1, w->again };
+	else
+		out.holes[1] = (struct rt_hole){ w->to + 1, w->again };
 	return out;
 }
 
@@ -66,7 +61,7 @@ static void switch_on(void)
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
 		rt_always_bytes[kind] = policy_always_bytes(kind, host);
 		window = policy_request_window(kind, host);
-		rt_request_always[kind] = (struct rt_window){ window.from, window.to, window.not_from, window.not_to };
+		rt_request_always[kind] = (struct rt_window){ window.from, window.to, .holes = { { window.not_from, window.not_to } } };
 		rt_request_window[kind] = any_of(&window);
 		rt_request_again_bytes[kind] = window.again;
 		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX || rt_request_window[kind].from != UINT64_MAX;

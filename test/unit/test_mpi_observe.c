@@ -437,11 +437,11 @@ static int looks(int send, int recv, MPI_Datatype type)
 UNIT_TEST(what_no_rank_takes_is_not_looked_at)
 {
 	static const struct { int bytes, is_looked_at; } sizes[] = {
-		{ 0, 0 }, { 8, 0 }, { 56, 0 }, { 64, 1 }, { 992, 1 }, { 1000, 0 }, { 4992, 0 }, { 5000, 1 }, { 1 << 20, 1 },
+		{ 0, 0 }, { 8, 0 }, { 56, 0 }, { 64, 1 }, { 992, 1 }, { 1000, 0 }, { 3000, 0 }, { 4992, 0 }, { 5000, 1 }, { 1 << 20, 1 },
 	};
 
 	begin();
-	rt_request_gate[RT_GATHER] = (struct rt_gate){ 64, 1000, 5000 };
+	rt_request_gate[RT_GATHER] = (struct rt_window){ 64, UINT64_MAX, { { 1000, 3000 }, { 3000, 5000 } } };
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_BYTE), sizes[i].is_looked_at);
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_DOUBLE), sizes[i].is_looked_at);
@@ -451,8 +451,8 @@ UNIT_TEST(what_no_rank_takes_is_not_looked_at)
 		CHECK_EQ(looks(sizes[i].bytes, 500, A_BYTE), 1);
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, DERIVED), !!sizes[i].bytes);
 	}
-	rt_request_gate[RT_GATHER] = (struct rt_gate){ UINT64_MAX, 0, 0 };
+	rt_request_gate[RT_GATHER] = (struct rt_window){ .from = UINT64_MAX };
 	CHECK(!looks(1 << 20, 1 << 20, A_BYTE));
-	rt_request_gate[RT_GATHER] = (struct rt_gate){ 0 };
+	rt_request_gate[RT_GATHER] = (struct rt_window){ 0 };
 	CHECK(looks(8, 8, A_BYTE));
 }

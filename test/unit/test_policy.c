@@ -334,6 +334,8 @@ UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 	CHECK_EQ(from_of(RT_BCAST, HOST_OPEN_MPI), UINT64_MAX);
 	CHECK(policy_request_window(RT_ALLTOALL, HOST_MPICH).to < 64 << 10);
 	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).again, 128 << 10);
+	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).not_from, (4 << 10) + 1);
+	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).not_to, 8 << 10);
 	CHECK_EQ(policy_request_window(RT_BCAST, HOST_OPEN_MPI).again, 128 << 10);
 	CHECK_EQ(policy_request_window(RT_BCAST, HOST_MPICH).not_from, (8 << 10) + 1);
 	CHECK_EQ(policy_request_window(RT_BCAST, HOST_MPICH).not_to, 64 << 10);
