@@ -31,6 +31,7 @@
 #endif
 
 #include "mpi/front.h"
+#include "mpi/sizes.h"
 #include "rt/early.h"
 #include "rt/requests.h"
 #include "rt/rt.h"
@@ -67,6 +68,7 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define neighbours_fit  ABI_NAME(neighbours_fit)
 #define neighbours_list ABI_NAME(neighbours_list)
 #define types_bytes     ABI_NAME(types_bytes)
+#define types_sizes     ABI_NAME(types_sizes)
 #define types_describe  ABI_NAME(types_describe)
 #define types_repeat    ABI_NAME(types_repeat)
 #define pack_init       ABI_NAME(pack_init)
@@ -217,23 +219,43 @@ int types_describe(MPI_Datatype datatype, struct types_shape *out);
  * Returns an MPI error code or 0. */
 int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out);
 
+/* Of predefined datatypes, learnt by types_bytes(). */
+extern struct sizes types_sizes;
+
+/* Between how many bytes this many elements have; *out_least > *out_most: the handle alone does not tell. */
+static inline void types_bounds(MPI_Datatype datatype, uint64_t count, uint64_t *out_least, uint64_t *out_most)
+{
+	uint64_t most = abi_size_bound(datatype), least = most;
+
+	*out_least = 1;
+	*out_most = 0;
+	if (!most || count >= (uint64_t)1 << 40)
+		return;
+	if (!abi_size_is_exact(datatype)) {
+		least = sizes_find(&types_sizes, (uintptr_t)datatype);
+		most = least ? least : most;
+	}
+	*out_least = count * least;
+	*out_most = count * most;
+}
+
 /* A call so small that neither rank nor library need be asked: by the handle alone. */
 static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {
-	uint64_t bound = abi_size_bound(datatype);
+	uint64_t least, most;
 
-	return bound && count < (uint64_t)1 << 40 && count * bound < threshold_bytes;
+	types_bounds(datatype, count, &least, &most);
+	return least <= most && most < threshold_bytes;
 }
 
 /* Likewise: one that the gate leaves to the library. */
 static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_window *gate)
 {
-	uint64_t least, most = abi_size_bound(datatype);
+	uint64_t least, most;
 
-	if (!most || count >= (uint64_t)1 << 40)
+	types_bounds(datatype, count, &least, &most);
+	if (least > most)
 		return false;
-	least = count * abi_size_least(datatype);
-	most *= count;
 	return most < gate->from || (least >= gate->holes[0].from && most < gate->holes[0].to) ||
 	       (least >= gate->holes[1].from && most < gate->holes[1].to);
 }

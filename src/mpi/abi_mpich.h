@@ -68,8 +68,8 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	return ((uint32_t)datatype >> 8) & 0xff;
 }
 
-/* Of one with such a bound: its size, or less. */
-static inline uint64_t abi_size_least(MPI_Datatype datatype) { return abi_size_bound(datatype); }
+/* Is such a bound the size? */
+static inline bool abi_size_is_exact(MPI_Datatype datatype) { return true; }
 
 /* Datatypes that rt computes with: X(name, handle, type of rt's). */
 #define ABI_NUMBERS(X) \

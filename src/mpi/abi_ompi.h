@@ -92,8 +92,8 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	return abi_is_predefined((uintptr_t)datatype) ? 32 : 0; /* the largest have that many bytes */
 }
 
-/* Of one with such a bound: its size, or less. */
-static inline uint64_t abi_size_least(MPI_Datatype datatype) { return 1; }
+/* Is such a bound the size? */
+static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
 
 /* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's). */
 #define ABI_NUMBERS(X) \

@@ -70,13 +70,8 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 	return value < 0x1000 ? 32 : 0; /* the largest have 32 bytes */
 }
 
-/* Of one with such a bound: its size, or less. */
-static inline uint64_t abi_size_least(MPI_Datatype datatype)
-{
-	uint64_t bound = abi_size_bound(datatype);
-
-	return (uintptr_t)datatype >> 6 == 0x240 >> 6 ? bound : 1;
-}
+/* Is such a bound the size? */
+static inline bool abi_size_is_exact(MPI_Datatype datatype) { return (uintptr_t)datatype >> 6 == 0x240 >> 6; }
 
 /* Datatypes that rt computes with: X(name, handle, type of rt's). */
 #define ABI_NUMBERS(X) \

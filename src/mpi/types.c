@@ -15,6 +15,8 @@ enum {
 	PROBE_PASSES = 3,      /* an offset below PROBE_BYTES has so many bytes */
 };
 
+struct sizes types_sizes;
+
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 {
 	MPI_Count size, bytes;
@@ -22,6 +24,8 @@ uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 	if (real.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
 	    __builtin_mul_overflow(size, count, &bytes))
 		return 0;
+	if (abi_size_bound(datatype))
+		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);
 	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
 }
 

@@ -121,12 +121,12 @@ static const struct policy_window requests_win[][RT_KINDS] = {
 	[HOST_OPEN_MPI] = {
 		[RT_BCAST] = { NEVER, 0, 128 * KIB },
 		[RT_GATHER] = { NEVER, 0, 128 * KIB },
-		[RT_ALLTOALL] = { NEVER, 0, 128 * KIB },
+		[RT_ALLTOALL] = { NEVER, 0, 192 * KIB },
 		[RT_REDUCE] = { 128 * KIB, ALL, NEVER },
 		[RT_ALLREDUCE] = { 512, ALL, NEVER },
 		[RT_REDUCE_SCATTER_BLOCK] = { 8 * KIB, ALL, NEVER },
 		[RT_SCAN] = { 8 * KIB, ALL, NEVER },
-		[RT_EXSCAN] = { 8 * KIB, ALL, NEVER },
+		[RT_EXSCAN] = { NEVER, 0, 128 * KIB }, /* of two ranks: one message */
 	},
 };
 

@@ -174,7 +174,7 @@ static void check_sizes(void)
 		if (types[i] == MPI_DATATYPE_NULL)
 			continue;
 		MPI_Type_size(types[i], &size);
-		if (bound && (uint64_t)size > bound) {
+		if (bound && ((uint64_t)size > bound || (abi_size_is_exact(types[i]) && (uint64_t)size < bound))) {
 			printf("datatype %zu: size %d, bound %d\n", i, size, (int)bound);
 			failed = 1;
 		}
