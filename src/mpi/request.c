@@ -230,7 +230,7 @@ static void note_end(struct request *r)
 
 	base_spin_lock(&table.lock); /* another thread may be asking for it */
 	told = r->trace;
-	r->trace.since_ns = 0;
+	r->trace.since = 0;
 	base_spin_unlock(&table.lock);
 	trace_ended(&told, &op);
 }
@@ -294,7 +294,7 @@ static void finish(struct request *r, int err)
 
 void request_asked_on(int count, const MPI_Request requests[], bool asks)
 {
-	uint64_t now = host_now_ns();
+	uint64_t now = trace_ticks();
 	struct request *r;
 
 	for (int i = 0; i < count; i++) {

@@ -4,35 +4,35 @@
 
 void trace_begun_on(struct trace_begun *b)
 {
-	*b = (struct trace_begun){ .call = trace_call_name_on(), .since_ns = host_now_ns() };
+	*b = (struct trace_begun){ .call = trace_call_name_on(), .since = trace_ticks() };
 	trace_current.is_begun = true;
 }
 
-void trace_asked(struct trace_begun *b, uint64_t now_ns)
+void trace_asked(struct trace_begun *b, uint64_t now)
 {
-	if (!b->since_ns)
+	if (!b->since)
 		return;
-	b->wanted_ns = b->wanted_ns ? b->wanted_ns : now_ns;
-	b->asking_ns = now_ns;
+	b->wanted = b->wanted ? b->wanted : now;
+	b->asking = now;
 	b->asked++;
 }
 
 /* Of the time until now, what no other request has had: one call may wait for many, but waits once. */
-static uint64_t waited_until(const struct trace_begun *b, uint64_t now_ns)
+static uint64_t waited_until(const struct trace_begun *b, uint64_t now)
 {
-	static __thread uint64_t counted_ns __attribute__((tls_model("initial-exec")));
-	uint64_t from = base_max_u64(b->asking_ns, counted_ns);
+	static __thread uint64_t counted __attribute__((tls_model("initial-exec")));
+	uint64_t from = base_max_u64(b->asking, counted);
 
-	if (!b->asking_ns || now_ns <= from)
+	if (!b->asking || now <= from)
 		return 0;
-	counted_ns = now_ns;
-	return now_ns - from;
+	counted = now;
+	return now - from;
 }
 
-void trace_turned(struct trace_begun *b, uint64_t now_ns)
+void trace_turned(struct trace_begun *b, uint64_t now)
 {
-	b->waited_ns += waited_until(b, now_ns);
-	b->asking_ns = 0;
+	b->waited += waited_until(b, now);
+	b->asking = 0;
 }
 
 void trace_ended_on(const struct trace_begun *b, const struct trace_op *op)
@@ -41,10 +41,10 @@ void trace_ended_on(const struct trace_begun *b, const struct trace_op *op)
 
 	if (!r)
 		return;
-	r->begin = b->since_ns;
-	r->end = host_now_ns();
-	r->left.wanted_ns = b->wanted_ns;
-	r->left.waited_ns = b->waited_ns + waited_until(b, r->end);
+	r->begin = b->since;
+	r->end = trace_ticks();
+	r->left.wanted = b->wanted;
+	r->left.waited = b->waited + waited_until(b, r->end);
 	r->left.touches = b->asked;
 	r->left.id = b->call.id;
 	r->left.caller = b->call.thread;
@@ -52,5 +52,5 @@ void trace_ended_on(const struct trace_begun *b, const struct trace_op *op)
 	r->left.group = op->group;
 	r->rank = op->rank;
 	r->ranks = op->ranks;
-	record_end(r, TRACE_LEFT, TRACE_IN_NS | TRACE_BY_CALL);
+	record_end(r, TRACE_LEFT, TRACE_BY_CALL);
 }

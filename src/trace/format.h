@@ -168,8 +168,8 @@ struct trace_record {
 			uint32_t caller;     /* thread of the call */
 		} touch;
 		struct {
-			uint64_t wanted_ns; /* 0: nobody wanted it before its end */
-			uint64_t waited_ns; /* the program, since */
+			uint64_t wanted; /* as `begin`; 0: nobody wanted it before its end */
+			uint64_t waited; /* so long the program, since */
 			uint64_t op;        /* of a TRACE_BEGUN: which collective it was, as in a call; 0: of none */
 			uint32_t id, touches; /* touches: or calls that waited or tested */
 			uint32_t caller;    /* thread of the call */

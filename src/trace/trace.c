@@ -230,8 +230,8 @@ void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
 		return;
 	r->begin = left_ns;
 	r->end = host_now_ns();
-	r->left.wanted_ns = wanted_ns;
-	r->left.waited_ns = waited_ns;
+	r->left.wanted = wanted_ns;
+	r->left.waited = waited_ns;
 	r->left.touches = touches;
 	r->left.id = call.id;
 	r->left.caller = call.thread;

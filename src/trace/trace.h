@@ -33,6 +33,9 @@ void trace_start(int world_rank);
 /* The file is complete. No thread is inside a traced call. */
 void trace_stop(void);
 
+/* The time, as records of calls, copies and requests have it. */
+uint64_t trace_ticks(void);
+
 /* ---- calls (mpi/) ---------------------------------------------------------------------------------- */
 
 /*
@@ -168,8 +171,8 @@ static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t
 
 struct trace_begun {
 	struct trace_name call;
-	uint64_t since_ns, wanted_ns, waited_ns;
-	uint64_t asking_ns; /* the program is in a call that waits or tests since then; 0: in none */
+	uint64_t since, wanted, waited; /* ticks */
+	uint64_t asking; /* the program is in a call that waits or tests since then; 0: in none */
 	uint32_t asked;
 };
 /* Which collective of which group a request has been; group 0: none. */
@@ -183,12 +186,12 @@ static inline void trace_begun(struct trace_begun *b)
 		trace_begun_on(b);
 }
 /* The program waits for it or tests it, and, if it is not over, does no longer. */
-void trace_asked(struct trace_begun *b, uint64_t now_ns);
-void trace_turned(struct trace_begun *b, uint64_t now_ns);
+void trace_asked(struct trace_begun *b, uint64_t now);
+void trace_turned(struct trace_begun *b, uint64_t now);
 void trace_ended_on(const struct trace_begun *b, const struct trace_op *op);
 static inline void trace_ended(const struct trace_begun *b, const struct trace_op *op)
 {
-	if (trace_is_on() && b->since_ns)
+	if (trace_is_on() && b->since)
 		trace_ended_on(b, op);
 }
 
@@ -207,7 +210,6 @@ struct trace_copy {
 	const void *row; /* NULL: it is in none */
 	bool is_last;    /* of the transfer: the row ends */
 };
-uint64_t trace_ticks(void);
 void trace_copied_on(uint64_t since, const struct trace_copy *c);
 /* Ticks, to be given to trace_copied() when the copy has ended; 0: it is not timed. */
 static inline uint64_t trace_copy_begin(uint64_t bytes)

@@ -307,14 +307,20 @@ static void add_touch(struct trace_data *d, uint32_t process, const struct trace
 	};
 }
 
+/* A time of this record's, since the start. */
+static uint64_t when(const struct trace_data *d, uint32_t process, const struct trace_record *r, uint64_t time)
+{
+	return r->flags & TRACE_IN_NS ? since_start(d, time) : ns_of(d, &d->processes[process], time);
+}
+
 static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
 {
 	struct trace_left *l = TRACE_ADD(d, lefts);
 
 	*l = (struct trace_left){
-		.begin_ns = since_start(d, r->begin), .end_ns = since_start(d, r->end),
-		.wanted_ns = r->left.wanted_ns ? since_start(d, r->left.wanted_ns) : 0,
-		.waited_ns = r->left.waited_ns, .process = process, .touches = r->left.touches,
+		.begin_ns = when(d, process, r, r->begin), .end_ns = when(d, process, r, r->end),
+		.wanted_ns = r->left.wanted ? when(d, process, r, r->left.wanted) : 0,
+		.waited_ns = when(d, process, r, r->begin + r->left.waited) - when(d, process, r, r->begin), .process = process, .touches = r->left.touches,
 		.by_call = r->flags & TRACE_BY_CALL,
 		.call = TRACE_NO_CALL, .caller = r->left.caller, .id = r->left.id,
 		.op = r->left.op, .group = r->left.group, .rank = r->rank, .ranks = r->ranks,
