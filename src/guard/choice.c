@@ -228,15 +228,16 @@ static bool is_reached(bool *out_never)
 }
 
 /*
- * The first time that anything is to be armed: until then the program's system calls are as fast as ever. Others answer
- * within microseconds; where one does not, this call is not the one that arms.
+ * Before anything is armed: until then the program's system calls are as fast as ever. Other threads answer within
+ * microseconds, which is waited for the first time; where one does not, this call is not the one that arms.
  */
-static void begin_to_look(void)
+static void look(void)
 {
+	bool is_first = !threads_are_looked_at();
 	static const struct timespec a_moment = { .tv_nsec = 20000 };
 
 	threads_look();
-	for (int i = 0; i < ANSWERS && !threads_are_covered(); i++)
+	for (int i = 0; is_first && i < ANSWERS && !threads_are_covered(); i++)
 		nanosleep(&a_moment, NULL);
 }
 
@@ -267,8 +268,7 @@ bool guard_is_ready(void)
 	if (k->by_signal) {
 		bool never, is, many;
 
-		if (base_unlikely(!threads_are_looked_at()))
-			begin_to_look();
+		look();
 		is = is_reached(&never);
 		many = is && has_many_calls();
 		if (base_likely(!never && !many))

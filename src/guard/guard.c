@@ -209,8 +209,10 @@ static int arm_locked(struct guard_range *r)
 {
 	int ret;
 
-	if (!ranges.kind || (ranges.kind->by_signal && !threads_are_looked_at()))
+	if (!ranges.kind)
 		return -ENOTSUP;
+	if (ranges.kind->by_signal && !ranges_armed() && !threads_may_arm())
+		return -EAGAIN;
 	ret = list_insert(r);
 	if (ret)
 		return ret;

@@ -107,11 +107,14 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
  */
 int threads_init(bool dispatch);
 /*
- * Then: their system calls are dispatched, in the same way. From here on each of them costs 0.08 us more, also while
- * nothing is armed. Idempotent. Not in signal handlers.
+ * Then, before anything is armed: their system calls are dispatched, in the same way, which costs each of them 0.08 us also
+ * while nothing is armed. So a thread that arms ranges is only dispatched while there are some, unless others do so, too.
+ * Again when threads are not covered. Not in signal handlers.
  */
 void threads_look(void);
 bool threads_are_looked_at(void);
+/* This thread arms the first range: it is dispatched from now on. False: another one is not, threads_look() is to be called. */
+bool threads_may_arm(void);
 /* Is every thread of the process protected, or ours? About 1 us (one system call). */
 bool threads_are_covered(void);
 /* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no signal

@@ -39,7 +39,8 @@ static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as i
 static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
 static _Atomic uint32_t lock_word;
 _Atomic bool threads_required;
-static _Atomic bool is_looking;    /* threads_look() was called; written under the lock */
+static _Atomic bool is_looking;    /* threads_look() was called; written under the lock, as is the next */
+static bool stays_on;              /* several threads arm ranges: each would have to be told again and again */
 static _Atomic uint32_t shared_selector; /* low byte */
 static uint32_t own_count;         /* has_own_selector; under the lock */
 static const char cookie;          /* its address marks our signal */
@@ -154,7 +155,7 @@ static void clear_record(struct thread *t, enum state s)
 	set_state(t, s);
 	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
 	set_own(t, false);
-	t->is_dispatched = false;
+	t->is_dispatched = t->arms = false;
 	t->tid = 0;
 }
 
@@ -216,11 +217,22 @@ void threads_own_selector(struct thread *t)
 	unlock(old);
 }
 
+/* Locked, nothing is armed any more: this thread, which will say so when it arms again, need not be looked at. */
+static void rest(struct thread *t)
+{
+	if (!t || t->state != PROTECTED || !t->arms || stays_on)
+		return;
+	switch_off(t);
+	set_state(t, REACHED);
+}
+
 void threads_set_armed(bool armed)
 {
 	uint32_t left;
 
 	spin_lock();
+	if (!armed)
+		rest(thread_here.thread);
 	left = own_count;
 	atomic_store_explicit(&shared_selector, armed ? SELECTOR_BLOCK : 0, memory_order_relaxed);
 	for (struct thread *t = all_threads; t && left; t = t->next) {
@@ -407,6 +419,7 @@ static void after_fork_child(void)
 	atomic_store_explicit(&shared_selector, 0, memory_order_relaxed);
 	atomic_store_explicit(&threads_required, false, memory_order_relaxed);
 	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
+	stays_on = false;
 	for (struct thread *t = all_threads; t; t = t->next)
 		clear_record(t, t == thread_here.thread ? KNOWN : FREE); /* dispatch is not inherited */
 	atomic_store_explicit(&known_count, thread_here.thread ? 1 : 0, memory_order_relaxed);
@@ -464,6 +477,7 @@ static void protect_all(struct thread *self)
 	protect(self);
 	for (struct thread *t = all_threads; t; t = t->next)
 		if ((t->state == KNOWN || t->state == REACHED) && t != self) {
+			stays_on |= t->arms;
 			tell(t);
 			set_state(t, TOLD);
 		}
@@ -492,16 +506,42 @@ int threads_init(bool dispatch)
 
 bool threads_are_looked_at(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }
 
+/* All that is known of is covered. */
+static bool are_known_covered(void)
+{
+	return atomic_load_explicit(&known_count, memory_order_relaxed) ==
+	       atomic_load_explicit(&covered_count, memory_order_relaxed);
+}
+
 void threads_look(void)
 {
 	struct thread *self = threads_self();
-	uint64_t old = lock();
+	uint64_t old;
 
-	if (self && !threads_are_looked_at()) {
-		atomic_store_explicit(&is_looking, true, memory_order_relaxed);
-		protect_all(self);
-	}
+	if (!self || (threads_are_looked_at() && are_known_covered()))
+		return;
+	old = lock();
+	atomic_store_explicit(&is_looking, true, memory_order_relaxed);
+	protect_all(self);
 	unlock(old);
+}
+
+bool threads_may_arm(void)
+{
+	struct thread *self = threads_self();
+	uint64_t old;
+	bool may;
+
+	if (!self || !threads_are_looked_at())
+		return false;
+	if (base_likely(self->arms && self->is_dispatched && are_known_covered()))
+		return true;
+	old = lock(); /* without it a thread that begins is seen between two states */
+	self->arms = true;
+	protect(self);
+	may = are_known_covered();
+	unlock(old);
+	return may;
 }
 
 /* Threads of the process: the links of its directory of threads. */
@@ -516,14 +556,13 @@ static uint32_t count_by_kernel(void)
 
 bool threads_are_covered(void)
 {
-	uint32_t known, covered;
+	uint32_t known;
 
 	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
 		return true;
 	threads_self(); /* makes itself known when it was not */
 	known = atomic_load_explicit(&known_count, memory_order_relaxed);
-	covered = atomic_load_explicit(&covered_count, memory_order_relaxed);
-	return known == covered && count_by_kernel() <= known;
+	return are_known_covered() && count_by_kernel() <= known;
 }
 
 uint64_t *threads_virtual_mask(void)

@@ -30,7 +30,7 @@
 #define PROGRAMS_SIGNALS (ALL_SIGNALS & ~(BIT(32) | BIT(33)))
 #define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
 
-/* REACHED: its signals are as they should be, its calls pass unseen until threads_look(). */
+/* REACHED: its signals are as they should be, its calls pass unseen for now. */
 enum state { FREE, EXPECTED, KNOWN, TOLD, REACHED, PROTECTED, OURS };
 
 struct thread {
@@ -38,6 +38,7 @@ struct thread {
 	enum state state;        /* under the lock, as all below */
 	bool has_own_selector;   /* the kernel looks at `word`; read by the thread itself without lock */
 	bool is_dispatched;      /* prctl done; the same */
+	bool arms;               /* it has armed a range: only dispatched while something is */
 	int tid;
 	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
 	struct threads_start start;

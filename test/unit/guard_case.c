@@ -2,6 +2,7 @@
 #include "guard_case.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -224,10 +225,18 @@ void owner_open(struct owner *o, size_t pages, size_t at)
 
 void owner_arm(struct owner *o, size_t first, size_t n, enum guard_access access)
 {
+	int ret;
+
 	o->r.start = (uintptr_t)o->p + first * PAGE;
 	o->r.end = o->r.start + n * PAGE;
 	o->r.access = access;
-	CHECK_EQ(guard_arm(&o->r), 0);
+	ret = guard_arm(&o->r);
+	for (int i = 0; ret == -EAGAIN && i < 2000; i++) { /* another thread has armed before: it has to answer */
+		if (!guard_is_ready())
+			usleep(1000);
+		ret = guard_arm(&o->r);
+	}
+	CHECK_EQ(ret, 0);
 }
 
 void owner_finish(struct owner *o)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "guard/system.h"
+#include "guard/threads.h"
 #include "system_case.h"
 
 static struct owner *arm_new(void)
@@ -156,7 +157,7 @@ static void body_between(void *arg)
 	owner_open(&o, 8, 0);
 	o.r.start = (uintptr_t)o.p;
 	o.r.end = o.r.start + 8 * PAGE;
-	CHECK_EQ(guard_arm(&o.r), -ENOTSUP);
+	CHECK_EQ(guard_arm(&o.r), -EAGAIN);
 	CHECK(guard_is_ready()); /* they answer while it waits */
 	CHECK(threads_are_looked_at());
 	let_go();
@@ -166,6 +167,52 @@ static void body_between(void *arg)
 UNIT_TEST(nothing_is_looked_at_before_the_first_range)
 {
 	CHECK_EQ(unit_fork(body_between, NULL), 0);
+}
+
+/* What has not been read yet, by a system call. */
+static void read_by_call(struct owner *o)
+{
+	int fds[2];
+	char c = 0;
+
+	CHECK(!pipe(fds) && write(fds[1], o->p + 3, 1) == 1 && read(fds[0], &c, 1) == 1);
+	CHECK_EQ((unsigned char)c, owner_byte(3));
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static bool am_dispatched(void) { return threads_self()->is_dispatched; }
+
+static void *arm_here(void *arg)
+{
+	read_by_call(arm_new());
+	return am_dispatched() ? arg : NULL;
+}
+
+SYSTEM_TEST(who_arms_is_only_looked_at_while_something_is_armed)
+{
+	struct owner *first, *second;
+	pthread_t thread;
+	void *was;
+
+	for (int i = 0; i < 50; i++) {
+		wait_until_ready();
+		first = arm_new();
+		second = arm_new();
+		CHECK(am_dispatched());
+		read_by_call(first);
+		CHECK(am_dispatched());
+		read_by_call(second);
+		CHECK(!am_dispatched());
+	}
+	/* of several that do so each would have to be told again and again */
+	CHECK_EQ(pthread_create(&thread, NULL, arm_here, &first), 0);
+	CHECK_EQ(pthread_join(thread, &was), 0);
+	CHECK(was);
+	CHECK(am_dispatched());
+	wait_until_ready();
+	read_by_call(arm_new());
+	CHECK(am_dispatched());
 }
 
 static _Atomic int interrupted;
