@@ -222,42 +222,37 @@ int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out);
 /* Of predefined datatypes, learnt by types_bytes(). */
 extern struct sizes types_sizes;
 
-/* Between how many bytes this many elements have; *out_least > *out_most: the handle alone does not tell. */
-static inline void types_bounds(MPI_Datatype datatype, uint64_t count, uint64_t *out_least, uint64_t *out_most)
+/* The size of one that has a bound; 0: not known yet. */
+static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 {
-	uint64_t most = abi_size_bound(datatype), least = most;
-
-	*out_least = 1;
-	*out_most = 0;
-	if (!most || count >= (uint64_t)1 << 40)
-		return;
-	if (!abi_size_is_exact(datatype)) {
-		least = sizes_find(&types_sizes, (uintptr_t)datatype);
-		most = least ? least : most;
-	}
-	*out_least = count * least;
-	*out_most = count * most;
+	return abi_size_is_exact(datatype) ? bound : sizes_find(&types_sizes, (uintptr_t)datatype);
 }
 
-/* A call so small that neither rank nor library need be asked: by the handle alone. */
+/* A call so small that neither rank nor library need be asked: by the handle alone, or by what is known of it. */
 static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {
-	uint64_t least, most;
+	uint64_t bound = abi_size_bound(datatype), size;
 
-	types_bounds(datatype, count, &least, &most);
-	return least <= most && most < threshold_bytes;
+	if (!bound || count >= (uint64_t)1 << 40)
+		return false;
+	if (base_likely(count * bound < threshold_bytes))
+		return true;
+	size = types_known_size(datatype, bound);
+	return size && count * size < threshold_bytes;
 }
 
 /* Likewise: one that the gate leaves to the library. */
 static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_window *gate)
 {
-	uint64_t least, most;
+	uint64_t bound = abi_size_bound(datatype), size;
 
-	types_bounds(datatype, count, &least, &most);
-	if (least > most)
+	if (!bound || count >= (uint64_t)1 << 40)
 		return false;
-	return most < gate->from || (least >= gate->holes[0].from && most < gate->holes[0].to) ||
-	       (least >= gate->holes[1].from && most < gate->holes[1].to);
+	if (base_likely(count * bound < gate->from))
+		return true;
+	size = types_known_size(datatype, bound);
+	return size && (count * size < gate->from || rt_hole_has(gate->holes[0], count * size) ||
+			rt_hole_has(gate->holes[1], count * size));
 }
 
 /* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's memory,

@@ -26,7 +26,7 @@ static const struct { uint64_t again, always, always_others; } wins_from_bytes[R
 	[RT_REDUCE_SCATTER] = { NEVER, NEVER, NEVER }, /* likewise */
 	[RT_REDUCE_SCATTER_BLOCK] = { 128 * KIB, 128 * KIB, NEVER },
 	[RT_SCAN] = { 128 * KIB, 256 * KIB, 256 * KIB },
-	[RT_EXSCAN] = { 128 * KIB, NEVER, NEVER },
+	[RT_EXSCAN] = { 192 * KIB, NEVER, NEVER }, /* of two ranks one message, in some libraries */
 };
 
 static int64_t option_of(enum rt_kind kind)
