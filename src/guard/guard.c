@@ -250,6 +250,14 @@ int guard_arm(struct guard_range *r)
 	return ret;
 }
 
+void guard_rest(void)
+{
+	enter_locked();
+	if (ranges.kind && ranges.kind->by_signal && !ranges_armed())
+		dispatch_set(false);
+	leave_unlocked();
+}
+
 static _Noreturn void release_failed(void)
 {
 	static const char text[] = "sluice: guard: cannot give memory back to the program\n";

@@ -86,9 +86,11 @@ void guard_fini(void);
  * of closed ranges. Empty range: there are none. */
 void guard_shadows(uintptr_t *out_start, uintptr_t *out_end);
 /* May ranges be armed now? False when a thread exists that is not protected, or a foreign handler could
- * not be chained; then calls complete before they return. Cheap (one system call when nothing changed); the first time
- * system calls begin to be looked at, which costs each of them 0.08 us: to be asked last. */
+ * not be chained; then calls complete before they return. Cheap (one system call when nothing changed). System calls of
+ * this thread begin to be looked at, which costs each 0.08 us until what is armed is released, or guard_rest(): to be asked last. */
 bool guard_is_ready(void);
+/* It was asked, and nothing is armed by this thread after all. */
+void guard_rest(void);
 /*
  * 0, or -errno and nothing has changed. Requires guard_is_ready(), r->start .. r->arg set, r not armed, no overlap, and
  * one mapping of the arena, readable and writable, on all of it (region_describe() has looked).

@@ -518,10 +518,11 @@ void threads_look(void)
 	struct thread *self = threads_self();
 	uint64_t old;
 
-	if (!self || (threads_are_looked_at() && are_known_covered()))
+	if (!self || (threads_are_looked_at() && self->arms && are_known_covered()))
 		return;
 	old = lock();
 	atomic_store_explicit(&is_looking, true, memory_order_relaxed);
+	self->arms = true;
 	protect_all(self);
 	unlock(old);
 }

@@ -38,7 +38,7 @@ struct thread {
 	enum state state;        /* under the lock, as all below */
 	bool has_own_selector;   /* the kernel looks at `word`; read by the thread itself without lock */
 	bool is_dispatched;      /* prctl done; the same */
-	bool arms;               /* it has armed a range: only dispatched while something is */
+	bool arms;               /* ranges, or would: only dispatched while something is armed */
 	int tid;
 	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
 	struct threads_start start;

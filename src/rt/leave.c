@@ -215,6 +215,7 @@ static bool is_guard_ready(struct policy_early_facts *f, struct policy_early_cho
 {
 	f->guard_is_ready = guard_is_ready();
 	if (!f->guard_is_ready) {
+		guard_rest();
 		policy_early(f, choice);
 		trace_early(choice->reason);
 	}
@@ -270,6 +271,8 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 			return 0;
 		}
 	}
+	if (choice.how == EARLY_NOW || ret == EXEC_MAY_LEAVE)
+		guard_rest();
 	/* an error is found again, and handled, by waiting */
 	return exec_wait(r);
 }

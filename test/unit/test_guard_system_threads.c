@@ -205,6 +205,14 @@ SYSTEM_TEST(who_arms_is_only_looked_at_while_something_is_armed)
 		read_by_call(second);
 		CHECK(!am_dispatched());
 	}
+	CHECK(guard_is_ready() && am_dispatched());
+	guard_rest();
+	CHECK(!am_dispatched());
+	CHECK(guard_is_ready());
+	first = arm_new();
+	guard_rest();
+	CHECK(am_dispatched());
+	read_by_call(first);
 	/* of several that do so each would have to be told again and again */
 	CHECK_EQ(pthread_create(&thread, NULL, arm_here, &first), 0);
 	CHECK_EQ(pthread_join(thread, &was), 0);
