@@ -2,7 +2,7 @@
 /*
  * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program sets
  * and sees of these two signals (action, mask, pending) is virtual from signals_install() on;
- * SIGSYS is never blocked for real even before, so that threads_init() can reach every thread.
+ * SIGSYS is never blocked for real even before, so that threads_look() can reach every thread.
  */
 #include <errno.h>
 #include <string.h>

@@ -101,14 +101,13 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 /* ---- threads ---------------------------------------------------------------------------------- */
 
 /*
- * From now on every thread has to be reachable: with SIGSEGV and SIGSYS unblocked, when `dispatch` (else nothing
- * happens). Threads that exist are told by a signal and follow when it reaches them. Takes SIGSYS. Idempotent. 0 or
- * -errno. Not in signal handlers.
+ * From now on every thread that is made is to be reachable: with SIGSEGV and SIGSYS unblocked, when `dispatch` (else nothing
+ * happens). Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
  */
 int threads_init(bool dispatch);
 /*
- * Then, before anything is armed: their system calls are dispatched, in the same way, which costs each of them 0.08 us also
- * while nothing is armed. So a thread that arms ranges is only dispatched while there are some, unless others do so, too.
+ * Then, before anything is armed: all threads are, and their system calls are dispatched, which costs each of these 0.08 us also
+ * while nothing is armed. Threads that exist are told by a signal and follow when it reaches them. So a thread that arms ranges is only dispatched while there are some, unless others do so, too.
  * Again when threads are not covered. Not in signal handlers.
  */
 void threads_look(void);
@@ -126,7 +125,7 @@ void guard_complete(void);
 /* dispatch_set's part. */
 void threads_set_armed(bool armed);
 
-/* The signal by which threads_init tells a thread; true when it was that. Context: SIGSYS's handler. */
+/* The signal by which threads_look tells a thread; true when it was that. Context: SIGSYS's handler. */
 bool threads_answer_sig(const siginfo_t *si, void *ucontext);
 
 /*

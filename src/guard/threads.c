@@ -498,7 +498,7 @@ int threads_init(bool dispatch)
 		return ret;
 	old = lock();
 	atomic_store_explicit(&threads_required, true, memory_order_relaxed);
-	protect_all(self);
+	protect(self);
 	unlock(old);
 	make_mask_virtual();
 	return self->state == KNOWN ? -ENOSYS : 0;
