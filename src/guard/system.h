@@ -106,9 +106,10 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
  */
 int threads_init(bool dispatch);
 /*
- * Then, before anything is armed: all threads are, and their system calls are dispatched, which costs each of these 0.08 us also
- * while nothing is armed. Threads that exist are told by a signal and follow when it reaches them. So a thread that arms ranges is only dispatched while there are some, unless others do so, too.
- * Again when threads are not covered. Not in signal handlers.
+ * Then, before anything is armed: all threads are, and their system calls are dispatched. Those that exist are told by a
+ * signal and follow when it reaches them. Dispatch costs each system call 0.08 us also while nothing is armed: so a thread that
+ * arms ranges is only dispatched while there are some, unless others do so, too. Again when threads are not covered. Not in
+ * signal handlers.
  */
 void threads_look(void);
 bool threads_are_looked_at(void);

@@ -182,17 +182,12 @@ static void switch_off(struct thread *t)
 	t->is_dispatched = false;
 }
 
-static uint32_t trust_of(const struct thread *t)
-{
-	return atomic_load_explicit(&t->word, memory_order_relaxed) / TRUST;
-}
-
 /* Locked. */
 static int switch_on_own(struct thread *t)
 {
 	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
 
-	atomic_store_explicit(&t->word, thread_word(trust_of(t), wanted), memory_order_relaxed);
+	atomic_store_explicit(&t->word, thread_word(thread_trust(t), wanted), memory_order_relaxed);
 	return switch_on(t, true);
 }
 
@@ -203,7 +198,7 @@ static void protect(struct thread *t)
 		return;
 	if (!atomic_load_explicit(&is_looking, memory_order_relaxed))
 		set_state(t, REACHED);
-	else if (!(trust_of(t) ? switch_on_own(t) : switch_on(t, false)))
+	else if (!(thread_trust(t) ? switch_on_own(t) : switch_on(t, false)))
 		set_state(t, PROTECTED);
 	else
 		set_state(t, KNOWN);

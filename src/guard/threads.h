@@ -66,6 +66,12 @@ struct thread_here {
 extern __thread struct thread_here thread_here __attribute__((tls_model("initial-exec")));
 extern _Atomic bool threads_required; /* threads_init was called */
 
+/* Its depth of trust. */
+static inline uint32_t thread_trust(const struct thread *t)
+{
+	return atomic_load_explicit(&t->word, memory_order_relaxed) / TRUST;
+}
+
 static inline uint32_t thread_word(uint32_t depth, bool wanted)
 {
 	return depth * TRUST | (wanted ? WANTED : 0) | (wanted && !depth ? SELECTOR_BLOCK : 0);

@@ -15,11 +15,6 @@
 
 /* ---- trust: calls of this thread that nobody looks at ---------------------------------------------- */
 
-static uint32_t depth_of(const struct thread *t)
-{
-	return atomic_load_explicit(&t->word, memory_order_relaxed) / TRUST;
-}
-
 /* The kernel reads the word on this thread's behalf: program order is enough. */
 static void set_depth(struct thread *t, uint32_t depth)
 {
@@ -41,21 +36,21 @@ void guard_trust_begin(void)
 		return;
 	if (base_unlikely(!t->has_own_selector && t->is_dispatched))
 		threads_own_selector(t);
-	set_depth(t, depth_of(t) + 1);
+	set_depth(t, thread_trust(t) + 1);
 }
 
 void guard_trust_end(void)
 {
 	struct thread *t = thread_here.thread;
 
-	if (t && depth_of(t)) /* else it began before there was anything to trust */
-		set_depth(t, depth_of(t) - 1);
+	if (t && thread_trust(t)) /* else it began before there was anything to trust */
+		set_depth(t, thread_trust(t) - 1);
 }
 
 uint32_t threads_suspend_trust(void)
 {
 	struct thread *t = thread_here.thread;
-	uint32_t depth = t ? depth_of(t) : 0;
+	uint32_t depth = t ? thread_trust(t) : 0;
 
 	if (base_unlikely(depth))
 		set_depth(t, 0);
@@ -249,7 +244,7 @@ void system_fault_end_sig(const struct system_fault *f)
 
 void threads_jumped(void)
 {
-	if (base_likely(!thread_here.thread || (!thread_here.in_fault && !thread_here.enters && !depth_of(thread_here.thread))))
+	if (base_likely(!thread_here.thread || (!thread_here.in_fault && !thread_here.enters && !thread_trust(thread_here.thread))))
 		return;
 	thread_here.in_fault = thread_here.waiting = false;
 	thread_here.enters = 0;
