@@ -71,7 +71,8 @@ bool bench_agree(struct bench *b, bool mine);
 /* There and back between ranks 0 and 1, ns; 0 with one rank. The ranks are put on two cores for it
  * and get their affinity back. All ranks call it; the same result on all. */
 double bench_line_ns(struct bench *b);
-/* The CPUs that the job may use, like "0,2,4", where they are not all of the machine's from 0 on. */
+/* The CPUs that the job may use, like "0,2,4", where they are not all of the machine's from 0 on.
+ */
 void bench_use_cpus(const char *list);
 /* Put the calling process on the cpu-th of those. 0 or -errno. */
 int bench_pin(int cpu);

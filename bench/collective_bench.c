@@ -8,13 +8,13 @@
  *           broadcast each leaf reads one byte of each page; after a gather the root reads one byte
  *           of each page of all it received, and each sender writes one byte of each page of what
  * it sent. The owner rewrites its whole buffer before each call. A sample is the slowest rank's.
- *   call    call-bcast, call-gather: the call alone, as OSU's benchmarks time it: a barrier of the MPI's
- *           own before each call, nobody looks at the data, which stays the same
- *   small   many calls a sample, the root moving on each time, so that ranks cannot run ahead
- *   first   fresh buffers, touched by their owner: the first use, and ten uses with the free
- *   maps    maps-bcast, maps-gather: `buffers` of them, each used MAPS_USES times and freed: mappings and
- *           open descriptors before and after
- *   others  memory (of a rank that passed small messages only), malloc (allocator throughput)
+ *   call    call-bcast, call-gather: the call alone, as OSU's benchmarks time it: a barrier of the
+ * MPI's own before each call, nobody looks at the data, which stays the same small   many calls a
+ * sample, the root moving on each time, so that ranks cannot run ahead first   fresh buffers,
+ * touched by their owner: the first use, and ten uses with the free maps    maps-bcast,
+ * maps-gather: `buffers` of them, each used MAPS_USES times and freed: mappings and open
+ * descriptors before and after others  memory (of a rank that passed small messages only), malloc
+ * (allocator throughput)
  *
  * Each timed call's data is checked at the bytes that are read; warm-up calls and the last call are
  * checked in full and not timed. Results are JSON lines on stdout of rank 0.
@@ -175,10 +175,12 @@ static uint64_t call_gather_alone(struct job *j, bool full)
 		memset(j->recv, 0, j->bytes * (size_t)j->b.ranks);
 	MPI_Barrier(MPI_COMM_WORLD);
 	t0 = bench_now_ns();
-	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+	MPI_Gather(j->send, (int)j->bytes, MPI_BYTE, j->recv, (int)j->bytes, MPI_BYTE, 0,
+		   MPI_COMM_WORLD);
 	ns = bench_now_ns() - t0;
 	for (int r = 0; full && j->b.rank == 0 && r < j->b.ranks; r++)
-		note_wrong(j, bench_check((char *)j->recv + j->bytes * r, j->bytes, bench_seed(1, r)));
+		note_wrong(j,
+			   bench_check((char *)j->recv + j->bytes * r, j->bytes, bench_seed(1, r)));
 	return bench_max(&j->b, ns);
 }
 
@@ -295,7 +297,7 @@ static void run_first(struct job *j, const struct measure *m)
 	print_result(j, name, &j->tens, 1, 0, line);
 }
 
-/* ---- small, and calls that are not taken ---------------------------------------------------- */
+/* ---- small, and calls that are not taken ------------------------------------------------- */
 
 static void batch_bcast(struct job *j)
 {
@@ -377,7 +379,7 @@ static void run_small(struct job *j, const struct measure *m)
 	buffers_put(j);
 }
 
-/* ---- memory and allocator ------------------------------------------------------------------- */
+/* ---- memory and allocator ---------------------------------------------------------------- */
 
 /* The sum of the lines of a /proc file that begin with `key`, in KiB. */
 static long proc_kib(const char *path, const char *key)
@@ -441,13 +443,15 @@ static void run_maps(struct job *j, const struct measure *m)
 	if (j->b.rank)
 		return;
 	bench_sort(&j->samples);
-	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"buffers\": %d, \"p0_us\": %.4f, "
+	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"buffers\": %d, \"p0_us\": "
+	       "%.4f, "
 	       "\"p50_us\": %.4f, \"p99_us\": %.4f, \"maps_before\": %llu, \"maps_after\": %llu, "
 	       "\"descriptors_before\": %llu, \"descriptors_after\": %llu, \"mismatches\": %llu}\n",
 	       m->name, j->bytes, j->b.ranks, j->opt.buffers, bench_percentile_us(&j->samples, 0),
 	       bench_percentile_us(&j->samples, 50), bench_percentile_us(&j->samples, 99),
-	       (unsigned long long)maps[0], (unsigned long long)maps[1], (unsigned long long)files[0],
-	       (unsigned long long)files[1], (unsigned long long)wrong);
+	       (unsigned long long)maps[0], (unsigned long long)maps[1],
+	       (unsigned long long)files[0], (unsigned long long)files[1],
+	       (unsigned long long)wrong);
 	fflush(stdout);
 	j->samples.count = 0;
 }
@@ -478,7 +482,7 @@ static void run_malloc(struct job *j, const struct measure *m)
 		free(slot[i]);
 }
 
-/* ---- what to run ---------------------------------------------------------------------------- */
+/* ---- what to run ------------------------------------------------------------------------- */
 
 static const struct measure measures[] = {
 	{ "bcast", run_large, call_bcast, NULL, true },
@@ -516,9 +520,12 @@ static void run_measure(struct job *j, const char *name, size_t len)
 
 static void parse(struct options *o, int argc, char **argv)
 {
-	*o = (struct options){
-		.what = "", .budget_ns = 100000000, .warmup = 10, .min_calls = 5, .max_calls = 2000, .buffers = 1000
-	};
+	*o = (struct options){ .what = "",
+			       .budget_ns = 100000000,
+			       .warmup = 10,
+			       .min_calls = 5,
+			       .max_calls = 2000,
+			       .buffers = 1000 };
 	for (int i = 1; i < argc; i++) {
 		const char *value = strchr(argv[i], '=');
 

@@ -47,7 +47,7 @@ struct cell {
 	size_t bytes;
 };
 
-/* ---- one call ------------------------------------------------------------------------------- */
+/* ---- one call ---------------------------------------------------------------------------- */
 
 static void flush(const char *p, size_t bytes)
 {
@@ -123,7 +123,7 @@ static struct times call_once(struct setup *s, const struct cell *c, uint64_t ca
 	return t;
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------- */
 
 static struct bench_samples copy_samples, touch_samples, read_samples, used_samples;
 

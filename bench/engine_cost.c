@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an engine costs a program and what it gives: a post, with workers that seek and that sleep; the
- * time until a small copy has ended; bandwidth by size of fragment and by workers against a copy of
- * one's own; how soon data that the engine has copied can be read, by copy kernel. The program is on the
- * first CPU, the workers on the second (two of them on both). One JSON object a line: the least and the
- * median of many.
+ * What an engine costs a program and what it gives: a post, with workers that seek and that sleep;
+ * the time until a small copy has ended; bandwidth by size of fragment and by workers against a
+ * copy of one's own; how soon data that the engine has copied can be read, by copy kernel. The
+ * program is on the first CPU, the workers on the second (two of them on both). One JSON object a
+ * line: the least and the median of many.
  *
  *   ninja bench/engine_cost && bench/engine_cost [--normal] [engine]
  */
@@ -34,19 +34,21 @@ static int by_value(const void *a, const void *b)
 static void report(const char *what, const char *how, size_t bytes, uint64_t *ns, int n)
 {
 	qsort(ns, (size_t)n, sizeof *ns, by_value);
-	printf("{\"what\": \"%s\", \"how\": \"%s\", \"bytes\": %zu, \"least_us\": %.2f, \"median_us\": %.2f", what,
-	       how, bytes, (double)ns[0] / 1e3, (double)ns[n / 2] / 1e3);
+	printf("{\"what\": \"%s\", \"how\": \"%s\", \"bytes\": %zu, \"least_us\": %.2f, "
+	       "\"median_us\": %.2f",
+	       what, how, bytes, (double)ns[0] / 1e3, (double)ns[n / 2] / 1e3);
 	if (bytes >= 64 * KIB)
-		printf(", \"best_gb_s\": %.1f, \"median_gb_s\": %.1f", (double)bytes / (double)ns[0],
-		       (double)bytes / (double)ns[n / 2]);
+		printf(", \"best_gb_s\": %.1f, \"median_gb_s\": %.1f",
+		       (double)bytes / (double)ns[0], (double)bytes / (double)ns[n / 2]);
 	printf("}\n");
 	fflush(stdout);
 }
 
-/* On a machine that does other things too: workers at normal priority, which are not to be displaced. */
+/* On a machine that does other things too: workers at normal priority, which are not to be
+ * displaced. */
 static bool normal;
 
-/* ---- channels ---------------------------------------------------------------------------------------- */
+/* ---- channels ---------------------------------------------------------------------------- */
 
 static struct engine_chan *open_with(int workers, const char *kernel, unsigned cpus_mask)
 {
@@ -114,7 +116,8 @@ static void fragment_done(struct engine_copy *c, int result)
 	atomic_fetch_add(&t->ended, bytes);
 }
 
-static void transfer_run(struct engine_chan *ch, char *dst, const char *src, size_t bytes, size_t fragment, int depth)
+static void transfer_run(struct engine_chan *ch, char *dst, const char *src, size_t bytes,
+			 size_t fragment, int depth)
 {
 	struct transfer *t = &transfer;
 
@@ -136,7 +139,7 @@ static void transfer_run(struct engine_chan *ch, char *dst, const char *src, siz
 		host_cpu_relax();
 }
 
-/* ---- what a post costs --------------------------------------------------------------------------------- */
+/* ---- what a post costs ------------------------------------------------------------------- */
 
 static _Atomic uint64_t ended_ns;
 
@@ -181,11 +184,12 @@ static void measure_posts(const char *how, unsigned pause_us)
 	report("until it has ended", how, 64, end, CALLS);
 }
 
-/* ---- bandwidth ------------------------------------------------------------------------------------------ */
+/* ---- bandwidth --------------------------------------------------------------------------- */
 
 static char *room(size_t bytes)
 {
-	char *raw = mmap(NULL, bytes + 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *raw = mmap(NULL, bytes + 2 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 	char *p = (char *)base_round_up((uintptr_t)raw, 2 * MIB);
 
 	if (raw == MAP_FAILED)
@@ -195,7 +199,8 @@ static char *room(size_t bytes)
 	return p;
 }
 
-static void measure_bandwidth(char *dst, char *src, size_t bytes, size_t fragment, int workers, int depth)
+static void measure_bandwidth(char *dst, char *src, size_t bytes, size_t fragment, int workers,
+			      int depth)
 {
 	struct engine_chan *ch = open_with(workers, "auto", workers > 1 ? 3 : 2);
 	uint64_t ns[BIG_CALLS];
@@ -208,7 +213,8 @@ static void measure_bandwidth(char *dst, char *src, size_t bytes, size_t fragmen
 		ns[i] = bench_now_ns() - ns[i];
 	}
 	ops->chan_close(ch);
-	snprintf(how, sizeof how, "%d workers, fragments of %zu KiB, depth %d", workers, fragment / KIB, depth);
+	snprintf(how, sizeof how, "%d workers, fragments of %zu KiB, depth %d", workers,
+		 fragment / KIB, depth);
 	report("copy", how, bytes, ns, BIG_CALLS);
 }
 
@@ -225,8 +231,8 @@ static void measure_own(char *dst, char *src, size_t bytes)
 	report("copy", "by the program", bytes, ns, BIG_CALLS);
 }
 
-/* Until the program has read all of it: what counts when the copy was not hidden. And the reading alone:
- * what counts when it was. */
+/* Until the program has read all of it: what counts when the copy was not hidden. And the reading
+ * alone: what counts when it was. */
 static void measure_use(char *dst, char *src, size_t bytes, const char *kernel)
 {
 	struct engine_chan *ch = open_with(1, kernel, 2);

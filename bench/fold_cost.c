@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a fold costs: the sum of floats of two ranks to both (fold/, exec/), by size, against two threads
- * that do the same by a loop of their own, each a half: out0[i] = out1[i] = in0[i] + in1[i], plainly and past the
- * caches. Alternating in one run; nothing else is measured at the time. One JSON object a line.
+ * What a fold costs: the sum of floats of two ranks to both (fold/, exec/), by size, against two
+ * threads that do the same by a loop of their own, each a half: out0[i] = out1[i] = in0[i] +
+ * in1[i], plainly and past the caches. Alternating in one run; nothing else is measured at the
+ * time. One JSON object a line.
  *
  *   ninja bench/fold_cost && bench/fold_cost [bytes ...]
  */
@@ -54,16 +55,17 @@ static int least(void *ctx, int64_t in, int64_t *out)
 	(void)ctx;
 	atomic_store(&shared->value[me], in);
 	meet();
-	*out = atomic_load(&shared->value[0]) < atomic_load(&shared->value[1]) ? atomic_load(&shared->value[0]) :
-									       atomic_load(&shared->value[1]);
+	*out = atomic_load(&shared->value[0]) < atomic_load(&shared->value[1])
+		       ? atomic_load(&shared->value[0])
+		       : atomic_load(&shared->value[1]);
 	meet();
 	return 0;
 }
 
-/* ---- the loop of one's own ----------------------------------------------------------------------------- */
+/* ---- the loop of one's own --------------------------------------------------------------- */
 
-/* Both ranks' buffers as rank 0 sees them: it and a thread of the other rank's CPU, which here is the other
- * process, do a half each. */
+/* Both ranks' buffers as rank 0 sees them: it and a thread of the other rank's CPU, which here is
+ * the other process, do a half each. */
 struct buffers { float *in[2], *out[2]; };
 
 static void loop(const struct buffers *b, uint64_t first, uint64_t end)
@@ -98,7 +100,7 @@ static void loop_past_caches(const struct buffers *b, uint64_t first, uint64_t e
 #endif
 }
 
-/* ---- measuring ---------------------------------------------------------------------------------------------- */
+/* ---- measuring --------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -110,9 +112,13 @@ static int by_value(const void *a, const void *b)
 enum { FOLD, PLAIN, PAST, WAYS };
 static const char *const names[WAYS] = { "fold", "loop", "loop past the caches" };
 
-static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buffers *b, const struct region_extent *mem)
+static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buffers *b,
+		 const struct region_extent *mem)
 {
-	const struct exec_fold f = { .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32, .count = bytes / 4,
+	const struct exec_fold f = { .kind = FOLD_ALLREDUCE,
+				     .type = GOAL_ADD,
+				     .dtype = GOAL_F32,
+				     .count = bytes / 4,
 				     .element_bytes = 4 };
 	struct exec_call call = { .fold = &f, .user = { b->in[me], b->out[me] }, .name = "fold" };
 	uint64_t half = bytes / 8;
@@ -158,14 +164,18 @@ static void measure(struct exec_comm *e, struct node_group *g, uint64_t bytes)
 			if (b.out[me][bytes / 8] != 2 * b.in[me][bytes / 8])
 				exit(2);
 			meet();
-			memset(b.out[me], 0, bytes); /* as a program's would be: in its caches, if it fits */
+			memset(b.out[me], 0,
+			       bytes); /* as a program's would be: in its caches, if it fits */
 		}
 	}
 	for (int way = 0; way < WAYS && !me; way++) {
 		qsort(ns[way], CALLS, sizeof ns[way][0], by_value);
-		printf("{\"way\": \"%s\", \"bytes\": %lu, \"least_us\": %.1f, \"median_us\": %.1f, \"gb_s\": %.1f, "
-		       "\"loop_to_this\": %.2f}\n", names[way], (unsigned long)bytes, (double)ns[way][0] / 1e3,
-		       (double)ns[way][CALLS / 2] / 1e3, 4.0 * (double)bytes / (double)ns[way][CALLS / 2],
+		printf("{\"way\": \"%s\", \"bytes\": %lu, \"least_us\": %.1f, \"median_us\": %.1f, "
+		       "\"gb_s\": %.1f, "
+		       "\"loop_to_this\": %.2f}\n",
+		       names[way], (unsigned long)bytes, (double)ns[way][0] / 1e3,
+		       (double)ns[way][CALLS / 2] / 1e3,
+		       4.0 * (double)bytes / (double)ns[way][CALLS / 2],
 		       (double)ns[PLAIN][CALLS / 2] / (double)ns[way][CALLS / 2]);
 		fflush(stdout);
 	}
@@ -181,7 +191,8 @@ static int run(int rank, int n, const uint64_t *sizes)
 	me = rank;
 	host_cpumask_apply(&cpu);
 	base_options_load(environ, NULL, 0);
-	if (region_init() || node_group_create(&oob, exec_area_bytes(2), &g) || !g || exec_create(g, NULL, NULL, &e))
+	if (region_init() || node_group_create(&oob, exec_area_bytes(2), &g) || !g ||
+	    exec_create(g, NULL, NULL, &e))
 		return 1;
 	for (int i = 0; i < n; i++)
 		measure(e, g, sizes[i]);
@@ -201,7 +212,8 @@ int main(int argc, char **argv)
 		sizes[n] = strtoull(argv[n + 1], NULL, 0);
 	if (!n)
 		memcpy(sizes, usual, sizeof usual), n = BASE_ARRAY_LEN(usual);
-	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (shared == MAP_FAILED)
 		return 1;
 	child = fork();

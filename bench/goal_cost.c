@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What running a compiled schedule costs: an operation that does nothing; a dissemination barrier of two
- * ranks against one written by hand with two cache lines; a copy of 16 MB from one rank to another
- * against copies by hand. What is compared alternates, so that both see the same machine. One JSON object
- * a line: the ratio's median and quartiles over the rounds, and both times.
+ * What running a compiled schedule costs: an operation that does nothing; a dissemination barrier
+ * of two ranks against one written by hand with two cache lines; a copy of 16 MB from one rank to
+ * another against copies by hand. What is compared alternates, so that both see the same machine.
+ * One JSON object a line: the ratio's median and quartiles over the rounds, and both times.
  *
  *   ninja bench/goal_cost && bench/goal_cost
  */
@@ -22,7 +22,7 @@ enum { ROUNDS = 41, NULL_OPS = 2000, BARRIERS = 1000, COPIES = 3 };
 
 static struct bench bench;
 
-/* ---- a group of two forked processes ------------------------------------------------------------ */
+/* ---- a group of two forked processes ----------------------------------------------------- */
 
 struct shared {
 	_Alignas(128) _Atomic uint32_t flag[2][32];
@@ -33,12 +33,18 @@ static struct shared *shared;
 
 static uint32_t channel;
 
-static struct sched_inst *open_block(struct sched_group *g, struct goal_build *b, void *buffer, uint64_t bytes)
+static struct sched_inst *open_block(struct sched_group *g, struct goal_build *b, void *buffer,
+				     uint64_t bytes)
 {
 	uint64_t cap = goal_block_bytes(b->op_count, b->edge_count, b->segment_count);
 	struct goal_block *block = malloc(cap);
-	struct sched_open o = { .block = block, .block_bytes = cap, .buffers = &buffer, .buffer_bytes = &bytes,
-				.buffer_count = buffer ? 1 : 0, .name = "goal_cost", .channel = channel };
+	struct sched_open o = { .block = block,
+				.block_bytes = cap,
+				.buffers = &buffer,
+				.buffer_bytes = &bytes,
+				.buffer_count = buffer ? 1 : 0,
+				.name = "goal_cost",
+				.channel = channel };
 	struct sched_inst *s = NULL;
 
 	if (!block || goal_compile(b, block, cap) || sched_open(g, &o, &s)) {
@@ -81,13 +87,16 @@ static void report(const char *what, double *ours, double *theirs, double line)
 	spread(ratio, ROUNDS, r);
 	spread(ours, ROUNDS, a);
 	spread(theirs, ROUNDS, b);
-	printf("{\"what\": \"%s\", \"ratio\": %.2f, \"ratio_quartiles\": [%.2f, %.2f], \"ns\": %.1f, "
-	       "\"by_hand_ns\": %.1f, \"least_ns\": %.1f, \"least_by_hand_ns\": %.1f, \"line_ns\": %.0f}\n", what, r[1],
-	       r[0], r[2], a[1], b[1], ours[0], theirs[0], line); /* sorted by spread() */
+	printf("{\"what\": \"%s\", \"ratio\": %.2f, \"ratio_quartiles\": [%.2f, %.2f], \"ns\": "
+	       "%.1f, "
+	       "\"by_hand_ns\": %.1f, \"least_ns\": %.1f, \"least_by_hand_ns\": %.1f, \"line_ns\": "
+	       "%.0f}\n",
+	       what, r[1], r[0], r[2], a[1], b[1], ours[0], theirs[0],
+	       line); /* sorted by spread() */
 	fflush(stdout);
 }
 
-/* ---- operations that do nothing ----------------------------------------------------------------- */
+/* ---- operations that do nothing ---------------------------------------------------------- */
 
 static void null_ops(struct sched_group *g)
 {
@@ -113,16 +122,19 @@ static void null_ops(struct sched_group *g)
 		ns[k] = (double)(bench_now_ns() - t0) / NULL_OPS;
 	}
 	spread(ns, ROUNDS, s);
-	printf("{\"what\": \"null operation in a chain\", \"ns\": %.1f, \"quartiles\": [%.1f, %.1f]}\n", s[1], s[0], s[2]);
+	printf("{\"what\": \"null operation in a chain\", \"ns\": %.1f, \"quartiles\": [%.1f, "
+	       "%.1f]}\n",
+	       s[1], s[0], s[2]);
 	fflush(stdout);
 	sched_close(inst);
 }
 
-/* ---- barrier ------------------------------------------------------------------------------------ */
+/* ---- barrier ----------------------------------------------------------------------------- */
 
 static void barrier_by_hand(uint32_t number)
 {
-	_Atomic uint32_t *mine = &shared->flag[bench.rank][0], *other = &shared->flag[1 - bench.rank][0];
+	_Atomic uint32_t *mine = &shared->flag[bench.rank][0],
+			 *other = &shared->flag[1 - bench.rank][0];
 
 	atomic_store_explicit(mine, number, memory_order_release);
 	while ((int32_t)(atomic_load_explicit(other, memory_order_acquire) - number) < 0)
@@ -159,11 +171,12 @@ static void barriers(struct sched_group *g, double line)
 	sched_close(inst);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------ */
 
 #define FRAGMENT (256u << 10)
 
-/* The receiver and the sender copy fragments in turn, as the best that can be done with two cores. */
+/* The receiver and the sender copy fragments in turn, as the best that can be done with two cores.
+ */
 static void copy_by_hand(char *dst, const char *src)
 {
 	uint32_t all = COPY_BYTES / FRAGMENT, i;
@@ -241,7 +254,8 @@ static int be_rank(char *hand)
 
 static void *map_shared(uint64_t bytes)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (p == MAP_FAILED)
 		exit(1);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What guarding memory costs, by kind, size, pages and how the range lies, with this process otherwise
- * idle or a second thread running: to arm, to release, from an access until touched() begins (when the
- * first useful byte could be copied) and until the access is done; beside what mprotect(2) takes for
- * the same. A table; times in us, median (least).
+ * What guarding memory costs, by kind, size, pages and how the range lies, with this process
+ * otherwise idle or a second thread running: to arm, to release, from an access until touched()
+ * begins (when the first useful byte could be copied) and until the access is done; beside what
+ * mprotect(2) takes for the same. A table; times in us, median (least).
  *
  *   ninja bench/guard_cost && nice -n -20 bench/guard_cost [kind]
  */
@@ -45,13 +45,16 @@ static void touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	(void)write;
 	touched_at = bench_now_ns();
 	if (by_page)
-		guard_release(&range, addr / BENCH_PAGE * BENCH_PAGE, addr / BENCH_PAGE * BENCH_PAGE + BENCH_PAGE);
+		guard_release(&range, addr / BENCH_PAGE * BENCH_PAGE,
+			      addr / BENCH_PAGE * BENCH_PAGE + BENCH_PAGE);
 	else
 		guard_release(&range, range.start, range.end);
 }
 
 static void complete_all(void) {}
-static const struct guard_ops ops = { .hold = hold, .touched = touched, .complete_all = complete_all };
+static const struct guard_ops ops = { .hold = hold,
+				      .touched = touched,
+				      .complete_all = complete_all };
 
 static int by_value(const void *a, const void *b)
 {
@@ -60,7 +63,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* As a region lies in the arena: place and offset equal modulo 2 MiB, another mapping of the same pages. */
+/* As a region lies in the arena: place and offset equal modulo 2 MiB, another mapping of the same
+ * pages. */
 static bool memory_get(struct memory *m, size_t bytes, size_t odd_bytes, bool huge)
 {
 	size_t room = (bytes + odd_bytes + 4 * MIB) / (2 * MIB) * 2 * MIB;
@@ -71,7 +75,8 @@ static bool memory_get(struct memory *m, size_t bytes, size_t odd_bytes, bool hu
 	if (fd < 0 || ftruncate(fd, (off_t)room))
 		return false;
 	m->raw_bytes = 2 * (room + 2 * MIB);
-	m->raw = mmap(NULL, m->raw_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	m->raw = mmap(NULL, m->raw_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		      -1, 0);
 	base = (char *)base_round_up((uintptr_t)m->raw, 2 * MIB);
 	other = base + room + 2 * MIB;
 	mmap(other, room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
@@ -79,7 +84,8 @@ static bool memory_get(struct memory *m, size_t bytes, size_t odd_bytes, bool hu
 	ok = !huge || !madvise(other, room, MADV_COLLAPSE);
 	m->p = base + odd_bytes;
 	m->bytes = bytes;
-	mmap(m->p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, (off_t)odd_bytes);
+	mmap(m->p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd,
+	     (off_t)odd_bytes);
 	memset(m->p, 2, bytes);
 	close(fd);
 	return ok;
@@ -135,8 +141,9 @@ static void measure(size_t bytes, bool odd, bool huge, enum guard_access access,
 	range = (struct guard_range){ .start = (uintptr_t)m.p, .end = (uintptr_t)m.p + bytes };
 	for (int i = -3; i < ROUNDS; i++)
 		cycle(&m, access, i < 0 ? 0 : i);
-	printf("%-8s %-6s %6zuK %-5s %-8s %-9s", guard_kind_name(), beside, bytes >> 10, huge ? "huge" : "small",
-	       odd ? "odd" : "aligned", access == GUARD_READ_ONLY ? "read-only" : "no access");
+	printf("%-8s %-6s %6zuK %-5s %-8s %-9s", guard_kind_name(), beside, bytes >> 10,
+	       huge ? "huge" : "small", odd ? "odd" : "aligned",
+	       access == GUARD_READ_ONLY ? "read-only" : "no access");
 	for (int i = 0; i < SERIES; i++) {
 		qsort(ns[i], ROUNDS, sizeof ns[i][0], by_value);
 		printf(" %6.1f (%5.1f)", (double)ns[i][ROUNDS / 2] / 1e3, (double)ns[i][0] / 1e3);
@@ -192,7 +199,8 @@ int main(int argc, char **argv)
 {
 	static const char *const kinds[] = { "uffd", "steal", "mprotect" };
 
-	printf("%-8s %-6s %7s %-5s %-8s %-9s", "kind", "thread", "bytes", "pages", "lies", "access");
+	printf("%-8s %-6s %7s %-5s %-8s %-9s", "kind", "thread", "bytes", "pages", "lies",
+	       "access");
 	for (int i = 0; i < SERIES; i++)
 		printf(" %14s", titles[i]);
 	printf("\n");

@@ -201,8 +201,8 @@ static void measure(bool odd, bool cold, bool asleep)
 	wait_until_served();
 	for (int i = -3; i < ROUNDS; i++)
 		cycle(i < 0 ? 0 : i, cold, asleep);
-	printf("%5zu MB %-8s %-5s %-8s", bytes / MIB, odd ? "odd" : "aligned", cold ? "cold" : "hot",
-	       asleep ? "asleep" : "spins");
+	printf("%5zu MB %-8s %-5s %-8s", bytes / MIB, odd ? "odd" : "aligned",
+	       cold ? "cold" : "hot", asleep ? "asleep" : "spins");
 	for (int s = 0; s < SERIES; s++) {
 		qsort(ns[s], ROUNDS, sizeof ns[s][0], by_value);
 		printf(" %7.1f", (double)ns[s][ROUNDS / 2] / 1e3);
@@ -228,7 +228,8 @@ int main(void)
 	int fd = memfd_create("guard_floor", MFD_CLOEXEC);
 	char *base;
 
-	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	if (fd < 0 || ftruncate(fd, (off_t)room) || shared == MAP_FAILED || pipe(to_rival) ||
 	    pipe(from_rival))
 		die("memory");

@@ -67,7 +67,8 @@ const char *job_value(const char *argument, const char *name)
 	return !strncmp(argument, name, len) && argument[len] == '=' ? argument + len + 1 : NULL;
 }
 
-/* Ranks of another machine cannot map rank 0's memory, and must not find a process of the same number. */
+/* Ranks of another machine cannot map rank 0's memory, and must not find a process of the same
+ * number. */
 static void check_machine(const struct bench *b)
 {
 	char mine[64] = "", first[64];

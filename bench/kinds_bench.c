@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kinds_bench: what a call of each blocking collective takes. One launch of one MPI program; bench/kinds.py launches
- * it with and without Sluice in turn and compares. An ordinary MPI program: no option says which side it is on.
+ * kinds_bench: what a call of each blocking collective takes. One launch of one MPI program;
+ * bench/kinds.py launches it with and without Sluice in turn and compares. An ordinary MPI program:
+ * no option says which side it is on.
  *
- *   kinds_bench [what=bcast,scatter,...] [sizes=64K,1M] [memory=again,new,untouched] [ms=20] [calls=9] [pin=1] [nice=N]
+ *   kinds_bench [what=bcast,scatter,...] [sizes=64K,1M] [memory=again,new,untouched] [ms=20]
+ * [calls=9] [pin=1] [nice=N]
  *
  *   again      the same buffers in each call
  *   new        malloc, both buffers written, the call, free
  *   untouched  the same, but nobody has written to the result's buffer before
  *
- * `sizes` are the bytes of one block: what a rank sends to each other (scatter, gather, allgather, alltoall), or what
- * each brings to a reduction. A sample begins when all ranks are there, and ends when the slowest has read a byte
- * of each page of its result; who brings something has written it just before. Medians as JSON lines on stdout of rank 0.
+ * `sizes` are the bytes of one block: what a rank sends to each other (scatter, gather, allgather,
+ * alltoall), or what each brings to a reduction. A sample begins when all ranks are there, and ends
+ * when the slowest has read a byte of each page of its result; who brings something has written it
+ * just before. Medians as JSON lines on stdout of rank 0.
  */
 #include <mpi.h>
 #include <stdlib.h>
@@ -35,7 +38,8 @@ struct bench_job {
 	int *counts, *starts; /* of blocks, for forms with lists */
 };
 
-/* What is sent and received, in blocks; -1: one for each rank. `root`: one of the two is rank 0's only. */
+/* What is sent and received, in blocks; -1: one for each rank. `root`: one of the two is rank 0's
+ * only. */
 struct kind {
 	const char *name;
 	int send, recv;
@@ -43,7 +47,7 @@ struct kind {
 	void (*call)(const struct bench_job *j, const struct buffers *u);
 };
 
-/* ---- the collectives --------------------------------------------------------------------------------- */
+/* ---- the collectives --------------------------------------------------------------------- */
 
 #define KIND(id) static void call_##id(const struct bench_job *j, const struct buffers *u)
 #define WORLD MPI_COMM_WORLD
@@ -53,22 +57,40 @@ KIND(gather) { MPI_Gather(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BY
 KIND(scatter) { MPI_Scatter(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, 0, WORLD); }
 KIND(allgather) { MPI_Allgather(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, WORLD); }
 KIND(alltoall) { MPI_Alltoall(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, WORLD); }
-KIND(gatherv) { MPI_Gatherv(u->send, j->count, MPI_BYTE, u->recv, j->counts, j->starts, MPI_BYTE, 0, WORLD); }
-KIND(scatterv) { MPI_Scatterv(u->send, j->counts, j->starts, MPI_BYTE, u->recv, j->count, MPI_BYTE, 0, WORLD); }
-KIND(allgatherv) { MPI_Allgatherv(u->send, j->count, MPI_BYTE, u->recv, j->counts, j->starts, MPI_BYTE, WORLD); }
+KIND(gatherv)
+{
+	MPI_Gatherv(u->send, j->count, MPI_BYTE, u->recv, j->counts, j->starts, MPI_BYTE, 0, WORLD);
+}
+KIND(scatterv)
+{
+	MPI_Scatterv(u->send, j->counts, j->starts, MPI_BYTE, u->recv, j->count, MPI_BYTE, 0,
+		     WORLD);
+}
+KIND(allgatherv)
+{
+	MPI_Allgatherv(u->send, j->count, MPI_BYTE, u->recv, j->counts, j->starts, MPI_BYTE, WORLD);
+}
 KIND(alltoallv)
 {
-	MPI_Alltoallv(u->send, j->counts, j->starts, MPI_BYTE, u->recv, j->counts, j->starts, MPI_BYTE, WORLD);
+	MPI_Alltoallv(u->send, j->counts, j->starts, MPI_BYTE, u->recv, j->counts, j->starts,
+		      MPI_BYTE, WORLD);
 }
-KIND(neighbor_allgather) { MPI_Neighbor_allgather(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, j->ring); }
-KIND(neighbor_alltoall) { MPI_Neighbor_alltoall(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, j->ring); }
+KIND(neighbor_allgather)
+{
+	MPI_Neighbor_allgather(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, j->ring);
+}
+KIND(neighbor_alltoall)
+{
+	MPI_Neighbor_alltoall(u->send, j->count, MPI_BYTE, u->recv, j->count, MPI_BYTE, j->ring);
+}
 KIND(reduce) { MPI_Reduce(u->send, u->recv, j->count / 4, MPI_FLOAT, MPI_SUM, 0, WORLD); }
 KIND(allreduce) { MPI_Allreduce(u->send, u->recv, j->count / 4, MPI_FLOAT, MPI_SUM, WORLD); }
 KIND(scan) { MPI_Scan(u->send, u->recv, j->count / 4, MPI_FLOAT, MPI_SUM, WORLD); }
 KIND(exscan) { MPI_Exscan(u->send, u->recv, j->count / 4, MPI_FLOAT, MPI_SUM, WORLD); }
 KIND(reduce_scatter_block)
 {
-	MPI_Reduce_scatter_block(u->send, u->recv, j->count / 4 / j->b.ranks, MPI_FLOAT, MPI_SUM, WORLD);
+	MPI_Reduce_scatter_block(u->send, u->recv, j->count / 4 / j->b.ranks, MPI_FLOAT, MPI_SUM,
+				 WORLD);
 }
 
 static const struct kind kinds[] = {
@@ -90,9 +112,10 @@ static const struct kind kinds[] = {
 	{ "neighbor_alltoall", 2, 2, ALL, call_neighbor_alltoall },
 };
 
-/* ---- buffers -------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
-static void get(const struct bench_job *j, const struct kind *k, enum memory memory, struct buffers *u)
+static void get(const struct bench_job *j, const struct kind *k, enum memory memory,
+		struct buffers *u)
 {
 	bool sends = k->root != FROM_ROOT || !j->b.rank, gets = k->root != TO_ROOT || !j->b.rank;
 
@@ -116,9 +139,10 @@ static void put(struct buffers *u)
 	free(u->recv);
 }
 
-/* ---- measuring -------------------------------------------------------------------------------------------- */
+/* ---- measuring --------------------------------------------------------------------------- */
 
-static uint64_t sample(struct bench_job *j, const struct kind *k, enum memory memory, struct buffers *u)
+static uint64_t sample(struct bench_job *j, const struct kind *k, enum memory memory,
+		       struct buffers *u)
 {
 	static volatile uint64_t sink;
 	uint64_t t0, ns;
@@ -135,7 +159,8 @@ static uint64_t sample(struct bench_job *j, const struct kind *k, enum memory me
 	return bench_max(&j->b, ns);
 }
 
-static void measure(struct bench_job *j, const struct kind *k, enum memory memory, uint64_t budget_ns, int least)
+static void measure(struct bench_job *j, const struct kind *k, enum memory memory,
+		    uint64_t budget_ns, int least)
 {
 	static struct bench_samples s;
 	struct buffers u = { 0 };
@@ -147,7 +172,9 @@ static void measure(struct bench_job *j, const struct kind *k, enum memory memor
 	for (int i = 0; i < warmup; i++)
 		sample(j, k, memory, &u);
 	since = bench_now_ns();
-	for (s.count = 0; bench_agree(&j->b, done < least || (done < 400 && bench_now_ns() - since < budget_ns)); done++) {
+	for (s.count = 0;
+	     bench_agree(&j->b, done < least || (done < 400 && bench_now_ns() - since < budget_ns));
+	     done++) {
 		uint64_t ns = sample(j, k, memory, &u);
 
 		if (!j->b.rank)
@@ -158,10 +185,11 @@ static void measure(struct bench_job *j, const struct kind *k, enum memory memor
 	if (j->b.rank)
 		return;
 	bench_sort(&s);
-	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"memory\": \"%s\", \"samples\": %d, \"p0_us\": %.2f, "
+	printf("{\"what\": \"%s\", \"bytes\": %zu, \"ranks\": %d, \"memory\": \"%s\", \"samples\": "
+	       "%d, \"p0_us\": %.2f, "
 	       "\"p50_us\": %.2f}\n",
-	       k->name, j->bytes, j->b.ranks, memory_names[memory], s.count, bench_percentile_us(&s, 0),
-	       bench_percentile_us(&s, 50));
+	       k->name, j->bytes, j->b.ranks, memory_names[memory], s.count,
+	       bench_percentile_us(&s, 0), bench_percentile_us(&s, 50));
 	fflush(stdout);
 }
 

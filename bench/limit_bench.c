@@ -88,7 +88,7 @@ static uint64_t use_expect(const struct limit *l, uint64_t seed)
 	return l->read_all ? bench_read_expect(l->bytes, seed) : bench_expect(l->bytes, seed);
 }
 
-/* ---- the two collectives -------------------------------------------------------------------- */
+/* ---- the two collectives ----------------------------------------------------------------- */
 
 static uint64_t call_bcast(struct limit *l)
 {
@@ -134,7 +134,7 @@ static const struct shape {
 	{ "limit-gather", call_gather },
 };
 
-/* ---- measuring ------------------------------------------------------------------------------ */
+/* ---- measuring --------------------------------------------------------------------------- */
 
 static void measure(struct limit *l, const struct shape *s, const struct kernel *k,
 		    uint64_t budget_ns)

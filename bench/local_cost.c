@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What local operations of schedules cost against the same loops written by hand with vector instructions:
- * the sum and the larger of floats, into memory of its own and in place, the two taking turns on the same
- * memory; then every operation on every type. And what the interpreter's core costs for an operation that
- * does nothing, in schedules of several shapes. One JSON object a line.
+ * What local operations of schedules cost against the same loops written by hand with vector
+ * instructions: the sum and the larger of floats, into memory of its own and in place, the two
+ * taking turns on the same memory; then every operation on every type. And what the interpreter's
+ * core costs for an operation that does nothing, in schedules of several shapes. One JSON object a
+ * line.
  *
  *   ninja bench/local_cost && bench/local_cost [--all]
  */
@@ -93,11 +94,12 @@ static void compare(const char *what, uint32_t type, loop *hand, size_t bytes, b
 	}
 	sorted(ours);
 	sorted(theirs);
-	printf("{\"what\": \"%s\", \"in_place\": %s, \"bytes\": %zu, \"goal_us\": %.1f, \"hand_us\": %.1f, "
+	printf("{\"what\": \"%s\", \"in_place\": %s, \"bytes\": %zu, \"goal_us\": %.1f, "
+	       "\"hand_us\": %.1f, "
 	       "\"ratio_median\": %.3f, \"ratio_least\": %.3f, \"gb_s\": %.1f}\n",
-	       what, in_place ? "true" : "false", bytes, (double)ours[TURNS / 2] / 1e3, (double)theirs[TURNS / 2] / 1e3,
-	       (double)ours[TURNS / 2] / (double)theirs[TURNS / 2], (double)ours[0] / (double)theirs[0],
-	       3 * (double)bytes / (double)ours[TURNS / 2]);
+	       what, in_place ? "true" : "false", bytes, (double)ours[TURNS / 2] / 1e3,
+	       (double)theirs[TURNS / 2] / 1e3, (double)ours[TURNS / 2] / (double)theirs[TURNS / 2],
+	       (double)ours[0] / (double)theirs[0], 3 * (double)bytes / (double)ours[TURNS / 2]);
 	munmap(a, bytes);
 	munmap(b, bytes);
 	if (!in_place)
@@ -127,8 +129,10 @@ static void every_operation(size_t bytes)
 				goal_local((enum goal_isa)host_simd(), type, dtype, a, a, b, bytes);
 				ns[i] = bench_now_ns() - since;
 			}
-			printf("{\"what\": \"%s\", \"type\": \"%s\", \"bytes\": %zu, \"median_gb_s\": %.1f}\n",
-			       types[type], dtypes[dtype], bytes, 3 * (double)bytes / (double)sorted(ns)[TURNS / 2]);
+			printf("{\"what\": \"%s\", \"type\": \"%s\", \"bytes\": %zu, "
+			       "\"median_gb_s\": %.1f}\n",
+			       types[type], dtypes[dtype], bytes,
+			       3 * (double)bytes / (double)sorted(ns)[TURNS / 2]);
 		}
 	}
 	munmap(a, bytes);
@@ -172,8 +176,9 @@ static void null_operations(const char *what, enum shape shape)
 		if (!goal_is_over(state))
 			abort();
 	}
-	printf("{\"what\": \"null operation\", \"shape\": \"%s\", \"least_ns\": %.1f, \"median_ns\": %.1f}\n", what,
-	       (double)sorted(ns)[0] / NULLS, (double)ns[TURNS / 2] / NULLS);
+	printf("{\"what\": \"null operation\", \"shape\": \"%s\", \"least_ns\": %.1f, "
+	       "\"median_ns\": %.1f}\n",
+	       what, (double)sorted(ns)[0] / NULLS, (double)ns[TURNS / 2] / NULLS);
 	free(ops);
 	free(edges);
 	free(block);

@@ -52,8 +52,10 @@ static void say(const char *what, const char *label, const char *timed, int move
 		const char *unit)
 {
 	bench_sort(&samples);
-	printf("{\"what\": \"%s\", \"label\": \"%s\", \"timed\": \"%s\", \"movers\": %d, \"bytes\": %zu, "
-	       "\"unit\": \"%s\", \"better\": \"less\", \"p0\": %.4f, \"p50\": %.4f, \"p99\": %.4f, "
+	printf("{\"what\": \"%s\", \"label\": \"%s\", \"timed\": \"%s\", \"movers\": %d, "
+	       "\"bytes\": %zu, "
+	       "\"unit\": \"%s\", \"better\": \"less\", \"p0\": %.4f, \"p50\": %.4f, \"p99\": "
+	       "%.4f, "
 	       "\"samples\": %d}\n",
 	       what, label, timed, movers, bytes, unit, bench_percentile_us(&samples, 0),
 	       bench_percentile_us(&samples, 50), bench_percentile_us(&samples, 99), samples.count);
@@ -75,11 +77,12 @@ static _Noreturn void die(const char *why)
 
 static const char *bytes_text(size_t bytes, char out[32])
 {
-	snprintf(out, 32, bytes >> 20 ? "%zu MB" : "%zu KB", bytes >> 20 ? bytes >> 20 : bytes >> 10);
+	snprintf(out, 32, bytes >> 20 ? "%zu MB" : "%zu KB",
+		 bytes >> 20 ? bytes >> 20 : bytes >> 10);
 	return out;
 }
 
-/* ---- processes ------------------------------------------------------------------------------- */
+/* ---- processes --------------------------------------------------------------------------- */
 
 static void *map_shared(size_t bytes)
 {
@@ -131,7 +134,7 @@ static void together(struct job *j, int n, void (*work)(struct job *j))
 		exit(1);
 }
 
-/* ---- copies ---------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------ */
 
 static char *buffer(size_t bytes)
 {
@@ -153,7 +156,8 @@ static void say_copy(const struct job *j, size_t bytes)
 
 	bench_sort(&samples);
 	printf("{\"what\": \"copy by %s\", \"label\": \"copy of %s by %s\", \"timed\": \"copy\", "
-	       "\"movers\": %d, \"bytes\": %zu, \"unit\": \"GB/s\", \"better\": \"more\", \"p0\": %.4f, "
+	       "\"movers\": %d, \"bytes\": %zu, \"unit\": \"GB/s\", \"better\": \"more\", \"p0\": "
+	       "%.4f, "
 	       "\"p50\": %.4f, \"p99\": %.4f, \"samples\": %d}\n",
 	       j->b.ranks == 1 ? "one core" : "all cores", bytes_text(bytes, size),
 	       j->b.ranks == 1 ? "one core" : "each of all cores at once", j->b.ranks, bytes,
@@ -168,7 +172,8 @@ static void copy_size(struct job *j, size_t bytes)
 	char *src = buffer(bytes), *dst = buffer(bytes);
 	uint64_t since = bench_now_ns(), t0, ns;
 
-	for (int i = -WARMUP; bench_agree(&j->b, i < WARMUP || bench_now_ns() - since < j->budget_ns); i++) {
+	for (int i = -WARMUP;
+	     bench_agree(&j->b, i < WARMUP || bench_now_ns() - since < j->budget_ns); i++) {
 		t0 = bench_start(&j->b);
 		host_copy(dst, src, bytes, BASE_COPY_AUTO);
 		ns = bench_max(&j->b, bench_now_ns() - t0);
@@ -196,7 +201,7 @@ static void run_copy(struct job *j)
 		together(j, all, copy_all);
 }
 
-/* ---- from core to core ------------------------------------------------------------------------- */
+/* ---- from core to core ------------------------------------------------------------------- */
 
 static void line_work(struct job *j)
 {
@@ -221,7 +226,8 @@ static void wake_once(struct job *j, bool keep)
 	if (j->b.rank == 0) {
 		usleep(2000);
 		j->b.area->value[0][1] = bench_now_ns();
-		atomic_store_explicit(word, 1, memory_order_release); /* pairs with the load below */
+		atomic_store_explicit(word, 1,
+				      memory_order_release); /* pairs with the load below */
 		syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 	} else {
 		while (!atomic_load_explicit(word, memory_order_acquire))
@@ -238,7 +244,8 @@ static void wake_work(struct job *j)
 	for (int i = -WARMUP; i < SHORT_CALLS; i++)
 		wake_once(j, i >= 0);
 	if (j->b.rank == 0)
-		say("wake", "wake a process that sleeps on another core, until it runs", "cost", 2, 0, "us");
+		say("wake", "wake a process that sleeps on another core, until it runs", "cost", 2,
+		    0, "us");
 }
 
 static void run_line(struct job *j)
@@ -253,15 +260,15 @@ static void run_wake(struct job *j)
 		together(j, 2, wake_work);
 }
 
-/* ---- closing memory ---------------------------------------------------------------------------- */
+/* ---- closing memory ---------------------------------------------------------------------- */
 
 /* As an adopted buffer lies: twice mapped, place and offset equal modulo 2 MiB. */
 static char *adopted(size_t bytes)
 {
 	size_t room = (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 	int fd = memfd_create("machine_bench", MFD_CLOEXEC);
-	char *raw = mmap(NULL, 2 * room + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			 -1, 0);
+	char *raw = mmap(NULL, 2 * room + HUGE_BYTES, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *p = (char *)(((uintptr_t)raw + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES);
 
 	if (fd < 0 || raw == MAP_FAILED || ftruncate(fd, (off_t)room) ||
@@ -284,13 +291,15 @@ static void protect_work(struct job *j)
 		for (int i = -WARMUP; i < SHORT_CALLS; i++) {
 			uint64_t t0 = bench_now_ns();
 
-			if (mprotect(p, bytes, PROT_NONE) || mprotect(p, bytes, PROT_READ | PROT_WRITE))
+			if (mprotect(p, bytes, PROT_NONE) ||
+			    mprotect(p, bytes, PROT_READ | PROT_WRITE))
 				die("mprotect");
 			if (i >= 0)
 				add(bench_now_ns() - t0);
 			memset(p, 2, bytes);
 		}
-		snprintf(label, sizeof(label), "close %s and open it, by mprotect", bytes_text(bytes, size));
+		snprintf(label, sizeof(label), "close %s and open it, by mprotect",
+			 bytes_text(bytes, size));
 		say("protect", label, "cost", 1, bytes, "us");
 	}
 }
@@ -306,7 +315,9 @@ static void touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	(void)write;
 	guard_release(&range, range.start, range.end);
 }
-static const struct guard_ops ops = { .hold = hold, .touched = touched, .complete_all = complete_all };
+static const struct guard_ops ops = { .hold = hold,
+				      .touched = touched,
+				      .complete_all = complete_all };
 
 static void guard_size(size_t bytes)
 {
@@ -370,7 +381,7 @@ static void run_protect(struct job *j)
 	protect_work(j);
 }
 
-/* ---- arguments --------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * nbc_bench: how much of a nonblocking collective is hidden behind work that calls nothing, after NBCBench
- * (Hoefler, Lumsdaine, Rehm: SC 2007). An ordinary MPI program: no option says whose collectives it gets.
+ * nbc_bench: how much of a nonblocking collective is hidden behind work that calls nothing, after
+ * NBCBench (Hoefler, Lumsdaine, Rehm: SC 2007). An ordinary MPI program: no option says whose
+ * collectives it gets.
  *
  *   comm      the call and the wait, one after the other
  *   work      every rank works as long as comm took
@@ -9,28 +10,29 @@
  *   overhead  both - work: what the collective costs a program that works
  *   overlap   1 - overhead / comm
  *
- * work=100,200: also with twice that work. Who waits in a call of MPI may move data together with whoever moves it
- * while the program works, so that comm is less than what the latter need alone: then 100 % of comm cannot hide it all,
- * and the overhead with more work is what the program pays in any case.
+ * work=100,200: also with twice that work. Who waits in a call of MPI may move data together with
+ * whoever moves it while the program works, so that comm is less than what the latter need alone:
+ * then 100 % of comm cannot hide it all, and the overhead with more work is what the program pays
+ * in any case.
  *
- * Each is the time from the instant at which the last rank was there until the last rank that works has its result,
- * by a clock that all ranks share. Samples of work and of both take turns; overhead is the median of the
- * differences. Samples in which somebody else had a core are left out.
+ * Each is the time from the instant at which the last rank was there until the last rank that works
+ * has its result, by a clock that all ranks share. Samples of work and of both take turns; overhead
+ * is the median of the differences. Samples in which somebody else had a core are left out.
  *
- *   who=one             the last rank works, the others call and wait: their cores are free for what they wait for
- *   who=all             every rank works
- *   who=one shared=1    all ranks are on CPU 0, the others are free: the last rank works; the others have called before,
- *                       and sleep outside of MPI until it has its result (an MPI without progress of its own never
- *                       ends there)
- *   who=all shared=1    every rank works, one after the other, as they share a core; so most of what is measured
- *                       is how they hand it to each other
+ *   who=one             the last rank works, the others call and wait: their cores are free for
+ * what they wait for who=all             every rank works who=one shared=1    all ranks are on CPU
+ * 0, the others are free: the last rank works; the others have called before, and sleep outside of
+ * MPI until it has its result (an MPI without progress of its own never ends there) who=all
+ * shared=1    every rank works, one after the other, as they share a core; so most of what is
+ * measured is how they hand it to each other
  *
  * how= says what is measured:
  *   nonblocking
  *   blocking    the blocking collective at the call, and no wait: overlap is 0 by definition
- *   ideal       no collective; the wait is over as long after the last call as comm=US says: overlap is 1 but for
- *               the clock and who gets the core
- * The last two measure the benchmark. Outside of the samples there is a barrier now and then, as programs have them. Data is checked where it was moved. Results are JSON lines on stdout.
+ *   ideal       no collective; the wait is over as long after the last call as comm=US says:
+ * overlap is 1 but for the clock and who gets the core The last two measure the benchmark. Outside
+ * of the samples there is a barrier now and then, as programs have them. Data is checked where it
+ * was moved. Results are JSON lines on stdout.
  */
 #include <mpi.h>
 #include <dirent.h>
@@ -45,7 +47,8 @@
 
 #define MARK_STRIDE 4096
 #define CALIBRATIONS 3
-#define WARM_UPS     72 /* more than a communicator has places for collectives in flight: each is new once */
+#define WARM_UPS                                                                                   \
+	72 /* more than a communicator has places for collectives in flight: each is new once */
 #define LEAD_NS      300000 /* so much earlier the others call */
 #define STEP_CALLS   8      /* then there is a barrier, as between the steps of a program */
 #define TRIES_MAX   6 /* times the samples that were asked for */
@@ -63,15 +66,17 @@ struct nbc {
 	char *send, *recv;
 	double turn_ns;
 	uint64_t worked_ns, call_ns, wait_ns; /* of this rank in its last sample */
-	_Atomic uint64_t *called; /* ideal: how many calls there were, and when the last was; shared */
+	_Atomic uint64_t
+		*called; /* ideal: how many calls there were, and when the last was; shared */
 	uint64_t calls;
 	int disturbed;
 };
 
-/* ---- the collectives ------------------------------------------------------------------------------- */
+/* ---- the collectives --------------------------------------------------------------------- */
 
 enum { IBCAST, IGATHER, IALLTOALL, IALLREDUCE, IBARRIER, KINDS };
-static const char *const names[KINDS] = { "ibcast", "igather", "ialltoall", "iallreduce", "ibarrier" };
+static const char *const names[KINDS] = { "ibcast", "igather", "ialltoall", "iallreduce",
+					  "ibarrier" };
 
 /* It works in any case, and waits for data: the root of a gather, a leaf of a broadcast. */
 static int last(const struct nbc *n) { return n->b.ranks - 1; }
@@ -83,10 +88,12 @@ static void call_nonblocking(const struct nbc *n, int kind, int bytes, MPI_Reque
 		MPI_Ibcast(n->send, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, r);
 		break;
 	case IGATHER:
-		MPI_Igather(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, last(n), MPI_COMM_WORLD, r);
+		MPI_Igather(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, last(n),
+			    MPI_COMM_WORLD, r);
 		break;
 	case IALLTOALL:
-		MPI_Ialltoall(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, MPI_COMM_WORLD, r);
+		MPI_Ialltoall(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, MPI_COMM_WORLD,
+			      r);
 		break;
 	case IALLREDUCE:
 		MPI_Iallreduce(n->send, n->recv, bytes / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, r);
@@ -103,7 +110,8 @@ static void call_blocking(const struct nbc *n, int kind, int bytes)
 		MPI_Bcast(n->send, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 		break;
 	case IGATHER:
-		MPI_Gather(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, last(n), MPI_COMM_WORLD);
+		MPI_Gather(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, last(n),
+			   MPI_COMM_WORLD);
 		break;
 	case IALLTOALL:
 		MPI_Alltoall(n->send, bytes, MPI_BYTE, n->recv, bytes, MPI_BYTE, MPI_COMM_WORLD);
@@ -126,12 +134,13 @@ static void call_ideal(struct nbc *n)
 static void wait_ideal(const struct nbc *n)
 {
 	while (atomic_load_explicit(&n->called[0], memory_order_acquire) < n->calls ||
-	       bench_now_ns() < atomic_load_explicit(&n->called[1], memory_order_relaxed) + n->ideal_ns)
+	       bench_now_ns() <
+		       atomic_load_explicit(&n->called[1], memory_order_relaxed) + n->ideal_ns)
 		if (n->shared)
 			sched_yield();
 }
 
-/* ---- their data ------------------------------------------------------------------------------------------ */
+/* ---- their data -------------------------------------------------------------------------- */
 
 /* Values at a few places: all of it would take longer than the collective. */
 static void mark(char *at, size_t bytes, int seed)
@@ -173,7 +182,8 @@ static bool is_right(const struct nbc *n, int kind, size_t bytes, int seed)
 		return is_marked(n->send, bytes, seed);
 	if (kind == IALLREDUCE) {
 		for (size_t i = 0; i < bytes / 8; i += MARK_STRIDE / 8)
-			right &= ((double *)n->recv)[i] == (double)ranks * seed + ranks * (ranks - 1) / 2.0;
+			right &= ((double *)n->recv)[i] ==
+				 (double)ranks * seed + ranks * (ranks - 1) / 2.0;
 		return right;
 	}
 	for (int r = 0; r < ranks && (kind == IALLTOALL || rank == last(n)); r++)
@@ -182,7 +192,7 @@ static bool is_right(const struct nbc *n, int kind, size_t bytes, int seed)
 	return right;
 }
 
-/* ---- work ------------------------------------------------------------------------------------------------ */
+/* ---- work -------------------------------------------------------------------------------- */
 
 static volatile double sink;
 
@@ -223,7 +233,7 @@ static void work(const struct nbc *n, double ns)
 	turns((uint64_t)(ns / n->turn_ns));
 }
 
-/* ---- samples ------------------------------------------------------------------------------------------------- */
+/* ---- samples ----------------------------------------------------------------------------- */
 
 static void start(struct nbc *n, int kind, size_t bytes, MPI_Request *r)
 {
@@ -244,8 +254,10 @@ static void finish(struct nbc *n, MPI_Request *r)
 		MPI_Wait(r, MPI_STATUS_IGNORE);
 }
 
-/* The time of the last rank, ns; the same on all ranks. *out_disturbed: somebody else had a core. */
-static uint64_t sample(struct nbc *n, int kind, size_t bytes, double work_ns, bool calls, bool *out_disturbed)
+/* The time of the last rank, ns; the same on all ranks. *out_disturbed: somebody else had a core.
+ */
+static uint64_t sample(struct nbc *n, int kind, size_t bytes, double work_ns, bool calls,
+		       bool *out_disturbed)
 {
 	static int seed;
 	uint64_t begin, called, worked, end, slowest = 0;
@@ -362,7 +374,8 @@ static double calibrated(struct nbc *n, int kind, double ns)
 	return asked;
 }
 
-static void measure_work(struct nbc *n, int kind, size_t bytes, double comm, double percent, double *of[])
+static void measure_work(struct nbc *n, int kind, size_t bytes, double comm, double percent,
+			 double *of[])
 {
 	double m[SERIES];
 	int pairs = sample_pairs(n, kind, bytes, calibrated(n, kind, comm * percent / 100), of);
@@ -371,11 +384,13 @@ static void measure_work(struct nbc *n, int kind, size_t bytes, double comm, dou
 		m[i] = median(of[i], pairs) / 1e3;
 	comm /= 1e3;
 	if (n->b.rank == last(n))
-		printf("{\"what\": \"%s\", \"bytes\": %zu, \"percent\": %.0f, \"comm_us\": %.2f, \"work_us\": %.2f, "
-		       "\"both_us\": %.2f, \"overhead_us\": %.2f, \"overlap\": %.4f, \"call_us\": %.2f, "
+		printf("{\"what\": \"%s\", \"bytes\": %zu, \"percent\": %.0f, \"comm_us\": %.2f, "
+		       "\"work_us\": %.2f, "
+		       "\"both_us\": %.2f, \"overhead_us\": %.2f, \"overlap\": %.4f, \"call_us\": "
+		       "%.2f, "
 		       "\"wait_us\": %.2f, \"samples\": %d, \"disturbed\": %d}\n",
-		       names[kind], bytes, percent, comm, m[ALONE], m[BOTH], m[OVER], 1 - m[OVER] / comm, m[CALL], m[WAIT],
-		       pairs, n->disturbed);
+		       names[kind], bytes, percent, comm, m[ALONE], m[BOTH], m[OVER],
+		       1 - m[OVER] / comm, m[CALL], m[WAIT], pairs, n->disturbed);
 	fflush(stdout);
 }
 
@@ -397,7 +412,7 @@ static void measure(struct nbc *n, int kind, size_t bytes)
 		free(of[i]);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------- */
 
 /* The ranks share CPU 0; threads that an MPI has made for its progress get the others. */
 static void share_one_cpu(void)
@@ -474,8 +489,11 @@ static void warm_up(struct nbc *n, size_t bytes)
 
 int main(int argc, char **argv)
 {
-	static struct nbc n = { .what = "ibcast,igather,ialltoall,iallreduce,ibarrier", .samples = 51, .ideal_ns = 100000,
-				.percent_count = 1, .works_percent = { 100 } };
+	static struct nbc n = { .what = "ibcast,igather,ialltoall,iallreduce,ibarrier",
+				.samples = 51,
+				.ideal_ns = 100000,
+				.percent_count = 1,
+				.works_percent = { 100 } };
 	size_t max = 1 << 20;
 
 	MPI_Init(&argc, &argv);

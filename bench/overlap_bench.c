@@ -18,12 +18,13 @@
  *   switch-X     the rank that waits for data computes for wait_us and then touches: the time of
  * the touch, and that of a copy of as many bytes by one process, between mapped buffers
  *
- * X is a collective (kinds). A nonblocking one is completed by MPI_Wait before the data is used. Units of computation are rows of a product of two 64 x 64 matrices, on
- * buffers of their own. The owners rewrite their data before each call. A sample ends with the
- * slowest rank; it begins at the instant at which the last rank was there. With who=one on a shared
- * core it is the time of the rank that computes, which calls last. Samples in which somebody else
- * had a core that the ranks (or, with a core free for them, their threads) wanted are dropped and
- * counted. Each timed call's data is checked at the bytes that are read.
+ * X is a collective (kinds). A nonblocking one is completed by MPI_Wait before the data is used.
+ * Units of computation are rows of a product of two 64 x 64 matrices, on buffers of their own. The
+ * owners rewrite their data before each call. A sample ends with the slowest rank; it begins at the
+ * instant at which the last rank was there. With who=one on a shared core it is the time of the
+ * rank that computes, which calls last. Samples in which somebody else had a core that the ranks
+ * (or, with a core free for them, their threads) wanted are dropped and counted. Each timed call's
+ * data is checked at the bytes that are read.
  *
  * Calls that are followed by a touch and calls that are followed by computation stand at different
  * places of the program, as they would in another program: whoever looks at call sites sees two.
@@ -90,30 +91,30 @@ struct kind {
 };
 
 
-/* ---- the collectives ------------------------------------------------------------------------- */
+/* ---- the collectives --------------------------------------------------------------------- */
 
-#define CALLS(name, END, ...)                                                                        \
-	static __attribute__((noinline)) void name##_and_touch(struct job *j)                        \
-	{                                                                                            \
-		__VA_ARGS__;                                                                         \
-		END(&j->request, MPI_STATUS_IGNORE);                                                 \
-		__asm__ volatile("");                                                                \
-	}                                                                                            \
-	static __attribute__((noinline)) void name##_and_compute(struct job *j)                      \
-	{                                                                                            \
-		__VA_ARGS__;                                                                         \
-		j->returned_ns = bench_now_ns();                                                     \
-		if (j->computes)                                                                     \
-			job_compute(j->units);                                                       \
-		j->computed_ns = bench_now_ns();                                                     \
-		END(&j->request, MPI_STATUS_IGNORE);                                                 \
-	}                                                                                            \
-	static __attribute__((noinline)) void name##_late(struct job *j)                             \
-	{                                                                                            \
-		__VA_ARGS__;                                                                         \
-		if (j->b.rank)                                                                       \
-			job_compute(j->units);                                                       \
-		END(&j->request, MPI_STATUS_IGNORE);                                                 \
+#define CALLS(name, END, ...)                                                                      \
+	static __attribute__((noinline)) void name##_and_touch(struct job *j)                      \
+	{                                                                                          \
+		__VA_ARGS__;                                                                       \
+		END(&j->request, MPI_STATUS_IGNORE);                                               \
+		__asm__ volatile("");                                                              \
+	}                                                                                          \
+	static __attribute__((noinline)) void name##_and_compute(struct job *j)                    \
+	{                                                                                          \
+		__VA_ARGS__;                                                                       \
+		j->returned_ns = bench_now_ns();                                                   \
+		if (j->computes)                                                                   \
+			job_compute(j->units);                                                     \
+		j->computed_ns = bench_now_ns();                                                   \
+		END(&j->request, MPI_STATUS_IGNORE);                                               \
+	}                                                                                          \
+	static __attribute__((noinline)) void name##_late(struct job *j)                           \
+	{                                                                                          \
+		__VA_ARGS__;                                                                       \
+		if (j->b.rank)                                                                     \
+			job_compute(j->units);                                                     \
+		END(&j->request, MPI_STATUS_IGNORE);                                               \
 	}
 #define NOTHING(...)
 #define BLOCKING(name, ...)    CALLS(name, NOTHING, __VA_ARGS__)
@@ -133,7 +134,9 @@ NONBLOCKING(igather, MPI_Igather(j->send, N, j->recv, N, 0, WORLD, &j->request))
 NONBLOCKING(ialltoall, MPI_Ialltoall(j->send, N, j->recv, N, WORLD, &j->request))
 NONBLOCKING(iallreduce, MPI_Iallreduce(j->send, j->recv, SUM, WORLD, &j->request))
 
-#define NAMED(x) .name = #x, .call_and_touch = x##_and_touch, .call_and_compute = x##_and_compute, .call_late = x##_late
+#define NAMED(x)                                                                                   \
+	.name = #x, .call_and_touch = x##_and_touch, .call_and_compute = x##_and_compute,          \
+	.call_late = x##_late
 #define BCAST     .sends = ROOT, .gets = OTHERS, .in_place = true, .waiter = -1
 #define GATHER    .sends = EVERYONE, .gets = ROOT, .from_all = true, .waiter = 0
 #define ALLTOALL  .sends = EVERYONE, .gets = EVERYONE, .from_all = true, .cut = true, .waiter = -1
@@ -204,7 +207,7 @@ static bool is_waiter(const struct job *j)
 	return j->kind->waiter < 0 ? j->b.rank != 0 : j->b.rank == j->kind->waiter;
 }
 
-/* ---- samples --------------------------------------------------------------------------------- */
+/* ---- samples ----------------------------------------------------------------------------- */
 
 enum { SAYS_CALL = JOB_SAYS_LAST, SAYS_USE };
 
@@ -376,7 +379,7 @@ static void block(struct job *j, const enum part *parts, int count)
 			parts[p] == COPY ? take_copy(j, true) : take(j, parts[p], true);
 }
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------- */
 
 static void print_parts(struct job *j)
 {
@@ -386,11 +389,12 @@ static void print_parts(struct job *j)
 		if (!j->calls[p])
 			continue;
 		bench_sort(s);
-		printf(", \"%s\": {\"us\": %.3f, \"p0_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f, "
+		printf(", \"%s\": {\"us\": %.3f, \"p0_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": "
+		       "%.3f, "
 		       "\"p99_us\": %.3f, \"samples\": %d, \"dropped\": %d, \"calls\": %d}",
 		       part_names[p], bench_percentile_us(s, 50), bench_percentile_us(s, 0),
-		       bench_percentile_us(s, 10), bench_percentile_us(s, 90), bench_percentile_us(s, 99), s->count,
-		       j->dropped[p], j->calls[p]);
+		       bench_percentile_us(s, 10), bench_percentile_us(s, 90),
+		       bench_percentile_us(s, 99), s->count, j->dropped[p], j->calls[p]);
 	}
 }
 
@@ -414,7 +418,7 @@ static void print_result(struct job *j, const char *what, double unit, const dou
 		j->samples[p].count = j->dropped[p] = j->calls[p] = 0;
 }
 
-/* ---- what to run ----------------------------------------------------------------------------- */
+/* ---- what to run ------------------------------------------------------------------------- */
 
 static void run_calibrate(struct job *j, double line[2])
 {
@@ -491,7 +495,9 @@ static void run(struct job *j, const struct measure *m)
 		j->bytes = j->opt.sizes[s];
 		j->units = s < j->opt.unit_count ? j->opt.units[s] : 0;
 		j->send = job_buffer(j->opt.huge, j->bytes * parts_sent(j));
-		j->recv = job_buffer(j->opt.huge, received_at(j) == j->send ? 0 : j->bytes * (size_t)parts_received(j));
+		j->recv = job_buffer(j->opt.huge, received_at(j) == j->send
+							  ? 0
+							  : j->bytes * (size_t)parts_received(j));
 		line[0] = bench_line_ns(&j->b);
 		m->run(j, line);
 		free(j->send);
@@ -512,7 +518,8 @@ static void find_and_run(struct job *j)
 				return run(j, &measures[i]);
 		}
 	}
-	job_die("what= is calibrate-, touch-, overlap-, late- or switch- bcast, gather, scatter, allgather, "
+	job_die("what= is calibrate-, touch-, overlap-, late- or switch- bcast, gather, scatter, "
+		"allgather, "
 		"alltoall, allreduce, ibcast, igather, ialltoall or iallreduce");
 }
 

@@ -32,11 +32,12 @@ static int by_value(const void *a, const void *b)
 static void report(const char *what, size_t bytes, const char *how, uint64_t *ns, int n, double per)
 {
 	qsort(ns, (size_t)n, sizeof *ns, by_value);
-	printf("{\"what\": \"%s\", \"bytes\": %zu, \"how\": \"%s\", \"least_ns\": %.1f, \"median_ns\": %.1f}\n",
+	printf("{\"what\": \"%s\", \"bytes\": %zu, \"how\": \"%s\", \"least_ns\": %.1f, "
+	       "\"median_ns\": %.1f}\n",
 	       what, bytes, how, (double)ns[0] / per, (double)ns[n / 2] / per);
 }
 
-/* ---- free() ---------------------------------------------------------------------------------- */
+/* ---- free() ------------------------------------------------------------------------------ */
 
 static void measure_free(const char *how, void (*give)(void *), size_t bytes)
 {
@@ -57,7 +58,8 @@ static void measure_free(const char *how, void (*give)(void *), size_t bytes)
 }
 
 /* As many times as 20 ms take. */
-static void measure_malloc(const char *how, void *(*get)(size_t), void (*give)(void *), size_t bytes)
+static void measure_malloc(const char *how, void *(*get)(size_t), void (*give)(void *),
+			   size_t bytes)
 {
 	static uint64_t ns[BATCHES];
 	int n = 0;
@@ -75,14 +77,16 @@ static void measure_malloc(const char *how, void *(*get)(size_t), void (*give)(v
 	report("malloc and free", bytes, how, ns, n, 8);
 }
 
-/* ---- buffers --------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 enum lie { AS_MALLOC, AT_PAGE, AT_HUGE, AT_HUGE_ADVISED, LIES };
-static const char *const lies[] = { "malloc", "page-aligned", "2 MiB-aligned", "2 MiB-aligned, MADV_HUGEPAGE" };
+static const char *const lies[] = { "malloc", "page-aligned", "2 MiB-aligned",
+				    "2 MiB-aligned, MADV_HUGEPAGE" };
 
 static char *buffer_get(size_t bytes, enum lie how)
 {
-	char *raw = mmap(NULL, bytes + 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *raw = mmap(NULL, bytes + 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 	char *p = (char *)base_round_up((uintptr_t)raw, 2 * MIB);
 
 	/* what malloc gives: 16 bytes into a page, anywhere modulo 2 MiB */
@@ -126,7 +130,8 @@ static void measure_adoption(size_t bytes, enum lie how, end_fn *end, const char
 	report(end_name, bytes, lies[how], end_ns, ROUNDS, 1);
 }
 
-/* A block of malloc that is a mapping of its own, adopted and freed; beside it the C library alone. */
+/* A block of malloc that is a mapping of its own, adopted and freed; beside it the C library alone.
+ */
 static void measure_block(size_t bytes, bool whole)
 {
 	uint64_t adopt_ns[ROUNDS], end_ns[ROUNDS], plain_ns[ROUNDS];
@@ -150,8 +155,10 @@ static void measure_block(size_t bytes, bool whole)
 		free(q);
 		plain_ns[i] = bench_now_ns() - t;
 	}
-	report("adopt", bytes, whole ? "block, whole" : "block, but its edges", adopt_ns, ROUNDS, 1);
-	report("free of an adopted block", bytes, whole ? "whole" : "but its edges", end_ns, ROUNDS, 1);
+	report("adopt", bytes, whole ? "block, whole" : "block, but its edges", adopt_ns, ROUNDS,
+	       1);
+	report("free of an adopted block", bytes, whole ? "whole" : "but its edges", end_ns, ROUNDS,
+	       1);
 	report("free of a block", bytes, "not adopted", plain_ns, ROUNDS, 1);
 }
 
@@ -172,7 +179,8 @@ static void measure_describe(size_t bytes)
 	report("describe", bytes, "adopted", ns, TIMES, 1);
 }
 
-/* As a call does: owner writes the buffer, a peer copies it from the arena to a buffer of its own. */
+/* As a call does: owner writes the buffer, a peer copies it from the arena to a buffer of its own.
+ */
 static void measure_use(size_t bytes, enum lie how)
 {
 	uint64_t ns[ROUNDS * 4];
@@ -194,7 +202,7 @@ static void measure_use(size_t bytes, enum lie how)
 	report("copy", bytes, lies[how], ns, ROUNDS * 4, 1);
 }
 
-/* ---- waiting for the lock ----------------------------------------------------------------------- */
+/* ---- waiting for the lock ---------------------------------------------------------------- */
 
 enum { LONG_WAIT_NS = 300000 };
 
@@ -239,10 +247,12 @@ static void measure_waiting(size_t bytes, bool adopting)
 	}
 	atomic_store(&waiting.stop, true);
 	pthread_join(t, NULL);
-	printf("{\"what\": \"free by another thread\", \"bytes\": %zu, \"how\": \"%s\", \"adoptions\": %llu, "
-	       "\"over_300_us\": %llu, \"mean_ns\": %.1f}\n", bytes,
-	       adopting ? "while one adopts and drops" : "while one writes", (unsigned long long)adoptions,
-	       (unsigned long long)waiting.waits, (double)waiting.sum_ns / (double)waiting.n);
+	printf("{\"what\": \"free by another thread\", \"bytes\": %zu, \"how\": \"%s\", "
+	       "\"adoptions\": %llu, "
+	       "\"over_300_us\": %llu, \"mean_ns\": %.1f}\n",
+	       bytes, adopting ? "while one adopts and drops" : "while one writes",
+	       (unsigned long long)adoptions, (unsigned long long)waiting.waits,
+	       (double)waiting.sum_ns / (double)waiting.n);
 }
 
 static void prefer_us(void)

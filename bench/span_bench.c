@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives over several nodes: span_bench KIND SECONDS SIZE... prints one JSON line a size, the median and
- * the least over calls of the slowest rank's time in a call. Buffers are the same in each call; results are checked.
+ * Collectives over several nodes: span_bench KIND SECONDS SIZE... prints one JSON line a size, the
+ * median and the least over calls of the slowest rank's time in a call. Buffers are the same in
+ * each call; results are checked.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -32,11 +33,14 @@ static void call(const char *kind, int n, int k)
 
 static void check(const char *kind, int n)
 {
-	double want = !strcmp(kind, "bcast") ? 1 : !strcmp(kind, "allgather") ? ranks : ranks * (ranks + 1) / 2;
+	double want = !strcmp(kind, "bcast")       ? 1
+		      : !strcmp(kind, "allgather") ? ranks
+						   : ranks * (ranks + 1) / 2;
 	double got = !strcmp(kind, "allgather") ? out[(size_t)n * (size_t)ranks - 1] : out[n - 1];
 	int is_mine = strcmp(kind, "reduce") || !rank;
 
-	if (!strstr("bcast allreduce reduce allgather", kind) || !is_mine || (!rank && !strcmp(kind, "bcast")))
+	if (!strstr("bcast allreduce reduce allgather", kind) || !is_mine ||
+	    (!rank && !strcmp(kind, "bcast")))
 		return;
 	if (got != want) {
 		fprintf(stderr, "rank %d: %s: %g is not %g\n", rank, kind, got, want);
@@ -46,7 +50,8 @@ static void check(const char *kind, int n)
 
 static int compare(const void *a, const void *b)
 {
-	return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
+	return *(const double *)a < *(const double *)b ? -1
+						       : *(const double *)a > *(const double *)b;
 }
 
 static void measure(const char *kind, double seconds, int n)
@@ -63,14 +68,17 @@ static void measure(const char *kind, double seconds, int n)
 		call(kind, n, calls);
 		mine = MPI_Wtime() - t;
 		MPI_Reduce(&mine, &times[calls], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-		more = calls + 1 < CALLS_MAX && (calls < CALLS_MIN || MPI_Wtime() - begin < seconds);
+		more = calls + 1 < CALLS_MAX &&
+		       (calls < CALLS_MIN || MPI_Wtime() - begin < seconds);
 		MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	}
 	check(kind, n);
 	qsort(times, (size_t)calls, sizeof(*times), compare);
 	if (!rank)
-		printf("{\"kind\": \"%s\", \"bytes\": %zu, \"us\": %.1f, \"best_us\": %.1f, \"calls\": %d}\n", kind,
-		       (size_t)n * sizeof(*in), times[calls / 2] * 1e6, times[0] * 1e6, calls);
+		printf("{\"kind\": \"%s\", \"bytes\": %zu, \"us\": %.1f, \"best_us\": %.1f, "
+		       "\"calls\": %d}\n",
+		       kind, (size_t)n * sizeof(*in), times[calls / 2] * 1e6, times[0] * 1e6,
+		       calls);
 }
 
 int main(int argc, char **argv)

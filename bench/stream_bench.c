@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stream_bench: what a computation that needs all of the memory's speed loses to a nonblocking reduction beside it, and
- * what it is disturbed by when nothing is pending. After STREAM (McCalpin): a[i] = b[i] + s * c[i], over arrays of `array`
- * bytes.
+ * stream_bench: what a computation that needs all of the memory's speed loses to a nonblocking
+ * reduction beside it, and what it is disturbed by when nothing is pending. After STREAM
+ * (McCalpin): a[i] = b[i] + s * c[i], over arrays of `array` bytes.
  *
  *   alone     `passes` triads
  *   beside    MPI_Iallreduce of `sizes` bytes, the same triads, MPI_Wait
- *   speed     (bytes of the triads + bytes that the reduction moves) / beside, over bytes of the triads / alone: 1 where
- *             its bytes cost what the program's own do, more where they cost it less
- *   switches  of all threads of the process, in the triads of `alone`, after collectives; voluntary ones are wake-ups
+ *   speed     (bytes of the triads + bytes that the reduction moves) / beside, over bytes of the
+ * triads / alone: 1 where its bytes cost what the program's own do, more where they cost it less
+ *   switches  of all threads of the process, in the triads of `alone`, after collectives; voluntary
+ * ones are wake-ups
  *
  *   shared=0  every rank has a core, and works: nobody is free, and who waits moves the data
- *   shared=1  all ranks are on CPU 0, the others are free. The last rank works; the others have called before, and sleep
- *             outside of MPI until it has its result (an MPI without progress of its own never ends there)
+ *   shared=1  all ranks are on CPU 0, the others are free. The last rank works; the others have
+ * called before, and sleep outside of MPI until it has its result (an MPI without progress of its
+ * own never ends there)
  *
- * alone and beside take turns; medians. Samples in which somebody else had a core are left out. The reduction's result
- * is checked. An ordinary MPI program; results are JSON lines on stdout. Other arguments: samples=, nice=.
+ * alone and beside take turns; medians. Samples in which somebody else had a core are left out. The
+ * reduction's result is checked. An ordinary MPI program; results are JSON lines on stdout. Other
+ * arguments: samples=, nice=.
  */
 #include <mpi.h>
 #include <dirent.h>
@@ -44,7 +47,8 @@ static int last(const struct stream *s) { return s->b.ranks - 1; }
 
 static bool works(const struct stream *s) { return !s->shared || s->b.rank == last(s); }
 
-static __attribute__((noinline)) void triad(double *a, const double *b, const double *c, size_t n, double by)
+static __attribute__((noinline)) void triad(double *a, const double *b, const double *c, size_t n,
+					    double by)
 {
 	for (size_t i = 0; i < n; i++)
 		a[i] = b[i] + by * c[i];
@@ -56,7 +60,7 @@ static void triads(const struct stream *s)
 		triad(s->a, s->b2, s->c, s->array_bytes / 8, 1.0 + i);
 }
 
-/* ---- context switches ------------------------------------------------------------------------------------- */
+/* ---- context switches -------------------------------------------------------------------- */
 
 struct switches { long voluntary, forced; };
 
@@ -92,7 +96,7 @@ static struct switches count_switches(void)
 	return s;
 }
 
-/* ---- samples ------------------------------------------------------------------------------------------------ */
+/* ---- samples ----------------------------------------------------------------------------- */
 
 static void prepare(struct stream *s, size_t bytes, int seed)
 {
@@ -125,7 +129,8 @@ static uint64_t sample(struct stream *s, size_t bytes, bool *out_disturbed)
 		begin = bench_now_ns();
 	}
 	if (bytes)
-		MPI_Iallreduce(s->send, s->recv, (int)(bytes / 8), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &r);
+		MPI_Iallreduce(s->send, s->recv, (int)(bytes / 8), MPI_DOUBLE, MPI_SUM,
+			       MPI_COMM_WORLD, &r);
 	if (works(s))
 		triads(s);
 	else
@@ -161,7 +166,8 @@ static double median(double *t, int n)
 
 static void measure(struct stream *s, size_t bytes)
 {
-	double *alone = job_memory((size_t)s->samples * 8), *beside = job_memory((size_t)s->samples * 8), a, b, own, moved;
+	double *alone = job_memory((size_t)s->samples * 8),
+	       *beside = job_memory((size_t)s->samples * 8), a, b, own, moved;
 	bool first, second;
 	int count = 0, disturbed = 0;
 
@@ -179,11 +185,13 @@ static void measure(struct stream *s, size_t bytes)
 	own = (double)s->passes * TRIAD_ARRAYS * (double)s->array_bytes;
 	moved = (s->shared ? s->b.ranks : 1) * FOLD_PASSES * (double)bytes;
 	if (s->b.rank == last(s))
-		printf("{\"what\": \"stream\", \"bytes\": %zu, \"shared\": %d, \"alone_us\": %.1f, \"beside_us\": %.1f, "
-		       "\"triad_gbps\": %.2f, \"slower\": %.4f, \"moved_share\": %.4f, \"speed\": %.4f, \"samples\": %d, "
+		printf("{\"what\": \"stream\", \"bytes\": %zu, \"shared\": %d, \"alone_us\": %.1f, "
+		       "\"beside_us\": %.1f, "
+		       "\"triad_gbps\": %.2f, \"slower\": %.4f, \"moved_share\": %.4f, \"speed\": "
+		       "%.4f, \"samples\": %d, "
 		       "\"disturbed\": %d}\n",
-		       bytes, s->shared, a / 1e3, b / 1e3, own / a, b / a, moved / own, (own + moved) / b / (own / a), count,
-		       disturbed);
+		       bytes, s->shared, a / 1e3, b / 1e3, own / a, b / a, moved / own,
+		       (own + moved) / b / (own / a), count, disturbed);
 	fflush(stdout);
 	free(alone);
 	free(beside);
@@ -203,13 +211,14 @@ static void measure_switches(struct stream *s)
 			triads(s);
 	y = count_switches();
 	if (s->b.rank == last(s))
-		printf("{\"what\": \"switches\", \"shared\": %d, \"voluntary\": %ld, \"forced\": %ld}\n", s->shared,
-		       y.voluntary - x.voluntary, y.forced - x.forced);
+		printf("{\"what\": \"switches\", \"shared\": %d, \"voluntary\": %ld, \"forced\": "
+		       "%ld}\n",
+		       s->shared, y.voluntary - x.voluntary, y.forced - x.forced);
 	fflush(stdout);
 	bench_sync(&s->b);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------- */
 
 static void parse_one(struct stream *s, const char *arg)
 {
@@ -249,14 +258,18 @@ static void set_up(struct stream *s)
 	s->send = job_buffer(false, most);
 	s->recv = job_buffer(false, most);
 	job_print_run(&s->b, !s->b.crowded);
-	for (int i = 0; i < 3; i++) /* a communicator is served from its first large blocking collectives on */
+	for (int i = 0; i < 3;
+	     i++) /* a communicator is served from its first large blocking collectives on */
 		MPI_Bcast(s->send, (int)most, MPI_BYTE, 0, MPI_COMM_WORLD);
 	job_watch_open(&s->watch, false);
 }
 
 int main(int argc, char **argv)
 {
-	static struct stream s = { .sizes = { 1 << 20, 16 << 20 }, .size_count = 2, .array_bytes = 64 << 20, .passes = 4,
+	static struct stream s = { .sizes = { 1 << 20, 16 << 20 },
+				   .size_count = 2,
+				   .array_bytes = 64 << 20,
+				   .passes = 4,
 				   .samples = 15 };
 	bool disturbed;
 	int passes;

@@ -156,8 +156,10 @@ static void print_result(const struct job *j, struct kept *kept, int dropped, ui
 	bench_sort(total);
 	printf("{\"what\": \"synthetic\", \"who\": \"all\", \"bytes\": %zu, \"ranks\": %d, "
 	       "\"iterations\": %d, \"mismatches\": %llu, \"line_before_ns\": %.1f, "
-	       "\"line_after_ns\": %.1f, \"total\": {\"us\": %.1f, \"p0_us\": %.1f, \"p10_us\": %.1f, "
-	       "\"p90_us\": %.1f, \"p99_us\": %.1f, \"samples\": %d, \"dropped\": %d, \"calls\": %d}",
+	       "\"line_after_ns\": %.1f, \"total\": {\"us\": %.1f, \"p0_us\": %.1f, \"p10_us\": "
+	       "%.1f, "
+	       "\"p90_us\": %.1f, \"p99_us\": %.1f, \"samples\": %d, \"dropped\": %d, \"calls\": "
+	       "%d}",
 	       4 * (size_t)j->n, j->b.ranks, j->iterations, (unsigned long long)bad, line[0],
 	       line[1], bench_percentile_us(total, 50), bench_percentile_us(total, 0),
 	       bench_percentile_us(total, 10), bench_percentile_us(total, 90),
@@ -173,7 +175,8 @@ static void print_result(const struct job *j, struct kept *kept, int dropped, ui
 
 static void measure(struct job *j, uint64_t order)
 {
-	static struct kept calm, others; /* others: disturbed; they count where there is nothing else */
+	static struct kept calm,
+		others; /* others: disturbed; they count where there is nothing else */
 	uint64_t since, ns, bad = 0, part_ns[PARTS];
 	bool disturbed;
 	double line[2];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Conjugate gradients for the Poisson equation on a square (five-point stencil), rows dealt to the ranks. In
- * two ways: the textbook's, whose dot products each stop everybody (MPI_Allreduce), and the pipelined one of
- * Ghysels and Vanroose, whose single reduction (MPI_Iallreduce) travels while the matrix is applied. Both
- * stop at the same residual, and are checked against the solution, which is known.
+ * Conjugate gradients for the Poisson equation on a square (five-point stencil), rows dealt to the
+ * ranks. In two ways: the textbook's, whose dot products each stop everybody (MPI_Allreduce), and
+ * the pipelined one of Ghysels and Vanroose, whose single reduction (MPI_Iallreduce) travels while
+ * the matrix is applied. Both stop at the same residual, and are checked against the solution,
+ * which is known.
  *
  *   mpicc -O2 cg.c -o cg -lm
  *   mpiexec -n 4 ./cg [rows and columns] [rounds]             compare with   sluice run ./cg ...
@@ -43,7 +44,8 @@ static void apply_row(const struct problem *p, double *y, const double *x, int r
 	double *out = y + (size_t)(row + 1) * (size_t)p->n;
 
 	for (int c = 0; c < p->n; c++)
-		out[c] = 4 * at[c] - at[c - p->n] - at[c + p->n] - (c ? at[c - 1] : 0) - (c + 1 < p->n ? at[c + 1] : 0);
+		out[c] = 4 * at[c] - at[c - p->n] - at[c + p->n] - (c ? at[c - 1] : 0) -
+			 (c + 1 < p->n ? at[c + 1] : 0);
 }
 
 static void apply(const struct problem *p, double *y, double *x)
@@ -125,8 +127,8 @@ static int solve_plain(const struct problem *p, double *x)
 	return i;
 }
 
-/* Ghysels and Vanroose, "Hiding global synchronization latency in the preconditioned conjugate gradient
- * algorithm", 2014, without preconditioner. */
+/* Ghysels and Vanroose, "Hiding global synchronization latency in the preconditioned conjugate
+ * gradient algorithm", 2014, without preconditioner. */
 static int solve_pipelined(const struct problem *p, double *x)
 {
 	double *r = get(p), *w = get(p), *q = get(p), *z = get(p), *s = get(p), *d = get(p);
@@ -189,7 +191,8 @@ static void setup(struct problem *p, int n)
 	p->rhs = get(p);
 	for (int row = 0; row < p->rows; row++)
 		for (int c = 0; c < n; c++)
-			own(p, p->exact)[(size_t)row * (size_t)n + (size_t)c] = value(n, p->first + row, c);
+			own(p, p->exact)[(size_t)row * (size_t)n + (size_t)c] =
+				value(n, p->first + row, c);
 	apply(p, p->rhs, p->exact);
 }
 
@@ -206,8 +209,12 @@ static double error_of(const struct problem *p, double *x)
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; int (*solve)(const struct problem *, double *); } ways[] = {
-		{ "MPI_Allreduce", solve_plain }, { "MPI_Iallreduce, pipelined", solve_pipelined },
+	static const struct {
+		const char *name;
+		int (*solve)(const struct problem *, double *);
+	} ways[] = {
+		{ "MPI_Allreduce", solve_plain },
+		{ "MPI_Iallreduce, pipelined", solve_pipelined },
 	};
 	int n = argc > 1 ? atoi(argv[1]) : 128, rounds = argc > 2 ? atoi(argv[2]) : 3, is_wrong = 0;
 	struct problem p = { 0 };
@@ -232,8 +239,8 @@ int main(int argc, char **argv)
 		}
 		is_wrong |= !(error < 1e-6);
 		if (!p.rank)
-			printf("%-28s %4d iterations, %8.3f ms, largest error %.1e\n", ways[way].name, iterations, best * 1e3,
-			       error);
+			printf("%-28s %4d iterations, %8.3f ms, largest error %.1e\n",
+			       ways[way].name, iterations, best * 1e3, error);
 	}
 	if (!p.rank)
 		printf("%s\n", is_wrong ? "WRONG" : "the solutions are right");

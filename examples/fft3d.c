@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A three-dimensional FFT of n x n x n complex numbers, cut into pencils: each rank transforms whole lines
- * in x, then in y, then in z, and between these the ranks of a row, then of a column, of a process grid
- * transpose by all-to-all. Done in two ways: by MPI_Alltoall, and cut into slabs by MPI_Ialltoall, so that
- * one slab travels while the next is transformed. Both are checked against the spectrum, which is known.
+ * A three-dimensional FFT of n x n x n complex numbers, cut into pencils: each rank transforms
+ * whole lines in x, then in y, then in z, and between these the ranks of a row, then of a column,
+ * of a process grid transpose by all-to-all. Done in two ways: by MPI_Alltoall, and cut into slabs
+ * by MPI_Ialltoall, so that one slab travels while the next is transformed. Both are checked
+ * against the spectrum, which is known.
  *
  *   mpicc -O2 fft3d.c -o fft3d -lm
  *   mpiexec -n 4 ./fft3d [n, a power of two] [rounds]         compare with   sluice run ./fft3d ...
@@ -46,7 +47,7 @@ static void *get(size_t count)
 	return memset(p, 0, count * sizeof(cplx));
 }
 
-/* ---- one line ------------------------------------------------------------------------------------- */
+/* ---- one line ---------------------------------------------------------------------------- */
 
 /* In place, decimation in time (Cooley and Tukey); n is a power of two. */
 static void transform(cplx *a, int n, const cplx *roots)
@@ -74,41 +75,54 @@ static void transform(cplx *a, int n, const cplx *roots)
 			}
 }
 
-static void transform_planes(const struct fft *f, cplx *data, const struct transpose *t, int first, int planes)
+static void transform_planes(const struct fft *f, cplx *data, const struct transpose *t, int first,
+			     int planes)
 {
 	for (size_t line = 0; line < (size_t)planes * (size_t)t->lines; line++)
-		transform(data + ((size_t)first * (size_t)t->lines + line) * (size_t)f->n, f->n, f->roots);
+		transform(data + ((size_t)first * (size_t)t->lines + line) * (size_t)f->n, f->n,
+			  f->roots);
 }
 
-/* ---- transposing ---------------------------------------------------------------------------------- */
+/* ---- transposing ------------------------------------------------------------------------- */
 
 /*
- * Of each plane [lines][n] the partner with index r gets columns [r * lines, (r + 1) * lines), and what comes
- * of it are its lines of my columns: so that a plane becomes [my columns][all lines].
+ * Of each plane [lines][n] the partner with index r gets columns [r * lines, (r + 1) * lines), and
+ * what comes of it are its lines of my columns: so that a plane becomes [my columns][all lines].
  */
 static void pack(const struct transpose *t, int first, int planes)
 {
-	size_t piece = (size_t)t->lines, block = piece * piece, at = (size_t)first * piece * (size_t)t->n;
+	size_t piece = (size_t)t->lines, block = piece * piece,
+	       at = (size_t)first * piece * (size_t)t->n;
 
 	for (int r = 0; r < t->ranks; r++)
 		for (int p = 0; p < planes; p++)
 			for (size_t line = 0; line < piece; line++)
-				memcpy(t->out + at + ((size_t)r * (size_t)planes + (size_t)p) * block + line * piece,
-				       t->from + (((size_t)first + (size_t)p) * piece + line) * (size_t)t->n +
+				memcpy(t->out + at +
+					       ((size_t)r * (size_t)planes + (size_t)p) * block +
+					       line * piece,
+				       t->from +
+					       (((size_t)first + (size_t)p) * piece + line) *
+						       (size_t)t->n +
 					       (size_t)r * piece,
 				       piece * sizeof(cplx));
 }
 
 static void unpack(const struct transpose *t, int first, int planes)
 {
-	size_t piece = (size_t)t->lines, block = piece * piece, at = (size_t)first * piece * (size_t)t->n;
+	size_t piece = (size_t)t->lines, block = piece * piece,
+	       at = (size_t)first * piece * (size_t)t->n;
 
 	for (int r = 0; r < t->ranks; r++)
 		for (int p = 0; p < planes; p++)
 			for (size_t line = 0; line < piece; line++)
 				for (size_t c = 0; c < piece; c++)
-					t->to[(((size_t)first + (size_t)p) * piece + c) * (size_t)t->n + (size_t)r * piece + line] =
-						t->in[at + ((size_t)r * (size_t)planes + (size_t)p) * block + line * piece + c];
+					t->to[(((size_t)first + (size_t)p) * piece + c) *
+						      (size_t)t->n +
+					      (size_t)r * piece + line] =
+						t->in[at +
+						      ((size_t)r * (size_t)planes + (size_t)p) *
+							      block +
+						      line * piece + c];
 }
 
 static int first_of(const struct transpose *t, int slab) { return t->planes * slab / SLABS; }
@@ -119,7 +133,8 @@ static void exchange(struct fft *f, struct transpose *t)
 
 	transform_planes(f, t->from, t, 0, t->planes);
 	pack(t, 0, t->planes);
-	MPI_Alltoall(t->out, count, MPI_C_DOUBLE_COMPLEX, t->in, count, MPI_C_DOUBLE_COMPLEX, t->comm);
+	MPI_Alltoall(t->out, count, MPI_C_DOUBLE_COMPLEX, t->in, count, MPI_C_DOUBLE_COMPLEX,
+		     t->comm);
 	unpack(t, 0, t->planes);
 }
 
@@ -127,13 +142,14 @@ static void exchange(struct fft *f, struct transpose *t)
 static void exchange_slabs(struct fft *f, struct transpose *t)
 {
 	for (int s = 0; s < SLABS; s++) {
-		int first = first_of(t, s), planes = first_of(t, s + 1) - first, count = planes * t->lines * t->lines;
+		int first = first_of(t, s), planes = first_of(t, s + 1) - first,
+		    count = planes * t->lines * t->lines;
 		size_t at = (size_t)first * (size_t)t->lines * (size_t)t->n;
 
 		transform_planes(f, t->from, t, first, planes);
 		pack(t, first, planes);
-		MPI_Ialltoall(t->out + at, count, MPI_C_DOUBLE_COMPLEX, t->in + at, count, MPI_C_DOUBLE_COMPLEX, t->comm,
-			      &t->request[s]);
+		MPI_Ialltoall(t->out + at, count, MPI_C_DOUBLE_COMPLEX, t->in + at, count,
+			      MPI_C_DOUBLE_COMPLEX, t->comm, &t->request[s]);
 	}
 	for (int s = 0; s < SLABS; s++) {
 		MPI_Wait(&t->request[s], MPI_STATUS_IGNORE);
@@ -141,9 +157,10 @@ static void exchange_slabs(struct fft *f, struct transpose *t)
 	}
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------- */
 
-static void setup_transpose(struct transpose *t, struct fft *f, MPI_Comm comm, int planes, cplx *from)
+static void setup_transpose(struct transpose *t, struct fft *f, MPI_Comm comm, int planes,
+			    cplx *from)
 {
 	size_t count;
 
@@ -159,14 +176,15 @@ static void setup_transpose(struct transpose *t, struct fft *f, MPI_Comm comm, i
 	t->in = get(count);
 }
 
-/* The grid is square or nearly so. Planes of x and y belong to a z of this rank, later ones to an x: before the
- * second transposition these are put outside. */
+/* The grid is square or nearly so. Planes of x and y belong to a z of this rank, later ones to an
+ * x: before the second transposition these are put outside. */
 static cplx *swap_planes(const struct transpose *t, cplx *out, int lines)
 {
 	for (int p = 0; p < t->planes; p++)
 		for (int c = 0; c < t->lines; c++)
 			memcpy(out + ((size_t)c * (size_t)lines + (size_t)p) * (size_t)t->n,
-			       t->to + ((size_t)p * (size_t)t->lines + (size_t)c) * (size_t)t->n, (size_t)t->n * sizeof(cplx));
+			       t->to + ((size_t)p * (size_t)t->lines + (size_t)c) * (size_t)t->n,
+			       (size_t)t->n * sizeof(cplx));
 	return out;
 }
 
@@ -180,11 +198,17 @@ static void setup(struct fft *f, int n)
 	MPI_Dims_create(ranks, 2, dims);
 	if (n < 8 || n & (n - 1) || n % dims[0] || n % dims[1]) {
 		if (!rank)
-			fprintf(stderr, "fft3d: n is %d: it has to be a power of two, 8 or more, that %d and %d divide\n", n,
-				dims[0], dims[1]);
+			fprintf(stderr,
+				"fft3d: n is %d: it has to be a power of two, 8 or more, that %d "
+				"and %d divide\n",
+				n, dims[0], dims[1]);
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
-	*f = (struct fft){ .n = n, .rows = dims[0], .columns = dims[1], .row = rank / dims[1], .column = rank % dims[1] };
+	*f = (struct fft){ .n = n,
+			   .rows = dims[0],
+			   .columns = dims[1],
+			   .row = rank / dims[1],
+			   .column = rank % dims[1] };
 	MPI_Comm_split(MPI_COMM_WORLD, f->column, f->row, &column);
 	MPI_Comm_split(MPI_COMM_WORLD, f->row, f->column, &row);
 	f->roots = get((size_t)n);
@@ -209,14 +233,17 @@ static void fill(struct fft *f)
 
 				for (int w = 0; w < WAVES; w++)
 					sum += (w + 1) * cexp(2 * M_PI * I *
-							      (wave[w][0] * x + wave[w][1] * (f->row * ny + y) +
-							       wave[w][2] * (f->column * nz + z)) / f->n);
-				f->data[((size_t)z * (size_t)ny + (size_t)y) * (size_t)f->n + (size_t)x] = sum;
+							      (wave[w][0] * x +
+							       wave[w][1] * (f->row * ny + y) +
+							       wave[w][2] * (f->column * nz + z)) /
+							      f->n);
+				f->data[((size_t)z * (size_t)ny + (size_t)y) * (size_t)f->n +
+					(size_t)x] = sum;
 			}
 }
 
-/* The largest error, relative to n^3: the spectrum of a plane wave is one number. Now [x of the row][y of the
- * column][z]. */
+/* The largest error, relative to n^3: the spectrum of a plane wave is one number. Now [x of the
+ * row][y of the column][z]. */
 static double error_of(const struct fft *f)
 {
 	int nx = f->n / f->rows, ny = f->n / f->columns;
@@ -225,11 +252,15 @@ static double error_of(const struct fft *f)
 	for (int x = 0; x < nx; x++)
 		for (int y = 0; y < ny; y++)
 			for (int z = 0; z < f->n; z++) {
-				cplx got = f->yz.to[((size_t)x * (size_t)ny + (size_t)y) * (size_t)f->n + (size_t)z] / cube;
+				cplx got = f->yz.to[((size_t)x * (size_t)ny + (size_t)y) *
+							    (size_t)f->n +
+						    (size_t)z] /
+					   cube;
 				double want = 0;
 
 				for (int w = 0; w < WAVES; w++)
-					if (wave[w][0] == f->row * nx + x && wave[w][1] == f->column * ny + y && wave[w][2] == z)
+					if (wave[w][0] == f->row * nx + x &&
+					    wave[w][1] == f->column * ny + y && wave[w][2] == z)
 						want += w + 1;
 				worst = fmax(worst, cabs(got - want));
 			}
@@ -256,10 +287,15 @@ static double run(struct fft *f, void (*how)(struct fft *, struct transpose *))
 
 int main(int argc, char **argv)
 {
-	static const struct { const char *name; void (*how)(struct fft *, struct transpose *); } ways[] = {
-		{ "MPI_Alltoall", exchange }, { "MPI_Ialltoall, in slabs", exchange_slabs },
+	static const struct {
+		const char *name;
+		void (*how)(struct fft *, struct transpose *);
+	} ways[] = {
+		{ "MPI_Alltoall", exchange },
+		{ "MPI_Ialltoall, in slabs", exchange_slabs },
 	};
-	int n = argc > 1 ? atoi(argv[1]) : 64, rounds = argc > 2 ? atoi(argv[2]) : 5, rank, is_wrong = 0;
+	int n = argc > 1 ? atoi(argv[1]) : 64, rounds = argc > 2 ? atoi(argv[2]) : 5, rank,
+	    is_wrong = 0;
 	struct fft f;
 
 	MPI_Init(&argc, &argv);
@@ -274,7 +310,8 @@ int main(int argc, char **argv)
 		}
 		is_wrong |= !(error < 1e-12);
 		if (!rank)
-			printf("%-24s %8.3f ms, largest error %.1e\n", ways[way].name, best * 1e3, error);
+			printf("%-24s %8.3f ms, largest error %.1e\n", ways[way].name, best * 1e3,
+			       error);
 	}
 	if (!rank)
 		printf("%s\n", is_wrong ? "WRONG" : "the spectrum is right");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A five-point stencil on a periodic grid whose halo exchange is done in three ways: by nonblocking MPI
- * messages, by MPI's neighbourhood collective, and by a GOAL schedule (doc/tutorial-goal.md). All compute
- * the same numbers, bit for bit; the time of each is printed.
+ * A five-point stencil on a periodic grid whose halo exchange is done in three ways: by nonblocking
+ * MPI messages, by MPI's neighbourhood collective, and by a GOAL schedule (doc/tutorial-goal.md).
+ * All compute the same numbers, bit for bit; the time of each is printed.
  *
  *   mpicc -O2 stencil.c -o stencil $(pkg-config --cflags --libs sluice)
  *   mpiexec -n 4 ./stencil [rows and columns of a rank] [steps of a round] [rounds]
@@ -16,7 +16,8 @@
 enum side { NORTH, SOUTH, WEST, EAST, SIDES };
 static const enum side opposite[SIDES] = { SOUTH, NORTH, EAST, WEST };
 
-/* A rank's part: n x n cells and a frame of one cell, two of them, as a step reads one and writes one. */
+/* A rank's part: n x n cells and a frame of one cell, two of them, as a step reads one and writes
+ * one. */
 struct grid {
 	int n, stride;
 	double *cells[2];
@@ -52,7 +53,7 @@ static double *edge(double *cells, const struct grid *g, enum side s, int is_fra
 	}
 }
 
-/* ---- by messages ------------------------------------------------------------------------------ */
+/* ---- by messages ------------------------------------------------------------------------- */
 
 static MPI_Datatype column_type;
 static MPI_Request requests[2 * SIDES];
@@ -63,11 +64,11 @@ static int count_of(const struct grid *g, enum side s) { return s < WEST ? g->n 
 static void messages_start(struct grid *g, int which)
 {
 	for (enum side s = 0; s < SIDES; s++)
-		MPI_Irecv(edge(g->cells[which], g, s, 1), count_of(g, s), type_of(s), g->neighbour[s], (int)s,
-			  g->comm, &requests[s]);
+		MPI_Irecv(edge(g->cells[which], g, s, 1), count_of(g, s), type_of(s),
+			  g->neighbour[s], (int)s, g->comm, &requests[s]);
 	for (enum side s = 0; s < SIDES; s++)
-		MPI_Isend(edge(g->cells[which], g, s, 0), count_of(g, s), type_of(s), g->neighbour[s],
-			  (int)opposite[s], g->comm, &requests[SIDES + s]);
+		MPI_Isend(edge(g->cells[which], g, s, 0), count_of(g, s), type_of(s),
+			  g->neighbour[s], (int)opposite[s], g->comm, &requests[SIDES + s]);
 }
 
 static void messages_wait(struct grid *g, int which)
@@ -76,7 +77,7 @@ static void messages_wait(struct grid *g, int which)
 	MPI_Waitall(2 * SIDES, requests, MPI_STATUSES_IGNORE);
 }
 
-/* ---- by the neighbourhood collective ------------------------------------------------------------ */
+/* ---- by the neighbourhood collective ----------------------------------------------------- */
 
 static MPI_Request neighbour_request;
 
@@ -92,8 +93,8 @@ static void neighbours_start(struct grid *g, int which)
 		from[s] = (char *)edge(g->cells[which], g, s, 0) - (char *)g->cells[which];
 		to[s] = (char *)edge(g->cells[which], g, s, 1) - (char *)g->cells[which];
 	}
-	MPI_Ineighbor_alltoallw(g->cells[which], counts, from, types, g->cells[which], counts, to, types, g->comm,
-				&neighbour_request);
+	MPI_Ineighbor_alltoallw(g->cells[which], counts, from, types, g->cells[which], counts, to,
+				types, g->comm, &neighbour_request);
 }
 
 static void neighbours_wait(struct grid *g, int which)
@@ -102,23 +103,28 @@ static void neighbours_wait(struct grid *g, int which)
 	MPI_Wait(&neighbour_request, MPI_STATUS_IGNORE);
 }
 
-/* ---- by a schedule ------------------------------------------------------------------------------ */
+/* ---- by a schedule ----------------------------------------------------------------------- */
 
 static struct sluice_goal_group *group;
 static struct sluice_goal_instance *instances[2];
 
 /* The pieces of an edge: one run of cells, or n cells that lie a row apart. */
-static uint32_t pieces_of(const struct grid *g, enum side s, int is_frame, struct sluice_goal_piece *out)
+static uint32_t pieces_of(const struct grid *g, enum side s, int is_frame,
+			  struct sluice_goal_piece *out)
 {
-	uint64_t first = (uint64_t)((char *)edge(g->cells[0], g, s, is_frame) - (char *)g->cells[0]);
+	uint64_t first =
+		(uint64_t)((char *)edge(g->cells[0], g, s, is_frame) - (char *)g->cells[0]);
 
 	if (s < WEST) {
-		out[0] = (struct sluice_goal_piece){ sluice_goal_user(0, first), (uint64_t)g->n * sizeof(double) };
+		out[0] = (struct sluice_goal_piece){ sluice_goal_user(0, first),
+						     (uint64_t)g->n * sizeof(double) };
 		return 1;
 	}
 	for (int i = 0; i < g->n; i++)
 		out[i] = (struct sluice_goal_piece){
-			sluice_goal_user(0, first + (uint64_t)i * (uint64_t)g->stride * sizeof(double)), sizeof(double)
+			sluice_goal_user(0, first + (uint64_t)i * (uint64_t)g->stride *
+							    sizeof(double)),
+			sizeof(double)
 		};
 	return (uint32_t)g->n;
 }
@@ -138,12 +144,15 @@ static void schedule_open(struct grid *g)
 		fail("no schedule", ret);
 	/* No operation requires another one: all of them start at once. */
 	for (enum side s = 0; s < SIDES; s++)
-		sluice_goal_recvv(goal, pieces, pieces_of(g, s, 1, pieces), (uint32_t)g->neighbour[s], s);
+		sluice_goal_recvv(goal, pieces, pieces_of(g, s, 1, pieces),
+				  (uint32_t)g->neighbour[s], s);
 	for (enum side s = 0; s < SIDES; s++)
-		sluice_goal_sendv(goal, pieces, pieces_of(g, s, 0, pieces), (uint32_t)g->neighbour[s], opposite[s]);
+		sluice_goal_sendv(goal, pieces, pieces_of(g, s, 0, pieces),
+				  (uint32_t)g->neighbour[s], opposite[s]);
 	ret = sluice_goal_compile(goal, (uint32_t)sluice_goal_group_size(group), &schedule);
 	for (int which = 0; which < 2 && !ret; which++) {
-		struct sluice_goal_buffer buffer = { g->cells[which], sluice_goal_user_bytes(schedule, 0) };
+		struct sluice_goal_buffer buffer = { g->cells[which],
+						     sluice_goal_user_bytes(schedule, 0) };
 
 		ret = sluice_goal_open(group, schedule, &buffer, 1, NULL, &instances[which]);
 	}
@@ -179,7 +188,7 @@ static void schedule_wait(struct grid *g, int which)
 		fail("the schedule failed", ret);
 }
 
-/* ---- the computation ------------------------------------------------------------------------------ */
+/* ---- the computation --------------------------------------------------------------------- */
 
 static void update(const struct grid *g, int which, int row, int from, int to)
 {
@@ -187,7 +196,8 @@ static void update(const struct grid *g, int which, int row, int from, int to)
 	double *new = cell(g->cells[!which], g, row, 0);
 
 	for (int c = from; c <= to; c++)
-		new[c] = 0.2 * (old[c] + old[c - 1] + old[c + 1] + old[c - g->stride] + old[c + g->stride]);
+		new[c] = 0.2 * (old[c] + old[c - 1] + old[c + 1] + old[c - g->stride] +
+				old[c + g->stride]);
 }
 
 /* One step: the inner cells while the frame is on its way, then the outer ones. */
@@ -209,7 +219,8 @@ static void fill(struct grid *g, int rank)
 {
 	for (int row = 1; row <= g->n; row++)
 		for (int c = 1; c <= g->n; c++)
-			*cell(g->cells[0], g, row, c) = (double)((row * 31 + c * 17 + rank * 7) % 100);
+			*cell(g->cells[0], g, row, c) =
+				(double)((row * 31 + c * 17 + rank * 7) % 100);
 }
 
 /* Seconds of the slowest rank for a step, and what the grid holds afterwards. */
@@ -231,7 +242,7 @@ static double run(struct grid *g, const struct exchange *x, int rank, int steps,
 	return slowest;
 }
 
-/* ---- the program ---------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------- */
 
 static void create(struct grid *g, int n)
 {
@@ -267,12 +278,12 @@ static const struct exchange exchanges[] = {
 };
 enum { EXCHANGES = sizeof exchanges / sizeof exchanges[0], ROUNDS_MAX = 1000 };
 
-/* MPIs differ in which message is whose where the same rank is the neighbour on two sides (Open MPI 5 gives
- * what comes from the north to the south). */
+/* MPIs differ in which message is whose where the same rank is the neighbour on two sides (Open MPI
+ * 5 gives what comes from the north to the south). */
 static int is_served(const struct grid *g, const struct exchange *x)
 {
-	return x->start != neighbours_start ||
-	       (g->neighbour[NORTH] != g->neighbour[SOUTH] && g->neighbour[WEST] != g->neighbour[EAST]);
+	return x->start != neighbours_start || (g->neighbour[NORTH] != g->neighbour[SOUTH] &&
+						g->neighbour[WEST] != g->neighbour[EAST]);
 }
 
 /* All of them in turn, so that what else the machine does meets each alike. */
@@ -285,7 +296,8 @@ static int measure(struct grid *g, int rank, int steps, int rounds)
 	for (int round = -1; round < rounds; round++) /* the first one is warm-up */
 		for (int x = 0; x < EXCHANGES; x++)
 			if (is_served(g, &exchanges[x]))
-				seconds[x][round < 0 ? 0 : round] = run(g, &exchanges[x], rank, steps, &sum[x]);
+				seconds[x][round < 0 ? 0 : round] =
+					run(g, &exchanges[x], rank, steps, &sum[x]);
 	for (int x = 0; x < EXCHANGES; x++) {
 		if (!is_served(g, &exchanges[x]))
 			continue;
@@ -294,7 +306,8 @@ static int measure(struct grid *g, int rank, int steps, int rounds)
 		if (rank)
 			continue;
 		printf("%-20s %9.2f us a step (%.2f to %.2f)   %.2f x\n", exchanges[x].name,
-		       seconds[x][rounds / 2] * 1e6, seconds[x][0] * 1e6, seconds[x][rounds - 1] * 1e6,
+		       seconds[x][rounds / 2] * 1e6, seconds[x][0] * 1e6,
+		       seconds[x][rounds - 1] * 1e6,
 		       seconds[0][rounds / 2] / seconds[x][rounds / 2]);
 	}
 	if (!rank)
@@ -312,7 +325,9 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	if (n < 3 || n > 20000 || steps < 1 || rounds < 1 || rounds > ROUNDS_MAX) {
 		if (!rank)
-			fprintf(stderr, "usage: stencil [3 to 20000 rows] [steps] [1 to %d rounds]\n", ROUNDS_MAX);
+			fprintf(stderr,
+				"usage: stencil [3 to 20000 rows] [steps] [1 to %d rounds]\n",
+				ROUNDS_MAX);
 		MPI_Finalize();
 		return 2;
 	}
@@ -320,7 +335,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(g.comm, &rank);
 	schedule_open(&g);
 	if (!rank)
-		printf("%d x %d cells a rank, %d steps, %d rounds; medians of the slowest rank\n", n, n, steps, rounds);
+		printf("%d x %d cells a rank, %d steps, %d rounds; medians of the slowest rank\n",
+		       n, n, steps, rounds);
 	differ = measure(&g, rank, steps, rounds);
 	schedule_close();
 	MPI_Type_free(&column_type);

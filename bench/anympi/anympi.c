@@ -57,7 +57,8 @@ static void *find_or(const char *symbol, void *lacks)
 	return found ? found : lacks;
 }
 
-#define X(name, parameters) static int lacks_##name(void) { die("the MPI library lacks ", "MPI_" #name); }
+#define X(name, parameters)                                                                        \
+	static int lacks_##name(void) { die("the MPI library lacks ", "MPI_" #name); }
 ANYMPI_CALLS(X)
 #undef X
 

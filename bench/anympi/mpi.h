@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * anympi: the part of MPI that the measuring programs use, of whichever MPI library they are told to
- * load, so that they can be installed without one. This folder comes before an MPI's own in the include
- * path; a program is compiled once per ABI, with one of SLUICE_ABI_MPICH, SLUICE_ABI_OMPI,
+ * anympi: the part of MPI that the measuring programs use, of whichever MPI library they are told
+ * to load, so that they can be installed without one. This folder comes before an MPI's own in the
+ * include path; a program is compiled once per ABI, with one of SLUICE_ABI_MPICH, SLUICE_ABI_OMPI,
  * SLUICE_ABI_STD defined, and becomes NAME-mpich, NAME-ompi and NAME-std.
  *
- *   MPI_Init   takes the arguments libmpi=PATH and cpus=LIST (bench_use_cpus()) out of the command line,
- *              loads PATH for the whole process and looks up the rest where a linked program would find it: in a preloaded library
- *              first. So a call arrives as it does from an ordinary program, call site and all.
+ *   MPI_Init   takes the arguments libmpi=PATH and cpus=LIST (bench_use_cpus()) out of the command
+ * line, loads PATH for the whole process and looks up the rest where a linked program would find
+ * it: in a preloaded library first. So a call arrives as it does from an ordinary program, call
+ * site and all.
  *
  * Values: src/mpi/abi_*.h, and a few more here; test/mpi/test_abi.py compares them with each mpi.h.
  */
@@ -54,25 +55,27 @@ extern void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 #define MPI_MAX_LIBRARY_VERSION_STRING 8192 /* of every MPI */
 
 /* X(name, parameters) */
-#define ANYMPI_CALLS(X)                                                                              \
-	X(Finalize, (void))                                                                          \
-	X(Abort, (MPI_Comm, int))                                                                    \
-	X(Comm_rank, (MPI_Comm, int *))                                                              \
-	X(Comm_size, (MPI_Comm, int *))                                                              \
-	X(Get_library_version, (char *, int *))                                                      \
-	X(Barrier, (MPI_Comm))                                                                       \
-	X(Bcast, (void *, int, MPI_Datatype, int, MPI_Comm))                                         \
-	X(Gather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm))       \
-	X(Scatter, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm))      \
-	X(Allgather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))         \
-	X(Alltoall, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))          \
-	X(Allreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm))                    \
-	X(Ibcast, (void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *))                         \
-	X(Igather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *)) \
-	X(Ialltoall, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm, MPI_Request *)) \
-	X(Iallreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *))    \
-	X(Wait, (MPI_Request *, MPI_Status *))                                                       \
-	X(Send, (const void *, int, MPI_Datatype, int, int, MPI_Comm))                               \
+#define ANYMPI_CALLS(X)                                                                            \
+	X(Finalize, (void))                                                                        \
+	X(Abort, (MPI_Comm, int))                                                                  \
+	X(Comm_rank, (MPI_Comm, int *))                                                            \
+	X(Comm_size, (MPI_Comm, int *))                                                            \
+	X(Get_library_version, (char *, int *))                                                    \
+	X(Barrier, (MPI_Comm))                                                                     \
+	X(Bcast, (void *, int, MPI_Datatype, int, MPI_Comm))                                       \
+	X(Gather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm))     \
+	X(Scatter, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm))    \
+	X(Allgather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))       \
+	X(Alltoall, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm))        \
+	X(Allreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm))                  \
+	X(Ibcast, (void *, int, MPI_Datatype, int, MPI_Comm, MPI_Request *))                       \
+	X(Igather, (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm,     \
+		    MPI_Request *))                                                                \
+	X(Ialltoall,                                                                               \
+	  (const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm, MPI_Request *))   \
+	X(Iallreduce, (const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *))  \
+	X(Wait, (MPI_Request *, MPI_Status *))                                                     \
+	X(Send, (const void *, int, MPI_Datatype, int, int, MPI_Comm))                             \
 	X(Recv, (void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *))
 
 struct anympi {
@@ -102,8 +105,8 @@ extern struct anympi anympi;
 #define MPI_Send                anympi.Send
 #define MPI_Recv                anympi.Recv
 
-/* Ends the process with a line on stderr when the library cannot be used. Returns what the library's
- * MPI_Init returns. */
+/* Ends the process with a line on stderr when the library cannot be used. Returns what the
+ * library's MPI_Init returns. */
 #define MPI_Init anympi_init
 int anympi_init(int *argc, char ***argv);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * api: what programs may call, include/sluice/goal.h, made of the folders below. The only folder whose
- * functions are exported (sluice_X) besides mpi/ and the version. Contracts are in the public headers.
+ * api: what programs may call, include/sluice/goal.h, made of the folders below. The only folder
+ * whose functions are exported (sluice_X) besides mpi/ and the version. Contracts are in the public
+ * headers.
  */
 #ifndef SLUICE_API_H
 #define SLUICE_API_H
@@ -19,6 +20,7 @@ struct sluice_goal_schedule {
 };
 
 /* Takes the block over when it verifies. 0 with *out, -EINVAL, -ENOMEM. */
-int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks, struct sluice_goal_schedule **out);
+int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks,
+		 struct sluice_goal_schedule **out);
 
 #endif

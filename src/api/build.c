@@ -12,7 +12,8 @@ struct sluice_goal {
 
 /* The public numbers are the block's, so that nothing is translated. */
 #define SAME(name) _Static_assert((int)SLUICE_GOAL_##name == (int)GOAL_##name, #name)
-#define SAME_OPERATION(name) _Static_assert((int)SLUICE_GOAL_##name == GOAL_##name - GOAL_ADD, #name)
+#define SAME_OPERATION(name)                                                                       \
+	_Static_assert((int)SLUICE_GOAL_##name == GOAL_##name - GOAL_ADD, #name)
 #define X(id, word, bytes) SAME(id);
 GOAL_DTYPES(X)
 #undef X
@@ -26,8 +27,8 @@ SAME_OPERATION(MIN);
 SAME_OPERATION(AND);
 SAME_OPERATION(OR);
 SAME_OPERATION(XOR);
-_Static_assert((int)SLUICE_GOAL_SCRATCHPAD == (int)GOAL_SCRATCH && SLUICE_GOAL_USERS_MAX == GOAL_USERS_MAX &&
-		       SLUICE_GOAL_ANY == GOAL_ANY,
+_Static_assert((int)SLUICE_GOAL_SCRATCHPAD == (int)GOAL_SCRATCH &&
+		       SLUICE_GOAL_USERS_MAX == GOAL_USERS_MAX && SLUICE_GOAL_ANY == GOAL_ANY,
 	       "public numbers");
 
 API_EXPORT int sluice_goal_create(uint64_t scratchpad_bytes, struct sluice_goal **out)
@@ -81,8 +82,8 @@ static int grow(void **array, size_t element, uint32_t count, uint32_t more, uin
 }
 
 /*
- * Is it right by itself? A schedule of this operation alone is verified, in a group of all ranks that there
- * can be. For the memory of a list, once with each piece.
+ * Is it right by itself? A schedule of this operation alone is verified, in a group of all ranks
+ * that there can be. For the memory of a list, once with each piece.
  */
 static int check(const struct sluice_goal *g, const struct goal_op *op)
 {
@@ -122,26 +123,31 @@ static uint16_t space_of(struct sluice_goal_place p)
 	return p.space < GOAL_SPACES_MAX ? (uint16_t)p.space : GOAL_NOWHERE;
 }
 
-static int transfer(struct sluice_goal *g, uint8_t type, struct sluice_goal_place place, uint64_t bytes, uint32_t peer,
-		    uint32_t tag)
+static int transfer(struct sluice_goal *g, uint8_t type, struct sluice_goal_place place,
+		    uint64_t bytes, uint32_t peer, uint32_t tag)
 {
-	return add(g, &(struct goal_op){ .type = type, .mem = space_of(place), .off = place.offset, .bytes = bytes,
-					 .peer = peer, .tag = tag });
+	return add(g, &(struct goal_op){ .type = type,
+					 .mem = space_of(place),
+					 .off = place.offset,
+					 .bytes = bytes,
+					 .peer = peer,
+					 .tag = tag });
 }
 
-API_EXPORT int sluice_goal_send(struct sluice_goal *g, struct sluice_goal_place from, uint64_t bytes, uint32_t peer,
-				uint32_t tag)
+API_EXPORT int sluice_goal_send(struct sluice_goal *g, struct sluice_goal_place from,
+				uint64_t bytes, uint32_t peer, uint32_t tag)
 {
 	return transfer(g, GOAL_SEND, from, bytes, peer, tag);
 }
 
-API_EXPORT int sluice_goal_recv(struct sluice_goal *g, struct sluice_goal_place to, uint64_t bytes, uint32_t peer,
-				uint32_t tag)
+API_EXPORT int sluice_goal_recv(struct sluice_goal *g, struct sluice_goal_place to, uint64_t bytes,
+				uint32_t peer, uint32_t tag)
 {
 	return transfer(g, GOAL_RECV, to, bytes, peer, tag);
 }
 
-static int check_pieces(struct sluice_goal *g, const struct sluice_goal_piece *pieces, uint32_t count)
+static int check_pieces(struct sluice_goal *g, const struct sluice_goal_piece *pieces,
+			uint32_t count)
 {
 	uint64_t sum = 0;
 
@@ -156,52 +162,65 @@ static int check_pieces(struct sluice_goal *g, const struct sluice_goal_piece *p
 	return 0;
 }
 
-static int transfer_list(struct sluice_goal *g, uint8_t type, const struct sluice_goal_piece *pieces, uint32_t count,
-			 uint32_t peer, uint32_t tag)
+static int transfer_list(struct sluice_goal *g, uint8_t type,
+			 const struct sluice_goal_piece *pieces, uint32_t count, uint32_t peer,
+			 uint32_t tag)
 {
 	struct goal_build *b = &g->build;
 	int ret = check_pieces(g, pieces, count), label;
 
 	if (!ret)
-		ret = grow((void **)&b->segments, sizeof *b->segments, b->segment_count, count, &b->segment_cap);
+		ret = grow((void **)&b->segments, sizeof *b->segments, b->segment_count, count,
+			   &b->segment_cap);
 	if (ret)
 		return fail(g, ret);
 	label = transfer(g, type, (struct sluice_goal_place){ 0, GOAL_SCRATCH }, 0, peer, tag);
 	for (uint32_t k = 0; label >= 0 && k < count; k++)
-		goal_segment(b, (uint32_t)label, space_of(pieces[k].place), pieces[k].place.offset, pieces[k].bytes);
+		goal_segment(b, (uint32_t)label, space_of(pieces[k].place), pieces[k].place.offset,
+			     pieces[k].bytes);
 	return label;
 }
 
-API_EXPORT int sluice_goal_sendv(struct sluice_goal *g, const struct sluice_goal_piece *pieces, uint32_t count,
-				 uint32_t peer, uint32_t tag)
+API_EXPORT int sluice_goal_sendv(struct sluice_goal *g, const struct sluice_goal_piece *pieces,
+				 uint32_t count, uint32_t peer, uint32_t tag)
 {
 	return transfer_list(g, GOAL_SEND, pieces, count, peer, tag);
 }
 
-API_EXPORT int sluice_goal_recvv(struct sluice_goal *g, const struct sluice_goal_piece *pieces, uint32_t count,
-				 uint32_t peer, uint32_t tag)
+API_EXPORT int sluice_goal_recvv(struct sluice_goal *g, const struct sluice_goal_piece *pieces,
+				 uint32_t count, uint32_t peer, uint32_t tag)
 {
 	return transfer_list(g, GOAL_RECV, pieces, count, peer, tag);
 }
 
-API_EXPORT int sluice_goal_copy(struct sluice_goal *g, struct sluice_goal_place dst, struct sluice_goal_place from,
-				uint64_t bytes)
+API_EXPORT int sluice_goal_copy(struct sluice_goal *g, struct sluice_goal_place dst,
+				struct sluice_goal_place from, uint64_t bytes)
 {
-	return add(g, &(struct goal_op){ .type = GOAL_COPY, .mem = space_of(dst), .off = dst.offset,
-					 .src_mem = space_of(from), .src_off = from.offset, .bytes = bytes });
+	return add(g, &(struct goal_op){ .type = GOAL_COPY,
+					 .mem = space_of(dst),
+					 .off = dst.offset,
+					 .src_mem = space_of(from),
+					 .src_off = from.offset,
+					 .bytes = bytes });
 }
 
 API_EXPORT int sluice_goal_local(struct sluice_goal *g, enum sluice_goal_operation operation,
-				 enum sluice_goal_type type, struct sluice_goal_place dst, struct sluice_goal_place a,
-				 struct sluice_goal_place b, uint64_t count)
+				 enum sluice_goal_type type, struct sluice_goal_place dst,
+				 struct sluice_goal_place a, struct sluice_goal_place b,
+				 uint64_t count)
 {
 	uint32_t element = goal_dtype_bytes((uint32_t)type);
 
 	if ((uint32_t)operation > SLUICE_GOAL_XOR || !element || count > UINT64_MAX / element)
 		return fail(g, -EINVAL);
-	return add(g, &(struct goal_op){ .type = (uint8_t)(GOAL_ADD + operation), .dtype = (uint8_t)type,
-					 .mem = space_of(dst), .off = dst.offset, .src_mem = space_of(a),
-					 .src_off = a.offset, .src2_mem = space_of(b), .src2_off = b.offset,
+	return add(g, &(struct goal_op){ .type = (uint8_t)(GOAL_ADD + operation),
+					 .dtype = (uint8_t)type,
+					 .mem = space_of(dst),
+					 .off = dst.offset,
+					 .src_mem = space_of(a),
+					 .src_off = a.offset,
+					 .src2_mem = space_of(b),
+					 .src2_off = b.offset,
 					 .bytes = count * element });
 }
 
@@ -212,16 +231,24 @@ API_EXPORT int sluice_goal_calc(struct sluice_goal *g, uint64_t ns)
 
 API_EXPORT int sluice_goal_stamp(struct sluice_goal *g, struct sluice_goal_place dst)
 {
-	return add(g, &(struct goal_op){ .type = GOAL_STAMP, .mem = space_of(dst), .off = dst.offset,
+	return add(g, &(struct goal_op){ .type = GOAL_STAMP,
+					 .mem = space_of(dst),
+					 .off = dst.offset,
 					 .bytes = sizeof(uint64_t) });
 }
 
-API_EXPORT int sluice_goal_nop(struct sluice_goal *g) { return add(g, &(struct goal_op){ .type = GOAL_NOP }); }
+API_EXPORT int sluice_goal_nop(struct sluice_goal *g)
+{
+	return add(g, &(struct goal_op){ .type = GOAL_NOP });
+}
 
 static int require(struct sluice_goal *g, int op, int before, bool immediate)
 {
 	struct goal_build *b = &g->build;
-	int ret = op < 0 || before < 0 || (uint32_t)op >= b->op_count || (uint32_t)before >= b->op_count ? -EINVAL : 0;
+	int ret = op < 0 || before < 0 || (uint32_t)op >= b->op_count ||
+				  (uint32_t)before >= b->op_count
+			  ? -EINVAL
+			  : 0;
 
 	if (!ret)
 		ret = grow((void **)&b->edges, sizeof *b->edges, b->edge_count, 1, &b->edge_cap);
@@ -231,14 +258,18 @@ static int require(struct sluice_goal *g, int op, int before, bool immediate)
 	return 0;
 }
 
-API_EXPORT int sluice_goal_requires(struct sluice_goal *g, int op, int before) { return require(g, op, before, false); }
+API_EXPORT int sluice_goal_requires(struct sluice_goal *g, int op, int before)
+{
+	return require(g, op, before, false);
+}
 
 API_EXPORT int sluice_goal_irequires(struct sluice_goal *g, int op, int before)
 {
 	return require(g, op, before, true);
 }
 
-API_EXPORT int sluice_goal_compile(struct sluice_goal *g, uint32_t ranks, struct sluice_goal_schedule **out)
+API_EXPORT int sluice_goal_compile(struct sluice_goal *g, uint32_t ranks,
+				   struct sluice_goal_schedule **out)
 {
 	const struct goal_build *b = &g->build;
 	uint64_t bytes = goal_block_bytes(b->op_count, b->edge_count, b->segment_count);

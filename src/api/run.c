@@ -30,7 +30,7 @@ static void load_options_once(void)
 	pthread_once(&once, load_options);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------ */
 
 static int gather(void *ctx, const void *in, size_t bytes, void *out)
 {
@@ -46,7 +46,8 @@ static int reduce(void *ctx, int64_t in, int64_t *out)
 	return oob->allreduce_min(oob->ctx, in, out);
 }
 
-API_EXPORT int sluice_goal_group_create(const struct sluice_goal_oob *oob, struct sluice_goal_group **out)
+API_EXPORT int sluice_goal_group_create(const struct sluice_goal_oob *oob,
+					struct sluice_goal_group **out)
 {
 	struct sluice_goal_oob mine = *oob;
 	struct node_oob node = { &mine, oob->rank, oob->size, gather, reduce };
@@ -68,7 +69,8 @@ API_EXPORT int sluice_goal_group_join(const char *name, int rank, int size, int 
 	load_options_once();
 	if (base_log_rank() < 0)
 		base_log_set_rank(rank);
-	ret = sched_join(name, rank, size, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000, &g);
+	ret = sched_join(name, rank, size,
+			 timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000, &g);
 	*out = (struct sluice_goal_group *)g;
 	return ret;
 }
@@ -83,19 +85,29 @@ API_EXPORT int sluice_goal_group_size(const struct sluice_goal_group *g)
 {
 	return sched_size((const struct sched_group *)g);
 }
-API_EXPORT void *sluice_goal_alloc(struct sluice_goal_group *g, uint64_t bytes) { return sched_alloc(inner(g), bytes); }
-API_EXPORT void sluice_goal_free(struct sluice_goal_group *g, void *memory) { sched_free(inner(g), memory); }
+API_EXPORT void *sluice_goal_alloc(struct sluice_goal_group *g, uint64_t bytes)
+{
+	return sched_alloc(inner(g), bytes);
+}
+API_EXPORT void sluice_goal_free(struct sluice_goal_group *g, void *memory)
+{
+	sched_free(inner(g), memory);
+}
 
-/* ---- schedules ---------------------------------------------------------------------------------- */
+/* ---- schedules --------------------------------------------------------------------------- */
 
 API_EXPORT int sluice_goal_open(struct sluice_goal_group *g, const struct sluice_goal_schedule *s,
 				const struct sluice_goal_buffer *buffers, uint32_t count,
-				const struct sluice_goal_options *options, struct sluice_goal_instance **out)
+				const struct sluice_goal_options *options,
+				struct sluice_goal_instance **out)
 {
 	void *memory[SLUICE_GOAL_USERS_MAX];
 	uint64_t bytes[SLUICE_GOAL_USERS_MAX];
-	struct sched_open o = { .block = s->block, .block_bytes = s->block->bytes, .buffers = memory,
-				.buffer_bytes = bytes, .buffer_count = count };
+	struct sched_open o = { .block = s->block,
+				.block_bytes = s->block->bytes,
+				.buffers = memory,
+				.buffer_bytes = bytes,
+				.buffer_count = count };
 	struct sched_inst *i = NULL;
 	int ret;
 
@@ -144,7 +156,8 @@ API_EXPORT int sluice_goal_execute(struct sluice_goal_instance *i, int timeout_m
 API_EXPORT int sluice_goal_cancel(struct sluice_goal_instance *i) { return sched_cancel(inst(i)); }
 API_EXPORT int sluice_goal_close(struct sluice_goal_instance *i) { return sched_close(inst(i)); }
 
-API_EXPORT void sluice_goal_failure(const struct sluice_goal_instance *i, struct sluice_goal_failure *out)
+API_EXPORT void sluice_goal_failure(const struct sluice_goal_instance *i,
+				    struct sluice_goal_failure *out)
 {
 	struct sched_failure f;
 

@@ -22,7 +22,8 @@ static int verify(const struct goal_block *block, uint64_t bytes, uint32_t ranks
 	return ret;
 }
 
-int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks, struct sluice_goal_schedule **out)
+int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks,
+		 struct sluice_goal_schedule **out)
 {
 	struct sluice_goal_schedule *s;
 	int ret = ranks && ranks <= GOAL_RANKS_MAX ? verify(block, bytes, ranks) : -EINVAL;
@@ -39,7 +40,8 @@ int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks, struc
 	return 0;
 }
 
-API_EXPORT int sluice_goal_load(const void *data, uint64_t bytes, uint32_t ranks, struct sluice_goal_schedule **out)
+API_EXPORT int sluice_goal_load(const void *data, uint64_t bytes, uint32_t ranks,
+				struct sluice_goal_schedule **out)
 {
 	struct goal_block *block = malloc(bytes ? bytes : 1);
 	int ret;

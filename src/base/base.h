@@ -57,7 +57,13 @@ enum base_copy_kernel {
 };
 enum base_early { BASE_EARLY_AUTO, BASE_EARLY_ON, BASE_EARLY_OFF };
 enum base_worker_kind { BASE_WORKER_AUTO, BASE_WORKER_PROCESS, BASE_WORKER_THREAD };
-enum base_guard_kind { BASE_GUARD_AUTO, BASE_GUARD_UFFD, BASE_GUARD_STEAL, BASE_GUARD_MPROTECT, BASE_GUARD_NONE };
+enum base_guard_kind {
+	BASE_GUARD_AUTO,
+	BASE_GUARD_UFFD,
+	BASE_GUARD_STEAL,
+	BASE_GUARD_MPROTECT,
+	BASE_GUARD_NONE
+};
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
 enum base_take { BASE_TAKE_AUTO, BASE_TAKE_ON, BASE_TAKE_OFF };
@@ -90,7 +96,7 @@ struct base_options {
 	int64_t coll_domains;           /* SLUICE_COLL_DOMAINS: 0 by memory nodes, 1 none */
 	int64_t coll_take[BASE_COLL_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
 	bool span;                      /* SLUICE_SPAN: communicators over several nodes, too */
-	uint64_t span_segment_bytes;    /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
+	uint64_t span_segment_bytes; /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
 	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: least bytes to adopt */
@@ -104,19 +110,22 @@ struct base_options {
 	uint64_t xfer_past_cache_bytes; /* SLUICE_XFER_PAST_CACHE: 0 = by the caches */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
 	int64_t rt_early;               /* SLUICE_RT_EARLY: enum base_early */
-	uint64_t rt_early_min_bytes;    /* SLUICE_RT_EARLY_MIN: shorter calls complete before they return */
+	uint64_t rt_early_min_bytes;    /* SLUICE_RT_EARLY_MIN: shorter calls complete before they
+					   return */
 	int64_t rt_early_wait_us;       /* SLUICE_RT_EARLY_WAIT: for a late partner; -1 = by size */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
-	const char *engine;             /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
-	int64_t engine_workers;         /* SLUICE_ENGINE_WORKERS: threads of sw a process; -1 = by spare CPUs */
-	const char *engine_cpus;        /* SLUICE_ENGINE_CPUS: where they run, like 1,4-7; "" = spare ones */
-	const char *engine_fault;       /* SLUICE_ENGINE_FAULT: what the engine `fault` does (tests) */
-	int64_t engine_depth;           /* SLUICE_ENGINE_DEPTH: fragments in one channel at a time */
+	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
+	int64_t engine_workers; /* SLUICE_ENGINE_WORKERS: threads of sw a process; -1 = by spare
+				   CPUs */
+	const char
+		*engine_cpus; /* SLUICE_ENGINE_CPUS: where they run, like 1,4-7; "" = spare ones */
+	const char *engine_fault; /* SLUICE_ENGINE_FAULT: what the engine `fault` does (tests) */
+	int64_t engine_depth;     /* SLUICE_ENGINE_DEPTH: fragments in one channel at a time */
 	int64_t engine_timeout_ms;      /* SLUICE_ENGINE_TIMEOUT: then a channel counts as hung */
 	int64_t goal_timeout_ms;        /* SLUICE_GOAL_TIMEOUT: 0 = for ever */
 	const char *goal_profile;       /* SLUICE_GOAL_PROFILE: "" off, else a file prefix */
 	int64_t worker_kind;            /* SLUICE_WORKER_KIND: enum base_worker_kind */
-	int64_t worker_poll_us;         /* SLUICE_WORKER_POLL: most that a worker process looks for work */
+	int64_t worker_poll_us; /* SLUICE_WORKER_POLL: most that a worker process looks for work */
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
@@ -156,15 +165,17 @@ extern const size_t base_option_count;
 int base_options_load(char *const *environ_block, char *problems, size_t cap);
 
 /*
- * A value from a tune file (tune/), after base_options_load(). The environment counts more: then nothing
- * changes. 0, -ENOENT: no such option, -EPERM: not one that may be tuned, -EINVAL or -ERANGE: no such value.
+ * A value from a tune file (tune/), after base_options_load(). The environment counts more: then
+ * nothing changes. 0, -ENOENT: no such option, -EPERM: not one that may be tuned, -EINVAL or
+ * -ERANGE: no such value.
  */
 int base_option_tune(const char *name, const char *text);
 /* All that were tuned, or those of them that ranks must agree on, have their defaults again. */
 void base_options_untune(bool only_shared);
-const char *base_option_source_name(enum base_option_source source); /* "default", "tune file" ... */
-/* Where this user's own settings are: sluice/ in $XDG_CONFIG_HOME or in ~/.config. 0, -ENOENT (neither
- * variable says) or -ENAMETOOLONG. */
+const char *
+base_option_source_name(enum base_option_source source); /* "default", "tune file" ... */
+/* Where this user's own settings are: sluice/ in $XDG_CONFIG_HOME or in ~/.config. 0, -ENOENT
+ * (neither variable says) or -ENAMETOOLONG. */
 int base_user_folder(char *out, size_t cap);
 
 /* The value of one option as text a user would write ("64K"); returns snprintf-like length. */
@@ -215,58 +226,63 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 /* ---- counters --------------------------------------------------------------------------- */
 
 /* One list gives enum, name and sentence. Counters only grow unless they say "now". */
-#define BASE_COUNTERS(X)                                                                  \
-	X(BCAST_TAKEN, "bcast_taken", "broadcasts done by Sluice")                        \
-	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")           \
-	X(GATHER_TAKEN, "gather_taken", "gathers done by Sluice")                         \
-	X(GATHER_PASSED, "gather_passed", "gathers passed on to the host MPI")            \
-	X(SCATTER_TAKEN, "scatter_taken", "scatters done by Sluice")                      \
-	X(SCATTER_PASSED, "scatter_passed", "scatters passed on to the host MPI")         \
-	X(ALLGATHER_TAKEN, "allgather_taken", "allgathers done by Sluice")                \
-	X(ALLGATHER_PASSED, "allgather_passed", "allgathers passed on to the host MPI")   \
-	X(ALLTOALL_TAKEN, "alltoall_taken", "all-to-alls done by Sluice")                 \
-	X(ALLTOALL_PASSED, "alltoall_passed", "all-to-alls passed on to the host MPI")    \
-	X(REDUCE_TAKEN, "reduce_taken", "reductions to a root done by Sluice")            \
-	X(REDUCE_PASSED, "reduce_passed", "reductions to a root passed on to the host MPI") \
-	X(ALLREDUCE_TAKEN, "allreduce_taken", "reductions to all done by Sluice")         \
-	X(ALLREDUCE_PASSED, "allreduce_passed", "reductions to all passed on to the host MPI") \
-	X(REDUCE_SCATTER_TAKEN, "reduce_scatter_taken", "reductions whose result is scattered done by Sluice") \
-	X(REDUCE_SCATTER_PASSED, "reduce_scatter_passed", "reductions whose result is scattered passed on to the host MPI") \
-	X(SCAN_TAKEN, "scan_taken", "prefix reductions done by Sluice")                   \
-	X(SCAN_PASSED, "scan_passed", "prefix reductions passed on to the host MPI")      \
-	X(BARRIER_TAKEN, "barrier_taken", "nonblocking barriers done by Sluice")          \
-	X(BARRIER_PASSED, "barrier_passed", "nonblocking barriers passed on to the host MPI") \
-	X(NEIGHBOR_TAKEN, "neighbor_taken", "exchanges with neighbours done by Sluice")   \
-	X(NEIGHBOR_PASSED, "neighbor_passed", "exchanges with neighbours passed on to the host MPI") \
+#define BASE_COUNTERS(X)                                                                           \
+	X(BCAST_TAKEN, "bcast_taken", "broadcasts done by Sluice")                                 \
+	X(BCAST_PASSED, "bcast_passed", "broadcasts passed on to the host MPI")                    \
+	X(GATHER_TAKEN, "gather_taken", "gathers done by Sluice")                                  \
+	X(GATHER_PASSED, "gather_passed", "gathers passed on to the host MPI")                     \
+	X(SCATTER_TAKEN, "scatter_taken", "scatters done by Sluice")                               \
+	X(SCATTER_PASSED, "scatter_passed", "scatters passed on to the host MPI")                  \
+	X(ALLGATHER_TAKEN, "allgather_taken", "allgathers done by Sluice")                         \
+	X(ALLGATHER_PASSED, "allgather_passed", "allgathers passed on to the host MPI")            \
+	X(ALLTOALL_TAKEN, "alltoall_taken", "all-to-alls done by Sluice")                          \
+	X(ALLTOALL_PASSED, "alltoall_passed", "all-to-alls passed on to the host MPI")             \
+	X(REDUCE_TAKEN, "reduce_taken", "reductions to a root done by Sluice")                     \
+	X(REDUCE_PASSED, "reduce_passed", "reductions to a root passed on to the host MPI")        \
+	X(ALLREDUCE_TAKEN, "allreduce_taken", "reductions to all done by Sluice")                  \
+	X(ALLREDUCE_PASSED, "allreduce_passed", "reductions to all passed on to the host MPI")     \
+	X(REDUCE_SCATTER_TAKEN, "reduce_scatter_taken",                                            \
+	  "reductions whose result is scattered done by Sluice")                                   \
+	X(REDUCE_SCATTER_PASSED, "reduce_scatter_passed",                                          \
+	  "reductions whose result is scattered passed on to the host MPI")                        \
+	X(SCAN_TAKEN, "scan_taken", "prefix reductions done by Sluice")                            \
+	X(SCAN_PASSED, "scan_passed", "prefix reductions passed on to the host MPI")               \
+	X(BARRIER_TAKEN, "barrier_taken", "nonblocking barriers done by Sluice")                   \
+	X(BARRIER_PASSED, "barrier_passed", "nonblocking barriers passed on to the host MPI")      \
+	X(NEIGHBOR_TAKEN, "neighbor_taken", "exchanges with neighbours done by Sluice")            \
+	X(NEIGHBOR_PASSED, "neighbor_passed",                                                      \
+	  "exchanges with neighbours passed on to the host MPI")                                   \
 	X(EARLY, "early", "calls that returned while their data was still moving")                 \
 	X(EARLY_NOT, "early_not", "calls that could have returned early and were not worth it")    \
-	X(EARLY_TOUCHED, "early_touched", "such operations that the program touched before their end") \
+	X(EARLY_TOUCHED, "early_touched",                                                          \
+	  "such operations that the program touched before their end")                             \
 	X(EARLY_CALLED, "early_called", "such operations that a later call had to complete first") \
 	X(EARLY_UNSEEN, "early_unseen", "such operations that ended before anyone looked")         \
 	X(FAULTS, "faults", "touches of guarded memory")                                           \
 	X(DISPATCHED, "dispatched", "system calls looked at while memory was guarded")             \
-	X(BYTES_ENGINE, "bytes_engine", "bytes copied by engines: channels, or the worker process")                   \
+	X(BYTES_ENGINE, "bytes_engine",                                                            \
+	  "bytes copied by engines: channels, or the worker process")                              \
 	X(ENGINE_ERRORS, "engine_errors", "copies that an engine failed and a CPU finished")       \
 	X(ENGINE_RETIRED, "engine_retired", "channels given up as broken")                         \
-	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")     \
-	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")  \
-	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")    \
-	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")  \
-	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")              \
-	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again") \
-	X(BYTES_FOLDED, "bytes_folded", "bytes of results this rank combined")             \
-	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")              \
-	X(ADOPTED, "adopted", "buffers adopted")                                          \
-	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                  \
-	X(UNADOPTED, "unadopted", "regions given back")                                   \
-	X(EVICTED, "evicted", "regions given back because the cache was full")            \
-	X(STALE, "stale", "regions whose mapping had changed unseen")                     \
-	X(GROUPS, "groups", "node groups created")                                        \
-	X(GROUPS_REFUSED, "groups_refused", "communicators that Sluice does not serve")   \
-	X(SPANS, "spans", "communicators over several nodes that Sluice serves")              \
-	X(SPAN_TAKEN, "span_taken", "collectives over several nodes done by Sluice")             \
-	X(BYTES_SPAN, "bytes_span", "bytes this rank sent to other nodes by the host MPI")       \
-	X(SLEEPS, "sleeps", "times this rank slept on its doorbell")                      \
+	X(PACKED, "packed", "buffers packed or unpacked because their type has gaps")              \
+	X(BYTES_DIRECT, "bytes_direct", "bytes this rank copied between mapped buffers")           \
+	X(BYTES_CMA, "bytes_cma", "bytes this rank copied by process_vm_readv/writev")             \
+	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
+	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")                       \
+	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
+	X(BYTES_FOLDED, "bytes_folded", "bytes of results this rank combined")                     \
+	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
+	X(ADOPTED, "adopted", "buffers adopted")                                                   \
+	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \
+	X(UNADOPTED, "unadopted", "regions given back")                                            \
+	X(EVICTED, "evicted", "regions given back because the cache was full")                     \
+	X(STALE, "stale", "regions whose mapping had changed unseen")                              \
+	X(GROUPS, "groups", "node groups created")                                                 \
+	X(GROUPS_REFUSED, "groups_refused", "communicators that Sluice does not serve")            \
+	X(SPANS, "spans", "communicators over several nodes that Sluice serves")                   \
+	X(SPAN_TAKEN, "span_taken", "collectives over several nodes done by Sluice")               \
+	X(BYTES_SPAN, "bytes_span", "bytes this rank sent to other nodes by the host MPI")         \
+	X(SLEEPS, "sleeps", "times this rank slept on its doorbell")                               \
 	X(WAKES, "wakes", "times this rank woke a peer")
 
 enum base_counter {

@@ -82,15 +82,20 @@ struct base_option base_option_table[] = {
 	TAKE("NEIGHBOR", NEIGHBOR, "exchanges with neighbours"),
 	TAKE("BARRIER", BARRIER, "nonblocking barriers, and with on those over several nodes,"),
 	ENUM("SLUICE_COLL_VECTOR", coll_take[BASE_COLL_VECTOR], "auto", take_words, true,
-	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however small"),
+	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however "
+	     "small"),
 	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_COLL_NONBLOCKING], "auto", take_words, true,
-	     "Whether nonblocking collectives are taken: on, as the blocking ones of their kinds; auto, those that are then faster"),
+	     "Whether nonblocking collectives are taken: on, as the blocking ones of their kinds; "
+	     "auto, those that are then faster"),
 	INT_OF("SLUICE_COLL_DOMAINS", coll_domains, "1", 0, 4096, "domains", true,
-	    "Groups of ranks that broadcasts, allgathers and reductions enter once each; 0: by memory nodes, 1: none"),
+	       "Groups of ranks that broadcasts, allgathers and reductions enter once each; 0: by "
+	       "memory nodes, 1: none"),
 	BOOL("SLUICE_SPAN", span, "off", true,
-	     "Whether communicators over several nodes are served; on says that every rank of the job runs Sluice"),
+	     "Whether communicators over several nodes are served; on says that every rank of the "
+	     "job runs Sluice"),
 	BYTES("SLUICE_SPAN_SEGMENT", span_segment_bytes, "0", 0, GIB, true,
-	      "Bytes that cross the network at a time while others move inside the nodes; 0 decides by free cores"),
+	      "Bytes that cross the network at a time while others move inside the nodes; 0 "
+	      "decides by free cores"),
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds, true,
 	     "How peers reach a buffer; auto takes the best that works between them"),
 	INT("SLUICE_REGION_ADOPT_AFTER", region_adopt_after, "3", 0, 1000000, "uses",
@@ -115,16 +120,22 @@ struct base_option base_option_table[] = {
 	      "Transfers from this size on are copied past the caches; 0 decides by the caches"),
 	BOOL("SLUICE_XFER_HELP", xfer_help, "on", false, "Whether waiting ranks copy for others"),
 	ENUM("SLUICE_RT_EARLY", rt_early, "auto", early_words, false,
-	     "Whether calls return while data is moving; auto does where it pays, on wherever it can"),
+	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
+	     "can"),
 	BYTES("SLUICE_RT_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX, false,
 	      "Calls that move fewer bytes per rank complete before they return"),
 	INT("SLUICE_RT_EARLY_WAIT", rt_early_wait_us, "-1", -1, 60000000, "us",
 	    "How long a call waits for a late partner before it returns early; -1 decides by size"),
 	ENUM("SLUICE_GUARD_KIND", guard_kind, "auto", guard_kinds, false,
 	     "How memory is guarded meanwhile; auto takes the best that works here"),
-	{ .name = "SLUICE_ENGINE", .type = BASE_OPT_STRING, .value = &base_opt.engine, .dflt = "auto",
-	  .choices = engine_words, .unit = "",
-	  .help = "Copy engine that moves data behind the program; auto takes the best that works" },
+	{ .name = "SLUICE_ENGINE",
+	  .type = BASE_OPT_STRING,
+	  .value = &base_opt.engine,
+	  .dflt = "auto",
+	  .choices = engine_words,
+	  .unit = "",
+	  .help = "Copy engine that moves data behind the program; auto takes the best that "
+		  "works" },
 	INT("SLUICE_ENGINE_WORKERS", engine_workers, "-1", -1, 48, "threads",
 	    "Workers of the engine sw in a process; -1 as many as CPUs are spare, at most 4"),
 	STRING("SLUICE_ENGINE_CPUS", engine_cpus,
@@ -134,9 +145,11 @@ struct base_option base_option_table[] = {
 	INT("SLUICE_ENGINE_TIMEOUT", engine_timeout_ms, "1000", 1, 3600000, "ms",
 	    "After so long without an end of a copy a channel counts as hung"),
 	STRING("SLUICE_ENGINE_FAULT", engine_fault,
-	       "What the engine fault does, for tests: delay=us,rate=bytes/s,short=n,error=n,hang=n"),
+	       "What the engine fault does, for tests: "
+	       "delay=us,rate=bytes/s,short=n,error=n,hang=n"),
 	INT("SLUICE_GOAL_TIMEOUT", goal_timeout_ms, "0", 0, 86400000, "ms",
-	    "After so long without progress a GOAL run fails and tells what it waits for; 0: never"),
+	    "After so long without progress a GOAL run fails and tells what it waits for; 0: "
+	    "never"),
 	STRING("SLUICE_GOAL_PROFILE", goal_profile,
 	       "Prefix of the files for the times of each GOAL operation; empty for none"),
 	ENUM("SLUICE_WORKER_KIND", worker_kind, "auto", worker_kinds, false,
@@ -148,7 +161,8 @@ struct base_option base_option_table[] = {
 	STRING("SLUICE_NODE_NAME", node_name,
 	       "Identity of this machine in place of the one found; tests simulate nodes with it"),
 	STRING("SLUICE_TUNE_FILE", tune_file,
-	       "File of what sluice tune measured; empty for the one of this machine, none for none"),
+	       "File of what sluice tune measured; empty for the one of this machine, none for "
+	       "none"),
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, false, "What is written to stderr"),
 	STRING("SLUICE_STATS", stats,
 	       "Where counters go at the end: - for stderr, else a file prefix"),
@@ -417,7 +431,7 @@ const char *base_option_nearest(const char *name)
 	return best <= base_max_u64(2, tail_len / 3) ? nearest : NULL;
 }
 
-/* ---- the environment ------------------------------------------------------------------------ */
+/* ---- the environment --------------------------------------------------------------------- */
 
 static struct base_option *option_find(const char *name, size_t length)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * spin: a lock for a few loads and stores, half the price of a mutex where nobody else wants it. Whoever finds it taken
- * looks a few times and then sleeps for a moment, so that a holder of a lower priority gets the core. Never held over a
- * call that may wait. Zero is free.
+ * spin: a lock for a few loads and stores, half the price of a mutex where nobody else wants it.
+ * Whoever finds it taken looks a few times and then sleeps for a moment, so that a holder of a
+ * lower priority gets the core. Never held over a call that may wait. Zero is free.
  */
 #ifndef SLUICE_BASE_SPIN_H
 #define SLUICE_BASE_SPIN_H

@@ -8,7 +8,10 @@ _Static_assert(BOARD_RECORDS <= 8 * sizeof(uint32_t), "a bit for each that can b
 
 static uint32_t bit_of(uint64_t n) { return 1u << n % BOARD_RECORDS; }
 
-uint64_t board_area_bytes(void) { return sizeof(struct board_line) + BOARD_RECORDS * sizeof(struct board_record); }
+uint64_t board_area_bytes(void)
+{
+	return sizeof(struct board_line) + BOARD_RECORDS * sizeof(struct board_record);
+}
 
 static struct board_record *record_of(const struct board *b, int rank, uint64_t n)
 {
@@ -43,7 +46,8 @@ static uint64_t ended_by_all(const struct board *b)
 	uint64_t least = UINT64_MAX;
 
 	for (int r = 0; r < b->size; r++) /* partner of acquire: board_end */
-		least = base_min_u64(least, atomic_load_explicit(&board_line_of(b, r)->ended, memory_order_acquire));
+		least = base_min_u64(least, atomic_load_explicit(&board_line_of(b, r)->ended,
+								 memory_order_acquire));
 	return least;
 }
 

@@ -23,7 +23,8 @@ struct board {
 	struct node_group *group;
 	uint64_t area_off;
 	int rank, size;
-	uint64_t starved;    /* a bit a lane (without lanes bit 0); any: counted in `starved` of rank 0's line */
+	uint64_t starved; /* a bit a lane (without lanes bit 0); any: counted in `starved` of rank
+			     0's line */
 	/* without lanes */
 	uint64_t begun;      /* the last number given */
 	uint64_t ended;      /* all up to this are, by this rank */
@@ -31,7 +32,8 @@ struct board {
 	uint32_t ended_here; /* bit n % BOARD_RECORDS: ended, though one before is not */
 	/* with lanes */
 	uint32_t lanes;
-	uint64_t *turns_ended_all; /* by lane: turns that every rank had ended, when somebody looked last */
+	uint64_t *turns_ended_all; /* by lane: turns that every rank had ended, when somebody looked
+				      last */
 };
 
 static inline struct board_line *board_line_of(const struct board *b, int rank)
@@ -75,11 +77,12 @@ static inline void board_ring_others(const struct board *b)
 static inline void board_feed(const struct board *b)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* partner: board_starve */
-	if (base_unlikely(atomic_load_explicit(&board_line_of(b, 0)->starved, memory_order_relaxed)))
+	if (base_unlikely(
+		    atomic_load_explicit(&board_line_of(b, 0)->starved, memory_order_relaxed)))
 		board_ring_others(b);
 }
 
-/* ---- lanes.c ------------------------------------------------------------------------------------- */
+/* ---- lanes.c ----------------------------------------------------------------------------- */
 
 struct board_record *board_lane_record(const struct board *b, int rank, uint64_t n);
 /* board_end() of a board with lanes. */

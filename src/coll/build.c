@@ -1,40 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Flat schedules, and the second level of those that have one. Receives come first, by the rank that sends, then
- * sends, by the rank that receives: so either end of a transfer knows where the other stands in its rank's
- * schedule (exec/match.c).
+ * Flat schedules, and the second level of those that have one. Receives come first, by the rank
+ * that sends, then sends, by the rank that receives: so either end of a transfer knows where the
+ * other stands in its rank's schedule (exec/match.c).
  */
 #include "coll/coll.h"
 
 /* The number of a rank's receive from `from`, when it receives from every other. */
-static uint32_t number_from(int from, int rank) { return (uint32_t)(from < rank ? from : from - 1); }
+static uint32_t number_from(int from, int rank)
+{
+	return (uint32_t)(from < rank ? from : from - 1);
+}
 
-static void send_part(struct goal_build *b, int peer, uint32_t tag, uint32_t match, const struct coll_part *p)
+static void send_part(struct goal_build *b, int peer, uint32_t tag, uint32_t match,
+		      const struct coll_part *p)
 {
 	if (p->bytes)
 		goal_send(b, (uint32_t)peer, tag, match, COLL_SEND, p->off, p->bytes);
 }
 
-static void recv_part(struct goal_build *b, int peer, uint32_t tag, uint16_t mem, const struct coll_part *p)
+static void recv_part(struct goal_build *b, int peer, uint32_t tag, uint16_t mem,
+		      const struct coll_part *p)
 {
 	if (p->bytes)
 		goal_recv(b, (uint32_t)peer, tag, mem, p->off, p->bytes);
 }
 
-static void copy_part(struct goal_build *b, const struct coll_part *to, const struct coll_part *from)
+static void copy_part(struct goal_build *b, const struct coll_part *to,
+		      const struct coll_part *from)
 {
 	if (to->bytes)
 		goal_copy(b, COLL_RECV, to->off, COLL_SEND, from->off, to->bytes);
 }
 
-/* ---- two levels ------------------------------------------------------------------------------------- */
+/* ---- two levels -------------------------------------------------------------------------- */
 
 /* Is this collective, on these ranks, one of two levels? */
 static bool has_levels(const struct coll_shape *s)
 {
 	const struct coll_domains *m = s->domains;
 
-	return m && m->count > 1 && (s->kind == COLL_BCAST || (s->kind == COLL_ALLGATHER && m->is_even));
+	return m && m->count > 1 &&
+	       (s->kind == COLL_BCAST || (s->kind == COLL_ALLGATHER && m->is_even));
 }
 
 /* The rank that sends rank `from`'s data to `rank`. */
@@ -46,10 +53,10 @@ static int holder(const struct coll_shape *s, int from, int rank)
 	return m->of[rank] == m->of[from] || entry == rank ? from : entry;
 }
 
-/* What this rank has of rank `from`, its own or, once `received`, what has come: to its domain, and, its own, to one
- * rank of each other domain. match(from, to): the number of the receive. */
-static void send_on(struct goal_build *b, const struct coll_shape *s, int from, uint32_t received, uint16_t mem,
-		    const struct coll_part *p, uint32_t (*match)(int from, int to))
+/* What this rank has of rank `from`, its own or, once `received`, what has come: to its domain,
+ * and, its own, to one rank of each other domain. match(from, to): the number of the receive. */
+static void send_on(struct goal_build *b, const struct coll_shape *s, int from, uint32_t received,
+		    uint16_t mem, const struct coll_part *p, uint32_t (*match)(int from, int to))
 {
 	const struct coll_domains *m = s->domains;
 	int d = m->of[s->rank];
@@ -62,7 +69,8 @@ static void send_on(struct goal_build *b, const struct coll_shape *s, int from, 
 
 		if (to == s->rank || to == from)
 			continue;
-		send = goal_send(b, (uint32_t)to, (uint32_t)from, match(from, to), mem, p->off, p->bytes);
+		send = goal_send(b, (uint32_t)to, (uint32_t)from, match(from, to), mem, p->off,
+				 p->bytes);
 		if (received != GOAL_NONE)
 			goal_requires(b, send, received);
 	}
@@ -70,7 +78,8 @@ static void send_on(struct goal_build *b, const struct coll_shape *s, int from, 
 		int to = coll_domains_entry(m, d, from);
 
 		if (d != m->of[from])
-			goal_send(b, (uint32_t)to, (uint32_t)from, match(from, to), mem, p->off, p->bytes);
+			goal_send(b, (uint32_t)to, (uint32_t)from, match(from, to), mem, p->off,
+				  p->bytes);
 	}
 }
 
@@ -79,14 +88,16 @@ static uint32_t receive_of(const struct coll_shape *s, struct goal_build *b, int
 {
 	if (!p->bytes)
 		return GOAL_NONE;
-	return goal_recv(b, (uint32_t)holder(s, from, s->rank), (uint32_t)from, mem, p->off, p->bytes);
+	return goal_recv(b, (uint32_t)holder(s, from, s->rank), (uint32_t)from, mem, p->off,
+			 p->bytes);
 }
 
 static bool is_entry_for(const struct coll_shape *s, int from)
 {
 	const struct coll_domains *m = s->domains;
 
-	return m->of[from] != m->of[s->rank] && coll_domains_entry(m, m->of[s->rank], from) == s->rank;
+	return m->of[from] != m->of[s->rank] &&
+	       coll_domains_entry(m, m->of[s->rank], from) == s->rank;
 }
 
 static uint32_t match_only(int from, int to)
@@ -106,7 +117,8 @@ static void build_bcast_levels(struct goal_build *b, const struct coll_shape *s)
 		send_on(b, s, s->root, received, COLL_SEND, &s->send[0], match_only);
 }
 
-/* Blocks without bytes have no receive, so the number may be too large: then the receive is searched for. */
+/* Blocks without bytes have no receive, so the number may be too large: then the receive is
+ * searched for. */
 static void build_allgather_levels(struct goal_build *b, const struct coll_shape *s)
 {
 	uint16_t mem = s->in_place ? COLL_SEND : COLL_RECV;
@@ -118,7 +130,8 @@ static void build_allgather_levels(struct goal_build *b, const struct coll_shape
 
 			first = first == GOAL_NONE ? label : first;
 		}
-	send_on(b, s, s->rank, GOAL_NONE, COLL_SEND, s->in_place ? &s->recv[s->rank] : &s->send[0], number_from);
+	send_on(b, s, s->rank, GOAL_NONE, COLL_SEND, s->in_place ? &s->recv[s->rank] : &s->send[0],
+		number_from);
 	for (int r = 0, k = 0; r < s->ranks; r++) {
 		if (r == s->rank || !s->recv[r].bytes)
 			continue;
@@ -130,7 +143,7 @@ static void build_allgather_levels(struct goal_build *b, const struct coll_shape
 		copy_part(b, &s->recv[s->rank], &s->send[0]);
 }
 
-/* ---- one level -------------------------------------------------------------------------------------- */
+/* ---- one level --------------------------------------------------------------------------- */
 
 static void build_bcast(struct goal_build *b, const struct coll_shape *s)
 {
@@ -171,7 +184,9 @@ static void build_scatter(struct goal_build *b, const struct coll_shape *s)
 static void build_all(struct goal_build *b, const struct coll_shape *s)
 {
 	bool is_gather = s->kind == COLL_ALLGATHER, one_buffer = is_gather && s->in_place;
-	const struct coll_part *own = one_buffer ? &s->recv[s->rank] : is_gather ? &s->send[0] : &s->send[s->rank];
+	const struct coll_part *own = one_buffer  ? &s->recv[s->rank]
+				      : is_gather ? &s->send[0]
+						  : &s->send[s->rank];
 
 	for (int r = 0; r < s->ranks; r++)
 		if (r != s->rank)
@@ -183,7 +198,7 @@ static void build_all(struct goal_build *b, const struct coll_shape *s)
 		copy_part(b, &s->recv[s->rank], own);
 }
 
-/* ---- neighbours ------------------------------------------------------------------------------------ */
+/* ---- neighbours -------------------------------------------------------------------------- */
 
 /* How many of the first n are `rank`. */
 static uint32_t count_of(const int *list, int n, int rank)
@@ -211,7 +226,8 @@ static void build_neighbours(struct goal_build *b, const struct coll_shape *s)
 
 	for (int i = 0; i < s->source_count; i++)
 		if (s->sources[i] >= 0 && s->sources[i] != s->rank)
-			recv_part(b, s->sources[i], count_of(s->sources, i, s->sources[i]), COLL_RECV, &s->recv[i]);
+			recv_part(b, s->sources[i], count_of(s->sources, i, s->sources[i]),
+				  COLL_RECV, &s->recv[i]);
 	for (int i = 0; i < s->target_count; i++) {
 		const struct coll_part *part = &s->send[is_gather ? 0 : i];
 		uint32_t k = count_of(s->targets, i, s->targets[i]);

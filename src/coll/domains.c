@@ -36,8 +36,8 @@ static void sort(struct coll_domains *m, int ranks)
 	m->first[m->count] = n;
 }
 
-/* Sends of a rank in an allgather: its own block to its domain and to one rank of each other, and on to its domain
- * what enters it through this rank. */
+/* Sends of a rank in an allgather: its own block to its domain and to one rank of each other, and
+ * on to its domain what enters it through this rank. */
 static bool is_even(const struct coll_domains *m, int ranks)
 {
 	for (int r = 0; r < ranks; r++) {
@@ -54,7 +54,10 @@ static bool is_even(const struct coll_domains *m, int ranks)
 
 void coll_domains_init(struct coll_domains *out, int *words, int ranks, const int *number_of)
 {
-	*out = (struct coll_domains){ .of = words, .members = words + ranks, .at = words + 2 * ranks, .first = words + 3 * ranks };
+	*out = (struct coll_domains){ .of = words,
+				      .members = words + ranks,
+				      .at = words + 2 * ranks,
+				      .first = words + 3 * ranks };
 	number(out, ranks, number_of);
 	if (out->count == ranks)
 		out->count = 1;

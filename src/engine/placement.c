@@ -9,10 +9,10 @@
 
 enum { WORKERS_BY_SPARE_MAX = 4 }; /* more do not copy faster: the memory is the limit */
 
-/* ---- channels of ranks -------------------------------------------------------------------------- */
+/* ---- channels of ranks ------------------------------------------------------------------- */
 
-/* The node that serves `node`: itself, or the nearest number that has channels; the lower of two. A rank
- * that is bound to no node counts as one of node 0. */
+/* The node that serves `node`: itself, or the nearest number that has channels; the lower of two. A
+ * rank that is bound to no node counts as one of node 0. */
 static int serving_node(int node, int nodes, const int *channels)
 {
 	if (node >= nodes)
@@ -30,8 +30,8 @@ static int serving_node(int node, int nodes, const int *channels)
 	return -1;
 }
 
-int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const int *channels, int *out_node,
-		int *out_index)
+int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const int *channels,
+		int *out_node, int *out_index)
 {
 	int mine, before = 0;
 
@@ -47,10 +47,11 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
 	return 0;
 }
 
-/* ---- spare CPUs ----------------------------------------------------------------------------------- */
+/* ---- spare CPUs -------------------------------------------------------------------------- */
 
-/* Where the process that started this one may run: launchers are not bound. Of the same user only, as it
- * could be the init of a container or a daemon of the machine that knows nothing of this job's share. */
+/* Where the process that started this one may run: launchers are not bound. Of the same user only,
+ * as it could be the init of a container or a daemon of the machine that knows nothing of this
+ * job's share. */
 static void launcher_cpus(struct host_cpumask *out)
 {
 	char path[32];
@@ -80,17 +81,19 @@ int engine_spare_of(const struct host_cpumask *launcher, const struct host_cpuma
 	return over;
 }
 
-int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks, struct host_cpumask *out)
+int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks,
+		      struct host_cpumask *out)
 {
 	struct host_cpumask launcher;
 
-	if (base_opt.engine_cpus[0] && !base_parse_cpus(base_opt.engine_cpus, out->bits, HOST_CPUMASK_WORDS))
+	if (base_opt.engine_cpus[0] &&
+	    !base_parse_cpus(base_opt.engine_cpus, out->bits, HOST_CPUMASK_WORDS))
 		return host_cpumask_count(out);
 	launcher_cpus(&launcher);
 	return engine_spare_of(&launcher, rank_cpus_union, ranks, out);
 }
 
-/* ---- workers of this process ------------------------------------------------------------------------ */
+/* ---- workers of this process ------------------------------------------------------------- */
 
 static struct host_cpumask worker_cpus;
 static int worker_share = -1; /* -1: nobody has said */

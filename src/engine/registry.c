@@ -67,8 +67,8 @@ const struct engine_ops *engine_pick(char *reason, size_t cap)
 		return pick_best(reason, cap);
 	e = engine_find(base_opt.engine);
 	if (!e) {
-		snprintf(reason, cap, "there is no engine %.40s; the nearest name is %s", base_opt.engine,
-			 nearest(base_opt.engine));
+		snprintf(reason, cap, "there is no engine %.40s; the nearest name is %s",
+			 base_opt.engine, nearest(base_opt.engine));
 		return NULL;
 	}
 	return works(e, reason, cap) ? e : NULL;

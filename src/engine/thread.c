@@ -13,12 +13,13 @@
 #include "engine/private.h"
 
 enum {
-	STACK_BYTES = 256 << 10, /* only what is touched costs memory; done() of the owner runs on it */
-	SET_MASK = 2,            /* SIG_SETMASK: signal.h belongs to guard/ */
+	STACK_BYTES =
+		256 << 10, /* only what is touched costs memory; done() of the owner runs on it */
+	SET_MASK = 2,      /* SIG_SETMASK: signal.h belongs to guard/ */
 };
 
-/* Every signal but the two with which libc carries setuid() and cancellation to all threads: setuid()
- * would wait for ever for a thread that blocks them. */
+/* Every signal but the two with which libc carries setuid() and cancellation to all threads:
+ * setuid() would wait for ever for a thread that blocks them. */
 #define ALL_BUT_LIBC (~(((uint64_t)1 << (32 - 1)) | ((uint64_t)1 << (33 - 1))))
 
 struct start {
@@ -52,7 +53,8 @@ static void lower_priority(void)
 	int rc = try_lower();
 
 	if (rc)
-		base_log(BASE_LOG_INFO, "engine", "a worker runs at normal priority: %s", strerror(-rc));
+		base_log(BASE_LOG_INFO, "engine", "a worker runs at normal priority: %s",
+			 strerror(-rc));
 }
 
 static void settle_in(const struct start *s)
@@ -61,7 +63,8 @@ static void settle_in(const struct start *s)
 
 	prctl(PR_SET_NAME, s->name);
 	if (rc)
-		base_log(BASE_LOG_INFO, "engine", "a worker cannot choose its CPUs: %s", strerror(-rc));
+		base_log(BASE_LOG_INFO, "engine", "a worker cannot choose its CPUs: %s",
+			 strerror(-rc));
 }
 
 static void *thread_main(void *arg)
@@ -75,7 +78,8 @@ static void *thread_main(void *arg)
 		engine_thread_started();
 	settle_in(s);
 	s->tid = (int)syscall(SYS_gettid);
-	/* Release: tid is written, and what s held was read before; pairs with the acquire in engine_thread_create. */
+	/* Release: tid is written, and what s held was read before; pairs with the acquire in
+	 * engine_thread_create. */
 	atomic_store_explicit(&s->begun, 1, memory_order_release);
 	host_futex_wake(&s->begun, 1);
 	if (is_worker)
@@ -95,8 +99,8 @@ static int create(pthread_t *out, const pthread_attr_t *attr, struct start *s)
 	return -rc;
 }
 
-int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg), void *arg,
-			 struct engine_thread *out)
+int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg),
+			 void *arg, struct engine_thread *out)
 {
 	struct start s = { .name = name, .cpus = cpus, .run = run, .arg = arg };
 	pthread_attr_t attr;

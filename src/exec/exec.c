@@ -15,7 +15,8 @@
 
 static uint64_t xfers_off(int ranks)
 {
-	return base_round_up(sizeof(struct exec_slot) + goal_block_bytes(exec_ops_max(ranks), exec_ops_max(ranks), 0),
+	return base_round_up(sizeof(struct exec_slot) +
+				     goal_block_bytes(exec_ops_max(ranks), exec_ops_max(ranks), 0),
 			     BASE_CACHE_LINE);
 }
 
@@ -25,18 +26,26 @@ static uint64_t started_off(int ranks)
 	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
 }
 
-static uint64_t starts_off(int ranks) { return started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t); }
+static uint64_t starts_off(int ranks)
+{
+	return started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t);
+}
 
 static uint64_t out_edges_off(int ranks)
 {
-	return base_round_up(starts_off(ranks) + ((uint64_t)ranks + 1) * sizeof(uint64_t), BASE_CACHE_LINE);
+	return base_round_up(starts_off(ranks) + ((uint64_t)ranks + 1) * sizeof(uint64_t),
+			     BASE_CACHE_LINE);
 }
 
-static uint64_t slot_bytes(int ranks) { return base_round_up(out_edges_off(ranks) + 2 * XFER_EDGE_BYTES, HOST_PAGE); }
+static uint64_t slot_bytes(int ranks)
+{
+	return base_round_up(out_edges_off(ranks) + 2 * XFER_EDGE_BYTES, HOST_PAGE);
+}
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
 
-int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx, struct exec_comm **out)
+int exec_create(struct node_group *g, void (*progress)(void *), void *progress_ctx,
+		struct exec_comm **out)
 {
 	struct exec_comm *e = calloc(1, sizeof *e);
 
@@ -86,7 +95,7 @@ void exec_destroy(struct exec_comm *e)
 
 uint32_t exec_slots(const struct exec_comm *e) { return e->slots; }
 
-/* ---- beginning ------------------------------------------------------------------------------------ */
+/* ---- beginning --------------------------------------------------------------------------- */
 
 /* Do others read this rank's first buffer, and so the bytes outside its pages too? */
 static bool sends_user(const struct goal_block *b, bool is_away)
@@ -146,8 +155,8 @@ static void publish(struct exec_run *r)
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
-	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same fence
-	 * of the peer. */
+	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same
+	 * fence of the peer. */
 	atomic_thread_fence(memory_order_seq_cst);
 	ring_peers(r);
 }
@@ -160,7 +169,9 @@ static struct exec_run *run_get(struct exec_comm *e)
 		e->free_runs = r->next_free;
 		return r;
 	}
-	return aligned_alloc(BASE_CACHE_LINE, base_round_up(sizeof *r + e->op_cap * sizeof r->ops[0], BASE_CACHE_LINE));
+	return aligned_alloc(
+		BASE_CACHE_LINE,
+		base_round_up(sizeof *r + e->op_cap * sizeof r->ops[0], BASE_CACHE_LINE));
 }
 
 static uint64_t number_of(const struct exec_comm *e, const struct exec_call *call)
@@ -172,7 +183,8 @@ static uint64_t number_of(const struct exec_comm *e, const struct exec_call *cal
 static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec_call *call)
 {
 	memset(r, 0, offsetof(struct exec_run, queue));
-	memset((char *)r + offsetof(struct exec_run, next_queued), 0, sizeof *r - offsetof(struct exec_run, next_queued));
+	memset((char *)r + offsetof(struct exec_run, next_queued), 0,
+	       sizeof *r - offsetof(struct exec_run, next_queued));
 	r->comm = e;
 	r->call = *call;
 	r->op = number_of(e, call);
@@ -182,7 +194,8 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 
 static bool is_too_big(const struct exec_comm *e, const struct goal_block *b)
 {
-	return b && (b->op_count > e->op_cap || b->adjacency_count > e->op_cap || b->recv_count > e->recv_cap);
+	return b && (b->op_count > e->op_cap || b->adjacency_count > e->op_cap ||
+		     b->recv_count > e->recv_cap);
 }
 
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
@@ -194,7 +207,8 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 		return ret;
 	if (is_too_big(e, call->schedule))
 		return -E2BIG;
-	if (*place && !atomic_load_explicit(&(*place)->has_ended, memory_order_acquire)) { /* partner: exec_end */
+	if (*place && !atomic_load_explicit(&(*place)->has_ended,
+					    memory_order_acquire)) { /* partner: exec_end */
 		*out = *place;
 		return -EBUSY;
 	}
@@ -225,7 +239,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	return 0;
 }
 
-/* ---- trouble --------------------------------------------------------------------------------------- */
+/* ---- trouble ----------------------------------------------------------------------------- */
 
 static int report_dead(struct exec_run *r, int dead)
 {
@@ -233,8 +247,9 @@ static int report_dead(struct exec_run *r, int dead)
 	bool alive = dead == e->rank || !node_is_dead(e->group, dead);
 
 	if (!atomic_exchange_explicit(&e->told, true, memory_order_relaxed))
-		base_log(BASE_LOG_ERROR, "exec", "%s: rank %d (pid %d) of this communicator of %d ranks %s",
-			 r->call.name, dead, node_pid(e->group, dead), e->size,
+		base_log(BASE_LOG_ERROR, "exec",
+			 "%s: rank %d (pid %d) of this communicator of %d ranks %s", r->call.name,
+			 dead, node_pid(e->group, dead), e->size,
 			 alive ? "could not take part" : "has died");
 	return alive ? -EIO : -EOWNERDEAD;
 }
@@ -245,8 +260,8 @@ void exec_abandon(struct exec_comm *e, int error)
 	node_poison(e->group, e->rank);
 }
 
-/* The culprit has done its part of this collective, so that it may end well: others get time for that.
- * Not for ever: a second rank may have failed, whom nobody names. */
+/* The culprit has done its part of this collective, so that it may end well: others get time for
+ * that. Not for ever: a second rank may have failed, whom nobody names. */
 static bool may_end_well(struct exec_run *r, int culprit)
 {
 	uint64_t now = host_now_ns();
@@ -287,7 +302,7 @@ static int find_dead(struct exec_run *r)
 	return ret ? ret : -EIO;
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
 /* Nothing to do here: let the MPI progress (a peer may wait for a message of ours), then wait. */
 int wait_step(struct exec_run *r, struct node_wait *w)
@@ -357,7 +372,8 @@ static int finish(struct exec_run *r, int ret)
 	struct exec_comm *e = r->comm;
 
 	if (!ret)
-		atomic_store_explicit(&r->slot->over, r->op, memory_order_release); /* partner: slot_is_over */
+		atomic_store_explicit(&r->slot->over, r->op,
+				      memory_order_release); /* partner: slot_is_over */
 	if (ret == -EOWNERDEAD && !e->told)
 		ret = find_dead(r);
 	if (ret)

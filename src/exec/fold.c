@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A run that is a fold: what the ranks publish of it, doing it, and, once it was left, looking at it.
- * Everybody can do every unit when all ranks have come; an operation of the program only rank r, of slice r; of two
- * levels, members of the domain that has the step.
+ * A run that is a fold: what the ranks publish of it, doing it, and, once it was left, looking at
+ * it. Everybody can do every unit when all ranks have come; an operation of the program only rank
+ * r, of slice r; of two levels, members of the domain that has the step.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const struct goal_block no_schedule = {
 	.magic = GOAL_MAGIC, .version = GOAL_VERSION, .bytes = sizeof(struct goal_block)
 };
 
-/* ---- what is published ------------------------------------------------------------------------------- */
+/* ---- what is published ------------------------------------------------------------------- */
 
 static uint64_t *slot_starts(const struct exec_comm *e, struct exec_slot *s)
 {
@@ -55,10 +55,16 @@ static struct fold_side part_of(void *ctx, uint32_t rank)
 	uint64_t off = is_result ? s->fold_out_off : 0;
 	char *edges = slot_left(at->comm, s);
 
-	return (struct fold_side){ .in = d, .out = d, .in_off = off, .out_off = off, .in_edges = edges, .out_edges = edges };
+	return (struct fold_side){ .in = d,
+				   .out = d,
+				   .in_off = off,
+				   .out_off = off,
+				   .in_edges = edges,
+				   .out_edges = edges };
 }
 
-static void view_init(struct fold_view *v, struct slot_fold *at, const struct fold_shape *shape, const uint64_t *starts)
+static void view_init(struct fold_view *v, struct slot_fold *at, const struct fold_shape *shape,
+		      const uint64_t *starts)
 {
 	*v = (struct fold_view){
 		.shape = *shape,
@@ -162,16 +168,18 @@ void run_fold_publish(struct exec_run *r, const struct exec_fold *f)
 	s->fold_out_off = f->out_off;
 	s->is_in_place = f->in_place;
 	if (f->kind == FOLD_REDUCE_SCATTER)
-		memcpy(slot_starts(r->comm, s), f->starts, ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
+		memcpy(slot_starts(r->comm, s), f->starts,
+		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
 	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
 	for (uint32_t i = 0; i < fold_words(&s->fold); i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
 	r->has_fold_edges = !fold_has_edges(&r->fold, (uint32_t)r->comm->rank);
 }
 
-/* ---- who has come --------------------------------------------------------------------------------------- */
+/* ---- who has come ------------------------------------------------------------------------ */
 
-/* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done; -EREMOTEIO. */
+/* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done;
+ * -EREMOTEIO. */
 static int look(const struct exec_run *r)
 {
 	for (int k = 0; k < r->comm->size; k++) {
@@ -191,7 +199,8 @@ static int look(const struct exec_run *r)
 	return 0;
 }
 
-/* The same, and what they have published can be worked with. For those too that look at a run that was left. */
+/* The same, and what they have published can be worked with. For those too that look at a run that
+ * was left. */
 static int look_now(const struct exec_run *r)
 {
 	struct fold_view v = r->fold;
@@ -226,7 +235,8 @@ int slot_fold_view(struct slot_fold *at, struct fold_view *v)
 			if (!slot_is_published(s, at->op))
 				return -EAGAIN;
 			is_alike = s->is_fold && !memcmp(&s->fold, &shape, sizeof shape);
-			/* who is killed in the middle of a unit may have overwritten inputs of it */
+			/* who is killed in the middle of a unit may have overwritten inputs of it
+			 */
 			may &= !s->is_in_place;
 			if (!slot_is_still(s, at->op) || !is_alike)
 				return -EAGAIN;
@@ -239,9 +249,10 @@ int slot_fold_view(struct slot_fold *at, struct fold_view *v)
 	return may ? 0 : -EPERM;
 }
 
-/* ---- doing it -------------------------------------------------------------------------------------------- */
+/* ---- doing it ---------------------------------------------------------------------------- */
 
-/* A unit of any slice, its own first; where others begin at the front, helpers begin in the middle. */
+/* A unit of any slice, its own first; where others begin at the front, helpers begin in the middle.
+ */
 static int move_any(struct fold_view *v, int rank)
 {
 	for (uint32_t k = 0; k < v->shape.ranks; k++) {
@@ -269,7 +280,8 @@ static int work(struct exec_run *r, enum exec_copy copy)
 
 static bool is_slice_done(struct exec_run *r, uint32_t slice)
 {
-	return r->fold.shape.domains ? fold_steps_are_done(&r->fold, slice) : fold_is_done(&r->fold, slice);
+	return r->fold.shape.domains ? fold_steps_are_done(&r->fold, slice)
+				     : fold_is_done(&r->fold, slice);
 }
 
 /* Of two levels they are parts' before they are the result's. */
@@ -295,7 +307,8 @@ static bool is_done(struct exec_run *r)
 {
 	uint32_t ranks = r->fold.shape.ranks;
 
-	while (r->fold_done < ranks && is_slice_done(r, ((uint32_t)r->comm->rank + r->fold_done) % ranks))
+	while (r->fold_done < ranks &&
+	       is_slice_done(r, ((uint32_t)r->comm->rank + r->fold_done) % ranks))
 		r->fold_done++;
 	return r->fold_done == ranks;
 }
@@ -323,7 +336,7 @@ int run_fold_step(struct exec_run *r, enum exec_copy copy)
 	return take_edges(r);
 }
 
-/* ---- leaving ---------------------------------------------------------------------------------------------- */
+/* ---- leaving ----------------------------------------------------------------------------- */
 
 bool run_fold_is_needed(const struct exec_run *r, bool all_come)
 {
@@ -334,7 +347,8 @@ bool run_fold_is_needed(const struct exec_run *r, bool all_come)
 	return !r->has_fold_edges || (v.combine && !fold_is_done(&v, (uint32_t)r->comm->rank));
 }
 
-/* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets nothing. */
+/* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets
+ * nothing. */
 struct range { uint16_t mem; uint64_t off, bytes; };
 
 static struct range input_range(const struct exec_run *r)
@@ -350,7 +364,8 @@ static struct range output_range(const struct exec_run *r, uint64_t *out_first)
 	uint64_t n;
 
 	fold_result(&r->fold.shape, r->fold.starts, (uint32_t)r->comm->rank, out_first, &n);
-	return (struct range){ GOAL_USER + 1, r->slot->fold_out_off, n * r->fold.shape.element_bytes };
+	return (struct range){ GOAL_USER + 1, r->slot->fold_out_off,
+			       n * r->fold.shape.element_bytes };
 }
 
 void run_fold_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
@@ -364,12 +379,13 @@ void run_fold_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 		visit(arg, &r->call.desc[out.mem], out.off, out.bytes, true);
 }
 
-/* Elements of the vector, [*first, *first + n), that bytes [start, end) of the program's addresses hold of the range,
- * whose first element is `base`. */
-static uint64_t elements_in(const struct exec_run *r, const struct range *in, uint64_t base, uintptr_t start, uintptr_t end,
-			    uint64_t *first)
+/* Elements of the vector, [*first, *first + n), that bytes [start, end) of the program's addresses
+ * hold of the range, whose first element is `base`. */
+static uint64_t elements_in(const struct exec_run *r, const struct range *in, uint64_t base,
+			    uintptr_t start, uintptr_t end, uint64_t *first)
 {
-	uint64_t es = r->fold.shape.element_bytes, lo = r->call.desc[in->mem].addr + in->off, hi = lo + in->bytes;
+	uint64_t es = r->fold.shape.element_bytes, lo = r->call.desc[in->mem].addr + in->off,
+		 hi = lo + in->bytes;
 
 	if (start >= hi || end <= lo)
 		return 0;

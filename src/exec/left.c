@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs that were left: the call has returned, and what is missing is moved by a channel, by any rank
- * that waits, or by whoever of this process touches the memory. Nothing of the run is written here any
- * more but by its queue: an operation whose peer has come since is matched anew by each who looks, on
- * its own stack. So any number of threads and signal handlers may be in here at once.
+ * Runs that were left: the call has returned, and what is missing is moved by a channel, by any
+ * rank that waits, or by whoever of this process touches the memory. Nothing of the run is written
+ * here any more but by its queue: an operation whose peer has come since is matched anew by each
+ * who looks, on its own stack. So any number of threads and signal handlers may be in here at once.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,16 +11,17 @@
 #include "exec/private.h"
 #include "progress/progress.h"
 
-/* ---- may it be left? ------------------------------------------------------------------------------- */
+/* ---- may it be left? --------------------------------------------------------------------- */
 
 enum need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
 
 static enum need unmatched_need(const struct exec_run *r, const struct goal_op *op)
 {
 	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank, NULL };
-	bool may = op->type == GOAL_COPY ? false :
-		   op->type == GOAL_SEND ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op)) :
-					   xfer_receiver_may_leave(&end, op->bytes);
+	bool may = op->type == GOAL_COPY ? false
+		   : op->type == GOAL_SEND
+			   ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op))
+			   : xfer_receiver_may_leave(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
@@ -32,10 +33,13 @@ static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
 	if (p->way != XFER_DIRECT)
 		return NEEDED_ALWAYS;
 	if (op->type == GOAL_COPY)
-		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments)) ? NOT_NEEDED : NEEDED_NOW;
+		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments))
+			       ? NOT_NEEDED
+			       : NEEDED_NOW;
 	if (!xfer_needs_me(&o->view))
 		return NOT_NEEDED;
-	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are not */
+	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are
+	 * not */
 	return op->type == GOAL_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
@@ -117,9 +121,12 @@ void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 	}
 }
 
-/* ---- the channel ------------------------------------------------------------------------------------ */
+/* ---- the channel ------------------------------------------------------------------------- */
 
-static bool is_taken_up(const struct xfer_view *v) { return xfer_is_claimed_up(v->x, v->tag, v->plan.units); }
+static bool is_taken_up(const struct xfer_view *v)
+{
+	return xfer_is_claimed_up(v->x, v->tag, v->plan.units);
+}
 
 /* Called by the queue when it has posted and got back all it could: the next operation's turn. */
 static void start_next(void *arg)
@@ -127,16 +134,19 @@ static void start_next(void *arg)
 	struct exec_run *r = arg;
 	uint32_t i;
 
-	while (!atomic_load_explicit(&r->is_stopped, memory_order_acquire)) { /* partner: exec_stop_channel */
+	while (!atomic_load_explicit(&r->is_stopped,
+				     memory_order_acquire)) { /* partner: exec_stop_channel */
 		i = atomic_fetch_add_explicit(&r->next_queued, 1, memory_order_relaxed);
 		if (i >= r->block->op_count)
 			break;
-		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move && !is_taken_up(&r->ops[i].view) &&
+		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move &&
+		    !is_taken_up(&r->ops[i].view) &&
 		    xfer_queue_start(&r->queue, &r->ops[i].view, r->chan, r->depth, start_next, r))
 			return;
 	}
 	r->drained(r->drained_arg);
-	atomic_store_explicit(&r->in_channel, 0, memory_order_release); /* partner: exec_is_in_channel */
+	atomic_store_explicit(&r->in_channel, 0,
+			      memory_order_release); /* partner: exec_is_in_channel */
 }
 
 static void view_again(struct exec_run *r, enum xfer_view_mode mode)
@@ -151,7 +161,8 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 		ret = run_op(r, i)->type == GOAL_COPY ? match_copy(r, i, mode, &o->view) :
 							match_op(r, i, mode, &o->view);
 		o->view.edges_done |= had_edges;
-		if (ret) /* its peer has passed on: it will be found over; anything else is found again */
+		if (ret) /* its peer has passed on: it will be found over; anything else is found
+			    again */
 			o->state = EXEC_ACTIVE;
 	}
 }
@@ -169,8 +180,8 @@ void exec_stay(struct exec_run *r)
 	r->fold.mode = XFER_VIEW_NORMAL;
 }
 
-void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth, void (*drained)(void *arg),
-			void *arg)
+void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth,
+			void (*drained)(void *arg), void *arg)
 {
 	r->chan = chan;
 	r->depth = depth;
@@ -182,7 +193,8 @@ void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t d
 
 void exec_stop_channel(struct exec_run *r)
 {
-	if (atomic_exchange_explicit(&r->is_stopped, true, memory_order_release)) /* partner: start_next */
+	if (atomic_exchange_explicit(&r->is_stopped, true,
+				     memory_order_release)) /* partner: start_next */
 		return;
 	if (atomic_load_explicit(&r->in_channel, memory_order_acquire))
 		xfer_queue_stop(&r->queue);
@@ -214,9 +226,10 @@ void exec_rescue(struct exec_run *r)
 		xfer_queue_rescue(&r->queue, host_now_ns());
 }
 
-/* ---- looking and helping ----------------------------------------------------------------------------- */
+/* ---- looking and helping ----------------------------------------------------------------- */
 
-/* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there. */
+/* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there.
+ */
 static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 {
 	if (r->ops[i].state == EXEC_DONE)
@@ -227,15 +240,17 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 	return 0;
 }
 
-/* Where the program sees the bytes of operation i: where they go to or come from; of a copy inside this
- * rank, side 1 is where they come from. False: there is no such side. */
-static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo, uintptr_t *hi)
+/* Where the program sees the bytes of operation i: where they go to or come from; of a copy inside
+ * this rank, side 1 is where they come from. False: there is no such side. */
+static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
+			uintptr_t *hi)
 {
 	const struct goal_op *op = run_op(r, i);
 
 	if (side && op->type != GOAL_COPY)
 		return false;
-	*lo = side ? r->call.desc[op->src_mem].addr + op->src_off : r->call.desc[op->mem].addr + op->off;
+	*lo = side ? r->call.desc[op->src_mem].addr + op->src_off
+		   : r->call.desc[op->mem].addr + op->off;
 	*hi = *lo + op->bytes;
 	return true;
 }
@@ -329,7 +344,8 @@ bool exec_is_matched(struct exec_run *r)
 		return run_fold_is_matched(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct goal_op *op = run_op(r, i);
-		struct exec_slot *s = op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
+		struct exec_slot *s =
+			op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
 
 		if (s && !slot_is_published(s, r->op) && !slot_has_passed(s, r->op))
 			return false;
@@ -344,16 +360,16 @@ void exec_let_progress(struct exec_run *r, const struct node_wait *w)
 }
 
 /*
- * Everything is claimed, and not all of it in place: by a mover that is busy, or by a channel of the other
- * end's, of which nobody but its own process may take it back, as it may still write. Should that process
- * compute, it is called.
+ * Everything is claimed, and not all of it in place: by a mover that is busy, or by a channel of
+ * the other end's, of which nobody but its own process may take it back, as it may still write.
+ * Should that process compute, it is called.
  */
 static bool may_be_held(struct exec_run *r, uint32_t i)
 {
 	struct xfer_view v;
 
-	return run_op(r, i)->type != GOAL_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT && is_taken_up(&v) &&
-	       !xfer_is_done(v.x, r->op, v.plan.total);
+	return run_op(r, i)->type != GOAL_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT &&
+	       is_taken_up(&v) && !xfer_is_done(v.x, r->op, v.plan.total);
 }
 
 void call_peers(struct exec_run *r, struct node_wait *w)
@@ -390,7 +406,9 @@ void exec_resume(struct exec_run *r, struct node_wait *w)
 static uint64_t waits_since_ns(const struct exec_run *r, int rank)
 {
 	struct exec_slot *s = slot_of(r->comm, rank, r->op);
-	uint64_t since = slot_is_published(s, r->op) ? atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed) : 0;
+	uint64_t since = slot_is_published(s, r->op)
+				 ? atomic_load_explicit(&s->waits_since_ns, memory_order_relaxed)
+				 : 0;
 
 	return since ? since : UINT64_MAX;
 }
@@ -423,8 +441,9 @@ uint64_t exec_waited_for_ns(const struct exec_run *r)
 
 void exec_end(struct exec_run *r)
 {
-	atomic_store_explicit(&r->slot->over, r->op, memory_order_release); /* partner: slot_is_over */
-	atomic_store_explicit(&r->has_ended, true, memory_order_release);   /* partner: exec_begin */
+	atomic_store_explicit(&r->slot->over, r->op,
+			      memory_order_release); /* partner: slot_is_over */
+	atomic_store_explicit(&r->has_ended, true, memory_order_release); /* partner: exec_begin */
 }
 
 uint64_t exec_work_bytes(const struct exec_run *r)

@@ -52,11 +52,18 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 	return (struct xfer *)((char *)s + e->xfers_off) + recv;
 }
 
-struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s) { return slot_xfer(e, s, e->recv_cap); }
+struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
+{
+	return slot_xfer(e, s, e->recv_cap);
+}
 
-char *slot_left(const struct exec_comm *e, struct exec_slot *s) { return (char *)s + e->out_edges_off; }
+char *slot_left(const struct exec_comm *e, struct exec_slot *s)
+{
+	return (char *)s + e->out_edges_off;
+}
 
-static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s, uint32_t i)
+static _Atomic uint64_t *slot_started(const struct exec_comm *e, const struct exec_slot *s,
+				      uint32_t i)
 {
 	return (_Atomic uint64_t *)((char *)s + e->started_off) + i;
 }
@@ -67,19 +74,25 @@ void slot_start(const struct exec_run *r, uint32_t i)
 
 	if (op->type == GOAL_COPY)
 		return;
-	atomic_store_explicit(slot_started(r->comm, r->slot, i), r->op, memory_order_release); /* partner: has_started */
+	atomic_store_explicit(slot_started(r->comm, r->slot, i), r->op,
+			      memory_order_release); /* partner: has_started */
 	node_ring(r->comm->group, (int)op->peer);
 }
 
 /* op: of the schedule in slot s */
-static bool has_started(const struct exec_comm *e, struct exec_slot *s, uint64_t number, const struct goal_op *op)
+static bool has_started(const struct exec_comm *e, struct exec_slot *s, uint64_t number,
+			const struct goal_op *op)
 {
 	uint32_t i = (uint32_t)(op - goal_ops_const(slot_schedule(s)));
 
-	return !op->requires || atomic_load_explicit(slot_started(e, s, i), memory_order_acquire) == number;
+	return !op->requires ||
+	       atomic_load_explicit(slot_started(e, s, i), memory_order_acquire) == number;
 }
 
-char *ring_of(const struct exec_comm *e, int rank) { return (char *)node_area(e->group, rank) + e->ring_off; }
+char *ring_of(const struct exec_comm *e, int rank)
+{
+	return (char *)node_area(e->group, rank) + e->ring_off;
+}
 
 static bool is_match(const struct goal_op *recv, int src, const struct goal_op *send)
 {
@@ -87,12 +100,14 @@ static bool is_match(const struct goal_op *recv, int src, const struct goal_op *
 }
 
 /* The sender's hint saves the search: the number of the receive, which mostly is its index too. */
-const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src, const struct goal_op *send)
+const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct goal_op *send)
 {
 	const struct goal_block *b = slot_schedule(s);
 	const struct goal_op *ops = goal_ops_const(b);
 
-	if (send->match < b->op_count && ops[send->match].match == send->match && is_match(&ops[send->match], src, send))
+	if (send->match < b->op_count && ops[send->match].match == send->match &&
+	    is_match(&ops[send->match], src, send))
 		return &ops[send->match];
 	for (uint32_t i = 0; i < b->op_count; i++)
 		if (is_match(&ops[i], src, send))
@@ -100,8 +115,8 @@ const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, 
 	return NULL;
 }
 
-/* Schedules have their sends after their receives, by the rank that gets them (coll/build.c): that is where the
- * search begins, downwards, as parts without bytes are left out. */
+/* Schedules have their sends after their receives, by the rank that gets them (coll/build.c): that
+ * is where the search begins, downwards, as parts without bytes are left out. */
 const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_op *recv)
 {
 	const struct goal_block *b = slot_schedule(s);
@@ -110,7 +125,8 @@ const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_
 
 	i = i < n ? i : n - 1;
 	for (uint32_t k = 0; k < n; k++, i = i ? i - 1 : n - 1)
-		if (ops[i].type == GOAL_SEND && ops[i].peer == (uint32_t)dst && ops[i].tag == recv->tag)
+		if (ops[i].type == GOAL_SEND && ops[i].peer == (uint32_t)dst &&
+		    ops[i].tag == recv->tag)
 			return &ops[i];
 	return NULL;
 }
@@ -120,7 +136,8 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *
 {
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
 	struct xfer_end from = { ss->desc[send->mem], send->off, src, NULL };
-	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst, ds->is_away ? slot_left(e, ds) : NULL };
+	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst,
+			       ds->is_away ? slot_left(e, ds) : NULL };
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
@@ -133,21 +150,23 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *
 	uint64_t send_bytes = send->bytes, recv_bytes = recv->bytes;
 	uint32_t number = recv->match;
 
-	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read counts
-	 * only if both slots are still those of this collective. (What it maps and claims then is safe:
-	 * a transfer cannot end, and so a slot cannot change, while one of its fragments is claimed.) */
+	/* A sender or a helper may be so late that an owner is rewriting its slot: what was read
+	 * counts only if both slots are still those of this collective. (What it maps and claims
+	 * then is safe: a transfer cannot end, and so a slot cannot change, while one of its
+	 * fragments is claimed.) */
 	if (!slot_is_still(ss, op) || !slot_is_still(ds, op) || !can_start)
 		return -EAGAIN;
 	if (send_bytes != recv_bytes)
 		return -EREMOTEIO;
 	xfer_plan(&from, &to, send_bytes, &reach, edges, &plan);
-	xfer_view_init(v, slot_xfer(e, ds, number), op, e->group, &from, &to, &plan, edges ? ss->edges : NULL, mode);
+	xfer_view_init(v, slot_xfer(e, ds, number), op, e->group, &from, &to, &plan,
+		       edges ? ss->edges : NULL, mode);
 	return 0;
 }
 
 /*
- * A receiver needs nothing of its sender but what the sender has published: it may have received, and
- * have used its slot for later collectives, before the sender looks at it.
+ * A receiver needs nothing of its sender but what the sender has published: it may have received,
+ * and have used its slot for later collectives, before the sender looks at it.
  */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
 {
@@ -183,16 +202,19 @@ bool is_first_copy(const struct goal_block *b, const struct goal_op *copy)
 	return op == copy;
 }
 
-int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
-		  enum xfer_view_mode mode, struct xfer_view *v)
+int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
+		  const struct goal_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	const struct xfer_end from = { s->desc[copy->src_mem], copy->src_off, rank, NULL };
-	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank, s->is_away ? slot_left(e, s) : NULL };
-	const char *edges = s->is_away && s->has_edges && copy->src_mem == GOAL_USER ? s->edges : NULL;
+	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank,
+				     s->is_away ? slot_left(e, s) : NULL };
+	const char *edges =
+		s->is_away && s->has_edges && copy->src_mem == GOAL_USER ? s->edges : NULL;
 	const struct xfer_reach reach = { 0 };
 	struct xfer_plan plan;
 
-	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) || !is_first_copy(slot_schedule(s), copy))
+	if (!(from.desc.flags & to.desc.flags & REGION_DESC_MAPPED) ||
+	    !is_first_copy(slot_schedule(s), copy))
 		return -EINVAL;
 	xfer_plan(&from, &to, copy->bytes, &reach, edges, &plan);
 	if (plan.way != XFER_DIRECT || !plan.fragments)

@@ -7,20 +7,23 @@
 
 /* In shared memory; written by its rank, then published by `op`. */
 struct exec_slot {
-	BASE_ALIGNED_LINE _Atomic uint64_t op; /* 1 + number of the collective; release, read acquire */
+	BASE_ALIGNED_LINE _Atomic uint64_t
+		op; /* 1 + number of the collective; release, read acquire */
 	uint32_t prefer_vm, has_edges;
 	struct region_desc desc[GOAL_MEMS];
-	struct fold_shape fold;  /* when is_fold; its slice's words are those of the first transfer */
+	struct fold_shape
+		fold; /* when is_fold; its slice's words are those of the first transfer */
 	uint64_t fold_in_off, fold_out_off;
 	uint32_t is_fold, is_in_place, is_away, unused;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
-	_Atomic uint64_t over; /* the collective that this rank has ended here; release, read acquire */
-	_Atomic uint64_t waits_since_ns; /* its rank has nothing to do but wait for this collective; 0: not so.
-					  * A hint: relaxed */
+	_Atomic uint64_t
+		over; /* the collective that this rank has ended here; release, read acquire */
+	_Atomic uint64_t waits_since_ns; /* its rank has nothing to do but wait for this collective;
+					  * 0: not so. A hint: relaxed */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
-	/* then the schedule, the transfers (one a receive, the last for a copy), and for each operation the collective in which it could
-	 * start, where it requires others; of a fold its starts, and the edges of this rank's result; at offsets that
-	 * all ranks know */
+	/* then the schedule, the transfers (one a receive, the last for a copy), and for each
+	 * operation the collective in which it could start, where it requires others; of a fold its
+	 * starts, and the edges of this rank's result; at offsets that all ranks know */
 };
 
 /* Where a fold's slots are. */
@@ -28,8 +31,8 @@ struct slot_fold { struct exec_comm *comm; uint64_t op; };
 
 enum exec_state { EXEC_BLOCKED, EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
 
-/* Private to this process: how far an operation of its schedule has come. Not written any more once the
- * run was left. */
+/* Private to this process: how far an operation of its schedule has come. Not written any more once
+ * the run was left. */
 struct exec_op {
 	enum exec_state state;
 	uint32_t waits; /* requirements not ended yet */
@@ -58,7 +61,8 @@ struct exec_run {
 	uint64_t give_up_ns;   /* when somebody has failed in a later collective */
 	/* after leaving */
 	struct engine_chan *chan;
-	bool has_copied; /* the transfer of the one copy inside this rank that may be left is open */
+	bool has_copied; /* the transfer of the one copy inside this rank that may be left is open
+			  */
 	struct xfer_queue queue;
 	_Atomic uint32_t next_queued; /* operations below it have had their turn in the channel */
 	_Atomic uint32_t in_channel;  /* the queue is in use */
@@ -70,7 +74,8 @@ struct exec_run {
 	struct exec_run *next_free;
 	/* a fold; not written any more once the run was left */
 	bool is_fold;
-	bool is_fold_matched, has_fold_edges; /* every rank has come; its result's edges are in place */
+	bool is_fold_matched,
+		has_fold_edges; /* every rank has come; its result's edges are in place */
 	struct slot_fold fold_at;
 	uint32_t fold_done; /* slices from its own on that are known to be done */
 	struct fold_view fold;
@@ -119,7 +124,8 @@ static inline const struct goal_op *run_op(const struct exec_run *r, uint32_t i)
 {
 	return &goal_ops_const(r->block)[i];
 }
-/* An operation of this rank that requires others may start now: peers look before they touch its memory. */
+/* An operation of this rank that requires others may start now: peers look before they touch its
+ * memory. */
 void slot_start(const struct exec_run *r, uint32_t i);
 
 /* match.c: fills `v` for the transfer of collective `op` between a published send and a published
@@ -127,28 +133,30 @@ void slot_start(const struct exec_run *r, uint32_t i);
  * disagree. */
 int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *send, int dst,
 	       const struct goal_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
-const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src, const struct goal_op *send);
+const struct goal_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct goal_op *send);
 const struct goal_op *find_send(struct exec_slot *s, int dst, const struct goal_op *recv);
-/* Operation i of the run, whichever side it is. 0, -EAGAIN: its peer is not there; -ESTALE: its peer has
- * ended the collective, all is done; -EREMOTEIO. */
+/* Operation i of the run, whichever side it is. 0, -EAGAIN: its peer is not there; -ESTALE: its
+ * peer has ended the collective, all is done; -EREMOTEIO. */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
-/* match.c: a copy inside a rank as a transfer with both ends there, so that others can do it too. 0 or
- * -errno: memory that is not mapped. Only the first of a schedule has a transfer. match_copy(): of this rank; opens
- * it the first time. */
+/* match.c: a copy inside a rank as a transfer with both ends there, so that others can do it too. 0
+ * or -errno: memory that is not mapped. Only the first of a schedule has a transfer. match_copy():
+ * of this rank; opens it the first time. */
 bool is_first_copy(const struct goal_block *b, const struct goal_op *copy);
-int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op, const struct goal_op *copy,
-		  enum xfer_view_mode mode, struct xfer_view *v);
+int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
+		  const struct goal_op *copy, enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
-/* step.c: 1 progress, 0 nothing to do now, -errno. copy: of what others could copy as well. step_help() moves what
- * others receive from others. */
+/* step.c: 1 progress, 0 nothing to do now, -errno. copy: of what others could copy as well.
+ * step_help() moves what others receive from others. */
 int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);
 
 /* fold.c: a run that is a fold, by what left.c and exec.c do with one that is a schedule */
-int run_fold_begin(struct exec_run *r, const struct exec_fold *f); /* before it is published; 0 or -errno */
+int run_fold_begin(struct exec_run *r,
+		   const struct exec_fold *f); /* before it is published; 0 or -errno */
 void run_fold_publish(struct exec_run *r, const struct exec_fold *f);
 int run_fold_step(struct exec_run *r, enum exec_copy copy);
 bool run_fold_is_needed(const struct exec_run *r, bool all_come);
@@ -159,11 +167,12 @@ bool run_fold_is_over(struct exec_run *r);
 bool run_fold_is_taken_up(struct exec_run *r);
 bool run_fold_is_matched(struct exec_run *r);
 uint64_t run_fold_work_bytes(const struct exec_run *r);
-/* How a process that is no rank sees the fold of collective `op`, whose slots are published. 0, -EAGAIN: not now;
- * -EPERM: it may not do any of it. Valid with *at. */
+/* How a process that is no rank sees the fold of collective `op`, whose slots are published. 0,
+ * -EAGAIN: not now; -EPERM: it may not do any of it. Valid with *at. */
 int slot_fold_view(struct slot_fold *at, struct fold_view *v);
 
-/* left.c: this run has not moved for a while: peers whose channels may hold what it waits for are called. */
+/* left.c: this run has not moved for a while: peers whose channels may hold what it waits for are
+ * called. */
 void call_peers(struct exec_run *r, struct node_wait *w);
 
 /* exec.c */

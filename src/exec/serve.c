@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a process that is no rank of the group moves for it: everything of a collective of which both ends
- * are published and mapped. It may be killed at any moment, so it writes down what it claims.
+ * What a process that is no rank of the group moves for it: everything of a collective of which
+ * both ends are published and mapped. It may be killed at any moment, so it writes down what it
+ * claims.
  */
 #include <errno.h>
 
@@ -36,11 +37,11 @@ uint32_t exec_name_group(uint64_t name)
 	return (uint32_t)(name >> (UNIT_BITS + TAG_BITS + INDEX_BITS + RANK_BITS));
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------ */
+/* ---- moving ------------------------------------------------------------------------------ */
 
 /* Claim a unit, of at most so many bytes, and write it down. False: nothing is left to take. */
-static bool claim(const struct exec_mover *m, struct xfer *x, uint64_t tag, uint32_t units, uint64_t bytes, uint64_t name,
-		  uint32_t *out_unit)
+static bool claim(const struct exec_mover *m, struct xfer *x, uint64_t tag, uint32_t units,
+		  uint64_t bytes, uint64_t name, uint32_t *out_unit)
 {
 	uint32_t i;
 
@@ -90,7 +91,8 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 	return xfer_is_tag(atomic_load_explicit(&v->x->taken, memory_order_relaxed), v->tag);
 }
 
-static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *recv, const struct exec_mover *m)
+static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *recv,
+		       const struct exec_mover *m)
 {
 	struct exec_slot *ss = slot_of(e, (int)recv->peer, op);
 	uint32_t index = recv->match;
@@ -100,17 +102,19 @@ static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct 
 	if (recv->peer >= (uint32_t)e->size || !slot_is_published(ss, op))
 		return false;
 	send = find_send(ss, rank, recv);
-	return send && !match_view(e, op, (int)recv->peer, send, rank, recv, XFER_VIEW_ALIASED, &v) &&
+	return send &&
+	       !match_view(e, op, (int)recv->peer, send, rank, recv, XFER_VIEW_ALIASED, &v) &&
 	       serve_view(m, &v, rank, index);
 }
 
-static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *copy, const struct exec_mover *m)
+static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct goal_op *copy,
+		       const struct exec_mover *m)
 {
 	struct exec_slot *s = slot_of(e, rank, op);
 	struct xfer_view v;
 
-	return !match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) && slot_is_still(s, op) &&
-	       serve_view(m, &v, rank, e->recv_cap);
+	return !match_copy_in(e, s, rank, op, copy, XFER_VIEW_ALIASED, &v) &&
+	       slot_is_still(s, op) && serve_view(m, &v, rank, e->recv_cap);
 }
 
 /* The same of a fold. */
@@ -122,11 +126,13 @@ static bool serve_fold(struct exec_comm *e, uint64_t op, const struct exec_mover
 	bool all = true;
 
 	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++) {
-		uint64_t name = name_of(m->group, (int)s, 0, op), bytes = v.cut.unit_elements * v.shape.element_bytes;
+		uint64_t name = name_of(m->group, (int)s, 0, op),
+			 bytes = v.cut.unit_elements * v.shape.element_bytes;
 		struct xfer *x = v.words(v.ctx, s);
 		uint32_t unit;
 
-		while (claim(m, x, op, fold_units(&v.shape, &v.cut, s), bytes * v.shape.ranks, name, &unit)) {
+		while (claim(m, x, op, fold_units(&v.shape, &v.cut, s), bytes * v.shape.ranks, name,
+			     &unit)) {
 			fold_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
 			m->ended(m->arg, bytes);
 		}
@@ -164,10 +170,11 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 	return all && !atomic_load_explicit(m->stop, memory_order_relaxed);
 }
 
-/* ---- when it is dead ------------------------------------------------------------------------------------ */
+/* ---- when it is dead --------------------------------------------------------------------- */
 
 /* The transfer and the unit of a name, when both can be. */
-static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_t *out_tag, uint32_t *out_unit)
+static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_t *out_tag,
+			       uint32_t *out_unit)
 {
 	uint32_t index, rank;
 

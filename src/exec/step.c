@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One small piece of work at a time, so that a rank serves all its operations and its peers evenly. */
+/* One small piece of work at a time, so that a rank serves all its operations and its peers evenly.
+ */
 #include <errno.h>
 
 #include "exec/private.h"
@@ -32,7 +33,8 @@ static char *local_address(struct exec_run *r, uint16_t mem, uint64_t off)
 /* All of what it writes is there: what was left of it in this rank's slot. */
 static void take_left(struct exec_run *r, const struct goal_op *op)
 {
-	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank, slot_left(r->comm, r->slot) };
+	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank,
+				     slot_left(r->comm, r->slot) };
 
 	xfer_take_edges(&to, r->call.user[op->mem - GOAL_USER], op->bytes);
 }
@@ -72,20 +74,22 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 
 	if (r->ops[i].state == EXEC_MATCHED)
 		return step_copy_transfer(r, i, copy);
-	if (!copy && is_worth_leaving(r, op) && !r->has_copied && !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
+	if (!copy && is_worth_leaving(r, op) && !r->has_copied &&
+	    !match_copy(r, i, XFER_VIEW_NORMAL, &r->ops[i].view)) {
 		r->ops[i].state = EXEC_MATCHED;
 		return 1;
 	}
 	since = trace_transfer_begin(op->bytes);
-	host_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off), op->bytes,
-		  host_copy_pick(op->bytes, op->bytes));
-	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group), .src = r->comm->rank,
-		     .dst = r->comm->rank, .by = r->comm->rank, .mover = TRACE_CPU);
+	host_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off),
+		  op->bytes, host_copy_pick(op->bytes, op->bytes));
+	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group),
+		     .src = r->comm->rank, .dst = r->comm->rank, .by = r->comm->rank,
+		     .mover = TRACE_CPU);
 	op_done(r, i);
 	return 1;
 }
 
-/* ---- matching ---------------------------------------------------------------------------------- */
+/* ---- matching ---------------------------------------------------------------------------- */
 
 static int step_match(struct exec_run *r, uint32_t i)
 {
@@ -105,14 +109,15 @@ static int step_match(struct exec_run *r, uint32_t i)
 	if (o->staged && op->type == GOAL_SEND) {
 		r->stage_src = local_address(r, op->mem, op->off);
 		r->stage_bytes = op->bytes;
-		/* it may have looked, and gone to sleep, before a chunk that was filled before we met */
+		/* it may have looked, and gone to sleep, before a chunk that was filled before we
+		 * met */
 		node_ring(r->comm->group, (int)op->peer);
 	}
 	o->state = EXEC_MATCHED;
 	return 1;
 }
 
-/* ---- moving -------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------ */
 
 static bool is_same_range(const struct goal_op *a, const struct goal_op *b)
 {
@@ -203,10 +208,11 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 		return step_copy(r, i, copy != EXEC_COPY_NOTHING);
 	if (o->state == EXEC_ACTIVE)
 		return step_match(r, i);
-	return type == GOAL_SEND ? step_send(r, i, copy == EXEC_COPY_ALL) : step_recv(r, i, copy == EXEC_COPY_ALL);
+	return type == GOAL_SEND ? step_send(r, i, copy == EXEC_COPY_ALL)
+				 : step_recv(r, i, copy == EXEC_COPY_ALL);
 }
 
-/* ---- staging: one stream for all receivers of it ---------------------------------------------------- */
+/* ---- staging: one stream for all receivers of it ----------------------------------------- */
 
 int step_stage(struct exec_run *r)
 {
@@ -229,16 +235,18 @@ int step_stage(struct exec_run *r)
 	}
 	if (consumed == UINT64_MAX)
 		return 0;
-	ret = xfer_stage_fill(&r->slot->filled, r->op, ring_of(e, e->rank), r->stage_src, r->stage_bytes, consumed);
+	ret = xfer_stage_fill(&r->slot->filled, r->op, ring_of(e, e->rank), r->stage_src,
+			      r->stage_bytes, consumed);
 	for (uint32_t i = 0; ret && i < r->block->op_count; i++)
 		if (ops[i].type == GOAL_SEND && r->ops[i].staged && r->ops[i].state == EXEC_MATCHED)
 			node_ring(e->group, (int)ops[i].peer);
 	return ret;
 }
 
-/* ---- helping ------------------------------------------------------------------------------------------- */
+/* ---- helping ----------------------------------------------------------------------------- */
 
-#define HELP_LOOKS 64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
+#define HELP_LOOKS                                                                                 \
+	64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
 
 /* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
 static int look_at(struct exec_run *r, int rank, const struct goal_op *recv, struct xfer_view *v)
@@ -248,13 +256,15 @@ static int look_at(struct exec_run *r, int rank, const struct goal_op *recv, str
 	struct exec_slot *ss;
 	int ret;
 
-	if (recv->type != GOAL_RECV || recv->peer == (uint32_t)e->rank || recv->peer >= (uint32_t)e->size)
+	if (recv->type != GOAL_RECV || recv->peer == (uint32_t)e->rank ||
+	    recv->peer >= (uint32_t)e->size)
 		return HELP_OVER;
 	ss = slot_of(e, (int)recv->peer, r->op);
 	if (!slot_is_published(ss, r->op))
 		return slot_has_passed(ss, r->op) ? HELP_OVER : HELP_UNKNOWN;
 	send = find_send(ss, rank, recv);
-	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, v) : -EREMOTEIO;
+	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, v)
+		   : -EREMOTEIO;
 	if (ret == -EAGAIN)
 		return HELP_UNKNOWN;
 	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_OVER;

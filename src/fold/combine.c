@@ -15,7 +15,7 @@ struct chunk {
 	enum base_copy_kernel store; /* how results are stored */
 };
 
-/* ---- memory of a rank ------------------------------------------------------------------------------- */
+/* ---- memory of a rank -------------------------------------------------------------------- */
 
 /* Where this process sees byte 0 of a described buffer; good from d->head to d->bytes - d->tail. */
 static char *map_side(const struct fold_view *v, uint32_t rank, const struct region_desc *d)
@@ -30,7 +30,8 @@ static char *map_side(const struct fold_view *v, uint32_t rank, const struct reg
 static void premap_side(const struct fold_view *v, uint32_t rank, const struct region_desc *d)
 {
 	if ((int)rank != node_rank(v->group) && d->id)
-		node_premap(v->group, (int)rank, d->id, map_side(v, rank, d) + d->head, d->bytes - d->head - d->tail);
+		node_premap(v->group, (int)rank, d->id, map_side(v, rank, d) + d->head,
+			    d->bytes - d->head - d->tail);
 }
 
 /* Page tables are filled before a unit of so many ranks' memory is touched page by page. */
@@ -45,8 +46,8 @@ static void premap(const struct fold_view *v)
 }
 
 /* Input bytes [at, at + n) of a buffer: where they lie, or put together at `room`. */
-static const char *input_at(const struct fold_view *v, uint32_t rank, const struct fold_side *s, uint64_t at, uint64_t n,
-			    char *room)
+static const char *input_at(const struct fold_view *v, uint32_t rank, const struct fold_side *s,
+			    uint64_t at, uint64_t n, char *room)
 {
 	const struct region_desc *d = s->in;
 	uint64_t lo = d->head, hi = d->bytes - d->tail, end = at + n;
@@ -55,8 +56,9 @@ static const char *input_at(const struct fold_view *v, uint32_t rank, const stru
 	if (base_likely(at >= lo && end <= hi))
 		return p + at;
 	for (uint64_t from = at, to; from < end; from = to) {
-		const char *src = from < lo ? s->in_edges + from :
-				  from < hi ? p + from : s->in_edges + XFER_EDGE_BYTES + (from - hi);
+		const char *src = from < lo   ? s->in_edges + from
+				  : from < hi ? p + from
+					      : s->in_edges + XFER_EDGE_BYTES + (from - hi);
 
 		to = base_min_u64(end, from < lo ? lo : from < hi ? hi : end);
 		memcpy(room + (from - at), src, to - from);
@@ -64,10 +66,11 @@ static const char *input_at(const struct fold_view *v, uint32_t rank, const stru
 	return room;
 }
 
-static bool is_reachable(const struct fold_view *v, uint32_t rank, const struct region_desc *d, uint64_t off, uint64_t bytes)
+static bool is_reachable(const struct fold_view *v, uint32_t rank, const struct region_desc *d,
+			 uint64_t off, uint64_t bytes)
 {
-	return d->flags & REGION_DESC_MAPPED && (uint64_t)d->head + d->tail <= d->bytes && off <= d->bytes &&
-	       bytes <= d->bytes - off &&
+	return d->flags & REGION_DESC_MAPPED && (uint64_t)d->head + d->tail <= d->bytes &&
+	       off <= d->bytes && bytes <= d->bytes - off &&
 	       node_map(v->group, (int)rank, d->arena_off, d->bytes - d->head - d->tail);
 }
 
@@ -96,18 +99,21 @@ static const char *input(const struct chunk *c, uint32_t rank, char *room)
 {
 	struct fold_side s = c->v->side(c->v->ctx, rank);
 
-	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes, room);
+	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes,
+			room);
 }
 
-static void output_at(const struct fold_view *v, uint32_t rank, const struct fold_side *s, uint64_t at, const char *from,
-		      uint64_t n, enum base_copy_kernel store)
+static void output_at(const struct fold_view *v, uint32_t rank, const struct fold_side *s,
+		      uint64_t at, const char *from, uint64_t n, enum base_copy_kernel store)
 {
 	const struct region_desc *d = s->out;
 	uint64_t lo = d->head, hi = d->bytes - d->tail, end = at + n, to;
 	char *p = map_side(v, rank, d);
 
 	for (; at < end; from += to - at, at = to) {
-		char *dst = at < lo ? s->out_edges + at : at < hi ? p + at : s->out_edges + XFER_EDGE_BYTES + (at - hi);
+		char *dst = at < lo   ? s->out_edges + at
+			    : at < hi ? p + at
+				      : s->out_edges + XFER_EDGE_BYTES + (at - hi);
 
 		to = base_min_u64(end, at < lo ? lo : at < hi ? hi : end);
 		host_copy(dst, from, to - at, at >= lo && at < hi ? store : BASE_COPY_PLAIN);
@@ -127,14 +133,16 @@ static void output(const struct chunk *c, uint32_t rank, const char *from)
 	if (lo >= hi)
 		return;
 	s = v->side(v->ctx, rank);
-	output_at(v, rank, &s, s.out_off + (lo - first) * es, from + (lo - c->first) * es, (hi - lo) * es, c->store);
+	output_at(v, rank, &s, s.out_off + (lo - first) * es, from + (lo - c->first) * es,
+		  (hi - lo) * es, c->store);
 }
 
-/* ---- combining ------------------------------------------------------------------------------------------ */
+/* ---- combining --------------------------------------------------------------------------- */
 
 static void local(const struct chunk *c, void *to, const void *a, const void *b)
 {
-	goal_local((enum goal_isa)host_simd(), c->v->shape.type, c->v->shape.dtype, to, a, b, c->bytes);
+	goal_local((enum goal_isa)host_simd(), c->v->shape.type, c->v->shape.dtype, to, a, b,
+		   c->bytes);
 }
 
 /* inout = in op inout */
@@ -216,7 +224,7 @@ static int combine_chunk(struct chunk *c)
 	return 0;
 }
 
-/* ---- two levels ------------------------------------------------------------------------------------------ */
+/* ---- two levels -------------------------------------------------------------------------- */
 
 /* What the members of a domain bring, in their order: at `to`, or, of one member, where it lies. */
 static const char *reduce_members(const struct chunk *c, uint32_t domain, char *to)
@@ -235,14 +243,16 @@ static const char *part_of(const struct chunk *c, uint32_t rank, char *room)
 {
 	struct fold_side s = c->v->part(c->v->ctx, rank);
 
-	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes, room);
+	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes,
+			room);
 }
 
 static void store_part(const struct chunk *c, uint32_t rank, const char *from)
 {
 	struct fold_side s = c->v->part(c->v->ctx, rank);
 
-	output_at(c->v, rank, &s, s.out_off + c->first * c->v->shape.element_bytes, from, c->bytes, c->store);
+	output_at(c->v, rank, &s, s.out_off + c->first * c->v->shape.element_bytes, from, c->bytes,
+		  c->store);
 }
 
 /* What a domain contributes to the result. */
@@ -250,7 +260,8 @@ static const char *contribution(const struct chunk *c, uint32_t domain, uint32_t
 {
 	const struct fold_step st = { FOLD_PART, domain, slice };
 
-	return fold_has_step(c->v, &st) ? part_of(c, fold_entry(c->v, domain, slice), room) : reduce_members(c, domain, room);
+	return fold_has_step(c->v, &st) ? part_of(c, fold_entry(c->v, domain, slice), room)
+					: reduce_members(c, domain, room);
 }
 
 /* The order is that of domains whichever is the home, so that it is the same for all elements. */
@@ -267,7 +278,8 @@ static void reduce_domains(const struct chunk *c, uint32_t slice)
 	for (uint32_t r = 0; r < c->v->shape.ranks; r++) {
 		uint32_t d = (uint32_t)m->of[r];
 
-		if (c->v->shape.kind != FOLD_ALLREDUCE || d == home || r == fold_entry(c->v, d, slice))
+		if (c->v->shape.kind != FOLD_ALLREDUCE || d == home ||
+		    r == fold_entry(c->v, d, slice))
 			output(c, r, sum);
 	}
 }
@@ -287,7 +299,8 @@ static void do_step(const struct chunk *c, const struct fold_step *st)
 {
 	switch (st->level) {
 	case FOLD_PART:
-		store_part(c, fold_entry(c->v, st->domain, st->slice), reduce_members(c, st->domain, c->acc));
+		store_part(c, fold_entry(c->v, st->domain, st->slice),
+			   reduce_members(c, st->domain, c->acc));
 		break;
 	case FOLD_RESULT:
 		reduce_domains(c, st->slice);
@@ -298,23 +311,29 @@ static void do_step(const struct chunk *c, const struct fold_step *st)
 	}
 }
 
-/* ---- chunk by chunk --------------------------------------------------------------------------------------- */
+/* ---- chunk by chunk ---------------------------------------------------------------------- */
 
-/* Past the caches when what is read and written fills too much of them (as host/copy.c has it). Below, plainly:
- * from the first-level cache no other kernel is faster (doc/adr/0020-flat-collectives.md). */
+/* Past the caches when what is read and written fills too much of them (as host/copy.c has it).
+ * Below, plainly: from the first-level cache no other kernel is faster
+ * (doc/adr/0020-flat-collectives.md). */
 static enum base_copy_kernel pick_store(const struct fold_view *v)
 {
-	uint64_t one = v->shape.count * v->shape.element_bytes, said = base_opt.xfer_past_cache_bytes, llc = host_llc_bytes();
-	uint64_t results = v->shape.kind == FOLD_REDUCE || v->shape.kind == FOLD_REDUCE_SCATTER ? 1 : v->shape.ranks;
-	bool is_past = one * (results + v->shape.ranks) >= (said ? said : (llc ? llc : LLC_UNKNOWN) / 16 * 3);
+	uint64_t one = v->shape.count * v->shape.element_bytes,
+		 said = base_opt.xfer_past_cache_bytes, llc = host_llc_bytes();
+	uint64_t results = v->shape.kind == FOLD_REDUCE || v->shape.kind == FOLD_REDUCE_SCATTER
+				   ? 1
+				   : v->shape.ranks;
+	bool is_past = one * (results + v->shape.ranks) >=
+		       (said ? said : (llc ? llc : LLC_UNKNOWN) / 16 * 3);
 
 	if (base_opt.xfer_copy != BASE_COPY_AUTO)
 		return host_copy_pick(one, one);
-	return is_past && host_copy_has(BASE_COPY_NONTEMPORAL) ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
+	return is_past && host_copy_has(BASE_COPY_NONTEMPORAL) ? BASE_COPY_NONTEMPORAL
+							       : BASE_COPY_PLAIN;
 }
 
-static int combine_with(struct fold_view *v, const struct fold_step *st, const struct fold_room *room, uint64_t first,
-			uint64_t n)
+static int combine_with(struct fold_view *v, const struct fold_step *st,
+			const struct fold_room *room, uint64_t first, uint64_t n)
 {
 	uint64_t es = v->shape.element_bytes, most = room->bytes / es, end = first + n;
 	struct chunk c = { .v = v, .store = pick_store(v) };
@@ -344,10 +363,10 @@ int fold_combine(struct fold_view *v, const struct fold_step *st, uint64_t first
 	return combine_with(v, st, v->combine ? v->room : &room, first, n);
 }
 
-/* ---- edges ------------------------------------------------------------------------------------------------ */
+/* ---- edges ------------------------------------------------------------------------------- */
 
-/* The elements of rank's result, none when all of its bytes are mapped. head: those that have bytes before the
- * mapped pages, else those that have bytes behind. */
+/* The elements of rank's result, none when all of its bytes are mapped. head: those that have bytes
+ * before the mapped pages, else those that have bytes behind. */
 static uint64_t edge_elements(struct fold_view *v, uint32_t rank, bool head, uint64_t *first)
 {
 	struct fold_side s = v->side(v->ctx, rank);

@@ -29,15 +29,16 @@ void fold_cut(const struct fold_shape *s, struct fold_cut *out)
 
 	slice = base_round_up(divide_up(s->count, s->ranks), grain);
 	bytes = slice * s->element_bytes;
-	unit = base_max_u64(divide_up(bytes, FOLD_UNITS_MAX), base_min_u64(UNIT_GOOD, bytes / UNITS_FEW));
+	unit = base_max_u64(divide_up(bytes, FOLD_UNITS_MAX),
+			    base_min_u64(UNIT_GOOD, bytes / UNITS_FEW));
 	unit = base_max_u64(unit, UNIT_MIN);
 	out->slice_elements = slice;
 	out->unit_elements = base_round_up(divide_up(unit, s->element_bytes), grain);
 }
 
 /* Elements [*first, *end) of a slice. */
-static void slice_range(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice, uint64_t *first,
-			uint64_t *end)
+static void slice_range(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice,
+			uint64_t *first, uint64_t *end)
 {
 	*first = base_min_u64(slice * c->slice_elements, s->count);
 	*end = base_min_u64(*first + c->slice_elements, s->count);
@@ -51,8 +52,8 @@ uint32_t fold_units(const struct fold_shape *s, const struct fold_cut *c, uint32
 	return (uint32_t)divide_up(end - first, c->unit_elements);
 }
 
-void fold_unit_range(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice, uint32_t unit,
-		     uint64_t *out_first, uint64_t *out_n)
+void fold_unit_range(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice,
+		     uint32_t unit, uint64_t *out_first, uint64_t *out_n)
 {
 	uint64_t first, end;
 
@@ -62,7 +63,8 @@ void fold_unit_range(const struct fold_shape *s, const struct fold_cut *c, uint3
 	*out_first = first;
 }
 
-uint64_t fold_units_of(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice, uint64_t first, uint64_t n)
+uint64_t fold_units_of(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice,
+		       uint64_t first, uint64_t n)
 {
 	uint64_t lo, hi, end = first + n;
 
@@ -75,11 +77,15 @@ uint64_t fold_units_of(const struct fold_shape *s, const struct fold_cut *c, uin
 	       ~xfer_bits((uint32_t)((first - lo) / c->unit_elements));
 }
 
-void fold_result(const struct fold_shape *s, const uint64_t *starts, uint32_t rank, uint64_t *out_first, uint64_t *out_n)
+void fold_result(const struct fold_shape *s, const uint64_t *starts, uint32_t rank,
+		 uint64_t *out_first, uint64_t *out_n)
 {
-	bool gets_all = s->kind == FOLD_ALLREDUCE || s->kind == FOLD_SCAN || (s->kind == FOLD_EXSCAN && rank) ||
+	bool gets_all = s->kind == FOLD_ALLREDUCE || s->kind == FOLD_SCAN ||
+			(s->kind == FOLD_EXSCAN && rank) ||
 			(s->kind == FOLD_REDUCE && rank == s->root);
 
 	*out_first = s->kind == FOLD_REDUCE_SCATTER ? starts[rank] : 0;
-	*out_n = s->kind == FOLD_REDUCE_SCATTER ? starts[rank + 1] - starts[rank] : gets_all ? s->count : 0;
+	*out_n = s->kind == FOLD_REDUCE_SCATTER ? starts[rank + 1] - starts[rank]
+		 : gets_all                     ? s->count
+						: 0;
 }

@@ -1,41 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fold: "combine what all these ranks bring, element by element, into what these ranks get", shared by
- * everyone who waits: reductions and scans straight out of the ranks' memory into the ranks' memory.
+ * fold: "combine what all these ranks bring, element by element, into what these ranks get", shared
+ * by everyone who waits: reductions and scans straight out of the ranks' memory into the ranks'
+ * memory.
  *
  *   elements   0 ........................ count
  *   slices     |   0   |   1   | ... | p-1   |     one a rank: its claim words lie with that rank
- *   units      |  |  |  |  |  |  |  |  |  |  |     what a mover claims, FOLD_UNITS_MAX of a slice at most
- *   chunks     |||||||||||||||||||||||||||||||     what it reads from all, combines and stores, in its caches
+ *   units      |  |  |  |  |  |  |  |  |  |  |     what a mover claims, FOLD_UNITS_MAX of a slice
+ * at most chunks     |||||||||||||||||||||||||||||||     what it reads from all, combines and
+ * stores, in its caches
  *
- * The cut is a pure function of the shape, which all ranks agree on, so no one has to be told. Claims are
- * xfer's: opened, claimed and completed by words (xfer.h), a slice being a transfer there. A unit is
- * combined by one mover, in the order of ranks, so that results do not depend on who moved what when: the
- * same from run to run, and on all ranks. A chunk is read from all ranks before it is stored anywhere, so a rank's
- * result may be its input, where each element of it depends on the same element of the inputs only: not for
- * FOLD_REDUCE_SCATTER.
+ * The cut is a pure function of the shape, which all ranks agree on, so no one has to be told.
+ * Claims are xfer's: opened, claimed and completed by words (xfer.h), a slice being a transfer
+ * there. A unit is combined by one mover, in the order of ranks, so that results do not depend on
+ * who moved what when: the same from run to run, and on all ranks. A chunk is read from all ranks
+ * before it is stored anywhere, so a rank's result may be its input, where each element of it
+ * depends on the same element of the inputs only: not for FOLD_REDUCE_SCATTER.
  *
- * Bytes outside of mapped pages: of an input they travel with its owner's descriptor (in_edges, filled
- * before the collective by xfer_fill_edges()); of a result they are left at out_edges, from where the owner takes
- * them when their units are done (fold_take_edges). So every unit can be anybody's.
+ * Bytes outside of mapped pages: of an input they travel with its owner's descriptor (in_edges,
+ * filled before the collective by xfer_fill_edges()); of a result they are left at out_edges, from
+ * where the owner takes them when their units are done (fold_take_edges). So every unit can be
+ * anybody's.
  *
- * Operations of the program can be called by ranks only, in an MPI call: then rank r does slice r, alone
- * (combine, and work memory for it).
+ * Operations of the program can be called by ranks only, in an MPI call: then rank r does slice r,
+ * alone (combine, and work memory for it).
  *
- * On request, where ranks share memory domains, reductions have two levels (doc/adr/0028-memory-domains.md): what crosses
- * from domain to domain is one partial result and one result, not what each rank brings and gets. A slice has steps then,
- * each with claim words of its own, each done by members of one domain:
+ * On request, where ranks share memory domains, reductions have two levels
+ * (doc/adr/0028-memory-domains.md): what crosses from domain to domain is one partial result and
+ * one result, not what each rank brings and gets. A slice has steps then, each with claim words of
+ * its own, each done by members of one domain:
  *
- *   PART    each domain but the slice's home: what its members bring -> the part of one of them, its entry
- *   RESULT  the home, when the parts are there: what its members bring, and the parts, in the order of domains -> who gets
- *           the result; of FOLD_ALLREDUCE: the home's members, and each other domain's entry
- *   SPREAD  FOLD_ALLREDUCE: each other domain, when the result is there: from its entry -> its other members
+ *   PART    each domain but the slice's home: what its members bring -> the part of one of them,
+ * its entry RESULT  the home, when the parts are there: what its members bring, and the parts, in
+ * the order of domains -> who gets the result; of FOLD_ALLREDUCE: the home's members, and each
+ * other domain's entry SPREAD  FOLD_ALLREDUCE: each other domain, when the result is there: from
+ * its entry -> its other members
  *
- * A part of FOLD_ALLREDUCE lies where the entry gets the result, which needs no more memory and is right in place, too: an
- * element of an input is not read after the same element of the part is stored, and that not after the result.
+ * A part of FOLD_ALLREDUCE lies where the entry gets the result, which needs no more memory and is
+ * right in place, too: an element of an input is not read after the same element of the part is
+ * stored, and that not after the result.
  *
- * Context: fold_move() and what it calls: any number of threads, processes and signal handlers at once, where
- * there is no `combine`. The stack: about 3 * FOLD_CHUNK_BYTES.
+ * Context: fold_move() and what it calls: any number of threads, processes and signal handlers at
+ * once, where there is no `combine`. The stack: about 3 * FOLD_CHUNK_BYTES.
  */
 #ifndef SLUICE_FOLD_H
 #define SLUICE_FOLD_H
@@ -59,7 +65,8 @@ enum fold_kind {
 /* What all ranks agree on. In shared memory: fixed width, no padding. */
 struct fold_shape {
 	uint32_t kind, ranks, root;
-	uint32_t type, dtype;    /* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: the program's own */
+	uint32_t type, dtype;    /* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: the
+				    program's own */
 	uint32_t is_commutative; /* the program's own: may its operands be exchanged? */
 	uint32_t domains, unused; /* of two levels: so many; 0: of one */
 	uint64_t count, element_bytes;
@@ -84,16 +91,18 @@ struct fold_cut { uint64_t slice_elements, unit_elements; };
 void fold_cut(const struct fold_shape *s, struct fold_cut *out);
 uint32_t fold_units(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice);
 /* Elements [first, first + n) of a unit. */
-void fold_unit_range(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice, uint32_t unit,
-		     uint64_t *out_first, uint64_t *out_n);
+void fold_unit_range(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice,
+		     uint32_t unit, uint64_t *out_first, uint64_t *out_n);
 /* Bits of the units of a slice to which elements [first, first + n) belong. */
-uint64_t fold_units_of(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice, uint64_t first, uint64_t n);
+uint64_t fold_units_of(const struct fold_shape *s, const struct fold_cut *c, uint32_t slice,
+		       uint64_t first, uint64_t n);
 
 /* The elements that rank gets: [first, first + n) of the vector. n is 0 when it gets none. */
-void fold_result(const struct fold_shape *s, const uint64_t *starts, uint32_t rank, uint64_t *out_first, uint64_t *out_n);
+void fold_result(const struct fold_shape *s, const uint64_t *starts, uint32_t rank,
+		 uint64_t *out_first, uint64_t *out_n);
 
-/* One rank's memory, as it has been published. in, out: descriptors of what it brings and gets, from in_off and
- * out_off on; mapped. */
+/* One rank's memory, as it has been published. in, out: descriptors of what it brings and gets,
+ * from in_off and out_off on; mapped. */
 struct fold_side {
 	const struct region_desc *in, *out;
 	uint64_t in_off, out_off;
@@ -121,19 +130,22 @@ struct fold_view {
 	struct fold_room *room;
 	/* two levels: */
 	const struct fold_domains *domains;
-	struct fold_side (*part)(void *ctx, uint32_t rank); /* where a part of this rank's lies: `in` and `out` alike */
+	struct fold_side (*part)(
+		void *ctx,
+		uint32_t rank); /* where a part of this rank's lies: `in` and `out` alike */
 };
 
 /* Does every rank's memory hold what the shape says, mapped here? */
 bool fold_can_reach(struct fold_view *v);
 /*
- * Claim a unit of the slice, the first free one from `start` on, and do it. 1, 0: there was none to take,
- * -errno of `combine` (the unit stays claimed: the collective has failed).
+ * Claim a unit of the slice, the first free one from `start` on, and do it. 1, 0: there was none to
+ * take, -errno of `combine` (the unit stays claimed: the collective has failed).
  */
 int fold_move(struct fold_view *v, uint32_t slice, uint32_t start);
 /* The same, beginning with the unit of this element, in its slice only. */
 int fold_move_at(struct fold_view *v, uint64_t element);
-/* The work alone, of a unit that the caller has claimed, and fold_finish() for it when it succeeds. */
+/* The work alone, of a unit that the caller has claimed, and fold_finish() for it when it succeeds.
+ */
 int fold_do_unit(struct fold_view *v, uint32_t slice, uint32_t unit);
 void fold_finish(struct fold_view *v, uint32_t slice, uint32_t unit);
 /* Is all of a slice done, and is all of it claimed? */
@@ -142,15 +154,15 @@ bool fold_is_claimed_up(struct fold_view *v, uint32_t slice);
 /* Are these elements of the vector done? */
 bool fold_is_there(struct fold_view *v, uint64_t first, uint64_t n);
 
-/* The bytes of a rank's result that its owner takes itself, to `to`, byte 0 of what its `out` describes: have their
- * units been done? Take them. */
+/* The bytes of a rank's result that its owner takes itself, to `to`, byte 0 of what its `out`
+ * describes: have their units been done? Take them. */
 bool fold_has_edges(struct fold_view *v, uint32_t rank);
 bool fold_edges_are_there(struct fold_view *v, uint32_t rank);
 /* fold_move_at() one of them. */
 int fold_move_edges(struct fold_view *v, uint32_t rank);
 void fold_take_edges(struct fold_view *v, uint32_t rank, char *to);
 
-/* ---- two levels ------------------------------------------------------------------------------------------- */
+/* ---- two levels -------------------------------------------------------------------------- */
 
 /* Can such a fold have them? Pure. Not scans, nor what the program computes. */
 bool fold_can_have_levels(uint32_t kind, uint32_t type, const struct fold_domains *m);
@@ -163,15 +175,17 @@ enum fold_level { FOLD_PART, FOLD_RESULT, FOLD_SPREAD };
 /* By members of `domain`. */
 struct fold_step { enum fold_level level; uint32_t domain, slice; };
 
-/* Where the result of a slice is computed; the rank through which one enters, and in which its part lies. Pure. */
+/* Where the result of a slice is computed; the rank through which one enters, and in which its part
+ * lies. Pure. */
 uint32_t fold_home(const struct fold_view *v, uint32_t slice);
 uint32_t fold_entry(const struct fold_view *v, uint32_t domain, uint32_t slice);
 /* A domain of one member has no part, as what this brings is one, and nothing to spread. Pure. */
 bool fold_has_step(const struct fold_view *v, const struct fold_step *st);
 struct xfer *fold_step_words(const struct fold_view *v, const struct fold_step *st);
-/* A unit that is now the caller's, of a step that its domain has and whose data is there; first of what others wait for,
- * and of slices that are dealt to this rank. False: there is none. */
-bool fold_claim_step(const struct fold_view *v, uint32_t rank, struct fold_step *out, uint32_t *out_unit);
+/* A unit that is now the caller's, of a step that its domain has and whose data is there; first of
+ * what others wait for, and of slices that are dealt to this rank. False: there is none. */
+bool fold_claim_step(const struct fold_view *v, uint32_t rank, struct fold_step *out,
+		     uint32_t *out_unit);
 /* Claim one and do it: 1, or 0. */
 int fold_move_step(struct fold_view *v, uint32_t rank);
 /* Are all steps of a slice done, in all domains? */

@@ -16,10 +16,11 @@ bool fold_keeps_parts(const struct fold_shape *s, const struct fold_domains *m, 
 {
 	int d = m->of[rank];
 
-	return s->kind != FOLD_ALLREDUCE && size_of(m, (uint32_t)d) > 1 && (s->kind != FOLD_REDUCE || d != m->of[s->root]);
+	return s->kind != FOLD_ALLREDUCE && size_of(m, (uint32_t)d) > 1 &&
+	       (s->kind != FOLD_REDUCE || d != m->of[s->root]);
 }
 
-/* ---- what there is --------------------------------------------------------------------------------------- */
+/* ---- what there is ----------------------------------------------------------------------- */
 
 /* The rank that gets this element. */
 static uint32_t owner(const struct fold_view *v, uint64_t element)
@@ -54,7 +55,8 @@ uint32_t fold_entry(const struct fold_view *v, uint32_t domain, uint32_t slice)
 {
 	const struct fold_domains *m = v->domains;
 
-	return (uint32_t)m->members[(uint32_t)m->first[domain] + (uint32_t)m->at[slice] % size_of(m, domain)];
+	return (uint32_t)m
+		->members[(uint32_t)m->first[domain] + (uint32_t)m->at[slice] % size_of(m, domain)];
 }
 
 bool fold_has_step(const struct fold_view *v, const struct fold_step *st)
@@ -71,10 +73,12 @@ struct xfer *fold_step_words(const struct fold_view *v, const struct fold_step *
 {
 	struct xfer *w = v->words(v->ctx, st->slice);
 
-	return st->level == FOLD_RESULT ? w : w + 1 + st->domain + (st->level == FOLD_SPREAD ? v->shape.domains : 0);
+	return st->level == FOLD_RESULT
+		       ? w
+		       : w + 1 + st->domain + (st->level == FOLD_SPREAD ? v->shape.domains : 0);
 }
 
-/* ---- what is done ------------------------------------------------------------------------------------------ */
+/* ---- what is done ------------------------------------------------------------------------ */
 
 static uint64_t total_of(const struct fold_view *v, uint32_t slice)
 {
@@ -109,9 +113,10 @@ static bool is_ready(const struct fold_view *v, const struct fold_step *st)
 	       is_level_done(v, st->level == FOLD_RESULT ? FOLD_PART : FOLD_RESULT, st->slice);
 }
 
-/* ---- doing it ----------------------------------------------------------------------------------------------- */
+/* ---- doing it ---------------------------------------------------------------------------- */
 
-static bool claim(const struct fold_view *v, const struct fold_step *st, bool is_own, uint32_t *out_unit)
+static bool claim(const struct fold_view *v, const struct fold_step *st, bool is_own,
+		  uint32_t *out_unit)
 {
 	uint32_t units = fold_units(&v->shape, &v->cut, st->slice), unit;
 
@@ -122,8 +127,10 @@ static bool claim(const struct fold_view *v, const struct fold_step *st, bool is
 	return unit != XFER_NONE;
 }
 
-/* Of the slices of every domain the members take turns: k is how many turns before its own each is. */
-static bool claim_level(const struct fold_view *v, uint32_t rank, struct fold_step *st, uint32_t *out_unit)
+/* Of the slices of every domain the members take turns: k is how many turns before its own each is.
+ */
+static bool claim_level(const struct fold_view *v, uint32_t rank, struct fold_step *st,
+			uint32_t *out_unit)
 {
 	const struct fold_domains *m = v->domains;
 	uint32_t size = size_of(m, st->domain), own = (uint32_t)m->at[rank];
@@ -138,7 +145,8 @@ static bool claim_level(const struct fold_view *v, uint32_t rank, struct fold_st
 	return false;
 }
 
-bool fold_claim_step(const struct fold_view *v, uint32_t rank, struct fold_step *out, uint32_t *out_unit)
+bool fold_claim_step(const struct fold_view *v, uint32_t rank, struct fold_step *out,
+		     uint32_t *out_unit)
 {
 	static const enum fold_level levels[] = { FOLD_PART, FOLD_RESULT, FOLD_SPREAD };
 
@@ -158,7 +166,8 @@ static void finish(struct fold_view *v, const struct fold_step *st, uint32_t uni
 	if (!xfer_complete(fold_step_words(v, st), v->tag, xfer_bit(unit), total_of(v, st->slice)))
 		return;
 	for (int r = 0; r < node_size(v->group); r++)
-		if (r != node_rank(v->group) && (st->level != FOLD_PART || v->domains->of[r] == home))
+		if (r != node_rank(v->group) &&
+		    (st->level != FOLD_PART || v->domains->of[r] == home))
 			node_ring(v->group, r);
 }
 

@@ -17,34 +17,44 @@ void fold_finish(struct fold_view *v, uint32_t slice, uint32_t unit)
 			node_ring(v->group, r);
 }
 
-/* Results of several ranks in one unit are records of their own: those are no rows. Of two levels a rank does units here and
- * there. */
-static bool has_rows(const struct fold_view *v) { return v->shape.kind != FOLD_REDUCE_SCATTER && !v->shape.domains; }
+/* Results of several ranks in one unit are records of their own: those are no rows. Of two levels a
+ * rank does units here and there. */
+static bool has_rows(const struct fold_view *v)
+{
+	return v->shape.kind != FOLD_REDUCE_SCATTER && !v->shape.domains;
+}
 
 /* Elements [first, first + n) of the vector have been combined, and are where `dst` gets them. */
-static void note(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t n, int dst, uint64_t since)
+static void note(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t n, int dst,
+		 uint64_t since)
 {
 	int by = node_rank(v->group);
 	bool is_row = since && by >= 0 && has_rows(v);
 
-	trace_copied(since, .bytes = n * v->shape.element_bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
-		     .src = TRACE_FROM_ALL, .dst = dst, .by = by, .mover = by < 0 ? TRACE_WORKER : TRACE_CPU,
+	trace_copied(since, .bytes = n * v->shape.element_bytes, .op = v->tag,
+		     .group = node_id(v->group), .unit = unit, .src = TRACE_FROM_ALL, .dst = dst,
+		     .by = by, .mover = by < 0 ? TRACE_WORKER : TRACE_CPU,
 		     .row = is_row ? v->words(v->ctx, slice) : NULL,
 		     .is_last = is_row && fold_is_claimed_up(v, slice));
 }
 
 /* Who gets the same elements shares a record. */
-static void note_all(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n, uint64_t since)
+static void note_all(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n,
+		     uint64_t since)
 {
 	int kind = (int)v->shape.kind;
 
 	if (kind != FOLD_REDUCE_SCATTER) {
-		note(v, slice, unit, n, kind == FOLD_REDUCE ? (int)v->shape.root :
-				    kind == FOLD_EXSCAN ? (int)TRACE_TO_EACH_BUT_FIRST : (int)TRACE_TO_EACH, since);
+		note(v, slice, unit, n,
+		     kind == FOLD_REDUCE   ? (int)v->shape.root
+		     : kind == FOLD_EXSCAN ? (int)TRACE_TO_EACH_BUT_FIRST
+					   : (int)TRACE_TO_EACH,
+		     since);
 		return;
 	}
 	for (uint32_t r = 0; r < v->shape.ranks; r++) {
-		uint64_t lo = base_max_u64(first, v->starts[r]), hi = base_min_u64(first + n, v->starts[r + 1]);
+		uint64_t lo = base_max_u64(first, v->starts[r]),
+			 hi = base_min_u64(first + n, v->starts[r + 1]);
 
 		if (lo < hi)
 			note(v, slice, unit, hi - lo, (int)r, since);
@@ -60,7 +70,8 @@ uint64_t fold_trace_begin(const struct fold_view *v, uint32_t slice, uint64_t n)
 	return trace_row_begin(v->words(v->ctx, slice), v->tag, s->count * s->element_bytes);
 }
 
-void fold_count(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n, uint64_t since)
+void fold_count(struct fold_view *v, uint32_t slice, uint32_t unit, uint64_t first, uint64_t n,
+		uint64_t since)
 {
 	if (trace_is_on())
 		note_all(v, slice, unit, first, n, since);
@@ -86,7 +97,8 @@ int fold_do_unit(struct fold_view *v, uint32_t slice, uint32_t unit)
 
 int fold_move(struct fold_view *v, uint32_t slice, uint32_t start)
 {
-	uint32_t unit = xfer_claim(v->words(v->ctx, slice), v->tag, fold_units(&v->shape, &v->cut, slice), start);
+	uint32_t unit = xfer_claim(v->words(v->ctx, slice), v->tag,
+				   fold_units(&v->shape, &v->cut, slice), start);
 	int ret;
 
 	if (unit == XFER_NONE) {
@@ -101,8 +113,9 @@ int fold_move_at(struct fold_view *v, uint64_t element)
 {
 	uint64_t slice = element / v->cut.slice_elements;
 
-	return fold_move(v, (uint32_t)slice,
-			 (uint32_t)((element - slice * v->cut.slice_elements) / v->cut.unit_elements));
+	return fold_move(
+		v, (uint32_t)slice,
+		(uint32_t)((element - slice * v->cut.slice_elements) / v->cut.unit_elements));
 }
 
 bool fold_is_done(struct fold_view *v, uint32_t slice)
@@ -112,7 +125,8 @@ bool fold_is_done(struct fold_view *v, uint32_t slice)
 
 bool fold_is_claimed_up(struct fold_view *v, uint32_t slice)
 {
-	return xfer_is_claimed_up(v->words(v->ctx, slice), v->tag, fold_units(&v->shape, &v->cut, slice));
+	return xfer_is_claimed_up(v->words(v->ctx, slice), v->tag,
+				  fold_units(&v->shape, &v->cut, slice));
 }
 
 bool fold_is_there(struct fold_view *v, uint64_t first, uint64_t n)

@@ -2,7 +2,8 @@
 /* Bruck's algorithms: few messages, each of one run of memory, for more copying at home. */
 #include "private.h"
 
-/* Blocks `rank`, `rank` + 1 ... gather in scratch memory; at the end they are turned to begin with rank 0's. */
+/* Blocks `rank`, `rank` + 1 ... gather in scratch memory; at the end they are turned to begin with
+ * rank 0's. */
 void gen_bruck_allgather(struct gen_out *o)
 {
 	uint64_t bytes = o->p->bytes;
@@ -18,7 +19,8 @@ void gen_bruck_allgather(struct gen_out *o)
 		gen_requires(o, sent, got);
 		gen_irequires(o, sent, before);
 		before = sent;
-		got = gen_from(o, gen_after(o, o->rank, distance), k, gen_plus(all, distance * bytes), size);
+		got = gen_from(o, gen_after(o, o->rank, distance), k,
+			       gen_plus(all, distance * bytes), size);
 	}
 	turned[0] = gen_copy(o, gen_recv(o->rank * bytes), all, tail * bytes);
 	turned[1] = gen_copy(o, gen_recv(0), gen_plus(all, tail * bytes), o->rank * bytes);
@@ -40,18 +42,20 @@ static uint64_t packed_bytes(const struct gen_out *o, uint32_t step)
 	return (whole * step + (rest > step ? rest - step : 0)) * o->p->bytes;
 }
 
-/* Copies of the blocks whose bit `step` is set, from `turned` to the packed run or back: after `before`, and
- * `after` is after all of them. */
-static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, uint32_t step, bool is_back,
-		 uint32_t before, uint32_t after)
+/* Copies of the blocks whose bit `step` is set, from `turned` to the packed run or back: after
+ * `before`, and `after` is after all of them. */
+static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, uint32_t step,
+		 bool is_back, uint32_t before, uint32_t after)
 {
 	uint64_t bytes = o->p->bytes, done = 0;
 
 	for (uint32_t i = 0; i < packed_runs(o, step); i++) {
 		uint64_t first = (2ull * i + 1) * step;
 		uint64_t size = (first + step < o->n ? step : o->n - first) * bytes;
-		struct gen_at there = gen_plus(turned, first * bytes), here = gen_plus(packed, done);
-		uint32_t copied = is_back ? gen_copy(o, there, here, size) : gen_copy(o, here, there, size);
+		struct gen_at there = gen_plus(turned, first * bytes),
+			      here = gen_plus(packed, done);
+		uint32_t copied =
+			is_back ? gen_copy(o, there, here, size) : gen_copy(o, here, there, size);
 
 		gen_requires(o, copied, before);
 		gen_requires(o, after, copied);
@@ -70,8 +74,8 @@ static void turn_home(struct gen_out *o, struct gen_at turned, uint32_t ready)
 }
 
 /*
- * Block i of `turned` is on its way to the rank i further. In round k the blocks whose bit k is set move 2^k
- * ranks, packed into one message; they lie in runs of 2^k.
+ * Block i of `turned` is on its way to the rank i further. In round k the blocks whose bit k is set
+ * move 2^k ranks, packed into one message; they lie in runs of 2^k.
  */
 void gen_bruck_alltoall(struct gen_out *o)
 {
@@ -80,7 +84,8 @@ void gen_bruck_alltoall(struct gen_out *o)
 	uint32_t tail = o->n - o->rank, ready = gen_nop(o), k = 0;
 
 	gen_requires(o, ready, gen_copy(o, turned, gen_send(o->rank * bytes), tail * bytes));
-	gen_requires(o, ready, gen_copy(o, gen_plus(turned, tail * bytes), gen_send(0), o->rank * bytes));
+	gen_requires(o, ready,
+		     gen_copy(o, gen_plus(turned, tail * bytes), gen_send(0), o->rank * bytes));
 	for (uint64_t step = 1; step < o->n; step *= 2, k++) {
 		uint64_t size = packed_bytes(o, (uint32_t)step);
 		struct gen_at out = gen_scratch(o, size), in = gen_scratch(o, size);

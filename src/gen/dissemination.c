@@ -7,7 +7,8 @@ void gen_dissemination_barrier(struct gen_out *o)
 	uint32_t got = GOAL_NONE, before = GOAL_NONE, k = 0;
 
 	for (uint64_t step = 1; step < o->n; step *= 2, k++) {
-		uint32_t sent = gen_to(o, gen_after(o, o->rank, (uint32_t)step), k, k, gen_send(0), 0);
+		uint32_t sent =
+			gen_to(o, gen_after(o, o->rank, (uint32_t)step), k, k, gen_send(0), 0);
 
 		/* it stands for the messages of all rounds before, not of the last one only */
 		gen_requires(o, sent, got);
@@ -17,10 +18,13 @@ void gen_dissemination_barrier(struct gen_out *o)
 	}
 }
 
-/* ---- allreduce ----------------------------------------------------------------------------------------------- */
+/* ---- allreduce --------------------------------------------------------------------------- */
 
 /* May the same value be reduced twice? */
-static bool is_idempotent(uint8_t op) { return op == GOAL_MAX || op == GOAL_MIN || op == GOAL_AND || op == GOAL_OR; }
+static bool is_idempotent(uint8_t op)
+{
+	return op == GOAL_MAX || op == GOAL_MIN || op == GOAL_AND || op == GOAL_OR;
+}
 
 /* A reduced value: where it is and which operation made it. */
 struct value {
@@ -28,13 +32,15 @@ struct value {
 	uint32_t made;
 };
 
-/* The value of the rank `distance` before, reduced with `own`. The last one goes to the receive buffer. */
-static struct value meet(struct gen_out *o, const struct value *out, const struct value *own, uint32_t distance,
-			 uint32_t *step, bool is_last)
+/* The value of the rank `distance` before, reduced with `own`. The last one goes to the receive
+ * buffer. */
+static struct value meet(struct gen_out *o, const struct value *out, const struct value *own,
+			 uint32_t distance, uint32_t *step, bool is_last)
 {
 	struct gen_at in = gen_scratch(o, o->p->bytes);
 	struct value sum = { is_last ? gen_recv(0) : in, GOAL_NONE };
-	uint32_t sent = gen_to(o, gen_after(o, o->rank, distance), *step, *step, out->at, o->p->bytes);
+	uint32_t sent =
+		gen_to(o, gen_after(o, o->rank, distance), *step, *step, out->at, o->p->bytes);
 	uint32_t got = gen_from(o, gen_before(o, o->rank, distance), *step, in, o->p->bytes);
 
 	gen_requires(o, sent, out->made);
@@ -48,9 +54,9 @@ static struct value meet(struct gen_out *o, const struct value *out, const struc
 }
 
 /*
- * `doubling` is the reduction of the last 2^k ranks up to this one. When the number of ranks is no power of
- * two and values must not count twice, `whole` collects the windows of the set bits of that number, end to end: it
- * is the reduction of the last n mod 2^(k+1) ranks.
+ * `doubling` is the reduction of the last 2^k ranks up to this one. When the number of ranks is no
+ * power of two and values must not count twice, `whole` collects the windows of the set bits of
+ * that number, end to end: it is the reduction of the last n mod 2^(k+1) ranks.
  */
 void gen_dissemination_allreduce(struct gen_out *o)
 {
@@ -76,11 +82,12 @@ void gen_dissemination_allreduce(struct gen_out *o)
 	}
 }
 
-/* ---- allgather ----------------------------------------------------------------------------------------------- */
+/* ---- allgather --------------------------------------------------------------------------- */
 
-/* Blocks of `count` ranks up to `last`: one message or, when they go round, two; both sides know which. */
-static void each_run(struct gen_out *o, uint32_t last, uint32_t count, uint32_t peer, uint32_t tag, bool is_send,
-		     uint32_t made[2])
+/* Blocks of `count` ranks up to `last`: one message or, when they go round, two; both sides know
+ * which. */
+static void each_run(struct gen_out *o, uint32_t last, uint32_t count, uint32_t peer, uint32_t tag,
+		     bool is_send, uint32_t made[2])
 {
 	uint64_t bytes = o->p->bytes;
 	uint32_t first = gen_before(o, last, count - 1);
@@ -92,15 +99,18 @@ static void each_run(struct gen_out *o, uint32_t last, uint32_t count, uint32_t 
 
 		made[part] = GOAL_NONE;
 		if (size)
-			made[part] = is_send ? gen_to(o, peer, tag + part, tag / 2, at, size * bytes) :
-					       gen_from(o, peer, tag + part, at, size * bytes);
+			made[part] =
+				is_send ? gen_to(o, peer, tag + part, tag / 2, at, size * bytes)
+					: gen_from(o, peer, tag + part, at, size * bytes);
 	}
 }
 
-/* A rank has the blocks of the last 2^k ranks up to itself, and sends them, or as many as the other lacks. */
+/* A rank has the blocks of the last 2^k ranks up to itself, and sends them, or as many as the other
+ * lacks. */
 void gen_dissemination_allgather(struct gen_out *o)
 {
-	uint32_t got[2] = { gen_copy(o, gen_recv(o->rank * o->p->bytes), gen_send(0), o->p->bytes), GOAL_NONE };
+	uint32_t got[2] = { gen_copy(o, gen_recv(o->rank * o->p->bytes), gen_send(0), o->p->bytes),
+			    GOAL_NONE };
 	uint32_t tag = 0, before = GOAL_NONE;
 
 	for (uint64_t step = 1; step < o->n; step *= 2, tag += 2) {
@@ -112,7 +122,8 @@ void gen_dissemination_allgather(struct gen_out *o)
 		for (uint32_t part = 0; part < 2; part++) {
 			gen_requires(o, sent[part], got[0]);
 			gen_requires(o, sent[part], got[1]);
-			gen_irequires(o, sent[part], before); /* and so all rounds before the last */
+			gen_irequires(o, sent[part],
+				      before); /* and so all rounds before the last */
 		}
 		before = sent[0];
 		each_run(o, from, count, from, tag, false, got);

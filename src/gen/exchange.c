@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce with partners whose numbers differ in one bit. When the number of ranks is no power of two, the
- * first `extra` even ranks hand their vectors to the odd rank after them and get the result from it; the
- * others are numbered anew.
+ * Allreduce with partners whose numbers differ in one bit. When the number of ranks is no power of
+ * two, the first `extra` even ranks hand their vectors to the odd rank after them and get the
+ * result from it; the others are numbered anew.
  */
 #include "private.h"
 
@@ -12,10 +12,13 @@ struct exchange {
 	uint32_t id;     /* number among `size`; GOAL_NONE: handed in */
 	struct gen_at sum; /* the vector so far */
 	uint32_t made;   /* what made it */
-	uint32_t recvs;  /* receives so far: the same on both sides of each exchange but the first */
+	uint32_t recvs; /* receives so far: the same on both sides of each exchange but the first */
 };
 
-static uint32_t rank_of(const struct exchange *x, uint32_t id) { return id < x->extra ? 2 * id + 1 : id + x->extra; }
+static uint32_t rank_of(const struct exchange *x, uint32_t id)
+{
+	return id < x->extra ? 2 * id + 1 : id + x->extra;
+}
 
 /* Receives of that id before its exchanges begin. */
 static uint32_t early_recvs(const struct exchange *x, uint32_t id) { return id < x->extra; }
@@ -49,8 +52,8 @@ static bool hand_in(struct gen_out *o, struct exchange *x, uint32_t last_tag)
 	return true;
 }
 
-static void hand_back(struct gen_out *o, const struct exchange *x, uint32_t last_tag, const uint32_t *required,
-		      uint32_t count)
+static void hand_back(struct gen_out *o, const struct exchange *x, uint32_t last_tag,
+		      const uint32_t *required, uint32_t count)
 {
 	uint32_t sent;
 
@@ -75,7 +78,8 @@ void gen_doubling_allreduce(struct gen_out *o)
 		uint32_t peer = rank_of(&x, x.id ^ step);
 		struct gen_at in = gen_scratch(o, bytes);
 		struct gen_at to = step * 2 < x.size ? in : gen_recv(0);
-		uint32_t sent = gen_to(o, peer, k, k - 1 + early_recvs(&x, x.id ^ step), x.sum, bytes);
+		uint32_t sent =
+			gen_to(o, peer, k, k - 1 + early_recvs(&x, x.id ^ step), x.sum, bytes);
 		uint32_t got = gen_from(o, peer, k, in, bytes);
 
 		gen_requires(o, sent, x.made);
@@ -94,7 +98,8 @@ struct level {
 	uint32_t peer, first, count; /* parts that this rank gave away */
 };
 
-static uint64_t parts_bytes(const struct gen_out *o, const struct exchange *x, uint32_t first, uint32_t count)
+static uint64_t parts_bytes(const struct gen_out *o, const struct exchange *x, uint32_t first,
+			    uint32_t count)
 {
 	return gen_part(o, first + count, x->size) - gen_part(o, first, x->size);
 }
@@ -111,7 +116,8 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 		uint64_t at, size;
 		struct gen_at in;
 
-		*l = (struct level){ .peer = rank_of(x, x->id ^ step), .first = is_upper ? first : first + count / 2,
+		*l = (struct level){ .peer = rank_of(x, x->id ^ step),
+				     .first = is_upper ? first : first + count / 2,
 				     .count = count / 2 };
 		sent = gen_to(o, l->peer, depth + 1, depth + early_recvs(x, x->id ^ step),
 			      gen_plus(x->sum, gen_part(o, l->first, x->size)),
@@ -149,7 +155,8 @@ void gen_halving_allreduce(struct gen_out *o)
 		const struct level *l = &levels[depth - 1 - k];
 		uint32_t tag = depth + 1 + k, peer_id = x.id ^ (1u << k);
 		uint32_t sent = gen_to(o, l->peer, tag, tag - 1 + early_recvs(&x, peer_id),
-				       gen_recv(gen_part(o, first, x.size)), parts_bytes(o, &x, first, count));
+				       gen_recv(gen_part(o, first, x.size)),
+				       parts_bytes(o, &x, first, count));
 
 		for (uint32_t i = 0; i < gots; i++)
 			gen_requires(o, sent, got[i]);

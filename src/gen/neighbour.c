@@ -4,8 +4,10 @@
 
 #define FACES (2 * GEN_DIMS_MAX)
 
-/* The neighbour in dimension d, after or before; false: there is none. The last dimension runs fastest. */
-static bool neighbour(const struct gen_out *o, uint32_t dims, uint32_t d, bool is_after, uint32_t *out)
+/* The neighbour in dimension d, after or before; false: there is none. The last dimension runs
+ * fastest. */
+static bool neighbour(const struct gen_out *o, uint32_t dims, uint32_t d, bool is_after,
+		      uint32_t *out)
 {
 	uint32_t stride = 1, at, size = o->p->dims[d];
 
@@ -21,14 +23,16 @@ static bool neighbour(const struct gen_out *o, uint32_t dims, uint32_t d, bool i
 	return true;
 }
 
-/* One round: faces out and in; the next one may begin when all are there and the computing is over. */
+/* One round: faces out and in; the next one may begin when all are there and the computing is over.
+ */
 static uint32_t exchange_faces(struct gen_out *o, uint32_t dims, uint32_t round, uint32_t before)
 {
 	uint64_t bytes = o->p->bytes;
 	uint32_t all = gen_nop(o), calc, peer;
 
 	for (uint32_t face = 0; face < 2 * dims; face++) {
-		/* what goes out at a face comes in at the opposite one, under the sender's name of it */
+		/* what goes out at a face comes in at the opposite one, under the sender's name of
+		 * it */
 		uint32_t tag = round * FACES + face, sent, got;
 
 		if (!neighbour(o, dims, face / 2, face % 2, &peer))
@@ -48,7 +52,8 @@ static uint32_t exchange_faces(struct gen_out *o, uint32_t dims, uint32_t round,
 
 void gen_stencil(struct gen_out *o)
 {
-	uint32_t dims = o->p->dims[2] ? 3 : 2, rounds = o->p->rounds ? o->p->rounds : 1, done = GOAL_NONE;
+	uint32_t dims = o->p->dims[2] ? 3 : 2, rounds = o->p->rounds ? o->p->rounds : 1,
+		 done = GOAL_NONE;
 
 	for (uint32_t round = 0; round < rounds; round++)
 		done = exchange_faces(o, dims, round, done);

@@ -5,42 +5,53 @@
 #include "private.h"
 
 const struct gen_pattern gen_patterns[] = {
-	{ "binomial-bcast", "broadcast down a binomial tree, the largest subtree first", "Johnsson, Ho 1989", GEN_BCAST, false,
-	  gen_binomial_bcast },
-	{ "binomial-reduce", "reduction up a binomial tree", "Johnsson, Ho 1989", GEN_REDUCE, false, gen_binomial_reduce },
-	{ "binomial-gather", "gather up a binomial tree, whole subtrees in one message", "Johnsson, Ho 1989", GEN_GATHER, false,
-	  gen_binomial_gather },
-	{ "binomial-scatter", "scatter down a binomial tree, whole subtrees in one message", "Johnsson, Ho 1989", GEN_SCATTER,
-	  false, gen_binomial_scatter },
-	{ "dissemination-barrier", "barrier in ceil(log2 n) rounds", "Hensgen, Finkel, Manber 1988", GEN_BARRIER, false,
-	  gen_dissemination_barrier },
-	{ "dissemination-allreduce", "everybody reduces in ceil(log2 n) rounds; sums over an n that is no power of two send more",
-	  "Hensgen, Finkel, Manber 1988; Bruck, Ho 1993", GEN_ALLREDUCE, false, gen_dissemination_allreduce },
-	{ "dissemination-allgather", "twice the blocks each round, put where they belong", "Hensgen, Finkel, Manber 1988",
-	  GEN_ALLGATHER, false, gen_dissemination_allgather },
-	{ "bruck-allgather", "twice the blocks each round, one message a round, rotated at the end", "Bruck et al. 1997",
-	  GEN_ALLGATHER, false, gen_bruck_allgather },
-	{ "bruck-alltoall", "ceil(log2 n) messages, each of half of all blocks", "Bruck et al. 1997", GEN_ALLTOALL, false,
-	  gen_bruck_alltoall },
-	{ "ring-bcast", "broadcast along a chain, in segments", "pipeline; textbook", GEN_BCAST, false, gen_ring_bcast },
-	{ "ring-allgather", "each block goes round", "Chan et al. 2007", GEN_ALLGATHER, false, gen_ring_allgather },
-	{ "ring-reduce-scatter", "each block goes round and is reduced on its way", "Chan et al. 2007", GEN_REDUCE_SCATTER, false,
-	  gen_ring_reduce_scatter },
-	{ "ring-allreduce", "ring reduce-scatter, then ring allgather", "Patarasuk, Yuan 2009", GEN_ALLREDUCE, false,
-	  gen_ring_allreduce },
-	{ "doubling-allreduce", "recursive doubling: whole vectors with rank xor 1, 2, 4 ...", "Thakur, Rabenseifner, Gropp 2005",
-	  GEN_ALLREDUCE, true, gen_doubling_allreduce },
-	{ "halving-allreduce", "recursive halving, then doubling", "Rabenseifner 2004", GEN_ALLREDUCE, true,
-	  gen_halving_allreduce },
-	{ "linear-bcast", "the root sends to each", "textbook", GEN_BCAST, false, gen_linear_bcast },
-	{ "linear-gather", "each sends to the root", "textbook", GEN_GATHER, false, gen_linear_gather },
-	{ "linear-scatter", "the root sends to each its own", "textbook", GEN_SCATTER, false, gen_linear_scatter },
-	{ "linear-alltoall", "all messages at once, beginning with the next rank", "textbook", GEN_ALLTOALL, false,
-	  gen_linear_alltoall },
-	{ "pairwise-alltoall", "n - 1 steps, in each one message out and one in", "Thakur, Rabenseifner, Gropp 2005", GEN_ALLTOALL,
-	  false, gen_pairwise_alltoall },
-	{ "stencil-2d", "exchange with 4 neighbours in a grid, then compute", "textbook", GEN_NEIGHBOURS, false, gen_stencil },
-	{ "stencil-3d", "exchange with 6 neighbours in a grid, then compute", "textbook", GEN_NEIGHBOURS, false, gen_stencil },
+	{ "binomial-bcast", "broadcast down a binomial tree, the largest subtree first",
+	  "Johnsson, Ho 1989", GEN_BCAST, false, gen_binomial_bcast },
+	{ "binomial-reduce", "reduction up a binomial tree", "Johnsson, Ho 1989", GEN_REDUCE, false,
+	  gen_binomial_reduce },
+	{ "binomial-gather", "gather up a binomial tree, whole subtrees in one message",
+	  "Johnsson, Ho 1989", GEN_GATHER, false, gen_binomial_gather },
+	{ "binomial-scatter", "scatter down a binomial tree, whole subtrees in one message",
+	  "Johnsson, Ho 1989", GEN_SCATTER, false, gen_binomial_scatter },
+	{ "dissemination-barrier", "barrier in ceil(log2 n) rounds", "Hensgen, Finkel, Manber 1988",
+	  GEN_BARRIER, false, gen_dissemination_barrier },
+	{ "dissemination-allreduce",
+	  "everybody reduces in ceil(log2 n) rounds; sums over an n that is no power of two send "
+	  "more",
+	  "Hensgen, Finkel, Manber 1988; Bruck, Ho 1993", GEN_ALLREDUCE, false,
+	  gen_dissemination_allreduce },
+	{ "dissemination-allgather", "twice the blocks each round, put where they belong",
+	  "Hensgen, Finkel, Manber 1988", GEN_ALLGATHER, false, gen_dissemination_allgather },
+	{ "bruck-allgather", "twice the blocks each round, one message a round, rotated at the end",
+	  "Bruck et al. 1997", GEN_ALLGATHER, false, gen_bruck_allgather },
+	{ "bruck-alltoall", "ceil(log2 n) messages, each of half of all blocks",
+	  "Bruck et al. 1997", GEN_ALLTOALL, false, gen_bruck_alltoall },
+	{ "ring-bcast", "broadcast along a chain, in segments", "pipeline; textbook", GEN_BCAST,
+	  false, gen_ring_bcast },
+	{ "ring-allgather", "each block goes round", "Chan et al. 2007", GEN_ALLGATHER, false,
+	  gen_ring_allgather },
+	{ "ring-reduce-scatter", "each block goes round and is reduced on its way",
+	  "Chan et al. 2007", GEN_REDUCE_SCATTER, false, gen_ring_reduce_scatter },
+	{ "ring-allreduce", "ring reduce-scatter, then ring allgather", "Patarasuk, Yuan 2009",
+	  GEN_ALLREDUCE, false, gen_ring_allreduce },
+	{ "doubling-allreduce", "recursive doubling: whole vectors with rank xor 1, 2, 4 ...",
+	  "Thakur, Rabenseifner, Gropp 2005", GEN_ALLREDUCE, true, gen_doubling_allreduce },
+	{ "halving-allreduce", "recursive halving, then doubling", "Rabenseifner 2004",
+	  GEN_ALLREDUCE, true, gen_halving_allreduce },
+	{ "linear-bcast", "the root sends to each", "textbook", GEN_BCAST, false,
+	  gen_linear_bcast },
+	{ "linear-gather", "each sends to the root", "textbook", GEN_GATHER, false,
+	  gen_linear_gather },
+	{ "linear-scatter", "the root sends to each its own", "textbook", GEN_SCATTER, false,
+	  gen_linear_scatter },
+	{ "linear-alltoall", "all messages at once, beginning with the next rank", "textbook",
+	  GEN_ALLTOALL, false, gen_linear_alltoall },
+	{ "pairwise-alltoall", "n - 1 steps, in each one message out and one in",
+	  "Thakur, Rabenseifner, Gropp 2005", GEN_ALLTOALL, false, gen_pairwise_alltoall },
+	{ "stencil-2d", "exchange with 4 neighbours in a grid, then compute", "textbook",
+	  GEN_NEIGHBOURS, false, gen_stencil },
+	{ "stencil-3d", "exchange with 6 neighbours in a grid, then compute", "textbook",
+	  GEN_NEIGHBOURS, false, gen_stencil },
 	{ "ping-pong", "rank 0 to rank 1 and back", "textbook", GEN_PINGPONG, false, gen_pingpong },
 };
 const uint32_t gen_pattern_count = sizeof(gen_patterns) / sizeof(gen_patterns[0]);
@@ -53,7 +64,7 @@ const struct gen_pattern *gen_find(const char *name)
 	return NULL;
 }
 
-/* ---- what patterns are written with --------------------------------------------------------------------- */
+/* ---- what patterns are written with ------------------------------------------------------ */
 
 struct gen_at gen_scratch(struct gen_out *o, uint64_t bytes)
 {
@@ -69,15 +80,25 @@ static uint32_t add(struct gen_out *o, const struct goal_op *op)
 	return o->b ? goal_add(o->b, op) : o->ops - 1;
 }
 
-uint32_t gen_to(struct gen_out *o, uint32_t peer, uint32_t tag, uint32_t match, struct gen_at from, uint64_t bytes)
+uint32_t gen_to(struct gen_out *o, uint32_t peer, uint32_t tag, uint32_t match, struct gen_at from,
+		uint64_t bytes)
 {
-	return add(o, &(struct goal_op){ .type = GOAL_SEND, .peer = peer, .tag = tag, .match = match, .mem = from.mem,
-					 .off = from.off, .bytes = bytes });
+	return add(o, &(struct goal_op){ .type = GOAL_SEND,
+					 .peer = peer,
+					 .tag = tag,
+					 .match = match,
+					 .mem = from.mem,
+					 .off = from.off,
+					 .bytes = bytes });
 }
 
 uint32_t gen_from(struct gen_out *o, uint32_t peer, uint32_t tag, struct gen_at to, uint64_t bytes)
 {
-	return add(o, &(struct goal_op){ .type = GOAL_RECV, .peer = peer, .tag = tag, .mem = to.mem, .off = to.off,
+	return add(o, &(struct goal_op){ .type = GOAL_RECV,
+					 .peer = peer,
+					 .tag = tag,
+					 .mem = to.mem,
+					 .off = to.off,
 					 .bytes = bytes });
 }
 
@@ -85,16 +106,27 @@ uint32_t gen_copy(struct gen_out *o, struct gen_at to, struct gen_at from, uint6
 {
 	if (!bytes)
 		return GOAL_NONE;
-	return add(o, &(struct goal_op){ .type = GOAL_COPY, .mem = to.mem, .off = to.off, .src_mem = from.mem,
-					 .src_off = from.off, .bytes = bytes });
+	return add(o, &(struct goal_op){ .type = GOAL_COPY,
+					 .mem = to.mem,
+					 .off = to.off,
+					 .src_mem = from.mem,
+					 .src_off = from.off,
+					 .bytes = bytes });
 }
 
-uint32_t gen_reduce(struct gen_out *o, struct gen_at to, struct gen_at a, struct gen_at b, uint64_t bytes)
+uint32_t gen_reduce(struct gen_out *o, struct gen_at to, struct gen_at a, struct gen_at b,
+		    uint64_t bytes)
 {
 	if (!bytes)
 		return GOAL_NONE;
-	return add(o, &(struct goal_op){ .type = o->p->op, .dtype = o->p->dtype, .mem = to.mem, .off = to.off,
-					 .src_mem = a.mem, .src_off = a.off, .src2_mem = b.mem, .src2_off = b.off,
+	return add(o, &(struct goal_op){ .type = o->p->op,
+					 .dtype = o->p->dtype,
+					 .mem = to.mem,
+					 .off = to.off,
+					 .src_mem = a.mem,
+					 .src_off = a.off,
+					 .src2_mem = b.mem,
+					 .src2_off = b.off,
 					 .bytes = bytes });
 }
 
@@ -128,13 +160,17 @@ uint64_t gen_part(const struct gen_out *o, uint32_t i, uint32_t parts)
 	uint32_t size = goal_dtype_bytes(o->p->dtype);
 	uint64_t elements = o->p->bytes / size;
 
-	/* without 128-bit division, which needs a library: whole parts, and the first ones get one more */
+	/* without 128-bit division, which needs a library: whole parts, and the first ones get one
+	 * more */
 	return (elements / parts * i + (elements % parts < i ? elements % parts : i)) * size;
 }
 
-/* ---- for callers -------------------------------------------------------------------------------------------- */
+/* ---- for callers ------------------------------------------------------------------------- */
 
-static bool is_stencil(const struct gen_pattern *pattern) { return pattern->collective == GEN_NEIGHBOURS; }
+static bool is_stencil(const struct gen_pattern *pattern)
+{
+	return pattern->collective == GEN_NEIGHBOURS;
+}
 
 static uint32_t dim_count(const struct gen_pattern *pattern)
 {
@@ -158,7 +194,8 @@ static bool set_dims(struct gen_params *p, uint32_t dims)
 
 	if (!p->dims[0] && !p->dims[1] && !p->dims[2]) {
 		p->dims[0] = near_root(p->ranks, dims);
-		p->dims[1] = dims == 2 ? p->ranks / p->dims[0] : near_root(p->ranks / p->dims[0], 2);
+		p->dims[1] =
+			dims == 2 ? p->ranks / p->dims[0] : near_root(p->ranks / p->dims[0], 2);
 		p->dims[2] = dims == 2 ? 0 : p->ranks / p->dims[0] / p->dims[1];
 	}
 	for (uint32_t i = 0; i < dims; i++) {
@@ -180,7 +217,8 @@ static const char *check_reduction(const struct gen_params *p)
 	uint32_t size = goal_dtype_bytes(p->dtype);
 
 	if (p->op < GOAL_ADD || p->op > GOAL_XOR || p->op == GOAL_SUB || p->op == GOAL_DIV)
-		return "the operation must be one whose order does not matter: add, mul, max, min, and, or, xor";
+		return "the operation must be one whose order does not matter: add, mul, max, min, "
+		       "and, or, xor";
 	if (!size)
 		return "there is no such element type";
 	if (p->op >= GOAL_AND && goal_dtype_is_float(p->dtype))
@@ -209,8 +247,8 @@ int gen_check(const struct gen_pattern *pattern, struct gen_params *p, const cha
 	return *why ? -EINVAL : 0;
 }
 
-void gen_room(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank, uint32_t *out_ops,
-	      uint32_t *out_edges)
+void gen_room(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank,
+	      uint32_t *out_ops, uint32_t *out_edges)
 {
 	struct gen_out o = { .p = p, .rank = rank, .n = p->ranks };
 
@@ -219,7 +257,8 @@ void gen_room(const struct gen_pattern *pattern, const struct gen_params *p, uin
 	*out_edges = o.edges;
 }
 
-void gen_build(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank, struct goal_build *b)
+void gen_build(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank,
+	       struct goal_build *b)
 {
 	struct gen_out o = { .p = p, .rank = rank, .n = p->ranks, .b = b };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the patterns are written with. Labels of operations that there are not are GOAL_NONE, and requiring
- * those means nothing: first and last steps need no special cases. */
+/* What the patterns are written with. Labels of operations that there are not are GOAL_NONE, and
+ * requiring those means nothing: first and last steps need no special cases. */
 #ifndef SLUICE_GEN_PRIVATE_H
 #define SLUICE_GEN_PRIVATE_H
 
@@ -29,11 +29,13 @@ static inline struct gen_at gen_plus(struct gen_at at, uint64_t off)
 struct gen_at gen_scratch(struct gen_out *o, uint64_t bytes);
 
 /* Each returns its label. match: the number of the receive among the peer's, as a hint. */
-uint32_t gen_to(struct gen_out *o, uint32_t peer, uint32_t tag, uint32_t match, struct gen_at from, uint64_t bytes);
+uint32_t gen_to(struct gen_out *o, uint32_t peer, uint32_t tag, uint32_t match, struct gen_at from,
+		uint64_t bytes);
 uint32_t gen_from(struct gen_out *o, uint32_t peer, uint32_t tag, struct gen_at to, uint64_t bytes);
 /* GOAL_NONE, and nothing, when there is nothing to copy or reduce. */
 uint32_t gen_copy(struct gen_out *o, struct gen_at to, struct gen_at from, uint64_t bytes);
-uint32_t gen_reduce(struct gen_out *o, struct gen_at to, struct gen_at a, struct gen_at b, uint64_t bytes);
+uint32_t gen_reduce(struct gen_out *o, struct gen_at to, struct gen_at a, struct gen_at b,
+		    uint64_t bytes);
 uint32_t gen_nop(struct gen_out *o);
 uint32_t gen_calc(struct gen_out *o, uint64_t ns);
 void gen_requires(struct gen_out *o, uint32_t op, uint32_t before);

@@ -6,7 +6,8 @@
 void gen_ring_bcast(struct gen_out *o)
 {
 	uint32_t v = gen_before(o, o->rank, o->p->root), k = 0;
-	uint64_t bytes = o->p->bytes, segment = o->p->segment_bytes ? o->p->segment_bytes : bytes, at = 0;
+	uint64_t bytes = o->p->bytes, segment = o->p->segment_bytes ? o->p->segment_bytes : bytes,
+		 at = 0;
 
 	do {
 		uint64_t size = segment < bytes - at ? segment : bytes - at;
@@ -15,7 +16,9 @@ void gen_ring_bcast(struct gen_out *o)
 		if (v)
 			got = gen_from(o, gen_before(o, o->rank, 1), k, gen_send(at), size);
 		if (v + 1 < o->n)
-			gen_requires(o, gen_to(o, gen_after(o, o->rank, 1), k, k, gen_send(at), size), got);
+			gen_requires(o,
+				     gen_to(o, gen_after(o, o->rank, 1), k, k, gen_send(at), size),
+				     got);
 		at += size;
 		k++;
 	} while (at < bytes);
@@ -24,18 +27,23 @@ void gen_ring_bcast(struct gen_out *o)
 void gen_ring_allgather(struct gen_out *o)
 {
 	uint64_t bytes = o->p->bytes;
-	uint32_t next = gen_after(o, o->rank, 1 % o->n), previous = gen_before(o, o->rank, 1 % o->n);
+	uint32_t next = gen_after(o, o->rank, 1 % o->n),
+		 previous = gen_before(o, o->rank, 1 % o->n);
 	uint32_t block = o->rank, got = GOAL_NONE;
 
 	gen_copy(o, gen_recv(block * bytes), gen_send(0), bytes);
 	for (uint32_t step = 0; step + 1 < o->n; step++) {
-		gen_requires(o, gen_to(o, next, step, step, step ? gen_recv(block * bytes) : gen_send(0), bytes), got);
+		gen_requires(o,
+			     gen_to(o, next, step, step,
+				    step ? gen_recv(block * bytes) : gen_send(0), bytes),
+			     got);
 		block = gen_before(o, block, 1);
 		got = gen_from(o, previous, step, gen_recv(block * bytes), bytes);
 	}
 }
 
-/* Of a vector cut into a part a rank: where part i is, and its size. Reduce-scatter has blocks instead. */
+/* Of a vector cut into a part a rank: where part i is, and its size. Reduce-scatter has blocks
+ * instead. */
 struct parts {
 	bool is_blocks;
 };
@@ -45,14 +53,17 @@ static uint64_t part_at(const struct gen_out *o, struct parts p, uint32_t i)
 }
 
 /*
- * Part rank - 1 goes out, each part that comes is reduced with the rank's own and goes out in the next step; the
- * last to come is the rank's own part, which ends at `to`. Two pieces of scratch memory take turns: a part is
- * received where the one before the last was, when that has gone. Returns what made the last part.
+ * Part rank - 1 goes out, each part that comes is reduced with the rank's own and goes out in the
+ * next step; the last to come is the rank's own part, which ends at `to`. Two pieces of scratch
+ * memory take turns: a part is received where the one before the last was, when that has gone.
+ * Returns what made the last part.
  */
 static uint32_t reduce_scatter(struct gen_out *o, struct parts p, struct gen_at to)
 {
-	uint32_t next = gen_after(o, o->rank, 1), previous = gen_before(o, o->rank, 1), part = previous;
-	uint64_t most = p.is_blocks ? o->p->bytes : gen_part(o, 1, o->n); /* the first is the largest */
+	uint32_t next = gen_after(o, o->rank, 1), previous = gen_before(o, o->rank, 1),
+		 part = previous;
+	uint64_t most =
+		p.is_blocks ? o->p->bytes : gen_part(o, 1, o->n); /* the first is the largest */
 	struct gen_at slot[2] = { gen_scratch(o, most), gen_scratch(o, most) };
 	struct gen_at from = gen_send(part_at(o, p, part));
 	uint32_t made = GOAL_NONE, sent[2] = { GOAL_NONE, GOAL_NONE }, match = 0;
@@ -60,11 +71,12 @@ static uint32_t reduce_scatter(struct gen_out *o, struct parts p, struct gen_at 
 	for (uint32_t step = 0; step + 1 < o->n; step++) {
 		uint64_t size = part_at(o, p, part + 1) - part_at(o, p, part);
 		struct gen_at in = slot[step % 2], sum = step + 2 < o->n ? in : to;
-		uint32_t out = size ? gen_to(o, next, step, match++, from, size) : GOAL_NONE, got = GOAL_NONE;
+		uint32_t out = size ? gen_to(o, next, step, match++, from, size) : GOAL_NONE,
+			 got = GOAL_NONE;
 
 		gen_requires(o, out, made);
-		/* `from` is the other slot, or the send buffer at first; it is free when this has gone. An empty part
-		 * leaves it to the last that used it. */
+		/* `from` is the other slot, or the send buffer at first; it is free when this has
+		 * gone. An empty part leaves it to the last that used it. */
 		if (out != GOAL_NONE)
 			sent[(step + 1) % 2] = out;
 		part = gen_before(o, part, 1);
@@ -102,12 +114,15 @@ void gen_ring_allreduce(struct gen_out *o)
 		uint64_t size = part_at(o, p, part + 1) - part_at(o, p, part);
 
 		if (size)
-			gen_requires(o, gen_to(o, gen_after(o, o->rank, 1), tag, tag - 1, gen_recv(part_at(o, p, part)), size),
+			gen_requires(o,
+				     gen_to(o, gen_after(o, o->rank, 1), tag, tag - 1,
+					    gen_recv(part_at(o, p, part)), size),
 				     ready);
 		part = gen_before(o, part, 1);
 		size = part_at(o, p, part + 1) - part_at(o, p, part);
 		ready = GOAL_NONE;
 		if (size)
-			ready = gen_from(o, gen_before(o, o->rank, 1), tag, gen_recv(part_at(o, p, part)), size);
+			ready = gen_from(o, gen_before(o, o->rank, 1), tag,
+					 gen_recv(part_at(o, p, part)), size);
 	}
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial trees over the ranks counted from the root: the children of v are v + 2^k for all 2^k below the
- * lowest set bit of v, so the subtree of v is a run of ranks, v ... v + extent - 1. Largest subtrees go first
- * down the tree and come last up.
+ * Binomial trees over the ranks counted from the root: the children of v are v + 2^k for all 2^k
+ * below the lowest set bit of v, so the subtree of v is a run of ranks, v ... v + extent - 1.
+ * Largest subtrees go first down the tree and come last up.
  */
 #include "private.h"
 
 /* This rank counted from the root. */
 static uint32_t place(const struct gen_out *o) { return gen_before(o, o->rank, o->p->root); }
-static uint32_t rank_at(const struct gen_out *o, uint32_t place) { return gen_after(o, place, o->p->root); }
+static uint32_t rank_at(const struct gen_out *o, uint32_t place)
+{
+	return gen_after(o, place, o->p->root);
+}
 
 /* The power of two below which the children's distances are. */
 static uint64_t reach(const struct gen_out *o, uint32_t v)
@@ -52,7 +55,9 @@ void gen_binomial_bcast(struct gen_out *o)
 	if (v)
 		got = gen_from(o, rank_at(o, parent(v)), 0, gen_send(0), o->p->bytes);
 	for (uint32_t k = child_count(o, v); k-- > 0;)
-		gen_requires(o, gen_to(o, rank_at(o, v + (1u << k)), 0, 0, gen_send(0), o->p->bytes), got);
+		gen_requires(o,
+			     gen_to(o, rank_at(o, v + (1u << k)), 0, 0, gen_send(0), o->p->bytes),
+			     got);
 }
 
 void gen_binomial_reduce(struct gen_out *o)
@@ -73,7 +78,8 @@ void gen_binomial_reduce(struct gen_out *o)
 		sum = to;
 	}
 	if (v)
-		gen_requires(o, gen_to(o, rank_at(o, parent(v)), 0, child_number(v), sum, bytes), last);
+		gen_requires(o, gen_to(o, rank_at(o, parent(v)), 0, child_number(v), sum, bytes),
+			     last);
 	else if (!children)
 		gen_copy(o, gen_recv(0), sum, bytes);
 }
@@ -86,10 +92,12 @@ static uint32_t first_run(const struct gen_out *o, uint32_t v)
 	return extent(o, v) < to_end ? extent(o, v) : to_end;
 }
 
-/* The root takes a subtree's blocks to where they belong: directly, or when they go round, by copies. */
+/* The root takes a subtree's blocks to where they belong: directly, or when they go round, by
+ * copies. */
 static void gather_at_root(struct gen_out *o, uint32_t child)
 {
-	uint64_t bytes = o->p->bytes, run = first_run(o, child) * bytes, all = extent(o, child) * bytes;
+	uint64_t bytes = o->p->bytes, run = first_run(o, child) * bytes,
+		 all = extent(o, child) * bytes;
 	struct gen_at to = gen_recv(rank_at(o, child) * bytes);
 	struct gen_at in = run == all ? to : gen_scratch(o, all);
 	uint32_t got = gen_from(o, rank_at(o, child), 0, in, all);
@@ -120,15 +128,18 @@ void gen_binomial_gather(struct gen_out *o)
 	for (uint32_t k = 0; k < children; k++) {
 		uint32_t child = v + (1u << k);
 
-		gen_requires(o, to_parent, gen_from(o, rank_at(o, child), 0, gen_plus(all, (uint64_t)(child - v) * bytes),
-						    extent(o, child) * bytes));
+		gen_requires(o, to_parent,
+			     gen_from(o, rank_at(o, child), 0,
+				      gen_plus(all, (uint64_t)(child - v) * bytes),
+				      extent(o, child) * bytes));
 	}
 }
 
 /* The root's blocks of a subtree: where they lie, or when they go round, copied together. */
 static void scatter_from_root(struct gen_out *o, uint32_t child)
 {
-	uint64_t bytes = o->p->bytes, run = first_run(o, child) * bytes, all = extent(o, child) * bytes;
+	uint64_t bytes = o->p->bytes, run = first_run(o, child) * bytes,
+		 all = extent(o, child) * bytes;
 	struct gen_at from = gen_send(rank_at(o, child) * bytes);
 	struct gen_at out = run == all ? from : gen_scratch(o, all);
 	uint32_t sent = gen_to(o, rank_at(o, child), 0, 0, out, all);
@@ -157,8 +168,11 @@ void gen_binomial_scatter(struct gen_out *o)
 	for (uint32_t k = children; k-- > 0;) {
 		uint32_t child = v + (1u << k);
 
-		gen_requires(o, gen_to(o, rank_at(o, child), 0, 0, gen_plus(all, (uint64_t)(child - v) * bytes),
-				       extent(o, child) * bytes), got);
+		gen_requires(o,
+			     gen_to(o, rank_at(o, child), 0, 0,
+				    gen_plus(all, (uint64_t)(child - v) * bytes),
+				    extent(o, child) * bytes),
+			     got);
 	}
 	if (children)
 		gen_requires(o, gen_copy(o, gen_recv(0), all, bytes), got);

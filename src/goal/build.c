@@ -5,10 +5,12 @@
 
 #include "goal/goal.h"
 
-void goal_build_init(struct goal_build *b, struct goal_op *ops, uint32_t op_cap, struct goal_edge *edges,
-		     uint32_t edge_cap)
+void goal_build_init(struct goal_build *b, struct goal_op *ops, uint32_t op_cap,
+		     struct goal_edge *edges, uint32_t edge_cap)
 {
-	*b = (struct goal_build){ .ops = ops, .edges = edges, .op_cap = op_cap, .edge_cap = edge_cap };
+	*b = (struct goal_build){
+		.ops = ops, .edges = edges, .op_cap = op_cap, .edge_cap = edge_cap
+	};
 }
 
 static void fail(struct goal_build *b, int error)
@@ -35,24 +37,38 @@ uint32_t goal_add(struct goal_build *b, const struct goal_op *op)
 	return b->op_count++;
 }
 
-uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, uint16_t mem, uint64_t off,
-		   uint64_t bytes)
+uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, uint16_t mem,
+		   uint64_t off, uint64_t bytes)
 {
-	return goal_add(b, &(struct goal_op){ .type = GOAL_SEND, .peer = peer, .tag = tag, .match = match,
-					      .mem = mem, .off = off, .bytes = bytes });
-}
-
-uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, uint16_t mem, uint64_t off, uint64_t bytes)
-{
-	return goal_add(b, &(struct goal_op){ .type = GOAL_RECV, .peer = peer, .tag = tag, .mem = mem, .off = off,
+	return goal_add(b, &(struct goal_op){ .type = GOAL_SEND,
+					      .peer = peer,
+					      .tag = tag,
+					      .match = match,
+					      .mem = mem,
+					      .off = off,
 					      .bytes = bytes });
 }
 
-uint32_t goal_copy(struct goal_build *b, uint16_t mem, uint64_t off, uint16_t src_mem, uint64_t src_off,
+uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, uint16_t mem, uint64_t off,
 		   uint64_t bytes)
 {
-	return goal_add(b, &(struct goal_op){ .type = GOAL_COPY, .mem = mem, .off = off, .src_mem = src_mem,
-					      .src_off = src_off, .bytes = bytes });
+	return goal_add(b, &(struct goal_op){ .type = GOAL_RECV,
+					      .peer = peer,
+					      .tag = tag,
+					      .mem = mem,
+					      .off = off,
+					      .bytes = bytes });
+}
+
+uint32_t goal_copy(struct goal_build *b, uint16_t mem, uint64_t off, uint16_t src_mem,
+		   uint64_t src_off, uint64_t bytes)
+{
+	return goal_add(b, &(struct goal_op){ .type = GOAL_COPY,
+					      .mem = mem,
+					      .off = off,
+					      .src_mem = src_mem,
+					      .src_off = src_off,
+					      .bytes = bytes });
 }
 
 void goal_segment(struct goal_build *b, uint32_t label, uint16_t mem, uint64_t off, uint64_t bytes)
@@ -74,7 +90,8 @@ void goal_segment(struct goal_build *b, uint32_t label, uint16_t mem, uint64_t o
 		fail(b, -EINVAL);
 		return;
 	}
-	b->segments[b->segment_count++] = (struct goal_segment){ .off = off, .bytes = bytes, .mem = mem };
+	b->segments[b->segment_count++] =
+		(struct goal_segment){ .off = off, .bytes = bytes, .mem = mem };
 	op->segment_count++;
 	op->bytes += bytes;
 }
@@ -103,12 +120,13 @@ void goal_irequires(struct goal_build *b, uint32_t op, uint32_t before)
 	add_edge(b, (struct goal_edge){ before, op, true });
 }
 
-/* ---- compiling ------------------------------------------------------------------------------ */
+/* ---- compiling --------------------------------------------------------------------------- */
 
 /*
- * Where the block will be is work space until then: three words an operation fit into its record, and
- * a word a requirement into the adjacency. In the builder's records next becomes an operation's place in
- * the block, inext its level (the longest way to it), next_count the requirements not yet seen.
+ * Where the block will be is work space until then: three words an operation fit into its record,
+ * and a word a requirement into the adjacency. In the builder's records next becomes an operation's
+ * place in the block, inext its level (the longest way to it), next_count the requirements not yet
+ * seen.
  */
 struct work {
 	uint32_t *starts; /* [ops + 1]: where an operation's successors begin */
@@ -185,7 +203,8 @@ static uint32_t give_places(struct goal_build *b, struct work *w)
 static int order(struct goal_build *b, struct goal_block *out, uint32_t *out_ready)
 {
 	uint32_t *words = (uint32_t *)goal_ops(out);
-	struct work w = { words, words + b->op_count + 1, words + (size_t)b->op_count * sizeof(struct goal_op) / 4 };
+	struct work w = { words, words + b->op_count + 1,
+			  words + (size_t)b->op_count * sizeof(struct goal_op) / 4 };
 	int ret;
 
 	if (!b->op_count) {

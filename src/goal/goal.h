@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * goal: schedules as data. A schedule is what one rank does in a collective: operations (send,
- * receive, local operations) and which of them must have ended, or begun, before which. Pure: nothing
- * here communicates, waits, allocates, knows an address or needs a libc (memcpy and memset are the
- * only functions that it calls): a kernel module can build it.
+ * receive, local operations) and which of them must have ended, or begun, before which. Pure:
+ * nothing here communicates, waits, allocates, knows an address or needs a libc (memcpy and memset
+ * are the only functions that it calls): a kernel module can build it.
  *
  *   struct goal_build --goal_compile--> block: one run of bytes without pointers, sluice-goal(5)
  *
@@ -36,8 +36,8 @@
 #define GOAL_RANKS_MAX 0x7fffffffu
 
 /*
- * id, keyword in text, operands, one sentence. Operands: dst is (mem, off), a is (src_mem, src_off), b
- * is (src2_mem, src2_off) of struct goal_op; a send's memory is (mem, off).
+ * id, keyword in text, operands, one sentence. Operands: dst is (mem, off), a is (src_mem,
+ * src_off), b is (src2_mem, src2_off) of struct goal_op; a send's memory is (mem, off).
  */
 #define GOAL_OPS(X)                                                                            \
 	X(NOP, "nop", "", "nothing; ends at once")                                             \
@@ -88,7 +88,8 @@ enum goal_space {
 	GOAL_USER = 1,         /* GOAL_USER + i is the i-th user buffer */
 	GOAL_NOWHERE = 0xffff, /* no memory named: text often says how much, not where */
 };
-/* Options of an append: it lets in one only; it stands in the overflow list, behind the priority list. */
+/* Options of an append: it lets in one only; it stands in the overflow list, behind the priority
+ * list. */
 #define GOAL_ONCE 1u
 #define GOAL_OVERFLOW 2u
 #define GOAL_COUNTERS_MAX (UINT32_MAX - 1)
@@ -122,7 +123,8 @@ struct goal_op {
 		uint32_t segment_count; /* send, recv: pieces of the list; 0: (mem, off) */
 		struct {
 			uint8_t options;     /* append: GOAL_ONCE, GOAL_OVERFLOW */
-			uint8_t handlers[3]; /* append: 1 + number, of header, payload, completion; 0: none */
+			uint8_t handlers[3]; /* append: 1 + number, of header, payload, completion;
+						0: none */
 		};
 	};
 	uint64_t off;
@@ -130,7 +132,8 @@ struct goal_op {
 	union {
 		struct {
 			uint32_t peer, tag; /* send, recv: a rank of the group; recv: or GOAL_ANY */
-			/* recv: its number, as they were added. send: number of the peer's recv, a hint */
+			/* recv: its number, as they were added. send: number of the peer's recv, a
+			 * hint */
 			uint32_t match;
 			uint32_t segment; /* segments[segment ..]: the list */
 		};
@@ -139,8 +142,8 @@ struct goal_op {
 		};
 		struct {
 			uint32_t one_sided[2]; /* peer, tag: as above; append: or GOAL_ANY */
-			/* 1 + counter that is increased when it is done; of an append by each that it lets in.
-			 * 1 + counter that is waited for, until it is `off`. 0: none */
+			/* 1 + counter that is increased when it is done; of an append by each that
+			 * it lets in. 1 + counter that is waited for, until it is `off`. 0: none */
 			uint32_t counter, when;
 		};
 	};
@@ -158,7 +161,8 @@ struct goal_block {
 	uint64_t reserved[2]; /* 0 */
 };
 
-_Static_assert(sizeof(struct goal_op) == 64 && sizeof(struct goal_block) == 64 && sizeof(struct goal_segment) == 24,
+_Static_assert(sizeof(struct goal_op) == 64 && sizeof(struct goal_block) == 64 &&
+		       sizeof(struct goal_segment) == 24,
 	       "sluice-goal(5)");
 
 static inline struct goal_op *goal_ops(struct goal_block *b) { return (struct goal_op *)(b + 1); }
@@ -172,18 +176,35 @@ static inline const uint32_t *goal_adjacency(const struct goal_block *b)
 }
 static inline const struct goal_segment *goal_segments(const struct goal_block *b)
 {
-	return (const struct goal_segment *)(goal_adjacency(b) + b->adjacency_count + b->adjacency_count % 2);
+	return (const struct goal_segment *)(goal_adjacency(b) + b->adjacency_count +
+					     b->adjacency_count % 2);
 }
 
-static inline bool goal_is_transfer(const struct goal_op *op) { return op->type == GOAL_SEND || op->type == GOAL_RECV; }
+static inline bool goal_is_transfer(const struct goal_op *op)
+{
+	return op->type == GOAL_SEND || op->type == GOAL_RECV;
+}
 /* dst = a op b, on elements of dtype */
-static inline bool goal_is_arithmetic(const struct goal_op *op) { return op->type >= GOAL_ADD && op->type <= GOAL_XOR; }
-/* Operations of a network card that answers by itself, in programs that are looked at and simulated: their memory
- * is GOAL_NOWHERE, so a block with one does not verify where it would have to run. */
-static inline bool goal_is_one_sided(const struct goal_op *op) { return op->type >= GOAL_PUT && op->type <= GOAL_TEST; }
-static inline bool goal_is_append(const struct goal_op *op) { return op->type == GOAL_APPEND || op->type == GOAL_TAPPEND; }
+static inline bool goal_is_arithmetic(const struct goal_op *op)
+{
+	return op->type >= GOAL_ADD && op->type <= GOAL_XOR;
+}
+/* Operations of a network card that answers by itself, in programs that are looked at and
+ * simulated: their memory is GOAL_NOWHERE, so a block with one does not verify where it would have
+ * to run. */
+static inline bool goal_is_one_sided(const struct goal_op *op)
+{
+	return op->type >= GOAL_PUT && op->type <= GOAL_TEST;
+}
+static inline bool goal_is_append(const struct goal_op *op)
+{
+	return op->type == GOAL_APPEND || op->type == GOAL_TAPPEND;
+}
 /* Does it wait for a counter? */
-static inline bool goal_is_triggered(const struct goal_op *op) { return op->type >= GOAL_TPUT && op->type <= GOAL_TEST; }
+static inline bool goal_is_triggered(const struct goal_op *op)
+{
+	return op->type >= GOAL_TPUT && op->type <= GOAL_TEST;
+}
 /* Bytes of an element; 0 when there is no such type. */
 uint32_t goal_dtype_bytes(uint32_t dtype);
 bool goal_dtype_is_float(uint32_t dtype);
@@ -196,7 +217,7 @@ static inline uint64_t goal_block_bytes(uint32_t ops, uint32_t requirements, uin
 	       (uint64_t)segments * sizeof(struct goal_segment);
 }
 
-/* ---- building ------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------- */
 
 struct goal_edge {
 	uint32_t before, after; /* labels */
@@ -215,22 +236,23 @@ struct goal_build {
 };
 
 /* Without lists; add b->segments and b->segment_cap for them. */
-void goal_build_init(struct goal_build *b, struct goal_op *ops, uint32_t op_cap, struct goal_edge *edges,
-		     uint32_t edge_cap);
+void goal_build_init(struct goal_build *b, struct goal_op *ops, uint32_t op_cap,
+		     struct goal_edge *edges, uint32_t edge_cap);
 /*
- * Any operation, by its record; requires, next, inext and the list are set by later calls, and match of a
- * receive is its number. Returns the operation's label (they count up from 0), or GOAL_NONE without room.
- * What is wrong with the operation itself goal_verify() says.
+ * Any operation, by its record; requires, next, inext and the list are set by later calls, and
+ * match of a receive is its number. Returns the operation's label (they count up from 0), or
+ * GOAL_NONE without room. What is wrong with the operation itself goal_verify() says.
  */
 uint32_t goal_add(struct goal_build *b, const struct goal_op *op);
-uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, uint16_t mem, uint64_t off,
+uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, uint16_t mem,
+		   uint64_t off, uint64_t bytes);
+uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, uint16_t mem, uint64_t off,
 		   uint64_t bytes);
-uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, uint16_t mem, uint64_t off, uint64_t bytes);
-uint32_t goal_copy(struct goal_build *b, uint16_t mem, uint64_t off, uint16_t src_mem, uint64_t src_off,
-		   uint64_t bytes);
+uint32_t goal_copy(struct goal_build *b, uint16_t mem, uint64_t off, uint16_t src_mem,
+		   uint64_t src_off, uint64_t bytes);
 /*
- * One more piece of the list of send or receive `label`, whose mem, off and bytes were 0 when it was
- * added. Lists are made one after the other.
+ * One more piece of the list of send or receive `label`, whose mem, off and bytes were 0 when it
+ * was added. Lists are made one after the other.
  */
 void goal_segment(struct goal_build *b, uint32_t label, uint16_t mem, uint64_t off, uint64_t bytes);
 /* `op` starts when `before` has ended. */
@@ -238,20 +260,21 @@ void goal_requires(struct goal_build *b, uint32_t op, uint32_t before);
 /* `op` starts when `before` has begun. */
 void goal_irequires(struct goal_build *b, uint32_t op, uint32_t before);
 /*
- * In time proportional to operations and requirements. out: 8-byte aligned. The build can be added to and
- * compiled again; until then b->ops[label].next is where the operation of that label stands in the block.
- * 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a cycle; -EINVAL for a label
- * that there is not, or a list out of turn.
+ * In time proportional to operations and requirements. out: 8-byte aligned. The build can be added
+ * to and compiled again; until then b->ops[label].next is where the operation of that label stands
+ * in the block. 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a
+ * cycle; -EINVAL for a label that there is not, or a list out of turn.
  */
 int goal_compile(struct goal_build *b, struct goal_block *out, size_t cap);
 
-/* ---- verifying ------------------------------------------------------------------------------ */
+/* ---- verifying --------------------------------------------------------------------------- */
 
 /* What there is where a block is to run. */
 struct goal_limits {
 	uint32_t ranks;            /* at most GOAL_RANKS_MAX */
 	uint32_t mems;             /* spaces: scratch and mems - 1 user buffers */
-	const uint64_t *mem_bytes; /* [mems]; UINT64_MAX where it is not known yet, see goal_extents() */
+	const uint64_t
+		*mem_bytes; /* [mems]; UINT64_MAX where it is not known yet, see goal_extents() */
 	bool nowhere;              /* may sends and receives name no memory? */
 };
 
@@ -259,13 +282,16 @@ struct goal_limits {
  * Is this a block that cannot make an interpreter leave its memory, loop or wait for itself? b: any
  * bytes. work: [bytes / sizeof(struct goal_op)]. Time proportional to the block. 0 or -EINVAL.
  *
- * Accepted blocks: every index is inside; operations, each released exactly as often as it requires, all
- * end; sums do not overflow; memory is inside its space; dst of a local operation is one of its operands
- * exactly, or touches none (as far as spaces tell: buffers of the program that overlap each other give
- * undefined contents, never an access outside of them). Operands may have any alignment.
+ * Accepted blocks: every index is inside; operations, each released exactly as often as it
+ * requires, all end; sums do not overflow; memory is inside its space; dst of a local operation is
+ * one of its operands exactly, or touches none (as far as spaces tell: buffers of the program that
+ * overlap each other give undefined contents, never an access outside of them). Operands may have
+ * any alignment.
  */
-int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits, uint32_t *work);
-/* Of a verified block: out_bytes[space] is how much of each space it names. out_bytes: [GOAL_SPACES_MAX]. */
+int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits,
+		uint32_t *work);
+/* Of a verified block: out_bytes[space] is how much of each space it names. out_bytes:
+ * [GOAL_SPACES_MAX]. */
 void goal_extents(const struct goal_block *b, uint64_t *out_bytes);
 
 #endif

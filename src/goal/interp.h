@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The core of an interpreter: which operation may start now. Any number of threads, processes or kernel
- * contexts may run one schedule together; they share a goal_state and never wait for each other.
+ * The core of an interpreter: which operation may start now. Any number of threads, processes or
+ * kernel contexts may run one schedule together; they share a goal_state and never wait for each
+ * other.
  *
  *   goal_state_init                                  once, before the state is shared
  *   while ((op = goal_take(b, s)) != GOAL_NONE)      each operation is handed out once
@@ -9,20 +10,20 @@
  *           ... its effects are in place ...
  *           goal_end(b, s, op)                       those that required its end may start
  *
- * goal_take() finds nothing when all operations that may start have been handed out, also while others
- * of them are not over: what is next then depends on somebody's goal_begin() or goal_end(), or all has
- * ended. Each goal_end() of a schedule but one returns false; the state may be used again, or freed,
- * after the one that returned true, for nobody touches it any more: goal_end() is the last thing that
- * is done for an operation.
+ * goal_take() finds nothing when all operations that may start have been handed out, also while
+ * others of them are not over: what is next then depends on somebody's goal_begin() or goal_end(),
+ * or all has ended. Each goal_end() of a schedule but one returns false; the state may be used
+ * again, or freed, after the one that returned true, for nobody touches it any more: goal_end() is
+ * the last thing that is done for an operation.
  *
  * An operation is over when its effects are there: of a send, when its memory may be written again.
- * What whoever ended or began an operation had written before is seen by who takes one that required
- * it. goal_begin() comes before goal_end(), and may be left out for operations that nothing requires the
- * beginning of.
+ * What whoever ended or began an operation had written before is seen by who takes one that
+ * required it. goal_begin() comes before goal_end(), and may be left out for operations that
+ * nothing requires the beginning of.
  *
- * The block must have been verified, in memory that cannot change. The state is not trusted with memory
- * safety: an index read from it is compared with the block's size, so that a member gone wild
- * can stop or spoil a schedule, and no more.
+ * The block must have been verified, in memory that cannot change. The state is not trusted with
+ * memory safety: an index read from it is compared with the block's size, so that a member gone
+ * wild can stop or spoil a schedule, and no more.
  */
 #ifndef SLUICE_GOAL_INTERP_H
 #define SLUICE_GOAL_INTERP_H
@@ -31,8 +32,8 @@
 
 #include "goal/goal.h"
 
-/* 4-byte aligned; words: requirements not met yet [op_count], then operations + 1 in the order in which they
- * became free to start [op_count]; 0: not there yet. */
+/* 4-byte aligned; words: requirements not met yet [op_count], then operations + 1 in the order in
+ * which they became free to start [op_count]; 0: not there yet. */
 struct goal_state {
 	_Atomic uint32_t left;        /* operations not ended */
 	_Atomic uint32_t freed, taken; /* of those free to start: written down, handed out */
@@ -61,11 +62,12 @@ static inline uint32_t goal_take(const struct goal_block *b, struct goal_state *
 		if (at >= b->op_count)
 			return GOAL_NONE;
 		/* partner: goal_release */
-		op = atomic_load_explicit(&s->words[(size_t)b->op_count + at], memory_order_acquire);
+		op = atomic_load_explicit(&s->words[(size_t)b->op_count + at],
+					  memory_order_acquire);
 		if (!op || op > b->op_count)
 			return GOAL_NONE;
-	} while (!atomic_compare_exchange_weak_explicit(&s->taken, &at, at + 1, memory_order_relaxed,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&s->taken, &at, at + 1, memory_order_relaxed, memory_order_relaxed));
 	return op - 1;
 }
 
@@ -74,12 +76,14 @@ static inline void goal_release(const struct goal_block *b, struct goal_state *s
 {
 	uint32_t at;
 
-	/* release: what this requirement has done; acquire: what the others have, for who takes it */
+	/* release: what this requirement has done; acquire: what the others have, for who takes it
+	 */
 	if (atomic_fetch_add_explicit(&s->words[op], UINT32_MAX, memory_order_acq_rel) != 1)
 		return;
 	at = atomic_fetch_add_explicit(&s->freed, 1, memory_order_relaxed);
 	if (at < b->op_count)
-		atomic_store_explicit(&s->words[(size_t)b->op_count + at], op + 1, memory_order_release); /* partner: goal_take */
+		atomic_store_explicit(&s->words[(size_t)b->op_count + at], op + 1,
+				      memory_order_release); /* partner: goal_take */
 }
 
 static inline void goal_begin(const struct goal_block *b, struct goal_state *s, uint32_t op)

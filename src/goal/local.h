@@ -2,20 +2,19 @@
 /*
  * What a local operation computes: dst[i] = a[i] op b[i], on any data type, at any alignment.
  *
- *   integers   wrap around; signed and unsigned are told apart by DIV, MAX and MIN. DIV cuts off towards
- *              0; x / 0 is 0, and the smallest number / -1 is the smallest number again.
- *   f32, f64   IEEE 754, in the rounding mode of the thread.
- *   f16, bf16  computed as f32 from exact conversions, then rounded to nearest even (in the default rounding
- *              mode). For f16 that is the correctly rounded result.
- *   MAX, MIN   of floating point: NaN when a or b is one (a's, when both are); -0 is less than +0. So
- *              neither depends on the order of a and b, but for which NaN.
+ *   integers   wrap around; signed and unsigned are told apart by DIV, MAX and MIN. DIV cuts off
+ * towards 0; x / 0 is 0, and the smallest number / -1 is the smallest number again. f32, f64   IEEE
+ * 754, in the rounding mode of the thread. f16, bf16  computed as f32 from exact conversions, then
+ * rounded to nearest even (in the default rounding mode). For f16 that is the correctly rounded
+ * result. MAX, MIN   of floating point: NaN when a or b is one (a's, when both are); -0 is less
+ * than +0. So neither depends on the order of a and b, but for which NaN.
  *
- * Results are the same for each instruction set, at each alignment and length, from run to run, but for
- * the bits of a NaN that ADD, SUB, MUL and DIV make. Memory that somebody else writes to meanwhile gives
- * undefined contents, and no fault.
+ * Results are the same for each instruction set, at each alignment and length, from run to run, but
+ * for the bits of a NaN that ADD, SUB, MUL and DIV make. Memory that somebody else writes to
+ * meanwhile gives undefined contents, and no fault.
  *
- * One source (kernels.inc) is built for each instruction set; who knows the CPU says which. In a kernel:
- * GOAL_ISA_BASE, between kernel_fpu_begin() and _end().
+ * One source (kernels.inc) is built for each instruction set; who knows the CPU says which. In a
+ * kernel: GOAL_ISA_BASE, between kernel_fpu_begin() and _end().
  */
 #ifndef SLUICE_GOAL_LOCAL_H
 #define SLUICE_GOAL_LOCAL_H
@@ -26,11 +25,11 @@
 enum goal_isa { GOAL_ISA_BASE, GOAL_ISA_AVX2, GOAL_ISA_AVX512, GOAL_ISAS };
 
 /*
- * type: GOAL_ADD ... GOAL_XOR, on elements of dtype, as goal_verify() has accepted them together; bytes: a
- * multiple of the element's. dst may be a, or b, or both; otherwise it overlaps neither. An instruction
- * set that was not built means the best one below it.
+ * type: GOAL_ADD ... GOAL_XOR, on elements of dtype, as goal_verify() has accepted them together;
+ * bytes: a multiple of the element's. dst may be a, or b, or both; otherwise it overlaps neither.
+ * An instruction set that was not built means the best one below it.
  */
-void goal_local(enum goal_isa isa, uint32_t type, uint32_t dtype, void *dst, const void *a, const void *b,
-		size_t bytes);
+void goal_local(enum goal_isa isa, uint32_t type, uint32_t dtype, void *dst, const void *a,
+		const void *b, size_t bytes);
 
 #endif

@@ -5,11 +5,13 @@
 
 int goal_program_verify_header(const struct goal_program *p, uint64_t bytes)
 {
-	if ((uintptr_t)p % _Alignof(struct goal_program) || bytes < sizeof *p || p->magic != GOAL_PROGRAM_MAGIC ||
-	    p->version != GOAL_PROGRAM_VERSION || p->bytes > bytes || p->reserved[0] || p->reserved[1] ||
-	    p->reserved[2] || !p->ranks || p->ranks > GOAL_RANKS_MAX || !p->block_count)
+	if ((uintptr_t)p % _Alignof(struct goal_program) || bytes < sizeof *p ||
+	    p->magic != GOAL_PROGRAM_MAGIC || p->version != GOAL_PROGRAM_VERSION ||
+	    p->bytes > bytes || p->reserved[0] || p->reserved[1] || p->reserved[2] || !p->ranks ||
+	    p->ranks > GOAL_RANKS_MAX || !p->block_count)
 		return -EINVAL;
-	if (p->offsets_off % GOAL_PROGRAM_ALIGN || p->offsets_off < sizeof *p || p->offsets_off > p->bytes ||
+	if (p->offsets_off % GOAL_PROGRAM_ALIGN || p->offsets_off < sizeof *p ||
+	    p->offsets_off > p->bytes ||
 	    goal_program_tables_bytes(p->block_count, p->ranks) != p->bytes - p->offsets_off)
 		return -EINVAL;
 	/* what the work space is made for must exist */
@@ -24,7 +26,8 @@ static int verify_block(const struct goal_program *p, uint64_t from, uint64_t en
 	const struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, mem_bytes, true };
 	int ret;
 
-	if (end <= from || end > p->offsets_off || end - from < sizeof *b || b->op_count > p->most_ops)
+	if (end <= from || end > p->offsets_off || end - from < sizeof *b ||
+	    b->op_count > p->most_ops)
 		return -EINVAL;
 	for (uint32_t i = 0; i < GOAL_SPACES_MAX; i++)
 		mem_bytes[i] = UINT64_MAX;
@@ -40,7 +43,8 @@ static int verify_block(const struct goal_program *p, uint64_t from, uint64_t en
 }
 
 /* Blocks fill the space up to the tables, each by itself: nothing is verified twice. */
-int goal_program_verify(const struct goal_program *p, uint64_t bytes, uint32_t *work, uint32_t *out_block)
+int goal_program_verify(const struct goal_program *p, uint64_t bytes, uint32_t *work,
+			uint32_t *out_block)
 {
 	uint64_t from = sizeof *p, end;
 	int ret = goal_program_verify_header(p, bytes);

@@ -4,9 +4,10 @@
  *
  *   | goal_program | block 0 | block 1 | ... | offsets of the blocks | each rank's block |
  *
- * The tables come last, so that a writer needs no block but the one that it writes: millions of ranks
- * stream through. Ranks that do the same may share a block. Blocks begin at multiples of 64 bytes, gaps
- * are zero. Opening a program file (goalfile/) verifies it; nothing of it is believed before.
+ * The tables come last, so that a writer needs no block but the one that it writes: millions of
+ * ranks stream through. Ranks that do the same may share a block. Blocks begin at multiples of 64
+ * bytes, gaps are zero. Opening a program file (goalfile/) verifies it; nothing of it is believed
+ * before.
  */
 #ifndef SLUICE_GOAL_PROGRAM_H
 #define SLUICE_GOAL_PROGRAM_H
@@ -44,21 +45,26 @@ static inline const uint32_t *goal_program_numbers(const struct goal_program *p)
 }
 static inline uint64_t goal_program_tables_bytes(uint32_t blocks, uint32_t ranks)
 {
-	return (uint64_t)blocks * sizeof(uint64_t) + ((uint64_t)ranks + ranks % 2) * sizeof(uint32_t);
+	return (uint64_t)blocks * sizeof(uint64_t) +
+	       ((uint64_t)ranks + ranks % 2) * sizeof(uint32_t);
 }
 /* The schedule of a rank below p->ranks. */
-static inline const struct goal_block *goal_program_block(const struct goal_program *p, uint32_t rank)
+static inline const struct goal_block *goal_program_block(const struct goal_program *p,
+							  uint32_t rank)
 {
-	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[goal_program_numbers(p)[rank]]);
+	return (const struct goal_block *)((const char *)p +
+					   goal_program_offsets(p)[goal_program_numbers(p)[rank]]);
 }
 
 /*
- * Is this a program: does everything lie inside, and is each block one for a group of p->ranks? Sends and
- * receives may name no memory; how much memory there is must be compared later (goal_extents), scratch is
- * what a block asks for. p: any bytes. work: [p->most_ops], believed once goal_program_verify_header() has
- * accepted. 0 or -EINVAL, then with the block in *out_block, or GOAL_NONE: not a matter of one.
+ * Is this a program: does everything lie inside, and is each block one for a group of p->ranks?
+ * Sends and receives may name no memory; how much memory there is must be compared later
+ * (goal_extents), scratch is what a block asks for. p: any bytes. work: [p->most_ops], believed
+ * once goal_program_verify_header() has accepted. 0 or -EINVAL, then with the block in *out_block,
+ * or GOAL_NONE: not a matter of one.
  */
 int goal_program_verify_header(const struct goal_program *p, uint64_t bytes);
-int goal_program_verify(const struct goal_program *p, uint64_t bytes, uint32_t *work, uint32_t *out_block);
+int goal_program_verify(const struct goal_program *p, uint64_t bytes, uint32_t *work,
+			uint32_t *out_block);
 
 #endif

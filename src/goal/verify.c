@@ -11,7 +11,10 @@ static const uint8_t dtype_bytes[GOAL_DTYPE_COUNT] = {
 #undef X
 };
 
-uint32_t goal_dtype_bytes(uint32_t dtype) { return dtype < GOAL_DTYPE_COUNT ? dtype_bytes[dtype] : 0; }
+uint32_t goal_dtype_bytes(uint32_t dtype)
+{
+	return dtype < GOAL_DTYPE_COUNT ? dtype_bytes[dtype] : 0;
+}
 
 bool goal_dtype_is_float(uint32_t dtype) { return dtype >= GOAL_F16 && dtype <= GOAL_F64; }
 
@@ -26,15 +29,17 @@ struct verify {
 
 static int verify_header(const struct goal_block *b, size_t bytes, const struct goal_limits *limits)
 {
-	if ((uintptr_t)b % _Alignof(struct goal_block) || bytes < sizeof *b || b->magic != GOAL_MAGIC ||
-	    b->version != GOAL_VERSION || b->bytes > bytes || b->reserved[0] || b->reserved[1])
+	if ((uintptr_t)b % _Alignof(struct goal_block) || bytes < sizeof *b ||
+	    b->magic != GOAL_MAGIC || b->version != GOAL_VERSION || b->bytes > bytes ||
+	    b->reserved[0] || b->reserved[1])
 		return -EINVAL;
 	/* so that operations can be counted in words of `work` */
 	if (b->op_count > bytes / sizeof(struct goal_op) ||
 	    goal_block_bytes(b->op_count, b->adjacency_count, b->segment_count) != b->bytes)
 		return -EINVAL;
-	if (b->ready_count > b->op_count || b->recv_count > b->op_count || b->user_count > GOAL_USERS_MAX ||
-	    b->user_count >= limits->mems || b->scratch_bytes > limits->mem_bytes[GOAL_SCRATCH])
+	if (b->ready_count > b->op_count || b->recv_count > b->op_count ||
+	    b->user_count > GOAL_USERS_MAX || b->user_count >= limits->mems ||
+	    b->scratch_bytes > limits->mem_bytes[GOAL_SCRATCH])
 		return -EINVAL;
 	return b->adjacency_count % 2 && goal_adjacency(b)[b->adjacency_count] ? -EINVAL : 0;
 }
@@ -97,25 +102,30 @@ static int verify_transfer(struct verify *v, const struct goal_op *op)
 
 static int verify_copy(const struct verify *v, const struct goal_op *op)
 {
-	if (op->dtype || op->src2_mem || op->src2_off || verify_range(v, op->mem, op->off, op->bytes) ||
+	if (op->dtype || op->src2_mem || op->src2_off ||
+	    verify_range(v, op->mem, op->off, op->bytes) ||
 	    verify_range(v, op->src_mem, op->src_off, op->bytes))
 		return -EINVAL;
-	return is_same_or_apart(op->mem, op->off, op->src_mem, op->src_off, op->bytes) ? 0 : -EINVAL;
+	return is_same_or_apart(op->mem, op->off, op->src_mem, op->src_off, op->bytes) ? 0
+										       : -EINVAL;
 }
 
 static int verify_arithmetic(const struct verify *v, const struct goal_op *op)
 {
 	uint32_t element = goal_dtype_bytes(op->dtype);
 
-	if (!element || op->bytes % element || (op->type >= GOAL_AND && goal_dtype_is_float(op->dtype)))
+	if (!element || op->bytes % element ||
+	    (op->type >= GOAL_AND && goal_dtype_is_float(op->dtype)))
 		return -EINVAL;
-	if (verify_range(v, op->mem, op->off, op->bytes) || verify_range(v, op->src_mem, op->src_off, op->bytes) ||
+	if (verify_range(v, op->mem, op->off, op->bytes) ||
+	    verify_range(v, op->src_mem, op->src_off, op->bytes) ||
 	    verify_range(v, op->src2_mem, op->src2_off, op->bytes))
 		return -EINVAL;
 	return is_same_or_apart(op->mem, op->off, op->src_mem, op->src_off, op->bytes) &&
-			       is_same_or_apart(op->mem, op->off, op->src2_mem, op->src2_off, op->bytes) ?
-		       0 :
-		       -EINVAL;
+			       is_same_or_apart(op->mem, op->off, op->src2_mem, op->src2_off,
+						op->bytes)
+		       ? 0
+		       : -EINVAL;
 }
 
 static bool are_handlers(const struct goal_op *op)
@@ -136,7 +146,8 @@ static int verify_one_sided(const struct verify *v, const struct goal_op *op)
 		return -EINVAL;
 	if (append ? op->options & ~(GOAL_ONCE | GOAL_OVERFLOW) || !op->counter : op->segment_count)
 		return -EINVAL;
-	if (op->counter > GOAL_COUNTERS_MAX || op->when > GOAL_COUNTERS_MAX || (append && !are_handlers(op)))
+	if (op->counter > GOAL_COUNTERS_MAX || op->when > GOAL_COUNTERS_MAX ||
+	    (append && !are_handlers(op)))
 		return -EINVAL;
 	if (test)
 		return op->bytes || op->peer || op->tag || op->counter ? -EINVAL : 0;
@@ -158,14 +169,16 @@ static int verify_operands(struct verify *v, const struct goal_op *op)
 	if (op->dtype || op->src_mem || op->src2_mem || op->src_off || op->src2_off)
 		return -EINVAL;
 	if (op->type == GOAL_STAMP)
-		return op->bytes == sizeof(uint64_t) ? verify_range(v, op->mem, op->off, op->bytes) : -EINVAL;
+		return op->bytes == sizeof(uint64_t) ? verify_range(v, op->mem, op->off, op->bytes)
+						     : -EINVAL;
 	if (op->type > GOAL_STAMP || op->mem || op->off)
 		return -EINVAL;
 	return op->type == GOAL_NOP && op->bytes ? -EINVAL : 0;
 }
 
 /* A list of those that operation i releases; `at`: where the one before it ends. */
-static int verify_releases(struct verify *v, uint32_t i, uint32_t next, uint32_t count, uint32_t *at)
+static int verify_releases(struct verify *v, uint32_t i, uint32_t next, uint32_t count,
+			   uint32_t *at)
 {
 	const uint32_t *list = goal_adjacency(v->block) + next;
 
@@ -173,7 +186,8 @@ static int verify_releases(struct verify *v, uint32_t i, uint32_t next, uint32_t
 	if (next != *at || count > v->block->adjacency_count - next)
 		return -EINVAL;
 	for (uint32_t k = 0; k < count; k++) {
-		if (list[k] <= i || list[k] >= v->block->op_count) /* forward only: no cycle is possible */
+		if (list[k] <= i ||
+		    list[k] >= v->block->op_count) /* forward only: no cycle is possible */
 			return -EINVAL;
 		v->released[list[k]]++;
 	}
@@ -186,8 +200,8 @@ static int verify_op(struct verify *v, uint32_t i)
 	const struct goal_op *op = &goal_ops_const(v->block)[i];
 	int ret;
 
-	/* released exactly as often as it requires, or it would never start, or twice; all who release it
-	 * stand before it and have been counted */
+	/* released exactly as often as it requires, or it would never start, or twice; all who
+	 * release it stand before it and have been counted */
 	if (op->requires != v->released[i] || (op->requires == 0) != (i < v->block->ready_count))
 		return -EINVAL;
 	ret = verify_operands(v, op);
@@ -211,7 +225,8 @@ static int verify_numbers(const struct verify *v)
 	return 0;
 }
 
-int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits, uint32_t *work)
+int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits,
+		uint32_t *work)
 {
 	struct verify v = { .block = b, .limits = limits, .released = work };
 	int ret = verify_header(b, bytes, limits);
@@ -232,7 +247,7 @@ int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limi
 	return ret ? ret : verify_numbers(&v);
 }
 
-/* ---- what a verified block names ------------------------------------------------------------ */
+/* ---- what a verified block names --------------------------------------------------------- */
 
 static void extend(uint64_t *extents, uint32_t mem, uint64_t end)
 {

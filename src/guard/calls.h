@@ -2,8 +2,8 @@
 /*
  * Which memory of the caller a system call reads and writes, as data. Private to guard/.
  *
- * A call that is not in the table may do anything: with it, everything pending is completed first. So
- * are calls that make a copy of the process or end it, and those whose memory is named by memory
+ * A call that is not in the table may do anything: with it, everything pending is completed first.
+ * So are calls that make a copy of the process or end it, and those whose memory is named by memory
  * that nobody here understands.
  */
 #ifndef SLUICE_GUARD_CALLS_H
@@ -22,13 +22,17 @@ enum calls_how {
 
 enum calls_kind {
 	CALLS_NOTHING,
-	CALLS_IN,       /* the kernel reads it */
-	CALLS_OUT,      /* the kernel writes it */
+	CALLS_IN,  /* the kernel reads it */
+	CALLS_OUT, /* the kernel writes it */
 	CALLS_STRING,
-	CALLS_SIZED_OUT, /* `count` is the argument that points to its 4 bytes of size, which change too */
-	CALLS_IOV_IN, CALLS_IOV_OUT,   /* struct iovec[] and what it names */
-	CALLS_MSG_IN, CALLS_MSG_OUT,   /* struct msghdr */
-	CALLS_MMSG_IN, CALLS_MMSG_OUT, /* struct mmsghdr[] */
+	CALLS_SIZED_OUT, /* `count` is the argument that points to its 4 bytes of size, which change
+			    too */
+	CALLS_IOV_IN,
+	CALLS_IOV_OUT, /* struct iovec[] and what it names */
+	CALLS_MSG_IN,
+	CALLS_MSG_OUT, /* struct msghdr */
+	CALLS_MMSG_IN,
+	CALLS_MMSG_OUT, /* struct mmsghdr[] */
 	CALLS_PAGES,    /* address space that is changed or taken away */
 	CALLS_PAGES_IF, /* the same, if argument 3 has the bits of `unit` */
 	CALLS_SET,      /* of signals: must not contain ours */

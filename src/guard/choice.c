@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which kind of guard works here: tried for real, best first; and, where both work, whether faults are better
- * served by signals or by threads (doc/adr/0025).
+ * Which kind of guard works here: tried for real, best first; and, where both work, whether faults
+ * are better served by signals or by threads (doc/adr/0025).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,17 +13,20 @@
 
 enum { REASON_BYTES = 320, ONE_REASON_BYTES = 160, LEAST_BYTES = 64 << 20 };
 enum {
-	CALLS_MAX = 12,  /* looked at, for a range: each costs 1.8 us, a touch served by a thread 15 to 20 more */
+	CALLS_MAX = 12,  /* looked at, for a range: each costs 1.8 us, a touch served by a thread 15
+			    to 20 more */
 	RANGES_MIN = 32, /* for an average */
 	ANSWERS = 10,    /* looks for those of all threads */
-	NEVER_NS = 1000000000 /* who was not reached for so long: others have to run first to answer */
+	NEVER_NS =
+		1000000000 /* who was not reached for so long: others have to run first to answer */
 };
 
 /* Index of an entry plus one is its value of SLUICE_GUARD_KIND. */
 static const struct guard_kind *const kinds[] = { &guard_uffd, &guard_steal, &guard_mprotect };
 /* The order in which they are tried. */
 static const struct guard_kind *const best_first[] = { &guard_steal, &guard_uffd, &guard_mprotect };
-_Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_STEAL == 2 && BASE_GUARD_MPROTECT == 3, "order of kinds");
+_Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_STEAL == 2 && BASE_GUARD_MPROTECT == 3,
+	       "order of kinds");
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -33,7 +36,8 @@ static struct {
 	const struct guard_kind *_Atomic kind; /* NULL: none; written under init_lock */
 	_Atomic bool may_switch;               /* to uffd, which is open too */
 	_Atomic uint64_t calls, ranges;        /* when they were last compared */
-	_Atomic uint64_t unreached_ns;         /* since when a thread or a handler is out of reach; 0: none is */
+	_Atomic uint64_t
+		unreached_ns; /* since when a thread or a handler is out of reach; 0: none is */
 	char reason[REASON_BYTES];
 } choice;
 
@@ -56,7 +60,8 @@ static void reason_add(const char *name, const char *why)
 {
 	size_t used = strlen(choice.reason);
 
-	snprintf(choice.reason + used, sizeof choice.reason - used, "%s%s: %s", used ? "; " : "", name, why);
+	snprintf(choice.reason + used, sizeof choice.reason - used, "%s%s: %s", used ? "; " : "",
+		 name, why);
 }
 
 /* What the kinds by signal have in common. */
@@ -105,7 +110,8 @@ static uint64_t space_bytes(void)
 
 static void after_fork_child(void)
 {
-	/* Nothing is armed in a child, and nothing will be: its parent's threads do not exist in it. */
+	/* Nothing is armed in a child, and nothing will be: its parent's threads do not exist in
+	 * it. */
 	pthread_mutex_init(&init_lock, NULL);
 	choice.ret = -ENOTSUP;
 	snprintf(choice.reason, sizeof choice.reason, "none: a forked child");
@@ -196,12 +202,14 @@ void guard_fini(void)
 	pthread_mutex_unlock(&init_lock);
 }
 
-/* ---- from one to the other ------------------------------------------------------------------------------ */
+/* ---- from one to the other --------------------------------------------------------------- */
 
-/* Does the program make so many system calls while something is armed that they cost more than is gained? */
+/* Does the program make so many system calls while something is armed that they cost more than is
+ * gained? */
 static bool has_many_calls(void)
 {
-	uint64_t calls = atomic_load_explicit(&base_counters[BASE_CTR_DISPATCHED], memory_order_relaxed);
+	uint64_t calls =
+		atomic_load_explicit(&base_counters[BASE_CTR_DISPATCHED], memory_order_relaxed);
 	uint64_t ranges = ranges_ever();
 	uint64_t more = ranges - atomic_load_explicit(&choice.ranges, memory_order_relaxed);
 	bool many;
@@ -228,8 +236,9 @@ static bool is_reached(bool *out_never)
 }
 
 /*
- * Before anything is armed: until then the program's system calls are as fast as ever. Other threads answer within
- * microseconds, which is waited for the first time; where one does not, this call is not the one that arms.
+ * Before anything is armed: until then the program's system calls are as fast as ever. Other
+ * threads answer within microseconds, which is waited for the first time; where one does not, this
+ * call is not the one that arms.
  */
 static void look(void)
 {
@@ -248,8 +257,8 @@ static bool switch_to_uffd(const char *why)
 
 	pthread_mutex_lock(&init_lock);
 	done = kind_now() == &guard_uffd;
-	if (!done && atomic_load_explicit(&choice.may_switch, memory_order_relaxed) && uffd_is_staffed(0) &&
-	    ranges_switch(&guard_uffd)) {
+	if (!done && atomic_load_explicit(&choice.may_switch, memory_order_relaxed) &&
+	    uffd_is_staffed(0) && ranges_switch(&guard_uffd)) {
 		atomic_store_explicit(&choice.may_switch, false, memory_order_relaxed);
 		atomic_store_explicit(&choice.kind, &guard_uffd, memory_order_release);
 		base_log(BASE_LOG_INFO, "guard", "%s from now on: %s", guard_uffd.name, why);

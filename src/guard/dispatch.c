@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Syscall User Dispatch: while memory is guarded, a system call of the program becomes SIGSYS. Its handler
- * looks at what the call could meet, opens that, and lets the call happen.
+ * Syscall User Dispatch: while memory is guarded, a system call of the program becomes SIGSYS. Its
+ * handler looks at what the call could meet, opens that, and lets the call happen.
  *
- * Nothing is executed in the handler. A call that meets nothing happens right after it, from an allowed
- * address (machine_pass), in the program's own context. All others are made possible and then happen
- * again from the start: looked at again, or not at all when nothing is guarded any more.
+ * Nothing is executed in the handler. A call that meets nothing happens right after it, from an
+ * allowed address (machine_pass), in the program's own context. All others are made possible and
+ * then happen again from the start: looked at again, or not at all when nothing is guarded any
+ * more.
  */
 #include <errno.h>
 #include <linux/prctl.h>
@@ -56,9 +57,9 @@ static enum verdict look(struct meeting *m, uint64_t addr, uint64_t bytes, bool 
 }
 
 /*
- * A copy of what the program points to, whether that is mapped or not. CLEAR: it is there. MET: first
- * that. UNKNOWN: the kernel does not let us look, or it is a bad pointer, about which the kernel is to
- * complain itself.
+ * A copy of what the program points to, whether that is mapped or not. CLEAR: it is there. MET:
+ * first that. UNKNOWN: the kernel does not let us look, or it is a bad pointer, about which the
+ * kernel is to complain itself.
  */
 static enum verdict fetch(struct meeting *m, void *out, uint64_t addr, size_t bytes)
 {
@@ -158,9 +159,11 @@ static enum verdict look_at_set(struct meeting *m, uint64_t addr)
 	return v == CLEAR && addr && (set & signals_never_blocked()) ? UNKNOWN : v;
 }
 
-static enum verdict look_at(struct meeting *m, const struct calls_use *u, const struct machine_call *c)
+static enum verdict look_at(struct meeting *m, const struct calls_use *u,
+			    const struct machine_call *c)
 {
-	uint64_t addr = c->args[u->arg], count = u->count == CALLS_FIXED ? 1 : c->args[u->count], bytes;
+	uint64_t addr = c->args[u->arg], count = u->count == CALLS_FIXED ? 1 : c->args[u->count],
+		 bytes;
 	bool overflows = __builtin_mul_overflow(count, (uint64_t)u->unit, &bytes);
 
 	switch ((enum calls_kind)u->kind) {
@@ -196,7 +199,8 @@ static enum verdict look_at(struct meeting *m, const struct calls_use *u, const 
 	return CLEAR;
 }
 
-static enum verdict look_at_all(struct meeting *m, const struct calls_entry *e, const struct machine_call *c)
+static enum verdict look_at_all(struct meeting *m, const struct calls_entry *e,
+				const struct machine_call *c)
 {
 	enum verdict v = CLEAR;
 
@@ -206,9 +210,9 @@ static enum verdict look_at_all(struct meeting *m, const struct calls_entry *e, 
 }
 
 /*
- * rt_sigprocmask by a raw call, above all of libc's own: it gets what it wants, without our signals. What
- * the program believes to be blocked stays: libc restores what it read here before. Executed here, where
- * the mask is the program's, and carried over into the frame.
+ * rt_sigprocmask by a raw call, above all of libc's own: it gets what it wants, without our
+ * signals. What the program believes to be blocked stays: libc restores what it read here before.
+ * Executed here, where the mask is the program's, and carried over into the frame.
  */
 static enum verdict change_mask(struct meeting *m, const struct machine_call *c, ucontext_t *uc)
 {
@@ -229,7 +233,8 @@ static enum verdict change_mask(struct meeting *m, const struct machine_call *c,
 	return MET; /* nothing is left to do */
 }
 
-/* Requests of terminals and the common ones of all descriptors: no structure of theirs has pointers. */
+/* Requests of terminals and the common ones of all descriptors: no structure of theirs has
+ * pointers. */
 static bool is_plain_ioctl(uint64_t request)
 {
 	return (request & 0xff00) == 0x5400;
@@ -242,8 +247,8 @@ static bool must_happen_in_place(const struct machine_call *c)
 }
 
 /*
- * Have the way cleared; then the call happens again. Not if it had everything completed: other threads
- * may go on to guard something, which it does not concern.
+ * Have the way cleared; then the call happens again. Not if it had everything completed: other
+ * threads may go on to guard something, which it does not concern.
  */
 static void make_way(const struct meeting *m, const struct machine_call *c, ucontext_t *uc)
 {
@@ -323,7 +328,9 @@ static void dispatched(const siginfo_t *si, ucontext_t *uc)
 		if (v == MET)
 			return;
 	}
-	if (v == CLEAR && atomic_fetch_add_explicit(&looked, 1, memory_order_relaxed) % TIDY_EVERY == TIDY_EVERY - 1)
+	if (v == CLEAR &&
+	    atomic_fetch_add_explicit(&looked, 1, memory_order_relaxed) % TIDY_EVERY ==
+		    TIDY_EVERY - 1)
 		system_with_stack_sig(tidy_on_stack, NULL, uc);
 	if (v == CLEAR)
 		machine_pass(uc, &c);
@@ -347,8 +354,9 @@ int dispatch_init(void)
 int dispatch_probe(char *reason, size_t cap)
 {
 	static _Atomic uint32_t selector; /* lets everything pass */
-	long ret = system_call(SYS_prctl, (long)PR_SET_SYSCALL_USER_DISPATCH, (long)PR_SYS_DISPATCH_ON,
-			       system_range_start, system_range_end - system_range_start, &selector);
+	long ret =
+		system_call(SYS_prctl, (long)PR_SET_SYSCALL_USER_DISPATCH, (long)PR_SYS_DISPATCH_ON,
+			    system_range_start, system_range_end - system_range_start, &selector);
 
 	if (base_fault("dispatch"))
 		ret = -EINVAL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SIGSEGV: a touch of guarded memory, or none of our business. All of this runs in signal context, in any
- * thread, interrupting anything; scripts/check_signal_safety.py checks what it calls.
+ * SIGSEGV: a touch of guarded memory, or none of our business. All of this runs in signal context,
+ * in any thread, interrupting anything; scripts/check_signal_safety.py checks what it calls.
  *
  * A fault can be late: another thread released the page after the access and before we looked. Then
  * the access works now, and we return to it. To tell this from a true protection error at an
- * address that was once guarded, each thread remembers after how many releases it last returned like
- * this: when none has happened since, the page cannot have been released after the fault.
+ * address that was once guarded, each thread remembers after how many releases it last returned
+ * like this: when none has happened since, the page cannot have been released after the fault.
  */
 #include <ucontext.h>
 

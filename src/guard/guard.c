@@ -3,7 +3,8 @@
  * The armed ranges: two lists of the same, by address and by slot, under one spin lock.
  *
  * A slot is a run of 2 MiB units of a space as large as all that may be armed at a time. It gives a
- * range its bits (released or not, a page each) and, where page tables are moved away, their address.
+ * range its bits (released or not, a page each) and, where page tables are moved away, their
+ * address.
  */
 #include <errno.h>
 #include <string.h>
@@ -28,9 +29,10 @@ static struct {
 	_Atomic uint64_t releases, ever; /* ever: how many were armed so far */
 } ranges = { .knew_lo = UINTPTR_MAX };
 
-/* ---- lock: held for microseconds, every signal blocked, calls undisturbed ----------------------- */
+/* ---- lock: held for microseconds, every signal blocked, calls undisturbed ---------------- */
 
-/* Who holds it may be a thread of idle priority: one that waits has to leave the CPU, not only to yield. */
+/* Who holds it may be a thread of idle priority: one that waits has to leave the CPU, not only to
+ * yield. */
 static void lock_sig(void)
 {
 	static const struct timespec a_moment = { .tv_nsec = 20000 };
@@ -64,7 +66,7 @@ static void leave_unlocked(void)
 	guard_leave();
 }
 
-/* ---- slots and bits --------------------------------------------------------------------------------- */
+/* ---- slots and bits ---------------------------------------------------------------------- */
 
 static uint64_t slot_bytes(const struct guard_range *r)
 {
@@ -131,7 +133,7 @@ static void bits_set(struct guard_range *r, uintptr_t from, uintptr_t end)
 	}
 }
 
-/* ---- list by address ----------------------------------------------------------------------------------- */
+/* ---- list by address --------------------------------------------------------------------- */
 
 static void publish_bounds(void)
 {
@@ -140,7 +142,8 @@ static void publish_bounds(void)
 	while (last && last->next)
 		last = last->next;
 	/* Relaxed: a thread that may touch the range was told of it by other means than these. */
-	atomic_store_explicit(&guard_lo, last ? ranges.first->start : UINTPTR_MAX, memory_order_relaxed);
+	atomic_store_explicit(&guard_lo, last ? ranges.first->start : UINTPTR_MAX,
+			      memory_order_relaxed);
 	atomic_store_explicit(&guard_hi, last ? last->end : 0, memory_order_relaxed);
 }
 
@@ -177,9 +180,11 @@ static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uint
 	for (struct guard_range *r = ranges.first; r && r->start < end; r = r->next) {
 		uintptr_t from = base_max_u64(start, r->start), to = base_min_u64(end, r->end), at;
 
-		if (from >= to || (r->access == GUARD_READ_ONLY && !write && ranges.kind->by_signal))
+		if (from >= to ||
+		    (r->access == GUARD_READ_ONLY && !write && ranges.kind->by_signal))
 			continue;
-		at = bit_next(r, base_round_down(from, HOST_PAGE), base_round_up(to, HOST_PAGE), false);
+		at = bit_next(r, base_round_down(from, HOST_PAGE), base_round_up(to, HOST_PAGE),
+			      false);
 		if (at < to) {
 			*out_addr = base_max_u64(at, from);
 			return r;
@@ -188,7 +193,7 @@ static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uint
 	return NULL;
 }
 
-/* ---- arm and release ------------------------------------------------------------------------------- */
+/* ---- arm and release --------------------------------------------------------------------- */
 
 static void know(const struct guard_range *r)
 {
@@ -272,7 +277,8 @@ static uint32_t open_runs(struct guard_range *r, uintptr_t start, uintptr_t end,
 	uint32_t pages = 0;
 
 	*out_error = 0;
-	for (uintptr_t at = bit_next(r, start, end, false), to; at < end; at = bit_next(r, to, end, false)) {
+	for (uintptr_t at = bit_next(r, start, end, false), to; at < end;
+	     at = bit_next(r, to, end, false)) {
 		int ret;
 
 		to = bit_next(r, at, end, true);
@@ -311,7 +317,8 @@ static uint32_t release_locked(struct guard_range *r, uintptr_t start, uintptr_t
 		if (!ranges_armed() && ranges.kind->by_signal)
 			dispatch_set(false);
 	}
-	/* Release, and last: pairs with the acquire in guard_is_armed(), after which r may be freed. */
+	/* Release, and last: pairs with the acquire in guard_is_armed(), after which r may be
+	 * freed. */
 	atomic_store_explicit(&r->armed_pages, left, memory_order_release);
 	return left;
 }
@@ -335,7 +342,7 @@ bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 	return !left;
 }
 
-/* ---- for handlers -------------------------------------------------------------------------------------- */
+/* ---- for handlers ------------------------------------------------------------------------ */
 
 bool guard_find_sig(uintptr_t start, uintptr_t end, bool write)
 {
@@ -432,7 +439,7 @@ uint64_t guard_releases_sig(void)
 	return atomic_load_explicit(&ranges.releases, memory_order_acquire);
 }
 
-/* ---- for choice.c --------------------------------------------------------------------------------------- */
+/* ---- for choice.c ------------------------------------------------------------------------ */
 
 uint64_t ranges_bytes(void) { return ranges.bytes; }
 

@@ -5,8 +5,8 @@
  * the next one in symbol order. Until the guard is installed everything is passed on as it is, but
  * for SIGSYS in masks.
  *
- * What libc does inside itself is not seen here. Where it blocks every signal meanwhile (threads that
- * are made or signalled, programs that are started), its calls must not be looked at: trust.
+ * What libc does inside itself is not seen here. Where it blocks every signal meanwhile (threads
+ * that are made or signalled, programs that are started), its calls must not be looked at: trust.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -47,10 +47,13 @@ static struct {
 	int (*sigwaitinfo)(const sigset_t *, siginfo_t *);
 	int (*sigwait)(const sigset_t *, int *);
 	int (*ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
-	int (*__ppoll_chk)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
-	int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+	int (*__ppoll_chk)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *,
+			   size_t);
+	int (*pselect)(int, fd_set *, fd_set *, fd_set *, const struct timespec *,
+		       const sigset_t *);
 	int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
-	int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
+	int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *,
+			    const sigset_t *);
 	int (*pthread_attr_setsigmask_np)(pthread_attr_t *, const sigset_t *);
 	int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 	int (*thrd_create)(thrd_t *, thrd_start_t, void *);
@@ -96,7 +99,7 @@ __attribute__((constructor)) static void resolve_early(void)
 	(void)NEXT(pthread_kill);
 }
 
-/* ---- masks as words ----------------------------------------------------------------------------------- */
+/* ---- masks as words ---------------------------------------------------------------------- */
 
 static uint64_t mask_from(const sigset_t *set)
 {
@@ -111,7 +114,7 @@ static void mask_to(sigset_t *set, uint64_t mask)
 	memcpy(set, &mask, sizeof(mask));
 }
 
-/* ---- actions ------------------------------------------------------------------------------------------- */
+/* ---- actions ----------------------------------------------------------------------------- */
 
 static int as_libc(int ret)
 {
@@ -142,8 +145,8 @@ EXPORT int sigaction(int signo, const struct sigaction *new, struct sigaction *o
 	return ret;
 }
 
-/* The older calls go to the kernel inside libc, unseen: from the day that matters they are made of the new
- * one. */
+/* The older calls go to the kernel inside libc, unseen: from the day that matters they are made of
+ * the new one. */
 static uint64_t interrupts; /* siginterrupt() */
 
 static sighandler_t set_handler(int signo, sighandler_t handler, int flags)
@@ -163,7 +166,8 @@ static sighandler_t set_handler(int signo, sighandler_t handler, int flags)
 
 EXPORT sighandler_t signal(int signo, sighandler_t handler)
 {
-	return signals_are_relayed() ? set_handler(signo, handler, SA_RESTART) : NEXT(signal)(signo, handler);
+	return signals_are_relayed() ? set_handler(signo, handler, SA_RESTART)
+				     : NEXT(signal)(signo, handler);
 }
 
 sighandler_t bsd_signal(int signo, sighandler_t handler); /* no header has it any more */
@@ -210,12 +214,13 @@ EXPORT int siginterrupt(int signo, int on)
 	return sigaction(signo, &a, NULL);
 }
 
-/* ---- masks ---------------------------------------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------------------------- */
 
 static int change_mask(int (*real)(int, const sigset_t *, sigset_t *), int how, const sigset_t *set,
 		       sigset_t *old)
 {
-	uint64_t virtual = *threads_virtual_mask(), ours = set ? mask_from(set) & signals_never_blocked() : 0;
+	uint64_t virtual = *threads_virtual_mask(),
+		 ours = set ? mask_from(set) & signals_never_blocked() : 0;
 	sigset_t without;
 	int ret;
 
@@ -281,7 +286,8 @@ EXPORT int sighold(int signo)
 
 EXPORT int sigrelse(int signo)
 {
-	return signo == SIGSEGV || signo == SIGSYS ? hold(SIG_UNBLOCK, signo) : NEXT(sigrelse)(signo);
+	return signo == SIGSEGV || signo == SIGSYS ? hold(SIG_UNBLOCK, signo)
+						   : NEXT(sigrelse)(signo);
 }
 
 EXPORT sighandler_t sigset(int signo, sighandler_t handler)
@@ -317,7 +323,7 @@ EXPORT int sigpending(sigset_t *set)
 	return ret;
 }
 
-/* ---- calls that wait with a mask ---------------------------------------------------------------------------- */
+/* ---- calls that wait with a mask --------------------------------------------------------- */
 
 static const sigset_t *without_ours(const sigset_t *set, sigset_t *room)
 {
@@ -344,8 +350,8 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, c
 
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *set,
 		size_t bytes);
-EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *set,
-		       size_t bytes)
+EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		       const sigset_t *set, size_t bytes)
 {
 	sigset_t room;
 
@@ -417,7 +423,7 @@ EXPORT int sigwait(const sigset_t *set, int *out)
 	return 0;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 {
@@ -466,7 +472,8 @@ static int run_c11(void *thread)
 	return ((thrd_start_t)s.fn)(s.arg);
 }
 
-EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *),
+			  void *arg)
 {
 	struct threads_start s = { (void *)fn, arg };
 	struct thread *t = threads_expect(&s, stack_bytes_of(attr));
@@ -529,7 +536,7 @@ EXPORT int pthread_cancel(pthread_t thread)
 	return TRUSTED(NEXT(pthread_cancel)(thread));
 }
 
-/* ---- jumps: out of handlers, perhaps ---------------------------------------------------------------------------- */
+/* ---- jumps: out of handlers, perhaps ----------------------------------------------------- */
 
 static void jumped(const struct __jmp_buf_tag *env)
 {

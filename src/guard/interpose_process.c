@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of the program that end the process, start others, or reach the kernel by number. Compiled into
- * libsluice.so only; exec and posix_spawn are in rt/exec_filter.c. fork() needs nothing here: its
- * handlers (pthread_atfork) do it.
+ * Calls of the program that end the process, start others, or reach the kernel by number. Compiled
+ * into libsluice.so only; exec and posix_spawn are in rt/exec_filter.c. fork() needs nothing here:
+ * its handlers (pthread_atfork) do it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -92,9 +92,10 @@ EXPORT void abort(void)
 	NEXT(abort)();
 }
 
-/* ---- by number ---------------------------------------------------------------------------------------------- */
+/* ---- by number --------------------------------------------------------------------------- */
 
-/* All arguments there can be: those that the caller did not give are not looked at by the kernel. */
+/* All arguments there can be: those that the caller did not give are not looked at by the kernel.
+ */
 EXPORT long hook_syscall(long, long, long, long, long, long, long) __asm__("syscall");
 
 EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f)
@@ -113,7 +114,7 @@ EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f
 	return NEXT(syscall)(nr, a, b, c, d, e, f);
 }
 
-/* ---- calls that return twice, or on another stack: see <machine>/process.S ---------------------------------- */
+/* ---- calls that return twice, or on another stack: see <machine>/process.S --------------- */
 
 void *interpose_next_vfork(void);
 void *interpose_next_clone(void);

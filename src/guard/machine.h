@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of the signal machinery differs between processors. Private to guard/. One folder a processor. */
+/* What of the signal machinery differs between processors. Private to guard/. One folder a
+ * processor. */
 #ifndef SLUICE_GUARD_MACHINE_H
 #define SLUICE_GUARD_MACHINE_H
 
@@ -34,8 +35,8 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call);
 void machine_restart(ucontext_t *uc);
 /* ... the call appears to have returned this. */
 void machine_set_result(ucontext_t *uc, long result);
-/* A signal of ours has ended a call that the kernel does not restart by itself (poll, nanosleep): have it
- * begin again where its number can be told from the instructions before it. */
+/* A signal of ours has ended a call that the kernel does not restart by itself (poll, nanosleep):
+ * have it begin again where its number can be told from the instructions before it. */
 void machine_undo_interruption(ucontext_t *uc);
 
 #endif

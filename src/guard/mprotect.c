@@ -10,7 +10,10 @@ static int protect(uintptr_t start, uintptr_t end, int prot)
 	return (int)system_call(SYS_mprotect, start, end - start, (long)prot);
 }
 
-int mprotect_open(uintptr_t start, uintptr_t end) { return protect(start, end, PROT_READ | PROT_WRITE); }
+int mprotect_open(uintptr_t start, uintptr_t end)
+{
+	return protect(start, end, PROT_READ | PROT_WRITE);
+}
 
 int mprotect_arm(struct guard_range *r)
 {

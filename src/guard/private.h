@@ -10,9 +10,9 @@
  *   fault.c     SIGSEGV
  *   (signals.c dispatch.c threads.c: system.h)
  *
- * Functions whose name ends in _sig may run in a signal handler of ours: every signal is blocked, the
- * thread may have been interrupted anywhere, except where it held the lock of this folder or was between
- * guard_enter() and guard_leave().
+ * Functions whose name ends in _sig may run in a signal handler of ours: every signal is blocked,
+ * the thread may have been interrupted anywhere, except where it held the lock of this folder or
+ * was between guard_enter() and guard_leave().
  */
 #ifndef SLUICE_GUARD_PRIVATE_H
 #define SLUICE_GUARD_PRIVATE_H
@@ -22,19 +22,19 @@
 #include "guard/guard.h"
 #include "guard/system.h"
 
-/* ---- guard.c: for the handlers of SIGSEGV and SIGSYS, and the uffd threads ---------------------- */
+/* ---- guard.c: for the handlers of SIGSEGV and SIGSYS, and the uffd threads --------------- */
 
-/* Is any byte of [start, end) out of reach for this kind of access? Takes the lock. What it says may be
- * out of date a moment later: ranges are only armed by calls of the program's. */
+/* Is any byte of [start, end) out of reach for this kind of access? Takes the lock. What it says
+ * may be out of date a moment later: ranges are only armed by calls of the program's. */
 bool guard_find_sig(uintptr_t start, uintptr_t end, bool write);
 /*
- * Each armed range of which a page of [start, start + bytes) is out of reach for this kind of access gets
- * hold() under the lock and then touched(), once. Returns whether there was one.
+ * Each armed range of which a page of [start, start + bytes) is out of reach for this kind of
+ * access gets hold() under the lock and then touched(), once. Returns whether there was one.
  * Context: as touched().
  */
 bool guard_touch_sig(uintptr_t start, size_t bytes, bool write);
-/* Someone reads an armed page of a GUARD_READ_ONLY range: let() is called under the lock for it and those
- * that follow. What it returns, or -ENOENT when it is not such a page. */
+/* Someone reads an armed page of a GUARD_READ_ONLY range: let() is called under the lock for it and
+ * those that follow. What it returns, or -ENOENT when it is not such a page. */
 int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end));
 /* The whole of the range of which this page is armed. False: there is none. */
 bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end);
@@ -42,19 +42,21 @@ bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end);
 void guard_complete_all_sig(void);
 /* The owner's tidy(), if it has one. */
 void guard_tidy_sig(void);
-/* Was this address ever part of a range? And how many times pages have been released so far: a fault
- * at such an address, of which no page is armed now, may be one of a page released meanwhile. */
+/* Was this address ever part of a range? And how many times pages have been released so far: a
+ * fault at such an address, of which no page is armed now, may be one of a page released meanwhile.
+ */
 bool guard_knew_sig(uintptr_t addr);
 uint64_t guard_releases_sig(void);
 
-/* ---- guard.c: for choice.c ---------------------------------------------------------------------- */
+/* ---- guard.c: for choice.c --------------------------------------------------------------- */
 
 struct guard_kind;
 
-/* Bits and places for ranges of `bytes` in all; at most once. Shadows lie from `base` on (0: there are
- * none). */
+/* Bits and places for ranges of `bytes` in all; at most once. Shadows lie from `base` on (0: there
+ * are none). */
 int ranges_open(uint64_t bytes);
-void ranges_use(const struct guard_ops *ops, const struct guard_kind *kind); /* NULL: nothing is armed any more */
+void ranges_use(const struct guard_ops *ops,
+		const struct guard_kind *kind); /* NULL: nothing is armed any more */
 /* Another kind from now on. False: something is armed, or nothing can be. */
 bool ranges_switch(const struct guard_kind *to);
 uint64_t ranges_bytes(void);
@@ -62,9 +64,10 @@ void ranges_after_fork_child(void);
 uint32_t ranges_armed(void); /* how many are armed */
 uint64_t ranges_ever(void);  /* ... and were armed so far */
 
-/* ---- kinds -------------------------------------------------------------------------------------- */
+/* ---- kinds ------------------------------------------------------------------------------- */
 
-/* All but open and close: with the lock held and every signal blocked, system calls by system_call(). */
+/* All but open and close: with the lock held and every signal blocked, system calls by
+ * system_call(). */
 struct guard_kind {
 	const char *name;
 	bool by_signal; /* needs SIGSEGV and Syscall User Dispatch */
@@ -80,39 +83,41 @@ struct guard_kind {
 };
 extern const struct guard_kind guard_mprotect, guard_steal, guard_uffd;
 
-/* ---- mprotect.c ----------------------------------------------------------------------------------- */
+/* ---- mprotect.c -------------------------------------------------------------------------- */
 
 int mprotect_arm(struct guard_range *r);
 int mprotect_open(uintptr_t start, uintptr_t end);
 
-/* ---- steal.c --------------------------------------------------------------------------------------- */
+/* ---- steal.c ----------------------------------------------------------------------------- */
 
 /* A reservation for shadows; idempotent. */
 int steal_reserve(char *reason, size_t cap);
 bool steal_is_reserved(void);
 void steal_unreserve(void);
-/* Page tables of r move to r->shadow, or to where they were; the mapping stays, empty. The first sets
- * r->shadow. 0 or -errno and nothing has changed. */
+/* Page tables of r move to r->shadow, or to where they were; the mapping stays, empty. The first
+ * sets r->shadow. 0 or -errno and nothing has changed. */
 int steal_take(struct guard_range *r);
 int steal_return(struct guard_range *r, uintptr_t start, uintptr_t end);
 void steal_end(struct guard_range *r);
-/* Does it work with memory like the arena's? Arms and releases some. 0, or -errno with a sentence. */
+/* Does it work with memory like the arena's? Arms and releases some. 0, or -errno with a sentence.
+ */
 int steal_trial(const struct guard_kind *kind, char *reason, size_t cap);
 
-/* ---- uffd.c ----------------------------------------------------------------------------------------- */
+/* ---- uffd.c ------------------------------------------------------------------------------ */
 
-/* As its open(), but without threads: uffd_is_staffed() has them come. Nothing is armed meanwhile. */
+/* As its open(), but without threads: uffd_is_staffed() has them come. Nothing is armed meanwhile.
+ */
 int uffd_open(char *reason, size_t cap);
 /*
- * Called by guard_wait_begin(). In a thread that serves faults: another one takes over reading them while
- * this one waits; true. In others false.
+ * Called by guard_wait_begin(). In a thread that serves faults: another one takes over reading them
+ * while this one waits; true. In others false.
  */
 bool uffd_waits(void);
 /* Enough threads for so many ranges at a time; false: more could not be had. */
 bool uffd_is_staffed(uint32_t ranges);
 void uffd_after_fork_child(void);
 
-/* ---- fault.c ---------------------------------------------------------------------------------------- */
+/* ---- fault.c ----------------------------------------------------------------------------- */
 
 void fault_segv_sig(int signo, siginfo_t *si, void *ucontext);
 

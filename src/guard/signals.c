@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program sets
- * and sees of these two signals (action, mask, pending) is virtual from signals_install() on;
+ * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program
+ * sets and sees of these two signals (action, mask, pending) is virtual from signals_install() on;
  * SIGSYS is never blocked for real even before, so that threads_look() can reach every thread.
  */
 #include <errno.h>
@@ -81,7 +81,7 @@ static void unlock(uint64_t old)
 	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
-/* ---- actions ------------------------------------------------------------------------------------------ */
+/* ---- actions ----------------------------------------------------------------------------- */
 
 static bool has_handler(const struct action *a)
 {
@@ -89,14 +89,14 @@ static bool has_handler(const struct action *a)
 }
 
 /*
- * As if the handler were not there: with the program's mask, so that a blocking call that it lets happen is
- * interrupted by what interrupts the program, and signals go to the thread they would go to; and without
- * blocking itself, which a jump out of another handler on top of it would leave behind. On the
- * alternate stack only if the program's handler asks for it: only then it is known to be large enough
- * for handlers, and a stack that has overflowed must be the program's own affair.
- * Only libc's signal for cancellation is blocked: a thread that is cancelled in here would take with it what
- * it holds. To disable cancellation is not enough: glibc 2.36 obeys what was sent just before, and
- * enabling it again then ends the thread without PTHREAD_CANCELED.
+ * As if the handler were not there: with the program's mask, so that a blocking call that it lets
+ * happen is interrupted by what interrupts the program, and signals go to the thread they would go
+ * to; and without blocking itself, which a jump out of another handler on top of it would leave
+ * behind. On the alternate stack only if the program's handler asks for it: only then it is known
+ * to be large enough for handlers, and a stack that has overflowed must be the program's own
+ * affair. Only libc's signal for cancellation is blocked: a thread that is cancelled in here would
+ * take with it what it holds. To disable cancellation is not enough: glibc 2.36 obeys what was sent
+ * just before, and enabling it again then ends the thread without PTHREAD_CANCELED.
  */
 static long set_ours(int signo, const struct taken *t)
 {
@@ -118,9 +118,10 @@ static long set_ours(int signo, const struct taken *t)
 #define RELAY_FLAGS (SA_SIGINFO | (int)SA_RESETHAND)
 
 /*
- * Other signals. While SIGSYS is ours their masks have neither of our signals, for handlers may touch
- * guarded memory; and relay() stands before each handler, because one that interrupts a call of the
- * host MPI is not to be trusted as that call is, and none may run in a section of the guard's.
+ * Other signals. While SIGSYS is ours their masks have neither of our signals, for handlers may
+ * touch guarded memory; and relay() stands before each handler, because one that interrupts a call
+ * of the host MPI is not to be trusted as that call is, and none may run in a section of the
+ * guard's.
  */
 static struct other {
 	_Atomic(void *) handler; /* the program's, behind relay() */
@@ -140,7 +141,8 @@ static void relay(int signo, siginfo_t *si, void *ucontext)
 	if (o->flags & (int)SA_RESETHAND)
 		raw_action(signo, &dfl, NULL);
 	depth = threads_suspend_trust();
-	((signals_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si, ucontext);
+	((signals_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
+										     ucontext);
 	threads_resume_trust(depth);
 }
 
@@ -155,8 +157,8 @@ static void clean_action(int signo)
 	struct other *o = &others[signo];
 	struct action a;
 
-	if (!is_other(signo) || (signo >= 32 && signo < 34) /* libc's own */ || raw_action(signo, NULL, &a) ||
-	    !has_handler(&a) || a.handler == (void *)relay)
+	if (!is_other(signo) || (signo >= 32 && signo < 34) /* libc's own */ ||
+	    raw_action(signo, NULL, &a) || !has_handler(&a) || a.handler == (void *)relay)
 		return;
 	o->hid = a.handler;
 	o->bits |= a.mask & NEVER_BLOCKED;
@@ -232,7 +234,7 @@ bool signals_are_ours(void)
 	return true;
 }
 
-/* ---- chaining ------------------------------------------------------------------------------------------ */
+/* ---- chaining ---------------------------------------------------------------------------- */
 
 static uint64_t *mask_of(ucontext_t *uc)
 {
@@ -241,12 +243,12 @@ static uint64_t *mask_of(ucontext_t *uc)
 
 static void send_again(int signo, siginfo_t *si)
 {
-	system_call(SYS_rt_tgsigqueueinfo, system_call(SYS_getpid), system_call(SYS_gettid), (long)signo,
-		    si);
+	system_call(SYS_rt_tgsigqueueinfo, system_call(SYS_getpid), system_call(SYS_gettid),
+		    (long)signo, si);
 }
 
-/* With the action that the kernel has for it. A fault happens again by itself, where it happened; what
- * was sent has to be sent again. The handler's return lets it through. */
+/* With the action that the kernel has for it. A fault happens again by itself, where it happened;
+ * what was sent has to be sent again. The handler's return lets it through. */
 static void die(int signo, siginfo_t *si)
 {
 	struct action dfl = { .handler = (void *)SIG_DFL };
@@ -303,7 +305,7 @@ void signals_chain_sig(int signo, siginfo_t *si, void *ucontext)
 		call_program(signo, &a, si, ucontext);
 }
 
-/* ---- what the program asks for, by interpose.c ------------------------------------------------------------ */
+/* ---- what the program asks for, by interpose.c ------------------------------------------- */
 
 uint64_t signals_never_blocked(void)
 {
@@ -376,8 +378,8 @@ struct signals_other signals_get_other(int signo)
 {
 	const struct other *o = &others[is_other(signo) ? signo : 0];
 
-	return (struct signals_other){ atomic_load_explicit(&o->handler, memory_order_relaxed), o->hid,
-				       o->bits, o->flags };
+	return (struct signals_other){ atomic_load_explicit(&o->handler, memory_order_relaxed),
+				       o->hid, o->bits, o->flags };
 }
 
 void signals_put_other(int signo, const struct signals_other *from)
@@ -477,7 +479,7 @@ void signals_jumped(bool mask_comes_back)
 		*threads_virtual_mask() = local.outer_mask;
 }
 
-/* ---- another program takes this one's place, or inherits from it ------------------------------------------- */
+/* ---- another program takes this one's place, or inherits from it ------------------------- */
 
 void signals_exec(bool begin)
 {
@@ -495,6 +497,6 @@ void signals_exec(bool begin)
 			set_ours(signals[i], &taken[i]);
 	}
 	if (real)
-		system_call(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real, NULL,
-			    sizeof(real));
+		system_call(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,
+			    NULL, sizeof(real));
 }

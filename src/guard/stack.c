@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stacks for touched(): a program's alternate stack may have 8 KiB, a thread's 16. Where there are not
- * certainly 64 KiB below, the work is done on a stack of our own. Given back before the handler ends,
- * as no handler of the program runs on top of it that could jump away.
+ * Stacks for touched(): a program's alternate stack may have 8 KiB, a thread's 16. Where there are
+ * not certainly 64 KiB below, the work is done on a stack of our own. Given back before the handler
+ * ends, as no handler of the program runs on top of it that could jump away.
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -29,7 +29,8 @@ static char *take(void)
 		i = __builtin_ctz(~used);
 		/* acquires the stack from the release in give */
 		if (atomic_compare_exchange_weak_explicit(&in_use, &used, used | 1u << i,
-							  memory_order_acquire, memory_order_relaxed))
+							  memory_order_acquire,
+							  memory_order_relaxed))
 			return pool[i];
 	}
 	p = system_call(SYS_mmap, NULL, STACK_BYTES, (long)(PROT_READ | PROT_WRITE),

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Guarding by moving page tables away: mremap(MREMAP_DONTUNMAP) takes whole tables, not entries, and
- * leaves the mapping itself behind, empty, which is then protected at no cost. It is never unmapped, so
- * nobody can take its place, and as it maps the same file, access can be given back without the tables.
+ * Guarding by moving page tables away: mremap(MREMAP_DONTUNMAP) takes whole tables, not entries,
+ * and leaves the mapping itself behind, empty, which is then protected at no cost. It is never
+ * unmapped, so nobody can take its place, and as it maps the same file, access can be given back
+ * without the tables.
  *
- *   program's address   |....|######|....|   mapping, no tables, PROT_NONE (PROT_READ: pages come back
- *                                            one by one as they are read; writes fault)
- *   reservation         -----|######|-----   shadow: the tables; same place modulo 2 MiB
+ *   program's address   |....|######|....|   mapping, no tables, PROT_NONE (PROT_READ: pages come
+ * back one by one as they are read; writes fault) reservation         -----|######|-----   shadow:
+ * the tables; same place modulo 2 MiB
  *
- * Small ranges are protected instead, and so are those for which that takes less time: ranges of huge
- * pages, and large ones while other threads run, each of which hears of every table that is moved
- * (doc/adr/0009). Both ways are tried and timed.
+ * Small ranges are protected instead, and so are those for which that takes less time: ranges of
+ * huge pages, and large ones while other threads run, each of which hears of every table that is
+ * moved (doc/adr/0009). Both ways are tried and timed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static struct {
 	uint64_t raw_bytes;
 } space;
 
-/* ---- what is known about ranges that were armed before, under the lock ------------------------------ */
+/* ---- what is known about ranges that were armed before, under the lock ------------------- */
 
 enum way { MOVE, PROTECT, WAYS };
 
@@ -74,7 +75,7 @@ static enum way way_of(const struct seen *s)
 	return s->least_ns[MOVE] <= s->least_ns[PROTECT] ? MOVE : PROTECT;
 }
 
-/* ---- moving ----------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------ */
 
 static long anonymous_at(uintptr_t at, uint64_t bytes, int flags)
 {
@@ -89,9 +90,10 @@ static long move(uintptr_t to, uintptr_t from, uint64_t bytes)
 }
 
 /*
- * What stays at the shadow when all has been returned is a mapping without tables. The next range in this
- * slot, mostly the same again, replaces it: doing so now would free tables, of which every CPU that has
- * seen this process hears. Not more than LEFT_MAX such mappings stay, and none is cut in two.
+ * What stays at the shadow when all has been returned is a mapping without tables. The next range
+ * in this slot, mostly the same again, replaces it: doing so now would free tables, of which every
+ * CPU that has seen this process hears. Not more than LEFT_MAX such mappings stay, and none is cut
+ * in two.
  */
 static struct { uintptr_t start, end; } left_over[LEFT_MAX];
 
@@ -195,7 +197,7 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 	return mprotect_open(start, end);
 }
 
-/* ---- reservation -------------------------------------------------------------------------------------- */
+/* ---- reservation ------------------------------------------------------------------------- */
 
 int steal_reserve(char *reason, size_t cap)
 {
@@ -231,7 +233,7 @@ void steal_unreserve(void)
 	memset(left_over, 0, sizeof left_over);
 }
 
-/* ---- trial -------------------------------------------------------------------------------------------- */
+/* ---- trial ------------------------------------------------------------------------------- */
 
 enum { TRIAL_BYTES = 4 * HOST_PAGE };
 
@@ -267,8 +269,9 @@ int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
 		return ret;
 	}
 	ret = (int)system_call(SYS_ftruncate, fd, (long)TRIAL_BYTES);
-	p = ret ? ret : system_call(SYS_mmap, NULL, (long)TRIAL_BYTES, (long)(PROT_READ | PROT_WRITE),
-				      (long)MAP_SHARED, fd, 0L);
+	p = ret ? ret
+		: system_call(SYS_mmap, NULL, (long)TRIAL_BYTES, (long)(PROT_READ | PROT_WRITE),
+			      (long)MAP_SHARED, fd, 0L);
 	system_call(SYS_close, fd);
 	if (p < 0 && p > -(long)HOST_PAGE) {
 		ret = (int)p;
@@ -282,7 +285,9 @@ int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
 }
 
 /* As the kind does with large ranges. */
-static const struct guard_kind always = { .arm = take_and_protect, .release = kind_release, .end = steal_end };
+static const struct guard_kind always = { .arm = take_and_protect,
+					  .release = kind_release,
+					  .end = steal_end };
 
 static int kind_open(char *reason, size_t cap)
 {

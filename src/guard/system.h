@@ -20,19 +20,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- raw calls -------------------------------------------------------------------------------- */
+/* ---- raw calls --------------------------------------------------------------------------- */
 
 /* One system call from the range that is never dispatched. The kernel's answer: -errno on failure;
  * errno is left alone. Context: anywhere. */
 long system_call(long nr, ...);
 
-/* ---- signals ---------------------------------------------------------------------------------- */
+/* ---- signals ----------------------------------------------------------------------------- */
 
 typedef void signals_handler(int signo, siginfo_t *si, void *ucontext);
 
 /*
- * Take SIGSEGV or SIGSYS. The handler runs with the program's mask, on the alternate stack only where
- * the program's own handler would. What the program had set is kept, and from now on virtual.
+ * Take SIGSEGV or SIGSYS. The handler runs with the program's mask, on the alternate stack only
+ * where the program's own handler would. What the program had set is kept, and from now on virtual.
  * Idempotent. 0 or -errno. Not in signal handlers.
  */
 int signals_install(int signo, signals_handler *handler);
@@ -42,10 +42,10 @@ void signals_uninstall(int signo);
  * chained to. One system call a signal. False: that failed. */
 bool signals_are_ours(void);
 /*
- * This signal is not ours: do what would have happened without us. Calls the program's handler (with
- * its mask, on this stack), or returns so that the signal strikes again with its default action,
- * or keeps a sent signal that the program blocks. May not return (siglongjmp). Call it last in the
- * handler, outside system_fault_begin/end.
+ * This signal is not ours: do what would have happened without us. Calls the program's handler
+ * (with its mask, on this stack), or returns so that the signal strikes again with its default
+ * action, or keeps a sent signal that the program blocks. May not return (siglongjmp). Call it last
+ * in the handler, outside system_fault_begin/end.
  */
 void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
 
@@ -70,7 +70,8 @@ struct signals_other signals_get_other(int signo);
 void signals_set_other(int signo, struct sigaction *sa);
 void signals_put_other(int signo, const struct signals_other *from);
 void signals_show_other(const struct signals_other *o, struct sigaction *sa);
-bool signals_are_relayed(void); /* libc's own ways to the kernel's table are closed: all by sigaction() */
+bool signals_are_relayed(
+	void); /* libc's own ways to the kernel's table are closed: all by sigaction() */
 void signals_mask_changed(int how, uint64_t set); /* after the kernel's has */
 uint64_t signals_waiting(void); /* sent to this thread and virtually blocked */
 int signals_take_waiting(uint64_t set, siginfo_t *out); /* one of them, or 0 */
@@ -78,7 +79,7 @@ void signals_jumped(bool mask_comes_back); /* the program leaves a handler by lo
 /* Before exec, and after one that failed: a new program inherits what is blocked and ignored. */
 void signals_exec(bool begin);
 
-/* ---- a fault: SIGSEGV of ours, from its recognition to its end ------------------------------------- */
+/* ---- a fault: SIGSEGV of ours, from its recognition to its end --------------------------- */
 
 struct system_fault {
 	uint32_t saved_enters, saved_trust;
@@ -87,8 +88,9 @@ struct system_fault {
 };
 
 /*
- * Brackets the part of a signal handler that may run touched(): no handler of the program runs meanwhile,
- * this thread's calls pass undisturbed, guard_in_fault() is true, errno comes back. Nests.
+ * Brackets the part of a signal handler that may run touched(): no handler of the program runs
+ * meanwhile, this thread's calls pass undisturbed, guard_in_fault() is true, errno comes back.
+ * Nests.
  */
 void system_fault_begin_sig(struct system_fault *f);
 void system_fault_end_sig(const struct system_fault *f);
@@ -98,27 +100,28 @@ void system_fault_end_sig(const struct system_fault *f);
  */
 void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
-/* ---- threads ---------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 /*
- * From now on every thread that is made is to be reachable: with SIGSEGV and SIGSYS unblocked, when `dispatch` (else nothing
- * happens). Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
+ * From now on every thread that is made is to be reachable: with SIGSEGV and SIGSYS unblocked, when
+ * `dispatch` (else nothing happens). Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
  */
 int threads_init(bool dispatch);
 /*
- * Then, before anything is armed: all threads are, and their system calls are dispatched. Those that exist are told by a
- * signal and follow when it reaches them. Dispatch costs each system call 0.08 us also while nothing is armed: so a thread that
- * arms ranges is only dispatched while there are some, unless others do so, too. Again when threads are not covered. Not in
- * signal handlers.
+ * Then, before anything is armed: all threads are, and their system calls are dispatched. Those
+ * that exist are told by a signal and follow when it reaches them. Dispatch costs each system call
+ * 0.08 us also while nothing is armed: so a thread that arms ranges is only dispatched while there
+ * are some, unless others do so, too. Again when threads are not covered. Not in signal handlers.
  */
 void threads_look(void);
 bool threads_are_looked_at(void);
-/* This thread arms the first range: it is dispatched from now on. False: another one is not, threads_look() is to be called. */
+/* This thread arms the first range: it is dispatched from now on. False: another one is not,
+ * threads_look() is to be called. */
 bool threads_may_arm(void);
 /* Is every thread of the process protected, or ours? About 1 us (one system call). */
 bool threads_are_covered(void);
-/* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no signal
- * of the program's is delivered to it. */
+/* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no
+ * signal of the program's is delivered to it. */
 void threads_mark_ours(void);
 bool threads_is_ours(void);
 /* The program is about to do what could show the state of things: nothing is armed afterwards. */
@@ -126,13 +129,14 @@ void guard_complete(void);
 /* dispatch_set's part. */
 void threads_set_armed(bool armed);
 
-/* The signal by which threads_look tells a thread; true when it was that. Context: SIGSYS's handler. */
+/* The signal by which threads_look tells a thread; true when it was that. Context: SIGSYS's
+ * handler. */
 bool threads_answer_sig(const siginfo_t *si, void *ucontext);
 
 /*
  * For pthread_create and its like. threads_expect: before the thread exists; NULL when there is no
- * memory (the thread is then not protected, and found by counting). Then one of: threads_begin in the
- * new thread, which says what it is to run; threads_abandon when there is none. The thread
+ * memory (the thread is then not protected, and found by counting). Then one of: threads_begin in
+ * the new thread, which says what it is to run; threads_abandon when there is none. The thread
  * unregisters itself at its end.
  */
 struct thread;
@@ -145,7 +149,8 @@ struct threads_start threads_begin(struct thread *t);
 /* libc is about to write here with every signal blocked, or a thread to have its stack here. */
 void threads_open(uintptr_t start, uintptr_t end);
 
-/* The program jumps out of wherever it is (longjmp): whatever of ours was under way is not any more. */
+/* The program jumps out of wherever it is (longjmp): whatever of ours was under way is not any
+ * more. */
 void threads_jumped(void);
 /* Is there certainly this much stack below? */
 bool threads_have_stack(uintptr_t here, size_t bytes);
@@ -156,26 +161,28 @@ bool threads_defer_sig(const siginfo_t *si, void *ucontext);
 uint32_t threads_suspend_trust(void);
 void threads_resume_trust(uint32_t depth);
 
-/* Between vfork and exec this is another process in the same memory: what is known of the thread, and of
- * the program's signals, is the parent's. */
+/* Between vfork and exec this is another process in the same memory: what is known of the thread,
+ * and of the program's signals, is the parent's. */
 bool threads_is_vforked(void);
 
-/* What the program believes to be blocked in this thread: bits of SIGSEGV and SIGSYS, which never are. */
+/* What the program believes to be blocked in this thread: bits of SIGSEGV and SIGSYS, which never
+ * are. */
 uint64_t *threads_virtual_mask(void);
 
-/* ---- dispatched system calls ---------------------------------------------------------------------- */
+/* ---- dispatched system calls ------------------------------------------------------------- */
 
 /* Does the kernel offer it here, tried for real in this thread? 0, or -errno with a sentence. */
 int dispatch_probe(char *reason, size_t cap);
 int dispatch_init(void); /* threads_init's part: takes SIGSYS. 0 or -errno */
-/* Something is armed / nothing is any more: every thread's system calls are looked at, or pass. Called
- * by guard.c at these transitions, with its lock held, inside guard_enter(). No system call. */
+/* Something is armed / nothing is any more: every thread's system calls are looked at, or pass.
+ * Called by guard.c at these transitions, with its lock held, inside guard_enter(). No system call.
+ */
 void dispatch_set(bool armed);
 
 /*
  * What dispatch.c needs of guard.c is in private.h: guard_find_sig, guard_touch_sig,
- * guard_complete_all_sig. touched() may have returned with pages still armed, because a signal of the
- * program waits (guard_wait_interrupted()): both handlers then return, so that the signal is
+ * guard_complete_all_sig. touched() may have returned with pages still armed, because a signal of
+ * the program waits (guard_wait_interrupted()): both handlers then return, so that the signal is
  * delivered where the program was and the access happens again. So nobody loops until a range is
  * open, and nobody takes a range that is still armed after touched() for an error.
  */

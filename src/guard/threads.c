@@ -2,8 +2,8 @@
 /*
  * Every thread of the process, and whether its system calls are looked at.
  *
- * Records lie in memory that is never given back: a thread that vanishes unseen (raw exit) leaves one,
- * not a dangling pointer.
+ * Records lie in memory that is never given back: a thread that vanishes unseen (raw exit) leaves
+ * one, not a dangling pointer.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,15 +39,16 @@ static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as i
 static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
 static _Atomic uint32_t lock_word;
 _Atomic bool threads_required;
-static _Atomic bool is_looking;    /* threads_look() was called; written under the lock, as is the next */
-static bool stays_on;              /* several threads arm ranges: each would have to be told again and again */
+static _Atomic bool
+	is_looking;   /* threads_look() was called; written under the lock, as is the next */
+static bool stays_on; /* several threads arm ranges: each would have to be told again and again */
 static _Atomic uint32_t shared_selector; /* low byte */
 static uint32_t own_count;         /* has_own_selector; under the lock */
 static const char cookie;          /* its address marks our signal */
 static pthread_key_t at_exit_key;
 static bool has_key;
 
-/* ---- the lock: every signal of the holder is blocked ---------------------------------------------- */
+/* ---- the lock: every signal of the holder is blocked ------------------------------------- */
 
 static void spin_lock(void)
 {
@@ -65,8 +66,8 @@ static void spin_unlock(void)
 }
 
 /*
- * Before threads_init no handler of ours exists, and signals need not be blocked; the one that tells a
- * thread then may find it in here.
+ * Before threads_init no handler of ours exists, and signals need not be blocked; the one that
+ * tells a thread then may find it in here.
  */
 static uint64_t lock(void)
 {
@@ -95,7 +96,7 @@ static void unlock(uint64_t old)
 	}
 }
 
-/* ---- records --------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------- */
 
 static bool is_covered(enum state s)
 {
@@ -159,7 +160,7 @@ static void clear_record(struct thread *t, enum state s)
 	t->tid = 0;
 }
 
-/* ---- dispatch of one thread ------------------------------------------------------------------------ */
+/* ---- dispatch of one thread -------------------------------------------------------------- */
 
 static int switch_on(struct thread *t, bool own)
 {
@@ -191,7 +192,8 @@ static int switch_on_own(struct thread *t)
 	return switch_on(t, true);
 }
 
-/* This thread, locked: its calls are dispatched from now on, or as soon as they are to be looked at. */
+/* This thread, locked: its calls are dispatched from now on, or as soon as they are to be looked
+ * at. */
 static void protect(struct thread *t)
 {
 	if (t->state == OURS || t->state == PROTECTED)
@@ -212,7 +214,8 @@ void threads_own_selector(struct thread *t)
 	unlock(old);
 }
 
-/* Locked, nothing is armed any more: this thread, which will say so when it arms again, need not be looked at. */
+/* Locked, nothing is armed any more: this thread, which will say so when it arms again, need not be
+ * looked at. */
 static void rest(struct thread *t)
 {
 	if (!t || t->state != PROTECTED || !t->arms || stays_on)
@@ -246,7 +249,7 @@ void threads_set_armed(bool armed)
 	spin_unlock();
 }
 
-/* ---- registration ------------------------------------------------------------------------------------ */
+/* ---- registration ------------------------------------------------------------------------ */
 
 static void note_stack(struct thread *t, size_t bytes)
 {
@@ -405,7 +408,7 @@ void threads_open(uintptr_t start, uintptr_t end)
 	guard_leave();
 }
 
-/* ---- all threads ------------------------------------------------------------------------------------- */
+/* ---- all threads ------------------------------------------------------------------------- */
 
 /* Nobody else exists; another thread may have held the lock. */
 static void after_fork_child(void)
@@ -416,7 +419,8 @@ static void after_fork_child(void)
 	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
 	stays_on = false;
 	for (struct thread *t = all_threads; t; t = t->next)
-		clear_record(t, t == thread_here.thread ? KNOWN : FREE); /* dispatch is not inherited */
+		clear_record(t, t == thread_here.thread ? KNOWN
+							: FREE); /* dispatch is not inherited */
 	atomic_store_explicit(&known_count, thread_here.thread ? 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&covered_count, 0, memory_order_relaxed);
 	if (thread_here.thread)

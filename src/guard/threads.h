@@ -2,9 +2,9 @@
 /*
  * Shared by threads.c (which threads there are) and trust.c (what one of them is doing).
  *
- * The kernel looks at one byte a thread, its selector. Threads that never enter the host MPI share one,
- * so that arming costs one store for all of them; the first guard_trust_begin() of a thread gives it
- * its own. Such a selector is the low byte of a word that is only changed as a whole:
+ * The kernel looks at one byte a thread, its selector. Threads that never enter the host MPI share
+ * one, so that arming costs one store for all of them; the first guard_trust_begin() of a thread
+ * gives it its own. Such a selector is the low byte of a word that is only changed as a whole:
  *
  *   word = selector | WANTED * (something is armed) | TRUST * (depth of trust)
  *   selector == BLOCK  iff  WANTED and depth 0
@@ -36,7 +36,8 @@ enum state { FREE, EXPECTED, KNOWN, TOLD, REACHED, PROTECTED, OURS };
 struct thread {
 	_Atomic uint32_t word;
 	enum state state;        /* under the lock, as all below */
-	bool has_own_selector;   /* the kernel looks at `word`; read by the thread itself without lock */
+	bool has_own_selector; /* the kernel looks at `word`; read by the thread itself without lock
+				*/
 	bool is_dispatched;      /* prctl done; the same */
 	bool arms;               /* ranges, or would: only dispatched while something is armed */
 	int tid;
@@ -77,8 +78,8 @@ static inline uint32_t thread_word(uint32_t depth, bool wanted)
 	return depth * TRUST | (wanted ? WANTED : 0) | (wanted && !depth ? SELECTOR_BLOCK : 0);
 }
 
-/* The record of this thread, made now when it has none: the program's first thread, or one that was made
- * behind our back. NULL without memory, and at the thread's end. */
+/* The record of this thread, made now when it has none: the program's first thread, or one that was
+ * made behind our back. NULL without memory, and at the thread's end. */
 struct thread *threads_self(void);
 /* The kernel looks at this thread's word from now on; it is dispatched already. */
 void threads_own_selector(struct thread *t);

@@ -13,14 +13,15 @@
 #include "guard/system.h"
 #include "guard/threads.h"
 
-/* ---- trust: calls of this thread that nobody looks at ---------------------------------------------- */
+/* ---- trust: calls of this thread that nobody looks at ------------------------------------ */
 
 /* The kernel reads the word on this thread's behalf: program order is enough. */
 static void set_depth(struct thread *t, uint32_t depth)
 {
 	uint32_t now = atomic_load_explicit(&t->word, memory_order_relaxed);
 
-	while (!atomic_compare_exchange_weak_explicit(&t->word, &now, thread_word(depth, now & WANTED),
+	while (!atomic_compare_exchange_weak_explicit(&t->word, &now,
+						      thread_word(depth, now & WANTED),
 						      memory_order_relaxed, memory_order_relaxed))
 		;
 }
@@ -63,12 +64,12 @@ void threads_resume_trust(uint32_t depth)
 		set_depth(thread_here.thread, depth);
 }
 
-/* ---- sections without handlers of the program ------------------------------------------------------------ */
+/* ---- sections without handlers of the program -------------------------------------------- */
 
 /*
- * Signals are not blocked in them: the kernel would give those of the process to another thread, whose
- * stack a handler may not expect. relay() asks here instead; the signal is kept, and sent again
- * to this thread when the section ends. One is enough: until then all others are blocked.
+ * Signals are not blocked in them: the kernel would give those of the process to another thread,
+ * whose stack a handler may not expect. relay() asks here instead; the signal is kept, and sent
+ * again to this thread when the section ends. One is enough: until then all others are blocked.
  */
 bool threads_defer_sig(const siginfo_t *si, void *ucontext)
 {
@@ -130,8 +131,9 @@ static void unblock(void)
 	set_mask(thread_here.mask);
 }
 
-/* Cancelled here, a thread would take locks with it into its grave. Where it may be cancelled anywhere, this
- * would come too late for a request that is on its way: there our handlers block libc's signal (signals.c). */
+/* Cancelled here, a thread would take locks with it into its grave. Where it may be cancelled
+ * anywhere, this would come too late for a request that is on its way: there our handlers block
+ * libc's signal (signals.c). */
 static int keep_cancellation_out(void)
 {
 	int old = PTHREAD_CANCEL_ENABLE;
@@ -180,8 +182,8 @@ void guard_leave(void)
 	let_cancellation_in(thread_here.cancel_state);
 }
 
-/* In a fault nothing is let through: a handler that ran on top of this one could jump away over it. It
- * runs when this one has returned: guard_wait_interrupted(). */
+/* In a fault nothing is let through: a handler that ran on top of this one could jump away over it.
+ * It runs when this one has returned: guard_wait_interrupted(). */
 void guard_wait_begin(void)
 {
 	if (uffd_waits() || thread_here.waiting || thread_here.in_fault || !thread_here.enters)
@@ -244,7 +246,8 @@ void system_fault_end_sig(const struct system_fault *f)
 
 void threads_jumped(void)
 {
-	if (base_likely(!thread_here.thread || (!thread_here.in_fault && !thread_here.enters && !thread_trust(thread_here.thread))))
+	if (base_likely(!thread_here.thread || (!thread_here.in_fault && !thread_here.enters &&
+						!thread_trust(thread_here.thread))))
 		return;
 	thread_here.in_fault = thread_here.waiting = false;
 	thread_here.enters = 0;
@@ -254,7 +257,7 @@ void threads_jumped(void)
 
 void guard_own_thread(void) { threads_mark_ours(); }
 
-/* ---- other programs ---------------------------------------------------------------------------------- */
+/* ---- other programs ---------------------------------------------------------------------- */
 
 bool threads_is_vforked(void)
 {
@@ -265,7 +268,8 @@ bool threads_is_vforked(void)
 
 void guard_complete(void)
 {
-	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)) || threads_is_vforked())
+	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)) ||
+	    threads_is_vforked())
 		return;
 	guard_enter();
 	guard_complete_all_sig();

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Guarding by userfaultfd: page tables are moved away as in steal.c, and the empty mapping that stays is
- * registered. Who touches it sleeps in the kernel, also inside a system call or in a peer's
- * process_vm_readv, until a thread of ours has served the fault.
+ * Guarding by userfaultfd: page tables are moved away as in steal.c, and the empty mapping that
+ * stays is registered. Who touches it sleeps in the kernel, also inside a system call or in a
+ * peer's process_vm_readv, until a thread of ours has served the fault.
  *
  *   one thread leads: it sleeps in poll(), reads one fault, serves it
  *     read of a GUARD_READ_ONLY page:  mapped write-protected, nobody waits (Linux 6.4)
  *     else:                            touched()
- *   when touched() waits for others, the next thread takes the lead: a late root of one range stops no
- *   touch of another. Faults in a range that is waited for are left alone, and are woken to come again
- *   when the wait is over: threads of the program that wait for one range, or return to it from signal
- *   handlers, need one thread of ours. There are as many as ranges are armed, up to THREADS_MAX.
+ *   when touched() waits for others, the next thread takes the lead: a late root of one range stops
+ * no touch of another. Faults in a range that is waited for are left alone, and are woken to come
+ * again when the wait is over: threads of the program that wait for one range, or return to it from
+ * signal handlers, need one thread of ours. There are as many as ranges are armed, up to
+ * THREADS_MAX.
  *
  * An idle thread costs nothing but its stack. Every signal is blocked in them.
  */
@@ -41,7 +42,8 @@
 
 enum { FILL_MIN = 6 << 20, THREADS_MIN = 2, THREADS_MAX = 8, STACK_BYTES = 256 << 10 };
 
-static const uint64_t needed = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_THREAD_ID;
+static const uint64_t needed =
+	UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_THREAD_ID;
 static const uint64_t for_reads = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
 
 static struct {
@@ -59,11 +61,15 @@ static __thread enum { NOT_OURS, SERVES, LEADS } role __attribute__((tls_model("
 static struct waiting { _Atomic uintptr_t start, end; } waiting[THREADS_MAX];
 static __thread struct waiting *mine __attribute__((tls_model("initial-exec")));
 static __thread uintptr_t page_served __attribute__((tls_model("initial-exec")));
-static __thread int toucher __attribute__((tls_model("initial-exec"))); /* whom this thread serves */
+static __thread int toucher
+	__attribute__((tls_model("initial-exec"))); /* whom this thread serves */
 
-/* ---- closing and opening, under the lock ----------------------------------------------------------- */
+/* ---- closing and opening, under the lock ------------------------------------------------- */
 
-static int call(unsigned long request, void *arg) { return (int)system_call(SYS_ioctl, uffd.fd, request, arg); }
+static int call(unsigned long request, void *arg)
+{
+	return (int)system_call(SYS_ioctl, uffd.fd, request, arg);
+}
 
 static int range_call(unsigned long request, uintptr_t start, uintptr_t end)
 {
@@ -96,9 +102,9 @@ static int kind_arm(struct guard_range *r)
 }
 
 /*
- * Moving tables back interrupts every CPU on which a thread of this process runs, once a table. A thread of
- * ours that releases a large range, because all is there, leaves that be: what opens again is a mapping of
- * the same pages without tables, and it fills them itself.
+ * Moving tables back interrupts every CPU on which a thread of this process runs, once a table. A
+ * thread of ours that releases a large range, because all is there, leaves that be: what opens
+ * again is a mapping of the same pages without tables, and it fills them itself.
  */
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
@@ -107,7 +113,8 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 	if (ret)
 		ret = range_call(UFFDIO_UNREGISTER, start, end);
-	else /* the registration may have come back with the tables, and would forbid huge mappings */
+	else /* the registration may have come back with the tables, and would forbid huge mappings
+	      */
 		range_call(UFFDIO_UNREGISTER, start, end);
 	if (!ret)
 		range_call(UFFDIO_WAKE, start, end);
@@ -118,7 +125,7 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 	return 0;
 }
 
-/* ---- serving --------------------------------------------------------------------------------------------- */
+/* ---- serving ----------------------------------------------------------------------------- */
 
 static int let_read(uintptr_t start, uintptr_t end)
 {
@@ -138,7 +145,8 @@ static bool is_waited_for(uintptr_t page)
 		/* Acquire: pairs with the release in uffd_waits(). */
 		uintptr_t end = atomic_load_explicit(&waiting[i].end, memory_order_acquire);
 
-		if (page < end && page >= atomic_load_explicit(&waiting[i].start, memory_order_relaxed))
+		if (page < end &&
+		    page >= atomic_load_explicit(&waiting[i].start, memory_order_relaxed))
 			return true;
 	}
 	return false;
@@ -147,7 +155,8 @@ static bool is_waited_for(uintptr_t page)
 static void serve(const struct uffd_msg *msg)
 {
 	uintptr_t page = base_round_down(msg->arg.pagefault.address, HOST_PAGE), start, end;
-	bool write = msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
+	bool write =
+		msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
 
 	toucher = (int)msg->arg.pagefault.feat.ptid;
 	page_served = page;
@@ -228,7 +237,7 @@ static void *serve_for_ever(void *arg)
 	return NULL;
 }
 
-/* ---- threads ----------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 static int hire_one(void)
 {
@@ -240,7 +249,9 @@ static int hire_one(void)
 		return -ret;
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	guard_enter(); /* it inherits that every signal is blocked */
-	ret = base_fault("guard_thread") ? EAGAIN : pthread_create(&uffd.thread[n], &attr, serve_for_ever, &waiting[n]);
+	ret = base_fault("guard_thread")
+		      ? EAGAIN
+		      : pthread_create(&uffd.thread[n], &attr, serve_for_ever, &waiting[n]);
 	guard_leave();
 	pthread_attr_destroy(&attr);
 	if (!ret)
@@ -262,7 +273,7 @@ bool uffd_is_staffed(uint32_t count)
 	return !ret;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 /* One that hears of faults inside the kernel too. */
 static long descriptor_open(void)
@@ -271,10 +282,12 @@ static long descriptor_open(void)
 
 	if (fd != -EPERM)
 		return fd;
-	dev = system_call(SYS_openat, (long)AT_FDCWD, "/dev/userfaultfd", (long)(O_RDWR | O_CLOEXEC), 0L);
+	dev = system_call(SYS_openat, (long)AT_FDCWD, "/dev/userfaultfd",
+			  (long)(O_RDWR | O_CLOEXEC), 0L);
 	if (dev < 0)
 		return fd;
-	fd = system_call(SYS_ioctl, dev, (unsigned long)USERFAULTFD_IOC_NEW, (long)(O_CLOEXEC | O_NONBLOCK));
+	fd = system_call(SYS_ioctl, dev, (unsigned long)USERFAULTFD_IOC_NEW,
+			 (long)(O_CLOEXEC | O_NONBLOCK));
 	system_call(SYS_close, dev);
 	return fd;
 }
@@ -320,7 +333,9 @@ void uffd_after_fork_child(void)
 	pthread_mutex_init(&hiring, NULL);
 }
 
-static const struct guard_kind trial = { .arm = kind_arm, .release = kind_release, .end = steal_end };
+static const struct guard_kind trial = { .arm = kind_arm,
+					 .release = kind_release,
+					 .end = steal_end };
 
 int uffd_open(char *reason, size_t cap)
 {
@@ -329,7 +344,8 @@ int uffd_open(char *reason, size_t cap)
 
 	uffd.fd = base_fault("guard_uffd") ? -EPERM : descriptor_open();
 	if (uffd.fd < 0) {
-		snprintf(reason, cap, "userfaultfd for faults in the kernel: %s", strerror((int)-uffd.fd));
+		snprintf(reason, cap, "userfaultfd for faults in the kernel: %s",
+			 strerror((int)-uffd.fd));
 		return (int)uffd.fd;
 	}
 	uffd.reads = !features_ask(needed | for_reads);

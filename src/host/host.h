@@ -29,8 +29,8 @@ static inline uint64_t host_now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
-/* The processor's counter, cheaper to read than the clock. Steady: it runs alike on all CPUs at one rate, and
- * the kernel believes so too (it keeps its own time by it); asked once. */
+/* The processor's counter, cheaper to read than the clock. Steady: it runs alike on all CPUs at one
+ * rate, and the kernel believes so too (it keeps its own time by it); asked once. */
 uint64_t host_ticks(void);
 bool host_has_steady_ticks(void);
 void host_cpu_relax(void);             /* pause */
@@ -63,7 +63,8 @@ uint64_t host_llc_bytes(void);          /* last-level cache this process can use
 uint64_t host_l2_bytes(void);
 int host_numa_node_count(void);         /* from sysfs; at least 1 */
 int host_numa_node_cpus(int node, struct host_cpumask *out); /* 0 or -errno */
-/* The first node on one of whose CPUs one may run who has this mask: that of a process that is bound to a node. */
+/* The first node on one of whose CPUs one may run who has this mask: that of a process that is
+ * bound to a node. */
 int host_numa_node_of(const struct host_cpumask *cpus);
 /* NUMA node of the page at addr, or -errno. */
 int host_page_node(const void *addr);
@@ -79,11 +80,11 @@ uint64_t host_node_id(void);
 uint64_t host_process_start(int pid);
 uint64_t host_random_u64(void);
 
-/* This kind of machine in words that are equal on equal ones and stay so from start to start: its processor,
- * how many CPUs are on, NUMA nodes. Returns snprintf's length. Reads /proc/cpuinfo. */
+/* This kind of machine in words that are equal on equal ones and stay so from start to start: its
+ * processor, how many CPUs are on, NUMA nodes. Returns snprintf's length. Reads /proc/cpuinfo. */
 int host_machine_text(char *out, size_t cap);
 
-/* ---- address space -------------------------------------------------------------------------- */
+/* ---- address space ----------------------------------------------------------------------- */
 struct host_vma {
 	uint64_t start, end;    /* mapping that covers the address */
 	uint64_t offset;        /* file offset of start */
@@ -108,8 +109,8 @@ int host_vma_each(host_vma_visit *visit, void *arg);
 /* True when host_vma_query is cheap (the ioctl): then cached regions are verified at each use. */
 bool host_vma_query_is_cheap(void);
 
-/* Have the page tables of a shared mapping filled, for writing, where the kernel can (Linux 5.14). A raw
- * call, which no hook sees: async-signal-safe. */
+/* Have the page tables of a shared mapping filled, for writing, where the kernel can (Linux 5.14).
+ * A raw call, which no hook sees: async-signal-safe. */
 void host_populate(void *addr, uint64_t bytes);
 
 /* ---- copying ------------------------------------------------------------------------------ */
@@ -117,8 +118,9 @@ void host_populate(void *addr, uint64_t bytes);
  * All stores are ordered before a releasing one that follows, the non-temporal ones too. */
 void host_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
 /* The kernel for one fragment of a transfer whose whole size is total_bytes (all destinations), as
- * measured in bench/ (doc/adr/0005-copy-kernels.md); honours SLUICE_XFER_COPY and SLUICE_XFER_PAST_CACHE. fragment == total
- * means a copy that this process makes alone, for itself. Never returns AUTO. */
+ * measured in bench/ (doc/adr/0005-copy-kernels.md); honours SLUICE_XFER_COPY and
+ * SLUICE_XFER_PAST_CACHE. fragment == total means a copy that this process makes alone, for itself.
+ * Never returns AUTO. */
 enum base_copy_kernel host_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
 bool host_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */
 /* Measure now what is measured once: from then on the three above are async-signal-safe. */

@@ -78,7 +78,8 @@ uint64_t host_random_u64(void)
 	return hash_bytes(14695981039346656037u, &value, sizeof(value));
 }
 
-/* The value of the first line of /proc/cpuinfo that begins with `key`, or 0: " 207", "GenuineIntel". */
+/* The value of the first line of /proc/cpuinfo that begins with `key`, or 0: " 207",
+ * "GenuineIntel". */
 static int cpuinfo_value(const char *text, const char *key, char *out, size_t cap)
 {
 	size_t len = strlen(key), n;
@@ -99,7 +100,8 @@ static int cpuinfo_value(const char *text, const char *key, char *out, size_t ca
 int host_machine_text(char *out, size_t cap)
 {
 	/* x86, then Arm; what changes with frequency or microcode is left out */
-	static const char *const keys[] = { "vendor_id", "cpu family", "model", "stepping", "model name", "cache size",
+	static const char *const keys[] = { "vendor_id",       "cpu family",  "model",
+					    "stepping",        "model name",  "cache size",
 					    "CPU implementer", "CPU variant", "CPU part" };
 	char text[4096], value[128];
 	size_t used = 0;
@@ -109,7 +111,7 @@ int host_machine_text(char *out, size_t cap)
 		if (cpuinfo_value(text, keys[i], value, sizeof value))
 			used += (size_t)snprintf(out + used, cap - used, "%s ", value);
 	used = base_min_u64(used, cap - 1);
-	n = snprintf(out + used, cap - used, "(%ld CPUs, %d NUMA nodes)", sysconf(_SC_NPROCESSORS_ONLN),
-		     host_numa_node_count());
+	n = snprintf(out + used, cap - used, "(%ld CPUs, %d NUMA nodes)",
+		     sysconf(_SC_NPROCESSORS_ONLN), host_numa_node_count());
 	return (int)used + n;
 }

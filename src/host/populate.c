@@ -11,5 +11,6 @@ void host_populate(void *addr, uint64_t bytes)
 {
 	uintptr_t start = base_round_down((uintptr_t)addr, HOST_PAGE);
 
-	syscall(SYS_madvise, start, base_round_up((uintptr_t)addr + bytes, HOST_PAGE) - start, POPULATE_WRITE);
+	syscall(SYS_madvise, start, base_round_up((uintptr_t)addr + bytes, HOST_PAGE) - start,
+		POPULATE_WRITE);
 }

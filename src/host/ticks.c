@@ -13,7 +13,8 @@ uint64_t host_ticks(void)
 /* Those that read the counter. A kernel that has found it wanting uses another. */
 static bool is_by_counter(const char *source)
 {
-	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter" };
+	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page",
+					     "arch_sys_counter" };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
 		if (!strncmp(source, names[i], strlen(names[i])))
@@ -26,7 +27,8 @@ bool host_has_steady_ticks(void)
 	char source[64];
 
 	return host_arch_has_steady_ticks() &&
-	       host_procfile_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
-				  sizeof source) > 0 &&
+	       host_procfile_read(
+		       "/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
+		       sizeof source) > 0 &&
 	       is_by_counter(source);
 }

@@ -78,8 +78,8 @@ static struct cache *cache_lock(void)
 
 	if (!c)
 		c = cache_create();
-	/* Held for a microsecond; acquire pairs with the release in cache_unlock. Not to be had by a
-	 * signal handler on top of its owner, which has to read the file instead. */
+	/* Held for a microsecond; acquire pairs with the release in cache_unlock. Not to be had by
+	 * a signal handler on top of its owner, which has to read the file instead. */
 	for (int i = 0; c && atomic_exchange_explicit(&c->lock, 1, memory_order_acquire); i++) {
 		if (i == LOCK_TRIES)
 			return NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What attach.c, take.c, observe.c, life.c, types.c and pack.c share. They are compiled once per ABI, with one of
- * SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the objects apart.
+ * What attach.c, take.c, observe.c, life.c, types.c and pack.c share. They are compiled once per
+ * ABI, with one of SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the
+ * objects apart.
  *
  *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
  *          --span_serve--> span*.c   communicators that span nodes (span.h)
@@ -114,8 +115,8 @@ static inline bool abi_are_statuses(const MPI_Status *statuses)
 extern struct abi_real real;
 extern __thread int inside __attribute__((tls_model("initial-exec")));
 
-/* The library's image: its own calls through the symbol table (MPI-IO in MPICH) are not the program's.
- * Empty for a library that contains its Fortran bindings. */
+/* The library's image: its own calls through the symbol table (MPI-IO in MPICH) are not the
+ * program's. Empty for a library that contains its Fortran bindings. */
 struct abi_library {
 	uintptr_t lo, hi;
 };
@@ -125,7 +126,8 @@ int attach_library(const struct front_host *host);
 
 static inline bool abi_is_ours(const void *caller)
 {
-	return !inside && !((uintptr_t)caller >= abi_library.lo && (uintptr_t)caller < abi_library.hi);
+	return !inside &&
+	       !((uintptr_t)caller >= abi_library.lo && (uintptr_t)caller < abi_library.hi);
 }
 
 #define CALLER() __builtin_return_address(0)
@@ -143,14 +145,14 @@ struct life_comm {
 	struct rt_comm *lanes;  /* ... of persistent requests; NULL: the library's */
 	struct spanning *span;      /* of one that spans nodes; else NULL */
 	bool has_neighbours;    /* ... that rt can serve, on every rank */
-	uint32_t passed;        /* calls that rt may want, if there are more of them: before it is asked */
+	uint32_t passed; /* calls that rt may want, if there are more of them: before it is asked */
 	bool is_wanted;         /* by nonblocking calls: the next blocking one connects it */
 	uint32_t wishes;        /* of all of them; the same on all ranks whenever they meet */
 	bool is_gone;           /* freed by the program, and kept for those who hold it */
 	int refs;               /* requests that hold it; under the lock */
 	bool has_pending;
 	MPI_Request pending;    /* never completes; testing it makes the library progress */
-	int64_t words[];        /* one a rank: whoever has this can take part in what all ranks agree on */
+	int64_t words[]; /* one a rank: whoever has this can take part in what all ranks agree on */
 };
 
 /* Start the runtime if MPI is there, and see to it that MPI_Finalize stops it. Idempotent. */
@@ -174,12 +176,14 @@ void life_hold(struct life_comm *lc);
 void life_release(struct life_comm *lc);
 bool life_is_gone(struct life_comm *lc); /* freed by the program */
 /*
- * A nonblocking call must not wait for others, so it cannot connect a communicator. It says how much it wishes that
- * (rt_request_wish); the next blocking collective on it, which all ranks call, connects it (request_meet).
+ * A nonblocking call must not wait for others, so it cannot connect a communicator. It says how
+ * much it wishes that (rt_request_wish); the next blocking collective on it, which all ranks call,
+ * connects it (request_meet).
  */
 void life_want(struct life_comm *lc, uint32_t wish);
 void request_meet(MPI_Comm comm);
-/* Those that are over are completed, persistent ones forgotten; at the end, when nothing progresses any more. */
+/* Those that are over are completed, persistent ones forgotten; at the end, when nothing progresses
+ * any more. */
 void request_stop(void);
 /* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
  * Made at first use, local. 0 or -errno. */
@@ -199,7 +203,8 @@ static inline int helper_result(int rc)
 
 /* ---- neighbours.c ------------------------------------------------------------------------ */
 
-/* Ranks that this one receives from (n of them) and sends to (m), negative: nobody. False: not known. */
+/* Ranks that this one receives from (n of them) and sends to (m), negative: nobody. False: not
+ * known. */
 bool neighbours_list(MPI_Comm comm, int *sources, int n, int *targets, int m);
 /* Can they be served, as far as this rank knows? */
 bool neighbours_fit(MPI_Comm comm, int size);
@@ -228,7 +233,8 @@ static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 	return abi_size_is_exact(datatype) ? bound : sizes_find(&types_sizes, (uintptr_t)datatype);
 }
 
-/* A call so small that neither rank nor library need be asked: by the handle alone, or by what is known of it. */
+/* A call so small that neither rank nor library need be asked: by the handle alone, or by what is
+ * known of it. */
 static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {
 	uint64_t bound = abi_size_bound(datatype), size;
@@ -242,7 +248,8 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 }
 
 /* Likewise: one that the gate leaves to the library. */
-static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_window *gate)
+static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count,
+				   const struct rt_window *gate)
 {
 	uint64_t bound = abi_size_bound(datatype), size;
 
@@ -255,8 +262,8 @@ static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count, const 
 			rt_hole_has(gate->holes[1], count * size));
 }
 
-/* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's memory,
- * which may be what is pending: that is completed like any other touch. */
+/* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's
+ * memory, which may be what is pending: that is completed like any other touch. */
 struct list {
 	const void *at;
 	size_t width;
@@ -279,30 +286,32 @@ static inline MPI_Count list_get(struct list list, int i)
 
 /* A call of the library's that is made while something may be pending. */
 #define HOSTED(call)                                                                               \
-	(rt_has_pending() ? (observe_host_begin(__builtin_frame_address(0)), observe_host_end(call)) \
-			  : (call))
+	(rt_has_pending()                                                                          \
+		 ? (observe_host_begin(__builtin_frame_address(0)), observe_host_end(call))        \
+		 : (call))
 void observe_host_begin(const void *frame);
 int observe_host_end(int rc); /* returns rc */
-/* Here is where the program is; calls that were begun deeper in the stack have been left by longjmp(), as
- * error handlers do. */
+/* Here is where the program is; calls that were begun deeper in the stack have been left by
+ * longjmp(), as error handlers do. */
 void observe_unwound(const void *frame);
 
 extern const struct front_way look_ways[FRONT_LOOK_COUNT];
 int observe_count(uintptr_t comm, enum front_who who);
 bool observe_is_root(int root, MPI_Comm comm);
-/* Complete what overlaps `count` elements at `at` (MPI_IN_PLACE names nothing); the same number for each of
- * `who`; bytes. */
+/* Complete what overlaps `count` elements at `at` (MPI_IN_PLACE names nothing); the same number for
+ * each of `who`; bytes. */
 void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);
 void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
 		  enum front_who who);
 void observe_all(void);
 void observe_bytes(const void *at, MPI_Count bytes);
 /* One count for each: with places in elements, in bytes and with datatypes, one after the other. */
-void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype, MPI_Comm comm,
-		  enum front_who who);
-void observe_parts(const void *at, struct list counts, struct list displs, const MPI_Datatype *datatypes,
-		   MPI_Comm comm, enum front_who who);
-void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm, enum front_who who);
+void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype,
+		  MPI_Comm comm, enum front_who who);
+void observe_parts(const void *at, struct list counts, struct list displs,
+		   const MPI_Datatype *datatypes, MPI_Comm comm, enum front_who who);
+void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
+		 enum front_who who);
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 

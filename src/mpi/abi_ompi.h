@@ -39,8 +39,8 @@ struct abi_symbols {
 #define X(field, symbol) void *field;
 	ABI_SYMBOLS(X)
 #undef X
-	/* Predefined objects are in the image of the library, or copied into that of the executable by
-	 * the linker; others are on the heap. */
+	/* Predefined objects are in the image of the library, or copied into that of the executable
+	 * by the linker; others are on the heap. */
 	uintptr_t lo, hi, program_lo, program_hi;
 };
 
@@ -89,13 +89,15 @@ static inline bool abi_is_predefined(uintptr_t value)
 /* Size of a predefined datatype, or more; 0 when the handle alone does not tell. */
 static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 {
-	return abi_is_predefined((uintptr_t)datatype) ? 32 : 0; /* the largest have that many bytes */
+	return abi_is_predefined((uintptr_t)datatype) ? 32
+						      : 0; /* the largest have that many bytes */
 }
 
 /* Is such a bound the size? */
 static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
 
-/* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's). */
+/* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's).
+ */
 #define ABI_NUMBERS(X) \
 	X(SIGNED_CHAR, "signed_char", RT_I8) X(SHORT, "short", RT_I16) \
 	X(INT, "int", RT_I32) X(LONG, "long", RT_I64) \

@@ -71,7 +71,10 @@ static inline uint64_t abi_size_bound(MPI_Datatype datatype)
 }
 
 /* Is such a bound the size? */
-static inline bool abi_size_is_exact(MPI_Datatype datatype) { return (uintptr_t)datatype >> 6 == 0x240 >> 6; }
+static inline bool abi_size_is_exact(MPI_Datatype datatype)
+{
+	return (uintptr_t)datatype >> 6 == 0x240 >> 6;
+}
 
 /* Datatypes that rt computes with: X(name, handle, type of rt's). */
 #define ABI_NUMBERS(X) \

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What came with MPI 4 is exported where the library has it: programs ask by weak symbols, or by name, what their
- * library can do. (doc/adr/0029-persistent-collectives.md)
+ * What came with MPI 4 is exported where the library has it: programs ask by weak symbols, or by
+ * name, what their library can do. (doc/adr/0029-persistent-collectives.md)
  *
- *   this library is relocated ---> a library is loaded already: what that lacks vanishes from our symbol table
- *                             `--> none is: our symbols become functions which the loader calls when somebody asks for
- *                                  them (STT_GNU_IFUNC); then that library, or what it depends on, is loaded
+ *   this library is relocated ---> a library is loaded already: what that lacks vanishes from our
+ * symbol table
+ *                             `--> none is: our symbols become functions which the loader calls
+ * when somebody asks for them (STT_GNU_IFUNC); then that library, or what it depends on, is loaded
  *
- * They are so in no file: who was relocated before us, and wanted to know, would be told by the loader that our symbols
- * are not ready. Such finds the trampolines, which say what is lacking when they are called.
+ * They are so in no file: who was relocated before us, and wanted to know, would be told by the
+ * loader that our symbols are not ready. Such finds the trampolines, which say what is lacking when
+ * they are called.
  *
- * Context: decide() runs while the loader relocates this library, before any constructor. It calls nothing outside of it:
- * whose function that would be is anybody's (a sanitizer has its own dl_iterate_phdr()), and perhaps not relocated yet.
- * So the loader's list of what is loaded is read as debuggers do it. Not instrumented (meson.build).
+ * Context: decide() runs while the loader relocates this library, before any constructor. It calls
+ * nothing outside of it: whose function that would be is anybody's (a sanitizer has its own
+ * dl_iterate_phdr()), and perhaps not relocated yet. So the loader's list of what is loaded is read
+ * as debuggers do it. Not instrumented (meson.build).
  */
 #include <link.h>
 #include <stdbool.h>
@@ -23,7 +26,10 @@
 #include "base/base.h"
 #include "mpi/front.h"
 
-enum { LIBRARIES_MAX = 8, PAGE = 4096 /* with larger ones nothing is rewritten, and Sluice stays out */ };
+enum {
+	LIBRARIES_MAX = 8,
+	PAGE = 4096 /* with larger ones nothing is rewritten, and Sluice stays out */
+};
 
 /* The dynamic symbols of a loaded object. */
 struct image {
@@ -33,7 +39,8 @@ struct image {
 	const uint32_t *gnu, *sysv; /* hash tables: one of them, or both */
 };
 
-extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden"))); /* of this library, by the linker */
+extern const ElfW(Ehdr) __ehdr_start
+	__attribute__((visibility("hidden"))); /* of this library, by the linker */
 
 struct loaded {
 	struct image self, libraries[LIBRARIES_MAX];
@@ -59,7 +66,7 @@ static bool is_same(const char *a, const char *b)
 	return *a == *b;
 }
 
-/* ---- symbol tables --------------------------------------------------------------------------------- */
+/* ---- symbol tables ----------------------------------------------------------------------- */
 
 /* The loader has made addresses of these, or not, as the system has it. */
 static const void *address(const struct image *m, ElfW(Addr) value)
@@ -85,7 +92,8 @@ static bool read_image(const struct link_map *map, struct image *out)
 
 static bool is_defined(const struct image *m, uint32_t i, const char *name)
 {
-	return m->symbols[i].st_shndx != SHN_UNDEF && is_same(m->strings + m->symbols[i].st_name, name);
+	return m->symbols[i].st_shndx != SHN_UNDEF &&
+	       is_same(m->strings + m->symbols[i].st_name, name);
 }
 
 static const ElfW(Sym) *find_gnu(const struct image *m, const char *name)
@@ -126,7 +134,7 @@ static const ElfW(Sym) *find(const struct image *m, const char *name)
 	return m->gnu ? find_gnu(m, name) : find_sysv(m, name);
 }
 
-/* ---- what is loaded ---------------------------------------------------------------------------------- */
+/* ---- what is loaded ---------------------------------------------------------------------- */
 
 /* As loader.c has it: by the name of its file. */
 static bool is_library_name(const char *path)
@@ -151,7 +159,8 @@ static void collect(struct loaded *l)
 
 		if (map->l_ld == _DYNAMIC)
 			read_image(map, &l->self);
-		else if (l->n < LIBRARIES_MAX && is_library_name(map->l_name) && read_image(map, &m) && find(&m, "PMPI_Bcast"))
+		else if (l->n < LIBRARIES_MAX && is_library_name(map->l_name) &&
+			 read_image(map, &m) && find(&m, "PMPI_Bcast"))
 			l->libraries[l->n++] = m;
 	}
 }
@@ -177,7 +186,8 @@ __attribute__((constructor)) static void note_start(void)
 	is_started = true;
 }
 
-/* While the program is being loaded there is one thread; afterwards another may load or unload something. */
+/* While the program is being loaded there is one thread; afterwards another may load or unload
+ * something. */
 void *front_choose(void *trampoline, const char *name)
 {
 	struct loaded l;
@@ -189,7 +199,7 @@ void *front_choose(void *trampoline, const char *name)
 	return has(&l, name) ? trampoline : NULL;
 }
 
-/* ---- before anybody asks ------------------------------------------------------------------------------- */
+/* ---- before anybody asks ----------------------------------------------------------------- */
 
 static int protection_of(uintptr_t at)
 {
@@ -200,7 +210,8 @@ static int protection_of(uintptr_t at)
 		const ElfW(Phdr) *p = &headers[i];
 
 		if (p->p_type == PT_LOAD && at - (start + p->p_vaddr) < p->p_memsz)
-			return (p->p_flags & PF_R ? PROT_READ : 0) | (p->p_flags & PF_W ? PROT_WRITE : 0) |
+			return (p->p_flags & PF_R ? PROT_READ : 0) |
+			       (p->p_flags & PF_W ? PROT_WRITE : 0) |
 			       (p->p_flags & PF_X ? PROT_EXEC : 0);
 	}
 	return PROT_READ;
@@ -242,7 +253,8 @@ static function *decide(void)
 	protection = protection_of(lo);
 	lo = base_round_down(lo, PAGE);
 	hi = base_round_up(hi, PAGE);
-	if (!front_protect((void *)lo, hi - lo, protection | PROT_WRITE)) { /* where it is executed, it stays so */
+	if (!front_protect((void *)lo, hi - lo,
+			   protection | PROT_WRITE)) { /* where it is executed, it stays so */
 		rewrite(&l, symbols);
 		front_protect((void *)lo, hi - lo, protection);
 	}

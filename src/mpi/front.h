@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi: stands between a program and its MPI library, for the few functions that Sluice takes and for
- * all that could show an operation that is still pending.
+ * mpi: stands between a program and its MPI library, for the few functions that Sluice takes and
+ * for all that could show an operation that is still pending.
  *
  *   program -> MPI_Bcast (ours) -> [another tool's MPI_Bcast] -> PMPI_Bcast (ours) -> wrapper
  *                                                                      |          \
@@ -42,7 +42,8 @@
 
 #include "functions.h"
 
-/* A loaded MPI library. `functions` are in the order of FRONT_REAL; optional functions may be NULL. */
+/* A loaded MPI library. `functions` are in the order of FRONT_REAL; optional functions may be NULL.
+ */
 struct front_host {
 	void *handle;           /* for dlsym; never closed */
 	uintptr_t lo, hi;       /* its mapped image */
@@ -70,13 +71,15 @@ enum front_who {
 struct front_abi {
 	/* Remember the library. Once per process, before any wrapper runs. 0 or -errno. */
 	int (*attach)(const struct front_host *host);
-	/* Start the runtime if it can be: a wrapped collective is about to run for the first time. */
+	/* Start the runtime if it can be: a wrapped collective is about to run for the first time.
+	 */
 	void (*start)(void);
 	/* How many; -1 when it cannot be known. */
 	int (*count)(uintptr_t comm, enum front_who who);
 	/* Do the root's arguments mean something on this rank? */
 	bool (*is_root)(uintptr_t comm, int root);
-	/* Stands for what the library lacks: an error on MPI_COMM_WORLD, as the library would report it. */
+	/* Stands for what the library lacks: an error on MPI_COMM_WORLD, as the library would
+	 * report it. */
 	int (*lacking)(void);
 	struct front_way wrapped[FRONT_WRAPPED_COUNT]; /* take.c */
 	const struct front_way *look;                  /* observe.c */
@@ -86,8 +89,8 @@ extern const struct front_abi front_abi_mpich, front_abi_ompi, front_abi_std;
 
 enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
 
-/* Look at what is loaded now. FRONT_ONE: *host (all but functions) and *abi are set; *abi is NULL when
- * the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
+/* Look at what is loaded now. FRONT_ONE: *host (all but functions) and *abi are set; *abi is NULL
+ * when the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
 enum front_found loader_find(struct front_host *host, const struct front_abi **abi);
 /* Fill host->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
 int loader_fill(struct front_host *host);
@@ -99,14 +102,14 @@ void *loader_next(const char *name, const void *caller);
 
 /* A stand-in for function X_c where the library has only X; NULL when there is none. */
 void *narrow_function(const char *name);
-/* For it, about the library that is served: a function by its name, NULL while there is no such library;
- * and the questions of struct front_abi. */
+/* For it, about the library that is served: a function by its name, NULL while there is no such
+ * library; and the questions of struct front_abi. */
 void *front_library_function(const char *name);
 int front_count(uintptr_t comm, enum front_who who);
 bool front_is_root(uintptr_t comm, int root);
 
-/* What persistent requests name, by handle. Any thread. A request that is not known (there was no memory,
- * or nobody told) may name anything. */
+/* What persistent requests name, by handle. Any thread. A request that is not known (there was no
+ * memory, or nobody told) may name anything. */
 void kept_put(uintptr_t request, uintptr_t start, uint64_t bytes);
 void kept_drop(uintptr_t request);
 bool kept_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
@@ -116,8 +119,8 @@ void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility
 
 /* In trampolines.S: the system call mprotect, 0 or -errno. */
 long front_protect(void *start, size_t bytes, int protection) __attribute__((visibility("hidden")));
-/* Called by the loader, by way of choose_MPI_X (trampolines.py), when somebody asks for an MPI_X that not every library
- * has: its trampoline, or NULL, there is none. */
+/* Called by the loader, by way of choose_MPI_X (trampolines.py), when somebody asks for an MPI_X
+ * that not every library has: its trampoline, or NULL, there is none. */
 void *front_choose(void *trampoline, const char *name) __attribute__((visibility("hidden")));
 
 #endif

@@ -21,7 +21,8 @@ struct entry {
 };
 
 static struct {
-	pthread_mutex_t lock; /* protects the rest; n is read without it, to see that there are none */
+	pthread_mutex_t
+		lock; /* protects the rest; n is read without it, to see that there are none */
 	struct entry *entries;
 	size_t cap;
 	_Atomic size_t n;

@@ -99,8 +99,9 @@ static void unlink_locked(struct life_comm *lc)
 	}
 }
 
-/* What the library has to be called for waits for tidy(): this may be in the middle of a call of its, with its locks held
- * (MPICH lets go of a communicator in the MPI_Wait that ends the last operation on it). */
+/* What the library has to be called for waits for tidy(): this may be in the middle of a call of
+ * its, with its locks held (MPICH lets go of a communicator in the MPI_Wait that ends the last
+ * operation on it). */
 static void destroy_comm(struct life_comm *lc)
 {
 	rt_comm_destroy(lc->rt);
@@ -329,10 +330,10 @@ bool life_is_multiple(void)
 /* ---- the library's progress -------------------------------------------------------------- */
 
 /*
- * A rank that waits in a collective owes the library its progress: a peer may be on its way here only
- * after a message of ours has been taken. Testing a request that is not complete is the one call that
- * makes every library progress on all its messages (MPI_Iprobe does not: MPICH looks only where such
- * a message could come from); a generalized request is one that no message can complete.
+ * A rank that waits in a collective owes the library its progress: a peer may be on its way here
+ * only after a message of ours has been taken. Testing a request that is not complete is the one
+ * call that makes every library progress on all its messages (MPI_Iprobe does not: MPICH looks only
+ * where such a message could come from); a generalized request is one that no message can complete.
  */
 static int query_pending(void *extra, MPI_Status *status) { return 0; }
 static int free_pending(void *extra) { return 0; }

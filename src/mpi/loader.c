@@ -159,8 +159,8 @@ static void *in_scope_of(const void *caller, const char *name)
 
 void *loader_next(const char *name, const void *caller)
 {
-	/* First by the caller: a library in its scope may since have made itself or another global, as
-	 * Open MPI does. */
+	/* First by the caller: a library in its scope may since have made itself or another global,
+	 * as Open MPI does. */
 	void *symbol = caller ? in_scope_of(caller, name) : NULL;
 
 	return symbol ? symbol : dlsym(RTLD_NEXT, name);

@@ -33,7 +33,8 @@ struct narrow_call {
 
 #define CALLER() __builtin_return_address(0)
 
-/* The library's own function is looked up once; where several are loaded, each caller has its own. */
+/* The library's own function is looked up once; where several are loaded, each caller has its own.
+ */
 static void *narrow_base(struct narrow_call *call, _Atomic(void *) *known, const char *name,
 			 const void *caller)
 {

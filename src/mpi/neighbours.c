@@ -7,7 +7,8 @@
 
 enum { DIMS_MAX = 64 };
 
-/* For each dimension the rank before this one, then the one after it, as senders and as receivers. */
+/* For each dimension the rank before this one, then the one after it, as senders and as receivers.
+ */
 static bool list_cart(MPI_Comm comm, int *sources, int *targets)
 {
 	int dims, before, after;
@@ -26,7 +27,8 @@ static bool list_cart(MPI_Comm comm, int *sources, int *targets)
 static bool list_dist_graph(MPI_Comm comm, int *sources, int n, int *targets, int m)
 {
 	int *weights = malloc(((size_t)n + (size_t)m + 1) * sizeof(*weights));
-	bool ok = weights && !real.Dist_graph_neighbors(comm, n, sources, weights, m, targets, weights + n);
+	bool ok = weights &&
+		  !real.Dist_graph_neighbors(comm, n, sources, weights, m, targets, weights + n);
 
 	free(weights);
 	return ok;
@@ -46,12 +48,14 @@ bool neighbours_list(MPI_Comm comm, int *sources, int n, int *targets, int m)
 	       !real.Graph_neighbors(comm, rank, m, targets);
 }
 
-/* Where the ranks before and after this one are the same, libraries differ about what goes where. */
+/* Where the ranks before and after this one are the same, libraries differ about what goes where.
+ */
 static bool is_cart_plain(MPI_Comm comm)
 {
 	int dims[DIMS_MAX], periods[DIMS_MAX], coords[DIMS_MAX], n;
 
-	if (real.Cartdim_get(comm, &n) || n > DIMS_MAX || real.Cart_get(comm, n, dims, periods, coords))
+	if (real.Cartdim_get(comm, &n) || n > DIMS_MAX ||
+	    real.Cart_get(comm, n, dims, periods, coords))
 		return false;
 	for (int i = 0; i < n; i++)
 		if (periods[i] && dims[i] < 3)

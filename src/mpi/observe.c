@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wrappers of calls that could show an operation which has been returned from and is still pending.
- * They are entered only while there is one (trampolines.py). What the call names is completed first, by
- * true extents: an overlap too many costs time, one too few a wrong result. So whatever is in doubt
- * completes everything.
+ * The wrappers of calls that could show an operation which has been returned from and is still
+ * pending. They are entered only while there is one (trampolines.py). What the call names is
+ * completed first, by true extents: an overlap too many costs time, one too few a wrong result. So
+ * whatever is in doubt completes everything.
  *
  * Nothing here judges arguments. What is wrong with them the library will say.
  */
@@ -104,9 +104,9 @@ void observe_bytes(const void *at, MPI_Count bytes)
 
 /* ---- calls of the library's ---------------------------------------------------------------- */
 
-/* Where this thread's calls of the library were made, the innermost last. Beyond the last place they are
- * only counted. On another stack (coroutines) one may be taken for left too early: then the library's
- * system calls are looked at, which costs time only. */
+/* Where this thread's calls of the library were made, the innermost last. Beyond the last place
+ * they are only counted. On another stack (coroutines) one may be taken for left too early: then
+ * the library's system calls are looked at, which costs time only. */
 static __thread struct {
 	int n;
 	const void *frames[4];
@@ -150,7 +150,9 @@ static int neighbours(MPI_Comm comm, enum front_who who)
 	if (kind == ABI_CART)
 		return real.Cartdim_get(comm, &n) ? -1 : 2 * n;
 	if (kind == ABI_GRAPH)
-		return real.Comm_rank(comm, &rank) || real.Graph_neighbors_count(comm, rank, &n) ? -1 : n;
+		return real.Comm_rank(comm, &rank) || real.Graph_neighbors_count(comm, rank, &n)
+			       ? -1
+			       : n;
 	if (kind != ABI_DIST_GRAPH ||
 	    real.Dist_graph_neighbors_count(comm, &sources, &targets, &weighted))
 		return -1;
@@ -204,7 +206,8 @@ void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Co
 /* ---- one count for each -------------------------------------------------------------------- */
 
 /* How many, with the arguments that belong to them; -1 when everything must be completed. */
-static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm, enum front_who who)
+static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm,
+		     enum front_who who)
 {
 	int n;
 
@@ -260,9 +263,10 @@ void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_
 	complete(&span);
 }
 
-/* ---- requests, windows ---------------------------------------------------------------------- */
+/* ---- requests, windows ------------------------------------------------------------------- */
 
-static void observe_keep(MPI_Request request, const void *at, MPI_Count count, MPI_Datatype datatype)
+static void observe_keep(MPI_Request request, const void *at, MPI_Count count,
+			 MPI_Datatype datatype)
 {
 	struct span span = { 0 };
 
@@ -302,6 +306,6 @@ static void observe_made(const void *out_base, MPI_Count bytes)
 		rt_memory_keep_out(*(void *const *)out_base, (uint64_t)bytes);
 }
 
-/* ---- the wrappers --------------------------------------------------------------------------- */
+/* ---- the wrappers ------------------------------------------------------------------------ */
 
 #include "look.h"

@@ -2,12 +2,13 @@
 /*
  * Persistent collectives: prepared once, started again and again.
  *
- * All that can fail on one rank is done before all ranks agree on a lane, in which the request's turns meet whatever else
- * is started before or after (rt/requests.h); no lane, or a rank that failed: the request is the library's on all ranks.
+ * All that can fail on one rank is done before all ranks agree on a lane, in which the request's
+ * turns meet whatever else is started before or after (rt/requests.h); no lane, or a rank that
+ * failed: the request is the library's on all ranks.
  *
- * The program's handle is a persistent receive of no bytes, from this process, with a tag of its own. It is active from
- * MPI_Start until a message has come, which is sent when the collective is over. So the library does what is asked of a
- * persistent request, whether it is active or not.
+ * The program's handle is a persistent receive of no bytes, from this process, with a tag of its
+ * own. It is active from MPI_Start until a message has come, which is sent when the collective is
+ * over. So the library does what is asked of a persistent request, whether it is active or not.
  */
 #include <errno.h>
 
@@ -18,7 +19,7 @@ enum { TAGS = 16384 /* every library has twice as many */ };
 
 _Atomic uint32_t request_persistent;
 
-/* ---- tags ---------------------------------------------------------------------------------------- */
+/* ---- tags -------------------------------------------------------------------------------- */
 
 static struct {
 	struct base_spin lock;
@@ -49,7 +50,7 @@ static void tag_put(int tag)
 	base_spin_unlock(&tags.lock);
 }
 
-/* ---- the library's side -------------------------------------------------------------------------- */
+/* ---- the library's side ------------------------------------------------------------------ */
 
 static int make_handle(struct request *r)
 {
@@ -93,9 +94,10 @@ void persistent_complete(int tag)
 	inside--;
 }
 
-/* ---- made and forgotten -------------------------------------------------------------------------- */
+/* ---- made and forgotten ------------------------------------------------------------------ */
 
-/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
+/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an
+ * error. */
 static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
@@ -177,11 +179,12 @@ void persistent_discard(struct request *r)
 	tag_put(r->tag);
 }
 
-/* ---- started ------------------------------------------------------------------------------------- */
+/* ---- started ----------------------------------------------------------------------------- */
 
 static int refuse(const struct request *r, int code)
 {
-	real.Comm_call_errhandler(life_is_gone(r->taken.lc) ? ABI_COMM_SELF : r->taken.take.comm, code);
+	real.Comm_call_errhandler(life_is_gone(r->taken.lc) ? ABI_COMM_SELF : r->taken.take.comm,
+				  code);
 	return code;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a reduction computes: by rt where it knows operation and type, else by the library, on elements as the
- * program sees them. */
+/* What a reduction computes: by rt where it knows operation and type, else by the library, on
+ * elements as the program sees them. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 enum { LARGEST = 64 }; /* more bytes than any predefined datatype has */
 
-/* ---- which operation, which type ------------------------------------------------------------ */
+/* ---- which operation, which type --------------------------------------------------------- */
 
 #if defined(SLUICE_ABI_OMPI)
 
@@ -144,7 +144,7 @@ bool reduce_look(struct taken *t)
 	return t->fold.known_op != RT_OP_OTHER || is_known_to_library(t);
 }
 
-/* ---- by the library --------------------------------------------------------------------------- */
+/* ---- by the library ---------------------------------------------------------------------- */
 
 static int combine(void *ctx, const void *in, void *inout, uint64_t count)
 {
@@ -169,8 +169,11 @@ int reduce_prepare(struct taken *t)
 	struct rt_fold *fold = &t->call.fold;
 	int commutes = 1;
 
-	*fold = (struct rt_fold){ .op = t->fold.known_op, .type = t->fold.known_type, .element_bytes = t->fold.element_bytes,
-				  .combine = combine, .ctx = &t->fold };
+	*fold = (struct rt_fold){ .op = t->fold.known_op,
+				  .type = t->fold.known_type,
+				  .element_bytes = t->fold.element_bytes,
+				  .combine = combine,
+				  .ctx = &t->fold };
 	if (!abi_is_predefined_op(t->take.op) && real.Op_commutative(t->take.op, &commutes))
 		return -EIO;
 	fold->commutes = commutes;

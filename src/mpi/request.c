@@ -65,7 +65,7 @@ void request_put(struct request *r)
 	free(r);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------- */
 
 static uint32_t bucket_of(MPI_Request handle)
 {
@@ -136,7 +136,7 @@ struct request *request_find_persistent(MPI_Request handle)
 	return r && r->tag ? r : NULL;
 }
 
-/* ---- what the program may free before the end ------------------------------------------------------- */
+/* ---- what the program may free before the end -------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
 static int hold_side(struct request *r, struct taken_side *s, const struct rt_side *side)
@@ -182,7 +182,7 @@ void request_release_types(struct request *r)
 	r->types = NULL;
 }
 
-/* ---- completing -------------------------------------------------------------------------------------- */
+/* ---- completing -------------------------------------------------------------------------- */
 
 static int query(void *extra, MPI_Status *status)
 {
@@ -243,7 +243,8 @@ static void forget(struct request *r)
 	discard(r);
 }
 
-/* The library's is complete, too. True: meanwhile the program has freed it, or heard of its error. */
+/* The library's is complete, too. True: meanwhile the program has freed it, or heard of its error.
+ */
 static bool is_end_last(struct request *r)
 {
 	bool is;
@@ -285,8 +286,10 @@ static void finish(struct request *r, int err)
 	base_spin_unlock(&table.lock);
 	if (!is_last && err)
 		note_failed(1);
-	atomic_fetch_sub_explicit(&request_flying, 1, memory_order_release); /* partner: see_ended() */
-	/* from here on another thread may hear of its error, or free it, and leaves the rest to us */
+	atomic_fetch_sub_explicit(&request_flying, 1,
+				  memory_order_release); /* partner: see_ended() */
+	/* from here on another thread may hear of its error, or free it, and leaves the rest to us
+	 */
 	complete(r);
 	if (is_last || is_end_last(r))
 		forget(r);
@@ -378,7 +381,7 @@ int request_take_error(MPI_Request handle)
 	return error;
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------ */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 bool request_take_off(struct request *r)
 {
@@ -428,8 +431,8 @@ static void fly(struct request *r)
 }
 
 /*
- * What combines by a function of the program's, or of the library's, is the library's: it would need calls of this
- * rank, which may be in a call of the library's until the others have gone on.
+ * What combines by a function of the program's, or of the library's, is the library's: it would
+ * need calls of this rank, which may be in a call of the library's until the others have gone on.
  */
 bool request_may_fly(const struct request *r)
 {
@@ -441,7 +444,8 @@ static bool is_used_again(struct request *r)
 {
 	enum rt_kind kind = r->taken.take.kind;
 	uint64_t bytes = r->taken.bytes;
-	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0 : take_prepare(&r->taken);
+	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0
+									 : take_prepare(&r->taken);
 	bool takes;
 
 	if (err)
@@ -453,7 +457,8 @@ static bool is_used_again(struct request *r)
 	return takes;
 }
 
-/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an error. */
+/* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an
+ * error. */
 static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
@@ -462,7 +467,8 @@ static bool look(const struct take *take, struct request *spare, struct request 
 		return false;
 	r = request_get(spare);
 	if (take_look(&r->taken, take, &rt_request_window[take->kind], rc)) {
-		if (take_is_neighbours(take->kind) && r->taken.lc->rt && !r->taken.lc->has_neighbours) {
+		if (take_is_neighbours(take->kind) && r->taken.lc->rt &&
+		    !r->taken.lc->has_neighbours) {
 			trace_passed("its neighbours are not all of its ranks' node");
 		} else if (r->taken.lc->span) {
 			*out = span_takes_requests(&r->taken) && request_may_fly(r) ? r : NULL;
@@ -470,14 +476,18 @@ static bool look(const struct take *take, struct request *spare, struct request 
 				return true;
 			trace_passed("it is not one of those that are served over several nodes");
 		} else if (!r->taken.lc->rt) {
-			trace_passed("its communicator has not been connected: the next blocking collective does it");
+			trace_passed("its communicator has not been connected: the next blocking "
+				     "collective does it");
 			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
 		} else if (!rt_request_suits(r->taken.lc->rt)) {
 			trace_passed("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
-			trace_passed("it computes with a function that only its own rank could call");
-		} else if (!rt_request_takes_always(take->kind, r->taken.bytes) && !is_used_again(r)) {
-			trace_passed("it wins in buffers that are used again only, on which ranks agree in blocking collectives");
+			trace_passed(
+				"it computes with a function that only its own rank could call");
+		} else if (!rt_request_takes_always(take->kind, r->taken.bytes) &&
+			   !is_used_again(r)) {
+			trace_passed("it wins in buffers that are used again only, on which ranks "
+				     "agree in blocking collectives");
 		} else {
 			*out = r;
 			return true;
@@ -521,7 +531,8 @@ static bool trace_begin(struct take *take)
 {
 	const struct take_side *own = sides_own(take);
 
-	return traced_begin(&take->traced, take->name, take->caller, own ? own->type : ABI_DATATYPE_NULL, own ? own->count : 0,
+	return traced_begin(&take->traced, take->name, take->caller,
+			    own ? own->type : ABI_DATATYPE_NULL, own ? own->count : 0,
 			    rt_request_window[take->kind].from);
 }
 
@@ -557,7 +568,7 @@ bool request_begin(struct take *take, MPI_Request *request, int *rc)
 	return true;
 }
 
-/* ---- freeing, canceling --------------------------------------------------------------------------------- */
+/* ---- freeing, canceling ------------------------------------------------------------------ */
 
 int request_Request_free(MPI_Request *request)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The calls that complete requests, while some of ours are in flight or have failed. A wait for ours lets the
- * library progress, and hands it the rest when ours are over; a wait for one of several tests, so that both
- * progress. What is complete, and what becomes of it, the library says.
+ * The calls that complete requests, while some of ours are in flight or have failed. A wait for
+ * ours lets the library progress, and hands it the rest when ours are over; a wait for one of
+ * several tests, so that both progress. What is complete, and what becomes of it, the library says.
  */
 #include <stdlib.h>
 
@@ -69,10 +69,10 @@ static void wait_for_ours(int count, const MPI_Request requests[])
 		rt_requests_woke(&nap);
 }
 
-/* ---- errors of ours: rare --------------------------------------------------------------------------- */
+/* ---- errors of ours: rare ---------------------------------------------------------------- */
 
-/* The requests as they were before the library completed some; NULL: none has failed (or there is no memory,
- * and then the error handler has said it). */
+/* The requests as they were before the library completed some; NULL: none has failed (or there is
+ * no memory, and then the error handler has said it). */
 static MPI_Request *before(int count, const MPI_Request requests[])
 {
 	MPI_Request *copy;
@@ -86,8 +86,8 @@ static MPI_Request *before(int count, const MPI_Request requests[])
 }
 
 /*
- * What another thread has written into the program's memory before it told the library is seen by this one. The library
- * sees to that, too, where no checker of races looks.
+ * What another thread has written into the program's memory before it told the library is seen by
+ * this one. The library sees to that, too, where no checker of races looks.
  */
 static void see_ended(void) { (void)is_any_flying(); }
 
@@ -102,7 +102,8 @@ static int after(MPI_Request *copy, int i, int rc)
 }
 
 /* Of several: indices NULL: all of them; of those the statuses are in order. */
-static int after_several(MPI_Request *copy, int count, const int indices[], MPI_Status *statuses, int rc)
+static int after_several(MPI_Request *copy, int count, const int indices[], MPI_Status *statuses,
+			 int rc)
 {
 	bool any = false;
 
@@ -118,7 +119,7 @@ static int after_several(MPI_Request *copy, int count, const int indices[], MPI_
 	return any ? ABI_ERR_IN_STATUS : rc;
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------ */
+/* ---- the calls --------------------------------------------------------------------------- */
 
 int request_Wait(MPI_Request *request, MPI_Status *status)
 {
@@ -161,15 +162,18 @@ int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MP
 	return rc;
 }
 
-static int test_some(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
+static int test_some(int count, MPI_Request requests[], int *outcount, int indices[],
+		     MPI_Status *statuses)
 {
 	MPI_Request *copy = before(count, requests);
 	int rc = real.Testsome(count, requests, outcount, indices, statuses);
 
-	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices, statuses, rc);
+	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices,
+			     statuses, rc);
 }
 
-int request_Testsome(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
+int request_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
+		     MPI_Status *statuses)
 {
 	int rc;
 
@@ -204,7 +208,8 @@ int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *s
 	return after(copy, !rc && *index != ABI_UNDEFINED ? *index : -1, rc);
 }
 
-int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[], MPI_Status *statuses)
+int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
+		     MPI_Status *statuses)
 {
 	struct rt_nap nap = { 0 };
 	MPI_Request *copy;
@@ -226,7 +231,8 @@ int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indic
 		return rc;
 	copy = before(count, requests);
 	rc = real.Waitsome(count, requests, outcount, indices, statuses);
-	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices, statuses, rc);
+	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices,
+			     statuses, rc);
 }
 
 int request_Test(MPI_Request *request, int *flag, MPI_Status *status)
@@ -257,20 +263,22 @@ int request_Request_get_status(MPI_Request request, int *flag, MPI_Status *statu
 	return real.Request_get_status(request, flag, status);
 }
 
-int request_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+int request_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag,
+				   MPI_Status *status)
 {
 	progress_for(count, requests);
 	return real.Request_get_status_any(count, requests, index, flag, status);
 }
 
-int request_Request_get_status_all(int count, const MPI_Request requests[], int *flag, MPI_Status *statuses)
+int request_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
+				   MPI_Status *statuses)
 {
 	progress_for(count, requests);
 	return real.Request_get_status_all(count, requests, flag, statuses);
 }
 
-int request_Request_get_status_some(int count, const MPI_Request requests[], int *outcount, int indices[],
-				    MPI_Status *statuses)
+int request_Request_get_status_some(int count, const MPI_Request requests[], int *outcount,
+				    int indices[], MPI_Status *statuses)
 {
 	progress_for(count, requests);
 	return real.Request_get_status_some(count, requests, outcount, indices, statuses);

@@ -13,9 +13,9 @@
 
 enum { SLOTS = 2 * FRONT_EXPORTED_COUNT };
 
-/* Made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1; where they lead while something is pending SLOTS
- * further. Read by the trampolines, written here with release after everything that the wrapper
- * reads. */
+/* Made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1; where they lead while something is pending
+ * SLOTS further. Read by the trampolines, written here with release after everything that the
+ * wrapper reads. */
 extern _Atomic(void *) front_slots[2 * SLOTS] __attribute__((visibility("hidden")));
 
 static const struct {
@@ -99,7 +99,8 @@ static void recheck_locked(void)
 		return;
 	front.state = STATE_SEVERAL;
 	if (front.abi)
-		base_log(BASE_LOG_WARN, "mpi", "a second MPI library is started: Sluice leaves it alone");
+		base_log(BASE_LOG_WARN, "mpi",
+			 "a second MPI library is started: Sluice leaves it alone");
 	else
 		stay_out("several MPI libraries are loaded");
 	for (size_t i = 0; i < BASE_ARRAY_LEN(front.original); i++)
@@ -175,9 +176,9 @@ static struct front_way plain_way(uint64_t slot, const void *caller)
 }
 
 /*
- * Where calls led from each place in the program while several libraries are loaded: finding out takes
- * microseconds, and now every message would pay them. A place stays with its library; what is dlopened
- * anew at the same address does so before another MPI_Init.
+ * Where calls led from each place in the program while several libraries are loaded: finding out
+ * takes microseconds, and now every message would pay them. A place stays with its library; what is
+ * dlopened anew at the same address does so before another MPI_Init.
  */
 static struct {
 	const void *caller;

@@ -79,8 +79,8 @@ static int try_alias(enum rt_kind kind, MPI_Comm helper)
 	}
 }
 
-/* Some libraries refuse a send buffer that is the receive buffer, others do as they are told: ask. Wrong
- * programs only. */
+/* Some libraries refuse a send buffer that is the receive buffer, others do as they are told: ask.
+ * Wrong programs only. */
 static bool is_alias_refused(const struct take *take)
 {
 	const struct take_side *send = &take->send, *recv = &take->recv;
@@ -128,8 +128,8 @@ static bool looks_right_parts(struct taken_side *s)
 	for (int i = 0; i < s->n; i++) {
 		if (!list_get(s->given->counts, i))
 			continue;
-		if (s->given->types[i] == ABI_DATATYPE_NULL || types_describe(s->given->types[i], &shape) ||
-		    !is_address(s->given->at, &shape))
+		if (s->given->types[i] == ABI_DATATYPE_NULL ||
+		    types_describe(s->given->types[i], &shape) || !is_address(s->given->at, &shape))
 			return false;
 	}
 	return true;
@@ -138,7 +138,8 @@ static bool looks_right_parts(struct taken_side *s)
 /* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
 static bool gets_none(const struct taken *t, const struct taken_side *s)
 {
-	return s == &t->recv && s->given->form == TAKE_IS_SUM && !list_get(s->given->counts, t->lc->rank);
+	return s == &t->recv && s->given->form == TAKE_IS_SUM &&
+	       !list_get(s->given->counts, t->lc->rank);
 }
 
 /* Would the library send from, or receive into, this? Then its shape, too. */
@@ -151,8 +152,8 @@ static bool looks_right(const struct taken *t, struct taken_side *s)
 		return looks_right_parts(s);
 	if (given->form >= TAKE_IS_PART)
 		count = sum_of(s);
-	if (count < 0 || (!count && !allows_none(t->take.kind)) || given->type == ABI_DATATYPE_NULL ||
-	    types_describe(given->type, &s->shape))
+	if (count < 0 || (!count && !allows_none(t->take.kind)) ||
+	    given->type == ABI_DATATYPE_NULL || types_describe(given->type, &s->shape))
 		return false;
 	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
 }
@@ -176,15 +177,18 @@ static void find_sides(struct taken *t)
 		s->parts = s->kept;
 		s->pack.element = NULL;
 		s->packs.of = NULL;
-		s->n = s->given->who < FRONT_SOURCES ? t->lc->size :
-						       observe_count((uintptr_t)take->comm, s->given->who);
-		s->is_there = s->given->form != TAKE_IS_NOTHING && (!s->given->at_root || t->is_root) &&
+		s->n = s->given->who < FRONT_SOURCES
+			       ? t->lc->size
+			       : observe_count((uintptr_t)take->comm, s->given->who);
+		s->is_there = s->given->form != TAKE_IS_NOTHING &&
+			      (!s->given->at_root || t->is_root) &&
 			      !(t->in_place && s->given->at == ABI_IN_PLACE && is_scatter == i) &&
 			      !(i && gets_nothing(t));
 	}
 }
 
-/* One rank's message as all ranks know it; 0 when they do not, or when it is nothing that can be taken. */
+/* One rank's message as all ranks know it; 0 when they do not, or when it is nothing that can be
+ * taken. */
 static uint64_t shared_bytes(const struct taken *t)
 {
 	const struct take *take = &t->take;
@@ -246,7 +250,7 @@ bool sides_look(struct taken *t)
 	return t->in_place || !t->send.is_there || !t->recv.is_there || !is_alias_refused(&t->take);
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------- */
 
 /* Element counts and places of a side's pieces, whatever its form. */
 struct piece {
@@ -285,7 +289,8 @@ static int prepare_run(struct taken_side *s, MPI_Count count, int n, struct rt_s
 	for (int i = 0; i < n; i++)
 		s->parts[i] = (struct rt_part){ (uint64_t)i * bytes, bytes };
 	out->count = n;
-	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape, &out->buf);
+	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape,
+			 &out->buf);
 }
 
 /* One run of elements, cut by a list. */
@@ -300,11 +305,13 @@ static int prepare_sum(struct taken_side *s, struct rt_side *out)
 		at += bytes;
 	}
 	out->count = s->n;
-	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), s->given->type, &s->shape, &out->buf);
+	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), s->given->type, &s->shape,
+			 &out->buf);
 }
 
-/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them. Pieces that follow each
- * other, in either direction, have nothing between them; of others it is not asked. */
+/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
+ * Pieces that follow each other, in either direction, have nothing between them; of others it is
+ * not asked. */
 static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
@@ -331,14 +338,17 @@ static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 	}
 	for (int i = 0; i < s->n; i++)
 		s->parts[i].off = s->parts[i].bytes ? s->parts[i].off - (uint64_t)lo : 0;
-	out->buf = (struct rt_buf){ .addr = (void *)(uintptr_t)lo, .bytes = (uint64_t)(hi - lo), .is_shared = is_apart };
+	out->buf = (struct rt_buf){ .addr = (void *)(uintptr_t)lo,
+				    .bytes = (uint64_t)(hi - lo),
+				    .is_shared = is_apart };
 	out->count = s->n;
 	return hi - lo - sum <= sum / 2 && !rt_is_device_memory(out->buf.addr, out->buf.bytes);
 }
 
-/* ---- several pieces, packed one after the other ------------------------------------------------- */
+/* ---- several pieces, packed one after the other ------------------------------------------ */
 
-static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, char *at, bool is_unpack)
+static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, char *at,
+		       bool is_unpack)
 {
 	int ret = 0;
 
@@ -388,8 +398,8 @@ static int prepare_packs(struct taken_side *s, struct rt_side *out)
 			continue;
 		s->parts[i].bytes = (uint64_t)(p.count * p.shape.size);
 		at += s->parts[i].bytes;
-		ret = pack_init_packed(&s->packs.of[i], (char *)s->given->at + (intptr_t)p.at, p.count, p.type,
-				       &p.shape, &buf);
+		ret = pack_init_packed(&s->packs.of[i], (char *)s->given->at + (intptr_t)p.at,
+				       p.count, p.type, &p.shape, &buf);
 	}
 	out->count = s->n;
 	out->buf = (struct rt_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
@@ -397,7 +407,7 @@ static int prepare_packs(struct taken_side *s, struct rt_side *out)
 	return ret;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------- */
 
 static int prepare_side(struct taken *t, struct taken_side *s, struct rt_side *out)
 {
@@ -417,7 +427,8 @@ static int prepare_side(struct taken *t, struct taken_side *s, struct rt_side *o
 	switch (given->form) {
 	case TAKE_IS_EACH:
 		/* of a reduction each rank keeps one */
-		return prepare_run(s, given->count, rt_is_fold(t->take.kind) && s == &t->recv ? 1 : s->n, out);
+		return prepare_run(s, given->count,
+				   rt_is_fold(t->take.kind) && s == &t->recv ? 1 : s->n, out);
 	case TAKE_IS_SUM:
 		if (s == &t->recv)
 			return prepare_run(s, list_get(given->counts, t->lc->rank), 1, out);

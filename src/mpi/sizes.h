@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sizes: of predefined datatypes whose handles do not tell, as the library has told them once. Any thread; no lock, and
- * nothing is ever forgotten: of two whose places are the same the second is asked for each time.
+ * sizes: of predefined datatypes whose handles do not tell, as the library has told them once. Any
+ * thread; no lock, and nothing is ever forgotten: of two whose places are the same the second is
+ * asked for each time.
  */
 #ifndef SLUICE_MPI_SIZES_H
 #define SLUICE_MPI_SIZES_H
@@ -19,7 +20,10 @@ struct sizes {
 };
 #define SIZES_BUSY 1
 
-static inline uint32_t sizes_place(uintptr_t handle) { return (uint32_t)((uint64_t)handle * 0x9e3779b97f4a7c15u >> 58); }
+static inline uint32_t sizes_place(uintptr_t handle)
+{
+	return (uint32_t)((uint64_t)handle * 0x9e3779b97f4a7c15u >> 58);
+}
 
 /* 0: not known. */
 static inline uint64_t sizes_find(const struct sizes *s, uintptr_t handle)
@@ -35,8 +39,8 @@ static inline void sizes_learn(struct sizes *s, uintptr_t handle, uint64_t bytes
 	struct sizes_entry *e = &s->entries[sizes_place(handle)];
 	uintptr_t is_free = 0;
 
-	if (!atomic_compare_exchange_strong_explicit(&e->handle, &is_free, SIZES_BUSY, memory_order_relaxed,
-						     memory_order_relaxed))
+	if (!atomic_compare_exchange_strong_explicit(&e->handle, &is_free, SIZES_BUSY,
+						     memory_order_relaxed, memory_order_relaxed))
 		return;
 	e->bytes = bytes;
 	atomic_store_explicit(&e->handle, handle, memory_order_release); /* partner: sizes_find */

@@ -9,9 +9,10 @@
 #include "mpi/span.h"
 
 enum {
-	MEET_TAG = 0x51d,  /* of MPI_Comm_create_group, which is not for messages */
+	MEET_TAG = 0x51d, /* of MPI_Comm_create_group, which is not for messages */
 	WIRE_TAG = 0x51e,
-	SPANS_MAX = 256,   /* libraries have few communicators (MPICH: 2048), and the program needs them */
+	SPANS_MAX = 256, /* libraries have few communicators (MPICH: 2048), and the program needs
+			    them */
 };
 
 /* What all ranks of the job have said. Written by span_meet(), before other threads look. */
@@ -47,13 +48,14 @@ static int copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
 
 	if (rc)
 		return rc;
-	/* between ranks that run Sluice only: unlike other ways it would leave one that does not alone */
+	/* between ranks that run Sluice only: unlike other ways it would leave one that does not
+	 * alone */
 	rc = real.Comm_create_group(comm, group, tag, out);
 	real.Group_free(&group);
 	return rc;
 }
 
-/* ---- the job -------------------------------------------------------------------------------------- */
+/* ---- the job ----------------------------------------------------------------------------- */
 
 static const char *refusal(const struct rt_identity *all, int ranks)
 {
@@ -107,7 +109,8 @@ void span_meet(void)
 	keys = malloc((size_t)ranks * sizeof(*keys));
 	if (!copy_of(ABI_COMM_WORLD, MEET_TAG, &comm)) {
 		if (all_have(all && keys, comm) &&
-		    !real.Allgather(&mine, sizeof(mine), ABI_BYTE, all, sizeof(mine), ABI_BYTE, comm)) {
+		    !real.Allgather(&mine, sizeof(mine), ABI_BYTE, all, sizeof(mine), ABI_BYTE,
+				    comm)) {
 			keep_world(all, ranks, keys);
 			keys = NULL;
 		}
@@ -118,7 +121,8 @@ void span_meet(void)
 	inside--;
 }
 
-/* The node of each rank of a communicator; NULL: some are not of our world, or there is no memory. */
+/* The node of each rank of a communicator; NULL: some are not of our world, or there is no memory.
+ */
 static uint64_t *keys_of(const struct life_comm *lc)
 {
 	size_t n = (size_t)lc->size;
@@ -132,7 +136,8 @@ static uint64_t *keys_of(const struct life_comm *lc)
 	if (ok && !real.Comm_group(lc->comm, &group)) {
 		ok = !real.Comm_group(ABI_COMM_WORLD, &of_world);
 		if (ok) {
-			ok = !real.Group_translate_ranks(group, lc->size, ranks, of_world, ranks + n);
+			ok = !real.Group_translate_ranks(group, lc->size, ranks, of_world,
+							 ranks + n);
 			real.Group_free(&of_world);
 		}
 		real.Group_free(&group);
@@ -162,7 +167,7 @@ bool span_spans(const struct life_comm *lc)
 	return spans_nodes;
 }
 
-/* ---- a communicator ------------------------------------------------------------------------------- */
+/* ---- a communicator ---------------------------------------------------------------------- */
 
 static int near_allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
@@ -170,7 +175,8 @@ static int near_allgather(void *ctx, const void *in, size_t bytes, void *out)
 	int rc;
 
 	inside++;
-	rc = ON_HELPER(real.Allgather(in, (int)bytes, ABI_BYTE, out, (int)bytes, ABI_BYTE, s->near));
+	rc = ON_HELPER(
+		real.Allgather(in, (int)bytes, ABI_BYTE, out, (int)bytes, ABI_BYTE, s->near));
 	inside--;
 	return rc ? -EIO : 0;
 }
@@ -252,8 +258,10 @@ static bool set_segment(struct spanning *s)
 {
 	bool is_roomy = all_say(s->lc, !s->local || !rt_comm_is_crowded(s->local));
 
-	s->segment_bytes = base_opt.span_segment_bytes ? base_opt.span_segment_bytes : span_segment_bytes(!is_roomy);
-	s->segment_bytes = base_max_u64(s->segment_bytes, (uint64_t)s->layout->ranks); /* a byte of each, at least */
+	s->segment_bytes = base_opt.span_segment_bytes ? base_opt.span_segment_bytes
+						       : span_segment_bytes(!is_roomy);
+	s->segment_bytes = base_max_u64(s->segment_bytes,
+					(uint64_t)s->layout->ranks); /* a byte of each, at least */
 	s->spare = malloc(s->segment_bytes);
 	s->posts = calloc((size_t)s->layout->ranks * SPAN_SLOTS, sizeof(*s->posts));
 	return all_say(s->lc, s->spare && s->posts);
@@ -262,14 +270,17 @@ static bool set_segment(struct spanning *s)
 /* Nonblocking ones need a thread that may call the library, on every rank. */
 static void set_thread(struct spanning *s)
 {
-	bool is_asked = base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
+	bool is_asked =
+		base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
 
 	if (!is_asked || all_say(s->lc, life_is_multiple() && !span_thread_create(&s->thread)))
 		return;
 	span_thread_end(s->thread);
 	s->thread = NULL;
-	base_log(BASE_LOG_INFO, "mpi", "nonblocking collectives over several nodes are left to the MPI: %s",
-		 life_is_multiple() ? "a rank has no thread for them" : "MPI_THREAD_MULTIPLE is not provided");
+	base_log(BASE_LOG_INFO, "mpi",
+		 "nonblocking collectives over several nodes are left to the MPI: %s",
+		 life_is_multiple() ? "a rank has no thread for them"
+				    : "MPI_THREAD_MULTIPLE is not provided");
 }
 
 static void explain(const struct spanning *s, const struct life_comm *lc)
@@ -279,13 +290,15 @@ static void explain(const struct spanning *s, const struct life_comm *lc)
 
 	if (!s) {
 		base_count(BASE_CTR_GROUPS_REFUSED, 1);
-		base_log(BASE_LOG_INFO, "mpi", "communicator of %d ranks on several nodes is left to the MPI", lc->size);
+		base_log(BASE_LOG_INFO, "mpi",
+			 "communicator of %d ranks on several nodes is left to the MPI", lc->size);
 		return;
 	}
 	l = s->layout;
 	node = l->node_of[lc->rank];
 	base_count(BASE_CTR_SPANS, 1);
-	base_log(BASE_LOG_INFO, "mpi", "communicator of %d ranks spans %d nodes: %d here (node %d), led by its rank %d",
+	base_log(BASE_LOG_INFO, "mpi",
+		 "communicator of %d ranks spans %d nodes: %d here (node %d), led by its rank %d",
 		 lc->size, l->nodes, span_node_size(l, node), node, span_acting(l, node, -1));
 }
 

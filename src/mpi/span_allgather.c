@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An allgather over several nodes: the ranks of each node exchange what they have; then those that act for their nodes
- * pass the nodes' data on around a ring, and each segment that arrives goes to the others of the node.
+ * An allgather over several nodes: the ranks of each node exchange what they have; then those that
+ * act for their nodes pass the nodes' data on around a ring, and each segment that arrives goes to
+ * the others of the node.
  *
  *   received   all of the node before this one, of the one before that ...: all but this node's
  *   sent       this node's, then all that was received but the next node's, in that order
@@ -36,7 +37,7 @@ struct allgather {
 	int before, after;           /* ranks that act for the neighbours in the ring */
 };
 
-/* ---- the order --------------------------------------------------------------------------------------------- */
+/* ---- the order --------------------------------------------------------------------------- */
 
 static int node_at(const struct place *p)
 {
@@ -100,7 +101,7 @@ static char *segment(const struct place *p)
 	return p->a->at ? p->a->at + p->a->parts[rank_at(p)].off + p->at : p->a->f->s->spare;
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------ */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 static uint64_t end_of(const struct rt_part *parts, int n)
 {
@@ -117,7 +118,8 @@ static int set_buffers(struct allgather *a)
 	const struct flow *f = a->f;
 	const struct rt_call *call = &f->t->call;
 	const struct rt_part *own = &a->parts[f->t->lc->rank];
-	uint64_t end = end_of(a->parts, f->l->ranks), sent = call->send.buf.pack ? call->send.buf.bytes : 0;
+	uint64_t end = end_of(a->parts, f->l->ranks),
+		 sent = call->send.buf.pack ? call->send.buf.bytes : 0;
 	char *window = span_window(f->s, (call->recv.buf.pack ? end : 0) + sent);
 	int ret = 0;
 
@@ -127,11 +129,14 @@ static int set_buffers(struct allgather *a)
 	a->whole = (struct rt_part){ 0, call->recv.buf.pack ? end : call->recv.buf.bytes };
 	a->call.send = call->send;
 	if (sent) {
-		a->call.send.buf = (struct rt_buf){ .addr = window + (call->recv.buf.pack ? end : 0), .bytes = sent };
+		a->call.send.buf =
+			(struct rt_buf){ .addr = window + (call->recv.buf.pack ? end : 0),
+					 .bytes = sent };
 		ret = call->send.buf.pack(call->send.buf.ctx, 0, sent, a->call.send.buf.addr);
 	}
 	if (!ret && call->in_place && call->recv.buf.pack)
-		ret = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes, window + own->off);
+		ret = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes,
+					  window + own->off);
 	return ret;
 }
 
@@ -152,9 +157,12 @@ static int begin_inside(struct allgather *a)
 	a->call.bytes = call->bytes;
 	a->call.name = call->name;
 	a->call.site = call->site;
-	a->call.recv = (struct rt_side){ .buf = { .addr = a->at, .bytes = a->whole.bytes,
-						  .is_shared = !call->recv.buf.pack && call->recv.buf.is_shared },
-					 .parts = a->near, .count = n };
+	a->call.recv = (struct rt_side){ .buf = { .addr = a->at,
+						  .bytes = a->whole.bytes,
+						  .is_shared = !call->recv.buf.pack &&
+							       call->recv.buf.is_shared },
+					 .parts = a->near,
+					 .count = n };
 	a->down = a->call;
 	a->down.kind = RT_BCAST;
 	a->down.root = f->l->place[f->acting];
@@ -182,7 +190,8 @@ static int exchange_near(struct allgather *a)
 		return 0;
 	if (send->parts[0].bytes != a->parts[f->t->lc->rank].bytes)
 		return -EREMOTEIO;
-	memcpy(a->at + a->parts[f->t->lc->rank].off, (char *)send->buf.addr + send->parts[0].off, send->parts[0].bytes);
+	memcpy(a->at + a->parts[f->t->lc->rank].off, (char *)send->buf.addr + send->parts[0].off,
+	       send->parts[0].bytes);
 	return 0;
 }
 
@@ -220,12 +229,13 @@ static void end(struct allgather *a)
 	free(a->near);
 	for (int r = 0; !f->err && buf->pack && r < f->l->ranks && !err; r++)
 		if (!f->t->call.in_place || r != f->t->lc->rank)
-			err = buf->unpack(buf->ctx, a->parts[r].off, a->parts[r].bytes, a->at + a->parts[r].off);
+			err = buf->unpack(buf->ctx, a->parts[r].off, a->parts[r].bytes,
+					  a->at + a->parts[r].off);
 	if (err)
 		flow_fail(f, err);
 }
 
-/* ---- the ring --------------------------------------------------------------------------------------------------- */
+/* ---- the ring ---------------------------------------------------------------------------- */
 
 /* Those of the node's other ranks only: the order of what they get is the order of receiving. */
 static void pass_inside(struct allgather *a, const struct place *p)
@@ -237,18 +247,21 @@ static void pass_inside(struct allgather *a, const struct place *p)
 
 static void expect(struct allgather *a)
 {
-	for (; !is_over(&a->expect) && a->expect.index < a->recv.index + SPAN_SLOTS; advance(&a->expect))
-		flow_recv(a->f, &a->recvs[a->expect.index % SPAN_SLOTS], segment(&a->expect), length_at(&a->expect), a->before,
-			  FLOW_DOWN);
+	for (; !is_over(&a->expect) && a->expect.index < a->recv.index + SPAN_SLOTS;
+	     advance(&a->expect))
+		flow_recv(a->f, &a->recvs[a->expect.index % SPAN_SLOTS], segment(&a->expect),
+			  length_at(&a->expect), a->before, FLOW_DOWN);
 }
 
 /* This node's own, and what has arrived. */
 static bool can_send(const struct allgather *a, const struct place *own_end)
 {
-	return !is_over(&a->send) && (!a->send.step || a->send.index - own_end->index < a->recv.index);
+	return !is_over(&a->send) &&
+	       (!a->send.step || a->send.index - own_end->index < a->recv.index);
 }
 
-/* Steps of the ring until all has been received and sent; the last segment received is not passed on inside. */
+/* Steps of the ring until all has been received and sent; the last segment received is not passed
+ * on inside. */
 static void go_round(struct allgather *a, struct place *last)
 {
 	struct place own_end = a->send;
@@ -256,15 +269,18 @@ static void go_round(struct allgather *a, struct place *last)
 	while (!own_end.step)
 		advance(&own_end);
 	while (!is_over(&a->recv) || !is_over(&a->send)) {
-		struct post *in = &a->recvs[a->recv.index % SPAN_SLOTS], *out = &a->sends[a->send.index % SPAN_SLOTS];
+		struct post *in = &a->recvs[a->recv.index % SPAN_SLOTS],
+			    *out = &a->sends[a->send.index % SPAN_SLOTS];
 
 		expect(a);
 		if (can_send(a, &own_end) && !out->is_there) {
-			flow_send(a->f, out, segment(&a->send), length_at(&a->send), a->after, FLOW_DOWN);
+			flow_send(a->f, out, segment(&a->send), length_at(&a->send), a->after,
+				  FLOW_DOWN);
 			advance(&a->send);
 			continue;
 		}
-		flow_wait_any(a->f, is_over(&a->recv) ? NULL : in, can_send(a, &own_end) ? out : NULL);
+		flow_wait_any(a->f, is_over(&a->recv) ? NULL : in,
+			      can_send(a, &own_end) ? out : NULL);
 		if (is_over(&a->recv) || in->is_there)
 			continue;
 		*last = a->recv;

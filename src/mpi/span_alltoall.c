@@ -2,13 +2,13 @@
 /*
  * An all-to-all over several nodes: messages are sent between nodes, not between ranks.
  *
- *   step s, of nodes - 1    to the node s places on, from the one s places back; for each rank there in turn what all ranks
- *                           here have for it comes together at the one that acts, and crosses as one message, in units;
- *                           what comes for a rank here goes to it
- *   at the end              the ranks of the node among themselves
+ *   step s, of nodes - 1    to the node s places on, from the one s places back; for each rank
+ * there in turn what all ranks here have for it comes together at the one that acts, and crosses as
+ * one message, in units; what comes for a rank here goes to it at the end              the ranks of
+ * the node among themselves
  *
- * Both ends of a step go through the same units in the same order, and end it before the next begins: so each waits only
- * for who is at the same unit or has been there.
+ * Both ends of a step go through the same units in the same order, and end it before the next
+ * begins: so each waits only for who is at the same unit or has been there.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,9 +31,18 @@ struct alltoall {
 };
 
 static uint64_t at_of(const struct alltoall *a, uint64_t i) { return i % a->units * a->unit; }
-static uint64_t length(const struct alltoall *a, uint64_t i) { return base_min_u64(a->unit, a->bytes - at_of(a, i)); }
-static uint64_t slot(const struct alltoall *a, uint64_t i) { return i % SPAN_SLOTS * a->f->s->segment_bytes; }
-static uint64_t count(const struct alltoall *a, int node) { return (uint64_t)span_node_size(a->f->l, node) * a->units; }
+static uint64_t length(const struct alltoall *a, uint64_t i)
+{
+	return base_min_u64(a->unit, a->bytes - at_of(a, i));
+}
+static uint64_t slot(const struct alltoall *a, uint64_t i)
+{
+	return i % SPAN_SLOTS * a->f->s->segment_bytes;
+}
+static uint64_t count(const struct alltoall *a, int node)
+{
+	return (uint64_t)span_node_size(a->f->l, node) * a->units;
+}
 
 static int node_after(const struct alltoall *a, int step)
 {
@@ -42,7 +51,7 @@ static int node_after(const struct alltoall *a, int step)
 	return (a->f->node + step + nodes) % nodes;
 }
 
-/* ---- inside the node --------------------------------------------------------------------------------------- */
+/* ---- inside the node --------------------------------------------------------------------- */
 
 /* What all ranks here have for rank `to`, to the one that acts. */
 static void come_together(struct alltoall *a, int to, uint64_t i)
@@ -58,7 +67,9 @@ static void come_together(struct alltoall *a, int to, uint64_t i)
 	if (!f->acts) {
 		a->parts[0] = (struct rt_part){ mine[to].off + at, bytes };
 		a->partners[0] = f->l->place[f->acting];
-		x = (struct rt_exchange){ .targets = a->partners, .sent = a->parts, .target_count = 1 };
+		x = (struct rt_exchange){ .targets = a->partners,
+					  .sent = a->parts,
+					  .target_count = 1 };
 		flow_exchange(f, f->inside, &x);
 		return;
 	}
@@ -90,15 +101,20 @@ static void hand_out(struct alltoall *a, const int *from, int first, int end, in
 
 		if (f->acts && a->ranks[k] == f->acting)
 			memcpy(a->plain.recv + mine[from[r]].off + at, a->in + off, bytes);
-		a->parts[n] = f->acts ? (struct rt_part){ off, bytes } : (struct rt_part){ mine[from[r]].off + at, bytes };
+		a->parts[n] = f->acts ? (struct rt_part){ off, bytes }
+				      : (struct rt_part){ mine[from[r]].off + at, bytes };
 		a->partners[n] = f->acts ? k : f->l->place[f->acting];
 	}
 	if (a->ranks[k] == f->acting)
 		return; /* which all here know */
 	if (f->acts)
-		x = (struct rt_exchange){ .targets = a->partners, .sent = a->parts, .target_count = n };
+		x = (struct rt_exchange){ .targets = a->partners,
+					  .sent = a->parts,
+					  .target_count = n };
 	else if (a->ranks[k] == f->t->lc->rank)
-		x = (struct rt_exchange){ .sources = a->partners, .received = a->parts, .source_count = n };
+		x = (struct rt_exchange){ .sources = a->partners,
+					  .received = a->parts,
+					  .source_count = n };
 	flow_exchange(f, f->inside, &x);
 }
 
@@ -109,7 +125,8 @@ static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
 	int n = span_node_size(a->f->l, node);
 
 	for (int first = 0; first < n && !a->f->err; first += a->size)
-		hand_out(a, from, first, first + a->size < n ? first + a->size : n, (int)(i / a->units), i);
+		hand_out(a, from, first, first + a->size < n ? first + a->size : n,
+			 (int)(i / a->units), i);
 }
 
 /* Unit i of what the ranks here have for each other. */
@@ -126,17 +143,20 @@ static void exchange_near(struct alltoall *a, uint64_t i)
 
 		if (rank == f->t->lc->rank)
 			continue;
-		a->parts[n] = (struct rt_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
-		a->parts[a->size + n] = (struct rt_part){ call->recv.parts[rank].off + at_of(a, i), length(a, i) };
+		a->parts[n] =
+			(struct rt_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
+		a->parts[a->size + n] =
+			(struct rt_part){ call->recv.parts[rank].off + at_of(a, i), length(a, i) };
 		a->partners[n++] = k;
 	}
 	x.target_count = x.source_count = n;
 	flow_exchange(f, f->inside, &x);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------ */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
-static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *recv, uint64_t recv_bytes)
+static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *recv,
+		     uint64_t recv_bytes)
 {
 	struct flow *f = a->f;
 
@@ -144,7 +164,9 @@ static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *
 	f->inside = NULL;
 	a->near.send.buf = (struct rt_buf){ .addr = send, .bytes = send_bytes };
 	a->near.recv.buf = (struct rt_buf){ .addr = recv, .bytes = recv_bytes };
-	return f->s->local ? rt_exchanges_begin(f->s->local, &a->near, (uint64_t)a->size * a->unit, &f->inside) : 0;
+	return f->s->local ? rt_exchanges_begin(f->s->local, &a->near, (uint64_t)a->size * a->unit,
+						&f->inside)
+			   : 0;
 }
 
 static int begin_inside(struct alltoall *a)
@@ -206,7 +228,7 @@ static void end(struct alltoall *a)
 	plain_end(f, p, f->t->call.in_place ? f->t->lc->rank : -1);
 }
 
-/* ---- between nodes --------------------------------------------------------------------------------------------- */
+/* ---- between nodes ----------------------------------------------------------------------- */
 
 static void expect(struct alltoall *a, int node, uint64_t i)
 {
@@ -215,7 +237,8 @@ static void expect(struct alltoall *a, int node, uint64_t i)
 	char *at = a->in && !f->err ? a->in + slot(a, i) : f->s->spare;
 
 	if (f->acts && i < count(a, f->node))
-		flow_recv(f, &a->recvs[i % SPAN_SLOTS], at, bytes, span_acting(f->l, node, -1), FLOW_DOWN);
+		flow_recv(f, &a->recvs[i % SPAN_SLOTS], at, bytes, span_acting(f->l, node, -1),
+			  FLOW_DOWN);
 }
 
 static void send_unit(struct alltoall *a, int node, uint64_t i)
@@ -226,8 +249,8 @@ static void send_unit(struct alltoall *a, int node, uint64_t i)
 	flow_wait(f, p);
 	come_together(a, span_node_ranks(f->l, node)[i / a->units], i);
 	if (f->acts)
-		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->spare, (uint64_t)a->size * length(a, i),
-			  span_acting(f->l, node, -1), FLOW_DOWN);
+		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->spare,
+			  (uint64_t)a->size * length(a, i), span_acting(f->l, node, -1), FLOW_DOWN);
 }
 
 static void run_step(struct alltoall *a, int step)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A broadcast over several nodes: while one segment crosses the network, the one before moves inside the node. */
+/* A broadcast over several nodes: while one segment crosses the network, the one before moves
+ * inside the node. */
 #include <errno.h>
 
 #include "base/base.h"
@@ -63,7 +64,8 @@ static void convert(struct bcast *b, uint64_t k)
 
 	if (!buf->pack || b->f->err)
 		return;
-	err = b->is_root ? buf->pack(buf->ctx, at, bytes, segment(b, k)) : buf->unpack(buf->ctx, at, bytes, segment(b, k));
+	err = b->is_root ? buf->pack(buf->ctx, at, bytes, segment(b, k))
+			 : buf->unpack(buf->ctx, at, bytes, segment(b, k));
 	if (err)
 		flow_fail(b->f, err);
 }
@@ -81,7 +83,8 @@ static void expect(struct bcast *b, uint64_t k)
 	if (f->parent < 0 || k >= span_count(&f->cut))
 		return;
 	wait_sent(b, k); /* what was in its place */
-	flow_recv(f, &b->recv[k % SPAN_SLOTS], segment(b, k), span_length(&f->cut, k), f->parent, FLOW_DOWN);
+	flow_recv(f, &b->recv[k % SPAN_SLOTS], segment(b, k), span_length(&f->cut, k), f->parent,
+		  FLOW_DOWN);
 }
 
 static void forward(struct bcast *b, uint64_t k)
@@ -89,7 +92,8 @@ static void forward(struct bcast *b, uint64_t k)
 	struct flow *f = b->f;
 
 	for (int i = 0; i < f->child_count; i++)
-		flow_send(f, &b->send[k % SPAN_SLOTS][i], segment(b, k), span_length(&f->cut, k), f->children[i], FLOW_DOWN);
+		flow_send(f, &b->send[k % SPAN_SLOTS][i], segment(b, k), span_length(&f->cut, k),
+			  f->children[i], FLOW_DOWN);
 }
 
 static void step(struct bcast *b, uint64_t k)

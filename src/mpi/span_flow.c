@@ -7,7 +7,7 @@
 #include "mpi/span.h"
 #include "trace/trace.h"
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------- */
 
 void flow_fail(struct flow *f, int err)
 {
@@ -28,30 +28,36 @@ static void look(struct flow *f, int rc)
 	flow_fail(f, -EIO);
 }
 
-void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to, enum flow_tag tag)
+void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to,
+	       enum flow_tag tag)
 {
-	int rc = ON_HELPER(HOSTED(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
+	int rc = ON_HELPER(
+		HOSTED(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);
 	base_count(BASE_CTR_BYTES_SPAN, bytes);
 }
 
-void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from, enum flow_tag tag)
+void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
+	       enum flow_tag tag)
 {
-	int rc = ON_HELPER(HOSTED(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
+	int rc = ON_HELPER(
+		HOSTED(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);
 }
 
-/* In a thread of ours, which leaves the CPU to the program. What is given up may still be on its way. */
+/* In a thread of ours, which leaves the CPU to the program. What is given up may still be on its
+ * way. */
 static int wait_between(struct flow *f, int n, MPI_Request requests[], int *out_which)
 {
 	int rc, flag = 0;
 
 	for (bool has_moved = true;; has_moved = false) {
-		rc = ON_HELPER(HOSTED(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
+		rc = ON_HELPER(
+			HOSTED(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
 		if (rc || flag)
 			return rc;
 		if (span_thread_pause(f->by, has_moved))
@@ -132,8 +138,10 @@ void flow_meet(struct flow *f)
 		struct post in = { 0 }, out = { 0 };
 		int theirs = 0, mine = f->err != 0;
 
-		flow_recv(f, &in, &theirs, sizeof(theirs), span_acting(f->l, (f->node - step + nodes) % nodes, -1), FLOW_STATUS);
-		flow_send(f, &out, &mine, sizeof(mine), span_acting(f->l, (f->node + step) % nodes, -1), FLOW_STATUS);
+		flow_recv(f, &in, &theirs, sizeof(theirs),
+			  span_acting(f->l, (f->node - step + nodes) % nodes, -1), FLOW_STATUS);
+		flow_send(f, &out, &mine, sizeof(mine),
+			  span_acting(f->l, (f->node + step) % nodes, -1), FLOW_STATUS);
 		flow_wait(f, &in);
 		flow_wait(f, &out);
 		if (theirs)
@@ -141,7 +149,8 @@ void flow_meet(struct flow *f)
 	}
 }
 
-void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
+void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
+	      uint64_t bytes)
 {
 	int err;
 
@@ -163,11 +172,14 @@ void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange
 		flow_fail(f, err);
 }
 
-/* ---- a call ------------------------------------------------------------------------------------------- */
+/* ---- a call ------------------------------------------------------------------------------ */
 
-#define LEAST_BYTES ((uint64_t)1 << 20) /* doc/adr/0027-spanning-nodes.md: shorter ones lose more often than they win */
+#define LEAST_BYTES                                                                                \
+	((uint64_t)1                                                                               \
+	 << 20) /* doc/adr/0027-spanning-nodes.md: shorter ones lose more often than they win */
 
-/* What goes through the ranks that act is copied twice more, for fewer messages: as long as one costs more than that. */
+/* What goes through the ranks that act is copied twice more, for fewer messages: as long as one
+ * costs more than that. */
 #define EXCHANGED_MOST_BYTES ((uint64_t)64 << 10)
 
 static bool is_computable(const struct taken *t)
@@ -176,20 +188,25 @@ static bool is_computable(const struct taken *t)
 
 	/* parts come together by nodes, not by ranks */
 	return t->fold.element_bytes <= t->lc->span->segment_bytes &&
-	       (abi_is_predefined_op(t->take.op) || (!real.Op_commutative(t->take.op, &commutes) && commutes));
+	       (abi_is_predefined_op(t->take.op) ||
+		(!real.Op_commutative(t->take.op, &commutes) && commutes));
 }
 
-/* By what all ranks know: which collectives these are, and from how many bytes on unless all are asked for. */
+/* By what all ranks know: which collectives these are, and from how many bytes on unless all are
+ * asked for. */
 bool span_suits(const struct taken *t)
 {
 	switch (t->take.kind) {
 	case RT_BCAST:
-		return t->bytes >= LEAST_BYTES || base_opt.coll_take[BASE_COLL_BCAST] == BASE_TAKE_ON;
+		return t->bytes >= LEAST_BYTES ||
+		       base_opt.coll_take[BASE_COLL_BCAST] == BASE_TAKE_ON;
 	case RT_ALLREDUCE:
 		return is_computable(t) &&
-		       (t->bytes >= LEAST_BYTES || base_opt.coll_take[BASE_COLL_ALLREDUCE] == BASE_TAKE_ON);
+		       (t->bytes >= LEAST_BYTES ||
+			base_opt.coll_take[BASE_COLL_ALLREDUCE] == BASE_TAKE_ON);
 	case RT_REDUCE:
-		return is_computable(t) && (t->bytes >= LEAST_BYTES || base_opt.coll_take[BASE_COLL_REDUCE] == BASE_TAKE_ON);
+		return is_computable(t) && (t->bytes >= LEAST_BYTES ||
+					    base_opt.coll_take[BASE_COLL_REDUCE] == BASE_TAKE_ON);
 	case RT_ALLGATHER:
 	case RT_ALLGATHERV:
 		return base_opt.coll_take[BASE_COLL_ALLGATHER] == BASE_TAKE_ON;
@@ -198,10 +215,12 @@ bool span_suits(const struct taken *t)
 	case RT_SCATTER:
 		return base_opt.coll_take[BASE_COLL_SCATTER] == BASE_TAKE_ON;
 	case RT_ALLTOALL:
-		return t->bytes <= EXCHANGED_MOST_BYTES && base_opt.coll_take[BASE_COLL_ALLTOALL] == BASE_TAKE_ON;
+		return t->bytes <= EXCHANGED_MOST_BYTES &&
+		       base_opt.coll_take[BASE_COLL_ALLTOALL] == BASE_TAKE_ON;
 	case RT_REDUCE_SCATTER:
 	case RT_REDUCE_SCATTER_BLOCK:
-		return is_computable(t) && base_opt.coll_take[BASE_COLL_REDUCE_SCATTER] == BASE_TAKE_ON;
+		return is_computable(t) &&
+		       base_opt.coll_take[BASE_COLL_REDUCE_SCATTER] == BASE_TAKE_ON;
 	case RT_BARRIER:
 		return base_opt.coll_take[BASE_COLL_BARRIER] == BASE_TAKE_ON;
 	default:
@@ -215,7 +234,9 @@ static void begin(struct flow *f, struct taken *t)
 	int root = t->take.root, root_node = root < 0 ? 0 : l->node_of[root];
 	struct span_tree tree;
 
-	*f = (struct flow){ .t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1 };
+	*f = (struct flow){
+		.t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1
+	};
 	f->acting = span_acting(l, f->node, root);
 	f->acts = f->acting == t->lc->rank;
 	f->cut = span_cut(t->bytes, t->lc->span->segment_bytes,
@@ -266,8 +287,9 @@ static void work(struct flow *f, struct taken *t, int err, struct span_thread *b
 {
 	begin(f, t);
 	f->by = by;
-	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments", t->take.name,
-		 (unsigned long long)t->bytes, f->l->nodes, (unsigned long long)span_count(&f->cut));
+	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments",
+		 t->take.name, (unsigned long long)t->bytes, f->l->nodes,
+		 (unsigned long long)span_count(&f->cut));
 	if (err)
 		flow_fail(f, err);
 	run(f);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions over several nodes, segment by segment: what the ranks of a node bring comes together at the rank that acts
- * for it, goes up the tree, and, where all get the result, down again `lag` segments later.
+ * Reductions over several nodes, segment by segment: what the ranks of a node bring comes together
+ * at the rank that acts for it, goes up the tree, and, where all get the result, down again `lag`
+ * segments later.
  *
- *   segment      k           inside the node, then up: children's parts, in the order of the tree, own part first
- *                k - lag     down, then inside the node
+ *   segment      k           inside the node, then up: children's parts, in the order of the tree,
+ * own part first k - lag     down, then inside the node
  *
- * The order in which parts are combined is one of the layout, not of time: results are the same from run to run, and on
- * all ranks, as one rank computes them.
+ * The order in which parts are combined is one of the layout, not of time: results are the same
+ * from run to run, and on all ranks, as one rank computes them.
  */
 #include <errno.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static char *their_at(const struct fold *d, int child, uint64_t k)
 	return d->theirs ? d->theirs + slot * d->f->cut.segment : d->f->s->spare;
 }
 
-/* ---- buffers --------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 /* What the CPU cannot load, or what was not described, has a plain form. */
 struct places { uint64_t send, recv, sum, theirs, bytes; };
@@ -82,7 +83,9 @@ static int set_buffers(struct fold *d)
 		return -ENOMEM;
 	d->mine = send->pack ? window + p.send : send->addr;
 	if (f->acts) {
-		d->sum = !call->recv.count ? window + p.sum : call->recv.buf.pack ? window + p.recv : call->recv.buf.addr;
+		d->sum = !call->recv.count     ? window + p.sum
+			 : call->recv.buf.pack ? window + p.recv
+					       : call->recv.buf.addr;
 		d->sum_slots = call->recv.count ? 0 : SPAN_SLOTS;
 		d->theirs = window + p.theirs;
 	} else if (call->recv.count) {
@@ -95,7 +98,8 @@ static int begin_inside(struct fold *d)
 {
 	struct flow *f = d->f;
 	const struct rt_call *call = &f->t->call;
-	uint64_t whole = f->cut.bytes, sum_bytes = d->sum_slots ? d->sum_slots * f->cut.segment : whole;
+	uint64_t whole = f->cut.bytes,
+		 sum_bytes = d->sum_slots ? d->sum_slots * f->cut.segment : whole;
 	int err;
 
 	d->part = (struct rt_part){ 0, whole };
@@ -104,7 +108,9 @@ static int begin_inside(struct fold *d)
 		.kind = RT_REDUCE,
 		.root = f->l->place[f->acting],
 		.in_place = f->acts && d->sum == d->mine,
-		.send = { .buf = { .addr = (void *)d->mine, .bytes = whole }, .parts = &d->part, .count = 1 },
+		.send = { .buf = { .addr = (void *)d->mine, .bytes = whole },
+			  .parts = &d->part,
+			  .count = 1 },
 		.bytes = whole,
 		.fold = call->fold,
 		.name = call->name,
@@ -112,12 +118,17 @@ static int begin_inside(struct fold *d)
 	};
 	d->down = d->up;
 	d->down.kind = RT_BCAST;
-	d->down.send = (struct rt_side){ .buf = { .addr = d->sum, .bytes = whole }, .parts = &d->part, .count = 1 };
+	d->down.send = (struct rt_side){ .buf = { .addr = d->sum, .bytes = whole },
+					 .parts = &d->part,
+					 .count = 1 };
 	if (f->acts)
-		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = sum_bytes }, .parts = &d->sum_part,
+		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = sum_bytes },
+					       .parts = &d->sum_part,
 					       .count = 1 };
 	err = rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &d->inside);
-	return err || !d->for_all ? err : rt_pieces_begin(f->s->local, &d->down, f->cut.segment, &f->inside);
+	return err || !d->for_all
+		       ? err
+		       : rt_pieces_begin(f->s->local, &d->down, f->cut.segment, &f->inside);
 }
 
 static void begin(struct fold *d, struct flow *f)
@@ -152,15 +163,15 @@ static void end(struct fold *d)
 		flow_fail(d->f, err);
 }
 
-/* ---- up ------------------------------------------------------------------------------------------------------ */
+/* ---- up ---------------------------------------------------------------------------------- */
 
 static void expect_up(struct fold *d, uint64_t k)
 {
 	struct flow *f = d->f;
 
 	for (int i = 0; i < f->child_count && k < d->count; i++)
-		flow_recv(f, &d->recv_up[i][k % SPAN_SLOTS], their_at(d, i, k), span_length(&f->cut, k), f->children[i],
-			  FLOW_UP);
+		flow_recv(f, &d->recv_up[i][k % SPAN_SLOTS], their_at(d, i, k),
+			  span_length(&f->cut, k), f->children[i], FLOW_UP);
 }
 
 /* What the ranks here bring. */
@@ -184,7 +195,8 @@ static void combine(struct fold *d, int child, uint64_t k)
 	flow_wait(f, &d->recv_up[child][k % SPAN_SLOTS]);
 	if (f->err)
 		return;
-	err = fold->combine(fold->ctx, their_at(d, child, k), sum_at(d, k), span_length(&f->cut, k) / fold->element_bytes);
+	err = fold->combine(fold->ctx, their_at(d, child, k), sum_at(d, k),
+			    span_length(&f->cut, k) / fold->element_bytes);
 	if (err)
 		flow_fail(f, err);
 }
@@ -207,7 +219,7 @@ static void go_up(struct fold *d, uint64_t k)
 		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
 }
 
-/* ---- down ---------------------------------------------------------------------------------------------------- */
+/* ---- down -------------------------------------------------------------------------------- */
 
 /* Into the sum, which must have gone up. */
 static void expect_down(struct fold *d, uint64_t k)
@@ -219,7 +231,8 @@ static void expect_down(struct fold *d, uint64_t k)
 		return;
 	if (up->segment == k)
 		flow_wait(f, up);
-	flow_recv(f, &d->recv_down[k % SPAN_SLOTS], sum_at(d, k), span_length(&f->cut, k), f->parent, FLOW_DOWN);
+	flow_recv(f, &d->recv_down[k % SPAN_SLOTS], sum_at(d, k), span_length(&f->cut, k),
+		  f->parent, FLOW_DOWN);
 }
 
 static void go_down(struct fold *d, uint64_t k)
@@ -232,7 +245,8 @@ static void go_down(struct fold *d, uint64_t k)
 	flow_wait(f, &d->recv_down[k % SPAN_SLOTS]);
 	for (int i = 0; i < f->child_count; i++) {
 		flow_wait(f, &d->send_down[i][k % SPAN_SLOTS]);
-		flow_send(f, &d->send_down[i][k % SPAN_SLOTS], sum_at(d, k), bytes, f->children[i], FLOW_DOWN);
+		flow_send(f, &d->send_down[i][k % SPAN_SLOTS], sum_at(d, k), bytes, f->children[i],
+			  FLOW_DOWN);
 	}
 	if (f->acts && k + 1 == d->count) /* before the others here take it for right */
 		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);

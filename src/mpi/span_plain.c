@@ -41,8 +41,8 @@ void plain_end(struct flow *f, const struct plain *p, int but)
 
 	for (int i = 0; p->recv && recv->buf.pack && !f->err && i < recv->count && !err; i++)
 		if (i != but)
-			err = recv->buf.unpack(recv->buf.ctx, recv->parts[i].off, recv->parts[i].bytes,
-					       p->recv + recv->parts[i].off);
+			err = recv->buf.unpack(recv->buf.ctx, recv->parts[i].off,
+					       recv->parts[i].bytes, p->recv + recv->parts[i].off);
 	if (err)
 		flow_fail(f, err);
 }

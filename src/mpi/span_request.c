@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nonblocking collectives on a communicator that spans nodes, where the library is used by several threads anyway
- * (doc/adr/0030-requests-over-nodes.md): a thread for each such communicator does them in their order, as blocking ones.
+ * Nonblocking collectives on a communicator that spans nodes, where the library is used by several
+ * threads anyway (doc/adr/0030-requests-over-nodes.md): a thread for each such communicator does
+ * them in their order, as blocking ones.
  *
  *   request.c   --span_start()-->  queue  --the thread-->  done  --span_next_done()-->  request.c
  *
- * While nobody asks for it the thread sleeps between two looks at its messages; whoever waits for, or tests, a request makes
- * it look at once. Blocking collectives wait until it has nothing to do. It is no thread of Sluice's to guard/ and region/:
- * it touches the program's memory.
+ * While nobody asks for it the thread sleeps between two looks at its messages; whoever waits for,
+ * or tests, a request makes it look at once. Blocking collectives wait until it has nothing to do.
+ * It is no thread of Sluice's to guard/ and region/: it touches the program's memory.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -28,8 +29,8 @@ enum {
 	GIVE_UP_NAPS = 2000,      /* of a ms, at the end: without anything that ends */
 };
 
-/* Signals of the program's go to its own threads; what a thread itself causes (SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV,
- * SIGSYS), and what libc sends to all threads (32, 33), comes here. */
+/* Signals of the program's go to its own threads; what a thread itself causes (SIGILL, SIGTRAP,
+ * SIGBUS, SIGFPE, SIGSEGV, SIGSYS), and what libc sends to all threads (32, 33), comes here. */
 #define BIT(signal) ((uint64_t)1 << ((signal) - 1))
 #define BLOCKED (~(BIT(4) | BIT(5) | BIT(7) | BIT(8) | BIT(11) | BIT(31) | BIT(32) | BIT(33)))
 
@@ -78,7 +79,7 @@ static struct job *take(struct jobs *jobs)
 	return j;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------- */
+/* ---- the thread -------------------------------------------------------------------------- */
 
 static void nap(long ns)
 {
@@ -98,7 +99,8 @@ bool span_thread_pause(struct span_thread *t, bool has_moved)
 	if (t->looks < EAGER_LOOKS)
 		sched_yield();
 	else
-		nap((long)base_min_u64((uint64_t)(t->looks - EAGER_LOOKS) * 1000 + NAP_MIN_NS, NAP_MAX_NS));
+		nap((long)base_min_u64((uint64_t)(t->looks - EAGER_LOOKS) * 1000 + NAP_MIN_NS,
+				       NAP_MAX_NS));
 	return !atomic_load_explicit(&t->is_cancelled, memory_order_relaxed);
 }
 
@@ -106,7 +108,8 @@ static void finish(struct job *j)
 {
 	pthread_mutex_lock(&done.lock);
 	put(&done.jobs, j);
-	atomic_fetch_add_explicit(&done.count, 1, memory_order_release); /* partner: span_next_done */
+	atomic_fetch_add_explicit(&done.count, 1,
+				  memory_order_release); /* partner: span_next_done */
 	pthread_mutex_unlock(&done.lock);
 }
 
@@ -151,7 +154,8 @@ static int create(void *(*run)(void *), void *arg)
 	pthread_t thread;
 	int rc;
 
-	syscall(SYS_rt_sigprocmask, SET_MASK, &blocked, &before, sizeof(blocked)); /* a thread is born with its creator's */
+	syscall(SYS_rt_sigprocmask, SET_MASK, &blocked, &before,
+		sizeof(blocked)); /* a thread is born with its creator's */
 	rc = pthread_create(&thread, NULL, run, arg);
 	syscall(SYS_rt_sigprocmask, SET_MASK, &before, NULL, sizeof(before));
 	if (!rc)
@@ -187,7 +191,7 @@ void span_thread_end(struct span_thread *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- waiting for all of them --------------------------------------------------------------------------------- */
+/* ---- waiting for all of them ------------------------------------------------------------- */
 
 static bool is_idle(struct span_thread *t, uint32_t *out_ended)
 {
@@ -230,7 +234,7 @@ bool span_end(struct spanning *s)
 	return true;
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------- */
 
 bool span_takes_requests(const struct taken *t)
 {
@@ -239,7 +243,9 @@ bool span_takes_requests(const struct taken *t)
 
 int span_give_up(struct taken *t)
 {
-	t->call = (struct rt_call){ .kind = t->take.kind, .root = t->take.root, .name = t->take.name };
+	t->call = (struct rt_call){ .kind = t->take.kind,
+				    .root = t->take.root,
+				    .name = t->take.name };
 	span_wait_idle(t->lc->span);
 	return span_work(t, -ENOMEM, NULL);
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A gather, and a scatter, over several nodes: each rank's message crosses the network once, a unit at a time.
+ * A gather, and a scatter, over several nodes: each rank's message crosses the network once, a unit
+ * at a time.
  *
- *   gather    in step k the ranks of a node bring their k-th units together at the one that acts for it, which sends
- *             each on to the root, straight into its place; while they are on their way step k + 1 begins
- *   scatter   the same with its arrows turned
+ *   gather    in step k the ranks of a node bring their k-th units together at the one that acts
+ * for it, which sends each on to the root, straight into its place; while they are on their way
+ * step k + 1 begins scatter   the same with its arrows turned
  *
- * The ranks of a node may stand anywhere in the communicator, so what comes together is sent rank by rank. Nodes of
- * different sizes have units of different lengths; the root goes through the steps of all of them side by side.
+ * The ranks of a node may stand anywhere in the communicator, so what comes together is sent rank
+ * by rank. Nodes of different sizes have units of different lengths; the root goes through the
+ * steps of all of them side by side.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +23,8 @@ struct rooted {
 	bool is_root, is_scatter;
 	int root;
 	uint64_t bytes;            /* of each rank's message */
-	char *slots;               /* of a rank that acts, but for the root: SPAN_SLOTS times a unit of each rank */
+	char *slots; /* of a rank that acts, but for the root: SPAN_SLOTS times a unit of each rank
+		      */
 	struct rt_call near;       /* what moves inside the node */
 	int *partners;             /* of a step there */
 	struct rt_part *parts;
@@ -51,7 +54,7 @@ static struct post *post_of(const struct rooted *o, int rank, uint64_t k)
 	return &o->f->s->posts[(k % SPAN_SLOTS) * (uint64_t)o->f->l->ranks + (uint64_t)rank];
 }
 
-/* ---- inside the node --------------------------------------------------------------------------------------- */
+/* ---- inside the node --------------------------------------------------------------------- */
 
 /* In the slots, which this rank has as the one that acts. */
 static uint64_t slot_offset(const struct rooted *o, int place, uint64_t k)
@@ -71,7 +74,10 @@ static const struct rt_side *own_side(const struct rooted *o)
 {
 	return o->is_scatter ? &o->f->t->call.recv : &o->f->t->call.send;
 }
-static char *root_at(const struct rooted *o) { return o->is_scatter ? o->plain.send : o->plain.recv; }
+static char *root_at(const struct rooted *o)
+{
+	return o->is_scatter ? o->plain.send : o->plain.recv;
+}
 static char *own_at(const struct rooted *o)
 {
 	char *at = o->is_scatter ? o->plain.recv : o->plain.send;
@@ -94,7 +100,8 @@ static void step_inside(struct rooted *o, uint64_t k)
 
 		if (rank == f->acting)
 			continue;
-		o->parts[n] = (struct rt_part){ o->is_root ? root_side(o)->parts[rank].off + at : slot_offset(o, i, k),
+		o->parts[n] = (struct rt_part){ o->is_root ? root_side(o)->parts[rank].off + at
+							   : slot_offset(o, i, k),
 						bytes };
 		o->partners[n++] = i;
 	}
@@ -103,9 +110,13 @@ static void step_inside(struct rooted *o, uint64_t k)
 		o->partners[n++] = f->l->place[f->acting];
 	}
 	if (f->acts == o->is_scatter)
-		x = (struct rt_exchange){ .targets = o->partners, .sent = o->parts, .target_count = n };
+		x = (struct rt_exchange){ .targets = o->partners,
+					  .sent = o->parts,
+					  .target_count = n };
 	else
-		x = (struct rt_exchange){ .sources = o->partners, .received = o->parts, .source_count = n };
+		x = (struct rt_exchange){ .sources = o->partners,
+					  .received = o->parts,
+					  .source_count = n };
 	flow_exchange(f, f->inside, &x);
 }
 
@@ -117,10 +128,14 @@ static int begin_inside(struct rooted *o)
 	struct rt_buf buf = { .addr = o->slots, .bytes = SPAN_SLOTS * n * unit };
 	struct rt_side *mine = f->acts == o->is_scatter ? &o->near.send : &o->near.recv;
 
-	o->near = (struct rt_call){ .kind = call->kind, .root = -1, .name = call->name, .site = call->site };
+	o->near = (struct rt_call){
+		.kind = call->kind, .root = -1, .name = call->name, .site = call->site
+	};
 	if (!f->acts || o->is_root)
-		buf = f->acts == o->is_scatter ? (struct rt_buf){ .addr = o->plain.send, .bytes = o->plain.send_bytes } :
-						 (struct rt_buf){ .addr = o->plain.recv, .bytes = o->plain.recv_bytes };
+		buf = f->acts == o->is_scatter ? (struct rt_buf){ .addr = o->plain.send,
+								  .bytes = o->plain.send_bytes }
+					       : (struct rt_buf){ .addr = o->plain.recv,
+								  .bytes = o->plain.recv_bytes };
 	mine->buf = buf;
 	o->partners = malloc(n * sizeof(*o->partners));
 	o->parts = malloc(n * sizeof(*o->parts));
@@ -142,7 +157,9 @@ static void begin(struct rooted *o, struct flow *f)
 		.is_root = f->t->lc->rank == f->t->take.root,
 		.bytes = f->t->bytes,
 	};
-	slots = has_slots ? SPAN_SLOTS * (uint64_t)span_node_size(f->l, f->node) * unit_of(o, f->node) : 0;
+	slots = has_slots
+			? SPAN_SLOTS * (uint64_t)span_node_size(f->l, f->node) * unit_of(o, f->node)
+			: 0;
 	err = plain_begin(f, false, slots, &o->plain);
 	o->slots = !err && has_slots ? o->plain.more : NULL;
 	if (!err && !o->is_root && own_side(o)->parts[0].bytes != o->bytes)
@@ -163,14 +180,15 @@ static void end(struct rooted *o)
 	plain_end(o->f, &o->plain, o->f->t->call.in_place ? o->root : -1);
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------- */
 
 /* Of another node's rank, in the root's buffer. */
 static char *place_of(const struct rooted *o, int rank, uint64_t k)
 {
 	uint64_t at = k * unit_of(o, o->f->l->node_of[rank]);
 
-	return root_at(o) && !o->f->err ? root_at(o) + root_side(o)->parts[rank].off + at : o->f->s->spare;
+	return root_at(o) && !o->f->err ? root_at(o) + root_side(o)->parts[rank].off + at
+					: o->f->s->spare;
 }
 
 /* Of a rank of this node, in the memory of the one that acts. */
@@ -195,9 +213,11 @@ static void root_post(struct rooted *o, uint64_t k)
 			int rank = span_node_ranks(f->l, node)[i];
 
 			if (o->is_scatter)
-				flow_send(f, post_of(o, rank, k), place_of(o, rank, k), bytes, to, FLOW_DOWN);
+				flow_send(f, post_of(o, rank, k), place_of(o, rank, k), bytes, to,
+					  FLOW_DOWN);
 			else
-				flow_recv(f, post_of(o, rank, k), place_of(o, rank, k), bytes, to, FLOW_UP);
+				flow_recv(f, post_of(o, rank, k), place_of(o, rank, k), bytes, to,
+					  FLOW_UP);
 		}
 	}
 }
@@ -211,9 +231,11 @@ static void acting_post(struct rooted *o, uint64_t k)
 		int rank = span_node_ranks(f->l, f->node)[i];
 
 		if (o->is_scatter)
-			flow_recv(f, post_of(o, rank, k), passing(o, rank, k), bytes, o->root, FLOW_DOWN);
+			flow_recv(f, post_of(o, rank, k), passing(o, rank, k), bytes, o->root,
+				  FLOW_DOWN);
 		else
-			flow_send(f, post_of(o, rank, k), passing(o, rank, k), bytes, o->root, FLOW_UP);
+			flow_send(f, post_of(o, rank, k), passing(o, rank, k), bytes, o->root,
+				  FLOW_UP);
 	}
 }
 
@@ -245,7 +267,7 @@ static void root_status(struct rooted *o)
 	}
 }
 
-/* ---- gather ---------------------------------------------------------------------------------------------------- */
+/* ---- gather ------------------------------------------------------------------------------ */
 
 static void gather_root(struct rooted *o)
 {
@@ -275,7 +297,7 @@ static void gather_acting(struct rooted *o)
 	flow_status(o->f, NULL, 0, &o->root, 1);
 }
 
-/* ---- scatter ---------------------------------------------------------------------------------------------------- */
+/* ---- scatter ----------------------------------------------------------------------------- */
 
 static void scatter_root(struct rooted *o)
 {

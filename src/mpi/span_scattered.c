@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions whose result is scattered, over several nodes: each node combines what its ranks bring for another node's, and
- * sends that only.
+ * Reductions whose result is scattered, over several nodes: each node combines what its ranks bring
+ * for another node's, and sends that only.
  *
  *   step 0                  for the ranks here: the beginning of the sum, at the rank that acts
- *   step s, of nodes - 1    for those of the node s places on: segments go to the rank that acts there; from the one s places
- *                           back come segments, which are added
- *   at the end              each rank here gets its part of the sum
+ *   step s, of nodes - 1    for those of the node s places on: segments go to the rank that acts
+ * there; from the one s places back come segments, which are added at the end              each
+ * rank here gets its part of the sum
  *
- * The order of nodes in each sum is the layout's: results are the same from run to run. Units as in an all-to-all: both
- * ends of a step go through the same ones.
+ * The order of nodes in each sum is the layout's: results are the same from run to run. Units as in
+ * an all-to-all: both ends of a step go through the same ones.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,14 +48,20 @@ static uint64_t bytes_of(const struct flow *f, int rank)
 }
 
 static int rank_at(const struct unit *u) { return span_node_ranks(u->d->f->l, u->node)[u->member]; }
-static bool is_over(const struct unit *u) { return u->member >= span_node_size(u->d->f->l, u->node); }
+static bool is_over(const struct unit *u)
+{
+	return u->member >= span_node_size(u->d->f->l, u->node);
+}
 static uint64_t length(const struct unit *u)
 {
 	return base_min_u64(bytes_of(u->d->f, rank_at(u)) - u->at, u->d->f->cut.segment);
 }
 static uint64_t slot(const struct unit *u) { return u->index % SPAN_SLOTS * u->d->f->cut.segment; }
 /* In what each rank brings. */
-static uint64_t offset(const struct unit *u) { return u->d->f->t->call.send.parts[rank_at(u)].off + u->at; }
+static uint64_t offset(const struct unit *u)
+{
+	return u->d->f->t->call.send.parts[rank_at(u)].off + u->at;
+}
 
 static void settle(struct unit *u)
 {
@@ -81,7 +87,7 @@ static struct unit first_of(const struct scattered *d, int node)
 	return u;
 }
 
-/* ---- inside the node --------------------------------------------------------------------------------------- */
+/* ---- inside the node --------------------------------------------------------------------- */
 
 /* To the rank that acts, so many bytes into the sum or, behind it, the slots. */
 static void come_together(struct scattered *d, const struct unit *u, uint64_t to)
@@ -120,7 +126,9 @@ static void hand_out(struct scattered *d, int *partners, struct rt_part *parts)
 	if (f->acts)
 		x = (struct rt_exchange){ .targets = partners, .sent = parts, .target_count = n };
 	else
-		x = (struct rt_exchange){ .sources = partners, .received = parts, .source_count = n };
+		x = (struct rt_exchange){ .sources = partners,
+					  .received = parts,
+					  .source_count = n };
 	flow_exchange(f, f->inside, &x);
 }
 
@@ -130,12 +138,16 @@ static int open_down(struct scattered *d)
 
 	rt_pieces_end(f->inside);
 	f->inside = NULL;
-	d->down = (struct rt_call){ .kind = d->up.kind, .root = -1, .name = d->up.name, .site = d->up.site };
+	d->down = (struct rt_call){
+		.kind = d->up.kind, .root = -1, .name = d->up.name, .site = d->up.site
+	};
 	if (f->acts)
 		d->down.send.buf = (struct rt_buf){ .addr = d->sum, .bytes = d->sum_bytes };
 	else
-		d->down.recv.buf = (struct rt_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
-	return f->s->local ? rt_exchanges_begin(f->s->local, &d->down, d->sum_bytes, &f->inside) : 0;
+		d->down.recv.buf =
+			(struct rt_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
+	return f->s->local ? rt_exchanges_begin(f->s->local, &d->down, d->sum_bytes, &f->inside)
+			   : 0;
 }
 
 static void end(struct scattered *d)
@@ -156,7 +168,7 @@ static void end(struct scattered *d)
 	plain_end(f, &d->plain, -1);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------ */
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 static int begin_inside(struct scattered *d)
 {
@@ -169,14 +181,18 @@ static int begin_inside(struct scattered *d)
 	d->up = (struct rt_call){
 		.kind = RT_REDUCE,
 		.root = f->l->place[f->acting],
-		.send = { .buf = { .addr = d->plain.send, .bytes = d->plain.send_bytes }, .parts = &d->part, .count = 1 },
+		.send = { .buf = { .addr = d->plain.send, .bytes = d->plain.send_bytes },
+			  .parts = &d->part,
+			  .count = 1 },
 		.bytes = d->plain.send_bytes,
 		.fold = call->fold,
 		.name = call->name,
 		.site = call->site,
 	};
 	if (f->acts)
-		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = gathered }, .parts = &d->sum_part, .count = 1 };
+		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = gathered },
+					       .parts = &d->sum_part,
+					       .count = 1 };
 	return f->s->local ? rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &f->inside) : 0;
 }
 
@@ -200,7 +216,7 @@ static void begin(struct scattered *d, struct flow *f)
 		flow_fail(f, err);
 }
 
-/* ---- between nodes --------------------------------------------------------------------------------------------- */
+/* ---- between nodes ----------------------------------------------------------------------- */
 
 static char *passing(const struct scattered *d, char *slots, const struct unit *u)
 {
@@ -213,7 +229,8 @@ static void expect(struct scattered *d, struct unit *u, int from)
 
 	if (!f->acts || is_over(u))
 		return;
-	flow_recv(f, &d->recvs[u->index % SPAN_SLOTS], passing(d, d->in, u), length(u), span_acting(f->l, from, -1), FLOW_UP);
+	flow_recv(f, &d->recvs[u->index % SPAN_SLOTS], passing(d, d->in, u), length(u),
+		  span_acting(f->l, from, -1), FLOW_UP);
 	advance(u);
 }
 
@@ -225,7 +242,8 @@ static void send_unit(struct scattered *d, struct unit *u)
 	flow_wait(f, p);
 	come_together(d, u, d->sum_bytes + slot(u));
 	if (f->acts)
-		flow_send(f, p, passing(d, d->out, u), length(u), span_acting(f->l, u->node, -1), FLOW_UP);
+		flow_send(f, p, passing(d, d->out, u), length(u), span_acting(f->l, u->node, -1),
+			  FLOW_UP);
 	advance(u);
 }
 
@@ -237,7 +255,8 @@ static void add_unit(struct scattered *d, struct unit *u)
 
 	flow_wait(f, &d->recvs[u->index % SPAN_SLOTS]);
 	if (f->acts && !f->err)
-		err = fold->combine(fold->ctx, d->in + slot(u), d->sum + u->sum_at, length(u) / fold->element_bytes);
+		err = fold->combine(fold->ctx, d->in + slot(u), d->sum + u->sum_at,
+				    length(u) / fold->element_bytes);
 	if (err)
 		flow_fail(f, err);
 	advance(u);
@@ -247,7 +266,8 @@ static void run_step(struct scattered *d, int step)
 {
 	const struct flow *f = d->f;
 	int nodes = f->l->nodes, from = (f->node - step + nodes) % nodes;
-	struct unit out = first_of(d, (f->node + step) % nodes), in = first_of(d, f->node), expected = in;
+	struct unit out = first_of(d, (f->node + step) % nodes), in = first_of(d, f->node),
+		    expected = in;
 
 	for (int i = 0; i < SPAN_SLOTS; i++)
 		expect(d, &expected, from);

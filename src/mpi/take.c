@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The wrappers: of what is taken (made from functions.table), of start and of windows; and the face of all that
- * is compiled for this ABI. */
+/* The wrappers: of what is taken (made from functions.table), of start and of windows; and the face
+ * of all that is compiled for this ABI. */
 #include <limits.h>
 
 #include "base/base.h"

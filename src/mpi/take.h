@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * take: a collective that the program calls, whichever function it came by, and what it takes to hand it to rt.
+ * take: a collective that the program calls, whichever function it came by, and what it takes to
+ * hand it to rt.
  *
  *   wrapper (collectives.h, generated)  --struct take-->  take_call()        blocking
  *
@@ -10,8 +11,8 @@
  *   rt_collective()
  *   take_conclude()  what is still held goes back; errors as the program is to see them
  *
- * Checks go from cheap to dear, and each that fails passes the call on with its arguments as they came: what
- * is wrong is then reported by the library, in its own words.
+ * Checks go from cheap to dear, and each that fails passes the call on with its arguments as they
+ * came: what is wrong is then reported by the library, in its own words.
  */
 #ifndef SLUICE_MPI_TAKE_H
 #define SLUICE_MPI_TAKE_H
@@ -62,11 +63,12 @@ struct take_side {
 #define TAKE_BUF(at_, count_, type_) .form = TAKE_IS_BUF, .at = at_, .count = count_, .type = type_
 #define TAKE_EACH(at_, count_, type_, who_) \
 	.form = TAKE_IS_EACH, .at = at_, .count = count_, .type = type_, .who = who_
-#define TAKE_PART(at_, counts_, displs_, type_, who_) \
-	.form = TAKE_IS_PART, .at = at_, .counts = WIDE(counts_), .displs = WIDE(displs_), .type = type_, .who = who_
-#define TAKE_PARTS(at_, counts_, displs_, types_, who_) \
-	.form = TAKE_IS_PARTS, .at = at_, .counts = WIDE(counts_), .displs = WIDE(displs_), .types = types_, \
-	.who = who_
+#define TAKE_PART(at_, counts_, displs_, type_, who_)                                              \
+	.form = TAKE_IS_PART, .at = at_, .counts = WIDE(counts_), .displs = WIDE(displs_),         \
+	.type = type_, .who = who_
+#define TAKE_PARTS(at_, counts_, displs_, types_, who_)                                            \
+	.form = TAKE_IS_PARTS, .at = at_, .counts = WIDE(counts_), .displs = WIDE(displs_),        \
+	.types = types_, .who = who_
 #define TAKE_SUM(at_, counts_, type_, who_) \
 	.form = TAKE_IS_SUM, .at = at_, .counts = WIDE(counts_), .type = type_, .who = who_
 
@@ -108,7 +110,8 @@ struct taken_fold {
 	enum rt_type known_type;
 };
 
-/* A call that is being taken. Addresses in it lead into it: it stays where it is until take_conclude(). */
+/* A call that is being taken. Addresses in it lead into it: it stays where it is until
+ * take_conclude(). */
 struct taken {
 	struct take take;
 	struct life_comm *lc;
@@ -122,17 +125,17 @@ struct taken {
 };
 
 /*
- * The whole of a blocking call. True: it is done, and *rc is what it returns. False: the library's, whose
- * result is to be given to take_passed().
+ * The whole of a blocking call. True: it is done, and *rc is what it returns. False: the library's,
+ * whose result is to be given to take_passed().
  */
 bool take_call(struct take *take, int *rc);
 int take_passed(const struct take *take, int rc); /* returns rc */
 
 /*
- * The same in steps. take_look(): may it be taken, being as long as `window` says, as far as this rank can see? Copies
- * *take; false: no, or, with *rc set, the library has reported an error already. take_prepare(): 0 or -errno, and take_conclude() is due
- * in any case, with what rt said; it returns what the program is to get, and the communicator's error handler has
- * been called.
+ * The same in steps. take_look(): may it be taken, being as long as `window` says, as far as this
+ * rank can see? Copies *take; false: no, or, with *rc set, the library has reported an error
+ * already. take_prepare(): 0 or -errno, and take_conclude() is due in any case, with what rt said;
+ * it returns what the program is to get, and the communicator's error handler has been called.
  */
 bool take_look(struct taken *t, const struct take *take, const struct rt_window *window, int *rc);
 int take_prepare(struct taken *t);
@@ -142,7 +145,7 @@ int take_conclude_turn(struct taken *t, int err);
 /* For the counters. */
 void take_count(enum rt_kind kind, bool is_taken);
 
-/* ---- sides.c --------------------------------------------------------------------------------- */
+/* ---- sides.c ----------------------------------------------------------------------------- */
 
 /* Which sides there are, and t->bytes; t->lc, is_root and in_place are known. False: pass on. */
 bool sides_size(struct taken *t);
@@ -151,14 +154,15 @@ bool sides_look(struct taken *t);
 /* t->call.send and recv. 0 or -errno; sides_finish() in any case: 0 or -errno. */
 int sides_prepare(struct taken *t);
 int sides_finish(struct taken *t);
-/* What is still held is in the program's memory, and what is there is looked at anew. 0 or -errno. */
+/* What is still held is in the program's memory, and what is there is looked at anew. 0 or -errno.
+ */
 int sides_flush(struct taken *t);
 /* The side that says how long one rank's message is, on this rank. */
 const struct take_side *sides_own(const struct take *take);
 /* For the trace: bytes of one rank's message as far as this rank alone can tell, else 0. */
 uint64_t sides_told(const struct take *take);
 
-/* ---- reduce.c -------------------------------------------------------------------------------- */
+/* ---- reduce.c ---------------------------------------------------------------------------- */
 
 /* Would the library compute this? False: pass on. */
 bool reduce_look(struct taken *t);

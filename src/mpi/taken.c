@@ -16,7 +16,8 @@
 #define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
 #define IS_LARGE "the host MPI is faster with messages of this size"
 #define IS_SMALL "below SLUICE_COLL_THRESHOLD"
-#define IS_NEW "it wins in buffers that are used again only, which these are not on all ranks so far"
+#define IS_NEW                                                                                     \
+	"it wins in buffers that are used again only, which these are not on all ranks so far"
 #define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
 #define IS_WRONG "its arguments name nothing that can be moved"
 
@@ -86,7 +87,8 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
 		return trace_passed(t->bytes < window->from ? IS_SMALL : IS_LARGE);
-	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) || trace_passed(IS_WRONG);
+	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) ||
+	       trace_passed(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
@@ -122,7 +124,8 @@ static int conclude(MPI_Comm comm, int err)
 	return code;
 }
 
-/* The others are served; the library puts the root's part of a gather, and says what it thinks of it. */
+/* The others are served; the library puts the root's part of a gather, and says what it thinks of
+ * it. */
 static int conclude_odd(const struct taken *t)
 {
 	const struct take_side *send = &t->take.send, *recv = &t->take.recv;
@@ -133,8 +136,9 @@ static int conclude_odd(const struct taken *t)
 	if (life_helper(&helper))
 		return conclude(t->take.comm, -EIO);
 	inside++;
-	rc = ON_HELPER_IN_TURN(OR_NARROW(Gather_c)(send->at, send->count, send->type, (char *)recv->at + at,
-						   recv->count, recv->type, 0, helper));
+	rc = ON_HELPER_IN_TURN(OR_NARROW(Gather_c)(send->at, send->count, send->type,
+						   (char *)recv->at + at, recv->count, recv->type,
+						   0, helper));
 	inside--;
 	if (rc)
 		real.Comm_call_errhandler(t->take.comm, rc);
@@ -173,7 +177,8 @@ void take_count(enum rt_kind kind, bool is_taken)
 /* What only buffers that are used again would make faster: a program may never call it twice. */
 static bool is_too_early(struct taken *t)
 {
-	return !t->lc->is_asked && !rt_takes_always(t->take.kind, t->bytes) && t->lc->passed++ < FIRST_PASSED;
+	return !t->lc->is_asked && !rt_takes_always(t->take.kind, t->bytes) &&
+	       t->lc->passed++ < FIRST_PASSED;
 }
 
 /* 1; 0: it is the library's after all; -errno. */
@@ -197,7 +202,10 @@ static bool run(struct take *take, int *rc)
 	struct taken t;
 	int ret;
 
-	if (!take_look(&t, take, &(struct rt_window){ .from = rt_threshold_bytes[take->kind], .to = UINT64_MAX }, rc))
+	if (!take_look(
+		    &t, take,
+		    &(struct rt_window){ .from = rt_threshold_bytes[take->kind], .to = UINT64_MAX },
+		    rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_passed(IS_NEW);
@@ -206,7 +214,8 @@ static bool run(struct take *take, int *rc)
 		return trace_passed(IS_NEW);
 	if (t.lc->span)
 		return span_serve(&t, rc) && (take_count(take->kind, true), true);
-	if (!t.lc->rt || take->kind == RT_BARRIER || (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
+	if (!t.lc->rt || take->kind == RT_BARRIER ||
+	    (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
 		return trace_passed(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {
@@ -221,10 +230,10 @@ static bool run(struct take *take, int *rc)
 bool take_call(struct take *take, int *rc)
 {
 	const struct take_side *own = sides_own(take);
-	bool is_small = own ? traced_begin(&take->traced, take->name, take->caller, own->type, own->count,
-					   rt_threshold_bytes[take->kind]) :
-			      traced_begin(&take->traced, take->name, take->caller, ABI_DATATYPE_NULL, 0,
-					   rt_threshold_bytes[take->kind]);
+	bool is_small = own ? traced_begin(&take->traced, take->name, take->caller, own->type,
+					   own->count, rt_threshold_bytes[take->kind])
+			    : traced_begin(&take->traced, take->name, take->caller,
+					   ABI_DATATYPE_NULL, 0, rt_threshold_bytes[take->kind]);
 
 	if (is_small || rt_is_off(take->kind))
 		return false;
@@ -239,7 +248,8 @@ bool take_call(struct take *take, int *rc)
 
 int take_passed(const struct take *take, int rc)
 {
-	if (base_unlikely(take->traced.is_call) && trace_is_on() && !trace_current.record.call.bytes)
+	if (base_unlikely(take->traced.is_call) && trace_is_on() &&
+	    !trace_current.record.call.bytes)
 		trace_bytes(sides_told(take)); /* it was passed on before anybody asked */
 	return traced_end(&take->traced, rc);
 }

@@ -13,8 +13,8 @@ bool traced_begin_on(struct traced *t, MPI_Datatype datatype, MPI_Count count,
 	bool is_off = threshold_bytes == UINT64_MAX;
 
 	if (!is_off && count > 0 && types_is_small(datatype, (uint64_t)count, threshold_bytes)) {
-		t->since = trace_small_begin(t->name, t->site, __builtin_frame_address(0), (uint64_t)count,
-					     (uintptr_t)datatype, size_of);
+		t->since = trace_small_begin(t->name, t->site, __builtin_frame_address(0),
+					     (uint64_t)count, (uintptr_t)datatype, size_of);
 		return true;
 	}
 	t->is_call = true;

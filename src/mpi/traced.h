@@ -19,9 +19,9 @@ bool traced_begin_on(struct traced *t, MPI_Datatype datatype, MPI_Count count,
 		     uint64_t threshold_bytes);
 
 /*
- * A call to the function `name` that will return to `site`; datatype and count: of one rank's message.
- * True: it is below the threshold, so the library's without another look (never when nothing is traced).
- * traced_end() is due in any case.
+ * A call to the function `name` that will return to `site`; datatype and count: of one rank's
+ * message. True: it is below the threshold, so the library's without another look (never when
+ * nothing is traced). traced_end() is due in any case.
  */
 static inline bool traced_begin(struct traced *t, const char *name, const void *site,
 				MPI_Datatype datatype, MPI_Count count, uint64_t threshold_bytes)

@@ -199,7 +199,8 @@ static int ensure_keyval(void)
 }
 
 /* Would the library communicate with it? Asked by communicating nothing, on nobody's communicator.
- * MPI_Gather is what checks in all libraries: in some, packing does not, nor MPI_Bcast of nothing. */
+ * MPI_Gather is what checks in all libraries: in some, packing does not, nor MPI_Bcast of nothing.
+ */
 static bool is_committed(MPI_Datatype datatype)
 {
 	MPI_Comm helper;

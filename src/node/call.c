@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calling a process whose ranks compute. One word a process, in its arena, so that peers reach it whatever
- * communicator they wait in; they know where it lies from the control segment.
+ * Calling a process whose ranks compute. One word a process, in its arena, so that peers reach it
+ * whatever communicator they wait in; they know where it lies from the control segment.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +26,8 @@ uint64_t call_word(void)
 		if (!region_extent_get(HOST_PAGE, true, &e)) {
 			word_off = e.offset;
 			/* release: the page is there; partner: node_wait_call */
-			atomic_store_explicit(&word, (void *)((char *)region_arena_base() + e.offset),
+			atomic_store_explicit(&word,
+					      (void *)((char *)region_arena_base() + e.offset),
 					      memory_order_release);
 		}
 	}
@@ -36,7 +37,8 @@ uint64_t call_word(void)
 
 void node_call(struct node_group *g, int rank)
 {
-	_Atomic uint32_t *theirs = rank == g->rank ? NULL : node_map(g, rank, g->ranks[rank].call_off, sizeof *theirs);
+	_Atomic uint32_t *theirs =
+		rank == g->rank ? NULL : node_map(g, rank, g->ranks[rank].call_off, sizeof *theirs);
 
 	if (!theirs)
 		return;
@@ -47,12 +49,14 @@ void node_call(struct node_group *g, int rank)
 
 int node_wait_call(uint32_t *seen)
 {
-	_Atomic uint32_t *mine = atomic_load_explicit(&word, memory_order_acquire); /* partner: call_word */
+	_Atomic uint32_t *mine =
+		atomic_load_explicit(&word, memory_order_acquire); /* partner: call_word */
 	uint32_t now;
 
 	if (!mine)
 		return -ENOENT;
-	while ((now = atomic_load_explicit(mine, memory_order_acquire)) == *seen) /* partner: node_call */
+	while ((now = atomic_load_explicit(mine, memory_order_acquire)) ==
+	       *seen) /* partner: node_call */
 		host_futex_wait(mine, now, HOST_FOR_EVER);
 	*seen = now;
 	return 0;

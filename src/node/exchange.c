@@ -29,7 +29,8 @@ static socklen_t socket_name(struct sockaddr_un *a, int pid, uint64_t id)
 
 	memset(a, 0, sizeof *a);
 	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-%d-%016llx", pid, (unsigned long long)id);
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-%d-%016llx", pid,
+		     (unsigned long long)id);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -44,7 +45,8 @@ int exchange_listen(struct exchange *x)
 	x->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (x->fd < 0)
 		return -errno;
-	if (bind(x->fd, (struct sockaddr *)&a, socket_name(&a, getpid(), x->id)) || listen(x->fd, EXCHANGE_BACKLOG)) {
+	if (bind(x->fd, (struct sockaddr *)&a, socket_name(&a, getpid(), x->id)) ||
+	    listen(x->fd, EXCHANGE_BACKLOG)) {
 		err = -errno;
 		close(x->fd);
 		x->fd = -1;
@@ -103,7 +105,8 @@ close_fd:
 	return ret;
 }
 
-/* 0 with *out_fd and *m, -EAGAIN nothing there, other -errno: a connection that is not of our job */
+/* 0 with *out_fd and *m, -EAGAIN nothing there, other -errno: a connection that is not of our job
+ */
 static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 {
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
@@ -116,14 +119,18 @@ static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 	ssize_t n;
 
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE || errno == EINTR || errno == ECONNABORTED ? -EAGAIN : -errno;
+		return errno == EMFILE || errno == ENFILE || errno == EINTR || errno == ECONNABORTED
+			       ? -EAGAIN
+			       : -errno;
 	ret = check_peer(fd, -1);
 	if (ret)
 		goto close_fd;
 	/* a peer sends at once, a stranger may never */
-	n = poll(&p, 1, MESSAGE_TIMEOUT_MS) > 0 ? recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) : -1;
+	n = poll(&p, 1, MESSAGE_TIMEOUT_MS) > 0 ? recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)
+						: -1;
 	c = n == (ssize_t)sizeof *m ? CMSG_FIRSTHDR(&msg) : NULL;
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int))) {
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+	    c->cmsg_len != CMSG_LEN(sizeof(int))) {
 		ret = -EPROTO;
 		goto close_fd;
 	}
@@ -136,7 +143,8 @@ close_fd:
 	return ret;
 }
 
-static int take_one(struct exchange *x, const struct node_hello *all, int size, struct node_peer **peers, int *missing)
+static int take_one(struct exchange *x, const struct node_hello *all, int size,
+		    struct node_peer **peers, int *missing)
 {
 	struct arena_message m;
 	int fd = -1, err, ret = receive_arena(x->fd, &m, &fd);
@@ -157,7 +165,8 @@ static int take_one(struct exchange *x, const struct node_hello *all, int size, 
 
 /* Another thread that makes another group with the same rank may have met it by now; that rank then
  * may take us for known, and send nothing here. */
-static void look_again(const struct node_hello *all, int rank, int size, struct node_peer **peers, int *missing)
+static void look_again(const struct node_hello *all, int rank, int size, struct node_peer **peers,
+		       int *missing)
 {
 	for (int r = 0; r < size; r++) {
 		if (r == rank || peers[r])
@@ -168,7 +177,8 @@ static void look_again(const struct node_hello *all, int rank, int size, struct 
 	}
 }
 
-int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size, struct node_peer **peers)
+int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size,
+		 struct node_peer **peers)
 {
 	uint64_t give_up = host_now_ns() + EXCHANGE_TIMEOUT_NS;
 	int missing = 0, to_send = 0, next = 0, ret;

@@ -68,7 +68,8 @@ static const char *refusal(const struct node_hello *all, int size)
 		if (all[r].error)
 			return "a rank cannot share memory";
 		if (all[r].node_id != all[0].node_id)
-			return "its ranks are on several nodes (or in containers apart from each other)";
+			return "its ranks are on several nodes (or in containers apart from each "
+			       "other)";
 		if (all[r].options_hash != all[0].options_hash)
 			return "its ranks have different SLUICE_ options";
 		if (all[r].uid != all[0].uid)
@@ -100,8 +101,8 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
 	g->yield_ns = g->oversubscribed ? YIELD_SHARED_NS : YIELD_NS;
-	/* Launchers that give each rank a session of its own (Hydra) put each in a scheduling group of its
-	 * own (autogroup), where a yield finds nobody to yield to. */
+	/* Launchers that give each rank a session of its own (Hydra) put each in a scheduling group
+	 * of its own (autogroup), where a yield finds nobody to yield to. */
 	if ((g->oversubscribed && !is_one_session(all, g->size)) || base_fault("nap"))
 		g->yield_ns = 0;
 }
@@ -111,7 +112,7 @@ static char *arena_of(const struct node_group *g, int rank)
 	return rank == g->rank ? region_arena_base() : g->peers[rank]->base;
 }
 
-/* ---- trial: can we really reach each other? -------------------------------------------------- */
+/* ---- trial: can we really reach each other? ---------------------------------------------- */
 
 static void trial_prepare(struct node_group *g)
 {
@@ -122,7 +123,8 @@ static void trial_prepare(struct node_group *g)
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
 	me->call_off = call_word();
 	if (g->rank == 0 && g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES)
-		memset(node_area(g, 0), 0, TRIAL_WINDOWS * TRIAL_BYTES); /* as it was, but in our cache */
+		memset(node_area(g, 0), 0,
+		       TRIAL_WINDOWS * TRIAL_BYTES); /* as it was, but in our cache */
 }
 
 static uint8_t trial_peer(struct node_group *g, int r)
@@ -133,17 +135,20 @@ static uint8_t trial_peer(struct node_group *g, int r)
 	struct iovec local = { &value, sizeof value };
 	uint8_t reach = 0;
 
-	if (!base_fault("vm_readv") && process_vm_readv(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value &&
+	if (!base_fault("vm_readv") &&
+	    process_vm_readv(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value &&
 	    value == peer->probe_value)
 		reach |= REACH_READ;
 	/* writes what is there already, so that all peers may try at once */
 	value = peer->probe_value;
-	if (!base_fault("vm_writev") && process_vm_writev(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value)
+	if (!base_fault("vm_writev") &&
+	    process_vm_writev(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value)
 		reach |= REACH_WRITE;
 	return reach;
 }
 
-/* Which is faster for memory that is not mapped, asked of the machine itself: rank 1 reads from rank 0. */
+/* Which is faster for memory that is not mapped, asked of the machine itself: rank 1 reads from
+ * rank 0. */
 static void trial_time(struct node_group *g)
 {
 	struct node_rank *me = &g->ranks[1];
@@ -168,7 +173,8 @@ static void trial_time(struct node_group *g)
 	free(buf);
 	me->vm_ns = (uint32_t)vm;
 	me->copy_ns = (uint32_t)copy;
-	base_log(BASE_LOG_DEBUG, "node", "64 KiB: %u ns by process_vm_readv, %u ns by memcpy", me->vm_ns, me->copy_ns);
+	base_log(BASE_LOG_DEBUG, "node", "64 KiB: %u ns by process_vm_readv, %u ns by memcpy",
+		 me->vm_ns, me->copy_ns);
 }
 
 /* Returns 0 when every peer's control data can be read through its mapping. */
@@ -186,13 +192,18 @@ static int trial_run(struct node_group *g, const struct node_hello *all)
 	return 0;
 }
 
-/* ---- creation ------------------------------------------------------------------------------------ */
+/* ---- creation ---------------------------------------------------------------------------- */
 
 /*
- * Control segments whose group rank 0 (we) has left before others: a peer may still write to its part
- * of it, so the pages must not become anything else yet.
+ * Control segments whose group rank 0 (we) has left before others: a peer may still write to its
+ * part of it, so the pages must not become anything else yet.
  */
-struct parked { struct region_extent extent; struct node_rank *ranks; int size; struct parked *next; };
+struct parked {
+	struct region_extent extent;
+	struct node_rank *ranks;
+	int size;
+	struct parked *next;
+};
 static struct parked *parked_list;
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -330,7 +341,8 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 		group_free(g);
 		snprintf(last_refusal, sizeof last_refusal, "a rank has no memory for it");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s", oob->size, last_refusal);
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s",
+			 oob->size, last_refusal);
 		return ret;
 	}
 	group_layout(g, area_bytes);
@@ -361,8 +373,8 @@ out:
 		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
 			 mine.error && why != region_init_error() ? ": " : "",
 			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s", g->size,
-			 last_refusal);
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s",
+			 g->size, last_refusal);
 	}
 	group_free(g);
 	return ret;
@@ -370,7 +382,7 @@ out:
 
 void node_group_destroy(struct node_group *g) { group_free(g); }
 
-/* ---- accessors -------------------------------------------------------------------------------------- */
+/* ---- accessors --------------------------------------------------------------------------- */
 
 uint32_t node_id(const struct node_group *g) { return g->id; }
 int node_rank(const struct node_group *g) { return g->rank; }
@@ -422,7 +434,7 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 	host_populate(addr, bytes);
 }
 
-/* ---- the program's memory of a peer, by system call --------------------------------------------------- */
+/* ---- the program's memory of a peer, by system call -------------------------------------- */
 
 static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write)
 {
@@ -444,12 +456,15 @@ static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write
 	return 0;
 }
 
-int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr, uint64_t bytes)
+int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr,
+		 uint64_t bytes)
 {
 	return vm_copy(g->pids[owner], dst, (char *)(uintptr_t)src_addr, bytes, false);
 }
 
-int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src, uint64_t bytes)
+int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src,
+		  uint64_t bytes)
 {
-	return vm_copy(g->pids[owner], (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr, bytes, true);
+	return vm_copy(g->pids[owner], (char *)(uintptr_t)src, (char *)(uintptr_t)dst_addr, bytes,
+		       true);
 }

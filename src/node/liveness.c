@@ -42,8 +42,8 @@ void node_poison(struct node_group *g, int dead_rank)
 	int32_t none = 0;
 
 	/* the first to say so names the culprit */
-	atomic_compare_exchange_strong_explicit(&g->ranks[0].dead, &none, 1 + dead_rank, memory_order_acq_rel,
-						memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&g->ranks[0].dead, &none, 1 + dead_rank,
+						memory_order_acq_rel, memory_order_relaxed);
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank && r != dead_rank)
 			node_ring(g, r);

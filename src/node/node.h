@@ -3,7 +3,8 @@
  * node: the ranks of one communicator that share this machine: who they are, the shared control
  * segment, how each can reach the others' memory, who is still alive, and sleeping and waking.
  *
- *    memory there? -> hello (allgather) -> exchange of arenas (SCM_RIGHTS) -> trial copies -> agreement (allreduce)
+ *    memory there? -> hello (allgather) -> exchange of arenas (SCM_RIGHTS) -> trial copies ->
+ * agreement (allreduce)
  *
  * Every rank of the communicator calls node_group_create() inside the same collective; all get a
  * group or all get none. The control segment is an extent of rank 0's arena, so a group costs no
@@ -50,7 +51,8 @@ struct node_group; /* opaque but for the accessors below */
  * Owner: the caller, until node_group_destroy().
  */
 int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct node_group **out);
-/* Why the last node_group_create() of this process gave NULL; "" before. For one thread at a time. */
+/* Why the last node_group_create() of this process gave NULL; "" before. For one thread at a time.
+ */
 const char *node_refusal(void);
 /* Not collective. No peer may be inside an operation of this group. */
 void node_group_destroy(struct node_group *g);
@@ -65,7 +67,8 @@ int node_pid(const struct node_group *g, int rank);
 void *node_area(const struct node_group *g, int rank); /* user area of a rank */
 /* The memory node (NUMA) on which a rank runs, as it said itself: the same answer on every rank. */
 int node_memory_node(const struct node_group *g, int rank);
-void node_cpus(const struct node_group *g, struct host_cpumask *out); /* those that any rank may use */
+void node_cpus(const struct node_group *g,
+	       struct host_cpumask *out);                /* those that any rank may use */
 bool node_is_oversubscribed(const struct node_group *g); /* fewer CPUs than ranks */
 
 /* Where this process sees [off, off+bytes) of rank's arena; NULL when that is outside of it. */
@@ -74,8 +77,8 @@ void *node_map(const struct node_group *g, int rank, uint64_t off, uint64_t byte
  * id: region_desc.id, remembered so that it is done once. */
 void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, uint64_t bytes);
 
-/* Found by trial at creation: can `reader` process_vm_readv from `owner` / `writer` process_vm_writev
- * to `owner`? The same answer on every rank. */
+/* Found by trial at creation: can `reader` process_vm_readv from `owner` / `writer`
+ * process_vm_writev to `owner`? The same answer on every rank. */
 bool node_can_read(const struct node_group *g, int reader, int owner);
 bool node_can_write(const struct node_group *g, int writer, int owner);
 
@@ -83,16 +86,19 @@ bool node_can_write(const struct node_group *g, int writer, int owner);
  * process_vm_readv (0: does not work) and by memcpy between mapped buffers. */
 void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns);
 
-/* Copy between this process and a peer's addresses. 0, -EOWNERDEAD when the peer is gone, -errno. */
-int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr, uint64_t bytes);
-int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src, uint64_t bytes);
+/* Copy between this process and a peer's addresses. 0, -EOWNERDEAD when the peer is gone, -errno.
+ */
+int node_vm_read(const struct node_group *g, int owner, void *dst, uint64_t src_addr,
+		 uint64_t bytes);
+int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, const void *src,
+		  uint64_t bytes);
 
-/* ---- waiting --------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
 /*
  * A rank waits in steps: it looks for work, and when there is none calls node_wait(), which spins,
- * then yields, then sleeps on this rank's doorbell. Whoever makes something true that a rank may wait
- * for calls node_ring() after publishing it with a release store.
+ * then yields, then sleeps on this rank's doorbell. Whoever makes something true that a rank may
+ * wait for calls node_ring() after publishing it with a release store.
  */
 struct node_wait {
 	uint64_t since_ns, checked_ns, called_ns;
@@ -108,17 +114,17 @@ void node_wait_progress(struct node_group *g, struct node_wait *w);
 int node_wait(struct node_group *g, struct node_wait *w);
 void node_wait_end(struct node_group *g, struct node_wait *w);
 void node_ring(struct node_group *g, int rank);
-/* The same at once and without waiting for the caller's stores: misses a rank that falls asleep in this very
- * moment, so node_ring() has to follow before long. */
+/* The same at once and without waiting for the caller's stores: misses a rank that falls asleep in
+ * this very moment, so node_ring() has to follow before long. */
 void node_ring_soon(struct node_group *g, int rank);
 
 /* Has nothing happened for a millisecond? True about once a millisecond while it goes on. */
 bool node_wait_is_stuck(struct node_wait *w);
 /*
- * A rank that computes does not look at its doorbell. Who is stuck for what only that rank's process can do
- * calls it, and a thread there, which sleeps in node_wait_call() until then, does it. Nobody there: nothing
- * happens. Async-signal-safe. node_wait_call: *seen is 0 before the first; returns 0, or -ENOENT when this
- * process has no word (no group yet, or no memory for it).
+ * A rank that computes does not look at its doorbell. Who is stuck for what only that rank's
+ * process can do calls it, and a thread there, which sleeps in node_wait_call() until then, does
+ * it. Nobody there: nothing happens. Async-signal-safe. node_wait_call: *seen is 0 before the
+ * first; returns 0, or -ENOENT when this process has no word (no group yet, or no memory for it).
  */
 void node_call(struct node_group *g, int rank);
 int node_wait_call(uint32_t *seen);
@@ -134,31 +140,36 @@ void node_poison(struct node_group *g, int dead_rank);
 /* The dead rank, or -1. */
 int node_poisoned(const struct node_group *g);
 
-/* ---- a process that is no rank (worker/) -------------------------------------------------------- */
+/* ---- a process that is no rank (worker/) ------------------------------------------------- */
 
-/* A process with its arena, and where a group's control segment lies: as messages, of fixed width. */
+/* A process with its arena, and where a group's control segment lies: as messages, of fixed width.
+ */
 struct node_member { int32_t pid, unused; uint64_t start, arena_id, arena_bytes; };
 struct node_outline { uint64_t control_off, area_bytes; uint32_t size, id; };
 int node_self(struct node_member *out); /* 0, or -errno: no arena */
-void node_outline(const struct node_group *g, struct node_outline *out, struct node_member *members);
+void node_outline(const struct node_group *g, struct node_outline *out,
+		  struct node_member *members);
 /* In the other process: keep this arena mapped (its descriptor may be closed); 0 or -errno. */
 int node_observe_arena(const struct node_member *m, int fd);
-void node_forget_arena(const struct node_member *m); /* unmapped by node_fini() when no group has it */
+void node_forget_arena(
+	const struct node_member *m); /* unmapped by node_fini() when no group has it */
 /*
- * A group as its ranks see it, but with rank -1: for the area of a rank, for mapping what is in their
- * arenas, and for ringing. 0, -ENOENT when an arena is missing, or -errno. Owner: the caller, until
- * node_observe_end(), before which no rank may give the control segment back.
+ * A group as its ranks see it, but with rank -1: for the area of a rank, for mapping what is in
+ * their arenas, and for ringing. 0, -ENOENT when an arena is missing, or -errno. Owner: the caller,
+ * until node_observe_end(), before which no rank may give the control segment back.
  */
-int node_observe(const struct node_outline *o, const struct node_member *members, struct node_group **out);
+int node_observe(const struct node_outline *o, const struct node_member *members,
+		 struct node_group **out);
 void node_observe_end(struct node_group *g);
 
-/* ---- for `sluice info`: the same trial between two fresh processes ------------------------------ */
+/* ---- for `sluice info`: the same trial between two fresh processes ----------------------- */
 struct node_trial {
 	char arena[160];     /* "" works, else the reason it does not */
 	char vm_read[160], vm_write[160];
 	double vm_read_gbps, arena_gbps;
 };
-/* Forks twice; 0, or -errno when the trial itself failed (out has the reason). Context: no threads. */
+/* Forks twice; 0, or -errno when the trial itself failed (out has the reason). Context: no threads.
+ */
 int node_try_pair(struct node_trial *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A process that is no rank of a group, but has its ranks' arenas: what it needs to move data for them. */
+/* A process that is no rank of a group, but has its ranks' arenas: what it needs to move data for
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,8 +17,10 @@ int node_self(struct node_member *out)
 {
 	int err = region_init();
 
-	*out = (struct node_member){ .pid = getpid(), .start = host_process_start(getpid()),
-				     .arena_id = node_arena_id(), .arena_bytes = region_arena_bytes() };
+	*out = (struct node_member){ .pid = getpid(),
+				     .start = host_process_start(getpid()),
+				     .arena_id = node_arena_id(),
+				     .arena_bytes = region_arena_bytes() };
 	return err;
 }
 
@@ -25,16 +28,20 @@ void node_outline(const struct node_group *g, struct node_outline *out, struct n
 {
 	const char *base = g->rank == 0 ? region_arena_base() : g->peers[0]->base;
 
-	*out = (struct node_outline){ .control_off = (uint64_t)(g->control - base), .area_bytes = g->area_bytes,
-				      .size = (uint32_t)g->size, .id = g->id };
+	*out = (struct node_outline){ .control_off = (uint64_t)(g->control - base),
+				      .area_bytes = g->area_bytes,
+				      .size = (uint32_t)g->size,
+				      .id = g->id };
 	for (int r = 0; r < g->size; r++) {
 		const struct node_peer *p = g->peers[r];
 
 		if (r == g->rank)
 			node_self(&members[r]);
 		else
-			members[r] = (struct node_member){ .pid = p->pid, .start = p->start,
-							   .arena_id = p->arena_id, .arena_bytes = p->bytes };
+			members[r] = (struct node_member){ .pid = p->pid,
+							   .start = p->start,
+							   .arena_id = p->arena_id,
+							   .arena_bytes = p->bytes };
 	}
 }
 
@@ -67,7 +74,8 @@ void node_observe_end(struct node_group *g)
 	free(g);
 }
 
-static int observe(struct node_group *g, const struct node_outline *o, const struct node_member *members)
+static int observe(struct node_group *g, const struct node_outline *o,
+		   const struct node_member *members)
 {
 	for (int r = 0; r < g->size; r++) {
 		struct node_hello h = hello_of(&members[r]);
@@ -78,13 +86,15 @@ static int observe(struct node_group *g, const struct node_outline *o, const str
 		g->pids[r] = members[r].pid;
 	}
 	group_layout(g, o->area_bytes);
-	if (o->control_off > g->peers[0]->bytes || g->control_bytes > g->peers[0]->bytes - o->control_off)
+	if (o->control_off > g->peers[0]->bytes ||
+	    g->control_bytes > g->peers[0]->bytes - o->control_off)
 		return -EPROTO;
 	group_set_control(g, g->peers[0]->base + o->control_off);
 	return 0;
 }
 
-int node_observe(const struct node_outline *o, const struct node_member *members, struct node_group **out)
+int node_observe(const struct node_outline *o, const struct node_member *members,
+		 struct node_group **out)
 {
 	struct node_group *g = calloc(1, sizeof *g);
 	int ret;

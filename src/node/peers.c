@@ -72,7 +72,8 @@ struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 	p->bytes = h->arena_bytes;
 	p->refs = 1;
 	pthread_mutex_lock(&peers_lock);
-	known = find_locked(h); /* another thread, which makes another group, may have been faster */
+	known = find_locked(
+		h); /* another thread, which makes another group, may have been faster */
 	if (!known) {
 		p->next = peers;
 		peers = p;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which ranks of the job run Sluice on this machine, with the same options? Making a node group is
- * collective: were one rank without Sluice (mpiexec -n 2 sluice run ./a : -n 2 ./b), the others would
- * wait for it for ever. So each process announces itself before MPI_Init, which does not return
- * anywhere until all processes have come that far, and is then looked for by name: a listening
- * abstract socket, gone with its process. Everyone looks for everyone, itself included, so all come
- * to the same answer without a message.
+ * collective: were one rank without Sluice (mpiexec -n 2 sluice run ./a : -n 2 ./b), the others
+ * would wait for it for ever. So each process announces itself before MPI_Init, which does not
+ * return anywhere until all processes have come that far, and is then looked for by name: a
+ * listening abstract socket, gone with its process. Everyone looks for everyone, itself included,
+ * so all come to the same answer without a message.
  *
- * The name holds what must agree: job, machine, version, options. Where the launcher does not tell a
- * job from another, nothing is announced and everyone is taken to be there.
+ * The name holds what must agree: job, machine, version, options. Where the launcher does not tell
+ * a job from another, nothing is announced and everyone is taken to be there.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -42,7 +42,8 @@ static uint64_t mix_text(uint64_t h, const char *s)
 	return h;
 }
 
-/* Hydra gives each process a socket to the proxy that started it: the same proxy for all on a node. */
+/* Hydra gives each process a socket to the proxy that started it: the same proxy for all on a node.
+ */
 static uint64_t hydra_job(const char *pmi_fd)
 {
 	struct ucred c;
@@ -82,7 +83,8 @@ static socklen_t presence_name(struct sockaddr_un *a, uint64_t job, int rank)
 
 	memset(a, 0, sizeof *a);
 	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-here-%016llx-%d", (unsigned long long)job, rank);
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-here-%016llx-%d",
+		     (unsigned long long)job, rank);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

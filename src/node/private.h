@@ -18,7 +18,8 @@ struct node_peer {
 	char *base;         /* its arena, mapped here */
 	uint64_t bytes;
 	int refs;
-	uint32_t premapped[NODE_PREMAP_SLOTS]; /* region ids; relaxed, a lost entry costs time only */
+	uint32_t premapped[NODE_PREMAP_SLOTS]; /* region ids; relaxed, a lost entry costs time only
+						*/
 	struct node_peer *next;
 };
 
@@ -39,14 +40,15 @@ struct node_hello {
 struct node_rank {
 	BASE_ALIGNED_LINE _Atomic uint32_t sleeping; /* written by the rank, read by ringers */
 	BASE_ALIGNED_LINE _Atomic uint32_t bell;     /* futex; written by ringers */
-	BASE_ALIGNED_LINE _Atomic int32_t dead;      /* rank 0's entry: poisoned group, 1 + dead rank */
+	BASE_ALIGNED_LINE _Atomic int32_t dead; /* rank 0's entry: poisoned group, 1 + dead rank */
 	_Atomic uint32_t gone; /* rank 0's entry: ranks that have destroyed the group */
 	uint64_t probe_addr;   /* trial: address of `probe_value` in that process */
 	uint64_t probe_value;
 	uint64_t area_addr;    /* trial: its user area, as that process sees it */
-	uint64_t call_off;     /* of its process's word for node_call() in its arena; or CALL_NOBODY */
+	uint64_t call_off; /* of its process's word for node_call() in its arena; or CALL_NOBODY */
 	uint32_t vm_ns, copy_ns; /* rank 1's entry: what the trial measured */
-	/* then one byte a peer: what the trial found, bit 0 read, bit 1 write (in node_group.reach) */
+	/* then one byte a peer: what the trial found, bit 0 read, bit 1 write (in node_group.reach)
+	 */
 };
 
 struct node_group {
@@ -77,10 +79,12 @@ struct node_peer *peer_find(const struct node_hello *h); /* takes a reference, o
 struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err);
 void peer_put(struct node_peer *p);
 
-/* exchange.c: give my arena to every rank that does not know it and get theirs; peers[] is filled. */
+/* exchange.c: give my arena to every rank that does not know it and get theirs; peers[] is filled.
+ */
 struct exchange { int fd; uint64_t id; };
 int exchange_listen(struct exchange *x);
-int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size, struct node_peer **peers);
+int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size,
+		 struct node_peer **peers);
 void exchange_close(struct exchange *x);
 
 /* call.c: where the word of this process lies in its arena */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Spin, yield, nap. Yielding goes on for long, because a rank that waits here is also the one that
- * must keep the MPI's other messages moving, and where cores are scarce a yield costs little more than
- * a sleep. A napper announces itself (sleeping = 1), looks once more, then sleeps on its bell; a ringer
- * publishes, then looks whether the rank sleeps. The two full fences are each other's partners: either
- * the napper sees what was published, or the ringer sees the napper.
+ * must keep the MPI's other messages moving, and where cores are scarce a yield costs little more
+ * than a sleep. A napper announces itself (sleeping = 1), looks once more, then sleeps on its bell;
+ * a ringer publishes, then looks whether the rank sleeps. The two full fences are each other's
+ * partners: either the napper sees what was published, or the ringer sees the napper.
  */
 #include <errno.h>
 #include <sched.h>

@@ -15,8 +15,9 @@ static struct progress_choice wake_or_leave(const struct progress_facts *f)
 		return choose(PROGRESS_TELL, "all movers are at work, and will come to it");
 	if (f->work_ns >= worth_ns || f->is_forced)
 		return choose(PROGRESS_WAKE, "a mover that sleeps can do it meanwhile");
-	return choose(PROGRESS_LEAVE, f->is_attended ? "ranks that wait for it are done before a mover has woken" :
-						       "it takes less than to wake a mover for it");
+	return choose(PROGRESS_LEAVE,
+		      f->is_attended ? "ranks that wait for it are done before a mover has woken"
+				     : "it takes less than to wake a mover for it");
 }
 
 static struct progress_choice for_leaver(const struct progress_facts *f)
@@ -24,7 +25,8 @@ static struct progress_choice for_leaver(const struct progress_facts *f)
 	if (!f->work_ns)
 		return choose(PROGRESS_LEAVE, "nothing can be moved yet: who comes last starts it");
 	if (f->has_process && f->has_cpu)
-		return f->looking ? choose(PROGRESS_TELL, "a mover looks for work") : wake_or_leave(f);
+		return f->looking ? choose(PROGRESS_TELL, "a mover looks for work")
+				  : wake_or_leave(f);
 	if (!f->has_process && f->has_channel && (f->has_cpu || f->is_forced))
 		return choose(PROGRESS_FEED, "a channel can do it meanwhile");
 	return choose(PROGRESS_LEAVE, f->has_process || f->has_channel ?
@@ -37,7 +39,8 @@ static struct progress_choice for_waiter(const struct progress_facts *f)
 	if (f->late_ns)
 		return choose(PROGRESS_LEND, "a mover has taken it, and does not get on");
 	if (f->is_stuck && f->is_others)
-		return choose(PROGRESS_CALL, "only another process can go on, which may be computing");
+		return choose(PROGRESS_CALL,
+			      "only another process can go on, which may be computing");
 	return choose(PROGRESS_LEAVE, "others are at it, or have not come");
 }
 

@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * progress: who should be working now. Collectives go on while the programs compute; whether anybody has to be
- * disturbed for that, and who, is one pure function of a few facts. It knows nobody: who asks says what it sees, and does
- * what it is told.
+ * progress: who should be working now. Collectives go on while the programs compute; whether
+ * anybody has to be disturbed for that, and who, is one pure function of a few facts. It knows
+ * nobody: who asks says what it sees, and does what it is told.
  *
  *   who asks           when                                          what it may be told
- *   PROGRESS_LEAVER    a rank has published its side of something,    leave it, tell or wake a mover, feed the channel
- *                      and goes back to its program
- *   PROGRESS_WAITER    a rank waits in a call, and has moved nothing  leave it, call a process, lend its CPU
- *   PROGRESS_SHARER    a mover has taken one piece of several         leave it, wake another mover
- *   PROGRESS_MOVER     a mover has nothing in its hands               take, look for a while, sleep until told
+ *   PROGRESS_LEAVER    a rank has published its side of something,    leave it, tell or wake a
+ * mover, feed the channel and goes back to its program PROGRESS_WAITER    a rank waits in a call,
+ * and has moved nothing  leave it, call a process, lend its CPU PROGRESS_SHARER    a mover has
+ * taken one piece of several         leave it, wake another mover PROGRESS_MOVER     a mover has
+ * nothing in its hands               take, look for a while, sleep until told
  *
- * Movers are those that are no ranks: the threads of the job's worker process (worker/), and the channel of this
- * process (engine/). They run at idle priority on CPUs that no rank of the job uses.
+ * Movers are those that are no ranks: the threads of the job's worker process (worker/), and the
+ * channel of this process (engine/). They run at idle priority on CPUs that no rank of the job
+ * uses.
  *
  * What always holds (test/unit/test_progress.c, over all facts):
- * - Nothing is pending: nobody is woken, told, called, fed or lent a CPU; movers sleep without time-outs once the short
- *   time is over in which they look by themselves.
- * - No CPU is idle: no mover is given anything, so that none displaces a rank that computes. The ranks do the work in
- *   their calls, as they would without movers.
- * - Somebody already looks for work: nobody is woken. Nor is anybody for work that takes less than a wake-up costs, or
- *   that ranks which wait for it do anyway, unless it is long enough for one more.
- * - Nobody is called but by a rank that has waited in vain for long, for what only the called process can do.
+ * - Nothing is pending: nobody is woken, told, called, fed or lent a CPU; movers sleep without
+ * time-outs once the short time is over in which they look by themselves.
+ * - No CPU is idle: no mover is given anything, so that none displaces a rank that computes. The
+ * ranks do the work in their calls, as they would without movers.
+ * - Somebody already looks for work: nobody is woken. Nor is anybody for work that takes less than
+ * a wake-up costs, or that ranks which wait for it do anyway, unless it is long enough for one
+ * more.
+ * - Nobody is called but by a rank that has waited in vain for long, for what only the called
+ * process can do.
  *
- * Pure: no memory, no clock, no system call; any thread, signal handlers too. What it costs: some nanoseconds, and only
- * where something is pending.
+ * Pure: no memory, no clock, no system call; any thread, signal handlers too. What it costs: some
+ * nanoseconds, and only where something is pending.
  */
 #ifndef SLUICE_PROGRESS_H
 #define SLUICE_PROGRESS_H
@@ -38,10 +41,13 @@ enum progress_asker { PROGRESS_LEAVER, PROGRESS_WAITER, PROGRESS_SHARER, PROGRES
 struct progress_facts {
 	enum progress_asker asker;
 	/* the work */
-	uint64_t work_ns;    /* what one mover would take for what movers can take now; 0: there is nothing */
-	bool is_attended;    /* ranks that have nothing to do but wait for it are doing it (LEAVER) */
-	bool is_others;      /* what is waited for may go on in another process only, which may be computing (WAITER) */
-	uint64_t late_ns;    /* for how long a mover should have been done with what it took; 0: none is late (WAITER) */
+	uint64_t work_ns; /* what one mover would take for what movers can take now; 0: there is
+			     nothing */
+	bool is_attended; /* ranks that have nothing to do but wait for it are doing it (LEAVER) */
+	bool is_others;   /* what is waited for may go on in another process only, which may be
+			     computing (WAITER) */
+	uint64_t late_ns; /* for how long a mover should have been done with what it took; 0: none
+			     is late (WAITER) */
 	/* those who could do it */
 	bool has_process;    /* the worker process serves this communicator, and lives */
 	bool has_channel;
@@ -51,11 +57,13 @@ struct progress_facts {
 	uint32_t asleep;     /* ... that have to be woken */
 	/* the wait */
 	bool is_stuck;       /* nothing has moved for a millisecond (WAITER) */
-	uint64_t look_ns;    /* for how long it may look for work before it sleeps (MOVER): progress_look_ns() */
+	uint64_t look_ns;    /* for how long it may look for work before it sleeps (MOVER):
+				progress_look_ns() */
 };
 
 enum progress_action {
-	PROGRESS_LEAVE, /* nobody is disturbed: it is nothing, it is being done, or ranks do it in their calls */
+	PROGRESS_LEAVE, /* nobody is disturbed: it is nothing, it is being done, or ranks do it in
+			   their calls */
 	PROGRESS_TELL,  /* what there is to do is announced to movers that are awake */
 	PROGRESS_WAKE,  /* ... to one that sleeps */
 	PROGRESS_FEED,  /* this process's channel gets it */
@@ -86,8 +94,8 @@ static inline bool progress_is_moved(enum progress_action a)
 #define PROGRESS_LOOK_MIN_NS 20000u /* to look for less saves nothing */
 
 /*
- * How long a mover looks for work after it has done what it found, when it was ready to look for look_ns after the last,
- * and the next came gap_ns after that. Pure.
+ * How long a mover looks for work after it has done what it found, when it was ready to look for
+ * look_ns after the last, and the next came gap_ns after that. Pure.
  */
 uint64_t progress_look_ns(uint64_t look_ns, uint64_t gap_ns, uint64_t max_ns);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The arena: one sparse memfd, a bitmap of its 2 MiB units, a pool of units whose pages are kept. */
+/* The arena: one sparse memfd, a bitmap of its 2 MiB units, a pool of units whose pages are kept.
+ */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +60,8 @@ static bool fd_is_ours(void)
 {
 	struct stat st;
 
-	return arena.fd >= 0 && !fstat(arena.fd, &st) && st.st_ino == arena.ino && st.st_dev == arena.dev;
+	return arena.fd >= 0 && !fstat(arena.fd, &st) && st.st_ino == arena.ino &&
+	       st.st_dev == arena.dev;
 }
 
 int arena_fd_locked(void) { return fd_is_ours() ? arena.fd : -1; }
@@ -88,7 +90,8 @@ static uint64_t window_bytes(void)
 
 static void *map_anonymous(uint64_t bytes)
 {
-	void *p = region_os.mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = region_os.mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
 	return p == MAP_FAILED ? NULL : p;
 }
 
@@ -101,15 +104,16 @@ char *region_map_window(int fd, uint64_t bytes)
 	if (raw == MAP_FAILED)
 		return NULL;
 	base = (char *)base_round_up((uintptr_t)raw, REGION_UNIT);
-	if (region_os.mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd,
-			   0) == MAP_FAILED) {
+	if (region_os.mmap(base, bytes, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
 		region_os.munmap(raw, bytes + REGION_UNIT);
 		return NULL;
 	}
 	if (base > raw)
 		region_os.munmap(raw, (size_t)(base - raw));
 	region_os.munmap(base + bytes, (size_t)(raw + REGION_UNIT - base));
-	/* a child of ours has no business there, and a core dump must not contain every rank's memory */
+	/* a child of ours has no business there, and a core dump must not contain every rank's
+	 * memory */
 	region_os.madvise(base, bytes, MADV_DONTFORK);
 	region_os.madvise(base, bytes, MADV_DONTDUMP);
 	return base;
@@ -166,7 +170,8 @@ int region_init(void)
 	os_resolve();
 	region_lock_init();
 	if (rules_locks_future_memory()) {
-		ret = fail(EPERM, "the program locks all its memory (mlockall), and its peers' windows with it");
+		ret = fail(EPERM, "the program locks all its memory (mlockall), and its peers' "
+				  "windows with it");
 	} else if (arena.fd < 0) {
 		ret = host_page_check();
 		if (!ret)
@@ -190,7 +195,8 @@ uint64_t arena_pool_bytes_locked(void) { return arena.pooled_units * REGION_UNIT
 bool arena_is_inode(const struct host_vma *v, uint64_t inode)
 {
 	/* all memfds are files of one device */
-	return inode && v->inode == inode && v->dev_major == major(arena.dev) && v->dev_minor == minor(arena.dev);
+	return inode && v->inode == inode && v->dev_major == major(arena.dev) &&
+	       v->dev_minor == minor(arena.dev);
 }
 
 bool arena_is_known(const struct host_vma *v)
@@ -240,7 +246,8 @@ bool region_is_window(const struct host_vma *v)
 
 bool arena_is_huge_locked(uint64_t offset, uint64_t bytes)
 {
-	uint64_t first = base_round_up(offset, REGION_UNIT) / REGION_UNIT, last = (offset + bytes) / REGION_UNIT;
+	uint64_t first = base_round_up(offset, REGION_UNIT) / REGION_UNIT,
+		 last = (offset + bytes) / REGION_UNIT;
 
 	while (first < last && bit_get(arena.huge, first))
 		first++;
@@ -262,7 +269,8 @@ void arena_punch_locked(uint64_t offset, uint64_t bytes)
 		bit_clear(arena.huge, i);
 	/* raw: libc's is a cancellation point, which free() must not be */
 	if (fd_is_ours() && !base_fault("punch") &&
-	    !syscall(SYS_fallocate, arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes))
+	    !syscall(SYS_fallocate, arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
+		     bytes))
 		return;
 	if (base_fault("remove") || region_os.madvise(arena.base + offset, bytes, MADV_REMOVE))
 		memset(arena.base + offset, 0, bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See blocks.h. The layout of a header is part of glibc's ABI with its own debuggers: unchanged since 2001. */
+/* See blocks.h. The layout of a header is part of glibc's ABI with its own debuggers: unchanged
+ * since 2001. */
 #include "region/blocks.h"
 #include "region/private.h"
 
@@ -17,15 +18,18 @@ _Static_assert(sizeof(struct sign) == BLOCK_SIGN_BYTES, "hooks ask for so many b
 
 static uint64_t sign_word(uintptr_t user, uint64_t bytes)
 {
-	return (user ^ bytes * 0x9e3779b97f4a7c15ull) * 0xd1342543de82ef95ull ^ 0x736c756963650a00ull;
+	return (user ^ bytes * 0x9e3779b97f4a7c15ull) * 0xd1342543de82ef95ull ^
+	       0x736c756963650a00ull;
 }
 
-static bool is_mapping(uintptr_t user, const struct header *h, uintptr_t *out_start, uintptr_t *out_end)
+static bool is_mapping(uintptr_t user, const struct header *h, uintptr_t *out_start,
+		       uintptr_t *out_end)
 {
 	uintptr_t chunk = user - sizeof *h, end;
 
 	if ((h->size & FLAGS) != FLAG_MAPPED || h->before > chunk ||
-	    __builtin_add_overflow(chunk, h->size & ~(size_t)FLAGS, &end) || end < user + sizeof(struct sign))
+	    __builtin_add_overflow(chunk, h->size & ~(size_t)FLAGS, &end) ||
+	    end < user + sizeof(struct sign))
 		return false;
 	*out_start = chunk - h->before;
 	*out_end = end;
@@ -54,8 +58,8 @@ static bool is_readable(uintptr_t a, size_t bytes)
 {
 	struct host_vma v;
 
-	return !host_vma_query((void *)a, &v) && v.read && v.write && !v.is_special && a + bytes <= v.end &&
-	       (!v.shared || arena_is_known(&v));
+	return !host_vma_query((void *)a, &v) && v.read && v.write && !v.is_special &&
+	       a + bytes <= v.end && (!v.shared || arena_is_known(&v));
 }
 
 bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
@@ -63,11 +67,13 @@ bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes)
 	uintptr_t start, end, header = buf - sizeof(struct header);
 	const struct sign *s;
 
-	if (!blocks_are_known || buf % sizeof(struct header) || !is_readable(header, sizeof(struct header)) ||
+	if (!blocks_are_known || buf % sizeof(struct header) ||
+	    !is_readable(header, sizeof(struct header)) ||
 	    !is_mapping(buf, (const struct header *)header, &start, &end) || bytes > end - buf)
 		return false;
 	s = sign_of(end);
-	if (!is_readable((uintptr_t)s, sizeof *s) || s->word != sign_word(buf, s->bytes) || s->bytes < bytes)
+	if (!is_readable((uintptr_t)s, sizeof *s) || s->word != sign_word(buf, s->bytes) ||
+	    s->bytes < bytes)
 		return false;
 	*out_bytes = s->bytes;
 	return true;

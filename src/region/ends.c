@@ -22,7 +22,8 @@ bool piece_next(struct piece_walk *w, struct piece *out)
 
 		if (ret && ret != -ENOENT && r->state == REGION_ACTIVE) {
 			/* no descriptor to ask with: it is what we made it, as far as we know */
-			*out = (struct piece){ w->at, w->end, offset, PROT_READ | PROT_WRITE, true };
+			*out = (struct piece){ w->at, w->end, offset, PROT_READ | PROT_WRITE,
+					       true };
 			w->at = w->end;
 			return true;
 		}
@@ -87,7 +88,8 @@ int ends_make_private(struct region *r)
 		if (ret)
 			goto still_shared;
 		if (!copied)
-			r->retired = true; /* what is not copied yet is read from the extent until it is */
+			r->retired = true; /* what is not copied yet is read from the extent until
+					      it is */
 	}
 	if (w.missed)
 		note_missed(r);
@@ -157,9 +159,9 @@ void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
 		table_remove(at);
 		return;
 	}
-	/* Of two rests one is remembered. The other is private, its pages in the extent are holes and
-	 * stay so: it behaves like the anonymous memory it was. Of a region in use it is shared until
-	 * this process forks. */
+	/* Of two rests one is remembered. The other is private, its pages in the extent are holes
+	 * and stay so: it behaves like the anonymous memory it was. Of a region in use it is shared
+	 * until this process forks. */
 	if (below && above) {
 		r->retired = true;
 		region_table.lost |= r->state == REGION_ACTIVE;
@@ -173,10 +175,11 @@ void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
 	table_publish_bounds();
 }
 
-/* ---- what the hooks say -------------------------------------------------------------------------- */
+/* ---- what the hooks say ------------------------------------------------------------------ */
 
 /* Another thread is about to unmap it: whatever is done here could hit the memory that comes next.
- * Or a call that uses the buffer is just adopting it, when the program may not do such things to it. */
+ * Or a call that uses the buffer is just adopting it, when the program may not do such things to
+ * it. */
 static bool is_busy(const struct region *r)
 {
 	return r->state == REGION_MAKING || (r->ticket && r->state == REGION_ACTIVE);
@@ -236,7 +239,8 @@ static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 	ret = make_private_in_time(r);
 	if (!ret)
 		make_fresh(r, a, b);
-	else if (ret == -EBUSY) /* the other parts are in use: this one stays shared, and is zero on both sides */
+	else if (ret == -EBUSY) /* the other parts are in use: this one stays shared, and is zero on
+				   both sides */
 		arena_punch_locked(r->offset + (a - r->start), b - a);
 }
 
@@ -260,7 +264,8 @@ static void (*_Atomic before_change)(uintptr_t start, uintptr_t end);
 
 void region_set_before_change(void (*fn)(uintptr_t start, uintptr_t end))
 {
-	atomic_store_explicit(&before_change, fn, memory_order_release); /* partner: region_before_change */
+	atomic_store_explicit(&before_change, fn,
+			      memory_order_release); /* partner: region_before_change */
 }
 
 /* The range with all of the regions that it overlaps; false when there is none. */
@@ -280,7 +285,8 @@ static bool widen_locked(uintptr_t *start, uintptr_t *end)
 void region_before_change(uintptr_t start, uintptr_t end)
 {
 	static __thread bool telling __attribute__((tls_model("initial-exec")));
-	void (*fn)(uintptr_t, uintptr_t) = atomic_load_explicit(&before_change, memory_order_acquire);
+	void (*fn)(uintptr_t, uintptr_t) =
+		atomic_load_explicit(&before_change, memory_order_acquire);
 	bool any;
 
 	if (!fn || telling || start >= end || region_is_locked_here() || !peek_overlaps(start, end))
@@ -347,8 +353,10 @@ void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
 		r->ticket = 0;
 		if (done)
 			ends_replaced(i, start, end);
-		else if (r->state == REGION_ACTIVE && (pins_of(r) || !ends_is_intact(r, r->start, r->end)))
-			make_private_in_time(r); /* a failing mmap may have unmapped what it was to replace */
+		else if (r->state == REGION_ACTIVE &&
+			 (pins_of(r) || !ends_is_intact(r, r->start, r->end)))
+			make_private_in_time(
+				r); /* a failing mmap may have unmapped what it was to replace */
 	}
 	region_unlock();
 }

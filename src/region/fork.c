@@ -37,9 +37,16 @@ static bool is_in_use(const struct host_vma *v)
  */
 static bool collect(const struct host_vma *v, void *arg)
 {
-	struct region r = { .start = v->start, .end = v->end, .first = v->start, .last = v->end, .offset = v->offset, .inode = v->inode,
-			    .state = REGION_ZOMBIE, .retired = true };
-	int prot = (v->read ? PROT_READ : 0) | (v->write ? PROT_WRITE : 0) | (v->exec ? PROT_EXEC : 0);
+	struct region r = { .start = v->start,
+			    .end = v->end,
+			    .first = v->start,
+			    .last = v->end,
+			    .offset = v->offset,
+			    .inode = v->inode,
+			    .state = REGION_ZOMBIE,
+			    .retired = true };
+	int prot =
+		(v->read ? PROT_READ : 0) | (v->write ? PROT_WRITE : 0) | (v->exec ? PROT_EXEC : 0);
 	bool copied;
 
 	if (!arena_is_known(v) || is_in_use(v))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory calls of the program, watched so that adopted memory behaves like the private memory it
- * replaced. Compiled into libsluice.so only. Each hook costs two loads and a compare while its range
- * holds no region. The real function is the next one in symbol order, so that other tools' hooks and
- * other allocators keep working.
+ * The memory calls of the program, watched so that adopted memory behaves like the private memory
+ * it replaced. Compiled into libsluice.so only. Each hook costs two loads and a compare while its
+ * range holds no region. The real function is the next one in symbol order, so that other tools'
+ * hooks and other allocators keep working.
  *
  * Not seen: calls that the C library makes inside itself. They matter only for memory that went
  * through free() or realloc() first, which are seen here.
@@ -64,8 +64,8 @@ static void *resolve(void **slot, const char *name)
 #define NEXT(name) ((__typeof__(next.name))resolve((void **)&next.name, #name))
 
 /*
- * The allocator may be called by dlsym itself, and by constructors that run before ours. What is freed
- * during that moment is leaked: it need not come from glibc's malloc.
+ * The allocator may be called by dlsym itself, and by constructors that run before ours. What is
+ * freed during that moment is leaked: it need not come from glibc's malloc.
  */
 static bool sizes_known; /* malloc_usable_size and free belong to one allocator */
 
@@ -90,12 +90,13 @@ __attribute__((constructor(101), noinline)) static void resolve_allocator(void)
 	f = dlsym(RTLD_NEXT, "free");
 	home = base_of(f);
 	sizes_known = home && home == base_of(dlsym(RTLD_DEFAULT, "malloc_usable_size"));
-	blocks_are_known = sizes_known && home == base_of(m) && home == base_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+	blocks_are_known = sizes_known && home == base_of(m) &&
+			   home == base_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
 	next.malloc = (void *(*)(size_t))m;
 	next.free = (void (*)(void *))f;
 }
 
-/* ---- allocator: blocks that may be adopted whole are signed (blocks.h) -------------------------- */
+/* ---- allocator: blocks that may be adopted whole are signed (blocks.h) ------------------- */
 
 static inline bool is_to_be_signed(size_t bytes)
 {
@@ -147,7 +148,8 @@ EXPORT void *memalign(size_t alignment, size_t bytes)
 EXPORT void *aligned_alloc(size_t alignment, size_t bytes)
 {
 	if (is_to_be_signed(bytes))
-		return signed_block(NEXT(aligned_alloc)(alignment, bytes + BLOCK_SIGN_BYTES), bytes);
+		return signed_block(NEXT(aligned_alloc)(alignment, bytes + BLOCK_SIGN_BYTES),
+				    bytes);
 	return NEXT(aligned_alloc)(alignment, bytes);
 }
 
@@ -166,7 +168,8 @@ static size_t block_bytes(void *p)
 {
 	size_t bytes = sizes_known ? malloc_usable_size(p) : 0;
 
-	return bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
+	return bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes
+											  : 0;
 }
 
 /* free() unmaps it, header and all, with a system call that we do not see. */
@@ -254,7 +257,7 @@ EXPORT void *reallocarray(void *p, size_t n, size_t bytes)
 	return realloc(p, total);
 }
 
-/* ---- mappings -------------------------------------------------------------------------------- */
+/* ---- mappings ---------------------------------------------------------------------------- */
 
 static uintptr_t page_end(const void *p, size_t bytes)
 {
@@ -320,8 +323,8 @@ EXPORT int munmap(void *addr, size_t bytes)
 	return ret;
 }
 
-/* Memory that held regions is at times several mappings, which the kernel does not move together; and
- * what is a part of a region in use must not be moved as it is, as peers would not find it. */
+/* Memory that held regions is at times several mappings, which the kernel does not move together;
+ * and what is a part of a region in use must not be moved as it is, as peers would not find it. */
 static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	int fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
@@ -331,7 +334,8 @@ static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags
 		errno = ENOMEM; /* no room to grow in place, as far as the program is concerned */
 		return MAP_FAILED;
 	}
-	p = NEXT(mmap)(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+	p = NEXT(mmap)(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1,
+		       0);
 	if (p == MAP_FAILED)
 		return p;
 	memcpy(p, addr, old_bytes < bytes ? old_bytes : bytes);
@@ -342,13 +346,15 @@ static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags
 /* The same, where the range is a part of a region that others use, or may write to. */
 static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
-	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes), kept = page_end(addr, bytes);
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes),
+		  kept = page_end(addr, bytes);
 	struct leaving l;
 	void *p;
 
 	if (bytes && kept <= end && !(flags & MREMAP_FIXED))
 		return kept < end && munmap((void *)kept, end - kept) ? MAP_FAILED : addr;
-	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || !bytes || !region_is_private_memory(start, end)) {
+	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || !bytes ||
+	    !region_is_private_memory(start, end)) {
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
@@ -468,7 +474,7 @@ EXPORT void *shmat(int id, const void *addr, int flags)
 	return p;
 }
 
-/* ---- locked memory: pages that must stay the very pages they are ------------------------------- */
+/* ---- locked memory: pages that must stay the very pages they are ------------------------- */
 
 EXPORT int mlock(const void *addr, size_t bytes)
 {
@@ -485,7 +491,8 @@ EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 /* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
 static bool lock_one(const struct host_vma *v, void *failed)
 {
-	if (region_is_window(v) || v->is_special || !NEXT(mlock)((void *)v->start, v->end - v->start))
+	if (region_is_window(v) || v->is_special ||
+	    !NEXT(mlock)((void *)v->start, v->end - v->start))
 		return true;
 	/* what cannot be locked at all (a device's memory) does not count */
 	*(bool *)failed = errno != EINVAL && (v->read || v->write);
@@ -505,7 +512,7 @@ EXPORT int mlockall(int flags)
 	return failed ? -1 : 0;
 }
 
-/* ---- libraries that go, with their static data: the loader unmaps them unseen ------------------------ */
+/* ---- libraries that go, with their static data: the loader unmaps them unseen ------------ */
 
 EXPORT int dlclose(void *library)
 {
@@ -517,7 +524,7 @@ EXPORT int dlclose(void *library)
 	return ret;
 }
 
-/* ---- the heap's end ---------------------------------------------------------------------------- */
+/* ---- the heap's end ---------------------------------------------------------------------- */
 
 static struct leaving leave_above(uintptr_t to, uintptr_t now)
 {

@@ -15,9 +15,9 @@ static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")))
 _Atomic uint32_t region_version;
 
 /*
- * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of a thread that
- * holds the lock it would wait for itself. So signals wait, but for those that a thread raises by what
- * it does: the guard may live on SIGSEGV and SIGSYS, and the others would kill.
+ * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of a thread
+ * that holds the lock it would wait for itself. So signals wait, but for those that a thread raises
+ * by what it does: the guard may live on SIGSEGV and SIGSYS, and the others would kill.
  */
 #define SIGNAL_BIT(n) (1ull << ((n) - 1))
 enum { SET_MASK = 2, ILL = 4, TRAP = 5, ABRT = 6, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
@@ -39,7 +39,8 @@ void region_lock(void)
 	pthread_mutex_lock(&lock);
 	locked_here = true;
 	errno_outside = err;
-	/* whoever pins without the lock sees the version, or we see the pin (partner: peek_is_valid) */
+	/* whoever pins without the lock sees the version, or we see the pin (partner:
+	 * peek_is_valid) */
 	atomic_fetch_add_explicit(&region_version, 1, memory_order_seq_cst);
 	region_fence();
 }
@@ -59,12 +60,16 @@ void region_unlock(void)
 }
 
 /*
- * A word that fork() empties. In a child that our handler has not come to yet, another thread of the parent
- * may have the lock for ever, and the table may be half written; handlers of others run before ours.
+ * A word that fork() empties. In a child that our handler has not come to yet, another thread of
+ * the parent may have the lock for ever, and the table may be half written; handlers of others run
+ * before ours.
  */
 static _Atomic uint32_t *at_home;
 
-static bool is_fresh_child(void) { return at_home && !atomic_load_explicit(at_home, memory_order_relaxed); }
+static bool is_fresh_child(void)
+{
+	return at_home && !atomic_load_explicit(at_home, memory_order_relaxed);
+}
 bool region_is_locked_here(void) { return locked_here || is_fresh_child(); }
 
 void region_lock_init(void)
@@ -73,7 +78,8 @@ void region_lock_init(void)
 
 	if (at_home)
 		return;
-	p = region_os.mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = region_os.mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0);
 	if (p == MAP_FAILED || region_os.madvise(p, HOST_PAGE, MADV_WIPEONFORK)) {
 		if (p != MAP_FAILED)
 			region_os.munmap(p, HOST_PAGE);

@@ -12,7 +12,8 @@ enum { RW = PROT_READ | PROT_WRITE, COLLAPSE_TRIES = 3 };
 
 static int map_fixed(uintptr_t start, uint64_t bytes, int flags, int fd, uint64_t offset)
 {
-	if (region_os.mmap((void *)start, bytes, RW, flags | MAP_FIXED, fd, (off_t)offset) == MAP_FAILED)
+	if (region_os.mmap((void *)start, bytes, RW, flags | MAP_FIXED, fd, (off_t)offset) ==
+	    MAP_FAILED)
 		return -errno;
 	return 0;
 }
@@ -24,21 +25,24 @@ static void protect(uintptr_t start, uint64_t bytes, int prot)
 		syscall(SYS_mprotect, start, bytes, prot);
 }
 
-/* Put pages behind [start, start+bytes): huge ones where a whole huge page fits and they are wanted.
- * Failing to get huge pages is no failure; failing to get any shows later as a fault that we must not
- * take. Populating, not storing: a full memory cgroup is then an error here. */
+/* Put pages behind [start, start+bytes): huge ones where a whole huge page fits and they are
+ * wanted. Failing to get huge pages is no failure; failing to get any shows later as a fault that
+ * we must not take. Populating, not storing: a full memory cgroup is then an error here. */
 static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 {
 	uintptr_t end = start + bytes;
 	uintptr_t first = base_round_up(start, HOST_HUGE), last = base_round_down(end, HOST_HUGE);
 
 	if (base_opt.region_huge && first < last && !*huge) {
-		for (uintptr_t a = first; a < last; a += HOST_HUGE) /* collapse wants one present page */
-			if (region_os.madvise((void *)a, HOST_PAGE, MADV_POPULATE_WRITE) && errno != EINVAL)
+		for (uintptr_t a = first; a < last;
+		     a += HOST_HUGE) /* collapse wants one present page */
+			if (region_os.madvise((void *)a, HOST_PAGE, MADV_POPULATE_WRITE) &&
+			    errno != EINVAL)
 				return -errno;
 		for (int i = 0; i < COLLAPSE_TRIES && !*huge; i++) {
 			*huge = !region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
-			if (!*huge && errno != EAGAIN) /* EAGAIN: somebody has one of the pages just now */
+			if (!*huge &&
+			    errno != EAGAIN) /* EAGAIN: somebody has one of the pages just now */
 				break;
 		}
 	}
@@ -123,8 +127,8 @@ int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot)
 	return ret;
 }
 
-/* The pages are populated before they are filled, and get no advice: a mapping with other flags than
- * its neighbours' would not become one with them again. */
+/* The pages are populated before they are filled, and get no advice: a mapping with other flags
+ * than its neighbours' would not become one with them again. */
 static int fresh_copy(uintptr_t start, uint64_t bytes, const void *from, int prot)
 {
 	int ret = pages_make_fresh(start, bytes, RW);
@@ -145,7 +149,8 @@ int pages_copy_back(uintptr_t start, uint64_t bytes, uint64_t offset, int prot)
 
 int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot)
 {
-	void *copy = region_os.mmap(NULL, bytes, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *copy =
+		region_os.mmap(NULL, bytes, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	int ret;
 
 	if (copy == MAP_FAILED)

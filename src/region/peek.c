@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Two questions about the table that are asked at every use of a buffer and by every hook, answered
- * without the lock, whose price is two system calls. The table is read as it may be changing, and what
- * was read counts only if the version says that nobody has held the lock meanwhile. A pin taken this way
- * is taken first and looked at afterwards: either whoever has the lock sees it, or we see the version.
+ * without the lock, whose price is two system calls. The table is read as it may be changing, and
+ * what was read counts only if the version says that nobody has held the lock meanwhile. A pin
+ * taken this way is taken first and looked at afterwards: either whoever has the lock sees it, or
+ * we see the version.
  */
 #include "region/private.h"
 
@@ -16,13 +17,15 @@
 
 static uint32_t peek_begin(void)
 {
-	return atomic_load_explicit(&region_version, memory_order_acquire); /* partner: region_unlock */
+	return atomic_load_explicit(&region_version,
+				    memory_order_acquire); /* partner: region_unlock */
 }
 
 static bool peek_is_valid(uint32_t version)
 {
 	region_fence(); /* partner: region_lock */
-	return !(version & 1) && atomic_load_explicit(&region_version, memory_order_seq_cst) == version;
+	return !(version & 1) &&
+	       atomic_load_explicit(&region_version, memory_order_seq_cst) == version;
 }
 
 /* The first region that ends above addr; false: none. The table's memory is there for ever. */
@@ -44,8 +47,16 @@ RACY static bool peek_find(uintptr_t addr, struct region *out)
 	if (lo >= n || lo >= TABLE_MAX)
 		return false;
 	at += lo;
-	*out = (struct region){ .start = at->start, .end = at->end, .first = at->first,
-				.last = at->last, .offset = at->offset, .inode = at->inode, .id = at->id, .ticket = at->ticket, .state = at->state, .suspect = at->suspect };
+	*out = (struct region){ .start = at->start,
+				.end = at->end,
+				.first = at->first,
+				.last = at->last,
+				.offset = at->offset,
+				.inode = at->inode,
+				.id = at->id,
+				.ticket = at->ticket,
+				.state = at->state,
+				.suspect = at->suspect };
 	return true;
 }
 
@@ -63,8 +74,8 @@ bool peek_covers(uintptr_t start, uintptr_t end)
 	uint32_t version = peek_begin();
 	struct region r;
 
-	return peek_find(start, &r) && r.start <= start && r.end >= end && r.state == REGION_ACTIVE &&
-	       peek_is_valid(version);
+	return peek_find(start, &r) && r.start <= start && r.end >= end &&
+	       r.state == REGION_ACTIVE && peek_is_valid(version);
 }
 
 /* Somebody is about to fork, when nothing may be pinned. */
@@ -74,10 +85,12 @@ bool peek_region(uintptr_t start, uintptr_t end, struct region *out)
 {
 	uint32_t version = peek_begin();
 
-	if (!peek_find(start, out) || out->start > start || out->end < end || out->state != REGION_ACTIVE ||
-	    out->ticket || out->suspect || is_forking() || !peek_is_valid(version) || !pins_add(out->id))
+	if (!peek_find(start, out) || out->start > start || out->end < end ||
+	    out->state != REGION_ACTIVE || out->ticket || out->suspect || is_forking() ||
+	    !peek_is_valid(version) || !pins_add(out->id))
 		return false;
-	if (peek_is_valid(version) && (!host_vma_query_is_cheap() || ends_is_intact(out, start, end)))
+	if (peek_is_valid(version) &&
+	    (!host_vma_query_is_cheap() || ends_is_intact(out, start, end)))
 		return true;
 	pins_release(out->id);
 	return false;

@@ -3,8 +3,8 @@
  * Who uses which region. A pin is given back without the lock: a guard's handler does so on top of
  * whatever a thread was doing, a system call of ours under the lock included.
  *
- * A slot a region: its number, whether it ends with its last pin, and how many pins there are. Numbers
- * are given out in sequence, so a slot is used again after thousands of adoptions only.
+ * A slot a region: its number, whether it ends with its last pin, and how many pins there are.
+ * Numbers are given out in sequence, so a slot is used again after thousands of adoptions only.
  */
 #include "region/private.h"
 
@@ -36,7 +36,8 @@ size_t pins_bytes(void) { return TABLE_MAX * sizeof *slots; }
 
 void pins_init_locked(void *memory)
 {
-	atomic_store_explicit(&slots, memory, memory_order_release); /* partner: whoever finds a region */
+	atomic_store_explicit(&slots, memory,
+			      memory_order_release); /* partner: whoever finds a region */
 }
 
 uint32_t pins_open_locked(void)
@@ -74,8 +75,8 @@ bool pins_add(uint32_t id)
 	do {
 		if (word >> 32 != id || (word & DOOMED))
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&s->word, &word, word + 1, memory_order_seq_cst,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&s->word, &word, word + 1, memory_order_seq_cst, memory_order_relaxed));
 	return true;
 }
 
@@ -108,8 +109,9 @@ bool pins_doom_locked(struct region *r)
 	uint64_t word = word_of(r);
 
 	while (word & COUNT)
-		if (atomic_compare_exchange_weak_explicit(&slot_of(r->id)->word, &word, word | DOOMED,
-							  memory_order_acq_rel, memory_order_acquire))
+		if (atomic_compare_exchange_weak_explicit(&slot_of(r->id)->word, &word,
+							  word | DOOMED, memory_order_acq_rel,
+							  memory_order_acquire))
 			return true;
 	return false;
 }
@@ -133,7 +135,8 @@ void pins_release(uint32_t id)
 {
 	if (!pins_drop(id))
 		return;
-	atomic_store_explicit(&unsettled, true, memory_order_release); /* partner: pins_settle_locked */
+	atomic_store_explicit(&unsettled, true,
+			      memory_order_release); /* partner: pins_settle_locked */
 	if (region_is_locked_here())
 		return; /* we are on top of a thread that holds it, and sees to it */
 	region_lock();

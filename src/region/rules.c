@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What may be adopted: private anonymous memory and static data, and nothing that somebody else (the
- * kernel, a device, another process, a stack's owner) knows by more than its address. */
+/* What may be adopted: private anonymous memory and static data, and nothing that somebody else
+ * (the kernel, a device, another process, a stack's owner) knows by more than its address. */
 #include <link.h>
 #include <pthread.h>
 #include <string.h>
@@ -24,7 +24,8 @@ _Atomic bool region_has_kept_out;
 static void span_remove(int i, int n)
 {
 	keep_out.n -= n;
-	memmove(&keep_out.at[i], &keep_out.at[i + n], (size_t)(keep_out.n - i) * sizeof keep_out.at[0]);
+	memmove(&keep_out.at[i], &keep_out.at[i + n],
+		(size_t)(keep_out.n - i) * sizeof keep_out.at[0]);
 }
 
 /* One place less: the two that are nearest to each other become one, with what lies between. */
@@ -123,7 +124,8 @@ static int module_visit(struct dl_phdr_info *info, size_t size, void *arg)
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		uintptr_t a = info->dlpi_addr + p->p_vaddr;
 
-		if (p->p_type == PT_LOAD && (p->p_flags & PF_W) && q->start >= base_round_down(a, HOST_PAGE) &&
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_W) &&
+		    q->start >= base_round_down(a, HOST_PAGE) &&
 		    q->end <= base_round_up(a + p->p_memsz, HOST_PAGE))
 			q->found = true;
 	}
@@ -196,8 +198,9 @@ static size_t default_stack_bytes(void)
 }
 
 /*
- * Threads' stacks are mapped with an inaccessible guard right below. What lies above a stack may have
- * become one mapping with it, so only what is within a stack's length of the guard is suspected.
+ * Threads' stacks are mapped with an inaccessible guard right below. What lies above a stack may
+ * have become one mapping with it, so only what is within a stack's length of the guard is
+ * suspected.
  */
 static bool may_be_stack(const struct host_vma *at, uintptr_t start)
 {
@@ -226,7 +229,8 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 		why = vma_refusal(&v, known->is_static);
 		if (why)
 			return why;
-		if (n == 0 && !v.inode && !known->is_block && !known->is_static && may_be_stack(&v, start))
+		if (n == 0 && !v.inode && !known->is_block && !known->is_static &&
+		    may_be_stack(&v, start))
 			return "it may be a thread's stack";
 		a = v.end;
 	}

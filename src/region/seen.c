@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which buffers have earned adoption. Adopting costs about as much as several copies, so a buffer is
- * adopted when it has been used often enough (SLUICE_REGION_ADOPT_AFTER), and one whose regions died
- * young must be used twice as often each time: a program that allocates, broadcasts and frees in a
- * loop soon stops being adopted for nothing. Where the hooks see it allocate, it is never.
+ * Which buffers have earned adoption. Adopting costs about as much as several copies, so a buffer
+ * is adopted when it has been used often enough (SLUICE_REGION_ADOPT_AFTER), and one whose regions
+ * died young must be used twice as often each time: a program that allocates, broadcasts and frees
+ * in a loop soon stops being adopted for nothing. Where the hooks see it allocate, it is never.
  *
- * Asked at every use of what is not adopted, so without the folder's lock, whose price is two system
- * calls. All of it is a hint: who finds another thread (or, in a signal handler, the thread below it) in
- * here leaves the table as it is.
+ * Asked at every use of what is not adopted, so without the folder's lock, whose price is two
+ * system calls. All of it is a hint: who finds another thread (or, in a signal handler, the thread
+ * below it) in here leaves the table as it is.
  */
 #include "region/private.h"
 
@@ -29,12 +29,16 @@ static _Atomic bool seen_busy;
 
 static bool seen_try_begin(void)
 {
-	return !atomic_exchange_explicit(&seen_busy, true, memory_order_acquire); /* partner: seen_end */
+	return !atomic_exchange_explicit(&seen_busy, true,
+					 memory_order_acquire); /* partner: seen_end */
 }
 
 static void seen_end(void) { atomic_store_explicit(&seen_busy, false, memory_order_release); }
 
-static struct seen *set_of(uintptr_t page) { return seen_table[(page * 0x9e3779b97f4a7c15ull) >> 56]; }
+static struct seen *set_of(uintptr_t page)
+{
+	return seen_table[(page * 0x9e3779b97f4a7c15ull) >> 56];
+}
 
 static struct seen *seen_find(uintptr_t start)
 {
@@ -61,9 +65,12 @@ static bool count_use(struct seen *s, uint64_t bytes)
 	s->bytes = base_max_u64(s->bytes, bytes);
 	s->uses++;
 	/* the gain of a call shrinks with the size, the cost of the system calls does not */
-	return s->uses > (uint64_t)base_opt.region_adopt_after *
-				 (bytes < SEEN_SMALL_BYTES ? SEEN_SMALL_BYTES / base_max_u64(bytes, HOST_PAGE) : 1)
-				 << s->backoff;
+	return s->uses >
+	       (uint64_t)base_opt.region_adopt_after *
+			       (bytes < SEEN_SMALL_BYTES
+					? SEEN_SMALL_BYTES / base_max_u64(bytes, HOST_PAGE)
+					: 1)
+		       << s->backoff;
 }
 
 bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent)

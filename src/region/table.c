@@ -17,7 +17,8 @@
 /* A buffer, and the whole pages inside it. */
 struct range { uintptr_t start, end, in_start, in_end; };
 
-#define RECENT_USES 32 /* a region used within so many uses of all is left alone by its neighbours */
+#define RECENT_USES                                                                                \
+	32 /* a region used within so many uses of all is left alone by its neighbours */
 
 _Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi;
 struct region_table region_table;
@@ -57,7 +58,8 @@ void table_publish_bounds(void)
 {
 	uint32_t n = region_table.n;
 
-	atomic_store_explicit(&region_lo, n ? region_table.at[0].start : UINTPTR_MAX, memory_order_relaxed);
+	atomic_store_explicit(&region_lo, n ? region_table.at[0].start : UINTPTR_MAX,
+			      memory_order_relaxed);
 	atomic_store_explicit(&region_hi, n ? region_table.at[n - 1].end : 0, memory_order_relaxed);
 }
 
@@ -102,7 +104,10 @@ static _Atomic uint32_t own_threads;
 static pthread_key_t own_key;
 
 /* While it still counts as a thread: never more of ours than there are. */
-static void own_thread_ends(void *arg) { atomic_fetch_sub_explicit(&own_threads, 1, memory_order_seq_cst); }
+static void own_thread_ends(void *arg)
+{
+	atomic_fetch_sub_explicit(&own_threads, 1, memory_order_seq_cst);
+}
 static void own_key_create(void) { pthread_key_create(&own_key, own_thread_ends); }
 
 void region_own_thread(void)
@@ -125,7 +130,8 @@ bool table_is_alone(void)
 	if (__libc_single_threaded)
 		return true;
 	return !stat("/proc/self/task", &st) && st.st_nlink == 3 + ours &&
-	       ours == atomic_load_explicit(&own_threads, memory_order_seq_cst); /* none has ended meanwhile */
+	       ours == atomic_load_explicit(&own_threads,
+					    memory_order_seq_cst); /* none has ended meanwhile */
 }
 
 /* The region that holds [start, end) whole, verified, or NULL. */
@@ -137,12 +143,13 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
 	    r->ticket || pins_is_doomed(r))
 		return NULL;
-	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours any
-	 * more, that is found out when they are used, or at the end. */
+	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours
+	 * any more, that is found out when they are used, or at the end. */
 	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r, start, end)) {
 		r->suspect = true;
 		if (!pins_doom_locked(r))
-			ends_make_private(r); /* changed behind our back; what is left is the program's */
+			ends_make_private(
+				r); /* changed behind our back; what is left is the program's */
 		return NULL;
 	}
 	return r;
@@ -158,13 +165,14 @@ void region_suspect_all(void)
 	region_unlock();
 }
 
-/* ---- making regions ------------------------------------------------------------------------- */
+/* ---- making regions ---------------------------------------------------------------------- */
 
-/* May a region come to lie on [start, end)? Not on one in use, nor partly on one that was used lately:
- * two buffers that overlap would chase each other. */
+/* May a region come to lie on [start, end)? Not on one in use, nor partly on one that was used
+ * lately: two buffers that overlap would chase each other. */
 static bool is_contended(uintptr_t start, uintptr_t end)
 {
-	for (uint32_t i = table_find(start); i < region_table.n && region_table.at[i].start < end; i++) {
+	for (uint32_t i = table_find(start); i < region_table.n && region_table.at[i].start < end;
+	     i++) {
 		const struct region *r = &region_table.at[i];
 		bool partly = r->start < start || r->end > end;
 
@@ -176,9 +184,9 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 }
 
 /*
- * At most SLUICE_REGION_MAX active regions; the one used longest ago makes room. Where other threads
- * may be writing to it, it stays behind as a mapping of its own until the program frees it, so there
- * are at most as many of those.
+ * At most SLUICE_REGION_MAX active regions; the one used longest ago makes room. Where other
+ * threads may be writing to it, it stays behind as a mapping of its own until the program frees it,
+ * so there are at most as many of those.
  */
 static bool make_room(void)
 {
@@ -192,7 +200,8 @@ static bool make_room(void)
 			continue;
 		n++;
 		if (!pins_of(r) && !r->ticket &&
-		    (victim == UINT32_MAX || pins_last_use(r) < pins_last_use(&region_table.at[victim])))
+		    (victim == UINT32_MAX ||
+		     pins_last_use(r) < pins_last_use(&region_table.at[victim])))
 			victim = i;
 	}
 	if (n < (uint64_t)base_opt.region_max && region_table.n < TABLE_MAX)
@@ -218,8 +227,8 @@ static void visit_count(uint32_t at, uintptr_t start, uintptr_t end) { region_ta
 
 /*
  * The slow part. Other threads go on meanwhile: r stands in the table, pinned, and is not described
- * to anyone. Only where it replaces private leftovers, which stay in the table until it has, the lock
- * is kept.
+ * to anyone. Only where it replaces private leftovers, which stay in the table until it has, the
+ * lock is kept.
  */
 static int fill_locked(struct region *r)
 {
@@ -262,15 +271,19 @@ static int fill_locked(struct region *r)
 }
 
 /*
- * The pages inside the buffer; its first too, when it begins where a block does that is a mapping of its
- * own, and its last when it reaches as far as that block was asked for. Never a page in which the program
- * has other bytes: another thread may be writing to those while this one is copied and replaced. Buffers
- * too short to be returned from early keep their edges: they would gain nothing, and two ranks copy
- * fragments that begin 16 bytes into a page slower (256 KB: 10 us instead of 8).
+ * The pages inside the buffer; its first too, when it begins where a block does that is a mapping
+ * of its own, and its last when it reaches as far as that block was asked for. Never a page in
+ * which the program has other bytes: another thread may be writing to those while this one is
+ * copied and replaced. Buffers too short to be returned from early keep their edges: they would
+ * gain nothing, and two ranks copy fragments that begin 16 bytes into a page slower (256 KB: 10 us
+ * instead of 8).
  */
 static struct region choose_pages(const struct range *b)
 {
-	struct region r = { .start = b->in_start, .end = b->in_end, .first = b->in_start, .last = b->in_end,
+	struct region r = { .start = b->in_start,
+			    .end = b->in_end,
+			    .first = b->in_start,
+			    .last = b->in_end,
 			    .state = REGION_ACTIVE };
 	uint64_t owned;
 
@@ -300,7 +313,8 @@ static struct region *adopt_locked(const struct range *b)
 	uintptr_t start, end;
 	int ret;
 
-	region_unlock(); /* memory beside the buffer is read, which may be guarded, and others' locks taken */
+	region_unlock(); /* memory beside the buffer is read, which may be guarded, and others'
+			    locks taken */
 	r = choose_pages(b);
 	known = ask_around(b, &r);
 	region_lock();
@@ -328,7 +342,8 @@ static struct region *adopt_locked(const struct range *b)
 	ret = fill_locked(&r);
 	if (ret) {
 		pins_close_locked(r.id);
-		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s", (size_t)(end - start), strerror(-ret));
+		base_log(BASE_LOG_INFO, "region", "cannot adopt %zu bytes: %s",
+			 (size_t)(end - start), strerror(-ret));
 		arena_extent_put_locked(&r.extent, false);
 		goto refused;
 	}
@@ -368,12 +383,15 @@ static struct range range_of(const void *buf, uint64_t bytes)
 {
 	uintptr_t start = (uintptr_t)buf, end = start + bytes;
 
-	return (struct range){ start, end, base_round_up(start, HOST_PAGE), base_round_down(end, HOST_PAGE) };
+	return (struct range){ start, end, base_round_up(start, HOST_PAGE),
+			       base_round_down(end, HOST_PAGE) };
 }
 
-void region_describe(const void *buf, uint64_t bytes, enum region_intent intent, struct region_desc *out)
+void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
+		     struct region_desc *out)
 {
-	bool may = base_opt.region_kind == BASE_REGION_AUTO || base_opt.region_kind == BASE_REGION_ARENA;
+	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
+		   base_opt.region_kind == BASE_REGION_ARENA;
 	struct range b = range_of(buf, bytes);
 	struct region r;
 	bool mapped, may_adopt;
@@ -393,7 +411,8 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	if (!mapped)
 		return;
 	pins_note_use(r.id);
-	/* the buffer's first page too, where nothing of the program's lies below it, and its last */
+	/* the buffer's first page too, where nothing of the program's lies below it, and its last
+	 */
 	if (b.start == r.first)
 		b.in_start = b.start;
 	if (b.end >= r.last && b.end <= r.end)
@@ -407,12 +426,14 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 
 bool region_is_used_again(const void *buf, uint64_t bytes)
 {
-	bool may = base_opt.region_kind == BASE_REGION_AUTO || base_opt.region_kind == BASE_REGION_ARENA;
+	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
+		   base_opt.region_kind == BASE_REGION_ARENA;
 	struct range b = range_of(buf, bytes);
 
 	if (!may || b.in_start >= b.in_end || bytes < base_opt.region_adopt_min_bytes)
 		return false;
-	return peek_covers(b.in_start, b.in_end) || seen_again(b.in_start, b.in_end - b.in_start, false);
+	return peek_covers(b.in_start, b.in_end) ||
+	       seen_again(b.in_start, b.in_end - b.in_start, false);
 }
 
 void region_is_new(uintptr_t block) { seen_forget(base_round_up(block, HOST_PAGE)); }
@@ -431,7 +452,7 @@ bool region_overlaps(uintptr_t start, uintptr_t end)
 	return ret;
 }
 
-/* ---- end, questions ---------------------------------------------------------------------------- */
+/* ---- end, questions ---------------------------------------------------------------------- */
 
 void region_fini(void)
 {

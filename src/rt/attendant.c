@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The attendant: a thread that sleeps until a peer calls, because it waits for what only this process can do while
- * the program computes: take back fragments that a channel of its own has claimed (retire the channel, after
- * which it writes nowhere), lend a displaced worker its CPU, notice an end that must be polled for, or publish a
- * collective of a request that has waited for its turn.
+ * The attendant: a thread that sleeps until a peer calls, because it waits for what only this
+ * process can do while the program computes: take back fragments that a channel of its own has
+ * claimed (retire the channel, after which it writes nowhere), lend a displaced worker its CPU,
+ * notice an end that must be polled for, or publish a collective of a request that has waited for
+ * its turn.
  */
 #include <pthread.h>
 #include <string.h>
@@ -36,8 +37,10 @@ static void start_once(void)
 	ret = engine_thread_create("sluice-attend", NULL, attend, NULL, &thread);
 
 	if (ret)
-		base_log(BASE_LOG_INFO, "rt", "no thread for peers that wait for a channel (%s): they wait for the next "
-			 "call of this rank", strerror(-ret));
+		base_log(BASE_LOG_INFO, "rt",
+			 "no thread for peers that wait for a channel (%s): they wait for the next "
+			 "call of this rank",
+			 strerror(-ret));
 	else
 		pthread_detach(thread.handle);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A taken collective that moves data: describe the buffers, build the schedule, run it, piece by piece. */
+/* A taken collective that moves data: describe the buffers, build the schedule, run it, piece by
+ * piece. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 
 #define SCRATCH_KEPT ((uint64_t)16 << 20) /* longer scratch memory goes back after the call */
 
-/* ---- a side ------------------------------------------------------------------------------------------- */
+/* ---- a side ------------------------------------------------------------------------------ */
 
 /* What was left and names this memory is completed first. */
 static void clear_way(const struct rt_side *side)
@@ -37,15 +38,16 @@ static int get_scratch(struct side *s, uint64_t bytes)
 	return 0;
 }
 
-int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch, uint64_t scratch_bytes,
-	       enum side_memory memory)
+int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch,
+	       uint64_t scratch_bytes, enum side_memory memory)
 {
 	*s = (struct side){ .of = of, .scratch = scratch };
 	if (!of->count || !of->buf.bytes)
 		return 0;
 	if (!of->buf.pack && memory != SIDE_COPY) {
 		s->addr = of->buf.addr;
-		region_describe(of->buf.addr, of->buf.bytes, policy_intent(base_opt.region_kind, of->buf.is_shared), &s->desc);
+		region_describe(of->buf.addr, of->buf.bytes,
+				policy_intent(base_opt.region_kind, of->buf.is_shared), &s->desc);
 		s->is_unmapped = !(s->desc.flags & REGION_DESC_MAPPED);
 		if (memory == SIDE_ANY || !s->is_unmapped)
 			return 0;
@@ -93,7 +95,8 @@ void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *o
 	}
 }
 
-static int copy_part(const struct side *s, uint64_t off, const struct coll_part *part, bool is_unpack)
+static int copy_part(const struct side *s, uint64_t off, const struct coll_part *part,
+		     bool is_unpack)
 {
 	const struct rt_buf *buf = &s->of->buf;
 	char *packed = s->addr + part->off, *plain = (char *)buf->addr + off;
@@ -140,7 +143,7 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 	return ret;
 }
 
-/* ---- its end -------------------------------------------------------------------------------------------- */
+/* ---- its end ----------------------------------------------------------------------------- */
 
 static uint64_t side_bytes(const struct rt_side *s)
 {
@@ -152,8 +155,8 @@ static uint64_t side_bytes(const struct rt_side *s)
 }
 
 /*
- * May its memory be closed? What lies between the parts may be in use by others, a message that comes in, say. Parts in
- * another order than that of the ranks are not looked at any closer.
+ * May its memory be closed? What lies between the parts may be in use by others, a message that
+ * comes in, say. Parts in another order than that of the ranks are not looked at any closer.
  */
 static bool may_be_closed(const struct side *s)
 {
@@ -169,10 +172,11 @@ static bool may_be_closed(const struct side *s)
 	return !s->is_packed;
 }
 
-void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call, const struct sides *s,
-		  bool in_one_run)
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call,
+		  const struct sides *s, bool in_one_run)
 {
-	uint64_t sent = side_bytes(&call->send), received = side_bytes(&call->recv), bytes = base_max_u64(sent, received);
+	uint64_t sent = side_bytes(&call->send), received = side_bytes(&call->recv),
+		 bytes = base_max_u64(sent, received);
 	const struct rt_side *larger = received >= sent ? &call->recv : &call->send;
 
 	*end = (struct ending){
@@ -198,7 +202,7 @@ int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct
 	return leave_or_wait(c, r, &end->leave, &end->left);
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------------------------- */
 
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out)
 {
@@ -214,8 +218,8 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 	return ret;
 }
 
-static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send, struct side *recv,
-	       struct ending *end)
+static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
+	       struct side *recv, struct ending *end)
 {
 	struct exec_call call = {
 		.schedule = c->block,
@@ -237,7 +241,8 @@ static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *s
 	return ret ? ret : ending_run(c, r, end, &send->desc, &recv->desc);
 }
 
-/* After an error the communicator is of no more use to Sluice, and no peer may wait for this rank. */
+/* After an error the communicator is of no more use to Sluice, and no peer may wait for this rank.
+ */
 void rt_abandon(struct rt_comm *c, const struct rt_call *call, int error)
 {
 	if (error != -EOWNERDEAD)
@@ -245,7 +250,7 @@ void rt_abandon(struct rt_comm *c, const struct rt_call *call, int error)
 	exec_abandon(c->exec, error);
 }
 
-/* ---- the kinds --------------------------------------------------------------------------------------------- */
+/* ---- the kinds --------------------------------------------------------------------------- */
 
 static const struct {
 	enum coll_kind coll;
@@ -281,8 +286,10 @@ bool call_is_own_right(const struct rt_call *call, int rank)
 {
 	const struct rt_side *send = &call->send, *recv = &call->recv;
 
-	return call->in_place || call->kind == RT_BCAST || call->kind >= RT_NEIGHBOR_ALLGATHER || !send->count || !recv->count ||
-	       send->parts[send->count > 1 ? rank : 0].bytes == recv->parts[recv->count > 1 ? rank : 0].bytes;
+	return call->in_place || call->kind == RT_BCAST || call->kind >= RT_NEIGHBOR_ALLGATHER ||
+	       !send->count || !recv->count ||
+	       send->parts[send->count > 1 ? rank : 0].bytes ==
+		       recv->parts[recv->count > 1 ? rank : 0].bytes;
 }
 
 /* Tests cut small messages. */
@@ -292,12 +299,13 @@ static uint64_t piece_bytes(const struct rt_call *call, int ranks)
 
 	if (!is_uniform)
 		return UINT64_MAX;
-	return base_fault("piece") ? base_min_u64(call->bytes, 5 * HOST_PAGE + 123) :
-				     policy_piece_bytes(call->bytes, call->kind == RT_BCAST ? 1 : ranks);
+	return base_fault("piece")
+		       ? base_min_u64(call->bytes, 5 * HOST_PAGE + 123)
+		       : policy_piece_bytes(call->bytes, call->kind == RT_BCAST ? 1 : ranks);
 }
 
-static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t n,
-		     struct ending *end)
+static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at,
+		     uint64_t n, struct ending *end)
 {
 	int rank = node_rank(c->group), own = own_part(call, rank), ret;
 	bool one_buffer = own >= 0 && kinds[call->kind].coll == COLL_ALLGATHER;
@@ -309,7 +317,8 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 		.root = call->root,
 		.send = c->parts[0],
 		.recv = c->parts[1],
-		/* the copy that is sent in place of a buffer that is received into leaves the own part alone */
+		/* the copy that is sent in place of a buffer that is received into leaves the own
+		   part alone */
 		.in_place = call->in_place,
 		.sources = call->sources,
 		.targets = call->targets,
@@ -320,32 +329,39 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 
 	side_cut(&s->send, at, n, c->parts[0]);
 	side_cut(&s->recv, at, n, c->parts[1]);
-	ret = call->kind == RT_BCAST && rank != call->root ? 0 : side_pack(&s->send, at, c->parts[0], -1);
+	ret = call->kind == RT_BCAST && rank != call->root
+		      ? 0
+		      : side_pack(&s->send, at, c->parts[0], -1);
 	if (!ret && one_buffer)
 		ret = side_pack(&s->recv, at, c->parts[1], own);
 	if (!ret)
-		ret = run(c, &shape, one_buffer ? &s->recv : &s->send, one_buffer ? &none : &s->recv, end);
+		ret = run(c, &shape, one_buffer ? &s->recv : &s->send,
+			  one_buffer ? &none : &s->recv, end);
 	if (!ret && call->kind == RT_BCAST && rank != call->root)
 		ret = side_unpack(&s->send, at, c->parts[0], -1);
 	return ret ? ret : side_unpack(&s->recv, at, c->parts[1], call->in_place ? rank : -1);
 }
 
 /*
- * Memory that is not mapped is copied by a system call, or from and to memory that is: so it takes part as it is where
- * one of the two can be relied on. A rank that staged would have to stage one range only (exec/exec.h): all but those
- * with one lay out what they send then.
+ * Memory that is not mapped is copied by a system call, or from and to memory that is: so it takes
+ * part as it is where one of the two can be relied on. A rank that staged would have to stage one
+ * range only (exec/exec.h): all but those with one lay out what they send then.
  */
-static enum side_memory memory_of(const struct rt_comm *c, const struct rt_call *call, const struct rt_side *side)
+static enum side_memory memory_of(const struct rt_comm *c, const struct rt_call *call,
+				  const struct rt_side *side)
 {
 	bool is_sent = side == &call->send ||
-		       (call->in_place && kinds[call->kind].coll == COLL_ALLGATHER); /* from where it is received */
+		       (call->in_place &&
+			kinds[call->kind].coll == COLL_ALLGATHER); /* from where it is received */
 
 	if (call->in_place && kinds[call->kind].coll == COLL_ALLTOALL && side == &call->send)
 		return SIDE_COPY;
-	return is_sent && !c->prefer_vm && !kinds[call->kind].sends_one_range ? SIDE_MAPPED : SIDE_ANY;
+	return is_sent && !c->prefer_vm && !kinds[call->kind].sends_one_range ? SIDE_MAPPED
+									      : SIDE_ANY;
 }
 
-static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t piece)
+static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s,
+		       uint64_t piece)
 {
 	uint64_t send = side_bytes(&call->send), recv = side_bytes(&call->recv);
 	int ret;
@@ -355,8 +371,11 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 		recv = piece * (uint64_t)call->recv.count;
 	}
 	s->recv = (struct side){ .of = &call->recv };
-	ret = side_begin(&s->send, &call->send, &c->scratch[0], send, memory_of(c, call, &call->send));
-	return ret ? ret : side_begin(&s->recv, &call->recv, &c->scratch[1], recv, memory_of(c, call, &call->recv));
+	ret = side_begin(&s->send, &call->send, &c->scratch[0], send,
+			 memory_of(c, call, &call->send));
+	return ret ? ret
+		   : side_begin(&s->recv, &call->recv, &c->scratch[1], recv,
+				memory_of(c, call, &call->recv));
 }
 
 static int move_collective(struct rt_comm *c, const struct rt_call *call)
@@ -372,7 +391,8 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 		s = (struct sides){ .send = { .of = &call->send }, .recv = { .of = &call->recv } };
 	ending_begin(&end, c, call, &s, piece >= call->bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root, rank == call->root);
+	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
+		    rank == call->root);
 	/* those that are not cut run once, also when this rank has nothing in them */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, UINT64_MAX - at), &end);

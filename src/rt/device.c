@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of accelerators. A program may hand its MPI an address that only a device can read; the MPI
- * knows what to do with it, memcpy does not. Such addresses exist only where a device's runtime is
- * loaded, and show as mappings that the CPU may not touch, or none at all.
+ * Memory of accelerators. A program may hand its MPI an address that only a device can read; the
+ * MPI knows what to do with it, memcpy does not. Such addresses exist only where a device's runtime
+ * is loaded, and show as mappings that the CPU may not touch, or none at all.
  */
 #include <link.h>
 #include <stdatomic.h>
@@ -18,8 +18,8 @@ static int first_counts(struct dl_phdr_info *info, size_t size, void *arg)
 
 static int find_runtime(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	static const char *const names[] = { "/libcuda.so", "/libamdhip64.so", "/libhsa-runtime64.so",
-					     "/libze_loader.so" };
+	static const char *const names[] = { "/libcuda.so", "/libamdhip64.so",
+					     "/libhsa-runtime64.so", "/libze_loader.so" };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
 		if (strstr(info->dlpi_name, names[i]))

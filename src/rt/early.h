@@ -3,10 +3,11 @@
  * early: operations that the program believes to be finished while their data is still moving.
  *
  *   rt_bcast ... -> exec_begin, settle -> [policy says early] -> guard armed, run left -> returns
- *                                          later: touch / overlapping call / complete-all -> retired
+ *                                          later: touch / overlapping call / complete-all ->
+ * retired
  *
- * mpi/ asks before each call that could observe a pending operation. All of it costs one relaxed load
- * while nothing is pending.
+ * mpi/ asks before each call that could observe a pending operation. All of it costs one relaxed
+ * load while nothing is pending.
  */
 #ifndef SLUICE_RT_EARLY_H
 #define SLUICE_RT_EARLY_H
@@ -24,8 +25,14 @@ static inline bool rt_is_watched(void)
 	return __builtin_expect(atomic_load_explicit(&rt_watched, memory_order_relaxed) != 0, 0);
 }
 /* One reason more, or less. */
-static inline void rt_watch(void) { atomic_fetch_add_explicit(&rt_watched, 1, memory_order_release); }
-static inline void rt_unwatch(void) { atomic_fetch_sub_explicit(&rt_watched, 1, memory_order_release); }
+static inline void rt_watch(void)
+{
+	atomic_fetch_add_explicit(&rt_watched, 1, memory_order_release);
+}
+static inline void rt_unwatch(void)
+{
+	atomic_fetch_sub_explicit(&rt_watched, 1, memory_order_release);
+}
 /* Operations that have been returned from early and are not retired. */
 extern _Atomic uint32_t rt_pending;
 static inline bool rt_has_pending(void)
@@ -33,18 +40,18 @@ static inline bool rt_has_pending(void)
 	return __builtin_expect(atomic_load_explicit(&rt_pending, memory_order_relaxed) != 0, 0);
 }
 
-/* Complete every pending operation whose buffer (all bytes, not pages) overlaps [addr, addr + bytes).
- * A reader only needs what is being written; a writer everything. Returns when they are. Blocks as the
- * collective would have. Context: not in signal handlers, not inside the host MPI. */
+/* Complete every pending operation whose buffer (all bytes, not pages) overlaps [addr, addr +
+ * bytes). A reader only needs what is being written; a writer everything. Returns when they are.
+ * Blocks as the collective would have. Context: not in signal handlers, not inside the host MPI. */
 void rt_complete_range(const void *addr, uint64_t bytes);
 /* The same for all of them. */
 void rt_complete_all(void);
-/* Retire what has ended meanwhile; never waits. Called at the start of MPI calls that do not complete
- * anything. */
+/* Retire what has ended meanwhile; never waits. Called at the start of MPI calls that do not
+ * complete anything. */
 void rt_reap(void);
 
-/* Around a call of the host MPI that is made while something is pending: its system calls are not looked
- * at (they cannot meet guarded memory: overlapping operations were completed first). */
+/* Around a call of the host MPI that is made while something is pending: its system calls are not
+ * looked at (they cannot meet guarded memory: overlapping operations were completed first). */
 void rt_host_begin(void);
 void rt_host_end(void);
 

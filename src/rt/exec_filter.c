@@ -71,7 +71,8 @@ static void *real_function(enum real_function f)
 
 #define REAL(name) ((__typeof__(&name))real_function(REAL_##name))
 
-/* What is pending is completed first, and the new program inherits what this one believes to have. */
+/* What is pending is completed first, and the new program inherits what this one believes to have.
+ */
 #define GUARDED(call)              \
 	({                         \
 		int ret_;          \

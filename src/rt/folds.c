@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A taken collective that combines what the ranks bring: straight out of their memory into their memory (fold/),
- * or through packed forms of what peers cannot reach. */
+/* A taken collective that combines what the ranks bring: straight out of their memory into their
+ * memory (fold/), or through packed forms of what peers cannot reach. */
 #include <errno.h>
 #include <string.h>
 
@@ -20,14 +20,16 @@ static const uint32_t operations[] = {
 	[RT_MIN] = GOAL_MIN, [RT_AND] = GOAL_AND, [RT_OR] = GOAL_OR, [RT_XOR] = GOAL_XOR,
 };
 static const uint32_t types[] = {
-	[RT_I8] = GOAL_I8, [RT_I16] = GOAL_I16, [RT_I32] = GOAL_I32, [RT_I64] = GOAL_I64, [RT_U8] = GOAL_U8,
-	[RT_U16] = GOAL_U16, [RT_U32] = GOAL_U32, [RT_U64] = GOAL_U64, [RT_F32] = GOAL_F32, [RT_F64] = GOAL_F64,
+	[RT_I8] = GOAL_I8,   [RT_I16] = GOAL_I16, [RT_I32] = GOAL_I32, [RT_I64] = GOAL_I64,
+	[RT_U8] = GOAL_U8,   [RT_U16] = GOAL_U16, [RT_U32] = GOAL_U32, [RT_U64] = GOAL_U64,
+	[RT_F32] = GOAL_F32, [RT_F64] = GOAL_F64,
 };
 
 /* Bytes of each rank's vector that one run combines. */
 static uint64_t piece_bytes(const struct rt_call *call, uint64_t bytes)
 {
-	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * HOST_PAGE + 123) : policy_piece_bytes(bytes, 1);
+	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * HOST_PAGE + 123)
+					     : policy_piece_bytes(bytes, 1);
 
 	if (kinds[call->kind] == FOLD_REDUCE_SCATTER)
 		return bytes;
@@ -63,14 +65,16 @@ void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold 
 	fold_kernel(&call->fold, &out->type, &out->dtype);
 }
 
-static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t bytes,
-	       struct ending *end)
+static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at,
+	       uint64_t bytes, struct ending *end)
 {
 	struct exec_fold fold;
 	struct exec_call e = {
 		.fold = &fold,
 		.user = { s->send.addr, s->recv.addr },
-		.desc = { [GOAL_SCRATCH] = s->parts.desc, [COLL_SEND] = s->send.desc, [COLL_RECV] = s->recv.desc },
+		.desc = { [GOAL_SCRATCH] = s->parts.desc,
+			  [COLL_SEND] = s->send.desc,
+			  [COLL_RECV] = s->recv.desc },
 		.prefer_vm = c->prefer_vm,
 		.name = call->name,
 	};
@@ -87,8 +91,8 @@ static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, u
 	return ret ? ret : ending_run(c, r, end, &s->send.desc, &s->recv.desc);
 }
 
-static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at, uint64_t n,
-		     struct ending *end)
+static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at,
+		     uint64_t n, struct ending *end)
 {
 	bool in_place = call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER;
 	bool gets = call->kind != RT_EXSCAN || node_rank(c->group);
@@ -103,7 +107,8 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 }
 
 /* Does it have two levels? Then memory for what this rank keeps of its domain's. 0 or -errno. */
-static int begin_parts(struct rt_comm *c, const struct rt_call *call, struct side *s, uint64_t piece, bool *out_has_levels)
+static int begin_parts(struct rt_comm *c, const struct rt_call *call, struct side *s,
+		       uint64_t piece, bool *out_has_levels)
 {
 	struct exec_fold fold;
 	struct fold_shape shape;
@@ -111,13 +116,16 @@ static int begin_parts(struct rt_comm *c, const struct rt_call *call, struct sid
 	fold_describe(call, piece, &fold);
 	fold.domains = &c->fold_domains;
 	*out_has_levels = exec_fold_has_levels(c->exec, &fold);
-	shape = (struct fold_shape){ .kind = fold.kind, .root = fold.kind == FOLD_REDUCE ? (uint32_t)fold.root : 0 };
-	if (!*out_has_levels || !fold_keeps_parts(&shape, fold.domains, (uint32_t)node_rank(c->group)))
+	shape = (struct fold_shape){ .kind = fold.kind,
+				     .root = fold.kind == FOLD_REDUCE ? (uint32_t)fold.root : 0 };
+	if (!*out_has_levels ||
+	    !fold_keeps_parts(&shape, fold.domains, (uint32_t)node_rank(c->group)))
 		return 0;
 	return side_begin_scratch(s, &c->parts_scratch, piece);
 }
 
-static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t piece)
+static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s,
+		       uint64_t piece)
 {
 	bool is_scatter = kinds[call->kind] == FOLD_REDUCE_SCATTER;
 	static const struct rt_side none;
@@ -125,26 +133,30 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 
 	s->recv = (struct side){ .of = &call->recv };
 	/* where results are others' inputs still, in place means a copy */
-	ret = side_begin(&s->send, call->in_place && !is_scatter ? &none : &call->send, &c->scratch[0], piece,
-			 call->in_place ? SIDE_COPY : SIDE_MAPPED);
+	ret = side_begin(&s->send, call->in_place && !is_scatter ? &none : &call->send,
+			 &c->scratch[0], piece, call->in_place ? SIDE_COPY : SIDE_MAPPED);
 	if (ret)
 		return ret;
 	return side_begin(&s->recv, &call->recv, &c->scratch[1],
 			  is_scatter ? call->recv.parts[0].bytes : piece, SIDE_MAPPED);
 }
 
-/* Everything is read from all, and stored to all or to one of them: two, or three halves, of a copy a rank. */
+/* Everything is read from all, and stored to all or to one of them: two, or three halves, of a copy
+ * a rank. */
 static uint64_t cost_bytes(const struct rt_call *call, uint64_t bytes)
 {
-	bool is_for_one = kinds[call->kind] == FOLD_REDUCE || kinds[call->kind] == FOLD_REDUCE_SCATTER;
+	bool is_for_one =
+		kinds[call->kind] == FOLD_REDUCE || kinds[call->kind] == FOLD_REDUCE_SCATTER;
 
 	return is_for_one ? bytes + bytes / 2 : 2 * bytes;
 }
 
-/* What is done in place cannot be done again by another when the worker process is killed in the middle (doc/adr/0020). */
+/* What is done in place cannot be done again by another when the worker process is killed in the
+ * middle (doc/adr/0020). */
 static enum leave_movers movers_of(const struct rt_call *call)
 {
-	bool for_ranks = call->fold.op == RT_OP_OTHER || (call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER);
+	bool for_ranks = call->fold.op == RT_OP_OTHER ||
+			 (call->in_place && kinds[call->kind] != FOLD_REDUCE_SCATTER);
 
 	return for_ranks ? LEAVE_TO_RANKS : LEAVE_TO_PROCESS;
 }

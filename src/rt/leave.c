@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Leaving a collective while its data is still moving: whether, with which memory guarded, and who moves
- * the rest. Before a call is left, everything is in place that cannot be guarded.
+ * Leaving a collective while its data is still moving: whether, with which memory guarded, and who
+ * moves the rest. Before a call is left, everything is in place that cannot be guarded.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,19 +10,21 @@
 
 #include "rt/private.h"
 
-/* ---- what to guard --------------------------------------------------------------------------------------- */
+/* ---- what to guard ----------------------------------------------------------------------- */
 
-/* What a run still reads or writes: the hull of its ranges of one kind, all in one buffer, of which every byte belongs
- * to the collective. */
+/* What a run still reads or writes: the hull of its ranges of one kind, all in one buffer, of which
+ * every byte belongs to the collective. */
 struct hull {
 	uintptr_t lo, hi;             /* every byte */
-	uintptr_t need_lo, need_hi;   /* those of them that must be guarded, or in place: a sender's bytes
-				       * outside its mapped pages have been published with its slot */
+	uintptr_t need_lo,
+		need_hi; /* those of them that must be guarded, or in place: a sender's bytes
+			  * outside its mapped pages have been published with its slot */
 	uintptr_t guard_lo, guard_hi; /* whole pages that may be closed */
 };
 struct hulls { struct hull of[PENDING_RANGES]; }; /* [0] read, [1] written */
 
-static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint64_t bytes, bool is_written)
+static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint64_t bytes,
+		      bool is_written)
 {
 	struct hull *h = &((struct hulls *)arg)->of[is_written];
 	uintptr_t lo = d->addr + off, hi = lo + bytes;
@@ -43,7 +45,8 @@ static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint
 	h->guard_hi = base_min_u64(h->guard_hi, base_round_up(hi, HOST_PAGE));
 }
 
-/* One buffer of which a part is sent and others come: where the two meet in a page, it is not to be read either. */
+/* One buffer of which a part is sent and others come: where the two meet in a page, it is not to be
+ * read either. */
 static void join_meeting(struct hulls *hulls)
 {
 	struct hull *r = &hulls->of[0], *w = &hulls->of[1];
@@ -69,8 +72,8 @@ static bool is_rest_there(struct exec_run *r, const struct hull *h)
 }
 
 /*
- * A touch by another thread may come while the second is armed: all is written before the first. -errno when
- * none could be closed; *out_all: all could.
+ * A touch by another thread may come while the second is armed: all is written before the first.
+ * -errno when none could be closed; *out_all: all could.
  */
 static int arm_all(struct pending *p, const struct hulls *hulls, bool *out_all)
 {
@@ -100,7 +103,7 @@ static int arm_all(struct pending *p, const struct hulls *hulls, bool *out_all)
 	return armed || *out_all ? 0 : ret;
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------------------ */
+/* ---- leaving ----------------------------------------------------------------------------- */
 
 /* Of this thread; a system call once. In a forked child nothing is left. */
 static int own_tid(void)
@@ -145,7 +148,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 				return 0; /* a late partner, and bytes that cannot be guarded */
 		}
 	}
-	/* from arming to leaving no handler of the program may run: it would wait for this thread */
+	/* from arming to leaving no handler of the program may run: it would wait for this thread
+	 */
 	guard_enter();
 	p = pending_get();
 	ret = -ENOSPC;
@@ -157,7 +161,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->trace = trace_call_name();
 		p->left_ns = host_now_ns();
 		p->copy_ns = exec_is_matched(r) ? copy_ns(l->copy_bytes) : 0;
-		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* until it is all set up */
+		atomic_store_explicit(&p->refs, 1,
+				      memory_order_relaxed); /* until it is all set up */
 		exec_leave(r); /* a thread of the program's may touch what is closed at once */
 		ret = arm_all(p, &hulls, &all);
 	}
@@ -168,7 +173,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		}
 		guard_leave();
 		trace_early("its memory could not be guarded");
-		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name, strerror(-ret));
+		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name,
+			 strerror(-ret));
 		return 0;
 	}
 	take_descs(p, l);
@@ -178,7 +184,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		movers_feed(r, p);
 	pending_unhold(p);
 	guard_leave();
-	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was left */
+	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was
+		     left */
 		pending_complete_run(r);
 	base_count(BASE_CTR_EARLY, 1);
 	return 1;
@@ -189,15 +196,18 @@ static void explain(const struct leave *l, const struct policy_early_choice *cho
 	static const char *const words[] = { "completes before it returns", "returns early",
 					     "returns early if a partner is late" };
 
-	base_log(BASE_LOG_DEBUG, "rt", "%s of %llu bytes%s %s: %s", l->name, (unsigned long long)l->bytes,
-		 l->is_root ? " (root)" : "", words[choice->how], choice->reason);
+	base_log(BASE_LOG_DEBUG, "rt", "%s of %llu bytes%s %s: %s", l->name,
+		 (unsigned long long)l->bytes, l->is_root ? " (root)" : "", words[choice->how],
+		 choice->reason);
 }
 
 /* Who would do what takes so long? */
 static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_early_facts *f,
 			    struct progress_facts *p)
 {
-	*p = (struct progress_facts){ .asker = PROGRESS_LEAVER, .work_ns = f->copy_ns, .is_attended = f->waited_ns };
+	*p = (struct progress_facts){ .asker = PROGRESS_LEAVER,
+				      .work_ns = f->copy_ns,
+				      .is_attended = f->waited_ns };
 	movers_look(c, l->movers, p);
 	f->has_process = p->has_process;
 	f->has_mover = progress_is_moved(progress_decide(p).action);
@@ -207,7 +217,8 @@ static void look_for_movers(struct rt_comm *c, const struct leave *l, struct pol
 /* Only when they have come it is known that what some ranks bring is where they get the result. */
 static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
 {
-	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_taken_up(r);
+	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_work_bytes(r) &&
+	       !exec_is_taken_up(r);
 }
 
 /* Asked last: from the first time on system calls are dearer. */
@@ -224,8 +235,10 @@ static bool is_guard_ready(struct policy_early_facts *f, struct policy_early_cho
 
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
 {
-	struct policy_early_facts f = { .mode = base_opt.rt_early, .wait_us = base_opt.rt_early_wait_us,
-					.bytes = l->bytes, .min_bytes = base_opt.rt_early_min_bytes,
+	struct policy_early_facts f = { .mode = base_opt.rt_early,
+					.wait_us = base_opt.rt_early_wait_us,
+					.bytes = l->bytes,
+					.min_bytes = base_opt.rt_early_min_bytes,
 					.guard_is_ready = true };
 	struct policy_early_choice choice;
 	enum progress_action progress;
@@ -254,14 +267,19 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
-	/* Where several threads communicate, a partner that has not come may wait for another thread here, and
-	 * that one, in a system call say, for the operation: only what needs nobody's arrival is left. */
-	ret = exec_settle(r, choice.how == EARLY_LATER ? EXEC_COPY_ALL :
-			     f.has_mover	       ? EXEC_COPY_NOTHING :
-							 EXEC_COPY_OWN, c->thread_multiple, choice.wait_ns);
-	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON && is_left_to_ranks(r, l)) {
+	/* Where several threads communicate, a partner that has not come may wait for another
+	 * thread here, and that one, in a system call say, for the operation: only what needs
+	 * nobody's arrival is left. */
+	ret = exec_settle(r,
+			  choice.how == EARLY_LATER ? EXEC_COPY_ALL
+			  : f.has_mover             ? EXEC_COPY_NOTHING
+						    : EXEC_COPY_OWN,
+			  c->thread_multiple, choice.wait_ns);
+	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON &&
+	    is_left_to_ranks(r, l)) {
 		trace_early("the worker process cannot do what a rank gets in place");
-	} else if (ret == EXEC_MAY_LEAVE && (choice.how == EARLY_NOW || is_guard_ready(&f, &choice))) {
+	} else if (ret == EXEC_MAY_LEAVE &&
+		   (choice.how == EARLY_NOW || is_guard_ready(&f, &choice))) {
 		/* it may begin while this rank closes its memory */
 		progress = movers_tell(c, r, &movers);
 		ret = leave(c, r, l, site, progress);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who moves what no rank waits for: the worker process of the job, or this process's channel of a copy engine. What
- * they are at is said to progress/, which decides who is told.
+ * Who moves what no rank waits for: the worker process of the job, or this process's channel of a
+ * copy engine. What they are at is said to progress/, which decides who is told.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "rt/private.h"
 #include "worker/worker.h"
 
-/* ---- this process's channel --------------------------------------------------------------------------- */
+/* ---- this process's channel -------------------------------------------------------------- */
 
 static struct {
 	pthread_mutex_t lock;
@@ -22,17 +22,20 @@ static struct {
 } mover = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Ranks of a memory node share its channels: which one is this rank's. 0 or -errno. */
-static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node, int *out_index)
+static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node,
+			int *out_index)
 {
 	int ranks = node_size(g), nodes = host_numa_node_count(), ret = -ENOMEM;
-	int *node_of_rank = calloc((size_t)ranks, sizeof(int)), *channels = calloc((size_t)nodes, sizeof(int));
+	int *node_of_rank = calloc((size_t)ranks, sizeof(int)),
+	    *channels = calloc((size_t)nodes, sizeof(int));
 
 	for (int r = 0; node_of_rank && r < ranks; r++)
 		node_of_rank[r] = node_memory_node(g, r);
 	for (int node = 0; channels && node < nodes; node++)
 		channels[node] = engine->chan_count(node);
 	if (node_of_rank && channels)
-		ret = engine_deal(node_rank(g), ranks, node_of_rank, nodes, channels, out_node, out_index);
+		ret = engine_deal(node_rank(g), ranks, node_of_rank, nodes, channels, out_node,
+				  out_index);
 	free(node_of_rank);
 	free(channels);
 	return ret;
@@ -51,7 +54,9 @@ static void open_channel_locked(const struct rt_comm *c)
 	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
 	engine_thread_started = attendant_own_thread;
 	/* all ranks share the spare CPUs: each has its part of them as workers */
-	engine_set_cpus(&spare, count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
+	engine_set_cpus(
+		&spare,
+		count ? (int)base_max_u64(1, (uint64_t)count / (uint64_t)node_size(c->group)) : 0);
 	engine = engine_pick(reason, sizeof reason);
 	if (!engine) {
 		base_log(BASE_LOG_INFO, "rt", "no copy engine: %s", reason);
@@ -61,7 +66,8 @@ static void open_channel_locked(const struct rt_comm *c)
 	if (!ret)
 		ret = engine->chan_open(node, index, &chan);
 	if (ret) {
-		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name, strerror(-ret));
+		base_log(BASE_LOG_INFO, "rt", "no channel of engine %s: %s", engine->name,
+			 strerror(-ret));
 		return;
 	}
 	trace_engine(engine->name);
@@ -73,8 +79,8 @@ static void open_channel_locked(const struct rt_comm *c)
 	attendant_start();
 }
 
-/* Opened when the first communicator that can use it is made; by whichever rank's group is first. Where the
- * worker process does the same there is none, until that is dead. */
+/* Opened when the first communicator that can use it is made; by whichever rank's group is first.
+ * Where the worker process does the same there is none, until that is dead. */
 void movers_comm_created(struct rt_comm *c)
 {
 	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || workers_serve(c))
@@ -86,9 +92,12 @@ void movers_comm_created(struct rt_comm *c)
 	pthread_mutex_unlock(&mover.lock);
 }
 
-static struct engine_chan *channel(void) { return atomic_load_explicit(&mover.chan, memory_order_acquire); }
+static struct engine_chan *channel(void)
+{
+	return atomic_load_explicit(&mover.chan, memory_order_acquire);
+}
 
-/* ---- telling them ----------------------------------------------------------------------------------------- */
+/* ---- telling them ------------------------------------------------------------------------ */
 
 void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts *f)
 {
@@ -102,7 +111,8 @@ void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts 
 	f->has_cpu = f->has_channel && mover.has_cpu;
 }
 
-enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r, struct progress_facts *f)
+enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r,
+				 struct progress_facts *f)
 {
 	enum progress_action action;
 

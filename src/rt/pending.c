@@ -4,10 +4,11 @@
  *
  *   linked -> (touched, called for, reaped) -> over, guards released -> no references -> retired
  *
- * One spin lock, held for moments with every signal blocked, guards the list. Who wants an operation
- * takes a reference under it, and copies and waits without it: a signal handler of the program may run
- * while a thread waits, may touch the same memory, and may leave by siglongjmp. Pins are given back, and
- * what was learned is noted, when the operation is retired, by a thread that is in none of our handlers.
+ * One spin lock, held for moments with every signal blocked, guards the list. Who wants an
+ * operation takes a reference under it, and copies and waits without it: a signal handler of the
+ * program may run while a thread waits, may touch the same memory, and may leave by siglongjmp.
+ * Pins are given back, and what was learned is noted, when the operation is retired, by a thread
+ * that is in none of our handlers.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +34,8 @@ void pending_lock(void)
 	uint32_t tries = 0;
 
 	guard_enter();
-	while (atomic_exchange_explicit(&spin, 1, memory_order_acquire)) { /* partner: pending_unlock */
+	while (atomic_exchange_explicit(&spin, 1,
+					memory_order_acquire)) { /* partner: pending_unlock */
 		if (++tries % 64)
 			host_cpu_relax();
 		else
@@ -96,7 +98,7 @@ void pending_unhold(struct pending *p)
 	atomic_fetch_sub_explicit(&p->refs, 1, memory_order_release); /* partner: retire */
 }
 
-/* ---- the end of one -------------------------------------------------------------------------------- */
+/* ---- the end of one ---------------------------------------------------------------------- */
 
 static bool is_released(const struct pending *p)
 {
@@ -124,17 +126,19 @@ static void learn(struct pending *p, uint64_t now)
 		base_count(BASE_CTR_EARLY_UNSEEN, 1);
 	else
 		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
-	site_learn(p->site, policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
+	site_learn(p->site,
+		   policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
 		   COST_NS * (1 + touches));
 	trace_left(p->trace, p->left_ns, touched, waited, touches, p->is_called);
-	base_log(BASE_LOG_DEBUG, "rt", "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
+	base_log(BASE_LOG_DEBUG, "rt",
+		 "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
 		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
 		 (double)waited / 1e3);
 }
 
 /*
- * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: it logs.
- * Called with the lock, which is given up when it returns true.
+ * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: it
+ * logs. Called with the lock, which is given up when it returns true.
  */
 static bool retire_locked(struct pending *p)
 {
@@ -154,24 +158,23 @@ static bool retire_locked(struct pending *p)
 	return true;
 }
 
-/* ---- waiting for one --------------------------------------------------------------------------------- */
+/* ---- waiting for one --------------------------------------------------------------------- */
 
 /*
- * The host MPI progresses only in its own calls, and the partner that is waited for may wait for a message
- * of this process. So who waits lets it progress:
- *   in an MPI call of the program       always
+ * The host MPI progresses only in its own calls, and the partner that is waited for may wait for a
+ * message of this process. So who waits lets it progress: in an MPI call of the program always
  *   MPI_THREAD_MULTIPLE                 always
- *   the thread that made the call, touching memory (or a thread of the guard on its behalf while it sleeps in
- *   the kernel): it could as well be in the call still
- *   any other thread                    after a while, while no thread is in a call of the host MPI that
- *                                       we know of: the one that should may be waiting for this thread
- * The last two exclude each other and calls by `stand_in`.
+ *   the thread that made the call, touching memory (or a thread of the guard on its behalf while it
+ * sleeps in the kernel): it could as well be in the call still any other thread after a while,
+ * while no thread is in a call of the host MPI that we know of: the one that should may be waiting
+ * for this thread The last two exclude each other and calls by `stand_in`.
  */
 static _Atomic uint32_t stand_in;
 
 static bool stand_in_begin(void)
 {
-	if (atomic_exchange_explicit(&stand_in, 1, memory_order_seq_cst)) /* partner: rt_host_begin */
+	if (atomic_exchange_explicit(&stand_in, 1,
+				     memory_order_seq_cst)) /* partner: rt_host_begin */
 		return false;
 	if (!atomic_load_explicit(&host_calls, memory_order_seq_cst))
 		return true;
@@ -197,15 +200,15 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 
 static void give_up(const struct pending *p, int error)
 {
-	base_log(BASE_LOG_ERROR, "rt", "%s: failed after it had returned (%s); the job ends", exec_name(p->run),
-		 strerror(-error));
+	base_log(BASE_LOG_ERROR, "rt", "%s: failed after it had returned (%s); the job ends",
+		 exec_name(p->run), strerror(-error));
 	syscall(SYS_exit_group, 14); /* not _exit(), which would complete what is pending */
 }
 
 /*
- * What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal blocked) or
- * in a call of the program's. False: a signal of the program waits for this thread to return from the
- * handler; the touch will come again.
+ * What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal
+ * blocked) or in a call of the program's. False: a signal of the program waits for this thread to
+ * return from the handler; the touch will come again.
  */
 static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 {
@@ -248,12 +251,12 @@ static void note_wanted(struct pending *p, bool is_called, uint64_t now)
 {
 	uint64_t none = 0;
 
-	if (atomic_compare_exchange_strong_explicit(&p->touched_ns, &none, now, memory_order_relaxed,
-						    memory_order_relaxed))
+	if (atomic_compare_exchange_strong_explicit(&p->touched_ns, &none, now,
+						    memory_order_relaxed, memory_order_relaxed))
 		atomic_store_explicit(&p->is_called, is_called, memory_order_relaxed);
 }
 
-/* ---- the guard's callbacks ----------------------------------------------------------------------------- */
+/* ---- the guard's callbacks --------------------------------------------------------------- */
 
 static void on_hold(void *arg)
 {
@@ -263,14 +266,14 @@ static void on_hold(void *arg)
 }
 
 /*
- * How much to fetch for a touch at addr: all of it when that does not take long, as it is short, or there, or
- * in others' hands, who end sooner than the next touch would be served; else, with each touch twice as much as
- * with the one before, so that neither the first byte has to wait for the last, nor a program that reads from
- * the beginning to the end faults at each fragment. In units of huge pages: one that is cut is mapped by small
- * ones afterwards.
+ * How much to fetch for a touch at addr: all of it when that does not take long, as it is short, or
+ * there, or in others' hands, who end sooner than the next touch would be served; else, with each
+ * touch twice as much as with the one before, so that neither the first byte has to wait for the
+ * last, nor a program that reads from the beginning to the end faults at each fragment. In units of
+ * huge pages: one that is cut is mapped by small ones afterwards.
  */
-static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const struct guard_range *range,
-			uintptr_t *lo, uintptr_t *hi)
+static void choose_part(struct pending *p, uintptr_t addr, size_t bytes,
+			const struct guard_range *range, uintptr_t *lo, uintptr_t *hi)
 {
 	uint32_t touches = atomic_fetch_add_explicit(&p->touches, 1, memory_order_relaxed);
 	uint64_t want = HOST_HUGE << base_min_u64(touches, 20);
@@ -278,7 +281,8 @@ static void choose_part(struct pending *p, uintptr_t addr, size_t bytes, const s
 	*lo = range->start;
 	*hi = range->end;
 	/* a buffer of 4 MB touches a page more than 4 MB */
-	if (base_round_down(range->end - range->start, HOST_HUGE) <= 2 * want || exec_is_taken_up(p->run))
+	if (base_round_down(range->end - range->start, HOST_HUGE) <= 2 * want ||
+	    exec_is_taken_up(p->run))
 		return;
 	*lo = base_max_u64(*lo, base_round_down(addr, HOST_HUGE));
 	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), HOST_HUGE));
@@ -301,8 +305,10 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		start = range->start;
 		choose_part(p, addr > range->start ? addr : range->start, bytes, range, &lo, &hi);
 		if (!fetch(p, lo, hi, false))
-			continue; /* a signal of the program comes first; then the touch comes again */
-		guard_release(range, lo > range->start ? lo : range->start, hi < range->end ? hi : range->end);
+			continue; /* a signal of the program comes first; then the touch comes again
+				   */
+		guard_release(range, lo > range->start ? lo : range->start,
+			      hi < range->end ? hi : range->end);
 	}
 	if (exec_is_over(p->run))
 		release_all(p);
@@ -314,9 +320,9 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 }
 
 /*
- * In a thread of the engine, mostly: who copies last opens the pages, on a CPU that nobody needs, and the
- * program never notices. What others have claimed is waited for a little; not by the thread that leaves, which
- * finds that there is nothing to post.
+ * In a thread of the engine, mostly: who copies last opens the pages, on a CPU that nobody needs,
+ * and the program never notices. What others have claimed is waited for a little; not by the thread
+ * that leaves, which finds that there is nothing to post.
  */
 void pending_drained(void *arg)
 {
@@ -358,7 +364,8 @@ static bool is_any(const struct pending *p, const void *arg)
 	return true;
 }
 
-static void finish_all(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
+static void finish_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
+		       bool in_call)
 {
 	struct pending *p;
 	bool more = true;
@@ -376,7 +383,8 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 /* In a handler of ours: nothing is retired, but nothing is guarded or moving any more. */
 static void on_complete_all(void) { finish_all(is_any, NULL, false); }
 
-/* In a handler of ours: the worker process cannot open what is all there, and nobody has touched it. */
+/* In a handler of ours: the worker process cannot open what is all there, and nobody has touched
+ * it. */
 static void on_tidy(void)
 {
 	struct pending *p;
@@ -396,7 +404,7 @@ static void on_tidy(void)
 
 static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all, on_tidy };
 
-/* ---- calls of the program that want them ----------------------------------------------------------------- */
+/* ---- calls of the program that want them ------------------------------------------------- */
 
 /* One after the other, without the lock: a rescue copies and sleeps. */
 void pending_rescue_all(void)
@@ -418,8 +426,10 @@ void pending_rescue_all(void)
 	}
 }
 
-/* Those that are wanted are retired as well, unless another thread still looks at one. True: some were. */
-static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg, int at_most)
+/* Those that are wanted are retired as well, unless another thread still looks at one. True: some
+ * were. */
+static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
+		       int at_most)
 {
 	struct pending *p, *next;
 	bool any = false;
@@ -428,7 +438,8 @@ static bool retire_all(bool (*wanted)(const struct pending *, const void *), con
 	for (p = first; p && at_most--; p = next) {
 		next = p->next;
 		if (wanted(p, arg))
-			exec_rescue(p->run); /* a peer may wait for what a hung channel of ours holds */
+			exec_rescue(
+				p->run); /* a peer may wait for what a hung channel of ours holds */
 		if (!wanted(p, arg) || !retire_locked(p))
 			continue;
 		any = true;
@@ -454,9 +465,11 @@ static bool is_overlapping(const struct pending *p, const void *arg)
 	return false;
 }
 
-static void complete(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
+static void complete(bool (*wanted)(const struct pending *, const void *), const void *arg,
+		     bool in_call)
 {
-	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program does */
+	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+			  does */
 	finish_all(wanted, arg, in_call);
 	retire_all(wanted, arg, PENDING_MAX);
 	guard_leave();
@@ -497,7 +510,8 @@ bool pending_retire_run(struct exec_run *r)
 }
 
 /* Another thread may look at one for a moment longer. */
-static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg, bool in_call)
+static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg,
+			      bool in_call)
 {
 	bool any = true;
 
@@ -520,7 +534,8 @@ void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, 
 /* A stand-in does one small step of the host MPI. */
 void host_call_begin(void)
 {
-	atomic_fetch_add_explicit(&host_calls, 1, memory_order_seq_cst); /* partner: stand_in_begin */
+	atomic_fetch_add_explicit(&host_calls, 1,
+				  memory_order_seq_cst); /* partner: stand_in_begin */
 	while (base_unlikely(atomic_load_explicit(&stand_in, memory_order_seq_cst)))
 		sched_yield();
 }
@@ -539,7 +554,7 @@ void rt_host_end(void)
 	host_call_end();
 }
 
-/* ---- the process ------------------------------------------------------------------------------------------ */
+/* ---- the process ------------------------------------------------------------------------- */
 
 /* The program is about to change this memory. */
 static void before_change(uintptr_t start, uintptr_t end)
@@ -578,8 +593,8 @@ static void init_once(void)
 		base_log(BASE_LOG_INFO, "rt", "calls do not return early: %s", guard_reason());
 		return;
 	}
-	base_log(BASE_LOG_INFO, "rt", "calls may return early; memory is guarded by %s%s%s", guard_kind_name(),
-		 guard_reason()[0] ? ": " : "", guard_reason());
+	base_log(BASE_LOG_INFO, "rt", "calls may return early; memory is guarded by %s%s%s",
+		 guard_kind_name(), guard_reason()[0] ? ": " : "", guard_reason());
 	trace_guard(guard_kind_name());
 	guard_shadows(&shadow_start, &shadow_end);
 	if (shadow_start < shadow_end && region_window_add(shadow_start, shadow_end))

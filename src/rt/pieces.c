@@ -15,7 +15,8 @@ struct rt_pieces {
 	struct rt_side sent, received; /* of exchanges: the parts of one of them */
 };
 
-int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes, struct rt_pieces **out)
+int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes,
+		    struct rt_pieces **out)
 {
 	struct rt_pieces *p = malloc(sizeof(*p));
 	bool is_fold = rt_is_fold(call->kind);
@@ -25,12 +26,14 @@ int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t long
 	if (!p)
 		return -ENOMEM;
 	*p = (struct rt_pieces){ .comm = c, .call = call };
-	/* what is combined is read where it lies, so it has to be mapped; what is in place lies in the receive buffer */
-	ret = side_begin(&p->sides.send, is_fold && call->in_place ? &none : &call->send, &c->scratch[0], longest_bytes,
-			 is_fold ? SIDE_MAPPED : SIDE_ANY);
+	/* what is combined is read where it lies, so it has to be mapped; what is in place lies in
+	 * the receive buffer */
+	ret = side_begin(&p->sides.send, is_fold && call->in_place ? &none : &call->send,
+			 &c->scratch[0], longest_bytes, is_fold ? SIDE_MAPPED : SIDE_ANY);
 	p->sides.recv = (struct side){ .of = &call->recv };
 	if (!ret)
-		ret = side_begin(&p->sides.recv, &call->recv, &c->scratch[1], longest_bytes, SIDE_MAPPED);
+		ret = side_begin(&p->sides.recv, &call->recv, &c->scratch[1], longest_bytes,
+				 SIDE_MAPPED);
 	if (ret)
 		rt_pieces_end(p);
 	else
@@ -78,7 +81,8 @@ static int run_bcast(struct rt_pieces *p, uint64_t at, uint64_t bytes)
 
 static int run_fold(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
 {
-	const struct side *send = p->call->in_place ? &p->sides.recv : &p->sides.send, *recv = &p->sides.recv;
+	const struct side *send = p->call->in_place ? &p->sides.recv : &p->sides.send,
+			  *recv = &p->sides.recv;
 	uint64_t from = p->call->in_place ? recv_at : send_at;
 	struct exec_fold fold;
 	struct exec_call e = {
@@ -108,13 +112,15 @@ int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint6
 
 	host_call_begin();
 	requests_enter_blocking(p->comm);
-	ret = rt_is_fold(p->call->kind) ? run_fold(p, send_at, recv_at, bytes) : run_bcast(p, send_at, bytes);
+	ret = rt_is_fold(p->call->kind) ? run_fold(p, send_at, recv_at, bytes)
+					: run_bcast(p, send_at, bytes);
 	requests_leave_blocking(p->comm);
 	host_call_end();
 	return ret;
 }
 
-int rt_exchanges_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes, struct rt_pieces **out)
+int rt_exchanges_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes,
+		       struct rt_pieces **out)
 {
 	struct rt_pieces *p = malloc(sizeof(*p));
 	static const struct rt_part none;
@@ -129,10 +135,13 @@ int rt_exchanges_begin(struct rt_comm *c, const struct rt_call *call, uint64_t l
 		.received = { .buf = call->recv.buf, .parts = &none, .count = 1 },
 	};
 	p->sides.recv = (struct side){ .of = &p->received };
-	/* what is not mapped is read by a system call or, where that is not the choice, from memory that is */
-	ret = side_begin(&p->sides.send, &p->sent, &c->scratch[0], longest_bytes, c->prefer_vm ? SIDE_ANY : SIDE_MAPPED);
+	/* what is not mapped is read by a system call or, where that is not the choice, from memory
+	 * that is */
+	ret = side_begin(&p->sides.send, &p->sent, &c->scratch[0], longest_bytes,
+			 c->prefer_vm ? SIDE_ANY : SIDE_MAPPED);
 	if (!ret)
-		ret = side_begin(&p->sides.recv, &p->received, &c->scratch[1], longest_bytes, SIDE_ANY);
+		ret = side_begin(&p->sides.recv, &p->received, &c->scratch[1], longest_bytes,
+				 SIDE_ANY);
 	if (ret)
 		rt_pieces_end(p);
 	else

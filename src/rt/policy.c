@@ -11,15 +11,18 @@
 #define KIB 1024u
 
 /*
- * From here on no MPI that we have measured was faster, with 2 ranks or more (doc/results-collectives.md): in buffers that
- * are used again; and also in such as are new in each call, whose memory is not mapped yet, with MPICH 5 and Open MPI 5,
- * or with others, as Intel MPI, which combines in shared memory. Below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
+ * From here on no MPI that we have measured was faster, with 2 ranks or more
+ * (doc/results-collectives.md): in buffers that are used again; and also in such as are new in each
+ * call, whose memory is not mapped yet, with MPICH 5 and Open MPI 5, or with others, as Intel MPI,
+ * which combines in shared memory. Below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
  */
-static const struct { uint64_t again, always, always_others; } wins_from_bytes[RT_KINDS] = {
+static const struct { uint64_t again, always, always_others;
+} wins_from_bytes[RT_KINDS] = {
 	[RT_GATHER] = { 0, 0, 128 * KIB },
 	[RT_SCATTER] = { 0, 128 * KIB, 128 * KIB },
 	[RT_ALLGATHER] = { 128 * KIB, NEVER, NEVER },
-	[RT_ALLGATHERV] = { NEVER, NEVER, NEVER }, /* as all counts would have to be added before a small call is passed on */
+	[RT_ALLGATHERV] = { NEVER, NEVER, NEVER }, /* as all counts would have to be added before a
+						      small call is passed on */
 	[RT_ALLTOALL] = { 128 * KIB, NEVER, NEVER },
 	[RT_REDUCE] = { 128 * KIB, NEVER, NEVER },
 	[RT_ALLREDUCE] = { 128 * KIB, 256 * KIB, NEVER },
@@ -49,7 +52,8 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 	/* inside a node the libraries' own are as fast */
 	if (kind == RT_BARRIER)
 		return base_opt.span && option == BASE_TAKE_ON ? 0 : NEVER;
-	/* those whose sizes ranks do not share are taken however small they are: only who says so wants that */
+	/* those whose sizes ranks do not share are taken however small they are: only who says so
+	 * wants that */
 	if (rt_is_local(kind))
 		return base_opt.coll_take[BASE_COLL_VECTOR] == BASE_TAKE_ON ? 0 : NEVER;
 	if (option == BASE_TAKE_ON)
@@ -61,13 +65,15 @@ uint64_t policy_always_bytes(enum rt_kind kind, enum policy_host host)
 {
 	if (rt_is_local(kind) || kind == RT_BARRIER || option_of(kind) != BASE_TAKE_AUTO)
 		return policy_threshold_bytes(kind);
-	return base_max_u64(host == HOST_OTHER ? wins_from_bytes[kind].always_others : wins_from_bytes[kind].always,
+	return base_max_u64(host == HOST_OTHER ? wins_from_bytes[kind].always_others
+					       : wins_from_bytes[kind].always,
 			    base_opt.coll_threshold_bytes);
 }
 
-/* Open MPI's ranks give the CPU away as soon as they wait; those of others spin, and lose at any size. In
- * SLUICE_COLL_THRESHOLD; always: so many times for each rank. */
-void policy_crowded_bytes(enum rt_kind kind, enum policy_host host, int ranks, uint64_t *out_again, uint64_t *out_always)
+/* Open MPI's ranks give the CPU away as soon as they wait; those of others spin, and lose at any
+ * size. In SLUICE_COLL_THRESHOLD; always: so many times for each rank. */
+void policy_crowded_bytes(enum rt_kind kind, enum policy_host host, int ranks, uint64_t *out_again,
+			  uint64_t *out_always)
 {
 	static const struct { uint8_t again, always; } times[RT_KINDS] = {
 		[RT_BCAST] = { 2, 4 },
@@ -83,19 +89,21 @@ void policy_crowded_bytes(enum rt_kind kind, enum policy_host host, int ranks, u
 
 enum policy_host policy_host_of(const char *library_version)
 {
-	return strstr(library_version, "MPICH Version") && !strstr(library_version, "Intel") ? HOST_MPICH :
-	       strstr(library_version, "Open MPI") ? HOST_OPEN_MPI : HOST_OTHER;
+	return strstr(library_version, "MPICH Version") && !strstr(library_version, "Intel")
+		       ? HOST_MPICH
+	       : strstr(library_version, "Open MPI") ? HOST_OPEN_MPI
+						     : HOST_OTHER;
 }
 
-/* ---- nonblocking ----------------------------------------------------------------------------------- */
+/* ---- nonblocking ------------------------------------------------------------------------- */
 
 #define MIB (1024u * KIB)
 #define ALL UINT64_MAX
 
 /*
- * Where the whole of a call and its wait took no longer than the library's own, with 2 ranks, in buffers that are used again
- * and in such as are new in each call, and where in the former only (doc/adr/0026-short-requests.md). Kinds that are not
- * named: nowhere.
+ * Where the whole of a call and its wait took no longer than the library's own, with 2 ranks, in
+ * buffers that are used again and in such as are new in each call, and where in the former only
+ * (doc/adr/0026-short-requests.md). Kinds that are not named: nowhere.
  */
 static const struct policy_window requests_win[][RT_KINDS] = {
 	[HOST_OTHER] = { /* Intel MPI */
@@ -130,17 +138,22 @@ static const struct policy_window requests_win[][RT_KINDS] = {
 	},
 };
 
-enum { REQUEST_RANKS_MAX = 16 }; /* what is flat costs a look at each rank; more have not been measured */
+enum {
+	REQUEST_RANKS_MAX = 16
+}; /* what is flat costs a look at each rank; more have not been measured */
 
 struct policy_window policy_request_window(enum rt_kind kind, enum policy_host host)
 {
-	const struct policy_window none = { NEVER, 0, .again = NEVER }, *w = &requests_win[host][kind];
+	const struct policy_window none = { NEVER, 0, .again = NEVER },
+				   *w = &requests_win[host][kind];
 	int64_t option = base_opt.coll_take[BASE_COLL_NONBLOCKING];
 
 	if (option == BASE_TAKE_OFF || option_of(kind) == BASE_TAKE_OFF)
 		return none;
 	if (option == BASE_TAKE_ON)
-		return (struct policy_window){ kind == RT_BARRIER ? 0 : policy_threshold_bytes(kind), ALL, .again = NEVER };
+		return (struct policy_window){ kind == RT_BARRIER ? 0
+								  : policy_threshold_bytes(kind),
+					       ALL, .again = NEVER };
 	return w->to || w->again ? *w : none;
 }
 
@@ -150,10 +163,12 @@ bool policy_request_suits(const struct policy_group *g)
 	       (!g->oversubscribed && g->ranks <= REQUEST_RANKS_MAX);
 }
 
-/* ---- are buffers used again? ---------------------------------------------------------------------- */
+/* ---- are buffers used again? ------------------------------------------------------------- */
 
-#define PASS_FIRST 4u /* a buffer has earned adoption after three uses (SLUICE_REGION_ADOPT_AFTER) */
-/* As long as a program that changes its ways may be served the wrong way: gaining nothing, or losing. */
+#define PASS_FIRST                                                                                 \
+	4u /* a buffer has earned adoption after three uses (SLUICE_REGION_ADOPT_AFTER) */
+/* As long as a program that changes its ways may be served the wrong way: gaining nothing, or
+ * losing. */
 #define PASS_MAX 64u
 #define TAKE_MAX 16u
 
@@ -170,7 +185,8 @@ enum policy_step policy_habit_next(struct policy_habit *h)
 void policy_habit_answer(struct policy_habit *h, bool all_use_again)
 {
 	if (all_use_again)
-		h->left = h->take = h->is_taken ? (uint16_t)base_min_u64(2u * h->take, TAKE_MAX) : 1;
+		h->left = h->take =
+			h->is_taken ? (uint16_t)base_min_u64(2u * h->take, TAKE_MAX) : 1;
 	else
 		h->left = h->pass = (uint16_t)base_min_u64(2u * h->pass, PASS_MAX);
 	h->is_taken = all_use_again;
@@ -187,12 +203,14 @@ bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
 
 	if (region_kind == BASE_REGION_STAGED || !g->vm_ns)
 		return false;
-	/* Staging is a conversation: with a core for each rank it runs at memory speed, without one each
-	 * exchange is a switch of processes and one copy by the kernel is better. See doc/adr. */
+	/* Staging is a conversation: with a core for each rank it runs at memory speed, without one
+	 * each exchange is a switch of processes and one copy by the kernel is better. See doc/adr.
+	 */
 	if (region_kind == BASE_REGION_CMA || g->oversubscribed)
 		return true;
-	/* The receiver reads and the sender, shared by all leaves, writes: 1 + 1/leaves copiers work at
-	 * the kernel's speed; a staged byte takes the time of one copy, in and out side by side. */
+	/* The receiver reads and the sender, shared by all leaves, writes: 1 + 1/leaves copiers
+	 * work at the kernel's speed; a staged byte takes the time of one copy, in and out side by
+	 * side. */
 	return g->vm_ns * leaves <= g->copy_ns * (leaves + 1);
 }
 
@@ -215,16 +233,18 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 	return base_min_u64(bytes, max);
 }
 
-/* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100 with a
- * thread, which has to be woken and interrupts this one (doc/results-early-return.md). In an application that
- * does little between its calls the ranks' other costs count too: 1 MB (75 us) took it 1.08 to 1.12 x the time
- * of blocking calls. A partner that copies
- * alone takes half of copy_ns off this rank, no more. */
+/* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100
+ * with a thread, which has to be woken and interrupts this one (doc/results-early-return.md). In an
+ * application that does little between its calls the ranks' other costs count too: 1 MB (75 us)
+ * took it 1.08 to 1.12 x the time of blocking calls. A partner that copies alone takes half of
+ * copy_ns off this rank, no more. */
 #define WORTH_NS 120000u
 #define WORTH_THREAD_NS 150000u
-#define LATE_NS 30000u /* a partner that is later than this is late: as long as leaving costs, mostly */
-/* Where ranks share CPUs a partner may only not have had its turn yet, which comes by waiting; as long as a turn
- * takes. (1 MB in an application on one core: 1.11 to 1.19 x the time of blocking calls with 30 us.) */
+#define LATE_NS                                                                                    \
+	30000u /* a partner that is later than this is late: as long as leaving costs, mostly */
+/* Where ranks share CPUs a partner may only not have had its turn yet, which comes by waiting; as
+ * long as a turn takes. (1 MB in an application on one core: 1.11 to 1.19 x the time of blocking
+ * calls with 30 us.) */
 #define LATE_SHARED_NS 2000000u
 
 void policy_early(const struct policy_early_facts *f, struct policy_early_choice *out)
@@ -246,15 +266,21 @@ void policy_early(const struct policy_early_facts *f, struct policy_early_choice
 		out->how = EARLY_NOW;
 		out->reason = f->has_process ? "the worker process can move the data meanwhile" :
 						 "a channel can move the data meanwhile";
-	} else if (f->copy_ns >= WORTH_THREAD_NS && f->waited_ns && f->waited_ns >= f->partner_copy_ns) {
+	} else if (f->copy_ns >= WORTH_THREAD_NS && f->waited_ns &&
+		   f->waited_ns >= f->partner_copy_ns) {
 		out->how = EARLY_NOW;
 		out->reason = "a partner has waited for so long that it can as well copy alone";
 	} else {
 		out->how = EARLY_LATER;
-		out->wait_ns = f->wait_us >= 0 ? (uint64_t)f->wait_us * 1000 : f->shares_cpus ? LATE_SHARED_NS : LATE_NS;
-		out->reason = f->shares_cpus ? "ranks share CPUs: only when a partner is later than a turn takes" :
-			      f->has_mover   ? "too short to wake a worker for: only when a partner is late" :
-					       "no channel or CPU is free: only when a partner is late";
+		out->wait_ns = f->wait_us >= 0  ? (uint64_t)f->wait_us * 1000
+			       : f->shares_cpus ? LATE_SHARED_NS
+						: LATE_NS;
+		out->reason =
+			f->shares_cpus
+				? "ranks share CPUs: only when a partner is later than a turn takes"
+			: f->has_mover
+				? "too short to wake a worker for: only when a partner is late"
+				: "no channel or CPU is free: only when a partner is late";
 	}
 }
 

@@ -27,10 +27,11 @@ struct requests {
 	pthread_mutex_t lock; /* protects the lists, and exec's calls for them */
 	struct requests_list queued, active; /* in the order of their start */
 	struct rt_request *in_call; /* that is being started; it may be over, and nobody's */
-	struct exec_run *behind;    /* what had the place of the first that is queued, when that was tried last */
+	struct exec_run *behind;    /* what had the place of the first that is queued, when that was
+				       tried last */
 	_Atomic uint32_t count; /* started, and not handed out */
 	_Atomic uint32_t users; /* threads that look at it */
-	bool is_busy;           /* it is in the list of those that have some; under that one's lock */
+	bool is_busy; /* it is in the list of those that have some; under that one's lock */
 };
 
 /* Of a communicator of rt_comm_create_lanes(): request_lanes.c. */
@@ -39,8 +40,11 @@ struct lanes {
 	pthread_mutex_t lock;            /* protects `used` */
 	uint32_t n;
 	uint64_t used;                   /* a bit a lane */
-	struct lanes_turns { uint64_t exec, board; } turns[BOARD_LANES_MAX]; /* that were started in each */
-	struct lanes_word *said; /* by each rank, when one is to be taken: whoever has the communicator can take part */
+	struct lanes_turns {
+		uint64_t exec, board;
+	} turns[BOARD_LANES_MAX]; /* that were started in each */
+	struct lanes_word *said;  /* by each rank, when one is to be taken: whoever has the
+				     communicator can take part */
 };
 
 #define REUSE_SIZES 12
@@ -75,12 +79,15 @@ struct rt_comm {
 	/* by kind, and by size in powers of two */
 	struct reuse {
 		struct policy_habit habit;
-		_Atomic uint16_t taken, unmapped; /* since the last question; of them in memory that peers had not mapped */
-		/* of nonblocking calls: it waits to be asked, since so many; what this rank would say */
+		_Atomic uint16_t taken, unmapped; /* since the last question; of them in memory that
+						     peers had not mapped */
+		/* of nonblocking calls: it waits to be asked, since so many; what this rank would
+		 * say */
 		bool waits, is_again;
 		uint16_t deferred;
 	} reuse[RT_KINDS][REUSE_SIZES], requests_reuse[RT_KINDS][REUSE_SIZES];
-	struct reuse *reuse_now; /* of the call that is being taken; NULL: it is taken in any case */
+	struct reuse
+		*reuse_now; /* of the call that is being taken; NULL: it is taken in any case */
 	struct reuse *request_reuse_now; /* of the request that is created next */
 	bool requests_wait; /* any of requests_reuse does, and rt_watch() has been called for it */
 };
@@ -97,13 +104,13 @@ static inline void watch_less(_Atomic uint32_t *what)
 	rt_unwatch();
 }
 
-/* ---- requests.c ----------------------------------------------------------------------------------------- */
+/* ---- requests.c -------------------------------------------------------------------------- */
 
 /* 0 or -ENOMEM; destroyed() is due in any case. */
 int requests_comm_created(struct rt_comm *c);
 void requests_comm_destroyed(struct rt_comm *c);
-/* Around a blocking collective: other threads do not step requests of this communicator meanwhile, as both use what
- * exec/ has once a communicator. This thread does, in its waits. */
+/* Around a blocking collective: other threads do not step requests of this communicator meanwhile,
+ * as both use what exec/ has once a communicator. This thread does, in its waits. */
 void requests_enter_blocking(struct rt_comm *c);
 void requests_leave_blocking(struct rt_comm *c);
 /* Before a blocking collective begins: all that were started before it have begun. */
@@ -115,18 +122,19 @@ void request_memory_fini(void);
 /* A peer waits for what only this process can publish. A thread of ours. */
 void requests_attend(void);
 
-/* ---- request_lanes.c ------------------------------------------------------------------------------------- */
+/* ---- request_lanes.c --------------------------------------------------------------------- */
 
 /* For a communicator whose exec there is. NULL: no memory. */
 struct lanes *lanes_create(const struct rt_comm *c);
 void lanes_destroy(struct lanes *l); /* NULL: nothing */
 
-/* ---- pending operations: pending.c ------------------------------------------------------------------ */
+/* ---- pending operations: pending.c ------------------------------------------------------- */
 
 #define PENDING_MAX 256 /* of a process; a call beyond it completes the oldest first */
 #define PENDING_RANGES 2 /* guarded ranges of one: what it writes, what it reads */
 
-/* An operation that has been returned from. Written by the thread that leaves; then under the lock. */
+/* An operation that has been returned from. Written by the thread that leaves; then under the lock.
+ */
 struct pending {
 	struct guard_range ranges[PENDING_RANGES];
 	uint32_t range_count;
@@ -138,7 +146,7 @@ struct pending {
 	struct site *site;
 	struct trace_name trace;     /* the call, for the trace */
 	uint64_t left_ns;            /* when the call returned */
-	uint64_t copy_ns;            /* what the rest would have taken this rank; 0: a partner had not come */
+	uint64_t copy_ns; /* what the rest would have taken this rank; 0: a partner had not come */
 	_Atomic uint64_t touched_ns; /* when somebody wanted it; 0: nobody yet */
 	_Atomic uint32_t touches;
 	_Atomic uint64_t waited_ns;  /* what the program has waited since */
@@ -166,10 +174,11 @@ bool pending_retire_run(struct exec_run *r);
 struct pending *pending_hold_run(struct exec_run *r);
 /* Around a collective of ours in which the host MPI may be called. */
 void host_call_begin(void), host_call_end(void);
-/* What channels of this process hold is taken further, or back when they hang; for peers. A thread of ours. */
+/* What channels of this process hold is taken further, or back when they hang; for peers. A thread
+ * of ours. */
 void pending_rescue_all(void);
-/* attendant.c: the thread that does so when a peer calls; from the first call on, which comes when there is a channel
- * and a group, or a queue of requests. */
+/* attendant.c: the thread that does so when a peer calls; from the first call on, which comes when
+ * there is a channel and a group, or a queue of requests. */
 void attendant_start(void);
 /* A thread of ours: what the others must know. */
 void attendant_own_thread(void);
@@ -177,7 +186,7 @@ void attendant_own_thread(void);
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
-/* ---- reuse.c -------------------------------------------------------------------------------------------- */
+/* ---- reuse.c ----------------------------------------------------------------------------- */
 
 struct reuse *reuse_of(struct reuse (*table)[REUSE_SIZES], enum rt_kind kind, uint64_t bytes);
 /* Are both of its sides mapped, or about to be? Both count a use. */
@@ -185,7 +194,8 @@ bool reuse_is_seen(const struct rt_call *call);
 /* Collective: the bits that all ranks have set. 0 or -errno. */
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
 
-/* Of the collective that rt_takes() has said yes to: could peers reach both of its sides where they are? */
+/* Of the collective that rt_takes() has said yes to: could peers reach both of its sides where they
+ * are? */
 void reuse_note(struct rt_comm *c, bool is_mapped);
 /* The same of a request; u: NULL when it is taken in any case. */
 static inline void reuse_count(struct reuse *u, bool is_mapped)
@@ -210,7 +220,7 @@ static inline void reuse_answer(struct reuse *u, bool all_use_again)
 /* request_choice.c: no question is left. */
 void request_choice_fini(struct rt_comm *c);
 
-/* ---- leave.c: may this call return early, and doing it ------------------------------------------------ */
+/* ---- leave.c: may this call return early, and doing it ----------------------------------- */
 
 /* Who can do what is left when no rank waits for it. */
 enum leave_movers {
@@ -232,23 +242,29 @@ struct leave {
 /* Ends the run, early or not: 0 and *out_left tells which, or -errno. */
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left);
 
-/* ---- movers.c: who moves what no rank waits for ------------------------------------------------------------ */
+/* ---- movers.c: who moves what no rank waits for ------------------------------------------ */
 
 #define COPY_BYTES_PER_NS 14 /* one core of today, from memory to memory */
-static inline uint64_t copy_ns(uint64_t bytes) { return (bytes + COPY_BYTES_PER_NS - 1) / COPY_BYTES_PER_NS; }
+static inline uint64_t copy_ns(uint64_t bytes)
+{
+	return (bytes + COPY_BYTES_PER_NS - 1) / COPY_BYTES_PER_NS;
+}
 
 void movers_comm_created(struct rt_comm *c);
-/* Who could do what is left on this communicator, and what they are at: has_process to asleep of *f. */
+/* Who could do what is left on this communicator, and what they are at: has_process to asleep of
+ * *f. */
 void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts *f);
-/* This rank goes away from the run; the worker process has been told, if that was the decision, which is returned. */
-enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r, struct progress_facts *f);
+/* This rank goes away from the run; the worker process has been told, if that was the decision,
+ * which is returned. */
+enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r,
+				 struct progress_facts *f);
 /* PROGRESS_FEED: the run has been left, as p. */
 void movers_feed(struct exec_run *r, struct pending *p);
 
-/* ---- workers.c: the worker process of the job ------------------------------------------------------------ */
+/* ---- workers.c: the worker process of the job -------------------------------------------- */
 
-/* Collective, as rt_comm_create(): start or find it, attach, make the group known. Returns 0, also when
- * there is none, or -errno when the oob calls fail. */
+/* Collective, as rt_comm_create(): start or find it, attach, make the group known. Returns 0, also
+ * when there is none, or -errno when the oob calls fail. */
 int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob);
 void workers_comm_destroyed(struct rt_comm *c);
 /* Does it serve this communicator, and live? */
@@ -260,7 +276,7 @@ void workers_progress(void *arg);
 /* What it has moved for this process goes into the counters. */
 void workers_count(void);
 
-/* ---- sites.c: what call sites did the last times -------------------------------------------------------- */
+/* ---- sites.c: what call sites did the last times ----------------------------------------- */
 
 struct site {
 	_Atomic uintptr_t key;
@@ -268,7 +284,8 @@ struct site {
 	_Atomic uint32_t backoff; /* how many after the next failure */
 	_Atomic uint32_t tries, wins;
 };
-struct site *site_of(const void *address, bool is_root, uint64_t bytes); /* never NULL; may be shared */
+struct site *site_of(const void *address, bool is_root,
+		     uint64_t bytes); /* never NULL; may be shared */
 bool site_may_try(struct site *s);
 /* An early return has ended: `free_ns` the program worked undisturbed, `cost_ns` it paid. */
 void site_learn(struct site *s, uint64_t free_ns, uint64_t cost_ns);

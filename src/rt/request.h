@@ -15,7 +15,8 @@ struct request_side {
 
 enum request_state { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_ACTIVE, REQUEST_DONE };
 
-/* Its state, result, run and next change under the lock of its communicator, then of the list of done ones. */
+/* Its state, result, run and next change under the lock of its communicator, then of the list of
+ * done ones. */
 struct rt_request {
 	struct rt_comm *comm;
 	const struct rt_call *call;
@@ -31,7 +32,7 @@ struct rt_request {
 	uint64_t number;          /* of its collective there, */
 	struct board_read read;
 	struct board_fold fold;
-	char *image;              /* and its result, where that is not made in the program's memory */
+	char *image; /* and its result, where that is not made in the program's memory */
 	char *message;            /* what it brings, packed, where that was queued */
 	uint32_t message_bytes;
 	uint64_t traced_op;       /* for the trace: its number */
@@ -45,10 +46,11 @@ static inline void request_is_number(struct rt_request *r, uint64_t op)
 {
 	r->traced_op = op;
 	if (trace_is_on() && r->comm->requests.in_call == r)
-		trace_op(node_id(r->comm->group), op, node_rank(r->comm->group), node_size(r->comm->group));
+		trace_op(node_id(r->comm->group), op, node_rank(r->comm->group),
+			 node_size(r->comm->group));
 }
 
-/* ---- requests.c: communicators that have requests -------------------------------------------------------- */
+/* ---- requests.c: communicators that have requests ---------------------------------------- */
 
 uint32_t requests_busy_count(void);
 /* The i-th, which stays until requests_busy_put(); NULL: there are not so many. */
@@ -57,14 +59,14 @@ void requests_busy_put(struct rt_comm *c);
 /* Nothing has moved for long: do the ranks live? */
 void requests_check_peers(struct rt_comm *c);
 
-/* ---- request_lanes.c ------------------------------------------------------------------------------------ */
+/* ---- request_lanes.c --------------------------------------------------------------------- */
 
 /* It is started once more: its lane's next turn. */
 void request_next_turn(struct rt_request *r);
 uint64_t request_number(const struct rt_request *r); /* for exec: of this turn; 0: it has no lane */
 void request_leave_lane(struct rt_request *r);
 
-/* ---- request_schedule.c --------------------------------------------------------------------------------- */
+/* ---- request_schedule.c ------------------------------------------------------------------ */
 
 /* Makes r->block, or r->starts. 0 or -errno. */
 int request_schedule(struct rt_request *r);
@@ -72,11 +74,12 @@ void request_unschedule(struct rt_request *r);
 /* What is combined, for exec_begin(). */
 void request_fold(const struct rt_request *r, struct exec_fold *out);
 bool request_is_fold(const struct rt_request *r);
-bool request_is_scattered(const struct rt_request *r); /* each rank gets a part of what is combined */
+bool request_is_scattered(
+	const struct rt_request *r); /* each rank gets a part of what is combined */
 bool request_is_exchange(const struct rt_request *r);
 bool request_is_allgather(const struct rt_request *r);
 
-/* ---- request_memory.c ----------------------------------------------------------------------------------- */
+/* ---- request_memory.c -------------------------------------------------------------------- */
 
 /* Pins or copies what the call names. 0 or -errno; request_close() in any case. */
 int request_open(struct rt_request *r);
@@ -85,7 +88,7 @@ enum trace_region request_region(const struct rt_request *r);
 /* is_good: the program gets what it receives. 0 or -errno. */
 int request_close(struct rt_request *r, bool is_good);
 
-/* ---- request_small.c -------------------------------------------------------------------------------------- */
+/* ---- request_small.c --------------------------------------------------------------------- */
 
 /* Is it short? The same answer on all ranks. */
 bool request_is_small(const struct rt_comm *c, const struct rt_call *call);

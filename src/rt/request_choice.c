@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which nonblocking calls are taken. Where that depends on whether ranks use their buffers again (reuse.c) they leave their
- * questions to the next blocking call, in which they may wait for each other, and go on as before until then.
+ * Which nonblocking calls are taken. Where that depends on whether ranks use their buffers again
+ * (reuse.c) they leave their questions to the next blocking call, in which they may wait for each
+ * other, and go on as before until then.
  */
 #include "rt/early.h"
 #include "rt/private.h"
@@ -9,13 +10,15 @@
 
 #define PATIENCE   256u
 #define WISH_BYTES (16u << 10)
-#define DEFER_MAX  64u /* calls that are taken without an answer: then a program has no blocking ones, and may have changed */
+#define DEFER_MAX                                                                                  \
+	64u /* calls that are taken without an answer: then a program has no blocking ones, and    \
+	       may have changed */
 #define QUESTIONS_MAX 64
 
 bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
 
-/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a program that has few
- * does without. Who asks for them by an option gets all. */
+/* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a
+ * program that has few does without. Who asks for them by an option gets all. */
 uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes)
 {
 	return rt_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
@@ -39,7 +42,8 @@ static void leave_question(struct rt_comm *c, struct reuse *u)
 	c->requests_wait = true;
 }
 
-bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
+bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes,
+		      const struct rt_call *call)
 {
 	struct reuse *u = reuse_of(c->requests_reuse, kind, bytes);
 	enum policy_step step;
@@ -53,7 +57,8 @@ bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, cons
 	if (u->habit.is_taken)
 		c->request_reuse_now = u;
 	u->is_again = u->habit.is_taken || (call && reuse_is_seen(call));
-	/* what was taken wrongly still counts when calls have been passed on since, as nobody could be asked */
+	/* what was taken wrongly still counts when calls have been passed on since, as nobody could
+	 * be asked */
 	u->is_again &= reuse_was_right(u);
 	return u->habit.is_taken;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that are started again and again, in an order of each rank's own: each has a lane, in which nothing else
- * happens, so that what a rank starts meets what the others start in it, however much they do between. A lane is a slot
- * of exec/, whose collectives have its turn as their number, and a lane of the board.
+ * Requests that are started again and again, in an order of each rank's own: each has a lane, in
+ * which nothing else happens, so that what a rank starts meets what the others start in it, however
+ * much they do between. A lane is a slot of exec/, whose collectives have its turn as their number,
+ * and a lane of the board.
  */
 #include <stdlib.h>
 
@@ -44,7 +45,8 @@ static int choose(const struct lanes_word *all, int ranks, uint32_t lanes)
 	for (uint32_t lane = 0; lane < lanes; lane++) {
 		int r = 0;
 
-		while (r < ranks && all[r].free >> lane & 1 && all[r].turns[lane].exec == all[0].turns[lane].exec &&
+		while (r < ranks && all[r].free >> lane & 1 &&
+		       all[r].turns[lane].exec == all[0].turns[lane].exec &&
 		       all[r].turns[lane].board == all[0].turns[lane].board)
 			r++;
 		if (r == ranks)

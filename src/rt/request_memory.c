@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The program's buffers while a request uses them. Nobody of this rank may be there when its data moves, so all of
- * it is memory that others reach by themselves: the program's own where that is mapped, else a copy of it in the
- * arena, made at the start and taken back when the request is handed out.
+ * The program's buffers while a request uses them. Nobody of this rank may be there when its data
+ * moves, so all of it is memory that others reach by themselves: the program's own where that is
+ * mapped, else a copy of it in the arena, made at the start and taken back when the request is
+ * handed out.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +26,8 @@ static bool take_kept(uint64_t bytes, struct region_extent *out)
 
 	pthread_mutex_lock(&kept.lock);
 	for (int i = kept.n - 1; i >= 0 && !found; i--) {
-		if (kept.extents[i].bytes < bytes || kept.extents[i].bytes > 4 * base_max_u64(bytes, REGION_UNIT))
+		if (kept.extents[i].bytes < bytes ||
+		    kept.extents[i].bytes > 4 * base_max_u64(bytes, REGION_UNIT))
 			continue;
 		*out = kept.extents[i];
 		kept.extents[i] = kept.extents[--kept.n];
@@ -94,7 +96,8 @@ static int side_open(struct request_side *s, const struct rt_side *given, bool h
 	if (!given->count || !buf->bytes)
 		return 0;
 	if (!buf->pack) {
-		region_describe(buf->addr, buf->bytes, policy_intent(base_opt.region_kind, buf->is_shared), &s->desc);
+		region_describe(buf->addr, buf->bytes,
+				policy_intent(base_opt.region_kind, buf->is_shared), &s->desc);
 		s->addr = buf->addr;
 		if (s->desc.flags & REGION_DESC_MAPPED)
 			return 0;
@@ -123,7 +126,8 @@ static int take_back(const struct request_side *s, const struct rt_side *given, 
 	return ret;
 }
 
-static int side_close(struct request_side *s, const struct rt_side *given, bool has_output, const int *from)
+static int side_close(struct request_side *s, const struct rt_side *given, bool has_output,
+		      const int *from)
 {
 	int ret = s->scratch.bytes && has_output ? take_back(s, given, from) : 0;
 
@@ -144,7 +148,8 @@ int request_open(struct rt_request *r)
 {
 	const struct rt_call *call = r->call;
 	/* where results are others' inputs still, in place means a copy */
-	bool is_both = call->in_place && (request_is_exchange(r) || request_is_scattered(r)) && call->send.buf.bytes;
+	bool is_both = call->in_place && (request_is_exchange(r) || request_is_scattered(r)) &&
+		       call->send.buf.bytes;
 	int ret;
 
 	r->send = r->recv = (struct request_side){ 0 };
@@ -166,7 +171,8 @@ struct trace_op rt_request_op(const struct rt_request *r)
 
 	if (!r->traced_op)
 		return (struct trace_op){ 0 };
-	return (struct trace_op){ r->traced_op, node_id(g), (uint16_t)node_rank(g), (uint16_t)node_size(g) };
+	return (struct trace_op){ r->traced_op, node_id(g), (uint16_t)node_rank(g),
+				  (uint16_t)node_size(g) };
 }
 
 enum trace_region request_region(const struct rt_request *r)
@@ -176,7 +182,9 @@ enum trace_region request_region(const struct rt_request *r)
 
 	if (!s->addr)
 		return TRACE_REGION_NONE;
-	return !s->scratch.bytes ? TRACE_REGION_MAPPED : given->buf.pack ? TRACE_REGION_PACKED : TRACE_REGION_PLAIN;
+	return !s->scratch.bytes ? TRACE_REGION_MAPPED
+	       : given->buf.pack ? TRACE_REGION_PACKED
+				 : TRACE_REGION_PLAIN;
 }
 
 int request_close(struct rt_request *r, bool is_good)

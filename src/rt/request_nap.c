@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for requests, and testing them in vain. What is missing may be in another process only: published by it, or held by
- * a worker that has died, or it never comes as a rank has died. Any communicator with requests may be the one that the
- * program waits for: all of them are looked at.
+ * Waiting for requests, and testing them in vain. What is missing may be in another process only:
+ * published by it, or held by a worker that has died, or it never comes as a rank has died. Any
+ * communicator with requests may be the one that the program waits for: all of them are looked at.
  */
 #include <sched.h>
 #include <string.h>
@@ -13,11 +13,12 @@
 #define CHECK_PEERS_NS 100000000u
 enum { CALLED_AT_ONCE = 16 };     /* communicators whose ranks are called */
 
-_Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait), "struct rt_nap has room for it");
+_Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait),
+	       "struct rt_nap has room for it");
 
 static struct node_wait *wait_of(struct rt_nap *nap) { return (struct node_wait *)nap->wait; }
 
-/* ---- all that have requests ------------------------------------------------------------------------------- */
+/* ---- all that have requests -------------------------------------------------------------- */
 
 static void each(void (*visit)(struct rt_comm *))
 {
@@ -57,14 +58,16 @@ static void call_next(void)
 /* This rank has waited for long, or in vain for a millisecond. */
 static void ask_others(bool is_stuck)
 {
-	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_others = true, .is_stuck = is_stuck };
+	struct progress_facts f = { .asker = PROGRESS_WAITER,
+				    .is_others = true,
+				    .is_stuck = is_stuck };
 
 	each(workers_look);
 	if (progress_decide(&f).action == PROGRESS_CALL)
 		call_next();
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
 /* Naps are short: one communicator's bell stands for all. */
 static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
@@ -76,8 +79,8 @@ static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
 	return c;
 }
 
-/* True: peers should be looked at. A rank that has announced its sleep looks once more, and sleeps or takes that back, as
- * the communicator may be gone when it comes here again. */
+/* True: peers should be looked at. A rank that has announced its sleep looks once more, and sleeps
+ * or takes that back, as the communicator may be gone when it comes here again. */
 static bool wait_a_moment(struct rt_comm *c, struct node_wait *w)
 {
 	int is_due = node_wait(c->group, w);
@@ -121,7 +124,7 @@ void rt_requests_woke(struct rt_nap *nap)
 	requests_busy_put(c);
 }
 
-/* ---- testing ---------------------------------------------------------------------------------------------- */
+/* ---- testing ----------------------------------------------------------------------------- */
 
 /* Is it so long ago? Then it is from now on, for one of all threads. */
 static bool is_due(_Atomic uint64_t *last_ns, uint64_t now, uint64_t interval_ns)
@@ -129,12 +132,14 @@ static bool is_due(_Atomic uint64_t *last_ns, uint64_t now, uint64_t interval_ns
 	uint64_t last = atomic_load_explicit(last_ns, memory_order_relaxed);
 
 	return now - last >= interval_ns &&
-	       atomic_compare_exchange_strong_explicit(last_ns, &last, now, memory_order_relaxed, memory_order_relaxed);
+	       atomic_compare_exchange_strong_explicit(last_ns, &last, now, memory_order_relaxed,
+						       memory_order_relaxed);
 }
 
 void rt_requests_tested(bool any)
 {
-	static _Atomic uint64_t moved_ns, checked_ns; /* moved_ns 0: nothing was tested in vain since */
+	static _Atomic uint64_t moved_ns,
+		checked_ns; /* moved_ns 0: nothing was tested in vain since */
 	uint64_t now = any ? 0 : host_now_ns();
 
 	if (any || !atomic_load_explicit(&moved_ns, memory_order_relaxed)) {

@@ -13,14 +13,24 @@ bool request_is_scattered(const struct rt_request *r)
 	return r->call->kind == RT_REDUCE_SCATTER || r->call->kind == RT_REDUCE_SCATTER_BLOCK;
 }
 
-bool request_is_exchange(const struct rt_request *r) { return call_coll(r->call->kind) == COLL_ALLTOALL; }
+bool request_is_exchange(const struct rt_request *r)
+{
+	return call_coll(r->call->kind) == COLL_ALLTOALL;
+}
 
-bool request_is_allgather(const struct rt_request *r) { return call_coll(r->call->kind) == COLL_ALLGATHER; }
+bool request_is_allgather(const struct rt_request *r)
+{
+	return call_coll(r->call->kind) == COLL_ALLGATHER;
+}
 
 _Static_assert(sizeof(struct rt_part) == sizeof(struct coll_part) &&
-	       offsetof(struct rt_part, bytes) == offsetof(struct coll_part, bytes), "the same to both");
+		       offsetof(struct rt_part, bytes) == offsetof(struct coll_part, bytes),
+	       "the same to both");
 
-static const struct coll_part *parts(const struct rt_side *s) { return (const struct coll_part *)s->parts; }
+static const struct coll_part *parts(const struct rt_side *s)
+{
+	return (const struct coll_part *)s->parts;
+}
 
 static void build(const struct rt_request *r, struct goal_build *b)
 {
@@ -42,7 +52,7 @@ static void build(const struct rt_request *r, struct goal_build *b)
 	coll_build(b, &shape);
 }
 
-/* ---- what combines ---------------------------------------------------------------------------------------- */
+/* ---- what combines ----------------------------------------------------------------------- */
 
 static int find_starts(struct rt_request *r)
 {
@@ -67,7 +77,7 @@ void request_fold(const struct rt_request *r, struct exec_fold *out)
 	out->starts = r->starts;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------- */
 
 void request_unschedule(struct rt_request *r)
 {
@@ -99,4 +109,7 @@ static int compile(struct rt_request *r)
 	return ret;
 }
 
-int request_schedule(struct rt_request *r) { return request_is_fold(r) ? find_starts(r) : compile(r); }
+int request_schedule(struct rt_request *r)
+{
+	return request_is_fold(r) ? find_starts(r) : compile(r);
+}

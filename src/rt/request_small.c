@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short requests: what each rank brings lies on the communicator's board (board/) from its start on, and each
- * makes its own result when it asks for it. Which are short is known to all ranks alike.
+ * Short requests: what each rank brings lies on the communicator's board (board/) from its start
+ * on, and each makes its own result when it asks for it. Which are short is known to all ranks
+ * alike.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -43,10 +44,11 @@ static uint64_t message_bytes(const struct rt_call *call, int ranks)
 
 bool request_is_small(const struct rt_comm *c, const struct rt_call *call)
 {
-	return call->kind == RT_BARRIER || (call->bytes && message_bytes(call, node_size(c->group)) <= BOARD_BYTES);
+	return call->kind == RT_BARRIER ||
+	       (call->bytes && message_bytes(call, node_size(c->group)) <= BOARD_BYTES);
 }
 
-/* ---- what goes out --------------------------------------------------------------------------------------- */
+/* ---- what goes out ----------------------------------------------------------------------- */
 
 static int copy_out(const struct rt_buf *buf, const struct rt_part *p, char *to)
 {
@@ -56,8 +58,8 @@ static int copy_out(const struct rt_buf *buf, const struct rt_part *p, char *to)
 	return 0;
 }
 
-/* Which side this rank's message comes from; NULL: it posts nothing. An allgather in place sends what it has
- * received into. */
+/* Which side this rank's message comes from; NULL: it posts nothing. An allgather in place sends
+ * what it has received into. */
 static const struct rt_side *sender(const struct rt_request *r, int *first, int *n)
 {
 	const struct rt_call *call = r->call;
@@ -76,7 +78,8 @@ static const struct rt_side *sender(const struct rt_request *r, int *first, int 
 }
 
 /* BOARD_BYTES at most, to `message`. 0 or -errno. */
-static int copy_all_out(const struct rt_side *s, int first, int n, char *message, uint32_t *out_bytes)
+static int copy_all_out(const struct rt_side *s, int first, int n, char *message,
+			uint32_t *out_bytes)
 {
 	uint32_t bytes = 0;
 	int ret = 0;
@@ -125,7 +128,7 @@ int request_small_keep(struct rt_request *r)
 	return r->message ? copy_all_out(s, first, n, r->message, &r->message_bytes) : -ENOMEM;
 }
 
-/* ---- what comes in --------------------------------------------------------------------------------------- */
+/* ---- what comes in ----------------------------------------------------------------------- */
 
 static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 {
@@ -139,7 +142,8 @@ static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 }
 
 _Static_assert(sizeof(struct rt_part) == sizeof(struct board_part) &&
-	       offsetof(struct rt_part, bytes) == offsetof(struct board_part, bytes), "the same to both");
+		       offsetof(struct rt_part, bytes) == offsetof(struct board_part, bytes),
+	       "the same to both");
 
 /* Whose messages this rank reads, and which part of each. */
 static void set_ranks(const struct rt_request *r, struct board_read *read)
@@ -187,7 +191,8 @@ static const struct rt_side *receiver(const struct rt_request *r)
 	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
 }
 
-/* Results that are computed, or that have gaps in the program's memory, are made in memory of our own. */
+/* Results that are computed, or that have gaps in the program's memory, are made in memory of our
+ * own. */
 static int set_place(struct rt_request *r)
 {
 	const struct rt_side *s = receiver(r);
@@ -206,12 +211,13 @@ static int set_place(struct rt_request *r)
 		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
 		return 0;
 	}
-	r->image = aligned_alloc(BASE_CACHE_LINE, base_round_up(base_max_u64(sum_of(s), 1), BASE_CACHE_LINE));
+	r->image = aligned_alloc(BASE_CACHE_LINE,
+				 base_round_up(base_max_u64(sum_of(s), 1), BASE_CACHE_LINE));
 	read->to = r->image;
 	return r->image ? 0 : -ENOMEM;
 }
 
-/* ---- from begin to end -------------------------------------------------------------------------------------- */
+/* ---- from begin to end ------------------------------------------------------------------- */
 
 int request_small_begin(struct rt_request *r)
 {
@@ -241,9 +247,10 @@ static void trace_taken_bytes(const struct rt_request *r)
 	for (int i = 0; s && i < s->count; i++)
 		bytes += s->count > 1 && i == r->read.skip ? 0 : s->parts[i].bytes;
 	if (bytes)
-		trace_copied(0, .bytes = bytes, .op = r->traced_op, .group = node_id(r->comm->group),
-			     .src = r->read.end - first == 1 ? first : (int)TRACE_FROM_ALL, .dst = rank, .by = rank,
-			     .mover = TRACE_CPU);
+		trace_copied(0, .bytes = bytes, .op = r->traced_op,
+			     .group = node_id(r->comm->group),
+			     .src = r->read.end - first == 1 ? first : (int)TRACE_FROM_ALL,
+			     .dst = rank, .by = rank, .mover = TRACE_CPU);
 }
 
 bool request_small_calls_program(const struct rt_request *r)
@@ -293,14 +300,17 @@ int request_small_check(const struct rt_request *r)
 	int dead = node_poisoned(g);
 	uint32_t bytes;
 
-	for (int k = is_queued ? 0 : r->read.next; dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
-		if (k != node_rank(g) && (is_queued || !board_look(r->comm->board, k, r->number, &bytes)) &&
+	for (int k = is_queued ? 0 : r->read.next;
+	     dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
+		if (k != node_rank(g) &&
+		    (is_queued || !board_look(r->comm->board, k, r->number, &bytes)) &&
 		    node_is_dead(g, k))
 			dead = k;
 	if (dead < 0)
 		return 0;
-	base_log(BASE_LOG_ERROR, "rt", "%s: rank %d (pid %d) of this communicator of %d ranks %s", r->call->name, dead,
-		 node_pid(g, dead), node_size(g), node_is_dead(g, dead) ? "has died" : "could not take part");
+	base_log(BASE_LOG_ERROR, "rt", "%s: rank %d (pid %d) of this communicator of %d ranks %s",
+		 r->call->name, dead, node_pid(g, dead), node_size(g),
+		 node_is_dead(g, dead) ? "has died" : "could not take part");
 	node_poison(g, dead);
 	return node_is_dead(g, dead) ? -EOWNERDEAD : -EIO;
 }

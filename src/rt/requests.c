@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One communicator's requests: queued, then in flight, then done; and passes over all communicators that have
- * some.
+ * One communicator's requests: queued, then in flight, then done; and passes over all communicators
+ * that have some.
  *
  *   start: lock of the communicator -> queue -> exec_begin, as many as there are slots
  *   pass:  each run in flight a step -> over: slot free -> the next of the queue
@@ -27,7 +27,7 @@ static struct {
 	struct base_spin lock;
 	struct rt_comm **comms;
 	int n, cap;
-	int known;         /* communicators there are: for each there is room, or it was never finished */
+	int known; /* communicators there are: for each there is room, or it was never finished */
 	_Atomic int count; /* n, for those who only want to know whether there are any */
 } busy;
 
@@ -37,7 +37,7 @@ static struct {
 	_Atomic uint32_t n;
 } done = { .last = &done.first };
 
-/* ---- done ------------------------------------------------------------------------------------------------ */
+/* ---- done -------------------------------------------------------------------------------- */
 
 static void put_done(struct rt_request *r, int result)
 {
@@ -48,7 +48,8 @@ static void put_done(struct rt_request *r, int result)
 	base_spin_lock(&done.lock);
 	*done.last = r;
 	done.last = &r->next;
-	atomic_fetch_add_explicit(&done.n, 1, memory_order_release); /* partner: rt_request_next_done */
+	atomic_fetch_add_explicit(&done.n, 1,
+				  memory_order_release); /* partner: rt_request_next_done */
 	base_spin_unlock(&done.lock);
 }
 
@@ -73,12 +74,13 @@ void *rt_request_next_done(int *out_result)
 	ret = r->is_small ? request_small_close(r, !r->result) : request_close(r, !r->result);
 	*out_result = r->result ? r->result : ret;
 	r->state = REQUEST_IDLE;
-	atomic_fetch_sub_explicit(&r->comm->requests.count, 1, memory_order_release); /* partner: leave_busy */
+	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
+				  memory_order_release); /* partner: leave_busy */
 	watch_less(&rt_requests);
 	return r->owner;
 }
 
-/* ---- who has requests ------------------------------------------------------------------------------------- */
+/* ---- who has requests -------------------------------------------------------------------- */
 
 /* For one more. 0 or -ENOMEM. */
 static int reserve_busy(void)
@@ -130,7 +132,10 @@ static void leave_busy(struct rt_comm *c)
 	base_spin_unlock(&busy.lock);
 }
 
-uint32_t requests_busy_count(void) { return (uint32_t)atomic_load_explicit(&busy.count, memory_order_relaxed); }
+uint32_t requests_busy_count(void)
+{
+	return (uint32_t)atomic_load_explicit(&busy.count, memory_order_relaxed);
+}
 
 struct rt_comm *requests_busy_get(int i)
 {
@@ -149,10 +154,11 @@ struct rt_comm *requests_busy_get(int i)
 
 void requests_busy_put(struct rt_comm *c)
 {
-	atomic_fetch_sub_explicit(&c->requests.users, 1, memory_order_release); /* partner: requests_comm_destroyed */
+	atomic_fetch_sub_explicit(&c->requests.users, 1,
+				  memory_order_release); /* partner: requests_comm_destroyed */
 }
 
-/* ---- one communicator, under its lock ------------------------------------------------------------------------ */
+/* ---- one communicator, under its lock ---------------------------------------------------- */
 
 static void append(struct requests_list *l, struct rt_request *r)
 {
@@ -182,7 +188,8 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 	leave_busy(c);
 }
 
-/* It is published, and its program goes on. Only the worker process: channels move what was left (leave.c). */
+/* It is published, and its program goes on. Only the worker process: channels move what was left
+ * (leave.c). */
 static void announce(struct rt_comm *c, const struct rt_request *r)
 {
 	struct progress_facts f = { .asker = PROGRESS_LEAVER };
@@ -197,7 +204,8 @@ static void announce(struct rt_comm *c, const struct rt_request *r)
 static int begin_run(struct rt_request *r)
 {
 	/* an allgather in place has one buffer only */
-	struct request_side *send = r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
+	struct request_side *send =
+		r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
 	struct exec_run *run;
 	struct exec_fold fold;
 	struct exec_call call = {
@@ -225,7 +233,10 @@ static int begin_run(struct rt_request *r)
 	return 0;
 }
 
-static int begin(struct rt_request *r) { return r->is_small ? request_small_begin(r) : begin_run(r); }
+static int begin(struct rt_request *r)
+{
+	return r->is_small ? request_small_begin(r) : begin_run(r);
+}
 
 static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 {
@@ -233,13 +244,14 @@ static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 
 	if (!r->is_small)
 		return exec_step(r->run, copy, out_ended);
-	ret = copy == EXEC_COPY_NOTHING && request_small_calls_program(r) ? 0 : request_small_step(r);
+	ret = copy == EXEC_COPY_NOTHING && request_small_calls_program(r) ? 0
+									  : request_small_step(r);
 	*out_ended = ret > 0;
 	return ret < 0 ? ret : 0;
 }
 
-/* Publishes what there is room for: of what has a lane, each by itself. False: something has failed, and with it
- * everything. */
+/* Publishes what there is room for: of what has a lane, each by itself. False: something has
+ * failed, and with it everything. */
 static bool begin_queued_locked(struct rt_comm *c)
 {
 	struct requests_list rest = c->requests.queued;
@@ -308,8 +320,9 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 }
 
 /*
- * What is queued may be so behind a call that was returned from early, on all ranks, and then nobody waits for that: who waits
- * for what comes after it does some of it; who was called, all that can be done. True: something has moved.
+ * What is queued may be so behind a call that was returned from early, on all ranks, and then
+ * nobody waits for that: who waits for what comes after it does some of it; who was called, all
+ * that can be done. True: something has moved.
  */
 static bool help_before_locked(struct rt_comm *c, bool is_called)
 {
@@ -319,7 +332,8 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 
 	if (!p)
 		return false;
-	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program does */
+	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+			  does */
 	do {
 		ret = exec_advance(run, 0); /* an error is found again by who wants it */
 		any |= ret > 0;
@@ -344,7 +358,7 @@ static bool pass_locked(struct rt_comm *c, enum exec_copy copy)
 	return ret; /* an error has ended them */
 }
 
-/* ---- passes --------------------------------------------------------------------------------------------------- */
+/* ---- passes ------------------------------------------------------------------------------ */
 
 static bool pass_all(enum exec_copy copy)
 {
@@ -372,7 +386,9 @@ static struct requests_list *stuck_ones(struct rt_comm *c)
 {
 	struct rt_request *queued = c->requests.queued.first;
 
-	return c->requests.active.first ? &c->requests.active : queued && queued->is_small ? &c->requests.queued : NULL;
+	return c->requests.active.first     ? &c->requests.active
+	       : queued && queued->is_small ? &c->requests.queued
+					    : NULL;
 }
 
 void requests_check_peers(struct rt_comm *c)
@@ -397,7 +413,7 @@ void requests_check_peers(struct rt_comm *c)
 	pthread_mutex_unlock(&c->requests.lock);
 }
 
-/* ---- starting ---------------------------------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 static void clear_way(const struct rt_side *s)
 {
@@ -409,7 +425,8 @@ static void clear_way(const struct rt_side *s)
 		rt_complete_range(s->buf.addr, s->buf.bytes);
 }
 
-/* Under the lock of its communicator. Elsewhere it may be over, and nobody's, as soon as it was published. */
+/* Under the lock of its communicator. Elsewhere it may be over, and nobody's, as soon as it was
+ * published. */
 static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
 {
 	return c->requests.queued.first && c->requests.queued.last == r;
@@ -467,14 +484,19 @@ void rt_request_start(struct rt_request *r)
 	host_call_end();
 }
 
-int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner, struct rt_request **out)
+int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner,
+		      struct rt_request **out)
 {
 	struct rt_request *r = calloc(1, sizeof(*r));
 	int ret;
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .comm = c, .call = call, .owner = owner, .lane = -1, .is_small = request_is_small(c, call),
+	*r = (struct rt_request){ .comm = c,
+				  .call = call,
+				  .owner = owner,
+				  .lane = -1,
+				  .is_small = request_is_small(c, call),
 				  .reuse = c->request_reuse_now };
 	c->request_reuse_now = NULL;
 	ret = r->is_small ? 0 : request_schedule(r);
@@ -493,10 +515,11 @@ void rt_request_destroy(struct rt_request *r)
 	free(r);
 }
 
-/* ---- blocking calls, and the end --------------------------------------------------------------------------------- */
+/* ---- blocking calls, and the end --------------------------------------------------------- */
 
 /* Until `until` says so, or nothing has moved for so long (0: for ever). False: that. */
-static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm *), uint64_t patience_ns)
+static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm *),
+			   uint64_t patience_ns)
 {
 	struct rt_nap nap = { 0 };
 	uint64_t moved = host_now_ns();
@@ -523,7 +546,10 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 
 static bool is_all_begun(const struct rt_comm *c) { return !c->requests.queued.first; }
 
-static bool is_all_over(const struct rt_comm *c) { return !c->requests.queued.first && !c->requests.active.first; }
+static bool is_all_over(const struct rt_comm *c)
+{
+	return !c->requests.queued.first && !c->requests.active.first;
+}
 
 void requests_before_blocking(struct rt_comm *c)
 {
@@ -554,7 +580,8 @@ int requests_comm_created(struct rt_comm *c)
 	return reserve_busy();
 }
 
-/* Threads of ours come in, too: the attendant, and those of the guard that wait for a call that was left. */
+/* Threads of ours come in, too: the attendant, and those of the guard that wait for a call that was
+ * left. */
 void requests_enter_blocking(struct rt_comm *c) { pthread_mutex_lock(&c->requests.lock); }
 
 void requests_leave_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
@@ -572,7 +599,8 @@ void rt_requests_end(struct rt_comm *c)
 void requests_comm_destroyed(struct rt_comm *c)
 {
 	leave_busy(c);
-	while (atomic_load_explicit(&c->requests.users, memory_order_acquire)) /* partner: requests_busy_put */
+	while (atomic_load_explicit(&c->requests.users,
+				    memory_order_acquire)) /* partner: requests_busy_put */
 		sched_yield();
 	unreserve_busy();
 	pthread_mutex_destroy(&c->requests.lock);

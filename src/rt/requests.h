@@ -5,16 +5,17 @@
  *   create -> start -> (progress ... next_done) -> destroy
  *   create -> set_lane -> start -> (progress ... next_done) -> start ... -> destroy
  *
- * A request is created from a struct rt_call, which stays as it is until the request is destroyed, and started
- * once, or, where it has a lane, again whenever it was handed out. From the moment at which its collective is published
- * everybody can move its data: a rank that waits, the worker process, a channel. More than EXEC_SLOTS of a communicator wait
- * their turn here; whoever needs one of them calls this process, where a sleeping thread publishes it.
+ * A request is created from a struct rt_call, which stays as it is until the request is destroyed,
+ * and started once, or, where it has a lane, again whenever it was handed out. From the moment at
+ * which its collective is published everybody can move its data: a rank that waits, the worker
+ * process, a channel. More than EXEC_SLOTS of a communicator wait their turn here; whoever needs
+ * one of them calls this process, where a sleeping thread publishes it.
  *
- * Whoever starts, progresses or waits moves what can be moved of all requests of the process. What is over is
- * handed out by rt_request_next_done(), in whichever thread asks first.
+ * Whoever starts, progresses or waits moves what can be moved of all requests of the process. What
+ * is over is handed out by rt_request_next_done(), in whichever thread asks first.
  *
- * Threads: any, any number at once, but create and start of one communicator one at a time, as MPI has it. Context:
- * in calls of the program to MPI, never in signal handlers.
+ * Threads: any, any number at once, but create and start of one communicator one at a time, as MPI
+ * has it. Context: in calls of the program to MPI, never in signal handlers.
  */
 #ifndef SLUICE_RT_REQUESTS_H
 #define SLUICE_RT_REQUESTS_H
@@ -34,12 +35,13 @@ static inline bool rt_has_requests(void)
 }
 
 /*
- * 0 with *out, or -ENOMEM: then this rank cannot take part, and says so to the others. owner: what next_done()
- * returns. `call` is not copied.
+ * 0 with *out, or -ENOMEM: then this rank cannot take part, and says so to the others. owner: what
+ * next_done() returns. `call` is not copied.
  */
-int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner, struct rt_request **out);
-/* Begins, in the order of the calls on the communicator. Never waits for others. What goes wrong is the result of
- * the request. */
+int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner,
+		      struct rt_request **out);
+/* Begins, in the order of the calls on the communicator. Never waits for others. What goes wrong is
+ * the result of the request. */
 void rt_request_start(struct rt_request *r);
 /* For the trace: which collective it is; group 0: none yet. */
 struct trace_op rt_request_op(const struct rt_request *r);
@@ -47,37 +49,45 @@ struct trace_op rt_request_op(const struct rt_request *r);
 void rt_request_destroy(struct rt_request *r);
 
 /*
- * Collective, of a communicator of rt_comm_create_lanes(): a lane, the same on all ranks; -1 on all: none is free, or a
- * rank does not ask for one. 0 or -errno of oob's. set_lane: before it is started; destroying gives it back.
+ * Collective, of a communicator of rt_comm_create_lanes(): a lane, the same on all ranks; -1 on
+ * all: none is free, or a rank does not ask for one. 0 or -errno of oob's. set_lane: before it is
+ * started; destroying gives it back.
  */
 int rt_lane_take(struct rt_comm *c, const struct rt_oob *oob, bool asks, int *out_lane);
 void rt_request_set_lane(struct rt_request *r, int lane);
 
 /* One pass over everything that is in flight. True: something has moved. */
 bool rt_requests_progress(void);
-/* The owner of a request that is over, with its result (0 or -errno): the program's memory has what it
- * receives. NULL: none at the moment. */
+/* The owner of a request that is over, with its result (0 or -errno): the program's memory has what
+ * it receives. NULL: none at the moment. */
 void *rt_request_next_done(int *out_result);
 
-/* Before rt_comm_destroy(): what is in flight ends. Not for ever: what a peer has never started, nor ever will, is given
- * up, with -ECANCELED. */
+/* Before rt_comm_destroy(): what is in flight ends. Not for ever: what a peer has never started,
+ * nor ever will, is given up, with -ECANCELED. */
 void rt_requests_end(struct rt_comm *c);
 /* Messages of how many bytes are taken, as one rank's is known to all; from UINT64_MAX: none. */
 struct rt_window {
 	uint64_t from, to;
-	struct rt_hole { uint64_t from, to; } holes[2]; /* of which these are left out: [from, to) */
+	struct rt_hole {
+		uint64_t from, to;
+	} holes[2]; /* of which these are left out: [from, to) */
 };
 
-static inline bool rt_hole_has(struct rt_hole h, uint64_t bytes) { return bytes >= h.from && bytes < h.to; }
+static inline bool rt_hole_has(struct rt_hole h, uint64_t bytes)
+{
+	return bytes >= h.from && bytes < h.to;
+}
 static inline bool rt_window_has(const struct rt_window *w, uint64_t bytes)
 {
-	return bytes >= w->from && bytes <= w->to && !rt_hole_has(w->holes[0], bytes) && !rt_hole_has(w->holes[1], bytes);
+	return bytes >= w->from && bytes <= w->to && !rt_hole_has(w->holes[0], bytes) &&
+	       !rt_hole_has(w->holes[1], bytes);
 }
 
 extern struct rt_window rt_request_window[RT_KINDS];
 /* What lies below it, or in one of its holes, goes to the library without another look. */
 extern struct rt_window rt_request_gate[RT_KINDS];
-/* Those of them that are taken whatever buffers they use, and from which size on in such as are used again. */
+/* Those of them that are taken whatever buffers they use, and from which size on in such as are
+ * used again. */
 extern struct rt_window rt_request_always[RT_KINDS];
 extern uint64_t rt_request_again_bytes[RT_KINDS];
 static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
@@ -85,17 +95,19 @@ static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
 	return rt_window_has(&rt_request_always[kind], bytes);
 }
 /*
- * Another of them, whose call is prepared (NULL: this rank cannot): is it taken? By what ranks agreed on in the last blocking
- * collective of the communicator, as a nonblocking one must not wait for others. Says now and then that they should agree
- * anew: at the next one, in which rt_requests_agree() is collective wherever rt_requests_disagree().
+ * Another of them, whose call is prepared (NULL: this rank cannot): is it taken? By what ranks
+ * agreed on in the last blocking collective of the communicator, as a nonblocking one must not wait
+ * for others. Says now and then that they should agree anew: at the next one, in which
+ * rt_requests_agree() is collective wherever rt_requests_disagree().
  */
-bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call);
+bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes,
+		      const struct rt_call *call);
 bool rt_requests_disagree(const struct rt_comm *c);
 void rt_requests_agree(struct rt_comm *c);
 /* Is the communicator, by what all its ranks know, one whose requests are to be taken? */
 bool rt_request_suits(const struct rt_comm *c);
-/* Each that would have been taken wishes so much for its communicator to be connected, the same on all ranks; more than
- * the patience together, and it is. */
+/* Each that would have been taken wishes so much for its communicator to be connected, the same on
+ * all ranks; more than the patience together, and it is. */
 uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes);
 uint32_t rt_request_patience(void);
 
@@ -108,7 +120,8 @@ struct rt_nap {
 void rt_requests_nap(struct rt_nap *nap);
 /* Something has moved, or the wait is over. */
 void rt_requests_woke(struct rt_nap *nap);
-/* A program that tests and does not wait has looked once more, after a pass. It needs what waiting ones ask of others, too. */
+/* A program that tests and does not wait has looked once more, after a pass. It needs what waiting
+ * ones ask of others, too. */
 void rt_requests_tested(bool any);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that win in buffers that are used again, and lose in such as are new in each call: taken while all ranks use
- * theirs again. Ranks count calls alike (policy_habit_next), and now and then agree on what they have seen: by a
- * reduction of one word, which lies in their slots and needs no memory of the arena.
+ * Calls that win in buffers that are used again, and lose in such as are new in each call: taken
+ * while all ranks use theirs again. Ranks count calls alike (policy_habit_next), and now and then
+ * agree on what they have seen: by a reduction of one word, which lies in their slots and needs no
+ * memory of the arena.
  */
 #include <errno.h>
 
@@ -37,15 +38,20 @@ bool reuse_is_seen(const struct rt_call *call)
 /* Eight bytes that peers take from the slot, as the edges of a buffer without a whole page. */
 static struct region_desc describe_word(uint64_t *word)
 {
-	return (struct region_desc){
-		.addr = (uintptr_t)word, .bytes = sizeof *word, .head = sizeof *word, .flags = REGION_DESC_MAPPED
-	};
+	return (struct region_desc){ .addr = (uintptr_t)word,
+				     .bytes = sizeof *word,
+				     .head = sizeof *word,
+				     .flags = REGION_DESC_MAPPED };
 }
 
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out)
 {
 	const struct exec_fold fold = {
-		.kind = FOLD_ALLREDUCE, .type = GOAL_AND, .dtype = GOAL_U64, .count = 1, .element_bytes = sizeof mine,
+		.kind = FOLD_ALLREDUCE,
+		.type = GOAL_AND,
+		.dtype = GOAL_U64,
+		.count = 1,
+		.element_bytes = sizeof mine,
 	};
 	const struct exec_call call = {
 		.fold = &fold,

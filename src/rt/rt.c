@@ -29,12 +29,15 @@ static bool started;
 static enum policy_host host;
 static char problems[2048 + PATH_MAX];
 
-/* What is traced has to be looked at, however small; blocking barriers are the library's unless asked for. */
+/* What is traced has to be looked at, however small; blocking barriers are the library's unless
+ * asked for. */
 static void set_gates(void)
 {
 	for (int kind = 0; kind < RT_KINDS; kind++) {
-		rt_gate_bytes[kind] = trace_is_on() && kind != RT_BARRIER ? 0 : rt_threshold_bytes[kind];
-		rt_request_gate[kind] = trace_is_on() ? (struct rt_window){ 0 } : rt_request_window[kind];
+		rt_gate_bytes[kind] =
+			trace_is_on() && kind != RT_BARRIER ? 0 : rt_threshold_bytes[kind];
+		rt_request_gate[kind] =
+			trace_is_on() ? (struct rt_window){ 0 } : rt_request_window[kind];
 	}
 }
 
@@ -61,10 +64,13 @@ static void switch_on(void)
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
 		rt_always_bytes[kind] = policy_always_bytes(kind, host);
 		window = policy_request_window(kind, host);
-		rt_request_always[kind] = (struct rt_window){ window.from, window.to, .holes = { { window.not_from, window.not_to } } };
+		rt_request_always[kind] =
+			(struct rt_window){ window.from, window.to,
+					    .holes = { { window.not_from, window.not_to } } };
 		rt_request_window[kind] = any_of(&window);
 		rt_request_again_bytes[kind] = window.again;
-		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX || rt_request_window[kind].from != UINT64_MAX;
+		rt_on |= rt_threshold_bytes[kind] != UINT64_MAX ||
+			 rt_request_window[kind].from != UINT64_MAX;
 	}
 	set_gates();
 }
@@ -92,8 +98,9 @@ static void report_problems(const char *text, int world_rank)
 		return;
 }
 
-/* What was measured here, but not what all ranks must agree on where ranks on other machines, which have other
- * files, cannot be told from ranks here before the first collective (node/presence.c). */
+/* What was measured here, but not what all ranks must agree on where ranks on other machines, which
+ * have other files, cannot be told from ranks here before the first collective (node/presence.c).
+ */
 static void load_tuned(bool prefer_pmix, const char *library_version)
 {
 	struct tune_result tuned;
@@ -105,11 +112,13 @@ static void load_tuned(bool prefer_pmix, const char *library_version)
 	if (!base_job_identity(prefer_pmix, &rank))
 		base_options_untune(true);
 	if (tuned.state == TUNE_REFUSED)
-		snprintf(problems, sizeof problems, "sluice: tune: %s is not used: %s; run sluice tune again\n",
-			 tuned.path, tuned.reason);
+		snprintf(problems, sizeof problems,
+			 "sluice: tune: %s is not used: %s; run sluice tune again\n", tuned.path,
+			 tuned.reason);
 }
 
-/* Under the lock. The options are read once; what is wrong with them is told when the rank is known. */
+/* Under the lock. The options are read once; what is wrong with them is told when the rank is
+ * known. */
 static void load_options(bool prefer_pmix, const char *library_version)
 {
 	static bool loaded;
@@ -137,8 +146,10 @@ bool rt_are_all_here(const int *world_ranks, int n)
 		return true;
 	base_count(BASE_CTR_GROUPS_REFUSED, 1);
 	base_log(BASE_LOG_INFO, "rt",
-		 "communicator of %d ranks is left to the MPI: its rank %d is on another node, runs without "
-		 "Sluice, or with other options", n, absent);
+		 "communicator of %d ranks is left to the MPI: its rank %d is on another node, "
+		 "runs without "
+		 "Sluice, or with other options",
+		 n, absent);
 	return false;
 }
 
@@ -197,7 +208,7 @@ void rt_memory_keep_out(const void *addr, uint64_t bytes)
 				base_round_up((uintptr_t)addr + bytes, HOST_PAGE));
 }
 
-/* ---- communicators ------------------------------------------------------------------------------ */
+/* ---- communicators ----------------------------------------------------------------------- */
 
 static struct rt_comm *comm_alloc(int size)
 {
@@ -216,7 +227,8 @@ static struct rt_comm *comm_alloc(int size)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
 	c->domain_words = calloc((size_t)coll_domains_words(size), sizeof *c->domain_words);
-	if (!ret && c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts && c->domain_words)
+	if (!ret && c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts &&
+	    c->domain_words)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -224,15 +236,17 @@ static struct rt_comm *comm_alloc(int size)
 
 static bool prefers_vm(const struct node_group *g)
 {
-	struct policy_group p = { .ranks = node_size(g), .oversubscribed = node_is_oversubscribed(g) };
+	struct policy_group p = { .ranks = node_size(g),
+				  .oversubscribed = node_is_oversubscribed(g) };
 
 	node_trial_times(g, &p.vm_ns, &p.copy_ns);
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 
 /*
- * A rank that sends on what it has received sends several ranges of memory with edges that do not travel with its
- * descriptors: only where each can read of each other there is always a way for them.
+ * A rank that sends on what it has received sends several ranges of memory with edges that do not
+ * travel with its descriptors: only where each can read of each other there is always a way for
+ * them.
  */
 static bool can_have_levels(const struct node_group *g)
 {
@@ -252,13 +266,17 @@ static int set_domains(struct rt_comm *c)
 	if (!number_of)
 		return -ENOMEM;
 	for (int r = 0; r < ranks && can_have_levels(g); r++)
-		number_of[r] = policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
+		number_of[r] =
+			policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
 	coll_domains_init(&c->domains, c->domain_words, ranks, number_of);
 	free(number_of);
-	c->fold_domains = (struct fold_domains){ (uint32_t)c->domains.count, c->domains.of, c->domains.members,
-						 c->domains.first, c->domains.at };
+	c->fold_domains =
+		(struct fold_domains){ (uint32_t)c->domains.count, c->domains.of,
+				       c->domains.members, c->domains.first, c->domains.at };
 	if (c->domains.count > 1)
-		base_log(BASE_LOG_INFO, "rt", "%d memory domains among %d ranks: broadcasts%s and reductions enter each once",
+		base_log(BASE_LOG_INFO, "rt",
+			 "%d memory domains among %d ranks: broadcasts%s and reductions enter each "
+			 "once",
 			 c->domains.count, ranks, c->domains.is_even ? ", allgathers" : "");
 	return 0;
 }
@@ -266,7 +284,8 @@ static int set_domains(struct rt_comm *c)
 /* What others reach of a rank: collectives, then its board. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
-	return exec_area_bytes(ranks) + (lanes ? board_lanes_area_bytes(lanes) : board_area_bytes());
+	return exec_area_bytes(ranks) +
+	       (lanes ? board_lanes_area_bytes(lanes) : board_area_bytes());
 }
 
 static int create_board(struct rt_comm *c, int ranks, uint32_t lanes)
@@ -274,12 +293,14 @@ static int create_board(struct rt_comm *c, int ranks, uint32_t lanes)
 	if (!lanes)
 		return board_create(c->group, exec_area_bytes(ranks), &c->board);
 	c->lanes = lanes_create(c);
-	return c->lanes ? board_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->board) : -ENOMEM;
+	return c->lanes ? board_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->board)
+			: -ENOMEM;
 }
 
 static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
-	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather, oob->allreduce_min };
+	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather,
+				 oob->allreduce_min };
 	struct node_group *g = NULL;
 	uint64_t begin_ns = trace_span_begin();
 	struct rt_comm *c;
@@ -297,7 +318,8 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 		c->group = g;
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (exec_create(g, workers_progress, c, &c->exec) || create_board(c, oob->size, lanes) || set_domains(c)) {
+		if (exec_create(g, workers_progress, c, &c->exec) ||
+		    create_board(c, oob->size, lanes) || set_domains(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -326,7 +348,10 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out) { return create(oob, 0, out); }
 
-int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out) { return create(oob, BOARD_LANES_MAX, out); }
+int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out)
+{
+	return create(oob, BOARD_LANES_MAX, out);
+}
 
 bool rt_comm_is_crowded(const struct rt_comm *c)
 {

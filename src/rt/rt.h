@@ -26,11 +26,11 @@ struct rt_oob {
 	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
 	/* smallest of all ranks' values */
 	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
-	/* Let the host MPI progress; called again and again by ranks that wait. NULL: nothing to do.
-	 * ctx must live as long as the communicator. */
+	/* Let the host MPI progress; called again and again by ranks that wait. NULL: nothing to
+	 * do. ctx must live as long as the communicator. */
 	void (*progress)(void *ctx);
-	/* MPI_THREAD_MULTIPLE is provided: any thread may call progress(). Otherwise only a thread that is
-	 * in one of the program's MPI calls may. */
+	/* MPI_THREAD_MULTIPLE is provided: any thread may call progress(). Otherwise only a thread
+	 * that is in one of the program's MPI calls may. */
 	bool thread_multiple;
 };
 
@@ -40,7 +40,8 @@ struct rt_oob {
 struct rt_buf {
 	void *addr;
 	uint64_t bytes;
-	bool is_shared; /* between what is sent or received lies what others may write to meanwhile */
+	bool is_shared; /* between what is sent or received lies what others may write to meanwhile
+			 */
 	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
 	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
 	void *ctx;
@@ -56,14 +57,15 @@ struct rt_comm;
 bool rt_start(int world_rank);
 /*
  * To be called right before the real MPI_Init: lets the job's other processes know that Sluice runs
- * here. prefer_pmix: the MPI is one that is started by PMIx (Open MPI); library_version: what it says of
- * itself ("": nothing), by which the file of what was measured with it is found (tune/).
+ * here. prefer_pmix: the MPI is one that is started by PMIx (Open MPI); library_version: what it
+ * says of itself ("": nothing), by which the file of what was measured with it is found (tune/).
  */
 void rt_announce(bool prefer_pmix, const char *library_version);
 /* Do all these ranks of MPI_COMM_WORLD run Sluice on this machine with the same options? The same
  * answer on every rank that asks; to be asked before rt_comm_create(), which is collective. */
 bool rt_are_all_here(const int *world_ranks, int n);
-/* What ranks that share no machine compare: where this one is, and what they must agree on (0: Sluice is off here). */
+/* What ranks that share no machine compare: where this one is, and what they must agree on (0:
+ * Sluice is off here). */
 struct rt_identity { uint64_t node, agreed; };
 void rt_identity(struct rt_identity *out);
 /* After it everything is passed on. Reports counters. Called from MPI_Finalize. */
@@ -80,11 +82,12 @@ static inline bool rt_is_on(void) { return rt_on; }
  * `name` is for messages ("communicator of 4 ranks").
  */
 int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out);
-/* The same ranks once more, for requests only: those that are started again and again, in an order of each rank's own
- * (rt_lane_take). */
+/* The same ranks once more, for requests only: those that are started again and again, in an order
+ * of each rank's own (rt_lane_take). */
 int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out);
 void rt_comm_destroy(struct rt_comm *c);
-bool rt_comm_is_crowded(const struct rt_comm *c); /* fewer CPUs than ranks; the same on every rank */
+bool rt_comm_is_crowded(
+	const struct rt_comm *c); /* fewer CPUs than ranks; the same on every rank */
 
 /*
  * The program has told the host MPI (or a device) about this memory for longer than one call
@@ -93,7 +96,8 @@ bool rt_comm_is_crowded(const struct rt_comm *c); /* fewer CPUs than ranks; the 
 void rt_memory_keep_out(const void *addr, uint64_t bytes);
 
 /* Is this an address that the CPU cannot load from (an accelerator's)? Then mpi/ must give pack and
- * unpack callbacks for it, contiguous or not, so that the host MPI moves it to and from our memory. */
+ * unpack callbacks for it, contiguous or not, so that the host MPI moves it to and from our memory.
+ */
 bool rt_is_device_memory(const void *addr, uint64_t bytes);
 
 #endif

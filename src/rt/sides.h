@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank brings to a collective, or wants of it, while that runs. Shared by the files of rt/ only. */
+/* What a rank brings to a collective, or wants of it, while that runs. Shared by the files of rt/
+ * only. */
 #ifndef SLUICE_RT_SIDES_H
 #define SLUICE_RT_SIDES_H
 
@@ -11,7 +12,8 @@ enum side_memory {
 	SIDE_COPY,   /* packed in any case */
 };
 
-/* A contiguous buffer takes part as it is, whole; one with gaps by its packed form, piece by piece. */
+/* A contiguous buffer takes part as it is, whole; one with gaps by its packed form, piece by piece.
+ */
 struct side {
 	const struct rt_side *of;
 	struct region_extent *scratch;
@@ -22,15 +24,16 @@ struct side {
 };
 
 /* 0 or -errno; side_end() is due in any case. */
-int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch, uint64_t scratch_bytes,
-	       enum side_memory memory);
+int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch,
+	       uint64_t scratch_bytes, enum side_memory memory);
 /* Memory of this rank that peers have mapped, for what is nobody's buffer; else the same. */
 int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes);
 void side_end(struct side *s);
 enum trace_region side_region(const struct side *s);
 /* Bytes [at, at + n) of each part, where they are in what takes part. */
 void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *out);
-/* To and from the packed form, when there is one; of one part `only`, or all but `skip` (-1: all). 0 or -errno. */
+/* To and from the packed form, when there is one; of one part `only`, or all but `skip` (-1: all).
+ * 0 or -errno. */
 int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only);
 int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts, int skip);
 /* The same for bytes [at, at + n) of a buffer that is one run, which begin the packed form. */
@@ -45,10 +48,10 @@ struct ending {
 	struct leave leave;
 	bool may_leave, left;
 };
-/* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being open, may it be
- * left: where all of a buffer is the collective's, and takes part as it is. */
-void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call, const struct sides *s,
-		  bool in_one_run);
+/* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
+ * open, may it be left: where all of a buffer is the collective's, and takes part as it is. */
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call,
+		  const struct sides *s, bool in_one_run);
 /* exec_wait(), or leaving. */
 int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
 	       struct region_desc *recv);
@@ -56,10 +59,12 @@ int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct
 int fold_collective(struct rt_comm *c, const struct rt_call *call);
 /* What of goal/local.h computes it. False: nothing does (GOAL_NOP). */
 bool fold_kernel(const struct rt_fold *f, uint32_t *out_type, uint32_t *out_dtype);
-/* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`. */
+/* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`.
+ */
 void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold *out);
 
-/* Which schedule a kind is that moves data; of what is computed, none that is looked at: COLL_BCAST. */
+/* Which schedule a kind is that moves data; of what is computed, none that is looked at:
+ * COLL_BCAST. */
 enum coll_kind call_coll(enum rt_kind kind);
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_is_own_right(const struct rt_call *call, int rank);

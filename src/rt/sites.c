@@ -13,7 +13,9 @@ static struct site sites[SITES];
 struct site *site_of(const void *address, bool is_root, uint64_t bytes)
 {
 	/* sizes of one power of two behave alike */
-	uintptr_t key = ((uintptr_t)address << 7 | (uintptr_t)(63 - __builtin_clzll(bytes | 1)) << 1 | is_root) | 1ull << 63;
+	uintptr_t key = ((uintptr_t)address << 7 |
+			 (uintptr_t)(63 - __builtin_clzll(bytes | 1)) << 1 | is_root) |
+			1ull << 63;
 	uintptr_t at = key * 0x9e3779b97f4a7c15ull >> 40;
 
 	for (int i = 0; i < PROBES; i++) {
@@ -21,8 +23,8 @@ struct site *site_of(const void *address, bool is_root, uint64_t bytes)
 		uintptr_t none = 0;
 
 		if (atomic_load_explicit(&s->key, memory_order_relaxed) == key ||
-		    atomic_compare_exchange_strong_explicit(&s->key, &none, key, memory_order_relaxed,
-							    memory_order_relaxed) ||
+		    atomic_compare_exchange_strong_explicit(
+			    &s->key, &none, key, memory_order_relaxed, memory_order_relaxed) ||
 		    none == key)
 			return s;
 	}

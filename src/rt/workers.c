@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who starts the worker process of the job, and who is attached to it: agreed on while a communicator is made. */
+/* Who starts the worker process of the job, and who is attached to it: agreed on while a
+ * communicator is made. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,10 +35,11 @@ static bool may_use_process(void)
 {
 	const char *engine = base_opt.engine;
 
-	return base_opt.worker_kind != BASE_WORKER_THREAD && (!engine[0] || !strcasecmp(engine, "auto") || !strcasecmp(engine, "sw"));
+	return base_opt.worker_kind != BASE_WORKER_THREAD &&
+	       (!engine[0] || !strcasecmp(engine, "auto") || !strcasecmp(engine, "sw"));
 }
 
-/* ---- starting ----------------------------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 /* By rank 0. Leaves *out zero when there is to be none. */
 static void start(const struct rt_comm *c, struct worker_ticket *out)
@@ -54,18 +56,21 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 	if (base_opt.engine_workers >= 0)
 		setup.threads = (int)base_opt.engine_workers;
 	if (!spare || !setup.threads) {
-		base_log(BASE_LOG_INFO, "rt", "no worker process: %s", spare ? "SLUICE_ENGINE_WORKERS=0" : "no CPU is spare");
+		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
+			 spare ? "SLUICE_ENGINE_WORKERS=0" : "no CPU is spare");
 		return;
 	}
 	/* its system calls are ours, whatever is guarded */
 	guard_trust_begin();
 	if (worker_start(&setup, out, reason, sizeof reason))
-		base_log(base_opt.worker_kind == BASE_WORKER_PROCESS ? BASE_LOG_WARN : BASE_LOG_INFO, "rt",
-			 "no worker process: %s", reason);
+		base_log(base_opt.worker_kind == BASE_WORKER_PROCESS ? BASE_LOG_WARN
+								     : BASE_LOG_INFO,
+			 "rt", "no worker process: %s", reason);
 	guard_trust_end();
 }
 
-/* The one that all of them know of: of the first rank that has one. Zero: none, or none is wanted. */
+/* The one that all of them know of: of the first rank that has one. Zero: none, or none is wanted.
+ */
 static bool choose(const struct offer *all, int size, struct worker_ticket *out)
 {
 	bool wanted = false;
@@ -82,7 +87,8 @@ static bool choose(const struct offer *all, int size, struct worker_ticket *out)
 }
 
 /* Collective. 0 with *out, which is zero when there is none; or -errno. */
-static int agree_on_one(struct rt_comm *c, const struct rt_oob *oob, struct offer *all, struct worker_ticket *out)
+static int agree_on_one(struct rt_comm *c, const struct rt_oob *oob, struct offer *all,
+			struct worker_ticket *out)
 {
 	struct offer mine = { .may = may_use_process() };
 	int ret;
@@ -104,7 +110,7 @@ static int agree_on_one(struct rt_comm *c, const struct rt_oob *oob, struct offe
 	return ret;
 }
 
-/* ---- attaching ------------------------------------------------------------------------------------------------ */
+/* ---- attaching --------------------------------------------------------------------------- */
 
 static struct result attach(const struct rt_comm *c, const struct worker_ticket *t)
 {
@@ -120,7 +126,8 @@ static struct result attach(const struct rt_comm *c, const struct worker_ticket 
 	}
 	guard_trust_end();
 	if (ret < 0)
-		base_log(BASE_LOG_INFO, "rt", "not attached to the worker process: %s", strerror(-ret));
+		base_log(BASE_LOG_INFO, "rt", "not attached to the worker process: %s",
+			 strerror(-ret));
 	return r;
 }
 
@@ -147,7 +154,9 @@ int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob)
 	if (mine.group && !c->worker_group)
 		worker_group_close(mine.group);
 	else if (mine.group)
-		base_log(BASE_LOG_INFO, "rt", "worker process %d moves what calls on a communicator of %d ranks leave", worker_pid(), oob->size);
+		base_log(BASE_LOG_INFO, "rt",
+			 "worker process %d moves what calls on a communicator of %d ranks leave",
+			 worker_pid(), oob->size);
 out:
 	free(all);
 	free(results);
@@ -160,7 +169,7 @@ void workers_comm_destroyed(struct rt_comm *c)
 		worker_group_close(c->worker_group);
 }
 
-/* ---- while it works --------------------------------------------------------------------------------------------- */
+/* ---- while it works ---------------------------------------------------------------------- */
 
 bool workers_serve(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
 

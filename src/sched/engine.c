@@ -8,7 +8,7 @@
 
 #define READY_AT_ONCE 4096u /* then look at the rings again */
 
-/* ---- claim -------------------------------------------------------------------------------------- */
+/* ---- claim ------------------------------------------------------------------------------- */
 
 bool engine_try_claim(struct sched_driver *d)
 {
@@ -16,8 +16,9 @@ bool engine_try_claim(struct sched_driver *d)
 
 	if (atomic_load_explicit(&d->e->claim, memory_order_relaxed))
 		return false;
-	if (!atomic_compare_exchange_strong_explicit(&d->e->claim, &none, 1 + (uint32_t)d->g->rank, memory_order_acquire,
-						     memory_order_relaxed)) /* partner: engine_release */
+	if (!atomic_compare_exchange_strong_explicit(
+		    &d->e->claim, &none, 1 + (uint32_t)d->g->rank, memory_order_acquire,
+		    memory_order_relaxed)) /* partner: engine_release */
 		return false;
 	if (base_likely(!atomic_load_explicit(&d->e->broken, memory_order_relaxed)))
 		return true;
@@ -27,10 +28,11 @@ bool engine_try_claim(struct sched_driver *d)
 
 void engine_release(struct sched_driver *d)
 {
-	atomic_store_explicit(&d->e->claim, 0, memory_order_release); /* partner: engine_try_claim */
+	atomic_store_explicit(&d->e->claim, 0,
+			      memory_order_release); /* partner: engine_try_claim */
 }
 
-/* ---- operations --------------------------------------------------------------------------------- */
+/* ---- operations -------------------------------------------------------------------------- */
 
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
@@ -52,7 +54,8 @@ static uint64_t run_time(const struct sched_inst *s) { return host_now_ns() - s-
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
-	uint32_t left = atomic_load_explicit(&s->body->left, memory_order_relaxed) - 1; /* under the claim: no other writes */
+	uint32_t left = atomic_load_explicit(&s->body->left, memory_order_relaxed) -
+			1; /* under the claim: no other writes */
 
 	if (base_unlikely(s->times))
 		s->times[i].end_ns = run_time(s);
@@ -84,15 +87,17 @@ static bool scatter(const struct sched_inst *s, const struct goal_op *op, const 
 	return true;
 }
 
-void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m, sched_ref ref)
+void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m,
+		sched_ref ref)
 {
 	const struct goal_op *op = inst_goal(s, i);
 	struct sched_abort why = { s->body->ctx, -EREMOTEIO, (int)m->src, d->rank, i };
 
 	if (m->bytes != op->bytes) {
-		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d receives %llu bytes, rank %u sent %llu under tag %u",
-			 d->own ? s->name : "a schedule", d->rank, (unsigned long long)op->bytes, m->src,
-			 (unsigned long long)m->bytes, m->tag);
+		base_log(BASE_LOG_ERROR, "sched",
+			 "%s: rank %d receives %llu bytes, rank %u sent %llu under tag %u",
+			 d->own ? s->name : "a schedule", d->rank, (unsigned long long)op->bytes,
+			 m->src, (unsigned long long)m->bytes, m->tag);
 		run_fail(d, s, &why);
 		return;
 	}
@@ -114,7 +119,8 @@ static bool has_trouble(const struct sched_driver *d)
 static void start_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	sched_ref ref = 0;
-	struct sched_msg *m = d->e->all.head ? match_take(d, s->body->ctx, inst_goal(s, i), &ref) : NULL;
+	struct sched_msg *m =
+		d->e->all.head ? match_take(d, s->body->ctx, inst_goal(s, i), &ref) : NULL;
 
 	if (m) {
 		op_receive(d, s, i, m, ref);
@@ -151,7 +157,8 @@ static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		op_ended(d, s, i);
 		return;
 	}
-	*free_ns = base_max_u64(*free_ns, host_now_ns()) + op->bytes; /* a CPU computes one thing at a time */
+	*free_ns = base_max_u64(*free_ns, host_now_ns()) +
+		   op->bytes; /* a CPU computes one thing at a time */
 	s->ops[i].msg = *free_ns;
 	s->ops[i].state = SCHED_TIMER;
 	list_push(d, &d->e->timers, opref_of(s->slot, i), &s->ops[i]);
@@ -214,7 +221,7 @@ static bool start_ready(struct sched_driver *d)
 	return n;
 }
 
-/* ---- runs --------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------- */
 
 static void link_run(struct sched_driver *d, struct sched_inst *s)
 {
@@ -244,7 +251,8 @@ void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase pha
 {
 	unlink_run(d, s);
 	/* from here on the body is its owner's again */
-	atomic_store_explicit(&s->body->phase, phase, memory_order_release); /* partner: sched_test */
+	atomic_store_explicit(&s->body->phase, phase,
+			      memory_order_release); /* partner: sched_test */
 	if (!d->own)
 		node_ring(d->g->node, d->rank);
 }
@@ -258,8 +266,8 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 		run_finish(d, s, RUN_DONE);
 		return;
 	}
-	/* Operations that begin together do so in order. Without others before them the list is a detour: each of
-	 * these has to start before the run can end. */
+	/* Operations that begin together do so in order. Without others before them the list is a
+	 * detour: each of these has to start before the run can end. */
 	if (d->e->ready.head) {
 		for (uint32_t i = 0; i < s->block->ready_count; i++)
 			op_ready(d, s, i);
@@ -267,8 +275,10 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 	}
 	for (uint32_t i = 0, n = s->block->ready_count; i < n; i++) {
 		start(d, s, i);
-		/* not after the last one: the run may have ended, and begun anew in another thread */
-		if (i + 1 < n && atomic_load_explicit(&s->body->phase, memory_order_relaxed) != RUN_GOING)
+		/* not after the last one: the run may have ended, and begun anew in another thread
+		 */
+		if (i + 1 < n &&
+		    atomic_load_explicit(&s->body->phase, memory_order_relaxed) != RUN_GOING)
 			return;
 	}
 }
@@ -281,7 +291,8 @@ static bool take_starts(struct sched_driver *d)
 
 	if (base_likely(!atomic_load_explicit(&d->e->starts, memory_order_relaxed)))
 		return false;
-	ref = atomic_exchange_explicit(&d->e->starts, 0, memory_order_acquire); /* partner: sched_run */
+	ref = atomic_exchange_explicit(&d->e->starts, 0,
+				       memory_order_acquire); /* partner: sched_run */
 	for (; ref; ref = next) {
 		s = inst_at(d, (uint32_t)(ref >> 32) - 1);
 		if (!s)
@@ -308,7 +319,8 @@ bool engine_take_ended(struct sched_driver *d)
 
 	if (base_likely(!atomic_load_explicit(&d->e->ended, memory_order_relaxed)))
 		return false;
-	ref = atomic_exchange_explicit(&d->e->ended, 0, memory_order_acquire); /* partner: msg_release */
+	ref = atomic_exchange_explicit(&d->e->ended, 0,
+				       memory_order_acquire); /* partner: msg_release */
 	while (ref) {
 		struct sched_msg *m = ref_at(d->g, ref, sizeof *m);
 		sched_opref op;
@@ -350,7 +362,8 @@ static bool end_timers(struct sched_driver *d)
 	struct sched_op *op;
 	sched_opref next;
 
-	for (sched_opref ref = d->e->timers.head; ref && (op = op_at(d, ref, &s)) != NULL; ref = next) {
+	for (sched_opref ref = d->e->timers.head; ref && (op = op_at(d, ref, &s)) != NULL;
+	     ref = next) {
 		next = op->next;
 		if (op->msg > now)
 			continue;
@@ -361,7 +374,7 @@ static bool end_timers(struct sched_driver *d)
 	return progress;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------------------------ */
 
 bool engine_step(struct sched_driver *d)
 {

@@ -8,9 +8,18 @@
 
 #define LEAVE_NS 2000000000ull
 
-/* ---- layout of an area -------------------------------------------------------------------------- */
+/* ---- layout of an area ------------------------------------------------------------------- */
 
-enum { PART_ENGINE, PART_PEERS, PART_ENDS, PART_RINGS, PART_STORES, PART_EAGERS, PART_DIRECTORY, PARTS };
+enum {
+	PART_ENGINE,
+	PART_PEERS,
+	PART_ENDS,
+	PART_RINGS,
+	PART_STORES,
+	PART_EAGERS,
+	PART_DIRECTORY,
+	PARTS
+};
 
 static uint64_t part_off(int size, int part)
 {
@@ -37,7 +46,7 @@ sched_ref area_ref(const struct sched_group *g, const void *p)
 	return ref_of(0, (uint64_t)((const char *)p - g->windows[0].base));
 }
 
-/* ---- creation ----------------------------------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------------------------- */
 
 /* How much of a rank's arena can be addressed. */
 static uint64_t window_bytes(const struct node_group *node, int rank)
@@ -148,7 +157,7 @@ int sched_size(const struct sched_group *g) { return g->size; }
 int sched_pid(const struct sched_group *g, int rank) { return node_pid(g->node, rank); }
 void sched_keep_times(struct sched_group *g, bool keep) { g->keep_times = keep; }
 
-/* ---- leaving ------------------------------------------------------------------------------------ */
+/* ---- leaving ----------------------------------------------------------------------------- */
 
 /* Others may still read what lies in our arena. Returns whether none does any more. */
 static bool wait_for_all(struct sched_group *g)
@@ -158,7 +167,8 @@ static bool wait_for_all(struct sched_group *g)
 	for (int r = 0; r < g->size; r++) {
 		struct sched_engine *e = g->drivers[r].e;
 
-		while (!atomic_load_explicit(&e->left, memory_order_acquire) && !node_is_dead(g->node, r)) {
+		while (!atomic_load_explicit(&e->left, memory_order_acquire) &&
+		       !node_is_dead(g->node, r)) {
 			if (host_now_ns() > give_up)
 				return false;
 			sched_yield();
@@ -179,7 +189,8 @@ void sched_leave(struct sched_group *g)
 		}
 	}
 	profile_write(g);
-	atomic_store_explicit(&g->drivers[g->rank].e->left, 1, memory_order_release); /* partner: wait_for_all */
+	atomic_store_explicit(&g->drivers[g->rank].e->left, 1,
+			      memory_order_release); /* partner: wait_for_all */
 	atomic_fetch_add_explicit(g->trouble, 1, memory_order_release);
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank)
@@ -187,20 +198,21 @@ void sched_leave(struct sched_group *g)
 	if (wait_for_all(g))
 		pool_destroy(g->pool);
 	else
-		base_log(BASE_LOG_WARN, "sched", "rank %d leaves a group in which others work: its memory stays",
-			 g->rank);
+		base_log(BASE_LOG_WARN, "sched",
+			 "rank %d leaves a group in which others work: its memory stays", g->rank);
 	while ((s = g->zombies) != NULL) {
 		g->zombies = s->next;
 		inst_free(s);
 	}
 	for (int r = 0; r < g->size; r++)
 		for (uint32_t k = 0; r != g->rank && g->drivers[r].insts && k < SCHED_INSTS; k++)
-			inst_free(atomic_load_explicit(&g->drivers[r].insts[k], memory_order_relaxed));
+			inst_free(atomic_load_explicit(&g->drivers[r].insts[k],
+						       memory_order_relaxed));
 	node_group_destroy(g->node);
 	group_free(g);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 void *sched_alloc(struct sched_group *g, uint64_t bytes)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Open schedules. The owner's block, and a helper's of a peer's schedule, is a private copy, verified
- * after it was copied. The copy in the arena is there for helpers to make theirs from; nobody runs it.
+ * Open schedules. The owner's block, and a helper's of a peer's schedule, is a private copy,
+ * verified after it was copied. The copy in the arena is there for helpers to make theirs from;
+ * nobody runs it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ void inst_free(struct sched_inst *s)
 }
 
 /* A verified copy. NULL with errno. */
-static struct goal_block *copy_block(const void *from, uint64_t bytes, const struct goal_limits *limits)
+static struct goal_block *copy_block(const void *from, uint64_t bytes,
+				     const struct goal_limits *limits)
 {
 	struct goal_block *b;
 	uint32_t *work;
@@ -51,7 +53,7 @@ static uint32_t count_sends(const struct goal_block *b)
 	return n;
 }
 
-/* ---- other ranks' ------------------------------------------------------------------------------- */
+/* ---- other ranks' ------------------------------------------------------------------------ */
 
 /* Where this process can address a peer's memory. */
 static void see_memory(struct sched_inst *s)
@@ -76,7 +78,9 @@ static void see_memory(struct sched_inst *s)
 static bool see_body(struct sched_driver *d, struct sched_inst *s, const struct sched_body *b)
 {
 	uint64_t mem_bytes[GOAL_SPACES_MAX] = { 0 };
-	struct goal_limits limits = { .ranks = (uint32_t)d->g->size, .mems = b->mem_count, .mem_bytes = mem_bytes };
+	struct goal_limits limits = { .ranks = (uint32_t)d->g->size,
+				      .mems = b->mem_count,
+				      .mem_bytes = mem_bytes };
 	const struct goal_block *shared;
 
 	if (b->mem_count > GOAL_SPACES_MAX || b->slot != s->slot || b->block_off > b->bytes ||
@@ -85,8 +89,10 @@ static bool see_body(struct sched_driver *d, struct sched_inst *s, const struct 
 	for (uint32_t m = 0; m < b->mem_count; m++)
 		mem_bytes[m] = s->body->mem[m].bytes;
 	shared = (const struct goal_block *)((const char *)s->body + b->block_off);
-	s->block = copy_block(shared, base_min_u64(b->block_bytes, b->bytes - b->block_off), &limits);
-	if (!s->block || s->block->op_count != b->op_count || count_sends(s->block) != b->send_count)
+	s->block =
+		copy_block(shared, base_min_u64(b->block_bytes, b->bytes - b->block_off), &limits);
+	if (!s->block || s->block->op_count != b->op_count ||
+	    count_sends(s->block) != b->send_count)
 		return false;
 	s->mem_count = b->mem_count;
 	s->ops = ref_at(d->g, s->ref + b->ops_off, b->op_count * sizeof *s->ops);
@@ -100,7 +106,8 @@ static bool see_body(struct sched_driver *d, struct sched_inst *s, const struct 
 
 struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_inst *s)
 {
-	sched_ref ref = atomic_load_explicit(&d->directory[slot], memory_order_acquire); /* partner: sched_open */
+	sched_ref ref = atomic_load_explicit(&d->directory[slot],
+					     memory_order_acquire); /* partner: sched_open */
 	struct sched_body *body = ref ? ref_at(d->g, ref, sizeof *body) : NULL;
 	struct sched_body seen;
 
@@ -123,8 +130,9 @@ struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_
 	s->ref = ref;
 	s->body = body;
 	if (!see_body(d, s, &seen)) {
-		base_log(BASE_LOG_WARN, "sched", "schedule %u of rank %d does not verify: rank %d does not help it",
-			 slot, d->rank, d->g->rank);
+		base_log(BASE_LOG_WARN, "sched",
+			 "schedule %u of rank %d does not verify: rank %d does not help it", slot,
+			 d->rank, d->g->rank);
 		d->refused = true;
 		inst_free(s);
 		return NULL;
@@ -134,7 +142,7 @@ struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_
 	return s;
 }
 
-/* ---- own ---------------------------------------------------------------------------------------- */
+/* ---- own --------------------------------------------------------------------------------- */
 
 static struct sched_channel *channel_get(struct sched_group *g, uint32_t number)
 {
@@ -201,8 +209,12 @@ static sched_ref own_ref(const struct sched_inst *s, const void *p)
 static int body_create(struct sched_inst *s)
 {
 	uint32_t sends = count_sends(s->block), n = 0;
-	struct sched_body h = { .id = s->id, .mem_count = s->mem_count, .op_count = s->block->op_count,
-				.send_count = sends, .slot = s->slot, .block_bytes = s->block->bytes,
+	struct sched_body h = { .id = s->id,
+				.mem_count = s->mem_count,
+				.op_count = s->block->op_count,
+				.send_count = sends,
+				.slot = s->slot,
+				.block_bytes = s->block->bytes,
 				.channel = s->channel->number };
 
 	if (!(s->flags & SCHED_STREAM)) {
@@ -212,7 +224,8 @@ static int body_create(struct sched_inst *s)
 
 	h.bytes = base_round_up(sizeof h + s->mem_count * sizeof h.mem[0], BASE_CACHE_LINE);
 	h.block_off = add_part(&h.bytes, s->block->bytes);
-	h.segments_off = h.block_off + (uint64_t)((const char *)goal_segments(s->block) - (const char *)s->block);
+	h.segments_off = h.block_off +
+			 (uint64_t)((const char *)goal_segments(s->block) - (const char *)s->block);
 	h.ops_off = add_part(&h.bytes, h.op_count * sizeof *s->ops);
 	h.msgs_off = add_part(&h.bytes, sends * sizeof *s->msgs);
 	if (s->group->keep_times)
@@ -238,8 +251,11 @@ static int body_create(struct sched_inst *s)
 
 static void describe_arena(const void *p, uint64_t bytes, struct region_desc *out)
 {
-	*out = (struct region_desc){ .addr = (uintptr_t)p, .bytes = bytes, .flags = REGION_DESC_MAPPED,
-				     .arena_off = (uint64_t)((const char *)p - (char *)region_arena_base()) };
+	*out = (struct region_desc){ .addr = (uintptr_t)p,
+				     .bytes = bytes,
+				     .flags = REGION_DESC_MAPPED,
+				     .arena_off = (uint64_t)((const char *)p -
+							     (char *)region_arena_base()) };
 }
 
 static int describe_memory(struct sched_inst *s, const struct sched_open *o)
@@ -259,7 +275,8 @@ static int describe_memory(struct sched_inst *s, const struct sched_open *o)
 			describe_arena(o->buffers[i], o->buffer_bytes[i], &desc[1 + i]);
 			continue;
 		}
-		/* adopted once; looked at again before each run, for the program may have changed it */
+		/* adopted once; looked at again before each run, for the program may have changed
+		 * it */
 		region_describe(o->buffers[i], o->buffer_bytes[i], REGION_FORCE, &desc[1 + i]);
 		if (desc[1 + i].flags & REGION_DESC_MAPPED) {
 			s->adopted = true;
@@ -326,7 +343,8 @@ int sched_open(struct sched_group *g, const struct sched_open *o, struct sched_i
 	s->next = g->instances;
 	g->instances = s;
 	pthread_mutex_unlock(&g->lock);
-	atomic_store_explicit(&g->drivers[g->rank].directory[s->slot], s->ref, memory_order_release);
+	atomic_store_explicit(&g->drivers[g->rank].directory[s->slot], s->ref,
+			      memory_order_release);
 	/* partner: inst_see */
 	*out = s;
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs: what is to be copied or computed for an engine's rank, by whoever has time. Under its claim. */
+/* Jobs: what is to be copied or computed for an engine's rank, by whoever has time. Under its
+ * claim. */
 #include <errno.h>
 #include <sched.h>
 
@@ -12,11 +13,16 @@ static bool is_all_mapped(const struct region_desc *d)
 	return (d->flags & REGION_DESC_MAPPED) && !d->head && !d->tail;
 }
 
-/* ---- ends --------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
-static void end_of_space(const struct sched_inst *s, uint32_t mem, uint64_t off, struct sched_end *out)
+static void end_of_space(const struct sched_inst *s, uint32_t mem, uint64_t off,
+			 struct sched_end *out)
 {
-	*out = (struct sched_end){ .rank = s->rank, .slot = s->slot, .mem = mem, .off = off, .body = s->ref,
+	*out = (struct sched_end){ .rank = s->rank,
+				   .slot = s->slot,
+				   .mem = mem,
+				   .off = off,
+				   .body = s->ref,
 				   .desc = s->body->mem[mem] };
 	out->mapped = is_all_mapped(&out->desc);
 }
@@ -38,14 +44,21 @@ static bool end_of_send(struct sched_driver *d, const struct sched_msg *m, struc
 	const struct sched_body *b = ref_at(d->g, m->body, sizeof *b);
 	const struct goal_segment *l;
 
-	if (!b || m->src >= (uint32_t)d->g->size || b->mem_count > GOAL_SPACES_MAX || m->mem >= b->mem_count ||
+	if (!b || m->src >= (uint32_t)d->g->size || b->mem_count > GOAL_SPACES_MAX ||
+	    m->mem >= b->mem_count ||
 	    !ref_at(d->g, m->body, sizeof *b + b->mem_count * sizeof b->mem[0]))
 		return false;
-	*out = (struct sched_end){ .rank = (int)m->src, .slot = (uint32_t)(m->op >> 32) - 1, .mem = m->mem,
-				   .off = m->off, .segment = m->segment, .segment_count = m->segment_count,
-				   .body = m->body, .desc = b->mem[m->mem] };
+	*out = (struct sched_end){ .rank = (int)m->src,
+				   .slot = (uint32_t)(m->op >> 32) - 1,
+				   .mem = m->mem,
+				   .off = m->off,
+				   .segment = m->segment,
+				   .segment_count = m->segment_count,
+				   .body = m->body,
+				   .desc = b->mem[m->mem] };
 	out->mapped = is_all_mapped(&out->desc);
-	l = ref_at(d->g, m->body + b->segments_off + m->segment * sizeof *l, m->segment_count * sizeof *l);
+	l = ref_at(d->g, m->body + b->segments_off + m->segment * sizeof *l,
+		   m->segment_count * sizeof *l);
 	if (!l)
 		return false;
 	if (m->segment_count)
@@ -59,7 +72,8 @@ static bool end_of_send(struct sched_driver *d, const struct sched_msg *m, struc
 }
 
 /* The bytes behind an eager or inline message: they lie in rank 0's arena, as all areas do. */
-static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sched_ref ref, struct sched_end *out)
+static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sched_ref ref,
+			  struct sched_end *out)
 {
 	*out = (struct sched_end){ .rank = 0, .slot = UINT32_MAX, .mapped = true };
 	out->desc = (struct region_desc){ .bytes = m->bytes, .flags = REGION_DESC_MAPPED,
@@ -67,7 +81,7 @@ static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sch
 	(void)d;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 /* Is there a process that can reach both ends? */
 static bool is_possible(const struct sched_group *g, const struct sched_work *w)
@@ -76,7 +90,8 @@ static bool is_possible(const struct sched_group *g, const struct sched_work *w)
 
 	if (s->mapped || d->mapped || s->rank == d->rank)
 		return true;
-	return g->use_vm && (node_can_read(g->node, d->rank, s->rank) || node_can_write(g->node, s->rank, d->rank));
+	return g->use_vm && (node_can_read(g->node, d->rank, s->rank) ||
+			     node_can_write(g->node, s->rank, d->rank));
 }
 
 static void publish(struct sched_driver *d, uint64_t open)
@@ -85,7 +100,8 @@ static void publish(struct sched_driver *d, uint64_t open)
 	atomic_store_explicit(&d->e->jobs, open, memory_order_release); /* partner: move_some */
 }
 
-static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i, const struct sched_work *w)
+static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
+		     const struct sched_work *w)
 {
 	uint32_t n = (uint32_t)__builtin_ctzll(~d->e->open_jobs);
 	struct sched_job *j = &d->e->job[n];
@@ -129,7 +145,9 @@ static uint32_t count_units(uint64_t bytes)
 void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m)
 {
 	const struct goal_op *op = inst_goal(s, i);
-	struct sched_work w = { .bytes = op->bytes, .type = GOAL_RECV, .units = count_units(op->bytes) };
+	struct sched_work w = { .bytes = op->bytes,
+				.type = GOAL_RECV,
+				.units = count_units(op->bytes) };
 
 	if (!has_free_job(d)) {
 		wait_for_job(d, s, i);
@@ -139,7 +157,8 @@ void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, stru
 	if (m->kind != SCHED_ANNOUNCED) {
 		end_of_record(d, m, s->ops[i].msg, &w.src);
 	} else if (!end_of_send(d, m, &w.src)) {
-		run_fail(d, s, &(struct sched_abort){ s->body->ctx, -EPROTO, (int)m->src, d->rank, i });
+		run_fail(d, s,
+			 &(struct sched_abort){ s->body->ctx, -EPROTO, (int)m->src, d->rank, i });
 		return;
 	}
 	open_job(d, s, i, &w);
@@ -148,7 +167,9 @@ void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, stru
 void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
-	struct sched_work w = { .bytes = op->bytes, .type = op->type, .dtype = op->dtype, .units = 1 };
+	struct sched_work w = {
+		.bytes = op->bytes, .type = op->type, .dtype = op->dtype, .units = 1
+	};
 
 	end_of_space(s, op->mem, op->off, &w.dst);
 	w.src = w.src2 = w.dst;
@@ -157,7 +178,8 @@ void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		end_of_space(s, op->src2_mem, op->src2_off, &w.src2);
 		w.units = count_units(op->bytes);
 	}
-	if (!op->bytes || (op->bytes <= SCHED_EAGER_BYTES && op->type != GOAL_STAMP && work_is_here(d->g, &w))) {
+	if (!op->bytes ||
+	    (op->bytes <= SCHED_EAGER_BYTES && op->type != GOAL_STAMP && work_is_here(d->g, &w))) {
 		if (op->bytes)
 			work_do(d->g, &w, 0, op->bytes);
 		op_ended(d, s, i);
@@ -168,14 +190,15 @@ void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	}
 }
 
-/* ---- ends --------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 static void serve_waiting(struct sched_driver *d)
 {
 	struct sched_inst *s;
 	sched_opref ref;
 
-	while (d->e->waits_job.head && has_free_job(d) && (ref = list_pop(d, &d->e->waits_job)) != 0) {
+	while (d->e->waits_job.head && has_free_job(d) &&
+	       (ref = list_pop(d, &d->e->waits_job)) != 0) {
 		uint32_t i = (uint32_t)ref;
 		struct sched_msg *m;
 
@@ -244,22 +267,24 @@ bool job_reap(struct sched_driver *d)
 	return progress;
 }
 
-/* ---- giving up ---------------------------------------------------------------------------------- */
+/* ---- giving up --------------------------------------------------------------------------- */
 
 bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 {
 	for (uint64_t left = d->e->open_jobs; left; left &= left - 1) {
 		struct sched_job *j = &d->e->job[__builtin_ctzll(left)];
 		uint64_t open = atomic_load_explicit(&j->x.taken, memory_order_relaxed) &
-				~atomic_load_explicit(&j->x.done, memory_order_acquire) & work_bits(&j->work);
+				~atomic_load_explicit(&j->x.done, memory_order_acquire) &
+				work_bits(&j->work);
 
 		if ((uint32_t)(j->op >> 32) - 1 != s->slot)
 			continue;
 		for (; open; open &= open - 1) {
-			uint32_t owner = atomic_load_explicit(&j->owner[__builtin_ctzll(open)], memory_order_relaxed);
+			uint32_t owner = atomic_load_explicit(&j->owner[__builtin_ctzll(open)],
+							      memory_order_relaxed);
 
-			/* who died between claiming and saying so cannot be told from who is about to say so:
-			 * then this is asked again */
+			/* who died between claiming and saying so cannot be told from who is about
+			 * to say so: then this is asked again */
 			if (owner == 1 + (uint32_t)dead)
 				return true;
 		}
@@ -270,9 +295,11 @@ bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 static bool are_owners_dead(struct sched_driver *d, struct sched_job *j, uint64_t open)
 {
 	for (; open; open &= open - 1) {
-		uint32_t owner = atomic_load_explicit(&j->owner[__builtin_ctzll(open)], memory_order_relaxed);
+		uint32_t owner = atomic_load_explicit(&j->owner[__builtin_ctzll(open)],
+						      memory_order_relaxed);
 
-		if (!owner || owner > (uint32_t)d->g->size || !node_is_dead(d->g->node, (int)owner - 1))
+		if (!owner || owner > (uint32_t)d->g->size ||
+		    !node_is_dead(d->g->node, (int)owner - 1))
 			return false;
 	}
 	return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A group without MPI: its members know a name, their rank and how many they are. Rank 0 listens on an
- * abstract socket of that name, which is gone when it has been used, or with its process; the others
- * connect, again and again until it is there. Over these connections go what node/ needs: allgathers
- * and minima. Both sides look at the other's credentials: one user only.
+ * A group without MPI: its members know a name, their rank and how many they are. Rank 0 listens on
+ * an abstract socket of that name, which is gone when it has been used, or with its process; the
+ * others connect, again and again until it is there. Over these connections go what node/ needs:
+ * allgathers and minima. Both sides look at the other's credentials: one user only.
  */
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +34,8 @@ static socklen_t socket_name(struct sockaddr_un *a, const char *name)
 
 	memset(a, 0, sizeof *a);
 	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-goal-%u-%s", (unsigned)geteuid(), name);
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-goal-%u-%s",
+		     (unsigned)geteuid(), name);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -48,7 +49,7 @@ static int check_user(int fd)
 	return c.uid == geteuid() ? 0 : -EPERM;
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------- */
 
 static int wait_fd(const struct meeting *m, int fd, short events)
 {
@@ -108,7 +109,7 @@ static int get(const struct meeting *m, int fd, void *data, size_t bytes)
 	return 0;
 }
 
-/* ---- collective calls for node/ ----------------------------------------------------------------- */
+/* ---- collective calls for node/ ---------------------------------------------------------- */
 
 static int allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
@@ -141,7 +142,7 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return ret;
 }
 
-/* ---- meeting ------------------------------------------------------------------------------------ */
+/* ---- meeting ----------------------------------------------------------------------------- */
 
 /* One that has connected: which rank is it? What is wrong with it, it is told. */
 static int welcome(struct meeting *m, int fd)
@@ -151,7 +152,8 @@ static int welcome(struct meeting *m, int fd)
 	struct hello h = { 0 };
 	int ret;
 
-	hurry.give_up_ns = base_min_u64(m->give_up_ns, host_now_ns() + 1000000000ull); /* a stranger says nothing */
+	hurry.give_up_ns = base_min_u64(
+		m->give_up_ns, host_now_ns() + 1000000000ull); /* a stranger says nothing */
 	ret = check_user(fd);
 	if (!ret)
 		ret = get(&hurry, fd, &h, sizeof h);
@@ -272,7 +274,8 @@ int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct
 		close(m.listener); /* the name is free again */
 	m.listener = -1;
 	if (ret) {
-		base_log(BASE_LOG_ERROR, "sched", "group \"%s\", rank %d of %d: %s", name, rank, size, explain(ret));
+		base_log(BASE_LOG_ERROR, "sched", "group \"%s\", rank %d of %d: %s", name, rank,
+			 size, explain(ret));
 		part(&m);
 		return ret;
 	}

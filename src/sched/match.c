@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which message belongs to which receive. Receives without a message, and messages without a receive,
- * wait in buckets by (context, source, tag); receives that take any source or tag in a list of their own,
- * and all messages in one more list, in which such receives look. What was posted, or came, first wins:
- * receives carry a number, and all lists are in order.
+ * Which message belongs to which receive. Receives without a message, and messages without a
+ * receive, wait in buckets by (context, source, tag); receives that take any source or tag in a
+ * list of their own, and all messages in one more list, in which such receives look. What was
+ * posted, or came, first wins: receives carry a number, and all lists are in order.
  */
 #include "sched/private.h"
 
@@ -14,16 +14,21 @@ uint32_t match_hash(uint64_t ctx, uint32_t src, uint32_t tag)
 	return (uint32_t)(h >> 40) % SCHED_BUCKETS;
 }
 
-static bool is_wild(const struct goal_op *recv) { return recv->peer == GOAL_ANY || recv->tag == GOAL_ANY; }
+static bool is_wild(const struct goal_op *recv)
+{
+	return recv->peer == GOAL_ANY || recv->tag == GOAL_ANY;
+}
 
 static bool takes(const struct goal_op *recv, uint32_t src, uint32_t tag)
 {
-	return (recv->peer == src || recv->peer == GOAL_ANY) && (recv->tag == tag || recv->tag == GOAL_ANY);
+	return (recv->peer == src || recv->peer == GOAL_ANY) &&
+	       (recv->tag == tag || recv->tag == GOAL_ANY);
 }
 
-/* ---- receives ----------------------------------------------------------------------------------- */
+/* ---- receives ---------------------------------------------------------------------------- */
 
-static struct sched_list *list_for(struct sched_driver *d, const struct sched_inst *s, const struct goal_op *recv)
+static struct sched_list *list_for(struct sched_driver *d, const struct sched_inst *s,
+				   const struct goal_op *recv)
 {
 	if (is_wild(recv))
 		return &d->e->wild;
@@ -45,8 +50,8 @@ void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 }
 
 /* The first of a list that takes it. */
-static sched_opref first_of(struct sched_driver *d, const struct sched_list *l, uint64_t ctx, uint32_t src,
-			    uint32_t tag, uint64_t *out_post)
+static sched_opref first_of(struct sched_driver *d, const struct sched_list *l, uint64_t ctx,
+			    uint32_t src, uint32_t tag, uint64_t *out_post)
 {
 	struct sched_inst *s;
 	struct sched_op *op;
@@ -82,7 +87,7 @@ sched_opref match_find(struct sched_driver *d, uint64_t ctx, uint32_t src, uint3
 	return ref;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------- */
 
 static struct sched_msg *msg_at(struct sched_driver *d, sched_ref ref)
 {
@@ -91,7 +96,8 @@ static struct sched_msg *msg_at(struct sched_driver *d, sched_ref ref)
 
 void match_keep(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 {
-	struct sched_list *bucket = &d->e->early[match_hash(m->ctx, m->src, m->tag)], *all = &d->e->all;
+	struct sched_list *bucket = &d->e->early[match_hash(m->ctx, m->src, m->tag)],
+			  *all = &d->e->all;
 	struct sched_msg *last = msg_at(d, bucket->tail), *last_all = msg_at(d, all->tail);
 
 	m->next = m->all_next = 0;
@@ -104,7 +110,8 @@ void match_keep(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 
 static void unkeep(struct sched_driver *d, struct sched_msg *m)
 {
-	struct sched_list *bucket = &d->e->early[match_hash(m->ctx, m->src, m->tag)], *all = &d->e->all;
+	struct sched_list *bucket = &d->e->early[match_hash(m->ctx, m->src, m->tag)],
+			  *all = &d->e->all;
 	struct sched_msg *prev = msg_at(d, m->prev), *next = msg_at(d, m->next);
 
 	*(prev ? &prev->next : &bucket->head) = m->next;
@@ -115,13 +122,16 @@ static void unkeep(struct sched_driver *d, struct sched_msg *m)
 	*(next ? &next->all_prev : &all->tail) = m->all_prev;
 }
 
-struct sched_msg *match_take(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv, sched_ref *out)
+struct sched_msg *match_take(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
+			     sched_ref *out)
 {
 	bool wild = is_wild(recv);
-	struct sched_list *l = wild ? &d->e->all : &d->e->early[match_hash(ctx, recv->peer, recv->tag)];
+	struct sched_list *l =
+		wild ? &d->e->all : &d->e->early[match_hash(ctx, recv->peer, recv->tag)];
 	struct sched_msg *m;
 
-	for (sched_ref ref = l->head; (m = msg_at(d, ref)) != NULL; ref = wild ? m->all_next : m->next) {
+	for (sched_ref ref = l->head; (m = msg_at(d, ref)) != NULL;
+	     ref = wild ? m->all_next : m->next) {
 		if (m->ctx != ctx || !takes(recv, m->src, m->tag))
 			continue;
 		unkeep(d, m);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Doing jobs, under no claim: pieces of memory of any process, by loads and stores or by system call. */
+/* Doing jobs, under no claim: pieces of memory of any process, by loads and stores or by system
+ * call. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 uint64_t work_bits(const struct sched_work *w) { return xfer_bits(w->units); }
 
-/* ---- one piece of memory ------------------------------------------------------------------------ */
+/* ---- one piece of memory ----------------------------------------------------------------- */
 
 struct side {
 	char *here;      /* NULL: not addressable here */
@@ -24,8 +25,8 @@ static struct sched_inst *own_inst(struct sched_group *g, const struct sched_end
 	return atomic_load_explicit(&g->drivers[g->rank].insts[e->slot], memory_order_acquire);
 }
 
-static int side_of_desc(struct sched_group *g, const struct sched_end *e, const struct region_desc *d, uint64_t off,
-			uint64_t n, struct side *out)
+static int side_of_desc(struct sched_group *g, const struct sched_end *e,
+			const struct region_desc *d, uint64_t off, uint64_t n, struct side *out)
 {
 	*out = (struct side){ .remote = d->addr + off, .bytes = n };
 	if (off > d->bytes || n > d->bytes - off || (uint64_t)d->head + d->tail > d->bytes)
@@ -49,7 +50,8 @@ struct walk {
 	const struct sched_end *e;
 	struct sched_inst *own;         /* NULL: another process's, described by body */
 	const struct sched_body *body;
-	const struct goal_segment *l;   /* the piece at `piece_at`, of `left` that are still to come */
+	const struct goal_segment
+		*l; /* the piece at `piece_at`, of `left` that are still to come */
 	uint32_t left;
 	uint64_t piece_at;
 };
@@ -58,7 +60,9 @@ static int walk_init(struct walk *w, struct sched_group *g, const struct sched_e
 {
 	const struct sched_body *b = e->body ? ref_at(g, e->body, sizeof *b) : NULL;
 
-	*w = (struct walk){ .g = g, .e = e, .own = own_inst(g, e), .body = b, .left = e->segment_count };
+	*w = (struct walk){
+		.g = g, .e = e, .own = own_inst(g, e), .body = b, .left = e->segment_count
+	};
 	if (!e->segment_count)
 		return 0;
 	if (w->own)
@@ -74,12 +78,14 @@ static int side_of_body(const struct walk *w, const struct goal_segment *piece, 
 {
 	const struct sched_body *b = w->body;
 
-	if (piece->mem >= b->mem_count || !ref_at(w->g, w->e->body, sizeof *b + (piece->mem + 1) * sizeof b->mem[0]))
+	if (piece->mem >= b->mem_count ||
+	    !ref_at(w->g, w->e->body, sizeof *b + (piece->mem + 1) * sizeof b->mem[0]))
 		return -EINVAL;
 	return side_of_desc(w->g, w->e, &b->mem[piece->mem], piece->off, piece->bytes, out);
 }
 
-/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. at never goes back. */
+/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. at never goes
+ * back. */
 static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 {
 	struct goal_segment piece = { .mem = w->e->mem, .off = w->e->off + at, .bytes = n };
@@ -97,14 +103,16 @@ static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 		piece.bytes = base_min_u64(n, piece.bytes - at);
 	}
 	if (w->own) {
-		*out = (struct side){ .here = inst_addr(w->own, piece.mem, piece.off, piece.bytes), .bytes = piece.bytes };
+		*out = (struct side){ .here = inst_addr(w->own, piece.mem, piece.off, piece.bytes),
+				      .bytes = piece.bytes };
 		return out->here ? 0 : -EINVAL;
 	}
 	return w->l ? side_of_body(w, &piece, out) :
 		      side_of_desc(w->g, w->e, &w->e->desc, piece.off, piece.bytes, out);
 }
 
-static int side_at(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n, struct side *out)
+static int side_at(struct sched_group *g, const struct sched_end *e, uint64_t at, uint64_t n,
+		   struct side *out)
 {
 	struct walk w;
 	int ret = walk_init(&w, g, e);
@@ -112,10 +120,10 @@ static int side_at(struct sched_group *g, const struct sched_end *e, uint64_t at
 	return ret ? ret : side_of(&w, at, n, out);
 }
 
-/* ---- work --------------------------------------------------------------------------------------- */
+/* ---- work -------------------------------------------------------------------------------- */
 
-static int copy(struct sched_group *g, const struct sched_work *w, const struct side *dst, const struct side *src,
-		uint64_t n, uint64_t *direct)
+static int copy(struct sched_group *g, const struct sched_work *w, const struct side *dst,
+		const struct side *src, uint64_t n, uint64_t *direct)
 {
 	if (dst->here && src->here) {
 		if (n == sizeof(uint64_t)) /* a number of a column: many lists consist of these */
@@ -177,10 +185,14 @@ static int compute(struct sched_group *g, const struct sched_work *w, uint64_t a
 
 int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint64_t n)
 {
-	return w->type == GOAL_RECV || w->type == GOAL_COPY ? transfer(g, w, at, n) : compute(g, w, at, n);
+	return w->type == GOAL_RECV || w->type == GOAL_COPY ? transfer(g, w, at, n)
+							    : compute(g, w, at, n);
 }
 
-static bool is_here(const struct sched_group *g, int rank, bool mapped) { return mapped || rank == g->rank; }
+static bool is_here(const struct sched_group *g, int rank, bool mapped)
+{
+	return mapped || rank == g->rank;
+}
 
 bool work_is_here(const struct sched_group *g, const struct sched_work *w)
 {
@@ -198,7 +210,7 @@ static bool can_reach(const struct sched_group *g, const struct sched_brief *b)
 			     (src && node_can_write(g->node, g->rank, b->dst)));
 }
 
-/* ---- staging: nobody can reach both ends -------------------------------------------------------- */
+/* ---- staging: nobody can reach both ends ------------------------------------------------- */
 
 void stages_sweep(struct sched_group *g)
 {
@@ -215,8 +227,10 @@ void stages_sweep(struct sched_group *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* The sender's process lays all bytes out where everybody can read them. It holds a unit: the job stays what it is. */
-static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag, const struct sched_work *w)
+/* The sender's process lays all bytes out where everybody can read them. It holds a unit: the job
+ * stays what it is. */
+static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
+		       const struct sched_work *w)
 {
 	uint32_t wanted = STAGE_WANTED; /* by one thread of it */
 	struct sched_stage *t;
@@ -225,8 +239,8 @@ static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	int ret;
 
 	if (w->src.rank != g->rank ||
-	    !atomic_compare_exchange_strong_explicit(&j->stage, &wanted, STAGE_MAKING, memory_order_acq_rel,
-						     memory_order_relaxed))
+	    !atomic_compare_exchange_strong_explicit(&j->stage, &wanted, STAGE_MAKING,
+						     memory_order_acq_rel, memory_order_relaxed))
 		return;
 	t = calloc(1, sizeof *t);
 	if (t)
@@ -263,11 +277,14 @@ static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	g->stages = t;
 	pthread_mutex_unlock(&g->lock);
 	j->stage_off = (uint64_t)((char *)t->memory - (char *)region_arena_base());
-	atomic_store_explicit(&j->stage, STAGE_THERE, memory_order_release); /* partner: use_stage */
+	atomic_store_explicit(&j->stage, STAGE_THERE,
+			      memory_order_release); /* partner: use_stage */
 }
 
-/* A mover that holds a unit. True: the bytes are where w says now, and this process can take them. */
-static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag, struct sched_work *w)
+/* A mover that holds a unit. True: the bytes are where w says now, and this process can take them.
+ */
+static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag,
+		       struct sched_work *w)
 {
 	uint32_t stage = atomic_load_explicit(&j->stage, memory_order_acquire);
 
@@ -283,17 +300,19 @@ static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	return is_here(g, w->dst.rank, w->dst.mapped);
 }
 
-/* ---- jobs --------------------------------------------------------------------------------------- */
+/* ---- jobs -------------------------------------------------------------------------------- */
 
-static void give_up_unit(struct sched_group *g, struct sched_job *j, const struct sched_work *w, uint32_t unit, int ret)
+static void give_up_unit(struct sched_group *g, struct sched_job *j, const struct sched_work *w,
+			 uint32_t unit, int ret)
 {
 	uint32_t no = STAGE_NO;
 	int none = 0;
 
 	/* the kernel refused although the trial had worked: the sender lays it out */
-	if (w->type == GOAL_RECV && ret != -EOWNERDEAD && ret != -EINVAL && w->src.slot != UINT32_MAX &&
-	    atomic_compare_exchange_strong_explicit(&j->stage, &no, STAGE_WANTED, memory_order_acq_rel,
-						    memory_order_relaxed))
+	if (w->type == GOAL_RECV && ret != -EOWNERDEAD && ret != -EINVAL &&
+	    w->src.slot != UINT32_MAX &&
+	    atomic_compare_exchange_strong_explicit(&j->stage, &no, STAGE_WANTED,
+						    memory_order_acq_rel, memory_order_relaxed))
 		node_ring(g->node, w->src.rank);
 	else if (no == STAGE_NO)
 		atomic_compare_exchange_strong_explicit(&j->error, &none, ret, memory_order_acq_rel,
@@ -302,7 +321,8 @@ static void give_up_unit(struct sched_group *g, struct sched_job *j, const struc
 	node_ring(g->node, w->dst.rank);
 }
 
-/* Is there something that this process can do for it? What it says is no more than a reason to claim a unit. */
+/* Is there something that this process can do for it? What it says is no more than a reason to
+ * claim a unit. */
 static bool may_help(const struct sched_group *g, struct sched_job *j, const struct sched_brief *b)
 {
 	switch (atomic_load_explicit(&j->stage, memory_order_relaxed)) {
@@ -332,7 +352,8 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	if (unit == XFER_NONE)
 		return false;
 	atomic_store_explicit(&j->owner[unit], (uint16_t)(1 + g->rank), memory_order_relaxed);
-	w = j->work; /* not before the claim: until then it may be another's, which is being written */
+	w = j->work; /* not before the claim: until then it may be another's, which is being written
+		      */
 	if (!find_bytes(g, j, b->tag, &w)) {
 		xfer_unclaim(&j->x, unit);
 		node_ring(g->node, w.dst.rank);
@@ -358,13 +379,19 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 /* False: it has no units left, or is not open. */
 static bool look(const struct sched_group *g, struct sched_job *j, struct sched_brief *out)
 {
-	uint64_t word = atomic_load_explicit(&j->x.taken, memory_order_acquire); /* partner: xfer_open */
+	uint64_t word =
+		atomic_load_explicit(&j->x.taken, memory_order_acquire); /* partner: xfer_open */
 	uint64_t brief = atomic_load_explicit(&j->brief, memory_order_relaxed);
 
-	*out = (struct sched_brief){ .tag = brief >> 40, .units = brief >> 34 & 63, .dst = brief >> 18 & 0xffff,
-				     .src = brief >> 2 & 0xffff, .dst_mapped = brief >> 1 & 1, .src_mapped = brief & 1 };
+	*out = (struct sched_brief){ .tag = brief >> 40,
+				     .units = brief >> 34 & 63,
+				     .dst = brief >> 18 & 0xffff,
+				     .src = brief >> 2 & 0xffff,
+				     .dst_mapped = brief >> 1 & 1,
+				     .src_mapped = brief & 1 };
 	/* of a later job: its number of units would make units of this one that there are not */
-	if (!xfer_is_tag(word, out->tag) || out->units > XFER_FRAGMENTS_MAX || out->dst >= g->size || out->src >= g->size)
+	if (!xfer_is_tag(word, out->tag) || out->units > XFER_FRAGMENTS_MAX ||
+	    out->dst >= g->size || out->src >= g->size)
 		return false;
 	return (word & xfer_bits(out->units)) != xfer_bits(out->units);
 }
@@ -372,7 +399,8 @@ static bool look(const struct sched_group *g, struct sched_job *j, struct sched_
 bool move_some(struct sched_group *g, int rank)
 {
 	struct sched_engine *e = g->drivers[rank].e;
-	uint64_t jobs = atomic_load_explicit(&e->jobs, memory_order_acquire); /* partner: publish in job.c */
+	uint64_t jobs = atomic_load_explicit(&e->jobs,
+					     memory_order_acquire); /* partner: publish in job.c */
 
 	for (; jobs; jobs &= jobs - 1) {
 		struct sched_job *j = &e->job[__builtin_ctzll(jobs)];

@@ -43,12 +43,14 @@ static struct chunk *add_chunk(struct sched_pool *p, uint64_t bytes)
 	struct chunk *c = calloc(1, sizeof *c);
 	struct piece *all = malloc(sizeof *all);
 
-	if (!c || !all || region_extent_get(base_max_u64(bytes, POOL_EXTENT_BYTES), false, &c->extent)) {
+	if (!c || !all ||
+	    region_extent_get(base_max_u64(bytes, POOL_EXTENT_BYTES), false, &c->extent)) {
 		free(c);
 		free(all);
 		return NULL;
 	}
-	*all = (struct piece){ (char *)region_arena_base() + c->extent.offset, c->extent.bytes, false, NULL };
+	*all = (struct piece){ (char *)region_arena_base() + c->extent.offset, c->extent.bytes,
+			       false, NULL };
 	c->pieces = all;
 	c->free_bytes = all->bytes;
 	c->next = p->chunks;
@@ -91,7 +93,8 @@ void *pool_get(struct sched_pool *p, uint64_t bytes)
 	if (!bytes || bytes > UINT64_MAX / 2)
 		return NULL;
 	pthread_mutex_lock(&p->lock);
-	memory = get_locked(p, base_round_up(bytes, bytes >= POOL_BIG_BYTES ? HOST_PAGE : BASE_CACHE_LINE));
+	memory = get_locked(
+		p, base_round_up(bytes, bytes >= POOL_BIG_BYTES ? HOST_PAGE : BASE_CACHE_LINE));
 	pthread_mutex_unlock(&p->lock);
 	return memory;
 }

@@ -41,13 +41,14 @@ struct sched_slot {
 };
 
 /*
- * A message that has been announced, or whose receive was not there. Filled by who drives the sender
- * (INLINE: the receiver), then only who drives the receiver touches it, until `busy` is 0 again (eager
- * records; release, acquire in eager_get) or it was pushed to the sender's `ended` (announced).
+ * A message that has been announced, or whose receive was not there. Filled by who drives the
+ * sender (INLINE: the receiver), then only who drives the receiver touches it, until `busy` is 0
+ * again (eager records; release, acquire in eager_get) or it was pushed to the sender's `ended`
+ * (announced).
  */
 struct sched_msg {
 	BASE_ALIGNED_LINE sched_ref next, prev; /* of its bucket */
-	sched_ref all_next, all_prev;           /* of all that have no receive, in order of arrival */
+	sched_ref all_next, all_prev; /* of all that have no receive, in order of arrival */
 	uint64_t ctx, bytes;
 	uint32_t tag, src, kind;
 	_Atomic uint32_t busy;
@@ -70,7 +71,10 @@ enum sched_state {
 	SCHED_ENDED,
 };
 
-static inline uint64_t ctx_of(uint32_t channel, uint32_t run) { return (uint64_t)channel << 32 | run; }
+static inline uint64_t ctx_of(uint32_t channel, uint32_t run)
+{
+	return (uint64_t)channel << 32 | run;
+}
 
 /* How far an operation has come. Written by who drives its rank. */
 struct sched_op {
@@ -92,7 +96,8 @@ struct sched_body {
 	uint64_t bytes, id; /* id: never again used by this process */
 	uint32_t mem_count, op_count, send_count, slot;
 	uint32_t channel, padding;
-	uint64_t block_off, segments_off, ops_off, msgs_off, times_off; /* from here; times_off 0: not kept */
+	uint64_t block_off, segments_off, ops_off, msgs_off,
+		times_off; /* from here; times_off 0: not kept */
 	uint64_t block_bytes;
 	sched_ref runs; /* of its channel, a struct sched_runs; 0: all runs are one context */
 	/* by the owner, before a run */
@@ -101,8 +106,10 @@ struct sched_body {
 	uint64_t start_ns;
 	sched_opref next_start; /* of those that shall start */
 	/* by who drives */
-	BASE_ALIGNED_LINE _Atomic uint32_t phase; /* release: everything before; acquire by the owner */
-	_Atomic uint32_t left; /* operations not ended; read by other threads of the rank, which only look */
+	BASE_ALIGNED_LINE _Atomic uint32_t
+		phase; /* release: everything before; acquire by the owner */
+	_Atomic uint32_t
+		left; /* operations not ended; read by other threads of the rank, which only look */
 	uint32_t prev_run, next_run;              /* slot + 1 */
 	uint64_t ctx; /* since it was started */
 	int32_t error, error_rank, error_at;
@@ -134,7 +141,8 @@ enum { STAGE_NO, STAGE_WANTED, STAGE_MAKING, STAGE_THERE };
 
 /*
  * Work that anyone can take units of. Written by who drives the rank before it is opened; valid for
- * those who have claimed a unit, and until all are done. Who has not reads `brief` only, which says whose it is.
+ * those who have claimed a unit, and until all are done. Who has not reads `brief` only, which says
+ * whose it is.
  */
 struct sched_job {
 	struct xfer x; /* taken, done */
@@ -142,7 +150,7 @@ struct sched_job {
 	uint64_t tag;
 	sched_opref op;
 	struct sched_work work;
-	_Atomic uint32_t stage;   /* STAGE_..: the sender's process lays the bytes out in its arena */
+	_Atomic uint32_t stage; /* STAGE_..: the sender's process lays the bytes out in its arena */
 	_Atomic int32_t error;    /* -errno: the run fails */
 	uint64_t stage_off;       /* valid when STAGE_THERE (release, acquire) */
 	_Atomic uint16_t owner[XFER_UNITS_MAX]; /* 1 + rank of who has claimed the unit */
@@ -150,16 +158,18 @@ struct sched_job {
 
 /* What an engine knows about another rank. Written by who drives. */
 struct sched_peer {
-	BASE_ALIGNED_LINE uint32_t out_tail, out_seen; /* ring to it: next place; how far it has taken them */
+	BASE_ALIGNED_LINE uint32_t out_tail,
+		out_seen; /* ring to it: next place; how far it has taken them */
 	uint32_t inline_sent, inline_seen;
 	uint32_t next_eager;
-	uint32_t in_head, in_told, returned; /* ring from it: next place; what it was told; inline ones done with */
+	uint32_t in_head, in_told,
+		returned; /* ring from it: next place; what it was told; inline ones done with */
 	sched_ref store_free;                /* records for inline messages from it */
 	uint32_t store_used;                 /* those ever used */
-	uint32_t gone;                       /* 1 + who is to blame: nothing comes from it any more */
+	uint32_t gone;                   /* 1 + who is to blame: nothing comes from it any more */
 	uint32_t aborts_seen, aborts_to; /* of its list; how many there are to look at */
-	uint32_t lost;                       /* it failed so often that its list has forgotten some */
-	uint32_t unrung;                     /* it was sent something, and may have fallen asleep meanwhile */
+	uint32_t lost;                   /* it failed so often that its list has forgotten some */
+	uint32_t unrung; /* it was sent something, and may have fallen asleep meanwhile */
 	struct sched_list backlog;           /* sends that found the ring full */
 };
 
@@ -175,8 +185,10 @@ struct sched_engine {
 	_Atomic uint32_t broken; /* 1 + rank of who died driving it */
 	_Atomic uint32_t dead;   /* this rank's process has died */
 	_Atomic uint32_t left;   /* this rank has left the group */
-	BASE_ALIGNED_LINE _Atomic sched_opref starts; /* pushed by threads of the rank, taken by who drives */
-	BASE_ALIGNED_LINE _Atomic sched_ref ended;    /* announced sends whose bytes have been taken; by receivers */
+	BASE_ALIGNED_LINE _Atomic sched_opref
+		starts; /* pushed by threads of the rank, taken by who drives */
+	BASE_ALIGNED_LINE _Atomic sched_ref
+		ended; /* announced sends whose bytes have been taken; by receivers */
 	BASE_ALIGNED_LINE _Atomic uint64_t jobs;      /* open ones; by who drives; read by movers */
 	_Atomic uint32_t trouble_seen;                /* of the group's `trouble` */
 	_Atomic uint32_t abort_count;                 /* written behind aborts[] (release) */
@@ -199,7 +211,7 @@ struct sched_engine {
 struct sched_eager { struct sched_msg m; char data[SCHED_EAGER_BYTES]; };
 struct sched_stored { struct sched_msg m; char data[SCHED_INLINE_BYTES]; };
 
-/* ---- private to a process ----------------------------------------------------------------------- */
+/* ---- private to a process ---------------------------------------------------------------- */
 
 /* Where this process sees a space of a schedule's memory: bytes [lo, hi) of it. */
 struct sched_at { char *base; uint64_t lo, hi; };
@@ -211,7 +223,12 @@ struct sched_channel {
 };
 
 /* What this process has laid out for a receiver that could not reach it. */
-struct sched_stage { struct sched_stage *next; void *memory; struct sched_job *job; uint64_t tag, bits; };
+struct sched_stage {
+	struct sched_stage *next;
+	void *memory;
+	struct sched_job *job;
+	uint64_t tag, bits;
+};
 
 /* A schedule as this process sees it, its own or a peer's. */
 struct sched_inst {
@@ -253,7 +270,8 @@ struct sched_driver {
 	struct sched_eager *eagers;  /* [destination][SCHED_EAGERS] */
 	/* [SCHED_INSTS]; a peer's under its claim, our own from open to close */
 	_Atomic(struct sched_inst *) *insts;
-	_Atomic uint64_t *directory; /* by slot: where the body is; by the owner, release, acquire */
+	_Atomic uint64_t
+		*directory; /* by slot: where the body is; by the owner, release, acquire */
 };
 
 struct sched_window { char *base; uint64_t bytes; };
@@ -313,7 +331,10 @@ static inline void *ref_at(const struct sched_group *g, sched_ref ref, uint64_t 
 	return g->windows[rank].base + off;
 }
 static inline sched_ref ref_of(int rank, uint64_t off) { return (uint64_t)rank << 48 | off; }
-static inline sched_opref opref_of(uint32_t slot, uint32_t op) { return ((uint64_t)slot + 1) << 32 | op; }
+static inline sched_opref opref_of(uint32_t slot, uint32_t op)
+{
+	return ((uint64_t)slot + 1) << 32 | op;
+}
 
 /* pool.c: memory in this process's arena, in pieces of cache lines */
 struct sched_pool *pool_create(void);
@@ -368,7 +389,8 @@ static inline bool is_arena_memory(const void *p, uint64_t bytes)
 
 /* lists.c: of operations of the driven engine, and of messages */
 void list_push(struct sched_driver *d, struct sched_list *l, sched_opref ref, struct sched_op *op);
-void list_remove(struct sched_driver *d, struct sched_list *l, sched_opref ref, struct sched_op *op);
+void list_remove(struct sched_driver *d, struct sched_list *l, sched_opref ref,
+		 struct sched_op *op);
 sched_opref list_pop(struct sched_driver *d, struct sched_list *l);
 
 /* match.c */
@@ -378,7 +400,8 @@ void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* The receive that takes such a message, taken off the list; 0: none. */
 sched_opref match_find(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag);
 /* The message that such a receive takes, taken off the list; NULL: none. */
-struct sched_msg *match_take(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv, sched_ref *out);
+struct sched_msg *match_take(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
+			     sched_ref *out);
 void match_keep(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
 /* Forget what has come from src in this context. */
 void match_drop(struct sched_driver *d, uint64_t ctx, uint32_t src);
@@ -405,12 +428,13 @@ bool engine_drive(struct sched_driver *d);
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* A receive and its message have met. */
-void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m, sched_ref ref);
+void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct sched_msg *m,
+		sched_ref ref);
 void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase phase);
 
 /*
- * What a mover has to know before it claims a unit: the tag that all this belongs to, how many units there are, whose
- * memory the ends are, and whether everybody has it mapped.
+ * What a mover has to know before it claims a unit: the tag that all this belongs to, how many
+ * units there are, whose memory the ends are, and whether everybody has it mapped.
  */
 struct sched_brief {
 	uint64_t tag;
@@ -438,7 +462,8 @@ void job_cancel(struct sched_driver *d, const struct sched_inst *s);
 bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead);
 
 /* move.c */
-/* Take a unit of a job of this rank's engine, if there is one that this process can do. True: one is done. */
+/* Take a unit of a job of this rank's engine, if there is one that this process can do. True: one
+ * is done. */
 bool move_some(struct sched_group *g, int rank);
 uint64_t work_bits(const struct sched_work *w);
 /* Could this process do it at once? */
@@ -460,8 +485,8 @@ void profile_write(struct sched_group *g);
 void trouble_handle(struct sched_driver *d);
 /* The run ends with an error here, and wherever it is waited for. */
 void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_abort *why);
-/* A send or receive that has just started, after somebody has died or failed: can it still end? True: no, its
- * run has failed. */
+/* A send or receive that has just started, after somebody has died or failed: can it still end?
+ * True: no, its run has failed. */
 bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Look whether everybody lives. */
 void trouble_look(struct sched_group *g);

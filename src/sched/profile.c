@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SLUICE_GOAL_PROFILE=prefix: when each operation of each run began and ended, in PREFIX.RANK.PID.json, in the
- * form that Chrome and Perfetto show: a track a rank, an event an operation, runs above them. Times are of
- * CLOCK_MONOTONIC, so files of several processes of a machine lie side by side. Kept in memory until the
- * group is left; beyond a bound runs are counted only.
+ * SLUICE_GOAL_PROFILE=prefix: when each operation of each run began and ended, in
+ * PREFIX.RANK.PID.json, in the form that Chrome and Perfetto show: a track a rank, an event an
+ * operation, runs above them. Times are of CLOCK_MONOTONIC, so files of several processes of a
+ * machine lie side by side. Kept in memory until the group is left; beyond a bound runs are counted
+ * only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,8 +63,12 @@ void profile_run(struct sched_inst *s)
 	for (uint32_t i = 0; e && i < n; i++) {
 		const struct goal_op *op = inst_goal(s, i);
 
-		e[i + 1] = (struct sched_event){ start + s->times[i].begin_ns, start + s->times[i].end_ns, op->bytes, i,
-						 goal_is_transfer(op) ? op->peer : GOAL_NONE, op->type };
+		e[i + 1] = (struct sched_event){ start + s->times[i].begin_ns,
+						 start + s->times[i].end_ns,
+						 op->bytes,
+						 i,
+						 goal_is_transfer(op) ? op->peer : GOAL_NONE,
+						 op->type };
 		end = base_max_u64(end, e[i + 1].end_ns);
 	}
 	if (e) {
@@ -84,9 +89,12 @@ static void write_event(FILE *f, const struct sched_group *g, const struct sched
 		"run",
 	};
 
-	fprintf(f, "%s{\"name\": \"%s\", \"cat\": \"goal\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, "
-		"\"args\": {\"%s\": %u, \"bytes\": %llu", ",\n", words[e->type], (int)getpid(), g->rank,
-		(double)e->begin_ns / 1e3, (double)(e->end_ns - e->begin_ns) / 1e3, e->type == GOAL_TYPES ? "schedule" : "op",
+	fprintf(f,
+		"%s{\"name\": \"%s\", \"cat\": \"goal\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, "
+		"\"ts\": %.3f, \"dur\": %.3f, "
+		"\"args\": {\"%s\": %u, \"bytes\": %llu",
+		",\n", words[e->type], (int)getpid(), g->rank, (double)e->begin_ns / 1e3,
+		(double)(e->end_ns - e->begin_ns) / 1e3, e->type == GOAL_TYPES ? "schedule" : "op",
 		e->op, (unsigned long long)e->bytes);
 	if (e->peer != GOAL_NONE)
 		fprintf(f, ", \"peer\": %u", e->peer);
@@ -100,9 +108,13 @@ static int write_file(const struct sched_group *g, const char *path)
 
 	if (!f)
 		return -errno;
-	fprintf(f, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"clock\": \"monotonic\", \"lost_runs\": %llu}, "
-		"\"traceEvents\": [\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
-		"\"args\": {\"name\": \"rank %d\"}}", (unsigned long long)g->profile->lost, (int)getpid(), g->rank, g->rank);
+	fprintf(f,
+		"{\"displayTimeUnit\": \"ns\", \"otherData\": {\"clock\": \"monotonic\", "
+		"\"lost_runs\": %llu}, "
+		"\"traceEvents\": [\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, "
+		"\"tid\": %d, "
+		"\"args\": {\"name\": \"rank %d\"}}",
+		(unsigned long long)g->profile->lost, (int)getpid(), g->rank, g->rank);
 	for (uint32_t i = 0; i < g->profile->count; i++)
 		write_event(f, g, &g->profile->events[i]);
 	fprintf(f, "\n]}\n");
@@ -123,7 +135,8 @@ void profile_write(struct sched_group *g)
 	snprintf(path, sizeof path, "%s.%d.%d.json", base_opt.goal_profile, g->rank, (int)getpid());
 	ret = write_file(g, path);
 	if (ret)
-		base_log(BASE_LOG_ERROR, "sched", "cannot write the profile %s: %s", path, strerror(-ret));
+		base_log(BASE_LOG_ERROR, "sched", "cannot write the profile %s: %s", path,
+			 strerror(-ret));
 	free(g->profile->events);
 	free(g->profile);
 	g->profile = NULL;

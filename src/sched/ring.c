@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages from one rank to another: a ring of cache lines for each pair. One writes, who drives the
- * sender; one reads, who drives the receiver. The reader always takes what is there, so a full ring is
- * never for long: a message that has no receive yet
+ * Messages from one rank to another: a ring of cache lines for each pair. One writes, who drives
+ * the sender; one reads, who drives the receiver. The reader always takes what is there, so a full
+ * ring is never for long: a message that has no receive yet
  *   - announced:  stays in the sender's memory and is linked there,
  *   - eager:      stays in its record, of which the sender has a few for each receiver,
  *   - inline:     is stored here; the sender keeps count and announces when the store may be full.
@@ -14,8 +14,8 @@
 #define KIND_SHIFT 56
 
 /*
- * The slot of message n. Processors fetch lines in pairs: two messages in a row are not neighbours, or reading the
- * one would take away the line that the next one is being written into.
+ * The slot of message n. Processors fetch lines in pairs: two messages in a row are not neighbours,
+ * or reading the one would take away the line that the next one is being written into.
  */
 static uint32_t place_of(uint32_t n)
 {
@@ -24,7 +24,7 @@ static uint32_t place_of(uint32_t n)
 	return n / (SCHED_RING / 2) + n % (SCHED_RING / 2) * 2;
 }
 
-/* ---- sending ------------------------------------------------------------------------------------ */
+/* ---- sending ----------------------------------------------------------------------------- */
 
 bool ring_has_room(struct sched_driver *d, uint32_t dst)
 {
@@ -32,7 +32,8 @@ bool ring_has_room(struct sched_driver *d, uint32_t dst)
 
 	if (base_likely(p->out_tail - p->out_seen < SCHED_RING))
 		return true;
-	p->out_seen = atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->head, memory_order_acquire);
+	p->out_seen =
+		atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->head, memory_order_acquire);
 	return p->out_tail - p->out_seen < SCHED_RING; /* partner: tell */
 }
 
@@ -42,11 +43,13 @@ static bool may_inline(struct sched_driver *d, uint32_t dst)
 
 	if (p->inline_sent - p->inline_seen < SCHED_STORE)
 		return true;
-	p->inline_seen = atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->returned, memory_order_acquire);
+	p->inline_seen = atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->returned,
+					      memory_order_acquire);
 	return p->inline_sent - p->inline_seen < SCHED_STORE;
 }
 
-/* The next record of the round that is free again; one that is not makes this message an announced one. */
+/* The next record of the round that is free again; one that is not makes this message an announced
+ * one. */
 static struct sched_eager *eager_get(struct sched_driver *d, uint32_t dst)
 {
 	struct sched_peer *p = &d->peers[dst];
@@ -81,14 +84,16 @@ static bool gather(const struct sched_inst *s, const struct goal_op *op, char *t
 	return true;
 }
 
-static enum sched_kind choose(struct sched_driver *d, struct sched_inst *s, const struct goal_op *op,
-			      struct sched_slot *slot, struct sched_eager **out)
+static enum sched_kind choose(struct sched_driver *d, struct sched_inst *s,
+			      const struct goal_op *op, struct sched_slot *slot,
+			      struct sched_eager **out)
 {
 	struct sched_eager *r;
 
 	if (op->bytes <= SCHED_INLINE_BYTES)
-		return may_inline(d, op->peer) && (!op->bytes || gather(s, op, slot->data)) ? SCHED_INLINE :
-											      SCHED_ANNOUNCED;
+		return may_inline(d, op->peer) && (!op->bytes || gather(s, op, slot->data))
+			       ? SCHED_INLINE
+			       : SCHED_ANNOUNCED;
 	if (op->bytes > SCHED_EAGER_BYTES)
 		return SCHED_ANNOUNCED;
 	r = eager_get(d, op->peer);
@@ -102,7 +107,8 @@ static enum sched_kind choose(struct sched_driver *d, struct sched_inst *s, cons
 	return SCHED_ANNOUNCED;
 }
 
-static void fill(struct sched_driver *d, struct sched_inst *s, uint32_t i, enum sched_kind kind, struct sched_msg *m)
+static void fill(struct sched_driver *d, struct sched_inst *s, uint32_t i, enum sched_kind kind,
+		 struct sched_msg *m)
 {
 	const struct goal_op *op = inst_goal(s, i);
 
@@ -146,8 +152,8 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	p->out_tail++;
 	p->inline_sent += kind == SCHED_INLINE;
 	atomic_store_explicit(&slot->seq, p->out_tail, memory_order_release); /* partner: peek */
-	/* A fence would wait until the message has reached the other cache; the one that makes sure comes when
-	 * this rank has time, in engine_ring_all(). */
+	/* A fence would wait until the message has reached the other cache; the one that makes sure
+	 * comes when this rank has time, in engine_ring_all(). */
 	if (op->peer != (uint32_t)d->rank) {
 		node_ring_soon(d->g->node, (int)op->peer);
 		p->unrung = 1;
@@ -159,14 +165,15 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		op_ended(d, s, i);
 }
 
-/* ---- receiving ---------------------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------- */
 
 static struct sched_slot *peek(struct sched_driver *d, int src)
 {
 	struct sched_peer *p = &d->peers[src];
 	struct sched_slot *slot = ring_of(d->g, d->rank, src) + place_of(p->in_head);
 
-	return atomic_load_explicit(&slot->seq, memory_order_acquire) == p->in_head + 1 ? slot : NULL;
+	return atomic_load_explicit(&slot->seq, memory_order_acquire) == p->in_head + 1 ? slot
+											: NULL;
 }
 
 /* Told now and then only: each time costs the sender a cache miss. */
@@ -177,7 +184,8 @@ static void tell(struct sched_driver *d, int src)
 
 	p->in_told = p->in_head;
 	atomic_store_explicit(&e->returned, p->returned, memory_order_release);
-	atomic_store_explicit(&e->head, p->in_head, memory_order_release); /* partner: ring_has_room */
+	atomic_store_explicit(&e->head, p->in_head,
+			      memory_order_release); /* partner: ring_has_room */
 }
 
 static void returned(struct sched_driver *d, uint32_t src)
@@ -211,13 +219,15 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	head = atomic_load_explicit(ended, memory_order_relaxed);
 	do
 		m->ended_next = head;
-	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release, memory_order_relaxed));
+	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release,
+						      memory_order_relaxed));
 	/* partner: engine_take_ended */
 	node_ring(d->g->node, (int)src);
 }
 
 /* A record for an inline message; there is one for each that the sender may send. NULL: it lies. */
-static struct sched_msg *store(struct sched_driver *d, int src, const struct sched_slot *slot, sched_ref *out)
+static struct sched_msg *store(struct sched_driver *d, int src, const struct sched_slot *slot,
+			       sched_ref *out)
 {
 	struct sched_peer *p = &d->peers[src];
 	struct sched_stored *r = store_of(d->g, d->rank, src);
@@ -235,7 +245,8 @@ static struct sched_msg *store(struct sched_driver *d, int src, const struct sch
 		*out = area_ref(d->g, r);
 	}
 	r->m.ctx = slot->ctx;
-	r->m.bytes = base_min_u64(slot->kind_bytes & ((1ull << KIND_SHIFT) - 1), SCHED_INLINE_BYTES);
+	r->m.bytes =
+		base_min_u64(slot->kind_bytes & ((1ull << KIND_SHIFT) - 1), SCHED_INLINE_BYTES);
 	r->m.tag = slot->tag;
 	r->m.src = (uint32_t)src;
 	r->m.kind = SCHED_INLINE;
@@ -244,7 +255,8 @@ static struct sched_msg *store(struct sched_driver *d, int src, const struct sch
 }
 
 /* The common case, without any record. */
-static bool receive_inline(struct sched_driver *d, struct sched_inst *s, uint32_t i, const struct sched_slot *slot)
+static bool receive_inline(struct sched_driver *d, struct sched_inst *s, uint32_t i,
+			   const struct sched_slot *slot)
 {
 	const struct goal_op *op = inst_goal(s, i);
 	uint64_t bytes = slot->kind_bytes & ((1ull << KIND_SHIFT) - 1);
@@ -277,7 +289,8 @@ static void take(struct sched_driver *d, int src, const struct sched_slot *slot)
 		return;
 	}
 	m = kind == SCHED_INLINE ? store(d, src, slot, &ref) : ref_at(d->g, ref, sizeof *m);
-	if (!m || m->src != (uint32_t)src || m->tag != slot->tag || m->kind != kind || m->ctx != slot->ctx) {
+	if (!m || m->src != (uint32_t)src || m->tag != slot->tag || m->kind != kind ||
+	    m->ctx != slot->ctx) {
 		if (s) /* not a message at all */
 			match_post(d, s, (uint32_t)recv);
 		return;
@@ -302,8 +315,8 @@ bool ring_poll(struct sched_driver *d)
 			if (p->in_head - p->in_told >= SCHED_PUBLISH)
 				tell(d, src);
 			progress = true;
-			/* The next message may be the answer to what this rank is about to start: looking for it now would
-			 * only take its line away from who writes it. */
+			/* The next message may be the answer to what this rank is about to start:
+			 * looking for it now would only take its line away from who writes it. */
 			if (has_runs && !d->e->runs)
 				return true;
 		}

@@ -12,10 +12,11 @@
 
 static uint32_t phase_of(const struct sched_inst *s)
 {
-	return atomic_load_explicit(&s->body->phase, memory_order_acquire); /* partner: run_finish */
+	return atomic_load_explicit(&s->body->phase,
+				    memory_order_acquire); /* partner: run_finish */
 }
 
-/* ---- start -------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------- */
 
 /* The program may have freed, protected or forked with an adopted buffer since the last run. */
 static void look_at_memory(struct sched_inst *s)
@@ -25,7 +26,8 @@ static void look_at_memory(struct sched_inst *s)
 	for (uint32_t m = 1; m < s->mem_count; m++) {
 		struct region_desc *old = &s->body->mem[m], now;
 
-		if (!(old->flags & REGION_DESC_MAPPED) || is_arena_memory(s->at[m].base, s->at[m].hi))
+		if (!(old->flags & REGION_DESC_MAPPED) ||
+		    is_arena_memory(s->at[m].base, s->at[m].hi))
 			continue;
 		region_describe(s->at[m].base, s->at[m].hi, REGION_LOOKUP, &now);
 		if (memcmp(&now, old, sizeof now)) {
@@ -35,13 +37,15 @@ static void look_at_memory(struct sched_inst *s)
 	}
 	s->pinned = true;
 	if (changed)
-		atomic_fetch_add_explicit(&s->body->mem_version, 1, memory_order_release); /* partner: inst_see */
+		atomic_fetch_add_explicit(&s->body->mem_version, 1,
+					  memory_order_release); /* partner: inst_see */
 }
 
 static void unpin(struct sched_inst *s)
 {
 	for (uint32_t m = 1; m < s->mem_count; m++)
-		if ((s->body->mem[m].flags & REGION_DESC_MAPPED) && !is_arena_memory(s->at[m].base, s->at[m].hi))
+		if ((s->body->mem[m].flags & REGION_DESC_MAPPED) &&
+		    !is_arena_memory(s->at[m].base, s->at[m].hi))
 			region_release(&s->body->mem[m]);
 	s->pinned = false;
 }
@@ -107,7 +111,7 @@ int sched_run(struct sched_inst *s)
 	return 0;
 }
 
-/* ---- end ---------------------------------------------------------------------------------------- */
+/* ---- end --------------------------------------------------------------------------------- */
 
 void run_noticed(struct sched_inst *s)
 {
@@ -130,14 +134,18 @@ static void tell_failure(const struct sched_inst *s)
 	if (b->error_op != GOAL_NONE)
 		snprintf(op, sizeof op, "operation %u of ", b->error_op);
 	if (b->error == -EOWNERDEAD)
-		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d (pid %d) of this group of %d has died; %srank %d depends on it",
-			 s->name, b->error_rank, node_pid(s->group->node, b->error_rank), s->group->size, op, b->error_at);
+		base_log(BASE_LOG_ERROR, "sched",
+			 "%s: rank %d (pid %d) of this group of %d has died; %srank %d depends on "
+			 "it",
+			 s->name, b->error_rank, node_pid(s->group->node, b->error_rank),
+			 s->group->size, op, b->error_at);
 	else if (b->error == -EPIPE)
-		base_log(BASE_LOG_ERROR, "sched", "%s: rank %d has left this group of %d; %srank %d depends on it", s->name,
+		base_log(BASE_LOG_ERROR, "sched",
+			 "%s: rank %d has left this group of %d; %srank %d depends on it", s->name,
 			 b->error_rank, s->group->size, op, b->error_at);
 	else
-		base_log(BASE_LOG_ERROR, "sched", "%s: failed at %srank %d: %s (rank %d)", s->name, op, b->error_at,
-			 strerror(-b->error), b->error_rank);
+		base_log(BASE_LOG_ERROR, "sched", "%s: failed at %srank %d: %s (rank %d)", s->name,
+			 op, b->error_at, strerror(-b->error), b->error_rank);
 }
 
 /* 1, or -errno; the run is over. */
@@ -153,7 +161,7 @@ static int result_of(struct sched_inst *s, uint32_t phase)
 	return phase == RUN_FAILED ? s->body->error : 1;
 }
 
-/* ---- looking ------------------------------------------------------------------------------------ */
+/* ---- looking ----------------------------------------------------------------------------- */
 
 /* Whatever this process can do for its own rank, and then for others. */
 static bool work_some(struct sched_group *g, bool others)
@@ -175,25 +183,28 @@ int sched_test(struct sched_inst *s)
 
 	if (phase == RUN_GOING) {
 		work_some(g, false);
-		if (atomic_fetch_add_explicit(&g->tests, 1, memory_order_relaxed) % TESTS_A_LOOK == TESTS_A_LOOK - 1)
+		if (atomic_fetch_add_explicit(&g->tests, 1, memory_order_relaxed) % TESTS_A_LOOK ==
+		    TESTS_A_LOOK - 1)
 			trouble_look(g);
 		phase = phase_of(s);
 	}
 	return phase == RUN_GOING ? 0 : result_of(s, phase);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------ */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Has another rank work that this process could perhaps take a piece of? Asked again and again, of one after the
- * other. */
+/* Has another rank work that this process could perhaps take a piece of? Asked again and again, of
+ * one after the other. */
 static bool others_have_jobs(const struct sched_group *g, uint32_t n)
 {
-	int other = g->size > 1 ? (g->rank + 1 + (int)(n % (uint32_t)(g->size - 1))) % g->size : g->rank;
+	int other = g->size > 1 ? (g->rank + 1 + (int)(n % (uint32_t)(g->size - 1))) % g->size
+				: g->rank;
 
 	return atomic_load_explicit(&g->drivers[other].e->jobs, memory_order_relaxed);
 }
 
-/* Poll the own engine for a while, under one claim, which is given back. True: something was done. */
+/* Poll the own engine for a while, under one claim, which is given back. True: something was done.
+ */
 static bool hold(struct sched_inst *s, struct sched_driver *d)
 {
 	uint32_t polls = node_is_oversubscribed(d->g->node) ? 1 : HOLD_POLLS;
@@ -214,8 +225,8 @@ static bool hold(struct sched_inst *s, struct sched_driver *d)
 		engine_ring_all(d);
 		host_cpu_relax();
 	}
-	/* A run that went through has met peers that were awake; one that fell asleep in the very moment in which it
-	 * was looked at naps for a millisecond at most. */
+	/* A run that went through has met peers that were awake; one that fell asleep in the very
+	 * moment in which it was looked at naps for a millisecond at most. */
 	if (phase_of(s) == RUN_GOING)
 		engine_ring_all(d);
 	engine_release(d);
@@ -227,11 +238,13 @@ static void give_up(struct sched_inst *s)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
 
-	base_log(BASE_LOG_ERROR, "sched", "%s: no progress for %lld ms", s->name, (long long)base_opt.goal_timeout_ms);
+	base_log(BASE_LOG_ERROR, "sched", "%s: no progress for %lld ms", s->name,
+		 (long long)base_opt.goal_timeout_ms);
 	if (!engine_try_claim(d))
 		return;
 	engine_step(d); /* it may not have been started yet */
-	run_fail(d, s, &(struct sched_abort){ s->body->ctx, -ETIMEDOUT, s->rank, s->rank, GOAL_NONE });
+	run_fail(d, s,
+		 &(struct sched_abort){ s->body->ctx, -ETIMEDOUT, s->rank, s->rank, GOAL_NONE });
 	engine_release(d);
 }
 
@@ -252,7 +265,8 @@ static void check_progress(struct sched_inst *s, uint64_t now)
 	if (!s->progress_ns || left != s->progress_left) {
 		s->progress_ns = now;
 		s->progress_left = left;
-	} else if (base_opt.goal_timeout_ms && now - s->progress_ns > (uint64_t)base_opt.goal_timeout_ms * 1000000) {
+	} else if (base_opt.goal_timeout_ms &&
+		   now - s->progress_ns > (uint64_t)base_opt.goal_timeout_ms * 1000000) {
 		give_up(s);
 	}
 }
@@ -299,8 +313,8 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 }
 
 /*
- * Nothing stands between the first message and looking for the answer that would wait for the message to have
- * reached the other core: neither a fence nor an atomic read-modify-write.
+ * Nothing stands between the first message and looking for the answer that would wait for the
+ * message to have reached the other core: neither a fence nor an atomic read-modify-write.
  */
 int sched_execute(struct sched_inst *s, uint64_t timeout_ns)
 {
@@ -333,13 +347,15 @@ int sched_cancel(struct sched_inst *s)
 			continue;
 		}
 		engine_step(d); /* it may not have been started yet */
-		run_fail(d, s, &(struct sched_abort){ s->body->ctx, -ECANCELED, s->rank, s->rank, GOAL_NONE });
+		run_fail(d, s,
+			 &(struct sched_abort){ s->body->ctx, -ECANCELED, s->rank, s->rank,
+						GOAL_NONE });
 		engine_release(d);
 	}
 	return phase_of(s) == RUN_FAILED ? 0 : -EALREADY;
 }
 
-/* ---- questions ---------------------------------------------------------------------------------- */
+/* ---- questions --------------------------------------------------------------------------- */
 
 void sched_failure(const struct sched_inst *s, struct sched_failure *out)
 {
@@ -360,8 +376,9 @@ size_t sched_stuck(const struct sched_inst *s, char *buf, size_t cap)
 		GOAL_OPS(X)
 #undef X
 	};
-	static const char *const states[] = { "", "may start", "ring full", "no message", "not received", "no job free",
-					      "copying", "computing", "" };
+	static const char *const states[] = { "",           "may start",    "ring full",
+					      "no message", "not received", "no job free",
+					      "copying",    "computing",    "" };
 	size_t n = 0;
 
 	if (cap)
@@ -375,10 +392,12 @@ size_t sched_stuck(const struct sched_inst *s, char *buf, size_t cap)
 			continue;
 		say_rank(peer, sizeof peer, op->peer);
 		say_rank(tag, sizeof tag, op->tag);
-		n += (size_t)snprintf(n < cap ? buf + n : NULL, n < cap ? cap - n : 0,
-				      goal_is_transfer(op) ? "rank %d op %u: %s %llub %s %s tag %s: %s\n" : "rank %d op %u: %s\n",
-				      s->rank, i, words[op->type], (unsigned long long)op->bytes,
-				      op->type == GOAL_SEND ? "to" : "from", peer, tag, states[state]);
+		n += (size_t)snprintf(
+			n < cap ? buf + n : NULL, n < cap ? cap - n : 0,
+			goal_is_transfer(op) ? "rank %d op %u: %s %llub %s %s tag %s: %s\n"
+					     : "rank %d op %u: %s\n",
+			s->rank, i, words[op->type], (unsigned long long)op->bytes,
+			op->type == GOAL_SEND ? "to" : "from", peer, tag, states[state]);
 	}
 	return n;
 }

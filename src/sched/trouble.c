@@ -3,9 +3,9 @@
  * Processes that die, and runs that fail.
  *
  * A failed run is written into its engine's list of aborts, and the group's `trouble` grows. Every
- * engine compares that word at each step; when it has changed it takes first what the others had sent
- * before, and then ends those of its runs that need what will not come. So a failure travels along what
- * depends on it, and no further.
+ * engine compares that word at each step; when it has changed it takes first what the others had
+ * sent before, and then ends those of its runs that need what will not come. So a failure travels
+ * along what depends on it, and no further.
  */
 #include <errno.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 #define LOOK_NS 100000000ull
 #define SETTLE_NS 2000000000ull
 
-/* ---- noticing ----------------------------------------------------------------------------------- */
+/* ---- noticing ---------------------------------------------------------------------------- */
 
 static void tell_all(struct sched_group *g)
 {
@@ -34,9 +34,11 @@ static bool break_engines(struct sched_group *g, int dead)
 		struct sched_engine *e = g->drivers[r].e;
 		uint32_t none = 0;
 
-		if (r != dead && atomic_load_explicit(&e->claim, memory_order_relaxed) == 1 + (uint32_t)dead)
-			broke |= atomic_compare_exchange_strong_explicit(&e->broken, &none, 1 + (uint32_t)dead,
-									 memory_order_acq_rel, memory_order_relaxed);
+		if (r != dead &&
+		    atomic_load_explicit(&e->claim, memory_order_relaxed) == 1 + (uint32_t)dead)
+			broke |= atomic_compare_exchange_strong_explicit(
+				&e->broken, &none, 1 + (uint32_t)dead, memory_order_acq_rel,
+				memory_order_relaxed);
 	}
 	return broke;
 }
@@ -65,11 +67,13 @@ static void end_broken(struct sched_group *g)
 
 void trouble_look(struct sched_group *g)
 {
-	uint64_t now = host_now_ns(), last = atomic_load_explicit(&g->checked_ns, memory_order_relaxed);
+	uint64_t now = host_now_ns(),
+		 last = atomic_load_explicit(&g->checked_ns, memory_order_relaxed);
 	bool found = false;
 
-	if (now - last < LOOK_NS || !atomic_compare_exchange_strong_explicit(&g->checked_ns, &last, now, memory_order_relaxed,
-									     memory_order_relaxed))
+	if (now - last < LOOK_NS ||
+	    !atomic_compare_exchange_strong_explicit(&g->checked_ns, &last, now,
+						     memory_order_relaxed, memory_order_relaxed))
 		return;
 	for (int r = 0; r < g->size; r++) {
 		struct sched_engine *e = g->drivers[r].e;
@@ -88,7 +92,7 @@ void trouble_look(struct sched_group *g)
 	end_broken(g);
 }
 
-/* ---- failing ------------------------------------------------------------------------------------ */
+/* ---- failing ----------------------------------------------------------------------------- */
 
 static void drop_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
@@ -134,7 +138,8 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
 		run_tell_stuck(s);
 	d->e->aborts[n % SCHED_ABORTS] = *why;
 	d->e->aborts[n % SCHED_ABORTS].ctx = b->ctx;
-	atomic_store_explicit(&d->e->abort_count, n + 1, memory_order_release); /* partner: see_aborts */
+	atomic_store_explicit(&d->e->abort_count, n + 1,
+			      memory_order_release); /* partner: see_aborts */
 	job_cancel(d, s);
 	for (uint32_t i = 0; i < s->block->op_count; i++)
 		drop_op(d, s, i);
@@ -146,10 +151,10 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
 	tell_all(d->g);
 }
 
-/* ---- hearing of it ------------------------------------------------------------------------------ */
+/* ---- hearing of it ----------------------------------------------------------------------- */
 
-/* The first operation that cannot end any more when nothing comes from, or goes to, rank r. any: nor may a
- * receive from anyone, who may have meant r. */
+/* The first operation that cannot end any more when nothing comes from, or goes to, rank r. any:
+ * nor may a receive from anyone, who may have meant r. */
 static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, int r, bool any)
 {
 	for (uint32_t i = 0; i < s->block->op_count; i++) {
@@ -157,7 +162,8 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 		uint8_t state = s->ops[i].state;
 		const struct sched_msg *m;
 
-		if (state == SCHED_BLOCKED || state == SCHED_READY || state == SCHED_ENDED || !goal_is_transfer(op))
+		if (state == SCHED_BLOCKED || state == SCHED_READY || state == SCHED_ENDED ||
+		    !goal_is_transfer(op))
 			continue; /* asked again when it starts: its message may be there already */
 		if (op->type == GOAL_RECV && (state == SCHED_IN_JOB || state == SCHED_WAITS_JOB)) {
 			m = ref_at(d->g, s->ops[i].msg, sizeof *m);
@@ -172,7 +178,8 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 }
 
 /* ctx NULL: all runs. */
-static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx, const struct sched_abort *why)
+static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
+			  const struct sched_abort *why)
 {
 	uint32_t slot = d->e->runs, next;
 
@@ -186,7 +193,9 @@ static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx, co
 		next = s->body->next_run;
 		if (ctx && s->body->ctx != *ctx)
 			continue;
-		op = depends_on(d, s, r, why->error != -EPIPE); /* who has left had sent what it had to send */
+		op = depends_on(d, s, r,
+				why->error !=
+					-EPIPE); /* who has left had sent what it had to send */
 		if (op == GOAL_NONE)
 			continue;
 		if (!ctx) {
@@ -226,7 +235,8 @@ static void see_aborts(struct sched_driver *d, int r)
 	const struct sched_engine *e = d->g->drivers[r].e;
 	uint32_t count = d->peers[r].aborts_to, *seen = &d->peers[r].aborts_seen;
 
-	if (count - *seen > SCHED_ABORTS / 2) { /* some may be lost: none of its runs can be relied on */
+	if (count - *seen >
+	    SCHED_ABORTS / 2) { /* some may be lost: none of its runs can be relied on */
 		struct sched_abort lost = { .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
 
 		d->peers[r].lost = 1;
@@ -242,19 +252,21 @@ static void see_aborts(struct sched_driver *d, int r)
 }
 
 /*
- * In this order: what has happened; then everything that came before it; then whom it concerns. Somebody who
- * has left, or died, had perhaps sent and taken all that a run of ours needs.
+ * In this order: what has happened; then everything that came before it; then whom it concerns.
+ * Somebody who has left, or died, had perhaps sent and taken all that a run of ours needs.
  */
 void trouble_handle(struct sched_driver *d)
 {
-	uint32_t trouble = atomic_load_explicit(d->g->trouble, memory_order_acquire); /* partner: tell_all */
+	uint32_t trouble =
+		atomic_load_explicit(d->g->trouble, memory_order_acquire); /* partner: tell_all */
 	int error;
 
 	for (int r = 0; r < d->g->size; r++) {
 		struct sched_peer *p = &d->peers[r];
 
 		/* partner: run_fail */
-		p->aborts_to = atomic_load_explicit(&d->g->drivers[r].e->abort_count, memory_order_acquire);
+		p->aborts_to = atomic_load_explicit(&d->g->drivers[r].e->abort_count,
+						    memory_order_acquire);
 		p->gone = r == d->rank ? 0 : is_gone(d->g, r, &error);
 	}
 	ring_poll(d);
@@ -268,7 +280,8 @@ void trouble_handle(struct sched_driver *d)
 		if (d->peers[r].gone)
 			see_gone(d, r);
 	}
-	atomic_store_explicit(&d->e->trouble_seen, trouble, memory_order_release); /* partner: trouble_settle */
+	atomic_store_explicit(&d->e->trouble_seen, trouble,
+			      memory_order_release); /* partner: trouble_settle */
 }
 
 /* 0: nothing is known against rank r in this context. */
@@ -301,7 +314,8 @@ bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 
 		if (r == d->rank || (op->peer != (uint32_t)r && op->peer != GOAL_ANY))
 			continue;
-		if (!has_failed(d, r, s->body->ctx, &why) || (op->peer == GOAL_ANY && why.error == -EPIPE))
+		if (!has_failed(d, r, s->body->ctx, &why) ||
+		    (op->peer == GOAL_ANY && why.error == -EPIPE))
 			continue;
 		if (why.op == GOAL_NONE && why.at == d->rank)
 			why.op = i;
@@ -319,10 +333,12 @@ void trouble_settle(struct sched_group *g)
 	for (int r = 0; r < g->size; r++) {
 		struct sched_driver *d = &g->drivers[r];
 
-		while ((int32_t)(trouble - atomic_load_explicit(&d->e->trouble_seen, memory_order_acquire)) > 0 &&
+		while ((int32_t)(trouble - atomic_load_explicit(&d->e->trouble_seen,
+								memory_order_acquire)) > 0 &&
 		       !atomic_load_explicit(&d->e->dead, memory_order_relaxed) &&
 		       !atomic_load_explicit(&d->e->broken, memory_order_relaxed) &&
-		       !atomic_load_explicit(&d->e->left, memory_order_relaxed) && host_now_ns() < stop) {
+		       !atomic_load_explicit(&d->e->left, memory_order_relaxed) &&
+		       host_now_ns() < stop) {
 			engine_drive(d);
 			trouble_look(g);
 			sched_yield();

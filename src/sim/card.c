@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-sided operations: what network cards do by themselves, after LogGOPSim2's model of Portals 4. A CPU spends o
- * on each; then
+ * One-sided operations: what network cards do by themselves, after LogGOPSim2's model of Portals 4.
+ * A CPU spends o on each; then
  *
- *   put, get       after D the card sends (g, G); after L it is at the peer's card, which is busy with it for its
- *                  bytes and max(g, M), looks for an entry, and D + M later increases that entry's counter
- *   get            the peer's card answers; the answer's own counter as above
- *   append         an entry from the moment on at which it begins
- *   tput ...       the same D after a counter has come to its value, without a CPU
- *   test           ends when a counter has come to its value; its CPU waits
+ *   put, get       after D the card sends (g, G); after L it is at the peer's card, which is busy
+ * with it for its bytes and max(g, M), looks for an entry, and D + M later increases that entry's
+ * counter get            the peer's card answers; the answer's own counter as above append an entry
+ * from the moment on at which it begins tput ...       the same D after a counter has come to its
+ * value, without a CPU test           ends when a counter has come to its value; its CPU waits
  *
  * M and D are LogGOPSim2's defaults. What finds no entry is lost.
  */
@@ -24,9 +23,15 @@
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static const struct sim_side *side_of(const struct sim *s, const struct sim_op *op) { return &s->shapes.sides[op->tag]; }
+static const struct sim_side *side_of(const struct sim *s, const struct sim_op *op)
+{
+	return &s->shapes.sides[op->tag];
+}
 
-static bool is_get(const struct sim_op *op) { return op->type == GOAL_GET || op->type == GOAL_TGET; }
+static bool is_get(const struct sim_op *op)
+{
+	return op->type == GOAL_GET || op->type == GOAL_TGET;
+}
 
 void sim_cards_fini(struct sim *s)
 {
@@ -36,7 +41,7 @@ void sim_cards_fini(struct sim *s)
 	sim_pool_fini(&s->watchers);
 }
 
-/* ---- counters ---------------------------------------------------------------------------------------------- */
+/* ---- counters ---------------------------------------------------------------------------- */
 
 static uint32_t slot_of(const struct sim *s, uint64_t key)
 {
@@ -49,7 +54,8 @@ static uint32_t slot_of(const struct sim *s, uint64_t key)
 
 static int grow_counters(struct sim *s)
 {
-	uint32_t size = s->counters ? 2 * (s->counter_mask + 1) : 64, old_size = s->counters ? s->counter_mask + 1 : 0;
+	uint32_t size = s->counters ? 2 * (s->counter_mask + 1) : 64,
+		 old_size = s->counters ? s->counter_mask + 1 : 0;
 	struct sim_counter *old = s->counters, *more = calloc(size, sizeof(*more));
 
 	if (!more)
@@ -77,7 +83,8 @@ static struct sim_counter *counter_of(struct sim *s, uint32_t rank, uint32_t cou
 	return c;
 }
 
-static int push(struct sim *s, enum sim_event_kind kind, uint32_t rank, uint32_t op, uint64_t time, uint32_t from)
+static int push(struct sim *s, enum sim_event_kind kind, uint32_t rank, uint32_t op, uint64_t time,
+		uint32_t from)
 {
 	struct sim_event e = { .time = time, .seq = s->seq++, .rank = rank, .op = op, .from = from,
 			       .kind = (uint8_t)kind, .cause = SIM_WIRE };
@@ -92,7 +99,8 @@ static int count_at(struct sim *s, uint32_t rank, uint32_t counter, uint64_t tim
 }
 
 /* Its counter has come to its value at `now`; the CPU's part ended at `ready`. */
-static int trigger(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint64_t now, uint32_t from)
+static int trigger(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint64_t now,
+		   uint32_t from)
 {
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, rank), index);
 
@@ -124,8 +132,8 @@ int sim_card_count(struct sim *s, const struct sim_event *e)
 }
 
 /* The CPU's part of an operation that waits for a counter ended at `ready`. */
-static int wait_for(struct sim *s, uint32_t rank, uint32_t index, const struct sim_side *side, uint64_t ready,
-		    uint32_t from)
+static int wait_for(struct sim *s, uint32_t rank, uint32_t index, const struct sim_side *side,
+		    uint64_t ready, uint32_t from)
 {
 	struct sim_counter *c = counter_of(s, rank, side->when);
 	struct sim_watcher *w;
@@ -148,7 +156,7 @@ static int wait_for(struct sim *s, uint32_t rank, uint32_t index, const struct s
 	return 0;
 }
 
-/* ---- entries ----------------------------------------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------- */
 
 enum { PRIORITY, OVERFLOW, HEADERS };
 
@@ -175,11 +183,13 @@ static bool fits(const struct sim_entry *entry, uint32_t peer, uint32_t tag)
 }
 
 /* The first that fits; one that lets in one only is gone with it. */
-static bool take_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag, struct sim_entry *out)
+static bool take_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag,
+		       struct sim_entry *out)
 {
 	uint32_t *link = &s->cards[rank].first[list], i;
 
-	for (; (i = *link) != SIM_NONE; link = &((struct sim_entry *)sim_pool_at(&s->entries, i))->next) {
+	for (; (i = *link) != SIM_NONE;
+	     link = &((struct sim_entry *)sim_pool_at(&s->entries, i))->next) {
 		*out = *(struct sim_entry *)sim_pool_at(&s->entries, i);
 		if (!fits(out, peer, tag))
 			continue;
@@ -193,26 +203,35 @@ static bool take_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, ui
 }
 
 /* Counters that grow because of it grow D after `done`. */
-static int append(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t done, uint32_t from)
+static int append(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t done,
+		  uint32_t from)
 {
 	const struct sim_side *side = side_of(s, op);
-	struct sim_entry entry = { .peer = op->peer == GOAL_ANY ? GOAL_ANY : sim_peer(s, rank, op), .tag = side->tag,
-				   .counter = side->counter, .options = side->options }, header;
-	bool is_overflow = side->options & GOAL_OVERFLOW, once = side->options & GOAL_ONCE, taken = false;
+	struct sim_entry entry = { .peer = op->peer == GOAL_ANY ? GOAL_ANY : sim_peer(s, rank, op),
+				   .tag = side->tag,
+				   .counter = side->counter,
+				   .options = side->options },
+			 header;
+	bool is_overflow = side->options & GOAL_OVERFLOW, once = side->options & GOAL_ONCE,
+	     taken = false;
 	int rc = 0;
 
-	while (!is_overflow && !rc && !(taken && once) && take_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
+	while (!is_overflow && !rc && !(taken && once) &&
+	       take_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
 		taken = true;
 		rc = count_at(s, rank, side->counter, done + DMA_PS, from);
 	}
-	return rc || (taken && once) ? rc : add_entry(s, rank, is_overflow ? OVERFLOW : PRIORITY, &entry);
+	return rc || (taken && once)
+		       ? rc
+		       : add_entry(s, rank, is_overflow ? OVERFLOW : PRIORITY, &entry);
 }
 
-/* ---- cards ------------------------------------------------------------------------------------------------- */
+/* ---- cards ------------------------------------------------------------------------------- */
 
 static uint64_t bytes_of(const struct sim_op *op) { return is_get(op) ? REQUEST_BYTES : op->bytes; }
 
-int sim_card_begin(struct sim *s, uint32_t rank, uint32_t index, const struct sim_op *op, uint64_t end, uint32_t from)
+int sim_card_begin(struct sim *s, uint32_t rank, uint32_t index, const struct sim_op *op,
+		   uint64_t end, uint32_t from)
 {
 	if (!s->cards) {
 		s->cards = calloc(s->config.ranks, sizeof(*s->cards));
@@ -243,22 +262,28 @@ int sim_card_send(struct sim *s, struct sim_event *e)
 		rc = append(s, e->rank, op, e->time, e->from);
 	} else {
 		nic->free_send = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, bytes_of(op));
-		rc = is_get(op) ? 0 : count_at(s, e->rank, side_of(s, op)->counter, e->time + DMA_PS, e->from);
+		rc = is_get(op) ? 0
+				: count_at(s, e->rank, side_of(s, op)->counter, e->time + DMA_PS,
+					   e->from);
 		if (!rc)
-			rc = push(s, SIM_EVENT_ARRIVAL, e->rank, e->op, e->time + p->latency_ps, e->from);
+			rc = push(s, SIM_EVENT_ARRIVAL, e->rank, e->op, e->time + p->latency_ps,
+				  e->from);
 		s->stats.messages++;
 		s->stats.message_bytes += bytes_of(op);
 	}
-	return rc ? rc : sim_line_advance(s, e->rank, line, e, nic->free_send, nic->last_send, SIM_NIC);
+	return rc ? rc
+		  : sim_line_advance(s, e->rank, line, e, nic->free_send, nic->last_send, SIM_NIC);
 }
 
 /* What a card does with a put or get that it has let in: its counter, and the answer. */
-static int let_in(struct sim *s, struct sim_event *e, const struct sim_op *op, uint32_t rank, struct sim_nic *nic,
-		  const struct sim_entry *entry, bool was_overflow)
+static int let_in(struct sim *s, struct sim_event *e, const struct sim_op *op, uint32_t rank,
+		  struct sim_nic *nic, const struct sim_entry *entry, bool was_overflow)
 {
 	const struct sim_params *p = &s->config.params;
 	uint64_t done = e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + CARD_PS;
-	struct sim_entry header = { .peer = e->rank, .tag = side_of(s, op)->tag, .options = GOAL_ONCE };
+	struct sim_entry header = { .peer = e->rank,
+				    .tag = side_of(s, op)->tag,
+				    .options = GOAL_ONCE };
 	int rc = was_overflow ? add_entry(s, rank, HEADERS, &header) : 0;
 
 	if (!rc)
@@ -276,7 +301,8 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
-	uint32_t rank = sim_peer(s, e->rank, op), line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
+	uint32_t rank = sim_peer(s, e->rank, op),
+		 line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
 	struct sim_nic *nic = sim_nic_of(s, sim_rank_of(s, rank), op->nic);
 	uint64_t free_at = is_get(op) ? later(nic->free_recv, nic->free_send) : nic->free_recv;
 	uint32_t tag = side_of(s, op)->tag;
@@ -285,7 +311,8 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 
 	if (free_at > e->time)
 		return sim_line_wait(s, rank, line, e, free_at);
-	nic->free_recv = e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + later(p->gap_ps, CARD_PS);
+	nic->free_recv =
+		e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + later(p->gap_ps, CARD_PS);
 	nic->last_recv = e->from;
 	if (take_entry(s, rank, PRIORITY, e->rank, tag, &entry))
 		rc = let_in(s, e, op, rank, nic, &entry, false);
@@ -293,7 +320,8 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 		rc = let_in(s, e, op, rank, nic, &entry, true);
 	else
 		s->stats.lost++;
-	return rc ? rc : sim_line_advance(s, rank, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
+	return rc ? rc
+		  : sim_line_advance(s, rank, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
 }
 
 int sim_card_answer(struct sim *s, struct sim_event *e)
@@ -310,11 +338,14 @@ int sim_card_answer(struct sim *s, struct sim_event *e)
 		return sim_line_wait(s, e->rank, line, e, nic->free_recv);
 	nic->free_recv = e->time + p->gap_ps + bytes_ps;
 	nic->last_recv = e->from;
-	rc = count_at(s, e->rank, side_of(s, op)->counter, e->time + bytes_ps + CARD_PS + DMA_PS, e->from);
-	return rc ? rc : sim_line_advance(s, e->rank, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
+	rc = count_at(s, e->rank, side_of(s, op)->counter, e->time + bytes_ps + CARD_PS + DMA_PS,
+		      e->from);
+	return rc ? rc
+		  : sim_line_advance(s, e->rank, line, e, nic->free_recv, nic->last_recv, SIM_NIC);
 }
 
-void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op), void *ctx)
+void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op),
+		    void *ctx)
 {
 	for (uint32_t i = 0; s->counters && i <= s->counter_mask; i++)
 		for (uint32_t k = s->counters[i].first; k;) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events that found their CPU or NIC busy. Only the first of a line (the oldest) stands in the queue of events;
- * the rest are a pairing heap by age beside it, or each event would meet all that wait: a million messages that
- * reach one rank would cost 10^12 steps. head_seq names the one that stands in the queue. Others of the same line
- * may still be there too, from when they were the first; they find out when their time comes.
+ * Events that found their CPU or NIC busy. Only the first of a line (the oldest) stands in the
+ * queue of events; the rest are a pairing heap by age beside it, or each event would meet all that
+ * wait: a million messages that reach one rank would cost 10^12 steps. head_seq names the one that
+ * stands in the queue. Others of the same line may still be there too, from when they were the
+ * first; they find out when their time comes.
  */
 #include <errno.h>
 
@@ -21,7 +22,10 @@ static uint32_t *root(const struct sim *s, uint32_t rank, uint32_t line)
 	return (uint32_t *)((char *)sim_rank_of(s, rank) + s->root_off) + line;
 }
 
-static struct sim_waiter *at(const struct sim *s, uint32_t i) { return sim_pool_at(&s->waiters, i); }
+static struct sim_waiter *at(const struct sim *s, uint32_t i)
+{
+	return sim_pool_at(&s->waiters, i);
+}
 
 static uint32_t meld(const struct sim *s, uint32_t a, uint32_t b)
 {
@@ -84,8 +88,8 @@ int sim_line_wait(struct sim *s, uint32_t rank, uint32_t line, struct sim_event 
 	return 0;
 }
 
-int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e, uint64_t when,
-		     uint32_t from, enum sim_cause cause)
+int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e,
+		     uint64_t when, uint32_t from, enum sim_cause cause)
 {
 	uint64_t *head = head_seq(s, rank, line);
 	uint32_t i = *root(s, rank, line);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages and receives that wait for each other, by rank, in order. A list that has become long is dealt out
- * into bins by sender and tag; receives that leave one of them open stand in a bin of their own, and the older of
- * two candidates wins.
+ * Messages and receives that wait for each other, by rank, in order. A list that has become long is
+ * dealt out into bins by sender and tag; receives that leave one of them open stand in a bin of
+ * their own, and the older of two candidates wins.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +47,10 @@ static uint32_t bin_of(const struct sim_bins *b, const struct key *k)
 	return is_open(k) ? b->mask + 1 : (uint32_t)(h >> 40) & b->mask;
 }
 
-static uint32_t *next_of(const struct sim_pool *pool, uint32_t index) { return sim_pool_at(pool, index); }
+static uint32_t *next_of(const struct sim_pool *pool, uint32_t index)
+{
+	return sim_pool_at(pool, index);
+}
 
 static void push(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, uint32_t index)
 {
@@ -60,8 +63,8 @@ static void push(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, ui
 }
 
 /* The first that matches; *before: the one before it. */
-static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *key, uint32_t rank, uint32_t head,
-		     const struct key *want, uint32_t *before)
+static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *key, uint32_t rank,
+		     uint32_t head, const struct key *want, uint32_t *before)
 {
 	*before = SIM_NONE;
 	for (uint32_t i = head; i; *before = i, i = *next_of(pool, i)) {
@@ -73,7 +76,8 @@ static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *k
 	return SIM_NONE;
 }
 
-static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, uint32_t index, uint32_t before)
+static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, uint32_t index,
+			uint32_t before)
 {
 	if (before)
 		*next_of(pool, before) = *next_of(pool, index);
@@ -83,8 +87,9 @@ static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *t
 		*tail = before;
 }
 
-static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l, const struct sim_pool *pool, key_of *key,
-			       uint32_t rank, const struct key *want)
+static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l,
+			       const struct sim_pool *pool, key_of *key, uint32_t rank,
+			       const struct key *want)
 {
 	struct sim_bins *b = s->bins[l->bins];
 	uint32_t best = SIM_NONE, best_before = SIM_NONE, best_bin = 0, best_seq = 0;
@@ -109,12 +114,13 @@ static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l, co
 		best_seq = have.seq;
 	}
 	if (best)
-		unlink_from(pool, &b->bin[best_bin].head, &b->bin[best_bin].tail, best, best_before);
+		unlink_from(pool, &b->bin[best_bin].head, &b->bin[best_bin].tail, best,
+			    best_before);
 	return best;
 }
 
-static uint32_t take(const struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key, uint32_t rank,
-		     const struct key *want)
+static uint32_t take(const struct sim *s, struct sim_list *l, const struct sim_pool *pool,
+		     key_of *key, uint32_t rank, const struct key *want)
 {
 	uint32_t before, i;
 
@@ -149,8 +155,8 @@ static uint32_t new_bins(struct sim *s)
 }
 
 /* Deal the list out into `bins` bins, a power of two. */
-static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key, uint32_t rank,
-		    uint32_t bins)
+static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key,
+		    uint32_t rank, uint32_t bins)
 {
 	struct sim_bins *fresh = calloc(1, sizeof(*fresh) + (bins + 1) * sizeof(fresh->bin[0]));
 	struct sim_bins *old = l->bins ? s->bins[l->bins] : NULL;
@@ -178,8 +184,8 @@ static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *po
 	return 0;
 }
 
-static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key, uint32_t rank,
-	       uint32_t index)
+static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key,
+	       uint32_t rank, uint32_t index)
 {
 	uint32_t bins = l->bins ? s->bins[l->bins]->mask + 1 : 1, bin;
 	struct key have;
@@ -201,7 +207,8 @@ static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, k
 	return 0;
 }
 
-bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag, struct sim_posted *out)
+bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag,
+		      struct sim_posted *out)
 {
 	struct key want = { src, tag, 0 };
 	uint32_t i = take(s, &sim_rank_of(s, rank)->posted, &s->posted, posted_key, rank, &want);
@@ -213,7 +220,8 @@ bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag, 
 	return true;
 }
 
-bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv, struct sim_arrived *out)
+bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv,
+		       struct sim_arrived *out)
 {
 	struct key want = { sim_peer(s, rank, recv), recv->tag, 0 };
 	uint32_t i = take(s, &sim_rank_of(s, rank)->arrived, &s->arrived, arrived_key, rank, &want);

@@ -6,17 +6,22 @@
 
 /* Figures of a kind of machine, not of one machine: `--measure` and -L -o ... are for those. */
 const struct sim_preset sim_presets[] = {
-	{ "loggopsim", "what LogGOPSim takes without options: an InfiniBand cluster of 2010", 2500, 1500, 1000, 6, 0, 0,
-	  65535 },
-	{ "infiniband", "200 Gbit/s InfiniBand, large fat tree", 1500, 250, 20, 0.04, 0.005, 0.05, 16384 },
-	{ "ethernet", "100 Gbit/s Ethernet, kernel sockets", 12000, 2500, 600, 0.08, 0.06, 0.05, 65536 },
+	{ "loggopsim", "what LogGOPSim takes without options: an InfiniBand cluster of 2010", 2500,
+	  1500, 1000, 6, 0, 0, 65535 },
+	{ "infiniband", "200 Gbit/s InfiniBand, large fat tree", 1500, 250, 20, 0.04, 0.005, 0.05,
+	  16384 },
+	{ "ethernet", "100 Gbit/s Ethernet, kernel sockets", 12000, 2500, 600, 0.08, 0.06, 0.05,
+	  65536 },
 	{ "shm", "two cores of one machine, shared memory", 100, 60, 40, 0.03, 0.03, 0.03, 8192 },
 };
 const size_t sim_preset_count = sizeof(sim_presets) / sizeof(sim_presets[0]);
 
 static uint64_t ps_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS + 0.5); }
 
-static uint64_t cost_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS * (1 << SIM_FRACTION_BITS) + 0.5); }
+static uint64_t cost_of(double ns)
+{
+	return (uint64_t)(ns * SIM_PS_PER_NS * (1 << SIM_FRACTION_BITS) + 0.5);
+}
 
 void sim_params_from(struct sim_params *p, const struct sim_preset *preset)
 {
@@ -64,7 +69,8 @@ int sim_parse_byte_ns(const char *text, uint64_t *out_cost)
 
 uint64_t sim_byte_cost(uint64_t cost, uint64_t bytes)
 {
-	unsigned __int128 sum = (unsigned __int128)cost * (bytes ? bytes - 1 : 0) >> SIM_FRACTION_BITS;
+	unsigned __int128 sum =
+		(unsigned __int128)cost * (bytes ? bytes - 1 : 0) >> SIM_FRACTION_BITS;
 
 	return sum > SIM_TIME_MAX ? SIM_TIME_MAX : (uint64_t)sum;
 }

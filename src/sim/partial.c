@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requirement counters: only of operations that require several others and of those some, not all, have ended. So
- * memory grows with what is in flight, not with the schedules. Open addressing, linear probing. */
+/* Requirement counters: only of operations that require several others and of those some, not all,
+ * have ended. So memory grows with what is in flight, not with the schedules. Open addressing,
+ * linear probing. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -53,8 +54,8 @@ static void take_out(struct sim_partials *p, uint32_t hole)
 	p->slots[hole].key = 0;
 }
 
-int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires, uint64_t *ready,
-		     uint32_t *from)
+int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
+		     uint64_t *ready, uint32_t *from)
 {
 	uint64_t key = ((uint64_t)rank << 32 | op) + 1;
 	struct sim_partial *slot;
@@ -65,7 +66,9 @@ int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_
 		return -ENOMEM;
 	slot = p->slots + find(p, key);
 	if (!slot->key) {
-		*slot = (struct sim_partial){ .key = key, .ready = *ready, .left = requires - 1, .from = *from };
+		*slot = (struct sim_partial){
+			.key = key, .ready = *ready, .left = requires - 1, .from = *from
+		};
 		p->count++;
 		return 0;
 	}

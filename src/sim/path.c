@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What determined the end. Each thing that keeps a CPU busy leaves a record with the number of the one that
- * determined when it began, in a ring that forgets the oldest: of a simulation too long for the memory given, the
- * last part of the path is known.
+ * What determined the end. Each thing that keeps a CPU busy leaves a record with the number of the
+ * one that determined when it began, in a ring that forgets the oldest: of a simulation too long
+ * for the memory given, the last part of the path is known.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ int sim_log_init(struct sim_log *l, size_t bytes)
 		l->records = NULL;
 		return -ENOMEM;
 	}
-	madvise(l->records, cap * sizeof(struct sim_record), MADV_HUGEPAGE); /* fewer faults; or not */
+	madvise(l->records, cap * sizeof(struct sim_record),
+		MADV_HUGEPAGE); /* fewer faults; or not */
 	l->cap = (uint32_t)cap;
 	l->end = UINT32_MAX / l->cap * l->cap;
 	return 0;
@@ -53,8 +54,14 @@ static void fill_step(const struct sim *s, const struct sim_record *r, struct si
 	bool is_receive = r->kind == SIM_RECEIVE;
 
 	*out = (struct sim_step){
-		.kind = r->kind, .cause = r->cause, .op = r->op, .rank = is_receive ? peer : r->rank,
-		.peer = is_receive ? r->rank : peer, .tag = op->kind == SIM_LOCAL ? 0 : op->tag, .type = op->type, .bytes = op->bytes,
+		.kind = r->kind,
+		.cause = r->cause,
+		.op = r->op,
+		.rank = is_receive ? peer : r->rank,
+		.peer = is_receive ? r->rank : peer,
+		.tag = op->kind == SIM_LOCAL ? 0 : op->tag,
+		.type = op->type,
+		.bytes = op->bytes,
 		.begin_ps = r->begin,
 		.end_ps = r->begin + sim_cost(s, r->kind, op),
 	};
@@ -69,8 +76,8 @@ static uint64_t take(uint64_t *left, uint64_t at_most)
 }
 
 /* The time from the begin of r until what it determined began: which part of it is what. */
-static void account(const struct sim *s, const struct sim_record *r, uint64_t until, enum sim_cause cause,
-		    struct sim_path_sum *sum)
+static void account(const struct sim *s, const struct sim_record *r, uint64_t until,
+		    enum sim_cause cause, struct sim_path_sum *sum)
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of sim/ share. All numbers are indices into arrays that may move when they grow. */
+/* What the files of sim/ share. All numbers are indices into arrays that may move when they grow.
+ */
 #ifndef SLUICE_SIM_PRIVATE_H
 #define SLUICE_SIM_PRIVATE_H
 
@@ -7,7 +8,7 @@
 
 #define SIM_NONE 0u /* index of nothing: element 0 of every array is unused */
 
-/* ---- arrays that grow, with a list of free elements ------------------------------------------------ */
+/* ---- arrays that grow, with a list of free elements -------------------------------------- */
 
 struct sim_pool {
 	char *at;
@@ -24,7 +25,7 @@ static inline void *sim_pool_at(const struct sim_pool *p, uint32_t index)
 	return p->at + (size_t)index * p->element_bytes;
 }
 
-/* ---- queue.c: events by time, then by number ----------------------------------------------------------- */
+/* ---- queue.c: events by time, then by number --------------------------------------------- */
 
 enum sim_event_kind {
 	SIM_EVENT_OP,
@@ -45,11 +46,11 @@ struct sim_event {
 };
 
 /*
- * A radix heap: bucket b > 0 holds the times whose highest bit that differs from `last` is bit b - 1;
- * bucket 0 those equal to it. Time never goes back, so an event moves to lower buckets only, and all
- * moves are sequential. Within a bucket events of equal time stay in the order in which they were
- * pushed, which is that of seq but for those that had waited: they lie in `late` while their time is
- * the current one.
+ * A radix heap: bucket b > 0 holds the times whose highest bit that differs from `last` is bit b -
+ * 1; bucket 0 those equal to it. Time never goes back, so an event moves to lower buckets only, and
+ * all moves are sequential. Within a bucket events of equal time stay in the order in which they
+ * were pushed, which is that of seq but for those that had waited: they lie in `late` while their
+ * time is the current one.
  */
 #define SIM_CHUNK_EVENTS 127
 #define SIM_BUCKETS 65
@@ -74,12 +75,13 @@ int sim_queue_pop(struct sim_queue *q, struct sim_event *out);
 /* An event that will be popped soon, or NULL. */
 const struct sim_event *sim_queue_peek(const struct sim_queue *q, uint32_t ahead);
 
-/* ---- shape.c: schedules, equal ones once ------------------------------------------------------------------ */
+/* ---- shape.c: schedules, equal ones once ------------------------------------------------- */
 
 struct sim_op {
 	uint64_t bytes;      /* CALC: nanoseconds */
-	uint32_t peer, tag;  /* peer: relative; GOAL_ANY. tag of a one-sided operation: its sim_side */
-	uint32_t next;       /* adjacency: first those that wait for the end, then those for the begin */
+	uint32_t peer,
+		tag;   /* peer: relative; GOAL_ANY. tag of a one-sided operation: its sim_side */
+	uint32_t next; /* adjacency: first those that wait for the end, then those for the begin */
 	uint32_t next_count, inext_count;
 	uint32_t requires;
 	uint16_t cpu, nic;
@@ -116,10 +118,10 @@ void sim_shapes_fini(struct sim_shapes *h);
 uint32_t sim_shape_of(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
 		      const struct goal_block *b, int *error);
 
-/* ---- a rank ------------------------------------------------------------------------------------------------ */
+/* ---- a rank ------------------------------------------------------------------------------ */
 
-/* Messages that wait for a receive, or receives that wait for a message: one list while it is short, then
- * many by sender and tag. */
+/* Messages that wait for a receive, or receives that wait for a message: one list while it is
+ * short, then many by sender and tag. */
 struct sim_list {
 	uint32_t head, tail;
 	uint32_t count;
@@ -254,7 +256,8 @@ static inline const struct sim_shape *sim_shape_at(const struct sim *s, const st
 {
 	return sim_pool_at(&s->shapes.shapes, r->shape);
 }
-static inline const struct sim_op *sim_op_of(const struct sim *s, const struct sim_rank *r, uint32_t op)
+static inline const struct sim_op *sim_op_of(const struct sim *s, const struct sim_rank *r,
+					     uint32_t op)
 {
 	return s->shapes.ops + sim_shape_at(s, r)->first_op + op;
 }
@@ -271,52 +274,60 @@ static inline uint32_t sim_peer(const struct sim *s, uint32_t rank, const struct
 	return (uint32_t)(sum >= s->config.ranks ? sum - s->config.ranks : sum);
 }
 
-/* ---- match.c --------------------------------------------------------------------------------------------- */
+/* ---- match.c ----------------------------------------------------------------------------- */
 
 /* Take the first receive that this message matches. False: there is none. */
-bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag, struct sim_posted *out);
+bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag,
+		      struct sim_posted *out);
 /* Take the first message that this receive matches. */
-bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv, struct sim_arrived *out);
+bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv,
+		       struct sim_arrived *out);
 int sim_post(struct sim *s, uint32_t rank, uint32_t op, uint32_t from);
 int sim_arrive(struct sim *s, uint32_t rank, const struct sim_arrived *message);
 /* Calls visit with the index of each element, in no order when there are bins. */
 void sim_list_each(const struct sim *s, const struct sim_list *l, const struct sim_pool *pool,
 		   void (*visit)(void *ctx, uint32_t index), void *ctx);
 
-/* ---- line.c ---------------------------------------------------------------------------------------------- */
+/* ---- line.c ------------------------------------------------------------------------------ */
 
 /* The event cannot happen before `at`: it stands in line. */
 int sim_line_wait(struct sim *s, uint32_t rank, uint32_t line, struct sim_event *e, uint64_t at);
 /* It has happened; who stands next may happen at `at`. */
-int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e, uint64_t at,
-		     uint32_t from, enum sim_cause cause);
-static inline uint32_t sim_line_of(const struct sim *s, enum sim_kind kind, uint32_t cpu, uint32_t nic)
+int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct sim_event *e,
+		     uint64_t at, uint32_t from, enum sim_cause cause);
+static inline uint32_t sim_line_of(const struct sim *s, enum sim_kind kind, uint32_t cpu,
+				   uint32_t nic)
 {
 	return (uint32_t)kind + 3 * (cpu * s->config.nics + nic);
 }
 
-/* ---- partial.c -------------------------------------------------------------------------------------------- */
+/* ---- partial.c --------------------------------------------------------------------------- */
 
-/* One of `requires` requirements of the operation is met at `ready`. 1: all are, *ready and *from are those of
- * the last; 0: not yet; -ENOMEM. */
-int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires, uint64_t *ready,
-		     uint32_t *from);
+/* One of `requires` requirements of the operation is met at `ready`. 1: all are, *ready and *from
+ * are those of the last; 0: not yet; -ENOMEM. */
+int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
+		     uint64_t *ready, uint32_t *from);
 void sim_partials_fini(struct sim_partials *p);
 
-/* ---- card.c ------------------------------------------------------------------------------------------------ */
+/* ---- card.c ------------------------------------------------------------------------------ */
 
-static inline bool sim_is_one_sided(const struct sim_op *op) { return op->type >= GOAL_PUT && op->type <= GOAL_TEST; }
+static inline bool sim_is_one_sided(const struct sim_op *op)
+{
+	return op->type >= GOAL_PUT && op->type <= GOAL_TEST;
+}
 /* The CPU's part of a one-sided operation ends at `end`. */
-int sim_card_begin(struct sim *s, uint32_t rank, uint32_t index, const struct sim_op *op, uint64_t end, uint32_t from);
+int sim_card_begin(struct sim *s, uint32_t rank, uint32_t index, const struct sim_op *op,
+		   uint64_t end, uint32_t from);
 int sim_card_send(struct sim *s, struct sim_event *e);
 int sim_card_arrival(struct sim *s, struct sim_event *e);
 int sim_card_answer(struct sim *s, struct sim_event *e);
 int sim_card_count(struct sim *s, const struct sim_event *e);
 /* Operations that wait for a counter. */
-void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op), void *ctx);
+void sim_cards_each(const struct sim *s, void (*visit)(void *ctx, uint32_t rank, uint32_t op),
+		    void *ctx);
 void sim_cards_fini(struct sim *s);
 
-/* ---- path.c ------------------------------------------------------------------------------------------------ */
+/* ---- path.c ------------------------------------------------------------------------------ */
 
 int sim_log_init(struct sim_log *l, size_t bytes);
 void sim_log_fini(struct sim_log *l);
@@ -328,7 +339,12 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 	if (!l->cap)
 		return 0;
 	l->records[l->slot] = (struct sim_record){
-		.begin = e->time, .rank = e->rank, .op = e->op, .from = e->from, .kind = (uint8_t)kind, .cause = e->cause,
+		.begin = e->time,
+		.rank = e->rank,
+		.op = e->op,
+		.from = e->from,
+		.kind = (uint8_t)kind,
+		.cause = e->cause,
 	};
 	l->next++;
 	l->slot = l->slot + 1 == l->cap ? 0 : l->slot + 1;
@@ -337,10 +353,11 @@ static inline uint32_t sim_log_add(struct sim_log *l, enum sim_kind kind, const 
 	return number;
 }
 
-/* ---- run.c ------------------------------------------------------------------------------------------------- */
+/* ---- run.c ------------------------------------------------------------------------------- */
 
 /* A test has come to its end: its CPU waited until `now`. */
-int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now, uint32_t from);
+int sim_end_test(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t now,
+		 uint32_t from);
 /* How long the operation keeps the CPU. */
 uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *op);
 

@@ -120,8 +120,10 @@ static int refill(struct sim_queue *q)
 		uint32_t next = ((struct chunk *)sim_pool_at(&q->chunks, at))->next;
 
 		/* by value, as the chunks may move when one is added */
-		for (uint32_t k = 0; k < ((struct chunk *)sim_pool_at(&q->chunks, at))->count; k++) {
-			struct sim_event e = ((struct chunk *)sim_pool_at(&q->chunks, at))->event[k];
+		for (uint32_t k = 0; k < ((struct chunk *)sim_pool_at(&q->chunks, at))->count;
+		     k++) {
+			struct sim_event e =
+				((struct chunk *)sim_pool_at(&q->chunks, at))->event[k];
 
 			if (put(q, &e))
 				return -ENOMEM;

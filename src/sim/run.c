@@ -27,13 +27,14 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *
 	if (sim_is_one_sided(op))
 		return p->overhead_ps;
 	if (op->type == GOAL_CALC)
-		return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX : op->bytes * SIM_PS_PER_NS;
+		return op->bytes > SIM_TIME_MAX / SIM_PS_PER_NS ? SIM_TIME_MAX
+								: op->bytes * SIM_PS_PER_NS;
 	if (op->type == GOAL_NOP || op->type == GOAL_STAMP || !op->bytes)
 		return 0;
 	return sim_byte_cost(p->local_byte, op->bytes < SIM_TIME_MAX ? op->bytes + 1 : op->bytes);
 }
 
-/* ---- what an end or a begin sets free -------------------------------------------------------------------- */
+/* ---- what an end or a begin sets free ---------------------------------------------------- */
 
 static int note_freed(struct sim *s, unsigned side, uint32_t op, uint64_t ready, uint32_t from)
 {
@@ -53,11 +54,12 @@ static int note_freed(struct sim *s, unsigned side, uint32_t op, uint64_t ready,
 }
 
 /* side: 0 for the rank itself, 1 for the sender of a rendezvous. */
-static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended, uint64_t ready,
-		   uint32_t from)
+static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, bool ended,
+		   uint64_t ready, uint32_t from)
 {
 	const struct sim_shape *shape = sim_shape_at(s, sim_rank_of(s, rank));
-	const uint32_t *next = s->shapes.edges + shape->first_edge + op->next + (ended ? 0 : op->next_count);
+	const uint32_t *next =
+		s->shapes.edges + shape->first_edge + op->next + (ended ? 0 : op->next_count);
 	uint32_t count = ended ? op->next_count : op->inext_count;
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -74,7 +76,8 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 	return 0;
 }
 
-static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op, uint64_t ready, uint32_t from)
+static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
+		  uint64_t ready, uint32_t from)
 {
 	sim_rank_of(s, rank)->left--;
 	s->stats.ops_done++;
@@ -88,8 +91,13 @@ static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 	const struct sim_op *op = sim_op_of(s, r, index);
 	const struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
 	const struct sim_nic *nic = sim_nic_of(s, r, op->nic);
-	struct sim_event e = { .time = ready, .seq = s->seq++, .rank = rank, .op = index, .from = from,
-			       .kind = SIM_EVENT_OP, .cause = from ? SIM_REQUIRED : SIM_FIRST };
+	struct sim_event e = { .time = ready,
+			       .seq = s->seq++,
+			       .rank = rank,
+			       .op = index,
+			       .from = from,
+			       .kind = SIM_EVENT_OP,
+			       .cause = from ? SIM_REQUIRED : SIM_FIRST };
 
 	if (cpu->free > e.time) {
 		e.time = cpu->free;
@@ -120,25 +128,32 @@ static int push_freed(struct sim *s, unsigned side, uint32_t rank)
 	return rc;
 }
 
-/* ---- the events ------------------------------------------------------------------------------------------- */
+/* ---- the events -------------------------------------------------------------------------- */
 
-static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e, uint32_t peer,
-		  const struct sim_op *op, uint64_t end)
+static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct sim_event *e,
+		  uint32_t peer, const struct sim_op *op, uint64_t end)
 {
 	struct sim_span span;
 
 	if (!s->config.watch || rank < s->config.watch_first || rank >= s->config.watch_end)
 		return;
-	span = (struct sim_span){ .kind = kind, .rank = rank, .op = e->op, .peer = peer,
+	span = (struct sim_span){ .kind = kind,
+				  .rank = rank,
+				  .op = e->op,
+				  .peer = peer,
 				  .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
-				  .cpu = op->cpu, .nic = op->nic, .type = op->type, .bytes = op->bytes,
-				  .begin_ps = e->time, .end_ps = end };
+				  .cpu = op->cpu,
+				  .nic = op->nic,
+				  .type = op->type,
+				  .bytes = op->bytes,
+				  .begin_ps = e->time,
+				  .end_ps = end };
 	s->config.watch(s->config.ctx, &span);
 }
 
 /* True: the event stands in line for its CPU, or, when it is no local operation, its NIC. */
-static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t nic_free, uint32_t nic_last,
-		      uint64_t *when)
+static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t nic_free,
+		      uint32_t nic_last, uint64_t *when)
 {
 	if (cpu->free <= e->time && nic_free <= e->time)
 		return false;
@@ -228,7 +243,8 @@ static int do_send(struct sim *s, struct sim_event *e)
 }
 
 /* A message longer than S has met its receive: its sender may go on. */
-static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now, uint32_t from)
+static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now,
+			  uint32_t from)
 {
 	struct sim_rank *r = sim_rank_of(s, sender);
 	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
@@ -275,15 +291,20 @@ static int do_receive(struct sim *s, struct sim_event *e)
 		rc = sim_post(s, e->rank, e->op, e->from);
 		return rc ? rc : push_freed(s, 0, e->rank);
 	}
-	rc = end_rendezvous(s, a.rank, sim_op_of(s, sim_rank_of(s, a.rank), a.op), e->time, e->from);
+	rc = end_rendezvous(s, a.rank, sim_op_of(s, sim_rank_of(s, a.rank), a.op), e->time,
+			    e->from);
 	if (!rc)
-		rc = end_op(s, 0, e->rank, op, later(e->time, a.end), a.end > e->time ? a.from : e->from);
+		rc = end_op(s, 0, e->rank, op, later(e->time, a.end),
+			    a.end > e->time ? a.from : e->from);
 	return rc ? rc : push_both(s, e->rank, a.rank);
 }
 
-static int keep_message(struct sim *s, uint32_t rank, const struct sim_event *e, const struct sim_cpu *cpu)
+static int keep_message(struct sim *s, uint32_t rank, const struct sim_event *e,
+			const struct sim_cpu *cpu)
 {
-	struct sim_arrived a = { .rank = e->rank, .op = e->op, .end = cpu->free, .from = cpu->last };
+	struct sim_arrived a = {
+		.rank = e->rank, .op = e->op, .end = cpu->free, .from = cpu->last
+	};
 	uint32_t count = sim_rank_of(s, rank)->arrived.count + 1;
 
 	s->stats.unexpected++;
@@ -298,7 +319,8 @@ static int do_message(struct sim *s, struct sim_event *e)
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, e->rank), e->op);
-	uint32_t rank = sim_peer(s, e->rank, op), line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
+	uint32_t rank = sim_peer(s, e->rank, op),
+		 line = sim_line_of(s, SIM_RECEIVE, op->cpu, op->nic);
 	struct sim_rank *r = sim_rank_of(s, rank);
 	struct sim_cpu *cpu = sim_cpu_of(s, r, op->cpu);
 	struct sim_nic *nic = sim_nic_of(s, r, op->nic);
@@ -377,7 +399,8 @@ static int run_events(struct sim *s)
 		if (rc)
 			return rc;
 		if ((++s->stats.events & PROGRESS_EVENTS) == 0 && s->config.progress &&
-		    s->config.progress(s->config.ctx, s->stats.ops_done, s->stats.ops, s->stats.now_ps))
+		    s->config.progress(s->config.ctx, s->stats.ops_done, s->stats.ops,
+				       s->stats.now_ps))
 			return -ECANCELED;
 	}
 	return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules as the simulator needs them, 40 bytes an operation, and ranks whose schedules differ by their place
- * only share one. */
+/* Schedules as the simulator needs them, 40 bytes an operation, and ranks whose schedules differ by
+ * their place only share one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +46,14 @@ static uint32_t relative(const struct sim_config *c, uint32_t rank, uint32_t pee
 	return peer >= rank ? peer - rank : peer + (c->ranks - rank);
 }
 
-static int convert_one_sided(struct sim_shapes *h, const struct sim_config *c, uint32_t rank, const struct goal_op *op,
-			     struct sim_op *out)
+static int convert_one_sided(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
+			     const struct goal_op *op, struct sim_op *out)
 {
 	if (h->side_count == UINT32_MAX ||
 	    reserve((void **)&h->sides, &h->side_cap, h->side_count + 1, sizeof(*h->sides)))
 		return -ENOMEM;
-	h->sides[h->side_count] = (struct sim_side){ op->off, op->counter, op->when, op->tag, op->options };
+	h->sides[h->side_count] =
+		(struct sim_side){ op->off, op->counter, op->when, op->tag, op->options };
 	out->tag = (uint32_t)h->side_count++;
 	out->peer = op->peer;
 	if (goal_is_append(op) && op->peer == GOAL_ANY)
@@ -63,14 +64,21 @@ static int convert_one_sided(struct sim_shapes *h, const struct sim_config *c, u
 	return 0;
 }
 
-static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t rank, const struct goal_op *op, uint32_t next,
-		   struct sim_op *out)
+static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
+		   const struct goal_op *op, uint32_t next, struct sim_op *out)
 {
 	if (op->cpu >= c->cpus || op->nic >= c->nics)
 		return -EINVAL;
 	*out = (struct sim_op){
-		.bytes = op->bytes, .next = next, .next_count = op->next_count, .inext_count = op->inext_count,
-		.requires = op->requires, .cpu = op->cpu, .nic = op->nic, .type = op->type, .kind = SIM_LOCAL,
+		.bytes = op->bytes,
+		.next = next,
+		.next_count = op->next_count,
+		.inext_count = op->inext_count,
+		.requires = op->requires,
+		.cpu = op->cpu,
+		.nic = op->nic,
+		.type = op->type,
+		.kind = SIM_LOCAL,
 	};
 	if (goal_is_one_sided(op))
 		return convert_one_sided(h, c, rank, op, out);
@@ -88,21 +96,26 @@ static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t ra
 }
 
 /* The block's operations behind those of the other shapes; not counted yet. */
-static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t rank, const struct goal_block *b,
-		  struct sim_shape *out)
+static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
+		  const struct goal_block *b, struct sim_shape *out)
 {
 	const struct goal_op *op = goal_ops_const(b);
 	const uint32_t *adjacency = goal_adjacency(b);
 	uint64_t edge = h->edge_count;
 	int rc;
 
-	*out = (struct sim_shape){ .first_op = h->op_count, .first_edge = h->edge_count, .op_count = b->op_count,
-				   .ready_count = b->ready_count, .edge_count = b->adjacency_count };
+	*out = (struct sim_shape){ .first_op = h->op_count,
+				   .first_edge = h->edge_count,
+				   .op_count = b->op_count,
+				   .ready_count = b->ready_count,
+				   .edge_count = b->adjacency_count };
 	if (reserve((void **)&h->ops, &h->op_cap, h->op_count + b->op_count, sizeof(*h->ops)) ||
-	    reserve((void **)&h->edges, &h->edge_cap, h->edge_count + b->adjacency_count, sizeof(*h->edges)))
+	    reserve((void **)&h->edges, &h->edge_cap, h->edge_count + b->adjacency_count,
+		    sizeof(*h->edges)))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < b->op_count; i++, op++) {
-		rc = convert(h, c, rank, op, (uint32_t)(edge - h->edge_count), &h->ops[h->op_count + i]);
+		rc = convert(h, c, rank, op, (uint32_t)(edge - h->edge_count),
+			     &h->ops[h->op_count + i]);
 		if (rc)
 			return rc;
 		for (uint32_t k = 0; k < op->next_count; k++)
@@ -129,16 +142,24 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 	return hash ^ hash >> 32;
 }
 
-static struct sim_shape *shape_at(const struct sim_shapes *h, uint32_t i) { return sim_pool_at(&h->shapes, i); }
+static struct sim_shape *shape_at(const struct sim_shapes *h, uint32_t i)
+{
+	return sim_pool_at(&h->shapes, i);
+}
 
-static bool same_bytes(const void *a, const void *b, size_t bytes) { return !bytes || memcmp(a, b, bytes) == 0; }
+static bool same_bytes(const void *a, const void *b, size_t bytes)
+{
+	return !bytes || memcmp(a, b, bytes) == 0;
+}
 
 static bool equal(const struct sim_shapes *h, const struct sim_shape *a, const struct sim_shape *b)
 {
-	return a->hash == b->hash && a->op_count == b->op_count && a->ready_count == b->ready_count &&
-	       a->edge_count == b->edge_count &&
-	       same_bytes(h->ops + a->first_op, h->ops + b->first_op, a->op_count * sizeof(*h->ops)) &&
-	       same_bytes(h->edges + a->first_edge, h->edges + b->first_edge, a->edge_count * sizeof(*h->edges));
+	return a->hash == b->hash && a->op_count == b->op_count &&
+	       a->ready_count == b->ready_count && a->edge_count == b->edge_count &&
+	       same_bytes(h->ops + a->first_op, h->ops + b->first_op,
+			  a->op_count * sizeof(*h->ops)) &&
+	       same_bytes(h->edges + a->first_edge, h->edges + b->first_edge,
+			  a->edge_count * sizeof(*h->edges));
 }
 
 static uint32_t find(const struct sim_shapes *h, const struct sim_shape *shape)
@@ -182,7 +203,8 @@ uint32_t sim_shape_of(struct sim_shapes *h, const struct sim_config *c, uint32_t
 	if (h->shapes.used >= h->table_size && grow_table(h))
 		return SIM_NONE;
 	shape.hash = mix(b->op_count, h->ops + shape.first_op, b->op_count * sizeof(*h->ops));
-	shape.hash = mix(shape.hash, h->edges + shape.first_edge, shape.edge_count * sizeof(*h->edges));
+	shape.hash =
+		mix(shape.hash, h->edges + shape.first_edge, shape.edge_count * sizeof(*h->edges));
 	i = find(h, &shape);
 	if (!i) {
 		i = sim_pool_get(&h->shapes);

@@ -65,8 +65,8 @@ int sim_create(const struct sim_config *config, struct sim **out)
 	sim_pool_init(&s->entries, sizeof(struct sim_entry));
 	sim_pool_init(&s->watchers, sizeof(struct sim_watcher));
 	if (__builtin_mul_overflow(s->rank_bytes, config->ranks, &bytes) ||
-	    posix_memalign((void **)&s->ranks, LINE, bytes) || sim_log_init(&s->log, config->path_bytes) ||
-	    set_up_ranks(s)) {
+	    posix_memalign((void **)&s->ranks, LINE, bytes) ||
+	    sim_log_init(&s->log, config->path_bytes) || set_up_ranks(s)) {
 		sim_destroy(s);
 		return -ENOMEM;
 	}

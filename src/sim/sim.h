@@ -16,16 +16,17 @@
  * LogGOPSim (HPDC 2010); doc/goal-simulator.md gives it as formulas, and where sim/ differs: an
  * operation never begins before what it requires has ended, also when they are of different CPUs.
  *
- * Memory: equal schedules are kept once, peers being relative to the rank, so a program of a million
- * ranks costs what its different ranks cost, 128 bytes a rank, and what is in flight. Time is kept in
- * picoseconds. Events of equal time happen in the order in which they were made, so a result never
- * depends on the machine.
+ * Memory: equal schedules are kept once, peers being relative to the rank, so a program of a
+ * million ranks costs what its different ranks cost, 128 bytes a rank, and what is in flight. Time
+ * is kept in picoseconds. Events of equal time happen in the order in which they were made, so a
+ * result never depends on the machine.
  *
  *   sim_create -> sim_add for each rank -> sim_run -> sim_rank_end, sim_path ... -> sim_destroy
  *
- *   queue.c   events by time            shape.c  equal schedules once     match.c  messages and receives
- *   run.c     what an event does        line.c   who waits for a CPU      path.c   what determined the end
- *   params.c  parameters, presets       stuck.c  what cannot go on        card.c   one-sided operations
+ *   queue.c   events by time            shape.c  equal schedules once     match.c  messages and
+ * receives run.c     what an event does        line.c   who waits for a CPU      path.c   what
+ * determined the end params.c  parameters, presets       stuck.c  what cannot go on        card.c
+ * one-sided operations
  *
  * Threads: a simulation belongs to one thread. Nothing here prints.
  */
@@ -49,7 +50,8 @@ struct sim_params {
 	uint64_t eager_bytes;                            /* S: the longest eager message */
 };
 
-/* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is what you get without asking. */
+/* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is what you get without
+ * asking. */
 struct sim_preset {
 	const char *name, *help;
 	double latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns, local_byte_ns;
@@ -88,10 +90,11 @@ struct sim_span {
 struct sim_config {
 	struct sim_params params;
 	uint32_t ranks;
-	uint32_t cpus, nics;         /* of a rank: one more than the largest number in any schedule */
+	uint32_t cpus, nics; /* of a rank: one more than the largest number in any schedule */
 	enum sim_relation relation;
 	size_t path_bytes;           /* memory for the critical path; 0: none is kept */
-	/* Called for each span of the ranks [watch_first, watch_end), in order of begin within a rank. */
+	/* Called for each span of the ranks [watch_first, watch_end), in order of begin within a
+	 * rank. */
 	void (*watch)(void *ctx, const struct sim_span *span);
 	uint32_t watch_first, watch_end;
 	/* Called now and then; not 0: stop. */
@@ -101,12 +104,13 @@ struct sim_config {
 
 struct sim;
 
-/* 0; -EINVAL: no ranks, or CPUs or NICs; -ENOMEM, also for more than a million pairs of CPU and NIC. */
+/* 0; -EINVAL: no ranks, or CPUs or NICs; -ENOMEM, also for more than a million pairs of CPU and
+ * NIC. */
 int sim_create(const struct sim_config *config, struct sim **out);
 void sim_destroy(struct sim *s);
 /*
- * The schedule of a rank, which is copied; one that gets none has nothing to do. 0; -EINVAL: a peer that does
- * not exist, a CPU or NIC that was not announced, or the rank has one already; -ENOMEM.
+ * The schedule of a rank, which is copied; one that gets none has nothing to do. 0; -EINVAL: a peer
+ * that does not exist, a CPU or NIC that was not announced, or the rank has one already; -ENOMEM.
  */
 int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block);
 /*
@@ -128,7 +132,7 @@ void sim_get_stats(const struct sim *s, struct sim_stats *out);
 /* When the rank's CPUs had nothing more to do. */
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank);
 
-/* ---- the critical path ----------------------------------------------------------------------------- */
+/* ---- the critical path ------------------------------------------------------------------- */
 
 enum sim_cause {
 	SIM_FIRST,      /* it began at once */
@@ -153,19 +157,19 @@ struct sim_path_sum {
 	uint64_t total_ps;
 	uint64_t latency_ps, overhead_ps, overhead_byte_ps; /* L; o; O */
 	uint64_t gap_ps, byte_ps;                           /* g; G */
-	uint64_t local_ps, other_ps;                        /* calc and local operations; waits for nothing */
+	uint64_t local_ps, other_ps; /* calc and local operations; waits for nothing */
 	uint64_t before_ps;  /* what lies before the part that was kept */
 	uint64_t steps, messages;
 };
 
 /*
- * From the end of the rank that ends last back to the beginning, or as far as memory went: calls visit for
- * each step, last first. sum may be NULL. Nothing when no path was kept.
+ * From the end of the rank that ends last back to the beginning, or as far as memory went: calls
+ * visit for each step, last first. sum may be NULL. Nothing when no path was kept.
  */
 void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_step *step), void *ctx,
 	      struct sim_path_sum *sum);
 
-/* ---- what is stuck ------------------------------------------------------------------------------------ */
+/* ---- what is stuck ----------------------------------------------------------------------- */
 
 enum sim_stuck_kind {
 	SIM_STUCK_RECEIVE,    /* posted, and no message came */
@@ -181,8 +185,9 @@ struct sim_stuck {
 	uint8_t type;      /* enum goal_type */
 	uint64_t bytes;
 };
-/* Calls visit for each, by rank, those that wait for a counter last. After sim_run(). Operations none of whose requirements was met are not among
- * them. */
-void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what), void *ctx);
+/* Calls visit for each, by rank, those that wait for a counter last. After sim_run(). Operations
+ * none of whose requirements was met are not among them. */
+void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what),
+	       void *ctx);
 
 #endif

@@ -15,8 +15,13 @@ struct context {
 static void tell(const struct context *c, enum sim_stuck_kind kind, uint32_t rank, uint32_t index)
 {
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, rank), index);
-	struct sim_stuck what = { .kind = kind, .rank = rank, .op = index, .peer = rank, .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
-				  .type = op->type, .bytes = op->bytes };
+	struct sim_stuck what = { .kind = kind,
+				  .rank = rank,
+				  .op = index,
+				  .peer = rank,
+				  .tag = op->kind == SIM_LOCAL ? 0 : op->tag,
+				  .type = op->type,
+				  .bytes = op->bytes };
 
 	if (op->kind != SIM_LOCAL)
 		what.peer = sim_peer(c->s, rank, op);
@@ -27,7 +32,8 @@ static void tell_posted(void *ctx, uint32_t index)
 {
 	const struct context *c = ctx;
 
-	tell(c, SIM_STUCK_RECEIVE, c->rank, ((struct sim_posted *)sim_pool_at(&c->s->posted, index))->op);
+	tell(c, SIM_STUCK_RECEIVE, c->rank,
+	     ((struct sim_posted *)sim_pool_at(&c->s->posted, index))->op);
 }
 
 static void tell_arrived(void *ctx, uint32_t index)
@@ -36,10 +42,14 @@ static void tell_arrived(void *ctx, uint32_t index)
 	const struct sim_arrived *a = sim_pool_at(&c->s->arrived, index);
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, a->rank), a->op);
 
-	tell(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE, a->rank, a->op);
+	tell(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE,
+	     a->rank, a->op);
 }
 
-static void tell_watcher(void *ctx, uint32_t rank, uint32_t op) { tell(ctx, SIM_STUCK_COUNTER, rank, op); }
+static void tell_watcher(void *ctx, uint32_t rank, uint32_t op)
+{
+	tell(ctx, SIM_STUCK_COUNTER, rank, op);
+}
 
 static int by_key(const void *a, const void *b)
 {
@@ -65,7 +75,8 @@ static uint64_t *open_counters(const struct sim *s, uint32_t *out_count)
 	return keys;
 }
 
-void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what), void *ctx)
+void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what),
+	       void *ctx)
 {
 	struct context c = { s, visit, ctx, 0 };
 	uint32_t count, k = 0;

@@ -20,7 +20,8 @@ static struct span_layout *layout_alloc(int ranks)
 	return NULL;
 }
 
-/* The first rank of the same node. Sorted by key, then rank: equal keys stand together, the lowest rank first. */
+/* The first rank of the same node. Sorted by key, then rank: equal keys stand together, the lowest
+ * rank first. */
 struct keyed { uint64_t key; int rank; };
 
 static int compare(const void *a, const void *b)

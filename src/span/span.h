@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * span: how a collective over several nodes is laid out. Pure: from facts that all ranks have, so that all come
- * to the same. Who communicates, and with what, is mpi/span.h.
+ * span: how a collective over several nodes is laid out. Pure: from facts that all ranks have, so
+ * that all come to the same. Who communicates, and with what, is mpi/span.h.
  *
  *   node 0          node 1          node 2
- *   0 (acts)  ----> 2 (acts)  ----> 5 (acts)      between nodes: a tree of those that act for their nodes
- *   1               3  4                          inside each: the node's own collective, a segment later
+ *   0 (acts)  ----> 2 (acts)  ----> 5 (acts)      between nodes: a tree of those that act for their
+ * nodes 1               3  4                          inside each: the node's own collective, a
+ * segment later
  *
- * The root acts for its node, elsewhere the lowest rank does. Nodes are numbered by their lowest ranks, whatever
- * order the launcher has put ranks on them. The tree is a chain while there are few nodes: each link then carries
- * each byte once, and segments follow each other through it; with more nodes it is binary, as what a chain takes
- * until the last node has the first segment grows with their number.
+ * The root acts for its node, elsewhere the lowest rank does. Nodes are numbered by their lowest
+ * ranks, whatever order the launcher has put ranks on them. The tree is a chain while there are few
+ * nodes: each link then carries each byte once, and segments follow each other through it; with
+ * more nodes it is binary, as what a chain takes until the last node has the first segment grows
+ * with their number.
  *
- * Threads: everything is const once made. Never: waits, logs, allocates but in span_layout_create().
+ * Threads: everything is const once made. Never: waits, logs, allocates but in
+ * span_layout_create().
  */
 #ifndef SLUICE_SPAN_H
 #define SLUICE_SPAN_H
@@ -32,7 +35,8 @@ struct span_layout {
 	int *members; /* ranks of node 0, in order, then those of node 1 ... */
 };
 
-/* keys[rank]: equal for ranks of one node. NULL: no memory. Owner: the caller, until span_layout_destroy(). */
+/* keys[rank]: equal for ranks of one node. NULL: no memory. Owner: the caller, until
+ * span_layout_destroy(). */
 struct span_layout *span_layout_create(const uint64_t *keys, int ranks);
 void span_layout_destroy(struct span_layout *l);
 
@@ -61,12 +65,19 @@ int span_tree_depth(int nodes);
 
 /* A message cut in segments of `segment` bytes but for the last; `at` and bytes of the k-th. */
 struct span_cut { uint64_t bytes, segment; };
-/* What crosses the network at a time: little enough that the first and the last segment, which nothing overlaps, do not
- * count; and each step inside a node is a meeting of its ranks, where they share CPUs a switch of processes. */
-static inline uint64_t span_segment_bytes(bool is_crowded) { return (uint64_t)(is_crowded ? 4 : 1) << 20; }
+/* What crosses the network at a time: little enough that the first and the last segment, which
+ * nothing overlaps, do not count; and each step inside a node is a meeting of its ranks, where they
+ * share CPUs a switch of processes. */
+static inline uint64_t span_segment_bytes(bool is_crowded)
+{
+	return (uint64_t)(is_crowded ? 4 : 1) << 20;
+}
 /* Never more than wanted_bytes, but at least one element; whole elements. */
 struct span_cut span_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes);
-static inline uint64_t span_count(const struct span_cut *c) { return (c->bytes + c->segment - 1) / c->segment; }
+static inline uint64_t span_count(const struct span_cut *c)
+{
+	return (c->bytes + c->segment - 1) / c->segment;
+}
 static inline uint64_t span_length(const struct span_cut *c, uint64_t k)
 {
 	uint64_t rest = c->bytes - k * c->segment;
@@ -75,14 +86,18 @@ static inline uint64_t span_length(const struct span_cut *c, uint64_t k)
 }
 
 /*
- * Where each rank of a node has a message of its own that crosses the network: so much of each at a time. Together about a
- * segment, as a rank in between has to hold them; but what is cut too small costs more to send than to copy.
+ * Where each rank of a node has a message of its own that crosses the network: so much of each at a
+ * time. Together about a segment, as a rank in between has to hold them; but what is cut too small
+ * costs more to send than to copy.
  */
 #define SPAN_UNIT_BYTES ((uint64_t)64 << 10)
 uint64_t span_unit_bytes(uint64_t segment_bytes, int node_size);
 
-/* In a ring: the node whose data this one receives in a step from the one before it. Steps: 0 to nodes - 2. What it
- * sends on is what it received a step before; in step 0 its own. */
-static inline int span_ring_from(int nodes, int node, int step) { return (node + 2 * nodes - 1 - step) % nodes; }
+/* In a ring: the node whose data this one receives in a step from the one before it. Steps: 0 to
+ * nodes - 2. What it sends on is what it received a step before; in step 0 its own. */
+static inline int span_ring_from(int nodes, int node, int step)
+{
+	return (node + 2 * nodes - 1 - step) % nodes;
+}
 
 #endif

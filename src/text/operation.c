@@ -110,7 +110,8 @@ static bool peer_or_tag(struct reading *r, bool any, const char *what, uint64_t 
 
 	if (text_is_word(&minus, "any") || text_is_mark(&p->lexer, '-')) {
 		if (!any)
-			return text_wrong(p, &minus, "'%s' names its %s: 'any' is for receives and appends",
+			return text_wrong(p, &minus,
+					  "'%s' names its %s: 'any' is for receives and appends",
 					  op_words[r->op.type], what);
 		text_next(&p->lexer);
 		if (minus.kind == TEXT_MARK &&
@@ -470,11 +471,13 @@ static bool all_said(struct reading *r, unsigned needed)
 	return true;
 }
 
-/* "put 200b to 1 ct 0 tag 10", "get 8b from 2 ...", "append 1b to priority_list allowed 0 ct 0 ..." */
+/* "put 200b to 1 ct 0 tag 10", "get 8b from 2 ...", "append 1b to priority_list allowed 0 ct 0 ..."
+ */
 static bool one_sided(struct reading *r)
 {
 	struct text_lexer *l = &r->p->lexer;
-	bool get = r->op.type == GOAL_GET || r->op.type == GOAL_TGET, append = goal_is_append(&r->op);
+	bool get = r->op.type == GOAL_GET || r->op.type == GOAL_TGET,
+	     append = goal_is_append(&r->op);
 	const char *const to_or_from[] = { get ? "from" : "to", NULL };
 	unsigned needed = (append ? SAID_ALLOWED | SAID_COUNTER : 0) |
 			  (goal_is_triggered(&r->op) ? SAID_WHEN : 0);
@@ -539,8 +542,10 @@ static bool find_type(struct reading *r)
 			return true;
 		}
 	if (text_is_word(r->word, gem5))
-		return text_wrong(r->p, r->word,
-				  "'%s' runs in the processor simulator of LogGOPSim2, which is not here", gem5);
+		return text_wrong(
+			r->p, r->word,
+			"'%s' runs in the processor simulator of LogGOPSim2, which is not here",
+			gem5);
 	return text_unknown(r->p, r->word, "operation", op_words);
 }
 

@@ -191,7 +191,9 @@ static void put_one_sided(struct out *o, const struct goal_op *op)
 		if (append)
 			put_append(o, op);
 		else
-			put_part(o, op->type == GOAL_GET || op->type == GOAL_TGET ? " from " : " to ", op->peer);
+			put_part(o,
+				 op->type == GOAL_GET || op->type == GOAL_TGET ? " from " : " to ",
+				 op->peer);
 		if (goal_is_triggered(op)) {
 			put_part(o, " when ", op->when - 1);
 			put_part(o, " reaches ", op->off);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives that go on after their calls: when the program wanted them, how long it waited, which they were. */
+/* Collectives that go on after their calls: when the program wanted them, how long it waited, which
+ * they were. */
 #include "trace/private.h"
 
 void trace_begun_on(struct trace_begun *b)
@@ -17,7 +18,8 @@ void trace_asked(struct trace_begun *b, uint64_t now)
 	b->asked++;
 }
 
-/* Of the time until now, what no other request has had: one call may wait for many, but waits once. */
+/* Of the time until now, what no other request has had: one call may wait for many, but waits once.
+ */
 static uint64_t waited_until(const struct trace_begun *b, uint64_t now)
 {
 	static __thread uint64_t counted __attribute__((tls_model("initial-exec")));

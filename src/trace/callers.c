@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs in Fortran call MPI_Bcast through functions of the MPI's, each of which serves all places of the program.
- * The place that a person wants to see is where those were called:
+ * Programs in Fortran call MPI_Bcast through functions of the MPI's, each of which serves all
+ * places of the program. The place that a person wants to see is where those were called:
  *
- *   program ---> mpi_bcast_f08_ (libmpi_usempif08) ---> mpi_bcast_ (libmpi_mpifh) ---> MPI_Bcast, ours
- *         slot with the address: 2                 slot 1                         slot 0
+ *   program ---> mpi_bcast_f08_ (libmpi_usempif08) ---> mpi_bcast_ (libmpi_mpifh) ---> MPI_Bcast,
+ * ours slot with the address: 2                 slot 1                         slot 0
  *
- * The stack is unwound once for each address that calls return to. Afterwards the slots are read, since the way from
- * one to the next depends on the address in it alone: that function's frame is as large each time.
+ * The stack is unwound once for each address that calls return to. Afterwards the slots are read,
+ * since the way from one to the next depends on the address in it alone: that function's frame is
+ * as large each time.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -21,8 +22,10 @@ enum { HOPS = 1024, MOST_FRAMES = 8, WAYS = 2 };
 /* An address that calls return to. Written once, by who has entered it. */
 struct hop {
 	_Atomic uint64_t key;
-	_Atomic uint32_t way;       /* bytes to the slot of its caller; IS_PROGRAM: it has none that is asked for; 0: not known yet */
-	_Atomic uint32_t at[WAYS];  /* of one that our functions return to: its slot, from the frame that was given; 0 none */
+	_Atomic uint32_t way; /* bytes to the slot of its caller; IS_PROGRAM: it has none that is
+				 asked for; 0: not known yet */
+	_Atomic uint32_t at[WAYS]; /* of one that our functions return to: its slot, from the frame
+				      that was given; 0 none */
 };
 #define IS_PROGRAM 1u
 static struct hop hops[HOPS];
@@ -43,7 +46,10 @@ static struct hop *hop_find(uint64_t address)
 	return k ? &hops[k] : NULL;
 }
 
-static uint32_t way_of(const struct hop *h) { return h ? atomic_load_explicit(&h->way, memory_order_acquire) : 0; }
+static uint32_t way_of(const struct hop *h)
+{
+	return h ? atomic_load_explicit(&h->way, memory_order_acquire) : 0;
+}
 
 static void set_way(uint64_t address, uint32_t way)
 {
@@ -67,7 +73,7 @@ static bool is_of_mpi(uint64_t address)
 	return name && (!strncmp(name, "libmpi", 6) || !strncmp(name, "libpmpi", 7));
 }
 
-/* ---- unwinding --------------------------------------------------------------------------------------------------- */
+/* ---- unwinding --------------------------------------------------------------------------- */
 
 /* The library that glibc's backtrace() uses too; not linked, as other programs need it not. */
 struct unwinder {
@@ -78,7 +84,8 @@ struct unwinder {
 
 struct walk {
 	struct unwinder unwinder;
-	uint64_t site, from, to; /* slot of the last address; what is beyond it and below `to` is the next frame's */
+	uint64_t site, from, to; /* slot of the last address; what is beyond it and below `to` is
+				    the next frame's */
 	uint64_t last;           /* address that was seen last, 0 before the site */
 	uint64_t at_site;        /* slot 0 */
 	uint64_t program;        /* what is looked for */
@@ -114,7 +121,8 @@ static bool find_unwinder(struct unwinder *u)
 		library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL);
 	atomic_store_explicit(&known, library, memory_order_relaxed);
 	return find_function(library, "_Unwind_Backtrace", &u->backtrace) &&
-	       find_function(library, "_Unwind_GetIP", &u->ip) && find_function(library, "_Unwind_GetCFA", &u->cfa);
+	       find_function(library, "_Unwind_GetIP", &u->ip) &&
+	       find_function(library, "_Unwind_GetCFA", &u->cfa);
 }
 
 static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
@@ -147,8 +155,10 @@ static void note_slot(uint64_t site, uint64_t at)
 
 	for (int i = 0; h && i < WAYS; i++) {
 		none = 0;
-		if (atomic_compare_exchange_strong_explicit(&h->at[i], &none, (uint32_t)at, memory_order_relaxed,
-							    memory_order_relaxed) || none == at)
+		if (atomic_compare_exchange_strong_explicit(&h->at[i], &none, (uint32_t)at,
+							    memory_order_relaxed,
+							    memory_order_relaxed) ||
+		    none == at)
 			return;
 	}
 }
@@ -165,7 +175,7 @@ static uint64_t unwind(uint64_t site, uint64_t frame)
 	return w.program;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------- */
 
 /* From slot to slot. 0: something on the way is not known. */
 READS_STACK static uint64_t follow(uint64_t slot)

@@ -26,7 +26,8 @@ void trace_call_begin_on(const char *name, const void *site, const void *frame)
 	c->why = c->early_why = NULL;
 	c->is_early = c->is_begun = false;
 	c->record.begin = trace_ticks();
-	atomic_signal_fence(memory_order_seq_cst); /* what a handler copies is in a call that has begun, or in none */
+	atomic_signal_fence(memory_order_seq_cst); /* what a handler copies is in a call that has
+						      begun, or in none */
 	c->depth = 1;
 }
 
@@ -72,7 +73,7 @@ struct trace_name trace_call_name_on(void)
 	return (struct trace_name){ trace_current.record.call.id, record_thread() };
 }
 
-/* ---- small calls ---------------------------------------------------------------------------------------- */
+/* ---- small calls ------------------------------------------------------------------------- */
 
 static bool is_recorded(uint64_t n)
 {
@@ -91,8 +92,8 @@ static uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type)
 	return size;
 }
 
-uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count, uintptr_t type,
-			   uint64_t (*size_of)(uintptr_t type))
+uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count,
+			   uintptr_t type, uint64_t (*size_of)(uintptr_t type))
 {
 	uint64_t bytes = count * size_of_type(type, size_of);
 	struct trace_totals *t = record_totals();

@@ -37,7 +37,8 @@ static int fill_with_zeros(uint64_t at, uint64_t bytes)
 	static const char zeros[4096];
 
 	for (uint64_t end = at + bytes; at < end;) {
-		long n = syscall(SYS_pwrite64, trace_file.fd, zeros, base_min_u64(sizeof zeros, end - at), at);
+		long n = syscall(SYS_pwrite64, trace_file.fd, zeros,
+				 base_min_u64(sizeof zeros, end - at), at);
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
@@ -59,7 +60,8 @@ static int allocate(uint64_t at, uint64_t bytes)
 	return errno == EOPNOTSUPP || errno == ENOSYS ? fill_with_zeros(at, bytes) : -errno;
 }
 
-static void start_chunk(struct trace_chunk *c, enum trace_chunk_kind kind, uint32_t thread, uint32_t turn)
+static void start_chunk(struct trace_chunk *c, enum trace_chunk_kind kind, uint32_t thread,
+			uint32_t turn)
 {
 	c->thread = thread;
 	c->turn = turn;
@@ -83,11 +85,13 @@ uint32_t file_take_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t t
 		return 0;
 	ret = allocate(TRACE_HEADER_BYTES + (uint64_t)i * TRACE_CHUNK_BYTES, TRACE_CHUNK_BYTES);
 	if (ret) {
-		if (atomic_compare_exchange_strong_explicit(&h->error, &error, (uint32_t)-ret, memory_order_relaxed,
+		if (atomic_compare_exchange_strong_explicit(&h->error, &error, (uint32_t)-ret,
+							    memory_order_relaxed,
 							    memory_order_relaxed))
 			base_log(BASE_LOG_ERROR, "trace", "%s: the trace of this rank ends here",
-				 ret == -ENOSPC ? "no space is left on the disk" :
-				 ret == -EDQUOT ? "the disk quota is used up" : "its file cannot grow");
+				 ret == -ENOSPC   ? "no space is left on the disk"
+				 : ret == -EDQUOT ? "the disk quota is used up"
+						  : "its file cannot grow");
 		return 0;
 	}
 	host_populate(file_chunk(i), TRACE_CHUNK_BYTES);
@@ -128,7 +132,7 @@ void file_renew_chunk(struct trace_chunk *c, uint32_t turn)
 	start_chunk(c, TRACE_CHUNK_RECORDS, c->thread, turn);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------- */
 
 static void copy_text(char *to, size_t cap, const char *from)
 {
@@ -188,7 +192,8 @@ int file_open(int rank)
 	int n, ret;
 
 	if (rank >= 0)
-		n = snprintf(path, sizeof path, "%s/rank-%d.%d.sluice", base_opt.trace, rank, getpid());
+		n = snprintf(path, sizeof path, "%s/rank-%d.%d.sluice", base_opt.trace, rank,
+			     getpid());
 	else
 		n = snprintf(path, sizeof path, "%s/process.%d.sluice", base_opt.trace, getpid());
 	ret = n < 0 || (size_t)n >= sizeof path ? -ENAMETOOLONG : create(path);

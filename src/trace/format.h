@@ -4,14 +4,14 @@
  *
  *   | struct trace_header | modules | sites | texts |  chunk 0 | chunk 1 | ...
  *
- * A chunk belongs to one thread and holds its records, or its totals: one a site. All of it is mapped
- * while the process lives, so what was written is there however the process ends: a record counts when
- * its type is not TRACE_NOTHING, which is written last. Times are ticks of the processor's counter (or
- * nanoseconds where it has none that can be trusted); pairs of ticks and CLOCK_MONOTONIC nanoseconds in
- * the header and in each chunk turn one into the other.
+ * A chunk belongs to one thread and holds its records, or its totals: one a site. All of it is
+ * mapped while the process lives, so what was written is there however the process ends: a record
+ * counts when its type is not TRACE_NOTHING, which is written last. Times are ticks of the
+ * processor's counter (or nanoseconds where it has none that can be trusted); pairs of ticks and
+ * CLOCK_MONOTONIC nanoseconds in the header and in each chunk turn one into the other.
  *
- * A thread whose file is full overwrites its oldest chunk. Totals are never overwritten: sums over a
- * site are exact whatever was dropped.
+ * A thread whose file is full overwrites its oldest chunk. Totals are never overwritten: sums over
+ * a site are exact whatever was dropped.
  */
 #ifndef SLUICE_TRACE_FORMAT_H
 #define SLUICE_TRACE_FORMAT_H
@@ -49,7 +49,8 @@ struct trace_header {
 	_Atomic uint32_t error;         /* errno that ended the growth of the file */
 	_Atomic uint32_t text_count, module_count;
 	uint16_t engine, guard;         /* texts; 0 none */
-	uint64_t first_ticks, first_ns; /* a moment before the start: with it, what a tick is can be told */
+	uint64_t first_ticks,
+		first_ns; /* a moment before the start: with it, what a tick is can be told */
 	uint64_t start_ticks, start_ns; /* CLOCK_MONOTONIC */
 	uint64_t end_ticks, end_ns;     /* when TRACE_ENDED */
 	uint64_t start_realtime_ns;
@@ -97,36 +98,56 @@ struct trace_totals {
 	uint64_t calls, bytes;       /* all; bytes of one rank's message */
 	uint64_t small_calls;        /* of them: below the threshold, and so the host MPI's */
 	uint64_t small_bytes;
-	uint64_t sampled, sampled_ticks; /* small ones beyond the first TRACE_EACH: those that were timed */
+	uint64_t sampled,
+		sampled_ticks; /* small ones beyond the first TRACE_EACH: those that were timed */
 	uint64_t ticks;              /* in all other calls: each is timed */
 	uint32_t taken, early;
 };
 
 enum trace_type {
-	TRACE_NOTHING, TRACE_CALL, TRACE_COPY, TRACE_TOUCH, TRACE_LEFT, TRACE_SPAN,
-	TRACE_ALIKE,   /* no call, but what those of the TRACE_REPEATS after it have in common; and when one before began */
+	TRACE_NOTHING,
+	TRACE_CALL,
+	TRACE_COPY,
+	TRACE_TOUCH,
+	TRACE_LEFT,
+	TRACE_SPAN,
+	TRACE_ALIKE, /* no call, but what those of the TRACE_REPEATS after it have in common; and
+			when one before began */
 	TRACE_REPEATS,
 	TRACE_TYPES
 };
 
 enum trace_outcome {
-	TRACE_PASSED,   /* the host MPI did it */
-	TRACE_SMALL,    /* likewise, and it was too small to be looked at; one of many */
-	TRACE_TAKEN,    /* done when it returned */
-	TRACE_EARLY,    /* returned while its data was moving */
+	TRACE_PASSED, /* the host MPI did it */
+	TRACE_SMALL,  /* likewise, and it was too small to be looked at; one of many */
+	TRACE_TAKEN,  /* done when it returned */
+	TRACE_EARLY,  /* returned while its data was moving */
 	TRACE_FAILED,
-	TRACE_BEGUN,    /* a nonblocking one, or a persistent one at its start: a TRACE_LEFT tells its end */
+	TRACE_BEGUN, /* a nonblocking one, or a persistent one at its start: a TRACE_LEFT tells its
+			end */
 };
 
-enum trace_region { TRACE_REGION_NONE, TRACE_REGION_MAPPED, TRACE_REGION_PLAIN, TRACE_REGION_PACKED };
+enum trace_region {
+	TRACE_REGION_NONE,
+	TRACE_REGION_MAPPED,
+	TRACE_REGION_PLAIN,
+	TRACE_REGION_PACKED
+};
 
-enum trace_mover { TRACE_CPU, TRACE_CHANNEL, TRACE_EDGES, TRACE_STAGE, TRACE_WORKER }; /* at most 8 */
+enum trace_mover {
+	TRACE_CPU,
+	TRACE_CHANNEL,
+	TRACE_EDGES,
+	TRACE_STAGE,
+	TRACE_WORKER
+}; /* at most 8 */
 
 #define TRACE_IN_NS 1u    /* flags: begin and end are CLOCK_MONOTONIC nanoseconds */
 #define TRACE_IS_ROOT 2u  /* of a call */
 #define TRACE_IS_WRITE 4u /* of a touch */
 #define TRACE_BY_CALL 8u  /* of what was left: an MPI call wanted it, not a touch */
-#define TRACE_OWN_PART 16u /* of a call: its rank copied `bytes` from itself to itself, which was not timed */
+#define TRACE_OWN_PART                                                                             \
+	16u /* of a call: its rank copied `bytes` from itself to itself, which was not timed */
 #define TRACE_IS_COUNTED 64u /* of a TRACE_ALIKE: its repeats are in the totals */
 #define TRACE_TO_PEER 32u /* of a call: what it moved went to the peer, not came from there */
 
@@ -144,8 +165,9 @@ struct trace_record {
 			uint64_t bytes;
 			uint64_t op;        /* number of the collective in its group */
 			uint32_t id;        /* of this thread's calls; LEFT and TOUCH name it */
-			uint32_t group;     /* node group, the same number in all its ranks; 0 none */
-			uint32_t moved;     /* bytes that its rank copied in it, by `mover`, from or to `peer`, untimed */
+			uint32_t group; /* node group, the same number in all its ranks; 0 none */
+			uint32_t moved; /* bytes that its rank copied in it, by `mover`, from or to
+					   `peer`, untimed */
 			uint16_t site;
 			uint16_t ops;       /* collectives in the group, from `op` on */
 			uint16_t peer;      /* rank in the group */
@@ -157,9 +179,10 @@ struct trace_record {
 		struct {
 			uint64_t bytes, op;
 			uint32_t group;
-			uint16_t unit, src, dst, by; /* ranks in the group; by: not of TRACE_WORKER's */
+			uint16_t unit, src, dst,
+				by; /* ranks in the group; by: not of TRACE_WORKER's */
 			uint8_t mover;
-			uint8_t more;       /* further fragments, not timed, that are in `bytes` too */
+			uint8_t more; /* further fragments, not timed, that are in `bytes` too */
 		} copy;
 		struct {
 			uint64_t offset; /* from the first guarded byte */
@@ -170,11 +193,13 @@ struct trace_record {
 		struct {
 			uint64_t wanted; /* as `begin`; 0: nobody wanted it before its end */
 			uint64_t waited; /* so long the program, since */
-			uint64_t op;        /* of a TRACE_BEGUN: which collective it was, as in a call; 0: of none */
+			uint64_t op; /* of a TRACE_BEGUN: which collective it was, as in a call; 0:
+					of none */
 			uint32_t id, touches; /* touches: or calls that waited or tested */
 			uint32_t caller;    /* thread of the call */
 			uint32_t group;
-		} left; /* begin: the call returned, or the collective was begun in it; end: it was retired */
+		} left; /* begin: the call returned, or the collective was begun in it; end: it was
+			   retired */
 		struct {
 			uint64_t bytes;
 			uint16_t text;
@@ -182,40 +207,48 @@ struct trace_record {
 	};
 	uint8_t flags;
 	_Atomic uint8_t type; /* enum trace_type; release, by a reader of a live file acquire */
-	uint16_t rank, ranks, root; /* of a call, and of the end of one that was begun: in the group */
+	uint16_t rank, ranks,
+		root; /* of a call, and of the end of one that was begun: in the group */
 };
 
 /*
- * Calls of one site that are like one another, as in a loop, in 8 bytes each: what was written first comes first, 0 is
- * none. The call before the first one is the TRACE_ALIKE's, which is not in the row.
+ * Calls of one site that are like one another, as in a loop, in 8 bytes each: what was written
+ * first comes first, 0 is none. The call before the first one is the TRACE_ALIKE's, which is not in
+ * the row.
  */
 struct trace_repeats {
 	_Atomic uint64_t each[TRACE_REPEATS_PER_RECORD];
 	uint8_t flags;
 	_Atomic uint8_t type;
-	uint8_t more;   /* with `moved`, as in a call's record: what some of the row's calls have moved, each record's others */
+	uint8_t more; /* with `moved`, as in a call's record: what some of the row's calls have
+			 moved, each record's others */
 	uint8_t reserved;
 	uint32_t moved; /* 0: none yet */
 };
 #define TRACE_REPEAT_IS_USED (1ull << 63)
-#define TRACE_REPEAT_MOVED (1ull << 61)     /* times 1 + the index of the row's record that says what; 0 nothing */
+#define TRACE_REPEAT_MOVED                                                                         \
+	(1ull << 61) /* times 1 + the index of the row's record that says what; 0 nothing */
 #define TRACE_REPEAT_HAS_EDGES (1ull << 60) /* as the TRACE_ALIKE says */
-/* From the lowest bits on: how long it took, and since the call before: ticks between the begins, collectives of the group. */
+/* From the lowest bits on: how long it took, and since the call before: ticks between the begins,
+ * collectives of the group. */
 #define TRACE_REPEAT_MOST_TICKS (1ull << 24)
 #define TRACE_REPEAT_MOST_BEGIN (1ull << 28)
 #define TRACE_REPEAT_MOST_OPS (1ull << 8)
-_Static_assert(sizeof(struct trace_chunk) == TRACE_RECORD_BYTES, "a chunk's head is one record long");
+_Static_assert(sizeof(struct trace_chunk) == TRACE_RECORD_BYTES,
+	       "a chunk's head is one record long");
 _Static_assert(sizeof(struct trace_totals) == TRACE_RECORD_BYTES, "totals are as long as records");
 _Static_assert(sizeof(struct trace_record) == TRACE_RECORD_BYTES, "see TRACE_RECORD_BYTES");
 _Static_assert(sizeof(struct trace_repeats) == TRACE_RECORD_BYTES, "so are repeats");
-_Static_assert(offsetof(struct trace_repeats, type) == offsetof(struct trace_record, type), "one type for both");
+_Static_assert(offsetof(struct trace_repeats, type) == offsetof(struct trace_record, type),
+	       "one type for both");
 _Static_assert(TRACE_TEXTS <= 256, "a text is named by a byte");
 _Static_assert(sizeof(struct trace_text) == TRACE_TEXT_BYTES, "see TRACE_TEXT_BYTES");
 
 #define TRACE_MODULES_AT 4096u
 #define TRACE_SITES_AT (TRACE_MODULES_AT + TRACE_MODULES * (uint32_t)sizeof(struct trace_module))
 #define TRACE_TEXTS_AT (TRACE_SITES_AT + (TRACE_SITES + 1) * (uint32_t)sizeof(struct trace_site))
-#define TRACE_HEADER_BYTES \
-	((TRACE_TEXTS_AT + TRACE_TEXTS * TRACE_TEXT_BYTES + TRACE_CHUNK_BYTES - 1) / TRACE_CHUNK_BYTES * TRACE_CHUNK_BYTES)
+#define TRACE_HEADER_BYTES                                                                         \
+	((TRACE_TEXTS_AT + TRACE_TEXTS * TRACE_TEXT_BYTES + TRACE_CHUNK_BYTES - 1) /               \
+	 TRACE_CHUNK_BYTES * TRACE_CHUNK_BYTES)
 
 #endif

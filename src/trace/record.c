@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread's records: chunks in a row, the oldest used again when the file is full. A handler of ours
- * may interrupt its own thread here: places are taken by an atomic add, and a handler that comes while
- * its thread changes chunks drops what it would have written.
+ * A thread's records: chunks in a row, the oldest used again when the file is full. A handler of
+ * ours may interrupt its own thread here: places are taken by an atomic add, and a handler that
+ * comes while its thread changes chunks drops what it would have written.
  */
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,7 +43,8 @@ static void add_chunk(void)
 		repeats_end();
 		if (c != ring.chunk) {
 			ring.oldest = file_chunk(c->next - 1);
-			ring.chunk->next = 1 + (uint32_t)(((char *)c - (char *)file_chunk(0)) / TRACE_CHUNK_BYTES);
+			ring.chunk->next = 1 + (uint32_t)(((char *)c - (char *)file_chunk(0)) /
+							  TRACE_CHUNK_BYTES);
 		}
 		file_renew_chunk(c, ring.turn + 1);
 	} else {
@@ -66,9 +67,11 @@ static struct trace_record *take(uint32_t records, bool is_held)
 {
 	uint32_t i;
 
-	if (base_unlikely(ring.is_refused || atomic_load_explicit(&ring.is_changing, memory_order_relaxed)))
+	if (base_unlikely(ring.is_refused ||
+			  atomic_load_explicit(&ring.is_changing, memory_order_relaxed)))
 		return drop();
-	i = ring.chunk ? atomic_fetch_add_explicit(&ring.used, records, memory_order_relaxed) : TRACE_RECORDS_PER_CHUNK;
+	i = ring.chunk ? atomic_fetch_add_explicit(&ring.used, records, memory_order_relaxed)
+		       : TRACE_RECORDS_PER_CHUNK;
 	if (base_unlikely(i + records > TRACE_RECORDS_PER_CHUNK)) {
 		if (is_held)
 			return drop();
@@ -97,7 +100,8 @@ struct trace_record *record_begin_row(uint32_t records) { return take(records, f
 void record_end(struct trace_record *r, enum trace_type type, uint8_t flags)
 {
 	r->flags = flags;
-	atomic_store_explicit(&r->type, (uint8_t)type, memory_order_release); /* partner: the reader of the file */
+	atomic_store_explicit(&r->type, (uint8_t)type,
+			      memory_order_release); /* partner: the reader of the file */
 }
 
 struct trace_totals *record_totals(void)
@@ -127,14 +131,17 @@ void totals_add(uint16_t site, const struct trace_totals *more)
 		t->taken += more->taken;
 		t->early += more->early;
 	} else {
-		atomic_fetch_add_explicit(&file_header()->uncounted, more->calls, memory_order_relaxed);
+		atomic_fetch_add_explicit(&file_header()->uncounted, more->calls,
+					  memory_order_relaxed);
 	}
 	record_hold(was_held);
 }
 
 void totals_add_call(const struct trace_record *r)
 {
-	totals_add(r->call.site, &(struct trace_totals){
-					 .calls = 1, .bytes = r->call.bytes, .ticks = r->end - r->begin,
-					 .taken = r->call.outcome >= TRACE_TAKEN, .early = r->call.outcome == TRACE_EARLY });
+	totals_add(r->call.site, &(struct trace_totals){ .calls = 1,
+							 .bytes = r->call.bytes,
+							 .ticks = r->end - r->begin,
+							 .taken = r->call.outcome >= TRACE_TAKEN,
+							 .early = r->call.outcome == TRACE_EARLY });
 }

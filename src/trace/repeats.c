@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls in a loop are like one another, and memory that has never been written costs more than all else of a
- * record: 4 us a page, 60 ns a record. A thread remembers what it wrote last for some places. The second call that
- * is like the one before begins a row, a TRACE_ALIKE and its TRACE_REPEATS, in which each takes 8 bytes. Their sums
- * are added to the totals when the row ends; those of one that has not ended are the reader's to add.
+ * Calls in a loop are like one another, and memory that has never been written costs more than all
+ * else of a record: 4 us a page, 60 ns a record. A thread remembers what it wrote last for some
+ * places. The second call that is like the one before begins a row, a TRACE_ALIKE and its
+ * TRACE_REPEATS, in which each takes 8 bytes. Their sums are added to the totals when the row ends;
+ * those of one that has not ended are the reader's to add.
  *
- * A copy of 64 KiB sends all else out of the first cache: what a call needs is in few lines, and fetched in time.
+ * A copy of 64 KiB sends all else out of the first cache: what a call needs is in few lines, and
+ * fetched in time.
  */
 #include "trace/private.h"
 
@@ -13,7 +15,8 @@ enum { RECENT = 8, ROOM = TRACE_REPEAT_RECORDS * TRACE_REPEATS_PER_RECORD };
 
 struct trace_recent {
 	uint64_t key;              /* of the place; 0: none */
-	struct trace_record *like; /* in the file: a TRACE_CALL, or a TRACE_ALIKE with its row; NULL: none */
+	struct trace_record
+		*like; /* in the file: a TRACE_CALL, or a TRACE_ALIKE with its row; NULL: none */
 	const char *why, *early_why;
 	uint64_t begin, op;        /* of the last call */
 	uint16_t site;
@@ -21,23 +24,28 @@ struct trace_recent {
 } __attribute__((aligned(BASE_CACHE_LINE)));
 static __thread struct trace_recent recent[RECENT] __attribute__((tls_model("initial-exec")));
 
-static struct trace_repeats *repeats_after(const struct trace_record *alike) { return (struct trace_repeats *)(alike + 1); }
+static struct trace_repeats *repeats_after(const struct trace_record *alike)
+{
+	return (struct trace_repeats *)(alike + 1);
+}
 
 static _Atomic uint64_t *slot(const struct trace_recent *p)
 {
-	return &repeats_after(p->like)[p->used / TRACE_REPEATS_PER_RECORD].each[p->used % TRACE_REPEATS_PER_RECORD];
+	return &repeats_after(p->like)[p->used / TRACE_REPEATS_PER_RECORD]
+			.each[p->used % TRACE_REPEATS_PER_RECORD];
 }
 
-/* ---- ends ------------------------------------------------------------------------------------------------------ */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 static void count_row(const struct trace_record *alike)
 {
 	struct trace_totals row = { 0 };
 
 	for (uint32_t i = 0; i < ROOM; i++) {
-		uint64_t repeat = atomic_load_explicit(&repeats_after(alike)[i / TRACE_REPEATS_PER_RECORD]
-								.each[i % TRACE_REPEATS_PER_RECORD],
-						       memory_order_relaxed);
+		uint64_t repeat =
+			atomic_load_explicit(&repeats_after(alike)[i / TRACE_REPEATS_PER_RECORD]
+						      .each[i % TRACE_REPEATS_PER_RECORD],
+					     memory_order_relaxed);
 
 		row.calls += repeat != 0;
 		row.ticks += repeat & (TRACE_REPEAT_MOST_TICKS - 1);
@@ -66,9 +74,12 @@ void repeats_end(void)
 		end_row(&recent[i]);
 }
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* ---- places ------------------------------------------------------------------------------ */
 
-static struct trace_recent *recent_of(uint64_t key) { return &recent[(key >> 2 ^ key >> 6) % RECENT]; }
+static struct trace_recent *recent_of(uint64_t key)
+{
+	return &recent[(key >> 2 ^ key >> 6) % RECENT];
+}
 
 static void enter(struct trace_recent *p, const char *name, const void *address)
 {
@@ -77,13 +88,15 @@ static void enter(struct trace_recent *p, const char *name, const void *address)
 	p->key = site_key(name, address);
 }
 
-struct trace_recent *repeats_find(const char *name, const void *address, const void *frame, uint16_t *out_site)
+struct trace_recent *repeats_find(const char *name, const void *address, const void *frame,
+				  uint16_t *out_site)
 {
 	static _Atomic bool has_passages; /* calls come through functions of the MPI's */
 	struct trace_recent *p;
 	uint64_t key;
 
-	if (base_unlikely(atomic_load_explicit(&has_passages, memory_order_relaxed)) && !caller_is_program(address))
+	if (base_unlikely(atomic_load_explicit(&has_passages, memory_order_relaxed)) &&
+	    !caller_is_program(address))
 		address = caller_of(address, frame);
 	key = site_key(name, address);
 	p = recent_of(key);
@@ -102,7 +115,8 @@ struct trace_recent *repeats_find(const char *name, const void *address, const v
 	return p;
 }
 
-void repeats_follow(struct trace_recent *p, struct trace_record *r, const char *why, const char *early_why)
+void repeats_follow(struct trace_recent *p, struct trace_record *r, const char *why,
+		    const char *early_why)
 {
 	end_row(p);
 	p->like = r;
@@ -112,7 +126,7 @@ void repeats_follow(struct trace_recent *p, struct trace_record *r, const char *
 	p->op = r->call.op;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------- */
 
 static bool has_moved(const struct trace_record *r) { return r->call.moved || r->call.edges; }
 
@@ -128,10 +142,11 @@ static bool has_moved_alike(const struct trace_record *a, const struct trace_rec
 
 static bool is_alike(const struct trace_record *a, const struct trace_record *b)
 {
-	return a->call.bytes == b->call.bytes && a->call.group == b->call.group && a->call.ops == b->call.ops &&
-	       a->call.outcome == b->call.outcome && a->call.region == b->call.region && a->rank == b->rank &&
-	       a->ranks == b->ranks && a->root == b->root &&
-	       !((a->flags ^ b->flags) & (TRACE_IS_ROOT | TRACE_OWN_PART)) && has_moved_alike(a, b);
+	return a->call.bytes == b->call.bytes && a->call.group == b->call.group &&
+	       a->call.ops == b->call.ops && a->call.outcome == b->call.outcome &&
+	       a->call.region == b->call.region && a->rank == b->rank && a->ranks == b->ranks &&
+	       a->root == b->root && !((a->flags ^ b->flags) & (TRACE_IS_ROOT | TRACE_OWN_PART)) &&
+	       has_moved_alike(a, b);
 }
 
 /* 0: it does not fit. */
@@ -139,10 +154,12 @@ static uint64_t repeat_of(const struct trace_recent *p, const struct trace_recor
 {
 	uint64_t begin = r->begin - p->begin, ticks = r->end - r->begin, op = r->call.op - p->op;
 
-	if (ticks >= TRACE_REPEAT_MOST_TICKS || begin >= TRACE_REPEAT_MOST_BEGIN || op >= TRACE_REPEAT_MOST_OPS)
+	if (ticks >= TRACE_REPEAT_MOST_TICKS || begin >= TRACE_REPEAT_MOST_BEGIN ||
+	    op >= TRACE_REPEAT_MOST_OPS)
 		return 0;
 	return TRACE_REPEAT_IS_USED | (r->call.edges ? TRACE_REPEAT_HAS_EDGES : 0) | ticks |
-	       begin * TRACE_REPEAT_MOST_TICKS | op * (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN);
+	       begin * TRACE_REPEAT_MOST_TICKS |
+	       op * (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN);
 }
 
 /* False: there is no room, which has been counted. */
@@ -167,7 +184,8 @@ static bool begin_row(struct trace_recent *p)
 	return true;
 }
 
-/* 1 + the record of the row that says how much the call has moved, for the first that has; 0 nothing; -1: no record is left. */
+/* 1 + the record of the row that says how much the call has moved, for the first that has; 0
+ * nothing; -1: no record is left. */
 static int moved_index(struct trace_record *alike, const struct trace_record *r)
 {
 	struct trace_repeats *row = repeats_after(alike);
@@ -208,14 +226,16 @@ static bool append(struct trace_recent *p, uint64_t repeat, const struct trace_r
 		return false;
 	note_moved(p->like, r);
 	/* partner: the reader of the file */
-	atomic_store_explicit(slot(p), repeat | (uint64_t)moved * TRACE_REPEAT_MOVED, memory_order_release);
+	atomic_store_explicit(slot(p), repeat | (uint64_t)moved * TRACE_REPEAT_MOVED,
+			      memory_order_release);
 	p->used++;
 	p->begin = r->begin;
 	p->op = r->call.op;
 	return true;
 }
 
-bool repeats_add(struct trace_recent *p, const struct trace_record *r, const char *why, const char *early_why)
+bool repeats_add(struct trace_recent *p, const struct trace_record *r, const char *why,
+		 const char *early_why)
 {
 	bool has_room, is_done, was_held;
 	uint64_t repeat;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where in the program a call was made, and in which loaded file that lies, as the file of a process that
- * has died must tell without it. */
+/* Where in the program a call was made, and in which loaded file that lies, as the file of a
+ * process that has died must tell without it. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 static uint16_t module_index(const char *path, uint64_t base)
 {
 	struct trace_module *all = file_modules();
-	uint32_t count = atomic_load_explicit(&file_header()->module_count, memory_order_acquire), i;
+	uint32_t count = atomic_load_explicit(&file_header()->module_count, memory_order_acquire),
+		 i;
 
 	for (i = 0; i < base_min_u64(count, TRACE_MODULES); i++)
 		if (all[i].base == base && all[i].path[0])
@@ -34,7 +35,8 @@ static uint16_t module_of(uint64_t address)
 	Dl_info info;
 	ssize_t n;
 
-	if (!address || !dladdr1((void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+	if (!address ||
+	    !dladdr1((void *)(uintptr_t)address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
 		return 0;
 	path = map->l_name;
 	if (!path || !path[0]) { /* the program itself */
@@ -49,7 +51,8 @@ static void fill(struct trace_site *s, const char *name, uint64_t address)
 {
 	s->address = address;
 	s->name = text_index(name);
-	atomic_store_explicit(&s->module, module_of(address), memory_order_release); /* partner: the file's reader */
+	atomic_store_explicit(&s->module, module_of(address),
+			      memory_order_release); /* partner: the file's reader */
 }
 
 uint16_t site_index(const char *name, const void *address)

@@ -9,7 +9,8 @@ static void fill(struct trace_text *t, const char *text)
 	size_t n = strlen(text);
 
 	memcpy(t->text, text, base_min_u64(n, sizeof t->text - 1)); /* the rest is zero */
-	atomic_store_explicit(&t->is_set, 1, memory_order_release); /* partner: the reader of the file */
+	atomic_store_explicit(&t->is_set, 1,
+			      memory_order_release); /* partner: the reader of the file */
 }
 
 static uint16_t look(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
@@ -24,8 +25,8 @@ static uint16_t look(void *table, size_t entry_bytes, uint32_t count, uint64_t k
 		if (!found && !out_new)
 			return 0;
 		if (!found)
-			*out_new = atomic_compare_exchange_strong_explicit(place, &found, key, memory_order_relaxed,
-									   memory_order_relaxed);
+			*out_new = atomic_compare_exchange_strong_explicit(
+				place, &found, key, memory_order_relaxed, memory_order_relaxed);
 		if (found == key || (out_new && *out_new))
 			return (uint16_t)k;
 	}

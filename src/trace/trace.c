@@ -50,14 +50,17 @@ void trace_guard(const char *name)
 		file_header()->guard = text_index(name);
 }
 
-/* ---- copies --------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------ */
 
-/* Short copies come in numbers, and time counts most there: those of one transfer share a record. */
+/* Short copies come in numbers, and time counts most there: those of one transfer share a record.
+ */
 static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
 {
-	if (!last || last->begin || atomic_load_explicit(&last->type, memory_order_relaxed) != TRACE_COPY ||
+	if (!last || last->begin ||
+	    atomic_load_explicit(&last->type, memory_order_relaxed) != TRACE_COPY ||
 	    last->copy.op != c->op || last->copy.group != c->group || last->copy.src != c->src ||
-	    last->copy.dst != c->dst || last->copy.mover != c->mover || last->copy.more == UINT8_MAX)
+	    last->copy.dst != c->dst || last->copy.mover != c->mover ||
+	    last->copy.more == UINT8_MAX)
 		return false;
 	last->copy.bytes += c->bytes;
 	last->copy.more++;
@@ -98,13 +101,14 @@ static bool add_fragment(struct trace_record *r, const struct trace_copy *c)
 	return true;
 }
 
-/* What a rank copies in its call from one partner, or to it, and from itself to itself, is in the call's record. */
+/* What a rank copies in its call from one partner, or to it, and from itself to itself, is in the
+ * call's record. */
 static bool add_to_call(const struct trace_copy *c)
 {
 	struct trace_record *r = &trace_current.record;
 
-	if (!trace_current.depth || r->call.ops != 1 || c->op != r->call.op || c->group != r->call.group ||
-	    c->by != r->rank)
+	if (!trace_current.depth || r->call.ops != 1 || c->op != r->call.op ||
+	    c->group != r->call.group || c->by != r->rank)
 		return false;
 	repeats_fetch(trace_current.recent);
 	if (c->src != c->dst)
@@ -161,12 +165,14 @@ static bool add_to_earlier(uint64_t since, const struct trace_copy *c)
 {
 	bool is_added;
 
-	if (since > TRACE_FOLLOWS || atomic_load_explicit(&trace_current.is_changing, memory_order_relaxed))
+	if (since > TRACE_FOLLOWS ||
+	    atomic_load_explicit(&trace_current.is_changing, memory_order_relaxed))
 		return false;
 	/* only handlers of this thread look at it */
 	atomic_store_explicit(&trace_current.is_changing, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	is_added = since ? add_to_row(c) : add_to_call(c) || add_to_last(trace_current.last_copy, c);
+	is_added =
+		since ? add_to_row(c) : add_to_call(c) || add_to_last(trace_current.last_copy, c);
 	atomic_signal_fence(memory_order_seq_cst);
 	atomic_store_explicit(&trace_current.is_changing, false, memory_order_relaxed);
 	return is_added;
@@ -203,8 +209,8 @@ void trace_copied_on(uint64_t since, const struct trace_copy *c)
 	record_end(r, TRACE_COPY, 0);
 }
 
-void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start, int thread,
-		      bool is_write)
+void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
+		      int thread, bool is_write)
 {
 	struct trace_record *r = record_begin();
 
@@ -221,8 +227,8 @@ void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t addre
 	record_end(r, TRACE_TOUCH, TRACE_IN_NS | (is_write ? TRACE_IS_WRITE : 0));
 }
 
-void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns, uint32_t touches,
-		   bool is_called)
+void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
+		   uint32_t touches, bool is_called)
 {
 	struct trace_record *r = record_begin();
 

@@ -6,14 +6,14 @@
  *   rt      trace_start ... trace_stop
  *   mpi     trace_call_begin ... trace_call_end       one record a call; trace_small for small ones
  *   rt      trace_region, trace_early, trace_left, trace_touched
- *   mpi     trace_begun, trace_asked ... trace_turned, trace_ended     a request, from its call to its end
- *   exec    trace_op                                   which collective of which group it is
+ *   mpi     trace_begun, trace_asked ... trace_turned, trace_ended     a request, from its call to
+ * its end exec    trace_op                                   which collective of which group it is
  *   xfer, fold  trace_copied                           who moved or combined which fragment when
  *
- * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs two
- * readings of the processor's counter and, in a loop, 12 bytes of the file. No hook takes a lock, allocates memory or
- * fails; all but start, stop and call_begin are async-signal-safe. Each thread writes into chunks of
- * its own; texts must be constants, as their addresses stand for them.
+ * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs
+ * two readings of the processor's counter and, in a loop, 12 bytes of the file. No hook takes a
+ * lock, allocates memory or fails; all but start, stop and call_begin are async-signal-safe. Each
+ * thread writes into chunks of its own; texts must be constants, as their addresses stand for them.
  *
  * A forked child is not traced: the file is its parent's.
  */
@@ -27,8 +27,8 @@
 extern bool trace_on; /* written by start and stop, and in a forked child */
 static inline bool trace_is_on(void) { return base_unlikely(trace_on); }
 
-/* Open the file in the folder SLUICE_TRACE; a failure is one line, and nothing is traced. Once, before
- * collectives. */
+/* Open the file in the folder SLUICE_TRACE; a failure is one line, and nothing is traced. Once,
+ * before collectives. */
 void trace_start(int world_rank);
 /* The file is complete. No thread is inside a traced call. */
 void trace_stop(void);
@@ -36,11 +36,12 @@ void trace_stop(void);
 /* The time, as records of calls, copies and requests have it. */
 uint64_t trace_ticks(void);
 
-/* ---- calls (mpi/) ---------------------------------------------------------------------------------- */
+/* ---- calls (mpi/) ------------------------------------------------------------------------ */
 
 /*
- * A call of `name` begins, which returns to `site`, or to where that function of the MPI's was called (Fortran). Calls do not nest: an inner one is not traced. frame:
- * where the stack is; one that was begun below it was left by longjmp(), as error handlers do.
+ * A call of `name` begins, which returns to `site`, or to where that function of the MPI's was
+ * called (Fortran). Calls do not nest: an inner one is not traced. frame: where the stack is; one
+ * that was begun below it was left by longjmp(), as error handlers do.
  */
 void trace_call_begin_on(const char *name, const void *site, const void *frame);
 void trace_call_end_on(int rc);
@@ -62,15 +63,15 @@ static inline bool trace_passed(const char *why);
 static inline void trace_bytes(uint64_t bytes);
 
 /*
- * A call below the threshold. Counted exactly; one of many is timed and recorded: *out_since is then not
- * 0 and trace_small_end() is to be called after it. type: handle of a predefined datatype, whose size
- * `size_of` tells when it is not known yet.
+ * A call below the threshold. Counted exactly; one of many is timed and recorded: *out_since is
+ * then not 0 and trace_small_end() is to be called after it. type: handle of a predefined datatype,
+ * whose size `size_of` tells when it is not known yet.
  */
-uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count, uintptr_t type,
-			   uint64_t (*size_of)(uintptr_t type));
+uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count,
+			   uintptr_t type, uint64_t (*size_of)(uintptr_t type));
 void trace_small_end(uint64_t since);
 
-/* ---- a call that was taken (rt/, exec/) ---------------------------------------------------------------- */
+/* ---- a call that was taken (rt/, exec/) -------------------------------------------------- */
 
 /* What this thread copies now (see trace_row_begin()). */
 struct trace_row {
@@ -146,28 +147,28 @@ static inline void trace_is_early(void)
 		trace_current.is_early = true;
 }
 
-/* ---- afterwards ------------------------------------------------------------------------------------------ */
+/* ---- afterwards -------------------------------------------------------------------------- */
 
 /* One touch, from begin_ns (CLOCK_MONOTONIC) until now. */
-void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start, int thread,
-		      bool is_write);
-static inline void trace_touched(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
-				 int thread, bool is_write)
+void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
+		      int thread, bool is_write);
+static inline void trace_touched(struct trace_name call, uint64_t begin_ns, uintptr_t address,
+				 uintptr_t start, int thread, bool is_write)
 {
 	if (trace_is_on())
 		trace_touched_on(call, begin_ns, address, start, thread, is_write);
 }
 /* An operation that was left has been retired, now. */
-void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns, uint32_t touches,
-		   bool is_called);
-static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
-			      uint32_t touches, bool is_called)
+void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
+		   uint32_t touches, bool is_called);
+static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
+			      uint64_t waited_ns, uint32_t touches, bool is_called)
 {
 	if (trace_is_on())
 		trace_left_on(call, left_ns, wanted_ns, waited_ns, touches, is_called);
 }
 
-/* ---- a collective that goes on after its call, until the program has waited for it (mpi/) ------------------- */
+/* ---- a collective that goes on after its call, until the program has waited for it (mpi/) ---- */
 
 struct trace_begun {
 	struct trace_name call;
@@ -195,10 +196,11 @@ static inline void trace_ended(const struct trace_begun *b, const struct trace_o
 		trace_ended_on(b, op);
 }
 
-/* ---- copies (xfer/) ---------------------------------------------------------------------------------------- */
+/* ---- copies (xfer/) ---------------------------------------------------------------------- */
 
 #define TRACE_TIMED_BYTES (32u << 10) /* shorter copies are counted, not timed; and copies of */
-#define TRACE_TIMED_TRANSFER_BYTES (128u << 10) /* shorter transfers in rows: it would be 2 % of their time */
+#define TRACE_TIMED_TRANSFER_BYTES                                                                 \
+	(128u << 10) /* shorter transfers in rows: it would be 2 % of their time */
 
 /* One unit, or a part of it, has been moved. */
 struct trace_copy {
@@ -224,11 +226,11 @@ static inline uint64_t trace_transfer_begin(uint64_t bytes)
 }
 
 /*
- * Fragments of one transfer that a thread copies one after the other are a row, and share a record: the clock is read
- * when its first one begins and ends, and when its last one does. The row ends with a fragment that is the last one
- * that anybody can claim, or with trace_row_end(), or with the touch or the call in which it was copied, or when the
- * thread turns to another one. row: what is the transfer's alone; bytes: of all of it. Returns what is to be given to
- * trace_copied().
+ * Fragments of one transfer that a thread copies one after the other are a row, and share a record:
+ * the clock is read when its first one begins and ends, and when its last one does. The row ends
+ * with a fragment that is the last one that anybody can claim, or with trace_row_end(), or with the
+ * touch or the call in which it was copied, or when the thread turns to another one. row: what is
+ * the transfer's alone; bytes: of all of it. Returns what is to be given to trace_copied().
  */
 #define TRACE_FOLLOWS 1u /* a fragment that is not the first of its row */
 uint64_t trace_row_begin_on(const void *row, uint64_t op);
@@ -254,7 +256,7 @@ static inline void trace_row_end(const void *row)
 			trace_copied_on(since, &(struct trace_copy){ __VA_ARGS__ }); \
 	} while (0)
 
-/* ---- the rest ------------------------------------------------------------------------------------------------ */
+/* ---- the rest ---------------------------------------------------------------------------- */
 
 /* Something else that takes time: a group is made. */
 void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes);

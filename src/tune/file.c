@@ -37,7 +37,8 @@ static size_t append_slug(const char *text, char *out, size_t used, size_t cap)
 {
 	for (; *text && used + 1 < cap; text++) {
 		bool is_upper = *text >= 'A' && *text <= 'Z';
-		bool is_word = is_upper || (*text >= 'a' && *text <= 'z') || (*text >= '0' && *text <= '9') || *text == '.';
+		bool is_word = is_upper || (*text >= 'a' && *text <= 'z') ||
+			       (*text >= '0' && *text <= '9') || *text == '.';
 
 		if (is_word)
 			out[used++] = is_upper ? (char)(*text - 'A' + 'a') : *text;
@@ -73,7 +74,8 @@ void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap)
 
 	if (for_alike) {
 		host_machine_text(text, sizeof text);
-		used = (size_t)snprintf(out, cap, "like-%016llx", (unsigned long long)hash_text(text));
+		used = (size_t)snprintf(out, cap, "like-%016llx",
+					(unsigned long long)hash_text(text));
 	} else {
 		host_name(text, sizeof text);
 		used = append_slug(text, out, 0, cap);
@@ -132,25 +134,31 @@ static int check_head(struct reader *r, int head, const char *value)
 	case HEAD_FORMAT:
 		snprintf(ours, sizeof ours, "%d", TUNE_FORMAT);
 		if (strcmp(value, ours))
-			return refuse(r->out, "its format is %.20s, and this Sluice reads %s", value, ours);
+			return refuse(r->out, "its format is %.20s, and this Sluice reads %s",
+				      value, ours);
 		return 0;
 	case HEAD_VERSION:
 		if (strcmp(value, SLUICE_VERSION))
-			return refuse(r->out, "Sluice %.20s has written it, and this is " SLUICE_VERSION, value);
+			return refuse(r->out,
+				      "Sluice %.20s has written it, and this is " SLUICE_VERSION,
+				      value);
 		return 0;
 	case HEAD_HOST:
 		host_name(ours, sizeof ours);
 		if (strcmp(value, "*") && strcmp(value, ours))
-			return refuse(r->out, "it is of machine %.60s, and this is %.60s", value, ours);
+			return refuse(r->out, "it is of machine %.60s, and this is %.60s", value,
+				      ours);
 		return 0;
 	case HEAD_MACHINE:
 		host_machine_text(ours, sizeof ours);
 		if (strcmp(value, ours))
-			return refuse(r->out, "it was measured on %.90s, and this is %.90s", value, ours);
+			return refuse(r->out, "it was measured on %.90s, and this is %.90s", value,
+				      ours);
 		return 0;
 	default:
 		if (r->mpi[0] && strcmp(value, r->mpi))
-			return refuse(r->out, "it was measured with %.60s, and this is %.60s", value, r->mpi);
+			return refuse(r->out, "it was measured with %.60s, and this is %.60s",
+				      value, r->mpi);
 		return 0;
 	}
 }
@@ -161,7 +169,10 @@ static int read_value(struct reader *r, char *line, int number)
 	int ret;
 
 	if (r->seen != (1u << HEADS) - 1)
-		return refuse(r->out, "its line %d stands before all of sluice-tune, version, host, machine and mpi", number);
+		return refuse(r->out,
+			      "its line %d stands before all of sluice-tune, version, host, "
+			      "machine and mpi",
+			      number);
 	*equals = '\0';
 	ret = base_option_tune(line, equals + 1);
 	if (ret == -ENOENT)
@@ -169,7 +180,8 @@ static int read_value(struct reader *r, char *line, int number)
 	if (ret == -EPERM)
 		return refuse(r->out, "its line %d: %.60s cannot be set there", number, line);
 	if (ret)
-		return refuse(r->out, "its line %d: %.60s does not take '%.40s'", number, line, equals + 1);
+		return refuse(r->out, "its line %d: %.60s does not take '%.40s'", number, line,
+			      equals + 1);
 	r->out->values++;
 	return 0;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tune: what `sluice tune` has measured on this machine with one MPI, in a file that programs find by
- * themselves.
+ * tune: what `sluice tune` has measured on this machine with one MPI, in a file that programs find
+ * by themselves.
  *
  *   environment  >  tune file  >  default
  *
- * One file an MPI. In each of the folders of tune_folder(), in this order, these names are looked for, and
- * the first file that exists is the one:
- *   HOST.MPI.tune         this machine; so that machines with a common home directory do not meet
- *   like-KIND.MPI.tune    any machine of this kind: one file for the alike nodes of a cluster, or for
- *                         containers, whose names change
+ * One file an MPI. In each of the folders of tune_folder(), in this order, these names are looked
+ * for, and the first file that exists is the one: HOST.MPI.tune         this machine; so that
+ * machines with a common home directory do not meet like-KIND.MPI.tune    any machine of this kind:
+ * one file for the alike nodes of a cluster, or for containers, whose names change
  *
  *   # comment                          until the end of the line
  *   sluice-tune 1                      the format, before anything else
@@ -19,12 +18,13 @@
  *   mpi MPICH 5.0.2                    tune_mpi_name()
  *   SLUICE_XFER_FRAGMENT=256K          values, as in the environment
  *
- * A file that is not for this machine, version and MPI, or has a mistake, is refused as a whole, with one
- * reason; the program then runs with the defaults. Ranks find the same file, as they are asked by the same
- * names; where they do not, values that they must agree on differ and node/ notices, as with the environment.
+ * A file that is not for this machine, version and MPI, or has a mistake, is refused as a whole,
+ * with one reason; the program then runs with the defaults. Ranks find the same file, as they are
+ * asked by the same names; where they do not, values that they must agree on differ and node/
+ * notices, as with the environment.
  *
- * Context: tune_load() once, after base_options_load(), before threads use options. No malloc. The rest:
- * any thread.
+ * Context: tune_load() once, after base_options_load(), before threads use options. No malloc. The
+ * rest: any thread.
  */
 #ifndef SLUICE_TUNE_H
 #define SLUICE_TUNE_H
@@ -52,14 +52,14 @@ struct tune_result {
 };
 
 /*
- * Find the file for this MPI (tune_mpi_name()'s words; "": only SLUICE_TUNE_FILE is looked at) and let its
- * values be in force.
+ * Find the file for this MPI (tune_mpi_name()'s words; "": only SLUICE_TUNE_FILE is looked at) and
+ * let its values be in force.
  */
 void tune_load(const char *mpi, struct tune_result *out);
 /* "vm.mpich-5.0.2.tune", for this machine, or for all of its kind. */
 void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap);
-/* The folders that are looked through, in this order: the user's, /etc/sluice, the installation's. 0,
- * or -ENOENT: this one is not there to be looked at; -ERANGE: there is no such number. */
+/* The folders that are looked through, in this order: the user's, /etc/sluice, the installation's.
+ * 0, or -ENOENT: this one is not there to be looked at; -ERANGE: there is no such number. */
 int tune_folder(int number, char *out, size_t cap);
 /* What MPI_Get_library_version says, shortened: "MPICH 5.0.2", "Open MPI v5.0.11". */
 void tune_mpi_name(const char *library_version, char *out, size_t cap);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Announcements, and how threads sleep without missing one. A ringer counts, then looks whether somebody
- * seeks or sleeps; a thread says that it sleeps, and no longer seeks, then looks at the count once more. All of
- * these are sequentially consistent: one of the two sees the other.
+ * Announcements, and how threads sleep without missing one. A ringer counts, then looks whether
+ * somebody seeks or sleeps; a thread says that it sleeps, and no longer seeks, then looks at the
+ * count once more. All of these are sequentially consistent: one of the two sees the other.
  */
 #include "worker/private.h"
 
@@ -43,7 +43,8 @@ uint64_t bell_look(struct worker_bell *b, uint32_t *at)
 {
 	for (uint32_t i = 0; i < WORKER_BELL_ENTRIES; i++) {
 		uint32_t k = (*at + i) % WORKER_BELL_ENTRIES;
-		uint64_t what = atomic_load_explicit(&b->entries[k], memory_order_acquire); /* partner: bell_ring */
+		uint64_t what = atomic_load_explicit(&b->entries[k],
+						     memory_order_acquire); /* partner: bell_ring */
 
 		if (!what)
 			continue;
@@ -56,7 +57,8 @@ uint64_t bell_look(struct worker_bell *b, uint32_t *at)
 void bell_remove(struct worker_bell *b, uint32_t at, uint64_t what)
 {
 	/* another thread may have removed it, and a new one be there */
-	atomic_compare_exchange_strong_explicit(&b->entries[at], &what, 0, memory_order_relaxed, memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&b->entries[at], &what, 0, memory_order_relaxed,
+						memory_order_relaxed);
 }
 
 static bool has_changed(struct worker_bell *b, uint32_t seen)

@@ -32,10 +32,11 @@ static bool fd_is_ours(void)
 {
 	struct stat st;
 
-	return conn.fd >= 0 && !fstat(conn.fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == conn.inode;
+	return conn.fd >= 0 && !fstat(conn.fd, &st) && S_ISSOCK(st.st_mode) &&
+	       st.st_ino == conn.inode;
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------- */
 
 static int page_make(const struct worker_setup *setup, uint64_t key)
 {
@@ -44,7 +45,9 @@ static int page_make(const struct worker_setup *setup, uint64_t key)
 
 	if (fd < 0)
 		return -errno;
-	p = ftruncate(fd, sizeof *p) ? MAP_FAILED : mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p = ftruncate(fd, sizeof *p)
+		    ? MAP_FAILED
+		    : mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED) {
 		err = -errno;
 		close(fd);
@@ -74,7 +77,8 @@ static int listener_make(uint64_t id)
 
 	if (fd < 0)
 		return -errno;
-	if (!bind(fd, (struct sockaddr *)&a, worker_socket_name(&a, getpid(), id)) && !listen(fd, BACKLOG))
+	if (!bind(fd, (struct sockaddr *)&a, worker_socket_name(&a, getpid(), id)) &&
+	    !listen(fd, BACKLOG))
 		return fd;
 	err = -errno;
 	close(fd);
@@ -83,7 +87,9 @@ static int listener_make(uint64_t id)
 
 static int start_locked(const struct worker_setup *setup, char *reason, size_t cap)
 {
-	struct worker_ticket t = { .pid = getpid(), .socket = host_random_u64(), .key = host_random_u64() | 1 };
+	struct worker_ticket t = { .pid = getpid(),
+				   .socket = host_random_u64(),
+				   .key = host_random_u64() | 1 };
 	int page = page_make(setup, t.key), listener = listener_make(t.socket), ret;
 
 	ret = page < 0 ? page : listener < 0 ? listener : 0;
@@ -102,7 +108,8 @@ static int start_locked(const struct worker_setup *setup, char *reason, size_t c
 	return 0;
 }
 
-int worker_start(const struct worker_setup *setup, struct worker_ticket *out, char *reason, size_t cap)
+int worker_start(const struct worker_setup *setup, struct worker_ticket *out, char *reason,
+		 size_t cap)
 {
 	int ret;
 
@@ -120,7 +127,7 @@ int worker_start(const struct worker_setup *setup, struct worker_ticket *out, ch
 	return ret;
 }
 
-/* ---- being attached --------------------------------------------------------------------------------------- */
+/* ---- being attached ---------------------------------------------------------------------- */
 
 bool worker_is_alive(void)
 {
@@ -152,7 +159,8 @@ static int check_peer(int fd, int pid)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
 		return -errno;
-	return c.uid == geteuid() && c.pid == pid ? 0 : -EPERM; /* who listens is who made the socket */
+	return c.uid == geteuid() && c.pid == pid ? 0
+						  : -EPERM; /* who listens is who made the socket */
 }
 
 static int connect_to(const struct worker_ticket *t)
@@ -162,8 +170,9 @@ static int connect_to(const struct worker_ticket *t)
 
 	if (fd < 0)
 		return -errno;
-	ret = connect(fd, (struct sockaddr *)&a, worker_socket_name(&a, t->pid, t->socket)) ? -errno :
-											       check_peer(fd, t->pid);
+	ret = connect(fd, (struct sockaddr *)&a, worker_socket_name(&a, t->pid, t->socket))
+		      ? -errno
+		      : check_peer(fd, t->pid);
 	if (!ret)
 		return fd;
 	close(fd);
@@ -252,7 +261,8 @@ void worker_detach(void)
 	}
 	conn.fd = -1;
 	if (conn.has_started)
-		look_end(END_NS); /* it ends in any case, but nothing should be left of a job where that can be */
+		look_end(END_NS); /* it ends in any case, but nothing should be left of a job where
+				     that can be */
 	conn.has_started = false;
 	pthread_mutex_unlock(&conn.lock);
 }
@@ -268,7 +278,7 @@ void worker_after_fork_child(void)
 	atomic_store_explicit(&worker_page, NULL, memory_order_relaxed); /* not mapped here */
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------ */
+/* ---- groups ------------------------------------------------------------------------------ */
 
 static int group_open_locked(const struct node_group *g)
 {
@@ -306,7 +316,7 @@ int worker_group_open(const struct node_group *g)
 	return ret;
 }
 
-/* ---- announcing ---------------------------------------------------------------------------------------------- */
+/* ---- announcing -------------------------------------------------------------------------- */
 
 void worker_facts(struct progress_facts *f)
 {

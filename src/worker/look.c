@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank does that waits for something the worker may have claimed. A thread at idle priority that
- * has been displaced may not run again for a second: the rank, which waits, lends it its CPU. One that
- * does not end even so is killed, and waited for until it is gone: only then nothing of it can be written
- * any more, and its claims are free again.
+ * What a rank does that waits for something the worker may have claimed. A thread at idle priority
+ * that has been displaced may not run again for a second: the rank, which waits, lends it its CPU.
+ * One that does not end even so is killed, and waited for until it is gone: only then nothing of it
+ * can be written any more, and its claims are free again.
  */
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +27,7 @@ static bool is_dead(const struct worker_page *p)
 	return node_process_is_dead(pid, atomic_load_explicit(&p->start, memory_order_relaxed));
 }
 
-/* ---- lending --------------------------------------------------------------------------------------------- */
+/* ---- lending ----------------------------------------------------------------------------- */
 
 static void place(const struct worker_thread *t, const struct host_cpumask *m)
 {
@@ -47,7 +47,8 @@ static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t 
 		return true;
 	if (!host_cpumask_here(&here))
 		return false;
-	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread the end */
+	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread
+	 * the end */
 	atomic_fetch_add_explicit(&t->lenders, 1, memory_order_seq_cst);
 	place(t, &here);
 	if (atomic_load_explicit(&t->ended, memory_order_seq_cst) == ended)
@@ -57,15 +58,17 @@ static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t 
 	return atomic_load_explicit(&t->ended, memory_order_relaxed) != ended;
 }
 
-/* ---- the end of it ------------------------------------------------------------------------------------------ */
+/* ---- the end of it ----------------------------------------------------------------------- */
 
-static void take_back_all(struct worker_page *p, uint32_t group, worker_take_back *take_back, void *arg)
+static void take_back_all(struct worker_page *p, uint32_t group, worker_take_back *take_back,
+			  void *arg)
 {
 	uint64_t intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	bool is_claim = false;
 
 	for (uint32_t i = 0; i < p->threads; i++)
-		is_claim |= atomic_load_explicit(&p->thread[i].claim, memory_order_relaxed) == intent;
+		is_claim |=
+			atomic_load_explicit(&p->thread[i].claim, memory_order_relaxed) == intent;
 	if (intent && !is_claim && exec_name_group(intent) == group)
 		take_back(arg, intent, true);
 	for (uint32_t i = 0; i < p->threads; i++) {
@@ -82,7 +85,8 @@ static bool rescue(struct worker_page *p, uint32_t group, worker_take_back *take
 	struct worker_group *g = &p->group[group];
 	uint32_t none = 0;
 
-	if (!atomic_compare_exchange_strong_explicit(&g->rescue, &none, 1, memory_order_acquire, memory_order_acquire))
+	if (!atomic_compare_exchange_strong_explicit(&g->rescue, &none, 1, memory_order_acquire,
+						     memory_order_acquire))
 		return false;
 	take_back_all(p, group, take_back, arg);
 	atomic_store_explicit(&g->rescue, 2, memory_order_release);
@@ -95,7 +99,8 @@ static void declare_dead(struct worker_page *p)
 		base_count(BASE_CTR_ENGINE_RETIRED, 1);
 }
 
-/* It does not get on, or is not needed. What another process with its pid does is none of our business. */
+/* It does not get on, or is not needed. What another process with its pid does is none of our
+ * business. */
 static void end_it(const struct worker_page *p)
 {
 	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
@@ -105,10 +110,11 @@ static void end_it(const struct worker_page *p)
 		syscall(SYS_kill, pid, KILL);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------- */
 
 /* Somebody waits in vain for what one of its threads has claimed. True: that has ended. */
-static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim, uint64_t late_ns)
+static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim,
+		    uint64_t late_ns)
 {
 	if (lend(p, t, claim))
 		return true;
@@ -163,11 +169,12 @@ bool worker_look(int group, worker_take_back *take_back, void *arg)
 	return (state == WORKER_DEAD && rescue(p, g, take_back, arg)) || any;
 }
 
-/* ---- leaving a group ----------------------------------------------------------------------------------------- */
+/* ---- leaving a group --------------------------------------------------------------------- */
 
 static bool is_inside(struct worker_page *p, uint32_t group)
 {
-	/* sequentially consistent, as is enter(): either it sees that the group is closed, or this sees it */
+	/* sequentially consistent, as is enter(): either it sees that the group is closed, or this
+	 * sees it */
 	for (uint32_t i = 0; i < p->threads; i++)
 		if (atomic_load_explicit(&p->thread[i].in_group, memory_order_seq_cst) == group)
 			return true;

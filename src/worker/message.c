@@ -17,7 +17,8 @@ socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id)
 
 	memset(a, 0, sizeof *a);
 	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-worker-%d-%016llx", pid, (unsigned long long)id);
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-worker-%d-%016llx", pid,
+		     (unsigned long long)id);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -67,7 +68,8 @@ ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd)
 	if (n < 0)
 		return -errno;
 	c = CMSG_FIRSTHDR(&msg);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(out_fd, CMSG_DATA(c), sizeof(int));
 	return n;
 }

@@ -18,7 +18,7 @@
 /* Descriptors that the process is born with. */
 enum { WORKER_FD_LISTENER = 3, WORKER_FD_PAGE = 4 };
 
-/* ---- the bell: bell.c --------------------------------------------------------------------------------- */
+/* ---- the bell: bell.c -------------------------------------------------------------------- */
 
 struct worker_bell {
 	BASE_ALIGNED_LINE _Atomic uint32_t count; /* futex; announcements so far */
@@ -29,7 +29,8 @@ struct worker_bell {
 
 /* False: it is full, and the hint is lost. */
 bool bell_ring(struct worker_bell *b, uint64_t what);
-/* An announcement, from place *at on, around the end once; 0: there is none. *at becomes its place. */
+/* An announcement, from place *at on, around the end once; 0: there is none. *at becomes its place.
+ */
 uint64_t bell_look(struct worker_bell *b, uint32_t *at);
 void bell_remove(struct worker_bell *b, uint32_t at, uint64_t what);
 /* One more thread for what is announced, if one sleeps and none seeks. */
@@ -44,7 +45,7 @@ static inline uint64_t announcement(uint32_t client, uint32_t group, uint64_t ta
 	return ((uint64_t)client << 10 | group) << 24 | tag;
 }
 
-/* ---- the page --------------------------------------------------------------------------------------------- */
+/* ---- the page ---------------------------------------------------------------------------- */
 
 enum worker_state { WORKER_STARTS, WORKER_RUNS, WORKER_ENDS, WORKER_DEAD };
 
@@ -69,7 +70,8 @@ struct worker_page {
 	uint32_t is_normal;         /* not at idle priority (tests) */
 	uint64_t key, poll_max_ns;
 	int64_t copy;               /* enum base_copy_kernel */
-	uint64_t fragment_bytes, past_cache_bytes; /* SLUICE_XFER_FRAGMENT: all movers must cut alike */
+	uint64_t fragment_bytes,
+		past_cache_bytes;   /* SLUICE_XFER_FRAGMENT: all movers must cut alike */
 	char trace[256];            /* SLUICE_TRACE, an absolute path; empty: nothing is traced */
 	uint64_t trace_limit_bytes;
 	struct host_cpumask cpus;
@@ -84,15 +86,15 @@ struct worker_page {
 	_Atomic uint64_t bytes[WORKER_CLIENTS]; /* moved after each rank's announcements */
 };
 
-/* Both ends are of one build, for all that can be told: the program may have been replaced since the library was
- * loaded. */
+/* Both ends are of one build, for all that can be told: the program may have been replaced since
+ * the library was loaded. */
 static inline uint32_t worker_abi(void)
 {
-	return (uint32_t)(WORKER_VERSION * 0x9e3779b1u ^ sizeof(struct worker_page) ^ sizeof(struct xfer_view) << 12 ^
-			  exec_area_bytes(2) << 4);
+	return (uint32_t)(WORKER_VERSION * 0x9e3779b1u ^ sizeof(struct worker_page) ^
+			  sizeof(struct xfer_view) << 12 ^ exec_area_bytes(2) << 4);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------- */
 
 enum worker_message { WORKER_HELLO = 1, WORKER_GROUP };
 
@@ -105,34 +107,35 @@ struct worker_group_hello { /* then a node_member for each rank */
 	uint32_t type, unused;
 	struct node_outline outline;
 };
-struct worker_answer { /* to a hello with the descriptor of the page; value: client, or group; or -errno */
+struct worker_answer { /* to a hello with the descriptor of the page; value: client, or group; or
+			  -errno */
 	int32_t value;
 };
 
 socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id);
 /* One message, with a descriptor (-1: none). 0 or -errno. */
 int worker_send(int fd, const void *m, size_t bytes, int passed_fd);
-/* Waits at most timeout_ms. Bytes received, with *out_fd (-1: none; the caller's), 0: the other end is closed,
- * or -errno. */
+/* Waits at most timeout_ms. Bytes received, with *out_fd (-1: none; the caller's), 0: the other end
+ * is closed, or -errno. */
 ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd);
 
-/* ---- client.c, for look.c ---------------------------------------------------------------------------------- */
+/* ---- client.c, for look.c ---------------------------------------------------------------- */
 
 extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 
-/* ---- look.c ------------------------------------------------------------------------------------------------ */
+/* ---- look.c ------------------------------------------------------------------------------ */
 
 /* By who announces: one that is dead is noticed. */
 void look_now_and_then(struct worker_page *p);
 /* Waits until it is gone, for so long; then kills it. */
 void look_end(uint64_t wait_ns);
 
-/* ---- start.c ---------------------------------------------------------------------------------------------- */
+/* ---- start.c ----------------------------------------------------------------------------- */
 
 /* The process with these two descriptors; its pid, nobody's child, or -errno with the reason. */
 int worker_spawn(int listener, int page, char *reason, size_t cap);
 
-/* ---- serve.c ------------------------------------------------------------------------------------------------ */
+/* ---- serve.c ----------------------------------------------------------------------------- */
 
 int serve_start(struct worker_page *page);
 /* No more claims; waits until none is held, for a while. */

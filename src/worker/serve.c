@@ -31,13 +31,14 @@ struct mover {
 	bool has_shared;
 };
 
-/* ---- exec's calls ---------------------------------------------------------------------------------------- */
+/* ---- exec's calls ------------------------------------------------------------------------ */
 
 /* Its holder may be displaced: all of them run at idle priority. */
 static void claim_lock(void *arg)
 {
 	(void)arg;
-	while (atomic_exchange_explicit(&serve.claiming, 1, memory_order_acquire)) /* partner: claim_unlock */
+	while (atomic_exchange_explicit(&serve.claiming, 1,
+					memory_order_acquire)) /* partner: claim_unlock */
 		sched_yield();
 }
 
@@ -47,7 +48,8 @@ static void claim_unlock(void *arg)
 	atomic_store_explicit(&serve.claiming, 0, memory_order_release);
 }
 
-/* This thread takes a piece of so many bytes; others are mostly as long. True: another thread has been woken. */
+/* This thread takes a piece of so many bytes; others are mostly as long. True: another thread has
+ * been woken. */
 static bool share(uint64_t bytes)
 {
 	struct worker_bell *b = &serve.page->bell;
@@ -68,9 +70,11 @@ static void began(void *arg, uint64_t name, uint64_t bytes)
 {
 	struct mover *m = arg;
 
-	atomic_store_explicit(&m->thread->due_ns, host_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
+	atomic_store_explicit(&m->thread->due_ns,
+			      host_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
 			      memory_order_relaxed);
-	atomic_store_explicit(&m->thread->claim, name, memory_order_release); /* partner: worker_look */
+	atomic_store_explicit(&m->thread->claim, name,
+			      memory_order_release); /* partner: worker_look */
 	if (!m->has_shared)
 		m->has_shared = share(bytes);
 }
@@ -80,21 +84,23 @@ static void ended(void *arg, uint64_t bytes)
 	struct mover *m = arg;
 
 	atomic_store_explicit(&m->thread->claim, 0, memory_order_release);
-	/* sequentially consistent, as is lend(): either it sees the end, or this thread the lender */
+	/* sequentially consistent, as is lend(): either it sees the end, or this thread the lender
+	 */
 	atomic_fetch_add_explicit(&m->thread->ended, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&m->thread->lenders, memory_order_seq_cst))
 		host_futex_wake(&m->thread->ended, INT_MAX);
 	atomic_fetch_add_explicit(&serve.page->bytes[m->client], bytes, memory_order_relaxed);
 }
 
-/* ---- one announcement --------------------------------------------------------------------------------------- */
+/* ---- one announcement -------------------------------------------------------------------- */
 
 /* Of a collective of many ranks each may announce it: what this thread has served whole last. */
 static _Thread_local uint64_t served_whole;
 
 static void serve_one(struct worker_thread *t, uint64_t what)
 {
-	uint32_t group = (uint32_t)(what >> 24) & (WORKER_GROUPS - 1), client = (uint32_t)(what >> 34) & (WORKER_CLIENTS - 1);
+	uint32_t group = (uint32_t)(what >> 24) & (WORKER_GROUPS - 1),
+		 client = (uint32_t)(what >> 34) & (WORKER_CLIENTS - 1);
 	struct mover mover = { .thread = t, .client = client };
 	struct exec_mover m = {
 		.group = group,
@@ -111,14 +117,17 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 
 	if (of_all == served_whole)
 		return;
-	/* sequentially consistent, as is worker_group_close(): either it waits for us, or we see it closed */
+	/* sequentially consistent, as is worker_group_close(): either it waits for us, or we see it
+	 * closed */
 	atomic_store_explicit(&t->in_group, group, memory_order_seq_cst);
 	if (atomic_load_explicit(&serve.page->group[group].is_open, memory_order_seq_cst)) {
-		e = atomic_load_explicit(&serve.comm[group], memory_order_acquire); /* partner: serve_group */
+		e = atomic_load_explicit(&serve.comm[group],
+					 memory_order_acquire); /* partner: serve_group */
 		if (e && exec_serve(e, what & XFER_TAG_MASK, &m))
 			served_whole = of_all;
 	}
-	atomic_store_explicit(&t->in_group, 0, memory_order_release); /* partner: worker_group_close */
+	atomic_store_explicit(&t->in_group, 0,
+			      memory_order_release); /* partner: worker_group_close */
 }
 
 /* What lies at *at of the bell. */
@@ -130,7 +139,7 @@ static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t what
 	*at = (*at + 1) % WORKER_BELL_ENTRIES; /* the others' turn */
 }
 
-/* ---- threads -------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 static void settle_in(struct worker_thread *t)
 {
@@ -143,7 +152,8 @@ static void settle_in(struct worker_thread *t)
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
 }
 
-/* Nothing is announced: looks for a while, or sleeps. Returns for how long it may look the next time. */
+/* Nothing is announced: looks for a while, or sleeps. Returns for how long it may look the next
+ * time. */
 static uint64_t rest(uint32_t seen, uint64_t look_ns, enum progress_action action)
 {
 	struct worker_bell *b = &serve.page->bell;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process's first thread: connections of ranks, groups, and its own end. It sleeps in poll() until there
- * is something of that. Ranks are of one user and know the key; whoever says something wrong is dropped.
+ * The process's first thread: connections of ranks, groups, and its own end. It sleeps in poll()
+ * until there is something of that. Ranks are of one user and know the key; whoever says something
+ * wrong is dropped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,11 @@
 #define SYS_pidfd_open 434
 #endif
 
-enum { MESSAGE_MS = 2000, FIRST_MS = 30000, BEFORE_CLIENTS = 2 /* descriptors: listener, starter */ };
+enum {
+	MESSAGE_MS = 2000,
+	FIRST_MS = 30000,
+	BEFORE_CLIENTS = 2 /* descriptors: listener, starter */
+};
 
 struct client {
 	int fd;
@@ -44,12 +49,13 @@ static struct {
 	bool is_over;
 } server;
 
-/* ---- groups ---------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------ */
 
 static bool is_inside(uint32_t i)
 {
 	for (uint32_t t = 0; t < server.page->threads; t++)
-		if (atomic_load_explicit(&server.page->thread[t].in_group, memory_order_seq_cst) == i)
+		if (atomic_load_explicit(&server.page->thread[t].in_group, memory_order_seq_cst) ==
+		    i)
 			return true;
 	return false;
 }
@@ -71,7 +77,8 @@ static void group_forget(uint32_t i)
 static void forget_closed(void)
 {
 	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
-		if (server.group[i].node && !atomic_load_explicit(&server.page->group[i].is_open, memory_order_seq_cst) &&
+		if (server.group[i].node &&
+		    !atomic_load_explicit(&server.page->group[i].is_open, memory_order_seq_cst) &&
 		    !is_inside(i))
 			group_forget(i);
 }
@@ -95,7 +102,8 @@ static int group_try(uint32_t i)
 static void groups_try(void)
 {
 	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
-		if (server.group[i].hello && !server.group[i].node && group_try(i) != -ENOENT && !server.group[i].comm)
+		if (server.group[i].hello && !server.group[i].node && group_try(i) != -ENOENT &&
+		    !server.group[i].comm)
 			group_forget(i);
 }
 
@@ -123,7 +131,7 @@ static int group_add(const struct worker_group_hello *h, size_t bytes)
 	return ret;
 }
 
-/* ---- ranks -------------------------------------------------------------------------------------------------- */
+/* ---- ranks ------------------------------------------------------------------------------- */
 
 static int pid_of(int fd)
 {
@@ -155,8 +163,8 @@ static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, 
 	struct worker_answer a = { (int32_t)i };
 	int ret;
 
-	if (bytes != sizeof *h || h->version != worker_abi() || h->key != server.page->key || c->is_known || arena < 0 ||
-	    h->self.pid != c->pid)
+	if (bytes != sizeof *h || h->version != worker_abi() || h->key != server.page->key ||
+	    c->is_known || arena < 0 || h->self.pid != c->pid)
 		return -EPROTO;
 	ret = node_observe_arena(&h->self, arena);
 	if (ret) {
@@ -176,7 +184,8 @@ static int client_says(uint32_t i)
 		uint32_t type;
 		struct worker_hello hello;
 		struct worker_group_hello group;
-		char bytes[sizeof(struct worker_group_hello) + EXEC_NAME_RANKS * sizeof(struct node_member)];
+		char bytes[sizeof(struct worker_group_hello) +
+			   EXEC_NAME_RANKS * sizeof(struct node_member)];
 	} m;
 	struct client *c = &server.client[i];
 	struct worker_answer a;
@@ -215,7 +224,7 @@ static void client_add(void)
 		server.clients++;
 }
 
-/* ---- the loop --------------------------------------------------------------------------------------------------- */
+/* ---- the loop ---------------------------------------------------------------------------- */
 
 static void loop(int starter)
 {
@@ -246,7 +255,8 @@ static void loop(int starter)
 
 static int page_open(void)
 {
-	struct worker_page *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_FD_PAGE, 0);
+	struct worker_page *p =
+		mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_FD_PAGE, 0);
 
 	if (p == MAP_FAILED)
 		return -errno;
@@ -281,7 +291,8 @@ int worker_main(void)
 	starter = (int)syscall(SYS_pidfd_open, server.page->starter_pid, 0);
 	if (region_init() || serve_start(server.page))
 		return 1;
-	atomic_store_explicit(&server.page->start, host_process_start(getpid()), memory_order_relaxed);
+	atomic_store_explicit(&server.page->start, host_process_start(getpid()),
+			      memory_order_relaxed);
 	atomic_store_explicit(&server.page->pid, getpid(), memory_order_relaxed);
 	atomic_store_explicit(&server.page->state, WORKER_RUNS, memory_order_release);
 	loop(starter);

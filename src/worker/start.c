@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process itself. It is made as by vfork(), so that nothing of the rank's memory is copied or made private; as
- * an orphan, by a process in between that exits and is a child without exit signal, so that neither wait() nor
- * SIGCHLD of the program see any of them (exec gives a process its exit signal back); with two descriptors of
- * ours and /dev/null for the standard ones, as a launcher waits until all copies of its pipes are closed; with
- * every signal at its default; and without the rank's environment, in which we are preloaded.
+ * The process itself. It is made as by vfork(), so that nothing of the rank's memory is copied or
+ * made private; as an orphan, by a process in between that exits and is a child without exit
+ * signal, so that neither wait() nor SIGCHLD of the program see any of them (exec gives a process
+ * its exit signal back); with two descriptors of ours and /dev/null for the standard ones, as a
+ * launcher waits until all copies of its pipes are closed; with every signal at its default; and
+ * without the rank's environment, in which we are preloaded.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,7 +40,8 @@ enum {
 
 typedef int clone_call(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 
-/* What the new process does before it is another program, in the memory of this one, whose thread waits. */
+/* What the new process does before it is another program, in the memory of this one, whose thread
+ * waits. */
 struct birth {
 	const char *path;
 	int listener, page;
@@ -50,7 +52,10 @@ struct birth {
 	_Alignas(64) char stack[STACK_BYTES];
 };
 
-NOT_WATCHED static long set_mask(uint64_t mask, uint64_t *old) { return syscall(SYS_rt_sigprocmask, SET_MASK, &mask, old, sizeof(mask)); }
+NOT_WATCHED static long set_mask(uint64_t mask, uint64_t *old)
+{
+	return syscall(SYS_rt_sigprocmask, SET_MASK, &mask, old, sizeof(mask));
+}
 
 NOT_WATCHED static void close_others(void)
 {
@@ -75,7 +80,8 @@ NOT_WATCHED static int arrange_descriptors(const struct birth *b)
 	for (int fd = 0; fd <= 2; fd++)
 		if (syscall(SYS_dup3, null, fd, 0) < 0)
 			return errno;
-	if (syscall(SYS_dup3, listener, WORKER_FD_LISTENER, 0) < 0 || syscall(SYS_dup3, page, WORKER_FD_PAGE, 0) < 0)
+	if (syscall(SYS_dup3, listener, WORKER_FD_LISTENER, 0) < 0 ||
+	    syscall(SYS_dup3, page, WORKER_FD_PAGE, 0) < 0)
 		return errno;
 	close_others();
 	return 0;
@@ -111,7 +117,7 @@ NOT_WATCHED static int be_between(void *arg)
 	return 0;
 }
 
-/* ---- where the program is ------------------------------------------------------------------------------ */
+/* ---- where the program is ---------------------------------------------------------------- */
 
 /* `relative` seen from the folder of the file that contains this function. */
 static bool find(const char *file, const char *relative, char *out, size_t cap)
@@ -121,7 +127,8 @@ static bool find(const char *file, const char *relative, char *out, size_t cap)
 
 	if (slash) {
 		*slash = 0;
-		found = snprintf(out, cap, "%s/%s", real, relative) < (int)cap && !access(out, X_OK);
+		found = snprintf(out, cap, "%s/%s", real, relative) < (int)cap &&
+			!access(out, X_OK);
 	}
 	free(real);
 	return found;
@@ -133,9 +140,11 @@ static int find_program(char *out, size_t cap, char *reason, size_t reason_cap)
 	Dl_info self;
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++)
-		if (dladdr((void *)&worker_probe, &self) && find(self.dli_fname, places[i], out, cap))
+		if (dladdr((void *)&worker_probe, &self) &&
+		    find(self.dli_fname, places[i], out, cap))
 			return 0;
-	snprintf(reason, reason_cap, "its program sluice-worker is not there, or cannot be executed");
+	snprintf(reason, reason_cap,
+		 "its program sluice-worker is not there, or cannot be executed");
 	return -ENOENT;
 }
 
@@ -152,7 +161,7 @@ int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap)
 	return find_program(out_path, path_cap, reason, cap);
 }
 
-/* ---- start and end ---------------------------------------------------------------------------------------- */
+/* ---- start and end ----------------------------------------------------------------------- */
 
 int worker_spawn(int listener, int page, char *reason, size_t cap)
 {
@@ -176,7 +185,8 @@ int worker_spawn(int listener, int page, char *reason, size_t cap)
 	between = b->clone(be_between, b->stack_between + STACK_BYTES, CLONE_VM | CLONE_VFORK, b);
 	ret = between < 0 ? -errno : b->error ? -b->error : b->pid;
 	set_mask(before, NULL);
-	while (between > 0 && syscall(SYS_wait4, between, NULL, WAIT_CLONE, NULL) < 0 && errno == EINTR)
+	while (between > 0 && syscall(SYS_wait4, between, NULL, WAIT_CLONE, NULL) < 0 &&
+	       errno == EINTR)
 		;
 	free(b);
 	if (ret < 0)

@@ -5,8 +5,8 @@
  *   |  L  |  L  |  L  | s | s | s |  L  |  L  |  L  | s | s | s |     both halves are cut alike
  *   receiver ->                     sender ->
  *
- * Two movers begin half a transfer apart and meet where fragments are small, so that none of them waits
- * long for the other's last one. doc/adr/0012-virtual-queues.md
+ * Two movers begin half a transfer apart and meet where fragments are small, so that none of them
+ * waits long for the other's last one. doc/adr/0012-virtual-queues.md
  */
 #include "xfer/xfer.h"
 
@@ -43,7 +43,8 @@ static uint32_t count_in(const struct xfer_plan *p, uint64_t bytes)
 
 void xfer_cut(struct xfer_plan *p)
 {
-	uint64_t bytes = p->hi - p->lo, wanted = base_round_up(base_opt.xfer_fragment_bytes, HOST_PAGE);
+	uint64_t bytes = p->hi - p->lo,
+		 wanted = base_round_up(base_opt.xfer_fragment_bytes, HOST_PAGE);
 	const uint64_t smalls_in_all = (HALF_MAX - SMALLS) * LARGE_PARTS + SMALLS;
 
 	p->small_bytes = p->large_bytes = wanted ? wanted : good_bytes(bytes);
@@ -54,8 +55,9 @@ void xfer_cut(struct xfer_plan *p)
 	if (count_in(p, p->half_bytes) > HALF_MAX) {
 		p->small_bytes = base_round_up(divide_up(p->half_bytes, smalls_in_all), HOST_PAGE);
 		p->large_bytes = p->small_bytes * LARGE_PARTS;
-		p->larges = (uint32_t)divide_up(p->half_bytes - base_min_u64(p->half_bytes, SMALLS * p->small_bytes),
-						p->large_bytes);
+		p->larges = (uint32_t)divide_up(
+			p->half_bytes - base_min_u64(p->half_bytes, SMALLS * p->small_bytes),
+			p->large_bytes);
 	}
 	p->in_half = count_in(p, p->half_bytes);
 	p->fragments = p->in_half + count_in(p, bytes - p->half_bytes);
@@ -88,17 +90,20 @@ uint32_t xfer_fragment_of(const struct xfer_plan *p, uint64_t at)
 		at -= p->half_bytes;
 		first = p->in_half;
 	}
-	return first + (uint32_t)(at < larges ? at / p->large_bytes : p->larges + (at - larges) / p->small_bytes);
+	return first + (uint32_t)(at < larges ? at / p->large_bytes
+					      : p->larges + (at - larges) / p->small_bytes);
 }
 
 uint64_t xfer_units_of(const struct xfer_plan *p, uint64_t at, uint64_t n)
 {
-	uint64_t end = at + n, lo = base_max_u64(at, p->lo), hi = base_min_u64(end, p->hi), bits = 0;
+	uint64_t end = at + n, lo = base_max_u64(at, p->lo), hi = base_min_u64(end, p->hi),
+		 bits = 0;
 
 	if (!n)
 		return 0;
 	if (lo < hi)
-		bits = xfer_bits(xfer_fragment_of(p, hi - 1) + 1) & ~xfer_bits(xfer_fragment_of(p, lo));
+		bits = xfer_bits(xfer_fragment_of(p, hi - 1) + 1) &
+		       ~xfer_bits(xfer_fragment_of(p, lo));
 	if (at < p->lo || end > p->hi)
 		bits |= xfer_bit(p->fragments);
 	return bits;

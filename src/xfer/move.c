@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copying fragments: by loads and stores where both ends are mapped here, by system call elsewhere. */
+/* Copying fragments: by loads and stores where both ends are mapped here, by system call elsewhere.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -7,8 +8,8 @@
 #include "xfer/xfer.h"
 
 /*
- * The own end through the arena: its page tables are filled at once, as for a peer's window. One table
- * for the process; relaxed, a lost entry costs time only.
+ * The own end through the arena: its page tables are filled at once, as for a peer's window. One
+ * table for the process; relaxed, a lost entry costs time only.
  */
 static char *map_alias(struct node_group *g, const struct region_desc *d, uint64_t middle)
 {
@@ -25,7 +26,8 @@ static char *map_alias(struct node_group *g, const struct region_desc *d, uint64
 
 /* Where this process sees byte 0 of an end, or NULL. By system call a transfer moves whole, so that
  * the mapped middle of a peer's buffer does not do. */
-static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way, enum xfer_view_mode mode)
+static char *map_end(struct node_group *g, const struct xfer_end *e, enum xfer_way way,
+		     enum xfer_view_mode mode)
 {
 	const struct region_desc *d = &e->desc;
 	uint64_t middle = d->bytes - d->head - d->tail;
@@ -67,17 +69,20 @@ static void set_edges(struct xfer_view *v, const struct xfer_end *src, const cha
 	v->edge_head = edges + src->off; /* of transfer byte 0; used below edge_head_end only */
 	v->edge_head_end = base_min_u64(sub_floor(head, src->off), v->plan.bytes);
 	v->edge_tail_begin = base_min_u64(sub_floor(d->bytes - tail, src->off), v->plan.bytes);
-	v->edge_tail = edges + XFER_EDGE_BYTES + (src->off + v->edge_tail_begin - (d->bytes - tail));
+	v->edge_tail =
+		edges + XFER_EDGE_BYTES + (src->off + v->edge_tail_begin - (d->bytes - tail));
 }
 
-/* Which transfer bytes go to the receiver's slot, also when it copies them: who does is not known at the end. */
+/* Which transfer bytes go to the receiver's slot, also when it copies them: who does is not known
+ * at the end. */
 static void set_left(struct xfer_view *v, const struct xfer_end *dst)
 {
 	if (!v->plan.leaves_edges)
 		return;
 	inside_pages(dst, v->plan.bytes, &v->dst_lo, &v->dst_hi);
 	v->left_head = dst->left + dst->off; /* of transfer byte 0 */
-	v->left_tail = dst->left + XFER_EDGE_BYTES + (dst->off + v->dst_hi - (dst->desc.bytes - dst->desc.tail));
+	v->left_tail = dst->left + XFER_EDGE_BYTES +
+		       (dst->off + v->dst_hi - (dst->desc.bytes - dst->desc.tail));
 }
 
 /* Can this process put the edges in their place, and not only the fragments? */
@@ -86,7 +91,8 @@ static bool can_move_edges(const struct xfer_view *v, bool src_is_normal, bool d
 	if (v->plan.edges == XFER_EDGES_ALL)
 		return true;
 	return v->plan.edges == XFER_EDGES_ENDS &&
-	       (src_is_normal || (dst_is_normal && node_can_read(v->group, v->dst_rank, v->src_rank)));
+	       (src_is_normal ||
+		(dst_is_normal && node_can_read(v->group, v->dst_rank, v->src_rank)));
 }
 
 static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
@@ -102,8 +108,8 @@ static bool may_move(const struct xfer_view *v, bool is_src, bool is_dst)
 }
 
 void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
-		    const struct xfer_end *src, const struct xfer_end *dst, const struct xfer_plan *plan,
-		    const char *edges, enum xfer_view_mode mode)
+		    const struct xfer_end *src, const struct xfer_end *dst,
+		    const struct xfer_plan *plan, const char *edges, enum xfer_view_mode mode)
 {
 	bool is_src = src->rank == node_rank(g), is_dst = dst->rank == node_rank(g);
 	bool normal = mode == XFER_VIEW_NORMAL;
@@ -124,12 +130,15 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 	set_left(v, dst);
 	v->can_move = plan->way != XFER_STAGED && may_move(v, is_src, is_dst);
 	v->start = is_dst ? 0 : plan->in_half;
-	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units : plan->fragments;
+	v->units = can_move_edges(v, is_src && normal, is_dst && normal) ? plan->units
+									 : plan->fragments;
 }
 
 bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n)
 {
-	return xfer_is_done(v->x, v->tag, v->plan.way == XFER_STAGED ? v->plan.total : xfer_units_of(&v->plan, at, n));
+	return xfer_is_done(v->x, v->tag,
+			    v->plan.way == XFER_STAGED ? v->plan.total
+						       : xfer_units_of(&v->plan, at, n));
 }
 
 bool xfer_needs_me(const struct xfer_view *v)
@@ -137,7 +146,8 @@ bool xfer_needs_me(const struct xfer_view *v)
 	uint64_t failed = atomic_load_explicit(&v->x->failed, memory_order_acquire);
 
 	if (v->dst_rank != node_rank(v->group))
-		return v->plan.sender_needed || failed != atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
+		return v->plan.sender_needed ||
+		       failed != atomic_load_explicit(&v->x->repaired, memory_order_relaxed);
 	if (failed != v->repaired)
 		return true;
 	/* the edges are all that the receiver of a mapped buffer has to do itself */
@@ -154,7 +164,7 @@ void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges)
 	memcpy(edges + XFER_EDGE_BYTES, (const char *)buf + d->bytes - tail, tail);
 }
 
-/* ---- fragments -------------------------------------------------------------------------------- */
+/* ---- fragments --------------------------------------------------------------------------- */
 
 static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 {
@@ -184,7 +194,7 @@ void xfer_finish(struct xfer_view *v, uint64_t bits)
 		node_ring(v->group, v->src_rank);
 }
 
-/* ---- edges -------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------- */
 
 /* Where byte `at` goes, and those after it up to *end at most. */
 static char *place_of(const struct xfer_view *v, uint64_t at, uint64_t *end)
@@ -221,7 +231,8 @@ static int take_range(struct xfer_view *v, uint64_t from, uint64_t to)
 			/* only where the plan was made knowing that this works */
 			if (from < v->edge_tail_begin)
 				end = base_min_u64(end, v->edge_tail_begin);
-			ret = node_vm_read(v->group, v->src_rank, place, v->src_remote + from, end - from);
+			ret = node_vm_read(v->group, v->src_rank, place, v->src_remote + from,
+					   end - from);
 		}
 		if (ret)
 			return ret;
@@ -238,7 +249,8 @@ void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes)
 
 	inside_pages(dst, bytes, &lo, &hi);
 	memcpy(to + dst->off, dst->left + dst->off, lo);
-	memcpy(to + dst->off + hi, dst->left + XFER_EDGE_BYTES + (dst->off + hi - tail), end - dst->off - hi);
+	memcpy(to + dst->off + hi, dst->left + XFER_EDGE_BYTES + (dst->off + hi - tail),
+	       end - dst->off - hi);
 }
 
 static int take_edges(struct xfer_view *v)
@@ -261,8 +273,9 @@ static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, 
 		      enum trace_mover mover)
 {
 	trace_copied(since, .bytes = bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
-		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group), .mover = mover,
-		     .row = mover == TRACE_CPU ? v->x : NULL, .is_last = since && xfer_is_claimed_up(v->x, v->tag, v->units));
+		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group),
+		     .mover = mover, .row = mover == TRACE_CPU ? v->x : NULL,
+		     .is_last = since && xfer_is_claimed_up(v->x, v->tag, v->units));
 }
 
 int xfer_move_edges(struct xfer_view *v)
@@ -277,7 +290,7 @@ int xfer_move_edges(struct xfer_view *v)
 	return 1;
 }
 
-/* ---- units ----------------------------------------------------------------------------------------- */
+/* ---- units ------------------------------------------------------------------------------- */
 
 int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 {
@@ -289,8 +302,10 @@ int xfer_copy_unit(struct xfer_view *v, uint32_t unit)
 	if (is_edges) {
 		ret = take_edges(v);
 	} else {
-		/* what the worker has moved by when matters: it does so while the program computes */
-		since = is_worker ? trace_copy_begin(n) : trace_row_begin(v->x, v->tag, v->plan.bytes);
+		/* what the worker has moved by when matters: it does so while the program computes
+		 */
+		since = is_worker ? trace_copy_begin(n)
+				  : trace_row_begin(v->x, v->tag, v->plan.bytes);
 		xfer_fragment_range(&v->plan, unit, &at, &n);
 		ret = copy_range(v, at, n);
 		if (!ret && node_rank(v->group) != v->dst_rank)
@@ -322,8 +337,8 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 	if (ret == -EOWNERDEAD)
 		return ret;
 	if (ret && me == v->src_rank && v->plan.receiver_moves) {
-		/* the receiver can do it, and may be the only one who will: a sender that has left its call is asked for no
-		 * repair any more */
+		/* the receiver can do it, and may be the only one who will: a sender that has left
+		 * its call is asked for no repair any more */
 		v->can_move = false;
 		xfer_unclaim(v->x, i);
 		node_ring(v->group, v->dst_rank);
@@ -337,7 +352,7 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 	return 1;
 }
 
-/* ---- repair --------------------------------------------------------------------------------------- */
+/* ---- repair ------------------------------------------------------------------------------ */
 
 bool xfer_needs_repair(const struct xfer_view *v)
 {
@@ -370,7 +385,8 @@ int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 		if (todo & xfer_bit(i))
 			lay_out(&v->plan, i, (char *)region_arena_base() + scratch->offset, v->src);
 	v->x->repair_off = scratch->offset;
-	atomic_fetch_or_explicit(&v->x->repaired, todo, memory_order_release); /* partner: repair_receive */
+	atomic_fetch_or_explicit(&v->x->repaired, todo,
+				 memory_order_release); /* partner: repair_receive */
 	node_ring(v->group, v->dst_rank);
 	return 1;
 }

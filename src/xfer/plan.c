@@ -4,7 +4,10 @@
 
 struct span { uint64_t lo, hi; };
 
-static uint64_t clamp_sub(uint64_t a, uint64_t b, uint64_t max) { return a <= b ? 0 : base_min_u64(a - b, max); }
+static uint64_t clamp_sub(uint64_t a, uint64_t b, uint64_t max)
+{
+	return a <= b ? 0 : base_min_u64(a - b, max);
+}
 
 static bool is_mapped(const struct xfer_end *e) { return e->desc.flags & REGION_DESC_MAPPED; }
 
@@ -26,7 +29,8 @@ static struct span mapped_span(const struct xfer_end *e, uint64_t bytes)
 static bool is_whole(struct span s, uint64_t bytes) { return s.lo == 0 && s.hi == bytes; }
 
 /* Do the inline edges of an unmapped source cover what the receiver must take from them? */
-static bool edges_cover(const struct xfer_end *src, struct span want, uint64_t bytes, bool inline_edges)
+static bool edges_cover(const struct xfer_end *src, struct span want, uint64_t bytes,
+			bool inline_edges)
 {
 	uint64_t n = base_min_u64(XFER_EDGE_BYTES, src->desc.bytes);
 
@@ -85,10 +89,13 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	edges = p.lo > 0 || p.hi < bytes;
 	/* both ends are mapped, or their slots have the rest */
 	anybody = p.way == XFER_DIRECT && is_mapped(src) && is_mapped(dst) &&
-		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) && (dst_whole || dst->left);
+		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) &&
+		  (dst_whole || dst->left);
 	p.leaves_edges = anybody && !dst_whole;
 	if (edges)
-		p.edges = anybody ? XFER_EDGES_ALL : dst_whole ? XFER_EDGES_ENDS : XFER_EDGES_RECEIVER;
+		p.edges = anybody     ? XFER_EDGES_ALL
+			  : dst_whole ? XFER_EDGES_ENDS
+				      : XFER_EDGES_RECEIVER;
 	p.units = p.fragments + (p.edges >= XFER_EDGES_ENDS);
 	p.total = xfer_bits(p.fragments + edges);
 	p.dst_mapped = p.way == XFER_DIRECT && is_mapped(dst);

@@ -9,7 +9,8 @@ void xfer_open(struct xfer *x, uint64_t tag)
 	atomic_store_explicit(&x->repaired, 0, memory_order_relaxed);
 	/* before taken: a unit can be completed as soon as it can be claimed */
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_relaxed);
-	atomic_store_explicit(&x->taken, xfer_word(tag, 0), memory_order_release); /* partner: claim */
+	atomic_store_explicit(&x->taken, xfer_word(tag, 0),
+			      memory_order_release); /* partner: claim */
 }
 
 uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start)
@@ -23,14 +24,16 @@ uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start
 		if (!free)
 			break;
 		i = (uint32_t)__builtin_ctzll(later ? later : free);
-		if (atomic_compare_exchange_weak_explicit(&x->taken, &word, word | xfer_bit(i), memory_order_acq_rel,
+		if (atomic_compare_exchange_weak_explicit(&x->taken, &word, word | xfer_bit(i),
+							  memory_order_acq_rel,
 							  memory_order_relaxed))
 			return i;
 	}
 	return XFER_NONE;
 }
 
-uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent, uint64_t name)
+uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
+			   uint64_t name)
 {
 	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
 
@@ -43,8 +46,9 @@ uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic
 		i = (uint32_t)__builtin_ctzll(free);
 		atomic_store_explicit(intent, name | i, memory_order_relaxed);
 		/* release: whoever sees the mark sees the intent; partner: was_claimed */
-		if (atomic_compare_exchange_weak_explicit(&x->taken, &word, word | xfer_bit(i) | XFER_MARK,
-							  memory_order_acq_rel, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+			    &x->taken, &word, word | xfer_bit(i) | XFER_MARK, memory_order_acq_rel,
+			    memory_order_relaxed))
 			return i;
 	}
 	atomic_store_explicit(intent, 0, memory_order_relaxed);
@@ -70,12 +74,14 @@ bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit)
 void xfer_unclaim(struct xfer *x, uint32_t unit)
 {
 	/* release: what was written of it comes before what the next claimer writes */
-	atomic_fetch_and_explicit(&x->taken, ~xfer_bit(unit), memory_order_release); /* partner: claim */
+	atomic_fetch_and_explicit(&x->taken, ~xfer_bit(unit),
+				  memory_order_release); /* partner: claim */
 }
 
 bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total)
 {
-	/* release: my bytes are seen by whoever sees the total; acquire: the last one speaks for all */
+	/* release: my bytes are seen by whoever sees the total; acquire: the last one speaks for
+	 * all */
 	uint64_t word = atomic_fetch_or_explicit(&x->done, bits, memory_order_acq_rel);
 
 	(void)tag; /* a claimed unit keeps the transfer open, and the tag what it is */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From the virtual queue of a transfer into a channel, a few fragments at a time. Everybody who is in
- * here (start, or done() of a copy) is one of the queue's users; the last to leave says that it is
- * drained. Posts are found by fragment, so nothing is allocated and nothing is locked.
+ * From the virtual queue of a transfer into a channel, a few fragments at a time. Everybody who is
+ * in here (start, or done() of a copy) is one of the queue's users; the last to leave says that it
+ * is drained. Posts are found by fragment, so nothing is allocated and nothing is locked.
  */
 #include <errno.h>
 
@@ -19,7 +19,10 @@ void xfer_queue_init(struct xfer_queue *q)
 	atomic_store_explicit(&q->is_retired, false, memory_order_relaxed);
 }
 
-static bool is_stopped(struct xfer_queue *q) { return atomic_load_explicit(&q->is_stopped, memory_order_relaxed); }
+static bool is_stopped(struct xfer_queue *q)
+{
+	return atomic_load_explicit(&q->is_stopped, memory_order_relaxed);
+}
 
 static uint32_t fragment_of_post(const struct xfer_queue *q, const struct xfer_post *p)
 {
@@ -43,7 +46,7 @@ static void by_cpu(struct xfer_queue *q, uint32_t i)
 		give_back(q, i);
 }
 
-/* ---- posting --------------------------------------------------------------------------------------- */
+/* ---- posting ----------------------------------------------------------------------------- */
 
 static void post_done(struct engine_copy *c, int result);
 
@@ -74,7 +77,8 @@ static bool post_next(struct xfer_queue *q)
 	uint32_t i;
 
 	while (!is_stopped(q)) {
-		i = xfer_claim(v->x, v->tag, v->units, 0); /* programs mostly touch the beginning first */
+		i = xfer_claim(v->x, v->tag, v->units,
+			       0); /* programs mostly touch the beginning first */
 		if (i == XFER_NONE)
 			break;
 		if (i == v->plan.fragments) {
@@ -91,14 +95,15 @@ static bool post_next(struct xfer_queue *q)
 	return false;
 }
 
-/* ---- ends of copies ---------------------------------------------------------------------------------- */
+/* ---- ends of copies ---------------------------------------------------------------------- */
 
 static void leave(struct xfer_queue *q)
 {
 	void (*drained)(void *) = q->drained;
 	void *arg = q->arg;
 
-	/* release: what this user did comes before q is used again; partner: is_idle, and the last one */
+	/* release: what this user did comes before q is used again; partner: is_idle, and the last
+	 * one */
 	if (atomic_fetch_sub_explicit(&q->users, 1, memory_order_acq_rel) == 1)
 		drained(arg);
 }
@@ -159,7 +164,7 @@ static void post_done(struct engine_copy *c, int result)
 		leave(q);
 }
 
-/* ---- the owner ----------------------------------------------------------------------------------------- */
+/* ---- the owner --------------------------------------------------------------------------- */
 
 /* Does the channel take the bytes of this transfer at all? */
 static bool fits(struct xfer_queue *q, const struct xfer_view *v)
@@ -168,15 +173,16 @@ static bool fits(struct xfer_queue *q, const struct xfer_view *v)
 
 	q->chan->ops->caps(q->chan, &caps);
 	q->align_bytes = base_max_u64(caps.align_bytes, 1);
-	q->piece_bytes = base_round_down(base_min_u64(PIECE_BYTES, caps.max_copy_bytes), q->align_bytes);
+	q->piece_bytes =
+		base_round_down(base_min_u64(PIECE_BYTES, caps.max_copy_bytes), q->align_bytes);
 	if (!q->piece_bytes || !v->src || !v->dst || !v->can_move)
 		return false;
 	return ((uintptr_t)v->src + v->plan.lo) % q->align_bytes == 0 &&
 	       ((uintptr_t)v->dst + v->plan.lo) % q->align_bytes == 0;
 }
 
-bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan, uint32_t depth,
-		      void (*drained)(void *arg), void *arg)
+bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan,
+		      uint32_t depth, void (*drained)(void *arg), void *arg)
 {
 	uint32_t posted = 0;
 
@@ -193,7 +199,8 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 	while (posted < depth) {
 		atomic_fetch_add_explicit(&q->users, 1, memory_order_relaxed);
 		if (!post_next(q)) {
-			atomic_fetch_sub_explicit(&q->users, 1, memory_order_relaxed); /* not the last: we */
+			atomic_fetch_sub_explicit(&q->users, 1,
+						  memory_order_relaxed); /* not the last: we */
 			break;
 		}
 		posted++;

@@ -5,10 +5,13 @@
 #include "trace/trace.h"
 #include "xfer/xfer.h"
 
-static uint64_t value_of(uint64_t word, uint64_t tag) { return xfer_is_tag(word, tag) ? word & XFER_VALUE_MASK : 0; }
+static uint64_t value_of(uint64_t word, uint64_t tag)
+{
+	return xfer_is_tag(word, tag) ? word & XFER_VALUE_MASK : 0;
+}
 
-int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src, uint64_t bytes,
-		    uint64_t consumed)
+int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src,
+		    uint64_t bytes, uint64_t consumed)
 {
 	uint64_t i = value_of(atomic_load_explicit(filled, memory_order_relaxed), tag);
 	uint64_t at = i * XFER_CHUNK_BYTES, n;
@@ -18,13 +21,15 @@ int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const ch
 	n = base_min_u64(XFER_CHUNK_BYTES, bytes - at);
 	memcpy(ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, src + at, n);
 	base_count(BASE_CTR_BYTES_STAGED, n);
-	atomic_store_explicit(filled, xfer_word(tag, i + 1), memory_order_release); /* partner: take */
+	atomic_store_explicit(filled, xfer_word(tag, i + 1),
+			      memory_order_release); /* partner: take */
 	return 1;
 }
 
 uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag)
 {
-	/* acquire: the receiver's loads from the chunk are over before the sender writes it again */
+	/* acquire: the receiver's loads from the chunk are over before the sender writes it again
+	 */
 	return value_of(atomic_load_explicit(&x->consumed, memory_order_acquire), tag);
 }
 
@@ -40,8 +45,9 @@ int xfer_stage_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *r
 	since = trace_copy_begin(n);
 	memcpy(v->dst + at, ring + i % XFER_RING_CHUNKS * XFER_CHUNK_BYTES, n);
 	base_count(BASE_CTR_BYTES_STAGED, n);
-	trace_copied(since, .bytes = n, .op = v->tag, .group = node_id(v->group), .unit = (uint32_t)i,
-		     .src = v->src_rank, .dst = v->dst_rank, .by = v->dst_rank, .mover = TRACE_STAGE);
+	trace_copied(since, .bytes = n, .op = v->tag, .group = node_id(v->group),
+		     .unit = (uint32_t)i, .src = v->src_rank, .dst = v->dst_rank, .by = v->dst_rank,
+		     .mover = TRACE_STAGE);
 	atomic_store_explicit(&v->x->consumed, xfer_word(v->tag, i + 1), memory_order_release);
 	if (at + n == v->plan.bytes)
 		xfer_finish(v, v->plan.total);

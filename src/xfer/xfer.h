@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * xfer: "copy these bytes of that rank into these bytes of this rank", shared by everyone who waits.
+ * xfer: "copy these bytes of that rank into these bytes of this rank", shared by everyone who
+ * waits.
  *
  *   bytes of the transfer   0 ....lo=================================hi.... len
  *                           edges | fragments, claimed one by one     | edges
@@ -8,21 +9,21 @@
  * A transfer lives in shared memory, in the receiver's part of the control segment. How its bytes
  * travel is a pure function of both ends' descriptors (xfer_plan), so everyone who sees both comes
  * to the same plan and no one has to be told: whoever arrives last can start. Its units are the
- * fragments and, after them, the edges: both of them together, where bytes lie outside the pages that
- * both ends have mapped.
+ * fragments and, after them, the edges: both of them together, where bytes lie outside the pages
+ * that both ends have mapped.
  *
  * Protocol (checked exhaustively by test/unit/test_xfer_protocol.c):
  *   open      the receiver resets `done`, then `taken`, then publishes its slot (release)
  *   claim     compare-and-swap on `taken` adds the bit of a unit: it is mine alone. A claim with an
  *             old tag fails, so a slow helper can never take part of a later transfer
  *   unclaim   its bit is taken away again, for another mover
- *   mark      a mover that may be killed in between says first what it is about to claim, in memory that the
- *             others see, and adds XFER_MARK by the same compare-and-swap: so they know which unit is free
- *             again when it is gone (worker/)
- *   complete  add its bit to `done` (release); who adds the last saw everybody's bytes (acquire)
- * The receiver does not reuse the transfer before `done` has all bits, and a claimed unit keeps one
- * of them clear, so descriptors read before a successful claim are still valid after it. Nothing of
- * this has a state in between: threads, signal handlers and processes may all move at once.
+ *   mark      a mover that may be killed in between says first what it is about to claim, in memory
+ * that the others see, and adds XFER_MARK by the same compare-and-swap: so they know which unit is
+ * free again when it is gone (worker/) complete  add its bit to `done` (release); who adds the last
+ * saw everybody's bytes (acquire) The receiver does not reuse the transfer before `done` has all
+ * bits, and a claimed unit keeps one of them clear, so descriptors read before a successful claim
+ * are still valid after it. Nothing of this has a state in between: threads, signal handlers and
+ * processes may all move at once.
  *
  * Words are (tag << XFER_TAG_SHIFT | a bit per unit); the tag is the number of the collective. A
  * sender that finds a newer tag knows that its transfer was completed.
@@ -39,9 +40,9 @@
 #define XFER_TAG_SHIFT 40
 #define XFER_TAG_MASK 0xffffffull
 #define XFER_VALUE_MASK ((1ull << XFER_TAG_SHIFT) - 1)
-#define XFER_EDGE_BYTES 4096u      /* of each end of a sender's buffer that travel in its descriptor */
+#define XFER_EDGE_BYTES    4096u /* of each end of a sender's buffer that travel in its descriptor */
 #define XFER_NONE UINT32_MAX
-#define XFER_ANY UINT32_MAX        /* where this mover begins, so that movers do not meet too soon */
+#define XFER_ANY           UINT32_MAX /* where this mover begins, so that movers do not meet too soon */
 #define XFER_UNITS_MAX 39u         /* as many as bits are left beside the tag and the mark */
 #define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `taken`: see xfer_claim_marked */
 #define XFER_FRAGMENTS_MAX (XFER_UNITS_MAX - 1) /* the last unit are the edges */
@@ -49,16 +50,23 @@
 struct xfer {
 	BASE_ALIGNED_LINE _Atomic uint64_t taken;  /* a bit per claimed unit; written by claimers */
 	BASE_ALIGNED_LINE _Atomic uint64_t done;   /* a bit per unit in place; written by movers */
-	BASE_ALIGNED_LINE _Atomic uint64_t consumed; /* staged: chunks taken; written by the receiver */
-	_Atomic uint64_t failed;   /* fragments that process_vm_* could not copy; written by movers */
+	BASE_ALIGNED_LINE _Atomic uint64_t
+		consumed;        /* staged: chunks taken; written by the receiver */
+	_Atomic uint64_t failed; /* fragments that process_vm_* could not copy; written by movers */
 	_Atomic uint64_t repaired; /* those of them the sender has laid out for the receiver */
 	uint64_t repair_off;       /* where in the sender's arena; valid when `repaired` is not 0 */
 };
 
-/* ---- protocol ---------------------------------------------------------------------------------- */
+/* ---- protocol ---------------------------------------------------------------------------- */
 
-static inline uint64_t xfer_word(uint64_t tag, uint64_t value) { return (tag & XFER_TAG_MASK) << XFER_TAG_SHIFT | value; }
-static inline bool xfer_is_tag(uint64_t word, uint64_t tag) { return word >> XFER_TAG_SHIFT == (tag & XFER_TAG_MASK); }
+static inline uint64_t xfer_word(uint64_t tag, uint64_t value)
+{
+	return (tag & XFER_TAG_MASK) << XFER_TAG_SHIFT | value;
+}
+static inline bool xfer_is_tag(uint64_t word, uint64_t tag)
+{
+	return word >> XFER_TAG_SHIFT == (tag & XFER_TAG_MASK);
+}
 static inline uint64_t xfer_bit(uint32_t unit) { return 1ull << unit; }
 /* The bits of units 0 .. units - 1. */
 static inline uint64_t xfer_bits(uint32_t units) { return (1ull << units) - 1; }
@@ -67,28 +75,32 @@ static inline uint64_t xfer_bits(uint32_t units) { return (1ull << units) - 1; }
 
 /* By the receiver, before it publishes. */
 void xfer_open(struct xfer *x, uint64_t tag);
-/* A unit below `units` that is now the caller's to copy: the lowest free one from `start` on, else the
- * lowest free one; XFER_NONE when all are taken or the transfer is long over. */
+/* A unit below `units` that is now the caller's to copy: the lowest free one from `start` on, else
+ * the lowest free one; XFER_NONE when all are taken or the transfer is long over. */
 uint32_t xfer_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start);
 /*
- * The same for a mover whose process may be killed at any moment. Before each attempt `intent` becomes
- * name | unit; an attempt that succeeds adds XFER_MARK too. The caller then writes down elsewhere what it
- * has, and calls xfer_unmark(): until then a mark says that the last intent is a claim. XFER_NONE: intent is
- * 0. One mover of a transfer at a time, all with the same intent word; name: its lowest 6 bits are 0.
+ * The same for a mover whose process may be killed at any moment. Before each attempt `intent`
+ * becomes name | unit; an attempt that succeeds adds XFER_MARK too. The caller then writes down
+ * elsewhere what it has, and calls xfer_unmark(): until then a mark says that the last intent is a
+ * claim. XFER_NONE: intent is 0. One mover of a transfer at a time, all with the same intent word;
+ * name: its lowest 6 bits are 0.
  */
-uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent, uint64_t name);
+uint32_t xfer_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
+			   uint64_t name);
 void xfer_unmark(struct xfer *x);
 /* Its mover is dead: was the unit that it was about to claim its own? Takes the mark away. */
 bool xfer_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit);
-/* Give a claimed unit back without having copied it (or all of it). Ring whoever may wait for it. */
+/* Give a claimed unit back without having copied it (or all of it). Ring whoever may wait for it.
+ */
 void xfer_unclaim(struct xfer *x, uint32_t unit);
-/* The units in `bits`, claimed by the caller, are in place. True for the one who completes `total`. */
+/* The units in `bits`, claimed by the caller, are in place. True for the one who completes `total`.
+ */
 bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
 /* Are all of these units in place (or this transfer long over)? */
 bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
 bool xfer_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units);
 
-/* ---- plan ---------------------------------------------------------------------------------------- */
+/* ---- plan -------------------------------------------------------------------------------- */
 
 enum xfer_way {
 	XFER_DIRECT, /* at least one end is mapped: loads and stores */
@@ -99,9 +111,11 @@ enum xfer_way {
 /* Who can copy the bytes outside [lo, hi). */
 enum xfer_edges {
 	XFER_EDGES_NONE,     /* there are none */
-	XFER_EDGES_RECEIVER, /* it alone: they are no unit that others can claim (xfer_move_edges) */
+	XFER_EDGES_RECEIVER, /* it alone: they are no unit that others can claim (xfer_move_edges)
+			      */
 	XFER_EDGES_ENDS,     /* sender and receiver: only the sender's process has them */
-	XFER_EDGES_ALL,      /* everybody: the sender's slot carries them, or the receiver's takes them */
+	XFER_EDGES_ALL, /* everybody: the sender's slot carries them, or the receiver's takes them
+			 */
 };
 
 /* One end: bytes [off, off + bytes) of the described buffer. */
@@ -109,7 +123,8 @@ struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
 	int rank;
-	char *left; /* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages; NULL: it takes that itself */
+	char *left; /* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages;
+		       NULL: it takes that itself */
 };
 
 struct xfer_plan {
@@ -117,14 +132,17 @@ struct xfer_plan {
 	enum xfer_edges edges;
 	uint64_t bytes;    /* of the transfer */
 	uint64_t lo, hi;   /* fragments cover [lo, hi) */
-	/* a half has `in_half` fragments, the second at most: `larges` of large_bytes, the others small */
+	/* a half has `in_half` fragments, the second at most: `larges` of large_bytes, the others
+	 * small */
 	uint64_t half_bytes, large_bytes, small_bytes;
 	uint32_t larges, in_half, fragments;
-	uint32_t units;    /* that can be claimed: the fragments, and the edges unless the receiver's */
+	uint32_t
+		units; /* that can be claimed: the fragments, and the edges unless the receiver's */
 	uint64_t total;    /* what `done` reaches: a bit per fragment, and one for the edges */
 	bool receiver_moves, sender_moves, others_move; /* who can copy fragments */
 	bool dst_mapped;   /* and loads and stores do */
-	bool leaves_edges; /* those outside the receiver's pages are left in its slot: xfer_take_edges() */
+	bool leaves_edges; /* those outside the receiver's pages are left in its slot:
+			      xfer_take_edges() */
 	bool receiver_needed, sender_needed; /* something can be done in that process only */
 };
 
@@ -135,8 +153,8 @@ struct xfer_reach {
 	bool prefer_vm; /* rather than staging */
 };
 
-/* Pure: equal inputs give equal plans on every rank. inline_edges: the sender's slot carries the first
- * and last XFER_EDGE_BYTES of its buffer. */
+/* Pure: equal inputs give equal plans on every rank. inline_edges: the sender's slot carries the
+ * first and last XFER_EDGE_BYTES of its buffer. */
 void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes,
 	       const struct xfer_reach *reach, bool inline_edges, struct xfer_plan *out);
 
@@ -144,8 +162,9 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 bool xfer_sender_may_leave(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
 bool xfer_receiver_may_leave(const struct xfer_end *dst, uint64_t bytes);
 
-/* Cut [lo, hi), which is set, into fragments of whole pages (but the last), at most XFER_FRAGMENTS_MAX, in
- * order: see fragment.c. Honours SLUICE_XFER_FRAGMENT as far as that allows. Pure. */
+/* Cut [lo, hi), which is set, into fragments of whole pages (but the last), at most
+ * XFER_FRAGMENTS_MAX, in order: see fragment.c. Honours SLUICE_XFER_FRAGMENT as far as that allows.
+ * Pure. */
 void xfer_cut(struct xfer_plan *p);
 /* Transfer bytes [at, at + n) of fragment i. */
 void xfer_fragment_range(const struct xfer_plan *p, uint32_t i, uint64_t *out_at, uint64_t *out_n);
@@ -154,12 +173,12 @@ uint32_t xfer_fragment_of(const struct xfer_plan *p, uint64_t at);
 /* Bits of the units to which the bytes [at, at + n) of the transfer belong. */
 uint64_t xfer_units_of(const struct xfer_plan *p, uint64_t at, uint64_t n);
 
-/* ---- moving ---------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------ */
 
 enum xfer_view_mode {
 	XFER_VIEW_NORMAL,  /* the own end at the program's address */
-	XFER_VIEW_ALIASED, /* through the arena: good while the program's address is guarded, for the bytes
-			    * inside the mapped pages only */
+	XFER_VIEW_ALIASED, /* through the arena: good while the program's address is guarded, for
+			    * the bytes inside the mapped pages only */
 };
 
 /* How this process sees a transfer. Private to it. */
@@ -169,11 +188,12 @@ struct xfer_view {
 	uint64_t tag;
 	struct node_group *group;
 	int src_rank, dst_rank;
-	char *src, *dst;                 /* byte 0 here, or NULL; outside [lo, hi) only for the own end */
+	char *src, *dst; /* byte 0 here, or NULL; outside [lo, hi) only for the own end */
 	uint64_t src_remote, dst_remote; /* byte 0 in the owner's address space */
 	uint64_t src_lo, src_hi;         /* the part of the source that can be read at `src` */
 	const char *edge_head, *edge_tail; /* the sender's inline edges */
-	char *left_head, *left_tail;     /* for what of the destination lies below dst_lo, and from dst_hi on; NULL: all of it is at `dst` */
+	char *left_head, *left_tail; /* for what of the destination lies below dst_lo, and from
+					dst_hi on; NULL: all of it is at `dst` */
 	uint64_t dst_lo, dst_hi;
 	uint64_t edge_head_end, edge_tail_begin; /* transfer bytes that they cover */
 	uint64_t repaired; /* fragments taken by repair_receive */
@@ -183,23 +203,24 @@ struct xfer_view {
 };
 
 /*
- * edges: the sender's two inline buffers (NULL: none). Async-signal-safe when aliased, or when the same
- * transfer was viewed before.
+ * edges: the sender's two inline buffers (NULL: none). Async-signal-safe when aliased, or when the
+ * same transfer was viewed before.
  */
 void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
-		    const struct xfer_end *src, const struct xfer_end *dst, const struct xfer_plan *plan,
-		    const char *edges, enum xfer_view_mode mode);
-/* plan.leaves_edges, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the receiver's buffer at
- * `buf` goes to where it belongs. */
+		    const struct xfer_end *src, const struct xfer_end *dst,
+		    const struct xfer_plan *plan, const char *edges, enum xfer_view_mode mode);
+/* plan.leaves_edges, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the
+ * receiver's buffer at `buf` goes to where it belongs. */
 void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes);
 /* What of a sender's buffer goes into its inline edges (2 * XFER_EDGE_BYTES at `edges`). */
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges);
 
-/* Claim one unit, the first free one from `start` (or XFER_ANY) on, and copy it. Returns 1 when one was moved, 0 when
- * there was none to take (or this process cannot move any), -EOWNERDEAD. Context: any rank of the
- * group, any number at once; async-signal-safe when plan.others_move. */
+/* Claim one unit, the first free one from `start` (or XFER_ANY) on, and copy it. Returns 1 when one
+ * was moved, 0 when there was none to take (or this process cannot move any), -EOWNERDEAD. Context:
+ * any rank of the group, any number at once; async-signal-safe when plan.others_move. */
 int xfer_move(struct xfer_view *v, uint32_t start);
-/* The copy alone, of a unit that the caller has claimed, and xfer_finish() for it when it succeeds. */
+/* The copy alone, of a unit that the caller has claimed, and xfer_finish() for it when it succeeds.
+ */
 int xfer_copy_unit(struct xfer_view *v, uint32_t unit);
 /* The units in `bits` are in place; rings both ends when they were the last. */
 void xfer_finish(struct xfer_view *v, uint64_t bits);
@@ -210,13 +231,14 @@ bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n);
 /* Is there something left that only this rank, an end of the transfer, can do? */
 bool xfer_needs_me(const struct xfer_view *v);
 
-/* Fragments that process_vm_* refused: the sender lays them out in its arena (from scratch memory that
- * the caller provides, at least plan.bytes), the receiver takes them. Return 1 when something was done. */
+/* Fragments that process_vm_* refused: the sender lays them out in its arena (from scratch memory
+ * that the caller provides, at least plan.bytes), the receiver takes them. Return 1 when something
+ * was done. */
 bool xfer_needs_repair(const struct xfer_view *v);
 int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch);
 int xfer_repair_receive(struct xfer_view *v);
 
-/* ---- virtual queue to a channel ----------------------------------------------------------------------- */
+/* ---- virtual queue to a channel ---------------------------------------------------------- */
 
 /* One fragment on its way through the channel, piece by piece. */
 struct xfer_post {
@@ -233,8 +255,8 @@ struct xfer_post {
  *
  *    init -> start ... [stop, rescue] ... drained() -> start (another transfer) ...
  *
- * The memory belongs to the caller and stays until the queue is idle. done() of the engine runs in any
- * of its threads; stop, rescue and is_idle may be called from anywhere at any time.
+ * The memory belongs to the caller and stays until the queue is idle. done() of the engine runs in
+ * any of its threads; stop, rescue and is_idle may be called from anywhere at any time.
  */
 struct xfer_queue {
 	struct xfer_view view;
@@ -252,29 +274,29 @@ struct xfer_queue {
 void xfer_queue_init(struct xfer_queue *q);
 /*
  * Claim fragments of `v`, which is copied, and post them. True: some are in the channel, and
- * drained(arg) will be called once when the last has come back and there is nothing more to post; q may
- * be started again in it. False: nothing is in the channel (nothing left to claim, stopped, or the
- * channel does not take it), and drained() is not called. Async-signal-safe.
+ * drained(arg) will be called once when the last has come back and there is nothing more to post; q
+ * may be started again in it. False: nothing is in the channel (nothing left to claim, stopped, or
+ * the channel does not take it), and drained() is not called. Async-signal-safe.
  */
-bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan, uint32_t depth,
-		      void (*drained)(void *arg), void *arg);
+bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct engine_chan *chan,
+		      uint32_t depth, void (*drained)(void *arg), void *arg);
 /* CPU mode, until xfer_queue_init(): no further posts. Async-signal-safe. */
 void xfer_queue_stop(struct xfer_queue *q);
 bool xfer_queue_is_idle(const struct xfer_queue *q);
 /*
- * For those who wait: let the engine notice what has ended, or do here what it has not begun. When the
- * channel has made no progress for SLUICE_ENGINE_TIMEOUT, counted from the last end of a copy or from
- * stop(), it is retired, and what it held comes back. True when something has moved. Context: any that may
- * sleep; a fault handler may.
+ * For those who wait: let the engine notice what has ended, or do here what it has not begun. When
+ * the channel has made no progress for SLUICE_ENGINE_TIMEOUT, counted from the last end of a copy
+ * or from stop(), it is retired, and what it held comes back. True when something has moved.
+ * Context: any that may sleep; a fault handler may.
  */
 bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns);
 
-/* ---- staging ---------------------------------------------------------------------------------------- */
+/* ---- staging ----------------------------------------------------------------------------- */
 
 /*
- * A ring of chunks in the sender's part of the control segment. The sender streams its bytes through
- * it once, however many receivers take them: chunk i lies in place i % XFER_RING_CHUNKS and may be
- * overwritten when every staged receiver has consumed it.
+ * A ring of chunks in the sender's part of the control segment. The sender streams its bytes
+ * through it once, however many receivers take them: chunk i lies in place i % XFER_RING_CHUNKS and
+ * may be overwritten when every staged receiver has consumed it.
  */
 #define XFER_CHUNK_BYTES (32u << 10)
 #define XFER_RING_CHUNKS 8u
@@ -282,8 +304,8 @@ bool xfer_queue_rescue(struct xfer_queue *q, uint64_t now_ns);
 
 /* Sender: copy the next chunk of src[0, bytes) into the ring unless it is full; `consumed` is the
  * smallest number of chunks consumed by a receiver. Returns 1 when a chunk was filled. */
-int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src, uint64_t bytes,
-		    uint64_t consumed);
+int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const char *src,
+		    uint64_t bytes, uint64_t consumed);
 /* Chunks this receiver has consumed of transfer `tag`; 0 before it was opened. */
 uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag);
 /* Receiver: take the next chunk if it is there. Returns 1 when one was taken. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bytes as calls of the public functions: what they compile verifies, runs, loads again, and lets nothing
- * start before what it requires. For libFuzzer.
+ * Bytes as calls of the public functions: what they compile verifies, runs, loads again, and lets
+ * nothing start before what it requires. For libFuzzer.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -54,7 +54,8 @@ static int operation(struct sluice_goal *g, struct input *in)
 		return sluice_goal_send(g, place(in), number(in), byte(in) % (RANKS + 1), byte(in));
 	if (what == 1)
 		return sluice_goal_recv(g, place(in), number(in),
-					byte(in) % 3 ? byte(in) % (RANKS + 1) : SLUICE_GOAL_ANY, byte(in));
+					byte(in) % 3 ? byte(in) % (RANKS + 1) : SLUICE_GOAL_ANY,
+					byte(in));
 	if (what == 2)
 		return sluice_goal_copy(g, place(in), place(in), number(in));
 	if (what == 3)
@@ -66,8 +67,8 @@ static int operation(struct sluice_goal *g, struct input *in)
 	if (what == 6)
 		return sluice_goal_nop(g);
 	return sluice_goal_local(g, (enum sluice_goal_operation)(byte(in) % 10),
-				 (enum sluice_goal_type)(byte(in) % 13), place(in), place(in), place(in),
-				 number(in));
+				 (enum sluice_goal_type)(byte(in) % 13), place(in), place(in),
+				 place(in), number(in));
 }
 
 static void must(bool is, const char *what)
@@ -108,9 +109,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(!sluice_goal_create(number(&in), &g), "no memory");
 	while (in.at < in.end && ops < OPS_MAX && edges < EDGES_MAX) {
 		if (ops && byte(&in) % 2) {
-			int op = (int)(byte(&in) % ((uint32_t)ops + 1)), before = (int)(byte(&in) % ((uint32_t)ops));
+			int op = (int)(byte(&in) % ((uint32_t)ops + 1)),
+			    before = (int)(byte(&in) % ((uint32_t)ops));
 
-			(byte(&in) % 2 ? sluice_goal_requires : sluice_goal_irequires)(g, op, before);
+			(byte(&in) % 2 ? sluice_goal_requires : sluice_goal_irequires)(g, op,
+										       before);
 			edges++;
 			continue;
 		}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a program: of what was accepted each rank's block can be run, and all be said in text. For libFuzzer. */
+/* Any bytes as a program: of what was accepted each rank's block can be run, and all be said in
+ * text. For libFuzzer. */
 #include <stdint.h>
 #include <stdio.h>
 
@@ -19,7 +20,8 @@ static void must_not(const char *wrong)
 
 static void check_rank(const struct goal_program *p, size_t size, uint32_t rank)
 {
-	static const uint64_t mem_bytes[GOAL_SPACES_MAX] = { [0 ... GOAL_SPACES_MAX - 1] = UINT64_MAX };
+	static const uint64_t mem_bytes[GOAL_SPACES_MAX] = { [0 ... GOAL_SPACES_MAX - 1] =
+								     UINT64_MAX };
 	const struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, mem_bytes, true };
 	const struct goal_block *b = goal_program_block(p, rank);
 

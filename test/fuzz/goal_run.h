@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a verified block of one rank alone, with the library's own interpreter and local operations, in
- * buffers of exactly the size that was verified: a sanitizer sees whatever is outside. Sends are read,
- * receives are written.
+ * Runs a verified block of one rank alone, with the library's own interpreter and local operations,
+ * in buffers of exactly the size that was verified: a sanitizer sees whatever is outside. Sends are
+ * read, receives are written.
  */
 #ifndef SLUICE_TEST_GOAL_RUN_H
 #define SLUICE_TEST_GOAL_RUN_H
@@ -82,7 +82,8 @@ static inline const char *goal_run(const struct goal_block *b, const uint64_t *m
 	free(s);
 	for (int i = 0; i < GOAL_RUN_MEMS; i++)
 		free(r.mem[i]);
-	return count == b->op_count && overs == (count != 0) ? NULL : "a schedule that does not end";
+	return count == b->op_count && overs == (count != 0) ? NULL
+							     : "a schedule that does not end";
 }
 
 #endif

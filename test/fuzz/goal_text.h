@@ -52,7 +52,8 @@ static inline void goal_text_problem(void *ctx, const struct text_problem *p)
 /* NULL, or what is wrong. */
 static inline const char *goal_text(const struct goal_program *p)
 {
-	static const struct text_calls calls = { .read = goal_text_read, .problem = goal_text_problem };
+	static const struct text_calls calls = { .read = goal_text_read,
+						 .problem = goal_text_problem };
 	struct goal_text t = { 0 };
 
 	text_print_head(p->ranks, goal_text_add, &t);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writes valid blocks, or a program of them, for the fuzzer to begin with: seed_goal [--program] DIRECTORY */
+/* Writes valid blocks, or a program of them, for the fuzzer to begin with: seed_goal [--program]
+ * DIRECTORY */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +56,15 @@ static int build_arithmetic(struct goal_block *out)
 	struct goal_build b = begin();
 
 	for (uint8_t type = GOAL_ADD; type <= GOAL_XOR; type++) {
-		goal_add(&b, &(struct goal_op){ .type = type, .dtype = type % 8, .mem = GOAL_USER, .off = type,
-						.src_mem = GOAL_USER, .src_off = type, .src2_mem = GOAL_USER + 1,
-						.src2_off = 3, .bytes = 48 });
+		goal_add(&b, &(struct goal_op){ .type = type,
+						.dtype = type % 8,
+						.mem = GOAL_USER,
+						.off = type,
+						.src_mem = GOAL_USER,
+						.src_off = type,
+						.src2_mem = GOAL_USER + 1,
+						.src2_off = 3,
+						.bytes = 48 });
 		if (type > GOAL_ADD)
 			goal_requires(&b, (uint32_t)(type - GOAL_ADD), 0);
 	}
@@ -71,7 +78,8 @@ static int build_others(struct goal_block *out)
 	struct goal_build b = begin();
 
 	goal_add(&b, &(struct goal_op){ .type = GOAL_CALC, .bytes = 1000, .cpu = 1 });
-	goal_add(&b, &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .off = 8, .bytes = 8 });
+	goal_add(&b,
+		 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .off = 8, .bytes = 8 });
 	goal_add(&b, &(struct goal_op){ .type = GOAL_NOP });
 	goal_send(&b, 3, 1, 0, GOAL_NOWHERE, 0, 1000);
 	goal_irequires(&b, 1, 0);
@@ -85,11 +93,25 @@ static int build_one_sided(struct goal_block *out)
 	static const struct goal_op all[] = {
 		{ .type = GOAL_PUT, .one_sided = { 1, 7 }, .bytes = 64, .counter = 1 },
 		{ .type = GOAL_GET, .one_sided = { 2, 7 }, .bytes = 64, .counter = 2 },
-		{ .type = GOAL_APPEND, .one_sided = { GOAL_ANY, GOAL_ANY }, .bytes = 64, .counter = 3,
-		  .options = GOAL_ONCE | GOAL_OVERFLOW, .handlers = { 1, 2, GOAL_HANDLERS_MAX } },
+		{ .type = GOAL_APPEND,
+		  .one_sided = { GOAL_ANY, GOAL_ANY },
+		  .bytes = 64,
+		  .counter = 3,
+		  .options = GOAL_ONCE | GOAL_OVERFLOW,
+		  .handlers = { 1, 2, GOAL_HANDLERS_MAX } },
 		{ .type = GOAL_TPUT, .one_sided = { 0, 1 }, .bytes = 8, .off = 1, .when = 3 },
-		{ .type = GOAL_TGET, .one_sided = { 0, 1 }, .bytes = 8, .off = UINT64_MAX, .when = 1, .counter = 1 },
-		{ .type = GOAL_TAPPEND, .one_sided = { 3, 1 }, .bytes = 8, .off = 1, .when = 1, .counter = 4 },
+		{ .type = GOAL_TGET,
+		  .one_sided = { 0, 1 },
+		  .bytes = 8,
+		  .off = UINT64_MAX,
+		  .when = 1,
+		  .counter = 1 },
+		{ .type = GOAL_TAPPEND,
+		  .one_sided = { 3, 1 },
+		  .bytes = 8,
+		  .off = 1,
+		  .when = 1,
+		  .counter = 4 },
 		{ .type = GOAL_TEST, .off = 1, .when = 1 },
 	};
 	struct goal_build b = begin();
@@ -127,8 +149,11 @@ static int save_program(const char *dir)
 	uint64_t at = sizeof *p, offsets[BLOCKS];
 	uint32_t numbers[BLOCKS];
 
-	*p = (struct goal_program){ .magic = GOAL_PROGRAM_MAGIC, .version = GOAL_PROGRAM_VERSION, .ranks = BLOCKS,
-				    .block_count = BLOCKS, .most_ops = 16 };
+	*p = (struct goal_program){ .magic = GOAL_PROGRAM_MAGIC,
+				    .version = GOAL_PROGRAM_VERSION,
+				    .ranks = BLOCKS,
+				    .block_count = BLOCKS,
+				    .most_ops = 16 };
 	for (uint32_t i = 0; i < BLOCKS; i++) {
 		const struct goal_block *b = (const struct goal_block *)blocks[i];
 
@@ -146,8 +171,9 @@ static int save_program(const char *dir)
 
 int main(int argc, char **argv)
 {
-	static int (*const build[BLOCKS])(struct goal_block *) = { build_relay, build_lists, build_arithmetic,
-								   build_others, build_one_sided };
+	static int (*const build[BLOCKS])(struct goal_block *) = { build_relay, build_lists,
+								   build_arithmetic, build_others,
+								   build_one_sided };
 	bool program = argc == 3 && !strcmp(argv[1], "--program");
 	int ret = 0;
 

@@ -11,12 +11,13 @@
 
 enum { PAD = 64, PATIENCE_S = 20 };
 
-/* ---- engines ----------------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------------- */
 
 /* `fault` in which every copy still ends well, and in which some do not. */
 static const char *const good[] = { "delay=300", "rate=3G", "delay=50,rate=8G,inner=sw", NULL };
-static const char *const bad[] = { "error=3", "short=2", "hang=1", "hang=4,delay=100", "error=1,hang=2,rate=2G",
-				   NULL };
+static const char *const bad[] = {
+	"error=3", "short=2", "hang=1", "hang=4,delay=100", "error=1,hang=2,rate=2G", NULL
+};
 
 void engine_case_options(const struct engine_case *e, const char *more)
 {
@@ -30,7 +31,8 @@ void engine_case_options(const struct engine_case *e, const char *more)
 		unit_fail(__FILE__, __LINE__, "%s", problems);
 }
 
-static void run_one(void (*f)(struct engine_case *), const struct engine_ops *ops, const char *fault, int workers)
+static void run_one(void (*f)(struct engine_case *), const struct engine_ops *ops,
+		    const char *fault, int workers)
 {
 	struct engine_case e = { .ops = ops, .fault = fault, .workers = workers };
 	char reason[256] = "";
@@ -88,7 +90,7 @@ void engine_case_poll(struct engine_case *e, struct engine_chan *ch)
 		engine_poll(ch);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 typedef void visitor(const char *value, uint64_t *arg);
 
@@ -150,7 +152,7 @@ void engine_case_settle(void)
 	}
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------ */
 
 static _Thread_local const struct engine_job *posting; /* by this thread, right now */
 
@@ -184,7 +186,9 @@ void engine_job_make(struct engine_job *j, size_t to, size_t from, size_t bytes)
 	CHECK(j->memory);
 	j->dst = j->memory + PAD + to;
 	j->src = src = j->memory + room + PAD + from;
-	j->c = (struct engine_copy){ .dst = j->dst, .src = j->src, .bytes = bytes, .done = job_done };
+	j->c = (struct engine_copy){
+		.dst = j->dst, .src = j->src, .bytes = bytes, .done = job_done
+	};
 	memset(j->memory, 0xaa, room);
 	fill(src, bytes);
 }
@@ -208,7 +212,8 @@ void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engin
 	engine_flush(ch);
 }
 
-void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n, struct engine_job *j)
+void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n,
+			 struct engine_job *j)
 {
 	uint64_t until = host_now_ns() + PATIENCE_S * 1000000000ull;
 
@@ -218,7 +223,8 @@ void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int 
 		if (k > 100)
 			usleep(20);
 		if (host_now_ns() > until)
-			unit_fail(__FILE__, __LINE__, "%s: a copy of %zu bytes does not end", e->ops->name, j->c.bytes);
+			unit_fail(__FILE__, __LINE__, "%s: a copy of %zu bytes does not end",
+				  e->ops->name, j->c.bytes);
 	}
 	CHECK_EQ(atomic_load(&j->ends), 1);
 }

@@ -48,10 +48,12 @@ struct engine_job {
 
 /* dst and src lie `to` and `from` bytes behind the begin of a line. */
 void engine_job_make(struct engine_job *j, size_t to, size_t from, size_t bytes);
-/* Posts and flushes; waits where the channel is full. Fails when done() runs inside of engine_post(). */
+/* Posts and flushes; waits where the channel is full. Fails when done() runs inside of
+ * engine_post(). */
 void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engine_job *j);
 void engine_job_wait(struct engine_case *e, struct engine_chan *ch, struct engine_job *j);
-void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n, struct engine_job *j);
+void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n,
+			 struct engine_job *j);
 /* Its bytes are in place and nothing beside them was written. */
 void engine_job_check(const struct engine_job *j);
 void engine_job_free(struct engine_job *j);

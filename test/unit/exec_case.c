@@ -20,7 +20,8 @@ void exec_case_begin(struct ranks *r, uint64_t seed)
 	CHECK(exec_case.g);
 	CHECK_EQ(exec_create(exec_case.g, NULL, NULL, &exec_case.e), 0);
 	for (int i = 0; i < CASE_RUNS * 2; i++) {
-		char *p = mmap(NULL, CASE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *p = mmap(NULL, CASE_BYTES, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		CHECK(p != MAP_FAILED);
 		maps[i / 2][i % 2] = p;
@@ -40,12 +41,13 @@ void exec_case_dawdle(void)
 		usleep((useconds_t)ranks_below(&exec_case.own, 1000));
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 void case_side_make(struct case_side *s, int run, int side, uint64_t bytes, char fill)
 {
 	/* a few places: they are used again */
-	uint64_t choice = ranks_random(&exec_case.own), skew = choice / 3 % 3 * 1368 + choice % 3 * 8;
+	uint64_t choice = ranks_random(&exec_case.own),
+		 skew = choice / 3 % 3 * 1368 + choice % 3 * 8;
 
 	if (choice / 9 % 4 == 0)
 		skew = 0;
@@ -84,13 +86,15 @@ void case_side_end(struct case_side *s, const char *what)
 	}
 	for (int i = 1; i <= CASE_GUARD; i++)
 		if (s->addr[-i] != GUARD_BYTE)
-			unit_fail(__FILE__, __LINE__, "%s: a byte %d before the buffer is changed", what, i);
+			unit_fail(__FILE__, __LINE__, "%s: a byte %d before the buffer is changed",
+				  what, i);
 	for (int i = 0; i < CASE_GUARD; i++)
 		if (end[i] != GUARD_BYTE)
-			unit_fail(__FILE__, __LINE__, "%s: a byte %d behind the buffer is changed", what, i);
+			unit_fail(__FILE__, __LINE__, "%s: a byte %d behind the buffer is changed",
+				  what, i);
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------- */
 
 static void leave(struct exec_run *run)
 {

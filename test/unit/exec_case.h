@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives between forked processes by exec/ alone: memory of the program at odd addresses, which is
- * adopted, or packed where it cannot be; waiting for a run, stepping through it, or leaving it.
+ * Collectives between forked processes by exec/ alone: memory of the program at odd addresses,
+ * which is adopted, or packed where it cannot be; waiting for a run, stepping through it, or
+ * leaving it.
  */
 #ifndef SLUICE_UNIT_EXEC_CASE_H
 #define SLUICE_UNIT_EXEC_CASE_H

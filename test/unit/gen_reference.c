@@ -70,7 +70,8 @@ static int end(struct state *s, uint32_t rank, uint32_t op)
 }
 
 /* NULL with *error: not there. NULL without: nowhere. */
-static char *place(const struct state *s, uint32_t rank, uint16_t mem, uint64_t off, uint64_t bytes, int *error)
+static char *place(const struct state *s, uint32_t rank, uint16_t mem, uint64_t off, uint64_t bytes,
+		   int *error)
 {
 	const struct reference_rank *r = &s->ranks[rank];
 
@@ -82,7 +83,8 @@ static char *place(const struct state *s, uint32_t rank, uint16_t mem, uint64_t 
 	return NULL;
 }
 
-static int deliver(struct state *s, uint32_t src, uint32_t send, const char *data, uint32_t dst, uint32_t recv)
+static int deliver(struct state *s, uint32_t src, uint32_t send, const char *data, uint32_t dst,
+		   uint32_t recv)
 {
 	const struct goal_op *from = op_of(s, src, send), *to = op_of(s, dst, recv);
 	int rc = 0;
@@ -99,11 +101,13 @@ static int deliver(struct state *s, uint32_t src, uint32_t send, const char *dat
 	return rc ? rc : end(s, dst, recv);
 }
 
-static bool do_match(const struct state *s, uint32_t src, uint32_t send, uint32_t dst, uint32_t recv)
+static bool do_match(const struct state *s, uint32_t src, uint32_t send, uint32_t dst,
+		     uint32_t recv)
 {
 	const struct goal_op *from = op_of(s, src, send), *to = op_of(s, dst, recv);
 
-	return (to->peer == src || to->peer == GOAL_ANY) && (to->tag == from->tag || to->tag == GOAL_ANY);
+	return (to->peer == src || to->peer == GOAL_ANY) &&
+	       (to->tag == from->tag || to->tag == GOAL_ANY);
 }
 
 static int append(struct open **list, uint32_t rank, uint32_t op, char *data)
@@ -261,7 +265,9 @@ static bool tear_down(struct state *s)
 
 int reference_run(struct reference_rank *ranks, uint32_t count, uint64_t seed)
 {
-	struct state s = { .ranks = ranks, .count = count, .random = seed, .is_eager = seed % 2 == 0 };
+	struct state s = {
+		.ranks = ranks, .count = count, .random = seed, .is_eager = seed % 2 == 0
+	};
 	int rc = set_up(&s);
 
 	while (!rc && s.ready_count)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The example of sluice-goal(5), byte for byte: goal_example PAGE, exit 0 when the page shows what
- * goal_compile() makes of it. Lines "0040  02 00 ..." of the page are its bytes. With --dump they are written.
+ * goal_compile() makes of it. Lines "0040  02 00 ..." of the page are its bytes. With --dump they
+ * are written.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,12 @@ static size_t make(void)
 	goal_build_init(&b, ops, 2, &edge, 1);
 	b.scratch_bytes = 8;
 	recv = goal_recv(&b, 0, 7, GOAL_SCRATCH, 0, 8);
-	add = goal_add(&b, &(struct goal_op){ .type = GOAL_ADD, .dtype = GOAL_F32, .mem = GOAL_USER,
-					      .src_mem = GOAL_USER, .src2_mem = GOAL_SCRATCH, .bytes = 8 });
+	add = goal_add(&b, &(struct goal_op){ .type = GOAL_ADD,
+					      .dtype = GOAL_F32,
+					      .mem = GOAL_USER,
+					      .src_mem = GOAL_USER,
+					      .src2_mem = GOAL_SCRATCH,
+					      .bytes = 8 });
 	goal_requires(&b, add, recv);
 	if (goal_compile(&b, block, sizeof made) || goal_verify(block, sizeof made, &limits, work))
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program of somebody's that links libsluice.so, and no MPI: exit 0 when a schedule could be built. */
+/* A program of somebody's that links libsluice.so, and no MPI: exit 0 when a schedule could be
+ * built. */
 #include <sluice/goal.h>
 
 int main(void)
@@ -9,7 +10,8 @@ int main(void)
 	uint64_t bytes = 0;
 	int ok;
 
-	ok = !sluice_goal_create(0, &g) && sluice_goal_send(g, sluice_goal_user(0, 0), 8, 1, 0) == 0 &&
+	ok = !sluice_goal_create(0, &g) &&
+	     sluice_goal_send(g, sluice_goal_user(0, 0), 8, 1, 0) == 0 &&
 	     !sluice_goal_compile(g, 2, &s) && sluice_goal_data(s, &bytes) && bytes == 128;
 	sluice_goal_schedule_destroy(s);
 	sluice_goal_destroy(g);

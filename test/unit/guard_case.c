@@ -18,7 +18,10 @@ const char *guard_case_kind(void) { return kind_wanted; }
 unsigned char load(const void *p) { return *(const volatile unsigned char *)p; }
 void store(void *p, unsigned char c) { *(volatile unsigned char *)p = c; }
 
-unsigned char owner_byte(size_t offset) { return (unsigned char)(offset * 7 + offset / PAGE * 13 + 1); }
+unsigned char owner_byte(size_t offset)
+{
+	return (unsigned char)(offset * 7 + offset / PAGE * 13 + 1);
+}
 
 static void copy_pages(struct owner *o, uintptr_t start, uintptr_t end)
 {
@@ -81,7 +84,9 @@ static void complete_all(void)
 	}
 }
 
-static const struct guard_ops ops = { .hold = hold, .touched = touched, .complete_all = complete_all };
+static const struct guard_ops ops = { .hold = hold,
+				      .touched = touched,
+				      .complete_all = complete_all };
 
 bool guard_case_has_other_threads(void)
 {
@@ -94,7 +99,8 @@ struct run { const char *kind; void (*before)(void), (*body)(void); };
 
 int guard_case_init(const char *kind, const char *more)
 {
-	char option[64], problems[256], *env[] = { option, (char[]){ "SLUICE_REGION_ARENA=1G" }, (char *)more, NULL };
+	char option[64], problems[256],
+		*env[] = { option, (char[]){ "SLUICE_REGION_ARENA=1G" }, (char *)more, NULL };
 	int ret;
 
 	snprintf(option, sizeof option, "SLUICE_GUARD_KIND=%s", kind);
@@ -167,7 +173,8 @@ static bool others_are_asleep(void)
 	return asleep;
 }
 
-/* A thread that begins maps memory of its own (a sanitizer's has an alternate stack): not while one counts. */
+/* A thread that begins maps memory of its own (a sanitizer's has an alternate stack): not while one
+ * counts. */
 static void let_threads_begin(void)
 {
 	for (int seen = 0; seen < 3; seen++) {
@@ -231,7 +238,8 @@ void owner_arm(struct owner *o, size_t first, size_t n, enum guard_access access
 	o->r.end = o->r.start + n * PAGE;
 	o->r.access = access;
 	ret = guard_arm(&o->r);
-	for (int i = 0; ret == -EAGAIN && i < 2000; i++) { /* another thread has armed before: it has to answer */
+	for (int i = 0; ret == -EAGAIN && i < 2000;
+	     i++) { /* another thread has armed before: it has to answer */
 		if (!guard_is_ready())
 			usleep(1000);
 		ret = guard_arm(&o->r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of guard/: memory like a region's, and an owner of ranges that does what rt/ does, by turns.
+ * Tests of guard/: memory like a region's, and an owner of ranges that does what rt/ does, by
+ * turns.
  *
  *   GUARD_TEST(a_load_waits)          three tests: a_load_waits_uffd, _steal, _mprotect
  *   {
@@ -11,8 +12,8 @@
  *           CHECK_EQ(load(o.p + 5), owner_byte(5));         only now written by touched()
  *   }
  *
- * Each runs in a process of its own, in which guard_init() has chosen that kind; where it does not work
- * the test is skipped.
+ * Each runs in a process of its own, in which guard_init() has chosen that kind; where it does not
+ * work the test is skipped.
  */
 #ifndef SLUICE_TEST_GUARD_CASE_H
 #define SLUICE_TEST_GUARD_CASE_H
@@ -46,7 +47,8 @@ struct owner {
 /* guard_init() with this kind and more options ("NAME=value", may be NULL). 0 or -errno. */
 int guard_case_init(const char *kind, const char *more);
 void guard_case_run(const char *kind, void (*before)(void), void (*body)(void));
-/* Mappings of the process but those where page tables were last: a few of these stay for the next range. */
+/* Mappings of the process but those where page tables were last: a few of these stay for the next
+ * range. */
 int guard_case_mappings(void);
 void guard_case_dies(const char *kind, void (*body)(void)); /* by SIGSEGV */
 const char *guard_case_kind(void);

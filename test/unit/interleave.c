@@ -257,7 +257,7 @@ void il_futex_wake(void *word)
 			il.now.threads[t].asleep_on = 0;
 }
 
-/* ---- steps: 0 .. threads-1 let a thread go on, then IL_BUFFER each let a store land ---------- */
+/* ---- steps: 0 .. threads-1 let a thread go on, then IL_BUFFER each let a store land ------ */
 
 static int step_count(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The board's code over a world of the test's own, for the exploration of interleavings: to be included before
- * board/board.c. BOARD_RECORDS and what belongs to it are defined before. The test defines world_area() and world_ring().
+ * The board's code over a world of the test's own, for the exploration of interleavings: to be
+ * included before board/board.c. BOARD_RECORDS and what belongs to it are defined before. The test
+ * defines world_area() and world_ring().
  */
 #ifndef SLUICE_UNIT_INTERLEAVE_BOARD_H
 #define SLUICE_UNIT_INTERLEAVE_BOARD_H

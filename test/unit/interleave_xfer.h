@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* xfer/protocol.c with its atomics as scheduling points, under names of its own (model_claim for xfer_claim ...). Include
- * after all other headers. */
+/* xfer/protocol.c with its atomics as scheduling points, under names of its own (model_claim for
+ * xfer_claim ...). Include after all other headers. */
 #include "interleave_atomics.h"
 
 #define xfer_open          model_open
@@ -16,8 +16,8 @@
 static void model_open(struct xfer *x, uint64_t tag) UNUSED;
 static uint32_t model_claim(struct xfer *x, uint64_t tag, uint32_t units, uint32_t start) UNUSED;
 static void model_unclaim(struct xfer *x, uint32_t unit) UNUSED;
-static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units, _Atomic uint64_t *intent,
-				   uint64_t name) UNUSED;
+static uint32_t model_claim_marked(struct xfer *x, uint64_t tag, uint32_t units,
+				   _Atomic uint64_t *intent, uint64_t name) UNUSED;
 static void model_unmark(struct xfer *x) UNUSED;
 static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit) UNUSED;
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total) UNUSED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For test_mpi_observe.c: a runtime that writes down what it is told, and a library whose datatypes are lists of
- * bytes. Defines what the wrappers are linked with, so that it is included once.
+ * For test_mpi_observe.c: a runtime that writes down what it is told, and a library whose datatypes
+ * are lists of bytes. Defines what the wrappers are linked with, so that it is included once.
  */
 #ifndef SLUICE_UNIT_MPI_OBSERVE_FAKES_H
 #define SLUICE_UNIT_MPI_OBSERVE_FAKES_H
@@ -18,7 +18,7 @@
 #include "collectives.h"
 #pragma GCC diagnostic pop
 
-/* ---- the runtime: writes down what it is told --------------------------------------------------- */
+/* ---- the runtime: writes down what it is told -------------------------------------------- */
 
 _Atomic uint32_t rt_pending, rt_watched;
 bool rt_on = true;
@@ -68,7 +68,7 @@ void *narrow_function(const char *name)
 	return NULL;
 }
 
-/* ---- the library ---------------------------------------------------------------------------------- */
+/* ---- the library ------------------------------------------------------------------------- */
 
 struct abi_real real;
 struct abi_library abi_library;
@@ -86,9 +86,11 @@ PASSED(Testany, (int n, MPI_Request r[], int *i, int *f, MPI_Status *s), (n, r, 
 PASSED(Testall, (int n, MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
 PASSED(Testsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
 PASSED(Request_get_status, (MPI_Request r, int *f, MPI_Status *s), (r, f, s))
-PASSED(Request_get_status_any, (int n, const MPI_Request r[], int *i, int *f, MPI_Status *s), (n, r, i, f, s))
+PASSED(Request_get_status_any, (int n, const MPI_Request r[], int *i, int *f, MPI_Status *s),
+       (n, r, i, f, s))
 PASSED(Request_get_status_all, (int n, const MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
-PASSED(Request_get_status_some, (int n, const MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
+PASSED(Request_get_status_some, (int n, const MPI_Request r[], int *c, int i[], MPI_Status *s),
+       (n, r, c, i, s))
 PASSED(Request_free, (MPI_Request *r), (r))
 PASSED(Cancel, (MPI_Request *r), (r))
 PASSED(Start, (MPI_Request *r), (r))
@@ -96,13 +98,17 @@ PASSED(Startall, (int n, MPI_Request r[]), (n, r))
 _Atomic uint32_t request_persistent;
 void request_meet(MPI_Comm comm) { (void)comm; }
 
-/* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked at. */
+/* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
+ * at. */
 uint64_t rt_threshold_bytes[RT_KINDS], rt_gate_bytes[RT_KINDS];
 struct rt_window rt_request_gate[RT_KINDS];
 struct sizes types_sizes;
 bool take_call(struct take *take, int *rc) { return false; }
 int take_passed(const struct take *take, int rc) { return rc; }
-bool request_begin(struct take *take, MPI_Request *request, int *rc) { return seen.n_looks++, false; }
+bool request_begin(struct take *take, MPI_Request *request, int *rc)
+{
+	return seen.n_looks++, false;
+}
 bool request_init(const struct take *take, MPI_Request *request, int *rc) { return false; }
 
 enum { BLOCKS = 4, TYPES = 16, RANK = 1, SIZE = 3, INTER = 100, CART = 101, DIST = 102 };

@@ -7,7 +7,8 @@
 #include "unit.h"
 
 static const char *const machines[] = {
-	"numa:2 core:4 pu:1", "numa:4 core:3 pu:2", "numa:2 core:12 pu:2", "pack:2 numa:2 core:5 pu:1", "numa:8 core:2 pu:1",
+	"numa:2 core:4 pu:1",        "numa:4 core:3 pu:2", "numa:2 core:12 pu:2",
+	"pack:2 numa:2 core:5 pu:1", "numa:8 core:2 pu:1",
 };
 
 void places_of(const char *machine, int ranks, bool in_turn, int *out)

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The memory nodes of ranks that are bound to cores, one after the other or a node at a time in turn. */
+/* The memory nodes of ranks that are bound to cores, one after the other or a node at a time in
+ * turn. */
 void places_of(const char *machine, int ranks, bool in_turn, int *out);
 /* Of 2 to PLACES_RANKS ranks on several machines, in both ways. */
 enum { PLACES_RANKS = 16 };

@@ -10,7 +10,8 @@ enum { TIME_LIMIT_S = 30, OPTIONS_MAX = 16 };
 
 bool be_an_older_kernel(void)
 {
-	/* struct sock_filter and sock_fprog: fail ioctl() with ENOTTY, as kernels before 6.11 do here */
+	/* struct sock_filter and sock_fprog: fail ioctl() with ENOTTY, as kernels before 6.11 do
+	 * here */
 	struct { uint16_t code; uint8_t jt, jf; uint32_t k; } code[] = {
 		{ 0x20, 0, 0, 0 },          /* the number of the call */
 		{ 0x15, 0, 1, SYS_ioctl },
@@ -100,7 +101,8 @@ void check_part_at(const char *file, int line, const void *p, size_t from, size_
 
 		memcpy(&word, (const char *)p + 8 * i, 8);
 		if (word != word_of(i, seed))
-			unit_fail(file, line, "byte %zu holds other data (%#" PRIx64 ")", 8 * i, word);
+			unit_fail(file, line, "byte %zu holds other data (%#" PRIx64 ")", 8 * i,
+				  word);
 	}
 }
 
@@ -165,7 +167,8 @@ struct region_desc adopt_at(const char *file, int line, const void *p, size_t by
 	if (!(d.flags & REGION_DESC_MAPPED)) {
 		const char *why = region_refusal(p, bytes);
 
-		unit_fail(file, line, "%zu bytes are not adopted: %s", bytes, why ? why : "no reason given");
+		unit_fail(file, line, "%zu bytes are not adopted: %s", bytes,
+			  why ? why : "no reason given");
 	}
 	return d;
 }

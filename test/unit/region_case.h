@@ -27,8 +27,8 @@
 
 void region_case_run(void *body); /* for REGION_TEST */
 const char *environment(const char *name); /* NULL: not set */
-/* From now on mappings are looked up in /proc/self/maps. UNIT_REGION_OLDER_KERNEL=1 does so in every
- * test. False: cannot. */
+/* From now on mappings are looked up in /proc/self/maps. UNIT_REGION_OLDER_KERNEL=1 does so in
+ * every test. False: cannot. */
 bool be_an_older_kernel(void);
 /* Loads the options given ("NAME=value", NULL at the end) over these tests' own: adoption at once,
  * from one page on. Then an arena; a test that wants none calls region_options() alone. */
@@ -48,7 +48,8 @@ void fill(void *p, size_t bytes, unsigned seed);
 void check_filled_at(const char *file, int line, const void *p, size_t bytes, unsigned seed);
 #define CHECK_FILLED(p, bytes, seed) check_filled_at(__FILE__, __LINE__, p, bytes, seed)
 /* Of what fill() wrote to p, bytes from to to, multiples of 8. */
-void check_part_at(const char *file, int line, const void *p, size_t from, size_t to, unsigned seed);
+void check_part_at(const char *file, int line, const void *p, size_t from, size_t to,
+		   unsigned seed);
 void check_zero_at(const char *file, int line, const void *p, size_t bytes);
 #define CHECK_ZERO(p, bytes) check_zero_at(__FILE__, __LINE__, p, bytes)
 
@@ -82,8 +83,8 @@ bool adopts(const void *p, size_t bytes); /* tries it */
 char *middle_adopted_at(const char *file, int line, struct region_desc *out);
 #define middle_adopted(out) middle_adopted_at(__FILE__, __LINE__, out)
 #define check_middle(p, from, to) check_part_at(__FILE__, __LINE__, p, from, to, 1)
-/* Adopts other memory of the same size and writes to it: whoever still shares pages with a region that
- * has ended would see it. */
+/* Adopts other memory of the same size and writes to it: whoever still shares pages with a region
+ * that has ended would see it. */
 void reuse_the_arena(size_t bytes);
 
 #define REGION_TEST(test)                                                                 \

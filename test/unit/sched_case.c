@@ -11,11 +11,18 @@ void plan_init(struct plan *p)
 
 struct sched_inst *plan_open(struct plan *p, struct sched_group *g)
 {
-	uint64_t cap = goal_block_bytes(p->build.op_count, p->build.edge_count, p->build.segment_count);
+	uint64_t cap =
+		goal_block_bytes(p->build.op_count, p->build.edge_count, p->build.segment_count);
 	struct goal_block *b = malloc(cap);
 	struct sched_inst *s = NULL;
-	struct sched_open o = { .block = b, .block_bytes = cap, .buffers = p->buffers, .buffer_bytes = p->bytes,
-				.buffer_count = p->count, .channel = p->channel, .flags = p->flags, .name = "test" };
+	struct sched_open o = { .block = b,
+				.block_bytes = cap,
+				.buffers = p->buffers,
+				.buffer_bytes = p->bytes,
+				.buffer_count = p->count,
+				.channel = p->channel,
+				.flags = p->flags,
+				.name = "test" };
 
 	CHECK_EQ(goal_compile(&p->build, b, cap), 0);
 	CHECK_EQ(sched_open(g, &o, &s), 0);
@@ -25,7 +32,8 @@ struct sched_inst *plan_open(struct plan *p, struct sched_group *g)
 
 struct sched_group *case_group(struct ranks *r)
 {
-	struct node_oob oob = { r->oob.ctx, r->rank, r->size, r->oob.allgather, r->oob.allreduce_min };
+	struct node_oob oob = { r->oob.ctx, r->rank, r->size, r->oob.allgather,
+				r->oob.allreduce_min };
 	struct sched_group *g = NULL;
 
 	CHECK_EQ(sched_group_create(&oob, &g), 0);

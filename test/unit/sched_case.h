@@ -27,7 +27,10 @@ struct sched_inst *plan_open(struct plan *p, struct sched_group *g);
 /* The ranks' group; CHECKs that there is one. */
 struct sched_group *case_group(struct ranks *r);
 /* Byte i of a message with this number. */
-static inline unsigned char case_byte(uint64_t number, uint64_t i) { return (unsigned char)(number * 31 + i * 7 + i / 251); }
+static inline unsigned char case_byte(uint64_t number, uint64_t i)
+{
+	return (unsigned char)(number * 31 + i * 7 + i / 251);
+}
 void case_fill(void *buf, uint64_t bytes, uint64_t number);
 /* Position of the first wrong byte, or -1. */
 int64_t case_wrong(const void *buf, uint64_t bytes, uint64_t number);

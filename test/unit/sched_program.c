@@ -45,13 +45,13 @@ void program_random(struct program *p, uint64_t *random)
 	}
 }
 
-/* ---- what must come out ------------------------------------------------------------------------- */
+/* ---- what must come out ------------------------------------------------------------------ */
 
 static uint32_t add(uint32_t a, uint32_t b) { return a + b; }
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-static void compute(unsigned char *dst, const unsigned char *a, const unsigned char *b, uint32_t bytes,
-		    uint32_t (*op)(uint32_t, uint32_t))
+static void compute(unsigned char *dst, const unsigned char *a, const unsigned char *b,
+		    uint32_t bytes, uint32_t (*op)(uint32_t, uint32_t))
 {
 	for (uint32_t i = 0; i < bytes; i += 4) {
 		uint32_t x, y;
@@ -67,8 +67,10 @@ void program_execute(const struct program *p, unsigned char **memory)
 {
 	for (int i = 0; i < p->steps; i++) {
 		const struct step *s = &p->step[i];
-		unsigned char *mine = memory[s->rank], *to = memory[s->kind == STEP_MESSAGE ? s->peer : s->rank];
-		unsigned char *dst = to + s->to * p->cell, *a = mine + s->from * p->cell, *b = mine + s->from2 * p->cell;
+		unsigned char *mine = memory[s->rank],
+			      *to = memory[s->kind == STEP_MESSAGE ? s->peer : s->rank];
+		unsigned char *dst = to + s->to * p->cell, *a = mine + s->from * p->cell,
+			      *b = mine + s->from2 * p->cell;
 
 		if (s->kind == STEP_MESSAGE || s->kind == STEP_COPY)
 			memmove(dst, a, s->bytes);
@@ -77,7 +79,7 @@ void program_execute(const struct program *p, unsigned char **memory)
 	}
 }
 
-/* ---- schedules ---------------------------------------------------------------------------------- */
+/* ---- schedules --------------------------------------------------------------------------- */
 
 /* The last operation of the rank that wrote a cell, and those that have read it since. */
 struct cell_use {
@@ -88,7 +90,8 @@ struct planner {
 	const struct program *p;
 	struct goal_build *b;
 	struct cell_use use[PROGRAM_CELLS];
-	uint32_t last_with[2][PROGRAM_RANKS][PROGRAM_TAGS]; /* sends, receives by peer and tag: they keep their order */
+	uint32_t last_with[2][PROGRAM_RANKS][PROGRAM_TAGS]; /* sends, receives by peer and tag: they
+							       keep their order */
 };
 
 static void place(const struct program *p, uint32_t cell, uint16_t *mem, uint64_t *off)
@@ -131,7 +134,9 @@ static void in_order(struct planner *l, uint32_t op, bool send, uint32_t peer, u
 
 static uint32_t add_transfer(struct planner *l, const struct step *s, bool send)
 {
-	struct goal_op op = { .type = send ? GOAL_SEND : GOAL_RECV, .peer = send ? s->peer : s->rank, .tag = s->tag };
+	struct goal_op op = { .type = send ? GOAL_SEND : GOAL_RECV,
+			      .peer = send ? s->peer : s->rank,
+			      .tag = s->tag };
 	uint32_t pieces = send ? s->pieces_out : s->pieces_in, at = 0, label;
 	uint16_t mem;
 	uint64_t off;
@@ -148,7 +153,9 @@ static uint32_t add_transfer(struct planner *l, const struct step *s, bool send)
 	}
 	label = goal_add(l->b, &op);
 	for (uint32_t k = 0; k < pieces; k++) {
-		uint32_t end = k + 1 == pieces ? s->bytes : (uint32_t)((uint64_t)s->bytes * (k + 1) * (k + 2) / (pieces * (pieces + 1)));
+		uint32_t end = k + 1 == pieces ? s->bytes
+					       : (uint32_t)((uint64_t)s->bytes * (k + 1) * (k + 2) /
+							    (pieces * (pieces + 1)));
 
 		goal_segment(l->b, label, mem, off + at, end - at);
 		at = end;
@@ -160,7 +167,9 @@ static uint32_t add_transfer(struct planner *l, const struct step *s, bool send)
 
 static void add_local(struct planner *l, const struct step *s)
 {
-	static const uint8_t types[] = { [STEP_COPY] = GOAL_COPY, [STEP_ADD] = GOAL_ADD, [STEP_MAX] = GOAL_MAX,
+	static const uint8_t types[] = { [STEP_COPY] = GOAL_COPY,
+					 [STEP_ADD] = GOAL_ADD,
+					 [STEP_MAX] = GOAL_MAX,
 					 [STEP_WAIT] = GOAL_CALC };
 	struct goal_op op = { .type = types[s->kind], .bytes = s->bytes };
 	uint16_t mem;
@@ -223,8 +232,9 @@ void program_print(const struct program *p)
 	for (int i = 0; i < p->steps; i++) {
 		const struct step *s = &p->step[i];
 
-		printf("    %s rank %d peer %d from %d from2 %d to %d bytes %u tag %d lists %d %d%s\n", words[s->kind], s->rank,
-		       s->peer, s->from, s->from2, s->to, s->bytes, s->tag, s->pieces_out, s->pieces_in,
-		       s->any_source ? " from any" : "");
+		printf("    %s rank %d peer %d from %d from2 %d to %d bytes %u tag %d lists %d "
+		       "%d%s\n",
+		       words[s->kind], s->rank, s->peer, s->from, s->from2, s->to, s->bytes, s->tag,
+		       s->pieces_out, s->pieces_in, s->any_source ? " from any" : "");
 	}
 }

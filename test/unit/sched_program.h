@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random programs of a few ranks, and what they must leave in memory: a program is a list of steps in an
- * order in which it could be executed one step after the other. Each rank's schedule are its ends of the
- * steps, with requirements wherever two of them touch the same memory, so that every order which the
- * schedules allow gives the same bytes.
+ * Random programs of a few ranks, and what they must leave in memory: a program is a list of steps
+ * in an order in which it could be executed one step after the other. Each rank's schedule are its
+ * ends of the steps, with requirements wherever two of them touch the same memory, so that every
+ * order which the schedules allow gives the same bytes.
  */
 #ifndef SLUICE_UNIT_SCHED_PROGRAM_H
 #define SLUICE_UNIT_SCHED_PROGRAM_H
@@ -14,7 +14,8 @@ enum { PROGRAM_STEPS = 60, PROGRAM_CELLS = 12, PROGRAM_RANKS = 9, PROGRAM_TAGS =
 
 enum step_kind { STEP_MESSAGE, STEP_COPY, STEP_ADD, STEP_MAX, STEP_WAIT, STEP_KINDS };
 
-/* Memory is cut into cells of `cell` bytes, the first half in scratch, the others in the program's buffer. */
+/* Memory is cut into cells of `cell` bytes, the first half in scratch, the others in the program's
+ * buffer. */
 struct step {
 	enum step_kind kind;
 	uint8_t rank, peer;          /* where; message: from rank to peer */

@@ -54,10 +54,15 @@ void sim_case_end(struct sim_case *c)
 	c->sim = NULL;
 }
 
-struct sim *sim_case_pattern(const char *name, struct gen_params p, const struct sim_params *params, size_t path_bytes)
+struct sim *sim_case_pattern(const char *name, struct gen_params p, const struct sim_params *params,
+			     size_t path_bytes)
 {
 	const struct gen_pattern *g = gen_find(name);
-	struct sim_config config = { .params = *params, .ranks = p.ranks, .cpus = 1, .nics = 1, .path_bytes = path_bytes,
+	struct sim_config config = { .params = *params,
+				     .ranks = p.ranks,
+				     .cpus = 1,
+				     .nics = 1,
+				     .path_bytes = path_bytes,
 				     .relation = g->by_bits ? SIM_BY_BITS : SIM_BY_DISTANCE };
 	const char *why;
 	struct sim *s;

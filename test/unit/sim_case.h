@@ -26,7 +26,8 @@ void sim_case_rank(struct sim_case *c, uint32_t rank);
 void sim_case_end(struct sim_case *c);
 
 /* Simulates a pattern; the caller destroys. path_bytes: as in struct sim_config. */
-struct sim *sim_case_pattern(const char *name, struct gen_params p, const struct sim_params *params, size_t path_bytes);
+struct sim *sim_case_pattern(const char *name, struct gen_params p, const struct sim_params *params,
+			     size_t path_bytes);
 /* The same, only when it ends, in ps. */
 uint64_t sim_case_end_of(const char *name, struct gen_params p, const struct sim_params *params);
 

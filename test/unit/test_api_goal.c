@@ -28,7 +28,8 @@ static struct sluice_goal_schedule *compiled(struct sluice_goal *g)
 UNIT_TEST(public_schedule_is_the_block_that_it_stands_for)
 {
 	static _Alignas(8) char room[4096];
-	const struct sluice_goal_piece pieces[] = { { sluice_goal_user(2, 5), 3 }, { sluice_goal_scratchpad(0), 100 } };
+	const struct sluice_goal_piece pieces[] = { { sluice_goal_user(2, 5), 3 },
+						    { sluice_goal_scratchpad(0), 100 } };
 	struct goal_block *want = (struct goal_block *)room;
 	struct sluice_goal *g = begin();
 	struct sluice_goal_schedule *s;
@@ -40,8 +41,9 @@ UNIT_TEST(public_schedule_is_the_block_that_it_stands_for)
 	const void *data;
 
 	CHECK_EQ(sluice_goal_recv(g, sluice_goal_scratchpad(0), 64, SLUICE_GOAL_ANY, 7), 0);
-	CHECK_EQ(sluice_goal_local(g, SLUICE_GOAL_MAX, SLUICE_GOAL_F32, sluice_goal_user(0, 4), sluice_goal_user(0, 4),
-				   sluice_goal_scratchpad(0), 16), 1);
+	CHECK_EQ(sluice_goal_local(g, SLUICE_GOAL_MAX, SLUICE_GOAL_F32, sluice_goal_user(0, 4),
+				   sluice_goal_user(0, 4), sluice_goal_scratchpad(0), 16),
+		 1);
 	CHECK_EQ(sluice_goal_sendv(g, pieces, 2, 3, 8), 2);
 	CHECK_EQ(sluice_goal_copy(g, sluice_goal_user(1, 9), sluice_goal_user(0, 0), 11), 3);
 	CHECK_EQ(sluice_goal_calc(g, 500), 4);
@@ -58,14 +60,20 @@ UNIT_TEST(public_schedule_is_the_block_that_it_stands_for)
 	b.segment_cap = 2;
 	b.scratch_bytes = 100;
 	goal_recv(&b, GOAL_ANY, 7, GOAL_SCRATCH, 0, 64);
-	goal_add(&b, &(struct goal_op){ .type = GOAL_MAX, .dtype = GOAL_F32, .mem = GOAL_USER, .off = 4,
-					.src_mem = GOAL_USER, .src_off = 4, .bytes = 64 });
+	goal_add(&b, &(struct goal_op){ .type = GOAL_MAX,
+					.dtype = GOAL_F32,
+					.mem = GOAL_USER,
+					.off = 4,
+					.src_mem = GOAL_USER,
+					.src_off = 4,
+					.bytes = 64 });
 	goal_send(&b, 3, 8, 0, 0, 0, 0);
 	goal_segment(&b, 2, GOAL_USER + 2, 5, 3);
 	goal_segment(&b, 2, GOAL_SCRATCH, 0, 100);
 	goal_copy(&b, GOAL_USER + 1, 9, GOAL_USER, 0, 11);
 	goal_add(&b, &(struct goal_op){ .type = GOAL_CALC, .bytes = 500 });
-	goal_add(&b, &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .off = 200, .bytes = 8 });
+	goal_add(&b,
+		 &(struct goal_op){ .type = GOAL_STAMP, .mem = GOAL_USER, .off = 200, .bytes = 8 });
 	goal_add(&b, &(struct goal_op){ .type = GOAL_NOP });
 	goal_requires(&b, 1, 0);
 	goal_irequires(&b, 4, 0);
@@ -94,8 +102,10 @@ UNIT_TEST(public_schedule_is_the_block_that_it_stands_for)
 
 UNIT_TEST(operations_that_cannot_be_are_refused_at_once_and_again_when_compiled)
 {
-	const struct sluice_goal_place u = sluice_goal_user(0, 0), far = sluice_goal_user(0, UINT64_MAX - 3);
-	const struct sluice_goal_piece bad = { { 0, 65 }, 1 }, twice[] = { { u, 1ull << 63 }, { u, 1ull << 63 } };
+	const struct sluice_goal_place u = sluice_goal_user(0, 0),
+				       far = sluice_goal_user(0, UINT64_MAX - 3);
+	const struct sluice_goal_piece bad = { { 0, 65 }, 1 },
+				       twice[] = { { u, 1ull << 63 }, { u, 1ull << 63 } };
 
 	REFUSED(sluice_goal_send(g, sluice_goal_scratchpad(1), 100, 0, 0));
 	REFUSED(sluice_goal_send(g, far, 4, 0, 0));

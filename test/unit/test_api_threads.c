@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads of a process that share a group: each runs schedules of its own on a channel of its own. Whoever waits drives
- * the engine of its rank for all, and copies for others. Under TSan the buffers are what the protocol has to carry.
+ * Threads of a process that share a group: each runs schedules of its own on a channel of its own.
+ * Whoever waits drives the engine of its rank for all, and copies for others. Under TSan the
+ * buffers are what the protocol has to carry.
  */
 #include <pthread.h>
 
@@ -10,7 +11,8 @@
 
 enum { THREADS = 4, RUNS = 40, RANKS = 2 };
 
-/* Inline, eager, copied in a few pieces and in many: jobs of different numbers of pieces use the same records. */
+/* Inline, eager, copied in a few pieces and in many: jobs of different numbers of pieces use the
+ * same records. */
 static const uint64_t elements[THREADS] = { 1, 300, 5000, 40000 };
 
 struct one {
@@ -28,9 +30,10 @@ static struct sluice_goal_schedule *make(int rank, int ranks, uint64_t bytes)
 
 	CHECK_EQ(sluice_goal_create(bytes, &g), 0);
 	sluice_goal_send(g, sluice_goal_user(0, 0), bytes, (uint32_t)((rank + 1) % ranks), 5);
-	recv = sluice_goal_recv(g, sluice_goal_scratchpad(0), bytes, (uint32_t)((rank + ranks - 1) % ranks), 5);
-	add = sluice_goal_local(g, SLUICE_GOAL_ADD, SLUICE_GOAL_U64, sluice_goal_user(1, 0), sluice_goal_user(0, 0),
-				sluice_goal_scratchpad(0), bytes / 8);
+	recv = sluice_goal_recv(g, sluice_goal_scratchpad(0), bytes,
+				(uint32_t)((rank + ranks - 1) % ranks), 5);
+	add = sluice_goal_local(g, SLUICE_GOAL_ADD, SLUICE_GOAL_U64, sluice_goal_user(1, 0),
+				sluice_goal_user(0, 0), sluice_goal_scratchpad(0), bytes / 8);
 	sluice_goal_requires(g, add, recv);
 	CHECK_EQ(sluice_goal_compile(g, (uint32_t)ranks, &s), 0);
 	sluice_goal_destroy(g);
@@ -66,16 +69,20 @@ static void *use(void *arg)
 	from = sluice_goal_alloc(o->group, 8 * n);
 	to = sluice_goal_alloc(o->group, 8 * n);
 	CHECK(from && to);
-	CHECK_EQ(sluice_goal_open(o->group, s, (struct sluice_goal_buffer[]){ { from, 8 * n }, { to, 8 * n } }, 2, &options,
-				  &in), 0);
+	CHECK_EQ(sluice_goal_open(o->group, s,
+				  (struct sluice_goal_buffer[]){ { from, 8 * n }, { to, 8 * n } },
+				  2, &options, &in),
+		 0);
 	sluice_goal_schedule_destroy(s);
 	for (int run = 0; run < RUNS; run++) {
 		for (uint64_t i = 0; i < n; i++)
 			from[i] = value(rank, o->number, run, i);
 		CHECK_EQ(finish(in, run % 3), 0);
 		for (uint64_t i = 0; i < n; i++)
-			if (to[i] != value(rank, o->number, run, i) + value(left, o->number, run, i))
-				CHECK_EQ(to[i], value(rank, o->number, run, i) + value(left, o->number, run, i));
+			if (to[i] !=
+			    value(rank, o->number, run, i) + value(left, o->number, run, i))
+				CHECK_EQ(to[i], value(rank, o->number, run, i) +
+							value(left, o->number, run, i));
 	}
 	CHECK_EQ(sluice_goal_close(in), 0);
 	sluice_goal_free(o->group, from);
@@ -103,7 +110,8 @@ static void use_in_threads(struct ranks *r)
 UNIT_TEST(threads_of_a_process_run_schedules_in_one_group)
 {
 	ranks_run(1, (char *[]){ NULL }, use_in_threads, NULL);
-	/* TSan sees one process; here another one may drive, or copy, between two threads of this one */
+	/* TSan sees one process; here another one may drive, or copy, between two threads of this
+	 * one */
 #ifndef __SANITIZE_THREAD__
 	ranks_run(RANKS, (char *[]){ NULL }, use_in_threads, NULL);
 #endif
@@ -132,7 +140,8 @@ static void *start_many(void *arg)
 	return NULL;
 }
 
-/* As often as both threads have started something on the channel, so often has the other rank: then they meet. */
+/* As often as both threads have started something on the channel, so often has the other rank: then
+ * they meet. */
 static void count_runs(struct ranks *r)
 {
 	struct sluice_goal_oob oob = { r->oob.ctx, r->rank, r->size, NULL, r->oob.allreduce_min };
@@ -149,7 +158,10 @@ static void count_runs(struct ranks *r)
 		CHECK_EQ(pthread_create(&all[t].thread, NULL, start_many, &all[t]), 0);
 	for (int t = 0; t < 2; t++)
 		CHECK_EQ(pthread_join(all[t].thread, NULL), 0);
-	CHECK_EQ(sluice_goal_open(all[0].group, s, (struct sluice_goal_buffer[]){ { &from, 8 }, { &to, 8 } }, 2, &options, &in), 0);
+	CHECK_EQ(sluice_goal_open(all[0].group, s,
+				  (struct sluice_goal_buffer[]){ { &from, 8 }, { &to, 8 } }, 2,
+				  &options, &in),
+		 0);
 	CHECK_EQ(sluice_goal_execute(in, 20000), 0); /* no number lost: it would wait for ever */
 	CHECK_EQ(to, 14);
 	CHECK_EQ(sluice_goal_close(in), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Boards between forked ranks: every message arrives whole, whoever is ahead, in whichever order they end. */
+/* Boards between forked ranks: every message arrives whole, whoever is ahead, in whichever order
+ * they end. */
 #include <errno.h>
 #include <sched.h>
 
@@ -13,7 +14,8 @@ static struct board *board;
 
 static void open_board(struct ranks *r)
 {
-	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather, r->oob.allreduce_min };
+	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
+				r->oob.allreduce_min };
 
 	CHECK_EQ(node_group_create(&oob, HOST_PAGE + board_area_bytes(), &group), 0);
 	CHECK(group);
@@ -36,7 +38,10 @@ static uint32_t length_of(int rank, uint64_t n)
 	return (uint32_t)ranks_below(&seed, BOARD_BYTES + 1);
 }
 
-static char byte_of(int rank, uint64_t n, uint32_t i) { return (char)(n * 7 + (uint64_t)rank * 31 + i); }
+static char byte_of(int rank, uint64_t n, uint32_t i)
+{
+	return (char)(n * 7 + (uint64_t)rank * 31 + i);
+}
 
 static void post(int rank, uint64_t n)
 {
@@ -128,7 +133,8 @@ UNIT_TEST(collectives_may_end_in_any_order)
 	ranks_run(4, NULL, out_of_order, NULL);
 }
 
-/* One rank posts, the others only read, each as late as it likes; nobody runs away from the slowest. */
+/* One rank posts, the others only read, each as late as it likes; nobody runs away from the
+ * slowest. */
 static void one_sender(struct ranks *r)
 {
 	uint64_t seed = (uint64_t)r->rank + 1;
@@ -149,7 +155,7 @@ static void one_sender(struct ranks *r)
 
 UNIT_TEST(a_sender_waits_for_the_slowest_reader) { ranks_run(4, NULL, one_sender, NULL); }
 
-/* ---- what ranks make of the messages ---------------------------------------------------------------- */
+/* ---- what ranks make of the messages ----------------------------------------------------- */
 
 static uint64_t post_bytes(const void *message, uint32_t bytes)
 {
@@ -183,7 +189,9 @@ static void all_gather(struct ranks *r)
 	memset(got, '.', sizeof got);
 	for (int i = 0; i < 100; i++) {
 		char mine[5] = { (char)r->rank, 'a', 'b', (char)i, 'd' };
-		struct board_read all = { .end = r->size, .bytes = 5, .to = got, .stride = 8, .skip = -1 };
+		struct board_read all = {
+			.end = r->size, .bytes = 5, .to = got, .stride = 8, .skip = -1
+		};
 
 		CHECK_EQ(take(post_bytes(mine, 5), &all), 1);
 		for (int q = 0; q < r->size; q++) {
@@ -200,7 +208,12 @@ UNIT_TEST(messages_are_laid_side_by_side) { ranks_run(5, NULL, all_gather, NULL)
 static void all_to_all(struct ranks *r)
 {
 	int mine[RANKS_MAX], got[RANKS_MAX];
-	struct board_read all = { .end = r->size, .at = 4 * (uint32_t)r->rank, .bytes = 4, .to = (char *)got, .stride = 4, .skip = -1 };
+	struct board_read all = { .end = r->size,
+				  .at = 4 * (uint32_t)r->rank,
+				  .bytes = 4,
+				  .to = (char *)got,
+				  .stride = 4,
+				  .skip = -1 };
 
 	open_board(r);
 	for (int q = 0; q < r->size; q++)
@@ -279,7 +292,12 @@ static void folds(struct ranks *r)
 	int calls = 0, first = r->rank / 2, none = 0;
 	struct board_fold fold = { multiply, &calls };
 	_Alignas(16) uint32_t got[4], want[4];
-	struct board_read some = { .first = first, .end = r->rank + 1, .bytes = 16, .to = (char *)got, .fold = &fold, .skip = -1 };
+	struct board_read some = { .first = first,
+				   .end = r->rank + 1,
+				   .bytes = 16,
+				   .to = (char *)got,
+				   .fold = &fold,
+				   .skip = -1 };
 	uint32_t m[4];
 
 	open_board(r);
@@ -304,8 +322,12 @@ static void trouble(struct ranks *r)
 {
 	_Alignas(16) char got[64];
 	struct board_fold fold = { refuse, NULL };
-	struct board_read longer = { .end = r->size, .at = 4, .bytes = 13, .to = got, .stride = 16, .skip = -1 };
-	struct board_read folded = { .end = r->size, .bytes = 4, .to = got, .fold = &fold, .skip = -1 };
+	struct board_read longer = {
+		.end = r->size, .at = 4, .bytes = 13, .to = got, .stride = 16, .skip = -1
+	};
+	struct board_read folded = {
+		.end = r->size, .bytes = 4, .to = got, .fold = &fold, .skip = -1
+	};
 
 	open_board(r);
 	CHECK_EQ(take(post_bytes("0123456789abcdef", 16), &longer), -EREMOTEIO);

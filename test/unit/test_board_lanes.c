@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Boards with lanes between forked ranks: turns of many lanes in an order of each rank's own, a rank that is ahead. */
+/* Boards with lanes between forked ranks: turns of many lanes in an order of each rank's own, a
+ * rank that is ahead. */
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@ static struct board *board;
 
 static void open_board(struct ranks *r, uint32_t lanes)
 {
-	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather, r->oob.allreduce_min };
+	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
+				r->oob.allreduce_min };
 
 	CHECK_EQ(node_group_create(&oob, HOST_PAGE + board_lanes_area_bytes(lanes), &group), 0);
 	CHECK(group);
@@ -36,7 +38,10 @@ static uint32_t length_of(int rank, uint32_t lane, uint64_t turn)
 	return (uint32_t)ranks_below(&seed, BOARD_BYTES + 1);
 }
 
-static char byte_of(int rank, uint32_t lane, uint64_t turn) { return (char)(turn * 7 + lane * 59 + (uint64_t)rank * 31); }
+static char byte_of(int rank, uint32_t lane, uint64_t turn)
+{
+	return (char)(turn * 7 + lane * 59 + (uint64_t)rank * 31);
+}
 
 static void post(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 {
@@ -165,8 +170,9 @@ static void read_turns(uint32_t lane, uint64_t turn, uint64_t last)
 	}
 }
 
-/* The first rank need not wait for the others before it is BOARD_TURNS ahead in a lane, and each turn keeps what it said;
- * whoever is so far ahead in one lane goes on in another. Who sleeps has to be woken: nobody wakes by himself here. */
+/* The first rank need not wait for the others before it is BOARD_TURNS ahead in a lane, and each
+ * turn keeps what it said; whoever is so far ahead in one lane goes on in another. Who sleeps has
+ * to be woken: nobody wakes by himself here. */
 static void one_ahead(struct ranks *r)
 {
 	uint64_t n, last = BOARD_TURNS + 1;

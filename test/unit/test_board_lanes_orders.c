@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A board with two lanes of one record each, every interleaving of a rank that posts in both and one that reads them in an
- * order of its own: nobody reads what belongs to another turn or lane, and nobody sleeps for ever, neither for a message
- * nor for room in one lane while there is some in the other.
+ * A board with two lanes of one record each, every interleaving of a rank that posts in both and
+ * one that reads them in an order of its own: nobody reads what belongs to another turn or lane,
+ * and nobody sleeps for ever, neither for a message nor for room in one lane while there is some in
+ * the other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,16 +63,18 @@ static uint64_t message_of(uint32_t lane, uint64_t turn) { return turn * 10 + la
 /* Of the poster: a lane's next turn, if there is room. */
 static void post(struct place *p)
 {
-	uint64_t turn = p->done[p->lane] + 1, n = turn > TURNS ? 0 : laned_begin_turn(&p->b, p->lane, turn);
+	uint64_t turn = p->done[p->lane] + 1,
+		 n = turn > TURNS ? 0 : laned_begin_turn(&p->b, p->lane, turn);
 
 	if (n) {
-		atomic_store_explicit((_Atomic uint64_t *)laned_record(&p->b, n), message_of(p->lane, turn), memory_order_relaxed);
+		atomic_store_explicit((_Atomic uint64_t *)laned_record(&p->b, n),
+				      message_of(p->lane, turn), memory_order_relaxed);
 		laned_post(&p->b, n, sizeof(uint64_t));
 		laned_end(&p->b, n);
 		p->done[p->lane] = turn;
 	}
-	/* as what waits its turn behind others is tried in each pass, and another pass is made before a sleep only where
-	 * something has come in */
+	/* as what waits its turn behind others is tried in each pass, and another pass is made
+	 * before a sleep only where something has come in */
 	if (++p->lane < LANES)
 		return;
 	p->lane = 0;
@@ -150,7 +153,9 @@ static const char *explore(unsigned mutation)
 		.round = world_round,
 	};
 
-	_Static_assert(sizeof(struct world) <= IL_SHARED_BYTES && sizeof(struct place) <= IL_LOCAL_BYTES, "it has room");
+	_Static_assert(sizeof(struct world) <= IL_SHARED_BYTES &&
+			       sizeof(struct place) <= IL_LOCAL_BYTES,
+		       "it has room");
 	return il_violation(&m);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A board with two records, every interleaving of two ranks that exchange numbers through it, or of which
- * one only reads: nobody reads what belongs to another collective, and nobody sleeps for ever, neither for a
- * message nor for room.
+ * A board with two records, every interleaving of two ranks that exchange numbers through it, or of
+ * which one only reads: nobody reads what belongs to another collective, and nobody sleeps for
+ * ever, neither for a message nor for room.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,8 @@ static void begin(struct place *p, int t)
 	p->phase = LOOK;
 	if (is_one_way && t)
 		return;
-	atomic_store_explicit((_Atomic uint64_t *)model_record(&p->b, n), message_of(t, n), memory_order_relaxed);
+	atomic_store_explicit((_Atomic uint64_t *)model_record(&p->b, n), message_of(t, n),
+			      memory_order_relaxed);
 	model_post(&p->b, n, sizeof(uint64_t));
 	if (!is_one_way)
 		return;

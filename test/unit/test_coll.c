@@ -33,7 +33,8 @@ static void build_init(struct goal_build *b, int ranks)
 	goal_build_init(b, ops, coll_ops_max(ranks), edges, coll_ops_max(ranks));
 }
 
-/* Each send has the receive that it names by number, of the same size, and no receive is left over. */
+/* Each send has the receive that it names by number, of the same size, and no receive is left over.
+ */
 static void check_pairs(int ranks, int wanted)
 {
 	int sends = 0, recvs = 0;
@@ -63,14 +64,17 @@ static void check_pairs(int ranks, int wanted)
 
 static uint64_t part_bytes(enum coll_kind kind, int from, int to)
 {
-	return kind == COLL_BCAST ? 100 : kind == COLL_ALLGATHER ? 10 + (uint64_t)from : 10 + (uint64_t)(from * RANKS_MAX + to);
+	return kind == COLL_BCAST       ? 100
+	       : kind == COLL_ALLGATHER ? 10 + (uint64_t)from
+					: 10 + (uint64_t)(from * RANKS_MAX + to);
 }
 
 /* What rank sends to all, or receives from all: one after the other. */
 static void fill_parts(struct coll_part *p, enum coll_kind kind, int rank, int ranks, bool sends)
 {
 	for (int r = 0; r < ranks; r++)
-		p[r] = (struct coll_part){ 1000 * (uint64_t)r, sends ? part_bytes(kind, rank, r) : part_bytes(kind, r, rank) };
+		p[r] = (struct coll_part){ 1000 * (uint64_t)r, sends ? part_bytes(kind, rank, r)
+								     : part_bytes(kind, r, rank) };
 }
 
 static void build_all(enum coll_kind kind, int ranks, int root, bool in_place)
@@ -79,8 +83,13 @@ static void build_all(enum coll_kind kind, int ranks, int root, bool in_place)
 
 	for (int r = 0; r < ranks; r++) {
 		struct coll_part send[RANKS_MAX], recv[RANKS_MAX];
-		struct coll_shape s = { .kind = kind, .rank = r, .ranks = ranks, .root = root, .send = send,
-					.recv = recv, .in_place = in_place };
+		struct coll_shape s = { .kind = kind,
+					.rank = r,
+					.ranks = ranks,
+					.root = root,
+					.send = send,
+					.recv = recv,
+					.in_place = in_place };
 		struct goal_build b;
 
 		fill_parts(send, kind, r, ranks, true);
@@ -137,7 +146,9 @@ UNIT_TEST(own_parts_are_copied_once_and_not_in_place)
 UNIT_TEST(gather_at_the_root_copies_its_own_part)
 {
 	const struct coll_part send = { 3, 8 }, recv[] = { { 0, 8 }, { 8, 8 }, { 16, 8 } };
-	const struct coll_shape s = { .kind = COLL_GATHER, .rank = 1, .ranks = 3, .root = 1, .send = &send, .recv = recv };
+	const struct coll_shape s = {
+		.kind = COLL_GATHER, .rank = 1, .ranks = 3, .root = 1, .send = &send, .recv = recv
+	};
 	const struct goal_op *own = &goal_ops_const(block_of(0))[2];
 	struct goal_build b;
 
@@ -167,8 +178,15 @@ UNIT_TEST(neighbours_that_are_nobody_get_nothing)
 {
 	const struct coll_part parts[] = { { 0, 8 }, { 8, 8 }, { 16, 8 } };
 	const int neighbours[] = { -1, 1, 1 };
-	const struct coll_shape s = { .kind = COLL_NEIGHBOR_ALLTOALL, .rank = 0, .ranks = 2, .send = parts, .recv = parts,
-				      .sources = neighbours, .targets = neighbours, .source_count = 3, .target_count = 3 };
+	const struct coll_shape s = { .kind = COLL_NEIGHBOR_ALLTOALL,
+				      .rank = 0,
+				      .ranks = 2,
+				      .send = parts,
+				      .recv = parts,
+				      .sources = neighbours,
+				      .targets = neighbours,
+				      .source_count = 3,
+				      .target_count = 3 };
 	struct goal_build b;
 
 	build_init(&b, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of two levels on machines that hwloc makes up: whatever the ranks' places, each has every block in the end,
- * no block enters a domain twice, and nothing is sent before it is there.
+ * Collectives of two levels on machines that hwloc makes up: whatever the ranks' places, each has
+ * every block in the end, no block enters a domain twice, and nothing is sent before it is there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,15 +23,24 @@ struct world {
 };
 static struct world w;
 
-static const struct goal_block *block_of(int rank) { return (const struct goal_block *)w.blocks[rank]; }
+static const struct goal_block *block_of(int rank)
+{
+	return (const struct goal_block *)w.blocks[rank];
+}
 
 static void build(int rank)
 {
 	struct goal_op ops[2 * RANKS_MAX];
 	struct goal_edge edges[2 * RANKS_MAX];
 	struct coll_part send = { 0, BLOCK }, recv[RANKS_MAX];
-	struct coll_shape s = { .kind = w.kind, .rank = rank, .ranks = w.ranks, .root = w.root, .send = &send, .recv = recv,
-				.in_place = w.in_place, .domains = &w.domains };
+	struct coll_shape s = { .kind = w.kind,
+				.rank = rank,
+				.ranks = w.ranks,
+				.root = w.root,
+				.send = &send,
+				.recv = recv,
+				.in_place = w.in_place,
+				.domains = &w.domains };
 	struct goal_build b;
 
 	for (int r = 0; r < w.ranks; r++)
@@ -122,7 +131,8 @@ static void play(void)
 			if (w.kind == COLL_BCAST && block != w.root)
 				continue;
 			CHECK(p.has[r][block]);
-			CHECK_EQ(p.entered[w.domains.of[r]][block], w.domains.of[r] != w.domains.of[block]);
+			CHECK_EQ(p.entered[w.domains.of[r]][block],
+				 w.domains.of[r] != w.domains.of[block]);
 		}
 }
 
@@ -156,7 +166,8 @@ UNIT_TEST(two_sockets_halve_what_crosses)
 	CHECK(w.domains.is_even);
 	for (int r = 0; r < 8; r++)
 		CHECK_EQ(w.domains.of[r], r % 2);
-	/* members take turns in letting data in: the four of domain 1 one block each of domain 0's */
+	/* members take turns in letting data in: the four of domain 1 one block each of domain 0's
+	 */
 	for (int from = 0; from < 8; from += 2)
 		CHECK_EQ(coll_domains_entry(&w.domains, 1, from), from + 1);
 }

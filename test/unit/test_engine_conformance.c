@@ -15,7 +15,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* ---- bytes ----------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------- */
 
 static void copies_of_any_size(struct engine_case *e)
 {
@@ -45,7 +45,7 @@ static void copies_of_any_size(struct engine_case *e)
 
 UNIT_TEST(engine_copies_any_size_at_any_alignment) { engine_case_each(copies_of_any_size, 0); }
 
-/* ---- ends -------------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 struct poster {
 	struct engine_case *e;
@@ -97,7 +97,8 @@ static void many_threads_many_channels(struct engine_case *e)
 		engine_case_close(e, chans[i]);
 	for (int t = 0; t < THREADS; t++)
 		for (int i = 0; i < EACH; i++) {
-			CHECK_EQ(jobs[t][i].ends, 1); /* and none a second time, until the very end */
+			CHECK_EQ(jobs[t][i].ends,
+				 1); /* and none a second time, until the very end */
 			engine_job_free(&jobs[t][i]);
 		}
 }
@@ -155,7 +156,8 @@ static void posts_from_done(struct engine_case *e)
 
 UNIT_TEST(engine_is_posted_to_from_done) { engine_case_each(posts_from_done, 0); }
 
-/* engine_job_post() fails when done() runs below it: this makes it likely that a copy ends at once. */
+/* engine_job_post() fails when done() runs below it: this makes it likely that a copy ends at once.
+ */
 static void not_inside_post(struct engine_case *e)
 {
 	static struct engine_job j;
@@ -172,7 +174,7 @@ static void not_inside_post(struct engine_case *e)
 
 UNIT_TEST(engine_calls_done_outside_of_post) { engine_case_each(not_inside_post, 0); }
 
-/* ---- a full channel ---------------------------------------------------------------------------------- */
+/* ---- a full channel ---------------------------------------------------------------------- */
 
 static _Atomic uint32_t gate;
 
@@ -223,7 +225,7 @@ static void full_channel(struct engine_case *e)
 
 UNIT_TEST(engine_says_that_it_is_full_and_loses_nothing) { engine_case_each(full_channel, 0); }
 
-/* ---- flush --------------------------------------------------------------------------------------------- */
+/* ---- flush ------------------------------------------------------------------------------- */
 
 static void flush_starts(struct engine_case *e)
 {
@@ -289,7 +291,7 @@ static void from_signal_handler(struct engine_case *e)
 
 UNIT_TEST(engine_is_posted_to_from_a_signal_handler) { engine_case_each(from_signal_handler, 0); }
 
-/* ---- retiring -------------------------------------------------------------------------------------------- */
+/* ---- retiring ---------------------------------------------------------------------------- */
 
 static void retire_gives_back(struct engine_case *e)
 {
@@ -336,7 +338,10 @@ static void retire_gives_back(struct engine_case *e)
 	}
 }
 
-UNIT_TEST(engine_gives_everything_back_when_retired) { engine_case_each(retire_gives_back, ENGINE_CASE_BAD); }
+UNIT_TEST(engine_gives_everything_back_when_retired)
+{
+	engine_case_each(retire_gives_back, ENGINE_CASE_BAD);
+}
 
 static _Atomic bool in_done;
 
@@ -373,7 +378,10 @@ static void waits_for_done(struct engine_case *e)
 	}
 }
 
-UNIT_TEST(engine_waits_for_done_when_it_is_retired_or_closed) { engine_case_each(waits_for_done, 0); }
+UNIT_TEST(engine_waits_for_done_when_it_is_retired_or_closed)
+{
+	engine_case_each(waits_for_done, 0);
+}
 
 static void retire_in_done(struct engine_job *j)
 {
@@ -453,7 +461,7 @@ static void retire_races_with_posts(struct engine_case *e)
 
 UNIT_TEST(engine_retires_while_others_post) { engine_case_each(retire_races_with_posts, 0); }
 
-/* ---- life ------------------------------------------------------------------------------------------------ */
+/* ---- life -------------------------------------------------------------------------------- */
 
 static void close_at_once(struct engine_case *e)
 {
@@ -484,12 +492,14 @@ static void leaves_nothing(struct engine_case *e)
 {
 	int mappings;
 
-	for (int i = 0; i < 3; i++) /* libc keeps the stacks of as many threads as there ever were */
+	for (int i = 0; i < 3;
+	     i++) /* libc keeps the stacks of as many threads as there ever were */
 		two_channels(e);
 	mappings = unit_count_mappings();
 	for (int i = 0; i < 20; i++)
 		two_channels(e);
-	CHECK(unit_count_mappings() <= mappings + 1); /* two stacks beside each other are one mapping, or two */
+	CHECK(unit_count_mappings() <=
+	      mappings + 1); /* two stacks beside each other are one mapping, or two */
 }
 
 UNIT_TEST(engine_leaves_nothing_behind) { engine_case_each(leaves_nothing, 0); }

@@ -15,8 +15,8 @@ UNIT_TEST(fault_settings_are_read)
 	CHECK(!fault_settings_parse("", &s, reason, sizeof reason));
 	CHECK(!s.delay_us && !s.rate_bytes && !s.short_nth && !s.error_nth && !s.hang_nth);
 	CHECK_STR(s.inner, "sw");
-	CHECK(!fault_settings_parse("delay=100,rate=1G,short=3,error=5,hang=9,inner=other", &s, reason,
-				    sizeof reason));
+	CHECK(!fault_settings_parse("delay=100,rate=1G,short=3,error=5,hang=9,inner=other", &s,
+				    reason, sizeof reason));
 	CHECK_EQ(s.delay_us, 100);
 	CHECK_EQ(s.rate_bytes, 1 << 30);
 	CHECK_EQ(s.short_nth, 3);
@@ -30,16 +30,22 @@ UNIT_TEST(wrong_fault_settings_are_one_clear_line)
 	static const struct {
 		const char *text, *reason;
 	} cases[] = {
-		{ "rate=fast", "SLUICE_ENGINE_FAULT: rate=fast is wrong: it takes bytes a second like 1G" },
-		{ "delay=1,delay", "SLUICE_ENGINE_FAULT: delay= is wrong: it takes microseconds, at most 60000000" },
+		{ "rate=fast",
+		  "SLUICE_ENGINE_FAULT: rate=fast is wrong: it takes bytes a second like 1G" },
+		{ "delay=1,delay",
+		  "SLUICE_ENGINE_FAULT: delay= is wrong: it takes microseconds, at most 60000000" },
 		{ "hang=0", "SLUICE_ENGINE_FAULT: hang=0 is wrong: it takes the number of a copy" },
-		{ "burn=1", "SLUICE_ENGINE_FAULT: there is no burn; it takes delay, rate, short, error, hang and "
+		{ "burn=1", "SLUICE_ENGINE_FAULT: there is no burn; it takes delay, rate, short, "
+			    "error, hang and "
 			    "inner" },
-		{ "error=1,", "SLUICE_ENGINE_FAULT: there is no ; it takes delay, rate, short, error, hang and "
-			      "inner" },
-		{ "inner=", "SLUICE_ENGINE_FAULT: inner= is wrong: it takes the name of an engine" },
+		{ "error=1,",
+		  "SLUICE_ENGINE_FAULT: there is no ; it takes delay, rate, short, error, hang and "
+		  "inner" },
+		{ "inner=",
+		  "SLUICE_ENGINE_FAULT: inner= is wrong: it takes the name of an engine" },
 		{ "inner=fault", "SLUICE_ENGINE_FAULT: inner=fault is wrong: it is this engine" },
-		{ "inner=gone", "SLUICE_ENGINE_FAULT: inner=gone is wrong: there is no such engine" },
+		{ "inner=gone",
+		  "SLUICE_ENGINE_FAULT: inner=gone is wrong: there is no such engine" },
 	};
 	struct engine_case e = { .ops = engine_find("fault"), .workers = 1 };
 
@@ -67,7 +73,7 @@ UNIT_TEST(fault_probe_tells_what_is_wrong_with_the_inner_engine)
 	CHECK_STR(reason, "no CPU is spare for a worker");
 }
 
-/* ---- what it does ------------------------------------------------------------------------------------ */
+/* ---- what it does ------------------------------------------------------------------------ */
 
 enum { COPIES = 4, BYTES = 10000 };
 static struct engine_job jobs[COPIES];

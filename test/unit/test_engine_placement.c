@@ -16,7 +16,7 @@ static int load(const char *a, const char *b)
 	return base_options_load(env, problems, sizeof problems);
 }
 
-/* ---- which engine ---------------------------------------------------------------------------------- */
+/* ---- which engine ------------------------------------------------------------------------ */
 
 static const char *picked(const char *engine, char *reason, size_t cap)
 {
@@ -103,7 +103,7 @@ UNIT_TEST(a_wrong_engine_option_is_one_clear_line)
 	CHECK(!load(NULL, NULL));
 }
 
-/* ---- lists of CPUs ----------------------------------------------------------------------------------- */
+/* ---- lists of CPUs ----------------------------------------------------------------------- */
 
 UNIT_TEST(lists_of_cpus_are_read)
 {
@@ -136,7 +136,7 @@ UNIT_TEST(lists_of_cpus_are_read)
 	CHECK_EQ(base_parse_cpus("2048", NULL, 0), -EINVAL);
 }
 
-/* ---- channels of ranks --------------------------------------------------------------------------------- */
+/* ---- channels of ranks ------------------------------------------------------------------- */
 
 UNIT_TEST(channels_are_dealt_per_node_round_robin)
 {
@@ -146,12 +146,19 @@ UNIT_TEST(channels_are_dealt_per_node_round_robin)
 		/* one node, fewer channels than ranks */
 		{ 1, { 2 }, 5, { 0 }, { { 0, 0 }, { 0, 1 }, { 0, 0 }, { 0, 1 }, { 0, 0 } } },
 		/* each node's own, in the order of its ranks */
-		{ 2, { 2, 3 }, 6, { 0, 1, 0, 1, 1, 1 },
+		{ 2,
+		  { 2, 3 },
+		  6,
+		  { 0, 1, 0, 1, 1, 1 },
 		  { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 1, 2 }, { 1, 0 } } },
 		/* a node without channels shares its neighbour's with the ranks there */
 		{ 3, { 2, 0, 0 }, 4, { 0, 1, 2, 0 }, { { 0, 0 }, { 0, 1 }, { 0, 0 }, { 0, 1 } } },
 		/* the nearer one; of two equally near the lower */
-		{ 4, { 0, 1, 0, 1 }, 4, { 0, 1, 2, 3 }, { { 1, 0 }, { 1, 0 }, { 1, 0 }, { 3, 0 } } },
+		{ 4,
+		  { 0, 1, 0, 1 },
+		  4,
+		  { 0, 1, 2, 3 },
+		  { { 1, 0 }, { 1, 0 }, { 1, 0 }, { 3, 0 } } },
 		/* ranks on no node, and on one beyond those that exist */
 		{ 2, { 1, 1 }, 3, { -1, 5, 1 }, { { 0, 0 }, { 1, 0 }, { 1, 0 } } },
 	};
@@ -160,8 +167,9 @@ UNIT_TEST(channels_are_dealt_per_node_round_robin)
 		for (int r = 0; r < cases[i].ranks; r++) {
 			int node = -9, index = -9;
 
-			CHECK_EQ(engine_deal(r, cases[i].ranks, cases[i].node_of_rank, cases[i].nodes,
-					     cases[i].channels, &node, &index), 0);
+			CHECK_EQ(engine_deal(r, cases[i].ranks, cases[i].node_of_rank,
+					     cases[i].nodes, cases[i].channels, &node, &index),
+				 0);
 			CHECK_EQ(node, cases[i].want[r][0]);
 			CHECK_EQ(index, cases[i].want[r][1]);
 		}
@@ -178,7 +186,7 @@ UNIT_TEST(no_channel_is_dealt_where_there_is_none)
 	CHECK(node == -9 && index == -9);
 }
 
-/* ---- spare CPUs ------------------------------------------------------------------------------------------ */
+/* ---- spare CPUs -------------------------------------------------------------------------- */
 
 UNIT_TEST(spare_cpus_are_those_that_the_job_leaves)
 {
@@ -187,19 +195,22 @@ UNIT_TEST(spare_cpus_are_those_that_the_job_leaves)
 		int ranks, spare;
 		uint64_t mask;
 	} cases[] = {
-		{ 0xff, 0x0f, 4, 4, 0xf0 },  /* ranks bound to the lower half */
-		{ 0xff, 0xff, 8, 0, 0 },     /* every CPU has its rank */
-		{ 0xff, 0xff, 6, 2, 0xff },  /* not bound: two are free at any time, nobody knows which */
+		{ 0xff, 0x0f, 4, 4, 0xf0 }, /* ranks bound to the lower half */
+		{ 0xff, 0xff, 8, 0, 0 },    /* every CPU has its rank */
+		{ 0xff, 0xff, 6, 2, 0xff }, /* not bound: two are free at any time, nobody knows
+					       which */
 		{ 0x03, 0x03, 1, 1, 0x03 },
-		{ 0x03, 0x01, 2, 1, 0x02 },  /* two ranks on one CPU, the other free */
-		{ 0x00, 0x0f, 2, 2, 0x0f },  /* the launcher does not tell */
-		{ 0x00, 0x03, 4, 0, 0 },     /* too many ranks already */
-		{ 0x01, 0x06, 2, 1, 0x01 },  /* the launcher sits beside the job */
-		{ 0xff, 0x3f, 3, 2, 0xc0 },  /* two CPUs a rank: what is outside goes before what is idle inside */
+		{ 0x03, 0x01, 2, 1, 0x02 }, /* two ranks on one CPU, the other free */
+		{ 0x00, 0x0f, 2, 2, 0x0f }, /* the launcher does not tell */
+		{ 0x00, 0x03, 4, 0, 0 },    /* too many ranks already */
+		{ 0x01, 0x06, 2, 1, 0x01 }, /* the launcher sits beside the job */
+		{ 0xff, 0x3f, 3, 2, 0xc0 }, /* two CPUs a rank: what is outside goes before what is
+					       idle inside */
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		struct host_cpumask launcher = { { cases[i].launcher } }, used = { { cases[i].used } }, out;
+		struct host_cpumask launcher = { { cases[i].launcher } },
+				    used = { { cases[i].used } }, out;
 		int spare = engine_spare_of(&launcher, &used, cases[i].ranks, &out);
 
 		CHECK_EQ(spare, cases[i].spare);

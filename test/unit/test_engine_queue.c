@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The queue of a channel of sw, and its sleepers, in every interleaving: no item is lost or taken twice,
- * no wake-up is missed, nobody copies once a channel is retired. The functions are those of
+ * The queue of a channel of sw, and its sleepers, in every interleaving: no item is lost or taken
+ * twice, no wake-up is missed, nobody copies once a channel is retired. The functions are those of
  * engine/sw/queue.c and sleep.c; the models below do what pool.c and sw.c do with them.
  */
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static void world_init(void *shared)
 	memcpy(&w->q.free, &shape.slots, sizeof shape.slots);
 }
 
-/* ---- posters --------------------------------------------------------------------------------------- */
+/* ---- posters ----------------------------------------------------------------------------- */
 
 enum { POST, WAKE, AWAIT, ROUSE };
 
@@ -133,7 +133,7 @@ static bool poster_round(int p, struct world *w, struct place *at)
 	return (int)at->n < shape.workers;
 }
 
-/* ---- workers --------------------------------------------------------------------------------------- */
+/* ---- workers ----------------------------------------------------------------------------- */
 
 enum { SEEK, LOOK_AGAIN, SLEEP, FOUND, COPY };
 
@@ -166,7 +166,8 @@ static void execute(struct world *w, struct engine_copy *c, int slot)
 
 	if (shape.fault == FAULT_SLOT_FIRST) {
 		model_release(&w->q, slot);
-		i = number((struct engine_copy *)atomic_load_explicit(&w->q.slots[slot], memory_order_relaxed));
+		i = number((struct engine_copy *)atomic_load_explicit(&w->q.slots[slot],
+								      memory_order_relaxed));
 	}
 	if (shape.fault != FAULT_RUNNING_LATE)
 		atomic_fetch_add_explicit(&w->running, 1, memory_order_relaxed);
@@ -243,7 +244,7 @@ static void seekers_init(void *shared)
 	memcpy(&w->sleep.word, &word, sizeof word);
 }
 
-/* ---- the one who retires ------------------------------------------------------------------------------ */
+/* ---- the one who retires ----------------------------------------------------------------- */
 
 static bool is_drained(struct world *w)
 {
@@ -320,7 +321,8 @@ static void world_end(void *shared)
 		il_fail("somebody counts as a seeker or a sleeper who is neither");
 }
 
-static const char *explore(int workers, int posters, int each, int slots, int fault, unsigned mutation)
+static const char *explore(int workers, int posters, int each, int slots, int fault,
+			   unsigned mutation)
 {
 	static struct il_result r;
 	struct il_model m = {
@@ -340,8 +342,8 @@ static const char *explore(int workers, int posters, int each, int slots, int fa
 	shape.fault = fault;
 	il_explore(&m, &r);
 	if (getenv("INTERLEAVE_SHOW"))
-		printf("  %d workers, %d posters of %d, %d slots: %" PRIu64 " states: %s %s\n", workers,
-		       posters, each, slots, r.states, r.violation ?: "holds", r.order);
+		printf("  %d workers, %d posters of %d, %d slots: %" PRIu64 " states: %s %s\n",
+		       workers, posters, each, slots, r.states, r.violation ?: "holds", r.order);
 	return r.violation ?: "";
 }
 

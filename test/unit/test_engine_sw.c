@@ -19,7 +19,7 @@ static struct engine_chan *begin(struct engine_case *e, int workers)
 	return engine_case_open(e, 0);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 /* Thread ids of the workers. */
 static int find_workers(int *tids, int cap)
@@ -34,7 +34,8 @@ static int find_workers(int *tids, int cap)
 
 		snprintf(path, sizeof path, "/proc/self/task/%s/comm", d->d_name);
 		comm = d->d_name[0] == '.' ? NULL : fopen(path, "re");
-		if (comm && fgets(name, sizeof name, comm) && !strcmp(name, "sluice-sw\n") && n < cap)
+		if (comm && fgets(name, sizeof name, comm) && !strcmp(name, "sluice-sw\n") &&
+		    n < cap)
 			tids[n++] = atoi(d->d_name);
 		if (comm)
 			fclose(comm);
@@ -131,7 +132,7 @@ UNIT_TEST(sw_workers_stay_on_their_cpus)
 	CHECK_EQ(unit_fork(on_their_cpus, NULL), 0);
 }
 
-/* ---- ending them ---------------------------------------------------------------------------------------- */
+/* ---- ending them ------------------------------------------------------------------------- */
 
 static _Atomic bool hog_ends;
 
@@ -198,7 +199,7 @@ UNIT_TEST(sw_ends_at_once_although_its_cpus_are_busy)
 	CHECK_EQ(unit_fork(end_displaced, NULL), 0);
 }
 
-/* ---- the guard's view ------------------------------------------------------------------------------------ */
+/* ---- the guard's view -------------------------------------------------------------------- */
 
 static _Atomic int started;
 static _Atomic int started_by;
@@ -225,7 +226,7 @@ UNIT_TEST(engine_threads_report_before_their_channel_is_open)
 	CHECK_EQ(started_by, tid); /* it did so itself */
 }
 
-/* ---- who copies ---------------------------------------------------------------------------------------- */
+/* ---- who copies -------------------------------------------------------------------------- */
 
 static _Atomic int done_by[3];
 static _Atomic uint32_t gate;
@@ -253,7 +254,8 @@ UNIT_TEST(sw_spreads_one_channel_over_its_workers)
 	}
 	engine_flush(ch); /* one call: who is woken wakes the next */
 	for (int tries = 0; tries < 20000; tries++) {
-		if (atomic_load(&done_by[0]) && atomic_load(&done_by[1]) && atomic_load(&done_by[2]))
+		if (atomic_load(&done_by[0]) && atomic_load(&done_by[1]) &&
+		    atomic_load(&done_by[2]))
 			break;
 		usleep(1000);
 	}

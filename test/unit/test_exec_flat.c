@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective that only moves data between processes, as coll/ builds it and exec/ runs it: parts of
- * any size, none too, at odd addresses, in place, with any neighbours; waited for, stepped through, left; every byte
- * is compared. RANDOM_SEED=n plays other sequences.
+ * Every collective that only moves data between processes, as coll/ builds it and exec/ runs it:
+ * parts of any size, none too, at odd addresses, in place, with any neighbours; waited for, stepped
+ * through, left; every byte is compared. RANDOM_SEED=n plays other sequences.
  */
 #include <stdlib.h>
 
 #include "coll/coll.h"
 #include "exec_case.h"
 
-#define OPTIONS(...) ((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
+#define OPTIONS(...)                                                                               \
+	((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
 enum { NEIGHBOURS_MAX = 12, PARTS_MAX = RANKS_MAX + NEIGHBOURS_MAX };
 
-/* What all ranks draw alike: bytes that rank `from` sends to rank `to`, or along the n-th edge of the graph. */
+/* What all ranks draw alike: bytes that rank `from` sends to rank `to`, or along the n-th edge of
+ * the graph. */
 struct drawn {
 	enum coll_kind kind;
 	int ranks, root, edge_count;
@@ -26,7 +28,8 @@ struct one {
 	struct drawn d;
 	struct coll_part send[PARTS_MAX], recv[PARTS_MAX];
 	uint64_t send_key[PARTS_MAX], recv_key[PARTS_MAX]; /* of what is in the part */
-	int sends, recvs, sources[NEIGHBOURS_MAX], targets[NEIGHBOURS_MAX], source_count, target_count;
+	int sends, recvs, sources[NEIGHBOURS_MAX], targets[NEIGHBOURS_MAX], source_count,
+		target_count;
 	struct case_side out, in; /* what is sent from, received to */
 	bool one_buffer, in_place;
 	char what[96];
@@ -46,11 +49,12 @@ static void fill(char *to, uint64_t n, uint64_t key)
 		to[k] = value_of(key, k);
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------- */
+/* ---- drawing ----------------------------------------------------------------------------- */
 
 static uint64_t draw_bytes(uint64_t max, uint64_t *common)
 {
-	uint64_t bits = 64 - (uint64_t)__builtin_clzll(max), top = 1ull << ranks_below(common, bits);
+	uint64_t bits = 64 - (uint64_t)__builtin_clzll(max),
+		 top = 1ull << ranks_below(common, bits);
 
 	if (ranks_below(common, 8) == 0)
 		return 0;
@@ -69,13 +73,16 @@ static void draw_edges(struct drawn *d, uint64_t max, uint64_t *common)
 	int n = (int)ranks_below(common, 3 * (uint64_t)d->ranks + 1);
 
 	for (int i = 0; i < n; i++) {
-		int from = (int)ranks_below(common, (uint64_t)d->ranks), to = (int)ranks_below(common, (uint64_t)d->ranks);
+		int from = (int)ranks_below(common, (uint64_t)d->ranks),
+		    to = (int)ranks_below(common, (uint64_t)d->ranks);
 
 		if (out[from]++ >= NEIGHBOURS_MAX || in[to]++ >= NEIGHBOURS_MAX)
 			continue;
 		d->edge[d->edge_count].from = from;
 		d->edge[d->edge_count].to = to;
-		d->edge[d->edge_count++].bytes = d->kind == COLL_NEIGHBOR_ALLGATHER ? d->bytes[from][0] : draw_bytes(max, common);
+		d->edge[d->edge_count++].bytes = d->kind == COLL_NEIGHBOR_ALLGATHER
+							 ? d->bytes[from][0]
+							 : draw_bytes(max, common);
 	}
 }
 
@@ -89,8 +96,10 @@ static void draw(struct drawn *d, int ranks, uint64_t max, uint64_t *common)
 	d->in_place = ranks_below(common, 3) == 0;
 	for (int from = 0; from < ranks; from++)
 		for (int to = 0; to < ranks; to++)
-			d->bytes[from][to] = is_regular(d->kind) && (from || to) && d->kind == COLL_BCAST ?
-						     d->bytes[0][0] : draw_bytes(max / (uint64_t)most, common);
+			d->bytes[from][to] =
+				is_regular(d->kind) && (from || to) && d->kind == COLL_BCAST
+					? d->bytes[0][0]
+					: draw_bytes(max / (uint64_t)most, common);
 	if (d->kind == COLL_ALLGATHER)
 		for (int from = 0; from < ranks; from++)
 			for (int to = 1; to < ranks; to++)
@@ -101,12 +110,13 @@ static void draw(struct drawn *d, int ranks, uint64_t max, uint64_t *common)
 
 static uint64_t key_of(const struct drawn *d, int from, int to)
 {
-	bool is_one = d->kind == COLL_ALLGATHER || d->kind == COLL_BCAST || d->kind == COLL_NEIGHBOR_ALLGATHER;
+	bool is_one = d->kind == COLL_ALLGATHER || d->kind == COLL_BCAST ||
+		      d->kind == COLL_NEIGHBOR_ALLGATHER;
 
 	return d->key + 1000 * (uint64_t)from + (is_one ? 0 : (uint64_t)to);
 }
 
-/* ---- one rank's side ------------------------------------------------------------------------------ */
+/* ---- one rank's side --------------------------------------------------------------------- */
 
 static void add_send(struct one *o, uint64_t bytes, uint64_t key)
 {
@@ -127,7 +137,8 @@ static void find_neighbours(struct one *o, int rank)
 	if (d->kind == COLL_NEIGHBOR_ALLGATHER)
 		add_send(o, d->bytes[rank][0], key_of(d, rank, 0));
 	for (int i = 0; i < d->edge_count; i++) {
-		uint64_t key = d->kind == COLL_NEIGHBOR_ALLGATHER ? key_of(d, d->edge[i].from, 0) : d->key + (uint64_t)i;
+		uint64_t key = d->kind == COLL_NEIGHBOR_ALLGATHER ? key_of(d, d->edge[i].from, 0)
+								  : d->key + (uint64_t)i;
 
 		if (d->edge[i].from == rank) {
 			o->targets[o->target_count++] = d->edge[i].to;
@@ -159,7 +170,8 @@ static void find_parts(struct one *o, int rank)
 	for (int r = 0; r < d->ranks; r++) {
 		if (d->kind == COLL_ALLTOALL || (d->kind == COLL_SCATTER && is_root))
 			add_send(o, d->bytes[rank][r], key_of(d, rank, r));
-		if (d->kind == COLL_ALLTOALL || d->kind == COLL_ALLGATHER || (d->kind == COLL_GATHER && is_root))
+		if (d->kind == COLL_ALLTOALL || d->kind == COLL_ALLGATHER ||
+		    (d->kind == COLL_GATHER && is_root))
 			add_recv(o, d->bytes[r][rank], key_of(d, r, rank));
 	}
 }
@@ -185,10 +197,17 @@ static void build(struct one *o, struct goal_block *block)
 	static struct goal_op ops[2 * RANKS_MAX + 32];
 	static struct goal_edge edges[1];
 	const struct coll_shape shape = {
-		.kind = o->d.kind, .rank = exec_case.r->rank, .ranks = o->d.ranks, .root = o->d.root,
-		.send = o->send, .recv = o->recv, .in_place = o->in_place,
-		.sources = o->sources, .targets = o->targets,
-		.source_count = o->source_count, .target_count = o->target_count,
+		.kind = o->d.kind,
+		.rank = exec_case.r->rank,
+		.ranks = o->d.ranks,
+		.root = o->d.root,
+		.send = o->send,
+		.recv = o->recv,
+		.in_place = o->in_place,
+		.sources = o->sources,
+		.targets = o->targets,
+		.source_count = o->source_count,
+		.target_count = o->target_count,
 	};
 	struct goal_build b;
 
@@ -200,18 +219,21 @@ static void build(struct one *o, struct goal_block *block)
 
 static void fill_sides(struct one *o, int place)
 {
-	int rank = exec_case.r->rank, own = o->d.kind == COLL_ALLGATHER || o->d.kind == COLL_ALLTOALL ? rank : o->d.root;
+	int rank = exec_case.r->rank,
+	    own = o->d.kind == COLL_ALLGATHER || o->d.kind == COLL_ALLTOALL ? rank : o->d.root;
 	uint64_t send_bytes = lay_out(o->send, o->sends), recv_bytes = lay_out(o->recv, o->recvs);
 
 	o->one_buffer = o->d.kind == COLL_BCAST || (o->d.kind == COLL_ALLGATHER && o->in_place);
-	case_side_make(&o->out, place, 0, o->d.kind == COLL_ALLGATHER && o->in_place ? recv_bytes : send_bytes, 0x11);
+	case_side_make(&o->out, place, 0,
+		       o->d.kind == COLL_ALLGATHER && o->in_place ? recv_bytes : send_bytes, 0x11);
 	case_side_make(&o->in, place, 1, o->one_buffer ? 0 : recv_bytes, 0x22);
 	for (int i = 0; i < o->sends && !o->one_buffer; i++)
 		fill(o->out.addr + o->send[i].off, o->send[i].bytes, o->send_key[i]);
 	if (o->d.kind == COLL_BCAST && rank == o->d.root)
 		fill(o->out.addr + o->send[0].off, o->send[0].bytes, o->send_key[0]);
 	if (o->in_place && o->recvs > own)
-		fill((o->one_buffer ? o->out.addr : o->in.addr) + o->recv[own].off, o->recv[own].bytes, o->recv_key[own]);
+		fill((o->one_buffer ? o->out.addr : o->in.addr) + o->recv[own].off,
+		     o->recv[own].bytes, o->recv_key[own]);
 }
 
 static struct exec_run *one_begin(struct one *o, int place)
@@ -222,14 +244,17 @@ static struct exec_run *one_begin(struct one *o, int place)
 	struct exec_run *run;
 
 	find_parts(o, rank);
-	/* each rank for itself, but where there must be one buffer at all; in place a scatter's root gets nothing */
-	o->in_place = o->d.kind == COLL_ALLGATHER ? o->d.in_place :
-		      o->d.kind == COLL_ALLTOALL ? ranks_below(&exec_case.own, 2) :
-		      o->d.kind == COLL_GATHER || o->d.kind == COLL_SCATTER ? rank == o->d.root && o->d.in_place : false;
+	/* each rank for itself, but where there must be one buffer at all; in place a scatter's
+	 * root gets nothing */
+	o->in_place = o->d.kind == COLL_ALLGATHER  ? o->d.in_place
+		      : o->d.kind == COLL_ALLTOALL ? ranks_below(&exec_case.own, 2)
+		      : o->d.kind == COLL_GATHER || o->d.kind == COLL_SCATTER
+			      ? rank == o->d.root && o->d.in_place
+			      : false;
 	if (o->d.kind == COLL_SCATTER && o->in_place)
 		o->recvs = 0;
-	snprintf(o->what, sizeof o->what, "kind %d, rank %d of %d, root %d%s", (int)o->d.kind, rank, o->d.ranks,
-		 o->d.root, o->in_place ? ", in place" : "");
+	snprintf(o->what, sizeof o->what, "kind %d, rank %d of %d, root %d%s", (int)o->d.kind, rank,
+		 o->d.ranks, o->d.root, o->in_place ? ", in place" : "");
 	fill_sides(o, place);
 	case_side_begin(&o->out);
 	case_side_begin(&o->in);
@@ -242,12 +267,14 @@ static struct exec_run *one_begin(struct one *o, int place)
 	return run;
 }
 
-static void check_part(const struct one *o, const char *base, const struct coll_part *p, uint64_t key)
+static void check_part(const struct one *o, const char *base, const struct coll_part *p,
+		       uint64_t key)
 {
 	for (uint64_t k = 0; k < p->bytes; k++)
 		if (base[p->off + k] != value_of(key, k))
-			unit_fail(__FILE__, __LINE__, "%s: byte %" PRIu64 " of a part of %" PRIu64 " is wrong", o->what, k,
-				  p->bytes);
+			unit_fail(__FILE__, __LINE__,
+				  "%s: byte %" PRIu64 " of a part of %" PRIu64 " is wrong", o->what,
+				  k, p->bytes);
 }
 
 static void one_end(struct one *o)
@@ -255,14 +282,15 @@ static void one_end(struct one *o)
 	case_side_end(&o->out, o->what);
 	case_side_end(&o->in, o->what);
 	for (int i = 0; i < o->recvs; i++)
-		check_part(o, o->one_buffer ? o->out.addr : o->in.addr, &o->recv[i], o->recv_key[i]);
+		check_part(o, o->one_buffer ? o->out.addr : o->in.addr, &o->recv[i],
+			   o->recv_key[i]);
 	for (int i = 0; i < o->sends && !(o->one_buffer && o->d.kind == COLL_ALLGATHER); i++)
 		check_part(o, o->out.addr, &o->send[i], o->send_key[i]);
 	memset(o->out.addr, 1, o->out.bytes); /* nobody may read it any more */
 	memset(o->in.addr, 2, o->in.bytes);
 }
 
-/* ---- many --------------------------------------------------------------------------------------------- */
+/* ---- many -------------------------------------------------------------------------------- */
 
 struct sequence { uint64_t seed, max_bytes; int rounds; };
 
@@ -293,7 +321,8 @@ static void play(struct ranks *r)
 UNIT_TEST(collectives_that_move_data_bring_every_part_to_its_place)
 {
 	for (int ranks = 2; ranks <= 9; ranks++) {
-		struct sequence q = { exec_case_seed((uint64_t)ranks), ranks < 5 ? 1 << 20 : 400 << 10, ranks < 5 ? 40 : 20 };
+		struct sequence q = { exec_case_seed((uint64_t)ranks),
+				      ranks < 5 ? 1 << 20 : 400 << 10, ranks < 5 ? 40 : 20 };
 
 		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Folds between processes against a reference that each rank computes alone: all kinds, operations and
- * types, operations of the program that may not be exchanged, results in place, at odd addresses, parts without
- * elements; waited for, stepped through, left. Those of two levels, where partial results are rounded, to the bit.
- * RANDOM_SEED=n plays other sequences.
+ * Folds between processes against a reference that each rank computes alone: all kinds, operations
+ * and types, operations of the program that may not be exchanged, results in place, at odd
+ * addresses, parts without elements; waited for, stepped through, left. Those of two levels, where
+ * partial results are rounded, to the bit. RANDOM_SEED=n plays other sequences.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -16,7 +16,8 @@
 #include "exec_case.h"
 #include "goal/local.h"
 
-#define OPTIONS(...) ((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
+#define OPTIONS(...)                                                                               \
+	((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
 
 /* What all ranks draw alike. */
 struct drawn {
@@ -39,7 +40,7 @@ struct one {
 	uint64_t expected_bytes;
 };
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------ */
 
 /* Small numbers, so that floating point is exact often, and never NaN. */
 static void fill(char *to, const struct drawn *d, int rank)
@@ -53,7 +54,8 @@ static void fill(char *to, const struct drawn *d, int rank)
 
 		if (d->has_own)
 			for (uint64_t k = 0; k < d->fold.element_bytes; k++)
-				to[i * d->fold.element_bytes + k] = (char)((x >> k % 31) % 3 * (unsigned)(rank + 1));
+				to[i * d->fold.element_bytes + k] =
+					(char)((x >> k % 31) % 3 * (unsigned)(rank + 1));
 		else if (d->fold.dtype == GOAL_F32)
 			memcpy(to + 4 * i, &f, 4);
 		else if (d->fold.dtype == GOAL_F64)
@@ -99,7 +101,8 @@ static void add_domains(const struct drawn *d, char *sum, char *next)
 
 	CHECK(part);
 	for (uint32_t k = 0; k < d->domains.count; k++) {
-		const int *member = d->domains.members + d->domains.first[k], *end = d->domains.members + d->domains.first[k + 1];
+		const int *member = d->domains.members + d->domains.first[k],
+			  *end = d->domains.members + d->domains.first[k + 1];
 		char *to = k ? part : sum;
 
 		for (fill(to, d, *member++); member < end; member++) {
@@ -116,7 +119,9 @@ static void add_domains(const struct drawn *d, char *sum, char *next)
 static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
 {
 	uint64_t es = d->fold.element_bytes, bytes = d->fold.count * es;
-	int last = d->fold.kind == FOLD_SCAN ? rank : d->fold.kind == FOLD_EXSCAN ? rank - 1 : ranks - 1;
+	int last = d->fold.kind == FOLD_SCAN     ? rank
+		   : d->fold.kind == FOLD_EXSCAN ? rank - 1
+						 : ranks - 1;
 	char *sum = malloc(bytes), *next = malloc(bytes);
 
 	CHECK(sum && next);
@@ -137,7 +142,7 @@ static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out
 	return sum;
 }
 
-/* ---- drawing --------------------------------------------------------------------------------- */
+/* ---- drawing ----------------------------------------------------------------------------- */
 
 static void draw_operation(struct exec_fold *f, uint64_t *common)
 {
@@ -145,11 +150,15 @@ static void draw_operation(struct exec_fold *f, uint64_t *common)
 		uint64_t size = ranks_below(common, 12);
 
 		f->type = GOAL_NOP;
-		f->element_bytes = size < 10 ? 1 + ranks_below(common, 40) : size == 10 ? 4096 : 40000;
+		f->element_bytes = size < 10    ? 1 + ranks_below(common, 40)
+				   : size == 10 ? 4096
+						: 40000;
 		return;
 	}
 	f->dtype = (uint32_t)ranks_below(common, GOAL_DTYPE_COUNT);
-	f->type = GOAL_ADD + (uint32_t)ranks_below(common, (goal_dtype_is_float(f->dtype) ? GOAL_MIN : GOAL_XOR) - GOAL_ADD + 1);
+	f->type = GOAL_ADD + (uint32_t)ranks_below(
+				     common, (goal_dtype_is_float(f->dtype) ? GOAL_MIN : GOAL_XOR) -
+						     GOAL_ADD + 1);
 	f->element_bytes = goal_dtype_bytes(f->dtype);
 }
 
@@ -158,7 +167,8 @@ static void draw_starts(struct drawn *d, int ranks, uint64_t *common)
 	uint64_t at = 0;
 
 	for (int r = 0; r < ranks; r++) {
-		uint64_t left = d->fold.count - at, n = ranks_below(common, 3) ? ranks_below(common, left + 1) : 0;
+		uint64_t left = d->fold.count - at,
+			 n = ranks_below(common, 3) ? ranks_below(common, left + 1) : 0;
 
 		d->starts[r] = at;
 		at += r == ranks - 1 ? left : n;
@@ -169,7 +179,8 @@ static void draw_starts(struct drawn *d, int ranks, uint64_t *common)
 static void sort_domains(struct drawn *d, int ranks, const int *number_of)
 {
 	coll_domains_init(&d->sorted, d->words, ranks, number_of);
-	d->domains = (struct fold_domains){ (uint32_t)d->sorted.count, d->sorted.of, d->sorted.members, d->sorted.first, d->sorted.at };
+	d->domains = (struct fold_domains){ (uint32_t)d->sorted.count, d->sorted.of,
+					    d->sorted.members, d->sorted.first, d->sorted.at };
 	d->fold.domains = &d->domains;
 }
 
@@ -203,7 +214,7 @@ static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *commo
 		draw_domains(d, ranks, common);
 }
 
-/* ---- one of them ------------------------------------------------------------------------------- */
+/* ---- one of them ------------------------------------------------------------------------- */
 
 /* Memory for its domain's parts, where it needs some. */
 static void make_parts(struct one *o, struct exec_call *call)
@@ -213,7 +224,8 @@ static void make_parts(struct one *o, struct exec_call *call)
 	uint64_t bytes = base_max_u64(f->count * f->element_bytes, 1);
 
 	o->parts = (struct region_extent){ 0 };
-	if (!exec_fold_has_levels(exec_case.e, f) || !fold_keeps_parts(&shape, f->domains, (uint32_t)exec_case.r->rank))
+	if (!exec_fold_has_levels(exec_case.e, f) ||
+	    !fold_keeps_parts(&shape, f->domains, (uint32_t)exec_case.r->rank))
 		return;
 	CHECK_EQ(region_extent_get(bytes, false, &o->parts), 0);
 	memset((char *)region_arena_base() + o->parts.offset, 0x77, bytes);
@@ -229,10 +241,13 @@ static struct exec_run *one_begin(struct one *o, int place)
 	struct exec_run *run;
 
 	o->expected = reference(&o->d, r->rank, r->size, &o->expected_bytes);
-	o->in_place = f->kind != FOLD_REDUCE_SCATTER && o->expected_bytes == bytes && bytes && exec_case.is_in_place;
-	snprintf(o->what, sizeof o->what, "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d, %u domains%s",
+	o->in_place = f->kind != FOLD_REDUCE_SCATTER && o->expected_bytes == bytes && bytes &&
+		      exec_case.is_in_place;
+	snprintf(o->what, sizeof o->what,
+		 "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d, %u domains%s",
 		 (int)f->kind, f->type, f->dtype, f->count, f->element_bytes, r->rank, r->size,
-		 exec_fold_has_levels(exec_case.e, f) ? f->domains->count : 1, o->in_place ? ", in place" : "");
+		 exec_fold_has_levels(exec_case.e, f) ? f->domains->count : 1,
+		 o->in_place ? ", in place" : "");
 	case_side_make(&o->in, place, 0, o->in_place ? 0 : bytes, 0);
 	case_side_make(&o->out, place, 1, o->expected_bytes, 0x55);
 	fill(o->in_place ? o->out.addr : o->in.addr, &o->d, r->rank);
@@ -262,7 +277,8 @@ static void one_end(struct one *o)
 	case_side_end(&o->out, o->what);
 	for (uint64_t i = 0; i < o->expected_bytes; i++)
 		if (o->out.addr[i] != o->expected[i])
-			unit_fail(__FILE__, __LINE__, "%s: byte %" PRIu64 " of %" PRIu64 " is %d, not %d", o->what, i,
+			unit_fail(__FILE__, __LINE__,
+				  "%s: byte %" PRIu64 " of %" PRIu64 " is %d, not %d", o->what, i,
 				  o->expected_bytes, o->out.addr[i], o->expected[i]);
 	CHECK(brought);
 	if (o->in.bytes)
@@ -305,13 +321,14 @@ static void play(struct ranks *r)
 UNIT_TEST(folds_give_what_one_rank_alone_would_compute)
 {
 	for (int ranks = 2; ranks <= 9; ranks++) {
-		struct sequence q = { exec_case_seed((uint64_t)ranks), ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
+		struct sequence q = { exec_case_seed((uint64_t)ranks),
+				      ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
 
 		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
 	}
 }
 
-/* ---- by a process that may be killed ------------------------------------------------------------------ */
+/* ---- by a process that may be killed ----------------------------------------------------- */
 
 enum { SERVED_COUNT = 60000, WORD_COME = 0, WORD_SERVED = 8 };
 enum { DIE_NEVER, DIE_BEFORE_WRITING, DIE_AFTER_WRITING, DIE_IN_UNIT, DIE_AFTER_UNIT, DEATHS };
@@ -365,8 +382,13 @@ static void mover_ended(void *arg, uint64_t bytes)
 static void serve_and_die(struct exec_run *run, int death, int unit, bool *out_whole)
 {
 	static const _Atomic bool never;
-	const struct exec_mover m = { .group = 1, .intent = &mover.intent, .lock = mover_lock, .unlock = mover_unlock,
-				      .began = mover_began, .ended = mover_ended, .stop = &never };
+	const struct exec_mover m = { .group = 1,
+				      .intent = &mover.intent,
+				      .lock = mover_lock,
+				      .unlock = mover_unlock,
+				      .began = mover_began,
+				      .ended = mover_ended,
+				      .stop = &never };
 	uint64_t intent;
 
 	memset(&mover, 0, sizeof mover);
@@ -395,8 +417,12 @@ static void served_once(struct ranks *r, struct one *o, int round, bool in_place
 	struct exec_run *run;
 
 	memset(o, 0, sizeof *o);
-	o->d = (struct drawn){ .key = (uint64_t)round, .fold = { .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32,
-								 .count = SERVED_COUNT, .element_bytes = 4 } };
+	o->d = (struct drawn){ .key = (uint64_t)round,
+			       .fold = { .kind = FOLD_ALLREDUCE,
+					 .type = GOAL_ADD,
+					 .dtype = GOAL_F32,
+					 .count = SERVED_COUNT,
+					 .element_bytes = 4 } };
 	exec_case.is_in_place = in_place;
 	run = one_begin(o, 0);
 	atomic_fetch_add(&r->words[WORD_COME], 1);
@@ -435,7 +461,7 @@ UNIT_TEST(fold_in_place_is_not_done_by_who_may_be_killed)
 	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ true });
 }
 
-/* ---- two levels, step by step -------------------------------------------------------------------------- */
+/* ---- two levels, step by step ------------------------------------------------------------ */
 
 /* One unit a slice, and two domains of two: each rank has one of each step to do. */
 static void one_in_steps(struct ranks *r, struct one *o, uint64_t round)
@@ -444,7 +470,11 @@ static void one_in_steps(struct ranks *r, struct one *o, uint64_t round)
 	bool has_ended;
 
 	memset(o, 0, sizeof *o);
-	o->d.fold = (struct exec_fold){ .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4096, .element_bytes = 4 };
+	o->d.fold = (struct exec_fold){ .kind = FOLD_ALLREDUCE,
+					.type = GOAL_ADD,
+					.dtype = GOAL_F32,
+					.count = 4096,
+					.element_bytes = 4 };
 	sort_domains(&o->d, r->size, (const int[]){ 0, 0, 1, 1 });
 	exec_case.is_in_place = round % 2;
 	run = one_begin(o, 0);
@@ -477,12 +507,17 @@ UNIT_TEST(fold_of_two_levels_has_not_ended_before_results_are_spread)
 	ranks_run(4, OPTIONS("SLUICE_FAULT=slots:all"), body_steps, NULL);
 }
 
-/* ---- trouble ---------------------------------------------------------------------------------------------- */
+/* ---- trouble ----------------------------------------------------------------------------- */
 
-static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count, enum fold_kind kind)
+static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count,
+				    enum fold_kind kind)
 {
 	memset(o, 0, sizeof *o);
-	o->d.fold = (struct exec_fold){ .kind = kind, .type = GOAL_ADD, .dtype = GOAL_I32, .count = count, .element_bytes = 4 };
+	o->d.fold = (struct exec_fold){ .kind = kind,
+					.type = GOAL_ADD,
+					.dtype = GOAL_I32,
+					.count = count,
+					.element_bytes = 4 };
 	exec_case.is_in_place = false;
 	(void)r;
 	return one_begin(o, 0);
@@ -528,8 +563,12 @@ static void body_killed(struct ranks *r)
 		setitimer(ITIMER_REAL, &soon, NULL);
 	while (!ret) {
 		memset(&one, 0, sizeof one);
-		one.d.fold = (struct exec_fold){ .kind = (enum fold_kind)ranks_below(&common, FOLD_REDUCE_SCATTER + 1),
-						 .type = GOAL_ADD, .dtype = GOAL_I32, .count = 20000, .element_bytes = 4 };
+		one.d.fold = (struct exec_fold){ .kind = (enum fold_kind)ranks_below(
+							 &common, FOLD_REDUCE_SCATTER + 1),
+						 .type = GOAL_ADD,
+						 .dtype = GOAL_I32,
+						 .count = 20000,
+						 .element_bytes = 4 };
 		draw_starts(&one.d, r->size, &common);
 		draw_domains(&one.d, r->size, &common);
 		ret = exec_wait(one_begin(&one, 0));
@@ -556,7 +595,8 @@ static void body_disagrees(struct ranks *r)
 	static struct one one;
 
 	exec_case_begin(r, 1);
-	CHECK_EQ(exec_wait(begin_small(r, &one, r->rank ? 9000 : 9001, FOLD_ALLREDUCE)), -EREMOTEIO);
+	CHECK_EQ(exec_wait(begin_small(r, &one, r->rank ? 9000 : 9001, FOLD_ALLREDUCE)),
+		 -EREMOTEIO);
 	ranks_barrier(r);
 	_exit(0);
 }
@@ -570,13 +610,38 @@ static void body_refused(struct ranks *r)
 {
 	const uint64_t starts[] = { 0, 5, 4 };
 	const struct exec_fold wrong[] = {
-		{ .kind = FOLD_ALLREDUCE, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 8 },
-		{ .kind = FOLD_ALLREDUCE, .type = GOAL_XOR, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
-		{ .kind = FOLD_ALLREDUCE, .type = GOAL_COPY, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
+		{ .kind = FOLD_ALLREDUCE,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 8 },
+		{ .kind = FOLD_ALLREDUCE,
+		  .type = GOAL_XOR,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = FOLD_ALLREDUCE,
+		  .type = GOAL_COPY,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
 		{ .kind = FOLD_ALLREDUCE, .type = GOAL_NOP, .count = 4, .element_bytes = 4 },
-		{ .kind = FOLD_REDUCE, .root = 2, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
-		{ .kind = FOLD_REDUCE_SCATTER, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 4 },
-		{ .kind = FOLD_REDUCE_SCATTER, .type = GOAL_ADD, .dtype = GOAL_F32, .count = 4, .element_bytes = 4,
+		{ .kind = FOLD_REDUCE,
+		  .root = 2,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = FOLD_REDUCE_SCATTER,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = FOLD_REDUCE_SCATTER,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4,
 		  .starts = starts },
 	};
 	static struct one one;

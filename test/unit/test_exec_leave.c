@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank knows and does before it leaves a collective: who does nothing but wait for it, and what
- * nobody else would copy.
+ * What a rank knows and does before it leaves a collective: who does nothing but wait for it, and
+ * what nobody else would copy.
  */
 #include <string.h>
 #include <unistd.h>
@@ -53,8 +53,11 @@ static struct exec_run *begin(bool is_gather)
 {
 	const struct coll_part whole = { 0, BYTES };
 	struct coll_part parts[RANKS_MAX];
-	const struct coll_shape shape = { .kind = is_gather ? COLL_GATHER : COLL_BCAST, .rank = bench.r->rank,
-					  .ranks = bench.r->size, .send = &whole, .recv = parts };
+	const struct coll_shape shape = { .kind = is_gather ? COLL_GATHER : COLL_BCAST,
+					  .rank = bench.r->rank,
+					  .ranks = bench.r->size,
+					  .send = &whole,
+					  .recv = parts };
 	struct goal_block *block = (struct goal_block *)bench.room;
 	struct exec_call call = { .schedule = block,
 				  .user = { bench.user[0], bench.user[1] },
@@ -81,7 +84,8 @@ static void until(int word, uint64_t value)
 		usleep(100);
 }
 
-/* What root, which comes so late, sees of how long rank 1 has waited: that may come late as well. On both. */
+/* What root, which comes so late, sees of how long rank 1 has waited: that may come late as well.
+ * On both. */
 static uint64_t waited_ns(struct ranks *r, bool is_gather, unsigned late_us)
 {
 	struct exec_run *run;
@@ -199,7 +203,8 @@ static void body_own(struct ranks *r)
 		run = begin(true);
 		if (!r->rank) {
 			CHECK_EQ(exec_settle(run, copies[round], false, 0), EXEC_MAY_LEAVE);
-			CHECK_EQ(bench.user[1][BYTES / 2], copies[round] == EXEC_COPY_OWN ? 'a' + (int)round : 0);
+			CHECK_EQ(bench.user[1][BYTES / 2],
+				 copies[round] == EXEC_COPY_OWN ? 'a' + (int)round : 0);
 			atomic_store(&r->words[WORD_LEFT], round + 1);
 		}
 		CHECK_EQ(exec_wait(run), 0);

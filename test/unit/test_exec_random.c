@@ -176,7 +176,8 @@ static void gather_once(struct ranks *r, struct rt_comm *c, const struct memory 
 	data_fill(&s, 0, bytes, key + (uint64_t)r->rank);
 	if (in_place)
 		data_fill(&d, (uint64_t)root * bytes, bytes, key + (uint64_t)root);
-	CHECK_EQ(rt_gather(c, in_place ? NULL : &send, is_root ? &recv : NULL, bytes, root, NULL), 0);
+	CHECK_EQ(rt_gather(c, in_place ? NULL : &send, is_root ? &recv : NULL, bytes, root, NULL),
+		 0);
 	data_check(&s, 0, bytes, key + (uint64_t)r->rank, what);
 	data_fill(&s, 0, bytes, 2);
 	data_check_guards(&s, what);

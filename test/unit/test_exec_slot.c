@@ -59,7 +59,8 @@ static bool receiver_round(struct world *w, struct place *p)
 {
 	if (p->phase == PHASE_BEGIN) {
 		publish(w, ++p->tag);
-		model_complete(&w->x, p->tag, xfer_bit(fragments[p->tag]), xfer_bits(fragments[p->tag] + 1));
+		model_complete(&w->x, p->tag, xfer_bit(fragments[p->tag]),
+			       xfer_bits(fragments[p->tag] + 1));
 		p->phase = PHASE_MOVE;
 		return true;
 	}

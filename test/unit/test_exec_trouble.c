@@ -12,7 +12,8 @@
 #include "rt_case.h"
 
 enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
-#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=off", NULL })
+#define OPTIONS(...)                                                                               \
+	((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=off", NULL })
 
 static char *make_buffer(void)
 {

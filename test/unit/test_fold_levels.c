@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions of two levels on machines that hwloc makes up, and on any division: units are claimed by ranks in any order, several
- * at a time, and done on a model of the memory, in which an element is the set of ranks whose input is in it. In the end
- * everyone has what it is to get, made of each input once; only a part and a result cross to another domain; nothing is
- * overwritten that is to be read, in place either; and somebody can always go on.
+ * Reductions of two levels on machines that hwloc makes up, and on any division: units are claimed
+ * by ranks in any order, several at a time, and done on a model of the memory, in which an element
+ * is the set of ranks whose input is in it. In the end everyone has what it is to get, made of each
+ * input once; only a part and a result cross to another domain; nothing is overwritten that is to
+ * be read, in place either; and somebody can always go on.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static struct xfer *words_of(void *ctx, uint32_t slice)
 	return w.x[slice];
 }
 
-/* ---- the model of the memory ------------------------------------------------------------------------------ */
+/* ---- the model of the memory ------------------------------------------------------------- */
 
 static uint32_t everyone(void) { return (1u << w.ranks) - 1; }
 
@@ -102,7 +103,8 @@ static void make_result(const struct claim *c)
 	CHECK_EQ(home, fold_home(&w.v, slice));
 	for (uint32_t d = 0; d < w.m.count; d++) {
 		const struct fold_step st = { FOLD_PART, d, slice };
-		uint32_t more = fold_has_step(&w.v, &st) ? *part(fold_entry(&w.v, d, slice), c) : read_inputs(c, d);
+		uint32_t more = fold_has_step(&w.v, &st) ? *part(fold_entry(&w.v, d, slice), c)
+							 : read_inputs(c, d);
 
 		CHECK_EQ(more, members_of(d));
 		CHECK(!(sum & more));
@@ -111,7 +113,8 @@ static void make_result(const struct claim *c)
 	}
 	for (uint32_t r = 0; r < w.ranks; r++) {
 		uint32_t d = (uint32_t)w.m.of[r];
-		bool is_spread = w.v.shape.kind == FOLD_ALLREDUCE && d != home && r != fold_entry(&w.v, d, slice);
+		bool is_spread = w.v.shape.kind == FOLD_ALLREDUCE && d != home &&
+				 r != fold_entry(&w.v, d, slice);
 
 		if (!gets(r, slice, c->unit) || is_spread)
 			continue;
@@ -146,11 +149,15 @@ static void work(uint32_t rank, struct claim *c)
 		spread(c);
 }
 
-/* ---- one fold ---------------------------------------------------------------------------------------------- */
+/* ---- one fold ---------------------------------------------------------------------------- */
 
-static uint64_t bits_of(uint32_t slice) { return xfer_bits(fold_units(&w.v.shape, &w.v.cut, slice)); }
+static uint64_t bits_of(uint32_t slice)
+{
+	return xfer_bits(fold_units(&w.v.shape, &w.v.cut, slice));
+}
 
-/* A rank does something: claims a unit, works on what it has, or says that it is done. False: it cannot. */
+/* A rank does something: claims a unit, works on what it has, or says that it is done. False: it
+ * cannot. */
 static bool act(uint32_t rank)
 {
 	struct claim *c = &w.claims[rank];
@@ -164,7 +171,8 @@ static bool act(uint32_t rank)
 	}
 	if (!c->is_worked)
 		work(rank, c);
-	xfer_complete(fold_step_words(&w.v, &c->st), w.v.tag, xfer_bit(c->unit), bits_of(c->st.slice));
+	xfer_complete(fold_step_words(&w.v, &c->st), w.v.tag, xfer_bit(c->unit),
+		      bits_of(c->st.slice));
 	c->is_there = false;
 	return true;
 }
@@ -174,8 +182,14 @@ static void begin(uint32_t kind, uint32_t root)
 	uint64_t count = w.ranks * 3000ull + draw(5000), at = 0;
 
 	w.v = (struct fold_view){
-		.shape = { .kind = kind, .ranks = w.ranks, .root = root, .type = GOAL_ADD, .dtype = GOAL_F64,
-			   .domains = w.m.count, .count = count, .element_bytes = ELEMENT },
+		.shape = { .kind = kind,
+			   .ranks = w.ranks,
+			   .root = root,
+			   .type = GOAL_ADD,
+			   .dtype = GOAL_F64,
+			   .domains = w.m.count,
+			   .count = count,
+			   .element_bytes = ELEMENT },
 		.starts = w.starts,
 		.tag = 1 + draw(1000),
 		.words = words_of,
@@ -184,7 +198,9 @@ static void begin(uint32_t kind, uint32_t root)
 	fold_cut(&w.v.shape, &w.v.cut);
 	for (uint32_t r = 0; r < w.ranks; r++) {
 		w.starts[r] = at;
-		at += r + 1 == w.ranks ? count - at : draw(3) ? draw((uint32_t)(count - at) + 1) / (1 + draw(w.ranks)) : 0;
+		at += r + 1 == w.ranks ? count - at
+		      : draw(3)        ? draw((uint32_t)(count - at) + 1) / (1 + draw(w.ranks))
+				       : 0;
 	}
 	w.starts[w.ranks] = count;
 	memset(w.crossed_in, 0, sizeof w.crossed_in);
@@ -194,7 +210,9 @@ static void begin(uint32_t kind, uint32_t root)
 			xfer_open(&w.x[r][i], w.v.tag);
 		for (uint32_t s = 0; s < w.ranks; s++)
 			for (uint32_t u = 0; u < UNITS_MAX; u++)
-				w.cells[r][s][u] = (struct cell){ 1u << r, w.in_place ? 1u << r : NOTHING, NOTHING };
+				w.cells[r][s][u] =
+					(struct cell){ 1u << r, w.in_place ? 1u << r : NOTHING,
+						       NOTHING };
 	}
 }
 
@@ -203,8 +221,9 @@ static void check_unit(uint32_t slice, uint32_t unit)
 	int others = (int)w.m.count - 1;
 
 	for (uint32_t r = 0; r < w.ranks; r++)
-		CHECK_EQ(w.cells[r][slice][unit].out,
-			 gets(r, slice, unit) ? everyone() : w.in_place ? 1u << r : (uint32_t)NOTHING);
+		CHECK_EQ(w.cells[r][slice][unit].out, gets(r, slice, unit) ? everyone()
+						      : w.in_place         ? 1u << r
+									   : (uint32_t)NOTHING);
 	CHECK_EQ(w.crossed_in[slice][unit], others);
 	if (w.v.shape.kind != FOLD_REDUCE_SCATTER)
 		CHECK_EQ(w.crossed_out[slice][unit], w.v.shape.kind == FOLD_ALLREDUCE ? others : 0);
@@ -236,7 +255,8 @@ static void check_all(int ranks, const int *number_of)
 {
 	w.ranks = (uint32_t)ranks;
 	coll_domains_init(&w.domains, w.words, ranks, number_of);
-	w.m = (struct fold_domains){ (uint32_t)w.domains.count, w.domains.of, w.domains.members, w.domains.first, w.domains.at };
+	w.m = (struct fold_domains){ (uint32_t)w.domains.count, w.domains.of, w.domains.members,
+				     w.domains.first, w.domains.at };
 	if (!fold_can_have_levels(FOLD_REDUCE, GOAL_ADD, &w.m))
 		return;
 	for (int in_place = 0; in_place < 2; in_place++) {
@@ -271,7 +291,8 @@ UNIT_TEST(levels_deal_the_slices)
 
 	w.ranks = 8;
 	coll_domains_init(&w.domains, w.words, 8, number_of);
-	w.m = (struct fold_domains){ 2, w.domains.of, w.domains.members, w.domains.first, w.domains.at };
+	w.m = (struct fold_domains){ 2, w.domains.of, w.domains.members, w.domains.first,
+				     w.domains.at };
 	begin(FOLD_ALLREDUCE, 0);
 	for (uint32_t r = 0; r < 8; r++) {
 		struct claim *c = &w.claims[r];
@@ -289,7 +310,8 @@ UNIT_TEST(levels_are_not_for_scans_nor_for_what_the_program_computes)
 	const int one[] = { 3, 3, 3, 3 }, two[] = { 5, 2, 5, 2 };
 
 	coll_domains_init(&w.domains, w.words, 4, two);
-	w.m = (struct fold_domains){ (uint32_t)w.domains.count, w.domains.of, w.domains.members, w.domains.first, w.domains.at };
+	w.m = (struct fold_domains){ (uint32_t)w.domains.count, w.domains.of, w.domains.members,
+				     w.domains.first, w.domains.at };
 	CHECK(fold_can_have_levels(FOLD_REDUCE_SCATTER, GOAL_MAX, &w.m));
 	CHECK(!fold_can_have_levels(FOLD_ALLREDUCE, GOAL_NOP, &w.m));
 	CHECK(!fold_can_have_levels(FOLD_SCAN, GOAL_ADD, &w.m));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fold of two levels in place, every interleaving: rank 0 has a domain of its own, which is the home, ranks 1 and 2 share
- * one; the only unit is of rank 0's slice. The steps of run_fold_step() in exec/ and of fold/levels.c, with claiming by the
- * functions of xfer/protocol.c. The part lies in the memory of rank 1, which brings something there and gets the result there.
- * All have come: coming and going is the same with one level (test_fold_protocol.c).
+ * A fold of two levels in place, every interleaving: rank 0 has a domain of its own, which is the
+ * home, ranks 1 and 2 share one; the only unit is of rank 0's slice. The steps of run_fold_step()
+ * in exec/ and of fold/levels.c, with claiming by the functions of xfer/protocol.c. The part lies
+ * in the memory of rank 1, which brings something there and gets the result there. All have come:
+ * coming and going is the same with one level (test_fold_protocol.c).
  */
 #include <stdlib.h>
 
@@ -90,7 +91,8 @@ static bool rank_round(int rank, void *shared, void *local)
 
 	(void)local;
 	move(w, rank);
-	if (!without_all && (!is_done(w, FOLD_RESULT) || (!without_spread && !is_done(w, FOLD_SPREAD))))
+	if (!without_all &&
+	    (!is_done(w, FOLD_RESULT) || (!without_spread && !is_done(w, FOLD_SPREAD))))
 		return true;
 	get(w, rank, of_ranks(7), "a rank has ended without its result");
 	return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fold in place, every interleaving: two ranks and a helper that may be late by a turn of the slots,
- * the steps of publish(), look() and work() in exec/ with claiming by the functions of xfer/protocol.c. Each unit
- * reads an element of both ranks and overwrites both, so it must be done by one mover, once, after both have come and
- * before either goes on.
+ * A fold in place, every interleaving: two ranks and a helper that may be late by a turn of the
+ * slots, the steps of publish(), look() and work() in exec/ with claiming by the functions of
+ * xfer/protocol.c. Each unit reads an element of both ranks and overwrites both, so it must be done
+ * by one mover, once, after both have come and before either goes on.
  */
 #include <stdlib.h>
 
@@ -67,18 +67,21 @@ static void move(struct world *w, uint64_t tag, const uint64_t *desc)
 	for (int r = 0; r < RANKS; r++) {
 		if (desc[r] != tag)
 			il_fail("a unit was claimed with another collective's descriptor");
-		if (atomic_load_explicit(&w->memory[r][unit], memory_order_relaxed) != tag * BROUGHT)
+		if (atomic_load_explicit(&w->memory[r][unit], memory_order_relaxed) !=
+		    tag * BROUGHT)
 			il_fail("what a unit read is not what its rank brought");
 	}
 	for (int r = 0; r < RANKS; r++)
-		atomic_store_explicit(&w->memory[r][unit], tag * BROUGHT + RESULT, memory_order_relaxed);
+		atomic_store_explicit(&w->memory[r][unit], tag * BROUGHT + RESULT,
+				      memory_order_relaxed);
 	model_complete(&w->x, tag, xfer_bit(unit), xfer_bits((uint32_t)tag));
 }
 
 static void check_result(struct world *w, int rank, uint64_t tag)
 {
 	for (uint64_t u = 0; u < tag; u++)
-		if (atomic_load_explicit(&w->memory[rank][u], memory_order_relaxed) != tag * BROUGHT + RESULT)
+		if (atomic_load_explicit(&w->memory[rank][u], memory_order_relaxed) !=
+		    tag * BROUGHT + RESULT)
 			il_fail("a rank has ended without its result");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The generated schedules do what their collectives mean: each pattern, for 1 to 17 ranks, several roots and sizes, is
- * executed by the sequential reference in several orders, with eager and with synchronous sends. An order that the
- * requirements should forbid gives wrong data.
+ * The generated schedules do what their collectives mean: each pattern, for 1 to 17 ranks, several
+ * roots and sizes, is executed by the sequential reference in several orders, with eager and with
+ * synchronous sends. An order that the requirements should forbid gives wrong data.
  */
 #include <errno.h>
 
@@ -26,8 +26,8 @@ static void *zeroed(uint64_t bytes)
 }
 
 /* The rank's schedule, verified against exactly the memory that it says it needs. */
-static struct goal_block *make(const struct gen_pattern *g, const struct gen_params *p, uint32_t rank,
-			       uint64_t mem_bytes[GOAL_MEMS])
+static struct goal_block *make(const struct gen_pattern *g, const struct gen_params *p,
+			       uint32_t rank, uint64_t mem_bytes[GOAL_MEMS])
 {
 	struct goal_build b;
 	struct goal_limits limits = { p->ranks, GOAL_MEMS, mem_bytes, false };
@@ -58,12 +58,15 @@ static struct goal_block *make(const struct gen_pattern *g, const struct gen_par
 }
 
 /* Byte i of what rank src has for rank dst. */
-static char datum(uint32_t src, uint32_t dst, uint64_t i) { return (char)(src * 131 + dst * 37 + i * 7 + 1); }
+static char datum(uint32_t src, uint32_t dst, uint64_t i)
+{
+	return (char)(src * 131 + dst * 37 + i * 7 + 1);
+}
 
 static bool has_parts(const struct gen_pattern *g)
 {
-	return g->collective == GEN_SCATTER || g->collective == GEN_ALLTOALL || g->collective == GEN_REDUCE_SCATTER ||
-	       g->collective == GEN_NEIGHBOURS;
+	return g->collective == GEN_SCATTER || g->collective == GEN_ALLTOALL ||
+	       g->collective == GEN_REDUCE_SCATTER || g->collective == GEN_NEIGHBOURS;
 }
 
 static void fill(const struct gen_pattern *g, const struct gen_params *p, uint32_t rank)
@@ -74,13 +77,14 @@ static void fill(const struct gen_pattern *g, const struct gen_params *p, uint32
 	memset(ranks[rank].mem[GEN_RECV], 0x5a, ranks[rank].mem_bytes[GEN_RECV]);
 	memset(ranks[rank].mem[GOAL_SCRATCH], 0x77, ranks[rank].mem_bytes[GOAL_SCRATCH]);
 	for (uint64_t i = 0; i < bytes; i++)
-		send[i] = datum(rank, has_parts(g) ? (uint32_t)(i / p->bytes) : 0, has_parts(g) ? i % p->bytes : i);
+		send[i] = datum(rank, has_parts(g) ? (uint32_t)(i / p->bytes) : 0,
+				has_parts(g) ? i % p->bytes : i);
 	if (g->collective == GEN_BCAST && rank != p->root)
 		memset(send, 0x33, bytes);
 	memcpy(brought[rank], send, bytes);
 }
 
-/* ---- what must be there afterwards -------------------------------------------------------------------------- */
+/* ---- what must be there afterwards ------------------------------------------------------- */
 
 static void check_bytes(const char *got, uint32_t src, uint32_t dst, uint64_t bytes)
 {
@@ -89,7 +93,8 @@ static void check_bytes(const char *got, uint32_t src, uint32_t dst, uint64_t by
 }
 
 /* All ranks' vectors, or their parts for `part`, reduced one after the other. */
-static void check_reduced(const struct gen_pattern *g, const struct gen_params *p, const char *got, uint32_t part)
+static void check_reduced(const struct gen_pattern *g, const struct gen_params *p, const char *got,
+			  uint32_t part)
 {
 	char *sum = zeroed(p->bytes);
 	uint64_t at = has_parts(g) ? part * p->bytes : 0;
@@ -138,7 +143,8 @@ static void check(const struct gen_pattern *g, const struct gen_params *p, uint3
 	case GEN_GATHER:
 	case GEN_ALLGATHER:
 	case GEN_ALLTOALL:
-		for (uint32_t src = 0; src < p->ranks && (is_root || g->collective != GEN_GATHER); src++)
+		for (uint32_t src = 0; src < p->ranks && (is_root || g->collective != GEN_GATHER);
+		     src++)
 			check_bytes(recv + src * p->bytes, src, has_parts(g) ? rank : 0, p->bytes);
 		break;
 	case GEN_REDUCE:
@@ -162,7 +168,7 @@ static void check(const struct gen_pattern *g, const struct gen_params *p, uint3
 	CHECK(memcmp(send, brought[rank], ranks[rank].mem_bytes[GEN_SEND]) == 0);
 }
 
-/* ---- running -------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------- */
 
 static void run_all_orders(const struct gen_pattern *g, const struct gen_params *p)
 {
@@ -263,7 +269,8 @@ UNIT_TEST(stencils_exchange_faces_with_neighbours_that_exist)
 {
 	check_pattern("stencil-2d", (struct gen_params){ .periodic = false });
 	check_pattern("stencil-3d", (struct gen_params){ .periodic = false });
-	check_pattern("stencil-2d", (struct gen_params){ .periodic = true, .rounds = 3, .calc_ns = 5 });
+	check_pattern("stencil-2d",
+		      (struct gen_params){ .periodic = true, .rounds = 3, .calc_ns = 5 });
 	check_pattern("stencil-3d", (struct gen_params){ .periodic = true });
 }
 
@@ -294,7 +301,8 @@ UNIT_TEST(what_cannot_be_is_refused_with_a_reason)
 		{ { .ranks = 4, .op = GOAL_ADD, .dtype = GOAL_DTYPE_COUNT }, "type" },
 		{ { .ranks = 4, .op = GOAL_XOR, .dtype = GOAL_F32 }, "integers" },
 		{ { .ranks = 4, .op = GOAL_ADD, .dtype = GOAL_I32, .bytes = 5 }, "whole" },
-		{ { .ranks = 4, .op = GOAL_ADD, .dtype = GOAL_I8, .bytes = UINT64_MAX / 8 }, "addressed" },
+		{ { .ranks = 4, .op = GOAL_ADD, .dtype = GOAL_I8, .bytes = UINT64_MAX / 8 },
+		  "addressed" },
 	};
 
 	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -307,11 +315,12 @@ UNIT_TEST(what_cannot_be_is_refused_with_a_reason)
 	CHECK(gen_find("no-such") == NULL);
 }
 
-/* ---- a barrier ------------------------------------------------------------------------------------------------ */
+/* ---- a barrier --------------------------------------------------------------------------- */
 
 enum { OPS = 64 };
 
-/* Which ranks have surely begun when an operation begins, and when it ends; grown until nothing changes. */
+/* Which ranks have surely begun when an operation begins, and when it ends; grown until nothing
+ * changes. */
 struct known {
 	uint32_t begin[RANKS][OPS], end[RANKS][OPS];
 };
@@ -349,7 +358,8 @@ static bool spread(struct known *k, uint32_t rank)
 		for (uint32_t n = 0; n < op->next_count; n++)
 			changed |= learn(&k->begin[rank][adjacency[op->next + n]], k->end[rank][i]);
 		for (uint32_t n = 0; n < op->inext_count; n++)
-			changed |= learn(&k->begin[rank][adjacency[op->inext + n]], k->begin[rank][i]);
+			changed |=
+				learn(&k->begin[rank][adjacency[op->inext + n]], k->begin[rank][i]);
 	}
 	return changed;
 }

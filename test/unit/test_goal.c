@@ -39,19 +39,25 @@ static const char *described(void)
 	for (uint32_t i = 0; i < block->op_count; i++) {
 		const struct goal_op *op = &goal_ops_const(block)[i];
 
-		n += (size_t)snprintf(text + n, sizeof text - n, "%s%" PRIu64 " at %u+%" PRIu64, i ? ", " : "", op->bytes, op->mem, op->off);
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s%" PRIu64 " at %u+%" PRIu64,
+				      i ? ", " : "", op->bytes, op->mem, op->off);
 		if (op->type == GOAL_COPY)
-			n += (size_t)snprintf(text + n, sizeof text - n, " from %u+%" PRIu64, op->src_mem, op->src_off);
+			n += (size_t)snprintf(text + n, sizeof text - n, " from %u+%" PRIu64,
+					      op->src_mem, op->src_off);
 		else
-			n += (size_t)snprintf(text + n, sizeof text - n, " %s %u tag %u", op->type == GOAL_SEND ? "to" : "from", op->peer, op->tag);
+			n += (size_t)snprintf(text + n, sizeof text - n, " %s %u tag %u",
+					      op->type == GOAL_SEND ? "to" : "from", op->peer,
+					      op->tag);
 	}
 	for (uint32_t i = 0; i < block->op_count; i++) {
 		const struct goal_op *op = &goal_ops_const(block)[i];
 
 		for (uint32_t k = 0; k < op->next_count; k++)
-			n += (size_t)snprintf(text + n, sizeof text - n, "; %u after %u", goal_adjacency(block)[op->next + k], i);
+			n += (size_t)snprintf(text + n, sizeof text - n, "; %u after %u",
+					      goal_adjacency(block)[op->next + k], i);
 		for (uint32_t k = 0; k < op->inext_count; k++)
-			n += (size_t)snprintf(text + n, sizeof text - n, "; %u with %u", goal_adjacency(block)[op->inext + k], i);
+			n += (size_t)snprintf(text + n, sizeof text - n, "; %u with %u",
+					      goal_adjacency(block)[op->inext + k], i);
 	}
 	return text;
 }
@@ -70,8 +76,9 @@ UNIT_TEST(schedule_is_what_was_built)
 	goal_requires(&b, d, c);
 	CHECK_EQ(goal_compile(&b, block, sizeof room), 0);
 	CHECK_EQ(verify(), 0);
-	CHECK_STR(described(), "100 at 0+10 from 3 tag 7, 100 at 1+0 from 0+10, 100 at 1+0 to 1 tag 8"
-			       "; 1 after 0; 2 after 1");
+	CHECK_STR(described(),
+		  "100 at 0+10 from 3 tag 7, 100 at 1+0 from 0+10, 100 at 1+0 to 1 tag 8"
+		  "; 1 after 0; 2 after 1");
 }
 
 UNIT_TEST(operations_are_sorted_so_that_requirements_point_forward)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The interpreter's core, over every interleaving of two and three members; and at large with threads. */
+/* The interpreter's core, over every interleaving of two and three members; and at large with
+ * threads. */
 #include <stdatomic.h>
 
 #include "goal/goal.h"
@@ -16,7 +17,8 @@ static struct goal_block *const block = (struct goal_block *)room;
 
 struct shared {
 	_Alignas(8) char state[64];
-	_Atomic uint32_t payload[OPS]; /* what an operation does: relaxed, the protocol has to carry it */
+	_Atomic uint32_t
+		payload[OPS]; /* what an operation does: relaxed, the protocol has to carry it */
 	uint8_t taken[OPS], begun[OPS], ended[OPS], over; /* ghosts */
 };
 
@@ -99,8 +101,12 @@ static void model_end(void *p)
 
 static struct il_result explore(int threads, unsigned mutation)
 {
-	const struct il_model m = { .threads = threads, .shared_bytes = sizeof(struct shared), .mutation = mutation,
-				    .init = model_init, .round = model_round, .end = model_end };
+	const struct il_model m = { .threads = threads,
+				    .shared_bytes = sizeof(struct shared),
+				    .mutation = mutation,
+				    .init = model_init,
+				    .round = model_round,
+				    .end = model_end };
 	struct il_result r;
 
 	build_diamond();
@@ -114,7 +120,8 @@ UNIT_TEST(schedule_is_run_by_any_number_of_members_in_any_order)
 		struct il_result r = explore(threads, 0);
 
 		if (r.violation)
-			unit_fail(__FILE__, __LINE__, "%d members: %s (%s)", threads, r.violation, r.order);
+			unit_fail(__FILE__, __LINE__, "%d members: %s (%s)", threads, r.violation,
+				  r.order);
 		CHECK(r.states > 20);
 	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What local operations compute, against one element at a time, for every instruction set of this CPU. */
+/* What local operations compute, against one element at a time, for every instruction set of this
+ * CPU. */
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,15 +12,17 @@
 
 enum { COUNT_MAX = 300, ROOM = 4096 };
 
-_Static_assert((int)GOAL_ISA_AVX2 == (int)HOST_SIMD_AVX2 && (int)GOAL_ISA_AVX512 == (int)HOST_SIMD_AVX512,
+_Static_assert((int)GOAL_ISA_AVX2 == (int)HOST_SIMD_AVX2 &&
+		       (int)GOAL_ISA_AVX512 == (int)HOST_SIMD_AVX512,
 	       "one order");
 
-/* ---- 16-bit numbers as what they mean ------------------------------------------------------- */
+/* ---- 16-bit numbers as what they mean ---------------------------------------------------- */
 
 /* sign, exponent, fraction: the definition. bits: of the fraction; bias: of the exponent. */
 static double meaning(uint32_t h, int bits, int bias)
 {
-	uint32_t fraction = h & ((1u << bits) - 1), exponent = (h & 0x7fff) >> bits, top = 0x7fffu >> bits;
+	uint32_t fraction = h & ((1u << bits) - 1), exponent = (h & 0x7fff) >> bits,
+		 top = 0x7fffu >> bits;
 	double sign = h >> 15 ? -1 : 1;
 
 	if (exponent == top)
@@ -28,10 +31,12 @@ static double meaning(uint32_t h, int bits, int bias)
 				  ldexp(fraction, 1 - bias - bits));
 }
 
-/* The nearest of all numbers there are, the even one of two: by halving the interval of their bits. */
+/* The nearest of all numbers there are, the even one of two: by halving the interval of their bits.
+ */
 static uint32_t nearest(double x, int bits, int bias)
 {
-	uint32_t sign = signbit(x) ? 0x8000 : 0, low = 0, high = 0x7fffu >> bits << bits; /* up to infinity */
+	uint32_t sign = signbit(x) ? 0x8000 : 0, low = 0,
+		 high = 0x7fffu >> bits << bits; /* up to infinity */
 	double v = fabs(x), a, b;
 
 	if (isnan(x))
@@ -52,9 +57,12 @@ static uint32_t nearest(double x, int bits, int bias)
 static double f16(uint32_t h) { return meaning(h, 10, 15); }
 static double bf16(uint32_t h) { return meaning(h, 7, 127); }
 
-static bool is_nan16(uint32_t h, uint32_t dtype) { return isnan(dtype == GOAL_F16 ? f16(h) : bf16(h)); }
+static bool is_nan16(uint32_t h, uint32_t dtype)
+{
+	return isnan(dtype == GOAL_F16 ? f16(h) : bf16(h));
+}
 
-/* ---- one element ---------------------------------------------------------------------------- */
+/* ---- one element ------------------------------------------------------------------------- */
 
 #define INTEGER(T, U)                                                                          \
 	static U one_##T(uint32_t type, T x, T y)                                              \
@@ -74,8 +82,10 @@ static bool is_nan16(uint32_t h, uint32_t dtype) { return isnan(dtype == GOAL_F1
 			return 0;                                                              \
 		return (T)-1 < (T)1 && y == (T)-1 ? (U)(0 - (uint64_t)ux) : (U)(x / y);           \
 	}
-INTEGER(int8_t, uint8_t) INTEGER(int16_t, uint16_t) INTEGER(int32_t, uint32_t) INTEGER(int64_t, uint64_t)
-INTEGER(uint8_t, uint8_t) INTEGER(uint16_t, uint16_t) INTEGER(uint32_t, uint32_t) INTEGER(uint64_t, uint64_t)
+INTEGER(int8_t, uint8_t)
+INTEGER(int16_t, uint16_t) INTEGER(int32_t, uint32_t) INTEGER(int64_t, uint64_t)
+	INTEGER(uint8_t, uint8_t) INTEGER(uint16_t, uint16_t) INTEGER(uint32_t, uint32_t)
+		INTEGER(uint64_t, uint64_t)
 
 #define FLOATING(T)                                                                            \
 	static T one_##T(uint32_t type, T x, T y)                                              \
@@ -92,13 +102,15 @@ INTEGER(uint8_t, uint8_t) INTEGER(uint16_t, uint16_t) INTEGER(uint32_t, uint32_t
 			return (type == GOAL_MAX) == !signbit(x) ? x : y;                      \
 		return (type == GOAL_MAX) == (x > y) ? x : y;                                  \
 	}
-FLOATING(float) FLOATING(double)
+			FLOATING(float) FLOATING(double)
 
-/* In f32, as the header says; the sums of two are told from the definition of both formats. */
-static uint32_t one_16(uint32_t type, uint32_t dtype, uint32_t x, uint32_t y)
+	/* In f32, as the header says; the sums of two are told from the definition of both formats.
+	 */
+	static uint32_t one_16(uint32_t type, uint32_t dtype, uint32_t x, uint32_t y)
 {
 	bool half = dtype == GOAL_F16;
-	float r = one_float(type, (float)(half ? f16(x) : bf16(x)), (float)(half ? f16(y) : bf16(y)));
+	float r =
+		one_float(type, (float)(half ? f16(x) : bf16(x)), (float)(half ? f16(y) : bf16(y)));
 
 	return half ? nearest(r, 10, 15) : nearest(r, 7, 127);
 }
@@ -107,7 +119,8 @@ static uint32_t one_16(uint32_t type, uint32_t dtype, uint32_t x, uint32_t y)
 static bool same_bits(const void *a, const void *b, size_t bytes) { return !memcmp(a, b, bytes); }
 
 /* Whether element i of out is right; NaNs are alike, but MAX and MIN choose one. */
-static bool is_right(uint32_t type, uint32_t dtype, const void *out, const void *a, const void *b, size_t i)
+static bool is_right(uint32_t type, uint32_t dtype, const void *out, const void *a, const void *b,
+		     size_t i)
 {
 #define INTEGER_CASE(id, T)                                                                    \
 	case GOAL_##id: {                                                                      \
@@ -117,14 +130,15 @@ static bool is_right(uint32_t type, uint32_t dtype, const void *out, const void 
 		memcpy(&got, (const char *)out + i * sizeof got, sizeof got);                  \
 		return (T)one_##T(type, x, y) == got;                                          \
 	}
-#define FLOAT_CASE(id, T)                                                                      \
-	case GOAL_##id: {                                                                      \
-		T x, y, got, want;                                                             \
-		memcpy(&x, (const char *)a + i * sizeof x, sizeof x);                          \
-		memcpy(&y, (const char *)b + i * sizeof y, sizeof y);                          \
-		memcpy(&got, (const char *)out + i * sizeof got, sizeof got);                  \
-		want = one_##T(type, x, y);                                                    \
-		return (isnan(want) && isnan(got) && type < GOAL_MAX) || same_bits(&want, &got, sizeof want); \
+#define FLOAT_CASE(id, T)                                                                          \
+	case GOAL_##id: {                                                                          \
+		T x, y, got, want;                                                                 \
+		memcpy(&x, (const char *)a + i * sizeof x, sizeof x);                              \
+		memcpy(&y, (const char *)b + i * sizeof y, sizeof y);                              \
+		memcpy(&got, (const char *)out + i * sizeof got, sizeof got);                      \
+		want = one_##T(type, x, y);                                                        \
+		return (isnan(want) && isnan(got) && type < GOAL_MAX) ||                           \
+		       same_bits(&want, &got, sizeof want);                                        \
 	}
 	uint16_t x, y, got;
 
@@ -149,7 +163,10 @@ static bool is_right(uint32_t type, uint32_t dtype, const void *out, const void 
 	return x == got || (is_nan16(x, dtype) && is_nan16(got, dtype));
 }
 
-static bool is_operation(uint32_t type, uint32_t dtype) { return type < GOAL_AND || !goal_dtype_is_float(dtype); }
+static bool is_operation(uint32_t type, uint32_t dtype)
+{
+	return type < GOAL_AND || !goal_dtype_is_float(dtype);
+}
 
 /* Small numbers, extremes, random bits. */
 static void fill(uint64_t *seed, char *p, size_t bytes, uint32_t element)
@@ -175,12 +192,15 @@ static char *fenced(void)
 
 enum alias { APART, IS_A, IS_B, IS_BOTH };
 
-static void check(enum goal_isa isa, uint32_t type, uint32_t dtype, char *const end[3], uint64_t *seed)
+static void check(enum goal_isa isa, uint32_t type, uint32_t dtype, char *const end[3],
+		  uint64_t *seed)
 {
 	uint32_t element = goal_dtype_bytes(dtype);
-	size_t bytes = ranks_below(seed, COUNT_MAX) * element, gap = ranks_below(seed, 2) ? ranks_below(seed, 64) : 0;
+	size_t bytes = ranks_below(seed, COUNT_MAX) * element,
+	       gap = ranks_below(seed, 2) ? ranks_below(seed, 64) : 0;
 	enum alias alias = (enum alias)ranks_below(seed, 4);
-	char *a = end[0] - bytes - gap, *b = end[1] - bytes - ranks_below(seed, 64), *dst = end[2] - bytes;
+	char *a = end[0] - bytes - gap, *b = end[1] - bytes - ranks_below(seed, 64),
+	     *dst = end[2] - bytes;
 	char was_a[ROOM], was_b[ROOM];
 
 	b = alias == IS_BOTH ? a : b;
@@ -194,7 +214,8 @@ static void check(enum goal_isa isa, uint32_t type, uint32_t dtype, char *const 
 	CHECK_EQ(dst[-1], 77);
 	for (size_t i = 0; i < bytes / element; i++)
 		if (!is_right(type, dtype, dst, was_a, was_b, i))
-			unit_fail(__FILE__, __LINE__, "isa %d type %u dtype %u alias %d: element %zu of %zu", isa, type,
+			unit_fail(__FILE__, __LINE__,
+				  "isa %d type %u dtype %u alias %d: element %zu of %zu", isa, type,
 				  dtype, alias, i, bytes / element);
 }
 
@@ -206,17 +227,20 @@ UNIT_TEST(local_operations_compute_what_is_written_down)
 	for (int isa = 0; isa <= (int)host_simd(); isa++)
 		for (uint32_t type = GOAL_ADD; type <= GOAL_XOR; type++)
 			for (uint32_t dtype = 0; dtype < GOAL_DTYPE_COUNT; dtype++)
-				for (int round = 0; is_operation(type, dtype) && round < 12; round++)
+				for (int round = 0; is_operation(type, dtype) && round < 12;
+				     round++)
 					check((enum goal_isa)isa, type, dtype, end, &seed);
 	for (int i = 0; i < 3; i++)
 		munmap(end[i] - ROOM, 2 * ROOM);
 }
 
-/* Each 16-bit number with itself and with some others: conversions there and back of all of them. */
+/* Each 16-bit number with itself and with some others: conversions there and back of all of them.
+ */
 UNIT_TEST(all_numbers_of_16_bits_are_computed_with)
 {
 	static uint16_t a[65536], b[65536], out[65536];
-	const uint16_t others[] = { 0, 0x8000, 1, 0x3c00, 0x03ff, 0x0400, 0x7bff, 0xfbff, 0x7c00, 0xfc01, 0x3f80, 0x7f7f };
+	const uint16_t others[] = { 0,      0x8000, 1,      0x3c00, 0x03ff, 0x0400,
+				    0x7bff, 0xfbff, 0x7c00, 0xfc01, 0x3f80, 0x7f7f };
 
 	for (int isa = 0; isa <= (int)host_simd(); isa++) {
 		for (uint32_t dtype = GOAL_F16; dtype <= GOAL_BF16; dtype++) {
@@ -230,8 +254,9 @@ UNIT_TEST(all_numbers_of_16_bits_are_computed_with)
 				goal_local((enum goal_isa)isa, type, dtype, out, a, b, sizeof a);
 				for (uint32_t i = 0; i < 65536; i++)
 					if (!is_right(type, dtype, out, a, b, i))
-						unit_fail(__FILE__, __LINE__, "isa %d type %u: %04x, %04x give %04x", isa,
-							  type, a[i], b[i], out[i]);
+						unit_fail(__FILE__, __LINE__,
+							  "isa %d type %u: %04x, %04x give %04x",
+							  isa, type, a[i], b[i], out[i]);
 			}
 			/* the larger of a number and itself is it, bit for bit */
 			goal_local((enum goal_isa)isa, GOAL_MAX, dtype, out, a, a, sizeof a);
@@ -258,7 +283,8 @@ UNIT_TEST(division_that_has_no_result_gives_the_one_that_is_written_down)
 
 UNIT_TEST(larger_and_smaller_do_not_depend_on_the_order)
 {
-	float x[] = { -0.0f, 0.0f, NAN, 1, INFINITY, -1 }, y[] = { 0.0f, -0.0f, 1, NAN, 2, -INFINITY }, xy[6], yx[6];
+	float x[] = { -0.0f, 0.0f, NAN, 1, INFINITY, -1 },
+	      y[] = { 0.0f, -0.0f, 1, NAN, 2, -INFINITY }, xy[6], yx[6];
 
 	for (int isa = 0; isa <= (int)host_simd(); isa++) {
 		for (uint32_t type = GOAL_MAX; type <= GOAL_MIN; type++) {

@@ -13,7 +13,8 @@ static struct {
 	_Atomic uint8_t begun[OPS], ended[OPS];
 	_Atomic uint32_t overs, wrong;
 	uint32_t before[OPS];  /* one of those whose end it requires; itself: none */
-	uint32_t payload[OPS]; /* plain memory: what the protocol has to carry, which TSan looks at */
+	uint32_t payload[OPS]; /* plain memory: what the protocol has to carry, which TSan looks at
+				*/
 } run;
 
 /* Requirements of both kinds, from lower to higher labels. */
@@ -29,7 +30,8 @@ static void build(uint64_t *seed)
 		goal_add(&b, &(struct goal_op){ .type = GOAL_NOP });
 	for (int e = 0; e < EDGES; e++) {
 		uint32_t after = 1 + (uint32_t)ranks_below(seed, OPS - 1);
-		uint32_t reach = after < 40 ? after : 40, before = after - 1 - (uint32_t)ranks_below(seed, reach);
+		uint32_t reach = after < 40 ? after : 40,
+			 before = after - 1 - (uint32_t)ranks_below(seed, reach);
 
 		(e % 3 ? goal_requires : goal_irequires)(&b, after, before);
 	}
@@ -45,14 +47,15 @@ static void build(uint64_t *seed)
 	CHECK(run.state);
 }
 
-/* How many of a list have begun: none of those that an operation is about to release may have. Relaxed, like
- * all that is counted here: the order has to come from the interpreter alone. */
+/* How many of a list have begun: none of those that an operation is about to release may have.
+ * Relaxed, like all that is counted here: the order has to come from the interpreter alone. */
 static uint32_t count_begun(uint32_t first, uint32_t count)
 {
 	uint32_t n = 0;
 
 	for (uint32_t k = 0; k < count; k++)
-		n += atomic_load_explicit(&run.begun[goal_adjacency(run.block)[first + k]], memory_order_relaxed);
+		n += atomic_load_explicit(&run.begun[goal_adjacency(run.block)[first + k]],
+					  memory_order_relaxed);
 	return n;
 }
 
@@ -66,7 +69,8 @@ static void *member(void *arg)
 
 		if (i == GOAL_NONE)
 			continue;
-		wrong += count_begun(op->next, op->next_count) + count_begun(op->inext, op->inext_count);
+		wrong += count_begun(op->next, op->next_count) +
+			 count_begun(op->inext, op->inext_count);
 		wrong += atomic_fetch_add_explicit(&run.begun[i], 1, memory_order_relaxed);
 		goal_begin(run.block, run.state, i);
 		wrong += run.before[i] != i && run.payload[run.before[i]] != 1;
@@ -119,7 +123,8 @@ UNIT_TEST(state_gone_wild_hands_out_no_operation_that_there_is_not)
 		for (int k = 0; k < 20; k++)
 			((uint32_t *)run.state)[ranks_below(&seed, k % 2 ? words : 3)] =
 				(uint32_t)ranks_random(&seed);
-		for (int k = 0; k < 50 && (op = goal_take(run.block, run.state)) != GOAL_NONE; k++) {
+		for (int k = 0; k < 50 && (op = goal_take(run.block, run.state)) != GOAL_NONE;
+		     k++) {
 			CHECK(op < OPS);
 			goal_begin(run.block, run.state, op);
 			goal_end(run.block, run.state, op);

@@ -61,7 +61,8 @@ static int verify_nowhere(const struct goal_op *op, bool nowhere)
 
 UNIT_TEST(transfers_stay_in_their_group_and_memory)
 {
-	ACCEPTED(.type = GOAL_SEND, .mem = 1, .off = 990, .bytes = 10, .peer = 3, .tag = 0xfffffffe);
+	ACCEPTED(.type = GOAL_SEND, .mem = 1, .off = 990, .bytes = 10, .peer = 3,
+		 .tag = 0xfffffffe);
 	REFUSED(.type = GOAL_SEND, .mem = 1, .off = 991, .bytes = 10);
 	REFUSED(.type = GOAL_SEND, .mem = 1, .off = UINT64_MAX, .bytes = 1);
 	REFUSED(.type = GOAL_SEND, .mem = 3, .off = 1, .bytes = UINT64_MAX);
@@ -98,15 +99,24 @@ UNIT_TEST(local_operations_have_whole_elements_and_operands_apart_or_the_same)
 	REFUSED(.type = GOAL_COPY, .mem = 1, .off = 500, .src_mem = 1, .src_off = 1, .bytes = 500);
 	REFUSED(.type = GOAL_COPY, .mem = 1, .src_mem = 2, .src_off = 1, .bytes = 500);
 	REFUSED(.type = GOAL_COPY, .mem = 1, .src_mem = 2, .bytes = 1, .src2_off = 1);
-	ACCEPTED(.type = GOAL_ADD, .dtype = GOAL_F64, .mem = 1, .src_mem = 1, .src2_mem = 1, .bytes = 48);
-	ACCEPTED(.type = GOAL_ADD, .dtype = GOAL_F64, .mem = 1, .off = 3, .src_mem = 2, .src2_mem = 0, .bytes = 48);
-	REFUSED(.type = GOAL_ADD, .dtype = GOAL_F64, .mem = 1, .src_mem = 2, .src2_mem = 0, .bytes = 49);
-	REFUSED(.type = GOAL_ADD, .dtype = GOAL_DTYPE_COUNT, .mem = 1, .src_mem = 2, .src2_mem = 0, .bytes = 48);
-	REFUSED(.type = GOAL_ADD, .dtype = GOAL_I8, .mem = 1, .src_mem = 2, .src2_mem = 1, .src2_off = 5, .bytes = 6);
-	REFUSED(.type = GOAL_ADD, .dtype = GOAL_I8, .mem = 1, .src_mem = 1, .src_off = 5, .src2_mem = 2, .bytes = 6);
-	REFUSED(.type = GOAL_ADD, .dtype = GOAL_I8, .mem = 1, .src_mem = 2, .src2_mem = 0, .src2_off = 60, .bytes = 5);
-	REFUSED(.type = GOAL_XOR, .dtype = GOAL_F16, .mem = 1, .src_mem = 1, .src2_mem = 1, .bytes = 2);
-	ACCEPTED(.type = GOAL_XOR, .dtype = GOAL_U16, .mem = 1, .src_mem = 1, .src2_mem = 1, .bytes = 2);
+	ACCEPTED(.type = GOAL_ADD, .dtype = GOAL_F64, .mem = 1, .src_mem = 1, .src2_mem = 1,
+		 .bytes = 48);
+	ACCEPTED(.type = GOAL_ADD, .dtype = GOAL_F64, .mem = 1, .off = 3, .src_mem = 2,
+		 .src2_mem = 0, .bytes = 48);
+	REFUSED(.type = GOAL_ADD, .dtype = GOAL_F64, .mem = 1, .src_mem = 2, .src2_mem = 0,
+		.bytes = 49);
+	REFUSED(.type = GOAL_ADD, .dtype = GOAL_DTYPE_COUNT, .mem = 1, .src_mem = 2, .src2_mem = 0,
+		.bytes = 48);
+	REFUSED(.type = GOAL_ADD, .dtype = GOAL_I8, .mem = 1, .src_mem = 2, .src2_mem = 1,
+		.src2_off = 5, .bytes = 6);
+	REFUSED(.type = GOAL_ADD, .dtype = GOAL_I8, .mem = 1, .src_mem = 1, .src_off = 5,
+		.src2_mem = 2, .bytes = 6);
+	REFUSED(.type = GOAL_ADD, .dtype = GOAL_I8, .mem = 1, .src_mem = 2, .src2_mem = 0,
+		.src2_off = 60, .bytes = 5);
+	REFUSED(.type = GOAL_XOR, .dtype = GOAL_F16, .mem = 1, .src_mem = 1, .src2_mem = 1,
+		.bytes = 2);
+	ACCEPTED(.type = GOAL_XOR, .dtype = GOAL_U16, .mem = 1, .src_mem = 1, .src2_mem = 1,
+		 .bytes = 2);
 }
 
 UNIT_TEST(other_operations_say_nothing_that_they_do_not_mean)
@@ -126,10 +136,23 @@ UNIT_TEST(other_operations_say_nothing_that_they_do_not_mean)
 
 UNIT_TEST(one_sided_operations_are_for_programs_that_are_looked_at)
 {
-	struct goal_op puts = { .type = GOAL_PUT, .mem = GOAL_NOWHERE, .peer = 1, .tag = 9, .bytes = 10, .counter = 4 };
-	struct goal_op append = { .type = GOAL_APPEND, .mem = GOAL_NOWHERE, .peer = GOAL_ANY, .tag = GOAL_ANY, .bytes = 10,
-				  .counter = 1, .options = GOAL_ONCE | GOAL_OVERFLOW, .handlers = { 1, 0, GOAL_HANDLERS_MAX } };
-	struct goal_op test = { .type = GOAL_TEST, .mem = GOAL_NOWHERE, .when = 1, .off = UINT64_MAX };
+	struct goal_op puts = { .type = GOAL_PUT,
+				.mem = GOAL_NOWHERE,
+				.peer = 1,
+				.tag = 9,
+				.bytes = 10,
+				.counter = 4 };
+	struct goal_op append = { .type = GOAL_APPEND,
+				  .mem = GOAL_NOWHERE,
+				  .peer = GOAL_ANY,
+				  .tag = GOAL_ANY,
+				  .bytes = 10,
+				  .counter = 1,
+				  .options = GOAL_ONCE | GOAL_OVERFLOW,
+				  .handlers = { 1, 0, GOAL_HANDLERS_MAX } };
+	struct goal_op test = {
+		.type = GOAL_TEST, .mem = GOAL_NOWHERE, .when = 1, .off = UINT64_MAX
+	};
 	struct goal_op bad;
 
 	CHECK_EQ(verify_nowhere(&puts, true), 0);
@@ -232,8 +255,8 @@ UNIT_TEST(lists_that_do_not_fit_are_refused)
 	DAMAGED(goal_ops(block)[1].segment = 5);
 	DAMAGED(block->segment_count = 4);
 	/* a sum that comes round again */
-	DAMAGED((block->user_count = 3, s[0].mem = s[1].mem = 3, s[0].off = 0, s[0].bytes = s[1].bytes = 1ull << 63,
-		 goal_ops(block)[0].bytes = 2));
+	DAMAGED((block->user_count = 3, s[0].mem = s[1].mem = 3, s[0].off = 0,
+		 s[0].bytes = s[1].bytes = 1ull << 63, goal_ops(block)[0].bytes = 2));
 	/* a piece of nobody's */
 	DAMAGED((s[5] = s[4], block->segment_count++, block->bytes += sizeof *s));
 }
@@ -331,7 +354,8 @@ UNIT_TEST(large_schedules_are_compiled_and_verified_in_linear_time)
 	goal_build_init(&build, many, N, edge, 2 * N);
 	for (uint32_t i = 0; i < N; i++)
 		goal_recv(&build, 1, 1, GOAL_SCRATCH, 0, 0);
-	for (uint64_t i = 0; i < N - 1; i++) /* in no order: 7919 and N - 1 have no divisor in common */
+	for (uint64_t i = 0; i < N - 1;
+	     i++) /* in no order: 7919 and N - 1 have no divisor in common */
 		goal_requires(&build, 1 + (uint32_t)(i * 7919 % (N - 1)), 0);
 	for (uint32_t i = N - 1; i > 1; i--) /* and one after the other */
 		goal_irequires(&build, i - 1, i);

@@ -168,11 +168,12 @@ UNIT_TEST(disk_that_is_full_is_told)
 	end();
 }
 
-/* ---- damaged programs ----------------------------------------------------------------------- */
+/* ---- damaged programs -------------------------------------------------------------------- */
 
 static int check_damaged(const struct goal_program *p, uint64_t bytes)
 {
-	static const uint64_t mem_bytes[GOAL_SPACES_MAX] = { [0 ... GOAL_SPACES_MAX - 1] = UINT64_MAX };
+	static const uint64_t mem_bytes[GOAL_SPACES_MAX] = { [0 ... GOAL_SPACES_MAX - 1] =
+								     UINT64_MAX };
 	const struct goal_limits limits = { p->ranks, GOAL_SPACES_MAX, mem_bytes, true };
 	uint32_t work[FILE_MAX / sizeof(struct goal_op)], at;
 
@@ -182,7 +183,8 @@ static int check_damaged(const struct goal_program *p, uint64_t bytes)
 		const struct goal_block *b = goal_program_block(p, r);
 		const char *wrong;
 
-		CHECK((const char *)b >= (const char *)(p + 1) && (const char *)b < (const char *)p + bytes);
+		CHECK((const char *)b >= (const char *)(p + 1) &&
+		      (const char *)b < (const char *)p + bytes);
 		wrong = goal_walk(b, bytes - (size_t)((const char *)b - (const char *)p), &limits);
 		if (wrong)
 			unit_fail(__FILE__, __LINE__, "accepted: %s", wrong);
@@ -230,7 +232,9 @@ UNIT_TEST(blocks_that_overlap_are_refused)
 	memcpy(copy, f.program, f.bytes);
 	offsets = (uint64_t *)(copy + p->offsets_off);
 	for (int i = 0; i < 4; i++) {
-		uint64_t was = offsets[i], others[] = { 0, 64, was - 64, was + 64, offsets[(i + 1) % 4], UINT64_MAX, was + 1 };
+		uint64_t was = offsets[i],
+			 others[] = { 0,          64,     was - 64, was + 64, offsets[(i + 1) % 4],
+				      UINT64_MAX, was + 1 };
 
 		for (int k = 0; k < 7; k++) {
 			offsets[i] = others[k];

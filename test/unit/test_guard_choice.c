@@ -73,7 +73,8 @@ UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
 {
 	need_dispatch();
-	check("auto", "SLUICE_FAULT=guard_uffd:all,guard_steal:all", "mprotect", "steal: page tables");
+	check("auto", "SLUICE_FAULT=guard_uffd:all,guard_steal:all", "mprotect",
+	      "steal: page tables");
 }
 
 UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
@@ -149,7 +150,7 @@ UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 		CHECK_EQ(unit_fork(check_failure, &all[i]), 0);
 }
 
-/* ---- from one to the other --------------------------------------------------------------------------- */
+/* ---- from one to the other --------------------------------------------------------------- */
 
 enum { ROUNDS = 200, WAITS = 20000 }; /* more than enough */
 
@@ -220,7 +221,9 @@ static void have_a_thread_that_nobody_told_us_of(void *arg)
 	begin_with_steal(&o);
 	CHECK(guard_is_ready());
 	CHECK(clone(raw_thread, stack + sizeof stack,
-		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, &end) > 0);
+		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			    CLONE_SYSVSEM,
+		    &end) > 0);
 	CHECK(!guard_is_ready()); /* it may only be slow to answer */
 	CHECK_STR(guard_kind_name(), "steal");
 	while (!guard_is_ready() && waits++ < WAITS)

@@ -132,7 +132,8 @@ GUARD_TEST(a_handler_of_the_program_touches)
 	stack_t stack = { .ss_size = 64 << 10 };
 	static struct owner o;
 
-	stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			   -1, 0);
 	CHECK_EQ(sigaltstack(&stack, NULL), 0);
 	CHECK_EQ(sigaction(SIGUSR1, &a, NULL), 0);
 	handled = &o;

@@ -184,7 +184,8 @@ GUARD_TEST(parts_in_any_order)
 		o.by_page = true;
 		o.touches = 0;
 		for (int k = 0; !done; k++) {
-			size_t at = rand_r(&seed) % MANY, n = 1 + rand_r(&seed) % 64, end = at + n < MANY ? at + n : MANY;
+			size_t at = rand_r(&seed) % MANY, n = 1 + rand_r(&seed) % 64,
+			       end = at + n < MANY ? at + n : MANY;
 			size_t probe = rand_r(&seed) % MANY;
 			int before;
 
@@ -213,7 +214,9 @@ GUARD_TEST(a_range_that_cannot_be_armed_is_as_it_was)
 	owner_open(&o, MANY, ODD);
 	before = guard_case_mappings();
 	owner_arm(&o, 8, 16, GUARD_NO_ACCESS);
-	bad = (struct guard_range){ .start = (uintptr_t)o.p, .end = (uintptr_t)o.p + 9 * PAGE, .arg = &o };
+	bad = (struct guard_range){ .start = (uintptr_t)o.p,
+				    .end = (uintptr_t)o.p + 9 * PAGE,
+				    .arg = &o };
 	CHECK_EQ(guard_arm(&bad), -EEXIST);
 	bad.start = (uintptr_t)o.p + 23 * PAGE;
 	bad.end = bad.start + 5 * PAGE;
@@ -406,7 +409,8 @@ GUARD_TEST(libc_copies_guarded_memory)
 /* As many mappings as there may be. */
 static void map_until_refused(void)
 {
-	char *p = mmap(NULL, (size_t)1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(NULL, (size_t)1 << 30, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	CHECK(p != MAP_FAILED);
 	for (size_t i = 1; i < (size_t)1 << 18; i += 2)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * System calls whose memory is guarded: each does what it does otherwise, and nothing fails. Every call is
- * made by the program's thread and by another one.
+ * System calls whose memory is guarded: each does what it does otherwise, and nothing fails. Every
+ * call is made by the program's thread and by another one.
  */
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -59,7 +59,7 @@ static void open_all(void)
 	CHECK(file >= 0);
 }
 
-/* ---- the kernel reads ------------------------------------------------------------------------------------ */
+/* ---- the kernel reads -------------------------------------------------------------------- */
 
 static ssize_t in_write(char *p) { return write(pipe_fds[1], p, BYTES); }
 static ssize_t in_writev(char *p)
@@ -135,9 +135,11 @@ static void run_in_cases(void)
 		ssize_t n = in_cases[i].call(o->p + AT);
 
 		if (n != BYTES)
-			unit_fail(__FILE__, __LINE__, "%s: %zd %s", in_cases[i].name, n, strerror(errno));
+			unit_fail(__FILE__, __LINE__, "%s: %zd %s", in_cases[i].name, n,
+				  strerror(errno));
 		memset(got, 0, BYTES);
-		n = in_cases[i].from ? recv(*in_cases[i].from, got, BYTES, MSG_WAITALL) : pread(file, got, BYTES, 0);
+		n = in_cases[i].from ? recv(*in_cases[i].from, got, BYTES, MSG_WAITALL)
+				     : pread(file, got, BYTES, 0);
 		if (n < 0)
 			n = read(*in_cases[i].from, got, BYTES);
 		CHECK_EQ(n, BYTES);
@@ -146,7 +148,7 @@ static void run_in_cases(void)
 	}
 }
 
-/* ---- the kernel writes --------------------------------------------------------------------------------------- */
+/* ---- the kernel writes ------------------------------------------------------------------- */
 
 static ssize_t out_read(char *p) { return read(pipe_fds[0], p, BYTES); }
 static ssize_t out_readv(char *p)
@@ -209,24 +211,32 @@ static void run_out_cases(void)
 		struct owner *o = arm_new(i % 2 ? GUARD_NO_ACCESS : GUARD_READ_ONLY);
 		ssize_t n;
 
-		n = out_cases[i].to ? write(*out_cases[i].to, sent, BYTES) : pwrite(file, sent, BYTES, 0);
+		n = out_cases[i].to ? write(*out_cases[i].to, sent, BYTES)
+				    : pwrite(file, sent, BYTES, 0);
 		CHECK_EQ(n, BYTES);
 		n = out_cases[i].call(o->p + AT - 50);
 		if (n != BYTES)
-			unit_fail(__FILE__, __LINE__, "%s: %zd %s", out_cases[i].name, n, strerror(errno));
+			unit_fail(__FILE__, __LINE__, "%s: %zd %s", out_cases[i].name, n,
+				  strerror(errno));
 		check_filled(o->p + AT - 50, BYTES);
 	}
 }
 
-/* ---- structures and strings ------------------------------------------------------------------------------------ */
+/* ---- structures and strings -------------------------------------------------------------- */
 
 static ssize_t get_getcwd(char *p) { return getcwd(p, 4096) ? 0 : -1; }
 static ssize_t get_stat(char *p) { return stat("/", (struct stat *)p); }
 static ssize_t get_uname(char *p) { return uname((struct utsname *)p); }
-static ssize_t get_getrandom(char *p) { return syscall(SYS_getrandom, p, BYTES, 0) == BYTES ? 0 : -1; }
+static ssize_t get_getrandom(char *p)
+{
+	return syscall(SYS_getrandom, p, BYTES, 0) == BYTES ? 0 : -1;
+}
 static ssize_t get_rusage(char *p) { return getrusage(RUSAGE_SELF, (struct rusage *)p); }
 static ssize_t get_rlimit(char *p) { return getrlimit(RLIMIT_NOFILE, (struct rlimit *)p); }
-static ssize_t get_pipe(char *p) { return pipe((int *)p) || close(((int *)p)[0]) || close(((int *)p)[1]); }
+static ssize_t get_pipe(char *p)
+{
+	return pipe((int *)p) || close(((int *)p)[0]) || close(((int *)p)[1]);
+}
 static ssize_t get_fionread(char *p) { return ioctl(pipe_fds[0], FIONREAD, p); }
 static ssize_t get_sockname(char *p)
 {
@@ -263,7 +273,10 @@ static ssize_t get_select(char *p)
 	return syscall(SYS_select, 64, p, p + 4096, NULL, &t) < 0 && errno == EFAULT ? -1 : 0;
 }
 static ssize_t get_time(char *p) { return syscall(SYS_clock_gettime, CLOCK_REALTIME, p); }
-static ssize_t get_affinity(char *p) { return syscall(SYS_sched_getaffinity, 0, 128, p) > 0 ? 0 : -1; }
+static ssize_t get_affinity(char *p)
+{
+	return syscall(SYS_sched_getaffinity, 0, 128, p) > 0 ? 0 : -1;
+}
 static ssize_t get_itimer(char *p) { return getitimer(ITIMER_PROF, (struct itimerval *)p); }
 static ssize_t get_mask(char *p) { return syscall(SYS_rt_sigprocmask, 0, NULL, p, 8); }
 static ssize_t get_futex(char *p)
@@ -288,7 +301,10 @@ static ssize_t get_iovec(char *p)
 {
 	return writev(pipe_fds[1], (struct iovec *)p, 1) == -1 && errno != EBADF ? 0 : -1;
 }
-static ssize_t get_unknown(char *p) { return syscall(SYS_capget, p, NULL); } /* asks for its version */
+static ssize_t get_unknown(char *p)
+{
+	return syscall(SYS_capget, p, NULL);
+} /* asks for its version */
 static ssize_t get_mincore(char *p)
 {
 	char v[2];
@@ -297,7 +313,8 @@ static ssize_t get_mincore(char *p)
 }
 static ssize_t get_mprotect(char *p)
 {
-	return syscall(SYS_mprotect, base_round_down((uintptr_t)p, PAGE), PAGE, PROT_READ | PROT_WRITE);
+	return syscall(SYS_mprotect, base_round_down((uintptr_t)p, PAGE), PAGE,
+		       PROT_READ | PROT_WRITE);
 }
 static ssize_t get_madvise(char *p)
 {
@@ -309,10 +326,11 @@ static const struct get_case {
 	const char *name;
 	ssize_t (*call)(char *p);
 } get_cases[] = {
-	CASE(getcwd), CASE(stat), CASE(uname), CASE(getrandom), CASE(rusage), CASE(rlimit), CASE(pipe),
-	CASE(fionread), CASE(sockname), CASE(sockopt), CASE(poll), CASE(epoll), CASE(select), CASE(time),
-	CASE(affinity), CASE(itimer), CASE(mask), CASE(futex), CASE(nanosleep), CASE(path), CASE(iovec),
-	CASE(unknown), CASE(mincore), CASE(mprotect), CASE(madvise),
+	CASE(getcwd), CASE(stat),    CASE(uname),    CASE(getrandom), CASE(rusage),
+	CASE(rlimit), CASE(pipe),    CASE(fionread), CASE(sockname),  CASE(sockopt),
+	CASE(poll),   CASE(epoll),   CASE(select),   CASE(time),      CASE(affinity),
+	CASE(itimer), CASE(mask),    CASE(futex),    CASE(nanosleep), CASE(path),
+	CASE(iovec),  CASE(unknown), CASE(mincore),  CASE(mprotect),  CASE(madvise),
 };
 
 static void run_get_cases(void)
@@ -322,7 +340,8 @@ static void run_get_cases(void)
 		ssize_t ret = get_cases[i].call(o->p + AT + 4 /* aligned */);
 
 		if (ret)
-			unit_fail(__FILE__, __LINE__, "%s: %zd %s", get_cases[i].name, ret, strerror(errno));
+			unit_fail(__FILE__, __LINE__, "%s: %zd %s", get_cases[i].name, ret,
+				  strerror(errno));
 		CHECK(!guard_is_armed(&o->r));
 		CHECK_EQ((unsigned char)o->p[AT - 1], owner_byte(AT - 1));
 	}
@@ -349,7 +368,7 @@ SYSTEM_TEST(the_kernel_reads_guarded_memory) { here_and_there(run_in_cases); }
 SYSTEM_TEST(the_kernel_writes_guarded_memory) { here_and_there(run_out_cases); }
 SYSTEM_TEST(structures_and_strings_in_guarded_memory) { here_and_there(run_get_cases); }
 
-/* ---- what completes nothing --------------------------------------------------------------------------------- */
+/* ---- what completes nothing -------------------------------------------------------------- */
 
 SYSTEM_TEST(calls_beside_guarded_memory_complete_nothing)
 {
@@ -412,7 +431,7 @@ SYSTEM_TEST(bad_pointers_are_still_bad)
 	CHECK(syscall(9999) == -1 && errno == ENOSYS);
 }
 
-/* ---- signals during calls ------------------------------------------------------------------------------------ */
+/* ---- signals during calls ---------------------------------------------------------------- */
 
 static struct owner *touched_in_handler;
 static volatile int handled;
@@ -524,7 +543,8 @@ SYSTEM_TEST(a_jump_out_of_a_blocking_call)
 	}
 }
 
-/* The data come late; meanwhile a handler runs where the program was, and may jump away from there. */
+/* The data come late; meanwhile a handler runs where the program was, and may jump away from there.
+ */
 SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 {
 	struct owner *o;
@@ -550,7 +570,7 @@ SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 	CHECK_EQ(load(o->p), owner_byte(0));
 }
 
-/* ---- cost -------------------------------------------------------------------------------------------------------- */
+/* ---- cost -------------------------------------------------------------------------------- */
 
 /* The best of many short rounds: others use this machine as well. */
 static double ns_per_call(void)
@@ -574,7 +594,8 @@ SYSTEM_TEST(what_it_costs_is_bounded)
 	struct owner *o = arm_new(GUARD_NO_ACCESS);
 
 	armed = ns_per_call();
-	printf("  a call: %.0f ns while nothing is guarded, %.0f ns while something is\n", idle, armed);
+	printf("  a call: %.0f ns while nothing is guarded, %.0f ns while something is\n", idle,
+	       armed);
 	CHECK(armed < 20000);
 	CHECK(guard_is_armed(&o->r));
 	CHECK_EQ(load(o->p), owner_byte(0));

@@ -78,7 +78,8 @@ SYSTEM_TEST(masks_are_seen_as_they_were_set)
 	check_real();
 	check_touch();
 	CHECK_EQ(sigprocmask(SIG_UNBLOCK, &segv, &old), 0);
-	CHECK(sigismember(&old, SIGSEGV) && sigismember(&old, SIGSYS) && sigismember(&old, SIGUSR2));
+	CHECK(sigismember(&old, SIGSEGV) && sigismember(&old, SIGSYS) &&
+	      sigismember(&old, SIGUSR2));
 	CHECK_EQ(sigprocmask(SIG_BLOCK, NULL, &old), 0);
 	CHECK(!sigismember(&old, SIGSEGV) && sigismember(&old, SIGSYS));
 	CHECK_EQ(sigprocmask(99, &segv, &old), -1);
@@ -104,7 +105,10 @@ static long raw_call(long nr, long a, long b, long c, long d)
 {
 	register long r10 __asm__("r10") = d;
 
-	__asm__ volatile("syscall" : "+a"(nr) : "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+	__asm__ volatile("syscall"
+			 : "+a"(nr)
+			 : "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
 	return nr;
 }
 
@@ -124,7 +128,7 @@ SYSTEM_TEST(a_mask_set_by_an_instruction_while_guarded_spares_ours)
 	CHECK_EQ(load(o->p), owner_byte(0));
 }
 
-/* ---- signals that are sent while blocked ---------------------------------------------------------------- */
+/* ---- signals that are sent while blocked ------------------------------------------------- */
 
 static volatile int handled, value;
 
@@ -189,7 +193,7 @@ SYSTEM_TEST(a_signal_sent_while_blocked_can_be_waited_for)
 	CHECK_EQ(errno, EAGAIN);
 }
 
-/* ---- masks of handlers and of waits ----------------------------------------------------------------------- */
+/* ---- masks of handlers and of waits ------------------------------------------------------ */
 
 static struct owner *handler_owner;
 
@@ -343,7 +347,7 @@ SYSTEM_TEST(pselect_spares_ours) { wait_with(wait_pselect); }
 SYSTEM_TEST(epoll_pwait_spares_ours) { wait_with(wait_epoll); }
 SYSTEM_TEST(ppoll_by_number_spares_ours) { wait_with(wait_raw_ppoll); }
 
-/* ---- jumps --------------------------------------------------------------------------------------------------- */
+/* ---- jumps ------------------------------------------------------------------------------- */
 
 static sigjmp_buf back;
 

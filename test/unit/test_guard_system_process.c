@@ -28,7 +28,8 @@ static int status_of(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* As the owner would have it complete: seen through the other mapping, by which nothing is touched. */
+/* As the owner would have it complete: seen through the other mapping, by which nothing is touched.
+ */
 static bool is_complete(const struct owner *o)
 {
 	for (size_t i = 0; i < PAGES * PAGE; i++)
@@ -96,7 +97,9 @@ SYSTEM_TEST(a_cloned_child_finds_the_data)
 
 	CHECK_EQ(status_of(clone(child_fn, stack + sizeof(stack), SIGCHLD, o)), 7);
 	o = arm_new();
-	CHECK_EQ(status_of(clone(child_fn, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, o)), 7);
+	CHECK_EQ(status_of(clone(child_fn, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD,
+				 o)),
+		 7);
 }
 
 SYSTEM_TEST(a_child_of_a_raw_call_finds_the_data)
@@ -168,7 +171,7 @@ SYSTEM_TEST(a_program_that_is_executed_inherits_what_was_believed)
 	CHECK_HAS(status, "SigIgn:\t0000000000000400\n");
 }
 
-/* ---- ends ----------------------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 static void end_and_check(void (*end)(void), int status)
 {
@@ -233,7 +236,13 @@ END(exec, execl("/bin/sh", "sh", "-c", "exit 7", NULL))
 
 UNIT_TEST(the_data_are_there_after_exit) { end_and_check((void (*)(void))end_by_exit, 7); }
 UNIT_TEST(the_data_are_there_after__exit) { end_and_check((void (*)(void))end_by__exit, 7); }
-UNIT_TEST(the_data_are_there_after_quick_exit) { end_and_check((void (*)(void))end_by_quick_exit, 7); }
-UNIT_TEST(the_data_are_there_after_abort) { end_and_check((void (*)(void))end_by_abort, 128 + SIGABRT); }
+UNIT_TEST(the_data_are_there_after_quick_exit)
+{
+	end_and_check((void (*)(void))end_by_quick_exit, 7);
+}
+UNIT_TEST(the_data_are_there_after_abort)
+{
+	end_and_check((void (*)(void))end_by_abort, 128 + SIGABRT);
+}
 UNIT_TEST(the_data_are_there_after_exit_group) { end_and_check((void (*)(void))end_by_raw, 7); }
 UNIT_TEST(the_data_are_there_after_exec) { end_and_check((void (*)(void))end_by_exec, 7); }

@@ -140,25 +140,29 @@ SYSTEM_TEST(a_handler_may_touch_guarded_memory)
 
 SYSTEM_TEST(what_was_set_is_what_is_shown)
 {
-	struct sigaction a = { .sa_sigaction = note, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
+	struct sigaction a = { .sa_sigaction = note,
+			       .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER };
 	struct sigaction old;
 
 	CHECK_EQ(sigaction(SIGSYS, NULL, &old), 0);
 	CHECK(old.sa_handler == SIG_DFL);
 	sigaddset(&a.sa_mask, SIGUSR1);
 	sigaddset(&a.sa_mask, SIGSYS);
-	for (int signo = SIGUSR2; signo; signo = signo == SIGUSR2 ? SIGSEGV : signo == SIGSEGV ? SIGSYS : 0) {
+	for (int signo = SIGUSR2; signo; signo = signo == SIGUSR2   ? SIGSEGV
+						 : signo == SIGSEGV ? SIGSYS
+								    : 0) {
 		CHECK_EQ(sigaction(signo, &a, NULL), 0);
 		CHECK_EQ(sigaction(signo, NULL, &old), 0);
 		CHECK(old.sa_sigaction == note);
-		CHECK_EQ(old.sa_flags & ~0x04000000 /* libc's */, SA_SIGINFO | SA_RESTART | SA_NODEFER);
+		CHECK_EQ(old.sa_flags & ~0x04000000 /* libc's */,
+			 SA_SIGINFO | SA_RESTART | SA_NODEFER);
 		CHECK(sigismember(&old.sa_mask, SIGUSR1) && sigismember(&old.sa_mask, SIGSYS));
 		CHECK(!sigismember(&old.sa_mask, SIGSEGV));
 	}
 	guard_works();
 }
 
-/* ---- ends --------------------------------------------------------------------------------------------- */
+/* ---- ends -------------------------------------------------------------------------------- */
 
 static void body_default(void)
 {
@@ -262,7 +266,7 @@ UNIT_TEST(a_handler_for_once_is_one_for_once)
 	guard_case_dies("steal", body_reset);
 }
 
-/* ---- stacks -------------------------------------------------------------------------------------------- */
+/* ---- stacks ------------------------------------------------------------------------------ */
 
 static char small[12 << 10];
 
@@ -334,7 +338,7 @@ SYSTEM_TEST(work_has_64_kib_of_stack_wherever_it_starts)
 	CHECK((uintptr_t)&here - lowest < (1u << 20)); /* on this one */
 }
 
-/* ---- handlers that nobody told us of -------------------------------------------------------------------- */
+/* ---- handlers that nobody told us of ----------------------------------------------------- */
 
 struct kernel_action {
 	void *handler;

@@ -57,7 +57,9 @@ static pthread_t threads[THREADS];
 static void start_threads(long of)
 {
 	for (long i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared, (void *)(long)(i % of == of - 1)), 0);
+		CHECK_EQ(pthread_create(&threads[i], NULL, use_shared,
+					(void *)(long)(i % of == of - 1)),
+			 0);
 	while (atomic_load(&ready) < THREADS)
 		usleep(100);
 }
@@ -86,7 +88,8 @@ SYSTEM_TEST(threads_started_afterwards)
 	let_go();
 }
 
-/* guard_case checks that the guard is ready at once: the threads come to be just before, and answer. */
+/* guard_case checks that the guard is ready at once: the threads come to be just before, and
+ * answer. */
 static void start_before(void)
 {
 	sigset_t all, old;
@@ -407,7 +410,8 @@ SYSTEM_TEST(a_thread_that_nobody_told_us_of_is_noticed)
 
 	CHECK(guard_is_ready());
 	CHECK(clone(raw_thread, stack + sizeof(stack),
-		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM,
+		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+			    CLONE_SYSVSEM,
 		    &end) > 0);
 	CHECK(!guard_is_ready());
 	atomic_store(&end, 1);

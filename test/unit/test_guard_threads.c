@@ -270,7 +270,8 @@ static void count_tick(int signo)
 	atomic_fetch_add(&ticks, 1);
 }
 
-/* The kernel may keep the signals until the call is over (uffd), or they interrupt it before it begins. */
+/* The kernel may keep the signals until the call is over (uffd), or they interrupt it before it
+ * begins. */
 GUARD_TEST(signals_while_a_system_call_waits)
 {
 	static char text[2 * PAGE];
@@ -340,7 +341,8 @@ GUARD_TEST(peers_read_senders_pages)
 
 	owner_open(&o, PAGES, AT);
 	peer.at = o.p + 300 * PAGE;
-	pid = unit_spawn(peer_reads, &peer); /* before: a child of an armed process is not ours to think of */
+	pid = unit_spawn(peer_reads,
+			 &peer); /* before: a child of an armed process is not ours to think of */
 	owner_arm(&o, 0, PAGES, GUARD_READ_ONLY);
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, 0);

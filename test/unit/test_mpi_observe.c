@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The wrappers of calls that could observe a pending operation, over a library and a runtime of our own:
- * datatypes are lists of bytes, and what is completed is written down. Built for the MPICH ABI, whose
- * handles are numbers.
+ * The wrappers of calls that could observe a pending operation, over a library and a runtime of our
+ * own: datatypes are lists of bytes, and what is completed is written down. Built for the MPICH
+ * ABI, whose handles are numbers.
  */
 #include <setjmp.h>
 
 #include "mpi_observe_fakes.h"
 
-/* ---- the model: bytes, one by one ----------------------------------------------------------------- */
+/* ---- the model: bytes, one by one -------------------------------------------------------- */
 
 struct model { __int128 lo, hi; };
 
@@ -59,7 +59,7 @@ static void pick_types(void)
 
 #define AT ((void *)0x100000)
 
-/* ---- extents ---------------------------------------------------------------------------------------- */
+/* ---- extents ----------------------------------------------------------------------------- */
 
 UNIT_TEST(a_buffer_is_completed_by_its_true_extent)
 {
@@ -123,7 +123,7 @@ UNIT_TEST(both_buffers_of_an_exchange_are_completed)
 	CHECK_EQ(seen.n_ranges, 3);
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------- */
+/* ---- collectives ------------------------------------------------------------------------- */
 
 UNIT_TEST(counts_and_displacements_of_all_members_are_seen)
 {
@@ -140,8 +140,8 @@ UNIT_TEST(counts_and_displacements_of_all_members_are_seen)
 		for (int i = 0; i < SIZE; i++) {
 			wide_counts[i] = counts[i] = pick(0, 3);
 			wide_displs[i] = displs[i] = pick(-20, 20);
-			model_elements(&m, (uintptr_t)AT + (__int128)displs[i] * types[t].extent, counts[i],
-				       t);
+			model_elements(&m, (uintptr_t)AT + (__int128)displs[i] * types[t].extent,
+				       counts[i], t);
 		}
 		TAKE(Allgatherv)(ABI_IN_PLACE, 0, 0, AT, counts, displs, t, 0);
 		TAKE(Allgatherv_c)(ABI_IN_PLACE, 0, 0, AT, wide_counts, wide_displs, t, 0);
@@ -220,12 +220,12 @@ UNIT_TEST(reductions_with_counts_name_their_sum)
 	CHECK(is_range(0, &(struct model){ 0x100000, 0x10000a }) && seen.n_ranges == 1);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------ */
+/* ---- requests ---------------------------------------------------------------------------- */
 
 static int next_request;
 
-static int send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
-		     MPI_Request *request)
+static int send_init(const void *buf, int count, MPI_Datatype datatype, int dest, int tag,
+		     MPI_Comm comm, MPI_Request *request)
 {
 	*request = next_request;
 	return 0;
@@ -272,7 +272,8 @@ UNIT_TEST(a_request_that_is_used_again_names_its_new_buffer)
 	LOOK(Send_init)((char *)AT + 100, 8, 0, 0, 0, 0, &r);
 	LOOK(Start)(&r);
 	CHECK(seen.n_ranges == 1 && is_range(0, &(struct model){ 0x100064, 0x10006c }));
-	LOOK(Send_init)(AT, 8, ABI_DATATYPE_NULL, 0, 0, 0, &r); /* whatever it is, it is not known */
+	LOOK(Send_init)
+	(AT, 8, ABI_DATATYPE_NULL, 0, 0, 0, &r); /* whatever it is, it is not known */
 	LOOK(Start)(&r);
 	CHECK_EQ(seen.n_all, 1);
 	LOOK(Request_free)(&r);
@@ -291,7 +292,7 @@ UNIT_TEST(a_request_of_nothing_completes_nothing)
 	LOOK(Request_free)(&r);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------- */
 
 typedef int any(long, long, long, long, long, long, long, long, long, long, long, long, long, long);
 
@@ -299,7 +300,8 @@ static int call_any(int i, bool pending)
 {
 	const struct front_way *way = &look_ways[i];
 
-	return ((any *)(pending ? way->pending : way->plain))(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+	return ((any *)(pending ? way->pending : way->plain))(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+							      0);
 }
 
 static bool writes_request(int i)
@@ -399,7 +401,8 @@ UNIT_TEST(waiting_for_others_only_retires)
 	CHECK(!seen.n_all && !seen.n_ranges);
 }
 
-static int win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)
+static int win_allocate(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr,
+			MPI_Win *win)
 {
 	*(void **)baseptr = AT;
 	return 0;
@@ -416,11 +419,12 @@ UNIT_TEST(memory_of_a_window_is_kept_out)
 	CHECK_EQ(seen.n_all, 1);
 }
 
-/* ---- what nobody looks at --------------------------------------------------------------------------- */
+/* ---- what nobody looks at ---------------------------------------------------------------- */
 
 enum { A_BYTE = 0x4c000101, A_DOUBLE = 0x4c00080b, DERIVED = 3 };
 
-/* Is a gather's call with these bytes on either side looked at, while something is pending and while nothing is? */
+/* Is a gather's call with these bytes on either side looked at, while something is pending and
+ * while nothing is? */
 static int looks(int send, int recv, MPI_Datatype type)
 {
 	int n = type == A_DOUBLE ? 8 : 1, before;
@@ -436,12 +440,15 @@ static int looks(int send, int recv, MPI_Datatype type)
 
 UNIT_TEST(what_no_rank_takes_is_not_looked_at)
 {
-	static const struct { int bytes, is_looked_at; } sizes[] = {
-		{ 0, 0 }, { 8, 0 }, { 56, 0 }, { 64, 1 }, { 992, 1 }, { 1000, 0 }, { 3000, 0 }, { 4992, 0 }, { 5000, 1 }, { 1 << 20, 1 },
+	static const struct { int bytes, is_looked_at;
+	} sizes[] = {
+		{ 0, 0 },    { 8, 0 },    { 56, 0 },   { 64, 1 },   { 992, 1 },
+		{ 1000, 0 }, { 3000, 0 }, { 4992, 0 }, { 5000, 1 }, { 1 << 20, 1 },
 	};
 
 	begin();
-	rt_request_gate[RT_GATHER] = (struct rt_window){ 64, UINT64_MAX, { { 1000, 3000 }, { 3000, 5000 } } };
+	rt_request_gate[RT_GATHER] =
+		(struct rt_window){ 64, UINT64_MAX, { { 1000, 3000 }, { 3000, 5000 } } };
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_BYTE), sizes[i].is_looked_at);
 		CHECK_EQ(looks(sizes[i].bytes, sizes[i].bytes, A_DOUBLE), sizes[i].is_looked_at);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The generated trampolines, with a resolver of our own: what the caller passes arrives, whatever the
- * resolver does with the registers, and the first decision stands. */
+/* The generated trampolines, with a resolver of our own: what the caller passes arrives, whatever
+ * the resolver does with the registers, and the first decision stands. */
 #include <stdatomic.h>
 
 #include "mpi/front.h"
@@ -21,27 +21,28 @@ static uint64_t last_slot;
 static const void *last_caller;
 static void *last_return;
 
-static double target(long a, long b, long c, long d, long e, long f, long g, long h, double i, double j,
-		     double k, double l, double m, double n, double o, double p, long q, double r)
+static double target(long a, long b, long c, long d, long e, long f, long g, long h, double i,
+		     double j, double k, double l, double m, double n, double o, double p, long q,
+		     double r)
 {
 	arrived = a == 1 && b == 2 && c == 3 && d == 4 && e == 5 && f == 6 && g == 7 && h == 8 &&
-		  i == 1.5 && j == 2.5 && k == 3.5 && l == 4.5 && m == 5.5 && n == 6.5 && o == 7.5 &&
-		  p == 8.5 && q == 9 && r == 9.5;
+		  i == 1.5 && j == 2.5 && k == 3.5 && l == 4.5 && m == 5.5 && n == 6.5 &&
+		  o == 7.5 && p == 8.5 && q == 9 && r == 9.5;
 	last_return = __builtin_return_address(0);
 	return 42.25;
 }
 
-static double target_while_pending(long a, long b, long c, long d, long e, long f, long g, long h, double i,
-				   double j, double k, double l, double m, double n, double o, double p,
-				   long q, double r)
+static double target_while_pending(long a, long b, long c, long d, long e, long f, long g, long h,
+				   double i, double j, double k, double l, double m, double n,
+				   double o, double p, long q, double r)
 {
 	return target(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r) + 1;
 }
 
 /* Uses every register that passes arguments, and a stack that must be aligned for vectors. */
-static __attribute__((noinline)) double scramble(long a, long b, long c, long d, long e, long f, long g,
-						 long h, double i, double j, double k, double l,
-						 double m, double n, double o, double p)
+static __attribute__((noinline)) double scramble(long a, long b, long c, long d, long e, long f,
+						 long g, long h, double i, double j, double k,
+						 double l, double m, double n, double o, double p)
 {
 	_Alignas(16) volatile double v[2] = { (double)(a + b + c + d), (double)(e + f + g + h) };
 
@@ -53,7 +54,8 @@ void *front_choose(void *trampoline, const char *name) { return trampoline; }
 
 void *front_resolve(uint64_t slot, const void *caller)
 {
-	volatile double sum = scramble(-1, -2, -3, -4, -5, -6, -7, -8, .1, .2, .3, .4, .5, .6, .7, .8);
+	volatile double sum =
+		scramble(-1, -2, -3, -4, -5, -6, -7, -8, .1, .2, .3, .4, .5, .6, .7, .8);
 
 	resolved++;
 	last_slot = slot;
@@ -110,7 +112,8 @@ UNIT_TEST(names_have_their_own_slots)
 	CHECK(resolved == 1 && last_slot == 2 * WRAPPED_Win_create_c + 1);
 }
 
-/* Both ways lead to the resolver at first, with the same number, and each has its own slot afterwards. */
+/* Both ways lead to the resolver at first, with the same number, and each has its own slot
+ * afterwards. */
 UNIT_TEST(pending_operations_lead_another_way)
 {
 	resolved = 0;

@@ -220,7 +220,8 @@ UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 
 enum { CALLS = 200 };
 
-/* Rank 1 is called and says in its area how often it has woken up; one call at a time, none is lost. */
+/* Rank 1 is called and says in its area how often it has woken up; one call at a time, none is
+ * lost. */
 static void call_and_answer(struct ranks *r)
 {
 	struct node_group *g = create(r), *other = create(r);

@@ -58,8 +58,13 @@ UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)
 
 UNIT_TEST(policy_returns_early_where_it_can_win)
 {
-	const struct policy_early_facts good = { .mode = BASE_EARLY_AUTO, .wait_us = -1, .bytes = 1 << 20, .min_bytes = 512 << 10,
-						 .guard_is_ready = true, .has_mover = true, .site_may_try = true,
+	const struct policy_early_facts good = { .mode = BASE_EARLY_AUTO,
+						 .wait_us = -1,
+						 .bytes = 1 << 20,
+						 .min_bytes = 512 << 10,
+						 .guard_is_ready = true,
+						 .has_mover = true,
+						 .site_may_try = true,
 						 .copy_ns = 150000 };
 	static const struct {
 		int64_t mode, wait_us;
@@ -108,7 +113,8 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 			f.copy_ns = 150000;
 			policy_early(&f, &choice);
 		}
-		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns || !choice.reason)
+		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns ||
+		    !choice.reason)
 			unit_fail(__FILE__, __LINE__, "case %u", i);
 	}
 }
@@ -121,9 +127,12 @@ UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
 		enum policy_early want;
 	} cases[] = {
 		{ 400000, 400000, 400000, 0, 1, EARLY_NOW },
-		{ 400000, 400000, 399999, 0, 1, EARLY_LATER }, /* copying alone would keep it for too long */
-		{ 400000, 400000, 0, 0, 1, EARLY_LATER },      /* it came at the same time, or does not wait */
-		{ 400000, 200000, 200000, 0, 1, EARLY_NOW },   /* a gather's root: of several partners one copies its part */
+		{ 400000, 400000, 399999, 0, 1,
+		  EARLY_LATER }, /* copying alone would keep it for too long */
+		{ 400000, 400000, 0, 0, 1,
+		  EARLY_LATER }, /* it came at the same time, or does not wait */
+		{ 400000, 200000, 200000, 0, 1,
+		  EARLY_NOW }, /* a gather's root: of several partners one copies its part */
 		{ 149999, 149999, 9000000, 0, 1, EARLY_LATER }, /* closing memory costs as much */
 		{ 400000, 400000, 9000000, 0, 0, EARLY_NO },
 		{ 149999, 149999, 9000000, 1, 1, EARLY_LATER },
@@ -131,15 +140,21 @@ UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
 	};
 
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO, .wait_us = -1, .bytes = 4 << 20, .min_bytes = 1,
-						      .guard_is_ready = true, .has_mover = cases[i].mover,
-						      .site_may_try = cases[i].site, .copy_ns = cases[i].copy_ns,
+		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO,
+						      .wait_us = -1,
+						      .bytes = 4 << 20,
+						      .min_bytes = 1,
+						      .guard_is_ready = true,
+						      .has_mover = cases[i].mover,
+						      .site_may_try = cases[i].site,
+						      .copy_ns = cases[i].copy_ns,
 						      .partner_copy_ns = cases[i].partner_copy_ns,
 						      .waited_ns = cases[i].waited_ns };
 		struct policy_early_choice choice;
 
 		policy_early(&f, &choice);
-		if (choice.how != cases[i].want || (choice.how == EARLY_NOW && choice.wait_ns) || !choice.reason)
+		if (choice.how != cases[i].want || (choice.how == EARLY_NOW && choice.wait_ns) ||
+		    !choice.reason)
 			unit_fail(__FILE__, __LINE__, "case %u: %d", i, choice.how);
 	}
 }
@@ -156,7 +171,8 @@ UNIT_TEST(policy_sees_that_a_worker_had_no_cpu)
 	};
 
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++)
-		CHECK_EQ(policy_gain_ns(cases[i].free_ns, cases[i].waited_ns, cases[i].copy_ns), cases[i].want);
+		CHECK_EQ(policy_gain_ns(cases[i].free_ns, cases[i].waited_ns, cases[i].copy_ns),
+			 cases[i].want);
 }
 
 UNIT_TEST(policy_waits_for_a_partner_that_may_need_the_same_cpu)
@@ -169,20 +185,28 @@ UNIT_TEST(policy_waits_for_a_partner_that_may_need_the_same_cpu)
 	} cases[] = {
 		{ 1, 0, -1, EARLY_LATER, 2000000 },
 		{ 0, 0, -1, EARLY_LATER, 30000 },
-		{ 1, 1, -1, EARLY_NOW, 0 },        /* a channel on another CPU moves the data in any case */
-		{ 1, 0, 70, EARLY_LATER, 70000 },  /* as told */
+		{ 1, 1, -1, EARLY_NOW,
+		  0 }, /* a channel on another CPU moves the data in any case */
+		{ 1, 0, 70, EARLY_LATER, 70000 }, /* as told */
 	};
 
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO, .wait_us = cases[i].wait_us, .bytes = 4 << 20,
-						      .min_bytes = 1, .guard_is_ready = true, .site_may_try = true,
-						      .has_mover = cases[i].mover, .shares_cpus = cases[i].shares,
-						      .copy_ns = 400000, .partner_copy_ns = 400000 };
+		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO,
+						      .wait_us = cases[i].wait_us,
+						      .bytes = 4 << 20,
+						      .min_bytes = 1,
+						      .guard_is_ready = true,
+						      .site_may_try = true,
+						      .has_mover = cases[i].mover,
+						      .shares_cpus = cases[i].shares,
+						      .copy_ns = 400000,
+						      .partner_copy_ns = 400000 };
 		struct policy_early_choice choice;
 
 		policy_early(&f, &choice);
 		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns)
-			unit_fail(__FILE__, __LINE__, "case %u: %d, %llu ns", i, choice.how, (unsigned long long)choice.wait_ns);
+			unit_fail(__FILE__, __LINE__, "case %u: %d, %llu ns", i, choice.how,
+				  (unsigned long long)choice.wait_ns);
 		if (choice.how == EARLY_LATER)
 			CHECK_EQ(!strstr(choice.reason, "share CPUs"), !cases[i].shares);
 	}
@@ -195,10 +219,10 @@ UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_c
 	CHECK(policy_was_worth(21, 10));
 }
 
-/* ---- are buffers used again? ------------------------------------------------------------------------ */
+/* ---- are buffers used again? ------------------------------------------------------------- */
 
-/* What happens to the next n calls of which `again` says whether buffers are used again: '.' passed on, 'T' taken, 'n' and
- * 'y' asked. */
+/* What happens to the next n calls of which `again` says whether buffers are used again: '.' passed
+ * on, 'T' taken, 'n' and 'y' asked. */
 static void run_habit(struct policy_habit *h, bool again, int n, char *out)
 {
 	for (int i = 0; i < n; i++) {
@@ -255,14 +279,16 @@ UNIT_TEST(policy_takes_what_wins_in_used_buffers_only_when_they_are_used_again)
 
 	for (int i = 0; i < RT_KINDS * 3; i++) {
 		enum rt_kind kind = (enum rt_kind)(i / 3);
-		uint64_t least = policy_threshold_bytes(kind), always = policy_always_bytes(kind, hosts[i % 3]);
+		uint64_t least = policy_threshold_bytes(kind),
+			 always = policy_always_bytes(kind, hosts[i % 3]);
 
 		CHECK(always >= least && always <= policy_always_bytes(kind, HOST_OTHER));
 		if (rt_is_local(kind))
 			CHECK_EQ(always, least);
 	}
 	CHECK(policy_always_bytes(RT_ALLTOALL, HOST_MPICH) > policy_threshold_bytes(RT_ALLTOALL));
-	CHECK(policy_always_bytes(RT_ALLREDUCE, HOST_MPICH) < policy_always_bytes(RT_ALLREDUCE, HOST_OTHER));
+	CHECK(policy_always_bytes(RT_ALLREDUCE, HOST_MPICH) <
+	      policy_always_bytes(RT_ALLREDUCE, HOST_OTHER));
 	CHECK_EQ(policy_always_bytes(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
 	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_ON;
 	CHECK_EQ(policy_always_bytes(RT_ALLTOALL, HOST_OTHER), base_opt.coll_threshold_bytes);
@@ -287,7 +313,8 @@ UNIT_TEST(policy_wants_larger_calls_where_ranks_share_cpus_and_open_mpi_yields_t
 
 	base_opt.coll_threshold_bytes = 64 << 10;
 	for (int i = 0; i < RT_KINDS * 3; i++) {
-		policy_crowded_bytes((enum rt_kind)(i / 3), hosts[i % 3], 1 + i % 7, &again, &always);
+		policy_crowded_bytes((enum rt_kind)(i / 3), hosts[i % 3], 1 + i % 7, &again,
+				     &always);
 		CHECK(again <= always && (!always || hosts[i % 3] == HOST_OPEN_MPI));
 	}
 	policy_crowded_bytes(RT_BCAST, HOST_OPEN_MPI, 4, &again, &always);
@@ -316,7 +343,10 @@ UNIT_TEST(policy_asks_with_each_call_until_there_is_an_answer)
 	CHECK(h.is_taken);
 }
 
-static uint64_t from_of(enum rt_kind kind, enum policy_host host) { return policy_request_window(kind, host).from; }
+static uint64_t from_of(enum rt_kind kind, enum policy_host host)
+{
+	return policy_request_window(kind, host).from;
+}
 
 UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 {
@@ -327,7 +357,8 @@ UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
 		CHECK_EQ(from_of(kind, HOST_OTHER), UINT64_MAX);
 		CHECK(policy_request_window(kind, HOST_OTHER).again >= 128 << 10);
 		if (rt_is_local(kind)) /* whose sizes ranks do not share */
-			CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX && from_of(kind, HOST_OPEN_MPI) == UINT64_MAX);
+			CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX &&
+			      from_of(kind, HOST_OPEN_MPI) == UINT64_MAX);
 	}
 	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_MPICH), 1);
 	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_OPEN_MPI), 512);

@@ -14,54 +14,77 @@ static const struct {
 } situations[] = {
 	/* a rank goes back to its program */
 	{ "a partner has not come: who comes last starts it",
-	  { PROGRESS_LEAVER, .has_process = 1, .has_cpu = 1, .asleep = 1 }, PROGRESS_LEAVE },
+	  { PROGRESS_LEAVER, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  PROGRESS_LEAVE },
 	{ "a mover looks anyway: even what is short is told it",
-	  { PROGRESS_LEAVER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .looking = 1 }, PROGRESS_TELL },
+	  { PROGRESS_LEAVER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .looking = 1 },
+	  PROGRESS_TELL },
 	{ "one looks, others sleep: they go on sleeping",
-	  { PROGRESS_LEAVER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .looking = 1, .asleep = 3 },
+	  { PROGRESS_LEAVER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .looking = 1,
+	    .asleep = 3 },
 	  PROGRESS_TELL },
 	{ "all sleep, and it takes as long as waking one",
-	  { PROGRESS_LEAVER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 }, PROGRESS_WAKE },
+	  { PROGRESS_LEAVER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  PROGRESS_WAKE },
 	{ "... it takes less: the rank does it when it waits",
-	  { PROGRESS_LEAVER, .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 }, PROGRESS_LEAVE },
+	  { PROGRESS_LEAVER, .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  PROGRESS_LEAVE },
 	{ "... and is wanted so",
-	  { PROGRESS_LEAVER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1, .is_forced = 1 }, PROGRESS_WAKE },
+	  { PROGRESS_LEAVER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1,
+	    .is_forced = 1 },
+	  PROGRESS_WAKE },
 	{ "a partner waits in its call, and will be done before a mover runs",
-	  { PROGRESS_LEAVER, .work_ns = LONG - 1, .is_attended = 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  { PROGRESS_LEAVER, .work_ns = LONG - 1, .is_attended = 1, .has_process = 1, .has_cpu = 1,
+	    .asleep = 1 },
 	  PROGRESS_LEAVE },
 	{ "... will not be",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .is_attended = 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  { PROGRESS_LEAVER, .work_ns = LONG, .is_attended = 1, .has_process = 1, .has_cpu = 1,
+	    .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "... but a mover looks",
-	  { PROGRESS_LEAVER, .work_ns = 1, .is_attended = 1, .has_process = 1, .has_cpu = 1, .looking = 1 },
+	  { PROGRESS_LEAVER, .work_ns = 1, .is_attended = 1, .has_process = 1, .has_cpu = 1,
+	    .looking = 1 },
 	  PROGRESS_TELL },
 	{ "all movers are at work",
-	  { PROGRESS_LEAVER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 }, PROGRESS_TELL },
+	  { PROGRESS_LEAVER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
+	  PROGRESS_TELL },
 	{ "no process, a channel, and a CPU for it",
-	  { PROGRESS_LEAVER, .work_ns = 1, .has_channel = 1, .has_cpu = 1 }, PROGRESS_FEED },
+	  { PROGRESS_LEAVER, .work_ns = 1, .has_channel = 1, .has_cpu = 1 },
+	  PROGRESS_FEED },
 	{ "... and every CPU has its rank",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .has_channel = 1 }, PROGRESS_LEAVE },
+	  { PROGRESS_LEAVER, .work_ns = LONG, .has_channel = 1 },
+	  PROGRESS_LEAVE },
 	{ "... which the user wants shared",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .has_channel = 1, .is_forced = 1 }, PROGRESS_FEED },
+	  { PROGRESS_LEAVER, .work_ns = LONG, .has_channel = 1, .is_forced = 1 },
+	  PROGRESS_FEED },
 	{ "a process and a channel: the process, which interrupts nobody",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1, .asleep = 1 },
+	  { PROGRESS_LEAVER, .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1,
+	    .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "nobody is there", { PROGRESS_LEAVER, .work_ns = LONG, .has_cpu = 1 }, PROGRESS_LEAVE },
 	/* a rank waits */
 	{ "not for long yet", { PROGRESS_WAITER, .is_others = 1 }, PROGRESS_LEAVE },
 	{ "for long, for a process that computes, and alone can go on",
-	  { PROGRESS_WAITER, .is_stuck = 1, .is_others = 1 }, PROGRESS_CALL },
+	  { PROGRESS_WAITER, .is_stuck = 1, .is_others = 1 },
+	  PROGRESS_CALL },
 	{ "for long, but anybody could go on", { PROGRESS_WAITER, .is_stuck = 1 }, PROGRESS_LEAVE },
 	{ "for a mover that has lost its CPU", { PROGRESS_WAITER, .late_ns = 1 }, PROGRESS_LEND },
 	/* a mover has taken a piece */
 	{ "of much, and others sleep",
-	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS, .asleep = 1 }, PROGRESS_WAKE },
-	{ "of little", { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS - 1, .asleep = 1 }, PROGRESS_LEAVE },
-	{ "of much, and one looks", { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .looking = 1 }, PROGRESS_LEAVE },
+	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS, .asleep = 1 },
+	  PROGRESS_WAKE },
+	{ "of little",
+	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS - 1, .asleep = 1 },
+	  PROGRESS_LEAVE },
+	{ "of much, and one looks",
+	  { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .looking = 1 },
+	  PROGRESS_LEAVE },
 	{ "of much, and all have theirs", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_LEAVE },
 	/* a mover has nothing */
 	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .look_ns = 1 }, PROGRESS_TAKE },
-	{ "there is none, and the last came soon", { PROGRESS_MOVER, .look_ns = 1 }, PROGRESS_LOOK },
+	{ "there is none, and the last came soon",
+	  { PROGRESS_MOVER, .look_ns = 1 },
+	  PROGRESS_LOOK },
 	{ "there is none", { PROGRESS_MOVER, .work_ns = 0 }, PROGRESS_SLEEP },
 };
 
@@ -71,14 +94,16 @@ UNIT_TEST(progress_disturbs_those_who_can_help_and_nobody_else)
 		struct progress_choice c = progress_decide(&situations[i].f);
 
 		if (c.action != situations[i].want || !c.reason)
-			unit_fail(__FILE__, __LINE__, "%s: %d, not %d", situations[i].situation, c.action, situations[i].want);
+			unit_fail(__FILE__, __LINE__, "%s: %d, not %d", situations[i].situation,
+				  c.action, situations[i].want);
 	}
 }
 
-/* ---- what always holds: over every combination of facts ------------------------------------------------------- */
+/* ---- what always holds: over every combination of facts ---------------------------------- */
 
 static const uint64_t amounts[] = {
-	0, 1, WAKE - 1, WAKE, PROGRESS_SHARE_NS - 1, PROGRESS_SHARE_NS, LONG - 1, LONG, LONG + 1, UINT64_MAX
+	0,        1,    WAKE - 1, WAKE,      PROGRESS_SHARE_NS - 1, PROGRESS_SHARE_NS,
+	LONG - 1, LONG, LONG + 1, UINT64_MAX
 };
 static const uint64_t some_ns[] = { 0, 1, UINT64_MAX };
 static const uint32_t threads[] = { 0, 1, 8 };
@@ -110,7 +135,8 @@ static void check(const struct progress_facts *f, enum progress_action a, const 
 	bool is_rank = f->asker == PROGRESS_LEAVER || f->asker == PROGRESS_WAITER;
 	bool is_waiting = f->asker == PROGRESS_WAITER;
 	bool is_pending = f->work_ns || f->late_ns || (f->is_stuck && f->is_others);
-	bool disturbs = a == PROGRESS_WAKE || a == PROGRESS_TELL || a == PROGRESS_FEED || a == PROGRESS_CALL || a == PROGRESS_LEND;
+	bool disturbs = a == PROGRESS_WAKE || a == PROGRESS_TELL || a == PROGRESS_FEED ||
+			a == PROGRESS_CALL || a == PROGRESS_LEND;
 
 #define HOLDS(condition, what) \
 	do { \
@@ -118,22 +144,36 @@ static void check(const struct progress_facts *f, enum progress_action a, const 
 			*out_broken = what; \
 	} while (0)
 	HOLDS(is_pending || !disturbs, "nothing is pending, and somebody is disturbed");
-	HOLDS(f->work_ns || (a != PROGRESS_WAKE && a != PROGRESS_TELL && a != PROGRESS_FEED && a != PROGRESS_TAKE),
+	HOLDS(f->work_ns || (a != PROGRESS_WAKE && a != PROGRESS_TELL && a != PROGRESS_FEED &&
+			     a != PROGRESS_TAKE),
 	      "there is no work, and it is given away");
-	HOLDS(a != PROGRESS_WAKE || (f->asleep && !f->looking), "who does not sleep is woken, or beside one that looks");
-	HOLDS(a != PROGRESS_WAKE || f->work_ns >= PROGRESS_WAKE_NS || f->is_forced, "a wake-up for less than it takes");
+	HOLDS(a != PROGRESS_WAKE || (f->asleep && !f->looking),
+	      "who does not sleep is woken, or beside one that looks");
+	HOLDS(a != PROGRESS_WAKE || f->work_ns >= PROGRESS_WAKE_NS || f->is_forced,
+	      "a wake-up for less than it takes");
 	HOLDS(f->asker != PROGRESS_LEAVER || f->has_cpu || f->is_forced || a == PROGRESS_LEAVE,
 	      "no CPU is idle, and a mover would displace a rank");
-	HOLDS(f->asker != PROGRESS_LEAVER || f->has_process || f->has_channel || a == PROGRESS_LEAVE, "nobody is there");
-	HOLDS((a != PROGRESS_WAKE && a != PROGRESS_TELL) || f->asker == PROGRESS_SHARER || f->has_process, "no process is there");
-	HOLDS(a != PROGRESS_FEED || (f->has_channel && !f->has_process), "no channel, or one beside the process");
-	HOLDS(a != PROGRESS_CALL || (is_waiting && f->is_stuck && f->is_others), "a call that nobody needs");
+	HOLDS(f->asker != PROGRESS_LEAVER || f->has_process || f->has_channel ||
+		      a == PROGRESS_LEAVE,
+	      "nobody is there");
+	HOLDS((a != PROGRESS_WAKE && a != PROGRESS_TELL) || f->asker == PROGRESS_SHARER ||
+		      f->has_process,
+	      "no process is there");
+	HOLDS(a != PROGRESS_FEED || (f->has_channel && !f->has_process),
+	      "no channel, or one beside the process");
+	HOLDS(a != PROGRESS_CALL || (is_waiting && f->is_stuck && f->is_others),
+	      "a call that nobody needs");
 	HOLDS(a != PROGRESS_LEND || (is_waiting && f->late_ns), "a CPU is lent to nobody");
-	HOLDS((a != PROGRESS_TAKE && a != PROGRESS_LOOK && a != PROGRESS_SLEEP) || f->asker == PROGRESS_MOVER,
+	HOLDS((a != PROGRESS_TAKE && a != PROGRESS_LOOK && a != PROGRESS_SLEEP) ||
+		      f->asker == PROGRESS_MOVER,
 	      "who is no mover is to work");
-	HOLDS(f->asker != PROGRESS_MOVER || a == PROGRESS_TAKE || a == PROGRESS_LOOK || a == PROGRESS_SLEEP, "a mover is to leave");
-	HOLDS(f->asker != PROGRESS_MOVER || f->work_ns || f->look_ns || a == PROGRESS_SLEEP, "a mover without work does not sleep");
-	HOLDS(!is_rank || (a != PROGRESS_TAKE && a != PROGRESS_LOOK), "a rank is told to work for others");
+	HOLDS(f->asker != PROGRESS_MOVER || a == PROGRESS_TAKE || a == PROGRESS_LOOK ||
+		      a == PROGRESS_SLEEP,
+	      "a mover is to leave");
+	HOLDS(f->asker != PROGRESS_MOVER || f->work_ns || f->look_ns || a == PROGRESS_SLEEP,
+	      "a mover without work does not sleep");
+	HOLDS(!is_rank || (a != PROGRESS_TAKE && a != PROGRESS_LOOK),
+	      "a rank is told to work for others");
 }
 
 UNIT_TEST(progress_never_disturbs_in_vain)
@@ -151,8 +191,8 @@ UNIT_TEST(progress_never_disturbs_in_vain)
 		c = progress_decide(&f);
 		check(&f, c.action, &broken);
 		if (broken || !c.reason)
-			unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ": %s (asker %d, action %d)", n,
-				  broken ? broken : "no reason", f.asker, c.action);
+			unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ": %s (asker %d, action %d)",
+				  n, broken ? broken : "no reason", f.asker, c.action);
 	} while (++n);
 	CHECK_EQ(n, 4 * 10 * 3 * 3 * 3 * 3 * 128); /* all of them */
 }
@@ -168,13 +208,15 @@ UNIT_TEST(progress_gives_away_no_less_when_there_is_more_to_do)
 		more = f;
 		for (size_t i = 0; i < BASE_ARRAY_LEN(amounts); i++) {
 			more.work_ns = amounts[i];
-			if (amounts[i] >= f.work_ns && !progress_is_moved(progress_decide(&more).action))
-				unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ", amount %zu", n, i);
+			if (amounts[i] >= f.work_ns &&
+			    !progress_is_moved(progress_decide(&more).action))
+				unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ", amount %zu", n,
+					  i);
 		}
 	}
 }
 
-/* ---- how long movers look -------------------------------------------------------------------------------------- */
+/* ---- how long movers look ---------------------------------------------------------------- */
 
 UNIT_TEST(movers_look_for_gaps_that_they_may_cover_and_give_up_on_others)
 {
@@ -192,7 +234,8 @@ UNIT_TEST(movers_look_for_gaps_that_they_may_cover_and_give_up_on_others)
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(table); i++)
-		CHECK_EQ(progress_look_ns(table[i].look, table[i].gap, table[i].max), table[i].next);
+		CHECK_EQ(progress_look_ns(table[i].look, table[i].gap, table[i].max),
+			 table[i].next);
 }
 
 UNIT_TEST(movers_of_an_idle_program_sleep_after_a_few_gaps)

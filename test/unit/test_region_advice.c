@@ -11,7 +11,7 @@
 
 enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
 
-/* ---- madvise ----------------------------------------------------------------------------------- */
+/* ---- madvise ----------------------------------------------------------------------------- */
 
 static void discard(size_t from, size_t to, int advice)
 {
@@ -93,9 +93,16 @@ REGION_TEST(discarding_keeps_the_protection)
 
 REGION_TEST(harmless_advice_leaves_regions_alone)
 {
-	static const int advices[] = { MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED,
-				       MADV_HUGEPAGE, MADV_NOHUGEPAGE, 20 /* COLD */, 21 /* PAGEOUT */,
-				       22 /* POPULATE_READ */, 23 /* POPULATE_WRITE */ };
+	static const int advices[] = { MADV_NORMAL,
+				       MADV_RANDOM,
+				       MADV_SEQUENTIAL,
+				       MADV_WILLNEED,
+				       MADV_HUGEPAGE,
+				       MADV_NOHUGEPAGE,
+				       20 /* COLD */,
+				       21 /* PAGEOUT */,
+				       22 /* POPULATE_READ */,
+				       23 /* POPULATE_WRITE */ };
 	char *p;
 
 	region_begin(NULL, NULL);
@@ -108,14 +115,16 @@ REGION_TEST(harmless_advice_leaves_regions_alone)
 
 REGION_TEST(advice_for_private_memory_ends_adoption_there)
 {
-	static const int advices[] = { MADV_DONTFORK, MADV_WIPEONFORK, MADV_MERGEABLE, MADV_DONTDUMP };
+	static const int advices[] = { MADV_DONTFORK, MADV_WIPEONFORK, MADV_MERGEABLE,
+				       MADV_DONTDUMP };
 
 	region_begin(NULL, NULL);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(advices); i++) {
 		char *p = middle_adopted(NULL);
 		int ret = madvise(p, 4 * MIB, advices[i]);
 
-		CHECK(!ret || (advices[i] == MADV_MERGEABLE && errno == EINVAL)); /* kernels without KSM */
+		CHECK(!ret ||
+		      (advices[i] == MADV_MERGEABLE && errno == EINVAL)); /* kernels without KSM */
 		check_middle(p, 0, 4 * MIB);
 		CHECK(!is_shared(p + 2 * MIB));
 		CHECK_REFUSED(p + MIB, 2 * MIB, "specially advised");
@@ -126,7 +135,7 @@ REGION_TEST(advice_for_private_memory_ends_adoption_there)
 	}
 }
 
-/* ---- protection ------------------------------------------------------------------------------ */
+/* ---- protection -------------------------------------------------------------------------- */
 
 static sigjmp_buf faulted;
 static void on_fault(int sig) { siglongjmp(faulted, sig); }
@@ -163,7 +172,7 @@ REGION_TEST(mprotect_protects_and_unprotects)
 	check_middle(p, 0, 4 * MIB);
 }
 
-/* ---- memory that must stay the pages it is ------------------------------------------------------ */
+/* ---- memory that must stay the pages it is ----------------------------------------------- */
 
 REGION_TEST(locked_memory_is_not_adopted_and_given_back)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Large blocks of malloc, adopted with the pages at their edges: what lies there besides the program's
- * bytes is the allocator's, and stays as it was. */
+/* Large blocks of malloc, adopted with the pages at their edges: what lies there besides the
+ * program's bytes is the allocator's, and stays as it was. */
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -27,8 +27,9 @@ static bool is_whole(const struct region_desc *d)
 
 REGION_TEST(a_large_block_is_adopted_with_its_edges)
 {
-	static const size_t sizes[] = { 256 << 10, (256 << 10) + 1, MIB, MIB - 16, MIB - 24, MIB - 40, MIB + 4080,
-					MIB + 123, 3 * MIB + 4096 + 9 };
+	static const size_t sizes[] = { 256 << 10,  (256 << 10) + 1, MIB,
+					MIB - 16,   MIB - 24,        MIB - 40,
+					MIB + 4080, MIB + 123,       3 * MIB + 4096 + 9 };
 
 	blocks_begin();
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
@@ -110,7 +111,8 @@ REGION_TEST(a_buffer_that_is_a_part_of_a_block_leaves_the_rest_alone)
 /* What the allocator keeps in the first page, through everything that may happen to a region. */
 REGION_TEST(the_allocators_word_about_a_block_survives)
 {
-	void (*const ends[])(uintptr_t, uintptr_t) = { region_keep, region_exclusive, region_discard, NULL };
+	void (*const ends[])(uintptr_t, uintptr_t) = { region_keep, region_exclusive,
+						       region_discard, NULL };
 	size_t bytes = MIB + 123;
 
 	blocks_begin();
@@ -125,7 +127,8 @@ REGION_TEST(the_allocators_word_about_a_block_survives)
 		CHECK(is_whole(&d));
 		CHECK_EQ(malloc_usable_size(p), usable);
 		if (ends[i]) /* the pages inside, as a program would */
-			ends[i](base_round_up((uintptr_t)p, PAGE), base_round_down((uintptr_t)p + bytes, PAGE));
+			ends[i](base_round_up((uintptr_t)p, PAGE),
+				base_round_down((uintptr_t)p + bytes, PAGE));
 		CHECK_EQ(malloc_usable_size(p), usable);
 		CHECK(block_begins_at((uintptr_t)p, bytes, &owned) && owned == bytes);
 		if (ends[i] != region_discard) {
@@ -328,7 +331,7 @@ REGION_TEST(whole_blocks_can_be_switched_off)
 	CHECK_EQ(active(), 0);
 }
 
-/* ---- children ---------------------------------------------------------------------------------------- */
+/* ---- children ---------------------------------------------------------------------------- */
 
 static void *sleeper(void *arg) { pause(); return arg; }
 
@@ -387,7 +390,7 @@ REGION_TEST(children_use_and_free_blocks_of_their_parent)
 		fork_case(i & 4, i & 1, i & 2);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 static void *use_blocks(void *arg)
 {
@@ -435,7 +438,8 @@ REGION_TEST(threads_use_whole_blocks_at_once)
 
 REGION_TEST(a_block_too_short_to_be_returned_from_early_keeps_its_edges)
 {
-	static const size_t sizes[] = { 256 << 10, MIB - 1, 3 * MIB, 5 * MIB } /* each a mapping, whatever was freed before */;
+	static const size_t sizes[] = { 256 << 10, MIB - 1, 3 * MIB,
+					5 * MIB } /* each a mapping, whatever was freed before */;
 
 	region_begin("SLUICE_RT_EARLY_MIN=1M", NULL);
 	if (!blocks_are_known)
@@ -445,7 +449,8 @@ REGION_TEST(a_block_too_short_to_be_returned_from_early_keeps_its_edges)
 		struct region_desc d = ADOPT(p, sizes[i]);
 
 		if (is_whole(&d) != (sizes[i] >= MIB))
-			unit_fail(__FILE__, __LINE__, "%zu bytes: head %u, tail %u", sizes[i], d.head, d.tail);
+			unit_fail(__FILE__, __LINE__, "%zu bytes: head %u, tail %u", sizes[i],
+				  d.head, d.tail);
 		CHECK(d.flags & REGION_DESC_MAPPED);
 		give(p);
 	}

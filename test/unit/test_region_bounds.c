@@ -8,7 +8,7 @@
 
 enum { RW = PROT_READ | PROT_WRITE };
 
-/* ---- when adoption is earned ---------------------------------------------------------------------- */
+/* ---- when adoption is earned ------------------------------------------------------------- */
 
 static bool use(void *p, size_t bytes)
 {
@@ -87,7 +87,8 @@ REGION_TEST(buffers_that_die_young_are_soon_left_alone)
 	uint64_t adopted;
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
-	for (int i = 0; i < 2000; i++) { /* allocate, use four times, free: always the same address */
+	for (int i = 0; i < 2000;
+	     i++) { /* allocate, use four times, free: always the same address */
 		char *p = block_get(MIB);
 
 		for (int k = 0; k < 4; k++)
@@ -126,7 +127,8 @@ REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
 	CHECK(!region_is_used_again(p, 16 * PAGE));
 }
 
-/* In a loop of malloc and free the address is the same each time, and nothing is won by adopting it. */
+/* In a loop of malloc and free the address is the same each time, and nothing is won by adopting
+ * it. */
 REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 {
 	char *p, *before = NULL;
@@ -149,7 +151,7 @@ REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 	CHECK(use(p, MIB));
 }
 
-/* ---- how much there may be -------------------------------------------------------------------------- */
+/* ---- how much there may be --------------------------------------------------------------- */
 
 REGION_TEST(the_least_recently_used_region_makes_room)
 {
@@ -193,7 +195,8 @@ static void *idle(void *arg) { pause(); return arg; }
 /* Many buffers, all alive at once. */
 static void many_buffers(size_t count, size_t bytes, int max)
 {
-	char *all = mmap(NULL, count * bytes, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *all =
+		mmap(NULL, count * bytes, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	int before = unit_count_mappings();
 
 	for (size_t i = 0; i < count; i++) {
@@ -341,7 +344,8 @@ REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
 
 	if (!host_vma_query_is_cheap())
 		unit_skip("every question reads 32,000 lines here");
-	region_begin("SLUICE_REGION_MAX=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_REGION_POOL=0", NULL);
+	region_begin("SLUICE_REGION_MAX=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_REGION_POOL=0",
+		     NULL);
 	p = pages_get((size_t)(MAX + 100) * STEP);
 	for (size_t i = 0; i < MAX + 100; i++) {
 		p[i * STEP] = (char)i;
@@ -354,7 +358,7 @@ REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
 	CHECK_EQ(active(), 0);
 }
 
-/* ---- huge pages ------------------------------------------------------------------------------------ */
+/* ---- huge pages -------------------------------------------------------------------------- */
 
 /* Of the mapping that contains addr, from smaps, in KiB; -1 when there is no such line. */
 static long smaps_value(const void *addr, const char *key)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When the system says no: memory stays what it was, the table stays right, adoption works again. */
+/* When the system says no: memory stays what it was, the table stays right, adoption works again.
+ */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -57,9 +58,10 @@ REGION_TEST(an_adoption_that_fails_leaves_memory_as_it_was)
 /* Each end of a region, with each thing it needs refused the first time or for ever. */
 REGION_TEST(an_end_that_fails_loses_nothing)
 {
-	static const char *const points[] = { "private:1", "private_copy:1", "fresh:1", "private:all",
-					      "private_copy:all", "fresh:all", "private:all,fresh:all",
-					      "punch:all" };
+	static const char *const points[] = {
+		"private:1", "private_copy:1",        "fresh:1",  "private:all", "private_copy:all",
+		"fresh:all", "private:all,fresh:all", "punch:all"
+	};
 
 	region_begin(NULL, NULL);
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(points); i++) {
@@ -203,7 +205,7 @@ REGION_TEST(a_fork_while_nothing_can_be_mapped_shares_nothing)
 		CHECK_EQ(p[i], 0x12);
 }
 
-/* ---- limits -------------------------------------------------------------------------------------- */
+/* ---- limits ------------------------------------------------------------------------------ */
 
 static void limit(int what, rlim_t value)
 {
@@ -327,7 +329,7 @@ REGION_TEST(a_program_may_close_all_descriptors)
 	CHECK(fcntl(fd, F_GETFD) >= 0);
 }
 
-/* ---- without ways to ask the kernel ------------------------------------------------------------------ */
+/* ---- without ways to ask the kernel ------------------------------------------------------ */
 
 static void fork_and_check(const char *p)
 {

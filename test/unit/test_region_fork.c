@@ -190,7 +190,8 @@ static void freeing_child(void *arg)
 	struct snapshot *s = arg;
 	char *p;
 
-	CHECK_EQ(madvise((void *)base_round_up((uintptr_t)s->p, PAGE), BYTES / 2, MADV_DONTNEED), 0);
+	CHECK_EQ(madvise((void *)base_round_up((uintptr_t)s->p, PAGE), BYTES / 2, MADV_DONTNEED),
+		 0);
 	CHECK_ZERO((char *)base_round_up((uintptr_t)s->p, PAGE), BYTES / 2);
 	free(s->p);
 	p = calloc(1, BYTES);
@@ -297,7 +298,8 @@ REGION_TEST(a_child_does_not_share_what_was_moved_behind_our_back)
 	fill(s.p, BYTES, 1);
 	ADOPT(s.p, BYTES);
 	ADOPT(pages_get(BYTES), BYTES);
-	CHECK(syscall(SYS_mremap, s.p, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, other) == (long)other);
+	CHECK(syscall(SYS_mremap, s.p, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, other) ==
+	      (long)other);
 	s.p = other;
 	have_threads();
 	pid = child(read_snapshot, &s);
@@ -308,7 +310,7 @@ REGION_TEST(a_child_does_not_share_what_was_moved_behind_our_back)
 	CHECK_EQ(s.p[5], 0x77);
 }
 
-/* ---- no write of any thread is lost while memory changes its nature -------------------------------- */
+/* ---- no write of any thread is lost while memory changes its nature ---------------------- */
 
 /* So much that copying it takes longer than a thread is likely to be kept from writing. */
 enum { WRITERS = 2, WRITTEN = 8 << 20, WORDS = WRITTEN / 8 };
@@ -453,7 +455,7 @@ REGION_TEST(no_write_is_lost_when_a_region_is_evicted)
 	}
 }
 
-/* ---- other ways to have children ---------------------------------------------------------------- */
+/* ---- other ways to have children --------------------------------------------------------- */
 
 REGION_TEST(spawned_and_vforked_children_leave_regions_alone)
 {
@@ -514,7 +516,7 @@ REGION_TEST(children_may_leave_by_exit)
 	CHECK_FILLED(p, BYTES, 1);
 }
 
-/* ---- fork while other threads work ------------------------------------------------------------------ */
+/* ---- fork while other threads work ------------------------------------------------------- */
 
 struct churn { _Atomic bool stop; _Atomic uint64_t rounds; };
 

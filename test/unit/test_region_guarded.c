@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions of which parts are closed to the program, as a guard does it: protected, or moved away with
- * nothing in their place. What is told before memory changes, and what is left alone.
+ * Regions of which parts are closed to the program, as a guard does it: protected, or moved away
+ * with nothing in their place. What is told before memory changes, and what is left alone.
  */
 #include <dlfcn.h>
 #include <sys/shm.h>
@@ -14,9 +14,10 @@
 
 enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
 
-/* ---- who is told --------------------------------------------------------------------------------------- */
+/* ---- who is told ------------------------------------------------------------------------- */
 
-/* volatile: libc declares brk() as a leaf, which changes nothing of this file, but our hook calls tell(). */
+/* volatile: libc declares brk() as a leaf, which changes nothing of this file, but our hook calls
+ * tell(). */
 static volatile struct {
 	int calls;
 	uintptr_t start, end;
@@ -36,11 +37,12 @@ static void tell(uintptr_t start, uintptr_t end)
 
 static bool was_told(const char *p, size_t bytes)
 {
-	bool right = told.calls == 1 && told.start <= (uintptr_t)p && told.end >= (uintptr_t)p + bytes;
+	bool right =
+		told.calls == 1 && told.start <= (uintptr_t)p && told.end >= (uintptr_t)p + bytes;
 
 	if (!right)
-		fprintf(stderr, "told %d times, last of %#" PRIxPTR " to %#" PRIxPTR "\n", told.calls, told.start,
-			told.end);
+		fprintf(stderr, "told %d times, last of %#" PRIxPTR " to %#" PRIxPTR "\n",
+			told.calls, told.start, told.end);
 	told.calls = 0;
 	return right;
 }
@@ -106,20 +108,23 @@ static void do_mremap_onto(char *p)
 
 REGION_TEST(mappings_are_told_of_whole_before_any_part_changes)
 {
-	void (*const calls[])(char *) = { do_munmap, do_mmap, do_mremap, do_madvise, do_madvise_lasting,
-					  do_mprotect, do_pkey, do_mlock, do_mlock2, do_mremap_onto, shmat_over };
+	void (*const calls[])(char *) = { do_munmap,          do_mmap,        do_mremap, do_madvise,
+					  do_madvise_lasting, do_mprotect,    do_pkey,   do_mlock,
+					  do_mlock2,          do_mremap_onto, shmat_over };
 
 	region_begin(NULL, NULL);
 	region_set_before_change(tell);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(calls); i++) {
-		char *p = pages_get_aligned(2 * MIB, 2 * MIB), *other = pages_get_aligned(2 * MIB, 2 * MIB);
+		char *p = pages_get_aligned(2 * MIB, 2 * MIB),
+		     *other = pages_get_aligned(2 * MIB, 2 * MIB);
 
 		ADOPT(p, 2 * MIB);
 		told.calls = 0;
 		calls[i](other);
 		CHECK_EQ(told.calls, 0);
 		calls[i](p);
-		CHECK(told.calls >= 1 && told.start <= (uintptr_t)p && told.end >= (uintptr_t)p + 2 * MIB);
+		CHECK(told.calls >= 1 && told.start <= (uintptr_t)p &&
+		      told.end >= (uintptr_t)p + 2 * MIB);
 		told.calls = 0;
 	}
 	CHECK(!told.locked);
@@ -195,7 +200,7 @@ REGION_TEST(who_is_told_may_change_memory_and_is_not_told_of_it)
 	CHECK_EQ(active(), 0);
 }
 
-/* ---- closed parts --------------------------------------------------------------------------------------- */
+/* ---- closed parts ------------------------------------------------------------------------ */
 
 enum way { PROTECTED, READ_ONLY, MOVED_AWAY, WAYS };
 static char *shadow;
@@ -213,8 +218,10 @@ static void close_part(enum way way, char *p, size_t bytes)
 		break;
 	default:
 		shadow = shadow ? shadow : pages_get_aligned(4 * MIB, 2 * MIB);
-		ret = syscall(SYS_mremap, p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, shadow) != (long)shadow;
-		ret |= syscall(SYS_mmap, p, bytes, PROT_NONE, ANON | MAP_FIXED | MAP_NORESERVE, -1, 0l) != (long)p;
+		ret = syscall(SYS_mremap, p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, shadow) !=
+		      (long)shadow;
+		ret |= syscall(SYS_mmap, p, bytes, PROT_NONE, ANON | MAP_FIXED | MAP_NORESERVE, -1,
+			       0l) != (long)p;
 	}
 	CHECK_EQ(ret, 0);
 }
@@ -222,7 +229,8 @@ static void close_part(enum way way, char *p, size_t bytes)
 static void open_part(enum way way, char *p, size_t bytes)
 {
 	if (way == MOVED_AWAY)
-		CHECK(syscall(SYS_mremap, shadow, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, p) == (long)p);
+		CHECK(syscall(SYS_mremap, shadow, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, p) ==
+		      (long)p);
 	else
 		CHECK_EQ(syscall(SYS_mprotect, p, bytes, RW), 0);
 }
@@ -242,8 +250,8 @@ static struct closed closed_upper(enum way way)
 	return c;
 }
 
-/* What a peer has written meanwhile is there, in memory that the program has for itself afterwards, if
- * the region has been ended meanwhile. */
+/* What a peer has written meanwhile is there, in memory that the program has for itself afterwards,
+ * if the region has been ended meanwhile. */
 static void open_and_check(struct closed *c, bool ended)
 {
 	char *p = c->p + 2 * MIB;
@@ -371,9 +379,10 @@ static void lower_drop(char *p) { region_drop((uintptr_t)p, (uintptr_t)p + MIB);
 
 REGION_TEST(one_part_may_end_while_another_is_in_use)
 {
-	void (*const changes[])(char *) = { lower_discard, lower_protect, lower_unmap, lower_replace,
-					    lower_replace_in_vain, lower_keep_out, lower_drop, lower_move,
-					    lower_shrink };
+	void (*const changes[])(char *) = {
+		lower_discard,  lower_protect, lower_unmap, lower_replace, lower_replace_in_vain,
+		lower_keep_out, lower_drop,    lower_move,  lower_shrink
+	};
 
 	region_begin(NULL, NULL);
 	for (int way = 0; way < WAYS; way++)
@@ -449,7 +458,8 @@ REGION_TEST(windows_of_ours_are_left_alone)
 	fill(p, MIB, 1);
 	ADOPT(p, MIB);
 	/* one that is lost, so that the parent looks for it too */
-	CHECK(syscall(SYS_mremap, p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, other) == (long)other);
+	CHECK(syscall(SYS_mremap, p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, other) ==
+	      (long)other);
 	region_suspect_all();
 	CHECK(!is_adopted(p, MIB));
 	pid = fork();

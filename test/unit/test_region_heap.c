@@ -66,7 +66,9 @@ REGION_TEST(freed_memory_is_anonymous_again)
 
 REGION_TEST(every_kind_of_block_is_given_back_by_free)
 {
-	static const size_t sizes[] = { 3 * 4096, 40 << 10, 100 << 10, 128 << 10, 1 << 20, 33 << 20 };
+	static const size_t sizes[] = {
+		3 * 4096, 40 << 10, 100 << 10, 128 << 10, 1 << 20, 33 << 20
+	};
 
 	region_begin(NULL, NULL);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {
@@ -96,7 +98,8 @@ REGION_TEST(every_kind_of_block_is_given_back_by_free)
 
 REGION_TEST(free_of_neighbours_leaves_a_region_alone)
 {
-	char *below = heap_block(64 * KIB), *p = heap_block(256 * KIB), *above = heap_block(64 * KIB);
+	char *below = heap_block(64 * KIB), *p = heap_block(256 * KIB),
+	     *above = heap_block(64 * KIB);
 
 	region_begin(NULL, NULL);
 	fill(p, 256 * KIB, 1);
@@ -150,7 +153,8 @@ REGION_TEST(calloc_after_free_is_zero)
 
 REGION_TEST(calloc_after_trim_of_a_thread_heap_is_zero)
 {
-	/* adopted memory inside a trimmed free block must not come back as "fresh" with old bytes */
+	/* adopted memory inside a trimmed free block must not come back as "fresh" with old bytes
+	 */
 	char *p, *low = block_get(64 * KIB);
 
 	region_begin(NULL, NULL);
@@ -252,7 +256,9 @@ REGION_TEST(a_block_with_private_leftovers_can_be_resized)
 	fill(p, 8 * MIB, 1);
 	ADOPT(p + MIB, 2 * MIB);
 	region_keep((uintptr_t)p, (uintptr_t)p + 8 * MIB);
-	p = resize(p, 64 * MIB); /* the C library would mremap the block, which is several mappings now */
+	p = resize(
+		p,
+		64 * MIB); /* the C library would mremap the block, which is several mappings now */
 	CHECK(p != NULL);
 	CHECK_FILLED(p, 8 * MIB, 1);
 	give(p);

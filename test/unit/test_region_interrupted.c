@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who comes in between: handlers of signals, other threads that look a buffer up without the lock. */
+/* Who comes in between: handlers of signals, other threads that look a buffer up without the lock.
+ */
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +16,8 @@ static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
 
 static void *releasing_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-	if (to_release.id) { /* as the handler of a system call does, under the lock of this thread */
+	if (to_release
+		    .id) { /* as the handler of a system call does, under the lock of this thread */
 		CHECK(region_is_locked_here());
 		region_release(&to_release);
 		to_release.id = 0;
@@ -130,7 +132,7 @@ REGION_TEST(the_lock_leaves_the_signal_mask_as_it_was)
 	CHECK(sigismember(&after, SIGUSR2) == 1);
 }
 
-/* ---- looked up without the lock, ended with it ---------------------------------------------------------------- */
+/* ---- looked up without the lock, ended with it ------------------------------------------- */
 
 enum { USERS = 3 };
 static struct { char *p; _Atomic bool stop; _Atomic uint64_t mapped; } shared_use;
@@ -179,7 +181,7 @@ REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
 	CHECK(!is_shared(shared_use.p));
 }
 
-/* ---- under others' locks ------------------------------------------------------------------------------------- */
+/* ---- under others' locks ----------------------------------------------------------------- */
 
 static int unmap_in_callback(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
@@ -287,7 +289,7 @@ REGION_TEST(handlers_that_run_first_in_a_child_may_free)
 	pthread_join(t, NULL);
 }
 
-/* ---- threads of ours ------------------------------------------------------------------------------------------ */
+/* ---- threads of ours --------------------------------------------------------------------- */
 
 static void *own(void *arg)
 {

@@ -139,7 +139,7 @@ REGION_TEST(a_mapping_in_the_place_of_a_part_is_the_programs_alone)
 	close(fd);
 }
 
-/* ---- mremap ------------------------------------------------------------------------------------ */
+/* ---- mremap ------------------------------------------------------------------------------ */
 
 REGION_TEST(mremap_of_a_larger_mapping_moves_all_of_it)
 {
@@ -164,7 +164,8 @@ REGION_TEST(mremap_of_a_large_region_moves_all_of_it)
 	region_begin(NULL, NULL);
 	p = pages_get_aligned(16 * MIB, 2 * MIB);
 	fill(p, 16 * MIB, 2);
-	ADOPT(p + PAGE, 16 * MIB - 2 * PAGE); /* huge pages come back as huge pages, in one mapping */
+	ADOPT(p + PAGE,
+	      16 * MIB - 2 * PAGE); /* huge pages come back as huge pages, in one mapping */
 	q = mremap(p, 16 * MIB, 64 * MIB, MREMAP_MAYMOVE);
 	CHECK(q != MAP_FAILED);
 	CHECK_FILLED(q, 16 * MIB, 2);
@@ -262,7 +263,7 @@ REGION_TEST(an_mremap_that_fails_changes_nothing)
 	check_middle(p, 0, 4 * MIB);
 }
 
-/* ---- the heap's end -------------------------------------------------------------------------- */
+/* ---- the heap's end ---------------------------------------------------------------------- */
 
 REGION_TEST(brk_and_sbrk_give_their_memory_back)
 {
@@ -289,7 +290,7 @@ REGION_TEST(brk_and_sbrk_give_their_memory_back)
 	CHECK_ZERO(p, 4 * MIB);
 }
 
-/* ---- changes that no hook sees ------------------------------------------------------------------ */
+/* ---- changes that no hook sees ----------------------------------------------------------- */
 
 static void behind_our_back(void (*change)(char *p))
 {
@@ -389,8 +390,8 @@ REGION_TEST(a_file_mapped_unseen_is_left_alone)
 	close(fd);
 }
 
-/* Of a region that is cut in the middle one rest is forgotten. It stays private memory: also when the
- * C library empties it unseen, and others use the arena. */
+/* Of a region that is cut in the middle one rest is forgotten. It stays private memory: also when
+ * the C library empties it unseen, and others use the arena. */
 REGION_TEST(a_forgotten_rest_never_shows_others_data)
 {
 	char *p;

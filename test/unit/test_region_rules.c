@@ -222,7 +222,7 @@ REGION_TEST(neighbours_in_memory_and_in_the_arena_are_apart)
 	check_part_at(__FILE__, __LINE__, p, 4 * MIB, 8 * MIB, 1);
 }
 
-/* ---- buffers that overlap ------------------------------------------------------------------------- */
+/* ---- buffers that overlap ---------------------------------------------------------------- */
 
 REGION_TEST(a_buffer_inside_a_region_uses_it)
 {

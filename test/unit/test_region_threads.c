@@ -28,7 +28,8 @@ static void slot_check(const struct slot *s, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += 509)
 		if (s->p[i] != s->pattern) {
-			fprintf(stderr, "byte %zu of %zu: %d, not %d\n", i, bytes, s->p[i], s->pattern);
+			fprintf(stderr, "byte %zu of %zu: %d, not %d\n", i, bytes, s->p[i],
+				s->pattern);
 			abort();
 		}
 }
@@ -37,7 +38,8 @@ static size_t any_bytes(unsigned *seed)
 {
 	int kind = rand_r(seed) % 4;
 
-	return kind == 0 ? (size_t)(rand_r(seed) % 5000) + 1 : (size_t)(rand_r(seed) % MAX_BYTES) + 1;
+	return kind == 0 ? (size_t)(rand_r(seed) % 5000) + 1
+			 : (size_t)(rand_r(seed) % MAX_BYTES) + 1;
 }
 
 static void slot_renew(struct slot *s, struct worker *w)
@@ -149,8 +151,8 @@ static double seconds(void)
 	return text ? atof(text) : 0.4;
 }
 
-/* The C library's heap works in a child that was forked while others allocated; a sanitizer's, whose
- * locks fork leaves as they are, does not. */
+/* The C library's heap works in a child that was forked while others allocated; a sanitizer's,
+ * whose locks fork leaves as they are, does not. */
 static void use_heap_in_child(void)
 {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -225,7 +227,7 @@ REGION_TEST(free_is_no_cancellation_point)
 	CHECK(adopts(pages_get(MIB), MIB));
 }
 
-/* ---- tools that stand behind our hooks -------------------------------------------------------------- */
+/* ---- tools that stand behind our hooks --------------------------------------------------- */
 
 static void handler_prepare(void)
 {
@@ -288,7 +290,8 @@ REGION_TEST(fork_handlers_of_others_may_free_and_wait)
 	pthread_join(t[1], NULL);
 }
 
-/* Libraries of networks stand behind mmap: they are told of changes, and have memory of their own. */
+/* Libraries of networks stand behind mmap: they are told of changes, and have memory of their own.
+ */
 static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
 
 static void *watching_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
@@ -324,7 +327,7 @@ REGION_TEST(tools_that_watch_mmap_may_use_the_heap)
 	CHECK_EQ(active(), 0);
 }
 
-/* ---- other allocators ---------------------------------------------------------------------------------- */
+/* ---- other allocators -------------------------------------------------------------------- */
 
 static void run_under(const char *const *libraries)
 {

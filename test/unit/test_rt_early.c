@@ -26,7 +26,10 @@ static char *make_buffer(size_t bytes)
 	return b;
 }
 
-static char value(int round, int rank, size_t at) { return (char)(round * 7 + rank * 31 + (int)(at >> 9) + (int)at); }
+static char value(int round, int rank, size_t at)
+{
+	return (char)(round * 7 + rank * 31 + (int)(at >> 9) + (int)at);
+}
 
 static void fill(char *b, size_t bytes, int round, int rank)
 {
@@ -38,8 +41,9 @@ static void check(const char *b, size_t bytes, int round, int rank)
 {
 	for (size_t i = 0; i < bytes; i++)
 		if (b[i] != value(round, rank, i))
-			unit_fail(__FILE__, __LINE__, "round %d: byte %zu of rank %d: %d instead of %d", round, i, rank, b[i],
-				  value(round, rank, i));
+			unit_fail(__FILE__, __LINE__,
+				  "round %d: byte %zu of rank %d: %d instead of %d", round, i, rank,
+				  b[i], value(round, rank, i));
 }
 
 /* By some rank: who comes last may find all of it done, however often. */
@@ -52,7 +56,8 @@ static void check_some_were_left(struct ranks *r)
 		CHECK(atomic_load(&r->words[0]) > 0);
 }
 
-static void one_bcast(struct ranks *r, struct rt_comm *c, char *b, size_t bytes, int round, int late)
+static void one_bcast(struct ranks *r, struct rt_comm *c, char *b, size_t bytes, int round,
+		      int late)
 {
 	struct rt_buf buf = { .addr = b, .bytes = bytes };
 	int root = round % r->size;
@@ -68,7 +73,8 @@ static void one_bcast(struct ranks *r, struct rt_comm *c, char *b, size_t bytes,
 	CHECK_EQ(b[-1], 77);
 	CHECK_EQ(b[bytes], 77);
 	if (round % 4 == 1)
-		CHECK_EQ(b[bytes / 2], value(round, root, bytes / 2)); /* the first touch is in the middle */
+		CHECK_EQ(b[bytes / 2],
+			 value(round, root, bytes / 2)); /* the first touch is in the middle */
 	check(b, bytes, round, root);
 }
 
@@ -91,12 +97,14 @@ static void bcasts(struct ranks *r)
 static void gathers(struct ranks *r)
 {
 	size_t bytes = 700000;
-	char *send = make_buffer(bytes + 8192) + 16, *recv = make_buffer(bytes * (size_t)r->size + 8192) + 16;
+	char *send = make_buffer(bytes + 8192) + 16,
+	     *recv = make_buffer(bytes * (size_t)r->size + 8192) + 16;
 	struct rt_comm *c;
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	for (int round = 0; round < ROUNDS; round++) {
-		struct rt_buf s = { .addr = send, .bytes = bytes }, d = { .addr = recv, .bytes = bytes * (size_t)r->size };
+		struct rt_buf s = { .addr = send, .bytes = bytes },
+			      d = { .addr = recv, .bytes = bytes * (size_t)r->size };
 		int root = round % r->size;
 
 		fill(send, bytes, round, r->rank); /* waits until the last round's has been taken */
@@ -112,7 +120,8 @@ static void gathers(struct ranks *r)
 }
 
 /* Both buffers in the same pages; one is looked at from its end, the other written to meanwhile. */
-static void all_to_all(struct ranks *r, struct rt_comm *c, char *send, char *recv, size_t part, int round)
+static void all_to_all(struct ranks *r, struct rt_comm *c, char *send, char *recv, size_t part,
+		       int round)
 {
 	for (int k = 0; k < r->size; k++)
 		fill(send + part * (size_t)k, part, round, r->rank * r->size + k);
@@ -135,14 +144,16 @@ static void all_gather(struct ranks *r, struct rt_comm *c, char *recv, size_t pa
 		check(recv + part * (size_t)k, part, round, k);
 }
 
-static void all_reduce(struct ranks *r, struct rt_comm *c, uint64_t *send, uint64_t *recv, size_t words, int round)
+static void all_reduce(struct ranks *r, struct rt_comm *c, uint64_t *send, uint64_t *recv,
+		       size_t words, int round)
 {
 	for (size_t i = 0; i < words; i++)
 		send[i] = i * (uint64_t)(round + 1) + (uint64_t)r->rank;
 	CHECK_EQ(rt_allreduce(c, send, recv, words), 0);
 	send[words / 3]++;
 	for (size_t i = 0; i < words; i++)
-		CHECK_EQ(recv[i], i * (uint64_t)(round + 1) * (uint64_t)r->size + (uint64_t)(r->size * (r->size - 1) / 2));
+		CHECK_EQ(recv[i], i * (uint64_t)(round + 1) * (uint64_t)r->size +
+					  (uint64_t)(r->size * (r->size - 1) / 2));
 }
 
 static void exchanges(struct ranks *r)
@@ -155,7 +166,8 @@ static void exchanges(struct ranks *r)
 	for (int round = 0; round < ROUNDS / 2; round++) {
 		all_to_all(r, c, send, recv, part, round);
 		all_gather(r, c, recv, part, round);
-		all_reduce(r, c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv, whole / 8, round);
+		all_reduce(r, c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv, whole / 8,
+			   round);
 	}
 	rt_complete_all();
 	check_some_were_left(r);
@@ -194,29 +206,34 @@ static void many(struct ranks *r)
 	rt_comm_destroy(c[0]);
 }
 
-#define EARLY_TESTS(kind, engine_option, suffix)                                                            \
-	UNIT_TEST(early_broadcasts_bring_every_byte_##suffix)                                               \
-	{                                                                                                   \
-		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, bcasts, NULL); \
-	}                                                                                                   \
-	UNIT_TEST(early_gathers_bring_every_byte_##suffix)                                                  \
-	{                                                                                                   \
-		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, gathers, NULL); \
-	}                                                                                                   \
-	UNIT_TEST(early_exchanges_bring_every_byte_##suffix)                                                \
-	{                                                                                                   \
-		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, exchanges, NULL); \
-	}                                                                                                   \
-	UNIT_TEST(early_many_in_flight_##suffix)                                                            \
-	{                                                                                                   \
-		ranks_run(2, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, many, NULL); \
+#define EARLY_TESTS(kind, engine_option, suffix)                                                   \
+	UNIT_TEST(early_broadcasts_bring_every_byte_##suffix)                                      \
+	{                                                                                          \
+		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, \
+			  bcasts, NULL);                                                           \
+	}                                                                                          \
+	UNIT_TEST(early_gathers_bring_every_byte_##suffix)                                         \
+	{                                                                                          \
+		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, \
+			  gathers, NULL);                                                          \
+	}                                                                                          \
+	UNIT_TEST(early_exchanges_bring_every_byte_##suffix)                                       \
+	{                                                                                          \
+		ranks_run(3, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, \
+			  exchanges, NULL);                                                        \
+	}                                                                                          \
+	UNIT_TEST(early_many_in_flight_##suffix)                                                   \
+	{                                                                                          \
+		ranks_run(2, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, \
+			  many, NULL);                                                             \
 	}
 EARLY_TESTS("steal", "SLUICE_ENGINE=sw", steal)
 EARLY_TESTS("mprotect", "SLUICE_ENGINE=sw", mprotect)
 EARLY_TESTS("uffd", "SLUICE_ENGINE=sw", uffd)
 EARLY_TESTS("steal", "SLUICE_ENGINE=none", no_engine)
 
-/* A leaf waits in its call while root is late, ever later until that was enough: root need not copy too. */
+/* A leaf waits in its call while root is late, ever later until that was enough: root need not copy
+ * too. */
 static void late_root(struct ranks *r)
 {
 	char *b = make_buffer(BYTES + 8192) + 4096;
@@ -251,19 +268,21 @@ static void late_root(struct ranks *r)
 UNIT_TEST(early_return_of_a_root_for_which_a_leaf_has_waited_long)
 {
 	ranks_run(2,
-		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_ENGINE=none", "SLUICE_RT_EARLY_WAIT=10000000",
-			      "SLUICE_GUARD_KIND=uffd", "SLUICE_LOG=debug", NULL },
+		  (char *[]){ "SLUICE_REGION_KIND=arena", "SLUICE_ENGINE=none",
+			      "SLUICE_RT_EARLY_WAIT=10000000", "SLUICE_GUARD_KIND=uffd",
+			      "SLUICE_LOG=debug", NULL },
 		  late_root, NULL);
 	if (strstr(ranks_text, "memory cannot be guarded here"))
 		unit_skip("memory cannot be guarded by userfaultfd here");
 	CHECK(strstr(ranks_text, "a partner has waited"));
 }
 
-/* ---- a partner that does not come any more ----------------------------------------------------------------- */
+/* ---- a partner that does not come any more ----------------------------------------------- */
 
 enum { LAST_WORDS = 14 }; /* exit status of a rank that cannot get what it was told it had */
 
-/* Rank 0 has returned from what rank 1 never calls, as it dies; what it then touches can never be there. */
+/* Rank 0 has returned from what rank 1 never calls, as it dies; what it then touches can never be
+ * there. */
 static void partner_dies(struct ranks *r, bool is_fold)
 {
 	char *send = make_buffer(2 * BYTES), *recv = send + BYTES;
@@ -275,8 +294,9 @@ static void partner_dies(struct ranks *r, bool is_fold)
 	ranks_barrier(r);
 	if (r->rank)
 		raise(SIGKILL);
-	ret = is_fold ? rt_allreduce(c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv, BYTES / 8) :
-			rt_exchange(c, RT_ALLTOALL, send, recv, BYTES / 2, r->size);
+	ret = is_fold ? rt_allreduce(c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv,
+				     BYTES / 8)
+		      : rt_exchange(c, RT_ALLTOALL, send, recv, BYTES / 2, r->size);
 	if (ret == -EOWNERDEAD) /* it was not left, where memory cannot be guarded */
 		_exit(LAST_WORDS);
 	CHECK_EQ(ret, 0);
@@ -294,7 +314,8 @@ static void check_last_words(void (*body)(struct ranks *r), char *guard)
 {
 	int status[2];
 
-	ranks_run_any(2, (char *[]){ COMMON, "SLUICE_ENGINE=none", guard, NULL }, body, NULL, status);
+	ranks_run_any(2, (char *[]){ COMMON, "SLUICE_ENGINE=none", guard, NULL }, body, NULL,
+		      status);
 	CHECK_EQ(status[0], LAST_WORDS);
 	CHECK_EQ(status[1], 128 + SIGKILL);
 	CHECK(strstr(ranks_text, "has died"));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests that are started again and again, between processes without MPI: request_lanes.c, and what it stands on. */
+/* Requests that are started again and again, between processes without MPI: request_lanes.c, and
+ * what it stands on. */
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -13,7 +14,8 @@
 #include "unit.h"
 
 enum { SHORT = 24, LONG = 40000, JOBS = 6 };
-static const enum rt_kind kinds[JOBS] = { RT_BCAST, RT_ALLREDUCE, RT_BCAST, RT_ALLREDUCE, RT_ALLGATHER, RT_BARRIER };
+static const enum rt_kind kinds[JOBS] = { RT_BCAST,     RT_ALLREDUCE, RT_BCAST,
+					  RT_ALLREDUCE, RT_ALLGATHER, RT_BARRIER };
 
 /* A request with buffers of its own. `words` 64-bit words are what one rank brings. */
 struct job {
@@ -41,7 +43,9 @@ static void job_open(struct job *j, struct ranks *r, enum rt_kind kind, uint64_t
 	j->one = (struct rt_part){ 0, bytes };
 	for (int i = 0; i < n; i++)
 		j->all[i] = (struct rt_part){ (uint64_t)i * bytes, bytes };
-	j->call = (struct rt_call){ .kind = kind, .root = kind == RT_BCAST ? root : -1, .bytes = bytes, .name = "lanes" };
+	j->call = (struct rt_call){
+		.kind = kind, .root = kind == RT_BCAST ? root : -1, .bytes = bytes, .name = "lanes"
+	};
 	if (kind == RT_BARRIER) {
 		j->call.bytes = 0;
 		return;
@@ -49,8 +53,11 @@ static void job_open(struct job *j, struct ranks *r, enum rt_kind kind, uint64_t
 	j->call.send = (struct rt_side){ { .addr = j->send, .bytes = bytes }, &j->one, 1 };
 	if (kind == RT_BCAST)
 		return;
-	j->call.recv = (struct rt_side){ { .addr = j->recv, .bytes = bytes * (uint64_t)n }, j->all, n };
-	j->call.fold = (struct rt_fold){ .op = RT_SUM, .type = RT_U64, .element_bytes = 8, .commutes = true };
+	j->call.recv =
+		(struct rt_side){ { .addr = j->recv, .bytes = bytes * (uint64_t)n }, j->all, n };
+	j->call.fold = (struct rt_fold){
+		.op = RT_SUM, .type = RT_U64, .element_bytes = 8, .commutes = true
+	};
 }
 
 /* Collective. */
@@ -75,7 +82,9 @@ static void job_start(struct job *j, int number, int rank)
 	j->turns++;
 	j->is_over = false;
 	for (uint64_t i = 0; i < j->words && j->call.send.count; i++)
-		j->send[i] = j->call.kind == RT_BCAST && rank != j->call.root ? 0 : word_of(number, j->turns, rank, i);
+		j->send[i] = j->call.kind == RT_BCAST && rank != j->call.root
+				     ? 0
+				     : word_of(number, j->turns, rank, i);
 	rt_request_start(j->request);
 }
 
@@ -114,7 +123,8 @@ static void job_check(const struct job *j, int number, const struct ranks *r)
 		for (int q = 0; q < r->size; q++) {
 			sum += word_of(number, j->turns, q, i);
 			if (j->call.kind == RT_ALLGATHER)
-				CHECK_EQ(j->recv[(uint64_t)q * j->words + i], word_of(number, j->turns, q, i));
+				CHECK_EQ(j->recv[(uint64_t)q * j->words + i],
+					 word_of(number, j->turns, q, i));
 		}
 		if (j->call.kind == RT_BCAST)
 			CHECK_EQ(j->send[i], word_of(number, j->turns, j->call.root, i));
@@ -150,9 +160,10 @@ static void close_lanes(struct rt_comm *c, struct ranks *r)
 	rt_comm_destroy(c);
 }
 
-/* ---- orders ------------------------------------------------------------------------------------------------------ */
+/* ---- orders ------------------------------------------------------------------------------ */
 
-/* Some are started twice in a round, each by every rank in an order of its own, waited for in another. */
+/* Some are started twice in a round, each by every rank in an order of its own, waited for in
+ * another. */
 static void own_orders(struct ranks *r)
 {
 	struct rt_comm *c = open_lanes(r);
@@ -194,7 +205,8 @@ UNIT_TEST(requests_of_lanes_are_started_in_any_order)
 	ranks_run(2, (char *[]){ "SLUICE_FAULT=slots:all", NULL }, own_orders, NULL);
 }
 
-/* Slots and records of a lane count their turns apart; those of longer messages come 64 at a time. */
+/* Slots and records of a lane count their turns apart; those of longer messages come 64 at a time.
+ */
 static void thousands(struct ranks *r)
 {
 	struct rt_comm *c = open_lanes(r);
@@ -218,7 +230,8 @@ static void thousands(struct ranks *r)
 
 UNIT_TEST(a_lane_has_thousands_of_turns) { ranks_run(2, NULL, thousands, NULL); }
 
-/* The root's are over at once while it is no more than BOARD_TURNS ahead; the next is when others have read the first. */
+/* The root's are over at once while it is no more than BOARD_TURNS ahead; the next is when others
+ * have read the first. */
 static void root_ahead(struct ranks *r)
 {
 	struct rt_comm *c = open_lanes(r);
@@ -259,7 +272,7 @@ UNIT_TEST(a_root_is_ahead_by_the_turns_of_a_lane)
 	ranks_run(3, NULL, root_ahead, NULL);
 }
 
-/* ---- which lane -------------------------------------------------------------------------------------------------- */
+/* ---- which lane -------------------------------------------------------------------------- */
 
 static int take(struct rt_comm *c, struct ranks *r, bool asks)
 {
@@ -269,7 +282,8 @@ static int take(struct rt_comm *c, struct ranks *r, bool asks)
 	return lane;
 }
 
-/* As many as there are; what one rank alone has given back is nobody's, and what all have is used again. */
+/* As many as there are; what one rank alone has given back is nobody's, and what all have is used
+ * again. */
 static void all_lanes(struct ranks *r)
 {
 	struct rt_comm *c = open_lanes(r);
@@ -309,7 +323,8 @@ static void all_lanes(struct ranks *r)
 
 UNIT_TEST(lanes_are_taken_and_given_back_by_all) { ranks_run(3, NULL, all_lanes, NULL); }
 
-/* The last rank has no memory for something that a communicator needs: none has one, and nobody waits. */
+/* The last rank has no memory for something that a communicator needs: none has one, and nobody
+ * waits. */
 static void without_memory(struct ranks *r)
 {
 	struct rt_comm *c = NULL;
@@ -346,7 +361,7 @@ UNIT_TEST(a_rank_without_memory_is_without_a_worker)
 	ranks_run(2, NULL, without_worker, (char *[]){ "SLUICE_FAULT=offers:1", NULL });
 }
 
-/* ---- who packs --------------------------------------------------------------------------------------------------- */
+/* ---- who packs --------------------------------------------------------------------------- */
 
 static int packed_elsewhere;
 
@@ -358,8 +373,8 @@ static int pack(void *ctx, uint64_t off, uint64_t len, void *out)
 }
 
 /*
- * The root has no room for its last broadcasts, whose data has gaps, and goes away: a thread of ours posts them when others
- * wait. Packing calls the host MPI, so it has been done.
+ * The root has no room for its last broadcasts, whose data has gaps, and goes away: a thread of
+ * ours posts them when others wait. Packing calls the host MPI, so it has been done.
  */
 static void packs_at_once(struct ranks *r)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which message goes where: order, any source, any tag, contexts, many schedules at once, helping others. */
+/* Which message goes where: order, any source, any tag, contexts, many schedules at once, helping
+ * others. */
 #include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +10,8 @@
 static char *const no_options[] = { "SLUICE_GOAL_TIMEOUT=10000", NULL };
 static struct plan plan;
 
-static struct sched_inst *open_plan(struct sched_group *g, void *buf, uint64_t bytes, uint32_t channel, unsigned flags)
+static struct sched_inst *open_plan(struct sched_group *g, void *buf, uint64_t bytes,
+				    uint32_t channel, unsigned flags)
 {
 	plan.buffers[0] = buf;
 	plan.bytes[0] = bytes;
@@ -50,7 +52,8 @@ static void in_order(struct ranks *r)
 		usleep(20000); /* most come before their receives */
 	run_and_wait(s);
 	for (uint32_t i = 0; r->rank && i < N; i++)
-		CHECK_EQ(case_wrong(buf + 70000 * (uint64_t)i, sizes[i % BASE_ARRAY_LEN(sizes)], i), -1);
+		CHECK_EQ(case_wrong(buf + 70000 * (uint64_t)i, sizes[i % BASE_ARRAY_LEN(sizes)], i),
+			 -1);
 	sched_leave(g);
 	free(buf);
 }
@@ -85,7 +88,10 @@ static void backwards(struct ranks *r)
 	free(buf);
 }
 
-UNIT_TEST(receives_in_the_opposite_order_find_their_messages) { ranks_run(2, no_options, backwards, NULL); }
+UNIT_TEST(receives_in_the_opposite_order_find_their_messages)
+{
+	ranks_run(2, no_options, backwards, NULL);
+}
 
 /* Rank 0 takes from anyone, under any tag; each sender's messages come in its own order. */
 static void from_any(struct ranks *r)
@@ -112,7 +118,8 @@ static void from_any(struct ranks *r)
 		for (uint32_t i = 0; !r->rank && i < n; i++) {
 			uint32_t src = (uint32_t)(buf[i] >> 16 & 0xffff);
 
-			CHECK_EQ(buf[i] >> 32, run); /* nobody's next run, however far ahead it is */
+			CHECK_EQ(buf[i] >> 32,
+				 run); /* nobody's next run, however far ahead it is */
 			CHECK_EQ(buf[i] & 0xffff, next[src]++);
 		}
 	}
@@ -120,7 +127,10 @@ static void from_any(struct ranks *r)
 	free(buf);
 }
 
-UNIT_TEST(receives_from_anyone_take_messages_of_their_run_in_order) { ranks_run(4, no_options, from_any, NULL); }
+UNIT_TEST(receives_from_anyone_take_messages_of_their_run_in_order)
+{
+	ranks_run(4, no_options, from_any, NULL);
+}
 
 /* Inline, eager, announced: each kind under a tag of its own, with how many bytes. */
 static const uint64_t kind_bytes[] = { 8, 700, 6000 };
@@ -134,9 +144,12 @@ static void delayed_schedule(struct ranks *r, uint64_t *random)
 	plan_init(&plan);
 	for (uint32_t i = 0; i < EACH_KIND * KINDS * (uint32_t)r->size; i++) {
 		uint32_t kind = i % KINDS, dst = i / KINDS % (uint32_t)r->size;
-		uint32_t calc = goal_add(&plan.build, &(struct goal_op){ .type = GOAL_CALC, .cpu = (uint16_t)i,
-									 .bytes = ranks_below(random, 30000) });
-		uint32_t send = goal_send(&plan.build, dst, kind, 0, GOAL_USER, 0, kind_bytes[kind]);
+		uint32_t calc = goal_add(&plan.build,
+					 &(struct goal_op){ .type = GOAL_CALC,
+							    .cpu = (uint16_t)i,
+							    .bytes = ranks_below(random, 30000) });
+		uint32_t send =
+			goal_send(&plan.build, dst, kind, 0, GOAL_USER, 0, kind_bytes[kind]);
 
 		goal_requires(&plan.build, send, calc);
 		goal_recv(&plan.build, GOAL_ANY, kind, GOAL_USER, at, kind_bytes[kind]);
@@ -161,7 +174,8 @@ static void from_any_delayed(struct ranks *r)
 		memset(buf, 16 * run + r->rank, kind_bytes[KINDS - 1]);
 		usleep((useconds_t)ranks_below(random, 1000));
 		CHECK_EQ(sched_run(s), 0);
-		usleep((useconds_t)ranks_below(random, 1000)); /* meanwhile others may drive this rank */
+		usleep((useconds_t)ranks_below(random,
+					       1000)); /* meanwhile others may drive this rank */
 		CHECK_EQ(sched_wait(s, UINT64_MAX), 0);
 		at = kind_bytes[KINDS - 1];
 		for (uint32_t i = 0; i < all; at += kind_bytes[i++ % KINDS]) {
@@ -196,7 +210,8 @@ static void posted_first(struct ranks *r)
 		if (r->rank)
 			goal_send(&plan.build, 0, 5, 0, GOAL_USER, 8 * (uint64_t)i, 8);
 		else
-			goal_recv(&plan.build, i ? 1 : GOAL_ANY, i ? 5 : GOAL_ANY, GOAL_USER, 8 * (uint64_t)i, 8);
+			goal_recv(&plan.build, i ? 1 : GOAL_ANY, i ? 5 : GOAL_ANY, GOAL_USER,
+				  8 * (uint64_t)i, 8);
 	}
 	s = open_plan(g, buf, sizeof buf, 0, 0);
 	if (!r->rank)
@@ -249,8 +264,12 @@ static void helped(struct ranks *r)
 	plan_init(&plan);
 	if (r->rank) { /* an answer that needs the question, and an operation on it */
 		got = goal_recv(&plan.build, 0, 0, GOAL_USER, 0, 4 << 20);
-		goal_add(&plan.build, &(struct goal_op){ .type = GOAL_ADD, .dtype = GOAL_U64, .mem = GOAL_USER,
-							 .src_mem = GOAL_USER, .src2_mem = GOAL_USER, .bytes = 4 << 20 });
+		goal_add(&plan.build, &(struct goal_op){ .type = GOAL_ADD,
+							 .dtype = GOAL_U64,
+							 .mem = GOAL_USER,
+							 .src_mem = GOAL_USER,
+							 .src2_mem = GOAL_USER,
+							 .bytes = 4 << 20 });
 		goal_requires(&plan.build, got + 1, got);
 		goal_send(&plan.build, 0, 1, 0, GOAL_USER, 0, 4 << 20);
 		goal_requires(&plan.build, got + 2, got + 1);
@@ -280,7 +299,7 @@ static void helped(struct ranks *r)
 
 UNIT_TEST(a_schedule_goes_on_while_its_rank_computes) { ranks_run(2, no_options, helped, NULL); }
 
-/* ---- groups by name ----------------------------------------------------------------------------- */
+/* ---- groups by name ---------------------------------------------------------------------- */
 
 struct joiner { int rank, size, expect; const char *name; };
 
@@ -313,16 +332,22 @@ static void join_all(const struct joiner *all, int n)
 
 UNIT_TEST(processes_meet_by_name)
 {
-	join_all((struct joiner[]){ { 2, 3, 0, "here" }, { 0, 3, 0, "here" }, { 1, 3, 0, "here" } }, 3);
+	join_all((struct joiner[]){ { 2, 3, 0, "here" }, { 0, 3, 0, "here" }, { 1, 3, 0, "here" } },
+		 3);
 }
 
 UNIT_TEST(a_name_that_is_in_use_is_refused)
 {
-	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "used" }, { 0, 2, -EADDRINUSE, "used" } }, 2);
+	join_all((struct joiner[]){ { 0, 2, -ETIMEDOUT, "used" }, { 0, 2, -EADDRINUSE, "used" } },
+		 2);
 }
 
 UNIT_TEST(a_rank_that_is_there_already_is_refused)
 {
-	join_all((struct joiner[]){ { 0, 3, 0, "twice" }, { 1, 3, 0, "twice" }, { 1, 3, -EEXIST, "twice" },
-				    { 1, 4, -EINVAL, "twice" }, { 2, 3, 0, "twice" } }, 5);
+	join_all((struct joiner[]){ { 0, 3, 0, "twice" },
+				    { 1, 3, 0, "twice" },
+				    { 1, 3, -EEXIST, "twice" },
+				    { 1, 4, -EINVAL, "twice" },
+				    { 2, 3, 0, "twice" } },
+		 5);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random programs on 2 to 9 ranks against a sequential reference, several in flight, with random delays.
- * One that fails is made smaller before it is told. Seed and number: UNIT_SCHED_SEED, UNIT_SCHED_PROGRAMS.
+ * Random programs on 2 to 9 ranks against a sequential reference, several in flight, with random
+ * delays. One that fails is made smaller before it is told. Seed and number: UNIT_SCHED_SEED,
+ * UNIT_SCHED_PROGRAMS.
  */
 #include <unistd.h>
 
@@ -34,7 +35,8 @@ static void set_memory(const struct program *p, uint64_t number, int rank, unsig
 	case_fill(cells, cells_bytes(p), number * 16 + (uint64_t)rank);
 }
 
-static void open_program(struct ranks *r, struct sched_group *g, struct instance *in, uint64_t *random)
+static void open_program(struct ranks *r, struct sched_group *g, struct instance *in,
+			 uint64_t *random)
 {
 	static struct plan plan;
 	uint64_t half = cells_bytes(&in->program) / 2;
@@ -97,7 +99,8 @@ static void finish_program(struct ranks *r, struct instance *in, uint64_t number
 	CHECK(is_right(r, in, number));
 }
 
-static void batch(struct ranks *r, struct sched_group *g, uint64_t seed, const struct program *only, uint64_t *local)
+static void batch(struct ranks *r, struct sched_group *g, uint64_t seed, const struct program *only,
+		  uint64_t *local)
 {
 	static struct instance in[IN_FLIGHT];
 	int n = only ? 1 : IN_FLIGHT;
@@ -160,7 +163,8 @@ static void shrink(struct program *p, char *const *options)
 			struct program less = *p;
 			struct job job = { 1, 10, &less };
 
-			memmove(&less.step[at], &less.step[at + chunk], sizeof less.step[0] * (size_t)(p->steps - at - chunk));
+			memmove(&less.step[at], &less.step[at + chunk],
+				sizeof less.step[0] * (size_t)(p->steps - at - chunk));
 			less.steps -= chunk;
 			if (less.steps && !passes(p->ranks, options, &job))
 				*p = less;
@@ -201,7 +205,8 @@ static void try_programs(int ranks, char *const *options, int programs)
 			unit_fail(__FILE__, __LINE__, "wrong: the program above");
 		}
 	}
-	unit_fail(__FILE__, __LINE__, "wrong, but no program fails alone; seed %" PRIu64 ", %d ranks", job.seed, ranks);
+	unit_fail(__FILE__, __LINE__,
+		  "wrong, but no program fails alone; seed %" PRIu64 ", %d ranks", job.seed, ranks);
 }
 
 UNIT_TEST(random_programs_of_two_ranks) { try_programs(2, no_options, 40); }

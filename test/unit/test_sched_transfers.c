@@ -50,7 +50,8 @@ static void exchange(struct sched_group *g, enum memory kind, uint64_t bytes, in
 	put_memory(g, kind, buf);
 }
 
-static const uint64_t sizes[] = { 0, 1, 8, 32, 33, 100, 1024, 1025, 5000, 65536, 70001, 300000, 3u << 20 };
+static const uint64_t sizes[] = { 0,    1,    8,     32,    33,     100,     1024,
+				  1025, 5000, 65536, 70001, 300000, 3u << 20 };
 
 static void all_sizes(struct ranks *r)
 {

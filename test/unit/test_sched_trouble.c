@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes wrong: ranks that die, sizes that differ, messages that never come, senders that never stop. */
+/* What goes wrong: ranks that die, sizes that differ, messages that never come, senders that never
+ * stop. */
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,11 +12,14 @@ static char *const loud[] = { NULL };
 
 static struct plan plan; /* large: not on the stack */
 
-static struct sched_inst *one_op(struct sched_group *g, uint8_t type, uint32_t peer, uint32_t tag, void *buf, uint64_t bytes,
-				 uint32_t channel)
+static struct sched_inst *one_op(struct sched_group *g, uint8_t type, uint32_t peer, uint32_t tag,
+				 void *buf, uint64_t bytes, uint32_t channel)
 {
 	plan_init(&plan);
-	goal_add(&plan.build, &(struct goal_op){ .type = type, .peer = peer, .tag = tag, .mem = GOAL_USER, .bytes = bytes });
+	goal_add(
+		&plan.build,
+		&(struct goal_op){
+			.type = type, .peer = peer, .tag = tag, .mem = GOAL_USER, .bytes = bytes });
 	plan.buffers[0] = buf;
 	plan.bytes[0] = bytes;
 	plan.count = 1;
@@ -23,9 +27,10 @@ static struct sched_inst *one_op(struct sched_group *g, uint8_t type, uint32_t p
 	return plan_open(&plan, g);
 }
 
-/* ---- death -------------------------------------------------------------------------------------- */
+/* ---- death ------------------------------------------------------------------------------- */
 
-/* Rank 0 waits for 1, which waits for 2, which dies; 3 and 4 have a run of their own that goes on. */
+/* Rank 0 waits for 1, which waits for 2, which dies; 3 and 4 have a run of their own that goes on.
+ */
 static void chain_of_three(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
@@ -91,7 +96,8 @@ UNIT_TEST(a_death_is_told_with_rank_and_operation)
 	CHECK_HAS(ranks_text, "has died; operation 0 of rank 1 depends on it");
 }
 
-/* All exchange large and small messages for ever; one is killed at a random moment; the others end. */
+/* All exchange large and small messages for ever; one is killed at a random moment; the others end.
+ */
 static void all_to_all(struct ranks *r)
 {
 	struct sched_group *g = case_group(r);
@@ -150,7 +156,7 @@ UNIT_TEST(ranks_killed_at_random_moments_hang_nobody)
 	}
 }
 
-/* ---- sizes and messages that do not come -------------------------------------------------------- */
+/* ---- sizes and messages that do not come ------------------------------------------------- */
 
 static void sizes_differ(struct ranks *r)
 {
@@ -159,8 +165,9 @@ static void sizes_differ(struct ranks *r)
 	static char buf[8192];
 
 	for (uint32_t k = 0; k < 3; k++) {
-		struct sched_inst *s = one_op(g, r->rank ? GOAL_RECV : GOAL_SEND, 1 - (uint32_t)r->rank, 0, buf,
-					      sent[k] + (r->rank ? 4 : 0), k);
+		struct sched_inst *s =
+			one_op(g, r->rank ? GOAL_RECV : GOAL_SEND, 1 - (uint32_t)r->rank, 0, buf,
+			       sent[k] + (r->rank ? 4 : 0), k);
 		int ret = sched_run(s);
 
 		if (!ret)
@@ -190,7 +197,8 @@ static void never_sent(struct ranks *r)
 	CHECK_HAS(text, "op 0: recv 8b from");
 	CHECK_HAS(text, "tag 7: no message");
 	ranks_barrier(r);
-	CHECK_EQ(sched_wait(s, UINT64_MAX), -ETIMEDOUT); /* by SLUICE_GOAL_TIMEOUT, at one of them */
+	CHECK_EQ(sched_wait(s, UINT64_MAX),
+		 -ETIMEDOUT); /* by SLUICE_GOAL_TIMEOUT, at one of them */
 	CHECK_EQ(sched_test(s), -ETIMEDOUT);
 	CHECK_EQ(sched_close(s), 0);
 	sched_leave(g);
@@ -220,7 +228,7 @@ static void canceled(struct ranks *r)
 
 UNIT_TEST(a_canceled_run_ends_where_it_is_waited_for) { ranks_run(2, quiet, canceled, NULL); }
 
-/* ---- a sender that never stops ------------------------------------------------------------------ */
+/* ---- a sender that never stops ----------------------------------------------------------- */
 
 static uint64_t arena_bytes_used(void)
 {
@@ -244,7 +252,8 @@ static void runaway(struct ranks *r)
 		plan_init(&plan);
 		plan.flags = SCHED_STREAM;
 		goal_add(&plan.build, &(struct goal_op){ .type = r->rank ? GOAL_RECV : GOAL_SEND,
-							 .peer = 1 - (uint32_t)r->rank, .mem = GOAL_USER,
+							 .peer = 1 - (uint32_t)r->rank,
+							 .mem = GOAL_USER,
 							 .bytes = i % 3 ? 500 : 16 });
 		plan.buffers[0] = buf;
 		plan.bytes[0] = sizeof buf;

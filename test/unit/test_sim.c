@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the simulator does with programs that are no patterns: matching, waiting, deadlocks, critical paths. */
+/* What the simulator does with programs that are no patterns: matching, waiting, deadlocks,
+ * critical paths. */
 #include <errno.h>
 
 #include "sim/private.h"
@@ -17,7 +18,7 @@ static uint32_t recv_from(uint32_t peer, uint32_t tag, uint64_t bytes)
 	return goal_recv(&one.build, peer, tag, GOAL_NOWHERE, 0, bytes);
 }
 
-/* ---- the queue of events --------------------------------------------------------------------------------------- */
+/* ---- the queue of events ----------------------------------------------------------------- */
 
 UNIT_TEST(events_come_by_time_and_then_by_age_whenever_they_were_pushed)
 {
@@ -32,7 +33,9 @@ UNIT_TEST(events_come_by_time_and_then_by_age_whenever_they_were_pushed)
 			bool is_old = old && (random >> 40) % 8 == 0;
 
 			/* one that had waited keeps its number and comes at a later time */
-			e = (struct sim_event){ .time = q.last + (random >> 33) % ((random >> 20) % 2 ? 4 : 1u << 20),
+			e = (struct sim_event){ .time = q.last +
+							(random >> 33) %
+								((random >> 20) % 2 ? 4 : 1u << 20),
 						.seq = is_old ? old : seq++ };
 			if (is_old && e.time == q.last)
 				e.time++;
@@ -54,7 +57,7 @@ UNIT_TEST(events_come_by_time_and_then_by_age_whenever_they_were_pushed)
 	sim_queue_fini(&q);
 }
 
-/* ---- matching -------------------------------------------------------------------------------------------------- */
+/* ---- matching ---------------------------------------------------------------------------- */
 
 enum { PEERS = 3, TAGS = 4, MESSAGES = 600 };
 
@@ -133,9 +136,11 @@ static void receive_next(struct naive *posted, struct naive *arrived, uint32_t i
 	}
 }
 
-static void message_arrives(struct naive *posted, struct naive *arrived, uint32_t rank, uint32_t index)
+static void message_arrives(struct naive *posted, struct naive *arrived, uint32_t rank,
+			    uint32_t index)
 {
-	uint32_t tag = sim_op_of(one.sim, sim_rank_of(one.sim, rank), index)->tag, want = naive_take(posted, rank, tag);
+	uint32_t tag = sim_op_of(one.sim, sim_rank_of(one.sim, rank), index)->tag,
+		 want = naive_take(posted, rank, tag);
 	struct sim_posted got;
 
 	if (want == GOAL_NONE) {
@@ -195,12 +200,13 @@ UNIT_TEST(a_receive_from_anybody_takes_the_message_that_came_first)
 	goal_requires(&one.build, send_to(0, 5, 8), sim_case_calc(&one, 10, 0));
 	sim_case_rank(&one, 2);
 	CHECK_EQ(sim_run(one.sim), 0);
-	/* 4000 + 1500 + 42, then the second message, which came meanwhile, or the computing; both by then */
+	/* 4000 + 1500 + 42, then the second message, which came meanwhile, or the computing; both
+	 * by then */
 	CHECK_EQ(sim_rank_end(one.sim, 0), (4000 + 2ull * 1542 + 100000) * SIM_PS_PER_NS);
 	sim_case_end(&one);
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------------------------------- */
 
 UNIT_TEST(messages_that_wait_for_one_cpu_cost_a_few_events_each)
 {
@@ -237,8 +243,10 @@ UNIT_TEST(zero_bytes_cost_no_bytes)
 {
 	struct sim_params p = defaults();
 
-	CHECK_EQ(sim_case_end_of("linear-bcast", (struct gen_params){ .ranks = 2, .bytes = 0 }, &p), 5500000);
-	CHECK_EQ(sim_case_end_of("linear-bcast", (struct gen_params){ .ranks = 2, .bytes = 1 }, &p), 5500000);
+	CHECK_EQ(sim_case_end_of("linear-bcast", (struct gen_params){ .ranks = 2, .bytes = 0 }, &p),
+		 5500000);
+	CHECK_EQ(sim_case_end_of("linear-bcast", (struct gen_params){ .ranks = 2, .bytes = 1 }, &p),
+		 5500000);
 }
 
 UNIT_TEST(local_operations_cost_what_C_says)
@@ -247,10 +255,12 @@ UNIT_TEST(local_operations_cost_what_C_says)
 	struct sim_params p;
 
 	sim_params_from(&p, &preset);
-	CHECK_EQ(sim_case_end_of("linear-gather", (struct gen_params){ .ranks = 1, .bytes = 1000 }, &p), 500000);
+	CHECK_EQ(sim_case_end_of("linear-gather", (struct gen_params){ .ranks = 1, .bytes = 1000 },
+				 &p),
+		 500000);
 }
 
-/* ---- what cannot go on ------------------------------------------------------------------------------------------ */
+/* ---- what cannot go on ------------------------------------------------------------------- */
 
 static struct sim_stuck told[8];
 static unsigned told_count;
@@ -323,7 +333,8 @@ UNIT_TEST(longer_than_can_be_counted_is_an_error)
 	struct sim_params p = defaults();
 
 	sim_case_begin(&one, 1, &p);
-	goal_requires(&one.build, sim_case_calc(&one, UINT64_MAX, 0), sim_case_calc(&one, UINT64_MAX, 0));
+	goal_requires(&one.build, sim_case_calc(&one, UINT64_MAX, 0),
+		      sim_case_calc(&one, UINT64_MAX, 0));
 	sim_case_rank(&one, 0);
 	CHECK_EQ(sim_run(one.sim), -EOVERFLOW);
 	sim_case_end(&one);
@@ -342,7 +353,7 @@ UNIT_TEST(ranks_without_a_schedule_have_nothing_to_do)
 	sim_case_end(&one);
 }
 
-/* ---- schedules once --------------------------------------------------------------------------------------------- */
+/* ---- schedules once ---------------------------------------------------------------------- */
 
 UNIT_TEST(ranks_that_differ_by_place_share_a_schedule)
 {
@@ -350,14 +361,16 @@ UNIT_TEST(ranks_that_differ_by_place_share_a_schedule)
 		const char *name;
 		unsigned shapes;
 	} cases[] = {
-		{ "dissemination-allreduce", 1 }, { "doubling-allreduce", 1 }, { "ring-allgather", 1 },
-		{ "pairwise-alltoall", 1 }, { "binomial-bcast", 7 },
+		{ "dissemination-allreduce", 1 }, { "doubling-allreduce", 1 },
+		{ "ring-allgather", 1 },          { "pairwise-alltoall", 1 },
+		{ "binomial-bcast", 7 },
 	};
 	struct sim_params p = defaults();
 
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct sim_stats stats;
-		struct sim *s = sim_case_pattern(cases[i].name, (struct gen_params){ .ranks = 64, .bytes = 64 }, &p, 0);
+		struct sim *s = sim_case_pattern(
+			cases[i].name, (struct gen_params){ .ranks = 64, .bytes = 64 }, &p, 0);
 
 		sim_get_stats(s, &stats);
 		sim_destroy(s);
@@ -365,7 +378,7 @@ UNIT_TEST(ranks_that_differ_by_place_share_a_schedule)
 	}
 }
 
-/* ---- the critical path ------------------------------------------------------------------------------------------- */
+/* ---- the critical path ------------------------------------------------------------------- */
 
 static void check_chain(void *ctx, const struct sim_step *step)
 {
@@ -377,8 +390,10 @@ static void check_chain(void *ctx, const struct sim_step *step)
 
 UNIT_TEST(a_critical_path_explains_all_of_the_time)
 {
-	static const char *const names[] = { "binomial-bcast", "binomial-reduce", "linear-gather", "linear-alltoall",
-					     "ring-allreduce", "halving-allreduce", "bruck-alltoall", "stencil-2d" };
+	static const char *const names[] = { "binomial-bcast", "binomial-reduce",
+					     "linear-gather",  "linear-alltoall",
+					     "ring-allreduce", "halving-allreduce",
+					     "bruck-alltoall", "stencil-2d" };
 	struct sim_params p = sim_case_params(900, 200, 700, 2, 1, 4000);
 
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -392,8 +407,9 @@ UNIT_TEST(a_critical_path_explains_all_of_the_time)
 			CHECK_EQ(until, 0);
 			CHECK_EQ(sum.before_ps, 0);
 			CHECK_EQ(sum.other_ps, 0);
-			CHECK_EQ(sum.latency_ps + sum.overhead_ps + sum.overhead_byte_ps + sum.gap_ps + sum.byte_ps +
-				 sum.local_ps, sum.total_ps);
+			CHECK_EQ(sum.latency_ps + sum.overhead_ps + sum.overhead_byte_ps +
+					 sum.gap_ps + sum.byte_ps + sum.local_ps,
+				 sum.total_ps);
 			CHECK_EQ(sum.latency_ps, sum.messages * p.latency_ps);
 			sim_destroy(s);
 		}
@@ -409,7 +425,8 @@ UNIT_TEST(of_a_path_too_long_for_memory_the_end_is_known)
 	sim_path(s, NULL, NULL, &sum);
 	CHECK(sum.steps && sum.steps <= 8);
 	CHECK(sum.before_ps > 0);
-	CHECK_EQ(sum.before_ps + sum.latency_ps + sum.overhead_ps + sum.gap_ps + sum.byte_ps, sum.total_ps);
+	CHECK_EQ(sum.before_ps + sum.latency_ps + sum.overhead_ps + sum.gap_ps + sum.byte_ps,
+		 sum.total_ps);
 	sim_destroy(s);
 }
 

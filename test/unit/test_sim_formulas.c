@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Simulated times against closed formulas of the LogGOPS model, for many parameter sets, and against results that
- * LogGOPSim's authors have published.
+ * Simulated times against closed formulas of the LogGOPS model, for many parameter sets, and
+ * against results that LogGOPSim's authors have published.
  *
- * Of a message of s bytes: the sender's CPU is held for `out`, the next send may begin after `gap`, and `trip` after
- * the send has begun the receiver has it.
+ * Of a message of s bytes: the sender's CPU is held for `out`, the next send may begin after `gap`,
+ * and `trip` after the send has begun the receiver has it.
  */
 #include "sim_case.h"
 
@@ -18,8 +18,8 @@ static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 /* Many parameter sets; false: that was the last. */
 static bool next_costs(unsigned *i, struct costs *c)
 {
-	static const double Ls[] = { 0, 100, 2500 }, os[] = { 1, 1500 }, gs[] = { 0, 1000, 4000 }, Gs[] = { 0, 0.04, 6 },
-			    Os[] = { 0, 0.5, 9 };
+	static const double Ls[] = { 0, 100, 2500 }, os[] = { 1, 1500 }, gs[] = { 0, 1000, 4000 },
+			    Gs[] = { 0, 0.04, 6 }, Os[] = { 0, 0.5, 9 };
 	static const uint64_t sizes[] = { 1, 8, 4096, 100000 }, thresholds[] = { 0, 65535 };
 	unsigned n = *i;
 	uint64_t bytes, overhead;
@@ -27,8 +27,8 @@ static bool next_costs(unsigned *i, struct costs *c)
 	if (n >= 3 * 2 * 3 * 3 * 3 * 4 * 2)
 		return false;
 	*i += 11; /* one of each eleven: each value meets each other one */
-	c->p = sim_case_params(Ls[n % 3], os[n / 3 % 2], gs[n / 6 % 3], Gs[n / 18 % 3], Os[n / 54 % 3],
-			       thresholds[n / 648 % 2]);
+	c->p = sim_case_params(Ls[n % 3], os[n / 3 % 2], gs[n / 6 % 3], Gs[n / 18 % 3],
+			       Os[n / 54 % 3], thresholds[n / 648 % 2]);
 	c->s = sizes[n / 162 % 4];
 	bytes = sim_byte_cost(c->p.gap_byte, c->s);
 	overhead = sim_byte_cost(c->p.overhead_byte, c->s);
@@ -49,7 +49,8 @@ UNIT_TEST(ping_pong_is_two_trips_a_round)
 		uint64_t period = most(most(2 * c.trip, c.gap), 2 * (c.out + c.in));
 
 		if (c.out <= c.p.overhead_ps + c.p.latency_ps)
-			CHECK_EQ(sim_case_end_of("ping-pong", p, &c.p), 4 * most(2 * c.trip, c.gap) + 2 * c.trip);
+			CHECK_EQ(sim_case_end_of("ping-pong", p, &c.p),
+				 4 * most(2 * c.trip, c.gap) + 2 * c.trip);
 		else
 			CHECK(sim_case_end_of("ping-pong", p, &c.p) <= 5 * period);
 	}
@@ -61,7 +62,9 @@ UNIT_TEST(linear_broadcast_is_limited_by_the_roots_cpu_or_nic)
 
 	for (unsigned i = 0; next_costs(&i, &c);)
 		for (uint32_t n = 2; n < 40; n += 9)
-			CHECK_EQ(sim_case_end_of("linear-bcast", (struct gen_params){ .ranks = n, .bytes = c.s }, &c.p),
+			CHECK_EQ(sim_case_end_of("linear-bcast",
+						 (struct gen_params){ .ranks = n, .bytes = c.s },
+						 &c.p),
 				 (n - 2) * most(c.out, c.gap) + c.trip);
 }
 
@@ -95,7 +98,9 @@ UNIT_TEST(dissemination_takes_a_trip_each_round)
 
 	for (unsigned i = 0; next_costs(&i, &c);)
 		for (uint32_t rounds = 1; rounds < 8; rounds++) {
-			struct gen_params p = { .ranks = (1u << rounds) - (rounds > 2), .bytes = c.s, .op = GOAL_MAX };
+			struct gen_params p = { .ranks = (1u << rounds) - (rounds > 2),
+						.bytes = c.s,
+						.op = GOAL_MAX };
 			/* a message may find the CPU still sending */
 			uint64_t trip = most(c.p.overhead_ps + c.p.latency_ps, c.out) + c.in;
 
@@ -113,7 +118,8 @@ UNIT_TEST(ring_takes_a_trip_each_step)
 			struct gen_params p = { .ranks = n, .bytes = c.s };
 			uint64_t trip = most(c.p.overhead_ps + c.p.latency_ps, c.out) + c.in;
 
-			CHECK_EQ(sim_case_end_of("ring-allgather", p, &c.p), (n - 2) * most(trip, c.gap) + trip);
+			CHECK_EQ(sim_case_end_of("ring-allgather", p, &c.p),
+				 (n - 2) * most(trip, c.gap) + trip);
 		}
 }
 
@@ -123,12 +129,16 @@ UNIT_TEST(a_pipeline_fills_once_and_then_gives_a_segment_each_period)
 
 	for (unsigned i = 0; next_costs(&i, &c);)
 		for (uint32_t n = 2; n < 12; n += 3) {
-			struct gen_params p = { .ranks = n, .bytes = 20 * c.s, .segment_bytes = c.s };
+			struct gen_params p = { .ranks = n,
+						.bytes = 20 * c.s,
+						.segment_bytes = c.s };
 			uint64_t period = most(c.out, c.gap);
 
-			/* where segments leave the root no faster than the others receive and pass them on */
+			/* where segments leave the root no faster than the others receive and pass
+			 * them on */
 			if (n > 2 ? period >= c.in + c.out : period >= c.in)
-				CHECK_EQ(sim_case_end_of("ring-bcast", p, &c.p), 19 * period + (n - 1) * c.trip);
+				CHECK_EQ(sim_case_end_of("ring-bcast", p, &c.p),
+					 19 * period + (n - 1) * c.trip);
 		}
 }
 
@@ -177,7 +187,7 @@ UNIT_TEST(an_eager_sender_goes_on_and_one_by_rendezvous_waits_for_the_receive)
 	}
 }
 
-/* ---- results that were published -------------------------------------------------------------------------------- */
+/* ---- results that were published --------------------------------------------------------- */
 
 UNIT_TEST(published_dissemination_and_binary_tree_of_16_end_at_22000)
 {
@@ -199,7 +209,8 @@ UNIT_TEST(published_reduction_of_8_ends_at_34914)
 	struct sim *s;
 
 	sim_params_from(&defaults, &sim_presets[0]);
-	s = sim_case_pattern("binomial-reduce", (struct gen_params){ .ranks = 8, .bytes = 1024 }, &defaults, 0);
+	s = sim_case_pattern("binomial-reduce", (struct gen_params){ .ranks = 8, .bytes = 1024 },
+			     &defaults, 0);
 	for (uint32_t rank = 0; rank < 8; rank++)
 		CHECK_EQ(sim_rank_end(s, rank), ends[rank] * SIM_PS_PER_NS);
 	sim_destroy(s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Layouts of collectives over several nodes: synthetic placements, all numbers of nodes and roots. */
+/* Layouts of collectives over several nodes: synthetic placements, all numbers of nodes and roots.
+ */
 #include "span/span.h"
 #include "unit.h"
 
@@ -114,8 +115,10 @@ UNIT_TEST(few_nodes_are_a_chain_and_many_are_not)
 
 UNIT_TEST(segments_make_up_the_message)
 {
-	static const uint64_t sizes[][3] = { /* message, segment, element */
-		{ 1, 4096, 1 }, { 4096, 4096, 8 }, { 4104, 4096, 8 }, { 1 << 20, 65536, 16 }, { 999, 100, 9 }, { 60, 7, 12 },
+	static const uint64_t sizes[][3] = {
+		/* message, segment, element */
+		{ 1, 4096, 1 },         { 4096, 4096, 8 }, { 4104, 4096, 8 },
+		{ 1 << 20, 65536, 16 }, { 999, 100, 9 },   { 60, 7, 12 },
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -156,8 +159,10 @@ UNIT_TEST(a_ring_brings_everything_to_everyone)
 
 				CHECK(!has[from]);
 				has[from] = true;
-				/* the one before it had that then: its own, or what it got a step ago */
-				CHECK_EQ(from, step ? span_ring_from(nodes, before, step - 1) : before);
+				/* the one before it had that then: its own, or what it got a step
+				 * ago */
+				CHECK_EQ(from,
+					 step ? span_ring_from(nodes, before, step - 1) : before);
 			}
 		}
 	}

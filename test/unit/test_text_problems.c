@@ -181,14 +181,17 @@ UNIT_TEST(what_a_one_sided_operation_lacks_is_named)
 		  "3:14: expected 'priority_list' or 'overflow_list', not 'list'");
 	CHECK_STR(statement("tput 8b to 1 tag 3"), "3:19: expected 'when'\n");
 	CHECK_HAS(statement("tput 8b to 1 when 3 tag 3"), "3:21: expected 'reaches', not 'tag'");
-	CHECK_HAS(statement("put 8b to 1 when 3 reaches 1"), "3:13: expected 'tag', 'cpu', 'nic', 'ct'");
-	CHECK_STR(statement("put 8b to -1"), "3:11: 'put' names its rank: 'any' is for receives and appends\n");
+	CHECK_HAS(statement("put 8b to 1 when 3 reaches 1"),
+		  "3:13: expected 'tag', 'cpu', 'nic', 'ct'");
+	CHECK_STR(statement("put 8b to -1"),
+		  "3:11: 'put' names its rank: 'any' is for receives and appends\n");
 	CHECK_HAS(statement("get 8b to 1"), "3:8: expected 'from', not 'to'");
 	CHECK_HAS(statement("test 1"), "3:7: expected 'for'");
-	CHECK_STR(statement("test 4294967295 for 1"), "3:6: '4294967295' is too large: at most 4294967293\n");
+	CHECK_STR(statement("test 4294967295 for 1"),
+		  "3:6: '4294967295' is too large: at most 4294967293\n");
 	CHECK_HAS(statement("append 8b to priority_list hh 254 allowed 1 ct 0"), "at most 253");
-	CHECK_STR(statement("calcgem5 3 10b"),
-		  "3:1: 'calcgem5' runs in the processor simulator of LogGOPSim2, which is not here\n");
+	CHECK_STR(statement("calcgem5 3 10b"), "3:1: 'calcgem5' runs in the processor simulator of "
+					       "LogGOPSim2, which is not here\n");
 }
 
 UNIT_TEST(several_problems_are_told_and_then_it_is_enough)

@@ -170,7 +170,8 @@ static uint64_t scratch_of(const struct any_op *a)
 
 	for (uint32_t i = 0; i < a->piece_count; i++)
 		used = add_scratch(used, a->pieces[i].mem, a->pieces[i].off, a->pieces[i].bytes);
-	if (op->type == GOAL_NOP || op->type == GOAL_CALC || goal_is_one_sided(op) || a->piece_count)
+	if (op->type == GOAL_NOP || op->type == GOAL_CALC || goal_is_one_sided(op) ||
+	    a->piece_count)
 		return used;
 	used = add_scratch(used, op->mem, op->off, op->bytes);
 	if (goal_is_transfer(op) || op->type == GOAL_STAMP)

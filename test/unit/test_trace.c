@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The trace of a process: what is written, what makes room, what a full disk does. A child writes, as a
- * process starts its trace once. */
+/* The trace of a process: what is written, what makes room, what a full disk does. A child writes,
+ * as a process starts its trace once. */
 #include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
@@ -49,11 +49,15 @@ static const char *written_by(void (*body)(void), uint64_t limit_bytes)
 	return base;
 }
 
-static const struct trace_header *header_of(const char *base) { return (const struct trace_header *)base; }
+static const struct trace_header *header_of(const char *base)
+{
+	return (const struct trace_header *)base;
+}
 
 static const struct trace_chunk *chunk_of(const char *base, uint32_t i)
 {
-	return (const struct trace_chunk *)(base + TRACE_HEADER_BYTES + (uint64_t)i * TRACE_CHUNK_BYTES);
+	return (const struct trace_chunk *)(base + TRACE_HEADER_BYTES +
+					    (uint64_t)i * TRACE_CHUNK_BYTES);
 }
 
 /* Calls in a row: how many; *out_ticks: what they took. */
@@ -64,7 +68,8 @@ static uint64_t repeats_of(const struct trace_record *alike, uint64_t *out_ticks
 
 	*out_ticks = 0;
 	for (uint32_t i = 0; i < TRACE_REPEAT_RECORDS * TRACE_REPEATS_PER_RECORD; i++) {
-		uint64_t repeat = row[i / TRACE_REPEATS_PER_RECORD].each[i % TRACE_REPEATS_PER_RECORD];
+		uint64_t repeat =
+			row[i / TRACE_REPEATS_PER_RECORD].each[i % TRACE_REPEATS_PER_RECORD];
 
 		CHECK(row[i / TRACE_REPEATS_PER_RECORD].type == TRACE_REPEATS);
 		n += repeat != 0;
@@ -74,9 +79,11 @@ static uint64_t repeats_of(const struct trace_record *alike, uint64_t *out_ticks
 }
 
 /* Calls of the function: recorded ones, and how many there were. */
-static void count_calls(const char *base, uint64_t *out_records, uint64_t *out_calls, uint64_t *out_bytes)
+static void count_calls(const char *base, uint64_t *out_records, uint64_t *out_calls,
+			uint64_t *out_bytes)
 {
-	uint32_t chunks = (uint32_t)base_min_u64(header_of(base)->chunk_next, header_of(base)->chunk_cap);
+	uint32_t chunks =
+		(uint32_t)base_min_u64(header_of(base)->chunk_next, header_of(base)->chunk_cap);
 
 	*out_records = *out_calls = *out_bytes = 0;
 	for (uint32_t i = 0; i < chunks; i++) {
@@ -160,7 +167,8 @@ static void five_thousand_calls(void)
 static void left_by_longjmp(void)
 {
 	for (int i = 0; i < 5; i++) { /* an error handler left each by longjmp(): none ends */
-		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
+		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
+				 __builtin_frame_address(0));
 		trace_current.frame = (char *)__builtin_frame_address(0) - 1000;
 	}
 	one_call(1);
@@ -209,7 +217,8 @@ static uint64_t four(uintptr_t type)
 static void small_calls(void)
 {
 	for (int i = 0; i < 1000; i++) {
-		uint64_t since = trace_small_begin("MPI_Bcast", "site", __builtin_frame_address(0), 3, 42, four);
+		uint64_t since = trace_small_begin("MPI_Bcast", "site", __builtin_frame_address(0),
+						   3, 42, four);
 
 		if (since)
 			trace_small_end(since);
@@ -244,7 +253,7 @@ UNIT_TEST(a_forked_child_writes_nothing)
 	CHECK_EQ(calls, 1);
 }
 
-/* ---- calls in a row ------------------------------------------------------------------------------------- */
+/* ---- calls in a row ---------------------------------------------------------------------- */
 
 /* The records of the only chunk that has any. */
 static const struct trace_record *records_of(const char *base)
@@ -278,11 +287,14 @@ static void taken_call(uint64_t op, uint32_t moved, uint32_t edges)
 	trace_bytes(4096);
 	trace_taken(TRACE_REGION_MAPPED, 1, true);
 	trace_op(7, op, 1, 2);
-	trace_copied(0, .bytes = 4096, .op = op, .group = 7, .src = 1, .dst = 1, .by = 1, .mover = TRACE_CPU);
+	trace_copied(0, .bytes = 4096, .op = op, .group = 7, .src = 1, .dst = 1, .by = 1,
+		     .mover = TRACE_CPU);
 	if (edges)
-		trace_copied(0, .bytes = edges, .op = op, .group = 7, .src = 0, .dst = 1, .by = 1, .mover = TRACE_EDGES);
+		trace_copied(0, .bytes = edges, .op = op, .group = 7, .src = 0, .dst = 1, .by = 1,
+			     .mover = TRACE_EDGES);
 	for (int i = 0; moved && i < 2; i++) /* in two fragments */
-		trace_copied(0, .bytes = moved / 2, .op = op, .group = 7, .src = 0, .dst = 1, .by = 1, .mover = TRACE_CPU);
+		trace_copied(0, .bytes = moved / 2, .op = op, .group = 7, .src = 0, .dst = 1,
+			     .by = 1, .mover = TRACE_CPU);
 	trace_call_end(0);
 }
 
@@ -312,7 +324,8 @@ static int copies_of(const char *base, struct trace_record *out, int cap)
 	const struct trace_record *r = (const struct trace_record *)(c + 1);
 	int n = 0;
 
-	for (uint32_t i = 0; c->kind == TRACE_CHUNK_RECORDS && i < TRACE_RECORDS_PER_CHUNK && n < cap; i++)
+	for (uint32_t i = 0;
+	     c->kind == TRACE_CHUNK_RECORDS && i < TRACE_RECORDS_PER_CHUNK && n < cap; i++)
 		if (r[i].type == TRACE_COPY)
 			out[n++] = r[i];
 	return n;
@@ -324,13 +337,19 @@ static void copies_of_others(void)
 	trace_bytes(4096);
 	trace_taken(TRACE_REGION_MAPPED, 1, false);
 	trace_op(7, 5, 1, 4);
-	trace_copied(0, .bytes = 1, .op = 5, .group = 7, .src = 1, .dst = 0, .by = 1, .mover = TRACE_CPU);
-	trace_copied(0, .bytes = 2, .op = 5, .group = 7, .src = 1, .dst = 2, .by = 1, .mover = TRACE_CPU); /* another peer */
-	trace_copied(0, .bytes = 3, .op = 5, .group = 7, .src = 0, .dst = 1, .by = 1, .mover = TRACE_CPU); /* other direction */
-	trace_copied(0, .bytes = 4, .op = 5, .group = 7, .src = 2, .dst = 3, .by = 1, .mover = TRACE_CPU); /* for others */
-	trace_copied(0, .bytes = 5, .op = 4, .group = 7, .src = 1, .dst = 0, .by = 1, .mover = TRACE_CPU); /* an earlier one */
+	trace_copied(0, .bytes = 1, .op = 5, .group = 7, .src = 1, .dst = 0, .by = 1,
+		     .mover = TRACE_CPU);
+	trace_copied(0, .bytes = 2, .op = 5, .group = 7, .src = 1, .dst = 2, .by = 1,
+		     .mover = TRACE_CPU); /* another peer */
+	trace_copied(0, .bytes = 3, .op = 5, .group = 7, .src = 0, .dst = 1, .by = 1,
+		     .mover = TRACE_CPU); /* other direction */
+	trace_copied(0, .bytes = 4, .op = 5, .group = 7, .src = 2, .dst = 3, .by = 1,
+		     .mover = TRACE_CPU); /* for others */
+	trace_copied(0, .bytes = 5, .op = 4, .group = 7, .src = 1, .dst = 0, .by = 1,
+		     .mover = TRACE_CPU); /* an earlier one */
 	trace_call_end(0);
-	trace_copied(0, .bytes = 6, .op = 5, .group = 7, .src = 1, .dst = 0, .by = 1, .mover = TRACE_CPU); /* afterwards */
+	trace_copied(0, .bytes = 6, .op = 5, .group = 7, .src = 1, .dst = 0, .by = 1,
+		     .mover = TRACE_CPU); /* afterwards */
 }
 
 UNIT_TEST(what_is_not_of_the_call_and_its_peer_has_records_of_its_own)
@@ -375,16 +394,19 @@ UNIT_TEST(calls_that_are_alike_share_rows)
 		CHECK_EQ(at, 100 + 3 * (n - 1));
 		CHECK_EQ(r[i].begin, last_begin);
 		for (uint32_t k = 0; k < TRACE_REPEAT_RECORDS * TRACE_REPEATS_PER_RECORD; k++) {
-			uint64_t repeat = row[k / TRACE_REPEATS_PER_RECORD].each[k % TRACE_REPEATS_PER_RECORD];
+			uint64_t repeat = row[k / TRACE_REPEATS_PER_RECORD]
+						  .each[k % TRACE_REPEATS_PER_RECORD];
 			uint64_t moved = repeat / TRACE_REPEAT_MOVED % 4;
 
 			if (!repeat)
 				break;
-			at += repeat / (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN) % TRACE_REPEAT_MOST_OPS;
+			at += repeat / (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN) %
+			      TRACE_REPEAT_MOST_OPS;
 			last_begin += repeat / TRACE_REPEAT_MOST_TICKS % TRACE_REPEAT_MOST_BEGIN;
 			CHECK_EQ(at, 100 + 3 * n);
 			CHECK_EQ(moved ? row[moved - 1].moved : 0, moved_by[n % 9]);
-			CHECK_EQ(repeat & TRACE_REPEAT_HAS_EDGES ? r[i].call.edges : 0, n % 2 ? 96 : 0);
+			CHECK_EQ(repeat & TRACE_REPEAT_HAS_EDGES ? r[i].call.edges : 0,
+				 n % 2 ? 96 : 0);
 			n++;
 		}
 	}
@@ -394,7 +416,8 @@ UNIT_TEST(calls_that_are_alike_share_rows)
 static void unlike_calls(void)
 {
 	for (uint64_t i = 0; i < 200; i++) {
-		trace_call_begin(i % 3 ? "MPI_Bcast" : "MPI_Gather", (char *)(uintptr_t)&one_call + i % 20, /* more than are kept */
+		trace_call_begin(i % 3 ? "MPI_Bcast" : "MPI_Gather",
+				 (char *)(uintptr_t)&one_call + i % 20, /* more than are kept */
 				 __builtin_frame_address(0));
 		trace_bytes(i % 7);
 		trace_passed(i % 2 ? "a reason" : "another one");
@@ -417,7 +440,8 @@ UNIT_TEST(calls_that_are_not_alike_are_all_there)
 static void calls_for_other_reasons(void)
 {
 	for (int i = 0; i < 10; i++) {
-		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
+		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
+				 __builtin_frame_address(0));
 		trace_passed(i % 2 ? "a reason" : "another one");
 		trace_call_end(0);
 	}
@@ -436,7 +460,8 @@ static void long_and_late_calls(void)
 	for (int i = 0; i < 3; i++) {
 		uint64_t end;
 
-		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
+		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
+				 __builtin_frame_address(0));
 		trace_passed("a reason");
 		for (end = trace_ticks() + TRACE_REPEAT_MOST_TICKS; trace_ticks() <= end;)
 			;
@@ -462,7 +487,7 @@ UNIT_TEST(calls_whose_times_do_not_fit_have_records_of_their_own)
 	CHECK_EQ(own, 6);
 }
 
-/* ---- rows of copies ---------------------------------------------------------------------------------------- */
+/* ---- rows of copies ---------------------------------------------------------------------- */
 
 enum { FRAGMENT = 64 << 10, TRANSFER = 16 * FRAGMENT };
 
@@ -472,8 +497,8 @@ static void copy_fragment(int transfer, uint64_t op, bool is_last)
 {
 	uint64_t since = trace_row_begin(&transfers[transfer], op, TRANSFER);
 
-	trace_copied(since, .bytes = FRAGMENT, .op = op, .group = 1, .src = 0, .dst = 1, .by = 1, .mover = TRACE_CPU,
-		     .row = &transfers[transfer], .is_last = is_last);
+	trace_copied(since, .bytes = FRAGMENT, .op = op, .group = 1, .src = 0, .dst = 1, .by = 1,
+		     .mover = TRACE_CPU, .row = &transfers[transfer], .is_last = is_last);
 }
 
 static void wait_a_tick(void)
@@ -596,5 +621,6 @@ UNIT_TEST(a_handler_in_the_middle_of_a_row_has_records_of_its_own)
 	CHECK_EQ(r[0].copy.bytes, 2 * FRAGMENT);
 	CHECK_EQ(r[1].copy.bytes, FRAGMENT);
 	CHECK_EQ(r[2].copy.bytes, FRAGMENT);
-	CHECK(!r[1].begin && r[2].begin); /* the first of these two is of a row, whose clock was not read */
+	CHECK(!r[1].begin &&
+	      r[2].begin); /* the first of these two is of a row, whose clock was not read */
 }

@@ -62,7 +62,8 @@ static const char *head(const char *instead_of, const char *line)
 		if (instead_of && !strcmp(names[i], instead_of))
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", line);
 		else
-			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s %s\n", names[i], values[i]);
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s %s\n",
+						 names[i], values[i]);
 	}
 	return text;
 }
@@ -94,7 +95,8 @@ static void load_own(const char *content, const char *entry)
 UNIT_TEST(values_of_the_file_count_more_than_defaults_and_less_than_the_environment)
 {
 	make_home();
-	load_own(with("# figures\nSLUICE_XFER_FRAGMENT=128K # so\n  SLUICE_COLL_THRESHOLD=32K\r\n\n"),
+	load_own(with("# figures\nSLUICE_XFER_FRAGMENT=128K # so\n  "
+		      "SLUICE_COLL_THRESHOLD=32K\r\n\n"),
 		 "SLUICE_COLL_THRESHOLD=16K");
 	CHECK_EQ(result.state, TUNE_IN_FORCE);
 	CHECK_EQ(result.values, 2);
@@ -127,10 +129,12 @@ UNIT_TEST(a_file_of_something_else_is_refused_with_what_and_sets_nothing)
 		const char *head, *line, *says;
 	} cases[] = {
 		{ "host", "host elsewhere", "machine elsewhere, and this is" },
-		{ "version", "version 0.0.1", "Sluice 0.0.1 has written it, and this is " SLUICE_VERSION },
+		{ "version", "version 0.0.1",
+		  "Sluice 0.0.1 has written it, and this is " SLUICE_VERSION },
 		{ "sluice-tune", "sluice-tune 2", "format is 2" },
 		{ "sluice-tune", "", "it is no tune file" },
-		{ "machine", "machine AuthenticAMD 26", "measured on AuthenticAMD 26, and this is" },
+		{ "machine", "machine AuthenticAMD 26",
+		  "measured on AuthenticAMD 26, and this is" },
 		{ "mpi", "mpi Open MPI v5.0.11", "with Open MPI v5.0.11, and this is MPICH 5.0.2" },
 		{ "mpi", "", "before all of" },
 	};
@@ -258,9 +262,12 @@ UNIT_TEST(names_of_mpis_are_short_and_make_file_names)
 	static const struct {
 		const char *text, *name, *file;
 	} cases[] = {
-		{ "MPICH Version:      5.0.2\nMPICH Release date: x\n", "MPICH 5.0.2", ".mpich-5.0.2.tune" },
-		{ "Open MPI v5.0.11, package: Open MPI root", "Open MPI v5.0.11", ".open-mpi-v5.0.11.tune" },
-		{ "Intel(R) MPI Library 2021.18.1 for Linux* OS\n", "Intel(R) MPI Library 2021.18.1 for Linux* OS",
+		{ "MPICH Version:      5.0.2\nMPICH Release date: x\n", "MPICH 5.0.2",
+		  ".mpich-5.0.2.tune" },
+		{ "Open MPI v5.0.11, package: Open MPI root", "Open MPI v5.0.11",
+		  ".open-mpi-v5.0.11.tune" },
+		{ "Intel(R) MPI Library 2021.18.1 for Linux* OS\n",
+		  "Intel(R) MPI Library 2021.18.1 for Linux* OS",
 		  ".intel-r-mpi-library-2021.18.1-for-linux-os.tune" },
 		{ "../../etc/x", "../../etc/x", "etc-x.tune" },
 		{ "", "", "..tune" },

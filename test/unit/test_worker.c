@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The worker process: that it works, and that nothing of it is in anybody's way. Without MPI: see ranks.h. */
+/* The worker process: that it works, and that nothing of it is in anybody's way. Without MPI: see
+ * ranks.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -21,11 +22,14 @@
 
 enum { BYTES = 4 << 20, ROUNDS = 12 };
 
-#define EARLY "SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=on", "SLUICE_RT_EARLY_MIN=1", \
-	      "SLUICE_ENGINE_CPUS=0-1"
-#define OPTIONS(...) ((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_FAULT=worker_idle:all", ##__VA_ARGS__, NULL })
+#define EARLY                                                                                      \
+	"SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=on",            \
+		"SLUICE_RT_EARLY_MIN=1", "SLUICE_ENGINE_CPUS=0-1"
+#define OPTIONS(...)                                                                               \
+	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_FAULT=worker_idle:all",          \
+		     ##__VA_ARGS__, NULL })
 
-/* ---- the process, as others see it --------------------------------------------------------------------- */
+/* ---- the process, as others see it ------------------------------------------------------- */
 
 static bool read_file(char *out, size_t cap, const char *fmt, int pid)
 {
@@ -47,11 +51,12 @@ static bool is_worker_of(int pid, int starter)
 	char text[128] = "", wanted[16];
 
 	snprintf(wanted, sizeof wanted, "%d", starter);
-	return read_file(text, sizeof text, "/proc/%d/cmdline", pid) && strstr(text, "sluice-worker") &&
-	       !strcmp(text + strlen(text) + 1, wanted);
+	return read_file(text, sizeof text, "/proc/%d/cmdline", pid) &&
+	       strstr(text, "sluice-worker") && !strcmp(text + strlen(text) + 1, wanted);
 }
 
-/* The one that this process has started; 0: there is none, or only a zombie, whose command line is empty. */
+/* The one that this process has started; 0: there is none, or only a zombie, whose command line is
+ * empty. */
 static int worker_of(int starter)
 {
 	DIR *dir = opendir("/proc");
@@ -84,7 +89,8 @@ static uint64_t switches_of(int pid)
 	snprintf(path, sizeof path, "/proc/%d/task", pid);
 	dir = opendir(path);
 	while (dir && (e = readdir(dir))) {
-		if (atoi(e->d_name) <= 0 || !read_file(text, sizeof text, "/proc/%d/status", atoi(e->d_name)))
+		if (atoi(e->d_name) <= 0 ||
+		    !read_file(text, sizeof text, "/proc/%d/status", atoi(e->d_name)))
 			continue;
 		at = strstr(text, "\nvoluntary_ctxt_switches:");
 		all += at ? strtoull(at + 25, NULL, 10) : 0;
@@ -94,7 +100,7 @@ static uint64_t switches_of(int pid)
 	return all;
 }
 
-/* ---- jobs -------------------------------------------------------------------------------------------------- */
+/* ---- jobs -------------------------------------------------------------------------------- */
 
 static char *make_buffer(size_t bytes)
 {
@@ -108,7 +114,8 @@ static char *make_buffer(size_t bytes)
 static uint64_t word(int round, size_t i) { return (uint64_t)round * 0x9e3779b97f4a7c15ull + i; }
 
 /* Rank 0 sends; `between` runs in each rank before it looks at what came. */
-static void bcast_round(struct ranks *r, struct rt_comm *c, uint64_t *b, int round, void (*between)(struct ranks *, int))
+static void bcast_round(struct ranks *r, struct rt_comm *c, uint64_t *b, int round,
+			void (*between)(struct ranks *, int))
 {
 	struct rt_buf buf = { .addr = b, .bytes = BYTES };
 
@@ -192,7 +199,8 @@ static void job_that_waits(struct ranks *r)
 	CHECK_EQ(errno, ECHILD);
 	for (int fd = 0; r->rank == 0 && fd < 64; fd++) {
 		snprintf(path, sizeof path, "/proc/%d/fd/%d", worker_of(getpid()), fd);
-		CHECK(stat(path, &theirs) || theirs.st_ino != ours.st_ino || theirs.st_dev != ours.st_dev);
+		CHECK(stat(path, &theirs) || theirs.st_ino != ours.st_ino ||
+		      theirs.st_dev != ours.st_dev);
 	}
 	if (r->rank == 0 && worker_of(getpid())) {
 		CHECK_EQ(getpgid(worker_of(getpid())), worker_of(getpid()));
@@ -236,8 +244,8 @@ UNIT_TEST(worker_without_work_never_wakes_up)
 enum { LOOKED_AT_FIRST = 2, LOOKED_AT_LAST };
 
 /*
- * Nobody of this process is told when all is there: a program that makes system calls meanwhile opens it. Moving takes as
- * long as others leave no CPU for it.
+ * Nobody of this process is told when all is there: a program that makes system calls meanwhile
+ * opens it. Moving takes as long as others leave no CPU for it.
  */
 static void calls_after_the_copy(struct ranks *r, int round)
 {
@@ -271,7 +279,7 @@ UNIT_TEST(worker_that_has_moved_all_leaves_no_system_call_looked_at)
 	ranks_run(2, OPTIONS("SLUICE_GUARD_KIND=steal"), job_with_system_calls, NULL);
 }
 
-/* ---- without one ---------------------------------------------------------------------------------------------- */
+/* ---- without one ------------------------------------------------------------------------- */
 
 static void job_with_threads(struct ranks *r)
 {
@@ -286,8 +294,10 @@ static void job_with_threads(struct ranks *r)
 
 UNIT_TEST(worker_that_is_not_wanted_or_cannot_start_is_replaced_by_threads)
 {
-	ranks_run(2, (char *[]){ EARLY, "SLUICE_WORKER_KIND=thread", NULL }, job_with_threads, NULL);
-	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_FAULT=worker_start:all"), job_with_threads, NULL);
+	ranks_run(2, (char *[]){ EARLY, "SLUICE_WORKER_KIND=thread", NULL }, job_with_threads,
+		  NULL);
+	ranks_run(2, OPTIONS("SLUICE_LOG=info", "SLUICE_FAULT=worker_start:all"), job_with_threads,
+		  NULL);
 	CHECK(strstr(ranks_text, "no worker process"));
 }
 
@@ -305,7 +315,7 @@ UNIT_TEST(worker_that_one_rank_cannot_reach_is_used_by_none)
 	ranks_run(2, OPTIONS(), job_without_attached_rank, NULL);
 }
 
-/* ---- death ------------------------------------------------------------------------------------------------------ */
+/* ---- death ------------------------------------------------------------------------------- */
 
 static int delay_us, the_signal;
 
@@ -399,7 +409,7 @@ UNIT_TEST(worker_ends_with_the_rank_that_started_it_however_that_ends)
 	close(fds[1]);
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------ */
 
 static void job_of_many_communicators(struct ranks *r)
 {
@@ -429,7 +439,7 @@ UNIT_TEST(worker_outlives_more_communicators_than_it_can_know_at_a_time)
 	ranks_run(2, OPTIONS(), job_of_many_communicators, NULL);
 }
 
-/* ---- strangers ------------------------------------------------------------------------------------------------------ */
+/* ---- strangers --------------------------------------------------------------------------- */
 
 static ssize_t answer_to(const struct worker_ticket *t, uint64_t key, uint32_t version, int passed)
 {
@@ -440,7 +450,9 @@ static ssize_t answer_to(const struct worker_ticket *t, uint64_t key, uint32_t v
 	ssize_t n;
 
 	CHECK(fd >= 0);
-	CHECK_EQ(connect(fd, (struct sockaddr *)&name, worker_socket_name(&name, t->pid, t->socket)), 0);
+	CHECK_EQ(
+		connect(fd, (struct sockaddr *)&name, worker_socket_name(&name, t->pid, t->socket)),
+		0);
 	CHECK_EQ(node_self(&h.self), 0);
 	worker_send(fd, &h, sizeof h, passed);
 	n = worker_receive(fd, &a, sizeof a, 3000, &page);
@@ -458,7 +470,8 @@ static void job_with_strangers(struct ranks *r)
 	if (!can_be_early())
 		return;
 	CHECK(t.key);
-	CHECK_EQ(answer_to(&t, t.key + 1, worker_abi(), region_arena_fd()), 0); /* closed without an answer */
+	CHECK_EQ(answer_to(&t, t.key + 1, worker_abi(), region_arena_fd()),
+		 0); /* closed without an answer */
 	CHECK_EQ(answer_to(&t, t.key, worker_abi() + 1, region_arena_fd()), 0);
 	CHECK_EQ(answer_to(&t, t.key, worker_abi(), -1), 0);
 	ranks_barrier(r);
@@ -472,7 +485,7 @@ UNIT_TEST(worker_answers_nobody_who_does_not_know_the_job)
 	ranks_run(2, OPTIONS(), job_with_strangers, NULL);
 }
 
-/* ---- the bell -------------------------------------------------------------------------------------------------------- */
+/* ---- the bell ---------------------------------------------------------------------------- */
 
 UNIT_TEST(bell_keeps_each_announcement_until_it_is_removed)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Views through the arena: a transfer between two adopted buffers of this process, whose own addresses
- * cannot be touched meanwhile. Whoever the plan says can do without the others does all of it alone.
+ * Views through the arena: a transfer between two adopted buffers of this process, whose own
+ * addresses cannot be touched meanwhile. Whoever the plan says can do without the others does all
+ * of it alone.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -42,8 +43,8 @@ static void buffer_make(struct buffer *b, uint64_t start, uint64_t end, char fil
 	b->bytes = end - start;
 	region_describe(b->base + start, b->bytes, REGION_FORCE, &b->desc);
 	if (!(b->desc.flags & REGION_DESC_MAPPED))
-		unit_fail(__FILE__, __LINE__, "%" PRIu64 " bytes from %" PRIu64 ": %s", b->bytes, start,
-			  region_refusal(b->base + start, b->bytes));
+		unit_fail(__FILE__, __LINE__, "%" PRIu64 " bytes from %" PRIu64 ": %s", b->bytes,
+			  start, region_refusal(b->base + start, b->bytes));
 }
 
 static void buffer_protect(const struct buffer *b, int prot)
@@ -57,17 +58,22 @@ static void setup(void)
 {
 	static char problems[512];
 
-	CHECK(!base_options_load((char *[]){ "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_XFER_FRAGMENT=8K", NULL },
-				 problems, sizeof problems));
+	CHECK(!base_options_load(
+		(char *[]){ "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_XFER_FRAGMENT=8K", NULL },
+		problems, sizeof problems));
 	CHECK(!region_init());
 	peer = (struct node_peer){ .base = region_arena_base(), .bytes = region_arena_bytes() };
 	for (int r = 0; r < RANKS; r++)
-		groups[r] = (struct node_group){ .rank = r, .size = RANKS, .peers = peers, .ranks = bells,
+		groups[r] = (struct node_group){ .rank = r,
+						 .size = RANKS,
+						 .peers = peers,
+						 .ranks = bells,
 						 .reach = reach_table };
 }
 
 /* `who` alone moves the transfer through the arena; false when the plan needs one of the ends. */
-static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off, uint64_t bytes, bool inline_edges)
+static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off, uint64_t bytes,
+		       bool inline_edges)
 {
 	const struct xfer_reach reach = { .can_read = !inline_edges };
 	struct xfer_end src = { buffers[SRC].desc, src_off, SRC, NULL };
@@ -79,11 +85,12 @@ static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off
 	if (inline_edges)
 		xfer_fill_edges(&src.desc, (char *)(uintptr_t)src.desc.addr, edges);
 	xfer_open(&transfer, tag);
-	xfer_view_init(&receiver, &transfer, tag, &groups[DST], &src, &dst, &plan, inline_edges ? edges : NULL,
-		       XFER_VIEW_NORMAL);
+	xfer_view_init(&receiver, &transfer, tag, &groups[DST], &src, &dst, &plan,
+		       inline_edges ? edges : NULL, XFER_VIEW_NORMAL);
 	CHECK_EQ(xfer_needs_me(&receiver), plan.receiver_needed);
 	if (plan.sender_needed) {
-		xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan, NULL, XFER_VIEW_ALIASED);
+		xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan, NULL,
+			       XFER_VIEW_ALIASED);
 		CHECK_EQ(v.units, plan.fragments); /* its edges lie in no arena */
 		return false;
 	}
@@ -94,8 +101,8 @@ static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off
 	CHECK(!xfer_needs_me(&receiver));
 	buffer_protect(&buffers[SRC], PROT_NONE);
 	buffer_protect(&buffers[DST], PROT_NONE);
-	xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan, inline_edges ? edges : NULL,
-		       XFER_VIEW_ALIASED);
+	xfer_view_init(&v, &transfer, tag, &groups[who], &src, &dst, &plan,
+		       inline_edges ? edges : NULL, XFER_VIEW_ALIASED);
 	while (xfer_move(&v, XFER_ANY) > 0)
 		;
 	CHECK(xfer_is_there(&v, 0, bytes));
@@ -110,7 +117,8 @@ static void check_moved(uint64_t src_off, uint64_t dst_off, uint64_t bytes)
 	uint64_t to = buffers[DST].start + dst_off, from = buffers[SRC].start + src_off;
 
 	for (uint64_t k = 0; k < BYTES; k++)
-		CHECK_EQ(buffers[DST].base[k], k >= to && k < to + bytes ? byte_at(from + k - to) : 0x55);
+		CHECK_EQ(buffers[DST].base[k],
+			 k >= to && k < to + bytes ? byte_at(from + k - to) : 0x55);
 }
 
 static unsigned try_shapes(const uint64_t *starts, unsigned n, uint64_t tag)
@@ -125,7 +133,8 @@ static unsigned try_shapes(const uint64_t *starts, unsigned n, uint64_t tag)
 
 		round_number = s;
 		buffer_make(&buffers[SRC], starts[s / 18 % n], BYTES - starts[s / 18 / n % n], 0);
-		buffer_make(&buffers[DST], starts[s / 18 / n % n], BYTES - starts[s / 18 % n] / 2, 0x55);
+		buffer_make(&buffers[DST], starts[s / 18 / n % n], BYTES - starts[s / 18 % n] / 2,
+			    0x55);
 		for (uint64_t k = 0; k < BYTES; k++)
 			buffers[SRC].base[k] = byte_at(k);
 		bytes = base_min_u64(buffers[SRC].bytes, buffers[DST].bytes) - off;

@@ -367,7 +367,8 @@ UNIT_TEST(fragments_have_the_size_that_is_asked_for_where_it_can_be)
 	base_opt = saved;
 }
 
-static void try_leaving(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes, unsigned bits)
+static void try_leaving(const struct xfer_end *src, const struct xfer_end *dst, uint64_t bytes,
+			unsigned bits)
 {
 	const struct xfer_reach reach = { bits & 1, bits & 2, bits & 4 };
 	bool inline_edges = bits & 8;
@@ -415,10 +416,12 @@ UNIT_TEST(an_end_that_may_leave_before_the_other_has_come_is_not_needed)
 			}
 }
 
-/* Fragments that the kernel refused wait for the sender to lay them out, and for the receiver to take them. */
+/* Fragments that the kernel refused wait for the sender to lay them out, and for the receiver to
+ * take them. */
 UNIT_TEST(ends_of_a_transfer_stay_while_something_is_to_be_repaired)
 {
-	const struct shape unmapped = { false, 0, BUFFER_BYTES }, mapped = { true, 4096, BUFFER_BYTES - 4096 };
+	const struct shape unmapped = { false, 0, BUFFER_BYTES },
+			   mapped = { true, 4096, BUFFER_BYTES - 4096 };
 	const struct xfer_reach reach = { .can_read = true, .can_write = true };
 	const struct part part = { 0, 0, 4 * HOST_PAGE };
 	struct trial t;

@@ -36,7 +36,8 @@ static struct {
 	bool bold;         /* helpers try tags that they have not seen published */
 	bool shared_edges; /* are a unit that anyone can claim, not the receiver's own */
 	bool marks;        /* the last mover says what it is about to claim */
-	bool gives_back;   /* movers give the first unit that they claim of a transfer back, half copied */
+	bool gives_back;   /* movers give the first unit that they claim of a transfer back, half
+			      copied */
 } shape;
 
 struct world {
@@ -125,7 +126,8 @@ static uint32_t claim_marked(struct world *w, uint64_t tag)
 
 	if (i == XFER_NONE)
 		return i;
-	if (il_load(&w->intent, sizeof w->intent) != (tag << 6 | i) || !model_was_claimed(&w->x, tag, i))
+	if (il_load(&w->intent, sizeof w->intent) != (tag << 6 | i) ||
+	    !model_was_claimed(&w->x, tag, i))
 		il_fail("its claim could not be told from others'");
 	if (model_was_claimed(&w->x, tag, i))
 		il_fail("a claim was taken for another's");
@@ -293,7 +295,8 @@ UNIT_TEST(protocol_holds_in_every_interleaving)
 	CHECK_STR(explore(2, 2, 0, FAULT_NONE) ?: "", "");
 }
 
-static const char *explore_with(bool shared_edges, bool gives_back, int movers, unsigned mutation, int fault)
+static const char *explore_with(bool shared_edges, bool gives_back, int movers, unsigned mutation,
+				int fault)
 {
 	const char *violation;
 

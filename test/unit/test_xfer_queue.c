@@ -130,7 +130,8 @@ UNIT_TEST(queue_gives_failed_fragments_back_to_those_who_wait)
 
 static void hang(bool stopped)
 {
-	uint64_t retired = counter(BASE_CTR_ENGINE_RETIRED), errors = counter(BASE_CTR_ENGINE_ERRORS);
+	uint64_t retired = counter(BASE_CTR_ENGINE_RETIRED),
+		 errors = counter(BASE_CTR_ENGINE_ERRORS);
 
 	begin(BYTES, FRAGMENT, 0);
 	CHECK(fake_start(&t, &q, &ch, 3));
@@ -319,7 +320,7 @@ UNIT_TEST(queue_lets_waiters_do_what_the_engine_has_not_begun)
 	end();
 }
 
-/* ---- anything in any order ------------------------------------------------------------------ */
+/* ---- anything in any order --------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Virtual queues in many orders: xfer/queue.c with a point before and after each atomic operation,
- * claim and post, where something else may happen as a whole: a copy ends or fails, a CPU takes a unit,
- * somebody stops the queue. Every choice at every point is tried. (Threads that stop in the middle of
- * something, while others go on, are in test_xfer_queue_threads.c.)
+ * claim and post, where something else may happen as a whole: a copy ends or fails, a CPU takes a
+ * unit, somebody stops the queue. Every choice at every point is tried. (Threads that stop in the
+ * middle of something, while others go on, are in test_xfer_queue_threads.c.)
  */
 #include <errno.h>
 
@@ -45,7 +45,7 @@ static bool next_path(void)
 	return true;
 }
 
-/* ---- the world ------------------------------------------------------------------------------ */
+/* ---- the world --------------------------------------------------------------------------- */
 
 static struct fake_xfer t;
 static struct fake_chan ch;
@@ -157,7 +157,7 @@ static bool model_rescue(struct xfer_queue *m, uint64_t now_ns) UNUSED;
 #undef xfer_finish
 #undef xfer_copy_unit
 
-/* ---- what may happen ------------------------------------------------------------------------ */
+/* ---- what may happen --------------------------------------------------------------------- */
 
 /* In this order; the numbers depend on what can happen now. */
 static bool can_stop(void)
@@ -229,7 +229,8 @@ static void one_run(uint32_t depth)
 	fake_check(&t);
 }
 
-static void explore(uint32_t fragments, uint64_t edge, uint32_t depth, uint64_t piece, unsigned room)
+static void explore(uint32_t fragments, uint64_t edge, uint32_t depth, uint64_t piece,
+		    unsigned room)
 {
 	fake_chan_init(&ch);
 	ch.caps.max_copy_bytes = piece;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Virtual queues over the worker threads of `sw`, while others claim, stop, rescue and start again. */
+/* Virtual queues over the worker threads of `sw`, while others claim, stop, rescue and start again.
+ */
 #include <errno.h>
 #include <pthread.h>
 

@@ -77,9 +77,11 @@ static const struct engine_ops fake_ops = {
 
 void fake_chan_init(struct fake_chan *ch)
 {
-	*ch = (struct fake_chan){ .base = { &fake_ops },
-				  .depth = FAKE_HELD,
-				  .caps = { .depth = FAKE_HELD, .max_copy_bytes = 1 << 30, .align_bytes = 1 } };
+	*ch = (struct fake_chan){
+		.base = { &fake_ops },
+		.depth = FAKE_HELD,
+		.caps = { .depth = FAKE_HELD, .max_copy_bytes = 1 << 30, .align_bytes = 1 }
+	};
 }
 
 /* ---- the transfer ------------------------------------------------------------------------ */
@@ -111,11 +113,22 @@ void fake_xfer_init(struct fake_xfer *t, uint64_t bytes, uint64_t fragment_bytes
 	memcpy(t->edges, t->src, edge);
 	memcpy(t->edges + XFER_EDGE_BYTES, t->src + p.hi, edge);
 	t->group = (struct node_group){ .rank = 2, .size = 2, .ranks = t->bells };
-	t->view = (struct xfer_view){ .x = &t->x, .plan = p, .tag = 7, .group = &t->group,
-				      .src_rank = 0, .dst_rank = 1, .src = t->src, .dst = t->dst,
-				      .src_lo = p.lo, .src_hi = p.hi, .edge_head = t->edges,
-				      .edge_tail = t->edges + XFER_EDGE_BYTES, .edge_head_end = p.lo,
-				      .edge_tail_begin = p.hi, .units = p.units, .can_move = true,
+	t->view = (struct xfer_view){ .x = &t->x,
+				      .plan = p,
+				      .tag = 7,
+				      .group = &t->group,
+				      .src_rank = 0,
+				      .dst_rank = 1,
+				      .src = t->src,
+				      .dst = t->dst,
+				      .src_lo = p.lo,
+				      .src_hi = p.hi,
+				      .edge_head = t->edges,
+				      .edge_tail = t->edges + XFER_EDGE_BYTES,
+				      .edge_head_end = p.lo,
+				      .edge_tail_begin = p.hi,
+				      .units = p.units,
+				      .can_move = true,
 				      .edges_done = true };
 	open_transfer(t);
 }

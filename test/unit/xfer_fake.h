@@ -37,7 +37,8 @@ struct fake_xfer {
 void fake_chan_init(struct fake_chan *ch);
 /* What copy number k of those held comes to: 0, or an error after which half of it is rubbish. */
 void fake_end(struct fake_chan *ch, unsigned k, int result);
-/* `bytes` in fragments of `fragment_bytes`; the first and last `edge` bytes of them come as edges. */
+/* `bytes` in fragments of `fragment_bytes`; the first and last `edge` bytes of them come as edges.
+ */
 void fake_xfer_init(struct fake_xfer *t, uint64_t bytes, uint64_t fragment_bytes, uint64_t edge);
 void fake_xfer_fini(struct fake_xfer *t);
 /* The same ends and bytes once more, as the next collective, not yet moved. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sluice bench: becomes tools/bench/main.py, which is installed with the measuring programs in
- * libexec/sluice/bench. Here is what must work without Python: the help, and saying that it is missing.
+ * libexec/sluice/bench. Here is what must work without Python: the help, and saying that it is
+ * missing.
  */
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * sluice goal: schedules in files. A file for each of its verbs:
  *
  *   goal.c         the verbs, what their command lines share
- *   goal_input.c   a file, text or program, becomes a program in memory; goal_problems.c: what is wrong
- *   goal_check.c   mistakes: of a text, and across ranks (goal_flow.c: execution without time)
+ *   goal_input.c   a file, text or program, becomes a program in memory; goal_problems.c: what is
+ * wrong goal_check.c   mistakes: of a text, and across ranks (goal_flow.c: execution without time)
  *   goal_print.c   print and compile: between the two forms
  *   goal_gen.c     collectives by pattern; goal_pattern.c: their options
  *   goal_sim.c     the simulator; its parts: goal_sim.h
@@ -30,20 +30,23 @@ int goal_sim_main(int argc, char **argv);
 int goal_draw_main(int argc, char **argv);
 int goal_run_main(int argc, char **argv);
 
-/* ---- command lines ------------------------------------------------------------------------------ */
+/* ---- command lines ----------------------------------------------------------------------- */
 
 /*
- * The next option of a verb's command line, with its value: "--name=value", "--name value", "-o value".
- * names: ends with NULL; a name that ends with '=' takes a value. *at: index in argv, moved on.
- * Returns the index in names, GOAL_ARG_WORD for a word that is no option (in *value; "-" is a word),
- * GOAL_ARG_END, or GOAL_ARG_WRONG, which has been told.
+ * The next option of a verb's command line, with its value: "--name=value", "--name value", "-o
+ * value". names: ends with NULL; a name that ends with '=' takes a value. *at: index in argv, moved
+ * on. Returns the index in names, GOAL_ARG_WORD for a word that is no option (in *value; "-" is a
+ * word), GOAL_ARG_END, or GOAL_ARG_WRONG, which has been told.
  */
 enum { GOAL_ARG_END = -1, GOAL_ARG_WORD = -2, GOAL_ARG_WRONG = -3 };
-int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at, const char **value);
-/* The whole command line of a verb that takes one file and -o: both may be NULL. An exit code, or -1: go on. */
-int goal_file_args(const char *verb, const char *help, char **argv, const char **file, const char **out);
+int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at,
+		  const char **value);
+/* The whole command line of a verb that takes one file and -o: both may be NULL. An exit code, or
+ * -1: go on. */
+int goal_file_args(const char *verb, const char *help, char **argv, const char **file,
+		   const char **out);
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------- */
 
 /* What is wrong, and where. */
 struct goal_problem {
@@ -81,14 +84,16 @@ struct goal_input {
 	struct goalfile file;               /* one that was mapped */
 };
 /*
- * Opens a text or a program; "-" is standard input. with_places: keep where operations stand. TOOL_DONE;
- * TOOL_FAILED: told on stderr, or, when there are problems, listed and not told.
+ * Opens a text or a program; "-" is standard input. with_places: keep where operations stand.
+ * TOOL_DONE; TOOL_FAILED: told on stderr, or, when there are problems, listed and not told.
  */
 int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places);
 void goal_input_close(struct goal_input *in);
 /* The same with problems told: for verbs that have nothing else to say about them. */
 int goal_input_need(struct goal_input *in, const char *verb, const char *path);
-/* The same, but a text goes to the file to_path rank by rank, however long it is: then in->program is NULL. */
-int goal_input_compile(struct goal_input *in, const char *verb, const char *path, const char *to_path);
+/* The same, but a text goes to the file to_path rank by rank, however long it is: then in->program
+ * is NULL. */
+int goal_input_compile(struct goal_input *in, const char *verb, const char *path,
+		       const char *to_path);
 
 #endif

@@ -90,7 +90,8 @@ static bool agree_with_name(struct draw *d)
 	for (size_t i = 0; i < BASE_ARRAY_LEN(others); i++) {
 		if (!ends_with(d->out, others[i]))
 			continue;
-		tool_say("goal draw: SVG is drawn, or with --dot what Graphviz draws: not '%s'", d->out);
+		tool_say("goal draw: SVG is drawn, or with --dot what Graphviz draws: not '%s'",
+			 d->out);
 		return false;
 	}
 	return true;
@@ -101,7 +102,8 @@ static bool has_chosen(const struct goal_input *in, const struct draw *d)
 	for (uint32_t r = in->program->ranks; d->ranks && r <= BASE_CPU_MAX; r++) {
 		if (!(d->chosen[r / 64] >> r % 64 & 1))
 			continue;
-		tool_say("goal draw: %s: there is no rank %u: num_ranks is %u", in->name, r, in->program->ranks);
+		tool_say("goal draw: %s: there is no rank %u: num_ranks is %u", in->name, r,
+			 in->program->ranks);
 		return false;
 	}
 	return true;

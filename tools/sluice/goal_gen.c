@@ -34,7 +34,8 @@ static int print_list(void)
 	struct text_table t = { NULL };
 
 	for (uint32_t i = 0; i < gen_pattern_count; i++)
-		text_table_row(&t, gen_patterns[i].name, gen_patterns[i].help, gen_patterns[i].source, NULL);
+		text_table_row(&t, gen_patterns[i].name, gen_patterns[i].help,
+			       gen_patterns[i].source, NULL);
 	text_table_print(&t, "", stdout);
 	text_table_free(&t);
 	return TOOL_DONE;
@@ -128,7 +129,9 @@ static int generate(struct goal_pattern *g, const char *out, bool is_program)
 int goal_gen_main(int argc, char **argv)
 {
 	enum { OUT = GOAL_PATTERN_OPTION_COUNT, PROGRAM, LIST, HELP, H };
-	static const char *const names[] = { GOAL_PATTERN_OPTIONS, "-o=", "--program", "--list", "--help", "-h", NULL };
+	static const char *const names[] = {
+		GOAL_PATTERN_OPTIONS, "-o=", "--program", "--list", "--help", "-h", NULL
+	};
 	const char *value, *out = NULL;
 	struct goal_pattern g;
 	bool is_program = false;
@@ -149,7 +152,9 @@ int goal_gen_main(int argc, char **argv)
 		else if (arg == LIST)
 			return print_list();
 		else
-			return printf("%s%s%s", help_head, goal_pattern_help, help_tail) < 0 ? TOOL_FAILED : TOOL_DONE;
+			return printf("%s%s%s", help_head, goal_pattern_help, help_tail) < 0
+				       ? TOOL_FAILED
+				       : TOOL_DONE;
 	}
 	return ret ? ret : generate(&g, out, is_program);
 }

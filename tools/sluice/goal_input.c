@@ -214,7 +214,8 @@ static void find_lines(struct goal_input *in, const char *path)
 static int read_as_text(struct reading *r, const char *verb, const char *path)
 {
 	static const struct text_calls to_memory = { read_text, begin, add_rank, keep_problem };
-	static const struct text_calls to_file = { read_text, begin_file, add_to_file, keep_problem };
+	static const struct text_calls to_file = { read_text, begin_file, add_to_file,
+						   keep_problem };
 	struct stat st;
 	int ret = text_parse(r->to_path ? &to_file : &to_memory, r);
 
@@ -234,7 +235,8 @@ static int read_as_text(struct reading *r, const char *verb, const char *path)
 		if (strcmp(path, "-") && !fstat(r->fd, &st) && S_ISREG(st.st_mode))
 			find_lines(r->in, path);
 	} else if (r->write_error) {
-		tool_say("goal %s: cannot write %s: %s", verb, r->to_path, strerror(-r->write_error));
+		tool_say("goal %s: cannot write %s: %s", verb, r->to_path,
+			 strerror(-r->write_error));
 	} else {
 		tool_say("goal %s: %s: %s", verb, r->in->name, strerror(-ret));
 	}
@@ -322,9 +324,12 @@ static int read_head(struct reading *r)
 	return 0;
 }
 
-static int open_input(struct goal_input *in, const char *verb, const char *path, bool with_places, const char *to_path)
+static int open_input(struct goal_input *in, const char *verb, const char *path, bool with_places,
+		      const char *to_path)
 {
-	struct reading r = { .in = in, .with_places = with_places, .fd = STDIN_FILENO, .to_path = to_path };
+	struct reading r = {
+		.in = in, .with_places = with_places, .fd = STDIN_FILENO, .to_path = to_path
+	};
 	const uint64_t magic = GOAL_PROGRAM_MAGIC;
 	bool is_stdin = !strcmp(path, "-"), is_file;
 	struct stat st;
@@ -362,7 +367,8 @@ int goal_input_need(struct goal_input *in, const char *verb, const char *path)
 	return goal_input_compile(in, verb, path, NULL);
 }
 
-int goal_input_compile(struct goal_input *in, const char *verb, const char *path, const char *to_path)
+int goal_input_compile(struct goal_input *in, const char *verb, const char *path,
+		       const char *to_path)
 {
 	int ret = open_input(in, verb, path, false, to_path);
 

@@ -50,7 +50,8 @@ static int parse_u32(const char *text, uint32_t least, uint32_t most, uint32_t *
 	return 0;
 }
 
-static int parse_word(const char *text, const char *const *words, uint8_t first, uint8_t count, uint8_t *out)
+static int parse_word(const char *text, const char *const *words, uint8_t first, uint8_t count,
+		      uint8_t *out)
 {
 	for (uint8_t i = first; i < count; i++)
 		if (!strcmp(text, words[i])) {
@@ -129,8 +130,8 @@ int goal_pattern_option(struct goal_pattern *g, const char *verb, int option, co
 	g->has_options = true;
 	if (!parse_option(&g->params, option, value))
 		return TOOL_DONE;
-	tool_say("goal %s: %.*s cannot be '%s'; see: sluice goal %s --help", verb, (int)strcspn(names[option], "="),
-		 names[option], value, verb);
+	tool_say("goal %s: %.*s cannot be '%s'; see: sluice goal %s --help", verb,
+		 (int)strcspn(names[option], "="), names[option], value, verb);
 	return TOOL_MISUSE;
 }
 
@@ -160,7 +161,7 @@ void goal_pattern_unknown(const char *verb, const char *word)
 		 nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------ */
 
 static int make_room(struct goal_maker *m, const struct goal_pattern *g, uint32_t rank)
 {

@@ -6,9 +6,9 @@
 #include "gen/gen.h"
 
 /* Options of both, for goal_next_arg(). */
-#define GOAL_PATTERN_OPTIONS                                                                          \
-	"-n=", "--ranks=", "-s=", "--size=", "--root=", "--segment=", "--op=", "--type=", "--dims=", \
-		"--periodic", "--rounds=", "--calc="
+#define GOAL_PATTERN_OPTIONS                                                                       \
+	"-n=", "--ranks=", "-s=", "--size=", "--root=", "--segment=", "--op=", "--type=",          \
+		"--dims=", "--periodic", "--rounds=", "--calc="
 enum { GOAL_PATTERN_OPTION_COUNT = 12 };
 extern const char goal_pattern_help[];
 

@@ -9,7 +9,7 @@
 #include "goal/interp.h"
 #include "goal/local.h"
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 /* Sends and receives without memory: the n-th gets the n-th place of one more buffer. */
 static int name_memory(struct goal_image *image)
@@ -87,7 +87,7 @@ void goal_reference_free(struct goal_reference *r)
 	r->images = NULL;
 }
 
-/* ---- executing ---------------------------------------------------------------------------------- */
+/* ---- executing --------------------------------------------------------------------------- */
 
 /* A send that no receive has taken, or a receive that no send has come to. */
 struct waiting {
@@ -108,7 +108,8 @@ static unsigned char *place(const struct goal_image *m, uint32_t mem, uint64_t o
 }
 
 /* Bytes of a transfer between its memory and `data`. */
-static void move(const struct goal_image *m, const struct goal_op *op, unsigned char *data, bool out)
+static void move(const struct goal_image *m, const struct goal_op *op, unsigned char *data,
+		 bool out)
 {
 	const struct goal_segment *l = goal_segments(m->block) + op->segment;
 
@@ -132,7 +133,8 @@ static void compute(const struct goal_image *m, const struct goal_op *op)
 	if (op->type == GOAL_COPY)
 		memmove(dst, a, op->bytes);
 	else
-		goal_local(GOAL_ISA_BASE, op->type, op->dtype, dst, a, place(m, op->src2_mem, op->src2_off), op->bytes);
+		goal_local(GOAL_ISA_BASE, op->type, op->dtype, dst, a,
+			   place(m, op->src2_mem, op->src2_off), op->bytes);
 }
 
 static void append(struct waiting **list, struct waiting *w)
@@ -144,7 +146,8 @@ static void append(struct waiting **list, struct waiting *w)
 
 static bool meets(const struct waiting *recv, const struct waiting *send)
 {
-	return (recv->peer == send->rank || recv->peer == GOAL_ANY) && (recv->tag == send->tag || recv->tag == GOAL_ANY);
+	return (recv->peer == send->rank || recv->peer == GOAL_ANY) &&
+	       (recv->tag == send->tag || recv->tag == GOAL_ANY);
 }
 
 static void end_op(struct flow *f, uint32_t rank, uint32_t op)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * goal_reference: what a program leaves in memory, found by executing it in this process, one operation
- * after the other, without time and with unlimited buffers. Also the memory that a program needs: sends
- * and receives that name none get places of their own behind the buffers that are named.
+ * goal_reference: what a program leaves in memory, found by executing it in this process, one
+ * operation after the other, without time and with unlimited buffers. Also the memory that a
+ * program needs: sends and receives that name none get places of their own behind the buffers that
+ * are named.
  */
 #ifndef SLUICE_TOOL_GOAL_REFERENCE_H
 #define SLUICE_TOOL_GOAL_REFERENCE_H
@@ -19,7 +20,8 @@ struct goal_image {
 struct goal_reference {
 	struct goal_image *images; /* by rank */
 	uint32_t ranks;
-	bool is_certain;           /* false: receives from any rank or tag, or stamps: more than one outcome is right */
+	bool is_certain; /* false: receives from any rank or tag, or stamps: more than one outcome
+			    is right */
 	uint32_t stuck;            /* operations that never end */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice goal run: a program with all its ranks as processes of this machine, forked here, or started by
- * mpiexec. What the ranks find out lies in memory they share with the first process.
+ * sluice goal run: a program with all its ranks as processes of this machine, forked here, or
+ * started by mpiexec. What the ranks find out lies in memory they share with the first process.
  */
 #include <errno.h>
 #include <signal.h>
@@ -71,7 +71,7 @@ struct job {
 	char group[48];
 };
 
-/* ---- one rank ----------------------------------------------------------------------------------- */
+/* ---- one rank ---------------------------------------------------------------------------- */
 
 /* All ranks begin a run together. */
 static void meet(struct job *j, uint32_t number)
@@ -84,13 +84,15 @@ static void meet(struct job *j, uint32_t number)
 			usleep(20);
 }
 
-static int check_memory(struct job *j, uint32_t rank, const struct sched_inst *s, void *const *buffers)
+static int check_memory(struct job *j, uint32_t rank, const struct sched_inst *s,
+			void *const *buffers)
 {
 	const struct goal_image *m = &j->reference.images[rank];
 	struct result *r = &j->results[rank];
 
 	for (uint32_t k = 0; k <= m->block->user_count; k++) {
-		const unsigned char *is = k ? buffers[k - 1] : sched_scratch(s), *want = m->memory + m->offset[k];
+		const unsigned char *is = k ? buffers[k - 1] : sched_scratch(s),
+				    *want = m->memory + m->offset[k];
 
 		if (!m->bytes[k] || !memcmp(is, want, m->bytes[k]))
 			continue;
@@ -142,8 +144,12 @@ static int be_rank(struct job *j, uint32_t rank)
 {
 	const struct goal_image *m = &j->reference.images[rank];
 	void *buffers[GOAL_USERS_MAX] = { NULL };
-	struct sched_open o = { .block = m->block, .block_bytes = m->block->bytes, .buffers = buffers,
-				.buffer_bytes = m->bytes + 1, .buffer_count = m->block->user_count, .name = "goal run" };
+	struct sched_open o = { .block = m->block,
+				.block_bytes = m->block->bytes,
+				.buffers = buffers,
+				.buffer_bytes = m->bytes + 1,
+				.buffer_count = m->block->user_count,
+				.name = "goal run" };
 	struct sched_group *g;
 	struct sched_inst *s;
 	int ret;
@@ -167,7 +173,7 @@ static int be_rank(struct job *j, uint32_t rank)
 	return ret;
 }
 
-/* ---- results ------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------- */
 
 static void print_ops(const struct job *j, uint32_t rank)
 {
@@ -179,22 +185,30 @@ static void print_ops(const struct job *j, uint32_t rank)
 
 		text_print_op(b, i, text, sizeof text);
 		if (j->o.json)
-			printf("%s{\"op\": %u, \"text\": \"%s\", \"begin_ns\": %llu, \"end_ns\": %llu}", i ? ", " : "", i, text,
-			       (unsigned long long)t->begin_ns, (unsigned long long)t->end_ns);
+			printf("%s{\"op\": %u, \"text\": \"%s\", \"begin_ns\": %llu, \"end_ns\": "
+			       "%llu}",
+			       i ? ", " : "", i, text, (unsigned long long)t->begin_ns,
+			       (unsigned long long)t->end_ns);
 		else
-			printf("  op %-5u %10.3f .. %10.3f us  %s\n", i, (double)t->begin_ns / 1e3, (double)t->end_ns / 1e3, text);
+			printf("  op %-5u %10.3f .. %10.3f us  %s\n", i, (double)t->begin_ns / 1e3,
+			       (double)t->end_ns / 1e3, text);
 	}
 }
 
 static void print_rank(const struct job *j, uint32_t rank)
 {
 	const struct result *r = &j->results[rank];
-	double least = (double)r->least_ns / 1e3, mean = r->runs_done ? (double)r->sum_ns / 1e3 / (double)r->runs_done : 0;
+	double least = (double)r->least_ns / 1e3,
+	       mean = r->runs_done ? (double)r->sum_ns / 1e3 / (double)r->runs_done : 0;
 
 	if (j->o.json) {
-		printf("{\"rank\": %u, \"runs\": %llu, \"error\": \"%s\", \"least_us\": %.3f, \"mean_us\": %.3f", rank,
-		       (unsigned long long)r->runs_done,
-		       r->error > 0 ? "wrong data" : r->error ? strerror(-r->error) : "", least, mean);
+		printf("{\"rank\": %u, \"runs\": %llu, \"error\": \"%s\", \"least_us\": %.3f, "
+		       "\"mean_us\": %.3f",
+		       rank, (unsigned long long)r->runs_done,
+		       r->error > 0 ? "wrong data"
+		       : r->error   ? strerror(-r->error)
+				    : "",
+		       least, mean);
 		if (j->times) {
 			printf(", \"ops\": [");
 			print_ops(j, rank);
@@ -204,8 +218,11 @@ static void print_rank(const struct job *j, uint32_t rank)
 		return;
 	}
 	if (r->runs_done)
-		printf("rank %u: %llu runs, least %.3f us, mean %.3f us%s\n", rank, (unsigned long long)r->runs_done, least,
-		       mean, r->error ? ", then failed" : j->o.verify ? ", data verified" : "");
+		printf("rank %u: %llu runs, least %.3f us, mean %.3f us%s\n", rank,
+		       (unsigned long long)r->runs_done, least, mean,
+		       r->error      ? ", then failed"
+		       : j->o.verify ? ", data verified"
+				     : "");
 	else
 		printf("rank %u: no run has ended\n", rank);
 	if (j->times && !r->error)
@@ -215,8 +232,8 @@ static void print_rank(const struct job *j, uint32_t rank)
 static void print_all(const struct job *j, uint32_t first, uint32_t end)
 {
 	if (j->o.json)
-		printf("{\"ranks\": %u, \"times\": %u, \"verified\": %s, \"results\": [", j->program->ranks, j->o.times,
-		       j->o.verify ? "true" : "false");
+		printf("{\"ranks\": %u, \"times\": %u, \"verified\": %s, \"results\": [",
+		       j->program->ranks, j->o.times, j->o.verify ? "true" : "false");
 	for (uint32_t r = first; r < end; r++) {
 		if (j->o.json && r > first)
 			printf(", ");
@@ -238,20 +255,23 @@ static int tell_failures(const struct job *j, uint32_t first, uint32_t end)
 			continue;
 		ret = TOOL_FAILED;
 		if (res->error > 0)
-			tool_say("goal run: rank %u: wrong data at byte %llu of %s %u, in run %llu", r,
-				 (unsigned long long)res->wrong_off, res->wrong_mem ? "buffer" : "scratch",
-				 res->wrong_mem ? res->wrong_mem - 1 : 0, (unsigned long long)res->runs_done);
+			tool_say("goal run: rank %u: wrong data at byte %llu of %s %u, in run %llu",
+				 r, (unsigned long long)res->wrong_off,
+				 res->wrong_mem ? "buffer" : "scratch",
+				 res->wrong_mem ? res->wrong_mem - 1 : 0,
+				 (unsigned long long)res->runs_done);
 		else
 			tool_say("goal run: rank %u: %s", r, strerror(-res->error));
 	}
 	return ret;
 }
 
-/* ---- ranks of our own --------------------------------------------------------------------------- */
+/* ---- ranks of our own -------------------------------------------------------------------- */
 
 static void *map_shared(uint64_t bytes)
 {
-	void *p = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
@@ -268,7 +288,8 @@ static int prepare_results(struct job *j)
 		return 0;
 	j->times = calloc(n, sizeof *j->times);
 	for (uint32_t r = 0; j->times && r < n; r++) {
-		j->times[r] = map_shared(j->reference.images[r].block->op_count * sizeof **j->times);
+		j->times[r] =
+			map_shared(j->reference.images[r].block->op_count * sizeof **j->times);
 		if (!j->times[r])
 			return -ENOMEM;
 	}
@@ -289,7 +310,8 @@ static int run_forked(struct job *j)
 	pid_t parent = getpid(), pid;
 	int status, ret = TOOL_DONE;
 
-	snprintf(j->group, sizeof j->group, "run-%d-%llx", (int)parent, (unsigned long long)host_random_u64());
+	snprintf(j->group, sizeof j->group, "run-%d-%llx", (int)parent,
+		 (unsigned long long)host_random_u64());
 	fflush(stdout);
 	for (uint32_t r = 0; r < n; r++) {
 		pids[r] = fork();
@@ -312,11 +334,13 @@ static int run_forked(struct job *j)
 			left--;
 			pids[r] = 0;
 			if (WIFSIGNALED(status)) {
-				tool_say("goal run: rank %u was killed by signal %d", r, WTERMSIG(status));
+				tool_say("goal run: rank %u was killed by signal %d", r,
+					 WTERMSIG(status));
 				ret = TOOL_FAILED;
 			}
 			if (status && atomic_load(j->arrived) < n)
-				end_all(pids, n); /* one that waits for others to begin looks at nothing else */
+				end_all(pids, n); /* one that waits for others to begin looks at
+						     nothing else */
 		}
 	}
 	print_all(j, 0, n);
@@ -324,7 +348,7 @@ static int run_forked(struct job *j)
 	return ret ? ret : status;
 }
 
-/* ---- ranks of mpiexec --------------------------------------------------------------------------- */
+/* ---- ranks of mpiexec -------------------------------------------------------------------- */
 
 static int run_as_rank(struct job *j, uint32_t rank)
 {
@@ -351,7 +375,7 @@ static int run_as_rank(struct job *j, uint32_t rank)
 	return tell_failures(j, rank, rank + 1);
 }
 
-/* ---- command line ------------------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------------------------ */
 
 static int parse_number(const char *option, const char *value, uint32_t max, uint32_t *out)
 {
@@ -369,8 +393,8 @@ static int parse_number(const char *option, const char *value, uint32_t max, uin
 /* An exit code, or -1: go on. */
 static int parse(struct options *o, char **argv)
 {
-	static const char *const names[] = { "--help", "-h", "-n=", "--ranks=", "--verify", "--times=", "--ops", "--json",
-					     NULL };
+	static const char *const names[] = { "--help",   "-h",    "-n=",    "--ranks=", "--verify",
+					     "--times=", "--ops", "--json", NULL };
 	const char *value;
 	int at = 1, arg, ret = -1;
 
@@ -413,7 +437,9 @@ static bool has_one_sided(const struct goal_program *p)
 			if (!goal_is_one_sided(&goal_ops_const(b)[i]))
 				continue;
 			text_print_op(b, i, what, sizeof what);
-			tool_say("goal run: rank %u: '%s' is one-sided and cannot be run here; see: sluice goal sim", rank, what);
+			tool_say("goal run: rank %u: '%s' is one-sided and cannot be run here; "
+				 "see: sluice goal sim",
+				 rank, what);
 			return true;
 		}
 	}
@@ -431,14 +457,18 @@ static int prepare(struct job *j)
 		return TOOL_FAILED;
 	}
 	if (n > RANKS_MAX) {
-		tool_say("goal run: %u ranks are too many to run on one machine; see: sluice goal sim", n);
+		tool_say("goal run: %u ranks are too many to run on one machine; see: sluice goal "
+			 "sim",
+			 n);
 		return TOOL_FAILED;
 	}
 	if (has_one_sided(j->program))
 		return TOOL_FAILED;
 	ret = goal_reference_make(&j->reference, j->program, MEMORY_MAX);
 	if (ret) {
-		tool_say("goal run: %s", ret == -E2BIG ? "a rank would need more than 1 GiB of memory" : strerror(-ret));
+		tool_say("goal run: %s", ret == -E2BIG
+						 ? "a rank would need more than 1 GiB of memory"
+						 : strerror(-ret));
 		return TOOL_FAILED;
 	}
 	if (!j->o.verify)
@@ -449,9 +479,11 @@ static int prepare(struct job *j)
 		return TOOL_FAILED;
 	}
 	if (!j->reference.is_certain || j->reference.stuck) {
-		tool_say(j->reference.stuck ? "goal run: the program does not end: see sluice goal check" :
-					      "goal run: its data cannot be verified: it takes stamps, or receives from any "
-					      "rank or under any tag");
+		tool_say(j->reference.stuck
+				 ? "goal run: the program does not end: see sluice goal check"
+				 : "goal run: its data cannot be verified: it takes stamps, or "
+				   "receives from any "
+				   "rank or under any tag");
 		return TOOL_FAILED;
 	}
 	return TOOL_DONE;

@@ -47,12 +47,47 @@ static const char help_tail[] =
 	"wrong; 2 misuse. More: man sluice-goal-sim, doc/goal-simulator.md\n";
 
 enum option {
-	PRESET = GOAL_PATTERN_OPTION_COUNT, L, LITTLE_O, G, BIG_G, BIG_O, S, C, MEASURE, SAVE, PARAMS, TIMES, PATH, PATH_MEMORY,
-	TIMELINE, TIMELINE_RANKS, JSON, HELP, H
+	PRESET = GOAL_PATTERN_OPTION_COUNT,
+	L,
+	LITTLE_O,
+	G,
+	BIG_G,
+	BIG_O,
+	S,
+	C,
+	MEASURE,
+	SAVE,
+	PARAMS,
+	TIMES,
+	PATH,
+	PATH_MEMORY,
+	TIMELINE,
+	TIMELINE_RANKS,
+	JSON,
+	HELP,
+	H
 };
-static const char *const names[] = { GOAL_PATTERN_OPTIONS, "--preset=", "-L=", "-o=", "-g=", "-G=", "-O=", "-S=", "-C=",
-				     "--measure", "--save=", "--params=", "--times", "--path=", "--path-memory=",
-				     "--timeline=", "--timeline-ranks=", "--json", "--help", "-h", NULL };
+static const char *const names[] = { GOAL_PATTERN_OPTIONS,
+				     "--preset=",
+				     "-L=",
+				     "-o=",
+				     "-g=",
+				     "-G=",
+				     "-O=",
+				     "-S=",
+				     "-C=",
+				     "--measure",
+				     "--save=",
+				     "--params=",
+				     "--times",
+				     "--path=",
+				     "--path-memory=",
+				     "--timeline=",
+				     "--timeline-ranks=",
+				     "--json",
+				     "--help",
+				     "-h",
+				     NULL };
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -69,11 +104,12 @@ static int help(void)
 	return TOOL_DONE;
 }
 
-/* ---- the command line ---------------------------------------------------------------------------- */
+/* ---- the command line -------------------------------------------------------------------- */
 
 static int misuse(const char *what, const char *value)
 {
-	tool_say("goal sim: %s%s%s; see: sluice goal sim --help", what, value ? " " : "", value ? value : "");
+	tool_say("goal sim: %s%s%s; see: sluice goal sim --help", what, value ? " " : "",
+		 value ? value : "");
 	return TOOL_MISUSE;
 }
 
@@ -150,8 +186,8 @@ static int set_option(struct goal_sim_options *o, int option, const char *value)
 	}
 	if (!set_value(o, option, value))
 		return TOOL_DONE;
-	tool_say("goal sim: %.*s cannot be '%s'; see: sluice goal sim --help", (int)strcspn(names[option], "="),
-		 names[option], value);
+	tool_say("goal sim: %.*s cannot be '%s'; see: sluice goal sim --help",
+		 (int)strcspn(names[option], "="), names[option], value);
 	return TOOL_MISUSE;
 }
 
@@ -160,7 +196,8 @@ static uint64_t default_path_bytes(void)
 {
 	long pages = sysconf(_SC_AVPHYS_PAGES);
 
-	return base_min_u64(2ull << 30, pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4 : 0);
+	return base_min_u64(2ull << 30,
+			    pages > 0 ? (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / 4 : 0);
 }
 
 /* An exit code, or -1: go on. */
@@ -169,7 +206,9 @@ static int parse(struct goal_sim_options *o, char **argv)
 	const char *value;
 	int at = 1, arg, ret = TOOL_DONE;
 
-	*o = (struct goal_sim_options){ .timeline_end = 64, .path_steps = 16, .path_bytes = default_path_bytes() };
+	*o = (struct goal_sim_options){ .timeline_end = 64,
+					.path_steps = 16,
+					.path_bytes = default_path_bytes() };
 	goal_pattern_init(&o->pattern);
 	set_preset(o, sim_presets[0].name);
 	while (!ret && (arg = goal_next_arg("sim", names, argv, &at, &value)) != GOAL_ARG_END) {
@@ -197,7 +236,7 @@ static int parse(struct goal_sim_options *o, char **argv)
 	return o->pattern.pattern && goal_pattern_check(&o->pattern, "sim") ? TOOL_MISUSE : -1;
 }
 
-/* ---- running --------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------- */
 
 static uint64_t now_ns(void)
 {
@@ -216,7 +255,8 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 		return is_interrupted != 0;
 	now = now_ns();
 	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2) {
-		double left = (double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
+		double left =
+			(double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
 
 		fprintf(stderr, "\r%s: %.0f %%", what, 100.0 * (double)done / (double)all);
 		if (done >= all / 50) /* before that it would be a guess */

@@ -46,8 +46,8 @@ struct goal_sim {
 /* Loads all ranks: TOOL_DONE, or told. */
 int goal_sim_load(struct goal_sim *g);
 /* "send 8b to 5 tag 0", or, where the source is text, "l3 (line 12): send ..."; snprintf-like. */
-int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
-		  uint32_t peer, uint32_t tag, char *buf, size_t cap);
+int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type,
+		  uint64_t bytes, uint32_t peer, uint32_t tag, char *buf, size_t cap);
 /* The label of a text's operation, or NULL; *line: where it stands, 0: not known. */
 const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op, uint64_t *line);
 /* On stderr, when it is a terminal and this lasts. 1: interrupted. */
@@ -74,7 +74,8 @@ struct goal_measured {
 	double low, median, high;
 };
 struct goal_measure {
-	struct goal_measured latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns, local_byte_ns;
+	struct goal_measured latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns,
+		local_byte_ns;
 	int cpus[2];
 	unsigned rounds;
 };

@@ -45,7 +45,7 @@ static void put_times(struct text_json *j, const struct goal_sim *g, const struc
 	text_json_close(j, ']');
 }
 
-/* ---- the critical path ------------------------------------------------------------------------------ */
+/* ---- the critical path ------------------------------------------------------------------- */
 
 struct context {
 	struct text_json *j;
@@ -53,8 +53,8 @@ struct context {
 	uint64_t left;
 };
 
-static void put_name(struct context *c, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes, uint32_t peer,
-		     uint32_t tag)
+static void put_name(struct context *c, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
+		     uint32_t peer, uint32_t tag)
 {
 	uint64_t line;
 	const char *label = goal_sim_label(c->g, rank, op, &line);
@@ -72,9 +72,14 @@ static void put_name(struct context *c, uint32_t rank, uint32_t op, uint8_t type
 
 static void put_step(void *ctx, const struct sim_step *s)
 {
-	static const char *const causes[] = { [SIM_FIRST] = "first", [SIM_REQUIRED] = "required", [SIM_CPU] = "cpu",
-					      [SIM_NIC] = "nic", [SIM_WIRE] = "wire" };
-	static const char *const kinds[] = { [SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local" };
+	static const char *const causes[] = { [SIM_FIRST] = "first",
+					      [SIM_REQUIRED] = "required",
+					      [SIM_CPU] = "cpu",
+					      [SIM_NIC] = "nic",
+					      [SIM_WIRE] = "wire" };
+	static const char *const kinds[] = {
+		[SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local"
+	};
 	struct context *c = ctx;
 	bool is_receive = s->kind == SIM_RECEIVE;
 
@@ -88,7 +93,8 @@ static void put_step(void *ctx, const struct sim_step *s)
 	text_json_uint(c->j, "end_ps", s->end_ps);
 	if (is_receive)
 		text_json_uint(c->j, "at_rank", s->rank);
-	put_name(c, is_receive ? s->peer : s->rank, s->op, s->type, s->bytes, is_receive ? s->rank : s->peer, s->tag);
+	put_name(c, is_receive ? s->peer : s->rank, s->op, s->type, s->bytes,
+		 is_receive ? s->rank : s->peer, s->tag);
 	text_json_close(c->j, '}');
 }
 
@@ -116,12 +122,14 @@ static void put_path(struct text_json *j, const struct goal_sim *g)
 	text_json_close(j, '}');
 }
 
-/* ---- what is stuck -------------------------------------------------------------------------------------- */
+/* ---- what is stuck ----------------------------------------------------------------------- */
 
 static void put_stuck(void *ctx, const struct sim_stuck *w)
 {
-	static const char *const kinds[] = { [SIM_STUCK_RECEIVE] = "receive", [SIM_STUCK_SEND] = "send",
-					     [SIM_STUCK_MESSAGE] = "message", [SIM_STUCK_REQUIRES] = "requires",
+	static const char *const kinds[] = { [SIM_STUCK_RECEIVE] = "receive",
+					     [SIM_STUCK_SEND] = "send",
+					     [SIM_STUCK_MESSAGE] = "message",
+					     [SIM_STUCK_REQUIRES] = "requires",
 					     [SIM_STUCK_COUNTER] = "counter" };
 	struct context *c = ctx;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From a pattern, a text or a program to ranks of the simulator, and from its operations back to their names. */
+/* From a pattern, a text or a program to ranks of the simulator, and from its operations back to
+ * their names. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static int failed(const struct goal_sim *g, int error)
 	if (error == -ECANCELED)
 		tool_say("goal sim: interrupted");
 	else
-		tool_say("goal sim: %s: %s", g->o.file ? g->input.name : g->o.pattern.pattern->name, strerror(-error));
+		tool_say("goal sim: %s: %s", g->o.file ? g->input.name : g->o.pattern.pattern->name,
+			 strerror(-error));
 	return TOOL_FAILED;
 }
 
@@ -82,7 +84,7 @@ static int load_file(struct goal_sim *g)
 
 int goal_sim_load(struct goal_sim *g) { return g->o.file ? load_file(g) : load_pattern(g); }
 
-/* ---- names ---------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------- */
 
 const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op, uint64_t *line)
 {
@@ -93,11 +95,12 @@ const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op,
 		return NULL;
 	places = &g->input.places[rank];
 	*line = places->all[op].line;
-	return places->all[op].label == TEXT_NO_LABEL ? NULL : places->labels + places->all[op].label;
+	return places->all[op].label == TEXT_NO_LABEL ? NULL
+						      : places->labels + places->all[op].label;
 }
 
-static int print_transfer(char *buf, size_t cap, const char *word, uint64_t bytes, const char *way, uint32_t peer,
-			  uint32_t tag)
+static int print_transfer(char *buf, size_t cap, const char *word, uint64_t bytes, const char *way,
+			  uint32_t peer, uint32_t tag)
 {
 	char who[16] = "any", what[16] = "any";
 
@@ -108,7 +111,8 @@ static int print_transfer(char *buf, size_t cap, const char *word, uint64_t byte
 	return snprintf(buf, cap, "%s %" PRIu64 "b %s %s tag %s", word, bytes, way, who, what);
 }
 
-static int print_op(uint8_t type, uint64_t bytes, uint32_t peer, uint32_t tag, char *buf, size_t cap)
+static int print_op(uint8_t type, uint64_t bytes, uint32_t peer, uint32_t tag, char *buf,
+		    size_t cap)
 {
 	static const char *const words[] = {
 #define X(id, word, operands, help) word,
@@ -122,11 +126,12 @@ static int print_op(uint8_t type, uint64_t bytes, uint32_t peer, uint32_t tag, c
 		return print_transfer(buf, cap, "recv", bytes, "from", peer, tag);
 	if (type == GOAL_NOP || type == GOAL_STAMP || type == GOAL_TEST)
 		return snprintf(buf, cap, "%s", words[type]);
-	return snprintf(buf, cap, "%s %" PRIu64 "%s", words[type], bytes, type == GOAL_CALC ? "" : "b");
+	return snprintf(buf, cap, "%s %" PRIu64 "%s", words[type], bytes,
+			type == GOAL_CALC ? "" : "b");
 }
 
-int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
-		  uint32_t peer, uint32_t tag, char *buf, size_t cap)
+int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type,
+		  uint64_t bytes, uint32_t peer, uint32_t tag, char *buf, size_t cap)
 {
 	uint64_t line;
 	const char *label = goal_sim_label(g, rank, op, &line);
@@ -136,5 +141,6 @@ int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t 
 		used = snprintf(buf, cap, "%.64s (line %" PRIu64 "): ", label, line);
 	else if (line)
 		used = snprintf(buf, cap, "line %" PRIu64 ": ", line);
-	return used + print_op(type, bytes, peer, tag, buf + used, (size_t)used < cap ? cap - (size_t)used : 0);
+	return used + print_op(type, bytes, peer, tag, buf + used,
+			       (size_t)used < cap ? cap - (size_t)used : 0);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The model's parameters of this machine: two processes, pinned to two CPUs, and messages through a ring of
- * slots in shared memory, as small ones travel between ranks. After Culler et al., "Assessing fast network
- * interfaces" (1996): o from sends and receives that wait for nothing, g from a stream, L from what is left of a
- * round trip. Per byte: O from copies into the ring that wait for nothing, G from a stream of large pieces.
+ * The model's parameters of this machine: two processes, pinned to two CPUs, and messages through a
+ * ring of slots in shared memory, as small ones travel between ranks. After Culler et al.,
+ * "Assessing fast network interfaces" (1996): o from sends and receives that wait for nothing, g
+ * from a stream, L from what is left of a round trip. Per byte: O from copies into the ring that
+ * wait for nothing, G from a stream of large pieces.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +30,8 @@ enum { SLOTS = 64, PIECES = 8, ROUNDS = 201, TRIPS = 24, STREAM = 512, BURST = S
 #define STREAM_PIECES 32
 #define REDUCE_BYTES (1u << 20)
 
-/* full: number of the message in it, released by the sender and acquired by the receiver; empty: the other way. */
+/* full: number of the message in it, released by the sender and acquired by the receiver; empty:
+ * the other way. */
 struct slot {
 	BASE_ALIGNED_LINE _Atomic uint32_t full;
 	uint32_t value;
@@ -41,7 +43,8 @@ struct way {
 };
 struct shared {
 	struct way way[2];
-	BASE_ALIGNED_LINE _Atomic uint32_t arrived[2]; /* steps that each side has begun; released, acquired by the other */
+	BASE_ALIGNED_LINE _Atomic uint32_t
+		arrived[2]; /* steps that each side has begun; released, acquired by the other */
 	double received_ns; /* written by the second side: a receive that waits for nothing */
 	bool is_over;       /* written by the first */
 };
@@ -65,10 +68,12 @@ static double now_ns(void)
 /* Until *at has reached `want`. Two processes on one CPU let each other run. */
 static void wait_for(struct side *p, _Atomic uint32_t *at, uint32_t want)
 {
-	for (uint32_t spins = 1; (int32_t)(atomic_load_explicit(at, memory_order_acquire) - want) < 0; spins++) {
+	for (uint32_t spins = 1;
+	     (int32_t)(atomic_load_explicit(at, memory_order_acquire) - want) < 0; spins++) {
 		if (p->is_alone || spins % 4096 == 0)
 			sched_yield();
-		if (spins % (1u << 20) == 0 && p->other && waitpid(p->other, NULL, WNOHANG) == p->other) {
+		if (spins % (1u << 20) == 0 && p->other &&
+		    waitpid(p->other, NULL, WNOHANG) == p->other) {
 			p->other = -1;
 			return;
 		}
@@ -115,7 +120,8 @@ static void send_piece(struct side *p)
 	wait_for(p, &w->pieces[at].empty, p->pieces_sent / PIECES);
 	memcpy(w->data[at], p->local + at * PIECE_BYTES, PIECE_BYTES);
 	/* pairs with wait_for() in receive_piece() */
-	atomic_store_explicit(&w->pieces[at].full, p->pieces_sent / PIECES + 1, memory_order_release);
+	atomic_store_explicit(&w->pieces[at].full, p->pieces_sent / PIECES + 1,
+			      memory_order_release);
 	p->pieces_sent++;
 }
 
@@ -127,11 +133,12 @@ static void receive_piece(struct side *p)
 	wait_for(p, &w->pieces[at].full, p->pieces_got / PIECES + 1);
 	memcpy(p->local + at * PIECE_BYTES, w->data[at], PIECE_BYTES);
 	/* pairs with wait_for() in send_piece() */
-	atomic_store_explicit(&w->pieces[at].empty, p->pieces_got / PIECES + 1, memory_order_release);
+	atomic_store_explicit(&w->pieces[at].empty, p->pieces_got / PIECES + 1,
+			      memory_order_release);
 	p->pieces_got++;
 }
 
-/* ---- one round; both sides take the same steps --------------------------------------------------------- */
+/* ---- one round; both sides take the same steps ------------------------------------------- */
 
 struct round {
 	double trip_ns, overhead_ns, gap_ns, overhead_byte_ns, gap_byte_ns, local_byte_ns;
@@ -230,7 +237,8 @@ static double reduce(struct side *p)
 	together(p);
 	begin = now_ns();
 	if (!p->me)
-		goal_local(GOAL_ISA_BASE, GOAL_ADD, GOAL_F32, p->local, p->local, p->local + REDUCE_BYTES, REDUCE_BYTES);
+		goal_local(GOAL_ISA_BASE, GOAL_ADD, GOAL_F32, p->local, p->local,
+			   p->local + REDUCE_BYTES, REDUCE_BYTES);
 	return (now_ns() - begin) / REDUCE_BYTES;
 }
 
@@ -244,7 +252,7 @@ static void run_round(struct side *p, struct round *r)
 	r->local_byte_ns = reduce(p);
 }
 
-/* ---- two processes ------------------------------------------------------------------------------------------ */
+/* ---- two processes ----------------------------------------------------------------------- */
 
 static bool pin(int cpu)
 {
@@ -299,7 +307,8 @@ static struct goal_measured summary(const struct round *rounds, unsigned count, 
 	for (unsigned i = 0; i < count; i++)
 		memcpy(&sorted[i], (const char *)&rounds[i] + value, sizeof sorted[i]);
 	qsort(sorted, count, sizeof *sorted, by_size);
-	return (struct goal_measured){ sorted[count / 10], sorted[count / 2], sorted[count * 9 / 10] };
+	return (struct goal_measured){ sorted[count / 10], sorted[count / 2],
+				       sorted[count * 9 / 10] };
 }
 
 static void summarise(struct round *rounds, unsigned count, struct goal_measure *out)
@@ -360,7 +369,8 @@ int goal_measure(struct goal_measure *out)
 
 	if (ret)
 		return ret;
-	p.s = mmap(NULL, sizeof *p.s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	p.s = mmap(NULL, sizeof *p.s, PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (p.s == MAP_FAILED)
 		return -errno;
 	p.local = calloc(1, base_max_u64(2 * REDUCE_BYTES, PIECES * PIECE_BYTES));

@@ -10,9 +10,13 @@
 #define EAGER_BYTES 8192 /* S is a decision, not a property of the machine */
 
 static uint64_t ps_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS + 0.5); }
-static uint64_t cost_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS * (1 << SIM_FRACTION_BITS) + 0.5); }
+static uint64_t cost_of(double ns)
+{
+	return (uint64_t)(ns * SIM_PS_PER_NS * (1 << SIM_FRACTION_BITS) + 0.5);
+}
 
-static void print_measured(struct text_table *t, const char *name, const struct goal_measured *m, const char *unit)
+static void print_measured(struct text_table *t, const char *name, const struct goal_measured *m,
+			   const char *unit)
 {
 	char value[48], spread[64];
 
@@ -25,10 +29,12 @@ static void print_all(const struct goal_measure *m)
 {
 	struct text_table t = { NULL };
 
-	printf("measured between 2 processes on CPUs %d and %d, shared memory, %u rounds: median, 10 to 90 %%\n", m->cpus[0],
-	       m->cpus[1], m->rounds);
+	printf("measured between 2 processes on CPUs %d and %d, shared memory, %u rounds: median, "
+	       "10 to 90 %%\n",
+	       m->cpus[0], m->cpus[1], m->rounds);
 	if (m->cpus[0] == m->cpus[1])
-		printf("there is one CPU only, which both share: these are the scheduler's times\n");
+		printf("there is one CPU only, which both share: these are the scheduler's "
+		       "times\n");
 	print_measured(&t, "L", &m->latency_ns, "ns");
 	print_measured(&t, "o", &m->overhead_ns, "ns");
 	print_measured(&t, "g", &m->gap_ns, "ns");
@@ -81,9 +87,12 @@ int goal_params_measure(struct goal_sim *g)
 		return TOOL_FAILED;
 	}
 	g->o.params = (struct sim_params){
-		.latency_ps = ps_of(m.latency_ns.median), .overhead_ps = ps_of(m.overhead_ns.median),
-		.gap_ps = ps_of(m.gap_ns.median), .gap_byte = cost_of(m.gap_byte_ns.median),
-		.overhead_byte = cost_of(m.overhead_byte_ns.median), .local_byte = cost_of(m.local_byte_ns.median),
+		.latency_ps = ps_of(m.latency_ns.median),
+		.overhead_ps = ps_of(m.overhead_ns.median),
+		.gap_ps = ps_of(m.gap_ns.median),
+		.gap_byte = cost_of(m.gap_byte_ns.median),
+		.overhead_byte = cost_of(m.overhead_byte_ns.median),
+		.local_byte = cost_of(m.local_byte_ns.median),
 		.eager_bytes = EAGER_BYTES,
 	};
 	g->o.params_name = "measured";
@@ -94,7 +103,7 @@ int goal_params_measure(struct goal_sim *g)
 	return TOOL_DONE;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------- */
 
 int goal_params_save(const char *path, const struct sim_params *p)
 {
@@ -103,7 +112,8 @@ int goal_params_save(const char *path, const struct sim_params *p)
 	int failed;
 
 	if (out) {
-		fprintf(out, "# LogGOPS parameters of `sluice goal sim`: nanoseconds, a byte where large, bytes\n");
+		fprintf(out, "# LogGOPS parameters of `sluice goal sim`: nanoseconds, a byte where "
+			     "large, bytes\n");
 		fprintf(out, "L %s\n", goal_sim_ns(p->latency_ps, number));
 		fprintf(out, "o %s\n", goal_sim_ns(p->overhead_ps, number));
 		fprintf(out, "g %s\n", goal_sim_ns(p->gap_ps, number));
@@ -155,10 +165,13 @@ int goal_params_load(const char *path, struct sim_params *p)
 		number++;
 		if (line[0] == '#' || line[strspn(line, " \t\n")] == '\0')
 			continue;
-		if (sscanf(line, " %1s %63s", name, value) == 2 && !goal_params_set(p, name[0], value))
+		if (sscanf(line, " %1s %63s", name, value) == 2 &&
+		    !goal_params_set(p, name[0], value))
 			continue;
 		line[strcspn(line, "\n")] = '\0';
-		tool_say("goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a number", path, number, line);
+		tool_say(
+			"goal sim: %s:%d: '%s' is no parameter: L, o, g, G, O, C or S and a number",
+			path, number, line);
 		ret = TOOL_FAILED;
 	}
 	fclose(in);

@@ -59,11 +59,14 @@ static void print_head(const struct goal_sim *g, const struct sim_stats *s)
 	char l[32], o[32], gap[32], G[32], O[32], C[32], S[32];
 
 	base_format_bytes(p->eager_bytes, S, sizeof S);
-	printf("%" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages, %" PRIu64 " bytes\n", g->config.ranks, s->ops,
-	       s->messages, s->message_bytes);
-	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n\n", goal_sim_ns(p->latency_ps, l),
-	       goal_sim_ns(p->overhead_ps, o), goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
-	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S, g->o.params_name);
+	printf("%" PRIu32 " ranks, %" PRIu64 " operations, %" PRIu64 " messages, %" PRIu64
+	       " bytes\n",
+	       g->config.ranks, s->ops, s->messages, s->message_bytes);
+	printf("L=%s o=%s g=%s G=%s O=%s C=%s ns, S=%s bytes (%s)\n\n",
+	       goal_sim_ns(p->latency_ps, l), goal_sim_ns(p->overhead_ps, o),
+	       goal_sim_ns(p->gap_ps, gap), goal_sim_cost(p->gap_byte, G),
+	       goal_sim_cost(p->overhead_byte, O), goal_sim_cost(p->local_byte, C), S,
+	       g->o.params_name);
 }
 
 static void print_times(const struct goal_sim *g)
@@ -89,7 +92,10 @@ static void print_histogram(const uint64_t *ends, uint32_t ranks)
 	uint32_t r = 0;
 
 	for (uint64_t bin = 0; bin < BINS && spread; bin++) {
-		uint64_t until = bin + 1 == BINS ? UINT64_MAX : first + (uint64_t)((double)spread * (double)(bin + 1) / BINS);
+		uint64_t until =
+			bin + 1 == BINS
+				? UINT64_MAX
+				: first + (uint64_t)((double)spread * (double)(bin + 1) / BINS);
 		uint32_t begin = r, width;
 		char from[64], ns[32], count[32], bar[41];
 
@@ -119,8 +125,9 @@ static void print_ends(const struct goal_sim *g, const struct sim_stats *s)
 		tool_say("goal sim: %s", strerror(ENOMEM));
 		return;
 	}
-	printf("last: rank %" PRIu32 " after %s ns; first %s ns, half of the ranks %s ns\n\n", s->last_rank,
-	       goal_sim_ns(ends[n - 1], last), goal_sim_ns(ends[0], first), goal_sim_ns(ends[(n - 1) / 2], half));
+	printf("last: rank %" PRIu32 " after %s ns; first %s ns, half of the ranks %s ns\n\n",
+	       s->last_rank, goal_sim_ns(ends[n - 1], last), goal_sim_ns(ends[0], first),
+	       goal_sim_ns(ends[(n - 1) / 2], half));
 	if (n <= GOAL_SIM_TIMES_MAX || g->o.times)
 		print_times(g);
 	else
@@ -128,7 +135,7 @@ static void print_ends(const struct goal_sim *g, const struct sim_stats *s)
 	free(ends);
 }
 
-/* ---- the critical path ------------------------------------------------------------------------------ */
+/* ---- the critical path ------------------------------------------------------------------- */
 
 static void print_share(struct text_table *t, const char *what, uint64_t ps, uint64_t total)
 {
@@ -145,8 +152,8 @@ static void print_sum(const struct sim_path_sum *sum)
 	struct text_table t = { NULL };
 	char ns[32];
 
-	printf("critical path: %s ns, %" PRIu64 " steps, %" PRIu64 " messages\n", goal_sim_ns(sum->total_ps, ns), sum->steps,
-	       sum->messages);
+	printf("critical path: %s ns, %" PRIu64 " steps, %" PRIu64 " messages\n",
+	       goal_sim_ns(sum->total_ps, ns), sum->steps, sum->messages);
 	print_share(&t, "latency (L)", sum->latency_ps, sum->total_ps);
 	print_share(&t, "overhead (o)", sum->overhead_ps, sum->total_ps);
 	print_share(&t, "overhead of bytes (O)", sum->overhead_byte_ps, sum->total_ps);
@@ -180,8 +187,10 @@ static void keep_step(void *ctx, const struct sim_step *step)
 
 static void print_step(const struct goal_sim *g, const struct sim_step *step)
 {
-	static const char *const causes[] = { [SIM_FIRST] = "", [SIM_REQUIRED] = "after what it requires",
-					      [SIM_CPU] = "when the CPU is free", [SIM_NIC] = "when the NIC is ready",
+	static const char *const causes[] = { [SIM_FIRST] = "",
+					      [SIM_REQUIRED] = "after what it requires",
+					      [SIM_CPU] = "when the CPU is free",
+					      [SIM_NIC] = "when the NIC is ready",
 					      [SIM_WIRE] = "when it arrives" };
 	char name[160], begin[32], end[32];
 	bool is_receive = step->kind == SIM_RECEIVE;
@@ -190,18 +199,23 @@ static void print_step(const struct goal_sim *g, const struct sim_step *step)
 	if (is_receive) {
 		char sent[128];
 
-		goal_sim_name(g, step->peer, step->op, step->type, step->bytes, step->rank, step->tag, sent, sizeof sent);
+		goal_sim_name(g, step->peer, step->op, step->type, step->bytes, step->rank,
+			      step->tag, sent, sizeof sent);
 		snprintf(name, sizeof name, "receives from %" PRIu32 ": %s", step->peer, sent);
 	} else {
-		goal_sim_name(g, step->rank, step->op, step->type, step->bytes, step->peer, step->tag, name, sizeof name);
+		goal_sim_name(g, step->rank, step->op, step->type, step->bytes, step->peer,
+			      step->tag, name, sizeof name);
 	}
 	printf("  %12s .. %-12s rank %-8" PRIu32 " %s%s%s\n", goal_sim_ns(step->begin_ps, begin),
-	       goal_sim_ns(step->end_ps, end), step->rank, name, *causes[step->cause] ? "  | " : "", causes[step->cause]);
+	       goal_sim_ns(step->end_ps, end), step->rank, name, *causes[step->cause] ? "  | " : "",
+	       causes[step->cause]);
 }
 
 static void print_steps(const struct goal_sim *g, const struct sim_path_sum *sum)
 {
-	struct steps s = { .g = g, .all = sum->steps, .want = base_min_u64(g->o.path_steps, sum->steps) };
+	struct steps s = { .g = g,
+			   .all = sum->steps,
+			   .want = base_min_u64(g->o.path_steps, sum->steps) };
 
 	s.kept = calloc(s.want + 1, sizeof *s.kept);
 	if (!s.kept) {
@@ -227,7 +241,9 @@ void goal_sim_report(const struct goal_sim *g)
 	print_head(g, &s);
 	print_ends(g, &s);
 	if (s.lost)
-		printf("%" PRIu64 " puts and gets came before anybody had allowed them, and were lost\n\n", s.lost);
+		printf("%" PRIu64
+		       " puts and gets came before anybody had allowed them, and were lost\n\n",
+		       s.lost);
 	sim_path(g->sim, NULL, NULL, &sum);
 	if (!g->o.path_steps || !sum.total_ps)
 		return;
@@ -238,11 +254,12 @@ void goal_sim_report(const struct goal_sim *g)
 	print_sum(&sum);
 	print_steps(g, &sum);
 	if (s.unexpected)
-		printf("\n%" PRIu64 " messages came before their receive, at most %" PRIu32 " at a time, at rank %" PRIu32 "\n",
+		printf("\n%" PRIu64 " messages came before their receive, at most %" PRIu32
+		       " at a time, at rank %" PRIu32 "\n",
 		       s.unexpected, s.unexpected_most, s.unexpected_rank);
 }
 
-/* ---- what is stuck -------------------------------------------------------------------------------------- */
+/* ---- what is stuck ----------------------------------------------------------------------- */
 
 struct telling {
 	const struct goal_sim *g;
@@ -254,8 +271,10 @@ static void tell_one(void *ctx, const struct sim_stuck *w)
 	static const char *const why[] = { [SIM_STUCK_RECEIVE] = "no message came",
 					   [SIM_STUCK_SEND] = "no receive came",
 					   [SIM_STUCK_MESSAGE] = "sent, and nobody receives it",
-					   [SIM_STUCK_REQUIRES] = "part of what it requires has not ended",
-					   [SIM_STUCK_COUNTER] = "its counter did not come to its value" };
+					   [SIM_STUCK_REQUIRES] =
+						   "part of what it requires has not ended",
+					   [SIM_STUCK_COUNTER] =
+						   "its counter did not come to its value" };
 	struct telling *t = ctx;
 	char name[160];
 
@@ -272,7 +291,8 @@ void goal_sim_tell_stuck(const struct goal_sim *g)
 
 	sim_get_stats(g->sim, &s);
 	if (s.ops_done < s.ops)
-		tool_say("goal sim: deadlock: %" PRIu64 " of %" PRIu64 " operations have not ended", s.ops - s.ops_done, s.ops);
+		tool_say("goal sim: deadlock: %" PRIu64 " of %" PRIu64 " operations have not ended",
+			 s.ops - s.ops_done, s.ops);
 	sim_stuck(g->sim, tell_one, &t);
 	if (t.count > GOAL_SIM_STUCK_MAX)
 		tool_say("goal sim: and %" PRIu64 " more", t.count - GOAL_SIM_STUCK_MAX);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trace events as Perfetto and Chrome read them: a process a rank, a thread a CPU, arrows for messages. */
+/* Trace events as Perfetto and Chrome read them: a process a rank, a thread a CPU, arrows for
+ * messages. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,9 +40,11 @@ static void put_time(FILE *out, const char *key, uint64_t ps)
 	fprintf(out, ", \"%s\": %" PRIu64 ".%06" PRIu64, key, ps / 1000000, ps % 1000000);
 }
 
-static void begin_event(struct goal_timeline *t, const char *phase, const struct sim_span *s, uint64_t ps)
+static void begin_event(struct goal_timeline *t, const char *phase, const struct sim_span *s,
+			uint64_t ps)
 {
-	fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": %" PRIu32 ", \"tid\": %u", t->comma, phase, s->rank, s->cpu);
+	fprintf(t->out, "%s{\"ph\": \"%s\", \"pid\": %" PRIu32 ", \"tid\": %u", t->comma, phase,
+		s->rank, s->cpu);
 	put_time(t->out, "ts", ps);
 	t->comma = ",\n";
 	t->count++;
@@ -50,17 +53,21 @@ static void begin_event(struct goal_timeline *t, const char *phase, const struct
 /* Labels are words, so nothing in a name needs a backslash. */
 static void put_span(struct goal_sim *g, const struct sim_span *s)
 {
-	static const char *const words[] = { [SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local" };
+	static const char *const words[] = {
+		[SIM_SEND] = "send", [SIM_RECEIVE] = "receive", [SIM_LOCAL] = "local"
+	};
 	struct goal_timeline *t = g->timeline;
 	bool is_receive = s->kind == SIM_RECEIVE;
 	char name[160];
 
-	goal_sim_name(g, is_receive ? s->peer : s->rank, s->op, s->type, s->bytes, is_receive ? s->rank : s->peer, s->tag,
-		      name, sizeof name);
+	goal_sim_name(g, is_receive ? s->peer : s->rank, s->op, s->type, s->bytes,
+		      is_receive ? s->rank : s->peer, s->tag, name, sizeof name);
 	begin_event(t, "X", s, s->begin_ps);
 	put_time(t->out, "dur", s->end_ps - s->begin_ps);
 	if (is_receive)
-		fprintf(t->out, ", \"name\": \"receive from %" PRIu32 "\", \"args\": {\"of\": \"%s\"}", s->peer, name);
+		fprintf(t->out,
+			", \"name\": \"receive from %" PRIu32 "\", \"args\": {\"of\": \"%s\"}",
+			s->peer, name);
 	else
 		fprintf(t->out, ", \"name\": \"%s\"", name);
 	fprintf(t->out, ", \"cat\": \"%s\"}", words[s->kind]);
@@ -71,7 +78,9 @@ static void put_arrow(struct goal_sim *g, const struct sim_span *s)
 	bool is_send = s->kind == SIM_SEND;
 
 	begin_event(g->timeline, is_send ? "s" : "f", s, s->begin_ps);
-	fprintf(g->timeline->out, ", \"id\": \"%" PRIu32 ".%" PRIu32 "\", \"name\": \"message\", \"cat\": \"message\"%s}",
+	fprintf(g->timeline->out,
+		", \"id\": \"%" PRIu32 ".%" PRIu32
+		"\", \"name\": \"message\", \"cat\": \"message\"%s}",
 		is_send ? s->rank : s->peer, s->op, is_send ? "" : ", \"bp\": \"e\"");
 }
 
@@ -95,8 +104,11 @@ int goal_timeline_close(struct goal_sim *g)
 	uint32_t end = g->o.timeline_end < g->config.ranks ? g->o.timeline_end : g->config.ranks;
 	int failed;
 
-	for (uint32_t r = g->o.timeline_first; r < end && r - g->o.timeline_first < EVENTS_MAX; r++) {
-		fprintf(t->out, "%s{\"ph\": \"M\", \"pid\": %" PRIu32 ", \"name\": \"process_name\", ", t->comma, r);
+	for (uint32_t r = g->o.timeline_first; r < end && r - g->o.timeline_first < EVENTS_MAX;
+	     r++) {
+		fprintf(t->out,
+			"%s{\"ph\": \"M\", \"pid\": %" PRIu32 ", \"name\": \"process_name\", ",
+			t->comma, r);
 		fprintf(t->out, "\"args\": {\"name\": \"rank %" PRIu32 "\"}}", r);
 		t->comma = ",\n";
 	}
@@ -104,9 +116,11 @@ int goal_timeline_close(struct goal_sim *g)
 	failed = ferror(t->out);
 	failed |= fclose(t->out);
 	if (failed)
-		tool_say("goal sim: cannot write %s: %s", g->o.timeline, strerror(errno ? errno : EIO));
+		tool_say("goal sim: cannot write %s: %s", g->o.timeline,
+			 strerror(errno ? errno : EIO));
 	if (t->left_out)
-		tool_say("goal sim: %s holds the first %u events, %" PRIu64 " spans are left out; fewer ranks with --timeline-ranks",
+		tool_say("goal sim: %s holds the first %u events, %" PRIu64
+			 " spans are left out; fewer ranks with --timeline-ranks",
 			 g->o.timeline, EVENTS_MAX, t->left_out);
 	free(t);
 	g->timeline = NULL;

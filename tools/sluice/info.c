@@ -32,17 +32,26 @@ static const char help[] =
 
 void info_nodes(struct info_nodes out[INFO_NODES])
 {
-	bool any = base_opt.span, requests = any && base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON;
+	bool any = base_opt.span,
+	     requests = any && base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON;
 
-	out[0] = (struct info_nodes){ "Bcast, Reduce, Allreduce", any,
-		any ? "from 1 MB on; SLUICE_COLL_kind=on: from SLUICE_COLL_THRESHOLD on" :
-		      "the host MPI's unless SLUICE_SPAN=on says that every rank of the job runs Sluice" };
-	out[1] = (struct info_nodes){ "Barrier, Gather, Scatter, Allgather, Alltoall, Reduce_scatter", any,
-		"with SLUICE_COLL_kind=on; of Alltoall at most 64 KB for each rank" };
+	out[0] = (struct info_nodes){
+		"Bcast, Reduce, Allreduce", any,
+		any ? "from 1 MB on; SLUICE_COLL_kind=on: from SLUICE_COLL_THRESHOLD on"
+		    : "the host MPI's unless SLUICE_SPAN=on says that every rank of the job runs "
+		      "Sluice"
+	};
+	out[1] = (struct info_nodes){
+		"Barrier, Gather, Scatter, Allgather, Alltoall, Reduce_scatter", any,
+		"with SLUICE_COLL_kind=on; of Alltoall at most 64 KB for each rank"
+	};
 	out[2] = (struct info_nodes){ "nonblocking ones of these kinds", requests,
-		requests ? "where MPI_THREAD_MULTIPLE is provided: a thread makes them progress; else the host MPI's" :
-			   "the host MPI's, which progresses inside calls; SLUICE_COLL_NONBLOCKING=on: see sluice(7)" };
-	out[3] = (struct info_nodes){ "others: Scan, Gatherv, Alltoallv, neighbours, persistent", false, "the host MPI's" };
+				      requests ? "where MPI_THREAD_MULTIPLE is provided: a thread "
+						 "makes them progress; else the host MPI's"
+					       : "the host MPI's, which progresses inside calls; "
+						 "SLUICE_COLL_NONBLOCKING=on: see sluice(7)" };
+	out[3] = (struct info_nodes){ "others: Scan, Gatherv, Alltoallv, neighbours, persistent",
+				      false, "the host MPI's" };
 }
 
 const char *info_tune_state(enum tune_state state)
@@ -65,7 +74,8 @@ static void find_places(const struct mpi_found *m, struct info_tuned *t)
 	snprintf(t->alike, sizeof(t->alike), "%s/%s", folder, name);
 }
 
-/* The first MPI that is served is what a program gets that says nothing else: its values stay in force. */
+/* The first MPI that is served is what a program gets that says nothing else: its values stay in
+ * force. */
 static int collect_tuned(struct info *out)
 {
 	out->tuned = calloc(out->mpis.count + 1, sizeof(*out->tuned));
@@ -111,7 +121,8 @@ static int collect(struct info *out)
 }
 
 /* Calls visit for each line of info->problems. */
-void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line), void *ctx)
+void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line),
+		       void *ctx)
 {
 	char *copy = strdup(info->problems), *rest = copy, *line;
 

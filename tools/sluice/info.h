@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* info: what `sluice info` has found, collected by info.c and printed by info_text.c or info_json.c: the
- * two have the same content. */
+/* info: what `sluice info` has found, collected by info.c and printed by info_text.c or
+ * info_json.c: the two have the same content. */
 #ifndef SLUICE_TOOL_INFO_H
 #define SLUICE_TOOL_INFO_H
 
@@ -14,7 +14,8 @@
 struct info_tuned {
 	const struct mpi_found *mpi;
 	struct tune_result found;
-	char own[PATH_MAX + 256], alike[PATH_MAX + 256]; /* where `sluice tune` writes; "": no home */
+	char own[PATH_MAX + 256],
+		alike[PATH_MAX + 256]; /* where `sluice tune` writes; "": no home */
 };
 
 struct info {
@@ -23,7 +24,8 @@ struct info {
 	char kernel[2 * 65 + 2];
 	char host[65], machine[512]; /* as tune files name them */
 	struct mpi_list mpis;
-	struct info_tuned *tuned; /* of the MPIs that are served; the first one's values are in force */
+	struct info_tuned
+		*tuned; /* of the MPIs that are served; the first one's values are in force */
 	size_t tuned_count;
 	struct trial trials[TRIAL_COUNT];
 	struct trial_early early;
@@ -35,7 +37,8 @@ void info_text(const struct info *info);
 void info_json(const struct info *info);
 
 /* Calls visit for each line of info->problems. */
-void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line), void *ctx);
+void info_each_problem(const struct info *info, void (*visit)(void *ctx, const char *line),
+		       void *ctx);
 const char *info_kernel_names(void);
 /* What Sluice does on communicators that span nodes, as the options are. */
 enum { INFO_NODES = 4 };

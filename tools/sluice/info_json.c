@@ -108,8 +108,8 @@ static void json_options(struct text_json *j)
 }
 
 /* nodes: how many of the channels are told; 0: none are. */
-static void json_ways(struct text_json *j, const char *key, const struct trial_way *ways, size_t count,
-		      const char *chosen, int nodes)
+static void json_ways(struct text_json *j, const char *key, const struct trial_way *ways,
+		      size_t count, const char *chosen, int nodes)
 {
 	text_json_open(j, key, '[');
 	for (size_t i = 0; i < count; i++) {

@@ -115,7 +115,8 @@ static void print_nodes(void)
 	printf("\nCommunicators that span nodes\n");
 	info_nodes(lines);
 	for (size_t i = 0; i < INFO_NODES; i++)
-		text_table_row(&t, lines[i].what, lines[i].is_served ? "yes" : "no", lines[i].how, NULL);
+		text_table_row(&t, lines[i].what, lines[i].is_served ? "yes" : "no", lines[i].how,
+			       NULL);
 	text_table_print(&t, "  ", stdout);
 	text_table_free(&t);
 }
@@ -158,14 +159,17 @@ static void print_topology(const struct info *info)
 	text_table_free(&t);
 }
 
-static void add_ways(struct text_table *t, const char *head, const struct trial_way *ways, size_t count,
-		     const char *chosen)
+static void add_ways(struct text_table *t, const char *head, const struct trial_way *ways,
+		     size_t count, const char *chosen)
 {
 	for (size_t i = 0; i < count; i++) {
 		const struct trial_way *w = &ways[i];
 		bool is_chosen = chosen && !strcmp(chosen, w->name);
 
-		text_table_row(t, i ? "" : head, w->name, !w->works ? "no" : is_chosen ? "yes, taken" : "yes",
+		text_table_row(t, i ? "" : head, w->name,
+			       !w->works   ? "no"
+			       : is_chosen ? "yes, taken"
+					   : "yes",
 			       w->what, NULL);
 		if (!w->works)
 			text_table_row(t, "", "", "", w->reason, NULL);
@@ -211,7 +215,8 @@ static void print_tuned(const struct info *info)
 			snprintf(text, sizeof(text), "%s", u->found.reason);
 			break;
 		case TUNE_ABSENT:
-			snprintf(text, sizeof(text), "sluice tune would write %s", u->own[0] ? u->own : "a file");
+			snprintf(text, sizeof(text), "sluice tune would write %s",
+				 u->own[0] ? u->own : "a file");
 			break;
 		}
 		text_table_row(&t, u->mpi->version[0] ? u->mpi->version : u->mpi->path,
@@ -229,7 +234,8 @@ static void print_options(const struct info *info)
 	char value[512];
 
 	if (info->tuned_count && info->tuned[0].found.state == TUNE_IN_FORCE)
-		printf("\nOptions (environment variables; tuned as with %s)\n", info->tuned[0].mpi->version);
+		printf("\nOptions (environment variables; tuned as with %s)\n",
+		       info->tuned[0].mpi->version);
 	else
 		printf("\nOptions (environment variables)\n");
 	text_table_row(&t, "name", "value", "default", "unit", "source", "meaning", NULL);

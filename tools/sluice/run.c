@@ -68,8 +68,8 @@ static void report_problems(const char *program)
 	if (base_job_rank() > 0)
 		return;
 	while ((line = strsep(&rest, "\n")) && *line)
-		tool_say("%s: %s%s%s%s", verb->name, line, *rest ? "" : " (running ", *rest ? "" : program,
-			 *rest ? "" : " without Sluice)");
+		tool_say("%s: %s%s%s%s", verb->name, line, *rest ? "" : " (running ",
+			 *rest ? "" : program, *rest ? "" : " without Sluice)");
 }
 
 /* ---- arguments ---------------------------------------------------------------------- */
@@ -183,7 +183,8 @@ static int use_mpi(const char *path)
 	if (base_job_rank() > 0)
 		return TOOL_MISUSE;
 	if (rc == -EINVAL)
-		tool_say("%s: --mpi %s: no MPI library (none there exports PMPI_Bcast)", verb->name, path);
+		tool_say("%s: --mpi %s: no MPI library (none there exports PMPI_Bcast)", verb->name,
+			 path);
 	else if (rc == -ENOEXEC)
 		tool_say("%s: --mpi %s: not a shared library for this machine", verb->name, path);
 	else
@@ -271,7 +272,8 @@ static int cannot_execute(const char *program, const char *path, int error)
 {
 	/* execve says ENOENT, too, when the interpreter of a program that exists does not */
 	if (error == ENOENT && *path && access(path, F_OK) == 0) {
-		tool_say("%s: cannot execute %s: its interpreter does not exist", verb->name, program);
+		tool_say("%s: cannot execute %s: its interpreter does not exist", verb->name,
+			 program);
 		return TOOL_CANNOT_EXECUTE;
 	}
 	tool_say("%s: cannot execute %s: %s", verb->name, program, strerror(error));
@@ -293,7 +295,8 @@ int run_program(const struct run_verb *v, char **argv)
 		return TOOL_DONE;
 	}
 	if (!args.program) {
-		tool_say("%s: no program; write: mpiexec -n 4 sluice %s ./app", verb->name, verb->name);
+		tool_say("%s: no program; write: mpiexec -n 4 sluice %s ./app", verb->name,
+			 verb->name);
 		return TOOL_MISUSE;
 	}
 	rc = rt_exec_find(args.program[0], getenv("PATH"), path, sizeof(path));

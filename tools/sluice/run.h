@@ -9,11 +9,11 @@ struct run_verb {
 	const char *name;         /* "run": in messages, and in what they say to write */
 	const char *help;
 	const char *const *flags; /* all, NULL-terminated: for words that are none */
-	/* A flag of the verb's own at arg[0]: how many words it takes; 0: it is none of its own. May be
-	 * NULL. */
+	/* A flag of the verb's own at arg[0]: how many words it takes; 0: it is none of its own.
+	 * May be NULL. */
 	int (*own_flag)(char **arg);
-	/* The program is about to run, with the library (or plain: false). 0, or the exit code with which it
-	 * does not; told. May be NULL. */
+	/* The program is about to run, with the library (or plain: false). 0, or the exit code with
+	 * which it does not; told. May be NULL. */
 	int (*prepare)(bool has_library);
 };
 

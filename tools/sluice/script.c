@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Verbs that become a Python program installed with this one. What must work without Python, their help, is in
- * the verbs' own files. */
+/* Verbs that become a Python program installed with this one. What must work without Python, their
+ * help, is in the verbs' own files. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -21,7 +21,8 @@ static int find_script(const char *verb, char self[PATH_MAX], char out[PATH_MAX]
 		return -ENOENT;
 	self[n] = '\0';
 	strcpy(folder, self);
-	snprintf(path, sizeof(path), "%s/" SLUICE_LIBEXEC_FROM_BIN "/%s/main.py", dirname(folder), verb);
+	snprintf(path, sizeof(path), "%s/" SLUICE_LIBEXEC_FROM_BIN "/%s/main.py", dirname(folder),
+		 verb);
 	return realpath(path, out) ? 0 : -ENOENT;
 }
 
@@ -39,8 +40,8 @@ int tool_become_script(const char *verb, int argc, char **argv)
 		tool_say("%s: out of memory", verb);
 		return TOOL_FAILED;
 	}
-	/* -I: neither the user's packages nor variables change what is measured; -B: no files are written
-	 * where the tool is installed */
+	/* -I: neither the user's packages nor variables change what is measured; -B: no files are
+	 * written where the tool is installed */
 	memcpy(args, (char *[]){ "python3", "-I", "-B", script, self }, 5 * sizeof(*args));
 	for (int i = 1; i < argc; i++)
 		args[4 + i] = argv[i];

@@ -38,8 +38,8 @@ int tool_goal(int argc, char **argv);
 /* One line on stderr, "sluice: " before it, in one write: ranks share the terminal. */
 void tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* This process becomes libexec/sluice/VERB/main.py, which gets this program's path and then the arguments. Returns
- * only when that cannot be, with an exit code. */
+/* This process becomes libexec/sluice/VERB/main.py, which gets this program's path and then the
+ * arguments. Returns only when that cannot be, with an exit code. */
 int tool_become_script(const char *verb, int argc, char **argv);
 
 /* Absolute path of the preloaded library that belongs to this program: installed beside it, or in

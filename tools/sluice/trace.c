@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice trace: sluice run with a trace, and its report: a table, a timeline for a browser, JSON for
- * Perfetto. The report is made from the files of the ranks by whichever ends last (trace_job.h), or by
- * `sluice trace report`.
+ * sluice trace: sluice run with a trace, and its report: a table, a timeline for a browser, JSON
+ * for Perfetto. The report is made from the files of the ranks by whichever ends last
+ * (trace_job.h), or by `sluice trace report`.
  */
 #include <errno.h>
 #include <limits.h>
@@ -41,7 +41,7 @@ static const char help[] =
 	"Exit code: the program's; 1 nothing can be written, 2 misuse.\n"
 	"More: man sluice-trace\n";
 
-/* ---- the report --------------------------------------------------------------------------------------- */
+/* ---- the report -------------------------------------------------------------------------- */
 
 static char *title_of(const struct trace_data *d)
 {
@@ -133,7 +133,8 @@ static int make_report(const char *folder, char *const *goals, size_t goal_count
 	int ret = trace_read(folder, d);
 
 	if (ret == -ENODATA) {
-		tool_say("trace: %s holds no trace: no process started MPI under Sluice there", folder);
+		tool_say("trace: %s holds no trace: no process started MPI under Sluice there",
+			 folder);
 		return TOOL_FAILED;
 	}
 	if (ret) {
@@ -149,7 +150,8 @@ static int make_report(const char *folder, char *const *goals, size_t goal_count
 		ret |= write_output(v, folder, i);
 	if (!quiet)
 		trace_summary(d, stdout);
-	tool_say("trace: %s: %zu events in %s: summary.txt, timeline.html, trace.json", v->title, v->events_count, folder);
+	tool_say("trace: %s: %zu events in %s: summary.txt, timeline.html, trace.json", v->title,
+		 v->events_count, folder);
 	return ret ? TOOL_FAILED : TOOL_DONE;
 }
 
@@ -187,7 +189,7 @@ static int report_main(char **arg)
 	return make_report(folder, goals, goal_count, false);
 }
 
-/* ---- the run ------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------- */
 
 static char folder[PATH_MAX];
 static bool is_misused;
@@ -235,9 +237,15 @@ static int prepare(bool has_library)
 
 int tool_trace(int argc, char **argv)
 {
-	static const char *const flags[] = { "--output", "--limit", "--set", "--mpi", "--help", NULL };
+	static const char *const flags[] = {
+		"--output", "--limit", "--set", "--mpi", "--help", NULL
+	};
 	static const struct run_verb trace = {
-		.name = "trace", .help = help, .flags = flags, .own_flag = own_flag, .prepare = prepare,
+		.name = "trace",
+		.help = help,
+		.flags = flags,
+		.own_flag = own_flag,
+		.prepare = prepare,
 	};
 
 	if (argc > 1 && !strcmp(argv[1], "report"))

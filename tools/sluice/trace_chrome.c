@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The events as trace-event JSON, which Perfetto and Chrome's about:tracing open. An event a line. */
+/* The events as trace-event JSON, which Perfetto and Chrome's about:tracing open. An event a line.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -20,7 +21,8 @@ static void put_text(FILE *out, const char *key, const char *text)
 
 static void put_meta(FILE *out, const char *what, uint32_t pid, uint32_t tid, const char *name)
 {
-	fprintf(out, ",\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"args\":{", what, pid, tid);
+	fprintf(out, ",\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%u,\"tid\":%u,\"args\":{", what, pid,
+		tid);
 	put_text(out, "name", name);
 	fputs("}}", out);
 }

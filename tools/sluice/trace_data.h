@@ -3,15 +3,14 @@
  * trace_data: what `sluice trace report` knows.
  *
  *   trace_read.c     files of the processes -> struct trace_process (calls, copies, ends, touches)
- *   trace_join.c     what belongs together across processes: who moved whose bytes, what came of leaving
- *   trace_view.c     all of it as events on tracks: what is shown
- *   trace_goal.c     a profile of GOAL schedules -> events on tracks of their own
- *   trace_symbols_*.c  return address -> function, file, line
- *   trace_summary.c  the table for people       trace_chrome.c  JSON for Perfetto and Chrome
- *   trace_html.c     the timeline: a page with the events in it
+ *   trace_join.c     what belongs together across processes: who moved whose bytes, what came of
+ * leaving trace_view.c     all of it as events on tracks: what is shown trace_goal.c     a profile
+ * of GOAL schedules -> events on tracks of their own trace_symbols_*.c  return address -> function,
+ * file, line trace_summary.c  the table for people       trace_chrome.c  JSON for Perfetto and
+ * Chrome trace_html.c     the timeline: a page with the events in it
  *
- * Times are nanoseconds since the first process began (CLOCK_MONOTONIC, the same for all processes of
- * a machine). Memory is held until the program ends.
+ * Times are nanoseconds since the first process began (CLOCK_MONOTONIC, the same for all processes
+ * of a machine). Memory is held until the program ends.
  */
 #ifndef SLUICE_TOOL_TRACE_DATA_H
 #define SLUICE_TOOL_TRACE_DATA_H
@@ -37,7 +36,8 @@ struct trace_place {
 	uint32_t processes;    /* that were there */
 	/* from records */
 	uint64_t in_call_ns;   /* of calls that were each timed */
-	uint64_t sampled_ns;   /* of small ones of which some were timed, times how many these stand for */
+	uint64_t sampled_ns;   /* of small ones of which some were timed, times how many these stand
+				  for */
 	uint64_t received, own, peers, channel; /* bytes of what its ranks received, by mover */
 	uint64_t left_ns, waited_ns, saved_ns, cost_ns;
 	uint64_t touched, called, unseen; /* of those left */
@@ -52,7 +52,8 @@ struct trace_call {
 	uint16_t rank, ranks, root, ops;
 	uint8_t outcome, region;
 	bool is_root;
-	/* joined: bytes of transfers to this rank, by mover; the moment when the last ended (0 unknown) */
+	/* joined: bytes of transfers to this rank, by mover; the moment when the last ended (0
+	 * unknown) */
 	uint64_t own, peers, channel, for_others, done_ns;
 	uint32_t own_fragments, peer_fragments, channel_fragments;
 	uint32_t left;           /* index of its end, or TRACE_NO_CALL */
@@ -118,14 +119,17 @@ struct trace_data {
 
 /* Room for one more element, zeroed; ends the program when there is no memory. */
 void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes);
-#define TRACE_ADD(d, name) \
-	((__typeof__((d)->name))trace_add(&(d)->name, &(d)->name##_count, &(d)->name##_cap, sizeof *(d)->name))
+#define TRACE_ADD(d, name)                                                                         \
+	((__typeof__((d)->name))trace_add(&(d)->name, &(d)->name##_count, &(d)->name##_cap,        \
+					  sizeof *(d)->name))
 void *trace_alloc(size_t bytes); /* zeroed; never NULL */
 
-/* All traces in the folder. 0; -ENOENT: there is none; -errno. What is wrong with single files is told. */
+/* All traces in the folder. 0; -ENOENT: there is none; -errno. What is wrong with single files is
+ * told. */
 int trace_read(const char *folder, struct trace_data *out);
 const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "" none */
-const char *trace_thread_name(const struct trace_process *p, uint32_t thread); /* "thread": not known */
+const char *trace_thread_name(const struct trace_process *p,
+			      uint32_t thread); /* "thread": not known */
 void trace_join(struct trace_data *d);
 
 /* Fills function and where of every place. */
@@ -134,11 +138,21 @@ void trace_symbols(struct trace_data *d);
 struct trace_symbol { char function[256], where[256]; };
 void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol *out);
 
-/* ---- what is shown ------------------------------------------------------------------------------------ */
+/* ---- what is shown ----------------------------------------------------------------------- */
 
 enum trace_kind { /* of an event; names in trace_view.c */
-	TRACE_SHOW_CALL, TRACE_SHOW_EARLY, TRACE_SHOW_PASSED, TRACE_SHOW_LEFT, TRACE_SHOW_TOUCH, TRACE_SHOW_COPY,
-	TRACE_SHOW_CHANNEL, TRACE_SHOW_SPAN, TRACE_SHOW_GOAL, TRACE_SHOW_BEGUN, TRACE_SHOW_PENDING, TRACE_SHOW_KINDS
+		  TRACE_SHOW_CALL,
+		  TRACE_SHOW_EARLY,
+		  TRACE_SHOW_PASSED,
+		  TRACE_SHOW_LEFT,
+		  TRACE_SHOW_TOUCH,
+		  TRACE_SHOW_COPY,
+		  TRACE_SHOW_CHANNEL,
+		  TRACE_SHOW_SPAN,
+		  TRACE_SHOW_GOAL,
+		  TRACE_SHOW_BEGUN,
+		  TRACE_SHOW_PENDING,
+		  TRACE_SHOW_KINDS
 };
 
 struct trace_event {
@@ -175,7 +189,8 @@ bool trace_is_worker(const struct trace_header *h);
 void trace_view(const struct trace_data *d, struct trace_view *out);
 /* Once, when all events are there. */
 void trace_view_sort(struct trace_view *v);
-uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process, const char *name);
+uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process,
+			 const char *name);
 void trace_event_add(struct trace_view *v, const struct trace_event *e);
 /* Adds the events of a profile to the view. 0 or -errno, told. */
 int trace_goal_read(struct trace_view *v, const char *path);

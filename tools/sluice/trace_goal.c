@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A profile of GOAL schedules: trace-event JSON, an array of events or an object with traceEvents.
- * Complete events (ph X) go on tracks of their own, one for each thread (tid: rank in its group) of each process
- * (pid), beside the process's own; names are taken from metadata events. ts in microseconds of CLOCK_MONOTONIC;
- * where they are less than this trace's beginning they count from it.
+ * Complete events (ph X) go on tracks of their own, one for each thread (tid: rank in its group) of
+ * each process (pid), beside the process's own; names are taken from metadata events. ts in
+ * microseconds of CLOCK_MONOTONIC; where they are less than this trace's beginning they count from
+ * it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +31,7 @@ struct goal_event {
 	double ts, dur, pid, tid, bytes;
 };
 
-/* ---- JSON, as much of it as is needed ----------------------------------------------------------------- */
+/* ---- JSON, as much of it as is needed ---------------------------------------------------- */
 
 static char peek(struct json *j)
 {
@@ -92,7 +93,8 @@ static double read_number(struct json *j)
 static void skip(struct json *j);
 
 /* Members or elements until `close`; one(j, key, arg) reads the value, key "" in arrays. */
-static void each(struct json *j, char open, char close, void (*one)(struct json *, const char *, void *), void *arg)
+static void each(struct json *j, char open, char close,
+		 void (*one)(struct json *, const char *, void *), void *arg)
 {
 	char key[64] = "";
 
@@ -136,7 +138,7 @@ static void skip(struct json *j)
 		read_number(j);
 }
 
-/* ---- events --------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------ */
 
 static void read_arg(struct json *j, const char *key, void *arg)
 {
@@ -153,10 +155,15 @@ static void read_arg(struct json *j, const char *key, void *arg)
 static void read_member(struct json *j, const char *key, void *arg)
 {
 	struct goal_event *e = arg;
-	const struct { const char *key; char *text; size_t cap; double *number; } members[] = {
-		{ "ph", e->ph, sizeof e->ph, NULL }, { "name", e->name, sizeof e->name, NULL },
-		{ "cat", e->cat, sizeof e->cat, NULL }, { "ts", NULL, 0, &e->ts }, { "dur", NULL, 0, &e->dur },
-		{ "pid", NULL, 0, &e->pid }, { "tid", NULL, 0, &e->tid },
+	const struct { const char *key; char *text; size_t cap; double *number;
+	} members[] = {
+		{ "ph", e->ph, sizeof e->ph, NULL },
+		{ "name", e->name, sizeof e->name, NULL },
+		{ "cat", e->cat, sizeof e->cat, NULL },
+		{ "ts", NULL, 0, &e->ts },
+		{ "dur", NULL, 0, &e->dur },
+		{ "pid", NULL, 0, &e->pid },
+		{ "tid", NULL, 0, &e->tid },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(members); i++) {
@@ -293,8 +300,9 @@ int trace_goal_read(struct trace_view *v, const char *path)
 	else
 		each(&j, '{', '}', read_top, r);
 	if (j.is_wrong)
-		tool_say("trace: %s is no trace-event JSON (byte %td); %" PRIu64 " events of it are shown", path,
-			 j.at - text, r->events);
+		tool_say("trace: %s is no trace-event JSON (byte %td); %" PRIu64
+			 " events of it are shown",
+			 path, j.at - text, r->events);
 	free(text);
 	free(r);
 	return j.is_wrong ? -EINVAL : 0;

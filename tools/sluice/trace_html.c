@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The page: its own text (timeline/), and the events in it: what they have in common as JSON, each by
- * itself as numbers of seven bits a byte, in base64. An event: begin since the one before in its track,
- * duration, form (kind, label, detail, place: there are few), bytes, extra.
+ * The page: its own text (timeline/), and the events in it: what they have in common as JSON, each
+ * by itself as numbers of seven bits a byte, in base64. An event: begin since the one before in its
+ * track, duration, form (kind, label, detail, place: there are few), bytes, extra.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 extern const char timeline_before[], timeline_after[];
 
-/* ---- forms ------------------------------------------------------------------------------------------- */
+/* ---- forms ------------------------------------------------------------------------------- */
 
 struct forms {
 	const struct trace_event **all; /* one event of each form */
@@ -26,12 +26,14 @@ struct forms {
 
 static bool is_same(const struct trace_event *a, const struct trace_event *b)
 {
-	return a->kind == b->kind && a->label == b->label && a->detail == b->detail && a->place == b->place;
+	return a->kind == b->kind && a->label == b->label && a->detail == b->detail &&
+	       a->place == b->place;
 }
 
 static uint64_t hash_of(const struct trace_event *e)
 {
-	uint64_t h = ((uint64_t)e->label * 0x9e3779b97f4a7c15ull) ^ ((uint64_t)e->detail * 0xbf58476d1ce4e5b9ull) ^
+	uint64_t h = ((uint64_t)e->label * 0x9e3779b97f4a7c15ull) ^
+		     ((uint64_t)e->detail * 0xbf58476d1ce4e5b9ull) ^
 		     ((uint64_t)e->place * 0x94d049bb133111ebull) ^ e->kind;
 
 	return h ^ h >> 31;
@@ -65,7 +67,7 @@ static uint32_t form_of(struct forms *f, const struct trace_event *e)
 	return (uint32_t)f->count - 1;
 }
 
-/* ---- events -------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------ */
 
 struct encoder {
 	FILE *out;
@@ -74,7 +76,8 @@ struct encoder {
 
 static void put_base64(struct encoder *e, int left)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	for (int i = 0; i < 4; i++)
 		putc_unlocked(i > left ? '=' : digits[e->bits >> (18 - 6 * i) & 63], e->out);
@@ -115,7 +118,7 @@ static void put_events(struct encoder *e, const struct trace_view *v, struct for
 		put_base64(e, (int)e->count);
 }
 
-/* ---- the rest as JSON -------------------------------------------------------------------------------------- */
+/* ---- the rest as JSON -------------------------------------------------------------------- */
 
 static void put_places(struct text_json *j, const struct trace_view *v)
 {

@@ -21,7 +21,7 @@
 
 static int lock_fd = -1;
 
-/* ---- which job --------------------------------------------------------------------------------------- */
+/* ---- which job --------------------------------------------------------------------------- */
 
 static int parent_of(int pid)
 {
@@ -74,7 +74,7 @@ static int launcher(void)
 	return pid > 0 ? pid : getpid();
 }
 
-/* ---- the folder --------------------------------------------------------------------------------------- */
+/* ---- the folder -------------------------------------------------------------------------- */
 
 /* A word to all of the job is said by one. */
 #define SAY_ONCE(...) (base_job_rank() > 0 ? (void)0 : tool_say(__VA_ARGS__))
@@ -88,7 +88,8 @@ static int claim(const char *folder, int job)
 
 	gethostname(host, sizeof host - 1);
 	snprintf(path, sizeof path, "%s/job.%s", folder, host);
-	snprintf(mine, sizeof mine, "%d started %llu\n", job, (unsigned long long)host_process_start(job));
+	snprintf(mine, sizeof mine, "%d started %llu\n", job,
+		 (unsigned long long)host_process_start(job));
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return -errno;
@@ -135,7 +136,8 @@ int trace_job_join(char *folder, size_t cap)
 	if (!ret)
 		ret = take_lock(path);
 	if (ret == -EEXIST)
-		SAY_ONCE("trace: %s holds the trace of another run; remove it or name another folder with -o",
+		SAY_ONCE("trace: %s holds the trace of another run; remove it or name another "
+			 "folder with -o",
 			 folder);
 	else if (ret)
 		SAY_ONCE("trace: cannot write in %s: %s", folder, strerror(-ret));
@@ -143,7 +145,7 @@ int trace_job_join(char *folder, size_t cap)
 	return ret ? TOOL_FAILED : 0;
 }
 
-/* ---- the watcher ---------------------------------------------------------------------------------------- */
+/* ---- the watcher ------------------------------------------------------------------------- */
 
 static void wait_for(int pidfd)
 {
@@ -174,7 +176,8 @@ static void watch(int pidfd, const char *folder, int (*report)(const char *folde
 {
 	leave_the_job();
 	wait_for(pidfd);
-	/* the shared lock is given up before this one is asked for: so of two that try at once one gets it */
+	/* the shared lock is given up before this one is asked for: so of two that try at once one
+	 * gets it */
 	if (flock(lock_fd, LOCK_EX | LOCK_NB))
 		_exit(TOOL_DONE); /* another rank still runs, or makes the report */
 	_exit(report(folder));
@@ -186,8 +189,8 @@ int trace_job_watch(const char *folder, int (*report)(const char *folder))
 	pid_t child = pidfd < 0 ? -1 : fork();
 
 	if (child < 0) {
-		SAY_ONCE("trace: cannot watch the program: %s; after it: sluice trace report %s", strerror(errno),
-			 folder);
+		SAY_ONCE("trace: cannot watch the program: %s; after it: sluice trace report %s",
+			 strerror(errno), folder);
 		return 0;
 	}
 	if (!child) { /* its child belongs to nobody, so that the program never waits for it */

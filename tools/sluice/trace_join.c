@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What belongs together. A copy belongs to the calls of both its ends, which any rank may have made it
- * for; what was left belongs to the call that left it.
+ * What belongs together. A copy belongs to the calls of both its ends, which any rank may have made
+ * it for; what was left belongs to the call that left it.
  *
  * What returning early saved is what the program would have spent in the call otherwise:
  *
  *   call ends           partner comes                     wanted, or all in place
  *       |--- late ----------->|--- others move its data -------->|
  *
- *   saved = late + the time in which this rank would have copied, at its own speed, what others moved
- *           until then (never more than the time that it took them)
- *   cost  = closing the memory (from the decision to leave until the call ended), and opening it again
- *           when the program wanted it, which takes as long
+ *   saved = late + the time in which this rank would have copied, at its own speed, what others
+ * moved until then (never more than the time that it took them) cost  = closing the memory (from
+ * the decision to leave until the call ended), and opening it again when the program wanted it,
+ * which takes as long
  */
 #include <stdlib.h>
 
@@ -28,7 +28,8 @@ struct index {
 
 static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
 {
-	uint64_t x = (a * 0x9e3779b97f4a7c15ull ^ b) * 0xbf58476d1ce4e5b9ull ^ c * 0x94d049bb133111ebull;
+	uint64_t x =
+		(a * 0x9e3779b97f4a7c15ull ^ b) * 0xbf58476d1ce4e5b9ull ^ c * 0x94d049bb133111ebull;
 
 	return x ^ x >> 29;
 }
@@ -51,8 +52,8 @@ static void index_put(struct index *in, uint64_t hash, uint32_t call)
 	in->slots[hash & in->mask] = call + 1;
 }
 
-static struct trace_call *find_by_id(struct trace_data *d, const struct index *in, uint32_t process, uint32_t thread,
-				     uint32_t id)
+static struct trace_call *find_by_id(struct trace_data *d, const struct index *in, uint32_t process,
+				     uint32_t thread, uint32_t id)
 {
 	for (uint64_t h = mix(process, thread, id); in->slots[h & in->mask]; h++) {
 		struct trace_call *c = &d->calls[in->slots[h & in->mask] - 1];
@@ -63,8 +64,8 @@ static struct trace_call *find_by_id(struct trace_data *d, const struct index *i
 	return NULL;
 }
 
-static struct trace_call *find_by_op(struct trace_data *d, const struct index *in, uint32_t group, uint64_t op,
-				     uint32_t rank)
+static struct trace_call *find_by_op(struct trace_data *d, const struct index *in, uint32_t group,
+				     uint64_t op, uint32_t rank)
 {
 	for (uint64_t h = mix(group, op, rank); in->slots[h & in->mask]; h++) {
 		struct trace_call *c = &d->calls[in->slots[h & in->mask] - 1];
@@ -106,7 +107,7 @@ static struct index index_by_op(const struct trace_data *d)
 	return by_op;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------ */
 
 static void count_received(struct trace_call *c, const struct trace_copied *copy)
 {
@@ -122,16 +123,19 @@ static void count_received(struct trace_call *c, const struct trace_copied *copy
 	}
 }
 
-/* Of the ranks that such a number stands for, the first and the one after the last. ranks: of the group. */
+/* Of the ranks that such a number stands for, the first and the one after the last. ranks: of the
+ * group. */
 static void range_of(uint32_t end, uint32_t ranks, uint32_t *out_first, uint32_t *out_end)
 {
-	bool is_one = end != TRACE_FROM_ALL && end != TRACE_TO_EACH && end != TRACE_TO_EACH_BUT_FIRST;
+	bool is_one =
+		end != TRACE_FROM_ALL && end != TRACE_TO_EACH && end != TRACE_TO_EACH_BUT_FIRST;
 
 	*out_first = is_one ? end : end == TRACE_TO_EACH_BUT_FIRST;
 	*out_end = is_one ? end + 1 : ranks;
 }
 
-/* The largest group has so many. What is combined goes to all; ranks whose calls are not known are passed over. */
+/* The largest group has so many. What is combined goes to all; ranks whose calls are not known are
+ * passed over. */
 static uint32_t ranks_most(const struct trace_data *d)
 {
 	uint32_t most = 0;
@@ -141,7 +145,8 @@ static uint32_t ranks_most(const struct trace_data *d)
 	return most;
 }
 
-static void join_copy(struct trace_data *d, const struct index *by_op, struct trace_copied *copy, uint32_t ranks)
+static void join_copy(struct trace_data *d, const struct index *by_op, struct trace_copied *copy,
+		      uint32_t ranks)
 {
 	struct trace_call *from = find_by_op(d, by_op, copy->group, copy->op, copy->src);
 	struct trace_call *by = find_by_op(d, by_op, copy->group, copy->op, copy->by);
@@ -170,7 +175,7 @@ static void join_copies(struct trace_data *d, const struct index *by_op)
 		join_copy(d, by_op, &d->copies[i], ranks);
 }
 
-/* ---- what was left -------------------------------------------------------------------------------------- */
+/* ---- what was left ----------------------------------------------------------------------- */
 
 static double *own_speeds(const struct trace_data *d)
 {
@@ -192,12 +197,14 @@ static double *own_speeds(const struct trace_data *d)
 }
 
 /* When whoever this rank exchanges data with had come. */
-static uint64_t partners_came(struct trace_data *d, const struct index *by_op, const struct trace_call *c)
+static uint64_t partners_came(struct trace_data *d, const struct index *by_op,
+			      const struct trace_call *c)
 {
 	uint64_t last = 0;
 
 	for (uint32_t r = 0; r < c->ranks; r++) {
-		const struct trace_call *other = r == c->rank ? NULL : find_by_op(d, by_op, c->group, c->op, r);
+		const struct trace_call *other =
+			r == c->rank ? NULL : find_by_op(d, by_op, c->group, c->op, r);
 
 		if (other && (c->is_root || r == c->root))
 			last = base_max_u64(last, other->begin_ns);
@@ -218,7 +225,8 @@ static bool is_by_others(const struct trace_call *c, const struct trace_copied *
 	return copy->mover == TRACE_CHANNEL || copy->mover == TRACE_WORKER || copy->by != c->rank;
 }
 
-/* Of a copy's bytes those moved from one moment to another: of a row of fragments by its share of the time. */
+/* Of a copy's bytes those moved from one moment to another: of a row of fragments by its share of
+ * the time. */
 static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, uint64_t to)
 {
 	uint64_t begin = base_max_u64(copy->begin_ns, from), end = base_min_u64(copy->end_ns, to);
@@ -227,7 +235,8 @@ static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, ui
 		return copy->end_ns > from && copy->end_ns <= to ? copy->bytes : 0;
 	if (begin >= end)
 		return 0;
-	return (uint64_t)((double)copy->bytes * (double)(end - begin) / (double)(copy->end_ns - copy->begin_ns));
+	return (uint64_t)((double)copy->bytes * (double)(end - begin) /
+			  (double)(copy->end_ns - copy->begin_ns));
 }
 
 /* Bytes of each left call that others moved while the program had its own way. */
@@ -239,14 +248,18 @@ static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op
 	for (size_t i = 0; i < d->copies_count; i++) {
 		const struct trace_copied *copy = &d->copies[i];
 		/* of what is combined, those who get it */
-		uint32_t ends[2] = { copy->src == TRACE_FROM_ALL ? copy->dst : copy->src, copy->dst }, r, end;
+		uint32_t ends[2] = { copy->src == TRACE_FROM_ALL ? copy->dst : copy->src,
+				     copy->dst },
+			 r, end;
 
 		for (int k = 0; k < (ends[0] == ends[1] ? 1 : 2) && copy->end_ns; k++) {
 			for (range_of(ends[k], ranks, &r, &end); r < end; r++) {
-				const struct trace_call *c = find_by_op(d, by_op, copy->group, copy->op, r);
+				const struct trace_call *c =
+					find_by_op(d, by_op, copy->group, copy->op, r);
 
 				if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy))
-					bytes[c->left] += moved_between(copy, c->end_ns, free_until(c, &d->lefts[c->left]));
+					bytes[c->left] += moved_between(
+						copy, c->end_ns, free_until(c, &d->lefts[c->left]));
 			}
 		}
 	}
@@ -270,7 +283,8 @@ static void judge(struct trace_data *d, const struct index *by_op)
 		from = base_max_u64(c->end_ns, came);
 		moving = until > from ? until - from : 0;
 		l->saved_ns = came > c->end_ns ? came - c->end_ns : 0;
-		l->saved_ns += base_min_u64(moving, (uint64_t)((double)bytes[i] / speed[c->process]));
+		l->saved_ns +=
+			base_min_u64(moving, (uint64_t)((double)bytes[i] / speed[c->process]));
 		l->cost_ns = c->end_ns > l->begin_ns ? c->end_ns - l->begin_ns : 0;
 		l->cost_ns *= l->wanted_ns ? 2 : 1;
 	}
@@ -278,12 +292,14 @@ static void judge(struct trace_data *d, const struct index *by_op)
 	free(speed);
 }
 
-/* What was begun after its call, when there was room, says only in the end which collective it was. */
+/* What was begun after its call, when there was room, says only in the end which collective it was.
+ */
 static void join_begun(struct trace_data *d, const struct index *by_id)
 {
 	for (uint32_t i = 0; i < d->lefts_count; i++) {
 		const struct trace_left *l = &d->lefts[i];
-		struct trace_call *c = l->group ? find_by_id(d, by_id, l->process, l->caller, l->id) : NULL;
+		struct trace_call *c =
+			l->group ? find_by_id(d, by_id, l->process, l->caller, l->id) : NULL;
 
 		if (!c || c->ops)
 			continue;
@@ -305,8 +321,10 @@ static void join_lefts(struct trace_data *d, const struct index *by_id)
 			continue;
 		l->call = (uint32_t)(c - d->calls);
 		c->left = i;
-		/* it is retired by the next call that looks: its data may have been there for long */
-		if (c->outcome != TRACE_BEGUN && c->done_ns >= l->begin_ns && c->done_ns < l->end_ns)
+		/* it is retired by the next call that looks: its data may have been there for long
+		 */
+		if (c->outcome != TRACE_BEGUN && c->done_ns >= l->begin_ns &&
+		    c->done_ns < l->end_ns)
 			l->end_ns = c->done_ns;
 	}
 	for (size_t i = 0; i < d->touches_count; i++) {
@@ -318,7 +336,7 @@ static void join_lefts(struct trace_data *d, const struct index *by_id)
 	}
 }
 
-/* ---- places ------------------------------------------------------------------------------------------------ */
+/* ---- places ------------------------------------------------------------------------------ */
 
 static void sum_places(struct trace_data *d)
 {
@@ -336,7 +354,8 @@ static void sum_places(struct trace_data *d)
 	}
 	for (size_t i = 0; i < d->lefts_count; i++) {
 		const struct trace_left *l = &d->lefts[i];
-		struct trace_place *p = l->call == TRACE_NO_CALL ? NULL : &d->places[d->calls[l->call].place];
+		struct trace_place *p =
+			l->call == TRACE_NO_CALL ? NULL : &d->places[d->calls[l->call].place];
 
 		if (!p)
 			continue;

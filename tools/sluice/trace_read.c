@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of a trace. Nothing in them is believed: a process may have died in the middle of a word. */
+/* The files of a trace. Nothing in them is believed: a process may have died in the middle of a
+ * word. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,11 +43,12 @@ void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes)
 	return all + bytes * (*count)++;
 }
 
-/* ---- one file ------------------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------------- */
 
 static const struct trace_chunk *chunk_at(const struct trace_process *p, uint32_t i)
 {
-	return (const struct trace_chunk *)(p->base + TRACE_HEADER_BYTES + (uint64_t)i * TRACE_CHUNK_BYTES);
+	return (const struct trace_chunk *)(p->base + TRACE_HEADER_BYTES +
+					    (uint64_t)i * TRACE_CHUNK_BYTES);
 }
 
 static const struct trace_site *site_at(const struct trace_process *p, uint32_t i)
@@ -101,8 +103,9 @@ static int map_file(const char *path, struct trace_process *out)
 	out->header = base;
 	out->base = base;
 	out->bytes = (uint64_t)st.st_size;
-	out->chunks = (uint32_t)base_min_u64((out->bytes - TRACE_HEADER_BYTES) / TRACE_CHUNK_BYTES,
-					     base_min_u64(out->header->chunk_next, out->header->chunk_cap));
+	out->chunks = (uint32_t)base_min_u64(
+		(out->bytes - TRACE_HEADER_BYTES) / TRACE_CHUNK_BYTES,
+		base_min_u64(out->header->chunk_next, out->header->chunk_cap));
 	return 0;
 }
 
@@ -111,13 +114,14 @@ const char *trace_thread_name(const struct trace_process *p, uint32_t thread)
 	for (uint32_t i = 0; i < p->chunks; i++) {
 		const struct trace_chunk *c = chunk_at(p, i);
 
-		if (c->kind != TRACE_CHUNK_FREE && c->thread == thread && !c->name[sizeof c->name - 1])
+		if (c->kind != TRACE_CHUNK_FREE && c->thread == thread &&
+		    !c->name[sizeof c->name - 1])
 			return c->name;
 	}
 	return "thread";
 }
 
-/* ---- time ------------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------- */
 
 /* One line through the first and the last moment that are known by both clocks. */
 static void find_rate(struct trace_process *p)
@@ -151,11 +155,15 @@ static uint64_t ns_of(const struct trace_data *d, const struct trace_process *p,
 	return ns > (int64_t)d->start_ns ? (uint64_t)ns - d->start_ns : 0;
 }
 
-static uint64_t since_start(const struct trace_data *d, uint64_t ns) { return ns > d->start_ns ? ns - d->start_ns : 0; }
+static uint64_t since_start(const struct trace_data *d, uint64_t ns)
+{
+	return ns > d->start_ns ? ns - d->start_ns : 0;
+}
 
-/* ---- places -------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------ */
 
-static uint32_t place_index(struct trace_data *d, const char *name, const char *module, uint64_t offset)
+static uint32_t place_index(struct trace_data *d, const char *name, const char *module,
+			    uint64_t offset)
 {
 	struct trace_place *p;
 
@@ -172,7 +180,8 @@ static uint32_t place_index(struct trace_data *d, const char *name, const char *
 
 static const char *module_path(const struct trace_process *p, uint16_t module, uint64_t *out_base)
 {
-	const struct trace_module *m = (const struct trace_module *)(p->base + TRACE_MODULES_AT) + module - 1;
+	const struct trace_module *m =
+		(const struct trace_module *)(p->base + TRACE_MODULES_AT) + module - 1;
 
 	*out_base = 0;
 	if (!module || module > TRACE_MODULES || m->path[sizeof m->path - 1])
@@ -190,21 +199,31 @@ static void read_places(struct trace_data *d, struct trace_process *p)
 		uint64_t base;
 
 		path = module_path(p, s->module, &base);
-		p->place_of_site[i] = s->key || !i ? place_index(d, i ? name : "?", path, s->address - base) : 0;
+		p->place_of_site[i] =
+			s->key || !i ? place_index(d, i ? name : "?", path, s->address - base) : 0;
 	}
 }
 
-/* ---- records --------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------- */
 
-static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread,
+		     const struct trace_record *r)
 {
 	const struct trace_process *p = &d->processes[process];
 	struct trace_copied *c = TRACE_ADD(d, copies);
 
 	*c = (struct trace_copied){
-		.bytes = r->copy.bytes, .op = r->copy.op, .process = process, .thread = thread,
-		.group = r->copy.group, .call = TRACE_NO_CALL, .unit = r->copy.unit, .src = r->copy.src,
-		.dst = r->copy.dst, .by = r->copy.by, .mover = r->copy.mover,
+		.bytes = r->copy.bytes,
+		.op = r->copy.op,
+		.process = process,
+		.thread = thread,
+		.group = r->copy.group,
+		.call = TRACE_NO_CALL,
+		.unit = r->copy.unit,
+		.src = r->copy.src,
+		.dst = r->copy.dst,
+		.by = r->copy.by,
+		.mover = r->copy.mover,
 		.more = r->copy.more,
 	};
 	if (!r->begin)
@@ -214,10 +233,17 @@ static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread, co
 }
 
 /* What is in the record of the call itself. */
-static void add_moved(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+static void add_moved(struct trace_data *d, uint32_t process, uint32_t thread,
+		      const struct trace_record *r)
 {
-	struct trace_copied all = { .op = r->call.op, .process = process, .thread = thread, .group = r->call.group,
-				    .call = TRACE_NO_CALL, .src = r->rank, .dst = r->rank, .by = r->rank };
+	struct trace_copied all = { .op = r->call.op,
+				    .process = process,
+				    .thread = thread,
+				    .group = r->call.group,
+				    .call = TRACE_NO_CALL,
+				    .src = r->rank,
+				    .dst = r->rank,
+				    .by = r->rank };
 
 	if (r->flags & TRACE_OWN_PART) {
 		all.bytes = r->call.bytes;
@@ -237,26 +263,39 @@ static void add_moved(struct trace_data *d, uint32_t process, uint32_t thread, c
 	*TRACE_ADD(d, copies) = all;
 }
 
-static void add_call(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+static void add_call(struct trace_data *d, uint32_t process, uint32_t thread,
+		     const struct trace_record *r)
 {
 	const struct trace_process *p = &d->processes[process];
 	struct trace_call *c = TRACE_ADD(d, calls);
 
 	*c = (struct trace_call){
-		.begin_ns = ns_of(d, p, r->begin), .end_ns = ns_of(d, p, r->end),
-		.bytes = r->call.bytes, .op = r->call.op, .process = process, .thread = thread,
-		.id = r->call.id, .group = r->call.group,
+		.begin_ns = ns_of(d, p, r->begin),
+		.end_ns = ns_of(d, p, r->end),
+		.bytes = r->call.bytes,
+		.op = r->call.op,
+		.process = process,
+		.thread = thread,
+		.id = r->call.id,
+		.group = r->call.group,
 		.place = p->place_of_site[r->call.site <= TRACE_SITES ? r->call.site : 0],
-		.why = r->call.why, .early_why = r->call.early_why, .rank = r->rank,
-		.ranks = r->ranks, .root = r->root, .ops = r->call.ops, .outcome = r->call.outcome,
-		.region = r->call.region, .is_root = r->flags & TRACE_IS_ROOT, .left = TRACE_NO_CALL,
+		.why = r->call.why,
+		.early_why = r->call.early_why,
+		.rank = r->rank,
+		.ranks = r->ranks,
+		.root = r->root,
+		.ops = r->call.ops,
+		.outcome = r->call.outcome,
+		.region = r->call.region,
+		.is_root = r->flags & TRACE_IS_ROOT,
+		.left = TRACE_NO_CALL,
 	};
 	add_moved(d, process, thread, r);
 }
 
 /* The next call in a row. False: it was the last. */
-static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *alike,
-		       struct trace_record *call, uint64_t repeat)
+static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread,
+		       const struct trace_record *alike, struct trace_record *call, uint64_t repeat)
 {
 	const struct trace_process *p = &d->processes[process];
 	const struct trace_repeats *row = (const struct trace_repeats *)(alike + 1);
@@ -266,7 +305,8 @@ static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread, 
 		return false;
 	call->begin += repeat / TRACE_REPEAT_MOST_TICKS % TRACE_REPEAT_MOST_BEGIN;
 	call->end = call->begin + ticks;
-	call->call.op += repeat / (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN) % TRACE_REPEAT_MOST_OPS;
+	call->call.op += repeat / (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN) %
+			 TRACE_REPEAT_MOST_OPS;
 	call->call.moved = moved ? row[moved - 1].moved : 0;
 	call->call.more = moved ? row[moved - 1].more : 0;
 	call->call.edges = repeat & TRACE_REPEAT_HAS_EDGES ? alike->call.edges : 0;
@@ -283,7 +323,8 @@ static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread, 
 	return true;
 }
 
-static void add_row(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *alike)
+static void add_row(struct trace_data *d, uint32_t process, uint32_t thread,
+		    const struct trace_record *alike)
 {
 	const struct trace_repeats *row = (const struct trace_repeats *)(alike + 1);
 	struct trace_record call = *alike;
@@ -308,9 +349,11 @@ static void add_touch(struct trace_data *d, uint32_t process, const struct trace
 }
 
 /* A time of this record's, since the start. */
-static uint64_t when(const struct trace_data *d, uint32_t process, const struct trace_record *r, uint64_t time)
+static uint64_t when(const struct trace_data *d, uint32_t process, const struct trace_record *r,
+		     uint64_t time)
 {
-	return r->flags & TRACE_IN_NS ? since_start(d, time) : ns_of(d, &d->processes[process], time);
+	return r->flags & TRACE_IN_NS ? since_start(d, time)
+				      : ns_of(d, &d->processes[process], time);
 }
 
 static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
@@ -318,20 +361,34 @@ static void add_left(struct trace_data *d, uint32_t process, const struct trace_
 	struct trace_left *l = TRACE_ADD(d, lefts);
 
 	*l = (struct trace_left){
-		.begin_ns = when(d, process, r, r->begin), .end_ns = when(d, process, r, r->end),
+		.begin_ns = when(d, process, r, r->begin),
+		.end_ns = when(d, process, r, r->end),
 		.wanted_ns = r->left.wanted ? when(d, process, r, r->left.wanted) : 0,
-		.waited_ns = when(d, process, r, r->begin + r->left.waited) - when(d, process, r, r->begin), .process = process, .touches = r->left.touches,
+		.waited_ns = when(d, process, r, r->begin + r->left.waited) -
+			     when(d, process, r, r->begin),
+		.process = process,
+		.touches = r->left.touches,
 		.by_call = r->flags & TRACE_BY_CALL,
-		.call = TRACE_NO_CALL, .caller = r->left.caller, .id = r->left.id,
-		.op = r->left.op, .group = r->left.group, .rank = r->rank, .ranks = r->ranks,
+		.call = TRACE_NO_CALL,
+		.caller = r->left.caller,
+		.id = r->left.id,
+		.op = r->left.op,
+		.group = r->left.group,
+		.rank = r->rank,
+		.ranks = r->ranks,
 	};
 }
 
-static void add_span(struct trace_data *d, uint32_t process, uint32_t thread, const struct trace_record *r)
+static void add_span(struct trace_data *d, uint32_t process, uint32_t thread,
+		     const struct trace_record *r)
 {
 	struct trace_span *s = TRACE_ADD(d, spans);
 
-	*s = (struct trace_span){ since_start(d, r->begin), since_start(d, r->end), r->span.bytes, process, thread,
+	*s = (struct trace_span){ since_start(d, r->begin),
+				  since_start(d, r->end),
+				  r->span.bytes,
+				  process,
+				  thread,
 				  r->span.text };
 }
 
@@ -361,7 +418,8 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 	}
 }
 
-static void read_totals(struct trace_data *d, const struct trace_process *p, const struct trace_chunk *c, bool *seen)
+static void read_totals(struct trace_data *d, const struct trace_process *p,
+			const struct trace_chunk *c, bool *seen)
 {
 	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
 
@@ -379,7 +437,8 @@ static void read_totals(struct trace_data *d, const struct trace_process *p, con
 		sum->early += t->early;
 		place->in_call_ns += (uint64_t)((double)t->ticks * p->ns_per_tick);
 		if (t->sampled)
-			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick / (double)t->sampled *
+			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
+							(double)t->sampled *
 							(double)(t->small_calls - TRACE_EACH));
 		place->processes += !seen[p->place_of_site[i]];
 		seen[p->place_of_site[i]] = true;
@@ -404,7 +463,7 @@ static void read_process(struct trace_data *d, uint32_t process)
 	free(seen);
 }
 
-/* ---- the folder -------------------------------------------------------------------------------------------- */
+/* ---- the folder -------------------------------------------------------------------------- */
 
 static int by_rank(const void *a, const void *b)
 {

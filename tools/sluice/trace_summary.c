@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people read first: a line for each place in the program that calls MPI, then why, then what is
- * missing from the trace. */
+/* What people read first: a line for each place in the program that calls MPI, then why, then what
+ * is missing from the trace. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,17 +42,26 @@ static void format_gain(const struct trace_place *p, char *out, size_t cap)
 	bool lost = p->cost_ns > p->saved_ns;
 
 	format_ns(lost ? p->cost_ns - p->saved_ns : p->saved_ns - p->cost_ns, text, sizeof text);
-	snprintf(out, cap, "%s%s", !p->totals.early ? "" : lost ? "-" : "+", p->totals.early ? text : "-");
+	snprintf(out, cap, "%s%s",
+		 !p->totals.early ? ""
+		 : lost           ? "-"
+				  : "+",
+		 p->totals.early ? text : "-");
 }
 
-static unsigned percent(uint64_t part, uint64_t whole) { return whole ? (unsigned)((part * 100 + whole / 2) / whole) : 0; }
+static unsigned percent(uint64_t part, uint64_t whole)
+{
+	return whole ? (unsigned)((part * 100 + whole / 2) / whole) : 0;
+}
 
-/* ---- the table ---------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------- */
 
 static int by_time(const void *a, const void *b)
 {
-	const struct trace_place *x = *(struct trace_place *const *)a, *y = *(struct trace_place *const *)b;
-	uint64_t tx = x->in_call_ns + x->sampled_ns + x->waited_ns, ty = y->in_call_ns + y->sampled_ns + y->waited_ns;
+	const struct trace_place *x = *(struct trace_place *const *)a,
+				 *y = *(struct trace_place *const *)b;
+	uint64_t tx = x->in_call_ns + x->sampled_ns + x->waited_ns,
+		 ty = y->in_call_ns + y->sampled_ns + y->waited_ns;
 
 	return (tx < ty) - (tx > ty);
 }
@@ -79,19 +88,20 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 	format_ns(p->in_call_ns + p->sampled_ns, in_call, sizeof in_call);
 	format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
-	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number, p->totals.calls, bytes,
-		p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ", in_call, p->totals.early || p->begun ? waited : "-", gain,
-		p->name, p->where);
+	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number,
+		p->totals.calls, bytes, p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ",
+		in_call, p->totals.early || p->begun ? waited : "-", gain, p->name, p->where);
 }
 
-/* ---- one place at length ------------------------------------------------------------------------------- */
+/* ---- one place at length ----------------------------------------------------------------- */
 
 struct reason {
 	char text[2 * TRACE_TEXT_BYTES];
 	uint64_t calls;
 };
 
-static void count_reason(struct reason *all, size_t *count, const char *what, const char *why, uint64_t calls)
+static void count_reason(struct reason *all, size_t *count, const char *what, const char *why,
+			 uint64_t calls)
 {
 	char text[sizeof all->text];
 	size_t i = 0;
@@ -118,8 +128,10 @@ static int by_calls(const void *a, const void *b)
 
 static void print_reasons(FILE *out, const struct trace_data *d, const struct trace_place *p)
 {
-	static const char *const what[] = { "passed on", NULL, "completed before it returned", "returned early",
-					    "failed", "begun, and went on" };
+	static const char *const what[] = {
+		"passed on",      NULL,     "completed before it returned",
+		"returned early", "failed", "begun, and went on"
+	};
 	struct reason all[REASONS];
 	size_t count = 0;
 
@@ -127,12 +139,17 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 		const struct trace_call *c = &d->calls[i];
 		const struct trace_process *process = &d->processes[c->process];
 
-		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) && what[c->outcome])
+		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) &&
+		    what[c->outcome])
 			count_reason(all, &count, what[c->outcome],
-				     trace_text_of(process, c->outcome == TRACE_PASSED ? c->why : c->early_why), 1);
+				     trace_text_of(process, c->outcome == TRACE_PASSED
+								    ? c->why
+								    : c->early_why),
+				     1);
 	}
 	if (p->totals.small_calls) /* not each has a record */
-		count_reason(all, &count, what[TRACE_PASSED], "below SLUICE_COLL_THRESHOLD", p->totals.small_calls);
+		count_reason(all, &count, what[TRACE_PASSED], "below SLUICE_COLL_THRESHOLD",
+			     p->totals.small_calls);
 	qsort(all, count, sizeof *all, by_calls);
 	for (size_t i = 0; i < count; i++)
 		fprintf(out, "    %10" PRIu64 " x %s\n", all[i].calls, all[i].text);
@@ -145,8 +162,11 @@ static void print_begun(FILE *out, const struct trace_place *p)
 
 	format_ns(p->left_ns / p->begun, left, sizeof left);
 	format_ns(p->waited_ns / p->begun, waited, sizeof waited);
-	fprintf(out, "      after the call: pending for %s until it was seen to be over, of which the program waited for %s (mean "
-		     "of %" PRIu64 ")\n", left, waited, p->begun);
+	fprintf(out,
+		"      after the call: pending for %s until it was seen to be over, of which the "
+		"program waited for %s (mean "
+		"of %" PRIu64 ")\n",
+		left, waited, p->begun);
 }
 
 static void print_left(FILE *out, const struct trace_place *p)
@@ -162,31 +182,38 @@ static void print_left(FILE *out, const struct trace_place *p)
 	format_ns(p->waited_ns / ended, waited, sizeof waited);
 	format_ns(p->saved_ns, saved, sizeof saved);
 	format_ns(p->cost_ns, cost, sizeof cost);
-	fprintf(out, "      after returning: moving for %s, then waited for %s (mean); the program touched %" PRIu64
-		     ", later calls wanted %" PRIu64 ", %" PRIu64 " ended unseen\n",
+	fprintf(out,
+		"      after returning: moving for %s, then waited for %s (mean); the program "
+		"touched %" PRIu64 ", later calls wanted %" PRIu64 ", %" PRIu64 " ended unseen\n",
 		left, waited, p->touched, p->called, p->unseen);
 	fprintf(out, "      early return saved %s and cost %s\n", saved, cost);
 }
 
-static void print_place(FILE *out, const struct trace_data *d, size_t number, const struct trace_place *p)
+static void print_place(FILE *out, const struct trace_data *d, size_t number,
+			const struct trace_place *p)
 {
 	uint64_t described = p->mapped + p->plain + p->packed;
 
-	fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name, *p->function ? p->function : "?",
-		p->where, p->processes, p->processes == 1 ? "process" : "processes");
+	fprintf(out, "\n%3zu %s called by %s (%s), in %u %s\n", number, p->name,
+		*p->function ? p->function : "?", p->where, p->processes,
+		p->processes == 1 ? "process" : "processes");
 	print_reasons(out, d, p);
 	if (p->received)
-		fprintf(out, "      what it received was copied %u %% by the rank itself, %u %% by peers, %u %% by a "
-			     "channel or the worker\n",
+		fprintf(out,
+			"      what it received was copied %u %% by the rank itself, %u %% by "
+			"peers, %u %% by a "
+			"channel or the worker\n",
 			percent(p->own, p->received), percent(p->peers, p->received),
 			percent(p->channel, p->received));
 	if (described)
-		fprintf(out, "      its memory: mapped in peers %u %%, not mapped %u %%, packed %u %%\n",
-			percent(p->mapped, described), percent(p->plain, described), percent(p->packed, described));
+		fprintf(out,
+			"      its memory: mapped in peers %u %%, not mapped %u %%, packed %u %%\n",
+			percent(p->mapped, described), percent(p->plain, described),
+			percent(p->packed, described));
 	print_left(out, p);
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------- */
+/* ---- processes --------------------------------------------------------------------------- */
 
 static void print_process(FILE *out, const struct trace_process *p)
 {
@@ -203,7 +230,8 @@ static void print_process(FILE *out, const struct trace_process *p)
 	if (h->state != TRACE_ENDED && !trace_is_worker(h))
 		fputs("; ENDED WITHOUT MPI_Finalize: what it had written is here", out);
 	if (h->overwritten)
-		fprintf(out, "; its oldest %" PRIu64 " records made room (SLUICE_TRACE_LIMIT)", h->overwritten);
+		fprintf(out, "; its oldest %" PRIu64 " records made room (SLUICE_TRACE_LIMIT)",
+			h->overwritten);
 	if (h->dropped)
 		fprintf(out, "; %" PRIu64 " records found no room", h->dropped);
 	if (h->uncounted)
@@ -228,12 +256,14 @@ void trace_summary(const struct trace_data *d, FILE *out)
 	for (size_t i = 0; i < d->processes_count; i++)
 		print_process(out, &d->processes[i]);
 	places = sorted_places(d, &count);
-	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s  %s\n", "", "calls", "bytes", "taken", "early", "in calls",
-		"waited", "gain", "call site");
+	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s  %s\n", "", "calls", "bytes", "taken",
+		"early", "in calls", "waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
 		print_line(out, i + 1, places[i]);
-	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later calls, as MPI_Wait. gain: what "
-	      "early return saved, less its cost (man sluice-trace). ~: of many small calls some are timed.\n",
+	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later "
+	      "calls, as MPI_Wait. gain: what "
+	      "early return saved, less its cost (man sluice-trace). ~: of many small calls some "
+	      "are timed.\n",
 	      out);
 	for (size_t i = 0; i < count && i < DETAILS; i++)
 		print_place(out, d, i + 1, places[i]);

@@ -19,7 +19,8 @@ void trace_symbols(struct trace_data *d)
 		if (s.where[0])
 			snprintf(where, sizeof where, "%s", s.where);
 		else if (p->module[0])
-			snprintf(where, sizeof where, "%s+0x%" PRIx64, slash ? slash + 1 : p->module, p->offset);
+			snprintf(where, sizeof where, "%s+0x%" PRIx64,
+				 slash ? slash + 1 : p->module, p->offset);
 		else
 			snprintf(where, sizeof where, "?");
 		p->function = strdup(s.function);

@@ -21,17 +21,19 @@ static const void *at(const struct image *im, uint64_t off, uint64_t bytes)
 	return off <= im->bytes && bytes <= im->bytes - off ? im->base + off : NULL;
 }
 
-static void find_in(const struct image *im, const Elf64_Shdr *table, const Elf64_Shdr *strings, uint64_t address,
-		    struct trace_symbol *out)
+static void find_in(const struct image *im, const Elf64_Shdr *table, const Elf64_Shdr *strings,
+		    uint64_t address, struct trace_symbol *out)
 {
 	const Elf64_Sym *syms = at(im, table->sh_offset, table->sh_size);
 	const char *names = at(im, strings->sh_offset, strings->sh_size);
 
 	for (uint64_t i = 0; syms && names && i < table->sh_size / sizeof *syms; i++)
 		if (ELF64_ST_TYPE(syms[i].st_info) == STT_FUNC && address >= syms[i].st_value &&
-		    address - syms[i].st_value < syms[i].st_size && syms[i].st_name < strings->sh_size)
+		    address - syms[i].st_value < syms[i].st_size &&
+		    syms[i].st_name < strings->sh_size)
 			snprintf(out->function, sizeof out->function, "%.*s",
-				 (int)(strings->sh_size - syms[i].st_name), names + syms[i].st_name);
+				 (int)(strings->sh_size - syms[i].st_name),
+				 names + syms[i].st_name);
 }
 
 static void find_by_sections(const struct image *im, uint64_t address, struct trace_symbol *out)
@@ -39,8 +41,8 @@ static void find_by_sections(const struct image *im, uint64_t address, struct tr
 	const Elf64_Ehdr *head = at(im, 0, sizeof *head);
 	const Elf64_Shdr *sections;
 
-	if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    head->e_shentsize != sizeof *sections)
+	if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) ||
+	    head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof *sections)
 		return;
 	sections = at(im, head->e_shoff, head->e_shnum * sizeof *sections);
 	for (int i = 0; sections && i < head->e_shnum; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Everything that is known, as events on tracks: a process has one for each of its threads' calls, and
- * others for what was going on beside them. Events of a track do not overlap. */
+/* Everything that is known, as events on tracks: a process has one for each of its threads' calls,
+ * and others for what was going on beside them. Events of a track do not overlap. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,15 @@
 #define LEFT_TRACKS 8 /* of a process; what would need more overlaps */
 
 const char *const trace_kind_names[TRACE_SHOW_KINDS] = {
-	"completed", "returned early", "passed on", "data moving after return", "touch", "copy by a rank",
-	"copy by a channel", "set-up", "GOAL operation", "begun", "pending",
+	"completed",      "returned early", "passed on",         "data moving after return",
+	"touch",          "copy by a rank", "copy by a channel", "set-up",
+	"GOAL operation", "begun",          "pending",
 };
 const char *const trace_extra_names[TRACE_SHOW_KINDS] = {
 	"", "", "", "waited_ns", "offset", "fragment", "fragment", "", "", "", "waited_ns",
 };
 
-/* ---- strings --------------------------------------------------------------------------------------- */
+/* ---- strings ----------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *s)
 {
@@ -60,7 +61,8 @@ uint32_t trace_string(struct trace_view *v, const char *text)
 	return (uint32_t)v->strings_count - 1;
 }
 
-__attribute__((format(printf, 2, 3))) static uint32_t string_of(struct trace_view *v, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static uint32_t string_of(struct trace_view *v,
+								const char *fmt, ...)
 {
 	char text[512];
 	va_list args;
@@ -71,9 +73,10 @@ __attribute__((format(printf, 2, 3))) static uint32_t string_of(struct trace_vie
 	return trace_string(v, text);
 }
 
-/* ---- tracks ------------------------------------------------------------------------------------------ */
+/* ---- tracks ------------------------------------------------------------------------------ */
 
-uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process, const char *name)
+uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process,
+			 const char *name)
 {
 	struct trace_track *t;
 
@@ -81,7 +84,9 @@ uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *proce
 		if (v->tracks[i].group == group && !strcmp(v->tracks[i].name, name))
 			return i;
 	t = TRACE_ADD(v, tracks);
-	*t = (struct trace_track){ .process = strdup(process), .name = strdup(name), .group = group };
+	*t = (struct trace_track){ .process = strdup(process),
+				   .name = strdup(name),
+				   .group = group };
 	return (uint32_t)v->tracks_count - 1;
 }
 
@@ -115,7 +120,8 @@ static uint32_t track_of(struct trace_view *v, uint32_t process, const char *wha
 		return last[at].track;
 	trace_process_name(p->header, owner, sizeof owner);
 	if (thread && thread != (uint32_t)p->header->pid)
-		snprintf(name, sizeof name, "%s, %s %u", what, trace_thread_name(p, thread), thread);
+		snprintf(name, sizeof name, "%s, %s %u", what, trace_thread_name(p, thread),
+			 thread);
 	else
 		snprintf(name, sizeof name, "%s", what);
 	last[at].what = what;
@@ -131,7 +137,7 @@ void trace_event_add(struct trace_view *v, const struct trace_event *e)
 	v->end_ns = base_max_u64(v->end_ns, e->begin_ns + e->dur_ns);
 }
 
-/* ---- events -------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------ */
 
 static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
 {
@@ -146,8 +152,10 @@ static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
 	if (c->outcome == TRACE_BEGUN)
 		return string_of(v, "%s%s", c->is_root ? "root, " : "", regions[c->region % 4]);
 	return string_of(v, "%s%s%s%s%s", c->is_root ? "root, " : "", regions[c->region % 4],
-			 c->outcome == TRACE_EARLY ? ", returned early: " : *early ? ", completed first: " : "", early,
-			 c->ops > 1 ? ", in pieces" : "");
+			 c->outcome == TRACE_EARLY ? ", returned early: "
+			 : *early                  ? ", completed first: "
+						   : "",
+			 early, c->ops > 1 ? ", in pieces" : "");
 }
 
 static void add_calls(struct trace_view *v)
@@ -191,7 +199,8 @@ static uint32_t free_track(struct trace_view *v, const struct trace_left *l, uin
 
 static int by_begin(const void *a, const void *b)
 {
-	uint64_t x = ((const struct trace_left *)a)->begin_ns, y = ((const struct trace_left *)b)->begin_ns;
+	uint64_t x = ((const struct trace_left *)a)->begin_ns,
+		 y = ((const struct trace_left *)b)->begin_ns;
 
 	return (x > y) - (x < y);
 }
@@ -216,10 +225,12 @@ static void add_lefts(struct trace_view *v)
 			.extra = l->waited_ns,
 			.track = free_track(v, l, free_from),
 			.label = trace_string(v, c ? d->places[c->place].name : "collective"),
-			.detail = trace_string(v, is_begun ? (l->wanted_ns ? "waited for or tested" : "ended before it was asked for") :
-						  !l->wanted_ns ? "ended before anyone looked" :
-						  l->by_call ? "a later call wanted it" :
-							       "the program touched it"),
+			.detail = trace_string(
+				v, is_begun        ? (l->wanted_ns ? "waited for or tested"
+								   : "ended before it was asked for")
+				   : !l->wanted_ns ? "ended before anyone looked"
+				   : l->by_call    ? "a later call wanted it"
+						   : "the program touched it"),
 			.place = c ? c->place + 1 : 0,
 			.kind = is_begun ? TRACE_SHOW_PENDING : TRACE_SHOW_LEFT,
 		};
@@ -234,7 +245,8 @@ static void add_touches(struct trace_view *v)
 {
 	for (size_t i = 0; i < v->data->touches_count; i++) {
 		const struct trace_touch *t = &v->data->touches[i];
-		const struct trace_call *c = t->call == TRACE_NO_CALL ? NULL : &v->data->calls[t->call];
+		const struct trace_call *c =
+			t->call == TRACE_NO_CALL ? NULL : &v->data->calls[t->call];
 		struct trace_event e = {
 			.begin_ns = t->begin_ns,
 			.dur_ns = t->end_ns - t->begin_ns,
@@ -262,7 +274,8 @@ static uint32_t copy_label(struct trace_view *v, const struct trace_copied *c)
 
 static void add_copies(struct trace_view *v)
 {
-	static const char *const movers[] = { "by a CPU", "by a channel", "bytes outside whole pages", "staged",
+	static const char *const movers[] = { "by a CPU", "by a channel",
+					      "bytes outside whole pages", "staged",
 					      "by the worker process" };
 
 	for (size_t i = 0; i < v->data->copies_count; i++) {
@@ -276,7 +289,8 @@ static void add_copies(struct trace_view *v)
 			.label = copy_label(v, c),
 			.detail = trace_string(v, movers[c->mover % BASE_ARRAY_LEN(movers)]),
 			.place = c->call == TRACE_NO_CALL ? 0 : v->data->calls[c->call].place + 1,
-			.kind = by_channel || c->mover == TRACE_WORKER ? TRACE_SHOW_CHANNEL : TRACE_SHOW_COPY,
+			.kind = by_channel || c->mover == TRACE_WORKER ? TRACE_SHOW_CHANNEL
+								       : TRACE_SHOW_COPY,
 		};
 
 		if (!c->end_ns)
@@ -296,7 +310,8 @@ static void add_spans(struct trace_view *v)
 			.dur_ns = s->end_ns - s->begin_ns,
 			.bytes = s->bytes,
 			.track = track_of(v, s->process, "set-up", s->thread),
-			.label = trace_string(v, trace_text_of(&v->data->processes[s->process], s->text)),
+			.label = trace_string(
+				v, trace_text_of(&v->data->processes[s->process], s->text)),
 			.kind = TRACE_SHOW_SPAN,
 		};
 

@@ -143,8 +143,8 @@ static void judge_pair(struct trial *t, const struct node_trial *pair)
 }
 
 /* The first that works of several, or why the best does not. */
-static void judge_ways(struct trial *t, const struct trial_way *ways, size_t count, const char *chosen,
-		       const char *remedy)
+static void judge_ways(struct trial *t, const struct trial_way *ways, size_t count,
+		       const char *chosen, const char *remedy)
 {
 	char reason[sizeof(t->reason)] = "";
 
@@ -153,12 +153,13 @@ static void judge_ways(struct trial *t, const struct trial_way *ways, size_t cou
 
 		if (ways[i].works || !strcmp(ways[i].name, "fault"))
 			continue;
-		snprintf(reason + used, sizeof(reason) - used, "%s%s: %s", used ? "; " : "", ways[i].name,
-			 ways[i].reason);
+		snprintf(reason + used, sizeof(reason) - used, "%s%s: %s", used ? "; " : "",
+			 ways[i].name, ways[i].reason);
 	}
 	if (strcmp(chosen, "none")) {
 		set_result(t, "", NULL);
-		snprintf(t->note, sizeof(t->note), "%s%s%.180s", chosen, reason[0] ? "; not " : "", reason);
+		snprintf(t->note, sizeof(t->note), "%s%s%.180s", chosen, reason[0] ? "; not " : "",
+			 reason);
 	} else {
 		set_result(t, reason[0] ? reason : "an option says so", reason[0] ? remedy : NULL);
 	}
@@ -175,9 +176,12 @@ static void judge_early(struct trial *t, const struct trial_early *e)
 	judge_ways(&t[TRIAL_ENGINE], e->engines, e->engine_count, e->engine, NULL);
 	used = strlen(note);
 	if (used)
-		snprintf(note + used, sizeof(t->note) - used, ", %s; a program of one rank leaves %d CPUs to it",
-			 base_opt.worker_kind != BASE_WORKER_THREAD && e->workers[0].works ?
-				 "in a process of the job" : "as threads of each rank", e->spare_cpus);
+		snprintf(note + used, sizeof(t->note) - used,
+			 ", %s; a program of one rank leaves %d CPUs to it",
+			 base_opt.worker_kind != BASE_WORKER_THREAD && e->workers[0].works
+				 ? "in a process of the job"
+				 : "as threads of each rank",
+			 e->spare_cpus);
 }
 
 void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)

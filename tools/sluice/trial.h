@@ -43,7 +43,8 @@ struct trial_way {
 
 #define TRIAL_WAYS 8
 struct trial_early {
-	struct trial_way guards[TRIAL_WAYS], calls[TRIAL_WAYS], engines[TRIAL_WAYS], workers[TRIAL_WAYS];
+	struct trial_way guards[TRIAL_WAYS], calls[TRIAL_WAYS], engines[TRIAL_WAYS],
+		workers[TRIAL_WAYS];
 	size_t guard_count, call_count, engine_count, worker_count;
 	int nodes;           /* of `channels`, at most TRIAL_NODES */
 	int spare_cpus;      /* that a program of one rank leaves to workers */
@@ -54,8 +55,8 @@ struct trial_early {
 /* Runs all trials, in child processes where two are needed; a fraction of a second. */
 void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early);
 
-/* trial_early.c: what returning early needs: guards, and copy engines. In child processes, as a guard
- * changes signal handlers and threads. */
+/* trial_early.c: what returning early needs: guards, and copy engines. In child processes, as a
+ * guard changes signal handlers and threads. */
 void trial_early_run(struct trial_early *out);
 
 #endif

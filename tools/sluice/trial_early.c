@@ -33,12 +33,14 @@ static bool ask_child(void (*fn)(void *out, int what), int what, void *out, size
 		close(fds[0]);
 		base_opt.log_level = BASE_LOG_NONE; /* the answer says it */
 		fn(out, what);
-		for (; used < bytes && (n = write(fds[1], (char *)out + used, bytes - used)) > 0; used += (size_t)n)
+		for (; used < bytes && (n = write(fds[1], (char *)out + used, bytes - used)) > 0;
+		     used += (size_t)n)
 			;
 		_exit(used < bytes);
 	}
 	close(fds[1]);
-	for (; pid > 0 && used < bytes && (n = read(fds[0], (char *)out + used, bytes - used)) > 0; used += (size_t)n)
+	for (; pid > 0 && used < bytes && (n = read(fds[0], (char *)out + used, bytes - used)) > 0;
+	     used += (size_t)n)
 		;
 	close(fds[0]);
 	if (pid > 0)
@@ -46,7 +48,7 @@ static bool ask_child(void (*fn)(void *out, int what), int what, void *out, size
 	return used == bytes;
 }
 
-/* ---- guards ----------------------------------------------------------------------------------- */
+/* ---- guards ------------------------------------------------------------------------------ */
 
 struct guard_answer {
 	bool works;
@@ -68,8 +70,10 @@ static void find_guard(void *out, int kind)
 static const char *uffd_remedy(const char *reason)
 {
 	if (strstr(reason, strerror(EPERM)) || strstr(reason, strerror(EACCES)))
-		return "sysctl vm.unprivileged_userfaultfd=1, or let the user open /dev/userfaultfd, or grant "
-		       "CAP_SYS_PTRACE; in a container its seccomp filter has to allow userfaultfd too";
+		return "sysctl vm.unprivileged_userfaultfd=1, or let the user open "
+		       "/dev/userfaultfd, or grant "
+		       "CAP_SYS_PTRACE; in a container its seccomp filter has to allow userfaultfd "
+		       "too";
 	if (strstr(reason, strerror(ENOSYS)))
 		return "needs a kernel with CONFIG_USERFAULTFD, and a container that allows it";
 	return NULL;
@@ -80,7 +84,8 @@ static const char *dispatch_remedy(const char *reason)
 	if (strstr(reason, "has no"))
 		return "Linux 5.11 or newer";
 	if (strstr(reason, "is refused"))
-		return "have the container's seccomp filter allow prctl(PR_SET_SYSCALL_USER_DISPATCH)";
+		return "have the container's seccomp filter allow "
+		       "prctl(PR_SET_SYSCALL_USER_DISPATCH)";
 	return NULL;
 }
 
@@ -89,10 +94,12 @@ static const char *bare(const char *reason, const char *name)
 {
 	size_t len = strlen(name);
 
-	return !strncmp(reason, name, len) && !strncmp(reason + len, ": ", 2) ? reason + len + 2 : reason;
+	return !strncmp(reason, name, len) && !strncmp(reason + len, ": ", 2) ? reason + len + 2
+									      : reason;
 }
 
-static struct trial_way *add_way(struct trial_way *ways, size_t *count, const char *name, const char *what)
+static struct trial_way *add_way(struct trial_way *ways, size_t *count, const char *name,
+				 const char *what)
 {
 	struct trial_way *w = &ways[(*count)++];
 
@@ -101,7 +108,8 @@ static struct trial_way *add_way(struct trial_way *ways, size_t *count, const ch
 	return w;
 }
 
-static void set_way(struct trial_way *w, bool works, const char *reason, const char *(*remedy)(const char *))
+static void set_way(struct trial_way *w, bool works, const char *reason,
+		    const char *(*remedy)(const char *))
 {
 	w->works = works;
 	snprintf(w->reason, sizeof(w->reason), "%.190s", works ? "" : reason);
@@ -114,7 +122,8 @@ static bool run_guards(struct trial_early *out)
 		int kind;
 		const char *name, *what;
 	} kinds[] = {
-		{ BASE_GUARD_UFFD, "uffd", "page tables moved away; the kernel waits too (userfaultfd)" },
+		{ BASE_GUARD_UFFD, "uffd",
+		  "page tables moved away; the kernel waits too (userfaultfd)" },
 		{ BASE_GUARD_STEAL, "steal", "page tables moved away; SIGSEGV" },
 		{ BASE_GUARD_MPROTECT, "mprotect", "access taken page by page; SIGSEGV" },
 	};
@@ -122,7 +131,8 @@ static bool run_guards(struct trial_early *out)
 	struct guard_answer a;
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(kinds); i++) {
-		struct trial_way *w = add_way(out->guards, &out->guard_count, kinds[i].name, kinds[i].what);
+		struct trial_way *w =
+			add_way(out->guards, &out->guard_count, kinds[i].name, kinds[i].what);
 
 		a = (struct guard_answer){ .reason = "the trial did not end well" };
 		is_complete &= ask_child(find_guard, kinds[i].kind, &a, sizeof(a));
@@ -146,7 +156,8 @@ static void derive_calls(struct trial_early *out)
 	const struct trial_way *from[] = { &out->guards[0], &out->guards[2] };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(texts); i++) {
-		struct trial_way *w = add_way(out->calls, &out->call_count, texts[i][0], texts[i][1]);
+		struct trial_way *w =
+			add_way(out->calls, &out->call_count, texts[i][0], texts[i][1]);
 
 		w->works = from[i]->works;
 		memcpy(w->reason, from[i]->reason, sizeof(w->reason));
@@ -154,7 +165,7 @@ static void derive_calls(struct trial_early *out)
 	}
 }
 
-/* ---- engines ---------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------------- */
 
 struct engine_answer {
 	bool works;
@@ -189,7 +200,8 @@ static void pick_engine(void *out, int unused)
 static const char *engine_remedy(const char *reason)
 {
 	if (strstr(reason, "no CPU is spare"))
-		return "start fewer ranks than CPUs, or say which CPUs are for workers: SLUICE_ENGINE_CPUS";
+		return "start fewer ranks than CPUs, or say which CPUs are for workers: "
+		       "SLUICE_ENGINE_CPUS";
 	return NULL;
 }
 
@@ -215,7 +227,7 @@ static bool run_engines(struct trial_early *out)
 	return is_complete;
 }
 
-/* ---- workers ---------------------------------------------------------------------------------- */
+/* ---- workers ----------------------------------------------------------------------------- */
 
 /* Starts one, gives it an arena, ends it. */
 static void find_worker(void *out, int unused)
@@ -232,7 +244,8 @@ static void find_worker(void *out, int unused)
 	if (!ret) {
 		ret = worker_attach(&ticket);
 		if (ret)
-			snprintf(a->reason, sizeof(a->reason), "it does not answer: %s", strerror(-ret));
+			snprintf(a->reason, sizeof(a->reason), "it does not answer: %s",
+				 strerror(-ret));
 		worker_detach();
 	}
 	guard_trust_end();
@@ -246,8 +259,10 @@ static const char *worker_remedy(const char *reason)
 
 static bool run_workers(struct trial_early *out)
 {
-	struct trial_way *process = add_way(out->workers, &out->worker_count, "process", "one process of the job");
-	struct trial_way *thread = add_way(out->workers, &out->worker_count, "thread", "threads of each rank");
+	struct trial_way *process =
+		add_way(out->workers, &out->worker_count, "process", "one process of the job");
+	struct trial_way *thread =
+		add_way(out->workers, &out->worker_count, "thread", "threads of each rank");
 	struct engine_answer a = { .reason = "the trial did not end well" };
 	bool is_complete = ask_child(find_worker, 0, &a, sizeof(a));
 
@@ -255,7 +270,8 @@ static bool run_workers(struct trial_early *out)
 	set_way(thread, true, "", worker_remedy);
 	for (size_t i = 0; i < out->engine_count; i++)
 		if (!strcmp(out->engines[i].name, "sw"))
-			set_way(thread, out->engines[i].works, out->engines[i].reason, engine_remedy);
+			set_way(thread, out->engines[i].works, out->engines[i].reason,
+				engine_remedy);
 	return is_complete;
 }
 

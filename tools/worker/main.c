@@ -10,7 +10,8 @@ int main(int argc, char **argv)
 {
 	(void)argv; /* the pid of the rank that has started it, for people */
 	if (argc != 2 || fcntl(3, F_GETFD) < 0 || fcntl(4, F_GETFD) < 0) {
-		fprintf(stderr, "sluice-worker: started by MPI processes that run under sluice, not by people\n");
+		fprintf(stderr, "sluice-worker: started by MPI processes that run under sluice, "
+				"not by people\n");
 		return 2;
 	}
 	return worker_main();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault: another engine, broken on demand. A channel has a thread of its own, which takes the copies one
- * by one, hands each to a channel of the inner engine, and decides when and how it ends.
+ * fault: another engine, broken on demand. A channel has a thread of its own, which takes the
+ * copies one by one, hands each to a channel of the inner engine, and decides when and how it ends.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +19,8 @@ struct fault_chan {
 	struct sw_queue queue;
 	struct engine_thread thread;
 	_Atomic uint32_t bell; /* rung by flush, retire, close */
-	_Atomic uint32_t running; /* 1 from taking a copy until its done() has returned, or has retired us */
+	_Atomic uint32_t
+		running; /* 1 from taking a copy until its done() has returned, or has retired us */
 	_Atomic bool stopping;
 	bool in_use; /* under the lock */
 	/* the thread's own */
@@ -43,7 +44,7 @@ static void ring(struct fault_chan *ch)
 	host_futex_wake(&ch->bell, 1);
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------------- */
+/* ---- the thread -------------------------------------------------------------------------- */
 
 static bool is_closed(struct fault_chan *ch)
 {
@@ -81,7 +82,8 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 
 	if (!bytes)
 		return 0;
-	ch->part = (struct engine_copy){ c->dst, c->src, bytes, part_done, ch, NULL, c->total_bytes };
+	ch->part =
+		(struct engine_copy){ c->dst, c->src, bytes, part_done, ch, NULL, c->total_bytes };
 	atomic_store_explicit(&ch->ended, 0, memory_order_relaxed);
 	rc = engine_post(ch->inner, &ch->part);
 	if (rc)
@@ -165,7 +167,7 @@ static void thread_main(void *arg)
 	}
 }
 
-/* ---- channels -------------------------------------------------------------------------------------------- */
+/* ---- channels ---------------------------------------------------------------------------- */
 
 static const struct engine_ops *inner_of(const struct fault_settings *s, char *reason, size_t cap)
 {

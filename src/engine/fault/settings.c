@@ -10,8 +10,10 @@ static const struct setting {
 	size_t offset;
 	uint64_t max;
 } settings[] = {
-	{ "delay", "microseconds, at most 60000000", offsetof(struct fault_settings, delay_us), 60000000 },
-	{ "rate", "bytes a second like 1G", offsetof(struct fault_settings, rate_bytes), INT64_MAX },
+	{ "delay", "microseconds, at most 60000000", offsetof(struct fault_settings, delay_us),
+	  60000000 },
+	{ "rate", "bytes a second like 1G", offsetof(struct fault_settings, rate_bytes),
+	  INT64_MAX },
 	{ "short", "the number of a copy", offsetof(struct fault_settings, short_nth), INT64_MAX },
 	{ "error", "the number of a copy", offsetof(struct fault_settings, error_nth), INT64_MAX },
 	{ "hang", "the number of a copy", offsetof(struct fault_settings, hang_nth), INT64_MAX },
@@ -23,7 +25,8 @@ static int set_inner(const char *name, struct fault_settings *out, char *reason,
 		strcpy(out->inner, name);
 		return 0;
 	}
-	snprintf(reason, cap, "SLUICE_ENGINE_FAULT: inner=%.40s is wrong: it takes the name of an engine", name);
+	snprintf(reason, cap,
+		 "SLUICE_ENGINE_FAULT: inner=%.40s is wrong: it takes the name of an engine", name);
 	return -EINVAL;
 }
 
@@ -48,12 +51,13 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 			memcpy((char *)out + s->offset, &number, sizeof(number));
 			return 0;
 		}
-		snprintf(reason, cap, "SLUICE_ENGINE_FAULT: %s=%.40s is wrong: it takes %s", s->name, value,
-			 s->takes);
+		snprintf(reason, cap, "SLUICE_ENGINE_FAULT: %s=%.40s is wrong: it takes %s",
+			 s->name, value, s->takes);
 		return -EINVAL;
 	}
 	snprintf(reason, cap,
-		 "SLUICE_ENGINE_FAULT: there is no %.40s; it takes delay, rate, short, error, hang and inner",
+		 "SLUICE_ENGINE_FAULT: there is no %.40s; it takes delay, rate, short, error, hang "
+		 "and inner",
 		 text);
 	return -EINVAL;
 }
@@ -64,7 +68,8 @@ int fault_settings_parse(const char *text, struct fault_settings *out, char *rea
 	char copy[256], *next = copy;
 
 	if (strlen(text) >= sizeof(copy)) {
-		snprintf(reason, cap, "SLUICE_ENGINE_FAULT is longer than %zu bytes", sizeof(copy) - 1);
+		snprintf(reason, cap, "SLUICE_ENGINE_FAULT is longer than %zu bytes",
+			 sizeof(copy) - 1);
 		return -EINVAL;
 	}
 	strcpy(copy, text);

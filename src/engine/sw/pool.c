@@ -9,12 +9,14 @@
 #include "engine/sw/sw.h"
 
 enum {
-	SEEK_NS = 20000,  /* a seeker looks so long before it sleeps: less than a wake-up costs the poster */
+	SEEK_NS = 20000, /* a seeker looks so long before it sleeps: less than a wake-up costs the
+			    poster */
 	LOOKS_PER_CLOCK = 32,
 	DISPLACED_NS = 60000, /* no copy has ended for so long: several times what one takes */
 	NONTEMPORAL_MIN = 64 << 10,
-	LEND_NS = 200000,     /* more than a switch and a copy take */
-	NEW_WAIT_NS = 3000000, /* nobody has looked for so long: who looks now has just begun to wait */
+	LEND_NS = 200000, /* more than a switch and a copy take */
+	NEW_WAIT_NS =
+		3000000, /* nobody has looked for so long: who looks now has just begun to wait */
 };
 
 struct worker {
@@ -35,14 +37,14 @@ static struct {
 struct sw_chan sw_chans[SW_CHANNELS];
 _Atomic uint64_t sw_open;
 
-/* What this thread is doing the done() of. Initial-exec: the first access allocates nothing, as it may
- * come from a signal handler. */
+/* What this thread is doing the done() of. Initial-exec: the first access allocates nothing, as it
+ * may come from a signal handler. */
 static _Thread_local struct {
 	struct sw_chan *chan; /* NULL: no done() of ours is running here, or it has left */
 	bool is_worker;
 } inside __attribute__((tls_model("initial-exec")));
 
-/* ---- one copy ---------------------------------------------------------------------------------------- */
+/* ---- one copy ---------------------------------------------------------------------------- */
 
 static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 {
@@ -50,17 +52,20 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	struct sw_chan *outer = inside.chan;
 	size_t bytes = c->bytes;
 
-	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for this. */
+	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for
+	 * this. */
 	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
 	kernel = host_copy_pick(bytes, base_max_u64(bytes, c->total_bytes));
 	/* who uses it does so on another core */
-	if (base_opt.xfer_copy == BASE_COPY_AUTO && bytes >= NONTEMPORAL_MIN && host_copy_has(BASE_COPY_NONTEMPORAL))
+	if (base_opt.xfer_copy == BASE_COPY_AUTO && bytes >= NONTEMPORAL_MIN &&
+	    host_copy_has(BASE_COPY_NONTEMPORAL))
 		kernel = BASE_COPY_NONTEMPORAL;
 	host_copy(c->dst, c->src, bytes, kernel);
 	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
-	/* Sequentially consistent, as is lend(): either it sees this end, or this thread sees it. */
+	/* Sequentially consistent, as is lend(): either it sees this end, or this thread sees it.
+	 */
 	atomic_fetch_add_explicit(&ch->ended, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&ch->lenders, memory_order_seq_cst))
 		host_futex_wake(&ch->ended, INT_MAX);
@@ -74,11 +79,12 @@ void sw_pool_leave(struct sw_chan *ch)
 	if (inside.chan != ch)
 		return;
 	inside.chan = NULL;
-	/* Release: pairs with the acquire of whoever waits for 0, who may then forget what done() used. */
+	/* Release: pairs with the acquire of whoever waits for 0, who may then forget what done()
+	 * used. */
 	atomic_fetch_sub_explicit(&ch->running, 1, memory_order_release);
 }
 
-/* ---- waiting for a worker ------------------------------------------------------------------------------ */
+/* ---- waiting for a worker ---------------------------------------------------------------- */
 
 /* Those that are busy with ch, or all of them: back to where they belong. */
 static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cpus)
@@ -89,14 +95,15 @@ static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cp
 		struct worker *w = &pool.workers[i];
 
 		if (!ch || atomic_load_explicit(&w->busy, memory_order_relaxed) == me)
-			syscall(SYS_sched_setaffinity, w->thread.tid, sizeof(cpus->bits), cpus->bits);
+			syscall(SYS_sched_setaffinity, w->thread.tid, sizeof(cpus->bits),
+				cpus->bits);
 	}
 }
 
 /*
- * A thread at idle priority that another has displaced may not run again for a second, in the middle of the
- * very copy that a thread of normal priority waits for; and without privilege nobody can raise its
- * priority. But this thread waits, and has a CPU: it lends it for a moment.
+ * A thread at idle priority that another has displaced may not run again for a second, in the
+ * middle of the very copy that a thread of normal priority waits for; and without privilege nobody
+ * can raise its priority. But this thread waits, and has a CPU: it lends it for a moment.
  */
 static bool lend(struct sw_chan *ch, uint32_t ended)
 {
@@ -121,7 +128,8 @@ static bool is_displaced(struct sw_chan *ch, uint32_t ended)
 		return false;
 	now = host_now_ns();
 	looked = atomic_exchange_explicit(&ch->looked_ns, now, memory_order_relaxed);
-	if (atomic_load_explicit(&ch->seen_ended, memory_order_relaxed) != ended || now - looked > NEW_WAIT_NS) {
+	if (atomic_load_explicit(&ch->seen_ended, memory_order_relaxed) != ended ||
+	    now - looked > NEW_WAIT_NS) {
 		atomic_store_explicit(&ch->seen_ns, now, memory_order_relaxed);
 		atomic_store_explicit(&ch->seen_ended, ended, memory_order_relaxed);
 		return false;
@@ -146,7 +154,7 @@ bool sw_pool_help(struct sw_chan *ch)
 	return is_displaced(ch, ended) && lend(ch, ended);
 }
 
-/* ---- workers ------------------------------------------------------------------------------------------- */
+/* ---- workers ----------------------------------------------------------------------------- */
 
 static bool any_ready(void)
 {
@@ -190,7 +198,8 @@ static bool work_on(struct worker *w, uint64_t chans, bool own)
 	return false;
 }
 
-/* Does one item: of its own channels, else a stolen one; beginning behind the channel served last. */
+/* Does one item: of its own channels, else a stolen one; beginning behind the channel served last.
+ */
 static bool work_once(struct worker *w)
 {
 	uint64_t open = atomic_load_explicit(&sw_open, memory_order_acquire);
@@ -249,7 +258,7 @@ void sw_pool_flush(struct sw_chan *ch)
 		sw_sleep_wake(&pool.sleep, ch->home);
 }
 
-/* ---- the pool -------------------------------------------------------------------------------------------- */
+/* ---- the pool ---------------------------------------------------------------------------- */
 
 int sw_pool_size(void)
 {

@@ -33,10 +33,11 @@ int sw_queue_post(struct sw_queue *q, struct engine_copy *c)
 		if (!free)
 			return -EAGAIN;
 		slot = pick(free, from);
-		/* Acquire: pairs with the release in sw_queue_release; the last taker is done with the
-		 * slot. */
-	} while (!atomic_compare_exchange_weak_explicit(&q->free, &free, free & ~((uint64_t)1 << slot),
-							memory_order_acquire, memory_order_relaxed));
+		/* Acquire: pairs with the release in sw_queue_release; the last taker is done with
+		 * the slot. */
+	} while (!atomic_compare_exchange_weak_explicit(
+		&q->free, &free, free & ~((uint64_t)1 << slot), memory_order_acquire,
+		memory_order_relaxed));
 	atomic_store_explicit(&q->post_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
 	atomic_store_explicit(&q->slots[slot], (uintptr_t)c, memory_order_relaxed);
 	/* Release: item and slot are there; pairs with the acquire in sw_queue_take. */
@@ -58,9 +59,9 @@ struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
 			return NULL;
 		slot = pick(ready, from);
 		/* Acquire: pairs with the release in sw_queue_post. */
-	} while (!atomic_compare_exchange_weak_explicit(&q->ready, &ready,
-							ready & ~((uint64_t)1 << slot),
-							memory_order_acquire, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&q->ready, &ready, ready & ~((uint64_t)1 << slot), memory_order_acquire,
+		memory_order_relaxed));
 	atomic_store_explicit(&q->take_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
 	*out_slot = slot;
 	return (struct engine_copy *)atomic_load_explicit(&q->slots[slot], memory_order_relaxed);

@@ -6,8 +6,8 @@
 #define ONE_SEEKER ((uint64_t)1 << SW_WORKERS)
 
 /*
- * All operations on the word are read-modify-writes, acquire and release: of two of them, the later one
- * sees what came before the earlier one in its thread.
+ * All operations on the word are read-modify-writes, acquire and release: of two of them, the later
+ * one sees what came before the earlier one in its thread.
  */
 
 void sw_sleep_seek(struct sw_sleep *s)
@@ -37,17 +37,19 @@ void sw_sleep_wake(struct sw_sleep *s, unsigned first)
 		if (word >= ONE_SEEKER || !asleep)
 			return;
 		who = (unsigned)__builtin_ctzll(after ? after : asleep);
-		/* the woken one counts as a seeker from here on, so that a second post wakes nobody */
-	} while (!atomic_compare_exchange_weak_explicit(&s->word, &word,
-							(word & ~((uint64_t)1 << who)) + ONE_SEEKER,
-							memory_order_acq_rel, memory_order_acquire));
+		/* the woken one counts as a seeker from here on, so that a second post wakes nobody
+		 */
+	} while (!atomic_compare_exchange_weak_explicit(
+		&s->word, &word, (word & ~((uint64_t)1 << who)) + ONE_SEEKER, memory_order_acq_rel,
+		memory_order_acquire));
 	ring(s, who);
 }
 
 void sw_sleep_begin(struct sw_sleep *s, unsigned worker)
 {
 	/* its bit is not set: no carry */
-	atomic_fetch_add_explicit(&s->word, ((uint64_t)1 << worker) - ONE_SEEKER, memory_order_acq_rel);
+	atomic_fetch_add_explicit(&s->word, ((uint64_t)1 << worker) - ONE_SEEKER,
+				  memory_order_acq_rel);
 }
 
 /* From sleeper to seeker; false when somebody else has done it meanwhile. */
@@ -58,9 +60,9 @@ static bool stir(struct sw_sleep *s, unsigned worker)
 	do {
 		if (!(word >> worker & 1))
 			return false;
-	} while (!atomic_compare_exchange_weak_explicit(&s->word, &word,
-							(word & ~((uint64_t)1 << worker)) + ONE_SEEKER,
-							memory_order_acq_rel, memory_order_acquire));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&s->word, &word, (word & ~((uint64_t)1 << worker)) + ONE_SEEKER,
+		memory_order_acq_rel, memory_order_acquire));
 	return true;
 }
 
@@ -77,8 +79,8 @@ void sw_sleep_wait(struct sw_sleep *s, unsigned worker)
 	for (;;) {
 		uint32_t bell = atomic_load_explicit(&s->bells[worker], memory_order_acquire);
 
-		/* A bell that rings late, for a sleep that was undone, only makes this turn once more.
-		 * Acquire: pairs with the waker's; what it made ready is seen. */
+		/* A bell that rings late, for a sleep that was undone, only makes this turn once
+		 * more. Acquire: pairs with the waker's; what it made ready is seen. */
 		if (!(atomic_load_explicit(&s->word, memory_order_acquire) >> worker & 1))
 			return;
 		host_futex_wait(&s->bells[worker], bell, HOST_FOR_EVER);

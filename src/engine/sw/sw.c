@@ -29,7 +29,8 @@ static int sw_probe(char *reason, size_t cap)
 	return rc;
 }
 
-/* Any worker takes from any channel, so there are as many channels as workers: those of one process. */
+/* Any worker takes from any channel, so there are as many channels as workers: those of one
+ * process. */
 static int sw_chan_count(int node)
 {
 	struct host_cpumask cpus;

@@ -19,19 +19,19 @@
 
 enum { SW_CHANNELS = 64, SW_WORKERS = 48, SW_DEPTH = 63 };
 
-/* ---- queue.c ----------------------------------------------------------------------------------- */
+/* ---- queue.c ----------------------------------------------------------------------------- */
 /*
- * Posted to and taken from by any thread, in about the order of posting. Lock-free: a thread that is
- * stopped anywhere in a call, as idle workers often are, delays its own item only. A slot goes
+ * Posted to and taken from by any thread, in about the order of posting. Lock-free: a thread that
+ * is stopped anywhere in a call, as idle workers often are, delays its own item only. A slot goes
  *
  *   free --claim--> (poster's) --ready--> posted --take--> (taker's) --free--> free
  *
- * and each of the steps is one atomic operation on `free` or `ready`. Why not a deque of Chase and Lev: it
- * has one owner who pushes, and here items come from outside, often from a signal handler.
+ * and each of the steps is one atomic operation on `free` or `ready`. Why not a deque of Chase and
+ * Lev: it has one owner who pushes, and here items come from outside, often from a signal handler.
  */
 struct sw_queue {
 	BASE_ALIGNED_LINE _Atomic uint64_t free; /* bit i: slot i is free; SW_QUEUE_CLOSED */
-	_Atomic uint64_t ready;                  /* bit i: slot i holds an item that nobody has taken */
+	_Atomic uint64_t ready; /* bit i: slot i holds an item that nobody has taken */
 	_Atomic uint32_t post_next, take_next;   /* where to begin: hints for the order only */
 	_Atomic uintptr_t slots[SW_DEPTH];       /* struct engine_copy * */
 };
@@ -53,10 +53,11 @@ static inline bool sw_queue_is_ready(struct sw_queue *q)
 	return atomic_load_explicit(&q->ready, memory_order_acquire);
 }
 /*
- * Of a closed one: what nobody has taken comes back with -ECANCELED. True: every slot is back and nobody of
- * `running` works on one, or in its done(), any more.
+ * Of a closed one: what nobody has taken comes back with -ECANCELED. True: every slot is back and
+ * nobody of `running` works on one, or in its done(), any more.
  */
-static inline bool sw_queue_cancel(struct sw_queue *q, uint64_t slots, const _Atomic uint32_t *running)
+static inline bool sw_queue_cancel(struct sw_queue *q, uint64_t slots,
+				   const _Atomic uint32_t *running)
 {
 	struct engine_copy *c;
 	int slot;
@@ -65,39 +66,41 @@ static inline bool sw_queue_cancel(struct sw_queue *q, uint64_t slots, const _At
 		sw_queue_release(q, slot);
 		c->done(c, -ECANCELED);
 	}
-	return sw_queue_is_drained(q, slots) && !atomic_load_explicit(running, memory_order_acquire);
+	return sw_queue_is_drained(q, slots) &&
+	       !atomic_load_explicit(running, memory_order_acquire);
 }
 
-/* ---- sleep.c ------------------------------------------------------------------------------------- */
+/* ---- sleep.c ----------------------------------------------------------------------------- */
 /*
  * Who sleeps and how many seek work, in one word, so that every decision is one atomic operation on
- * it: bits 0..47 workers asleep, above them the number of seekers. A worker is a seeker from when it runs
- * out of work, or is woken, until it has found some or sleeps.
+ * it: bits 0..47 workers asleep, above them the number of seekers. A worker is a seeker from when
+ * it runs out of work, or is woken, until it has found some or sleeps.
  *
- * No wake-up is lost: a poster makes its item ready and then reads the word by an operation that also
- * writes it. A worker that goes to sleep, or stops seeking, changes the word and looks at the queues
- * after that. Whichever of the two operations comes second sees what the other thread did before its own.
+ * No wake-up is lost: a poster makes its item ready and then reads the word by an operation that
+ * also writes it. A worker that goes to sleep, or stops seeking, changes the word and looks at the
+ * queues after that. Whichever of the two operations comes second sees what the other thread did
+ * before its own.
  */
 struct sw_sleep {
 	BASE_ALIGNED_LINE _Atomic uint64_t word;
 	_Atomic uint32_t bells[SW_WORKERS]; /* one futex a worker; counts its wake-ups */
 };
 
-/* What was made ready before is taken soon: wakes one, at best worker `first` or one after it, unless
- * somebody seeks. Async-signal-safe. */
+/* What was made ready before is taken soon: wakes one, at best worker `first` or one after it,
+ * unless somebody seeks. Async-signal-safe. */
 void sw_sleep_wake(struct sw_sleep *s, unsigned first);
 /* Wakes this one if it sleeps. */
 void sw_sleep_rouse(struct sw_sleep *s, unsigned worker);
 void sw_sleep_seek(struct sw_sleep *s);
 /* The seeker has found something. Its duty after this: if more is ready, sw_sleep_wake(). */
 void sw_sleep_found(struct sw_sleep *s);
-/* From seeker to sleeper. Its duty after this: if something is ready, sw_sleep_undo(), else _wait(). Both
- * return with the worker a seeker again. */
+/* From seeker to sleeper. Its duty after this: if something is ready, sw_sleep_undo(), else
+ * _wait(). Both return with the worker a seeker again. */
 void sw_sleep_begin(struct sw_sleep *s, unsigned worker);
 void sw_sleep_undo(struct sw_sleep *s, unsigned worker);
 void sw_sleep_wait(struct sw_sleep *s, unsigned worker);
 
-/* ---- pool.c -------------------------------------------------------------------------------------- */
+/* ---- pool.c ------------------------------------------------------------------------------ */
 struct sw_chan {
 	struct engine_chan base;
 	struct sw_queue queue;
@@ -120,8 +123,9 @@ int sw_pool_size(void);
 void sw_pool_forget(void);
 /* After posts: see to it that somebody looks. Async-signal-safe. */
 void sw_pool_flush(struct sw_chan *ch);
-/* For a thread that has to wait for this channel: do one copy here, or let a worker that has been displaced
- * within one go on. True when a copy has ended. Async-signal-safe; may sleep for a moment. */
+/* For a thread that has to wait for this channel: do one copy here, or let a worker that has been
+ * displaced within one go on. True when a copy has ended. Async-signal-safe; may sleep for a
+ * moment. */
 bool sw_pool_help(struct sw_chan *ch);
 /* Inside done() of a copy of this channel: it does not count as running any more. */
 void sw_pool_leave(struct sw_chan *ch);

@@ -70,7 +70,8 @@ const struct calls_entry calls_table[] = {
 	/* waiting */
 	[SYS_poll] = PASS(MANY(OUT, 0, 1, 8)),
 	[SYS_ppoll] = PASS(MANY(OUT, 0, 1, 8), OUT_B(2, 16), SET(3)),
-	[SYS_select] = PASS(MANY(BITS, 1, 0, 0), MANY(BITS, 2, 0, 0), MANY(BITS, 3, 0, 0), OUT_B(4, 16)),
+	[SYS_select] =
+		PASS(MANY(BITS, 1, 0, 0), MANY(BITS, 2, 0, 0), MANY(BITS, 3, 0, 0), OUT_B(4, 16)),
 	[SYS_pselect6] = PASS(MANY(BITS, 1, 0, 0), MANY(BITS, 2, 0, 0), MANY(BITS, 3, 0, 0),
 			      OUT_B(4, 16), IN_B(5, 16)),
 	[SYS_epoll_create] = HARMLESS,
@@ -81,7 +82,8 @@ const struct calls_entry calls_table[] = {
 	[NR_epoll_pwait2] = PASS(MANY(OUT, 1, 2, 12), IN_B(3, 16), SET(4)),
 	[SYS_eventfd] = HARMLESS,
 	[SYS_eventfd2] = HARMLESS,
-	[SYS_futex] = PASS(OUT_B(0, 4), IN_B(3, 16), OUT_B(4, 4)), /* 3 may be a count: no address then */
+	[SYS_futex] =
+		PASS(OUT_B(0, 4), IN_B(3, 16), OUT_B(4, 4)), /* 3 may be a count: no address then */
 	[SYS_nanosleep] = PASS(IN_B(0, 16), OUT_B(1, 16)),
 	[SYS_clock_nanosleep] = PASS(IN_B(2, 16), OUT_B(3, 16)),
 	[SYS_pause] = HARMLESS,

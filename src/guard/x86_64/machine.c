@@ -31,7 +31,8 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call)
 	greg_t *r = uc->uc_mcontext.gregs;
 	uint64_t back = (uint64_t)r[REG_RIP];
 
-	if (call->nr == SYS_rt_sigreturn) { /* finds its frame by the stack pointer, never returns */
+	if (call->nr ==
+	    SYS_rt_sigreturn) { /* finds its frame by the stack pointer, never returns */
 		r[REG_RIP] = (greg_t)(uintptr_t)system_restorer;
 		return;
 	}

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A counter of time that runs alike on all CPUs, at one rate, also while they sleep; whether it does. */
+/* A counter of time that runs alike on all CPUs, at one rate, also while they sleep; whether it
+ * does. */
 uint64_t host_arch_ticks(void);
 bool host_arch_has_steady_ticks(void);
 

@@ -3,7 +3,8 @@
  * Are Sluice's own ABI headers right about this MPI? Compiled with the MPI's mpi.h next to ours:
  * values are compared at run time, signatures by the compiler (incompatible pointers are errors).
  *
- *   mpicc -DABI_HEADER='"mpi/abi_mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made> abi_check.c
+ *   mpicc -DABI_HEADER='"mpi/abi_mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made>
+ * abi_check.c
  *
  * <made>: the folder with functions.h and real.h by src/mpi/generate.py. One rank is enough.
  */
@@ -35,7 +36,8 @@ static int failed;
 
 #define SIGNATURE_3(name) .name = PMPI_##name,
 /* MPICH 4.0 lacks a const in one of them. */
-#if MPI_VERSION >= 4 && !defined(OPEN_MPI) && !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000)
+#if MPI_VERSION >= 4 && !defined(OPEN_MPI) &&                                                      \
+	!(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40100000)
 #define SIGNATURE_4(name) .name = PMPI_##name,
 #else
 #define SIGNATURE_4(name)
@@ -77,7 +79,8 @@ static void check_handles(void)
 	CHECK(MPI_BOTTOM == NULL);
 }
 
-/* The predefined datatypes and operations that Sluice computes with. Libraries may lack Fortran's. */
+/* The predefined datatypes and operations that Sluice computes with. Libraries may lack Fortran's.
+ */
 enum {
 	RT_I8, RT_I16, RT_I32, RT_I64, RT_U8, RT_U16, RT_U32, RT_U64, RT_F32, RT_F64,
 	RT_MAX, RT_MIN, RT_SUM, RT_PROD, RT_AND, RT_OR, RT_XOR,
@@ -110,7 +113,10 @@ static void check_computed(void)
 #endif
 }
 
-static void nothing(void *in, void *inout, int *n, MPI_Datatype *type) { (void)in, (void)inout, (void)n, (void)type; }
+static void nothing(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+	(void)in, (void)inout, (void)n, (void)type;
+}
 
 static void check_own_op(void)
 {
@@ -156,14 +162,50 @@ static void check_numbers(void)
 static void check_sizes(void)
 {
 	const MPI_Datatype types[] = {
-		MPI_CHAR, MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_BYTE, MPI_WCHAR, MPI_SHORT,
-		MPI_UNSIGNED_SHORT, MPI_INT, MPI_UNSIGNED, MPI_LONG, MPI_UNSIGNED_LONG, MPI_FLOAT,
-		MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_LONG_LONG, MPI_UNSIGNED_LONG_LONG, MPI_PACKED,
-		MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T, MPI_UINT16_T,
-		MPI_UINT32_T, MPI_UINT64_T, MPI_C_BOOL, MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX,
-		MPI_C_LONG_DOUBLE_COMPLEX, MPI_AINT, MPI_OFFSET, MPI_COUNT, MPI_FLOAT_INT,
-		MPI_DOUBLE_INT, MPI_LONG_INT, MPI_2INT, MPI_SHORT_INT, MPI_LONG_DOUBLE_INT,
-		MPI_CHARACTER, MPI_LOGICAL, MPI_INTEGER, MPI_REAL, MPI_DOUBLE_PRECISION, MPI_COMPLEX,
+		MPI_CHAR,
+		MPI_SIGNED_CHAR,
+		MPI_UNSIGNED_CHAR,
+		MPI_BYTE,
+		MPI_WCHAR,
+		MPI_SHORT,
+		MPI_UNSIGNED_SHORT,
+		MPI_INT,
+		MPI_UNSIGNED,
+		MPI_LONG,
+		MPI_UNSIGNED_LONG,
+		MPI_FLOAT,
+		MPI_DOUBLE,
+		MPI_LONG_DOUBLE,
+		MPI_LONG_LONG,
+		MPI_UNSIGNED_LONG_LONG,
+		MPI_PACKED,
+		MPI_INT8_T,
+		MPI_INT16_T,
+		MPI_INT32_T,
+		MPI_INT64_T,
+		MPI_UINT8_T,
+		MPI_UINT16_T,
+		MPI_UINT32_T,
+		MPI_UINT64_T,
+		MPI_C_BOOL,
+		MPI_C_FLOAT_COMPLEX,
+		MPI_C_DOUBLE_COMPLEX,
+		MPI_C_LONG_DOUBLE_COMPLEX,
+		MPI_AINT,
+		MPI_OFFSET,
+		MPI_COUNT,
+		MPI_FLOAT_INT,
+		MPI_DOUBLE_INT,
+		MPI_LONG_INT,
+		MPI_2INT,
+		MPI_SHORT_INT,
+		MPI_LONG_DOUBLE_INT,
+		MPI_CHARACTER,
+		MPI_LOGICAL,
+		MPI_INTEGER,
+		MPI_REAL,
+		MPI_DOUBLE_PRECISION,
+		MPI_COMPLEX,
 		MPI_DOUBLE_COMPLEX,
 	};
 
@@ -174,7 +216,8 @@ static void check_sizes(void)
 		if (types[i] == MPI_DATATYPE_NULL)
 			continue;
 		MPI_Type_size(types[i], &size);
-		if (bound && ((uint64_t)size > bound || (abi_size_is_exact(types[i]) && (uint64_t)size < bound))) {
+		if (bound && ((uint64_t)size > bound ||
+			      (abi_size_is_exact(types[i]) && (uint64_t)size < bound))) {
 			printf("datatype %zu: size %d, bound %d\n", i, size, (int)bound);
 			failed = 1;
 		}

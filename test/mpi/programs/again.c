@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that are taken only while all ranks use their buffers again: whatever ranks do with their memory, all of
- * them come to the same for each call, or the job would hang, and the data is right.
+ * Collectives that are taken only while all ranks use their buffers again: whatever ranks do with
+ * their memory, all of them come to the same for each call, or the job would hang, and the data is
+ * right.
  *
  * Run alone: mpiexec -n 3 sluice run again used_again
  */
@@ -30,7 +31,8 @@ static void exchange(struct buffers *b, int call)
 		check_fill(b->send + (size_t)r * BLOCK, BLOCK, check_seed(call, rank * 100 + r));
 	MPI_Alltoall(b->send, BLOCK, MPI_BYTE, b->recv, BLOCK, MPI_BYTE, MPI_COMM_WORLD);
 	for (int r = 0; r < size; r++)
-		check_same(b->recv + (size_t)r * BLOCK, BLOCK, check_seed(call, r * 100 + rank), "exchange");
+		check_same(b->recv + (size_t)r * BLOCK, BLOCK, check_seed(call, r * 100 + rank),
+			   "exchange");
 }
 
 static void reduce(struct buffers *b, int call, int root)
@@ -81,7 +83,8 @@ BEHAVIOUR(one_rank_is_different, 2)
 	put(&kept);
 }
 
-/* Each rank now and then takes other memory, when it likes; kinds and roots alternate, ranks are late. */
+/* Each rank now and then takes other memory, when it likes; kinds and roots alternate, ranks are
+ * late. */
 BEHAVIOUR(ranks_change_their_minds, 2)
 {
 	uint64_t luck = check_seed(7, rank), common = 11;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nonblocking collectives that are taken only while all ranks use their buffers again, as they agreed in the last blocking
- * one: whatever ranks do with their memory, and however far one is ahead, all of them come to the same for each call, or
- * the job would hang, and the data is right.
+ * Nonblocking collectives that are taken only while all ranks use their buffers again, as they
+ * agreed in the last blocking one: whatever ranks do with their memory, and however far one is
+ * ahead, all of them come to the same for each call, or the job would hang, and the data is right.
  *
  * Run alone: mpiexec -n 2 sluice run again_nonblocking used_again
  */
@@ -37,14 +37,16 @@ static void start(struct exchange *x, int call)
 	x->call = call;
 	for (int r = 0; r < size; r++)
 		check_fill(x->send + (size_t)r * BLOCK, BLOCK, check_seed(call, rank * 100 + r));
-	MPI_Ialltoall(x->send, BLOCK, MPI_BYTE, x->recv, BLOCK, MPI_BYTE, MPI_COMM_WORLD, &x->request);
+	MPI_Ialltoall(x->send, BLOCK, MPI_BYTE, x->recv, BLOCK, MPI_BYTE, MPI_COMM_WORLD,
+		      &x->request);
 }
 
 static void finish(struct exchange *x)
 {
 	MPI_Wait(&x->request, MPI_STATUS_IGNORE);
 	for (int r = 0; r < size; r++)
-		check_same(x->recv + (size_t)r * BLOCK, BLOCK, check_seed(x->call, r * 100 + rank), "exchange");
+		check_same(x->recv + (size_t)r * BLOCK, BLOCK, check_seed(x->call, r * 100 + rank),
+			   "exchange");
 }
 
 /* Short, and of several kinds: each is one at which ranks may agree. */
@@ -110,7 +112,8 @@ BEHAVIOUR(one_rank_is_different, 2)
 	put(&x);
 }
 
-/* Two are in flight, also over what ranks agree in; each rank now and then takes other memory, when it likes, and is late. */
+/* Two are in flight, also over what ranks agree in; each rank now and then takes other memory, when
+ * it likes, and is late. */
 BEHAVIOUR(ranks_change_their_minds, 2)
 {
 	uint64_t luck = check_seed(7, rank), common = 11;

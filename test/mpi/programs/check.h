@@ -83,7 +83,8 @@ void check_gather(void *send, void *recv, size_t bytes, int root, MPI_Comm comm,
 
 /* Is the library of this name, as it says itself? */
 bool check_library(const char *name);
-/* Does Sluice take whatever it can of what is nonblocking or persistent? Some libraries cannot bear all of it. */
+/* Does Sluice take whatever it can of what is nonblocking or persistent? Some libraries cannot bear
+ * all of it. */
 bool check_serves_requests(void);
 
 /* What must not grow. */

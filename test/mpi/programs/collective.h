@@ -32,8 +32,8 @@ static inline int buffer_size(MPI_Datatype type, int count, char **out)
 	return size * count;
 }
 
-static inline void buffer_move(struct buffer *b, MPI_Aint at, MPI_Datatype type, int count, char *packed, int bytes,
-			       bool is_in)
+static inline void buffer_move(struct buffer *b, MPI_Aint at, MPI_Datatype type, int count,
+			       char *packed, int bytes, bool is_in)
 {
 	int position = 0;
 
@@ -44,7 +44,8 @@ static inline void buffer_move(struct buffer *b, MPI_Aint at, MPI_Datatype type,
 }
 
 /* A message of this seed. */
-static inline void buffer_put(struct buffer *b, MPI_Aint at, MPI_Datatype type, int count, uint64_t seed)
+static inline void buffer_put(struct buffer *b, MPI_Aint at, MPI_Datatype type, int count,
+			      uint64_t seed)
 {
 	char *packed;
 	int bytes = buffer_size(type, count, &packed);
@@ -55,8 +56,8 @@ static inline void buffer_put(struct buffer *b, MPI_Aint at, MPI_Datatype type, 
 }
 
 /* It is there; from now on it counts as untouched. */
-static inline void buffer_see(struct buffer *b, MPI_Aint at, MPI_Datatype type, int count, uint64_t seed,
-			      const char *what)
+static inline void buffer_see(struct buffer *b, MPI_Aint at, MPI_Datatype type, int count,
+			      uint64_t seed, const char *what)
 {
 	char *packed;
 	int bytes = buffer_size(type, count, &packed);

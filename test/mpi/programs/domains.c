@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums that depend on how they are grouped: in two levels each group of neighbouring ranks is added up first, in their order,
- * then the groups are, in theirs. So it is on all ranks, each time, for all kinds and wherever the memory is.
+ * Sums that depend on how they are grouped: in two levels each group of neighbouring ranks is added
+ * up first, in their order, then the groups are, in theirs. So it is on all ranks, each time, for
+ * all kinds and wherever the memory is.
  *
  * EXPECTED_DOMAINS: how many groups.
  * Run alone: SLUICE_COLL_DOMAINS=2 EXPECTED_DOMAINS=2 mpiexec -n 4 sluice run domains
@@ -13,7 +14,10 @@ enum { MOST = 120000, TIMES = 4 };
 static float *send, *recv, *want;
 
 /* From 1 to many thousands, with fractions: what is added when decides what is lost. */
-static float brought(int r, int i) { return (float)(1 << (r * 7 + i) % 17) + (float)(i % 11) * 0.37f; }
+static float brought(int r, int i)
+{
+	return (float)(1 << (r * 7 + i) % 17) + (float)(i % 11) * 0.37f;
+}
 
 /* Groups that would have one rank each are no groups. */
 static float expected(int i, int groups)
@@ -42,7 +46,8 @@ static void see(const char *what, int first, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (memcmp(&recv[i], &want[first + i], sizeof(recv[0]))) {
-			check_fail("%s of %d: element %d is %.9g, not %.9g", what, n, first + i, (double)recv[i], (double)want[first + i]);
+			check_fail("%s of %d: element %d is %.9g, not %.9g", what, n, first + i,
+				   (double)recv[i], (double)want[first + i]);
 			return;
 		}
 }
@@ -58,7 +63,8 @@ static void each_kind(int n, bool in_place)
 		bool here = in_place && rank == root;
 
 		begin(here ? recv : send, n);
-		MPI_Reduce(here ? MPI_IN_PLACE : send, recv, n, MPI_FLOAT, MPI_SUM, root, MPI_COMM_WORLD);
+		MPI_Reduce(here ? MPI_IN_PLACE : send, recv, n, MPI_FLOAT, MPI_SUM, root,
+			   MPI_COMM_WORLD);
 		if (rank == root)
 			see("reduce", 0, n);
 	}
@@ -74,11 +80,13 @@ static void scattered(int n, bool in_place)
 		left -= counts[r];
 	}
 	begin(in_place ? recv : send, n);
-	MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : send, recv, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : send, recv, counts, MPI_FLOAT, MPI_SUM,
+			   MPI_COMM_WORLD);
 	see("reduce_scatter", first, counts[rank]);
 	n -= n % size;
 	begin(in_place ? recv : send, n);
-	MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : send, recv, n / size, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : send, recv, n / size, MPI_FLOAT, MPI_SUM,
+				 MPI_COMM_WORLD);
 	see("reduce_scatter_block", rank * (n / size), n / size);
 }
 

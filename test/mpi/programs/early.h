@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program does right after a collective whose data may still be moving. An action is done by every
- * rank on its own buffer: broadcasts and gathers with either rank as root, with nobody late or one of
- * them, in buffers of several sizes, alignments and kinds of memory. Each knows every byte that it must
- * see: `want` is a private copy, kept in step by actions that write.
+ * What a program does right after a collective whose data may still be moving. An action is done by
+ * every rank on its own buffer: broadcasts and gathers with either rank as root, with nobody late
+ * or one of them, in buffers of several sizes, alignments and kinds of memory. Each knows every
+ * byte that it must see: `want` is a private copy, kept in step by actions that write.
  *
- *   want filled -> senders' buffers filled, canaries beside them -> barrier -> [delay] -> collective
+ *   want filled -> senders' buffers filled, canaries beside them -> barrier -> [delay] ->
+ * collective
  *   -> action -> buffer == want, canaries as they were
  *
- * HARNESS_TRIALS: how many a behaviour makes. HARNESS_LOOK: report how many buffers were out of reach
- * when the collective had returned ("note NAME: rank R: 5 of 12").
+ * HARNESS_TRIALS: how many a behaviour makes. HARNESS_LOOK: report how many buffers were out of
+ * reach when the collective had returned ("note NAME: rank R: 5 of 12").
  */
 #ifndef EARLY_H
 #define EARLY_H
@@ -21,7 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, CANARY = 150, MOST = 8 << 20, SHAPES = 4, COMBINATIONS = 12, STATIC_BYTES = 1300007 };
+enum {
+	PAGE = 4096,
+	CANARY = 150,
+	MOST = 8 << 20,
+	SHAPES = 4,
+	COMBINATIONS = 12,
+	STATIC_BYTES = 1300007
+};
 
 struct trial {
 	char *buf;      /* what took part in the collective */
@@ -57,7 +65,8 @@ static struct {
 
 static char early_static[STATIC_BYTES + 3 * PAGE] __attribute__((aligned(4096)));
 
-static const size_t shape_bytes[SHAPES] = { 4 << 20, 600000, (8 << 20) - 3 * PAGE - 123, STATIC_BYTES };
+static const size_t shape_bytes[SHAPES] = { 4 << 20, 600000, (8 << 20) - 3 * PAGE - 123,
+					    STATIC_BYTES };
 
 static inline size_t least(size_t a, size_t b)
 {
@@ -82,7 +91,8 @@ static inline void early_begin(void)
 	early.spare = check_alloc(MOST);
 	early.at[0] = (char *)early_map(shape_bytes[0] + 2 * PAGE) + PAGE;
 	early.at[1] = (char *)check_alloc(shape_bytes[1] + 2 * CANARY) + CANARY;
-	early.at[2] = (char *)early_map(shape_bytes[2] + 4 * PAGE) + PAGE + 1001 + 1234 * rank % PAGE;
+	early.at[2] =
+		(char *)early_map(shape_bytes[2] + 4 * PAGE) + PAGE + 1001 + 1234 * rank % PAGE;
 	early.at[3] = early_static + PAGE + 333 * rank;
 }
 
@@ -152,7 +162,8 @@ static inline void early_canaries(struct trial *t, int c)
 	for (int i = 0; i < CANARY && !t->no_room; i++)
 		if ((uint8_t)t->buf[-1 - i] != (uint8_t)c ||
 		    (uint8_t)t->buf[t->bytes + (size_t)i] != (uint8_t)(c + 1)) {
-			check_fail("trial %d: a byte %d beside the buffer has changed", t->index, i + 1);
+			check_fail("trial %d: a byte %d beside the buffer has changed", t->index,
+				   i + 1);
 			return;
 		}
 }
@@ -168,10 +179,12 @@ static inline bool early_same(struct trial *t, const void *got, const void *want
 		return true;
 	while (i < bytes && g[i] == w[i])
 		i++;
-	check_fail("trial %d (%s, root %d, late %d, %s, %zu bytes at %p): %s: byte %zu of %zu is %02x, "
-		   "not %02x", t->index, t->gather ? "gather" : "broadcast", t->root, t->late,
-		   t->receiver ? "receiver" : "sender", t->bytes, (void *)t->buf, what, i, bytes, g[i],
-		   w[i]);
+	check_fail("trial %d (%s, root %d, late %d, %s, %zu bytes at %p): %s: byte %zu of %zu is "
+		   "%02x, "
+		   "not %02x",
+		   t->index, t->gather ? "gather" : "broadcast", t->root, t->late,
+		   t->receiver ? "receiver" : "sender", t->bytes, (void *)t->buf, what, i, bytes,
+		   g[i], w[i]);
 	return false;
 }
 
@@ -239,7 +252,8 @@ static inline bool early_is_guarded(const void *addr)
 			inside = at >= start && at < end;
 			guarded |= inside && strncmp(rights, "rw", 2);
 		} else if (inside && !strncmp(text, "VmFlags:", 8)) {
-			guarded |= strstr(text, " um") || strstr(text, " uw") || strstr(text, " ui");
+			guarded |=
+				strstr(text, " um") || strstr(text, " uw") || strstr(text, " ui");
 		}
 	}
 	if (f)
@@ -313,7 +327,8 @@ static inline void early_each(struct trial *t, const trial_fn *things, int count
 /* A place in the buffer, another for each `nr` below 40, aligned and far from others. */
 static inline void *early_at(struct trial *t, int nr)
 {
-	return (void *)(((uintptr_t)t->buf + t->bytes / 41 * (size_t)(nr + 1) + 15) & ~(uintptr_t)15);
+	return (void *)(((uintptr_t)t->buf + t->bytes / 41 * (size_t)(nr + 1) + 15) &
+			~(uintptr_t)15);
 }
 
 /* What was put there meanwhile is what is to be there from now on. */

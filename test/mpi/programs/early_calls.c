@@ -28,27 +28,27 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
-#define DID(call)                                                                                   \
-	do {                                                                                        \
-		errno = 0;                                                                          \
-		if ((long)(call) < 0)                                                               \
-			check_fail("trial %d: %s: %s", t->index, #call, strerror(errno));           \
+#define DID(call)                                                                                  \
+	do {                                                                                       \
+		errno = 0;                                                                         \
+		if ((long)(call) < 0)                                                              \
+			check_fail("trial %d: %s: %s", t->index, #call, strerror(errno));          \
 	} while (0)
 
 /* `call` fills `bytes` at place `nr`; what it says is compared with what it says elsewhere. */
-#define SAME_AS_ELSEWHERE(nr, type, p, call)                                                        \
-	do {                                                                                        \
-		type *p = early_at(t, nr), *in_buffer = p, elsewhere;                               \
-		memset(&elsewhere, 0, sizeof(elsewhere));                                           \
-		DID(call);                                                                          \
-		early_keep(t, in_buffer, sizeof(type));                                             \
-		p = &elsewhere;                                                                     \
-		memcpy(p, in_buffer, sizeof(type));                                                 \
-		DID(call);                                                                          \
-		early_same(t, in_buffer, &elsewhere, sizeof(type), #call);                          \
+#define SAME_AS_ELSEWHERE(nr, type, p, call)                                                       \
+	do {                                                                                       \
+		type *p = early_at(t, nr), *in_buffer = p, elsewhere;                              \
+		memset(&elsewhere, 0, sizeof(elsewhere));                                          \
+		DID(call);                                                                         \
+		early_keep(t, in_buffer, sizeof(type));                                            \
+		p = &elsewhere;                                                                    \
+		memcpy(p, in_buffer, sizeof(type));                                                \
+		DID(call);                                                                         \
+		early_same(t, in_buffer, &elsewhere, sizeof(type), #call);                         \
 	} while (0)
 
-/* ---- results ------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------- */
 
 static void into_stat(struct trial *t)
 {
@@ -107,8 +107,9 @@ static void into_ids(struct trial *t)
 
 BEHAVIOUR(calls_that_answer_with_a_structure, 2)
 {
-	static const trial_fn things[] = { into_stat, into_fstat, into_statx, into_uname, into_rlimit,
-					   into_affinity, into_sigaction, into_sigmask, into_ids };
+	static const trial_fn things[] = { into_stat,      into_fstat,   into_statx,
+					   into_uname,     into_rlimit,  into_affinity,
+					   into_sigaction, into_sigmask, into_ids };
 	void all(struct trial *t) { EARLY_EACH(t, things); }
 
 	early_trials(all);
@@ -127,7 +128,8 @@ static void into_getcwd(struct trial *t)
 static void into_readlink(struct trial *t)
 {
 	char here[PAGE], *at = early_at(t, 12);
-	ssize_t n = readlink("/proc/self/exe", at, PAGE), m = readlink("/proc/self/exe", here, PAGE);
+	ssize_t n = readlink("/proc/self/exe", at, PAGE),
+		m = readlink("/proc/self/exe", here, PAGE);
 
 	EXPECT(n > 0 && n == m);
 	if (n == m && n > 0) {
@@ -311,7 +313,7 @@ BEHAVIOUR(calls_that_take_and_answer, 2)
 	early_trials(all);
 }
 
-/* ---- arguments: in place before the collective, which brings the same ones -------------------------- */
+/* ---- arguments: in place before the collective, which brings the same ones --------------- */
 
 enum { PATH_AT = 20003, LINK_AT = 50001, TIME_AT = 70000, POLL_AT = 90000, NAME_AT = 110000 };
 
@@ -378,7 +380,8 @@ static void from_nanosleep(struct trial *t)
 
 static void from_ppoll(struct trial *t)
 {
-	DID(ppoll((struct pollfd *)(t->buf + POLL_AT), 1, (struct timespec *)(t->buf + TIME_AT), NULL));
+	DID(ppoll((struct pollfd *)(t->buf + POLL_AT), 1, (struct timespec *)(t->buf + TIME_AT),
+		  NULL));
 	early_keep(t, t->buf + POLL_AT, sizeof(struct pollfd));
 }
 
@@ -418,7 +421,7 @@ BEHAVIOUR(calls_with_arguments_in_the_buffer, 2)
 	early_trials_with(all, prepare_arguments, 0);
 }
 
-/* ---- addresses that lead on ------------------------------------------------------------------------ */
+/* ---- addresses that lead on -------------------------------------------------------------- */
 
 /* Header and vector outside, contents inside; then all of it inside. */
 static void message_inside(struct trial *t)
@@ -504,7 +507,7 @@ BEHAVIOUR(calls_with_addresses_of_addresses, 2)
 	early_trials(all);
 }
 
-/* ---- calls that must still fail, and calls that have nothing to do with it --------------------------- */
+/* ---- calls that must still fail, and calls that have nothing to do with it --------------- */
 
 static void wrong_calls(struct trial *t)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The end of a program with broadcasts under way, in the way that argv[1] says. The test compares exit
- * status and output with those of the same program without Sluice. Prints "ok MODE", or what is wrong.
+ * The end of a program with broadcasts under way, in the way that argv[1] says. The test compares
+ * exit status and output with those of the same program without Sluice. Prints "ok MODE", or what
+ * is wrong.
  */
 #include <mpi.h>
 #include <pthread.h>

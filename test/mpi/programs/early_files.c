@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files, pipes and sockets that are written from or read into the buffer of a collective right after it. */
+/* Files, pipes and sockets that are written from or read into the buffer of a collective right
+ * after it. */
 #include "early.h"
 
 #include <aio.h>
@@ -76,7 +77,8 @@ static void pwrite_out(struct trial *t)
 	int fd = scratch_file();
 	size_t half = t->bytes / 2;
 
-	moved(t, "pwrite", pwrite(fd, t->buf + half, t->bytes - half, (off_t)half), t->bytes - half);
+	moved(t, "pwrite", pwrite(fd, t->buf + half, t->bytes - half, (off_t)half),
+	      t->bytes - half);
 	moved(t, "pwrite", pwrite(fd, t->buf, half, 0), half);
 	check_file(t, fd, "pwrite");
 	close(fd);
@@ -192,7 +194,7 @@ BEHAVIOUR(read_at_the_end_of_a_file, 2)
 	early_trials(read_a_bit);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------ */
+/* ---- streams ----------------------------------------------------------------------------- */
 
 struct pump {
 	pthread_t thread;
@@ -402,7 +404,7 @@ BEHAVIOUR(splice_family, 2)
 	early_trials(splice_out);
 }
 
-/* ---- C library ---------------------------------------------------------------------------------- */
+/* ---- C library --------------------------------------------------------------------------- */
 
 static void stdio_out(struct trial *t)
 {
@@ -501,7 +503,7 @@ BEHAVIOUR(copied_to_a_mapped_file_and_back, 2)
 	early_trials(mapped_file);
 }
 
-/* ---- asynchronous input and output --------------------------------------------------------------- */
+/* ---- asynchronous input and output ------------------------------------------------------- */
 
 static bool aio_end(struct trial *t, struct aiocb *c, const char *how)
 {
@@ -516,7 +518,9 @@ static bool aio_end(struct trial *t, struct aiocb *c, const char *how)
 /* The C library's threads do it, which nobody creates by pthread_create. */
 static void posix_aio(struct trial *t)
 {
-	struct aiocb c = { .aio_fildes = scratch_file(), .aio_buf = t->buf, .aio_nbytes = t->bytes };
+	struct aiocb c = { .aio_fildes = scratch_file(),
+			   .aio_buf = t->buf,
+			   .aio_nbytes = t->bytes };
 
 	EXPECT(!aio_write(&c));
 	if (aio_end(t, &c, "aio_write"))

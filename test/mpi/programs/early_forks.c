@@ -24,7 +24,8 @@ static void expect_status(struct trial *t, pid_t child, int want, const char *ho
 	int got = status_of(child);
 
 	if (got != want)
-		check_fail("trial %d: %s: the child ended with %d, not %d", t->index, how, got, want);
+		check_fail("trial %d: %s: the child ended with %d, not %d", t->index, how, got,
+			   want);
 }
 
 static void child_reads(struct trial *t)
@@ -144,7 +145,7 @@ BEHAVIOUR(grandchildren_read, 2)
 	early_trials(grandchild);
 }
 
-/* ---- other programs, their arguments in the buffer --------------------------------------------------- */
+/* ---- other programs, their arguments in the buffer --------------------------------------- */
 
 enum { SHELL_AT = 20001, FLAG_AT = 40002, WORDS_AT = 60003, VECTOR_AT = 80000 };
 
@@ -319,7 +320,7 @@ BEHAVIOUR(piped_to_another_program, 2)
 	early_trials(count_bytes);
 }
 
-/* ---- clones --------------------------------------------------------------------------------------- */
+/* ---- clones ------------------------------------------------------------------------------ */
 
 static int clone_main(void *arg)
 {
@@ -341,7 +342,7 @@ BEHAVIOUR(clone_without_shared_memory, 2)
 	early_trials(by_clone);
 }
 
-/* ---- another process looks into this one (only userfaultfd lets it wait) ------------------------------ */
+/* ---- another process looks into this one (only userfaultfd lets it wait) ----------------- */
 
 static void others_look(struct trial *t)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program does with the two buffers of a collective right after it: every kind but MPI_Bcast and MPI_Gather
- * (early_touch.c and the others), in place and not, with nobody late or one of the ranks.
+ * What a program does with the two buffers of a collective right after it: every kind but MPI_Bcast
+ * and MPI_Gather (early_touch.c and the others), in place and not, with nobody late or one of the
+ * ranks.
  *
  * HARNESS_TRIALS: how many of each kind; HARNESS_LOOK: see early.h. Run alone:
  *   HARNESS_TRIALS=20 mpiexec -n 2 sluice run early_kinds alltoall
@@ -14,7 +15,7 @@
 
 enum { COMBINATIONS_OF_KINDS = 12 };
 
-/* ---- looking ------------------------------------------------------------------------------------------ */
+/* ---- looking ----------------------------------------------------------------------------- */
 
 static bool same_half(struct exchange *x, const struct half *h, const char *what)
 {
@@ -24,9 +25,11 @@ static bool same_half(struct exchange *x, const struct half *h, const char *what
 		return true;
 	while (h->at[i] == h->want[i])
 		i++;
-	check_fail("trial %d (root %d, late %d%s, %zu bytes %s at %p): %s: byte %zu is %02x, not %02x", x->index, x->root,
-		   x->late, x->in_place ? ", in place" : "", h->bytes, h == &x->send ? "sent" : "received", (void *)h->at,
-		   what, i, (uint8_t)h->at[i], (uint8_t)h->want[i]);
+	check_fail(
+		"trial %d (root %d, late %d%s, %zu bytes %s at %p): %s: byte %zu is %02x, not %02x",
+		x->index, x->root, x->late, x->in_place ? ", in place" : "", h->bytes,
+		h == &x->send ? "sent" : "received", (void *)h->at, what, i, (uint8_t)h->at[i],
+		(uint8_t)h->want[i]);
 	return false;
 }
 
@@ -52,14 +55,15 @@ static void rest_is_same(struct exchange *x)
 		else if (p >= x->beside && p < x->beside + BESIDE)
 			p = x->beside + BESIDE - 1;
 		else if (*p != REST) {
-			check_fail("trial %d: byte %zu of the block, outside of all buffers, was written", x->index,
-				   (size_t)(p - x->block));
+			check_fail("trial %d: byte %zu of the block, outside of all buffers, was "
+				   "written",
+				   x->index, (size_t)(p - x->block));
 			return;
 		}
 	}
 }
 
-/* ---- actions --------------------------------------------------------------------------------------------- */
+/* ---- actions ----------------------------------------------------------------------------- */
 
 /* Does some rank do it in place, if its kind allows that? */
 static bool is_in_place(int index)
@@ -140,7 +144,8 @@ static void by_write(struct exchange *x)
 static void by_read(struct exchange *x)
 {
 	size_t into = x->recv.bytes / 3, from = x->send.bytes / 3;
-	struct iovec both[2] = { { x->send.at, from }, { x->recv.at + x->recv.bytes - into, into } };
+	struct iovec both[2] = { { x->send.at, from },
+				 { x->recv.at + x->recv.bytes - into, into } };
 	int fd = memfd_create("both", 0);
 
 	check_fill(x->send.want, from, 5);
@@ -179,8 +184,9 @@ static void give_away(struct exchange *x)
 
 static void move_away(struct exchange *x)
 {
-	char *old = x->block, *now = x->is_mapped ? mremap(old, x->block_bytes, x->block_bytes * 4, MREMAP_MAYMOVE) :
-						    realloc(old, x->block_bytes * 4);
+	char *old = x->block,
+	     *now = x->is_mapped ? mremap(old, x->block_bytes, x->block_bytes * 4, MREMAP_MAYMOVE)
+				 : realloc(old, x->block_bytes * 4);
 
 	if (!now || now == MAP_FAILED)
 		MPI_Abort(MPI_COMM_WORLD, 3);
@@ -208,14 +214,15 @@ static void discard(struct exchange *x)
 static void send_on(struct exchange *x)
 {
 	int from = (rank + size - 1) % size;
-	bool is_kept = (x->kind == SCATTER || x->kind == SCATTERV) && is_in_place(x->index) && from == x->root;
+	bool is_kept = (x->kind == SCATTER || x->kind == SCATTERV) && is_in_place(x->index) &&
+		       from == x->root;
 	size_t bytes = is_kept ? 0 : received(x, from) * WORD;
 	char *got = check_alloc(bytes + 1), *want = check_alloc(bytes + 1);
 
 	if (bytes)
 		expect_received(x, from, want);
-	MPI_Sendrecv(x->recv.at, (int)x->recv.bytes, MPI_BYTE, (rank + 1) % size, 3, got, (int)bytes, MPI_BYTE, from, 3,
-		     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Sendrecv(x->recv.at, (int)x->recv.bytes, MPI_BYTE, (rank + 1) % size, 3, got,
+		     (int)bytes, MPI_BYTE, from, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	if (memcmp(got, want, bytes))
 		check_fail("trial %d: sent on", x->index);
 	free(got);
@@ -271,12 +278,14 @@ static void wait_a_while(struct exchange *x)
 }
 
 static const action_fn actions[] = {
-	touch_in_turn, overwrite_send, by_write, in_a_child, read_both, give_away, another_beside, by_read, by_threads,
-	overwrite_both, move_away, send_on, wait_a_while, backwards, communicator_is_freed, discard, once_more,
+	touch_in_turn, overwrite_send, by_write,     in_a_child, read_both,
+	give_away,     another_beside, by_read,      by_threads, overwrite_both,
+	move_away,     send_on,        wait_a_while, backwards,  communicator_is_freed,
+	discard,       once_more,
 };
 enum { ACTIONS = sizeof(actions) / sizeof(actions[0]) };
 
-/* ---- a trial ------------------------------------------------------------------------------------------------- */
+/* ---- a trial ----------------------------------------------------------------------------- */
 
 static char *block_make(struct exchange *x, size_t bytes)
 {
@@ -290,7 +299,8 @@ static char *block_make(struct exchange *x, size_t bytes)
 /* Numbers that are added are aligned; the rest may begin anywhere. */
 static void place(struct exchange *x)
 {
-	struct half *first = x->index / 2 % 2 ? &x->send : &x->recv, *second = first == &x->send ? &x->recv : &x->send;
+	struct half *first = x->index / 2 % 2 ? &x->send : &x->recv,
+		    *second = first == &x->send ? &x->recv : &x->send;
 	size_t gap = x->index % 3 == 2 ? 5 * PAGE / 2 : 0, shift = x->index % 5 ? 104 : 0;
 	char *at = block_make(x, first->bytes + gap + second->bytes + BESIDE + 104);
 
@@ -328,10 +338,12 @@ static void fill_in_place(struct exchange *x)
 		fill_sent(x, rank, x->recv.at + at);
 }
 
-/* The root's alone, or everybody's; where a result is shorter than what is brought the buffer would not do. */
+/* The root's alone, or everybody's; where a result is shorter than what is brought the buffer would
+ * not do. */
 static bool may_be_in_place(const struct exchange *x)
 {
-	bool is_kept_short = x->kind == REDUCE_SCATTER || x->kind == REDUCE_SCATTER_BLOCK || x->kind == EXSCAN;
+	bool is_kept_short =
+		x->kind == REDUCE_SCATTER || x->kind == REDUCE_SCATTER_BLOCK || x->kind == EXSCAN;
 
 	return x->kind != NEIGHBOR && !is_kept_short && (!is_rooted(x->kind) || rank == x->root);
 }
@@ -383,10 +395,12 @@ static void trial(struct exchange *x, action_fn act)
 	free(x->recv.want);
 }
 
-/* What a program's own operation computes may be over when a call returns: each rank does its part in it. */
+/* What a program's own operation computes may be over when a call returns: each rank does its part
+ * in it. */
 static void run(enum kind kind)
 {
-	long trials = check_env("HARNESS_TRIALS", COMBINATIONS_OF_KINDS), first = check_env("HARNESS_FIRST", 0);
+	long trials = check_env("HARNESS_TRIALS", COMBINATIONS_OF_KINDS),
+	     first = check_env("HARNESS_FIRST", 0);
 	size_t part = is_fold(kind) ? 100003 : 30011;
 
 	kinds_begin();

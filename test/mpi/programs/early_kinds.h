@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of all kinds with what each rank brings and gets, known beforehand on every rank. Both buffers lie in one
- * block, beside each other or a little apart, and a third behind them:
+ * Collectives of all kinds with what each rank brings and gets, known beforehand on every rank.
+ * Both buffers lie in one block, beside each other or a little apart, and a third behind them:
  *
  *   | 0x77 ... | one | [gap] | the other | beside | 0x77 ... |
  *
- * Elements have 8 bytes: numbers that are added up, or maps that are composed by an operation of the program's.
+ * Elements have 8 bytes: numbers that are added up, or maps that are composed by an operation of
+ * the program's.
  */
 #ifndef EARLY_KINDS_H
 #define EARLY_KINDS_H
@@ -76,18 +77,19 @@ static void compose_all(void *in, void *inout, int *n, MPI_Datatype *type)
 
 static inline void kinds_begin(void)
 {
-	int sources[2] = { (rank + size - 1) % size, rank }, targets[2] = { (rank + 1) % size, rank }, weights[2] = { 1, 1 };
+	int sources[2] = { (rank + size - 1) % size, rank },
+	    targets[2] = { (rank + 1) % size, rank }, weights[2] = { 1, 1 };
 
 	if (kinds.map)
 		return;
 	MPI_Type_contiguous(2, MPI_UNSIGNED, &kinds.map);
 	MPI_Type_commit(&kinds.map);
 	MPI_Op_create(compose_all, 0, &kinds.compose);
-	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, weights, 2, targets, weights, MPI_INFO_NULL, 0,
-				       &kinds.ring);
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, weights, 2, targets, weights,
+				       MPI_INFO_NULL, 0, &kinds.ring);
 }
 
-/* ---- who gets what ---------------------------------------------------------------------------------- */
+/* ---- who gets what ----------------------------------------------------------------------- */
 
 /* Elements from one to another; some have none. */
 static inline size_t elements(const struct exchange *x, int from, int to)
@@ -156,7 +158,7 @@ static inline size_t received(const struct exchange *x, int r)
 	return sum;
 }
 
-/* ---- what that is ------------------------------------------------------------------------------------ */
+/* ---- what that is ------------------------------------------------------------------------ */
 
 static inline void fill_sent(const struct exchange *x, int r, char *out)
 {
@@ -202,7 +204,9 @@ static inline size_t expect_part(const struct exchange *x, int from, int to, cha
 {
 	char *all = check_alloc(sent(x, from) * WORD + 1);
 	bool is_cut = is_to_all(x->kind) || x->kind == SCATTER || x->kind == SCATTERV;
-	size_t at = is_cut ? sum_sent(x, from, to) : x->kind == NEIGHBOR && from == to ? x->part : 0;
+	size_t at = is_cut                              ? sum_sent(x, from, to)
+		    : x->kind == NEIGHBOR && from == to ? x->part
+							: 0;
 	size_t n = elements(x, from, to) * WORD;
 
 	fill_sent(x, from, all);
@@ -229,7 +233,7 @@ static inline void expect_received(const struct exchange *x, int r, char *out)
 	}
 }
 
-/* ---- the call ------------------------------------------------------------------------------------------ */
+/* ---- the call ---------------------------------------------------------------------------- */
 
 struct counts {
 	int sent[RANKS_MOST], sent_at[RANKS_MOST], received[RANKS_MOST], received_at[RANKS_MOST];
@@ -264,20 +268,25 @@ static inline int move(struct exchange *x, const void *s, void *d)
 	case SCATTER:
 		return MPI_Scatter(s, n, MPI_BYTE, d, n, MPI_BYTE, x->root, x->comm);
 	case SCATTERV:
-		return MPI_Scatterv(s, c.sent, c.sent_at, MPI_BYTE, d, (int)elements(x, x->root, rank) * WORD, MPI_BYTE,
-				    x->root, x->comm);
+		return MPI_Scatterv(s, c.sent, c.sent_at, MPI_BYTE, d,
+				    (int)elements(x, x->root, rank) * WORD, MPI_BYTE, x->root,
+				    x->comm);
 	case GATHERV:
-		return MPI_Gatherv(s, mine, MPI_BYTE, d, c.received, c.received_at, MPI_BYTE, x->root, x->comm);
+		return MPI_Gatherv(s, mine, MPI_BYTE, d, c.received, c.received_at, MPI_BYTE,
+				   x->root, x->comm);
 	case ALLGATHER:
 		return MPI_Allgather(s, n, MPI_BYTE, d, n, MPI_BYTE, x->comm);
 	case ALLGATHERV:
-		return MPI_Allgatherv(s, c.sent[0], MPI_BYTE, d, c.received, c.received_at, MPI_BYTE, x->comm);
+		return MPI_Allgatherv(s, c.sent[0], MPI_BYTE, d, c.received, c.received_at,
+				      MPI_BYTE, x->comm);
 	case ALLTOALL:
 		return MPI_Alltoall(s, n, MPI_BYTE, d, n, MPI_BYTE, x->comm);
 	case ALLTOALLV:
-		return MPI_Alltoallv(s, c.sent, c.sent_at, MPI_BYTE, d, c.received, c.received_at, MPI_BYTE, x->comm);
+		return MPI_Alltoallv(s, c.sent, c.sent_at, MPI_BYTE, d, c.received, c.received_at,
+				     MPI_BYTE, x->comm);
 	case ALLTOALLW:
-		return MPI_Alltoallw(s, c.sent, c.sent_at, c.types, d, c.received, c.received_at, c.types, x->comm);
+		return MPI_Alltoallw(s, c.sent, c.sent_at, c.types, d, c.received, c.received_at,
+				     c.types, x->comm);
 	default:
 		return MPI_Neighbor_alltoall(s, n, MPI_BYTE, d, n, MPI_BYTE, kinds.ring);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What early return may not cost: growth over many collectives, wake-ups when nothing is under way, and
- * the time of a rank whose partner is late or computes. */
+/* What early return may not cost: growth over many collectives, wake-ups when nothing is under way,
+ * and the time of a rank whose partner is late or computes. */
 #include "early.h"
 
 #include <dirent.h>
@@ -10,7 +10,8 @@
 enum {
 	BUFFERS = 8,
 	ROOM = 80000,
-	MORE_THREADS = 6, /* as many faults may be waited for at once, all that there will ever be */
+	MORE_THREADS =
+		6, /* as many faults may be waited for at once, all that there will ever be */
 };
 
 static bool grown(const char *what, long before, long after, long allowed)
@@ -167,8 +168,8 @@ static bool all_have_told(double seconds)
 }
 
 /*
- * The root comes when all others have told it that their call has returned: one that waits for its root never
- * does. (How little time that costs is measured in bench/.)
+ * The root comes when all others have told it that their call has returned: one that waits for its
+ * root never does. (How little time that costs is measured in bench/.)
  */
 BEHAVIOUR(calls_return_before_their_root_comes, 2)
 {
@@ -201,13 +202,14 @@ BEHAVIOUR(calls_return_before_their_root_comes, 2)
 }
 
 /*
- * The root, who comes last and so gives the data to its channel, computes, without a call of MPI, until all
- * others have said that they have it; whatever becomes of the channel.
+ * The root, who comes last and so gives the data to its channel, computes, without a call of MPI,
+ * until all others have said that they have it; whatever becomes of the channel.
  */
 BEHAVIOUR(computing_root_holds_nobody_up, 2)
 {
 	size_t bytes = 4 << 20;
-	char *buf = check_alloc(bytes); /* adopted at its first use, or late: SLUICE_REGION_ADOPT_AFTER */
+	char *buf = check_alloc(
+		bytes); /* adopted at its first use, or late: SLUICE_REGION_ADOPT_AFTER */
 	pid_t root = begin_telling();
 
 	for (int round = 0; round < 3; round++) {

@@ -86,18 +86,21 @@ BEHAVIOUR(communicators_freed_meanwhile, 2)
 	for (int round = 0; round < 4; round++) {
 		for (int i = 0; i < COMMS; i++) {
 			MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-			fill_if(rank == i % size, area + (size_t)i * bytes, bytes, check_seed(round, i));
+			fill_if(rank == i % size, area + (size_t)i * bytes, bytes,
+				check_seed(round, i));
 		}
 		maybe_late(round);
 		for (int i = 0; i < COMMS; i++) {
-			MPI_Bcast(area + (size_t)i * bytes, (int)bytes, MPI_BYTE, i % size, comms[i]);
+			MPI_Bcast(area + (size_t)i * bytes, (int)bytes, MPI_BYTE, i % size,
+				  comms[i]);
 			if (round % 2)
 				MPI_Comm_free(&comms[i]);
 		}
 		for (int i = COMMS - 1; i >= 0 && !(round % 2); i--)
 			MPI_Comm_free(&comms[i]);
 		for (int i = 0; i < COMMS; i++)
-			check_same(area + (size_t)i * bytes, bytes, check_seed(round, i), "afterwards");
+			check_same(area + (size_t)i * bytes, bytes, check_seed(round, i),
+				   "afterwards");
 	}
 }
 
@@ -116,12 +119,13 @@ BEHAVIOUR(touched_in_different_orders, 2)
 				check_seed(round, i));
 		maybe_late(round);
 		for (int i = 0; i < COMMS; i++)
-			MPI_Bcast(area + (size_t)i * bytes, (int)bytes, MPI_BYTE, (i + round) % size,
-				  comms[i]);
+			MPI_Bcast(area + (size_t)i * bytes, (int)bytes, MPI_BYTE,
+				  (i + round) % size, comms[i]);
 		for (int k = 0; k < COMMS; k++) {
 			int i = rank % 2 ? COMMS - 1 - k : k;
 
-			check_same(area + (size_t)i * bytes, bytes, check_seed(round, i), "in its order");
+			check_same(area + (size_t)i * bytes, bytes, check_seed(round, i),
+				   "in its order");
 			area[(size_t)i * bytes] = 1;
 		}
 	}
@@ -129,7 +133,7 @@ BEHAVIOUR(touched_in_different_orders, 2)
 		MPI_Comm_free(&comms[i]);
 }
 
-/* ---- buffers that meet --------------------------------------------------------------------------------- */
+/* ---- buffers that meet ------------------------------------------------------------------- */
 
 enum { HALF = 1 << 20 };
 
@@ -152,7 +156,8 @@ BEHAVIOUR(adjacent_buffers, 2)
 	}
 }
 
-/* The second broadcast goes over part of the first: its bytes are there, the others' are the first's. */
+/* The second broadcast goes over part of the first: its bytes are there, the others' are the
+ * first's. */
 BEHAVIOUR(overlapping_buffers, 2)
 {
 	char *model = check_alloc(2 * HALF);
@@ -221,7 +226,8 @@ BEHAVIOUR(broadcast_then_gathered, 2)
 			memset(all, 0, piece * (size_t)size);
 		maybe_late(i);
 		MPI_Bcast(area, (int)piece, MPI_BYTE, root, MPI_COMM_WORLD);
-		MPI_Gather(area, (int)piece, MPI_BYTE, all, (int)piece, MPI_BYTE, to, MPI_COMM_WORLD);
+		MPI_Gather(area, (int)piece, MPI_BYTE, all, (int)piece, MPI_BYTE, to,
+			   MPI_COMM_WORLD);
 		for (int r = 0; r < size && rank == to; r++)
 			check_same(all + (size_t)r * piece, piece, i, "gathered");
 		check_same(area, piece, i, "broadcast");
@@ -271,7 +277,8 @@ BEHAVIOUR(never_looked_at, 2)
 {
 	begin();
 	for (int i = 0; i < 1000; i++)
-		MPI_Bcast(area + (size_t)(i % 50) * SLICE, SLICE, MPI_BYTE, i % size, MPI_COMM_WORLD);
+		MPI_Bcast(area + (size_t)(i % 50) * SLICE, SLICE, MPI_BYTE, i % size,
+			  MPI_COMM_WORLD);
 }
 
 int main(int argc, char **argv)

@@ -47,7 +47,8 @@ static void realloc_it(struct trial *t)
 {
 	size_t to = t->index % 2 ? t->block_bytes * 2 : t->block_bytes / 2;
 	size_t before = (size_t)(t->buf - (char *)t->block);
-	char *again = t->index % 3 ? realloc(t->block, to) : reallocarray(t->block, to / 16 + 1, 16);
+	char *again =
+		t->index % 3 ? realloc(t->block, to) : reallocarray(t->block, to / 16 + 1, 16);
 
 	early_same(t, again + before, t->want, least(to - before, t->bytes), "realloc");
 	free(again);
@@ -92,8 +93,8 @@ static void unmap_part(struct trial *t)
 	early_same(t, t->buf, t->want, at - PAGE, "below the hole");
 	early_same(t, block + at + hole, t->want + at + hole - PAGE, t->bytes - at - hole + PAGE,
 		   "above the hole");
-	EXPECT(mmap(block + at, hole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		    0) == block + at);
+	EXPECT(mmap(block + at, hole, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == block + at);
 	check_zero(block + at, hole, "the hole");
 	memset(t->want + at - PAGE, 0, hole);
 }
@@ -108,8 +109,8 @@ static void map_over(struct trial *t)
 	size_t at = t->block_bytes / 3 / PAGE * PAGE, bytes = 20 * PAGE;
 	char *block = t->block;
 
-	EXPECT(mmap(block + at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-		    -1, 0) == block + at);
+	EXPECT(mmap(block + at, bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == block + at);
 	memset(t->want + at - PAGE, 0, bytes);
 	early_sleep_us(500);
 }
@@ -155,8 +156,8 @@ BEHAVIOUR(mremap_to_less, 2)
 
 static void discard_it(struct trial *t)
 {
-	size_t at = t->block_bytes / 3 / PAGE * PAGE, bytes = t->index % 2 ? 30 * PAGE :
-								      t->block_bytes / 3 / PAGE * PAGE;
+	size_t at = t->block_bytes / 3 / PAGE * PAGE,
+	       bytes = t->index % 2 ? 30 * PAGE : t->block_bytes / 3 / PAGE * PAGE;
 	char *block = t->block;
 
 	EXPECT(!madvise(block + at, bytes, MADV_DONTNEED));
@@ -291,7 +292,7 @@ BEHAVIOUR(dlopen_and_dlclose, 2)
 	early_trials(load_a_library);
 }
 
-/* ---- kinds of memory ------------------------------------------------------------------------------- */
+/* ---- kinds of memory --------------------------------------------------------------------- */
 
 static void touch_all(struct trial *t)
 {
@@ -352,8 +353,8 @@ BEHAVIOUR(a_mapped_file, 2)
 BEHAVIOUR(huge_tlb_pages, 2)
 {
 	size_t bytes = 4 << 20;
-	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1,
-			0);
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	int none = at == MAP_FAILED, any = 0;
 
 	MPI_Allreduce(&none, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* MPI calls right after a collective: on its buffer, beside it, over it, and while many are under way. */
+/* MPI calls right after a collective: on its buffer, beside it, over it, and while many are under
+ * way. */
 #include "early.h"
 
 #include <dlfcn.h>
@@ -16,7 +17,7 @@ static int previous(void)
 	return (rank + size - 1) % size;
 }
 
-/* ---- sends of the buffer --------------------------------------------------------------------------- */
+/* ---- sends of the buffer ----------------------------------------------------------------- */
 
 /* What the previous rank sends of its buffer, in a trial of the same kind: the common beginning. */
 static size_t common(struct trial *t)
@@ -42,8 +43,8 @@ static void by_sendrecv(struct trial *t)
 {
 	char *got = check_alloc(common(t));
 
-	MPI_Sendrecv(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG, got, (int)common(t), MPI_BYTE,
-		     previous(), TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Sendrecv(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG, got, (int)common(t),
+		     MPI_BYTE, previous(), TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	check_received(t, got, "MPI_Sendrecv");
 	free(got);
 }
@@ -61,14 +62,14 @@ static void by_isend(struct trial *t)
 	for (int way = 0; way < 3; way++) {
 		MPI_Irecv(got, (int)common(t), MPI_BYTE, previous(), TAG, MPI_COMM_WORLD, &r[0]);
 		if ((way + t->index) % 3 == 0)
-			MPI_Isend(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG, MPI_COMM_WORLD,
-				  &r[1]);
+			MPI_Isend(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG,
+				  MPI_COMM_WORLD, &r[1]);
 		else if ((way + t->index) % 3 == 1)
-			MPI_Issend(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG, MPI_COMM_WORLD,
-				   &r[1]);
+			MPI_Issend(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG,
+				   MPI_COMM_WORLD, &r[1]);
 		else
-			MPI_Send_init(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG, MPI_COMM_WORLD,
-				      &r[1]);
+			MPI_Send_init(t->buf, (int)common(t), MPI_BYTE, next_rank(), TAG,
+				      MPI_COMM_WORLD, &r[1]);
 		if ((way + t->index) % 3 == 2)
 			MPI_Start(&r[1]);
 		MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
@@ -164,8 +165,8 @@ static void receive_into(struct trial *t)
 
 	check_fill(out, bytes, check_seed(t->index, 40 + rank));
 	if (t->index % 2) {
-		MPI_Sendrecv(out, (int)bytes, MPI_BYTE, next_rank(), TAG, t->buf, (int)bytes, MPI_BYTE,
-			     previous(), TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Sendrecv(out, (int)bytes, MPI_BYTE, next_rank(), TAG, t->buf, (int)bytes,
+			     MPI_BYTE, previous(), TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	} else {
 		MPI_Irecv(t->buf, (int)bytes, MPI_BYTE, previous(), TAG, MPI_COMM_WORLD, &r);
 		MPI_Send(out, (int)bytes, MPI_BYTE, next_rank(), TAG, MPI_COMM_WORLD);
@@ -201,8 +202,8 @@ static void strided_send(struct trial *t)
 			     (int)blocks * 4096, MPI_BYTE, previous(), TAG, MPI_COMM_WORLD,
 			     MPI_STATUS_IGNORE);
 		for (size_t b = 0; b < blocks; b++)
-			if (!early_same(t, got + b * 4096, beginning_of(t, previous()) + b * 8192, 4096,
-					"strided"))
+			if (!early_same(t, got + b * 4096, beginning_of(t, previous()) + b * 8192,
+					4096, "strided"))
 				break;
 	}
 	MPI_Type_free(&absolute);
@@ -215,7 +216,7 @@ BEHAVIOUR(strided_and_absolute_types, 2)
 	early_trials(strided_send);
 }
 
-/* ---- other MPI calls that look at it -------------------------------------------------------------- */
+/* ---- other MPI calls that look at it ----------------------------------------------------- */
 
 static void reductions(struct trial *t)
 {
@@ -306,12 +307,14 @@ static void window_before(struct trial *t)
 		early_collective(t, MPI_COMM_WORLD);
 		if (i % 2) {
 			MPI_Win_fence(0, win);
-			MPI_Get(got, (int)bytes, MPI_BYTE, previous(), 0, (int)bytes, MPI_BYTE, win);
+			MPI_Get(got, (int)bytes, MPI_BYTE, previous(), 0, (int)bytes, MPI_BYTE,
+				win);
 			MPI_Win_fence(0, win);
 		} else {
 			MPI_Barrier(MPI_COMM_WORLD);
 			MPI_Win_lock(MPI_LOCK_SHARED, previous(), 0, win);
-			MPI_Get(got, (int)bytes, MPI_BYTE, previous(), 0, (int)bytes, MPI_BYTE, win);
+			MPI_Get(got, (int)bytes, MPI_BYTE, previous(), 0, (int)bytes, MPI_BYTE,
+				win);
 			MPI_Win_unlock(previous(), win);
 			MPI_Barrier(MPI_COMM_WORLD);
 		}
@@ -335,8 +338,9 @@ static void to_file(struct trial *t)
 
 	snprintf(path, sizeof(path), "%s/early-%d-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
 		 (int)getpid(), rank);
-	if (MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE,
-			  MPI_INFO_NULL, &f)) {
+	if (MPI_File_open(MPI_COMM_SELF, path,
+			  MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+			  &f)) {
 		check_fail("MPI_File_open");
 		return;
 	}
@@ -365,7 +369,8 @@ static void nothing(struct trial *t)
 	EXPECT(MPI_Wtime() > 0);
 }
 
-typedef int pack_external_c(const char *, const void *, MPI_Count, MPI_Datatype, void *, MPI_Count, MPI_Count *);
+typedef int pack_external_c(const char *, const void *, MPI_Count, MPI_Datatype, void *, MPI_Count,
+			    MPI_Count *);
 
 /* Found by name, as bindings do: there is one, also where the library has none. */
 static void by_pack_external_c(struct trial *t)
@@ -375,7 +380,8 @@ static void by_pack_external_c(struct trial *t)
 	MPI_Count at = 0;
 
 	if (pack) {
-		EXPECT(!pack("external32", t->buf, (MPI_Count)common(t), MPI_BYTE, got, (MPI_Count)common(t), &at));
+		EXPECT(!pack("external32", t->buf, (MPI_Count)common(t), MPI_BYTE, got,
+			     (MPI_Count)common(t), &at));
 		EXPECT(at == (MPI_Count)common(t));
 		early_same(t, got, t->want, common(t), "MPI_Pack_external_c");
 	}
@@ -402,7 +408,8 @@ BEHAVIOUR(barrier_first, 2)
 	early_trials(barrier);
 }
 
-/* The sender tells by a message that it has written its buffer anew: the data had been taken before. */
+/* The sender tells by a message that it has written its buffer anew: the data had been taken
+ * before. */
 static void told_by_message(struct trial *t)
 {
 	int token = 1;

@@ -93,7 +93,8 @@ static void more_threads(struct trial *t)
 #pragma omp parallel num_threads(2 + t->index % 7) reduction(+ : wrong)
 	{
 		int n = omp_get_num_threads(), me = omp_get_thread_num();
-		size_t from = t->bytes * (size_t)me / (size_t)n, to = t->bytes * (size_t)(me + 1) / (size_t)n;
+		size_t from = t->bytes * (size_t)me / (size_t)n,
+		       to = t->bytes * (size_t)(me + 1) / (size_t)n;
 
 		wrong += memcmp(t->buf + from, t->want + from, to - from) != 0;
 	}

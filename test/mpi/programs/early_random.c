@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random operations against a model of plain MPI. Every rank has an arena of bytes and a copy of what it
- * must hold (the model), on which each step is done by plain loads and stores: for a collective each rank
- * knows what every other rank's model holds, as all draw the same steps from one seed and each keeps the
- * models of all. Steps of one rank alone (touches, system calls, frees, forks, threads, delays) are drawn
- * from the same seed too, so that the others' models of it stay right.
+ * Random operations against a model of plain MPI. Every rank has an arena of bytes and a copy of
+ * what it must hold (the model), on which each step is done by plain loads and stores: for a
+ * collective each rank knows what every other rank's model holds, as all draw the same steps from
+ * one seed and each keeps the models of all. Steps of one rank alone (touches, system calls, frees,
+ * forks, threads, delays) are drawn from the same seed too, so that the others' models of it stay
+ * right.
  *
  * HARNESS_SEED (printed), HARNESS_SECONDS or HARNESS_STEPS. Alone:
  *   HARNESS_SEED=7 HARNESS_STEPS=500 mpiexec -n 2 sluice run early_random random_operations
@@ -36,8 +37,8 @@ static uint64_t pick(uint64_t below)
 
 static void wrong(const char *what, size_t at)
 {
-	check_fail("seed %lu, step %ld: %s: byte %zu is %02x, not %02x", (unsigned long)w.seed, w.step, what,
-		   at, (uint8_t)w.at[at], (uint8_t)w.model[rank][at]);
+	check_fail("seed %lu, step %ld: %s: byte %zu is %02x, not %02x", (unsigned long)w.seed,
+		   w.step, what, at, (uint8_t)w.at[at], (uint8_t)w.model[rank][at]);
 }
 
 static bool look(size_t from, size_t bytes, const char *what)
@@ -86,7 +87,7 @@ static void remember(size_t from, size_t bytes)
 	w.last_bytes = bytes;
 }
 
-/* ---- collectives and messages: all ranks ------------------------------------------------------------------ */
+/* ---- collectives and messages: all ranks ------------------------------------------------- */
 
 static void a_bcast(void)
 {
@@ -104,8 +105,8 @@ static void a_bcast(void)
 			memcpy(w.model[r] + from, w.model[root] + from, bytes);
 }
 
-/* One block a rank, at a place of its own in the second half, and all of them at the root's, in the first: none of its
- * own bytes but in place. */
+/* One block a rank, at a place of its own in the second half, and all of them at the root's, in the
+ * first: none of its own bytes but in place. */
 struct blocks {
 	MPI_Comm comm;
 	int root;
@@ -133,24 +134,28 @@ static void a_gather(void)
 	struct blocks b = pick_blocks();
 
 	if (rank == b.root)
-		MPI_Gather(b.in_place ? MPI_IN_PLACE : w.at + b.one[rank], (int)b.piece, MPI_BYTE, w.at + b.all,
-			   (int)b.piece, MPI_BYTE, b.root, b.comm);
+		MPI_Gather(b.in_place ? MPI_IN_PLACE : w.at + b.one[rank], (int)b.piece, MPI_BYTE,
+			   w.at + b.all, (int)b.piece, MPI_BYTE, b.root, b.comm);
 	else
-		MPI_Gather(w.at + b.one[rank], (int)b.piece, MPI_BYTE, NULL, 0, MPI_BYTE, b.root, b.comm);
+		MPI_Gather(w.at + b.one[rank], (int)b.piece, MPI_BYTE, NULL, 0, MPI_BYTE, b.root,
+			   b.comm);
 	for (int r = 0; r < size; r++)
 		if (moves(&b, r))
-			memcpy(w.model[b.root] + b.all + (size_t)r * b.piece, w.model[r] + b.one[r], b.piece);
+			memcpy(w.model[b.root] + b.all + (size_t)r * b.piece, w.model[r] + b.one[r],
+			       b.piece);
 }
 
 static void a_scatter(void)
 {
 	struct blocks b = pick_blocks();
 
-	MPI_Scatter(w.at + b.all, (int)b.piece, MPI_BYTE, rank == b.root && b.in_place ? MPI_IN_PLACE : w.at + b.one[rank],
-		    (int)b.piece, MPI_BYTE, b.root, b.comm);
+	MPI_Scatter(w.at + b.all, (int)b.piece, MPI_BYTE,
+		    rank == b.root && b.in_place ? MPI_IN_PLACE : w.at + b.one[rank], (int)b.piece,
+		    MPI_BYTE, b.root, b.comm);
 	for (int r = 0; r < size; r++)
 		if (moves(&b, r))
-			memcpy(w.model[r] + b.one[r], w.model[b.root] + b.all + (size_t)r * b.piece, b.piece);
+			memcpy(w.model[r] + b.one[r], w.model[b.root] + b.all + (size_t)r * b.piece,
+			       b.piece);
 }
 
 /* What all send is taken before any of it is overwritten. */
@@ -167,11 +172,12 @@ static void an_allgather(void)
 
 	for (int r = 0; r < size; r++) {
 		to[r] = pick(BYTES / 2 - piece * (size_t)size);
-		from[r] = in_place ? to[r] + (size_t)r * piece : BYTES / 2 + pick(BYTES / 2 - piece);
+		from[r] =
+			in_place ? to[r] + (size_t)r * piece : BYTES / 2 + pick(BYTES / 2 - piece);
 	}
 	remember(to[0], piece * (size_t)size);
-	MPI_Allgather(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE, w.at + to[rank], (int)piece,
-		      MPI_BYTE, comm);
+	MPI_Allgather(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE,
+		      w.at + to[rank], (int)piece, MPI_BYTE, comm);
 	for (int r = 0; r < size; r++)
 		keep(r, from[r], piece);
 	for (int r = 0; r < size; r++)
@@ -190,8 +196,8 @@ static void an_alltoall(void)
 		from[r] = in_place ? to[r] : BYTES / 2 + pick(BYTES / 2 - all);
 	}
 	remember(from[0], all);
-	MPI_Alltoall(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE, w.at + to[rank], (int)piece,
-		     MPI_BYTE, comm);
+	MPI_Alltoall(in_place ? MPI_IN_PLACE : w.at + from[rank], (int)piece, MPI_BYTE,
+		     w.at + to[rank], (int)piece, MPI_BYTE, comm);
 	for (int r = 0; r < size; r++)
 		keep(r, from[r], all);
 	for (int r = 0; r < size; r++)
@@ -200,7 +206,7 @@ static void an_alltoall(void)
 			       w.scratch + (size_t)k * all + (size_t)r * piece, piece);
 }
 
-/* ---- the same, computed: bytes of ranks first to last ------------------------------------------------------- */
+/* ---- the same, computed: bytes of ranks first to last ------------------------------------ */
 
 static void combine(char *out, size_t first, size_t bytes, size_t stride, int last)
 {
@@ -221,7 +227,9 @@ static void a_reduction(void)
 
 	for (int r = 0; r < size; r++) {
 		to[r] = pick(BYTES / 2 - bytes);
-		from[r] = in_place && (kind != REDUCE || r == root) ? to[r] : BYTES / 2 + pick(BYTES / 2 - bytes);
+		from[r] = in_place && (kind != REDUCE || r == root)
+				  ? to[r]
+				  : BYTES / 2 + pick(BYTES / 2 - bytes);
 	}
 	remember(to[0], bytes);
 	send = from[rank] == to[rank] ? MPI_IN_PLACE : w.at + from[rank];
@@ -234,20 +242,25 @@ static void a_reduction(void)
 		keep(r, from[r], bytes);
 	for (int r = 0; r < size; r++)
 		if (kind == REDUCE ? r == root : kind != EXSCAN || r)
-			combine(w.model[r] + to[r], 0, bytes, bytes, kind == SCAN ? r : kind == EXSCAN ? r - 1 : size - 1);
+			combine(w.model[r] + to[r], 0, bytes, bytes,
+				kind == SCAN     ? r
+				: kind == EXSCAN ? r - 1
+						 : size - 1);
 }
 
 static void a_scattered_reduction(void)
 {
 	MPI_Comm comm = w.comms[pick(COMMS)];
-	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), all = piece * (size_t)size, from[RANKS_MOST], to[RANKS_MOST];
+	size_t piece = 1 + pick(BYTES / 4 / (size_t)size), all = piece * (size_t)size,
+	       from[RANKS_MOST], to[RANKS_MOST];
 
 	for (int r = 0; r < size; r++) {
 		to[r] = pick(BYTES / 2 - piece);
 		from[r] = BYTES / 2 + pick(BYTES / 2 - all);
 	}
 	remember(from[0], all);
-	MPI_Reduce_scatter_block(w.at + from[rank], w.at + to[rank], (int)piece, MPI_BYTE, MPI_BXOR, comm);
+	MPI_Reduce_scatter_block(w.at + from[rank], w.at + to[rank], (int)piece, MPI_BYTE, MPI_BXOR,
+				 comm);
 	for (int r = 0; r < size; r++)
 		keep(r, from[r], all);
 	for (int r = 0; r < size; r++)
@@ -271,11 +284,13 @@ static void a_strided_bcast(void)
 	if (gaps[rank])
 		MPI_Bcast(w.at + from[rank], 1, t, root, MPI_COMM_WORLD);
 	else
-		MPI_Bcast(w.at + from[rank], (int)((size_t)blocks * block), MPI_BYTE, root, MPI_COMM_WORLD);
+		MPI_Bcast(w.at + from[rank], (int)((size_t)blocks * block), MPI_BYTE, root,
+			  MPI_COMM_WORLD);
 	for (int b = 0; b < blocks; b++) {
 		char *data = w.scratch + (size_t)b * block;
 
-		memcpy(data, w.model[root] + from[root] + (size_t)b * (gaps[root] ? stride : block), block);
+		memcpy(data, w.model[root] + from[root] + (size_t)b * (gaps[root] ? stride : block),
+		       block);
 	}
 	for (int r = 0; r < size; r++)
 		for (int b = 0; b < blocks && r != root; b++)
@@ -303,7 +318,8 @@ static void a_message(void)
 		MPI_Wait(&r, MPI_STATUS_IGNORE);
 	}
 	if (rank == to)
-		MPI_Recv(w.at + there, (int)bytes, MPI_BYTE, from, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Recv(w.at + there, (int)bytes, MPI_BYTE, from, 5, MPI_COMM_WORLD,
+			 MPI_STATUS_IGNORE);
 	memcpy(w.model[to] + there, w.model[from] + at, bytes);
 }
 
@@ -320,7 +336,7 @@ static void a_barrier(void)
 	MPI_Barrier(w.comms[pick(COMMS)]);
 }
 
-/* ---- one rank alone: `who` is drawn by all, and its model is kept by all ------------------------------------- */
+/* ---- one rank alone: `who` is drawn by all, and its model is kept by all ----------------- */
 
 static void a_look(int who)
 {
@@ -362,7 +378,8 @@ static void a_write(int who)
 		return;
 	fd = memfd_create("random", 0);
 	if (write(fd, w.at + from, bytes) != (ssize_t)bytes)
-		check_fail("seed %lu, step %ld: write: %s", (unsigned long)w.seed, w.step, strerror(errno));
+		check_fail("seed %lu, step %ld: write: %s", (unsigned long)w.seed, w.step,
+			   strerror(errno));
 	else if (pread(fd, w.scratch, bytes, 0) != (ssize_t)bytes ||
 		 memcmp(w.scratch, w.model[rank] + from, bytes))
 		check_fail("seed %lu, step %ld: written bytes", (unsigned long)w.seed, w.step);
@@ -382,7 +399,8 @@ static void a_read(int who)
 	fd = memfd_create("random", 0);
 	if (write(fd, w.model[who] + from, bytes) != (ssize_t)bytes ||
 	    pread(fd, w.at + from, bytes, 0) != (ssize_t)bytes)
-		check_fail("seed %lu, step %ld: read: %s", (unsigned long)w.seed, w.step, strerror(errno));
+		check_fail("seed %lu, step %ld: read: %s", (unsigned long)w.seed, w.step,
+			   strerror(errno));
 	close(fd);
 }
 
@@ -434,8 +452,8 @@ static void a_child(int who)
 	if (how == 2)
 		look(from, bytes, "beside a child");
 	if (waitpid(child, &status, 0) != child || status)
-		check_fail("seed %lu, step %ld: a child ended with %x", (unsigned long)w.seed, w.step,
-			   (unsigned)status);
+		check_fail("seed %lu, step %ld: a child ended with %x", (unsigned long)w.seed,
+			   w.step, (unsigned)status);
 }
 
 struct part {
@@ -465,7 +483,8 @@ static void some_threads(int who)
 	for (int i = 0; i < 3; i++) {
 		pthread_join(parts[i].thread, NULL);
 		if (!parts[i].same)
-			check_fail("seed %lu, step %ld: in thread %d", (unsigned long)w.seed, w.step, i);
+			check_fail("seed %lu, step %ld: in thread %d", (unsigned long)w.seed,
+				   w.step, i);
 	}
 }
 
@@ -519,11 +538,13 @@ static void a_delay(int who)
 
 static void one_step(void)
 {
-	static void (*const together[])(void) = { a_bcast, a_bcast, a_bcast, a_gather, a_scatter, an_allgather,
-						  an_alltoall, a_reduction, a_reduction, a_scattered_reduction,
-						  a_strided_bcast, a_message, a_barrier, a_new_communicator };
-	static void (*const often[])(int) = { a_look, a_few_loads, a_few_loads, a_store, a_write, a_read,
-					      a_pipe, a_move, a_delay };
+	static void (*const together[])(void) = {
+		a_bcast,         a_bcast,     a_bcast,     a_gather,          a_scatter,
+		an_allgather,    an_alltoall, a_reduction, a_reduction,       a_scattered_reduction,
+		a_strided_bcast, a_message,   a_barrier,   a_new_communicator
+	};
+	static void (*const often[])(int) = { a_look, a_few_loads, a_few_loads, a_store, a_write,
+					      a_read, a_pipe,      a_move,      a_delay };
 	static void (*const seldom[])(int) = { a_child, some_threads, a_new_block, a_discard };
 
 	if (pick(2)) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* io_uring and the kernel's AIO: the kernel finds the buffer of a collective in a structure of its own. */
+/* io_uring and the kernel's AIO: the kernel finds the buffer of a collective in a structure of its
+ * own. */
 #include "early.h"
 
 #include <linux/aio_abi.h>
@@ -25,9 +26,12 @@ static bool ring_open(struct ring *r, unsigned flags)
 	r->sq_bytes = r->p.sq_off.array + r->p.sq_entries * 4;
 	r->cq_bytes = r->p.cq_off.cqes + r->p.cq_entries * sizeof(struct io_uring_cqe);
 	r->sqes_bytes = r->p.sq_entries * sizeof(struct io_uring_sqe);
-	r->sq = mmap(NULL, r->sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, IORING_OFF_SQ_RING);
-	r->cq = mmap(NULL, r->cq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, IORING_OFF_CQ_RING);
-	r->sqes = mmap(NULL, r->sqes_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, IORING_OFF_SQES);
+	r->sq = mmap(NULL, r->sq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd,
+		     IORING_OFF_SQ_RING);
+	r->cq = mmap(NULL, r->cq_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd,
+		     IORING_OFF_CQ_RING);
+	r->sqes = mmap(NULL, r->sqes_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd,
+		       IORING_OFF_SQES);
 	return r->sq != MAP_FAILED && r->cq != MAP_FAILED && r->sqes != MAP_FAILED;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Signals of the program's own right after a collective: handlers, masks, timers, alternate stacks. */
+/* Signals of the program's own right after a collective: handlers, masks, timers, alternate stacks.
+ */
 #include "early.h"
 
 #include <pthread.h>
@@ -27,7 +28,8 @@ static void count(int sig)
 	caught++;
 }
 
-static void handle(int sig, void (*handler)(int, siginfo_t *, void *), int flags, struct sigaction *old)
+static void handle(int sig, void (*handler)(int, siginfo_t *, void *), int flags,
+		   struct sigaction *old)
 {
 	struct sigaction a = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | flags };
 
@@ -65,7 +67,7 @@ static void touch(struct trial *t, size_t at)
 	*p = t->want[at];
 }
 
-/* ---- before MPI_Init ------------------------------------------------------------------------------ */
+/* ---- before MPI_Init --------------------------------------------------------------------- */
 
 __attribute__((constructor)) static void before_the_mpi(void)
 {
@@ -245,7 +247,7 @@ BEHAVIOUR(child_that_crashes, 2)
 	early_trials(child_crashes);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------ */
+/* ---- masks ------------------------------------------------------------------------------- */
 
 static void all_blocked(struct trial *t)
 {
@@ -256,7 +258,8 @@ static void all_blocked(struct trial *t)
 	touch(t, t->bytes / 2);
 	EXPECT(write(1, t->buf + t->bytes / 3, 0) == 0);
 	EXPECT(!sigprocmask(SIG_SETMASK, &old, &seen));
-	EXPECT(sigismember(&seen, SIGUSR1) && sigismember(&seen, SIGSEGV) && sigismember(&seen, SIGSYS));
+	EXPECT(sigismember(&seen, SIGUSR1) && sigismember(&seen, SIGSEGV) &&
+	       sigismember(&seen, SIGSYS));
 }
 
 BEHAVIOUR(all_signals_blocked, 2)
@@ -352,7 +355,7 @@ BEHAVIOUR(waits_for_signals, 2)
 	early_trials(waits_for_signals);
 }
 
-/* ---- timers ------------------------------------------------------------------------------------------ */
+/* ---- timers ------------------------------------------------------------------------------ */
 
 static void every_us(int us, int sig_flags, void (*handler)(int))
 {

@@ -63,7 +63,7 @@ BEHAVIOUR(threads_started_afterwards, 2)
 	early_trials(read_by_threads);
 }
 
-/* ---- threads that were there before ------------------------------------------------------------------ */
+/* ---- threads that were there before ------------------------------------------------------ */
 
 static struct {
 	struct part parts[READERS];
@@ -135,7 +135,8 @@ static void pool_work(struct trial *t, void (*work)(struct part *p))
 			;
 	for (int i = 0; i < READERS; i++)
 		if (pool.parts[i].wrong)
-			check_fail("trial %d: thread %d: wrong (%d)", t->index, i, pool.parts[i].wrong);
+			check_fail("trial %d: thread %d: wrong (%d)", t->index, i,
+				   pool.parts[i].wrong);
 }
 
 static void compare(struct part *p)
@@ -190,16 +191,13 @@ static void mixed(struct part *p)
 	}
 }
 
-#define BY_POOL(name, run, work)                                                                    \
-	static void pool_##name(struct trial *t)                                                    \
-	{                                                                                           \
-		pool_work(t, work);                                                                 \
-	}                                                                                           \
-	static void all_##name(void)                                                                \
-	{                                                                                           \
-		pool_begin(run);                                                                    \
-		early_trials(pool_##name);                                                          \
-		pool_end();                                                                         \
+#define BY_POOL(name, run, work)                                                                   \
+	static void pool_##name(struct trial *t) { pool_work(t, work); }                           \
+	static void all_##name(void)                                                               \
+	{                                                                                          \
+		pool_begin(run);                                                                   \
+		early_trials(pool_##name);                                                         \
+		pool_end();                                                                        \
 	}
 
 BY_POOL(parts, pool_run, compare)
@@ -232,7 +230,7 @@ BEHAVIOUR(threads_with_all_signals_blocked, 2)
 	all_blocked();
 }
 
-/* ---- threads that come and go ------------------------------------------------------------------------- */
+/* ---- threads that come and go ------------------------------------------------------------ */
 
 static void *touch_at_exit(void *arg)
 {
@@ -396,7 +394,7 @@ BEHAVIOUR(clone_with_shared_memory, 2)
 	early_trials(by_clone);
 }
 
-/* ---- a thread that makes the collective ---------------------------------------------------------------- */
+/* ---- a thread that makes the collective -------------------------------------------------- */
 
 static void *collective_of_thread(void *arg)
 {
@@ -426,7 +424,7 @@ BEHAVIOUR(the_calling_thread_has_ended, 2)
 		early_trials(by_another_thread);
 }
 
-/* ---- stacks --------------------------------------------------------------------------------------------- */
+/* ---- stacks ------------------------------------------------------------------------------ */
 
 static sigjmp_buf back;
 static struct trial *now;
@@ -452,7 +450,8 @@ static void overflow(struct trial *t)
 {
 	static char area[65536];
 	stack_t stack = { .ss_sp = area, .ss_size = sizeof(area) }, old;
-	struct sigaction a = { .sa_sigaction = on_alternate_stack, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	struct sigaction a = { .sa_sigaction = on_alternate_stack,
+			       .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	struct sigaction before;
 	volatile char start = 1;
 

@@ -9,8 +9,8 @@ static void load_at(struct trial *t, size_t at)
 	uint8_t got = ((volatile uint8_t *)t->buf)[at];
 
 	if (got != (uint8_t)t->want[at])
-		check_fail("trial %d: byte %zu was %02x when it was first loaded, not %02x", t->index,
-			   at, got, (uint8_t)t->want[at]);
+		check_fail("trial %d: byte %zu was %02x when it was first loaded, not %02x",
+			   t->index, at, got, (uint8_t)t->want[at]);
 }
 
 static void store_at(struct trial *t, size_t at)
@@ -95,7 +95,8 @@ BEHAVIOUR(stores_here_and_there, 2)
 	early_trials(store_middle);
 }
 
-/* A store does not have to read what was there: peers must get the old bytes, the buffer the new. */
+/* A store does not have to read what was there: peers must get the old bytes, the buffer the new.
+ */
 static void overwrite(struct trial *t)
 {
 	memset(t->buf, t->index + 3, t->bytes);

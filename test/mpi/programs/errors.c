@@ -43,8 +43,8 @@ BEHAVIOUR(wrong_root, 1)
 	start();
 	check_say_error("bcast root = size", MPI_Bcast(buf, BYTES, MPI_BYTE, size, MPI_COMM_WORLD));
 	check_say_error("bcast root = -1", MPI_Bcast(buf, BYTES, MPI_BYTE, -1, MPI_COMM_WORLD));
-	check_say_error("gather root = size", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE,
-						   size, MPI_COMM_WORLD));
+	check_say_error("gather root = size", MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES,
+							 MPI_BYTE, size, MPI_COMM_WORLD));
 	check_say_error("gather root = -7",
 		  MPI_Gather(buf, BYTES, MPI_BYTE, recv_buf, BYTES, MPI_BYTE, -7, MPI_COMM_WORLD));
 	finish();

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What came with MPI 4, as a program asks for it: by weak symbols, and by name. One line for each. */
+/* What came with MPI 4, as a program asks for it: by weak symbols, and by name. One line for each.
+ */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
 
-#define NAMES(X) X(MPI_Bcast_init) X(MPI_Bcast_init_c) X(MPI_Alltoallw_init) X(PMPI_Barrier_init) X(MPI_Isendrecv) X(MPI_Parrived)
+#define NAMES(X)                                                                                   \
+	X(MPI_Bcast_init)                                                                          \
+	X(MPI_Bcast_init_c) X(MPI_Alltoallw_init) X(PMPI_Barrier_init) X(MPI_Isendrecv)            \
+		X(MPI_Parrived)
 
 #define X(name) extern char symbol_##name[] __asm__(#name) __attribute__((weak));
 NAMES(X)
@@ -13,7 +17,8 @@ NAMES(X)
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
-#define X(name) printf("%s %d %d\n", #name, symbol_##name != NULL, dlsym(RTLD_DEFAULT, #name) != NULL);
+#define X(name)                                                                                    \
+	printf("%s %d %d\n", #name, symbol_##name != NULL, dlsym(RTLD_DEFAULT, #name) != NULL);
 	NAMES(X)
 #undef X
 	MPI_Finalize();

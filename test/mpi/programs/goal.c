@@ -28,12 +28,14 @@ static struct sluice_goal_schedule *ring_sum(int me, int n, uint64_t count)
 	if (sluice_goal_create(2 * bytes, &g))
 		return NULL;
 	for (int k = 0; k < n - 1; k++) {
-		struct sluice_goal_place out = k ? sluice_goal_scratchpad(k % 2 ? 0 : bytes) : sluice_goal_user(0, 0);
+		struct sluice_goal_place out =
+			k ? sluice_goal_scratchpad(k % 2 ? 0 : bytes) : sluice_goal_user(0, 0);
 		struct sluice_goal_place in = sluice_goal_scratchpad(k % 2 ? bytes : 0);
 		int send = sluice_goal_send(g, out, bytes, (uint32_t)(me + 1) % (uint32_t)n, 7);
 		int recv = sluice_goal_recv(g, in, bytes, (uint32_t)(me + n - 1) % (uint32_t)n, 7);
-		int add = sluice_goal_local(g, SLUICE_GOAL_ADD, SLUICE_GOAL_F64, sluice_goal_user(1, 0),
-					    k ? sluice_goal_user(1, 0) : sluice_goal_user(0, 0), in, count);
+		int add = sluice_goal_local(
+			g, SLUICE_GOAL_ADD, SLUICE_GOAL_F64, sluice_goal_user(1, 0),
+			k ? sluice_goal_user(1, 0) : sluice_goal_user(0, 0), in, count);
 
 		sluice_goal_requires(g, add, recv);
 		if (last >= 0) {
@@ -55,7 +57,8 @@ static void sum_over(MPI_Comm comm, uint64_t count)
 {
 	struct sluice_goal_group *g = make_group(comm);
 	double *mine = malloc(count * sizeof *mine), *sum = calloc(count, sizeof *sum);
-	struct sluice_goal_buffer buffers[2] = { { mine, count * sizeof *mine }, { sum, count * sizeof *sum } };
+	struct sluice_goal_buffer buffers[2] = { { mine, count * sizeof *mine },
+						 { sum, count * sizeof *sum } };
 	struct sluice_goal_instance *i = NULL;
 	struct sluice_goal_schedule *s;
 	int me, n;
@@ -72,7 +75,8 @@ static void sum_over(MPI_Comm comm, uint64_t count)
 			mine[k] = (double)(k % 1000) + me + run;
 		EXPECT(!sluice_goal_start(i) && !sluice_goal_wait(i, -1));
 		for (uint64_t k = 0; k < count; k += 97)
-			EXPECT(sum[k] == n * (double)(k % 1000 + (uint64_t)run) + n * (n - 1) / 2.0);
+			EXPECT(sum[k] ==
+			       n * (double)(k % 1000 + (uint64_t)run) + n * (n - 1) / 2.0);
 	}
 	EXPECT(sluice_goal_test(i) == 1);
 	EXPECT(!sluice_goal_close(i));
@@ -126,7 +130,7 @@ BEHAVIOUR(goal_beside_mpi, 2)
 	free(other);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 enum { THREADS = 3, THREAD_RUNS = 50 };
 
@@ -144,7 +148,8 @@ static void *sum_again_and_again(void *arg)
 	struct one *o = arg;
 	int me = sluice_goal_group_rank(o->group), n = sluice_goal_group_size(o->group), ret;
 	double *mine = malloc(o->count * sizeof *mine), *sum = calloc(o->count, sizeof *sum);
-	struct sluice_goal_buffer buffers[2] = { { mine, o->count * sizeof *mine }, { sum, o->count * sizeof *sum } };
+	struct sluice_goal_buffer buffers[2] = { { mine, o->count * sizeof *mine },
+						 { sum, o->count * sizeof *sum } };
 	struct sluice_goal_options options = { .channel = 1 + o->number };
 	struct sluice_goal_schedule *s = ring_sum(me, n, o->count);
 	struct sluice_goal_instance *i = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators by the thousand, and requests that nobody waits for: abandoned, freed, cancelled. What a library makes of
- * the last, which the standard forbids, test/mpi compares with and without Sluice.
+ * Communicators by the thousand, and requests that nobody waits for: abandoned, freed, cancelled.
+ * What a library makes of the last, which the standard forbids, test/mpi compares with and without
+ * Sluice.
  *
  * HARNESS_COMMUNICATORS: how many of them.
  *
@@ -29,7 +30,7 @@ static void finish(void)
 
 static int count_of(const char *name, int dflt) { return (int)check_env(name, dflt); }
 
-/* ---- communicators ---------------------------------------------------------------------------------------------- */
+/* ---- communicators ----------------------------------------------------------------------- */
 
 /* What is in flight on one communicator. */
 struct use {
@@ -82,13 +83,15 @@ static void end_use(struct use *u, int i)
 	free(u->from_all);
 }
 
-/* Some of what is taken for a communicator is kept for the next ones, and not everything the first time. */
-static void expect_no_growth(const struct check_usage *before, const struct check_usage *after, int comms,
-			     long kept_kb)
+/* Some of what is taken for a communicator is kept for the next ones, and not everything the first
+ * time. */
+static void expect_no_growth(const struct check_usage *before, const struct check_usage *after,
+			     int comms, long kept_kb)
 {
 	if (after->descriptors > before->descriptors || after->threads > before->threads)
-		check_fail("%ld descriptors and %ld threads, there were %ld and %ld", after->descriptors, after->threads,
-			   before->descriptors, before->threads);
+		check_fail("%ld descriptors and %ld threads, there were %ld and %ld",
+			   after->descriptors, after->threads, before->descriptors,
+			   before->threads);
 	if (after->mappings > before->mappings + 20)
 		check_fail("%ld mappings, there were %ld", after->mappings, before->mappings);
 	if (after->rss_kb > before->rss_kb + kept_kb + 4 * comms)
@@ -162,12 +165,13 @@ BEHAVIOUR(communicators_are_there_at_once, 2)
 	/* what all of them took may go back a pass later, but not twice as much */
 	expect_no_growth(&before, &after, comms, KEPT_KB + 300l * comms);
 	check_note("%d communicators: %ld descriptors, %ld mappings, %ld KB more", comms,
-		   during.descriptors - after.descriptors, during.mappings - after.mappings, during.rss_kb - after.rss_kb);
+		   during.descriptors - after.descriptors, during.mappings - after.mappings,
+		   during.rss_kb - after.rss_kb);
 	free(uses);
 	finish();
 }
 
-/* ---- what nobody waits for --------------------------------------------------------------------------------------------- */
+/* ---- what nobody waits for --------------------------------------------------------------- */
 
 static void connect_world(void)
 {
@@ -253,7 +257,8 @@ BEHAVIOUR(a_collective_cannot_be_cancelled, 2)
 	finish();
 }
 
-/* Has to be the last: their memory stays. Some have ended, some need what nobody brings before MPI_Finalize. */
+/* Has to be the last: their memory stays. Some have ended, some need what nobody brings before
+ * MPI_Finalize. */
 BEHAVIOUR(collectives_are_abandoned_at_the_end, 2)
 {
 	enum { N = 30 };
@@ -267,9 +272,11 @@ BEHAVIOUR(collectives_are_abandoned_at_the_end, 2)
 		int bytes = i % 2 ? SHORT : LONG;
 
 		if (i % 3)
-			MPI_Ibcast(kept + (size_t)i * LONG, bytes, MPI_BYTE, i % size, MPI_COMM_WORLD, &requests[i]);
+			MPI_Ibcast(kept + (size_t)i * LONG, bytes, MPI_BYTE, i % size,
+				   MPI_COMM_WORLD, &requests[i]);
 		else
-			MPI_Iallreduce(&in[i], &out[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
+			MPI_Iallreduce(&in[i], &out[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
+				       &requests[i]);
 	}
 	finish();
 }

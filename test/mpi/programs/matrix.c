@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective in every form, with every datatype, every operation that goes with it, every root, in place and not, in
- * communicators of 1 rank up to all: what comes out, and what stays as it was, is compared byte by byte with what the
- * MPI library's own blocking function does with the same arguments.
+ * Every collective in every form, with every datatype, every operation that goes with it, every
+ * root, in place and not, in communicators of 1 rank up to all: what comes out, and what stays as
+ * it was, is compared byte by byte with what the MPI library's own blocking function does with the
+ * same arguments.
  *
  * HARNESS_EACH=n: of these cases about one in n, the same ones on all ranks; 1 is all of them.
  *
@@ -36,9 +37,10 @@ static struct {
 
 static char *buffer(struct area *a) { return a->block + offset; }
 
-/* ---- the shape of a case ---------------------------------------------------------------------------------------- */
+/* ---- the shape of a case ----------------------------------------------------------------- */
 
-/* Elements from one rank to another in the forms with lists; symmetrical, as in place they must be. */
+/* Elements from one rank to another in the forms with lists; symmetrical, as in place they must be.
+ */
 static int listed(int from, int to) { return now.count * ((from + to) % 3); }
 
 /* Partner i of this rank in its list; neighbours are not looked up, all of theirs are alike. */
@@ -133,7 +135,7 @@ static void set_call(void)
 	c->send = in_place && !scatters ? MPI_IN_PLACE : buffer(&sent);
 }
 
-/* ---- contents ----------------------------------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------------- */
 
 static void fill_elements(char *at, int n, uint64_t seed)
 {
@@ -144,7 +146,8 @@ static void fill_elements(char *at, int n, uint64_t seed)
 		return;
 	}
 	for (int i = 0; i < n; i++)
-		put_element(at + i * now.type->extent, now.type, now.op->fill, me, check_random(&state));
+		put_element(at + i * now.type->extent, now.type, now.op->fill, me,
+			    check_random(&state));
 }
 
 static size_t whole(void) { return offset + now.used; }
@@ -161,7 +164,7 @@ static void fill_areas(void)
 	memcpy(sent_before.block, sent.block, whole());
 }
 
-/* ---- a case ---------------------------------------------------------------------------------------------------------- */
+/* ---- a case ------------------------------------------------------------------------------ */
 
 static void clear(struct area *a)
 {
@@ -170,7 +173,8 @@ static void clear(struct area *a)
 
 	if (now.op && now.kind == Exscan && !me)
 		memset(a->block, 0, whole());
-	if (now.op && is_in_place_here() && (now.kind == Reduce_scatter || now.kind == Reduce_scatter_block))
+	if (now.op && is_in_place_here() &&
+	    (now.kind == Reduce_scatter || now.kind == Reduce_scatter_block))
 		memset(buffer(a) + now.results * es, 0, now.used - (size_t)(now.results * es));
 	for (int i = 0; i < n; i++)
 		clear_undefined(buffer(a) + i * es, now.type, now.op);
@@ -182,14 +186,18 @@ static void compare(const char *form)
 
 	clear(&got);
 	if (memcmp(sent.block, sent_before.block, whole()))
-		check_fail("%s %s of %s: what is sent was changed", form, kind_name(now.kind), now.type->name);
+		check_fail("%s %s of %s: what is sent was changed", form, kind_name(now.kind),
+			   now.type->name);
 	if (!memcmp(got.block, want.block, whole()))
 		return;
 	while (got.block[at] == want.block[at])
 		at++;
-	check_fail("%s %s of %d %s, %s, root %d, in place %d, %d ranks: byte %zd of %zu is %02x, not %02x", form,
-		   kind_name(now.kind), now.count, now.type->name, now.op ? now.op->name : "moved", now.root, now.in_place, p,
-		   (ssize_t)at - (ssize_t)offset, now.used, (uint8_t)got.block[at], (uint8_t)want.block[at]);
+	check_fail("%s %s of %d %s, %s, root %d, in place %d, %d ranks: byte %zd of %zu is %02x, "
+		   "not %02x",
+		   form, kind_name(now.kind), now.count, now.type->name,
+		   now.op ? now.op->name : "moved", now.root, now.in_place, p,
+		   (ssize_t)at - (ssize_t)offset, now.used, (uint8_t)got.block[at],
+		   (uint8_t)want.block[at]);
 }
 
 static void start_over(void) { memcpy(got.block, before.block, whole()); }
@@ -211,8 +219,8 @@ static void run_persistent(void)
 
 static void run_form(enum form form)
 {
-	static const char *const names[FORMS] = { "blocking", "nonblocking", "persistent", "blocking large",
-						  "nonblocking large" };
+	static const char *const names[FORMS] = { "blocking", "nonblocking", "persistent",
+						  "blocking large", "nonblocking large" };
 	MPI_Request request = MPI_REQUEST_NULL;
 
 	start_over();
@@ -252,7 +260,7 @@ static void run_case(void)
 			run_form(form);
 }
 
-/* ---- which cases -------------------------------------------------------------------------------------------------------- */
+/* ---- which cases ------------------------------------------------------------------------- */
 
 static bool is_wanted(void)
 {
@@ -263,7 +271,8 @@ static bool is_wanted(void)
 
 static void each_root(void)
 {
-	int roots = has_root(now.kind) ? p : 1, places = now.kind == Bcast || is_neighbours(now.kind) ? 1 : 2;
+	int roots = has_root(now.kind) ? p : 1,
+	    places = now.kind == Bcast || is_neighbours(now.kind) ? 1 : 2;
 
 	for (now.root = 0; now.root < roots; now.root++)
 		for (int in_place = 0; in_place < places; in_place++) {
@@ -275,7 +284,8 @@ static void each_root(void)
 
 static void each_count(void)
 {
-	int large = 20000 / (int)(now.type->extent ? now.type->extent : 1), counts[COUNTS] = { 1, 61, large };
+	int large = 20000 / (int)(now.type->extent ? now.type->extent : 1),
+	    counts[COUNTS] = { 1, 61, large };
 
 	for (int i = 0; i < COUNTS; i++) {
 		now.count = counts[i];
@@ -290,8 +300,10 @@ static void each_type(void)
 		now.op = NULL;
 		if (only && strcmp(now.type->name, only))
 			continue;
-		if (now.kind == Gather && p > 3 && (now.type->class == PAIR || !strcmp(now.type->name, "structure")))
-			continue; /* MPICH 5 finds, where it gathers along a tree, that these types do not match themselves */
+		if (now.kind == Gather && p > 3 &&
+		    (now.type->class == PAIR || !strcmp(now.type->name, "structure")))
+			continue; /* MPICH 5 finds, where it gathers along a tree, that these types
+				     do not match themselves */
 		if (!is_fold(now.kind))
 			each_count();
 		for (int k = 0; is_fold(now.kind) && k < operation_count; k++) {
@@ -302,11 +314,12 @@ static void each_type(void)
 	}
 }
 
-/* Of a ring, and of a graph in which each sends to the two that follow it and to itself. Of fewer than three ranks
- * libraries differ in which of two messages to a neighbour comes first. */
+/* Of a ring, and of a graph in which each sends to the two that follow it and to itself. Of fewer
+ * than three ranks libraries differ in which of two messages to a neighbour comes first. */
 static void each_neighbourhood(MPI_Comm all)
 {
-	int to[3] = { (me + 1) % p, (me + 2) % p, me }, from[3] = { (me + p - 1) % p, (me + p - 2) % p, me };
+	int to[3] = { (me + 1) % p, (me + 2) % p, me },
+	    from[3] = { (me + p - 1) % p, (me + p - 2) % p, me };
 	int weights[3] = { 1, 1, 1 };
 
 	if (p < 3)
@@ -315,7 +328,8 @@ static void each_neighbourhood(MPI_Comm all)
 	sources = targets = 2;
 	each_type();
 	MPI_Comm_free(&comm);
-	MPI_Dist_graph_create_adjacent(all, 3, from, weights, 3, to, weights, MPI_INFO_NULL, 0, &comm);
+	MPI_Dist_graph_create_adjacent(all, 3, from, weights, 3, to, weights, MPI_INFO_NULL, 0,
+				       &comm);
 	sources = targets = 3;
 	each_type();
 	MPI_Comm_free(&comm);

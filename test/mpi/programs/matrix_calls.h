@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One collective call as data, and every way to make it: blocking, nonblocking and persistent, with int and with MPI_Count, and
- * the library's own function, which nobody stands in front of.
+ * One collective call as data, and every way to make it: blocking, nonblocking and persistent, with
+ * int and with MPI_Count, and the library's own function, which nobody stands in front of.
  */
 #ifndef MATRIX_CALLS_H
 #define MATRIX_CALLS_H
@@ -38,31 +38,33 @@ struct call {
 #define SENT_ONE(c) (c)->send, (c)->scount, (c)->type
 #define GOT_ONE(c) (c)->recv, (c)->rcount, (c)->type
 
-/* name, name of the nonblocking form, arguments up to the communicator. LIST(l, x): l.x, or l.x_c where MPI_Count is meant. */
-#define COLLECTIVES(X) \
-	X(Bcast, Ibcast, c->recv, c->rcount, c->type, c->root, c->comm) \
-	X(Gather, Igather, MOVED(c), c->root, c->comm) \
-	X(Gatherv, Igatherv, SENT_ONE(c), GOT_LIST(c), c->root, c->comm) \
-	X(Scatter, Iscatter, MOVED(c), c->root, c->comm) \
-	X(Scatterv, Iscatterv, SENT_LIST(c), GOT_ONE(c), c->root, c->comm) \
-	X(Allgather, Iallgather, MOVED(c), c->comm) \
-	X(Allgatherv, Iallgatherv, SENT_ONE(c), GOT_LIST(c), c->comm) \
-	X(Alltoall, Ialltoall, MOVED(c), c->comm) \
-	X(Alltoallv, Ialltoallv, SENT_LIST(c), GOT_LIST(c), c->comm) \
-	X(Alltoallw, Ialltoallw, c->send, LIST(c->s, counts), LIST(c->s, bytes), c->s.types, c->recv, LIST(c->r, counts), \
-	  LIST(c->r, bytes), c->r.types, c->comm) \
-	X(Reduce, Ireduce, FOLDED(c), c->root, c->comm) \
-	X(Allreduce, Iallreduce, FOLDED(c), c->comm) \
-	X(Reduce_scatter, Ireduce_scatter, c->send, c->recv, LIST(c->r, counts), c->type, c->op, c->comm) \
-	X(Reduce_scatter_block, Ireduce_scatter_block, FOLDED(c), c->comm) \
-	X(Scan, Iscan, FOLDED(c), c->comm) \
-	X(Exscan, Iexscan, FOLDED(c), c->comm) \
-	X(Neighbor_allgather, Ineighbor_allgather, MOVED(c), c->comm) \
-	X(Neighbor_allgatherv, Ineighbor_allgatherv, SENT_ONE(c), GOT_LIST(c), c->comm) \
-	X(Neighbor_alltoall, Ineighbor_alltoall, MOVED(c), c->comm) \
-	X(Neighbor_alltoallv, Ineighbor_alltoallv, SENT_LIST(c), GOT_LIST(c), c->comm) \
-	X(Neighbor_alltoallw, Ineighbor_alltoallw, c->send, LIST(c->s, counts), c->s.bytes_c, c->s.types, c->recv, \
-	  LIST(c->r, counts), c->r.bytes_c, c->r.types, c->comm)
+/* name, name of the nonblocking form, arguments up to the communicator. LIST(l, x): l.x, or l.x_c
+ * where MPI_Count is meant. */
+#define COLLECTIVES(X)                                                                             \
+	X(Bcast, Ibcast, c->recv, c->rcount, c->type, c->root, c->comm)                            \
+	X(Gather, Igather, MOVED(c), c->root, c->comm)                                             \
+	X(Gatherv, Igatherv, SENT_ONE(c), GOT_LIST(c), c->root, c->comm)                           \
+	X(Scatter, Iscatter, MOVED(c), c->root, c->comm)                                           \
+	X(Scatterv, Iscatterv, SENT_LIST(c), GOT_ONE(c), c->root, c->comm)                         \
+	X(Allgather, Iallgather, MOVED(c), c->comm)                                                \
+	X(Allgatherv, Iallgatherv, SENT_ONE(c), GOT_LIST(c), c->comm)                              \
+	X(Alltoall, Ialltoall, MOVED(c), c->comm)                                                  \
+	X(Alltoallv, Ialltoallv, SENT_LIST(c), GOT_LIST(c), c->comm)                               \
+	X(Alltoallw, Ialltoallw, c->send, LIST(c->s, counts), LIST(c->s, bytes), c->s.types,       \
+	  c->recv, LIST(c->r, counts), LIST(c->r, bytes), c->r.types, c->comm)                     \
+	X(Reduce, Ireduce, FOLDED(c), c->root, c->comm)                                            \
+	X(Allreduce, Iallreduce, FOLDED(c), c->comm)                                               \
+	X(Reduce_scatter, Ireduce_scatter, c->send, c->recv, LIST(c->r, counts), c->type, c->op,   \
+	  c->comm)                                                                                 \
+	X(Reduce_scatter_block, Ireduce_scatter_block, FOLDED(c), c->comm)                         \
+	X(Scan, Iscan, FOLDED(c), c->comm)                                                         \
+	X(Exscan, Iexscan, FOLDED(c), c->comm)                                                     \
+	X(Neighbor_allgather, Ineighbor_allgather, MOVED(c), c->comm)                              \
+	X(Neighbor_allgatherv, Ineighbor_allgatherv, SENT_ONE(c), GOT_LIST(c), c->comm)            \
+	X(Neighbor_alltoall, Ineighbor_alltoall, MOVED(c), c->comm)                                \
+	X(Neighbor_alltoallv, Ineighbor_alltoallv, SENT_LIST(c), GOT_LIST(c), c->comm)             \
+	X(Neighbor_alltoallw, Ineighbor_alltoallw, c->send, LIST(c->s, counts), c->s.bytes_c,      \
+	  c->s.types, c->recv, LIST(c->r, counts), c->r.bytes_c, c->r.types, c->comm)
 
 #define X(name, iname, ...) name,
 enum kind { COLLECTIVES(X) KINDS };
@@ -73,8 +75,9 @@ static inline bool is_neighbours(enum kind k) { return k >= Neighbor_allgather; 
 static inline bool has_root(enum kind k) { return k <= Scatterv || k == Reduce; }
 static inline bool has_lists(enum kind k)
 {
-	return k == Gatherv || k == Scatterv || k == Allgatherv || k == Alltoallv || k == Alltoallw || k == Reduce_scatter ||
-	       k == Neighbor_allgatherv || k >= Neighbor_alltoallv;
+	return k == Gatherv || k == Scatterv || k == Allgatherv || k == Alltoallv ||
+	       k == Alltoallw || k == Reduce_scatter || k == Neighbor_allgatherv ||
+	       k >= Neighbor_alltoallv;
 }
 
 static inline const char *kind_name(enum kind k)
@@ -85,7 +88,7 @@ static inline const char *kind_name(enum kind k)
 	return names[k];
 }
 
-/* ---- the library's own -------------------------------------------------------------------------------------- */
+/* ---- the library's own ------------------------------------------------------------------- */
 
 #define X(name, iname, ...) __typeof__(MPI_##name) *name;
 static struct { COLLECTIVES(X) } host;
@@ -135,7 +138,7 @@ static inline int call_host(enum kind kind, const struct call *c)
 	return -1;
 }
 
-/* ---- every form ------------------------------------------------------------------------------------------------ */
+/* ---- every form -------------------------------------------------------------------------- */
 
 enum form { BLOCKING, NONBLOCKING, PERSISTENT, BLOCKING_C, NONBLOCKING_C, FORMS };
 
@@ -177,8 +180,11 @@ static inline void call_nonblocking(enum kind kind, const struct call *c, MPI_Re
 static inline void call_init(enum kind kind, const struct call *c, MPI_Request *request)
 {
 	switch (kind) {
-#define X(name, iname, ...) case name: MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, request); break;
-	COLLECTIVES(X)
+#define X(name, iname, ...)                                                                        \
+	case name:                                                                                 \
+		MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, request);                            \
+		break;
+		COLLECTIVES(X)
 #undef X
 	case KINDS:;
 	}
@@ -212,7 +218,7 @@ static inline void call_nonblocking_c(enum kind kind, const struct call *c, MPI_
 }
 #else
 static inline void call_blocking_c(enum kind kind, const struct call *c) { }
-static inline void call_nonblocking_c(enum kind kind, const struct call *c, MPI_Request *request) { }
+static inline void call_nonblocking_c(enum kind kind, const struct call *c, MPI_Request *request) {}
 #endif
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every predefined datatype and some derived ones, every predefined operation and some of the program's, and which
- * goes with which. Contents are such that the result does not depend on the order in which ranks are combined.
+ * Every predefined datatype and some derived ones, every predefined operation and some of the
+ * program's, and which goes with which. Contents are such that the result does not depend on the
+ * order in which ranks are combined.
  */
 #ifndef MATRIX_TYPES_H
 #define MATRIX_TYPES_H
@@ -12,11 +13,17 @@
 #include <float.h>
 
 enum class {
-	C_INTEGER, FORTRAN_INTEGER, FLOATING, COMPLEX, LOGICAL, BYTES, MULTI, /* the standard's groups of types */
-	PAIR,  /* of a value and where it is */
-	MAPS,  /* of the program: affine maps, which do not commute */
+	C_INTEGER,
+	FORTRAN_INTEGER,
+	FLOATING,
+	COMPLEX,
+	LOGICAL,
+	BYTES,
+	MULTI,  /* the standard's groups of types */
+	PAIR,   /* of a value and where it is */
+	MAPS,   /* of the program: affine maps, which do not commute */
 	SPACED, /* of the program: an int in twelve bytes */
-	OTHER, /* is moved only */
+	OTHER,  /* is moved only */
 };
 enum value { SIGNED, UNSIGNED, F32, F64, F80, BOOLEAN, NONE };
 
@@ -34,7 +41,8 @@ enum { TYPES_MAX = 80 };
 static struct type types[TYPES_MAX];
 static int type_count;
 
-static void add_type(const char *name, MPI_Datatype type, enum class class, enum value value, int width)
+static void add_type(const char *name, MPI_Datatype type, enum class class, enum value value,
+		     int width)
 {
 	struct type *t = &types[type_count];
 	MPI_Aint low, span;
@@ -86,7 +94,8 @@ static void add_numbers(void)
 	add_type("long double", MPI_LONG_DOUBLE, FLOATING, F80, sizeof(long double));
 	add_type("float complex", MPI_C_FLOAT_COMPLEX, COMPLEX, F32, 4);
 	add_type("double complex", MPI_C_DOUBLE_COMPLEX, COMPLEX, F64, 8);
-	add_type("long double complex", MPI_C_LONG_DOUBLE_COMPLEX, COMPLEX, F80, sizeof(long double));
+	add_type("long double complex", MPI_C_LONG_DOUBLE_COMPLEX, COMPLEX, F80,
+		 sizeof(long double));
 	add_type("float and place", MPI_FLOAT_INT, PAIR, F32, 4);
 	add_type("double and place", MPI_DOUBLE_INT, PAIR, F64, 8);
 	add_type("long double and place", MPI_LONG_DOUBLE_INT, PAIR, F80, sizeof(long double));
@@ -121,7 +130,8 @@ static void add_derived(const char *name, MPI_Datatype type, enum class class)
 
 static void add_all_types(void)
 {
-	int lengths[3] = { 2, 0, 3 }, at[3] = { 4, 1, 0 }, sizes[3] = { 3, 4, 5 }, sub[3] = { 2, 2, 3 }, starts[3] = { 1, 0, 2 };
+	int lengths[3] = { 2, 0, 3 }, at[3] = { 4, 1, 0 }, sizes[3] = { 3, 4, 5 },
+	    sub[3] = { 2, 2, 3 }, starts[3] = { 1, 0, 2 };
 	MPI_Datatype t, members[2] = { MPI_CHAR, MPI_DOUBLE };
 	MPI_Aint places[2] = { 0, 8 };
 
@@ -150,7 +160,7 @@ static void add_all_types(void)
 	add_derived("nothing", t, OTHER);
 }
 
-/* ---- operations --------------------------------------------------------------------------------------------------- */
+/* ---- operations -------------------------------------------------------------------------- */
 
 struct operation {
 	const char *name;
@@ -189,7 +199,8 @@ static void add_operation(const char *name, MPI_Op op, unsigned classes, enum fi
 
 static void add_all_operations(void)
 {
-	const unsigned integers = 1u << C_INTEGER | 1u << FORTRAN_INTEGER | 1u << MULTI, ordered = integers | 1u << FLOATING;
+	const unsigned integers = 1u << C_INTEGER | 1u << FORTRAN_INTEGER | 1u << MULTI,
+		       ordered = integers | 1u << FLOATING;
 	const unsigned truths = 1u << C_INTEGER | 1u << LOGICAL, bits = integers | 1u << BYTES;
 	MPI_Op op;
 
@@ -214,15 +225,15 @@ static void add_all_operations(void)
 static void free_types_and_operations(void)
 {
 	for (int i = 0; i < type_count; i++)
-		if (types[i].value == NONE && types[i].type != MPI_CHAR && types[i].type != MPI_WCHAR &&
-		    types[i].type != MPI_CHARACTER)
+		if (types[i].value == NONE && types[i].type != MPI_CHAR &&
+		    types[i].type != MPI_WCHAR && types[i].type != MPI_CHARACTER)
 			MPI_Type_free(&types[i].type);
 	for (int i = 0; i < 2; i++)
 		MPI_Op_free(&operations[operation_count - 1 - i].op);
 	type_count = operation_count = 0;
 }
 
-/* ---- contents -------------------------------------------------------------------------------------------------------- */
+/* ---- contents ---------------------------------------------------------------------------- */
 
 static void put_value(char *at, const struct type *t, long v)
 {
@@ -253,7 +264,11 @@ static void put_element(char *at, const struct type *t, enum fill fill, int who,
 		put_value(at + t->width, t, 1 + (long)(random >> 1 & 1));
 	} else if (fill == PAIRS) {
 		put_value(at, t, small);
-		memcpy(at + t->extent - (t->value == F80 ? t->width : t->width > 4 ? 8 : 4), &who, sizeof(who));
+		memcpy(at + t->extent -
+			       (t->value == F80 ? t->width
+				: t->width > 4  ? 8
+						: 4),
+		       &who, sizeof(who));
 	} else if (fill == TRUTHS) {
 		put_value(at, t, t->value == BOOLEAN ? (random % 8) != 0 : (long)(random % 8));
 	} else if (fill == ANY_BITS && is_float(t)) {
@@ -261,7 +276,8 @@ static void put_element(char *at, const struct type *t, enum fill fill, int who,
 	} else if (fill == ANY_BITS) {
 		if (t->class == MULTI)
 			random >>= 1; /* Open MPI's MPI_OFFSET is unsigned */
-		memcpy(at, &random, (size_t)t->size < sizeof(random) ? (size_t)t->size : sizeof(random));
+		memcpy(at, &random,
+		       (size_t)t->size < sizeof(random) ? (size_t)t->size : sizeof(random));
 	} else {
 		put_value(at, t, small);
 	}
@@ -279,7 +295,8 @@ static void clear_sign_of_zero(char *at, const struct type *t)
 			*(long double *)(void *)at += 0.0L;
 }
 
-/* What lies in an element and is nobody's, or not defined. Intel MPI stores to what lies between the program's own. */
+/* What lies in an element and is nobody's, or not defined. Intel MPI stores to what lies between
+ * the program's own. */
 static void clear_undefined(char *at, const struct type *t, bool is_combined)
 {
 	int values = t->class == COMPLEX ? 2 : 1;

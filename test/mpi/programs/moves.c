@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective that moves data, in communicators of 2 ranks up to all: datatypes with and without gaps,
- * other ones on the two sides, every root, MPI_IN_PLACE, unequal counts, none at all. What is received is known
- * from who sent it; what lies between and around it must stay as it was.
+ * Every collective that moves data, in communicators of 2 ranks up to all: datatypes with and
+ * without gaps, other ones on the two sides, every root, MPI_IN_PLACE, unequal counts, none at all.
+ * What is received is known from who sent it; what lies between and around it must stay as it was.
  *
  * Run alone: mpiexec -n 3 sluice run moves alltoall
  */
@@ -36,7 +36,8 @@ static void put(struct buffer *b, int side, MPI_Aint at, int count, int from, in
 	buffer_put(b, at, form->type[side], count, seed_of(from, to));
 }
 
-static void see(struct buffer *b, int side, MPI_Aint at, int count, int from, int to, const char *what)
+static void see(struct buffer *b, int side, MPI_Aint at, int count, int from, int to,
+		const char *what)
 {
 	buffer_see(b, at, form->type[side], count, seed_of(from, to), what);
 }
@@ -55,7 +56,7 @@ static int count_of(int side, int from, int to)
 	return form->count[side] * ((from * 5 + to * 3) % 4); /* some are 0 */
 }
 
-/* ---- one call each ------------------------------------------------------------------------------ */
+/* ---- one call each ----------------------------------------------------------------------- */
 
 static void each_bcast(void)
 {
@@ -81,8 +82,8 @@ static void each_gather(void)
 		put(&out, 0, 0, form->count[0], me, 0);
 		if (in_place)
 			put(&in, 1, me * step, form->count[1], me, 0);
-		MPI_Gather(in_place ? MPI_IN_PLACE : out.at, form->count[0], form->type[0], in.at, form->count[1],
-			   form->type[1], root, comm);
+		MPI_Gather(in_place ? MPI_IN_PLACE : out.at, form->count[0], form->type[0], in.at,
+			   form->count[1], form->type[1], root, comm);
 		for (int r = 0; me == root && r < p; r++)
 			see(&in, 1, r * step, form->count[1], r, 0, "gather");
 		buffer_rest(&in, "gather");
@@ -99,8 +100,8 @@ static void each_scatter(void)
 		buffer_clear(&in);
 		for (int r = 0; me == root && r < p; r++)
 			put(&out, 0, r * step, form->count[0], root, r);
-		MPI_Scatter(out.at, form->count[0], form->type[0], in_place ? MPI_IN_PLACE : in.at, form->count[1],
-			    form->type[1], root, comm);
+		MPI_Scatter(out.at, form->count[0], form->type[0], in_place ? MPI_IN_PLACE : in.at,
+			    form->count[1], form->type[1], root, comm);
 		if (!in_place)
 			see(&in, 1, 0, form->count[1], root, me, "scatter");
 		buffer_rest(&in, "scatter");
@@ -117,8 +118,8 @@ static void each_allgather(void)
 		put(&out, 0, 0, form->count[0], me, 0);
 		if (in_place)
 			put(&in, 1, me * step, form->count[1], me, 0);
-		MPI_Allgather(in_place ? MPI_IN_PLACE : out.at, form->count[0], form->type[0], in.at, form->count[1],
-			      form->type[1], comm);
+		MPI_Allgather(in_place ? MPI_IN_PLACE : out.at, form->count[0], form->type[0],
+			      in.at, form->count[1], form->type[1], comm);
 		for (int r = 0; r < p; r++)
 			see(&in, 1, r * step, form->count[1], r, 0, "allgather");
 		buffer_rest(&in, "allgather");
@@ -137,15 +138,15 @@ static void each_alltoall(void)
 			if (in_place)
 				put(&in, 1, r * step[1], form->count[1], me, r);
 		}
-		MPI_Alltoall(in_place ? MPI_IN_PLACE : out.at, form->count[0], form->type[0], in.at, form->count[1],
-			     form->type[1], comm);
+		MPI_Alltoall(in_place ? MPI_IN_PLACE : out.at, form->count[0], form->type[0], in.at,
+			     form->count[1], form->type[1], comm);
 		for (int r = 0; r < p; r++)
 			see(&in, 1, r * step[1], form->count[1], r, me, "alltoall");
 		buffer_rest(&in, "alltoall");
 	}
 }
 
-/* ---- unequal counts ------------------------------------------------------------------------------- */
+/* ---- unequal counts ---------------------------------------------------------------------- */
 
 struct lists {
 	int counts[MOST_RANKS], displs[MOST_RANKS], bytes[MOST_RANKS];
@@ -179,8 +180,8 @@ static void each_gatherv(void)
 		put(&out, 0, 0, count_of(0, me, root), me, root);
 		if (in_place)
 			put(&in, 1, l.displs[me] * stride(1), l.counts[me], me, root);
-		MPI_Gatherv(in_place ? MPI_IN_PLACE : out.at, count_of(0, me, root), form->type[0], in.at, l.counts,
-			    l.displs, form->type[1], root, comm);
+		MPI_Gatherv(in_place ? MPI_IN_PLACE : out.at, count_of(0, me, root), form->type[0],
+			    in.at, l.counts, l.displs, form->type[1], root, comm);
 		for (int r = 0; me == root && r < p; r++)
 			see(&in, 1, l.displs[r] * stride(1), l.counts[r], r, root, "gatherv");
 		buffer_rest(&in, "gatherv");
@@ -199,8 +200,9 @@ static void each_scatterv(void)
 			lay_out(&l, 0, true);
 		for (int r = 0; me == root && r < p; r++)
 			put(&out, 0, l.displs[r] * stride(0), l.counts[r], root, r);
-		MPI_Scatterv(out.at, l.counts, l.displs, form->type[0], in_place ? MPI_IN_PLACE : in.at,
-			     count_of(1, root, me), form->type[1], root, comm);
+		MPI_Scatterv(out.at, l.counts, l.displs, form->type[0],
+			     in_place ? MPI_IN_PLACE : in.at, count_of(1, root, me), form->type[1],
+			     root, comm);
 		if (!in_place)
 			see(&in, 1, 0, count_of(1, root, me), root, me, "scatterv");
 		buffer_rest(&in, "scatterv");
@@ -223,8 +225,8 @@ static void each_allgatherv(void)
 		put(&out, 0, 0, count_of(0, me, 0), me, 0);
 		if (in_place)
 			put(&in, 1, l.displs[me] * stride(1), l.counts[me], me, 0);
-		MPI_Allgatherv(in_place ? MPI_IN_PLACE : out.at, count_of(0, me, 0), form->type[0], in.at, l.counts,
-			       l.displs, form->type[1], comm);
+		MPI_Allgatherv(in_place ? MPI_IN_PLACE : out.at, count_of(0, me, 0), form->type[0],
+			       in.at, l.counts, l.displs, form->type[1], comm);
 		for (int r = 0; r < p; r++)
 			see(&in, 1, l.displs[r] * stride(1), l.counts[r], r, 0, "allgatherv");
 		buffer_rest(&in, "allgatherv");
@@ -242,12 +244,14 @@ static void exchange_lists(bool is_w)
 	for (int r = 0; r < p; r++)
 		put(&out, 0, s.displs[r] * stride(0), s.counts[r], me, r);
 	if (is_w)
-		MPI_Alltoallw(out.at, s.counts, s.bytes, s.types, in.at, d.counts, d.bytes, d.types, comm);
-	else
-		MPI_Alltoallv(out.at, s.counts, s.displs, form->type[0], in.at, d.counts, d.displs, form->type[1],
+		MPI_Alltoallw(out.at, s.counts, s.bytes, s.types, in.at, d.counts, d.bytes, d.types,
 			      comm);
+	else
+		MPI_Alltoallv(out.at, s.counts, s.displs, form->type[0], in.at, d.counts, d.displs,
+			      form->type[1], comm);
 	for (int r = 0; r < p; r++)
-		see(&in, 1, d.displs[r] * stride(1), d.counts[r], r, me, is_w ? "alltoallw" : "alltoallv");
+		see(&in, 1, d.displs[r] * stride(1), d.counts[r], r, me,
+		    is_w ? "alltoallw" : "alltoallv");
 	buffer_rest(&in, "alltoallv");
 }
 
@@ -268,10 +272,11 @@ static void exchange_lists_in_place(bool is_w)
 	for (int r = 0; r < p; r++)
 		put(&in, 1, d.displs[r] * stride(1), d.counts[r], me, r);
 	if (is_w)
-		MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, in.at, d.counts, d.bytes, d.types, comm);
-	else
-		MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, in.at, d.counts, d.displs, form->type[1],
+		MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, in.at, d.counts, d.bytes, d.types,
 			      comm);
+	else
+		MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, in.at, d.counts,
+			      d.displs, form->type[1], comm);
 	for (int r = 0; r < p; r++)
 		see(&in, 1, d.displs[r] * stride(1), d.counts[r], r, me, "alltoallv in place");
 	buffer_rest(&in, "alltoallv in place");
@@ -289,7 +294,7 @@ static void each_alltoallw(void)
 	exchange_lists_in_place(true);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------- */
 
 /* In every form, at two places in a page, several times: memory is adopted in between. */
 static void run_forms(void (*each)(void), const struct form *forms, int n)

@@ -4,7 +4,7 @@
 
 #define SELF MPI_COMM_SELF
 
-/* ---- one call that sends, one that receives -------------------------------------------------------- */
+/* ---- one call that sends, one that receives ---------------------------------------------- */
 
 static void check_other(size_t bytes, uint64_t seed)
 {
@@ -81,16 +81,16 @@ BEHAVIOUR(nonblocking_messages, 2)
 
 static void reads_sendrecv(char *buf, size_t bytes, uint64_t seed)
 {
-	MPI_Sendrecv(buf, (int)bytes, MPI_BYTE, 0, 1, observe_other, (int)bytes, MPI_BYTE, 0, 1, SELF,
-		     MPI_STATUS_IGNORE);
+	MPI_Sendrecv(buf, (int)bytes, MPI_BYTE, 0, 1, observe_other, (int)bytes, MPI_BYTE, 0, 1,
+		     SELF, MPI_STATUS_IGNORE);
 	check_other(bytes, seed);
 }
 
 static void writes_sendrecv(char *buf, size_t bytes, uint64_t seed)
 {
 	check_fill(observe_other, bytes, seed);
-	MPI_Sendrecv(observe_other, (int)bytes, MPI_BYTE, 0, 1, buf, (int)bytes, MPI_BYTE, 0, 1, SELF,
-		     MPI_STATUS_IGNORE);
+	MPI_Sendrecv(observe_other, (int)bytes, MPI_BYTE, 0, 1, buf, (int)bytes, MPI_BYTE, 0, 1,
+		     SELF, MPI_STATUS_IGNORE);
 }
 
 BEHAVIOUR(exchange, 2)
@@ -140,7 +140,7 @@ BEHAVIOUR(buffered_and_matched, 2)
 	observe(reads_bsend, writes_mrecv);
 }
 
-/* ---- persistent requests: named long before -------------------------------------------------------- */
+/* ---- persistent requests: named long before ---------------------------------------------- */
 
 static MPI_Request persistent[2];
 static char *persistent_at;
@@ -185,7 +185,7 @@ BEHAVIOUR(persistent_requests, 2)
 	persistent_at = NULL;
 }
 
-/* ---- datatypes --------------------------------------------------------------------------------------- */
+/* ---- datatypes --------------------------------------------------------------------------- */
 
 static void reads_bottom(char *buf, size_t bytes, uint64_t seed)
 {
@@ -303,7 +303,7 @@ BEHAVIOUR(resized_elements, 2)
 	observe(reads_shifted, writes_shifted);
 }
 
-/* ---- local calls --------------------------------------------------------------------------------------- */
+/* ---- local calls ------------------------------------------------------------------------- */
 
 static void reads_pack(char *buf, size_t bytes, uint64_t seed)
 {
@@ -360,7 +360,7 @@ BEHAVIOUR(local_reduction, 2)
 	observe(reads_reduce_local, NULL);
 }
 
-/* ---- while something else is pending ---------------------------------------------------------------------- */
+/* ---- while something else is pending ----------------------------------------------------- */
 
 /* Requests on other memory, begun before a collective and ended after it. */
 BEHAVIOUR(older_requests_end, 2)
@@ -386,8 +386,8 @@ BEHAVIOUR(older_requests_end, 2)
 	free(in);
 }
 
-/* What has just been received goes on to another process, whose library may read it from here; what comes
- * back lands in a buffer that is being gathered from. */
+/* What has just been received goes on to another process, whose library may read it from here; what
+ * comes back lands in a buffer that is being gathered from. */
 BEHAVIOUR(forwarded_to_a_peer, 2)
 {
 	size_t n = OBSERVE_BYTES;
@@ -409,8 +409,8 @@ BEHAVIOUR(forwarded_to_a_peer, 2)
 		check_fill(in, n, 800 + rank);
 		observe_late((round / 2 % 2) == (rank == root));
 		MPI_Gather(buf, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, root, MPI_COMM_WORLD);
-		MPI_Sendrecv(in, (int)n, MPI_BYTE, to, 7, buf, (int)n, MPI_BYTE, from, 7, MPI_COMM_WORLD,
-			     MPI_STATUS_IGNORE);
+		MPI_Sendrecv(in, (int)n, MPI_BYTE, to, 7, buf, (int)n, MPI_BYTE, from, 7,
+			     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		check_same(buf, n, 800 + from, "received over what was gathered");
 		for (int r = 0; rank == root && r < size; r++)
 			check_same(all + r * n, n, 700 + round, "gathered");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls right after a collective on a buffer of that collective. What the collective moves may be still
- * on its way; the call must see, or leave, what it would after a collective that has ended.
+ * Calls right after a collective on a buffer of that collective. What the collective moves may be
+ * still on its way; the call must see, or leave, what it would after a collective that has ended.
  *
  *   BEHAVIOUR(pack_and_unpack, 2) { observe(reads_pack, writes_unpack); }
  *
@@ -31,8 +31,8 @@ static inline void observe_late(bool is_late)
 }
 
 /* Receivers read at once, the root writes at once; then the receivers write as well. */
-static inline void observe_bcast(char *buf, MPI_Comm comm, int root, bool root_is_late, observe_call *reads,
-				 observe_call *writes)
+static inline void observe_bcast(char *buf, MPI_Comm comm, int root, bool root_is_late,
+				 observe_call *reads, observe_call *writes)
 {
 	uint64_t seed = observe_seed += 4;
 	size_t n = OBSERVE_BYTES;
@@ -56,8 +56,8 @@ static inline void observe_bcast(char *buf, MPI_Comm comm, int root, bool root_i
 }
 
 /* The root reads at once, the senders write at once. */
-static inline void observe_gather(char *buf, MPI_Comm comm, int root, bool root_is_late, observe_call *reads,
-				  observe_call *writes)
+static inline void observe_gather(char *buf, MPI_Comm comm, int root, bool root_is_late,
+				  observe_call *reads, observe_call *writes)
 {
 	uint64_t seed = observe_seed += size + 1;
 	size_t n = OBSERVE_BYTES;
@@ -67,8 +67,8 @@ static inline void observe_gather(char *buf, MPI_Comm comm, int root, bool root_
 		memset(buf, 0, n * size);
 	check_fill(mine, n, seed + rank);
 	observe_late(root_is_late == (rank == root));
-	EXPECT(MPI_Gather(rank == root ? MPI_IN_PLACE : mine, (int)n, MPI_BYTE, buf, (int)n, MPI_BYTE, root,
-			  comm) == MPI_SUCCESS);
+	EXPECT(MPI_Gather(rank == root ? MPI_IN_PLACE : mine, (int)n, MPI_BYTE, buf, (int)n,
+			  MPI_BYTE, root, comm) == MPI_SUCCESS);
 	if (rank != root && writes) {
 		writes(mine, n, seed + size);
 		check_same(mine, n, seed + size, "what the sender's call left");

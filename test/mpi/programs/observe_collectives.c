@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives on a buffer right after a broadcast or gather on it; their results are compared with what
- * was put in. Those of the rank alone (MPI_COMM_SELF) come while its peers are late. */
+/* Collectives on a buffer right after a broadcast or gather on it; their results are compared with
+ * what was put in. Those of the rank alone (MPI_COMM_SELF) come while its peers are late. */
 #include "observe.h"
 
 #define SELF MPI_COMM_SELF
@@ -10,7 +10,7 @@ static void check_other(size_t bytes, uint64_t seed)
 	check_same(observe_other, bytes, seed, "what a collective has read");
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------ */
+/* ---- reductions -------------------------------------------------------------------------- */
 
 static void reads_allreduce(char *buf, size_t bytes, uint64_t seed)
 {
@@ -85,7 +85,7 @@ BEHAVIOUR(reduce_scatter_block_and_iallreduce, 2)
 	observe(reads_reduce_scatter_block, writes_iallreduce);
 }
 
-/* ---- data from all to all --------------------------------------------------------------------------- */
+/* ---- data from all to all ---------------------------------------------------------------- */
 
 static void reads_allgather(char *buf, size_t bytes, uint64_t seed)
 {
@@ -118,8 +118,8 @@ static void writes_alltoallv(char *buf, size_t bytes, uint64_t seed)
 	int count = (int)bytes, none = 0, displacement = 5000;
 
 	check_fill(observe_other, bytes, seed);
-	MPI_Alltoallv(observe_other, &count, &none, MPI_BYTE, buf - 5000, &count, &displacement, MPI_BYTE,
-		      SELF);
+	MPI_Alltoallv(observe_other, &count, &none, MPI_BYTE, buf - 5000, &count, &displacement,
+		      MPI_BYTE, SELF);
 }
 
 BEHAVIOUR(alltoall, 2)
@@ -132,7 +132,8 @@ static void reads_alltoallw(char *buf, size_t bytes, uint64_t seed)
 	int count = (int)bytes, none = 0, displacement = -100;
 	MPI_Datatype type = MPI_BYTE;
 
-	MPI_Alltoallw(buf + 100, &count, &displacement, &type, observe_other, &count, &none, &type, SELF);
+	MPI_Alltoallw(buf + 100, &count, &displacement, &type, observe_other, &count, &none, &type,
+		      SELF);
 	check_other(bytes, seed);
 }
 
@@ -143,7 +144,8 @@ static void writes_ialltoallw(char *buf, size_t bytes, uint64_t seed)
 	MPI_Request request;
 
 	check_fill(observe_other, bytes, seed);
-	MPI_Ialltoallw(observe_other, &count, &none, &type, buf, &count, &none, &type, SELF, &request);
+	MPI_Ialltoallw(observe_other, &count, &none, &type, buf, &count, &none, &type, SELF,
+		       &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
@@ -177,7 +179,8 @@ static void reads_igather(char *buf, size_t bytes, uint64_t seed)
 {
 	MPI_Request request;
 
-	MPI_Igather(buf, (int)bytes, MPI_BYTE, observe_other, (int)bytes, MPI_BYTE, 0, SELF, &request);
+	MPI_Igather(buf, (int)bytes, MPI_BYTE, observe_other, (int)bytes, MPI_BYTE, 0, SELF,
+		    &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	check_other(bytes, seed);
 }
@@ -193,15 +196,15 @@ BEHAVIOUR(igather_and_scatter, 2)
 	observe(reads_igather, writes_scatter);
 }
 
-/* ---- neighbours --------------------------------------------------------------------------------------- */
+/* ---- neighbours -------------------------------------------------------------------------- */
 
 /* This rank, its own only neighbour. */
 static void graph_of_one(MPI_Comm *graph)
 {
 	int self = 0;
 
-	MPI_Dist_graph_create_adjacent(SELF, 1, &self, MPI_UNWEIGHTED, 1, &self, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-				       graph);
+	MPI_Dist_graph_create_adjacent(SELF, 1, &self, MPI_UNWEIGHTED, 1, &self, MPI_UNWEIGHTED,
+				       MPI_INFO_NULL, 0, graph);
 }
 
 static void reads_neighbours(char *buf, size_t bytes, uint64_t seed)
@@ -209,7 +212,8 @@ static void reads_neighbours(char *buf, size_t bytes, uint64_t seed)
 	MPI_Comm graph;
 
 	graph_of_one(&graph);
-	MPI_Neighbor_alltoall(buf, (int)bytes, MPI_BYTE, observe_other, (int)bytes, MPI_BYTE, graph);
+	MPI_Neighbor_alltoall(buf, (int)bytes, MPI_BYTE, observe_other, (int)bytes, MPI_BYTE,
+			      graph);
 	MPI_Comm_free(&graph);
 	check_other(bytes, seed);
 }
@@ -223,7 +227,8 @@ static void writes_neighbours(char *buf, size_t bytes, uint64_t seed)
 
 	check_fill(observe_other, bytes, seed);
 	graph_of_one(&graph);
-	MPI_Neighbor_alltoallw(observe_other, &count, &none, &type, buf - 1000, &count, &at, &type, graph);
+	MPI_Neighbor_alltoallw(observe_other, &count, &none, &type, buf - 1000, &count, &at, &type,
+			       graph);
 	MPI_Comm_free(&graph);
 }
 
@@ -232,9 +237,10 @@ BEHAVIOUR(neighbours, 2)
 	observe(reads_neighbours, writes_neighbours);
 }
 
-/* ---- several collectives of all ranks ------------------------------------------------------------------ */
+/* ---- several collectives of all ranks ---------------------------------------------------- */
 
-/* One after the other on the same buffer, on two communicators in turn, with another rank late each time. */
+/* One after the other on the same buffer, on two communicators in turn, with another rank late each
+ * time. */
 BEHAVIOUR(chains_on_one_buffer, 2)
 {
 	size_t n = OBSERVE_BYTES;
@@ -250,7 +256,8 @@ BEHAVIOUR(chains_on_one_buffer, 2)
 			check_fill(buf, n, 40 + round);
 		observe_late(rank == (round + 1) % size);
 		MPI_Bcast(buf, (int)n, MPI_BYTE, root, comm);
-		MPI_Gather(buf, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, (root + 1) % size, comms[0]);
+		MPI_Gather(buf, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, (root + 1) % size,
+			   comms[0]);
 		MPI_Allreduce(MPI_IN_PLACE, buf, (int)n, MPI_BYTE, MPI_BOR, comm);
 		check_same(buf, n, 40 + round, "through three collectives");
 		for (int r = 0; rank == (root + 1) % size && r < size; r++)
@@ -309,7 +316,8 @@ BEHAVIOUR(counts_that_were_broadcast, 2)
 		memset(out, 'a' + rank, size);
 		observe_late(round % 2 == !rank);
 		MPI_Bcast(table, 2 * N, MPI_INT, 0, MPI_COMM_WORLD);
-		MPI_Alltoallv(out, table, table + N, MPI_BYTE, in, table, table + N, MPI_BYTE, MPI_COMM_WORLD);
+		MPI_Alltoallv(out, table, table + N, MPI_BYTE, in, table, table + N, MPI_BYTE,
+			      MPI_COMM_WORLD);
 		for (int r = 0; r < size; r++)
 			EXPECT(in[r] == 'a' + r);
 	}

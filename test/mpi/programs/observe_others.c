@@ -9,7 +9,7 @@ static void check_other(size_t bytes, uint64_t seed)
 	check_same(observe_other, bytes, seed, "what a call has read");
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------ */
+/* ---- windows ----------------------------------------------------------------------------- */
 
 /* Open MPI 4 has no windows of one process over memory of the program's. */
 static bool has_windows(void)
@@ -138,15 +138,15 @@ BEHAVIOUR(data_goes_on_through_a_window, 2)
 	free(buf);
 }
 
-/* ---- files --------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------- */
 
 static char file_name[64];
 
 static void open_file(MPI_File *file)
 {
 	snprintf(file_name, sizeof(file_name), "/tmp/observe-%d", (int)getpid());
-	MPI_File_open(SELF, file_name, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
-		      file);
+	MPI_File_open(SELF, file_name, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE,
+		      MPI_INFO_NULL, file);
 }
 
 static void reads_write_at(char *buf, size_t bytes, uint64_t seed)
@@ -154,7 +154,8 @@ static void reads_write_at(char *buf, size_t bytes, uint64_t seed)
 	MPI_File file;
 
 	open_file(&file);
-	EXPECT(MPI_File_write_at(file, 0, buf, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	EXPECT(MPI_File_write_at(file, 0, buf, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE) ==
+	       MPI_SUCCESS);
 	EXPECT(MPI_File_read_at(file, 0, observe_other, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE) ==
 	       MPI_SUCCESS);
 	MPI_File_close(&file);
@@ -168,7 +169,8 @@ static void writes_read(char *buf, size_t bytes, uint64_t seed)
 
 	check_fill(observe_other, bytes, seed);
 	open_file(&file);
-	EXPECT(MPI_File_write(file, observe_other, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+	EXPECT(MPI_File_write(file, observe_other, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE) ==
+	       MPI_SUCCESS);
 	EXPECT(MPI_File_iread_at(file, 0, buf, (int)bytes, MPI_BYTE, &request) == MPI_SUCCESS);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	MPI_File_close(&file);
@@ -196,7 +198,7 @@ BEHAVIOUR(collective_files, 2)
 	observe(reads_write_all, NULL);
 }
 
-/* ---- synchronisation, ends ------------------------------------------------------------------------------ */
+/* ---- synchronisation, ends --------------------------------------------------------------- */
 
 static void with_barrier(char *buf, size_t bytes, uint64_t seed)
 {
@@ -244,8 +246,8 @@ BEHAVIOUR(communicators_are_disconnected, 2)
 	free_while_pending(MPI_Comm_disconnect);
 }
 
-/* A call of the library's own is made with nothing of the program's: it must not complete anything, and not
- * be disturbed. The data is looked at last. */
+/* A call of the library's own is made with nothing of the program's: it must not complete anything,
+ * and not be disturbed. The data is looked at last. */
 BEHAVIOUR(calls_without_buffers, 2)
 {
 	size_t n = OBSERVE_BYTES;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: every kind, started again and again with other contents, in an order of each rank's own, among
- * the library's persistent messages, more of them than there are places, freed with and before what they were made of.
+ * Persistent collectives: every kind, started again and again with other contents, in an order of
+ * each rank's own, among the library's persistent messages, more of them than there are places,
+ * freed with and before what they were made of.
  */
 #include "check.h"
 
@@ -10,9 +11,29 @@
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 
 enum kind {
-	BARRIER, BCAST, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW, REDUCE,
-	ALLREDUCE, SCAN, EXSCAN, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV,
-	NEIGHBOR_ALLTOALL, NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, KINDS
+	BARRIER,
+	BCAST,
+	GATHER,
+	GATHERV,
+	SCATTER,
+	SCATTERV,
+	ALLGATHER,
+	ALLGATHERV,
+	ALLTOALL,
+	ALLTOALLV,
+	ALLTOALLW,
+	REDUCE,
+	ALLREDUCE,
+	SCAN,
+	EXSCAN,
+	REDUCE_SCATTER,
+	REDUCE_SCATTER_BLOCK,
+	NEIGHBOR_ALLGATHER,
+	NEIGHBOR_ALLGATHERV,
+	NEIGHBOR_ALLTOALL,
+	NEIGHBOR_ALLTOALLV,
+	NEIGHBOR_ALLTOALLW,
+	KINDS
 };
 
 enum { MOST = 8, TURNS = 5 };
@@ -33,8 +54,9 @@ static size_t words(const struct job *j) { return (size_t)j->n * MOST; }
 static bool is_root_place(const struct job *j) { return j->in_place && rank == j->root; }
 
 /* Persistent (request is not NULL) or blocking, into `recv`. */
-#define ONE(Name, ...) \
-	(request ? MPI_##Name##_init(__VA_ARGS__, j->comm, MPI_INFO_NULL, request) : MPI_##Name(__VA_ARGS__, j->comm))
+#define ONE(Name, ...)                                                                             \
+	(request ? MPI_##Name##_init(__VA_ARGS__, j->comm, MPI_INFO_NULL, request)                 \
+		 : MPI_##Name(__VA_ARGS__, j->comm))
 
 static void call(struct job *j, int *send, int *recv, MPI_Request *request)
 {
@@ -52,14 +74,29 @@ static void call(struct job *j, int *send, int *recv, MPI_Request *request)
 		break;
 	case BCAST: ONE(Bcast, recv, n, MPI_INT, root); break;
 	case GATHER: ONE(Gather, at_root, n, MPI_INT, recv, n, MPI_INT, root); break;
-	case GATHERV: ONE(Gatherv, at_root, j->counts[rank], MPI_INT, recv, j->counts, j->displs, MPI_INT, root); break;
+	case GATHERV:
+		ONE(Gatherv, at_root, j->counts[rank], MPI_INT, recv, j->counts, j->displs, MPI_INT,
+		    root);
+		break;
 	case SCATTER: ONE(Scatter, send, n, MPI_INT, to_root, n, MPI_INT, root); break;
-	case SCATTERV: ONE(Scatterv, send, j->counts, j->displs, MPI_INT, to_root, j->counts[rank], MPI_INT, root); break;
+	case SCATTERV:
+		ONE(Scatterv, send, j->counts, j->displs, MPI_INT, to_root, j->counts[rank],
+		    MPI_INT, root);
+		break;
 	case ALLGATHER: ONE(Allgather, from, n, MPI_INT, recv, n, MPI_INT); break;
-	case ALLGATHERV: ONE(Allgatherv, from, j->counts[rank], MPI_INT, recv, j->counts, j->displs, MPI_INT); break;
+	case ALLGATHERV:
+		ONE(Allgatherv, from, j->counts[rank], MPI_INT, recv, j->counts, j->displs,
+		    MPI_INT);
+		break;
 	case ALLTOALL: ONE(Alltoall, from, n, MPI_INT, recv, n, MPI_INT); break;
-	case ALLTOALLV: ONE(Alltoallv, send, j->counts, j->displs, MPI_INT, recv, j->counts, j->displs, MPI_INT); break;
-	case ALLTOALLW: ONE(Alltoallw, send, j->counts, j->bytes, j->types, recv, j->counts, j->bytes, j->types); break;
+	case ALLTOALLV:
+		ONE(Alltoallv, send, j->counts, j->displs, MPI_INT, recv, j->counts, j->displs,
+		    MPI_INT);
+		break;
+	case ALLTOALLW:
+		ONE(Alltoallw, send, j->counts, j->bytes, j->types, recv, j->counts, j->bytes,
+		    j->types);
+		break;
 	case REDUCE: ONE(Reduce, at_root, recv, n, MPI_INT, j->op, root); break;
 	case ALLREDUCE: ONE(Allreduce, from, recv, n, MPI_INT, j->op); break;
 	case SCAN: ONE(Scan, from, recv, n, MPI_INT, j->op); break;
@@ -67,13 +104,17 @@ static void call(struct job *j, int *send, int *recv, MPI_Request *request)
 	case REDUCE_SCATTER: ONE(Reduce_scatter, from, recv, j->counts, MPI_INT, j->op); break;
 	case REDUCE_SCATTER_BLOCK: ONE(Reduce_scatter_block, from, recv, n, MPI_INT, j->op); break;
 	case NEIGHBOR_ALLGATHER: ONE(Neighbor_allgather, send, n, MPI_INT, recv, n, MPI_INT); break;
-	case NEIGHBOR_ALLGATHERV: ONE(Neighbor_allgatherv, send, n, MPI_INT, recv, j->counts, j->displs, MPI_INT); break;
+	case NEIGHBOR_ALLGATHERV:
+		ONE(Neighbor_allgatherv, send, n, MPI_INT, recv, j->counts, j->displs, MPI_INT);
+		break;
 	case NEIGHBOR_ALLTOALL: ONE(Neighbor_alltoall, send, n, MPI_INT, recv, n, MPI_INT); break;
 	case NEIGHBOR_ALLTOALLV:
-		ONE(Neighbor_alltoallv, send, j->counts, j->displs, MPI_INT, recv, j->counts, j->displs, MPI_INT);
+		ONE(Neighbor_alltoallv, send, j->counts, j->displs, MPI_INT, recv, j->counts,
+		    j->displs, MPI_INT);
 		break;
 	default:
-		ONE(Neighbor_alltoallw, send, j->counts, j->far_bytes, j->types, recv, j->counts, j->far_bytes, j->types);
+		ONE(Neighbor_alltoallw, send, j->counts, j->far_bytes, j->types, recv, j->counts,
+		    j->far_bytes, j->types);
 	}
 }
 
@@ -85,12 +126,16 @@ static MPI_Comm ring(void)
 	return comm;
 }
 
-/* Counts that all ranks and neighbours agree on: of each pair, and of each rank where that is asked for. */
+/* Counts that all ranks and neighbours agree on: of each pair, and of each rank where that is asked
+ * for. */
 static void job_open(struct job *j, enum kind kind, int n, MPI_Comm comm)
 {
-	*j = (struct job){ .kind = kind, .n = n, .comm = comm, .op = MPI_SUM, .root = (kind + n) % size };
+	*j = (struct job){
+		.kind = kind, .n = n, .comm = comm, .op = MPI_SUM, .root = (kind + n) % size
+	};
 	for (int i = 0; i < MOST; i++) {
-		bool by_rank = kind == GATHERV || kind == SCATTERV || kind == ALLGATHERV || kind == REDUCE_SCATTER;
+		bool by_rank = kind == GATHERV || kind == SCATTERV || kind == ALLGATHERV ||
+			       kind == REDUCE_SCATTER;
 
 		j->counts[i] = by_rank ? n - (i % 2 && n > 1) : n;
 		j->displs[i] = i * n;
@@ -114,7 +159,8 @@ static void job_close(struct job *j)
 static void job_fill(struct job *j, int turn)
 {
 	for (size_t i = 0; i < words(j); i++) {
-		j->send[i] = (int)(i * 7 + (size_t)rank * 1000 + (size_t)turn * 13 + (size_t)j->kind);
+		j->send[i] =
+			(int)(i * 7 + (size_t)rank * 1000 + (size_t)turn * 13 + (size_t)j->kind);
 		j->recv[i] = (int)(i * 5 + (size_t)rank * 333 + (size_t)turn * 17);
 		j->want[i] = j->recv[i];
 	}
@@ -125,15 +171,17 @@ static void job_check(const struct job *j, int turn)
 {
 	for (size_t i = 0; i < words(j); i++)
 		if (j->recv[i] != j->want[i]) {
-			check_fail("kind %d, %d words%s, turn %d: word %zu is %d, not %d", j->kind, j->n,
-				   j->in_place ? " in place" : "", turn, i, j->recv[i], j->want[i]);
+			check_fail("kind %d, %d words%s, turn %d: word %zu is %d, not %d", j->kind,
+				   j->n, j->in_place ? " in place" : "", turn, i, j->recv[i],
+				   j->want[i]);
 			return;
 		}
 }
 
 static bool has_place(enum kind kind)
 {
-	return kind >= GATHER && kind <= REDUCE_SCATTER_BLOCK && kind != ALLTOALLV && kind != ALLTOALLW;
+	return kind >= GATHER && kind <= REDUCE_SCATTER_BLOCK && kind != ALLTOALLV &&
+	       kind != ALLTOALLW;
 }
 
 static void turns(enum kind kind, int n, bool in_place, MPI_Comm comm)
@@ -162,11 +210,13 @@ BEHAVIOUR(every_kind_is_started_again, 1)
 	MPI_Comm comm;
 
 	if (size == 1 && check_library("Intel")) {
-		check_skip("Intel MPI's persistent gather of one rank on such a communicator moves nothing, without Sluice too");
+		check_skip("Intel MPI's persistent gather of one rank on such a communicator moves "
+			   "nothing, without Sluice too");
 		return;
 	}
 	comm = ring();
-	for (int kind = 0; kind < (size < 3 ? NEIGHBOR_ALLGATHER : KINDS); kind++) /* two neighbours that are one: libraries differ */
+	for (int kind = 0; kind < (size < 3 ? NEIGHBOR_ALLGATHER : KINDS);
+	     kind++) /* two neighbours that are one: libraries differ */
 		for (int i = 0; i < 3; i++) {
 			turns((enum kind)kind, sizes[i], false, comm);
 			if (has_place((enum kind)kind))
@@ -175,7 +225,7 @@ BEHAVIOUR(every_kind_is_started_again, 1)
 	MPI_Comm_free(&comm);
 }
 
-/* ---- several at once ------------------------------------------------------------------------------------------ */
+/* ---- several at once --------------------------------------------------------------------- */
 
 enum { TOGETHER = 6 };
 static const enum kind together[TOGETHER] = { BCAST, ALLREDUCE, ALLTOALL, GATHER, BARRIER, SCAN };
@@ -236,7 +286,8 @@ BEHAVIOUR(among_persistent_messages, 2)
 		call(&jobs[i], jobs[i].send, jobs[i].recv, &requests[i]);
 	}
 	MPI_Send_init(&out, 1, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD, &requests[TOGETHER]);
-	MPI_Recv_init(&in, 1, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD, &requests[TOGETHER + 1]);
+	MPI_Recv_init(&in, 1, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD,
+		      &requests[TOGETHER + 1]);
 	for (int turn = 0; turn < 16; turn++) {
 		for (int i = 0; i < TOGETHER; i++)
 			job_fill(&jobs[i], turn);
@@ -257,7 +308,8 @@ BEHAVIOUR(among_persistent_messages, 2)
 				MPI_Waitsome(ALL, requests, &done, indices, MPI_STATUSES_IGNORE);
 			break;
 		default:
-			/* MPICH 5's ends the program, without Sluice too, where requests of its own are not complete */
+			/* MPICH 5's ends the program, without Sluice too, where requests of its own
+			 * are not complete */
 			for (flag = check_library("MPICH") && !check_serves_requests(); !flag;)
 				MPI_Testall(ALL, requests, &flag, MPI_STATUSES_IGNORE);
 			for (int i = 0; i < ALL; i++)
@@ -300,7 +352,8 @@ BEHAVIOUR(inactive_ones_are_complete, 1)
 	MPI_Request_free(&request);
 }
 
-/* More than there are places for, all active, each rank's in its own order; the places are used again. */
+/* More than there are places for, all active, each rank's in its own order; the places are used
+ * again. */
 BEHAVIOUR(very_many, 2)
 {
 	enum { MANY = 1000 };
@@ -309,7 +362,8 @@ BEHAVIOUR(very_many, 2)
 
 	for (int round = 0; round < 2; round++) {
 		for (int i = 0; i < MANY; i++)
-			MPI_Bcast_init(&values[i], 1, MPI_INT, i % size, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+			MPI_Bcast_init(&values[i], 1, MPI_INT, i % size, MPI_COMM_WORLD,
+				       MPI_INFO_NULL, &requests[i]);
 		for (int turn = 0; turn < 3; turn++) {
 			for (int i = 0; i < MANY; i++)
 				values[i] = rank == i % size ? i + turn : -1;
@@ -333,7 +387,8 @@ BEHAVIOUR(a_root_is_ahead, 2)
 	int values[2] = { 0 };
 
 	for (int i = 0; i < 2; i++)
-		MPI_Bcast_init(&values[i], 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+		MPI_Bcast_init(&values[i], 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+			       &requests[i]);
 	for (int turn = 0; turn < 60; turn++) {
 		int i = turn % 2;
 
@@ -348,7 +403,7 @@ BEHAVIOUR(a_root_is_ahead, 2)
 		MPI_Request_free(&requests[i]);
 }
 
-/* ---- what they were made of, and their end -------------------------------------------------------------------------- */
+/* ---- what they were made of, and their end ----------------------------------------------- */
 
 BEHAVIOUR(outlive_their_datatype_and_communicator, 2)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives at their edges: where nothing is served, where a rank has no memory, communicators freed between and
- * during turns, canceling, threads, places that are used again by other kinds, and requests that nobody frees.
+ * Persistent collectives at their edges: where nothing is served, where a rank has no memory,
+ * communicators freed between and during turns, canceling, threads, places that are used again by
+ * other kinds, and requests that nobody frees.
  */
 #include "check.h"
 
@@ -24,7 +25,8 @@ static void same(const int *at, int n, int turn, int from)
 {
 	for (int i = 0; i < n; i++)
 		if (at[i] != value_of(turn, from, i)) {
-			check_fail("turn %d: word %d of %d is %d, not %d", turn, i, n, at[i], value_of(turn, from, i));
+			check_fail("turn %d: word %d of %d is %d, not %d", turn, i, n, at[i],
+				   value_of(turn, from, i));
 			return;
 		}
 }
@@ -38,14 +40,15 @@ static void turn_bcast(MPI_Request *request, int *at, int n, int turn, int root,
 	same(at, n, turn, root);
 }
 
-/* ---- where nothing is served ------------------------------------------------------------------------------------- */
+/* ---- where nothing is served ------------------------------------------------------------- */
 
 BEHAVIOUR(alone_on_its_communicator, 1)
 {
 	int in[3] = { 1, 2, 3 }, out[3];
 	MPI_Request requests[2];
 
-	MPI_Allreduce_init(in, out, 3, MPI_INT, MPI_SUM, MPI_COMM_SELF, MPI_INFO_NULL, &requests[0]);
+	MPI_Allreduce_init(in, out, 3, MPI_INT, MPI_SUM, MPI_COMM_SELF, MPI_INFO_NULL,
+			   &requests[0]);
 	MPI_Barrier_init(MPI_COMM_SELF, MPI_INFO_NULL, &requests[1]);
 	for (int turn = 0; turn < TURNS; turn++) {
 		in[1] = turn;
@@ -60,7 +63,8 @@ BEHAVIOUR(alone_on_its_communicator, 1)
 /* Of nothing at all, and of nothing from some. */
 BEHAVIOUR(nothing_is_sent, 2)
 {
-	int *counts = check_alloc((size_t)size * sizeof(int)), *displs = check_alloc((size_t)size * sizeof(int));
+	int *counts = check_alloc((size_t)size * sizeof(int)),
+	    *displs = check_alloc((size_t)size * sizeof(int));
 	int in[4] = { 1, 2, 3, 4 }, out[4] = { 0 }, all[64] = { 0 }, nothing = 77, total = 0;
 	MPI_Request requests[3];
 
@@ -72,9 +76,10 @@ BEHAVIOUR(nothing_is_sent, 2)
 	for (int i = 0; i < total; i++)
 		all[i] = rank + i;
 	MPI_Bcast_init(&nothing, 0, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
-	MPI_Allgatherv_init(in, counts[rank], MPI_INT, all + 32, counts, displs, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL,
-			    &requests[1]);
-	MPI_Reduce_scatter_init(all, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[2]);
+	MPI_Allgatherv_init(in, counts[rank], MPI_INT, all + 32, counts, displs, MPI_INT,
+			    MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+	MPI_Reduce_scatter_init(all, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL,
+				&requests[2]);
 	for (int turn = 0; turn < TURNS; turn++) {
 		in[0] = turn + rank;
 		MPI_Startall(3, requests);
@@ -113,9 +118,10 @@ BEHAVIOUR(between_two_groups, 2)
 	MPI_Comm_free(&own);
 }
 
-/* ---- communicators that go ----------------------------------------------------------------------------------------- */
+/* ---- communicators that go --------------------------------------------------------------- */
 
-/* Each request is its communicator's last user: freed before the first turn, during one, between two. */
+/* Each request is its communicator's last user: freed before the first turn, during one, between
+ * two. */
 BEHAVIOUR(communicators_are_freed_at_any_time, 2)
 {
 	int *at;
@@ -149,7 +155,8 @@ BEHAVIOUR(communicators_are_freed_at_any_time, 2)
 	free(at);
 }
 
-/* The root need not wait for anybody: it is through, and has given all back, before the others have begun. */
+/* The root need not wait for anybody: it is through, and has given all back, before the others have
+ * begun. */
 BEHAVIOUR(a_root_has_gone, 2)
 {
 	for (int round = 0; round < 6; round++) {
@@ -168,7 +175,7 @@ BEHAVIOUR(a_root_has_gone, 2)
 	}
 }
 
-/* ---- what is wrong ---------------------------------------------------------------------------------------------------- */
+/* ---- what is wrong ----------------------------------------------------------------------- */
 
 /* It is said, and the turn that goes on is not harmed. */
 BEHAVIOUR(an_active_one_is_neither_started_nor_cancelled, 2)
@@ -209,9 +216,10 @@ BEHAVIOUR(an_active_one_is_neither_started_nor_cancelled, 2)
 	free(at);
 }
 
-/* ---- places are used again ------------------------------------------------------------------------------------------ */
+/* ---- places are used again --------------------------------------------------------------- */
 
-/* Short and long ones after one another, more often than there are places; now and then two at once, given back in turns. */
+/* Short and long ones after one another, more often than there are places; now and then two at
+ * once, given back in turns. */
 BEHAVIOUR(made_and_freed_often, 2)
 {
 	int *at[2] = { check_alloc(N * sizeof(int)), check_alloc(N * sizeof(int)) };
@@ -221,7 +229,8 @@ BEHAVIOUR(made_and_freed_often, 2)
 		int n = i % 3 ? 7 : N, root = i % size;
 
 		for (int k = 0; k < 2; k++)
-			MPI_Bcast_init(at[k], n - k, MPI_INT, root, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[k]);
+			MPI_Bcast_init(at[k], n - k, MPI_INT, root, MPI_COMM_WORLD, MPI_INFO_NULL,
+				       &requests[k]);
 		for (int turn = 0; turn < i % 4; turn++) {
 			for (int k = 0; k < 2; k++)
 				fill(at[k], n - k, rank == root ? turn + i : -1, root);
@@ -239,7 +248,7 @@ BEHAVIOUR(made_and_freed_often, 2)
 	free(at[1]);
 }
 
-/* ---- threads --------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------- */
 
 enum { THREADS = 3 };
 static struct { MPI_Request request; int *at, n, root; } of_thread[THREADS];
@@ -249,7 +258,8 @@ static void *turns_of_thread(void *arg)
 	int i = (int)(intptr_t)arg;
 
 	for (int turn = 0; turn < 40; turn++)
-		turn_bcast(&of_thread[i].request, of_thread[i].at, of_thread[i].n, turn, of_thread[i].root, rank);
+		turn_bcast(&of_thread[i].request, of_thread[i].at, of_thread[i].n, turn,
+			   of_thread[i].root, rank);
 	return NULL;
 }
 
@@ -268,8 +278,8 @@ BEHAVIOUR(threads_start_their_own, 2)
 		of_thread[i].n = i ? 9 : N;
 		of_thread[i].root = i % size;
 		of_thread[i].at = check_alloc(N * sizeof(int));
-		MPI_Bcast_init(of_thread[i].at, of_thread[i].n, MPI_INT, of_thread[i].root, MPI_COMM_WORLD, MPI_INFO_NULL,
-			       &of_thread[i].request);
+		MPI_Bcast_init(of_thread[i].at, of_thread[i].n, MPI_INT, of_thread[i].root,
+			       MPI_COMM_WORLD, MPI_INFO_NULL, &of_thread[i].request);
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, turns_of_thread, (void *)(intptr_t)i);
@@ -280,9 +290,10 @@ BEHAVIOUR(threads_start_their_own, 2)
 	}
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------------- */
+/* ---- the end ----------------------------------------------------------------------------- */
 
-/* Nobody frees these: one whose communicator there is, one whose has gone, one that was never started. */
+/* Nobody frees these: one whose communicator there is, one whose has gone, one that was never
+ * started. */
 BEHAVIOUR(left_to_the_end, 2)
 {
 	static int at[3][4];
@@ -295,7 +306,8 @@ BEHAVIOUR(left_to_the_end, 2)
 	}
 	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
 	for (int i = 0; i < 3; i++)
-		MPI_Bcast_init(at[i], 4, MPI_INT, 0, i == 1 ? comm : MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]);
+		MPI_Bcast_init(at[i], 4, MPI_INT, 0, i == 1 ? comm : MPI_COMM_WORLD, MPI_INFO_NULL,
+			       &requests[i]);
 	MPI_Comm_free(&comm);
 	for (int i = 0; i < 2; i++)
 		turn_bcast(&requests[i], at[i], 4, i, 0, rank);

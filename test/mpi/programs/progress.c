@@ -30,9 +30,11 @@ BEHAVIOUR(a_send_started_before_a_broadcast_arrives, 2)
 
 		if (rank == 0) {
 			check_fill(message, MESSAGE, check_seed(1, i));
-			MPI_Isend(message, (int)MESSAGE, MPI_BYTE, size - 1, 5, MPI_COMM_WORLD, &request);
+			MPI_Isend(message, (int)MESSAGE, MPI_BYTE, size - 1, 5, MPI_COMM_WORLD,
+				  &request);
 		} else if (rank == size - 1) {
-			MPI_Recv(message, (int)MESSAGE, MPI_BYTE, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			MPI_Recv(message, (int)MESSAGE, MPI_BYTE, 0, 5, MPI_COMM_WORLD,
+				 MPI_STATUS_IGNORE);
 			check_same(message, MESSAGE, check_seed(1, i), "message");
 		}
 		check_bcast(small, small_bytes, size - 1, MPI_COMM_WORLD, check_seed(2, i));
@@ -51,7 +53,8 @@ BEHAVIOUR(a_receive_posted_before_a_gather_takes_its_message, 2)
 		MPI_Request request = MPI_REQUEST_NULL;
 
 		if (rank == 0) {
-			MPI_Irecv(message, (int)MESSAGE, MPI_BYTE, size - 1, 5, MPI_COMM_WORLD, &request);
+			MPI_Irecv(message, (int)MESSAGE, MPI_BYTE, size - 1, 5, MPI_COMM_WORLD,
+				  &request);
 		} else if (rank == size - 1) {
 			check_fill(message, MESSAGE, check_seed(3, i));
 			MPI_Send(message, (int)MESSAGE, MPI_BYTE, 0, 5, MPI_COMM_WORLD);

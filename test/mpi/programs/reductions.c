@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every reduction, in communicators of 2 ranks up to all: predefined operations on all kinds of types, operations of
- * the program (also ones that do not commute, and on types of its own), every root, MPI_IN_PLACE. What must come
- * out is computed here, in the order of ranks; floating point adds small whole numbers, which is exact in any order.
+ * Every reduction, in communicators of 2 ranks up to all: predefined operations on all kinds of
+ * types, operations of the program (also ones that do not commute, and on types of its own), every
+ * root, MPI_IN_PLACE. What must come out is computed here, in the order of ranks; floating point
+ * adds small whole numbers, which is exact in any order.
  *
  * Run alone: mpiexec -n 3 sluice run reductions allreduce
  */
@@ -15,7 +16,7 @@ enum { MOST = 20000, GUARD = 64 };
 static MPI_Comm comm;
 static int me, p;
 
-/* ---- types ------------------------------------------------------------------------------------------ */
+/* ---- types ------------------------------------------------------------------------------- */
 
 /* Affine maps, which do not commute: x -> a x + b, modulo 2^32. */
 struct map { uint32_t a, b; };
@@ -30,9 +31,11 @@ struct type {
 	void (*fill)(void *at, int n, int seed);
 };
 
-#define NUMBERS(X) \
-	X(char8, signed char) X(short16, short) X(int32, int) X(long64, long) X(u8, unsigned char) X(u16, unsigned short) \
-	X(u32, unsigned) X(u64, unsigned long) X(f32, float) X(f64, double) X(ld, long double) X(cplx, double complex)
+#define NUMBERS(X)                                                                                 \
+	X(char8, signed char)                                                                      \
+	X(short16, short) X(int32, int) X(long64, long) X(u8, unsigned char)                       \
+		X(u16, unsigned short) X(u32, unsigned) X(u64, unsigned long) X(f32, float)        \
+			X(f64, double) X(ld, long double) X(cplx, double complex)
 
 #define X(id, c_type)                                                        \
 	static void fill_##id(void *at, int n, int seed)                      \
@@ -64,7 +67,8 @@ static void fill_at(void *at, int n, int seed)
 static void fill_map(void *at, int n, int seed)
 {
 	for (int i = 0; i < n; i++)
-		((struct map *)at)[i] = (struct map){ (uint32_t)(i + seed) * 2 + 1, (uint32_t)(i * 3 + seed) };
+		((struct map *)at)[i] =
+			(struct map){ (uint32_t)(i + seed) * 2 + 1, (uint32_t)(i * 3 + seed) };
 }
 
 static void compose(void *in, void *inout, int *n, MPI_Datatype *type)
@@ -84,7 +88,7 @@ static void add_doubles(void *in, void *inout, int *n, MPI_Datatype *type)
 		((double *)inout)[i] += ((double *)in)[i];
 }
 
-/* ---- the expected -------------------------------------------------------------------------------------- */
+/* ---- the expected ------------------------------------------------------------------------ */
 
 static struct {
 	const char *name;
@@ -98,7 +102,8 @@ static struct {
 /* Ranks first to last, in their order: into `out`. n elements from the first-th on. */
 static void expect(char *out, int last, int first, int n)
 {
-	char *acc = check_alloc((size_t)(first + n) * now.bytes), *next = check_alloc((size_t)(first + n) * now.bytes);
+	char *acc = check_alloc((size_t)(first + n) * now.bytes),
+	     *next = check_alloc((size_t)(first + n) * now.bytes);
 
 	now.fill(acc, first + n, 0);
 	for (int r = 1; r <= last; r++) {
@@ -137,7 +142,8 @@ static void see(const char *got, int last, int first, int n, const char *what)
 		expect(want, last, first, n);
 	if (now.fill == fill_ld) /* ten bytes of sixteen are the number */
 		for (int i = 0; i < n; i++) {
-			if (((const long double *)(const void *)got)[i] != ((long double *)(void *)want)[i])
+			if (((const long double *)(const void *)got)[i] !=
+			    ((long double *)(void *)want)[i])
 				check_fail("%s of %s, %d ranks: element %d", what, now.name, p, i);
 		}
 	else if (!is_same(got, want, n))
@@ -150,7 +156,7 @@ static void see(const char *got, int last, int first, int n, const char *what)
 	free(want);
 }
 
-/* ---- one call each ---------------------------------------------------------------------------------------- */
+/* ---- one call each ----------------------------------------------------------------------- */
 
 static char *send, *recv;
 enum how { PLAIN, IN_PLACE, HOWS };
@@ -242,10 +248,10 @@ static void each_reduce_scatter(enum how how)
 	see(recv, p - 1, first, counts[me], "reduce_scatter");
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------- */
 
-static void run_one(void (*each)(enum how), const char *name, MPI_Datatype type, MPI_Op op, size_t bytes,
-		    void (*fill)(void *, int, int))
+static void run_one(void (*each)(enum how), const char *name, MPI_Datatype type, MPI_Op op,
+		    size_t bytes, void (*fill)(void *, int, int))
 {
 	static const int counts[] = { 1, 37, 2500, MOST / 2 };
 
@@ -277,7 +283,8 @@ static void run_types(void (*each)(enum how))
 	run_one(each, "long double sum", MPI_LONG_DOUBLE, MPI_SUM, sizeof(long double), fill_ld);
 	run_one(each, "complex sum", MPI_C_DOUBLE_COMPLEX, MPI_SUM, 16, fill_cplx);
 	run_one(each, "bool logical or", MPI_C_BOOL, MPI_LOR, 1, fill_bool);
-	run_one(each, "double and place, minimum", MPI_DOUBLE_INT, MPI_MINLOC, sizeof(struct at), fill_at);
+	run_one(each, "double and place, minimum", MPI_DOUBLE_INT, MPI_MINLOC, sizeof(struct at),
+		fill_at);
 	run_one(each, "maps", map_type, composed, sizeof(struct map), fill_map);
 	run_one(each, "doubles added", MPI_DOUBLE, added, 8, fill_f64);
 	MPI_Op_free(&composed);
@@ -311,11 +318,13 @@ BEHAVIOUR(exscan_leaves_alone_what_its_first_rank_names, 2) { run_all(exscan_of_
 BEHAVIOUR(reduce_scatter_block, 2) { run_all(each_reduce_scatter_block); }
 BEHAVIOUR(reduce_scatter, 2) { run_all(each_reduce_scatter); }
 
-/* Who gets nothing names no place for it: a matter of that rank alone, of which the others know nothing. */
+/* Who gets nothing names no place for it: a matter of that rank alone, of which the others know
+ * nothing. */
 BEHAVIOUR(reduce_scatter_to_all_but_one, 2)
 {
 	enum { EACH = 9000 };
-	int *in = check_alloc(sizeof(*in) * EACH * (size_t)size), *out = check_alloc(sizeof(*out) * EACH), counts[64];
+	int *in = check_alloc(sizeof(*in) * EACH * (size_t)size),
+	    *out = check_alloc(sizeof(*out) * EACH), counts[64];
 	MPI_Request request;
 
 	for (int i = 0; i < EACH * size; i++)
@@ -328,11 +337,12 @@ BEHAVIOUR(reduce_scatter_to_all_but_one, 2)
 		for (int is_later = 0; is_later < 2; is_later++) {
 			memset(out, 0, sizeof(*out) * EACH);
 			if (is_later) {
-				MPI_Ireduce_scatter(in, rank == none ? NULL : out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
-						    &request);
+				MPI_Ireduce_scatter(in, rank == none ? NULL : out, counts, MPI_INT,
+						    MPI_SUM, MPI_COMM_WORLD, &request);
 				MPI_Wait(&request, MPI_STATUS_IGNORE);
 			} else {
-				MPI_Reduce_scatter(in, rank == none ? NULL : out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+				MPI_Reduce_scatter(in, rank == none ? NULL : out, counts, MPI_INT,
+						   MPI_SUM, MPI_COMM_WORLD);
 			}
 			for (int i = 0; i < EACH && rank != none && !check_failed(); i++)
 				EXPECT(out[i] == size * (size - 1) / 2 + size * (first + i));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nonblocking collectives as requests: every call that completes one, alone and among the library's own
- * requests, in any order, many at once, on communicators that come and go.
+ * Nonblocking collectives as requests: every call that completes one, alone and among the library's
+ * own requests, in any order, many at once, on communicators that come and go.
  */
 #include "check.h"
 
 #define BYTES ((size_t)200000 + 13)
 #define TAG 3
 
-/* A nonblocking broadcast on a communicator that is not connected yet is the library's; one blocking collective
- * later, the next is Sluice's. */
+/* A nonblocking broadcast on a communicator that is not connected yet is the library's; one
+ * blocking collective later, the next is Sluice's. */
 static void connect_comm(MPI_Comm comm)
 {
 	char *large = check_alloc((size_t)1 << 20);
@@ -21,7 +21,7 @@ static void connect_comm(MPI_Comm comm)
 	free(large);
 }
 
-/* ---- one collective in flight, of any kind --------------------------------------------------------------- */
+/* ---- one collective in flight, of any kind ----------------------------------------------- */
 
 enum kind { BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, ALLTOALLV, ALLREDUCE, SCAN, KINDS };
 
@@ -79,7 +79,8 @@ static void flight_fill(struct flight *f)
 	else if (f->kind == GATHER || f->kind == ALLGATHER)
 		check_fill(f->send, f->bytes, part_seed(f, f->me, 0));
 	for (int i = 0; i < f->ranks && f->kind >= SCATTER && f->kind != ALLGATHER; i++)
-		check_fill(f->send + place(f, i), f->bytes, part_seed(f, f->kind == SCATTER ? 0 : f->me, i));
+		check_fill(f->send + place(f, i), f->bytes,
+			   part_seed(f, f->kind == SCATTER ? 0 : f->me, i));
 }
 
 static void flight_launch(struct flight *f)
@@ -91,10 +92,12 @@ static void flight_launch(struct flight *f)
 		MPI_Ibcast(f->send, n, MPI_BYTE, f->root, f->comm, &f->request);
 		break;
 	case GATHER:
-		MPI_Igather(f->send, n, MPI_BYTE, f->recv, n, MPI_BYTE, f->root, f->comm, &f->request);
+		MPI_Igather(f->send, n, MPI_BYTE, f->recv, n, MPI_BYTE, f->root, f->comm,
+			    &f->request);
 		break;
 	case SCATTER:
-		MPI_Iscatter(f->send, n, MPI_BYTE, f->recv, n, MPI_BYTE, f->root, f->comm, &f->request);
+		MPI_Iscatter(f->send, n, MPI_BYTE, f->recv, n, MPI_BYTE, f->root, f->comm,
+			     &f->request);
 		break;
 	case ALLGATHER:
 		MPI_Iallgather(f->send, n, MPI_BYTE, f->recv, n, MPI_BYTE, f->comm, &f->request);
@@ -103,19 +106,21 @@ static void flight_launch(struct flight *f)
 		MPI_Ialltoall(f->send, n, MPI_BYTE, f->recv, n, MPI_BYTE, f->comm, &f->request);
 		break;
 	case ALLREDUCE:
-		MPI_Iallreduce(f->send, f->recv, n / 4, MPI_UINT32_T, MPI_SUM, f->comm, &f->request);
+		MPI_Iallreduce(f->send, f->recv, n / 4, MPI_UINT32_T, MPI_SUM, f->comm,
+			       &f->request);
 		break;
 	case SCAN:
 		MPI_Iscan(f->send, f->recv, n / 4, MPI_UINT32_T, MPI_SUM, f->comm, &f->request);
 		break;
 	default:
-		MPI_Ialltoallv(f->send, f->counts, f->displs, MPI_BYTE, f->recv, f->counts, f->displs, MPI_BYTE,
-			       f->comm, &f->request);
+		MPI_Ialltoallv(f->send, f->counts, f->displs, MPI_BYTE, f->recv, f->counts,
+			       f->displs, MPI_BYTE, f->comm, &f->request);
 		break;
 	}
 }
 
-static void flight_begin(struct flight *f, enum kind kind, MPI_Comm comm, int root, size_t bytes, uint64_t seed)
+static void flight_begin(struct flight *f, enum kind kind, MPI_Comm comm, int root, size_t bytes,
+			 uint64_t seed)
 {
 	*f = (struct flight){ .kind = kind, .comm = comm, .bytes = bytes, .seed = seed };
 	MPI_Comm_rank(comm, &f->me);
@@ -148,7 +153,8 @@ static void flight_check(struct flight *f)
 		if (f->kind == ALLGATHER || (f->kind == GATHER && is_root))
 			check_same(f->recv + place(f, i), f->bytes, part_seed(f, i, 0), "gather");
 		if (f->kind == ALLTOALL || f->kind == ALLTOALLV)
-			check_same(f->recv + place(f, i), f->bytes, part_seed(f, i, f->me), "all to all");
+			check_same(f->recv + place(f, i), f->bytes, part_seed(f, i, f->me),
+				   "all to all");
 	}
 	EXPECT(f->request == MPI_REQUEST_NULL);
 	free(f->send);
@@ -157,7 +163,7 @@ static void flight_check(struct flight *f)
 	free(f->displs);
 }
 
-/* ---- the calls that complete ------------------------------------------------------------------------------- */
+/* ---- the calls that complete ------------------------------------------------------------- */
 
 enum form { WAIT, WAITALL, WAITANY, WAITSOME, TEST, TESTALL, TESTANY, TESTSOME, GET_STATUS, FORMS };
 
@@ -217,14 +223,16 @@ static void mix(enum form form, uint64_t seed)
 	check_fill(out, sizeof(out), check_seed(seed, (uint64_t)rank));
 	MPI_Irecv(in, sizeof(in), MPI_BYTE, last, TAG, MPI_COMM_WORLD, &requests[n++]);
 	for (int k = 0; k < KINDS; k++) {
-		flight_begin(&flights[k], k, MPI_COMM_WORLD, k, BYTES, check_seed(seed, (uint64_t)k));
+		flight_begin(&flights[k], k, MPI_COMM_WORLD, k, BYTES,
+			     check_seed(seed, (uint64_t)k));
 		requests[n++] = flights[k].request;
 		if (k == 1)
 			requests[n++] = MPI_REQUEST_NULL;
 	}
 	MPI_Isend(out, sizeof(out), MPI_BYTE, next, TAG, MPI_COMM_WORLD, &requests[n++]);
 	if (form == WAITANY || form == TESTANY || form == WAITSOME || form == TESTSOME) {
-		requests[2 + 1] = requests[--n]; /* no null request: the count must come out right */
+		requests[2 + 1] =
+			requests[--n]; /* no null request: the count must come out right */
 	}
 	complete(form, requests, n);
 	check_same(in, sizeof(in), check_seed(seed, (uint64_t)last), "message");
@@ -253,7 +261,8 @@ BEHAVIOUR(collectives_are_completed_in_any_order, 1)
 		uint64_t order = (uint64_t)rank * 77 + (uint64_t)round;
 
 		for (int i = 0; i < N; i++)
-			flight_begin(&flights[i], check_random(&state) % KINDS, MPI_COMM_WORLD, i, 1 + check_random(&state) % 100000,
+			flight_begin(&flights[i], check_random(&state) % KINDS, MPI_COMM_WORLD, i,
+				     1 + check_random(&state) % 100000,
 				     check_seed((uint64_t)round, (uint64_t)i));
 		for (int left = N; left; left--) {
 			int i = (int)(check_random(&order) % (uint64_t)left);
@@ -265,7 +274,7 @@ BEHAVIOUR(collectives_are_completed_in_any_order, 1)
 	}
 }
 
-/* ---- what a status says ---------------------------------------------------------------------------------------- */
+/* ---- what a status says ------------------------------------------------------------------ */
 
 BEHAVIOUR(a_status_of_a_collective_is_not_cancelled, 1)
 {
@@ -309,20 +318,25 @@ BEHAVIOUR(asking_for_the_status_of_several_moves_them, 2)
 		int flag = 0, which[N], seen;
 
 		for (int i = 0; i < N; i++) {
-			check_fill(buf + (size_t)i * BYTES, BYTES, rank ? 1 : check_seed((uint64_t)form, (uint64_t)i));
-			MPI_Ibcast(buf + (size_t)i * BYTES, (int)BYTES, MPI_BYTE, 0, MPI_COMM_WORLD, &requests[i]);
+			check_fill(buf + (size_t)i * BYTES, BYTES,
+				   rank ? 1 : check_seed((uint64_t)form, (uint64_t)i));
+			MPI_Ibcast(buf + (size_t)i * BYTES, (int)BYTES, MPI_BYTE, 0, MPI_COMM_WORLD,
+				   &requests[i]);
 		}
 		while (!flag) {
 			if (form == 0)
 				MPI_Request_get_status_all(N, requests, &flag, MPI_STATUSES_IGNORE);
 			else if (form == 1)
-				MPI_Request_get_status_any(N, requests, which, &flag, MPI_STATUS_IGNORE);
-			else if (!MPI_Request_get_status_some(N, requests, &seen, which, MPI_STATUSES_IGNORE))
+				MPI_Request_get_status_any(N, requests, which, &flag,
+							   MPI_STATUS_IGNORE);
+			else if (!MPI_Request_get_status_some(N, requests, &seen, which,
+							      MPI_STATUSES_IGNORE))
 				flag = seen > 0;
 		}
 		MPI_Waitall(N, requests, MPI_STATUSES_IGNORE);
 		for (int i = 0; i < N; i++)
-			check_same(buf + (size_t)i * BYTES, BYTES, check_seed((uint64_t)form, (uint64_t)i), "broadcast");
+			check_same(buf + (size_t)i * BYTES, BYTES,
+				   check_seed((uint64_t)form, (uint64_t)i), "broadcast");
 	}
 	free(buf);
 #else
@@ -352,7 +366,7 @@ BEHAVIOUR(nothing_to_wait_for_is_said_as_always, 1)
 	flight_check(&f);
 }
 
-/* ---- many ---------------------------------------------------------------------------------------------------- */
+/* ---- many -------------------------------------------------------------------------------- */
 
 BEHAVIOUR(thousands_are_in_flight, 1)
 {
@@ -363,8 +377,10 @@ BEHAVIOUR(thousands_are_in_flight, 1)
 
 	connect_comm(MPI_COMM_WORLD);
 	for (int i = 0; i < n; i++) {
-		check_fill(all + (size_t)i * bytes, bytes, rank == i % size ? check_seed(9, (uint64_t)i) : 5);
-		MPI_Ibcast(all + (size_t)i * bytes, (int)bytes, MPI_BYTE, i % size, MPI_COMM_WORLD, &requests[i]);
+		check_fill(all + (size_t)i * bytes, bytes,
+			   rank == i % size ? check_seed(9, (uint64_t)i) : 5);
+		MPI_Ibcast(all + (size_t)i * bytes, (int)bytes, MPI_BYTE, i % size, MPI_COMM_WORLD,
+			   &requests[i]);
 	}
 	MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
 	for (int i = 0; i < n && !check_failed(); i++)
@@ -417,7 +433,7 @@ BEHAVIOUR(a_wait_lets_large_messages_move, 2)
 	free(message);
 }
 
-/* ---- communicators ----------------------------------------------------------------------------------------------- */
+/* ---- communicators ----------------------------------------------------------------------- */
 
 BEHAVIOUR(blocking_and_nonblocking_collectives_on_several_communicators, 1)
 {
@@ -435,13 +451,15 @@ BEHAVIOUR(blocking_and_nonblocking_collectives_on_several_communicators, 1)
 		connect_comm(comms[c]);
 	}
 	for (int i = 0; i < N; i++) {
-		flight_begin(&flights[i], check_random(&state) % KINDS, comms[check_random(&state) % COMMS], i,
+		flight_begin(&flights[i], check_random(&state) % KINDS,
+			     comms[check_random(&state) % COMMS], i,
 			     1 + check_random(&state) % BYTES, (uint64_t)i);
 		if (i % 3 == 0)
-			check_bcast(buf, 1 + check_random(&state) % BYTES, i % size, comms[check_random(&state) % COMMS],
-				    (uint64_t)i);
+			check_bcast(buf, 1 + check_random(&state) % BYTES, i % size,
+				    comms[check_random(&state) % COMMS], (uint64_t)i);
 		if (i % 5 == 0)
-			check_gather(buf, all, 1 + check_random(&state) % BYTES, 0, MPI_COMM_WORLD, (uint64_t)i);
+			check_gather(buf, all, 1 + check_random(&state) % BYTES, 0, MPI_COMM_WORLD,
+				     (uint64_t)i);
 	}
 	for (int i = N - 1; i >= 0; i--) {
 		MPI_Wait(&flights[i].request, MPI_STATUS_IGNORE);
@@ -473,7 +491,7 @@ BEHAVIOUR(a_communicator_is_freed_while_its_collectives_are_in_flight, 1)
 	}
 }
 
-/* ---- datatypes ----------------------------------------------------------------------------------------------------- */
+/* ---- datatypes --------------------------------------------------------------------------- */
 
 BEHAVIOUR(a_datatype_with_gaps_may_be_freed_at_once, 1)
 {
@@ -508,23 +526,28 @@ BEHAVIOUR(what_belongs_to_a_rank_may_be_in_place, 1)
 
 	connect_comm(MPI_COMM_WORLD);
 	check_fill(all + (size_t)rank * bytes, bytes, check_seed(1, (uint64_t)rank));
-	MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_BYTE, MPI_COMM_WORLD, &request);
+	MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_BYTE, MPI_COMM_WORLD,
+		       &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	for (int i = 0; i < size; i++)
 		check_same(all + (size_t)i * bytes, bytes, check_seed(1, (uint64_t)i), "allgather");
 	for (int i = 0; i < size; i++)
 		check_fill(all + (size_t)i * bytes, bytes, check_seed((uint64_t)rank, (uint64_t)i));
-	MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_BYTE, MPI_COMM_WORLD, &request);
+	MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_BYTE, MPI_COMM_WORLD,
+		      &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	for (int i = 0; i < size; i++)
-		check_same(all + (size_t)i * bytes, bytes, check_seed((uint64_t)i, (uint64_t)rank), "all to all");
+		check_same(all + (size_t)i * bytes, bytes, check_seed((uint64_t)i, (uint64_t)rank),
+			   "all to all");
 	check_fill(own, bytes, check_seed(2, (uint64_t)rank));
 	memcpy(all, own, bytes);
-	MPI_Igather(rank ? own : MPI_IN_PLACE, n, MPI_BYTE, all, n, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+	MPI_Igather(rank ? own : MPI_IN_PLACE, n, MPI_BYTE, all, n, MPI_BYTE, 0, MPI_COMM_WORLD,
+		    &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	for (int i = 0; !rank && i < size; i++)
 		check_same(all + (size_t)i * bytes, bytes, check_seed(2, (uint64_t)i), "gather");
-	MPI_Iscatter(all, n, MPI_BYTE, rank ? own : MPI_IN_PLACE, n, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+	MPI_Iscatter(all, n, MPI_BYTE, rank ? own : MPI_IN_PLACE, n, MPI_BYTE, 0, MPI_COMM_WORLD,
+		     &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	check_same(rank ? own : all, bytes, check_seed(2, (uint64_t)rank), "scatter");
 	free(all);

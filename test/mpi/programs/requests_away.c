@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that has called, and computes for as long as it likes, is needed by nobody: the others' collectives end
- * meanwhile. With an MPI that progresses in calls only this would never end: it is for Sluice, with requests taken.
+ * A rank that has called, and computes for as long as it likes, is needed by nobody: the others'
+ * collectives end meanwhile. With an MPI that progresses in calls only this would never end: it is
+ * for Sluice, with requests taken.
  */
 #include "check.h"
 
@@ -15,8 +16,19 @@
 static const size_t sizes[] = { 8, 1800, 5000, 70008, MAX_BYTES - 40 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-enum kind { BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, ALLTOALL_IN_PLACE, ALLREDUCE, ALLREDUCE_IN_PLACE, SCAN,
-	    REDUCE_SCATTER_BLOCK, KINDS };
+enum kind {
+	BCAST,
+	GATHER,
+	SCATTER,
+	ALLGATHER,
+	ALLTOALL,
+	ALLTOALL_IN_PLACE,
+	ALLREDUCE,
+	ALLREDUCE_IN_PLACE,
+	SCAN,
+	REDUCE_SCATTER_BLOCK,
+	KINDS
+};
 
 /* Not the MPI's messages: they would need the rank that is away. */
 struct page { _Atomic int called, ended; };
@@ -32,7 +44,8 @@ static void begin(void)
 	int unit;
 	char *large = check_alloc(MAX_BYTES);
 
-	MPI_Win_allocate_shared(rank ? 0 : sizeof(*page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &page, &window);
+	MPI_Win_allocate_shared(rank ? 0 : sizeof(*page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &page,
+				&window);
 	MPI_Win_shared_query(window, 0, &bytes, &unit, &page);
 	if (!rank)
 		*page = (struct page){ 0 };
@@ -71,9 +84,13 @@ static void call(enum kind kind, int n, MPI_Request *r)
 	case SCATTER: MPI_Iscatter(send, n, MPI_BYTE, recv, n, MPI_BYTE, 0, comm, r); break;
 	case ALLGATHER: MPI_Iallgather(send, n, MPI_BYTE, recv, n, MPI_BYTE, comm, r); break;
 	case ALLTOALL: MPI_Ialltoall(send, n, MPI_BYTE, recv, n, MPI_BYTE, comm, r); break;
-	case ALLTOALL_IN_PLACE: MPI_Ialltoall(MPI_IN_PLACE, n, MPI_BYTE, recv, n, MPI_BYTE, comm, r); break;
+	case ALLTOALL_IN_PLACE:
+		MPI_Ialltoall(MPI_IN_PLACE, n, MPI_BYTE, recv, n, MPI_BYTE, comm, r);
+		break;
 	case ALLREDUCE: MPI_Iallreduce(send, recv, n / 4, MPI_UINT32_T, MPI_SUM, comm, r); break;
-	case ALLREDUCE_IN_PLACE: MPI_Iallreduce(MPI_IN_PLACE, recv, n / 4, MPI_UINT32_T, MPI_SUM, comm, r); break;
+	case ALLREDUCE_IN_PLACE:
+		MPI_Iallreduce(MPI_IN_PLACE, recv, n / 4, MPI_UINT32_T, MPI_SUM, comm, r);
+		break;
 	case SCAN: MPI_Iscan(send, recv, n / 4, MPI_UINT32_T, MPI_SUM, comm, r); break;
 	default: MPI_Ireduce_scatter_block(send, recv, n / 4, MPI_UINT32_T, MPI_SUM, comm, r);
 	}
@@ -82,11 +99,13 @@ static void call(enum kind kind, int n, MPI_Request *r)
 /* Everything that a rank could send is there, whoever gets it. */
 static void prepare(enum kind kind, size_t n)
 {
-	int of_all = kind == SCATTER || kind == ALLTOALL || kind == ALLTOALL_IN_PLACE || kind == REDUCE_SCATTER_BLOCK;
+	int of_all = kind == SCATTER || kind == ALLTOALL || kind == ALLTOALL_IN_PLACE ||
+		     kind == REDUCE_SCATTER_BLOCK;
 	bool in_place = kind == ALLTOALL_IN_PLACE || kind == ALLREDUCE_IN_PLACE;
 
 	memset(recv, 1, n * (size_t)size);
-	fill((uint32_t *)(in_place ? recv : send), kind == BCAST && rank ? 99 : rank, 0, of_all ? n * (size_t)size : n);
+	fill((uint32_t *)(in_place ? recv : send), kind == BCAST && rank ? 99 : rank, 0,
+	     of_all ? n * (size_t)size : n);
 }
 
 /* The i-th word of what came from rank `from`, or of the sum of the first so many. */
@@ -106,13 +125,16 @@ static uint32_t expected(enum kind kind, int from, size_t i, size_t words)
 
 static void check(enum kind kind, size_t n)
 {
-	int parts = kind == GATHER ? (rank ? 0 : size) : kind >= ALLGATHER && kind <= ALLTOALL_IN_PLACE ? size : 1;
+	int parts = kind == GATHER                                   ? (rank ? 0 : size)
+		    : kind >= ALLGATHER && kind <= ALLTOALL_IN_PLACE ? size
+								     : 1;
 	const uint32_t *at = (const uint32_t *)(kind == BCAST ? send : recv);
 
 	for (int from = 0; from < parts; from++)
 		for (size_t i = 0; i < n / 4; i++)
 			if (at[(size_t)from * (n / 4) + i] != expected(kind, from, i, n / 4)) {
-				check_fail("kind %d, %zu bytes: word %zu of part %d is wrong", (int)kind, n, i, from);
+				check_fail("kind %d, %zu bytes: word %zu of part %d is wrong",
+					   (int)kind, n, i, from);
 				return;
 			}
 }
@@ -152,7 +174,7 @@ BEHAVIOUR(a_rank_that_has_called_is_needed_by_nobody, 2)
 	end();
 }
 
-/* ---- nothing is pending ------------------------------------------------------------------------------ */
+/* ---- nothing is pending ------------------------------------------------------------------ */
 
 /* How often the other threads of this process have waited for something, that is, were woken. */
 static long switches_of_others(void)
@@ -189,7 +211,8 @@ static long switches_while_computing(long turns)
 	return switches_of_others() - before;
 }
 
-/* Whoever looks for work for a while before it sleeps has to find its way there first; then nobody wakes, for however long. */
+/* Whoever looks for work for a while before it sleeps has to find its way there first; then nobody
+ * wakes, for however long. */
 BEHAVIOUR(computing_with_nothing_pending_wakes_no_thread, 2)
 {
 	enum { TRIES = 2000, SOME = 2000000, MANY = 50000000 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More collectives are in flight than can be published at once, and a rank is not in a call of its requests: whoever waits for
- * them, or tests them, gets them, also where other communicators, calls that were returned from early, or the
- * program's datatypes stand between. Each of these programs is right, and ends with every MPI.
+ * More collectives are in flight than can be published at once, and a rank is not in a call of its
+ * requests: whoever waits for them, or tests them, gets them, also where other communicators, calls
+ * that were returned from early, or the program's datatypes stand between. Each of these programs
+ * is right, and ends with every MPI.
  *
  * Run alone: mpiexec -n 2 sluice run requests_held_up short_reductions
  */
@@ -45,7 +46,10 @@ static void connect_comm(MPI_Comm comm)
 	MPI_Barrier(comm);
 }
 
-static int brought(const struct job *j, int from, int i) { return j->number * 1009 + from * 31 + i; }
+static int brought(const struct job *j, int from, int i)
+{
+	return j->number * 1009 + from * 31 + i;
+}
 
 static void start(struct job *j, MPI_Comm comm)
 {
@@ -162,7 +166,8 @@ BEHAVIOUR(long_broadcasts, 2) { each_of((struct job){ .n = LONG, .gap = 1 }); }
 BEHAVIOUR(long_broadcasts_with_gaps, 2) { each_of((struct job){ .n = LONG, .gap = GAP }); }
 BEHAVIOUR(long_reductions, 2) { each_of((struct job){ .n = LONG, .gap = 1, .is_sum = true }); }
 
-/* Rank 0 has something in flight with rank 2, too, which comes last, and is no member where rank 1 has to go on. */
+/* Rank 0 has something in flight with rank 2, too, which comes last, and is no member where rank 1
+ * has to go on. */
 BEHAVIOUR(with_another_communicator, 3)
 {
 	struct job *jobs = check_alloc(N * sizeof(*jobs));
@@ -200,7 +205,8 @@ BEHAVIOUR(with_another_communicator, 3)
 	free(jobs);
 }
 
-/* Rank 0 may have returned from a broadcast before the others have come, and then calls no collective any more. */
+/* Rank 0 may have returned from a broadcast before the others have come, and then calls no
+ * collective any more. */
 BEHAVIOUR(behind_a_call_that_may_have_been_left, 2)
 {
 	struct job *jobs = check_alloc(N * sizeof(*jobs));
@@ -227,8 +233,8 @@ BEHAVIOUR(behind_a_call_that_may_have_been_left, 2)
 }
 
 /*
- * Rank 0 waits in vain for rank 1, which is late for it as it is in a blocking collective for which the last rank is late: what is
- * done for those that wait does not get in the way of that.
+ * Rank 0 waits in vain for rank 1, which is late for it as it is in a blocking collective for which
+ * the last rank is late: what is done for those that wait does not get in the way of that.
  */
 BEHAVIOUR(beside_blocking_collectives, 3)
 {

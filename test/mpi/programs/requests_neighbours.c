@@ -22,8 +22,8 @@ static MPI_Comm graph(void)
 	int targets[2] = { (rank + 1) % size, (rank + 2) % size };
 	MPI_Comm comm;
 
-	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, MPI_UNWEIGHTED, 2, targets, MPI_UNWEIGHTED, MPI_INFO_NULL,
-				       0, &comm);
+	MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, sources, MPI_UNWEIGHTED, 2, targets,
+				       MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
 	return comm;
 }
 
@@ -51,18 +51,23 @@ struct sides {
 static void call(enum form form, struct sides *s, int n, MPI_Comm comm, MPI_Request *r)
 {
 	switch (form) {
-	case ALLGATHER: MPI_Ineighbor_allgather(s->send, n, MPI_INT, s->recv, n, MPI_INT, comm, r); break;
-	case ALLGATHERV:
-		MPI_Ineighbor_allgatherv(s->send, n, MPI_INT, s->recv, s->counts, s->displs, MPI_INT, comm, r);
+	case ALLGATHER:
+		MPI_Ineighbor_allgather(s->send, n, MPI_INT, s->recv, n, MPI_INT, comm, r);
 		break;
-	case ALLTOALL: MPI_Ineighbor_alltoall(s->send, n, MPI_INT, s->recv, n, MPI_INT, comm, r); break;
+	case ALLGATHERV:
+		MPI_Ineighbor_allgatherv(s->send, n, MPI_INT, s->recv, s->counts, s->displs,
+					 MPI_INT, comm, r);
+		break;
+	case ALLTOALL:
+		MPI_Ineighbor_alltoall(s->send, n, MPI_INT, s->recv, n, MPI_INT, comm, r);
+		break;
 	case ALLTOALLV:
-		MPI_Ineighbor_alltoallv(s->send, s->sent, s->sdispls, MPI_INT, s->recv, s->counts, s->displs, MPI_INT, comm,
-					r);
+		MPI_Ineighbor_alltoallv(s->send, s->sent, s->sdispls, MPI_INT, s->recv, s->counts,
+					s->displs, MPI_INT, comm, r);
 		break;
 	default:
-		MPI_Ineighbor_alltoallw(s->send, s->sent, s->sbytes, s->types, s->recv, s->counts, s->rbytes, s->types, comm,
-					r);
+		MPI_Ineighbor_alltoallw(s->send, s->sent, s->sbytes, s->types, s->recv, s->counts,
+					s->rbytes, s->types, comm, r);
 	}
 }
 
@@ -93,12 +98,15 @@ static void exchange(MPI_Comm comm, const int *sources, const int *at, int n_in,
 		MPI_Wait(&r, MPI_STATUS_IGNORE);
 		for (int j = 0; j < n_in; j++)
 			for (int i = 0; i < n; i++) {
-				int want = sources[j] < 0 ? -1 : word(sources[j], gathers ? 0 : at[j], i);
+				int want = sources[j] < 0
+						   ? -1
+						   : word(sources[j], gathers ? 0 : at[j], i);
 
 				if (s.recv[j * n + i] == want)
 					continue;
-				check_fail("form %d, %d words: word %d from source %d is %d, not %d", (int)form, n, i, j,
-					   s.recv[j * n + i], want);
+				check_fail(
+					"form %d, %d words: word %d from source %d is %d, not %d",
+					(int)form, n, i, j, s.recv[j * n + i], want);
 				break;
 			}
 	}
@@ -110,7 +118,12 @@ BEHAVIOUR(neighbours_on_a_line_or_a_ring_exchange, 1)
 {
 	MPI_Comm comm = ring();
 	bool is_ring = size > 2;
-	int sources[2] = { rank ? rank - 1 : is_ring ? size - 1 : -1, rank + 1 < size ? rank + 1 : is_ring ? 0 : -1 };
+	int sources[2] = { rank      ? rank - 1
+			   : is_ring ? size - 1
+				     : -1,
+			   rank + 1 < size ? rank + 1
+			   : is_ring       ? 0
+					   : -1 };
 
 	connect_comm(comm);
 	exchange(comm, sources, (int[]){ 1, 0 }, 2, 2);
@@ -122,7 +135,8 @@ BEHAVIOUR(neighbours_of_a_graph_exchange, 3)
 	MPI_Comm comm = graph();
 
 	connect_comm(comm);
-	exchange(comm, (int[]){ (rank + size - 1) % size, (rank + size - 2) % size }, (int[]){ 0, 1 }, 2, 2);
+	exchange(comm, (int[]){ (rank + size - 1) % size, (rank + size - 2) % size },
+		 (int[]){ 0, 1 }, 2, 2);
 	MPI_Comm_free(&comm);
 }
 
@@ -136,7 +150,8 @@ BEHAVIOUR(no_barrier_ends_before_all_have_come, 1)
 	MPI_Win window;
 	int unit;
 
-	MPI_Win_allocate_shared(rank ? 0 : sizeof(*page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &page, &window);
+	MPI_Win_allocate_shared(rank ? 0 : sizeof(*page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &page,
+				&window);
 	MPI_Win_shared_query(window, 0, &bytes, &unit, &page);
 	if (!rank)
 		*page = (struct page){ 0 };
@@ -153,7 +168,8 @@ BEHAVIOUR(no_barrier_ends_before_all_have_come, 1)
 		if (i % 2 == 0)
 			MPI_Wait(&r, MPI_STATUS_IGNORE);
 		if (atomic_load(&page->came) < i * size)
-			check_fail("barrier %d has ended when %d had come", i, atomic_load(&page->came));
+			check_fail("barrier %d has ended when %d had come", i,
+				   atomic_load(&page->came));
 	}
 	MPI_Win_free(&window);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nonblocking collectives at random: of every kind and length, in buffers that are used again, new, or shared, with and
- * without gaps, among blocking ones and messages, on communicators that come and go, completed in any way and order.
- * Which collectives there are is alike on all ranks; all else each decides for itself.
+ * Nonblocking collectives at random: of every kind and length, in buffers that are used again, new,
+ * or shared, with and without gaps, among blocking ones and messages, on communicators that come
+ * and go, completed in any way and order. Which collectives there are is alike on all ranks; all
+ * else each decides for itself.
  *
- * HARNESS_SEED repeats a run, HARNESS_STEPS makes it longer. Run alone: mpiexec -n 2 sluice run requests_random
+ * HARNESS_SEED repeats a run, HARNESS_STEPS makes it longer. Run alone: mpiexec -n 2 sluice run
+ * requests_random
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,8 +16,21 @@
 enum { FLIGHTS = 40, COMMS = 4, TAG = 9 };
 #define LONGEST ((size_t)600 << 10)
 
-enum kind { BCAST, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE, ALLREDUCE, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, BARRIER, MESSAGE,
-	    KINDS };
+enum kind {
+	BCAST,
+	GATHER,
+	SCATTER,
+	ALLGATHER,
+	ALLTOALL,
+	REDUCE,
+	ALLREDUCE,
+	REDUCE_SCATTER_BLOCK,
+	SCAN,
+	EXSCAN,
+	BARRIER,
+	MESSAGE,
+	KINDS
+};
 enum home { AGAIN, NEW, SHARED, HOMES };
 
 struct buf {
@@ -45,13 +60,17 @@ static uint32_t luck_below(uint32_t n) { return (uint32_t)(check_random(&luck) %
 /* The i-th number of what `from` has for `to`. */
 static uint32_t word(const struct flight *f, int from, int to, int i)
 {
-	return (uint32_t)f->step * 2654435761u + (uint32_t)from * 40503u + (uint32_t)to * 97u + (uint32_t)i;
+	return (uint32_t)f->step * 2654435761u + (uint32_t)from * 40503u + (uint32_t)to * 97u +
+	       (uint32_t)i;
 }
 
 static bool is_sum(enum kind kind) { return kind >= REDUCE && kind <= EXSCAN; }
-static bool sends_to_each(enum kind kind) { return kind == SCATTER || kind == ALLTOALL || kind == REDUCE_SCATTER_BLOCK; }
+static bool sends_to_each(enum kind kind)
+{
+	return kind == SCATTER || kind == ALLTOALL || kind == REDUCE_SCATTER_BLOCK;
+}
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 static void buf_get(struct buf *b, int place, int side, size_t words, bool may_have_gaps)
 {
@@ -68,7 +87,8 @@ static void buf_get(struct buf *b, int place, int side, size_t words, bool may_h
 	else if (b->home == NEW)
 		b->block = check_alloc(bytes);
 	else
-		b->block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		b->block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+				0);
 	b->at = (uint32_t *)((char *)b->block + (b->home == AGAIN ? 0 : 4 * luck_below(16)));
 }
 
@@ -80,7 +100,10 @@ static void buf_put(struct buf *b)
 		munmap(b->block, b->bytes);
 }
 
-static uint32_t *number(const struct buf *b, int n, int part, int i) { return &b->at[((size_t)part * (size_t)n + (size_t)i) * (size_t)b->gap]; }
+static uint32_t *number(const struct buf *b, int n, int part, int i)
+{
+	return &b->at[((size_t)part * (size_t)n + (size_t)i) * (size_t)b->gap];
+}
 
 static MPI_Datatype type_of(const struct buf *b)
 {
@@ -91,7 +114,7 @@ static MPI_Datatype type_of(const struct buf *b)
 	return t;
 }
 
-/* ---- one of them ------------------------------------------------------------------------------------------ */
+/* ---- one of them ------------------------------------------------------------------------- */
 
 static void fill(struct flight *f)
 {
@@ -101,7 +124,8 @@ static void fill(struct flight *f)
 
 	for (int p = 0; p < parts; p++)
 		for (int i = 0; i < f->n; i++)
-			*number(b, f->n, first + p, i) = f->kind == BCAST && f->me != f->root ? 1 : word(f, f->me, p, i);
+			*number(b, f->n, first + p, i) =
+				f->kind == BCAST && f->me != f->root ? 1 : word(f, f->me, p, i);
 	if (!f->in_place)
 		for (int i = 0; i < f->n; i++)
 			*number(&f->recv, f->n, 0, i) = 2;
@@ -114,8 +138,12 @@ static void call_moving(struct flight *f, MPI_Comm comm, MPI_Request *r)
 
 	switch (f->kind) {
 	case BCAST: MPI_Ibcast(f->send.at, f->n, st, f->root, comm, r); break;
-	case GATHER: MPI_Igather(f->send.at, f->n, st, f->recv.at, f->n, rt, f->root, comm, r); break;
-	case SCATTER: MPI_Iscatter(f->send.at, f->n, st, f->recv.at, f->n, rt, f->root, comm, r); break;
+	case GATHER:
+		MPI_Igather(f->send.at, f->n, st, f->recv.at, f->n, rt, f->root, comm, r);
+		break;
+	case SCATTER:
+		MPI_Iscatter(f->send.at, f->n, st, f->recv.at, f->n, rt, f->root, comm, r);
+		break;
 	case ALLGATHER: MPI_Iallgather(send, f->n, st, f->recv.at, f->n, rt, comm, r); break;
 	default: MPI_Ialltoall(send, f->n, st, f->recv.at, f->n, rt, comm, r);
 	}
@@ -133,7 +161,9 @@ static void call(struct flight *f, MPI_Comm comm, MPI_Request *r)
 	switch (f->kind) {
 	case REDUCE: MPI_Ireduce(f->send.at, f->recv.at, f->n, t, MPI_SUM, f->root, comm, r); break;
 	case ALLREDUCE: MPI_Iallreduce(send, f->recv.at, f->n, t, MPI_SUM, comm, r); break;
-	case REDUCE_SCATTER_BLOCK: MPI_Ireduce_scatter_block(send, f->recv.at, f->n, t, MPI_SUM, comm, r); break;
+	case REDUCE_SCATTER_BLOCK:
+		MPI_Ireduce_scatter_block(send, f->recv.at, f->n, t, MPI_SUM, comm, r);
+		break;
 	case SCAN: MPI_Iscan(send, f->recv.at, f->n, t, MPI_SUM, comm, r); break;
 	case EXSCAN: MPI_Iexscan(send, f->recv.at, f->n, t, MPI_SUM, comm, r); break;
 	case BARRIER: MPI_Ibarrier(comm, r); break;
@@ -148,7 +178,10 @@ static void call(struct flight *f, MPI_Comm comm, MPI_Request *r)
 
 static uint32_t expected(const struct flight *f, int part, int i)
 {
-	int last = f->kind == SCAN ? f->me : f->kind == EXSCAN ? f->me - 1 : f->ranks - 1, to = f->kind == REDUCE_SCATTER_BLOCK ? f->me : 0;
+	int last = f->kind == SCAN     ? f->me
+		   : f->kind == EXSCAN ? f->me - 1
+				       : f->ranks - 1,
+	    to = f->kind == REDUCE_SCATTER_BLOCK ? f->me : 0;
 	uint32_t sum = 0;
 
 	if (f->kind == BCAST)
@@ -168,8 +201,10 @@ static uint32_t expected(const struct flight *f, int part, int i)
 static void finish(int place)
 {
 	struct flight *f = &flights[place];
-	bool is_all = f->kind == ALLGATHER || f->kind == ALLTOALL || (f->kind == GATHER && f->me == f->root);
-	bool is_mine = !(f->kind == REDUCE && f->me != f->root) && !(f->kind == EXSCAN && !f->me) && f->kind != BARRIER;
+	bool is_all = f->kind == ALLGATHER || f->kind == ALLTOALL ||
+		      (f->kind == GATHER && f->me == f->root);
+	bool is_mine = !(f->kind == REDUCE && f->me != f->root) && !(f->kind == EXSCAN && !f->me) &&
+		       f->kind != BARRIER;
 	const struct buf *b = f->kind == BCAST ? &f->send : &f->recv;
 	int parts = is_all ? f->ranks : is_mine && f->kind != GATHER, wrong = 0;
 
@@ -177,15 +212,16 @@ static void finish(int place)
 		for (int i = 0; i < f->n; i++)
 			wrong += *number(b, f->n, p, i) != expected(f, p, i);
 	if (wrong)
-		check_fail("step %d, kind %d of %d numbers on %d ranks, root %d, in place %d, memory %d and %d, gaps %d and %d: %d wrong",
-			   f->step, (int)f->kind, f->n, f->ranks, f->root, (int)f->in_place, (int)f->send.home,
-			   (int)f->recv.home, f->send.gap, f->recv.gap, wrong);
+		check_fail("step %d, kind %d of %d numbers on %d ranks, root %d, in place %d, "
+			   "memory %d and %d, gaps %d and %d: %d wrong",
+			   f->step, (int)f->kind, f->n, f->ranks, f->root, (int)f->in_place,
+			   (int)f->send.home, (int)f->recv.home, f->send.gap, f->recv.gap, wrong);
 	buf_put(&f->send);
 	buf_put(&f->recv);
 	f->is_used = false;
 }
 
-/* ---- completing ------------------------------------------------------------------------------------------- */
+/* ---- completing -------------------------------------------------------------------------- */
 
 /* Some of those in flight, or none; must: at least one, if there is any. */
 static void complete(bool must)
@@ -249,12 +285,14 @@ static void complete_all(void)
 			finish(i);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------ */
+/* ---- steps ------------------------------------------------------------------------------- */
 
 static int length(enum kind kind, int ranks)
 {
 	uint32_t class = common_below(10);
-	size_t bytes = class < 4 ? common_below(2000) : class < 7 ? common_below(20000) : (128u << 10) + common_below(400u << 10);
+	size_t bytes = class < 4   ? common_below(2000)
+		       : class < 7 ? common_below(20000)
+				   : (128u << 10) + common_below(400u << 10);
 	bool is_cut = (sends_to_each(kind) || kind == GATHER || kind == ALLGATHER) && ranks > 3;
 
 	return kind == MESSAGE ? 16 : (int)(bytes / 4 / (is_cut ? 2 : 1)) + 1;
@@ -271,7 +309,8 @@ static void launch(int step, MPI_Comm comm)
 	f.ranks = ranks;
 	f.root = (int)common_below((uint32_t)ranks);
 	f.n = length(f.kind, ranks);
-	f.in_place = (f.kind == ALLGATHER || f.kind == ALLTOALL || is_sum(f.kind)) && f.kind != REDUCE && common_below(3) == 0;
+	f.in_place = (f.kind == ALLGATHER || f.kind == ALLTOALL || is_sum(f.kind)) &&
+		     f.kind != REDUCE && common_below(3) == 0;
 	has_gaps = f.kind <= ALLTOALL;
 	buf_get(&f.send, place, 0, (size_t)f.n * (size_t)ranks, has_gaps);
 	buf_get(&f.recv, place, 1, (size_t)f.n * (size_t)ranks, has_gaps);
@@ -296,7 +335,8 @@ static void block(MPI_Comm comm, int step)
 		EXPECT(out == ranks * step);
 		break;
 	case 2:
-		check_bcast(large, 1 + common_below(LONGEST), (int)common_below((uint32_t)ranks), comm, (uint64_t)step);
+		check_bcast(large, 1 + common_below(LONGEST), (int)common_below((uint32_t)ranks),
+			    comm, (uint64_t)step);
 		break;
 	default:
 		MPI_Bcast(&in, 1, MPI_INT, (int)common_below((uint32_t)ranks), comm);
@@ -324,7 +364,8 @@ static void renew(int c)
 	if (common_below(2))
 		MPI_Comm_dup(MPI_COMM_WORLD, &comms[c]);
 	else
-		MPI_Comm_split(MPI_COMM_WORLD, common_below(3) ? 0 : rank % 2, common_below(2) ? -rank : rank, &comms[c]);
+		MPI_Comm_split(MPI_COMM_WORLD, common_below(3) ? 0 : rank % 2,
+			       common_below(2) ? -rank : rank, &comms[c]);
 	MPI_Comm_free(&old);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program is told about nonblocking collectives: statuses in every form of completion, among messages, null and inactive
- * requests and requests of its own; errors of wrong calls, and what becomes of the request. test/mpi compares what is
- * said with and without Sluice.
+ * What a program is told about nonblocking collectives: statuses in every form of completion, among
+ * messages, null and inactive requests and requests of its own; errors of wrong calls, and what
+ * becomes of the request. test/mpi compares what is said with and without Sluice.
  *
  * Run alone: mpiexec -n 2 sluice run requests_said statuses_of_each_kind
  */
@@ -38,8 +38,10 @@ static void end(void)
 {
 	MPI_Request request;
 
-	EXPECT(MPI_Iallreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request) == MPI_SUCCESS);
-	EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS && in[COUNT - 1] == size * (COUNT - 1));
+	EXPECT(MPI_Iallreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request) ==
+	       MPI_SUCCESS);
+	EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+	       in[COUNT - 1] == size * (COUNT - 1));
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
 	free(out);
@@ -55,7 +57,8 @@ static MPI_Status fresh(void)
 	return s;
 }
 
-/* Of a collective only that it went well and was not cancelled: libraries leave anything in the rest. */
+/* Of a collective only that it went well and was not cancelled: libraries leave anything in the
+ * rest. */
 static void say_status(const char *what, const MPI_Status *s, bool is_message)
 {
 	int count = -1, elements = -1, cancelled = -1;
@@ -68,8 +71,8 @@ static void say_status(const char *what, const MPI_Status *s, bool is_message)
 	}
 	MPI_Get_count(s, MPI_INT, &count);
 	MPI_Get_elements(s, MPI_INT, &elements);
-	check_say("%s: source %d, tag %d, error %d, count %d, elements %d, cancelled %d", what, s->MPI_SOURCE, s->MPI_TAG,
-		  s->MPI_ERROR, count, elements, cancelled);
+	check_say("%s: source %d, tag %d, error %d, count %d, elements %d, cancelled %d", what,
+		  s->MPI_SOURCE, s->MPI_TAG, s->MPI_ERROR, count, elements, cancelled);
 }
 
 static int call(int kind, MPI_Request *r)
@@ -155,7 +158,8 @@ static void say_several(const char *what, MPI_Request r[HANDLES], const MPI_Stat
 	for (int i = 0; i < HANDLES; i++) {
 		char name[64];
 
-		snprintf(name, sizeof(name), "%s %d%s", what, i, r[i] == MPI_REQUEST_NULL ? ", none left" : "");
+		snprintf(name, sizeof(name), "%s %d%s", what, i,
+			 r[i] == MPI_REQUEST_NULL ? ", none left" : "");
 		say_status(name, &s[i], i && i < HANDLES - 1);
 	}
 	EXPECT(r[3] != MPI_REQUEST_NULL);
@@ -194,7 +198,9 @@ BEHAVIOUR(statuses_of_a_mixture, 1)
 			for (int k = 0; flag && k < count; k++, left--)
 				s[form < 4 ? index : indices[k]] = one[k];
 		}
-		say_several((const char *[]){ "waitall", "testall", "waitany", "testany", "waitsome", "testsome" }[form], r, s);
+		say_several((const char *[]){ "waitall", "testall", "waitany", "testany",
+					      "waitsome", "testsome" }[form],
+			    r, s);
 	}
 	s[0] = fresh();
 	MPI_Waitany(HANDLES, r, &index, s);
@@ -217,7 +223,10 @@ static void say_wrong(const char *what, int rc, MPI_Request *r)
 	static MPI_Request untouched;
 
 	check_say_error(what, rc);
-	check_say("%s: request %s", what, *r == untouched ? "untouched" : *r == MPI_REQUEST_NULL ? "null" : "something");
+	check_say("%s: request %s", what,
+		  *r == untouched          ? "untouched"
+		  : *r == MPI_REQUEST_NULL ? "null"
+					   : "something");
 	*r = untouched;
 }
 
@@ -234,14 +243,21 @@ BEHAVIOUR(errors_of_wrong_calls, 2)
 	say_wrong("root of a broadcast", MPI_Ibcast(in, COUNT, MPI_INT, size, w, &r), &r);
 	say_wrong("type of a broadcast", MPI_Ibcast(in, COUNT, MPI_DATATYPE_NULL, 0, w, &r), &r);
 	say_wrong("not committed", MPI_Ibcast(in, COUNT / 2, pair, 0, w, &r), &r);
-	say_wrong("root of a gather", MPI_Igather(out, COUNT, MPI_INT, in, COUNT, MPI_INT, -5, w, &r), &r);
-	say_wrong("count of a gather", MPI_Igather(out, -2, MPI_INT, in, -2, MPI_INT, 0, w, &r), &r);
-	say_wrong("count of a scatter", MPI_Iscatter(out, -2, MPI_INT, in, -2, MPI_INT, 0, w, &r), &r);
-	say_wrong("count of an exchange", MPI_Ialltoall(out, -2, MPI_INT, in, -2, MPI_INT, w, &r), &r);
+	say_wrong("root of a gather",
+		  MPI_Igather(out, COUNT, MPI_INT, in, COUNT, MPI_INT, -5, w, &r), &r);
+	say_wrong("count of a gather", MPI_Igather(out, -2, MPI_INT, in, -2, MPI_INT, 0, w, &r),
+		  &r);
+	say_wrong("count of a scatter", MPI_Iscatter(out, -2, MPI_INT, in, -2, MPI_INT, 0, w, &r),
+		  &r);
+	say_wrong("count of an exchange", MPI_Ialltoall(out, -2, MPI_INT, in, -2, MPI_INT, w, &r),
+		  &r);
 	say_wrong("no operation", MPI_Iallreduce(out, in, COUNT, MPI_INT, MPI_OP_NULL, w, &r), &r);
-	say_wrong("bits of reals", MPI_Iallreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w, &r), &r);
-	say_wrong("root of a reduction", MPI_Ireduce(out, in, COUNT, MPI_INT, MPI_SUM, size + 1, w, &r), &r);
-	say_wrong("no communicator", MPI_Iallreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_NULL, &r), &r);
+	say_wrong("bits of reals", MPI_Iallreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w, &r),
+		  &r);
+	say_wrong("root of a reduction",
+		  MPI_Ireduce(out, in, COUNT, MPI_INT, MPI_SUM, size + 1, w, &r), &r);
+	say_wrong("no communicator",
+		  MPI_Iallreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_NULL, &r), &r);
 	say_wrong("no communicator, barrier", MPI_Ibarrier(MPI_COMM_NULL, &r), &r);
 	MPI_Type_free(&pair);
 	end();

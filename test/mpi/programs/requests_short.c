@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short nonblocking collectives of every kind, around the length up to which they need nobody's progress: each rank
- * gets what the standard says, in place and with gaps too, however many are in flight.
+ * Short nonblocking collectives of every kind, around the length up to which they need nobody's
+ * progress: each rank gets what the standard says, in place and with gaps too, however many are in
+ * flight.
  */
 #include "check.h"
 
 enum { SHORT_BYTES = 2032, JOBS = 70 };
 enum kind {
-	BCAST, GATHER, SCATTER, ALLGATHER, ALLGATHERV, ALLTOALL, REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK,
-	SCAN, EXSCAN, KINDS
+	BCAST,
+	GATHER,
+	SCATTER,
+	ALLGATHER,
+	ALLGATHERV,
+	ALLTOALL,
+	REDUCE,
+	ALLREDUCE,
+	REDUCE_SCATTER,
+	REDUCE_SCATTER_BLOCK,
+	SCAN,
+	EXSCAN,
+	KINDS
 };
 
 /* One of them: n numbers a part. */
@@ -50,14 +62,16 @@ static void see(const struct job *j, const int *at, int part, int i, int want)
 	int got = at[(part * j->n + i) * j->gap];
 
 	if (got != want && !check_failed())
-		check_fail("kind %d, %d numbers, root %d, in place %d, gap %d: number %d of part %d is %d, not %d", j->kind,
-			   j->n, j->root, j->in_place, j->gap, i, part, got, want);
+		check_fail("kind %d, %d numbers, root %d, in place %d, gap %d: number %d of part "
+			   "%d is %d, not %d",
+			   j->kind, j->n, j->root, j->in_place, j->gap, i, part, got, want);
 }
 
 static void prepare(struct job *j)
 {
 	size_t ints = (size_t)size * (size_t)j->n * (size_t)j->gap;
-	bool parts = j->kind == SCATTER || j->kind == ALLTOALL || j->kind == REDUCE_SCATTER || j->kind == REDUCE_SCATTER_BLOCK;
+	bool parts = j->kind == SCATTER || j->kind == ALLTOALL || j->kind == REDUCE_SCATTER ||
+		     j->kind == REDUCE_SCATTER_BLOCK;
 	int *from;
 
 	j->send = check_alloc(ints * sizeof(int));
@@ -68,7 +82,8 @@ static void prepare(struct job *j)
 		j->counts[r] = j->n;
 		j->displs[r] = r * j->n;
 	}
-	/* a broadcast's buffer is `send`; what is in place lies where it is received, or, of a scatter, sent from */
+	/* a broadcast's buffer is `send`; what is in place lies where it is received, or, of a
+	 * scatter, sent from */
 	from = j->in_place && j->kind != SCATTER ? j->recv : j->send;
 	if (parts)
 		for (int r = 0; r < size; r++)
@@ -88,11 +103,13 @@ static void start_moving(struct job *j)
 		MPI_Ibcast(j->send, j->n, t, j->root, comm, &j->request);
 		break;
 	case GATHER:
-		MPI_Igather(rank == j->root ? send : j->send, j->n, t, j->recv, j->n, t, j->root, comm, &j->request);
+		MPI_Igather(rank == j->root ? send : j->send, j->n, t, j->recv, j->n, t, j->root,
+			    comm, &j->request);
 		break;
 	case SCATTER:
-		MPI_Iscatter(j->send, j->n, t, rank == j->root && j->in_place ? MPI_IN_PLACE : j->recv, j->n, t, j->root, comm,
-			     &j->request);
+		MPI_Iscatter(j->send, j->n, t,
+			     rank == j->root && j->in_place ? MPI_IN_PLACE : j->recv, j->n, t,
+			     j->root, comm, &j->request);
 		break;
 	case ALLGATHER:
 		MPI_Iallgather(send, j->n, t, j->recv, j->n, t, comm, &j->request);
@@ -112,8 +129,10 @@ static void start_folding(struct job *j)
 
 	switch (j->kind) {
 	case REDUCE:
-		MPI_Ireduce(rank == j->root ? send : j->in_place ? j->recv : j->send, j->recv, j->n, MPI_INT, MPI_SUM, j->root,
-			    comm, &j->request);
+		MPI_Ireduce(rank == j->root ? send
+			    : j->in_place   ? j->recv
+					    : j->send,
+			    j->recv, j->n, MPI_INT, MPI_SUM, j->root, comm, &j->request);
 		break;
 	case ALLREDUCE:
 		MPI_Iallreduce(send, j->recv, j->n, MPI_INT, MPI_SUM, comm, &j->request);
@@ -193,7 +212,8 @@ static void connect_comm(void)
 
 static void each(enum kind kind)
 {
-	int most = SHORT_BYTES / (int)sizeof(int), lengths[] = { 1, 7, most / size, most / size + 1, most, most + 1 };
+	int most = SHORT_BYTES / (int)sizeof(int),
+	    lengths[] = { 1, 7, most / size, most / size + 1, most, most + 1 };
 	MPI_Datatype spaced;
 
 	connect_comm();
@@ -201,8 +221,12 @@ static void each(enum kind kind)
 	MPI_Type_commit(&spaced);
 	for (unsigned how = 0; how < 4 * sizeof(lengths) / sizeof(lengths[0]); how++)
 		for (int root = 0; root < size; root++) {
-			struct job j = { .kind = kind, .number = (int)how, .root = root, .n = lengths[how / 4],
-					 .in_place = how % 2 && kind != BCAST, .gap = how / 2 % 2 && !is_fold(kind) ? 3 : 1 };
+			struct job j = { .kind = kind,
+					 .number = (int)how,
+					 .root = root,
+					 .n = lengths[how / 4],
+					 .in_place = how % 2 && kind != BCAST,
+					 .gap = how / 2 % 2 && !is_fold(kind) ? 3 : 1 };
 
 			/* in place means something at the root only, there */
 			if ((kind == GATHER || kind == REDUCE) && rank != root)
@@ -234,7 +258,11 @@ BEHAVIOUR(many_short_ones_end_backwards, 1)
 
 	connect_comm();
 	for (int k = 0; k < JOBS; k++) {
-		jobs[k] = (struct job){ .kind = (enum kind)(k % KINDS), .number = k, .root = k % size, .n = 1 + k, .gap = 1,
+		jobs[k] = (struct job){ .kind = (enum kind)(k % KINDS),
+					.number = k,
+					.root = k % size,
+					.n = 1 + k,
+					.gap = 1,
 					.type = MPI_INT };
 		start(&jobs[k]);
 	}
@@ -252,8 +280,12 @@ BEHAVIOUR(thousands_of_all_kinds_are_in_flight, 1)
 
 	connect_comm();
 	for (int k = 0; k < n; k++) {
-		jobs[k] = (struct job){ .kind = (enum kind)(k * 7 % KINDS), .number = k, .root = k % size,
-					.n = k % 40 ? 1 + k % 9 : 900, .gap = 1, .type = MPI_INT };
+		jobs[k] = (struct job){ .kind = (enum kind)(k * 7 % KINDS),
+					.number = k,
+					.root = k % size,
+					.n = k % 40 ? 1 + k % 9 : 900,
+					.gap = 1,
+					.type = MPI_INT };
 		start(&jobs[k]);
 		requests[k] = jobs[k].request;
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* MPI_THREAD_MULTIPLE: collectives that one thread starts and another waits for, while others do the same. */
+/* MPI_THREAD_MULTIPLE: collectives that one thread starts and another waits for, while others do
+ * the same. */
 #include "check.h"
 
 #include <pthread.h>
@@ -134,7 +135,8 @@ static void run_pairs(bool blocks)
 
 BEHAVIOUR(a_collective_is_started_in_one_thread_and_waited_for_in_another, 1) { run_pairs(false); }
 
-/* Those in flight are waited for by a thread while another is in a blocking collective of the same communicator. */
+/* Those in flight are waited for by a thread while another is in a blocking collective of the same
+ * communicator. */
 BEHAVIOUR(a_thread_waits_for_requests_beside_a_blocking_collective, 1) { run_pairs(true); }
 
 int main(int argc, char **argv)

@@ -56,13 +56,14 @@ static void refuse(const char *name, int error)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		bool any = calls[i].argument == ANY_USE;
-		unsigned at = offsetof(struct seccomp_data, args) + 8 * (any ? 0 : calls[i].argument);
+		unsigned at =
+			offsetof(struct seccomp_data, args) + 8 * (any ? 0 : calls[i].argument);
 		struct sock_filter code[] = {
 			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 			BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i].number, 0, 3),
 			BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at),
-			BPF_JUMP(BPF_JMP | (any ? BPF_JGE : BPF_JEQ) | BPF_K, any ? 0 : calls[i].value, 0,
-				 1),
+			BPF_JUMP(BPF_JMP | (any ? BPF_JGE : BPF_JEQ) | BPF_K,
+				 any ? 0 : calls[i].value, 0, 1),
 			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
 			BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 		};

@@ -360,7 +360,8 @@ BEHAVIOUR(large_count_calls, 1)
 #endif
 }
 
-/* Making a group needs descriptors. One rank that has none must not leave the others waiting for it. */
+/* Making a group needs descriptors. One rank that has none must not leave the others waiting for
+ * it. */
 BEHAVIOUR(a_rank_without_descriptors_delays_nobody, 2)
 {
 	size_t bytes = (size_t)256 << 10;

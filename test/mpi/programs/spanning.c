@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators that span nodes: ranks in other orders than the launcher's, threads, errors. Wants several hosts
- * (test/support/hosts.py), and runs on one, too.
+ * Communicators that span nodes: ranks in other orders than the launcher's, threads, errors. Wants
+ * several hosts (test/support/hosts.py), and runs on one, too.
  */
 #include "check.h"
 
@@ -11,7 +11,10 @@
 
 enum { COUNT = 30011 };
 
-static int number(int from, int to, int i, int seed) { return from * 100000 + to * 1000 + i % 997 + seed; }
+static int number(int from, int to, int i, int seed)
+{
+	return from * 100000 + to * 1000 + i % 997 + seed;
+}
 
 /* Those in which ranks get different things. in: n; out: n of each rank. */
 static void all_exchanges(MPI_Comm comm, int n, int seed, int *in, int *out)
@@ -53,7 +56,8 @@ static void all_kinds(MPI_Comm comm, int n, int seed)
 	MPI_Comm_size(comm, &p);
 	out = check_alloc(sizeof(*out) * (size_t)n * (size_t)p);
 	for (int root = 0; root < p; root++)
-		check_bcast(in, sizeof(*in) * (size_t)n, root, comm, check_seed((uint64_t)seed, (uint64_t)root));
+		check_bcast(in, sizeof(*in) * (size_t)n, root, comm,
+			    check_seed((uint64_t)seed, (uint64_t)root));
 	for (int i = 0; i < n; i++)
 		in[i] = me * 1000 + i + seed;
 	MPI_Allreduce(in, out, n, MPI_INT, MPI_SUM, comm);
@@ -90,7 +94,8 @@ BEHAVIOUR(ranks_may_lie_in_any_order, 2)
 BEHAVIOUR(each_kind_once, 2)
 {
 	enum { N = 3000 };
-	int *in = check_alloc(N * sizeof(*in) * (size_t)size), *out = check_alloc(N * sizeof(*out) * (size_t)size);
+	int *in = check_alloc(N * sizeof(*in) * (size_t)size),
+	    *out = check_alloc(N * sizeof(*out) * (size_t)size);
 	int counts[64];
 
 	for (int i = 0; i < N * size; i++)
@@ -111,7 +116,8 @@ BEHAVIOUR(each_kind_once, 2)
 	free(out);
 }
 
-/* Every rank in turn is late, and says by a file that it has come: in $SPANNING_FOLDER, which all hosts share. */
+/* Every rank in turn is late, and says by a file that it has come: in $SPANNING_FOLDER, which all
+ * hosts share. */
 BEHAVIOUR(barriers_wait_for_all, 2)
 {
 	const char *folder = getenv("SPANNING_FOLDER");
@@ -130,8 +136,9 @@ BEHAVIOUR(barriers_wait_for_all, 2)
 }
 
 /*
- * Segments pass through a window, as the type has gaps; who is late takes none of them for a while, and what waits for it must
- * not make room for later ones. Wants long segments, which the library cannot put aside.
+ * Segments pass through a window, as the type has gaps; who is late takes none of them for a while,
+ * and what waits for it must not make room for later ones. Wants long segments, which the library
+ * cannot put aside.
  */
 BEHAVIOUR(who_is_late_gets_what_was_sent, 2)
 {
@@ -168,7 +175,8 @@ BEHAVIOUR(some_ranks_only, 3)
 	}
 }
 
-/* Messages, and parts of messages for each rank, of about a segment, of about what an all-to-all may have, of hardly anything. */
+/* Messages, and parts of messages for each rank, of about a segment, of about what an all-to-all
+ * may have, of hardly anything. */
 BEHAVIOUR(lengths_around_those_at_which_messages_are_cut, 2)
 {
 	static const int lengths[] = { 1, 2, 1365, 4095, 4096, 4097, 16383, 16384, 16385 };
@@ -187,12 +195,14 @@ static void add_ints(void *in, void *inout, int *n, MPI_Datatype *type)
 		((int *)inout)[i] += ((const int *)in)[i];
 }
 
-/* Reductions are cut between elements only: some to a segment, one that is nearly as long, one that is longer. */
+/* Reductions are cut between elements only: some to a segment, one that is nearly as long, one that
+ * is longer. */
 BEHAVIOUR(elements_that_do_not_divide_segments, 2)
 {
 	static const int ints[] = { 3, 1000, 4095, 5000 };
 	enum { ELEMENTS = 23, MOST = ELEMENTS * 5000 };
-	int *in = check_alloc(MOST * sizeof(*in) * (size_t)size), *out = check_alloc(MOST * sizeof(*out));
+	int *in = check_alloc(MOST * sizeof(*in) * (size_t)size),
+	    *out = check_alloc(MOST * sizeof(*out));
 	MPI_Op add;
 
 	MPI_Op_create(add_ints, 1, &add);
@@ -221,7 +231,8 @@ BEHAVIOUR(elements_that_do_not_divide_segments, 2)
 	free(out);
 }
 
-/* More than are served at a time: those that are freed make room, and take no more of the library's. */
+/* More than are served at a time: those that are freed make room, and take no more of the
+ * library's. */
 BEHAVIOUR(communicators_come_and_go, 2)
 {
 	int sum, one = 1;
@@ -275,7 +286,8 @@ BEHAVIOUR(floats_are_the_same_everywhere, 2)
 	uint64_t state = (uint64_t)rank + 99, hash = 0, lowest, highest;
 
 	for (int i = 0; i < COUNT; i++)
-		in[i] = (double)(int64_t)check_random(&state) / (double)(1 + check_random(&state) % 1000000);
+		in[i] = (double)(int64_t)check_random(&state) /
+			(double)(1 + check_random(&state) % 1000000);
 	for (int round = 0; round < 3; round++) {
 		MPI_Allreduce(in, out, COUNT, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 		for (int i = 0; i < COUNT; i++) {
@@ -294,7 +306,7 @@ BEHAVIOUR(floats_are_the_same_everywhere, 2)
 	free(out);
 }
 
-/* ---- nonblocking ------------------------------------------------------------------------------------- */
+/* ---- nonblocking ------------------------------------------------------------------------- */
 
 /* Several in flight, their ends asked for in every way, beside messages of the program's own. */
 static void wait_in_some_way(int way, int n, MPI_Request *requests)
@@ -384,9 +396,13 @@ static void *requests_in_a_thread(void *arg)
 }
 
 /* Each in an order of its own; whoever asks may complete what another waits for. */
-BEHAVIOUR(threads_with_requests_on_communicators_of_their_own, 2) { run_threads(in_a_thread, requests_in_a_thread); }
+BEHAVIOUR(threads_with_requests_on_communicators_of_their_own, 2)
+{
+	run_threads(in_a_thread, requests_in_a_thread);
+}
 
-/* In all forms; then a blocking one, which comes after them; on communicators that are freed while something is in flight. */
+/* In all forms; then a blocking one, which comes after them; on communicators that are freed while
+ * something is in flight. */
 BEHAVIOUR(requests_over_nodes, 2)
 {
 	MPI_Comm comm;
@@ -405,7 +421,8 @@ BEHAVIOUR(requests_over_nodes, 2)
 BEHAVIOUR(blocking_ones_come_after_requests, 2)
 {
 	enum { N = 5000 };
-	int *in = check_alloc(N * sizeof(*in)), *out = check_alloc(N * sizeof(*out)), *more = check_alloc(N * sizeof(*more));
+	int *in = check_alloc(N * sizeof(*in)), *out = check_alloc(N * sizeof(*out)),
+	    *more = check_alloc(N * sizeof(*more));
 	MPI_Request request;
 	MPI_Comm comm;
 
@@ -431,7 +448,8 @@ BEHAVIOUR(blocking_ones_come_after_requests, 2)
 	free(more);
 }
 
-/* What the one waits for, another does in a call of the library's that does not end before: nobody waits for ever. */
+/* What the one waits for, another does in a call of the library's that does not end before: nobody
+ * waits for ever. */
 BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
 {
 	enum { N = 200000 };
@@ -443,7 +461,8 @@ BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
 		MPI_Barrier(MPI_COMM_WORLD);
 		MPI_Ibcast(at, N, MPI_INT, root, MPI_COMM_WORLD, &request);
 		if (rank) /* waits in the library for who waits for this */
-			MPI_Recv(&token, 1, MPI_INT, rank - 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			MPI_Recv(&token, 1, MPI_INT, rank - 1, 3, MPI_COMM_WORLD,
+				 MPI_STATUS_IGNORE);
 		MPI_Wait(&request, MPI_STATUS_IGNORE);
 		if (rank + 1 < size)
 			MPI_Send(&token, 1, MPI_INT, rank + 1, 3, MPI_COMM_WORLD);
@@ -452,7 +471,7 @@ BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
 	free(at);
 }
 
-/* ---- what must not grow ------------------------------------------------------------------------------------ */
+/* ---- what must not grow ------------------------------------------------------------------ */
 
 /* SPANNING_TURNS of everything, once and again: the second time in the memory of the first. */
 BEHAVIOUR(nothing_grows, 2)
@@ -468,9 +487,11 @@ BEHAVIOUR(nothing_grows, 2)
 		}
 	}
 	check_usage(&after);
-	if (after.descriptors > before.descriptors + 2 || after.threads > before.threads || after.rss_kb > before.rss_kb + 2048)
-		check_fail("%ld descriptors, %ld threads, %ld KiB were %ld, %ld, %ld", after.descriptors, after.threads,
-			   after.rss_kb, before.descriptors, before.threads, before.rss_kb);
+	if (after.descriptors > before.descriptors + 2 || after.threads > before.threads ||
+	    after.rss_kb > before.rss_kb + 2048)
+		check_fail("%ld descriptors, %ld threads, %ld KiB were %ld, %ld, %ld",
+			   after.descriptors, after.threads, after.rss_kb, before.descriptors,
+			   before.threads, before.rss_kb);
 }
 
 /* Not only when the next one is made. */
@@ -499,12 +520,14 @@ BEHAVIOUR(threads_go_with_their_communicators, 2)
 	}
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------ */
 
-/* SLUICE_FAULT makes one rank fail in the middle. Everyone gets an error, and nobody waits for ever. */
+/* SLUICE_FAULT makes one rank fail in the middle. Everyone gets an error, and nobody waits for
+ * ever. */
 static void expect_errors(const char *kind)
 {
-	int *in = check_alloc(COUNT * sizeof(*in)), *out = check_alloc(COUNT * sizeof(*out) * (size_t)size), rc;
+	int *in = check_alloc(COUNT * sizeof(*in)),
+	    *out = check_alloc(COUNT * sizeof(*out) * (size_t)size), rc;
 	int *all = check_alloc(COUNT * sizeof(*all) * (size_t)size);
 	MPI_Comm comm;
 
@@ -536,7 +559,8 @@ static void expect_errors(const char *kind)
 	free(all);
 }
 
-/* One in flight fails on one rank, others are behind it: all end, and so does what comes after them. */
+/* One in flight fails on one rank, others are behind it: all end, and so does what comes after
+ * them. */
 BEHAVIOUR(failed_requests, 2)
 {
 	enum { REQUESTS = 4 };
@@ -552,8 +576,9 @@ BEHAVIOUR(failed_requests, 2)
 		memset(at[i], 0, COUNT * sizeof(int));
 	}
 	for (int i = 0; i < REQUESTS; i++) {
-		rc = i % 2 ? MPI_Ibcast(at[i], COUNT, MPI_INT, i % size, comm, &q[i]) :
-			     MPI_Iallreduce(at[i], at[REQUESTS + i], COUNT, MPI_INT, MPI_SUM, comm, &q[i]);
+		rc = i % 2 ? MPI_Ibcast(at[i], COUNT, MPI_INT, i % size, comm, &q[i])
+			   : MPI_Iallreduce(at[i], at[REQUESTS + i], COUNT, MPI_INT, MPI_SUM, comm,
+					    &q[i]);
 		EXPECT(!rc);
 	}
 	for (int i = 0; i < REQUESTS; i++) {

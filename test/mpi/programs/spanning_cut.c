@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A network that breaks in the middle: spanning_cut KIND BYTES READY. Collectives without end over a communicator whose
- * errors are returned; rank 0 makes the file READY when the first has ended. A rank that gets an error says so and goes.
- * KIND: bcast, allreduce, gather, iallreduce; or "finite-allreduce": 60 of them, each checked; or "killed-allreduce": the last rank
- * is killed in one of them.
+ * A network that breaks in the middle: spanning_cut KIND BYTES READY. Collectives without end over
+ * a communicator whose errors are returned; rank 0 makes the file READY when the first has ended. A
+ * rank that gets an error says so and goes. KIND: bcast, allreduce, gather, iallreduce; or
+ * "finite-allreduce": 60 of them, each checked; or "killed-allreduce": the last rank is killed in
+ * one of them.
  */
 #include "check.h"
 
@@ -56,7 +57,8 @@ static void start_kill(void)
 
 int main(int argc, char **argv)
 {
-	bool is_finite = argc > 1 && !strncmp(argv[1], "finite-", 7), is_killed = argc > 1 && !strncmp(argv[1], "killed-", 7);
+	bool is_finite = argc > 1 && !strncmp(argv[1], "finite-", 7),
+	     is_killed = argc > 1 && !strncmp(argv[1], "killed-", 7);
 	int me, p, got, rc = 0, n = argc > 2 ? atoi(argv[2]) / (int)sizeof(int) : 0, length = 0;
 	char text[MPI_MAX_ERROR_STRING] = "";
 	MPI_Comm comm;
@@ -72,7 +74,8 @@ int main(int argc, char **argv)
 	for (int round = 0; !rc && !(is_finite && round == 60); round++) {
 		if (is_killed && round == 1 && me == p - 1)
 			start_kill();
-		rc = run(comm, is_finite || is_killed ? argv[1] + 7 : argv[1], n, in, out, me, round);
+		rc = run(comm, is_finite || is_killed ? argv[1] + 7 : argv[1], n, in, out, me,
+			 round);
 		if (!rc && !round && !me)
 			close(open(argv[3], O_CREAT | O_WRONLY, 0600));
 	}

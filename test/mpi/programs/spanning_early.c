@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives inside a node that have been returned from early, and what a collective over all nodes then does with the
- * same memory, untouched by the program: as if they had ended. Wants SLUICE_RT_EARLY=on; NODES names each rank's node.
+ * Collectives inside a node that have been returned from early, and what a collective over all
+ * nodes then does with the same memory, untouched by the program: as if they had ended. Wants
+ * SLUICE_RT_EARLY=on; NODES names each rank's node.
  */
 #include "check.h"
 
@@ -73,16 +74,19 @@ BEHAVIOUR(what_is_pending_is_received_into, 2)
 		for (int i = 0; i < N; i++)
 			at[i] = word(rank, round, i);
 		be_late(round);
-		MPI_Gather(at, N, MPI_INT, all, N, MPI_INT, round % p, near); /* reads `at` behind the others' backs */
+		MPI_Gather(at, N, MPI_INT, all, N, MPI_INT, round % p,
+			   near); /* reads `at` behind the others' backs */
 		if (round % 2)
 			MPI_Allreduce(MPI_IN_PLACE, at, N, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 		else
 			MPI_Bcast(at, N, MPI_INT, round % size, MPI_COMM_WORLD);
 		for (int i = 0; i < N && !check_failed(); i++)
-			EXPECT(at[i] == (round % 2 ? 1000003 * (size * (size - 1) / 2) + size * (round * 101 + i) :
-						     word(round % size, round, i)));
+			EXPECT(at[i] == (round % 2 ? 1000003 * (size * (size - 1) / 2) +
+							     size * (round * 101 + i)
+						   : word(round % size, round, i)));
 		for (int k = 0; k < p && me == round % p && !check_failed(); k++)
-			EXPECT((all[k * N + 7] - round * 101 - 7) % 1000003 == 0 && all[k * N + N - 1] == all[k * N + 7] + N - 8);
+			EXPECT((all[k * N + 7] - round * 101 - 7) % 1000003 == 0 &&
+			       all[k * N + N - 1] == all[k * N + 7] + N - 8);
 	}
 	MPI_Comm_free(&near);
 	free(at);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcasts of 64 MB without end; with argument "gather", gathers; with "requests", many nonblocking collectives at
- * once; with "away", likewise, while the ranks compute. Each rank writes its pid to HARNESS_PIDS/RANK after the first few,
- * so that a test can kill one in the middle.
+ * Broadcasts of 64 MB without end; with argument "gather", gathers; with "requests", many
+ * nonblocking collectives at once; with "away", likewise, while the ranks compute. Each rank writes
+ * its pid to HARNESS_PIDS/RANK after the first few, so that a test can kill one in the middle.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -35,9 +35,11 @@ static void start_many(char *buf, char *recv, int ranks, MPI_Request *requests)
 		if (i % 3 == 0)
 			MPI_Ibcast(from, bytes, MPI_BYTE, i % ranks, MPI_COMM_WORLD, &requests[i]);
 		else if (i % 3 == 1)
-			MPI_Ialltoall(from, bytes / ranks, MPI_BYTE, to, bytes / ranks, MPI_BYTE, MPI_COMM_WORLD, &requests[i]);
+			MPI_Ialltoall(from, bytes / ranks, MPI_BYTE, to, bytes / ranks, MPI_BYTE,
+				      MPI_COMM_WORLD, &requests[i]);
 		else
-			MPI_Iallreduce(from, to, bytes / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
+			MPI_Iallreduce(from, to, bytes / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
+				       &requests[i]);
 	}
 }
 
@@ -67,7 +69,8 @@ int main(int argc, char **argv)
 {
 	size_t bytes = 64 << 20;
 	int rank, size, gather = argc > 1 && !strcmp(argv[1], "gather");
-	int away = argc > 1 && !strcmp(argv[1], "away"), requests = away || (argc > 1 && !strcmp(argv[1], "requests"));
+	int away = argc > 1 && !strcmp(argv[1], "away"),
+	    requests = away || (argc > 1 && !strcmp(argv[1], "requests"));
 	char *buf, *recv = NULL;
 
 	alarm(90);

@@ -138,7 +138,8 @@ static void *write_between_parts(void *arg)
 
 	for (size_t k = 0; k + 1 < n->parts; k++) {
 		for (size_t i = 0; i < n->part; i++) {
-			n->at[(3 * k + 2) * n->part + i] = (int)i + 1; /* once: what is lost stays lost */
+			n->at[(3 * k + 2) * n->part + i] =
+				(int)i + 1; /* once: what is lost stays lost */
 			for (volatile int pause = 0; pause < 10;)
 				pause++;
 		}
@@ -146,11 +147,13 @@ static void *write_between_parts(void *arg)
 	return NULL;
 }
 
-/* Between the parts that come lies other data of the program's, which another thread, or this one, has not finished. */
+/* Between the parts that come lies other data of the program's, which another thread, or this one,
+ * has not finished. */
 BEHAVIOUR(between_parts_others_may_write, 2)
 {
 	enum { PART = 1 << 17 };
-	int *counts = check_alloc((size_t)size * sizeof(int)), *displs = check_alloc((size_t)size * sizeof(int));
+	int *counts = check_alloc((size_t)size * sizeof(int)),
+	    *displs = check_alloc((size_t)size * sizeof(int));
 	int *send = check_alloc(2 * PART * sizeof(int));
 	size_t all = 3 * (size_t)size * PART * sizeof(int);
 
@@ -169,18 +172,21 @@ BEHAVIOUR(between_parts_others_may_write, 2)
 		memset(at, 0, all);
 		MPI_Barrier(MPI_COMM_WORLD);
 		if (round % 2) {
-			MPI_Iallgatherv(send, 2 * PART, MPI_INT, at, counts, displs, MPI_INT, MPI_COMM_WORLD, &request);
+			MPI_Iallgatherv(send, 2 * PART, MPI_INT, at, counts, displs, MPI_INT,
+					MPI_COMM_WORLD, &request);
 			write_between_parts(&n);
 			MPI_Wait(&request, MPI_STATUS_IGNORE);
 		} else {
 			pthread_create(&thread, NULL, write_between_parts, &n);
-			MPI_Allgatherv(send, 2 * PART, MPI_INT, at, counts, displs, MPI_INT, MPI_COMM_WORLD);
+			MPI_Allgatherv(send, 2 * PART, MPI_INT, at, counts, displs, MPI_INT,
+				       MPI_COMM_WORLD);
 			pthread_join(thread, NULL);
 		}
 		for (int r = 0; r < size; r++)
 			for (int i = 0; i < 3 * PART && !check_failed(); i++)
-				EXPECT(at[3 * r * PART + i] ==
-				       (i < 2 * PART ? r + i : r + 1 < size ? i - 2 * PART + 1 : 0));
+				EXPECT(at[3 * r * PART + i] == (i < 2 * PART   ? r + i
+								: r + 1 < size ? i - 2 * PART + 1
+									       : 0));
 		free(at);
 	}
 	free(counts);

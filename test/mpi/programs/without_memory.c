@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank that cannot take part in a nonblocking collective (SLUICE_FAULT): all ranks get an error, and nobody waits for ever. */
+/* A rank that cannot take part in a nonblocking collective (SLUICE_FAULT): all ranks get an error,
+ * and nobody waits for ever. */
 #include "check.h"
 
 enum { N = 2000, MOST = 12 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Wrong collectives, on all ranks alike: each rank says class and text of the error, and test/mpi compares what is
- * said with and without Sluice. Afterwards the communicator still works.
+ * Wrong collectives, on all ranks alike: each rank says class and text of the error, and test/mpi
+ * compares what is said with and without Sluice. Afterwards the communicator still works.
  *
  * Run alone: mpiexec -n 2 sluice run wrong_collectives reductions
  */
@@ -29,7 +29,8 @@ static void finish(void)
 {
 	EXPECT(MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
 	EXPECT(in[COUNT - 1] == size * (COUNT - 1));
-	EXPECT(MPI_Alltoall(out, COUNT, MPI_INT, in, COUNT, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+	EXPECT(MPI_Alltoall(out, COUNT, MPI_INT, in, COUNT, MPI_INT, MPI_COMM_WORLD) ==
+	       MPI_SUCCESS);
 	EXPECT(in[(size - 1) * COUNT] == rank * COUNT);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
@@ -46,10 +47,12 @@ BEHAVIOUR(reductions, 2)
 	MPI_Type_contiguous(2, MPI_INT, &pair);
 	check_say_error("no operation", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_OP_NULL, w));
 	check_say_error("not committed", MPI_Scan(out, in, COUNT / 2, pair, MPI_SUM, w));
-	check_say_error("bits of reals", MPI_Allreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w));
+	check_say_error("bits of reals",
+			MPI_Allreduce(out, in, COUNT / 2, MPI_DOUBLE, MPI_BXOR, w));
 	check_say_error("places of integers", MPI_Exscan(out, in, COUNT, MPI_INT, MPI_MINLOC, w));
 	check_say_error("root", MPI_Reduce(out, in, COUNT, MPI_INT, MPI_SUM, size, w));
-	check_say_error("no communicator", MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_NULL));
+	check_say_error("no communicator",
+			MPI_Allreduce(out, in, COUNT, MPI_INT, MPI_SUM, MPI_COMM_NULL));
 	counts[size - 1] = -1;
 	check_say_error("negative part", MPI_Reduce_scatter(out, in, counts, MPI_INT, MPI_SUM, w));
 	MPI_Type_free(&pair);
@@ -63,15 +66,21 @@ BEHAVIOUR(exchanges, 2)
 
 	start();
 	MPI_Type_contiguous(2, MPI_INT, &pair);
-	check_say_error("scatter root", MPI_Scatter(out, COUNT, MPI_INT, in, COUNT, MPI_INT, -9, w));
+	check_say_error("scatter root",
+			MPI_Scatter(out, COUNT, MPI_INT, in, COUNT, MPI_INT, -9, w));
 	check_say_error("scatter count", MPI_Scatter(out, -1, MPI_INT, in, -1, MPI_INT, 0, w));
-	check_say_error("allgather type", MPI_Allgather(out, COUNT, MPI_DATATYPE_NULL, in, COUNT, MPI_DATATYPE_NULL, w));
-	check_say_error("alltoall not committed", MPI_Alltoall(out, COUNT / 2, pair, in, COUNT / 2, pair, w));
+	check_say_error("allgather type", MPI_Allgather(out, COUNT, MPI_DATATYPE_NULL, in, COUNT,
+							MPI_DATATYPE_NULL, w));
+	check_say_error("alltoall not committed",
+			MPI_Alltoall(out, COUNT / 2, pair, in, COUNT / 2, pair, w));
 	check_say_error("alltoall count", MPI_Alltoall(out, -3, MPI_INT, in, -3, MPI_INT, w));
 	counts[0] = -2;
-	check_say_error("gatherv part", MPI_Gatherv(out, -2, MPI_INT, in, counts, displs, MPI_INT, 0, w));
-	check_say_error("allgatherv part", MPI_Allgatherv(out, COUNT, MPI_INT, in, counts, displs, MPI_INT, w));
-	check_say_error("alltoallv part", MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts, displs, MPI_INT, w));
+	check_say_error("gatherv part",
+			MPI_Gatherv(out, -2, MPI_INT, in, counts, displs, MPI_INT, 0, w));
+	check_say_error("allgatherv part",
+			MPI_Allgatherv(out, COUNT, MPI_INT, in, counts, displs, MPI_INT, w));
+	check_say_error("alltoallv part", MPI_Alltoallv(out, counts, displs, MPI_INT, in, counts,
+							displs, MPI_INT, w));
 	MPI_Type_free(&pair);
 	finish();
 }
@@ -80,7 +89,8 @@ BEHAVIOUR(exchanges, 2)
 BEHAVIOUR(one_buffer_for_both, 2)
 {
 	start();
-	check_say_error("allreduce", MPI_Allreduce(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+	check_say_error("allreduce",
+			MPI_Allreduce(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
 	check_say_error("scan", MPI_Scan(out, out, COUNT, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
 	finish();
 }

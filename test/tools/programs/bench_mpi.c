@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A libmpi of the MPICH ABI for tests of `sluice bench`: ranks of one machine that share the file
- * BENCH_MPI_AREA and are numbered by BENCH_MPI_RANK and BENCH_MPI_SIZE, which bench_mpiexec.sh sets.
- * Every MPI_Init of rank 0 adds a line to BENCH_MPI_AREA.log. BENCH_MPI_TROUBLE is one of
+ * BENCH_MPI_AREA and are numbered by BENCH_MPI_RANK and BENCH_MPI_SIZE, which bench_mpiexec.sh
+ * sets. Every MPI_Init of rank 0 adds a line to BENCH_MPI_AREA.log. BENCH_MPI_TROUBLE is one of
  *
  *   init     MPI_Init ends the process with a word why
  *   alone    every rank believes to be the only one
@@ -62,7 +62,8 @@ int MPI_Init(int *argc, char ***argv)
 		exit(3);
 	}
 	if (!path || !strcmp(trouble, "alone")) {
-		area = mmap(NULL, sizeof *area, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		area = mmap(NULL, sizeof *area, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			    -1, 0);
 		return 0;
 	}
 	rank = atoi(getenv("BENCH_MPI_RANK"));
@@ -142,8 +143,8 @@ int MPI_Bcast(void *buf, int count, int type, int root, int comm)
 	return 0;
 }
 
-int MPI_Gather(const void *send, int count, int type, void *recv, int recv_count, int recv_type, int root,
-	       int comm)
+int MPI_Gather(const void *send, int count, int type, void *recv, int recv_count, int recv_type,
+	       int root, int comm)
 {
 	size_t bytes = bytes_of(count, type);
 

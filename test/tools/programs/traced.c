@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counts what it calls, by calling function, so that a trace can be compared with it: each rank prints
- * "FUNCTION CALLS BYTES LARGE", bytes of one rank's message, LARGE those from 64 KiB on.
+ * Counts what it calls, by calling function, so that a trace can be compared with it: each rank
+ * prints "FUNCTION CALLS BYTES LARGE", bytes of one rank's message, LARGE those from 64 KiB on.
  *
  *   traced MODE    count | abort | kill | exit | hang | late | fork | threads (or nothing: count)
  */
@@ -24,7 +24,9 @@ struct count {
 	const char *name;
 	unsigned long calls, bytes, large;
 };
-static struct count counts[4] = { { "small_bcast" }, { "large_bcast" }, { "any_gather" }, { "strided_bcast" } };
+static struct count counts[4] = {
+	{ "small_bcast" }, { "large_bcast" }, { "any_gather" }, { "strided_bcast" }
+};
 
 static void add(struct count *c, unsigned long bytes)
 {
@@ -117,7 +119,8 @@ int main(int argc, char **argv)
 			misbehave(mode);
 	}
 	for (int i = 0; i < 4; i++)
-		printf("%s %lu %lu %lu\n", counts[i].name, counts[i].calls, counts[i].bytes, counts[i].large);
+		printf("%s %lu %lu %lu\n", counts[i].name, counts[i].calls, counts[i].bytes,
+		       counts[i].large);
 	MPI_Finalize();
 	fflush(stdout);
 	if (!strcmp(mode, "late") && rank == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that go on after their calls, and such that combine, counted as they are called: each rank prints
- * "FUNCTION CALLS BYTES RECEIVED", bytes of one rank's message, and of what this rank gets of all of them.
+ * Collectives that go on after their calls, and such that combine, counted as they are called: each
+ * rank prints "FUNCTION CALLS BYTES RECEIVED", bytes of one rank's message, and of what this rank
+ * gets of all of them.
  *
  *   traced_requests ROUNDS
  */
@@ -37,7 +38,7 @@ static void wait_for(MPI_Request *r)
 	MPI_Wait(r, MPI_STATUS_IGNORE);
 }
 
-/* ---- begun ------------------------------------------------------------------------------------------------------- */
+/* ---- begun ------------------------------------------------------------------------------- */
 
 __attribute__((noinline)) void later_allreduce(struct count *c, int n)
 {
@@ -101,7 +102,8 @@ __attribute__((noinline)) void many_allreduces(struct count *c, int n)
 	static MPI_Request r[MANY];
 
 	for (int i = 0; i < MANY; i++) {
-		MPI_Iallreduce(mine, results + i * SHORT * 20, SHORT * 20, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &r[i]);
+		MPI_Iallreduce(mine, results + i * SHORT * 20, SHORT * 20, MPI_DOUBLE, MPI_SUM,
+			       MPI_COMM_WORLD, &r[i]);
 		add(c, 8ul * SHORT * 20, 8ul * SHORT * 20);
 	}
 	(void)n;
@@ -121,7 +123,7 @@ __attribute__((noinline)) void again_bcast(struct count *c, int n)
 	MPI_Wait(&r, MPI_STATUS_IGNORE);
 }
 
-/* ---- combined ----------------------------------------------------------------------------------------------------- */
+/* ---- combined ---------------------------------------------------------------------------- */
 
 static void take_larger(void *in, void *inout, int *n, MPI_Datatype *type)
 {
@@ -169,17 +171,19 @@ __attribute__((noinline)) void now_scatter_sums(struct count *c, int n)
 	add(c, 8ul * (unsigned)n, 8ul * (unsigned)n);
 }
 
-/* ---- all of them --------------------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;
 	void (*call)(struct count *c, int n);
 } kinds[] = {
-	{ "later_allreduce", later_allreduce }, { "later_reduce", later_reduce }, { "later_bcast", later_bcast },
-	{ "later_gather", later_gather }, { "later_alltoall", later_alltoall }, { "later_barrier", later_barrier },
-	{ "many_allreduces", many_allreduces }, { "again_bcast", again_bcast }, { "now_allreduce", now_allreduce }, { "own_allreduce", own_allreduce },
-	{ "now_reduce", now_reduce }, { "now_scan", now_scan }, { "now_exscan", now_exscan },
-	{ "now_scatter_sums", now_scatter_sums },
+	{ "later_allreduce", later_allreduce }, { "later_reduce", later_reduce },
+	{ "later_bcast", later_bcast },         { "later_gather", later_gather },
+	{ "later_alltoall", later_alltoall },   { "later_barrier", later_barrier },
+	{ "many_allreduces", many_allreduces }, { "again_bcast", again_bcast },
+	{ "now_allreduce", now_allreduce },     { "own_allreduce", own_allreduce },
+	{ "now_reduce", now_reduce },           { "now_scan", now_scan },
+	{ "now_exscan", now_exscan },           { "now_scatter_sums", now_scatter_sums },
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -194,12 +198,14 @@ int main(int argc, char **argv)
 	MPI_Op_create(take_larger, 1, &largest);
 	mine = calloc((size_t)size * 10 * LARGE, 8);
 	results = calloc((size_t)size * 10 * LARGE, 8);
-	MPI_Allreduce(mine, results, LARGE, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); /* a communicator is connected */
+	MPI_Allreduce(mine, results, LARGE, MPI_DOUBLE, MPI_SUM,
+		      MPI_COMM_WORLD); /* a communicator is connected */
 	for (int i = 0; i < rounds; i++)
 		for (int k = 0; k < KINDS; k++)
 			kinds[k].call(&counts[k], i % 2 ? SHORT : LARGE + i);
 	for (int k = 0; k < KINDS; k++)
-		printf("%s %lu %lu %lu\n", kinds[k].name, counts[k].calls, counts[k].bytes, counts[k].received);
+		printf("%s %lu %lu %lu\n", kinds[k].name, counts[k].calls, counts[k].bytes,
+		       counts[k].received);
 	fflush(stdout);
 	MPI_Op_free(&largest);
 	MPI_Finalize();
