@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "host/host.h"
+#include "os/os.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -59,7 +59,7 @@ static void flush(const char *p, size_t bytes)
 /* The part of [0, bytes) that this process copies. */
 static void part_of(const struct cell *c, int rank, size_t *at, size_t *bytes)
 {
-	size_t half = c->copiers == 1 ? c->bytes : base_round_down(c->bytes / 2, HOST_PAGE);
+	size_t half = c->copiers == 1 ? c->bytes : base_round_down(c->bytes / 2, OS_PAGE);
 
 	*at = rank == 1 ? 0 : half;
 	*bytes = rank == 1 ? half : c->bytes - half;
@@ -107,7 +107,7 @@ static struct times call_once(struct setup *s, const struct cell *c, uint64_t ca
 	part_of(c, s->b.rank, &at, &bytes);
 	begin = bench_start(&s->b);
 	if (bytes)
-		host_copy(s->dst + at, s->src + at, bytes, c->kernel);
+		os_copy(s->dst + at, s->src + at, bytes, c->kernel);
 	bench_sync(&s->b);
 	if (s->b.rank == 1) {
 		copied = bench_now_ns();
@@ -170,8 +170,8 @@ static void measure(struct setup *s, const struct cell *c)
 /* Memory that both map: huge where asked for and possible, present, and warm in the receiver. */
 static char *make_buffer(size_t room, bool huge)
 {
-	char *hole = mmap(NULL, room + HOST_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	char *p = (char *)base_round_up((uintptr_t)hole, HOST_HUGE);
+	char *hole = mmap(NULL, room + OS_HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = (char *)base_round_up((uintptr_t)hole, OS_HUGE);
 	int fd = memfd_create("copy_kernels", MFD_CLOEXEC);
 
 	if (hole == MAP_FAILED || fd < 0 || ftruncate(fd, (off_t)room) ||
@@ -194,7 +194,7 @@ static void measure_size(struct setup *s, size_t bytes, int only_kernel)
 				struct cell c = { kernel, r, copiers, bytes };
 
 				if ((only_kernel < 0 || only_kernel == kernel) &&
-				    host_copy_has(kernel))
+				    os_copy_has(kernel))
 					measure(s, &c);
 			}
 }
@@ -202,8 +202,8 @@ static void measure_size(struct setup *s, size_t bytes, int only_kernel)
 static void print_head(const struct setup *s)
 {
 	printf("# %d CPUs, L2 %llu KiB, last level %llu KiB, %s pages, %d calls\n", bench_cpus(),
-	       (unsigned long long)host_l2_bytes() >> 10,
-	       (unsigned long long)host_llc_bytes() >> 10, s->huge ? "huge" : "small", s->calls);
+	       (unsigned long long)os_l2_bytes() >> 10,
+	       (unsigned long long)os_llc_bytes() >> 10, s->huge ? "huge" : "small", s->calls);
 	printf("%-6s %s %9s  %-11s %17s %17s %8s %8s %17s\n", "# src", "n", "bytes", "kernel",
 	       "GB/s P0      P50", "copy us P0    P50", "touch", "read", "used us P0    P50");
 	fflush(stdout);
@@ -256,7 +256,7 @@ int main(int argc, char **argv)
 			return fprintf(stderr, "copy_kernels: cannot read \"%s\"\n", argv[i]), 2;
 	}
 	for (int i = 0; i < count; i++)
-		s.room = base_max_u64(s.room, base_round_up(sizes[i], HOST_HUGE));
+		s.room = base_max_u64(s.room, base_round_up(sizes[i], OS_HUGE));
 	s.b.area = mmap(NULL, sizeof(*s.b.area), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			-1, 0);
 	s.src = make_buffer(s.room, s.huge);

@@ -52,7 +52,7 @@ static bool normal;
 
 static struct engine_chan *open_with(int workers, const char *kernel, unsigned cpus_mask)
 {
-	struct host_cpumask cpus = { { cpus_mask } };
+	struct os_cpumask cpus = { { cpus_mask } };
 	char first[64], second[64], problems[256], reason[256];
 	char *env[] = { first, second, normal ? "SLUICE_FAULT=engine_idle:all" : NULL, NULL };
 	struct engine_chan *ch;
@@ -136,7 +136,7 @@ static void transfer_run(struct engine_chan *ch, char *dst, const char *src, siz
 	}
 	engine_flush(ch);
 	while (atomic_load(&t->ended) < bytes)
-		host_cpu_relax();
+		os_cpu_relax();
 }
 
 /* ---- what a post costs ------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static void measure_posts(const char *how, unsigned pause_us)
 		engine_flush(ch);
 		d = bench_now_ns();
 		while (!atomic_load(&ended_ns))
-			host_cpu_relax();
+			os_cpu_relax();
 		post[i] = b - a;
 		flush[i] = d - b;
 		end[i] = atomic_load(&ended_ns) - a;
@@ -225,7 +225,7 @@ static void measure_own(char *dst, char *src, size_t bytes)
 	for (int i = 0; i < BIG_CALLS; i++) {
 		memset(src, i, bytes);
 		ns[i] = bench_now_ns();
-		host_copy(dst, src, bytes, BASE_COPY_AUTO);
+		os_copy(dst, src, bytes, BASE_COPY_AUTO);
 		ns[i] = bench_now_ns() - ns[i];
 	}
 	report("copy", "by the program", bytes, ns, BIG_CALLS);
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
 	}
 	bench_pin(0);
 	printf("{\"cpus\": %d, \"llc_bytes\": %llu, \"engine\": \"%s\"}\n", bench_cpus(),
-	       (unsigned long long)host_llc_bytes(), engine);
+	       (unsigned long long)os_llc_bytes(), engine);
 	measure_posts("a worker seeks", 0);
 	measure_posts("the worker sleeps", 1000);
 	for (size_t s = 0; s < BASE_ARRAY_LEN(sizes); s++) {
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
 			measure_bandwidth(dst, src, sizes[s], fragment, 2, 2);
 		}
 		for (size_t k = 0; k < BASE_ARRAY_LEN(kernels); k++)
-			if (host_copy_has((enum base_copy_kernel)(BASE_COPY_PLAIN + k)))
+			if (os_copy_has((enum base_copy_kernel)(BASE_COPY_PLAIN + k)))
 				measure_use(dst, src, sizes[s], kernels[k]);
 	}
 	return 0;

@@ -183,8 +183,8 @@ static void copy_by_hand(char *dst, const char *src)
 
 	bench_sync(&bench);
 	while ((i = atomic_fetch_add(&shared->next, 1)) < all) {
-		host_copy(dst + (uint64_t)i * FRAGMENT, src + (uint64_t)i * FRAGMENT, FRAGMENT,
-			  host_copy_pick(FRAGMENT, COPY_BYTES));
+		os_copy(dst + (uint64_t)i * FRAGMENT, src + (uint64_t)i * FRAGMENT, FRAGMENT,
+			  os_copy_pick(FRAGMENT, COPY_BYTES));
 		atomic_fetch_add(&shared->done, 1);
 	}
 	while (atomic_load(&shared->done) < all)

@@ -16,7 +16,7 @@
 #include "bench.h"
 #include "goal/interp.h"
 #include "goal/local.h"
-#include "host/host.h"
+#include "os/os.h"
 
 enum { TURNS = 61, NULLS = 1 << 16 };
 
@@ -81,7 +81,7 @@ static float *buffer(size_t bytes)
 static void compare(const char *what, uint32_t type, loop *hand, size_t bytes, bool in_place)
 {
 	float *a = buffer(bytes), *b = buffer(bytes), *dst = in_place ? a : buffer(bytes);
-	enum goal_isa isa = (enum goal_isa)host_simd();
+	enum goal_isa isa = (enum goal_isa)os_simd();
 	uint64_t ours[TURNS], theirs[TURNS], since;
 
 	for (int i = 0; i < TURNS; i++) {
@@ -126,7 +126,7 @@ static void every_operation(size_t bytes)
 				continue;
 			for (int i = 0; i < TURNS; i++) {
 				since = bench_now_ns();
-				goal_local((enum goal_isa)host_simd(), type, dtype, a, a, b, bytes);
+				goal_local((enum goal_isa)os_simd(), type, dtype, a, a, b, bytes);
 				ns[i] = bench_now_ns() - since;
 			}
 			printf("{\"what\": \"%s\", \"type\": \"%s\", \"bytes\": %zu, "
@@ -188,9 +188,9 @@ static void null_operations(const char *what, enum shape shape)
 int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 1 << 14, 1 << 20, 1 << 24 };
-	bool wide = host_simd() == HOST_SIMD_AVX512;
+	bool wide = os_simd() == OS_SIMD_AVX512;
 
-	if (host_simd() == HOST_SIMD_BASE) {
+	if (os_simd() == OS_SIMD_BASE) {
 		fprintf(stderr, "this CPU has no AVX2: nothing to compare with\n");
 		return 1;
 	}

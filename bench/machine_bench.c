@@ -27,7 +27,7 @@
 
 #include "bench.h"
 #include "guard/guard.h"
-#include "host/host.h"
+#include "os/os.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -175,7 +175,7 @@ static void copy_size(struct job *j, size_t bytes)
 	for (int i = -WARMUP;
 	     bench_agree(&j->b, i < WARMUP || bench_now_ns() - since < j->budget_ns); i++) {
 		t0 = bench_start(&j->b);
-		host_copy(dst, src, bytes, BASE_COPY_AUTO);
+		os_copy(dst, src, bytes, BASE_COPY_AUTO);
 		ns = bench_max(&j->b, bench_now_ns() - t0);
 		if (j->b.rank == 0 && i >= 0)
 			add(ns);
@@ -439,7 +439,7 @@ int main(int argc, char **argv)
 	for (int cpu = 0; cpu < CPU_SETSIZE && j.cpu_count < BENCH_MAX_RANKS; cpu++)
 		if (CPU_ISSET(cpu, &set))
 			j.cpus[j.cpu_count++] = cpu;
-	host_copy_prepare();
+	os_copy_prepare();
 	for (size_t m = 0; m < sizeof(measures) / sizeof(measures[0]); m++)
 		if (has_name(j.what, measures[m].name))
 			measures[m].run(&j);

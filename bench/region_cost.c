@@ -195,8 +195,8 @@ static void measure_use(size_t bytes, enum lie how)
 
 		memset(p, i, bytes);
 		t = bench_now_ns();
-		host_copy(base + to.arena_off, base + from.arena_off, bytes - from.head - from.tail,
-			  host_copy_pick(bytes, bytes));
+		os_copy(base + to.arena_off, base + from.arena_off, bytes - from.head - from.tail,
+			  os_copy_pick(bytes, bytes));
 		ns[i] = bench_now_ns() - t;
 	}
 	report("copy", bytes, lies[how], ns, ROUNDS * 4, 1);

@@ -32,7 +32,7 @@
 #define WARM_UPS 72     /* more than a communicator has places for collectives in flight */
 #define TRIES    4      /* times the samples that were asked for */
 #define TRIAD_ARRAYS 3
-#define FOLD_PASSES  2  /* a rank's part is read from all, and written to all */
+#define REDUCE_PASSES  2  /* a rank's part is read from all, and written to all */
 
 struct stream {
 	struct bench b;
@@ -183,7 +183,7 @@ static void measure(struct stream *s, size_t bytes)
 	a = median(alone, count);
 	b = median(beside, count);
 	own = (double)s->passes * TRIAD_ARRAYS * (double)s->array_bytes;
-	moved = (s->shared ? s->b.ranks : 1) * FOLD_PASSES * (double)bytes;
+	moved = (s->shared ? s->b.ranks : 1) * REDUCE_PASSES * (double)bytes;
 	if (s->b.rank == last(s))
 		printf("{\"what\": \"stream\", \"bytes\": %zu, \"shared\": %d, \"alone_us\": %.1f, "
 		       "\"beside_us\": %.1f, "

@@ -29,7 +29,7 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter'
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Whose files are looked at, beside those of guard/.
-FOLDERS = ['base', 'progress', 'host', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'fold', 'exec', 'worker', 'rt']
+FOLDERS = ['base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
 NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
@@ -49,16 +49,16 @@ EXCEPTIONS = {
     ('log.c:log_dropped', 'snprintf'): 'as above',
     ('log.c:log_prefix', 'snprintf'): 'as above',
     ('pending.c:give_up', 'strerror'): 'the job ends',
-    ('host_process_start', 'snprintf'): 'numbers only',
-    ('host_process_start', 'strtoull'): 'numbers only',
-    ('cpu.c:cache_attribute', 'snprintf'): 'has run since host_copy_prepare()',
+    ('os_process_start', 'snprintf'): 'numbers only',
+    ('os_process_start', 'strtoull'): 'numbers only',
+    ('cpu.c:cache_attribute', 'snprintf'): 'has run since os_copy_prepare()',
     ('cpu.c:cache_bytes', 'sysconf'): 'as above',
     ('cpu.c:cache_bytes', 'sched_getcpu'): 'as above',
 }
 
 
 def arch_folder(root):
-    return platform.machine() if (root / 'src/host/arch' / platform.machine()).is_dir() else 'generic'
+    return platform.machine() if (root / 'src/os/arch' / platform.machine()).is_dir() else 'generic'
 
 
 def compile_all(root, cc, out):
@@ -71,7 +71,7 @@ def compile_all(root, cc, out):
     for folder in FOLDERS:
         files += sorted(f for f in (root / 'src' / folder).glob('*.c')
                         if f.name not in NOT_THERE and not f.name.startswith('interpose'))
-    files += sorted((root / 'src/host/arch' / arch_folder(root)).glob('*.c'))
+    files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:
         obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
         subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',

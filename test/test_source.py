@@ -21,7 +21,7 @@ def test_layers_check_finds_a_forbidden_edge(tmp_path):
     (tmp_path / 'scripts').mkdir()
     (tmp_path / 'scripts/layers').write_text((ROOT / 'scripts/layers').read_text())
     for folder, text in {'base': '#include "rt/rt.h"\n', 'rt': '#include "node/private.h"\n',
-                         'host': '#include <mpi.h>\nint f(void) { return getenv("X") != 0; }\n'}.items():
+                         'os': '#include <mpi.h>\nint f(void) { return getenv("X") != 0; }\n'}.items():
         (tmp_path / 'src' / folder).mkdir(parents=True)
         (tmp_path / 'src' / folder / 'x.c').write_text(text)
     done = subprocess.run([sys.executable, ROOT / 'scripts/check_layers.py', '--root', tmp_path],

@@ -96,7 +96,7 @@ struct base_options {
 	int64_t coll_domains;           /* SLUICE_COLL_DOMAINS: 0 by memory nodes, 1 none */
 	int64_t coll_take[BASE_COLL_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
 	bool span;                      /* SLUICE_SPAN: communicators over several nodes, too */
-	uint64_t span_segment_bytes; /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
+	uint64_t hier_segment_bytes; /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
 	uint64_t region_adopt_min_bytes; /* SLUICE_REGION_ADOPT_MIN: least bytes to adopt */
@@ -270,7 +270,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(BYTES_STAGED, "bytes_staged", "bytes this rank copied into or out of staging")           \
 	X(BYTES_EDGE, "bytes_edge", "bytes this rank took from descriptors")                       \
 	X(REUSE_ASKED, "reuse_asked", "times ranks agreed whether they use their buffers again")   \
-	X(BYTES_FOLDED, "bytes_folded", "bytes of results this rank combined")                     \
+	X(BYTES_REDUCED, "bytes_reduced", "bytes of results this rank combined")                     \
 	X(BYTES_HELPED, "bytes_helped", "bytes this rank copied for others")                       \
 	X(ADOPTED, "adopted", "buffers adopted")                                                   \
 	X(ADOPT_REFUSED, "adopt_refused", "adoptions refused or failed")                           \
@@ -280,7 +280,7 @@ const char *base_job_identity(bool prefer_pmix, int *out_rank);
 	X(GROUPS, "groups", "node groups created")                                                 \
 	X(GROUPS_REFUSED, "groups_refused", "communicators that Sluice does not serve")            \
 	X(SPANS, "spans", "communicators over several nodes that Sluice serves")                   \
-	X(SPAN_TAKEN, "span_taken", "collectives over several nodes done by Sluice")               \
+	X(SPAN_TAKEN, "hier_taken", "collectives over several nodes done by Sluice")               \
 	X(BYTES_SPAN, "bytes_span", "bytes this rank sent to other nodes by the host MPI")         \
 	X(SLEEPS, "sleeps", "times this rank slept on its doorbell")                               \
 	X(WAKES, "wakes", "times this rank woke a peer")

@@ -93,7 +93,7 @@ struct base_option base_option_table[] = {
 	BOOL("SLUICE_SPAN", span, "off", true,
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice"),
-	BYTES("SLUICE_SPAN_SEGMENT", span_segment_bytes, "0", 0, GIB, true,
+	BYTES("SLUICE_SPAN_SEGMENT", hier_segment_bytes, "0", 0, GIB, true,
 	      "Bytes that cross the network at a time while others move inside the nodes; 0 "
 	      "decides by free cores"),
 	ENUM("SLUICE_REGION_KIND", region_kind, "auto", region_kinds, true,

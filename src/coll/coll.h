@@ -9,7 +9,7 @@
  * COLL_SEND, receive buffers COLL_RECV; where there is one buffer only, a broadcast's and that of
  * an allgather in place, it is COLL_SEND on every rank.
  *
- * What is combined (MPI_Reduce and the like) is no schedule of transfers: fold/.
+ * What is combined (MPI_Reduce and the like) is no schedule of transfers: reduce/.
  *
  * Ranks of a machine with several memory domains (NUMA nodes, shared caches) may have a second
  * level: what each rank of a domain gets alike, a broadcast's data and an allgather's blocks,

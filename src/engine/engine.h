@@ -29,7 +29,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 
 struct engine_chan;
 
@@ -118,12 +118,12 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
  * they are not bound apart (they share all CPUs) the count is CPUs - ranks and the mask is all
  * CPUs. Returns how many CPUs are spare (0: none) and the mask in *out.
  */
-int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks,
-		      struct host_cpumask *out);
+int engine_spare_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
+		      struct os_cpumask *out);
 /* Where the workers of this process run from now on, and how many of these CPUs are its share;
  * before engine_pick and the first channel. Without it one worker runs where this thread may run.
  */
-void engine_set_cpus(const struct host_cpumask *cpus, int count);
+void engine_set_cpus(const struct os_cpumask *cpus, int count);
 
 /* Called by each thread that an engine creates, in that thread, before it does anything else: a
  * guard marks it as ours. May be NULL. Set before the first probe. The thread has every signal
@@ -139,7 +139,7 @@ struct engine_thread {
 	pthread_t handle;
 	int tid;
 };
-int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg),
+int engine_thread_create(const char *name, const struct os_cpumask *cpus, void (*run)(void *arg),
 			 void *arg, struct engine_thread *out);
 
 #endif

@@ -52,7 +52,7 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
 /* Where the process that started this one may run: launchers are not bound. Of the same user only,
  * as it could be the init of a container or a daemon of the machine that knows nothing of this
  * job's share. */
-static void launcher_cpus(struct host_cpumask *out)
+static void launcher_cpus(struct os_cpumask *out)
 {
 	char path[32];
 	struct stat st;
@@ -62,43 +62,43 @@ static void launcher_cpus(struct host_cpumask *out)
 	snprintf(path, sizeof(path), "/proc/%d", (int)parent);
 	if (parent <= 1 || stat(path, &st) || st.st_uid != geteuid())
 		return;
-	if (host_cpumask_of((int)parent, out))
+	if (os_cpumask_of((int)parent, out))
 		memset(out, 0, sizeof(*out));
 }
 
-int engine_spare_of(const struct host_cpumask *launcher, const struct host_cpumask *used, int ranks,
-		    struct host_cpumask *out)
+int engine_spare_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
+		    struct os_cpumask *out)
 {
-	int over = host_cpumask_count(used) - ranks;
+	int over = os_cpumask_count(used) - ranks;
 
 	*out = *launcher;
-	host_cpumask_remove(out, used);
-	if (host_cpumask_count(out))
-		return host_cpumask_count(out);
+	os_cpumask_remove(out, used);
+	if (os_cpumask_count(out))
+		return os_cpumask_count(out);
 	if (over <= 0)
 		return 0;
 	*out = *used;
 	return over;
 }
 
-int engine_spare_cpus(const struct host_cpumask *rank_cpus_union, int ranks,
-		      struct host_cpumask *out)
+int engine_spare_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
+		      struct os_cpumask *out)
 {
-	struct host_cpumask launcher;
+	struct os_cpumask launcher;
 
 	if (base_opt.engine_cpus[0] &&
-	    !base_parse_cpus(base_opt.engine_cpus, out->bits, HOST_CPUMASK_WORDS))
-		return host_cpumask_count(out);
+	    !base_parse_cpus(base_opt.engine_cpus, out->bits, OS_CPUMASK_WORDS))
+		return os_cpumask_count(out);
 	launcher_cpus(&launcher);
 	return engine_spare_of(&launcher, rank_cpus_union, ranks, out);
 }
 
 /* ---- workers of this process ------------------------------------------------------------- */
 
-static struct host_cpumask worker_cpus;
+static struct os_cpumask worker_cpus;
 static int worker_share = -1; /* -1: nobody has said */
 
-void engine_set_cpus(const struct host_cpumask *cpus, int count)
+void engine_set_cpus(const struct os_cpumask *cpus, int count)
 {
 	worker_cpus = *cpus;
 	worker_share = count;
@@ -113,18 +113,18 @@ int engine_workers(void)
 	return worker_share < WORKERS_BY_SPARE_MAX ? worker_share : WORKERS_BY_SPARE_MAX;
 }
 
-bool engine_worker_cpus(int node, struct host_cpumask *out)
+bool engine_worker_cpus(int node, struct os_cpumask *out)
 {
-	struct host_cpumask near;
+	struct os_cpumask near;
 
 	*out = worker_cpus;
 	/* nothing is spare, or nobody asked, and the user wants workers */
-	if (!host_cpumask_count(out))
-		host_cpumask_self(out);
-	if (node < 0 || host_numa_node_count() == 1)
+	if (!os_cpumask_count(out))
+		os_cpumask_self(out);
+	if (node < 0 || os_numa_node_count() == 1)
 		return node <= 0;
-	if (host_numa_node_cpus(node, &near))
+	if (os_numa_node_cpus(node, &near))
 		return false;
-	host_cpumask_and(out, &near);
-	return host_cpumask_count(out) > 0;
+	os_cpumask_and(out, &near);
+	return os_cpumask_count(out) > 0;
 }

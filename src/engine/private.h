@@ -13,10 +13,10 @@ int engine_thread_probe(char *reason, size_t cap);
 /* How many workers this process may have: SLUICE_ENGINE_WORKERS, else by engine_set_cpus. */
 int engine_workers(void);
 /* Their CPUs near `node` (-1: all). False when there is none. */
-bool engine_worker_cpus(int node, struct host_cpumask *out);
+bool engine_worker_cpus(int node, struct os_cpumask *out);
 
 /* The pure part of engine_spare_cpus. launcher: what the job might have used; may be empty. */
-int engine_spare_of(const struct host_cpumask *launcher, const struct host_cpumask *used, int ranks,
-		    struct host_cpumask *out);
+int engine_spare_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
+		    struct os_cpumask *out);
 
 #endif

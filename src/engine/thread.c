@@ -24,7 +24,7 @@ enum {
 
 struct start {
 	const char *name;
-	const struct host_cpumask *cpus;
+	const struct os_cpumask *cpus;
 	void (*run)(void *arg);
 	void *arg;
 	int tid;                /* the thread's answer */
@@ -59,7 +59,7 @@ static void lower_priority(void)
 
 static void settle_in(const struct start *s)
 {
-	int rc = s->cpus ? host_cpumask_apply(s->cpus) : 0;
+	int rc = s->cpus ? os_cpumask_apply(s->cpus) : 0;
 
 	prctl(PR_SET_NAME, s->name);
 	if (rc)
@@ -81,7 +81,7 @@ static void *thread_main(void *arg)
 	/* Release: tid is written, and what s held was read before; pairs with the acquire in
 	 * engine_thread_create. */
 	atomic_store_explicit(&s->begun, 1, memory_order_release);
-	host_futex_wake(&s->begun, 1);
+	os_futex_wake(&s->begun, 1);
 	if (is_worker)
 		lower_priority(); /* not before: on a busy CPU the creator would wait for long */
 	run(its);
@@ -99,7 +99,7 @@ static int create(pthread_t *out, const pthread_attr_t *attr, struct start *s)
 	return -rc;
 }
 
-int engine_thread_create(const char *name, const struct host_cpumask *cpus, void (*run)(void *arg),
+int engine_thread_create(const char *name, const struct os_cpumask *cpus, void (*run)(void *arg),
 			 void *arg, struct engine_thread *out)
 {
 	struct start s = { .name = name, .cpus = cpus, .run = run, .arg = arg };
@@ -118,7 +118,7 @@ int engine_thread_create(const char *name, const struct host_cpumask *cpus, void
 	if (rc)
 		return rc;
 	while (!atomic_load_explicit(&s.begun, memory_order_acquire))
-		host_futex_wait(&s.begun, 0, HOST_FOR_EVER);
+		os_futex_wait(&s.begun, 0, OS_FOR_EVER);
 	out->tid = s.tid;
 	return 0;
 }

@@ -39,7 +39,7 @@ static uint64_t out_edges_off(int ranks)
 
 static uint64_t slot_bytes(int ranks)
 {
-	return base_round_up(out_edges_off(ranks) + 2 * XFER_EDGE_BYTES, HOST_PAGE);
+	return base_round_up(out_edges_off(ranks) + 2 * XFER_EDGE_BYTES, OS_PAGE);
 }
 
 uint64_t exec_area_bytes(int ranks) { return EXEC_SLOTS * slot_bytes(ranks) + XFER_RING_BYTES; }
@@ -112,7 +112,7 @@ static bool sends_user(const struct goal_block *b, bool is_away)
 
 static void ring_peers(struct exec_run *r)
 {
-	for (int k = 0; r->is_fold && k < r->comm->size; k++)
+	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
 		if (k != r->comm->rank)
 			node_ring(r->comm->group, k);
 	for (uint32_t i = 0; i < r->block->op_count; i++)
@@ -146,9 +146,9 @@ static void publish(struct exec_run *r)
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
 	s->is_away = call->is_away;
-	s->is_fold = r->is_fold;
-	if (r->is_fold)
-		run_fold_publish(r, call->fold);
+	s->is_reduce = r->is_reduce;
+	if (r->is_reduce)
+		run_reduce_publish(r, call->reduce);
 	else
 		publish_schedule(r);
 	r->block = slot_schedule(s);
@@ -218,7 +218,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!r)
 		return -ENOMEM;
 	run_reset(r, e, call);
-	ret = call->fold ? run_fold_begin(r, call->fold) : 0;
+	ret = call->reduce ? run_reduce_begin(r, call->reduce) : 0;
 	if (ret) {
 		r->next_free = e->free_runs;
 		e->free_runs = r;
@@ -229,7 +229,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!call->is_away) /* whose caller may have left the call that it belongs to */
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->left = r->is_fold ? 1 : r->block->op_count;
+	r->left = r->is_reduce ? 1 : r->block->op_count;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		r->ops[i].waits = run_op(r, i)->requires;
 		r->ops[i].state = r->ops[i].waits ? EXEC_BLOCKED : EXEC_ACTIVE;
@@ -264,7 +264,7 @@ void exec_abandon(struct exec_comm *e, int error)
  * that. Not for ever: a second rank may have failed, whom nobody names. */
 static bool may_end_well(struct exec_run *r, int culprit)
 {
-	uint64_t now = host_now_ns();
+	uint64_t now = os_now_ns();
 
 	if (!r->give_up_ns)
 		r->give_up_ns = now + GRACE_NS;
@@ -291,14 +291,14 @@ int check_peers(struct exec_run *r)
 /* A copy has failed because its other end is gone, which takes a moment to be visible. */
 static int find_dead(struct exec_run *r)
 {
-	uint64_t give_up = host_now_ns() + FIND_DEAD_NS;
+	uint64_t give_up = os_now_ns() + FIND_DEAD_NS;
 	int ret;
 
 	do {
 		ret = check_peers(r);
 		if (!ret)
 			sched_yield();
-	} while (!ret && host_now_ns() < give_up);
+	} while (!ret && os_now_ns() < give_up);
 	return ret ? ret : -EIO;
 }
 
@@ -320,8 +320,8 @@ int step_all(struct exec_run *r, enum exec_copy copy)
 {
 	int progress = 0, ret;
 
-	if (r->is_fold)
-		return run_fold_step(r, copy);
+	if (r->is_reduce)
+		return run_reduce_step(r, copy);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		ret = step_op(r, i, copy);
 		if (ret < 0)

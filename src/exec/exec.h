@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec: runs schedules (goal/) over transfers (xfer/), and folds (fold/): what the ranks of a
+ * exec: runs schedules (goal/) over transfers (xfer/), and reductions (reduce/): what the ranks of a
  * collective do.
  *
  * Every rank of a node group publishes what it brings to a collective in a slot of the control
@@ -13,7 +13,7 @@
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
  *   slot:            | exec_slot | schedule | xfer [recv_count], one of a copy | started [op_count]
- * | fold's |
+ * | reduce's |
  *
  * A run is one rank's side of one collective:
  *
@@ -24,7 +24,7 @@
  *                                   |            engine, or any rank, moves what is missing
  *                                   `-> exec_wait              still needed: blocking after all
  *
- * A fold has no operations that are matched: when all ranks have come, everybody can do every part
+ * A reduce has no operations that are matched: when all ranks have come, everybody can do every part
  * of it. Its slot carries numbers instead of a schedule, the claim words of its rank's slice, and
  * the edges of what the rank brings and gets.
  *
@@ -39,7 +39,7 @@
 #define SLUICE_EXEC_H
 
 #include "engine/engine.h"
-#include "fold/fold.h"
+#include "reduce/reduce.h"
 #include "goal/goal.h"
 #include "node/node.h"
 #include "region/region.h"
@@ -64,41 +64,41 @@ void exec_destroy(struct exec_comm *e); /* no run may be in flight */
 uint32_t exec_slots(const struct exec_comm *e); /* the same on every rank */
 
 /*
- * A collective that combines what the ranks bring (fold/), instead of a schedule. What is brought
+ * A collective that combines what the ranks bring (reduce/), instead of a schedule. What is brought
  * is in user buffer 0, from in_off on, the result in user buffer 1, from out_off on; in place: both
  * in user buffer 1. Where a rank brings or gets something the memory must be mapped: anything else
  * is to be packed into an extent. Kind, count, element, operation, root and starts agree on all
  * ranks.
  */
-struct exec_fold {
-	enum fold_kind kind;
-	int root;               /* FOLD_REDUCE */
+struct exec_reduce {
+	enum reduce_kind kind;
+	int root;               /* REDUCE_REDUCE */
 	uint32_t type,
 		dtype; /* GOAL_ADD ... GOAL_XOR on GOAL_I8 ... GOAL_F64; or GOAL_NOP: `combine` */
 	uint64_t count, element_bytes; /* elements that each rank brings */
 	const uint64_t
-		*starts; /* FOLD_REDUCE_SCATTER: [ranks + 1] first elements of each rank's result */
+		*starts; /* REDUCE_REDUCE_SCATTER: [ranks + 1] first elements of each rank's result */
 	uint64_t in_off, out_off;
-	bool in_place;          /* not for FOLD_REDUCE_SCATTER */
+	bool in_place;          /* not for REDUCE_REDUCE_SCATTER */
 	/* inout[i] = in[i] op inout[i], called only while this rank is in exec_begin() ...
 	 * exec_wait(), exec_settle() or exec_step(); 0 or -errno. Elements are aligned as in the
 	 * ranks' buffers, or to 64 bytes. */
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *ctx;
 	bool is_commutative;    /* `combine` */
-	/* NULL: one level. Else exec_fold_has_levels() says whether there are two; then it is
-	 * waited for, not left, and the memory of parts, where fold_keeps_parts(), is described by
+	/* NULL: one level. Else exec_reduce_has_levels() says whether there are two; then it is
+	 * waited for, not left, and the memory of parts, where reduce_keeps_parts(), is described by
 	 * GOAL_SCRATCH: count elements, mapped. Kept until its end. */
-	const struct fold_domains *domains;
+	const struct reduce_domains *domains;
 };
 
 /* The same on all ranks. `f`: its kind, type and domains. */
-bool exec_fold_has_levels(const struct exec_comm *e, const struct exec_fold *f);
+bool exec_reduce_has_levels(const struct exec_comm *e, const struct exec_reduce *f);
 
 /* One rank's side of a collective. */
 struct exec_call {
 	const struct goal_block *schedule; /* NULL: */
-	const struct exec_fold *fold;      /* not used after exec_begin(), but `combine` with ctx */
+	const struct exec_reduce *reduce;      /* not used after exec_begin(), but `combine` with ctx */
 	void *user[GOAL_MEMS - 1];
 	struct region_desc desc[GOAL_MEMS]; /* by memory space; zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
@@ -115,14 +115,14 @@ struct exec_call {
 
 /*
  * Publish it. 0 with *out; -EBUSY when the run in *out, of EXEC_SLOTS collectives ago, has not
- * ended yet; the error of an earlier collective; -E2BIG; -ENOMEM; -EINVAL: a fold that cannot be,
+ * ended yet; the error of an earlier collective; -E2BIG; -ENOMEM; -EINVAL: a reduce that cannot be,
  * see there.
  */
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out);
 /*
  * Run it to its end; the run is gone. Returns 0; -EOWNERDEAD when a peer has died (reported here);
  * -EREMOTEIO when the two ends of a transfer disagree about its size; other -errno. After an error
- * the data of this collective is undefined and the group accepts no further one. Where a fold calls
+ * the data of this collective is undefined and the group accepts no further one. Where a reduce calls
  * an operation of the program each rank is needed for its slice: who has several in flight steps
  * them all instead.
  */

@@ -47,10 +47,10 @@ static enum need run_need(const struct exec_run *r, bool all_come)
 {
 	enum need worst = NOT_NEEDED, n;
 
-	if (r->is_fold && r->fold.shape.domains)
+	if (r->is_reduce && r->reduce.shape.domains)
 		return NEEDED_ALWAYS;
-	if (r->is_fold)
-		return run_fold_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
+	if (r->is_reduce)
+		return run_reduce_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
@@ -87,7 +87,7 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 			continue;
 		}
 		if (need == NOT_NEEDED) {
-			uint64_t now = wait_ns ? host_now_ns() : 0;
+			uint64_t now = wait_ns ? os_now_ns() : 0;
 
 			since_ns = since_ns ? since_ns : now;
 			if (now - since_ns >= wait_ns)
@@ -108,8 +108,8 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
-	if (r->is_fold)
-		run_fold_each_range(r, visit, arg);
+	if (r->is_reduce)
+		run_reduce_each_range(r, visit, arg);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct goal_op *op = run_op(r, i);
 
@@ -170,14 +170,14 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 void exec_leave(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_ALIASED);
-	r->fold.mode = XFER_VIEW_ALIASED;
+	r->reduce.mode = XFER_VIEW_ALIASED;
 	xfer_queue_init(&r->queue);
 }
 
 void exec_stay(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_NORMAL);
-	r->fold.mode = XFER_VIEW_NORMAL;
+	r->reduce.mode = XFER_VIEW_NORMAL;
 }
 
 void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth,
@@ -223,7 +223,7 @@ bool exec_is_in_channel(const struct exec_run *r)
 void exec_rescue(struct exec_run *r)
 {
 	if (exec_is_in_channel(r))
-		xfer_queue_rescue(&r->queue, host_now_ns());
+		xfer_queue_rescue(&r->queue, os_now_ns());
 }
 
 /* ---- looking and helping ----------------------------------------------------------------- */
@@ -270,8 +270,8 @@ int exec_advance(struct exec_run *r, uintptr_t want)
 	uintptr_t lo, hi;
 	int ret = 0;
 
-	if (r->is_fold)
-		return run_fold_advance(r, want);
+	if (r->is_reduce)
+		return run_reduce_advance(r, want);
 	for (uint32_t i = 0; want && !ret && i < r->block->op_count; i++)
 		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
 			if (want >= lo && want < hi)
@@ -293,8 +293,8 @@ bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
 	uintptr_t lo, hi;
 
-	if (r->is_fold)
-		return run_fold_range_is_there(r, start, end);
+	if (r->is_reduce)
+		return run_reduce_range_is_there(r, start, end);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		for (int side = 0; side < 2 && local_range(r, i, side, &lo, &hi); side++) {
 			uintptr_t from = lo > start ? lo : start, to = hi < end ? hi : end;
@@ -316,8 +316,8 @@ static bool is_op_over(struct exec_run *r, uint32_t i)
 
 bool exec_is_over(struct exec_run *r)
 {
-	if (r->is_fold)
-		return run_fold_is_over(r);
+	if (r->is_reduce)
+		return run_reduce_is_over(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++)
 		if (!is_op_over(r, i))
 			return false;
@@ -326,8 +326,8 @@ bool exec_is_over(struct exec_run *r)
 
 bool exec_is_taken_up(struct exec_run *r)
 {
-	if (r->is_fold)
-		return run_fold_is_taken_up(r);
+	if (r->is_reduce)
+		return run_reduce_is_taken_up(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		struct xfer_view v;
 		int ret = view_of(r, i, &v);
@@ -340,8 +340,8 @@ bool exec_is_taken_up(struct exec_run *r)
 
 bool exec_is_matched(struct exec_run *r)
 {
-	if (r->is_fold)
-		return run_fold_is_matched(r);
+	if (r->is_reduce)
+		return run_reduce_is_matched(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct goal_op *op = run_op(r, i);
 		struct exec_slot *s =
@@ -418,7 +418,7 @@ static uint64_t waited_since_ns(const struct exec_run *r)
 {
 	uint64_t first = UINT64_MAX;
 
-	for (int k = 0; r->is_fold && k < r->comm->size; k++)
+	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
 		if (k != r->comm->rank)
 			first = base_min_u64(first, waits_since_ns(r, k));
 	for (uint32_t i = 0; i < r->block->op_count; i++)
@@ -435,7 +435,7 @@ uint64_t exec_waited_for_ns(const struct exec_run *r)
 
 	if (first == UINT64_MAX)
 		return 0;
-	now = host_now_ns();
+	now = os_now_ns();
 	return now > first ? now - first : 0;
 }
 
@@ -450,8 +450,8 @@ uint64_t exec_work_bytes(const struct exec_run *r)
 {
 	uint64_t bytes = 0;
 
-	if (r->is_fold)
-		return run_fold_work_bytes(r);
+	if (r->is_reduce)
+		return run_reduce_work_bytes(r);
 	for (uint32_t i = 0; i < r->block->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 

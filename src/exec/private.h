@@ -11,10 +11,10 @@ struct exec_slot {
 		op; /* 1 + number of the collective; release, read acquire */
 	uint32_t prefer_vm, has_edges;
 	struct region_desc desc[GOAL_MEMS];
-	struct fold_shape
-		fold; /* when is_fold; its slice's words are those of the first transfer */
-	uint64_t fold_in_off, fold_out_off;
-	uint32_t is_fold, is_in_place, is_away, unused;
+	struct reduce_shape
+		reduce; /* when is_reduce; its slice's words are those of the first transfer */
+	uint64_t reduce_in_off, reduce_out_off;
+	uint32_t is_reduce, is_in_place, is_away, unused;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t
 		over; /* the collective that this rank has ended here; release, read acquire */
@@ -22,12 +22,12 @@ struct exec_slot {
 					  * 0: not so. A hint: relaxed */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
 	/* then the schedule, the transfers (one a receive, the last for a copy), and for each
-	 * operation the collective in which it could start, where it requires others; of a fold its
+	 * operation the collective in which it could start, where it requires others; of a reduce its
 	 * starts, and the edges of this rank's result; at offsets that all ranks know */
 };
 
-/* Where a fold's slots are. */
-struct slot_fold { struct exec_comm *comm; uint64_t op; };
+/* Where a reduce's slots are. */
+struct slot_reduce { struct exec_comm *comm; uint64_t op; };
 
 enum exec_state { EXEC_BLOCKED, EXEC_ACTIVE, EXEC_MATCHED, EXEC_DONE };
 
@@ -72,13 +72,13 @@ struct exec_run {
 	void (*drained)(void *arg);
 	void *drained_arg;
 	struct exec_run *next_free;
-	/* a fold; not written any more once the run was left */
-	bool is_fold;
-	bool is_fold_matched,
-		has_fold_edges; /* every rank has come; its result's edges are in place */
-	struct slot_fold fold_at;
-	uint32_t fold_done; /* slices from its own on that are known to be done */
-	struct fold_view fold;
+	/* a reduce; not written any more once the run was left */
+	bool is_reduce;
+	bool is_reduce_matched,
+		has_reduce_edges; /* every rank has come; its result's edges are in place */
+	struct slot_reduce reduce_at;
+	uint32_t reduce_done; /* slices from its own on that are known to be done */
+	struct reduce_view reduce;
 	struct exec_op ops[];
 };
 
@@ -93,7 +93,7 @@ struct exec_comm {
 	struct exec_help *help; /* by rank */
 	uint64_t help_op;       /* the collective that they are of */
 	struct region_extent repair;
-	struct fold_room room; /* for operations of the program */
+	struct reduce_room room; /* for operations of the program */
 	_Atomic int error;     /* sticky */
 	_Atomic bool told;     /* a message has said who is to blame */
 	void (*progress)(void *);
@@ -154,22 +154,22 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);
 
-/* fold.c: a run that is a fold, by what left.c and exec.c do with one that is a schedule */
-int run_fold_begin(struct exec_run *r,
-		   const struct exec_fold *f); /* before it is published; 0 or -errno */
-void run_fold_publish(struct exec_run *r, const struct exec_fold *f);
-int run_fold_step(struct exec_run *r, enum exec_copy copy);
-bool run_fold_is_needed(const struct exec_run *r, bool all_come);
-void run_fold_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
-int run_fold_advance(struct exec_run *r, uintptr_t want);
-bool run_fold_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
-bool run_fold_is_over(struct exec_run *r);
-bool run_fold_is_taken_up(struct exec_run *r);
-bool run_fold_is_matched(struct exec_run *r);
-uint64_t run_fold_work_bytes(const struct exec_run *r);
-/* How a process that is no rank sees the fold of collective `op`, whose slots are published. 0,
+/* reduce.c: a run that is a reduce, by what left.c and exec.c do with one that is a schedule */
+int run_reduce_begin(struct exec_run *r,
+		   const struct exec_reduce *f); /* before it is published; 0 or -errno */
+void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f);
+int run_reduce_step(struct exec_run *r, enum exec_copy copy);
+bool run_reduce_is_needed(const struct exec_run *r, bool all_come);
+void run_reduce_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
+int run_reduce_advance(struct exec_run *r, uintptr_t want);
+bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
+bool run_reduce_is_over(struct exec_run *r);
+bool run_reduce_is_taken_up(struct exec_run *r);
+bool run_reduce_is_matched(struct exec_run *r);
+uint64_t run_reduce_work_bytes(const struct exec_run *r);
+/* How a process that is no rank sees the reduce of collective `op`, whose slots are published. 0,
  * -EAGAIN: not now; -EPERM: it may not do any of it. Valid with *at. */
-int slot_fold_view(struct slot_fold *at, struct fold_view *v);
+int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v);
 
 /* left.c: this run has not moved for a while: peers whose channels may hold what it waits for are
  * called. */

@@ -117,12 +117,12 @@ static bool serve_copy(struct exec_comm *e, uint64_t op, int rank, const struct 
 	       slot_is_still(s, op) && serve_view(m, &v, rank, e->recv_cap);
 }
 
-/* The same of a fold. */
-static bool serve_fold(struct exec_comm *e, uint64_t op, const struct exec_mover *m)
+/* The same of a reduce. */
+static bool serve_reduce(struct exec_comm *e, uint64_t op, const struct exec_mover *m)
 {
-	struct slot_fold at = { e, op };
-	struct fold_view v;
-	int ret = slot_fold_view(&at, &v);
+	struct slot_reduce at = { e, op };
+	struct reduce_view v;
+	int ret = slot_reduce_view(&at, &v);
 	bool all = true;
 
 	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++) {
@@ -131,9 +131,9 @@ static bool serve_fold(struct exec_comm *e, uint64_t op, const struct exec_mover
 		struct xfer *x = v.words(v.ctx, s);
 		uint32_t unit;
 
-		while (claim(m, x, op, fold_units(&v.shape, &v.cut, s), bytes * v.shape.ranks, name,
+		while (claim(m, x, op, reduce_units(&v.shape, &v.cut, s), bytes * v.shape.ranks, name,
 			     &unit)) {
-			fold_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
+			reduce_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
 			m->ended(m->arg, bytes);
 		}
 		all &= xfer_is_tag(atomic_load_explicit(&x->taken, memory_order_relaxed), op);
@@ -154,8 +154,8 @@ bool exec_serve(struct exec_comm *e, uint64_t tag, const struct exec_mover *m)
 			all = false;
 			continue;
 		}
-		if (s->is_fold) { /* of all ranks at once */
-			all &= serve_fold(e, op, m);
+		if (s->is_reduce) { /* of all ranks at once */
+			all &= serve_reduce(e, op, m);
 			break;
 		}
 		for (uint32_t i = 0; i < b->op_count && i < e->op_cap; i++) {

@@ -80,8 +80,8 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 		return 1;
 	}
 	since = trace_transfer_begin(op->bytes);
-	host_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off),
-		  op->bytes, host_copy_pick(op->bytes, op->bytes));
+	os_copy(local_address(r, op->mem, op->off), local_address(r, op->src_mem, op->src_off),
+		  op->bytes, os_copy_pick(op->bytes, op->bytes));
 	trace_copied(since, .bytes = op->bytes, .op = r->op, .group = node_id(r->comm->group),
 		     .src = r->comm->rank, .dst = r->comm->rank, .by = r->comm->rank,
 		     .mover = TRACE_CPU);
@@ -140,7 +140,7 @@ static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *ou
 			continue;
 		if (is_same_range(&ops[k], &ops[i]))
 			at = all;
-		all += base_round_up(ops[k].bytes, HOST_PAGE);
+		all += base_round_up(ops[k].bytes, OS_PAGE);
 	}
 	if (e->repair.bytes < all) { /* not while a receiver of this collective may read it */
 		if (e->repair.bytes)
@@ -336,7 +336,7 @@ int step_help(struct exec_run *r)
 	struct exec_comm *e = r->comm;
 	uint32_t looks = HELP_LOOKS;
 
-	if (!base_opt.xfer_help || e->size < 3 || r->is_fold)
+	if (!base_opt.xfer_help || e->size < 3 || r->is_reduce)
 		return 0;
 	if (e->help_op != r->op)
 		help_begin(r);

@@ -21,7 +21,7 @@
 
 #include "goal/goal.h"
 
-/* In the order of host's enum host_simd. */
+/* In the order of host's enum os_simd. */
 enum goal_isa { GOAL_ISA_BASE, GOAL_ISA_AVX2, GOAL_ISA_AVX512, GOAL_ISAS };
 
 /*

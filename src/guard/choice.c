@@ -138,7 +138,7 @@ static int choose(const struct guard_ops *ops)
 	static bool atfork_done;
 	bool is_auto = base_opt.guard_kind == BASE_GUARD_AUTO;
 	const struct guard_kind *k = NULL;
-	int ret = host_page_check();
+	int ret = os_page_check();
 
 	choice.reason[0] = 0;
 	if (!ret)
@@ -227,7 +227,7 @@ static bool is_reached(bool *out_never)
 {
 	bool is = threads_are_covered() && signals_are_ours();
 	uint64_t since = atomic_load_explicit(&choice.unreached_ns, memory_order_relaxed);
-	uint64_t now = is ? 0 : host_now_ns();
+	uint64_t now = is ? 0 : os_now_ns();
 
 	*out_never = !is && since && now - since > NEVER_NS;
 	if (is ? since : !since)

@@ -125,7 +125,7 @@ static enum verdict look_at_string(struct meeting *m, uint64_t addr)
 	if (base_likely(!guard_may_touch(addr, end)))
 		return CLEAR;
 	while (addr < end) {
-		size_t bytes = base_min_u64(sizeof(part), HOST_PAGE - addr % HOST_PAGE);
+		size_t bytes = base_min_u64(sizeof(part), OS_PAGE - addr % OS_PAGE);
 		enum verdict v = fetch(m, part, addr, bytes);
 
 		if (v != CLEAR)
@@ -186,9 +186,9 @@ static enum verdict look_at(struct meeting *m, const struct calls_use *u,
 	case CALLS_PAGES_IF:
 		if (!(c->args[3] & u->unit))
 			return CLEAR;
-		return look(m, addr, base_round_up(count, HOST_PAGE), true);
+		return look(m, addr, base_round_up(count, OS_PAGE), true);
 	case CALLS_PAGES:
-		return look(m, addr, base_round_up(count, HOST_PAGE), true);
+		return look(m, addr, base_round_up(count, OS_PAGE), true);
 	case CALLS_SET:
 		return look_at_set(m, addr);
 	case CALLS_BITS:

@@ -40,7 +40,7 @@ static void lock_sig(void)
 	/* Acquire: pairs with the release in unlock_sig(). */
 	for (uint32_t n = 0; atomic_exchange_explicit(&lock_word, 1, memory_order_acquire); n++) {
 		if (n < SPINS)
-			host_cpu_relax();
+			os_cpu_relax();
 		else if (n < SPINS + YIELDS)
 			system_call(SYS_sched_yield);
 		else
@@ -70,7 +70,7 @@ static void leave_unlocked(void)
 
 static uint64_t slot_bytes(const struct guard_range *r)
 {
-	return base_round_up(r->end, HOST_HUGE) - base_round_down(r->start, HOST_HUGE);
+	return base_round_up(r->end, OS_HUGE) - base_round_down(r->start, OS_HUGE);
 }
 
 /* First fit; takes its place in the list of slots. */
@@ -86,8 +86,8 @@ static int slot_get(struct guard_range *r)
 	r->slot = at;
 	r->next_slot = *link;
 	*link = r;
-	r->released = ranges.bits + at / HOST_PAGE / 64;
-	memset(r->released, 0, want / HOST_PAGE / 8);
+	r->released = ranges.bits + at / OS_PAGE / 64;
+	memset(r->released, 0, want / OS_PAGE / 8);
 	return 0;
 }
 
@@ -102,7 +102,7 @@ static void slot_put(struct guard_range *r)
 
 static uint64_t bit_of(const struct guard_range *r, uintptr_t addr)
 {
-	return (addr - base_round_down(r->start, HOST_HUGE)) / HOST_PAGE;
+	return (addr - base_round_down(r->start, OS_HUGE)) / OS_PAGE;
 }
 
 /* First page of [from, end) whose bit is `value`, or end. */
@@ -120,7 +120,7 @@ static uintptr_t bit_next(const struct guard_range *r, uintptr_t from, uintptr_t
 		}
 		i = (i / 64 + 1) * 64;
 	}
-	return i < n ? base_round_down(r->start, HOST_HUGE) + i * HOST_PAGE : end;
+	return i < n ? base_round_down(r->start, OS_HUGE) + i * OS_PAGE : end;
 }
 
 static void bits_set(struct guard_range *r, uintptr_t from, uintptr_t end)
@@ -183,7 +183,7 @@ static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uint
 		if (from >= to ||
 		    (r->access == GUARD_READ_ONLY && !write && ranges.kind->by_signal))
 			continue;
-		at = bit_next(r, base_round_down(from, HOST_PAGE), base_round_up(to, HOST_PAGE),
+		at = bit_next(r, base_round_down(from, OS_PAGE), base_round_up(to, OS_PAGE),
 			      false);
 		if (at < to) {
 			*out_addr = base_max_u64(at, from);
@@ -236,7 +236,7 @@ static int arm_locked(struct guard_range *r)
 	atomic_fetch_add_explicit(&ranges.ever, 1, memory_order_relaxed);
 	publish_bounds();
 	/* Release: pairs with the acquire in guard_is_armed(). */
-	atomic_store_explicit(&r->armed_pages, (uint32_t)((r->end - r->start) / HOST_PAGE),
+	atomic_store_explicit(&r->armed_pages, (uint32_t)((r->end - r->start) / OS_PAGE),
 			      memory_order_release);
 	return 0;
 }
@@ -245,7 +245,7 @@ int guard_arm(struct guard_range *r)
 {
 	int ret;
 
-	if (r->start >= r->end || r->start % HOST_PAGE || r->end % HOST_PAGE || guard_is_armed(r))
+	if (r->start >= r->end || r->start % OS_PAGE || r->end % OS_PAGE || guard_is_armed(r))
 		return -EINVAL;
 	if (base_fault("guard_arm"))
 		return -ENOMEM;
@@ -288,7 +288,7 @@ static uint32_t open_runs(struct guard_range *r, uintptr_t start, uintptr_t end,
 			continue;
 		}
 		bits_set(r, at, to);
-		pages += (uint32_t)((to - at) / HOST_PAGE);
+		pages += (uint32_t)((to - at) / OS_PAGE);
 	}
 	return pages;
 }
@@ -333,8 +333,8 @@ bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 	/* another thread may have released it meanwhile; after we have, r may be gone */
 	left = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
 	if (left) {
-		start = base_round_up(base_max_u64(start, r->start), HOST_PAGE);
-		end = base_round_down(base_min_u64(end, r->end), HOST_PAGE);
+		start = base_round_up(base_max_u64(start, r->start), OS_PAGE);
+		end = base_round_down(base_min_u64(end, r->end), OS_PAGE);
 		if (start < end)
 			left = release_locked(r, start, end);
 	}
@@ -386,14 +386,14 @@ bool guard_touch_sig(uintptr_t start, size_t bytes, bool write)
 
 int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end))
 {
-	uintptr_t page = base_round_down(addr, HOST_PAGE), at, end;
+	uintptr_t page = base_round_down(addr, OS_PAGE), at, end;
 	struct guard_range *r;
 	int ret = -ENOENT;
 
 	enter_locked();
-	r = find(page, page + HOST_PAGE, true, &at);
+	r = find(page, page + OS_PAGE, true, &at);
 	if (r && r->access == GUARD_READ_ONLY) {
-		end = base_min_u64(r->end, page + READ_AROUND_PAGES * HOST_PAGE);
+		end = base_min_u64(r->end, page + READ_AROUND_PAGES * OS_PAGE);
 		ret = let(page, bit_next(r, page, end, true));
 	}
 	leave_unlocked();
@@ -406,7 +406,7 @@ bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end)
 	uintptr_t at;
 
 	enter_locked();
-	r = find(page, page + HOST_PAGE, true, &at);
+	r = find(page, page + OS_PAGE, true, &at);
 	if (r) {
 		*out_start = r->start;
 		*out_end = r->end;
@@ -449,10 +449,10 @@ int ranges_open(uint64_t bytes)
 
 	if (ranges.bits)
 		return 0;
-	bytes = base_round_down(bytes, HOST_HUGE);
-	p = system_call(SYS_mmap, NULL, bytes / HOST_PAGE / 8, (long)(PROT_READ | PROT_WRITE),
+	bytes = base_round_down(bytes, OS_HUGE);
+	p = system_call(SYS_mmap, NULL, bytes / OS_PAGE / 8, (long)(PROT_READ | PROT_WRITE),
 			(long)(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE), -1L, 0L);
-	if (p < 0 && p > -(long)HOST_PAGE)
+	if (p < 0 && p > -(long)OS_PAGE)
 		return (int)p;
 	ranges.bits = (uint64_t *)p;
 	ranges.bytes = bytes;

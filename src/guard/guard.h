@@ -36,7 +36,7 @@
 #define SLUICE_GUARD_H
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 
 enum guard_access { GUARD_NO_ACCESS, GUARD_READ_ONLY };
 

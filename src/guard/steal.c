@@ -58,7 +58,7 @@ static struct seen seen_table[SEEN];
 
 static struct seen *seen_of(const struct guard_range *r)
 {
-	struct seen *s = &seen_table[(r->start / HOST_PAGE * 0x9e3779b97f4a7c15ull >> 32) % SEEN];
+	struct seen *s = &seen_table[(r->start / OS_PAGE * 0x9e3779b97f4a7c15ull >> 32) % SEEN];
 
 	if (s->start != r->start || s->end != r->end || s->uses == TRY_AGAIN)
 		*s = (struct seen){ .start = r->start, .end = r->end,
@@ -125,7 +125,7 @@ static void left_remove(uintptr_t start, uintptr_t end)
 
 int steal_take(struct guard_range *r)
 {
-	uintptr_t shadow = space.base + r->slot + r->start % HOST_HUGE;
+	uintptr_t shadow = space.base + r->slot + r->start % OS_HUGE;
 	uint64_t bytes = r->end - r->start;
 	long got;
 
@@ -178,14 +178,14 @@ static int kind_arm(struct guard_range *r)
 	uint64_t ns;
 	int ret;
 
-	if ((r->end - r->start) / HOST_PAGE < FEW_PAGES)
+	if ((r->end - r->start) / OS_PAGE < FEW_PAGES)
 		return mprotect_arm(r);
 	s = seen_of(r);
 	way = way_of(s);
-	ns = host_now_ns();
+	ns = os_now_ns();
 	ret = way == MOVE ? take_and_protect(r) : mprotect_arm(r);
 	s->tries[way]++;
-	s->least_ns[way] = base_min_u64(s->least_ns[way], host_now_ns() - ns);
+	s->least_ns[way] = base_min_u64(s->least_ns[way], os_now_ns() - ns);
 	return ret;
 }
 
@@ -201,19 +201,19 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 int steal_reserve(char *reason, size_t cap)
 {
-	uint64_t bytes = ranges_bytes() + HOST_HUGE;
+	uint64_t bytes = ranges_bytes() + OS_HUGE;
 	long p;
 
 	if (space.base)
 		return 0;
 	p = anonymous_at(0, bytes, 0);
-	if (p < 0 && p > -(long)HOST_PAGE) {
+	if (p < 0 && p > -(long)OS_PAGE) {
 		snprintf(reason, cap, "no address space for page tables: %s", strerror((int)-p));
 		return (int)p;
 	}
 	space.raw = (uintptr_t)p;
 	space.raw_bytes = bytes;
-	space.base = base_round_up(space.raw, HOST_HUGE);
+	space.base = base_round_up(space.raw, OS_HUGE);
 	return 0;
 }
 
@@ -235,26 +235,26 @@ void steal_unreserve(void)
 
 /* ---- trial ------------------------------------------------------------------------------- */
 
-enum { TRIAL_BYTES = 4 * HOST_PAGE };
+enum { TRIAL_BYTES = 4 * OS_PAGE };
 
 static int trial_of(const struct guard_kind *kind, volatile char *p)
 {
 	struct guard_range r = { .start = (uintptr_t)p, .end = (uintptr_t)p + TRIAL_BYTES };
 	int ret;
 
-	for (uint64_t i = 0; i < TRIAL_BYTES; i += HOST_PAGE)
-		p[i] = (char)(i / HOST_PAGE + 1);
+	for (uint64_t i = 0; i < TRIAL_BYTES; i += OS_PAGE)
+		p[i] = (char)(i / OS_PAGE + 1);
 	ret = kind->arm(&r);
 	if (ret)
 		return ret;
-	ret = kind->release(&r, r.start + HOST_PAGE, r.start + 2 * HOST_PAGE);
+	ret = kind->release(&r, r.start + OS_PAGE, r.start + 2 * OS_PAGE);
 	if (!ret)
-		ret = kind->release(&r, r.start, r.start + HOST_PAGE);
+		ret = kind->release(&r, r.start, r.start + OS_PAGE);
 	if (!ret)
-		ret = kind->release(&r, r.start + 2 * HOST_PAGE, r.end);
+		ret = kind->release(&r, r.start + 2 * OS_PAGE, r.end);
 	kind->end(&r);
-	for (uint64_t i = 0; !ret && i < TRIAL_BYTES; i += HOST_PAGE)
-		if (p[i] != (char)(i / HOST_PAGE + 1))
+	for (uint64_t i = 0; !ret && i < TRIAL_BYTES; i += OS_PAGE)
+		if (p[i] != (char)(i / OS_PAGE + 1))
 			ret = -EIO;
 	return ret;
 }
@@ -273,7 +273,7 @@ int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
 		: system_call(SYS_mmap, NULL, (long)TRIAL_BYTES, (long)(PROT_READ | PROT_WRITE),
 			      (long)MAP_SHARED, fd, 0L);
 	system_call(SYS_close, fd);
-	if (p < 0 && p > -(long)HOST_PAGE) {
+	if (p < 0 && p > -(long)OS_PAGE) {
 		ret = (int)p;
 	} else {
 		ret = trial_of(kind, (volatile char *)p);

@@ -121,7 +121,7 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 	if (!fill || ret)
 		return ret;
 	system_call(SYS_madvise, r->shadow + (start - r->start), end - start, (long)MADV_DONTNEED);
-	host_populate((void *)start, end - start);
+	os_populate((void *)start, end - start);
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static bool is_waited_for(uintptr_t page)
 
 static void serve(const struct uffd_msg *msg)
 {
-	uintptr_t page = base_round_down(msg->arg.pagefault.address, HOST_PAGE), start, end;
+	uintptr_t page = base_round_down(msg->arg.pagefault.address, OS_PAGE), start, end;
 	bool write =
 		msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
 
@@ -163,7 +163,7 @@ static void serve(const struct uffd_msg *msg)
 	if (write || !uffd.reads || guard_read_sig(page, let_read)) {
 		if (is_waited_for(page))
 			return; /* whoever waits for it wakes this one too, after this moment */
-		if (guard_touch_sig(page, HOST_PAGE, write))
+		if (guard_touch_sig(page, OS_PAGE, write))
 			base_count(BASE_CTR_FAULTS, 1);
 	}
 	start = atomic_load_explicit(&mine->start, memory_order_relaxed);
@@ -171,7 +171,7 @@ static void serve(const struct uffd_msg *msg)
 	/* before it wakes: who looks later serves the fault, who has looked before is woken */
 	atomic_store_explicit(&mine->end, 0, memory_order_seq_cst);
 	/* also when it had been released before we looked */
-	range_call(UFFDIO_WAKE, page, page + HOST_PAGE);
+	range_call(UFFDIO_WAKE, page, page + OS_PAGE);
 	if (end)
 		range_call(UFFDIO_WAKE, start, end);
 }
@@ -183,7 +183,7 @@ static void take_the_lead(void)
 	/* Acquire pairs with the release in give_up_the_lead(): one after the other. */
 	while (!atomic_compare_exchange_strong_explicit(&uffd.led, &none, 1, memory_order_acquire,
 							memory_order_relaxed)) {
-		host_futex_wait(&uffd.led, 1, UINT64_MAX / 2);
+		os_futex_wait(&uffd.led, 1, UINT64_MAX / 2);
 		none = 0;
 	}
 	role = LEADS;
@@ -193,7 +193,7 @@ static void give_up_the_lead(void)
 {
 	role = SERVES;
 	atomic_store_explicit(&uffd.led, 0, memory_order_release);
-	host_futex_wake(&uffd.led, 1);
+	os_futex_wake(&uffd.led, 1);
 }
 
 bool uffd_waits(void)

@@ -5,7 +5,7 @@
  * objects apart.
  *
  *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
- *          --span_serve--> span*.c   communicators that span nodes (span.h)
+ *          --hier_serve--> span*.c   communicators that span nodes (span.h)
  *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
  *          --pack_init--> pack.c     struct rt_buf for buffers with gaps
  *          --observe_buf--> observe.c    completes what overlaps, before others see it

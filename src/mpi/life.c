@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "mpi/abi.h"
 #include "mpi/front.h"
-#include "mpi/span.h"
+#include "mpi/hier.h"
 #include "rt/requests.h"
 
 __thread int inside __attribute__((tls_model("initial-exec")));
@@ -53,7 +53,7 @@ static void end_requests(struct life_comm *lc)
 {
 	if (lc->rt)
 		rt_requests_end(lc->rt);
-	else if (lc->span && !span_end(lc->span))
+	else if (lc->span && !hier_end(lc->span))
 		lc->span = NULL; /* its thread waits inside it for ever */
 	if (lc->lanes)
 		rt_requests_end(lc->lanes);
@@ -73,7 +73,7 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	for (struct life_comm *lc = life.comms; lc; lc = lc->next) {
 		rt_comm_destroy(lc->rt);
 		rt_comm_destroy(lc->lanes);
-		span_destroy(lc->span);
+		hier_destroy(lc->span);
 		end_pending(lc);
 		end_wanting(lc);
 		lc->rt = lc->lanes = NULL;
@@ -106,7 +106,7 @@ static void destroy_comm(struct life_comm *lc)
 {
 	rt_comm_destroy(lc->rt);
 	rt_comm_destroy(lc->lanes);
-	span_close(lc->span);
+	hier_close(lc->span);
 	lc->rt = lc->lanes = NULL;
 	end_wanting(lc);
 	pthread_mutex_lock(&life.lock);
@@ -125,7 +125,7 @@ static void tidy(void)
 	pthread_mutex_unlock(&life.lock);
 	for (; gone; gone = next) {
 		next = gone->next;
-		span_destroy(gone->span);
+		hier_destroy(gone->span);
 		end_pending(gone);
 		free(gone);
 	}
@@ -404,9 +404,9 @@ bool life_connect(struct life_comm *lc)
 	if (lc->is_asked)
 		return lc->rt;
 	inside++;
-	if (span_spans(lc)) {
+	if (hier_spans(lc)) {
 		begin_pending(lc);
-		lc->span = span_create(lc);
+		lc->span = hier_create(lc);
 	} else if (are_all_with_us(lc)) {
 		begin_pending(lc);
 		oob = life_oob(lc);

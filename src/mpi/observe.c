@@ -20,7 +20,7 @@ struct span {
 /* Addresses as the library sees them: signed, far from the ends of what can be. */
 #define FAR ((__int128)1 << 62)
 
-static void span_add(struct span *span, __int128 lo, __int128 hi)
+static void hier_add(struct span *span, __int128 lo, __int128 hi)
 {
 	if (lo >= hi)
 		return;
@@ -62,7 +62,7 @@ static void add_elements(struct span *span, const void *at, __int128 offset, __i
 	__int128 last = first + (n - 1) * layout->extent;
 
 	if (n > 0 && layout->true_extent > 0)
-		span_add(span, first < last ? first : last,
+		hier_add(span, first < last ? first : last,
 			 (first < last ? last : first) + layout->true_extent);
 }
 

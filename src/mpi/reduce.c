@@ -92,7 +92,7 @@ static enum rt_op op_of(MPI_Op op)
 static void find_kernel(const struct taken *t, enum rt_op *out_op, enum rt_type *out_type)
 {
 	static const uint8_t bytes[] = { 0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8 }; /* by enum rt_type */
-	MPI_Datatype datatype = t->fold.type;
+	MPI_Datatype datatype = t->reduce.type;
 	enum rt_op op = op_of(t->take.op);
 	enum rt_type type = RT_TYPE_OTHER;
 	bool is_bits = op >= RT_AND;
@@ -103,7 +103,7 @@ static void find_kernel(const struct taken *t, enum rt_op *out_op, enum rt_type 
 		return;
 	type = is_bits && datatype == ABI_BYTE ? RT_U8 : type_of(datatype);
 	if (type == RT_TYPE_OTHER || (is_bits && type >= RT_F32) ||
-	    t->fold.element_bytes != bytes[type]) /* Fortran's types have sizes of their own */
+	    t->reduce.element_bytes != bytes[type]) /* Fortran's types have sizes of their own */
 		return;
 	*out_op = op;
 	*out_type = type;
@@ -117,10 +117,10 @@ static bool is_known_to_library(const struct taken *t)
 	MPI_Comm helper;
 	int rc;
 
-	if (!abi_size_bound(t->fold.type) || life_helper(&helper))
+	if (!abi_size_bound(t->reduce.type) || life_helper(&helper))
 		return false;
 	inside++;
-	rc = ON_HELPER_IN_TURN(real.Allreduce(in, out, 1, t->fold.type, t->take.op, helper));
+	rc = ON_HELPER_IN_TURN(real.Allreduce(in, out, 1, t->reduce.type, t->take.op, helper));
 	inside--;
 	return !rc;
 }
@@ -134,21 +134,21 @@ bool reduce_look(struct taken *t)
 		shape = &t->send.shape;
 	if (t->take.op == ABI_OP_NULL)
 		return false;
-	t->fold = (struct taken_fold){ .op = t->take.op, .type = t->take.recv.type,
+	t->reduce = (struct taken_reduce){ .op = t->take.op, .type = t->take.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
 		return trace_passed("elements with gaps are computed by the library");
 	if (!abi_is_predefined_op(t->take.op))
 		return true;
-	find_kernel(t, &t->fold.known_op, &t->fold.known_type);
-	return t->fold.known_op != RT_OP_OTHER || is_known_to_library(t);
+	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);
+	return t->reduce.known_op != RT_OP_OTHER || is_known_to_library(t);
 }
 
 /* ---- by the library ---------------------------------------------------------------------- */
 
 static int combine(void *ctx, const void *in, void *inout, uint64_t count)
 {
-	const struct taken_fold *f = ctx;
+	const struct taken_reduce *f = ctx;
 	int rc = 0;
 
 	inside++; /* the program's own function may call MPI */
@@ -166,16 +166,16 @@ static int combine(void *ctx, const void *in, void *inout, uint64_t count)
 
 int reduce_prepare(struct taken *t)
 {
-	struct rt_fold *fold = &t->call.fold;
+	struct rt_reduce *reduce = &t->call.reduce;
 	int commutes = 1;
 
-	*fold = (struct rt_fold){ .op = t->fold.known_op,
-				  .type = t->fold.known_type,
-				  .element_bytes = t->fold.element_bytes,
+	*reduce = (struct rt_reduce){ .op = t->reduce.known_op,
+				  .type = t->reduce.known_type,
+				  .element_bytes = t->reduce.element_bytes,
 				  .combine = combine,
-				  .ctx = &t->fold };
+				  .ctx = &t->reduce };
 	if (!abi_is_predefined_op(t->take.op) && real.Op_commutative(t->take.op, &commutes))
 		return -EIO;
-	fold->commutes = commutes;
+	reduce->commutes = commutes;
 	return 0;
 }

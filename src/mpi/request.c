@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "mpi/request.h"
-#include "mpi/span.h"
+#include "mpi/hier.h"
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };
 
@@ -317,7 +317,7 @@ static struct request *next_done(int *out_err)
 {
 	struct request *r = rt_request_next_done(out_err);
 
-	return r ? r : span_next_done(out_err);
+	return r ? r : hier_next_done(out_err);
 }
 
 bool request_progress(void)
@@ -415,7 +415,7 @@ static void fly(struct request *r)
 	if (!err)
 		err = request_hold_types(r);
 	if (r->taken.lc->span) {
-		err = span_start(&r->taken, err, r);
+		err = hier_start(&r->taken, err, r);
 		if (err)
 			finish(r, err);
 		return;
@@ -436,7 +436,7 @@ static void fly(struct request *r)
  */
 bool request_may_fly(const struct request *r)
 {
-	return !rt_is_fold(r->taken.take.kind) || r->taken.fold.known_op != RT_OP_OTHER;
+	return !rt_is_reduce(r->taken.take.kind) || r->taken.reduce.known_op != RT_OP_OTHER;
 }
 
 /* Of those that are taken in buffers that are used again only. */
@@ -471,7 +471,7 @@ static bool look(const struct take *take, struct request *spare, struct request 
 		    !r->taken.lc->has_neighbours) {
 			trace_passed("its neighbours are not all of its ranks' node");
 		} else if (r->taken.lc->span) {
-			*out = span_takes_requests(&r->taken) && request_may_fly(r) ? r : NULL;
+			*out = hier_takes_requests(&r->taken) && request_may_fly(r) ? r : NULL;
 			if (*out)
 				return true;
 			trace_passed("it is not one of those that are served over several nodes");
@@ -518,7 +518,7 @@ static void abandon(struct request *r)
 	const struct rt_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
 
 	if (r->taken.lc->span)
-		span_give_up(&r->taken);
+		hier_give_up(&r->taken);
 	else
 		rt_abandon(r->taken.lc->rt, &named, -ENOMEM);
 	if (r->is_prepared)

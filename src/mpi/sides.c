@@ -428,7 +428,7 @@ static int prepare_side(struct taken *t, struct taken_side *s, struct rt_side *o
 	case TAKE_IS_EACH:
 		/* of a reduction each rank keeps one */
 		return prepare_run(s, given->count,
-				   rt_is_fold(t->take.kind) && s == &t->recv ? 1 : s->n, out);
+				   rt_is_reduce(t->take.kind) && s == &t->recv ? 1 : s->n, out);
 	case TAKE_IS_SUM:
 		if (s == &t->recv)
 			return prepare_run(s, list_get(given->counts, t->lc->rank), 1, out);

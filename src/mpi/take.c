@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "mpi/front.h"
-#include "mpi/span.h"
+#include "mpi/hier.h"
 #include "mpi/take.h"
 
 #include "collectives.h"
@@ -40,7 +40,7 @@ static int wrap_Init(int *argc, char ***argv)
 
 	if (!rc) {
 		life_start();
-		span_meet();
+		hier_meet();
 	}
 	return rc;
 }
@@ -54,7 +54,7 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 
 	if (!rc) {
 		life_start();
-		span_meet();
+		hier_meet();
 	}
 	return rc;
 }

@@ -102,7 +102,7 @@ struct taken_side {
 };
 
 /* What a reduction computes; for the library, where rt does not know it: by reduce_look(). */
-struct taken_fold {
+struct taken_reduce {
 	MPI_Op op;
 	MPI_Datatype type;
 	uint64_t element_bytes;
@@ -119,7 +119,7 @@ struct taken {
 	bool is_odd; /* a gather's root: its own part does not fit its place; a wrong program */
 	uint64_t bytes; /* one rank's message, as all know it; 0: they do not */
 	struct taken_side send, recv;
-	struct taken_fold fold;
+	struct taken_reduce reduce;
 	int *neighbours; /* allocated: those that send, then those that receive */
 	struct rt_call call; /* for rt; from take_prepare() on */
 };
@@ -166,7 +166,7 @@ uint64_t sides_told(const struct take *take);
 
 /* Would the library compute this? False: pass on. */
 bool reduce_look(struct taken *t);
-int reduce_prepare(struct taken *t); /* t->call.fold; 0 or -errno */
+int reduce_prepare(struct taken *t); /* t->call.reduce; 0 or -errno */
 static inline bool take_is_neighbours(enum rt_kind kind)
 {
 	return kind >= RT_NEIGHBOR_ALLGATHER;

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "mpi/front.h"
-#include "mpi/span.h"
+#include "mpi/hier.h"
 #include "mpi/take.h"
 #include "trace/trace.h"
 
@@ -60,7 +60,7 @@ static void look_at_place(struct taken *t)
 		      (!has_root(take->kind) || t->is_root);
 	if (!t->in_place)
 		return;
-	if (rt_is_fold(take->kind))
+	if (rt_is_reduce(take->kind))
 		take->send.at = take->recv.at;
 	else if (take->kind >= RT_ALLTOALL && take->kind <= RT_ALLTOALLW)
 		take->send = take->recv;
@@ -87,7 +87,7 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
 		return trace_passed(t->bytes < window->from ? IS_SMALL : IS_LARGE);
-	return (sides_look(t) && (!rt_is_fold(take->kind) || reduce_look(t))) ||
+	return (sides_look(t) && (!rt_is_reduce(take->kind) || reduce_look(t))) ||
 	       trace_passed(IS_WRONG);
 }
 
@@ -106,7 +106,7 @@ int take_prepare(struct taken *t)
 		.site = t->take.caller,
 	};
 	err = sides_prepare(t);
-	if (!err && rt_is_fold(t->take.kind))
+	if (!err && rt_is_reduce(t->take.kind))
 		err = reduce_prepare(t);
 	return err;
 }
@@ -213,7 +213,7 @@ static bool run(struct take *take, int *rc)
 	if (t.lc->span && !rt_takes_always(take->kind, t.bytes))
 		return trace_passed(IS_NEW);
 	if (t.lc->span)
-		return span_serve(&t, rc) && (take_count(take->kind, true), true);
+		return hier_serve(&t, rc) && (take_count(take->kind, true), true);
 	if (!t.lc->rt || take->kind == RT_BARRIER ||
 	    (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
 		return trace_passed(NOT_SERVED);

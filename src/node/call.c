@@ -23,7 +23,7 @@ uint64_t call_word(void)
 		word_pid = getpid();
 		word_off = CALL_NOBODY;
 		atomic_store_explicit(&word, NULL, memory_order_relaxed);
-		if (!region_extent_get(HOST_PAGE, true, &e)) {
+		if (!region_extent_get(OS_PAGE, true, &e)) {
 			word_off = e.offset;
 			/* release: the page is there; partner: node_wait_call */
 			atomic_store_explicit(&word,
@@ -44,7 +44,7 @@ void node_call(struct node_group *g, int rank)
 		return;
 	/* release: what the caller has published; partner: node_wait_call */
 	atomic_fetch_add_explicit(theirs, 1, memory_order_release);
-	host_futex_wake(theirs, 1);
+	os_futex_wake(theirs, 1);
 }
 
 int node_wait_call(uint32_t *seen)
@@ -57,7 +57,7 @@ int node_wait_call(uint32_t *seen)
 		return -ENOENT;
 	while ((now = atomic_load_explicit(mine, memory_order_acquire)) ==
 	       *seen) /* partner: node_call */
-		host_futex_wait(mine, now, HOST_FOR_EVER);
+		os_futex_wait(mine, now, OS_FOR_EVER);
 	*seen = now;
 	return 0;
 }

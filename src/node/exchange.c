@@ -39,7 +39,7 @@ int exchange_listen(struct exchange *x)
 	struct sockaddr_un a;
 	int err;
 
-	x->id = host_random_u64();
+	x->id = os_random_u64();
 	if (base_fault("socket"))
 		return -EACCES;
 	x->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -180,7 +180,7 @@ static void look_again(const struct node_hello *all, int rank, int size, struct 
 int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int size,
 		 struct node_peer **peers)
 {
-	uint64_t give_up = host_now_ns() + EXCHANGE_TIMEOUT_NS;
+	uint64_t give_up = os_now_ns() + EXCHANGE_TIMEOUT_NS;
 	int missing = 0, to_send = 0, next = 0, ret;
 	char *send = calloc((size_t)size, 1);
 
@@ -222,7 +222,7 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 		}
 		if (missing && !ret)
 			look_again(all, rank, size, peers, &missing);
-		if (!ret && host_now_ns() > give_up)
+		if (!ret && os_now_ns() > give_up)
 			ret = -ETIMEDOUT;
 	}
 out:

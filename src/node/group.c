@@ -25,8 +25,8 @@ void group_layout(struct node_group *g, uint64_t area_bytes)
 {
 	uint64_t n = (uint64_t)g->size;
 
-	g->area_off = base_round_up(n * sizeof(struct node_rank) + n * n, HOST_PAGE);
-	g->area_bytes = base_round_up(area_bytes, HOST_PAGE);
+	g->area_off = base_round_up(n * sizeof(struct node_rank) + n * n, OS_PAGE);
+	g->area_bytes = base_round_up(area_bytes, OS_PAGE);
 	g->control_bytes = g->area_off + n * g->area_bytes;
 }
 
@@ -39,11 +39,11 @@ static void make_hello(struct node_group *g, struct exchange *x, struct node_hel
 	h->pid = getpid();
 	h->uid = geteuid();
 	h->session = getsid(0);
-	h->node_id = host_node_id();
-	h->start = host_process_start(getpid());
+	h->node_id = os_node_id();
+	h->start = os_process_start(getpid());
 	h->options_hash = base_options_hash();
-	host_cpumask_self(&h->cpus);
-	h->memory_node = host_numa_node_of(&h->cpus);
+	os_cpumask_self(&h->cpus);
+	h->memory_node = os_numa_node_of(&h->cpus);
 	h->arena_id = node_arena_id();
 	x->fd = -1;
 	if (!err && atomic_load(&exchange_broken))
@@ -91,12 +91,12 @@ static bool is_one_session(const struct node_hello *all, int size)
 
 static void set_waiting(struct node_group *g, const struct node_hello *all)
 {
-	struct host_cpumask cpus = all[0].cpus;
+	struct os_cpumask cpus = all[0].cpus;
 
 	for (int r = 1; r < g->size; r++)
-		host_cpumask_or(&cpus, &all[r].cpus);
+		os_cpumask_or(&cpus, &all[r].cpus);
 	g->cpus = cpus;
-	g->oversubscribed = host_cpumask_count(&cpus) < g->size;
+	g->oversubscribed = os_cpumask_count(&cpus) < g->size;
 	g->spin_ns = g->oversubscribed ? 0 : SPIN_NS;
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
@@ -159,16 +159,16 @@ static void trial_time(struct node_group *g)
 		return;
 	memset(buf, 1, TRIAL_BYTES);
 	for (uint64_t off = 0; off < TRIAL_WINDOWS * TRIAL_BYTES; off += 2 * TRIAL_BYTES) {
-		uint64_t t0 = host_now_ns(), t1;
+		uint64_t t0 = os_now_ns(), t1;
 		int err = node_vm_read(g, 0, buf, g->ranks[0].area_addr + off, TRIAL_BYTES);
 
-		t1 = host_now_ns();
+		t1 = os_now_ns();
 		if (err)
 			vm = 0;
 		vm = base_min_u64(vm, t1 - t0);
 		memcpy(buf, (char *)node_area(g, 0) + off + TRIAL_BYTES, TRIAL_BYTES);
 		__asm__ volatile("" : : "r"(buf) : "memory"); /* nobody reads it */
-		copy = base_min_u64(copy, host_now_ns() - t1);
+		copy = base_min_u64(copy, os_now_ns() - t1);
 	}
 	free(buf);
 	me->vm_ns = (uint32_t)vm;
@@ -333,7 +333,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	int ret, err = 0;
 
 	*out = NULL;
-	host_copy_prepare(); /* members may have to copy in fault handlers */
+	os_copy_prepare(); /* members may have to copy in fault handlers */
 	parked_sweep();
 	ret = agree(oob, g && all ? 0 : -ENOMEM, &err);
 	if (ret || err) {
@@ -406,7 +406,7 @@ bool node_can_write(const struct node_group *g, int writer, int owner)
 	return g->reach[writer * g->size + owner] & REACH_WRITE;
 }
 
-void node_cpus(const struct node_group *g, struct host_cpumask *out) { *out = g->cpus; }
+void node_cpus(const struct node_group *g, struct os_cpumask *out) { *out = g->cpus; }
 
 void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
 {
@@ -431,7 +431,7 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 	if (!slot || __atomic_load_n(slot, __ATOMIC_RELAXED) == id)
 		return;
 	__atomic_store_n(slot, id, __ATOMIC_RELAXED);
-	host_populate(addr, bytes);
+	os_populate(addr, bytes);
 }
 
 /* ---- the program's memory of a peer, by system call -------------------------------------- */

@@ -29,7 +29,7 @@ bool node_process_is_dead(int pid, uint64_t start)
 	} else if (syscall(SYS_kill, pid, 0) && errno == ESRCH) { /* no pidfd here */
 		return true;
 	}
-	return start && host_process_start(getpid()) && host_process_start(pid) != start;
+	return start && os_process_start(getpid()) && os_process_start(pid) != start;
 }
 
 bool node_is_dead(const struct node_group *g, int rank)

@@ -20,7 +20,7 @@
 #define SLUICE_NODE_H
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "region/region.h"
 
 /* Collective helpers that the caller lends for creation; see rt_oob. 0 or -errno. */
@@ -68,7 +68,7 @@ void *node_area(const struct node_group *g, int rank); /* user area of a rank */
 /* The memory node (NUMA) on which a rank runs, as it said itself: the same answer on every rank. */
 int node_memory_node(const struct node_group *g, int rank);
 void node_cpus(const struct node_group *g,
-	       struct host_cpumask *out);                /* those that any rank may use */
+	       struct os_cpumask *out);                /* those that any rank may use */
 bool node_is_oversubscribed(const struct node_group *g); /* fewer CPUs than ranks */
 
 /* Where this process sees [off, off+bytes) of rank's arena; NULL when that is outside of it. */
@@ -132,7 +132,7 @@ int node_wait_call(uint32_t *seen);
 /* Has this peer exited or been killed (also as a zombie)? A few system calls. */
 bool node_is_dead(const struct node_group *g, int rank);
 
-/* The same of any process of this user; start: host_process_start(), 0: not known. */
+/* The same of any process of this user; start: os_process_start(), 0: not known. */
 bool node_process_is_dead(int pid, uint64_t start);
 
 /* A rank that found a dead peer says so to all; then every wait of the group ends. */

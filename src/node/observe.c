@@ -18,7 +18,7 @@ int node_self(struct node_member *out)
 	int err = region_init();
 
 	*out = (struct node_member){ .pid = getpid(),
-				     .start = host_process_start(getpid()),
+				     .start = os_process_start(getpid()),
 				     .arena_id = node_arena_id(),
 				     .arena_bytes = region_arena_bytes() };
 	return err;

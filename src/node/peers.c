@@ -21,7 +21,7 @@ uint64_t node_arena_id(void)
 	pthread_mutex_lock(&peers_lock);
 	if (pid != getpid()) {
 		pid = getpid();
-		id = host_random_u64() | 1;
+		id = os_random_u64() | 1;
 	}
 	pthread_mutex_unlock(&peers_lock);
 	return id;

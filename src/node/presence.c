@@ -51,7 +51,7 @@ static uint64_t hydra_job(const char *pmi_fd)
 
 	if (getsockopt(atoi(pmi_fd), SOL_SOCKET, SO_PEERCRED, &c, &len) || c.pid <= 0)
 		return 0;
-	return mix(mix(1, (uint64_t)c.pid), host_process_start(c.pid));
+	return mix(mix(1, (uint64_t)c.pid), os_process_start(c.pid));
 }
 
 static bool is_number(const char *s)
@@ -73,7 +73,7 @@ static uint64_t job_id(const char *text)
 		return 0; /* descriptor numbers are the same in every job */
 	if (!id)
 		id = mix_text(2, text);
-	id = mix(mix(id, host_node_id()), base_options_hash());
+	id = mix(mix(id, os_node_id()), base_options_hash());
 	return mix(id, NODE_VERSION) | 1;
 }
 

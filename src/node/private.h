@@ -13,7 +13,7 @@
 /* A process we have met: one for each pid and arena, shared by all groups. */
 struct node_peer {
 	int pid;
-	uint64_t start;     /* host_process_start() */
+	uint64_t start;     /* os_process_start() */
 	uint64_t arena_id;  /* random, made with the arena */
 	char *base;         /* its arena, mapped here */
 	uint64_t bytes;
@@ -32,7 +32,7 @@ struct node_hello {
 	int32_t session;       /* getsid(): tells whether a yield can reach the others */
 	uint64_t node_id, start, arena_id, arena_bytes, options_hash, socket_id;
 	uint64_t control_off;  /* rank 0: the control segment in its arena */
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 	int32_t memory_node, unused;
 };
 
@@ -55,7 +55,7 @@ struct node_group {
 	int rank, size;
 	uint32_t id;
 	bool oversubscribed;
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 	uint32_t spin_ns, yield_ns;
 	struct node_peer **peers;   /* by rank; own entry NULL */
 	int *pids;

@@ -35,12 +35,12 @@ static int meet(struct member *me)
 	uint32_t want = 2 * ++me->barriers, seen;
 
 	atomic_fetch_add_explicit(&me->m->arrived, 1, memory_order_acq_rel);
-	host_futex_wake(&me->m->arrived, 1);
+	os_futex_wake(&me->m->arrived, 1);
 	/* acquire: what the other wrote before its addition */
 	while ((seen = atomic_load_explicit(&me->m->arrived, memory_order_acquire)) < want) {
 		if (atomic_load_explicit(&me->m->is_over, memory_order_relaxed))
 			return -EOWNERDEAD;
-		host_futex_wait(&me->m->arrived, seen, NAP_NS);
+		os_futex_wait(&me->m->arrived, seen, NAP_NS);
 	}
 	return 0;
 }
@@ -83,7 +83,7 @@ struct offer {
 
 static double gbps(uint64_t since_ns)
 {
-	uint64_t ns = host_now_ns() - since_ns;
+	uint64_t ns = os_now_ns() - since_ns;
 
 	return ns ? (double)TRIAL_BYTES / (double)ns : 0;
 }
@@ -99,10 +99,10 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 		return;
 	}
 	for (int i = 0; i < REPEATS; i++) {
-		uint64_t start = host_now_ns();
+		uint64_t start = os_now_ns();
 		double speed;
 
-		host_copy(mine, theirs, TRIAL_BYTES, BASE_COPY_AUTO);
+		os_copy(mine, theirs, TRIAL_BYTES, BASE_COPY_AUTO);
 		speed = gbps(start);
 		t->arena_gbps = speed > t->arena_gbps ? speed : t->arena_gbps;
 	}
@@ -116,7 +116,7 @@ static void try_vm(const struct node_group *g, const struct offer *o, char *mine
 	int ret = 0;
 
 	for (int i = 0; i < REPEATS && !ret; i++) {
-		uint64_t start = host_now_ns();
+		uint64_t start = os_now_ns();
 		double speed;
 
 		ret = node_vm_read(g, 1, mine, o->addr, TRIAL_BYTES);
@@ -127,7 +127,7 @@ static void try_vm(const struct node_group *g, const struct offer *o, char *mine
 	if (ret || !reads)
 		snprintf(t->vm_read, sizeof(t->vm_read), "%s",
 			 ret ? strerror(-ret) : "refused when the group was made (SLUICE_FAULT?)");
-	ret = node_vm_write(g, 1, o->addr, mine, HOST_PAGE);
+	ret = node_vm_write(g, 1, o->addr, mine, OS_PAGE);
 	if (ret || !writes)
 		snprintf(t->vm_write, sizeof(t->vm_write), "%s",
 			 ret ? strerror(-ret) : "refused when the group was made (SLUICE_FAULT?)");
@@ -164,7 +164,7 @@ static int member_main(struct meeting *m, int rank)
 	struct member_oob ctx = { &me, rank };
 	struct node_oob oob = { &ctx, rank, 2, allgather, allreduce_min };
 	struct node_group *g;
-	int ret = node_group_create(&oob, HOST_PAGE, &g);
+	int ret = node_group_create(&oob, OS_PAGE, &g);
 
 	if (!ret && g) {
 		ret = try_all(g, &me, rank);
@@ -184,12 +184,12 @@ static int member_main(struct meeting *m, int rank)
 /* Reap both; 0, -ENOTCONN when one failed, -ETIMEDOUT when one was given up. */
 static int wait_for_both(struct meeting *m, const pid_t pids[2])
 {
-	uint64_t deadline = host_now_ns() + PATIENCE_NS;
+	uint64_t deadline = os_now_ns() + PATIENCE_NS;
 	bool done[2] = { pids[0] < 0, pids[1] < 0 };
 	int status, ret = 0;
 
 	while (!done[0] || !done[1]) {
-		bool late = host_now_ns() > deadline;
+		bool late = os_now_ns() > deadline;
 
 		for (int r = 0; r < 2; r++) {
 			if (done[r])

@@ -46,7 +46,7 @@ bool node_wait_is_stuck(struct node_wait *w)
 
 	if (!w->since_ns || !node_wait_is_long(w))
 		return false;
-	now = host_now_ns();
+	now = os_now_ns();
 	if (now - base_max_u64(w->since_ns, w->called_ns) < STUCK_NS)
 		return false;
 	w->called_ns = now;
@@ -74,7 +74,7 @@ static void nap_on_bell(struct node_group *g, struct node_wait *w, uint64_t wait
 		return; /* the caller looks once more */
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
-	host_futex_wait(&me->bell, w->bell, nap_ns(waited_ns));
+	os_futex_wait(&me->bell, w->bell, nap_ns(waited_ns));
 	w->idle |= CHECK_SPINS - 1; /* a step of progress after each nap */
 	disarm(g, w);
 }
@@ -85,16 +85,16 @@ int node_wait(struct node_group *g, struct node_wait *w)
 
 	w->idle++;
 	if (!w->armed && g->spin_ns && w->idle % CHECK_SPINS) {
-		host_cpu_relax();
+		os_cpu_relax();
 		return 0;
 	}
-	now = host_now_ns();
+	now = os_now_ns();
 	if (!w->since_ns) {
 		w->since_ns = now;
 		w->checked_ns = w->checked_ns ? w->checked_ns : now;
 	}
 	if (now - w->since_ns < g->spin_ns) {
-		host_cpu_relax();
+		os_cpu_relax();
 	} else if (!w->armed && now - w->since_ns < g->spin_ns + g->yield_ns) {
 		sched_yield();
 		w->idle |= CHECK_SPINS - 1; /* each further step looks at the clock */
@@ -120,6 +120,6 @@ void node_ring_soon(struct node_group *g, int rank)
 	if (base_likely(!atomic_load_explicit(&r->sleeping, memory_order_relaxed)))
 		return;
 	atomic_fetch_add_explicit(&r->bell, 1, memory_order_release);
-	host_futex_wake(&r->bell, 1);
+	os_futex_wake(&r->bell, 1);
 	base_count(BASE_CTR_WAKES, 1);
 }

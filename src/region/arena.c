@@ -173,7 +173,7 @@ int region_init(void)
 		ret = fail(EPERM, "the program locks all its memory (mlockall), and its peers' "
 				  "windows with it");
 	} else if (arena.fd < 0) {
-		ret = host_page_check();
+		ret = os_page_check();
 		if (!ret)
 			ret = arena_open();
 		if (!ret && !atfork_done) {
@@ -192,14 +192,14 @@ void *region_arena_base(void) { return arena.base; }
 uint64_t arena_used_bytes_locked(void) { return arena.used_units * REGION_UNIT; }
 uint64_t arena_pool_bytes_locked(void) { return arena.pooled_units * REGION_UNIT; }
 
-bool arena_is_inode(const struct host_vma *v, uint64_t inode)
+bool arena_is_inode(const struct os_vma *v, uint64_t inode)
 {
 	/* all memfds are files of one device */
 	return inode && v->inode == inode && v->dev_major == major(arena.dev) &&
 	       v->dev_minor == minor(arena.dev);
 }
 
-bool arena_is_known(const struct host_vma *v)
+bool arena_is_known(const struct os_vma *v)
 {
 	for (int i = 0; i < PAST_MAX; i++)
 		if (arena_is_inode(v, past[i]))
@@ -221,7 +221,7 @@ int region_window_add(uintptr_t start, uintptr_t end)
 	return ret;
 }
 
-bool arena_is_window_locked(const struct host_vma *v)
+bool arena_is_window_locked(const struct os_vma *v)
 {
 	for (int i = 0; i < windows_n; i++)
 		if (v->start >= windows[i].start && v->end <= windows[i].end)
@@ -229,7 +229,7 @@ bool arena_is_window_locked(const struct host_vma *v)
 	return false;
 }
 
-bool region_is_window(const struct host_vma *v)
+bool region_is_window(const struct os_vma *v)
 {
 	bool ours;
 

@@ -33,7 +33,7 @@ static bool is_mapping(uintptr_t user, const struct header *h, uintptr_t *out_st
 		return false;
 	*out_start = chunk - h->before;
 	*out_end = end;
-	return *out_start % HOST_PAGE == 0 && end % HOST_PAGE == 0;
+	return *out_start % OS_PAGE == 0 && end % OS_PAGE == 0;
 }
 
 bool block_is_mapping(const void *p, uintptr_t *out_start, uintptr_t *out_end)
@@ -56,9 +56,9 @@ void block_sign(void *p, size_t bytes)
 /* The program's memory, or what we have made of it, which reading cannot harm. */
 static bool is_readable(uintptr_t a, size_t bytes)
 {
-	struct host_vma v;
+	struct os_vma v;
 
-	return !host_vma_query((void *)a, &v) && v.read && v.write && !v.is_special &&
+	return !os_vma_query((void *)a, &v) && v.read && v.write && !v.is_special &&
 	       a + bytes <= v.end && (!v.shared || arena_is_known(&v));
 }
 

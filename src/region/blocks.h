@@ -17,7 +17,7 @@
 #define SLUICE_REGION_BLOCKS_H
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 
 #define BLOCK_SIGN_BYTES 16
 #define BLOCK_SIGNED_MIN                                                                           \

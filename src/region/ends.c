@@ -14,10 +14,10 @@
 bool piece_next(struct piece_walk *w, struct piece *out)
 {
 	const struct region *r = w->r;
-	struct host_vma v;
+	struct os_vma v;
 
 	while (w->at < w->end) {
-		int ret = host_vma_query_next((void *)w->at, &v);
+		int ret = os_vma_query_next((void *)w->at, &v);
 		uint64_t offset = r->offset + (w->at - r->start);
 
 		if (ret && ret != -ENOENT && r->state == REGION_ACTIVE) {
@@ -51,9 +51,9 @@ bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end)
 	struct piece_walk w = { .r = r, .at = start, .end = end };
 	struct piece p;
 
-	if (start <= base_round_up(r->first, HOST_PAGE))
+	if (start <= base_round_up(r->first, OS_PAGE))
 		w.at = r->start;
-	if (end >= base_round_down(r->last, HOST_PAGE))
+	if (end >= base_round_down(r->last, OS_PAGE))
 		w.end = r->end;
 	while (piece_next(&w, &p))
 		if (!p.shared)
@@ -96,7 +96,7 @@ int ends_make_private(struct region *r)
 	if (!r->retired)
 		arena_punch_locked(r->offset, r->end - r->start);
 	r->state = REGION_ZOMBIE;
-	seen_lifetime(base_round_up(r->first, HOST_PAGE), pins_uses(r));
+	seen_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
 	return 0;
 

@@ -18,7 +18,7 @@ static bool has_pins(void)
 }
 
 /* A mapping of the window, or of a region that the table still has to know as active. */
-static bool is_in_use(const struct host_vma *v)
+static bool is_in_use(const struct os_vma *v)
 {
 	uintptr_t base = (uintptr_t)region_arena_base();
 	uint32_t i = table_find(v->start);
@@ -35,7 +35,7 @@ static bool is_in_use(const struct host_vma *v)
  * child, all that it inherits. Shared ones become private; the table then knows of them as long as
  * the program does not free or discard them.
  */
-static bool collect(const struct host_vma *v, void *arg)
+static bool collect(const struct os_vma *v, void *arg)
 {
 	struct region r = { .start = v->start,
 			    .end = v->end,
@@ -70,7 +70,7 @@ void fork_prepare(void)
 	region_lock();
 	for (int i = 0; i < PIN_WAITS && has_pins(); i++) {
 		region_unlock();
-		host_futex_wait(&nobody, 0, PIN_WAIT_NS); /* usleep would be a cancellation point */
+		os_futex_wait(&nobody, 0, PIN_WAIT_NS); /* usleep would be a cancellation point */
 		region_lock();
 	}
 	alone = table_is_alone();
@@ -86,7 +86,7 @@ void fork_prepare(void)
 	}
 	if (region_table.lost) {
 		region_table.lost = false;
-		host_vma_each(collect, NULL);
+		os_vma_each(collect, NULL);
 	}
 	/* not held across the fork: handlers of others may wait for threads that free memory */
 	region_unlock();
@@ -111,7 +111,7 @@ void fork_child(void)
 	pins_reset_locked();
 	table_forget_threads();
 	if (any)
-		host_vma_each(collect, NULL);
+		os_vma_each(collect, NULL);
 	table_publish_bounds();
 	arena_after_fork_child();
 	region_unlock();

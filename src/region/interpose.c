@@ -168,7 +168,7 @@ static size_t block_bytes(void *p)
 {
 	size_t bytes = sizes_known ? malloc_usable_size(p) : 0;
 
-	return bytes >= HOST_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes
+	return bytes >= OS_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes
 											  : 0;
 }
 
@@ -261,12 +261,12 @@ EXPORT void *reallocarray(void *p, size_t n, size_t bytes)
 
 static uintptr_t page_end(const void *p, size_t bytes)
 {
-	return base_round_up((uintptr_t)p + bytes, HOST_PAGE);
+	return base_round_up((uintptr_t)p + bytes, OS_PAGE);
 }
 
 static bool touches(const void *p, size_t bytes)
 {
-	return region_may_touch(base_round_down((uintptr_t)p, HOST_PAGE), page_end(p, bytes));
+	return region_may_touch(base_round_down((uintptr_t)p, OS_PAGE), page_end(p, bytes));
 }
 
 /* A call that unmaps or replaces a range. */
@@ -374,7 +374,7 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 
 	if (had_region) {
 		region_exclusive(start, end);
-		if (region_overlaps(start, end) && start % HOST_PAGE == 0)
+		if (region_overlaps(start, end) && start % OS_PAGE == 0)
 			return move_part(addr, old_bytes, bytes, flags, to);
 	}
 	end = page_end(addr, old_bytes);
@@ -432,7 +432,7 @@ static int advice_ends_adoption(int advice)
 EXPORT int madvise(void *addr, size_t bytes, int advice)
 {
 	uintptr_t start = (uintptr_t)addr, end = page_end(addr, bytes);
-	bool valid = start % HOST_PAGE == 0 && end > start;
+	bool valid = start % OS_PAGE == 0 && end > start;
 
 	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
 		/* zero from now on; for MADV_FREE that is one of the allowed outcomes */
@@ -489,7 +489,7 @@ EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 }
 
 /* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
-static bool lock_one(const struct host_vma *v, void *failed)
+static bool lock_one(const struct os_vma *v, void *failed)
 {
 	if (region_is_window(v) || v->is_special ||
 	    !NEXT(mlock)((void *)v->start, v->end - v->start))
@@ -508,7 +508,7 @@ EXPORT int mlockall(int flags)
 		return NEXT(mlockall)(flags);
 	if (flags & ~MCL_CURRENT && NEXT(mlockall)(flags & ~MCL_CURRENT))
 		return -1;
-	host_vma_each(lock_one, &failed);
+	os_vma_each(lock_one, &failed);
 	return failed ? -1 : 0;
 }
 
@@ -530,8 +530,8 @@ static struct leaving leave_above(uintptr_t to, uintptr_t now)
 {
 	if (to >= now)
 		return (struct leaving){ 0 };
-	to = base_round_up(to, HOST_PAGE);
-	return leave((void *)to, base_round_up(now, HOST_PAGE) - to);
+	to = base_round_up(to, OS_PAGE);
+	return leave((void *)to, base_round_up(now, OS_PAGE) - to);
 }
 
 EXPORT int brk(void *addr)

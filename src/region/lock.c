@@ -78,11 +78,11 @@ void region_lock_init(void)
 
 	if (at_home)
 		return;
-	p = region_os.mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+	p = region_os.mmap(NULL, OS_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			   0);
-	if (p == MAP_FAILED || region_os.madvise(p, HOST_PAGE, MADV_WIPEONFORK)) {
+	if (p == MAP_FAILED || region_os.madvise(p, OS_PAGE, MADV_WIPEONFORK)) {
 		if (p != MAP_FAILED)
-			region_os.munmap(p, HOST_PAGE);
+			region_os.munmap(p, OS_PAGE);
 		return; /* before Linux 4.14: the danger remains */
 	}
 	*(_Atomic uint32_t *)p = 1;

@@ -31,12 +31,12 @@ static void protect(uintptr_t start, uint64_t bytes, int prot)
 static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 {
 	uintptr_t end = start + bytes;
-	uintptr_t first = base_round_up(start, HOST_HUGE), last = base_round_down(end, HOST_HUGE);
+	uintptr_t first = base_round_up(start, OS_HUGE), last = base_round_down(end, OS_HUGE);
 
 	if (base_opt.region_huge && first < last && !*huge) {
 		for (uintptr_t a = first; a < last;
-		     a += HOST_HUGE) /* collapse wants one present page */
-			if (region_os.madvise((void *)a, HOST_PAGE, MADV_POPULATE_WRITE) &&
+		     a += OS_HUGE) /* collapse wants one present page */
+			if (region_os.madvise((void *)a, OS_PAGE, MADV_POPULATE_WRITE) &&
 			    errno != EINVAL)
 				return -errno;
 		for (int i = 0; i < COLLAPSE_TRIES && !*huge; i++) {
@@ -55,14 +55,14 @@ static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 /* Pages stay on the NUMA node where the program had put them, decided per huge page. */
 static void follow_nodes(char *alias, uintptr_t start, uint64_t bytes)
 {
-	if (host_numa_node_count() < 2)
+	if (os_numa_node_count() < 2)
 		return;
 	for (uint64_t off = 0; off < bytes;) {
-		uint64_t step = base_min_u64(HOST_HUGE - (start + off) % HOST_HUGE, bytes - off);
-		int node = host_page_node((void *)(start + off));
+		uint64_t step = base_min_u64(OS_HUGE - (start + off) % OS_HUGE, bytes - off);
+		int node = os_page_node((void *)(start + off));
 
 		if (node >= 0)
-			host_prefer_node(alias + off, step, node);
+			os_prefer_node(alias + off, step, node);
 		off += step;
 	}
 }
@@ -81,7 +81,7 @@ int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, 
 	ret = base_fault("populate") ? -ENOMEM : populate((uintptr_t)alias, bytes, huge);
 	if (ret)
 		return ret;
-	host_copy(alias, (void *)start, bytes, host_copy_pick(bytes, bytes));
+	os_copy(alias, (void *)start, bytes, os_copy_pick(bytes, bytes));
 	if (base_fault("map"))
 		return -ENOMEM;
 	return map_fixed(start, bytes, MAP_SHARED | MAP_POPULATE, fd, offset);
@@ -91,7 +91,7 @@ int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, 
  * atomic, so a thread that writes the same byte meanwhile loses nothing. */
 static void touch_all(char *p, uint64_t bytes)
 {
-	for (uint64_t off = 0; off < bytes; off += HOST_PAGE)
+	for (uint64_t off = 0; off < bytes; off += OS_PAGE)
 		__atomic_fetch_add(p + off, 0, __ATOMIC_RELAXED);
 }
 
@@ -137,7 +137,7 @@ static int fresh_copy(uintptr_t start, uint64_t bytes, const void *from, int pro
 	if (ret)
 		return ret;
 	populate(start, bytes, &huge);
-	host_copy((void *)start, from, bytes, host_copy_pick(bytes, bytes));
+	os_copy((void *)start, from, bytes, os_copy_pick(bytes, bytes));
 	protect(start, bytes, prot);
 	return 0;
 }
@@ -157,7 +157,7 @@ int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot)
 		return -errno;
 	if (!(prot & PROT_READ))
 		syscall(SYS_mprotect, start, bytes, PROT_READ);
-	host_copy(copy, (void *)start, bytes, host_copy_pick(bytes, bytes));
+	os_copy(copy, (void *)start, bytes, os_copy_pick(bytes, bytes));
 	ret = fresh_copy(start, bytes, copy, prot);
 	if (ret && !(prot & PROT_READ))
 		syscall(SYS_mprotect, start, bytes, prot);

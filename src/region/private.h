@@ -58,9 +58,9 @@ bool arena_is_huge_locked(uint64_t offset, uint64_t bytes);
 void arena_set_huge_locked(uint64_t offset, uint64_t bytes);
 int arena_fd_locked(void); /* -1 when the program has closed it */
 uint64_t arena_inode_locked(void);
-bool arena_is_inode(const struct host_vma *v, uint64_t inode); /* it maps that memfd */
-bool arena_is_known(const struct host_vma *v); /* ours, or that of a process we were forked from */
-bool arena_is_window_locked(const struct host_vma *v); /* mapped there by our own doing */
+bool arena_is_inode(const struct os_vma *v, uint64_t inode); /* it maps that memfd */
+bool arena_is_known(const struct os_vma *v); /* ours, or that of a process we were forked from */
+bool arena_is_window_locked(const struct os_vma *v); /* mapped there by our own doing */
 uint64_t arena_used_bytes_locked(void), arena_pool_bytes_locked(void);
 void arena_empty_pool_locked(void);
 void arena_after_fork_child(void); /* the child has no arena; it may make its own */

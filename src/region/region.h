@@ -43,9 +43,9 @@
 #define SLUICE_REGION_H
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 
-#define REGION_UNIT HOST_HUGE /* extents are multiples of this, so that huge pages can back them */
+#define REGION_UNIT OS_HUGE /* extents are multiples of this, so that huge pages can back them */
 
 /* ---- arena and extents -------------------------------------------------------------------- */
 
@@ -97,8 +97,8 @@ struct region_desc {
 static inline void region_desc_pages(const struct region_desc *d, uintptr_t *out_start,
 				     uintptr_t *out_end)
 {
-	*out_start = base_round_down(d->addr + d->head, HOST_PAGE);
-	*out_end = base_round_up(d->addr + d->bytes - d->tail, HOST_PAGE);
+	*out_start = base_round_down(d->addr + d->head, OS_PAGE);
+	*out_end = base_round_up(d->addr + d->bytes - d->tail, OS_PAGE);
 }
 
 enum region_intent {
@@ -190,7 +190,7 @@ void region_own_thread(void);
  * region, not to be locked, nothing of a child's. For ever; a few ranges only. 0 or -ENOSPC. */
 int region_window_add(uintptr_t start, uintptr_t end);
 /* This mapping is a window on an arena, whose pages come and go: not to be locked. */
-bool region_is_window(const struct host_vma *v);
+bool region_is_window(const struct os_vma *v);
 /* Every byte is readable and private to this process, as far as the program knows. */
 bool region_is_private_memory(uintptr_t start, uintptr_t end);
 

@@ -21,7 +21,7 @@ static struct {
 } keep_out;
 _Atomic bool region_has_kept_out;
 
-static void span_remove(int i, int n)
+static void hier_remove(int i, int n)
 {
 	keep_out.n -= n;
 	memmove(&keep_out.at[i], &keep_out.at[i + n],
@@ -29,7 +29,7 @@ static void span_remove(int i, int n)
 }
 
 /* One place less: the two that are nearest to each other become one, with what lies between. */
-static void span_make_room(void)
+static void hier_make_room(void)
 {
 	int best = 0;
 
@@ -38,7 +38,7 @@ static void span_make_room(void)
 		    keep_out.at[best + 1].start - keep_out.at[best].end)
 			best = i;
 	keep_out.at[best].end = keep_out.at[best + 1].end;
-	span_remove(best + 1, 1);
+	hier_remove(best + 1, 1);
 }
 
 static void keep_out_locked(uintptr_t start, uintptr_t end)
@@ -52,10 +52,10 @@ static void keep_out_locked(uintptr_t start, uintptr_t end)
 	if (n) {
 		start = base_min_u64(start, keep_out.at[i].start);
 		end = base_max_u64(end, keep_out.at[i + n - 1].end);
-		span_remove(i, n - 1);
+		hier_remove(i, n - 1);
 	} else {
 		if (keep_out.n == KEEP_OUT_MAX) {
-			span_make_room();
+			hier_make_room();
 			keep_out_locked(start, end);
 			return;
 		}
@@ -74,7 +74,7 @@ void rules_void_locked(uintptr_t start, uintptr_t end)
 		if (s->end <= start || s->start >= end)
 			continue;
 		if (s->start >= start && s->end <= end)
-			span_remove(i, 1);
+			hier_remove(i, 1);
 		else if (s->start < start && s->end > end)
 			continue; /* a hole in it is not worth a place */
 		else if (s->start < start)
@@ -125,8 +125,8 @@ static int module_visit(struct dl_phdr_info *info, size_t size, void *arg)
 		uintptr_t a = info->dlpi_addr + p->p_vaddr;
 
 		if (p->p_type == PT_LOAD && (p->p_flags & PF_W) &&
-		    q->start >= base_round_down(a, HOST_PAGE) &&
-		    q->end <= base_round_up(a + p->p_memsz, HOST_PAGE))
+		    q->start >= base_round_down(a, OS_PAGE) &&
+		    q->end <= base_round_up(a + p->p_memsz, OS_PAGE))
 			q->found = true;
 	}
 	return q->found;
@@ -165,7 +165,7 @@ static bool is_signal_stack(uintptr_t start, uintptr_t end)
 	return !syscall(SYS_sigaltstack, NULL, &s) && start < s.sp + s.bytes && end > s.sp;
 }
 
-static const char *vma_refusal(const struct host_vma *v, bool is_static)
+static const char *vma_refusal(const struct os_vma *v, bool is_static)
 {
 	if (v->shared)
 		return "it is shared memory of the program";
@@ -177,7 +177,7 @@ static const char *vma_refusal(const struct host_vma *v, bool is_static)
 		return "it is a stack";
 	if (v->is_special)
 		return "it is a mapping of the kernel";
-	if (v->page_bytes && v->page_bytes != HOST_PAGE)
+	if (v->page_bytes && v->page_bytes != OS_PAGE)
 		return "it consists of hugetlbfs pages";
 	/* what was adopted before, and is private now, may be adopted again */
 	if (v->inode && !arena_is_known(v) && !is_static)
@@ -202,19 +202,19 @@ static size_t default_stack_bytes(void)
  * have become one mapping with it, so only what is within a stack's length of the guard is
  * suspected.
  */
-static bool may_be_stack(const struct host_vma *at, uintptr_t start)
+static bool may_be_stack(const struct os_vma *at, uintptr_t start)
 {
-	struct host_vma v;
+	struct os_vma v;
 
 	if (!at->start || start - at->start >= default_stack_bytes() ||
-	    host_vma_query((void *)(at->start - 1), &v))
+	    os_vma_query((void *)(at->start - 1), &v))
 		return false;
 	return v.end == at->start && !v.read && !v.write && !v.shared && !v.inode;
 }
 
 const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct rules_known *known)
 {
-	struct host_vma v;
+	struct os_vma v;
 	uintptr_t a = start;
 
 	if (in_keep_out(start, end))
@@ -224,7 +224,7 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 
 		if (n == VMAS_MAX)
 			return "it consists of too many mappings";
-		if (host_vma_query((void *)a, &v))
+		if (os_vma_query((void *)a, &v))
 			return "its mapping cannot be found";
 		why = vma_refusal(&v, known->is_static);
 		if (why)
@@ -241,10 +241,10 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 
 bool region_is_private_memory(uintptr_t start, uintptr_t end)
 {
-	struct host_vma v;
+	struct os_vma v;
 
 	for (uintptr_t a = start; a < end; a = v.end)
-		if (host_vma_query((void *)a, &v) || !v.read || !v.write ||
+		if (os_vma_query((void *)a, &v) || !v.read || !v.write ||
 		    ((v.shared || v.inode) && !arena_is_known(&v)))
 			return false;
 	return true;

@@ -42,7 +42,7 @@ static struct seen *set_of(uintptr_t page)
 
 static struct seen *seen_find(uintptr_t start)
 {
-	uintptr_t page = start / HOST_PAGE;
+	uintptr_t page = start / OS_PAGE;
 	struct seen *set = set_of(page), *victim = set;
 
 	for (int i = 0; i < SEEN_WAYS; i++) {
@@ -68,7 +68,7 @@ static bool count_use(struct seen *s, uint64_t bytes)
 	return s->uses >
 	       (uint64_t)base_opt.region_adopt_after *
 			       (bytes < SEEN_SMALL_BYTES
-					? SEEN_SMALL_BYTES / base_max_u64(bytes, HOST_PAGE)
+					? SEEN_SMALL_BYTES / base_max_u64(bytes, OS_PAGE)
 					: 1)
 		       << s->backoff;
 }
@@ -90,7 +90,7 @@ bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent)
 
 void seen_forget(uintptr_t start)
 {
-	uintptr_t page = start / HOST_PAGE;
+	uintptr_t page = start / OS_PAGE;
 	struct seen *set = set_of(page);
 
 	if (!seen_try_begin())

@@ -25,7 +25,7 @@ struct region_table region_table;
 
 static int table_ready(void)
 {
-	size_t pins = base_round_up(pins_bytes(), HOST_PAGE);
+	size_t pins = base_round_up(pins_bytes(), OS_PAGE);
 	char *p;
 
 	if (region_table.at)
@@ -79,7 +79,7 @@ void table_remove(uint32_t at)
 	struct region *r = &region_table.at[at];
 
 	if (r->state == REGION_ACTIVE) {
-		seen_lifetime(base_round_up(r->first, HOST_PAGE), pins_uses(r));
+		seen_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
@@ -145,7 +145,7 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 		return NULL;
 	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours
 	 * any more, that is found out when they are used, or at the end. */
-	if ((r->suspect || host_vma_query_is_cheap()) && !ends_is_intact(r, start, end)) {
+	if ((r->suspect || os_vma_query_is_cheap()) && !ends_is_intact(r, start, end)) {
 		r->suspect = true;
 		if (!pins_doom_locked(r))
 			ends_make_private(
@@ -289,10 +289,10 @@ static struct region choose_pages(const struct range *b)
 
 	if (base_opt.region_whole && b->end - b->start >= base_opt.rt_early_min_bytes &&
 	    block_begins_at(b->start, b->end - b->start, &owned)) {
-		r.start = base_round_down(b->start, HOST_PAGE);
+		r.start = base_round_down(b->start, OS_PAGE);
 		r.first = b->start;
 		if (owned == b->end - b->start) {
-			r.end = base_round_up(b->end, HOST_PAGE);
+			r.end = base_round_up(b->end, OS_PAGE);
 			r.last = b->end;
 		}
 	}
@@ -383,8 +383,8 @@ static struct range range_of(const void *buf, uint64_t bytes)
 {
 	uintptr_t start = (uintptr_t)buf, end = start + bytes;
 
-	return (struct range){ start, end, base_round_up(start, HOST_PAGE),
-			       base_round_down(end, HOST_PAGE) };
+	return (struct range){ start, end, base_round_up(start, OS_PAGE),
+			       base_round_down(end, OS_PAGE) };
 }
 
 void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
@@ -436,7 +436,7 @@ bool region_is_used_again(const void *buf, uint64_t bytes)
 	       seen_again(b.in_start, b.in_end - b.in_start, false);
 }
 
-void region_is_new(uintptr_t block) { seen_forget(base_round_up(block, HOST_PAGE)); }
+void region_is_new(uintptr_t block) { seen_forget(base_round_up(block, OS_PAGE)); }
 
 bool region_overlaps(uintptr_t start, uintptr_t end)
 {

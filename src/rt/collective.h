@@ -58,7 +58,7 @@ static inline bool rt_is_local(enum rt_kind kind)
 }
 
 /* Is something computed, or only moved? */
-static inline bool rt_is_fold(enum rt_kind kind) { return kind >= RT_REDUCE && kind <= RT_EXSCAN; }
+static inline bool rt_is_reduce(enum rt_kind kind) { return kind >= RT_REDUCE && kind <= RT_EXSCAN; }
 
 /*
  * Smallest message in bytes (of one rank, or for one rank, as all of them know it) that is taken;
@@ -100,7 +100,7 @@ enum rt_type {
 	RT_F64
 };
 
-struct rt_fold {
+struct rt_reduce {
 	enum rt_op
 		op; /* both RT_..._OTHER: by combine() only, and inside this process's calls only */
 	enum rt_type type;
@@ -120,7 +120,7 @@ struct rt_call {
 	 * receive side, at the root. All-to-all, reductions: both sides are the same memory. */
 	bool in_place;
 	uint64_t bytes;            /* one rank's message as all ranks know it; 0: they do not */
-	struct rt_fold fold;
+	struct rt_reduce reduce;
 	const int *sources, *targets; /* neighbours, for each part received, and for each that gets
 					 one; negative: nobody */
 	int target_count;

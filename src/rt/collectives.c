@@ -300,7 +300,7 @@ static uint64_t piece_bytes(const struct rt_call *call, int ranks)
 	if (!is_uniform)
 		return UINT64_MAX;
 	return base_fault("piece")
-		       ? base_min_u64(call->bytes, 5 * HOST_PAGE + 123)
+		       ? base_min_u64(call->bytes, 5 * OS_PAGE + 123)
 		       : policy_piece_bytes(call->bytes, call->kind == RT_BCAST ? 1 : ranks);
 }
 
@@ -413,7 +413,7 @@ int rt_collective(struct rt_comm *c, const struct rt_call *call)
 	clear_way(&call->send);
 	clear_way(&call->recv);
 	requests_enter_blocking(c);
-	ret = rt_is_fold(call->kind) ? fold_collective(c, call) : move_collective(c, call);
+	ret = rt_is_reduce(call->kind) ? reduce_collective(c, call) : move_collective(c, call);
 	requests_leave_blocking(c);
 	host_call_end();
 	if (ret)

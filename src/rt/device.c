@@ -45,12 +45,12 @@ static bool has_device_runtime(void)
 bool rt_is_device_memory(const void *addr, uint64_t bytes)
 {
 	uintptr_t at = (uintptr_t)addr, end = at + bytes;
-	struct host_vma v;
+	struct os_vma v;
 
 	if (base_likely(!has_device_runtime()))
 		return false;
 	for (; at < end; at = v.end)
-		if (host_vma_query((void *)at, &v) || !v.read)
+		if (os_vma_query((void *)at, &v) || !v.read)
 			return true;
 	return false;
 }

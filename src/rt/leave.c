@@ -41,8 +41,8 @@ static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint
 		return;
 	/* a page in which other bytes of the same buffer lie may be closed too */
 	region_desc_pages(d, &h->guard_lo, &h->guard_hi);
-	h->guard_lo = base_max_u64(h->guard_lo, base_round_down(lo, HOST_PAGE));
-	h->guard_hi = base_min_u64(h->guard_hi, base_round_up(hi, HOST_PAGE));
+	h->guard_lo = base_max_u64(h->guard_lo, base_round_down(lo, OS_PAGE));
+	h->guard_hi = base_min_u64(h->guard_hi, base_round_up(hi, OS_PAGE));
 }
 
 /* One buffer of which a part is sent and others come: where the two meet in a page, it is not to be
@@ -159,7 +159,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 		p->site = site;
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
-		p->left_ns = host_now_ns();
+		p->left_ns = os_now_ns();
 		p->copy_ns = exec_is_matched(r) ? copy_ns(l->copy_bytes) : 0;
 		atomic_store_explicit(&p->refs, 1,
 				      memory_order_relaxed); /* until it is all set up */

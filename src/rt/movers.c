@@ -25,7 +25,7 @@ static struct {
 static int deal_channel(const struct engine_ops *engine, const struct node_group *g, int *out_node,
 			int *out_index)
 {
-	int ranks = node_size(g), nodes = host_numa_node_count(), ret = -ENOMEM;
+	int ranks = node_size(g), nodes = os_numa_node_count(), ret = -ENOMEM;
 	int *node_of_rank = calloc((size_t)ranks, sizeof(int)),
 	    *channels = calloc((size_t)nodes, sizeof(int));
 
@@ -43,7 +43,7 @@ static int deal_channel(const struct engine_ops *engine, const struct node_group
 
 static void open_channel_locked(const struct rt_comm *c)
 {
-	struct host_cpumask ranks_cpus, spare;
+	struct os_cpumask ranks_cpus, spare;
 	const struct engine_ops *engine;
 	struct engine_chan *chan;
 	struct engine_caps caps;

@@ -37,7 +37,7 @@ void pending_lock(void)
 	while (atomic_exchange_explicit(&spin, 1,
 					memory_order_acquire)) { /* partner: pending_unlock */
 		if (++tries % 64)
-			host_cpu_relax();
+			os_cpu_relax();
 		else
 			sched_yield(); /* the holder may be on this CPU */
 	}
@@ -149,7 +149,7 @@ static bool retire_locked(struct pending *p)
 	release_all(p);
 	unlink_locked(p);
 	pending_unlock();
-	learn(p, host_now_ns());
+	learn(p, os_now_ns());
 	workers_count();
 	for (int i = 0; i < 2; i++)
 		region_release(&p->descs[i]);
@@ -190,7 +190,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 	}
 	if (!w->since_ns || !node_wait_is_long(w))
 		return;
-	if (guard_toucher() != p->owner_tid && host_now_ns() - w->since_ns < STRANGER_WAITS_NS)
+	if (guard_toucher() != p->owner_tid && os_now_ns() - w->since_ns < STRANGER_WAITS_NS)
 		return;
 	if (!stand_in_begin())
 		return;
@@ -276,22 +276,22 @@ static void choose_part(struct pending *p, uintptr_t addr, size_t bytes,
 			const struct guard_range *range, uintptr_t *lo, uintptr_t *hi)
 {
 	uint32_t touches = atomic_fetch_add_explicit(&p->touches, 1, memory_order_relaxed);
-	uint64_t want = HOST_HUGE << base_min_u64(touches, 20);
+	uint64_t want = OS_HUGE << base_min_u64(touches, 20);
 
 	*lo = range->start;
 	*hi = range->end;
 	/* a buffer of 4 MB touches a page more than 4 MB */
-	if (base_round_down(range->end - range->start, HOST_HUGE) <= 2 * want ||
+	if (base_round_down(range->end - range->start, OS_HUGE) <= 2 * want ||
 	    exec_is_taken_up(p->run))
 		return;
-	*lo = base_max_u64(*lo, base_round_down(addr, HOST_HUGE));
-	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), HOST_HUGE));
+	*lo = base_max_u64(*lo, base_round_down(addr, OS_HUGE));
+	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), OS_HUGE));
 }
 
 static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 {
 	struct pending *p = arg;
-	uint64_t now = host_now_ns();
+	uint64_t now = os_now_ns();
 	uintptr_t start = addr;
 
 	note_wanted(p, false, now);
@@ -314,7 +314,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		release_all(p);
 	else
 		exec_restart_channel(p->run);
-	atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
+	atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
 	trace_touched(p->trace, now, addr, start, guard_toucher(), write);
 	pending_unhold(p);
 }
@@ -335,10 +335,10 @@ void pending_drained(void *arg)
 		    atomic_load_explicit(&p->touched_ns, memory_order_relaxed))
 			return;
 		if (!until)
-			until = host_now_ns() + END_IS_NEAR_NS;
-		else if (host_now_ns() > until)
+			until = os_now_ns() + END_IS_NEAR_NS;
+		else if (os_now_ns() > until)
 			return;
-		host_cpu_relax();
+		os_cpu_relax();
 	}
 	release_all(p);
 }
@@ -371,11 +371,11 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 	bool more = true;
 
 	while (more && (p = find(wanted, arg))) {
-		uint64_t now = host_now_ns();
+		uint64_t now = os_now_ns();
 
 		note_wanted(p, true, now);
 		more = finish(p, in_call);
-		atomic_fetch_add_explicit(&p->waited_ns, host_now_ns() - now, memory_order_relaxed);
+		atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
 		pending_unhold(p);
 	}
 }

@@ -19,7 +19,7 @@ int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t long
 		    struct rt_pieces **out)
 {
 	struct rt_pieces *p = malloc(sizeof(*p));
-	bool is_fold = rt_is_fold(call->kind);
+	bool is_reduce = rt_is_reduce(call->kind);
 	static const struct rt_side none;
 	int ret;
 
@@ -28,8 +28,8 @@ int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t long
 	*p = (struct rt_pieces){ .comm = c, .call = call };
 	/* what is combined is read where it lies, so it has to be mapped; what is in place lies in
 	 * the receive buffer */
-	ret = side_begin(&p->sides.send, is_fold && call->in_place ? &none : &call->send,
-			 &c->scratch[0], longest_bytes, is_fold ? SIDE_MAPPED : SIDE_ANY);
+	ret = side_begin(&p->sides.send, is_reduce && call->in_place ? &none : &call->send,
+			 &c->scratch[0], longest_bytes, is_reduce ? SIDE_MAPPED : SIDE_ANY);
 	p->sides.recv = (struct side){ .of = &call->recv };
 	if (!ret)
 		ret = side_begin(&p->sides.recv, &call->recv, &c->scratch[1], longest_bytes,
@@ -79,14 +79,14 @@ static int run_bcast(struct rt_pieces *p, uint64_t at, uint64_t bytes)
 	return run_shape(p, &shape);
 }
 
-static int run_fold(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
+static int run_reduce(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint64_t bytes)
 {
 	const struct side *send = p->call->in_place ? &p->sides.recv : &p->sides.send,
 			  *recv = &p->sides.recv;
 	uint64_t from = p->call->in_place ? recv_at : send_at;
-	struct exec_fold fold;
+	struct exec_reduce reduce;
 	struct exec_call e = {
-		.fold = &fold,
+		.reduce = &reduce,
 		.user = { p->sides.send.addr, recv->addr },
 		.desc = { [COLL_SEND] = p->sides.send.desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = p->comm->prefer_vm,
@@ -97,9 +97,9 @@ static int run_fold(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uin
 
 	if (ret)
 		return ret;
-	fold_describe(p->call, bytes, &fold);
-	fold.in_off = send->is_packed ? 0 : from;
-	fold.out_off = recv->is_packed ? 0 : recv_at;
+	reduce_describe(p->call, bytes, &reduce);
+	reduce.in_off = send->is_packed ? 0 : from;
+	reduce.out_off = recv->is_packed ? 0 : recv_at;
 	ret = run_begin(p->comm, &e, &r);
 	if (!ret)
 		ret = exec_wait(r);
@@ -112,7 +112,7 @@ int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint6
 
 	host_call_begin();
 	requests_enter_blocking(p->comm);
-	ret = rt_is_fold(p->call->kind) ? run_fold(p, send_at, recv_at, bytes)
+	ret = rt_is_reduce(p->call->kind) ? run_reduce(p, send_at, recv_at, bytes)
 					: run_bcast(p, send_at, bytes);
 	requests_leave_blocking(p->comm);
 	host_call_end();

@@ -113,7 +113,7 @@ static const struct policy_window requests_win[][RT_KINDS] = {
 		[RT_ALLREDUCE] = { NEVER, 0, 128 * KIB },
 	},
 	[HOST_MPICH] = {
-		/* longer than a record of the board, and shorter than what is adopted: by system calls, which lose */
+		/* longer than a record of the mailbox, and shorter than what is adopted: by system calls, which lose */
 		[RT_BCAST] = { 1, MIB, MIB, .not_from = 8 * KIB + 1, .not_to = 64 * KIB },
 		[RT_GATHER] = { 1, 2000, 96 * KIB },
 		[RT_SCATTER] = { 1, MIB, MIB, .not_from = 4 * KIB + 1, .not_to = 64 * KIB },

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "board/board.h"
+#include "mailbox/mailbox.h"
 #include "coll/coll.h"
 #include "engine/engine.h"
 #include "exec/exec.h"
@@ -41,8 +41,8 @@ struct lanes {
 	uint32_t n;
 	uint64_t used;                   /* a bit a lane */
 	struct lanes_turns {
-		uint64_t exec, board;
-	} turns[BOARD_LANES_MAX]; /* that were started in each */
+		uint64_t exec, mailbox;
+	} turns[MAILBOX_LANES_MAX]; /* that were started in each */
 	struct lanes_word *said;  /* by each rank, when one is to be taken: whoever has the
 				     communicator can take part */
 };
@@ -52,7 +52,7 @@ struct lanes {
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
-	struct board *board; /* of short requests */
+	struct mailbox *mailbox; /* of short requests */
 	struct lanes *lanes; /* NULL: collectives are in the order of their start */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
@@ -69,7 +69,7 @@ struct rt_comm {
 	size_t block_cap;
 	struct coll_part *parts[2]; /* of what is sent, and received; by rank or neighbour */
 	struct coll_domains domains; /* of memory: collectives of two levels */
-	struct fold_domains fold_domains; /* the same */
+	struct reduce_domains reduce_domains; /* the same */
 	int *domain_words;
 	uint64_t *starts;           /* of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */

@@ -28,10 +28,10 @@ struct rt_request {
 	struct exec_run *run;     /* while it is active */
 	int lane;                 /* it is started again and again, in this lane; -1: once */
 	uint64_t turn;            /* of it, the last that was started */
-	bool is_small;            /* it goes over the board: none of the three above, but */
+	bool is_small;            /* it goes over the mailbox: none of the three above, but */
 	uint64_t number;          /* of its collective there, */
-	struct board_read read;
-	struct board_fold fold;
+	struct mailbox_read read;
+	struct mailbox_reduce reduce;
 	char *image; /* and its result, where that is not made in the program's memory */
 	char *message;            /* what it brings, packed, where that was queued */
 	uint32_t message_bytes;
@@ -72,8 +72,8 @@ void request_leave_lane(struct rt_request *r);
 int request_schedule(struct rt_request *r);
 void request_unschedule(struct rt_request *r);
 /* What is combined, for exec_begin(). */
-void request_fold(const struct rt_request *r, struct exec_fold *out);
-bool request_is_fold(const struct rt_request *r);
+void request_reduce(const struct rt_request *r, struct exec_reduce *out);
+bool request_is_reduce(const struct rt_request *r);
 bool request_is_scattered(
 	const struct rt_request *r); /* each rank gets a part of what is combined */
 bool request_is_exchange(const struct rt_request *r);

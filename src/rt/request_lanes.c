@@ -3,7 +3,7 @@
  * Requests that are started again and again, in an order of each rank's own: each has a lane, in
  * which nothing else happens, so that what a rank starts meets what the others start in it, however
  * much they do between. A lane is a slot of exec/, whose collectives have its turn as their number,
- * and a lane of the board.
+ * and a lane of the mailbox.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 /* What each rank says when one is to be taken. */
 struct lanes_word {
 	uint64_t free;
-	struct lanes_turns turns[BOARD_LANES_MAX];
+	struct lanes_turns turns[MAILBOX_LANES_MAX];
 };
 
 struct lanes *lanes_create(const struct rt_comm *c)
@@ -22,7 +22,7 @@ struct lanes *lanes_create(const struct rt_comm *c)
 	if (!l)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
-	l->n = (uint32_t)base_min_u64(exec_slots(c->exec), BOARD_LANES_MAX);
+	l->n = (uint32_t)base_min_u64(exec_slots(c->exec), MAILBOX_LANES_MAX);
 	l->said = calloc((size_t)node_size(c->group), sizeof *l->said);
 	if (l->said)
 		return l;
@@ -47,7 +47,7 @@ static int choose(const struct lanes_word *all, int ranks, uint32_t lanes)
 
 		while (r < ranks && all[r].free >> lane & 1 &&
 		       all[r].turns[lane].exec == all[0].turns[lane].exec &&
-		       all[r].turns[lane].board == all[0].turns[lane].board)
+		       all[r].turns[lane].mailbox == all[0].turns[lane].mailbox)
 			r++;
 		if (r == ranks)
 			return (int)lane;
@@ -99,7 +99,7 @@ void request_next_turn(struct rt_request *r)
 	struct lanes_turns *turns = r->lane < 0 ? NULL : &r->comm->lanes->turns[r->lane];
 
 	if (turns)
-		r->turn = r->is_small ? ++turns->board : ++turns->exec;
+		r->turn = r->is_small ? ++turns->mailbox : ++turns->exec;
 }
 
 uint64_t request_number(const struct rt_request *r)

@@ -155,7 +155,7 @@ int request_open(struct rt_request *r)
 	r->send = r->recv = (struct request_side){ 0 };
 	if (is_both)
 		ret = side_copy(&r->send, &call->send.buf, true);
-	else if (call->in_place && request_is_fold(r))
+	else if (call->in_place && request_is_reduce(r))
 		ret = 0;
 	else
 		ret = side_open(&r->send, &call->send, !is_bcast_leaf(r));

@@ -140,7 +140,7 @@ void rt_requests_tested(bool any)
 {
 	static _Atomic uint64_t moved_ns,
 		checked_ns; /* moved_ns 0: nothing was tested in vain since */
-	uint64_t now = any ? 0 : host_now_ns();
+	uint64_t now = any ? 0 : os_now_ns();
 
 	if (any || !atomic_load_explicit(&moved_ns, memory_order_relaxed)) {
 		atomic_store_explicit(&moved_ns, now, memory_order_relaxed);

@@ -6,7 +6,7 @@
 #include "rt/request.h"
 #include "rt/sides.h"
 
-bool request_is_fold(const struct rt_request *r) { return rt_is_fold(r->call->kind); }
+bool request_is_reduce(const struct rt_request *r) { return rt_is_reduce(r->call->kind); }
 
 bool request_is_scattered(const struct rt_request *r)
 {
@@ -64,16 +64,16 @@ static int find_starts(struct rt_request *r)
 	if (!r->starts)
 		return -ENOMEM;
 	for (int i = 0; i < send->count; i++)
-		r->starts[i] = send->parts[i].off / r->call->fold.element_bytes;
-	r->starts[send->count] = send->buf.bytes / r->call->fold.element_bytes;
+		r->starts[i] = send->parts[i].off / r->call->reduce.element_bytes;
+	r->starts[send->count] = send->buf.bytes / r->call->reduce.element_bytes;
 	return 0;
 }
 
-void request_fold(const struct rt_request *r, struct exec_fold *out)
+void request_reduce(const struct rt_request *r, struct exec_reduce *out)
 {
 	const struct rt_call *call = r->call;
 
-	fold_describe(call, call->send.buf.bytes, out);
+	reduce_describe(call, call->send.buf.bytes, out);
 	out->starts = r->starts;
 }
 
@@ -111,5 +111,5 @@ static int compile(struct rt_request *r)
 
 int request_schedule(struct rt_request *r)
 {
-	return request_is_fold(r) ? find_starts(r) : compile(r);
+	return request_is_reduce(r) ? find_starts(r) : compile(r);
 }

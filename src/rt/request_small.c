@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short requests: what each rank brings lies on the communicator's board (board/) from its start
+ * Short requests: what each rank brings lies on the communicator's mailbox (mailbox/) from its start
  * on, and each makes its own result when it asks for it. Which are short is known to all ranks
  * alike.
  */
@@ -30,7 +30,7 @@ static uint64_t message_bytes(const struct rt_call *call, int ranks)
 	case RT_SCATTER:
 	case RT_ALLTOALL:
 	case RT_REDUCE_SCATTER_BLOCK:
-		return call->bytes > BOARD_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
+		return call->bytes > MAILBOX_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
 	case RT_REDUCE_SCATTER:
 		return sum_of(&call->send);
 	case RT_ALLGATHERV:
@@ -45,7 +45,7 @@ static uint64_t message_bytes(const struct rt_call *call, int ranks)
 bool request_is_small(const struct rt_comm *c, const struct rt_call *call)
 {
 	return call->kind == RT_BARRIER ||
-	       (call->bytes && message_bytes(call, node_size(c->group)) <= BOARD_BYTES);
+	       (call->bytes && message_bytes(call, node_size(c->group)) <= MAILBOX_BYTES);
 }
 
 /* ---- what goes out ----------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ static const struct rt_side *sender(const struct rt_request *r, int *first, int 
 	return *n ? &call->send : NULL;
 }
 
-/* BOARD_BYTES at most, to `message`. 0 or -errno. */
+/* MAILBOX_BYTES at most, to `message`. 0 or -errno. */
 static int copy_all_out(const struct rt_side *s, int first, int n, char *message,
 			uint32_t *out_bytes)
 {
@@ -87,7 +87,7 @@ static int copy_all_out(const struct rt_side *s, int first, int n, char *message
 	for (int i = first; i < first + n && !ret; i++) {
 		const struct rt_part *p = &s->parts[i];
 
-		if (p->bytes > BOARD_BYTES - bytes)
+		if (p->bytes > MAILBOX_BYTES - bytes)
 			return -EREMOTEIO;
 		ret = copy_out(&s->buf, p, message + bytes);
 		bytes += (uint32_t)p->bytes;
@@ -98,7 +98,7 @@ static int copy_all_out(const struct rt_side *s, int first, int n, char *message
 
 static int post(struct rt_request *r)
 {
-	char *message = board_record(r->comm->board, r->number);
+	char *message = mailbox_record(r->comm->mailbox, r->number);
 	uint32_t bytes = 0;
 	int first, n, ret = 0;
 	const struct rt_side *s = sender(r, &first, &n);
@@ -112,7 +112,7 @@ static int post(struct rt_request *r)
 		ret = copy_all_out(s, first, n, message, &bytes);
 	}
 	if (!ret)
-		board_post(r->comm->board, r->number, bytes);
+		mailbox_post(r->comm->mailbox, r->number, bytes);
 	return ret;
 }
 
@@ -124,7 +124,7 @@ int request_small_keep(struct rt_request *r)
 
 	if (!s || !s->buf.pack || r->message)
 		return 0;
-	r->message = malloc(BOARD_BYTES);
+	r->message = malloc(MAILBOX_BYTES);
 	return r->message ? copy_all_out(s, first, n, r->message, &r->message_bytes) : -ENOMEM;
 }
 
@@ -132,21 +132,21 @@ int request_small_keep(struct rt_request *r)
 
 static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 {
-	const struct rt_fold *f = ctx;
+	const struct rt_reduce *f = ctx;
 	uint32_t type, dtype;
 
-	if (!fold_kernel(f, &type, &dtype))
+	if (!reduce_kernel(f, &type, &dtype))
 		return f->combine(f->ctx, in, inout, bytes / f->element_bytes);
-	goal_local((enum goal_isa)host_simd(), type, dtype, inout, in, inout, bytes);
+	goal_local((enum goal_isa)os_simd(), type, dtype, inout, in, inout, bytes);
 	return 0;
 }
 
-_Static_assert(sizeof(struct rt_part) == sizeof(struct board_part) &&
-		       offsetof(struct rt_part, bytes) == offsetof(struct board_part, bytes),
+_Static_assert(sizeof(struct rt_part) == sizeof(struct mailbox_part) &&
+		       offsetof(struct rt_part, bytes) == offsetof(struct mailbox_part, bytes),
 	       "the same to both");
 
 /* Whose messages this rank reads, and which part of each. */
-static void set_ranks(const struct rt_request *r, struct board_read *read)
+static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 {
 	const struct rt_call *call = r->call;
 	int rank = node_rank(r->comm->group), ranks = node_size(r->comm->group);
@@ -196,7 +196,7 @@ static const struct rt_side *receiver(const struct rt_request *r)
 static int set_place(struct rt_request *r)
 {
 	const struct rt_side *s = receiver(r);
-	struct board_read *read = &r->read;
+	struct mailbox_read *read = &r->read;
 
 	if (r->call->kind == RT_BARRIER) /* all have come: that is all */
 		return 0;
@@ -205,9 +205,9 @@ static int set_place(struct rt_request *r)
 		return 0;
 	}
 	read->bytes = (uint32_t)s->parts[0].bytes;
-	if (!request_is_fold(r))
-		read->parts = s->count > 1 ? (const struct board_part *)s->parts : NULL;
-	if (!request_is_fold(r) && !s->buf.unpack) {
+	if (!request_is_reduce(r))
+		read->parts = s->count > 1 ? (const struct mailbox_part *)s->parts : NULL;
+	if (!request_is_reduce(r) && !s->buf.unpack) {
 		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
 		return 0;
 	}
@@ -223,16 +223,16 @@ int request_small_begin(struct rt_request *r)
 {
 	int ret;
 
-	r->number = r->lane < 0 ? board_begin(r->comm->board) :
-				  board_begin_turn(r->comm->board, (uint32_t)r->lane, r->turn);
+	r->number = r->lane < 0 ? mailbox_begin(r->comm->mailbox) :
+				  mailbox_begin_turn(r->comm->mailbox, (uint32_t)r->lane, r->turn);
 	if (!r->number)
 		return -EBUSY;
-	request_is_number(r, (r->lane < 0 ? r->number : request_number(r)) | TRACE_ON_BOARD);
-	r->read = (struct board_read){ .skip = -1 };
+	request_is_number(r, (r->lane < 0 ? r->number : request_number(r)) | TRACE_ON_MAILBOX);
+	r->read = (struct mailbox_read){ .skip = -1 };
 	set_ranks(r, &r->read);
 	ret = set_place(r);
-	r->fold = (struct board_fold){ combine, (void *)&r->call->fold };
-	r->read.fold = request_is_fold(r) ? &r->fold : NULL;
+	r->reduce = (struct mailbox_reduce){ combine, (void *)&r->call->reduce };
+	r->read.reduce = request_is_reduce(r) ? &r->reduce : NULL;
 	r->read.next = r->read.first;
 	return ret ? ret : post(r);
 }
@@ -255,15 +255,15 @@ static void trace_taken_bytes(const struct rt_request *r)
 
 bool request_small_calls_program(const struct rt_request *r)
 {
-	return r->read.fold && r->call->fold.op == RT_OP_OTHER;
+	return r->read.reduce && r->call->reduce.op == RT_OP_OTHER;
 }
 
 int request_small_step(struct rt_request *r)
 {
-	int ret = board_take(r->comm->board, r->number, &r->read);
+	int ret = mailbox_take(r->comm->mailbox, r->number, &r->read);
 
 	if (ret)
-		board_end(r->comm->board, r->number);
+		mailbox_end(r->comm->mailbox, r->number);
 	if (ret > 0 && trace_is_on())
 		trace_taken_bytes(r);
 	return ret;
@@ -303,7 +303,7 @@ int request_small_check(const struct rt_request *r)
 	for (int k = is_queued ? 0 : r->read.next;
 	     dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
 		if (k != node_rank(g) &&
-		    (is_queued || !board_look(r->comm->board, k, r->number, &bytes)) &&
+		    (is_queued || !mailbox_look(r->comm->mailbox, k, r->number, &bytes)) &&
 		    node_is_dead(g, k))
 			dead = k;
 	if (dead < 0)

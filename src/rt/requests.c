@@ -207,10 +207,10 @@ static int begin_run(struct rt_request *r)
 	struct request_side *send =
 		r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
 	struct exec_run *run;
-	struct exec_fold fold;
+	struct exec_reduce reduce;
 	struct exec_call call = {
 		.schedule = r->block,
-		.fold = request_is_fold(r) ? &fold : NULL,
+		.reduce = request_is_reduce(r) ? &reduce : NULL,
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
 		.prefer_vm = r->comm->prefer_vm,
@@ -220,8 +220,8 @@ static int begin_run(struct rt_request *r)
 	};
 	int ret;
 
-	if (call.fold)
-		request_fold(r, &fold);
+	if (call.reduce)
+		request_reduce(r, &reduce);
 	ret = exec_begin(r->comm->exec, &call, &run);
 	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that was returned from early */
 		ret = exec_begin(r->comm->exec, &call, &run);
@@ -381,7 +381,7 @@ bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
 
 void requests_attend(void) { pass_all(EXEC_COPY_NOTHING); }
 
-/* In flight, or, where the board is full, the first that waits for others to read. */
+/* In flight, or, where the mailbox is full, the first that waits for others to read. */
 static struct requests_list *stuck_ones(struct rt_comm *c)
 {
 	struct rt_request *queued = c->requests.queued.first;
@@ -522,7 +522,7 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 			   uint64_t patience_ns)
 {
 	struct rt_nap nap = { 0 };
-	uint64_t moved = host_now_ns();
+	uint64_t moved = os_now_ns();
 	bool ended;
 
 	for (;;) {
@@ -531,10 +531,10 @@ static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm
 		pthread_mutex_lock(&c->requests.lock);
 		ended = until(c);
 		pthread_mutex_unlock(&c->requests.lock);
-		if (ended || (patience_ns && !any && host_now_ns() - moved > patience_ns))
+		if (ended || (patience_ns && !any && os_now_ns() - moved > patience_ns))
 			break;
 		if (any) {
-			moved = host_now_ns();
+			moved = os_now_ns();
 			rt_requests_woke(&nap);
 		} else {
 			rt_requests_nap(&nap);

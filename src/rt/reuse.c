@@ -46,15 +46,15 @@ static struct region_desc describe_word(uint64_t *word)
 
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out)
 {
-	const struct exec_fold fold = {
-		.kind = FOLD_ALLREDUCE,
+	const struct exec_reduce reduce = {
+		.kind = REDUCE_ALLREDUCE,
 		.type = GOAL_AND,
 		.dtype = GOAL_U64,
 		.count = 1,
 		.element_bytes = sizeof mine,
 	};
 	const struct exec_call call = {
-		.fold = &fold,
+		.reduce = &reduce,
 		.user = { &mine, out },
 		.desc = { [COLL_SEND] = describe_word(&mine), [COLL_RECV] = describe_word(out) },
 		.name = name,

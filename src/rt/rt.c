@@ -159,7 +159,7 @@ void rt_identity(struct rt_identity *out)
 
 	for (const char *c = SLUICE_VERSION; *c; c++)
 		agreed = agreed * 31 + (unsigned char)*c;
-	*out = (struct rt_identity){ host_node_id() * 31 + geteuid(), rt_is_on() ? agreed | 1 : 0 };
+	*out = (struct rt_identity){ os_node_id() * 31 + geteuid(), rt_is_on() ? agreed | 1 : 0 };
 }
 
 bool rt_start(int world_rank)
@@ -204,8 +204,8 @@ void rt_stop(void)
 void rt_memory_keep_out(const void *addr, uint64_t bytes)
 {
 	if (bytes)
-		region_keep_out(base_round_down((uintptr_t)addr, HOST_PAGE),
-				base_round_up((uintptr_t)addr + bytes, HOST_PAGE));
+		region_keep_out(base_round_down((uintptr_t)addr, OS_PAGE),
+				base_round_up((uintptr_t)addr + bytes, OS_PAGE));
 }
 
 /* ---- communicators ----------------------------------------------------------------------- */
@@ -270,8 +270,8 @@ static int set_domains(struct rt_comm *c)
 			policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
 	coll_domains_init(&c->domains, c->domain_words, ranks, number_of);
 	free(number_of);
-	c->fold_domains =
-		(struct fold_domains){ (uint32_t)c->domains.count, c->domains.of,
+	c->reduce_domains =
+		(struct reduce_domains){ (uint32_t)c->domains.count, c->domains.of,
 				       c->domains.members, c->domains.first, c->domains.at };
 	if (c->domains.count > 1)
 		base_log(BASE_LOG_INFO, "rt",
@@ -281,19 +281,19 @@ static int set_domains(struct rt_comm *c)
 	return 0;
 }
 
-/* What others reach of a rank: collectives, then its board. */
+/* What others reach of a rank: collectives, then its mailbox. */
 static uint64_t area_bytes(int ranks, uint32_t lanes)
 {
 	return exec_area_bytes(ranks) +
-	       (lanes ? board_lanes_area_bytes(lanes) : board_area_bytes());
+	       (lanes ? mailbox_lanes_area_bytes(lanes) : mailbox_area_bytes());
 }
 
-static int create_board(struct rt_comm *c, int ranks, uint32_t lanes)
+static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 {
 	if (!lanes)
-		return board_create(c->group, exec_area_bytes(ranks), &c->board);
+		return mailbox_create(c->group, exec_area_bytes(ranks), &c->mailbox);
 	c->lanes = lanes_create(c);
-	return c->lanes ? board_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->board)
+	return c->lanes ? mailbox_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->mailbox)
 			: -ENOMEM;
 }
 
@@ -319,7 +319,7 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
 		if (exec_create(g, workers_progress, c, &c->exec) ||
-		    create_board(c, oob->size, lanes) || set_domains(c)) {
+		    create_mailbox(c, oob->size, lanes) || set_domains(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
 			c = NULL;
@@ -350,7 +350,7 @@ int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out) { return crea
 
 int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out)
 {
-	return create(oob, BOARD_LANES_MAX, out);
+	return create(oob, MAILBOX_LANES_MAX, out);
 }
 
 bool rt_comm_is_crowded(const struct rt_comm *c)
@@ -371,7 +371,7 @@ void rt_comm_destroy(struct rt_comm *c)
 			region_extent_put(&c->scratch[i]);
 	if (c->parts_scratch.bytes)
 		region_extent_put(&c->parts_scratch);
-	board_destroy(c->board);
+	mailbox_destroy(c->mailbox);
 	exec_destroy(c->exec);
 	if (c->group)
 		node_group_destroy(c->group);

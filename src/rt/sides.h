@@ -55,13 +55,13 @@ void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_c
 /* exec_wait(), or leaving. */
 int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
 	       struct region_desc *recv);
-/* folds.c: all of it but what goes before and after any collective. */
-int fold_collective(struct rt_comm *c, const struct rt_call *call);
+/* reductions.c: all of it but what goes before and after any collective. */
+int reduce_collective(struct rt_comm *c, const struct rt_call *call);
 /* What of goal/local.h computes it. False: nothing does (GOAL_NOP). */
-bool fold_kernel(const struct rt_fold *f, uint32_t *out_type, uint32_t *out_dtype);
+bool reduce_kernel(const struct rt_reduce *f, uint32_t *out_type, uint32_t *out_dtype);
 /* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`.
  */
-void fold_describe(const struct rt_call *call, uint64_t bytes, struct exec_fold *out);
+void reduce_describe(const struct rt_call *call, uint64_t bytes, struct exec_reduce *out);
 
 /* Which schedule a kind is that moves data; of what is computed, none that is looked at:
  * COLL_BCAST. */

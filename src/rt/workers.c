@@ -45,7 +45,7 @@ static bool may_use_process(void)
 static void start(const struct rt_comm *c, struct worker_ticket *out)
 {
 	struct worker_setup setup;
-	struct host_cpumask ranks_cpus;
+	struct os_cpumask ranks_cpus;
 	char reason[256] = "";
 	int spare;
 

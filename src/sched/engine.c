@@ -49,7 +49,7 @@ static void release(struct sched_driver *d, struct sched_inst *s, uint32_t next,
 			op_ready(d, s, list[k]);
 }
 
-static uint64_t run_time(const struct sched_inst *s) { return host_now_ns() - s->body->start_ns; }
+static uint64_t run_time(const struct sched_inst *s) { return os_now_ns() - s->body->start_ns; }
 
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
@@ -157,7 +157,7 @@ static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		op_ended(d, s, i);
 		return;
 	}
-	*free_ns = base_max_u64(*free_ns, host_now_ns()) +
+	*free_ns = base_max_u64(*free_ns, os_now_ns()) +
 		   op->bytes; /* a CPU computes one thing at a time */
 	s->ops[i].msg = *free_ns;
 	s->ops[i].state = SCHED_TIMER;
@@ -356,7 +356,7 @@ static bool send_backlog(struct sched_driver *d)
 
 static bool end_timers(struct sched_driver *d)
 {
-	uint64_t now = host_now_ns();
+	uint64_t now = os_now_ns();
 	bool progress = false;
 	struct sched_inst *s;
 	struct sched_op *op;

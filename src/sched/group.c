@@ -35,7 +35,7 @@ static uint64_t part_off(int size, int part)
 	uint64_t off = 0;
 
 	for (int i = 0; i < part; i++)
-		off += base_round_up(bytes[i], HOST_PAGE);
+		off += base_round_up(bytes[i], OS_PAGE);
 	return off;
 }
 
@@ -162,14 +162,14 @@ void sched_keep_times(struct sched_group *g, bool keep) { g->keep_times = keep; 
 /* Others may still read what lies in our arena. Returns whether none does any more. */
 static bool wait_for_all(struct sched_group *g)
 {
-	uint64_t give_up = host_now_ns() + LEAVE_NS;
+	uint64_t give_up = os_now_ns() + LEAVE_NS;
 
 	for (int r = 0; r < g->size; r++) {
 		struct sched_engine *e = g->drivers[r].e;
 
 		while (!atomic_load_explicit(&e->left, memory_order_acquire) &&
 		       !node_is_dead(g->node, r)) {
-			if (host_now_ns() > give_up)
+			if (os_now_ns() > give_up)
 				return false;
 			sched_yield();
 		}

@@ -308,14 +308,14 @@ static bool are_owners_dead(struct sched_driver *d, struct sched_job *j, uint64_
 static void cancel_one(struct sched_driver *d, uint32_t n)
 {
 	struct sched_job *j = &d->e->job[n];
-	uint64_t give_up = host_now_ns() + CANCEL_NS, all = work_bits(&j->work), mine = 0, open;
+	uint64_t give_up = os_now_ns() + CANCEL_NS, all = work_bits(&j->work), mine = 0, open;
 	uint32_t unit;
 
 	while ((unit = xfer_claim(&j->x, j->tag, j->work.units, 0)) != XFER_NONE)
 		mine |= xfer_bit(unit);
 	for (;;) {
 		open = all & ~mine & ~atomic_load_explicit(&j->x.done, memory_order_acquire);
-		if (!open || host_now_ns() > give_up || are_owners_dead(d, j, open))
+		if (!open || os_now_ns() > give_up || are_owners_dead(d, j, open))
 			break;
 		sched_yield();
 	}

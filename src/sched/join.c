@@ -53,7 +53,7 @@ static int check_user(int fd)
 
 static int wait_fd(const struct meeting *m, int fd, short events)
 {
-	uint64_t now = host_now_ns();
+	uint64_t now = os_now_ns();
 	struct pollfd p = { fd, events, 0 };
 	int n;
 
@@ -153,7 +153,7 @@ static int welcome(struct meeting *m, int fd)
 	int ret;
 
 	hurry.give_up_ns = base_min_u64(
-		m->give_up_ns, host_now_ns() + 1000000000ull); /* a stranger says nothing */
+		m->give_up_ns, os_now_ns() + 1000000000ull); /* a stranger says nothing */
 	ret = check_user(fd);
 	if (!ret)
 		ret = get(&hurry, fd, &h, sizeof h);
@@ -219,7 +219,7 @@ static int meet(struct meeting *m, const char *name)
 		m->fds[0] = -1;
 		if (ret != -ECONNREFUSED && ret != -EAGAIN && ret != -EINTR)
 			return ret;
-		if (host_now_ns() > m->give_up_ns)
+		if (os_now_ns() > m->give_up_ns)
 			return -ETIMEDOUT;
 		poll(NULL, 0, RETRY_MS);
 	}
@@ -255,7 +255,7 @@ static const char *explain(int ret)
 
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out)
 {
-	uint64_t now = host_now_ns();
+	uint64_t now = os_now_ns();
 	struct meeting m = { .rank = rank, .size = size, .listener = -1 };
 	struct node_oob oob = { &m, rank, size, allgather, allreduce_min };
 	int ret;
@@ -279,7 +279,7 @@ int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct
 		part(&m);
 		return ret;
 	}
-	m.give_up_ns = host_now_ns() + FINISH_NS;
+	m.give_up_ns = os_now_ns() + FINISH_NS;
 	ret = sched_group_create(&oob, out);
 	part(&m);
 	return !ret && !*out ? -ENOTSUP : ret;

@@ -128,10 +128,10 @@ static int copy(struct sched_group *g, const struct sched_work *w, const struct 
 	if (dst->here && src->here) {
 		if (n == sizeof(uint64_t)) /* a number of a column: many lists consist of these */
 			memcpy(dst->here, src->here, sizeof(uint64_t));
-		else if (n < HOST_PAGE)
+		else if (n < OS_PAGE)
 			memcpy(dst->here, src->here, n);
 		else
-			host_copy(dst->here, src->here, n, host_copy_pick(n, w->bytes));
+			os_copy(dst->here, src->here, n, os_copy_pick(n, w->bytes));
 		*direct += n;
 		return 0;
 	}
@@ -179,7 +179,7 @@ static int compute(struct sched_group *g, const struct sched_work *w, uint64_t a
 		ret = side_at(g, &w->src2, at, n, &b);
 	if (ret || !dst.here || !a.here || !b.here || dst.bytes < n || a.bytes < n || b.bytes < n)
 		return ret ? ret : -EINVAL;
-	goal_local((enum goal_isa)host_simd(), w->type, w->dtype, dst.here, a.here, b.here, n);
+	goal_local((enum goal_isa)os_simd(), w->type, w->dtype, dst.here, a.here, b.here, n);
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "sched/private.h"
 
 #define POOL_EXTENT_BYTES (8ull << 20)
-#define POOL_BIG_BYTES HOST_HUGE /* from here on at the beginning of a page */
+#define POOL_BIG_BYTES OS_HUGE /* from here on at the beginning of a page */
 
 struct piece {
 	char *at;
@@ -94,7 +94,7 @@ void *pool_get(struct sched_pool *p, uint64_t bytes)
 		return NULL;
 	pthread_mutex_lock(&p->lock);
 	memory = get_locked(
-		p, base_round_up(bytes, bytes >= POOL_BIG_BYTES ? HOST_PAGE : BASE_CACHE_LINE));
+		p, base_round_up(bytes, bytes >= POOL_BIG_BYTES ? OS_PAGE : BASE_CACHE_LINE));
 	pthread_mutex_unlock(&p->lock);
 	return memory;
 }

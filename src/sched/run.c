@@ -62,7 +62,7 @@ static void reset(struct sched_inst *s)
 	}
 	atomic_store_explicit(&b->left, n, memory_order_relaxed);
 	if (s->needs_clock)
-		b->start_ns = host_now_ns();
+		b->start_ns = os_now_ns();
 	s->noticed = false;
 	s->progress_ns = 0;
 }
@@ -223,7 +223,7 @@ static bool hold(struct sched_inst *s, struct sched_driver *d)
 		if (others_have_jobs(d->g, n))
 			break;
 		engine_ring_all(d);
-		host_cpu_relax();
+		os_cpu_relax();
 	}
 	/* A run that went through has met peers that were awake; one that fell asleep in the very
 	 * moment in which it was looked at naps for a millisecond at most. */
@@ -298,7 +298,7 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 			trouble_look(g);
 		if (idle % HELP_EVERY)
 			continue;
-		now = host_now_ns();
+		now = os_now_ns();
 		check_progress(s, now);
 		if (!give_up_ns)
 			give_up_ns = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;

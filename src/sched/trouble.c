@@ -67,7 +67,7 @@ static void end_broken(struct sched_group *g)
 
 void trouble_look(struct sched_group *g)
 {
-	uint64_t now = host_now_ns(),
+	uint64_t now = os_now_ns(),
 		 last = atomic_load_explicit(&g->checked_ns, memory_order_relaxed);
 	bool found = false;
 
@@ -328,7 +328,7 @@ bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 void trouble_settle(struct sched_group *g)
 {
 	uint32_t trouble = atomic_load_explicit(g->trouble, memory_order_acquire);
-	uint64_t stop = host_now_ns() + SETTLE_NS;
+	uint64_t stop = os_now_ns() + SETTLE_NS;
 
 	for (int r = 0; r < g->size; r++) {
 		struct sched_driver *d = &g->drivers[r];
@@ -338,7 +338,7 @@ void trouble_settle(struct sched_group *g)
 		       !atomic_load_explicit(&d->e->dead, memory_order_relaxed) &&
 		       !atomic_load_explicit(&d->e->broken, memory_order_relaxed) &&
 		       !atomic_load_explicit(&d->e->left, memory_order_relaxed) &&
-		       host_now_ns() < stop) {
+		       os_now_ns() < stop) {
 			engine_drive(d);
 			trouble_look(g);
 			sched_yield();

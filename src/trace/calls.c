@@ -8,7 +8,7 @@ enum { OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
 __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
 static __thread uint32_t call_id __attribute__((tls_model("initial-exec")));
 
-uint64_t trace_ticks(void) { return trace_ticks_are_ns ? host_now_ns() : host_ticks(); }
+uint64_t trace_ticks(void) { return trace_ticks_are_ns ? os_now_ns() : os_ticks(); }
 
 void trace_call_begin_on(const char *name, const void *site, const void *frame)
 {

@@ -21,7 +21,7 @@ void file_read_clocks(uint64_t *out_ticks, uint64_t *out_ns)
 	uint64_t shortest = UINT64_MAX;
 
 	for (int i = 0; i < 3; i++) { /* in between this thread may lose its CPU */
-		uint64_t ticks = trace_ticks(), ns = host_now_ns(), after = trace_ticks();
+		uint64_t ticks = trace_ticks(), ns = os_now_ns(), after = trace_ticks();
 
 		if (after - ticks >= shortest)
 			continue;
@@ -94,7 +94,7 @@ uint32_t file_take_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t t
 						  : "its file cannot grow");
 		return 0;
 	}
-	host_populate(file_chunk(i), TRACE_CHUNK_BYTES);
+	os_populate(file_chunk(i), TRACE_CHUNK_BYTES);
 	start_chunk(file_chunk(i), kind, thread, turn);
 	return i + 1;
 }

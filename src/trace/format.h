@@ -155,8 +155,8 @@ enum trace_mover {
 #define TRACE_FROM_ALL 0xffffu          /* src: what all ranks bring */
 #define TRACE_TO_EACH 0xfffeu           /* dst: each rank of the group */
 #define TRACE_TO_EACH_BUT_FIRST 0xfffdu /* ... but rank 0 */
-/* In `op`: the collective is one of the group's board, whose numbers are others. */
-#define TRACE_ON_BOARD (1ull << 63)
+/* In `op`: the collective is one of the group's mailbox, whose numbers are others. */
+#define TRACE_ON_MAILBOX (1ull << 63)
 
 struct trace_record {
 	uint64_t begin, end; /* 0, 0: it was counted, not timed */

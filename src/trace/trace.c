@@ -18,7 +18,7 @@ void trace_start(int world_rank)
 	if (!base_opt.trace[0] || was_started)
 		return;
 	was_started = true;
-	trace_ticks_are_ns = !host_has_steady_ticks();
+	trace_ticks_are_ns = !os_has_steady_ticks();
 	file_read_clocks(&first_ticks, &first_ns);
 	if (file_open(world_rank))
 		return;
@@ -218,7 +218,7 @@ void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t addre
 	if (!r)
 		return;
 	r->begin = begin_ns;
-	r->end = host_now_ns();
+	r->end = os_now_ns();
 	r->touch.address = address;
 	r->touch.offset = address - start;
 	r->touch.id = call.id;
@@ -235,7 +235,7 @@ void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
 	if (!r)
 		return;
 	r->begin = left_ns;
-	r->end = host_now_ns();
+	r->end = os_now_ns();
 	r->left.wanted = wanted_ns;
 	r->left.waited = waited_ns;
 	r->left.touches = touches;
@@ -251,7 +251,7 @@ void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes)
 	if (!r)
 		return;
 	r->begin = begin_ns;
-	r->end = host_now_ns();
+	r->end = os_now_ns();
 	r->span.bytes = bytes;
 	r->span.text = text_index(text);
 	record_end(r, TRACE_SPAN, TRACE_IN_NS);

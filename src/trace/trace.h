@@ -8,7 +8,7 @@
  *   rt      trace_region, trace_early, trace_left, trace_touched
  *   mpi     trace_begun, trace_asked ... trace_turned, trace_ended     a request, from its call to
  * its end exec    trace_op                                   which collective of which group it is
- *   xfer, fold  trace_copied                           who moved or combined which fragment when
+ *   xfer, reduce  trace_copied                           who moved or combined which fragment when
  *
  * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs
  * two readings of the processor's counter and, in a loop, 12 bytes of the file. No hook takes a
@@ -21,7 +21,7 @@
 #define SLUICE_TRACE_H
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "trace/format.h"
 
 extern bool trace_on; /* written by start and stop, and in a forked child */
@@ -260,7 +260,7 @@ static inline void trace_row_end(const void *row)
 
 /* Something else that takes time: a group is made. */
 void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes);
-static inline uint64_t trace_span_begin(void) { return trace_is_on() ? host_now_ns() : 0; }
+static inline uint64_t trace_span_begin(void) { return trace_is_on() ? os_now_ns() : 0; }
 static inline void trace_span(const char *text, uint64_t begin_ns, uint64_t bytes)
 {
 	if (trace_is_on())

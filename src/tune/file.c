@@ -73,7 +73,7 @@ void tune_file_name(const char *mpi, bool for_alike, char *out, size_t cap)
 	size_t used;
 
 	if (for_alike) {
-		host_machine_text(text, sizeof text);
+		os_machine_text(text, sizeof text);
 		used = (size_t)snprintf(out, cap, "like-%016llx",
 					(unsigned long long)hash_text(text));
 	} else {
@@ -150,7 +150,7 @@ static int check_head(struct reader *r, int head, const char *value)
 				      ours);
 		return 0;
 	case HEAD_MACHINE:
-		host_machine_text(ours, sizeof ours);
+		os_machine_text(ours, sizeof ours);
 		if (strcmp(value, ours))
 			return refuse(r->out, "it was measured on %.90s, and this is %.90s", value,
 				      ours);

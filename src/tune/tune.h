@@ -14,7 +14,7 @@
  *   sluice-tune 1                      the format, before anything else
  *   version 0.1.0                      of the Sluice that measured
  *   host node17                        or *
- *   machine GenuineIntel 6 207 ...     host_machine_text()
+ *   machine GenuineIntel 6 207 ...     os_machine_text()
  *   mpi MPICH 5.0.2                    tune_mpi_name()
  *   SLUICE_XFER_FRAGMENT=256K          values, as in the environment
  *
@@ -32,7 +32,7 @@
 #include <limits.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 
 #define TUNE_FORMAT    1
 #define TUNE_MPI_BYTES 128

@@ -36,7 +36,7 @@ void bell_wake(struct worker_bell *b)
 {
 	if (!atomic_load_explicit(&b->seekers, memory_order_seq_cst) &&
 	    atomic_load_explicit(&b->sleepers, memory_order_seq_cst))
-		host_futex_wake(&b->count, 1);
+		os_futex_wake(&b->count, 1);
 }
 
 uint64_t bell_look(struct worker_bell *b, uint32_t *at)
@@ -70,10 +70,10 @@ bool bell_seek(struct worker_bell *b, uint32_t seen, uint64_t until_ns)
 {
 	atomic_fetch_add_explicit(&b->seekers, 1, memory_order_seq_cst);
 	for (uint32_t looks = 1; !has_changed(b, seen); looks++) {
-		if (looks % LOOKS_PER_CLOCK == 0 && host_now_ns() >= until_ns)
+		if (looks % LOOKS_PER_CLOCK == 0 && os_now_ns() >= until_ns)
 			break;
 		for (int i = 0; i < RELAX; i++)
-			host_cpu_relax();
+			os_cpu_relax();
 	}
 	atomic_fetch_sub_explicit(&b->seekers, 1, memory_order_seq_cst);
 	return has_changed(b, seen);
@@ -83,6 +83,6 @@ void bell_sleep(struct worker_bell *b, uint32_t seen)
 {
 	atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
 	if (!has_changed(b, seen))
-		host_futex_wait(&b->count, seen, HOST_FOR_EVER);
+		os_futex_wait(&b->count, seen, OS_FOR_EVER);
 	atomic_fetch_sub_explicit(&b->sleepers, 1, memory_order_relaxed);
 }

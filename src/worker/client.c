@@ -88,8 +88,8 @@ static int listener_make(uint64_t id)
 static int start_locked(const struct worker_setup *setup, char *reason, size_t cap)
 {
 	struct worker_ticket t = { .pid = getpid(),
-				   .socket = host_random_u64(),
-				   .key = host_random_u64() | 1 };
+				   .socket = os_random_u64(),
+				   .key = os_random_u64() | 1 };
 	int page = page_make(setup, t.key), listener = listener_make(t.socket), ret;
 
 	ret = page < 0 ? page : listener < 0 ? listener : 0;

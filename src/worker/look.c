@@ -29,7 +29,7 @@ static bool is_dead(const struct worker_page *p)
 
 /* ---- lending ----------------------------------------------------------------------------- */
 
-static void place(const struct worker_thread *t, const struct host_cpumask *m)
+static void place(const struct worker_thread *t, const struct os_cpumask *m)
 {
 	uint32_t tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 
@@ -41,18 +41,18 @@ static void place(const struct worker_thread *t, const struct host_cpumask *m)
 static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t claim)
 {
 	uint32_t ended = atomic_load_explicit(&t->ended, memory_order_acquire);
-	struct host_cpumask here;
+	struct os_cpumask here;
 
 	if (atomic_load_explicit(&t->claim, memory_order_acquire) != claim)
 		return true;
-	if (!host_cpumask_here(&here))
+	if (!os_cpumask_here(&here))
 		return false;
 	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread
 	 * the end */
 	atomic_fetch_add_explicit(&t->lenders, 1, memory_order_seq_cst);
 	place(t, &here);
 	if (atomic_load_explicit(&t->ended, memory_order_seq_cst) == ended)
-		host_futex_wait(&t->ended, ended, LEND_NS);
+		os_futex_wait(&t->ended, ended, LEND_NS);
 	place(t, &p->cpus);
 	atomic_fetch_sub_explicit(&t->lenders, 1, memory_order_relaxed);
 	return atomic_load_explicit(&t->ended, memory_order_relaxed) != ended;
@@ -106,7 +106,7 @@ static void end_it(const struct worker_page *p)
 	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
 	uint64_t start = atomic_load_explicit(&p->start, memory_order_relaxed);
 
-	if (start && host_process_start(pid) == start)
+	if (start && os_process_start(pid) == start)
 		syscall(SYS_kill, pid, KILL);
 }
 
@@ -129,7 +129,7 @@ static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t cla
 static void look_at_life(struct worker_page *p, uint64_t interval_ns)
 {
 	static _Atomic uint64_t looked_ns;
-	uint64_t now = host_now_ns(), last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+	uint64_t now = os_now_ns(), last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
 
 	if (now - last < interval_ns)
 		return;
@@ -156,7 +156,7 @@ bool worker_look(int group, worker_take_back *take_back, void *arg)
 
 		if (!claim || exec_name_group(claim) != g)
 			continue;
-		now = host_now_ns();
+		now = os_now_ns();
 		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
 		f.late_ns = now > due ? now - due : 0;
 		if (progress_decide(&f).action == PROGRESS_LEND)
@@ -185,8 +185,8 @@ static bool is_inside(struct worker_page *p, uint32_t group)
 static void invite(struct worker_page *p, uint32_t group)
 {
 	const struct timespec a_moment = { .tv_nsec = LEND_NS };
-	struct host_cpumask here;
-	bool has_cpu = host_cpumask_here(&here);
+	struct os_cpumask here;
+	bool has_cpu = os_cpumask_here(&here);
 
 	for (uint32_t i = 0; has_cpu && i < p->threads; i++)
 		if (atomic_load_explicit(&p->thread[i].in_group, memory_order_relaxed) == group)
@@ -200,15 +200,15 @@ void look_end(uint64_t wait_ns)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	const struct timespec a_moment = { .tv_nsec = LEND_NS };
-	uint64_t until = host_now_ns() + wait_ns;
-	struct host_cpumask here;
+	uint64_t until = os_now_ns() + wait_ns;
+	struct os_cpumask here;
 
-	if (!p || !host_cpumask_here(&here))
+	if (!p || !os_cpumask_here(&here))
 		return;
 	/* its threads have to run once more to end, and this one is about to sleep */
 	for (uint32_t i = 0; i < p->threads; i++)
 		place(&p->thread[i], &here);
-	while (!is_dead(p) && host_now_ns() < until)
+	while (!is_dead(p) && os_now_ns() < until)
 		syscall(SYS_nanosleep, &a_moment, NULL);
 	if (!is_dead(p))
 		end_it(p); /* nobody needs it any more, and it may be stopped */
@@ -217,7 +217,7 @@ void look_end(uint64_t wait_ns)
 void worker_group_close(int group)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
-	uint64_t since = host_now_ns(), timeout = (uint64_t)base_opt.engine_timeout_ms * 1000000u;
+	uint64_t since = os_now_ns(), timeout = (uint64_t)base_opt.engine_timeout_ms * 1000000u;
 	uint32_t tries = 0;
 
 	if (!p || group < 1)
@@ -232,7 +232,7 @@ void worker_group_close(int group)
 		}
 		if (is_dead(p))
 			declare_dead(p); /* what it had claimed is taken back by who waits for it */
-		else if (host_now_ns() - since > timeout)
+		else if (os_now_ns() - since > timeout)
 			end_it(p);
 		invite(p, (uint32_t)group);
 	}

@@ -53,12 +53,12 @@ ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd)
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
 			      .msg_controllen = sizeof control.buf };
 	struct pollfd p = { fd, POLLIN, 0 };
-	uint64_t until = host_now_ns() + (uint64_t)timeout_ms * 1000000u, now;
+	uint64_t until = os_now_ns() + (uint64_t)timeout_ms * 1000000u, now;
 	struct cmsghdr *c;
 	ssize_t n;
 
 	while ((n = poll(&p, 1, timeout_ms)) < 0 && errno == EINTR) {
-		now = host_now_ns();
+		now = os_now_ns();
 		timeout_ms = now < until ? (int)((until - now) / 1000000u) : 0;
 	}
 	if (n <= 0)

@@ -74,7 +74,7 @@ struct worker_page {
 		past_cache_bytes;   /* SLUICE_XFER_FRAGMENT: all movers must cut alike */
 	char trace[256];            /* SLUICE_TRACE, an absolute path; empty: nothing is traced */
 	uint64_t trace_limit_bytes;
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 	/* written by the process, once; then by whoever finds it dead */
 	_Atomic uint64_t start;
 	_Atomic int32_t pid;

@@ -71,7 +71,7 @@ static void began(void *arg, uint64_t name, uint64_t bytes)
 	struct mover *m = arg;
 
 	atomic_store_explicit(&m->thread->due_ns,
-			      host_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
+			      os_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
 			      memory_order_relaxed);
 	atomic_store_explicit(&m->thread->claim, name,
 			      memory_order_release); /* partner: worker_look */
@@ -88,7 +88,7 @@ static void ended(void *arg, uint64_t bytes)
 	 */
 	atomic_fetch_add_explicit(&m->thread->ended, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&m->thread->lenders, memory_order_seq_cst))
-		host_futex_wake(&m->thread->ended, INT_MAX);
+		os_futex_wake(&m->thread->ended, INT_MAX);
 	atomic_fetch_add_explicit(&serve.page->bytes[m->client], bytes, memory_order_relaxed);
 }
 
@@ -146,7 +146,7 @@ static void settle_in(struct worker_thread *t)
 	struct sched_param none = { 0 };
 
 	prctl(PR_SET_NAME, "sluice-worker");
-	host_cpumask_apply(&serve.page->cpus);
+	os_cpumask_apply(&serve.page->cpus);
 	if (!serve.page->is_normal && sched_setscheduler(0, SCHED_IDLE, &none))
 		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
@@ -157,11 +157,11 @@ static void settle_in(struct worker_thread *t)
 static uint64_t rest(uint32_t seen, uint64_t look_ns, enum progress_action action)
 {
 	struct worker_bell *b = &serve.page->bell;
-	uint64_t since = host_now_ns();
+	uint64_t since = os_now_ns();
 
 	if (action != PROGRESS_LOOK || !bell_seek(b, seen, since + look_ns))
 		bell_sleep(b, seen);
-	return progress_look_ns(look_ns, host_now_ns() - since, serve.page->poll_max_ns);
+	return progress_look_ns(look_ns, os_now_ns() - since, serve.page->poll_max_ns);
 }
 
 static void *thread_main(void *arg)
@@ -222,10 +222,10 @@ static bool is_free(void)
 
 void serve_stop(void)
 {
-	uint64_t until = host_now_ns() + STOP_NS;
+	uint64_t until = os_now_ns() + STOP_NS;
 
 	atomic_store_explicit(&serve.stop, true, memory_order_relaxed);
 	claim_lock(NULL); /* nobody claims any more */
-	while (!is_free() && host_now_ns() < until)
+	while (!is_free() && os_now_ns() < until)
 		sched_yield();
 }

@@ -282,16 +282,16 @@ int worker_main(void)
 	base_opt.xfer_fragment_bytes = server.page->fragment_bytes;
 	base_opt.xfer_past_cache_bytes = server.page->past_cache_bytes;
 	/* who uses the data does so on another core */
-	if (base_opt.xfer_copy == BASE_COPY_AUTO && host_copy_has(BASE_COPY_NONTEMPORAL))
+	if (base_opt.xfer_copy == BASE_COPY_AUTO && os_copy_has(BASE_COPY_NONTEMPORAL))
 		base_opt.xfer_copy = BASE_COPY_NONTEMPORAL;
-	host_copy_prepare();
+	os_copy_prepare();
 	base_opt.trace = server.page->trace;
 	base_opt.trace_limit_bytes = server.page->trace_limit_bytes;
 	trace_start(-1);
 	starter = (int)syscall(SYS_pidfd_open, server.page->starter_pid, 0);
 	if (region_init() || serve_start(server.page))
 		return 1;
-	atomic_store_explicit(&server.page->start, host_process_start(getpid()),
+	atomic_store_explicit(&server.page->start, os_process_start(getpid()),
 			      memory_order_relaxed);
 	atomic_store_explicit(&server.page->pid, getpid(), memory_order_relaxed);
 	atomic_store_explicit(&server.page->state, WORKER_RUNS, memory_order_release);

@@ -34,7 +34,7 @@
 #define SLUICE_WORKER_H
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "node/node.h"
 #include "progress/progress.h"
 
@@ -46,7 +46,7 @@ struct worker_ticket {
 
 /* Where its threads run, and how many. */
 struct worker_setup {
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 	int threads;
 };
 

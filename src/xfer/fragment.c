@@ -25,8 +25,8 @@ static uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 /* For a transfer that is cut evenly. */
 static uint64_t good_bytes(uint64_t bytes)
 {
-	uint64_t few = base_round_up(bytes / FRAGMENTS_FEW, HOST_PAGE);
-	uint64_t f = base_round_up(bytes / FRAGMENTS_MANY, HOST_PAGE);
+	uint64_t few = base_round_up(bytes / FRAGMENTS_FEW, OS_PAGE);
+	uint64_t f = base_round_up(bytes / FRAGMENTS_MANY, OS_PAGE);
 
 	f = base_max_u64(f, base_min_u64(few, FRAGMENT_GOOD));
 	return base_min_u64(base_max_u64(f, FRAGMENT_MIN), FRAGMENT_MAX);
@@ -44,16 +44,16 @@ static uint32_t count_in(const struct xfer_plan *p, uint64_t bytes)
 void xfer_cut(struct xfer_plan *p)
 {
 	uint64_t bytes = p->hi - p->lo,
-		 wanted = base_round_up(base_opt.xfer_fragment_bytes, HOST_PAGE);
+		 wanted = base_round_up(base_opt.xfer_fragment_bytes, OS_PAGE);
 	const uint64_t smalls_in_all = (HALF_MAX - SMALLS) * LARGE_PARTS + SMALLS;
 
 	p->small_bytes = p->large_bytes = wanted ? wanted : good_bytes(bytes);
 	p->larges = 0;
-	p->half_bytes = base_round_up(divide_up(bytes, 2), HOST_PAGE);
+	p->half_bytes = base_round_up(divide_up(bytes, 2), OS_PAGE);
 	if (bytes <= p->small_bytes)
 		p->half_bytes = bytes;
 	if (count_in(p, p->half_bytes) > HALF_MAX) {
-		p->small_bytes = base_round_up(divide_up(p->half_bytes, smalls_in_all), HOST_PAGE);
+		p->small_bytes = base_round_up(divide_up(p->half_bytes, smalls_in_all), OS_PAGE);
 		p->large_bytes = p->small_bytes * LARGE_PARTS;
 		p->larges = (uint32_t)divide_up(
 			p->half_bytes - base_min_u64(p->half_bytes, SMALLS * p->small_bytes),

@@ -20,7 +20,7 @@ static char *map_alias(struct node_group *g, const struct region_desc *d, uint64
 	if (!p || !d->id || atomic_load_explicit(slot, memory_order_relaxed) == d->id)
 		return p;
 	atomic_store_explicit(slot, d->id, memory_order_relaxed);
-	host_populate(p, middle);
+	os_populate(p, middle);
 	return p;
 }
 
@@ -171,7 +171,7 @@ static int copy_range(struct xfer_view *v, uint64_t at, uint64_t n)
 	int ret;
 
 	if (v->src && v->dst) {
-		host_copy(v->dst + at, v->src + at, n, host_copy_pick(n, v->plan.hi - v->plan.lo));
+		os_copy(v->dst + at, v->src + at, n, os_copy_pick(n, v->plan.hi - v->plan.lo));
 		base_count(BASE_CTR_BYTES_DIRECT, n);
 		return 0;
 	}

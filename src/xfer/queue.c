@@ -132,7 +132,7 @@ static bool piece_ended(struct xfer_queue *q, struct xfer_post *p)
 	p->at += p->copy.bytes;
 	if (p->end - p->at < q->align_bytes) {
 		if (p->at < p->end)
-			host_copy(v->dst + p->at, v->src + p->at, p->end - p->at, BASE_COPY_PLAIN);
+			os_copy(v->dst + p->at, v->src + p->at, p->end - p->at, BASE_COPY_PLAIN);
 		xfer_finish(v, xfer_bit(fragment_of_post(q, p)));
 		return false;
 	}
@@ -153,7 +153,7 @@ static void post_done(struct engine_copy *c, int result)
 	struct engine_chan *chan = q->chan;
 	bool posted = false;
 
-	atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&q->moved_ns, os_now_ns(), memory_order_relaxed);
 	if (result)
 		piece_failed(q, p, result);
 	else
@@ -193,7 +193,7 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 	q->view = *v;
 	q->drained = drained;
 	q->arg = arg;
-	atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&q->moved_ns, os_now_ns(), memory_order_relaxed);
 	/* release: all of the above; partner: is_idle, in rescue. (done() has it by the post.) */
 	atomic_store_explicit(&q->users, 1, memory_order_release);
 	while (posted < depth) {
@@ -214,7 +214,7 @@ bool xfer_queue_start(struct xfer_queue *q, const struct xfer_view *v, struct en
 void xfer_queue_stop(struct xfer_queue *q)
 {
 	if (!atomic_exchange_explicit(&q->is_stopped, true, memory_order_relaxed))
-		atomic_store_explicit(&q->moved_ns, host_now_ns(), memory_order_relaxed);
+		atomic_store_explicit(&q->moved_ns, os_now_ns(), memory_order_relaxed);
 }
 
 bool xfer_queue_is_idle(const struct xfer_queue *q)

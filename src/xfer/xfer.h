@@ -33,7 +33,7 @@
 
 #include "base/base.h"
 #include "engine/engine.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "node/node.h"
 #include "region/region.h"
 

@@ -51,8 +51,8 @@ def check(result, names, sluice):
     assert result.status == 0, result.explain()
     assert [report.verdicts.get(name, ('none',))[0] for name in names] == ['ok'] * len(names), result.explain()
     assert not result.leftovers, result.leftovers
-    taken = counted(result, 'span_taken')
-    assert not sluice or (taken and all(taken)), f'span_taken: {taken}'
+    taken = counted(result, 'hier_taken')
+    assert not sluice or (taken and all(taken)), f'hier_taken: {taken}'
     return report
 
 
@@ -90,7 +90,7 @@ def test_each_kind_is_served(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [1, 2], 'spanning.c', 'each_kind_once', env=SMALL)
     check(result, ['each_kind_once'], True)
     kinds = 10
-    assert counted(result, 'span_taken') == [kinds + 1] * 3, result.explain()  # the verdict is an allreduce
+    assert counted(result, 'hier_taken') == [kinds + 1] * 3, result.explain()  # the verdict is an allreduce
 
 
 def test_who_is_late_gets_what_was_sent(get_mpi, get_hosts, with_sluice):
@@ -147,13 +147,13 @@ def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
                  env={**SMALL, 'SLUICE_SPAN': 'off'})
     check(result, ['ranks_may_lie_in_any_order'], False)
-    assert counted(result, 'span_taken') == [0, 0, 0]
+    assert counted(result, 'hier_taken') == [0, 0, 0]
 
 
 def test_ranks_that_are_each_alone_are_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order', env=SMALL)
     check(result, ['ranks_may_lie_in_any_order'], False)
-    assert counted(result, 'span_taken') == [0, 0]
+    assert counted(result, 'hier_taken') == [0, 0]
 
 
 def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
@@ -161,7 +161,7 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', name, env=SMALL,
                  rank_env=[{'SLUICE_SPAN_SEGMENT': '32K'}] * 2 + [{'SLUICE_SPAN_SEGMENT': '64K'}])
     check(result, [name], False)
-    assert counted(result, 'span_taken') == [0, 0, 0]
+    assert counted(result, 'hier_taken') == [0, 0, 0]
 
 
 # ---- nodes by name -----------------------------------------------------------------------------------------------
@@ -226,18 +226,18 @@ def test_segments_shorter_than_a_node_has_ranks(get_mpi):
           ['few_bytes'], True)
 
 
-@pytest.mark.parametrize('fault, is_served', [('span_meet:1', False), ('span_thread:1', True)])
+@pytest.mark.parametrize('fault, is_served', [('hier_meet:1', False), ('hier_thread:1', True)])
 def test_one_rank_lacks_something(fault, is_served, get_mpi):
     """Then nothing of the kind is served anywhere."""
     name = 'requests_over_nodes'
     result = run_named(get_mpi('mpich'), 'aab', 'spanning.c', name, faults={1: fault})
     check(result, [name], is_served)
-    assert is_served or counted(result, 'span_taken') == [0, 0, 0], result.explain()
+    assert is_served or counted(result, 'hier_taken') == [0, 0, 0], result.explain()
 
 
-@pytest.mark.parametrize('rank, fault', [(1, 'span_start:2'), (2, 'span_wait:5')] + [
+@pytest.mark.parametrize('rank, fault', [(1, 'hier_start:2'), (2, 'hier_wait:5')] + [
     pytest.param(rank, fault, marks=pytest.mark.complete)
-    for rank in range(3) for fault in ('span_start:1', 'span_piece:3', 'span_wait:2')])
+    for rank in range(3) for fault in ('hier_start:1', 'hier_piece:3', 'hier_wait:2')])
 def test_requests_that_fail(rank, fault, get_mpi):
     name = 'failed_requests'
     report = check(run_named(get_mpi('mpich'), 'aab', 'spanning.c', name, faults={rank: fault}), [name], True)
@@ -248,15 +248,15 @@ def test_requests_that_fail(rank, fault, get_mpi):
 # ---- failures ----------------------------------------------------------------------------------------------------
 
 # Who fails where, and which ranks are told: all that would have got something wrong.
-FAILURES = [('bcast', 2, 'span_wait:2', '0011'), ('allreduce', 2, 'span_wait:3', '1111'),
-            ('allreduce', 1, 'span_piece:1', '1111'), ('allgather', 3, 'span_piece:2', '1111'),
-            ('gather', 3, 'span_piece:2', '1011'), ('scatter', 2, 'span_wait:3', '0011'),
-            ('alltoall', 1, 'span_piece:2', '1111'), ('reduce_scatter', 2, 'span_wait:2', '1111')]
+FAILURES = [('bcast', 2, 'hier_wait:2', '0011'), ('allreduce', 2, 'hier_wait:3', '1111'),
+            ('allreduce', 1, 'hier_piece:1', '1111'), ('allgather', 3, 'hier_piece:2', '1111'),
+            ('gather', 3, 'hier_piece:2', '1011'), ('scatter', 2, 'hier_wait:3', '0011'),
+            ('alltoall', 1, 'hier_piece:2', '1111'), ('reduce_scatter', 2, 'hier_wait:2', '1111')]
 FAILURES += [pytest.param(*failure, marks=pytest.mark.complete) for failure in [
-    ('bcast', 0, 'span_piece:1', '1111'), ('allreduce', 0, 'span_piece:9', '1111'),
-    ('allgather', 2, 'span_wait:3', '1111'), ('gather', 2, 'span_wait:2', '1011'), ('scatter', 0, 'span_piece:1', '1111'),
-    ('barrier', 3, 'span_piece:1', '1111'), ('barrier', 0, 'span_wait:1', '1100'),
-    ('alltoall', 2, 'span_wait:3', '1111'), ('reduce_scatter', 0, 'span_piece:3', '1111')]]
+    ('bcast', 0, 'hier_piece:1', '1111'), ('allreduce', 0, 'hier_piece:9', '1111'),
+    ('allgather', 2, 'hier_wait:3', '1111'), ('gather', 2, 'hier_wait:2', '1011'), ('scatter', 0, 'hier_piece:1', '1111'),
+    ('barrier', 3, 'hier_piece:1', '1111'), ('barrier', 0, 'hier_wait:1', '1100'),
+    ('alltoall', 2, 'hier_wait:3', '1111'), ('reduce_scatter', 0, 'hier_piece:3', '1111')]]
 
 
 @pytest.mark.parametrize('kind, rank, fault, told', FAILURES)
@@ -364,4 +364,4 @@ def test_a_network_that_comes_back_is_waited_for(get_mpi, get_hosts, tmp_path):
     """While it is silent the host MPIs wait, and we with them: then all goes on, and every result is right."""
     result = run_broken(get_hosts(3), get_mpi('mpich'), 'finite-allreduce', 'silent', tmp_path)
     assert result.status == 0 and result.out.count('ok: rank') == 3, result.explain()
-    assert all(counted(result, 'span_taken')), result.explain()
+    assert all(counted(result, 'hier_taken')), result.explain()

@@ -313,7 +313,7 @@ def test_a_scenario_that_failed_is_named_with_its_reason(show):
     assert 'No results.' in browser.run('document.getElementById("s-latency").textContent')
 
 
-def test_many_failures_are_folded_but_all_there(show):
+def test_many_failures_are_reduced_but_all_there(show):
     report = only(LATENCY, LATENCY['results'][0])
     report['failures'] = [{'scenario': 'latency', 'side': 'early', 'ranks': n, 'why': f'exit {n}'} for n in range(1, 13)]
     browser = show(report)

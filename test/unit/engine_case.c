@@ -195,7 +195,7 @@ void engine_job_make(struct engine_job *j, size_t to, size_t from, size_t bytes)
 
 void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engine_job *j)
 {
-	uint64_t until = host_now_ns() + PATIENCE_S * 1000000000ull;
+	uint64_t until = os_now_ns() + PATIENCE_S * 1000000000ull;
 	int rc;
 
 	do {
@@ -207,7 +207,7 @@ void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engin
 			engine_case_poll(e, ch);
 			usleep(10);
 		}
-	} while (rc == -EAGAIN && host_now_ns() < until);
+	} while (rc == -EAGAIN && os_now_ns() < until);
 	CHECK_EQ(rc, 0);
 	engine_flush(ch);
 }
@@ -215,14 +215,14 @@ void engine_job_post(struct engine_case *e, struct engine_chan *ch, struct engin
 void engine_job_wait_any(struct engine_case *e, struct engine_chan **chans, int n,
 			 struct engine_job *j)
 {
-	uint64_t until = host_now_ns() + PATIENCE_S * 1000000000ull;
+	uint64_t until = os_now_ns() + PATIENCE_S * 1000000000ull;
 
 	for (unsigned k = 0; !atomic_load(&j->ends); k++) {
 		for (int i = 0; i < n; i++)
 			engine_case_poll(e, chans[i]);
 		if (k > 100)
 			usleep(20);
-		if (host_now_ns() > until)
+		if (os_now_ns() > until)
 			unit_fail(__FILE__, __LINE__, "%s: a copy of %zu bytes does not end",
 				  e->ops->name, j->c.bytes);
 	}

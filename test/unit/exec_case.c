@@ -53,8 +53,8 @@ void case_side_make(struct case_side *s, int run, int side, uint64_t bytes, char
 		skew = 0;
 	if (choice / 9 % 4 == 1)
 		skew += choice / 36 % 8;
-	*s = (struct case_side){ .addr = maps[run][side] + 2 * HOST_PAGE + skew, .bytes = bytes };
-	CHECK(2 * HOST_PAGE + skew + bytes + CASE_GUARD <= CASE_BYTES);
+	*s = (struct case_side){ .addr = maps[run][side] + 2 * OS_PAGE + skew, .bytes = bytes };
+	CHECK(2 * OS_PAGE + skew + bytes + CASE_GUARD <= CASE_BYTES);
 	memset(s->addr - CASE_GUARD, GUARD_BYTE, CASE_GUARD + bytes + CASE_GUARD);
 	memset(s->addr, fill, bytes);
 }

@@ -136,7 +136,7 @@ void guard_case_run(const char *kind, void (*before)(void), void (*body)(void))
 	CHECK_EQ(unit_fork(run_here, &run), 0);
 }
 
-static bool count_one(const struct host_vma *v, void *arg)
+static bool count_one(const struct os_vma *v, void *arg)
 {
 	uintptr_t start, end;
 
@@ -189,7 +189,7 @@ int guard_case_mappings(void)
 	int n = 0;
 
 	let_threads_begin();
-	CHECK_EQ(host_vma_each(count_one, &n), 0);
+	CHECK_EQ(os_vma_each(count_one, &n), 0);
 	return n;
 }
 
@@ -206,7 +206,7 @@ void guard_case_dies(const char *kind, void (*body)(void))
 
 void owner_open(struct owner *o, size_t pages, size_t at)
 {
-	size_t bytes = (pages + 2) * PAGE, room = bytes + 2 * HOST_HUGE + at * PAGE;
+	size_t bytes = (pages + 2) * PAGE, room = bytes + 2 * OS_HUGE + at * PAGE;
 	char *raw;
 
 	memset(o, 0, sizeof *o);
@@ -216,15 +216,15 @@ void owner_open(struct owner *o, size_t pages, size_t at)
 	o->r.arg = o;
 	o->fd = memfd_create("guard", MFD_CLOEXEC);
 	CHECK(o->fd >= 0);
-	CHECK_EQ(ftruncate(o->fd, (off_t)(bytes + HOST_HUGE + at * PAGE)), 0);
+	CHECK_EQ(ftruncate(o->fd, (off_t)(bytes + OS_HUGE + at * PAGE)), 0);
 	raw = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(raw != MAP_FAILED);
 	/* a page of the file before it: also where `at` is 0 */
-	o->p = (char *)base_round_up((uintptr_t)raw + 1, HOST_HUGE) + at * PAGE;
+	o->p = (char *)base_round_up((uintptr_t)raw + 1, OS_HUGE) + at * PAGE;
 	CHECK(mmap(o->p - PAGE, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, o->fd,
-		   (off_t)(HOST_HUGE + at * PAGE - PAGE)) == o->p - PAGE);
+		   (off_t)(OS_HUGE + at * PAGE - PAGE)) == o->p - PAGE);
 	o->arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, o->fd,
-			(off_t)(HOST_HUGE + at * PAGE - PAGE));
+			(off_t)(OS_HUGE + at * PAGE - PAGE));
 	CHECK(o->arena != MAP_FAILED);
 	o->arena += PAGE;
 	memset(o->p - PAGE, 0xEE, bytes);

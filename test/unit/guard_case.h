@@ -27,7 +27,7 @@
 #include "guard/guard.h"
 #include "unit.h"
 
-#define PAGE ((size_t)HOST_PAGE)
+#define PAGE ((size_t)OS_PAGE)
 
 struct owner {
 	struct owner *next;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 
 struct ranks_shared {
 	_Atomic uint32_t arrived, turn;
@@ -35,7 +35,7 @@ void ranks_barrier(struct ranks *r)
 {
 	struct ranks_shared *s = r->shared;
 	uint32_t turn = atomic_load(&s->turn);
-	uint64_t give_up = host_now_ns() + (RANKS_LIMIT_S - 1) * 1000000000ull;
+	uint64_t give_up = os_now_ns() + (RANKS_LIMIT_S - 1) * 1000000000ull;
 
 	if (atomic_fetch_add(&s->arrived, 1) + 1 == (uint32_t)r->size) {
 		atomic_store(&s->arrived, 0);
@@ -47,7 +47,7 @@ void ranks_barrier(struct ranks *r)
 			sched_yield();
 		else
 			usleep(50);
-		if (host_now_ns() > give_up) {
+		if (os_now_ns() > give_up) {
 			dprintf(STDERR_FILENO, "rank %d: a peer did not come to the barrier\n",
 				r->rank);
 			_exit(3);
@@ -128,13 +128,13 @@ static void be_rank(void *arg)
 
 static void collect(const int *pids, int n, int *out_status)
 {
-	uint64_t give_up = host_now_ns() + RANKS_LIMIT_S * 1000000000ull;
+	uint64_t give_up = os_now_ns() + RANKS_LIMIT_S * 1000000000ull;
 	int left = n;
 
 	for (int i = 0; i < n; i++)
 		out_status[i] = -1;
 	while (left) {
-		bool late = host_now_ns() > give_up;
+		bool late = os_now_ns() > give_up;
 
 		for (int i = 0; i < n; i++) {
 			int status;

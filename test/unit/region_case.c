@@ -184,23 +184,23 @@ bool is_adopted(const void *p, size_t bytes)
 
 bool is_mapped(const void *p)
 {
-	struct host_vma v;
+	struct os_vma v;
 
-	return !host_vma_query(p, &v);
+	return !os_vma_query(p, &v);
 }
 
 bool is_shared(const void *p)
 {
-	struct host_vma v;
+	struct os_vma v;
 
-	return !host_vma_query(p, &v) && v.shared && v.inode;
+	return !os_vma_query(p, &v) && v.shared && v.inode;
 }
 
 bool is_anonymous(const void *p)
 {
-	struct host_vma v;
+	struct os_vma v;
 
-	return !host_vma_query(p, &v) && !v.shared && !v.inode && v.read && v.write;
+	return !os_vma_query(p, &v) && !v.shared && !v.inode && v.read && v.write;
 }
 
 char *peer_view(const struct region_desc *d) { return (char *)region_arena_base() + d->arena_off; }

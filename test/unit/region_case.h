@@ -23,7 +23,7 @@
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
-#define PAGE ((size_t)HOST_PAGE)
+#define PAGE ((size_t)OS_PAGE)
 
 void region_case_run(void *body); /* for REGION_TEST */
 const char *environment(const char *name); /* NULL: not set */

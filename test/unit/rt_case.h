@@ -70,7 +70,7 @@ static inline int rt_allreduce(struct rt_comm *c, uint64_t *send, uint64_t *recv
 		.name = "allreduce",
 		.send = { { .addr = send, .bytes = part.bytes }, &part, 1 },
 		.recv = { { .addr = recv, .bytes = part.bytes }, &part, 1 },
-		.fold = { .op = RT_SUM,
+		.reduce = { .op = RT_SUM,
 			  .type = RT_U64,
 			  .element_bytes = sizeof *send,
 			  .commutes = true },

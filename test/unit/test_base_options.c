@@ -84,7 +84,7 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_COLL_VECTOR=on", coll_take[BASE_COLL_VECTOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_NONBLOCKING=on", coll_take[BASE_COLL_NONBLOCKING], BASE_TAKE_ON),
 		SET("SLUICE_SPAN=on", span, 1),
-		SET("SLUICE_SPAN_SEGMENT=64K", span_segment_bytes, 64 << 10),
+		SET("SLUICE_SPAN_SEGMENT=64K", hier_segment_bytes, 64 << 10),
 		SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
 		SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
 		SET("SLUICE_REGION_ADOPT_MIN=1M", region_adopt_min_bytes, 1 << 20),

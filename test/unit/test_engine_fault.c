@@ -143,7 +143,7 @@ static uint64_t time_of_all(const char *fault)
 {
 	struct engine_case e;
 	struct engine_chan *ch = begin(&e, fault);
-	uint64_t begun = host_now_ns();
+	uint64_t begun = os_now_ns();
 
 	for (int i = 0; i < COPIES; i++)
 		engine_job_post(&e, ch, &jobs[i]);
@@ -151,7 +151,7 @@ static uint64_t time_of_all(const char *fault)
 		engine_job_wait(&e, ch, &jobs[i]);
 		engine_job_check(&jobs[i]);
 	}
-	begun = host_now_ns() - begun;
+	begun = os_now_ns() - begun;
 	end(&e, ch);
 	return begun;
 }

@@ -16,10 +16,10 @@ static int near_cpu = -1, far_cpu = -1;
 
 static void run_on(int cpu)
 {
-	struct host_cpumask m = { { 0 } };
+	struct os_cpumask m = { { 0 } };
 
 	m.bits[cpu / 64] = (uint64_t)1 << cpu % 64;
-	CHECK(!host_cpumask_apply(&m));
+	CHECK(!os_cpumask_apply(&m));
 }
 
 static void *hog(void *arg)
@@ -27,7 +27,7 @@ static void *hog(void *arg)
 	(void)arg;
 	run_on(far_cpu);
 	while (atomic_load(&hogging) != 2) {
-		host_futex_wait(&hogging, 0, HOST_FOR_EVER);
+		os_futex_wait(&hogging, 0, OS_FOR_EVER);
 		while (atomic_load(&hogging) == 1)
 			;
 	}
@@ -37,7 +37,7 @@ static void *hog(void *arg)
 static void set_hog(uint32_t to)
 {
 	atomic_store(&hogging, to);
-	host_futex_wake(&hogging, 1);
+	os_futex_wake(&hogging, 1);
 }
 
 static void note_cpu(struct engine_copy *c, int result)
@@ -57,12 +57,12 @@ static bool one_try(struct engine_chan *ch, char *to, const char *from)
 	atomic_store(&ended_on, 0);
 	CHECK(!engine_post(ch, &c));
 	engine_flush(ch);
-	give_up = host_now_ns() + 1000000;
-	while (host_now_ns() < give_up)
-		host_cpu_relax(); /* it has begun, and is not at its end */
+	give_up = os_now_ns() + 1000000;
+	while (os_now_ns() < give_up)
+		os_cpu_relax(); /* it has begun, and is not at its end */
 	set_hog(1);
-	give_up = host_now_ns() + 5000000000u;
-	while (!atomic_load(&ended_on) && host_now_ns() < give_up)
+	give_up = os_now_ns() + 5000000000u;
+	while (!atomic_load(&ended_on) && os_now_ns() < give_up)
 		engine_poll(ch);
 	set_hog(0);
 	CHECK(atomic_load(&ended_on));
@@ -70,9 +70,9 @@ static bool one_try(struct engine_chan *ch, char *to, const char *from)
 	return atomic_load(&ended_on) == 1 + near_cpu;
 }
 
-static void find_cpus(const struct host_cpumask *all)
+static void find_cpus(const struct os_cpumask *all)
 {
-	for (int cpu = 0; cpu < HOST_CPUMASK_WORDS * 64; cpu++)
+	for (int cpu = 0; cpu < OS_CPUMASK_WORDS * 64; cpu++)
 		if (all->bits[cpu / 64] >> cpu % 64 & 1) {
 			near_cpu = near_cpu < 0 ? cpu : near_cpu;
 			far_cpu = cpu;
@@ -82,11 +82,11 @@ static void find_cpus(const struct host_cpumask *all)
 /* In a process of its own, which ends with its threads where they are. */
 static void displace(void *arg)
 {
-	struct host_cpumask far = { { 0 } };
+	struct os_cpumask far = { { 0 } };
 	char *to = malloc(BYTES), *from = malloc(BYTES);
 	struct engine_chan *ch;
 	pthread_t thread;
-	uint64_t give_up = host_now_ns() + 15000000000u;
+	uint64_t give_up = os_now_ns() + 15000000000u;
 	bool lent = false;
 
 	(void)arg;
@@ -98,7 +98,7 @@ static void displace(void *arg)
 	run_on(near_cpu);
 	CHECK(!engine_find("sw")->chan_open(-1, 0, &ch));
 	CHECK(!pthread_create(&thread, NULL, hog, NULL));
-	while (!lent && host_now_ns() < give_up) /* on a busy machine it seldom comes to begin */
+	while (!lent && os_now_ns() < give_up) /* on a busy machine it seldom comes to begin */
 		lent = one_try(ch, to, from);
 	CHECK(lent);
 	set_hog(2);
@@ -110,10 +110,10 @@ static void displace(void *arg)
 
 UNIT_TEST(engine_sw_lends_its_cpu_to_a_displaced_worker_that_is_waited_for)
 {
-	struct host_cpumask all;
+	struct os_cpumask all;
 	char why[256];
 
-	host_cpumask_self(&all);
+	os_cpumask_self(&all);
 	find_cpus(&all);
 	base_opt.engine_workers = 1;
 	if (near_cpu == far_cpu)

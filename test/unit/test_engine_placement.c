@@ -209,7 +209,7 @@ UNIT_TEST(spare_cpus_are_those_that_the_job_leaves)
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		struct host_cpumask launcher = { { cases[i].launcher } },
+		struct os_cpumask launcher = { { cases[i].launcher } },
 				    used = { { cases[i].used } }, out;
 		int spare = engine_spare_of(&launcher, &used, cases[i].ranks, &out);
 
@@ -221,7 +221,7 @@ UNIT_TEST(spare_cpus_are_those_that_the_job_leaves)
 
 UNIT_TEST(the_user_says_which_cpus_are_spare)
 {
-	struct host_cpumask used = { { 0xff } }, out;
+	struct os_cpumask used = { { 0xff } }, out;
 
 	CHECK(!load("SLUICE_ENGINE_CPUS=1,70", NULL));
 	CHECK_EQ(engine_spare_cpus(&used, 8, &out), 2);
@@ -233,24 +233,24 @@ UNIT_TEST(the_user_says_which_cpus_are_spare)
 /* A child that is bound to one CPU finds the others through its parent, who is not. */
 static void bound_child(void *arg)
 {
-	struct host_cpumask own = { { 0 } }, all, out;
+	struct os_cpumask own = { { 0 } }, all, out;
 
 	(void)arg;
-	host_cpumask_self(&all);
+	os_cpumask_self(&all);
 	for (int cpu = 0; !own.bits[0]; cpu++)
 		own.bits[0] = all.bits[0] & ((uint64_t)1 << cpu);
-	CHECK(!host_cpumask_apply(&own));
-	CHECK_EQ(engine_spare_cpus(&own, 1, &out), host_cpumask_count(&all) - 1);
+	CHECK(!os_cpumask_apply(&own));
+	CHECK_EQ(engine_spare_cpus(&own, 1, &out), os_cpumask_count(&all) - 1);
 	CHECK(!(out.bits[0] & own.bits[0]));
-	CHECK_EQ(engine_spare_cpus(&own, 7, &out), host_cpumask_count(&all) - 1);
+	CHECK_EQ(engine_spare_cpus(&own, 7, &out), os_cpumask_count(&all) - 1);
 }
 
 UNIT_TEST(the_launcher_tells_which_cpus_the_job_has)
 {
-	struct host_cpumask all;
+	struct os_cpumask all;
 
-	host_cpumask_self(&all);
-	if (host_cpumask_count(&all) < 2 || host_cpumask_count(&all) > 64)
+	os_cpumask_self(&all);
+	if (os_cpumask_count(&all) < 2 || os_cpumask_count(&all) > 64)
 		unit_skip("needs 2 to 64 CPUs");
 	CHECK(!load(NULL, NULL));
 	CHECK_EQ(unit_fork(bound_child, NULL), 0);
@@ -258,7 +258,7 @@ UNIT_TEST(the_launcher_tells_which_cpus_the_job_has)
 
 static void workers_by_share(void *arg)
 {
-	struct host_cpumask cpus = { { 1 } }, out;
+	struct os_cpumask cpus = { { 1 } }, out;
 
 	(void)arg;
 	CHECK(!load(NULL, NULL));

@@ -12,8 +12,8 @@
 
 /* The code under test, its atomics turned into scheduling points. */
 #include "interleave_atomics.h"
-#define host_futex_wait(word, value, ns) il_futex_wait(word, value)
-#define host_futex_wake(word, n)         il_futex_wake(word)
+#define os_futex_wait(word, value, ns) il_futex_wait(word, value)
+#define os_futex_wake(word, n)         il_futex_wake(word)
 #define sw_queue_init       model_init
 #define sw_queue_post       model_post
 #define sw_queue_take       model_take

@@ -98,14 +98,14 @@ UNIT_TEST(sw_workers_take_no_signal_but_those_of_libc)
 
 static void on_their_cpus(void *arg)
 {
-	struct host_cpumask all, one = { { 0 } };
+	struct os_cpumask all, one = { { 0 } };
 	struct engine_case e = { .ops = engine_find("sw"), .fault = "", .workers = 2 };
 	struct engine_chan *ch;
 	cpu_set_t set;
 	int tids[2];
 
 	(void)arg;
-	host_cpumask_self(&all);
+	os_cpumask_self(&all);
 	one.bits[0] = all.bits[0] & -all.bits[0];
 	engine_set_cpus(&one, 1);
 	engine_case_options(&e, NULL);
@@ -121,9 +121,9 @@ static void on_their_cpus(void *arg)
 
 UNIT_TEST(sw_workers_stay_on_their_cpus)
 {
-	struct host_cpumask all;
+	struct os_cpumask all;
 
-	host_cpumask_self(&all);
+	os_cpumask_self(&all);
 	if (!all.bits[0])
 		unit_skip("needs one of the first 64 CPUs");
 #ifdef __SANITIZE_THREAD__
@@ -138,7 +138,7 @@ static _Atomic bool hog_ends;
 
 static void *hog(void *cpus)
 {
-	CHECK(!host_cpumask_apply(cpus));
+	CHECK(!os_cpumask_apply(cpus));
 	while (!atomic_load_explicit(&hog_ends, memory_order_relaxed))
 		;
 	return NULL;
@@ -154,9 +154,9 @@ static int quick_ends(const struct engine_case *e)
 		uint64_t begun;
 
 		CHECK(!e->ops->chan_open(-1, 0, &ch));
-		begun = host_now_ns();
+		begun = os_now_ns();
 		e->ops->chan_close(ch);
-		quick += host_now_ns() - begun < 1000000;
+		quick += os_now_ns() - begun < 1000000;
 	}
 	return quick;
 }
@@ -165,21 +165,21 @@ static int quick_ends(const struct engine_case *e)
 static void end_displaced(void *arg)
 {
 	struct engine_case e = { .ops = engine_find("sw"), .fault = "", .workers = 2 };
-	struct host_cpumask near, far;
-	uint64_t give_up = host_now_ns() + 15000000000u;
+	struct os_cpumask near, far;
+	uint64_t give_up = os_now_ns() + 15000000000u;
 	pthread_t thread;
 	int quick = 0;
 
 	(void)arg;
-	host_cpumask_self(&far);
-	near = (struct host_cpumask){ { far.bits[0] & -far.bits[0] } };
-	far = (struct host_cpumask){ { far.bits[0] & ~near.bits[0] } };
+	os_cpumask_self(&far);
+	near = (struct os_cpumask){ { far.bits[0] & -far.bits[0] } };
+	far = (struct os_cpumask){ { far.bits[0] & ~near.bits[0] } };
 	far.bits[0] &= -far.bits[0];
 	engine_case_options(&e, "SLUICE_FAULT=other:1");
 	engine_set_cpus(&far, 2);
-	CHECK(!host_cpumask_apply(&near));
+	CHECK(!os_cpumask_apply(&near));
 	CHECK(!pthread_create(&thread, NULL, hog, &far));
-	while (quick < 18 && host_now_ns() < give_up) /* the machine may be busy */
+	while (quick < 18 && os_now_ns() < give_up) /* the machine may be busy */
 		quick = quick_ends(&e);
 	atomic_store_explicit(&hog_ends, true, memory_order_relaxed);
 	pthread_join(thread, NULL);
@@ -188,9 +188,9 @@ static void end_displaced(void *arg)
 
 UNIT_TEST(sw_ends_at_once_although_its_cpus_are_busy)
 {
-	struct host_cpumask all;
+	struct os_cpumask all;
 
-	host_cpumask_self(&all);
+	os_cpumask_self(&all);
 	if (!(all.bits[0] & (all.bits[0] - 1)))
 		unit_skip("needs two of the first 64 CPUs");
 #ifdef __SANITIZE_THREAD__

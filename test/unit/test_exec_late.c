@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "exec/exec.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 #include "rt_case.h"
 
@@ -22,12 +22,12 @@ static int (*late_until)(void);
 /* Lends rank 0's time to something else, while the others' collective does not need it any more. */
 static void dawdle(void *ctx)
 {
-	uint64_t give_up = host_now_ns() + 20000000000u;
+	uint64_t give_up = os_now_ns() + 20000000000u;
 
 	if (op != late_at)
 		return;
 	atomic_store(&job->words[2], 1);
-	while (!late_until() && host_now_ns() < give_up)
+	while (!late_until() && os_now_ns() < give_up)
 		usleep(100);
 }
 

@@ -8,7 +8,7 @@
 
 #include "coll/coll.h"
 #include "exec/exec.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 
 enum { BYTES = 512 << 10, LATE_US = 20000, WAITED_NS = 5000000 };

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 #include "rt_case.h"
 
@@ -193,7 +193,7 @@ static uint64_t pick_bytes(uint64_t *state, uint64_t max)
 	uint64_t bytes = base_min_u64(max, top + ranks_below(state, top));
 
 	return ranks_below(state, 4)                    ? bytes
-	       : base_round_up(bytes, HOST_PAGE) <= max ? base_round_up(bytes, HOST_PAGE)
+	       : base_round_up(bytes, OS_PAGE) <= max ? base_round_up(bytes, OS_PAGE)
 							: bytes;
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "exec/exec.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 
 enum { BYTES = 300 * 1024 + 77, SKEW = 100, ROUNDS = 12 };

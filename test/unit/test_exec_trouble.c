@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "exec/exec.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 #include "rt_case.h"
 
@@ -57,14 +57,14 @@ static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, 
 			     : rt_bcast(c, &buf, root, NULL);
 	}
 	CHECK_EQ(ret, -EOWNERDEAD);
-	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
+	CHECK(os_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
 	CHECK_EQ(rt_bcast(c, &(struct rt_buf){ .addr = b, .bytes = BYTES }, 0, NULL), -EOWNERDEAD);
 	rt_comm_destroy(c);
 }
 
 static void kill_now(struct ranks *r)
 {
-	atomic_store(&r->words[0], host_now_ns());
+	atomic_store(&r->words[0], os_now_ns());
 	kill(r->pids[VICTIM], SIGKILL);
 }
 
@@ -149,7 +149,7 @@ static void death_of_packing_root(struct ranks *r)
 		buf.ctx = r;
 	}
 	CHECK_EQ(rt_bcast(c, &buf, VICTIM, NULL), -EOWNERDEAD);
-	CHECK(host_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
+	CHECK(os_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
 	rt_comm_destroy(c);
 }
 
@@ -174,7 +174,7 @@ static void pack_fails(struct ranks *r)
 	struct rt_comm *c;
 	char *b = make_buffer();
 	struct rt_buf buf = { .addr = b, .bytes = BYTES };
-	uint64_t begin = host_now_ns();
+	uint64_t begin = os_now_ns();
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
@@ -183,7 +183,7 @@ static void pack_fails(struct ranks *r)
 		buf.pack = refuse_pack;
 	CHECK_EQ(rt_bcast(c, &buf, 1, NULL), r->rank == 1 ? -ENOBUFS : -EIO);
 	CHECK(rt_bcast(c, &buf, 0, NULL) < 0);
-	CHECK(host_now_ns() - begin < SOON_NS);
+	CHECK(os_now_ns() - begin < SOON_NS);
 	ranks_barrier(r); /* or the others might find a dead rank */
 	rt_comm_destroy(c);
 }

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "../fuzz/goal_walk.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 
 enum { OPS_MAX = 12, EDGES_MAX = 24, RANKS = 4, BLOCK_MAX = 4096 };

@@ -6,14 +6,14 @@
 #include <sys/mman.h>
 
 #include "goal/local.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "ranks.h"
 #include "unit.h"
 
 enum { COUNT_MAX = 300, ROOM = 4096 };
 
-_Static_assert((int)GOAL_ISA_AVX2 == (int)HOST_SIMD_AVX2 &&
-		       (int)GOAL_ISA_AVX512 == (int)HOST_SIMD_AVX512,
+_Static_assert((int)GOAL_ISA_AVX2 == (int)OS_SIMD_AVX2 &&
+		       (int)GOAL_ISA_AVX512 == (int)OS_SIMD_AVX512,
 	       "one order");
 
 /* ---- 16-bit numbers as what they mean ---------------------------------------------------- */
@@ -224,7 +224,7 @@ UNIT_TEST(local_operations_compute_what_is_written_down)
 	char *const end[3] = { fenced(), fenced(), fenced() };
 	uint64_t seed = 1;
 
-	for (int isa = 0; isa <= (int)host_simd(); isa++)
+	for (int isa = 0; isa <= (int)os_simd(); isa++)
 		for (uint32_t type = GOAL_ADD; type <= GOAL_XOR; type++)
 			for (uint32_t dtype = 0; dtype < GOAL_DTYPE_COUNT; dtype++)
 				for (int round = 0; is_operation(type, dtype) && round < 12;
@@ -242,7 +242,7 @@ UNIT_TEST(all_numbers_of_16_bits_are_computed_with)
 	const uint16_t others[] = { 0,      0x8000, 1,      0x3c00, 0x03ff, 0x0400,
 				    0x7bff, 0xfbff, 0x7c00, 0xfc01, 0x3f80, 0x7f7f };
 
-	for (int isa = 0; isa <= (int)host_simd(); isa++) {
+	for (int isa = 0; isa <= (int)os_simd(); isa++) {
 		for (uint32_t dtype = GOAL_F16; dtype <= GOAL_BF16; dtype++) {
 			for (int k = 0; k < 12; k++) {
 				uint32_t type = GOAL_ADD + (uint32_t)k % 6;
@@ -286,7 +286,7 @@ UNIT_TEST(larger_and_smaller_do_not_depend_on_the_order)
 	float x[] = { -0.0f, 0.0f, NAN, 1, INFINITY, -1 },
 	      y[] = { 0.0f, -0.0f, 1, NAN, 2, -INFINITY }, xy[6], yx[6];
 
-	for (int isa = 0; isa <= (int)host_simd(); isa++) {
+	for (int isa = 0; isa <= (int)os_simd(); isa++) {
 		for (uint32_t type = GOAL_MAX; type <= GOAL_MIN; type++) {
 			goal_local((enum goal_isa)isa, type, GOAL_F32, xy, x, y, sizeof x);
 			goal_local((enum goal_isa)isa, type, GOAL_F32, yx, y, x, sizeof x);

@@ -133,7 +133,7 @@ GUARD_TEST(page_tables_of_large_ranges_are_moved)
 		owner_arm(&o, 0, LARGE, access);
 		/* `steal` then tries the other way as well */
 		if (!i && strcmp(guard_case_kind(), "mprotect"))
-			CHECK(o.r.shadow != 0 && (o.r.shadow - o.r.start) % HOST_HUGE == 0);
+			CHECK(o.r.shadow != 0 && (o.r.shadow - o.r.start) % OS_HUGE == 0);
 		if (access == GUARD_READ_ONLY)
 			CHECK_EQ(load(o.p + 1000 * PAGE), 0xEE);
 		CHECK_EQ(o.touches, 0);
@@ -237,9 +237,9 @@ GUARD_TEST(a_range_that_cannot_be_armed_is_as_it_was)
 
 static bool is_writable(void *p)
 {
-	struct host_vma v;
+	struct os_vma v;
 
-	CHECK_EQ(host_vma_query(p, &v), 0);
+	CHECK_EQ(os_vma_query(p, &v), 0);
 	return v.write;
 }
 

@@ -509,9 +509,9 @@ SYSTEM_TEST(a_stopped_call_goes_on)
 		_exit(0);
 	}
 	o = arm_new(GUARD_NO_ACCESS);
-	t = host_now_ns();
+	t = os_now_ns();
 	CHECK_EQ(poll(NULL, 0, 300), 0);
-	t = host_now_ns() - t;
+	t = os_now_ns() - t;
 	CHECK(t > 290000000 && t < 5000000000);
 	CHECK(guard_is_armed(&o->r));
 	CHECK_EQ(waitpid(child, NULL, 0), child);
@@ -579,11 +579,11 @@ static double ns_per_call(void)
 	uint64_t best = UINT64_MAX;
 
 	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t t = host_now_ns();
+		uint64_t t = os_now_ns();
 
 		for (int i = 0; i < CALLS; i++)
 			syscall(SYS_getppid);
-		best = base_min_u64(best, host_now_ns() - t);
+		best = base_min_u64(best, os_now_ns() - t);
 	}
 	return (double)best / CALLS;
 }

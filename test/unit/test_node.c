@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "node/node.h"
 #include "ranks.h"
 
@@ -28,7 +28,7 @@ static struct node_group *create(const struct ranks *r)
 	struct node_oob oob = oob_of(r);
 	struct node_group *g = NULL;
 
-	CHECK_EQ(node_group_create(&oob, 3 * HOST_PAGE, &g), 0);
+	CHECK_EQ(node_group_create(&oob, 3 * OS_PAGE, &g), 0);
 	return g;
 }
 
@@ -40,11 +40,11 @@ static void use(const struct ranks *r, struct node_group *g, int key)
 	CHECK(g);
 	CHECK_EQ(node_rank(g), r->rank);
 	CHECK_EQ(node_size(g), r->size);
-	memset(node_area(g, r->rank), key + r->rank, 3 * HOST_PAGE);
+	memset(node_area(g, r->rank), key + r->rank, 3 * OS_PAGE);
 	ranks_barrier(mutable);
 	for (int q = 0; q < r->size; q++) {
 		CHECK_EQ(((char *)node_area(g, q))[0], (char)(key + q));
-		CHECK_EQ(((char *)node_area(g, q))[3 * HOST_PAGE - 1], (char)(key + q));
+		CHECK_EQ(((char *)node_area(g, q))[3 * OS_PAGE - 1], (char)(key + q));
 	}
 	ranks_barrier(mutable);
 }
@@ -235,12 +235,12 @@ static void call_and_answer(struct ranks *r)
 		atomic_store(woken, i);
 	}
 	for (uint32_t i = 1; r->rank == 0 && i <= CALLS; i++) {
-		uint64_t give_up = host_now_ns() + 10000000000u;
+		uint64_t give_up = os_now_ns() + 10000000000u;
 
 		if (i % 3 == 0)
 			usleep(200); /* it sleeps by now */
 		node_call(i % 2 ? g : other, 1); /* one word for all groups */
-		while (atomic_load(woken) != i && host_now_ns() < give_up)
+		while (atomic_load(woken) != i && os_now_ns() < give_up)
 			sched_yield();
 		CHECK_EQ(atomic_load(woken), i);
 	}
@@ -272,16 +272,16 @@ enum { STUCK = 8 };
 static void get_stuck(struct ranks *r)
 {
 	struct node_group *g = create(r);
-	uint64_t begin = host_now_ns(), stuck = 0;
+	uint64_t begin = os_now_ns(), stuck = 0;
 	struct node_wait w;
 
 	node_wait_init(&w);
-	while (stuck < STUCK && host_now_ns() - begin < 20000000000u) {
+	while (stuck < STUCK && os_now_ns() - begin < 20000000000u) {
 		stuck += node_wait_is_stuck(&w);
 		node_wait(g, &w);
 	}
 	CHECK_EQ(stuck, STUCK);
-	CHECK(host_now_ns() - begin >= STUCK * 1000000u);
+	CHECK(os_now_ns() - begin >= STUCK * 1000000u);
 	node_wait_progress(g, &w);
 	CHECK(!node_wait_is_stuck(&w));
 	node_wait_end(g, &w);
@@ -309,7 +309,7 @@ static void watch_death(struct ranks *r)
 	if (r->rank == 1)
 		kill(getpid(), SIGKILL);
 	/* the test that has forked it does not wait for it yet: it stays a zombie */
-	for (give_up = host_now_ns() + 3000000000u; !node_is_dead(g, 1) && host_now_ns() < give_up;)
+	for (give_up = os_now_ns() + 3000000000u; !node_is_dead(g, 1) && os_now_ns() < give_up;)
 		usleep(1000);
 	CHECK(node_is_dead(g, 1));
 	CHECK(!node_is_dead(g, r->rank));

@@ -19,10 +19,10 @@
 #define node_wait(g, w)                        model_wait(g, w)
 #define node_ring(g, rank)                     model_ring(g, rank)
 #define node_ring_soon(g, rank)                model_ring_soon(g, rank)
-#define host_futex_wait(word, expected, limit)                                                     \
+#define os_futex_wait(word, expected, limit)                                                     \
 	((void)(limit), il_futex_wait((void *)(word), (expected)))
-#define host_futex_wake(word, n)               il_futex_wake((void *)(word))
-#define host_now_ns()                          ((uint64_t)1)
+#define os_futex_wake(word, n)               il_futex_wake((void *)(word))
+#define os_now_ns()                          ((uint64_t)1)
 #define base_fault(name)                       false
 #define sched_yield()                          ((void)0)
 #define UNUSED                                 __attribute__((unused))

@@ -78,16 +78,16 @@ REGION_TEST(an_madvise_that_fails_changes_nothing)
 
 REGION_TEST(discarding_keeps_the_protection)
 {
-	struct host_vma v;
+	struct os_vma v;
 	char *p;
 
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
 	CHECK_EQ(mprotect(p + MIB, MIB, PROT_NONE), 0);
 	CHECK_EQ(madvise(p, 4 * MIB, MADV_DONTNEED), 0);
-	CHECK_EQ(host_vma_query(p + MIB, &v), 0);
+	CHECK_EQ(os_vma_query(p + MIB, &v), 0);
 	CHECK(!v.read && !v.write);
-	CHECK_EQ(host_vma_query(p + 2 * MIB, &v), 0);
+	CHECK_EQ(os_vma_query(p + 2 * MIB, &v), 0);
 	CHECK(v.read && v.write);
 }
 

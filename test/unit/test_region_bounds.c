@@ -342,7 +342,7 @@ REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
 	enum { MAX = 16384, STEP = 2 * 4096 };
 	char *p;
 
-	if (!host_vma_query_is_cheap())
+	if (!os_vma_query_is_cheap())
 		unit_skip("every question reads 32,000 lines here");
 	region_begin("SLUICE_REGION_MAX=16384", "SLUICE_REGION_ARENA=64G", "SLUICE_REGION_POOL=0",
 		     NULL);

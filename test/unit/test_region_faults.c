@@ -374,7 +374,7 @@ REGION_TEST(older_kernels_do_as_well)
 	if (!be_an_older_kernel())
 		unit_skip("no seccomp here");
 	region_begin("SLUICE_REGION_MAX=2", NULL);
-	CHECK(!host_vma_query_is_cheap());
+	CHECK(!os_vma_query_is_cheap());
 	for (int i = 0; i < 3; i++) {
 		fill(p, 4 * MIB, 1);
 		ADOPT(p, 4 * MIB);

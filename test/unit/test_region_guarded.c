@@ -447,14 +447,14 @@ REGION_TEST(a_child_finds_what_was_completed_for_it)
 REGION_TEST(windows_of_ours_are_left_alone)
 {
 	char *window, *p = pages_get(MIB), *other = pages_get_aligned(MIB, 2 * MIB);
-	struct host_vma v;
+	struct os_vma v;
 	int status;
 	pid_t pid;
 
 	region_begin(NULL, NULL);
 	window = mmap(NULL, 4 * MIB, RW, MAP_SHARED | MAP_NORESERVE, region_arena_fd(), 0);
 	CHECK_EQ(region_window_add((uintptr_t)window, (uintptr_t)window + 4 * MIB), 0);
-	CHECK(!host_vma_query(window, &v) && region_is_window(&v));
+	CHECK(!os_vma_query(window, &v) && region_is_window(&v));
 	fill(p, MIB, 1);
 	ADOPT(p, MIB);
 	/* one that is lost, so that the parent looks for it too */

@@ -75,7 +75,7 @@ static void *interrupt(void *arg)
 		_Atomic uint32_t nobody = 0;
 
 		pthread_kill(interrupts.thread, SIGUSR1);
-		host_futex_wait(&nobody, 0, 30000);
+		os_futex_wait(&nobody, 0, 30000);
 	}
 	return arg;
 }
@@ -91,8 +91,8 @@ REGION_TEST(signal_handlers_may_end_regions_whatever_they_interrupt)
 	interrupts.thread = pthread_self();
 	sigaction(SIGUSR1, &sa, NULL);
 	CHECK_EQ(pthread_create(&t, NULL, interrupt, NULL), 0);
-	end = host_now_ns() + 500000000u;
-	while (host_now_ns() < end) {
+	end = os_now_ns() + 500000000u;
+	while (os_now_ns() < end) {
 		atomic_store(&interrupts.ready, 0);
 		atomic_store(&interrupts.next, 0);
 		for (int i = 0; i < PREPARED; i++) {
@@ -166,8 +166,8 @@ REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
 	shared_use.p = pages_get_aligned(MIB, 2 * MIB);
 	for (uintptr_t i = 0; i < USERS; i++)
 		CHECK_EQ(pthread_create(&t[i], NULL, use_own_part, (void *)i), 0);
-	end = host_now_ns() + 500000000u;
-	for (; host_now_ns() < end; rounds++) {
+	end = os_now_ns() + 500000000u;
+	for (; os_now_ns() < end; rounds++) {
 		adopts(shared_use.p, MIB);
 		if (rounds % 2)
 			usleep(200);
@@ -208,8 +208,8 @@ REGION_TEST(callbacks_of_the_loader_may_change_memory)
 
 	region_begin(NULL, NULL);
 	CHECK_EQ(pthread_create(&t, NULL, iterate, (void *)&stop), 0);
-	end = host_now_ns() + 300000000u;
-	while (host_now_ns() < end) {
+	end = os_now_ns() + 300000000u;
+	while (os_now_ns() < end) {
 		char *p = pages_get(64 * KIB);
 
 		adopts(p, 64 * KIB);
@@ -298,9 +298,9 @@ static void *own(void *arg)
 	region_own_thread();
 	region_own_thread(); /* counts once */
 	atomic_store(told, 1);
-	host_futex_wake(told, 1);
+	os_futex_wake(told, 1);
 	while (atomic_load(told) == 1)
-		host_futex_wait(told, 1, 100000000);
+		os_futex_wait(told, 1, 100000000);
 	return arg;
 }
 
@@ -322,7 +322,7 @@ REGION_TEST(threads_of_ours_leave_a_program_without_threads_what_it_is)
 	CHECK(table_is_alone());
 	CHECK_EQ(pthread_create(&ours, NULL, own, &told), 0);
 	while (!atomic_load(&told))
-		host_futex_wait(&told, 0, 100000000);
+		os_futex_wait(&told, 0, 100000000);
 	CHECK(table_is_alone());
 	ADOPT(p, MIB);
 	if (!fork())
@@ -331,7 +331,7 @@ REGION_TEST(threads_of_ours_leave_a_program_without_threads_what_it_is)
 	CHECK_EQ(pthread_create(&other, NULL, wait_for, &told), 0);
 	CHECK(!table_is_alone());
 	atomic_store(&told, 2);
-	host_futex_wake(&told, 1);
+	os_futex_wake(&told, 1);
 	pthread_join(ours, NULL);
 	pthread_join(other, NULL);
 	for (int i = 0; i < 1000 && !table_is_alone(); i++)

@@ -329,7 +329,7 @@ static void raw_unmap_and_map(char *p)
 
 REGION_TEST(changes_by_raw_system_calls_are_noticed)
 {
-	if (!host_vma_query_is_cheap())
+	if (!os_vma_query_is_cheap())
 		unit_skip("this kernel cannot be asked about a mapping");
 	region_begin(NULL, NULL);
 	behind_our_back(raw_replace);
@@ -339,9 +339,9 @@ REGION_TEST(changes_by_raw_system_calls_are_noticed)
 
 static void check_read_only(const char *p)
 {
-	struct host_vma v;
+	struct os_vma v;
 
-	CHECK_EQ(host_vma_query(p, &v), 0);
+	CHECK_EQ(os_vma_query(p, &v), 0);
 	CHECK(v.read && !v.write && !v.shared);
 }
 
@@ -428,7 +428,7 @@ REGION_TEST(a_region_unmapped_unseen_can_be_dropped)
 {
 	char *p;
 
-	if (!host_vma_query_is_cheap())
+	if (!os_vma_query_is_cheap())
 		unit_skip("this kernel cannot be asked about a mapping");
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);

@@ -176,8 +176,8 @@ REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
 		w[i] = (struct worker){ .seed = (unsigned)i + 1, .stop = &stop };
 		CHECK_EQ(pthread_create(&w[i].thread, NULL, i < WORKERS ? work : map, &w[i]), 0);
 	}
-	end = host_now_ns() + (uint64_t)(seconds() * 1e9);
-	while (host_now_ns() < end) {
+	end = os_now_ns() + (uint64_t)(seconds() * 1e9);
+	while (os_now_ns() < end) {
 		int status;
 		pid_t pid = fork();
 

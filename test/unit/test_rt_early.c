@@ -283,7 +283,7 @@ enum { LAST_WORDS = 14 }; /* exit status of a rank that cannot get what it was t
 
 /* Rank 0 has returned from what rank 1 never calls, as it dies; what it then touches can never be
  * there. */
-static void partner_dies(struct ranks *r, bool is_fold)
+static void partner_dies(struct ranks *r, bool is_reduce)
 {
 	char *send = make_buffer(2 * BYTES), *recv = send + BYTES;
 	struct rt_comm *c;
@@ -294,13 +294,13 @@ static void partner_dies(struct ranks *r, bool is_fold)
 	ranks_barrier(r);
 	if (r->rank)
 		raise(SIGKILL);
-	ret = is_fold ? rt_allreduce(c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv,
+	ret = is_reduce ? rt_allreduce(c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv,
 				     BYTES / 8)
 		      : rt_exchange(c, RT_ALLTOALL, send, recv, BYTES / 2, r->size);
 	if (ret == -EOWNERDEAD) /* it was not left, where memory cannot be guarded */
 		_exit(LAST_WORDS);
 	CHECK_EQ(ret, 0);
-	if (is_fold)
+	if (is_reduce)
 		recv[BYTES / 2]++;
 	else
 		send[BYTES / 2]++;

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "board/board.h"
+#include "mailbox/mailbox.h"
 #include "ranks.h"
 #include "rt/collective.h"
 #include "rt/requests.h"
@@ -55,7 +55,7 @@ static void job_open(struct job *j, struct ranks *r, enum rt_kind kind, uint64_t
 		return;
 	j->call.recv =
 		(struct rt_side){ { .addr = j->recv, .bytes = bytes * (uint64_t)n }, j->all, n };
-	j->call.fold = (struct rt_fold){
+	j->call.reduce = (struct rt_reduce){
 		.op = RT_SUM, .type = RT_U64, .element_bytes = 8, .commutes = true
 	};
 }
@@ -230,7 +230,7 @@ static void thousands(struct ranks *r)
 
 UNIT_TEST(a_lane_has_thousands_of_turns) { ranks_run(2, NULL, thousands, NULL); }
 
-/* The root's are over at once while it is no more than BOARD_TURNS ahead; the next is when others
+/* The root's are over at once while it is no more than MAILBOX_TURNS ahead; the next is when others
  * have read the first. */
 static void root_ahead(struct ranks *r)
 {
@@ -241,7 +241,7 @@ static void root_ahead(struct ranks *r)
 	job_init(&j, c, r);
 	for (int round = 0; round < 20; round++) {
 		ranks_barrier(r);
-		for (uint32_t turn = 0; turn < BOARD_TURNS && !r->rank; turn++) {
+		for (uint32_t turn = 0; turn < MAILBOX_TURNS && !r->rank; turn++) {
 			job_start(&j, 0, 0);
 			progress();
 			CHECK(j.is_over);
@@ -255,7 +255,7 @@ static void root_ahead(struct ranks *r)
 		ranks_barrier(r);
 		if (!r->rank)
 			job_wait(&j);
-		for (uint32_t turn = 0; turn <= BOARD_TURNS && r->rank; turn++) {
+		for (uint32_t turn = 0; turn <= MAILBOX_TURNS && r->rank; turn++) {
 			job_start(&j, 0, r->rank);
 			job_wait(&j);
 			job_check(&j, 0, r);
@@ -287,9 +287,9 @@ static int take(struct rt_comm *c, struct ranks *r, bool asks)
 static void all_lanes(struct ranks *r)
 {
 	struct rt_comm *c = open_lanes(r);
-	static struct job jobs[BOARD_LANES_MAX];
+	static struct job jobs[MAILBOX_LANES_MAX];
 
-	for (int i = 0; i < (int)BOARD_LANES_MAX; i++) {
+	for (int i = 0; i < (int)MAILBOX_LANES_MAX; i++) {
 		CHECK_EQ(take(c, r, r->rank != i % r->size), -1); /* one does not ask */
 		job_open(&jobs[i], r, RT_BCAST, SHORT, 0);
 		job_init(&jobs[i], c, r);
@@ -316,7 +316,7 @@ static void all_lanes(struct ranks *r)
 	CHECK_EQ(take(c, r, true), -1); /* 10 is free on one rank only */
 	if (!r->rank)
 		jobs[10].request = NULL;
-	for (int i = 0; i < (int)BOARD_LANES_MAX; i++)
+	for (int i = 0; i < (int)MAILBOX_LANES_MAX; i++)
 		job_close(&jobs[i]);
 	close_lanes(c, r);
 }

@@ -57,7 +57,7 @@ static const char *head(const char *instead_of, const char *line)
 	size_t used = 0;
 
 	uname(&u);
-	host_machine_text(machine, sizeof(machine));
+	os_machine_text(machine, sizeof(machine));
 	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++) {
 		if (instead_of && !strcmp(names[i], instead_of))
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s\n", line);

@@ -323,11 +323,11 @@ static int delay_us, the_signal;
 static void harm(struct ranks *r, int round)
 {
 	static int pid;
-	uint64_t until = host_now_ns() + (uint64_t)delay_us * 1000;
+	uint64_t until = os_now_ns() + (uint64_t)delay_us * 1000;
 
 	if (r->rank == 0 && round == 2)
 		pid = worker_of(getpid()); /* takes longer than a copy */
-	while (r->rank == 0 && round == 3 && host_now_ns() < until)
+	while (r->rank == 0 && round == 3 && os_now_ns() < until)
 		;
 	if (r->rank == 0 && round == 3 && pid)
 		kill(pid, the_signal);
@@ -336,14 +336,14 @@ static void harm(struct ranks *r, int round)
 
 static void job_that_is_harmed(struct ranks *r)
 {
-	uint64_t since = host_now_ns();
+	uint64_t since = os_now_ns();
 
 	bcasts(r, 2 * ROUNDS, harm);
 	atomic_fetch_add(&r->words[0], counter(BASE_CTR_ENGINE_RETIRED));
 	ranks_barrier(r);
 	if (the_signal == SIGKILL && can_be_early())
 		CHECK_EQ(atomic_load(&r->words[0]), 1); /* noticed, by one */
-	CHECK(host_now_ns() - since < 10000000000ull);
+	CHECK(os_now_ns() - since < 10000000000ull);
 	worker_detach();
 	ranks_barrier(r);
 	CHECK(is_gone_soon(r->pids[0]));
@@ -530,7 +530,7 @@ static void *serve_bell(void *arg)
 		if (what) {
 			bell_remove(&j->bell, at, what);
 			atomic_fetch_add(&j->served, 1);
-		} else if (seen % 2 || !bell_seek(&j->bell, seen, host_now_ns() + 2000)) {
+		} else if (seen % 2 || !bell_seek(&j->bell, seen, os_now_ns() + 2000)) {
 			bell_sleep(&j->bell, seen);
 		}
 	}
@@ -544,13 +544,13 @@ UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
 
 	CHECK_EQ(pthread_create(&thread, NULL, serve_bell, &j), 0);
 	for (int i = 0; i < 20000; i++) {
-		uint64_t until = host_now_ns() + 5000000000ull;
+		uint64_t until = os_now_ns() + 5000000000ull;
 
 		rung += bell_ring(&j.bell, (uint64_t)i + 1);
 		if (i % 4)
 			continue;
-		while (atomic_load(&j.served) != rung && host_now_ns() < until)
-			host_cpu_relax();
+		while (atomic_load(&j.served) != rung && os_now_ns() < until)
+			os_cpu_relax();
 		if (atomic_load(&j.served) != rung)
 			break;
 	}

@@ -61,7 +61,7 @@ static char which[80]; /* of the cases is tried */
 
 static void memory_make(struct end_memory *m)
 {
-	const uint64_t middle = MIDDLE_PAGES * HOST_PAGE;
+	const uint64_t middle = MIDDLE_PAGES * OS_PAGE;
 
 	m->fd = memfd_create("arena", MFD_CLOEXEC);
 	CHECK(m->fd >= 0 && !ftruncate(m->fd, BUFFER_BYTES));
@@ -70,8 +70,8 @@ static void memory_make(struct end_memory *m)
 			 -1, 0);
 	CHECK(m->arena != MAP_FAILED && m->buffer != MAP_FAILED);
 	/* the arena's first and last page belong to nobody: nothing may be written there */
-	CHECK(mmap(m->buffer + HOST_PAGE, middle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-		   m->fd, (off_t)HOST_PAGE) != MAP_FAILED);
+	CHECK(mmap(m->buffer + OS_PAGE, middle, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		   m->fd, (off_t)OS_PAGE) != MAP_FAILED);
 }
 
 static void memory_unmake(struct end_memory *m)
@@ -90,8 +90,8 @@ static struct region_desc describe(const struct end_memory *m, const struct shap
 
 	if (!s->mapped)
 		return d;
-	lo = (uint32_t)base_round_up(lo, HOST_PAGE);
-	hi = (uint32_t)base_round_down(hi, HOST_PAGE);
+	lo = (uint32_t)base_round_up(lo, OS_PAGE);
+	hi = (uint32_t)base_round_down(hi, OS_PAGE);
 	d.flags = REGION_DESC_MAPPED;
 	d.head = lo - s->start;
 	d.tail = s->end - hi;
@@ -107,10 +107,10 @@ static void fill(void)
 		fresh[BUFFER_BYTES - 1 - k] = (char)(k * 31 + k / 251 + 1);
 	memcpy(memory[SRC].buffer, fresh, BUFFER_BYTES);
 	memset(memory[DST].buffer, 0x55, BUFFER_BYTES);
-	memset(memory[DST].arena, 0x55, HOST_PAGE);
-	memset(memory[DST].arena + BUFFER_BYTES - HOST_PAGE, 0x55, HOST_PAGE);
-	memset(memory[SRC].arena, 0x66, HOST_PAGE);
-	memset(memory[SRC].arena + BUFFER_BYTES - HOST_PAGE, 0x66, HOST_PAGE);
+	memset(memory[DST].arena, 0x55, OS_PAGE);
+	memset(memory[DST].arena + BUFFER_BYTES - OS_PAGE, 0x55, OS_PAGE);
+	memset(memory[SRC].arena, 0x66, OS_PAGE);
+	memset(memory[SRC].arena + BUFFER_BYTES - OS_PAGE, 0x66, OS_PAGE);
 }
 
 /* Each rank as a process of its own would see it; calls that must not be made go to a pid of
@@ -220,8 +220,8 @@ static void check_bytes(const struct shape *src, const struct shape *dst, const 
 	uint64_t from = src->start + p->src_off, to = dst->start + p->dst_off;
 
 	memset(want, 0x55, sizeof want);
-	HOLDS(!memcmp(memory[DST].arena, want, HOST_PAGE));
-	HOLDS(!memcmp(memory[DST].arena + BUFFER_BYTES - HOST_PAGE, want, HOST_PAGE));
+	HOLDS(!memcmp(memory[DST].arena, want, OS_PAGE));
+	HOLDS(!memcmp(memory[DST].arena + BUFFER_BYTES - OS_PAGE, want, OS_PAGE));
 	memcpy(want + to, fresh + from, p->bytes);
 	HOLDS(!memcmp(memory[SRC].buffer, fresh, BUFFER_BYTES));
 	for (uint64_t k = 0; memcmp(memory[DST].buffer, want, BUFFER_BYTES) && k < BUFFER_BYTES;
@@ -323,7 +323,7 @@ static void check_cut(uint64_t lo, uint64_t bytes)
 		xfer_fragment_range(&p, i, &at, &n);
 		CHECK_EQ(at, next);
 		CHECK(n > 0 && (n <= last || i == p.in_half));
-		CHECK(n % HOST_PAGE == 0 || i + 1 == p.fragments);
+		CHECK(n % OS_PAGE == 0 || i + 1 == p.fragments);
 		CHECK_EQ(xfer_fragment_of(&p, at), i);
 		CHECK_EQ(xfer_fragment_of(&p, at + n - 1), i);
 		CHECK_EQ(xfer_units_of(&p, at, n), xfer_bit(i));
@@ -355,12 +355,12 @@ UNIT_TEST(fragments_cover_every_byte_once_in_pages_and_few_of_them)
 UNIT_TEST(fragments_have_the_size_that_is_asked_for_where_it_can_be)
 {
 	struct base_options saved = base_opt;
-	struct xfer_plan p = { .hi = 32 * HOST_PAGE };
+	struct xfer_plan p = { .hi = 32 * OS_PAGE };
 
 	base_opt.xfer_fragment_bytes = 1;
 	xfer_cut(&p);
 	CHECK_EQ(p.fragments, 32);
-	CHECK_EQ(p.small_bytes, HOST_PAGE);
+	CHECK_EQ(p.small_bytes, OS_PAGE);
 	p.hi = 64 << 20;
 	xfer_cut(&p);
 	CHECK(p.fragments > XFER_FRAGMENTS_MAX / 2 && p.fragments <= XFER_FRAGMENTS_MAX);
@@ -396,7 +396,7 @@ UNIT_TEST(an_end_that_may_leave_before_the_other_has_come_is_not_needed)
 	for (unsigned k = 0; k < BASE_ARRAY_LEN(ends); k++) {
 		struct region_desc d = { .head = sides[k / 2 % 3], .tail = sides[k / 6 % 3] };
 
-		d.bytes = d.head + 3 * HOST_PAGE + d.tail;
+		d.bytes = d.head + 3 * OS_PAGE + d.tail;
 		if (k % 2)
 			d.flags = REGION_DESC_MAPPED;
 		else
@@ -423,7 +423,7 @@ UNIT_TEST(ends_of_a_transfer_stay_while_something_is_to_be_repaired)
 	const struct shape unmapped = { false, 0, BUFFER_BYTES },
 			   mapped = { true, 4096, BUFFER_BYTES - 4096 };
 	const struct xfer_reach reach = { .can_read = true, .can_write = true };
-	const struct part part = { 0, 0, 4 * HOST_PAGE };
+	const struct part part = { 0, 0, 4 * OS_PAGE };
 	struct trial t;
 
 	for (int r = 0; r < 2; r++)

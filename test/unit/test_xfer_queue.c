@@ -138,9 +138,9 @@ static void hang(bool stopped)
 	fake_end(&ch, 0, 0);
 	if (stopped)
 		xfer_queue_stop(&q);
-	CHECK(!xfer_queue_rescue(&q, host_now_ns() + TIMEOUT_NS / 2));
+	CHECK(!xfer_queue_rescue(&q, os_now_ns() + TIMEOUT_NS / 2));
 	CHECK_EQ(ch.count, 3);
-	CHECK(xfer_queue_rescue(&q, host_now_ns() + TIMEOUT_NS));
+	CHECK(xfer_queue_rescue(&q, os_now_ns() + TIMEOUT_NS));
 	CHECK_EQ(ch.count, 0);
 	CHECK_EQ(t.drained, 1);
 	CHECK_EQ(counter(BASE_CTR_ENGINE_RETIRED) - retired, 1);
@@ -161,9 +161,9 @@ UNIT_TEST(queue_counts_the_time_from_when_somebody_waits)
 {
 	begin(BYTES, FRAGMENT, 0);
 	CHECK(fake_start(&t, &q, &ch, 1));
-	atomic_store(&q.moved_ns, host_now_ns() - 2 * TIMEOUT_NS); /* an engine at idle priority */
+	atomic_store(&q.moved_ns, os_now_ns() - 2 * TIMEOUT_NS); /* an engine at idle priority */
 	xfer_queue_stop(&q);
-	CHECK(!xfer_queue_rescue(&q, host_now_ns()));
+	CHECK(!xfer_queue_rescue(&q, os_now_ns()));
 	CHECK_EQ(ch.count, 1);
 	fake_end(&ch, 0, 0);
 	move_all_by_cpu();
@@ -312,9 +312,9 @@ UNIT_TEST(queue_lets_waiters_do_what_the_engine_has_not_begun)
 	ch.ends_in_poll = true;
 	CHECK(fake_start(&t, &q, &ch, 2));
 	xfer_queue_stop(&q);
-	CHECK(xfer_queue_rescue(&q, host_now_ns()));
-	CHECK(xfer_queue_rescue(&q, host_now_ns()));
-	CHECK(!xfer_queue_rescue(&q, host_now_ns()));
+	CHECK(xfer_queue_rescue(&q, os_now_ns()));
+	CHECK(xfer_queue_rescue(&q, os_now_ns()));
+	CHECK(!xfer_queue_rescue(&q, os_now_ns()));
 	CHECK_EQ(t.drained, 1);
 	CHECK_EQ(move_all_by_cpu(), FRAGMENTS - 2);
 	end();

@@ -132,7 +132,7 @@ static int point_copy_unit(struct xfer_view *v, uint32_t unit)
 #define xfer_queue_stop   model_stop
 #define xfer_queue_is_idle model_is_idle
 #define xfer_queue_rescue model_rescue
-#define host_now_ns()     ((uint64_t)1)
+#define os_now_ns()     ((uint64_t)1)
 #undef atomic_load_explicit
 #undef atomic_store_explicit
 #undef atomic_fetch_add_explicit

@@ -30,7 +30,7 @@ static void mover_round(unsigned me, unsigned round)
 	if ((round + me) % 3 == 0)
 		return;
 	for (unsigned k = 0; k < (round * 7 + me) % 40; k++)
-		host_cpu_relax();
+		os_cpu_relax();
 	if ((round + me) % 5 == 1)
 		xfer_queue_stop(&q);
 	while (xfer_move(&v, (round * me) % FRAGMENTS) > 0)
@@ -72,7 +72,7 @@ static void owner_round(unsigned round)
 	if (round % 2)
 		xfer_queue_stop(&q);
 	while (!xfer_queue_is_idle(&q))
-		xfer_queue_rescue(&q, host_now_ns());
+		xfer_queue_rescue(&q, os_now_ns());
 	while (started && !atomic_load(&drained))
 		sched_yield();
 	while (xfer_move(&t.view, XFER_ANY) > 0)
@@ -101,13 +101,13 @@ static void with_engine(const char *name, const char *how, unsigned rounds)
 {
 	const struct base_options saved = base_opt;
 	const struct engine_ops *engine = engine_find(name);
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 	char why[256];
 
 	base_opt.engine_workers = 2;
 	base_opt.engine_timeout_ms = 50;
 	base_opt.engine_fault = how;
-	host_cpumask_self(&cpus);
+	os_cpumask_self(&cpus);
 	engine_set_cpus(&cpus, 2);
 	if (engine->probe(why, sizeof why) || engine->chan_open(-1, 0, &chan)) {
 		base_opt = saved;

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "host/host.h"
+#include "os/os.h"
 #include "unit.h"
 
 enum outcome { OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP };
@@ -128,7 +128,7 @@ static void warm_up(void)
 {
 	pthread_t thread;
 
-	host_vma_query_is_cheap();
+	os_vma_query_is_cheap();
 	if (!pthread_create(&thread, NULL, do_nothing, NULL))
 		pthread_join(thread, NULL);
 }

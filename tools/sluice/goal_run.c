@@ -121,11 +121,11 @@ static int run_times(struct job *j, uint32_t rank, struct sched_inst *s, void *c
 		for (uint32_t b = 0; b < m->block->user_count; b++)
 			memcpy(buffers[b], first + m->offset[b + 1], m->bytes[b + 1]);
 		meet(j, k + 1);
-		began = host_now_ns();
+		began = os_now_ns();
 		ret = sched_run(s);
 		if (!ret)
 			ret = sched_wait(s, UINT64_MAX);
-		ns = host_now_ns() - began;
+		ns = os_now_ns() - began;
 		if (ret)
 			break;
 		r->runs_done++;
@@ -311,7 +311,7 @@ static int run_forked(struct job *j)
 	int status, ret = TOOL_DONE;
 
 	snprintf(j->group, sizeof j->group, "run-%d-%llx", (int)parent,
-		 (unsigned long long)host_random_u64());
+		 (unsigned long long)os_random_u64());
 	fflush(stdout);
 	for (uint32_t r = 0; r < n; r++) {
 		pids[r] = fork();

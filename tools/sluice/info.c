@@ -10,7 +10,7 @@
 #include <sys/utsname.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "info.h"
 #include "tool.h"
 
@@ -107,7 +107,7 @@ static int collect(struct info *out)
 		snprintf(out->kernel, sizeof(out->kernel), "%s %s", u.sysname, u.release);
 		snprintf(out->host, sizeof(out->host), "%s", u.nodename);
 	}
-	host_machine_text(out->machine, sizeof(out->machine));
+	os_machine_text(out->machine, sizeof(out->machine));
 	if (mpi_find_all(&out->mpis))
 		return -ENOMEM;
 	for (size_t i = 0; i < out->mpis.count; i++)
@@ -135,9 +135,9 @@ const char *info_kernel_names(void)
 {
 	static char text[64];
 
-	snprintf(text, sizeof(text), "plain%s%s%s", host_copy_has(BASE_COPY_MOVSB) ? ", movsb" : "",
-		 host_copy_has(BASE_COPY_NONTEMPORAL) ? ", nontemporal" : "",
-		 host_copy_has(BASE_COPY_INTERLEAVED) ? ", interleaved" : "");
+	snprintf(text, sizeof(text), "plain%s%s%s", os_copy_has(BASE_COPY_MOVSB) ? ", movsb" : "",
+		 os_copy_has(BASE_COPY_NONTEMPORAL) ? ", nontemporal" : "",
+		 os_copy_has(BASE_COPY_INTERLEAVED) ? ", interleaved" : "");
 	return text;
 }
 

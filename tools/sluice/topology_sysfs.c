@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "host/host.h"
+#include "os/os.h"
 
 static void add_cache(struct topology *out, const char *name, uint64_t bytes)
 {
@@ -19,14 +19,14 @@ static void add_cache(struct topology *out, const char *name, uint64_t bytes)
 	out->cache_count++;
 }
 
-static void list_cpus(const struct host_cpumask *m, char *out, size_t cap)
+static void list_cpus(const struct os_cpumask *m, char *out, size_t cap)
 {
 	size_t used = 0;
 
-	for (unsigned i = 0; i < HOST_CPUMASK_WORDS * 64 && used < cap; i++) {
+	for (unsigned i = 0; i < OS_CPUMASK_WORDS * 64 && used < cap; i++) {
 		unsigned first = i;
 
-		while (i < HOST_CPUMASK_WORDS * 64 && (m->bits[i / 64] >> i % 64 & 1))
+		while (i < OS_CPUMASK_WORDS * 64 && (m->bits[i / 64] >> i % 64 & 1))
 			i++;
 		if (i == first)
 			continue;
@@ -38,16 +38,16 @@ static void list_cpus(const struct host_cpumask *m, char *out, size_t cap)
 
 int topology_read(struct topology *out)
 {
-	struct host_cpumask mask;
+	struct os_cpumask mask;
 
 	*out = (struct topology){ .source = "sysfs (built without hwloc)" };
-	host_cpumask_self(&mask);
-	out->allowed_pus = (unsigned)host_cpumask_count(&mask);
+	os_cpumask_self(&mask);
+	out->allowed_pus = (unsigned)os_cpumask_count(&mask);
 	list_cpus(&mask, out->allowed, sizeof(out->allowed));
 	out->pus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
-	out->numa_nodes = (unsigned)host_numa_node_count();
-	out->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * HOST_PAGE;
-	add_cache(out, "last level", host_llc_bytes());
-	add_cache(out, "L2", host_l2_bytes());
+	out->numa_nodes = (unsigned)os_numa_node_count();
+	out->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * OS_PAGE;
+	add_cache(out, "last level", os_llc_bytes());
+	add_cache(out, "L2", os_l2_bytes());
 	return 0;
 }

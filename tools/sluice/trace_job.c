@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "tool.h"
 
 static int lock_fd = -1;
@@ -89,7 +89,7 @@ static int claim(const char *folder, int job)
 	gethostname(host, sizeof host - 1);
 	snprintf(path, sizeof path, "%s/job.%s", folder, host);
 	snprintf(mine, sizeof mine, "%d started %llu\n", job,
-		 (unsigned long long)host_process_start(job));
+		 (unsigned long long)os_process_start(job));
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return -errno;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "node/node.h"
 
 #ifndef MADV_COLLAPSE
@@ -78,14 +78,14 @@ static const char *arena_remedy(const char *reason)
 /* Can the pages of a memfd become a huge page on request? */
 static int try_collapse(void)
 {
-	const uint64_t window = 2 * HOST_HUGE;
+	const uint64_t window = 2 * OS_HUGE;
 	int fd, ret = 0;
 	char *map, *unit;
 
 	fd = memfd_create("sluice-trial", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)HOST_HUGE)) {
+	if (ftruncate(fd, (off_t)OS_HUGE)) {
 		ret = -errno;
 		goto close_fd;
 	}
@@ -94,15 +94,15 @@ static int try_collapse(void)
 		ret = -errno;
 		goto close_fd;
 	}
-	unit = (char *)base_round_up((uint64_t)map, HOST_HUGE);
-	if (mmap(unit, HOST_HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	unit = (char *)base_round_up((uint64_t)map, OS_HUGE);
+	if (mmap(unit, OS_HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
 	    MAP_FAILED) {
 		ret = -errno;
 		goto unmap;
 	}
-	for (uint64_t off = 0; off < HOST_HUGE; off += HOST_PAGE)
+	for (uint64_t off = 0; off < OS_HUGE; off += OS_PAGE)
 		unit[off] = 1;
-	if (madvise(unit, HOST_HUGE, MADV_COLLAPSE))
+	if (madvise(unit, OS_HUGE, MADV_COLLAPSE))
 		ret = -errno;
 unmap:
 	munmap(map, window);
@@ -210,7 +210,7 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 	rc = try_collapse();
 	set_result(&out[TRIAL_HUGE], rc ? strerror(-rc) : "", huge_remedy(rc));
 	set_result(&out[TRIAL_MAPS],
-		   host_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
+		   os_vma_query_is_cheap() ? "" : "the kernel has no PROCMAP_QUERY",
 		   "Linux 6.11; until then Sluice watches the program's calls only");
 	trial_early_run(early);
 	judge_early(out, early);

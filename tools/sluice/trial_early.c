@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "engine/engine.h"
 #include "guard/guard.h"
-#include "host/host.h"
+#include "os/os.h"
 #include "trial.h"
 #include "worker/worker.h"
 
@@ -177,7 +177,7 @@ static void find_engine(void *out, int index)
 {
 	const struct engine_ops *e = engine_registry[index];
 	struct engine_answer *a = out;
-	int nodes = host_numa_node_count();
+	int nodes = os_numa_node_count();
 
 	a->works = !e->probe(a->reason, sizeof(a->reason)) && e->chan_count(-1) > 0;
 	for (int i = 0; a->works && i < nodes && i < TRIAL_NODES; i++)
@@ -190,10 +190,10 @@ static void pick_engine(void *out, int unused)
 {
 	struct engine_answer *a = out;
 	const struct engine_ops *e = engine_pick(a->reason, sizeof(a->reason));
-	struct host_cpumask self, spare;
+	struct os_cpumask self, spare;
 
 	snprintf(a->name, sizeof(a->name), "%s", e ? e->name : "none");
-	host_cpumask_self(&self);
+	os_cpumask_self(&self);
 	a->spare_cpus = engine_spare_cpus(&self, 1, &spare);
 }
 
@@ -223,7 +223,7 @@ static bool run_engines(struct trial_early *out)
 	is_complete &= ask_child(pick_engine, 0, &a, sizeof(a));
 	snprintf(out->engine, sizeof(out->engine), "%s", a.name);
 	out->spare_cpus = a.spare_cpus;
-	out->nodes = (int)base_min_u64((uint64_t)host_numa_node_count(), TRIAL_NODES);
+	out->nodes = (int)base_min_u64((uint64_t)os_numa_node_count(), TRIAL_NODES);
 	return is_complete;
 }
 
@@ -238,7 +238,7 @@ static void find_worker(void *out, int unused)
 	int ret;
 
 	a->reason[0] = '\0';
-	host_cpumask_self(&setup.cpus);
+	os_cpumask_self(&setup.cpus);
 	guard_trust_begin();
 	ret = worker_start(&setup, &ticket, a->reason, sizeof(a->reason));
 	if (!ret) {

@@ -41,7 +41,7 @@ static void ring(struct fault_chan *ch)
 {
 	/* Release: what was decided before is seen by the thread, which loads it with acquire. */
 	atomic_fetch_add_explicit(&ch->bell, 1, memory_order_release);
-	host_futex_wake(&ch->bell, 1);
+	os_futex_wake(&ch->bell, 1);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -56,13 +56,13 @@ static int wait_until(struct fault_chan *ch, uint64_t ns)
 {
 	for (;;) {
 		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
-		uint64_t now = host_now_ns();
+		uint64_t now = os_now_ns();
 
 		if (is_closed(ch))
 			return -ECANCELED;
 		if (now >= ns)
 			return 0;
-		host_futex_wait(&ch->bell, bell, ns == HOST_FOR_EVER ? ns : ns - now);
+		os_futex_wait(&ch->bell, bell, ns == OS_FOR_EVER ? ns : ns - now);
 	}
 }
 
@@ -73,7 +73,7 @@ static void part_done(struct engine_copy *c, int result)
 	ch->result = result;
 	/* Release: pairs with the acquire in copy_part. */
 	atomic_store_explicit(&ch->ended, 1, memory_order_release);
-	host_futex_wake(&ch->ended, 1);
+	os_futex_wake(&ch->ended, 1);
 }
 
 static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t bytes)
@@ -96,7 +96,7 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 		if (caps.flags & ENGINE_POLLED)
 			engine_poll(ch->inner);
 		else
-			host_futex_wait(&ch->ended, 0, HOST_FOR_EVER);
+			os_futex_wait(&ch->ended, 0, OS_FOR_EVER);
 	}
 	return ch->result;
 }
@@ -105,13 +105,13 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 static int treat(struct fault_chan *ch, const struct engine_copy *c)
 {
 	const struct fault_settings *s = &ch->settings;
-	uint64_t begin = base_max_u64(host_now_ns(), ch->free_ns);
+	uint64_t begin = base_max_u64(os_now_ns(), ch->free_ns);
 	uint64_t nth = ++ch->taken;
 	bool halve = nth == s->short_nth;
 	int rc;
 
 	if (s->hang_nth && nth >= s->hang_nth)
-		return wait_until(ch, HOST_FOR_EVER);
+		return wait_until(ch, OS_FOR_EVER);
 	if (s->delay_us) {
 		begin += s->delay_us * 1000;
 		if (wait_until(ch, begin))
@@ -163,7 +163,7 @@ static void thread_main(void *arg)
 		else if (atomic_load_explicit(&ch->stopping, memory_order_relaxed))
 			return;
 		else
-			host_futex_wait(&ch->bell, bell, HOST_FOR_EVER);
+			os_futex_wait(&ch->bell, bell, OS_FOR_EVER);
 	}
 }
 
@@ -268,7 +268,7 @@ static void fault_retire(struct engine_chan *base)
 	ring(ch);
 	while (!sw_queue_cancel(&ch->queue, FAULT_SLOTS, &ch->running))
 		if (!engine_poll(ch->inner))
-			host_futex_wait(&nobody_rings, 0, DRAIN_NS);
+			os_futex_wait(&nobody_rings, 0, DRAIN_NS);
 }
 
 static void fault_chan_close(struct engine_chan *base)

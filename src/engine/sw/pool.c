@@ -31,7 +31,7 @@ static struct {
 	struct sw_sleep sleep;
 	_Atomic uint32_t size;  /* workers that run */
 	_Atomic bool stopping;
-	struct host_cpumask cpus; /* of all workers */
+	struct os_cpumask cpus; /* of all workers */
 } pool;
 
 struct sw_chan sw_chans[SW_CHANNELS];
@@ -55,12 +55,12 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for
 	 * this. */
 	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
-	kernel = host_copy_pick(bytes, base_max_u64(bytes, c->total_bytes));
+	kernel = os_copy_pick(bytes, base_max_u64(bytes, c->total_bytes));
 	/* who uses it does so on another core */
 	if (base_opt.xfer_copy == BASE_COPY_AUTO && bytes >= NONTEMPORAL_MIN &&
-	    host_copy_has(BASE_COPY_NONTEMPORAL))
+	    os_copy_has(BASE_COPY_NONTEMPORAL))
 		kernel = BASE_COPY_NONTEMPORAL;
-	host_copy(c->dst, c->src, bytes, kernel);
+	os_copy(c->dst, c->src, bytes, kernel);
 	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
@@ -68,7 +68,7 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	 */
 	atomic_fetch_add_explicit(&ch->ended, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&ch->lenders, memory_order_seq_cst))
-		host_futex_wake(&ch->ended, INT_MAX);
+		os_futex_wake(&ch->ended, INT_MAX);
 	if (inside.chan)
 		sw_pool_leave(ch);
 	inside.chan = outer;
@@ -87,7 +87,7 @@ void sw_pool_leave(struct sw_chan *ch)
 /* ---- waiting for a worker ---------------------------------------------------------------- */
 
 /* Those that are busy with ch, or all of them: back to where they belong. */
-static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cpus)
+static void move_workers(const struct sw_chan *ch, const struct os_cpumask *cpus)
 {
 	uint32_t me = ch ? 1 + (uint32_t)(ch - sw_chans) : 0;
 
@@ -107,13 +107,13 @@ static void move_workers(const struct sw_chan *ch, const struct host_cpumask *cp
  */
 static bool lend(struct sw_chan *ch, uint32_t ended)
 {
-	struct host_cpumask here;
+	struct os_cpumask here;
 
-	if (!host_cpumask_here(&here))
+	if (!os_cpumask_here(&here))
 		return false;
 	atomic_fetch_add_explicit(&ch->lenders, 1, memory_order_seq_cst);
 	move_workers(ch, &here);
-	host_futex_wait(&ch->ended, ended, LEND_NS);
+	os_futex_wait(&ch->ended, ended, LEND_NS);
 	move_workers(NULL, &pool.cpus);
 	atomic_fetch_sub_explicit(&ch->lenders, 1, memory_order_relaxed);
 	return atomic_load_explicit(&ch->ended, memory_order_acquire) != ended;
@@ -126,7 +126,7 @@ static bool is_displaced(struct sw_chan *ch, uint32_t ended)
 
 	if (!atomic_load_explicit(&ch->running, memory_order_relaxed))
 		return false;
-	now = host_now_ns();
+	now = os_now_ns();
 	looked = atomic_exchange_explicit(&ch->looked_ns, now, memory_order_relaxed);
 	if (atomic_load_explicit(&ch->seen_ended, memory_order_relaxed) != ended ||
 	    now - looked > NEW_WAIT_NS) {
@@ -220,14 +220,14 @@ static bool seek(struct worker *w)
 		if (atomic_load_explicit(&pool.stopping, memory_order_relaxed))
 			return false;
 		if (looks % LOOKS_PER_CLOCK == 0) {
-			uint64_t now = host_now_ns();
+			uint64_t now = os_now_ns();
 
 			if (!until)
 				until = now + SEEK_NS;
 			if (now >= until)
 				return false;
 		}
-		host_cpu_relax();
+		os_cpu_relax();
 	}
 }
 
@@ -268,10 +268,10 @@ int sw_pool_size(void)
 void sw_pool_stop(void)
 {
 	int size = sw_pool_size();
-	struct host_cpumask here;
+	struct os_cpumask here;
 
 	atomic_store_explicit(&pool.stopping, true, memory_order_relaxed);
-	if (host_cpumask_here(&here)) { /* this thread waits for them: see lend() */
+	if (os_cpumask_here(&here)) { /* this thread waits for them: see lend() */
 		pool.cpus = here;
 		move_workers(NULL, &pool.cpus);
 	}
@@ -289,7 +289,7 @@ void sw_pool_forget(void)
 
 int sw_pool_start(int node, int workers)
 {
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 
 	if (workers > SW_WORKERS)
 		workers = SW_WORKERS;

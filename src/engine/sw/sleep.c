@@ -23,7 +23,7 @@ void sw_sleep_found(struct sw_sleep *s)
 static void ring(struct sw_sleep *s, unsigned worker)
 {
 	atomic_fetch_add_explicit(&s->bells[worker], 1, memory_order_release);
-	host_futex_wake(&s->bells[worker], 1);
+	os_futex_wake(&s->bells[worker], 1);
 }
 
 void sw_sleep_wake(struct sw_sleep *s, unsigned first)
@@ -83,6 +83,6 @@ void sw_sleep_wait(struct sw_sleep *s, unsigned worker)
 		 * more. Acquire: pairs with the waker's; what it made ready is seen. */
 		if (!(atomic_load_explicit(&s->word, memory_order_acquire) >> worker & 1))
 			return;
-		host_futex_wait(&s->bells[worker], bell, HOST_FOR_EVER);
+		os_futex_wait(&s->bells[worker], bell, OS_FOR_EVER);
 	}
 }

@@ -33,7 +33,7 @@ static int sw_probe(char *reason, size_t cap)
  * process. */
 static int sw_chan_count(int node)
 {
-	struct host_cpumask cpus;
+	struct os_cpumask cpus;
 
 	return engine_worker_cpus(node, &cpus) ? engine_workers() : 0;
 }
@@ -82,7 +82,7 @@ static void drain(struct sw_chan *ch)
 	sw_queue_close(&ch->queue);
 	while (!sw_queue_cancel(&ch->queue, SW_QUEUE_SLOTS, &ch->running))
 		if (!sw_pool_help(ch)) /* what runs may have been displaced */
-			host_futex_wait(&nobody_rings, 0, DRAIN_NS);
+			os_futex_wait(&nobody_rings, 0, DRAIN_NS);
 }
 
 static void sw_retire(struct engine_chan *base)

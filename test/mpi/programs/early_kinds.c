@@ -304,7 +304,7 @@ static void place(struct exchange *x)
 	size_t gap = x->index % 3 == 2 ? 5 * PAGE / 2 : 0, shift = x->index % 5 ? 104 : 0;
 	char *at = block_make(x, first->bytes + gap + second->bytes + BESIDE + 104);
 
-	shift += shift && !is_fold(x->kind) ? 3 : 0;
+	shift += shift && !is_reduce(x->kind) ? 3 : 0;
 	first->at = at + shift;
 	second->at = first->at + first->bytes + gap;
 	x->beside = second->at + second->bytes;
@@ -332,7 +332,7 @@ static void fill_in_place(struct exchange *x)
 {
 	size_t at = 0;
 
-	for (int from = 0; from < rank && !is_fold(x->kind) && !is_to_all(x->kind); from++)
+	for (int from = 0; from < rank && !is_reduce(x->kind) && !is_to_all(x->kind); from++)
 		at += elements(x, from, x->kind == GATHERV ? x->root : rank) * WORD;
 	if (x->recv.bytes)
 		fill_sent(x, rank, x->recv.at + at);
@@ -401,7 +401,7 @@ static void run(enum kind kind)
 {
 	long trials = check_env("HARNESS_TRIALS", COMBINATIONS_OF_KINDS),
 	     first = check_env("HARNESS_FIRST", 0);
-	size_t part = is_fold(kind) ? 100003 : 30011;
+	size_t part = is_reduce(kind) ? 100003 : 30011;
 
 	kinds_begin();
 	early.looked = early.guarded = 0;

@@ -45,7 +45,7 @@ static struct {
 	MPI_Op compose;
 } kinds;
 
-static inline bool is_fold(enum kind k)
+static inline bool is_reduce(enum kind k)
 {
 	return k >= REDUCE;
 }
@@ -151,7 +151,7 @@ static inline size_t received(const struct exchange *x, int r)
 		return 2 * x->part;
 	if (x->kind == SCATTER || x->kind == SCATTERV)
 		return elements(x, x->root, r);
-	if (is_fold(x->kind))
+	if (is_reduce(x->kind))
 		return x->kind == EXSCAN && !r ? 0 : elements(x, 0, r);
 	for (int from = 0; from < size; from++)
 		sum += elements(x, from, r);
@@ -220,7 +220,7 @@ static inline void expect_received(const struct exchange *x, int r, char *out)
 {
 	if (!received(x, r))
 		return;
-	if (is_fold(x->kind)) {
+	if (is_reduce(x->kind)) {
 		expect_combined(x, r, out);
 	} else if (x->kind == NEIGHBOR) {
 		out += expect_part(x, (r + size - 1) % size, r, out);
@@ -322,7 +322,7 @@ static inline void exchange(struct exchange *x)
 	const void *s = x->in_place && !is_scatter ? MPI_IN_PLACE : x->send.at;
 	void *d = x->in_place && is_scatter ? MPI_IN_PLACE : x->recv.at;
 
-	EXPECT(!(is_fold(x->kind) ? reduce(x, s, d) : move(x, s, d)));
+	EXPECT(!(is_reduce(x->kind) ? reduce(x, s, d) : move(x, s, d)));
 }
 
 #endif

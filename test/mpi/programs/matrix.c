@@ -32,7 +32,7 @@ static struct {
 	bool in_place;
 	struct call call;
 	size_t used; /* bytes of each area */
-	int results; /* elements that a fold writes to here; what follows it is as it was */
+	int results; /* elements that a reduce writes to here; what follows it is as it was */
 } now;
 
 static char *buffer(struct area *a) { return a->block + offset; }
@@ -304,9 +304,9 @@ static void each_type(void)
 		    (now.type->class == PAIR || !strcmp(now.type->name, "structure")))
 			continue; /* MPICH 5 finds, where it gathers along a tree, that these types
 				     do not match themselves */
-		if (!is_fold(now.kind))
+		if (!is_reduce(now.kind))
 			each_count();
-		for (int k = 0; is_fold(now.kind) && k < operation_count; k++) {
+		for (int k = 0; is_reduce(now.kind) && k < operation_count; k++) {
 			now.op = &operations[k];
 			if (now.op->classes >> now.type->class & 1)
 				each_count();

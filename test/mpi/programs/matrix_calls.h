@@ -32,7 +32,7 @@ struct call {
 };
 
 #define MOVED(c) (c)->send, (c)->scount, (c)->type, (c)->recv, (c)->rcount, (c)->type
-#define FOLDED(c) (c)->send, (c)->recv, (c)->rcount, (c)->type, (c)->op
+#define REDUCED(c) (c)->send, (c)->recv, (c)->rcount, (c)->type, (c)->op
 #define SENT_LIST(c) (c)->send, LIST((c)->s, counts), LIST((c)->s, displs), (c)->type
 #define GOT_LIST(c) (c)->recv, LIST((c)->r, counts), LIST((c)->r, displs), (c)->type
 #define SENT_ONE(c) (c)->send, (c)->scount, (c)->type
@@ -52,13 +52,13 @@ struct call {
 	X(Alltoallv, Ialltoallv, SENT_LIST(c), GOT_LIST(c), c->comm)                               \
 	X(Alltoallw, Ialltoallw, c->send, LIST(c->s, counts), LIST(c->s, bytes), c->s.types,       \
 	  c->recv, LIST(c->r, counts), LIST(c->r, bytes), c->r.types, c->comm)                     \
-	X(Reduce, Ireduce, FOLDED(c), c->root, c->comm)                                            \
-	X(Allreduce, Iallreduce, FOLDED(c), c->comm)                                               \
+	X(Reduce, Ireduce, REDUCED(c), c->root, c->comm)                                            \
+	X(Allreduce, Iallreduce, REDUCED(c), c->comm)                                               \
 	X(Reduce_scatter, Ireduce_scatter, c->send, c->recv, LIST(c->r, counts), c->type, c->op,   \
 	  c->comm)                                                                                 \
-	X(Reduce_scatter_block, Ireduce_scatter_block, FOLDED(c), c->comm)                         \
-	X(Scan, Iscan, FOLDED(c), c->comm)                                                         \
-	X(Exscan, Iexscan, FOLDED(c), c->comm)                                                     \
+	X(Reduce_scatter_block, Ireduce_scatter_block, REDUCED(c), c->comm)                         \
+	X(Scan, Iscan, REDUCED(c), c->comm)                                                         \
+	X(Exscan, Iexscan, REDUCED(c), c->comm)                                                     \
 	X(Neighbor_allgather, Ineighbor_allgather, MOVED(c), c->comm)                              \
 	X(Neighbor_allgatherv, Ineighbor_allgatherv, SENT_ONE(c), GOT_LIST(c), c->comm)            \
 	X(Neighbor_alltoall, Ineighbor_alltoall, MOVED(c), c->comm)                                \
@@ -70,7 +70,7 @@ struct call {
 enum kind { COLLECTIVES(X) KINDS };
 #undef X
 
-static inline bool is_fold(enum kind k) { return k >= Reduce && k <= Exscan; }
+static inline bool is_reduce(enum kind k) { return k >= Reduce && k <= Exscan; }
 static inline bool is_neighbours(enum kind k) { return k >= Neighbor_allgather; }
 static inline bool has_root(enum kind k) { return k <= Scatterv || k == Reduce; }
 static inline bool has_lists(enum kind k)

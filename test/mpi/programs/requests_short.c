@@ -34,7 +34,7 @@ struct job {
 	MPI_Request request;
 };
 
-static bool is_fold(enum kind kind) { return kind >= REDUCE; }
+static bool is_reduce(enum kind kind) { return kind >= REDUCE; }
 
 /* The i-th number for rank `to` (0: for all alike) that rank `from` brings. */
 static int brought(const struct job *j, int from, int to, int i)
@@ -89,7 +89,7 @@ static void prepare(struct job *j)
 		for (int r = 0; r < size; r++)
 			put(j, from, r, r);
 	else if (j->kind != BCAST || rank == j->root)
-		put(j, from, j->in_place && !is_fold(j->kind) ? rank : 0, 0);
+		put(j, from, j->in_place && !is_reduce(j->kind) ? rank : 0, 0);
 }
 
 static void start_moving(struct job *j)
@@ -122,7 +122,7 @@ static void start_moving(struct job *j)
 	}
 }
 
-static void start_folding(struct job *j)
+static void start_reducing(struct job *j)
 {
 	const void *send = j->in_place ? MPI_IN_PLACE : j->send;
 	MPI_Comm comm = MPI_COMM_WORLD;
@@ -166,7 +166,7 @@ static void verify_moved(const struct job *j)
 	}
 }
 
-static void verify_folded(const struct job *j)
+static void verify_reduced(const struct job *j)
 {
 	bool is_scattered = j->kind == REDUCE_SCATTER || j->kind == REDUCE_SCATTER_BLOCK;
 	int ranks = j->kind == SCAN ? rank + 1 : j->kind == EXSCAN ? rank : size;
@@ -180,8 +180,8 @@ static void verify_folded(const struct job *j)
 static void start(struct job *j)
 {
 	prepare(j);
-	if (is_fold(j->kind))
-		start_folding(j);
+	if (is_reduce(j->kind))
+		start_reducing(j);
 	else
 		start_moving(j);
 }
@@ -189,8 +189,8 @@ static void start(struct job *j)
 static void end(struct job *j)
 {
 	MPI_Wait(&j->request, MPI_STATUS_IGNORE);
-	if (is_fold(j->kind))
-		verify_folded(j);
+	if (is_reduce(j->kind))
+		verify_reduced(j);
 	else
 		verify_moved(j);
 	free(j->send);
@@ -226,7 +226,7 @@ static void each(enum kind kind)
 					 .root = root,
 					 .n = lengths[how / 4],
 					 .in_place = how % 2 && kind != BCAST,
-					 .gap = how / 2 % 2 && !is_fold(kind) ? 3 : 1 };
+					 .gap = how / 2 % 2 && !is_reduce(kind) ? 3 : 1 };
 
 			/* in place means something at the root only, there */
 			if ((kind == GATHER || kind == REDUCE) && rank != root)
@@ -251,7 +251,7 @@ BEHAVIOUR(short_reduce_scatter_blocks, 1) { each(REDUCE_SCATTER_BLOCK); }
 BEHAVIOUR(short_scans, 1) { each(SCAN); }
 BEHAVIOUR(short_exscans, 1) { each(EXSCAN); }
 
-/* More than a board has records for, of all kinds, ended last one first. */
+/* More than a mailbox has records for, of all kinds, ended last one first. */
 BEHAVIOUR(many_short_ones_end_backwards, 1)
 {
 	struct job *jobs = check_alloc(JOBS * sizeof(*jobs));

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A run that is a reduce: what the ranks publish of it, doing it, and, once it was left, looking at
+ * it. Everybody can do every unit when all ranks have come; an operation of the program only rank
+ * r, of slice r; of two levels, members of the domain that has the step.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/private.h"
+
+#define ROOM_BYTES (32u << 10) /* of each piece, for operations of the program */
+
+static const struct goal_block no_schedule = {
+	.magic = GOAL_MAGIC, .version = GOAL_VERSION, .bytes = sizeof(struct goal_block)
+};
+
+/* ---- what is published ------------------------------------------------------------------- */
+
+static uint64_t *slot_starts(const struct exec_comm *e, struct exec_slot *s)
+{
+	return (uint64_t *)((char *)s + e->starts_off);
+}
+
+static struct reduce_side side_of(void *ctx, uint32_t rank)
+{
+	const struct slot_reduce *at = ctx;
+	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
+
+	return (struct reduce_side){
+		.in = &s->desc[s->is_in_place ? GOAL_USER + 1 : GOAL_USER],
+		.out = &s->desc[GOAL_USER + 1],
+		.in_off = s->is_in_place ? s->reduce_out_off : s->reduce_in_off,
+		.out_off = s->reduce_out_off,
+		.in_edges = s->edges,
+		.out_edges = slot_left(at->comm, s),
+	};
+}
+
+static struct xfer *words_of(void *ctx, uint32_t slice)
+{
+	const struct slot_reduce *at = ctx;
+
+	return slot_xfer(at->comm, slot_of(at->comm, (int)slice, at->op), 0);
+}
+
+/* Of all ranks' vector alike; of what they all get, in the result. */
+static struct reduce_side part_of(void *ctx, uint32_t rank)
+{
+	const struct slot_reduce *at = ctx;
+	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
+	bool is_result = s->reduce.kind == REDUCE_ALLREDUCE;
+	const struct region_desc *d = &s->desc[is_result ? GOAL_USER + 1 : GOAL_SCRATCH];
+	uint64_t off = is_result ? s->reduce_out_off : 0;
+	char *edges = slot_left(at->comm, s);
+
+	return (struct reduce_side){ .in = d,
+				   .out = d,
+				   .in_off = off,
+				   .out_off = off,
+				   .in_edges = edges,
+				   .out_edges = edges };
+}
+
+static void view_init(struct reduce_view *v, struct slot_reduce *at, const struct reduce_shape *shape,
+		      const uint64_t *starts)
+{
+	*v = (struct reduce_view){
+		.shape = *shape,
+		.starts = starts,
+		.group = at->comm->group,
+		.tag = at->op,
+		.mode = XFER_VIEW_ALIASED,
+		.ctx = at,
+		.side = side_of,
+		.words = words_of,
+		.part = part_of,
+	};
+	reduce_cut(shape, &v->cut);
+}
+
+/* Starts ascend and are as many elements as there are: rank r's are all its own. */
+static bool are_starts(const struct exec_reduce *f, int ranks)
+{
+	if (f->kind != REDUCE_REDUCE_SCATTER)
+		return true;
+	if (!f->starts || f->in_place || f->starts[0] || f->starts[ranks] != f->count)
+		return false;
+	for (int r = 0; r < ranks; r++)
+		if (f->starts[r] > f->starts[r + 1])
+			return false;
+	return true;
+}
+
+static bool is_operation(const struct exec_reduce *f)
+{
+	const struct goal_op op = { .type = (uint8_t)f->type };
+
+	if (f->type == GOAL_NOP)
+		return f->combine && f->element_bytes;
+	return goal_is_arithmetic(&op) && goal_dtype_bytes(f->dtype) == f->element_bytes &&
+	       f->element_bytes && !(f->type >= GOAL_AND && goal_dtype_is_float(f->dtype));
+}
+
+static int get_room(struct exec_comm *e, uint64_t element_bytes)
+{
+	uint64_t bytes = base_round_up(base_max_u64(element_bytes, ROOM_BYTES), BASE_CACHE_LINE);
+	char *p;
+
+	if (e->room.bytes >= bytes)
+		return 0;
+	p = aligned_alloc(BASE_CACHE_LINE, 3 * bytes);
+	if (!p)
+		return -ENOMEM;
+	free(e->room.piece[0]);
+	e->room = (struct reduce_room){ { p, p + bytes, p + 2 * bytes }, bytes };
+	return 0;
+}
+
+bool exec_reduce_has_levels(const struct exec_comm *e, const struct exec_reduce *f)
+{
+	return reduce_can_have_levels(f->kind, f->type, f->domains) &&
+	       reduce_words(&(struct reduce_shape){ .domains = f->domains->count }) <= e->recv_cap + 1;
+}
+
+int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
+{
+	const struct reduce_shape shape = {
+		.kind = f->kind,
+		.ranks = (uint32_t)r->comm->size,
+		.root = f->kind == REDUCE_REDUCE ? (uint32_t)f->root : 0,
+		.type = f->type,
+		.dtype = f->type == GOAL_NOP ? 0 : f->dtype,
+		.is_commutative = f->type != GOAL_NOP || f->is_commutative,
+		.domains = exec_reduce_has_levels(r->comm, f) ? f->domains->count : 0,
+		.count = f->count,
+		.element_bytes = f->element_bytes,
+		.starts_sum = f->kind == REDUCE_REDUCE_SCATTER && f->starts ?
+				      reduce_starts_sum(f->starts, (uint32_t)r->comm->size) : 0,
+	};
+
+	if (!is_operation(f) || !are_starts(f, r->comm->size) || shape.root >= shape.ranks ||
+	    f->count > UINT64_MAX / f->element_bytes)
+		return -EINVAL;
+	r->is_reduce = true;
+	/* this rank's own numbers, until the next collective in the slot */
+	r->reduce_at = (struct slot_reduce){ r->comm, r->op };
+	view_init(&r->reduce, &r->reduce_at, &shape, slot_starts(r->comm, r->slot));
+	r->reduce.mode = XFER_VIEW_NORMAL;
+	r->reduce.domains = f->domains;
+	if (f->type != GOAL_NOP)
+		return 0;
+	r->reduce.combine = f->combine;
+	r->reduce.combine_ctx = f->ctx;
+	r->reduce.room = &r->comm->room;
+	return get_room(r->comm, f->element_bytes);
+}
+
+void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
+{
+	struct exec_slot *s = r->slot;
+	uint16_t in = f->in_place ? GOAL_USER + 1 : GOAL_USER;
+
+	memcpy(slot_schedule(s), &no_schedule, sizeof no_schedule);
+	s->reduce = r->reduce.shape;
+	s->reduce_in_off = f->in_off;
+	s->reduce_out_off = f->out_off;
+	s->is_in_place = f->in_place;
+	if (f->kind == REDUCE_REDUCE_SCATTER)
+		memcpy(slot_starts(r->comm, s), f->starts,
+		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
+	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
+	for (uint32_t i = 0; i < reduce_words(&s->reduce); i++)
+		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	r->has_reduce_edges = !reduce_has_edges(&r->reduce, (uint32_t)r->comm->rank);
+}
+
+/* ---- who has come ------------------------------------------------------------------------ */
+
+/* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done;
+ * -EREMOTEIO. */
+static int look(const struct exec_run *r)
+{
+	for (int k = 0; k < r->comm->size; k++) {
+		struct exec_slot *s = slot_of(r->comm, k, r->op);
+		bool is_alike;
+
+		if (slot_has_passed(s, r->op))
+			return -ESTALE;
+		if (!slot_is_published(s, r->op))
+			return -EAGAIN;
+		is_alike = s->is_reduce && !memcmp(&s->reduce, &r->reduce.shape, sizeof s->reduce);
+		if (!slot_is_still(s, r->op))
+			return -ESTALE;
+		if (!is_alike)
+			return -EREMOTEIO;
+	}
+	return 0;
+}
+
+/* The same, and what they have published can be worked with. For those too that look at a run that
+ * was left. */
+static int look_now(const struct exec_run *r)
+{
+	struct reduce_view v = r->reduce;
+	int ret = r->is_reduce_matched ? 0 : look(r);
+
+	if (ret || r->is_reduce_matched || reduce_can_reach(&v))
+		return ret;
+	ret = look(r); /* what was read may be of a later collective */
+	return ret ? ret : -EREMOTEIO;
+}
+
+static int match(struct exec_run *r)
+{
+	int ret = look_now(r);
+
+	r->is_reduce_matched |= !ret;
+	return ret;
+}
+
+int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v)
+{
+	struct exec_comm *e = at->comm;
+	struct exec_slot *first = slot_of(e, 0, at->op);
+	struct reduce_shape shape = first->reduce;
+	bool may = shape.type != GOAL_NOP && !shape.domains; /* it knows no domains */
+
+	for (int pass = 0; pass < 2; pass++) { /* the second time for what was read in between */
+		for (int k = 0; k < e->size; k++) {
+			struct exec_slot *s = slot_of(e, k, at->op);
+			bool is_alike;
+
+			if (!slot_is_published(s, at->op))
+				return -EAGAIN;
+			is_alike = s->is_reduce && !memcmp(&s->reduce, &shape, sizeof shape);
+			/* who is killed in the middle of a unit may have overwritten inputs of it
+			 */
+			may &= !s->is_in_place;
+			if (!slot_is_still(s, at->op) || !is_alike)
+				return -EAGAIN;
+		}
+		if (!pass && may) {
+			view_init(v, at, &shape, slot_starts(e, first));
+			may = reduce_can_reach(v);
+		}
+	}
+	return may ? 0 : -EPERM;
+}
+
+/* ---- doing it ---------------------------------------------------------------------------- */
+
+/* A unit of any slice, its own first; where others begin at the front, helpers begin in the middle.
+ */
+static int move_any(struct reduce_view *v, int rank)
+{
+	for (uint32_t k = 0; k < v->shape.ranks; k++) {
+		uint32_t slice = ((uint32_t)rank + k) % v->shape.ranks;
+		int ret = reduce_move(v, slice, k ? reduce_units(&v->shape, &v->cut, slice) / 2 : 0);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int work(struct exec_run *r, enum exec_copy copy)
+{
+	uint32_t rank = (uint32_t)r->comm->rank;
+
+	if (r->reduce.shape.domains)
+		return copy == EXEC_COPY_ALL ? reduce_move_step(&r->reduce, rank) : 0;
+	if (r->reduce.combine)
+		return reduce_move(&r->reduce, rank, 0);
+	if (copy == EXEC_COPY_ALL)
+		return move_any(&r->reduce, r->comm->rank);
+	return r->has_reduce_edges || r->call.is_away ? 0 : reduce_move_edges(&r->reduce, rank);
+}
+
+static bool is_slice_done(struct exec_run *r, uint32_t slice)
+{
+	return r->reduce.shape.domains ? reduce_steps_are_done(&r->reduce, slice)
+				     : reduce_is_done(&r->reduce, slice);
+}
+
+/* Of two levels they are parts' before they are the result's. */
+static bool are_edges_there(struct exec_run *r)
+{
+	if (r->reduce.shape.domains)
+		return r->reduce_done == r->reduce.shape.ranks;
+	return reduce_edges_are_there(&r->reduce, (uint32_t)r->comm->rank);
+}
+
+static bool take_edges(struct exec_run *r)
+{
+	uint32_t rank = (uint32_t)r->comm->rank;
+
+	if (r->has_reduce_edges || !are_edges_there(r))
+		return false;
+	reduce_take_edges(&r->reduce, rank, r->call.user[1]);
+	r->has_reduce_edges = true;
+	return true;
+}
+
+static bool is_done(struct exec_run *r)
+{
+	uint32_t ranks = r->reduce.shape.ranks;
+
+	while (r->reduce_done < ranks &&
+	       is_slice_done(r, ((uint32_t)r->comm->rank + r->reduce_done) % ranks))
+		r->reduce_done++;
+	return r->reduce_done == ranks;
+}
+
+int run_reduce_step(struct exec_run *r, enum exec_copy copy)
+{
+	int ret = match(r);
+
+	if (ret == -EAGAIN)
+		return 0;
+	if (ret && ret != -ESTALE)
+		return ret;
+	if (!ret)
+		ret = work(r, copy);
+	if (ret == 1 || (ret < 0 && ret != -ESTALE))
+		return ret;
+	if (ret == -ESTALE && !r->has_reduce_edges) {
+		reduce_take_edges(&r->reduce, (uint32_t)r->comm->rank, r->call.user[1]);
+		r->has_reduce_edges = true;
+	}
+	if (ret == -ESTALE || (is_done(r) && (r->has_reduce_edges || take_edges(r)))) {
+		r->left = 0;
+		return 1;
+	}
+	return take_edges(r);
+}
+
+/* ---- leaving ----------------------------------------------------------------------------- */
+
+bool run_reduce_is_needed(const struct exec_run *r, bool all_come)
+{
+	struct reduce_view v = r->reduce;
+
+	if (!r->is_reduce_matched)
+		return all_come || !r->has_reduce_edges || v.combine;
+	return !r->has_reduce_edges || (v.combine && !reduce_is_done(&v, (uint32_t)r->comm->rank));
+}
+
+/* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets
+ * nothing. */
+struct range { uint16_t mem; uint64_t off, bytes; };
+
+static struct range input_range(const struct exec_run *r)
+{
+	struct reduce_side s = side_of(r->reduce.ctx, (uint32_t)r->comm->rank);
+
+	return (struct range){ r->slot->is_in_place ? GOAL_USER + 1 : GOAL_USER, s.in_off,
+			       r->reduce.shape.count * r->reduce.shape.element_bytes };
+}
+
+static struct range output_range(const struct exec_run *r, uint64_t *out_first)
+{
+	uint64_t n;
+
+	reduce_result(&r->reduce.shape, r->reduce.starts, (uint32_t)r->comm->rank, out_first, &n);
+	return (struct range){ GOAL_USER + 1, r->slot->reduce_out_off,
+			       n * r->reduce.shape.element_bytes };
+}
+
+void run_reduce_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
+{
+	uint64_t first;
+	struct range in = input_range(r), out = output_range(r, &first);
+
+	if (in.mem != out.mem || !out.bytes)
+		visit(arg, &r->call.desc[in.mem], in.off, in.bytes, false);
+	if (out.bytes)
+		visit(arg, &r->call.desc[out.mem], out.off, out.bytes, true);
+}
+
+/* Elements of the vector, [*first, *first + n), that bytes [start, end) of the program's addresses
+ * hold of the range, whose first element is `base`. */
+static uint64_t elements_in(const struct exec_run *r, const struct range *in, uint64_t base,
+			    uintptr_t start, uintptr_t end, uint64_t *first)
+{
+	uint64_t es = r->reduce.shape.element_bytes, lo = r->call.desc[in->mem].addr + in->off,
+		 hi = lo + in->bytes;
+
+	if (start >= hi || end <= lo)
+		return 0;
+	start = start > lo ? start - lo : 0;
+	end = base_min_u64(end, hi) - lo;
+	*first = base + start / es;
+	return (end + es - 1) / es - start / es;
+}
+
+int run_reduce_advance(struct exec_run *r, uintptr_t want)
+{
+	struct reduce_view v = r->reduce;
+	uint64_t first, at;
+	struct range in = input_range(r), out = output_range(r, &first);
+	int ret = look_now(r);
+
+	if (ret || v.combine)
+		return ret == -EREMOTEIO ? ret : 0;
+	if (want && elements_in(r, &out, first, want, want + 1, &at))
+		ret = reduce_move_at(&v, at);
+	else if (want && elements_in(r, &in, 0, want, want + 1, &at))
+		ret = reduce_move_at(&v, at);
+	return ret ? ret : move_any(&v, r->comm->rank);
+}
+
+bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+{
+	struct reduce_view v = r->reduce;
+	uint64_t first, at, n;
+	struct range in = input_range(r), out = output_range(r, &first);
+	int ret = look_now(r);
+
+	if (ret)
+		return ret == -ESTALE;
+	n = elements_in(r, &out, first, start, end, &at);
+	if (n && !reduce_is_there(&v, at, n))
+		return false;
+	n = elements_in(r, &in, 0, start, end, &at);
+	return !n || reduce_is_there(&v, at, n);
+}
+
+bool run_reduce_is_over(struct exec_run *r)
+{
+	struct reduce_view v = r->reduce;
+	int ret = look_now(r);
+
+	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++)
+		if (!reduce_is_done(&v, s))
+			return false;
+	return !ret || ret == -ESTALE;
+}
+
+static bool is_taken_up(const struct exec_run *r)
+{
+	struct reduce_view v = r->reduce;
+
+	for (uint32_t s = 0; s < v.shape.ranks; s++)
+		if (!reduce_is_claimed_up(&v, s))
+			return false;
+	return true;
+}
+
+bool run_reduce_is_taken_up(struct exec_run *r)
+{
+	int ret = look_now(r);
+
+	return ret == -ESTALE || (!ret && is_taken_up(r));
+}
+
+bool run_reduce_is_matched(struct exec_run *r)
+{
+	int ret = look_now(r);
+
+	return !ret || ret == -ESTALE;
+}
+
+uint64_t run_reduce_work_bytes(const struct exec_run *r)
+{
+	struct slot_reduce at = { r->comm, r->op };
+	const struct reduce_shape *s = &r->reduce.shape;
+	struct reduce_view v;
+
+	if (!r->is_reduce_matched || is_taken_up(r) || slot_reduce_view(&at, &v))
+		return 0;
+	return base_max_u64(s->count * s->element_bytes * s->ranks, 1);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "hier/hier.h"
+
+#include <stdlib.h>
+
+static struct hier_layout *layout_alloc(int ranks)
+{
+	struct hier_layout *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->ranks = ranks;
+	l->node_of = calloc((size_t)ranks, sizeof(*l->node_of));
+	l->place = calloc((size_t)ranks, sizeof(*l->place));
+	l->members = calloc((size_t)ranks, sizeof(*l->members));
+	l->first = calloc((size_t)ranks + 1, sizeof(*l->first));
+	if (l->node_of && l->place && l->members && l->first)
+		return l;
+	hier_layout_destroy(l);
+	return NULL;
+}
+
+/* The first rank of the same node. Sorted by key, then rank: equal keys stand together, the lowest
+ * rank first. */
+struct keyed { uint64_t key; int rank; };
+
+static int compare(const void *a, const void *b)
+{
+	const struct keyed *x = a, *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->rank - y->rank;
+}
+
+static int find_nodes(struct hier_layout *l, const uint64_t *keys)
+{
+	struct keyed *sorted = malloc((size_t)l->ranks * sizeof(*sorted));
+	int *lowest = l->place; /* used for that until places are known */
+
+	if (!sorted)
+		return -1;
+	for (int r = 0; r < l->ranks; r++)
+		sorted[r] = (struct keyed){ keys[r], r };
+	qsort(sorted, (size_t)l->ranks, sizeof(*sorted), compare);
+	for (int i = 0; i < l->ranks; i++) {
+		bool is_new = !i || sorted[i].key != sorted[i - 1].key;
+
+		lowest[sorted[i].rank] = is_new ? sorted[i].rank : lowest[sorted[i - 1].rank];
+	}
+	free(sorted);
+	for (int r = 0; r < l->ranks; r++)
+		l->node_of[r] = lowest[r] == r ? l->nodes++ : l->node_of[lowest[r]];
+	return 0;
+}
+
+static int place_members(struct hier_layout *l)
+{
+	int *come = calloc((size_t)l->nodes, sizeof(*come));
+
+	if (!come)
+		return -1;
+	for (int r = 0; r < l->ranks; r++)
+		l->first[l->node_of[r] + 1]++;
+	for (int n = 0; n < l->nodes; n++)
+		l->first[n + 1] += l->first[n];
+	for (int r = 0; r < l->ranks; r++) {
+		int node = l->node_of[r];
+
+		l->place[r] = come[node]++;
+		l->members[l->first[node] + l->place[r]] = r;
+	}
+	free(come);
+	return 0;
+}
+
+struct hier_layout *hier_layout_create(const uint64_t *keys, int ranks)
+{
+	struct hier_layout *l = layout_alloc(ranks);
+
+	if (l && !find_nodes(l, keys) && !place_members(l))
+		return l;
+	hier_layout_destroy(l);
+	return NULL;
+}
+
+void hier_layout_destroy(struct hier_layout *l)
+{
+	if (!l)
+		return;
+	free(l->node_of);
+	free(l->place);
+	free(l->members);
+	free(l->first);
+	free(l);
+}
+
+void hier_tree_of(int nodes, int root, int node, struct hier_tree *out)
+{
+	int arity = nodes <= SPAN_CHAIN_NODES ? 1 : SPAN_CHILDREN;
+	int at = (node - root + nodes) % nodes; /* numbered from the root on */
+
+	*out = (struct hier_tree){ .parent = at ? ((at - 1) / arity + root) % nodes : -1 };
+	for (int i = 1; i <= arity && arity * at + i < nodes; i++)
+		out->children[out->child_count++] = (arity * at + i + root) % nodes;
+}
+
+int hier_tree_depth(int nodes)
+{
+	struct hier_tree t;
+	int depth = 0;
+
+	for (int node = nodes - 1; node; node = t.parent) {
+		hier_tree_of(nodes, 0, node, &t);
+		depth++;
+	}
+	return depth;
+}
+
+struct hier_cut hier_cut(uint64_t bytes, uint64_t wanted_bytes, uint64_t element_bytes)
+{
+	uint64_t elements = wanted_bytes / element_bytes;
+
+	return (struct hier_cut){ bytes, (elements ? elements : 1) * element_bytes };
+}
+
+uint64_t hier_unit_bytes(uint64_t segment_bytes, int node_size)
+{
+	uint64_t even = segment_bytes / (uint64_t)node_size;
+	uint64_t least = segment_bytes < SPAN_UNIT_BYTES ? segment_bytes : SPAN_UNIT_BYTES;
+
+	return even > least ? even : least;
+}

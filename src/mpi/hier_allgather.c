@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An allgather over several nodes: the ranks of each node exchange what they have; then those that
+ * act for their nodes pass the nodes' data on around a ring, and each segment that arrives goes to
+ * the others of the node.
+ *
+ *   received   all of the node before this one, of the one before that ...: all but this node's
+ *   sent       this node's, then all that was received but the next node's, in that order
+ *
+ * Counts differ, so that the two do not go in step: whatever can go on does.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+/* A place in the order in which segments of nodes' data are sent or received. */
+struct place {
+	const struct allgather *a;
+	int step, steps;    /* one node each */
+	bool from_own;      /* step 0 is this node's own */
+	int member;         /* of that node */
+	uint64_t at;        /* in what that rank brings */
+	uint64_t index;     /* segments before this one */
+};
+
+struct allgather {
+	struct flow *f;
+	char *at;                    /* all that is received; NULL after an error */
+	const struct rt_part *parts; /* in it, of each rank */
+	struct rt_part whole, *near; /* those of the ranks here */
+	struct rt_call call, down;   /* of the node: all its ranks', what arrives */
+	struct place recv, expect, send;
+	struct post recvs[SPAN_SLOTS], sends[SPAN_SLOTS];
+	int before, after;           /* ranks that act for the neighbours in the ring */
+};
+
+/* ---- the order --------------------------------------------------------------------------- */
+
+static int node_at(const struct place *p)
+{
+	const struct flow *f = p->a->f;
+	int step = p->step - p->from_own;
+
+	return step < 0 ? f->node : hier_ring_from(f->l->nodes, f->node, step);
+}
+
+static int rank_at(const struct place *p)
+{
+	return hier_node_ranks(p->a->f->l, node_at(p))[p->member];
+}
+
+static bool is_over(const struct place *p) { return p->step >= p->steps; }
+
+/* What a rank brings, as all know it, whatever has failed here. */
+static uint64_t bytes_of(const struct flow *f, int rank)
+{
+	const struct taken *t = f->t;
+
+	if (t->take.kind == RT_ALLGATHER)
+		return t->bytes;
+	return (uint64_t)(list_get(t->take.recv.counts, rank) * t->recv.shape.size);
+}
+
+static uint64_t length_at(const struct place *p)
+{
+	return base_min_u64(bytes_of(p->a->f, rank_at(p)) - p->at, p->a->f->s->segment_bytes);
+}
+
+/* On to a rank that brings something. */
+static void settle(struct place *p)
+{
+	while (!is_over(p) && p->at >= bytes_of(p->a->f, rank_at(p))) {
+		p->at = 0;
+		if (++p->member == hier_node_size(p->a->f->l, node_at(p))) {
+			p->member = 0;
+			p->step++;
+		}
+	}
+}
+
+static void advance(struct place *p)
+{
+	p->at += length_at(p);
+	p->index++;
+	settle(p);
+}
+
+static struct place place_first(const struct allgather *a, bool from_own)
+{
+	struct place p = { .a = a, .steps = a->f->l->nodes - 1, .from_own = from_own };
+
+	settle(&p);
+	return p;
+}
+
+static char *segment(const struct place *p)
+{
+	return p->a->at ? p->a->at + p->a->parts[rank_at(p)].off + p->at : p->a->f->s->spare;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+static uint64_t end_of(const struct rt_part *parts, int n)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < n; i++)
+		end = base_max_u64(end, parts[i].off + parts[i].bytes);
+	return end;
+}
+
+/* What has gaps, or was not described, is received as its packed form. */
+static int set_buffers(struct allgather *a)
+{
+	const struct flow *f = a->f;
+	const struct rt_call *call = &f->t->call;
+	const struct rt_part *own = &a->parts[f->t->lc->rank];
+	uint64_t end = end_of(a->parts, f->l->ranks),
+		 sent = call->send.buf.pack ? call->send.buf.bytes : 0;
+	char *window = hier_window(f->s, (call->recv.buf.pack ? end : 0) + sent);
+	int ret = 0;
+
+	if ((sent || call->recv.buf.pack) && !window)
+		return -ENOMEM;
+	a->at = call->recv.buf.pack ? window : call->recv.buf.addr;
+	a->whole = (struct rt_part){ 0, call->recv.buf.pack ? end : call->recv.buf.bytes };
+	a->call.send = call->send;
+	if (sent) {
+		a->call.send.buf =
+			(struct rt_buf){ .addr = window + (call->recv.buf.pack ? end : 0),
+					 .bytes = sent };
+		ret = call->send.buf.pack(call->send.buf.ctx, 0, sent, a->call.send.buf.addr);
+	}
+	if (!ret && call->in_place && call->recv.buf.pack)
+		ret = call->recv.buf.pack(call->recv.buf.ctx, own->off, own->bytes,
+					  window + own->off);
+	return ret;
+}
+
+static int begin_inside(struct allgather *a)
+{
+	struct flow *f = a->f;
+	const struct rt_call *call = &f->t->call;
+	int n = hier_node_size(f->l, f->node);
+
+	a->near = malloc((size_t)n * sizeof(*a->near));
+	if (!a->near)
+		return -ENOMEM;
+	for (int i = 0; i < n; i++)
+		a->near[i] = a->parts[hier_node_ranks(f->l, f->node)[i]];
+	a->call.kind = call->kind;
+	a->call.root = -1;
+	a->call.in_place = call->in_place;
+	a->call.bytes = call->bytes;
+	a->call.name = call->name;
+	a->call.site = call->site;
+	a->call.recv = (struct rt_side){ .buf = { .addr = a->at,
+						  .bytes = a->whole.bytes,
+						  .is_shared = !call->recv.buf.pack &&
+							       call->recv.buf.is_shared },
+					 .parts = a->near,
+					 .count = n };
+	a->down = a->call;
+	a->down.kind = RT_BCAST;
+	a->down.root = f->l->place[f->acting];
+	a->down.bytes = a->whole.bytes;
+	a->down.send = (struct rt_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
+	a->down.recv = (struct rt_side){ 0 };
+	return rt_pieces_begin(f->s->local, &a->down, f->s->segment_bytes, &f->inside);
+}
+
+/* What the ranks of this node bring reaches all of them. */
+static int exchange_near(struct allgather *a)
+{
+	struct flow *f = a->f;
+	const struct rt_call *call = &f->t->call;
+	const struct rt_side *send = &a->call.send;
+	int ret;
+
+	if (f->s->local) {
+		ret = rt_collective(f->s->local, &a->call);
+		if (!ret) /* which may have returned early, but now it is sent on */
+			rt_complete_range(a->at, a->whole.bytes);
+		return ret;
+	}
+	if (call->in_place || !send->count)
+		return 0;
+	if (send->parts[0].bytes != a->parts[f->t->lc->rank].bytes)
+		return -EREMOTEIO;
+	memcpy(a->at + a->parts[f->t->lc->rank].off, (char *)send->buf.addr + send->parts[0].off,
+	       send->parts[0].bytes);
+	return 0;
+}
+
+static void begin(struct allgather *a, struct flow *f)
+{
+	int err = f->err;
+
+	*a = (struct allgather){
+		.f = f,
+		.parts = f->t->call.recv.parts,
+		.before = hier_acting(f->l, (f->node + f->l->nodes - 1) % f->l->nodes, -1),
+		.after = hier_acting(f->l, (f->node + 1) % f->l->nodes, -1),
+	};
+	if (!err)
+		err = set_buffers(a);
+	if (!err && f->s->local)
+		err = begin_inside(a);
+	if (!err)
+		err = exchange_near(a);
+	if (err) {
+		flow_fail(f, err);
+		a->at = NULL;
+	}
+	a->recv = a->expect = place_first(a, false);
+	a->send = place_first(a, true);
+}
+
+static void end(struct allgather *a)
+{
+	struct flow *f = a->f;
+	const struct rt_buf *buf = &f->t->call.recv.buf;
+	int err = 0;
+
+	rt_pieces_end(f->inside);
+	free(a->near);
+	for (int r = 0; !f->err && buf->pack && r < f->l->ranks && !err; r++)
+		if (!f->t->call.in_place || r != f->t->lc->rank)
+			err = buf->unpack(buf->ctx, a->parts[r].off, a->parts[r].bytes,
+					  a->at + a->parts[r].off);
+	if (err)
+		flow_fail(f, err);
+}
+
+/* ---- the ring ---------------------------------------------------------------------------- */
+
+/* Those of the node's other ranks only: the order of what they get is the order of receiving. */
+static void pass_inside(struct allgather *a, const struct place *p)
+{
+	uint64_t off = a->at ? (uint64_t)(segment(p) - a->at) : 0;
+
+	flow_run(a->f, a->f->inside, off, 0, length_at(p));
+}
+
+static void expect(struct allgather *a)
+{
+	for (; !is_over(&a->expect) && a->expect.index < a->recv.index + SPAN_SLOTS;
+	     advance(&a->expect))
+		flow_recv(a->f, &a->recvs[a->expect.index % SPAN_SLOTS], segment(&a->expect),
+			  length_at(&a->expect), a->before, FLOW_DOWN);
+}
+
+/* This node's own, and what has arrived. */
+static bool can_send(const struct allgather *a, const struct place *own_end)
+{
+	return !is_over(&a->send) &&
+	       (!a->send.step || a->send.index - own_end->index < a->recv.index);
+}
+
+/* Steps of the ring until all has been received and sent; the last segment received is not passed
+ * on inside. */
+static void go_round(struct allgather *a, struct place *last)
+{
+	struct place own_end = a->send;
+
+	while (!own_end.step)
+		advance(&own_end);
+	while (!is_over(&a->recv) || !is_over(&a->send)) {
+		struct post *in = &a->recvs[a->recv.index % SPAN_SLOTS],
+			    *out = &a->sends[a->send.index % SPAN_SLOTS];
+
+		expect(a);
+		if (can_send(a, &own_end) && !out->is_there) {
+			flow_send(a->f, out, segment(&a->send), length_at(&a->send), a->after,
+				  FLOW_DOWN);
+			advance(&a->send);
+			continue;
+		}
+		flow_wait_any(a->f, is_over(&a->recv) ? NULL : in,
+			      can_send(a, &own_end) ? out : NULL);
+		if (is_over(&a->recv) || in->is_there)
+			continue;
+		*last = a->recv;
+		advance(&a->recv);
+		if (!is_over(&a->recv))
+			pass_inside(a, last);
+	}
+}
+
+/* What a rank that does not act gets from the one that does. */
+static void follow(struct allgather *a, struct place *last)
+{
+	while (!is_over(&a->recv)) {
+		*last = a->recv;
+		advance(&a->recv);
+		if (!is_over(&a->recv))
+			pass_inside(a, last);
+	}
+}
+
+void hier_allgather(struct flow *f)
+{
+	struct allgather a;
+	struct place last;
+	bool has_last;
+
+	begin(&a, f);
+	has_last = !is_over(&a.recv);
+	if (f->acts) {
+		go_round(&a, &last);
+		for (int i = 0; i < SPAN_SLOTS; i++)
+			flow_wait(f, &a.sends[i]);
+		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
+		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
+	} else {
+		follow(&a, &last);
+	}
+	if (has_last) /* before the others here take all for right */
+		pass_inside(&a, &last);
+	end(&a);
+}

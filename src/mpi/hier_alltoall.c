@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An all-to-all over several nodes: messages are sent between nodes, not between ranks.
+ *
+ *   step s, of nodes - 1    to the node s places on, from the one s places back; for each rank
+ * there in turn what all ranks here have for it comes together at the one that acts, and crosses as
+ * one message, in units; what comes for a rank here goes to it at the end              the ranks of
+ * the node among themselves
+ *
+ * Both ends of a step go through the same units in the same order, and end it before the next
+ * begins: so each waits only for who is at the same unit or has been there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+struct alltoall {
+	struct flow *f;
+	struct plain plain;
+	uint64_t bytes, unit, units; /* for each rank, at a time, of those for one rank */
+	int size;                    /* ranks here */
+	const int *ranks;
+	char *out, *in;              /* of the rank that acts: SPAN_SLOTS messages each */
+	struct rt_call near;         /* what moves inside the node */
+	int *partners;
+	struct rt_part *parts;
+	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
+};
+
+static uint64_t at_of(const struct alltoall *a, uint64_t i) { return i % a->units * a->unit; }
+static uint64_t length(const struct alltoall *a, uint64_t i)
+{
+	return base_min_u64(a->unit, a->bytes - at_of(a, i));
+}
+static uint64_t slot(const struct alltoall *a, uint64_t i)
+{
+	return i % SPAN_SLOTS * a->f->s->segment_bytes;
+}
+static uint64_t count(const struct alltoall *a, int node)
+{
+	return (uint64_t)hier_node_size(a->f->l, node) * a->units;
+}
+
+static int node_after(const struct alltoall *a, int step)
+{
+	int nodes = a->f->l->nodes;
+
+	return (a->f->node + step + nodes) % nodes;
+}
+
+/* ---- inside the node --------------------------------------------------------------------- */
+
+/* What all ranks here have for rank `to`, to the one that acts. */
+static void come_together(struct alltoall *a, int to, uint64_t i)
+{
+	struct flow *f = a->f;
+	const struct rt_part *mine = f->t->call.send.parts;
+	uint64_t at = at_of(a, i), bytes = length(a, i);
+	struct rt_exchange x = { 0 };
+	int n = 0;
+
+	if (f->err)
+		return;
+	if (!f->acts) {
+		a->parts[0] = (struct rt_part){ mine[to].off + at, bytes };
+		a->partners[0] = f->l->place[f->acting];
+		x = (struct rt_exchange){ .targets = a->partners,
+					  .sent = a->parts,
+					  .target_count = 1 };
+		flow_exchange(f, f->inside, &x);
+		return;
+	}
+	for (int k = 0; k < a->size; k++) {
+		uint64_t off = slot(a, i) + (uint64_t)k * bytes;
+
+		if (a->ranks[k] == f->acting) {
+			memcpy(a->out + off, a->plain.send + mine[to].off + at, bytes);
+			continue;
+		}
+		a->parts[n] = (struct rt_part){ off, bytes };
+		a->partners[n++] = k;
+	}
+	x = (struct rt_exchange){ .sources = a->partners, .received = a->parts, .source_count = n };
+	flow_exchange(f, f->inside, &x);
+}
+
+/* What ranks `first` to `end` of another node have sent to the k-th here. */
+static void hand_out(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
+{
+	struct flow *f = a->f;
+	const struct rt_part *mine = f->t->call.recv.parts;
+	uint64_t at = at_of(a, i), bytes = length(a, i);
+	struct rt_exchange x = { 0 };
+	int n = 0;
+
+	for (int r = first; r < end; r++, n++) {
+		uint64_t off = slot(a, i) + (uint64_t)r * bytes;
+
+		if (f->acts && a->ranks[k] == f->acting)
+			memcpy(a->plain.recv + mine[from[r]].off + at, a->in + off, bytes);
+		a->parts[n] = f->acts ? (struct rt_part){ off, bytes }
+				      : (struct rt_part){ mine[from[r]].off + at, bytes };
+		a->partners[n] = f->acts ? k : f->l->place[f->acting];
+	}
+	if (a->ranks[k] == f->acting)
+		return; /* which all here know */
+	if (f->acts)
+		x = (struct rt_exchange){ .targets = a->partners,
+					  .sent = a->parts,
+					  .target_count = n };
+	else if (a->ranks[k] == f->t->lc->rank)
+		x = (struct rt_exchange){ .sources = a->partners,
+					  .received = a->parts,
+					  .source_count = n };
+	flow_exchange(f, f->inside, &x);
+}
+
+/* As many at a time as an exchange may have. */
+static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
+{
+	const int *from = hier_node_ranks(a->f->l, node);
+	int n = hier_node_size(a->f->l, node);
+
+	for (int first = 0; first < n && !a->f->err; first += a->size)
+		hand_out(a, from, first, first + a->size < n ? first + a->size : n,
+			 (int)(i / a->units), i);
+}
+
+/* Unit i of what the ranks here have for each other. */
+static void exchange_near(struct alltoall *a, uint64_t i)
+{
+	struct flow *f = a->f;
+	const struct rt_call *call = &f->t->call;
+	struct rt_exchange x = { .targets = a->partners, .sources = a->partners, .sent = a->parts,
+				 .received = a->parts + a->size };
+	int n = 0;
+
+	for (int k = 0; k < a->size && !f->err; k++) {
+		int rank = a->ranks[k];
+
+		if (rank == f->t->lc->rank)
+			continue;
+		a->parts[n] =
+			(struct rt_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
+		a->parts[a->size + n] =
+			(struct rt_part){ call->recv.parts[rank].off + at_of(a, i), length(a, i) };
+		a->partners[n++] = k;
+	}
+	x.target_count = x.source_count = n;
+	flow_exchange(f, f->inside, &x);
+}
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *recv,
+		     uint64_t recv_bytes)
+{
+	struct flow *f = a->f;
+
+	rt_pieces_end(f->inside);
+	f->inside = NULL;
+	a->near.send.buf = (struct rt_buf){ .addr = send, .bytes = send_bytes };
+	a->near.recv.buf = (struct rt_buf){ .addr = recv, .bytes = recv_bytes };
+	return f->s->local ? rt_exchanges_begin(f->s->local, &a->near, (uint64_t)a->size * a->unit,
+						&f->inside)
+			   : 0;
+}
+
+static int begin_inside(struct alltoall *a)
+{
+	uint64_t slots = SPAN_SLOTS * a->f->s->segment_bytes;
+	const struct plain *p = &a->plain;
+
+	a->partners = malloc((size_t)a->size * sizeof(*a->partners));
+	a->parts = malloc(2 * (size_t)a->size * sizeof(*a->parts));
+	if (!a->partners || !a->parts)
+		return -ENOMEM;
+	return a->f->acts ? open_near(a, a->in, slots, a->out, slots) :
+			    open_near(a, p->send, p->send_bytes, p->recv, p->recv_bytes);
+}
+
+static void begin(struct alltoall *a, struct flow *f)
+{
+	uint64_t slots = f->acts ? SPAN_SLOTS * f->s->segment_bytes : 0;
+	const struct rt_call *call = &f->t->call;
+	int most = 1, err;
+
+	*a = (struct alltoall){
+		.f = f,
+		.bytes = f->t->bytes,
+		.size = hier_node_size(f->l, f->node),
+		.ranks = hier_node_ranks(f->l, f->node),
+		.near = { .kind = call->kind, .root = -1, .name = call->name, .site = call->site },
+	};
+	for (int node = 0; node < f->l->nodes; node++)
+		most = hier_node_size(f->l, node) > most ? hier_node_size(f->l, node) : most;
+	a->unit = base_min_u64(base_max_u64(f->s->segment_bytes / (uint64_t)most, 1), a->bytes);
+	a->units = (a->bytes + a->unit - 1) / a->unit;
+	err = plain_begin(f, call->in_place, 2 * slots, &a->plain);
+	a->out = err ? NULL : a->plain.more;
+	a->in = err ? NULL : a->plain.more + slots;
+	if (!err && call->send.parts[0].bytes != a->bytes)
+		err = -EREMOTEIO;
+	if (!err)
+		err = plain_copy_own(f, &a->plain);
+	if (!err)
+		err = begin_inside(a);
+	if (err)
+		flow_fail(f, err);
+}
+
+static void end(struct alltoall *a)
+{
+	struct flow *f = a->f;
+	const struct plain *p = &a->plain;
+	int err = f->err ? 0 : open_near(a, p->send, p->send_bytes, p->recv, p->recv_bytes);
+
+	if (err)
+		flow_fail(f, err);
+	for (uint64_t i = 0; i < a->units && f->s->local; i++)
+		exchange_near(a, i);
+	rt_pieces_end(f->inside);
+	free(a->partners);
+	free(a->parts);
+	plain_end(f, p, f->t->call.in_place ? f->t->lc->rank : -1);
+}
+
+/* ---- between nodes ----------------------------------------------------------------------- */
+
+static void expect(struct alltoall *a, int node, uint64_t i)
+{
+	struct flow *f = a->f;
+	uint64_t bytes = (uint64_t)hier_node_size(f->l, node) * length(a, i);
+	char *at = a->in && !f->err ? a->in + slot(a, i) : f->s->spare;
+
+	if (f->acts && i < count(a, f->node))
+		flow_recv(f, &a->recvs[i % SPAN_SLOTS], at, bytes, hier_acting(f->l, node, -1),
+			  FLOW_DOWN);
+}
+
+static void send_unit(struct alltoall *a, int node, uint64_t i)
+{
+	struct flow *f = a->f;
+	struct post *p = &a->sends[i % SPAN_SLOTS];
+
+	flow_wait(f, p);
+	come_together(a, hier_node_ranks(f->l, node)[i / a->units], i);
+	if (f->acts)
+		flow_send(f, p, a->out && !f->err ? a->out + slot(a, i) : f->s->spare,
+			  (uint64_t)a->size * length(a, i), hier_acting(f->l, node, -1), FLOW_DOWN);
+}
+
+static void run_step(struct alltoall *a, int step)
+{
+	int to = node_after(a, step), from = node_after(a, -step);
+	uint64_t sent = count(a, to), received = count(a, a->f->node);
+
+	for (uint64_t i = 0; i < SPAN_SLOTS; i++)
+		expect(a, from, i);
+	for (uint64_t i = 0; i < sent || i < received; i++) {
+		if (i < sent)
+			send_unit(a, to, i);
+		if (i >= received)
+			continue;
+		flow_wait(a->f, &a->recvs[i % SPAN_SLOTS]);
+		go_to_ranks(a, from, i);
+		expect(a, from, i + SPAN_SLOTS);
+	}
+	for (int i = 0; i < SPAN_SLOTS; i++)
+		flow_wait(a->f, &a->sends[i]);
+}
+
+void hier_alltoall(struct flow *f)
+{
+	struct alltoall a;
+
+	begin(&a, f);
+	for (int step = 1; step < f->l->nodes; step++)
+		run_step(&a, step);
+	if (f->acts)
+		flow_meet(f);
+	end(&a); /* where the others here hear of what has failed */
+}

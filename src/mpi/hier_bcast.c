@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A broadcast over several nodes: while one segment crosses the network, the one before moves
+ * inside the node. */
+#include <errno.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+/* The call's buffer as segments. One with gaps passes through a window of SPAN_SLOTS. */
+struct bcast {
+	struct flow *f;
+	char *at;
+	uint64_t slots; /* 0: all of it is there */
+	bool is_root;
+	struct rt_part part;
+	struct rt_call call; /* of the node */
+	struct post recv[SPAN_SLOTS], send[SPAN_SLOTS][SPAN_CHILDREN];
+};
+
+static uint64_t offset(const struct bcast *b, uint64_t k)
+{
+	return (b->slots ? k % b->slots : k) * b->f->cut.segment;
+}
+
+static char *segment(const struct bcast *b, uint64_t k)
+{
+	return b->at ? b->at + offset(b, k) : b->f->s->spare;
+}
+
+static void begin(struct bcast *b, struct flow *f)
+{
+	const struct rt_call *call = &f->t->call;
+	const struct rt_buf *buf = &call->send.buf;
+	uint64_t bytes = f->cut.bytes;
+	int err = 0;
+
+	*b = (struct bcast){ .f = f, .at = buf->addr, .is_root = f->t->is_root };
+	if (buf->pack || f->err) { /* what was not described is received all the same */
+		b->slots = SPAN_SLOTS;
+		bytes = SPAN_SLOTS * f->cut.segment;
+		b->at = hier_window(f->s, bytes);
+		err = b->at ? 0 : -ENOMEM;
+	}
+	b->part = (struct rt_part){ 0, bytes };
+	b->call = (struct rt_call){
+		.kind = RT_BCAST,
+		.root = f->l->place[f->acting],
+		.send = { .buf = { .addr = b->at, .bytes = bytes }, .parts = &b->part, .count = 1 },
+		.bytes = bytes,
+		.name = call->name,
+		.site = call->site,
+	};
+	if (!err && f->s->local && !f->err)
+		err = rt_pieces_begin(f->s->local, &b->call, f->cut.segment, &f->inside);
+	if (err)
+		flow_fail(f, err);
+}
+
+static void convert(struct bcast *b, uint64_t k)
+{
+	const struct rt_buf *buf = &b->f->t->call.send.buf;
+	uint64_t at = k * b->f->cut.segment, bytes = hier_length(&b->f->cut, k);
+	int err;
+
+	if (!buf->pack || b->f->err)
+		return;
+	err = b->is_root ? buf->pack(buf->ctx, at, bytes, segment(b, k))
+			 : buf->unpack(buf->ctx, at, bytes, segment(b, k));
+	if (err)
+		flow_fail(b->f, err);
+}
+
+static void wait_sent(struct bcast *b, uint64_t k)
+{
+	for (int i = 0; i < b->f->child_count; i++)
+		flow_wait(b->f, &b->send[k % SPAN_SLOTS][i]);
+}
+
+static void expect(struct bcast *b, uint64_t k)
+{
+	struct flow *f = b->f;
+
+	if (f->parent < 0 || k >= hier_count(&f->cut))
+		return;
+	wait_sent(b, k); /* what was in its place */
+	flow_recv(f, &b->recv[k % SPAN_SLOTS], segment(b, k), hier_length(&f->cut, k), f->parent,
+		  FLOW_DOWN);
+}
+
+static void forward(struct bcast *b, uint64_t k)
+{
+	struct flow *f = b->f;
+
+	for (int i = 0; i < f->child_count; i++)
+		flow_send(f, &b->send[k % SPAN_SLOTS][i], segment(b, k), hier_length(&f->cut, k),
+			  f->children[i], FLOW_DOWN);
+}
+
+static void step(struct bcast *b, uint64_t k)
+{
+	struct flow *f = b->f;
+
+	if (k)
+		expect(b, k - 1 + SPAN_SLOTS);
+	flow_wait(f, &b->recv[k % SPAN_SLOTS]);
+	wait_sent(b, k);
+	if (b->is_root)
+		convert(b, k);
+	forward(b, k);
+	if (f->acts && k + 1 == hier_count(&f->cut)) /* before the others here take it for right */
+		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
+	flow_run(f, f->inside, offset(b, k), 0, hier_length(&f->cut, k));
+	if (!b->is_root)
+		convert(b, k);
+}
+
+void hier_bcast(struct flow *f)
+{
+	struct bcast b;
+
+	begin(&b, f);
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		expect(&b, k);
+	for (uint64_t k = 0; k < hier_count(&f->cut); k++)
+		step(&b, k);
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		wait_sent(&b, k);
+	rt_pieces_end(f->inside);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One call on a communicator that spans nodes: is it served, its messages, its end. */
+#include <errno.h>
+#include <limits.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+#include "trace/trace.h"
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+void flow_fail(struct flow *f, int err)
+{
+	if (f->err)
+		return;
+	f->err = err;
+	f->s->has_failed = true;
+	if (f->s->local)
+		rt_abandon(f->s->local, &f->t->call, err);
+}
+
+static void look(struct flow *f, int rc)
+{
+	if (!rc)
+		return;
+	if (!f->code)
+		f->code = rc;
+	flow_fail(f, -EIO);
+}
+
+void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to,
+	       enum flow_tag tag)
+{
+	int rc = ON_HELPER(
+		HOSTED(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
+
+	p->is_there = !rc;
+	look(f, rc);
+	base_count(BASE_CTR_BYTES_SPAN, bytes);
+}
+
+void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
+	       enum flow_tag tag)
+{
+	int rc = ON_HELPER(
+		HOSTED(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
+
+	p->is_there = !rc;
+	look(f, rc);
+}
+
+/* In a thread of ours, which leaves the CPU to the program. What is given up may still be on its
+ * way. */
+static int wait_between(struct flow *f, int n, MPI_Request requests[], int *out_which)
+{
+	int rc, flag = 0;
+
+	for (bool has_moved = true;; has_moved = false) {
+		rc = ON_HELPER(
+			HOSTED(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
+		if (rc || flag)
+			return rc;
+		if (hier_thread_pause(f->by, has_moved))
+			continue;
+		flow_fail(f, -ECANCELED);
+		return 0;
+	}
+}
+
+static int wait_any(struct flow *f, int n, MPI_Request requests[], int *out_which)
+{
+	if (f->by)
+		return wait_between(f, n, requests, out_which);
+	return ON_HELPER(HOSTED(real.Waitany(n, requests, out_which, ABI_STATUS_IGNORE)));
+}
+
+void flow_wait(struct flow *f, struct post *p)
+{
+	int which;
+
+	if (!p->is_there)
+		return;
+	p->is_there = false;
+	look(f, wait_any(f, 1, &p->request, &which));
+	if (base_fault("hier_wait"))
+		look(f, ABI_ERR_OTHER);
+}
+
+void flow_wait_any(struct flow *f, struct post *a, struct post *b)
+{
+	struct post *posts[2];
+	MPI_Request requests[2];
+	int n = 0, done = 0, rc;
+
+	if (a && a->is_there)
+		posts[n++] = a;
+	if (b && b->is_there)
+		posts[n++] = b;
+	if (n < 2) {
+		if (n)
+			flow_wait(f, posts[0]);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		requests[i] = posts[i]->request;
+	rc = wait_any(f, n, requests, &done);
+	if (done != 1) /* also when nobody knows which it was: an error */
+		done = 0;
+	posts[done]->is_there = false;
+	look(f, rc);
+}
+
+void flow_status(struct flow *f, const int *from, int from_count, const int *to, int to_count)
+{
+	struct post post = { 0 }, posts[SPAN_CHILDREN] = { 0 };
+	int status;
+
+	for (int i = 0; i < from_count; i++) {
+		status = 0;
+		flow_recv(f, &post, &status, sizeof(status), from[i], FLOW_STATUS);
+		flow_wait(f, &post);
+		if (status)
+			flow_fail(f, -EIO);
+	}
+	status = f->err != 0;
+	for (int i = 0; i < to_count; i++)
+		flow_send(f, &posts[i], &status, sizeof(status), to[i], FLOW_STATUS);
+	for (int i = 0; i < to_count; i++)
+		flow_wait(f, &posts[i]);
+}
+
+/* In rounds, in which each knows what twice as many have said. */
+void flow_meet(struct flow *f)
+{
+	int nodes = f->l->nodes;
+
+	for (int step = 1; step < nodes; step *= 2) {
+		struct post in = { 0 }, out = { 0 };
+		int theirs = 0, mine = f->err != 0;
+
+		flow_recv(f, &in, &theirs, sizeof(theirs),
+			  hier_acting(f->l, (f->node - step + nodes) % nodes, -1), FLOW_STATUS);
+		flow_send(f, &out, &mine, sizeof(mine),
+			  hier_acting(f->l, (f->node + step) % nodes, -1), FLOW_STATUS);
+		flow_wait(f, &in);
+		flow_wait(f, &out);
+		if (theirs)
+			flow_fail(f, -EIO);
+	}
+}
+
+void flow_run(struct flow *f, struct rt_pieces *p, uint64_t send_at, uint64_t recv_at,
+	      uint64_t bytes)
+{
+	int err;
+
+	if (!p || f->err)
+		return;
+	err = base_fault("hier_piece") ? -EIO : rt_pieces_run(p, send_at, recv_at, bytes);
+	if (err)
+		flow_fail(f, err);
+}
+
+void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange *x)
+{
+	int err;
+
+	if (!p || f->err)
+		return;
+	err = base_fault("hier_piece") ? -EIO : rt_exchanges_run(p, x);
+	if (err)
+		flow_fail(f, err);
+}
+
+/* ---- a call ------------------------------------------------------------------------------ */
+
+#define LEAST_BYTES                                                                                \
+	((uint64_t)1                                                                               \
+	 << 20) /* doc/adr/0027-spanning-nodes.md: shorter ones lose more often than they win */
+
+/* What goes through the ranks that act is copied twice more, for fewer messages: as long as one
+ * costs more than that. */
+#define EXCHANGED_MOST_BYTES ((uint64_t)64 << 10)
+
+static bool is_computable(const struct taken *t)
+{
+	int commutes = 1;
+
+	/* parts come together by nodes, not by ranks */
+	return t->reduce.element_bytes <= t->lc->span->segment_bytes &&
+	       (abi_is_predefined_op(t->take.op) ||
+		(!real.Op_commutative(t->take.op, &commutes) && commutes));
+}
+
+/* By what all ranks know: which collectives these are, and from how many bytes on unless all are
+ * asked for. */
+bool hier_suits(const struct taken *t)
+{
+	switch (t->take.kind) {
+	case RT_BCAST:
+		return t->bytes >= LEAST_BYTES ||
+		       base_opt.coll_take[BASE_COLL_BCAST] == BASE_TAKE_ON;
+	case RT_ALLREDUCE:
+		return is_computable(t) &&
+		       (t->bytes >= LEAST_BYTES ||
+			base_opt.coll_take[BASE_COLL_ALLREDUCE] == BASE_TAKE_ON);
+	case RT_REDUCE:
+		return is_computable(t) && (t->bytes >= LEAST_BYTES ||
+					    base_opt.coll_take[BASE_COLL_REDUCE] == BASE_TAKE_ON);
+	case RT_ALLGATHER:
+	case RT_ALLGATHERV:
+		return base_opt.coll_take[BASE_COLL_ALLGATHER] == BASE_TAKE_ON;
+	case RT_GATHER:
+		return base_opt.coll_take[BASE_COLL_GATHER] == BASE_TAKE_ON;
+	case RT_SCATTER:
+		return base_opt.coll_take[BASE_COLL_SCATTER] == BASE_TAKE_ON;
+	case RT_ALLTOALL:
+		return t->bytes <= EXCHANGED_MOST_BYTES &&
+		       base_opt.coll_take[BASE_COLL_ALLTOALL] == BASE_TAKE_ON;
+	case RT_REDUCE_SCATTER:
+	case RT_REDUCE_SCATTER_BLOCK:
+		return is_computable(t) &&
+		       base_opt.coll_take[BASE_COLL_REDUCE_SCATTER] == BASE_TAKE_ON;
+	case RT_BARRIER:
+		return base_opt.coll_take[BASE_COLL_BARRIER] == BASE_TAKE_ON;
+	default:
+		return false;
+	}
+}
+
+static void begin(struct flow *f, struct taken *t)
+{
+	const struct hier_layout *l = t->lc->span->layout;
+	int root = t->take.root, root_node = root < 0 ? 0 : l->node_of[root];
+	struct hier_tree tree;
+
+	*f = (struct flow){
+		.t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1
+	};
+	f->acting = hier_acting(l, f->node, root);
+	f->acts = f->acting == t->lc->rank;
+	f->cut = hier_cut(t->bytes, t->lc->span->segment_bytes,
+			  rt_is_reduce(t->take.kind) ? t->reduce.element_bytes : 1);
+	if (!f->acts)
+		return;
+	hier_tree_of(l->nodes, root_node, f->node, &tree);
+	if (tree.parent >= 0)
+		f->parent = hier_acting(l, tree.parent, root);
+	f->child_count = tree.child_count;
+	for (int i = 0; i < tree.child_count; i++)
+		f->children[i] = hier_acting(l, tree.children[i], root);
+}
+
+static void run(struct flow *f)
+{
+	static void (*const kinds[RT_KINDS])(struct flow *f) = {
+		[RT_BCAST] = hier_bcast,
+		[RT_GATHER] = hier_gather,
+		[RT_SCATTER] = hier_scatter,
+		[RT_ALLGATHER] = hier_allgather,
+		[RT_ALLGATHERV] = hier_allgather,
+		[RT_REDUCE] = hier_reduce,
+		[RT_ALLREDUCE] = hier_reduce,
+		[RT_ALLTOALL] = hier_alltoall,
+		[RT_REDUCE_SCATTER] = hier_scattered,
+		[RT_REDUCE_SCATTER_BLOCK] = hier_scattered,
+		[RT_BARRIER] = hier_barrier,
+	};
+
+	inside++;
+	kinds[f->t->take.kind](f);
+	inside--;
+}
+
+/* The library's own error where there is one: this rank has met it. */
+static int conclude(struct flow *f)
+{
+	int rc = take_conclude(f->t, f->code ? 0 : f->err);
+
+	if (!f->code)
+		return rc;
+	real.Comm_call_errhandler(f->t->take.comm, f->code);
+	return f->code;
+}
+
+static void work(struct flow *f, struct taken *t, int err, struct hier_thread *by)
+{
+	begin(f, t);
+	f->by = by;
+	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments",
+		 t->take.name, (unsigned long long)t->bytes, f->l->nodes,
+		 (unsigned long long)hier_count(&f->cut));
+	if (err)
+		flow_fail(f, err);
+	run(f);
+	base_count(BASE_CTR_SPAN_TAKEN, 1);
+}
+
+int hier_work(struct taken *t, int err, struct hier_thread *by)
+{
+	struct flow f;
+
+	work(&f, t, err, by);
+	return f.code ? -EIO : f.err;
+}
+
+bool hier_serve(struct taken *t, int *rc)
+{
+	struct flow f;
+
+	if (!hier_suits(t))
+		return trace_passed("it is not one of those that are served over several nodes");
+	hier_wait_idle(t->lc->span);
+	work(&f, t, take_prepare(t), NULL);
+	*rc = conclude(&f);
+	return true;
+}

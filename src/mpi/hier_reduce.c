@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reductions over several nodes, segment by segment: what the ranks of a node bring comes together
+ * at the rank that acts for it, goes up the tree, and, where all get the result, down again `lag`
+ * segments later.
+ *
+ *   segment      k           inside the node, then up: children's parts, in the order of the tree,
+ * own part first k - lag     down, then inside the node
+ *
+ * The order in which parts are combined is one of the layout, not of time: results are the same
+ * from run to run, and on all ranks, as one rank computes them.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+struct reduce {
+	struct flow *f;
+	bool for_all;
+	uint64_t count, lag;
+	const char *mine;      /* what this rank brings */
+	char *sum;             /* of the rank that acts: whole, or slots */
+	uint64_t sum_slots;    /* 0: whole */
+	char *theirs;          /* SPAN_SLOTS of each child */
+	struct rt_part part, sum_part;
+	struct rt_call up, down; /* of the node */
+	struct rt_pieces *inside; /* its reduction */
+	struct post recv_up[SPAN_CHILDREN][SPAN_SLOTS], send_up[SPAN_SLOTS];
+	struct post recv_down[SPAN_SLOTS], send_down[SPAN_CHILDREN][SPAN_SLOTS];
+};
+
+static uint64_t sum_offset(const struct reduce *d, uint64_t k)
+{
+	return (d->sum_slots ? k % d->sum_slots : k) * d->f->cut.segment;
+}
+
+static char *sum_at(const struct reduce *d, uint64_t k)
+{
+	return d->sum ? d->sum + sum_offset(d, k) : d->f->s->spare;
+}
+
+static char *their_at(const struct reduce *d, int child, uint64_t k)
+{
+	uint64_t slot = (uint64_t)child * SPAN_SLOTS + k % SPAN_SLOTS;
+
+	return d->theirs ? d->theirs + slot * d->f->cut.segment : d->f->s->spare;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+/* What the CPU cannot load, or what was not described, has a plain form. */
+struct places { uint64_t send, recv, sum, theirs, bytes; };
+
+static void place(const struct reduce *d, const struct rt_call *call, struct places *p)
+{
+	const struct flow *f = d->f;
+	bool needs_sum = f->acts && !call->recv.count;
+
+	*p = (struct places){ 0 };
+	p->send = p->bytes;
+	p->bytes += call->send.buf.pack ? f->cut.bytes : 0;
+	p->recv = p->bytes;
+	p->bytes += call->recv.buf.pack ? f->cut.bytes : 0;
+	p->sum = p->bytes;
+	p->bytes += needs_sum ? SPAN_SLOTS * f->cut.segment : 0;
+	p->theirs = p->bytes;
+	p->bytes += (uint64_t)f->child_count * SPAN_SLOTS * f->cut.segment;
+}
+
+static int set_buffers(struct reduce *d)
+{
+	const struct flow *f = d->f;
+	const struct rt_call *call = &f->t->call;
+	const struct rt_buf *send = &call->send.buf;
+	struct places p;
+	char *window;
+
+	place(d, call, &p);
+	window = hier_window(f->s, p.bytes);
+	if (p.bytes && !window)
+		return -ENOMEM;
+	d->mine = send->pack ? window + p.send : send->addr;
+	if (f->acts) {
+		d->sum = !call->recv.count     ? window + p.sum
+			 : call->recv.buf.pack ? window + p.recv
+					       : call->recv.buf.addr;
+		d->sum_slots = call->recv.count ? 0 : SPAN_SLOTS;
+		d->theirs = window + p.theirs;
+	} else if (call->recv.count) {
+		d->sum = call->recv.buf.pack ? window + p.recv : call->recv.buf.addr;
+	}
+	return send->pack ? send->pack(send->ctx, 0, f->cut.bytes, window + p.send) : 0;
+}
+
+static int begin_inside(struct reduce *d)
+{
+	struct flow *f = d->f;
+	const struct rt_call *call = &f->t->call;
+	uint64_t whole = f->cut.bytes,
+		 sum_bytes = d->sum_slots ? d->sum_slots * f->cut.segment : whole;
+	int err;
+
+	d->part = (struct rt_part){ 0, whole };
+	d->sum_part = (struct rt_part){ 0, sum_bytes };
+	d->up = (struct rt_call){
+		.kind = RT_REDUCE,
+		.root = f->l->place[f->acting],
+		.in_place = f->acts && d->sum == d->mine,
+		.send = { .buf = { .addr = (void *)d->mine, .bytes = whole },
+			  .parts = &d->part,
+			  .count = 1 },
+		.bytes = whole,
+		.reduce = call->reduce,
+		.name = call->name,
+		.site = call->site,
+	};
+	d->down = d->up;
+	d->down.kind = RT_BCAST;
+	d->down.send = (struct rt_side){ .buf = { .addr = d->sum, .bytes = whole },
+					 .parts = &d->part,
+					 .count = 1 };
+	if (f->acts)
+		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = sum_bytes },
+					       .parts = &d->sum_part,
+					       .count = 1 };
+	err = rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &d->inside);
+	return err || !d->for_all
+		       ? err
+		       : rt_pieces_begin(f->s->local, &d->down, f->cut.segment, &f->inside);
+}
+
+static void begin(struct reduce *d, struct flow *f)
+{
+	int err = f->err;
+
+	*d = (struct reduce){
+		.f = f,
+		.for_all = f->t->take.kind == RT_ALLREDUCE,
+		.count = hier_count(&f->cut),
+	};
+	d->lag = d->for_all ? 2 * (uint64_t)hier_tree_depth(f->l->nodes) + 1 : 0;
+	if (!err)
+		err = set_buffers(d);
+	if (!err && f->s->local)
+		err = begin_inside(d);
+	if (err)
+		flow_fail(f, err);
+}
+
+static void end(struct reduce *d)
+{
+	const struct rt_side *recv = &d->f->t->call.recv;
+	int err;
+
+	rt_pieces_end(d->inside);
+	rt_pieces_end(d->f->inside);
+	if (d->f->err || !recv->count || !recv->buf.pack)
+		return;
+	err = recv->buf.unpack(recv->buf.ctx, 0, d->f->cut.bytes, d->sum);
+	if (err)
+		flow_fail(d->f, err);
+}
+
+/* ---- up ---------------------------------------------------------------------------------- */
+
+static void expect_up(struct reduce *d, uint64_t k)
+{
+	struct flow *f = d->f;
+
+	for (int i = 0; i < f->child_count && k < d->count; i++)
+		flow_recv(f, &d->recv_up[i][k % SPAN_SLOTS], their_at(d, i, k),
+			  hier_length(&f->cut, k), f->children[i], FLOW_UP);
+}
+
+/* What the ranks here bring. */
+static void come_together(struct reduce *d, uint64_t k)
+{
+	struct flow *f = d->f;
+	uint64_t at = k * f->cut.segment, bytes = hier_length(&f->cut, k);
+
+	if (f->s->local)
+		flow_run(f, d->inside, at, sum_offset(d, k), bytes);
+	else if (!f->err && d->sum != d->mine)
+		memcpy(sum_at(d, k), d->mine + at, bytes);
+}
+
+static void combine(struct reduce *d, int child, uint64_t k)
+{
+	struct flow *f = d->f;
+	const struct rt_reduce *reduce = &f->t->call.reduce;
+	int err;
+
+	flow_wait(f, &d->recv_up[child][k % SPAN_SLOTS]);
+	if (f->err)
+		return;
+	err = reduce->combine(reduce->ctx, their_at(d, child, k), sum_at(d, k),
+			    hier_length(&f->cut, k) / reduce->element_bytes);
+	if (err)
+		flow_fail(f, err);
+}
+
+static void go_up(struct reduce *d, uint64_t k)
+{
+	struct flow *f = d->f;
+	struct post *p = &d->send_up[k % SPAN_SLOTS];
+
+	flow_wait(f, p); /* what it sends still may be in this slot of the sum */
+	come_together(d, k);
+	for (int i = 0; i < f->child_count; i++)
+		combine(d, i, k);
+	expect_up(d, k + SPAN_SLOTS);
+	if (f->parent >= 0) {
+		flow_send(f, p, sum_at(d, k), hier_length(&f->cut, k), f->parent, FLOW_UP);
+		p->segment = k;
+	}
+	if (f->acts && k + 1 == d->count)
+		flow_status(f, f->children, f->child_count, &f->parent, f->parent >= 0);
+}
+
+/* ---- down -------------------------------------------------------------------------------- */
+
+/* Into the sum, which must have gone up. */
+static void expect_down(struct reduce *d, uint64_t k)
+{
+	struct flow *f = d->f;
+	struct post *up = &d->send_up[k % SPAN_SLOTS];
+
+	if (f->parent < 0 || k >= d->count)
+		return;
+	if (up->segment == k)
+		flow_wait(f, up);
+	flow_recv(f, &d->recv_down[k % SPAN_SLOTS], sum_at(d, k), hier_length(&f->cut, k),
+		  f->parent, FLOW_DOWN);
+}
+
+static void go_down(struct reduce *d, uint64_t k)
+{
+	struct flow *f = d->f;
+	uint64_t bytes = hier_length(&f->cut, k);
+
+	for (uint64_t i = k ? k + SPAN_SLOTS - 1 : 0; i < k + SPAN_SLOTS; i++)
+		expect_down(d, i);
+	flow_wait(f, &d->recv_down[k % SPAN_SLOTS]);
+	for (int i = 0; i < f->child_count; i++) {
+		flow_wait(f, &d->send_down[i][k % SPAN_SLOTS]);
+		flow_send(f, &d->send_down[i][k % SPAN_SLOTS], sum_at(d, k), bytes, f->children[i],
+			  FLOW_DOWN);
+	}
+	if (f->acts && k + 1 == d->count) /* before the others here take it for right */
+		flow_status(f, &f->parent, f->parent >= 0, f->children, f->child_count);
+	flow_run(f, f->inside, k * f->cut.segment, 0, bytes);
+}
+
+void hier_reduce(struct flow *f)
+{
+	struct reduce d;
+
+	begin(&d, f);
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		expect_up(&d, k);
+	for (uint64_t k = 0; k < d.count + d.lag; k++) {
+		if (k < d.count)
+			go_up(&d, k);
+		if (d.for_all && k >= d.lag)
+			go_down(&d, k - d.lag);
+	}
+	for (int slot = 0; slot < SPAN_SLOTS; slot++) {
+		flow_wait(f, &d.send_up[slot]);
+		for (int i = 0; i < f->child_count; i++)
+			flow_wait(f, &d.send_down[i][slot]);
+	}
+	end(&d);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Nonblocking collectives on a communicator that spans nodes, where the library is used by several
+ * threads anyway (doc/adr/0030-requests-over-nodes.md): a thread for each such communicator does
+ * them in their order, as blocking ones.
+ *
+ *   request.c   --hier_start()-->  queue  --the thread-->  done  --hier_next_done()-->  request.c
+ *
+ * While nobody asks for it the thread sleeps between two looks at its messages; whoever waits for,
+ * or tests, a request makes it look at once. Blocking collectives wait until it has nothing to do.
+ * It is no thread of Sluice's to guard/ and region/: it touches the program's memory.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+enum {
+	SET_MASK = 2,             /* SIG_SETMASK */
+	EAGER_LOOKS = 100,        /* after the last event, before it sleeps */
+	NAP_MIN_NS = 20000, NAP_MAX_NS = 500000,
+	GIVE_UP_NAPS = 2000,      /* of a ms, at the end: without anything that ends */
+};
+
+/* Signals of the program's go to its own threads; what a thread itself causes (SIGILL, SIGTRAP,
+ * SIGBUS, SIGFPE, SIGSEGV, SIGSYS), and what libc sends to all threads (32, 33), comes here. */
+#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
+#define BLOCKED (~(BIT(4) | BIT(5) | BIT(7) | BIT(8) | BIT(11) | BIT(31) | BIT(32) | BIT(33)))
+
+struct job {
+	struct job *next;
+	struct taken *taken;
+	void *owner;
+	int err; /* before it begins; then its result */
+};
+
+struct jobs { struct job *first, **last; };
+
+struct hier_thread {
+	pthread_mutex_t lock;  /* protects the rest, but for what is atomic */
+	pthread_cond_t news;
+	struct jobs queue;
+	uint32_t ended;        /* so many have */
+	bool is_busy, is_ending;
+	_Atomic bool is_cancelled;
+	uint32_t seen, looks;  /* the thread's own */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct jobs jobs;
+	_Atomic uint32_t count;
+} done = { .lock = PTHREAD_MUTEX_INITIALIZER, .jobs = { .last = &done.jobs.first } };
+
+static _Atomic uint32_t hurries; /* somebody is waiting: counts up */
+
+static void put(struct jobs *jobs, struct job *j)
+{
+	j->next = NULL;
+	*jobs->last = j;
+	jobs->last = &j->next;
+}
+
+static struct job *take(struct jobs *jobs)
+{
+	struct job *j = jobs->first;
+
+	if (j)
+		jobs->first = j->next;
+	if (j && !jobs->first)
+		jobs->last = &jobs->first;
+	return j;
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+static void nap(long ns)
+{
+	const struct timespec t = { 0, ns };
+
+	nanosleep(&t, NULL);
+}
+
+bool hier_thread_pause(struct hier_thread *t, bool has_moved)
+{
+	uint32_t now = atomic_load_explicit(&hurries, memory_order_relaxed);
+
+	if (has_moved || now != t->seen)
+		t->looks = 0;
+	t->seen = now;
+	t->looks++;
+	if (t->looks < EAGER_LOOKS)
+		sched_yield();
+	else
+		nap((long)base_min_u64((uint64_t)(t->looks - EAGER_LOOKS) * 1000 + NAP_MIN_NS,
+				       NAP_MAX_NS));
+	return !atomic_load_explicit(&t->is_cancelled, memory_order_relaxed);
+}
+
+static void finish(struct job *j)
+{
+	pthread_mutex_lock(&done.lock);
+	put(&done.jobs, j);
+	atomic_fetch_add_explicit(&done.count, 1,
+				  memory_order_release); /* partner: hier_next_done */
+	pthread_mutex_unlock(&done.lock);
+}
+
+static void thread_free(struct hier_thread *t)
+{
+	pthread_cond_destroy(&t->news);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+/* The communicator may be gone as soon as its last request has been handed out. */
+static void *thread_main(void *arg)
+{
+	struct hier_thread *t = arg;
+	struct job *j;
+
+	prctl(PR_SET_NAME, "sluice-span");
+	pthread_mutex_lock(&t->lock);
+	while (!t->is_ending) {
+		j = take(&t->queue);
+		if (!j) {
+			pthread_cond_wait(&t->news, &t->lock);
+			continue;
+		}
+		t->is_busy = true;
+		pthread_mutex_unlock(&t->lock);
+		t->looks = 0;
+		j->err = hier_work(j->taken, j->err, t);
+		pthread_mutex_lock(&t->lock);
+		t->is_busy = false;
+		t->ended++;
+		finish(j);
+	}
+	pthread_mutex_unlock(&t->lock);
+	thread_free(t);
+	return NULL;
+}
+
+static int create(void *(*run)(void *), void *arg)
+{
+	uint64_t blocked = BLOCKED, before;
+	pthread_t thread;
+	int rc;
+
+	syscall(SYS_rt_sigprocmask, SET_MASK, &blocked, &before,
+		sizeof(blocked)); /* a thread is born with its creator's */
+	rc = pthread_create(&thread, NULL, run, arg);
+	syscall(SYS_rt_sigprocmask, SET_MASK, &before, NULL, sizeof(before));
+	if (!rc)
+		pthread_detach(thread);
+	return -rc;
+}
+
+int hier_thread_create(struct hier_thread **out)
+{
+	struct hier_thread *t = calloc(1, sizeof(*t));
+	int ret;
+
+	if (!t)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->news, NULL);
+	t->queue.last = &t->queue.first;
+	ret = base_fault("hier_thread") ? -EAGAIN : create(thread_main, t);
+	if (ret)
+		thread_free(t);
+	else
+		*out = t;
+	return ret;
+}
+
+void hier_thread_end(struct hier_thread *t)
+{
+	if (!t)
+		return;
+	pthread_mutex_lock(&t->lock);
+	t->is_ending = true;
+	pthread_cond_signal(&t->news);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- waiting for all of them ------------------------------------------------------------- */
+
+static bool is_idle(struct hier_thread *t, uint32_t *out_ended)
+{
+	bool is;
+
+	pthread_mutex_lock(&t->lock);
+	is = !t->is_busy && !t->queue.first;
+	*out_ended = t->ended;
+	pthread_mutex_unlock(&t->lock);
+	return is;
+}
+
+void hier_wait_idle(struct spanning *s)
+{
+	uint32_t ended;
+
+	while (s->thread && !is_idle(s->thread, &ended)) {
+		atomic_fetch_add_explicit(&hurries, 1, memory_order_relaxed);
+		if (rt_has_requests())
+			rt_requests_progress();
+		sched_yield();
+	}
+}
+
+bool hier_end(struct spanning *s)
+{
+	uint32_t ended = 0, before = 0;
+
+	for (int naps = 0; s->thread && !is_idle(s->thread, &ended); naps++) {
+		atomic_fetch_add_explicit(&hurries, 1, memory_order_relaxed);
+		if (ended != before)
+			naps = 0;
+		before = ended;
+		if (naps == GIVE_UP_NAPS)
+			atomic_store_explicit(&s->thread->is_cancelled, true, memory_order_relaxed);
+		if (naps == 2 * GIVE_UP_NAPS)
+			return false;
+		nap(1000000);
+	}
+	return true;
+}
+
+/* ---- requests ---------------------------------------------------------------------------- */
+
+bool hier_takes_requests(const struct taken *t)
+{
+	return t->lc->span->thread && hier_suits(t);
+}
+
+int hier_give_up(struct taken *t)
+{
+	t->call = (struct rt_call){ .kind = t->take.kind,
+				    .root = t->take.root,
+				    .name = t->take.name };
+	hier_wait_idle(t->lc->span);
+	return hier_work(t, -ENOMEM, NULL);
+}
+
+int hier_start(struct taken *t, int err, void *owner)
+{
+	struct hier_thread *thread = t->lc->span->thread;
+	struct job *j = base_fault("hier_start") ? NULL : malloc(sizeof(*j));
+
+	if (!j)
+		return hier_give_up(t);
+	*j = (struct job){ .taken = t, .owner = owner, .err = err };
+	rt_watch();
+	pthread_mutex_lock(&thread->lock);
+	put(&thread->queue, j);
+	pthread_cond_signal(&thread->news);
+	pthread_mutex_unlock(&thread->lock);
+	return 0;
+}
+
+void *hier_next_done(int *out_result)
+{
+	struct job *j;
+	void *owner;
+
+	atomic_fetch_add_explicit(&hurries, 1, memory_order_relaxed);
+	if (!atomic_load_explicit(&done.count, memory_order_acquire))
+		return NULL;
+	pthread_mutex_lock(&done.lock);
+	j = take(&done.jobs);
+	if (j)
+		atomic_fetch_sub_explicit(&done.count, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&done.lock);
+	if (!j)
+		return NULL;
+	rt_unwatch();
+	*out_result = j->err;
+	owner = j->owner;
+	free(j);
+	return owner;
+}

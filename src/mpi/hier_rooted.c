@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A gather, and a scatter, over several nodes: each rank's message crosses the network once, a unit
+ * at a time.
+ *
+ *   gather    in step k the ranks of a node bring their k-th units together at the one that acts
+ * for it, which sends each on to the root, straight into its place; while they are on their way
+ * step k + 1 begins scatter   the same with its arrows turned
+ *
+ * The ranks of a node may stand anywhere in the communicator, so what comes together is sent rank
+ * by rank. Nodes of different sizes have units of different lengths; the root goes through the
+ * steps of all of them side by side.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+struct rooted {
+	struct flow *f;
+	struct plain plain;
+	bool is_root, is_scatter;
+	int root;
+	uint64_t bytes;            /* of each rank's message */
+	char *slots; /* of a rank that acts, but for the root: SPAN_SLOTS times a unit of each rank
+		      */
+	struct rt_call near;       /* what moves inside the node */
+	int *partners;             /* of a step there */
+	struct rt_part *parts;
+};
+
+static uint64_t unit_of(const struct rooted *o, int node)
+{
+	return hier_unit_bytes(o->f->s->segment_bytes, hier_node_size(o->f->l, node));
+}
+
+static uint64_t steps_of(const struct rooted *o, int node)
+{
+	uint64_t unit = unit_of(o, node);
+
+	return (o->bytes + unit - 1) / unit;
+}
+
+static uint64_t length(const struct rooted *o, int node, uint64_t k)
+{
+	uint64_t unit = unit_of(o, node);
+
+	return k < steps_of(o, node) ? base_min_u64(unit, o->bytes - k * unit) : 0;
+}
+
+static struct post *post_of(const struct rooted *o, int rank, uint64_t k)
+{
+	return &o->f->s->posts[(k % SPAN_SLOTS) * (uint64_t)o->f->l->ranks + (uint64_t)rank];
+}
+
+/* ---- inside the node --------------------------------------------------------------------- */
+
+/* In the slots, which this rank has as the one that acts. */
+static uint64_t slot_offset(const struct rooted *o, int place, uint64_t k)
+{
+	uint64_t n = (uint64_t)hier_node_size(o->f->l, o->f->node);
+
+	return ((k % SPAN_SLOTS) * n + (uint64_t)place) * unit_of(o, o->f->node);
+}
+
+/* The root's buffer has a part for each rank. */
+static const struct rt_side *root_side(const struct rooted *o)
+{
+	return o->is_scatter ? &o->f->t->call.send : &o->f->t->call.recv;
+}
+/* Every rank's own message; the root has none in place. */
+static const struct rt_side *own_side(const struct rooted *o)
+{
+	return o->is_scatter ? &o->f->t->call.recv : &o->f->t->call.send;
+}
+static char *root_at(const struct rooted *o)
+{
+	return o->is_scatter ? o->plain.send : o->plain.recv;
+}
+static char *own_at(const struct rooted *o)
+{
+	char *at = o->is_scatter ? o->plain.recv : o->plain.send;
+
+	return at ? at + own_side(o)->parts[0].off : NULL;
+}
+
+/* Between the rank that acts and the others here. */
+static void step_inside(struct rooted *o, uint64_t k)
+{
+	struct flow *f = o->f;
+	uint64_t at = k * unit_of(o, f->node), bytes = length(o, f->node, k);
+	struct rt_exchange x = { 0 };
+	int n = 0;
+
+	if (!bytes || !f->inside || f->err)
+		return;
+	for (int i = 0; f->acts && i < hier_node_size(f->l, f->node); i++) {
+		int rank = hier_node_ranks(f->l, f->node)[i];
+
+		if (rank == f->acting)
+			continue;
+		o->parts[n] = (struct rt_part){ o->is_root ? root_side(o)->parts[rank].off + at
+							   : slot_offset(o, i, k),
+						bytes };
+		o->partners[n++] = i;
+	}
+	if (!f->acts) {
+		o->parts[n] = (struct rt_part){ own_side(o)->parts[0].off + at, bytes };
+		o->partners[n++] = f->l->place[f->acting];
+	}
+	if (f->acts == o->is_scatter)
+		x = (struct rt_exchange){ .targets = o->partners,
+					  .sent = o->parts,
+					  .target_count = n };
+	else
+		x = (struct rt_exchange){ .sources = o->partners,
+					  .received = o->parts,
+					  .source_count = n };
+	flow_exchange(f, f->inside, &x);
+}
+
+static int begin_inside(struct rooted *o)
+{
+	struct flow *f = o->f;
+	const struct rt_call *call = &f->t->call;
+	uint64_t n = (uint64_t)hier_node_size(f->l, f->node), unit = unit_of(o, f->node);
+	struct rt_buf buf = { .addr = o->slots, .bytes = SPAN_SLOTS * n * unit };
+	struct rt_side *mine = f->acts == o->is_scatter ? &o->near.send : &o->near.recv;
+
+	o->near = (struct rt_call){
+		.kind = call->kind, .root = -1, .name = call->name, .site = call->site
+	};
+	if (!f->acts || o->is_root)
+		buf = f->acts == o->is_scatter ? (struct rt_buf){ .addr = o->plain.send,
+								  .bytes = o->plain.send_bytes }
+					       : (struct rt_buf){ .addr = o->plain.recv,
+								  .bytes = o->plain.recv_bytes };
+	mine->buf = buf;
+	o->partners = malloc(n * sizeof(*o->partners));
+	o->parts = malloc(n * sizeof(*o->parts));
+	if (!o->partners || !o->parts)
+		return -ENOMEM;
+	return rt_exchanges_begin(f->s->local, &o->near, n * unit, &f->inside);
+}
+
+static void begin(struct rooted *o, struct flow *f)
+{
+	bool has_slots = f->acts && f->t->lc->rank != f->t->take.root;
+	uint64_t slots;
+	int err;
+
+	*o = (struct rooted){
+		.f = f,
+		.is_scatter = f->t->take.kind == RT_SCATTER,
+		.root = f->t->take.root,
+		.is_root = f->t->lc->rank == f->t->take.root,
+		.bytes = f->t->bytes,
+	};
+	slots = has_slots
+			? SPAN_SLOTS * (uint64_t)hier_node_size(f->l, f->node) * unit_of(o, f->node)
+			: 0;
+	err = plain_begin(f, false, slots, &o->plain);
+	o->slots = !err && has_slots ? o->plain.more : NULL;
+	if (!err && !o->is_root && own_side(o)->parts[0].bytes != o->bytes)
+		err = -EREMOTEIO;
+	if (!err && o->is_root)
+		err = plain_copy_own(f, &o->plain);
+	if (!err && f->s->local)
+		err = begin_inside(o);
+	if (err)
+		flow_fail(f, err);
+}
+
+static void end(struct rooted *o)
+{
+	rt_pieces_end(o->f->inside);
+	free(o->partners);
+	free(o->parts);
+	plain_end(o->f, &o->plain, o->f->t->call.in_place ? o->root : -1);
+}
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+/* Of another node's rank, in the root's buffer. */
+static char *place_of(const struct rooted *o, int rank, uint64_t k)
+{
+	uint64_t at = k * unit_of(o, o->f->l->node_of[rank]);
+
+	return root_at(o) && !o->f->err ? root_at(o) + root_side(o)->parts[rank].off + at
+					: o->f->s->spare;
+}
+
+/* Of a rank of this node, in the memory of the one that acts. */
+static char *passing(const struct rooted *o, int rank, uint64_t k)
+{
+	if (o->f->err || !o->slots)
+		return o->f->s->spare;
+	return rank == o->f->acting ? own_at(o) + k * unit_of(o, o->f->node) :
+				      o->slots + slot_offset(o, o->f->l->place[rank], k);
+}
+
+/* Units k of all other nodes' ranks: the root's messages. */
+static void root_post(struct rooted *o, uint64_t k)
+{
+	struct flow *f = o->f;
+
+	for (int node = 0; node < f->l->nodes; node++) {
+		uint64_t bytes = length(o, node, k);
+		int to = hier_acting(f->l, node, o->root);
+
+		for (int i = 0; node != f->node && bytes && i < hier_node_size(f->l, node); i++) {
+			int rank = hier_node_ranks(f->l, node)[i];
+
+			if (o->is_scatter)
+				flow_send(f, post_of(o, rank, k), place_of(o, rank, k), bytes, to,
+					  FLOW_DOWN);
+			else
+				flow_recv(f, post_of(o, rank, k), place_of(o, rank, k), bytes, to,
+					  FLOW_UP);
+		}
+	}
+}
+
+static void acting_post(struct rooted *o, uint64_t k)
+{
+	struct flow *f = o->f;
+	uint64_t bytes = length(o, f->node, k);
+
+	for (int i = 0; bytes && i < hier_node_size(f->l, f->node); i++) {
+		int rank = hier_node_ranks(f->l, f->node)[i];
+
+		if (o->is_scatter)
+			flow_recv(f, post_of(o, rank, k), passing(o, rank, k), bytes, o->root,
+				  FLOW_DOWN);
+		else
+			flow_send(f, post_of(o, rank, k), passing(o, rank, k), bytes, o->root,
+				  FLOW_UP);
+	}
+}
+
+static void wait_all(struct rooted *o, uint64_t k)
+{
+	for (int rank = 0; rank < o->f->l->ranks; rank++)
+		flow_wait(o->f, post_of(o, rank, k));
+}
+
+static uint64_t most_steps(const struct rooted *o)
+{
+	uint64_t most = 0;
+
+	for (int node = 0; node < o->f->l->nodes; node++)
+		most = base_max_u64(most, steps_of(o, node));
+	return most;
+}
+
+/* Is all that came from the others, or goes to them, right? */
+static void root_status(struct rooted *o)
+{
+	struct flow *f = o->f;
+
+	for (int node = 0; node < f->l->nodes; node++) {
+		int other = hier_acting(f->l, node, o->root);
+
+		if (node != f->node)
+			flow_status(f, &other, !o->is_scatter, &other, o->is_scatter);
+	}
+}
+
+/* ---- gather ------------------------------------------------------------------------------ */
+
+static void gather_root(struct rooted *o)
+{
+	uint64_t steps = most_steps(o);
+
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		root_post(o, k);
+	for (uint64_t k = 0; k < steps; k++) {
+		step_inside(o, k);
+		wait_all(o, k);
+		root_post(o, k + SPAN_SLOTS);
+	}
+	root_status(o);
+}
+
+static void gather_acting(struct rooted *o)
+{
+	uint64_t steps = steps_of(o, o->f->node);
+
+	for (uint64_t k = 0; k < steps; k++) {
+		wait_all(o, k); /* what was in its place */
+		step_inside(o, k);
+		acting_post(o, k);
+	}
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		wait_all(o, k);
+	flow_status(o->f, NULL, 0, &o->root, 1);
+}
+
+/* ---- scatter ----------------------------------------------------------------------------- */
+
+static void scatter_root(struct rooted *o)
+{
+	uint64_t steps = most_steps(o);
+
+	for (uint64_t k = 0; k < steps; k++) {
+		wait_all(o, k);
+		root_post(o, k);
+		step_inside(o, k);
+	}
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		wait_all(o, k);
+	root_status(o);
+}
+
+static void scatter_acting(struct rooted *o)
+{
+	uint64_t steps = steps_of(o, o->f->node);
+
+	for (uint64_t k = 0; k < SPAN_SLOTS; k++)
+		acting_post(o, k);
+	for (uint64_t k = 0; k < steps; k++) {
+		wait_all(o, k);
+		if (k + 1 == steps) /* before the others here take it for right */
+			flow_status(o->f, &o->root, 1, NULL, 0);
+		step_inside(o, k);
+		acting_post(o, k + SPAN_SLOTS);
+	}
+}
+
+static void run(struct flow *f, void (*root)(struct rooted *), void (*acting)(struct rooted *))
+{
+	struct rooted o;
+
+	begin(&o, f);
+	if (o.is_root)
+		root(&o);
+	else if (f->acts)
+		acting(&o);
+	else
+		for (uint64_t k = 0; k < steps_of(&o, f->node); k++)
+			step_inside(&o, k);
+	end(&o);
+}
+
+void hier_gather(struct flow *f) { run(f, gather_root, gather_acting); }
+
+void hier_scatter(struct flow *f) { run(f, scatter_root, scatter_acting); }

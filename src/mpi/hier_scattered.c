@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reductions whose result is scattered, over several nodes: each node combines what its ranks bring
+ * for another node's, and sends that only.
+ *
+ *   step 0                  for the ranks here: the beginning of the sum, at the rank that acts
+ *   step s, of nodes - 1    for those of the node s places on: segments go to the rank that acts
+ * there; from the one s places back come segments, which are added at the end              each
+ * rank here gets its part of the sum
+ *
+ * The order of nodes in each sum is the layout's: results are the same from run to run. Units as in
+ * an all-to-all: both ends of a step go through the same ones.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/hier.h"
+
+struct scattered {
+	struct flow *f;
+	struct plain plain;
+	uint64_t sum_bytes;   /* of all ranks here */
+	char *sum, *out, *in; /* of the rank that acts; the latter SPAN_SLOTS segments each */
+	struct rt_call up, down; /* of the node */
+	struct rt_part part, sum_part;
+	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
+};
+
+/* A segment of what belongs to one rank of a node. */
+struct unit {
+	const struct scattered *d;
+	int node, member;
+	uint64_t at;    /* in that rank's part */
+	uint64_t index;
+	uint64_t sum_at; /* in the node's parts, one after the other */
+};
+
+/* As all know it, whatever has failed here. */
+static uint64_t bytes_of(const struct flow *f, int rank)
+{
+	const struct taken *t = f->t;
+
+	if (t->take.kind == RT_REDUCE_SCATTER_BLOCK)
+		return t->bytes;
+	return (uint64_t)list_get(t->take.recv.counts, rank) * t->reduce.element_bytes;
+}
+
+static int rank_at(const struct unit *u) { return hier_node_ranks(u->d->f->l, u->node)[u->member]; }
+static bool is_over(const struct unit *u)
+{
+	return u->member >= hier_node_size(u->d->f->l, u->node);
+}
+static uint64_t length(const struct unit *u)
+{
+	return base_min_u64(bytes_of(u->d->f, rank_at(u)) - u->at, u->d->f->cut.segment);
+}
+static uint64_t slot(const struct unit *u) { return u->index % SPAN_SLOTS * u->d->f->cut.segment; }
+/* In what each rank brings. */
+static uint64_t offset(const struct unit *u)
+{
+	return u->d->f->t->call.send.parts[rank_at(u)].off + u->at;
+}
+
+static void settle(struct unit *u)
+{
+	while (!is_over(u) && u->at >= bytes_of(u->d->f, rank_at(u))) {
+		u->at = 0;
+		u->member++;
+	}
+}
+
+static void advance(struct unit *u)
+{
+	u->sum_at += length(u);
+	u->at += length(u);
+	u->index++;
+	settle(u);
+}
+
+static struct unit first_of(const struct scattered *d, int node)
+{
+	struct unit u = { .d = d, .node = node };
+
+	settle(&u);
+	return u;
+}
+
+/* ---- inside the node --------------------------------------------------------------------- */
+
+/* To the rank that acts, so many bytes into the sum or, behind it, the slots. */
+static void come_together(struct scattered *d, const struct unit *u, uint64_t to)
+{
+	struct flow *f = d->f;
+
+	if (f->err)
+		return;
+	if (f->s->local)
+		flow_run(f, f->inside, offset(u), to, length(u));
+	else
+		memcpy(d->sum + to, d->plain.send + offset(u), length(u));
+}
+
+/* Each rank's part, from the one that acts. */
+static void hand_out(struct scattered *d, int *partners, struct rt_part *parts)
+{
+	struct flow *f = d->f;
+	const struct rt_part *own = f->t->call.recv.parts;
+	struct rt_exchange x = { 0 };
+	uint64_t at = 0;
+	int n = 0;
+
+	for (int k = 0; k < hier_node_size(f->l, f->node); k++) {
+		int rank = hier_node_ranks(f->l, f->node)[k];
+		uint64_t bytes = bytes_of(f, rank);
+
+		if (f->acts && rank == f->acting && bytes)
+			memcpy(d->plain.recv + own->off, d->sum + at, bytes);
+		if (f->acts ? rank != f->acting : rank == f->t->lc->rank) {
+			parts[n] = (struct rt_part){ f->acts ? at : own->off, bytes };
+			partners[n++] = f->acts ? k : f->l->place[f->acting];
+		}
+		at += bytes;
+	}
+	if (f->acts)
+		x = (struct rt_exchange){ .targets = partners, .sent = parts, .target_count = n };
+	else
+		x = (struct rt_exchange){ .sources = partners,
+					  .received = parts,
+					  .source_count = n };
+	flow_exchange(f, f->inside, &x);
+}
+
+static int open_down(struct scattered *d)
+{
+	struct flow *f = d->f;
+
+	rt_pieces_end(f->inside);
+	f->inside = NULL;
+	d->down = (struct rt_call){
+		.kind = d->up.kind, .root = -1, .name = d->up.name, .site = d->up.site
+	};
+	if (f->acts)
+		d->down.send.buf = (struct rt_buf){ .addr = d->sum, .bytes = d->sum_bytes };
+	else
+		d->down.recv.buf =
+			(struct rt_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
+	return f->s->local ? rt_exchanges_begin(f->s->local, &d->down, d->sum_bytes, &f->inside)
+			   : 0;
+}
+
+static void end(struct scattered *d)
+{
+	struct flow *f = d->f;
+	size_t n = (size_t)hier_node_size(f->l, f->node);
+	int *partners = malloc(n * sizeof(*partners));
+	struct rt_part *parts = malloc(n * sizeof(*parts));
+	int err = f->err ? 0 : partners && parts ? open_down(d) : -ENOMEM;
+
+	if (err)
+		flow_fail(f, err);
+	if (!f->err)
+		hand_out(d, partners, parts);
+	rt_pieces_end(f->inside);
+	free(partners);
+	free(parts);
+	plain_end(f, &d->plain, -1);
+}
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+static int begin_inside(struct scattered *d)
+{
+	struct flow *f = d->f;
+	const struct rt_call *call = &f->t->call;
+	uint64_t gathered = d->sum_bytes + SPAN_SLOTS * f->cut.segment;
+
+	d->part = (struct rt_part){ 0, d->plain.send_bytes };
+	d->sum_part = (struct rt_part){ 0, gathered };
+	d->up = (struct rt_call){
+		.kind = RT_REDUCE,
+		.root = f->l->place[f->acting],
+		.send = { .buf = { .addr = d->plain.send, .bytes = d->plain.send_bytes },
+			  .parts = &d->part,
+			  .count = 1 },
+		.bytes = d->plain.send_bytes,
+		.reduce = call->reduce,
+		.name = call->name,
+		.site = call->site,
+	};
+	if (f->acts)
+		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = gathered },
+					       .parts = &d->sum_part,
+					       .count = 1 };
+	return f->s->local ? rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &f->inside) : 0;
+}
+
+static void begin(struct scattered *d, struct flow *f)
+{
+	uint64_t slots = SPAN_SLOTS * f->cut.segment;
+	int err;
+
+	*d = (struct scattered){ .f = f };
+	for (int k = 0; k < hier_node_size(f->l, f->node); k++)
+		d->sum_bytes += bytes_of(f, hier_node_ranks(f->l, f->node)[k]);
+	err = plain_begin(f, false, f->acts ? d->sum_bytes + 2 * slots : 0, &d->plain);
+	if (!err && f->acts) {
+		d->sum = d->plain.more;
+		d->out = d->sum + d->sum_bytes;
+		d->in = d->out + slots;
+	}
+	if (!err)
+		err = begin_inside(d);
+	if (err)
+		flow_fail(f, err);
+}
+
+/* ---- between nodes ----------------------------------------------------------------------- */
+
+static char *passing(const struct scattered *d, char *slots, const struct unit *u)
+{
+	return slots && !d->f->err ? slots + slot(u) : d->f->s->spare;
+}
+
+static void expect(struct scattered *d, struct unit *u, int from)
+{
+	struct flow *f = d->f;
+
+	if (!f->acts || is_over(u))
+		return;
+	flow_recv(f, &d->recvs[u->index % SPAN_SLOTS], passing(d, d->in, u), length(u),
+		  hier_acting(f->l, from, -1), FLOW_UP);
+	advance(u);
+}
+
+static void send_unit(struct scattered *d, struct unit *u)
+{
+	struct flow *f = d->f;
+	struct post *p = &d->sends[u->index % SPAN_SLOTS];
+
+	flow_wait(f, p);
+	come_together(d, u, d->sum_bytes + slot(u));
+	if (f->acts)
+		flow_send(f, p, passing(d, d->out, u), length(u), hier_acting(f->l, u->node, -1),
+			  FLOW_UP);
+	advance(u);
+}
+
+static void add_unit(struct scattered *d, struct unit *u)
+{
+	struct flow *f = d->f;
+	const struct rt_reduce *reduce = &f->t->call.reduce;
+	int err = 0;
+
+	flow_wait(f, &d->recvs[u->index % SPAN_SLOTS]);
+	if (f->acts && !f->err)
+		err = reduce->combine(reduce->ctx, d->in + slot(u), d->sum + u->sum_at,
+				    length(u) / reduce->element_bytes);
+	if (err)
+		flow_fail(f, err);
+	advance(u);
+}
+
+static void run_step(struct scattered *d, int step)
+{
+	const struct flow *f = d->f;
+	int nodes = f->l->nodes, from = (f->node - step + nodes) % nodes;
+	struct unit out = first_of(d, (f->node + step) % nodes), in = first_of(d, f->node),
+		    expected = in;
+
+	for (int i = 0; i < SPAN_SLOTS; i++)
+		expect(d, &expected, from);
+	while (!is_over(&out) || !is_over(&in)) {
+		if (!is_over(&out))
+			send_unit(d, &out);
+		if (is_over(&in))
+			continue;
+		add_unit(d, &in);
+		expect(d, &expected, from);
+	}
+	for (int i = 0; i < SPAN_SLOTS; i++)
+		flow_wait(d->f, &d->sends[i]);
+}
+
+void hier_scattered(struct flow *f)
+{
+	struct scattered d;
+
+	begin(&d, f);
+	for (struct unit u = first_of(&d, f->node); !is_over(&u); advance(&u))
+		come_together(&d, &u, u.sum_at);
+	for (int step = 1; step < f->l->nodes; step++)
+		run_step(&d, step);
+	if (f->acts)
+		flow_meet(f);
+	end(&d); /* where the others here hear of what has failed */
+}

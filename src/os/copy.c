@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which copy kernel, and running it. The figures behind it: doc/adr/0005-copy-kernels.md. */
+#include <string.h>
+
+#include "os/arch/arch.h"
+#include "os/os.h"
+
+enum {
+	MOVSB_FROM = 256 << 10,         /* total; smaller, it is no faster than memcpy */
+	INTERLEAVE_FROM = 512 << 10,    /* total */
+	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
+	LLC_UNKNOWN = 32 << 20,
+};
+
+bool os_copy_has(enum base_copy_kernel kernel)
+{
+	switch (kernel) {
+	case BASE_COPY_MOVSB:
+		return os_arch_has_movsb();
+	case BASE_COPY_NONTEMPORAL:
+		return os_arch_has_nontemporal();
+	case BASE_COPY_INTERLEAVED:
+		return os_arch_has_interleaved();
+	case BASE_COPY_AUTO:
+	case BASE_COPY_PLAIN:
+		return true;
+	case BASE_COPY_KERNELS:
+		break;
+	}
+	return false;
+}
+
+/* Total from which data goes past the caches: sources and destinations would fill too much of them
+ * for the reader to find its part there. */
+static uint64_t nontemporal_from(void)
+{
+	uint64_t llc = os_llc_bytes();
+
+	return (llc ? llc : LLC_UNKNOWN) / 16 * 3;
+}
+
+static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_bytes)
+{
+	uint64_t said = base_opt.xfer_past_cache_bytes;
+
+	if (said && total_bytes >= said && os_arch_has_nontemporal())
+		return BASE_COPY_NONTEMPORAL;
+	if (os_arch_prefers_movsb())
+		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
+	if (!said && total_bytes >= nontemporal_from())
+		return os_arch_has_nontemporal() ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
+	/* It pays between the second-level caches of two cores, hence while the data fits there; a
+	 * copy in one piece is a process's own, between buffers of its own cache. */
+	if (total_bytes >= INTERLEAVE_FROM && total_bytes < os_l2_bytes() &&
+	    fragment_bytes >= INTERLEAVE_FRAGMENT && fragment_bytes < total_bytes &&
+	    os_arch_has_interleaved())
+		return BASE_COPY_INTERLEAVED;
+	return BASE_COPY_PLAIN;
+}
+
+enum base_copy_kernel os_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes)
+{
+	enum base_copy_kernel wanted = (enum base_copy_kernel)base_opt.xfer_copy;
+
+	if (wanted == BASE_COPY_AUTO)
+		return pick_auto(fragment_bytes, total_bytes);
+	return os_copy_has(wanted) ? wanted : BASE_COPY_PLAIN;
+}
+
+void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel)
+{
+	if (kernel == BASE_COPY_AUTO)
+		kernel = os_copy_pick(bytes, bytes);
+	switch (kernel) {
+	case BASE_COPY_MOVSB:
+		os_arch_copy_movsb(dst, src, bytes);
+		return;
+	case BASE_COPY_NONTEMPORAL:
+		os_arch_copy_nontemporal(dst, src, bytes);
+		return;
+	case BASE_COPY_INTERLEAVED:
+		os_arch_copy_interleaved(dst, src, bytes);
+		return;
+	case BASE_COPY_AUTO:
+	case BASE_COPY_PLAIN:
+	case BASE_COPY_KERNELS:
+		memcpy(dst, src, bytes);
+		return;
+	}
+}
+
+void os_copy_prepare(void)
+{
+	os_llc_bytes();
+	os_l2_bytes();
+	os_arch_prefers_movsb();
+}

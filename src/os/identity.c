@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who we are: this machine, this process, and numbers nobody else has. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "os/os.h"
+#include "os/procfile.h"
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+	for (const uint8_t *p = data; bytes; p++, bytes--)
+		hash = (hash ^ *p) * 1099511628211u; /* FNV-1a */
+	return hash;
+}
+
+/* "pid:[4026531836]": the inode number names the namespace. */
+static uint64_t hash_link(uint64_t hash, const char *path)
+{
+	char text[128];
+	ssize_t n = readlink(path, text, sizeof(text));
+
+	return hash_bytes(hash, text, n > 0 ? (size_t)n : 0);
+}
+
+uint64_t os_node_id(void)
+{
+	uint64_t hash = 14695981039346656037u;
+	struct utsname names;
+	char boot[64];
+	int n;
+
+	if (base_opt.node_name[0])
+		return hash_bytes(hash, base_opt.node_name, strlen(base_opt.node_name));
+	n = os_procfile_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+	hash = hash_bytes(hash, boot, n > 0 ? (size_t)n : 0);
+	/* Virtual machines resumed from one snapshot share a boot_id, but rarely a name. */
+	if (!uname(&names))
+		hash = hash_bytes(hash, names.nodename, strlen(names.nodename));
+	hash = hash_link(hash, "/proc/self/ns/pid");
+	return hash_link(hash, "/proc/self/ns/net");
+}
+
+uint64_t os_process_start(int pid)
+{
+	char path[32], text[1024];
+	const char *field;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (os_procfile_read(path, text, sizeof(text)) <= 0)
+		return 0;
+	/* Field 2 is the name, which may hold blanks and parentheses; field 3 follows the last. */
+	field = strrchr(text, ')');
+	if (!field || field[1] != ' ' || field[2] == 'Z' || field[2] == 'X')
+		return 0;
+	field += 2;
+	for (int i = 3; i < 22; i++) {
+		field = strchr(field, ' ');
+		if (!field)
+			return 0;
+		field++;
+	}
+	return strtoull(field, NULL, 10);
+}
+
+uint64_t os_random_u64(void)
+{
+	uint64_t value;
+
+	if (getrandom(&value, sizeof(value), 0) == sizeof(value))
+		return value;
+	/* No getrandom (seccomp): unique enough for names, and nothing here is a secret. */
+	value = os_now_ns() ^ ((uint64_t)getpid() << 40) ^ (uintptr_t)&value;
+	return hash_bytes(14695981039346656037u, &value, sizeof(value));
+}
+
+/* The value of the first line of /proc/cpuinfo that begins with `key`, or 0: " 207",
+ * "GenuineIntel". */
+static int cpuinfo_value(const char *text, const char *key, char *out, size_t cap)
+{
+	size_t len = strlen(key), n;
+
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		if (strncmp(line, key, len) || !strchr("\t :", line[len]))
+			continue;
+		line += strcspn(line, ":\n");
+		line += strspn(line, ": \t");
+		n = base_min_u64(strcspn(line, "\n"), cap - 1);
+		memcpy(out, line, n);
+		out[n] = '\0';
+		return n > 0;
+	}
+	return 0;
+}
+
+int os_machine_text(char *out, size_t cap)
+{
+	/* x86, then Arm; what changes with frequency or microcode is left out */
+	static const char *const keys[] = { "vendor_id",       "cpu family",  "model",
+					    "stepping",        "model name",  "cache size",
+					    "CPU implementer", "CPU variant", "CPU part" };
+	char text[4096], value[128];
+	size_t used = 0;
+	int n = os_procfile_read("/proc/cpuinfo", text, sizeof text);
+
+	for (size_t i = 0; n > 0 && i < BASE_ARRAY_LEN(keys) && used + 1 < cap; i++)
+		if (cpuinfo_value(text, keys[i], value, sizeof value))
+			used += (size_t)snprintf(out + used, cap - used, "%s ", value);
+	used = base_min_u64(used, cap - 1);
+	n = snprintf(out + used, cap - used, "(%ld CPUs, %d NUMA nodes)",
+		     sysconf(_SC_NPROCESSORS_ONLN), os_numa_node_count());
+	return (int)used + n;
+}

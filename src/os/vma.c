@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is mapped at an address.
+ *
+ * One descriptor of /proc/self/maps is kept for the ioctl. Two things can make it lie: fork gives
+ * the child a descriptor of its parent's memory, and a program may close all descriptors and open
+ * something else under our number. So the cache lives in a page that fork wipes, and the
+ * descriptor's inode is compared before each use.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/vma_scan.h"
+
+/* Linux 6.11's uapi; headers of distributions are older. */
+struct procmap_query {
+	uint64_t size, query_flags, query_addr;
+	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+	uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+	uint64_t vma_name_addr, build_id_addr;
+};
+_Static_assert(sizeof(struct procmap_query) == 104, "struct procmap_query is kernel ABI");
+#define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
+
+/* vma_flags, and query_flags */
+enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8 };
+enum { QUERY_OR_NEXT = 16 };
+
+enum { LOCK_TRIES = 10000 };
+
+enum cache_state { CACHE_EMPTY, CACHE_OPEN, CACHE_UNSUPPORTED };
+
+/* In a page of its own that reads as zero in a forked child, lock included. */
+struct cache {
+	_Atomic uint32_t lock;
+	enum cache_state state;
+	int fd;
+	dev_t dev;
+	ino_t ino;
+};
+static struct cache *_Atomic cache_page;
+
+/* The descriptor as a forked child sees it: not wiped, so that the child can close it. */
+static struct cache inherited;
+
+static struct cache *cache_create(void)
+{
+	struct cache *fresh, *other = NULL;
+	/* Raw calls: mmap is interposed by region/, which asks us. */
+	long addr = syscall(SYS_mmap, NULL, OS_PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+
+	if (addr == -1)
+		return NULL;
+	fresh = (struct cache *)addr;
+	/* Kernels without it lack the ioctl too. */
+	if (syscall(SYS_madvise, fresh, OS_PAGE, MADV_WIPEONFORK))
+		goto unmap;
+	/* Release: the page is ready before others see it. Acquire: so is theirs if they were
+	 * first. */
+	if (atomic_compare_exchange_strong_explicit(&cache_page, &other, fresh,
+						    memory_order_acq_rel, memory_order_acquire))
+		return fresh;
+unmap:
+	syscall(SYS_munmap, fresh, OS_PAGE);
+	return other;
+}
+
+static struct cache *cache_lock(void)
+{
+	struct cache *c = atomic_load_explicit(&cache_page, memory_order_acquire);
+
+	if (!c)
+		c = cache_create();
+	/* Held for a microsecond; acquire pairs with the release in cache_unlock. Not to be had by
+	 * a signal handler on top of its owner, which has to read the file instead. */
+	for (int i = 0; c && atomic_exchange_explicit(&c->lock, 1, memory_order_acquire); i++) {
+		if (i == LOCK_TRIES)
+			return NULL;
+		sched_yield();
+	}
+	return c;
+}
+
+static void cache_unlock(struct cache *c)
+{
+	atomic_store_explicit(&c->lock, 0, memory_order_release);
+}
+
+/* Whether the descriptor is still the file that we opened. */
+static bool cache_is_ours(const struct cache *c)
+{
+	struct stat st;
+
+	return !fstat(c->fd, &st) && st.st_ino == c->ino && st.st_dev == c->dev;
+}
+
+static int cache_open(struct cache *c)
+{
+	struct stat st;
+	int fd;
+
+	if (c->state == CACHE_EMPTY && inherited.state == CACHE_OPEN && cache_is_ours(&inherited))
+		syscall(SYS_close, inherited.fd);
+	inherited.state = c->state = CACHE_EMPTY;
+	fd = os_vma_open("maps");
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st)) {
+		syscall(SYS_close, fd);
+		return -EIO;
+	}
+	c->fd = fd;
+	c->dev = st.st_dev;
+	c->ino = st.st_ino;
+	c->state = CACHE_OPEN;
+	inherited = *c;
+	return 0;
+}
+
+/* One question; -ENOTTY when the kernel cannot be asked. */
+static int cache_ask(struct cache *c, struct procmap_query *q)
+{
+	if (c->state == CACHE_UNSUPPORTED)
+		return -ENOTTY;
+	if (c->state != CACHE_OPEN || !cache_is_ours(c)) {
+		int rc = cache_open(c);
+
+		if (rc)
+			return rc;
+	}
+	if (!syscall(SYS_ioctl, c->fd, PROCMAP_QUERY, q))
+		return 0;
+	if (errno == ENOENT)
+		return -ENOENT;
+	/* ENOTTY before Linux 6.11, EPERM or ENOSYS from a seccomp filter: for ever. */
+	syscall(SYS_close, c->fd);
+	inherited.state = CACHE_EMPTY;
+	c->state = CACHE_UNSUPPORTED;
+	return -ENOTTY;
+}
+
+static void name_fill(struct cache *c, uint64_t addr, struct os_vma *v)
+{
+	char name[128] = "";
+	struct procmap_query q = {
+		.size = sizeof(q),
+		.query_addr = addr,
+		.vma_name_size = sizeof(name),
+		.vma_name_addr = (uintptr_t)name,
+	};
+
+	if (!syscall(SYS_ioctl, c->fd, PROCMAP_QUERY, &q) && q.vma_name_size)
+		os_vma_classify(v, name);
+}
+
+static int query_ioctl(struct cache *c, uint64_t addr, bool or_next, struct os_vma *out)
+{
+	struct procmap_query q = {
+		.size = sizeof(q),
+		.query_flags = or_next ? QUERY_OR_NEXT : 0,
+		.query_addr = addr,
+	};
+	int rc = cache_ask(c, &q);
+
+	if (rc)
+		return rc;
+	*out = (struct os_vma){
+		.start = q.vma_start,
+		.end = q.vma_end,
+		.offset = q.vma_offset,
+		.inode = q.inode,
+		.dev_major = q.dev_major,
+		.dev_minor = q.dev_minor,
+		.read = q.vma_flags & VMA_READ,
+		.write = q.vma_flags & VMA_WRITE,
+		.exec = q.vma_flags & VMA_EXEC,
+		.shared = q.vma_flags & VMA_SHARED,
+		.page_bytes = q.vma_page_size,
+	};
+	/* Only mappings without a file have the names we look for, and files' cost more. */
+	if (!q.inode)
+		name_fill(c, q.vma_start, out);
+	return 0;
+}
+
+static int query(uint64_t addr, bool or_next, struct os_vma *out)
+{
+	struct cache *c = cache_lock();
+	int rc = -ENOTTY;
+
+	if (c) {
+		rc = query_ioctl(c, addr, or_next, out);
+		cache_unlock(c);
+	}
+	if (rc != -ENOTTY)
+		return rc;
+	return or_next ? os_vma_scan_next(addr, out) : os_vma_scan(addr, out);
+}
+
+int os_vma_query(const void *addr, struct os_vma *out)
+{
+	return query((uintptr_t)addr, false, out);
+}
+
+int os_vma_query_next(const void *addr, struct os_vma *out)
+{
+	return query((uintptr_t)addr, true, out);
+}
+
+int os_vma_each(os_vma_visit *visit, void *arg)
+{
+	struct os_vma v;
+	uint64_t at = 0;
+	int rc = 0;
+
+	if (!os_vma_query_is_cheap())
+		return os_vma_scan_each(visit, arg);
+	do {
+		rc = query(at, true, &v);
+		at = v.end;
+	} while (!rc && visit(&v, arg));
+	return rc == -ENOENT ? 0 : rc;
+}
+
+bool os_vma_query_is_cheap(void)
+{
+	struct os_vma v;
+	struct cache *c = cache_lock();
+	int rc = -ENOTTY;
+
+	if (c) {
+		/* asked at each use of a buffer: the answer of the first question is remembered */
+		rc = c->state == CACHE_OPEN ? 0 :
+		     query_ioctl(c, (uintptr_t)&os_vma_query_is_cheap, false, &v);
+		cache_unlock(c);
+	}
+	return !rc;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * /proc/self/maps as text. Neither malloc nor stdio: the caller may be inside malloc. System calls
+ * are raw because libc's open, read and close are cancellation points, and preloaded tools wrap
+ * them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "os/vma_scan.h"
+
+enum {
+	LINE_BYTES = 192,         /* the fields and the beginning of the name */
+	SMALLEST_HUGE = 64 << 10, /* of any architecture */
+};
+
+/* Reads lines; the end of a long line is dropped. */
+struct reader {
+	int fd;
+	size_t next, filled;
+	char buf[4096];
+	char line[LINE_BYTES];
+};
+
+/* Returns 1 with a line, 0 at the end, or -errno. */
+static int reader_line(struct reader *r)
+{
+	size_t used = 0;
+
+	for (;;) {
+		if (r->next == r->filled) {
+			long n = syscall(SYS_read, r->fd, r->buf, sizeof(r->buf));
+
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n <= 0)
+				return n ? -errno : 0;
+			r->next = 0;
+			r->filled = (size_t)n;
+		}
+		char c = r->buf[r->next++];
+
+		if (c == '\n') {
+			r->line[used] = 0;
+			return 1;
+		}
+		if (used < sizeof(r->line) - 1)
+			r->line[used++] = c;
+	}
+}
+
+static int digit_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return 16;
+}
+
+/* Reads a number and skips the one character that must follow it. False when there is none. */
+static bool take_number(const char **text, unsigned base, char end, uint64_t *out)
+{
+	const char *start = *text;
+	uint64_t value = 0;
+
+	for (; digit_value(**text) < (int)base; (*text)++)
+		value = value * base + (uint64_t)digit_value(**text);
+	if (*text == start || **text != end)
+		return false;
+	(*text)++;
+	*out = value;
+	return true;
+}
+
+/* "7f0000000000-7f0000001000 rw-p 00000000 00:01 1234    /memfd:x (deleted)" */
+static bool parse_line(const char *line, struct os_vma *v, const char **name)
+{
+	uint64_t major, minor;
+
+	memset(v, 0, sizeof(*v));
+	if (!take_number(&line, 16, '-', &v->start) || !take_number(&line, 16, ' ', &v->end))
+		return false;
+	if (strlen(line) < 5)
+		return false;
+	v->read = line[0] == 'r';
+	v->write = line[1] == 'w';
+	v->exec = line[2] == 'x';
+	v->shared = line[3] == 's';
+	line += 5;
+	if (!take_number(&line, 16, ' ', &v->offset) || !take_number(&line, 16, ':', &major) ||
+	    !take_number(&line, 16, ' ', &minor))
+		return false;
+	/* the inode ends the line of a mapping without name on some kernels */
+	if (!take_number(&line, 10, ' ', &v->inode) && *line)
+		return false;
+	v->dev_major = (uint32_t)major;
+	v->dev_minor = (uint32_t)minor;
+	*name = line + strspn(line, " ");
+	return true;
+}
+
+int os_vma_open(const char *name)
+{
+	/* self has no memory any more where the main thread has left by pthread_exit */
+	static const char *const folders[] = { "/proc/thread-self/", "/proc/self/" };
+	char path[64];
+	int rc = -ENOSYS;
+
+	for (size_t i = 0; i < BASE_ARRAY_LEN(folders); i++) {
+		int fd, high;
+
+		snprintf(path, sizeof(path), "%s%s", folders[i], name);
+		fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+		if (fd > STDERR_FILENO)
+			return fd;
+		/* ENOENT would mean "nothing is mapped there" */
+		rc = fd < 0 && errno != ENOENT ? -errno : -ENOSYS;
+		if (fd < 0)
+			continue;
+		/* The program closed its standard streams; what it prints must not go to us. */
+		high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		rc = high < 0 ? -errno : high;
+		syscall(SYS_close, fd);
+		return rc;
+	}
+	return rc;
+}
+
+void os_vma_classify(struct os_vma *v, const char *name)
+{
+	if (name[0] != '[' || !strncmp(name, "[heap]", 6) || !strncmp(name, "[anon", 5))
+		return;
+	if (!strncmp(name, "[stack", 6))
+		v->is_stack = true;
+	else
+		v->is_special = true;
+}
+
+/* The page size from smaps, which has the lines of maps in it. 0 when it cannot tell. */
+static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
+{
+	static const char key[] = "KernelPageSize:";
+	struct os_vma seen = { 0 };
+	const char *name;
+	uint64_t kib = 0;
+	bool inside = false;
+
+	r->next = r->filled = 0;
+	r->fd = os_vma_open("smaps");
+	if (r->fd < 0)
+		return 0;
+	while (reader_line(r) == 1) {
+		if (parse_line(r->line, &seen, &name)) {
+			inside = seen.start == v->start && seen.inode == v->inode;
+			continue;
+		}
+		if (inside && !strncmp(r->line, key, sizeof(key) - 1)) {
+			const char *text = r->line + sizeof(key) - 1;
+
+			text += strspn(text, " ");
+			if (!take_number(&text, 10, ' ', &kib))
+				kib = 0;
+			break;
+		}
+	}
+	syscall(SYS_close, r->fd);
+	return kib << 10;
+}
+
+/* Lines from addr on, until visit says that it has seen enough. */
+static int scan(uint64_t addr, os_vma_visit *visit, void *arg)
+{
+	struct reader r = { .fd = os_vma_open("maps") };
+	struct os_vma v;
+	const char *name;
+	int rc;
+
+	if (r.fd < 0)
+		return r.fd;
+	while ((rc = reader_line(&r)) == 1) {
+		if (!parse_line(r.line, &v, &name)) {
+			rc = -EPROTO;
+			break;
+		}
+		if (addr >= v.end)
+			continue;
+		if (!v.inode)
+			os_vma_classify(&v, name);
+		/* hugetlbfs always has an inode, and whole huge pages */
+		if (!v.inode || v.start % SMALLEST_HUGE || v.end % SMALLEST_HUGE)
+			v.page_bytes = OS_PAGE;
+		if (!visit(&v, arg))
+			break;
+	}
+	syscall(SYS_close, r.fd);
+	return rc < 0 ? rc : 0;
+}
+
+int os_vma_scan_each(os_vma_visit *visit, void *arg) { return scan(0, visit, arg); }
+
+static bool take_first(const struct os_vma *v, void *out)
+{
+	*(struct os_vma *)out = *v;
+	return false;
+}
+
+int os_vma_scan_next(uint64_t addr, struct os_vma *out)
+{
+	struct os_vma v = { 0 };
+	struct reader r;
+	int rc = scan(addr, take_first, &v);
+
+	if (rc)
+		return rc;
+	if (!v.end)
+		return -ENOENT;
+	if (!v.page_bytes)
+		v.page_bytes = scan_page_bytes(&v, &r);
+	*out = v;
+	return 0;
+}
+
+int os_vma_scan(uint64_t addr, struct os_vma *out)
+{
+	struct os_vma v;
+	int rc = os_vma_scan_next(addr, &v);
+
+	if (rc)
+		return rc;
+	if (addr < v.start)
+		return -ENOENT;
+	*out = v;
+	return 0;
+}

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading a chunk from all ranks, combining it, storing it to all that get it. */
+#include <string.h>
+
+#include "reduce/private.h"
+#include "goal/local.h"
+
+#define LLC_UNKNOWN ((uint64_t)32 << 20)
+
+/* Of one chunk: elements [first, first + n). */
+struct chunk {
+	struct reduce_view *v;
+	uint64_t first, n, bytes;
+	char *acc, *other, *in;      /* work memory */
+	enum base_copy_kernel store; /* how results are stored */
+};
+
+/* ---- memory of a rank -------------------------------------------------------------------- */
+
+/* Where this process sees byte 0 of a described buffer; good from d->head to d->bytes - d->tail. */
+static char *map_side(const struct reduce_view *v, uint32_t rank, const struct region_desc *d)
+{
+	uint64_t middle = d->bytes - d->head - d->tail;
+
+	if ((int)rank == node_rank(v->group) && v->mode == XFER_VIEW_NORMAL)
+		return (char *)(uintptr_t)d->addr;
+	return (char *)node_map(v->group, (int)rank, d->arena_off, middle) - d->head;
+}
+
+static void premap_side(const struct reduce_view *v, uint32_t rank, const struct region_desc *d)
+{
+	if ((int)rank != node_rank(v->group) && d->id)
+		node_premap(v->group, (int)rank, d->id, map_side(v, rank, d) + d->head,
+			    d->bytes - d->head - d->tail);
+}
+
+/* Page tables are filled before a unit of so many ranks' memory is touched page by page. */
+static void premap(const struct reduce_view *v)
+{
+	for (uint32_t r = 0; r < v->shape.ranks; r++) {
+		struct reduce_side s = v->side(v->ctx, r);
+
+		premap_side(v, r, s.in);
+		premap_side(v, r, s.out);
+	}
+}
+
+/* Input bytes [at, at + n) of a buffer: where they lie, or put together at `room`. */
+static const char *input_at(const struct reduce_view *v, uint32_t rank, const struct reduce_side *s,
+			    uint64_t at, uint64_t n, char *room)
+{
+	const struct region_desc *d = s->in;
+	uint64_t lo = d->head, hi = d->bytes - d->tail, end = at + n;
+	const char *p = map_side(v, rank, d);
+
+	if (base_likely(at >= lo && end <= hi))
+		return p + at;
+	for (uint64_t from = at, to; from < end; from = to) {
+		const char *src = from < lo   ? s->in_edges + from
+				  : from < hi ? p + from
+					      : s->in_edges + XFER_EDGE_BYTES + (from - hi);
+
+		to = base_min_u64(end, from < lo ? lo : from < hi ? hi : end);
+		memcpy(room + (from - at), src, to - from);
+	}
+	return room;
+}
+
+static bool is_reachable(const struct reduce_view *v, uint32_t rank, const struct region_desc *d,
+			 uint64_t off, uint64_t bytes)
+{
+	return d->flags & REGION_DESC_MAPPED && (uint64_t)d->head + d->tail <= d->bytes &&
+	       off <= d->bytes && bytes <= d->bytes - off &&
+	       node_map(v->group, (int)rank, d->arena_off, d->bytes - d->head - d->tail);
+}
+
+bool reduce_can_reach(struct reduce_view *v)
+{
+	uint64_t es = v->shape.element_bytes, first, n;
+
+	for (uint32_t r = 0; r < v->shape.ranks; r++) {
+		struct reduce_side s = v->side(v->ctx, r);
+
+		if (!is_reachable(v, r, s.in, s.in_off, v->shape.count * es))
+			return false;
+		reduce_result(&v->shape, v->starts, r, &first, &n);
+		if (n && !is_reachable(v, r, s.out, s.out_off, n * es))
+			return false;
+		if (v->shape.domains && reduce_keeps_parts(&v->shape, v->domains, r)) {
+			s = v->part(v->ctx, r);
+			if (!is_reachable(v, r, s.out, s.out_off, v->shape.count * es))
+				return false;
+		}
+	}
+	return true;
+}
+
+static const char *input(const struct chunk *c, uint32_t rank, char *room)
+{
+	struct reduce_side s = c->v->side(c->v->ctx, rank);
+
+	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes,
+			room);
+}
+
+static void output_at(const struct reduce_view *v, uint32_t rank, const struct reduce_side *s,
+		      uint64_t at, const char *from, uint64_t n, enum base_copy_kernel store)
+{
+	const struct region_desc *d = s->out;
+	uint64_t lo = d->head, hi = d->bytes - d->tail, end = at + n, to;
+	char *p = map_side(v, rank, d);
+
+	for (; at < end; from += to - at, at = to) {
+		char *dst = at < lo   ? s->out_edges + at
+			    : at < hi ? p + at
+				      : s->out_edges + XFER_EDGE_BYTES + (at - hi);
+
+		to = base_min_u64(end, at < lo ? lo : at < hi ? hi : end);
+		os_copy(dst, from, to - at, at >= lo && at < hi ? store : BASE_COPY_PLAIN);
+	}
+}
+
+/* What of the chunk, which is at `from`, belongs to rank's result. */
+static void output(const struct chunk *c, uint32_t rank, const char *from)
+{
+	const struct reduce_view *v = c->v;
+	uint64_t es = v->shape.element_bytes, first, n, lo, hi;
+	struct reduce_side s;
+
+	reduce_result(&v->shape, v->starts, rank, &first, &n);
+	lo = base_max_u64(first, c->first);
+	hi = base_min_u64(first + n, c->first + c->n);
+	if (lo >= hi)
+		return;
+	s = v->side(v->ctx, rank);
+	output_at(v, rank, &s, s.out_off + (lo - first) * es, from + (lo - c->first) * es,
+		  (hi - lo) * es, c->store);
+}
+
+/* ---- combining --------------------------------------------------------------------------- */
+
+static void local(const struct chunk *c, void *to, const void *a, const void *b)
+{
+	goal_local((enum goal_isa)os_simd(), c->v->shape.type, c->v->shape.dtype, to, a, b,
+		   c->bytes);
+}
+
+/* inout = in op inout */
+static int own_op(const struct chunk *c, const void *in, void *inout)
+{
+	return c->v->combine(c->v->combine_ctx, in, inout, c->n);
+}
+
+static void reduce(struct chunk *c)
+{
+	uint32_t ranks = c->v->shape.ranks;
+	const char *sum = input(c, 0, c->acc);
+
+	for (uint32_t r = 1; r < ranks; r++) {
+		local(c, c->acc, sum, input(c, r, c->in));
+		sum = c->acc;
+	}
+	for (uint32_t r = 0; r < ranks; r++)
+		output(c, r, sum);
+}
+
+/* An operation of the program: its operands in the order of ranks, unless it is commutative. */
+static int reduce_own(struct chunk *c)
+{
+	uint32_t ranks = c->v->shape.ranks;
+	bool down = !c->v->shape.is_commutative;
+	int ret = 0;
+
+	memcpy(c->acc, input(c, down ? ranks - 1 : 0, c->in), c->bytes);
+	for (uint32_t k = 1; k < ranks && !ret; k++)
+		ret = own_op(c, input(c, down ? ranks - 1 - k : k, c->in), c->acc);
+	for (uint32_t r = 0; r < ranks && !ret; r++)
+		output(c, r, c->acc);
+	return ret;
+}
+
+/* acc becomes what ranks 0 to r have; c->other is where it was. */
+static int scan_one(struct chunk *c, uint32_t r)
+{
+	const char *in = input(c, r, c->in);
+	char *next = c->other;
+	int ret = 0;
+
+	if (c->v->combine) {
+		memcpy(next, in, c->bytes);
+		ret = own_op(c, c->acc, next);
+	} else {
+		local(c, next, c->acc, in);
+	}
+	c->other = c->acc;
+	c->acc = next;
+	return ret;
+}
+
+/* A rank's input is read before its result is stored, as they may be the same memory. */
+static int scan(struct chunk *c)
+{
+	bool is_exclusive = c->v->shape.kind == REDUCE_EXSCAN;
+	int ret = 0;
+
+	memcpy(c->acc, input(c, 0, c->in), c->bytes);
+	if (!is_exclusive)
+		output(c, 0, c->acc);
+	for (uint32_t r = 1; r < c->v->shape.ranks && !ret; r++) {
+		ret = scan_one(c, r);
+		if (!ret)
+			output(c, r, is_exclusive ? c->other : c->acc);
+	}
+	return ret;
+}
+
+static int combine_chunk(struct chunk *c)
+{
+	if (c->v->shape.kind == REDUCE_SCAN || c->v->shape.kind == REDUCE_EXSCAN)
+		return scan(c);
+	if (c->v->combine)
+		return reduce_own(c);
+	reduce(c);
+	return 0;
+}
+
+/* ---- two levels -------------------------------------------------------------------------- */
+
+/* What the members of a domain bring, in their order: at `to`, or, of one member, where it lies. */
+static const char *reduce_members(const struct chunk *c, uint32_t domain, char *to)
+{
+	const struct reduce_domains *m = c->v->domains;
+	const char *sum = input(c, (uint32_t)m->members[m->first[domain]], to);
+
+	for (int i = m->first[domain] + 1; i < m->first[domain + 1]; i++) {
+		local(c, to, sum, input(c, (uint32_t)m->members[i], c->in));
+		sum = to;
+	}
+	return sum;
+}
+
+static const char *part_of(const struct chunk *c, uint32_t rank, char *room)
+{
+	struct reduce_side s = c->v->part(c->v->ctx, rank);
+
+	return input_at(c->v, rank, &s, s.in_off + c->first * c->v->shape.element_bytes, c->bytes,
+			room);
+}
+
+static void store_part(const struct chunk *c, uint32_t rank, const char *from)
+{
+	struct reduce_side s = c->v->part(c->v->ctx, rank);
+
+	output_at(c->v, rank, &s, s.out_off + c->first * c->v->shape.element_bytes, from, c->bytes,
+		  c->store);
+}
+
+/* What a domain contributes to the result. */
+static const char *contribution(const struct chunk *c, uint32_t domain, uint32_t slice, char *room)
+{
+	const struct reduce_step st = { REDUCE_PART, domain, slice };
+
+	return reduce_has_step(c->v, &st) ? part_of(c, reduce_entry(c->v, domain, slice), room)
+					: reduce_members(c, domain, room);
+}
+
+/* The order is that of domains whichever is the home, so that it is the same for all elements. */
+static void reduce_domains(const struct chunk *c, uint32_t slice)
+{
+	const struct reduce_domains *m = c->v->domains;
+	const char *sum = contribution(c, 0, slice, c->acc);
+	uint32_t home = reduce_home(c->v, slice);
+
+	for (uint32_t d = 1; d < m->count; d++) {
+		local(c, c->acc, sum, contribution(c, d, slice, c->other));
+		sum = c->acc;
+	}
+	for (uint32_t r = 0; r < c->v->shape.ranks; r++) {
+		uint32_t d = (uint32_t)m->of[r];
+
+		if (c->v->shape.kind != REDUCE_ALLREDUCE || d == home ||
+		    r == reduce_entry(c->v, d, slice))
+			output(c, r, sum);
+	}
+}
+
+static void spread(const struct chunk *c, const struct reduce_step *st)
+{
+	const struct reduce_domains *m = c->v->domains;
+	uint32_t entry = reduce_entry(c->v, st->domain, st->slice);
+	const char *result = part_of(c, entry, c->acc);
+
+	for (int i = m->first[st->domain]; i < m->first[st->domain + 1]; i++)
+		if ((uint32_t)m->members[i] != entry)
+			output(c, (uint32_t)m->members[i], result);
+}
+
+static void do_step(const struct chunk *c, const struct reduce_step *st)
+{
+	switch (st->level) {
+	case REDUCE_PART:
+		store_part(c, reduce_entry(c->v, st->domain, st->slice),
+			   reduce_members(c, st->domain, c->acc));
+		break;
+	case REDUCE_RESULT:
+		reduce_domains(c, st->slice);
+		break;
+	case REDUCE_SPREAD:
+		spread(c, st);
+		break;
+	}
+}
+
+/* ---- chunk by chunk ---------------------------------------------------------------------- */
+
+/* Past the caches when what is read and written fills too much of them (as host/copy.c has it).
+ * Below, plainly: from the first-level cache no other kernel is faster
+ * (doc/adr/0020-flat-collectives.md). */
+static enum base_copy_kernel pick_store(const struct reduce_view *v)
+{
+	uint64_t one = v->shape.count * v->shape.element_bytes,
+		 said = base_opt.xfer_past_cache_bytes, llc = os_llc_bytes();
+	uint64_t results = v->shape.kind == REDUCE_REDUCE || v->shape.kind == REDUCE_REDUCE_SCATTER
+				   ? 1
+				   : v->shape.ranks;
+	bool is_past = one * (results + v->shape.ranks) >=
+		       (said ? said : (llc ? llc : LLC_UNKNOWN) / 16 * 3);
+
+	if (base_opt.xfer_copy != BASE_COPY_AUTO)
+		return os_copy_pick(one, one);
+	return is_past && os_copy_has(BASE_COPY_NONTEMPORAL) ? BASE_COPY_NONTEMPORAL
+							       : BASE_COPY_PLAIN;
+}
+
+static int combine_with(struct reduce_view *v, const struct reduce_step *st,
+			const struct reduce_room *room, uint64_t first, uint64_t n)
+{
+	uint64_t es = v->shape.element_bytes, most = room->bytes / es, end = first + n;
+	struct chunk c = { .v = v, .store = pick_store(v) };
+	int ret = 0;
+
+	premap(v);
+	for (; first < end && !ret; first += c.n) {
+		c.acc = room->piece[0];
+		c.other = room->piece[1];
+		c.in = room->piece[2];
+		c.first = first;
+		c.n = base_min_u64(most, end - first);
+		c.bytes = c.n * es;
+		if (st)
+			do_step(&c, st);
+		else
+			ret = combine_chunk(&c);
+	}
+	return ret;
+}
+
+int reduce_combine(struct reduce_view *v, const struct reduce_step *st, uint64_t first, uint64_t n)
+{
+	_Alignas(64) char piece[3][REDUCE_CHUNK_BYTES];
+	const struct reduce_room room = { { piece[0], piece[1], piece[2] }, REDUCE_CHUNK_BYTES };
+
+	return combine_with(v, st, v->combine ? v->room : &room, first, n);
+}
+
+/* ---- edges ------------------------------------------------------------------------------- */
+
+/* The elements of rank's result, none when all of its bytes are mapped. head: those that have bytes
+ * before the mapped pages, else those that have bytes behind. */
+static uint64_t edge_elements(struct reduce_view *v, uint32_t rank, bool head, uint64_t *first)
+{
+	struct reduce_side s = v->side(v->ctx, rank);
+	uint64_t es = v->shape.element_bytes, n, at, end, lo, hi;
+
+	reduce_result(&v->shape, v->starts, rank, first, &n);
+	if (!n)
+		return 0;
+	at = s.out_off;
+	end = at + n * es;
+	lo = s.out->head;
+	hi = s.out->bytes - s.out->tail;
+	if (head)
+		return at < lo ? (base_min_u64(lo, end) - at + es - 1) / es : 0;
+	if (end <= hi)
+		return 0;
+	hi = base_max_u64(hi, at);
+	*first += (hi - at) / es;
+	return n - (hi - at) / es;
+}
+
+bool reduce_has_edges(struct reduce_view *v, uint32_t rank)
+{
+	uint64_t first;
+
+	return edge_elements(v, rank, true, &first) || edge_elements(v, rank, false, &first);
+}
+
+bool reduce_edges_are_there(struct reduce_view *v, uint32_t rank)
+{
+	uint64_t first, n = edge_elements(v, rank, true, &first);
+
+	if (n && !reduce_is_there(v, first, n))
+		return false;
+	n = edge_elements(v, rank, false, &first);
+	return !n || reduce_is_there(v, first, n);
+}
+
+int reduce_move_edges(struct reduce_view *v, uint32_t rank)
+{
+	uint64_t first, n = edge_elements(v, rank, true, &first);
+	int ret = n && !reduce_is_there(v, first, n) ? reduce_move_at(v, first) : 0;
+
+	if (ret)
+		return ret;
+	n = edge_elements(v, rank, false, &first);
+	return n && !reduce_is_there(v, first, n) ? reduce_move_at(v, first + n - 1) : 0;
+}
+
+void reduce_take_edges(struct reduce_view *v, uint32_t rank, char *to)
+{
+	struct reduce_side s = v->side(v->ctx, rank);
+	uint64_t first, n, at = s.out_off, end, lo = s.out->head, hi = s.out->bytes - s.out->tail;
+
+	reduce_result(&v->shape, v->starts, rank, &first, &n);
+	end = at + n * v->shape.element_bytes;
+	if (at < lo && at < end)
+		memcpy(to + at, s.out_edges + at, base_min_u64(lo, end) - at);
+	at = base_max_u64(at, hi);
+	if (at < end)
+		memcpy(to + at, s.out_edges + XFER_EDGE_BYTES + (at - hi), end - at);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * reduce: "combine what all these ranks bring, element by element, into what these ranks get", shared
+ * by everyone who waits: reductions and scans straight out of the ranks' memory into the ranks'
+ * memory.
+ *
+ *   elements   0 ........................ count
+ *   slices     |   0   |   1   | ... | p-1   |     one a rank: its claim words lie with that rank
+ *   units      |  |  |  |  |  |  |  |  |  |  |     what a mover claims, REDUCE_UNITS_MAX of a slice
+ * at most chunks     |||||||||||||||||||||||||||||||     what it reads from all, combines and
+ * stores, in its caches
+ *
+ * The cut is a pure function of the shape, which all ranks agree on, so no one has to be told.
+ * Claims are xfer's: opened, claimed and completed by words (xfer.h), a slice being a transfer
+ * there. A unit is combined by one mover, in the order of ranks, so that results do not depend on
+ * who moved what when: the same from run to run, and on all ranks. A chunk is read from all ranks
+ * before it is stored anywhere, so a rank's result may be its input, where each element of it
+ * depends on the same element of the inputs only: not for REDUCE_REDUCE_SCATTER.
+ *
+ * Bytes outside of mapped pages: of an input they travel with its owner's descriptor (in_edges,
+ * filled before the collective by xfer_fill_edges()); of a result they are left at out_edges, from
+ * where the owner takes them when their units are done (reduce_take_edges). So every unit can be
+ * anybody's.
+ *
+ * Operations of the program can be called by ranks only, in an MPI call: then rank r does slice r,
+ * alone (combine, and work memory for it).
+ *
+ * On request, where ranks share memory domains, reductions have two levels
+ * (doc/adr/0028-memory-domains.md): what crosses from domain to domain is one partial result and
+ * one result, not what each rank brings and gets. A slice has steps then, each with claim words of
+ * its own, each done by members of one domain:
+ *
+ *   PART    each domain but the slice's home: what its members bring -> the part of one of them,
+ * its entry RESULT  the home, when the parts are there: what its members bring, and the parts, in
+ * the order of domains -> who gets the result; of REDUCE_ALLREDUCE: the home's members, and each
+ * other domain's entry SPREAD  REDUCE_ALLREDUCE: each other domain, when the result is there: from
+ * its entry -> its other members
+ *
+ * A part of REDUCE_ALLREDUCE lies where the entry gets the result, which needs no more memory and is
+ * right in place, too: an element of an input is not read after the same element of the part is
+ * stored, and that not after the result.
+ *
+ * Context: reduce_move() and what it calls: any number of threads, processes and signal handlers at
+ * once, where there is no `combine`. The stack: about 3 * REDUCE_CHUNK_BYTES.
+ */
+#ifndef SLUICE_REDUCE_H
+#define SLUICE_REDUCE_H
+
+#include "goal/goal.h"
+#include "node/node.h"
+#include "region/region.h"
+#include "xfer/xfer.h"
+
+#define REDUCE_UNITS_MAX XFER_FRAGMENTS_MAX
+#define REDUCE_CHUNK_BYTES (8u << 10)
+
+enum reduce_kind {
+	REDUCE_REDUCE,         /* all elements, to the root */
+	REDUCE_ALLREDUCE,      /* to everyone */
+	REDUCE_REDUCE_SCATTER, /* elements [starts[r], starts[r + 1]) to rank r */
+	REDUCE_SCAN,           /* to rank r: of ranks 0 to r */
+	REDUCE_EXSCAN,         /* to rank r: of ranks 0 to r - 1; to rank 0 nothing */
+};
+
+/* What all ranks agree on. In shared memory: fixed width, no padding. */
+struct reduce_shape {
+	uint32_t kind, ranks, root;
+	uint32_t type, dtype;    /* GOAL_ADD ... GOAL_XOR of GOAL_I8 ... GOAL_F64; GOAL_NOP: the
+				    program's own */
+	uint32_t is_commutative; /* the program's own: may its operands be exchanged? */
+	uint32_t domains, unused; /* of two levels: so many; 0: of one */
+	uint64_t count, element_bytes;
+	uint64_t starts_sum;     /* reduce_starts_sum() of the starts, 0 where there are none */
+};
+
+/* Which ranks share a memory domain, as struct coll_domains has them. Alike on all ranks. */
+struct reduce_domains {
+	uint32_t count;
+	const int *of;      /* [ranks] the rank's domain */
+	const int *members; /* [ranks] domain by domain, in the order of ranks */
+	const int *first;   /* [count + 1] of each domain in members */
+	const int *at;      /* [ranks] which member of its domain the rank is */
+};
+
+/* For comparing [ranks + 1] starts. */
+uint64_t reduce_starts_sum(const uint64_t *starts, uint32_t ranks);
+
+struct reduce_cut { uint64_t slice_elements, unit_elements; };
+
+/* Pure. Slices but the last ones are equal, some may be empty. */
+void reduce_cut(const struct reduce_shape *s, struct reduce_cut *out);
+uint32_t reduce_units(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice);
+/* Elements [first, first + n) of a unit. */
+void reduce_unit_range(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice,
+		     uint32_t unit, uint64_t *out_first, uint64_t *out_n);
+/* Bits of the units of a slice to which elements [first, first + n) belong. */
+uint64_t reduce_units_of(const struct reduce_shape *s, const struct reduce_cut *c, uint32_t slice,
+		       uint64_t first, uint64_t n);
+
+/* The elements that rank gets: [first, first + n) of the vector. n is 0 when it gets none. */
+void reduce_result(const struct reduce_shape *s, const uint64_t *starts, uint32_t rank,
+		 uint64_t *out_first, uint64_t *out_n);
+
+/* One rank's memory, as it has been published. in, out: descriptors of what it brings and gets,
+ * from in_off and out_off on; mapped. */
+struct reduce_side {
+	const struct region_desc *in, *out;
+	uint64_t in_off, out_off;
+	const char *in_edges; /* 2 * XFER_EDGE_BYTES */
+	char *out_edges;      /* 2 * XFER_EDGE_BYTES */
+};
+
+/* Work memory for `combine`: three pieces of so many bytes, at least an element. */
+struct reduce_room { char *piece[3]; uint64_t bytes; };
+
+/* How this process sees a reduce. Private to it. */
+struct reduce_view {
+	struct reduce_shape shape;
+	struct reduce_cut cut;
+	const uint64_t *starts;
+	struct node_group *group;
+	uint64_t tag;
+	enum xfer_view_mode mode; /* of this rank's own memory */
+	void *ctx;                /* of the two: */
+	struct reduce_side (*side)(void *ctx, uint32_t rank);
+	struct xfer *(*words)(void *ctx, uint32_t slice); /* of two levels: reduce_words() of them */
+	/* the program's own operation: inout[i] = in[i] op inout[i]; 0 or -errno */
+	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
+	void *combine_ctx;
+	struct reduce_room *room;
+	/* two levels: */
+	const struct reduce_domains *domains;
+	struct reduce_side (*part)(
+		void *ctx,
+		uint32_t rank); /* where a part of this rank's lies: `in` and `out` alike */
+};
+
+/* Does every rank's memory hold what the shape says, mapped here? */
+bool reduce_can_reach(struct reduce_view *v);
+/*
+ * Claim a unit of the slice, the first free one from `start` on, and do it. 1, 0: there was none to
+ * take, -errno of `combine` (the unit stays claimed: the collective has failed).
+ */
+int reduce_move(struct reduce_view *v, uint32_t slice, uint32_t start);
+/* The same, beginning with the unit of this element, in its slice only. */
+int reduce_move_at(struct reduce_view *v, uint64_t element);
+/* The work alone, of a unit that the caller has claimed, and reduce_finish() for it when it succeeds.
+ */
+int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit);
+void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit);
+/* Is all of a slice done, and is all of it claimed? */
+bool reduce_is_done(struct reduce_view *v, uint32_t slice);
+bool reduce_is_claimed_up(struct reduce_view *v, uint32_t slice);
+/* Are these elements of the vector done? */
+bool reduce_is_there(struct reduce_view *v, uint64_t first, uint64_t n);
+
+/* The bytes of a rank's result that its owner takes itself, to `to`, byte 0 of what its `out`
+ * describes: have their units been done? Take them. */
+bool reduce_has_edges(struct reduce_view *v, uint32_t rank);
+bool reduce_edges_are_there(struct reduce_view *v, uint32_t rank);
+/* reduce_move_at() one of them. */
+int reduce_move_edges(struct reduce_view *v, uint32_t rank);
+void reduce_take_edges(struct reduce_view *v, uint32_t rank, char *to);
+
+/* ---- two levels -------------------------------------------------------------------------- */
+
+/* Can such a reduce have them? Pure. Not scans, nor what the program computes. */
+bool reduce_can_have_levels(uint32_t kind, uint32_t type, const struct reduce_domains *m);
+/* The words that each slice has. */
+static inline uint32_t reduce_words(const struct reduce_shape *s) { return 2 * s->domains + 1; }
+/* Does this rank keep parts, in memory of its own that is no result: [count] elements? Pure. */
+bool reduce_keeps_parts(const struct reduce_shape *s, const struct reduce_domains *m, uint32_t rank);
+
+enum reduce_level { REDUCE_PART, REDUCE_RESULT, REDUCE_SPREAD };
+/* By members of `domain`. */
+struct reduce_step { enum reduce_level level; uint32_t domain, slice; };
+
+/* Where the result of a slice is computed; the rank through which one enters, and in which its part
+ * lies. Pure. */
+uint32_t reduce_home(const struct reduce_view *v, uint32_t slice);
+uint32_t reduce_entry(const struct reduce_view *v, uint32_t domain, uint32_t slice);
+/* A domain of one member has no part, as what this brings is one, and nothing to spread. Pure. */
+bool reduce_has_step(const struct reduce_view *v, const struct reduce_step *st);
+struct xfer *reduce_step_words(const struct reduce_view *v, const struct reduce_step *st);
+/* A unit that is now the caller's, of a step that its domain has and whose data is there; first of
+ * what others wait for, and of slices that are dealt to this rank. False: there is none. */
+bool reduce_claim_step(const struct reduce_view *v, uint32_t rank, struct reduce_step *out,
+		     uint32_t *out_unit);
+/* Claim one and do it: 1, or 0. */
+int reduce_move_step(struct reduce_view *v, uint32_t rank);
+/* Are all steps of a slice done, in all domains? */
+bool reduce_steps_are_done(struct reduce_view *v, uint32_t slice);
+
+#endif

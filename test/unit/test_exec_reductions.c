@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reductions between processes against a reference that each rank computes alone: all kinds, operations
+ * and types, operations of the program that may not be exchanged, results in place, at odd
+ * addresses, parts without elements; waited for, stepped through, left. Those of two levels, where
+ * partial results are rounded, to the bit. RANDOM_SEED=n plays other sequences.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+#include "exec_case.h"
+#include "goal/local.h"
+
+#define OPTIONS(...)                                                                               \
+	((char *const[]){ "SLUICE_REGION_ADOPT_MIN=4K", __VA_ARGS__ __VA_OPT__(, ) NULL })
+
+/* What all ranks draw alike. */
+struct drawn {
+	struct exec_reduce reduce;
+	uint64_t starts[RANKS_MAX + 1];
+	uint64_t key;
+	bool has_own;
+	struct coll_domains sorted;
+	struct reduce_domains domains;
+	int words[4 * RANKS_MAX + 1];
+};
+
+struct one {
+	struct drawn d;
+	struct case_side in, out;
+	struct region_extent parts;
+	bool in_place;
+	char what[128];
+	char *expected;
+	uint64_t expected_bytes;
+};
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+/* Small numbers, so that floating point is exact often, and never NaN. */
+static void fill(char *to, const struct drawn *d, int rank)
+{
+	uint64_t x = d->key + (uint64_t)rank * 77;
+
+	for (uint64_t i = 0; i < d->reduce.count; i++) {
+		uint64_t v = ((x += 0x9e3779b97f4a7c15u) >> 40) % 7 + 1;
+		float f = (float)v;
+		double g = (double)v;
+
+		if (d->has_own)
+			for (uint64_t k = 0; k < d->reduce.element_bytes; k++)
+				to[i * d->reduce.element_bytes + k] =
+					(char)((x >> k % 31) % 3 * (unsigned)(rank + 1));
+		else if (d->reduce.dtype == GOAL_F32)
+			memcpy(to + 4 * i, &f, 4);
+		else if (d->reduce.dtype == GOAL_F64)
+			memcpy(to + 8 * i, &g, 8);
+		else if (d->reduce.dtype == GOAL_F16)
+			memcpy(to + 2 * i, &(uint16_t){ (uint16_t)(0x3c00 + v) }, 2);
+		else if (d->reduce.dtype == GOAL_BF16)
+			memcpy(to + 2 * i, &(uint16_t){ (uint16_t)(0x3f80 + v) }, 2);
+		else
+			memcpy(to + i * d->reduce.element_bytes, &v, d->reduce.element_bytes);
+	}
+}
+
+/* The last that is not 0: associative, not commutative. */
+static int last_counts(void *ctx, const void *in, void *inout, uint64_t count)
+{
+	const struct exec_reduce *f = ctx;
+	const char *a = in;
+	char *b = inout;
+
+	for (uint64_t i = 0; i < count * f->element_bytes; i++)
+		b[i] = b[i] ? b[i] : a[i];
+	return 0;
+}
+
+/* sum = sum op next */
+static void add(const struct drawn *d, char *sum, char *next)
+{
+	uint64_t bytes = d->reduce.count * d->reduce.element_bytes;
+
+	if (d->has_own) {
+		last_counts((void *)(uintptr_t)&d->reduce, sum, next, d->reduce.count);
+		memcpy(sum, next, bytes);
+	} else {
+		goal_local(GOAL_ISA_BASE, d->reduce.type, d->reduce.dtype, sum, sum, next, bytes);
+	}
+}
+
+/* Two levels: each domain's, then the domains' in their order. */
+static void add_domains(const struct drawn *d, char *sum, char *next)
+{
+	char *part = malloc(d->reduce.count * d->reduce.element_bytes);
+
+	CHECK(part);
+	for (uint32_t k = 0; k < d->domains.count; k++) {
+		const int *member = d->domains.members + d->domains.first[k],
+			  *end = d->domains.members + d->domains.first[k + 1];
+		char *to = k ? part : sum;
+
+		for (fill(to, d, *member++); member < end; member++) {
+			fill(next, d, *member);
+			add(d, to, next);
+		}
+		if (k)
+			add(d, sum, part);
+	}
+	free(part);
+}
+
+/* What this rank gets; NULL: nothing. */
+static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
+{
+	uint64_t es = d->reduce.element_bytes, bytes = d->reduce.count * es;
+	int last = d->reduce.kind == REDUCE_SCAN     ? rank
+		   : d->reduce.kind == REDUCE_EXSCAN ? rank - 1
+						 : ranks - 1;
+	char *sum = malloc(bytes), *next = malloc(bytes);
+
+	CHECK(sum && next);
+	*out_bytes = last < 0 || (d->reduce.kind == REDUCE_REDUCE && rank != d->reduce.root) ? 0 : bytes;
+	if (exec_reduce_has_levels(exec_case.e, &d->reduce))
+		add_domains(d, sum, next);
+	else
+		fill(sum, d, 0);
+	for (int r = 1; r <= last && !exec_reduce_has_levels(exec_case.e, &d->reduce); r++) {
+		fill(next, d, r);
+		add(d, sum, next);
+	}
+	free(next);
+	if (d->reduce.kind == REDUCE_REDUCE_SCATTER) {
+		*out_bytes = (d->starts[rank + 1] - d->starts[rank]) * es;
+		memmove(sum, sum + d->starts[rank] * es, *out_bytes);
+	}
+	return sum;
+}
+
+/* ---- drawing ----------------------------------------------------------------------------- */
+
+static void draw_operation(struct exec_reduce *f, uint64_t *common)
+{
+	if (ranks_below(common, 4) == 0) {
+		uint64_t size = ranks_below(common, 12);
+
+		f->type = GOAL_NOP;
+		f->element_bytes = size < 10    ? 1 + ranks_below(common, 40)
+				   : size == 10 ? 4096
+						: 40000;
+		return;
+	}
+	f->dtype = (uint32_t)ranks_below(common, GOAL_DTYPE_COUNT);
+	f->type = GOAL_ADD + (uint32_t)ranks_below(
+				     common, (goal_dtype_is_float(f->dtype) ? GOAL_MIN : GOAL_XOR) -
+						     GOAL_ADD + 1);
+	f->element_bytes = goal_dtype_bytes(f->dtype);
+}
+
+static void draw_starts(struct drawn *d, int ranks, uint64_t *common)
+{
+	uint64_t at = 0;
+
+	for (int r = 0; r < ranks; r++) {
+		uint64_t left = d->reduce.count - at,
+			 n = ranks_below(common, 3) ? ranks_below(common, left + 1) : 0;
+
+		d->starts[r] = at;
+		at += r == ranks - 1 ? left : n;
+	}
+	d->starts[ranks] = at;
+}
+
+static void sort_domains(struct drawn *d, int ranks, const int *number_of)
+{
+	coll_domains_init(&d->sorted, d->words, ranks, number_of);
+	d->domains = (struct reduce_domains){ (uint32_t)d->sorted.count, d->sorted.of,
+					    d->sorted.members, d->sorted.first, d->sorted.at };
+	d->reduce.domains = &d->domains;
+}
+
+static void draw_domains(struct drawn *d, int ranks, uint64_t *common)
+{
+	int number_of[RANKS_MAX], most = 1 + (int)ranks_below(common, (uint64_t)ranks);
+
+	for (int r = 0; r < ranks; r++)
+		number_of[r] = (int)ranks_below(common, (uint64_t)most);
+	sort_domains(d, ranks, number_of);
+}
+
+static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *common)
+{
+	struct exec_reduce *f = &d->reduce;
+	uint64_t top;
+
+	*d = (struct drawn){ .key = ranks_random(common) };
+	f->kind = (enum reduce_kind)ranks_below(common, REDUCE_EXSCAN + 1);
+	f->root = (int)ranks_below(common, (uint64_t)ranks);
+	draw_operation(f, common);
+	d->has_own = f->type == GOAL_NOP;
+	top = 1ull << ranks_below(common, 64 - (uint64_t)__builtin_clzll(max_bytes));
+	f->count = base_max_u64((top + ranks_below(common, top)) / f->element_bytes, 1);
+	f->count = base_min_u64(f->count, base_max_u64(max_bytes / f->element_bytes, 1));
+	if (ranks_below(common, 40) == 0)
+		f->count = 0;
+	if (f->kind == REDUCE_REDUCE_SCATTER)
+		draw_starts(d, ranks, common);
+	if (ranks_below(common, 2))
+		draw_domains(d, ranks, common);
+}
+
+/* ---- one of them ------------------------------------------------------------------------- */
+
+/* Memory for its domain's parts, where it needs some. */
+static void make_parts(struct one *o, struct exec_call *call)
+{
+	const struct exec_reduce *f = &o->d.reduce;
+	const struct reduce_shape shape = { .kind = f->kind, .root = (uint32_t)f->root };
+	uint64_t bytes = base_max_u64(f->count * f->element_bytes, 1);
+
+	o->parts = (struct region_extent){ 0 };
+	if (!exec_reduce_has_levels(exec_case.e, f) ||
+	    !reduce_keeps_parts(&shape, f->domains, (uint32_t)exec_case.r->rank))
+		return;
+	CHECK_EQ(region_extent_get(bytes, false, &o->parts), 0);
+	memset((char *)region_arena_base() + o->parts.offset, 0x77, bytes);
+	region_describe_extent(&o->parts, bytes, &call->desc[GOAL_SCRATCH]);
+}
+
+static struct exec_run *one_begin(struct one *o, int place)
+{
+	struct ranks *r = exec_case.r;
+	struct exec_reduce *f = &o->d.reduce;
+	struct exec_call call = { .reduce = f, .name = "reduce" };
+	uint64_t bytes = f->count * f->element_bytes;
+	struct exec_run *run;
+
+	o->expected = reference(&o->d, r->rank, r->size, &o->expected_bytes);
+	o->in_place = f->kind != REDUCE_REDUCE_SCATTER && o->expected_bytes == bytes && bytes &&
+		      exec_case.is_in_place;
+	snprintf(o->what, sizeof o->what,
+		 "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d, %u domains%s",
+		 (int)f->kind, f->type, f->dtype, f->count, f->element_bytes, r->rank, r->size,
+		 exec_reduce_has_levels(exec_case.e, f) ? f->domains->count : 1,
+		 o->in_place ? ", in place" : "");
+	case_side_make(&o->in, place, 0, o->in_place ? 0 : bytes, 0);
+	case_side_make(&o->out, place, 1, o->expected_bytes, 0x55);
+	fill(o->in_place ? o->out.addr : o->in.addr, &o->d, r->rank);
+	case_side_begin(&o->in);
+	case_side_begin(&o->out);
+	if (!bytes && !o->in_place) { /* memory there must be, without bytes too */
+		o->in.desc.flags = o->out.desc.flags = REGION_DESC_MAPPED;
+	}
+	f->starts = o->d.starts;
+	f->in_place = o->in_place;
+	f->combine = last_counts;
+	f->ctx = f;
+	make_parts(o, &call);
+	call.user[0] = o->in.used;
+	call.user[1] = o->out.used;
+	call.desc[GOAL_USER] = o->in.desc;
+	call.desc[GOAL_USER + 1] = o->out.desc;
+	CHECK_EQ(exec_begin(exec_case.e, &call, &run), 0);
+	return run;
+}
+
+static void one_end(struct one *o)
+{
+	char *brought = malloc(o->in.bytes + 1);
+
+	case_side_end(&o->in, o->what);
+	case_side_end(&o->out, o->what);
+	for (uint64_t i = 0; i < o->expected_bytes; i++)
+		if (o->out.addr[i] != o->expected[i])
+			unit_fail(__FILE__, __LINE__,
+				  "%s: byte %" PRIu64 " of %" PRIu64 " is %d, not %d", o->what, i,
+				  o->expected_bytes, o->out.addr[i], o->expected[i]);
+	CHECK(brought);
+	if (o->in.bytes)
+		fill(brought, &o->d, exec_case.r->rank);
+	CHECK(!memcmp(brought, o->in.addr, o->in.bytes));
+	memset(o->in.addr, 1, o->in.bytes); /* nobody may read it any more */
+	memset(o->out.addr, 2, o->expected_bytes);
+	if (o->parts.bytes)
+		region_extent_put(&o->parts);
+	free(brought);
+	free(o->expected);
+}
+
+struct sequence { uint64_t seed, max_bytes; int rounds; };
+
+static void play(struct ranks *r)
+{
+	const struct sequence *q = r->arg;
+	uint64_t common = q->seed;
+	static struct one ones[CASE_RUNS];
+
+	exec_case_begin(r, q->seed);
+	for (int round = 0; round < q->rounds; round++) {
+		int n = ranks_below(&common, 3) ? 1 : 1 + (int)ranks_below(&common, CASE_RUNS);
+		struct exec_run *runs[CASE_RUNS];
+
+		for (int i = 0; i < n; i++) {
+			draw(&ones[i].d, r->size, q->max_bytes / (uint64_t)n, &common);
+			exec_case_dawdle();
+			exec_case.is_in_place = ranks_below(&exec_case.own, 3) == 0;
+			runs[i] = one_begin(&ones[i], i);
+		}
+		exec_case_finish(runs, n, (enum case_how)ranks_below(&exec_case.own, CASE_HOWS));
+		for (int i = 0; i < n; i++)
+			one_end(&ones[i]);
+	}
+	exec_case_end();
+}
+
+UNIT_TEST(reductions_give_what_one_rank_alone_would_compute)
+{
+	for (int ranks = 2; ranks <= 9; ranks++) {
+		struct sequence q = { exec_case_seed((uint64_t)ranks),
+				      ranks < 5 ? 300 << 10 : 100 << 10, ranks < 5 ? 40 : 20 };
+
+		ranks_run(ranks, OPTIONS("SLUICE_FAULT=slots:all"), play, &q);
+	}
+}
+
+/* ---- by a process that may be killed ----------------------------------------------------- */
+
+enum { SERVED_COUNT = 60000, WORD_COME = 0, WORD_SERVED = 8 };
+enum { DIE_NEVER, DIE_BEFORE_WRITING, DIE_AFTER_WRITING, DIE_IN_UNIT, DIE_AFTER_UNIT, DEATHS };
+
+static struct {
+	int death, units;      /* how it dies, and at which unit from the end of counting */
+	_Atomic uint64_t intent;
+	uint64_t claim, bytes; /* what it has written down, and moved */
+	bool locked;
+	jmp_buf grave;
+} mover;
+
+static void die_if(int death)
+{
+	if (mover.death == death && !mover.units--)
+		longjmp(mover.grave, 1);
+}
+
+static void mover_lock(void *arg)
+{
+	(void)arg;
+	/* between two units it holds nothing: the last has ended */
+	mover.locked = true;
+}
+
+static void mover_unlock(void *arg)
+{
+	(void)arg;
+	mover.locked = false;
+	die_if(DIE_IN_UNIT);
+}
+
+static void mover_began(void *arg, uint64_t name, uint64_t bytes)
+{
+	(void)arg;
+	(void)bytes;
+	die_if(DIE_BEFORE_WRITING);
+	mover.claim = name;
+	die_if(DIE_AFTER_WRITING);
+}
+
+static void mover_ended(void *arg, uint64_t bytes)
+{
+	(void)arg;
+	die_if(DIE_AFTER_UNIT);
+	mover.claim = 0;
+	mover.bytes += bytes;
+}
+
+/* What rank 0 has somebody serve who dies so; then it is taken back. */
+static void serve_and_die(struct exec_run *run, int death, int unit, bool *out_whole)
+{
+	static const _Atomic bool never;
+	const struct exec_mover m = { .group = 1,
+				      .intent = &mover.intent,
+				      .lock = mover_lock,
+				      .unlock = mover_unlock,
+				      .began = mover_began,
+				      .ended = mover_ended,
+				      .stop = &never };
+	uint64_t intent;
+
+	memset(&mover, 0, sizeof mover);
+	mover.death = death;
+	mover.units = unit;
+	*out_whole = false;
+	if (!setjmp(mover.grave))
+		*out_whole = exec_serve(exec_case.e, exec_tag(run), &m);
+	intent = atomic_load(&mover.intent);
+	if (intent && intent != mover.claim)
+		exec_take_back(exec_case.e, intent, true);
+	if (mover.claim)
+		exec_take_back(exec_case.e, mover.claim, false);
+}
+
+static void until(struct ranks *r, int word, uint64_t value)
+{
+	while (atomic_load(&r->words[word]) < value)
+		usleep(100);
+}
+
+static void served_once(struct ranks *r, struct one *o, int round, bool in_place)
+{
+	int death = round % DEATHS, unit = round / DEATHS;
+	bool has_work, is_whole;
+	struct exec_run *run;
+
+	memset(o, 0, sizeof *o);
+	o->d = (struct drawn){ .key = (uint64_t)round,
+			       .reduce = { .kind = REDUCE_ALLREDUCE,
+					 .type = GOAL_ADD,
+					 .dtype = GOAL_F32,
+					 .count = SERVED_COUNT,
+					 .element_bytes = 4 } };
+	exec_case.is_in_place = in_place;
+	run = one_begin(o, 0);
+	atomic_fetch_add(&r->words[WORD_COME], 1);
+	until(r, WORD_COME, (uint64_t)(round + 1) * (uint64_t)r->size);
+	if (!r->rank) {
+		serve_and_die(run, death, unit, &is_whole);
+		/* in place a unit that was half done cannot be done again: such are not served */
+		CHECK_EQ(mover.bytes > 0, !in_place && (death == DIE_NEVER || unit));
+		CHECK(!is_whole || in_place || death == DIE_NEVER);
+		has_work = exec_work_bytes(run);
+		CHECK(!has_work || !in_place);
+		atomic_store(&r->words[WORD_SERVED], (uint64_t)round + 1);
+	}
+	until(r, WORD_SERVED, (uint64_t)round + 1);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(o);
+}
+
+static void body_served(struct ranks *r)
+{
+	static struct one one;
+
+	exec_case_begin(r, 1);
+	for (int round = 0; round < 4 * DEATHS; round++)
+		served_once(r, &one, round, *(const bool *)r->arg);
+	exec_case_end();
+}
+
+UNIT_TEST(reduce_survives_a_worker_that_is_killed_at_any_step)
+{
+	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ false });
+}
+
+UNIT_TEST(reduce_in_place_is_not_done_by_who_may_be_killed)
+{
+	ranks_run(3, OPTIONS("SLUICE_FAULT=slots:all"), body_served, &(bool){ true });
+}
+
+/* ---- two levels, step by step ------------------------------------------------------------ */
+
+/* One unit a slice, and two domains of two: each rank has one of each step to do. */
+static void one_in_steps(struct ranks *r, struct one *o, uint64_t round)
+{
+	struct exec_run *run;
+	bool has_ended;
+
+	memset(o, 0, sizeof *o);
+	o->d.reduce = (struct exec_reduce){ .kind = REDUCE_ALLREDUCE,
+					.type = GOAL_ADD,
+					.dtype = GOAL_F32,
+					.count = 4096,
+					.element_bytes = 4 };
+	sort_domains(&o->d, r->size, (const int[]){ 0, 0, 1, 1 });
+	exec_case.is_in_place = round % 2;
+	run = one_begin(o, 0);
+	ranks_barrier(r);
+	for (int step = 0; step < 2; step++) {
+		CHECK_EQ(exec_step(run, EXEC_COPY_ALL, &has_ended), 1);
+		CHECK(!has_ended);
+		ranks_barrier(r);
+	}
+	/* every result is there, but nobody has it all */
+	CHECK_EQ(exec_step(run, EXEC_COPY_NOTHING, &has_ended), 0);
+	CHECK(!has_ended);
+	ranks_barrier(r);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(o);
+}
+
+static void body_steps(struct ranks *r)
+{
+	static struct one one;
+
+	exec_case_begin(r, 3);
+	for (uint64_t round = 0; round < 30; round++)
+		one_in_steps(r, &one, round);
+	exec_case_end();
+}
+
+UNIT_TEST(reduce_of_two_levels_has_not_ended_before_results_are_spread)
+{
+	ranks_run(4, OPTIONS("SLUICE_FAULT=slots:all"), body_steps, NULL);
+}
+
+/* ---- trouble ----------------------------------------------------------------------------- */
+
+static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count,
+				    enum reduce_kind kind)
+{
+	memset(o, 0, sizeof *o);
+	o->d.reduce = (struct exec_reduce){ .kind = kind,
+					.type = GOAL_ADD,
+					.dtype = GOAL_I32,
+					.count = count,
+					.element_bytes = 4 };
+	exec_case.is_in_place = false;
+	(void)r;
+	return one_begin(o, 0);
+}
+
+static void body_dies(struct ranks *r)
+{
+	static struct one one;
+	struct exec_run *run;
+
+	exec_case_begin(r, 1);
+	run = begin_small(r, &one, 9000, REDUCE_ALLREDUCE);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(&one);
+	ranks_barrier(r);
+	if (r->rank == 1)
+		_exit(7);
+	CHECK_EQ(exec_wait(begin_small(r, &one, 9000, REDUCE_SCAN)), -EOWNERDEAD);
+	_exit(0);
+}
+
+UNIT_TEST(reduce_with_a_dead_peer_ends_with_an_error)
+{
+	int status[3];
+
+	ranks_run_any(3, OPTIONS("SLUICE_FAULT=slots:all"), body_dies, NULL, status);
+	CHECK_EQ(status[0], 0);
+	CHECK_EQ(status[1], 7);
+	CHECK_EQ(status[2], 0);
+}
+
+/* Each time at another place, perhaps in the middle of a unit. */
+static void body_killed(struct ranks *r)
+{
+	const struct itimerval soon = { .it_value = { .tv_usec = *(const int *)r->arg } };
+	static struct one one;
+	uint64_t common = 7;
+	int ret = 0;
+
+	exec_case_begin(r, 1);
+	ranks_barrier(r);
+	if (r->rank == 1)
+		setitimer(ITIMER_REAL, &soon, NULL);
+	while (!ret) {
+		memset(&one, 0, sizeof one);
+		one.d.reduce = (struct exec_reduce){ .kind = (enum reduce_kind)ranks_below(
+							 &common, REDUCE_REDUCE_SCATTER + 1),
+						 .type = GOAL_ADD,
+						 .dtype = GOAL_I32,
+						 .count = 20000,
+						 .element_bytes = 4 };
+		draw_starts(&one.d, r->size, &common);
+		draw_domains(&one.d, r->size, &common);
+		ret = exec_wait(one_begin(&one, 0));
+		if (!ret)
+			one_end(&one);
+	}
+	CHECK_EQ(ret, -EOWNERDEAD);
+	_exit(0);
+}
+
+UNIT_TEST(reduce_of_two_levels_ends_with_an_error_when_a_rank_is_killed)
+{
+	for (int us = 500; us < 20000; us += 2700) {
+		int status[5];
+
+		ranks_run_any(5, OPTIONS("SLUICE_FAULT=slots:all"), body_killed, &us, status);
+		for (int r = 0; r < 5; r++)
+			CHECK_EQ(status[r], r == 1 ? 128 + SIGALRM : 0);
+	}
+}
+
+static void body_disagrees(struct ranks *r)
+{
+	static struct one one;
+
+	exec_case_begin(r, 1);
+	CHECK_EQ(exec_wait(begin_small(r, &one, r->rank ? 9000 : 9001, REDUCE_ALLREDUCE)),
+		 -EREMOTEIO);
+	ranks_barrier(r);
+	_exit(0);
+}
+
+UNIT_TEST(reductions_of_different_lengths_end_with_an_error)
+{
+	ranks_run(2, OPTIONS("SLUICE_FAULT=slots:all"), body_disagrees, NULL);
+}
+
+static void body_refused(struct ranks *r)
+{
+	const uint64_t starts[] = { 0, 5, 4 };
+	const struct exec_reduce wrong[] = {
+		{ .kind = REDUCE_ALLREDUCE,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 8 },
+		{ .kind = REDUCE_ALLREDUCE,
+		  .type = GOAL_XOR,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = REDUCE_ALLREDUCE,
+		  .type = GOAL_COPY,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = REDUCE_ALLREDUCE, .type = GOAL_NOP, .count = 4, .element_bytes = 4 },
+		{ .kind = REDUCE_REDUCE,
+		  .root = 2,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = REDUCE_REDUCE_SCATTER,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4 },
+		{ .kind = REDUCE_REDUCE_SCATTER,
+		  .type = GOAL_ADD,
+		  .dtype = GOAL_F32,
+		  .count = 4,
+		  .element_bytes = 4,
+		  .starts = starts },
+	};
+	static struct one one;
+	struct exec_run *run;
+
+	exec_case_begin(r, 1);
+	for (unsigned i = 0; i < BASE_ARRAY_LEN(wrong); i++) {
+		const struct exec_call call = { .reduce = &wrong[i], .name = "wrong" };
+
+		CHECK_EQ(exec_begin(exec_case.e, &call, &run), -EINVAL);
+	}
+	run = begin_small(r, &one, 100, REDUCE_ALLREDUCE);
+	CHECK_EQ(exec_wait(run), 0);
+	one_end(&one);
+	exec_case_end();
+}
+
+UNIT_TEST(reductions_that_cannot_be_are_refused_and_do_not_count)
+{
+	ranks_run(2, OPTIONS("SLUICE_FAULT=slots:all"), body_refused, NULL);
+}

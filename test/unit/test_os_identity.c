@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/os.h"
+#include "unit.h"
+
+UNIT_TEST(node_id_is_stable_and_can_be_named)
+{
+	uint64_t real;
+
+	base_opt.node_name = "";
+	real = os_node_id();
+	CHECK(real == os_node_id());
+	base_opt.node_name = "left";
+	uint64_t left = os_node_id();
+	base_opt.node_name = "right";
+	uint64_t right = os_node_id();
+	base_opt.node_name = "";
+	CHECK(left != right && left != real && right != real);
+	CHECK(real == os_node_id());
+}
+
+static void compare_node(void *arg)
+{
+	CHECK(os_node_id() == *(uint64_t *)arg);
+}
+
+UNIT_TEST(node_id_is_the_same_in_a_child)
+{
+	uint64_t id = os_node_id();
+
+	CHECK_EQ(unit_fork(compare_node, &id), 0);
+}
+
+UNIT_TEST(process_start_tells_processes_apart)
+{
+	uint64_t mine = os_process_start(getpid());
+	pid_t pid;
+
+	CHECK(mine > 0);
+	CHECK(mine == os_process_start(getpid()));
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	CHECK(pid > 0);
+	/* a zombie counts as gone */
+	siginfo_t info;
+	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+	CHECK_EQ(os_process_start(pid), 0);
+	waitpid(pid, NULL, 0);
+	CHECK_EQ(os_process_start(pid), 0);
+	CHECK_EQ(os_process_start(-1), 0);
+}
+
+UNIT_TEST(process_start_survives_a_nasty_name)
+{
+	uint64_t before = os_process_start(getpid());
+	char name[17] = "";
+
+	prctl(PR_GET_NAME, name);
+	prctl(PR_SET_NAME, ") Z 1 2) (");
+	uint64_t after = os_process_start(getpid());
+	prctl(PR_SET_NAME, name);
+	CHECK(after == before);
+}
+
+UNIT_TEST(random_numbers_differ)
+{
+	uint64_t a = os_random_u64(), b = os_random_u64();
+
+	CHECK(a != b);
+}
