@@ -12,7 +12,7 @@
 
 /*
  * From here on no MPI that we have measured was faster, with 2 ranks or more
- * (doc/results-collectives.md): in buffers that are used again; and also in such as are new in each
+ * (results/collectives.md): in buffers that are used again; and also in such as are new in each
  * call, whose memory is not mapped yet, with MPICH 5 and Open MPI 5, or with others, as Intel MPI,
  * which combines in shared memory. Below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
  */
@@ -234,7 +234,7 @@ uint64_t policy_piece_bytes(uint64_t bytes, int parts)
 }
 
 /* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100
- * with a thread, which has to be woken and interrupts this one (doc/results-early-return.md). In an
+ * with a thread, which has to be woken and interrupts this one (results/early-return.md). In an
  * application that does little between its calls the ranks' other costs count too: 1 MB (75 us)
  * took it 1.08 to 1.12 x the time of blocking calls. A partner that copies alone takes half of
  * copy_ns off this rank, no more. */
