@@ -3,7 +3,7 @@
 #include "policy/policy.h"
 
 /* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100
- * with a thread, which has to be woken and interrupts this one (doc/results-early-return.md). In an
+ * with a thread, which has to be woken and interrupts this one (results/early-return.md). In an
  * application that does little between its calls the ranks' other costs count too: 1 MB (75 us)
  * took it 1.08 to 1.12 x the time of blocking calls. A partner that copies alone takes half of
  * copy_ns off this rank, no more. */

@@ -9,7 +9,7 @@
 
 /*
  * From here on no MPI that we have measured was faster, with 2 ranks or more
- * (doc/results-collectives.md): in buffers that are used again; and also in such as are new in each
+ * (results/collectives.md): in buffers that are used again; and also in such as are new in each
  * call, whose memory is not mapped yet, with MPICH 5 and Open MPI 5, or with others, as Intel MPI,
  * which combines in shared memory. Below, and where 0 stands, SLUICE_COLL_THRESHOLD decides.
  */
