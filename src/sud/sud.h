@@ -1,190 +1,117 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What stands between guard/ and the system: raw calls, the two signals, threads, dispatched calls.
- * Private to guard/. Who defines what:
+ * sud: the program's system calls and signals while some of its memory is closed.
  *
- *   signals.c      signals_*: SIGSEGV and SIGSYS, and what the program believes about signals
- *   threads.c      threads_*, guard_enter ... guard_in_fault: every thread and its selector
- *   dispatch.c     dispatch_*: Syscall User Dispatch (dispatch_none.c where the machine has none)
- *   interpose.c    the program's calls (libsluice.so only)
- *   arch/ *.S      system_call, the restorer, the stubs: the range that dispatch always allows
+ * An access by the program to closed memory raises SIGSEGV. A system call with an address of closed
+ * memory raises nothing: the kernel returns EFAULT. So Syscall User Dispatch (Linux 5.11) has each
+ * system call of the program raise SIGSYS while memory is closed; the handler compares the call's
+ * arguments with the closed memory, has it opened, and lets the call happen. Both signals belong to
+ * this folder from then on, and the program sees of them what it has set itself.
  *
- * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init -> threads_look ->
- *         [signals_are_ours, threads_are_covered -> dispatch_set(true) ... dispatch_set(false)]*
+ *   program --syscall--> kernel --SIGSYS--> sud.c --overlaps() touch()--> guard/
+ *                            <-- call, from an address that is never dispatched --
+ *
+ *   sud_probe -> sud_signal_install(SIGSEGV) -> sud_init(ops) -> sud_enable_threads ->
+ *     [sud_signals_are_ours, sud_covers_threads -> sud_enable_self, sud_set_armed(true) ...
+ *      sud_set_armed(false)]*
+ *
+ *   sud.c        Syscall User Dispatch: which memory a system call names (calls.h), and what follows
+ *   threads.c    every thread of the process, and whether its system calls are dispatched
+ *   sections.c   sections of one thread: allowed calls, deferred signals, faults
+ *   signals.c    SIGSEGV and SIGSYS: our handlers, and the program's actions, masks, pending signals
+ *   stack.c      stacks for handlers
+ *   x86_64/      raw system calls, the range of code that is never dispatched, registers
+ *   handler.h    for guard/: handlers of SIGSEGV
+ *   program.h    what preload/ calls when the program changes signals or makes threads
+ *
+ * sud/ knows no armed range: guard/ gives the functions of struct sud_ops.
+ *
+ * Signals: functions that end in _sig run in handlers of SIGSEGV and SIGSYS; scripts/check_signal_safety.py
+ * follows all that they call. Nothing allocates memory.
+ *
+ * sud/ never executes a system call of the program inside a handler, except rt_sigprocmask, which has
+ * to change the interrupted frame.
  */
-#ifndef SLUICE_GUARD_SYSTEM_H
-#define SLUICE_GUARD_SYSTEM_H
+#ifndef SLUICE_SUD_H
+#define SLUICE_SUD_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- raw calls --------------------------------------------------------------------------- */
+/* One system call from the range that is never dispatched. errno is left alone.
+ * Returns: the kernel's answer, -errno on failure. Context: anywhere. */
+long sud_syscall(long nr, ...);
 
-/* One system call from the range that is never dispatched. The kernel's answer: -errno on failure;
- * errno is left alone. Context: anywhere. */
-long system_call(long nr, ...);
+/* ---- set-up ------------------------------------------------------------------------------ */
 
-/* ---- signals ----------------------------------------------------------------------------- */
-
-typedef void signals_handler(int signo, siginfo_t *si, void *ucontext);
-
-/*
- * Take SIGSEGV or SIGSYS. The handler runs with the program's mask, on the alternate stack only
- * where the program's own handler would. What the program had set is kept, and from now on virtual.
- * Idempotent. 0 or -errno. Not in signal handlers.
- */
-int signals_install(int signo, signals_handler *handler);
-/* The program's action is the real one again. */
-void signals_uninstall(int signo);
-/* Our handlers are in place; if somebody has replaced one by a raw call it is taken over again, and
- * chained to. One system call a signal. False: that failed. */
-bool signals_are_ours(void);
-/*
- * This signal is not ours: do what would have happened without us. Calls the program's handler
- * (with its mask, on this stack), or returns so that the signal strikes again with its default
- * action, or keeps a sent signal that the program blocks. May not return (siglongjmp). Call it last
- * in the handler, outside system_fault_begin/end.
- */
-void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
-
-/*
- * For interpose.c: what the program asks for. Nothing here makes the call itself, but
- * signals_action.
- */
-uint64_t signals_never_blocked(void);  /* bits to take out of every mask that the kernel gets */
-bool signals_is_virtual(int signo);    /* its action is answered by signals_action: 0 or -errno */
-int signals_action(int signo, const struct sigaction *new, struct sigaction *old);
-/*
- * Of another signal: what the kernel has instead of what the program set. get before the call; set
- * changes the action that the kernel gets; put takes that back when the kernel refused it; show
- * changes what the kernel says into what the program had set.
- */
-struct signals_other {
-	void *handler, *hid;
-	uint64_t bits;
-	int flags;
-};
-struct signals_other signals_get_other(int signo);
-void signals_set_other(int signo, struct sigaction *sa);
-void signals_put_other(int signo, const struct signals_other *from);
-void signals_show_other(const struct signals_other *o, struct sigaction *sa);
-bool signals_are_relayed(
-	void); /* libc's own ways to the kernel's table are closed: all by sigaction() */
-void signals_mask_changed(int how, uint64_t set); /* after the kernel's has */
-uint64_t signals_waiting(void); /* sent to this thread and virtually blocked */
-int signals_take_waiting(uint64_t set, siginfo_t *out); /* one of them, or 0 */
-void signals_jumped(bool mask_comes_back); /* the program leaves a handler by longjmp */
-/* Before exec, and after one that failed: a new program inherits what is blocked and ignored. */
-void signals_exec(bool begin);
-
-/* ---- a fault: SIGSEGV of ours, from its recognition to its end --------------------------- */
-
-struct system_fault {
-	uint32_t saved_enters, saved_trust;
-	int saved_errno;
-	bool saved_in_fault, saved_waiting;
+/* What the owner of closed memory (guard/) gives. All run in signal handlers. */
+struct sud_ops {
+	/* Is a byte of [start, end) closed for this kind of access? */
+	bool (*overlaps)(uintptr_t start, uintptr_t end, bool write);
+	/* Opens what is closed of [start, start + bytes). May return with pages still closed when
+	 * sud_wait_interrupted(): the call then happens again after the program's handler. */
+	bool (*touch)(uintptr_t start, size_t bytes, bool write);
+	/* Opens everything: the call could show the state of any memory. Same exception. */
+	void (*complete_all)(void);
+	/* Opens what is complete already; called at every 16th dispatched system call. */
+	void (*tidy)(void);
 };
 
+/* Tries Syscall User Dispatch in this thread. Returns: 0, or -errno with a sentence. */
+int sud_probe(char *reason, size_t cap);
 /*
- * Brackets the part of a signal handler that may run touched(): no handler of the program runs
- * meanwhile, this thread's calls pass undisturbed, guard_in_fault() is true, errno comes back.
- * Nests.
+ * Takes SIGSYS, and has SIGSEGV and SIGSYS unblocked in this thread and in every thread that is
+ * made from now on. Idempotent. Returns: 0 or -errno. Context: not in signal handlers.
+ * Owner: ops has to live for ever.
  */
-void system_fault_begin_sig(struct system_fault *f);
-void system_fault_end_sig(const struct system_fault *f);
-/*
- * fn(arg) with at least 64 KiB of stack: on this one where that is certain, else on one of a pool.
- * Inside a system_fault or guard_enter(). Debuggers see through it.
- */
-void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
+int sud_init(const struct sud_ops *ops);
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
 /*
- * From now on every thread that is made is to be reachable: with SIGSEGV and SIGSYS unblocked, when
- * `dispatch` (else nothing happens). Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
+ * Has the system calls of all threads dispatched, before memory is closed. Threads that exist get a
+ * signal and follow when it reaches them. Dispatch costs each system call 0.08 us also while no
+ * memory is closed; so a thread that closes memory is dispatched only while some is closed, unless
+ * several threads do. To be called again when sud_covers_threads() is false.
+ * Context: not in signal handlers.
  */
-int threads_init(bool dispatch);
-/*
- * Then, before anything is armed: all threads are, and their system calls are dispatched. Those
- * that exist are told by a signal and follow when it reaches them. Dispatch costs each system call
- * 0.08 us also while nothing is armed: so a thread that arms ranges is only dispatched while there
- * are some, unless others do so, too. Again when threads are not covered. Not in signal handlers.
- */
-void threads_look(void);
-bool threads_are_looked_at(void);
-/* This thread arms the first range: it is dispatched from now on. False: another one is not,
- * threads_look() is to be called. */
-bool threads_may_arm(void);
-/* Is every thread of the process protected, or ours? About 1 us (one system call). */
-bool threads_are_covered(void);
-/* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no
- * signal of the program's is delivered to it. */
-void threads_mark_ours(void);
-bool threads_is_ours(void);
-/* The program is about to do what could show the state of things: nothing is armed afterwards. */
-void guard_complete(void);
-/* dispatch_set's part. */
-void threads_set_armed(bool armed);
+void sud_enable_threads(void);
+bool sud_is_enabled(void); /* sud_enable_threads() was called */
+/* Has this thread's system calls dispatched, before it closes the first memory.
+ * Returns: false when another thread is not covered: call sud_enable_threads(). */
+bool sud_enable_self(void);
+/* Is every thread of the process dispatched or Sluice's own? About 1 us (one system call). */
+bool sud_covers_threads(void);
+/* The first memory is about to be closed; or all of it is open again. No system call but for this
+ * thread's own dispatch. Context: inside sud_enter(), with the owner's lock. */
+void sud_set_armed(bool armed);
+/* This thread is one of Sluice's: it never touches closed memory, its system calls are never
+ * dispatched, and no signal of the program is delivered to it. */
+void sud_own_thread(void);
+bool sud_is_own_thread(void);
+/* Is this a vfork child, which runs in the parent's memory until exec? */
+bool sud_is_vforked(void);
 
-/* The signal by which threads_look tells a thread; true when it was that. Context: SIGSYS's
- * handler. */
-bool threads_answer_sig(const siginfo_t *si, void *ucontext);
+/* ---- sections of this thread ------------------------------------------------------------- */
 
-/*
- * For pthread_create and its like. threads_expect: before the thread exists; NULL when there is no
- * memory (the thread is then not protected, and found by counting). Then one of: threads_begin in
- * the new thread, which says what it is to run; threads_abandon when there is none. The thread
- * unregisters itself at its end.
- */
-struct thread;
-struct threads_start {
-	void *fn, *arg;
-};
-struct thread *threads_expect(const struct threads_start *start, size_t stack_bytes);
-void threads_abandon(struct thread *t);
-struct threads_start threads_begin(struct thread *t);
-/* libc is about to write here with every signal blocked, or a thread to have its stack here. */
-void threads_open(uintptr_t start, uintptr_t end);
-
-/* The program jumps out of wherever it is (longjmp): whatever of ours was under way is not any
- * more. */
-void threads_jumped(void);
-/* Is there certainly this much stack below? */
-bool threads_have_stack(uintptr_t here, size_t bytes);
-
-/* A signal has come whose handler must not run here: it is kept for later. */
-bool threads_defer_sig(const siginfo_t *si, void *ucontext);
-/* A handler of the program in the midst of trusted calls: it is not trusted. */
-uint32_t threads_suspend_trust(void);
-void threads_resume_trust(uint32_t depth);
-
-/* Between vfork and exec this is another process in the same memory: what is known of the thread,
- * and of the program's signals, is the parent's. */
-bool threads_is_vforked(void);
-
-/* What the program believes to be blocked in this thread: bits of SIGSEGV and SIGSYS, which never
- * are. */
-uint64_t *threads_virtual_mask(void);
-
-/* ---- dispatched system calls ------------------------------------------------------------- */
-
-/* Does the kernel offer it here, tried for real in this thread? 0, or -errno with a sentence. */
-int dispatch_probe(char *reason, size_t cap);
-int dispatch_init(void); /* threads_init's part: takes SIGSYS. 0 or -errno */
-/* Something is armed / nothing is any more: every thread's system calls are looked at, or pass.
- * Called by guard.c at these transitions, with its lock held, inside guard_enter(). No system call.
- */
-void dispatch_set(bool armed);
-
-/*
- * What dispatch.c needs of guard.c is in private.h: guard_find_sig, guard_touch_sig,
- * guard_complete_all_sig. touched() may have returned with pages still armed, because a signal of
- * the program waits (guard_wait_interrupted()): both handlers then return, so that the signal is
- * delivered where the program was and the access happens again. So nobody loops until a range is
- * open, and nobody takes a range that is still armed after touched() for an error.
- */
+/* Between push and pop this thread's system calls are Sluice's or the host MPI's: they cannot name
+ * closed memory and pass without SIGSYS. Nest; no system call after the first. */
+void sud_allow_push(void);
+void sud_allow_pop(void);
+/* Between enter and exit handlers of the program are deferred in this thread, and its system calls
+ * pass: for critical sections. Nest. Not needed in the owner's functions. */
+void sud_enter(void);
+void sud_exit(void);
+/* Inside sud_enter(): the program's handlers may run between begin and end. Nothing changes inside a
+ * fault, where a handler could siglongjmp over us. */
+void sud_wait_begin(void);
+void sud_wait_end(void);
+/* Inside a fault: a signal of the program is deferred. Returns false outside faults. No system call. */
+bool sud_wait_interrupted(void);
+/* Around exec and posix_spawn: the new program inherits the mask and the ignored signals that this
+ * program believes to have. Also between vfork and exec. */
+void sud_exec_begin(void);
+void sud_exec_end(void);
 
 #endif
