@@ -119,7 +119,7 @@ void section_reset(void);
 /* ---- signals.c, sud.c -------------------------------------------------------------------- */
 
 /* sud_exec_begin() / end(): what a new program inherits. */
-void signals_exec(bool begin);
+void signals_exec_mask(bool begin);
 /* Takes SIGSYS. Returns: 0 or -errno. */
 int dispatch_install(const struct sud_ops *ops);
 

@@ -263,14 +263,14 @@ void sud_exec_begin(void)
 
 	if (allows && !sud_is_vforked())
 		sud_allow_push();
-	signals_exec(true);
+	signals_exec_mask(true);
 }
 
 void sud_exec_end(void)
 {
 	bool allows = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
 
-	signals_exec(false);
+	signals_exec_mask(false);
 	if (allows && !sud_is_vforked())
 		sud_allow_pop();
 }

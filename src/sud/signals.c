@@ -477,7 +477,7 @@ void sud_jumped(bool restores_mask)
 
 /* ---- another program takes this one's place, or inherits from it ------------------------- */
 
-void signals_exec(bool begin)
+void signals_exec_mask(bool begin)
 {
 	static const int signals[] = { SIGSEGV, SIGSYS };
 	uint64_t real = *sud_virtual_mask();
