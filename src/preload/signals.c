@@ -8,7 +8,6 @@
  * What libc does inside itself is not seen here. Where it blocks every signal meanwhile (threads
  * that are made or signalled, programs that are started), its calls must not be looked at: trust.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,11 +20,10 @@
 #include <threads.h>
 #include <ucontext.h>
 
-#include "base/base.h"
 #include "guard/guard.h"
 #include "guard/system.h"
+#include "preload/next.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #define BIT(signo) ((uint64_t)1 << ((signo) - 1))
 
 static struct {
@@ -66,20 +64,6 @@ static struct {
 	void (*__longjmp_chk)(jmp_buf, int) __attribute__((noreturn));
 	int (*setcontext)(const ucontext_t *);
 } next;
-
-/* Threads may resolve the same name at once, to the same address. */
-static void *resolve(void **slot, const char *name)
-{
-	void *f = __atomic_load_n(slot, __ATOMIC_RELAXED);
-
-	if (base_unlikely(!f)) {
-		f = dlsym(RTLD_NEXT, name);
-		__atomic_store_n(slot, f, __ATOMIC_RELAXED);
-	}
-	return f;
-}
-
-#define NEXT(name) ((__typeof__(next.name))resolve((void **)&next.name, #name))
 
 /* Those that handlers of signals call, so that they find them known. */
 __attribute__((constructor)) static void resolve_early(void)

@@ -8,7 +8,6 @@
  * Not seen: calls that the C library makes inside itself. They matter only for memory that went
  * through free() or realloc() first, which are seen here.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <stdarg.h>
@@ -18,10 +17,9 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include "preload/next.h"
 #include "region/blocks.h"
 #include "region/region.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 /* glibc's own, while the next one is not known */
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
@@ -48,20 +46,6 @@ static struct {
 	void *(*shmat)(int, const void *, int);
 	int (*dlclose)(void *);
 } next;
-
-/* Threads may resolve the same name at once, to the same address. */
-static void *resolve(void **slot, const char *name)
-{
-	void *f = __atomic_load_n(slot, __ATOMIC_RELAXED);
-
-	if (base_unlikely(!f)) {
-		f = dlsym(RTLD_NEXT, name);
-		__atomic_store_n(slot, f, __ATOMIC_RELAXED);
-	}
-	return f;
-}
-
-#define NEXT(name) ((__typeof__(next.name))resolve((void **)&next.name, #name))
 
 /*
  * The allocator may be called by dlsym itself, and by constructors that run before ours. What is

@@ -4,7 +4,6 @@
  * into libsluice.so only; exec and posix_spawn are in rt/exec_filter.c. fork() needs nothing here:
  * its handlers (pthread_atfork) do it.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,11 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "guard/guard.h"
 #include "guard/system.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "preload/next.h"
 
 static struct {
 	int (*system)(const char *);
@@ -27,20 +24,6 @@ static struct {
 	void (*abort)(void) __attribute__((noreturn));
 	long (*syscall)(long, long, long, long, long, long, long);
 } next;
-
-/* Threads may resolve the same name at once, to the same address. */
-static void *resolve(void **slot, const char *name)
-{
-	void *f = __atomic_load_n(slot, __ATOMIC_RELAXED);
-
-	if (base_unlikely(!f)) {
-		f = dlsym(RTLD_NEXT, name);
-		__atomic_store_n(slot, f, __ATOMIC_RELAXED);
-	}
-	return f;
-}
-
-#define NEXT(name) ((__typeof__(next.name))resolve((void **)&next.name, #name))
 
 EXPORT int system(const char *command)
 {
@@ -124,8 +107,8 @@ static void *next_vfork, *next_clone;
 /* Early: dlsym takes locks. */
 __attribute__((constructor)) static void resolve_early(void)
 {
-	resolve(&next_vfork, "vfork");
-	resolve(&next_clone, "clone");
+	preload_next(&next_vfork, "vfork");
+	preload_next(&next_clone, "clone");
 	(void)NEXT(_exit);
 	(void)NEXT(syscall);
 }
@@ -133,11 +116,11 @@ __attribute__((constructor)) static void resolve_early(void)
 void *interpose_next_vfork(void)
 {
 	guard_complete();
-	return resolve(&next_vfork, "vfork");
+	return preload_next(&next_vfork, "vfork");
 }
 
 void *interpose_next_clone(void)
 {
 	guard_complete();
-	return resolve(&next_clone, "clone");
+	return preload_next(&next_clone, "clone");
 }

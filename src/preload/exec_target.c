@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "rt/exec_target.h"
+#include "preload/preload.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "rt/elf_view.h"
+#include "preload/elf_view.h"
 
 #define SCRIPT_DEPTH 5   /* the kernel follows four interpreters that are scripts themselves */
 #define SCRIPT_LINE  256 /* BINPRM_BUF_SIZE: the kernel reads no further either */

@@ -13,13 +13,11 @@
  * nothing needs to be done there.
  */
 #include <alloca.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,11 +26,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "guard/guard.h"
-#include "rt/exec_target.h"
+#include "preload/next.h"
+#include "preload/preload.h"
 
-#define EXPORT         __attribute__((visibility("default")))
 #define COPY_MAX_BYTES ((size_t)128 << 10)
 #define ARGS_MAX       ((size_t)16 << 10)
 
@@ -40,36 +37,14 @@ static const char preload_name[] = "LD_PRELOAD=";
 
 /* ---- the functions behind us -------------------------------------------------------- */
 
-#define REAL_FUNCTIONS(X) X(execve) X(execvpe) X(fexecve) X(execveat) X(posix_spawn) X(posix_spawnp)
-
-enum real_function {
-#define X(name) REAL_##name,
-	REAL_FUNCTIONS(X)
-#undef X
-	REAL_COUNT
-};
-
-static const char *const real_names[REAL_COUNT] = {
-#define X(name) #name,
-	REAL_FUNCTIONS(X)
-#undef X
-};
-
-/* Written by any thread with the same value, so relaxed order is enough. */
-static _Atomic(void *) real_functions[REAL_COUNT];
-
-static void *real_function(enum real_function f)
-{
-	void *p = atomic_load_explicit(&real_functions[f], memory_order_relaxed);
-
-	if (base_unlikely(!p)) {
-		p = dlsym(RTLD_NEXT, real_names[f]);
-		atomic_store_explicit(&real_functions[f], p, memory_order_relaxed);
-	}
-	return p;
-}
-
-#define REAL(name) ((__typeof__(&name))real_function(REAL_##name))
+static struct {
+	__typeof__(&execve) execve;
+	__typeof__(&execvpe) execvpe;
+	__typeof__(&fexecve) fexecve;
+	__typeof__(&execveat) execveat;
+	__typeof__(&posix_spawn) posix_spawn;
+	__typeof__(&posix_spawnp) posix_spawnp;
+} next;
 
 /* What is pending is completed first, and the new program inherits what this one believes to have.
  */
@@ -82,11 +57,15 @@ static void *real_function(enum real_function f)
 		ret_;              \
 	})
 
-/* Early, because dlsym takes locks and so does not belong after a fork. */
-__attribute__((constructor)) static void find_real_functions(void)
+/* Before the first fork: dlsym() takes locks. */
+__attribute__((constructor)) static void resolve_early(void)
 {
-	for (int f = 0; f < REAL_COUNT; f++)
-		real_function((enum real_function)f);
+	(void)NEXT(execve);
+	(void)NEXT(execvpe);
+	(void)NEXT(fexecve);
+	(void)NEXT(execveat);
+	(void)NEXT(posix_spawn);
+	(void)NEXT(posix_spawnp);
 }
 
 /* ---- the environment ---------------------------------------------------------------- */
@@ -190,12 +169,12 @@ static bool keeps_fd(int fd)
 
 static int run_path(const char *path, char *const argv[], char *const envp[])
 {
-	return GUARDED(REAL(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
+	return GUARDED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
 }
 
 static int run_file(const char *file, char *const argv[], char *const envp[])
 {
-	return GUARDED(REAL(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
+	return GUARDED(NEXT(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -220,7 +199,7 @@ EXPORT int execvp(const char *file, char *const argv[])
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	return GUARDED(REAL(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
+	return GUARDED(NEXT(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
 }
 
 /* Only what is given as a descriptor or as a path from here is looked at; the rest keeps. */
@@ -235,22 +214,22 @@ EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *cons
 {
 	char *const *env = ENV_FOR(envp, keeps_at(dir_fd, path, flags));
 
-	if (!REAL(execveat)) /* libc before 2.34 */
+	if (!NEXT(execveat)) /* libc before 2.34 */
 		return (int)syscall(SYS_execveat, dir_fd, path, argv, env, flags);
-	return GUARDED(REAL(execveat)(dir_fd, path, argv, env, flags));
+	return GUARDED(NEXT(execveat)(dir_fd, path, argv, env, flags));
 }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	return GUARDED(REAL(posix_spawn)(pid, path, actions, attr, argv,
+	return GUARDED(NEXT(posix_spawn)(pid, path, actions, attr, argv,
 					 ENV_FOR(envp, keeps_path(path))));
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
 			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
 {
-	return GUARDED(REAL(posix_spawnp)(pid, file, actions, attr, argv,
+	return GUARDED(NEXT(posix_spawnp)(pid, file, actions, attr, argv,
 					  ENV_FOR(envp, keeps_file(file))));
 }
 

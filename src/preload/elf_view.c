@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "rt/elf_view.h"
+#include "preload/elf_view.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rt/elf_view.h"
-#include "rt/exec_target.h"
+#include "preload/elf_view.h"
+#include "preload/preload.h"
 #include "unit.h"
 
 static enum preload_target kind_of_bytes(const void *bytes, size_t n, const char *name)
