@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
-#include "mpi/take.h"
+#include "mpi/front/front.h"
+#include "mpi/coll/take.h"
 #include "trace/trace.h"
 
 enum { LARGEST = 64 }; /* more bytes than any predefined datatype has */

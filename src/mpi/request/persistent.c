@@ -13,7 +13,7 @@
 #include <errno.h>
 
 #include "base/base.h"
-#include "mpi/request.h"
+#include "mpi/request/request.h"
 
 enum { TAGS = 16384 /* every library has twice as many */ };
 

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 
 #include "base/spin.h"
-#include "mpi/take.h"
+#include "mpi/coll/take.h"
 #include "rt/requests.h"
 
 #define request_begin    ABI_NAME(request_begin)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 #include "rt/early.h"
 
 enum { SLOTS = 2 * FRONT_EXPORTED_COUNT };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/request.h"
+#include "mpi/request/request.h"
 #include "mpi/hier.h"
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };

@@ -17,8 +17,8 @@
 #ifndef SLUICE_MPI_TAKE_H
 #define SLUICE_MPI_TAKE_H
 
-#include "mpi/abi.h"
-#include "mpi/traced.h"
+#include "mpi/abi/abi.h"
+#include "mpi/coll/traced.h"
 #include "rt/collective.h"
 #include "rt/requests.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/abi.h"
+#include "mpi/abi/abi.h"
 
 enum {
 	PROBE_BYTES = 1 << 20, /* larger elements are looked at by how they were made */

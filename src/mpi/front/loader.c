@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 
 #define CANDIDATES_MAX 16
 

@@ -211,7 +211,7 @@ def collective(f):
 
 def collectives(functions):
     """collectives.h: wrappers of what Sluice may do itself."""
-    out = [C_HEAD, '#include "mpi/request.h"', '']
+    out = [C_HEAD, '#include "mpi/request/request.h"', '']
     for f in functions:
         if f.kind in table.TAKEN:
             out += collective(f)

@@ -4,8 +4,8 @@
 #include <errno.h>
 
 #include "base/base.h"
-#include "mpi/abi.h"
-#include "mpi/front.h"
+#include "mpi/abi/abi.h"
+#include "mpi/front/front.h"
 
 #if defined(SLUICE_ABI_OMPI)
 struct abi_symbols abi_symbols;

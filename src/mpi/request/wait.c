@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "mpi/request.h"
+#include "mpi/request/request.h"
 
 static bool is_any_flying(void)
 {

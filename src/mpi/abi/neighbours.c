@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "mpi/take.h"
+#include "mpi/coll/take.h"
 
 enum { DIMS_MAX = 64 };
 

@@ -20,19 +20,19 @@
 #include <stddef.h>
 
 #if defined(SLUICE_ABI_MPICH)
-#include "mpi/abi_mpich.h"
+#include "mpi/abi/mpich.h"
 #define ABI_NAME(name) name##_mpich
 #elif defined(SLUICE_ABI_OMPI)
 #define ABI_NAME(name) name##_ompi
 #define abi_symbols ABI_NAME(abi_symbols)
-#include "mpi/abi_ompi.h"
+#include "mpi/abi/ompi.h"
 #elif defined(SLUICE_ABI_STD)
-#include "mpi/abi_std.h"
+#include "mpi/abi/std.h"
 #define ABI_NAME(name) name##_std
 #endif
 
-#include "mpi/front.h"
-#include "mpi/sizes.h"
+#include "mpi/front/front.h"
+#include "mpi/abi/sizes.h"
 #include "rt/early.h"
 #include "rt/requests.h"
 #include "rt/rt.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/abi.h"
+#include "mpi/abi/abi.h"
 
 enum { BATCH_BYTES = 1 << 30 }; /* what the functions with int counts can surely do */
 

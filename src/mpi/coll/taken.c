@@ -8,9 +8,9 @@
 #include <errno.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 #include "mpi/hier.h"
-#include "mpi/take.h"
+#include "mpi/coll/take.h"
 #include "trace/trace.h"
 
 #define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"

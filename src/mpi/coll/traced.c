@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which calls are recorded one by one, and which are counted. */
-#include "mpi/traced.h"
+#include "mpi/coll/traced.h"
 
 static uint64_t size_of(uintptr_t type)
 {

@@ -24,7 +24,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 
 enum {
 	LIBRARIES_MAX = 8,

@@ -8,8 +8,8 @@
  * Nothing here judges arguments. What is wrong with them the library will say.
  */
 #include "base/base.h"
-#include "mpi/abi.h"
-#include "mpi/front.h"
+#include "mpi/abi/abi.h"
+#include "mpi/front/front.h"
 
 /* Bytes of the program's memory that a call names; nothing while lo >= hi. */
 struct span {

@@ -3,7 +3,7 @@
 #ifndef SLUICE_MPI_TRACED_H
 #define SLUICE_MPI_TRACED_H
 
-#include "mpi/abi.h"
+#include "mpi/abi/abi.h"
 #include "trace/trace.h"
 
 #define traced_begin_on ABI_NAME(traced_begin_on)

@@ -4,9 +4,9 @@
 #include <limits.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 #include "mpi/hier.h"
-#include "mpi/take.h"
+#include "mpi/coll/take.h"
 
 #include "collectives.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
-#include "mpi/take.h"
+#include "mpi/front/front.h"
+#include "mpi/coll/take.h"
 
 /* ---- looking: nothing is asked of anybody else --------------------------------------------- */
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "mpi/abi.h"
-#include "mpi/front.h"
+#include "mpi/abi/abi.h"
+#include "mpi/front/front.h"
 #include "mpi/hier.h"
 #include "rt/requests.h"
 

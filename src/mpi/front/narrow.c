@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 
 enum {
 	ERR_COUNT = 2,          /* MPI_ERR_COUNT in all ABIs */
