@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "region_case.h"
+#include "region_stats.h"
 
 #include <stdarg.h>
 #include <sys/prctl.h>
