@@ -16,8 +16,8 @@
 #include "base/base.h"
 #include "goal.h"
 #include "goal_reference.h"
-#include "sched/sched.h"
-#include "text/text.h"
+#include "goal/sched/sched.h"
+#include "goal/text/text.h"
 
 #define RANKS_MAX 256u
 #define MEMORY_MAX (1ull << 30) /* of a rank */
