@@ -248,7 +248,7 @@ static int be_rank(char *hand)
 		null_ops(g);
 	barriers(g, line);
 	copies(g, hand, line);
-	sched_leave(g);
+	sched_group_leave(g);
 	return 0;
 }
 

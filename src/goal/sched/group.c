@@ -11,7 +11,7 @@
 /* ---- layout of an area ------------------------------------------------------------------- */
 
 enum {
-	PART_ENGINE,
+	PART_STATE,
 	PART_PEERS,
 	PART_ENDS,
 	PART_RINGS,
@@ -24,7 +24,7 @@ enum {
 static uint64_t part_off(int size, int part)
 {
 	const uint64_t n = (uint64_t)size, bytes[PARTS] = {
-		[PART_ENGINE] = sizeof(struct sched_engine),
+		[PART_STATE] = sizeof(struct sched_state),
 		[PART_PEERS] = n * sizeof(struct sched_peer),
 		[PART_ENDS] = n * sizeof(struct sched_ends),
 		[PART_RINGS] = n * SCHED_RING * sizeof(struct sched_slot),
@@ -43,13 +43,13 @@ uint64_t sched_area_bytes(int size) { return part_off(size, PARTS); }
 
 sched_ref area_ref(const struct sched_group *g, const void *p)
 {
-	return ref_of(0, (uint64_t)((const char *)p - g->windows[0].base));
+	return ref_of(0, (uint64_t)((const char *)p - g->mappings[0].base));
 }
 
 /* ---- creation ---------------------------------------------------------------------------- */
 
 /* How much of a rank's arena can be addressed. */
-static uint64_t window_bytes(const struct node_group *node, int rank)
+static uint64_t mapped_bytes(const struct node_group *node, int rank)
 {
 	uint64_t lo = 0, hi = region_arena_bytes() / REGION_UNIT;
 
@@ -69,7 +69,7 @@ static void set_driver(struct sched_group *g, int rank)
 	char *area = node_area(g->node, rank);
 
 	*d = (struct sched_driver){ .g = g, .rank = rank, .own = rank == g->rank };
-	d->e = (struct sched_engine *)area;
+	d->st = (struct sched_state *)area;
 	d->peers = (struct sched_peer *)(area + part_off(g->size, PART_PEERS));
 	d->ends = (struct sched_ends *)(area + part_off(g->size, PART_ENDS));
 	d->rings = (struct sched_slot *)(area + part_off(g->size, PART_RINGS));
@@ -89,7 +89,7 @@ static void group_free(struct sched_group *g)
 		free(c);
 	}
 	free(g->drivers);
-	free(g->windows);
+	free(g->mappings);
 	pthread_mutex_destroy(&g->lock);
 	free(g);
 }
@@ -103,9 +103,9 @@ static struct sched_group *group_alloc(int rank, int size)
 	g->rank = rank;
 	g->size = size;
 	pthread_mutex_init(&g->lock, NULL);
-	g->windows = calloc((size_t)size, sizeof *g->windows);
+	g->mappings = calloc((size_t)size, sizeof *g->mappings);
 	g->drivers = calloc((size_t)size, sizeof *g->drivers);
-	if (g->windows && g->drivers)
+	if (g->mappings && g->drivers)
 		return g;
 	group_free(g);
 	return NULL;
@@ -114,11 +114,11 @@ static struct sched_group *group_alloc(int rank, int size)
 static int group_connect(struct sched_group *g)
 {
 	for (int r = 0; r < g->size; r++) {
-		g->windows[r].base = node_map(g->node, r, 0, 0);
-		g->windows[r].bytes = window_bytes(g->node, r);
+		g->mappings[r].base = node_map(g->node, r, 0, 0);
+		g->mappings[r].bytes = mapped_bytes(g->node, r);
 		set_driver(g, r);
 	}
-	g->trouble = &g->drivers[0].e->trouble;
+	g->trouble = &g->drivers[0].st->trouble;
 	g->use_vm = base_opt.region_kind != BASE_REGION_STAGED;
 	g->keep_times = base_opt.goal_profile[0];
 	g->pool = pool_create();
@@ -154,7 +154,6 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out)
 
 int sched_rank(const struct sched_group *g) { return g->rank; }
 int sched_size(const struct sched_group *g) { return g->size; }
-int sched_pid(const struct sched_group *g, int rank) { return node_pid(g->node, rank); }
 void sched_keep_times(struct sched_group *g, bool keep) { g->keep_times = keep; }
 
 /* ---- leaving ----------------------------------------------------------------------------- */
@@ -165,9 +164,9 @@ static bool wait_for_all(struct sched_group *g)
 	uint64_t give_up = os_now_ns() + LEAVE_NS;
 
 	for (int r = 0; r < g->size; r++) {
-		struct sched_engine *e = g->drivers[r].e;
+		struct sched_state *st = g->drivers[r].st;
 
-		while (!atomic_load_explicit(&e->left, memory_order_acquire) &&
+		while (!atomic_load_explicit(&st->departed, memory_order_acquire) &&
 		       !node_is_dead(g->node, r)) {
 			if (os_now_ns() > give_up)
 				return false;
@@ -177,7 +176,7 @@ static bool wait_for_all(struct sched_group *g)
 	return true;
 }
 
-void sched_leave(struct sched_group *g)
+void sched_group_leave(struct sched_group *g)
 {
 	struct sched_inst *s;
 
@@ -189,7 +188,7 @@ void sched_leave(struct sched_group *g)
 		}
 	}
 	profile_write(g);
-	atomic_store_explicit(&g->drivers[g->rank].e->left, 1,
+	atomic_store_explicit(&g->drivers[g->rank].st->departed, 1,
 			      memory_order_release); /* partner: wait_for_all */
 	atomic_fetch_add_explicit(g->trouble, 1, memory_order_release);
 	for (int r = 0; r < g->size; r++)

@@ -56,13 +56,13 @@ static uint32_t count_sends(const struct goal_block *b)
 /* ---- other ranks' ------------------------------------------------------------------------ */
 
 /* Where this process can address a peer's memory. */
-static void see_memory(struct sched_inst *s)
+static void map_spaces(struct sched_inst *s)
 {
 	for (uint32_t m = 0; m < s->mem_count; m++) {
 		struct region_desc d = s->body->mem[m];
 		uint64_t lo = d.head, hi = d.bytes - d.tail;
 
-		s->at[m] = (struct sched_at){ 0 };
+		s->at[m] = (struct sched_space){ 0 };
 		if (!(d.flags & REGION_DESC_MAPPED) || lo > hi || hi > d.bytes)
 			continue;
 		s->at[m].base = ref_at(s->group, ref_of(s->rank, d.arena_off), hi - lo);
@@ -74,7 +74,7 @@ static void see_memory(struct sched_inst *s)
 	}
 }
 
-static bool see_body(struct sched_driver *d, struct sched_inst *s, const struct sched_body *b)
+static bool map_body(struct sched_driver *d, struct sched_inst *s, const struct sched_body *b)
 {
 	uint64_t mem_bytes[GOAL_SPACES_MAX] = { 0 };
 	struct goal_limits limits = { .ranks = (uint32_t)d->g->size,
@@ -103,12 +103,12 @@ static bool see_body(struct sched_driver *d, struct sched_inst *s, const struct 
 	return s->ops && s->msgs && (s->times || !b->times_off) && (s->runs || !b->runs);
 }
 
-struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_inst *s)
+struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct sched_inst *s)
 {
 	sched_ref ref = atomic_load_explicit(&d->directory[slot],
 					     memory_order_acquire); /* partner: sched_open */
 	struct sched_body *body = ref ? ref_at(d->g, ref, sizeof *body) : NULL;
-	struct sched_body seen;
+	struct sched_body copy;
 
 	if (s && body && s->ref == ref && s->id == body->id)
 		return s;
@@ -117,14 +117,14 @@ struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_
 	s = body ? calloc(1, sizeof *s) : NULL;
 	if (!s)
 		return NULL;
-	memcpy(&seen, body, sizeof seen); /* what is checked is what is used */
+	memcpy(&copy, body, sizeof copy); /* what is checked is what is used */
 	s->group = d->g;
 	s->rank = d->rank;
 	s->slot = slot;
-	s->id = seen.id;
+	s->id = copy.id;
 	s->ref = ref;
 	s->body = body;
-	if (!see_body(d, s, &seen)) {
+	if (!map_body(d, s, &copy)) {
 		base_log(BASE_LOG_WARN, "sched",
 			 "schedule %u of rank %d does not verify: rank %d does not help it", slot,
 			 d->rank, d->g->rank);
@@ -132,7 +132,7 @@ struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_
 		inst_free(s);
 		return NULL;
 	}
-	see_memory(s);
+	map_spaces(s);
 	atomic_store_explicit(&d->insts[slot], s, memory_order_relaxed);
 	return s;
 }
@@ -264,10 +264,10 @@ static int describe_memory(struct sched_inst *s, const struct sched_open *o)
 		if (!s->scratch)
 			return -ENOMEM;
 		describe(s->scratch, s->block->scratch_bytes, &desc[0]);
-		s->at[0] = (struct sched_at){ s->scratch, 0, s->block->scratch_bytes };
+		s->at[0] = (struct sched_space){ s->scratch, 0, s->block->scratch_bytes };
 	}
 	for (uint32_t i = 0; i < o->buffer_count; i++) {
-		s->at[1 + i] = (struct sched_at){ o->buffers[i], 0, o->buffer_bytes[i] };
+		s->at[1 + i] = (struct sched_space){ o->buffers[i], 0, o->buffer_bytes[i] };
 		describe(o->buffers[i], o->buffer_bytes[i], &desc[1 + i]);
 	}
 	return 0;
@@ -332,7 +332,7 @@ int sched_open(struct sched_group *g, const struct sched_open *o, struct sched_i
 	pthread_mutex_unlock(&g->lock);
 	atomic_store_explicit(&g->drivers[g->rank].directory[s->slot], s->ref,
 			      memory_order_release);
-	/* partner: inst_see */
+	/* partner: inst_map_peer */
 	*out = s;
 	return 0;
 }
@@ -346,7 +346,7 @@ int sched_close(struct sched_inst *s)
 
 	if (phase == RUN_GOING)
 		return -EBUSY;
-	run_noticed(s);
+	run_finalize(s);
 	pthread_mutex_lock(&g->lock);
 	for (struct sched_inst **link = &g->instances; *link; link = &(*link)->next) {
 		if (*link == s) {

@@ -109,15 +109,15 @@ static bool is_better_packed(const struct sched_work *w)
 
 static void publish(struct sched_driver *d, uint64_t open)
 {
-	d->e->open_jobs = open;
-	atomic_store_explicit(&d->e->jobs, open, memory_order_release); /* partner: move_some */
+	d->st->open_jobs = open;
+	atomic_store_explicit(&d->st->jobs, open, memory_order_release); /* partner: job_work */
 }
 
 static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 		     const struct sched_work *w)
 {
-	uint32_t n = (uint32_t)__builtin_ctzll(~d->e->open_jobs);
-	struct sched_job *j = &d->e->job[n];
+	uint32_t n = (uint32_t)__builtin_ctzll(~d->st->open_jobs);
+	struct sched_job *j = &d->st->job[n];
 	bool staged = !is_possible(d->g, w) || is_better_packed(w);
 
 	j->tag = (j->tag + 1) & XFER_TAG_MASK;
@@ -130,24 +130,24 @@ static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 	for (uint32_t u = 0; u < w->units; u++)
 		atomic_store_explicit(&j->owner[u], 0, memory_order_relaxed);
 	xfer_open(&j->x, j->tag);
-	s->ops[i].state = SCHED_IN_JOB;
+	s->ops[i].state = OP_IN_JOB;
 	s->ops[i].job = (uint8_t)n;
-	publish(d, d->e->open_jobs | 1ull << n);
+	publish(d, d->st->open_jobs | 1ull << n);
 	if (w->src.rank != d->rank)
 		node_ring(d->g->node, w->src.rank);
 	if (!d->own)
 		node_ring(d->g->node, d->rank);
 }
 
-static bool has_free_job(const struct sched_driver *d) { return ~d->e->open_jobs; }
+static bool has_free_job(const struct sched_driver *d) { return ~d->st->open_jobs; }
 
 static void wait_for_job(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
-	s->ops[i].state = SCHED_WAITS_JOB;
-	list_push(d, &d->e->waits_job, opref_of(s->slot, i), &s->ops[i]);
+	s->ops[i].state = OP_WAITS_JOB;
+	list_push(d, &d->st->waits_job, opref_of(s->slot, i), &s->ops[i]);
 }
 
-static uint32_t count_units(uint64_t bytes)
+static uint32_t fragment_count(uint64_t bytes)
 {
 	struct xfer_plan p = { .hi = bytes };
 
@@ -160,7 +160,7 @@ void job_for_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i, stru
 	const struct goal_op *op = inst_goal(s, i);
 	struct sched_work w = { .bytes = op->bytes,
 				.type = GOAL_RECV,
-				.units = count_units(op->bytes) };
+				.units = fragment_count(op->bytes) };
 
 	if (!has_free_job(d)) {
 		wait_for_job(d, s, i);
@@ -189,7 +189,7 @@ void job_for_local(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	if (op->type != GOAL_STAMP) {
 		end_of_space(s, op->src_mem, op->src_off, &w.src);
 		end_of_space(s, op->src2_mem, op->src2_off, &w.src2);
-		w.units = count_units(op->bytes);
+		w.units = fragment_count(op->bytes);
 	}
 	if (!op->bytes ||
 	    (op->bytes <= SCHED_EAGER_BYTES && op->type != GOAL_STAMP && work_is_here(d->g, &w))) {
@@ -210,8 +210,8 @@ static void serve_waiting(struct sched_driver *d)
 	struct sched_inst *s;
 	sched_opref ref;
 
-	while (d->e->waits_job.head && has_free_job(d) &&
-	       (ref = list_pop(d, &d->e->waits_job)) != 0) {
+	while (d->st->waits_job.head && has_free_job(d) &&
+	       (ref = list_pop(d, &d->st->waits_job)) != 0) {
 		uint32_t i = (uint32_t)ref;
 		struct sched_msg *m;
 
@@ -229,12 +229,12 @@ static void serve_waiting(struct sched_driver *d)
 
 static void end_job(struct sched_driver *d, uint32_t n)
 {
-	sched_opref ref = d->e->job[n].op;
+	sched_opref ref = d->st->job[n].op;
 	uint32_t i = (uint32_t)ref;
 	struct sched_inst *s;
 	struct sched_msg *m;
 
-	publish(d, d->e->open_jobs & ~(1ull << n));
+	publish(d, d->st->open_jobs & ~(1ull << n));
 	if (!op_at(d, ref, &s))
 		return;
 	if (inst_goal(s, i)->type == GOAL_RECV) {
@@ -260,12 +260,12 @@ bool job_reap(struct sched_driver *d)
 {
 	bool progress = false;
 
-	for (uint64_t left = d->e->open_jobs; left; left &= left - 1) {
-		uint32_t n = (uint32_t)__builtin_ctzll(left);
-		struct sched_job *j = &d->e->job[n];
+	for (uint64_t open = d->st->open_jobs; open; open &= open - 1) {
+		uint32_t n = (uint32_t)__builtin_ctzll(open);
+		struct sched_job *j = &d->st->job[n];
 		int error = atomic_load_explicit(&j->error, memory_order_relaxed);
 
-		if (!(d->e->open_jobs & 1ull << n))
+		if (!(d->st->open_jobs & 1ull << n))
 			continue; /* its run has failed just now */
 		if (error)
 			fail_job(d, j, error);
@@ -284,8 +284,8 @@ bool job_reap(struct sched_driver *d)
 
 bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 {
-	for (uint64_t left = d->e->open_jobs; left; left &= left - 1) {
-		struct sched_job *j = &d->e->job[__builtin_ctzll(left)];
+	for (uint64_t open = d->st->open_jobs; open; open &= open - 1) {
+		struct sched_job *j = &d->st->job[__builtin_ctzll(open)];
 		uint64_t open = atomic_load_explicit(&j->x.taken, memory_order_relaxed) &
 				~atomic_load_explicit(&j->x.done, memory_order_acquire) &
 				work_bits(&j->work);
@@ -320,7 +320,7 @@ static bool are_owners_dead(struct sched_driver *d, struct sched_job *j, uint64_
 
 static void cancel_one(struct sched_driver *d, uint32_t n)
 {
-	struct sched_job *j = &d->e->job[n];
+	struct sched_job *j = &d->st->job[n];
 	uint64_t give_up = os_now_ns() + CANCEL_NS, all = work_bits(&j->work), mine = 0, open;
 	uint32_t unit;
 
@@ -333,15 +333,15 @@ static void cancel_one(struct sched_driver *d, uint32_t n)
 		sched_yield();
 	}
 	xfer_complete(&j->x, j->tag, mine, all);
-	publish(d, d->e->open_jobs & ~(1ull << n));
+	publish(d, d->st->open_jobs & ~(1ull << n));
 }
 
 void job_cancel(struct sched_driver *d, const struct sched_inst *s)
 {
-	for (uint64_t left = d->e->open_jobs; left; left &= left - 1) {
-		uint32_t n = (uint32_t)__builtin_ctzll(left);
+	for (uint64_t open = d->st->open_jobs; open; open &= open - 1) {
+		uint32_t n = (uint32_t)__builtin_ctzll(open);
 
-		if ((uint32_t)(d->e->job[n].op >> 32) - 1 == s->slot)
+		if ((uint32_t)(d->st->job[n].op >> 32) - 1 == s->slot)
 			cancel_one(d, n);
 	}
 }

@@ -22,7 +22,7 @@
 struct hello { uint32_t magic; int32_t rank, size; };
 struct answer { uint32_t magic; int32_t error; };
 
-struct meeting {
+struct bootstrap {
 	int rank, size;
 	uint64_t give_up_ns;
 	int listener, *fds; /* rank 0: by rank; others: fds[0] */
@@ -51,7 +51,7 @@ static int check_user(int fd)
 
 /* ---- bytes ------------------------------------------------------------------------------- */
 
-static int wait_fd(const struct meeting *m, int fd, short events)
+static int wait_fd(const struct bootstrap *m, int fd, short events)
 {
 	uint64_t now = os_now_ns();
 	struct pollfd p = { fd, events, 0 };
@@ -63,7 +63,7 @@ static int wait_fd(const struct meeting *m, int fd, short events)
 	return n < 0 && errno != EINTR ? -errno : 0;
 }
 
-static int put(const struct meeting *m, int fd, const void *data, size_t bytes)
+static int put(const struct bootstrap *m, int fd, const void *data, size_t bytes)
 {
 	const char *p = data;
 
@@ -85,7 +85,7 @@ static int put(const struct meeting *m, int fd, const void *data, size_t bytes)
 	return 0;
 }
 
-static int get(const struct meeting *m, int fd, void *data, size_t bytes)
+static int get(const struct bootstrap *m, int fd, void *data, size_t bytes)
 {
 	char *p = data;
 
@@ -113,7 +113,7 @@ static int get(const struct meeting *m, int fd, void *data, size_t bytes)
 
 static int allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
-	struct meeting *m = ctx;
+	struct bootstrap *m = ctx;
 	size_t all = bytes * (size_t)m->size;
 	int ret = 0;
 
@@ -131,7 +131,7 @@ static int allgather(void *ctx, const void *in, size_t bytes, void *out)
 
 static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 {
-	struct meeting *m = ctx;
+	struct bootstrap *m = ctx;
 	int64_t *all = calloc((size_t)m->size, sizeof *all);
 	int ret = all ? allgather(ctx, &in, sizeof in, all) : -ENOMEM;
 
@@ -145,9 +145,9 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 /* ---- meeting ----------------------------------------------------------------------------- */
 
 /* One that has connected: which rank is it? What is wrong with it, it is told. */
-static int welcome(struct meeting *m, int fd)
+static int accept_rank(struct bootstrap *m, int fd)
 {
-	struct meeting hurry = *m;
+	struct bootstrap hurry = *m;
 	struct answer a = { JOIN_MAGIC, 0 };
 	struct hello h = { 0 };
 	int ret;
@@ -170,18 +170,18 @@ static int welcome(struct meeting *m, int fd)
 	return 0;
 }
 
-static int meet_as_first(struct meeting *m, const char *name)
+static int bootstrap_root(struct bootstrap *m, const char *name)
 {
 	struct sockaddr_un a;
 	socklen_t len = socket_name(&a, name);
-	int here = 1, ret;
+	int connected = 1, ret;
 
 	m->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (m->listener < 0)
 		return -errno;
 	if (bind(m->listener, (struct sockaddr *)&a, len) || listen(m->listener, 4096))
 		return -errno;
-	while (here < m->size) {
+	while (connected < m->size) {
 		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0) {
@@ -190,15 +190,15 @@ static int meet_as_first(struct meeting *m, const char *name)
 				return ret;
 			continue;
 		}
-		if (welcome(m, fd))
+		if (accept_rank(m, fd))
 			close(fd);
 		else
-			here++;
+			connected++;
 	}
 	return 0;
 }
 
-static int meet(struct meeting *m, const char *name)
+static int bootstrap_connect(struct bootstrap *m, const char *name)
 {
 	struct hello h = { JOIN_MAGIC, m->rank, m->size };
 	struct sockaddr_un a;
@@ -233,7 +233,7 @@ static int meet(struct meeting *m, const char *name)
 	return ret ? ret : answer.error;
 }
 
-static void part(struct meeting *m)
+static void bootstrap_close(struct bootstrap *m)
 {
 	if (m->listener >= 0)
 		close(m->listener);
@@ -256,7 +256,7 @@ static const char *explain(int ret)
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out)
 {
 	uint64_t now = os_now_ns();
-	struct meeting m = { .rank = rank, .size = size, .listener = -1 };
+	struct bootstrap m = { .rank = rank, .size = size, .listener = -1 };
 	struct node_oob oob = { &m, rank, size, allgather, allreduce_min };
 	int ret;
 
@@ -269,18 +269,18 @@ int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct
 		return -ENOMEM;
 	for (int r = 0; r < size; r++)
 		m.fds[r] = -1;
-	ret = rank ? meet(&m, name) : meet_as_first(&m, name);
+	ret = rank ? bootstrap_connect(&m, name) : bootstrap_root(&m, name);
 	if (m.listener >= 0)
 		close(m.listener); /* the name is free again */
 	m.listener = -1;
 	if (ret) {
 		base_log(BASE_LOG_ERROR, "sched", "group \"%s\", rank %d of %d: %s", name, rank,
 			 size, explain(ret));
-		part(&m);
+		bootstrap_close(&m);
 		return ret;
 	}
 	m.give_up_ns = os_now_ns() + FINISH_NS;
 	ret = sched_group_create(&oob, out);
-	part(&m);
+	bootstrap_close(&m);
 	return !ret && !*out ? -ENOTSUP : ret;
 }

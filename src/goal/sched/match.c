@@ -19,7 +19,7 @@ static bool is_wild(const struct goal_op *recv)
 	return recv->peer == GOAL_ANY || recv->tag == GOAL_ANY;
 }
 
-static bool takes(const struct goal_op *recv, uint32_t src, uint32_t tag)
+static bool matches(const struct goal_op *recv, uint32_t src, uint32_t tag)
 {
 	return (recv->peer == src || recv->peer == GOAL_ANY) &&
 	       (recv->tag == tag || recv->tag == GOAL_ANY);
@@ -27,26 +27,26 @@ static bool takes(const struct goal_op *recv, uint32_t src, uint32_t tag)
 
 /* ---- receives ---------------------------------------------------------------------------- */
 
-static struct sched_list *list_for(struct sched_driver *d, const struct sched_inst *s,
+static struct sched_list *posted_list(struct sched_driver *d, const struct sched_inst *s,
 				   const struct goal_op *recv)
 {
 	if (is_wild(recv))
-		return &d->e->wild;
-	return &d->e->posted[match_hash(s->body->ctx, recv->peer, recv->tag)];
+		return &d->st->posted_any;
+	return &d->st->posted[match_hash(s->body->ctx, recv->peer, recv->tag)];
 }
 
 void match_post(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	struct sched_op *op = &s->ops[i];
 
-	op->state = SCHED_POSTED;
-	op->post = ++d->e->posts;
-	list_push(d, list_for(d, s, inst_goal(s, i)), opref_of(s->slot, i), op);
+	op->state = OP_POSTED;
+	op->post = ++d->st->posts;
+	list_push(d, posted_list(d, s, inst_goal(s, i)), opref_of(s->slot, i), op);
 }
 
 void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
-	list_remove(d, list_for(d, s, inst_goal(s, i)), opref_of(s->slot, i), &s->ops[i]);
+	list_remove(d, posted_list(d, s, inst_goal(s, i)), opref_of(s->slot, i), &s->ops[i]);
 }
 
 /* The first of a list that takes it. */
@@ -60,7 +60,7 @@ static sched_opref first_of(struct sched_driver *d, const struct sched_list *l, 
 		op = op_at(d, ref, &s);
 		if (!op)
 			break;
-		if (s->body->ctx == ctx && takes(inst_goal(s, (uint32_t)ref), src, tag)) {
+		if (s->body->ctx == ctx && matches(inst_goal(s, (uint32_t)ref), src, tag)) {
 			*out_post = op->post;
 			return ref;
 		}
@@ -68,9 +68,9 @@ static sched_opref first_of(struct sched_driver *d, const struct sched_list *l, 
 	return 0;
 }
 
-sched_opref match_find(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag)
+sched_opref match_receive(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag)
 {
-	struct sched_list *exact = &d->e->posted[match_hash(ctx, src, tag)], *wild = &d->e->wild;
+	struct sched_list *exact = &d->st->posted[match_hash(ctx, src, tag)], *wild = &d->st->posted_any;
 	uint64_t post = UINT64_MAX, wild_post = UINT64_MAX;
 	sched_opref ref = exact->head ? first_of(d, exact, ctx, src, tag, &post) : 0;
 	sched_opref other = wild->head ? first_of(d, wild, ctx, src, tag, &wild_post) : 0;
@@ -94,10 +94,10 @@ static struct sched_msg *msg_at(struct sched_driver *d, sched_ref ref)
 	return ref ? ref_at(d->g, ref, sizeof(struct sched_msg)) : NULL;
 }
 
-void match_keep(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
+void match_add_unexpected(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 {
-	struct sched_list *bucket = &d->e->early[match_hash(m->ctx, m->src, m->tag)],
-			  *all = &d->e->all;
+	struct sched_list *bucket = &d->st->unexpected_bucket[match_hash(m->ctx, m->src, m->tag)],
+			  *all = &d->st->unexpected;
 	struct sched_msg *last = msg_at(d, bucket->tail), *last_all = msg_at(d, all->tail);
 
 	m->next = m->all_next = 0;
@@ -108,10 +108,10 @@ void match_keep(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	bucket->tail = all->tail = ref;
 }
 
-static void unkeep(struct sched_driver *d, struct sched_msg *m)
+static void remove_unexpected(struct sched_driver *d, struct sched_msg *m)
 {
-	struct sched_list *bucket = &d->e->early[match_hash(m->ctx, m->src, m->tag)],
-			  *all = &d->e->all;
+	struct sched_list *bucket = &d->st->unexpected_bucket[match_hash(m->ctx, m->src, m->tag)],
+			  *all = &d->st->unexpected;
 	struct sched_msg *prev = msg_at(d, m->prev), *next = msg_at(d, m->next);
 
 	*(prev ? &prev->next : &bucket->head) = m->next;
@@ -122,19 +122,19 @@ static void unkeep(struct sched_driver *d, struct sched_msg *m)
 	*(next ? &next->all_prev : &all->tail) = m->all_prev;
 }
 
-struct sched_msg *match_take(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
+struct sched_msg *match_message(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
 			     sched_ref *out)
 {
 	bool wild = is_wild(recv);
 	struct sched_list *l =
-		wild ? &d->e->all : &d->e->early[match_hash(ctx, recv->peer, recv->tag)];
+		wild ? &d->st->unexpected : &d->st->unexpected_bucket[match_hash(ctx, recv->peer, recv->tag)];
 	struct sched_msg *m;
 
 	for (sched_ref ref = l->head; (m = msg_at(d, ref)) != NULL;
 	     ref = wild ? m->all_next : m->next) {
-		if (m->ctx != ctx || !takes(recv, m->src, m->tag))
+		if (m->ctx != ctx || !matches(recv, m->src, m->tag))
 			continue;
-		unkeep(d, m);
+		remove_unexpected(d, m);
 		*out = ref;
 		return m;
 	}
@@ -146,11 +146,11 @@ void match_drop(struct sched_driver *d, uint64_t ctx, uint32_t src)
 	struct sched_msg *m;
 	sched_ref next;
 
-	for (sched_ref ref = d->e->all.head; (m = msg_at(d, ref)) != NULL; ref = next) {
+	for (sched_ref ref = d->st->unexpected.head; (m = msg_at(d, ref)) != NULL; ref = next) {
 		next = m->all_next;
 		if (m->ctx != ctx || m->src != src)
 			continue;
-		unkeep(d, m);
+		remove_unexpected(d, m);
 		if (m->kind != SCHED_ANNOUNCED) /* its run has failed: nobody waits for an answer */
 			msg_release(d, m, ref);
 	}

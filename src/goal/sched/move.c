@@ -13,9 +13,9 @@ uint64_t work_bits(const struct sched_work *w) { return xfer_bits(w->units); }
 /* ---- one piece of memory ----------------------------------------------------------------- */
 
 struct side {
-	char *here;      /* NULL: not addressable here */
+	char *local;      /* NULL: not addressable local */
 	uint64_t remote; /* its address in the process that has it */
-	uint64_t bytes;  /* that are like this from here on */
+	uint64_t bytes;  /* that are like this from local on */
 };
 
 static struct sched_inst *own_inst(struct sched_group *g, const struct sched_end *e)
@@ -37,8 +37,8 @@ static int side_of_desc(struct sched_group *g, const struct sched_end *e,
 		out->bytes = base_min_u64(n, d->head - off);
 	} else if (off < d->bytes - d->tail) {
 		out->bytes = base_min_u64(n, d->bytes - d->tail - off);
-		out->here = ref_at(g, ref_of(e->rank, d->arena_off + off - d->head), out->bytes);
-		if (!out->here)
+		out->local = ref_at(g, ref_of(e->rank, d->arena_off + off - d->head), out->bytes);
+		if (!out->local)
 			return -EINVAL;
 	}
 	return 0;
@@ -51,8 +51,8 @@ struct walk {
 	struct sched_inst *own;         /* NULL: another process's, described by body */
 	const struct sched_body *body;
 	const struct goal_segment
-		*l; /* the piece at `piece_at`, of `left` that are still to come */
-	uint32_t left;
+		*l; /* the piece at `piece_at`, of of `remaining` ones */
+	uint32_t remaining;
 	uint64_t piece_at;
 };
 
@@ -61,7 +61,7 @@ static int walk_init(struct walk *w, struct sched_group *g, const struct sched_e
 	const struct sched_body *b = e->body ? ref_at(g, e->body, sizeof *b) : NULL;
 
 	*w = (struct walk){
-		.g = g, .e = e, .own = own_inst(g, e), .body = b, .left = e->segment_count
+		.g = g, .e = e, .own = own_inst(g, e), .body = b, .remaining = e->segment_count
 	};
 	if (!e->segment_count)
 		return 0;
@@ -91,9 +91,9 @@ static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 	struct goal_segment piece = { .mem = w->e->mem, .off = w->e->off + at, .bytes = n };
 
 	if (w->l) {
-		for (; w->left && at - w->piece_at >= w->l->bytes; w->left--)
+		for (; w->remaining && at - w->piece_at >= w->l->bytes; w->remaining--)
 			w->piece_at += w->l++->bytes;
-		if (!w->left)
+		if (!w->remaining)
 			return -EINVAL;
 		piece = *w->l;
 		at -= w->piece_at;
@@ -103,9 +103,9 @@ static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 		piece.bytes = base_min_u64(n, piece.bytes - at);
 	}
 	if (w->own) {
-		*out = (struct side){ .here = inst_addr(w->own, piece.mem, piece.off, piece.bytes),
+		*out = (struct side){ .local = inst_addr(w->own, piece.mem, piece.off, piece.bytes),
 				      .bytes = piece.bytes };
-		return out->here ? 0 : -EINVAL;
+		return out->local ? 0 : -EINVAL;
 	}
 	return w->l ? side_of_body(w, &piece, out) :
 		      side_of_desc(w->g, w->e, &w->e->desc, piece.off, piece.bytes, out);
@@ -125,21 +125,21 @@ static int side_at(struct sched_group *g, const struct sched_end *e, uint64_t at
 static int copy(struct sched_group *g, const struct sched_work *w, const struct side *dst,
 		const struct side *src, uint64_t n, uint64_t *direct)
 {
-	if (dst->here && src->here) {
+	if (dst->local && src->local) {
 		if (n == sizeof(uint64_t)) /* a number of a column: many lists consist of these */
-			memcpy(dst->here, src->here, sizeof(uint64_t));
+			memcpy(dst->local, src->local, sizeof(uint64_t));
 		else if (n < OS_PAGE)
-			memcpy(dst->here, src->here, n);
+			memcpy(dst->local, src->local, n);
 		else
-			os_copy(dst->here, src->here, n, os_copy_pick(n, w->bytes));
+			os_copy(dst->local, src->local, n, os_copy_pick(n, w->bytes));
 		*direct += n;
 		return 0;
 	}
 	base_count(BASE_CTR_BYTES_CMA, n);
-	if (dst->here && g->use_vm)
-		return node_vm_read(g->node, w->src.rank, dst->here, src->remote, n);
-	if (src->here && g->use_vm)
-		return node_vm_write(g->node, w->dst.rank, dst->remote, src->here, n);
+	if (dst->local && g->use_vm)
+		return node_vm_read(g->node, w->src.rank, dst->local, src->remote, n);
+	if (src->local && g->use_vm)
+		return node_vm_write(g->node, w->dst.rank, dst->remote, src->local, n);
 	return -EPERM;
 }
 
@@ -177,9 +177,9 @@ static int compute(struct sched_group *g, const struct sched_work *w, uint64_t a
 		ret = side_at(g, &w->src, at, n, &a);
 	if (!ret)
 		ret = side_at(g, &w->src2, at, n, &b);
-	if (ret || !dst.here || !a.here || !b.here || dst.bytes < n || a.bytes < n || b.bytes < n)
+	if (ret || !dst.local || !a.local || !b.local || dst.bytes < n || a.bytes < n || b.bytes < n)
 		return ret ? ret : -EINVAL;
-	goal_local((enum goal_isa)os_simd(), w->type, w->dtype, dst.here, a.here, b.here, n);
+	goal_local((enum goal_isa)os_simd(), w->type, w->dtype, dst.local, a.local, b.local, n);
 	return 0;
 }
 
@@ -255,11 +255,11 @@ static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 		struct side src;
 
 		ret = side_of(&from, at, w->bytes - at, &src);
-		if (!ret && !src.here)
+		if (!ret && !src.local)
 			ret = -EINVAL;
 		if (ret)
 			break;
-		memcpy((char *)t->memory + at, src.here, src.bytes);
+		memcpy((char *)t->memory + at, src.local, src.bytes);
 		at += src.bytes;
 	}
 	if (ret) {
@@ -277,8 +277,8 @@ static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 	g->stages = t;
 	pthread_mutex_unlock(&g->lock);
 	j->stage_off = (uint64_t)((char *)t->memory - (char *)region_arena_base());
-	atomic_store_explicit(&j->stage, STAGE_THERE,
-			      memory_order_release); /* partner: use_stage */
+	atomic_store_explicit(&j->stage, STAGE_READY,
+			      memory_order_release); /* partner: find_bytes */
 }
 
 /* A mover that holds a unit. True: the bytes are where w says now, and this process can take them.
@@ -292,7 +292,7 @@ static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag,
 		return true;
 	if (stage == STAGE_WANTED)
 		make_stage(g, j, tag, w);
-	if (atomic_load_explicit(&j->stage, memory_order_acquire) != STAGE_THERE)
+	if (atomic_load_explicit(&j->stage, memory_order_acquire) != STAGE_READY)
 		return false;
 	w->src = (struct sched_end){ .rank = w->src.rank, .slot = UINT32_MAX, .mapped = true };
 	w->src.desc = (struct region_desc){ .bytes = w->bytes, .arena_off = j->stage_off,
@@ -302,7 +302,7 @@ static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag,
 
 /* ---- jobs -------------------------------------------------------------------------------- */
 
-static void give_up_unit(struct sched_group *g, struct sched_job *j, const struct sched_work *w,
+static void fail_unit(struct sched_group *g, struct sched_job *j, const struct sched_work *w,
 			 uint32_t unit, int ret)
 {
 	uint32_t no = STAGE_NO;
@@ -330,7 +330,7 @@ static bool may_help(const struct sched_group *g, struct sched_job *j, const str
 		return can_reach(g, b);
 	case STAGE_WANTED:
 		return b->src == g->rank;
-	case STAGE_THERE:
+	case STAGE_READY:
 		return is_here(g, b->dst, b->dst_mapped);
 	default:
 		return false;
@@ -366,7 +366,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 		ret = work_do(g, &w, at, n);
 	}
 	if (ret) {
-		give_up_unit(g, j, &w, unit, ret);
+		fail_unit(g, j, &w, unit, ret);
 		return false;
 	}
 	if (w.dst.rank != g->rank)
@@ -396,14 +396,14 @@ static bool look(const struct sched_group *g, struct sched_job *j, struct sched_
 	return (word & xfer_bits(out->units)) != xfer_bits(out->units);
 }
 
-bool move_some(struct sched_group *g, int rank)
+bool job_work(struct sched_group *g, int rank)
 {
-	struct sched_engine *e = g->drivers[rank].e;
-	uint64_t jobs = atomic_load_explicit(&e->jobs,
+	struct sched_state *st = g->drivers[rank].st;
+	uint64_t jobs = atomic_load_explicit(&st->jobs,
 					     memory_order_acquire); /* partner: publish in job.c */
 
 	for (; jobs; jobs &= jobs - 1) {
-		struct sched_job *j = &e->job[__builtin_ctzll(jobs)];
+		struct sched_job *j = &st->job[__builtin_ctzll(jobs)];
 		struct sched_brief b;
 
 		if (look(g, j, &b) && move_unit(g, j, &b))

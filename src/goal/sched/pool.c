@@ -8,7 +8,7 @@
 #include "goal/sched/private.h"
 
 #define POOL_EXTENT_BYTES (8ull << 20)
-#define POOL_BIG_BYTES OS_HUGE /* from here on at the beginning of a page */
+#define POOL_PAGE_BYTES OS_HUGE /* from here on at the beginning of a page */
 
 struct piece {
 	char *at;
@@ -58,7 +58,7 @@ static struct chunk *add_chunk(struct sched_pool *p, uint64_t bytes)
 	return c;
 }
 
-static void *take(struct chunk *c, struct piece *f, uint64_t bytes)
+static void *carve(struct chunk *c, struct piece *f, uint64_t bytes)
 {
 	if (f->bytes > bytes) {
 		struct piece *rest = malloc(sizeof *rest);
@@ -81,9 +81,9 @@ static void *get_locked(struct sched_pool *p, uint64_t bytes)
 	for (c = p->chunks; c; c = c->next)
 		for (struct piece *f = c->free_bytes >= bytes ? c->pieces : NULL; f; f = f->next)
 			if (!f->used && f->bytes >= bytes)
-				return take(c, f, bytes);
+				return carve(c, f, bytes);
 	c = add_chunk(p, bytes);
-	return c ? take(c, c->pieces, bytes) : NULL;
+	return c ? carve(c, c->pieces, bytes) : NULL;
 }
 
 void *pool_get(struct sched_pool *p, uint64_t bytes)
@@ -94,7 +94,7 @@ void *pool_get(struct sched_pool *p, uint64_t bytes)
 		return NULL;
 	pthread_mutex_lock(&p->lock);
 	memory = get_locked(
-		p, base_round_up(bytes, bytes >= POOL_BIG_BYTES ? OS_PAGE : BASE_CACHE_LINE));
+		p, base_round_up(bytes, bytes >= POOL_PAGE_BYTES ? OS_PAGE : BASE_CACHE_LINE));
 	pthread_mutex_unlock(&p->lock);
 	return memory;
 }

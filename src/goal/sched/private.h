@@ -60,16 +60,16 @@ struct sched_msg {
 	uint32_t mem, segment, segment_count, reserved;
 };
 
-enum sched_state {
-	SCHED_BLOCKED,   /* requirements are left */
-	SCHED_READY,
-	SCHED_BACKLOG,   /* send: no room in the ring */
-	SCHED_POSTED,    /* receive: no message */
-	SCHED_SENT,      /* send: announced, its receiver has not taken it yet */
-	SCHED_WAITS_JOB, /* no job is free */
-	SCHED_IN_JOB,
-	SCHED_TIMER,
-	SCHED_ENDED,
+enum sched_op_state {
+	OP_BLOCKED,   /* requirements are left */
+	OP_READY,
+	OP_BACKLOG,   /* send: no room in the ring */
+	OP_POSTED,    /* receive: no message */
+	OP_SENT,      /* send: announced, its receiver has not taken it yet */
+	OP_WAITS_JOB, /* no job is free */
+	OP_IN_JOB,
+	OP_TIMER,
+	OP_ENDED,
 };
 
 static inline uint64_t ctx_of(uint32_t channel, uint32_t run)
@@ -108,7 +108,7 @@ struct sched_body {
 	BASE_ALIGNED_LINE _Atomic uint32_t
 		phase; /* release: everything before; acquire by the owner */
 	_Atomic uint32_t
-		left; /* operations not ended; read by other threads of the rank, which only look */
+	remaining; /* operations not ended; other threads of the rank only read it */
 	uint32_t prev_run, next_run;              /* slot + 1 */
 	uint64_t ctx; /* since it was started */
 	int32_t error, error_rank, error_at;
@@ -136,7 +136,7 @@ struct sched_work {
 	struct sched_end dst, src, src2;
 };
 
-enum { STAGE_NO, STAGE_WANTED, STAGE_MAKING, STAGE_THERE };
+enum { STAGE_NO, STAGE_WANTED, STAGE_MAKING, STAGE_READY };
 
 /*
  * Work that anyone can take units of. Written by who drives the rank before it is opened; valid for
@@ -151,7 +151,7 @@ struct sched_job {
 	struct sched_work work;
 	_Atomic uint32_t stage; /* STAGE_..: the sender's process lays the bytes out in its arena */
 	_Atomic int32_t error;    /* -errno: the run fails */
-	uint64_t stage_off;       /* valid when STAGE_THERE (release, acquire) */
+	uint64_t stage_off;       /* valid when STAGE_READY (release, acquire) */
 	_Atomic uint16_t owner[XFER_UNITS_MAX]; /* 1 + rank of who has claimed the unit */
 };
 
@@ -159,37 +159,37 @@ struct sched_job {
 struct sched_peer {
 	BASE_ALIGNED_LINE uint32_t out_tail,
 		out_seen; /* ring to it: next place; how far it has taken them */
-	uint32_t inline_sent, inline_seen;
+	uint32_t inline_sent, inline_credits;
 	uint32_t next_eager;
-	uint32_t in_head, in_told,
-		returned; /* ring from it: next place; what it was told; inline ones done with */
+	uint32_t in_head, in_published,
+		credits; /* ring from it: next place; what it was told; inline ones done with */
 	sched_ref store_free;                /* records for inline messages from it */
 	uint32_t store_used;                 /* those ever used */
-	uint32_t gone;                   /* 1 + who is to blame: nothing comes from it any more */
-	uint32_t aborts_seen, aborts_to; /* of its list; how many there are to look at */
-	uint32_t lost;                   /* it failed so often that its list has forgotten some */
-	uint32_t unrung; /* it was sent something, and may have fallen asleep meanwhile */
+	uint32_t culprit;                   /* 1 + who is to blame: nothing comes from it any more */
+	uint32_t aborts_handled, aborts_count; /* of its list; how many there are to look at */
+	uint32_t aborts_lost;                   /* it failed so often that its list has forgotten some */
+	uint32_t wake_due; /* it was sent something, and may have fallen asleep meanwhile */
 	struct sched_list backlog;           /* sends that found the ring full */
 };
 
 /* How far a rank has taken what another sent. Read by the sender now and then. */
 struct sched_ends {
-	BASE_ALIGNED_LINE _Atomic uint32_t head, returned;
+	BASE_ALIGNED_LINE _Atomic uint32_t head, credits;
 };
 
 struct sched_abort { uint64_t ctx; int32_t error, rank, at; uint32_t op; };
 
-struct sched_engine {
+struct sched_state {
 	BASE_ALIGNED_LINE _Atomic uint32_t claim; /* 0, or 1 + rank of who drives */
 	_Atomic uint32_t broken; /* 1 + rank of who died driving it */
 	_Atomic uint32_t dead;   /* this rank's process has died */
-	_Atomic uint32_t left;   /* this rank has left the group */
+	_Atomic uint32_t departed; /* this rank has left the group */
 	BASE_ALIGNED_LINE _Atomic sched_opref
 		starts; /* pushed by threads of the rank, taken by who drives */
 	BASE_ALIGNED_LINE _Atomic sched_ref
 		ended; /* announced sends whose bytes have been taken; by receivers */
 	BASE_ALIGNED_LINE _Atomic uint64_t jobs;      /* open ones; by who drives; read by movers */
-	_Atomic uint32_t trouble_seen;                /* of the group's `trouble` */
+	_Atomic uint32_t trouble_handled;                /* of the group's `trouble` */
 	_Atomic uint32_t abort_count;                 /* written behind aborts[] (release) */
 	struct sched_abort aborts[SCHED_ABORTS];
 	/* rank 0's: grows when somebody died or a run failed */
@@ -198,11 +198,11 @@ struct sched_engine {
 	BASE_ALIGNED_LINE uint64_t posts;
 	uint64_t open_jobs;
 	uint32_t runs, backlogged; /* runs: slot + 1 of the first; sends in a backlog */
-	uint32_t unrung;           /* a peer is */
-	struct sched_list ready, waits_job, timers, wild, all;
+	uint32_t wake_due;           /* a peer is */
+	struct sched_list ready, waits_job, timers, posted_any, unexpected;
 	uint64_t cpu_free_ns[SCHED_TIMERS];
 	struct sched_list posted[SCHED_BUCKETS];
-	struct sched_list early[SCHED_BUCKETS]; /* messages without a receive */
+	struct sched_list unexpected_bucket[SCHED_BUCKETS]; /* messages without a receive */
 	struct sched_job job[SCHED_JOBS];
 };
 
@@ -213,7 +213,7 @@ struct sched_stored { struct sched_msg m; char data[SCHED_INLINE_BYTES]; };
 /* ---- private to a process ---------------------------------------------------------------- */
 
 /* Where this process sees a space of a schedule's memory: bytes [lo, hi) of it. */
-struct sched_at { char *base; uint64_t lo, hi; };
+struct sched_space { char *base; uint64_t lo, hi; };
 
 struct sched_channel {
 	uint32_t number;
@@ -243,15 +243,15 @@ struct sched_inst {
 	struct sched_runs *runs; /* NULL: SCHED_STREAM */
 	struct goal_block *block; /* verified, where nobody else can change it */
 	uint32_t mem_count;
-	struct sched_at at[GOAL_SPACES_MAX];
+	struct sched_space at[GOAL_SPACES_MAX];
 	/* own ones only */
 	char name[32];
 	struct sched_channel *channel;
 	unsigned flags;
 	bool needs_clock;
-	bool noticed; /* the end of the last run; what comes with it is done */
+	bool finalized; /* run_finalize() has handled the end of the last run */
 	uint64_t progress_ns; /* when waiting for it began to be without progress */
-	uint32_t progress_left;
+	uint32_t progress_remaining;
 	void *memory, *scratch;
 	struct sched_inst *next;
 };
@@ -261,7 +261,7 @@ struct sched_driver {
 	struct sched_group *g;
 	int rank;
 	bool own, refused; /* refused: something in it does not verify: not driven from here */
-	struct sched_engine *e;
+	struct sched_state *st;
 	struct sched_peer *peers;
 	struct sched_ends *ends;     /* by source */
 	struct sched_slot *rings;    /* [source][SCHED_RING] */
@@ -273,12 +273,12 @@ struct sched_driver {
 		*directory; /* by slot: where the body is; by the owner, release, acquire */
 };
 
-struct sched_window { char *base; uint64_t bytes; };
+struct sched_mapping { char *base; uint64_t bytes; };
 
 struct sched_group {
 	struct node_group *node;
 	int rank, size;
-	struct sched_window *windows;   /* by rank */
+	struct sched_mapping *mappings;   /* by rank */
 	struct sched_driver *drivers;   /* by rank */
 	_Atomic uint32_t *trouble;
 	bool use_vm;                    /* process_vm_* where the trial found that it works */
@@ -324,10 +324,10 @@ static inline void *ref_at(const struct sched_group *g, sched_ref ref, uint64_t 
 {
 	uint64_t rank = ref >> 48, off = ref & ((1ull << 48) - 1);
 
-	if (base_unlikely(rank >= (uint64_t)g->size || off > g->windows[rank].bytes ||
-			  bytes > g->windows[rank].bytes - off))
+	if (base_unlikely(rank >= (uint64_t)g->size || off > g->mappings[rank].bytes ||
+			  bytes > g->mappings[rank].bytes - off))
 		return NULL;
-	return g->windows[rank].base + off;
+	return g->mappings[rank].base + off;
 }
 static inline sched_ref ref_of(int rank, uint64_t off) { return (uint64_t)rank << 48 | off; }
 static inline sched_opref opref_of(uint32_t slot, uint32_t op)
@@ -343,7 +343,7 @@ void pool_put(struct sched_pool *p, void *memory);
 void pool_destroy(struct sched_pool *p);
 
 /* instance.c */
-struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_inst *seen);
+struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct sched_inst *seen);
 /* Under the claim. NULL: it is not what it says it is. */
 static inline struct sched_inst *inst_at(struct sched_driver *d, uint32_t slot)
 {
@@ -352,7 +352,7 @@ static inline struct sched_inst *inst_at(struct sched_driver *d, uint32_t slot)
 	if (base_unlikely(slot >= SCHED_INSTS))
 		return NULL;
 	s = atomic_load_explicit(&d->insts[slot], memory_order_acquire);
-	return base_likely(d->own) ? s : inst_see(d, slot, s);
+	return base_likely(d->own) ? s : inst_map_peer(d, slot, s);
 }
 /* Operation of a reference; NULL with *s NULL when it is not one. Under the claim. */
 static inline struct sched_op *op_at(struct sched_driver *d, sched_opref ref, struct sched_inst **s)
@@ -373,7 +373,7 @@ static inline const struct goal_op *inst_goal(const struct sched_inst *s, uint32
 /* Where this process sees bytes [off, off + n) of a space; NULL: it does not. */
 static inline char *inst_addr(const struct sched_inst *s, uint32_t mem, uint64_t off, uint64_t n)
 {
-	const struct sched_at *a = &s->at[mem];
+	const struct sched_space *a = &s->at[mem];
 
 	return a->base && off >= a->lo && off + n <= a->hi ? a->base + off : NULL;
 }
@@ -397,11 +397,11 @@ uint32_t match_hash(uint64_t ctx, uint32_t src, uint32_t tag);
 void match_post(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* The receive that takes such a message, taken off the list; 0: none. */
-sched_opref match_find(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag);
+sched_opref match_receive(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag);
 /* The message that such a receive takes, taken off the list; NULL: none. */
-struct sched_msg *match_take(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
+struct sched_msg *match_message(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
 			     sched_ref *out);
-void match_keep(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
+void match_add_unexpected(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
 /* Forget what has come from src in this context. */
 void match_drop(struct sched_driver *d, uint64_t ctx, uint32_t src);
 
@@ -414,16 +414,16 @@ bool ring_poll(struct sched_driver *d);
 void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
 
 /* engine.c */
-bool engine_try_claim(struct sched_driver *d);
-void engine_release(struct sched_driver *d);
+bool state_try_claim(struct sched_driver *d);
+void state_release(struct sched_driver *d);
 /* Everything that can be done now, under the claim. */
-bool engine_step(struct sched_driver *d);
-void engine_ring_all(struct sched_driver *d);
-bool engine_take_ended(struct sched_driver *d); /* announced sends whose receivers have the bytes */
+bool state_step(struct sched_driver *d);
+void state_wake_peers(struct sched_driver *d);
+bool state_end_sends(struct sched_driver *d); /* announced sends whose receivers have the bytes */
 /* Begin a run at once, under the claim. */
-void engine_start(struct sched_driver *d, struct sched_inst *s);
-/* engine_step under a claim of its own. False: nothing was done. */
-bool engine_drive(struct sched_driver *d);
+void state_start_run(struct sched_driver *d, struct sched_inst *s);
+/* state_step under a claim of its own. False: nothing was done. */
+bool state_drive(struct sched_driver *d);
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* A receive and its message have met. */
@@ -463,7 +463,7 @@ bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 /* move.c */
 /* Take a unit of a job of this rank's engine, if there is one that this process can do. True: one
  * is done. */
-bool move_some(struct sched_group *g, int rank);
+bool job_work(struct sched_group *g, int rank);
 uint64_t work_bits(const struct sched_work *w);
 /* Could this process do it at once? */
 bool work_is_here(const struct sched_group *g, const struct sched_work *w);
@@ -473,8 +473,8 @@ int work_do(struct sched_group *g, const struct sched_work *w, uint64_t at, uint
 void stages_sweep(struct sched_group *g);
 
 /* run.c: what the end of a run brings with it in its own process; once */
-void run_noticed(struct sched_inst *s);
-void run_tell_stuck(const struct sched_inst *s);
+void run_finalize(struct sched_inst *s);
+void run_log_stuck(const struct sched_inst *s);
 
 /* profile.c: a finished run; everything kept goes to SLUICE_GOAL_PROFILE */
 void profile_run(struct sched_inst *s);
@@ -488,7 +488,7 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
  * True: no, its run has failed. */
 bool trouble_check_op(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 /* Look whether everybody lives. */
-void trouble_look(struct sched_group *g);
+void trouble_check_peers(struct sched_group *g);
 /* A failed run's memory is the program's again when this returns. */
 void trouble_settle(struct sched_group *g);
 

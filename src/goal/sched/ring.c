@@ -37,15 +37,15 @@ bool ring_has_room(struct sched_driver *d, uint32_t dst)
 	return p->out_tail - p->out_seen < SCHED_RING; /* partner: tell */
 }
 
-static bool may_inline(struct sched_driver *d, uint32_t dst)
+static bool has_inline_credit(struct sched_driver *d, uint32_t dst)
 {
 	struct sched_peer *p = &d->peers[dst];
 
-	if (p->inline_sent - p->inline_seen < SCHED_STORE)
+	if (p->inline_sent - p->inline_credits < SCHED_STORE)
 		return true;
-	p->inline_seen = atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->returned,
+	p->inline_credits = atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->credits,
 					      memory_order_acquire);
-	return p->inline_sent - p->inline_seen < SCHED_STORE;
+	return p->inline_sent - p->inline_credits < SCHED_STORE;
 }
 
 /* The next record of the round that is free again; one that is not makes this message an announced
@@ -91,7 +91,7 @@ static enum sched_kind choose(struct sched_driver *d, struct sched_inst *s,
 	struct sched_eager *r;
 
 	if (op->bytes <= SCHED_INLINE_BYTES)
-		return may_inline(d, op->peer) && (!op->bytes || gather(s, op, slot->data))
+		return has_inline_credit(d, op->peer) && (!op->bytes || gather(s, op, slot->data))
 			       ? SCHED_INLINE
 			       : SCHED_ANNOUNCED;
 	if (op->bytes > SCHED_EAGER_BYTES)
@@ -153,14 +153,14 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	p->inline_sent += kind == SCHED_INLINE;
 	atomic_store_explicit(&slot->seq, p->out_tail, memory_order_release); /* partner: peek */
 	/* A fence would wait until the message has reached the other cache; the one that makes sure
-	 * comes when this rank has time, in engine_ring_all(). */
+	 * comes when this rank has time, in state_wake_peers(). */
 	if (op->peer != (uint32_t)d->rank) {
 		node_ring_soon(d->g->node, (int)op->peer);
-		p->unrung = 1;
-		d->e->unrung = 1;
+		p->wake_due = 1;
+		d->st->wake_due = 1;
 	}
 	if (kind == SCHED_ANNOUNCED)
-		s->ops[i].state = SCHED_SENT;
+		s->ops[i].state = OP_SENT;
 	else
 		op_ended(d, s, i);
 }
@@ -177,25 +177,25 @@ static struct sched_slot *peek(struct sched_driver *d, int src)
 }
 
 /* Told now and then only: each time costs the sender a cache miss. */
-static void tell(struct sched_driver *d, int src)
+static void publish_head(struct sched_driver *d, int src)
 {
 	struct sched_peer *p = &d->peers[src];
 	struct sched_ends *e = ends_of(d->g, d->rank, src);
 
-	p->in_told = p->in_head;
-	atomic_store_explicit(&e->returned, p->returned, memory_order_release);
+	p->in_published = p->in_head;
+	atomic_store_explicit(&e->credits, p->credits, memory_order_release);
 	atomic_store_explicit(&e->head, p->in_head,
 			      memory_order_release); /* partner: ring_has_room */
 }
 
-static void returned(struct sched_driver *d, uint32_t src)
+static void return_credit(struct sched_driver *d, uint32_t src)
 {
 	struct sched_peer *p = &d->peers[src];
 
-	p->returned++;
+	p->credits++;
 	/* a sender without credit goes on another way: no hurry */
-	if (p->returned % SCHED_PUBLISH == 0)
-		atomic_store_explicit(&ends_of(d->g, d->rank, (int)src)->returned, p->returned,
+	if (p->credits % SCHED_PUBLISH == 0)
+		atomic_store_explicit(&ends_of(d->g, d->rank, (int)src)->credits, p->credits,
 				      memory_order_release);
 }
 
@@ -208,25 +208,25 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	if (m->kind == SCHED_INLINE) {
 		m->next = d->peers[src].store_free;
 		d->peers[src].store_free = ref;
-		returned(d, src);
+		return_credit(d, src);
 		return;
 	}
 	if (m->kind == SCHED_EAGER) {
 		atomic_store_explicit(&m->busy, 0, memory_order_release); /* partner: eager_get */
 		return;
 	}
-	ended = &d->g->drivers[src].e->ended;
+	ended = &d->g->drivers[src].st->ended;
 	head = atomic_load_explicit(ended, memory_order_relaxed);
 	do
 		m->ended_next = head;
 	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release,
 						      memory_order_relaxed));
-	/* partner: engine_take_ended */
+	/* partner: state_end_sends */
 	node_ring(d->g->node, (int)src);
 }
 
 /* A record for an inline message; there is one for each that the sender may send. NULL: it lies. */
-static struct sched_msg *store(struct sched_driver *d, int src, const struct sched_slot *slot,
+static struct sched_msg *store_inline(struct sched_driver *d, int src, const struct sched_slot *slot,
 			       sched_ref *out)
 {
 	struct sched_peer *p = &d->peers[src];
@@ -274,10 +274,10 @@ static bool receive_inline(struct sched_driver *d, struct sched_inst *s, uint32_
 	return true;
 }
 
-static void take(struct sched_driver *d, int src, const struct sched_slot *slot)
+static void deliver(struct sched_driver *d, int src, const struct sched_slot *slot)
 {
 	uint32_t kind = (uint32_t)(slot->kind_bytes >> KIND_SHIFT);
-	sched_opref recv = match_find(d, slot->ctx, (uint32_t)src, slot->tag);
+	sched_opref recv = match_receive(d, slot->ctx, (uint32_t)src, slot->tag);
 	struct sched_inst *s = NULL;
 	sched_ref ref = slot->msg;
 	struct sched_msg *m;
@@ -285,10 +285,10 @@ static void take(struct sched_driver *d, int src, const struct sched_slot *slot)
 	if (recv)
 		op_at(d, recv, &s);
 	if (s && kind == SCHED_INLINE && receive_inline(d, s, (uint32_t)recv, slot)) {
-		returned(d, (uint32_t)src);
+		return_credit(d, (uint32_t)src);
 		return;
 	}
-	m = kind == SCHED_INLINE ? store(d, src, slot, &ref) : ref_at(d->g, ref, sizeof *m);
+	m = kind == SCHED_INLINE ? store_inline(d, src, slot, &ref) : ref_at(d->g, ref, sizeof *m);
 	if (!m || m->src != (uint32_t)src || m->tag != slot->tag || m->kind != kind ||
 	    m->ctx != slot->ctx) {
 		if (s) /* not a message at all */
@@ -298,26 +298,26 @@ static void take(struct sched_driver *d, int src, const struct sched_slot *slot)
 	if (s)
 		op_receive(d, s, (uint32_t)recv, m, ref);
 	else
-		match_keep(d, m, ref);
+		match_add_unexpected(d, m, ref);
 }
 
 bool ring_poll(struct sched_driver *d)
 {
-	bool progress = false, has_runs = d->e->runs;
+	bool progress = false, has_runs = d->st->runs;
 
 	for (int src = 0; src < d->g->size; src++) {
 		struct sched_peer *p = &d->peers[src];
 		struct sched_slot *slot;
 
 		for (uint32_t n = 0; n < SCHED_RING && (slot = peek(d, src)) != NULL; n++) {
-			take(d, src, slot);
+			deliver(d, src, slot);
 			p->in_head++;
-			if (p->in_head - p->in_told >= SCHED_PUBLISH)
-				tell(d, src);
+			if (p->in_head - p->in_published >= SCHED_PUBLISH)
+				publish_head(d, src);
 			progress = true;
 			/* The next message may be the answer to what this rank is about to start:
 			 * looking for it now would only take its line away from who writes it. */
-			if (has_runs && !d->e->runs)
+			if (has_runs && !d->st->runs)
 				return true;
 		}
 	}

@@ -3,7 +3,7 @@
  * sched: runs compiled schedules (goal/) of any shape over the processes of a node group.
  *
  *   sched_group_create -> sched_open -> { sched_run -> sched_test | sched_wait } ... -> sched_close
- * -> sched_leave
+ * -> sched_group_leave
  *
  * Every rank has an engine in the control segment: what is ready, which receives are posted, which
  * messages came before their receive, what is being copied. Whoever holds the engine's claim drives
@@ -60,10 +60,9 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out);
  */
 int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct sched_group **out);
 /* Closes what is open. Memory that peers may still read is kept until all have left. */
-void sched_leave(struct sched_group *g);
+void sched_group_leave(struct sched_group *g);
 int sched_rank(const struct sched_group *g);
 int sched_size(const struct sched_group *g);
-int sched_pid(const struct sched_group *g, int rank);
 
 /* Memory that the whole group can address. NULL with errno. */
 void *sched_alloc(struct sched_group *g, uint64_t bytes);

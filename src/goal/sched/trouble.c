@@ -12,42 +12,42 @@
 
 #include "goal/sched/private.h"
 
-#define LOOK_NS 100000000ull
+#define CHECK_PEERS_NS 100000000ull
 #define SETTLE_NS 2000000000ull
 
 /* ---- noticing ---------------------------------------------------------------------------- */
 
-static void tell_all(struct sched_group *g)
+static void wake_all(struct sched_group *g)
 {
-	atomic_fetch_add_explicit(g->trouble, 1, memory_order_acq_rel); /* partner: engine_step */
+	atomic_fetch_add_explicit(g->trouble, 1, memory_order_acq_rel); /* partner: state_step */
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank)
 			node_ring(g->node, r);
 }
 
 /* Was somebody driving an engine when he died? Then nobody knows what state it is in. */
-static bool break_engines(struct sched_group *g, int dead)
+static bool break_states(struct sched_group *g, int dead)
 {
 	bool broke = false;
 
 	for (int r = 0; r < g->size; r++) {
-		struct sched_engine *e = g->drivers[r].e;
+		struct sched_state *st = g->drivers[r].st;
 		uint32_t none = 0;
 
 		if (r != dead &&
-		    atomic_load_explicit(&e->claim, memory_order_relaxed) == 1 + (uint32_t)dead)
+		    atomic_load_explicit(&st->claim, memory_order_relaxed) == 1 + (uint32_t)dead)
 			broke |= atomic_compare_exchange_strong_explicit(
-				&e->broken, &none, 1 + (uint32_t)dead, memory_order_acq_rel,
+				&st->broken, &none, 1 + (uint32_t)dead, memory_order_acq_rel,
 				memory_order_relaxed);
 	}
 	return broke;
 }
 
 /* The own engine is lost: the runs in it end here, by hand. */
-static void end_broken(struct sched_group *g)
+static void fail_own_runs(struct sched_group *g)
 {
 	struct sched_driver *d = &g->drivers[g->rank];
-	uint32_t culprit = atomic_load_explicit(&d->e->broken, memory_order_acquire);
+	uint32_t culprit = atomic_load_explicit(&d->st->broken, memory_order_acquire);
 
 	if (!culprit)
 		return;
@@ -65,31 +65,31 @@ static void end_broken(struct sched_group *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-void trouble_look(struct sched_group *g)
+void trouble_check_peers(struct sched_group *g)
 {
 	uint64_t now = os_now_ns(),
 		 last = atomic_load_explicit(&g->checked_ns, memory_order_relaxed);
 	bool found = false;
 
-	if (now - last < LOOK_NS ||
+	if (now - last < CHECK_PEERS_NS ||
 	    !atomic_compare_exchange_strong_explicit(&g->checked_ns, &last, now,
 						     memory_order_relaxed, memory_order_relaxed))
 		return;
 	for (int r = 0; r < g->size; r++) {
-		struct sched_engine *e = g->drivers[r].e;
+		struct sched_state *st = g->drivers[r].st;
 
-		if (r == g->rank || atomic_load_explicit(&e->left, memory_order_acquire))
+		if (r == g->rank || atomic_load_explicit(&st->departed, memory_order_acquire))
 			continue;
-		if (!atomic_load_explicit(&e->dead, memory_order_relaxed)) {
+		if (!atomic_load_explicit(&st->dead, memory_order_relaxed)) {
 			if (!node_is_dead(g->node, r))
 				continue;
-			found |= !atomic_exchange_explicit(&e->dead, 1, memory_order_acq_rel);
+			found |= !atomic_exchange_explicit(&st->dead, 1, memory_order_acq_rel);
 		}
-		found |= break_engines(g, r);
+		found |= break_states(g, r);
 	}
 	if (found)
-		tell_all(g);
-	end_broken(g);
+		wake_all(g);
+	fail_own_runs(g);
 }
 
 /* ---- failing ----------------------------------------------------------------------------- */
@@ -101,23 +101,23 @@ static void drop_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	struct sched_msg *m;
 
 	switch (op->state) {
-	case SCHED_READY:
-		list_remove(d, &d->e->ready, ref, op);
+	case OP_READY:
+		list_remove(d, &d->st->ready, ref, op);
 		break;
-	case SCHED_BACKLOG:
+	case OP_BACKLOG:
 		list_remove(d, &d->peers[inst_goal(s, i)->peer].backlog, ref, op);
-		d->e->backlogged--;
+		d->st->backlogged--;
 		break;
-	case SCHED_POSTED:
+	case OP_POSTED:
 		match_unpost(d, s, i);
 		break;
-	case SCHED_TIMER:
-		list_remove(d, &d->e->timers, ref, op);
+	case OP_TIMER:
+		list_remove(d, &d->st->timers, ref, op);
 		break;
-	case SCHED_WAITS_JOB:
-		list_remove(d, &d->e->waits_job, ref, op);
+	case OP_WAITS_JOB:
+		list_remove(d, &d->st->waits_job, ref, op);
 		/* fall through */
-	case SCHED_IN_JOB:
+	case OP_IN_JOB:
 		m = inst_goal(s, i)->type == GOAL_RECV ? ref_at(d->g, op->msg, sizeof *m) : NULL;
 		if (m && m->kind != SCHED_ANNOUNCED && m->src < (uint32_t)d->g->size)
 			msg_release(d, m, op->msg);
@@ -129,17 +129,17 @@ static void drop_op(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 
 void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_abort *why)
 {
-	uint32_t n = atomic_load_explicit(&d->e->abort_count, memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(&d->st->abort_count, memory_order_relaxed);
 	struct sched_body *b = s->body;
 
 	if (atomic_load_explicit(&b->phase, memory_order_relaxed) != RUN_GOING)
 		return;
 	if (why->error == -ETIMEDOUT)
-		run_tell_stuck(s);
-	d->e->aborts[n % SCHED_ABORTS] = *why;
-	d->e->aborts[n % SCHED_ABORTS].ctx = b->ctx;
-	atomic_store_explicit(&d->e->abort_count, n + 1,
-			      memory_order_release); /* partner: see_aborts */
+		run_log_stuck(s);
+	d->st->aborts[n % SCHED_ABORTS] = *why;
+	d->st->aborts[n % SCHED_ABORTS].ctx = b->ctx;
+	atomic_store_explicit(&d->st->abort_count, n + 1,
+			      memory_order_release); /* partner: handle_aborts */
 	job_cancel(d, s);
 	for (uint32_t i = 0; i < s->block->op_count; i++)
 		drop_op(d, s, i);
@@ -148,7 +148,7 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
 	b->error_at = why->at;
 	b->error_op = why->op;
 	run_finish(d, s, RUN_FAILED);
-	tell_all(d->g);
+	wake_all(d->g);
 }
 
 /* ---- hearing of it ----------------------------------------------------------------------- */
@@ -162,10 +162,10 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 		uint8_t state = s->ops[i].state;
 		const struct sched_msg *m;
 
-		if (state == SCHED_BLOCKED || state == SCHED_READY || state == SCHED_ENDED ||
+		if (state == OP_BLOCKED || state == OP_READY || state == OP_ENDED ||
 		    !goal_is_transfer(op))
 			continue; /* asked again when it starts: its message may be there already */
-		if (op->type == GOAL_RECV && (state == SCHED_IN_JOB || state == SCHED_WAITS_JOB)) {
+		if (op->type == GOAL_RECV && (state == OP_IN_JOB || state == OP_WAITS_JOB)) {
 			m = ref_at(d->g, s->ops[i].msg, sizeof *m);
 			if (m && m->src == (uint32_t)r && m->kind == SCHED_ANNOUNCED)
 				return i;
@@ -181,7 +181,7 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 			  const struct sched_abort *why)
 {
-	uint32_t slot = d->e->runs, next;
+	uint32_t slot = d->st->runs, next;
 
 	for (; slot; slot = next) {
 		struct sched_inst *s = inst_at(d, slot - 1);
@@ -207,44 +207,44 @@ static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 }
 
 /* 1 + who is to blame when nothing will come from this rank any more; 0: it is well. */
-static uint32_t is_gone(struct sched_group *g, int r, int *out_error)
+static uint32_t find_culprit(struct sched_group *g, int r, int *out_error)
 {
-	const struct sched_engine *e = g->drivers[r].e;
-	uint32_t broken = atomic_load_explicit(&e->broken, memory_order_acquire);
+	const struct sched_state *st = g->drivers[r].st;
+	uint32_t broken = atomic_load_explicit(&st->broken, memory_order_acquire);
 
 	*out_error = -EOWNERDEAD;
 	if (broken)
 		return broken;
-	if (atomic_load_explicit(&e->dead, memory_order_acquire))
+	if (atomic_load_explicit(&st->dead, memory_order_acquire))
 		return 1 + (uint32_t)r;
 	*out_error = -EPIPE;
-	return atomic_load_explicit(&e->left, memory_order_acquire) ? 1 + (uint32_t)r : 0;
+	return atomic_load_explicit(&st->departed, memory_order_acquire) ? 1 + (uint32_t)r : 0;
 }
 
-static void see_gone(struct sched_driver *d, int r)
+static void fail_dependents(struct sched_driver *d, int r)
 {
 	struct sched_abort why = { .at = d->rank };
-	uint32_t culprit = is_gone(d->g, r, &why.error);
+	uint32_t culprit = find_culprit(d->g, r, &why.error);
 
 	why.rank = (int)culprit - 1;
 	end_dependent(d, r, NULL, &why);
 }
 
-static void see_aborts(struct sched_driver *d, int r)
+static void handle_aborts(struct sched_driver *d, int r)
 {
-	const struct sched_engine *e = d->g->drivers[r].e;
-	uint32_t count = d->peers[r].aborts_to, *seen = &d->peers[r].aborts_seen;
+	const struct sched_state *st = d->g->drivers[r].st;
+	uint32_t count = d->peers[r].aborts_count, *seen = &d->peers[r].aborts_handled;
 
 	if (count - *seen >
 	    SCHED_ABORTS / 2) { /* some may be lost: none of its runs can be relied on */
 		struct sched_abort lost = { .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
 
-		d->peers[r].lost = 1;
+		d->peers[r].aborts_lost = 1;
 		end_dependent(d, r, NULL, &lost);
 		*seen = count;
 	}
 	for (; *seen != count; ++*seen) {
-		struct sched_abort why = e->aborts[*seen % SCHED_ABORTS];
+		struct sched_abort why = st->aborts[*seen % SCHED_ABORTS];
 
 		end_dependent(d, r, &why.ctx, &why);
 		match_drop(d, why.ctx, (uint32_t)r);
@@ -258,49 +258,49 @@ static void see_aborts(struct sched_driver *d, int r)
 void trouble_handle(struct sched_driver *d)
 {
 	uint32_t trouble =
-		atomic_load_explicit(d->g->trouble, memory_order_acquire); /* partner: tell_all */
+		atomic_load_explicit(d->g->trouble, memory_order_acquire); /* partner: wake_all */
 	int error;
 
 	for (int r = 0; r < d->g->size; r++) {
 		struct sched_peer *p = &d->peers[r];
 
 		/* partner: run_fail */
-		p->aborts_to = atomic_load_explicit(&d->g->drivers[r].e->abort_count,
+		p->aborts_count = atomic_load_explicit(&d->g->drivers[r].st->abort_count,
 						    memory_order_acquire);
-		p->gone = r == d->rank ? 0 : is_gone(d->g, r, &error);
+		p->culprit = r == d->rank ? 0 : find_culprit(d->g, r, &error);
 	}
 	ring_poll(d);
-	engine_take_ended(d);
-	if (d->e->open_jobs)
+	state_end_sends(d);
+	if (d->st->open_jobs)
 		job_reap(d);
 	for (int r = 0; r < d->g->size; r++) {
 		if (r == d->rank)
 			continue;
-		see_aborts(d, r);
-		if (d->peers[r].gone)
-			see_gone(d, r);
+		handle_aborts(d, r);
+		if (d->peers[r].culprit)
+			fail_dependents(d, r);
 	}
-	atomic_store_explicit(&d->e->trouble_seen, trouble,
+	atomic_store_explicit(&d->st->trouble_handled, trouble,
 			      memory_order_release); /* partner: trouble_settle */
 }
 
 /* 0: nothing is known against rank r in this context. */
 static bool has_failed(struct sched_driver *d, int r, uint64_t ctx, struct sched_abort *out)
 {
-	const struct sched_engine *e = d->g->drivers[r].e;
-	uint32_t seen = d->peers[r].aborts_seen, n = seen < SCHED_ABORTS ? seen : SCHED_ABORTS;
+	const struct sched_state *st = d->g->drivers[r].st;
+	uint32_t seen = d->peers[r].aborts_handled, n = seen < SCHED_ABORTS ? seen : SCHED_ABORTS;
 
 	for (uint32_t k = seen - n; k != seen; k++) { /* the cause, before that it has left since */
-		if (e->aborts[k % SCHED_ABORTS].ctx != ctx)
+		if (st->aborts[k % SCHED_ABORTS].ctx != ctx)
 			continue;
-		*out = e->aborts[k % SCHED_ABORTS];
+		*out = st->aborts[k % SCHED_ABORTS];
 		return true;
 	}
 	*out = (struct sched_abort){ .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
-	if (!d->peers[r].gone)
-		return d->peers[r].lost;
-	is_gone(d->g, r, &out->error);
-	out->rank = (int)d->peers[r].gone - 1;
+	if (!d->peers[r].culprit)
+		return d->peers[r].aborts_lost;
+	find_culprit(d->g, r, &out->error);
+	out->rank = (int)d->peers[r].culprit - 1;
 	out->at = d->rank;
 	return true;
 }
@@ -333,14 +333,14 @@ void trouble_settle(struct sched_group *g)
 	for (int r = 0; r < g->size; r++) {
 		struct sched_driver *d = &g->drivers[r];
 
-		while ((int32_t)(trouble - atomic_load_explicit(&d->e->trouble_seen,
+		while ((int32_t)(trouble - atomic_load_explicit(&d->st->trouble_handled,
 								memory_order_acquire)) > 0 &&
-		       !atomic_load_explicit(&d->e->dead, memory_order_relaxed) &&
-		       !atomic_load_explicit(&d->e->broken, memory_order_relaxed) &&
-		       !atomic_load_explicit(&d->e->left, memory_order_relaxed) &&
+		       !atomic_load_explicit(&d->st->dead, memory_order_relaxed) &&
+		       !atomic_load_explicit(&d->st->broken, memory_order_relaxed) &&
+		       !atomic_load_explicit(&d->st->departed, memory_order_relaxed) &&
 		       os_now_ns() < stop) {
-			engine_drive(d);
-			trouble_look(g);
+			state_drive(d);
+			trouble_check_peers(g);
 			sched_yield();
 		}
 	}

@@ -6,38 +6,38 @@
 
 #include "goal/sched/private.h"
 
-#define READY_AT_ONCE 4096u /* then look at the rings again */
+#define READY_BATCH 4096u /* then look at the rings again */
 
 /* ---- claim ------------------------------------------------------------------------------- */
 
-bool engine_try_claim(struct sched_driver *d)
+bool state_try_claim(struct sched_driver *d)
 {
 	uint32_t none = 0;
 
-	if (atomic_load_explicit(&d->e->claim, memory_order_relaxed))
+	if (atomic_load_explicit(&d->st->claim, memory_order_relaxed))
 		return false;
 	if (!atomic_compare_exchange_strong_explicit(
-		    &d->e->claim, &none, 1 + (uint32_t)d->g->rank, memory_order_acquire,
-		    memory_order_relaxed)) /* partner: engine_release */
+		    &d->st->claim, &none, 1 + (uint32_t)d->g->rank, memory_order_acquire,
+		    memory_order_relaxed)) /* partner: state_release */
 		return false;
-	if (base_likely(!atomic_load_explicit(&d->e->broken, memory_order_relaxed)))
+	if (base_likely(!atomic_load_explicit(&d->st->broken, memory_order_relaxed)))
 		return true;
-	engine_release(d);
+	state_release(d);
 	return false;
 }
 
-void engine_release(struct sched_driver *d)
+void state_release(struct sched_driver *d)
 {
-	atomic_store_explicit(&d->e->claim, 0,
-			      memory_order_release); /* partner: engine_try_claim */
+	atomic_store_explicit(&d->st->claim, 0,
+			      memory_order_release); /* partner: state_try_claim */
 }
 
 /* ---- operations -------------------------------------------------------------------------- */
 
 void op_ready(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
-	s->ops[i].state = SCHED_READY;
-	list_push(d, &d->e->ready, opref_of(s->slot, i), &s->ops[i]);
+	s->ops[i].state = OP_READY;
+	list_push(d, &d->st->ready, opref_of(s->slot, i), &s->ops[i]);
 }
 
 static void release(struct sched_driver *d, struct sched_inst *s, uint32_t next, uint32_t count)
@@ -54,16 +54,16 @@ static uint64_t run_time(const struct sched_inst *s) { return os_now_ns() - s->b
 void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
-	uint32_t left = atomic_load_explicit(&s->body->left, memory_order_relaxed) -
+	uint32_t remaining = atomic_load_explicit(&s->body->remaining, memory_order_relaxed) -
 			1; /* under the claim: no other writes */
 
 	if (base_unlikely(s->times))
 		s->times[i].end_ns = run_time(s);
-	s->ops[i].state = SCHED_ENDED;
-	atomic_store_explicit(&s->body->left, left, memory_order_relaxed);
+	s->ops[i].state = OP_ENDED;
+	atomic_store_explicit(&s->body->remaining, remaining, memory_order_relaxed);
 	if (op->next_count)
 		release(d, s, op->next, op->next_count);
-	if (!left)
+	if (!remaining)
 		run_finish(d, s, RUN_DONE);
 }
 
@@ -113,14 +113,14 @@ void op_receive(struct sched_driver *d, struct sched_inst *s, uint32_t i, struct
 
 static bool has_trouble(const struct sched_driver *d)
 {
-	return atomic_load_explicit(&d->e->trouble_seen, memory_order_relaxed);
+	return atomic_load_explicit(&d->st->trouble_handled, memory_order_relaxed);
 }
 
 static void start_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	sched_ref ref = 0;
 	struct sched_msg *m =
-		d->e->all.head ? match_take(d, s->body->ctx, inst_goal(s, i), &ref) : NULL;
+		d->st->unexpected.head ? match_message(d, s->body->ctx, inst_goal(s, i), &ref) : NULL;
 
 	if (m) {
 		op_receive(d, s, i, m, ref);
@@ -143,15 +143,15 @@ static void start_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		ring_send(d, s, i);
 		return;
 	}
-	s->ops[i].state = SCHED_BACKLOG;
+	s->ops[i].state = OP_BACKLOG;
 	list_push(d, backlog, opref_of(s->slot, i), &s->ops[i]);
-	d->e->backlogged++;
+	d->st->backlogged++;
 }
 
 static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
-	uint64_t *free_ns = &d->e->cpu_free_ns[op->cpu % SCHED_TIMERS];
+	uint64_t *free_ns = &d->st->cpu_free_ns[op->cpu % SCHED_TIMERS];
 
 	if (!op->bytes) {
 		op_ended(d, s, i);
@@ -160,8 +160,8 @@ static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	*free_ns = base_max_u64(*free_ns, os_now_ns()) +
 		   op->bytes; /* a CPU computes one thing at a time */
 	s->ops[i].msg = *free_ns;
-	s->ops[i].state = SCHED_TIMER;
-	list_push(d, &d->e->timers, opref_of(s->slot, i), &s->ops[i]);
+	s->ops[i].state = OP_TIMER;
+	list_push(d, &d->st->timers, opref_of(s->slot, i), &s->ops[i]);
 }
 
 static void start_stamp(struct sched_driver *d, struct sched_inst *s, uint32_t i)
@@ -215,7 +215,7 @@ static bool start_ready(struct sched_driver *d)
 	sched_opref ref;
 	uint32_t n = 0;
 
-	for (; n < READY_AT_ONCE && (ref = list_pop(d, &d->e->ready)) != 0; n++)
+	for (; n < READY_BATCH && (ref = list_pop(d, &d->st->ready)) != 0; n++)
 		if (op_at(d, ref, &s))
 			start(d, s, (uint32_t)ref);
 	return n;
@@ -225,13 +225,13 @@ static bool start_ready(struct sched_driver *d)
 
 static void link_run(struct sched_driver *d, struct sched_inst *s)
 {
-	struct sched_inst *first = d->e->runs ? inst_at(d, d->e->runs - 1) : NULL;
+	struct sched_inst *first = d->st->runs ? inst_at(d, d->st->runs - 1) : NULL;
 
 	s->body->prev_run = 0;
-	s->body->next_run = d->e->runs;
+	s->body->next_run = d->st->runs;
 	if (first)
 		first->body->prev_run = s->slot + 1;
-	d->e->runs = s->slot + 1;
+	d->st->runs = s->slot + 1;
 }
 
 static void unlink_run(struct sched_driver *d, struct sched_inst *s)
@@ -242,7 +242,7 @@ static void unlink_run(struct sched_driver *d, struct sched_inst *s)
 	if (prev)
 		prev->body->next_run = s->body->next_run;
 	else
-		d->e->runs = s->body->next_run;
+		d->st->runs = s->body->next_run;
 	if (next)
 		next->body->prev_run = s->body->prev_run;
 }
@@ -268,7 +268,7 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 	}
 	/* Operations that begin together do so in order. Without others before them the list is a
 	 * detour: each of these has to start before the run can end. */
-	if (d->e->ready.head) {
+	if (d->st->ready.head) {
 		for (uint32_t i = 0; i < s->block->ready_count; i++)
 			op_ready(d, s, i);
 		return;
@@ -284,14 +284,14 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 }
 
 /* Pushed one by one, taken all together: the first pushed is at the end. */
-static bool take_starts(struct sched_driver *d)
+static bool pop_starts(struct sched_driver *d)
 {
 	sched_opref ref, next, in_order = 0;
 	struct sched_inst *s;
 
-	if (base_likely(!atomic_load_explicit(&d->e->starts, memory_order_relaxed)))
+	if (base_likely(!atomic_load_explicit(&d->st->starts, memory_order_relaxed)))
 		return false;
-	ref = atomic_exchange_explicit(&d->e->starts, 0,
+	ref = atomic_exchange_explicit(&d->st->starts, 0,
 				       memory_order_acquire); /* partner: sched_run */
 	for (; ref; ref = next) {
 		s = inst_at(d, (uint32_t)(ref >> 32) - 1);
@@ -312,14 +312,14 @@ static bool take_starts(struct sched_driver *d)
 }
 
 /* Announced sends whose receivers have the bytes. */
-bool engine_take_ended(struct sched_driver *d)
+bool state_end_sends(struct sched_driver *d)
 {
 	struct sched_inst *s;
 	sched_ref ref;
 
-	if (base_likely(!atomic_load_explicit(&d->e->ended, memory_order_relaxed)))
+	if (base_likely(!atomic_load_explicit(&d->st->ended, memory_order_relaxed)))
 		return false;
-	ref = atomic_exchange_explicit(&d->e->ended, 0,
+	ref = atomic_exchange_explicit(&d->st->ended, 0,
 				       memory_order_acquire); /* partner: msg_release */
 	while (ref) {
 		struct sched_msg *m = ref_at(d->g, ref, sizeof *m);
@@ -329,7 +329,7 @@ bool engine_take_ended(struct sched_driver *d)
 			break;
 		ref = m->ended_next;
 		op = m->op;
-		if (op_at(d, op, &s) && s->ops[(uint32_t)op].state == SCHED_SENT)
+		if (op_at(d, op, &s) && s->ops[(uint32_t)op].state == OP_SENT)
 			op_ended(d, s, (uint32_t)op);
 	}
 	return true;
@@ -339,13 +339,13 @@ static bool send_backlog(struct sched_driver *d)
 {
 	bool progress = false;
 
-	for (int dst = 0; d->e->backlogged && dst < d->g->size; dst++) {
+	for (int dst = 0; d->st->backlogged && dst < d->g->size; dst++) {
 		struct sched_list *l = &d->peers[dst].backlog;
 		struct sched_inst *s;
 		sched_opref ref;
 
 		while (l->head && ring_has_room(d, (uint32_t)dst) && (ref = list_pop(d, l)) != 0) {
-			d->e->backlogged--;
+			d->st->backlogged--;
 			if (op_at(d, ref, &s))
 				ring_send(d, s, (uint32_t)ref);
 			progress = true;
@@ -362,12 +362,12 @@ static bool end_timers(struct sched_driver *d)
 	struct sched_op *op;
 	sched_opref next;
 
-	for (sched_opref ref = d->e->timers.head; ref && (op = op_at(d, ref, &s)) != NULL;
+	for (sched_opref ref = d->st->timers.head; ref && (op = op_at(d, ref, &s)) != NULL;
 	     ref = next) {
 		next = op->next;
 		if (op->msg > now)
 			continue;
-		list_remove(d, &d->e->timers, ref, op);
+		list_remove(d, &d->st->timers, ref, op);
 		op_ended(d, s, (uint32_t)ref);
 		progress = true;
 	}
@@ -376,46 +376,46 @@ static bool end_timers(struct sched_driver *d)
 
 /* ---- a step ------------------------------------------------------------------------------ */
 
-bool engine_step(struct sched_driver *d)
+bool state_step(struct sched_driver *d)
 {
-	struct sched_engine *e = d->e;
+	struct sched_state *st = d->st;
 	bool progress = false, more;
 
 	if (base_unlikely(atomic_load_explicit(d->g->trouble, memory_order_acquire) !=
-			  atomic_load_explicit(&e->trouble_seen, memory_order_relaxed)))
+			  atomic_load_explicit(&st->trouble_handled, memory_order_relaxed)))
 		trouble_handle(d);
 	do {
-		more = take_starts(d);
-		more |= engine_take_ended(d);
+		more = pop_starts(d);
+		more |= state_end_sends(d);
 		more |= ring_poll(d);
-		if (e->open_jobs)
+		if (st->open_jobs)
 			more |= job_reap(d);
-		if (e->timers.head)
+		if (st->timers.head)
 			more |= end_timers(d);
-		if (e->backlogged)
+		if (st->backlogged)
 			more |= send_backlog(d);
-		if (e->ready.head)
+		if (st->ready.head)
 			more |= start_ready(d);
 		progress |= more;
-	} while (e->ready.head);
+	} while (st->ready.head);
 	return progress;
 }
 
-void engine_start(struct sched_driver *d, struct sched_inst *s)
+void state_start_run(struct sched_driver *d, struct sched_inst *s)
 {
-	take_starts(d); /* those that were started before */
+	pop_starts(d); /* those that were started before */
 	start_run(d, s);
 }
 
-void engine_ring_all(struct sched_driver *d)
+void state_wake_peers(struct sched_driver *d)
 {
-	if (!d->e->unrung)
+	if (!d->st->wake_due)
 		return;
-	d->e->unrung = 0;
+	d->st->wake_due = 0;
 	for (int r = 0; r < d->g->size; r++) {
-		if (!d->peers[r].unrung)
+		if (!d->peers[r].wake_due)
 			continue;
-		d->peers[r].unrung = 0;
+		d->peers[r].wake_due = 0;
 		node_ring(d->g->node, r);
 	}
 }
@@ -428,21 +428,21 @@ static bool can_drive(struct sched_driver *d)
 	return d->insts && !d->refused;
 }
 
-bool engine_drive(struct sched_driver *d)
+bool state_drive(struct sched_driver *d)
 {
 	bool progress = false;
 
 	do {
-		if (!engine_try_claim(d))
+		if (!state_try_claim(d))
 			return progress;
 		if (!can_drive(d)) {
-			engine_release(d);
+			state_release(d);
 			return progress;
 		}
-		progress |= engine_step(d);
-		engine_ring_all(d);
-		engine_release(d);
+		progress |= state_step(d);
+		state_wake_peers(d);
+		state_release(d);
 		/* a run that its rank could not start because we were here */
-	} while (base_unlikely(atomic_load_explicit(&d->e->starts, memory_order_relaxed)));
+	} while (base_unlikely(atomic_load_explicit(&d->st->starts, memory_order_relaxed)));
 	return progress;
 }
