@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Driving an engine: what has arrived, what has ended, what may start now. */
+/* Driving the state of a rank: deliver messages, end operations, start those that are ready. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "goal/sched/private.h"
 
-#define READY_BATCH 4096u /* then look at the rings again */
+#define READY_BATCH 4096u /* operations started in a row before the rings are polled again */
 
 /* ---- claim ------------------------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
 	uint32_t remaining = atomic_load_explicit(&s->body->remaining, memory_order_relaxed) -
-			1; /* under the claim: no other writes */
+			1; /* only the holder of the claim writes it */
 
 	if (base_unlikely(s->times))
 		s->times[i].end_ns = run_time(s);
@@ -67,7 +67,8 @@ void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		run_finish(d, s, RUN_DONE);
 }
 
-/* A short message goes from its record to its place, here and now. False: not from this process. */
+/* Copies a short message from its record to its destination. Returns: false when this process does
+ * not map the destination. */
 static bool scatter(const struct sched_inst *s, const struct goal_op *op, const char *from)
 {
 	const struct goal_segment *l = goal_segments(s->block) + op->segment;
@@ -120,7 +121,8 @@ static void start_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	sched_ref ref = 0;
 	struct sched_msg *m =
-		d->st->unexpected.head ? match_message(d, s->body->ctx, inst_goal(s, i), &ref) : NULL;
+		d->st->unexpected.head ? match_message(d, s->body->ctx, inst_goal(s, i), &ref)
+				       : NULL;
 
 	if (m) {
 		op_receive(d, s, i, m, ref);
@@ -138,7 +140,7 @@ static void start_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 
 	if (base_unlikely(has_trouble(d)) && trouble_check_op(d, s, i))
 		return;
-	/* messages keep their order */
+	/* messages keep their order: none overtakes the backlog */
 	if (base_likely(!backlog->head && ring_has_room(d, dst))) {
 		ring_send(d, s, i);
 		return;
@@ -158,7 +160,7 @@ static void start_calc(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 		return;
 	}
 	*free_ns = base_max_u64(*free_ns, os_now_ns()) +
-		   op->bytes; /* a CPU computes one thing at a time */
+		   op->bytes; /* a CPU of the schedule computes one thing at a time */
 	s->ops[i].msg = *free_ns;
 	s->ops[i].state = OP_TIMER;
 	list_push(d, &d->st->timers, opref_of(s->slot, i), &s->ops[i]);
@@ -185,7 +187,7 @@ static void start(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 
 	if (base_unlikely(s->times))
 		s->times[i].begin_ns = run_time(s);
-	/* before it can end, and the run with it */
+	/* first: the operation, and the run with it, may end below */
 	if (inext_count)
 		release(d, s, inext, inext_count);
 	switch (op->type) {
@@ -250,7 +252,7 @@ static void unlink_run(struct sched_driver *d, struct sched_inst *s)
 void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase phase)
 {
 	unlink_run(d, s);
-	/* from here on the body is its owner's again */
+	/* the body belongs to its owner from here on */
 	atomic_store_explicit(&s->body->phase, phase,
 			      memory_order_release); /* partner: sched_test */
 	if (!d->own)
@@ -259,15 +261,16 @@ void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase pha
 
 static void start_run(struct sched_driver *d, struct sched_inst *s)
 {
-	/* also when this rank has nobody to meet in it: it stays in step with the others */
+	/* Counted even when this rank has no message in the run: run numbers of all ranks stay
+	 * equal. */
 	s->body->ctx = ctx_of(s->body->channel, s->runs ? s->runs->count++ : 0);
 	link_run(d, s);
 	if (!s->block->op_count) {
 		run_finish(d, s, RUN_DONE);
 		return;
 	}
-	/* Operations that begin together do so in order. Without others before them the list is a
-	 * detour: each of these has to start before the run can end. */
+	/* Operations that become ready together start in order. When no others are ready they start
+	 * directly, without the list: the run cannot end before the last of them has started. */
 	if (d->st->ready.head) {
 		for (uint32_t i = 0; i < s->block->ready_count; i++)
 			op_ready(d, s, i);
@@ -275,15 +278,15 @@ static void start_run(struct sched_driver *d, struct sched_inst *s)
 	}
 	for (uint32_t i = 0, n = s->block->ready_count; i < n; i++) {
 		start(d, s, i);
-		/* not after the last one: the run may have ended, and begun anew in another thread
-		 */
+		/* The phase is not read after the last one: the run may have ended, and another
+		 * thread may have started it again. */
 		if (i + 1 < n &&
 		    atomic_load_explicit(&s->body->phase, memory_order_relaxed) != RUN_GOING)
 			return;
 	}
 }
 
-/* Pushed one by one, taken all together: the first pushed is at the end. */
+/* Starts the runs that threads of the rank have pushed, in the order of the pushes. */
 static bool pop_starts(struct sched_driver *d)
 {
 	sched_opref ref, next, in_order = 0;
@@ -311,7 +314,7 @@ static bool pop_starts(struct sched_driver *d)
 	return true;
 }
 
-/* Announced sends whose receivers have the bytes. */
+/* Ends announced sends whose receivers have copied the bytes. */
 bool state_end_sends(struct sched_driver *d)
 {
 	struct sched_inst *s;
@@ -403,7 +406,7 @@ bool state_step(struct sched_driver *d)
 
 void state_start_run(struct sched_driver *d, struct sched_inst *s)
 {
-	pop_starts(d); /* those that were started before */
+	pop_starts(d); /* runs that were pushed before */
 	start_run(d, s);
 }
 
@@ -420,7 +423,7 @@ void state_wake_peers(struct sched_driver *d)
 	}
 }
 
-/* The first time that this process drives a peer's engine. Under the claim. */
+/* Allocates the table of a peer's schedules at first use. Context: under the claim. */
 static bool can_drive(struct sched_driver *d)
 {
 	if (base_unlikely(!d->insts))
@@ -442,7 +445,7 @@ bool state_drive(struct sched_driver *d)
 		progress |= state_step(d);
 		state_wake_peers(d);
 		state_release(d);
-		/* a run that its rank could not start because we were here */
+		/* the owner may have pushed a run while this process held the claim */
 	} while (base_unlikely(atomic_load_explicit(&d->st->starts, memory_order_relaxed)));
 	return progress;
 }

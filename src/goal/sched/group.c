@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group: where everything lies in the areas of its ranks, coming and going. */
+/* Groups: layout of the ranks' areas, creation, leaving. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ sched_ref area_ref(const struct sched_group *g, const void *p)
 
 /* ---- creation ---------------------------------------------------------------------------- */
 
-/* How much of a rank's arena can be addressed. */
+/* Returns: how many bytes of a rank's arena this process maps. */
 static uint64_t mapped_bytes(const struct node_group *node, int rank)
 {
 	uint64_t lo = 0, hi = region_arena_bytes() / REGION_UNIT;
@@ -158,7 +158,7 @@ void sched_keep_times(struct sched_group *g, bool keep) { g->keep_times = keep; 
 
 /* ---- leaving ----------------------------------------------------------------------------- */
 
-/* Others may still read what lies in our arena. Returns whether none does any more. */
+/* Peers may still read this rank's arena. Returns: true when every peer has left or died. */
 static bool wait_for_all(struct sched_group *g)
 {
 	uint64_t give_up = os_now_ns() + LEAVE_NS;

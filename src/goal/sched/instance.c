@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Open schedules. The owner's block, and a helper's of a peer's schedule, is a private copy,
- * verified after it was copied. The copy in the arena is there for helpers to make theirs from;
- * nobody runs it.
+ * Open schedules. A process runs a private copy of a schedule's block, its own or a peer's, and
+ * verifies the copy before. The block in the arena serves as the source of these copies.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ void inst_free(struct sched_inst *s)
 	free(s);
 }
 
-/* A verified copy. NULL with errno. */
+/* Returns: a verified copy; NULL with errno. */
 static struct goal_block *copy_block(const void *from, uint64_t bytes,
 				     const struct goal_limits *limits)
 {
@@ -55,7 +54,7 @@ static uint32_t count_sends(const struct goal_block *b)
 
 /* ---- other ranks' ------------------------------------------------------------------------ */
 
-/* Where this process can address a peer's memory. */
+/* Where this process maps the memory of a peer's schedule. */
 static void map_spaces(struct sched_inst *s)
 {
 	for (uint32_t m = 0; m < s->mem_count; m++) {
@@ -117,7 +116,7 @@ struct sched_inst *inst_map_peer(struct sched_driver *d, uint32_t slot, struct s
 	s = body ? calloc(1, sizeof *s) : NULL;
 	if (!s)
 		return NULL;
-	memcpy(&copy, body, sizeof copy); /* what is checked is what is used */
+	memcpy(&copy, body, sizeof copy); /* checks and uses see the same values */
 	s->group = d->g;
 	s->rank = d->rank;
 	s->slot = slot;
@@ -200,7 +199,7 @@ static sched_ref own_ref(const struct sched_inst *s, const void *p)
 	return ref_of(s->rank, (uint64_t)((const char *)p - (const char *)region_arena_base()));
 }
 
-/* body, block, operations, messages, times: one piece of the arena */
+/* One piece of the arena: body, block, operations, messages, times. */
 static int body_create(struct sched_inst *s)
 {
 	uint32_t sends = count_sends(s->block), n = 0;
@@ -354,7 +353,7 @@ int sched_close(struct sched_inst *s)
 			break;
 		}
 	}
-	if (phase == RUN_FAILED) { /* peers have links to its messages */
+	if (phase == RUN_FAILED) { /* peers hold references to its messages */
 		s->next = g->zombies;
 		g->zombies = s;
 	} else {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs: what is to be copied or computed for an engine's rank, by whoever has time. Under its
- * claim. */
+/* Jobs: copies and computations of a rank's schedules. Any process of the group executes fragments
+ * of a job. Context: under the claim of the rank's state. */
 #include <errno.h>
 #include <sched.h>
 
@@ -38,7 +38,8 @@ static void end_of_recv(const struct sched_inst *s, const struct goal_op *op, st
 		out->mapped &= is_all_mapped(&s->body->mem[l[k].mem]);
 }
 
-/* The sender's memory as its message tells it. False: it does not make sense. */
+/* The source of a receive, from the sender's message. Returns: false when the message is not
+ * valid. */
 static bool end_of_send(struct sched_driver *d, const struct sched_msg *m, struct sched_end *out)
 {
 	const struct sched_body *b = ref_at(d->g, m->body, sizeof *b);
@@ -71,7 +72,7 @@ static bool end_of_send(struct sched_driver *d, const struct sched_msg *m, struc
 	return true;
 }
 
-/* The bytes behind an eager or inline message: they lie in rank 0's arena, as all areas do. */
+/* The source of a receive whose bytes lie in an eager or inline record, in the arena of rank 0. */
 static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sched_ref ref,
 			  struct sched_end *out)
 {
@@ -83,7 +84,7 @@ static void end_of_record(struct sched_driver *d, const struct sched_msg *m, sch
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-/* Is there a process that can reach both ends? */
+/* Can any process reach both ends? */
 static bool is_possible(const struct sched_group *g, const struct sched_work *w)
 {
 	const struct sched_end *d = &w->dst, *s = &w->src;
@@ -99,8 +100,8 @@ static bool has_short_pieces(const struct sched_end *e, uint64_t bytes)
 	return e->segment_count && bytes / e->segment_count < SCHED_PACK_BYTES;
 }
 
-/* The kernel looks up the pages of each piece of a list. Where the pieces are short it is faster
- * that the sender's process packs the message. */
+/* The kernel looks up the pages of each piece of a list. Packing by the sender is faster when
+ * pieces are short. */
 static bool is_better_packed(const struct sched_work *w)
 {
 	return !w->src.mapped && w->src.rank != w->dst.rank &&
@@ -123,7 +124,7 @@ static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 	j->tag = (j->tag + 1) & XFER_TAG_MASK;
 	j->op = opref_of(s->slot, i);
 	j->work = *w;
-	/* who sees this job's tag sees its brief, or that of a later one: partner: xfer_open() */
+	/* a reader that sees this tag sees this brief or a later one; partner: xfer_open() */
 	atomic_store_explicit(&j->brief, job_brief(j->tag, w), memory_order_relaxed);
 	atomic_store_explicit(&j->stage, staged ? STAGE_WANTED : STAGE_NO, memory_order_relaxed);
 	atomic_store_explicit(&j->error, 0, memory_order_relaxed);
@@ -266,7 +267,7 @@ bool job_reap(struct sched_driver *d)
 		int error = atomic_load_explicit(&j->error, memory_order_relaxed);
 
 		if (!(d->st->open_jobs & 1ull << n))
-			continue; /* its run has failed just now */
+			continue; /* fail_job() has closed it */
 		if (error)
 			fail_job(d, j, error);
 		else if (xfer_is_done(&j->x, j->tag, work_bits(&j->work)))
@@ -296,8 +297,8 @@ bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 			uint32_t owner = atomic_load_explicit(&j->owner[__builtin_ctzll(open)],
 							      memory_order_relaxed);
 
-			/* who died between claiming and saying so cannot be told from who is about
-			 * to say so: then this is asked again */
+			/* A process that dies between xfer_claim() and this store looks like one
+			 * that is about to store: the question is repeated later. */
 			if (owner == 1 + (uint32_t)dead)
 				return true;
 		}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A group without MPI: its members know a name, their rank and how many they are. Rank 0 listens on
- * an abstract socket of that name, which is gone when it has been used, or with its process; the
- * others connect, again and again until it is there. Over these connections go what node/ needs:
- * allgathers and minima. Both sides look at the other's credentials: one user only.
+ * Groups without MPI: the members know a name, their rank and the number of ranks. Rank 0 listens
+ * on an abstract socket of that name; the name is free again as soon as all have connected, or when
+ * rank 0 dies. The other ranks connect, and retry until rank 0 listens. Over these connections run
+ * the allgathers and minima that node/ needs. Both sides check the other's credentials: all members
+ * belong to one user.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +18,7 @@
 
 #define JOIN_MAGIC 0x736c6a31u
 #define RETRY_MS 2
-#define FINISH_NS (60ull * 1000000000) /* for what comes after all have met */
+#define FINISH_NS (60ull * 1000000000) /* limit for creating the group once all have connected */
 
 struct hello { uint32_t magic; int32_t rank, size; };
 struct answer { uint32_t magic; int32_t error; };
@@ -94,7 +95,7 @@ static int get(const struct bootstrap *m, int fd, void *data, size_t bytes)
 		int ret;
 
 		if (!n)
-			return -ECONNRESET; /* it has died, or given up */
+			return -ECONNRESET; /* the peer has died or given up */
 		if (n < 0 && errno != EAGAIN && errno != EINTR)
 			return -errno;
 		if (n > 0) {
@@ -144,7 +145,7 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 
 /* ---- meeting ----------------------------------------------------------------------------- */
 
-/* One that has connected: which rank is it? What is wrong with it, it is told. */
+/* Reads the rank of a process that has connected, and answers 0 or the error. */
 static int accept_rank(struct bootstrap *m, int fd)
 {
 	struct bootstrap hurry = *m;
@@ -153,7 +154,8 @@ static int accept_rank(struct bootstrap *m, int fd)
 	int ret;
 
 	hurry.give_up_ns = base_min_u64(
-		m->give_up_ns, os_now_ns() + 1000000000ull); /* a stranger says nothing */
+		/* a process that is no member sends nothing */
+		m->give_up_ns, os_now_ns() + 1000000000ull);
 	ret = check_user(fd);
 	if (!ret)
 		ret = get(&hurry, fd, &h, sizeof h);

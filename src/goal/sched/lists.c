@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of operations of one engine, in both directions, without pointers. Under its claim. */
+/* Doubly linked lists of operations, by reference instead of pointer. Context: under the claim. */
 #include "goal/sched/private.h"
 
 void list_push(struct sched_driver *d, struct sched_list *l, sched_opref ref, struct sched_op *op)

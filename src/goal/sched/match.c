@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which message belongs to which receive. Receives without a message, and messages without a
- * receive, wait in buckets by (context, source, tag); receives that take any source or tag in a
- * list of their own, and all messages in one more list, in which such receives look. What was
- * posted, or came, first wins: receives carry a number, and all lists are in order.
+ * Matching of messages and receives. Posted receives and unexpected messages lie in buckets by
+ * (context, source, tag). Receives from any source or under any tag lie in one list; for them all
+ * unexpected messages lie in one more list. The receive posted first, or the message that came
+ * first, wins: receives are numbered, and all lists are in order.
  */
 #include "goal/sched/private.h"
 
@@ -49,7 +49,7 @@ void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	list_remove(d, posted_list(d, s, inst_goal(s, i)), opref_of(s->slot, i), &s->ops[i]);
 }
 
-/* The first of a list that takes it. */
+/* The first receive of a list that matches. */
 static sched_opref first_of(struct sched_driver *d, const struct sched_list *l, uint64_t ctx,
 			    uint32_t src, uint32_t tag, uint64_t *out_post)
 {
@@ -70,7 +70,8 @@ static sched_opref first_of(struct sched_driver *d, const struct sched_list *l, 
 
 sched_opref match_receive(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag)
 {
-	struct sched_list *exact = &d->st->posted[match_hash(ctx, src, tag)], *wild = &d->st->posted_any;
+	struct sched_list *exact = &d->st->posted[match_hash(ctx, src, tag)];
+	struct sched_list *wild = &d->st->posted_any;
 	uint64_t post = UINT64_MAX, wild_post = UINT64_MAX;
 	sched_opref ref = exact->head ? first_of(d, exact, ctx, src, tag, &post) : 0;
 	sched_opref other = wild->head ? first_of(d, wild, ctx, src, tag, &wild_post) : 0;
@@ -127,7 +128,8 @@ struct sched_msg *match_message(struct sched_driver *d, uint64_t ctx, const stru
 {
 	bool wild = is_wild(recv);
 	struct sched_list *l =
-		wild ? &d->st->unexpected : &d->st->unexpected_bucket[match_hash(ctx, recv->peer, recv->tag)];
+		wild ? &d->st->unexpected
+		     : &d->st->unexpected_bucket[match_hash(ctx, recv->peer, recv->tag)];
 	struct sched_msg *m;
 
 	for (sched_ref ref = l->head; (m = msg_at(d, ref)) != NULL;
@@ -151,7 +153,8 @@ void match_drop(struct sched_driver *d, uint64_t ctx, uint32_t src)
 		if (m->ctx != ctx || m->src != src)
 			continue;
 		remove_unexpected(d, m);
-		if (m->kind != SCHED_ANNOUNCED) /* its run has failed: nobody waits for an answer */
+		/* its run has failed: its sender waits for no reply */
+		if (m->kind != SCHED_ANNOUNCED)
 			msg_release(d, m, ref);
 	}
 }

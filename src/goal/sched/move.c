@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Doing jobs, under no claim: pieces of memory of any process, by loads and stores or by system
- * call. */
+/* Executing jobs, without a claim: copies between memory of any two processes by loads and stores
+ * or by system call, and local operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@ uint64_t work_bits(const struct sched_work *w) { return xfer_bits(w->units); }
 /* ---- one piece of memory ----------------------------------------------------------------- */
 
 struct side {
-	char *local;      /* NULL: not addressable local */
-	uint64_t remote; /* its address in the process that has it */
-	uint64_t bytes;  /* that are like this from local on */
+	char *local;      /* NULL: this process does not map it */
+	uint64_t remote; /* its address in the process that owns it */
+	uint64_t bytes;  /* length of the contiguous piece */
 };
 
 static struct sched_inst *own_inst(struct sched_group *g, const struct sched_end *e)
@@ -44,14 +44,16 @@ static int side_of_desc(struct sched_group *g, const struct sched_end *e,
 	return 0;
 }
 
-/* One end, looked at from its first byte to its last. */
+/* A cursor over the pieces of one end of a transfer. */
 struct walk {
 	struct sched_group *g;
 	const struct sched_end *e;
-	struct sched_inst *own;         /* NULL: another process's, described by body */
+	struct sched_inst *own; /* NULL: the end belongs to another process and body describes it */
 	const struct sched_body *body;
 	const struct goal_segment
-		*l; /* the piece at `piece_at`, of of `remaining` ones */
+		/* the piece that begins at byte `piece_at`; `remaining` counts it and those behind
+		 * it */
+		*l;
 	uint32_t remaining;
 	uint64_t piece_at;
 };
@@ -73,7 +75,7 @@ static int walk_init(struct walk *w, struct sched_group *g, const struct sched_e
 	return w->l ? 0 : -EINVAL;
 }
 
-/* Another process's memory: what it says of it may be anything. */
+/* Memory of another process: everything that its body says is checked. */
 static int side_of_body(const struct walk *w, const struct goal_segment *piece, struct side *out)
 {
 	const struct sched_body *b = w->body;
@@ -84,8 +86,7 @@ static int side_of_body(const struct walk *w, const struct goal_segment *piece, 
 	return side_of_desc(w->g, w->e, &b->mem[piece->mem], piece->off, piece->bytes, out);
 }
 
-/* Bytes [at, at + n) of an end; out->bytes is how far the first of its pieces goes. at never goes
- * back. */
+/* Bytes [at, at + n) of an end, at most to the end of their piece. at never decreases. */
 static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 {
 	struct goal_segment piece = { .mem = w->e->mem, .off = w->e->off + at, .bytes = n };
@@ -97,7 +98,7 @@ static int side_of(struct walk *w, uint64_t at, uint64_t n, struct side *out)
 			return -EINVAL;
 		piece = *w->l;
 		at -= w->piece_at;
-		if (at >= piece.bytes) /* changed meanwhile */
+		if (at >= piece.bytes) /* the list has changed since it was described */
 			return -EINVAL;
 		piece.off += at;
 		piece.bytes = base_min_u64(n, piece.bytes - at);
@@ -126,7 +127,7 @@ static int copy(struct sched_group *g, const struct sched_work *w, const struct 
 		const struct side *src, uint64_t n, uint64_t *direct)
 {
 	if (dst->local && src->local) {
-		if (n == sizeof(uint64_t)) /* a number of a column: many lists consist of these */
+		if (n == sizeof(uint64_t)) /* columns of a matrix are lists of single numbers */
 			memcpy(dst->local, src->local, sizeof(uint64_t));
 		else if (n < OS_PAGE)
 			memcpy(dst->local, src->local, n);
@@ -177,7 +178,8 @@ static int compute(struct sched_group *g, const struct sched_work *w, uint64_t a
 		ret = side_at(g, &w->src, at, n, &a);
 	if (!ret)
 		ret = side_at(g, &w->src2, at, n, &b);
-	if (ret || !dst.local || !a.local || !b.local || dst.bytes < n || a.bytes < n || b.bytes < n)
+	if (ret || !dst.local || !a.local || !b.local || dst.bytes < n || a.bytes < n ||
+	    b.bytes < n)
 		return ret ? ret : -EINVAL;
 	goal_local((enum goal_isa)os_simd(), w->type, w->dtype, dst.local, a.local, b.local, n);
 	return 0;
@@ -227,12 +229,12 @@ void stages_sweep(struct sched_group *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* The sender's process lays all bytes out where everybody can read them. It holds a unit: the job
- * stays what it is. */
+/* The sender's process packs the whole message into the arena. It holds a claimed fragment: the job
+ * cannot be reused meanwhile. */
 static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 		       const struct sched_work *w)
 {
-	uint32_t wanted = STAGE_WANTED; /* by one thread of it */
+	uint32_t wanted = STAGE_WANTED; /* one thread wins */
 	struct sched_stage *t;
 	struct walk from;
 	uint64_t at = 0;
@@ -281,8 +283,8 @@ static void make_stage(struct sched_group *g, struct sched_job *j, uint64_t tag,
 			      memory_order_release); /* partner: find_bytes */
 }
 
-/* A mover that holds a unit. True: the bytes are where w says now, and this process can take them.
- */
+/* Follows a staged message to the arena. Returns: true when w->src is where the bytes are and this
+ * process can copy them. Context: holds a claimed fragment. */
 static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag,
 		       struct sched_work *w)
 {
@@ -308,7 +310,7 @@ static void fail_unit(struct sched_group *g, struct sched_job *j, const struct s
 	uint32_t no = STAGE_NO;
 	int none = 0;
 
-	/* the kernel refused although the trial had worked: the sender lays it out */
+	/* the kernel refuses what worked when the group was made: the sender packs the message */
 	if (w->type == GOAL_RECV && ret != -EOWNERDEAD && ret != -EINVAL &&
 	    w->src.slot != UINT32_MAX &&
 	    atomic_compare_exchange_strong_explicit(&j->stage, &no, STAGE_WANTED,
@@ -321,8 +323,7 @@ static void fail_unit(struct sched_group *g, struct sched_job *j, const struct s
 	node_ring(g->node, w->dst.rank);
 }
 
-/* Is there something that this process can do for it? What it says is no more than a reason to
- * claim a unit. */
+/* Could this process execute a fragment? A hint: the job may change before the claim. */
 static bool may_help(const struct sched_group *g, struct sched_job *j, const struct sched_brief *b)
 {
 	switch (atomic_load_explicit(&j->stage, memory_order_relaxed)) {
@@ -352,8 +353,8 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	if (unit == XFER_NONE)
 		return false;
 	atomic_store_explicit(&j->owner[unit], (uint16_t)(1 + g->rank), memory_order_relaxed);
-	w = j->work; /* not before the claim: until then it may be another's, which is being written
-		      */
+	/* valid from the claim on: before it the job may be another one that is being written */
+	w = j->work;
 	if (!find_bytes(g, j, b->tag, &w)) {
 		xfer_unclaim(&j->x, unit);
 		node_ring(g->node, w.dst.rank);
@@ -376,8 +377,8 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	return true;
 }
 
-/* False: it has no units left, or is not open. */
-static bool look(const struct sched_group *g, struct sched_job *j, struct sched_brief *out)
+/* Reads the brief of a job. Returns: false when the job is not open or has no fragment to claim. */
+static bool read_brief(const struct sched_group *g, struct sched_job *j, struct sched_brief *out)
 {
 	uint64_t word =
 		atomic_load_explicit(&j->x.taken, memory_order_acquire); /* partner: xfer_open */
@@ -389,7 +390,7 @@ static bool look(const struct sched_group *g, struct sched_job *j, struct sched_
 				     .src = brief >> 2 & 0xffff,
 				     .dst_mapped = brief >> 1 & 1,
 				     .src_mapped = brief & 1 };
-	/* of a later job: its number of units would make units of this one that there are not */
+	/* The brief may be that of a later job, with another number of fragments. */
 	if (!xfer_is_tag(word, out->tag) || out->units > XFER_FRAGMENTS_MAX ||
 	    out->dst >= g->size || out->src >= g->size)
 		return false;
@@ -406,7 +407,7 @@ bool job_work(struct sched_group *g, int rank)
 		struct sched_job *j = &st->job[__builtin_ctzll(jobs)];
 		struct sched_brief b;
 
-		if (look(g, j, &b) && move_unit(g, j, &b))
+		if (read_brief(g, j, &b) && move_unit(g, j, &b))
 			return true;
 	}
 	return false;

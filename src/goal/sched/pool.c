@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory in this process's arena, in pieces. What is known about the pieces is kept outside of the
- * arena, where neither a peer nor a program that writes past its buffer can change it.
+ * An allocator for memory of this process's arena. Its lists lie outside the arena: neither a peer
+ * nor a program that writes past the end of its buffer can damage them.
  */
 #include <stdlib.h>
 
 #include "goal/sched/private.h"
 
 #define POOL_EXTENT_BYTES (8ull << 20)
-#define POOL_PAGE_BYTES OS_HUGE /* from here on at the beginning of a page */
+#define POOL_PAGE_BYTES OS_HUGE /* larger pieces begin at a page */
 
 struct piece {
 	char *at;
 	uint64_t bytes;
 	bool used;
-	struct piece *next; /* by address inside an extent */
+	struct piece *next; /* pieces of an extent in order of addresses */
 };
 
 struct chunk {

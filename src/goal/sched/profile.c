@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SLUICE_GOAL_PROFILE=prefix: when each operation of each run began and ended, in
- * PREFIX.RANK.PID.json, in the form that Chrome and Perfetto show: a track a rank, an event an
- * operation, runs above them. Times are of CLOCK_MONOTONIC, so files of several processes of a
- * machine lie side by side. Kept in memory until the group is left; beyond a bound runs are counted
- * only.
+ * SLUICE_GOAL_PROFILE=prefix: the times of all operations of all runs, in PREFIX.RANK.PID.json,
+ * which Chrome and Perfetto show: one track for each rank, one event for each operation, runs above
+ * them. Times are of CLOCK_MONOTONIC, so files of several processes of a machine can be shown
+ * together. Events are kept in memory until the rank leaves the group; beyond PROFILE_EVENTS_MAX
+ * runs are only counted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct sched_event {
 struct sched_profile {
 	struct sched_event *events;
 	uint32_t count, cap;
-	uint64_t lost; /* runs */
+	uint64_t lost; /* runs that were not recorded */
 };
 
 static struct sched_event *make_room(struct sched_profile *p, uint32_t more)

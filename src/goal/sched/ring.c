@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages from one rank to another: a ring of cache lines for each pair. One writes, who drives
- * the sender; one reads, who drives the receiver. The reader always takes what is there, so a full
- * ring is never for long: a message that has no receive yet
- *   - announced:  stays in the sender's memory and is linked there,
- *   - eager:      stays in its record, of which the sender has a few for each receiver,
- *   - inline:     is stored here; the sender keeps count and announces when the store may be full.
+ * Messages from one rank to another: a ring of cache lines for each pair of ranks. The sender's
+ * driver writes, the receiver's driver reads. The reader always consumes what has come, so a ring
+ * is full for a short time only. An unexpected message stays
+ * - announced: in the sender's memory,
+ * - eager:     in its record, of which the sender has SCHED_EAGERS for each receiver,
+ * - inline:    in a record of the receiver; the sender counts these and announces when they run
+ * out.
  */
 #include <string.h>
 
@@ -14,8 +15,8 @@
 #define KIND_SHIFT 56
 
 /*
- * The slot of message n. Processors fetch lines in pairs: two messages in a row are not neighbours,
- * or reading the one would take away the line that the next one is being written into.
+ * The slot of message n. Processors fetch cache lines in pairs: consecutive messages use slots that
+ * are no pair, so that reading one does not take away the line into which the next is written.
  */
 static uint32_t place_of(uint32_t n)
 {
@@ -34,7 +35,7 @@ bool ring_has_room(struct sched_driver *d, uint32_t dst)
 		return true;
 	p->out_seen =
 		atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->head, memory_order_acquire);
-	return p->out_tail - p->out_seen < SCHED_RING; /* partner: tell */
+	return p->out_tail - p->out_seen < SCHED_RING; /* partner: publish_head */
 }
 
 static bool has_inline_credit(struct sched_driver *d, uint32_t dst)
@@ -48,8 +49,7 @@ static bool has_inline_credit(struct sched_driver *d, uint32_t dst)
 	return p->inline_sent - p->inline_credits < SCHED_STORE;
 }
 
-/* The next record of the round that is free again; one that is not makes this message an announced
- * one. */
+/* Returns: the next eager record; NULL when it is in use, then the message is announced. */
 static struct sched_eager *eager_get(struct sched_driver *d, uint32_t dst)
 {
 	struct sched_peer *p = &d->peers[dst];
@@ -62,7 +62,7 @@ static struct sched_eager *eager_get(struct sched_driver *d, uint32_t dst)
 	return r;
 }
 
-/* The bytes of a short send; false: not from this process. */
+/* Copies the bytes of a short send. Returns: false when this process does not map them. */
 static bool gather(const struct sched_inst *s, const struct goal_op *op, char *to)
 {
 	const struct goal_segment *l = goal_segments(s->block) + op->segment;
@@ -152,8 +152,8 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	p->out_tail++;
 	p->inline_sent += kind == SCHED_INLINE;
 	atomic_store_explicit(&slot->seq, p->out_tail, memory_order_release); /* partner: peek */
-	/* A fence would wait until the message has reached the other cache; the one that makes sure
-	 * comes when this rank has time, in state_wake_peers(). */
+	/* A fence here would wait until the message has reached the other cache. The wake-up that
+	 * includes the fence comes later, in state_wake_peers(). */
 	if (op->peer != (uint32_t)d->rank) {
 		node_ring_soon(d->g->node, (int)op->peer);
 		p->wake_due = 1;
@@ -176,7 +176,7 @@ static struct sched_slot *peek(struct sched_driver *d, int src)
 											: NULL;
 }
 
-/* Told now and then only: each time costs the sender a cache miss. */
+/* Publishes how far the ring is consumed. Done seldom: each time costs the sender a cache miss. */
 static void publish_head(struct sched_driver *d, int src)
 {
 	struct sched_peer *p = &d->peers[src];
@@ -193,7 +193,7 @@ static void return_credit(struct sched_driver *d, uint32_t src)
 	struct sched_peer *p = &d->peers[src];
 
 	p->credits++;
-	/* a sender without credit goes on another way: no hurry */
+	/* not urgent: a sender without credit announces */
 	if (p->credits % SCHED_PUBLISH == 0)
 		atomic_store_explicit(&ends_of(d->g, d->rank, (int)src)->credits, p->credits,
 				      memory_order_release);
@@ -201,7 +201,7 @@ static void return_credit(struct sched_driver *d, uint32_t src)
 
 void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 {
-	uint32_t src = m->src; /* once it is pushed the sender may use it again */
+	uint32_t src = m->src; /* read first: the sender may reuse the message once it is pushed */
 	sched_ref head;
 	_Atomic sched_ref *ended;
 
@@ -225,9 +225,10 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	node_ring(d->g->node, (int)src);
 }
 
-/* A record for an inline message; there is one for each that the sender may send. NULL: it lies. */
-static struct sched_msg *store_inline(struct sched_driver *d, int src, const struct sched_slot *slot,
-			       sched_ref *out)
+/* Copies an unexpected inline message into a record. Returns: NULL when the sender exceeded its
+ * credit. */
+static struct sched_msg *store_inline(struct sched_driver *d, int src,
+				      const struct sched_slot *slot, sched_ref *out)
 {
 	struct sched_peer *p = &d->peers[src];
 	struct sched_stored *r = store_of(d->g, d->rank, src);
@@ -254,7 +255,7 @@ static struct sched_msg *store_inline(struct sched_driver *d, int src, const str
 	return &r->m;
 }
 
-/* The common case, without any record. */
+/* The common case: the receive is posted, and no record is needed. */
 static bool receive_inline(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 			   const struct sched_slot *slot)
 {
@@ -291,7 +292,7 @@ static void deliver(struct sched_driver *d, int src, const struct sched_slot *sl
 	m = kind == SCHED_INLINE ? store_inline(d, src, slot, &ref) : ref_at(d->g, ref, sizeof *m);
 	if (!m || m->src != (uint32_t)src || m->tag != slot->tag || m->kind != kind ||
 	    m->ctx != slot->ctx) {
-		if (s) /* not a message at all */
+		if (s) /* the slot is not valid: the receive stays posted */
 			match_post(d, s, (uint32_t)recv);
 		return;
 	}
@@ -315,8 +316,8 @@ bool ring_poll(struct sched_driver *d)
 			if (p->in_head - p->in_published >= SCHED_PUBLISH)
 				publish_head(d, src);
 			progress = true;
-			/* The next message may be the answer to what this rank is about to start:
-			 * looking for it now would only take its line away from who writes it. */
+			/* The next message may be the reply to what this rank is about to start.
+			 * Polling for it now would take its cache line away from the writer. */
 			if (has_runs && !d->st->runs)
 				return true;
 		}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Starting a run, looking at it, waiting for it. */
+/* Runs of a schedule: start, test, wait, cancel. */
 #include <errno.h>
 #include <string.h>
 
 #include "goal/sched/private.h"
 
-#define HOLD_POLLS 2000u       /* of the own engine under one claim, while nothing comes */
-#define FAST_POLLS 200u        /* of them without a pause */
-#define TESTS_PER_CHECK 4096u     /* sched_test() calls between two looks at the peers */
-#define HELP_EVERY 64u         /* polls without progress between two tries to drive others */
+#define HOLD_POLLS 2000u       /* polls of the own state under one claim without progress */
+#define FAST_POLLS 200u        /* the first of these, without a pause */
+#define TESTS_PER_CHECK 4096u     /* calls of sched_test() between two checks for dead peers */
+#define HELP_EVERY 64u /* polls without progress between two attempts to drive other ranks */
 
 static uint32_t phase_of(const struct sched_inst *s)
 {
@@ -47,7 +47,7 @@ static void push_start(struct sched_driver *d, struct sched_inst *s)
 	/* partner: pop_starts */
 }
 
-/* 0: it may be started now. */
+/* Returns: 0 when the schedule may be started. */
 static int prepare(struct sched_inst *s)
 {
 	const struct sched_driver *d = &s->group->drivers[s->rank];
@@ -112,7 +112,7 @@ static void log_failure(const struct sched_inst *s)
 			 op, b->error_at, strerror(-b->error), b->error_rank);
 }
 
-/* 1, or -errno; the run is over. */
+/* The result of a run that has ended: 1 or -errno. */
 static int result_of(struct sched_inst *s, uint32_t phase)
 {
 	bool first = !s->finalized;
@@ -125,9 +125,9 @@ static int result_of(struct sched_inst *s, uint32_t phase)
 	return phase == RUN_FAILED ? s->body->error : 1;
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- testing ----------------------------------------------------------------------------- */
 
-/* Whatever this process can do for its own rank, and then for others. */
+/* Makes progress for this rank; when there is none to make, for others. */
 static bool make_progress(struct sched_group *g, bool others)
 {
 	bool progress = state_drive(&g->drivers[g->rank]);
@@ -143,12 +143,12 @@ static bool make_progress(struct sched_group *g, bool others)
 int sched_test(struct sched_inst *s)
 {
 	struct sched_group *g = s->group;
-	uint32_t phase = phase_of(s);
+	uint32_t phase = phase_of(s), tests;
 
 	if (phase == RUN_GOING) {
 		make_progress(g, false);
-		if (atomic_fetch_add_explicit(&g->tests, 1, memory_order_relaxed) % TESTS_PER_CHECK ==
-		    TESTS_PER_CHECK - 1)
+		tests = atomic_fetch_add_explicit(&g->tests, 1, memory_order_relaxed);
+		if (tests % TESTS_PER_CHECK == TESTS_PER_CHECK - 1)
 			trouble_check_peers(g);
 		phase = phase_of(s);
 	}
@@ -157,8 +157,7 @@ int sched_test(struct sched_inst *s)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-/* Has another rank work that this process could perhaps take a piece of? Asked again and again, of
- * one after the other. */
+/* Has another rank open jobs? Each call asks one rank, in turn. */
 static bool peer_has_jobs(const struct sched_group *g, uint32_t n)
 {
 	int other = g->size > 1 ? (g->rank + 1 + (int)(n % (uint32_t)(g->size - 1))) % g->size
@@ -167,8 +166,8 @@ static bool peer_has_jobs(const struct sched_group *g, uint32_t n)
 	return atomic_load_explicit(&g->drivers[other].st->jobs, memory_order_relaxed);
 }
 
-/* Poll the own engine for a while, under one claim, which is given back. True: something was done.
- */
+/* Polls the own state under the claim that the caller took, and releases it. Returns: true when
+ * something was done. */
 static bool poll_claimed(struct sched_inst *s, struct sched_driver *d)
 {
 	uint32_t polls = node_is_oversubscribed(d->g->node) ? 1 : HOLD_POLLS;
@@ -183,21 +182,21 @@ static bool poll_claimed(struct sched_inst *s, struct sched_driver *d)
 			break;
 		if (n < FAST_POLLS)
 			continue;
-		/* what this rank has announced is copied by two, if the sender does not stand by */
+		/* the owner and a peer copy together */
 		if (peer_has_jobs(d->g, n))
 			break;
 		state_wake_peers(d);
 		os_cpu_relax();
 	}
-	/* A run that went through has met peers that were awake; one that fell asleep in the very
-	 * moment in which it was looked at naps for a millisecond at most. */
+	/* A run that ended has exchanged messages with peers that were awake. A peer that fell
+	 * asleep at that moment sleeps for a millisecond at most. */
 	if (phase_of(s) == RUN_GOING)
 		state_wake_peers(d);
 	state_release(d);
 	return progress;
 }
 
-/* Nothing has moved in this run for as long as the user allows. */
+/* The run made no progress for SLUICE_GOAL_TIMEOUT. */
 static void time_out(struct sched_inst *s)
 {
 	struct sched_driver *d = &s->group->drivers[s->rank];
@@ -206,13 +205,13 @@ static void time_out(struct sched_inst *s)
 		 (long long)base_opt.goal_timeout_ms);
 	if (!state_try_claim(d))
 		return;
-	state_step(d); /* it may not have been started yet */
+	state_step(d); /* the run may not have been started yet */
 	run_fail(d, s,
 		 &(struct sched_abort){ s->body->ctx, -ETIMEDOUT, s->rank, s->rank, GOAL_NONE });
 	state_release(d);
 }
 
-/* What a run waits for, a line each. */
+/* Logs the operations that a run waits for, one a line. */
 void run_log_stuck(const struct sched_inst *s)
 {
 	char text[2048], *line = text, *end;
@@ -247,7 +246,7 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 
 	node_wait_init(&w);
 	while (!ret && phase_of(s) == RUN_GOING) {
-		/* not between two pieces of others' work */
+		/* not while this process executes others' jobs */
 		bool progress = !works && state_try_claim(d) && poll_claimed(s, d);
 
 		if (phase_of(s) != RUN_GOING)
@@ -277,8 +276,8 @@ int sched_wait(struct sched_inst *s, uint64_t timeout_ns)
 }
 
 /*
- * Nothing stands between the first message and looking for the answer that would wait for the
- * message to have reached the other core: neither a fence nor an atomic read-modify-write.
+ * Between the first message and polling for the reply there is neither a fence nor an atomic
+ * read-modify-write: either would wait until the message has reached the other core.
  */
 int sched_execute(struct sched_inst *s, uint64_t timeout_ns)
 {
@@ -310,7 +309,7 @@ int sched_cancel(struct sched_inst *s)
 			trouble_check_peers(s->group);
 			continue;
 		}
-		state_step(d); /* it may not have been started yet */
+		state_step(d); /* the run may not have been started yet */
 		run_fail(d, s,
 			 &(struct sched_abort){ s->body->ctx, -ECANCELED, s->rank, s->rank,
 						GOAL_NONE });

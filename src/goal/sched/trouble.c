@@ -2,10 +2,10 @@
 /*
  * Processes that die, and runs that fail.
  *
- * A failed run is written into its engine's list of aborts, and the group's `trouble` grows. Every
- * engine compares that word at each step; when it has changed it takes first what the others had
- * sent before, and then ends those of its runs that need what will not come. So a failure travels
- * along what depends on it, and no further.
+ * Whoever fails a run appends it to the aborts of its rank's state and increments the group's
+ * `trouble`. Every driver compares that word at each step. When it has changed, the driver first
+ * delivers what was sent before, then fails those of its runs that need what will not come. So a
+ * failure reaches the runs that depend on it, and no others.
  */
 #include <errno.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ static void wake_all(struct sched_group *g)
 			node_ring(g->node, r);
 }
 
-/* Was somebody driving an engine when he died? Then nobody knows what state it is in. */
+/* A process that died while it drove a state leaves that state undefined. */
 static bool break_states(struct sched_group *g, int dead)
 {
 	bool broke = false;
@@ -43,7 +43,7 @@ static bool break_states(struct sched_group *g, int dead)
 	return broke;
 }
 
-/* The own engine is lost: the runs in it end here, by hand. */
+/* The state of this rank is undefined: the owner fails its runs by itself. */
 static void fail_own_runs(struct sched_group *g)
 {
 	struct sched_driver *d = &g->drivers[g->rank];
@@ -153,8 +153,8 @@ void run_fail(struct sched_driver *d, struct sched_inst *s, const struct sched_a
 
 /* ---- hearing of it ----------------------------------------------------------------------- */
 
-/* The first operation that cannot end any more when nothing comes from, or goes to, rank r. any:
- * nor may a receive from anyone, who may have meant r. */
+/* Returns: the first operation that cannot end when rank r neither sends nor receives any more.
+ * any: receives from any rank count as well. */
 static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, int r, bool any)
 {
 	for (uint32_t i = 0; i < s->block->op_count; i++) {
@@ -164,7 +164,7 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 
 		if (state == OP_BLOCKED || state == OP_READY || state == OP_ENDED ||
 		    !goal_is_transfer(op))
-			continue; /* asked again when it starts: its message may be there already */
+			continue; /* checked when it starts: its message may have come already */
 		if (op->type == GOAL_RECV && (state == OP_IN_JOB || state == OP_WAITS_JOB)) {
 			m = ref_at(d->g, s->ops[i].msg, sizeof *m);
 			if (m && m->src == (uint32_t)r && m->kind == SCHED_ANNOUNCED)
@@ -177,7 +177,7 @@ static uint32_t depends_on(struct sched_driver *d, const struct sched_inst *s, i
 	return job_is_orphan(d, s, r) ? 0 : GOAL_NONE;
 }
 
-/* ctx NULL: all runs. */
+/* Fails the runs that depend on rank r. ctx NULL: in any context. */
 static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 			  const struct sched_abort *why)
 {
@@ -195,7 +195,7 @@ static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 			continue;
 		op = depends_on(d, s, r,
 				why->error !=
-					-EPIPE); /* who has left had sent what it had to send */
+					-EPIPE); /* a rank that left has sent everything before */
 		if (op == GOAL_NONE)
 			continue;
 		if (!ctx) {
@@ -206,7 +206,7 @@ static void end_dependent(struct sched_driver *d, int r, const uint64_t *ctx,
 	}
 }
 
-/* 1 + who is to blame when nothing will come from this rank any more; 0: it is well. */
+/* Returns: 1 + the rank to blame when nothing more comes from rank r; 0 when r is well. */
 static uint32_t find_culprit(struct sched_group *g, int r, int *out_error)
 {
 	const struct sched_state *st = g->drivers[r].st;
@@ -236,7 +236,7 @@ static void handle_aborts(struct sched_driver *d, int r)
 	uint32_t count = d->peers[r].aborts_count, *seen = &d->peers[r].aborts_handled;
 
 	if (count - *seen >
-	    SCHED_ABORTS / 2) { /* some may be lost: none of its runs can be relied on */
+	    SCHED_ABORTS / 2) { /* aborts may be overwritten: no run of that rank is certain */
 		struct sched_abort lost = { .error = -EIO, .rank = r, .at = r, .op = GOAL_NONE };
 
 		d->peers[r].aborts_lost = 1;
@@ -252,8 +252,9 @@ static void handle_aborts(struct sched_driver *d, int r)
 }
 
 /*
- * In this order: what has happened; then everything that came before it; then whom it concerns.
- * Somebody who has left, or died, had perhaps sent and taken all that a run of ours needs.
+ * The order matters: first note deaths and aborts, then deliver what was sent before them, then
+ * fail the runs that depend on them. A rank that left or died may have sent and received all that a
+ * run of ours needs.
  */
 void trouble_handle(struct sched_driver *d)
 {
@@ -284,13 +285,14 @@ void trouble_handle(struct sched_driver *d)
 			      memory_order_release); /* partner: trouble_settle */
 }
 
-/* 0: nothing is known against rank r in this context. */
+/* Returns: false when nothing is known against rank r in this context. */
 static bool has_failed(struct sched_driver *d, int r, uint64_t ctx, struct sched_abort *out)
 {
 	const struct sched_state *st = d->g->drivers[r].st;
 	uint32_t seen = d->peers[r].aborts_handled, n = seen < SCHED_ABORTS ? seen : SCHED_ABORTS;
 
-	for (uint32_t k = seen - n; k != seen; k++) { /* the cause, before that it has left since */
+	/* the newest last: an abort of the run precedes the departure */
+	for (uint32_t k = seen - n; k != seen; k++) {
 		if (st->aborts[k % SCHED_ABORTS].ctx != ctx)
 			continue;
 		*out = st->aborts[k % SCHED_ABORTS];
