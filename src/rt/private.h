@@ -85,7 +85,7 @@ struct rt_comm {
 		 * say */
 		bool waits, is_again;
 		uint16_t deferred;
-	} reuse[RT_KINDS][REUSE_SIZES], requests_reuse[RT_KINDS][REUSE_SIZES];
+	} reuse[COLL_COUNT][REUSE_SIZES], requests_reuse[COLL_COUNT][REUSE_SIZES];
 	struct reuse
 		*reuse_now; /* of the call that is being taken; NULL: it is taken in any case */
 	struct reuse *request_reuse_now; /* of the request that is created next */
@@ -188,9 +188,9 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
-struct reuse *reuse_of(struct reuse (*table)[REUSE_SIZES], enum rt_kind kind, uint64_t bytes);
+struct reuse *reuse_of(struct reuse (*table)[REUSE_SIZES], enum coll kind, uint64_t bytes);
 /* Are both of its sides mapped, or about to be? Both count a use. */
-bool reuse_is_seen(const struct rt_call *call);
+bool reuse_is_seen(const struct coll_call *call);
 /* Collective: the bits that all ranks have set. 0 or -errno. */
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
 
