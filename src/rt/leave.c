@@ -227,7 +227,7 @@ static bool is_guard_ready(struct policy_detach_facts *f, struct policy_detach_c
 {
 	f->guard_is_ready = guard_is_ready();
 	if (!f->guard_is_ready) {
-		guard_rest();
+		guard_cancel_ready();
 		policy_detach(f, choice);
 		trace_early(choice->reason);
 	}
@@ -292,7 +292,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		}
 	}
 	if (choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
-		guard_rest();
+		guard_cancel_ready();
 	/* an error is found again, and handled, by waiting */
 	return exec_wait(r);
 }

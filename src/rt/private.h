@@ -75,8 +75,8 @@ struct rt_comm {
 	struct region_extent parts_scratch; /* of reductions in two levels */
 	struct requests requests;
 	/* by kind, and by size in powers of two */
-	struct policy_reuse reuse[RT_KINDS][POLICY_SIZE_CLASSES];
-	struct policy_reuse requests_reuse[RT_KINDS][POLICY_SIZE_CLASSES];
+	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
+	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	/* of the call that is being taken; NULL: it is taken in any case */
 	struct policy_reuse *reuse_now;
 	struct policy_reuse *request_reuse_now; /* of the request that is created next */

@@ -63,7 +63,7 @@ void rt_requests_agree(struct rt_comm *c)
 	uint64_t mine = 0, common = 0;
 	int n = 0;
 
-	for (int i = 0; i < RT_KINDS * POLICY_SIZE_CLASSES && n < QUESTIONS_MAX; i++) {
+	for (int i = 0; i < COLL_COUNT * POLICY_SIZE_CLASSES && n < QUESTIONS_MAX; i++) {
 		if (!all[i].is_asked)
 			continue;
 		mine |= (uint64_t)all[i].would_agree << n;

@@ -62,7 +62,7 @@ int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *ou
 	return ret;
 }
 
-static int ask(struct rt_comm *c, struct policy_reuse *u, const struct rt_call *call)
+static int ask(struct rt_comm *c, struct policy_reuse *u, const struct coll_call *call)
 {
 	uint64_t mine = call && reuse_is_seen(call) && policy_reuse_was_right(u), all = 0;
 	int ret = reuse_agree(c, call ? call->name : "a question before a collective", mine, &all);
