@@ -195,7 +195,7 @@ void rt_stop(void)
 	worker_detach();
 	base_counters_report();
 	region_fini();
-	node_leave();
+	node_withdraw();
 	node_fini();
 	trace_stop();
 	set_gates();
@@ -239,7 +239,7 @@ static bool prefers_vm(const struct node_group *g)
 	struct policy_group p = { .ranks = node_size(g),
 				  .oversubscribed = node_is_oversubscribed(g) };
 
-	node_trial_times(g, &p.vm_ns, &p.copy_ns);
+	node_probe_times(g, &p.vm_ns, &p.copy_ns);
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 
