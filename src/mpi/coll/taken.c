@@ -87,7 +87,7 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
 		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
-	return (sides_look(t) && (!rt_is_reduce(take->kind) || reduce_look(t))) ||
+	return (sides_look(t) && (!coll_is_reduce(take->kind) || reduce_look(t))) ||
 	       trace_rejected(IS_WRONG);
 }
 
