@@ -256,7 +256,7 @@ void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase pha
 	atomic_store_explicit(&s->body->phase, phase,
 			      memory_order_release); /* partner: sched_test */
 	if (!d->own)
-		node_ring(d->g->node, d->rank);
+		node_wake(d->g->node, d->rank);
 }
 
 static void start_run(struct sched_driver *d, struct sched_inst *s)
@@ -419,7 +419,7 @@ void state_wake_peers(struct sched_driver *d)
 		if (!d->peers[r].wake_due)
 			continue;
 		d->peers[r].wake_due = 0;
-		node_ring(d->g->node, r);
+		node_wake(d->g->node, r);
 	}
 }
 

@@ -315,12 +315,12 @@ static void fail_unit(struct sched_group *g, struct sched_job *j, const struct s
 	    w->src.slot != UINT32_MAX &&
 	    atomic_compare_exchange_strong_explicit(&j->stage, &no, STAGE_WANTED,
 						    memory_order_acq_rel, memory_order_relaxed))
-		node_ring(g->node, w->src.rank);
+		node_wake(g->node, w->src.rank);
 	else if (no == STAGE_NO)
 		atomic_compare_exchange_strong_explicit(&j->error, &none, ret, memory_order_acq_rel,
 							memory_order_relaxed);
 	xfer_unclaim(&j->x, unit);
-	node_ring(g->node, w->dst.rank);
+	node_wake(g->node, w->dst.rank);
 }
 
 /* Could this process execute a fragment? A hint: the job may change before the claim. */
@@ -357,7 +357,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	w = j->work;
 	if (!find_bytes(g, j, b->tag, &w)) {
 		xfer_unclaim(&j->x, unit);
-		node_ring(g->node, w.dst.rank);
+		node_wake(g->node, w.dst.rank);
 		return false;
 	}
 	p.hi = w.bytes;
@@ -373,7 +373,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	if (w.dst.rank != g->rank)
 		base_count(BASE_CTR_BYTES_HELPED, n);
 	if (xfer_complete(&j->x, b->tag, xfer_bit(unit), work_bits(&w)) && w.dst.rank != g->rank)
-		node_ring(g->node, w.dst.rank);
+		node_wake(g->node, w.dst.rank);
 	return true;
 }
 

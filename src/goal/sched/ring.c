@@ -155,7 +155,7 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	/* A fence here would wait until the message has reached the other cache. The wake-up that
 	 * includes the fence comes later, in state_wake_peers(). */
 	if (op->peer != (uint32_t)d->rank) {
-		node_ring_soon(d->g->node, (int)op->peer);
+		node_wake_relaxed(d->g->node, (int)op->peer);
 		p->wake_due = 1;
 		d->st->wake_due = 1;
 	}

@@ -22,7 +22,7 @@ static void wake_all(struct sched_group *g)
 	atomic_fetch_add_explicit(g->trouble, 1, memory_order_acq_rel); /* partner: state_step */
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank)
-			node_ring(g->node, r);
+			node_wake(g->node, r);
 }
 
 /* A process that died while it drove a state leaves that state undefined. */
