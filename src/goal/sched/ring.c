@@ -222,7 +222,7 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release,
 						      memory_order_relaxed));
 	/* partner: state_end_sends */
-	node_ring(d->g->node, (int)src);
+	node_wake(d->g->node, (int)src);
 }
 
 /* Copies an unexpected inline message into a record. Returns: NULL when the sender exceeded its
