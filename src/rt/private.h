@@ -47,6 +47,8 @@ struct lanes {
 				     communicator can take part */
 };
 
+extern enum policy_host rt_host; /* which MPI library this process has loaded */
+
 #define REUSE_SIZES 12
 
 struct rt_comm {

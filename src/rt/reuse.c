@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "rt/private.h"
-#include "rt/sides.h"
+#include "rt/coll/sides.h"
 
 #define SIZES_FROM 16 /* log2 of the smallest size that is told from smaller ones */
 

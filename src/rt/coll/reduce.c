@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "rt/private.h"
-#include "rt/sides.h"
+#include "rt/coll/sides.h"
 
 static const enum reduce_kind kinds[RT_KINDS] = {
 	[RT_REDUCE] = REDUCE_REDUCE,
