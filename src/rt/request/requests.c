@@ -332,13 +332,13 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 
 	if (!p)
 		return false;
-	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
 			  does */
 	do {
 		ret = exec_advance(run, 0); /* an error is found again by who wants it */
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
-	guard_leave();
+	sud_exit();
 	pending_unhold(p);
 	return any;
 }
@@ -415,7 +415,7 @@ void requests_check_peers(struct rt_comm *c)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-static void clear_way(const struct rt_side *s)
+static void clear_way(const struct coll_side *s)
 {
 	if (!s->count)
 		return;
@@ -484,7 +484,7 @@ void rt_request_start(struct rt_request *r)
 	host_call_end();
 }
 
-int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner,
+int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
 		      struct rt_request **out)
 {
 	struct rt_request *r = calloc(1, sizeof(*r));
