@@ -36,7 +36,7 @@ static bool prefers_vm(const struct node_group *g)
 	struct policy_group p = { .ranks = node_size(g),
 				  .oversubscribed = node_is_oversubscribed(g) };
 
-	node_trial_times(g, &p.vm_ns, &p.copy_ns);
+	node_probe_times(g, &p.vm_ns, &p.copy_ns);
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 

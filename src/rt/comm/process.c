@@ -195,7 +195,7 @@ void rt_stop(void)
 	worker_detach();
 	base_counters_report();
 	region_fini();
-	node_leave();
+	node_withdraw();
 	node_fini();
 	trace_stop();
 	set_gates();
