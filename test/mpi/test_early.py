@@ -12,7 +12,7 @@ import tempfile
 import pytest
 
 from support.behaviours import Runner, behaviours
-from support.paths import PROGRAMS, SOURCES
+from support.paths import SOURCES
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
@@ -169,14 +169,6 @@ def test_really_early(program, mpi, ranks, guard, engine, early_runner):
 
 
 # ---- which guard, when nobody asks -----------------------------------------------------------------------
-
-@pytest.fixture(scope='session')
-def restrict():
-    target = PROGRAMS / 'restrict'
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cc', '-D_GNU_SOURCE', '-O1', '-Wall', '-o', target, SOURCES / 'restrict.c'], check=True)
-    return target
-
 
 NO_UFFD = ['deny=userfaultfd', 'deny=userfaultfd_device']
 REFUSALS = {

@@ -2,10 +2,10 @@
 """Whole programs: other languages, other models, other tools. Run alone: ./dev check mpi -k fortran"""
 import json
 import os
-import subprocess
 
 import pytest
 
+from support.build import compile_once
 from support.paths import LIBRARY, PROGRAMS, SLUICE, SOURCES
 
 ONE_BYTE = {'SLUICE_COLL_THRESHOLD': '1'}
@@ -160,10 +160,8 @@ def test_ranks_with_different_options(name, odd, get_mpi, with_sluice):
 def test_another_pmpi_tool(name, order, get_mpi, with_sluice, tmp_path):
     """A profiler preloaded before or after Sluice, or linked in: it counts, and Sluice still works."""
     mpi = get_mpi(name)
-    tool = PROGRAMS / mpi.name / 'tool.so'
-    tool.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([str(mpi.compilers['cc']), '-shared', '-fPIC', '-o', tool, SOURCES / 'lib/tool.c'],
-                   check=True, env=mpi.env())
+    tool = compile_once(PROGRAMS / mpi.name / 'tool.so', mpi.compilers['cc'], ['-shared', '-fPIC'],
+                        [SOURCES / 'lib/tool.c'], mpi.env())
     env = {'SLUICE_STATS': str(tmp_path / 'stats')}
     before, program, direct = [], mpi.build('semantics.c'), False
     if order == 'linked':

@@ -16,18 +16,10 @@ import time
 import pytest
 
 from support.mpi import EARLY
-from support.paths import PROGRAMS, ROOT, SLUICE, SOURCES
+from support.paths import ROOT, SLUICE
 
 WANTED = ['bcast_any_root', 'gather_any_root', 'same_buffer_many_times', 'split_dup_free']
 ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K'}
-
-
-@pytest.fixture(scope='session')
-def restrict():
-    target = PROGRAMS / 'restrict'
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cc', '-D_GNU_SOURCE', '-O1', '-Wall', '-o', target, SOURCES / 'restrict.c'], check=True)
-    return target
 
 
 def passed(result, names=WANTED):
