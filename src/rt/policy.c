@@ -103,7 +103,7 @@ enum policy_host policy_host_of(const char *library_version)
 /*
  * Where the whole of a call and its wait took no longer than the library's own, with 2 ranks, in
  * buffers that are used again and in such as are new in each call, and where in the former only
- * (doc/adr/0026-short-requests.md). Kinds that are not named: nowhere.
+ * (doc/adr/0026-short-nonblocking-collectives.md). Kinds that are not named: nowhere.
  */
 static const struct policy_window requests_win[][RT_KINDS] = {
 	[HOST_OTHER] = { /* Intel MPI */
