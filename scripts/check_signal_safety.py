@@ -29,11 +29,13 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter'
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Whose files are looked at, beside those of guard/.
-FOLDERS = ['base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
+FOLDERS = ['base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault',
+           'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
 NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
-           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr', 'strcspn',
+           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr',
+           'strcspn',
            'getpid', 'sched_yield', 'open', 'read', 'close', 'poll', 'process_vm_readv', 'process_vm_writev',
            'pthread_setcancelstate', '__cpu_model', '__udivti3', '__umodti3'}
 
@@ -73,7 +75,8 @@ def compile_all(root, cc, out):
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:
         obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
-        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',
+        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC',
+                        '-ffunction-sections',
                         '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
         yield source, obj
 

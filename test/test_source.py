@@ -9,7 +9,8 @@ import pytest
 from support.paths import ROOT
 
 
-@pytest.mark.parametrize('script', ['check_layers', 'check_source', 'check_signal_safety', 'check_freestanding',
+@pytest.mark.parametrize('script', ['check_layers', 'check_source', 'check_signal_safety',
+                                    'check_freestanding',
                                     'check_links'])
 def test_source(script):
     done = subprocess.run([sys.executable, ROOT / f'scripts/{script}.py'], capture_output=True, text=True)
@@ -36,12 +37,14 @@ def test_links_check_finds_what_is_not_there(tmp_path):
     for folder in ('src', 'doc/adr'):
         (tmp_path / folder).mkdir(parents=True)
     doc = 'doc'  # apart from what follows, so that this file names nothing that is not there
-    (tmp_path / 'README.md').write_text(f'[a]({doc}/gone.md) [b]({doc}/here.md#gone) [c]({doc}/here.md#is-here)')
+    (tmp_path /
+     'README.md').write_text(f'[a]({doc}/gone.md) [b]({doc}/here.md#gone) [c]({doc}/here.md#is-here)')
     (tmp_path / doc / 'here.md').write_text('# Is here\n')
     (tmp_path / 'src/x.c').write_text(f'/* why: {doc}/adr/0007-lost.md */')
     for name in ('0001-a.md', '0001-b.md'):
         (tmp_path / 'doc/adr' / name).write_text('# 1\n')
-    done = subprocess.run([sys.executable, ROOT / 'scripts/check_links.py', '--root', tmp_path], capture_output=True,
+    done = subprocess.run([sys.executable, ROOT / 'scripts/check_links.py', '--root', tmp_path],
+                          capture_output=True,
                           text=True)
     assert done.returncode == 1 and 'is-here' not in done.stdout, done.stdout
     for expected in ['gone.md is not', 'no such heading', 'x.c: doc/adr/0007', 'the number 0001']:
@@ -68,10 +71,12 @@ def test_signal_safety_check_finds_a_forbidden_call(tmp_path):
 ])
 def test_freestanding_check_finds_a_libc(tmp_path, header, statement, complaint):
     """The check itself: a header of the libc, a function of it, floating point in the verifier."""
-    shutil.copytree(ROOT / 'src/goal', tmp_path / 'src/goal', ignore=shutil.ignore_patterns('kernels*', 'local.c'))
+    shutil.copytree(ROOT / 'src/goal', tmp_path / 'src/goal', ignore=shutil.ignore_patterns('kernels*',
+                                                                                            'local.c'))
     verify = tmp_path / 'src/goal/verify.c'
     verify.write_text(f'#include <{header}>\n' + verify.read_text().replace(
-        'uint32_t goal_dtype_bytes(uint32_t dtype) {', 'uint32_t goal_dtype_bytes(uint32_t dtype) { ' + statement))
+        'uint32_t goal_dtype_bytes(uint32_t dtype) {', 'uint32_t goal_dtype_bytes(uint32_t dtype) { ' +
+        statement))
     done = subprocess.run([sys.executable, ROOT / 'scripts/check_freestanding.py', '--root', tmp_path],
                           capture_output=True, text=True)
     assert done.returncode == 1

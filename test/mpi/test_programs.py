@@ -81,7 +81,8 @@ def test_fortran_requests(name, how, get_mpi, with_sluice, tmp_path):
         assert counters(tmp_path / 'stats', 2)['allreduce_taken'] == 24
 
 
-@pytest.mark.parametrize('name', ['debian-mpich']) # Debian's Open MPI is of MPI 3, and no other has Fortran here
+# Debian's Open MPI is of MPI 3, and no other has Fortran here
+@pytest.mark.parametrize('name', ['debian-mpich'])
 @pytest.mark.parametrize('how', ['mpifh', 'f08'])
 def test_fortran_persistent(name, how, get_mpi, with_sluice, tmp_path):
     """Persistent collectives of ours among the library's messages, started and completed from Fortran."""
