@@ -9,12 +9,14 @@ in ALLOWED.
 Usage: check_signal_safety.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
 """
 import argparse
+import hashlib
+import os
 import pathlib
 import platform
 import re
 import subprocess
 import sys
-import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
@@ -73,12 +75,28 @@ def compile_all(root, cc, out):
         files += sorted(f for f in (root / 'src' / folder).glob('*.c')
                         if f.name not in NOT_THERE)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
+    headers = hashlib.sha256()
+    for header in sorted([*(root / 'src').rglob('*.h'), *(root / 'include').rglob('*.h')]):
+        headers.update(header.read_bytes())
     for source in files:
-        obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
-        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC',
-                        '-ffunction-sections',
-                        '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
-        yield source, obj
+        yield source, compiled(root, cc, source, headers.hexdigest(), out)
+
+
+def compiled(root, cc, source, headers, out):
+    """The object of a file. `out` keeps it by contents, so that the next check finds it."""
+    argv = [cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections', '-w']
+    name = f'{source.parent.name}_{source.name}'
+    key = hashlib.sha256(repr((argv, name, headers)).encode() + source.read_bytes()).hexdigest()[:16]
+    obj = out / f'{name}.{key}.o'
+    if not obj.exists():
+        new = out / f'{name}.{key}.{os.getpid()}'
+        subprocess.run([*argv, f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', new], check=True)
+        for old in out.glob(f'{name}.*.o'):
+            if time.time() - old.stat().st_mtime > 3600:
+                old.unlink(missing_ok=True)
+        new.rename(obj)
+    obj.touch()
+    return obj
 
 
 def read(tool, option, obj):
@@ -138,9 +156,10 @@ def main():
     parser.add_argument('--cc', default='cc')
     args = parser.parse_args()
     defined, calls = {}, {}
-    with tempfile.TemporaryDirectory() as out:
-        for source, obj in compile_all(args.root, args.cc, out):
-            calls_of(source, obj, defined, calls)
+    out = HERE / 'build/check-objects'
+    out.mkdir(parents=True, exist_ok=True)
+    for source, obj in compile_all(args.root, args.cc, out):
+        calls_of(source, obj, defined, calls)
     found = sorted(set(problems(defined, calls)))
     for line in found:
         print(line)
