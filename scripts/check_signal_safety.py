@@ -9,35 +9,31 @@ in ALLOWED.
 Usage: check_signal_safety.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
 """
 import argparse
-import hashlib
-import os
 import pathlib
 import platform
 import re
 import subprocess
 import sys
-import time
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
 # What is entered by the kernel, or through a pointer, or by rt/ inside touched().
 ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
-         'guard_wait_begin', 'guard_wait_end', 'guard_wait_interrupted', 'sud_in_fault',
-         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
+         'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
+         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig', 'guard_complete_all_sig', 'guard_tidy_sig',
          'steal.c:kind_arm', 'steal.c:kind_release', 'mprotect.c:kind_release', 'steal_end', 'mprotect_arm',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: who is touched copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
-# Whose files are looked at, beside those of guard/.
-FOLDERS = ['base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault',
-           'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
+# Folders whose files are followed.
+FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
 NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
-           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr',
-           'strcspn',
+           'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr', 'strcspn',
            'getpid', 'sched_yield', 'open', 'read', 'close', 'poll', 'process_vm_readv', 'process_vm_writev',
            'pthread_setcancelstate', '__cpu_model', '__udivti3', '__umodti3'}
 
@@ -67,36 +63,16 @@ def arch_folder(root):
 
 def compile_all(root, cc, out):
     """(source, object) of each file."""
-    machine = root / 'src/guard' / platform.machine()
-    files = sorted((root / 'src/guard').glob('*.c'))
-    if machine.is_dir():
-        files = [f for f in files if f.name != 'dispatch_none.c'] + sorted(machine.glob('*.[cS]'))
+    files = []
     for folder in FOLDERS:
-        files += sorted(f for f in (root / 'src' / folder).glob('*.c')
+        files += sorted(f for f in (root / 'src' / folder).glob('*.[cS]')
                         if f.name not in NOT_THERE)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
-    headers = hashlib.sha256()
-    for header in sorted([*(root / 'src').rglob('*.h'), *(root / 'include').rglob('*.h')]):
-        headers.update(header.read_bytes())
     for source in files:
-        yield source, compiled(root, cc, source, headers.hexdigest(), out)
-
-
-def compiled(root, cc, source, headers, out):
-    """The object of a file. `out` keeps it by contents, so that the next check finds it."""
-    argv = [cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections', '-w']
-    name = f'{source.parent.name}_{source.name}'
-    key = hashlib.sha256(repr((argv, name, headers)).encode() + source.read_bytes()).hexdigest()[:16]
-    obj = out / f'{name}.{key}.o'
-    if not obj.exists():
-        new = out / f'{name}.{key}.{os.getpid()}'
-        subprocess.run([*argv, f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', new], check=True)
-        for old in out.glob(f'{name}.*.o'):
-            if time.time() - old.stat().st_mtime > 3600:
-                old.unlink(missing_ok=True)
-        new.rename(obj)
-    obj.touch()
-    return obj
+        obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
+        subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',
+                        '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
+        yield source, obj
 
 
 def read(tool, option, obj):
@@ -156,10 +132,9 @@ def main():
     parser.add_argument('--cc', default='cc')
     args = parser.parse_args()
     defined, calls = {}, {}
-    out = HERE / 'build/check-objects'
-    out.mkdir(parents=True, exist_ok=True)
-    for source, obj in compile_all(args.root, args.cc, out):
-        calls_of(source, obj, defined, calls)
+    with tempfile.TemporaryDirectory() as out:
+        for source, obj in compile_all(args.root, args.cc, out):
+            calls_of(source, obj, defined, calls)
     found = sorted(set(problems(defined, calls)))
     for line in found:
         print(line)
