@@ -160,12 +160,12 @@ void take_count(enum coll kind, bool is_taken)
 {
 	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
-#define X(id, family, is_local) BASE_CTR_##family##_PASSED,
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_PASSED,
 			COLL_LIST(X)
 #undef X
 		},
 		{
-#define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_TAKEN,
 			COLL_LIST(X)
 #undef X
 		},
