@@ -59,7 +59,7 @@ static void lower_priority(void)
 
 static void settle_in(const struct start *s)
 {
-	int rc = s->cpus ? os_cpumask_apply(s->cpus) : 0;
+	int rc = s->cpus ? os_cpumask_apply(0, s->cpus) : 0;
 
 	prctl(PR_SET_NAME, s->name);
 	if (rc)

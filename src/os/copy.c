@@ -2,7 +2,7 @@
 /* Which copy kernel, and running it. The figures behind it: doc/adr/0005-copy-kernels.md. */
 #include <string.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 
 enum {
@@ -17,12 +17,11 @@ bool os_copy_has(enum base_copy_kernel kernel)
 	switch (kernel) {
 	case BASE_COPY_MOVSB:
 		return os_arch_has_movsb();
-	case BASE_COPY_NONTEMPORAL:
-		return os_arch_has_nontemporal();
 	case BASE_COPY_INTERLEAVED:
 		return os_arch_has_interleaved();
 	case BASE_COPY_AUTO:
 	case BASE_COPY_PLAIN:
+	case BASE_COPY_NONTEMPORAL: /* SSE2 at least */
 		return true;
 	case BASE_COPY_KERNELS:
 		break;
@@ -43,12 +42,12 @@ static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_b
 {
 	uint64_t said = base_opt.xfer_past_cache_bytes;
 
-	if (said && total_bytes >= said && os_arch_has_nontemporal())
+	if (said && total_bytes >= said)
 		return BASE_COPY_NONTEMPORAL;
 	if (os_arch_prefers_movsb())
 		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
 	if (!said && total_bytes >= nontemporal_from())
-		return os_arch_has_nontemporal() ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
+		return BASE_COPY_NONTEMPORAL;
 	/* It pays between the second-level caches of two cores, hence while the data fits there; a
 	 * copy in one piece is a process's own, between buffers of its own cache. */
 	if (total_bytes >= INTERLEAVE_FROM && total_bytes < os_l2_bytes() &&

@@ -41,9 +41,9 @@ bool os_cpumask_here(struct os_cpumask *out)
 	return true;
 }
 
-int os_cpumask_apply(const struct os_cpumask *m)
+int os_cpumask_apply(int tid, const struct os_cpumask *m)
 {
-	return syscall(SYS_sched_setaffinity, 0, sizeof(m->bits), m->bits) ? -errno : 0;
+	return syscall(SYS_sched_setaffinity, tid, sizeof(m->bits), m->bits) ? -errno : 0;
 }
 
 int os_cpumask_count(const struct os_cpumask *m)

@@ -53,8 +53,8 @@ void os_cpumask_self(struct os_cpumask *out);      /* CPUs this thread may run o
 bool os_cpumask_here(struct os_cpumask *out);
 /* CPUs that process or thread `tid` may run on. 0 or -errno. */
 int os_cpumask_of(int tid, struct os_cpumask *out);
-/* From now on this thread runs on these. 0 or -errno. */
-int os_cpumask_apply(const struct os_cpumask *m);
+/* Bind thread `tid` (0: the calling one) to these CPUs. Returns: 0 or -errno. */
+int os_cpumask_apply(int tid, const struct os_cpumask *m);
 int os_cpumask_count(const struct os_cpumask *m);
 void os_cpumask_or(struct os_cpumask *m, const struct os_cpumask *other);
 void os_cpumask_and(struct os_cpumask *m, const struct os_cpumask *other);
@@ -70,6 +70,25 @@ int os_numa_node_of(const struct os_cpumask *cpus);
 int os_page_node(const void *addr);
 /* Prefer `node` for pages of [addr, addr+bytes) not yet present. */
 int os_prefer_node(void *addr, uint64_t bytes, int node);
+
+/* ---- lending a CPU to a displaced thread ---------------------------------------------------- */
+#define OS_LEND_NS 200000u /* longer than a context switch and one copy */
+
+/* Counts the copies that some idle-priority threads have done. May lie in shared memory. */
+struct os_lend {
+	_Atomic uint32_t ended;   /* futex; written by the copying threads */
+	_Atomic uint32_t lenders; /* threads inside os_lend_cpu() */
+};
+/* Binds the copying threads to `cpus`; NULL: back to their own CPUs. */
+typedef void os_place(void *arg, const struct os_cpumask *cpus);
+/*
+ * Bind the copying threads to the caller's CPU until a copy ends, at most OS_LEND_NS.
+ * ended: l->ended, read before the caller found the copy unfinished.
+ * Returns: true when a copy has ended. Context: async-signal-safe; sleeps.
+ */
+bool os_lend_cpu(struct os_lend *l, uint32_t ended, os_place *place, void *arg);
+/* A copying thread calls it after each copy. Context: async-signal-safe. */
+void os_lend_end(struct os_lend *l);
 
 /* ---- identity ------------------------------------------------------------------------------ */
 /* Hash that is equal for processes that share kernel boot, pid namespace and IPC reach
@@ -123,6 +142,8 @@ void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel ker
  * Never returns AUTO. */
 enum base_copy_kernel os_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
 bool os_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */
+/* Speed of one core's copy from memory to memory, for estimates. */
+#define OS_COPY_BYTES_PER_NS 14
 /* Measure now what is measured once: from then on the three above are async-signal-safe. */
 void os_copy_prepare(void);
 

@@ -14,7 +14,6 @@
 
 #include "worker/private.h"
 
-#define LEND_NS 200000u
 #define LOOK_NS 1000000u /* between two looks at whether the process lives, by who waits for it */
 #define NOW_AND_THEN_NS 50000000u /* by who needs it: a look takes 10 us */
 #define TRIES 100        /* to leave a group, before it is helped */
@@ -33,29 +32,31 @@ static void place(const struct worker_thread *t, const struct os_cpumask *m)
 {
 	uint32_t tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 
-	if (tid) /* 0: it does not exist yet, and would mean this thread */
-		syscall(SYS_sched_setaffinity, tid, sizeof(m->bits), m->bits);
+	if (tid) /* 0: the thread does not exist yet; to the kernel 0 means the calling thread */
+		os_cpumask_apply((int)tid, m);
+}
+
+struct borrower {
+	const struct worker_page *page;
+	const struct worker_thread *thread;
+};
+
+static void place_borrower(void *arg, const struct os_cpumask *cpus)
+{
+	const struct borrower *b = arg;
+
+	place(b->thread, cpus ? cpus : &b->page->cpus);
 }
 
 /* True: its copy has ended. */
 static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t claim)
 {
-	uint32_t ended = atomic_load_explicit(&t->ended, memory_order_acquire);
-	struct os_cpumask here;
+	uint32_t ended = atomic_load_explicit(&t->lend.ended, memory_order_acquire);
+	struct borrower b = { p, t };
 
 	if (atomic_load_explicit(&t->claim, memory_order_acquire) != claim)
 		return true;
-	if (!os_cpumask_here(&here))
-		return false;
-	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread
-	 * the end */
-	atomic_fetch_add_explicit(&t->lenders, 1, memory_order_seq_cst);
-	place(t, &here);
-	if (atomic_load_explicit(&t->ended, memory_order_seq_cst) == ended)
-		os_futex_wait(&t->ended, ended, LEND_NS);
-	place(t, &p->cpus);
-	atomic_fetch_sub_explicit(&t->lenders, 1, memory_order_relaxed);
-	return atomic_load_explicit(&t->ended, memory_order_relaxed) != ended;
+	return os_lend_cpu(&t->lend, ended, place_borrower, &b);
 }
 
 /* ---- the end of it ----------------------------------------------------------------------- */
@@ -184,7 +185,7 @@ static bool is_inside(struct worker_page *p, uint32_t group)
 /* Threads that are inside, displaced perhaps, run here for a moment. */
 static void invite(struct worker_page *p, uint32_t group)
 {
-	const struct timespec a_moment = { .tv_nsec = LEND_NS };
+	const struct timespec a_moment = { .tv_nsec = OS_LEND_NS };
 	struct os_cpumask here;
 	bool has_cpu = os_cpumask_here(&here);
 
@@ -199,7 +200,7 @@ static void invite(struct worker_page *p, uint32_t group)
 void look_end(uint64_t wait_ns)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
-	const struct timespec a_moment = { .tv_nsec = LEND_NS };
+	const struct timespec a_moment = { .tv_nsec = OS_LEND_NS };
 	uint64_t until = os_now_ns() + wait_ns;
 	struct os_cpumask here;
 

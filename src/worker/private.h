@@ -54,8 +54,7 @@ struct worker_thread {
 	_Atomic uint64_t due_ns;    /* by then it should have been copied */
 	_Atomic uint32_t tid;
 	_Atomic uint32_t in_group;  /* it may look at this one's memory; 0: at none */
-	_Atomic uint32_t lenders;   /* ranks that have lent it a CPU */
-	_Atomic uint32_t ended;     /* futex; copies that have ended */
+	struct os_lend lend;
 };
 
 struct worker_group {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The threads that copy. */
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -14,7 +13,6 @@
 
 #define DUE_NS 60000u         /* a copy that takes so much longer than it should is not running */
 #define SLOW_BYTES_PER_NS 4   /* any machine copies faster */
-#define FAST_BYTES_PER_NS 14  /* one core of today */
 #define STOP_NS 200000000u
 
 static struct {
@@ -55,7 +53,7 @@ static bool share(uint64_t bytes)
 	struct worker_bell *b = &serve.page->bell;
 	const struct progress_facts f = {
 		.asker = PROGRESS_SHARER,
-		.work_ns = bytes / FAST_BYTES_PER_NS,
+		.work_ns = bytes / OS_COPY_BYTES_PER_NS,
 		.looking = atomic_load_explicit(&b->seekers, memory_order_relaxed),
 		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
 	};
@@ -84,11 +82,7 @@ static void ended(void *arg, uint64_t bytes)
 	struct mover *m = arg;
 
 	atomic_store_explicit(&m->thread->claim, 0, memory_order_release);
-	/* sequentially consistent, as is lend(): either it sees the end, or this thread the lender
-	 */
-	atomic_fetch_add_explicit(&m->thread->ended, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&m->thread->lenders, memory_order_seq_cst))
-		os_futex_wake(&m->thread->ended, INT_MAX);
+	os_lend_end(&m->thread->lend);
 	atomic_fetch_add_explicit(&serve.page->bytes[m->client], bytes, memory_order_relaxed);
 }
 
@@ -146,7 +140,7 @@ static void settle_in(struct worker_thread *t)
 	struct sched_param none = { 0 };
 
 	prctl(PR_SET_NAME, "sluice-worker");
-	os_cpumask_apply(&serve.page->cpus);
+	os_cpumask_apply(0, &serve.page->cpus);
 	if (!serve.page->is_normal && sched_setscheduler(0, SCHED_IDLE, &none))
 		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);

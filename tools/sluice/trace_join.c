@@ -18,7 +18,6 @@
 #include "base/base.h"
 #include "trace_data.h"
 
-#define COPY_BYTES_PER_NS 14.0 /* of a rank that has copied nothing itself */
 
 /* Calls by a key: open addressing; the key is looked up in the calls themselves. */
 struct index {
@@ -191,7 +190,7 @@ static double *own_speeds(const struct trace_data *d)
 		ns[c->process] += c->end_ns - c->begin_ns;
 	}
 	for (size_t p = 0; p < d->processes_count; p++)
-		speed[p] = ns[p] ? speed[p] / (double)ns[p] : COPY_BYTES_PER_NS;
+		speed[p] = ns[p] ? speed[p] / (double)ns[p] : (double)OS_COPY_BYTES_PER_NS;
 	free(ns);
 	return speed;
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The workers and what they do all day. */
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/sw/sw.h"
@@ -14,7 +12,6 @@ enum {
 	LOOKS_PER_CLOCK = 32,
 	DISPLACED_NS = 60000, /* no copy has ended for so long: several times what one takes */
 	NONTEMPORAL_MIN = 64 << 10,
-	LEND_NS = 200000, /* more than a switch and a copy take */
 	NEW_WAIT_NS =
 		3000000, /* nobody has looked for so long: who looks now has just begun to wait */
 };
@@ -64,11 +61,7 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
-	/* Sequentially consistent, as is lend(): either it sees this end, or this thread sees it.
-	 */
-	atomic_fetch_add_explicit(&ch->ended, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&ch->lenders, memory_order_seq_cst))
-		os_futex_wake(&ch->ended, INT_MAX);
+	os_lend_end(&ch->lend);
 	if (inside.chan)
 		sw_pool_leave(ch);
 	inside.chan = outer;
@@ -95,28 +88,13 @@ static void move_workers(const struct sw_chan *ch, const struct os_cpumask *cpus
 		struct worker *w = &pool.workers[i];
 
 		if (!ch || atomic_load_explicit(&w->busy, memory_order_relaxed) == me)
-			syscall(SYS_sched_setaffinity, w->thread.tid, sizeof(cpus->bits),
-				cpus->bits);
+			os_cpumask_apply(w->thread.tid, cpus);
 	}
 }
 
-/*
- * A thread at idle priority that another has displaced may not run again for a second, in the
- * middle of the very copy that a thread of normal priority waits for; and without privilege nobody
- * can raise its priority. But this thread waits, and has a CPU: it lends it for a moment.
- */
-static bool lend(struct sw_chan *ch, uint32_t ended)
+static void place_workers(void *arg, const struct os_cpumask *cpus)
 {
-	struct os_cpumask here;
-
-	if (!os_cpumask_here(&here))
-		return false;
-	atomic_fetch_add_explicit(&ch->lenders, 1, memory_order_seq_cst);
-	move_workers(ch, &here);
-	os_futex_wait(&ch->ended, ended, LEND_NS);
-	move_workers(NULL, &pool.cpus);
-	atomic_fetch_sub_explicit(&ch->lenders, 1, memory_order_relaxed);
-	return atomic_load_explicit(&ch->ended, memory_order_acquire) != ended;
+	move_workers(cpus ? arg : NULL, cpus ? cpus : &pool.cpus);
 }
 
 /* Has no copy ended although one was begun? */
@@ -150,8 +128,8 @@ bool sw_pool_help(struct sw_chan *ch)
 		execute(ch, c, slot);
 		return true;
 	}
-	ended = atomic_load_explicit(&ch->ended, memory_order_acquire);
-	return is_displaced(ch, ended) && lend(ch, ended);
+	ended = atomic_load_explicit(&ch->lend.ended, memory_order_acquire);
+	return is_displaced(ch, ended) && os_lend_cpu(&ch->lend, ended, place_workers, ch);
 }
 
 /* ---- workers ----------------------------------------------------------------------------- */
@@ -271,7 +249,7 @@ void sw_pool_stop(void)
 	struct os_cpumask here;
 
 	atomic_store_explicit(&pool.stopping, true, memory_order_relaxed);
-	if (os_cpumask_here(&here)) { /* this thread waits for them: see lend() */
+	if (os_cpumask_here(&here)) { /* this thread waits for them: see os_lend_cpu() */
 		pool.cpus = here;
 		move_workers(NULL, &pool.cpus);
 	}

@@ -105,8 +105,7 @@ struct sw_chan {
 	struct engine_chan base;
 	struct sw_queue queue;
 	_Atomic uint32_t running; /* copies taken whose done() has not returned */
-	_Atomic uint32_t ended;   /* counts copies; futex of who lends a CPU */
-	_Atomic uint32_t lenders; /* threads that sleep on it */
+	struct os_lend lend;
 	/* of those who wait; relaxed, a mistake costs a moment */
 	_Atomic uint32_t seen_ended;
 	_Atomic uint64_t seen_ns, looked_ns; /* since when, and when last */

@@ -3,7 +3,7 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 
 void os_cpu_relax(void)
@@ -11,7 +11,7 @@ void os_cpu_relax(void)
 	_mm_pause();
 }
 
-uint64_t os_arch_ticks(void)
+uint64_t os_ticks(void)
 {
 	return __rdtsc();
 }

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 
 enum {
@@ -16,11 +16,6 @@ enum {
 	NT_PAGES = 4, /* at a time; more does not help, and write-combining buffers are few */
 	CACHED_PAGES = 8,
 };
-
-bool os_arch_has_nontemporal(void)
-{
-	return true; /* SSE2 at least */
-}
 
 /* Vectors of 64 bytes, on CPUs that do not slow down for them (Ice Lake, Zen 4 and later). */
 bool os_arch_has_interleaved(void)
