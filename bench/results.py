@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""doc/results.md from the JSON of `sluice bench`, one file or several for each MPI:
-bench/results.py A.json B.json ... > doc/results.md"""
+"""results/bench.md from the JSON of `sluice bench`, one file or several for each MPI:
+bench/results.py A.json B.json ... > results/bench.md"""
 import argparse
 import json
 import re
@@ -191,7 +191,7 @@ def machine_text(run):
 def main():
     p = argparse.ArgumentParser(prog='bench/results.py', description=__doc__)
     p.add_argument('files', nargs='+')
-    p.add_argument('--intro', type=Path, default=ROOT / 'bench/results-intro.md')
+    p.add_argument('--intro', type=Path, default=ROOT / 'results/bench-intro.md')
     opt = p.parse_args()
     files = [json.loads(Path(f).read_text(encoding='utf-8')) for f in opt.files]
     runs, m = merged(files), files[0]['machine']

@@ -12,9 +12,9 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
-PLACES = ('src', 'include', 'tools', 'test', 'bench', 'examples', 'scripts', 'doc', 'packaging')
+PLACES = ('src', 'include', 'tools', 'test', 'bench', 'examples', 'scripts', 'doc', 'packaging', 'results')
 LINK = re.compile(r'\]\(([^)\s]+)\)')
-NAMED = re.compile(r'\bdoc/[\w/.-]*\w\.md\b')
+NAMED = re.compile(r'\b(?:doc|results)/[\w/.-]*\w\.md\b')
 
 
 def anchors(text):

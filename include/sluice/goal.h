@@ -3,7 +3,7 @@
  * GOAL: collective communication as schedules. A schedule is what one rank does: operations (send,
  * receive, copy, arithmetic, ...) and which of them must have ended, or begun, before which. It is
  * built once, compiled into one run of bytes, and run as often as wanted, together with those of
- * the other ranks. Link with -lsluice; MPI is not needed.
+ * the other ranks. Link with -lsluice-goal (pkg-config: sluice-goal); MPI is not needed.
  *
  *   sluice_goal_create -> sluice_goal_send ... sluice_goal_requires ... -> sluice_goal_compile
  *        -> sluice_goal_destroy                                     and to run it, see "running"

@@ -14,7 +14,7 @@
  * Ranks of a machine with several memory domains (NUMA nodes, shared caches) may have a second
  * level: what each rank of a domain gets alike, a broadcast's data and an allgather's blocks,
  * enters the domain once, and one of its ranks sends it on to the others there
- * (doc/adr/0028-memory-domains.md). Those sends require its receive.
+ * (doc/adr/0028-numa-levels-removed.md). Those sends require its receive.
  */
 #ifndef SLUICE_COLL_H
 #define SLUICE_COLL_H

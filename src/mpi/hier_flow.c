@@ -176,7 +176,7 @@ void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange
 
 #define LEAST_BYTES                                                                                \
 	((uint64_t)1                                                                               \
-	 << 20) /* doc/adr/0027-spanning-nodes.md: shorter ones lose more often than they win */
+	 << 20) /* doc/adr/0027-several-nodes.md: shorter ones lose more often than they win */
 
 /* What goes through the ranks that act is copied twice more, for fewer messages: as long as one
  * costs more than that. */

@@ -26,7 +26,7 @@
  * alone (combine, and work memory for it).
  *
  * On request, where ranks share memory domains, reductions have two levels
- * (doc/adr/0028-memory-domains.md): what crosses from domain to domain is one partial result and
+ * (doc/adr/0028-numa-levels-removed.md): what crosses from domain to domain is one partial result and
  * one result, not what each rank brings and gets. A slice has steps then, each with claim words of
  * its own, each done by members of one domain:
  *

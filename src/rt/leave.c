@@ -127,7 +127,8 @@ static void take_descs(struct pending *p, const struct leave *l)
 }
 
 /* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
-static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, struct site *site,
+static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
+		 struct policy_site *site,
 		 enum progress_action progress)
 {
 	struct hulls hulls = { 0 };
@@ -191,7 +192,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l, s
 	return 1;
 }
 
-static void explain(const struct leave *l, const struct policy_early_choice *choice)
+static void explain(const struct leave *l, const struct policy_detach_choice *choice)
 {
 	static const char *const words[] = { "completes before it returns", "returns early",
 					     "returns early if a partner is late" };
@@ -202,7 +203,7 @@ static void explain(const struct leave *l, const struct policy_early_choice *cho
 }
 
 /* Who would do what takes so long? */
-static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_early_facts *f,
+static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_detach_facts *f,
 			    struct progress_facts *p)
 {
 	*p = (struct progress_facts){ .asker = PROGRESS_LEAVER,
@@ -222,12 +223,12 @@ static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
 }
 
 /* Asked last: from the first time on system calls are dearer. */
-static bool is_guard_ready(struct policy_early_facts *f, struct policy_early_choice *choice)
+static bool is_guard_ready(struct policy_detach_facts *f, struct policy_detach_choice *choice)
 {
 	f->guard_is_ready = guard_is_ready();
 	if (!f->guard_is_ready) {
 		guard_rest();
-		policy_early(f, choice);
+		policy_detach(f, choice);
 		trace_early(choice->reason);
 	}
 	return f->guard_is_ready;
@@ -235,15 +236,15 @@ static bool is_guard_ready(struct policy_early_facts *f, struct policy_early_cho
 
 int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
 {
-	struct policy_early_facts f = { .mode = base_opt.rt_early,
+	struct policy_detach_facts f = { .mode = base_opt.rt_early,
 					.wait_us = base_opt.rt_early_wait_us,
 					.bytes = l->bytes,
 					.min_bytes = base_opt.rt_early_min_bytes,
 					.guard_is_ready = true };
-	struct policy_early_choice choice;
+	struct policy_detach_choice choice;
 	enum progress_action progress;
 	struct progress_facts movers;
-	struct site *site;
+	struct policy_site *site;
 	int ret;
 
 	*out_left = false;
@@ -252,18 +253,19 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 						       "shorter than SLUICE_RT_EARLY_MIN");
 		return exec_wait(r);
 	}
-	site = site_of(l->site, l->is_root, l->bytes);
+	site = policy_site(l->site, l->is_root, l->bytes);
 	f.shares_cpus = node_is_oversubscribed(c->group);
 	f.copy_ns = copy_ns(l->copy_bytes);
 	f.partner_copy_ns = copy_ns(l->partner_copy_bytes);
 	f.waited_ns = exec_waited_for_ns(r);
 	look_for_movers(c, l, &f, &movers);
-	f.site_may_try = f.mode == BASE_EARLY_ON || site_may_try(site);
-	policy_early(&f, &choice);
+	f.site_may_try = f.mode == BASE_EARLY_ON || policy_site_may_try(site);
+	policy_detach(&f, &choice);
 	trace_early(choice.reason);
 	if (base_opt.log_level >= BASE_LOG_DEBUG)
 		explain(l, &choice);
-	if (choice.how == EARLY_NO || (choice.how == EARLY_NOW && !is_guard_ready(&f, &choice))) {
+	if (choice.how == DETACH_NEVER ||
+	    (choice.how == DETACH_NOW && !is_guard_ready(&f, &choice))) {
 		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
@@ -271,7 +273,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	 * thread here, and that one, in a system call say, for the operation: only what needs
 	 * nobody's arrival is left. */
 	ret = exec_settle(r,
-			  choice.how == EARLY_LATER ? EXEC_COPY_ALL
+			  choice.how == DETACH_IF_LATE ? EXEC_COPY_ALL
 			  : f.has_mover             ? EXEC_COPY_NOTHING
 						    : EXEC_COPY_OWN,
 			  c->thread_multiple, choice.wait_ns);
@@ -279,7 +281,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	    is_left_to_ranks(r, l)) {
 		trace_early("the worker process cannot do what a rank gets in place");
 	} else if (ret == EXEC_MAY_LEAVE &&
-		   (choice.how == EARLY_NOW || is_guard_ready(&f, &choice))) {
+		   (choice.how == DETACH_NOW || is_guard_ready(&f, &choice))) {
 		/* it may begin while this rank closes its memory */
 		progress = movers_tell(c, r, &movers);
 		ret = leave(c, r, l, site, progress);
@@ -289,7 +291,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 			return 0;
 		}
 	}
-	if (choice.how == EARLY_NOW || ret == EXEC_MAY_LEAVE)
+	if (choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
 		guard_rest();
 	/* an error is found again, and handled, by waiting */
 	return exec_wait(r);

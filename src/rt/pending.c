@@ -126,7 +126,7 @@ static void learn(struct pending *p, uint64_t now)
 		base_count(BASE_CTR_EARLY_UNSEEN, 1);
 	else
 		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
-	site_learn(p->site,
+	policy_site_learn(p->site,
 		   policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
 		   COST_NS * (1 + touches));
 	trace_left(p->trace, p->left_ns, touched, waited, touches, p->is_called);

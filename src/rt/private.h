@@ -47,8 +47,6 @@ struct lanes {
 				     communicator can take part */
 };
 
-#define REUSE_SIZES 12
-
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
@@ -77,18 +75,11 @@ struct rt_comm {
 	struct region_extent parts_scratch; /* of reductions in two levels */
 	struct requests requests;
 	/* by kind, and by size in powers of two */
-	struct reuse {
-		struct policy_habit habit;
-		_Atomic uint16_t taken, unmapped; /* since the last question; of them in memory that
-						     peers had not mapped */
-		/* of nonblocking calls: it waits to be asked, since so many; what this rank would
-		 * say */
-		bool waits, is_again;
-		uint16_t deferred;
-	} reuse[RT_KINDS][REUSE_SIZES], requests_reuse[RT_KINDS][REUSE_SIZES];
-	struct reuse
-		*reuse_now; /* of the call that is being taken; NULL: it is taken in any case */
-	struct reuse *request_reuse_now; /* of the request that is created next */
+	struct policy_reuse reuse[RT_KINDS][POLICY_SIZE_CLASSES];
+	struct policy_reuse requests_reuse[RT_KINDS][POLICY_SIZE_CLASSES];
+	/* of the call that is being taken; NULL: it is taken in any case */
+	struct policy_reuse *reuse_now;
+	struct policy_reuse *request_reuse_now; /* of the request that is created next */
 	bool requests_wait; /* any of requests_reuse does, and rt_watch() has been called for it */
 };
 
@@ -143,7 +134,7 @@ struct pending {
 	struct region_desc descs[2]; /* to be released */
 	uintptr_t lo[2], hi[2];      /* the program's buffers, every byte */
 	int owner_tid;               /* who may call the host MPI, were it not touching memory */
-	struct site *site;
+	struct policy_site *site;
 	struct trace_name trace;     /* the call, for the trace */
 	uint64_t left_ns;            /* when the call returned */
 	uint64_t copy_ns; /* what the rest would have taken this rank; 0: a partner had not come */
@@ -188,7 +179,6 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
-struct reuse *reuse_of(struct reuse (*table)[REUSE_SIZES], enum rt_kind kind, uint64_t bytes);
 /* Are both of its sides mapped, or about to be? Both count a use. */
 bool reuse_is_seen(const struct rt_call *call);
 /* Collective: the bits that all ranks have set. 0 or -errno. */
@@ -197,26 +187,6 @@ int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *ou
 /* Of the collective that rt_takes() has said yes to: could peers reach both of its sides where they
  * are? */
 void reuse_note(struct rt_comm *c, bool is_mapped);
-/* The same of a request; u: NULL when it is taken in any case. */
-static inline void reuse_count(struct reuse *u, bool is_mapped)
-{
-	if (!u)
-		return;
-	atomic_fetch_add_explicit(&u->taken, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&u->unmapped, !is_mapped, memory_order_relaxed);
-}
-/* Was what has been taken since the last question in memory that others had mapped, most times? */
-static inline bool reuse_was_right(const struct reuse *u)
-{
-	return atomic_load_explicit(&u->unmapped, memory_order_relaxed) * 4u <=
-	       atomic_load_explicit(&u->taken, memory_order_relaxed);
-}
-static inline void reuse_answer(struct reuse *u, bool all_use_again)
-{
-	policy_habit_answer(&u->habit, all_use_again);
-	atomic_store_explicit(&u->taken, 0, memory_order_relaxed);
-	atomic_store_explicit(&u->unmapped, 0, memory_order_relaxed);
-}
 /* request_choice.c: no question is left. */
 void request_choice_fini(struct rt_comm *c);
 
@@ -275,19 +245,5 @@ void workers_look(struct rt_comm *c);
 void workers_progress(void *arg);
 /* What it has moved for this process goes into the counters. */
 void workers_count(void);
-
-/* ---- sites.c: what call sites did the last times ----------------------------------------- */
-
-struct site {
-	_Atomic uintptr_t key;
-	_Atomic uint32_t skip;    /* calls that complete before they return, until the next try */
-	_Atomic uint32_t backoff; /* how many after the next failure */
-	_Atomic uint32_t tries, wins;
-};
-struct site *site_of(const void *address, bool is_root,
-		     uint64_t bytes); /* never NULL; may be shared */
-bool site_may_try(struct site *s);
-/* An early return has ended: `free_ns` the program worked undisturbed, `cost_ns` it paid. */
-void site_learn(struct site *s, uint64_t free_ns, uint64_t cost_ns);
 
 #endif

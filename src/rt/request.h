@@ -22,7 +22,7 @@ struct rt_request {
 	const struct rt_call *call;
 	void *owner;
 	struct request_side send, recv;
-	struct reuse *reuse;      /* that is told whether others have its memory mapped, or NULL */
+	struct policy_reuse *reuse;      /* that is told whether others have its memory mapped, or NULL */
 	struct goal_block *block; /* its schedule; NULL: it combines */
 	uint64_t *starts;         /* of what is combined and scattered */
 	struct exec_run *run;     /* while it is active */

@@ -10,9 +10,6 @@
 
 #define PATIENCE   256u
 #define WISH_BYTES (16u << 10)
-#define DEFER_MAX                                                                                  \
-	64u /* calls that are taken without an answer: then a program has no blocking ones, and    \
-	       may have changed */
 #define QUESTIONS_MAX 64
 
 bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
@@ -29,14 +26,9 @@ uint32_t rt_request_patience(void)
 	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
 }
 
-static void leave_question(struct rt_comm *c, struct reuse *u)
+static void leave_question(struct rt_comm *c, struct policy_reuse *u)
 {
-	policy_habit_defer(&u->habit);
-	if (!u->waits)
-		u->deferred = 0;
-	if (++u->deferred > DEFER_MAX)
-		u->habit.is_taken = false;
-	u->waits = true;
+	policy_reuse_defer(u);
 	if (!c->requests_wait)
 		rt_watch();
 	c->requests_wait = true;
@@ -45,44 +37,42 @@ static void leave_question(struct rt_comm *c, struct reuse *u)
 bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes,
 		      const struct rt_call *call)
 {
-	struct reuse *u = reuse_of(c->requests_reuse, kind, bytes);
+	struct policy_reuse *u = &c->requests_reuse[kind][policy_size_class(bytes)];
 	enum policy_step step;
 
 	c->request_reuse_now = NULL;
 	if (bytes < rt_request_again_bytes[kind])
 		return false;
-	step = policy_habit_next(&u->habit);
-	if (step == HABIT_ASK)
+	step = policy_reuse_next(u);
+	if (step == REUSE_ASK)
 		leave_question(c, u);
-	if (u->habit.is_taken)
+	if (u->is_admitted)
 		c->request_reuse_now = u;
-	u->is_again = u->habit.is_taken || (call && reuse_is_seen(call));
+	u->would_agree = u->is_admitted || (call && reuse_is_seen(call));
 	/* what was taken wrongly still counts when calls have been passed on since, as nobody could
 	 * be asked */
-	u->is_again &= reuse_was_right(u);
-	return u->habit.is_taken;
+	u->would_agree &= policy_reuse_was_right(u);
+	return u->is_admitted;
 }
 
 bool rt_requests_disagree(const struct rt_comm *c) { return c->requests_wait; }
 
 void rt_requests_agree(struct rt_comm *c)
 {
-	struct reuse *all = c->requests_reuse[0], *asked[QUESTIONS_MAX];
+	struct policy_reuse *all = c->requests_reuse[0], *asked[QUESTIONS_MAX];
 	uint64_t mine = 0, common = 0;
 	int n = 0;
 
-	for (int i = 0; i < RT_KINDS * REUSE_SIZES && n < QUESTIONS_MAX; i++) {
-		if (!all[i].waits)
+	for (int i = 0; i < RT_KINDS * POLICY_SIZE_CLASSES && n < QUESTIONS_MAX; i++) {
+		if (!all[i].is_asked)
 			continue;
-		mine |= (uint64_t)all[i].is_again << n;
+		mine |= (uint64_t)all[i].would_agree << n;
 		asked[n++] = &all[i];
 	}
 	if (reuse_agree(c, "a question before a collective", mine, &common))
 		common = 0; /* a peer has died, and it has been said */
-	for (int i = 0; i < n; i++) {
-		reuse_answer(asked[i], common >> i & 1);
-		asked[i]->waits = false;
-	}
+	for (int i = 0; i < n; i++)
+		policy_reuse_answer(asked[i], common >> i & 1);
 	base_count(BASE_CTR_REUSE_ASKED, 1);
 	if (n < QUESTIONS_MAX)
 		request_choice_fini(c);

@@ -161,7 +161,7 @@ int request_open(struct rt_request *r)
 		ret = side_open(&r->send, &call->send, !is_bcast_leaf(r));
 	if (!ret)
 		ret = side_open(&r->recv, &call->recv, call->in_place);
-	reuse_count(r->reuse, (is_both || !r->send.scratch.bytes) && !r->recv.scratch.bytes);
+	policy_reuse_count(r->reuse, (is_both || !r->send.scratch.bytes) && !r->recv.scratch.bytes);
 	return ret;
 }
 

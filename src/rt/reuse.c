@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that win in buffers that are used again, and lose in such as are new in each call: taken
- * while all ranks use theirs again. Ranks count calls alike (policy_habit_next), and now and then
+ * while all ranks use theirs again. Ranks count calls alike (policy_reuse_next), and now and then
  * agree on what they have seen: by a reduction of one word, which lies in their slots and needs no
  * memory of the arena.
  */
@@ -9,16 +9,6 @@
 
 #include "rt/private.h"
 #include "rt/sides.h"
-
-#define SIZES_FROM 16 /* log2 of the smallest size that is told from smaller ones */
-
-struct reuse *reuse_of(struct reuse (*table)[REUSE_SIZES], enum rt_kind kind, uint64_t bytes)
-{
-	int power = 63 - __builtin_clzll(bytes | 1), last = REUSE_SIZES - 1;
-	int class = power < SIZES_FROM ? 0 : power - SIZES_FROM;
-
-	return &table[kind][class < last ? class : last];
-}
 
 /* Is it mapped, or about to be? What has gaps is packed in any case. */
 static bool is_used_again(const struct rt_side *side)
@@ -72,14 +62,14 @@ int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *ou
 	return ret;
 }
 
-static int ask(struct rt_comm *c, struct reuse *u, const struct rt_call *call)
+static int ask(struct rt_comm *c, struct policy_reuse *u, const struct rt_call *call)
 {
-	uint64_t mine = call && reuse_is_seen(call) && reuse_was_right(u), all = 0;
+	uint64_t mine = call && reuse_is_seen(call) && policy_reuse_was_right(u), all = 0;
 	int ret = reuse_agree(c, call ? call->name : "a question before a collective", mine, &all);
 
 	if (ret)
 		return ret;
-	reuse_answer(u, all);
+	policy_reuse_answer(u, all);
 	base_count(BASE_CTR_REUSE_ASKED, 1);
 	return all ? 1 : 0;
 }
@@ -87,7 +77,7 @@ static int ask(struct rt_comm *c, struct reuse *u, const struct rt_call *call)
 int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
 {
 	uint64_t again = 0, always = 0;
-	struct reuse *u;
+	struct policy_reuse *u;
 
 	c->reuse_now = NULL;
 	if (c->is_crowded)
@@ -96,19 +86,19 @@ int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct 
 		return 0;
 	if (bytes >= always && rt_takes_always(kind, bytes))
 		return 1;
-	u = reuse_of(c->reuse, kind, bytes);
-	switch (policy_habit_next(&u->habit)) {
-	case HABIT_PASS:
+	u = &c->reuse[kind][policy_size_class(bytes)];
+	switch (policy_reuse_next(u)) {
+	case REUSE_PASS:
 		if (call)
 			reuse_is_seen(call);
 		return 0;
-	case HABIT_TAKE:
+	case REUSE_ADMIT:
 		c->reuse_now = u;
 		return 1;
-	case HABIT_ASK:
+	case REUSE_ASK:
 		break;
 	}
 	return ask(c, u, call);
 }
 
-void reuse_note(struct rt_comm *c, bool is_mapped) { reuse_count(c->reuse_now, is_mapped); }
+void reuse_note(struct rt_comm *c, bool is_mapped) { policy_reuse_count(c->reuse_now, is_mapped); }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""GOAL's public functions over communicators, in a program linked with libsluice. Run alone:
+"""GOAL's public functions over communicators, in a program linked with libsluice-goal. Run alone:
 ./dev check mpi -k goal_api"""
 import pytest
 
 from support.paths import LIBRARY, PREFIX
 
-EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.parent}', '-lsluice',
+EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.parent}', '-lsluice-goal',
          f'-Wl,-rpath,{LIBRARY.parent}']
 NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi',
          'goal_in_threads_beside_mpi']

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "rt/policy.h"
+#include "policy/policy.h"
 #include "unit.h"
 
 UNIT_TEST(policy_prefers_system_calls_by_kind_cores_and_measurement)
@@ -58,7 +58,7 @@ UNIT_TEST(policy_cuts_long_messages_so_that_scratch_memory_stays_small)
 
 UNIT_TEST(policy_returns_early_where_it_can_win)
 {
-	const struct policy_early_facts good = { .mode = BASE_EARLY_AUTO,
+	const struct policy_detach_facts good = { .mode = BASE_EARLY_AUTO,
 						 .wait_us = -1,
 						 .bytes = 1 << 20,
 						 .min_bytes = 512 << 10,
@@ -70,27 +70,27 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		int64_t mode, wait_us;
 		uint64_t bytes;
 		bool ready, mover, site;
-		enum policy_early want;
+		enum policy_detach want;
 		uint64_t wait_ns;
 	} cases[] = {
-		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 1, EARLY_NOW, 0 },
-		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 0, 1, EARLY_LATER, 30000 },
-		{ BASE_EARLY_AUTO, 7, 1 << 20, 1, 0, 1, EARLY_LATER, 7000 },
-		{ BASE_EARLY_AUTO, 0, 1 << 20, 1, 0, 1, EARLY_LATER, 0 },
-		{ BASE_EARLY_AUTO, -1, 512 << 10, 1, 1, 1, EARLY_NOW, 0 },
-		{ BASE_EARLY_AUTO, -1, (512 << 10) - 1, 1, 1, 1, EARLY_NO, 0 },
-		{ BASE_EARLY_AUTO, -1, 1 << 20, 0, 1, 1, EARLY_NO, 0 },
-		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 0, EARLY_NO, 0 },
-		{ BASE_EARLY_ON, -1, 1 << 20, 1, 0, 0, EARLY_NOW, 0 },
-		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, EARLY_LATER, 50000 },
-		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, EARLY_NO, 0 },  /* never without a guard */
-		{ BASE_EARLY_ON, -1, 1, 1, 1, 1, EARLY_NO, 0 },
-		{ BASE_EARLY_OFF, -1, 1 << 20, 1, 1, 1, EARLY_NO, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 1, DETACH_NOW, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 0, 1, DETACH_IF_LATE, 30000 },
+		{ BASE_EARLY_AUTO, 7, 1 << 20, 1, 0, 1, DETACH_IF_LATE, 7000 },
+		{ BASE_EARLY_AUTO, 0, 1 << 20, 1, 0, 1, DETACH_IF_LATE, 0 },
+		{ BASE_EARLY_AUTO, -1, 512 << 10, 1, 1, 1, DETACH_NOW, 0 },
+		{ BASE_EARLY_AUTO, -1, (512 << 10) - 1, 1, 1, 1, DETACH_NEVER, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 0, 1, 1, DETACH_NEVER, 0 },
+		{ BASE_EARLY_AUTO, -1, 1 << 20, 1, 1, 0, DETACH_NEVER, 0 },
+		{ BASE_EARLY_ON, -1, 1 << 20, 1, 0, 0, DETACH_NOW, 0 },
+		{ BASE_EARLY_ON, 50, 1 << 20, 1, 0, 0, DETACH_IF_LATE, 50000 },
+		{ BASE_EARLY_ON, -1, 1 << 20, 0, 1, 1, DETACH_NEVER, 0 },  /* never without a guard */
+		{ BASE_EARLY_ON, -1, 1, 1, 1, 1, DETACH_NEVER, 0 },
+		{ BASE_EARLY_OFF, -1, 1 << 20, 1, 1, 1, DETACH_NEVER, 0 },
 	};
 
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		struct policy_early_facts f = good;
-		struct policy_early_choice choice;
+		struct policy_detach_facts f = good;
+		struct policy_detach_choice choice;
 
 		f.mode = cases[i].mode;
 		f.wait_us = cases[i].wait_us;
@@ -98,20 +98,20 @@ UNIT_TEST(policy_returns_early_where_it_can_win)
 		f.guard_is_ready = cases[i].ready;
 		f.has_mover = cases[i].mover;
 		f.site_may_try = cases[i].site;
-		policy_early(&f, &choice);
+		policy_detach(&f, &choice);
 		if (i == 0) { /* and what is so short that waking a worker costs more */
 			f.copy_ns = 149999;
-			policy_early(&f, &choice);
-			CHECK_EQ(choice.how, EARLY_LATER);
+			policy_detach(&f, &choice);
+			CHECK_EQ(choice.how, DETACH_IF_LATE);
 			f.has_process = true; /* one that need not be woken */
-			policy_early(&f, &choice);
-			CHECK_EQ(choice.how, EARLY_NOW);
+			policy_detach(&f, &choice);
+			CHECK_EQ(choice.how, DETACH_NOW);
 			f.copy_ns = 119999;
-			policy_early(&f, &choice);
-			CHECK_EQ(choice.how, EARLY_LATER);
+			policy_detach(&f, &choice);
+			CHECK_EQ(choice.how, DETACH_IF_LATE);
 			f.has_process = false;
 			f.copy_ns = 150000;
-			policy_early(&f, &choice);
+			policy_detach(&f, &choice);
 		}
 		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns ||
 		    !choice.reason)
@@ -124,23 +124,23 @@ UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
 	static const struct {
 		uint64_t copy_ns, partner_copy_ns, waited_ns;
 		bool mover, site;
-		enum policy_early want;
+		enum policy_detach want;
 	} cases[] = {
-		{ 400000, 400000, 400000, 0, 1, EARLY_NOW },
+		{ 400000, 400000, 400000, 0, 1, DETACH_NOW },
 		{ 400000, 400000, 399999, 0, 1,
-		  EARLY_LATER }, /* copying alone would keep it for too long */
+		  DETACH_IF_LATE }, /* copying alone would keep it for too long */
 		{ 400000, 400000, 0, 0, 1,
-		  EARLY_LATER }, /* it came at the same time, or does not wait */
+		  DETACH_IF_LATE }, /* it came at the same time, or does not wait */
 		{ 400000, 200000, 200000, 0, 1,
-		  EARLY_NOW }, /* a gather's root: of several partners one copies its part */
-		{ 149999, 149999, 9000000, 0, 1, EARLY_LATER }, /* closing memory costs as much */
-		{ 400000, 400000, 9000000, 0, 0, EARLY_NO },
-		{ 149999, 149999, 9000000, 1, 1, EARLY_LATER },
-		{ 400000, 400000, 0, 1, 1, EARLY_NOW }, /* a channel needs no partner */
+		  DETACH_NOW }, /* a gather's root: of several partners one copies its part */
+		{ 149999, 149999, 9000000, 0, 1, DETACH_IF_LATE }, /* closing memory costs as much */
+		{ 400000, 400000, 9000000, 0, 0, DETACH_NEVER },
+		{ 149999, 149999, 9000000, 1, 1, DETACH_IF_LATE },
+		{ 400000, 400000, 0, 1, 1, DETACH_NOW }, /* a channel needs no partner */
 	};
 
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO,
+		const struct policy_detach_facts f = { .mode = BASE_EARLY_AUTO,
 						      .wait_us = -1,
 						      .bytes = 4 << 20,
 						      .min_bytes = 1,
@@ -150,10 +150,10 @@ UNIT_TEST(policy_leaves_the_copying_to_a_partner_that_has_waited_for_long)
 						      .copy_ns = cases[i].copy_ns,
 						      .partner_copy_ns = cases[i].partner_copy_ns,
 						      .waited_ns = cases[i].waited_ns };
-		struct policy_early_choice choice;
+		struct policy_detach_choice choice;
 
-		policy_early(&f, &choice);
-		if (choice.how != cases[i].want || (choice.how == EARLY_NOW && choice.wait_ns) ||
+		policy_detach(&f, &choice);
+		if (choice.how != cases[i].want || (choice.how == DETACH_NOW && choice.wait_ns) ||
 		    !choice.reason)
 			unit_fail(__FILE__, __LINE__, "case %u: %d", i, choice.how);
 	}
@@ -180,18 +180,18 @@ UNIT_TEST(policy_waits_for_a_partner_that_may_need_the_same_cpu)
 	static const struct {
 		bool shares, mover;
 		int64_t wait_us;
-		enum policy_early want;
+		enum policy_detach want;
 		uint64_t wait_ns;
 	} cases[] = {
-		{ 1, 0, -1, EARLY_LATER, 2000000 },
-		{ 0, 0, -1, EARLY_LATER, 30000 },
-		{ 1, 1, -1, EARLY_NOW,
+		{ 1, 0, -1, DETACH_IF_LATE, 2000000 },
+		{ 0, 0, -1, DETACH_IF_LATE, 30000 },
+		{ 1, 1, -1, DETACH_NOW,
 		  0 }, /* a channel on another CPU moves the data in any case */
-		{ 1, 0, 70, EARLY_LATER, 70000 }, /* as told */
+		{ 1, 0, 70, DETACH_IF_LATE, 70000 }, /* as told */
 	};
 
 	for (unsigned i = 0; i < BASE_ARRAY_LEN(cases); i++) {
-		const struct policy_early_facts f = { .mode = BASE_EARLY_AUTO,
+		const struct policy_detach_facts f = { .mode = BASE_EARLY_AUTO,
 						      .wait_us = cases[i].wait_us,
 						      .bytes = 4 << 20,
 						      .min_bytes = 1,
@@ -201,13 +201,13 @@ UNIT_TEST(policy_waits_for_a_partner_that_may_need_the_same_cpu)
 						      .shares_cpus = cases[i].shares,
 						      .copy_ns = 400000,
 						      .partner_copy_ns = 400000 };
-		struct policy_early_choice choice;
+		struct policy_detach_choice choice;
 
-		policy_early(&f, &choice);
+		policy_detach(&f, &choice);
 		if (choice.how != cases[i].want || choice.wait_ns != cases[i].wait_ns)
 			unit_fail(__FILE__, __LINE__, "case %u: %d, %llu ns", i, choice.how,
 				  (unsigned long long)choice.wait_ns);
-		if (choice.how == EARLY_LATER)
+		if (choice.how == DETACH_IF_LATE)
 			CHECK_EQ(!strstr(choice.reason, "share CPUs"), !cases[i].shares);
 	}
 }
@@ -223,33 +223,33 @@ UNIT_TEST(policy_counts_an_early_return_as_worth_it_when_it_frees_more_than_it_c
 
 /* What happens to the next n calls of which `again` says whether buffers are used again: '.' passed
  * on, 'T' taken, 'n' and 'y' asked. */
-static void run_habit(struct policy_habit *h, bool again, int n, char *out)
+static void run_reuse(struct policy_reuse *h, bool again, int n, char *out)
 {
 	for (int i = 0; i < n; i++) {
-		enum policy_step step = policy_habit_next(h);
+		enum policy_step step = policy_reuse_next(h);
 
-		out[i] = step == HABIT_PASS ? '.' : step == HABIT_TAKE ? 'T' : again ? 'y' : 'n';
-		if (step == HABIT_ASK)
-			policy_habit_answer(h, again);
+		out[i] = step == REUSE_PASS ? '.' : step == REUSE_ADMIT ? 'T' : again ? 'y' : 'n';
+		if (step == REUSE_ASK)
+			policy_reuse_answer(h, again);
 	}
 	out[n] = '\0';
 }
 
 UNIT_TEST(policy_asks_after_a_few_calls_and_less_and_less_often)
 {
-	struct policy_habit h = { 0 };
+	struct policy_reuse h = { 0 };
 	char calls[1001];
 
-	run_habit(&h, false, 28, calls);
+	run_reuse(&h, false, 28, calls);
 	CHECK(!strcmp(calls, "...n.......n...............n"));
-	h = (struct policy_habit){ 0 };
-	run_habit(&h, true, 19, calls);
+	h = (struct policy_reuse){ 0 };
+	run_reuse(&h, true, 19, calls);
 	CHECK(!strcmp(calls, "...yyTyTTTyTTTTTTTy"));
 	for (int again = 0; again < 2; again++) {
 		int asked = 0;
 
-		h = (struct policy_habit){ 0 };
-		run_habit(&h, again, 1000, calls);
+		h = (struct policy_reuse){ 0 };
+		run_reuse(&h, again, 1000, calls);
 		for (int i = 0; i < 1000; i++)
 			asked += calls[i] == (again ? 'y' : 'n');
 		CHECK(asked > 15 && asked < 70); /* for ever, as programs change */
@@ -258,142 +258,33 @@ UNIT_TEST(policy_asks_after_a_few_calls_and_less_and_less_often)
 
 UNIT_TEST(policy_notices_soon_that_a_program_has_changed_its_ways)
 {
-	struct policy_habit h = { 0 };
+	struct policy_reuse h = { 0 };
 	char calls[1001];
 
-	run_habit(&h, true, 1000, calls);
-	run_habit(&h, false, 16, calls); /* who is taken may be losing */
-	CHECK(strchr(calls, 'n') && h.is_taken == false);
-	run_habit(&h, true, 64, calls);
-	CHECK(strchr(calls, 'y') && h.is_taken == true);
+	run_reuse(&h, true, 1000, calls);
+	run_reuse(&h, false, 16, calls); /* who is taken may be losing */
+	CHECK(strchr(calls, 'n') && h.is_admitted == false);
+	run_reuse(&h, true, 64, calls);
+	CHECK(strchr(calls, 'y') && h.is_admitted == true);
 	/* what was right once only is not believed for long */
-	h = (struct policy_habit){ 0 };
-	run_habit(&h, true, 4, calls);
-	run_habit(&h, false, 1, calls);
+	h = (struct policy_reuse){ 0 };
+	run_reuse(&h, true, 4, calls);
+	run_reuse(&h, false, 1, calls);
 	CHECK(!strcmp(calls, "n"));
-}
-
-UNIT_TEST(policy_takes_what_wins_in_used_buffers_only_when_they_are_used_again)
-{
-	const enum policy_host hosts[] = { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
-
-	for (int i = 0; i < RT_KINDS * 3; i++) {
-		enum rt_kind kind = (enum rt_kind)(i / 3);
-		uint64_t least = policy_threshold_bytes(kind),
-			 always = policy_always_bytes(kind, hosts[i % 3]);
-
-		CHECK(always >= least && always <= policy_always_bytes(kind, HOST_OTHER));
-		if (rt_is_local(kind))
-			CHECK_EQ(always, least);
-	}
-	CHECK(policy_always_bytes(RT_ALLTOALL, HOST_MPICH) > policy_threshold_bytes(RT_ALLTOALL));
-	CHECK(policy_always_bytes(RT_ALLREDUCE, HOST_MPICH) <
-	      policy_always_bytes(RT_ALLREDUCE, HOST_OTHER));
-	CHECK_EQ(policy_always_bytes(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
-	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_ON;
-	CHECK_EQ(policy_always_bytes(RT_ALLTOALL, HOST_OTHER), base_opt.coll_threshold_bytes);
-	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_OFF;
-	CHECK_EQ(policy_always_bytes(RT_ALLTOALL, HOST_MPICH), UINT64_MAX);
-	base_opt.coll_take[BASE_COLL_ALLTOALL] = BASE_TAKE_AUTO;
-}
-
-UNIT_TEST(policy_knows_a_host_mpi_by_what_it_says)
-{
-	CHECK_EQ(policy_host_of("MPICH Version:      5.0.2\nMPICH Release date: ..."), HOST_MPICH);
-	CHECK_EQ(policy_host_of("Open MPI v5.0.11, package: ..."), HOST_OPEN_MPI);
-	CHECK_EQ(policy_host_of("Intel(R) MPI Library 2021.18 for Linux* OS\n"), HOST_OTHER);
-	CHECK_EQ(policy_host_of("MVAPICH Version      :\t4.0"), HOST_OTHER);
-	CHECK_EQ(policy_host_of(""), HOST_OTHER);
-}
-
-UNIT_TEST(policy_wants_larger_calls_where_ranks_share_cpus_and_open_mpi_yields_them)
-{
-	const enum policy_host hosts[] = { HOST_OTHER, HOST_MPICH, HOST_OPEN_MPI };
-	uint64_t again, always, before = base_opt.coll_threshold_bytes;
-
-	base_opt.coll_threshold_bytes = 64 << 10;
-	for (int i = 0; i < RT_KINDS * 3; i++) {
-		policy_crowded_bytes((enum rt_kind)(i / 3), hosts[i % 3], 1 + i % 7, &again,
-				     &always);
-		CHECK(again <= always && (!always || hosts[i % 3] == HOST_OPEN_MPI));
-	}
-	policy_crowded_bytes(RT_BCAST, HOST_OPEN_MPI, 4, &again, &always);
-	CHECK_EQ(again, 128 << 10);
-	CHECK_EQ(always, 1 << 20);
-	base_opt.coll_take[BASE_COLL_BCAST] = BASE_TAKE_ON;
-	policy_crowded_bytes(RT_BCAST, HOST_OPEN_MPI, 4, &again, &always);
-	CHECK_EQ(always, 0);
-	base_opt.coll_take[BASE_COLL_BCAST] = BASE_TAKE_AUTO;
-	base_opt.coll_threshold_bytes = before;
 }
 
 UNIT_TEST(policy_asks_with_each_call_until_there_is_an_answer)
 {
-	struct policy_habit h = { 0 };
+	struct policy_reuse h = { 0 };
 	int calls = 0;
 
-	while (policy_habit_next(&h) != HABIT_ASK)
+	while (policy_reuse_next(&h) != REUSE_ASK)
 		CHECK(++calls < 10);
 	for (int i = 0; i < 1000; i++) {
-		policy_habit_defer(&h);
-		CHECK_EQ(policy_habit_next(&h), HABIT_ASK);
-		CHECK(!h.is_taken);
+		policy_reuse_defer(&h);
+		CHECK_EQ(policy_reuse_next(&h), REUSE_ASK);
+		CHECK(!h.is_admitted);
 	}
-	policy_habit_answer(&h, true);
-	CHECK(h.is_taken);
-}
-
-static uint64_t from_of(enum rt_kind kind, enum policy_host host)
-{
-	return policy_request_window(kind, host).from;
-}
-
-UNIT_TEST(policy_takes_nonblocking_collectives_where_they_win_or_as_it_is_told)
-{
-	int64_t *nonblocking = &base_opt.coll_take[BASE_COLL_NONBLOCKING], before = *nonblocking;
-
-	*nonblocking = BASE_TAKE_AUTO;
-	for (int kind = 0; kind < RT_KINDS; kind++) {
-		CHECK_EQ(from_of(kind, HOST_OTHER), UINT64_MAX);
-		CHECK(policy_request_window(kind, HOST_OTHER).again >= 128 << 10);
-		if (rt_is_local(kind)) /* whose sizes ranks do not share */
-			CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX &&
-			      from_of(kind, HOST_OPEN_MPI) == UINT64_MAX);
-	}
-	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_MPICH), 1);
-	CHECK_EQ(from_of(RT_ALLREDUCE, HOST_OPEN_MPI), 512);
-	CHECK_EQ(from_of(RT_BCAST, HOST_OPEN_MPI), UINT64_MAX);
-	CHECK(policy_request_window(RT_ALLTOALL, HOST_MPICH).to < 64 << 10);
-	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).again, 128 << 10);
-	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).not_from, (4 << 10) + 1);
-	CHECK_EQ(policy_request_window(RT_ALLTOALL, HOST_MPICH).not_to, 8 << 10);
-	CHECK_EQ(policy_request_window(RT_BCAST, HOST_OPEN_MPI).again, 128 << 10);
-	CHECK_EQ(policy_request_window(RT_BCAST, HOST_MPICH).not_from, (8 << 10) + 1);
-	CHECK_EQ(policy_request_window(RT_BCAST, HOST_MPICH).not_to, 64 << 10);
-	CHECK_EQ(policy_request_window(RT_ALLTOALLV, HOST_OPEN_MPI).again, UINT64_MAX);
-	*nonblocking = BASE_TAKE_ON;
-	CHECK_EQ(from_of(RT_BCAST, HOST_OTHER), policy_threshold_bytes(RT_BCAST));
-	CHECK_EQ(from_of(RT_BARRIER, HOST_OTHER), 0);
-	base_opt.coll_take[BASE_COLL_BARRIER] = BASE_TAKE_OFF;
-	CHECK_EQ(from_of(RT_BARRIER, HOST_MPICH), UINT64_MAX);
-	base_opt.coll_take[BASE_COLL_BARRIER] = BASE_TAKE_AUTO;
-	*nonblocking = BASE_TAKE_OFF;
-	for (int kind = 0; kind < RT_KINDS; kind++)
-		CHECK(from_of(kind, HOST_MPICH) == UINT64_MAX &&
-		      policy_request_window(kind, HOST_MPICH).again == UINT64_MAX);
-	*nonblocking = before;
-}
-
-UNIT_TEST(policy_takes_requests_of_few_ranks_with_a_core_each_or_as_it_is_told)
-{
-	struct policy_group g = { .ranks = 2 };
-
-	CHECK(policy_request_suits(&g));
-	g.ranks = 17;
-	CHECK(!policy_request_suits(&g));
-	g = (struct policy_group){ .ranks = 2, .oversubscribed = true };
-	CHECK(!policy_request_suits(&g));
-	base_opt.coll_take[BASE_COLL_NONBLOCKING] = BASE_TAKE_ON;
-	CHECK(policy_request_suits(&g));
-	base_opt.coll_take[BASE_COLL_NONBLOCKING] = BASE_TAKE_AUTO;
+	policy_reuse_answer(&h, true);
+	CHECK(h.is_admitted);
 }

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "sluice/sluice.h"
 #include "sluice_paths.h"
-#include "rt/exec_target.h"
+#include "preload/preload.h"
 #include "tool.h"
 
 static const char help[] =
@@ -88,7 +88,7 @@ int tool_find_preload(char *out, size_t cap)
 	self[n] = '\0';
 	dirname(self);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++) {
-		snprintf(path, sizeof(path), "%s/%s/" RT_PRELOAD_NAME, self, places[i]);
+		snprintf(path, sizeof(path), "%s/%s/" PRELOAD_NAME, self, places[i]);
 		if (realpath(path, real) && access(real, R_OK) == 0 && strlen(real) < cap) {
 			strcpy(out, real);
 			return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GOAL's public functions over MPI communicators. Linked with libsluice. */
+/* GOAL's public functions over MPI communicators. Linked with libsluice-goal. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

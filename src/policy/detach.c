@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether a call returns before its data is complete. */
+#include "policy/policy.h"
+
+/* What has to be won: closing and opening cost 30 to 40 us with the worker process, and up to 100
+ * with a thread, which has to be woken and interrupts this one (results/early-return.md). In an
+ * application that does little between its calls the ranks' other costs count too: 1 MB (75 us)
+ * took it 1.08 to 1.12 x the time of blocking calls. A partner that copies alone takes half of
+ * copy_ns off this rank, no more. */
+#define WORTH_NS 120000u
+#define WORTH_THREAD_NS 150000u
+#define LATE_NS                                                                                    \
+	30000u /* a partner that is later than this is late: as long as leaving costs, mostly */
+/* Where ranks share CPUs a partner may only not have had its turn yet, which comes by waiting; as
+ * long as a turn takes. (1 MB in an application on one core: 1.11 to 1.19 x the time of blocking
+ * calls with 30 us.) */
+#define LATE_SHARED_NS 2000000u
+
+void policy_detach(const struct policy_detach_facts *f, struct policy_detach_choice *out)
+{
+	*out = (struct policy_detach_choice){ .how = DETACH_NEVER };
+	if (f->mode == BASE_EARLY_OFF) {
+		out->reason = "SLUICE_RT_EARLY is off";
+	} else if (f->bytes < f->min_bytes) {
+		out->reason = "shorter than SLUICE_RT_EARLY_MIN";
+	} else if (!f->guard_is_ready) {
+		out->reason = "memory cannot be guarded now";
+	} else if (f->mode == BASE_EARLY_ON) {
+		out->how = f->wait_us > 0 ? DETACH_IF_LATE : DETACH_NOW;
+		out->wait_ns = f->wait_us > 0 ? (uint64_t)f->wait_us * 1000 : 0;
+		out->reason = "SLUICE_RT_EARLY is on";
+	} else if (!f->site_may_try) {
+		out->reason = "the program wanted the data at once the last times";
+	} else if (f->has_mover && f->copy_ns >= (f->has_process ? WORTH_NS : WORTH_THREAD_NS)) {
+		out->how = DETACH_NOW;
+		out->reason = f->has_process ? "the worker process can move the data meanwhile" :
+						 "a channel can move the data meanwhile";
+	} else if (f->copy_ns >= WORTH_THREAD_NS && f->waited_ns &&
+		   f->waited_ns >= f->partner_copy_ns) {
+		out->how = DETACH_NOW;
+		out->reason = "a partner has waited for so long that it can as well copy alone";
+	} else {
+		out->how = DETACH_IF_LATE;
+		out->wait_ns = f->wait_us >= 0  ? (uint64_t)f->wait_us * 1000
+			       : f->shares_cpus ? LATE_SHARED_NS
+						: LATE_NS;
+		out->reason =
+			f->shares_cpus
+				? "ranks share CPUs: only when a partner is later than a turn takes"
+			: f->has_mover
+				? "too short to wake a worker for: only when a partner is late"
+				: "no channel or CPU is free: only when a partner is late";
+	}
+}
+
+uint64_t policy_gain_ns(uint64_t free_ns, uint64_t waited_ns, uint64_t copy_ns)
+{
+	if (!copy_ns)
+		return free_ns;
+	return copy_ns > waited_ns ? base_min_u64(free_ns, copy_ns - waited_ns) : 0;
+}
+
+bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns) { return free_ns > 2 * cost_ns; }

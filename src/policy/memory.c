@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How peers reach a buffer, when a buffer is adopted, how long messages are cut. */
+#include "policy/policy.h"
+
+#define PIECE_MAX ((uint64_t)256 << 20)
+#define PIECE_MIN ((uint64_t)1 << 20)
+
+bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g)
+{
+	uint64_t leaves = g->ranks > 1 ? (uint64_t)g->ranks - 1 : 1;
+
+	if (region_kind == BASE_REGION_STAGED || !g->vm_ns)
+		return false;
+	/* Staging is a conversation: with a core for each rank it runs at memory speed, without one
+	 * each exchange is a switch of processes and one copy by the kernel is better. See doc/adr.
+	 */
+	if (region_kind == BASE_REGION_CMA || g->oversubscribed)
+		return true;
+	/* The receiver reads and the sender, shared by all leaves, writes: 1 + 1/leaves copiers
+	 * work at the kernel's speed; a staged byte takes the time of one copy, in and out side by
+	 * side. */
+	return g->vm_ns * leaves <= g->copy_ns * (leaves + 1);
+}
+
+int policy_domain(int64_t domains, int rank, int ranks, int memory_node)
+{
+	return domains ? (int)(rank * domains / ranks) : memory_node;
+}
+
+enum region_intent policy_intent(int64_t region_kind, bool is_shared)
+{
+	if (is_shared)
+		return REGION_LOOKUP;
+	return region_kind == BASE_REGION_ARENA ? REGION_FORCE : REGION_USE;
+}
+
+uint64_t policy_piece_bytes(uint64_t bytes, int parts)
+{
+	uint64_t max = base_max_u64(PIECE_MAX / (uint64_t)parts, PIECE_MIN);
+
+	return base_min_u64(bytes, max);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * policy: the decisions of the runtime. Facts in, decision out: a function here reads its arguments
+ * and the state that its caller owns, never an option, a clock or another process, so that tables
+ * can test every decision and messages can explain it. The options a decision depends on are among
+ * its facts (scripts/layers: no base_opt here).
+ *
+ *   memory.c   how peers reach a buffer, when a buffer is adopted, how long messages are cut
+ *   reuse.c    calls that win in reused buffers only: admitted while all ranks reuse their buffers
+ *   detach.c   whether a call returns before its data is complete, and whether that was worth it
+ *   sites.c    the results of the last early returns of each call site
+ *
+ * Context: any thread, never a signal handler. Decisions that all ranks must share say so.
+ */
+#ifndef SLUICE_POLICY_H
+#define SLUICE_POLICY_H
+
+#include "base/backoff.h"
+#include "region/region.h"
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+/* Facts that all ranks of a group share, measured when the group was created. */
+struct policy_group {
+	int ranks;
+	bool oversubscribed;
+	uint32_t vm_ns, copy_ns; /* 64 KiB by process_vm_readv (0: not possible) and by memcpy */
+};
+
+/* Returns: whether unmapped memory travels by process_vm_* rather than by staging. Shared by all
+ * ranks. */
+bool policy_prefer_vm(int64_t region_kind, const struct policy_group *g);
+
+/* The NUMA group of a rank. domains: SLUICE_COLL_DOMAINS. */
+int policy_domain(int64_t domains, int rank, int ranks, int memory_node);
+
+/* Returns: how a buffer is described: adopted at once, once it has earned that, or never.
+ * is_shared: another thread or an incoming message may write to bytes between the buffer's parts. */
+enum region_intent policy_intent(int64_t region_kind, bool is_shared);
+
+/* Returns: bytes of one rank that one schedule moves. Longer messages are cut, which bounds scratch
+ * memory. parts: ranks whose data one rank holds (1, or all of them in a gather). */
+uint64_t policy_piece_bytes(uint64_t bytes, int parts);
+
+/* ---- reuse of buffers -------------------------------------------------------------------- */
+
+/*
+ * Calls of one collective, of about one size, on one communicator. All ranks count these calls
+ * alike and change between admitting and passing on only by an answer that they share: do all of
+ * them reuse their buffers? Asking costs a message each way, so questions become rare. Zeroed
+ * memory is the initial state.
+ */
+struct policy_reuse {
+	struct backoff passing, admitting; /* calls between questions, in either state */
+	bool is_admitted;
+	_Atomic uint16_t admitted; /* calls since the last question */
+	_Atomic uint16_t unmapped; /* of them in memory that peers had not mapped */
+	/* nonblocking calls: the question waits for the next blocking one */
+	bool is_asked;     /* the question waits */
+	bool would_agree;  /* this rank's answer */
+	uint16_t deferred; /* calls since the question waits */
+};
+enum policy_step { REUSE_PASS, REUSE_ADMIT, REUSE_ASK };
+enum policy_step policy_reuse_next(struct policy_reuse *r);
+/* After REUSE_ASK: the shared answer holds for this call and for the following ones. */
+void policy_reuse_answer(struct policy_reuse *r, bool all_reuse);
+/* After REUSE_ASK, where nobody can answer now: the state stays as it is, and the question comes
+ * again with the next call. */
+void policy_reuse_defer(struct policy_reuse *r);
+/* Counts an admitted call. r: NULL where the call was admitted whatever its buffers. */
+void policy_reuse_count(struct policy_reuse *r, bool is_mapped);
+/* Returns: whether most calls admitted since the last question were in memory that peers had
+ * mapped. */
+bool policy_reuse_was_right(const struct policy_reuse *r);
+
+#define POLICY_SIZE_CLASSES 12
+/* Returns: the size class of a call, 0 to POLICY_SIZE_CLASSES - 1: powers of two from 64 KiB on. */
+int policy_size_class(uint64_t bytes);
+
+/* ---- early return ------------------------------------------------------------------------ */
+
+enum policy_detach {
+	DETACH_NEVER,   /* complete before returning */
+	DETACH_NOW,     /* return as soon as nothing needs this rank */
+	DETACH_IF_LATE, /* copy like the others, return when a partner keeps this rank waiting */
+};
+
+struct policy_detach_facts {
+	int64_t mode;            /* enum base_early */
+	int64_t wait_us;         /* how long to wait for a late partner; -1: decide */
+	uint64_t bytes, min_bytes;
+	bool guard_is_ready;
+	bool has_mover;          /* a channel, and a CPU for it if it needs one */
+	bool has_process;        /* the worker process, which rarely needs to be woken */
+	bool shares_cpus;        /* fewer CPUs than ranks: waiting lets another rank run */
+	bool site_may_try;       /* the last early returns of the call site were worth it */
+	uint64_t copy_ns;        /* estimated time to copy everything: the most that can be won */
+	uint64_t waited_ns;      /* since when a partner only waits for this rank */
+	uint64_t partner_copy_ns; /* estimated time for that partner to copy its share alone */
+};
+struct policy_detach_choice {
+	enum policy_detach how;
+	uint64_t wait_ns;
+	const char *reason; /* a sentence for the trace and the log */
+};
+/* Decided by each rank for itself. */
+void policy_detach(const struct policy_detach_facts *f, struct policy_detach_choice *out);
+/*
+ * Returns: the time that an early return has won. free_ns: the program computed until it wanted the
+ * data; waited_ns: it then waited; copy_ns: duration of the call without the early return, 0 when
+ * unknown because a partner was late. A worker without a CPU of its own wins nothing: the program
+ * copied instead.
+ */
+uint64_t policy_gain_ns(uint64_t free_ns, uint64_t waited_ns, uint64_t copy_ns);
+/* free_ns: from the return until somebody wanted the data or the operation completed; cost_ns:
+ * guarding and the fault. */
+bool policy_was_worth(uint64_t free_ns, uint64_t cost_ns);
+
+/* ---- call sites -------------------------------------------------------------------------- */
+
+struct policy_site {
+	_Atomic uintptr_t key;
+	struct backoff backoff; /* calls that complete before they return, until the next try */
+};
+/* Returns: the record of calls from `address` of about this size. Never NULL; sites may share one
+ * when there are more than the table holds. */
+struct policy_site *policy_site(const void *address, bool is_root, uint64_t bytes);
+bool policy_site_may_try(struct policy_site *s);
+/* An early return is over: the program computed undisturbed for free_ns and paid cost_ns. */
+void policy_site_learn(struct policy_site *s, uint64_t free_ns, uint64_t cost_ns);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls that win in reused buffers and lose in new ones: when are they admitted? */
+#include "policy/policy.h"
+
+#define SIZES_FROM 16 /* log2 of the smallest size with a class of its own */
+#define PASS_FIRST 4u /* three uses of a buffer earn adoption (SLUICE_REGION_ADOPT_AFTER) */
+/* Calls for which a program that changes its behaviour is served the wrong way: passed on, it gains
+ * nothing; admitted, it loses. */
+#define PASS_MAX   64u
+#define ADMIT_MAX  16u
+/* Calls admitted without an answer. A program that makes more has no blocking calls, which would
+ * bring the answer, and may have changed. */
+#define DEFER_MAX  64u
+
+int policy_size_class(uint64_t bytes)
+{
+	int power = 63 - __builtin_clzll(bytes | 1);
+	int class = power < SIZES_FROM ? 0 : power - SIZES_FROM;
+
+	return class < POLICY_SIZE_CLASSES ? class : POLICY_SIZE_CLASSES - 1;
+}
+
+static struct backoff *backoff_of(struct policy_reuse *r)
+{
+	return r->is_admitted ? &r->admitting : &r->passing;
+}
+
+/* The last call of an interval asks. */
+static void begin_interval(struct backoff *b, uint32_t interval)
+{
+	backoff_set(b, interval);
+	backoff_skip(b, interval - 1);
+}
+
+enum policy_step policy_reuse_next(struct policy_reuse *r)
+{
+	if (!backoff_interval(&r->passing))
+		begin_interval(&r->passing, PASS_FIRST);
+	if (backoff_is_due(backoff_of(r)))
+		return REUSE_ASK;
+	return r->is_admitted ? REUSE_ADMIT : REUSE_PASS;
+}
+
+void policy_reuse_answer(struct policy_reuse *r, bool all_reuse)
+{
+	/* the first admitted call is followed by a question, which soon tells whether admitting was
+	 * right */
+	uint32_t last = all_reuse && !r->is_admitted ? 0 : backoff_interval(
+		all_reuse ? &r->admitting : &r->passing);
+
+	r->is_admitted = all_reuse;
+	r->is_asked = false;
+	begin_interval(backoff_of(r), backoff_longer(last, 1, all_reuse ? ADMIT_MAX : PASS_MAX));
+	atomic_store_explicit(&r->admitted, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->unmapped, 0, memory_order_relaxed);
+}
+
+void policy_reuse_defer(struct policy_reuse *r)
+{
+	backoff_skip(backoff_of(r), 0);
+	if (!r->is_asked)
+		r->deferred = 0;
+	r->is_asked = true;
+	if (++r->deferred > DEFER_MAX)
+		r->is_admitted = false;
+}
+
+void policy_reuse_count(struct policy_reuse *r, bool is_mapped)
+{
+	if (!r)
+		return;
+	atomic_fetch_add_explicit(&r->admitted, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&r->unmapped, !is_mapped, memory_order_relaxed);
+}
+
+bool policy_reuse_was_right(const struct policy_reuse *r)
+{
+	return atomic_load_explicit(&r->unmapped, memory_order_relaxed) * 4u <=
+	       atomic_load_explicit(&r->admitted, memory_order_relaxed);
+}
