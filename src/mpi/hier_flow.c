@@ -309,7 +309,7 @@ bool hier_serve(struct taken *t, int *rc)
 	struct flow f;
 
 	if (!hier_suits(t))
-		return trace_passed("it is not one of those that are served over several nodes");
+		return trace_rejected("it is not one of those that are served over several nodes");
 	hier_wait_idle(t->lc->span);
 	work(&f, t, take_prepare(t), NULL);
 	*rc = conclude(&f);

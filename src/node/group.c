@@ -13,8 +13,8 @@
 #define SPIN_NS 50000u          /* with a core for each rank */
 #define YIELD_NS 1000000000u    /* then only, waiting costs less than the MPI's own spinning */
 #define YIELD_SHARED_NS 2000000u
-#define TRIAL_BYTES (64u << 10)
-#define TRIAL_WINDOWS 4 /* each used once: the bytes lie in the writer's cache, as a root's do */
+#define PROBE_BYTES (64u << 10)
+#define PROBE_COPIES 4 /* each used once: the bytes lie in the writer's cache, as a root's do */
 #define REACH_READ 1u
 #define REACH_WRITE 2u
 
@@ -114,20 +114,20 @@ static char *arena_of(const struct node_group *g, int rank)
 
 /* ---- trial: can we really reach each other? ---------------------------------------------- */
 
-static void trial_prepare(struct node_group *g)
+static void probe_prepare(struct node_group *g)
 {
 	struct node_rank *me = &g->ranks[g->rank];
 
 	me->probe_value = node_arena_id();
 	me->probe_addr = (uintptr_t)&me->probe_value;
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
-	me->call_off = call_word();
-	if (g->rank == 0 && g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES)
+	me->process_word_off = process_word();
+	if (g->rank == 0 && g->area_bytes >= PROBE_COPIES * PROBE_BYTES)
 		memset(node_area(g, 0), 0,
-		       TRIAL_WINDOWS * TRIAL_BYTES); /* as it was, but in our cache */
+		       PROBE_COPIES * PROBE_BYTES); /* as it was, but in our cache */
 }
 
-static uint8_t trial_peer(struct node_group *g, int r)
+static uint8_t probe_peer(struct node_group *g, int r)
 {
 	const struct node_rank *peer = &g->ranks[r];
 	struct iovec remote = { (void *)(uintptr_t)peer->probe_addr, sizeof(uint64_t) };
@@ -149,24 +149,24 @@ static uint8_t trial_peer(struct node_group *g, int r)
 
 /* Which is faster for memory that is not mapped, asked of the machine itself: rank 1 reads from
  * rank 0. */
-static void trial_time(struct node_group *g)
+static void probe_time(struct node_group *g)
 {
 	struct node_rank *me = &g->ranks[1];
-	char *buf = g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES ? malloc(TRIAL_BYTES) : NULL;
+	char *buf = g->area_bytes >= PROBE_COPIES * PROBE_BYTES ? malloc(PROBE_BYTES) : NULL;
 	uint64_t vm = UINT32_MAX, copy = UINT32_MAX;
 
 	if (!buf)
 		return;
-	memset(buf, 1, TRIAL_BYTES);
-	for (uint64_t off = 0; off < TRIAL_WINDOWS * TRIAL_BYTES; off += 2 * TRIAL_BYTES) {
+	memset(buf, 1, PROBE_BYTES);
+	for (uint64_t off = 0; off < PROBE_COPIES * PROBE_BYTES; off += 2 * PROBE_BYTES) {
 		uint64_t t0 = os_now_ns(), t1;
-		int err = node_vm_read(g, 0, buf, g->ranks[0].area_addr + off, TRIAL_BYTES);
+		int err = node_vm_read(g, 0, buf, g->ranks[0].area_addr + off, PROBE_BYTES);
 
 		t1 = os_now_ns();
 		if (err)
 			vm = 0;
 		vm = base_min_u64(vm, t1 - t0);
-		memcpy(buf, (char *)node_area(g, 0) + off + TRIAL_BYTES, TRIAL_BYTES);
+		memcpy(buf, (char *)node_area(g, 0) + off + PROBE_BYTES, PROBE_BYTES);
 		__asm__ volatile("" : : "r"(buf) : "memory"); /* nobody reads it */
 		copy = base_min_u64(copy, os_now_ns() - t1);
 	}
@@ -178,17 +178,17 @@ static void trial_time(struct node_group *g)
 }
 
 /* Returns 0 when every peer's control data can be read through its mapping. */
-static int trial_run(struct node_group *g, const struct node_hello *all)
+static int probe_run(struct node_group *g, const struct node_hello *all)
 {
 	for (int r = 0; r < g->size; r++) {
 		if (r == g->rank)
 			continue;
 		if (g->ranks[r].probe_value != all[r].arena_id)
 			return -EPROTO;
-		g->reach[g->rank * g->size + r] = trial_peer(g, r);
+		g->reach[g->rank * g->size + r] = probe_peer(g, r);
 	}
 	if (g->rank == 1 && node_can_read(g, 1, 0))
-		trial_time(g);
+		probe_time(g);
 	return 0;
 }
 
@@ -306,7 +306,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 		return -EPROTO;
 	group_set_control(g, arena_of(g, 0) + all[0].control_off);
 	set_waiting(g, all);
-	trial_prepare(g);
+	probe_prepare(g);
 	return 0;
 }
 
@@ -356,7 +356,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	ret = agree(oob, group_connect(g, &x, all), &err);
 	if (ret || err)
 		goto out;
-	ret = agree(oob, trial_run(g, all), &err);
+	ret = agree(oob, probe_run(g, all), &err);
 	g->id = (uint32_t)(all[0].socket_id >> 32 ^ all[0].socket_id) | 1;
 out:
 	exchange_close(&x);
@@ -408,7 +408,7 @@ bool node_can_write(const struct node_group *g, int writer, int owner)
 
 void node_cpus(const struct node_group *g, struct os_cpumask *out) { *out = g->cpus; }
 
-void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
+void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
 {
 	*out_vm_ns = g->ranks[1].vm_ns;
 	*out_copy_ns = g->ranks[1].copy_ns;

@@ -62,19 +62,19 @@ static uint64_t nap_ns(uint64_t waited_ns)
 	return base_min_u64(base_max_u64(waited_ns / NAP_SHARE, NAP_MIN_NS), NAP_MAX_NS);
 }
 
-static void nap_on_bell(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
+static void nap(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
 {
 	struct node_rank *me = self(g);
 
 	if (!w->armed) {
-		w->bell = atomic_load_explicit(&me->bell, memory_order_acquire);
+		w->wakes = atomic_load_explicit(&me->wakes, memory_order_acquire);
 		atomic_store_explicit(&me->sleeping, 1, memory_order_relaxed);
-		atomic_thread_fence(memory_order_seq_cst); /* partner: node_ring */
+		atomic_thread_fence(memory_order_seq_cst); /* partner: node_wake */
 		w->armed = true;
 		return; /* the caller looks once more */
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
-	os_futex_wait(&me->bell, w->bell, nap_ns(waited_ns));
+	os_futex_wait(&me->wakes, w->wakes, nap_ns(waited_ns));
 	w->idle |= CHECK_SPINS - 1; /* a step of progress after each nap */
 	disarm(g, w);
 }
@@ -99,7 +99,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 		sched_yield();
 		w->idle |= CHECK_SPINS - 1; /* each further step looks at the clock */
 	} else {
-		nap_on_bell(g, w, now - w->since_ns);
+		nap(g, w, now - w->since_ns);
 	}
 	if (now - w->checked_ns < CHECK_PEERS_NS)
 		return 0;
@@ -107,19 +107,19 @@ int node_wait(struct node_group *g, struct node_wait *w)
 	return 1;
 }
 
-void node_ring(struct node_group *g, int rank)
+void node_wake(struct node_group *g, int rank)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* partner: nap_on_bell */
-	node_ring_soon(g, rank);
+	atomic_thread_fence(memory_order_seq_cst); /* partner: nap */
+	node_wake_relaxed(g, rank);
 }
 
-void node_ring_soon(struct node_group *g, int rank)
+void node_wake_relaxed(struct node_group *g, int rank)
 {
 	struct node_rank *r = &g->ranks[rank];
 
 	if (base_likely(!atomic_load_explicit(&r->sleeping, memory_order_relaxed)))
 		return;
-	atomic_fetch_add_explicit(&r->bell, 1, memory_order_release);
-	os_futex_wake(&r->bell, 1);
+	atomic_fetch_add_explicit(&r->wakes, 1, memory_order_release);
+	os_futex_wake(&r->wakes, 1);
 	base_count(BASE_CTR_WAKES, 1);
 }

@@ -168,7 +168,7 @@ static void finish(struct reduce_view *v, const struct reduce_step *st, uint32_t
 	for (int r = 0; r < node_size(v->group); r++)
 		if (r != node_rank(v->group) &&
 		    (st->level != REDUCE_PART || v->domains->of[r] == home))
-			node_ring(v->group, r);
+			node_wake(v->group, r);
 }
 
 int reduce_move_step(struct reduce_view *v, uint32_t rank)

@@ -14,7 +14,7 @@ void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
 		return;
 	for (int r = 0; r < node_size(v->group); r++) /* each waits for all slices */
 		if (r != node_rank(v->group))
-			node_ring(v->group, r);
+			node_wake(v->group, r);
 }
 
 /* Results of several ranks in one unit are records of their own: those are no rows. Of two levels a

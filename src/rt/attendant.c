@@ -16,7 +16,7 @@ static void attend(void *arg)
 	uint32_t seen = 0;
 
 	(void)arg;
-	while (!node_wait_call(&seen)) {
+	while (!node_wait_process_wake(&seen)) {
 		pending_rescue_all();
 		requests_attend();
 	}

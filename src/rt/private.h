@@ -239,7 +239,7 @@ int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob);
 void workers_comm_destroyed(struct rt_comm *c);
 /* Does it serve this communicator, and live? */
 bool workers_serve(const struct rt_comm *c);
-/* A rank waits: see worker_look(). Async-signal-safe. */
+/* A rank waits: see worker_check(). Async-signal-safe. */
 void workers_look(struct rt_comm *c);
 /* exec's callback for ranks that wait; arg: the communicator. */
 void workers_progress(void *arg);

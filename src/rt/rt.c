@@ -99,7 +99,7 @@ static void report_problems(const char *text, int world_rank)
 }
 
 /* What was measured here, but not what all ranks must agree on where ranks on other machines, which
- * have other files, cannot be told from ranks here before the first collective (node/presence.c).
+ * have other files, cannot be told from ranks here before the first collective (node/discovery.c).
  */
 static void load_tuned(bool prefer_pmix, const char *library_version)
 {
@@ -195,7 +195,7 @@ void rt_stop(void)
 	worker_detach();
 	base_counters_report();
 	region_fini();
-	node_leave();
+	node_withdraw();
 	node_fini();
 	trace_stop();
 	set_gates();
@@ -239,7 +239,7 @@ static bool prefers_vm(const struct node_group *g)
 	struct policy_group p = { .ranks = node_size(g),
 				  .oversubscribed = node_is_oversubscribed(g) };
 
-	node_trial_times(g, &p.vm_ns, &p.copy_ns);
+	node_probe_times(g, &p.vm_ns, &p.copy_ns);
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 

@@ -183,7 +183,7 @@ static void take_back(void *arg, uint64_t name, bool is_intent)
 void workers_look(struct rt_comm *c)
 {
 	if (c->worker_group)
-		worker_look(c->worker_group, take_back, c);
+		worker_check(c->worker_group, take_back, c);
 }
 
 void workers_progress(void *arg)

@@ -128,7 +128,7 @@ void totals_add(uint16_t site, const struct trace_totals *more)
 		t->calls += more->calls;
 		t->bytes += more->bytes;
 		t->ticks += more->ticks;
-		t->taken += more->taken;
+		t->admitted += more->admitted;
 		t->early += more->early;
 	} else {
 		atomic_fetch_add_explicit(&file_header()->uncounted, more->calls,
@@ -142,6 +142,6 @@ void totals_add_call(const struct trace_record *r)
 	totals_add(r->call.site, &(struct trace_totals){ .calls = 1,
 							 .bytes = r->call.bytes,
 							 .ticks = r->end - r->begin,
-							 .taken = r->call.outcome >= TRACE_TAKEN,
+							 .admitted = r->call.outcome >= TRACE_ADMITTED,
 							 .early = r->call.outcome == TRACE_EARLY });
 }

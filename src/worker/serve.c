@@ -50,17 +50,17 @@ static void claim_unlock(void *arg)
  * been woken. */
 static bool share(uint64_t bytes)
 {
-	struct worker_bell *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->announced;
 	const struct progress_facts f = {
 		.asker = PROGRESS_SHARER,
 		.work_ns = bytes / OS_COPY_BYTES_PER_NS,
-		.looking = atomic_load_explicit(&b->seekers, memory_order_relaxed),
+		.polling = atomic_load_explicit(&b->seekers, memory_order_relaxed),
 		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
 	};
 
 	if (progress_decide(&f).action != PROGRESS_WAKE)
 		return false;
-	bell_wake(b);
+	announce_wake(b);
 	return true;
 }
 
@@ -72,7 +72,7 @@ static void began(void *arg, uint64_t name, uint64_t bytes)
 			      os_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
 			      memory_order_relaxed);
 	atomic_store_explicit(&m->thread->claim, name,
-			      memory_order_release); /* partner: worker_look */
+			      memory_order_release); /* partner: worker_check */
 	if (!m->has_shared)
 		m->has_shared = share(bytes);
 }
@@ -124,13 +124,13 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 			      memory_order_release); /* partner: worker_group_close */
 }
 
-/* What lies at *at of the bell. */
+/* What lies at *at of the announced. */
 static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t what)
 {
 	serve_one(t, what);
 	/* not before: another thread may help */
-	bell_remove(&serve.page->bell, *at, what);
-	*at = (*at + 1) % WORKER_BELL_ENTRIES; /* the others' turn */
+	announce_remove(&serve.page->announced, *at, what);
+	*at = (*at + 1) % WORKER_ANNOUNCEMENTS; /* the others' turn */
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */
@@ -148,37 +148,37 @@ static void settle_in(struct worker_thread *t)
 
 /* Nothing is announced: looks for a while, or sleeps. Returns for how long it may look the next
  * time. */
-static uint64_t rest(uint32_t seen, uint64_t look_ns, enum progress_action action)
+static uint64_t rest(uint32_t seen, uint64_t poll_ns, enum progress_action action)
 {
-	struct worker_bell *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->announced;
 	uint64_t since = os_now_ns();
 
-	if (action != PROGRESS_LOOK || !bell_seek(b, seen, since + look_ns))
-		bell_sleep(b, seen);
-	return progress_look_ns(look_ns, os_now_ns() - since, serve.page->poll_max_ns);
+	if (action != PROGRESS_POLL || !announce_poll(b, seen, since + poll_ns))
+		announce_sleep(b, seen);
+	return progress_poll_ns(poll_ns, os_now_ns() - since, serve.page->poll_max_ns);
 }
 
 static void *thread_main(void *arg)
 {
 	struct worker_thread *t = arg;
-	struct worker_bell *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->announced;
 	bool looks = t == &serve.page->thread[0]; /* one that looks is enough */
 	struct progress_facts f = { .asker = PROGRESS_MOVER };
 	enum progress_action action;
-	uint64_t look_ns = 0, what;
+	uint64_t poll_ns = 0, what;
 	uint32_t at = 0, seen;
 
 	settle_in(t);
 	for (;;) {
 		seen = atomic_load_explicit(&b->count, memory_order_acquire);
-		what = bell_look(b, &at);
+		what = announce_peek(b, &at);
 		f.work_ns = what != 0;
-		f.look_ns = looks ? look_ns : 0;
+		f.poll_ns = looks ? poll_ns : 0;
 		action = progress_decide(&f).action;
-		if (action == PROGRESS_TAKE)
+		if (action == PROGRESS_CLAIM)
 			serve_announced(t, &at, what);
 		else
-			look_ns = rest(seen, look_ns, action);
+			poll_ns = rest(seen, poll_ns, action);
 	}
 	return NULL;
 }

@@ -288,7 +288,7 @@ static void add_call(struct trace_data *d, uint32_t process, uint32_t thread,
 		.outcome = r->call.outcome,
 		.region = r->call.region,
 		.is_root = r->flags & TRACE_IS_ROOT,
-		.left = TRACE_NO_CALL,
+		.detached = TRACE_NO_CALL,
 	};
 	add_moved(d, process, thread, r);
 }
@@ -317,7 +317,7 @@ static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread,
 
 		place->totals.calls++;
 		place->totals.bytes += call->call.bytes;
-		place->totals.taken += call->call.outcome == TRACE_TAKEN;
+		place->totals.admitted += call->call.outcome == TRACE_ADMITTED;
 		place->in_call_ns += (uint64_t)((double)ticks * p->ns_per_tick);
 	}
 	return true;
@@ -358,22 +358,22 @@ static uint64_t when(const struct trace_data *d, uint32_t process, const struct 
 
 static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
 {
-	struct trace_left *l = TRACE_ADD(d, lefts);
+	struct trace_detached *l = TRACE_ADD(d, detached);
 
-	*l = (struct trace_left){
+	*l = (struct trace_detached){
 		.begin_ns = when(d, process, r, r->begin),
 		.end_ns = when(d, process, r, r->end),
-		.wanted_ns = r->left.wanted ? when(d, process, r, r->left.wanted) : 0,
-		.waited_ns = when(d, process, r, r->begin + r->left.waited) -
+		.wanted_ns = r->detached.wanted ? when(d, process, r, r->detached.wanted) : 0,
+		.waited_ns = when(d, process, r, r->begin + r->detached.waited) -
 			     when(d, process, r, r->begin),
 		.process = process,
-		.touches = r->left.touches,
+		.touches = r->detached.touches,
 		.by_call = r->flags & TRACE_BY_CALL,
 		.call = TRACE_NO_CALL,
-		.caller = r->left.caller,
-		.id = r->left.id,
-		.op = r->left.op,
-		.group = r->left.group,
+		.caller = r->detached.caller,
+		.id = r->detached.id,
+		.op = r->detached.op,
+		.group = r->detached.group,
 		.rank = r->rank,
 		.ranks = r->ranks,
 	};
@@ -399,7 +399,7 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++, r++) {
 		if (r->type == TRACE_NOTHING || r->type >= TRACE_REPEATS || r->end < r->begin)
 			continue;
-		if (r->type == TRACE_ALIKE) {
+		if (r->type == TRACE_TEMPLATE) {
 			if (i + TRACE_REPEAT_RECORDS < TRACE_RECORDS_PER_CHUNK)
 				add_row(d, process, c->thread, r);
 			continue;
@@ -411,7 +411,7 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 			add_copy(d, process, c->thread, r);
 		else if (r->type == TRACE_TOUCH)
 			add_touch(d, process, r);
-		else if (r->type == TRACE_LEFT)
+		else if (r->type == TRACE_DETACHED)
 			add_left(d, process, r);
 		else
 			add_span(d, process, c->thread, r);
@@ -433,13 +433,13 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 		sum->bytes += t->bytes;
 		sum->small_calls += t->small_calls;
 		sum->small_bytes += t->small_bytes;
-		sum->taken += t->taken;
+		sum->admitted += t->admitted;
 		sum->early += t->early;
 		place->in_call_ns += (uint64_t)((double)t->ticks * p->ns_per_tick);
 		if (t->sampled)
 			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
 							(double)t->sampled *
-							(double)(t->small_calls - TRACE_EACH));
+							(double)(t->small_calls - TRACE_ALWAYS_TIMED));
 		place->processes += !seen[p->place_of_site[i]];
 		seen[p->place_of_site[i]] = true;
 	}

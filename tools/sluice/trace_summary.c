@@ -89,7 +89,7 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 	format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
 	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number,
-		p->totals.calls, bytes, p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ",
+		p->totals.calls, bytes, p->totals.admitted, p->totals.early, p->sampled_ns ? "~" : " ",
 		in_call, p->totals.early || p->begun ? waited : "-", gain, p->name, p->where);
 }
 
@@ -142,13 +142,13 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) &&
 		    what[c->outcome])
 			count_reason(all, &count, what[c->outcome],
-				     trace_text_of(process, c->outcome == TRACE_PASSED
+				     trace_text_of(process, c->outcome == TRACE_BY_HOST
 								    ? c->why
 								    : c->early_why),
 				     1);
 	}
 	if (p->totals.small_calls) /* not each has a record */
-		count_reason(all, &count, what[TRACE_PASSED], "below SLUICE_COLL_THRESHOLD",
+		count_reason(all, &count, what[TRACE_BY_HOST], "below SLUICE_COLL_THRESHOLD",
 			     p->totals.small_calls);
 	qsort(all, count, sizeof *all, by_calls);
 	for (size_t i = 0; i < count; i++)
@@ -160,7 +160,7 @@ static void print_begun(FILE *out, const struct trace_place *p)
 {
 	char left[32], waited[32];
 
-	format_ns(p->left_ns / p->begun, left, sizeof left);
+	format_ns(p->detached_ns / p->begun, left, sizeof left);
 	format_ns(p->waited_ns / p->begun, waited, sizeof waited);
 	fprintf(out,
 		"      after the call: pending for %s until it was seen to be over, of which the "
@@ -178,7 +178,7 @@ static void print_left(FILE *out, const struct trace_place *p)
 		print_begun(out, p);
 	if (!ended)
 		return;
-	format_ns(p->left_ns / ended, left, sizeof left);
+	format_ns(p->detached_ns / ended, left, sizeof left);
 	format_ns(p->waited_ns / ended, waited, sizeof waited);
 	format_ns(p->saved_ns, saved, sizeof saved);
 	format_ns(p->cost_ns, cost, sizeof cost);

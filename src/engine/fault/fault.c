@@ -18,7 +18,7 @@ struct fault_chan {
 	struct fault_settings settings;
 	struct sw_queue queue;
 	struct engine_thread thread;
-	_Atomic uint32_t bell; /* rung by flush, retire, close */
+	_Atomic uint32_t wakes; /* rung by flush, retire, close */
 	_Atomic uint32_t
 		running; /* 1 from taking a copy until its done() has returned, or has retired us */
 	_Atomic bool stopping;
@@ -40,8 +40,8 @@ static _Thread_local struct fault_chan *inside __attribute__((tls_model("initial
 static void ring(struct fault_chan *ch)
 {
 	/* Release: what was decided before is seen by the thread, which loads it with acquire. */
-	atomic_fetch_add_explicit(&ch->bell, 1, memory_order_release);
-	os_futex_wake(&ch->bell, 1);
+	atomic_fetch_add_explicit(&ch->wakes, 1, memory_order_release);
+	os_futex_wake(&ch->wakes, 1);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -55,14 +55,14 @@ static bool is_closed(struct fault_chan *ch)
 static int wait_until(struct fault_chan *ch, uint64_t ns)
 {
 	for (;;) {
-		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(&ch->wakes, memory_order_acquire);
 		uint64_t now = os_now_ns();
 
 		if (is_closed(ch))
 			return -ECANCELED;
 		if (now >= ns)
 			return 0;
-		os_futex_wait(&ch->bell, bell, ns == OS_FOR_EVER ? ns : ns - now);
+		os_futex_wait(&ch->wakes, seen, ns == OS_FOR_EVER ? ns : ns - now);
 	}
 }
 
@@ -153,7 +153,7 @@ static void thread_main(void *arg)
 	struct fault_chan *ch = arg;
 
 	for (;;) {
-		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(&ch->wakes, memory_order_acquire);
 		struct engine_copy *c;
 		int slot;
 
@@ -163,7 +163,7 @@ static void thread_main(void *arg)
 		else if (atomic_load_explicit(&ch->stopping, memory_order_relaxed))
 			return;
 		else
-			os_futex_wait(&ch->bell, bell, OS_FOR_EVER);
+			os_futex_wait(&ch->wakes, seen, OS_FOR_EVER);
 	}
 }
 

@@ -22,8 +22,8 @@ void sw_sleep_found(struct sw_sleep *s)
 
 static void ring(struct sw_sleep *s, unsigned worker)
 {
-	atomic_fetch_add_explicit(&s->bells[worker], 1, memory_order_release);
-	os_futex_wake(&s->bells[worker], 1);
+	atomic_fetch_add_explicit(&s->wakes[worker], 1, memory_order_release);
+	os_futex_wake(&s->wakes[worker], 1);
 }
 
 void sw_sleep_wake(struct sw_sleep *s, unsigned first)
@@ -77,12 +77,12 @@ void sw_sleep_rouse(struct sw_sleep *s, unsigned worker)
 void sw_sleep_wait(struct sw_sleep *s, unsigned worker)
 {
 	for (;;) {
-		uint32_t bell = atomic_load_explicit(&s->bells[worker], memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(&s->wakes[worker], memory_order_acquire);
 
-		/* A bell that rings late, for a sleep that was undone, only makes this turn once
+		/* A seen that rings late, for a sleep that was undone, only makes this turn once
 		 * more. Acquire: pairs with the waker's; what it made ready is seen. */
 		if (!(atomic_load_explicit(&s->word, memory_order_acquire) >> worker & 1))
 			return;
-		os_futex_wait(&s->bells[worker], bell, OS_FOR_EVER);
+		os_futex_wait(&s->wakes[worker], seen, OS_FOR_EVER);
 	}
 }

@@ -83,7 +83,7 @@ static inline bool sw_queue_cancel(struct sw_queue *q, uint64_t slots,
  */
 struct sw_sleep {
 	BASE_ALIGNED_LINE _Atomic uint64_t word;
-	_Atomic uint32_t bells[SW_WORKERS]; /* one futex a worker; counts its wake-ups */
+	_Atomic uint32_t wakes[SW_WORKERS]; /* one futex a worker; counts its wake-ups */
 };
 
 /* What was made ready before is taken soon: wakes one, at best worker `first` or one after it,

@@ -241,7 +241,7 @@ int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datat
 	*out = (struct rt_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
 	out->addr = (char *)base + shape->true_lb;
 	if (!shape->in_order || (count != 1 && shape->extent != shape->size) ||
-	    rt_is_device_memory(out->addr, out->bytes))
+	    os_is_device_memory(out->addr, out->bytes))
 		return pack_init_packed(pack, base, count, datatype, shape, out);
 	pack->element = NULL;
 	pack->element_is_dirty = false;

@@ -342,7 +342,7 @@ static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 				    .bytes = (uint64_t)(hi - lo),
 				    .is_shared = is_apart };
 	out->count = s->n;
-	return hi - lo - sum <= sum / 2 && !rt_is_device_memory(out->buf.addr, out->buf.bytes);
+	return hi - lo - sum <= sum / 2 && !os_is_device_memory(out->buf.addr, out->buf.bytes);
 }
 
 /* ---- several pieces, packed one after the other ------------------------------------------ */

@@ -12,7 +12,7 @@
 
 #include "node/private.h"
 
-#define TRIAL_BYTES ((uint64_t)8 << 20)
+#define PROBE_BYTES ((uint64_t)8 << 20)
 #define PATIENCE_NS 4000000000u /* a group is made in milliseconds */
 #define NAP_NS      1000000u
 #define REPEATS     5
@@ -21,7 +21,7 @@ struct meeting {
 	_Atomic uint32_t arrived; /* futex; each process adds one a barrier */
 	_Atomic uint32_t is_over; /* one of them has given up or died */
 	char slots[2][512];
-	struct node_trial result; /* written by rank 0 */
+	struct node_probe result; /* written by rank 0 */
 	char failure[2][160];     /* by rank: why it did not come to the end */
 };
 
@@ -85,15 +85,15 @@ static double gbps(uint64_t since_ns)
 {
 	uint64_t ns = os_now_ns() - since_ns;
 
-	return ns ? (double)TRIAL_BYTES / (double)ns : 0;
+	return ns ? (double)PROBE_BYTES / (double)ns : 0;
 }
 
 static void try_arena(const struct node_group *g, const struct offer *o, char *mine,
-		      struct node_trial *t)
+		      struct node_probe *t)
 {
-	char *theirs = node_map(g, 1, o->arena_off, TRIAL_BYTES);
+	char *theirs = node_map(g, 1, o->arena_off, PROBE_BYTES);
 
-	if (!theirs || theirs[0] != 1 || theirs[TRIAL_BYTES - 1] != 1) {
+	if (!theirs || theirs[0] != 1 || theirs[PROBE_BYTES - 1] != 1) {
 		snprintf(t->arena, sizeof(t->arena),
 			 "the mapped memory is not that of the other process");
 		return;
@@ -102,7 +102,7 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 		uint64_t start = os_now_ns();
 		double speed;
 
-		os_copy(mine, theirs, TRIAL_BYTES, BASE_COPY_AUTO);
+		os_copy(mine, theirs, PROBE_BYTES, BASE_COPY_AUTO);
 		speed = gbps(start);
 		t->arena_gbps = speed > t->arena_gbps ? speed : t->arena_gbps;
 	}
@@ -110,7 +110,7 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 
 /* The group knows whether it works; the kernel's reason comes from asking once more. */
 static void try_vm(const struct node_group *g, const struct offer *o, char *mine,
-		   struct node_trial *t)
+		   struct node_probe *t)
 {
 	bool reads = node_can_read(g, 0, 1), writes = node_can_write(g, 0, 1);
 	int ret = 0;
@@ -119,7 +119,7 @@ static void try_vm(const struct node_group *g, const struct offer *o, char *mine
 		uint64_t start = os_now_ns();
 		double speed;
 
-		ret = node_vm_read(g, 1, mine, o->addr, TRIAL_BYTES);
+		ret = node_vm_read(g, 1, mine, o->addr, PROBE_BYTES);
 		speed = gbps(start);
 		if (!ret && reads)
 			t->vm_read_gbps = speed > t->vm_read_gbps ? speed : t->vm_read_gbps;
@@ -135,16 +135,16 @@ static void try_vm(const struct node_group *g, const struct offer *o, char *mine
 
 static int try_all(struct node_group *g, struct member *me, int rank)
 {
-	char *mine = mmap(NULL, TRIAL_BYTES, PROT_READ | PROT_WRITE,
+	char *mine = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	struct offer *o = node_area(g, 1);
 	struct region_extent e = { 0 };
 	int ret = mine == MAP_FAILED ? -ENOMEM : 0;
 
 	if (!ret && rank == 1) {
-		ret = region_extent_get(TRIAL_BYTES, false, &e);
+		ret = region_extent_get(PROBE_BYTES, false, &e);
 		if (!ret) {
-			memset((char *)region_arena_base() + e.offset, 1, TRIAL_BYTES);
+			memset((char *)region_arena_base() + e.offset, 1, PROBE_BYTES);
 			*o = (struct offer){ e.offset, (uintptr_t)mine };
 		}
 	}
@@ -209,7 +209,7 @@ static int wait_for_both(struct meeting *m, const pid_t pids[2])
 	return ret;
 }
 
-int node_try_pair(struct node_trial *out)
+int node_probe_pair(struct node_probe *out)
 {
 	struct meeting *m =
 		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -61,7 +61,7 @@ static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t 
 
 /* ---- the end of it ----------------------------------------------------------------------- */
 
-static void take_back_all(struct worker_page *p, uint32_t group, worker_take_back *take_back,
+static void take_back_all(struct worker_page *p, uint32_t group, worker_reclaim *take_back,
 			  void *arg)
 {
 	uint64_t intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
@@ -81,7 +81,7 @@ static void take_back_all(struct worker_page *p, uint32_t group, worker_take_bac
 }
 
 /* Once for each group, by one rank. */
-static bool rescue(struct worker_page *p, uint32_t group, worker_take_back *take_back, void *arg)
+static bool rescue(struct worker_page *p, uint32_t group, worker_reclaim *take_back, void *arg)
 {
 	struct worker_group *g = &p->group[group];
 	uint32_t none = 0;
@@ -115,13 +115,13 @@ static void end_it(const struct worker_page *p)
 
 /* Somebody waits in vain for what one of its threads has claimed. True: that has ended. */
 static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim,
-		    uint64_t late_ns)
+		    uint64_t overdue_ns)
 {
 	if (lend(p, t, claim))
 		return true;
 	if (is_dead(p))
 		declare_dead(p);
-	else if (late_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
+	else if (overdue_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
 		end_it(p);
 	return false;
 }
@@ -139,9 +139,9 @@ static void look_at_life(struct worker_page *p, uint64_t interval_ns)
 		declare_dead(p);
 }
 
-void look_now_and_then(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS); }
+void check_alive_sometimes(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS); }
 
-bool worker_look(int group, worker_take_back *take_back, void *arg)
+bool worker_check(int group, worker_reclaim *take_back, void *arg)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	struct progress_facts f = { .asker = PROGRESS_WAITER };
@@ -159,9 +159,9 @@ bool worker_look(int group, worker_take_back *take_back, void *arg)
 			continue;
 		now = os_now_ns();
 		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
-		f.late_ns = now > due ? now - due : 0;
+		f.overdue_ns = now > due ? now - due : 0;
 		if (progress_decide(&f).action == PROGRESS_LEND)
-			any |= is_late(p, t, claim, f.late_ns);
+			any |= is_late(p, t, claim, f.overdue_ns);
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	if (intent && exec_name_group(intent) == g)
@@ -197,7 +197,7 @@ static void invite(struct worker_page *p, uint32_t group)
 		place(&p->thread[i], &p->cpus);
 }
 
-void look_end(uint64_t wait_ns)
+void stop_process(uint64_t wait_ns)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	const struct timespec a_moment = { .tv_nsec = OS_LEND_NS };
