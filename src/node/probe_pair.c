@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A node group of two fresh processes, made as that of two ranks is, and one copy each way between
- * them. The processes meet in memory that both inherit: that stands in for the MPI.
- */
+/* Makes a node group of two fresh processes, as two ranks would, and copies once each way. The
+ * processes meet in memory that both inherit, which stands in for the host MPI. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,16 +11,16 @@
 #include "node/private.h"
 
 #define PROBE_BYTES ((uint64_t)8 << 20)
-#define PATIENCE_NS 4000000000u /* a group is made in milliseconds */
+#define PATIENCE_NS 4000000000u /* a group takes milliseconds */
 #define NAP_NS      1000000u
 #define REPEATS     5
 
 struct meeting {
-	_Atomic uint32_t arrived; /* futex; each process adds one a barrier */
-	_Atomic uint32_t is_over; /* one of them has given up or died */
+	_Atomic uint32_t arrived; /* futex; each process adds 1 at each barrier */
+	_Atomic uint32_t is_over; /* a process has given up or died */
 	char slots[2][512];
 	struct node_probe result; /* written by rank 0 */
-	char failure[2][160];     /* by rank: why it did not come to the end */
+	char failure[2][160];     /* by rank: why it failed */
 };
 
 struct member {
@@ -36,7 +34,7 @@ static int meet(struct member *me)
 
 	atomic_fetch_add_explicit(&me->m->arrived, 1, memory_order_acq_rel);
 	os_futex_wake(&me->m->arrived, 1);
-	/* acquire: what the other wrote before its addition */
+	/* acquire: what the other process wrote before its addition */
 	while ((seen = atomic_load_explicit(&me->m->arrived, memory_order_acquire)) < want) {
 		if (atomic_load_explicit(&me->m->is_over, memory_order_relaxed))
 			return -EOWNERDEAD;
@@ -74,9 +72,9 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return ret;
 }
 
-/* ---- what rank 0 tries -------------------------------------------------------------- */
+/* ---- the probe of rank 0 ------------------------------------------------------------------- */
 
-/* Where rank 1's bytes are: in its user area, published by the barrier. */
+/* Address of rank 1's bytes, in its user area; published by the barrier. */
 struct offer {
 	uint64_t arena_off, addr;
 };
@@ -108,7 +106,7 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 	}
 }
 
-/* The group knows whether it works; the kernel's reason comes from asking once more. */
+/* The group knows whether the call works; a second try gives the kernel's reason. */
 static void try_vm(const struct node_group *g, const struct offer *o, char *mine,
 		   struct node_probe *t)
 {
@@ -172,7 +170,7 @@ static int member_main(struct meeting *m, int rank)
 		if (!ret)
 			return 0;
 	}
-	/* that the other one has gone is no news: it says why itself */
+	/* the other process reports its own failure */
 	if (ret != -EOWNERDEAD)
 		snprintf(m->failure[rank], sizeof(m->failure[rank]), "%s",
 			 ret ? strerror(-ret) : node_refusal());
@@ -181,7 +179,7 @@ static int member_main(struct meeting *m, int rank)
 
 /* ---- the parent --------------------------------------------------------------------- */
 
-/* Reap both; 0, -ENOTCONN when one failed, -ETIMEDOUT when one was given up. */
+/* Reaps both processes. Returns: 0, -ENOTCONN when one failed, -ETIMEDOUT when one was killed. */
 static int wait_for_both(struct meeting *m, const pid_t pids[2])
 {
 	uint64_t deadline = os_now_ns() + PATIENCE_NS;

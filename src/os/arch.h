@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The time-stamp counter runs at one rate on all CPUs, also while they sleep. */
+/* Returns: true when the time-stamp counter runs at one rate on all CPUs, also while they sleep. */
 bool os_arch_has_steady_ticks(void);
 
-/* The CPU runs this kernel. */
+/* Return: true when the CPU runs this kernel. */
 bool os_arch_has_movsb(void);
 bool os_arch_has_interleaved(void);
-/* rep movsb is this CPU's fastest copy from 256 KiB on, at any distance of the two cores. */
+/* Returns: true when rep movsb is this CPU's fastest copy from 256 KiB on, at any distance of the
+ * cores. */
 bool os_arch_prefers_movsb(void);
 /*
  * Copy `bytes` bytes of any alignment; the buffers must not overlap. Call one only where its has_

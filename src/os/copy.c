@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which copy kernel, and running it. The figures behind it: doc/adr/0005-copy-kernels.md. */
+/* Choosing and running a copy kernel. doc/adr/0005-copy-kernels.md has the measurements. */
 #include <string.h>
 
 #include "os/arch.h"
 #include "os/os.h"
 
 enum {
-	MOVSB_FROM = 256 << 10,         /* total; smaller, it is no faster than memcpy */
-	INTERLEAVE_FROM = 512 << 10,    /* total */
+	MOVSB_FROM = 256 << 10,         /* total bytes; below, it is no faster than memcpy */
+	INTERLEAVE_FROM = 512 << 10,    /* total bytes */
 	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
 };
@@ -29,8 +29,8 @@ bool os_copy_has(enum base_copy_kernel kernel)
 	return false;
 }
 
-/* Total from which data goes past the caches: sources and destinations would fill too much of them
- * for the reader to find its part there. */
+/* Total bytes from which copies bypass the caches: sources and destinations would fill so much of
+ * the last-level cache that the reader misses anyway. */
 static uint64_t nontemporal_from(void)
 {
 	uint64_t llc = os_llc_bytes();
@@ -48,8 +48,8 @@ static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_b
 		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
 	if (!said && total_bytes >= nontemporal_from())
 		return BASE_COPY_NONTEMPORAL;
-	/* It pays between the second-level caches of two cores, hence while the data fits there; a
-	 * copy in one piece is a process's own, between buffers of its own cache. */
+	/* Interleaving pays between the second-level caches of two cores, hence while the data fits
+	 * there. A copy in one fragment is a process's own, inside the cache of one core. */
 	if (total_bytes >= INTERLEAVE_FROM && total_bytes < os_l2_bytes() &&
 	    fragment_bytes >= INTERLEAVE_FRAGMENT && fragment_bytes < total_bytes &&
 	    os_arch_has_interleaved())

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lending a CPU. Another thread may displace an idle-priority thread for a second in the middle of
- * the very copy that a thread of normal priority waits for, and only root can raise the priority
- * of the displaced thread. But the waiting thread has a CPU, and lends it for a moment.
+ * the very copy that a thread of normal priority waits for, and only root may raise the priority of
+ * the displaced thread. But the waiting thread has a CPU, and lends it for a moment.
  */
 #include <limits.h>
 

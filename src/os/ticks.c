@@ -5,7 +5,8 @@
 #include "os/os.h"
 #include "os/procfile.h"
 
-/* Those that read the counter. A kernel that has found it wanting uses another. */
+/* Clock sources that read the time-stamp counter. A kernel that found the counter unstable uses
+ * another. */
 static bool is_by_counter(const char *source)
 {
 	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page" };

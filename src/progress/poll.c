@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long a mover looks for work before it sleeps. Looking costs a CPU that nobody wants; sleeping
- * costs the next collective a wake-up, and its copy the time until the mover runs. So it looks as
- * long as it would have had to for the last gap, with something to spare, when that is not more
- * than the most that is allowed; half as long after each gap that was too long for that; and in the
- * end not at all.
+ * How long a mover polls for work before it sleeps. Polling costs a CPU that nobody uses; sleeping
+ * costs the next collective a wake-up and its latency. So a mover polls long enough for the last
+ * gap between two collectives, plus half of it, if that is below the maximum; half as long after
+ * each gap above the maximum; and in the end not at all.
  */
 #include "progress/progress.h"
 
