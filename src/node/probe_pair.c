@@ -93,7 +93,7 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 
 	if (!theirs || theirs[0] != 1 || theirs[PROBE_BYTES - 1] != 1) {
 		snprintf(t->arena, sizeof(t->arena),
-			 "the mapped memory is not that of the other process");
+			 "the mapping does not show the memory of the other process");
 		return;
 	}
 	for (int i = 0; i < REPEATS; i++) {
@@ -233,10 +233,10 @@ int node_probe_pair(struct node_probe *out)
 
 		snprintf(out->arena, sizeof(out->arena), "%s",
 			 why[0]              ? why
-			 : ret == -ETIMEDOUT ? "the processes of the trial gave no answer for 4 s"
-					     : "a process of the trial died");
-		snprintf(out->vm_read, sizeof(out->vm_read), "not tried, as the arena failed");
-		snprintf(out->vm_write, sizeof(out->vm_write), "not tried, as the arena failed");
+			 : ret == -ETIMEDOUT ? "the probing processes did not answer for 4 s"
+					     : "a probing process died");
+		snprintf(out->vm_read, sizeof(out->vm_read), "not tried: the arena failed");
+		snprintf(out->vm_write, sizeof(out->vm_write), "not tried: the arena failed");
 	}
 	munmap(m, sizeof(*m));
 	return ret;
