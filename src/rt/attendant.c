@@ -24,7 +24,7 @@ static void attend(void *arg)
 
 void attendant_own_thread(void)
 {
-	guard_own_thread();
+	sud_own_thread();
 	region_own_thread();
 }
 

@@ -151,7 +151,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	}
 	/* from arming to leaving no handler of the program may run: it would wait for this thread
 	 */
-	guard_enter();
+	sud_enter();
 	p = pending_get();
 	ret = -ENOSPC;
 	if (p) {
@@ -172,7 +172,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 			exec_stay(r);
 			pending_put_back(p);
 		}
-		guard_leave();
+		sud_exit();
 		trace_early_reason("its memory could not be guarded");
 		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name,
 			 strerror(-ret));
@@ -184,7 +184,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	if (progress == PROGRESS_FEED)
 		movers_feed(r, p);
 	pending_unhold(p);
-	guard_leave();
+	sud_exit();
 	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was
 		     left */
 		pending_complete_run(r);
@@ -227,7 +227,7 @@ static bool is_guard_ready(struct policy_detach_facts *f, struct policy_detach_c
 {
 	f->guard_is_ready = guard_is_ready();
 	if (!f->guard_is_ready) {
-		guard_rest();
+		guard_cancel_ready();
 		policy_detach(f, choice);
 		trace_early_reason(choice->reason);
 	}
@@ -292,7 +292,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 		}
 	}
 	if (choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
-		guard_rest();
+		guard_cancel_ready();
 	/* an error is found again, and handled, by waiting */
 	return exec_wait(r);
 }

@@ -332,13 +332,13 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 
 	if (!p)
 		return false;
-	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
 			  does */
 	do {
 		ret = exec_advance(run, 0); /* an error is found again by who wants it */
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
-	guard_leave();
+	sud_exit();
 	pending_unhold(p);
 	return any;
 }

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program
- * sets and sees of these two signals (action, mask, pending) is virtual from signals_install() on;
- * SIGSYS is never blocked for real even before, so that threads_look() can reach every thread.
+ * sets and sees of these two signals (action, mask, pending) is virtual from sud_signal_install() on;
+ * SIGSYS is never blocked for real even before, so that sud_enable_threads() can reach every thread.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 
-#include "base/base.h"
-#include "guard/machine.h"
-#include "guard/system.h"
+#include "sud/machine.h"
+#include "sud/private.h"
 
-#define BIT(signo)    ((uint64_t)1 << ((signo) - 1))
-#define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
 #define KERNEL_RESTORER 0x04000000ul
 #define KERNEL_SIGNALS 64
 #ifdef __GLIBC__
@@ -33,7 +30,7 @@ struct action {
 
 /* Written under the lock. */
 static struct taken {
-	signals_handler *ours; /* NULL: not taken */
+	sud_handler *ours; /* NULL: not taken */
 	struct action program;
 } taken[2];
 static _Atomic bool is_taken[2]; /* is there anything to do in the program's calls? */
@@ -61,24 +58,24 @@ static bool is_ours(int signo)
 
 static long raw_action(int signo, const struct action *new, struct action *old)
 {
-	return system_call(SYS_rt_sigaction, (long)signo, new, old, sizeof(uint64_t));
+	return sud_syscall(SYS_rt_sigaction, (long)signo, new, old, sizeof(uint64_t));
 }
 
 static uint64_t lock(void)
 {
 	uint64_t all = ~(uint64_t)0, old = 0;
 
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
 	/* acquires what unlock released */
 	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
-		system_call(SYS_sched_yield);
+		sud_syscall(SYS_sched_yield);
 	return old;
 }
 
 static void unlock(uint64_t old)
 {
 	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for lock */
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
 /* ---- actions ----------------------------------------------------------------------------- */
@@ -100,15 +97,13 @@ static bool has_handler(const struct action *a)
  */
 static long set_ours(int signo, const struct taken *t)
 {
-	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO | SA_NODEFER,
+	struct action a = { .handler = (void *)t->ours,
+			    .flags = SA_SIGINFO | SA_NODEFER | KERNEL_RESTORER,
+			    .restorer = sud_restorer,
 			    .mask = BIT(LIBC_CANCEL) };
 
 	if (has_handler(&t->program))
 		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
-	if (MACHINE_HAS_RESTORER) {
-		a.flags |= KERNEL_RESTORER;
-		a.restorer = system_restorer;
-	}
 	if (signo == SIGSYS)
 		a.flags |= SA_RESTART;
 	return raw_action(signo, &a, NULL);
@@ -125,8 +120,8 @@ static long set_ours(int signo, const struct taken *t)
  */
 static struct other {
 	_Atomic(void *) handler; /* the program's, behind relay() */
-	void *hid;               /* by which handler's action ... */
-	uint64_t bits;           /* ... these were hidden in its mask */
+	void *masked_by;         /* the handler in whose action ... */
+	uint64_t hidden;         /* ... these were removed from the mask */
 	int flags;               /* of RELAY_FLAGS; the kernel's are relay()'s */
 } others[KERNEL_SIGNALS + 1];
 
@@ -136,14 +131,14 @@ static void relay(int signo, siginfo_t *si, void *ucontext)
 	struct other *o = &others[signo];
 	uint32_t depth;
 
-	if (threads_defer_sig(si, ucontext))
+	if (section_defer_sig(si, ucontext))
 		return;
 	if (o->flags & (int)SA_RESETHAND)
 		raw_action(signo, &dfl, NULL);
-	depth = threads_suspend_trust();
-	((signals_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
+	depth = section_suspend();
+	((sud_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
 										     ucontext);
-	threads_resume_trust(depth);
+	section_resume(depth);
 }
 
 static bool is_other(int signo)
@@ -160,8 +155,8 @@ static void clean_action(int signo)
 	if (!is_other(signo) || (signo >= 32 && signo < 34) /* libc's own */ ||
 	    raw_action(signo, NULL, &a) || !has_handler(&a) || a.handler == (void *)relay)
 		return;
-	o->hid = a.handler;
-	o->bits |= a.mask & NEVER_BLOCKED;
+	o->masked_by = a.handler;
+	o->hidden |= a.mask & NEVER_BLOCKED;
 	a.mask &= ~NEVER_BLOCKED;
 	o->flags = (int)a.flags & RELAY_FLAGS;
 	a.flags = (a.flags & ~(unsigned long)SA_RESETHAND) | SA_SIGINFO;
@@ -170,7 +165,7 @@ static void clean_action(int signo)
 	raw_action(signo, &a, NULL);
 }
 
-int signals_install(int signo, signals_handler *handler)
+int sud_signal_install(int signo, sud_handler *handler)
 {
 	int i = index_of(signo);
 	struct taken *t = &taken[i];
@@ -190,7 +185,7 @@ int signals_install(int signo, signals_handler *handler)
 	return (int)ret;
 }
 
-void signals_uninstall(int signo)
+void sud_signal_uninstall(int signo)
 {
 	int i = index_of(signo);
 	uint64_t old = lock();
@@ -217,7 +212,7 @@ static bool take_again(int signo, struct taken *t)
 	return ok;
 }
 
-bool signals_are_ours(void)
+bool sud_signals_are_ours(void)
 {
 	static const int signals[] = { SIGSEGV, SIGSYS };
 
@@ -243,7 +238,7 @@ static uint64_t *mask_of(ucontext_t *uc)
 
 static void send_again(int signo, siginfo_t *si)
 {
-	system_call(SYS_rt_tgsigqueueinfo, system_call(SYS_getpid), system_call(SYS_gettid),
+	sud_syscall(SYS_rt_tgsigqueueinfo, sud_syscall(SYS_getpid), sud_syscall(SYS_gettid),
 		    (long)signo, si);
 }
 
@@ -261,7 +256,7 @@ static void die(int signo, siginfo_t *si)
 /* As the kernel would call it: with its mask, which it may change for the time after it in uc. */
 static void call_program(int signo, const struct action *a, siginfo_t *si, ucontext_t *uc)
 {
-	uint64_t *virtual = threads_virtual_mask(), mask;
+	uint64_t *virtual = sud_virtual_mask(), mask;
 	uint32_t depth;
 
 	*mask_of(uc) |= *virtual;
@@ -270,10 +265,10 @@ static void call_program(int signo, const struct action *a, siginfo_t *si, ucont
 		local.outer_mask = *virtual;
 	*virtual = mask & NEVER_BLOCKED;
 	mask &= ~NEVER_BLOCKED;
-	depth = threads_suspend_trust();
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
-	((signals_handler *)a->handler)(signo, si, uc);
-	threads_resume_trust(depth);
+	depth = section_suspend();
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
+	((sud_handler *)a->handler)(signo, si, uc);
+	section_resume(depth);
 	if (local.handlers)
 		local.handlers--;
 	*virtual = *mask_of(uc) & NEVER_BLOCKED;
@@ -287,10 +282,10 @@ static void keep(int i, const siginfo_t *si)
 	local.has_waiting[i] = true;
 }
 
-void signals_chain_sig(int signo, siginfo_t *si, void *ucontext)
+void sud_chain_sig(int signo, siginfo_t *si, void *ucontext)
 {
 	int i = index_of(signo);
-	bool is_blocked = *threads_virtual_mask() & BIT(signo), forced = si->si_code > 0;
+	bool is_blocked = *sud_virtual_mask() & BIT(signo), forced = si->si_code > 0;
 	uint64_t old = lock();
 	struct action a = taken[i].program;
 
@@ -307,7 +302,7 @@ void signals_chain_sig(int signo, siginfo_t *si, void *ucontext)
 
 /* ---- what the program asks for, by interpose.c ------------------------------------------- */
 
-uint64_t signals_never_blocked(void)
+uint64_t sud_unblockable(void)
 {
 	return BIT(SIGSYS) |
 	       (atomic_load_explicit(&is_taken[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
@@ -329,7 +324,7 @@ static void mask_to(sigset_t *set, uint64_t mask)
 static void to_user(const struct action *a, struct sigaction *out)
 {
 	memset(out, 0, sizeof(*out));
-	out->sa_sigaction = (signals_handler *)a->handler;
+	out->sa_sigaction = (sud_handler *)a->handler;
 	out->sa_flags = (int)a->flags; /* libc shows its restorer as well */
 	out->sa_restorer = a->restorer;
 	mask_to(&out->sa_mask, a->mask);
@@ -339,11 +334,11 @@ static void to_kernel(const struct sigaction *sa, struct action *out)
 {
 	*out = (struct action){ .handler = (void *)sa->sa_sigaction,
 				.flags = (unsigned)sa->sa_flags | KERNEL_RESTORER,
-				.restorer = system_restorer,
+				.restorer = sud_restorer,
 				.mask = mask_from(&sa->sa_mask) & ~(BIT(SIGKILL) | BIT(SIGSTOP)) };
 }
 
-int signals_action(int signo, const struct sigaction *new, struct sigaction *old_out)
+int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out)
 {
 	int i = index_of(signo);
 	struct taken *t = &taken[i];
@@ -355,7 +350,7 @@ int signals_action(int signo, const struct sigaction *new, struct sigaction *old
 		to_kernel(new, &wanted);
 	old = lock();
 	before = t->program;
-	if (new && threads_is_vforked()) {
+	if (new && sud_is_vforked()) {
 		ret = raw_action(signo, &wanted, NULL);
 	} else if (new) {
 		t->program = wanted;
@@ -369,62 +364,62 @@ int signals_action(int signo, const struct sigaction *new, struct sigaction *old
 	return (int)ret;
 }
 
-bool signals_is_virtual(int signo)
+bool sud_is_virtual(int signo)
 {
 	return is_ours(signo);
 }
 
-struct signals_other signals_get_other(int signo)
+struct sud_relay sud_relay_get(int signo)
 {
 	const struct other *o = &others[is_other(signo) ? signo : 0];
 
-	return (struct signals_other){ atomic_load_explicit(&o->handler, memory_order_relaxed),
-				       o->hid, o->bits, o->flags };
+	return (struct sud_relay){ atomic_load_explicit(&o->handler, memory_order_relaxed),
+				       o->masked_by, o->hidden, o->flags };
 }
 
-void signals_put_other(int signo, const struct signals_other *from)
+void sud_relay_put(int signo, const struct sud_relay *from)
 {
 	if (!is_other(signo))
 		return;
-	others[signo].hid = from->hid;
-	others[signo].bits = from->bits;
+	others[signo].masked_by = from->masked_by;
+	others[signo].hidden = from->hidden;
 	others[signo].flags = from->flags;
 	atomic_store_explicit(&others[signo].handler, from->handler, memory_order_relaxed);
 }
 
-void signals_set_other(int signo, struct sigaction *sa)
+void sud_relay_set(int signo, struct sigaction *sa)
 {
-	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & signals_never_blocked();
-	struct signals_other o = signals_get_other(signo);
+	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & sud_unblockable();
+	struct sud_relay o = sud_relay_get(signo);
 	struct action a = { .handler = (void *)sa->sa_sigaction };
 	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
-		      !threads_is_vforked();
+		      !sud_is_vforked();
 
-	if (!is_other(signo) || (!hidden && !o.bits && !relays))
+	if (!is_other(signo) || (!hidden && !o.hidden && !relays))
 		return;
 	mask_to(&sa->sa_mask, mask & ~hidden);
-	o.hid = a.handler;
-	o.bits = hidden;
+	o.masked_by = a.handler;
+	o.hidden = hidden;
 	if (relays) {
 		o.handler = a.handler;
 		o.flags = sa->sa_flags & RELAY_FLAGS;
 		sa->sa_sigaction = relay;
 		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | SA_SIGINFO;
 	}
-	signals_put_other(signo, &o);
+	sud_relay_put(signo, &o);
 }
 
-void signals_show_other(const struct signals_other *o, struct sigaction *sa)
+void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
 {
 	if (sa->sa_sigaction == relay) {
-		sa->sa_sigaction = (signals_handler *)o->handler;
+		sa->sa_sigaction = (sud_handler *)o->handler;
 		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | o->flags;
 	}
-	if (o->bits && o->hid == (void *)sa->sa_sigaction)
-		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->bits);
+	if (o->hidden && o->masked_by == (void *)sa->sa_sigaction)
+		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->hidden);
 }
 
-bool signals_are_relayed(void)
+bool sud_relays(void)
 {
 	return is_ours(SIGSYS);
 }
@@ -436,12 +431,12 @@ static uint64_t changed(int how, uint64_t before, uint64_t set)
 	return how == SIG_UNBLOCK ? before & ~set : set;
 }
 
-void signals_mask_changed(int how, uint64_t set)
+void sud_mask_changed(int how, uint64_t set)
 {
-	uint64_t *virtual = threads_virtual_mask(), before = *virtual;
+	uint64_t *virtual = sud_virtual_mask(), before = *virtual;
 
-	set = changed(how, before, set & signals_never_blocked());
-	if (set == before || threads_is_vforked())
+	set = changed(how, before, set & sud_unblockable());
+	if (set == before || sud_is_vforked())
 		return;
 	*virtual = set;
 	for (int i = 0; i < 2; i++) {
@@ -454,12 +449,12 @@ void signals_mask_changed(int how, uint64_t set)
 	}
 }
 
-uint64_t signals_waiting(void)
+uint64_t sud_pending(void)
 {
 	return (local.has_waiting[0] ? BIT(SIGSEGV) : 0) | (local.has_waiting[1] ? BIT(SIGSYS) : 0);
 }
 
-int signals_take_waiting(uint64_t set, siginfo_t *out)
+int sud_pending_take(uint64_t set, siginfo_t *out)
 {
 	for (int i = 0; i < 2; i++)
 		if (local.has_waiting[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {
@@ -470,21 +465,22 @@ int signals_take_waiting(uint64_t set, siginfo_t *out)
 	return 0;
 }
 
-void signals_jumped(bool mask_comes_back)
+void sud_jumped(bool restores_mask)
 {
-	if (base_likely(!local.handlers))
-		return;
-	local.handlers = 0;
-	if (mask_comes_back)
-		*threads_virtual_mask() = local.outer_mask;
+	if (base_unlikely(local.handlers)) {
+		local.handlers = 0;
+		if (restores_mask)
+			*sud_virtual_mask() = local.outer_mask;
+	}
+	section_reset();
 }
 
 /* ---- another program takes this one's place, or inherits from it ------------------------- */
 
-void signals_exec(bool begin)
+void signals_exec_mask(bool begin)
 {
 	static const int signals[] = { SIGSEGV, SIGSYS };
-	uint64_t real = *threads_virtual_mask();
+	uint64_t real = *sud_virtual_mask();
 
 	for (int i = 0; i < 2; i++) {
 		struct action ign = { .handler = (void *)SIG_IGN };
@@ -497,6 +493,6 @@ void signals_exec(bool begin)
 			set_ours(signals[i], &taken[i]);
 	}
 	if (real)
-		system_call(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,
+		sud_syscall(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,
 			    NULL, sizeof(real));
 }
