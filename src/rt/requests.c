@@ -415,7 +415,7 @@ void requests_check_peers(struct rt_comm *c)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-static void clear_way(const struct rt_side *s)
+static void clear_way(const struct coll_side *s)
 {
 	if (!s->count)
 		return;
@@ -484,7 +484,7 @@ void rt_request_start(struct rt_request *r)
 	host_call_end();
 }
 
-int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner,
+int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
 		      struct rt_request **out)
 {
 	struct rt_request *r = calloc(1, sizeof(*r));
