@@ -115,7 +115,7 @@ static const char *const names[WAYS] = { "reduce", "loop", "loop past the caches
 static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buffers *b,
 		 const struct region_extent *mem)
 {
-	const struct exec_reduce f = { .kind = REDUCE_ALLREDUCE,
+	const struct exec_reduce f = { .kind = COLL_ALLREDUCE,
 				     .type = GOAL_ADD,
 				     .dtype = GOAL_F32,
 				     .count = bytes / 4,
@@ -189,7 +189,7 @@ static int run(int rank, int n, const uint64_t *sizes)
 	struct exec_comm *e;
 
 	me = rank;
-	os_cpumask_apply(&cpu);
+	os_cpumask_apply(0, &cpu);
 	base_options_load(environ, NULL, 0);
 	if (region_init() || node_group_create(&oob, exec_area_bytes(2), &g) || !g ||
 	    exec_create(g, NULL, NULL, &e))
