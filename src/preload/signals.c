@@ -375,7 +375,7 @@ static int take_waiting(const sigset_t *set, siginfo_t *out)
 
 	if (base_likely(!sud_pending()))
 		return 0;
-	signo = sud_pending_take(mask_from(set), &si);
+	signo = sud_pending_get(mask_from(set), &si);
 	if (signo && out)
 		*out = si;
 	return signo;

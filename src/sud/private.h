@@ -63,7 +63,7 @@ struct thread {
 	struct thread *next;     /* all records, never removed */
 };
 
-/* Of this thread, used by it and by signals that interrupt it. */
+/* State of this thread, used by it and by handlers that interrupt it. */
 struct sud_local {
 	struct thread *thread;
 	uint64_t mask;          /* in force again when a section with blocked signals ends */

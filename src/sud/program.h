@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the program does to signals and threads, as preload/ reports it. The program's SIGSEGV and
+ * The program's signals and threads, as preload/ reports them. The program's SIGSEGV and
  * SIGSYS are virtual: its actions, masks and pending signals of these two are kept here, while the
  * kernel has ours. Until sud_signal_install() everything passes unchanged, but for SIGSYS in masks.
  *
@@ -52,7 +52,7 @@ void sud_mask_changed(int how, uint64_t set);
 /* Returns: signals that were sent to this thread and are virtually blocked. */
 uint64_t sud_pending(void);
 /* Takes one of them that is in `set`. Returns: its number, 0 when there is none. */
-int sud_pending_take(uint64_t set, siginfo_t *out);
+int sud_pending_get(uint64_t set, siginfo_t *out);
 
 /* ---- threads ----------------------------------------------------------------------------- */
 

@@ -37,7 +37,7 @@ static struct virtual_signal {
 static _Atomic bool is_installed[2];
 static _Atomic uint32_t lock_word;
 
-/* Of this thread. */
+/* State of this thread. */
 static __thread struct {
 	siginfo_t pending[2];  /* sent while the program blocks them */
 	bool has_pending[2];
@@ -458,7 +458,7 @@ uint64_t sud_pending(void)
 	return (local.has_pending[0] ? BIT(SIGSEGV) : 0) | (local.has_pending[1] ? BIT(SIGSYS) : 0);
 }
 
-int sud_pending_take(uint64_t set, siginfo_t *out)
+int sud_pending_get(uint64_t set, siginfo_t *out)
 {
 	for (int i = 0; i < 2; i++)
 		if (local.has_pending[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {

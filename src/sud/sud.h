@@ -45,7 +45,7 @@ long sud_syscall(long nr, ...);
 
 /* ---- set-up ------------------------------------------------------------------------------ */
 
-/* What the owner of closed memory (guard/) gives. All run in signal handlers. */
+/* Functions of the owner of closed memory (guard/). All run in signal handlers. */
 struct sud_ops {
 	/* Is a byte of [start, end) closed for this kind of access? */
 	bool (*overlaps)(uintptr_t start, uintptr_t end, bool write);

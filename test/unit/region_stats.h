@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What region/ holds at the moment. */
+/* Counts of region/ at the moment. */
 #ifndef SLUICE_TEST_REGION_STATS_H
 #define SLUICE_TEST_REGION_STATS_H
 
