@@ -76,7 +76,10 @@ API_EXPORT int sluice_goal_group_join(const char *name, int rank, int size, int 
 }
 
 API_EXPORT const char *sluice_goal_refusal(void) { return node_refusal(); }
-API_EXPORT void sluice_goal_group_leave(struct sluice_goal_group *g) { sched_group_leave(inner(g)); }
+API_EXPORT void sluice_goal_group_leave(struct sluice_goal_group *g)
+{
+	sched_group_leave(inner(g));
+}
 API_EXPORT int sluice_goal_group_rank(const struct sluice_goal_group *g)
 {
 	return sched_rank((const struct sched_group *)g);
