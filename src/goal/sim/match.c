@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages and receives that wait for each other, by rank, in order. A list that has become long is
- * dealt out into bins by sender and tag; receives that leave one of them open stand in a bin of
- * their own, and the older of two candidates wins.
+ * Unexpected messages and posted receives of each rank, in order. A long list is distributed to
+ * bins by sender and tag. Receives with a wildcard stand in a bin of their own; the older of two
+ * candidates matches.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "private.h"
 
-#define LONG_LIST 32u /* elements a bin on average, before there are more bins */
+#define LONG_LIST 32u /* average length of a bin before the number of bins grows */
 
-/* What stands in a list: the first words of struct sim_posted and struct sim_arrived. */
+/* The first words of struct sim_posted and struct sim_arrived. */
 struct key {
 	uint32_t peer, tag, seq;
 };
@@ -62,7 +62,7 @@ static void push(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, ui
 	*tail = index;
 }
 
-/* The first that matches; *before: the one before it. */
+/* Returns: the first element that matches; *before: the element before it. */
 static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *key, uint32_t rank,
 		     uint32_t head, const struct key *want, uint32_t *before)
 {
@@ -99,7 +99,8 @@ static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l,
 		uint32_t before, i;
 		struct key have;
 
-		/* a closed one can be in its bin or among the open ones; an open one anywhere */
+		/* An element with sender and tag may be in its bin or among those with wildcards;
+		 * one with a wildcard may be anywhere. */
 		if (!is_open(want) && bin != home && bin != b->mask + 1)
 			bin = bin < home ? home : b->mask + 1;
 		i = find(s, pool, key, rank, b->bin[bin].head, want, &before);
@@ -154,7 +155,7 @@ static uint32_t new_bins(struct sim *s)
 	return s->bins_count++;
 }
 
-/* Deal the list out into `bins` bins, a power of two. */
+/* Distributes the list to `bins` bins, a power of two. */
 static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key,
 		    uint32_t rank, uint32_t bins)
 {

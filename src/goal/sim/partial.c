@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requirement counters: only of operations that require several others and of those some, not all,
- * have ended. So memory grows with what is in flight, not with the schedules. Open addressing,
+/* Requirement counters, only of operations that require several others of which some have ended and
+ * some have not. So memory grows with what is in flight, not with the schedules. Open addressing,
  * linear probing. */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int grow(struct sim_partials *p)
 	return 0;
 }
 
-/* Those behind it that would not be found any more move up. */
+/* Moves up the entries behind it that probing would not find any more. */
 static void take_out(struct sim_partials *p, uint32_t hole)
 {
 	p->count--;

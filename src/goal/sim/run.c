@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The events: an operation that may begin, and a message whose first byte has arrived. */
+/* Processing events: an operation may begin; the first byte of a message has arrived. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "private.h"
 
-#define PROGRESS_EVENTS 0xffffu /* a call of progress() each so many events, plus one */
-#define AHEAD 6u                /* events whose ranks are fetched into the cache meanwhile */
+#define PROGRESS_EVENTS 0xffffu /* events, less one, between two calls of progress() */
+#define AHEAD 6u                /* events ahead whose ranks are prefetched */
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -19,7 +19,7 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *
 	switch (kind) {
 	case SIM_SEND:
 		return p->overhead_ps + cpu;
-	case SIM_RECEIVE: /* the CPU is held until the last byte is there */
+	case SIM_RECEIVE: /* the CPU is occupied until the last byte has come */
 		return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
 	default:
 		break;
@@ -84,7 +84,7 @@ static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_
 	return release(s, side, rank, op, true, ready, from);
 }
 
-/* The operation may begin at `ready`; its CPU or NIC may have to say something about that. */
+/* The operation may begin at `ready`, or when its CPU or NIC is free. */
 static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint32_t from)
 {
 	struct sim_rank *r = sim_rank_of(s, rank);
@@ -112,7 +112,7 @@ static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 	return sim_queue_push(&s->queue, &e);
 }
 
-/* Sends first, then receives, then the rest, otherwise in the order in which they were set free. */
+/* Sends first, then receives, then the others; each in the order in which they became ready. */
 static int push_freed(struct sim *s, unsigned side, uint32_t rank)
 {
 	int rc = 0;
@@ -151,7 +151,8 @@ static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct
 	s->config.watch(s->config.ctx, &span);
 }
 
-/* True: the event stands in line for its CPU, or, when it is no local operation, its NIC. */
+/* Puts the event into the line of its CPU, or of its NIC, when that is busy. Returns: true when it
+ * waits. */
 static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t nic_free,
 		      uint32_t nic_last, uint64_t *when)
 {
@@ -242,7 +243,7 @@ static int do_send(struct sim *s, struct sim_event *e)
 	return rc ? rc : advance_line(s, e->rank, line, e, cpu, nic->free_send);
 }
 
-/* A message longer than S has met its receive: its sender may go on. */
+/* A rendezvous: the message has met its receive and the sender's operation may end. */
 static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now,
 			  uint32_t from)
 {
@@ -372,7 +373,7 @@ static int happen(struct sim *s, struct sim_event *e)
 	}
 }
 
-/* The ranks of what comes soon: each event touches another one, far away in memory. */
+/* Prefetches the ranks of coming events: each event touches another rank, far away in memory. */
 static void fetch_ahead(const struct sim *s)
 {
 	const struct sim_event *e = sim_queue_peek(&s->queue, AHEAD);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What cannot go on when there are no more events. */
+/* Finds what is stuck when there are no more events. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -58,7 +58,7 @@ static int by_key(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Sorted keys of the counters that are not all met; NULL: none, or no memory. */
+/* Returns: sorted keys of the counters that are partly met; NULL: none, or no memory. */
 static uint64_t *open_counters(const struct sim *s, uint32_t *out_count)
 {
 	uint64_t *keys = malloc((s->partials.count + 1) * sizeof(*keys));

@@ -23,7 +23,7 @@ int text_labels_clear(struct text_labels *t)
 			return -ENOMEM;
 		t->slots_cap = SLOTS_MIN;
 	}
-	/* small again: clearing what one large rank needed would cost each small one after it */
+	/* shrink: after one large rank, clearing a large table for each small rank would be slow */
 	t->mask = SLOTS_MIN - 1;
 	memset(t->slots, 0, SLOTS_MIN * sizeof *t->slots);
 	t->count = t->names_bytes = 0;

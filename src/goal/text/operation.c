@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "private.h"
 
-/* What has been said of an operation; each may be said once. */
+/* Parts of an operation that are given; each may be given once. */
 enum {
 	SAID_PEER = 1,
 	SAID_TAG = 2,
@@ -51,7 +51,7 @@ static const char *const dtype_words[] = {
 		NULL
 };
 
-/* Of LogGOPSim2: a function that another program simulates. */
+/* LogGOPSim2's keyword for a function that another program simulates. */
 static const char gem5[] = "calcgem5";
 
 struct reading {
@@ -61,7 +61,7 @@ struct reading {
 	const struct text_token *word;
 	uint64_t match;
 	bool is_list;
-	uint32_t number; /* of the operation, when it had to be added early because of its list */
+	uint32_t number; /* label of the operation when its list made it be added early */
 	uint32_t label;
 };
 
@@ -195,7 +195,7 @@ static bool memory(struct text_parser *p, uint64_t bytes, uint16_t *out_mem, uin
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-/* "[10b user0+0, 20b user0+100]". The operation is added at once: pieces belong to it. */
+/* "[10b user0+0, 20b user0+100]". Adds the operation first: pieces belong to a label. */
 static bool list(struct reading *r)
 {
 	struct text_parser *p = r->p;
@@ -333,7 +333,7 @@ static bool part(struct reading *r, unsigned said)
 	}
 }
 
-/* The words that could stand here. */
+/* The words that are allowed here. */
 static void still_possible(const struct reading *r, const char **out)
 {
 	for (size_t i = 0; i < BASE_ARRAY_LEN(parts); i++)
@@ -388,7 +388,7 @@ static bool transfer(struct reading *r)
 	return all_parts(r);
 }
 
-/* dst may be an operand as a whole, but not cut one. */
+/* dst equals an operand or overlaps none. */
 static bool cuts(const struct goal_op *op, uint16_t mem, uint64_t off)
 {
 	return mem == op->mem && off != op->off && op->bytes &&
@@ -462,7 +462,7 @@ static bool list_of_append(struct reading *r)
 	return true;
 }
 
-/* Parts that the operation cannot do without. */
+/* The parts that an operation must have. */
 static bool all_said(struct reading *r, unsigned needed)
 {
 	for (size_t i = 0; i < BASE_ARRAY_LEN(parts); i++)
@@ -560,7 +560,7 @@ bool text_operation(struct text_parser *p, const struct text_token *word, uint32
 	if (r.is_list) {
 		struct goal_op *op = &p->making.build.ops[r.number];
 
-		/* what stood after the list */
+		/* fields that were parsed after the list */
 		op->cpu = r.op.cpu;
 		op->nic = r.op.nic;
 		op->tag = r.op.tag;

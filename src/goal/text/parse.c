@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs, ranks and statements other than operations. */
+/* Parses programs, ranks, and statements other than operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@ static bool over(const struct text_parser *p)
 	return p->error || p->lexer.error || p->problem_count >= TEXT_PROBLEMS_MAX;
 }
 
-/* After a problem: on to the end of the statement. */
+/* Recovery from a problem: skips to the end of the statement. */
 static void skip_statement(struct text_parser *p)
 {
 	while (!text_at_end(&p->lexer))
 		text_next(&p->lexer);
 }
 
-/* Bytes that no text has. */
+/* A binary file has these bytes, a text has none of them. */
 static bool is_binary(const struct text_lexer *l)
 {
 	unsigned char c = l->token.kind == TEXT_ODD ? (unsigned char)*l->token.start : ' ';
@@ -102,7 +102,7 @@ static bool labelled(struct text_parser *p, const struct text_token *first)
 				  text_label_name(&p->making.labels, label),
 				  (unsigned long long)l->defined);
 	l->defined = p->lexer.source.line_number;
-	l->op = TEXT_BROKEN; /* until it is read: then it is defined, though not known */
+	l->op = TEXT_BROKEN; /* defined from here on, though its operation is not parsed yet */
 	text_next(&p->lexer);
 	word = p->lexer.token;
 	if (word.kind != TEXT_WORD)
@@ -120,7 +120,7 @@ static void mark_seen(struct text_parser *p, const struct text_token *t, uint32_
 	if (word >= p->seen_words) {
 		size_t words = base_max_u64(word + 1, base_max_u64(p->seen_words * 2, 1024));
 		uint64_t *seen =
-			calloc(words, sizeof *seen); /* pages that nobody sets cost nothing */
+			calloc(words, sizeof *seen); /* untouched pages cost nothing */
 
 		if (!seen) {
 			p->error = -ENOMEM;
@@ -140,7 +140,7 @@ static void mark_seen(struct text_parser *p, const struct text_token *t, uint32_
 	p->seen_count++;
 }
 
-/* "3 {" after "rank": begins that rank. What is wrong inside of a wrong one is told as well. */
+/* "3 {" after "rank": begins that rank. Problems inside a wrong rank are reported too. */
 static bool rank_head(struct text_parser *p, const struct text_token *word)
 {
 	struct text_lexer *l = &p->lexer;
@@ -197,7 +197,7 @@ static bool statement(struct text_parser *p)
 	return text_operation(p, &first, TEXT_NO_LABEL);
 }
 
-/* After "{": up to and over "}". */
+/* Parses statements after "{", up to and including "}". */
 static void body(struct text_parser *p)
 {
 	struct text_lexer *l = &p->lexer;

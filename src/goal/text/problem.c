@@ -7,7 +7,7 @@
 #include "private.h"
 
 #define MESSAGE 400
-#define SHOWN   40 /* of a long word */
+#define SHOWN   40 /* bytes shown of a long word */
 
 static bool tell(struct text_parser *p, struct text_problem *problem, const char *fmt, va_list args)
 {
@@ -28,7 +28,7 @@ bool text_wrong(struct text_parser *p, const struct text_token *at, const char *
 	struct text_problem problem = { .line = s->line_number };
 	va_list args;
 
-	/* at the end of the text the last line is shown */
+	/* at the end of the text, show the last line */
 	if (s->line) {
 		bool there = at->kind != TEXT_EOF;
 
@@ -90,7 +90,7 @@ static const char *nearest(const struct text_token *t, const char *const *words)
 	for (; *words; words++) {
 		unsigned edits = base_edit_distance(word, *words);
 
-		/* a word of which nothing is left is not meant */
+		/* a word that shares no letter is no suggestion */
 		if (edits < best_edits && edits < strlen(*words)) {
 			best_edits = edits;
 			best = *words;

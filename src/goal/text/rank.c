@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the operations and labels of a rank to its block. */
+/* Makes a block of the operations and labels of a rank. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/base.h"
 #include "private.h"
 
-#define CYCLE_SHOWN 12 /* labels of a cycle in a message */
+#define CYCLE_SHOWN 12 /* labels of a cycle that a message names */
 
-/* Room for one more element. 0 or -ENOMEM. */
+/* Makes room for one more element. Returns: 0 or -ENOMEM. */
 static int grow(void *array, uint32_t *cap, uint32_t count, size_t bytes)
 {
 	void **at = array, *more;
@@ -122,7 +122,7 @@ static bool all_defined(struct text_parser *p)
 	return all;
 }
 
-/* Edges, which hold labels so far, become the builder's. */
+/* Replaces labels in edges by the builder's operations. */
 static void resolve(struct text_making *m)
 {
 	struct goal_build *b = &m->build;
@@ -134,7 +134,7 @@ static void resolve(struct text_making *m)
 		uint32_t after = m->labels.all[edge.after].op,
 			 before = m->labels.all[edge.before].op;
 
-		/* written where it was read, or before */
+		/* at a place that was read already */
 		(edge.immediate ? goal_irequires : goal_requires)(b, after, before);
 	}
 }
@@ -146,8 +146,8 @@ static const char *name_of(const struct text_making *m, uint32_t op)
 	return label == TEXT_NO_LABEL ? "?" : m->labels.names + label;
 }
 
-/* Ends operations that require nothing that has not ended, until nothing changes: left[] of those
- * that stay is not 0. In rounds: only done when there is a cycle. */
+/* Ends operations whose requirements have ended until nothing changes; remaining[] of the others is
+ * not 0. Quadratic: used only when there is a cycle. */
 static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, uint32_t *starts,
 		 uint32_t *successors)
 {
@@ -171,14 +171,14 @@ static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, ui
 	while (head < tail) {
 		uint32_t i = queue[head++];
 
-		/* starts[i] has moved on to its end */
+		/* starts[i] has advanced to the end of the list */
 		for (uint32_t k = i ? starts[i - 1] : 0; k < starts[i]; k++)
 			if (!--left[successors[k]])
 				queue[tail++] = successors[k];
 	}
 }
 
-/* An operation that is on a cycle; before[i] is one that i requires and that is left too. */
+/* Finds an operation on a cycle; before[i] is a remaining operation that i requires. */
 static uint32_t find_cycle(const struct goal_build *b, uint32_t *left, uint32_t *before)
 {
 	uint32_t op = GOAL_NONE;
@@ -188,7 +188,7 @@ static uint32_t find_cycle(const struct goal_build *b, uint32_t *left, uint32_t 
 			before[b->edges[e].after] = b->edges[e].before;
 			op = b->edges[e].after;
 		}
-	/* in so many steps the walk has come to the cycle */
+	/* after that many steps the walk is on the cycle */
 	for (uint32_t i = 0; i < b->op_count && op != GOAL_NONE; i++)
 		op = before[op];
 	return op;
@@ -201,7 +201,7 @@ static void tell_cycle(struct text_parser *p, uint32_t op, const uint32_t *befor
 	char text[CYCLE_SHOWN * 30] = "";
 	size_t n = 0;
 
-	/* told from where it begins in the text */
+	/* named from its first statement in the text */
 	for (at = before[op]; at != op; at = before[at])
 		if (m->places[at].line < m->places[first].line)
 			first = at;
@@ -229,8 +229,8 @@ static void name_cycle(struct text_parser *p)
 }
 
 /*
- * Receives are numbered in the order of the block, which a text that was printed and one that was
- * written have in common; `match` says otherwise.
+ * Receives are numbered in the order of the block, which is the same for a written and a printed
+ * text; `match` overrides the number.
  */
 static void number_receives(struct text_making *m)
 {
@@ -244,7 +244,7 @@ static void number_receives(struct text_making *m)
 		ops[m->build.ops[m->numbers[i].op].next].match = m->numbers[i].match;
 }
 
-/* Room for the compiled rank and what goes with it. */
+/* Allocates the compiled rank and its tables. */
 static int make_room(struct text_making *m)
 {
 	const struct goal_build *b = &m->build;
@@ -321,7 +321,7 @@ void text_making_end(struct text_parser *p)
 	const struct goal_build *b = &m->build;
 	struct text_rank r;
 
-	/* a statement that is missing because of a mistake would make more of them up */
+	/* a statement with a mistake is missing: it would cause false problems */
 	if (!all_defined(p) || p->problem_count > p->problems_before || !scratch_suffices(p))
 		return;
 	resolve(m);
@@ -330,7 +330,7 @@ void text_making_end(struct text_parser *p)
 	number_receives(m);
 	if (p->problem_count || !verified(p) || !p->calls->rank)
 		return;
-	/* after goal_compile() each record's `next` is the operation's place */
+	/* goal_compile() has set `next` to the operation's index */
 	for (uint32_t i = 0; i < b->op_count; i++)
 		m->sorted[b->ops[i].next] = m->places[i];
 	r = (struct text_rank){ .rank = m->rank,

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "private.h"
 
-#define PIECE (256u << 10) /* stays in the cache between reading and lexing */
+#define PIECE (256u << 10) /* fits the cache between reading and lexing */
 
 void text_source_init(struct text_source *s, int64_t (*read)(void *, char *, size_t), void *ctx)
 {
@@ -19,7 +19,7 @@ void text_source_fini(struct text_source *s)
 	s->buf = NULL;
 }
 
-/* Room for PIECE more bytes after the rest of the text that is in the buffer. */
+/* Makes room for PIECE more bytes behind the rest of the text in the buffer. */
 static int make_room(struct text_source *s)
 {
 	size_t left = s->end - s->begin, want;
@@ -43,7 +43,7 @@ static int make_room(struct text_source *s)
 	return 0;
 }
 
-/* 1: more bytes came; 0: there are no more. */
+/* Returns: 1: more bytes came; 0: end of the text. */
 static int more(struct text_source *s)
 {
 	int64_t n;
