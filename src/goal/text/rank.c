@@ -146,9 +146,9 @@ static const char *name_of(const struct text_making *m, uint32_t op)
 	return label == TEXT_NO_LABEL ? "?" : m->labels.names + label;
 }
 
-/* Ends operations whose requirements have ended until nothing changes; remaining[] of the others is
- * not 0. Quadratic: used only when there is a cycle. */
-static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, uint32_t *starts,
+/* Removes operations in topological order; remaining[] of those on or behind a cycle stays above 0.
+ * Used only when goal_compile() has found a cycle. */
+static void peel(const struct goal_build *b, uint32_t *remaining, uint32_t *queue, uint32_t *starts,
 		 uint32_t *successors)
 {
 	uint32_t head = 0, tail = 0, at = 0;
@@ -162,29 +162,29 @@ static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, ui
 		at += n;
 	}
 	for (uint32_t e = 0; e < b->edge_count; e++) {
-		left[b->edges[e].after]++;
+		remaining[b->edges[e].after]++;
 		successors[starts[b->edges[e].before]++] = b->edges[e].after;
 	}
 	for (uint32_t i = 0; i < b->op_count; i++)
-		if (!left[i])
+		if (!remaining[i])
 			queue[tail++] = i;
 	while (head < tail) {
 		uint32_t i = queue[head++];
 
 		/* starts[i] has advanced to the end of the list */
 		for (uint32_t k = i ? starts[i - 1] : 0; k < starts[i]; k++)
-			if (!--left[successors[k]])
+			if (!--remaining[successors[k]])
 				queue[tail++] = successors[k];
 	}
 }
 
 /* Finds an operation on a cycle; before[i] is a remaining operation that i requires. */
-static uint32_t find_cycle(const struct goal_build *b, uint32_t *left, uint32_t *before)
+static uint32_t find_cycle(const struct goal_build *b, uint32_t *remaining, uint32_t *before)
 {
 	uint32_t op = GOAL_NONE;
 
 	for (uint32_t e = b->edge_count; e-- > 0;)
-		if (left[b->edges[e].after] && left[b->edges[e].before]) {
+		if (remaining[b->edges[e].after] && remaining[b->edges[e].before]) {
 			before[b->edges[e].after] = b->edges[e].before;
 			op = b->edges[e].after;
 		}

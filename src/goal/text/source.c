@@ -22,19 +22,19 @@ void text_source_fini(struct text_source *s)
 /* Makes room for PIECE more bytes behind the rest of the text in the buffer. */
 static int make_room(struct text_source *s)
 {
-	size_t left = s->end - s->begin, want;
+	size_t remaining = s->end - s->begin, want;
 	char *buf;
 
-	if (left >= TEXT_LINE_MAX)
+	if (remaining >= TEXT_LINE_MAX)
 		return -EFBIG;
 	if (s->begin) {
-		memmove(s->buf, s->buf + s->begin, left);
+		memmove(s->buf, s->buf + s->begin, remaining);
 		s->begin = 0;
-		s->end = left;
+		s->end = remaining;
 	}
 	if (s->cap - s->end >= PIECE)
 		return 0;
-	want = base_max_u64(left * 2, left + PIECE);
+	want = base_max_u64(remaining * 2, remaining + PIECE);
 	buf = realloc(s->buf, want);
 	if (!buf)
 		return -ENOMEM;
