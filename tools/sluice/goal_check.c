@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice goal check: mistakes of a text, and of a program as a whole: messages that nobody
- * receives, receives that nobody sends to, sizes that differ, deadlocks. It is executed without
- * time, first as if every message were buffered, then as if none were (goal_flow.c).
+ * sluice goal check: mistakes of a text, then of the program: messages without receive, receives
+ * without message, sizes that differ, deadlocks. The program is executed without time, first with
+ * all messages buffered, then with none (goal_flow.c).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -33,16 +33,17 @@ static const char help[] =
 	"Exit code: 0 no mistake found; 1 a mistake, or FILE cannot be read; 2 misuse.\n"
 	"More: man sluice-goal\n";
 
-enum { SHOWN = 10, CYCLE_SHOWN = 24 }; /* mistakes of a kind; operations of a deadlock */
+/* mistakes of one kind that are listed; operations of a deadlock that are shown */
+enum { SHOWN = 10, CYCLE_SHOWN = 24 };
 
 struct check {
 	struct goal_input in;
 	struct goal_flow flow;
 	uint64_t operations, messages, bytes, any_count, one_sided;
 	uint64_t hidden; /* mistakes that are not listed */
-	bool warns;      /* what is told now is a warning */
-	bool failed;     /* there is a mistake */
-	bool is_file;    /* could be read */
+	bool warns;      /* problems found now are warnings */
+	bool failed;     /* a mistake was found */
+	bool is_file;    /* the file could be read */
 };
 
 /* ---- names of operations ---------------------------------------------------------------- */
@@ -82,7 +83,7 @@ static char *name_of(const struct check *c, uint32_t op, bool with_line)
 
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
-/* fmt has one %s, the operation. True when it was listed. */
+/* fmt has one %s, the operation. Returns: true when the problem was listed. */
 static bool tell(struct check *c, uint32_t *count, uint32_t op, const char *fmt)
 {
 	char *name;
@@ -168,7 +169,7 @@ static void check_unreceived(struct check *c)
 	}
 }
 
-/* Operations from `op` on, each waiting for the next, until one that was seen is met again. */
+/* Follows why[] from `op` until an operation comes again. */
 static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
 {
 	const struct goal_flow *f = &c->flow;
@@ -197,8 +198,7 @@ static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
 	add_note(c, "the first again");
 }
 
-/* From each operation along why[] to what is to blame: one that waits for nothing there is, or a
- * cycle. */
+/* Follows why[] from each operation to the cause: an operation without a partner, or a cycle. */
 static int check_stuck(struct check *c)
 {
 	struct goal_flow *f = &c->flow;
@@ -252,7 +252,7 @@ static int execute(struct check *c, bool rendezvous)
 	return ret;
 }
 
-/* 0, or 1: it cannot be read, which has been told. */
+/* Returns: 0; 1 after a message: the file cannot be read. */
 static int check_file(struct check *c, const char *path, bool strict)
 {
 	int ret;
@@ -265,7 +265,7 @@ static int check_file(struct check *c, const char *path, bool strict)
 		return c->is_file ? 0 : 1;
 	ret = execute(c, false);
 	c->warns = !strict;
-	/* what is wrong with buffers is wrong without them, too */
+	/* a mistake with all messages buffered is one without buffers, too */
 	if (!ret && !c->in.problems.count)
 		ret = execute(c, true);
 	if (!ret)

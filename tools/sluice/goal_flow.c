@@ -72,7 +72,7 @@ static int grow(struct goal_flow *f)
 	return 0;
 }
 
-/* The class, made if there is none. NULL: out of memory. */
+/* Finds or makes a class. Returns: NULL: out of memory. */
 static struct goal_flow_class *class_of(struct goal_flow *f, uint32_t dst, uint32_t src,
 					uint32_t tag)
 {
@@ -125,7 +125,8 @@ static bool is_any(const struct goal_op *recv)
 	return recv->peer == GOAL_ANY || recv->tag == GOAL_ANY;
 }
 
-/* The first message that came for this receive of rank dst, taken from its lists, or GOAL_NONE. */
+/* Removes and returns the first unexpected message that matches this receive of rank dst;
+ * GOAL_NONE: none. */
 static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goal_op *recv)
 {
 	struct goal_flow_class *c;
@@ -147,15 +148,14 @@ static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goa
 	}
 	if (!c || c->arrived == GOAL_NONE)
 		return GOAL_NONE;
-	/* the first to fit is the first of its class */
+	/* the first that matches is the first of its class */
 	op = c->arrived;
 	c->arrived = f->link[op];
 	taken_in_order(f, dst, op);
 	return op;
 }
 
-/* The receive that was first to begin of those that want this message, taken from its list, or
- * GOAL_NONE. */
+/* Removes and returns the first posted receive that matches this message; GOAL_NONE: none. */
 static uint32_t take_receive(struct goal_flow *f, uint32_t src, const struct goal_op *send)
 {
 	uint8_t any = f->takes_any[send->peer];
@@ -371,7 +371,7 @@ void goal_flow_free(struct goal_flow *f)
 
 /* ---- why -------------------------------------------------------------------------------- */
 
-/* In their rank: an operation that waits, and one that it requires. */
+/* An operation that waits, and an operation of the same rank that it requires. */
 static void explain_requirements(struct goal_flow *f, uint32_t rank)
 {
 	const struct goal_block *b = goal_program_block(f->program, rank);
@@ -388,7 +388,7 @@ static void explain_requirements(struct goal_flow *f, uint32_t rank)
 	}
 }
 
-/* Sends and receives that never began, in the lists of classes, which nobody needs any more. */
+/* Collects sends and receives that never began in the lists of the classes, which are free now. */
 static int list_absent(struct goal_flow *f)
 {
 	f->class_count = 0;
@@ -415,7 +415,7 @@ static int list_absent(struct goal_flow *f)
 	return 0;
 }
 
-/* A send that never began and would do for a receive from any. */
+/* Returns: a send that never began and would match a receive from any source. */
 static uint32_t any_absent_send(const struct goal_flow *f, uint32_t dst, const struct goal_op *recv)
 {
 	for (uint32_t i = 0; i < f->class_count; i++) {
@@ -437,7 +437,7 @@ static uint32_t absent_partner(struct goal_flow *f, uint32_t op)
 
 	if (o->type == GOAL_SEND) {
 		recv = take_receive(f, rank, o);
-		/* back again: other sends may wait for it too */
+		/* restored: other sends may wait for it, too */
 		if (recv != GOAL_NONE) {
 			uint32_t to;
 			const struct goal_op *r = goal_flow_op(f, recv, &to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files: what is text and what is a program, and both as a program in memory. */
+/* Opens files: distinguishes text from program, and makes a program in memory of both. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,19 +14,19 @@
 
 #define GROW (1u << 20)
 
-/* While a file is read. */
+/* State while a file is read. */
 struct reading {
 	struct goal_input *in;
 	int fd;
-	char head[8]; /* the first bytes, which tell text from program */
+	char head[8]; /* the first bytes, which distinguish text from program */
 	size_t head_bytes, head_used;
 	bool with_places;
-	char *image; /* the program as it grows; image[used ..] is zero */
+	char *image; /* the program so far; image[used ..] is zero */
 	size_t used, cap;
 	uint64_t *offsets; /* [ranks] */
 	uint32_t block_count, most_ops, ranks;
 	uint32_t *numbers; /* [ranks] */
-	const char *to_path; /* where the ranks of a text go, instead of image */
+	const char *to_path; /* destination of the ranks of a text, instead of image */
 	struct goalfile_writer *to;
 	int write_error;
 };
@@ -55,7 +55,7 @@ static int64_t read_text(void *ctx, char *buf, size_t cap)
 
 /* ---- the program as it grows ------------------------------------------------------------ */
 
-/* Room for `bytes` more; what is new is zero. 0 or -ENOMEM. */
+/* Makes room for `bytes` more, which are zero. Returns: 0 or -ENOMEM. */
 static int make_room(struct reading *r, size_t bytes)
 {
 	size_t want = r->cap + r->cap / 2;
@@ -193,7 +193,7 @@ static void keep_problem(void *ctx, const struct text_problem *p)
 	r->in->problems.more = r->in->problems.count >= TEXT_PROBLEMS_MAX;
 }
 
-/* Lines that were gone when their mistake was found, from a file that can be read again. */
+/* Reads again the lines that were not in memory when their problem was found. */
 static void find_lines(struct goal_input *in, const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -257,7 +257,7 @@ static int refuse_program(const char *verb, const char *name, int error, uint32_
 	return TOOL_FAILED;
 }
 
-/* A file is mapped: only what is looked at needs memory. */
+/* A file is mapped: only the parts that are read need memory. */
 static int map_program(struct reading *r, const char *verb, const char *path)
 {
 	uint32_t block = GOAL_NONE;
@@ -269,7 +269,7 @@ static int map_program(struct reading *r, const char *verb, const char *path)
 	return TOOL_DONE;
 }
 
-/* What cannot be mapped, a pipe. */
+/* Reads a pipe, which cannot be mapped. */
 static int slurp(struct reading *r)
 {
 	int64_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice goal run: a program with all its ranks as processes of this machine, forked here, or
- * started by mpiexec. What the ranks find out lies in memory they share with the first process.
+ * sluice goal run: runs a program with all its ranks as processes of this machine, forked here or
+ * started by mpiexec. Results lie in memory that the ranks share with the first process.
  */
 #include <errno.h>
 #include <signal.h>

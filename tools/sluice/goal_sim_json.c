@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sluice goal sim prints for programs. All times are picoseconds, so they are exact. */
+/* Output of sluice goal sim --json. All times are picoseconds, so they are exact. */
 #include <stdlib.h>
 
 #include "base/base.h"

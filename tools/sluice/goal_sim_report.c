@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sluice goal sim prints for people. */
+/* Output of sluice goal sim for people. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void print_times(const struct goal_sim *g)
 	putchar('\n');
 }
 
-/* How many ranks end when, in equal parts of the time between the first and the last. */
+/* A histogram of end times between the first and the last. */
 static void print_histogram(const uint64_t *ends, uint32_t ranks)
 {
 	uint64_t first = ends[0], spread = ends[ranks - 1] - first;
@@ -166,7 +166,7 @@ static void print_sum(const struct sim_path_sum *sum)
 	text_table_free(&t);
 }
 
-/* The first half and the last half of the steps that were asked for; visited last first. */
+/* Keeps the first half and the last half of the steps requested; the path is visited last first. */
 struct steps {
 	const struct goal_sim *g;
 	struct sim_step *kept;
@@ -195,7 +195,7 @@ static void print_step(const struct goal_sim *g, const struct sim_step *step)
 	char name[160], begin[32], end[32];
 	bool is_receive = step->kind == SIM_RECEIVE;
 
-	/* what is known of a message is the send */
+	/* a message is named by its send */
 	if (is_receive) {
 		char sent[128];
 
