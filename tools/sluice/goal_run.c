@@ -22,10 +22,12 @@
 #define RANKS_MAX 256u
 #define MEMORY_MAX (1ull << 30) /* of a rank */
 #define RUNS_MAX 100000
+#define TIMEOUT_MAX_MS 86400000
 #define JOIN_NS (30ull * 1000000000)
 
 static const char help[] =
-	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--json]\n"
+	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--timeout MS]\n"
+	"                       [--profile PREFIX] [--json]\n"
 	"\n"
 	"Runs a program, text or compiled, with all its ranks as processes of this\n"
 	"machine. Under mpiexec each of its processes is one rank. Memory is filled with\n"
@@ -34,11 +36,13 @@ static const char help[] =
 	"  -n N, --ranks N   the program must be one of N ranks\n"
 	"  --verify          compare memory with what executing the program one operation\n"
 	"                    after the other leaves there\n"
-	"  --times K         run it K times; all but operations' times are of all runs\n"
-	"  --ops             when each operation of the last run began and ended\n"
+	"  --times K         run it K times\n"
+	"  --ops             print when each operation of the last run began and ended\n"
+	"  --timeout MS      end a run without progress for MS milliseconds, and print what\n"
+	"                    it waits for\n"
+	"  --profile PREFIX  write the times of all operations to PREFIX.RANK.PID.json, for\n"
+	"                    Perfetto\n"
 	"  --json            results for programs\n"
-	"\n"
-	"SLUICE_GOAL_TIMEOUT=ms ends a run that makes no progress, with what it waits for.\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal run allreduce.goal --verify\n"
@@ -48,8 +52,8 @@ static const char help[] =
 	"More: man sluice-goal\n";
 
 struct options {
-	const char *file;
-	uint32_t ranks, times;
+	const char *file, *profile;
+	uint32_t ranks, times, timeout_ms;
 	bool verify, ops, json;
 };
 
@@ -393,8 +397,9 @@ static int parse_number(const char *option, const char *value, uint32_t max, uin
 /* An exit code, or -1: go on. */
 static int parse(struct options *o, char **argv)
 {
-	static const char *const names[] = { "--help",   "-h",    "-n=",    "--ranks=", "--verify",
-					     "--times=", "--ops", "--json", NULL };
+	static const char *const names[] = { "--help", "-h",     "-n=",        "--ranks=",
+					     "--verify", "--times=", "--ops",      "--json",
+					     "--timeout=", "--profile=", NULL };
 	const char *value;
 	int at = 1, arg, ret = -1;
 
@@ -410,6 +415,10 @@ static int parse(struct options *o, char **argv)
 			ret = parse_number("-n", value, RANKS_MAX, &o->ranks);
 		else if (arg == 5)
 			ret = parse_number("--times", value, RUNS_MAX, &o->times);
+		else if (arg == 8)
+			ret = parse_number("--timeout", value, TIMEOUT_MAX_MS, &o->timeout_ms);
+		else if (arg == 9)
+			o->profile = value;
 		else if (arg == GOAL_ARG_WORD && o->file)
 			ret = (tool_say("goal run: one file, not also '%s'", value), TOOL_MISUSE);
 		else if (arg == GOAL_ARG_WORD)
@@ -503,6 +512,10 @@ int goal_run_main(int argc, char **argv)
 		tool_say("goal run: %s", problems);
 		return TOOL_FAILED;
 	}
+	if (j.o.timeout_ms)
+		base_opt.goal_timeout_ms = j.o.timeout_ms;
+	if (j.o.profile)
+		base_opt.goal_profile = j.o.profile;
 	ret = goal_input_need(&in, "run", j.o.file);
 	if (ret)
 		return ret;
