@@ -35,7 +35,7 @@
 /* Aligned to 4 bytes. words: unmet requirements [op_count], then 1 + operation in the order in
  * which they became free to start [op_count]; 0: not written yet. */
 struct goal_state {
-	_Atomic uint32_t left;        /* operations that have not ended */
+	_Atomic uint32_t remaining;        /* operations that have not ended */
 	/* numbers of operations that were written as free, and handed out */
 	_Atomic uint32_t freed, taken;
 	_Atomic uint32_t words[];
@@ -51,7 +51,7 @@ void goal_state_init(const struct goal_block *b, struct goal_state *s);
 
 static inline bool goal_is_over(const struct goal_state *s)
 {
-	return !atomic_load_explicit(&s->left, memory_order_acquire); /* partner: goal_end */
+	return !atomic_load_explicit(&s->remaining, memory_order_acquire); /* partner: goal_end */
 }
 
 /* Returns: an operation that may start, to exactly one caller; GOAL_NONE: none at present. */
@@ -103,7 +103,7 @@ static inline bool goal_end(const struct goal_block *b, struct goal_state *s, ui
 	for (uint32_t k = 0; k < o->next_count; k++)
 		goal_release(b, s, goal_adjacency(b)[o->next + k]);
 	/* partner: itself, at the last operation; goal_is_over */
-	return atomic_fetch_add_explicit(&s->left, UINT32_MAX, memory_order_acq_rel) == 1;
+	return atomic_fetch_add_explicit(&s->remaining, UINT32_MAX, memory_order_acq_rel) == 1;
 }
 
 #endif

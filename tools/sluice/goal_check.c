@@ -84,7 +84,7 @@ static char *name_of(const struct check *c, uint32_t op, bool with_line)
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
 /* fmt has one %s, the operation. Returns: true when the problem was listed. */
-static bool tell(struct check *c, uint32_t *count, uint32_t op, const char *fmt)
+static bool report(struct check *c, uint32_t *count, uint32_t op, const char *fmt)
 {
 	char *name;
 
@@ -135,7 +135,7 @@ static uint64_t count_one_sided(const struct goal_flow *f)
 static void check_sizes(struct check *c)
 {
 	const struct goal_flow *f = &c->flow;
-	uint32_t told = 0;
+	uint32_t listed = 0;
 
 	for (uint32_t op = 0; op < f->op_count; op++) {
 		uint32_t rank, from;
@@ -146,7 +146,7 @@ static void check_sizes(struct check *c)
 			continue;
 		send = goal_flow_op(f, f->partner[op], &from);
 		if (send->bytes == recv->bytes ||
-		    !tell(c, &told, op, "%s gets a message of another size"))
+		    !report(c, &listed, op, "%s gets a message of another size"))
 			continue;
 		name = name_of(c, f->partner[op], true);
 		add_note(c, "%s sends %" PRIu64 " bytes, not %" PRIu64, name ? name : "?",
@@ -158,24 +158,24 @@ static void check_sizes(struct check *c)
 static void check_unreceived(struct check *c)
 {
 	const struct goal_flow *f = &c->flow;
-	uint32_t told = 0;
+	uint32_t listed = 0;
 
 	for (uint32_t op = 0; op < f->op_count; op++) {
 		uint32_t rank;
 
 		if (f->state[op] == GOAL_FLOW_ENDED && f->partner[op] == GOAL_NONE &&
 		    goal_flow_op(f, op, &rank)->type == GOAL_SEND)
-			tell(c, &told, op, "nobody receives what %s sends");
+			report(c, &listed, op, "nobody receives what %s sends");
 	}
 }
 
 /* Follows why[] from `op` until an operation comes again. */
-static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
+static void report_cycle(struct check *c, uint32_t op, uint32_t *listed)
 {
 	const struct goal_flow *f = &c->flow;
 	uint32_t at = op, shown = 0;
 
-	if (!tell(c, told, op,
+	if (!report(c, listed, op,
 		  f->rendezvous
 			  ? "warning: deadlock unless messages are buffered: %s waits for itself"
 			  : "deadlock: %s waits for itself"))
@@ -217,13 +217,13 @@ static int check_stuck(struct check *c)
 		while (at != GOAL_NONE && !mark[at]) {
 			mark[at] = op + 1;
 			if (f->why[at] == GOAL_NONE)
-				tell(c, &absent, at,
+				report(c, &absent, at,
 				     f->rendezvous ? "nobody receives what %s sends"
 						   : "%s waits for ever: nobody sends to it");
 			at = f->why[at];
 		}
 		if (at != GOAL_NONE && mark[at] == op + 1)
-			tell_cycle(c, at, &cycles);
+			report_cycle(c, at, &cycles);
 	}
 	free(mark);
 	return 0;

@@ -58,20 +58,20 @@ static int64_t read_text(void *ctx, char *buf, size_t cap)
 /* Makes room for `bytes` more, which are zero. Returns: 0 or -ENOMEM. */
 static int make_room(struct reading *r, size_t bytes)
 {
-	size_t want = r->cap + r->cap / 2;
+	size_t capacity = r->cap + r->cap / 2;
 	void *more;
 
 	if (bytes <= r->cap - r->used)
 		return 0;
-	want = (base_max_u64(want, r->used + bytes) + GROW - 1) / GROW * GROW;
+	capacity = (base_max_u64(capacity, r->used + bytes) + GROW - 1) / GROW * GROW;
 	if (r->image)
-		more = mremap(r->image, r->cap, want, MREMAP_MAYMOVE);
+		more = mremap(r->image, r->cap, capacity, MREMAP_MAYMOVE);
 	else
-		more = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		more = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (more == MAP_FAILED)
 		return -ENOMEM;
 	r->image = more;
-	r->cap = want;
+	r->cap = capacity;
 	return 0;
 }
 
@@ -93,7 +93,7 @@ static int begin(void *ctx, uint32_t ranks)
 	return 0;
 }
 
-static int keep_places(struct goal_places *to, const struct text_rank *rank)
+static int copy_places(struct goal_places *to, const struct text_rank *rank)
 {
 	size_t bytes = rank->block->op_count * sizeof *to->all;
 
@@ -121,7 +121,7 @@ static int add_rank(void *ctx, const struct text_rank *rank)
 	r->offsets[r->block_count++] = r->used;
 	r->used += bytes;
 	r->most_ops = (uint32_t)base_max_u64(r->most_ops, rank->block->op_count);
-	return r->with_places ? keep_places(&r->in->places[rank->rank], rank) : 0;
+	return r->with_places ? copy_places(&r->in->places[rank->rank], rank) : 0;
 }
 
 static int add_tables(struct reading *r)
@@ -179,7 +179,7 @@ static int finish_file(struct reading *r, int ret)
 
 /* ---- text ------------------------------------------------------------------------------- */
 
-static void keep_problem(void *ctx, const struct text_problem *p)
+static void add_problem(void *ctx, const struct text_problem *p)
 {
 	struct reading *r = ctx;
 	struct goal_problem *to;
@@ -213,9 +213,9 @@ static void find_lines(struct goal_input *in, const char *path)
 
 static int read_as_text(struct reading *r, const char *verb, const char *path)
 {
-	static const struct text_calls to_memory = { read_text, begin, add_rank, keep_problem };
+	static const struct text_calls to_memory = { read_text, begin, add_rank, add_problem };
 	static const struct text_calls to_file = { read_text, begin_file, add_to_file,
-						   keep_problem };
+						   add_problem };
 	struct stat st;
 	int ret = text_parse(r->to_path ? &to_file : &to_memory, r);
 

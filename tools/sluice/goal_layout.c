@@ -90,7 +90,7 @@ void goal_layout_edges(const struct goal_layout *l,
 
 struct levels {
 	struct goal_layout *l;
-	uint32_t *left; /* requirements and messages whose level is not known */
+	uint32_t *remaining; /* requirements and messages whose level is not known */
 	bool *done;
 };
 
@@ -98,7 +98,7 @@ static void below(struct levels *w, uint32_t node, uint32_t level)
 {
 	if (w->l->nodes[node].level <= level)
 		w->l->nodes[node].level = level + 1;
-	w->left[node]--;
+	w->remaining[node]--;
 }
 
 static bool waits_for_message(const struct goal_layout *l, uint32_t n)
@@ -133,26 +133,26 @@ static void place(struct levels *w, uint32_t n)
 static int find_levels(struct goal_layout *l)
 {
 	struct levels w = { .l = l,
-			    .left = calloc(l->node_count + 1u, sizeof *w.left),
+			    .remaining = calloc(l->node_count + 1u, sizeof *w.remaining),
 			    .done = calloc(l->node_count + 1u, sizeof *w.done) };
 	uint32_t placed = 0, before;
 
-	if (!w.left || !w.done) {
-		free(w.left);
+	if (!w.remaining || !w.done) {
+		free(w.remaining);
 		free(w.done);
 		return -ENOMEM;
 	}
 	for (uint32_t n = 0; n < l->node_count; n++)
-	w.left[n] = goal_layout_op(l, &l->nodes[n])->requires + waits_for_message(l, n);
+	w.remaining[n] = goal_layout_op(l, &l->nodes[n])->requires + waits_for_message(l, n);
 	while (placed < l->node_count) {
 		before = placed;
 		for (uint32_t n = 0; n < l->node_count; n++)
-			if (!w.done[n] && !w.left[n]) {
+			if (!w.done[n] && !w.remaining[n]) {
 				place(&w, n);
 				placed++;
 			}
 		for (uint32_t n = 0; placed == before && n < l->node_count; n++)
-			if (!w.done[n] && w.left[n] == 1 && waits_for_message(l, n) &&
+			if (!w.done[n] && w.remaining[n] == 1 && waits_for_message(l, n) &&
 			    !w.done[l->nodes[n].partner]) {
 				place(&w, n);
 				placed++;
@@ -160,7 +160,7 @@ static int find_levels(struct goal_layout *l)
 		if (placed == before)
 			break; /* cannot happen with a verified program */
 	}
-	free(w.left);
+	free(w.remaining);
 	free(w.done);
 	return 0;
 }

@@ -171,7 +171,7 @@ static void deliver(struct flow *f, struct waiting *recv, struct waiting *send)
 }
 
 /* Removes and returns the first match of the list. */
-static struct waiting *take(struct waiting **list, const struct waiting *w, bool list_of_recvs)
+static struct waiting *remove_match(struct waiting **list, const struct waiting *w, bool list_of_recvs)
 {
 	for (; *list; list = &(*list)->next) {
 		struct waiting *other = *list;
@@ -204,7 +204,7 @@ static int start_transfer(struct flow *f, uint32_t rank, uint32_t i, const struc
 	} else if (op->peer == GOAL_ANY || op->tag == GOAL_ANY) {
 		f->r->is_certain = false;
 	}
-	other = take(is_send ? &f->recvs[at] : &f->sends[at], w, is_send);
+	other = remove_match(is_send ? &f->recvs[at] : &f->sends[at], w, is_send);
 	if (other)
 		deliver(f, is_send ? other : w, is_send ? w : other);
 	else
@@ -278,7 +278,7 @@ int goal_reference_execute(struct goal_reference *r)
 	}
 	for (uint32_t k = 0; k < r->ranks; k++) {
 		if (!ret)
-			r->stuck += atomic_load(&f.states[k]->left);
+			r->stuck += atomic_load(&f.states[k]->remaining);
 		if (f.states)
 			free(f.states[k]);
 		free_list(f.sends ? f.sends[k] : NULL);

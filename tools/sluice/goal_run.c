@@ -78,7 +78,7 @@ struct job {
 /* ---- one rank ---------------------------------------------------------------------------- */
 
 /* All ranks begin a run together. */
-static void meet(struct job *j, uint32_t number)
+static void barrier(struct job *j, uint32_t number)
 {
 	if (!j->arrived)
 		return;
@@ -96,12 +96,12 @@ static int check_memory(struct job *j, uint32_t rank, const struct sched_inst *s
 
 	for (uint32_t k = 0; k <= m->block->user_count; k++) {
 		const unsigned char *is = k ? buffers[k - 1] : sched_scratch(s),
-				    *want = m->memory + m->offset[k];
+				    *expected = m->memory + m->offset[k];
 
-		if (!m->bytes[k] || !memcmp(is, want, m->bytes[k]))
+		if (!m->bytes[k] || !memcmp(is, expected, m->bytes[k]))
 			continue;
 		r->wrong_mem = k;
-		while (is[r->wrong_off] == want[r->wrong_off])
+		while (is[r->wrong_off] == expected[r->wrong_off])
 			r->wrong_off++;
 		return 1;
 	}
@@ -124,7 +124,7 @@ static int run_times(struct job *j, uint32_t rank, struct sched_inst *s, void *c
 			memcpy(sched_scratch(s), first + m->offset[0], m->bytes[0]);
 		for (uint32_t b = 0; b < m->block->user_count; b++)
 			memcpy(buffers[b], first + m->offset[b + 1], m->bytes[b + 1]);
-		meet(j, k + 1);
+		barrier(j, k + 1);
 		began = os_now_ns();
 		ret = sched_run(s);
 		if (!ret)
@@ -248,7 +248,7 @@ static void print_all(const struct job *j, uint32_t first, uint32_t end)
 	fflush(stdout);
 }
 
-static int tell_failures(const struct job *j, uint32_t first, uint32_t end)
+static int print_failures(const struct job *j, uint32_t first, uint32_t end)
 {
 	int ret = TOOL_DONE;
 
@@ -310,7 +310,7 @@ static void end_all(const pid_t *pids, uint32_t n)
 static int run_forked(struct job *j)
 {
 	pid_t pids[RANKS_MAX] = { 0 };
-	uint32_t n = j->program->ranks, left = n;
+	uint32_t n = j->program->ranks, alive = n;
 	pid_t parent = getpid(), pid;
 	int status, ret = TOOL_DONE;
 
@@ -331,11 +331,11 @@ static int run_forked(struct job *j)
 			_exit(TOOL_FAILED);
 		_exit(be_rank(j, r) ? TOOL_FAILED : TOOL_DONE);
 	}
-	while (left && (pid = wait(&status)) > 0) {
+	while (alive && (pid = wait(&status)) > 0) {
 		for (uint32_t r = 0; r < n; r++) {
 			if (pids[r] != pid)
 				continue;
-			left--;
+			alive--;
 			pids[r] = 0;
 			if (WIFSIGNALED(status)) {
 				tool_say("goal run: rank %u was killed by signal %d", r,
@@ -348,7 +348,7 @@ static int run_forked(struct job *j)
 		}
 	}
 	print_all(j, 0, n);
-	status = tell_failures(j, 0, n);
+	status = print_failures(j, 0, n);
 	return ret ? ret : status;
 }
 
@@ -376,7 +376,7 @@ static int run_as_rank(struct job *j, uint32_t rank)
 	ret = be_rank(j, rank);
 	j->results[rank].error = ret;
 	print_all(j, rank, rank + 1);
-	return tell_failures(j, rank, rank + 1);
+	return print_failures(j, rank, rank + 1);
 }
 
 /* ---- command line ------------------------------------------------------------------------ */

@@ -255,12 +255,12 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 		return is_interrupted != 0;
 	now = now_ns();
 	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2) {
-		double left =
+		double remaining =
 			(double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
 
 		fprintf(stderr, "\r%s: %.0f %%", what, 100.0 * (double)done / (double)all);
 		if (done >= all / 50) /* a rate of the first second would be a guess */
-			fprintf(stderr, ", %.0f s left", left);
+			fprintf(stderr, ", %.0f s left", remaining);
 		fputs("\033[K", stderr);
 		g->told_ns = now;
 	}
@@ -295,13 +295,13 @@ static void watch_interrupts(void)
 	sigaction(SIGINT, &a, NULL);
 }
 
-static int tell_result(struct goal_sim *g)
+static int print_result(struct goal_sim *g)
 {
 	switch (g->result) {
 	case 0:
 		return TOOL_DONE;
 	case -EDEADLK:
-		goal_sim_tell_stuck(g);
+		goal_sim_print_stuck(g);
 		return TOOL_FAILED;
 	case -ECANCELED:
 		tool_say("goal sim: interrupted: what follows is what was known by then");
@@ -333,7 +333,7 @@ static int simulate(struct goal_sim *g)
 	begin_progress(g);
 	g->result = sim_run(g->sim);
 	end_progress(g);
-	ret = tell_result(g);
+	ret = print_result(g);
 	if (g->o.json)
 		goal_sim_json(g);
 	else

@@ -58,7 +58,7 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 void goal_sim_report(const struct goal_sim *g);
 void goal_sim_json(const struct goal_sim *g);
 /* Prints stuck operations on stderr. */
-void goal_sim_tell_stuck(const struct goal_sim *g);
+void goal_sim_print_stuck(const struct goal_sim *g);
 /* "22000", "22000.5": nanoseconds. */
 const char *goal_sim_ns(uint64_t ps, char buf[32]);
 const char *goal_sim_cost(uint64_t cost, char buf[32]);

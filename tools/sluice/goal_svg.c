@@ -107,7 +107,7 @@ static void put_bytes(char *buf, size_t cap, uint64_t bytes)
 }
 
 /* Two short lines: "send 64K", "l5 to 3". */
-static void say(const struct goal_layout *l, const struct goal_node *n, char *first, char *second,
+static void describe(const struct goal_layout *l, const struct goal_node *n, char *first, char *second,
 		size_t cap)
 {
 	const struct goal_op *op = goal_layout_op(l, n);
@@ -137,7 +137,7 @@ static void put_node(const struct goal_layout *l, const struct goal_node *n, FIL
 
 	text_print_op(goal_program_block(l->in->program, n->rank), n->place, what, sizeof what);
 	goal_layout_label(l, n, label, sizeof label);
-	say(l, n, first, second, sizeof first);
+	describe(l, n, first, second, sizeof first);
 	fprintf(out, "<g><title>rank %" PRIu32 " ", n->rank);
 	put_text(out, label);
 	fputs(*label ? ": " : "", out);

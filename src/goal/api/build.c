@@ -63,14 +63,14 @@ static int fail(struct sluice_goal *g, int error)
  * -ENOSPC, -ENOMEM. */
 static int grow(void **array, size_t element, uint32_t count, uint32_t more, uint32_t *cap)
 {
-	uint64_t want = (uint64_t)count + more, next = *cap ? 2 * (uint64_t)*cap : 16;
+	uint64_t needed = (uint64_t)count + more, next = *cap ? 2 * (uint64_t)*cap : 16;
 	void *p;
 
-	if (want <= *cap)
+	if (needed <= *cap)
 		return 0;
-	if (want > INT32_MAX)
+	if (needed > INT32_MAX)
 		return -ENOSPC;
-	while (next < want)
+	while (next < needed)
 		next *= 2;
 	if (next > INT32_MAX)
 		next = INT32_MAX;

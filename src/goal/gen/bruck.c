@@ -52,10 +52,10 @@ static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, 
 	for (uint32_t i = 0; i < packed_runs(o, step); i++) {
 		uint64_t first = (2ull * i + 1) * step;
 		uint64_t size = (first + step < o->n ? step : o->n - first) * bytes;
-		struct gen_at there = gen_plus(turned, first * bytes),
-			      here = gen_plus(packed, done);
+		struct gen_at turned_at = gen_plus(turned, first * bytes),
+			      packed_at = gen_plus(packed, done);
 		uint32_t copied =
-			is_back ? gen_copy(o, there, here, size) : gen_copy(o, here, there, size);
+			is_back ? gen_copy(o, turned_at, packed_at, size) : gen_copy(o, packed_at, turned_at, size);
 
 		gen_requires(o, copied, before);
 		gen_requires(o, after, copied);
@@ -64,7 +64,7 @@ static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, 
 }
 
 /* Block i has come from the rank i before: copies it to its place, in reverse order. */
-static void turn_home(struct gen_out *o, struct gen_at turned, uint32_t ready)
+static void rotate_back(struct gen_out *o, struct gen_at turned, uint32_t ready)
 {
 	uint64_t bytes = o->p->bytes;
 
@@ -103,5 +103,5 @@ void gen_bruck_alltoall(struct gen_out *o)
 		gen_requires(o, ready, come);
 		pack(o, turned, in, (uint32_t)step, true, come, ready);
 	}
-	turn_home(o, turned, ready);
+	rotate_back(o, turned, ready);
 }

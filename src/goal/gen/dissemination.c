@@ -34,7 +34,7 @@ struct value {
 
 /* Reduces the value of the rank `distance` before with `own`; the last round writes the receive
  * buffer. */
-static struct value meet(struct gen_out *o, const struct value *out, const struct value *own,
+static struct value reduce_from(struct gen_out *o, const struct value *out, const struct value *own,
 			 uint32_t distance, uint32_t *step, bool is_last)
 {
 	struct gen_at in = gen_scratch(o, o->p->bytes);
@@ -71,13 +71,13 @@ void gen_dissemination_allreduce(struct gen_out *o)
 
 		if (!is_plain && (o->n & window)) {
 			if (covered)
-				whole = meet(o, &doubling, &whole, covered, &step, is_last);
+				whole = reduce_from(o, &doubling, &whole, covered, &step, is_last);
 			else
 				whole = doubling;
 			covered += (uint32_t)window;
 		}
 		if (is_plain || !is_last)
-			doubling = meet(o, &doubling, &doubling, (uint32_t)window, &step,
+			doubling = reduce_from(o, &doubling, &doubling, (uint32_t)window, &step,
 					is_plain ? is_last : window * 2 == o->n);
 	}
 }

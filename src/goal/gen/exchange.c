@@ -113,7 +113,7 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 	for (uint32_t step = x->size / 2; step; step /= 2, depth++) {
 		struct level *l = &levels[depth];
 		bool is_upper = x->id & step;
-		uint32_t keep = is_upper ? first + count / 2 : first, sent, reduced, got;
+		uint32_t own_half = is_upper ? first + count / 2 : first, sent, reduced, got;
 		uint64_t at, size;
 		struct gen_at in;
 
@@ -124,8 +124,8 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 			      gen_plus(x->sum, gen_part(o, l->first, x->size)),
 			      parts_bytes(o, x, l->first, l->count));
 		gen_requires(o, sent, x->made);
-		at = gen_part(o, keep, x->size);
-		size = parts_bytes(o, x, keep, l->count);
+		at = gen_part(o, own_half, x->size);
+		size = parts_bytes(o, x, own_half, l->count);
 		in = gen_scratch(o, size);
 		got = gen_from(o, l->peer, depth + 1, in, size);
 		reduced = gen_reduce(o, gen_recv(at), gen_plus(x->sum, at), in, size);
@@ -133,7 +133,7 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 		gen_requires(o, reduced, x->made);
 		x->made = reduced == GOAL_NONE ? got : reduced;
 		x->sum = gen_recv(0);
-		first = keep;
+		first = own_half;
 		count /= 2;
 	}
 	return depth;

@@ -184,7 +184,7 @@ static bool fits(const struct sim_entry *entry, uint32_t peer, uint32_t tag)
 }
 
 /* Finds the first entry that matches; an entry that accepts one message is removed. */
-static bool take_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag,
+static bool match_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag,
 		       struct sim_entry *out)
 {
 	uint32_t *link = &s->cards[rank].first[list], i;
@@ -218,7 +218,7 @@ static int append(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_
 	int rc = 0;
 
 	while (!is_overflow && !rc && !(taken && once) &&
-	       take_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
+	       match_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
 		taken = true;
 		rc = count_at(s, rank, side->counter, done + DMA_PS, from);
 	}
@@ -315,9 +315,9 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 	nic->free_recv =
 		e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + later(p->gap_ps, CARD_PS);
 	nic->last_recv = e->from;
-	if (take_entry(s, rank, PRIORITY, e->rank, tag, &entry))
+	if (match_entry(s, rank, PRIORITY, e->rank, tag, &entry))
 		rc = let_in(s, e, op, rank, nic, &entry, false);
-	else if (take_entry(s, rank, OVERFLOW, e->rank, tag, &entry))
+	else if (match_entry(s, rank, OVERFLOW, e->rank, tag, &entry))
 		rc = let_in(s, e, op, rank, nic, &entry, true);
 	else
 		s->stats.lost++;

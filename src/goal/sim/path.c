@@ -67,12 +67,12 @@ static void fill_step(const struct sim *s, const struct sim_record *r, struct si
 	};
 }
 
-static uint64_t take(uint64_t *left, uint64_t at_most)
+static uint64_t spend(uint64_t *remaining, uint64_t at_most)
 {
-	uint64_t taken = *left < at_most ? *left : at_most;
+	uint64_t spent = *remaining < at_most ? *remaining : at_most;
 
-	*left -= taken;
-	return taken;
+	*remaining -= spent;
+	return spent;
 }
 
 /* Attributes the time between r and the record that determined its beginning. */
@@ -81,28 +81,28 @@ static void account(const struct sim *s, const struct sim_record *r, uint64_t un
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
-	uint64_t left = until - r->begin;
+	uint64_t remaining = until - r->begin;
 
 	if (sim_is_one_sided(op)) {
-		sum->overhead_ps += take(&left, p->overhead_ps);
-		sum->latency_ps += take(&left, p->latency_ps);
+		sum->overhead_ps += spend(&remaining, p->overhead_ps);
+		sum->latency_ps += spend(&remaining, p->latency_ps);
 	} else if (r->kind == SIM_LOCAL) {
-		sum->local_ps += take(&left, sim_cost(s, SIM_LOCAL, op));
+		sum->local_ps += spend(&remaining, sim_cost(s, SIM_LOCAL, op));
 	} else if (cause == SIM_NIC) {
-		sum->gap_ps += take(&left, p->gap_ps);
-		sum->byte_ps += take(&left, sim_byte_cost(p->gap_byte, op->bytes));
+		sum->gap_ps += spend(&remaining, p->gap_ps);
+		sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
 	} else {
 		uint64_t rest = sim_cost(s, r->kind, op) - p->overhead_ps;
 
-		sum->overhead_ps += take(&left, p->overhead_ps);
+		sum->overhead_ps += spend(&remaining, p->overhead_ps);
 		if (cause == SIM_WIRE)
-			sum->latency_ps += take(&left, p->latency_ps);
+			sum->latency_ps += spend(&remaining, p->latency_ps);
 		else if (rest > sim_byte_cost(p->overhead_byte, op->bytes))
-			sum->byte_ps += take(&left, rest);
+			sum->byte_ps += spend(&remaining, rest);
 		else
-			sum->overhead_byte_ps += take(&left, rest);
+			sum->overhead_byte_ps += spend(&remaining, rest);
 	}
-	sum->other_ps += left;
+	sum->other_ps += remaining;
 	sum->messages += r->kind == SIM_SEND && cause == SIM_WIRE;
 }
 

@@ -66,7 +66,7 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 		const struct sim_op *to = s->shapes.ops + shape->first_op + next[i];
 		uint64_t when = ready;
 		uint32_t why = from;
-		int rc = sim_partial_meet(&s->partials, rank, next[i], to->requires, &when, &why);
+		int rc = sim_partial_release(&s->partials, rank, next[i], to->requires, &when, &why);
 
 		if (rc > 0)
 			rc = note_freed(s, side, next[i], when, why);
@@ -79,7 +79,7 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
 		  uint64_t ready, uint32_t from)
 {
-	sim_rank_of(s, rank)->left--;
+	sim_rank_of(s, rank)->remaining--;
 	s->stats.ops_done++;
 	return release(s, side, rank, op, true, ready, from);
 }
@@ -300,7 +300,7 @@ static int do_receive(struct sim *s, struct sim_event *e)
 	return rc ? rc : push_both(s, e->rank, a.rank);
 }
 
-static int keep_message(struct sim *s, uint32_t rank, const struct sim_event *e,
+static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *e,
 			const struct sim_cpu *cpu)
 {
 	struct sim_arrived a = {
@@ -336,7 +336,7 @@ static int do_message(struct sim *s, struct sim_event *e)
 	nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
 	watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
 	if (!sim_match_posted(s, rank, e->rank, op->tag, &posted)) {
-		rc = keep_message(s, rank, e, cpu);
+		rc = add_unexpected(s, rank, e, cpu);
 	} else {
 		rc = end_rendezvous(s, e->rank, op, e->time, cpu->last);
 		if (!rc)
@@ -425,14 +425,14 @@ static int push_first(struct sim *s)
 int sim_run(struct sim *s)
 {
 	int rc = push_first(s);
-	bool is_left = false;
+	bool is_stuck = false;
 
 	if (!rc)
 		rc = run_events(s);
 	for (uint32_t rank = 0; rank < s->config.ranks; rank++) {
 		uint64_t end = sim_rank_end(s, rank);
 
-		is_left |= sim_rank_of(s, rank)->left || sim_rank_of(s, rank)->arrived.count;
+		is_stuck |= sim_rank_of(s, rank)->remaining || sim_rank_of(s, rank)->arrived.count;
 		if (end > s->stats.end_ps) {
 			s->stats.end_ps = end;
 			s->stats.last_rank = rank;
@@ -440,5 +440,5 @@ int sim_run(struct sim *s)
 	}
 	if (!rc && s->stats.end_ps > SIM_TIME_MAX)
 		return -EOVERFLOW;
-	return !rc && is_left ? -EDEADLK : rc;
+	return !rc && is_stuck ? -EDEADLK : rc;
 }

@@ -107,8 +107,8 @@ int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block)
 		r->shape = s->nothing;
 		return rc;
 	}
-	r->left = block->op_count;
-	s->stats.ops += r->left;
+	r->remaining = block->op_count;
+	s->stats.ops += r->remaining;
 	s->stats.shapes = s->shapes.shapes.used - 1;
 	return 0;
 }

@@ -51,14 +51,14 @@ static void number(struct text_lexer *l)
 {
 	const char *start = l->at, *p = start, *end = l->source.line_end;
 	uint64_t n = 0;
-	bool over = false;
+	bool overflow = false;
 
 	for (; p < end && class(*p) == DIGIT; p++)
-		over |= __builtin_mul_overflow(n, 10, &n) |
+		overflow |= __builtin_mul_overflow(n, 10, &n) |
 			__builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
 	set(l, TEXT_NUMBER, start, p);
 	l->token.number = n;
-	l->token.overflow = over;
+	l->token.overflow = overflow;
 }
 
 static void word(struct text_lexer *l)
@@ -71,7 +71,7 @@ static void word(struct text_lexer *l)
 }
 
 /* Skips to the end of a comment, over lines. Returns: false: the text ends before. */
-static bool leave_comment(struct text_lexer *l)
+static bool skip_comment(struct text_lexer *l)
 {
 	const char *close;
 
@@ -110,7 +110,7 @@ static bool slash(struct text_lexer *l)
 }
 
 /* Length of one character in bytes, for messages. */
-static void odd(struct text_lexer *l)
+static void set_unknown(struct text_lexer *l)
 {
 	const char *p = l->at + 1;
 
@@ -122,7 +122,7 @@ static void odd(struct text_lexer *l)
 
 void text_next(struct text_lexer *l)
 {
-	if (l->comment_line ? !leave_comment(l) : !l->at && !next_line(l))
+	if (l->comment_line ? !skip_comment(l) : !l->at && !next_line(l))
 		return;
 	for (;;) {
 		while (l->at < l->source.line_end && class(*l->at) == BLANK)
@@ -150,7 +150,7 @@ void text_next(struct text_lexer *l)
 				return;
 			break;
 		default:
-			odd(l);
+			set_unknown(l);
 			return;
 		}
 	}

@@ -312,7 +312,7 @@ int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, 
 	return o.error;
 }
 
-static int keep(void *ctx, const char *text, size_t bytes)
+static int write_nothing(void *ctx, const char *text, size_t bytes)
 {
 	(void)ctx, (void)text, (void)bytes;
 	return 0;
@@ -323,7 +323,7 @@ int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap
 	enum { SHOWN_PIECES = 4 };
 	struct out o;
 
-	o.write = keep; /* never called: few pieces fit */
+	o.write = write_nothing; /* never called: few pieces fit */
 	o.error = 0;
 	o.used = 0;
 	put_op(&o, b, op, goal_ops_const(b)[op].match, SHOWN_PIECES);

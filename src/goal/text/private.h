@@ -135,8 +135,8 @@ struct text_parser {
 	struct text_making making;
 	uint32_t ranks; /* num_ranks; 0: not stated yet */
 	bool has_ranks;
-	uint64_t *seen; /* one bit for each rank that had a block */
-	size_t seen_words;
+	uint64_t *ranks_read; /* one bit for each rank that had a block */
+	size_t ranks_read_words;
 	uint32_t seen_count;
 	uint32_t problem_count, problems_before; /* all problems; those before the current rank */
 	uint64_t rank_line;                      /* where the current rank begins */

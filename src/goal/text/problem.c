@@ -9,7 +9,7 @@
 #define MESSAGE 400
 #define SHOWN   40 /* bytes shown of a long word */
 
-static bool tell(struct text_parser *p, struct text_problem *problem, const char *fmt, va_list args)
+static bool report(struct text_parser *p, struct text_problem *problem, const char *fmt, va_list args)
 {
 	char message[MESSAGE];
 
@@ -30,15 +30,15 @@ bool text_wrong(struct text_parser *p, const struct text_token *at, const char *
 
 	/* at the end of the text, show the last line */
 	if (s->line) {
-		bool there = at->kind != TEXT_EOF;
+		bool has_token = at->kind != TEXT_EOF;
 
 		problem.text = s->line;
 		problem.text_bytes = (size_t)(s->line_end - s->line);
-		problem.column = (uint32_t)((there ? at->start : s->line_end) - s->line) + 1;
-		problem.bytes = there ? at->bytes : 0;
+		problem.column = (uint32_t)((has_token ? at->start : s->line_end) - s->line) + 1;
+		problem.bytes = has_token ? at->bytes : 0;
 	}
 	va_start(args, fmt);
-	tell(p, &problem, fmt, args);
+	report(p, &problem, fmt, args);
 	va_end(args);
 	return false;
 }
@@ -49,7 +49,7 @@ bool text_wrong_at(struct text_parser *p, uint64_t line, uint32_t column, const 
 	va_list args;
 
 	va_start(args, fmt);
-	tell(p, &problem, fmt, args);
+	report(p, &problem, fmt, args);
 	va_end(args);
 	return false;
 }

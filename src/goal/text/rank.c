@@ -14,18 +14,18 @@
 static int grow(void *array, uint32_t *cap, uint32_t count, size_t bytes)
 {
 	void **at = array, *more;
-	uint32_t want;
+	uint32_t more_cap;
 
 	if (count < *cap)
 		return 0;
 	if (*cap >= UINT32_MAX / 2)
 		return -ENOMEM;
-	want = *cap ? *cap * 2 : 64;
-	more = realloc(*at, (size_t)want * bytes);
+	more_cap = *cap ? *cap * 2 : 64;
+	more = realloc(*at, (size_t)more_cap * bytes);
 	if (!more)
 		return -ENOMEM;
 	*at = more;
-	*cap = want;
+	*cap = more_cap;
 	return 0;
 }
 
@@ -194,7 +194,7 @@ static uint32_t find_cycle(const struct goal_build *b, uint32_t *remaining, uint
 	return op;
 }
 
-static void tell_cycle(struct text_parser *p, uint32_t op, const uint32_t *before)
+static void report_cycle(struct text_parser *p, uint32_t op, const uint32_t *before)
 {
 	const struct text_making *m = &p->making;
 	uint32_t first = op, at, shown = 0;
@@ -224,7 +224,7 @@ static void name_cycle(struct text_parser *p)
 	peel(b, work, work + n, work + 2 * n, work + 4 * n);
 	op = find_cycle(b, work, work + 3 * n);
 	if (op != GOAL_NONE)
-		tell_cycle(p, op, work + 3 * n);
+		report_cycle(p, op, work + 3 * n);
 	free(work);
 }
 
