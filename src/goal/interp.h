@@ -35,7 +35,7 @@
 /* Aligned to 4 bytes. words: unmet requirements [op_count], then 1 + operation in the order in
  * which they became free to start [op_count]; 0: not written yet. */
 struct goal_state {
-	_Atomic uint32_t remaining;        /* operations that have not ended */
+	_Atomic uint32_t remaining; /* operations that have not ended */
 	/* numbers of operations that were written as free, and handed out */
 	_Atomic uint32_t freed, taken;
 	_Atomic uint32_t words[];

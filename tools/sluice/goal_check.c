@@ -176,9 +176,9 @@ static void report_cycle(struct check *c, uint32_t op, uint32_t *listed)
 	uint32_t at = op, shown = 0;
 
 	if (!report(c, listed, op,
-		  f->rendezvous
-			  ? "warning: deadlock unless messages are buffered: %s waits for itself"
-			  : "deadlock: %s waits for itself"))
+		    f->rendezvous
+			    ? "warning: deadlock unless messages are buffered: %s waits for itself"
+			    : "deadlock: %s waits for itself"))
 		return;
 	do {
 		char *name = name_of(c, at, true);
@@ -218,8 +218,8 @@ static int check_stuck(struct check *c)
 			mark[at] = op + 1;
 			if (f->why[at] == GOAL_NONE)
 				report(c, &absent, at,
-				     f->rendezvous ? "nobody receives what %s sends"
-						   : "%s waits for ever: nobody sends to it");
+				       f->rendezvous ? "nobody receives what %s sends"
+						     : "%s waits for ever: nobody sends to it");
 			at = f->why[at];
 		}
 		if (at != GOAL_NONE && mark[at] == op + 1)

@@ -298,7 +298,8 @@ static int make_lists(struct goal_flow *f)
 	f->queue = array(n);
 	f->link = array(n);
 	f->state = calloc(n + 1, 1);
-	if (!f->rank || !f->remaining || !f->partner || !f->order || !f->queue || !f->link || !f->state)
+	if (!f->rank || !f->remaining || !f->partner || !f->order || !f->queue || !f->link ||
+	    !f->state)
 		return -ENOMEM;
 	return grow(f);
 }
@@ -359,7 +360,7 @@ int goal_flow_run(struct goal_flow *f, const struct goal_program *p, bool rendez
 
 void goal_flow_free(struct goal_flow *f)
 {
-	void *const all[] = { f->first,     f->rank,  f->remaining,       f->partner,
+	void *const all[] = { f->first,     f->rank,  f->remaining,  f->partner,
 			      f->order,     f->state, f->queue,      f->link,
 			      f->before,    f->after, f->rank_first, f->rank_last,
 			      f->takes_any, f->slots, f->why,        f->classes };

@@ -31,7 +31,7 @@ struct goal_flow {
 	uint32_t op_count;
 	uint32_t *first;   /* [ranks + 1] */
 	uint32_t *rank;    /* of each operation */
-	uint32_t *remaining;    /* requirements that are not met */
+	uint32_t *remaining; /* requirements that are not met */
 	uint32_t *partner; /* partner of a send or receive; GOAL_NONE */
 	uint32_t *order;   /* order of beginnings */
 	uint8_t *state;

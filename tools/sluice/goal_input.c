@@ -67,7 +67,8 @@ static int make_room(struct reading *r, size_t bytes)
 	if (r->image)
 		more = mremap(r->image, r->cap, capacity, MREMAP_MAYMOVE);
 	else
-		more = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		more = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
 	if (more == MAP_FAILED)
 		return -ENOMEM;
 	r->image = more;

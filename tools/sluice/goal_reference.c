@@ -171,7 +171,8 @@ static void deliver(struct flow *f, struct waiting *recv, struct waiting *send)
 }
 
 /* Removes and returns the first match of the list. */
-static struct waiting *remove_match(struct waiting **list, const struct waiting *w, bool list_of_recvs)
+static struct waiting *remove_match(struct waiting **list, const struct waiting *w,
+				    bool list_of_recvs)
 {
 	for (; *list; list = &(*list)->next) {
 		struct waiting *other = *list;

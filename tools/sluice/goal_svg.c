@@ -107,8 +107,8 @@ static void put_bytes(char *buf, size_t cap, uint64_t bytes)
 }
 
 /* Two short lines: "send 64K", "l5 to 3". */
-static void describe(const struct goal_layout *l, const struct goal_node *n, char *first, char *second,
-		size_t cap)
+static void describe(const struct goal_layout *l, const struct goal_node *n, char *first,
+		     char *second, size_t cap)
 {
 	const struct goal_op *op = goal_layout_op(l, n);
 	char size[32] = "", label[24], peer[24] = "";

@@ -54,8 +54,8 @@ static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, 
 		uint64_t size = (first + step < o->n ? step : o->n - first) * bytes;
 		struct gen_at turned_at = gen_plus(turned, first * bytes),
 			      packed_at = gen_plus(packed, done);
-		uint32_t copied =
-			is_back ? gen_copy(o, turned_at, packed_at, size) : gen_copy(o, packed_at, turned_at, size);
+		uint32_t copied = is_back ? gen_copy(o, turned_at, packed_at, size)
+					  : gen_copy(o, packed_at, turned_at, size);
 
 		gen_requires(o, copied, before);
 		gen_requires(o, after, copied);

@@ -35,7 +35,7 @@ struct value {
 /* Reduces the value of the rank `distance` before with `own`; the last round writes the receive
  * buffer. */
 static struct value reduce_from(struct gen_out *o, const struct value *out, const struct value *own,
-			 uint32_t distance, uint32_t *step, bool is_last)
+				uint32_t distance, uint32_t *step, bool is_last)
 {
 	struct gen_at in = gen_scratch(o, o->p->bytes);
 	struct value sum = { is_last ? gen_recv(0) : in, GOAL_NONE };
@@ -78,7 +78,7 @@ void gen_dissemination_allreduce(struct gen_out *o)
 		}
 		if (is_plain || !is_last)
 			doubling = reduce_from(o, &doubling, &doubling, (uint32_t)window, &step,
-					is_plain ? is_last : window * 2 == o->n);
+					       is_plain ? is_last : window * 2 == o->n);
 	}
 }
 

@@ -185,7 +185,7 @@ static bool fits(const struct sim_entry *entry, uint32_t peer, uint32_t tag)
 
 /* Finds the first entry that matches; an entry that accepts one message is removed. */
 static bool match_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag,
-		       struct sim_entry *out)
+			struct sim_entry *out)
 {
 	uint32_t *link = &s->cards[rank].first[list], i;
 

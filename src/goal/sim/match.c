@@ -88,8 +88,8 @@ static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *t
 }
 
 static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
-			       const struct sim_pool *pool, key_of *key, uint32_t rank,
-			       const struct key *target)
+				 const struct sim_pool *pool, key_of *key, uint32_t rank,
+				 const struct key *target)
 {
 	struct sim_bins *b = s->bins[l->bins];
 	uint32_t best = SIM_NONE, best_before = SIM_NONE, best_bin = 0, best_seq = 0;
@@ -121,7 +121,7 @@ static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
 }
 
 static uint32_t remove_match(const struct sim *s, struct sim_list *l, const struct sim_pool *pool,
-		     key_of *key, uint32_t rank, const struct key *target)
+			     key_of *key, uint32_t rank, const struct key *target)
 {
 	uint32_t before, i;
 
@@ -212,7 +212,8 @@ bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag,
 		      struct sim_posted *out)
 {
 	struct key target = { src, tag, 0 };
-	uint32_t i = remove_match(s, &sim_rank_of(s, rank)->posted, &s->posted, posted_key, rank, &target);
+	uint32_t i = remove_match(s, &sim_rank_of(s, rank)->posted, &s->posted, posted_key, rank,
+				  &target);
 
 	if (!i)
 		return false;
@@ -225,7 +226,8 @@ bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv,
 		       struct sim_arrived *out)
 {
 	struct key target = { sim_peer(s, rank, recv), recv->tag, 0 };
-	uint32_t i = remove_match(s, &sim_rank_of(s, rank)->arrived, &s->arrived, arrived_key, rank, &target);
+	uint32_t i = remove_match(s, &sim_rank_of(s, rank)->arrived, &s->arrived, arrived_key, rank,
+				  &target);
 
 	if (!i)
 		return false;

@@ -55,7 +55,7 @@ static void remove_at(struct sim_partials *p, uint32_t hole)
 }
 
 int sim_partial_release(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
-		     uint64_t *ready, uint32_t *from)
+			uint64_t *ready, uint32_t *from)
 {
 	uint64_t key = ((uint64_t)rank << 32 | op) + 1;
 	struct sim_partial *slot;

@@ -151,7 +151,7 @@ struct sim_nic {
 };
 
 struct sim_rank {
-	uint32_t shape, remaining;   /* operations that have not ended */
+	uint32_t shape, remaining; /* operations that have not ended */
 	struct sim_list posted, arrived;
 	uint32_t made, reserved; /* numbers given to entries of both lists */
 	/* followed by sim_cpu[cpus], sim_nic[nics], head_seq[lines], root[lines] */
@@ -309,7 +309,7 @@ static inline uint32_t sim_line_of(const struct sim *s, enum sim_kind kind, uint
 /* Meets one of `requires` requirements at `ready`. Returns: 1: all are met, *ready and *from are
  * those of the last; 0: not all; -ENOMEM. */
 int sim_partial_release(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
-		     uint64_t *ready, uint32_t *from);
+			uint64_t *ready, uint32_t *from);
 void sim_partials_fini(struct sim_partials *p);
 
 /* ---- card.c ------------------------------------------------------------------------------ */

@@ -66,7 +66,8 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 		const struct sim_op *to = s->shapes.ops + shape->first_op + next[i];
 		uint64_t when = ready;
 		uint32_t why = from;
-		int rc = sim_partial_release(&s->partials, rank, next[i], to->requires, &when, &why);
+		int rc =
+			sim_partial_release(&s->partials, rank, next[i], to->requires, &when, &why);
 
 		if (rc > 0)
 			rc = note_freed(s, side, next[i], when, why);
@@ -301,7 +302,7 @@ static int do_receive(struct sim *s, struct sim_event *e)
 }
 
 static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *e,
-			const struct sim_cpu *cpu)
+			  const struct sim_cpu *cpu)
 {
 	struct sim_arrived a = {
 		.rank = e->rank, .op = e->op, .end = cpu->free, .from = cpu->last

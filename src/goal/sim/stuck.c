@@ -33,7 +33,7 @@ static void report_posted(void *ctx, uint32_t index)
 	const struct context *c = ctx;
 
 	report(c, SIM_STUCK_RECEIVE, c->rank,
-	     ((struct sim_posted *)sim_pool_at(&c->s->posted, index))->op);
+	       ((struct sim_posted *)sim_pool_at(&c->s->posted, index))->op);
 }
 
 static void report_arrived(void *ctx, uint32_t index)
@@ -43,7 +43,7 @@ static void report_arrived(void *ctx, uint32_t index)
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, a->rank), a->op);
 
 	report(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE,
-	     a->rank, a->op);
+	       a->rank, a->op);
 }
 
 static void report_watcher(void *ctx, uint32_t rank, uint32_t op)

@@ -55,7 +55,7 @@ static void number(struct text_lexer *l)
 
 	for (; p < end && class(*p) == DIGIT; p++)
 		overflow |= __builtin_mul_overflow(n, 10, &n) |
-			__builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
+			    __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
 	set(l, TEXT_NUMBER, start, p);
 	l->token.number = n;
 	l->token.overflow = overflow;

@@ -30,11 +30,11 @@ static const struct {
 	const char *word;
 	unsigned bit;
 } parts[] = {
-	{ "to", PART_PEER }, { "from", PART_FROM }, { "into", PART_INTO },   { "tag", PART_TAG },
-	{ "cpu", PART_CPU }, { "nic", PART_NIC },   { "match", PART_MATCH },
-	{ "ct", PART_COUNTER }, { "when", PART_WHEN }, { "hh", PART_HEADER },
-	{ "ph", PART_PAYLOAD }, { "ch", PART_COMPLETION }, { "allowed", PART_ALLOWED },
-	{ "use_once", PART_ONCE },
+	{ "to", PART_PEER },         { "from", PART_FROM },     { "into", PART_INTO },
+	{ "tag", PART_TAG },         { "cpu", PART_CPU },       { "nic", PART_NIC },
+	{ "match", PART_MATCH },     { "ct", PART_COUNTER },    { "when", PART_WHEN },
+	{ "hh", PART_HEADER },       { "ph", PART_PAYLOAD },    { "ch", PART_COMPLETION },
+	{ "allowed", PART_ALLOWED }, { "use_once", PART_ONCE },
 };
 
 static const char *const op_words[] = {

@@ -9,7 +9,8 @@
 #define MESSAGE 400
 #define SHOWN   40 /* bytes shown of a long word */
 
-static bool report(struct text_parser *p, struct text_problem *problem, const char *fmt, va_list args)
+static bool report(struct text_parser *p, struct text_problem *problem, const char *fmt,
+		   va_list args)
 {
 	char message[MESSAGE];
 
