@@ -243,7 +243,7 @@ bool hier_takes_requests(const struct coll_op *t)
 
 int hier_give_up(struct coll_op *t)
 {
-	t->call = (struct rt_call){ .kind = t->args.kind,
+	t->call = (struct coll_call){ .kind = t->args.kind,
 				    .root = t->args.root,
 				    .name = t->args.name };
 	hier_wait_idle(t->cs->multinode);

@@ -322,10 +322,10 @@ struct pack {
 /* Describe `count` elements at base in `out`: in place when there are no gaps, else through `pack`,
  * which must live until pack_fini(). 0 or -errno. */
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-	      const struct types_shape *shape, struct rt_buf *out);
+	      const struct types_shape *shape, struct coll_buf *out);
 /* The same, always through `pack`. */
 int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-		     const struct types_shape *shape, struct rt_buf *out);
+		     const struct types_shape *shape, struct coll_buf *out);
 /* Bytes [off, off + len) of the packed form; ctx: the pack. 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
 int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);

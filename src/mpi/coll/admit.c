@@ -19,10 +19,10 @@
 #define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
 #define IS_WRONG "its arguments name nothing that can be moved"
 
-static bool has_root(enum rt_kind kind)
+static bool has_root(enum coll kind)
 {
-	return (1u << kind) & (1u << RT_BCAST | 1u << RT_GATHER | 1u << RT_GATHERV |
-			       1u << RT_SCATTER | 1u << RT_SCATTERV | 1u << RT_REDUCE);
+	return (1u << kind) & (1u << COLL_BCAST | 1u << COLL_GATHER | 1u << COLL_GATHERV |
+			       1u << COLL_SCATTER | 1u << COLL_SCATTERV | 1u << COLL_REDUCE);
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
@@ -35,32 +35,32 @@ static bool look_at_comm(struct coll_op *t, int *rc)
 	struct comm_state *cs;
 
 	if (args->comm == abi.comm_null)
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	*rc = comm_state_get(args->comm, &cs);
 	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
 	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
-		return trace_passed("not inside a group of at least two ranks");
+		return trace_rejected("not inside a group of at least two ranks");
 	if (cs->is_decided && !cs->rt && !cs->multinode)
-		return trace_passed(NOT_SERVED);
+		return trace_rejected(NOT_SERVED);
 	t->cs = cs;
 	t->is_root = cs->rank == args->root;
 	return true;
 }
 
-/* Where MPI_IN_PLACE is allowed, and what it means: see struct rt_call. */
+/* Where MPI_IN_PLACE is allowed, and what it means: see struct coll_call. */
 static void look_at_place(struct coll_op *t)
 {
 	struct coll_args *args = &t->args;
-	bool is_scatter = args->kind == RT_SCATTER || args->kind == RT_SCATTERV;
+	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
 
 	t->in_place = (is_scatter ? args->recv.at : args->send.at) == abi.in_place &&
-		      args->kind != RT_BCAST && !coll_is_neighborhood(args->kind) &&
+		      args->kind != COLL_BCAST && !coll_is_neighborhood(args->kind) &&
 		      (!has_root(args->kind) || t->is_root);
 	if (!t->in_place)
 		return;
-	if (rt_is_reduce(args->kind))
+	if (coll_is_reduce(args->kind))
 		args->send.at = args->recv.at;
-	else if (args->kind >= RT_ALLTOALL && args->kind <= RT_ALLTOALLW)
+	else if (args->kind >= COLL_ALLTOALL && args->kind <= COLL_ALLTOALLW)
 		args->send = args->recv;
 }
 
@@ -73,20 +73,20 @@ bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct rt
 	t->args = *args;
 	/* before anybody is asked about the communicator */
 	if (own && (own->count <= 0 || own->type == abi.datatype_null))
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
 	if (own && !rt_window_has(window, own_bytes))
-		return trace_passed(own_bytes < window->from ? IS_SMALL : IS_LARGE);
+		return trace_rejected(own_bytes < window->from ? IS_SMALL : IS_LARGE);
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
 	if (!bufrefs_init(t))
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
-		return trace_passed(t->bytes < window->from ? IS_SMALL : IS_LARGE);
-	return (bufrefs_check(t) && (!rt_is_reduce(args->kind) || reduce_check(t))) ||
-	       trace_passed(IS_WRONG);
+		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
+	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
+	       trace_rejected(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ int coll_prepare(struct coll_op *t)
 {
 	int err;
 
-	t->call = (struct rt_call){
+	t->call = (struct coll_call){
 		.kind = t->args.kind,
 		.root = has_root(t->args.kind) ? t->args.root : -1,
 		.in_place = t->in_place || t->has_root_mismatch, /* then nobody else puts it there */
@@ -104,7 +104,7 @@ int coll_prepare(struct coll_op *t)
 		.site = t->args.caller,
 	};
 	err = bufrefs_open(t);
-	if (!err && rt_is_reduce(t->args.kind))
+	if (!err && coll_is_reduce(t->args.kind))
 		err = reduce_prepare(t);
 	return err;
 }
@@ -154,17 +154,17 @@ int coll_complete(struct coll_op *t, int err) { return conclude_both(t, err, buf
 
 int coll_complete_turn(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_flush(t)); }
 
-void coll_count_decision(enum rt_kind kind, bool is_taken)
+void coll_count_decision(enum coll kind, bool is_taken)
 {
-	static const enum base_counter counters[2][RT_KINDS] = {
+	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
 #define X(id, family, is_local) BASE_CTR_##family##_PASSED,
-			RT_COLLECTIVES(X)
+			COLL_LIST(X)
 #undef X
 		},
 		{
 #define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
-			RT_COLLECTIVES(X)
+			COLL_LIST(X)
 #undef X
 		},
 	};
@@ -206,19 +206,19 @@ static bool run(struct coll_args *args, int *rc)
 		    rc))
 		return *rc;
 	if (is_too_early(&t))
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	comm_state_connect(t.cs);
 	if (t.cs->multinode && !rt_takes_always(args->kind, t.bytes))
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	if (t.cs->multinode)
 		return multinode->execute(&t, rc) && (coll_count_decision(args->kind, true), true);
-	if (!t.cs->rt || args->kind == RT_BARRIER ||
+	if (!t.cs->rt || args->kind == COLL_BARRIER ||
 	    (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
-		return trace_passed(NOT_SERVED);
+		return trace_rejected(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		bufrefs_close(&t);
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
 	coll_count_decision(args->kind, true);

@@ -13,15 +13,15 @@
 const struct arg_buf *args_message(const struct coll_args *args)
 {
 	switch (args->kind) {
-	case RT_BCAST:
-	case RT_REDUCE:
-	case RT_ALLREDUCE:
-	case RT_SCAN:
-	case RT_EXSCAN:
+	case COLL_BCAST:
+	case COLL_REDUCE:
+	case COLL_ALLREDUCE:
+	case COLL_SCAN:
+	case COLL_EXSCAN:
 		return &args->send;
-	case RT_ALLGATHER:
-	case RT_ALLTOALL:
-	case RT_REDUCE_SCATTER_BLOCK:
+	case COLL_ALLGATHER:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		return &args->recv;
 	default: /* a matter of the rank, or of all counts */
 		return NULL;
@@ -32,9 +32,9 @@ uint64_t args_message_bytes(const struct coll_args *args)
 {
 	const struct arg_buf *side = args_message(args);
 
-	if (args->kind == RT_GATHER)
+	if (args->kind == COLL_GATHER)
 		side = args->send.at == abi.in_place ? &args->recv : &args->send;
-	else if (args->kind == RT_SCATTER)
+	else if (args->kind == COLL_SCATTER)
 		side = args->recv.at == abi.in_place ? &args->send : &args->recv;
 	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
 }
@@ -47,31 +47,31 @@ static bool is_address(const void *at, const struct types_shape *shape)
 }
 
 /* The same collective of a few bytes, sent from where it is received, on nobody's communicator. */
-static int try_alias(enum rt_kind kind, MPI_Comm scratch)
+static int try_alias(enum coll kind, MPI_Comm scratch)
 {
 	char at[2] = { 0 };
 	int two = 2; /* some look only where there are several */
 
 	switch (kind) {
-	case RT_GATHER:
+	case COLL_GATHER:
 		return host.Gather(at, 2, abi.byte, at, 2, abi.byte, 0, scratch);
-	case RT_SCATTER:
+	case COLL_SCATTER:
 		return host.Scatter(at, 2, abi.byte, at, 2, abi.byte, 0, scratch);
-	case RT_ALLGATHER:
+	case COLL_ALLGATHER:
 		return host.Allgather(at, 2, abi.byte, at, 2, abi.byte, scratch);
-	case RT_ALLTOALL:
+	case COLL_ALLTOALL:
 		return host.Alltoall(at, 2, abi.byte, at, 2, abi.byte, scratch);
-	case RT_REDUCE:
+	case COLL_REDUCE:
 		return host.Reduce(at, at, 2, abi.byte, abi.bor, 0, scratch);
-	case RT_ALLREDUCE:
+	case COLL_ALLREDUCE:
 		return host.Allreduce(at, at, 2, abi.byte, abi.bor, scratch);
-	case RT_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER:
 		return host.Reduce_scatter(at, at, &two, abi.byte, abi.bor, scratch);
-	case RT_REDUCE_SCATTER_BLOCK:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		return host.Reduce_scatter_block(at, at, 2, abi.byte, abi.bor, scratch);
-	case RT_SCAN:
+	case COLL_SCAN:
 		return host.Scan(at, at, 2, abi.byte, abi.bor, scratch);
-	case RT_EXSCAN:
+	case COLL_EXSCAN:
 		return host.Exscan(at, at, 2, abi.byte, abi.bor, scratch);
 	default: /* the parts of lists may well lie apart */
 		return 0;
@@ -96,9 +96,9 @@ static bool is_alias_refused(const struct coll_args *args)
 }
 
 /* Where the ranks know each other's counts, nothing to send or receive is the library's affair. */
-static bool allows_none(enum rt_kind kind)
+static bool allows_none(enum coll kind)
 {
-	return rt_is_local(kind) || kind == RT_ALLGATHERV || kind == RT_REDUCE_SCATTER;
+	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
 }
 
 /* The elements that a list counts, -1 when the library would refuse it. */
@@ -162,14 +162,14 @@ static bool looks_right(const struct coll_op *t, struct bufref *s)
 /* What the first rank names there may be anything. */
 static bool gets_nothing(const struct coll_op *t)
 {
-	return t->args.kind == RT_EXSCAN && !t->cs->rank && !t->in_place;
+	return t->args.kind == COLL_EXSCAN && !t->cs->rank && !t->in_place;
 }
 
 /* Which sides mean something on this rank. */
 static void find_sides(struct coll_op *t)
 {
 	const struct coll_args *args = &t->args;
-	bool is_scatter = args->kind == RT_SCATTER || args->kind == RT_SCATTERV;
+	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
 
 	for (int i = 0; i < 2; i++) {
 		struct bufref *s = i ? &t->recv : &t->send;
@@ -197,14 +197,14 @@ static uint64_t shared_bytes(const struct coll_op *t)
 	MPI_Count sum;
 
 	switch (args->kind) {
-	case RT_GATHER:
+	case COLL_GATHER:
 		own = t->is_root ? &args->recv : &args->send;
 		break;
-	case RT_SCATTER:
+	case COLL_SCATTER:
 		own = t->is_root ? &args->send : &args->recv;
 		break;
-	case RT_ALLGATHERV:
-	case RT_REDUCE_SCATTER:
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTER:
 		sum = sum_of(&t->recv);
 		if (sum <= 0 || args->recv.type == abi.datatype_null)
 			return 0;
@@ -221,9 +221,9 @@ bool bufrefs_init(struct coll_op *t)
 	t->has_root_mismatch = false;
 	t->bytes = 0;
 	t->neighbours = NULL;
-	if (t->args.kind == RT_BARRIER)
+	if (t->args.kind == COLL_BARRIER)
 		return true;
-	if (rt_is_local(t->args.kind))
+	if (coll_is_local(t->args.kind))
 		return t->send.n >= 0 && t->recv.n >= 0;
 	t->bytes = shared_bytes(t);
 	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->cs->size;
@@ -234,7 +234,7 @@ static bool looks_right_odd(struct coll_op *t)
 {
 	const struct arg_buf *send = &t->args.send;
 
-	if (t->args.kind != RT_GATHER || !t->is_root || t->in_place)
+	if (t->args.kind != COLL_GATHER || !t->is_root || t->in_place)
 		return true;
 	if (send->count < 0 || send->type == abi.datatype_null)
 		return false;
@@ -283,26 +283,26 @@ static bool is_contiguous(MPI_Count count, const struct types_shape *shape)
 }
 
 /* The same count for each of n, and the first of them at `at`: one run of elements. */
-static int prepare_run(struct bufref *s, MPI_Count count, int n, struct rt_side *out)
+static int prepare_run(struct bufref *s, MPI_Count count, int n, struct coll_side *out)
 {
 	uint64_t bytes = (uint64_t)(count * s->shape.size);
 
 	for (int i = 0; i < n; i++)
-		s->parts[i] = (struct rt_part){ (uint64_t)i * bytes, bytes };
+		s->parts[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
 	out->count = n;
 	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape,
 			 &out->buf);
 }
 
 /* One run of elements, cut by a list. */
-static int prepare_sum(struct bufref *s, struct rt_side *out)
+static int prepare_sum(struct bufref *s, struct coll_side *out)
 {
 	uint64_t at = 0;
 
 	for (int i = 0; i < s->n; i++) {
 		uint64_t bytes = (uint64_t)(list_get(s->given->counts, i) * s->shape.size);
 
-		s->parts[i] = (struct rt_part){ at, bytes };
+		s->parts[i] = (struct coll_part){ at, bytes };
 		at += bytes;
 	}
 	out->count = s->n;
@@ -313,7 +313,7 @@ static int prepare_sum(struct bufref *s, struct rt_side *out)
 /* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
  * Pieces that follow each other, in either direction, have nothing between them; of others it is
  * not asked. */
-static bool prepare_hull(struct bufref *s, struct rt_side *out)
+static bool prepare_hull(struct bufref *s, struct coll_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
 	bool is_apart = false;
@@ -325,7 +325,7 @@ static bool prepare_hull(struct bufref *s, struct rt_side *out)
 		if (piece_get(s, i, &p))
 			return false;
 		bytes = p.count ? (__int128)p.count * p.shape.size : 0;
-		s->parts[i] = (struct rt_part){ 0, (uint64_t)bytes };
+		s->parts[i] = (struct coll_part){ 0, (uint64_t)bytes };
 		if (!bytes)
 			continue;
 		if (!is_contiguous(p.count, &p.shape))
@@ -339,11 +339,11 @@ static bool prepare_hull(struct bufref *s, struct rt_side *out)
 	}
 	for (int i = 0; i < s->n; i++)
 		s->parts[i].off = s->parts[i].bytes ? s->parts[i].off - (uint64_t)lo : 0;
-	out->buf = (struct rt_buf){ .addr = (void *)(uintptr_t)lo,
+	out->buf = (struct coll_buf){ .addr = (void *)(uintptr_t)lo,
 				    .bytes = (uint64_t)(hi - lo),
 				    .is_shared = is_apart };
 	out->count = s->n;
-	return hi - lo - sum <= sum / 2 && !rt_is_device_memory(out->buf.addr, out->buf.bytes);
+	return hi - lo - sum <= sum / 2 && !os_is_device_memory(out->buf.addr, out->buf.bytes);
 }
 
 /* ---- several pieces, packed one after the other ------------------------------------------ */
@@ -354,7 +354,7 @@ static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, ch
 	int ret = 0;
 
 	for (int i = 0; i < packs->n && len && !ret; i++) {
-		const struct rt_part *p = &packs->parts[i];
+		const struct coll_part *p = &packs->parts[i];
 		uint64_t n;
 
 		if (off >= p->off + p->bytes)
@@ -379,7 +379,7 @@ static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 	return packs_range(ctx, off, len, (char *)in, true);
 }
 
-static int prepare_packs(struct bufref *s, struct rt_side *out)
+static int prepare_packs(struct bufref *s, struct coll_side *out)
 {
 	struct piece p;
 	uint64_t at = 0;
@@ -391,10 +391,10 @@ static int prepare_packs(struct bufref *s, struct rt_side *out)
 	s->packs.n = s->n;
 	s->packs.parts = s->parts;
 	for (int i = 0; i < s->n && !ret; i++) {
-		struct rt_buf buf;
+		struct coll_buf buf;
 
 		ret = piece_get(s, i, &p);
-		s->parts[i] = (struct rt_part){ at, 0 };
+		s->parts[i] = (struct coll_part){ at, 0 };
 		if (ret || !p.count)
 			continue;
 		s->parts[i].bytes = (uint64_t)(p.count * p.shape.size);
@@ -403,18 +403,18 @@ static int prepare_packs(struct bufref *s, struct rt_side *out)
 				       p.count, p.type, &p.shape, &buf);
 	}
 	out->count = s->n;
-	out->buf = (struct rt_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
+	out->buf = (struct coll_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
 				    .unpack = packs_write, .ctx = &s->packs };
 	return ret;
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */
 
-static int prepare_side(struct coll_op *t, struct bufref *s, struct rt_side *out)
+static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
 {
 	const struct arg_buf *given = s->given;
 
-	*out = (struct rt_side){ 0 };
+	*out = (struct coll_side){ 0 };
 	if (!s->is_used)
 		return 0;
 	if (s->n > BUFREF_PARTS_INLINE && given->form != ARG_BUF) {
@@ -429,7 +429,7 @@ static int prepare_side(struct coll_op *t, struct bufref *s, struct rt_side *out
 	case ARG_EACH:
 		/* of a reduction each rank keeps one */
 		return prepare_run(s, given->count,
-				   rt_is_reduce(t->args.kind) && s == &t->recv ? 1 : s->n, out);
+				   coll_is_reduce(t->args.kind) && s == &t->recv ? 1 : s->n, out);
 	case ARG_SUM:
 		if (s == &t->recv)
 			return prepare_run(s, list_get(given->counts, t->cs->rank), 1, out);

@@ -7,7 +7,7 @@
  *
  *   coll_admit()          local checks: would the host MPI refuse the call? Is it large enough?
  *   comm_state_connect()  collective; from here on only facts that all ranks share decide
- *   coll_prepare()        bufrefs.c, reduce.c: struct rt_call, packed forms
+ *   coll_prepare()        bufrefs.c, reduce.c: struct coll_call, packed forms
  *   rt_collective()
  *   coll_complete()       resources go back; errors reach the communicator's error handler
  *
@@ -64,7 +64,7 @@ struct arg_buf {
 
 /* The arguments of a collective. */
 struct coll_args {
-	enum rt_kind kind;
+	enum coll kind;
 	const char *name;   /* "MPI_Bcast" */
 	const void *caller; /* return address of the call */
 	MPI_Comm comm;
@@ -85,19 +85,19 @@ struct bufref {
 	struct pack pack;          /* one datatype, gaps */
 	struct packs {             /* several pieces with gaps, one after the other */
 		struct pack *of;
-		const struct rt_part *parts; /* their places in the packed form */
+		const struct coll_part *parts; /* their places in the packed form */
 		int n;
 	} packs;
-	struct rt_part *parts, inline_parts[BUFREF_PARTS_INLINE];
+	struct coll_part *parts, inline_parts[BUFREF_PARTS_INLINE];
 };
 
-/* What a reduction computes, by reduce_check(); RT_OP_OTHER: the host MPI computes it. */
+/* What a reduction computes, by reduce_check(); GOAL_NOP: the host MPI computes it. */
 struct reduce_args {
 	MPI_Op op;
 	MPI_Datatype type;
 	uint64_t element_bytes;
-	enum rt_op known_op;
-	enum rt_type known_type;
+	enum goal_type known_op;
+	enum goal_dtype known_type;
 };
 
 /* A call that Sluice executes. It has addresses of its own members, so that it stays where it is
@@ -112,7 +112,7 @@ struct coll_op {
 	struct bufref send, recv;
 	struct reduce_args reduce;
 	int *neighbours; /* allocated: those that send, then those that receive */
-	struct rt_call call; /* for rt; from coll_prepare() on */
+	struct coll_call call; /* for rt; from coll_prepare() on */
 };
 
 /* The whole of a blocking call. True: executed, and *rc is what it returns. False: the host MPI's,
@@ -131,11 +131,11 @@ int coll_complete(struct coll_op *op, int err);
 /* The same, where it will be executed again as it was prepared. */
 int coll_complete_turn(struct coll_op *op, int err);
 /* For the counters. */
-void coll_count_decision(enum rt_kind kind, bool is_admitted);
+void coll_count_decision(enum coll kind, bool is_admitted);
 
-static inline bool coll_is_neighborhood(enum rt_kind kind)
+static inline bool coll_is_neighborhood(enum coll kind)
 {
-	return kind >= RT_NEIGHBOR_ALLGATHER;
+	return kind >= COLL_NEIGHBOR_ALLGATHER;
 }
 
 /* ---- bufrefs.c --------------------------------------------------------------------------- */

@@ -205,7 +205,7 @@ static int start(struct request *r, void *request)
 	/* each start is a call of the place where it was made */
 	trace_call_begin(r->op.args.name, r->op.args.caller, __builtin_frame_address(0));
 	trace_bytes(r->op.bytes);
-	trace_begun(&r->trace);
+	trace_request(&r->trace);
 	rt_request_start(r->rt);
 	coll_count_decision(r->op.args.kind, true);
 	return trace_call_end(0);

@@ -139,7 +139,7 @@ struct request *request_find_persistent(MPI_Request handle)
 /* ---- what the program may free before the end -------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
-static int hold_side(struct request *r, struct bufref *s, const struct rt_side *side)
+static int hold_side(struct request *r, struct bufref *s, const struct coll_side *side)
 {
 	int n = s->packs.of ? s->packs.n : 1, ret = 0;
 	struct pack *packs = s->packs.of ? s->packs.of : &s->pack;
@@ -227,13 +227,13 @@ static void note_failed(int more)
 static void note_end(struct request *r)
 {
 	const struct trace_op op = r->rt ? rt_request_op(r->rt) : (struct trace_op){ 0 };
-	struct trace_begun told;
+	struct trace_request told;
 
 	base_spin_lock(&table.lock); /* another thread may be asking for it */
 	told = r->trace;
 	r->trace.since = 0;
 	base_spin_unlock(&table.lock);
-	trace_ended(&told, &op);
+	trace_request_end(&told, &op);
 }
 
 /* Nobody else has it any more. */
@@ -309,9 +309,9 @@ void request_asked_on(int count, const void *requests, bool asks)
 		base_spin_lock(&table.lock);
 		r = find_locked(handle);
 		if (r && r->is_flying && asks)
-			trace_asked(&r->trace, now);
+			trace_request_poll(&r->trace, now);
 		else if (r && r->is_flying)
-			trace_turned(&r->trace, now);
+			trace_request_poll_end(&r->trace, now);
 		base_spin_unlock(&table.lock);
 	}
 }
@@ -439,13 +439,13 @@ static void fly(struct request *r)
  */
 bool request_may_fly(const struct request *r)
 {
-	return !rt_is_reduce(r->op.args.kind) || r->op.reduce.known_op != RT_OP_OTHER;
+	return !coll_is_reduce(r->op.args.kind) || r->op.reduce.known_op != GOAL_NOP;
 }
 
 /* Of those that are taken in buffers that are used again only. */
 static bool is_used_again(struct request *r)
 {
-	enum rt_kind kind = r->op.args.kind;
+	enum coll kind = r->op.args.kind;
 	uint64_t bytes = r->op.bytes;
 	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0
 									 : coll_prepare(&r->op);
@@ -472,24 +472,24 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 	if (coll_admit(&r->op, args, &rt_request_window[args->kind], rc)) {
 		if (coll_is_neighborhood(args->kind) && r->op.cs->rt &&
 		    !r->op.cs->has_neighbours) {
-			trace_passed("its neighbours are not all of its ranks' node");
+			trace_rejected("its neighbours are not all of its ranks' node");
 		} else if (r->op.cs->multinode) {
 			*out = multinode->admits_request(&r->op) && request_may_fly(r) ? r : NULL;
 			if (*out)
 				return true;
-			trace_passed("it is not one of those that are served over several nodes");
+			trace_rejected("it is not one of those that are served over several nodes");
 		} else if (!r->op.cs->rt) {
-			trace_passed("its communicator has not been connected: the next blocking "
+			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
 			comm_state_add_credit(r->op.cs, rt_request_wish(args->kind, r->op.bytes));
 		} else if (!rt_request_suits(r->op.cs->rt)) {
-			trace_passed("its ranks share CPUs, or are many");
+			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
-			trace_passed(
+			trace_rejected(
 				"it computes with a function that only its own rank could call");
 		} else if (!rt_request_takes_always(args->kind, r->op.bytes) &&
 			   !is_used_again(r)) {
-			trace_passed("it wins in buffers that are used again only, on which ranks "
+			trace_rejected("it wins in buffers that are used again only, on which ranks "
 				     "agree in blocking collectives");
 		} else {
 			*out = r;
@@ -518,7 +518,7 @@ static int make_handle(struct request *r)
 /* There is none. The others hear of it. */
 static void abandon(struct request *r)
 {
-	const struct rt_call named = { .kind = r->op.args.kind, .name = r->op.args.name };
+	const struct coll_call named = { .kind = r->op.args.kind, .name = r->op.args.name };
 
 	if (r->op.cs->multinode)
 		multinode->abandon(&r->op);
@@ -556,7 +556,7 @@ static bool begin(const struct coll_args *args, void *request, int *rc)
 	}
 	abi_handle_set(request, 0, r->handle);
 	comm_state_ref(r->op.cs);
-	trace_begun(&r->trace);
+	trace_request(&r->trace);
 	request_enter(r);
 	fly(r);
 	coll_count_decision(args->kind, true);
