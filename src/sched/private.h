@@ -11,6 +11,7 @@
 #define SCHED_RING 64u           /* messages on their way from one rank to another */
 #define SCHED_INLINE_BYTES 32u   /* in the slot itself */
 #define SCHED_EAGER_BYTES 4096u  /* in an eager record; more is copied once, from its place */
+#define SCHED_PACK_BYTES 2048u   /* lists of shorter pieces of private memory are packed */
 #define SCHED_EAGERS 32u         /* records, for each pair of ranks */
 #define SCHED_STORE 64u          /* inline messages without a receive, for each pair of ranks */
 #define SCHED_BUCKETS 256u
