@@ -62,7 +62,7 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 #define STRING(n, v, h) STRING_OF(n, v, "", h)
 
 #define TAKE(n, v, what) \
-	ENUM("SLUICE_COLL_" n, coll_take[BASE_COLL_##v], "auto", take_words, true, \
+	ENUM("SLUICE_COLL_" n, coll_take[BASE_FAMILY_##v], "auto", take_words, true, \
 	     "Whether " what " are taken; auto takes those that are then faster")
 
 struct base_option base_option_table[] = {

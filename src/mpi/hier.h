@@ -17,7 +17,7 @@
 #ifndef SLUICE_MPI_HIER_H
 #define SLUICE_MPI_HIER_H
 
-#include "mpi/coll/coll.h"
+#include "mpi/coll/coll_op.h"
 #include "rt/pieces.h"
 #include "hier/hier.h"
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "base/base.h"
-#include "mpi/coll/coll.h"
+#include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
 #define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
@@ -158,12 +158,12 @@ void coll_count_decision(enum coll kind, bool is_taken)
 {
 	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
-#define X(id, family, is_local) BASE_CTR_##family##_PASSED,
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_PASSED,
 			COLL_LIST(X)
 #undef X
 		},
 		{
-#define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_TAKEN,
 			COLL_LIST(X)
 #undef X
 		},

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/coll/coll.h"
+#include "mpi/coll/coll_op.h"
+#include "os/os.h"
 
 /* ---- looking: nothing is asked of anybody else --------------------------------------------- */
 

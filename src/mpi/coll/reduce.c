@@ -5,36 +5,39 @@
 #include <limits.h>
 
 #include "base/base.h"
-#include "mpi/coll/coll.h"
+#include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
 enum { LARGEST = 64 }; /* more bytes than any predefined datatype has */
 
 /* ---- which operation, which type --------------------------------------------------------- */
 
-/* 0: rt does not know it. */
+/* Negative: rt does not know it. */
 static int known_value(const struct abi_known *known, size_t n, const void *handle)
 {
 	for (size_t i = 0; i < n; i++)
 		if (known[i].handle == (uintptr_t)handle)
 			return known[i].value;
-	return 0;
+	return -1;
 }
 
 static enum goal_dtype type_of(MPI_Datatype datatype)
 {
-	return known_value(abi.numbers, abi.number_count, datatype);
+	int type = known_value(abi.numbers, abi.number_count, datatype);
+
+	return type < 0 ? GOAL_DTYPE_COUNT : (enum goal_dtype)type;
 }
 
 static enum goal_type op_of(MPI_Op op)
 {
-	return known_value(abi.ops, abi.op_count, op);
+	int type = known_value(abi.ops, abi.op_count, op);
+
+	return type < 0 ? GOAL_NOP : (enum goal_type)type;
 }
 
 /* Both, or neither: what MPI allows and rt computes. */
 static void find_kernel(const struct coll_op *t, enum goal_type *out_op, enum goal_dtype *out_type)
 {
-	static const uint8_t bytes[] = { 0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8 }; /* by enum goal_dtype */
 	MPI_Datatype datatype = t->reduce.type;
 	enum goal_type op = op_of(t->args.op);
 	enum goal_dtype type = GOAL_DTYPE_COUNT;
@@ -45,8 +48,8 @@ static void find_kernel(const struct coll_op *t, enum goal_type *out_op, enum go
 	if (op == GOAL_NOP || !types_bound(datatype))
 		return;
 	type = is_bits && datatype == abi.byte ? GOAL_U8 : type_of(datatype);
-	if (type == GOAL_DTYPE_COUNT || (is_bits && type >= GOAL_F32) ||
-	    t->reduce.element_bytes != bytes[type]) /* Fortran's types have sizes of their own */
+	if (type == GOAL_DTYPE_COUNT || (is_bits && type >= GOAL_F16) ||
+	    t->reduce.element_bytes != goal_dtype_bytes(type)) /* Fortran's sizes may differ */
 		return;
 	*out_op = op;
 	*out_type = type;

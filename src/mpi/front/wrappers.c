@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "mpi/front/front.h"
 #include "mpi/front/observe.h"
-#include "mpi/coll/coll.h"
+#include "mpi/coll/coll_op.h"
 #include "mpi/hier.h"
 
 #include "collectives.h"

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 
 #include "base/spin.h"
-#include "mpi/coll/coll.h"
+#include "mpi/coll/coll_op.h"
 #include "rt/requests.h"
 
 
