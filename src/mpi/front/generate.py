@@ -137,7 +137,8 @@ def made_body(f, call):
             f'\trc = HOST_CALL({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
-BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body, 'made': made_body}
+BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body,
+          'made': made_body}
 
 
 def look(functions):
@@ -157,7 +158,8 @@ def look(functions):
 # ---- collectives.h: included by wrappers.c -------------------------------------------------------------
 
 def form_of(function):
-    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and Scatter_init."""
+    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and
+    Scatter_init."""
     name = function.small or function.name
     if name.endswith('_init'):
         return name.removesuffix('_init'), 'persistent'
@@ -199,7 +201,8 @@ def gate(f):
     """Goes to the library without another look: by what all ranks know, or not at all."""
     form = form_of(f)[1]
     name = f'{"rt_gate_bytes" if form == "blocking" else "rt_request_gate"}[COLL_{base_of(f).upper()}]'
-    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
+    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets')
+                                           for t in f.terms)
     if not counted:
         return f'{name if form == "blocking" else name + ".from"} == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
@@ -276,7 +279,8 @@ def narrowed(f, large, small):
     if large.array:
         return f'narrow_list(&call, {at}, {root}, {name}, MEMBERS_{terms[0].who.upper()})', None, []
     if '*' in large.type:
-        return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', f'{name} ? &{{0}} : NULL', \
+        return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', \
+            f'{name} ? &{{0}} : NULL', \
             [f'\tif ({name})', f'\t\t*{name} = {{0}};']
     return f'narrow_int(&call, {at}, {root}, {name})', '{0}', []
 
@@ -295,7 +299,8 @@ def narrow_function(f, small):
     return ['', f'static int narrow_{f.name}({", ".join(map(declared, f.parameters))})', '{',
             f'\ttypedef int narrower({", ".join(map(untyped, small.parameters))});',
             '\tstatic _Atomic(void *) known;',
-            f'\tstruct narrow_call call = {{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
+            '\tstruct narrow_call call = '
+            f'{{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
             f'\tnarrower *function = narrow_base(&call, &known, "PMPI_{small.name}", CALLER());', *before,
             f'\tint rc = call.failed ? call.failed : function({", ".join(args)});', '', *after,
             '\treturn narrow_end(&call, rc);', '}']
