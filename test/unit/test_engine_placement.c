@@ -31,7 +31,7 @@ UNIT_TEST(the_best_engine_that_works_is_picked)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_ENGINE_WORKERS=1", NULL));
+	CHECK(!load("SLUICE_WORKERS=1", NULL));
 	CHECK_STR(picked("auto", reason, sizeof reason), "sw");
 	CHECK_STR(reason, "");
 	CHECK_STR(picked("sw", reason, sizeof reason), "sw");
@@ -42,7 +42,7 @@ UNIT_TEST(an_engine_that_is_not_picked_says_why)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_ENGINE_WORKERS=0", NULL));
+	CHECK(!load("SLUICE_WORKERS=0", NULL));
 	CHECK_STR(picked("auto", reason, sizeof reason), ""); /* and not fault */
 	CHECK_STR(reason, "sw: no CPU is spare for a worker");
 	CHECK_STR(picked("sw", reason, sizeof reason), "");
@@ -59,7 +59,7 @@ UNIT_TEST(an_engine_without_threads_says_why)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_ENGINE_WORKERS=1", "SLUICE_FAULT=engine_thread:all"));
+	CHECK(!load("SLUICE_WORKERS=1", "SLUICE_FAULT=engine_thread:all"));
 	CHECK_EQ(engine_thread_probe(reason, sizeof reason), -EAGAIN);
 	CHECK_HAS(reason, "no thread can be created: ");
 	CHECK(!load(NULL, NULL));
@@ -224,7 +224,7 @@ UNIT_TEST(the_user_says_which_cpus_are_spare)
 	struct os_cpumask used = { { 0xff } }, out;
 
 	CHECK(!load("SLUICE_ENGINE_CPUS=1,70", NULL));
-	CHECK_EQ(engine_spare_cpus(&used, 8, &out), 2);
+	CHECK_EQ(engine_unused_cpus(&used, 8, &out), 2);
 	CHECK_EQ(out.bits[0], 2);
 	CHECK_EQ(out.bits[1], 1 << 6);
 	CHECK(!load(NULL, NULL));
@@ -240,9 +240,9 @@ static void bound_child(void *arg)
 	for (int cpu = 0; !own.bits[0]; cpu++)
 		own.bits[0] = all.bits[0] & ((uint64_t)1 << cpu);
 	CHECK(!os_cpumask_apply(0, &own));
-	CHECK_EQ(engine_spare_cpus(&own, 1, &out), os_cpumask_count(&all) - 1);
+	CHECK_EQ(engine_unused_cpus(&own, 1, &out), os_cpumask_count(&all) - 1);
 	CHECK(!(out.bits[0] & own.bits[0]));
-	CHECK_EQ(engine_spare_cpus(&own, 7, &out), os_cpumask_count(&all) - 1);
+	CHECK_EQ(engine_unused_cpus(&own, 7, &out), os_cpumask_count(&all) - 1);
 }
 
 UNIT_TEST(the_launcher_tells_which_cpus_the_job_has)
@@ -272,7 +272,7 @@ static void workers_by_share(void *arg)
 	CHECK(engine_worker_cpus(-1, &out));
 	CHECK_EQ(out.bits[0], 1);
 	CHECK(!engine_worker_cpus(1000, &out)); /* no such memory node */
-	CHECK(!load("SLUICE_ENGINE_WORKERS=2", NULL));
+	CHECK(!load("SLUICE_WORKERS=2", NULL));
 	CHECK_EQ(engine_workers(), 2);
 }
 
