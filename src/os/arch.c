@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* x86-64: pause, rep movsb, and what the CPU is. */
+/* x86-64: pause, the time-stamp counter, rep movsb, CPU features. */
 #include <cpuid.h>
 #include <immintrin.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 
 void os_cpu_relax(void)
@@ -11,7 +11,7 @@ void os_cpu_relax(void)
 	_mm_pause();
 }
 
-uint64_t os_arch_ticks(void)
+uint64_t os_ticks(void)
 {
 	return __rdtsc();
 }
@@ -25,7 +25,7 @@ bool os_arch_has_steady_ticks(void)
 
 enum { CPU_KNOWN = 1, CPU_MOVSB = 2, CPU_ZEN5 = 4 };
 
-/* Enhanced rep movsb; without it the instruction moves a few bytes a cycle. */
+/* Without enhanced rep movsb the instruction moves a few bytes per cycle. */
 static bool cpu_has_erms(void)
 {
 	unsigned a, b, c, d;
@@ -44,7 +44,7 @@ static bool cpu_is_zen5_or_later(void)
 	return family >= 0x1a;
 }
 
-/* Asked for every fragment, while cpuid traps in a virtual machine and takes microseconds. */
+/* Cached: every fragment asks, but cpuid traps in a virtual machine and takes microseconds. */
 static int cpu_flags(void)
 {
 	static _Atomic int memo;
@@ -73,7 +73,7 @@ void os_arch_copy_movsb(void *dst, const void *src, size_t bytes)
 	__asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
 }
 
-/* Vectors of 64 bytes only on CPUs that do not slow down for them (Ice Lake, Zen 4 and later). */
+/* 64-byte vectors only on CPUs that keep their clock rate with them (Ice Lake, Zen 4 and later). */
 enum os_simd os_simd(void)
 {
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

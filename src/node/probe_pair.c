@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A node group of two fresh processes, made as that of two ranks is, and one copy each way between
- * them. The processes meet in memory that both inherit: that stands in for the MPI.
- */
+/* Makes a node group of two fresh processes, as two ranks would, and copies once each way. The
+ * processes meet in memory that both inherit, which stands in for the host MPI. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,17 +10,17 @@
 
 #include "node/private.h"
 
-#define TRIAL_BYTES ((uint64_t)8 << 20)
-#define PATIENCE_NS 4000000000u /* a group is made in milliseconds */
+#define PROBE_BYTES ((uint64_t)8 << 20)
+#define PATIENCE_NS 4000000000u /* a group takes milliseconds */
 #define NAP_NS      1000000u
 #define REPEATS     5
 
 struct meeting {
-	_Atomic uint32_t arrived; /* futex; each process adds one a barrier */
-	_Atomic uint32_t is_over; /* one of them has given up or died */
+	_Atomic uint32_t arrived; /* futex; each process adds 1 at each barrier */
+	_Atomic uint32_t is_over; /* a process has given up or died */
 	char slots[2][512];
 	struct node_probe result; /* written by rank 0 */
-	char failure[2][160];     /* by rank: why it did not come to the end */
+	char failure[2][160];     /* by rank: why it failed */
 };
 
 struct member {
@@ -36,7 +34,7 @@ static int meet(struct member *me)
 
 	atomic_fetch_add_explicit(&me->m->arrived, 1, memory_order_acq_rel);
 	os_futex_wake(&me->m->arrived, 1);
-	/* acquire: what the other wrote before its addition */
+	/* acquire: what the other process wrote before its addition */
 	while ((seen = atomic_load_explicit(&me->m->arrived, memory_order_acquire)) < want) {
 		if (atomic_load_explicit(&me->m->is_over, memory_order_relaxed))
 			return -EOWNERDEAD;
@@ -74,9 +72,9 @@ static int allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return ret;
 }
 
-/* ---- what rank 0 tries -------------------------------------------------------------- */
+/* ---- the probe of rank 0 ------------------------------------------------------------------- */
 
-/* Where rank 1's bytes are: in its user area, published by the barrier. */
+/* Address of rank 1's bytes, in its user area; published by the barrier. */
 struct offer {
 	uint64_t arena_off, addr;
 };
@@ -85,30 +83,30 @@ static double gbps(uint64_t since_ns)
 {
 	uint64_t ns = os_now_ns() - since_ns;
 
-	return ns ? (double)TRIAL_BYTES / (double)ns : 0;
+	return ns ? (double)PROBE_BYTES / (double)ns : 0;
 }
 
 static void try_arena(const struct node_group *g, const struct offer *o, char *mine,
 		      struct node_probe *t)
 {
-	char *theirs = node_map(g, 1, o->arena_off, TRIAL_BYTES);
+	char *theirs = node_map(g, 1, o->arena_off, PROBE_BYTES);
 
-	if (!theirs || theirs[0] != 1 || theirs[TRIAL_BYTES - 1] != 1) {
+	if (!theirs || theirs[0] != 1 || theirs[PROBE_BYTES - 1] != 1) {
 		snprintf(t->arena, sizeof(t->arena),
-			 "the mapped memory is not that of the other process");
+			 "the mapping does not show the memory of the other process");
 		return;
 	}
 	for (int i = 0; i < REPEATS; i++) {
 		uint64_t start = os_now_ns();
 		double speed;
 
-		os_copy(mine, theirs, TRIAL_BYTES, BASE_COPY_AUTO);
+		os_copy(mine, theirs, PROBE_BYTES, BASE_COPY_AUTO);
 		speed = gbps(start);
 		t->arena_gbps = speed > t->arena_gbps ? speed : t->arena_gbps;
 	}
 }
 
-/* The group knows whether it works; the kernel's reason comes from asking once more. */
+/* The group knows whether the call works; a second try gives the kernel's reason. */
 static void try_vm(const struct node_group *g, const struct offer *o, char *mine,
 		   struct node_probe *t)
 {
@@ -119,7 +117,7 @@ static void try_vm(const struct node_group *g, const struct offer *o, char *mine
 		uint64_t start = os_now_ns();
 		double speed;
 
-		ret = node_vm_read(g, 1, mine, o->addr, TRIAL_BYTES);
+		ret = node_vm_read(g, 1, mine, o->addr, PROBE_BYTES);
 		speed = gbps(start);
 		if (!ret && reads)
 			t->vm_read_gbps = speed > t->vm_read_gbps ? speed : t->vm_read_gbps;
@@ -135,16 +133,16 @@ static void try_vm(const struct node_group *g, const struct offer *o, char *mine
 
 static int try_all(struct node_group *g, struct member *me, int rank)
 {
-	char *mine = mmap(NULL, TRIAL_BYTES, PROT_READ | PROT_WRITE,
+	char *mine = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	struct offer *o = node_area(g, 1);
 	struct region_extent e = { 0 };
 	int ret = mine == MAP_FAILED ? -ENOMEM : 0;
 
 	if (!ret && rank == 1) {
-		ret = region_extent_get(TRIAL_BYTES, false, &e);
+		ret = region_extent_get(PROBE_BYTES, false, &e);
 		if (!ret) {
-			memset((char *)region_arena_base() + e.offset, 1, TRIAL_BYTES);
+			memset((char *)region_arena_base() + e.offset, 1, PROBE_BYTES);
 			*o = (struct offer){ e.offset, (uintptr_t)mine };
 		}
 	}
@@ -172,7 +170,7 @@ static int member_main(struct meeting *m, int rank)
 		if (!ret)
 			return 0;
 	}
-	/* that the other one has gone is no news: it says why itself */
+	/* the other process reports its own failure */
 	if (ret != -EOWNERDEAD)
 		snprintf(m->failure[rank], sizeof(m->failure[rank]), "%s",
 			 ret ? strerror(-ret) : node_refusal());
@@ -181,7 +179,7 @@ static int member_main(struct meeting *m, int rank)
 
 /* ---- the parent --------------------------------------------------------------------- */
 
-/* Reap both; 0, -ENOTCONN when one failed, -ETIMEDOUT when one was given up. */
+/* Reaps both processes. Returns: 0, -ENOTCONN when one failed, -ETIMEDOUT when one was killed. */
 static int wait_for_both(struct meeting *m, const pid_t pids[2])
 {
 	uint64_t deadline = os_now_ns() + PATIENCE_NS;
@@ -235,10 +233,10 @@ int node_probe_pair(struct node_probe *out)
 
 		snprintf(out->arena, sizeof(out->arena), "%s",
 			 why[0]              ? why
-			 : ret == -ETIMEDOUT ? "the processes of the trial gave no answer for 4 s"
-					     : "a process of the trial died");
-		snprintf(out->vm_read, sizeof(out->vm_read), "not tried, as the arena failed");
-		snprintf(out->vm_write, sizeof(out->vm_write), "not tried, as the arena failed");
+			 : ret == -ETIMEDOUT ? "the probing processes did not answer for 4 s"
+					     : "a probing process died");
+		snprintf(out->vm_read, sizeof(out->vm_read), "not tried: the arena failed");
+		snprintf(out->vm_write, sizeof(out->vm_write), "not tried: the arena failed");
 	}
 	munmap(m, sizeof(*m));
 	return ret;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives that go on after their calls: when the program wanted them, how long it waited, which
- * they were. */
+/* Collectives that continue after their call: when the program wanted them, how long it waited,
+ * which collective it was. */
 #include "trace/private.h"
 
 void trace_request_on(struct trace_request *b)
@@ -18,8 +18,8 @@ void trace_request_poll(struct trace_request *b, uint64_t now)
 	b->asked++;
 }
 
-/* Of the time until now, what no other request has had: one call may wait for many, but waits once.
- */
+/* The time until `now` that no other request has accounted for: one call may wait for many
+ * requests, but waits once. */
 static uint64_t waited_until(const struct trace_request *b, uint64_t now)
 {
 	static __thread uint64_t counted __attribute__((tls_model("initial-exec")));
@@ -45,13 +45,13 @@ void trace_request_end_on(const struct trace_request *b, const struct trace_op *
 		return;
 	r->begin = b->since;
 	r->end = trace_ticks();
-	r->left.wanted = b->wanted;
-	r->left.waited = b->waited + waited_until(b, r->end);
-	r->left.touches = b->asked;
-	r->left.id = b->call.id;
-	r->left.caller = b->call.thread;
-	r->left.op = op->op;
-	r->left.group = op->group;
+	r->detached.wanted = b->wanted;
+	r->detached.waited = b->waited + waited_until(b, r->end);
+	r->detached.touches = b->asked;
+	r->detached.id = b->call.id;
+	r->detached.caller = b->call.thread;
+	r->detached.op = op->op;
+	r->detached.group = op->group;
 	r->rank = op->rank;
 	r->ranks = op->ranks;
 	record_end(r, TRACE_DETACHED, TRACE_BY_CALL);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Announcements, and how threads sleep without missing one. A ringer counts, then looks whether
- * somebody seeks or sleeps; a thread says that it sleeps, and no longer seeks, then looks at the
- * count once more. All of these are sequentially consistent: one of the two sees the other.
+ * The queue of announcements, and how threads sleep without missing one. A poster increments
+ * `count`, then reads the numbers of seekers and sleepers. A thread registers as a sleeper, and no
+ * longer as a seeker, then reads `count` once more. All four accesses are sequentially consistent,
+ * so one of the two threads sees the other.
  */
 #include "worker/private.h"
 
 enum {
 	LOOKS_PER_CLOCK = 16,
-	RELAX = 4, /* between two looks: the other half of a core with two may be a rank's */
+	RELAX = 4, /* between two polls: a rank may use the other hardware thread of the core */
 };
 
 bool announce_post(struct worker_announcements *b, uint64_t what)
@@ -19,7 +20,7 @@ bool announce_post(struct worker_announcements *b, uint64_t what)
 		_Atomic uint64_t *e = &b->entries[(from + i) % WORKER_ANNOUNCEMENTS];
 		uint64_t none = 0;
 
-		/* release: what was published before; partner: announce_peek */
+		/* release: what the rank published before; partner: announce_peek */
 		if (!atomic_load_explicit(e, memory_order_relaxed) &&
 		    atomic_compare_exchange_strong_explicit(e, &none, what, memory_order_release,
 							    memory_order_relaxed))
@@ -43,8 +44,8 @@ uint64_t announce_peek(struct worker_announcements *b, uint32_t *at)
 {
 	for (uint32_t i = 0; i < WORKER_ANNOUNCEMENTS; i++) {
 		uint32_t k = (*at + i) % WORKER_ANNOUNCEMENTS;
-		uint64_t what = atomic_load_explicit(&b->entries[k],
-						     memory_order_acquire); /* partner: announce_post */
+		/* acquire: what the rank published; partner: announce_post */
+		uint64_t what = atomic_load_explicit(&b->entries[k], memory_order_acquire);
 
 		if (!what)
 			continue;
@@ -56,7 +57,7 @@ uint64_t announce_peek(struct worker_announcements *b, uint32_t *at)
 
 void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t what)
 {
-	/* another thread may have removed it, and a new one be there */
+	/* another thread may have removed it, and a new one may stand there */
 	atomic_compare_exchange_strong_explicit(&b->entries[at], &what, 0, memory_order_relaxed,
 						memory_order_relaxed);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Calling a process whose ranks compute. One word a process, in its arena, so that peers reach it
- * whatever communicator they wait in; they know where it lies from the control segment.
- */
+/* Waking a process whose ranks compute. The wake word lies in the arena of the process, one for all
+ * its communicators; peers read its offset in the control segment. */
 #include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -12,7 +10,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(_Atomic uint32_t *) word;
 static uint64_t word_off;
-static int word_pid; /* a child's arena is another */
+static int word_pid; /* a forked child has another arena */
 
 uint64_t process_word(void)
 {
@@ -25,7 +23,7 @@ uint64_t process_word(void)
 		atomic_store_explicit(&word, NULL, memory_order_relaxed);
 		if (!region_extent_get(OS_PAGE, true, &e)) {
 			word_off = e.offset;
-			/* release: the page is there; partner: node_wait_process_wake */
+			/* release: the page; partner: node_wait_process_wake */
 			atomic_store_explicit(&word,
 					      (void *)((char *)region_arena_base() + e.offset),
 					      memory_order_release);
@@ -37,9 +35,11 @@ uint64_t process_word(void)
 
 void node_wake_process(struct node_group *g, int rank)
 {
-	_Atomic uint32_t *theirs =
-		rank == g->rank ? NULL : node_map(g, rank, g->ranks[rank].process_word_off, sizeof *theirs);
+	_Atomic uint32_t *theirs;
 
+	if (rank == g->rank)
+		return;
+	theirs = node_map(g, rank, g->ranks[rank].process_word_off, sizeof *theirs);
 	if (!theirs)
 		return;
 	/* release: what the caller has published; partner: node_wait_process_wake */

@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Vector copies that walk several pages at a time. A core follows one stream of loads per page and
- * runs ahead only so far in each; reading from another core's cache or from memory, more streams
- * keep more lines under way. Measured in doc/adr/0005-copy-kernels.md.
+ * Vector copies that walk several pages at a time. A core prefetches one stream of loads per page,
+ * a limited distance ahead; when it reads another core's cache or memory, more streams keep more
+ * cache lines in flight. Measured in doc/adr/0005-copy-kernels.md.
  */
 #include <immintrin.h>
 #include <string.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 
 enum {
 	LINE = 64,
 	PAGE = 4096,
-	NT_PAGES = 4, /* at a time; more does not help, and write-combining buffers are few */
+	NT_PAGES = 4, /* at a time; more do not help, as write-combining buffers are few */
 	CACHED_PAGES = 8,
 };
 
-bool os_arch_has_nontemporal(void)
-{
-	return true; /* SSE2 at least */
-}
-
-/* Vectors of 64 bytes, on CPUs that do not slow down for them (Ice Lake, Zen 4 and later). */
+/* 64-byte vectors, on CPUs that keep their clock rate with them (Ice Lake, Zen 4 and later). */
 bool os_arch_has_interleaved(void)
 {
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vbmi2");
@@ -107,7 +102,7 @@ static stream_block *stream_pick(void)
 
 /* ---- whole copies ---- */
 
-/* Bytes until dst is aligned to a line, at most `bytes`. */
+/* Returns: bytes until dst is aligned to a cache line, at most `bytes`. */
 static size_t head_bytes(const void *dst, size_t bytes)
 {
 	return base_min_u64(-(uintptr_t)dst & (LINE - 1), bytes);
@@ -140,6 +135,6 @@ void os_arch_copy_nontemporal(void *dst, const void *src, size_t bytes)
 	rest = base_round_down(bytes, 2 * LINE);
 	stream(to, from, 1, rest);
 	memcpy(to + rest, from + rest, bytes - rest);
-	/* Streaming stores are ordered with no later store, not even a releasing one. */
+	/* Streaming stores are not ordered with later stores, not even with a releasing one. */
 	_mm_sfence();
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which ranks of the job run Sluice on this machine, with the same options? Making a node group is
- * collective: were one rank without Sluice (mpiexec -n 2 sluice run ./a : -n 2 ./b), the others
- * would wait for it for ever. So each process announces itself before MPI_Init, which does not
- * return anywhere until all processes have come that far, and is then looked for by name: a
- * listening abstract socket, gone with its process. Everyone looks for everyone, itself included,
- * so all come to the same answer without a message.
+ * Finds out which ranks of the job run Sluice on this machine with equal options. Making a node
+ * group is collective: if one rank ran without Sluice (mpiexec -n 2 sluice run ./a : -n 2 ./b), the
+ * others would wait for it for ever. So each process announces itself before MPI_Init, which
+ * returns nowhere before all processes have called it, by a listening abstract socket that vanishes
+ * with its process. Afterwards each process looks for the sockets of all, its own included, so all
+ * reach the same result without a message.
  *
- * The name holds what must agree: job, machine, version, options. Where the launcher does not tell
- * a job from another, nothing is announced and everyone is taken to be there.
+ * The name of the socket contains what must agree: job, machine, version, options. Where the
+ * launcher does not identify the job, no process announces itself and every rank counts as present.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,12 +20,12 @@
 
 #include "node/private.h"
 
-#define PRESENCE_BACKLOG 8 /* nobody accepts: a full queue says as much as a connection */
+#define PRESENCE_BACKLOG 8 /* nobody accepts: a full queue proves as much as a connection */
 
 static struct {
 	pthread_mutex_t lock;
 	int fd;
-	int spare;    /* held so that it can be closed when no other descriptor is to be had */
+	int spare;    /* kept so that one descriptor can be freed when the process has used all */
 	uint64_t job; /* 0: not announced */
 } presence = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .spare = -1 };
 
@@ -42,8 +42,7 @@ static uint64_t mix_text(uint64_t h, const char *s)
 	return h;
 }
 
-/* Hydra gives each process a socket to the proxy that started it: the same proxy for all on a node.
- */
+/* Hydra connects each process to the proxy that started it, one proxy per node. */
 static uint64_t hydra_job(const char *pmi_fd)
 {
 	struct ucred c;
@@ -61,8 +60,8 @@ static bool is_number(const char *s)
 	return !*s;
 }
 
-/* A short number can be a descriptor; a name can be long or have letters. Either way equal texts of
- * one job give equal ids, and that is all that is asked for. */
+/* A short number may be a descriptor; a name may be long or contain letters. In both cases equal
+ * texts of one job give equal ids. */
 static uint64_t job_id(const char *text)
 {
 	uint64_t id = 0;
@@ -99,7 +98,7 @@ void node_announce(bool prefer_pmix)
 
 	if (!job)
 		return;
-	/* Whatever fails now, the others will look for us and not find us, and so will we. */
+	/* After a failure no process finds this one, not even itself. */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, presence_name(&a, job, rank)) ||
 			listen(fd, PRESENCE_BACKLOG))) {
@@ -137,7 +136,7 @@ int node_first_absent(const int *job_ranks, int n)
 	int absent = -1;
 
 	pthread_mutex_lock(&presence.lock);
-	/* a rank that has no descriptor left must come to the same answer as the others */
+	/* a rank without free descriptors must reach the same result as the others */
 	if (presence.spare >= 0)
 		close(presence.spare);
 	for (int i = 0; presence.job && absent < 0 && i < n; i++)

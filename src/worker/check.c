@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank does that waits for something the worker may have claimed. A thread at idle priority
- * that has been displaced may not run again for a second: the rank, which waits, lends it its CPU.
- * One that does not end even so is killed, and waited for until it is gone: only then nothing of it
- * can be written any more, and its claims are free again.
+ * Checks of a rank that waits for a fragment the worker may have claimed. Another thread may
+ * displace an idle-priority thread for a second, so the waiting rank lends its CPU. A worker that
+ * makes no progress even so is killed. Only when the process is gone can it write nothing more, and
+ * the ranks reclaim its claims.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,11 +14,10 @@
 
 #include "worker/private.h"
 
-#define LEND_NS 200000u
-#define LOOK_NS 1000000u /* between two looks at whether the process lives, by who waits for it */
-#define NOW_AND_THEN_NS 50000000u /* by who needs it: a look takes 10 us */
-#define TRIES 100        /* to leave a group, before it is helped */
-#define KILL 9           /* SIGKILL: signal.h belongs to guard/ */
+#define LOOK_NS 1000000u /* interval of checks for a dead process, by a rank that waits for it */
+#define NOW_AND_THEN_NS 50000000u /* by a rank that announces; one check takes 10 us */
+#define TRIES 100        /* yields before the worker's threads get help to leave a group */
+#define KILL 9           /* SIGKILL; only guard/ includes signal.h */
 
 static bool is_dead(const struct worker_page *p)
 {
@@ -27,38 +26,40 @@ static bool is_dead(const struct worker_page *p)
 	return node_process_is_dead(pid, atomic_load_explicit(&p->start, memory_order_relaxed));
 }
 
-/* ---- lending ----------------------------------------------------------------------------- */
+/* ---- lending a CPU ------------------------------------------------------------------------- */
 
 static void place(const struct worker_thread *t, const struct os_cpumask *m)
 {
 	uint32_t tid = atomic_load_explicit(&t->tid, memory_order_relaxed);
 
-	if (tid) /* 0: it does not exist yet, and would mean this thread */
-		syscall(SYS_sched_setaffinity, tid, sizeof(m->bits), m->bits);
+	if (tid) /* 0: the thread does not exist yet; to the kernel 0 means the calling thread */
+		os_cpumask_apply((int)tid, m);
 }
 
-/* True: its copy has ended. */
+struct borrower {
+	const struct worker_page *page;
+	const struct worker_thread *thread;
+};
+
+static void place_borrower(void *arg, const struct os_cpumask *cpus)
+{
+	const struct borrower *b = arg;
+
+	place(b->thread, cpus ? cpus : &b->page->cpus);
+}
+
+/* Returns: true when the copy of this claim has ended. */
 static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t claim)
 {
-	uint32_t ended = atomic_load_explicit(&t->ended, memory_order_acquire);
-	struct os_cpumask here;
+	uint32_t ended = atomic_load_explicit(&t->lend.ended, memory_order_acquire);
+	struct borrower b = { p, t };
 
 	if (atomic_load_explicit(&t->claim, memory_order_acquire) != claim)
 		return true;
-	if (!os_cpumask_here(&here))
-		return false;
-	/* sequentially consistent, as is mover_ended(): either it sees this lender, or this thread
-	 * the end */
-	atomic_fetch_add_explicit(&t->lenders, 1, memory_order_seq_cst);
-	place(t, &here);
-	if (atomic_load_explicit(&t->ended, memory_order_seq_cst) == ended)
-		os_futex_wait(&t->ended, ended, LEND_NS);
-	place(t, &p->cpus);
-	atomic_fetch_sub_explicit(&t->lenders, 1, memory_order_relaxed);
-	return atomic_load_explicit(&t->ended, memory_order_relaxed) != ended;
+	return os_lend_cpu(&t->lend, ended, place_borrower, &b);
 }
 
-/* ---- the end of it ----------------------------------------------------------------------- */
+/* ---- a dead or stuck worker ---------------------------------------------------------------- */
 
 static void take_back_all(struct worker_page *p, uint32_t group, worker_reclaim *take_back,
 			  void *arg)
@@ -79,7 +80,7 @@ static void take_back_all(struct worker_page *p, uint32_t group, worker_reclaim 
 	}
 }
 
-/* Once for each group, by one rank. */
+/* One rank reclaims for each group, once. */
 static bool rescue(struct worker_page *p, uint32_t group, worker_reclaim *take_back, void *arg)
 {
 	struct worker_group *g = &p->group[group];
@@ -99,8 +100,8 @@ static void declare_dead(struct worker_page *p)
 		base_count(BASE_CTR_ENGINE_RETIRED, 1);
 }
 
-/* It does not get on, or is not needed. What another process with its pid does is none of our
- * business. */
+/* Kills the worker because it is stuck or no longer needed. The start time protects another process
+ * that has got its pid. */
 static void end_it(const struct worker_page *p)
 {
 	int pid = atomic_load_explicit(&p->pid, memory_order_relaxed);
@@ -110,22 +111,23 @@ static void end_it(const struct worker_page *p)
 		syscall(SYS_kill, pid, KILL);
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------------------------- */
 
-/* Somebody waits in vain for what one of its threads has claimed. True: that has ended. */
+/* Handles an overdue claim: lends the CPU, notices a dead worker, kills a stuck one. Returns: true
+ * when the copy has ended. */
 static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t claim,
-		    uint64_t late_ns)
+		    uint64_t overdue_ns)
 {
 	if (lend(p, t, claim))
 		return true;
 	if (is_dead(p))
 		declare_dead(p);
-	else if (late_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
+	else if (overdue_ns > (uint64_t)base_opt.engine_timeout_ms * 1000000u)
 		end_it(p);
 	return false;
 }
 
-/* Not asked each time. */
+/* Checks at most once per interval whether the process lives. */
 static void look_at_life(struct worker_page *p, uint64_t interval_ns)
 {
 	static _Atomic uint64_t looked_ns;
@@ -158,33 +160,33 @@ bool worker_check(int group, worker_reclaim *take_back, void *arg)
 			continue;
 		now = os_now_ns();
 		due = atomic_load_explicit(&t->due_ns, memory_order_relaxed);
-		f.late_ns = now > due ? now - due : 0;
+		f.overdue_ns = now > due ? now - due : 0;
 		if (progress_decide(&f).action == PROGRESS_LEND)
-			any |= is_late(p, t, claim, f.late_ns);
+			any |= is_late(p, t, claim, f.overdue_ns);
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	if (intent && exec_name_group(intent) == g)
-		look_at_life(p, LOOK_NS); /* dead between two steps of claiming? */
+		look_at_life(p, LOOK_NS); /* it may have died between two steps of claiming */
 	state = atomic_load_explicit(&p->state, memory_order_acquire);
 	return (state == WORKER_DEAD && rescue(p, g, take_back, arg)) || any;
 }
 
-/* ---- leaving a group --------------------------------------------------------------------- */
+/* ---- closing a group ----------------------------------------------------------------------- */
 
 static bool is_inside(struct worker_page *p, uint32_t group)
 {
-	/* sequentially consistent, as is enter(): either it sees that the group is closed, or this
-	 * sees it */
+	/* seq_cst, as the store in serve_one(): either that thread sees the group closed, or this
+	 * one sees the thread inside */
 	for (uint32_t i = 0; i < p->threads; i++)
 		if (atomic_load_explicit(&p->thread[i].in_group, memory_order_seq_cst) == group)
 			return true;
 	return false;
 }
 
-/* Threads that are inside, displaced perhaps, run here for a moment. */
+/* Moves the threads inside the group to this CPU for a moment, as they may be displaced. */
 static void invite(struct worker_page *p, uint32_t group)
 {
-	const struct timespec a_moment = { .tv_nsec = LEND_NS };
+	const struct timespec a_moment = { .tv_nsec = OS_LEND_NS };
 	struct os_cpumask here;
 	bool has_cpu = os_cpumask_here(&here);
 
@@ -199,19 +201,19 @@ static void invite(struct worker_page *p, uint32_t group)
 void stop_process(uint64_t wait_ns)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
-	const struct timespec a_moment = { .tv_nsec = LEND_NS };
+	const struct timespec a_moment = { .tv_nsec = OS_LEND_NS };
 	uint64_t until = os_now_ns() + wait_ns;
 	struct os_cpumask here;
 
 	if (!p || !os_cpumask_here(&here))
 		return;
-	/* its threads have to run once more to end, and this one is about to sleep */
+	/* the worker's threads must run once more to end, and this thread is about to sleep */
 	for (uint32_t i = 0; i < p->threads; i++)
 		place(&p->thread[i], &here);
 	while (!is_dead(p) && os_now_ns() < until)
 		syscall(SYS_nanosleep, &a_moment, NULL);
 	if (!is_dead(p))
-		end_it(p); /* nobody needs it any more, and it may be stopped */
+		end_it(p); /* no rank needs it any more, and it may be stopped by a signal */
 }
 
 void worker_group_close(int group)
@@ -231,7 +233,7 @@ void worker_group_close(int group)
 			continue;
 		}
 		if (is_dead(p))
-			declare_dead(p); /* what it had claimed is taken back by who waits for it */
+			declare_dead(p); /* a waiting rank reclaims its claims */
 		else if (os_now_ns() - since > timeout)
 			end_it(p);
 		invite(p, (uint32_t)group);
