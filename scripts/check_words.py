@@ -105,7 +105,8 @@ def names_of(path, text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--root', default=HERE, type=pathlib.Path)
     parser.add_argument('--update', action='store_true', help='remove what is no longer needed from the list')
     args = parser.parse_args()

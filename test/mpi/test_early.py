@@ -237,7 +237,8 @@ def check_one(mpi, program, ranks, behaviour, with_sluice, env, prefix, timeout=
 @pytest.mark.parametrize('behaviour', ['many_collectives', 'many_buffers_freed_meanwhile'])
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
 def test_nothing_grows(name, ranks, guard, behaviour, get_mpi, with_sluice, tmp_path, request):
-    """A leak of one descriptor or mapping a thousand collectives shows; ./dev check stress has two million."""
+    """A leak of one descriptor or mapping a thousand collectives shows; ./dev check stress has two
+    million."""
     count = '20000' if request.config.getoption('--complete') else '8000'
     check_one(get_mpi(name), 'early_long.c', ranks, behaviour, with_sluice,
               {**LONG, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': count}, tmp_path / 'stats', timeout=280)
