@@ -18,7 +18,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
-# What is entered by the kernel, or through a pointer, or by rt/ inside touched().
+# Functions that the kernel enters, or that are called through a pointer or by rt/ inside touched().
 ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
          'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
          'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',

@@ -43,7 +43,7 @@ C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c
 # Where only userfaultfd can make a process wait that is not ours, or a thread of the kernel.
 FOREIGN = {'uffd': '1', 'steal': '0', 'mprotect': '0'}
 BY_NAME = pytest.mark.complete
-# What the default check runs: every program, every guard, every engine, both MPIs; not their product.
+# The default check runs every program, every guard, every engine, both MPIs; not their product.
 DEFAULT = {
     ('early_touch.c', 'mpich', 2, 'uffd', 'delay'), ('early_touch.c', 'openmpi', 2, 'mprotect', 'sw'),
     ('early_touch.c', 'mpich', 2, 'steal', 'hang'), ('early_files.c', 'mpich', 2, 'steal', 'delay'),
@@ -271,7 +271,7 @@ def test_idle_costs_nothing(name, ranks, guard, get_mpi, with_sluice, tmp_path):
 @pytest.mark.alone
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
 def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
-    """Who computes while its root is late does not wait for it. (bench/ measures how little is lost.)"""
+    """A rank that computes does not wait for its late root. (bench/ measures how little is lost.)"""
     notes, _ = check_one(get_mpi(name), 'early_long.c', ranks, 'calls_return_before_their_root_comes',
                          with_sluice,
                          {**LONG, 'SLUICE_GUARD_KIND': guard}, tmp_path / 'stats')
@@ -288,7 +288,7 @@ ROOT_HANGS = {'hang': {'SLUICE_ENGINE_FAULT': 'hang=1'}}
 @pytest.mark.alone
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
 def test_computing_root_holds_nobody_up(name, ranks, guard, engine, get_mpi, with_sluice, tmp_path):
-    """What a hung channel holds is taken back in its process, which makes no call; others wait no longer."""
+    """A process takes back the copies of its hung channel without making a call; no other rank waits."""
     env = {**LONG, **ENGINES[engine], **ROOT_HANGS.get(engine, {}), 'SLUICE_GUARD_KIND': guard}
     _, total = check_one(get_mpi(name), 'early_long.c', ranks, 'computing_root_holds_nobody_up',
                          with_sluice, env,

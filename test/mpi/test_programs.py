@@ -23,7 +23,7 @@ def passed(result, what):
 
 
 def counters(prefix, ranks):
-    """What SLUICE_STATS=prefix left, summed over the ranks."""
+    """Counters that SLUICE_STATS=prefix wrote, summed over the ranks."""
     total = {}
     for path in prefix.parent.glob(prefix.name + '.*.json'):
         for name, value in json.loads(path.read_text()).items():
@@ -232,7 +232,7 @@ AGAIN_NONBLOCKING = {
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 @pytest.mark.parametrize('behaviour', AGAIN_NONBLOCKING)
 def test_nonblocking_taken_while_buffers_are_used_again(behaviour, name, get_mpi, with_sluice, tmp_path):
-    """The same of what may not wait for others; only where each rank has a CPU."""
+    """Nonblocking calls likewise, which may not wait for others; only where each rank has a CPU."""
     mpi, ranks = get_mpi(name), 2
     passed(mpi.launch(ranks, mpi.build('again_nonblocking.c'), behaviour, sluice=with_sluice,
                       env={'SLUICE_STATS': str(tmp_path / 'stats')}), behaviour)

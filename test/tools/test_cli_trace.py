@@ -59,7 +59,7 @@ def events(folder):
 
 
 def counted(out):
-    """What the ranks say: {function: [calls, bytes, large]}"""
+    """The ranks' own counts: {function: [calls, bytes, large]}"""
     sums = {}
     for name, *numbers in re.findall(r'(\w+) (\d+) (\d+) (\d+)$', out, re.M):
         sums[name] = [a + int(b) for a, b in zip(sums.get(name, [0, 0, 0]), numbers)]

@@ -192,7 +192,7 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 
 def test_the_layout_of_the_file_is_that_of_the_header():
-    """What write_process() believes; the report would have refused or misread its files otherwise."""
+    """Checks what write_process() assumes; the report would have refused or misread its files otherwise."""
     for line in ('#define TRACE_VERSION 3u', '#define TRACE_CHUNK_BYTES (64u << 10)',
                  '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

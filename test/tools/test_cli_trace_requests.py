@@ -34,7 +34,7 @@ def trace(mpi, folder, *words, ranks=2, rounds=4, **more):
 
 
 def counted(done):
-    """What the ranks say: {function: [calls, bytes, received]}"""
+    """The ranks' own counts: {function: [calls, bytes, received]}"""
     sums = {}
     for name, *numbers in re.findall(r'(\w+) (\d+) (\d+) (\d+)$', done.out, re.M):
         sums[name] = [a + int(b) for a, b in zip(sums.get(name, [0, 0, 0]), numbers)]

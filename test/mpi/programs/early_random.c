@@ -148,7 +148,7 @@ static void a_scatter(void)
 			       b.piece);
 }
 
-/* What all send is taken before any of it is overwritten. */
+/* Copies the data of all ranks before any of it is overwritten. */
 static void keep(int r, size_t from, size_t bytes)
 {
 	memcpy(w.scratch + (size_t)r * bytes, w.model[r] + from, bytes);

@@ -13,7 +13,7 @@
 
 enum { RANKS_MAX = 16 };
 
-/* What goes to, or comes from, each partner: in elements, and for the w forms in bytes. */
+/* The part for, or from, each partner: in elements, and for the w forms in bytes. */
 struct list {
 	int counts[RANKS_MAX], displs[RANKS_MAX], bytes[RANKS_MAX];
 	MPI_Count counts_c[RANKS_MAX];
