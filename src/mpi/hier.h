@@ -7,7 +7,7 @@
  *   first call      hier_create()    collective: a communicator for our messages, the node's own
  * group each call       hier_serve()     hier_bcast.c ...: the schedule that span/ lays out
  *
- * SLUICE_SPAN=on promises that every rank of the job runs Sluice: no rank can find out whether one
+ * SLUICE_HIER=on promises that every rank of the job runs Sluice: no rank can find out whether one
  * on another node does, and asking one that does not would disturb it.
  *
  * What is sent in one call is sent in any case: a rank that has failed goes on with the messages
@@ -66,7 +66,7 @@ struct flow;
 
 /* Of a communicator. */
 struct spanning {
-	struct life_comm *lc;
+	struct comm_state *lc;
 	struct hier_layout *layout;
 	MPI_Comm wire;          /* all its ranks, for our messages alone */
 	MPI_Comm near;          /* those of this node, while its group is made */
@@ -81,12 +81,12 @@ struct spanning {
 	bool has_failed;        /* some message may still be on its way */
 };
 
-/* After MPI_Init, if SLUICE_SPAN is on: collective over MPI_COMM_WORLD. */
+/* After MPI_Init, if SLUICE_HIER is on: collective over MPI_COMM_WORLD. */
 void hier_meet(void);
 /* Is it one of several nodes that may be served? The same answer on every rank. */
-bool hier_spans(const struct life_comm *lc);
+bool hier_spans(const struct comm_state *lc);
 /* Collective; NULL on every rank when it cannot be. */
-struct spanning *hier_create(struct life_comm *lc);
+struct spanning *hier_create(struct comm_state *lc);
 /* It is not used any more: what goes back without calls of the library's. NULL: nothing happens. */
 void hier_close(struct spanning *s);
 void hier_destroy(struct spanning *s);
@@ -165,7 +165,7 @@ void flow_meet(struct flow *f);
 bool hier_serve(struct taken *t, int *rc);
 /* Is it one of those that are served? By what all ranks know. */
 bool hier_suits(const struct taken *t);
-/* The whole of one that has been prepared, if err is 0. 0 or -errno; take_conclude() is due. */
+/* The whole of one that has been prepared, if err is 0. 0 or -errno; coll_complete() is due. */
 int hier_work(struct taken *t, int err, struct hier_thread *by);
 
 /* ---- hier_request.c: nonblocking ones ---------------------------------------------------- */
