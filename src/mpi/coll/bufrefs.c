@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a collective sends and receives: from the program's arguments to parts of a buffer. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/coll/coll_op.h"
+#include "os/os.h"
+
+/* ---- looking: nothing is asked of anybody else --------------------------------------------- */
+
+const struct arg_buf *args_message(const struct coll_args *args)
+{
+	switch (args->kind) {
+	case COLL_BCAST:
+	case COLL_REDUCE:
+	case COLL_ALLREDUCE:
+	case COLL_SCAN:
+	case COLL_EXSCAN:
+		return &args->send;
+	case COLL_ALLGATHER:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
+		return &args->recv;
+	default: /* a matter of the rank, or of all counts */
+		return NULL;
+	}
+}
+
+uint64_t args_message_bytes(const struct coll_args *args)
+{
+	const struct arg_buf *side = args_message(args);
+
+	if (args->kind == COLL_GATHER)
+		side = args->send.at == abi.in_place ? &args->recv : &args->send;
+	else if (args->kind == COLL_SCATTER)
+		side = args->recv.at == abi.in_place ? &args->send : &args->recv;
+	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
+}
+
+/* An address that the library would not refuse. With a derived datatype, displacements may be
+ * addresses. */
+static bool is_address(const void *at, const struct types_shape *shape)
+{
+	return at != abi.in_place && (at || shape->true_lb);
+}
+
+/* The same collective of a few bytes, sent from where it is received, on nobody's communicator. */
+static int try_alias(enum coll kind, MPI_Comm scratch)
+{
+	char at[2] = { 0 };
+	int two = 2; /* some look only where there are several */
+
+	switch (kind) {
+	case COLL_GATHER:
+		return host.Gather(at, 2, abi.byte, at, 2, abi.byte, 0, scratch);
+	case COLL_SCATTER:
+		return host.Scatter(at, 2, abi.byte, at, 2, abi.byte, 0, scratch);
+	case COLL_ALLGATHER:
+		return host.Allgather(at, 2, abi.byte, at, 2, abi.byte, scratch);
+	case COLL_ALLTOALL:
+		return host.Alltoall(at, 2, abi.byte, at, 2, abi.byte, scratch);
+	case COLL_REDUCE:
+		return host.Reduce(at, at, 2, abi.byte, abi.bor, 0, scratch);
+	case COLL_ALLREDUCE:
+		return host.Allreduce(at, at, 2, abi.byte, abi.bor, scratch);
+	case COLL_REDUCE_SCATTER:
+		return host.Reduce_scatter(at, at, &two, abi.byte, abi.bor, scratch);
+	case COLL_REDUCE_SCATTER_BLOCK:
+		return host.Reduce_scatter_block(at, at, 2, abi.byte, abi.bor, scratch);
+	case COLL_SCAN:
+		return host.Scan(at, at, 2, abi.byte, abi.bor, scratch);
+	case COLL_EXSCAN:
+		return host.Exscan(at, at, 2, abi.byte, abi.bor, scratch);
+	default: /* the parts of lists may well lie apart */
+		return 0;
+	}
+}
+
+/* Some libraries refuse a send buffer that is the receive buffer, others do as they are told: ask.
+ * Wrong programs only. */
+static bool is_alias_refused(const struct coll_args *args)
+{
+	const struct arg_buf *send = &args->send, *recv = &args->recv;
+	MPI_Comm scratch;
+	int rc;
+
+	if (send->at != recv->at || send->type != recv->type || send->count != recv->count ||
+	    scratch_comm(&scratch))
+		return false;
+	bypass++;
+	rc = ON_SCRATCH_LOCKED(try_alias(args->kind, scratch));
+	bypass--;
+	return rc;
+}
+
+/* Where the ranks know each other's counts, nothing to send or receive is the library's affair. */
+static bool allows_none(enum coll kind)
+{
+	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
+}
+
+/* The elements that a list counts, -1 when the library would refuse it. */
+static MPI_Count sum_of(const struct bufref *s)
+{
+	MPI_Count sum = 0;
+
+	if (!s->given->counts.at || (!s->given->displs.at && s->given->form != ARG_SUM))
+		return -1;
+	for (int i = 0; i < s->n; i++) {
+		MPI_Count count = list_get(s->given->counts, i);
+
+		if (count < 0 || __builtin_add_overflow(sum, count, &sum))
+			return -1;
+	}
+	return sum;
+}
+
+/* Of each a datatype of its own. */
+static bool looks_right_parts(struct bufref *s)
+{
+	struct types_shape shape;
+	MPI_Datatype type;
+
+	if (sum_of(s) < 0 || !s->given->types)
+		return false;
+	for (int i = 0; i < s->n; i++) {
+		if (!list_get(s->given->counts, i))
+			continue;
+		type = abi_handle_get(s->given->types, i);
+		if (type == abi.datatype_null || types_describe(type, &shape) ||
+		    !is_address(s->given->at, &shape))
+			return false;
+	}
+	return true;
+}
+
+/* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
+static bool gets_none(const struct coll_op *t, const struct bufref *s)
+{
+	return s == &t->recv && s->given->form == ARG_SUM &&
+	       !list_get(s->given->counts, t->cs->rank);
+}
+
+/* Would the library send from, or receive into, this? Then its shape, too. */
+static bool looks_right(const struct coll_op *t, struct bufref *s)
+{
+	const struct arg_buf *given = s->given;
+	MPI_Count count = given->count;
+
+	if (given->form == ARG_PARTS)
+		return looks_right_parts(s);
+	if (given->form >= ARG_PART)
+		count = sum_of(s);
+	if (count < 0 || (!count && !allows_none(t->args.kind)) ||
+	    given->type == abi.datatype_null || types_describe(given->type, &s->shape))
+		return false;
+	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
+}
+
+/* What the first rank names there may be anything. */
+static bool gets_nothing(const struct coll_op *t)
+{
+	return t->args.kind == COLL_EXSCAN && !t->cs->rank && !t->in_place;
+}
+
+/* Which sides mean something on this rank. */
+static void find_sides(struct coll_op *t)
+{
+	const struct coll_args *args = &t->args;
+	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
+
+	for (int i = 0; i < 2; i++) {
+		struct bufref *s = i ? &t->recv : &t->send;
+
+		s->given = i ? &args->recv : &args->send;
+		s->parts = s->inline_parts;
+		s->pack.element = NULL;
+		s->packs.of = NULL;
+		s->n = s->given->which < MEMBERS_SOURCES
+			       ? t->cs->size
+			       : members_count(args->comm, s->given->which);
+		s->is_used = s->given->form != ARG_NONE &&
+			      (!s->given->at_root || t->is_root) &&
+			      !(t->in_place && s->given->at == abi.in_place && is_scatter == i) &&
+			      !(i && gets_nothing(t));
+	}
+}
+
+/* One rank's message as all ranks know it; 0 when they do not, or when it is nothing that can be
+ * taken. */
+static uint64_t shared_bytes(const struct coll_op *t)
+{
+	const struct coll_args *args = &t->args;
+	const struct arg_buf *own = args_message(args);
+	MPI_Count sum;
+
+	switch (args->kind) {
+	case COLL_GATHER:
+		own = t->is_root ? &args->recv : &args->send;
+		break;
+	case COLL_SCATTER:
+		own = t->is_root ? &args->send : &args->recv;
+		break;
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTER:
+		sum = sum_of(&t->recv);
+		if (sum <= 0 || args->recv.type == abi.datatype_null)
+			return 0;
+		return base_max_u64(types_bytes(args->recv.type, sum) / (uint64_t)t->cs->size, 1);
+	default:
+		break;
+	}
+	return own && own->type != abi.datatype_null ? types_bytes(own->type, own->count) : 0;
+}
+
+bool bufrefs_init(struct coll_op *t)
+{
+	find_sides(t);
+	t->has_root_mismatch = false;
+	t->bytes = 0;
+	t->neighbours = NULL;
+	if (t->args.kind == COLL_BARRIER)
+		return true;
+	if (coll_is_local(t->args.kind))
+		return t->send.n >= 0 && t->recv.n >= 0;
+	t->bytes = shared_bytes(t);
+	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->cs->size;
+}
+
+/* The root's own part of a gather may not fit its place: the others are served all the same. */
+static bool looks_right_odd(struct coll_op *t)
+{
+	const struct arg_buf *send = &t->args.send;
+
+	if (t->args.kind != COLL_GATHER || !t->is_root || t->in_place)
+		return true;
+	if (send->count < 0 || send->type == abi.datatype_null)
+		return false;
+	t->has_root_mismatch = types_bytes(send->type, send->count) != t->bytes;
+	t->send.is_used = !t->has_root_mismatch;
+	return true;
+}
+
+bool bufrefs_check(struct coll_op *t)
+{
+	if (!looks_right_odd(t) || (t->send.is_used && !looks_right(t, &t->send)) ||
+	    (t->recv.is_used && !looks_right(t, &t->recv)))
+		return false;
+	return t->in_place || !t->send.is_used || !t->recv.is_used || !is_alias_refused(&t->args);
+}
+
+/* ---- parts ------------------------------------------------------------------------------- */
+
+/* Element counts and places of a side's pieces, whatever its form. */
+struct piece {
+	MPI_Count count;
+	__int128 at; /* bytes from the buffer's address to the first element */
+	MPI_Datatype type;
+	struct types_shape shape;
+};
+
+static int piece_get(const struct bufref *s, int i, struct piece *out)
+{
+	const struct arg_buf *g = s->given;
+
+	out->count = list_get(g->counts, i);
+	if (g->form == ARG_PARTS) {
+		out->type = abi_handle_get(g->types, i);
+		out->at = list_get(g->displs, i);
+		return out->count ? types_describe(out->type, &out->shape) : 0;
+	}
+	out->type = g->type;
+	out->shape = s->shape;
+	out->at = (__int128)list_get(g->displs, i) * s->shape.extent;
+	return 0;
+}
+
+static bool is_contiguous(MPI_Count count, const struct types_shape *shape)
+{
+	return shape->in_order && (count == 1 || shape->extent == shape->size);
+}
+
+/* The same count for each of n, and the first of them at `at`: one run of elements. */
+static int prepare_run(struct bufref *s, MPI_Count count, int n, struct coll_side *out)
+{
+	uint64_t bytes = (uint64_t)(count * s->shape.size);
+
+	for (int i = 0; i < n; i++)
+		s->parts[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
+	out->count = n;
+	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape,
+			 &out->buf);
+}
+
+/* One run of elements, cut by a list. */
+static int prepare_sum(struct bufref *s, struct coll_side *out)
+{
+	uint64_t at = 0;
+
+	for (int i = 0; i < s->n; i++) {
+		uint64_t bytes = (uint64_t)(list_get(s->given->counts, i) * s->shape.size);
+
+		s->parts[i] = (struct coll_part){ at, bytes };
+		at += bytes;
+	}
+	out->count = s->n;
+	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), s->given->type, &s->shape,
+			 &out->buf);
+}
+
+/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
+ * Pieces that follow each other, in either direction, have nothing between them; of others it is
+ * not asked. */
+static bool prepare_hull(struct bufref *s, struct coll_side *out)
+{
+	__int128 lo = 0, hi = 0, sum = 0;
+	bool is_apart = false;
+	struct piece p;
+
+	for (int i = 0; i < s->n; i++) {
+		__int128 begin, bytes;
+
+		if (piece_get(s, i, &p))
+			return false;
+		bytes = p.count ? (__int128)p.count * p.shape.size : 0;
+		s->parts[i] = (struct coll_part){ 0, (uint64_t)bytes };
+		if (!bytes)
+			continue;
+		if (!is_contiguous(p.count, &p.shape))
+			return false;
+		begin = (__int128)(uintptr_t)s->given->at + p.at + p.shape.true_lb;
+		s->parts[i].off = (uint64_t)begin;
+		is_apart |= sum && (begin > hi || begin + bytes < lo);
+		lo = sum && lo < begin ? lo : begin;
+		hi = sum && hi > begin + bytes ? hi : begin + bytes;
+		sum += bytes;
+	}
+	for (int i = 0; i < s->n; i++)
+		s->parts[i].off = s->parts[i].bytes ? s->parts[i].off - (uint64_t)lo : 0;
+	out->buf = (struct coll_buf){ .addr = (void *)(uintptr_t)lo,
+				    .bytes = (uint64_t)(hi - lo),
+				    .is_shared = is_apart };
+	out->count = s->n;
+	return hi - lo - sum <= sum / 2 && !os_is_device_memory(out->buf.addr, out->buf.bytes);
+}
+
+/* ---- several pieces, packed one after the other ------------------------------------------ */
+
+static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, char *at,
+		       bool is_unpack)
+{
+	int ret = 0;
+
+	for (int i = 0; i < packs->n && len && !ret; i++) {
+		const struct coll_part *p = &packs->parts[i];
+		uint64_t n;
+
+		if (off >= p->off + p->bytes)
+			continue;
+		n = base_min_u64(len, p->off + p->bytes - off);
+		ret = is_unpack ? pack_write(&packs->of[i], off - p->off, n, at) :
+				  pack_read(&packs->of[i], off - p->off, n, at);
+		off += n;
+		len -= n;
+		at += n;
+	}
+	return ret;
+}
+
+static int packs_read(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	return packs_range(ctx, off, len, out, false);
+}
+
+static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
+{
+	return packs_range(ctx, off, len, (char *)in, true);
+}
+
+static int prepare_packs(struct bufref *s, struct coll_side *out)
+{
+	struct piece p;
+	uint64_t at = 0;
+	int ret = 0;
+
+	s->packs.of = calloc((size_t)s->n, sizeof(*s->packs.of));
+	if (!s->packs.of)
+		return -ENOMEM;
+	s->packs.n = s->n;
+	s->packs.parts = s->parts;
+	for (int i = 0; i < s->n && !ret; i++) {
+		struct coll_buf buf;
+
+		ret = piece_get(s, i, &p);
+		s->parts[i] = (struct coll_part){ at, 0 };
+		if (ret || !p.count)
+			continue;
+		s->parts[i].bytes = (uint64_t)(p.count * p.shape.size);
+		at += s->parts[i].bytes;
+		ret = pack_init_packed(&s->packs.of[i], (char *)s->given->at + (intptr_t)p.at,
+				       p.count, p.type, &p.shape, &buf);
+	}
+	out->count = s->n;
+	out->buf = (struct coll_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
+				    .unpack = packs_write, .ctx = &s->packs };
+	return ret;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
+{
+	const struct arg_buf *given = s->given;
+
+	*out = (struct coll_side){ 0 };
+	if (!s->is_used)
+		return 0;
+	if (s->n > BUFREF_PARTS_INLINE && given->form != ARG_BUF) {
+		s->parts = malloc((size_t)s->n * sizeof(*s->parts));
+		if (!s->parts) {
+			s->parts = s->inline_parts;
+			return -ENOMEM;
+		}
+	}
+	out->parts = s->parts;
+	switch (given->form) {
+	case ARG_EACH:
+		/* of a reduction each rank keeps one */
+		return prepare_run(s, given->count,
+				   coll_is_reduce(t->args.kind) && s == &t->recv ? 1 : s->n, out);
+	case ARG_SUM:
+		if (s == &t->recv)
+			return prepare_run(s, list_get(given->counts, t->cs->rank), 1, out);
+		return prepare_sum(s, out);
+	case ARG_PART:
+	case ARG_PARTS:
+		return prepare_hull(s, out) ? 0 : prepare_packs(s, out);
+	default:
+		return prepare_run(s, given->count, 1, out);
+	}
+}
+
+static int prepare_neighbours(struct coll_op *t)
+{
+	int n = t->recv.n, m = members_count(t->args.comm, MEMBERS_TARGETS);
+
+	t->neighbours = m < 0 ? NULL : malloc(((size_t)n + (size_t)m + 1) * sizeof(*t->neighbours));
+	if (!t->neighbours)
+		return -ENOMEM;
+	t->call.sources = t->neighbours;
+	t->call.targets = t->neighbours + n;
+	t->call.target_count = m;
+	return topology_neighbors(t->args.comm, t->neighbours, n, t->neighbours + n, m) ? 0 : -EIO;
+}
+
+int bufrefs_open(struct coll_op *t)
+{
+	int ret = prepare_side(t, &t->send, &t->call.send);
+
+	if (!ret)
+		ret = prepare_side(t, &t->recv, &t->call.recv);
+	return ret || !coll_is_neighborhood(t->args.kind) ? ret : prepare_neighbours(t);
+}
+
+static int flush_side(struct bufref *s)
+{
+	int ret = s->pack.element ? pack_flush(&s->pack) : 0, one;
+
+	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
+		one = pack_flush(&s->packs.of[i]);
+		ret = ret ? ret : one;
+	}
+	return ret;
+}
+
+int bufrefs_flush(struct coll_op *t)
+{
+	int send = flush_side(&t->send), recv = flush_side(&t->recv);
+
+	return recv ? recv : send;
+}
+
+static int finish_side(struct bufref *s)
+{
+	int ret = 0, last;
+
+	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
+		last = pack_fini(&s->packs.of[i]);
+		ret = ret ? ret : last;
+	}
+	free(s->packs.of);
+	if (s->parts != s->inline_parts)
+		free(s->parts);
+	last = s->pack.element ? pack_fini(&s->pack) : 0;
+	/* it may be prepared once more, and finished before it got as far */
+	s->packs.of = NULL;
+	s->parts = s->inline_parts;
+	s->pack.element = NULL;
+	return ret ? ret : last;
+}
+
+int bufrefs_close(struct coll_op *t)
+{
+	int send = finish_side(&t->send), recv = finish_side(&t->recv);
+
+	free(t->neighbours);
+	t->neighbours = NULL;
+	return recv ? recv : send;
+}
