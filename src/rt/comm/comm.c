@@ -136,8 +136,13 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->takes_requests = policy_request_suits(&(struct policy_group){
 		.ranks = node_size(g), .oversubscribed = c->is_crowded });
 	c->thread_multiple = oob->thread_multiple;
+<<<<<<< HEAD
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);
+=======
+	ret = workers_comm_created(c, oob);
+	movers_comm_created(c);
+>>>>>>> main
 	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return ret;
