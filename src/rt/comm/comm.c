@@ -140,8 +140,8 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);
 =======
-	ret = workers_comm_created(c, oob);
-	movers_comm_created(c);
+	ret = worker_setup_comm(c, oob);
+	offload_open(c);
 >>>>>>> main
 	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;

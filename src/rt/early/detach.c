@@ -155,7 +155,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 		while (!is_rest_in_place(r, &hulls.of[i])) {
 			ret = exec_settle(r, EXEC_COPY_ALL, c->thread_multiple, 0);
 =======
-		while (!is_rest_there(r, &hulls.of[i])) {
+		while (!is_rest_in_place(r, &hulls.of[i])) {
 			ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
 >>>>>>> main
 			if (ret != EXEC_MAY_LEAVE)

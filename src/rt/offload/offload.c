@@ -55,7 +55,7 @@ static void open_channel_locked(const struct rt_comm *c)
 <<<<<<< HEAD
 	engine_thread_started = progress_thread_own;
 =======
-	engine_thread_started = attendant_own_thread;
+	engine_thread_started = progress_thread_own;
 >>>>>>> main
 	/* all ranks share the spare CPUs: each has its part of them as workers */
 	engine_set_cpus(
