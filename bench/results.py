@@ -179,8 +179,8 @@ def state_text(files):
     if len(troubled) == len(files):
         some = 'These figures are'
     return (f'{some} from a busy machine: other programs ran meanwhile, see the load of each run. '
-            'What needs an idle core (copies behind a computation by worker threads or the worker process) cannot show there;\n'
-            '`results-early-return.md` has it from '
+            'What needs an idle core (copies behind a computation by worker threads or the worker process) cannot '
+            'show there;\n`results-early-return.md` has it from '
             'quieter hours.')
 
 
