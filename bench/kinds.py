@@ -3,12 +3,12 @@
 """Every blocking collective, plain and under Sluice in turn: plain time / Sluice's.
 
 bench/kinds.py --library build/dev/src/mpi/libsluice.so --mpi mpich,openmpi --sizes 64K,1M [--force]
-               [NAME=VALUE ...]
+[NAME=VALUE ...]
 
-NAME=VALUE applies to Sluice's side only; --force admits all kinds from 1 byte on. A launch measures one kind.
-A cell is the median over the rounds of the launches' ratios, for buffers that are reused / new / new with an
-untouched result; of medians, or with --least of minimum times, which other work on the machine disturbs less.
-"""
+NAME=VALUE is set on Sluice's side only; --force takes all kinds from 1 byte on. A launch measures
+one kind; a cell is the median over the rounds of the launches' ratios, for buffers that are used
+again / new / new with an untouched result; of medians, or with --least of the least times, which
+other work on the machine does not reach. """
 import argparse
 import json
 import statistics
@@ -17,8 +17,8 @@ from collections import defaultdict
 
 import hosts as H
 
-KINDS = ["bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter_block",
-         "scan",
+KINDS = ["bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
+         "reduce_scatter_block", "scan",
          "exscan"]
 FAMILIES = ["SCATTER", "ALLGATHER", "ALLTOALL", "REDUCE", "ALLREDUCE", "SCAN", "REDUCE_SCATTER", "VECTOR"]
 MEMORIES = ["again", "new", "untouched"]
@@ -82,8 +82,8 @@ def cell(pairs, least):
 
 def print_host(o, host, got):
     sizes = sorted({k[2] for k in got if k[0] == host.name})
-    print(f"\n{host.title}, {o.ranks} ranks\n\n| | {' | '.join(map(text_of, sizes))} |\n"
-          f"|---|{'---|' * len(sizes)}")
+    print(f"\n{host.title}, {o.ranks} ranks\n\n| | {' | '.join(map(text_of, sizes))} "
+          f"|\n|---|{'---|' * len(sizes)}")
     for what in o.what.split(","):
         cells = [" / ".join(cell(got.get((host.name, what, n, m)), o.least) for m in o.memory.split(","))
                  for n in sizes]

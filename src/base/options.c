@@ -62,7 +62,7 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 #define STRING(n, v, h) STRING_OF(n, v, "", h)
 
 #define TAKE(n, v, what) \
-	ENUM("SLUICE_COLL_" n, coll_take[BASE_COLL_##v], "auto", take_words, true, \
+	ENUM("SLUICE_COLL_" n, coll_take[BASE_FAMILY_##v], "auto", take_words, true, \
 	     "Whether " what " are taken; auto takes those that are then faster")
 
 struct base_option base_option_table[] = {
@@ -81,10 +81,10 @@ struct base_option base_option_table[] = {
 	TAKE("SCAN", SCAN, "prefix reductions"),
 	TAKE("NEIGHBOR", NEIGHBOR, "exchanges with neighbours"),
 	TAKE("BARRIER", BARRIER, "nonblocking barriers, and with on those over several nodes,"),
-	ENUM("SLUICE_COLL_VECTOR", coll_take[BASE_COLL_VECTOR], "auto", take_words, true,
+	ENUM("SLUICE_COLL_VECTOR", coll_take[BASE_FAMILY_VECTOR], "auto", take_words, true,
 	     "Whether collectives of these kinds whose sizes ranks do not share are taken, however "
 	     "small"),
-	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_COLL_NONBLOCKING], "auto", take_words, true,
+	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_FAMILY_NONBLOCKING], "auto", take_words, true,
 	     "Whether nonblocking collectives are taken: on, as the blocking ones of their kinds; "
 	     "auto, those that are then faster"),
 	INT_OF("SLUICE_COLL_DOMAINS", coll_domains, "1", 0, 4096, "domains", true,

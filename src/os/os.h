@@ -138,6 +138,13 @@ bool os_vma_query_is_cheap(void);
  * kernels). Context: async-signal-safe; a raw system call that no hook sees. */
 void os_populate(void *addr, uint64_t bytes);
 
+/*
+ * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such addresses
+ * exist only where the runtime of a device is loaded.
+ * Context: may read /proc; not in signal handlers.
+ */
+bool os_is_device_memory(const void *addr, uint64_t bytes);
+
 /* ---- copying ------------------------------------------------------------------------------ */
 /* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers
  * must not overlap. A later releasing store orders all stores, the non-temporal ones too. */

@@ -47,6 +47,8 @@ struct lanes {
 				     communicator can take part */
 };
 
+extern enum policy_host rt_host; /* which MPI library this process has loaded */
+
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;
@@ -75,8 +77,8 @@ struct rt_comm {
 	struct region_extent parts_scratch; /* of reductions in two levels */
 	struct requests requests;
 	/* by kind, and by size in powers of two */
-	struct policy_reuse reuse[RT_KINDS][POLICY_SIZE_CLASSES];
-	struct policy_reuse requests_reuse[RT_KINDS][POLICY_SIZE_CLASSES];
+	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
+	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	/* of the call that is being taken; NULL: it is taken in any case */
 	struct policy_reuse *reuse_now;
 	struct policy_reuse *request_reuse_now; /* of the request that is created next */
@@ -180,7 +182,7 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
 /* Are both of its sides mapped, or about to be? Both count a use. */
-bool reuse_is_seen(const struct rt_call *call);
+bool reuse_is_seen(const struct coll_call *call);
 /* Collective: the bits that all ranks have set. 0 or -errno. */
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
 

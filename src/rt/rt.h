@@ -34,19 +34,6 @@ struct rt_oob {
 	bool thread_multiple;
 };
 
-/* A program's buffer as the runtime sees it: `bytes` of packed data. Contiguous: at addr. Otherwise
- * (pack != NULL) mpi/ converts: pack() writes bytes [off, off+len) of the packed form to out,
- * unpack() is its inverse. Both return 0 or -errno. */
-struct rt_buf {
-	void *addr;
-	uint64_t bytes;
-	bool is_shared; /* between what is sent or received lies what others may write to meanwhile
-			 */
-	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
-	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
-	void *ctx;
-};
-
 struct rt_comm;
 
 /*
@@ -94,10 +81,5 @@ bool rt_comm_is_crowded(
  * (MPI_Win_create, MPI_Win_attach ...): never adopt it, and give it back if it is adopted.
  */
 void rt_memory_keep_out(const void *addr, uint64_t bytes);
-
-/* Is this an address that the CPU cannot load from (an accelerator's)? Then mpi/ must give pack and
- * unpack callbacks for it, contiguous or not, so that the host MPI moves it to and from our memory.
- */
-bool os_is_device_memory(const void *addr, uint64_t bytes);
 
 #endif

@@ -117,7 +117,7 @@ static uint64_t word(int round, size_t i) { return (uint64_t)round * 0x9e3779b97
 static void bcast_round(struct ranks *r, struct rt_comm *c, uint64_t *b, int round,
 			void (*between)(struct ranks *, int))
 {
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 
 	for (size_t i = 0; r->rank == 0 && i < BYTES / 8; i++)
 		b[i] = word(round, i);
@@ -423,7 +423,7 @@ static void job_of_many_communicators(struct ranks *r)
 		if (round % 64 == 0)
 			bcast_round(r, c, b, round, NULL);
 		else if (round % 64 == 1) { /* destroyed while the worker may be looking */
-			struct rt_buf buf = { .addr = b, .bytes = 1 << 20 };
+			struct coll_buf buf = { .addr = b, .bytes = 1 << 20 };
 
 			CHECK_EQ(rt_bcast(c, &buf, 0, b), 0);
 		}

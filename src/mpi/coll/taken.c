@@ -21,10 +21,10 @@
 #define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
 #define IS_WRONG "its arguments name nothing that can be moved"
 
-static bool has_root(enum rt_kind kind)
+static bool has_root(enum coll kind)
 {
-	return (1u << kind) & (1u << RT_BCAST | 1u << RT_GATHER | 1u << RT_GATHERV |
-			       1u << RT_SCATTER | 1u << RT_SCATTERV | 1u << RT_REDUCE);
+	return (1u << kind) & (1u << COLL_BCAST | 1u << COLL_GATHER | 1u << COLL_GATHERV |
+			       1u << COLL_SCATTER | 1u << COLL_SCATTERV | 1u << COLL_REDUCE);
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
@@ -49,20 +49,20 @@ static bool look_at_comm(struct taken *t, int *rc)
 	return true;
 }
 
-/* Where MPI_IN_PLACE is allowed, and what it means: see struct rt_call. */
+/* Where MPI_IN_PLACE is allowed, and what it means: see struct coll_call. */
 static void look_at_place(struct taken *t)
 {
 	struct take *take = &t->take;
-	bool is_scatter = take->kind == RT_SCATTER || take->kind == RT_SCATTERV;
+	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
 
 	t->in_place = (is_scatter ? take->recv.at : take->send.at) == ABI_IN_PLACE &&
-		      take->kind != RT_BCAST && !take_is_neighbours(take->kind) &&
+		      take->kind != COLL_BCAST && !take_is_neighbours(take->kind) &&
 		      (!has_root(take->kind) || t->is_root);
 	if (!t->in_place)
 		return;
-	if (rt_is_reduce(take->kind))
+	if (coll_is_reduce(take->kind))
 		take->send.at = take->recv.at;
-	else if (take->kind >= RT_ALLTOALL && take->kind <= RT_ALLTOALLW)
+	else if (take->kind >= COLL_ALLTOALL && take->kind <= COLL_ALLTOALLW)
 		take->send = take->recv;
 }
 
@@ -87,7 +87,7 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
 		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
-	return (sides_look(t) && (!rt_is_reduce(take->kind) || reduce_look(t))) ||
+	return (sides_look(t) && (!coll_is_reduce(take->kind) || reduce_look(t))) ||
 	       trace_rejected(IS_WRONG);
 }
 
@@ -97,7 +97,7 @@ int take_prepare(struct taken *t)
 {
 	int err;
 
-	t->call = (struct rt_call){
+	t->call = (struct coll_call){
 		.kind = t->take.kind,
 		.root = has_root(t->take.kind) ? t->take.root : -1,
 		.in_place = t->in_place || t->is_odd, /* then nobody else puts it there */
@@ -106,7 +106,7 @@ int take_prepare(struct taken *t)
 		.site = t->take.caller,
 	};
 	err = sides_prepare(t);
-	if (!err && rt_is_reduce(t->take.kind))
+	if (!err && coll_is_reduce(t->take.kind))
 		err = reduce_prepare(t);
 	return err;
 }
@@ -156,17 +156,17 @@ int take_conclude(struct taken *t, int err) { return conclude_both(t, err, sides
 
 int take_conclude_turn(struct taken *t, int err) { return conclude_both(t, err, sides_flush(t)); }
 
-void take_count(enum rt_kind kind, bool is_taken)
+void take_count(enum coll kind, bool is_taken)
 {
-	static const enum base_counter counters[2][RT_KINDS] = {
+	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
-#define X(id, family, is_local) BASE_CTR_##family##_PASSED,
-			RT_COLLECTIVES(X)
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_PASSED,
+			COLL_LIST(X)
 #undef X
 		},
 		{
-#define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
-			RT_COLLECTIVES(X)
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_TAKEN,
+			COLL_LIST(X)
 #undef X
 		},
 	};
@@ -214,7 +214,7 @@ static bool run(struct take *take, int *rc)
 		return trace_rejected(IS_NEW);
 	if (t.lc->span)
 		return hier_serve(&t, rc) && (take_count(take->kind, true), true);
-	if (!t.lc->rt || take->kind == RT_BARRIER ||
+	if (!t.lc->rt || take->kind == COLL_BARRIER ||
 	    (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
 		return trace_rejected(NOT_SERVED);
 	ret = prepare_and_run(&t);

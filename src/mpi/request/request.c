@@ -139,7 +139,7 @@ struct request *request_find_persistent(MPI_Request handle)
 /* ---- what the program may free before the end -------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
-static int hold_side(struct request *r, struct taken_side *s, const struct rt_side *side)
+static int hold_side(struct request *r, struct taken_side *s, const struct coll_side *side)
 {
 	int n = s->packs.of ? s->packs.n : 1, ret = 0;
 	struct pack *packs = s->packs.of ? s->packs.of : &s->pack;
@@ -436,13 +436,13 @@ static void fly(struct request *r)
  */
 bool request_may_fly(const struct request *r)
 {
-	return !rt_is_reduce(r->taken.take.kind) || r->taken.reduce.known_op != RT_OP_OTHER;
+	return !coll_is_reduce(r->taken.take.kind) || r->taken.reduce.known_op != GOAL_NOP;
 }
 
 /* Of those that are taken in buffers that are used again only. */
 static bool is_used_again(struct request *r)
 {
-	enum rt_kind kind = r->taken.take.kind;
+	enum coll kind = r->taken.take.kind;
 	uint64_t bytes = r->taken.bytes;
 	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0
 									 : take_prepare(&r->taken);
@@ -515,7 +515,7 @@ static int make_handle(struct request *r)
 /* There is none. The others hear of it. */
 static void abandon(struct request *r)
 {
-	const struct rt_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
+	const struct coll_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
 
 	if (r->taken.lc->span)
 		hier_give_up(&r->taken);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a rank brings to a collective, or wants of it, while that runs. Shared by the files of rt/
+ * only. */
+#ifndef SLUICE_RT_SIDES_H
+#define SLUICE_RT_SIDES_H
+
+#include "rt/private.h"
+
+enum side_memory {
+	SIDE_ANY,    /* as it is, whether peers have it mapped or not */
+	SIDE_MAPPED, /* as it is when they have, else packed in scratch memory that they have */
+	SIDE_COPY,   /* packed in any case */
+};
+
+/* A contiguous buffer takes part as it is, whole; one with gaps by its packed form, piece by piece.
+ */
+struct side {
+	const struct coll_side *of;
+	struct region_extent *scratch;
+	struct region_desc desc;
+	char *addr;
+	bool is_packed;
+	bool is_unmapped; /* peers do not have it mapped where it is */
+};
+
+/* 0 or -errno; side_end() is due in any case. */
+int side_begin(struct side *s, const struct coll_side *of, struct region_extent *scratch,
+	       uint64_t scratch_bytes, enum side_memory memory);
+/* Memory of this rank that peers have mapped, for what is nobody's buffer; else the same. */
+int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes);
+void side_end(struct side *s);
+enum trace_region side_region(const struct side *s);
+/* Bytes [at, at + n) of each part, where they are in what takes part. */
+void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *out);
+/* To and from the packed form, when there is one; of one part `only`, or all but `skip` (-1: all).
+ * 0 or -errno. */
+int side_pack(const struct side *s, uint64_t at, const struct coll_part *parts, int only);
+int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts, int skip);
+/* The same for bytes [at, at + n) of a buffer that is one run, which begin the packed form. */
+int side_pack_range(const struct side *s, uint64_t at, uint64_t n);
+int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
+
+/* Of a collective. parts: of reductions in two levels, memory for what is a domain's. */
+struct sides { struct side send, recv, parts; };
+
+/* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
+struct ending {
+	struct leave leave;
+	bool may_leave, left;
+};
+/* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
+ * open, may it be left: where all of a buffer is the collective's, and takes part as it is. */
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll_call *call,
+		  const struct sides *s, bool in_one_run);
+/* exec_wait(), or leaving. */
+int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
+	       struct region_desc *recv);
+/* reductions.c: all of it but what goes before and after any collective. */
+int reduce_collective(struct rt_comm *c, const struct coll_call *call);
+/* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`.
+ */
+void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_reduce *out);
+
+/* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
+bool call_is_own_right(const struct coll_call *call, int rank);
+
+/* exec_begin(), when so many are in flight that the oldest has to end first, too. */
+int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);
+
+#endif

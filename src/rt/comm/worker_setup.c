@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who starts the worker process of the job, and who is attached to it: agreed on while a
+ * communicator is made. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rt/private.h"
+#include "rt/requests.h"
+#include "worker/worker.h"
+
+enum { WORKERS_BY_SPARE_MAX = 4 }; /* as for threads: then the memory is the limit */
+
+/* What ranks tell each other first. */
+struct offer {
+	uint32_t may;   /* attach to one */
+	uint32_t wants; /* it would have something to do here */
+	struct worker_ticket ticket; /* of the one it is attached to; zero: none */
+};
+
+/* ... and last. */
+struct result { int32_t attached, group; };
+
+/* May anything be left here to others: calls that return early, requests? */
+static bool leaves_work(const struct rt_comm *c)
+{
+	bool any = base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
+
+	for (int kind = 0; kind < COLL_COUNT && c->takes_requests; kind++)
+		any |= rt_request_window[kind].from != UINT64_MAX;
+	return any;
+}
+
+static bool may_use_process(void)
+{
+	const char *engine = base_opt.engine;
+
+	return base_opt.worker_kind != BASE_WORKER_THREAD &&
+	       (!engine[0] || !strcasecmp(engine, "auto") || !strcasecmp(engine, "sw"));
+}
+
+/* ---- starting ---------------------------------------------------------------------------- */
+
+/* By rank 0. Leaves *out zero when there is to be none. */
+static void start(const struct rt_comm *c, struct worker_ticket *out)
+{
+	struct worker_setup setup;
+	struct os_cpumask ranks_cpus;
+	char reason[256] = "";
+	int spare;
+
+	*out = (struct worker_ticket){ 0 };
+	node_cpus(c->group, &ranks_cpus);
+	spare = engine_spare_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
+	setup.threads = spare < WORKERS_BY_SPARE_MAX ? spare : WORKERS_BY_SPARE_MAX;
+	if (base_opt.engine_workers >= 0)
+		setup.threads = (int)base_opt.engine_workers;
+	if (!spare || !setup.threads) {
+		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
+			 spare ? "SLUICE_ENGINE_WORKERS=0" : "no CPU is spare");
+		return;
+	}
+	/* its system calls are ours, whatever is guarded */
+	sud_allow_push();
+	if (worker_start(&setup, out, reason, sizeof reason))
+		base_log(base_opt.worker_kind == BASE_WORKER_PROCESS ? BASE_LOG_WARN
+								     : BASE_LOG_INFO,
+			 "rt", "no worker process: %s", reason);
+	sud_allow_pop();
+}
+
+/* The one that all of them know of: of the first rank that has one. Zero: none, or none is wanted.
+ */
+static bool choose(const struct offer *all, int size, struct worker_ticket *out)
+{
+	bool wanted = false;
+
+	*out = (struct worker_ticket){ 0 };
+	for (int r = 0; r < size; r++) {
+		wanted |= all[r].wants;
+		if (!all[r].may)
+			return false;
+		if (all[r].ticket.key && !out->key)
+			*out = all[r].ticket;
+	}
+	return wanted;
+}
+
+/* Collective. 0 with *out, which is zero when there is none; or -errno. */
+static int agree_on_one(struct rt_comm *c, const struct rt_oob *oob, struct offer *all,
+			struct worker_ticket *out)
+{
+	struct offer mine = { .may = may_use_process() };
+	int ret;
+
+	mine.wants = mine.may && leaves_work(c);
+	worker_current(&mine.ticket);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
+	if (ret || !choose(all, oob->size, out)) {
+		*out = (struct worker_ticket){ 0 };
+		return ret;
+	}
+	if (out->key)
+		return 0;
+	mine.ticket = (struct worker_ticket){ 0 };
+	if (!oob->rank)
+		start(c, &mine.ticket);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, all);
+	*out = all[0].ticket;
+	return ret;
+}
+
+/* ---- attaching --------------------------------------------------------------------------- */
+
+static struct result attach(const struct rt_comm *c, const struct worker_ticket *t)
+{
+	struct result r = { 0 };
+	int ret;
+
+	sud_allow_push();
+	ret = worker_attach(t);
+	r.attached = !ret;
+	if (!ret && !node_rank(c->group)) {
+		ret = worker_group_open(c->group);
+		r.group = ret > 0 ? ret : 0;
+	}
+	sud_allow_pop();
+	if (ret < 0)
+		base_log(BASE_LOG_INFO, "rt", "not attached to the worker process: %s",
+			 strerror(-ret));
+	return r;
+}
+
+int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob)
+{
+	struct offer *all = base_fault("offers") ? NULL : calloc((size_t)oob->size, sizeof *all);
+	struct result mine = { 0 }, *results = calloc((size_t)oob->size, sizeof *results);
+	struct worker_ticket ticket = { 0 };
+	int64_t can_all = 0;
+	int ret = oob->allreduce_min(oob->ctx, all && results, &can_all);
+
+	if (!ret && can_all)
+		ret = agree_on_one(c, oob, all, &ticket);
+	if (ret || !ticket.key)
+		goto out;
+	mine = attach(c, &ticket);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, results);
+	if (ret)
+		goto out;
+	c->worker_group = results[0].group;
+	for (int r = 0; r < oob->size; r++)
+		if (!results[r].attached)
+			c->worker_group = 0;
+	if (mine.group && !c->worker_group)
+		worker_group_close(mine.group);
+	else if (mine.group)
+		base_log(BASE_LOG_INFO, "rt",
+			 "worker process %d moves what calls on a communicator of %d ranks leave",
+			 worker_pid(), oob->size);
+out:
+	free(all);
+	free(results);
+	return ret;
+}
+
+void workers_comm_destroyed(struct rt_comm *c)
+{
+	if (c->worker_group)
+		worker_group_close(c->worker_group);
+}
+
+/* ---- while it works ---------------------------------------------------------------------- */
+
+bool workers_serve(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
+
+static void take_back(void *arg, uint64_t name, bool is_intent)
+{
+	struct rt_comm *c = arg;
+
+	exec_take_back(c->exec, name, is_intent);
+}
+
+void workers_look(struct rt_comm *c)
+{
+	if (c->worker_group)
+		worker_check(c->worker_group, take_back, c);
+}
+
+void workers_progress(void *arg)
+{
+	struct rt_comm *c = arg;
+
+	workers_look(c);
+	rt_requests_progress();
+	if (c->progress)
+		c->progress(c->progress_ctx);
+}
+
+void workers_count(void)
+{
+	uint64_t bytes = worker_bytes();
+
+	if (bytes)
+		base_count(BASE_CTR_BYTES_ENGINE, bytes);
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that the program believes to be finished.
+ *
+ *   linked -> (touched, called for, reaped) -> over, guards released -> no references -> retired
+ *
+ * One spin lock, held for moments with every signal blocked, guards the list. Who wants an
+ * operation takes a reference under it, and copies and waits without it: a signal handler of the
+ * program may run while a thread waits, may touch the same memory, and may leave by siglongjmp.
+ * Pins are given back, and what was learned is noted, when the operation is retired, by a thread
+ * that is in none of our handlers.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "rt/private.h"
+
+_Atomic uint32_t rt_watched, rt_pending;
+
+static struct pending pool[PENDING_MAX];
+static struct pending *first, **last = &first; /* linked, oldest first */
+static _Atomic uint32_t spin;
+static _Atomic uint32_t host_calls; /* threads inside rt_host_begin .. rt_host_end */
+
+enum { END_IS_NEAR_NS = 500000, STRANGER_WAITS_NS = 20000000 };
+enum { REAP_AT_ONCE = 4, COST_NS = 15000 /* closing and opening pages, or one touch */ };
+
+void pending_lock(void)
+{
+	uint32_t tries = 0;
+
+	sud_enter();
+	while (atomic_exchange_explicit(&spin, 1,
+					memory_order_acquire)) { /* partner: pending_unlock */
+		if (++tries % 64)
+			os_cpu_relax();
+		else
+			sched_yield(); /* the holder may be on this CPU */
+	}
+}
+
+void pending_unlock(void)
+{
+	atomic_store_explicit(&spin, 0, memory_order_release);
+	sud_exit();
+}
+
+struct pending *pending_get(void)
+{
+	struct pending *p = NULL;
+
+	pending_lock();
+	for (int i = 0; i < PENDING_MAX && !p; i++)
+		if (!pool[i].in_use)
+			p = &pool[i];
+	if (p) {
+		memset(p, 0, sizeof *p);
+		p->in_use = true;
+	}
+	pending_unlock();
+	return p;
+}
+
+void pending_put_back(struct pending *p)
+{
+	pending_lock();
+	p->in_use = false;
+	pending_unlock();
+}
+
+void pending_link(struct pending *p)
+{
+	pending_lock();
+	*last = p;
+	last = &p->next;
+	watch_more(&rt_pending);
+	pending_unlock();
+}
+
+static void unlink_locked(struct pending *p)
+{
+	struct pending **at = &first;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	if (last == &p->next)
+		last = at;
+	watch_less(&rt_pending);
+}
+
+void pending_unhold(struct pending *p)
+{
+	atomic_fetch_sub_explicit(&p->refs, 1, memory_order_release); /* partner: retire */
+}
+
+/* ---- the end of one ---------------------------------------------------------------------- */
+
+static bool is_released(const struct pending *p)
+{
+	for (uint32_t i = 0; i < p->range_count; i++)
+		if (guard_is_armed(&p->ranges[i]))
+			return false;
+	return true;
+}
+
+/* Of the operation: which is over. */
+static void release_all(struct pending *p)
+{
+	for (uint32_t i = 0; i < p->range_count; i++)
+		if (guard_is_armed(&p->ranges[i]))
+			guard_release(&p->ranges[i], p->ranges[i].start, p->ranges[i].end);
+}
+
+static void learn(struct pending *p, uint64_t now)
+{
+	uint64_t touched = atomic_load_explicit(&p->touched_ns, memory_order_relaxed);
+	uint64_t waited = atomic_load_explicit(&p->waited_ns, memory_order_relaxed);
+	uint32_t touches = atomic_load_explicit(&p->touches, memory_order_relaxed);
+
+	if (!touched)
+		base_count(BASE_CTR_EARLY_UNSEEN, 1);
+	else
+		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
+	policy_site_learn(p->site,
+		   policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
+		   COST_NS * (1 + touches));
+	trace_detached(p->trace, p->left_ns, touched, waited, touches, p->is_called);
+	base_log(BASE_LOG_DEBUG, "rt",
+		 "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
+		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
+		 (double)waited / 1e3);
+}
+
+/*
+ * Takes it out of the list if it is over and nobody else looks at it. Not in a handler of ours: it
+ * logs. Called with the lock, which is given up when it returns true.
+ */
+static bool retire_locked(struct pending *p)
+{
+	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: pending_unhold */
+		return false;
+	if (!exec_is_over(p->run) || exec_is_in_channel(p->run))
+		return false;
+	release_all(p);
+	unlink_locked(p);
+	pending_unlock();
+	learn(p, os_now_ns());
+	workers_count();
+	for (int i = 0; i < 2; i++)
+		region_release(&p->descs[i]);
+	exec_end(p->run);
+	pending_put_back(p);
+	return true;
+}
+
+/* ---- waiting for one --------------------------------------------------------------------- */
+
+/*
+ * The host MPI progresses only in its own calls, and the partner that is waited for may wait for a
+ * message of this process. So who waits lets it progress: in an MPI call of the program always
+ *   MPI_THREAD_MULTIPLE                 always
+ *   the thread that made the call, touching memory (or a thread of the guard on its behalf while it
+ * sleeps in the kernel): it could as well be in the call still any other thread after a while,
+ * while no thread is in a call of the host MPI that we know of: the one that should may be waiting
+ * for this thread The last two exclude each other and calls by `stand_in`.
+ */
+static _Atomic uint32_t stand_in;
+
+static bool stand_in_begin(void)
+{
+	if (atomic_exchange_explicit(&stand_in, 1,
+				     memory_order_seq_cst)) /* partner: rt_host_begin */
+		return false;
+	if (!atomic_load_explicit(&host_calls, memory_order_seq_cst))
+		return true;
+	atomic_store_explicit(&stand_in, 0, memory_order_release);
+	return false;
+}
+
+static void let_progress(const struct pending *p, const struct node_wait *w, bool in_call)
+{
+	if (in_call || p->comm->thread_multiple) {
+		exec_let_progress(p->run, w);
+		return;
+	}
+	if (!w->since_ns || !node_wait_is_long(w))
+		return;
+	if (guard_fault_tid() != p->owner_tid && os_now_ns() - w->since_ns < STRANGER_WAITS_NS)
+		return;
+	if (!stand_in_begin())
+		return;
+	exec_let_progress(p->run, w);
+	atomic_store_explicit(&stand_in, 0, memory_order_release);
+}
+
+static void give_up(const struct pending *p, int error)
+{
+	base_log(BASE_LOG_ERROR, "rt", "%s: failed after it had returned (%s); the job ends",
+		 exec_name(p->run), strerror(-error));
+	syscall(SYS_exit_group, 14); /* not _exit(), which would complete what is pending */
+}
+
+/*
+ * What is missing in [lo, hi) is copied, by this thread too. In a handler of ours (every signal
+ * blocked) or in a call of the program's. False: a signal of the program waits for this thread to
+ * return from the handler; the touch will come again.
+ */
+static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
+{
+	struct node_wait w;
+	int ret;
+
+	node_wait_init(&w);
+	while (!exec_is_there(p->run, lo, hi)) {
+		ret = exec_advance(p->run, lo);
+		if (ret > 0)
+			continue;
+		if (!ret) {
+			exec_rescue(p->run);
+			workers_look(p->comm);
+			if (!in_call && guard_wait_interrupted())
+				break;
+			let_progress(p, &w, in_call);
+			guard_wait_begin();
+			ret = exec_pause(p->run, &w);
+			guard_wait_end();
+		}
+		if (ret < 0)
+			give_up(p, ret);
+	}
+	exec_resume(p->run, &w);
+	return exec_is_there(p->run, lo, hi);
+}
+
+/* All of it, and its memory is the program's again. The caller holds a reference. */
+static bool finish(struct pending *p, bool in_call)
+{
+	exec_stop_channel(p->run);
+	if (!fetch(p, 0, UINTPTR_MAX, in_call))
+		return false;
+	release_all(p);
+	return true;
+}
+
+static void note_wanted(struct pending *p, bool is_called, uint64_t now)
+{
+	uint64_t none = 0;
+
+	if (atomic_compare_exchange_strong_explicit(&p->touched_ns, &none, now,
+						    memory_order_relaxed, memory_order_relaxed))
+		atomic_store_explicit(&p->is_called, is_called, memory_order_relaxed);
+}
+
+/* ---- the guard's callbacks --------------------------------------------------------------- */
+
+static void on_hold(void *arg)
+{
+	struct pending *p = arg;
+
+	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+}
+
+/*
+ * How much to fetch for a touch at addr: all of it when that does not take long, as it is short, or
+ * there, or in others' hands, who end sooner than the next touch would be served; else, with each
+ * touch twice as much as with the one before, so that neither the first byte has to wait for the
+ * last, nor a program that reads from the beginning to the end faults at each fragment. In units of
+ * huge pages: one that is cut is mapped by small ones afterwards.
+ */
+static void choose_part(struct pending *p, uintptr_t addr, size_t bytes,
+			const struct guard_range *range, uintptr_t *lo, uintptr_t *hi)
+{
+	uint32_t touches = atomic_fetch_add_explicit(&p->touches, 1, memory_order_relaxed);
+	uint64_t want = OS_HUGE << base_min_u64(touches, 20);
+
+	*lo = range->start;
+	*hi = range->end;
+	/* a buffer of 4 MB touches a page more than 4 MB */
+	if (base_round_down(range->end - range->start, OS_HUGE) <= 2 * want ||
+	    exec_is_taken_up(p->run))
+		return;
+	*lo = base_max_u64(*lo, base_round_down(addr, OS_HUGE));
+	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), OS_HUGE));
+}
+
+static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
+{
+	struct pending *p = arg;
+	uint64_t now = os_now_ns();
+	uintptr_t start = addr;
+
+	note_wanted(p, false, now);
+	exec_stop_channel(p->run);
+	for (uint32_t i = 0; i < p->range_count; i++) {
+		struct guard_range *range = &p->ranges[i];
+		uintptr_t lo, hi;
+
+		if (addr >= range->end || addr + bytes <= range->start || !guard_is_armed(range))
+			continue;
+		start = range->start;
+		choose_part(p, addr > range->start ? addr : range->start, bytes, range, &lo, &hi);
+		if (!fetch(p, lo, hi, false))
+			continue; /* a signal of the program comes first; then the touch comes again
+				   */
+		guard_release(range, lo > range->start ? lo : range->start,
+			      hi < range->end ? hi : range->end);
+	}
+	if (exec_is_over(p->run))
+		release_all(p);
+	else
+		exec_restart_channel(p->run);
+	atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
+	trace_touch(p->trace, now, addr, start, guard_fault_tid(), write);
+	pending_unhold(p);
+}
+
+/*
+ * In a thread of the engine, mostly: who copies last opens the pages, on a CPU that nobody needs,
+ * and the program never notices. What others have claimed is waited for a little; not by the thread
+ * that leaves, which finds that there is nothing to post.
+ */
+void pending_drained(void *arg)
+{
+	struct pending *p = arg;
+	bool may_wait = syscall(SYS_gettid) != p->owner_tid;
+	uint64_t until = 0;
+
+	while (!exec_is_over(p->run)) {
+		if (!may_wait || !exec_is_taken_up(p->run) ||
+		    atomic_load_explicit(&p->touched_ns, memory_order_relaxed))
+			return;
+		if (!until)
+			until = os_now_ns() + END_IS_NEAR_NS;
+		else if (os_now_ns() > until)
+			return;
+		os_cpu_relax();
+	}
+	release_all(p);
+}
+
+/* The first one that is wanted and not finished, with a reference. */
+static struct pending *find(bool (*wanted)(const struct pending *, const void *), const void *arg)
+{
+	struct pending *p;
+
+	pending_lock();
+	for (p = first; p; p = p->next)
+		if (wanted(p, arg) && !(is_released(p) && exec_is_over(p->run)))
+			break;
+	if (p)
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	pending_unlock();
+	return p;
+}
+
+static bool is_any(const struct pending *p, const void *arg)
+{
+	(void)p, (void)arg;
+	return true;
+}
+
+static void finish_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
+		       bool in_call)
+{
+	struct pending *p;
+	bool more = true;
+
+	while (more && (p = find(wanted, arg))) {
+		uint64_t now = os_now_ns();
+
+		note_wanted(p, true, now);
+		more = finish(p, in_call);
+		atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
+		pending_unhold(p);
+	}
+}
+
+/* In a handler of ours: nothing is retired, but nothing is guarded or moving any more. */
+static void on_complete_all(void) { finish_all(is_any, NULL, false); }
+
+/* In a handler of ours: the worker process cannot open what is all there, and nobody has touched
+ * it. */
+static void on_tidy(void)
+{
+	struct pending *p;
+
+	pending_lock();
+	for (p = first; p; p = p->next)
+		if (!is_released(p) && exec_is_over(p->run))
+			break;
+	if (p)
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	pending_unlock();
+	if (!p)
+		return;
+	release_all(p);
+	pending_unhold(p);
+}
+
+static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all, on_tidy };
+
+/* ---- calls of the program that want them ------------------------------------------------- */
+
+/* One after the other, without the lock: a rescue copies and sleeps. */
+void pending_rescue_all(void)
+{
+	struct pending *held[PENDING_MAX];
+	uint32_t count = 0;
+
+	pending_lock();
+	for (struct pending *p = first; p; p = p->next) {
+		if (!exec_is_in_channel(p->run))
+			continue;
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+		held[count++] = p;
+	}
+	pending_unlock();
+	while (count--) {
+		exec_rescue(held[count]->run);
+		pending_unhold(held[count]);
+	}
+}
+
+/* Those that are wanted are retired as well, unless another thread still looks at one. True: some
+ * were. */
+static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
+		       int at_most)
+{
+	struct pending *p, *next;
+	bool any = false;
+
+	pending_lock();
+	for (p = first; p && at_most--; p = next) {
+		next = p->next;
+		if (wanted(p, arg))
+			exec_rescue(
+				p->run); /* a peer may wait for what a hung channel of ours holds */
+		if (!wanted(p, arg) || !retire_locked(p))
+			continue;
+		any = true;
+		pending_lock(); /* the list may have changed meanwhile */
+		next = first;
+	}
+	pending_unlock();
+	return any;
+}
+
+struct interval { uintptr_t lo, hi; };
+
+static bool is_overlapping(const struct pending *p, const void *arg)
+{
+	const struct interval *want = arg;
+
+	for (int i = 0; i < 2; i++)
+		if (p->lo[i] < want->hi && p->hi[i] > want->lo)
+			return true;
+	for (uint32_t i = 0; i < p->range_count; i++)
+		if (p->ranges[i].start < want->hi && p->ranges[i].end > want->lo)
+			return true;
+	return false;
+}
+
+static void complete(bool (*wanted)(const struct pending *, const void *), const void *arg,
+		     bool in_call)
+{
+	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+			  does */
+	finish_all(wanted, arg, in_call);
+	retire_all(wanted, arg, PENDING_MAX);
+	sud_exit();
+}
+
+void rt_complete_range(const void *addr, uint64_t bytes)
+{
+	struct interval want = { (uintptr_t)addr, (uintptr_t)addr + bytes };
+
+	if (!rt_has_pending() || !bytes)
+		return;
+	if (want.hi < want.lo)
+		want.hi = UINTPTR_MAX;
+	complete(is_overlapping, &want, true);
+}
+
+void rt_complete_all(void)
+{
+	if (rt_has_pending())
+		complete(is_any, NULL, true);
+}
+
+void rt_reap(void)
+{
+	if (rt_has_pending())
+		retire_all(is_any, NULL, REAP_AT_ONCE);
+}
+
+static bool is_of_comm(const struct pending *p, const void *arg) { return p->comm == arg; }
+
+static bool is_of_run(const struct pending *p, const void *arg) { return p->run == arg; }
+
+struct pending *pending_hold_run(struct exec_run *r) { return find(is_of_run, r); }
+
+bool pending_retire_run(struct exec_run *r)
+{
+	return rt_has_pending() && retire_all(is_of_run, r, PENDING_MAX);
+}
+
+/* Another thread may look at one for a moment longer. */
+static void complete_for_good(bool (*wanted)(const struct pending *, const void *), const void *arg,
+			      bool in_call)
+{
+	bool any = true;
+
+	while (any) {
+		complete(wanted, arg, in_call);
+		any = false;
+		pending_lock();
+		for (struct pending *p = first; p; p = p->next)
+			any |= wanted(p, arg);
+		pending_unlock();
+		if (any)
+			sched_yield();
+	}
+}
+
+void pending_complete_comm(struct rt_comm *c) { complete_for_good(is_of_comm, c, true); }
+
+void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, true); }
+
+/* A stand-in does one small step of the host MPI. */
+void host_call_begin(void)
+{
+	atomic_fetch_add_explicit(&host_calls, 1,
+				  memory_order_seq_cst); /* partner: stand_in_begin */
+	while (base_unlikely(atomic_load_explicit(&stand_in, memory_order_seq_cst)))
+		sched_yield();
+}
+
+void host_call_end(void) { atomic_fetch_sub_explicit(&host_calls, 1, memory_order_release); }
+
+void rt_host_begin(void)
+{
+	host_call_begin();
+	sud_allow_push();
+}
+
+void rt_host_end(void)
+{
+	sud_allow_pop();
+	host_call_end();
+}
+
+/* ---- the process ------------------------------------------------------------------------- */
+
+/* The program is about to change this memory. */
+static void before_change(uintptr_t start, uintptr_t end)
+{
+	struct interval want = { start, end };
+
+	if (rt_has_pending())
+		complete_for_good(is_overlapping, &want, false); /* any thread may free memory */
+}
+
+static void before_fork(void)
+{
+	if (rt_has_pending())
+		complete_for_good(is_any, NULL, false);
+}
+
+static void after_fork_child(void)
+{
+	memset(pool, 0, sizeof pool); /* nothing was pending */
+	first = NULL;
+	last = &first;
+	atomic_store_explicit(&rt_watched, 0, memory_order_relaxed);
+	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
+	atomic_store_explicit(&spin, 0, memory_order_relaxed);
+	engine_after_fork_child();
+}
+
+static int init_result = 1;
+
+static void init_once(void)
+{
+	uintptr_t shadow_start, shadow_end;
+
+	init_result = guard_init(&callbacks);
+	if (init_result) {
+		base_log(BASE_LOG_INFO, "rt", "calls do not return early: %s", guard_reason());
+		return;
+	}
+	base_log(BASE_LOG_INFO, "rt", "calls may return early; memory is guarded by %s%s%s",
+		 guard_kind_name(), guard_reason()[0] ? ": " : "", guard_reason());
+	trace_guard(guard_kind_name());
+	guard_shadows(&shadow_start, &shadow_end);
+	if (shadow_start < shadow_end && region_window_add(shadow_start, shadow_end))
+		base_log(BASE_LOG_WARN, "rt", "the guard's shadow is one window too many");
+	region_set_before_change(before_change);
+	/* after region/ has registered its own: these run first */
+	pthread_atfork(before_fork, NULL, after_fork_child);
+}
+
+int pending_init(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, init_once);
+	return init_result;
+}

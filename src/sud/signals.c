@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program
+ * sets and sees of these two signals (action, mask, pending) is virtual from sud_signal_install() on;
+ * SIGSYS is never blocked for real even before, so that sud_enable_threads() can reach every thread.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include "sud/machine.h"
+#include "sud/private.h"
+
+#define KERNEL_RESTORER 0x04000000ul
+#define KERNEL_SIGNALS 64
+#ifdef __GLIBC__
+#define LIBC_CANCEL 32
+#else
+#define LIBC_CANCEL 33 /* musl */
+#endif
+
+/* As rt_sigaction has it. */
+struct action {
+	void *handler;
+	unsigned long flags;
+	void (*restorer)(void);
+	uint64_t mask;
+};
+
+/* Written under the lock. */
+static struct taken {
+	sud_handler *ours; /* NULL: not taken */
+	struct action program;
+} taken[2];
+static _Atomic bool is_taken[2]; /* is there anything to do in the program's calls? */
+static _Atomic uint32_t lock_word;
+
+/* Of one thread. */
+static __thread struct {
+	siginfo_t waiting[2];  /* sent, and kept because the program blocks them */
+	bool has_waiting[2];
+	uint32_t handlers;     /* of the program, called by us and not returned */
+	uint64_t outer_mask;   /* virtual, before the outermost of them */
+} local __attribute__((tls_model("initial-exec")));
+
+static int index_of(int signo)
+{
+	return signo == SIGSEGV ? 0 : signo == SIGSYS ? 1 : -1;
+}
+
+static bool is_ours(int signo)
+{
+	int i = index_of(signo);
+
+	return i >= 0 && atomic_load_explicit(&is_taken[i], memory_order_relaxed);
+}
+
+static long raw_action(int signo, const struct action *new, struct action *old)
+{
+	return sud_syscall(SYS_rt_sigaction, (long)signo, new, old, sizeof(uint64_t));
+}
+
+static uint64_t lock(void)
+{
+	uint64_t all = ~(uint64_t)0, old = 0;
+
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
+	/* acquires what unlock released */
+	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
+		sud_syscall(SYS_sched_yield);
+	return old;
+}
+
+static void unlock(uint64_t old)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for lock */
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
+}
+
+/* ---- actions ----------------------------------------------------------------------------- */
+
+static bool has_handler(const struct action *a)
+{
+	return a->handler != (void *)SIG_DFL && a->handler != (void *)SIG_IGN;
+}
+
+/*
+ * As if the handler were not there: with the program's mask, so that a blocking call that it lets
+ * happen is interrupted by what interrupts the program, and signals go to the thread they would go
+ * to; and without blocking itself, which a jump out of another handler on top of it would leave
+ * behind. On the alternate stack only if the program's handler asks for it: only then it is known
+ * to be large enough for handlers, and a stack that has overflowed must be the program's own
+ * affair. Only libc's signal for cancellation is blocked: a thread that is cancelled in here would
+ * take with it what it holds. To disable cancellation is not enough: glibc 2.36 obeys what was sent
+ * just before, and enabling it again then ends the thread without PTHREAD_CANCELED.
+ */
+static long set_ours(int signo, const struct taken *t)
+{
+	struct action a = { .handler = (void *)t->ours,
+			    .flags = SA_SIGINFO | SA_NODEFER | KERNEL_RESTORER,
+			    .restorer = sud_restorer,
+			    .mask = BIT(LIBC_CANCEL) };
+
+	if (has_handler(&t->program))
+		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
+	if (signo == SIGSYS)
+		a.flags |= SA_RESTART;
+	return raw_action(signo, &a, NULL);
+}
+
+/* relay() needs the siginfo, and may be called twice for a handler that is there for once. */
+#define RELAY_FLAGS (SA_SIGINFO | (int)SA_RESETHAND)
+
+/*
+ * Other signals. While SIGSYS is ours their masks have neither of our signals, for handlers may
+ * touch guarded memory; and relay() stands before each handler, because one that interrupts a call
+ * of the host MPI is not to be trusted as that call is, and none may run in a section of the
+ * guard's.
+ */
+static struct other {
+	_Atomic(void *) handler; /* the program's, behind relay() */
+	void *masked_by;         /* the handler in whose action ... */
+	uint64_t hidden;         /* ... these were removed from the mask */
+	int flags;               /* of RELAY_FLAGS; the kernel's are relay()'s */
+} others[KERNEL_SIGNALS + 1];
+
+static void relay(int signo, siginfo_t *si, void *ucontext)
+{
+	struct action dfl = { .handler = (void *)SIG_DFL };
+	struct other *o = &others[signo];
+	uint32_t depth;
+
+	if (section_defer_sig(si, ucontext))
+		return;
+	if (o->flags & (int)SA_RESETHAND)
+		raw_action(signo, &dfl, NULL);
+	depth = section_suspend();
+	((sud_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
+										     ucontext);
+	section_resume(depth);
+}
+
+static bool is_other(int signo)
+{
+	return signo >= 1 && signo <= KERNEL_SIGNALS && index_of(signo) < 0;
+}
+
+/* Those from before. */
+static void clean_action(int signo)
+{
+	struct other *o = &others[signo];
+	struct action a;
+
+	if (!is_other(signo) || (signo >= 32 && signo < 34) /* libc's own */ ||
+	    raw_action(signo, NULL, &a) || !has_handler(&a) || a.handler == (void *)relay)
+		return;
+	o->masked_by = a.handler;
+	o->hidden |= a.mask & NEVER_BLOCKED;
+	a.mask &= ~NEVER_BLOCKED;
+	o->flags = (int)a.flags & RELAY_FLAGS;
+	a.flags = (a.flags & ~(unsigned long)SA_RESETHAND) | SA_SIGINFO;
+	atomic_store_explicit(&o->handler, a.handler, memory_order_relaxed);
+	a.handler = (void *)relay;
+	raw_action(signo, &a, NULL);
+}
+
+int sud_signal_install(int signo, sud_handler *handler)
+{
+	int i = index_of(signo);
+	struct taken *t = &taken[i];
+	struct action now;
+	uint64_t old = lock();
+	long ret = raw_action(signo, NULL, &now);
+
+	if (!ret && now.handler != (void *)handler) {
+		t->program = now;
+		t->ours = handler;
+		ret = set_ours(signo, t);
+		atomic_store_explicit(&is_taken[i], !ret, memory_order_relaxed);
+	}
+	for (int s = 1; signo == SIGSYS && !ret && s <= KERNEL_SIGNALS; s++)
+		clean_action(s);
+	unlock(old);
+	return (int)ret;
+}
+
+void sud_signal_uninstall(int signo)
+{
+	int i = index_of(signo);
+	uint64_t old = lock();
+
+	if (taken[i].ours && !raw_action(signo, &taken[i].program, NULL)) {
+		taken[i].ours = NULL;
+		atomic_store_explicit(&is_taken[i], false, memory_order_relaxed);
+	}
+	unlock(old);
+}
+
+/* Somebody's raw call: what it set is the program's action now. */
+static bool take_again(int signo, struct taken *t)
+{
+	struct action now;
+	bool ok = true;
+	uint64_t old = lock();
+
+	if (t->ours && !raw_action(signo, NULL, &now) && now.handler != (void *)t->ours) {
+		t->program = now;
+		ok = !set_ours(signo, t);
+	}
+	unlock(old);
+	return ok;
+}
+
+bool sud_signals_are_ours(void)
+{
+	static const int signals[] = { SIGSEGV, SIGSYS };
+
+	for (int i = 0; i < 2; i++) {
+		struct action now;
+
+		if (!atomic_load_explicit(&is_taken[i], memory_order_relaxed))
+			continue;
+		if (raw_action(signals[i], NULL, &now))
+			return false;
+		if (now.handler != (void *)taken[i].ours && !take_again(signals[i], &taken[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- chaining ---------------------------------------------------------------------------- */
+
+static uint64_t *mask_of(ucontext_t *uc)
+{
+	return (uint64_t *)&uc->uc_sigmask;
+}
+
+static void send_again(int signo, siginfo_t *si)
+{
+	sud_syscall(SYS_rt_tgsigqueueinfo, sud_syscall(SYS_getpid), sud_syscall(SYS_gettid),
+		    (long)signo, si);
+}
+
+/* With the action that the kernel has for it. A fault happens again by itself, where it happened;
+ * what was sent has to be sent again. The handler's return lets it through. */
+static void die(int signo, siginfo_t *si)
+{
+	struct action dfl = { .handler = (void *)SIG_DFL };
+
+	raw_action(signo, &dfl, NULL);
+	if (signo != SIGSEGV || si->si_code <= 0)
+		send_again(signo, si);
+}
+
+/* As the kernel would call it: with its mask, which it may change for the time after it in uc. */
+static void call_program(int signo, const struct action *a, siginfo_t *si, ucontext_t *uc)
+{
+	uint64_t *virtual = sud_virtual_mask(), mask;
+	uint32_t depth;
+
+	*mask_of(uc) |= *virtual;
+	mask = *mask_of(uc) | a->mask | (a->flags & SA_NODEFER ? 0 : BIT(signo));
+	if (!local.handlers++)
+		local.outer_mask = *virtual;
+	*virtual = mask & NEVER_BLOCKED;
+	mask &= ~NEVER_BLOCKED;
+	depth = section_suspend();
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
+	((sud_handler *)a->handler)(signo, si, uc);
+	section_resume(depth);
+	if (local.handlers)
+		local.handlers--;
+	*virtual = *mask_of(uc) & NEVER_BLOCKED;
+	*mask_of(uc) &= ~NEVER_BLOCKED;
+}
+
+static void keep(int i, const siginfo_t *si)
+{
+	if (!local.has_waiting[i])
+		local.waiting[i] = *si;
+	local.has_waiting[i] = true;
+}
+
+void sud_chain_sig(int signo, siginfo_t *si, void *ucontext)
+{
+	int i = index_of(signo);
+	bool is_blocked = *sud_virtual_mask() & BIT(signo), forced = si->si_code > 0;
+	uint64_t old = lock();
+	struct action a = taken[i].program;
+
+	if (!is_blocked && has_handler(&a) && (a.flags & SA_RESETHAND))
+		taken[i].program.handler = (void *)SIG_DFL;
+	unlock(old);
+	if (is_blocked && !forced)
+		keep(i, si);
+	else if (is_blocked || a.handler == (void *)SIG_DFL || (forced && !has_handler(&a)))
+		die(signo, si);
+	else if (has_handler(&a))
+		call_program(signo, &a, si, ucontext);
+}
+
+/* ---- what the program asks for, by interpose.c ------------------------------------------- */
+
+uint64_t sud_unblockable(void)
+{
+	return BIT(SIGSYS) |
+	       (atomic_load_explicit(&is_taken[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
+}
+
+static uint64_t mask_from(const sigset_t *set)
+{
+	uint64_t mask;
+
+	memcpy(&mask, set, sizeof(mask));
+	return mask;
+}
+
+static void mask_to(sigset_t *set, uint64_t mask)
+{
+	memcpy(set, &mask, sizeof(mask));
+}
+
+static void to_user(const struct action *a, struct sigaction *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->sa_sigaction = (sud_handler *)a->handler;
+	out->sa_flags = (int)a->flags; /* libc shows its restorer as well */
+	out->sa_restorer = a->restorer;
+	mask_to(&out->sa_mask, a->mask);
+}
+
+static void to_kernel(const struct sigaction *sa, struct action *out)
+{
+	*out = (struct action){ .handler = (void *)sa->sa_sigaction,
+				.flags = (unsigned)sa->sa_flags | KERNEL_RESTORER,
+				.restorer = sud_restorer,
+				.mask = mask_from(&sa->sa_mask) & ~(BIT(SIGKILL) | BIT(SIGSTOP)) };
+}
+
+int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out)
+{
+	int i = index_of(signo);
+	struct taken *t = &taken[i];
+	struct action wanted, before;
+	long ret = 0;
+	uint64_t old;
+
+	if (new)
+		to_kernel(new, &wanted);
+	old = lock();
+	before = t->program;
+	if (new && sud_is_vforked()) {
+		ret = raw_action(signo, &wanted, NULL);
+	} else if (new) {
+		t->program = wanted;
+		ret = set_ours(signo, t);
+	}
+	unlock(old);
+	if (old_out)
+		to_user(&before, old_out);
+	if (new && wanted.handler == (void *)SIG_IGN)
+		local.has_waiting[i] = false;
+	return (int)ret;
+}
+
+bool sud_is_virtual(int signo)
+{
+	return is_ours(signo);
+}
+
+struct sud_relay sud_relay_get(int signo)
+{
+	const struct other *o = &others[is_other(signo) ? signo : 0];
+
+	return (struct sud_relay){ atomic_load_explicit(&o->handler, memory_order_relaxed),
+				       o->masked_by, o->hidden, o->flags };
+}
+
+void sud_relay_put(int signo, const struct sud_relay *from)
+{
+	if (!is_other(signo))
+		return;
+	others[signo].masked_by = from->masked_by;
+	others[signo].hidden = from->hidden;
+	others[signo].flags = from->flags;
+	atomic_store_explicit(&others[signo].handler, from->handler, memory_order_relaxed);
+}
+
+void sud_relay_set(int signo, struct sigaction *sa)
+{
+	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & sud_unblockable();
+	struct sud_relay o = sud_relay_get(signo);
+	struct action a = { .handler = (void *)sa->sa_sigaction };
+	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
+		      !sud_is_vforked();
+
+	if (!is_other(signo) || (!hidden && !o.hidden && !relays))
+		return;
+	mask_to(&sa->sa_mask, mask & ~hidden);
+	o.masked_by = a.handler;
+	o.hidden = hidden;
+	if (relays) {
+		o.handler = a.handler;
+		o.flags = sa->sa_flags & RELAY_FLAGS;
+		sa->sa_sigaction = relay;
+		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | SA_SIGINFO;
+	}
+	sud_relay_put(signo, &o);
+}
+
+void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
+{
+	if (sa->sa_sigaction == relay) {
+		sa->sa_sigaction = (sud_handler *)o->handler;
+		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | o->flags;
+	}
+	if (o->hidden && o->masked_by == (void *)sa->sa_sigaction)
+		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->hidden);
+}
+
+bool sud_relays(void)
+{
+	return is_ours(SIGSYS);
+}
+
+static uint64_t changed(int how, uint64_t before, uint64_t set)
+{
+	if (how == SIG_BLOCK)
+		return before | set;
+	return how == SIG_UNBLOCK ? before & ~set : set;
+}
+
+void sud_mask_changed(int how, uint64_t set)
+{
+	uint64_t *virtual = sud_virtual_mask(), before = *virtual;
+
+	set = changed(how, before, set & sud_unblockable());
+	if (set == before || sud_is_vforked())
+		return;
+	*virtual = set;
+	for (int i = 0; i < 2; i++) {
+		int signo = i ? SIGSYS : SIGSEGV;
+
+		if (local.has_waiting[i] && !(*virtual & BIT(signo))) {
+			local.has_waiting[i] = false;
+			send_again(signo, &local.waiting[i]);
+		}
+	}
+}
+
+uint64_t sud_pending(void)
+{
+	return (local.has_waiting[0] ? BIT(SIGSEGV) : 0) | (local.has_waiting[1] ? BIT(SIGSYS) : 0);
+}
+
+int sud_pending_take(uint64_t set, siginfo_t *out)
+{
+	for (int i = 0; i < 2; i++)
+		if (local.has_waiting[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {
+			*out = local.waiting[i];
+			local.has_waiting[i] = false;
+			return i ? SIGSYS : SIGSEGV;
+		}
+	return 0;
+}
+
+void sud_jumped(bool restores_mask)
+{
+	if (base_unlikely(local.handlers)) {
+		local.handlers = 0;
+		if (restores_mask)
+			*sud_virtual_mask() = local.outer_mask;
+	}
+	section_reset();
+}
+
+/* ---- another program takes this one's place, or inherits from it ------------------------- */
+
+void signals_exec_mask(bool begin)
+{
+	static const int signals[] = { SIGSEGV, SIGSYS };
+	uint64_t real = *sud_virtual_mask();
+
+	for (int i = 0; i < 2; i++) {
+		struct action ign = { .handler = (void *)SIG_IGN };
+
+		if (!is_ours(signals[i]) || taken[i].program.handler != (void *)SIG_IGN)
+			continue;
+		if (begin)
+			raw_action(signals[i], &ign, NULL);
+		else
+			set_ours(signals[i], &taken[i]);
+	}
+	if (real)
+		sud_syscall(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,
+			    NULL, sizeof(real));
+}

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every thread of the process, and whether its system calls are looked at.
+ *
+ * Records lie in memory that is never given back: a thread that vanishes unseen (raw exit) leaves
+ * one, not a dangling pointer.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/prctl.h>
+#include <linux/stat.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "sud/machine.h"
+#include "sud/private.h"
+
+#define CHUNK 128
+#define NOT_BLOCKED BIT(SIGKILL) /* no mask has this */
+
+__thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
+static struct thread first_chunk[CHUNK];
+static struct thread *all_threads; /* grows at its head */
+static _Atomic uint32_t known_count;   /* not THREAD_FREE; written under the lock, as is the next */
+static _Atomic uint32_t covered_count; /* THREAD_DISPATCHED, THREAD_OWN, THREAD_EXPECTED */
+static _Atomic uint32_t lock_word;
+_Atomic bool sud_is_required;
+static _Atomic bool
+	is_looking;   /* sud_enable_threads() was called; written under the lock, as is the next */
+static bool stays_on; /* several threads arm ranges: each would have to be told again and again */
+static _Atomic uint32_t shared_selector; /* low byte */
+static uint32_t own_count;         /* has_own_selector; under the lock */
+static const char cookie;          /* its address marks our signal */
+static pthread_key_t at_exit_key;
+static bool has_key;
+
+/* ---- the lock: every signal of the holder is blocked ------------------------------------- */
+
+static void spin_lock(void)
+{
+	uint32_t tries = 0;
+
+	/* acquires what spin_unlock released */
+	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
+		if (++tries % 64 == 0)
+			sud_syscall(SYS_sched_yield);
+}
+
+static void spin_unlock(void)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for spin_lock */
+}
+
+/*
+ * Before sud_init no handler of ours exists, and signals need not be blocked; the one that
+ * tells a thread then may find it in here.
+ */
+static uint64_t lock(void)
+{
+	uint64_t all = ALL_SIGNALS, old = NOT_BLOCKED;
+
+	sud_local.in_lock = true;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&sud_is_required, memory_order_relaxed))
+		sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
+	spin_lock();
+	return old;
+}
+
+static void tell(struct thread *t);
+
+static void unlock(uint64_t old)
+{
+	spin_unlock();
+	sud_local.in_lock = false;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (old != NOT_BLOCKED)
+		sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	if (base_unlikely(sud_local.enable_after_lock)) {
+		sud_local.enable_after_lock = false;
+		tell(sud_local.thread);
+	}
+}
+
+/* ---- records ----------------------------------------------------------------------------- */
+
+static bool is_covered(enum thread_state s)
+{
+	return s == THREAD_DISPATCHED || s == THREAD_OWN || s == THREAD_EXPECTED;
+}
+
+static void set_state(struct thread *t, enum thread_state s)
+{
+	uint32_t known = (uint32_t)(s != THREAD_FREE) - (uint32_t)(t->state != THREAD_FREE);
+	uint32_t covered = (uint32_t)is_covered(s) - (uint32_t)is_covered(t->state);
+
+	atomic_fetch_add_explicit(&known_count, known, memory_order_relaxed);
+	atomic_fetch_add_explicit(&covered_count, covered, memory_order_relaxed);
+	t->state = s;
+}
+
+static bool add_chunk(struct thread *chunk)
+{
+	for (int i = 0; i < CHUNK; i++) {
+		chunk[i].next = all_threads;
+		all_threads = &chunk[i];
+	}
+	return true;
+}
+
+static bool grow(void)
+{
+	long p;
+
+	if (!all_threads)
+		return add_chunk(first_chunk);
+	p = sud_syscall(SYS_mmap, NULL, sizeof(first_chunk), PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return p > 0 && add_chunk((struct thread *)p);
+}
+
+static struct thread *take_record(void)
+{
+	for (int tries = 0; tries < 2; tries++) {
+		for (struct thread *t = all_threads; t; t = t->next)
+			if (t->state == THREAD_FREE)
+				return t;
+		if (!grow())
+			break;
+	}
+	return NULL;
+}
+
+static void set_own(struct thread *t, bool own)
+{
+	own_count += (uint32_t)own - (uint32_t)t->has_own_selector;
+	t->has_own_selector = own;
+}
+
+static void clear_record(struct thread *t, enum thread_state s)
+{
+	set_state(t, s);
+	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
+	set_own(t, false);
+	t->is_dispatched = t->arms = false;
+	t->tid = 0;
+}
+
+/* ---- dispatch of one thread -------------------------------------------------------------- */
+
+static int switch_on(struct thread *t, bool own)
+{
+	void *selector = own ? (void *)&t->word : (void *)&shared_selector;
+	long ret = sud_syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+			       sud_range_start, sud_range_end - sud_range_start, selector);
+
+	if (ret)
+		return (int)ret;
+	set_own(t, own);
+	t->is_dispatched = true;
+	return 0;
+}
+
+static void switch_off(struct thread *t)
+{
+	if (t->is_dispatched)
+		sud_syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
+	set_own(t, false);
+	t->is_dispatched = false;
+}
+
+/* Locked. */
+static int switch_on_own(struct thread *t)
+{
+	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
+
+	atomic_store_explicit(&t->word, thread_word(thread_depth(t), wanted), memory_order_relaxed);
+	return switch_on(t, true);
+}
+
+/* This thread, locked: its calls are dispatched from now on, or as soon as they are to be looked
+ * at. */
+static void protect(struct thread *t)
+{
+	if (t->state == THREAD_OWN || t->state == THREAD_DISPATCHED)
+		return;
+	if (!atomic_load_explicit(&is_looking, memory_order_relaxed))
+		set_state(t, THREAD_REACHED);
+	else if (!(thread_depth(t) ? switch_on_own(t) : switch_on(t, false)))
+		set_state(t, THREAD_DISPATCHED);
+	else
+		set_state(t, THREAD_KNOWN);
+}
+
+void thread_own_selector(struct thread *t)
+{
+	uint64_t old = lock();
+
+	switch_on_own(t); /* did it once: cannot fail */
+	unlock(old);
+}
+
+/* Locked, nothing is armed any more: this thread, which will say so when it arms again, need not be
+ * looked at. */
+static void rest(struct thread *t)
+{
+	if (!t || t->state != THREAD_DISPATCHED || !t->arms || stays_on)
+		return;
+	switch_off(t);
+	set_state(t, THREAD_REACHED);
+}
+
+void sud_set_armed(bool armed)
+{
+	uint32_t left;
+
+	spin_lock();
+	if (!armed)
+		rest(sud_local.thread);
+	left = own_count;
+	atomic_store_explicit(&shared_selector, armed ? SELECTOR_BLOCK : 0, memory_order_relaxed);
+	for (struct thread *t = all_threads; t && left; t = t->next) {
+		uint32_t now, next;
+
+		if (!t->has_own_selector)
+			continue;
+		left--;
+		now = atomic_load_explicit(&t->word, memory_order_relaxed);
+		do {
+			next = thread_word(now / DEPTH, armed);
+		} while (!atomic_compare_exchange_weak_explicit(&t->word, &now, next,
+								memory_order_relaxed,
+								memory_order_relaxed));
+	}
+	spin_unlock();
+}
+
+/* ---- registration ------------------------------------------------------------------------ */
+
+static void note_stack(struct thread *t, size_t bytes)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	t->stack_high = here + (64u << 10);
+	t->stack_low = here - bytes + (64u << 10); /* thread-local data lie there as well */
+}
+
+static size_t main_stack_bytes(void)
+{
+	struct rlimit64 {
+		uint64_t now, max;
+	} l = { 0, 0 };
+
+	if (sud_syscall(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &l) || l.now > (8u << 20))
+		return 8u << 20;
+	return l.now;
+}
+
+/* The last round of destructors: others may still make calls that have to be looked at. */
+static void at_thread_exit(void *round)
+{
+	uintptr_t n = (uintptr_t)round;
+	struct thread *t = sud_local.thread;
+	uint64_t old;
+
+	if (n < PTHREAD_DESTRUCTOR_ITERATIONS) {
+		pthread_setspecific(at_exit_key, (void *)(n + 1));
+		return;
+	}
+	if (!t)
+		return;
+	old = lock();
+	sud_local.thread = NULL;
+	sud_local.has_ended = true;
+	switch_off(t); /* libc ends a thread with every signal blocked */
+	clear_record(t, THREAD_FREE);
+	unlock(old);
+}
+
+static void make_key(void)
+{
+	has_key = !pthread_key_create(&at_exit_key, at_thread_exit);
+}
+
+static void enter_record(struct thread *t)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	uint64_t old;
+
+	pthread_once(&once, make_key);
+	if (has_key)
+		pthread_setspecific(at_exit_key, (void *)1);
+	t->tid = (int)sud_syscall(SYS_gettid);
+	old = lock();
+	sud_local.thread = t;
+	set_state(t, THREAD_KNOWN);
+	if (atomic_load_explicit(&sud_is_required, memory_order_relaxed))
+		protect(t);
+	unlock(old);
+}
+
+struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_bytes)
+{
+	uint64_t old = lock();
+	struct thread *t = take_record();
+
+	if (t) {
+		clear_record(t, THREAD_EXPECTED);
+		t->start = *start;
+		t->stack_bytes = stack_bytes;
+		t->stack_low = t->stack_high = 0;
+		t->virtual_mask = sud_local.virtual_mask;
+	}
+	unlock(old);
+	return t;
+}
+
+void sud_thread_abandon(struct thread *t)
+{
+	uint64_t old;
+
+	if (!t)
+		return;
+	old = lock();
+	clear_record(t, THREAD_FREE);
+	unlock(old);
+}
+
+/* Signals that had been blocked by the thread's attributes are from now on only believed to be. */
+static void make_mask_virtual(void)
+{
+	uint64_t never = NEVER_BLOCKED, old = 0;
+
+	sud_syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &never, &old, sizeof(old));
+	sud_local.virtual_mask |= old & NEVER_BLOCKED;
+}
+
+struct sud_start sud_thread_begin(struct thread *t)
+{
+	struct sud_start start = t->start;
+	bool was_required = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
+
+	sud_local.virtual_mask = t->virtual_mask;
+	if (t->stack_bytes >= (256u << 10))
+		note_stack(t, t->stack_bytes);
+	if (was_required)
+		make_mask_virtual();
+	enter_record(t);
+	if (!was_required && atomic_load_explicit(&sud_is_required, memory_order_relaxed))
+		make_mask_virtual();
+	return start;
+}
+
+struct thread *thread_self(void)
+{
+	struct thread *t = sud_local.thread;
+
+	if (base_likely(t) || sud_local.has_ended)
+		return t;
+	t = sud_thread_expect(&(struct sud_start){ NULL, NULL }, 0);
+	if (!t)
+		return NULL;
+	if (sud_syscall(SYS_gettid) == sud_syscall(SYS_getpid))
+		note_stack(t, main_stack_bytes());
+	enter_record(t);
+	return t;
+}
+
+bool sud_is_own_thread(void)
+{
+	return sud_local.thread && sud_local.thread->state == THREAD_OWN;
+}
+
+void sud_own_thread(void)
+{
+	uint64_t programs = PROGRAMS_SIGNALS, old;
+	struct thread *t = thread_self();
+
+	if (!t)
+		return;
+	old = lock();
+	switch_off(t);
+	set_state(t, THREAD_OWN);
+	unlock(old);
+	sud_syscall(SYS_rt_sigprocmask, SIG_BLOCK, &programs, NULL, sizeof(programs));
+}
+
+/* ---- all threads ------------------------------------------------------------------------- */
+
+/* Nobody else exists; another thread may have held the lock. */
+static void after_fork_child(void)
+{
+	atomic_store_explicit(&lock_word, 0, memory_order_relaxed);
+	atomic_store_explicit(&shared_selector, 0, memory_order_relaxed);
+	atomic_store_explicit(&sud_is_required, false, memory_order_relaxed);
+	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
+	stays_on = false;
+	for (struct thread *t = all_threads; t; t = t->next)
+		clear_record(t, t == sud_local.thread ? THREAD_KNOWN
+							: THREAD_FREE); /* dispatch is not inherited */
+	atomic_store_explicit(&known_count, sud_local.thread ? 1 : 0, memory_order_relaxed);
+	atomic_store_explicit(&covered_count, 0, memory_order_relaxed);
+	if (sud_local.thread)
+		sud_local.thread->tid = (int)sud_syscall(SYS_gettid);
+}
+
+/* The program's first thread, before any other can be. */
+__attribute__((constructor)) static void register_first(void)
+{
+	thread_self();
+	pthread_atfork(sud_allow_push, sud_allow_pop, after_fork_child);
+}
+
+static void tell(struct thread *t)
+{
+	siginfo_t si;
+	long pid = sud_syscall(SYS_getpid);
+
+	memset(&si, 0, sizeof(si));
+	si.si_signo = SIGSYS;
+	si.si_code = SI_QUEUE;
+	si.si_pid = (int)pid;
+	si.si_value.sival_ptr = (void *)&cookie;
+	sud_syscall(SYS_rt_tgsigqueueinfo, pid, (long)t->tid, (long)SIGSYS, &si);
+}
+
+bool thread_enable_sig(const siginfo_t *si, void *ucontext)
+{
+	ucontext_t *uc = ucontext;
+	uint64_t *mask = (uint64_t *)&uc->uc_sigmask, old;
+	struct thread *t = sud_local.thread;
+
+	if (si->si_code != SI_QUEUE || si->si_value.sival_ptr != (void *)&cookie)
+		return false;
+	if (!t)
+		return true;
+	if (sud_local.in_lock) {
+		sud_local.enable_after_lock = true;
+		return true;
+	}
+	old = lock();
+	sud_local.virtual_mask |= *mask & NEVER_BLOCKED;
+	*mask &= ~NEVER_BLOCKED;
+	protect(t);
+	unlock(old & ~NEVER_BLOCKED);
+	machine_undo_interruption(uc);
+	return true;
+}
+
+/* Locked: this thread at once, the others as soon as they are told. */
+static void protect_all(struct thread *self)
+{
+	protect(self);
+	for (struct thread *t = all_threads; t; t = t->next)
+		if ((t->state == THREAD_KNOWN || t->state == THREAD_REACHED) && t != self) {
+			stays_on |= t->arms;
+			tell(t);
+			set_state(t, THREAD_SIGNALLED);
+		}
+}
+
+int sud_init(const struct sud_ops *ops)
+{
+	struct thread *self = thread_self();
+	uint64_t old;
+	int ret;
+
+	if (!self)
+		return -ENOMEM;
+	ret = dispatch_install(ops);
+	if (ret)
+		return ret;
+	old = lock();
+	atomic_store_explicit(&sud_is_required, true, memory_order_relaxed);
+	protect(self);
+	unlock(old);
+	make_mask_virtual();
+	return self->state == THREAD_KNOWN ? -ENOSYS : 0;
+}
+
+bool sud_is_enabled(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }
+
+/* All that is known of is covered. */
+static bool are_known_covered(void)
+{
+	return atomic_load_explicit(&known_count, memory_order_relaxed) ==
+	       atomic_load_explicit(&covered_count, memory_order_relaxed);
+}
+
+void sud_enable_threads(void)
+{
+	struct thread *self = thread_self();
+	uint64_t old;
+
+	if (!self || (sud_is_enabled() && self->arms && are_known_covered()))
+		return;
+	old = lock();
+	atomic_store_explicit(&is_looking, true, memory_order_relaxed);
+	self->arms = true;
+	protect_all(self);
+	unlock(old);
+}
+
+bool sud_enable_self(void)
+{
+	struct thread *self = thread_self();
+	uint64_t old;
+	bool may;
+
+	if (!self || !sud_is_enabled())
+		return false;
+	if (base_likely(self->arms && self->is_dispatched && are_known_covered()))
+		return true;
+	old = lock(); /* without it a thread that begins is seen between two states */
+	self->arms = true;
+	protect(self);
+	may = are_known_covered();
+	unlock(old);
+	return may;
+}
+
+/* Threads of the process: the links of its directory of threads. */
+static uint32_t count_by_kernel(void)
+{
+	struct statx sx;
+
+	if (sud_syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &sx))
+		return UINT32_MAX;
+	return sx.stx_nlink - 2;
+}
+
+bool sud_covers_threads(void)
+{
+	uint32_t known;
+
+	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
+		return true;
+	thread_self(); /* makes itself known when it was not */
+	known = atomic_load_explicit(&known_count, memory_order_relaxed);
+	return are_known_covered() && count_by_kernel() <= known;
+}
+
+uint64_t *sud_virtual_mask(void)
+{
+	return &sud_local.virtual_mask;
+}
+
+bool thread_has_stack(uintptr_t here, size_t bytes)
+{
+	const struct thread *t = sud_local.thread;
+
+	return t && here <= t->stack_high && here >= t->stack_low + bytes;
+}
