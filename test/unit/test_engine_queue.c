@@ -16,7 +16,7 @@
 #define os_futex_wake(word, n)         il_futex_wake(word)
 #define sw_queue_init       model_init
 #define sw_queue_post       model_post
-#define sw_queue_take       model_take
+#define sw_queue_claim       model_take
 #define sw_queue_release    model_release
 #define sw_queue_close      model_close
 #define sw_queue_is_drained model_is_drained
@@ -29,7 +29,7 @@
 #define sw_sleep_wait       model_wait
 void sw_queue_init(struct sw_queue *q, uint64_t slots);
 int sw_queue_post(struct sw_queue *q, struct engine_copy *c);
-struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot);
+struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot);
 void sw_queue_release(struct sw_queue *q, int slot);
 void sw_queue_close(struct sw_queue *q);
 bool sw_queue_is_drained(struct sw_queue *q, uint64_t slots);

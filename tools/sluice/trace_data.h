@@ -86,7 +86,7 @@ struct trace_touch {
 	bool is_write;
 };
 
-struct trace_span {
+struct trace_activity {
 	uint64_t begin_ns, end_ns, bytes;
 	uint32_t process, thread;
 	uint16_t text;
@@ -115,7 +115,7 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_copied, copies);
 	TRACE_ARRAY(struct trace_detached, detached);
 	TRACE_ARRAY(struct trace_touch, touches);
-	TRACE_ARRAY(struct trace_span, spans);
+	TRACE_ARRAY(struct trace_activity, spans);
 };
 
 /* Adds a zeroed element; ends the program when memory runs out. */
@@ -145,11 +145,11 @@ enum trace_kind { /* of an event; names in trace_view.c */
 		  TRACE_SHOW_CALL,
 		  TRACE_SHOW_EARLY,
 		  TRACE_SHOW_PASSED,
-		  TRACE_SHOW_LEFT,
+		  TRACE_SHOW_MOVING,
 		  TRACE_SHOW_TOUCH,
 		  TRACE_SHOW_COPY,
 		  TRACE_SHOW_CHANNEL,
-		  TRACE_SHOW_SPAN,
+		  TRACE_SHOW_SETUP,
 		  TRACE_SHOW_GOAL,
 		  TRACE_SHOW_BEGUN,
 		  TRACE_SHOW_PENDING,

@@ -39,7 +39,7 @@ static char peek(struct json *j)
 	return j->at < j->end ? *j->at : 0;
 }
 
-static bool take(struct json *j, char c)
+static bool accept(struct json *j, char c)
 {
 	if (peek(j) != c || !c)
 		return false;
@@ -47,7 +47,7 @@ static bool take(struct json *j, char c)
 	return true;
 }
 
-static void expect(struct json *j, char c) { j->is_wrong |= !take(j, c); }
+static void expect(struct json *j, char c) { j->is_wrong |= !accept(j, c); }
 
 /* Reads a string, cut at cap; escapes other than \" \\ and \/ become '?'. */
 static void read_string(struct json *j, char *out, size_t cap)
@@ -100,7 +100,7 @@ static void each(struct json *j, char open, char close,
 	expect(j, open);
 	if (++j->depth > DEPTH_MAX)
 		j->is_wrong = true;
-	if (!j->is_wrong && !take(j, close)) {
+	if (!j->is_wrong && !accept(j, close)) {
 		do {
 			if (open == '{') {
 				read_string(j, key, sizeof key);
@@ -108,7 +108,7 @@ static void each(struct json *j, char open, char close,
 			}
 			if (!j->is_wrong)
 				one(j, key, arg);
-		} while (!j->is_wrong && take(j, ','));
+		} while (!j->is_wrong && accept(j, ','));
 		expect(j, close);
 	}
 	j->depth--;

@@ -74,13 +74,13 @@ struct encoder {
 	uint32_t bits, count; /* bytes of an incomplete group of three */
 };
 
-static void put_base64(struct encoder *e, int left)
+static void put_base64(struct encoder *e, int padding)
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	for (int i = 0; i < 4; i++)
-		putc_unlocked(i > left ? '=' : digits[e->bits >> (18 - 6 * i) & 63], e->out);
+		putc_unlocked(i > padding ? '=' : digits[e->bits >> (18 - 6 * i) & 63], e->out);
 	e->bits = e->count = 0;
 }
 

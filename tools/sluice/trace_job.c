@@ -106,7 +106,7 @@ static int claim(const char *folder, int job)
 	return ret;
 }
 
-static int take_lock(const char *folder)
+static int lock_folder(const char *folder)
 {
 	char path[PATH_MAX];
 
@@ -134,7 +134,7 @@ int trace_job_join(char *folder, size_t cap)
 	}
 	ret = claim(path, job);
 	if (!ret)
-		ret = take_lock(path);
+		ret = lock_folder(path);
 	if (ret == -EEXIST)
 		SAY_ONCE("trace: %s holds the trace of another run; remove it or name another "
 			 "folder with -o",
@@ -155,7 +155,7 @@ static void wait_for(int pidfd)
 		;
 }
 
-static void leave_the_job(void)
+static void detach_from_job(void)
 {
 	sigset_t none;
 
@@ -174,7 +174,7 @@ static void leave_the_job(void)
 
 static void watch(int pidfd, const char *folder, int (*report)(const char *folder))
 {
-	leave_the_job();
+	detach_from_job();
 	wait_for(pidfd);
 	/* the shared lock is released first: of two processes that try at once one succeeds */
 	if (flock(lock_fd, LOCK_EX | LOCK_NB))

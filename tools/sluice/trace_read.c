@@ -356,7 +356,7 @@ static uint64_t when(const struct trace_data *d, uint32_t process, const struct 
 				      : ns_of(d, &d->processes[process], time);
 }
 
-static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
+static void add_detached_record(struct trace_data *d, uint32_t process, const struct trace_record *r)
 {
 	struct trace_detached *l = TRACE_ADD(d, detached);
 
@@ -379,17 +379,17 @@ static void add_left(struct trace_data *d, uint32_t process, const struct trace_
 	};
 }
 
-static void add_span(struct trace_data *d, uint32_t process, uint32_t thread,
+static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread,
 		     const struct trace_record *r)
 {
-	struct trace_span *s = TRACE_ADD(d, spans);
+	struct trace_activity *s = TRACE_ADD(d, spans);
 
-	*s = (struct trace_span){ since_start(d, r->begin),
+	*s = (struct trace_activity){ since_start(d, r->begin),
 				  since_start(d, r->end),
-				  r->span.bytes,
+				  r->activity.bytes,
 				  process,
 				  thread,
-				  r->span.text };
+				  r->activity.text };
 }
 
 static void read_records(struct trace_data *d, uint32_t process, const struct trace_chunk *c)
@@ -412,14 +412,14 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 		else if (r->type == TRACE_TOUCH)
 			add_touch(d, process, r);
 		else if (r->type == TRACE_DETACHED)
-			add_left(d, process, r);
+			add_detached_record(d, process, r);
 		else
-			add_span(d, process, c->thread, r);
+			add_activity(d, process, c->thread, r);
 	}
 }
 
 static void read_totals(struct trace_data *d, const struct trace_process *p,
-			const struct trace_chunk *c, bool *seen)
+			const struct trace_chunk *c, bool *known)
 {
 	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
 
@@ -441,27 +441,27 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 							(double)t->sampled *
 							(double)(t->small_calls -
 								 TRACE_ALWAYS_TIMED));
-		place->processes += !seen[p->place_of_site[i]];
-		seen[p->place_of_site[i]] = true;
+		place->processes += !known[p->place_of_site[i]];
+		known[p->place_of_site[i]] = true;
 	}
 }
 
 static void read_process(struct trace_data *d, uint32_t process)
 {
 	struct trace_process *p = &d->processes[process];
-	bool *seen;
+	bool *known;
 
 	read_places(d, p);
-	seen = trace_alloc(d->places_count * sizeof *seen);
+	known = trace_alloc(d->places_count * sizeof *known);
 	snprintf(p->engine, sizeof p->engine, "%s", trace_text_of(p, p->header->engine));
 	snprintf(p->guard, sizeof p->guard, "%s", trace_text_of(p, p->header->guard));
 	for (uint32_t i = 0; i < p->chunks; i++) {
 		if (chunk_at(p, i)->kind == TRACE_CHUNK_RECORDS)
 			read_records(d, process, chunk_at(p, i));
 		else if (chunk_at(p, i)->kind == TRACE_CHUNK_TOTALS)
-			read_totals(d, p, chunk_at(p, i), seen);
+			read_totals(d, p, chunk_at(p, i), known);
 	}
-	free(seen);
+	free(known);
 }
 
 /* ---- the folder -------------------------------------------------------------------------- */

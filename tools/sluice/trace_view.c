@@ -233,7 +233,7 @@ static void add_detached(struct trace_view *v)
 				   : l->by_call    ? "completed by a later call"
 						   : "completed by a touch"),
 			.place = c ? c->place + 1 : 0,
-			.kind = is_request ? TRACE_SHOW_PENDING : TRACE_SHOW_LEFT,
+			.kind = is_request ? TRACE_SHOW_PENDING : TRACE_SHOW_MOVING,
 		};
 
 		trace_event_add(v, &e);
@@ -305,7 +305,7 @@ static void add_copies(struct trace_view *v)
 static void add_spans(struct trace_view *v)
 {
 	for (size_t i = 0; i < v->data->spans_count; i++) {
-		const struct trace_span *s = &v->data->spans[i];
+		const struct trace_activity *s = &v->data->spans[i];
 		struct trace_event e = {
 			.begin_ns = s->begin_ns,
 			.dur_ns = s->end_ns - s->begin_ns,
@@ -313,7 +313,7 @@ static void add_spans(struct trace_view *v)
 			.track = track_of(v, s->process, "set-up", s->thread),
 			.label = trace_string(
 				v, trace_text_of(&v->data->processes[s->process], s->text)),
-			.kind = TRACE_SHOW_SPAN,
+			.kind = TRACE_SHOW_SETUP,
 		};
 
 		trace_event_add(v, &e);
