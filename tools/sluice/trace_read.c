@@ -356,7 +356,8 @@ static uint64_t when(const struct trace_data *d, uint32_t process, const struct 
 				      : ns_of(d, &d->processes[process], time);
 }
 
-static void add_detached_record(struct trace_data *d, uint32_t process, const struct trace_record *r)
+static void add_detached_record(struct trace_data *d, uint32_t process,
+				const struct trace_record *r)
 {
 	struct trace_detached *l = TRACE_ADD(d, detached);
 
