@@ -68,7 +68,7 @@ def counted(out):
 
 
 def traced(folder):
-    return {p['function']: [p['calls'], p['bytes'], p['taken']] for p in meta(folder)['places'] if p['calls']}
+    return {p['function']: [p['calls'], p['bytes'], p['admitted']] for p in meta(folder)['places'] if p['calls']}
 
 
 def our_lines(result):
@@ -143,7 +143,7 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     calls = [e for e in events(tmp_path / 't') if e['name'].startswith('MPI_')]
     assert all(re.fullmatch(r'traced(\.c:\d+|\+0x[0-9a-f]+)', e['args']['where']) for e in calls)
     small = [e['args']['why'] for e in calls if e['args']['function'] == 'small_bcast']
-    assert set(small) == {'passed on: below SLUICE_COLL_THRESHOLD'}
+    assert set(small) == {'by the host MPI: below SLUICE_COLL_THRESHOLD'}
     summary = (tmp_path / 't/summary.txt').read_text()
     assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 
@@ -180,7 +180,7 @@ def test_a_rank_that_dies_leaves_what_it_had_written(mpi, mode, tmp_path):
     assert re.search(r'^  rank 1 .*ENDED WITHOUT MPI_Finalize', (tmp_path / 't/summary.txt').read_text(),
                      re.M)
     large = [e for e in events(tmp_path / 't') if e['pid'] == 1 and e['args'].get('function') == 'large_bcast'
-             and e['name'] == 'MPI_Bcast' and e['cat'] != 'data moving after return']
+             and e['name'] == 'MPI_Bcast' and e['cat'] != 'moving after return']
     assert len(large) == 16
 
 

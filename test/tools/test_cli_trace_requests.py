@@ -66,7 +66,7 @@ def test_calls_and_moved_bytes_are_the_programs_own_counts(name, words, ranks, t
     assert {name: [found[name]['calls'], found[name]['bytes'], moved(found[name])] for name in want} == want
     for name, (calls, _, _) in want.items():
         is_later = name.startswith(('later', 'many', 'again'))
-        assert found[name]['taken'] == calls and found[name]['begun'] == (calls if is_later else 0), name
+        assert found[name]['admitted'] == calls and found[name]['started'] == (calls if is_later else 0), name
 
 
 def test_what_passes_says_why(tmp_path):
@@ -76,16 +76,16 @@ def test_what_passes_says_why(tmp_path):
     del want['again_bcast']
     assert {name: [found[name]['calls'], found[name]['bytes']] for name in want} == {n: w[:2] for n,
                                                                                      w in want.items()}
-    assert not any(found[name]['taken'] + found[name]['begun'] for name in want
+    assert not any(found[name]['admitted'] + found[name]['started'] for name in want
                    if name.startswith(('later', 'many')))
     summary = (tmp_path / 't/summary.txt').read_text()
-    assert 'x passed on: collectives of its kind are switched off' in summary
+    assert 'x by the host MPI: collectives of its kind are switched off' in summary
 
 
 def test_a_request_is_pending_from_its_call_to_its_end(tmp_path):
     trace(need('mpich'), tmp_path / 't', *ALL)
-    calls, ends = events(tmp_path / 't', 'begun'), events(tmp_path / 't', 'pending')
-    assert len(calls) == len(ends) == sum(p['begun'] for p in places(tmp_path / 't').values())
+    calls, ends = events(tmp_path / 't', 'started'), events(tmp_path / 't', 'pending')
+    assert len(calls) == len(ends) == sum(p['started'] for p in places(tmp_path / 't').values())
     for function in ('later_allreduce', 'many_allreduces'):
         begins = sorted((e['pid'], e['ts']) for e in calls if e['args']['function'] == function)
         pending = sorted((e['pid'], e['ts'], e['dur']) for e in ends if e['args']['function'] == function)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sluice trace: sluice run with a trace, and its report: a table, a timeline for a browser, JSON
- * for Perfetto. The report is made from the files of the ranks by whichever ends last
- * (trace_job.h), or by `sluice trace report`.
+ * for Perfetto. The last rank to end (trace_job.h), or `sluice trace report`, makes the report from
+ * the files of the ranks.
  */
 #include <errno.h>
 #include <limits.h>
@@ -69,7 +69,8 @@ static const struct {
 	{ "timeline.html", trace_write_html },
 };
 
-/* Under another name first, so that nobody finds half a file. 0 or -errno, told. */
+/* Writes under another name first, so that nobody reads half a file. Returns: 0, or -errno after a
+ * message. */
 static int write_output(const struct trace_view *v, const char *folder, size_t which)
 {
 	char path[PATH_MAX], temporary[PATH_MAX];
