@@ -142,7 +142,8 @@ OVERLAPS = '''plots.flatMap(plot => { const boxes = [...plot.picture.querySelect
 	!t.hasAttribute('transform')).map(t => [t.textContent, t.getBoundingClientRect()]);
 	return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(
 		([, q]) => p.left < q.right - 1 && q.left < p.right - 1 &&
-		p.top < q.bottom - 3 && q.top < p.bottom - 3).map(([b]) => `${plot.caption}: ${a} | ${b}`)); })'''
+		p.top < q.bottom - 3 && q.top < p.bottom - 3).map(
+		([b]) => `${plot.caption}: ${a} | ${b}`)); })'''
 OUTSIDE = '''[...document.querySelectorAll('main *, header *')].filter(
 	e => !e.closest('.wide, .unseen, .tip') && e.getClientRects().length &&
 	(e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)).map(

@@ -68,7 +68,8 @@ def counted(out):
 
 
 def traced(folder):
-    return {p['function']: [p['calls'], p['bytes'], p['admitted']] for p in meta(folder)['places'] if p['calls']}
+    return {p['function']: [p['calls'], p['bytes'], p['admitted']] for p in meta(folder)['places']
+            if p['calls']}
 
 
 def our_lines(result):
