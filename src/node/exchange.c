@@ -165,8 +165,8 @@ static int receive_one(struct exchange *x, const struct node_hello *all, int siz
 
 /* Another thread, in another group with the same rank, may have exchanged arenas by now; then that
  * rank may know this one and send nothing here. */
-static void recheck_peers(const struct node_hello *all, int rank, int size, struct node_peer **peers,
-		       int *missing)
+static void recheck_peers(const struct node_hello *all, int rank, int size,
+			  struct node_peer **peers, int *missing)
 {
 	for (int r = 0; r < size; r++) {
 		if (r == rank || peers[r])

@@ -340,8 +340,9 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 		group_free(g);
 		snprintf(last_refusal, sizeof last_refusal, "a rank is out of memory");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks stays with the host MPI: %s",
-			 oob->size, last_refusal);
+		base_log(BASE_LOG_INFO, "node",
+			 "communicator of %d ranks stays with the host MPI: %s", oob->size,
+			 last_refusal);
 		return ret;
 	}
 	group_layout(g, area_bytes);
@@ -372,8 +373,9 @@ out:
 		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
 			 mine.error && why != region_init_error() ? ": " : "",
 			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks stays with the host MPI: %s",
-			 g->size, last_refusal);
+		base_log(BASE_LOG_INFO, "node",
+			 "communicator of %d ranks stays with the host MPI: %s", g->size,
+			 last_refusal);
 	}
 	group_free(g);
 	return ret;

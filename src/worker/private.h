@@ -34,7 +34,7 @@ uint64_t announce_peek(struct worker_announcements *b, uint32_t *at);
 void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t word);
 /* Wakes one more thread if one sleeps and none polls. */
 void announce_wake(struct worker_announcements *b);
-/* Polls `count` until it differs from `known` or the time is over. Returns: true when it differs. */
+/* Polls `count` until it differs from `known` or until the time. Returns: true if it differs. */
 bool announce_poll(struct worker_announcements *b, uint32_t known, uint64_t until_ns);
 void announce_sleep(struct worker_announcements *b, uint32_t known);
 

@@ -30,8 +30,8 @@ static uint64_t repeats_of(const struct trace_record *alike, uint64_t *out_ticks
 static void count_calls(const char *base, uint64_t *out_records, uint64_t *out_calls,
 			uint64_t *out_bytes)
 {
-	uint32_t chunks =
-		(uint32_t)base_min_u64(trace_case_header(base)->chunk_next, trace_case_header(base)->chunk_cap);
+	uint32_t chunks = (uint32_t)base_min_u64(trace_case_header(base)->chunk_next,
+						 trace_case_header(base)->chunk_cap);
 
 	*out_records = *out_calls = *out_bytes = 0;
 	for (uint32_t i = 0; i < chunks; i++) {
@@ -95,7 +95,8 @@ UNIT_TEST(old_records_make_room_and_sums_stay_exact)
 	CHECK_EQ(bytes, 700000);
 	CHECK(records > 5000 && records < 100000);
 	CHECK(trace_case_header(base)->overwritten > 0);
-	CHECK_EQ(records + trace_case_header(base)->overwritten + trace_case_header(base)->dropped, 100000);
+	CHECK_EQ(records + trace_case_header(base)->overwritten + trace_case_header(base)->dropped,
+		 100000);
 }
 
 static void five_thousand_calls(void)
@@ -223,7 +224,8 @@ static const struct trace_record *first_of(const char *base, enum trace_type typ
 /* A call that copies `moved` bytes from rank 0, and its own part. */
 static void taken_call(uint64_t op, uint32_t moved, uint32_t edges)
 {
-	trace_call_begin("MPI_Gather", (void *)(uintptr_t)&trace_case_call, __builtin_frame_address(0));
+	trace_call_begin("MPI_Gather", (void *)(uintptr_t)&trace_case_call,
+			 __builtin_frame_address(0));
 	trace_bytes(4096);
 	trace_admitted(TRACE_REGION_MAPPED, 1, true);
 	trace_op(7, op, 1, 2);
@@ -259,7 +261,8 @@ UNIT_TEST(what_a_call_copied_itself_is_in_its_record)
 
 static void copies_of_others(void)
 {
-	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call, __builtin_frame_address(0));
+	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
+			 __builtin_frame_address(0));
 	trace_bytes(4096);
 	trace_admitted(TRACE_REGION_MAPPED, 1, false);
 	trace_op(7, 5, 1, 4);

@@ -97,7 +97,8 @@ UNIT_TEST(a_row_ends_when_others_have_claimed_the_rest)
 
 static void row_in_a_call(void)
 {
-	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call, __builtin_frame_address(0));
+	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
+			 __builtin_frame_address(0));
 	copy_fragment(0, 5, false);
 	copy_fragment(0, 5, false); /* other ranks copy the rest */
 	trace_call_end(0);
@@ -108,7 +109,8 @@ UNIT_TEST(a_row_ends_with_the_call_that_it_was_copied_in)
 {
 	struct trace_record r[8];
 	const char *base = trace_case_run(row_in_a_call, 8 << 20);
-	const struct trace_record *all = (const struct trace_record *)(trace_case_chunk(base, 0) + 1);
+	const struct trace_record *all =
+		(const struct trace_record *)(trace_case_chunk(base, 0) + 1);
 	uint64_t call_end = 0;
 
 	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++)

@@ -48,7 +48,8 @@ const char *trace_case_run(void (*body)(void), uint64_t limit_bytes)
 
 void trace_case_call(uint64_t bytes)
 {
-	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call, __builtin_frame_address(0));
+	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
+			 __builtin_frame_address(0));
 	trace_bytes(bytes);
 	trace_rejected("a reason");
 	trace_call_end(0);

@@ -62,7 +62,8 @@ struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot)
 	} while (!atomic_compare_exchange_weak_explicit(
 		&q->ready, &ready, ready & ~((uint64_t)1 << slot), memory_order_acquire,
 		memory_order_relaxed));
-	atomic_store_explicit(&q->claim_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
+	atomic_store_explicit(&q->claim_next, (uint32_t)(slot + 1) % SW_DEPTH,
+			      memory_order_relaxed);
 	*out_slot = slot;
 	return (struct engine_copy *)atomic_load_explicit(&q->slots[slot], memory_order_relaxed);
 }
