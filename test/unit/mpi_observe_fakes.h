@@ -21,7 +21,7 @@
 
 /* ---- the runtime: writes down what it is told -------------------------------------------- */
 
-_Atomic uint32_t rt_pending, rt_intercept_refs;
+_Atomic uint32_t rt_pending, rt_watched;
 bool rt_on = true;
 
 static struct {
