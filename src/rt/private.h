@@ -41,7 +41,7 @@ struct lanes {
 	uint32_t n;
 	uint64_t used;                   /* a bit a lane */
 	struct lanes_turns {
-		uint64_t exec, mailbox;
+		uint64_t by[2]; /* enum request_way */
 	} turns[MAILBOX_LANES_MAX]; /* that were started in each */
 	struct lanes_word *said;  /* by each rank, when one is to be taken: whoever has the
 				     communicator can take part */

@@ -6,6 +6,7 @@
  * and a lane of the mailbox.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "rt/request/request.h"
 
@@ -46,8 +47,7 @@ static int choose(const struct lanes_word *all, int ranks, uint32_t lanes)
 		int r = 0;
 
 		while (r < ranks && all[r].free >> lane & 1 &&
-		       all[r].turns[lane].exec == all[0].turns[lane].exec &&
-		       all[r].turns[lane].mailbox == all[0].turns[lane].mailbox)
+		       !memcmp(&all[r].turns[lane], &all[0].turns[lane], sizeof all[0].turns[lane]))
 			r++;
 		if (r == ranks)
 			return (int)lane;
@@ -88,7 +88,7 @@ int rt_lane_take(struct rt_comm *c, const struct rt_oob *oob, bool asks, int *ou
 
 void rt_request_set_lane(struct rt_request *r, int lane) { r->lane = lane; }
 
-void request_leave_lane(struct rt_request *r)
+void request_free_lane(struct rt_request *r)
 {
 	if (r->lane >= 0)
 		set_used(r->comm->lanes, r->lane, false);
@@ -99,7 +99,7 @@ void request_next_turn(struct rt_request *r)
 	struct lanes_turns *turns = r->lane < 0 ? NULL : &r->comm->lanes->turns[r->lane];
 
 	if (turns)
-		r->turn = r->is_small ? ++turns->mailbox : ++turns->exec;
+		r->turn = ++turns->by[r->ops->way];
 }
 
 uint64_t request_number(const struct rt_request *r)

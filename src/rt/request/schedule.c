@@ -8,12 +8,12 @@
 
 bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->call->kind); }
 
-bool request_is_scattered(const struct rt_request *r)
+bool request_is_reduce_scatter(const struct rt_request *r)
 {
 	return coll_pattern(r->call->kind) == COLL_REDUCE_SCATTER;
 }
 
-bool request_is_exchange(const struct rt_request *r)
+bool request_is_alltoall(const struct rt_request *r)
 {
 	return coll_pattern(r->call->kind) == COLL_ALLTOALL;
 }
@@ -49,7 +49,7 @@ static int find_starts(struct rt_request *r)
 {
 	const struct coll_side *send = &r->call->send;
 
-	if (!request_is_scattered(r))
+	if (!request_is_reduce_scatter(r))
 		return 0;
 	r->starts = calloc((size_t)send->count + 1, sizeof(*r->starts));
 	if (!r->starts)
