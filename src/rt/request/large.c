@@ -10,8 +10,8 @@ static void announce(struct rt_request *r)
 	struct progress_facts f = { .asker = PROGRESS_DETACHER };
 
 	f.has_waiters = exec_is_waited_for(r->run);
-	movers_look(r->comm, LEAVE_TO_PROCESS, &f);
-	movers_tell(r->comm, r->run, &f);
+	offload_facts(r->comm, DETACH_TO_WORKER, &f);
+	offload_announce(r->comm, r->run, &f);
 }
 
 static int begin(struct rt_request *r)

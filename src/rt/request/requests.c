@@ -76,7 +76,7 @@ void *rt_request_next_done(int *out_result)
 	r->state = REQUEST_INACTIVE;
 	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
 				  memory_order_release); /* partner: leave_busy */
-	watch_less(&rt_requests);
+	intercept_count_down(&rt_requests);
 	return r->owner;
 }
 
@@ -266,7 +266,7 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 static bool help_before_locked(struct rt_comm *c, bool is_called)
 {
 	struct exec_run *run = c->requests.queued.first ? c->requests.behind : NULL;
-	struct pending *p = run && rt_has_pending() ? pending_hold_run(run) : NULL;
+	struct pending *p = run && rt_has_pending() ? pending_ref_run(run) : NULL;
 	int ret, any = 0;
 
 	if (!p)
@@ -278,7 +278,7 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
 	sud_exit();
-	pending_unhold(p);
+	pending_unref(p);
 	return any;
 }
 
@@ -318,7 +318,7 @@ static bool pass_all(enum exec_copy copy)
 
 bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
 
-void requests_attend(void) { pass_all(EXEC_COPY_NOTHING); }
+void requests_publish_queued(void) { pass_all(EXEC_COPY_NOTHING); }
 
 /* The list of the first request that is active, or, where there is none, queued. */
 static struct requests_list *stuck_ones(struct rt_comm *c)
@@ -352,18 +352,7 @@ void requests_check_peers(struct rt_comm *c)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-static void clear_way(const struct coll_side *s)
-{
-	if (!s->count)
-		return;
-	if (s->buf.pack)
-		rt_complete_all();
-	else
-		rt_complete_range(s->buf.addr, s->buf.bytes);
-}
-
-/* Under the lock of its communicator. Elsewhere it may be over, and nobody's, as soon as it was
- * published. */
+/* r may be completed and freed once published, unless the lock is held. */
 static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
 {
 	return c->requests.queued.first && c->requests.queued.last == r;
@@ -390,7 +379,7 @@ static void queue(struct rt_request *r)
 	else if (!c->requests.active.first && !c->requests.queued.first)
 		leave_busy(c);
 	else if (c->requests.queued.first)
-		attendant_start();
+		progress_thread_start();
 	pthread_mutex_unlock(&c->requests.lock);
 }
 
@@ -401,14 +390,14 @@ void rt_request_start(struct rt_request *r)
 
 	host_call_begin();
 	rt_reap();
-	clear_way(&r->call->send);
-	clear_way(&r->call->recv);
+	side_complete_pending(&r->call->send);
+	side_complete_pending(&r->call->recv);
 	request_next_turn(r);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
-	watch_more(&rt_requests);
+	intercept_count_up(&rt_requests);
 	ret = r->ops->open ? r->ops->open(r) : 0;
 	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
-	if (!ret && !call_is_own_right(r->call, node_rank(c->group)))
+	if (!ret && !call_own_part_fits(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
 	if (!ret) {
 		queue(r);

@@ -12,15 +12,6 @@
 #include "rt/request/request.h"
 #include "rt/coll/sides.h"
 
-static uint64_t sum_of(const struct coll_side *s)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < s->count; i++)
-		sum += s->parts[i].bytes;
-	return sum;
-}
-
 /* The longest message that a rank posts. */
 static uint64_t message_bytes(const struct coll_call *call, int ranks)
 {
@@ -32,7 +23,7 @@ static uint64_t message_bytes(const struct coll_call *call, int ranks)
 	case COLL_REDUCE_SCATTER_BLOCK:
 		return call->bytes > MAILBOX_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
 	case COLL_REDUCE_SCATTER:
-		return sum_of(&call->send);
+		return side_bytes(&call->send);
 	case COLL_ALLGATHERV:
 		for (int r = 0; r < ranks; r++)
 			longest = base_max_u64(longest, call->recv.parts[r].bytes);
@@ -207,7 +198,7 @@ static int set_place(struct rt_request *r)
 		return 0;
 	}
 	r->image = aligned_alloc(BASE_CACHE_LINE,
-				 base_round_up(base_max_u64(sum_of(s), 1), BASE_CACHE_LINE));
+				 base_round_up(base_max_u64(side_bytes(s), 1), BASE_CACHE_LINE));
 	read->to = r->image;
 	return r->image ? 0 : -ENOMEM;
 }
