@@ -24,8 +24,8 @@ struct lanes *lanes_create(const struct rt_comm *c)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
 	l->n = (uint32_t)base_min_u64(exec_slots(c->exec), MAILBOX_LANES_MAX);
-	l->said = calloc((size_t)node_size(c->group), sizeof *l->said);
-	if (l->said)
+	l->words = calloc((size_t)node_size(c->group), sizeof *l->words);
+	if (l->words)
 		return l;
 	lanes_destroy(l);
 	return NULL;
@@ -36,7 +36,7 @@ void lanes_destroy(struct lanes *l)
 	if (!l)
 		return;
 	pthread_mutex_destroy(&l->lock);
-	free(l->said);
+	free(l->words);
 	free(l);
 }
 
@@ -79,8 +79,8 @@ int rt_lane_allocate(struct rt_comm *c, const struct node_oob *oob, bool asks, i
 			if (mine.free >> i & 1) /* the others are being started by any thread */
 				mine.turns[i] = l->turns[i];
 	}
-	ret = oob->allgather(oob->ctx, &mine, sizeof mine, l->said);
-	*out_lane = ret ? -1 : choose(l->said, oob->size, l->n);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, l->words);
+	*out_lane = ret ? -1 : choose(l->words, oob->size, l->n);
 	if (*out_lane >= 0)
 		set_used(l, *out_lane, true);
 	return ret;
