@@ -112,7 +112,7 @@ enum trace_type {
 	TRACE_COPY,
 	TRACE_TOUCH,
 	TRACE_DETACHED,
-	TRACE_SPAN,
+	TRACE_ACTIVITY,
 	/* properties that the calls in the following TRACE_REPEATS share, and the begin of the call
 	 * before them */
 	TRACE_TEMPLATE,
@@ -206,7 +206,7 @@ struct trace_record {
 		struct {
 			uint64_t bytes;
 			uint16_t text;
-		} span;
+		} activity;
 	};
 	uint8_t flags;
 	_Atomic uint8_t type; /* enum trace_type; release, acquire by a reader of a live file */

@@ -97,7 +97,7 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
 	struct node_group *g = NULL;
-	uint64_t begin_ns = trace_span_begin();
+	uint64_t begin_ns = trace_activity_begin();
 	struct rt_comm *c;
 	int64_t all_ok;
 	int ret;
@@ -136,7 +136,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	c->thread_multiple = oob->thread_multiple;
 	ret = worker_setup_comm(c, oob);
 	offload_open(c);
-	trace_span("a group of ranks is made", begin_ns, 0);
+	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return ret;
 }
