@@ -165,7 +165,7 @@ static bool retire_locked(struct pending *p)
  * for a message of this process. A waiting thread therefore lets the host MPI progress:
  *
  *   inside an MPI call of the program           always
- *   with SLUICE_RT_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
+ *   with SLUICE_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
  *                                               after all partners have come (detach.c)
  *   MPI_THREAD_MULTIPLE                         always
  *   the thread that made the collective call,   after a long wait: the thread could as well still be
