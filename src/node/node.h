@@ -23,12 +23,22 @@
 #include "os/os.h"
 #include "region/region.h"
 
-/* Collectives of the host MPI for group creation. Each returns 0 or -errno. */
+#define NODE_STUCK_NS 1000000ull         /* a wait without progress for this long calls peers */
+#define NODE_CHECK_PEERS_NS 100000000ull /* interval at which a wait checks that peers live */
+
+/* Functions of the host MPI over a communicator: collectives, each of which returns 0 or -errno (-EIO
+ * for an error of the host MPI), and its progress. */
 struct node_oob {
 	void *ctx;
 	int rank, size;
 	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
 	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
+	/* Lets the host MPI progress; waiting ranks call it again and again. NULL: nothing to do.
+	 * ctx must live as long as the communicator. Not used by node/. */
+	void (*progress)(void *ctx);
+	/* MPI_THREAD_MULTIPLE: any thread may call progress(). Otherwise only a thread inside an
+	 * MPI call of the program may. */
+	bool thread_multiple;
 };
 
 /* Announces this process to the others of the job, before MPI_Init. Does nothing when the launcher
@@ -125,11 +135,11 @@ bool node_wait_is_stuck(struct node_wait *w);
 /*
  * Wakes the thread of a rank's process that sleeps in node_wait_process_wake(), for work that only
  * that process can do while its rank computes. Context: async-signal-safe. node_wait_process_wake()
- * takes *seen == 0 first. Returns: 0, or -ENOENT when this process has no wake word (no group yet,
+ * takes *known == 0 first. Returns: 0, or -ENOENT when this process has no wake word (no group yet,
  * or no memory for it).
  */
 void node_wake_process(struct node_group *g, int rank);
-int node_wait_process_wake(uint32_t *seen);
+int node_wait_process_wake(uint32_t *known);
 
 /* Returns: true when the peer has exited or been killed (a zombie counts). A few system calls. */
 bool node_is_dead(const struct node_group *g, int rank);
