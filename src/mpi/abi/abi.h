@@ -262,6 +262,8 @@ static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 		       : sizes_find(&types_sizes, (uintptr_t)datatype);
 }
 
+#define TYPES_COUNT_END ((uint64_t)1 << 40) /* from here on products could overflow */
+
 /* A call so small that neither rank nor host MPI need be asked: by the handle alone, or by the size
  * that is known of it. In sizes.c. */
 bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes);

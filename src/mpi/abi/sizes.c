@@ -2,15 +2,13 @@
 /* Is a call too small to be executed? By what the datatype's handle tells, or has taught. */
 #include "mpi/abi/abi.h"
 
-#define COUNT_END ((uint64_t)1 << 40) /* from here on products could overflow */
-
 struct sizes types_sizes;
 
 bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {
 	uint64_t bound = types_bound(datatype), size;
 
-	if (!bound || count >= COUNT_END)
+	if (!bound || count >= TYPES_COUNT_END)
 		return false;
 	if (count * bound < threshold_bytes)
 		return true;
@@ -22,7 +20,7 @@ bool types_is_passed(MPI_Datatype datatype, uint64_t count, const struct rt_wind
 {
 	uint64_t bound = types_bound(datatype), size;
 
-	if (!bound || count >= COUNT_END)
+	if (!bound || count >= TYPES_COUNT_END)
 		return false;
 	if (count * bound < gate->from)
 		return true;

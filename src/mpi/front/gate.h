@@ -30,24 +30,27 @@ static inline uint64_t gate_bound(MPI_Datatype datatype)
 		       : 0;
 }
 
-/* Without the size that is known of a handle. */
-static inline bool gate_is_below(MPI_Datatype datatype, uint64_t count, uint64_t from)
-{
-	uint64_t bound = gate_bound(datatype);
-
-	return base_likely(bound && count < (uint64_t)1 << 40 && count * bound < from);
-}
-
+/* As types_is_small(), without a function call. */
 static inline bool gate_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {
-	return gate_is_below(datatype, count, threshold_bytes) ||
-	       types_is_small(datatype, count, threshold_bytes);
+	uint64_t bound = gate_bound(datatype), size;
+
+	if (!bound || count >= TYPES_COUNT_END)
+		return false;
+	if (base_likely(count * bound < threshold_bytes))
+		return true;
+	if (abi_size_is_exact(&gate_facts, (uintptr_t)datatype))
+		return false;
+	size = sizes_find(&types_sizes, (uintptr_t)datatype);
+	return size && count * size < threshold_bytes;
 }
 
+/* As types_is_passed(), without a function call for small messages. */
 static inline bool gate_is_passed(MPI_Datatype datatype, uint64_t count,
 				  const struct rt_window *gate)
 {
-	return gate_is_below(datatype, count, gate->from) || types_is_passed(datatype, count, gate);
+	return base_likely(gate_is_small(datatype, count, gate->from)) ||
+	       types_is_passed(datatype, count, gate);
 }
 
 #include "gates.h"
