@@ -7,7 +7,7 @@
 #include "mpi/front/front.h"
 #include "mpi/front/observe.h"
 #include "mpi/coll/coll_op.h"
-#include "mpi/hier.h"
+#include "hier/hier.h"
 
 #include "collectives.h"
 
