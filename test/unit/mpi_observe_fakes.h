@@ -99,7 +99,7 @@ PASSED(Request_free, (void *r), (r))
 PASSED(Cancel, (void *r), (r))
 PASSED(Start, (void *r), (r))
 PASSED(Startall, (int n, void *r), (n, r))
-_Atomic uint32_t request_persistent;
+_Atomic uint32_t request_persistent_count;
 void comm_state_sync(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
