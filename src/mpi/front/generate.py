@@ -29,7 +29,8 @@ def slots(functions):
                   [f.name for f in written if f.kind in table.WRITTEN])
     out += listed('FRONT_TAKEN(X)', 'X(name): the collectives', [f.name for f in written if f.kind in table.TAKEN])
     out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
-    out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct host_functions, '
+    out += listed('FRONT_REAL(X)',
+                  'X(name, other name or name, required) in the order of struct host_functions, '
                   'which begins with the exported ones',
                   [f'{f.name}, {f.names[-1]}, {int(f.required)}' for f in functions])
     out += listed('FRONT_OPTIONAL(X)', 'X(name): exported where the library has it',
@@ -47,7 +48,8 @@ HANDLE = re.compile(rf'(const )?MPI_(?:{"|".join(HANDLES)})( ?\*)?$')
 
 
 def neutral(p):
-    """A parameter as the front end declares it, which does not know how wide the host MPI's handles are in memory."""
+    """A parameter as the front end declares it, which does not know how wide the host MPI's handles
+    are in memory."""
     match = HANDLE.match(p.type)
     if match and (match[2] or p.array):
         return f'{match[1] or ""}void *{p.name}'
@@ -75,7 +77,8 @@ def host(functions):
 
 def signatures(functions):
     """The same with the types of an mpi.h, for test/mpi/programs/abi_check.c."""
-    return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
+    return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});'
+                                                           for f in functions],
                       '};', ''])
 
 
@@ -105,7 +108,8 @@ def callee(function, by_name):
 
 def look_body(f, call):
     meet = [t for t in f.terms if t.verb == 'meet']
-    lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if meet else []
+    lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
+             '\t\tcomm_state_sync(comm);'] if meet else []
     lines += ['\tif (!rt_has_pending() || !abi_is_program_call(CALLER()))', f'\t\treturn {call};']
     lines += canonical(f) if not meet else []
     for term in f.terms:
@@ -117,13 +121,15 @@ def held_body(f, call):
     """While there are requests of ours, request_X does it."""
     lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', *canonical(f)]
     if f.terms:
-        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
+                  '\t}']
     return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def keep_body(f, call):
     at = ', '.join(f.terms[0].args)
-    return ['\tint rc = HOST_CALL(' + call + ');', '', *canonical(f), '\tif (!rc)', f'\t\tobserve_keep(request, {at});',
+    return ['\tint rc = HOST_CALL(' + call + ');', '', *canonical(f), '\tif (!rc)',
+            f'\t\tobserve_keep(request, {at});',
             '\treturn rc;']
 
 
@@ -134,7 +140,8 @@ def begin_body(f, call):
 
 
 def drop_body(f, call):
-    return ['\tif (request)', '\t\tobserve_drop(request);', f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
+    return ['\tif (request)', '\t\tobserve_drop(request);',
+            f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
@@ -193,7 +200,8 @@ def args(f):
                '.comm = CANONICAL_OF(comm)',
                f'.root = {"root" if "root" in names else "-1"}']
     members += ['.op = CANONICAL_OF(op)'] if 'op' in names else []
-    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms)
+                if term.verb != 'all']
     return ['\tstruct coll_args args = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
@@ -226,10 +234,12 @@ def execute_or_pass(f, call):
     """Sluice executes the call, or the host MPI does."""
     form = form_of(f)[1]
     if form == 'blocking':
-        return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;', f'\treturn coll_passed(&args, HOST_CALL({call}));']
+        return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;',
+                f'\treturn coll_passed(&args, HOST_CALL({call}));']
     if form == 'persistent':
         return ['\tif (request_init(&args, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
-    return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;', f'\treturn coll_passed(&args, HOST_CALL({call}));']
+    return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;',
+            f'\treturn coll_passed(&args, HOST_CALL({call}));']
 
 
 def large_args(f):
