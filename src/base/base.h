@@ -60,9 +60,10 @@ enum base_worker_kind { BASE_WORKER_AUTO, BASE_WORKER_PROCESS, BASE_WORKER_THREA
 enum base_guard_kind {
 	BASE_GUARD_AUTO,
 	BASE_GUARD_UFFD,
-	BASE_GUARD_STEAL,
+	BASE_GUARD_MREMAP,
 	BASE_GUARD_MPROTECT,
-	BASE_GUARD_NONE
+	BASE_GUARD_NONE,
+	BASE_GUARD_OLD_MREMAP /* by its former name */
 };
 enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INFO, BASE_LOG_DEBUG };
 
@@ -113,7 +114,7 @@ struct base_options {
 	uint64_t rt_early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
 	int64_t rt_early_wait_us;       /* SLUICE_RT_EARLY_WAIT: for a late partner; -1 = by size */
-	bool rt_fault_progress;         /* SLUICE_RT_FAULT_PROGRESS: host MPI in fault handlers */
+	bool rt_fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
 	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
 	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare

@@ -12,8 +12,7 @@ static char *maps[CASE_RUNS][2];
 
 void exec_case_begin(struct ranks *r, uint64_t seed)
 {
-	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				      r->oob.allreduce_min };
+	const struct node_oob oob = r->oob;
 
 	exec_case = (struct exec_case){ .r = r, .own = seed + 1000 * (uint64_t)(r->rank + 1) };
 	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &exec_case.g), 0);
@@ -103,13 +102,13 @@ static void leave(struct exec_run *run)
 	struct node_wait w;
 
 	CHECK(ret >= 0);
-	if (ret != EXEC_MAY_LEAVE) {
+	if (ret != EXEC_MAY_DETACH) {
 		CHECK_EQ(exec_wait(run), 0);
 		return;
 	}
-	exec_leave(run);
+	exec_detach(run);
 	node_wait_init(&w);
-	while (!exec_is_over(run)) {
+	while (!exec_is_complete(run)) {
 		ret = exec_advance(run, 0);
 		if (ret == 1)
 			continue;
@@ -117,9 +116,9 @@ static void leave(struct exec_run *run)
 		CHECK_EQ(exec_pause(run, &w), 0);
 	}
 	exec_resume(run, &w);
-	CHECK(exec_is_taken_up(run));
+	CHECK(exec_is_claimed(run));
 	CHECK(exec_is_matched(run));
-	CHECK(exec_is_there(run, 0, UINTPTR_MAX));
+	CHECK(exec_is_range_complete(run, 0, UINTPTR_MAX));
 	exec_end(run);
 }
 

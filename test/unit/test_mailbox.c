@@ -14,8 +14,7 @@ static struct mailbox *mailbox;
 
 static void open_mailbox(struct ranks *r)
 {
-	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				r->oob.allreduce_min };
+	struct node_oob oob = r->oob;
 
 	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_area_bytes(), &group), 0);
 	CHECK(group);
@@ -60,7 +59,7 @@ static void check(int rank, uint64_t n)
 	uint32_t bytes;
 
 	node_wait_init(&w);
-	while (!(from = mailbox_look(mailbox, rank, n, &bytes)))
+	while (!(from = mailbox_peek(mailbox, rank, n, &bytes)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
 	CHECK_EQ(bytes, length_of(rank, n));
@@ -173,7 +172,7 @@ static int take(uint64_t n, struct mailbox_read *r)
 
 	r->next = r->first;
 	node_wait_init(&w);
-	while (!(ret = mailbox_take(mailbox, n, r)))
+	while (!(ret = mailbox_receive(mailbox, n, r)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
 	mailbox_end(mailbox, n);

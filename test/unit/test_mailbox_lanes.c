@@ -14,8 +14,7 @@ static struct mailbox *mailbox;
 
 static void open_mailbox(struct ranks *r, uint32_t lanes)
 {
-	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				r->oob.allreduce_min };
+	struct node_oob oob = r->oob;
 
 	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_lanes_area_bytes(lanes), &group), 0);
 	CHECK(group);
@@ -54,7 +53,7 @@ static void post(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 static bool is_there(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 {
 	uint32_t bytes, want = length_of(rank, lane, turn);
-	const char *from = mailbox_look(mailbox, rank, n, &bytes);
+	const char *from = mailbox_peek(mailbox, rank, n, &bytes);
 
 	if (!from)
 		return false;
