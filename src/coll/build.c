@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Flat schedules, and the second level of those that have one. Receives come first, by the rank
- * that sends, then sends, by the rank that receives: so either end of a transfer knows where the
- * other stands in its rank's schedule (exec/match.c).
+ * Flat schedules. Receives come first, by the rank that sends, then sends, by the rank that
+ * receives: so either end of a transfer knows where the other stands in its rank's schedule
+ * (exec/match.c).
  */
 #include "coll/coll.h"
 
@@ -32,118 +32,6 @@ static void copy_part(struct goal_build *b, const struct coll_part *to,
 	if (to->bytes)
 		goal_copy(b, COLL_RECV, to->off, COLL_SEND, from->off, to->bytes);
 }
-
-/* ---- two levels -------------------------------------------------------------------------- */
-
-/* Is this collective, on these ranks, one of two levels? */
-static bool has_levels(const struct coll_shape *s)
-{
-	const struct coll_domains *m = s->domains;
-
-	return m && m->count > 1 &&
-	       (s->kind == COLL_BCAST || (coll_pattern(s->kind) == COLL_ALLGATHER && m->is_even));
-}
-
-/* The rank that sends rank `from`'s data to `rank`. */
-static int holder(const struct coll_shape *s, int from, int rank)
-{
-	const struct coll_domains *m = s->domains;
-	int entry = coll_domains_entry(m, m->of[rank], from);
-
-	return m->of[rank] == m->of[from] || entry == rank ? from : entry;
-}
-
-/* What this rank has of rank `from`, its own or, once `received`, what has come: to its domain,
- * and, its own, to one rank of each other domain. match(from, to): the number of the receive. */
-static void send_on(struct goal_build *b, const struct coll_shape *s, int from, uint32_t received,
-		    uint16_t mem, const struct coll_part *p, uint32_t (*match)(int from, int to))
-{
-	const struct coll_domains *m = s->domains;
-	int d = m->of[s->rank];
-
-	if (!p->bytes)
-		return;
-	for (int i = m->first[d]; i < m->first[d + 1]; i++) {
-		int to = m->members[i];
-		uint32_t send;
-
-		if (to == s->rank || to == from)
-			continue;
-		send = goal_send(b, (uint32_t)to, (uint32_t)from, match(from, to), mem, p->off,
-				 p->bytes);
-		if (received != GOAL_NONE)
-			goal_requires(b, send, received);
-	}
-	for (d = 0; from == s->rank && d < m->count; d++) {
-		int to = coll_domains_entry(m, d, from);
-
-		if (d != m->of[from])
-			goal_send(b, (uint32_t)to, (uint32_t)from, match(from, to), mem, p->off,
-				  p->bytes);
-	}
-}
-
-static uint32_t receive_of(const struct coll_shape *s, struct goal_build *b, int from, uint16_t mem,
-			   const struct coll_part *p)
-{
-	if (!p->bytes)
-		return GOAL_NONE;
-	return goal_recv(b, (uint32_t)holder(s, from, s->rank), (uint32_t)from, mem, p->off,
-			 p->bytes);
-}
-
-static bool is_entry_for(const struct coll_shape *s, int from)
-{
-	const struct coll_domains *m = s->domains;
-
-	return m->of[from] != m->of[s->rank] &&
-	       coll_domains_entry(m, m->of[s->rank], from) == s->rank;
-}
-
-static uint32_t match_only(int from, int to)
-{
-	(void)from;
-	(void)to;
-	return 0;
-}
-
-static void build_bcast_levels(struct goal_build *b, const struct coll_shape *s)
-{
-	uint32_t received = GOAL_NONE;
-
-	if (s->rank != s->root)
-		received = receive_of(s, b, s->root, COLL_SEND, &s->send[0]);
-	if (s->rank == s->root || is_entry_for(s, s->root))
-		send_on(b, s, s->root, received, COLL_SEND, &s->send[0], match_only);
-}
-
-/* Blocks without bytes have no receive, so the number may be too large: then the receive is
- * searched for. */
-static void build_allgather_levels(struct goal_build *b, const struct coll_shape *s)
-{
-	uint16_t mem = s->in_place ? COLL_SEND : COLL_RECV;
-	uint32_t first = GOAL_NONE; /* receives count up from it */
-
-	for (int r = 0; r < s->ranks; r++)
-		if (r != s->rank) {
-			uint32_t label = receive_of(s, b, r, mem, &s->recv[r]);
-
-			first = first == GOAL_NONE ? label : first;
-		}
-	send_on(b, s, s->rank, GOAL_NONE, COLL_SEND, s->in_place ? &s->recv[s->rank] : &s->send[0],
-		number_from);
-	for (int r = 0, k = 0; r < s->ranks; r++) {
-		if (r == s->rank || !s->recv[r].bytes)
-			continue;
-		if (is_entry_for(s, r))
-			send_on(b, s, r, first + (uint32_t)k, mem, &s->recv[r], number_from);
-		k++;
-	}
-	if (!s->in_place)
-		copy_part(b, &s->recv[s->rank], &s->send[0]);
-}
-
-/* ---- one level --------------------------------------------------------------------------- */
 
 static void build_bcast(struct goal_build *b, const struct coll_shape *s)
 {
@@ -245,20 +133,8 @@ static void build_neighbours(struct goal_build *b, const struct coll_shape *s)
 	}
 }
 
-static void build_levels(struct goal_build *b, const struct coll_shape *s)
-{
-	if (s->kind == COLL_BCAST)
-		build_bcast_levels(b, s);
-	else
-		build_allgather_levels(b, s);
-}
-
 void coll_build(struct goal_build *b, const struct coll_shape *s)
 {
-	if (has_levels(s)) {
-		build_levels(b, s);
-		return;
-	}
 	switch (coll_pattern(s->kind)) {
 	case COLL_BCAST:
 		build_bcast(b, s);

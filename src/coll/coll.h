@@ -10,11 +10,6 @@
  * an allgather in place, it is COLL_SEND on every rank.
  *
  * What is combined (MPI_Reduce and the like) is no schedule of transfers: reduce/.
- *
- * Ranks of a machine with several memory domains (NUMA nodes, shared caches) may have a second
- * level: what each rank of a domain gets alike, a broadcast's data and an allgather's blocks,
- * enters the domain once, and one of its ranks sends it on to the others there
- * (doc/adr/0028-numa-levels-removed.md). Those sends require its receive.
  */
 #ifndef SLUICE_COLL_H
 #define SLUICE_COLL_H
@@ -152,26 +147,6 @@ struct coll_call {
 
 /* ---- schedules --------------------------------------------------------------------------- */
 
-/* Which ranks share a memory domain. Domains count from 0 in the order of their first rank. */
-struct coll_domains {
-	int count;    /* 1: flat */
-	bool is_even; /* no rank would send more than in a flat allgather, but for one */
-	int *of;      /* [ranks] the rank's domain */
-	int *members; /* [ranks] domain by domain, in the order of ranks */
-	int *first;   /* [count + 1] of each domain in members */
-	int *at;      /* [ranks] which member of its domain the rank is */
-};
-
-static inline int coll_domains_words(int ranks) { return 4 * ranks + 1; }
-/*
- * words: coll_domains_words() of them, kept as long as *out. number_of: [ranks] any numbers, equal
- * for ranks of one domain. Where nothing is gained by a second level, as each rank has a domain of
- * its own or all share one, count is 1.
- */
-void coll_domains_init(struct coll_domains *out, int *words, int ranks, const int *number_of);
-/* The rank through which data of rank `from` enters domain d: the members take turns. */
-int coll_domains_entry(const struct coll_domains *m, int d, int from);
-
 /*
  * send, recv: what this rank sends and receives.
  *
@@ -193,11 +168,10 @@ struct coll_shape {
 	 * belongs to its k-th receive from this one. */
 	const int *sources, *targets;
 	int source_count, target_count;
-	const struct coll_domains *domains; /* NULL: flat */
 };
 
 /* Operations that a rank's side of a collective without neighbours can have; with them, one for
- * each. Likewise requirements, which only those with domains have. */
+ * each. */
 static inline uint32_t coll_ops_max(int ranks) { return 2 * (uint32_t)ranks; }
 
 void coll_build(struct goal_build *b, const struct coll_shape *s);

@@ -86,14 +86,7 @@ struct exec_reduce {
 	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
 	void *ctx;
 	bool is_commutative;    /* `combine` */
-	/* NULL: one level. Else exec_reduce_has_levels() says whether there are two; then it is
-	 * waited for, not left, and the memory of parts, where reduce_keeps_parts(), is described by
-	 * GOAL_SCRATCH: count elements, mapped. Kept until its end. */
-	const struct reduce_domains *domains;
 };
-
-/* The same on all ranks. `f`: its kind, type and domains. */
-bool exec_reduce_has_levels(const struct exec_comm *e, const struct exec_reduce *f);
 
 /* One rank's side of a collective. */
 struct exec_call {

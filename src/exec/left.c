@@ -47,8 +47,6 @@ static enum need run_need(const struct exec_run *r, bool all_come)
 {
 	enum need worst = NOT_NEEDED, n;
 
-	if (r->is_reduce && r->reduce.shape.domains)
-		return NEEDED_ALWAYS;
 	if (r->is_reduce)
 		return run_reduce_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
 	for (uint32_t i = 0; i < r->block->op_count; i++) {

@@ -2,7 +2,7 @@
 /*
  * A run that is a reduce: what the ranks publish of it, doing it, and, once it was left, looking at
  * it. Everybody can do every unit when all ranks have come; an operation of the program only rank
- * r, of slice r; of two levels, members of the domain that has the step.
+ * r, of slice r.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -45,24 +45,6 @@ static struct xfer *words_of(void *ctx, uint32_t slice)
 	return slot_xfer(at->comm, slot_of(at->comm, (int)slice, at->op), 0);
 }
 
-/* Of all ranks' vector alike; of what they all get, in the result. */
-static struct reduce_side part_of(void *ctx, uint32_t rank)
-{
-	const struct slot_reduce *at = ctx;
-	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
-	bool is_result = s->reduce.kind == COLL_ALLREDUCE;
-	const struct region_desc *d = &s->desc[is_result ? GOAL_USER + 1 : GOAL_SCRATCH];
-	uint64_t off = is_result ? s->reduce_out_off : 0;
-	char *edges = slot_left(at->comm, s);
-
-	return (struct reduce_side){ .in = d,
-				   .out = d,
-				   .in_off = off,
-				   .out_off = off,
-				   .in_edges = edges,
-				   .out_edges = edges };
-}
-
 static void view_init(struct reduce_view *v, struct slot_reduce *at, const struct reduce_shape *shape,
 		      const uint64_t *starts)
 {
@@ -75,7 +57,6 @@ static void view_init(struct reduce_view *v, struct slot_reduce *at, const struc
 		.ctx = at,
 		.side = side_of,
 		.words = words_of,
-		.part = part_of,
 	};
 	reduce_cut(shape, &v->cut);
 }
@@ -118,12 +99,6 @@ static int get_room(struct exec_comm *e, uint64_t element_bytes)
 	return 0;
 }
 
-bool exec_reduce_has_levels(const struct exec_comm *e, const struct exec_reduce *f)
-{
-	return reduce_can_have_levels(f->kind, f->type, f->domains) &&
-	       reduce_words(&(struct reduce_shape){ .domains = f->domains->count }) <= e->recv_cap + 1;
-}
-
 int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 {
 	const struct reduce_shape shape = {
@@ -133,7 +108,6 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 		.type = f->type,
 		.dtype = f->type == GOAL_NOP ? 0 : f->dtype,
 		.is_commutative = f->type != GOAL_NOP || f->is_commutative,
-		.domains = exec_reduce_has_levels(r->comm, f) ? f->domains->count : 0,
 		.count = f->count,
 		.element_bytes = f->element_bytes,
 		.starts_sum = f->kind == COLL_REDUCE_SCATTER && f->starts ?
@@ -148,7 +122,6 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 	r->reduce_at = (struct slot_reduce){ r->comm, r->op };
 	view_init(&r->reduce, &r->reduce_at, &shape, slot_starts(r->comm, r->slot));
 	r->reduce.mode = XFER_VIEW_NORMAL;
-	r->reduce.domains = f->domains;
 	if (f->type != GOAL_NOP)
 		return 0;
 	r->reduce.combine = f->combine;
@@ -171,8 +144,7 @@ void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
 	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
-	for (uint32_t i = 0; i < reduce_words(&s->reduce); i++)
-		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	xfer_open(slot_xfer(r->comm, s, 0), r->op);
 	r->has_reduce_edges = !reduce_has_edges(&r->reduce, (uint32_t)r->comm->rank);
 }
 
@@ -225,7 +197,7 @@ int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v)
 	struct exec_comm *e = at->comm;
 	struct exec_slot *first = slot_of(e, 0, at->op);
 	struct reduce_shape shape = first->reduce;
-	bool may = shape.type != GOAL_NOP && !shape.domains; /* it knows no domains */
+	bool may = shape.type != GOAL_NOP;
 
 	for (int pass = 0; pass < 2; pass++) { /* the second time for what was read in between */
 		for (int k = 0; k < e->size; k++) {
@@ -269,8 +241,6 @@ static int work(struct exec_run *r, enum exec_copy copy)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
-	if (r->reduce.shape.domains)
-		return copy == EXEC_COPY_ALL ? reduce_move_step(&r->reduce, rank) : 0;
 	if (r->reduce.combine)
 		return reduce_move(&r->reduce, rank, 0);
 	if (copy == EXEC_COPY_ALL)
@@ -278,25 +248,11 @@ static int work(struct exec_run *r, enum exec_copy copy)
 	return r->has_reduce_edges || r->call.is_away ? 0 : reduce_move_edges(&r->reduce, rank);
 }
 
-static bool is_slice_done(struct exec_run *r, uint32_t slice)
-{
-	return r->reduce.shape.domains ? reduce_steps_are_done(&r->reduce, slice)
-				     : reduce_is_done(&r->reduce, slice);
-}
-
-/* Of two levels they are parts' before they are the result's. */
-static bool are_edges_there(struct exec_run *r)
-{
-	if (r->reduce.shape.domains)
-		return r->reduce_done == r->reduce.shape.ranks;
-	return reduce_edges_are_there(&r->reduce, (uint32_t)r->comm->rank);
-}
-
 static bool take_edges(struct exec_run *r)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
-	if (r->has_reduce_edges || !are_edges_there(r))
+	if (r->has_reduce_edges || !reduce_edges_are_there(&r->reduce, rank))
 		return false;
 	reduce_take_edges(&r->reduce, rank, r->call.user[1]);
 	r->has_reduce_edges = true;
@@ -308,7 +264,7 @@ static bool is_done(struct exec_run *r)
 	uint32_t ranks = r->reduce.shape.ranks;
 
 	while (r->reduce_done < ranks &&
-	       is_slice_done(r, ((uint32_t)r->comm->rank + r->reduce_done) % ranks))
+	       reduce_is_done(&r->reduce, ((uint32_t)r->comm->rank + r->reduce_done) % ranks))
 		r->reduce_done++;
 	return r->reduce_done == ranks;
 }

@@ -61,12 +61,6 @@ int side_begin(struct side *s, const struct coll_side *of, struct region_extent 
 	return get_scratch(s, scratch_bytes);
 }
 
-int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes)
-{
-	*s = (struct side){ .scratch = scratch };
-	return bytes ? get_scratch(s, bytes) : 0;
-}
-
 enum trace_region side_region(const struct side *s)
 {
 	return s->is_packed ? TRACE_REGION_PACKED :
@@ -307,7 +301,6 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sid
 		.targets = call->targets,
 		.source_count = call->recv.count,
 		.target_count = call->target_count,
-		.domains = &c->domains,
 	};
 
 	side_cut(&s->send, at, n, c->parts[0]);

@@ -66,13 +66,9 @@ struct rt_comm {
 	struct goal_block *block;
 	size_t block_cap;
 	struct coll_part *parts[2]; /* of what is sent, and received; by rank or neighbour */
-	struct coll_domains domains; /* of memory: collectives of two levels */
-	struct reduce_domains reduce_domains; /* the same */
-	int *domain_words;
 	uint64_t *starts;           /* of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */
 	struct region_extent scratch[GOAL_MEMS - 1];
-	struct region_extent parts_scratch; /* of reductions in two levels */
 	struct requests requests;
 	/* by kind, and by size in powers of two */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];

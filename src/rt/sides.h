@@ -26,8 +26,6 @@ struct side {
 /* 0 or -errno; side_end() is due in any case. */
 int side_begin(struct side *s, const struct coll_side *of, struct region_extent *scratch,
 	       uint64_t scratch_bytes, enum side_memory memory);
-/* Memory of this rank that peers have mapped, for what is nobody's buffer; else the same. */
-int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes);
 void side_end(struct side *s);
 enum trace_region side_region(const struct side *s);
 /* Bytes [at, at + n) of each part, where they are in what takes part. */
@@ -40,8 +38,7 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 int side_pack_range(const struct side *s, uint64_t at, uint64_t n);
 int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
 
-/* Of a collective. parts: of reductions in two levels, memory for what is a domain's. */
-struct sides { struct side send, recv, parts; };
+struct sides { struct side send, recv; };
 
 /* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
 struct ending {
