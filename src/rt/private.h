@@ -47,6 +47,8 @@ struct lanes {
 				     communicator can take part */
 };
 
+extern enum policy_host rt_host; /* which MPI library this process has loaded */
+
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;

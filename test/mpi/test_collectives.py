@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every collective against what must come out, taken whatever its size. Run alone: ./dev check mpi -k alltoallw"""
+"""Every collective against what must come out, taken whatever its size. Run alone: ./dev check mpi
+-k alltoallw"""
 import pytest
 
 from support.behaviours import cases
 
-FAMILIES = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR', 'VECTOR']
+FAMILIES = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR',
+            'VECTOR']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'SLUICE_COLL_{family}': 'on' for family in FAMILIES}}
 CONFIGS = {
     'taken': TAKEN,
@@ -17,7 +19,8 @@ CONFIGS = {
 
 def matrix(program):
     by_name = pytest.mark.complete
-    return (cases(program, ['mpich'], [3], ['adopted']) + cases(program, ['openmpi', 'impi'], [2], ['taken']) +
+    return (cases(program, ['mpich'], [3], ['adopted']) + cases(program, ['openmpi', 'impi'], [2],
+                                                                ['taken']) +
             cases(program, ['mpich'], [2], ['pieces']) +
             cases(program, ['mpich', 'openmpi'], [4, 9], ['taken', 'default'], by_name) +
             cases(program, ['abi', 'debian-mpich', 'debian-openmpi'], [3], ['taken'], by_name))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The MPIs that the tests use, how to compile for each and how to launch with each."""
-import hashlib
 import os
 import shutil
-import subprocess
 
 from . import job
+from .build import compile_once
 from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
 
 COMPILER_OF = {'.c': 'cc', '.cc': 'cxx', '.f': 'fortran', '.f90': 'fortran'}
@@ -31,7 +30,8 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1', 'SLUICE_ENGINE_CPUS': '1'}
+         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'SLUICE_ENGINE_CPUS': '1'}
 forced = {} # --early: what a test says itself counts more
 
 
@@ -63,7 +63,6 @@ class Mpi:
         """Compile a program of test/mpi/programs (or an absolute path); returns the executable."""
         source = SOURCES / source
         compiler = self.compilers.get(COMPILER_OF[source.suffix])
-        target = PROGRAMS / self.name / (name or source.stem)
         inputs = [source]
         text = source.read_text()
         if source.suffix == '.c' and 'check_main' in text:
@@ -71,20 +70,8 @@ class Mpi:
         flags = FORTRAN_FLAGS if COMPILER_OF[source.suffix] == 'fortran' else FLAGS
         if '<omp.h>' in text:
             flags = [*flags, '-fopenmp']
-        argv = [str(compiler), *flags, *extra, '-o', f'{target}.new', *map(str, inputs),
-                '-lpthread', '-ldl']
-        key = hashlib.sha256(repr(argv).encode())
-        for path in inputs + sorted(SOURCES.glob('*.h')):
-            key.update(path.read_bytes())
-        stamp = target.with_suffix('.key')
-        if target.exists() and stamp.exists() and stamp.read_text() == key.hexdigest():
-            return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(argv, env=self.env(), capture_output=True, text=True, cwd=target.parent)
-        assert done.returncode == 0, f'{" ".join(argv)}\n{done.stderr}'
-        os.rename(f'{target}.new', target)
-        stamp.write_text(key.hexdigest())
-        return target
+        return compile_once(PROGRAMS / self.name / (name or source.stem), compiler, [*flags, *extra],
+                            [*inputs, '-lpthread', '-ldl'], self.env(), sorted(SOURCES.glob('*.h')))
 
     def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), outer=(),
                launcher=(), cwd=None):

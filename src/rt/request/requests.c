@@ -1,0 +1,607 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One communicator's requests: queued, then in flight, then done; and passes over all communicators
+ * that have some.
+ *
+ *   start: lock of the communicator -> queue -> exec_begin, as many as there are slots
+ *   pass:  each run in flight a step -> over: slot free -> the next of the queue
+ *   done:  a list of the process, until next_done()
+ *
+ * A pass takes the lock of a communicator only if nobody has it: whoever has is doing the same.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/spin.h"
+#include "rt/request/request.h"
+#include "rt/coll/sides.h"
+
+#define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
+
+_Atomic uint32_t rt_requests;
+
+/* Communicators that have requests, in no order. */
+static struct {
+	struct base_spin lock;
+	struct rt_comm **comms;
+	int n, cap;
+	int known; /* communicators there are: for each there is room, or it was never finished */
+	_Atomic int count; /* n, for those who only want to know whether there are any */
+} busy;
+
+static struct {
+	struct base_spin lock;
+	struct rt_request *first, **last;
+	_Atomic uint32_t n;
+} done = { .last = &done.first };
+
+/* ---- done -------------------------------------------------------------------------------- */
+
+static void put_done(struct rt_request *r, int result)
+{
+	r->state = REQUEST_DONE;
+	r->result = result;
+	r->run = NULL;
+	r->next = NULL;
+	base_spin_lock(&done.lock);
+	*done.last = r;
+	done.last = &r->next;
+	atomic_fetch_add_explicit(&done.n, 1,
+				  memory_order_release); /* partner: rt_request_next_done */
+	base_spin_unlock(&done.lock);
+}
+
+void *rt_request_next_done(int *out_result)
+{
+	struct rt_request *r;
+	int ret;
+
+	if (!atomic_load_explicit(&done.n, memory_order_acquire))
+		return NULL;
+	base_spin_lock(&done.lock);
+	r = done.first;
+	if (r) {
+		done.first = r->next;
+		if (!done.first)
+			done.last = &done.first;
+		atomic_fetch_sub_explicit(&done.n, 1, memory_order_relaxed);
+	}
+	base_spin_unlock(&done.lock);
+	if (!r)
+		return NULL;
+	ret = r->is_small ? request_small_close(r, !r->result) : request_close(r, !r->result);
+	*out_result = r->result ? r->result : ret;
+	r->state = REQUEST_IDLE;
+	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
+				  memory_order_release); /* partner: leave_busy */
+	watch_less(&rt_requests);
+	return r->owner;
+}
+
+/* ---- who has requests -------------------------------------------------------------------- */
+
+/* For one more. 0 or -ENOMEM. */
+static int reserve_busy(void)
+{
+	bool is_short = base_fault("busy");
+	int ret = is_short ? -ENOMEM : 0;
+
+	base_spin_lock(&busy.lock);
+	if (++busy.known > busy.cap && !is_short) {
+		int cap = 2 * busy.known + 14;
+		struct rt_comm **more = realloc(busy.comms, (size_t)cap * sizeof(*more));
+
+		busy.comms = more ? more : busy.comms;
+		busy.cap = more ? cap : busy.cap;
+		ret = more ? 0 : -ENOMEM;
+	}
+	base_spin_unlock(&busy.lock);
+	return ret;
+}
+
+static void unreserve_busy(void)
+{
+	base_spin_lock(&busy.lock);
+	busy.known--;
+	base_spin_unlock(&busy.lock);
+}
+
+static void enter_busy(struct rt_comm *c)
+{
+	base_spin_lock(&busy.lock);
+	if (!c->requests.is_busy) {
+		busy.comms[busy.n++] = c;
+		c->requests.is_busy = true;
+		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
+	}
+	base_spin_unlock(&busy.lock);
+}
+
+static void leave_busy(struct rt_comm *c)
+{
+	base_spin_lock(&busy.lock);
+	for (int i = 0; i < busy.n && c->requests.is_busy; i++) {
+		if (busy.comms[i] != c)
+			continue;
+		busy.comms[i] = busy.comms[--busy.n];
+		c->requests.is_busy = false;
+		atomic_store_explicit(&busy.count, busy.n, memory_order_relaxed);
+	}
+	base_spin_unlock(&busy.lock);
+}
+
+uint32_t requests_busy_count(void)
+{
+	return (uint32_t)atomic_load_explicit(&busy.count, memory_order_relaxed);
+}
+
+struct rt_comm *requests_busy_get(int i)
+{
+	struct rt_comm *c = NULL;
+
+	if (i >= atomic_load_explicit(&busy.count, memory_order_relaxed))
+		return NULL;
+	base_spin_lock(&busy.lock);
+	if (i < busy.n) {
+		c = busy.comms[i];
+		atomic_fetch_add_explicit(&c->requests.users, 1, memory_order_relaxed);
+	}
+	base_spin_unlock(&busy.lock);
+	return c;
+}
+
+void requests_busy_put(struct rt_comm *c)
+{
+	atomic_fetch_sub_explicit(&c->requests.users, 1,
+				  memory_order_release); /* partner: requests_comm_destroyed */
+}
+
+/* ---- one communicator, under its lock ---------------------------------------------------- */
+
+static void append(struct requests_list *l, struct rt_request *r)
+{
+	r->next = NULL;
+	*(l->first ? &l->last->next : &l->first) = r;
+	l->last = r;
+}
+
+static struct rt_request *take_first(struct requests_list *l)
+{
+	struct rt_request *r = l->first;
+
+	l->first = r->next;
+	return r;
+}
+
+/* The communicator is of no more use to Sluice. */
+static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
+{
+	if (ret != -EOWNERDEAD)
+		base_log(BASE_LOG_ERROR, "rt", "%s: %s", name, strerror(-ret));
+	exec_abandon(c->exec, ret);
+	while (c->requests.active.first)
+		put_done(take_first(&c->requests.active), ret);
+	while (c->requests.queued.first)
+		put_done(take_first(&c->requests.queued), ret);
+	leave_busy(c);
+}
+
+/* It is published, and its program goes on. Only the worker process: channels move what was left
+ * (leave.c). */
+static void announce(struct rt_comm *c, const struct rt_request *r)
+{
+	struct progress_facts f = { .asker = PROGRESS_DETACHER };
+
+	if (r->is_small)
+		return;
+	f.has_waiters = exec_is_waited_for(r->run);
+	movers_look(c, LEAVE_TO_PROCESS, &f);
+	movers_tell(c, r->run, &f);
+}
+
+static int begin_run(struct rt_request *r)
+{
+	/* an allgather in place has one buffer only */
+	struct request_side *send =
+		r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
+	struct exec_run *run;
+	struct exec_reduce reduce;
+	struct exec_call call = {
+		.schedule = r->block,
+		.reduce = request_is_reduce(r) ? &reduce : NULL,
+		.user = { send->addr, r->recv.addr },
+		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
+		.prefer_vm = r->comm->prefer_vm,
+		.is_away = true,
+		.number = request_number(r),
+		.name = r->call->name,
+	};
+	int ret;
+
+	if (call.reduce)
+		request_reduce(r, &reduce);
+	ret = exec_begin(r->comm->exec, &call, &run);
+	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that was returned from early */
+		ret = exec_begin(r->comm->exec, &call, &run);
+	r->comm->requests.behind = ret == -EBUSY ? run : NULL;
+	if (ret)
+		return ret;
+	r->run = run;
+	request_is_number(r, exec_number(run));
+	return 0;
+}
+
+static int begin(struct rt_request *r)
+{
+	return r->is_small ? request_small_begin(r) : begin_run(r);
+}
+
+static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
+{
+	int ret;
+
+	if (!r->is_small)
+		return exec_step(r->run, copy, out_ended);
+	ret = copy == EXEC_COPY_NOTHING && request_small_calls_program(r) ? 0
+									  : request_small_step(r);
+	*out_ended = ret > 0;
+	return ret < 0 ? ret : 0;
+}
+
+/* Publishes what there is room for: of what has a lane, each by itself. False: something has
+ * failed, and with it everything. */
+static bool begin_queued_locked(struct rt_comm *c)
+{
+	struct requests_list rest = c->requests.queued;
+	const char *name = "";
+	struct rt_request *r;
+	bool ended;
+	int ret = 0;
+
+	c->requests.queued = (struct requests_list){ 0 };
+	while ((r = rest.first)) {
+		name = r->call->name;
+		ret = begin(r);
+		if (ret == -EBUSY && c->lanes) {
+			append(&c->requests.queued, take_first(&rest));
+			continue;
+		}
+		if (ret)
+			break;
+		take_first(&rest);
+		r->state = REQUEST_ACTIVE;
+		do
+			ret = step(r, EXEC_COPY_NOTHING, &ended);
+		while (ret > 0 && !ended);
+		if (ended) {
+			put_done(r, ret);
+		} else {
+			append(&c->requests.active, r);
+			announce(c, r);
+		}
+		if (ret < 0)
+			break;
+	}
+	while (rest.first)
+		append(&c->requests.queued, take_first(&rest));
+	if (ret >= 0 || ret == -EBUSY)
+		return true;
+	fail_all_locked(c, ret, name);
+	return false;
+}
+
+/* A pass over what is in flight. 1: something has moved, 0, -errno (and everything has failed). */
+static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
+{
+	struct requests_list old = c->requests.active;
+	const char *name = "";
+	int any = 0, ret = 0;
+	bool ended = false;
+
+	c->requests.active = (struct requests_list){ 0 };
+	while (old.first) {
+		struct rt_request *r = take_first(&old);
+
+		if (ret >= 0) {
+			name = r->call->name;
+			ret = step(r, copy, &ended);
+			any |= ret > 0 || ended;
+		}
+		if (ended || ret < 0)
+			put_done(r, ret < 0 ? ret : 0);
+		else
+			append(&c->requests.active, r);
+	}
+	if (ret < 0)
+		fail_all_locked(c, ret, name);
+	return ret < 0 ? ret : any;
+}
+
+/*
+ * What is queued may be so behind a call that was returned from early, on all ranks, and then
+ * nobody waits for that: who waits for what comes after it does some of it; who was called, all
+ * that can be done. True: something has moved.
+ */
+static bool help_before_locked(struct rt_comm *c, bool is_called)
+{
+	struct exec_run *run = c->requests.queued.first ? c->requests.behind : NULL;
+	struct pending *p = run && rt_has_pending() ? pending_hold_run(run) : NULL;
+	int ret, any = 0;
+
+	if (!p)
+		return false;
+	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+			  does */
+	do {
+		ret = exec_advance(run, 0); /* an error is found again by who wants it */
+		any |= ret > 0;
+	} while (ret > 0 && is_called);
+	sud_exit();
+	pending_unhold(p);
+	return any;
+}
+
+static bool pass_locked(struct rt_comm *c, enum exec_copy copy)
+{
+	int ret = step_all_locked(c, copy);
+
+	if (ret >= 0)
+		begin_queued_locked(c);
+	if (ret >= 0 && help_before_locked(c, copy == EXEC_COPY_NOTHING)) {
+		begin_queued_locked(c);
+		ret = 1;
+	}
+	if (!c->requests.active.first && !c->requests.queued.first)
+		leave_busy(c);
+	return ret; /* an error has ended them */
+}
+
+/* ---- passes ------------------------------------------------------------------------------ */
+
+static bool pass_all(enum exec_copy copy)
+{
+	struct rt_comm *c;
+	bool any = false;
+
+	if (!atomic_load_explicit(&busy.count, memory_order_relaxed))
+		return false;
+	for (int i = 0; (c = requests_busy_get(i)); i++) {
+		if (!pthread_mutex_trylock(&c->requests.lock)) {
+			any |= pass_locked(c, copy);
+			pthread_mutex_unlock(&c->requests.lock);
+		}
+		requests_busy_put(c);
+	}
+	return any;
+}
+
+bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
+
+void requests_attend(void) { pass_all(EXEC_COPY_NOTHING); }
+
+/* In flight, or, where the mailbox is full, the first that waits for others to read. */
+static struct requests_list *stuck_ones(struct rt_comm *c)
+{
+	struct rt_request *queued = c->requests.queued.first;
+
+	return c->requests.active.first     ? &c->requests.active
+	       : queued && queued->is_small ? &c->requests.queued
+					    : NULL;
+}
+
+void requests_check_peers(struct rt_comm *c)
+{
+	struct requests_list *l;
+	struct rt_request *r;
+	int ret = 0;
+
+	if (pthread_mutex_trylock(&c->requests.lock))
+		return;
+	l = stuck_ones(c);
+	if (l) {
+		r = l->first;
+		ret = r->is_small ? request_small_check(r) : exec_check(r->run);
+	}
+	if (ret) {
+		const char *name = r->call->name;
+
+		put_done(take_first(l), ret);
+		fail_all_locked(c, ret, name);
+	}
+	pthread_mutex_unlock(&c->requests.lock);
+}
+
+/* ---- starting ---------------------------------------------------------------------------- */
+
+static void clear_way(const struct coll_side *s)
+{
+	if (!s->count)
+		return;
+	if (s->buf.pack)
+		rt_complete_all();
+	else
+		rt_complete_range(s->buf.addr, s->buf.bytes);
+}
+
+/* Under the lock of its communicator. Elsewhere it may be over, and nobody's, as soon as it was
+ * published. */
+static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
+{
+	return c->requests.queued.first && c->requests.queued.last == r;
+}
+
+/* What was said to be late is asked for by node_wake_process(). */
+static void queue(struct rt_request *r)
+{
+	struct rt_comm *c = r->comm;
+	const char *name = r->call->name;
+	int ret = 0;
+
+	pthread_mutex_lock(&c->requests.lock);
+	c->requests.in_call = r;
+	r->state = REQUEST_QUEUED;
+	append(&c->requests.queued, r);
+	enter_busy(c);
+	begin_queued_locked(c);
+	c->requests.in_call = NULL;
+	if (is_queued_last(c, r) && r->is_small)
+		ret = request_small_keep(r);
+	if (ret)
+		fail_all_locked(c, ret, name);
+	else if (!c->requests.active.first && !c->requests.queued.first)
+		leave_busy(c);
+	else if (c->requests.queued.first)
+		attendant_start();
+	pthread_mutex_unlock(&c->requests.lock);
+}
+
+void rt_request_start(struct rt_request *r)
+{
+	struct rt_comm *c = r->comm;
+	int ret;
+
+	host_call_begin();
+	rt_reap();
+	clear_way(&r->call->send);
+	clear_way(&r->call->recv);
+	request_next_turn(r);
+	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
+	watch_more(&rt_requests);
+	ret = r->is_small ? 0 : request_open(r);
+	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
+	if (!ret && !call_is_own_right(r->call, node_rank(c->group)))
+		ret = -EREMOTEIO;
+	if (!ret) {
+		queue(r);
+	} else {
+		pthread_mutex_lock(&c->requests.lock);
+		fail_all_locked(c, ret, r->call->name);
+		put_done(r, ret);
+		pthread_mutex_unlock(&c->requests.lock);
+	}
+	host_call_end();
+}
+
+int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
+		      struct rt_request **out)
+{
+	struct rt_request *r = calloc(1, sizeof(*r));
+	int ret;
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct rt_request){ .comm = c,
+				  .call = call,
+				  .owner = owner,
+				  .lane = -1,
+				  .is_small = request_is_small(c, call),
+				  .reuse = c->request_reuse_now };
+	c->request_reuse_now = NULL;
+	ret = r->is_small ? 0 : request_schedule(r);
+	if (ret) {
+		free(r);
+		return ret;
+	}
+	*out = r;
+	return 0;
+}
+
+void rt_request_destroy(struct rt_request *r)
+{
+	request_leave_lane(r);
+	request_unschedule(r);
+	free(r);
+}
+
+/* ---- blocking calls, and the end --------------------------------------------------------- */
+
+/* Until `until` says so, or nothing has moved for so long (0: for ever). False: that. */
+static bool progress_until(struct rt_comm *c, bool (*until)(const struct rt_comm *),
+			   uint64_t patience_ns)
+{
+	struct rt_nap nap = { 0 };
+	uint64_t moved = os_now_ns();
+	bool ended;
+
+	for (;;) {
+		bool any = rt_requests_progress();
+
+		pthread_mutex_lock(&c->requests.lock);
+		ended = until(c);
+		pthread_mutex_unlock(&c->requests.lock);
+		if (ended || (patience_ns && !any && os_now_ns() - moved > patience_ns))
+			break;
+		if (any) {
+			moved = os_now_ns();
+			rt_requests_woke(&nap);
+		} else {
+			rt_requests_nap(&nap);
+		}
+	}
+	rt_requests_woke(&nap);
+	return ended;
+}
+
+static bool is_all_begun(const struct rt_comm *c) { return !c->requests.queued.first; }
+
+static bool is_all_over(const struct rt_comm *c)
+{
+	return !c->requests.queued.first && !c->requests.active.first;
+}
+
+void requests_before_blocking(struct rt_comm *c)
+{
+	if (base_unlikely(atomic_load_explicit(&c->requests.count, memory_order_relaxed)))
+		progress_until(c, is_all_begun, 0);
+}
+
+void requests_make_room(struct rt_comm *c)
+{
+	struct rt_nap nap = { 0 };
+
+	if (!atomic_load_explicit(&c->requests.count, memory_order_relaxed))
+		return;
+	if (!rt_requests_progress())
+		rt_requests_nap(&nap);
+	rt_requests_woke(&nap);
+}
+
+int requests_comm_created(struct rt_comm *c)
+{
+	pthread_mutexattr_t attr;
+
+	/* who holds it over a blocking collective steps requests in it */
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&c->requests.lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	return reserve_busy();
+}
+
+/* Threads of ours come in, too: the attendant, and those of the guard that wait for a call that was
+ * left. */
+void requests_enter_blocking(struct rt_comm *c) { pthread_mutex_lock(&c->requests.lock); }
+
+void requests_leave_blocking(struct rt_comm *c) { pthread_mutex_unlock(&c->requests.lock); }
+
+void rt_requests_end(struct rt_comm *c)
+{
+	if (!atomic_load_explicit(&c->requests.count, memory_order_relaxed) ||
+	    progress_until(c, is_all_over, GIVE_UP_NS))
+		return;
+	pthread_mutex_lock(&c->requests.lock);
+	fail_all_locked(c, -ECANCELED, "a collective that others have not started");
+	pthread_mutex_unlock(&c->requests.lock);
+}
+
+void requests_comm_destroyed(struct rt_comm *c)
+{
+	leave_busy(c);
+	while (atomic_load_explicit(&c->requests.users,
+				    memory_order_acquire)) /* partner: requests_busy_put */
+		sched_yield();
+	unreserve_busy();
+	pthread_mutex_destroy(&c->requests.lock);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What of a request is made once, however often it is started: its schedule. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rt/request/request.h"
+#include "rt/coll/sides.h"
+
+bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->call->kind); }
+
+bool request_is_scattered(const struct rt_request *r)
+{
+	return coll_pattern(r->call->kind) == COLL_REDUCE_SCATTER;
+}
+
+bool request_is_exchange(const struct rt_request *r)
+{
+	return coll_pattern(r->call->kind) == COLL_ALLTOALL;
+}
+
+bool request_is_allgather(const struct rt_request *r)
+{
+	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
+}
+
+static void build(const struct rt_request *r, struct goal_build *b)
+{
+	const struct coll_call *call = r->call;
+	struct coll_shape shape = {
+		.kind = call->kind,
+		.rank = node_rank(r->comm->group),
+		.ranks = node_size(r->comm->group),
+		.root = call->root,
+		.send = call->send.parts,
+		.recv = call->recv.parts,
+		.in_place = call->in_place,
+		.sources = call->sources,
+		.targets = call->targets,
+		.source_count = call->recv.count,
+		.target_count = call->target_count,
+	};
+
+	coll_build(b, &shape);
+}
+
+/* ---- what combines ----------------------------------------------------------------------- */
+
+static int find_starts(struct rt_request *r)
+{
+	const struct coll_side *send = &r->call->send;
+
+	if (!request_is_scattered(r))
+		return 0;
+	r->starts = calloc((size_t)send->count + 1, sizeof(*r->starts));
+	if (!r->starts)
+		return -ENOMEM;
+	for (int i = 0; i < send->count; i++)
+		r->starts[i] = send->parts[i].off / r->call->reduce.element_bytes;
+	r->starts[send->count] = send->buf.bytes / r->call->reduce.element_bytes;
+	return 0;
+}
+
+void request_reduce(const struct rt_request *r, struct exec_reduce *out)
+{
+	const struct coll_call *call = r->call;
+
+	reduce_describe(call, call->send.buf.bytes, out);
+	out->starts = r->starts;
+}
+
+/* ---- all of them ------------------------------------------------------------------------- */
+
+void request_unschedule(struct rt_request *r)
+{
+	free(r->block);
+	free(r->starts);
+	r->block = NULL;
+	r->starts = NULL;
+}
+
+static int compile(struct rt_request *r)
+{
+	uint32_t cap = exec_ops_max(node_size(r->comm->group));
+	struct goal_op *ops = calloc(cap, sizeof(*ops));
+	struct goal_edge *edges = calloc(cap, sizeof(*edges));
+	size_t bytes = goal_block_bytes(cap, cap, 0);
+	struct goal_build b;
+	int ret = -ENOMEM;
+
+	r->block = malloc(bytes);
+	if (ops && edges && r->block) {
+		goal_build_init(&b, ops, cap, edges, cap);
+		build(r, &b);
+		ret = goal_compile(&b, r->block, bytes);
+	}
+	free(ops);
+	free(edges);
+	if (ret)
+		request_unschedule(r);
+	return ret;
+}
+
+int request_schedule(struct rt_request *r)
+{
+	return request_is_reduce(r) ? find_starts(r) : compile(r);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Short requests: what each rank brings lies on the communicator's mailbox (mailbox/) from its start
+ * on, and each makes its own result when it asks for it. Which are short is known to all ranks
+ * alike.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "goal/local.h"
+#include "rt/request/request.h"
+#include "rt/coll/sides.h"
+
+static uint64_t sum_of(const struct coll_side *s)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < s->count; i++)
+		sum += s->parts[i].bytes;
+	return sum;
+}
+
+/* The longest message that a rank posts. */
+static uint64_t message_bytes(const struct coll_call *call, int ranks)
+{
+	uint64_t longest = 0;
+
+	switch (call->kind) {
+	case COLL_SCATTER:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
+		return call->bytes > MAILBOX_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
+	case COLL_REDUCE_SCATTER:
+		return sum_of(&call->send);
+	case COLL_ALLGATHERV:
+		for (int r = 0; r < ranks; r++)
+			longest = base_max_u64(longest, call->recv.parts[r].bytes);
+		return longest;
+	default:
+		return call->bytes;
+	}
+}
+
+bool request_is_small(const struct rt_comm *c, const struct coll_call *call)
+{
+	return call->kind == COLL_BARRIER ||
+	       (call->bytes && message_bytes(call, node_size(c->group)) <= MAILBOX_BYTES);
+}
+
+/* ---- what goes out ----------------------------------------------------------------------- */
+
+static int copy_out(const struct coll_buf *buf, const struct coll_part *p, char *to)
+{
+	if (buf->pack)
+		return p->bytes ? buf->pack(buf->ctx, p->off, p->bytes, to) : 0;
+	memcpy(to, (char *)buf->addr + p->off, p->bytes);
+	return 0;
+}
+
+/* Which side this rank's message comes from; NULL: it posts nothing. An allgather in place sends
+ * what it has received into. */
+static const struct coll_side *sender(const struct rt_request *r, int *first, int *n)
+{
+	const struct coll_call *call = r->call;
+	int rank = node_rank(r->comm->group);
+
+	*first = 0;
+	*n = call->send.count;
+	if (call->kind == COLL_BCAST && rank != call->root)
+		return NULL;
+	if (call->in_place && request_is_allgather(r)) {
+		*first = rank;
+		*n = 1;
+		return &call->recv;
+	}
+	return *n ? &call->send : NULL;
+}
+
+/* MAILBOX_BYTES at most, to `message`. 0 or -errno. */
+static int copy_all_out(const struct coll_side *s, int first, int n, char *message,
+			uint32_t *out_bytes)
+{
+	uint32_t bytes = 0;
+	int ret = 0;
+
+	for (int i = first; i < first + n && !ret; i++) {
+		const struct coll_part *p = &s->parts[i];
+
+		if (p->bytes > MAILBOX_BYTES - bytes)
+			return -EREMOTEIO;
+		ret = copy_out(&s->buf, p, message + bytes);
+		bytes += (uint32_t)p->bytes;
+	}
+	*out_bytes = bytes;
+	return ret;
+}
+
+static int post(struct rt_request *r)
+{
+	char *message = mailbox_record(r->comm->mailbox, r->number);
+	uint32_t bytes = 0;
+	int first, n, ret = 0;
+	const struct coll_side *s = sender(r, &first, &n);
+
+	if (!s && r->call->kind != COLL_BARRIER)
+		return 0;
+	if (r->message) {
+		bytes = r->message_bytes;
+		memcpy(message, r->message, bytes);
+	} else {
+		ret = copy_all_out(s, first, n, message, &bytes);
+	}
+	if (!ret)
+		mailbox_post(r->comm->mailbox, r->number, bytes);
+	return ret;
+}
+
+/* What has gaps is packed by the MPI library, which the attendant must not call. */
+int request_small_keep(struct rt_request *r)
+{
+	int first, n;
+	const struct coll_side *s = sender(r, &first, &n);
+
+	if (!s || !s->buf.pack || r->message)
+		return 0;
+	r->message = malloc(MAILBOX_BYTES);
+	return r->message ? copy_all_out(s, first, n, r->message, &r->message_bytes) : -ENOMEM;
+}
+
+/* ---- what comes in ----------------------------------------------------------------------- */
+
+static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
+{
+	const struct coll_reduce *f = ctx;
+
+	if (f->op == GOAL_NOP)
+		return f->combine(f->ctx, in, inout, bytes / f->element_bytes);
+	goal_local((enum goal_isa)os_simd(), f->op, f->type, inout, in, inout, bytes);
+	return 0;
+}
+
+/* Whose messages this rank reads, and which part of each. */
+static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
+{
+	const struct coll_call *call = r->call;
+	int rank = node_rank(r->comm->group), ranks = node_size(r->comm->group);
+
+	read->end = ranks;
+	switch (call->kind) {
+	case COLL_BCAST:
+	case COLL_SCATTER:
+		read->first = call->root;
+		read->end = call->root + 1;
+		read->at = call->kind == COLL_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
+		break;
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
+		read->at = (uint32_t)(call->bytes * (uint64_t)rank);
+		break;
+	case COLL_REDUCE_SCATTER:
+		for (int k = 0; k < rank; k++)
+			read->at += (uint32_t)call->send.parts[k].bytes;
+		break;
+	case COLL_SCAN:
+		read->end = rank + 1;
+		break;
+	case COLL_EXSCAN:
+		read->end = rank;
+		break;
+	case COLL_GATHER:
+		read->skip = call->in_place ? rank : -1;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Where the program gets it: NULL, nothing comes to this rank. */
+static const struct coll_side *receiver(const struct rt_request *r)
+{
+	const struct coll_call *call = r->call;
+
+	if (call->kind == COLL_BCAST)
+		return node_rank(r->comm->group) == call->root ? NULL : &call->send;
+	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
+}
+
+/* Results that are computed, or that have gaps in the program's memory, are made in memory of our
+ * own. */
+static int set_place(struct rt_request *r)
+{
+	const struct coll_side *s = receiver(r);
+	struct mailbox_read *read = &r->read;
+
+	if (r->call->kind == COLL_BARRIER) /* all have come: that is all */
+		return 0;
+	if (!s) {
+		read->end = read->first;
+		return 0;
+	}
+	read->bytes = (uint32_t)s->parts[0].bytes;
+	if (!request_is_reduce(r))
+		read->parts = s->count > 1 ? s->parts : NULL;
+	if (!request_is_reduce(r) && !s->buf.unpack) {
+		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
+		return 0;
+	}
+	r->image = aligned_alloc(BASE_CACHE_LINE,
+				 base_round_up(base_max_u64(sum_of(s), 1), BASE_CACHE_LINE));
+	read->to = r->image;
+	return r->image ? 0 : -ENOMEM;
+}
+
+/* ---- from begin to end ------------------------------------------------------------------- */
+
+int request_small_begin(struct rt_request *r)
+{
+	int ret;
+
+	r->number = r->lane < 0 ? mailbox_begin(r->comm->mailbox) :
+				  mailbox_begin_turn(r->comm->mailbox, (uint32_t)r->lane, r->turn);
+	if (!r->number)
+		return -EBUSY;
+	request_is_number(r, (r->lane < 0 ? r->number : request_number(r)) | TRACE_ON_MAILBOX);
+	r->read = (struct mailbox_read){ .skip = -1 };
+	set_ranks(r, &r->read);
+	ret = set_place(r);
+	r->reduce = (struct mailbox_reduce){ combine, (void *)&r->call->reduce };
+	r->read.reduce = request_is_reduce(r) ? &r->reduce : NULL;
+	r->read.next = r->read.first;
+	return ret ? ret : post(r);
+}
+
+/* This rank has taken what it gets itself. */
+static void trace_taken_bytes(const struct rt_request *r)
+{
+	const struct coll_side *s = receiver(r);
+	int rank = node_rank(r->comm->group), first = r->read.first;
+	uint64_t bytes = 0;
+
+	for (int i = 0; s && i < s->count; i++)
+		bytes += s->count > 1 && i == r->read.skip ? 0 : s->parts[i].bytes;
+	if (bytes)
+		trace_copied(0, .bytes = bytes, .op = r->traced_op,
+			     .group = node_id(r->comm->group),
+			     .src = r->read.end - first == 1 ? first : (int)TRACE_FROM_ALL,
+			     .dst = rank, .by = rank, .mover = TRACE_CPU);
+}
+
+bool request_small_calls_program(const struct rt_request *r)
+{
+	return r->read.reduce && r->call->reduce.op == GOAL_NOP;
+}
+
+int request_small_step(struct rt_request *r)
+{
+	int ret = mailbox_take(r->comm->mailbox, r->number, &r->read);
+
+	if (ret)
+		mailbox_end(r->comm->mailbox, r->number);
+	if (ret > 0 && trace_is_on())
+		trace_taken_bytes(r);
+	return ret;
+}
+
+int request_small_close(struct rt_request *r, bool is_good)
+{
+	const struct coll_side *s = r->image ? receiver(r) : NULL;
+	char *from = r->image;
+	int ret = 0;
+
+	for (int i = 0; s && is_good && i < s->count && !ret; i++) {
+		const struct coll_part *p = &s->parts[i];
+		char *packed = from;
+
+		from += p->bytes;
+		if (s->count > 1 && i == r->read.skip) /* in place: nothing came */
+			continue;
+		if (s->buf.unpack && p->bytes)
+			ret = s->buf.unpack(s->buf.ctx, p->off, p->bytes, packed);
+		else if (p->bytes)
+			memcpy((char *)s->buf.addr + p->off, packed, p->bytes);
+	}
+	free(r->image);
+	free(r->message);
+	r->image = r->message = NULL;
+	return ret;
+}
+
+int request_small_check(const struct rt_request *r)
+{
+	struct node_group *g = r->comm->group;
+	bool is_queued = r->state == REQUEST_QUEUED;
+	int dead = node_poisoned(g);
+	uint32_t bytes;
+
+	for (int k = is_queued ? 0 : r->read.next;
+	     dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
+		if (k != node_rank(g) &&
+		    (is_queued || !mailbox_look(r->comm->mailbox, k, r->number, &bytes)) &&
+		    node_is_dead(g, k))
+			dead = k;
+	if (dead < 0)
+		return 0;
+	base_log(BASE_LOG_ERROR, "rt", "%s: rank %d (pid %d) of this communicator of %d ranks %s",
+		 r->call->name, dead, node_pid(g, dead), node_size(g),
+		 node_is_dead(g, dead) ? "has died" : "could not take part");
+	node_poison(g, dead);
+	return node_is_dead(g, dead) ? -EOWNERDEAD : -EIO;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting for requests, and testing them in vain. What is missing may be in another process only:
+ * published by it, or held by a worker that has died, or it never comes as a rank has died. Any
+ * communicator with requests may be the one that the program waits for: all of them are looked at.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "rt/request/request.h"
+
+#define STUCK_NS 1000000u         /* tested in vain for so long: as by who waits (node/wait.c) */
+#define CHECK_PEERS_NS 100000000u
+enum { CALLED_AT_ONCE = 16 };     /* communicators whose ranks are called */
+
+_Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait),
+	       "struct rt_nap has room for it");
+
+static struct node_wait *wait_of(struct rt_nap *nap) { return (struct node_wait *)nap->wait; }
+
+/* ---- all that have requests -------------------------------------------------------------- */
+
+static void each(void (*visit)(struct rt_comm *))
+{
+	struct rt_comm *c;
+
+	for (int i = 0; (c = requests_busy_get(i)); i++) {
+		visit(c);
+		requests_busy_put(c);
+	}
+}
+
+/* Somebody may wait for what only this process can publish: of each other rank that is asked. */
+static void call_ranks(struct rt_comm *c)
+{
+	for (int r = 0; r < node_size(c->group); r++)
+		if (r != node_rank(c->group))
+			node_wake_process(c->group, r);
+}
+
+/* Of the next some communicators. */
+static void call_next(void)
+{
+	static _Atomic uint32_t next;
+	uint32_t n = requests_busy_count();
+
+	for (uint32_t k = 0; k < n && k < CALLED_AT_ONCE; k++) {
+		uint32_t i = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % n;
+		struct rt_comm *c = requests_busy_get((int)i);
+
+		if (!c)
+			continue;
+		call_ranks(c);
+		requests_busy_put(c);
+	}
+}
+
+/* This rank has waited for long, or in vain for a millisecond. */
+static void ask_others(bool is_stuck)
+{
+	struct progress_facts f = { .asker = PROGRESS_WAITER,
+				    .needs_peer = true,
+				    .is_stuck = is_stuck };
+
+	each(workers_look);
+	if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
+		call_next();
+}
+
+/* ---- waiting ----------------------------------------------------------------------------- */
+
+/* Naps are short: one communicator's bell stands for all. */
+static struct rt_comm *comm_to_nap_on(struct rt_nap *nap)
+{
+	struct rt_comm *c = requests_busy_get(0);
+
+	if (c != nap->comm)
+		*nap = (struct rt_nap){ .comm = c };
+	return c;
+}
+
+/* True: peers should be looked at. A rank that has announced its sleep looks once more, and sleeps
+ * or takes that back, as the communicator may be gone when it comes here again. */
+static bool wait_a_moment(struct rt_comm *c, struct node_wait *w)
+{
+	int is_due = node_wait(c->group, w);
+
+	if (!w->armed)
+		return is_due;
+	if (rt_requests_progress())
+		node_wait_progress(c->group, w);
+	else
+		is_due |= node_wait(c->group, w);
+	node_wait_end(c->group, w);
+	return is_due;
+}
+
+void rt_requests_nap(struct rt_nap *nap)
+{
+	struct rt_comm *c = comm_to_nap_on(nap);
+	struct node_wait *w = wait_of(nap);
+
+	if (!c) { /* another thread has ended the last one, and will hand it out */
+		sched_yield();
+		return;
+	}
+	if (node_wait_is_long(w)) {
+		ask_others(node_wait_is_stuck(w));
+		if (c->progress)
+			c->progress(c->progress_ctx);
+	}
+	if (wait_a_moment(c, w))
+		each(requests_check_peers);
+	requests_busy_put(c);
+}
+
+void rt_requests_woke(struct rt_nap *nap)
+{
+	struct rt_comm *c = comm_to_nap_on(nap);
+
+	if (!c)
+		return;
+	node_wait_progress(c->group, wait_of(nap));
+	requests_busy_put(c);
+}
+
+/* ---- testing ----------------------------------------------------------------------------- */
+
+/* Is it so long ago? Then it is from now on, for one of all threads. */
+static bool is_due(_Atomic uint64_t *last_ns, uint64_t now, uint64_t interval_ns)
+{
+	uint64_t last = atomic_load_explicit(last_ns, memory_order_relaxed);
+
+	return now - last >= interval_ns &&
+	       atomic_compare_exchange_strong_explicit(last_ns, &last, now, memory_order_relaxed,
+						       memory_order_relaxed);
+}
+
+void rt_requests_tested(bool any)
+{
+	static _Atomic uint64_t moved_ns,
+		checked_ns; /* moved_ns 0: nothing was tested in vain since */
+	uint64_t now = any ? 0 : os_now_ns();
+
+	if (any || !atomic_load_explicit(&moved_ns, memory_order_relaxed)) {
+		atomic_store_explicit(&moved_ns, now, memory_order_relaxed);
+		atomic_store_explicit(&checked_ns, now, memory_order_relaxed);
+		return;
+	}
+	if (!is_due(&moved_ns, now, STUCK_NS))
+		return;
+	ask_others(true);
+	if (is_due(&checked_ns, now, CHECK_PEERS_NS))
+		each(requests_check_peers);
+}
