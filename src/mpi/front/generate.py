@@ -85,7 +85,7 @@ def held_body(f, call):
     if f.terms:
         lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
                   '\t}']
-    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
+    return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def keep_body(f, call):
@@ -102,7 +102,7 @@ def begin_body(f, call):
 
 def drop_body(f, call):
     return ['\tif (request)', '\t\tobserve_drop(*request);',
-            f'\treturn HOSTED(request_{f.name}({f.passed}));']
+            f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
@@ -195,28 +195,28 @@ def try_to_take(f, call):
     """Ours, or the library's."""
     form = form_of(f)[1]
     if form == 'blocking':
-        return ['\tif (take_call(&take, &rc))', '\t\treturn rc;',
-                f'\treturn take_passed(&take, HOSTED({call}));']
+        return ['\tif (coll_execute(&take, &rc))', '\t\treturn rc;',
+                f'\treturn coll_passed(&take, HOST_CALL({call}));']
     if form == 'persistent':
-        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
+        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
     return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;',
-            f'\treturn take_passed(&take, HOSTED({call}));']
+            f'\treturn coll_passed(&take, HOST_CALL({call}));']
 
 
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
     large = f'large_{f.name}({f.passed}, CALLER())'
-    meet = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
+    meet = ['\tif (abi_is_program_call(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
     return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{',
             *take(f),
-            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_ours(caller))',
+            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_program_call(caller))',
             f'\t\treturn {call};', *try_to_take(f, call), '}', '',
             f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))',
             f'\t\treturn {call};',
             f'\treturn {large};', '}', '',
             f'static int pend_{f.name}({f.args})', '{', *meet, '\tif (!rt_has_pending())',
             f'\t\treturn {gate(f)} ? {call} : {large};',
-            '\tif (abi_is_ours(CALLER())) {',
+            '\tif (abi_is_program_call(CALLER())) {',
             *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};',
             '}', '']
 
