@@ -16,19 +16,14 @@
 static uint64_t xfers_off(int ranks)
 {
 	return base_round_up(sizeof(struct exec_slot) +
-				     goal_block_bytes(exec_ops_max(ranks), exec_ops_max(ranks), 0),
+				     exec_ops_max(ranks) * sizeof(struct coll_op),
 			     BASE_CACHE_LINE);
 }
 
 /* One transfer more than receives: a copy's. */
-static uint64_t started_off(int ranks)
-{
-	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
-}
-
 static uint64_t starts_off(int ranks)
 {
-	return started_off(ranks) + exec_ops_max(ranks) * sizeof(uint64_t);
+	return xfers_off(ranks) + ((uint64_t)exec_recvs_max(ranks) + 1) * sizeof(struct xfer);
 }
 
 static uint64_t out_edges_off(int ranks)
@@ -58,7 +53,6 @@ int exec_create(struct node_group *g, void (*progress)(void *), void *progress_c
 	e->size = node_size(g);
 	e->slot_bytes = slot_bytes(e->size);
 	e->xfers_off = xfers_off(e->size);
-	e->started_off = started_off(e->size);
 	e->starts_off = starts_off(e->size);
 	e->out_edges_off = out_edges_off(e->size);
 	e->ring_off = EXEC_SLOTS * e->slot_bytes;
@@ -98,13 +92,13 @@ uint32_t exec_slots(const struct exec_comm *e) { return e->slots; }
 /* ---- beginning --------------------------------------------------------------------------- */
 
 /* Do others read this rank's first buffer, and so the bytes outside its pages too? */
-static bool sends_user(const struct goal_block *b, bool is_away)
+static bool sends_user(const struct coll_schedule *b, bool is_away)
 {
-	for (uint32_t i = 0; i < b->op_count; i++) {
-		const struct goal_op *op = &goal_ops_const(b)[i];
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct coll_op *op = &b->ops[i];
 
-		if ((op->type == GOAL_SEND && has_inline_edges(op)) ||
-		    (is_away && op->type == GOAL_COPY && op->src_mem == GOAL_USER))
+		if ((op->type == COLL_OP_SEND && has_inline_edges(op)) ||
+		    (is_away && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
 			return true;
 	}
 	return false;
@@ -115,23 +109,26 @@ static void ring_peers(struct exec_run *r)
 	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
 		if (k != r->comm->rank)
 			node_wake(r->comm->group, k);
-	for (uint32_t i = 0; i < r->block->op_count; i++)
-		if (run_op(r, i)->type != GOAL_COPY)
+	for (uint32_t i = 0; i < r->op_count; i++)
+		if (run_op(r, i)->type != COLL_OP_COPY)
 			node_wake(r->comm->group, (int)run_op(r, i)->peer);
 }
 
 static void publish_schedule(struct exec_run *r)
 {
 	const struct exec_call *call = &r->call;
+	const struct coll_schedule *b = call->schedule;
 	struct exec_slot *s = r->slot;
 
 	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
-	if (memcmp(slot_schedule(s), call->schedule, call->schedule->bytes))
-		memcpy(slot_schedule(s), call->schedule, call->schedule->bytes);
-	s->has_edges = sends_user(slot_schedule(s), call->is_away);
+	if (memcmp(slot_ops(s), b->ops, b->count * sizeof *b->ops))
+		memcpy(slot_ops(s), b->ops, b->count * sizeof *b->ops);
+	s->op_count = b->count;
+	s->recv_count = b->recv_count;
+	s->has_edges = sends_user(b, call->is_away);
 	if (s->has_edges)
-		xfer_fill_edges(&s->desc[GOAL_USER], call->user[0], s->edges);
-	for (uint32_t i = 0; i < slot_schedule(s)->recv_count; i++)
+		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND], s->edges);
+	for (uint32_t i = 0; i < b->recv_count; i++)
 		xfer_open(slot_xfer(r->comm, s, i), r->op);
 }
 
@@ -151,7 +148,6 @@ static void publish(struct exec_run *r)
 		run_reduce_publish(r, call->reduce);
 	else
 		publish_schedule(r);
-	r->block = slot_schedule(s);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
@@ -189,13 +185,14 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	r->call = *call;
 	r->op = number_of(e, call);
 	r->slot = slot_of(e, e->rank, r->op);
+	r->op_count = call->reduce ? 0 : call->schedule->count;
 	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
 }
 
-static bool is_too_big(const struct exec_comm *e, const struct goal_block *b)
+static bool is_too_big(const struct exec_comm *e, const struct exec_call *call)
 {
-	return b && (b->op_count > e->op_cap || b->adjacency_count > e->op_cap ||
-		     b->recv_count > e->recv_cap);
+	return !call->reduce &&
+	       (call->schedule->count > e->op_cap || call->schedule->recv_count > e->recv_cap);
 }
 
 int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_run **out)
@@ -205,7 +202,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 
 	if (ret)
 		return ret;
-	if (is_too_big(e, call->schedule))
+	if (is_too_big(e, call))
 		return -E2BIG;
 	if (*place && !atomic_load_explicit(&(*place)->has_ended,
 					    memory_order_acquire)) { /* partner: exec_end */
@@ -229,10 +226,9 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!call->is_away) /* whose caller may have left the call that it belongs to */
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->left = r->is_reduce ? 1 : r->block->op_count;
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		r->ops[i].waits = run_op(r, i)->requires;
-		r->ops[i].state = r->ops[i].waits ? EXEC_BLOCKED : EXEC_ACTIVE;
+	r->left = r->is_reduce ? 1 : r->op_count;
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		r->ops[i].state = EXEC_ACTIVE;
 		r->ops[i].staged = false;
 	}
 	*out = r;
@@ -322,7 +318,7 @@ int step_all(struct exec_run *r, enum exec_copy copy)
 
 	if (r->is_reduce)
 		return run_reduce_step(r, copy);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		ret = step_op(r, i, copy);
 		if (ret < 0)
 			return ret;

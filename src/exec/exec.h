@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exec: runs schedules (goal/) over transfers (xfer/), and reductions (reduce/): what the ranks of a
+ * exec: runs flat operations (coll/) over transfers (xfer/), and reductions (reduce/): what the ranks of a
  * collective do.
  *
  * Every rank of a node group publishes what it brings to a collective in a slot of the control
@@ -8,12 +8,10 @@
  * for each of its receives. Collectives of a communicator come in the same order on every rank, so
  * slot number n of one rank belongs to slot number n of any other; within it a send is matched to a
  * receive by (source, tag). Publishing is all a rank must do for others to move its data: whoever
- * arrives last starts, whoever waits helps; an operation that requires others is said to have
- * started when it may, and touched by nobody before.
+ * arrives last starts, whoever waits helps.
  *
  *   exec_area(rank): | slot 0 | slot 1 | ... | staging ring |
- *   slot:            | exec_slot | schedule | xfer [recv_count], one of a copy | started [op_count]
- * | reduce's |
+ *   slot:            | exec_slot | operations | xfer [recv_count], one of a copy | reduce's |
  *
  * A run is one rank's side of one collective:
  *
@@ -29,7 +27,7 @@
  * the edges of what the rank brings and gets.
  *
  * Limits that coll/ keeps: a rank stages one range of its memory in a collective; inline edges
- * exist for GOAL_USER + 0 only (sends from elsewhere are mapped, copied by system call, or staged).
+ * exist for COLL_SEND only (sends from elsewhere are mapped, copied by system call, or staged).
  *
  * Threads: begin, settle, leave, wait and end of a group by one thread at a time. What concerns a
  * run that was left (advance, is_over, is_there, pause) by any number of threads and in signal
@@ -39,9 +37,9 @@
 #define SLUICE_EXEC_H
 
 #include "engine/engine.h"
-#include "reduce/reduce.h"
-#include "goal/goal.h"
+#include "coll/coll.h"
 #include "node/node.h"
+#include "reduce/reduce.h"
 #include "region/region.h"
 #include "xfer/xfer.h"
 
@@ -53,7 +51,7 @@ struct exec_run;
 
 /* Bytes each rank's user area of the node group must have. */
 uint64_t exec_area_bytes(int ranks);
-/* The largest schedule: operations (and requirements), and receives among them. Room for all of a
+/* The largest schedule: operations, and receives among them. Room for all of a
  * collective in which each rank talks to each other, and for some more neighbours. */
 static inline uint32_t exec_ops_max(int ranks) { return 2 * (uint32_t)ranks + 32; }
 static inline uint32_t exec_recvs_max(int ranks) { return (uint32_t)ranks + 16; }
@@ -90,10 +88,10 @@ struct exec_reduce {
 
 /* One rank's side of a collective. */
 struct exec_call {
-	const struct goal_block *schedule; /* NULL: */
+	const struct coll_schedule *schedule; /* copied by exec_begin(); NULL: */
 	const struct exec_reduce *reduce;      /* not used after exec_begin(), but `combine` with ctx */
-	void *user[GOAL_MEMS - 1];
-	struct region_desc desc[GOAL_MEMS]; /* by memory space; zero when not used */
+	void *user[COLL_BUFFERS];
+	struct region_desc desc[COLL_BUFFERS]; /* zero when not used */
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
 	/* This rank may be away: what lies outside the pages of its memory is not left to it.
 	 * Others leave what it gets of that in its slot, and it takes it in its last exec_step().

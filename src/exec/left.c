@@ -15,24 +15,24 @@
 
 enum need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
 
-static enum need unmatched_need(const struct exec_run *r, const struct goal_op *op)
+static enum need unmatched_need(const struct exec_run *r, const struct coll_op *op)
 {
-	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank, NULL };
-	bool may = op->type == GOAL_COPY ? false
-		   : op->type == GOAL_SEND
+	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
+	bool may = op->type == COLL_OP_COPY ? false
+		   : op->type == COLL_OP_SEND
 			   ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op))
 			   : xfer_receiver_may_leave(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
 
-static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
+static enum need matched_need(const struct coll_op *op, const struct exec_op *o)
 {
 	const struct xfer_plan *p = &o->view.plan;
 
 	if (p->way != XFER_DIRECT)
 		return NEEDED_ALWAYS;
-	if (op->type == GOAL_COPY)
+	if (op->type == COLL_OP_COPY)
 		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments))
 			       ? NOT_NEEDED
 			       : NEEDED_NOW;
@@ -40,7 +40,7 @@ static enum need matched_need(const struct goal_op *op, const struct exec_op *o)
 		return NOT_NEEDED;
 	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are
 	 * not */
-	return op->type == GOAL_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
+	return op->type == COLL_OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
 }
 
 static enum need run_need(const struct exec_run *r, bool all_come)
@@ -49,13 +49,11 @@ static enum need run_need(const struct exec_run *r, bool all_come)
 
 	if (r->is_reduce)
 		return run_reduce_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
 		if (o->state == EXEC_DONE)
 			continue;
-		if (o->state == EXEC_BLOCKED)
-			return NEEDED_ALWAYS;
 		n = o->state == EXEC_MATCHED ? matched_need(run_op(r, i), o) :
 		    all_come		     ? NEEDED_NOW :
 					       unmatched_need(r, run_op(r, i));
@@ -108,14 +106,14 @@ void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
 	if (r->is_reduce)
 		run_reduce_each_range(r, visit, arg);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		const struct goal_op *op = run_op(r, i);
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		const struct coll_op *op = run_op(r, i);
 
 		if (r->ops[i].state == EXEC_DONE)
 			continue;
-		visit(arg, &r->call.desc[op->mem], op->off, op->bytes, op->type != GOAL_SEND);
-		if (op->type == GOAL_COPY)
-			visit(arg, &r->call.desc[op->src_mem], op->src_off, op->bytes, false);
+		visit(arg, &r->call.desc[op->buf], op->off, op->bytes, op->type != COLL_OP_SEND);
+		if (op->type == COLL_OP_COPY)
+			visit(arg, &r->call.desc[op->src_buf], op->src_off, op->bytes, false);
 	}
 }
 
@@ -135,7 +133,7 @@ static void start_next(void *arg)
 	while (!atomic_load_explicit(&r->is_stopped,
 				     memory_order_acquire)) { /* partner: exec_stop_channel */
 		i = atomic_fetch_add_explicit(&r->next_queued, 1, memory_order_relaxed);
-		if (i >= r->block->op_count)
+		if (i >= r->op_count)
 			break;
 		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move &&
 		    !is_taken_up(&r->ops[i].view) &&
@@ -149,14 +147,14 @@ static void start_next(void *arg)
 
 static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 {
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		struct exec_op *o = &r->ops[i];
 		bool had_edges = o->state == EXEC_MATCHED && o->view.edges_done;
 		int ret;
 
 		if (o->state != EXEC_MATCHED)
 			continue;
-		ret = run_op(r, i)->type == GOAL_COPY ? match_copy(r, i, mode, &o->view) :
+		ret = run_op(r, i)->type == COLL_OP_COPY ? match_copy(r, i, mode, &o->view) :
 							match_op(r, i, mode, &o->view);
 		o->view.edges_done |= had_edges;
 		if (ret) /* its peer has passed on: it will be found over; anything else is found
@@ -243,12 +241,12 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
 			uintptr_t *hi)
 {
-	const struct goal_op *op = run_op(r, i);
+	const struct coll_op *op = run_op(r, i);
 
-	if (side && op->type != GOAL_COPY)
+	if (side && op->type != COLL_OP_COPY)
 		return false;
-	*lo = side ? r->call.desc[op->src_mem].addr + op->src_off
-		   : r->call.desc[op->mem].addr + op->off;
+	*lo = side ? r->call.desc[op->src_buf].addr + op->src_off
+		   : r->call.desc[op->buf].addr + op->off;
 	*hi = *lo + op->bytes;
 	return true;
 }
@@ -270,11 +268,11 @@ int exec_advance(struct exec_run *r, uintptr_t want)
 
 	if (r->is_reduce)
 		return run_reduce_advance(r, want);
-	for (uint32_t i = 0; want && !ret && i < r->block->op_count; i++)
+	for (uint32_t i = 0; want && !ret && i < r->op_count; i++)
 		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
 			if (want >= lo && want < hi)
 				ret = advance_op(r, i, &(uint64_t){ want - lo });
-	for (uint32_t i = 0; !ret && i < r->block->op_count; i++)
+	for (uint32_t i = 0; !ret && i < r->op_count; i++)
 		ret = advance_op(r, i, NULL);
 	return ret;
 }
@@ -293,7 +291,7 @@ bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
 
 	if (r->is_reduce)
 		return run_reduce_range_is_there(r, start, end);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		for (int side = 0; side < 2 && local_range(r, i, side, &lo, &hi); side++) {
 			uintptr_t from = lo > start ? lo : start, to = hi < end ? hi : end;
 
@@ -316,7 +314,7 @@ bool exec_is_over(struct exec_run *r)
 {
 	if (r->is_reduce)
 		return run_reduce_is_over(r);
-	for (uint32_t i = 0; i < r->block->op_count; i++)
+	for (uint32_t i = 0; i < r->op_count; i++)
 		if (!is_op_over(r, i))
 			return false;
 	return true;
@@ -326,7 +324,7 @@ bool exec_is_taken_up(struct exec_run *r)
 {
 	if (r->is_reduce)
 		return run_reduce_is_taken_up(r);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		struct xfer_view v;
 		int ret = view_of(r, i, &v);
 
@@ -340,10 +338,10 @@ bool exec_is_matched(struct exec_run *r)
 {
 	if (r->is_reduce)
 		return run_reduce_is_matched(r);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
-		const struct goal_op *op = run_op(r, i);
+	for (uint32_t i = 0; i < r->op_count; i++) {
+		const struct coll_op *op = run_op(r, i);
 		struct exec_slot *s =
-			op->type == GOAL_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
+			op->type == COLL_OP_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
 
 		if (s && !slot_is_published(s, r->op) && !slot_has_passed(s, r->op))
 			return false;
@@ -366,7 +364,7 @@ static bool may_be_held(struct exec_run *r, uint32_t i)
 {
 	struct xfer_view v;
 
-	return run_op(r, i)->type != GOAL_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT &&
+	return run_op(r, i)->type != COLL_OP_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT &&
 	       is_taken_up(&v) && !xfer_is_done(v.x, r->op, v.plan.total);
 }
 
@@ -374,7 +372,7 @@ void call_peers(struct exec_run *r, struct node_wait *w)
 {
 	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };
 
-	for (uint32_t i = 0; f.is_stuck && i < r->block->op_count; i++) {
+	for (uint32_t i = 0; f.is_stuck && i < r->op_count; i++) {
 		f.needs_peer = may_be_held(r, i);
 		if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
 			node_wake_process(r->comm->group, (int)run_op(r, i)->peer);
@@ -419,8 +417,8 @@ static uint64_t waited_since_ns(const struct exec_run *r)
 	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
 		if (k != r->comm->rank)
 			first = base_min_u64(first, waits_since_ns(r, k));
-	for (uint32_t i = 0; i < r->block->op_count; i++)
-		if (run_op(r, i)->type != GOAL_COPY)
+	for (uint32_t i = 0; i < r->op_count; i++)
+		if (run_op(r, i)->type != COLL_OP_COPY)
 			first = base_min_u64(first, waits_since_ns(r, (int)run_op(r, i)->peer));
 	return first;
 }
@@ -450,7 +448,7 @@ uint64_t exec_work_bytes(const struct exec_run *r)
 
 	if (r->is_reduce)
 		return run_reduce_work_bytes(r);
-	for (uint32_t i = 0; i < r->block->op_count; i++) {
+	for (uint32_t i = 0; i < r->op_count; i++) {
 		const struct exec_op *o = &r->ops[i];
 
 		if (o->state == EXEC_MATCHED && o->view.plan.others_move && !is_taken_up(&o->view))

@@ -12,10 +12,6 @@
 
 #define ROOM_BYTES (32u << 10) /* of each piece, for operations of the program */
 
-static const struct goal_block no_schedule = {
-	.magic = GOAL_MAGIC, .version = GOAL_VERSION, .bytes = sizeof(struct goal_block)
-};
-
 /* ---- what is published ------------------------------------------------------------------- */
 
 static uint64_t *slot_starts(const struct exec_comm *e, struct exec_slot *s)
@@ -29,8 +25,8 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
 
 	return (struct reduce_side){
-		.in = &s->desc[s->is_in_place ? GOAL_USER + 1 : GOAL_USER],
-		.out = &s->desc[GOAL_USER + 1],
+		.in = &s->desc[s->is_in_place ? COLL_RECV : COLL_SEND],
+		.out = &s->desc[COLL_RECV],
 		.in_off = s->is_in_place ? s->reduce_out_off : s->reduce_in_off,
 		.out_off = s->reduce_out_off,
 		.in_edges = s->edges,
@@ -133,9 +129,9 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
 {
 	struct exec_slot *s = r->slot;
-	uint16_t in = f->in_place ? GOAL_USER + 1 : GOAL_USER;
+	enum coll_buffer in = f->in_place ? COLL_RECV : COLL_SEND;
 
-	memcpy(slot_schedule(s), &no_schedule, sizeof no_schedule);
+	s->op_count = s->recv_count = 0;
 	s->reduce = r->reduce.shape;
 	s->reduce_in_off = f->in_off;
 	s->reduce_out_off = f->out_off;
@@ -143,7 +139,7 @@ void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
 	if (f->kind == COLL_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
-	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);
+	xfer_fill_edges(&s->desc[in], r->call.user[in], s->edges);
 	xfer_open(slot_xfer(r->comm, s, 0), r->op);
 	r->has_reduce_edges = !reduce_has_edges(&r->reduce, (uint32_t)r->comm->rank);
 }
@@ -305,13 +301,13 @@ bool run_reduce_is_needed(const struct exec_run *r, bool all_come)
 
 /* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets
  * nothing. */
-struct range { uint16_t mem; uint64_t off, bytes; };
+struct range { enum coll_buffer mem; uint64_t off, bytes; };
 
 static struct range input_range(const struct exec_run *r)
 {
 	struct reduce_side s = side_of(r->reduce.ctx, (uint32_t)r->comm->rank);
 
-	return (struct range){ r->slot->is_in_place ? GOAL_USER + 1 : GOAL_USER, s.in_off,
+	return (struct range){ r->slot->is_in_place ? COLL_RECV : COLL_SEND, s.in_off,
 			       r->reduce.shape.count * r->reduce.shape.element_bytes };
 }
 
@@ -320,7 +316,7 @@ static struct range output_range(const struct exec_run *r, uint64_t *out_first)
 	uint64_t n;
 
 	reduce_result(&r->reduce.shape, r->reduce.starts, (uint32_t)r->comm->rank, out_first, &n);
-	return (struct range){ GOAL_USER + 1, r->slot->reduce_out_off,
+	return (struct range){ COLL_RECV, r->slot->reduce_out_off,
 			       n * r->reduce.shape.element_bytes };
 }
 

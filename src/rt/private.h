@@ -63,14 +63,11 @@ struct rt_comm {
 	void (*progress)(void *ctx); /* of struct rt_oob */
 	void *progress_ctx;
 	/* work space for one schedule */
-	struct goal_op *ops;
-	struct goal_edge *edges;
-	struct goal_block *block;
-	size_t block_cap;
+	struct coll_op *ops;
 	struct coll_part *parts[2]; /* of what is sent, and received; by rank or neighbour */
 	uint64_t *starts;           /* of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */
-	struct region_extent scratch[GOAL_MEMS - 1];
+	struct region_extent scratch[COLL_BUFFERS];
 	struct requests requests;
 	/* by kind, and by size in powers of two */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];

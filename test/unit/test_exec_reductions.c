@@ -201,8 +201,8 @@ static struct exec_run *one_begin(struct one *o, int place)
 	f->ctx = f;
 	call.user[0] = o->in.used;
 	call.user[1] = o->out.used;
-	call.desc[GOAL_USER] = o->in.desc;
-	call.desc[GOAL_USER + 1] = o->out.desc;
+	call.desc[COLL_SEND] = o->in.desc;
+	call.desc[COLL_RECV] = o->out.desc;
 	CHECK_EQ(exec_begin(exec_case.e, &call, &run), 0);
 	return run;
 }

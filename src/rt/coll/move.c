@@ -215,21 +215,17 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
 	       struct side *recv, struct ending *end)
 {
+	struct coll_schedule schedule;
 	struct exec_call call = {
-		.schedule = c->block,
+		.schedule = &schedule,
 		.user = { send->addr, recv->addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
 		.name = end->leave.name,
 	};
-	uint32_t cap = coll_ops_max(node_size(c->group));
-	struct goal_build b;
 	struct exec_run *r;
-	int ret;
+	int ret = coll_build(shape, c->ops, coll_ops_max(node_size(c->group)), &schedule);
 
-	goal_build_init(&b, c->ops, cap, c->edges, cap);
-	coll_build(&b, shape);
-	ret = goal_compile(&b, c->block, c->block_cap);
 	if (!ret)
 		ret = run_begin(c, &call, &r);
 	return ret ? ret : ending_run(c, r, end, &send->desc, &recv->desc);

@@ -15,15 +15,12 @@ static struct rt_comm *comm_alloc(int size)
 
 	if (!c)
 		return NULL;
-	c->block_cap = goal_block_bytes(ops, ops, 0);
 	c->ops = calloc(ops, sizeof *c->ops);
-	c->edges = calloc(ops, sizeof *c->edges);
-	c->block = calloc(1, c->block_cap);
 	ret = requests_comm_created(c);
 	for (int i = 0; i < 2; i++)
 		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
 	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
-	if (!ret && c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts)
+	if (!ret && c->ops && c->parts[0] && c->parts[1] && c->starts)
 		return c;
 	rt_comm_destroy(c);
 	return NULL;
@@ -131,8 +128,6 @@ void rt_comm_destroy(struct rt_comm *c)
 	if (c->group)
 		node_group_destroy(c->group);
 	free(c->ops);
-	free(c->edges);
-	free(c->block);
 	free(c->parts[0]);
 	free(c->parts[1]);
 	free(c->starts);

@@ -23,7 +23,7 @@ struct rt_request {
 	void *owner;
 	struct request_side send, recv;
 	struct policy_reuse *reuse;      /* that is told whether others have its memory mapped, or NULL */
-	struct goal_block *block; /* its schedule; NULL: it combines */
+	struct coll_schedule schedule; /* no operations: it combines */
 	uint64_t *starts;         /* of what is combined and scattered */
 	struct exec_run *run;     /* while it is active */
 	int lane;                 /* it is started again and again, in this lane; -1: once */
@@ -68,7 +68,7 @@ void request_leave_lane(struct rt_request *r);
 
 /* ---- request_schedule.c ------------------------------------------------------------------ */
 
-/* Makes r->block, or r->starts. 0 or -errno. */
+/* Makes r->schedule, or r->starts. 0 or -errno. */
 int request_schedule(struct rt_request *r);
 void request_unschedule(struct rt_request *r);
 /* What is combined, for exec_begin(). */

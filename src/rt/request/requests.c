@@ -209,7 +209,7 @@ static int begin_run(struct rt_request *r)
 	struct exec_run *run;
 	struct exec_reduce reduce;
 	struct exec_call call = {
-		.schedule = r->block,
+		.schedule = &r->schedule,
 		.reduce = request_is_reduce(r) ? &reduce : NULL,
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },

@@ -23,26 +23,6 @@ bool request_is_allgather(const struct rt_request *r)
 	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
 }
 
-static void build(const struct rt_request *r, struct goal_build *b)
-{
-	const struct coll_call *call = r->call;
-	struct coll_shape shape = {
-		.kind = call->kind,
-		.rank = node_rank(r->comm->group),
-		.ranks = node_size(r->comm->group),
-		.root = call->root,
-		.send = call->send.parts,
-		.recv = call->recv.parts,
-		.in_place = call->in_place,
-		.sources = call->sources,
-		.targets = call->targets,
-		.source_count = call->recv.count,
-		.target_count = call->target_count,
-	};
-
-	coll_build(b, &shape);
-}
-
 /* ---- what combines ----------------------------------------------------------------------- */
 
 static int find_starts(struct rt_request *r)
@@ -72,35 +52,40 @@ void request_reduce(const struct rt_request *r, struct exec_reduce *out)
 
 void request_unschedule(struct rt_request *r)
 {
-	free(r->block);
+	free(r->schedule.ops);
 	free(r->starts);
-	r->block = NULL;
+	r->schedule = (struct coll_schedule){ 0 };
 	r->starts = NULL;
 }
 
-static int compile(struct rt_request *r)
+static int build(struct rt_request *r)
 {
-	uint32_t cap = exec_ops_max(node_size(r->comm->group));
-	struct goal_op *ops = calloc(cap, sizeof(*ops));
-	struct goal_edge *edges = calloc(cap, sizeof(*edges));
-	size_t bytes = goal_block_bytes(cap, cap, 0);
-	struct goal_build b;
-	int ret = -ENOMEM;
+	const struct coll_call *call = r->call;
+	const struct coll_shape shape = {
+		.kind = call->kind,
+		.rank = node_rank(r->comm->group),
+		.ranks = node_size(r->comm->group),
+		.root = call->root,
+		.send = call->send.parts,
+		.recv = call->recv.parts,
+		.in_place = call->in_place,
+		.sources = call->sources,
+		.targets = call->targets,
+		.source_count = call->recv.count,
+		.target_count = call->target_count,
+	};
+	uint32_t cap = exec_ops_max(shape.ranks);
+	struct coll_op *ops = calloc(cap, sizeof(*ops));
+	int ret = ops ? coll_build(&shape, ops, cap, &r->schedule) : -ENOMEM;
 
-	r->block = malloc(bytes);
-	if (ops && edges && r->block) {
-		goal_build_init(&b, ops, cap, edges, cap);
-		build(r, &b);
-		ret = goal_compile(&b, r->block, bytes);
+	if (ret) {
+		free(ops);
+		r->schedule = (struct coll_schedule){ 0 };
 	}
-	free(ops);
-	free(edges);
-	if (ret)
-		request_unschedule(r);
 	return ret;
 }
 
 int request_schedule(struct rt_request *r)
 {
-	return request_is_reduce(r) ? find_starts(r) : compile(r);
+	return request_is_reduce(r) ? find_starts(r) : build(r);
 }
