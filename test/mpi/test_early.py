@@ -16,7 +16,7 @@ from support.paths import SOURCES
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'OMP_NUM_THREADS': '4'}
 LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
 # Not only those kinds that are taken anyhow.
