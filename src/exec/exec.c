@@ -91,45 +91,11 @@ uint32_t exec_slots(const struct exec_comm *e) { return e->slots; }
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Do others read this rank's first buffer, and so the bytes outside its pages too? */
-static bool sends_user(const struct coll_schedule *b, bool is_away)
+static void wake_peers(struct exec_run *r)
 {
-	for (uint32_t i = 0; i < b->count; i++) {
-		const struct coll_op *op = &b->ops[i];
-
-		if ((op->type == COLL_OP_SEND && has_inline_edges(op)) ||
-		    (is_away && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
-			return true;
-	}
-	return false;
-}
-
-static void ring_peers(struct exec_run *r)
-{
-	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
-		if (k != r->comm->rank)
-			node_wake(r->comm->group, k);
-	for (uint32_t i = 0; i < r->op_count; i++)
-		if (run_op(r, i)->type != COLL_OP_COPY)
-			node_wake(r->comm->group, (int)run_op(r, i)->peer);
-}
-
-static void publish_schedule(struct exec_run *r)
-{
-	const struct exec_call *call = &r->call;
-	const struct coll_schedule *b = call->schedule;
-	struct exec_slot *s = r->slot;
-
-	/* programs repeat themselves: then the peers' cached copies of these lines stay valid */
-	if (memcmp(slot_ops(s), b->ops, b->count * sizeof *b->ops))
-		memcpy(slot_ops(s), b->ops, b->count * sizeof *b->ops);
-	s->op_count = b->count;
-	s->recv_count = b->recv_count;
-	s->has_edges = sends_user(b, call->is_away);
-	if (s->has_edges)
-		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND], s->edges);
-	for (uint32_t i = 0; i < b->recv_count; i++)
-		xfer_open(slot_xfer(r->comm, s, i), r->op);
+	for (uint32_t i = 0; i < r->kind->peer_count(r); i++)
+		if (r->kind->peer_at(r, i) >= 0)
+			node_wake(r->comm->group, r->kind->peer_at(r, i));
 }
 
 static void publish(struct exec_run *r)
@@ -143,18 +109,15 @@ static void publish(struct exec_run *r)
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
 	s->is_away = call->is_away;
-	s->is_reduce = r->is_reduce;
-	if (r->is_reduce)
-		run_reduce_publish(r, call->reduce);
-	else
-		publish_schedule(r);
+	s->is_reduce = !!call->reduce;
+	r->kind->publish(r);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
 	atomic_store_explicit(&s->waits_since_ns, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->op, r->op, memory_order_release); /* partner: slot_is_published */
 	/* Whoever of two arrives last sees the other: both publish, then look. Partner: the same
 	 * fence of the peer. */
 	atomic_thread_fence(memory_order_seq_cst);
-	ring_peers(r);
+	wake_peers(r);
 }
 
 static struct exec_run *run_get(struct exec_comm *e)
@@ -185,6 +148,7 @@ static void run_reset(struct exec_run *r, struct exec_comm *e, const struct exec
 	r->call = *call;
 	r->op = number_of(e, call);
 	r->slot = slot_of(e, e->rank, r->op);
+	r->kind = call->reduce ? &reduction_ops : &transfers_ops;
 	r->op_count = call->reduce ? 0 : call->schedule->count;
 	r->next_help = (uint32_t)e->rank + 1; /* not everybody helps the same first */
 }
@@ -215,7 +179,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!r)
 		return -ENOMEM;
 	run_reset(r, e, call);
-	ret = call->reduce ? run_reduce_begin(r, call->reduce) : 0;
+	ret = call->reduce ? reduction_begin(r) : 0;
 	if (ret) {
 		r->next_free = e->free_runs;
 		e->free_runs = r;
@@ -226,7 +190,7 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	if (!call->is_away) /* whose caller may have left the call that it belongs to */
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->left = r->is_reduce ? 1 : r->op_count;
+	r->left = call->reduce ? 1 : r->op_count;
 	for (uint32_t i = 0; i < r->op_count; i++) {
 		r->ops[i].state = EXEC_ACTIVE;
 		r->ops[i].staged = false;
@@ -312,22 +276,6 @@ int wait_step(struct exec_run *r, struct node_wait *w)
 	return node_wait(e->group, w) ? check_peers(r) : 0;
 }
 
-int step_all(struct exec_run *r, enum exec_copy copy)
-{
-	int progress = 0, ret;
-
-	if (r->is_reduce)
-		return run_reduce_step(r, copy);
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		ret = step_op(r, i, copy);
-		if (ret < 0)
-			return ret;
-		progress |= ret;
-	}
-	ret = step_stage(r);
-	return ret < 0 ? ret : progress | ret;
-}
-
 static int run_to_end(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
@@ -336,9 +284,9 @@ static int run_to_end(struct exec_run *r)
 
 	node_wait_init(&w);
 	while (r->left) {
-		ret = step_all(r, EXEC_COPY_ALL);
+		ret = r->kind->step(r, EXEC_COPY_ALL);
 		if (!ret)
-			ret = step_help(r);
+			ret = r->kind->help(r);
 		if (ret < 0)
 			break;
 		if (ret) {
@@ -382,10 +330,10 @@ int exec_wait(struct exec_run *r) { return finish(r, run_to_end(r)); }
 
 int exec_step(struct exec_run *r, enum exec_copy copy, bool *out_ended)
 {
-	int ret = step_all(r, copy);
+	int ret = r->kind->step(r, copy);
 
 	if (!ret && r->left && copy == EXEC_COPY_ALL)
-		ret = step_help(r);
+		ret = r->kind->help(r);
 	*out_ended = ret < 0 || !r->left;
 	if (!*out_ended)
 		return ret;

@@ -13,68 +13,18 @@
 
 /* ---- may it be left? --------------------------------------------------------------------- */
 
-enum need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
-
-static enum need unmatched_need(const struct exec_run *r, const struct coll_op *op)
-{
-	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
-	bool may = op->type == COLL_OP_COPY ? false
-		   : op->type == COLL_OP_SEND
-			   ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op))
-			   : xfer_receiver_may_leave(&end, op->bytes);
-
-	return may ? NOT_NEEDED : NEEDED_NOW;
-}
-
-static enum need matched_need(const struct coll_op *op, const struct exec_op *o)
-{
-	const struct xfer_plan *p = &o->view.plan;
-
-	if (p->way != XFER_DIRECT)
-		return NEEDED_ALWAYS;
-	if (op->type == COLL_OP_COPY)
-		return xfer_is_done(o->view.x, o->view.tag, p->total & ~xfer_bits(p->fragments))
-			       ? NOT_NEEDED
-			       : NEEDED_NOW;
-	if (!xfer_needs_me(&o->view))
-		return NOT_NEEDED;
-	/* the receiver's edges are a matter of this moment; fragments that nobody else can copy are
-	 * not */
-	return op->type == COLL_OP_RECV && !o->view.edges_done ? NEEDED_NOW : NEEDED_ALWAYS;
-}
-
-static enum need run_need(const struct exec_run *r, bool all_come)
-{
-	enum need worst = NOT_NEEDED, n;
-
-	if (r->is_reduce)
-		return run_reduce_is_needed(r, all_come) ? NEEDED_NOW : NOT_NEEDED;
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct exec_op *o = &r->ops[i];
-
-		if (o->state == EXEC_DONE)
-			continue;
-		n = o->state == EXEC_MATCHED ? matched_need(run_op(r, i), o) :
-		    all_come		     ? NEEDED_NOW :
-					       unmatched_need(r, run_op(r, i));
-		if (n > worst)
-			worst = n;
-	}
-	return worst;
-}
-
 int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t wait_ns)
 {
 	struct node_group *g = r->comm->group;
 	uint64_t since_ns = 0;
 	struct node_wait w;
-	enum need need;
+	enum run_need need;
 	int ret;
 
 	node_wait_init(&w);
 	for (;;) {
-		ret = step_all(r, copy);
-		need = r->left ? run_need(r, all_come) : NOT_NEEDED;
+		ret = r->kind->step(r, copy);
+		need = r->left ? r->kind->need(r, all_come) : NOT_NEEDED;
 		if (ret < 0 || !r->left || need == NEEDED_ALWAYS)
 			break;
 		if (ret) {
@@ -102,27 +52,7 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 	return !r->left ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_LEAVE : EXEC_NEEDED;
 }
 
-void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
-{
-	if (r->is_reduce)
-		run_reduce_each_range(r, visit, arg);
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_op *op = run_op(r, i);
-
-		if (r->ops[i].state == EXEC_DONE)
-			continue;
-		visit(arg, &r->call.desc[op->buf], op->off, op->bytes, op->type != COLL_OP_SEND);
-		if (op->type == COLL_OP_COPY)
-			visit(arg, &r->call.desc[op->src_buf], op->src_off, op->bytes, false);
-	}
-}
-
 /* ---- the channel ------------------------------------------------------------------------- */
-
-static bool is_taken_up(const struct xfer_view *v)
-{
-	return xfer_is_claimed_up(v->x, v->tag, v->plan.units);
-}
 
 /* Called by the queue when it has posted and got back all it could: the next operation's turn. */
 static void start_next(void *arg)
@@ -136,7 +66,7 @@ static void start_next(void *arg)
 		if (i >= r->op_count)
 			break;
 		if (r->ops[i].state == EXEC_MATCHED && r->ops[i].view.can_move &&
-		    !is_taken_up(&r->ops[i].view) &&
+		    !transfer_is_claimed(&r->ops[i].view) &&
 		    xfer_queue_start(&r->queue, &r->ops[i].view, r->chan, r->depth, start_next, r))
 			return;
 	}
@@ -222,132 +152,29 @@ void exec_rescue(struct exec_run *r)
 		xfer_queue_rescue(&r->queue, os_now_ns());
 }
 
-/* ---- looking and helping ----------------------------------------------------------------- */
+/* ---- what the kind of run does ----------------------------------------------------------- */
 
-/* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there.
- */
-static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
+void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
-	if (r->ops[i].state == EXEC_DONE)
-		return -ESTALE;
-	if (r->ops[i].state != EXEC_MATCHED)
-		return match_op(r, i, XFER_VIEW_ALIASED, out);
-	*out = r->ops[i].view;
-	return 0;
+	r->kind->each_range(r, visit, arg);
 }
 
-/* Where the program sees the bytes of operation i: where they go to or come from; of a copy inside
- * this rank, side 1 is where they come from. False: there is no such side. */
-static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
-			uintptr_t *hi)
-{
-	const struct coll_op *op = run_op(r, i);
-
-	if (side && op->type != COLL_OP_COPY)
-		return false;
-	*lo = side ? r->call.desc[op->src_buf].addr + op->src_off
-		   : r->call.desc[op->buf].addr + op->off;
-	*hi = *lo + op->bytes;
-	return true;
-}
-
-static int advance_op(struct exec_run *r, uint32_t i, const uint64_t *offset)
-{
-	struct xfer_view v;
-	int ret = view_of(r, i, &v);
-
-	if (ret)
-		return ret == -ESTALE || ret == -EAGAIN ? 0 : ret;
-	return xfer_move(&v, offset ? xfer_fragment_of(&v.plan, *offset) : XFER_ANY);
-}
-
-int exec_advance(struct exec_run *r, uintptr_t want)
-{
-	uintptr_t lo, hi;
-	int ret = 0;
-
-	if (r->is_reduce)
-		return run_reduce_advance(r, want);
-	for (uint32_t i = 0; want && !ret && i < r->op_count; i++)
-		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
-			if (want >= lo && want < hi)
-				ret = advance_op(r, i, &(uint64_t){ want - lo });
-	for (uint32_t i = 0; !ret && i < r->op_count; i++)
-		ret = advance_op(r, i, NULL);
-	return ret;
-}
-
-static bool is_part_there(struct exec_run *r, uint32_t i, uint64_t at, uint64_t bytes)
-{
-	struct xfer_view v;
-	int ret = view_of(r, i, &v);
-
-	return ret == -ESTALE || (!ret && xfer_is_there(&v, at, bytes));
-}
+int exec_advance(struct exec_run *r, uintptr_t want) { return r->kind->advance(r, want); }
 
 bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
-	uintptr_t lo, hi;
-
-	if (r->is_reduce)
-		return run_reduce_range_is_there(r, start, end);
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		for (int side = 0; side < 2 && local_range(r, i, side, &lo, &hi); side++) {
-			uintptr_t from = lo > start ? lo : start, to = hi < end ? hi : end;
-
-			if (from < to && !is_part_there(r, i, from - lo, to - from))
-				return false;
-		}
-	}
-	return true;
+	return r->kind->is_range_complete(r, start, end);
 }
 
-static bool is_op_over(struct exec_run *r, uint32_t i)
-{
-	struct xfer_view v;
-	int ret = view_of(r, i, &v);
+bool exec_is_over(struct exec_run *r) { return r->kind->is_complete(r); }
 
-	return ret == -ESTALE || (!ret && xfer_is_done(v.x, r->op, v.plan.total));
-}
+bool exec_is_taken_up(struct exec_run *r) { return r->kind->is_claimed(r); }
 
-bool exec_is_over(struct exec_run *r)
-{
-	if (r->is_reduce)
-		return run_reduce_is_over(r);
-	for (uint32_t i = 0; i < r->op_count; i++)
-		if (!is_op_over(r, i))
-			return false;
-	return true;
-}
+bool exec_is_matched(struct exec_run *r) { return r->kind->is_matched(r); }
 
-bool exec_is_taken_up(struct exec_run *r)
-{
-	if (r->is_reduce)
-		return run_reduce_is_taken_up(r);
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		struct xfer_view v;
-		int ret = view_of(r, i, &v);
+uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(r); }
 
-		if (ret != -ESTALE && (ret || !is_taken_up(&v)))
-			return false;
-	}
-	return true;
-}
-
-bool exec_is_matched(struct exec_run *r)
-{
-	if (r->is_reduce)
-		return run_reduce_is_matched(r);
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_op *op = run_op(r, i);
-		struct exec_slot *s =
-			op->type == COLL_OP_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
-
-		if (s && !slot_is_published(s, r->op) && !slot_has_passed(s, r->op))
-			return false;
-	}
-	return true;
-}
+/* ---- waiting for a detached run ----------------------------------------------------------------- */
 
 void exec_let_progress(struct exec_run *r, const struct node_wait *w)
 {
@@ -355,25 +182,12 @@ void exec_let_progress(struct exec_run *r, const struct node_wait *w)
 		r->comm->progress(r->comm->progress_ctx);
 }
 
-/*
- * Everything is claimed, and not all of it in place: by a mover that is busy, or by a channel of
- * the other end's, of which nobody but its own process may take it back, as it may still write.
- * Should that process compute, it is called.
- */
-static bool may_be_held(struct exec_run *r, uint32_t i)
-{
-	struct xfer_view v;
-
-	return run_op(r, i)->type != COLL_OP_COPY && !view_of(r, i, &v) && v.plan.way == XFER_DIRECT &&
-	       is_taken_up(&v) && !xfer_is_done(v.x, r->op, v.plan.total);
-}
-
 void call_peers(struct exec_run *r, struct node_wait *w)
 {
 	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };
 
 	for (uint32_t i = 0; f.is_stuck && i < r->op_count; i++) {
-		f.needs_peer = may_be_held(r, i);
+		f.needs_peer = transfer_may_be_held(r, i);
 		if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
 			node_wake_process(r->comm->group, (int)run_op(r, i)->peer);
 	}
@@ -414,12 +228,9 @@ static uint64_t waited_since_ns(const struct exec_run *r)
 {
 	uint64_t first = UINT64_MAX;
 
-	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
-		if (k != r->comm->rank)
-			first = base_min_u64(first, waits_since_ns(r, k));
-	for (uint32_t i = 0; i < r->op_count; i++)
-		if (run_op(r, i)->type != COLL_OP_COPY)
-			first = base_min_u64(first, waits_since_ns(r, (int)run_op(r, i)->peer));
+	for (uint32_t i = 0; i < r->kind->peer_count(r); i++)
+		if (r->kind->peer_at(r, i) >= 0)
+			first = base_min_u64(first, waits_since_ns(r, r->kind->peer_at(r, i)));
 	return first;
 }
 
@@ -440,21 +251,6 @@ void exec_end(struct exec_run *r)
 	atomic_store_explicit(&r->slot->over, r->op,
 			      memory_order_release); /* partner: slot_is_over */
 	atomic_store_explicit(&r->has_ended, true, memory_order_release); /* partner: exec_begin */
-}
-
-uint64_t exec_work_bytes(const struct exec_run *r)
-{
-	uint64_t bytes = 0;
-
-	if (r->is_reduce)
-		return run_reduce_work_bytes(r);
-	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct exec_op *o = &r->ops[i];
-
-		if (o->state == EXEC_MATCHED && o->view.plan.others_move && !is_taken_up(&o->view))
-			bytes += o->view.plan.bytes;
-	}
-	return bytes;
 }
 
 uint64_t exec_tag(const struct exec_run *r) { return r->op & XFER_TAG_MASK; }

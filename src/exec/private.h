@@ -49,6 +49,7 @@ struct exec_help {
 
 struct exec_run {
 	struct exec_comm *comm;
+	const struct run_ops *kind;
 	uint64_t op;           /* number of the collective, from 1 */
 	struct exec_call call;
 	struct exec_slot *slot;
@@ -72,9 +73,8 @@ struct exec_run {
 	void *drained_arg;
 	struct exec_run *next_free;
 	/* a reduce; not written any more once the run was left */
-	bool is_reduce;
-	bool is_reduce_matched,
-		has_reduce_edges; /* every rank has come; its result's edges are in place */
+	bool has_matched;      /* every rank has come */
+	bool has_reduce_edges; /* the edges of its result are in place */
 	struct slot_reduce reduce_at;
 	uint32_t reduce_done; /* slices from its own on that are known to be done */
 	struct reduce_view reduce;
@@ -154,19 +154,42 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy);
 int step_stage(struct exec_run *r);
 int step_help(struct exec_run *r);
 
-/* reduce.c: a run that is a reduce, by what left.c and exec.c do with one that is a schedule */
-int run_reduce_begin(struct exec_run *r,
-		   const struct exec_reduce *f); /* before it is published; 0 or -errno */
-void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f);
-int run_reduce_step(struct exec_run *r, enum exec_copy copy);
-bool run_reduce_is_needed(const struct exec_run *r, bool all_come);
-void run_reduce_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
-int run_reduce_advance(struct exec_run *r, uintptr_t want);
-bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
-bool run_reduce_is_over(struct exec_run *r);
-bool run_reduce_is_taken_up(struct exec_run *r);
-bool run_reduce_is_matched(struct exec_run *r);
-uint64_t run_reduce_work_bytes(const struct exec_run *r);
+enum run_need { NOT_NEEDED, NEEDED_NOW, NEEDED_ALWAYS };
+
+/*
+ * What a run consists of. From advance() on: of detached runs, by any number of threads and in
+ * signal handlers at once; nothing of the run is written there.
+ */
+struct run_ops {
+	/* Fills the slot, which nobody reads at the moment. */
+	void (*publish)(struct exec_run *r);
+	/* The partners, some of them perhaps several times; -1: none at this place. */
+	uint32_t (*peer_count)(const struct exec_run *r);
+	int (*peer_at)(const struct exec_run *r, uint32_t i);
+	/* As exec_step(); without ending the run. */
+	int (*step)(struct exec_run *r, enum exec_copy copy);
+	/* Moves what others receive from others. 1 progress, 0 nothing to do now, -errno. */
+	int (*help)(struct exec_run *r);
+	/* Must this rank stay? all_come: also until every partner has come. */
+	enum run_need (*need)(const struct exec_run *r, bool all_come);
+	void (*each_range)(const struct exec_run *r, exec_visit *visit, void *arg);
+	int (*advance)(struct exec_run *r, uintptr_t want);
+	bool (*is_range_complete)(struct exec_run *r, uintptr_t start, uintptr_t end);
+	bool (*is_complete)(struct exec_run *r);
+	bool (*is_claimed)(struct exec_run *r);
+	bool (*is_matched)(struct exec_run *r);
+	uint64_t (*work_bytes)(const struct exec_run *r);
+};
+extern const struct run_ops transfers_ops; /* transfers.c */
+extern const struct run_ops reduction_ops; /* reduce.c */
+
+/* Checks call->reduce. 0 or -errno: it is not published. */
+int reduction_begin(struct exec_run *r);
+/* Is every fragment of it claimed? */
+bool transfer_is_claimed(const struct xfer_view *v);
+/* Everything of operation i is claimed, and not all of it in place? */
+bool transfer_may_be_held(struct exec_run *r, uint32_t i);
+
 /* How a process that is no rank sees the reduce of collective `op`, whose slots are published. 0,
  * -EAGAIN: not now; -EPERM: it may not do any of it. Valid with *at. */
 int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v);
@@ -177,7 +200,6 @@ void call_peers(struct exec_run *r, struct node_wait *w);
 
 /* exec.c */
 int check_peers(struct exec_run *r);
-int step_all(struct exec_run *r, enum exec_copy copy);
 int wait_step(struct exec_run *r, struct node_wait *w);
 /* Partners are told since when this rank does nothing but wait for the collective, if it does. */
 void slot_note_waiting(const struct exec_run *r, const struct node_wait *w);

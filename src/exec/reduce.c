@@ -95,8 +95,9 @@ static int get_room(struct exec_comm *e, uint64_t element_bytes)
 	return 0;
 }
 
-int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
+int reduction_begin(struct exec_run *r)
 {
+	const struct exec_reduce *f = r->call.reduce;
 	const struct reduce_shape shape = {
 		.kind = f->kind,
 		.ranks = (uint32_t)r->comm->size,
@@ -113,7 +114,6 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 	if (!is_operation(f) || !are_starts(f, r->comm->size) || shape.root >= shape.ranks ||
 	    f->count > UINT64_MAX / f->element_bytes)
 		return -EINVAL;
-	r->is_reduce = true;
 	/* this rank's own numbers, until the next collective in the slot */
 	r->reduce_at = (struct slot_reduce){ r->comm, r->op };
 	view_init(&r->reduce, &r->reduce_at, &shape, slot_starts(r->comm, r->slot));
@@ -126,8 +126,9 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 	return get_room(r->comm, f->element_bytes);
 }
 
-void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
+static void publish(struct exec_run *r)
 {
+	const struct exec_reduce *f = r->call.reduce;
 	struct exec_slot *s = r->slot;
 	enum coll_buffer in = f->in_place ? COLL_RECV : COLL_SEND;
 
@@ -172,9 +173,9 @@ static int look(const struct exec_run *r)
 static int look_now(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
-	int ret = r->is_reduce_matched ? 0 : look(r);
+	int ret = r->has_matched ? 0 : look(r);
 
-	if (ret || r->is_reduce_matched || reduce_can_reach(&v))
+	if (ret || r->has_matched || reduce_can_reach(&v))
 		return ret;
 	ret = look(r); /* what was read may be of a later collective */
 	return ret ? ret : -EREMOTEIO;
@@ -184,7 +185,7 @@ static int match(struct exec_run *r)
 {
 	int ret = look_now(r);
 
-	r->is_reduce_matched |= !ret;
+	r->has_matched |= !ret;
 	return ret;
 }
 
@@ -265,7 +266,7 @@ static bool is_done(struct exec_run *r)
 	return r->reduce_done == ranks;
 }
 
-int run_reduce_step(struct exec_run *r, enum exec_copy copy)
+static int step(struct exec_run *r, enum exec_copy copy)
 {
 	int ret = match(r);
 
@@ -290,13 +291,16 @@ int run_reduce_step(struct exec_run *r, enum exec_copy copy)
 
 /* ---- leaving ----------------------------------------------------------------------------- */
 
-bool run_reduce_is_needed(const struct exec_run *r, bool all_come)
+static enum run_need need(const struct exec_run *r, bool all_come)
 {
 	struct reduce_view v = r->reduce;
+	bool is_needed = !r->has_reduce_edges;
 
-	if (!r->is_reduce_matched)
-		return all_come || !r->has_reduce_edges || v.combine;
-	return !r->has_reduce_edges || (v.combine && !reduce_is_done(&v, (uint32_t)r->comm->rank));
+	if (!r->has_matched)
+		is_needed |= all_come || v.combine;
+	else
+		is_needed |= v.combine && !reduce_is_done(&v, (uint32_t)r->comm->rank);
+	return is_needed ? NEEDED_NOW : NOT_NEEDED;
 }
 
 /* The ranges, in its user buffers, of what it brings and of what it gets; no bytes: it gets
@@ -320,7 +324,7 @@ static struct range output_range(const struct exec_run *r, uint64_t *out_first)
 			       n * r->reduce.shape.element_bytes };
 }
 
-void run_reduce_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
+static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
 	uint64_t first;
 	struct range in = input_range(r), out = output_range(r, &first);
@@ -347,7 +351,7 @@ static uint64_t elements_in(const struct exec_run *r, const struct range *in, ui
 	return (end + es - 1) / es - start / es;
 }
 
-int run_reduce_advance(struct exec_run *r, uintptr_t want)
+static int advance(struct exec_run *r, uintptr_t want)
 {
 	struct reduce_view v = r->reduce;
 	uint64_t first, at;
@@ -363,7 +367,7 @@ int run_reduce_advance(struct exec_run *r, uintptr_t want)
 	return ret ? ret : move_any(&v, r->comm->rank);
 }
 
-bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+static bool is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
 	struct reduce_view v = r->reduce;
 	uint64_t first, at, n;
@@ -379,7 +383,7 @@ bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t en
 	return !n || reduce_is_there(&v, at, n);
 }
 
-bool run_reduce_is_over(struct exec_run *r)
+static bool is_complete(struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
 	int ret = look_now(r);
@@ -390,7 +394,7 @@ bool run_reduce_is_over(struct exec_run *r)
 	return !ret || ret == -ESTALE;
 }
 
-static bool is_taken_up(const struct exec_run *r)
+static bool are_all_claimed(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
 
@@ -400,27 +404,57 @@ static bool is_taken_up(const struct exec_run *r)
 	return true;
 }
 
-bool run_reduce_is_taken_up(struct exec_run *r)
+static bool is_claimed(struct exec_run *r)
 {
 	int ret = look_now(r);
 
-	return ret == -ESTALE || (!ret && is_taken_up(r));
+	return ret == -ESTALE || (!ret && are_all_claimed(r));
 }
 
-bool run_reduce_is_matched(struct exec_run *r)
+static bool is_matched(struct exec_run *r)
 {
 	int ret = look_now(r);
 
 	return !ret || ret == -ESTALE;
 }
 
-uint64_t run_reduce_work_bytes(const struct exec_run *r)
+static uint64_t work_bytes(const struct exec_run *r)
 {
 	struct slot_reduce at = { r->comm, r->op };
 	const struct reduce_shape *s = &r->reduce.shape;
 	struct reduce_view v;
 
-	if (!r->is_reduce_matched || is_taken_up(r) || slot_reduce_view(&at, &v))
+	if (!r->has_matched || are_all_claimed(r) || slot_reduce_view(&at, &v))
 		return 0;
 	return base_max_u64(s->count * s->element_bytes * s->ranks, 1);
 }
+
+/* Every other rank, the own one is -1. */
+static uint32_t peer_count(const struct exec_run *r) { return (uint32_t)r->comm->size; }
+
+static int peer_at(const struct exec_run *r, uint32_t i)
+{
+	return (int)i == r->comm->rank ? -1 : (int)i;
+}
+
+static int help(struct exec_run *r)
+{
+	(void)r;
+	return 0; /* every step helps already */
+}
+
+const struct run_ops reduction_ops = {
+	.publish = publish,
+	.peer_count = peer_count,
+	.peer_at = peer_at,
+	.step = step,
+	.help = help,
+	.need = need,
+	.each_range = each_range,
+	.advance = advance,
+	.is_range_complete = is_range_complete,
+	.is_complete = is_complete,
+	.is_claimed = is_claimed,
+	.is_matched = is_matched,
+	.work_bytes = work_bytes,
+};

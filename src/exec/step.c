@@ -324,7 +324,7 @@ int step_help(struct exec_run *r)
 	struct exec_comm *e = r->comm;
 	uint32_t looks = HELP_LOOKS;
 
-	if (!base_opt.xfer_help || e->size < 3 || r->is_reduce)
+	if (!base_opt.xfer_help || e->size < 3)
 		return 0;
 	if (e->help_op != r->op)
 		help_begin(r);
