@@ -108,7 +108,7 @@ static void publish(struct exec_run *r)
 	atomic_thread_fence(memory_order_release); /* partner: the fence in slot_is_still */
 	memcpy(s->desc, call->desc, sizeof s->desc);
 	s->prefer_vm = call->prefer_vm;
-	s->is_away = call->is_away;
+	s->is_nonblocking = call->is_nonblocking;
 	s->is_reduce = !!call->reduce;
 	r->kind->publish(r);
 	atomic_store_explicit(&s->filled, xfer_word(r->op, 0), memory_order_relaxed);
@@ -187,10 +187,10 @@ int exec_begin(struct exec_comm *e, const struct exec_call *call, struct exec_ru
 	}
 	e->op = base_max_u64(e->op, r->op);
 	*place = r;
-	if (!call->is_away) /* whose caller may have left the call that it belongs to */
+	if (!call->is_nonblocking) /* whose caller may have left the call that it belongs to */
 		trace_op(node_id(e->group), r->op, e->rank, e->size);
 	publish(r);
-	r->left = call->reduce ? 1 : r->op_count;
+	r->remaining = call->reduce ? 1 : r->op_count;
 	for (uint32_t i = 0; i < r->op_count; i++) {
 		r->ops[i].state = EXEC_ACTIVE;
 		r->ops[i].staged = false;
@@ -206,7 +206,7 @@ static int report_dead(struct exec_run *r, int dead)
 	struct exec_comm *e = r->comm;
 	bool alive = dead == e->rank || !node_is_dead(e->group, dead);
 
-	if (!atomic_exchange_explicit(&e->told, true, memory_order_relaxed))
+	if (!atomic_exchange_explicit(&e->is_reported, true, memory_order_relaxed))
 		base_log(BASE_LOG_ERROR, "exec",
 			 "%s: rank %d (pid %d) of this communicator of %d ranks %s", r->call.name,
 			 dead, node_pid(e->group, dead), e->size,
@@ -228,7 +228,7 @@ static bool may_end_well(struct exec_run *r, int culprit)
 
 	if (!r->give_up_ns)
 		r->give_up_ns = now + GRACE_NS;
-	return now < r->give_up_ns && slot_is_over(slot_of(r->comm, culprit, r->op), r->op);
+	return now < r->give_up_ns && slot_is_complete(slot_of(r->comm, culprit, r->op), r->op);
 }
 
 int check_peers(struct exec_run *r)
@@ -239,7 +239,7 @@ int check_peers(struct exec_run *r)
 	if (dead >= 0 && may_end_well(r, dead))
 		dead = -1;
 	for (int k = 0; dead < 0 && k < e->size; k++)
-		if (!slot_is_over(slot_of(e, k, r->op), r->op) && node_is_dead(e->group, k))
+		if (!slot_is_complete(slot_of(e, k, r->op), r->op) && node_is_dead(e->group, k))
 			dead = k;
 	if (dead < 0)
 		return 0;
@@ -283,7 +283,7 @@ static int run_to_end(struct exec_run *r)
 	int ret = 0;
 
 	node_wait_init(&w);
-	while (r->left) {
+	while (r->remaining) {
 		ret = r->kind->step(r, EXEC_COPY_ALL);
 		if (!ret)
 			ret = r->kind->help(r);
@@ -316,9 +316,9 @@ static int finish(struct exec_run *r, int ret)
 	struct exec_comm *e = r->comm;
 
 	if (!ret)
-		atomic_store_explicit(&r->slot->over, r->op,
-				      memory_order_release); /* partner: slot_is_over */
-	if (ret == -EOWNERDEAD && !e->told)
+		atomic_store_explicit(&r->slot->completed, r->op,
+				      memory_order_release); /* partner: slot_is_complete */
+	if (ret == -EOWNERDEAD && !e->is_reported)
 		ret = find_dead(r);
 	if (ret)
 		e->error = ret;
@@ -332,9 +332,9 @@ int exec_step(struct exec_run *r, enum exec_copy copy, bool *out_ended)
 {
 	int ret = r->kind->step(r, copy);
 
-	if (!ret && r->left && copy == EXEC_COPY_ALL)
+	if (!ret && r->remaining && copy == EXEC_COPY_ALL)
 		ret = r->kind->help(r);
-	*out_ended = ret < 0 || !r->left;
+	*out_ended = ret < 0 || !r->remaining;
 	if (!*out_ended)
 		return ret;
 	slot_note_working(r);

@@ -27,9 +27,9 @@ bool slot_has_passed(const struct exec_slot *s, uint64_t op)
 	return atomic_load_explicit(&s->op, memory_order_acquire) > op;
 }
 
-bool slot_is_over(const struct exec_slot *s, uint64_t op)
+bool slot_is_complete(const struct exec_slot *s, uint64_t op)
 {
-	return atomic_load_explicit(&s->over, memory_order_acquire) >= op;
+	return atomic_load_explicit(&s->completed, memory_order_acquire) >= op;
 }
 
 void slot_note_waiting(const struct exec_run *r, const struct node_wait *w)
@@ -62,7 +62,7 @@ struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
 	return slot_xfer(e, s, e->recv_cap);
 }
 
-char *slot_left(const struct exec_comm *e, struct exec_slot *s)
+char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s)
 {
 	return (char *)s + e->out_edges_off;
 }
@@ -121,7 +121,7 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_op *
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
 	struct xfer_end from = { ss->desc[send->buf], send->off, src, NULL };
 	struct xfer_end to = { ds->desc[recv->buf], recv->off, dst,
-			       ds->is_away ? slot_left(e, ds) : NULL };
+			       ds->is_nonblocking ? slot_edge_buf(e, ds) : NULL };
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
@@ -149,7 +149,7 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_op *
 
 /*
  * A receiver needs nothing of its sender but what the sender has published: it may have received,
- * and have used its slot for later collectives, before the sender looks at it.
+ * and have used its slot for later collectives, before the sender tries at it.
  */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
 {
@@ -190,9 +190,9 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 {
 	const struct xfer_end from = { s->desc[copy->src_buf], copy->src_off, rank, NULL };
 	const struct xfer_end to = { s->desc[copy->buf], copy->off, rank,
-				     s->is_away ? slot_left(e, s) : NULL };
+				     s->is_nonblocking ? slot_edge_buf(e, s) : NULL };
 	const char *edges =
-		s->is_away && s->has_edges && copy->src_buf == COLL_SEND ? s->edges : NULL;
+		s->is_nonblocking && s->has_edges && copy->src_buf == COLL_SEND ? s->edges : NULL;
 	const struct xfer_reach reach = { 0 };
 	struct xfer_plan plan;
 

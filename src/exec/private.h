@@ -15,10 +15,10 @@ struct exec_slot {
 	struct reduce_shape
 		reduce; /* when is_reduce; its slice's words are those of the first transfer */
 	uint64_t reduce_in_off, reduce_out_off;
-	uint32_t is_reduce, is_in_place, is_away, unused;
+	uint32_t is_reduce, is_in_place, is_nonblocking, unused;
 	BASE_ALIGNED_LINE _Atomic uint64_t filled; /* staging: chunks in the ring */
 	_Atomic uint64_t
-		over; /* the collective that this rank has ended here; release, read acquire */
+		completed; /* the collective that this rank has ended here; release, read acquire */
 	_Atomic uint64_t waits_since_ns; /* its rank has nothing to do but wait for this collective;
 					  * 0: not so. A hint: relaxed */
 	BASE_ALIGNED_LINE char edges[2 * XFER_EDGE_BYTES];
@@ -41,7 +41,7 @@ struct exec_op {
 
 /* What another rank receives, and this one may help with: one transfer after the other. */
 struct exec_help {
-	enum { HELP_UNKNOWN, HELP_READY, HELP_OVER } state;
+	enum { HELP_UNKNOWN, HELP_READY, HELP_COMPLETE } state;
 	uint32_t next;  /* operation of its schedule to look at next; READY: that of `view` */
 	bool is_missed; /* one of those before could not be moved yet */
 	struct xfer_view view;
@@ -54,7 +54,7 @@ struct exec_run {
 	struct exec_call call;
 	struct exec_slot *slot;
 	uint32_t op_count;     /* of its schedule; 0: a reduction */
-	uint32_t left;         /* operations not done */
+	uint32_t remaining;        /* operations not done */
 	uint32_t next_help;
 	uint64_t stage_bytes;  /* the range that is staged, when stage_src */
 	const char *stage_src;
@@ -94,7 +94,7 @@ struct exec_comm {
 	struct region_extent repair;
 	struct reduce_room room; /* for operations of the program */
 	_Atomic int error;     /* sticky */
-	_Atomic bool told;     /* a message has said who is to blame */
+	_Atomic bool is_reported;     /* a message has said who is to blame */
 	void (*progress)(void *);
 	void *progress_ctx;
 };
@@ -106,7 +106,7 @@ bool slot_is_still(const struct exec_slot *s, uint64_t op);
 /* Is its rank in a later collective, and the one numbered op over for it? */
 bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 /* Has its rank ended the collective, and may be gone? */
-bool slot_is_over(const struct exec_slot *s, uint64_t op);
+bool slot_is_complete(const struct exec_slot *s, uint64_t op);
 struct coll_op *slot_ops(struct exec_slot *s);
 /* Never more than there is room for, whatever a slot that is being rewritten says. */
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s);
@@ -114,7 +114,7 @@ struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t 
 struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s);
 char *ring_of(const struct exec_comm *e, int rank);
 /* Where others leave bytes of this rank's result: 2 * XFER_EDGE_BYTES. */
-char *slot_left(const struct exec_comm *e, struct exec_slot *s);
+char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s);
 
 static inline bool has_inline_edges(const struct coll_op *send)
 {
@@ -173,7 +173,7 @@ struct run_ops {
 	/* Must this rank stay? all_come: also until every partner has come. */
 	enum run_need (*need)(const struct exec_run *r, bool all_come);
 	void (*each_range)(const struct exec_run *r, exec_visit *visit, void *arg);
-	int (*advance)(struct exec_run *r, uintptr_t want);
+	int (*advance)(struct exec_run *r, uintptr_t addr);
 	bool (*is_range_complete)(struct exec_run *r, uintptr_t start, uintptr_t end);
 	bool (*is_complete)(struct exec_run *r);
 	bool (*is_claimed)(struct exec_run *r);
@@ -194,7 +194,7 @@ bool transfer_may_be_held(struct exec_run *r, uint32_t i);
  * -EAGAIN: not now; -EPERM: it may not do any of it. Valid with *at. */
 int slot_reduce_view(struct slot_reduce *at, struct reduce_view *v);
 
-/* left.c: this run has not moved for a while: peers whose channels may hold what it waits for are
+/* detach.c: this run has not moved for a while: peers whose channels may hold what it waits for are
  * called. */
 void call_peers(struct exec_run *r, struct node_wait *w);
 

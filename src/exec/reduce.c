@@ -30,7 +30,7 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 		.in_off = s->is_in_place ? s->reduce_out_off : s->reduce_in_off,
 		.out_off = s->reduce_out_off,
 		.in_edges = s->edges,
-		.out_edges = slot_left(at->comm, s),
+		.out_edges = slot_edge_buf(at->comm, s),
 	};
 }
 
@@ -149,7 +149,7 @@ static void publish(struct exec_run *r)
 
 /* 0: all ranks have, and agree; -EAGAIN; -ESTALE: one has ended it, so all of it is done;
  * -EREMOTEIO. */
-static int look(const struct exec_run *r)
+static int check_arrivals(const struct exec_run *r)
 {
 	for (int k = 0; k < r->comm->size; k++) {
 		struct exec_slot *s = slot_of(r->comm, k, r->op);
@@ -170,20 +170,20 @@ static int look(const struct exec_run *r)
 
 /* The same, and what they have published can be worked with. For those too that look at a run that
  * was left. */
-static int look_now(const struct exec_run *r)
+static int check_all(const struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
-	int ret = r->has_matched ? 0 : look(r);
+	int ret = r->has_matched ? 0 : check_arrivals(r);
 
 	if (ret || r->has_matched || reduce_can_reach(&v))
 		return ret;
-	ret = look(r); /* what was read may be of a later collective */
+	ret = check_arrivals(r); /* what was read may be of a later collective */
 	return ret ? ret : -EREMOTEIO;
 }
 
 static int match(struct exec_run *r)
 {
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	r->has_matched |= !ret;
 	return ret;
@@ -242,16 +242,16 @@ static int work(struct exec_run *r, enum exec_copy copy)
 		return reduce_move(&r->reduce, rank, 0);
 	if (copy == EXEC_COPY_ALL)
 		return move_any(&r->reduce, r->comm->rank);
-	return r->has_reduce_edges || r->call.is_away ? 0 : reduce_move_edges(&r->reduce, rank);
+	return r->has_reduce_edges || r->call.is_nonblocking ? 0 : reduce_move_edges(&r->reduce, rank);
 }
 
-static bool take_edges(struct exec_run *r)
+static bool copy_edge_buf(struct exec_run *r)
 {
 	uint32_t rank = (uint32_t)r->comm->rank;
 
-	if (r->has_reduce_edges || !reduce_edges_are_there(&r->reduce, rank))
+	if (r->has_reduce_edges || !reduce_are_edges_done(&r->reduce, rank))
 		return false;
-	reduce_take_edges(&r->reduce, rank, r->call.user[1]);
+	reduce_copy_edge_buf(&r->reduce, rank, r->call.user[1]);
 	r->has_reduce_edges = true;
 	return true;
 }
@@ -279,14 +279,14 @@ static int step(struct exec_run *r, enum exec_copy copy)
 	if (ret == 1 || (ret < 0 && ret != -ESTALE))
 		return ret;
 	if (ret == -ESTALE && !r->has_reduce_edges) {
-		reduce_take_edges(&r->reduce, (uint32_t)r->comm->rank, r->call.user[1]);
+		reduce_copy_edge_buf(&r->reduce, (uint32_t)r->comm->rank, r->call.user[1]);
 		r->has_reduce_edges = true;
 	}
-	if (ret == -ESTALE || (is_done(r) && (r->has_reduce_edges || take_edges(r)))) {
-		r->left = 0;
+	if (ret == -ESTALE || (is_done(r) && (r->has_reduce_edges || copy_edge_buf(r)))) {
+		r->remaining = 0;
 		return 1;
 	}
-	return take_edges(r);
+	return copy_edge_buf(r);
 }
 
 /* ---- leaving ----------------------------------------------------------------------------- */
@@ -351,18 +351,18 @@ static uint64_t elements_in(const struct exec_run *r, const struct range *in, ui
 	return (end + es - 1) / es - start / es;
 }
 
-static int advance(struct exec_run *r, uintptr_t want)
+static int advance(struct exec_run *r, uintptr_t addr)
 {
 	struct reduce_view v = r->reduce;
 	uint64_t first, at;
 	struct range in = input_range(r), out = output_range(r, &first);
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	if (ret || v.combine)
 		return ret == -EREMOTEIO ? ret : 0;
-	if (want && elements_in(r, &out, first, want, want + 1, &at))
+	if (addr && elements_in(r, &out, first, addr, addr + 1, &at))
 		ret = reduce_move_at(&v, at);
-	else if (want && elements_in(r, &in, 0, want, want + 1, &at))
+	else if (addr && elements_in(r, &in, 0, addr, addr + 1, &at))
 		ret = reduce_move_at(&v, at);
 	return ret ? ret : move_any(&v, r->comm->rank);
 }
@@ -372,21 +372,21 @@ static bool is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end
 	struct reduce_view v = r->reduce;
 	uint64_t first, at, n;
 	struct range in = input_range(r), out = output_range(r, &first);
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	if (ret)
 		return ret == -ESTALE;
 	n = elements_in(r, &out, first, start, end, &at);
-	if (n && !reduce_is_there(&v, at, n))
+	if (n && !reduce_is_range_done(&v, at, n))
 		return false;
 	n = elements_in(r, &in, 0, start, end, &at);
-	return !n || reduce_is_there(&v, at, n);
+	return !n || reduce_is_range_done(&v, at, n);
 }
 
 static bool is_complete(struct exec_run *r)
 {
 	struct reduce_view v = r->reduce;
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	for (uint32_t s = 0; !ret && s < v.shape.ranks; s++)
 		if (!reduce_is_done(&v, s))
@@ -399,21 +399,21 @@ static bool are_all_claimed(const struct exec_run *r)
 	struct reduce_view v = r->reduce;
 
 	for (uint32_t s = 0; s < v.shape.ranks; s++)
-		if (!reduce_is_claimed_up(&v, s))
+		if (!reduce_is_all_claimed(&v, s))
 			return false;
 	return true;
 }
 
 static bool is_claimed(struct exec_run *r)
 {
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	return ret == -ESTALE || (!ret && are_all_claimed(r));
 }
 
 static bool is_matched(struct exec_run *r)
 {
-	int ret = look_now(r);
+	int ret = check_all(r);
 
 	return !ret || ret == -ESTALE;
 }

@@ -88,7 +88,7 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 		}
 		m->ended(m->arg, bytes);
 	}
-	return xfer_is_tag(atomic_load_explicit(&v->x->taken, memory_order_relaxed), v->tag);
+	return xfer_is_tag(atomic_load_explicit(&v->x->claimed, memory_order_relaxed), v->tag);
 }
 
 static bool serve_recv(struct exec_comm *e, uint64_t op, int rank, const struct coll_op *recv,
@@ -136,7 +136,7 @@ static bool serve_reduce(struct exec_comm *e, uint64_t op, const struct exec_mov
 			reduce_do_unit(&v, s, unit); /* cannot fail: no operation of the program */
 			m->ended(m->arg, bytes);
 		}
-		all &= xfer_is_tag(atomic_load_explicit(&x->taken, memory_order_relaxed), op);
+		all &= xfer_is_tag(atomic_load_explicit(&x->claimed, memory_order_relaxed), op);
 	}
 	return ret != -EAGAIN && all;
 }
@@ -186,7 +186,7 @@ static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_
 	return slot_xfer(e, slot_of(e, (int)rank, *out_tag), index);
 }
 
-void exec_take_back(struct exec_comm *e, uint64_t name, bool is_intent)
+void exec_reclaim(struct exec_comm *e, uint64_t name, bool is_intent)
 {
 	uint64_t tag;
 	uint32_t unit;

@@ -11,7 +11,7 @@
 static void op_done(struct exec_run *r, uint32_t i)
 {
 	r->ops[i].state = EXEC_DONE;
-	r->left--;
+	r->remaining--;
 }
 
 static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
@@ -20,12 +20,12 @@ static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 }
 
 /* All of what it writes is there: what was left of it in this rank's slot. */
-static void take_left(struct exec_run *r, const struct coll_op *op)
+static void copy_edge_buf(struct exec_run *r, const struct coll_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
-				     slot_left(r->comm, r->slot) };
+				     slot_edge_buf(r->comm, r->slot) };
 
-	xfer_take_edges(&to, r->call.user[op->buf], op->bytes);
+	xfer_copy_edge_buf(&to, r->call.user[op->buf], op->bytes);
 }
 
 /* Bytes outside the mapped pages of one of the buffers, which only this thread can copy, first. */
@@ -37,13 +37,13 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 
 	if (!v->edges_done)
 		ret = xfer_move_edges(v);
-	else if (!r->call.is_away && !xfer_is_done(v->x, v->tag, edges))
+	else if (!r->call.is_nonblocking && !xfer_is_done(v->x, v->tag, edges))
 		ret = xfer_move(v, v->plan.fragments);
 	else if (copy)
 		ret = xfer_move(v, XFER_ANY);
 	if (!ret && xfer_is_done(v->x, v->tag, v->plan.total)) {
-		if (v->plan.leaves_edges)
-			take_left(r, run_op(r, i));
+		if (v->plan.fills_edge_buf)
+			copy_edge_buf(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
 	}
@@ -53,7 +53,7 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 /* A rank that is away soon does itself what costs no more than telling others. */
 static bool is_worth_leaving(const struct exec_run *r, const struct coll_op *copy)
 {
-	return !r->call.is_away || copy->bytes > COPY_NOW_BYTES;
+	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
 }
 
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
@@ -87,8 +87,8 @@ static int step_match(struct exec_run *r, uint32_t i)
 	int ret = match_op(r, i, XFER_VIEW_NORMAL, &o->view);
 
 	if (ret == -ESTALE) {
-		if (op->type == COLL_OP_RECV && r->call.is_away)
-			take_left(r, op);
+		if (op->type == COLL_OP_RECV && r->call.is_nonblocking)
+			copy_edge_buf(r, op);
 		op_done(r, i);
 		return 1;
 	}
@@ -169,7 +169,7 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	if (o->staged) {
 		struct exec_slot *peer = slot_of(r->comm, o->view.src_rank, r->op);
 
-		ret = xfer_stage_take(&o->view, &peer->filled, ring_of(r->comm, o->view.src_rank));
+		ret = xfer_stage_drain(&o->view, &peer->filled, ring_of(r->comm, o->view.src_rank));
 	} else if (!o->view.edges_done) {
 		ret = xfer_move_edges(&o->view);
 	} else if (copy) {
@@ -178,8 +178,8 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	if (ret)
 		return ret;
 	if (xfer_is_done(o->view.x, r->op, o->view.plan.total)) {
-		if (o->view.plan.leaves_edges)
-			take_left(r, run_op(r, i));
+		if (o->view.plan.fills_edge_buf)
+			copy_edge_buf(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
 	}
@@ -234,11 +234,11 @@ int step_stage(struct exec_run *r)
 
 /* ---- helping ----------------------------------------------------------------------------- */
 
-#define HELP_LOOKS                                                                                 \
+#define HELP_TRIES                                                                                 \
 	64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
 
 /* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
-static int look_at(struct exec_run *r, int rank, const struct coll_op *recv, struct xfer_view *v)
+static int classify_help(struct exec_run *r, int rank, const struct coll_op *recv, struct xfer_view *v)
 {
 	struct exec_comm *e = r->comm;
 	const struct coll_op *send;
@@ -247,20 +247,20 @@ static int look_at(struct exec_run *r, int rank, const struct coll_op *recv, str
 
 	if (recv->type != COLL_OP_RECV || recv->peer == (uint32_t)e->rank ||
 	    recv->peer >= (uint32_t)e->size)
-		return HELP_OVER;
+		return HELP_COMPLETE;
 	ss = slot_of(e, (int)recv->peer, r->op);
 	if (!slot_is_published(ss, r->op))
-		return slot_has_passed(ss, r->op) ? HELP_OVER : HELP_UNKNOWN;
+		return slot_has_passed(ss, r->op) ? HELP_COMPLETE : HELP_UNKNOWN;
 	send = find_send(e, ss, rank, recv);
 	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, v)
 		   : -EREMOTEIO;
 	if (ret == -EAGAIN)
 		return HELP_UNKNOWN;
-	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_OVER;
+	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_COMPLETE;
 }
 
 /* The next transfer of what rank `rank` receives that this one can help with. */
-static void find_help(struct exec_run *r, int rank, uint32_t *looks)
+static void find_help(struct exec_run *r, int rank, uint32_t *tries)
 {
 	struct exec_comm *e = r->comm;
 	struct exec_slot *ds = slot_of(e, rank, r->op);
@@ -268,21 +268,21 @@ static void find_help(struct exec_run *r, int rank, uint32_t *looks)
 
 	if (!slot_is_published(ds, r->op)) {
 		if (slot_has_passed(ds, r->op))
-			h->state = HELP_OVER;
+			h->state = HELP_COMPLETE;
 		return;
 	}
-	for (; h->next < slot_op_count(e, ds) && *looks; h->next++, --*looks) {
-		h->state = look_at(r, rank, &slot_ops(ds)[h->next], &h->view);
+	for (; h->next < slot_op_count(e, ds) && *tries; h->next++, --*tries) {
+		h->state = classify_help(r, rank, &slot_ops(ds)[h->next], &h->view);
 		if (h->state == HELP_READY) {
-			--*looks;
+			--*tries;
 			return;
 		}
 		h->is_missed |= h->state == HELP_UNKNOWN;
 	}
 	h->state = HELP_UNKNOWN;
-	if (!*looks)
+	if (!*tries)
 		return;
-	h->state = h->is_missed ? HELP_UNKNOWN : HELP_OVER;
+	h->state = h->is_missed ? HELP_UNKNOWN : HELP_COMPLETE;
 	h->is_missed = false;
 	h->next = 0;
 }
@@ -293,21 +293,21 @@ static void help_begin(struct exec_run *r)
 
 	e->help_op = r->op;
 	for (int k = 0; k < e->size; k++) {
-		e->help[k].state = k == e->rank ? HELP_OVER : HELP_UNKNOWN;
+		e->help[k].state = k == e->rank ? HELP_COMPLETE : HELP_UNKNOWN;
 		e->help[k].next = 0;
 		e->help[k].is_missed = false;
 	}
 }
 
 /* Move something of what rank `rank` receives. */
-static int help_rank(struct exec_run *r, int rank, uint32_t *looks)
+static int help_rank(struct exec_run *r, int rank, uint32_t *tries)
 {
 	struct exec_help *h = &r->comm->help[rank];
 	int ret = 0;
 
-	while (!ret && h->state != HELP_OVER && *looks) {
+	while (!ret && h->state != HELP_COMPLETE && *tries) {
 		if (h->state == HELP_UNKNOWN)
-			find_help(r, rank, looks);
+			find_help(r, rank, tries);
 		if (h->state != HELP_READY)
 			break;
 		ret = xfer_move(&h->view, XFER_ANY);
@@ -322,7 +322,7 @@ static int help_rank(struct exec_run *r, int rank, uint32_t *looks)
 int step_help(struct exec_run *r)
 {
 	struct exec_comm *e = r->comm;
-	uint32_t looks = HELP_LOOKS;
+	uint32_t tries = HELP_TRIES;
 
 	if (!base_opt.xfer_help || e->size < 3)
 		return 0;
@@ -330,9 +330,9 @@ int step_help(struct exec_run *r)
 		help_begin(r);
 	for (int k = 0; k < e->size; k++) {
 		int rank = (int)((r->next_help + (uint32_t)k) % (uint32_t)e->size);
-		int ret = help_rank(r, rank, &looks);
+		int ret = help_rank(r, rank, &tries);
 
-		if (ret || !looks) {
+		if (ret || !tries) {
 			r->next_help = (uint32_t)rank;
 			return ret;
 		}

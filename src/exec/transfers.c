@@ -12,13 +12,13 @@
 /* ---- publishing -------------------------------------------------------------------------- */
 
 /* Do others read this rank's first buffer, and so the bytes outside its pages too? */
-static bool sends_user(const struct coll_schedule *b, bool is_away)
+static bool sends_user(const struct coll_schedule *b, bool is_nonblocking)
 {
 	for (uint32_t i = 0; i < b->count; i++) {
 		const struct coll_op *op = &b->ops[i];
 
 		if ((op->type == COLL_OP_SEND && has_inline_edges(op)) ||
-		    (is_away && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
+		    (is_nonblocking && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
 			return true;
 	}
 	return false;
@@ -35,7 +35,7 @@ static void publish(struct exec_run *r)
 		memcpy(slot_ops(s), b->ops, b->count * sizeof *b->ops);
 	s->op_count = b->count;
 	s->recv_count = b->recv_count;
-	s->has_edges = sends_user(b, call->is_away);
+	s->has_edges = sends_user(b, call->is_nonblocking);
 	if (s->has_edges)
 		xfer_fill_edges(&s->desc[COLL_SEND], call->user[COLL_SEND], s->edges);
 	for (uint32_t i = 0; i < b->recv_count; i++)
@@ -72,8 +72,8 @@ static enum run_need unmatched_need(const struct exec_run *r, const struct coll_
 	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
 	bool may = op->type == COLL_OP_COPY ? false
 		   : op->type == COLL_OP_SEND
-			   ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op))
-			   : xfer_receiver_may_leave(&end, op->bytes);
+			   ? xfer_sender_may_detach(&end, op->bytes, has_inline_edges(op))
+			   : xfer_receiver_may_detach(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
@@ -130,7 +130,7 @@ static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 
 bool transfer_is_claimed(const struct xfer_view *v)
 {
-	return xfer_is_claimed_up(v->x, v->tag, v->plan.units);
+	return xfer_is_all_claimed(v->x, v->tag, v->plan.units);
 }
 
 /* How this process sees operation i. 0; -ESTALE: all of it is done; -EAGAIN: its peer is not there.
@@ -170,15 +170,15 @@ static int advance_op(struct exec_run *r, uint32_t i, const uint64_t *offset)
 	return xfer_move(&v, offset ? xfer_fragment_of(&v.plan, *offset) : XFER_ANY);
 }
 
-static int advance(struct exec_run *r, uintptr_t want)
+static int advance(struct exec_run *r, uintptr_t addr)
 {
 	uintptr_t lo, hi;
 	int ret = 0;
 
-	for (uint32_t i = 0; want && !ret && i < r->op_count; i++)
+	for (uint32_t i = 0; addr && !ret && i < r->op_count; i++)
 		for (int side = 0; side < 2 && !ret && local_range(r, i, side, &lo, &hi); side++)
-			if (want >= lo && want < hi)
-				ret = advance_op(r, i, &(uint64_t){ want - lo });
+			if (addr >= lo && addr < hi)
+				ret = advance_op(r, i, &(uint64_t){ addr - lo });
 	for (uint32_t i = 0; !ret && i < r->op_count; i++)
 		ret = advance_op(r, i, NULL);
 	return ret;
@@ -189,7 +189,7 @@ static bool is_part_complete(struct exec_run *r, uint32_t i, uint64_t at, uint64
 	struct xfer_view v;
 	int ret = view_of(r, i, &v);
 
-	return ret == -ESTALE || (!ret && xfer_is_there(&v, at, bytes));
+	return ret == -ESTALE || (!ret && xfer_is_range_done(&v, at, bytes));
 }
 
 static bool is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)

@@ -5,8 +5,6 @@
 #include "reduce/private.h"
 #include "goal/local.h"
 
-#define LLC_UNKNOWN ((uint64_t)32 << 20)
-
 /* Of one chunk: elements [first, first + n). */
 struct chunk {
 	struct reduce_view *v;
@@ -221,23 +219,19 @@ static int combine_chunk(struct chunk *c)
 
 /* ---- chunk by chunk ---------------------------------------------------------------------- */
 
-/* Past the caches when what is read and written fills too much of them (as host/copy.c has it).
- * Below, plainly: from the first-level cache no other kernel is faster
- * (doc/adr/0020-flat-collectives.md). */
+/* Below the size from which stores go past the caches: plain copies; from the first-level cache no
+ * other kernel is faster (doc/adr/0020-flat-collectives.md). */
 static enum base_copy_kernel pick_store(const struct reduce_view *v)
 {
-	uint64_t one = v->shape.count * v->shape.element_bytes,
-		 said = base_opt.xfer_past_cache_bytes, llc = os_llc_bytes();
-	uint64_t results = v->shape.kind == COLL_REDUCE || v->shape.kind == COLL_REDUCE_SCATTER
-				   ? 1
-				   : v->shape.ranks;
-	bool is_past = one * (results + v->shape.ranks) >=
-		       (said ? said : (llc ? llc : LLC_UNKNOWN) / 16 * 3);
+	uint64_t one = v->shape.count * v->shape.element_bytes;
+	bool is_for_one = v->shape.kind == COLL_REDUCE || v->shape.kind == COLL_REDUCE_SCATTER;
+	uint64_t vectors = v->shape.ranks + (is_for_one ? 1 : v->shape.ranks);
 
 	if (base_opt.xfer_copy != BASE_COPY_AUTO)
 		return os_copy_pick(one, one);
-	return is_past && os_copy_has(BASE_COPY_NONTEMPORAL) ? BASE_COPY_NONTEMPORAL
-							       : BASE_COPY_PLAIN;
+	return os_copy_is_past_cache(one * vectors) && os_copy_has(BASE_COPY_NONTEMPORAL)
+		       ? BASE_COPY_NONTEMPORAL
+		       : BASE_COPY_PLAIN;
 }
 
 static int combine_with(struct reduce_view *v, const struct reduce_room *room, uint64_t first,
@@ -300,28 +294,28 @@ bool reduce_has_edges(struct reduce_view *v, uint32_t rank)
 	return edge_elements(v, rank, true, &first) || edge_elements(v, rank, false, &first);
 }
 
-bool reduce_edges_are_there(struct reduce_view *v, uint32_t rank)
+bool reduce_are_edges_done(struct reduce_view *v, uint32_t rank)
 {
 	uint64_t first, n = edge_elements(v, rank, true, &first);
 
-	if (n && !reduce_is_there(v, first, n))
+	if (n && !reduce_is_range_done(v, first, n))
 		return false;
 	n = edge_elements(v, rank, false, &first);
-	return !n || reduce_is_there(v, first, n);
+	return !n || reduce_is_range_done(v, first, n);
 }
 
 int reduce_move_edges(struct reduce_view *v, uint32_t rank)
 {
 	uint64_t first, n = edge_elements(v, rank, true, &first);
-	int ret = n && !reduce_is_there(v, first, n) ? reduce_move_at(v, first) : 0;
+	int ret = n && !reduce_is_range_done(v, first, n) ? reduce_move_at(v, first) : 0;
 
 	if (ret)
 		return ret;
 	n = edge_elements(v, rank, false, &first);
-	return n && !reduce_is_there(v, first, n) ? reduce_move_at(v, first + n - 1) : 0;
+	return n && !reduce_is_range_done(v, first, n) ? reduce_move_at(v, first + n - 1) : 0;
 }
 
-void reduce_take_edges(struct reduce_view *v, uint32_t rank, char *to)
+void reduce_copy_edge_buf(struct reduce_view *v, uint32_t rank, char *to)
 {
 	struct reduce_side s = v->side(v->ctx, rank);
 	uint64_t first, n, at = s.out_off, end, lo = s.out->head, hi = s.out->bytes - s.out->tail;

@@ -168,7 +168,7 @@ void pending_rescue_all(void);
 void attendant_start(void);
 /* A thread of ours: what the others must know. */
 void attendant_own_thread(void);
-/* The channel has done what it could for this one: exec_leave()'s callback. */
+/* The channel has done what it could for this one: exec_detach()'s callback. */
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 

@@ -13,8 +13,8 @@
  * that both ends have mapped.
  *
  * Protocol (checked exhaustively by test/unit/test_xfer_protocol.c):
- *   open      the receiver resets `done`, then `taken`, then publishes its slot (release)
- *   claim     compare-and-swap on `taken` adds the bit of a unit: it is mine alone. A claim with an
+ *   open      the receiver resets `done`, then `claimed`, then publishes its slot (release)
+ *   claim     compare-and-swap on `claimed` adds the bit of a unit: it is mine alone. A claim with an
  *             old tag fails, so a slow helper can never take part of a later transfer
  *   unclaim   its bit is taken away again, for another mover
  *   mark      a mover that may be killed in between says first what it is about to claim, in memory
@@ -44,11 +44,11 @@
 #define XFER_NONE UINT32_MAX
 #define XFER_ANY           UINT32_MAX /* where this mover begins, so that movers do not meet too soon */
 #define XFER_UNITS_MAX 39u         /* as many as bits are left beside the tag and the mark */
-#define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `taken`: see xfer_claim_marked */
+#define XFER_MARK (1ull << XFER_UNITS_MAX) /* in `claimed`: see xfer_claim_marked */
 #define XFER_FRAGMENTS_MAX (XFER_UNITS_MAX - 1) /* the last unit are the edges */
 
 struct xfer {
-	BASE_ALIGNED_LINE _Atomic uint64_t taken;  /* a bit per claimed unit; written by claimers */
+	BASE_ALIGNED_LINE _Atomic uint64_t claimed; /* a bit per claimed unit; written by claimers */
 	BASE_ALIGNED_LINE _Atomic uint64_t done;   /* a bit per unit in place; written by movers */
 	BASE_ALIGNED_LINE _Atomic uint64_t
 		consumed;        /* staged: chunks taken; written by the receiver */
@@ -98,7 +98,7 @@ void xfer_unclaim(struct xfer *x, uint32_t unit);
 bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
 /* Are all of these units in place (or this transfer long over)? */
 bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
-bool xfer_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units);
+bool xfer_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units);
 
 /* ---- plan -------------------------------------------------------------------------------- */
 
@@ -123,7 +123,7 @@ struct xfer_end {
 	struct region_desc desc;
 	uint64_t off;
 	int rank;
-	char *left; /* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages;
+	char *edge_buf;/* receiver: 2 * XFER_EDGE_BYTES of its slot, for what lies outside its pages;
 		       NULL: it takes that itself */
 };
 
@@ -141,8 +141,8 @@ struct xfer_plan {
 	uint64_t total;    /* what `done` reaches: a bit per fragment, and one for the edges */
 	bool receiver_moves, sender_moves, others_move; /* who can copy fragments */
 	bool dst_mapped;   /* and loads and stores do */
-	bool leaves_edges; /* those outside the receiver's pages are left in its slot:
-			      xfer_take_edges() */
+	bool fills_edge_buf; /* those outside the receiver's pages are left in its slot:
+			      xfer_copy_edge_buf() */
 	bool receiver_needed, sender_needed; /* something can be done in that process only */
 };
 
@@ -159,8 +159,8 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	       const struct xfer_reach *reach, bool inline_edges, struct xfer_plan *out);
 
 /* Before the other end is known: whatever it turns out to be, the plan will not need this one. */
-bool xfer_sender_may_leave(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
-bool xfer_receiver_may_leave(const struct xfer_end *dst, uint64_t bytes);
+bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
+bool xfer_receiver_may_detach(const struct xfer_end *dst, uint64_t bytes);
 
 /* Cut [lo, hi), which is set, into fragments of whole pages (but the last), at most
  * XFER_FRAGMENTS_MAX, in order: see fragment.c. Honours SLUICE_XFER_FRAGMENT as far as that allows.
@@ -192,7 +192,7 @@ struct xfer_view {
 	uint64_t src_remote, dst_remote; /* byte 0 in the owner's address space */
 	uint64_t src_lo, src_hi;         /* the part of the source that can be read at `src` */
 	const char *edge_head, *edge_tail; /* the sender's inline edges */
-	char *left_head, *left_tail; /* for what of the destination lies below dst_lo, and from
+	char *edge_buf_head, *edge_buf_tail; /* for what of the destination lies below dst_lo, and from
 					dst_hi on; NULL: all of it is at `dst` */
 	uint64_t dst_lo, dst_hi;
 	uint64_t edge_head_end, edge_tail_begin; /* transfer bytes that they cover */
@@ -209,9 +209,9 @@ struct xfer_view {
 void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
 		    const struct xfer_end *src, const struct xfer_end *dst,
 		    const struct xfer_plan *plan, const char *edges, enum xfer_view_mode mode);
-/* plan.leaves_edges, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the
+/* plan.fills_edge_buf, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the
  * receiver's buffer at `buf` goes to where it belongs. */
-void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes);
+void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes);
 /* What of a sender's buffer goes into its inline edges (2 * XFER_EDGE_BYTES at `edges`). */
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges);
 
@@ -227,7 +227,7 @@ void xfer_finish(struct xfer_view *v, uint64_t bits);
 /* XFER_EDGES_RECEIVER: the receiver's own part; once. */
 int xfer_move_edges(struct xfer_view *v);
 /* Are all bytes [at, at + n) of the transfer in place? */
-bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n);
+bool xfer_is_range_done(const struct xfer_view *v, uint64_t at, uint64_t n);
 /* Is there something left that only this rank, an end of the transfer, can do? */
 bool xfer_needs_me(const struct xfer_view *v);
 
@@ -309,6 +309,6 @@ int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const ch
 /* Chunks this receiver has consumed of transfer `tag`; 0 before it was opened. */
 uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag);
 /* Receiver: take the next chunk if it is there. Returns 1 when one was taken. */
-int xfer_stage_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
+int xfer_stage_drain(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
 
 #endif

@@ -159,7 +159,7 @@ static bool move_one(int t, struct world *w, struct place *p)
 
 static void open_taken_first(struct xfer *x, uint64_t tag)
 {
-	atomic_store_explicit(&x->taken, xfer_word(tag, 0), memory_order_release);
+	atomic_store_explicit(&x->claimed, xfer_word(tag, 0), memory_order_release);
 	atomic_store_explicit(&x->done, xfer_word(tag, 0), memory_order_release);
 }
 
@@ -190,7 +190,7 @@ static void check_received(struct world *w, uint64_t tag)
 static bool is_over(struct world *w, uint64_t tag)
 {
 	if (shape.fault == FAULT_REOPEN_EARLY)
-		return model_is_claimed_up(&w->x, tag, units_of(tag));
+		return model_is_all_claimed(&w->x, tag, units_of(tag));
 	return model_is_done(&w->x, tag, total_of(tag));
 }
 

@@ -20,7 +20,7 @@ static void copy_byte(char *dst, const char *src);
 #include "interleave_xfer.h"
 #define xfer_stage_fill        model_fill
 #define xfer_stage_consumed    model_consumed
-#define xfer_stage_take        model_take
+#define xfer_stage_drain        model_take
 #define xfer_finish            model_finish
 #define node_wake(group, rank) ((void)0)
 #define memcpy(dst, src, n)    copy_byte(dst, src)
@@ -79,7 +79,7 @@ static void world_init(void *shared)
 	*w = (struct world){ 0 };
 	for (int r = 0; r < RECEIVERS_MAX; r++) {
 		__builtin_memcpy((void *)&w->x[r].done, &zero, sizeof zero);
-		__builtin_memcpy((void *)&w->x[r].taken, &zero, sizeof zero);
+		__builtin_memcpy((void *)&w->x[r].claimed, &zero, sizeof zero);
 		__builtin_memcpy((void *)&w->x[r].consumed, &zero, sizeof zero);
 	}
 }

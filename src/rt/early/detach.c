@@ -67,8 +67,8 @@ static void join_meeting(struct hulls *hulls)
 /* Bytes that no guard covers must be in place. */
 static bool is_rest_there(struct exec_run *r, const struct hull *h)
 {
-	return (h->need_lo >= h->guard_lo || exec_is_there(r, h->need_lo, h->guard_lo)) &&
-	       (h->need_hi <= h->guard_hi || exec_is_there(r, h->guard_hi, h->need_hi));
+	return (h->need_lo >= h->guard_lo || exec_is_range_complete(r, h->need_lo, h->guard_lo)) &&
+	       (h->need_hi <= h->guard_hi || exec_is_range_complete(r, h->guard_hi, h->need_hi));
 }
 
 /*
@@ -143,9 +143,9 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 			continue;
 		while (!is_rest_there(r, &hulls.of[i])) {
 			ret = exec_settle(r, EXEC_COPY_ALL, c->thread_multiple, 0);
-			if (ret != EXEC_MAY_LEAVE)
+			if (ret != EXEC_MAY_DETACH)
 				return ret < 0 ? ret : 0;
-			if (!exec_is_matched(r) || exec_is_over(r))
+			if (!exec_is_matched(r) || exec_is_complete(r))
 				return 0; /* a late partner, and bytes that cannot be guarded */
 		}
 	}
@@ -164,12 +164,12 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 		p->copy_ns = exec_is_matched(r) ? copy_ns(l->copy_bytes) : 0;
 		atomic_store_explicit(&p->refs, 1,
 				      memory_order_relaxed); /* until it is all set up */
-		exec_leave(r); /* a thread of the program's may touch what is closed at once */
+		exec_detach(r); /* a thread of the program's may touch what is closed at once */
 		ret = arm_all(p, &hulls, &all);
 	}
 	if (ret) {
 		if (p) {
-			exec_stay(r);
+			exec_reattach(r);
 			pending_put_back(p);
 		}
 		sud_exit();
@@ -219,7 +219,7 @@ static void look_for_movers(struct rt_comm *c, const struct leave *l, struct pol
 static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
 {
 	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_work_bytes(r) &&
-	       !exec_is_taken_up(r);
+	       !exec_is_claimed(r);
 }
 
 /* Asked last: from the first time on system calls are dearer. */
@@ -277,10 +277,10 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 			  : f.has_mover             ? EXEC_COPY_NOTHING
 						    : EXEC_COPY_OWN,
 			  c->thread_multiple, choice.wait_ns);
-	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON &&
+	if (ret == EXEC_MAY_DETACH && f.has_process && f.mode != BASE_EARLY_ON &&
 	    is_left_to_ranks(r, l)) {
 		trace_early_reason("the worker process cannot do what a rank gets in place");
-	} else if (ret == EXEC_MAY_LEAVE &&
+	} else if (ret == EXEC_MAY_DETACH &&
 		   (choice.how == DETACH_NOW || is_guard_ready(&f, &choice))) {
 		/* it may begin while this rank closes its memory */
 		progress = movers_tell(c, r, &movers);
@@ -291,7 +291,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 			return 0;
 		}
 	}
-	if (choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
+	if (choice.how == DETACH_NOW || ret == EXEC_MAY_DETACH)
 		guard_cancel_ready();
 	/* an error is found again, and handled, by waiting */
 	return exec_wait(r);

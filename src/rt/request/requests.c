@@ -214,7 +214,7 @@ static int begin_run(struct rt_request *r)
 		.user = { send->addr, r->recv.addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
 		.prefer_vm = r->comm->prefer_vm,
-		.is_away = true,
+		.is_nonblocking = true,
 		.number = request_number(r),
 		.name = r->call->name,
 	};

@@ -255,7 +255,7 @@ bool request_small_calls_program(const struct rt_request *r)
 
 int request_small_step(struct rt_request *r)
 {
-	int ret = mailbox_take(r->comm->mailbox, r->number, &r->read);
+	int ret = mailbox_receive(r->comm->mailbox, r->number, &r->read);
 
 	if (ret)
 		mailbox_end(r->comm->mailbox, r->number);
@@ -298,7 +298,7 @@ int request_small_check(const struct rt_request *r)
 	for (int k = is_queued ? 0 : r->read.next;
 	     dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
 		if (k != node_rank(g) &&
-		    (is_queued || !mailbox_look(r->comm->mailbox, k, r->number, &bytes)) &&
+		    (is_queued || !mailbox_peek(r->comm->mailbox, k, r->number, &bytes)) &&
 		    node_is_dead(g, k))
 			dead = k;
 	if (dead < 0)

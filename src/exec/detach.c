@@ -3,7 +3,7 @@
  * Runs that were left: the call has returned, and what is missing is moved by a channel, by any
  * rank that waits, or by whoever of this process touches the memory. Nothing of the run is written
  * here any more but by its queue: an operation whose peer has come since is matched anew by each
- * who looks, on its own stack. So any number of threads and signal handlers may be in here at once.
+ * who tries, on its own stack. So any number of threads and signal handlers may be in here at once.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,8 +24,8 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 	node_wait_init(&w);
 	for (;;) {
 		ret = r->kind->step(r, copy);
-		need = r->left ? r->kind->need(r, all_come) : NOT_NEEDED;
-		if (ret < 0 || !r->left || need == NEEDED_ALWAYS)
+		need = r->remaining ? r->kind->need(r, all_come) : NOT_NEEDED;
+		if (ret < 0 || !r->remaining || need == NEEDED_ALWAYS)
 			break;
 		if (ret) {
 			node_wait_progress(g, &w);
@@ -49,7 +49,7 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 	slot_note_working(r);
 	if (ret < 0)
 		return ret;
-	return !r->left ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_LEAVE : EXEC_NEEDED;
+	return !r->remaining ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_DETACH : EXEC_NEEDED;
 }
 
 /* ---- the channel ------------------------------------------------------------------------- */
@@ -93,14 +93,14 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 	}
 }
 
-void exec_leave(struct exec_run *r)
+void exec_detach(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_ALIASED);
 	r->reduce.mode = XFER_VIEW_ALIASED;
 	xfer_queue_init(&r->queue);
 }
 
-void exec_stay(struct exec_run *r)
+void exec_reattach(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_NORMAL);
 	r->reduce.mode = XFER_VIEW_NORMAL;
@@ -159,16 +159,16 @@ void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 	r->kind->each_range(r, visit, arg);
 }
 
-int exec_advance(struct exec_run *r, uintptr_t want) { return r->kind->advance(r, want); }
+int exec_advance(struct exec_run *r, uintptr_t addr) { return r->kind->advance(r, addr); }
 
-bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
 	return r->kind->is_range_complete(r, start, end);
 }
 
-bool exec_is_over(struct exec_run *r) { return r->kind->is_complete(r); }
+bool exec_is_complete(struct exec_run *r) { return r->kind->is_complete(r); }
 
-bool exec_is_taken_up(struct exec_run *r) { return r->kind->is_claimed(r); }
+bool exec_is_claimed(struct exec_run *r) { return r->kind->is_claimed(r); }
 
 bool exec_is_matched(struct exec_run *r) { return r->kind->is_matched(r); }
 
@@ -176,7 +176,7 @@ uint64_t exec_work_bytes(const struct exec_run *r) { return r->kind->work_bytes(
 
 /* ---- waiting for a detached run ----------------------------------------------------------------- */
 
-void exec_let_progress(struct exec_run *r, const struct node_wait *w)
+void exec_progress_host(struct exec_run *r, const struct node_wait *w)
 {
 	if (r->comm->progress && node_wait_is_long(w))
 		r->comm->progress(r->comm->progress_ctx);
@@ -248,8 +248,8 @@ uint64_t exec_waited_for_ns(const struct exec_run *r)
 
 void exec_end(struct exec_run *r)
 {
-	atomic_store_explicit(&r->slot->over, r->op,
-			      memory_order_release); /* partner: slot_is_over */
+	atomic_store_explicit(&r->slot->completed, r->op,
+			      memory_order_release); /* partner: slot_is_complete */
 	atomic_store_explicit(&r->has_ended, true, memory_order_release); /* partner: exec_begin */
 }
 
