@@ -56,7 +56,7 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather,
 				 oob->allreduce_min };
 	struct node_group *g = NULL;
-	uint64_t begin_ns = trace_span_begin();
+	uint64_t begin_ns = trace_activity_begin();
 	struct rt_comm *c;
 	int64_t all_ok;
 	int ret;
@@ -95,7 +95,7 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 	c->thread_multiple = oob->thread_multiple;
 	ret = workers_comm_created(c, oob);
 	movers_comm_created(c);
-	trace_span("a group of ranks is made", begin_ns, 0);
+	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return ret;
 }

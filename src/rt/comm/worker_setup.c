@@ -51,7 +51,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 
 	*out = (struct worker_ticket){ 0 };
 	node_cpus(c->group, &ranks_cpus);
-	spare = engine_spare_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
+	spare = engine_unused_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
 	setup.threads = spare < WORKERS_BY_SPARE_MAX ? spare : WORKERS_BY_SPARE_MAX;
 	if (base_opt.engine_workers >= 0)
 		setup.threads = (int)base_opt.engine_workers;
