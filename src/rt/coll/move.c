@@ -11,8 +11,7 @@
 
 /* ---- a side ------------------------------------------------------------------------------ */
 
-/* What was left and names this memory is completed first. */
-static void clear_way(const struct coll_side *side)
+void side_complete_pending(const struct coll_side *side)
 {
 	if (side->count && !side->buf.pack)
 		rt_complete_range(side->buf.addr, side->buf.bytes);
@@ -139,7 +138,7 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 
 /* ---- its end ----------------------------------------------------------------------------- */
 
-static uint64_t side_bytes(const struct coll_side *s)
+uint64_t side_bytes(const struct coll_side *s)
 {
 	uint64_t sum = 0;
 
@@ -174,7 +173,7 @@ void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll
 	const struct coll_side *larger = received >= sent ? &call->recv : &call->send;
 
 	*end = (struct ending){
-		.leave = {
+		.detach = {
 			.name = call->name,
 			.site = call->site,
 			.is_root = node_rank(c->group) == call->root,
@@ -191,9 +190,9 @@ int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct
 {
 	if (!end->may_detach)
 		return exec_wait(r);
-	end->leave.descs[0] = send;
-	end->leave.descs[1] = recv;
-	return detach_or_wait(c, r, &end->leave, &end->left);
+	end->detach.descs[0] = send;
+	end->detach.descs[1] = recv;
+	return detach_or_wait(c, r, &end->detach, &end->left);
 }
 
 /* ---- a run ------------------------------------------------------------------------------- */
@@ -212,8 +211,8 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 	return ret;
 }
 
-static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
-	       struct side *recv, struct ending *end)
+int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
+		 const struct side *recv, const char *name, struct exec_run **out)
 {
 	struct coll_schedule schedule;
 	struct exec_call call = {
@@ -221,13 +220,19 @@ static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *s
 		.user = { send->addr, recv->addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
-		.name = end->leave.name,
+		.name = name,
 	};
-	struct exec_run *r;
 	int ret = coll_build(shape, c->ops, coll_ops_max(node_size(c->group)), &schedule);
 
-	if (!ret)
-		ret = run_begin(c, &call, &r);
+	return ret ? ret : run_begin(c, &call, out);
+}
+
+static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
+	       struct side *recv, struct ending *end)
+{
+	struct exec_run *r;
+	int ret = run_schedule(c, shape, send, recv, end->detach.name, &r);
+
 	return ret ? ret : ending_run(c, r, end, &send->desc, &recv->desc);
 }
 
@@ -382,8 +387,8 @@ int rt_collective(struct rt_comm *c, const struct coll_call *call)
 
 	host_call_begin();
 	rt_reap();
-	clear_way(&call->send);
-	clear_way(&call->recv);
+	side_complete_pending(&call->send);
+	side_complete_pending(&call->recv);
 	requests_enter_blocking(c);
 	ret = coll_is_reduce(call->kind) ? reduce_collective(c, call) : move_collective(c, call);
 	requests_leave_blocking(c);

@@ -8,12 +8,12 @@
 
 bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->call->kind); }
 
-bool request_is_scattered(const struct rt_request *r)
+bool request_is_reduce_scatter(const struct rt_request *r)
 {
 	return coll_pattern(r->call->kind) == COLL_REDUCE_SCATTER;
 }
 
-bool request_is_exchange(const struct rt_request *r)
+bool request_is_alltoall(const struct rt_request *r)
 {
 	return coll_pattern(r->call->kind) == COLL_ALLTOALL;
 }
@@ -23,13 +23,31 @@ bool request_is_allgather(const struct rt_request *r)
 	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
 }
 
+static struct coll_shape shape_of(const struct rt_request *r)
+{
+	const struct coll_call *call = r->call;
+	return (struct coll_shape){
+		.kind = call->kind,
+		.rank = node_rank(r->comm->group),
+		.ranks = node_size(r->comm->group),
+		.root = call->root,
+		.send = call->send.parts,
+		.recv = call->recv.parts,
+		.in_place = call->in_place,
+		.sources = call->sources,
+		.targets = call->targets,
+		.source_count = call->recv.count,
+		.target_count = call->target_count,
+	};
+}
+
 /* ---- what combines ----------------------------------------------------------------------- */
 
 static int find_starts(struct rt_request *r)
 {
 	const struct coll_side *send = &r->call->send;
 
-	if (!request_is_scattered(r))
+	if (!request_is_reduce_scatter(r))
 		return 0;
 	r->starts = calloc((size_t)send->count + 1, sizeof(*r->starts));
 	if (!r->starts)
@@ -60,21 +78,8 @@ void request_unschedule(struct rt_request *r)
 
 static int build(struct rt_request *r)
 {
-	const struct coll_call *call = r->call;
-	const struct coll_shape shape = {
-		.kind = call->kind,
-		.rank = node_rank(r->comm->group),
-		.ranks = node_size(r->comm->group),
-		.root = call->root,
-		.send = call->send.parts,
-		.recv = call->recv.parts,
-		.in_place = call->in_place,
-		.sources = call->sources,
-		.targets = call->targets,
-		.source_count = call->recv.count,
-		.target_count = call->target_count,
-	};
-	uint32_t cap = exec_ops_max(shape.ranks);
+	uint32_t cap = exec_ops_max(node_size(r->comm->group));
+	const struct coll_shape shape = shape_of(r);
 	struct coll_op *ops = calloc(cap, sizeof(*ops));
 	int ret = ops ? coll_build(&shape, ops, cap, &r->schedule) : -ENOMEM;
 
