@@ -165,7 +165,7 @@ static bool retire_locked(struct pending *p)
  * for a message of this process. A waiting thread therefore lets the host MPI progress:
  *
  *   inside an MPI call of the program           always
- *   with SLUICE_RT_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
+ *   with SLUICE_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
  *                                               after all partners have come (detach.c)
  *   MPI_THREAD_MULTIPLE                         always
  *   the thread that made the collective call,   after a long wait: the thread could as well still be
@@ -605,7 +605,7 @@ static void init_once(void)
 		 guard_kind_name(), guard_reason()[0] ? ": " : "", guard_reason());
 	trace_guard(guard_kind_name());
 	guard_shadows(&shadow_start, &shadow_end);
-	if (shadow_start < shadow_end && region_window_add(shadow_start, shadow_end))
+	if (shadow_start < shadow_end && region_add_mapping(shadow_start, shadow_end))
 		base_log(BASE_LOG_WARN, "rt", "the guard's shadow is one window too many");
 	region_set_before_change(before_change);
 	/* after region/ has registered its own: these run first */
