@@ -16,7 +16,7 @@ static uint32_t number_from(int from, int rank)
 	return (uint32_t)(from < rank ? from : from - 1);
 }
 
-static void add(struct out *o, const struct coll_op *op)
+static void add(struct out *o, const struct coll_flat_op *op)
 {
 	if (!op->bytes)
 		return;
@@ -28,7 +28,7 @@ static void add(struct out *o, const struct coll_op *op)
 static void send_part(struct out *o, int peer, uint32_t tag, uint32_t match,
 		      const struct coll_part *p)
 {
-	add(o, &(struct coll_op){ .type = COLL_OP_SEND,
+	add(o, &(struct coll_flat_op){ .type = COLL_OP_SEND,
 				  .buf = COLL_SEND,
 				  .peer = (uint32_t)peer,
 				  .tag = tag,
@@ -40,7 +40,7 @@ static void send_part(struct out *o, int peer, uint32_t tag, uint32_t match,
 static void recv_part(struct out *o, int peer, uint32_t tag, enum coll_buffer buf,
 		      const struct coll_part *p)
 {
-	add(o, &(struct coll_op){ .type = COLL_OP_RECV,
+	add(o, &(struct coll_flat_op){ .type = COLL_OP_RECV,
 				  .buf = (uint8_t)buf,
 				  .peer = (uint32_t)peer,
 				  .tag = tag,
@@ -51,7 +51,7 @@ static void recv_part(struct out *o, int peer, uint32_t tag, enum coll_buffer bu
 
 static void copy_part(struct out *o, const struct coll_part *to, const struct coll_part *from)
 {
-	add(o, &(struct coll_op){ .type = COLL_OP_COPY,
+	add(o, &(struct coll_flat_op){ .type = COLL_OP_COPY,
 				  .buf = COLL_RECV,
 				  .src_buf = COLL_SEND,
 				  .off = to->off,
@@ -184,7 +184,7 @@ static void build(struct out *o, const struct coll_shape *s)
 	}
 }
 
-int coll_build(const struct coll_shape *s, struct coll_op *ops, uint32_t cap,
+int coll_build(const struct coll_shape *s, struct coll_flat_op *ops, uint32_t cap,
 	       struct coll_schedule *out)
 {
 	struct out o = { .to = out, .cap = cap };

@@ -152,7 +152,7 @@ enum coll_buffer { COLL_SEND, COLL_RECV, COLL_BUFFERS };
 enum coll_op_type { COLL_OP_NONE, COLL_OP_RECV, COLL_OP_SEND, COLL_OP_COPY };
 
 /* In shared memory, once exec/ has published it: fixed width, no padding. */
-struct coll_op {
+struct coll_flat_op {
 	uint8_t type, buf; /* buf: that is sent from, received into, or copied to */
 	uint8_t src_buf;   /* copy */
 	uint8_t unused;
@@ -166,7 +166,7 @@ struct coll_op {
 /* Receives come first, by the rank that sends, then sends, by the rank that receives, then a copy:
  * so either end of a transfer knows about where the other stands among its rank's operations. */
 struct coll_schedule {
-	struct coll_op *ops;
+	struct coll_flat_op *ops;
 	uint32_t count, recv_count;
 };
 
@@ -200,7 +200,7 @@ struct coll_shape {
 static inline uint32_t coll_ops_max(int ranks) { return 2 * (uint32_t)ranks; }
 
 /* Fills ops[cap] and *out, which refers to it. Returns: 0, or -E2BIG. */
-int coll_build(const struct coll_shape *s, struct coll_op *ops, uint32_t cap,
+int coll_build(const struct coll_shape *s, struct coll_flat_op *ops, uint32_t cap,
 	       struct coll_schedule *out);
 
 #endif

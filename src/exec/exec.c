@@ -16,7 +16,7 @@
 static uint64_t xfers_off(int ranks)
 {
 	return base_round_up(sizeof(struct exec_slot) +
-				     exec_ops_max(ranks) * sizeof(struct coll_op),
+				     exec_ops_max(ranks) * sizeof(struct coll_flat_op),
 			     BASE_CACHE_LINE);
 }
 

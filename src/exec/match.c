@@ -45,7 +45,7 @@ void slot_note_working(const struct exec_run *r)
 	slot_note_waiting(r, &(struct node_wait){ 0 });
 }
 
-struct coll_op *slot_ops(struct exec_slot *s) { return (struct coll_op *)(s + 1); }
+struct coll_flat_op *slot_ops(struct exec_slot *s) { return (struct coll_flat_op *)(s + 1); }
 
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s)
 {
@@ -72,18 +72,18 @@ char *ring_of(const struct exec_comm *e, int rank)
 	return (char *)node_area(e->group, rank) + e->ring_off;
 }
 
-static bool is_match(const struct coll_op *recv, int src, const struct coll_op *send)
+static bool is_match(const struct coll_flat_op *recv, int src, const struct coll_flat_op *send)
 {
 	return recv->type == COLL_OP_RECV && recv->peer == (uint32_t)src && recv->tag == send->tag;
 }
 
 /* The sender's hint saves the search: the place of the receive, when parts without bytes do not move
  * it. */
-const struct coll_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
-				const struct coll_op *send)
+const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct coll_flat_op *send)
 {
 	uint32_t n = slot_op_count(e, s), hint = send->match;
-	const struct coll_op *ops = slot_ops(s);
+	const struct coll_flat_op *ops = slot_ops(s);
 
 	n = n < e->recv_cap ? n : e->recv_cap;
 	if (hint < n && is_match(&ops[hint], src, send))
@@ -96,10 +96,10 @@ const struct coll_op *find_recv(const struct exec_comm *e, struct exec_slot *s, 
 
 /* Sends follow the receives, by the rank that gets them: that is where the search begins, downwards,
  * as parts without bytes are left out. */
-const struct coll_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
-				const struct coll_op *recv)
+const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
+				const struct coll_flat_op *recv)
 {
-	const struct coll_op *ops = slot_ops(s);
+	const struct coll_flat_op *ops = slot_ops(s);
 	uint32_t n = slot_op_count(e, s), i = s->recv_count + (uint32_t)dst;
 
 	i = i < n ? i : n - 1;
@@ -110,13 +110,13 @@ const struct coll_op *find_send(const struct exec_comm *e, struct exec_slot *s, 
 	return NULL;
 }
 
-uint32_t recv_number(struct exec_slot *s, const struct coll_op *recv)
+uint32_t recv_number(struct exec_slot *s, const struct coll_flat_op *recv)
 {
 	return (uint32_t)(recv - slot_ops(s));
 }
 
-int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_op *send, int dst,
-	       const struct coll_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat_op *send, int dst,
+	       const struct coll_flat_op *recv, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
 	struct xfer_end from = { ss->desc[send->buf], send->off, src, NULL };
@@ -153,7 +153,7 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_op *
  */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v)
 {
-	const struct coll_op *op = run_op(r, i), *other;
+	const struct coll_flat_op *op = run_op(r, i), *other;
 	struct exec_comm *e = r->comm;
 	struct exec_slot *peer = slot_of(e, (int)op->peer, r->op);
 	int ret;
@@ -176,9 +176,9 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 	return -EAGAIN; /* it passed on while we looked */
 }
 
-bool is_first_copy(struct exec_slot *s, const struct coll_op *copy)
+bool is_first_copy(struct exec_slot *s, const struct coll_flat_op *copy)
 {
-	const struct coll_op *op = slot_ops(s);
+	const struct coll_flat_op *op = slot_ops(s);
 
 	while (op < copy && op->type != COLL_OP_COPY)
 		op++;
@@ -186,7 +186,7 @@ bool is_first_copy(struct exec_slot *s, const struct coll_op *copy)
 }
 
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
-		  const struct coll_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
+		  const struct coll_flat_op *copy, enum xfer_view_mode mode, struct xfer_view *v)
 {
 	const struct xfer_end from = { s->desc[copy->src_buf], copy->src_off, rank, NULL };
 	const struct xfer_end to = { s->desc[copy->buf], copy->off, rank,

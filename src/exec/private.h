@@ -107,7 +107,7 @@ bool slot_is_still(const struct exec_slot *s, uint64_t op);
 bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 /* Has its rank ended the collective, and may be gone? */
 bool slot_is_complete(const struct exec_slot *s, uint64_t op);
-struct coll_op *slot_ops(struct exec_slot *s);
+struct coll_flat_op *slot_ops(struct exec_slot *s);
 /* Never more than there is room for, whatever a slot that is being rewritten says. */
 uint32_t slot_op_count(const struct exec_comm *e, const struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
@@ -116,11 +116,11 @@ char *ring_of(const struct exec_comm *e, int rank);
 /* Where others leave bytes of this rank's result: 2 * XFER_EDGE_BYTES. */
 char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s);
 
-static inline bool has_inline_edges(const struct coll_op *send)
+static inline bool has_inline_edges(const struct coll_flat_op *send)
 {
 	return send->buf == COLL_SEND;
 }
-static inline const struct coll_op *run_op(const struct exec_run *r, uint32_t i)
+static inline const struct coll_flat_op *run_op(const struct exec_run *r, uint32_t i)
 {
 	return &slot_ops(r->slot)[i];
 }
@@ -128,14 +128,14 @@ static inline const struct coll_op *run_op(const struct exec_run *r, uint32_t i)
 /* match.c: fills `v` for the transfer of collective `op` between a published send and a published
  * receive. -EAGAIN: one of the two has passed on meanwhile or cannot start yet; -EREMOTEIO: they
  * disagree. */
-int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_op *send, int dst,
-	       const struct coll_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
+int match_view(struct exec_comm *e, uint64_t op, int src, const struct coll_flat_op *send, int dst,
+	       const struct coll_flat_op *recv, enum xfer_view_mode mode, struct xfer_view *v);
 /* The transfer of a receive, which stands in slot s. */
-uint32_t recv_number(struct exec_slot *s, const struct coll_op *recv);
-const struct coll_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
-				const struct coll_op *send);
-const struct coll_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
-				const struct coll_op *recv);
+uint32_t recv_number(struct exec_slot *s, const struct coll_flat_op *recv);
+const struct coll_flat_op *find_recv(const struct exec_comm *e, struct exec_slot *s, int src,
+				const struct coll_flat_op *send);
+const struct coll_flat_op *find_send(const struct exec_comm *e, struct exec_slot *s, int dst,
+				const struct coll_flat_op *recv);
 /* Operation i of the run, whichever side it is. 0, -EAGAIN: its peer is not there; -ESTALE: its
  * peer has ended the collective, all is done; -EREMOTEIO. */
 int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
@@ -143,9 +143,9 @@ int match_op(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xf
 /* match.c: a copy inside a rank as a transfer with both ends there, so that others can do it too. 0
  * or -errno: memory that is not mapped. Only the first of a schedule has a transfer. match_copy():
  * of this rank; opens it the first time. */
-bool is_first_copy(struct exec_slot *s, const struct coll_op *copy);
+bool is_first_copy(struct exec_slot *s, const struct coll_flat_op *copy);
 int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t op,
-		  const struct coll_op *copy, enum xfer_view_mode mode, struct xfer_view *v);
+		  const struct coll_flat_op *copy, enum xfer_view_mode mode, struct xfer_view *v);
 int match_copy(struct exec_run *r, uint32_t i, enum xfer_view_mode mode, struct xfer_view *v);
 
 /* step.c: 1 progress, 0 nothing to do now, -errno. copy: of what others could copy as well.

@@ -20,7 +20,7 @@ static char *local_address(struct exec_run *r, uint8_t buf, uint64_t off)
 }
 
 /* All of what it writes is there: what was left of it in this rank's slot. */
-static void copy_edge_buf(struct exec_run *r, const struct coll_op *op)
+static void copy_edge_buf(struct exec_run *r, const struct coll_flat_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->buf], op->off, r->comm->rank,
 				     slot_edge_buf(r->comm, r->slot) };
@@ -51,14 +51,14 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 }
 
 /* A rank that is away soon does itself what costs no more than telling others. */
-static bool is_worth_leaving(const struct exec_run *r, const struct coll_op *copy)
+static bool is_worth_leaving(const struct exec_run *r, const struct coll_flat_op *copy)
 {
 	return !r->call.is_nonblocking || copy->bytes > COPY_NOW_BYTES;
 }
 
 static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 {
-	const struct coll_op *op = run_op(r, i);
+	const struct coll_flat_op *op = run_op(r, i);
 	uint64_t since;
 
 	if (r->ops[i].state == EXEC_MATCHED)
@@ -82,7 +82,7 @@ static int step_copy(struct exec_run *r, uint32_t i, bool copy)
 
 static int step_match(struct exec_run *r, uint32_t i)
 {
-	const struct coll_op *op = run_op(r, i);
+	const struct coll_flat_op *op = run_op(r, i);
 	struct exec_op *o = &r->ops[i];
 	int ret = match_op(r, i, XFER_VIEW_NORMAL, &o->view);
 
@@ -108,7 +108,7 @@ static int step_match(struct exec_run *r, uint32_t i)
 
 /* ---- moving ------------------------------------------------------------------------------ */
 
-static bool is_same_range(const struct coll_op *a, const struct coll_op *b)
+static bool is_same_range(const struct coll_flat_op *a, const struct coll_flat_op *b)
 {
 	return a->type == COLL_OP_SEND && a->buf == b->buf && a->off == b->off && a->bytes == b->bytes;
 }
@@ -116,7 +116,7 @@ static bool is_same_range(const struct coll_op *a, const struct coll_op *b)
 /* Where send i is laid out for its receiver: sends of the same bytes share a place. */
 static int repair_place(struct exec_run *r, uint32_t i, struct region_extent *out)
 {
-	const struct coll_op *ops = slot_ops(r->slot);
+	const struct coll_flat_op *ops = slot_ops(r->slot);
 	struct exec_comm *e = r->comm;
 	uint64_t at = 0, all = 0;
 
@@ -205,7 +205,7 @@ int step_op(struct exec_run *r, uint32_t i, enum exec_copy copy)
 
 int step_stage(struct exec_run *r)
 {
-	const struct coll_op *ops = slot_ops(r->slot);
+	const struct coll_flat_op *ops = slot_ops(r->slot);
 	struct exec_comm *e = r->comm;
 	uint64_t consumed = UINT64_MAX;
 	int ret;
@@ -238,10 +238,10 @@ int step_stage(struct exec_run *r)
 	64u /* at transfers, in a pass: a rank that has nothing to do may look again soon */
 
 /* Can this one help with the receive? READY, OVER, or UNKNOWN: not yet. */
-static int classify_help(struct exec_run *r, int rank, const struct coll_op *recv, struct xfer_view *v)
+static int classify_help(struct exec_run *r, int rank, const struct coll_flat_op *recv, struct xfer_view *v)
 {
 	struct exec_comm *e = r->comm;
-	const struct coll_op *send;
+	const struct coll_flat_op *send;
 	struct exec_slot *ss;
 	int ret;
 

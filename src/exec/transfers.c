@@ -15,7 +15,7 @@
 static bool sends_user(const struct coll_schedule *b, bool is_nonblocking)
 {
 	for (uint32_t i = 0; i < b->count; i++) {
-		const struct coll_op *op = &b->ops[i];
+		const struct coll_flat_op *op = &b->ops[i];
 
 		if ((op->type == COLL_OP_SEND && has_inline_edges(op)) ||
 		    (is_nonblocking && op->type == COLL_OP_COPY && op->src_buf == COLL_SEND))
@@ -67,7 +67,7 @@ static int step(struct exec_run *r, enum exec_copy copy)
 
 /* ---- may the call return? ---------------------------------------------------------------- */
 
-static enum run_need unmatched_need(const struct exec_run *r, const struct coll_op *op)
+static enum run_need unmatched_need(const struct exec_run *r, const struct coll_flat_op *op)
 {
 	struct xfer_end end = { r->call.desc[op->buf], op->off, r->comm->rank, NULL };
 	bool may = op->type == COLL_OP_COPY ? false
@@ -78,7 +78,7 @@ static enum run_need unmatched_need(const struct exec_run *r, const struct coll_
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
 
-static enum run_need matched_need(const struct coll_op *op, const struct exec_op *o)
+static enum run_need matched_need(const struct coll_flat_op *op, const struct exec_op *o)
 {
 	const struct xfer_plan *p = &o->view.plan;
 
@@ -116,7 +116,7 @@ static enum run_need need(const struct exec_run *r, bool all_come)
 static void each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 {
 	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_op *op = run_op(r, i);
+		const struct coll_flat_op *op = run_op(r, i);
 
 		if (r->ops[i].state == EXEC_DONE)
 			continue;
@@ -150,7 +150,7 @@ static int view_of(struct exec_run *r, uint32_t i, struct xfer_view *out)
 static bool local_range(const struct exec_run *r, uint32_t i, int side, uintptr_t *lo,
 			uintptr_t *hi)
 {
-	const struct coll_op *op = run_op(r, i);
+	const struct coll_flat_op *op = run_op(r, i);
 
 	if (side && op->type != COLL_OP_COPY)
 		return false;
@@ -238,7 +238,7 @@ static bool is_claimed(struct exec_run *r)
 static bool is_matched(struct exec_run *r)
 {
 	for (uint32_t i = 0; i < r->op_count; i++) {
-		const struct coll_op *op = run_op(r, i);
+		const struct coll_flat_op *op = run_op(r, i);
 		struct exec_slot *s =
 			op->type == COLL_OP_COPY ? NULL : slot_of(r->comm, (int)op->peer, r->op);
 

@@ -7,7 +7,7 @@
 #include "unit.h"
 
 enum { RANKS_MAX = 9 };
-static struct coll_op ops[RANKS_MAX][2 * RANKS_MAX];
+static struct coll_flat_op ops[RANKS_MAX][2 * RANKS_MAX];
 static struct coll_schedule schedules[RANKS_MAX];
 
 /* Every operation lies inside its buffers, receives come first. */
@@ -16,7 +16,7 @@ static void check_schedule(int rank, int ranks, const uint64_t *buf_bytes)
 	const struct coll_schedule *s = &schedules[rank];
 
 	for (uint32_t i = 0; i < s->count; i++) {
-		const struct coll_op *op = &s->ops[i];
+		const struct coll_flat_op *op = &s->ops[i];
 
 		CHECK_EQ(op->type == COLL_OP_RECV, i < s->recv_count);
 		CHECK(op->type > COLL_OP_NONE && op->type <= COLL_OP_COPY);
@@ -40,10 +40,10 @@ static void check_pairs(int ranks, int wanted)
 	int sends = 0, recvs = 0;
 
 	for (int r = 0; r < ranks; r++) {
-		const struct coll_op *mine = schedules[r].ops;
+		const struct coll_flat_op *mine = schedules[r].ops;
 
 		for (uint32_t i = 0; i < schedules[r].count; i++) {
-			const struct coll_op *theirs;
+			const struct coll_flat_op *theirs;
 
 			recvs += mine[i].type == COLL_OP_RECV;
 			if (mine[i].type != COLL_OP_SEND)
@@ -150,7 +150,7 @@ UNIT_TEST(gather_at_the_root_copies_its_own_part)
 	const struct coll_shape s = {
 		.kind = COLL_GATHER, .rank = 1, .ranks = 3, .root = 1, .send = &send, .recv = recv
 	};
-	const struct coll_op *own = &ops[1][2];
+	const struct coll_flat_op *own = &ops[1][2];
 
 	build(&s);
 	CHECK_EQ(own->type, COLL_OP_COPY);
@@ -165,7 +165,7 @@ UNIT_TEST(allgather_in_place_has_one_buffer)
 {
 	build_all(COLL_ALLGATHER, 5, 0, true);
 	for (uint32_t i = 0; i < schedules[3].count; i++) {
-		const struct coll_op *op = &schedules[3].ops[i];
+		const struct coll_flat_op *op = &schedules[3].ops[i];
 
 		CHECK_EQ(op->buf, COLL_SEND);
 		CHECK_EQ(op->off, 1000 * (uint64_t)(op->type == COLL_OP_SEND ? 3 : op->peer));

@@ -33,7 +33,7 @@ struct one {
 	struct case_side out, in; /* what is sent from, received to */
 	bool one_buffer, in_place;
 	char what[96];
-	struct coll_op ops[2 * RANKS_MAX + 32];
+	struct coll_flat_op ops[2 * RANKS_MAX + 32];
 	struct coll_schedule schedule;
 };
 

@@ -60,7 +60,7 @@ static struct exec_run *begin(bool is_gather)
 	struct exec_call call = { .schedule = &schedule,
 				  .user = { bench.user[0], bench.user[1] },
 				  .name = "schedule" };
-	struct coll_op ops[8];
+	struct coll_flat_op ops[8];
 	struct exec_run *run;
 
 	for (int i = 0; i < bench.r->size; i++)

@@ -80,7 +80,7 @@ static int build(struct rt_request *r)
 {
 	uint32_t cap = exec_ops_max(node_size(r->comm->group));
 	const struct coll_shape shape = shape_of(r);
-	struct coll_op *ops = calloc(cap, sizeof(*ops));
+	struct coll_flat_op *ops = calloc(cap, sizeof(*ops));
 	int ret = ops ? coll_build(&shape, ops, cap, &r->schedule) : -ENOMEM;
 
 	if (ret) {
