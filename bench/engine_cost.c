@@ -57,7 +57,7 @@ static struct engine_chan *open_with(int workers, const char *kernel, unsigned c
 	char *env[] = { first, second, normal ? "SLUICE_FAULT=engine_idle:all" : NULL, NULL };
 	struct engine_chan *ch;
 
-	snprintf(first, sizeof first, "SLUICE_ENGINE_WORKERS=%d", workers);
+	snprintf(first, sizeof first, "SLUICE_WORKERS=%d", workers);
 	snprintf(second, sizeof second, "SLUICE_XFER_COPY=%s", kernel);
 	if (base_options_load(env, problems, sizeof problems)) {
 		fprintf(stderr, "engine_cost: %s", problems);

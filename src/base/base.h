@@ -95,7 +95,7 @@ struct base_options {
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_domains;           /* SLUICE_COLL_DOMAINS: 0 by memory nodes, 1 none */
 	int64_t coll_take[BASE_FAMILY_COUNT]; /* SLUICE_COLL_BCAST ...: enum base_take */
-	bool span;                      /* SLUICE_SPAN: communicators over several nodes, too */
+	bool span;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* SLUICE_SPAN_SEGMENT: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */
 	int64_t region_adopt_after;     /* SLUICE_REGION_ADOPT_AFTER: uses before adoption */
@@ -109,13 +109,14 @@ struct base_options {
 	int64_t xfer_copy;              /* SLUICE_XFER_COPY: enum base_copy_kernel */
 	uint64_t xfer_past_cache_bytes; /* SLUICE_XFER_PAST_CACHE: 0 = by the caches */
 	bool xfer_help;                 /* SLUICE_XFER_HELP: waiting ranks copy for others */
-	int64_t rt_early;               /* SLUICE_RT_EARLY: enum base_early */
-	uint64_t rt_early_min_bytes;    /* SLUICE_RT_EARLY_MIN: shorter calls complete before they
+	int64_t rt_early;               /* SLUICE_EARLY: enum base_early */
+	uint64_t rt_early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
 	int64_t rt_early_wait_us;       /* SLUICE_RT_EARLY_WAIT: for a late partner; -1 = by size */
+	bool rt_fault_progress;         /* SLUICE_RT_FAULT_PROGRESS: host MPI in fault handlers */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
 	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
-	int64_t engine_workers; /* SLUICE_ENGINE_WORKERS: threads of sw a process; -1 = by spare
+	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare
 				   CPUs */
 	const char
 		*engine_cpus; /* SLUICE_ENGINE_CPUS: where they run, like 1,4-7; "" = spare ones */
@@ -129,7 +130,7 @@ struct base_options {
 	int64_t node_spin_us;           /* SLUICE_NODE_SPIN: -1 = by cores */
 	const char *node_name;          /* SLUICE_NODE_NAME: identity of this machine */
 	int64_t log_level;              /* SLUICE_LOG: none error warn info debug */
-	const char *tune_file;          /* SLUICE_TUNE_FILE: "" looks for one, "none" for none */
+	const char *tune_file;          /* SLUICE_TUNE: "" looks for one, "none" for none */
 	const char *stats;              /* SLUICE_STATS: "" off, "-" stderr, else a file prefix */
 	const char *trace;              /* SLUICE_TRACE: "" off, else the folder of the files */
 	uint64_t trace_limit_bytes;     /* SLUICE_TRACE_LIMIT: longest file */

@@ -90,7 +90,7 @@ struct base_option base_option_table[] = {
 	INT_OF("SLUICE_COLL_DOMAINS", coll_domains, "1", 0, 4096, "domains", true,
 	       "Groups of ranks that broadcasts, allgathers and reductions enter once each; 0: by "
 	       "memory nodes, 1: none"),
-	BOOL("SLUICE_SPAN", span, "off", true,
+	BOOL("SLUICE_HIER", span, "off", true,
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice"),
 	BYTES("SLUICE_SPAN_SEGMENT", hier_segment_bytes, "0", 0, GIB, true,
@@ -119,13 +119,16 @@ struct base_option base_option_table[] = {
 	BYTES("SLUICE_XFER_PAST_CACHE", xfer_past_cache_bytes, "0", 0, INT64_MAX, false,
 	      "Transfers from this size on are copied past the caches; 0 decides by the caches"),
 	BOOL("SLUICE_XFER_HELP", xfer_help, "on", false, "Whether waiting ranks copy for others"),
-	ENUM("SLUICE_RT_EARLY", rt_early, "auto", early_words, false,
+	ENUM("SLUICE_EARLY", rt_early, "auto", early_words, false,
 	     "Whether calls return while data is moving; auto does where it pays, on wherever it "
 	     "can"),
-	BYTES("SLUICE_RT_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX, false,
+	BYTES("SLUICE_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX, false,
 	      "Calls that move fewer bytes per rank complete before they return"),
 	INT("SLUICE_RT_EARLY_WAIT", rt_early_wait_us, "-1", -1, 60000000, "us",
 	    "How long a call waits for a late partner before it returns early; -1 decides by size"),
+	BOOL("SLUICE_RT_FAULT_PROGRESS", rt_fault_progress, "on", false,
+	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
+	     "the fault handler; off: calls return early only when all partners have come"),
 	ENUM("SLUICE_GUARD_KIND", guard_kind, "auto", guard_kinds, false,
 	     "How memory is guarded meanwhile; auto takes the best that works here"),
 	{ .name = "SLUICE_ENGINE",
@@ -136,7 +139,7 @@ struct base_option base_option_table[] = {
 	  .unit = "",
 	  .help = "Copy engine that moves data behind the program; auto takes the best that "
 		  "works" },
-	INT("SLUICE_ENGINE_WORKERS", engine_workers, "-1", -1, 48, "threads",
+	INT("SLUICE_WORKERS", engine_workers, "-1", -1, 48, "threads",
 	    "Workers of the engine sw in a process; -1 as many as CPUs are spare, at most 4"),
 	STRING("SLUICE_ENGINE_CPUS", engine_cpus,
 	       "CPUs on which workers run, like 1,4-7; empty for those that the job leaves free"),
@@ -160,7 +163,7 @@ struct base_option base_option_table[] = {
 	    "How long a waiting rank spins before it sleeps; -1 decides by free cores"),
 	STRING("SLUICE_NODE_NAME", node_name,
 	       "Identity of this machine in place of the one found; tests simulate nodes with it"),
-	STRING("SLUICE_TUNE_FILE", tune_file,
+	STRING("SLUICE_TUNE", tune_file,
 	       "File of what sluice tune measured; empty for the one of this machine, none for "
 	       "none"),
 	ENUM("SLUICE_LOG", log_level, "error", log_levels, false, "What is written to stderr"),

@@ -273,7 +273,7 @@ void tune_load(const char *mpi, struct tune_result *out)
 	base_options_untune(false);
 	if (!strcasecmp(base_opt.tune_file, "none")) {
 		out->state = TUNE_OFF;
-		refuse(out, "SLUICE_TUNE_FILE is none");
+		refuse(out, "SLUICE_TUNE is none");
 		return;
 	}
 	if (base_opt.tune_file[0]) {

@@ -39,7 +39,7 @@
 
 enum tune_state {
 	TUNE_ABSENT,  /* there is no file for this MPI */
-	TUNE_OFF,     /* SLUICE_TUNE_FILE=none, or no MPI is known */
+	TUNE_OFF,     /* SLUICE_TUNE=none, or no MPI is known */
 	TUNE_IN_FORCE,
 	TUNE_REFUSED,
 };
@@ -52,7 +52,7 @@ struct tune_result {
 };
 
 /*
- * Find the file for this MPI (tune_mpi_name()'s words; "": only SLUICE_TUNE_FILE is looked at) and
+ * Find the file for this MPI (tune_mpi_name()'s words; "": only SLUICE_TUNE is looked at) and
  * let its values be in force.
  */
 void tune_load(const char *mpi, struct tune_result *out);

@@ -16,7 +16,7 @@ from support.paths import SOURCES
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'OMP_NUM_THREADS': '4'}
 LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
 # Not only those kinds that are taken anyhow.
@@ -287,6 +287,35 @@ def test_computing_root_holds_nobody_up(name, ranks, guard, engine, get_mpi, wit
                          with_sluice, env,
                          tmp_path / 'stats')
     assert engine != 'hang' or not with_sluice or total['engine_retired'] > 0, total
+
+
+# ---- host MPI functions inside a fault handler ------------------------------------------------------------
+
+PLACES = ['touch_in_malloc', 'touch_in_stdio', 'touch_with_a_mutex']
+
+
+def intrusions(behaviour, progress, name, guard, get_mpi, with_sluice, tmp_path):
+    """In how many of four touches a function of the program ran in the host MPI, while the program held a lock."""
+    notes, _ = check_one(get_mpi(name), 'early_inside.c', 2, behaviour, with_sluice,
+                         {**EARLY, 'SLUICE_COLL_NONBLOCKING': 'off', 'SLUICE_GUARD_KIND': guard,
+                          'SLUICE_RT_FAULT_PROGRESS': progress}, tmp_path / 'stats')
+    return sum(int(re.search(r'(\d+) of', note).group(1)) for note in notes)
+
+
+@pytest.mark.parametrize('behaviour', PLACES)
+@pytest.mark.parametrize('name, guard', [('mpich', 'steal'), pytest.param('mpich', 'uffd', marks=BY_NAME),
+                                         pytest.param('mpich', 'mprotect', marks=BY_NAME),
+                                         pytest.param('openmpi', 'steal', marks=BY_NAME)])
+def test_no_host_mpi_inside_a_fault(name, guard, behaviour, get_mpi, with_sluice, tmp_path):
+    """SLUICE_RT_FAULT_PROGRESS=off: a touch never runs the host MPI, whose callbacks may want the program's locks."""
+    assert intrusions(behaviour, 'off', name, guard, get_mpi, with_sluice, tmp_path) == 0
+
+
+def test_host_mpi_inside_a_fault(get_mpi, with_sluice, tmp_path):
+    """The control run: by default a touch that waits long runs it, as the manual page says."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    assert intrusions(PLACES[2], 'on', 'mpich', 'steal', get_mpi, with_sluice, tmp_path) > 0
 
 
 # ---- other languages -------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from support.paths import ROOT, SOURCES
 
 TABLE = ROOT / 'src/mpi/front/functions.table'
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_RT_EARLY_WAIT': '0'}
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_RT_EARLY_WAIT': '0'}
 CONFIGS = {
     'early': EARLY,
     'mprotect': {**EARLY, 'SLUICE_GUARD_KIND': 'mprotect'},
     'steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
-    'none': {**EARLY, 'SLUICE_RT_EARLY': 'off'},
+    'none': {**EARLY, 'SLUICE_EARLY': 'off'},
 }
 
 

@@ -17,7 +17,7 @@ CONFIGS = {
     'few': {**TAKEN, 'SLUICE_FAULT': 'slots:all'},
     # movers in the process, whoever has a CPU
     'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'SLUICE_ENGINE_CPUS': '0-1',
-                'SLUICE_ENGINE_WORKERS': '2'},
+                'SLUICE_WORKERS': '2'},
 }
 
 

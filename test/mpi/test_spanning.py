@@ -12,7 +12,7 @@ from support.behaviours import Report, behaviours
 from support.mpi import EARLY
 
 # Segments so small that every message has several; all that can be served is.
-SMALL = {'SLUICE_SPAN': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
+SMALL = {'SLUICE_HIER': 'on', 'SLUICE_SPAN_SEGMENT': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
          **{f'SLUICE_COLL_{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER', 'GATHER',
                                                      'SCATTER', 'ALLTOALL',
                                                 'REDUCE_SCATTER', 'BARRIER')}}
@@ -159,7 +159,7 @@ def test_floats_are_the_same_from_run_to_run(get_mpi, get_hosts):
 
 def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
     result = run(get_hosts(3), get_mpi('mpich'), [2, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
-                 env={**SMALL, 'SLUICE_SPAN': 'off'})
+                 env={**SMALL, 'SLUICE_HIER': 'off'})
     check(result, ['ranks_may_lie_in_any_order'], False)
     assert counted(result, 'hier_taken') == [0, 0, 0]
 

@@ -17,7 +17,7 @@ from support import job
 from support.paths import SLUICE
 
 PROCESS = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
-           'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_WORKER_KIND': 'process',
+           'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKER_KIND': 'process',
            'SLUICE_ENGINE_CPUS': '0-1', 'SLUICE_FAULT': 'worker_idle:all', 'SLUICE_LOG': 'info'}
 BY_NAME = pytest.mark.complete
 SERVED = re.compile(r'worker process (\d+) moves')

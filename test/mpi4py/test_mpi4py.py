@@ -25,7 +25,7 @@ BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
 # Everything adopted at once and returned from early, whether it pays or not; with broadcasts of our own
 # under way beside the suite's tests.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '4K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1'}
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1'}
 KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN',
          'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR',
          'BARRIER']
@@ -45,7 +45,7 @@ def modules(group):
 
 def failures(mpi, ranks, names, sluice, env, timeout):
     """(set of failing tests, number of tests that ran, the job)."""
-    main = BESIDE if 'SLUICE_RT_EARLY' in env else 'main.py'
+    main = BESIDE if 'SLUICE_EARLY' in env else 'main.py'
     result = mpi.launch(ranks, mpi.python, main, '-q', *names, sluice=sluice, env=env, timeout=timeout,
                         cwd=TESTS)
     text = result.out + result.err

@@ -28,7 +28,7 @@ ENV = {
 }
 # Everything returned from early. userfaultfd is taken where it can be had.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'HARNESS_TRIALS': '6', 'HARNESS_COUNT': '3000', 'HARNESS_STEPS': '60'}
 KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR',
          'NEIGHBOR', 'BARRIER',

@@ -30,7 +30,7 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'SLUICE_ENGINE_CPUS': '1'}
 forced = {} # --early: what a test says itself counts more
 

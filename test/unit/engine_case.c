@@ -26,7 +26,7 @@ void engine_case_options(const struct engine_case *e, const char *more)
 	char *env[] = { fault, workers, "SLUICE_FAULT=engine_idle:all", (char *)more, NULL };
 
 	snprintf(fault, sizeof fault, "SLUICE_ENGINE_FAULT=%s", e->fault);
-	snprintf(workers, sizeof workers, "SLUICE_ENGINE_WORKERS=%d", e->workers);
+	snprintf(workers, sizeof workers, "SLUICE_WORKERS=%d", e->workers);
 	if (base_options_load(env, problems, sizeof problems))
 		unit_fail(__FILE__, __LINE__, "%s", problems);
 }

@@ -83,7 +83,7 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_COLL_NEIGHBOR=on", coll_take[BASE_FAMILY_NEIGHBOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_VECTOR=on", coll_take[BASE_FAMILY_VECTOR], BASE_TAKE_ON),
 		SET("SLUICE_COLL_NONBLOCKING=on", coll_take[BASE_FAMILY_NONBLOCKING], BASE_TAKE_ON),
-		SET("SLUICE_SPAN=on", span, 1),
+		SET("SLUICE_HIER=on", span, 1),
 		SET("SLUICE_SPAN_SEGMENT=64K", hier_segment_bytes, 64 << 10),
 		SET("SLUICE_REGION_KIND=cma", region_kind, BASE_REGION_CMA),
 		SET("SLUICE_REGION_ADOPT_AFTER=0", region_adopt_after, 0),
@@ -97,11 +97,12 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_XFER_COPY=nontemporal", xfer_copy, BASE_COPY_NONTEMPORAL),
 		SET("SLUICE_XFER_PAST_CACHE=8M", xfer_past_cache_bytes, 8 << 20),
 		SET("SLUICE_XFER_HELP=off", xfer_help, 0),
-		SET("SLUICE_RT_EARLY=off", rt_early, BASE_EARLY_OFF),
-		SET("SLUICE_RT_EARLY_MIN=0", rt_early_min_bytes, 0),
+		SET("SLUICE_EARLY=off", rt_early, BASE_EARLY_OFF),
+		SET("SLUICE_EARLY_MIN=0", rt_early_min_bytes, 0),
 		SET("SLUICE_RT_EARLY_WAIT=60000000", rt_early_wait_us, 60000000),
+		SET("SLUICE_RT_FAULT_PROGRESS=off", rt_fault_progress, false),
 		SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
-		SET("SLUICE_ENGINE_WORKERS=48", engine_workers, 48),
+		SET("SLUICE_WORKERS=48", engine_workers, 48),
 		SET("SLUICE_ENGINE_DEPTH=1", engine_depth, 1),
 		SET("SLUICE_ENGINE_TIMEOUT=1", engine_timeout_ms, 1),
 		SET("SLUICE_TRACE_LIMIT=4M", trace_limit_bytes, 4 << 20),
@@ -137,7 +138,7 @@ UNIT_TEST(every_text_option_can_be_set)
 	CHECK_EQ(load("SLUICE_TRACE=/tmp", "SLUICE_GOAL_PROFILE=/tmp/p"), 0);
 	CHECK_STR(base_opt.trace, "/tmp");
 	CHECK_STR(base_opt.goal_profile, "/tmp/p");
-	CHECK_EQ(load("SLUICE_TUNE_FILE=none", NULL), 0);
+	CHECK_EQ(load("SLUICE_TUNE=none", NULL), 0);
 	CHECK_STR(base_opt.tune_file, "none");
 	CHECK_EQ(load(NULL, NULL), 0);
 }

@@ -31,7 +31,7 @@ UNIT_TEST(the_best_engine_that_works_is_picked)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_ENGINE_WORKERS=1", NULL));
+	CHECK(!load("SLUICE_WORKERS=1", NULL));
 	CHECK_STR(picked("auto", reason, sizeof reason), "sw");
 	CHECK_STR(reason, "");
 	CHECK_STR(picked("sw", reason, sizeof reason), "sw");
@@ -42,7 +42,7 @@ UNIT_TEST(an_engine_that_is_not_picked_says_why)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_ENGINE_WORKERS=0", NULL));
+	CHECK(!load("SLUICE_WORKERS=0", NULL));
 	CHECK_STR(picked("auto", reason, sizeof reason), ""); /* and not fault */
 	CHECK_STR(reason, "sw: no CPU is spare for a worker");
 	CHECK_STR(picked("sw", reason, sizeof reason), "");
@@ -59,7 +59,7 @@ UNIT_TEST(an_engine_without_threads_says_why)
 {
 	char reason[512];
 
-	CHECK(!load("SLUICE_ENGINE_WORKERS=1", "SLUICE_FAULT=engine_thread:all"));
+	CHECK(!load("SLUICE_WORKERS=1", "SLUICE_FAULT=engine_thread:all"));
 	CHECK_EQ(engine_thread_probe(reason, sizeof reason), -EAGAIN);
 	CHECK_HAS(reason, "no thread can be created: ");
 	CHECK(!load(NULL, NULL));
@@ -272,7 +272,7 @@ static void workers_by_share(void *arg)
 	CHECK(engine_worker_cpus(-1, &out));
 	CHECK_EQ(out.bits[0], 1);
 	CHECK(!engine_worker_cpus(1000, &out)); /* no such memory node */
-	CHECK(!load("SLUICE_ENGINE_WORKERS=2", NULL));
+	CHECK(!load("SLUICE_WORKERS=2", NULL));
 	CHECK_EQ(engine_workers(), 2);
 }
 

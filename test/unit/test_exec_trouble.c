@@ -13,7 +13,7 @@
 
 enum { BYTES = 1 << 20, VICTIM = 2, OPS = 100000, SOON_NS = 5000000000 };
 #define OPTIONS(...)                                                                               \
-	((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=off", NULL })
+	((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_EARLY=off", NULL })
 
 static char *make_buffer(void)
 {

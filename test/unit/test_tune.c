@@ -160,7 +160,7 @@ UNIT_TEST(a_mistake_takes_back_what_stood_before_it)
 		{ "SLUICE_NOTHING=1", "line 7: SLUICE_NOTHING is not an option" },
 		{ "SLUICE_FAULT=cma:all", "line 7: SLUICE_FAULT cannot be set there" },
 		{ "SLUICE_XFER_COPY=fast", "line 7: SLUICE_XFER_COPY does not take 'fast'" },
-		{ "SLUICE_ENGINE_WORKERS=49", "does not take '49'" },
+		{ "SLUICE_WORKERS=49", "does not take '49'" },
 		{ "hello", "line 7 is neither" },
 	};
 	char lines[128];
@@ -224,11 +224,11 @@ UNIT_TEST(a_file_can_be_named_or_forbidden)
 	char entry[600];
 
 	make_home();
-	load_own(with("SLUICE_XFER_FRAGMENT=128K\n"), "SLUICE_TUNE_FILE=none");
+	load_own(with("SLUICE_XFER_FRAGMENT=128K\n"), "SLUICE_TUNE=none");
 	CHECK_EQ(result.state, TUNE_OFF);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 0);
 	write_file("mine", with("SLUICE_XFER_FRAGMENT=256K\n"));
-	snprintf(entry, sizeof(entry), "SLUICE_TUNE_FILE=%s/sluice/mine", folder);
+	snprintf(entry, sizeof(entry), "SLUICE_TUNE=%s/sluice/mine", folder);
 	load(entry);
 	CHECK_EQ(result.state, TUNE_IN_FORCE);
 	CHECK_EQ(base_opt.xfer_fragment_bytes, 256 << 10);

@@ -23,8 +23,8 @@
 enum { BYTES = 4 << 20, ROUNDS = 12 };
 
 #define EARLY                                                                                      \
-	"SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_RT_EARLY=on",            \
-		"SLUICE_RT_EARLY_MIN=1", "SLUICE_ENGINE_CPUS=0-1"
+	"SLUICE_REGION_KIND=arena", "SLUICE_REGION_ADOPT_MIN=4K", "SLUICE_EARLY=on",            \
+		"SLUICE_EARLY_MIN=1", "SLUICE_ENGINE_CPUS=0-1"
 #define OPTIONS(...)                                                                               \
 	((char *[]){ EARLY, "SLUICE_WORKER_KIND=process", "SLUICE_FAULT=worker_idle:all",          \
 		     ##__VA_ARGS__, NULL })
@@ -173,7 +173,7 @@ static void job_that_is_served(struct ranks *r)
 UNIT_TEST(worker_moves_what_ranks_leave_and_ends_with_them)
 {
 	ranks_run(2, OPTIONS(), job_that_is_served, NULL);
-	ranks_run(4, OPTIONS("SLUICE_ENGINE_WORKERS=3"), job_that_is_served, NULL);
+	ranks_run(4, OPTIONS("SLUICE_WORKERS=3"), job_that_is_served, NULL);
 }
 
 /* Ranks look at once, so that they and the worker move parts of the same. */

@@ -38,7 +38,7 @@ void info_nodes(struct info_nodes out[INFO_NODES])
 	out[0] = (struct info_nodes){
 		"Bcast, Reduce, Allreduce", any,
 		any ? "from 1 MB on; SLUICE_COLL_kind=on: from SLUICE_COLL_THRESHOLD on"
-		    : "the host MPI's unless SLUICE_SPAN=on says that every rank of the job runs "
+		    : "the host MPI's unless SLUICE_HIER=on says that every rank of the job runs "
 		      "Sluice"
 	};
 	out[1] = (struct info_nodes){

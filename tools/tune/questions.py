@@ -92,8 +92,8 @@ def early_min(shares):
     default, out = 512 * K, []
     for value in (1 * M, 2 * M, 4 * M):
         sizes = [s for s in (512 * K, 1 * M, 2 * M) if default <= s < value]
-        out.append(Candidate({'SLUICE_RT_EARLY_MIN': short_bytes(value)}, returned(sizes)))
-    return Question('SLUICE_RT_EARLY_MIN', 'from which size on calls may return early', out, shares)
+        out.append(Candidate({'SLUICE_EARLY_MIN': short_bytes(value)}, returned(sizes)))
+    return Question('SLUICE_EARLY_MIN', 'from which size on calls may return early', out, shares)
 
 
 def guard(kinds, chosen, quick, shares):
@@ -113,8 +113,8 @@ def worker_kind(has_process, quick, shares):
 def workers(spare, quick, shares):
     sizes = [4 * M, 16 * M] if not quick else [16 * M]
     numbers = [n for n in (1, 2, 3, 4, 6, 8, 12, 16) if n <= spare and n != min(spare, 4)]
-    return Question('SLUICE_ENGINE_WORKERS', 'how many software workers there are',
-                    [Candidate({'SLUICE_ENGINE_WORKERS': str(n)}, returned(sizes)) for n in numbers], shares)
+    return Question('SLUICE_WORKERS', 'how many software workers there are',
+                    [Candidate({'SLUICE_WORKERS': str(n)}, returned(sizes)) for n in numbers], shares)
 
 
 def all_of(info, cpus, ranks, quick):

@@ -34,7 +34,7 @@ class Ranks:
         values."""
         key = (call, ranks, shares_core, *args)
         if key not in self.units:
-            lines = self.run('overlap_bench', ranks, shares_core, {'SLUICE_RT_EARLY': 'off'},
+            lines = self.run('overlap_bench', ranks, shares_core, {'SLUICE_EARLY': 'off'},
                              [f'what=calibrate-{call}', f'ms={MS_CALIBRATE}', *args], limit_s)
             found = [max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])) for x in lines
                      if x['what'] == 'calibrate']

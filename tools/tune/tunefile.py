@@ -51,7 +51,7 @@ def text_of(result):
         f'# {", ".join(map(str, result["ranks"]))} ranks, load {result["load"]}. Programs that run with '
         'Sluice on this '
         'machine and MPI read it.',
-        '# A variable in the environment counts more; SLUICE_TUNE_FILE=none leaves it out.',
+        '# A variable in the environment counts more; SLUICE_TUNE=none leaves it out.',
         '# A line without # is in force: its value was better than the default in every pair of '
         'launches, and',
         '# slower at no size. Other lines are the defaults. The figures are times as fast as the default.',

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Is bench/anympi/mpi.h right about this MPI? Compiled with the MPI's mpi.h next to it; what it
- * takes from src/mpi/abi/*.h is compared by abi_check.c, the rest here. One rank.
+ * takes from headers of src/mpi/abi is compared by abi_check.c, the rest here. One rank.
  *
  *   mpicc -DSLUICE_ABI_MPICH -Isrc -Ibench bench_abi.c
  */
@@ -9,11 +9,11 @@
 #include <mpi.h>
 #include <stdio.h>
 
-#define SLUICE_ABI_CHECK
+#define SLUICE_ABI_TYPES_GIVEN
 #include "anympi/mpi.h"
 
 #ifdef ANYMPI_SYMBOLS
-struct abi_symbols abi_symbols;
+struct abi_ompi_symbols abi_ompi_symbols;
 void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 #endif
 

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A collective that may be taken, step by step: see take.h.
+ *
+ * Local checks (a datatype that is not committed, a root out of range) come before comm_state_connect(),
+ * which is collective; after it only facts that all ranks share decide.
+ */
+#include <errno.h>
+
+#include "base/base.h"
+#include "mpi/coll/coll_op.h"
+#include "trace/trace.h"
+
+#define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
+#define IS_LARGE "the host MPI is faster with messages of this size"
+#define IS_SMALL "below SLUICE_COLL_THRESHOLD"
+#define IS_NEW                                                                                     \
+	"it wins in buffers that are used again only, which these are not on all ranks so far"
+#define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
+#define IS_WRONG "its arguments name nothing that can be moved"
+
+static bool has_root(enum coll kind)
+{
+	return (1u << kind) & (1u << COLL_BCAST | 1u << COLL_GATHER | 1u << COLL_GATHERV |
+			       1u << COLL_SCATTER | 1u << COLL_SCATTERV | 1u << COLL_REDUCE);
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+/* The communicator's state when it is one that we may serve. Local. False: pass on, or, with *rc
+ * set, the library has reported an error already. */
+static bool look_at_comm(struct coll_op *t, int *rc)
+{
+	const struct coll_args *args = &t->args;
+	struct comm_state *cs;
+
+	if (args->comm == abi.comm_null)
+		return trace_rejected(IS_WRONG);
+	*rc = comm_state_get(args->comm, &cs);
+	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
+	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
+		return trace_rejected("not inside a group of at least two ranks");
+	if (cs->is_decided && !cs->rt && !cs->multinode)
+		return trace_rejected(NOT_SERVED);
+	t->cs = cs;
+	t->is_root = cs->rank == args->root;
+	return true;
+}
+
+/* Where MPI_IN_PLACE is allowed, and what it means: see struct coll_call. */
+static void look_at_place(struct coll_op *t)
+{
+	struct coll_args *args = &t->args;
+	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
+
+	t->in_place = (is_scatter ? args->recv.at : args->send.at) == abi.in_place &&
+		      args->kind != COLL_BCAST && !coll_is_neighborhood(args->kind) &&
+		      (!has_root(args->kind) || t->is_root);
+	if (!t->in_place)
+		return;
+	if (coll_is_reduce(args->kind))
+		args->send.at = args->recv.at;
+	else if (args->kind >= COLL_ALLTOALL && args->kind <= COLL_ALLTOALLW)
+		args->send = args->recv;
+}
+
+bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct rt_window *window, int *rc)
+{
+	const struct arg_buf *own = args_message(args);
+	uint64_t own_bytes;
+
+	*rc = 0;
+	t->args = *args;
+	/* before anybody is asked about the communicator */
+	if (own && (own->count <= 0 || own->type == abi.datatype_null))
+		return trace_rejected(IS_WRONG);
+	own_bytes = own ? types_bytes(own->type, own->count) : 0;
+	if (own && !rt_window_has(window, own_bytes))
+		return trace_rejected(own_bytes < window->from ? IS_SMALL : IS_LARGE);
+	if (!look_at_comm(t, rc))
+		return false;
+	look_at_place(t);
+	if (!bufrefs_init(t))
+		return trace_rejected(IS_WRONG);
+	trace_bytes(t->bytes);
+	if (!rt_window_has(window, t->bytes))
+		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
+	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
+	       trace_rejected(IS_WRONG);
+}
+
+/* ---- doing ------------------------------------------------------------------------------- */
+
+int coll_prepare(struct coll_op *t)
+{
+	int err;
+
+	t->call = (struct coll_call){
+		.kind = t->args.kind,
+		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.in_place = t->in_place || t->has_root_mismatch, /* then nobody else puts it there */
+		.bytes = t->bytes,
+		.name = t->args.name,
+		.site = t->args.caller,
+	};
+	err = bufrefs_open(t);
+	if (!err && coll_is_reduce(t->args.kind))
+		err = reduce_prepare(t);
+	return err;
+}
+
+/* What rt says, as the program is to see it: through the communicator's error handler. */
+static int conclude(MPI_Comm comm, int err)
+{
+	int code = err == -EREMOTEIO ? abi.err_truncate
+		   : err == -ENOMEM  ? abi.err_no_mem
+				     : abi.err_other;
+
+	if (!err)
+		return 0;
+	host.Comm_call_errhandler(comm, code);
+	return code;
+}
+
+/* The others are served; the library puts the root's part of a gather, and says what it thinks of
+ * it. */
+static int conclude_odd(const struct coll_op *t)
+{
+	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
+	MPI_Count at = t->args.root * recv->count * t->recv.shape.extent;
+	MPI_Comm scratch;
+	int rc;
+
+	if (scratch_comm(&scratch))
+		return conclude(t->args.comm, -EIO);
+	bypass++;
+	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
+						   (char *)recv->at + at, recv->count, recv->type,
+						   0, scratch));
+	bypass--;
+	if (rc)
+		host.Comm_call_errhandler(t->args.comm, rc);
+	return rc;
+}
+
+static int conclude_both(const struct coll_op *t, int err, int sides)
+{
+	if (!err)
+		err = sides;
+	return !err && t->has_root_mismatch ? conclude_odd(t) : conclude(t->args.comm, err);
+}
+
+int coll_complete(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
+
+int coll_complete_turn(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_flush(t)); }
+
+void coll_count_decision(enum coll kind, bool is_taken)
+{
+	static const enum base_counter counters[2][COLL_COUNT] = {
+		{
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_PASSED,
+			COLL_LIST(X)
+#undef X
+		},
+		{
+#define X(id, pattern, family, is_local) BASE_CTR_##family##_TAKEN,
+			COLL_LIST(X)
+#undef X
+		},
+	};
+
+	base_count(counters[is_taken][kind], 1);
+}
+
+/* What only buffers that are used again would make faster: a program may never call it twice. */
+static bool is_too_early(struct coll_op *t)
+{
+	return !t->cs->is_decided && !rt_takes_always(t->args.kind, t->bytes) &&
+	       t->cs->passed_calls++ < FIRST_PASSED;
+}
+
+/* 1; 0: it is the library's after all; -errno. */
+static int prepare_and_run(struct coll_op *t)
+{
+	int err = coll_prepare(t), ret;
+
+	ret = rt_takes(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
+	if (!ret)
+		return 0;
+	err = ret < 0 ? ret : err;
+	if (!err)
+		err = rt_collective(t->cs->rt, &t->call);
+	else
+		rt_abandon(t->cs->rt, &t->call, err);
+	return err ? err : 1;
+}
+
+static bool run(struct coll_args *args, int *rc)
+{
+	struct coll_op t;
+	int ret;
+
+	if (!coll_admit(
+		    &t, args,
+		    &(struct rt_window){ .from = rt_threshold_bytes[args->kind], .to = UINT64_MAX },
+		    rc))
+		return *rc;
+	if (is_too_early(&t))
+		return trace_rejected(IS_NEW);
+	comm_state_connect(t.cs);
+	if (t.cs->multinode && !rt_takes_always(args->kind, t.bytes))
+		return trace_rejected(IS_NEW);
+	if (t.cs->multinode)
+		return multinode->execute(&t, rc) && (coll_count_decision(args->kind, true), true);
+	if (!t.cs->rt || args->kind == COLL_BARRIER ||
+	    (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
+		return trace_rejected(NOT_SERVED);
+	ret = prepare_and_run(&t);
+	if (!ret) {
+		bufrefs_close(&t);
+		return trace_rejected(IS_NEW);
+	}
+	*rc = coll_complete(&t, ret < 0 ? ret : 0);
+	coll_count_decision(args->kind, true);
+	return true;
+}
+
+bool coll_execute(struct coll_args *args, int *rc)
+{
+	const struct arg_buf *own = args_message(args);
+	bool is_small = own ? traced_begin(&args->traced, args->name, args->caller, own->type,
+					   own->count, rt_threshold_bytes[args->kind])
+			    : traced_begin(&args->traced, args->name, args->caller,
+					   abi.datatype_null, 0, rt_threshold_bytes[args->kind]);
+
+	if (is_small || rt_is_off(args->kind))
+		return false;
+	*rc = 0;
+	if (run(args, rc)) {
+		traced_end(&args->traced, *rc);
+		return true;
+	}
+	coll_count_decision(args->kind, false);
+	return false;
+}
+
+int coll_passed(const struct coll_args *args, int rc)
+{
+	if (base_unlikely(args->traced.is_call) && trace_is_on() &&
+	    !trace_current.record.call.bytes)
+		trace_bytes(args_message_bytes(args)); /* it was passed on before anybody asked */
+	return traced_end(&args->traced, rc);
+}
