@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which kind of guard is chosen, and why not a better one; what is left when arming fails. */
+/* Which kind of guard is chosen, with the reason; and the state after arming has failed. */
 #include <sched.h>
 #include <sys/syscall.h>
 
@@ -73,7 +73,7 @@ UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
 {
 	need_dispatch();
-	check("auto", "SLUICE_FAULT=guard_uffd:all,guard_steal:all", "mprotect",
+	check("auto", "SLUICE_FAULT=guard_uffd:all,guard_mremap:all", "mprotect",
 	      "steal: page tables");
 }
 
@@ -86,7 +86,7 @@ UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
 UNIT_TEST(a_kind_that_is_asked_for_is_not_replaced)
 {
 	check("uffd", "SLUICE_FAULT=guard_uffd:all", "none", "uffd: ");
-	check("steal", "SLUICE_FAULT=guard_steal:all", "none", "steal: ");
+	check("steal", "SLUICE_FAULT=guard_mremap:all", "none", "steal: ");
 	check("none", NULL, "none", "SLUICE_GUARD_KIND");
 }
 
@@ -135,26 +135,26 @@ static void check_failure(void *arg)
 	CHECK_EQ(load(o.p), owner_byte(0));
 }
 
-/* The n-th time: the choice of the kind has its turns first. */
+/* Fails the n-th time, as the trials of guard_init() count too. */
 UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 {
 	static struct failure all[] = {
 		{ "mprotect", "SLUICE_FAULT=guard_arm:1" },
 		{ "uffd", "SLUICE_FAULT=guard_arm:1" },
 		{ "uffd", "SLUICE_FAULT=guard_uffd:3" },
-		{ "uffd", "SLUICE_FAULT=guard_steal:2" },
-		{ "steal", "SLUICE_FAULT=guard_steal:2" },
+		{ "uffd", "SLUICE_FAULT=guard_mremap:2" },
+		{ "steal", "SLUICE_FAULT=guard_mremap:2" },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)
 		CHECK_EQ(unit_fork(check_failure, &all[i]), 0);
 }
 
-/* ---- from one to the other --------------------------------------------------------------- */
+/* ---- from mremap to uffd ----------------------------------------------------------------- */
 
 enum { ROUNDS = 200, WAITS = 20000 }; /* more than enough */
 
-/* Guards once, makes so many system calls meanwhile, touches. */
+/* Arms a range, makes so many system calls, touches the range. */
 static void guard_once(struct owner *o, int calls)
 {
 	owner_arm(o, 0, PAGES, GUARD_NO_ACCESS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program says about adopted memory: advice, protection, locks. */
+/* madvise, mprotect and mlock on adopted memory. */
 #include <setjmp.h>
 #include <signal.h>
 
@@ -51,7 +51,7 @@ REGION_TEST(discarding_twice_or_after_a_fork_reads_zero)
 
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK_EQ(madvise(p, 2 * MIB, MADV_DONTNEED), 0);
 	CHECK_ZERO(p, 2 * MIB);
 	memset(p, 1, 2 * MIB);
@@ -172,7 +172,7 @@ REGION_TEST(mprotect_protects_and_unprotects)
 	check_middle(p, 0, 4 * MIB);
 }
 
-/* ---- memory that must stay the pages it is ----------------------------------------------- */
+/* ---- memory whose pages may not be replaced ---------------------------------------------- */
 
 REGION_TEST(locked_memory_is_not_adopted_and_given_back)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Large blocks of malloc, adopted with the pages at their edges: what lies there besides the
- * program's bytes is the allocator's, and stays as it was. */
+/* Large blocks of malloc, adopted with their edge pages: the allocator's bytes there do not change.
+ * */
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
 #include "region/blocks.h"
 #include "region_case.h"
+#include "region_stats.h"
 
 static void (*volatile give)(void *) = free;
 static void *(*volatile resize)(void *, size_t) = realloc;
@@ -88,7 +89,7 @@ REGION_TEST(a_buffer_that_is_a_part_of_a_block_leaves_the_rest_alone)
 	CHECK_EQ(d.tail, ((uintptr_t)p + 5000 + MIB / 2) % PAGE);
 	CHECK(!memcmp(peer_view(&d), p + 5000 + d.head, MIB / 2 - d.head - d.tail));
 	region_release(&d);
-	/* all of it needs a page more, and takes over */
+	/* the whole block needs one page more, and replaces the region */
 	d = ADOPT(p, bytes);
 	CHECK(is_whole(&d));
 	give(p);
@@ -101,17 +102,17 @@ REGION_TEST(a_buffer_that_is_a_part_of_a_block_leaves_the_rest_alone)
 	CHECK(is_whole(&d));
 	CHECK_FILLED(p, bytes, 1);
 	give(p);
-	/* a buffer that begins inside a block is adopted as ever */
+	/* a buffer that begins inside a block keeps its edges */
 	p = block_get(MIB);
 	d = ADOPT(p + 8, MIB / 2);
 	CHECK(d.head && d.tail);
 	give(p);
 }
 
-/* What the allocator keeps in the first page, through everything that may happen to a region. */
+/* The allocator's header in the first page survives every end of a region. */
 REGION_TEST(the_allocators_word_about_a_block_survives)
 {
-	void (*const ends[])(uintptr_t, uintptr_t) = { region_keep, region_exclusive,
+	void (*const ends[])(uintptr_t, uintptr_t) = { region_return, region_return_exclusive,
 						       region_discard, NULL };
 	size_t bytes = MIB + 123;
 
@@ -171,7 +172,7 @@ REGION_TEST(freed_blocks_leave_nothing_behind)
 	}
 	CHECK(unit_count_mappings() <= before + 2);
 	region_get_stats(&s);
-	CHECK_EQ(s.active + s.zombies, 0);
+	CHECK_EQ(s.active + s.returned, 0);
 	CHECK_EQ(s.arena_used_bytes, 0);
 }
 
@@ -191,7 +192,7 @@ REGION_TEST(zeroed_and_resized_blocks_are_whole_too)
 	check_part_at(__FILE__, __LINE__, p, 0, 300000, 1);
 	d = ADOPT(p, 2 * MIB + 5);
 	CHECK(is_whole(&d));
-	region_exclusive((uintptr_t)p, (uintptr_t)p + PAGE);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + PAGE);
 	CHECK_EQ(active(), 0);
 	p = resize(p, 5 * MIB + 7); /* by the C library */
 	check_part_at(__FILE__, __LINE__, p, 0, 300000, 1);
@@ -293,7 +294,7 @@ REGION_TEST(what_only_looks_like_a_block_is_not_taken_for_one)
 	for (unsigned i = 0; i < 4; i++) {
 		static const size_t sizes[] = { SIZE_MAX - 4095, (size_t)1 << 60, 64 * MIB, 4096 };
 
-		region_exclusive((uintptr_t)pool, (uintptr_t)pool + all);
+		region_return_exclusive((uintptr_t)pool, (uintptr_t)pool + all);
 		((size_t *)pool)[1] = sizes[i] | 2;
 		d = ADOPT(pool + 16, bytes);
 		CHECK_EQ(d.head, PAGE - 16);

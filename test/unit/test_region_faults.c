@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When the system says no: memory stays what it was, the table stays right, adoption works again.
- */
+/* When a system call fails: contents and table stay correct, and adoption works again. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +10,7 @@
 
 #include "base/internal.h"
 #include "region_case.h"
+#include "region_stats.h"
 
 enum { RW = PROT_READ | PROT_WRITE };
 
@@ -51,11 +51,11 @@ REGION_TEST(an_adoption_that_fails_leaves_memory_as_it_was)
 		fault("");
 		ADOPT(p, 3 * MIB);
 		CHECK_FILLED(p, 3 * MIB, i);
-		region_exclusive((uintptr_t)p, (uintptr_t)p + 3 * MIB);
+		region_return_exclusive((uintptr_t)p, (uintptr_t)p + 3 * MIB);
 	}
 }
 
-/* Each end of a region, with each thing it needs refused the first time or for ever. */
+/* Each end of a region, with each of its system calls failing once or always. */
 REGION_TEST(an_end_that_fails_loses_nothing)
 {
 	static const char *const points[] = {
@@ -74,16 +74,16 @@ REGION_TEST(an_end_that_fails_loses_nothing)
 			ADOPT(p, 3 * MIB);
 			fault(points[i]);
 			if (how == 0)
-				region_keep(start, end);
+				region_return(start, end);
 			else if (how == 1)
-				region_exclusive(start, end);
+				region_return_exclusive(start, end);
 			else if (how == 2)
 				region_drop(start, start + MIB); /* part of it lives on */
 			else
 				CHECK_EQ(munmap(p + 2 * MIB, MIB), 0);
 			check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, i);
 			fault("");
-			/* whoever gets arena pages now is not seen here */
+			/* a later user of the arena pages is not visible here */
 			for (int k = 0; k < 2; k++) {
 				char *q = pages_get(3 * MIB);
 
@@ -173,7 +173,7 @@ static void check_child(pid_t pid)
 
 static void *idle(void *arg) { pause(); return arg; }
 
-/* Nothing can be made private in the parent: then it is made private in the child. */
+/* A region that cannot be made private in the parent is made private in the child. */
 REGION_TEST(a_fork_while_nothing_can_be_mapped_shares_nothing)
 {
 	char *p = pages_get(MIB);
@@ -255,11 +255,11 @@ REGION_TEST(an_address_space_that_is_full_does_not_hurt)
 	fill(p, 4 * MIB, 1);
 	ADOPT(p, 4 * MIB);
 	CHECK_EQ(setrlimit(RLIMIT_AS, &r), 0); /* less than is mapped already */
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK_FILLED(p, 4 * MIB, 1);
 	adopts(p, 4 * MIB);
 	CHECK_FILLED(p, 4 * MIB, 1);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK_FILLED(p, 4 * MIB, 1);
 	adopts(p, 4 * MIB);
 	free(p);
@@ -285,14 +285,14 @@ REGION_TEST(regions_end_right_where_no_descriptor_is_left)
 	ADOPT(p, MIB);
 	ADOPT(q, MIB);
 	limit(RLIMIT_NOFILE, 3);
-	region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+	region_return((uintptr_t)q, (uintptr_t)q + MIB);
 	CHECK_FILLED(q, MIB, 2);
 	CHECK_FILLED(p, MIB, 1);
 	free(p);
 	CHECK_EQ(active(), 0);
 }
 
-/* Daemons do that; then they open files of their own, which get our numbers. */
+/* Daemons close every descriptor and open files, which get our numbers. */
 REGION_TEST(a_program_may_close_all_descriptors)
 {
 	char *p = pages_get(MIB), *q = pages_get(MIB), *r = block_get(MIB), *file;
@@ -313,11 +313,11 @@ REGION_TEST(a_program_may_close_all_descriptors)
 	CHECK_EQ(ftruncate(fd, (off_t)2 << 30), 0);
 	file = mmap(NULL, 64 * MIB, RW, MAP_SHARED, fd, 0);
 	memset(file, 0x42, 64 * MIB);
-	CHECK(is_adopted(p, MIB)); /* nothing wrong with what is there */
-	region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+	CHECK(is_adopted(p, MIB)); /* existing regions are not affected */
+	region_return((uintptr_t)p, (uintptr_t)p + MIB);
 	CHECK_FILLED(p, MIB, 1);
 	CHECK(!is_shared(p));
-	region_exclusive((uintptr_t)q, (uintptr_t)q + MIB);
+	region_return_exclusive((uintptr_t)q, (uintptr_t)q + MIB);
 	CHECK_FILLED(q, MIB, 2);
 	CHECK_FILLED(r, MIB, 3);
 	free(r);

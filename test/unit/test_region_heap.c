@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program's allocator sees of adopted memory: free, realloc, calloc and their kin. */
+/* The program's allocator on adopted memory: free, realloc, calloc. */
 #include <malloc.h>
 
 #include "region_case.h"
@@ -129,7 +129,7 @@ REGION_TEST(hooks_leave_errno_alone)
 	CHECK_EQ(active(), 0);
 }
 
-/* calloc does not clear what it knows to be fresh from the system. */
+/* calloc does not clear memory that it has just got from the kernel. */
 REGION_TEST(calloc_after_free_is_zero)
 {
 	static const size_t sizes[] = { 64 << 10, 100 << 10, 200 << 10, 1 << 20, 8 << 20 };
@@ -255,7 +255,7 @@ REGION_TEST(a_block_with_private_leftovers_can_be_resized)
 	region_begin(NULL, NULL);
 	fill(p, 8 * MIB, 1);
 	ADOPT(p + MIB, 2 * MIB);
-	region_keep((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	p = resize(
 		p,
 		64 * MIB); /* the C library would mremap the block, which is several mappings now */
