@@ -185,7 +185,8 @@ static void measure(struct exec_comm *e, struct node_group *g, uint64_t bytes)
 
 static int run(int rank, int n, const uint64_t *sizes)
 {
-	const struct node_oob oob = { NULL, rank, 2, allgather, least };
+	const struct node_oob oob = { .rank = rank, .size = 2, .allgather = allgather,
+				      .allreduce_min = least };
 	struct os_cpumask cpu = { { 1ull << rank } };
 	struct node_group *g;
 	struct exec_comm *e;

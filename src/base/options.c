@@ -126,7 +126,7 @@ struct base_option base_option_table[] = {
 	      "Calls that move fewer bytes per rank complete before they return"),
 	INT("SLUICE_RT_EARLY_WAIT", rt_early_wait_us, "-1", -1, 60000000, "us",
 	    "How long a call waits for a late partner before it returns early; -1 decides by size"),
-	BOOL("SLUICE_RT_FAULT_PROGRESS", rt_fault_progress, "on", false,
+	BOOL("SLUICE_FAULT_PROGRESS", rt_fault_progress, "on", false,
 	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
 	     "the fault handler; off: calls return early only when all partners have come"),
 	ENUM("SLUICE_GUARD_KIND", guard_kind, "auto", guard_kinds, false,

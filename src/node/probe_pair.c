@@ -160,7 +160,8 @@ static int member_main(struct meeting *m, int rank)
 {
 	struct member me = { .m = m };
 	struct member_oob ctx = { &me, rank };
-	struct node_oob oob = { &ctx, rank, 2, allgather, allreduce_min };
+	struct node_oob oob = { .ctx = &ctx, .rank = rank, .size = 2, .allgather = allgather,
+				.allreduce_min = allreduce_min };
 	struct node_group *g;
 	int ret = node_group_create(&oob, OS_PAGE, &g);
 

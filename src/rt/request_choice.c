@@ -16,12 +16,12 @@ bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
 
 /* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a
  * program that has few does without. Who asks for them by an option gets all. */
-uint32_t rt_request_wish(enum coll kind, uint64_t bytes)
+uint32_t rt_request_connect_credit(enum coll kind, uint64_t bytes)
 {
 	return coll_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
 }
 
-uint32_t rt_request_patience(void)
+uint32_t rt_request_connect_threshold(void)
 {
 	return base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
 }
@@ -30,7 +30,7 @@ static void leave_question(struct rt_comm *c, struct policy_reuse *u)
 {
 	policy_reuse_defer(u);
 	if (!c->requests_wait)
-		rt_watch();
+		rt_intercept_ref();
 	c->requests_wait = true;
 }
 
@@ -81,6 +81,6 @@ void rt_requests_agree(struct rt_comm *c)
 void request_choice_fini(struct rt_comm *c)
 {
 	if (c->requests_wait)
-		rt_unwatch();
+		rt_intercept_unref();
 	c->requests_wait = false;
 }

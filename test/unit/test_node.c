@@ -17,15 +17,9 @@
 
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
 
-static struct node_oob oob_of(const struct ranks *r)
-{
-	return (struct node_oob){ r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				  r->oob.allreduce_min };
-}
-
 static struct node_group *create(const struct ranks *r)
 {
-	struct node_oob oob = oob_of(r);
+	struct node_oob oob = r->oob;
 	struct node_group *g = NULL;
 
 	CHECK_EQ(node_group_create(&oob, 3 * OS_PAGE, &g), 0);

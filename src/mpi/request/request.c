@@ -218,10 +218,10 @@ static void discard(struct request *r)
 static void note_failed(int more)
 {
 	if (more > 0)
-		rt_watch();
+		rt_intercept_ref();
 	atomic_fetch_add_explicit(&request_failed, (uint32_t)more, memory_order_relaxed);
 	if (more < 0)
-		rt_unwatch();
+		rt_intercept_unref();
 }
 
 static void note_end(struct request *r)
@@ -481,7 +481,7 @@ static bool look(const struct coll_args *args, struct request *spare, struct req
 		} else if (!r->op.cs->rt) {
 			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
-			comm_state_add_credit(r->op.cs, rt_request_wish(args->kind, r->op.bytes));
+			comm_state_add_credit(r->op.cs, rt_request_connect_credit(args->kind, r->op.bytes));
 		} else if (!rt_request_suits(r->op.cs->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
