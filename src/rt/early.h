@@ -22,7 +22,8 @@
 extern _Atomic uint32_t rt_intercept_refs;
 static inline bool rt_is_intercepting(void)
 {
-	return __builtin_expect(atomic_load_explicit(&rt_intercept_refs, memory_order_relaxed) != 0, 0);
+	return __builtin_expect(atomic_load_explicit(&rt_intercept_refs, memory_order_relaxed) != 0,
+				0);
 }
 /* One reason more, or less. */
 static inline void rt_intercept_ref(void)

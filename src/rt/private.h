@@ -127,7 +127,8 @@ void lanes_destroy(struct lanes *l); /* NULL: nothing */
 #define PENDING_MAX 256  /* per process; a call beyond completes before it returns */
 #define PENDING_RANGES 2 /* guarded ranges of one: read by the run, written by the run */
 
-/* A detached operation. Written by the thread that detaches; after pending_link() under the lock. */
+/* A detached operation. Written by the thread that detaches; after pending_link() under the lock.
+ */
 struct pending {
 	struct guard_range ranges[PENDING_RANGES];
 	uint32_t range_count;
@@ -165,8 +166,6 @@ void pending_complete_run(struct exec_run *r);
 bool pending_retire_run(struct exec_run *r);
 /* Returns: the operation of the run, if it is not complete, with a reference; or NULL. */
 struct pending *pending_ref_run(struct exec_run *r);
-/* Around a collective in which the host MPI may be called. */
-void host_call_begin(void), host_call_end(void);
 /* Advances, or takes back from hung channels, what channels of this process hold.
  * Context: the progress thread. */
 void pending_rescue_all(void);
@@ -174,6 +173,15 @@ void pending_rescue_all(void);
 void pending_channel_idle(void *arg);
 /* Sets up the guard and the hooks, once per process. Returns: 0 or -errno. */
 int pending_init(void);
+
+/* ---- early/host.c: who is inside the host MPI -------------------------------------------- */
+
+/* Around a collective in which the host MPI may be called. */
+void host_call_begin(void), host_call_end(void);
+/* A thread that waits outside MPI calls may call the host MPI between these. Returns: false while
+ * another thread is inside. Async-signal-safe. */
+bool host_stand_in_try(void);
+void host_stand_in_end(void);
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
@@ -206,7 +214,8 @@ struct detach {
 	struct region_desc *descs[2]; /* the pending operation releases them, if there is one */
 };
 /* Ends the run, early or not. Returns: 0 with *out_detached, or -errno. */
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d, bool *out_detached);
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+		   bool *out_detached);
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
@@ -242,8 +251,8 @@ void worker_setup_comm_destroyed(struct rt_comm *c);
 bool worker_setup_serves(const struct rt_comm *c);
 /* A rank waits: takes back what a dead worker process has claimed. Async-signal-safe. */
 void worker_setup_check(struct rt_comm *c);
-/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process, makes a
- * pass over the requests, and lets the host MPI progress. */
+/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process,
+ * makes a pass over the requests, and lets the host MPI progress. */
 void waiter_progress(void *arg);
 /* Adds what the worker process has moved for this process to the counters. */
 void worker_setup_count(void);

@@ -280,8 +280,8 @@ bool call_own_part_fits(const struct coll_call *call, int rank)
 {
 	const struct coll_side *send = &call->send, *recv = &call->recv;
 
-	return call->in_place || call->kind == COLL_BCAST || call->kind >= COLL_NEIGHBOR_ALLGATHER ||
-	       !send->count || !recv->count ||
+	return call->in_place || call->kind == COLL_BCAST ||
+	       call->kind >= COLL_NEIGHBOR_ALLGATHER || !send->count || !recv->count ||
 	       send->parts[send->count > 1 ? rank : 0].bytes ==
 		       recv->parts[recv->count > 1 ? rank : 0].bytes;
 }

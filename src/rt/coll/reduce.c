@@ -93,7 +93,8 @@ static int begin_parts(struct rt_comm *c, const struct coll_call *call, struct s
 	reduce.domains = &c->reduce_domains;
 	*out_has_levels = exec_reduce_has_levels(c->exec, &reduce);
 	shape = (struct reduce_shape){ .kind = reduce.kind,
-				     .root = reduce.kind == COLL_REDUCE ? (uint32_t)reduce.root : 0 };
+				       .root = reduce.kind == COLL_REDUCE ? (uint32_t)reduce.root
+									  : 0 };
 	if (!*out_has_levels ||
 	    !reduce_keeps_parts(&shape, reduce.domains, (uint32_t)node_rank(c->group)))
 		return 0;
@@ -121,8 +122,8 @@ static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct s
  * a rank. */
 static uint64_t cost_bytes(const struct coll_call *call, uint64_t bytes)
 {
-	bool is_for_one =
-		coll_pattern(call->kind) == COLL_REDUCE || coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
+	bool is_for_one = coll_pattern(call->kind) == COLL_REDUCE ||
+			  coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
 
 	return is_for_one ? bytes + bytes / 2 : 2 * bytes;
 }

@@ -69,8 +69,8 @@ void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_r
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_own_part_fits(const struct coll_call *call, int rank);
 
-/* Builds the schedule of `shape` in work space for `cap` operations and as many edges, and compiles it.
- * Returns: 0 or -errno. */
+/* Builds the schedule of `shape` in work space for `cap` operations and as many edges, and compiles
+ * it. Returns: 0 or -errno. */
 int schedule_compile(const struct coll_shape *shape, struct goal_op *ops, struct goal_edge *edges,
 		     uint32_t cap, struct goal_block *block, size_t block_bytes);
 /* Compiles the schedule of `shape` in the work space of the communicator, and publishes

@@ -418,7 +418,8 @@ int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *own
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .ops = request_is_small(c, call) ? &request_small : &request_large,
+	*r = (struct rt_request){ .ops = request_is_small(c, call) ? &request_small
+								   : &request_large,
 				  .comm = c,
 				  .call = call,
 				  .owner = owner,

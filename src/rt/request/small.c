@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Short requests: what each rank brings lies on the communicator's mailbox (mailbox/) from its start
- * on, and each makes its own result when it asks for it. Which are short is known to all ranks
- * alike.
+ * Short requests: what each rank brings lies on the communicator's mailbox (mailbox/) from its
+ * start on, and each makes its own result when it asks for it. Which are short is known to all
+ * ranks alike.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -143,7 +143,8 @@ static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 	case COLL_SCATTER:
 		read->first = call->root;
 		read->end = call->root + 1;
-		read->at = call->kind == COLL_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
+		read->at =
+			call->kind == COLL_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
 		break;
 	case COLL_ALLTOALL:
 	case COLL_REDUCE_SCATTER_BLOCK:
