@@ -79,8 +79,8 @@ struct rt_comm {
 	/* by kind, and by size in powers of two */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
-	/* Of the admitted call, and of the request that is created next. NULL: admitted whatever
-	 * buffers it uses. */
+	/* Reuse counters of the admitted call, and of the request that is created next. NULL:
+	 * admitted whatever buffers it uses. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
 	bool requests_wait; /* requests_reuse has an open question; holds an intercept reference */
 };
@@ -105,7 +105,7 @@ void requests_comm_destroyed(struct rt_comm *c);
 /* Around a blocking collective: keeps other threads from stepping requests of the communicator, as
  * exec/ serves one thread at a time. The calling thread steps them in its waits. */
 void requests_enter_blocking(struct rt_comm *c);
-void requests_leave_blocking(struct rt_comm *c);
+void requests_exit_blocking(struct rt_comm *c);
 /* Waits until every request that was started before is published. */
 void requests_before_blocking(struct rt_comm *c);
 /* exec_begin() found no slot: makes a step towards one, if a request holds it. */
@@ -196,7 +196,7 @@ void request_choice_fini(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
 
-/* Who can finish a detached collective while no rank waits for it. */
+/* The movers that can finish a detached collective while no rank waits for it. */
 enum detach_movers {
 	DETACH_TO_ANY,    /* the worker process, or a channel */
 	DETACH_TO_WORKER, /* reductions: channels do not compute */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is inside the host MPI. Without MPI_THREAD_MULTIPLE one thread may be: a thread in an MPI
- * call of the program, or a stand-in, which lets the host MPI progress while it waits in a fault
- * handler.
+ * Exclusion inside the host MPI. Without MPI_THREAD_MULTIPLE one thread may be there: a thread in
+ * an MPI call of the program, or a stand-in, which lets the host MPI progress while it waits in a
+ * fault handler.
  */
 #include <sched.h>
 

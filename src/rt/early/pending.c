@@ -421,8 +421,8 @@ void pending_rescue_all(void)
 	}
 }
 
-/* Those that are wanted are retired as well, unless another thread still looks at one. True: some
- * were. */
+/* Retires at most `at_most` matching operations, except those that other threads use. Returns: true
+ * when one was retired. */
 static bool retire_all(bool (*wanted)(const struct pending *, const void *), const void *arg,
 		       int at_most)
 {
