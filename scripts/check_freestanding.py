@@ -16,7 +16,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 ALLOWED = {'memcpy', 'memmove', 'memset', 'memcmp'}
-# What a kernel gives as <linux/errno.h> and <linux/string.h>.
+# A kernel has these as <linux/errno.h> and <linux/string.h>.
 HEADERS = {
     'errno.h': '#define ENOSPC 28\n#define EINVAL 22\n#define ELOOP 40\n',
     'string.h': '#include <stddef.h>\nvoid *memcpy(void *, const void *, size_t);\n'

@@ -2,7 +2,7 @@
 /*
  * early: operations that the program believes to be finished while their data is still moving.
  *
- *   rt_bcast ... -> exec_begin, settle -> [policy says early] -> guard armed, run detached -> returns
+ *   rt_bcast ... -> exec_begin, settle -> [policy: early] -> guard armed, run detached -> returns
  *                                          later: touch / overlapping call / complete-all ->
  * retired
  *

@@ -47,13 +47,15 @@ uint64_t side_bytes(const struct coll_side *side);
 /* parts: scratch memory of reductions in two levels. */
 struct sides { struct side send, recv, parts; };
 
-/* How a call may end: `detached` is the result, set only where nothing has to be done afterwards. */
+/* How a call may end: `detached` is the result, set only where nothing has to be done afterwards.
+ */
 struct ending {
 	struct detach detach;
 	bool may_detach, detached;
 };
 /* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
- * open, may it detach: all bytes of each buffer are of the collective, and it takes part in place. */
+ * open, may it detach: all bytes of each buffer are of the collective, and it takes part in place.
+ */
 void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll_call *call,
 		  const struct sides *s, bool in_one_run);
 /* exec_wait(), or leaving. */
