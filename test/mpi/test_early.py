@@ -23,7 +23,7 @@ LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
 FAMILIES = ('SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR',
             'VECTOR')
 KINDS = {f'SLUICE_COLL_{family}': 'on' for family in FAMILIES}
-GUARDS = ['uffd', 'steal', 'mprotect']
+GUARDS = ['uffd', 'mremap', 'mprotect']
 FAULTY = {'SLUICE_ENGINE': 'fault'}
 ENGINES = {
     'sw': {'SLUICE_ENGINE': 'sw', 'SLUICE_WORKER_KIND': 'thread'},
@@ -41,20 +41,20 @@ C_PROGRAMS = ['early_touch.c', 'early_files.c', 'early_calls.c', 'early_memory.c
               'early_signals.c', 'early_threads.c', 'early_mpi.c', 'early_many.c', 'early_rings.c',
               'early_openmp.c', 'early_kinds.c']
 # Where only userfaultfd can make a process wait that is not ours, or a thread of the kernel.
-FOREIGN = {'uffd': '1', 'steal': '0', 'mprotect': '0'}
+FOREIGN = {'uffd': '1', 'mremap': '0', 'mprotect': '0'}
 BY_NAME = pytest.mark.complete
 # The default check runs every program, every guard, every engine, both MPIs; not their product.
 DEFAULT = {
     ('early_touch.c', 'mpich', 2, 'uffd', 'delay'), ('early_touch.c', 'openmpi', 2, 'mprotect', 'sw'),
-    ('early_touch.c', 'mpich', 2, 'steal', 'hang'), ('early_files.c', 'mpich', 2, 'steal', 'delay'),
-    ('early_calls.c', 'mpich', 2, 'steal', 'sw'), ('early_calls.c', 'openmpi', 2, 'uffd', 'error'),
-    ('early_memory.c', 'mpich', 2, 'steal', 'sw'), ('early_forks.c', 'mpich', 2, 'steal', 'sw'),
-    ('early_signals.c', 'mpich', 2, 'steal', 'delay'), ('early_threads.c', 'mpich', 2, 'steal', 'sw'),
-    ('early_threads.c', 'mpich', 2, 'uffd', 'rate'), ('early_mpi.c', 'openmpi', 2, 'steal', 'sw'),
-    ('early_many.c', 'mpich', 2, 'uffd', 'sw'), ('early_many.c', 'mpich', 3, 'steal', 'none'),
-    ('early_touch.c', 'mpich', 2, 'steal', 'process'), ('early_many.c', 'openmpi', 2, 'uffd', 'process'),
-    ('early_rings.c', 'mpich', 2, 'steal', 'sw'), ('early_openmp.c', 'mpich', 2, 'steal', 'sw'),
-    ('early_kinds.c', 'mpich', 2, 'steal', 'process'), ('early_kinds.c', 'openmpi', 2, 'uffd', 'delay'),
+    ('early_touch.c', 'mpich', 2, 'mremap', 'hang'), ('early_files.c', 'mpich', 2, 'mremap', 'delay'),
+    ('early_calls.c', 'mpich', 2, 'mremap', 'sw'), ('early_calls.c', 'openmpi', 2, 'uffd', 'error'),
+    ('early_memory.c', 'mpich', 2, 'mremap', 'sw'), ('early_forks.c', 'mpich', 2, 'mremap', 'sw'),
+    ('early_signals.c', 'mpich', 2, 'mremap', 'delay'), ('early_threads.c', 'mpich', 2, 'mremap', 'sw'),
+    ('early_threads.c', 'mpich', 2, 'uffd', 'rate'), ('early_mpi.c', 'openmpi', 2, 'mremap', 'sw'),
+    ('early_many.c', 'mpich', 2, 'uffd', 'sw'), ('early_many.c', 'mpich', 3, 'mremap', 'none'),
+    ('early_touch.c', 'mpich', 2, 'mremap', 'process'), ('early_many.c', 'openmpi', 2, 'uffd', 'process'),
+    ('early_rings.c', 'mpich', 2, 'mremap', 'sw'), ('early_openmp.c', 'mpich', 2, 'mremap', 'sw'),
+    ('early_kinds.c', 'mpich', 2, 'mremap', 'process'), ('early_kinds.c', 'openmpi', 2, 'uffd', 'delay'),
     ('early_kinds.c', 'mpich', 3, 'mprotect', 'none'),
 }
 # The engines that the other MPIs and numbers of ranks are tried with.
@@ -74,7 +74,7 @@ def jobs():
             yield program, 'mpich', 4, guard, 'process'
             yield program, 'openmpi', 3, guard, 'delay'
         yield program, 'impi', 2, 'uffd', 'sw'
-        yield program, 'impi', 2, 'steal', 'delay'
+        yield program, 'impi', 2, 'mremap', 'delay'
 
 
 def marks_of(job):
@@ -218,7 +218,7 @@ def check_choice(mpi, before, folder, with_sluice, early, dispatched):
 # ---- for long, and for nothing ----------------------------------------------------------------------------
 
 LONG = {**EARLY, 'SLUICE_COLL_THRESHOLD': '64K'}
-ONE_OF_EACH = [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'), pytest.param('openmpi', 2, 'steal',
+ONE_OF_EACH = [('mpich', 2, 'uffd'), ('mpich', 2, 'mremap'), pytest.param('openmpi', 2, 'mremap',
                                                                          marks=BY_NAME),
                pytest.param('mpich', 2, 'mprotect', marks=BY_NAME), pytest.param('mpich', 3, 'uffd',
                                                                                  marks=BY_NAME)]
@@ -310,9 +310,9 @@ def intrusions(behaviour, progress, name, guard, get_mpi, with_sluice, tmp_path)
 
 
 @pytest.mark.parametrize('behaviour', PLACES)
-@pytest.mark.parametrize('name, guard', [('mpich', 'steal'), pytest.param('mpich', 'uffd', marks=BY_NAME),
+@pytest.mark.parametrize('name, guard', [('mpich', 'mremap'), pytest.param('mpich', 'uffd', marks=BY_NAME),
                                          pytest.param('mpich', 'mprotect', marks=BY_NAME),
-                                         pytest.param('openmpi', 'steal', marks=BY_NAME)])
+                                         pytest.param('openmpi', 'mremap', marks=BY_NAME)])
 def test_no_host_mpi_inside_a_fault(name, guard, behaviour, get_mpi, with_sluice, tmp_path):
     """SLUICE_FAULT_PROGRESS=off: a touch never runs the host MPI, whose callbacks may want the program's locks."""
     assert intrusions(behaviour, 'off', name, guard, get_mpi, with_sluice, tmp_path) == 0
@@ -322,14 +322,14 @@ def test_host_mpi_inside_a_fault(get_mpi, with_sluice, tmp_path):
     """The control run: by default a touch that waits long runs it, as the manual page says."""
     if not with_sluice:
         pytest.skip('--plain')
-    assert intrusions(PLACES[2], 'on', 'mpich', 'steal', get_mpi, with_sluice, tmp_path) > 0
+    assert intrusions(PLACES[2], 'on', 'mpich', 'mremap', get_mpi, with_sluice, tmp_path) > 0
 
 
 # ---- other languages -------------------------------------------------------------------------------------
 
-OTHERS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
-          pytest.param('openmpi', 'steal', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME),
-          pytest.param('impi', 'steal', marks=BY_NAME)]
+OTHERS = [('mpich', 'uffd'), ('mpich', 'mremap'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
+          pytest.param('openmpi', 'mremap', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME),
+          pytest.param('impi', 'mremap', marks=BY_NAME)]
 
 
 @pytest.mark.parametrize('name, guard', OTHERS)
@@ -366,8 +366,8 @@ def test_python(name, guard, get_mpi, with_sluice, tmp_path):
 
 ENDS = ['finalize', 'late_free', 'child', 'exit', 'exit_code', '_exit', 'quick_exit', 'thread_exit', 'exec',
         'mpi_abort', 'segv', 'abort', 'term', 'kill', 'bus', 'sys']
-PAIRS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
-         pytest.param('openmpi', 'steal', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME)]
+PAIRS = [('mpich', 'uffd'), ('mpich', 'mremap'), pytest.param('openmpi', 'uffd', marks=BY_NAME),
+         pytest.param('openmpi', 'mremap', marks=BY_NAME), pytest.param('mpich', 'mprotect', marks=BY_NAME)]
 
 
 def endings(result):

@@ -20,7 +20,7 @@ EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE
 CONFIGS = {
     'early': EARLY,
     'mprotect': {**EARLY, 'SLUICE_GUARD_KIND': 'mprotect'},
-    'steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
+    'mremap': {**EARLY, 'SLUICE_GUARD_KIND': 'mremap'},
     'none': {**EARLY, 'SLUICE_EARLY': 'off'},
 }
 

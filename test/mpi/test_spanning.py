@@ -219,7 +219,7 @@ def test_between_parts_others_may_write(mpi, nodes, get_mpi, with_sluice):
 
 EARLY_NAMED = [('mpich', 'aab', 'uffd')] + [pytest.param(mpi, nodes, guard, marks=pytest.mark.complete)
                                             for mpi in ('mpich', 'openmpi') for nodes in ('aab', 'abab')
-                                            for guard in ('steal', 'mprotect')]
+                                            for guard in ('mremap', 'mprotect')]
 
 
 @pytest.mark.parametrize('mpi, nodes, guard', EARLY_NAMED)

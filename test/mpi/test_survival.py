@@ -311,7 +311,7 @@ def test_injected_failures(fault, get_mpi, with_sluice):
     passed(mpi.launch(2, mpi.build('semantics.c'), *WANTED, env={**ADOPT, 'SLUICE_FAULT': fault}))
 
 
-@pytest.mark.parametrize('guard', ['mprotect', 'steal'])
+@pytest.mark.parametrize('guard', ['mprotect', 'mremap'])
 def test_refused_copies_after_leaving(guard, get_mpi, with_sluice):
     """A sender that has left its call is asked for nothing any more: what the kernel refuses it,
     the receiver does."""
