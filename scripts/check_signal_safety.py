@@ -31,7 +31,7 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 
          'transfers.c:advance', 'transfers.c:is_range_complete', 'transfers.c:is_complete',
          'transfers.c:is_claimed', 'transfers.c:is_matched', 'reduce.c:advance',
          'reduce.c:is_range_complete', 'reduce.c:is_complete', 'reduce.c:is_claimed', 'reduce.c:is_matched',
-         'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
+         'reclaim', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators: what one needs, made and given back on all ranks alike. */
+/* Communicators: everything that belongs to one, created and destroyed by all ranks alike. */
 #include <errno.h>
 #include <stdlib.h>
 
