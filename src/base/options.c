@@ -88,9 +88,6 @@ struct base_option base_option_table[] = {
 	ENUM("SLUICE_COLL_NONBLOCKING", coll_take[BASE_FAMILY_NONBLOCKING], "auto", take_words, true,
 	     "Whether nonblocking collectives are taken: on, as the blocking ones of their kinds; "
 	     "auto, those that are then faster"),
-	INT_OF("SLUICE_COLL_DOMAINS", coll_domains, "1", 0, 4096, "domains", true,
-	       "Groups of ranks that broadcasts, allgathers and reductions enter once each; 0: by "
-	       "memory nodes, 1: none"),
 	BOOL("SLUICE_HIER", span, "off", true,
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice"),

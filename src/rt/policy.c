@@ -18,15 +18,16 @@ static const struct { uint64_t again, always, always_others;
 	[COLL_GATHER] = { 0, 0, 128 * KIB },
 	[COLL_SCATTER] = { 0, 128 * KIB, 128 * KIB },
 	[COLL_ALLGATHER] = { 128 * KIB, NEVER, NEVER },
-	[COLL_ALLGATHERV] = { NEVER, NEVER, NEVER }, /* as all counts would have to be added before a
-						      small call is passed on */
+	[COLL_ALLGATHERV] = { NEVER, NEVER, NEVER }, /* as all counts would have to be added before
+						      a small call is passed on */
 	[COLL_ALLTOALL] = { 128 * KIB, NEVER, NEVER },
 	[COLL_REDUCE] = { 128 * KIB, NEVER, NEVER },
 	[COLL_ALLREDUCE] = { 128 * KIB, 256 * KIB, NEVER },
 	[COLL_REDUCE_SCATTER] = { NEVER, NEVER, NEVER }, /* likewise */
 	[COLL_REDUCE_SCATTER_BLOCK] = { 128 * KIB, 128 * KIB, NEVER },
 	[COLL_SCAN] = { 128 * KIB, 256 * KIB, 256 * KIB },
-	[COLL_EXSCAN] = { 192 * KIB, NEVER, NEVER }, /* of two ranks one message, in some libraries */
+	[COLL_EXSCAN] = { 192 * KIB, NEVER,
+			  NEVER }, /* of two ranks one message, in some libraries */
 };
 
 static int64_t option_of(enum coll kind)

@@ -63,24 +63,17 @@ struct rt_comm {
 	void (*progress)(void *ctx); /* of struct node_oob */
 	void *progress_ctx;
 	/* work space for one schedule */
-	struct goal_op *ops;
-	struct goal_edge *edges;
-	struct goal_block *block;
-	size_t block_cap;
+	struct coll_flat_op *ops;
 	struct coll_part *parts[2]; /* sent, received; by rank or neighbor */
-	struct coll_domains domains; /* of memory: collectives of two levels */
-	struct reduce_domains reduce_domains; /* the same */
-	int *domain_words;
 	uint64_t *starts;           /* first element of each rank's result in a reduction */
 	/* packed forms of the send and the receive buffer */
-	struct region_extent scratch[GOAL_MEMS - 1];
-	struct region_extent parts_scratch; /* of reductions in two levels */
+	struct region_extent scratch[COLL_BUFFERS];
 	struct requests requests;
 	/* by kind, and by size in powers of two */
 	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
-	/* Of the admitted call, and of the request that is created next. NULL: admitted whatever
-	 * buffers it uses. */
+	/* Reuse counters of the admitted call, and of the request that is created next. NULL:
+	 * admitted whatever buffers it uses. */
 	struct policy_reuse *reuse_now, *request_reuse_now;
 	bool requests_wait; /* requests_reuse has an open question; holds an intercept reference */
 };
@@ -105,7 +98,7 @@ void requests_comm_destroyed(struct rt_comm *c);
 /* Around a blocking collective: keeps other threads from stepping requests of the communicator, as
  * exec/ serves one thread at a time. The calling thread steps them in its waits. */
 void requests_enter_blocking(struct rt_comm *c);
-void requests_leave_blocking(struct rt_comm *c);
+void requests_exit_blocking(struct rt_comm *c);
 /* Waits until every request that was started before is published. */
 void requests_before_blocking(struct rt_comm *c);
 /* exec_begin() found no slot: makes a step towards one, if a request holds it. */
@@ -127,7 +120,8 @@ void lanes_destroy(struct lanes *l); /* NULL: nothing */
 #define PENDING_MAX 256  /* per process; a call beyond completes before it returns */
 #define PENDING_RANGES 2 /* guarded ranges of one: read by the run, written by the run */
 
-/* A detached operation. Written by the thread that detaches; after pending_link() under the lock. */
+/* A detached operation. Written by the thread that detaches; after pending_link() under the lock.
+ */
 struct pending {
 	struct guard_range ranges[PENDING_RANGES];
 	uint32_t range_count;
@@ -165,8 +159,6 @@ void pending_complete_run(struct exec_run *r);
 bool pending_retire_run(struct exec_run *r);
 /* Returns: the operation of the run, if it is not complete, with a reference; or NULL. */
 struct pending *pending_ref_run(struct exec_run *r);
-/* Around a collective in which the host MPI may be called. */
-void host_call_begin(void), host_call_end(void);
 /* Advances, or takes back from hung channels, what channels of this process hold.
  * Context: the progress thread. */
 void pending_rescue_all(void);
@@ -174,6 +166,15 @@ void pending_rescue_all(void);
 void pending_channel_idle(void *arg);
 /* Sets up the guard and the hooks, once per process. Returns: 0 or -errno. */
 int pending_init(void);
+
+/* ---- early/host.c: who is inside the host MPI -------------------------------------------- */
+
+/* Around a collective in which the host MPI may be called. */
+void host_call_begin(void), host_call_end(void);
+/* A thread that waits outside MPI calls may call the host MPI between these. Returns: false while
+ * another thread is inside. Async-signal-safe. */
+bool host_stand_in_try(void);
+void host_stand_in_end(void);
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
@@ -188,7 +189,7 @@ void request_choice_fini(struct rt_comm *c);
 
 /* ---- early/detach.c ---------------------------------------------------------------------- */
 
-/* Who can finish a detached collective while no rank waits for it. */
+/* The movers that can finish a detached collective while no rank waits for it. */
 enum detach_movers {
 	DETACH_TO_ANY,    /* the worker process, or a channel */
 	DETACH_TO_WORKER, /* reductions: channels do not compute */
@@ -206,7 +207,8 @@ struct detach {
 	struct region_desc *descs[2]; /* the pending operation releases them, if there is one */
 };
 /* Ends the run, early or not. Returns: 0 with *out_detached, or -errno. */
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d, bool *out_detached);
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+		   bool *out_detached);
 
 /* ---- offload/ ---------------------------------------------------------------------------- */
 
@@ -242,8 +244,8 @@ void worker_setup_comm_destroyed(struct rt_comm *c);
 bool worker_setup_serves(const struct rt_comm *c);
 /* A rank waits: takes back what a dead worker process has claimed. Async-signal-safe. */
 void worker_setup_check(struct rt_comm *c);
-/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process, makes a
- * pass over the requests, and lets the host MPI progress. */
+/* The callback of exec/ for ranks that wait; arg: the communicator. Checks the worker process,
+ * makes a pass over the requests, and lets the host MPI progress. */
 void waiter_progress(void *arg);
 /* Adds what the worker process has moved for this process to the counters. */
 void worker_setup_count(void);

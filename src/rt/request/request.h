@@ -52,12 +52,14 @@ struct request_ops {
 	 * Context: the thread that starts the request. */
 	int (*open)(struct rt_request *r);
 	/* Publishes the request. Returns: 0; -EBUSY: no slot or room at the moment; -errno.
-	 * Context: the lock; this and all below but close() in any thread, threads of Sluice too. */
+	 * Context: the lock; this and all below but close() in any thread, threads of Sluice too.
+	 */
 	int (*begin)(struct rt_request *r);
 	/* Stays queued when its start returns: makes what begin() in a thread of Sluice needs.
 	 * Returns: 0 or -errno. Context: the thread that starts the request, under the lock. */
 	int (*queued)(struct rt_request *r);
-	/* Was published and has not ended: announces its work to other movers. Context: the lock. */
+	/* Was published and has not ended: announces its work to other movers. Context: the lock.
+	 */
 	void (*active)(struct rt_request *r);
 	/* Moves what `copy` permits; EXEC_COPY_NOTHING: calls no function of the program.
 	 * Returns: 1 moved something, 0, -errno. *out_ended: the request has ended. */
@@ -86,7 +88,7 @@ struct rt_request {
 	/* large */
 	struct request_side send, recv;
 	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
-	struct goal_block *block;   /* NULL: a reduction */
+	struct coll_schedule schedule; /* no operations: a reduction */
 	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
 	struct exec_run *run;       /* while active */
 
@@ -99,7 +101,8 @@ struct rt_request {
 	uint32_t message_bytes;
 };
 
-/* Sets the number of the collective, for the trace of the request and of the call that starts it. */
+/* Sets the number of the collective, for the trace of the request and of the call that starts it.
+ */
 static inline void request_set_traced(struct rt_request *r, uint64_t op)
 {
 	r->traced_op = op;
@@ -127,7 +130,7 @@ void request_free_lane(struct rt_request *r);
 
 /* ---- schedule.c -------------------------------------------------------------------------- */
 
-/* Makes r->block, or r->starts. Returns: 0 or -errno. */
+/* Makes r->schedule, or r->starts. Returns: 0 or -errno. */
 int request_schedule(struct rt_request *r);
 void request_unschedule(struct rt_request *r);
 /* Describes the reduction for exec_begin(). */
