@@ -21,7 +21,7 @@ PRODUCT = ('src', 'tools', 'bench')
 ENDINGS = {'.c', '.h', '.S', '.inc', '.py', '.table', '.build', '.map', '.sym'}
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 # Names that the generated front end defines or calls.
-GENERATED = re.compile(r'P?MPI_|choose_P?MPI_|request_[A-Z]|observe_')
+GENERATED = re.compile(r'P?MPI_|choose_P?MPI_|request_[A-Z]|large_[A-Z]|wrap_[A-Z]|observe_')
 # Code that is compiled once per ABI has the ABI's name at its end.
 ABI = re.compile(r'_(?:mpich|ompi|std)$')
 
