@@ -10,13 +10,13 @@ FORMS = {
 SIDES = {
     "plain": (False, {}),
     "before": (True, {}),
-    "blocking": (True, {"SLUICE_RT_EARLY": "off"}),
-    "auto": (True, {"SLUICE_RT_EARLY": "auto"}),
-    "threads": (True, {"SLUICE_RT_EARLY": "auto", "SLUICE_WORKER_KIND": "thread"}),
-    "on": (True, {"SLUICE_RT_EARLY": "on"}),
+    "blocking": (True, {"SLUICE_EARLY": "off"}),
+    "auto": (True, {"SLUICE_EARLY": "auto"}),
+    "threads": (True, {"SLUICE_EARLY": "auto", "SLUICE_WORKER_KIND": "thread"}),
+    "on": (True, {"SLUICE_EARLY": "on"}),
 }
-SLOW = {"SLUICE_ENGINE": "fault", "SLUICE_ENGINE_FAULT": "rate=1G", "SLUICE_RT_EARLY": "on",
-        "SLUICE_ENGINE_CPUS": "1"}
+SLOW = {"SLUICE_ENGINE": "fault", "SLUICE_TEST": "engine_fault=rate=1G", "SLUICE_EARLY": "on",
+        "SLUICE_WORKERS": "@1"}
 ALL = "1M,2M,4M,8M,16M"
 SOME = "1M,4M,16M"
 BOTH = ("bcast", "gather")

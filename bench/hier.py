@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives over several simulated hosts (namespaces and veth on this machine), plain and with SLUICE_SPAN=on in turn.
+"""Collectives over several simulated hosts (namespaces and veth on this machine), plain and with SLUICE_HIER=on in turn.
 
 usage: bench/hier.py [--mpi mpich,openmpi] [--ranks 2,2] [--kinds bcast,allreduce,reduce,allgather]
                      [--sizes 64K,1M,16M] [--rounds 5] [--seconds 0.5] [--rate 10gbit] [--best] [--set NAME=VALUE ...]
@@ -40,7 +40,7 @@ def options():
 def launch(some, mpi, ranks, kind, o, with_sluice):
     """{bytes: microseconds} of one job."""
     how = some.launcher(mpi, ranks)
-    ours = {'SLUICE_SPAN': 'on', 'SLUICE_COLL_THRESHOLD': '64K', f'SLUICE_COLL_{kind.upper()}': 'on',
+    ours = {'SLUICE_HIER': 'on', 'SLUICE_COLL_THRESHOLD': '64K', f'coll:{kind}': 'on',
             **dict(pair.split('=', 1) for pair in o.set)}
     sizes = [str(int(s[:-1]) * UNITS[s[-1]]) for s in o.sizes.split(',')]
     done = mpi.launch(sum(ranks), mpi.build(PROGRAM), kind, o.seconds, *sizes, sluice=with_sluice, outer=how['outer'],

@@ -12,7 +12,7 @@
  *
  * Back ends stand in one array, best first (registry.c):
  *   sw     worker threads of this process at idle priority; the reference
- *   fault  wraps another engine and breaks it on demand (tests): SLUICE_ENGINE_FAULT
+ *   fault  wraps another engine and breaks it on demand (tests): engine_fault
  * A new engine is one folder, one line there, one line of build; the conformance suite
  * (test/unit/test_engine_conformance.c) takes its name.
  *

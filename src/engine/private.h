@@ -10,7 +10,7 @@ extern const struct engine_ops engine_sw, engine_fault;
 /* Tries one. 0, or -errno with the reason. */
 int engine_thread_probe(char *reason, size_t cap);
 
-/* How many workers this process may have: SLUICE_ENGINE_WORKERS, else by engine_set_cpus. */
+/* How many workers this process may have: SLUICE_WORKERS, else by engine_set_cpus. */
 int engine_workers(void);
 /* Their CPUs near `node` (-1: all). False when there is none. */
 bool engine_worker_cpus(int node, struct os_cpumask *out);

@@ -77,7 +77,7 @@ static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 	const char *why = refusal(all, ranks);
 
 	if (why) {
-		base_log(BASE_LOG_INFO, "mpi", "SLUICE_SPAN: nothing to do: %s", why);
+		base_log(BASE_LOG_INFO, "mpi", "SLUICE_HIER: nothing to do: %s", why);
 		free(keys);
 		return;
 	}
@@ -101,7 +101,7 @@ void hier_meet(void)
 	int ranks = 0;
 	MPI_Comm comm;
 
-	if (!base_opt.span || real.Comm_size(ABI_COMM_WORLD, &ranks) || ranks < 2)
+	if (!base_opt.hier || real.Comm_size(ABI_COMM_WORLD, &ranks) || ranks < 2)
 		return;
 	inside++;
 	rt_identity(&mine);

@@ -7,7 +7,7 @@
  *   first call      hier_create()    collective: a communicator for our messages, the node's own
  * group each call       hier_serve()     hier_bcast.c ...: the schedule that span/ lays out
  *
- * SLUICE_SPAN=on promises that every rank of the job runs Sluice: no rank can find out whether one
+ * SLUICE_HIER=on promises that every rank of the job runs Sluice: no rank can find out whether one
  * on another node does, and asking one that does not would disturb it.
  *
  * What is sent in one call is sent in any case: a rank that has failed goes on with the messages
@@ -81,7 +81,7 @@ struct spanning {
 	bool has_failed;        /* some message may still be on its way */
 };
 
-/* After MPI_Init, if SLUICE_SPAN is on: collective over MPI_COMM_WORLD. */
+/* After MPI_Init, if SLUICE_HIER is on: collective over MPI_COMM_WORLD. */
 void hier_meet(void);
 /* Is it one of several nodes that may be served? The same answer on every rank. */
 bool hier_spans(const struct life_comm *lc);

@@ -20,15 +20,15 @@ void policy_detach(const struct policy_detach_facts *f, struct policy_detach_cho
 {
 	*out = (struct policy_detach_choice){ .how = DETACH_NEVER };
 	if (f->mode == BASE_EARLY_OFF) {
-		out->reason = "SLUICE_RT_EARLY is off";
+		out->reason = "SLUICE_EARLY is off";
 	} else if (f->bytes < f->min_bytes) {
-		out->reason = "shorter than SLUICE_RT_EARLY_MIN";
+		out->reason = "shorter than SLUICE_EARLY_MIN";
 	} else if (!f->guard_is_ready) {
 		out->reason = "memory cannot be guarded now";
 	} else if (f->mode == BASE_EARLY_ON) {
 		out->how = f->wait_us > 0 ? DETACH_IF_LATE : DETACH_NOW;
 		out->wait_ns = f->wait_us > 0 ? (uint64_t)f->wait_us * 1000 : 0;
-		out->reason = "SLUICE_RT_EARLY is on";
+		out->reason = "SLUICE_EARLY is on";
 	} else if (!f->site_may_try) {
 		out->reason = "the program wanted the data at once the last times";
 	} else if (f->has_mover && f->copy_ns >= (f->has_process ? WORTH_NS : WORTH_THREAD_NS)) {

@@ -48,7 +48,7 @@ uint64_t policy_threshold_bytes(enum rt_kind kind)
 		return NEVER;
 	/* inside a node the libraries' own are as fast */
 	if (kind == RT_BARRIER)
-		return base_opt.span && option == BASE_TAKE_ON ? 0 : NEVER;
+		return base_opt.hier && option == BASE_TAKE_ON ? 0 : NEVER;
 	/* those whose sizes ranks do not share are taken however small they are: only who says so
 	 * wants that */
 	if (rt_is_local(kind))

@@ -112,7 +112,7 @@ static void load_tuned(bool prefer_pmix, const char *library_version)
 	if (!base_job_identity(prefer_pmix, &rank))
 		base_options_untune(true);
 	if (tuned.state == TUNE_REFUSED)
-		snprintf(problems, sizeof problems,
+		snprintf(problems + strlen(problems), sizeof problems - strlen(problems),
 			 "sluice: tune: %s is not used: %s; run sluice tune again\n", tuned.path,
 			 tuned.reason);
 }

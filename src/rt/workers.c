@@ -57,7 +57,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 		setup.threads = (int)base_opt.engine_workers;
 	if (!spare || !setup.threads) {
 		base_log(BASE_LOG_INFO, "rt", "no worker process: %s",
-			 spare ? "SLUICE_ENGINE_WORKERS=0" : "no CPU is spare");
+			 spare ? "SLUICE_WORKERS=0" : "no CPU is spare");
 		return;
 	}
 	/* its system calls are ours, whatever is guarded */

@@ -173,15 +173,17 @@ static int read_value(struct reader *r, char *line, int number)
 			      "its line %d stands before all of sluice-tune, version, host, "
 			      "machine and mpi",
 			      number);
-	*equals = '\0';
-	ret = base_option_tune(line, equals + 1);
+	*equals++ = '\0';
+	line[strcspn(line, " \t")] = '\0';
+	equals += strspn(equals, " \t");
+	ret = base_option_tune(line, equals);
 	if (ret == -ENOENT)
 		return refuse(r->out, "its line %d: %.60s is not an option", number, line);
 	if (ret == -EPERM)
 		return refuse(r->out, "its line %d: %.60s cannot be set there", number, line);
 	if (ret)
 		return refuse(r->out, "its line %d: %.60s does not take '%.40s'", number, line,
-			      equals + 1);
+			      equals);
 	r->out->values++;
 	return 0;
 }
@@ -200,10 +202,10 @@ static int read_line(struct reader *r, char *line, int number)
 		if (!strncmp(line, head_names[head], len) && line[len] == ' ')
 			return check_head(r, head, line + len + 1 + strspn(line + len + 1, " "));
 	}
-	if (!strncmp(line, "SLUICE", 6) && strchr(line, '='))
-		return read_value(r, line, number);
 	if (!r->seen)
 		return refuse(r->out, "it is no tune file");
+	if (strchr(line, '='))
+		return read_value(r, line, number);
 	return refuse(r->out, "its line %d is neither a value nor a comment", number);
 }
 
@@ -273,7 +275,7 @@ void tune_load(const char *mpi, struct tune_result *out)
 	base_options_untune(false);
 	if (!strcasecmp(base_opt.tune_file, "none")) {
 		out->state = TUNE_OFF;
-		refuse(out, "SLUICE_TUNE_FILE is none");
+		refuse(out, "SLUICE_TUNE is none");
 		return;
 	}
 	if (base_opt.tune_file[0]) {

@@ -16,7 +16,8 @@
  *   host node17                        or *
  *   machine GenuineIntel 6 207 ...     os_machine_text()
  *   mpi MPICH 5.0.2                    tune_mpi_name()
- *   SLUICE_XFER_FRAGMENT=256K          values, as in the environment
+ *   xfer_fragment = 256K               values: tuning values, and options by their variables
+ *   SLUICE_EARLY_MIN = 1M
  *
  * A file that is not for this machine, version and MPI, or has a mistake, is refused as a whole,
  * with one reason; the program then runs with the defaults. Ranks find the same file, as they are
@@ -39,7 +40,7 @@
 
 enum tune_state {
 	TUNE_ABSENT,  /* there is no file for this MPI */
-	TUNE_OFF,     /* SLUICE_TUNE_FILE=none, or no MPI is known */
+	TUNE_OFF,     /* SLUICE_TUNE=none, or no MPI is known */
 	TUNE_IN_FORCE,
 	TUNE_REFUSED,
 };
@@ -52,7 +53,7 @@ struct tune_result {
 };
 
 /*
- * Find the file for this MPI (tune_mpi_name()'s words; "": only SLUICE_TUNE_FILE is looked at) and
+ * Find the file for this MPI (tune_mpi_name()'s words; "": only SLUICE_TUNE is looked at) and
  * let its values be in force.
  */
 void tune_load(const char *mpi, struct tune_result *out);

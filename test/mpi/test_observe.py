@@ -15,13 +15,13 @@ from support.behaviours import cases
 from support.paths import ROOT, SOURCES
 
 TABLE = ROOT / 'src/mpi/functions.table'
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_RT_EARLY_WAIT': '0'}
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'early_wait': '0'}
 CONFIGS = {
     'early': EARLY,
     'mprotect': {**EARLY, 'SLUICE_GUARD_KIND': 'mprotect'},
     'steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
-    'none': {**EARLY, 'SLUICE_RT_EARLY': 'off'},
+    'none': {**EARLY, 'SLUICE_EARLY': 'off'},
 }
 
 

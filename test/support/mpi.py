@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 from . import job
+from .options import is_short, spelled
 from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
 
 COMPILER_OF = {'.c': 'cc', '.cc': 'cxx', '.f': 'fortran', '.f90': 'fortran'}
@@ -30,8 +31,8 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
 
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'SLUICE_REGION_ADOPT_MIN': '16K',
-         'SLUICE_RT_EARLY': 'on', 'SLUICE_RT_EARLY_MIN': '1', 'SLUICE_ENGINE_WORKERS': '1', 'SLUICE_ENGINE_CPUS': '1'}
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1', 'worker_cpus': '1'}
 forced = {} # --early: what a test says itself counts more
 
 
@@ -99,7 +100,9 @@ class Mpi:
         else:
             line = [*outer, self.mpiexec, *launcher]
             for rank, more in enumerate(rank_env):
-                own = ['env', *[f'{k}={v}' for k, v in more.items()]]
+                # a list of this rank's takes the place of the list of all
+                own = spelled({**{k: v for k, v in (env or {}).items() if is_short(k)}, **more})
+                own = ['env', *[f'{k}={v}' for k, v in own.items()]]
                 line += ([':'] if rank else []) + ['-n', '1', *own, *command]
         env = {**(forced if sluice else {}), **(env or {})}
         whole = {**self.env(), **env}

@@ -227,7 +227,7 @@ def test_machine_and_options_are_recorded(show):
     text = show(EXAMPLE).run('document.getElementById("where").textContent')
     machine = EXAMPLE['machine']
     wanted = [machine['cpu'], machine['kernel'], *machine['settings'], EXAMPLE['mpi']['version'], EXAMPLE['mpi']['library'],
-              EXAMPLE['sluice']['version'], 'SLUICE_RT_EARLY=off', EXAMPLE['run']['command'],
+              EXAMPLE['sluice']['version'], 'SLUICE_EARLY=off', EXAMPLE['run']['command'],
               *(o['name'] for o in EXAMPLE['sluice']['options'])]
     assert [w for w in wanted if w not in text] == []
 

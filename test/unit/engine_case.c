@@ -23,10 +23,10 @@ void engine_case_options(const struct engine_case *e, const char *more)
 {
 	char fault[128], workers[64], problems[512];
 	/* idle workers would wait for whatever else this machine does */
-	char *env[] = { fault, workers, "SLUICE_FAULT=engine_idle:all", (char *)more, NULL };
+	char *env[] = { fault, workers, "SLUICE_TEST=fault=engine_idle:all", (char *)more, NULL };
 
-	snprintf(fault, sizeof fault, "SLUICE_ENGINE_FAULT=%s", e->fault);
-	snprintf(workers, sizeof workers, "SLUICE_ENGINE_WORKERS=%d", e->workers);
+	snprintf(fault, sizeof fault, "SLUICE_TEST=engine_fault=%s", e->fault);
+	snprintf(workers, sizeof workers, "SLUICE_WORKERS=%d", e->workers);
 	if (base_options_load(env, problems, sizeof problems))
 		unit_fail(__FILE__, __LINE__, "%s", problems);
 }

@@ -13,7 +13,7 @@
 #include "ranks.h"
 
 enum { BYTES = 300 * 1024 + 77, SKEW = 100, ROUNDS = 12 };
-#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_REGION_ADOPT_MIN=4K", NULL })
+#define OPTIONS(...) ((char *const[]){ __VA_ARGS__, "SLUICE_TEST=region_adopt_min=4K", NULL })
 
 /* Adds a rank's side of a schedule. */
 typedef void build_fn(struct goal_build *b, int rank, int size, int root);
@@ -180,10 +180,10 @@ static void check_ways(void (*body)(struct ranks *), void *arg)
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=arena"), body, arg);
 	ranks_run(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=3"), body, arg);
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), body, arg);
-	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
 		  body, arg);
 	ranks_run(4,
-		  OPTIONS("SLUICE_REGION_ADOPT_AFTER=3", "SLUICE_FAULT=vm_readv:all,vm_writev:all"),
+		  OPTIONS("SLUICE_REGION_ADOPT_AFTER=3", "SLUICE_TEST=fault=vm_readv:all,vm_writev:all"),
 		  body, arg);
 }
 
@@ -287,7 +287,7 @@ UNIT_TEST(schedule_of_a_scatter_brings_each_its_own)
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=arena"), scatter, NULL);
 	ranks_run(4, OPTIONS("SLUICE_REGION_ADOPT_AFTER=3"), scatter, NULL);
 	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), scatter, NULL);
-	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), scatter, "SLUICE_FAULT=vm_copy:all");
+	ranks_run(4, OPTIONS("SLUICE_REGION_KIND=cma"), scatter, "SLUICE_TEST=fault=vm_copy:all");
 	ranks_run(3, OPTIONS("SLUICE_REGION_KIND=cma"), scatter,
-		  "SLUICE_FAULT=vm_copy:2,vm_copy:7");
+		  "SLUICE_TEST=fault=vm_copy:2,vm_copy:7");
 }

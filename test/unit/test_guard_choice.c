@@ -49,7 +49,7 @@ UNIT_TEST(page_tables_are_moved_where_signals_work)
 {
 	need_dispatch();
 	check("auto", NULL, "steal", "");
-	check("auto", "SLUICE_FAULT=guard_uffd:all", "steal", "");
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all", "steal", "");
 }
 
 static void try_uffd(void *arg)
@@ -67,32 +67,32 @@ static void need_uffd(void)
 UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
 {
 	need_uffd();
-	check("auto", "SLUICE_FAULT=dispatch:all", "uffd", "steal: ");
+	check("auto", "SLUICE_TEST=fault=dispatch:all", "uffd", "steal: ");
 }
 
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
 {
 	need_dispatch();
-	check("auto", "SLUICE_FAULT=guard_uffd:all,guard_steal:all", "mprotect",
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all,guard_steal:all", "mprotect",
 	      "steal: page tables");
 }
 
 UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
 {
-	check("auto", "SLUICE_FAULT=guard_uffd:all,dispatch:all", "none", "mprotect: ");
-	check("steal", "SLUICE_FAULT=dispatch:all", "none", "steal: ");
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all,dispatch:all", "none", "mprotect: ");
+	check("steal", "SLUICE_TEST=fault=dispatch:all", "none", "steal: ");
 }
 
 UNIT_TEST(a_kind_that_is_asked_for_is_not_replaced)
 {
-	check("uffd", "SLUICE_FAULT=guard_uffd:all", "none", "uffd: ");
-	check("steal", "SLUICE_FAULT=guard_steal:all", "none", "steal: ");
+	check("uffd", "SLUICE_TEST=fault=guard_uffd:all", "none", "uffd: ");
+	check("steal", "SLUICE_TEST=fault=guard_steal:all", "none", "steal: ");
 	check("none", NULL, "none", "SLUICE_GUARD_KIND");
 }
 
 UNIT_TEST(without_threads_there_is_no_userfaultfd)
 {
-	check("uffd", "SLUICE_FAULT=guard_thread:2", "none", "uffd: ");
+	check("uffd", "SLUICE_TEST=fault=guard_thread:2", "none", "uffd: ");
 }
 
 static void as_nobody(void *arg)
@@ -139,11 +139,11 @@ static void check_failure(void *arg)
 UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 {
 	static struct failure all[] = {
-		{ "mprotect", "SLUICE_FAULT=guard_arm:1" },
-		{ "uffd", "SLUICE_FAULT=guard_arm:1" },
-		{ "uffd", "SLUICE_FAULT=guard_uffd:3" },
-		{ "uffd", "SLUICE_FAULT=guard_steal:2" },
-		{ "steal", "SLUICE_FAULT=guard_steal:2" },
+		{ "mprotect", "SLUICE_TEST=fault=guard_arm:1" },
+		{ "uffd", "SLUICE_TEST=fault=guard_arm:1" },
+		{ "uffd", "SLUICE_TEST=fault=guard_uffd:3" },
+		{ "uffd", "SLUICE_TEST=fault=guard_steal:2" },
+		{ "steal", "SLUICE_TEST=fault=guard_steal:2" },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)

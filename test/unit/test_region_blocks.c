@@ -322,7 +322,7 @@ REGION_TEST(whole_blocks_can_be_switched_off)
 	struct region_desc d;
 	char *p = block_get(MIB + 123);
 
-	region_begin("SLUICE_REGION_WHOLE=off", NULL);
+	region_begin("SLUICE_TEST=region_whole=off", NULL);
 	if (!blocks_are_known)
 		unit_skip("the allocator is not the C library's");
 	d = ADOPT(p, MIB + 123);
@@ -441,7 +441,7 @@ REGION_TEST(a_block_too_short_to_be_returned_from_early_keeps_its_edges)
 	static const size_t sizes[] = { 256 << 10, MIB - 1, 3 * MIB,
 					5 * MIB } /* each a mapping, whatever was freed before */;
 
-	region_begin("SLUICE_RT_EARLY_MIN=1M", NULL);
+	region_begin("SLUICE_EARLY_MIN=1M", NULL);
 	if (!blocks_are_known)
 		unit_skip("the allocator is not the C library's");
 	for (size_t i = 0; i < BASE_ARRAY_LEN(sizes); i++) {

@@ -121,7 +121,7 @@ class Setup:
     def side(self, name):
         """Also one that was not asked for: computation is calibrated with it."""
         return next((s for s in self.sides if s.name == name),
-                    runner.Side(name, name, {'SLUICE_RT_EARLY': 'off'}))
+                    runner.Side(name, name, {'SLUICE_EARLY': 'off'}))
 
     def sides_of(self, job):
         if job.is_machine:

@@ -27,14 +27,14 @@ def sides_for(info):
     """What is compared on this machine: each engine that works, besides the one that is chosen anyway."""
     works = {t['name']: t['works'] for t in info['trials']}
     out = [Side('plain', 'plain MPI', None),
-           Side('blocking', 'Sluice, blocking', {'SLUICE_RT_EARLY': 'off'})]
+           Side('blocking', 'Sluice, blocking', {'SLUICE_EARLY': 'off'})]
     if works.get('guard'):
-        out.append(Side('early', 'Sluice, early return', {'SLUICE_RT_EARLY': 'auto'}))
+        out.append(Side('early', 'Sluice, early return', {'SLUICE_EARLY': 'auto'}))
         if works.get('engine'):
             out.append(Side('early-thread', 'Sluice, early return, copies by threads of each rank',
-                            {'SLUICE_RT_EARLY': 'auto', 'SLUICE_WORKER_KIND': 'thread'}))
+                            {'SLUICE_EARLY': 'auto', 'SLUICE_WORKER_KIND': 'thread'}))
             out += [Side(f'early-{e["name"]}', f'Sluice, early return, engine {e["name"]}',
-                         {'SLUICE_RT_EARLY': 'auto', 'SLUICE_ENGINE': e['name']})
+                         {'SLUICE_EARLY': 'auto', 'SLUICE_ENGINE': e['name']})
                     for e in info.get('engines', []) if e['works'] and e['name'] not in ('sw', 'fault')]
     return out
 

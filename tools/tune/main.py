@@ -141,7 +141,7 @@ def clean_environment():
     """What is measured is Sluice as it is, and what it would be with one value more."""
     for name in [n for n in os.environ if n.startswith('SLUICE')]:
         del os.environ[name]
-    os.environ['SLUICE_TUNE_FILE'] = 'none'
+    os.environ['SLUICE_TUNE'] = 'none'
 
 
 def show(opt, result):

@@ -6,6 +6,13 @@ TASKSET = ['taskset', '-c']
 MS_CALIBRATE = 40
 
 
+def spelled(values):
+    """The environment for these values: variables as they are, names of the tune file in SLUICE_TEST."""
+    names = [f'{n}={v}' for n, v in values.items() if not n.startswith('SLUICE')]
+    return {**{n: v for n, v in values.items() if n.startswith('SLUICE')},
+            **({'SLUICE_TEST': ','.join(names)} if names else {})}
+
+
 class Ranks:
     """tool: this sluice; programs: where the measuring programs are; mpi: bench's HostMpi; allowed: CPUs."""
 
@@ -25,14 +32,14 @@ class Ranks:
         if self.nice:
             args = [*args, f'nice={self.nice}']
         command = self.mpi.command(ranks, [*before, self.tool, 'run'], self.mpi.program(self.programs, program), args)
-        lines, *_ = launch(command, {**self.mpi.env(), **values}, max(1.0, limit_s), self.nice)
+        lines, *_ = launch(command, {**self.mpi.env(), **spelled(values)}, max(1.0, limit_s), self.nice)
         return [x for x in lines if x['what'] not in ('run', 'hello')]
 
     def units_for(self, call, ranks, shares_core, args, limit_s):
         """Computation that is as long as a call which completes before it returns, the same for all values."""
         key = (call, ranks, shares_core, *args)
         if key not in self.units:
-            lines = self.run('overlap_bench', ranks, shares_core, {'SLUICE_RT_EARLY': 'off'},
+            lines = self.run('overlap_bench', ranks, shares_core, {'SLUICE_EARLY': 'off'},
                              [f'what=calibrate-{call}', f'ms={MS_CALIBRATE}', *args], limit_s)
             found = [max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])) for x in lines if x['what'] == 'calibrate']
             if not found:

@@ -38,9 +38,9 @@ def option_lines(found, defaults):
     out = [f'# {name}: {found["about"]}', f'#   {found["why"]}']
     out += [f'#   {line}' for line in figures(found)]
     if found['values']:
-        out += [f'{n}={v}' for n, v in found['values'].items()]
+        out += [f'{n} = {v}' for n, v in found['values'].items()]
     else:
-        out.append(f'#{name}={defaults[name]}')
+        out.append(f'#{name} = {defaults[name]}')
     return [*out, '']
 
 
@@ -50,7 +50,7 @@ def text_of(result):
         f'{result["seconds"]:.0f} s;',
         f'# {", ".join(map(str, result["ranks"]))} ranks, load {result["load"]}. Programs that run with Sluice on this '
         'machine and MPI read it.',
-        '# A variable in the environment counts more; SLUICE_TUNE_FILE=none leaves it out.',
+        '# A variable in the environment counts more; SLUICE_TUNE=none leaves it out.',
         '# A line without # is in force: its value was better than the default in every pair of launches, and',
         '# slower at no size. Other lines are the defaults. The figures are times as fast as the default.',
         f'sluice-tune {result["format"]}', f'version {result["version"]}',

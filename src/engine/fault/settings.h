@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What SLUICE_ENGINE_FAULT asks for. */
+/* What engine_fault asks for. */
 #ifndef SLUICE_ENGINE_FAULT_SETTINGS_H
 #define SLUICE_ENGINE_FAULT_SETTINGS_H
 

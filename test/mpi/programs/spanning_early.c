@@ -2,7 +2,7 @@
 /*
  * Collectives inside a node that have been returned from early, and what a collective over all
  * nodes then does with the same memory, untouched by the program: as if they had ended. Wants
- * SLUICE_RT_EARLY=on; NODES names each rank's node.
+ * SLUICE_EARLY=on; NODES names each rank's node.
  */
 #include "check.h"
 
