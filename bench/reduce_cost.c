@@ -115,7 +115,7 @@ static const char *const names[WAYS] = { "reduce", "loop", "loop past the caches
 static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buffers *b,
 		 const struct region_extent *mem)
 {
-	const struct exec_reduce f = { .kind = REDUCE_ALLREDUCE,
+	const struct exec_reduce f = { .kind = COLL_ALLREDUCE,
 				     .type = GOAL_ADD,
 				     .dtype = GOAL_F32,
 				     .count = bytes / 4,

@@ -19,9 +19,9 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
 # What is entered by the kernel, or through a pointer, or by rt/ inside touched().
-ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'guard_enter', 'guard_leave',
-         'guard_wait_begin', 'guard_wait_end', 'guard_wait_interrupted', 'guard_in_fault',
-         'guard_trust_begin', 'guard_trust_end', 'guard_find_sig', 'guard_touch_sig',
+ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
+         'guard_wait_begin', 'guard_wait_end', 'guard_wait_interrupted', 'sud_in_fault',
+         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
          'steal.c:kind_arm', 'steal.c:kind_release', 'mprotect.c:kind_release', 'steal_end', 'mprotect_arm',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: who is touched copies
@@ -40,7 +40,7 @@ ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen'
 
 # (caller, callee): why it may after all.
 EXCEPTIONS = {
-    ('threads.c:enter_record', 'pthread_once'): 'has run since threads_init()',
+    ('threads.c:enter_record', 'pthread_once'): 'has run since sud_init()',
     ('threads.c:enter_record', 'pthread_setspecific'): 'in a handler only for a thread that nobody announced',
     ('threads.c:at_thread_exit', 'pthread_setspecific'): 'is none of a handler',
     ('threads.c:make_key', 'pthread_key_create'): 'only from pthread_once',

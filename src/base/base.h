@@ -82,21 +82,21 @@ enum base_log_level { BASE_LOG_NONE, BASE_LOG_ERROR, BASE_LOG_WARN, BASE_LOG_INF
 
 enum base_take { BASE_TAKE_AUTO, BASE_TAKE_ON, BASE_TAKE_OFF };
 /* Collectives that are switched together. */
-enum base_coll {
-	BASE_COLL_BCAST,
-	BASE_COLL_GATHER,
-	BASE_COLL_SCATTER,
-	BASE_COLL_ALLGATHER,
-	BASE_COLL_ALLTOALL,
-	BASE_COLL_REDUCE,
-	BASE_COLL_ALLREDUCE,
-	BASE_COLL_REDUCE_SCATTER,
-	BASE_COLL_SCAN,
-	BASE_COLL_NEIGHBOR,
-	BASE_COLL_BARRIER,
-	BASE_COLL_VECTOR,
-	BASE_COLL_NONBLOCKING,
-	BASE_COLL_COUNT
+enum base_family {
+	BASE_FAMILY_BCAST,
+	BASE_FAMILY_GATHER,
+	BASE_FAMILY_SCATTER,
+	BASE_FAMILY_ALLGATHER,
+	BASE_FAMILY_ALLTOALL,
+	BASE_FAMILY_REDUCE,
+	BASE_FAMILY_ALLREDUCE,
+	BASE_FAMILY_REDUCE_SCATTER,
+	BASE_FAMILY_SCAN,
+	BASE_FAMILY_NEIGHBOR,
+	BASE_FAMILY_BARRIER,
+	BASE_FAMILY_VECTOR,
+	BASE_FAMILY_NONBLOCKING,
+	BASE_FAMILY_COUNT
 };
 
 /*
@@ -108,7 +108,7 @@ struct base_options {
 	bool usable;                    /* false: something in the environment is wrong */
 	uint64_t coll_threshold_bytes;  /* SLUICE_COLL_THRESHOLD: smaller calls are passed on */
 	int64_t coll_domains;           /* SLUICE_COLL_DOMAINS: 0 by memory nodes, 1 none */
-	int64_t coll_take[BASE_COLL_COUNT]; /* SLUICE_COLL: enum base_take */
+	int64_t coll_take[BASE_FAMILY_COUNT]; /* SLUICE_COLL: enum base_take */
 	bool hier;                      /* SLUICE_HIER: communicators over several nodes, too */
 	uint64_t hier_segment_bytes; /* hier_segment: what crosses the network at a time */
 	int64_t region_kind;            /* SLUICE_REGION_KIND: auto arena cma staged */

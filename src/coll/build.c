@@ -277,7 +277,7 @@ void coll_build(struct goal_build *b, const struct coll_shape *s)
 	case COLL_NEIGHBOR_ALLTOALL:
 		build_neighbours(b, s);
 		break;
-	case COLL_KINDS:
+	case COLL_COUNT:
 		break;
 	}
 }

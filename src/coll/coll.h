@@ -24,7 +24,7 @@
 #define COLL_SEND GOAL_USER
 #define COLL_RECV (GOAL_USER + 1)
 
-enum coll_kind {
+enum coll {
 	COLL_BCAST,
 	COLL_GATHER,
 	COLL_SCATTER,
@@ -32,7 +32,7 @@ enum coll_kind {
 	COLL_ALLTOALL,
 	COLL_NEIGHBOR_ALLGATHER,
 	COLL_NEIGHBOR_ALLTOALL,
-	COLL_KINDS
+	COLL_COUNT
 };
 
 /* Which ranks share a memory domain. Domains count from 0 in the order of their first rank. */
@@ -71,7 +71,7 @@ struct coll_part { uint64_t off, bytes; };
  *   neighbor_alltoall  [target_count]           [source_count]        -
  */
 struct coll_shape {
-	enum coll_kind kind;
+	enum coll kind;
 	int rank, ranks, root;
 	const struct coll_part *send, *recv;
 	bool in_place;

@@ -114,10 +114,10 @@ static void ring_peers(struct exec_run *r)
 {
 	for (int k = 0; r->is_reduce && k < r->comm->size; k++)
 		if (k != r->comm->rank)
-			node_ring(r->comm->group, k);
+			node_wake(r->comm->group, k);
 	for (uint32_t i = 0; i < r->block->op_count; i++)
 		if (run_op(r, i)->type != GOAL_COPY)
-			node_ring(r->comm->group, (int)run_op(r, i)->peer);
+			node_wake(r->comm->group, (int)run_op(r, i)->peer);
 }
 
 static void publish_schedule(struct exec_run *r)

@@ -71,15 +71,15 @@ uint32_t exec_slots(const struct exec_comm *e); /* the same on every rank */
  * ranks.
  */
 struct exec_reduce {
-	enum reduce_kind kind;
-	int root;               /* REDUCE_REDUCE */
+	enum coll kind;
+	int root;               /* COLL_REDUCE */
 	uint32_t type,
 		dtype; /* GOAL_ADD ... GOAL_XOR on GOAL_I8 ... GOAL_F64; or GOAL_NOP: `combine` */
 	uint64_t count, element_bytes; /* elements that each rank brings */
 	const uint64_t
-		*starts; /* REDUCE_REDUCE_SCATTER: [ranks + 1] first elements of each rank's result */
+		*starts; /* COLL_REDUCE_SCATTER: [ranks + 1] first elements of each rank's result */
 	uint64_t in_off, out_off;
-	bool in_place;          /* not for REDUCE_REDUCE_SCATTER */
+	bool in_place;          /* not for COLL_REDUCE_SCATTER */
 	/* inout[i] = in[i] op inout[i], called only while this rank is in exec_begin() ...
 	 * exec_wait(), exec_settle() or exec_step(); 0 or -errno. Elements are aligned as in the
 	 * ranks' buffers, or to 64 bytes. */

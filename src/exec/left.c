@@ -377,9 +377,9 @@ void call_peers(struct exec_run *r, struct node_wait *w)
 	struct progress_facts f = { .asker = PROGRESS_WAITER, .is_stuck = node_wait_is_stuck(w) };
 
 	for (uint32_t i = 0; f.is_stuck && i < r->block->op_count; i++) {
-		f.is_others = may_be_held(r, i);
-		if (progress_decide(&f).action == PROGRESS_CALL)
-			node_call(r->comm->group, (int)run_op(r, i)->peer);
+		f.needs_peer = may_be_held(r, i);
+		if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
+			node_wake_process(r->comm->group, (int)run_op(r, i)->peer);
 	}
 }
 

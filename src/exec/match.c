@@ -76,7 +76,7 @@ void slot_start(const struct exec_run *r, uint32_t i)
 		return;
 	atomic_store_explicit(slot_started(r->comm, r->slot, i), r->op,
 			      memory_order_release); /* partner: has_started */
-	node_ring(r->comm->group, (int)op->peer);
+	node_wake(r->comm->group, (int)op->peer);
 }
 
 /* op: of the schedule in slot s */

@@ -50,7 +50,7 @@ static struct reduce_side part_of(void *ctx, uint32_t rank)
 {
 	const struct slot_reduce *at = ctx;
 	struct exec_slot *s = slot_of(at->comm, (int)rank, at->op);
-	bool is_result = s->reduce.kind == REDUCE_ALLREDUCE;
+	bool is_result = s->reduce.kind == COLL_ALLREDUCE;
 	const struct region_desc *d = &s->desc[is_result ? GOAL_USER + 1 : GOAL_SCRATCH];
 	uint64_t off = is_result ? s->reduce_out_off : 0;
 	char *edges = slot_left(at->comm, s);
@@ -83,7 +83,7 @@ static void view_init(struct reduce_view *v, struct slot_reduce *at, const struc
 /* Starts ascend and are as many elements as there are: rank r's are all its own. */
 static bool are_starts(const struct exec_reduce *f, int ranks)
 {
-	if (f->kind != REDUCE_REDUCE_SCATTER)
+	if (f->kind != COLL_REDUCE_SCATTER)
 		return true;
 	if (!f->starts || f->in_place || f->starts[0] || f->starts[ranks] != f->count)
 		return false;
@@ -129,14 +129,14 @@ int run_reduce_begin(struct exec_run *r, const struct exec_reduce *f)
 	const struct reduce_shape shape = {
 		.kind = f->kind,
 		.ranks = (uint32_t)r->comm->size,
-		.root = f->kind == REDUCE_REDUCE ? (uint32_t)f->root : 0,
+		.root = f->kind == COLL_REDUCE ? (uint32_t)f->root : 0,
 		.type = f->type,
 		.dtype = f->type == GOAL_NOP ? 0 : f->dtype,
 		.is_commutative = f->type != GOAL_NOP || f->is_commutative,
 		.domains = exec_reduce_has_levels(r->comm, f) ? f->domains->count : 0,
 		.count = f->count,
 		.element_bytes = f->element_bytes,
-		.starts_sum = f->kind == REDUCE_REDUCE_SCATTER && f->starts ?
+		.starts_sum = f->kind == COLL_REDUCE_SCATTER && f->starts ?
 				      reduce_starts_sum(f->starts, (uint32_t)r->comm->size) : 0,
 	};
 
@@ -167,7 +167,7 @@ void run_reduce_publish(struct exec_run *r, const struct exec_reduce *f)
 	s->reduce_in_off = f->in_off;
 	s->reduce_out_off = f->out_off;
 	s->is_in_place = f->in_place;
-	if (f->kind == REDUCE_REDUCE_SCATTER)
+	if (f->kind == COLL_REDUCE_SCATTER)
 		memcpy(slot_starts(r->comm, s), f->starts,
 		       ((size_t)r->comm->size + 1) * sizeof f->starts[0]);
 	xfer_fill_edges(&s->desc[in], r->call.user[in - GOAL_USER], s->edges);

@@ -83,7 +83,7 @@ static bool serve_view(const struct exec_mover *m, struct xfer_view *v, int rank
 
 		if (xfer_copy_unit(v, unit)) { /* both ends are mapped: cannot be */
 			xfer_unclaim(v->x, unit);
-			node_ring(v->group, v->dst_rank);
+			node_wake(v->group, v->dst_rank);
 			bytes = 0;
 		}
 		m->ended(m->arg, bytes);
@@ -200,5 +200,5 @@ void exec_take_back(struct exec_comm *e, uint64_t name, bool is_intent)
 		return;
 	xfer_unclaim(x, unit);
 	for (int r = 0; r < e->size; r++)
-		node_ring(e->group, r);
+		node_wake(e->group, r);
 }

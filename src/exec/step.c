@@ -111,7 +111,7 @@ static int step_match(struct exec_run *r, uint32_t i)
 		r->stage_bytes = op->bytes;
 		/* it may have looked, and gone to sleep, before a chunk that was filled before we
 		 * met */
-		node_ring(r->comm->group, (int)op->peer);
+		node_wake(r->comm->group, (int)op->peer);
 	}
 	o->state = EXEC_MATCHED;
 	return 1;
@@ -239,7 +239,7 @@ int step_stage(struct exec_run *r)
 			      r->stage_bytes, consumed);
 	for (uint32_t i = 0; ret && i < r->block->op_count; i++)
 		if (ops[i].type == GOAL_SEND && r->ops[i].staged && r->ops[i].state == EXEC_MATCHED)
-			node_ring(e->group, (int)ops[i].peer);
+			node_wake(e->group, (int)ops[i].peer);
 	return ret;
 }
 

@@ -67,14 +67,14 @@ static void reason_add(const char *name, const char *why)
 /* What the kinds by signal have in common. */
 static int open_signals(char *reason, size_t cap)
 {
-	int ret = dispatch_probe(reason, cap);
+	int ret = sud_probe(reason, cap);
 
 	if (ret)
 		return ret;
-	ret = signals_install(SIGSEGV, fault_segv_sig);
+	ret = sud_signal_install(SIGSEGV, fault_segv_sig);
 	choice.has_handlers = !ret;
 	if (!ret)
-		ret = threads_init(true);
+		ret = sud_init(true);
 	if (ret)
 		snprintf(reason, cap, "signal handlers: %s", strerror(-ret));
 	return ret;
@@ -192,7 +192,7 @@ void guard_fini(void)
 		atomic_store_explicit(&choice.kind, NULL, memory_order_release);
 		ranges_use(NULL, NULL);
 		if (choice.has_handlers)
-			signals_uninstall(SIGSEGV);
+			sud_signal_uninstall(SIGSEGV);
 		choice.has_handlers = false;
 		k->close();
 		if (atomic_exchange_explicit(&choice.may_switch, false, memory_order_relaxed))
@@ -225,7 +225,7 @@ static bool has_many_calls(void)
 /* Can all of the program be reached by signals? What cannot for long never will be. */
 static bool is_reached(bool *out_never)
 {
-	bool is = threads_are_covered() && signals_are_ours();
+	bool is = sud_covers_threads() && sud_signals_are_ours();
 	uint64_t since = atomic_load_explicit(&choice.unreached_ns, memory_order_relaxed);
 	uint64_t now = is ? 0 : os_now_ns();
 
@@ -242,11 +242,11 @@ static bool is_reached(bool *out_never)
  */
 static void look(void)
 {
-	bool is_first = !threads_are_looked_at();
+	bool is_first = !sud_is_enabled();
 	static const struct timespec a_moment = { .tv_nsec = 20000 };
 
-	threads_look();
-	for (int i = 0; is_first && i < ANSWERS && !threads_are_covered(); i++)
+	sud_enable_threads();
+	for (int i = 0; is_first && i < ANSWERS && !sud_covers_threads(); i++)
 		nanosleep(&a_moment, NULL);
 }
 

@@ -50,7 +50,7 @@ static enum verdict look(struct meeting *m, uint64_t addr, uint64_t bytes, bool 
 {
 	uint64_t end = addr + bytes < addr ? UINT64_MAX : addr + bytes;
 
-	if (base_likely(!guard_may_touch(addr, end)) || !guard_find_sig(addr, end, write))
+	if (base_likely(!guard_may_touch(addr, end)) || !guard_overlaps_sig(addr, end, write))
 		return CLEAR;
 	*m = (struct meeting){ addr, end - addr, write };
 	return MET;
@@ -68,7 +68,7 @@ static enum verdict fetch(struct meeting *m, void *out, uint64_t addr, size_t by
 
 	if (v != CLEAR)
 		return v;
-	if (system_call(SYS_process_vm_readv, system_call(SYS_getpid), &to, 1L, &from, 1L, 0L) !=
+	if (sud_syscall(SYS_process_vm_readv, sud_syscall(SYS_getpid), &to, 1L, &from, 1L, 0L) !=
 	    (long)bytes)
 		return UNKNOWN;
 	return CLEAR;
@@ -156,7 +156,7 @@ static enum verdict look_at_set(struct meeting *m, uint64_t addr)
 	uint64_t set;
 	enum verdict v = addr ? fetch(m, &set, addr, sizeof(set)) : CLEAR;
 
-	return v == CLEAR && addr && (set & signals_never_blocked()) ? UNKNOWN : v;
+	return v == CLEAR && addr && (set & sud_unblockable()) ? UNKNOWN : v;
 }
 
 static enum verdict look_at(struct meeting *m, const struct calls_use *u,
@@ -223,11 +223,11 @@ static enum verdict change_mask(struct meeting *m, const struct machine_call *c,
 	if (!c->args[1] || c->args[3] != sizeof(set))
 		return CLEAR;
 	v = fetch(m, &set, c->args[1], sizeof(set));
-	if (v != CLEAR || !(set & signals_never_blocked()))
+	if (v != CLEAR || !(set & sud_unblockable()))
 		return v;
-	set &= ~signals_never_blocked();
-	ret = system_call(SYS_rt_sigprocmask, c->args[0], &set, c->args[2], sizeof(set));
-	system_call(SYS_rt_sigprocmask, (long)SIG_BLOCK, NULL, &now, sizeof(now));
+	set &= ~sud_unblockable();
+	ret = sud_syscall(SYS_rt_sigprocmask, c->args[0], &set, c->args[2], sizeof(set));
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_BLOCK, NULL, &now, sizeof(now));
 	memcpy(&uc->uc_sigmask, &now, sizeof(now));
 	machine_set_result(uc, ret);
 	return MET; /* nothing is left to do */
@@ -252,17 +252,17 @@ static bool must_happen_in_place(const struct machine_call *c)
  */
 static void make_way(const struct meeting *m, const struct machine_call *c, ucontext_t *uc)
 {
-	struct system_fault f;
+	struct sud_fault f;
 	bool again = true;
 
-	system_fault_begin_sig(&f);
+	sud_fault_begin_sig(&f);
 	if (m)
 		guard_touch_sig(m->addr, m->bytes, m->write);
 	else
 		guard_complete_all_sig();
 	if (!m)
 		again = must_happen_in_place(c) || guard_wait_interrupted();
-	system_fault_end_sig(&f);
+	sud_fault_end_sig(&f);
 	if (again)
 		machine_restart(uc);
 	else
@@ -286,17 +286,17 @@ static void clear_way(const struct meeting *m, const struct machine_call *c, uco
 {
 	struct way w = { m, c, uc };
 
-	system_with_stack_sig(make_way_on_stack, &w, uc);
+	sud_with_stack_sig(make_way_on_stack, &w, uc);
 }
 
 static void tidy_on_stack(void *arg)
 {
-	struct system_fault f;
+	struct sud_fault f;
 
 	(void)arg;
-	system_fault_begin_sig(&f);
+	sud_fault_begin_sig(&f);
 	guard_tidy_sig();
-	system_fault_end_sig(&f);
+	sud_fault_end_sig(&f);
 }
 
 static const struct calls_entry *entry_of(const struct machine_call *c)
@@ -321,8 +321,8 @@ static void dispatched(const siginfo_t *si, ucontext_t *uc)
 	v = e->how == CALLS_COMPLETE ? UNKNOWN : look_at_all(&m, e, &c);
 	if (v == CLEAR && e->how == CALLS_IOCTL && !is_plain_ioctl(c.args[1]))
 		v = UNKNOWN;
-	if (v == CLEAR && e->how == CALLS_ACTION && c.args[1] && signals_is_virtual((int)c.args[0]))
-		v = UNKNOWN; /* signals_are_ours() will see it */
+	if (v == CLEAR && e->how == CALLS_ACTION && c.args[1] && sud_is_virtual((int)c.args[0]))
+		v = UNKNOWN; /* sud_signals_are_ours() will see it */
 	if (v == CLEAR && e->how == CALLS_MASK) {
 		v = change_mask(&m, &c, uc);
 		if (v == MET)
@@ -331,7 +331,7 @@ static void dispatched(const siginfo_t *si, ucontext_t *uc)
 	if (v == CLEAR &&
 	    atomic_fetch_add_explicit(&looked, 1, memory_order_relaxed) % TIDY_EVERY ==
 		    TIDY_EVERY - 1)
-		system_with_stack_sig(tidy_on_stack, NULL, uc);
+		sud_with_stack_sig(tidy_on_stack, NULL, uc);
 	if (v == CLEAR)
 		machine_pass(uc, &c);
 	else
@@ -342,26 +342,26 @@ static void sigsys(int signo, siginfo_t *si, void *ucontext)
 {
 	if (si->si_code == SYS_USER_DISPATCH)
 		dispatched(si, ucontext);
-	else if (!threads_answer_sig(si, ucontext))
-		signals_chain_sig(signo, si, ucontext);
+	else if (!thread_enable_sig(si, ucontext))
+		sud_chain_sig(signo, si, ucontext);
 }
 
-int dispatch_init(void)
+int sud_install(void)
 {
-	return signals_install(SIGSYS, sigsys);
+	return sud_signal_install(SIGSYS, sigsys);
 }
 
-int dispatch_probe(char *reason, size_t cap)
+int sud_probe(char *reason, size_t cap)
 {
 	static _Atomic uint32_t selector; /* lets everything pass */
 	long ret =
-		system_call(SYS_prctl, (long)PR_SET_SYSCALL_USER_DISPATCH, (long)PR_SYS_DISPATCH_ON,
-			    system_range_start, system_range_end - system_range_start, &selector);
+		sud_syscall(SYS_prctl, (long)PR_SET_SYSCALL_USER_DISPATCH, (long)PR_SYS_DISPATCH_ON,
+			    sud_range_start, sud_range_end - sud_range_start, &selector);
 
 	if (base_fault("dispatch"))
 		ret = -EINVAL;
 	if (!ret)
-		ret = system_call(SYS_prctl, (long)PR_SET_SYSCALL_USER_DISPATCH,
+		ret = sud_syscall(SYS_prctl, (long)PR_SET_SYSCALL_USER_DISPATCH,
 				  (long)PR_SYS_DISPATCH_OFF, 0L, 0L, 0L);
 	if (ret == -EINVAL)
 		snprintf(reason, cap, "the kernel has no Syscall User Dispatch (Linux 5.11)");
@@ -370,7 +370,7 @@ int dispatch_probe(char *reason, size_t cap)
 	return (int)ret;
 }
 
-void dispatch_set(bool armed)
+void sud_set_armed(bool armed)
 {
-	threads_set_armed(armed);
+	sud_set_armed(armed);
 }

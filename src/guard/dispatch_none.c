@@ -5,18 +5,18 @@
 
 #include "guard/system.h"
 
-int dispatch_probe(char *reason, size_t cap)
+int sud_probe(char *reason, size_t cap)
 {
 	snprintf(reason, cap, "no Syscall User Dispatch for this processor");
 	return -ENOSYS;
 }
 
-int dispatch_init(void)
+int sud_install(void)
 {
 	return -ENOSYS;
 }
 
-void dispatch_set(bool armed)
+void sud_set_armed(bool armed)
 {
-	threads_set_armed(armed);
+	sud_set_armed(armed);
 }

@@ -53,12 +53,12 @@ void fault_segv_sig(int signo, siginfo_t *si, void *ucontext)
 {
 	struct touch t = { .addr = (uintptr_t)si->si_addr, .write = is_write(ucontext) };
 
-	if (is_access(si) && guard_knew_sig(t.addr)) {
-		struct system_fault f;
+	if (is_access(si) && guard_was_armed_sig(t.addr)) {
+		struct sud_fault f;
 
-		system_fault_begin_sig(&f);
-		system_with_stack_sig(touch_it, &t, ucontext);
-		system_fault_end_sig(&f);
+		sud_fault_begin_sig(&f);
+		sud_with_stack_sig(touch_it, &t, ucontext);
+		sud_fault_end_sig(&f);
 		if (t.found) {
 			base_count(BASE_CTR_FAULTS, 1);
 			return;
@@ -66,5 +66,5 @@ void fault_segv_sig(int signo, siginfo_t *si, void *ucontext)
 		if (is_late())
 			return;
 	}
-	signals_chain_sig(signo, si, ucontext);
+	sud_chain_sig(signo, si, ucontext);
 }

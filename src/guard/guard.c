@@ -42,9 +42,9 @@ static void lock_sig(void)
 		if (n < SPINS)
 			os_cpu_relax();
 		else if (n < SPINS + YIELDS)
-			system_call(SYS_sched_yield);
+			sud_syscall(SYS_sched_yield);
 		else
-			system_call(SYS_nanosleep, &a_moment, NULL);
+			sud_syscall(SYS_nanosleep, &a_moment, NULL);
 	}
 }
 
@@ -56,14 +56,14 @@ static void unlock_sig(void)
 
 static void enter_locked(void)
 {
-	guard_enter();
+	sud_enter();
 	lock_sig();
 }
 
 static void leave_unlocked(void)
 {
 	unlock_sig();
-	guard_leave();
+	sud_exit();
 }
 
 /* ---- slots and bits ---------------------------------------------------------------------- */
@@ -216,20 +216,20 @@ static int arm_locked(struct guard_range *r)
 
 	if (!ranges.kind)
 		return -ENOTSUP;
-	if (ranges.kind->by_signal && !ranges_armed() && !threads_may_arm())
+	if (ranges.kind->by_signal && !ranges_armed() && !sud_enable_self())
 		return -EAGAIN;
 	ret = list_insert(r);
 	if (ret)
 		return ret;
 	/* before the first page is closed, and after the last was opened */
 	if (!ranges_armed() && ranges.kind->by_signal)
-		dispatch_set(true);
+		sud_set_armed(true);
 	know(r);
 	ret = ranges.kind->arm(r);
 	if (ret) {
 		list_remove(r);
 		if (!ranges_armed() && ranges.kind->by_signal)
-			dispatch_set(false);
+			sud_set_armed(false);
 		return ret;
 	}
 	set_armed(ranges_armed() + 1);
@@ -255,11 +255,11 @@ int guard_arm(struct guard_range *r)
 	return ret;
 }
 
-void guard_rest(void)
+void guard_cancel_ready(void)
 {
 	enter_locked();
 	if (ranges.kind && ranges.kind->by_signal && !ranges_armed())
-		dispatch_set(false);
+		sud_set_armed(false);
 	leave_unlocked();
 }
 
@@ -267,7 +267,7 @@ static _Noreturn void release_failed(void)
 {
 	static const char text[] = "sluice: guard: cannot give memory back to the program\n";
 
-	system_call(SYS_write, 2L, text, sizeof(text) - 1); /* base_log() is not for handlers */
+	sud_syscall(SYS_write, 2L, text, sizeof(text) - 1); /* base_log() is not for handlers */
 	__builtin_trap();
 }
 
@@ -315,7 +315,7 @@ static uint32_t release_locked(struct guard_range *r, uintptr_t start, uintptr_t
 		publish_bounds();
 		set_armed(ranges_armed() - 1);
 		if (!ranges_armed() && ranges.kind->by_signal)
-			dispatch_set(false);
+			sud_set_armed(false);
 	}
 	/* Release, and last: pairs with the acquire in guard_is_armed(), after which r may be
 	 * freed. */
@@ -344,7 +344,7 @@ bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 /* ---- for handlers ------------------------------------------------------------------------ */
 
-bool guard_find_sig(uintptr_t start, uintptr_t end, bool write)
+bool guard_overlaps_sig(uintptr_t start, uintptr_t end, bool write)
 {
 	uintptr_t at;
 	bool found;
@@ -427,7 +427,7 @@ void guard_tidy_sig(void)
 		ranges.ops->tidy();
 }
 
-bool guard_knew_sig(uintptr_t addr)
+bool guard_was_armed_sig(uintptr_t addr)
 {
 	return addr >= atomic_load_explicit(&ranges.knew_lo, memory_order_relaxed) &&
 	       addr < atomic_load_explicit(&ranges.knew_hi, memory_order_relaxed);
@@ -450,7 +450,7 @@ int ranges_open(uint64_t bytes)
 	if (ranges.bits)
 		return 0;
 	bytes = base_round_down(bytes, OS_HUGE);
-	p = system_call(SYS_mmap, NULL, bytes / OS_PAGE / 8, (long)(PROT_READ | PROT_WRITE),
+	p = sud_syscall(SYS_mmap, NULL, bytes / OS_PAGE / 8, (long)(PROT_READ | PROT_WRITE),
 			(long)(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE), -1L, 0L);
 	if (p < 0 && p > -(long)OS_PAGE)
 		return (int)p;

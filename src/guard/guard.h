@@ -90,10 +90,10 @@ void guard_shadows(uintptr_t *out_start, uintptr_t *out_end);
 /* May ranges be armed now? False when a thread exists that is not protected, or a foreign handler
  * could not be chained; then calls complete before they return. Cheap (one system call when nothing
  * changed). System calls of this thread begin to be looked at, which costs each 0.08 us until what
- * is armed is released, or guard_rest(): to be asked last. */
+ * is armed is released, or guard_cancel_ready(): to be asked last. */
 bool guard_is_ready(void);
 /* It was asked, and nothing is armed by this thread after all. */
-void guard_rest(void);
+void guard_cancel_ready(void);
 /*
  * 0, or -errno and nothing has changed. Requires guard_is_ready(), r->start .. r->arg set, r not
  * armed, no overlap, and one mapping of the arena, readable and writable, on all of it
@@ -125,9 +125,9 @@ static inline bool guard_may_touch(uintptr_t start, uintptr_t end)
  * critical sections of the owner (its own locks). A signal that comes is handled when the section
  * ends. Nests. Not needed inside touched().
  */
-void guard_enter(void);
-void guard_leave(void);
-/* Inside guard_enter(): the program's signals are let through in between. Inside touched() they are
+void sud_enter(void);
+void sud_exit(void);
+/* Inside sud_enter(): the program's signals are let through in between. Inside touched() they are
  * not, as their handlers may siglongjmp: there each wait is short (a millisecond), and between two
  * ... */
 void guard_wait_begin(void);
@@ -139,19 +139,19 @@ void guard_wait_end(void);
  * call. False outside of faults.
  */
 bool guard_wait_interrupted(void);
-/* This thread's system calls are ours or the host MPI's until guard_trust_end(): they cannot meet
+/* This thread's system calls are ours or the host MPI's until sud_allow_pop(): they cannot meet
  * guarded memory and are not looked at. Nests; cheap (no system call). */
-void guard_trust_begin(void);
-void guard_trust_end(void);
+void sud_allow_push(void);
+void sud_allow_pop(void);
 /* This thread belongs to Sluice and never touches guarded memory: it needs no protection. */
-void guard_own_thread(void);
+void sud_own_thread(void);
 /* Around exec and posix_spawn: nothing is armed, and the new program inherits the mask and the
  * ignored signals that this one believes to have. Also between vfork and exec. */
 void guard_exec_begin(void);
 void guard_exec_end(void);
 /* Inside touched(): the thread whose access waits; elsewhere this thread. */
-int guard_toucher(void);
+int guard_fault_tid(void);
 /* Is this thread inside touched()? */
-bool guard_in_fault(void);
+bool sud_in_fault(void);
 
 #endif

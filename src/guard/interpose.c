@@ -126,22 +126,22 @@ static int as_libc(int ret)
 
 EXPORT int sigaction(int signo, const struct sigaction *new, struct sigaction *old)
 {
-	struct signals_other before;
+	struct sud_relay before;
 	struct sigaction real;
 	int ret;
 
-	if (base_unlikely(signals_is_virtual(signo)))
-		return as_libc(signals_action(signo, new, old));
-	before = signals_get_other(signo);
+	if (base_unlikely(sud_is_virtual(signo)))
+		return as_libc(sud_action(signo, new, old));
+	before = sud_relay_get(signo);
 	if (new) {
 		real = *new;
-		signals_set_other(signo, &real);
+		sud_relay_set(signo, &real);
 	}
 	ret = NEXT(sigaction)(signo, new ? &real : NULL, old);
 	if (ret && new)
-		signals_put_other(signo, &before);
+		sud_relay_put(signo, &before);
 	if (!ret && old)
-		signals_show_other(&before, old);
+		sud_relay_show(&before, old);
 	return ret;
 }
 
@@ -166,7 +166,7 @@ static sighandler_t set_handler(int signo, sighandler_t handler, int flags)
 
 EXPORT sighandler_t signal(int signo, sighandler_t handler)
 {
-	return signals_are_relayed() ? set_handler(signo, handler, SA_RESTART)
+	return sud_relays() ? set_handler(signo, handler, SA_RESTART)
 				     : NEXT(signal)(signo, handler);
 }
 
@@ -184,7 +184,7 @@ EXPORT sighandler_t ssignal(int signo, sighandler_t handler)
 
 EXPORT sighandler_t sysv_signal(int signo, sighandler_t handler)
 {
-	return signals_are_relayed() ? set_handler(signo, handler, SA_RESETHAND | SA_NODEFER) :
+	return sud_relays() ? set_handler(signo, handler, SA_RESETHAND | SA_NODEFER) :
 				       NEXT(sysv_signal)(signo, handler);
 }
 
@@ -195,7 +195,7 @@ EXPORT sighandler_t __sysv_signal(int signo, sighandler_t handler)
 
 EXPORT int sigignore(int signo)
 {
-	if (signals_are_relayed())
+	if (sud_relays())
 		return set_handler(signo, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
 	return NEXT(sigignore)(signo);
 }
@@ -206,7 +206,7 @@ EXPORT int siginterrupt(int signo, int on)
 
 	if (signo > 0 && signo < 64)
 		interrupts = on ? interrupts | BIT(signo) : interrupts & ~BIT(signo);
-	if (!signals_are_relayed())
+	if (!sud_relays())
 		return NEXT(siginterrupt)(signo, on);
 	if (sigaction(signo, NULL, &a))
 		return -1;
@@ -219,8 +219,8 @@ EXPORT int siginterrupt(int signo, int on)
 static int change_mask(int (*real)(int, const sigset_t *, sigset_t *), int how, const sigset_t *set,
 		       sigset_t *old)
 {
-	uint64_t virtual = *threads_virtual_mask(),
-		 ours = set ? mask_from(set) & signals_never_blocked() : 0;
+	uint64_t virtual = *sud_virtual_mask(),
+		 ours = set ? mask_from(set) & sud_unblockable() : 0;
 	sigset_t without;
 	int ret;
 
@@ -228,7 +228,7 @@ static int change_mask(int (*real)(int, const sigset_t *, sigset_t *), int how, 
 		return real(how, set, old);
 	if (set) {
 		without = *set;
-		mask_to(&without, mask_from(set) & ~signals_never_blocked());
+		mask_to(&without, mask_from(set) & ~sud_unblockable());
 	}
 	ret = real(how, set ? &without : NULL, old);
 	if (ret)
@@ -236,7 +236,7 @@ static int change_mask(int (*real)(int, const sigset_t *, sigset_t *), int how, 
 	if (old)
 		mask_to(old, mask_from(old) | virtual);
 	if (set)
-		signals_mask_changed(how, ours);
+		sud_mask_changed(how, ours);
 	return 0;
 }
 
@@ -296,7 +296,7 @@ EXPORT sighandler_t sigset(int signo, sighandler_t handler)
 	bool was_held;
 	sigset_t now;
 
-	if (!signals_are_relayed())
+	if (!sud_relays())
 		return NEXT(sigset)(signo, handler);
 	if (sigprocmask(SIG_BLOCK, NULL, &now))
 		return SIG_ERR;
@@ -318,8 +318,8 @@ EXPORT int sigpending(sigset_t *set)
 {
 	int ret = NEXT(sigpending)(set);
 
-	if (!ret && base_unlikely(signals_waiting()))
-		mask_to(set, mask_from(set) | signals_waiting());
+	if (!ret && base_unlikely(sud_pending()))
+		mask_to(set, mask_from(set) | sud_pending());
 	return ret;
 }
 
@@ -327,10 +327,10 @@ EXPORT int sigpending(sigset_t *set)
 
 static const sigset_t *without_ours(const sigset_t *set, sigset_t *room)
 {
-	if (!set || !(mask_from(set) & signals_never_blocked()))
+	if (!set || !(mask_from(set) & sud_unblockable()))
 		return set;
 	*room = *set;
-	mask_to(room, mask_from(set) & ~signals_never_blocked());
+	mask_to(room, mask_from(set) & ~sud_unblockable());
 	return room;
 }
 
@@ -391,9 +391,9 @@ static int take_waiting(const sigset_t *set, siginfo_t *out)
 	siginfo_t si;
 	int signo;
 
-	if (base_likely(!signals_waiting()))
+	if (base_likely(!sud_pending()))
 		return 0;
-	signo = signals_take_waiting(mask_from(set), &si);
+	signo = sud_pending_take(mask_from(set), &si);
 	if (signo && out)
 		*out = si;
 	return signo;
@@ -455,19 +455,19 @@ static void open_stack(const pthread_attr_t *attr)
 	size_t bytes;
 
 	if (attr && !pthread_attr_getstack(attr, &low, &bytes) && low)
-		threads_open((uintptr_t)low, (uintptr_t)low + bytes);
+		guard_open((uintptr_t)low, (uintptr_t)low + bytes);
 }
 
 static void *run_posix(void *thread)
 {
-	struct threads_start s = threads_begin(thread);
+	struct sud_start s = sud_thread_begin(thread);
 
 	return ((void *(*)(void *))s.fn)(s.arg);
 }
 
 static int run_c11(void *thread)
 {
-	struct threads_start s = threads_begin(thread);
+	struct sud_start s = sud_thread_begin(thread);
 
 	return ((thrd_start_t)s.fn)(s.arg);
 }
@@ -475,42 +475,42 @@ static int run_c11(void *thread)
 EXPORT int pthread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *),
 			  void *arg)
 {
-	struct threads_start s = { (void *)fn, arg };
-	struct thread *t = threads_expect(&s, stack_bytes_of(attr));
+	struct sud_start s = { (void *)fn, arg };
+	struct thread *t = sud_thread_expect(&s, stack_bytes_of(attr));
 	int ret;
 
 	open_stack(attr);
-	threads_open((uintptr_t)out, (uintptr_t)(out + 1));
-	guard_trust_begin();
+	guard_open((uintptr_t)out, (uintptr_t)(out + 1));
+	sud_allow_push();
 	ret = t ? NEXT(pthread_create)(out, attr, run_posix, t) :
 		  NEXT(pthread_create)(out, attr, fn, arg);
-	guard_trust_end();
+	sud_allow_pop();
 	if (ret)
-		threads_abandon(t);
+		sud_thread_abandon(t);
 	return ret;
 }
 
 EXPORT int thrd_create(thrd_t *out, thrd_start_t fn, void *arg)
 {
-	struct threads_start s = { (void *)fn, arg };
-	struct thread *t = threads_expect(&s, stack_bytes_of(NULL));
+	struct sud_start s = { (void *)fn, arg };
+	struct thread *t = sud_thread_expect(&s, stack_bytes_of(NULL));
 	int ret;
 
-	threads_open((uintptr_t)out, (uintptr_t)(out + 1));
-	guard_trust_begin();
+	guard_open((uintptr_t)out, (uintptr_t)(out + 1));
+	sud_allow_push();
 	ret = t ? NEXT(thrd_create)(out, run_c11, t) : NEXT(thrd_create)(out, fn, arg);
-	guard_trust_end();
+	sud_allow_pop();
 	if (ret != thrd_success)
-		threads_abandon(t);
+		sud_thread_abandon(t);
 	return ret;
 }
 
 #define TRUSTED(call)                \
 	({                           \
 		int ret_;            \
-		guard_trust_begin(); \
+		sud_allow_push(); \
 		ret_ = (call);       \
-		guard_trust_end();   \
+		sud_allow_pop();   \
 		ret_;                \
 	})
 

@@ -16,8 +16,8 @@ struct machine_call {
 };
 
 /* Code whose system calls the kernel always lets pass. */
-extern const char system_range_start[], system_range_end[];
-void system_restorer(void); /* a signal handler's return */
+extern const char sud_range_start[], sud_range_end[];
+void sud_restorer(void); /* a signal handler's return */
 
 void machine_call_on(void (*fn)(void *arg), void *arg, void *stack_top);
 

@@ -7,7 +7,7 @@
 
 static int protect(uintptr_t start, uintptr_t end, int prot)
 {
-	return (int)system_call(SYS_mprotect, start, end - start, (long)prot);
+	return (int)sud_syscall(SYS_mprotect, start, end - start, (long)prot);
 }
 
 int mprotect_open(uintptr_t start, uintptr_t end)

@@ -12,7 +12,7 @@
  *
  * Functions whose name ends in _sig may run in a signal handler of ours: every signal is blocked,
  * the thread may have been interrupted anywhere, except where it held the lock of this folder or
- * was between guard_enter() and guard_leave().
+ * was between sud_enter() and sud_exit().
  */
 #ifndef SLUICE_GUARD_PRIVATE_H
 #define SLUICE_GUARD_PRIVATE_H
@@ -26,7 +26,7 @@
 
 /* Is any byte of [start, end) out of reach for this kind of access? Takes the lock. What it says
  * may be out of date a moment later: ranges are only armed by calls of the program's. */
-bool guard_find_sig(uintptr_t start, uintptr_t end, bool write);
+bool guard_overlaps_sig(uintptr_t start, uintptr_t end, bool write);
 /*
  * Each armed range of which a page of [start, start + bytes) is out of reach for this kind of
  * access gets hold() under the lock and then touched(), once. Returns whether there was one.
@@ -45,7 +45,7 @@ void guard_tidy_sig(void);
 /* Was this address ever part of a range? And how many times pages have been released so far: a
  * fault at such an address, of which no page is armed now, may be one of a page released meanwhile.
  */
-bool guard_knew_sig(uintptr_t addr);
+bool guard_was_armed_sig(uintptr_t addr);
 uint64_t guard_releases_sig(void);
 
 /* ---- guard.c: for choice.c --------------------------------------------------------------- */
@@ -67,7 +67,7 @@ uint64_t ranges_ever(void);  /* ... and were armed so far */
 /* ---- kinds ------------------------------------------------------------------------------- */
 
 /* All but open and close: with the lock held and every signal blocked, system calls by
- * system_call(). */
+ * sud_syscall(). */
 struct guard_kind {
 	const char *name;
 	bool by_signal; /* needs SIGSEGV and Syscall User Dispatch */

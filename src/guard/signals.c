@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program
- * sets and sees of these two signals (action, mask, pending) is virtual from signals_install() on;
- * SIGSYS is never blocked for real even before, so that threads_look() can reach every thread.
+ * sets and sees of these two signals (action, mask, pending) is virtual from sud_signal_install() on;
+ * SIGSYS is never blocked for real even before, so that sud_enable_threads() can reach every thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -33,7 +33,7 @@ struct action {
 
 /* Written under the lock. */
 static struct taken {
-	signals_handler *ours; /* NULL: not taken */
+	sud_handler *ours; /* NULL: not taken */
 	struct action program;
 } taken[2];
 static _Atomic bool is_taken[2]; /* is there anything to do in the program's calls? */
@@ -61,24 +61,24 @@ static bool is_ours(int signo)
 
 static long raw_action(int signo, const struct action *new, struct action *old)
 {
-	return system_call(SYS_rt_sigaction, (long)signo, new, old, sizeof(uint64_t));
+	return sud_syscall(SYS_rt_sigaction, (long)signo, new, old, sizeof(uint64_t));
 }
 
 static uint64_t lock(void)
 {
 	uint64_t all = ~(uint64_t)0, old = 0;
 
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
 	/* acquires what unlock released */
 	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
-		system_call(SYS_sched_yield);
+		sud_syscall(SYS_sched_yield);
 	return old;
 }
 
 static void unlock(uint64_t old)
 {
 	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for lock */
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
 /* ---- actions ----------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static long set_ours(int signo, const struct taken *t)
 		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
 	if (MACHINE_HAS_RESTORER) {
 		a.flags |= KERNEL_RESTORER;
-		a.restorer = system_restorer;
+		a.restorer = sud_restorer;
 	}
 	if (signo == SIGSYS)
 		a.flags |= SA_RESTART;
@@ -136,14 +136,14 @@ static void relay(int signo, siginfo_t *si, void *ucontext)
 	struct other *o = &others[signo];
 	uint32_t depth;
 
-	if (threads_defer_sig(si, ucontext))
+	if (thread_defer_sig(si, ucontext))
 		return;
 	if (o->flags & (int)SA_RESETHAND)
 		raw_action(signo, &dfl, NULL);
-	depth = threads_suspend_trust();
-	((signals_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
+	depth = sud_allow_suspend();
+	((sud_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
 										     ucontext);
-	threads_resume_trust(depth);
+	sud_allow_resume(depth);
 }
 
 static bool is_other(int signo)
@@ -170,7 +170,7 @@ static void clean_action(int signo)
 	raw_action(signo, &a, NULL);
 }
 
-int signals_install(int signo, signals_handler *handler)
+int sud_signal_install(int signo, sud_handler *handler)
 {
 	int i = index_of(signo);
 	struct taken *t = &taken[i];
@@ -190,7 +190,7 @@ int signals_install(int signo, signals_handler *handler)
 	return (int)ret;
 }
 
-void signals_uninstall(int signo)
+void sud_signal_uninstall(int signo)
 {
 	int i = index_of(signo);
 	uint64_t old = lock();
@@ -217,7 +217,7 @@ static bool take_again(int signo, struct taken *t)
 	return ok;
 }
 
-bool signals_are_ours(void)
+bool sud_signals_are_ours(void)
 {
 	static const int signals[] = { SIGSEGV, SIGSYS };
 
@@ -243,7 +243,7 @@ static uint64_t *mask_of(ucontext_t *uc)
 
 static void send_again(int signo, siginfo_t *si)
 {
-	system_call(SYS_rt_tgsigqueueinfo, system_call(SYS_getpid), system_call(SYS_gettid),
+	sud_syscall(SYS_rt_tgsigqueueinfo, sud_syscall(SYS_getpid), sud_syscall(SYS_gettid),
 		    (long)signo, si);
 }
 
@@ -261,7 +261,7 @@ static void die(int signo, siginfo_t *si)
 /* As the kernel would call it: with its mask, which it may change for the time after it in uc. */
 static void call_program(int signo, const struct action *a, siginfo_t *si, ucontext_t *uc)
 {
-	uint64_t *virtual = threads_virtual_mask(), mask;
+	uint64_t *virtual = sud_virtual_mask(), mask;
 	uint32_t depth;
 
 	*mask_of(uc) |= *virtual;
@@ -270,10 +270,10 @@ static void call_program(int signo, const struct action *a, siginfo_t *si, ucont
 		local.outer_mask = *virtual;
 	*virtual = mask & NEVER_BLOCKED;
 	mask &= ~NEVER_BLOCKED;
-	depth = threads_suspend_trust();
-	system_call(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
-	((signals_handler *)a->handler)(signo, si, uc);
-	threads_resume_trust(depth);
+	depth = sud_allow_suspend();
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
+	((sud_handler *)a->handler)(signo, si, uc);
+	sud_allow_resume(depth);
 	if (local.handlers)
 		local.handlers--;
 	*virtual = *mask_of(uc) & NEVER_BLOCKED;
@@ -287,10 +287,10 @@ static void keep(int i, const siginfo_t *si)
 	local.has_waiting[i] = true;
 }
 
-void signals_chain_sig(int signo, siginfo_t *si, void *ucontext)
+void sud_chain_sig(int signo, siginfo_t *si, void *ucontext)
 {
 	int i = index_of(signo);
-	bool is_blocked = *threads_virtual_mask() & BIT(signo), forced = si->si_code > 0;
+	bool is_blocked = *sud_virtual_mask() & BIT(signo), forced = si->si_code > 0;
 	uint64_t old = lock();
 	struct action a = taken[i].program;
 
@@ -307,7 +307,7 @@ void signals_chain_sig(int signo, siginfo_t *si, void *ucontext)
 
 /* ---- what the program asks for, by interpose.c ------------------------------------------- */
 
-uint64_t signals_never_blocked(void)
+uint64_t sud_unblockable(void)
 {
 	return BIT(SIGSYS) |
 	       (atomic_load_explicit(&is_taken[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
@@ -329,7 +329,7 @@ static void mask_to(sigset_t *set, uint64_t mask)
 static void to_user(const struct action *a, struct sigaction *out)
 {
 	memset(out, 0, sizeof(*out));
-	out->sa_sigaction = (signals_handler *)a->handler;
+	out->sa_sigaction = (sud_handler *)a->handler;
 	out->sa_flags = (int)a->flags; /* libc shows its restorer as well */
 	out->sa_restorer = a->restorer;
 	mask_to(&out->sa_mask, a->mask);
@@ -339,11 +339,11 @@ static void to_kernel(const struct sigaction *sa, struct action *out)
 {
 	*out = (struct action){ .handler = (void *)sa->sa_sigaction,
 				.flags = (unsigned)sa->sa_flags | KERNEL_RESTORER,
-				.restorer = system_restorer,
+				.restorer = sud_restorer,
 				.mask = mask_from(&sa->sa_mask) & ~(BIT(SIGKILL) | BIT(SIGSTOP)) };
 }
 
-int signals_action(int signo, const struct sigaction *new, struct sigaction *old_out)
+int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out)
 {
 	int i = index_of(signo);
 	struct taken *t = &taken[i];
@@ -355,7 +355,7 @@ int signals_action(int signo, const struct sigaction *new, struct sigaction *old
 		to_kernel(new, &wanted);
 	old = lock();
 	before = t->program;
-	if (new && threads_is_vforked()) {
+	if (new && sud_is_vforked()) {
 		ret = raw_action(signo, &wanted, NULL);
 	} else if (new) {
 		t->program = wanted;
@@ -369,20 +369,20 @@ int signals_action(int signo, const struct sigaction *new, struct sigaction *old
 	return (int)ret;
 }
 
-bool signals_is_virtual(int signo)
+bool sud_is_virtual(int signo)
 {
 	return is_ours(signo);
 }
 
-struct signals_other signals_get_other(int signo)
+struct sud_relay sud_relay_get(int signo)
 {
 	const struct other *o = &others[is_other(signo) ? signo : 0];
 
-	return (struct signals_other){ atomic_load_explicit(&o->handler, memory_order_relaxed),
+	return (struct sud_relay){ atomic_load_explicit(&o->handler, memory_order_relaxed),
 				       o->hid, o->bits, o->flags };
 }
 
-void signals_put_other(int signo, const struct signals_other *from)
+void sud_relay_put(int signo, const struct sud_relay *from)
 {
 	if (!is_other(signo))
 		return;
@@ -392,13 +392,13 @@ void signals_put_other(int signo, const struct signals_other *from)
 	atomic_store_explicit(&others[signo].handler, from->handler, memory_order_relaxed);
 }
 
-void signals_set_other(int signo, struct sigaction *sa)
+void sud_relay_set(int signo, struct sigaction *sa)
 {
-	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & signals_never_blocked();
-	struct signals_other o = signals_get_other(signo);
+	uint64_t mask = mask_from(&sa->sa_mask), hidden = mask & sud_unblockable();
+	struct sud_relay o = sud_relay_get(signo);
 	struct action a = { .handler = (void *)sa->sa_sigaction };
 	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
-		      !threads_is_vforked();
+		      !sud_is_vforked();
 
 	if (!is_other(signo) || (!hidden && !o.bits && !relays))
 		return;
@@ -411,20 +411,20 @@ void signals_set_other(int signo, struct sigaction *sa)
 		sa->sa_sigaction = relay;
 		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | SA_SIGINFO;
 	}
-	signals_put_other(signo, &o);
+	sud_relay_put(signo, &o);
 }
 
-void signals_show_other(const struct signals_other *o, struct sigaction *sa)
+void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
 {
 	if (sa->sa_sigaction == relay) {
-		sa->sa_sigaction = (signals_handler *)o->handler;
+		sa->sa_sigaction = (sud_handler *)o->handler;
 		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | o->flags;
 	}
 	if (o->bits && o->hid == (void *)sa->sa_sigaction)
 		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->bits);
 }
 
-bool signals_are_relayed(void)
+bool sud_relays(void)
 {
 	return is_ours(SIGSYS);
 }
@@ -436,12 +436,12 @@ static uint64_t changed(int how, uint64_t before, uint64_t set)
 	return how == SIG_UNBLOCK ? before & ~set : set;
 }
 
-void signals_mask_changed(int how, uint64_t set)
+void sud_mask_changed(int how, uint64_t set)
 {
-	uint64_t *virtual = threads_virtual_mask(), before = *virtual;
+	uint64_t *virtual = sud_virtual_mask(), before = *virtual;
 
-	set = changed(how, before, set & signals_never_blocked());
-	if (set == before || threads_is_vforked())
+	set = changed(how, before, set & sud_unblockable());
+	if (set == before || sud_is_vforked())
 		return;
 	*virtual = set;
 	for (int i = 0; i < 2; i++) {
@@ -454,12 +454,12 @@ void signals_mask_changed(int how, uint64_t set)
 	}
 }
 
-uint64_t signals_waiting(void)
+uint64_t sud_pending(void)
 {
 	return (local.has_waiting[0] ? BIT(SIGSEGV) : 0) | (local.has_waiting[1] ? BIT(SIGSYS) : 0);
 }
 
-int signals_take_waiting(uint64_t set, siginfo_t *out)
+int sud_pending_take(uint64_t set, siginfo_t *out)
 {
 	for (int i = 0; i < 2; i++)
 		if (local.has_waiting[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {
@@ -476,15 +476,15 @@ void signals_jumped(bool mask_comes_back)
 		return;
 	local.handlers = 0;
 	if (mask_comes_back)
-		*threads_virtual_mask() = local.outer_mask;
+		*sud_virtual_mask() = local.outer_mask;
 }
 
 /* ---- another program takes this one's place, or inherits from it ------------------------- */
 
-void signals_exec(bool begin)
+void signals_exec_mask(bool begin)
 {
 	static const int signals[] = { SIGSEGV, SIGSYS };
-	uint64_t real = *threads_virtual_mask();
+	uint64_t real = *sud_virtual_mask();
 
 	for (int i = 0; i < 2; i++) {
 		struct action ign = { .handler = (void *)SIG_IGN };
@@ -497,6 +497,6 @@ void signals_exec(bool begin)
 			set_ours(signals[i], &taken[i]);
 	}
 	if (real)
-		system_call(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,
+		sud_syscall(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,
 			    NULL, sizeof(real));
 }

@@ -33,7 +33,7 @@ static char *take(void)
 							  memory_order_relaxed))
 			return pool[i];
 	}
-	p = system_call(SYS_mmap, NULL, STACK_BYTES, (long)(PROT_READ | PROT_WRITE),
+	p = sud_syscall(SYS_mmap, NULL, STACK_BYTES, (long)(PROT_READ | PROT_WRITE),
 			(long)(MAP_PRIVATE | MAP_ANONYMOUS), -1L, 0L);
 	return p > 0 ? (char *)p : NULL;
 }
@@ -43,12 +43,12 @@ static void give(char *stack)
 	size_t i = (size_t)(stack - pool[0]) / STACK_BYTES;
 
 	if (stack < pool[0] || i >= POOL)
-		system_call(SYS_munmap, stack, STACK_BYTES);
+		sud_syscall(SYS_munmap, stack, STACK_BYTES);
 	else
 		atomic_fetch_and_explicit(&in_use, ~(1u << i), memory_order_release); /* for take */
 }
 
-void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
+void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 {
 	const ucontext_t *uc = ucontext;
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -60,7 +60,7 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 	    here < alternate + uc->uc_stack.ss_size)
 		enough = here - alternate >= NEEDED_BYTES;
 	else
-		enough = threads_have_stack(here, NEEDED_BYTES);
+		enough = thread_has_stack(here, NEEDED_BYTES);
 	if (!enough)
 		stack = take();
 	if (!stack) { /* or there is no memory: what there is may do */

@@ -79,13 +79,13 @@ static enum way way_of(const struct seen *s)
 
 static long anonymous_at(uintptr_t at, uint64_t bytes, int flags)
 {
-	return system_call(SYS_mmap, at, bytes, (long)PROT_NONE,
+	return sud_syscall(SYS_mmap, at, bytes, (long)PROT_NONE,
 			   (long)(MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags), -1L, 0L);
 }
 
 static long move(uintptr_t to, uintptr_t from, uint64_t bytes)
 {
-	return system_call(SYS_mremap, from, bytes, bytes,
+	return sud_syscall(SYS_mremap, from, bytes, bytes,
 			   (long)(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP), to);
 }
 
@@ -161,7 +161,7 @@ static int take_and_protect(struct guard_range *r)
 
 	if (ret)
 		return ret;
-	ret = (int)system_call(SYS_mprotect, r->start, r->end - r->start,
+	ret = (int)sud_syscall(SYS_mprotect, r->start, r->end - r->start,
 			       (long)(r->access == GUARD_READ_ONLY ? PROT_READ : PROT_NONE));
 	if (!ret)
 		return 0;
@@ -228,7 +228,7 @@ void guard_shadows(uintptr_t *out_start, uintptr_t *out_end)
 void steal_unreserve(void)
 {
 	if (space.base)
-		system_call(SYS_munmap, space.raw, space.raw_bytes);
+		sud_syscall(SYS_munmap, space.raw, space.raw_bytes);
 	space.raw = space.base = space.raw_bytes = 0;
 	memset(left_over, 0, sizeof left_over);
 }
@@ -261,23 +261,23 @@ static int trial_of(const struct guard_kind *kind, volatile char *p)
 
 int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
 {
-	long fd = system_call(SYS_memfd_create, "sluice", (long)MFD_CLOEXEC), p;
+	long fd = sud_syscall(SYS_memfd_create, "sluice", (long)MFD_CLOEXEC), p;
 	int ret = (int)fd;
 
 	if (fd < 0) {
 		snprintf(reason, cap, "memfd_create: %s", strerror((int)-fd));
 		return ret;
 	}
-	ret = (int)system_call(SYS_ftruncate, fd, (long)TRIAL_BYTES);
+	ret = (int)sud_syscall(SYS_ftruncate, fd, (long)TRIAL_BYTES);
 	p = ret ? ret
-		: system_call(SYS_mmap, NULL, (long)TRIAL_BYTES, (long)(PROT_READ | PROT_WRITE),
+		: sud_syscall(SYS_mmap, NULL, (long)TRIAL_BYTES, (long)(PROT_READ | PROT_WRITE),
 			      (long)MAP_SHARED, fd, 0L);
-	system_call(SYS_close, fd);
+	sud_syscall(SYS_close, fd);
 	if (p < 0 && p > -(long)OS_PAGE) {
 		ret = (int)p;
 	} else {
 		ret = trial_of(kind, (volatile char *)p);
-		system_call(SYS_munmap, p, (long)TRIAL_BYTES);
+		sud_syscall(SYS_munmap, p, (long)TRIAL_BYTES);
 	}
 	if (ret)
 		snprintf(reason, cap, "page tables cannot be moved: %s", strerror(-ret));

@@ -4,13 +4,13 @@
  * Private to guard/. Who defines what:
  *
  *   signals.c      signals_*: SIGSEGV and SIGSYS, and what the program believes about signals
- *   threads.c      threads_*, guard_enter ... guard_in_fault: every thread and its selector
+ *   threads.c      threads_*, sud_enter ... sud_in_fault: every thread and its selector
  *   dispatch.c     dispatch_*: Syscall User Dispatch (dispatch_none.c where the machine has none)
  *   interpose.c    the program's calls (libsluice.so only)
- *   arch/ *.S      system_call, the restorer, the stubs: the range that dispatch always allows
+ *   arch/ *.S      sud_syscall, the restorer, the stubs: the range that dispatch always allows
  *
- * Order:  dispatch_probe -> signals_install(SIGSEGV) -> threads_init -> threads_look ->
- *         [signals_are_ours, threads_are_covered -> dispatch_set(true) ... dispatch_set(false)]*
+ * Order:  sud_probe -> sud_signal_install(SIGSEGV) -> sud_init -> sud_enable_threads ->
+ *         [sud_signals_are_ours, sud_covers_threads -> sud_set_armed(true) ... sud_set_armed(false)]*
  */
 #ifndef SLUICE_GUARD_SYSTEM_H
 #define SLUICE_GUARD_SYSTEM_H
@@ -24,64 +24,64 @@
 
 /* One system call from the range that is never dispatched. The kernel's answer: -errno on failure;
  * errno is left alone. Context: anywhere. */
-long system_call(long nr, ...);
+long sud_syscall(long nr, ...);
 
 /* ---- signals ----------------------------------------------------------------------------- */
 
-typedef void signals_handler(int signo, siginfo_t *si, void *ucontext);
+typedef void sud_handler(int signo, siginfo_t *si, void *ucontext);
 
 /*
  * Take SIGSEGV or SIGSYS. The handler runs with the program's mask, on the alternate stack only
  * where the program's own handler would. What the program had set is kept, and from now on virtual.
  * Idempotent. 0 or -errno. Not in signal handlers.
  */
-int signals_install(int signo, signals_handler *handler);
+int sud_signal_install(int signo, sud_handler *handler);
 /* The program's action is the real one again. */
-void signals_uninstall(int signo);
+void sud_signal_uninstall(int signo);
 /* Our handlers are in place; if somebody has replaced one by a raw call it is taken over again, and
  * chained to. One system call a signal. False: that failed. */
-bool signals_are_ours(void);
+bool sud_signals_are_ours(void);
 /*
  * This signal is not ours: do what would have happened without us. Calls the program's handler
  * (with its mask, on this stack), or returns so that the signal strikes again with its default
  * action, or keeps a sent signal that the program blocks. May not return (siglongjmp). Call it last
  * in the handler, outside system_fault_begin/end.
  */
-void signals_chain_sig(int signo, siginfo_t *si, void *ucontext);
+void sud_chain_sig(int signo, siginfo_t *si, void *ucontext);
 
 /*
  * For interpose.c: what the program asks for. Nothing here makes the call itself, but
- * signals_action.
+ * sud_action.
  */
-uint64_t signals_never_blocked(void);  /* bits to take out of every mask that the kernel gets */
-bool signals_is_virtual(int signo);    /* its action is answered by signals_action: 0 or -errno */
-int signals_action(int signo, const struct sigaction *new, struct sigaction *old);
+uint64_t sud_unblockable(void);  /* bits to take out of every mask that the kernel gets */
+bool sud_is_virtual(int signo);    /* its action is answered by sud_action: 0 or -errno */
+int sud_action(int signo, const struct sigaction *new, struct sigaction *old);
 /*
  * Of another signal: what the kernel has instead of what the program set. get before the call; set
  * changes the action that the kernel gets; put takes that back when the kernel refused it; show
  * changes what the kernel says into what the program had set.
  */
-struct signals_other {
+struct sud_relay {
 	void *handler, *hid;
 	uint64_t bits;
 	int flags;
 };
-struct signals_other signals_get_other(int signo);
-void signals_set_other(int signo, struct sigaction *sa);
-void signals_put_other(int signo, const struct signals_other *from);
-void signals_show_other(const struct signals_other *o, struct sigaction *sa);
-bool signals_are_relayed(
+struct sud_relay sud_relay_get(int signo);
+void sud_relay_set(int signo, struct sigaction *sa);
+void sud_relay_put(int signo, const struct sud_relay *from);
+void sud_relay_show(const struct sud_relay *o, struct sigaction *sa);
+bool sud_relays(
 	void); /* libc's own ways to the kernel's table are closed: all by sigaction() */
-void signals_mask_changed(int how, uint64_t set); /* after the kernel's has */
-uint64_t signals_waiting(void); /* sent to this thread and virtually blocked */
-int signals_take_waiting(uint64_t set, siginfo_t *out); /* one of them, or 0 */
+void sud_mask_changed(int how, uint64_t set); /* after the kernel's has */
+uint64_t sud_pending(void); /* sent to this thread and virtually blocked */
+int sud_pending_take(uint64_t set, siginfo_t *out); /* one of them, or 0 */
 void signals_jumped(bool mask_comes_back); /* the program leaves a handler by longjmp */
 /* Before exec, and after one that failed: a new program inherits what is blocked and ignored. */
-void signals_exec(bool begin);
+void signals_exec_mask(bool begin);
 
 /* ---- a fault: SIGSEGV of ours, from its recognition to its end --------------------------- */
 
-struct system_fault {
+struct sud_fault {
 	uint32_t saved_enters, saved_trust;
 	int saved_errno;
 	bool saved_in_fault, saved_waiting;
@@ -89,16 +89,16 @@ struct system_fault {
 
 /*
  * Brackets the part of a signal handler that may run touched(): no handler of the program runs
- * meanwhile, this thread's calls pass undisturbed, guard_in_fault() is true, errno comes back.
+ * meanwhile, this thread's calls pass undisturbed, sud_in_fault() is true, errno comes back.
  * Nests.
  */
-void system_fault_begin_sig(struct system_fault *f);
-void system_fault_end_sig(const struct system_fault *f);
+void sud_fault_begin_sig(struct sud_fault *f);
+void sud_fault_end_sig(const struct sud_fault *f);
 /*
  * fn(arg) with at least 64 KiB of stack: on this one where that is certain, else on one of a pool.
- * Inside a system_fault or guard_enter(). Debuggers see through it.
+ * Inside a sud_fault or sud_enter(). Debuggers see through it.
  */
-void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
+void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
@@ -106,81 +106,81 @@ void system_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
  * From now on every thread that is made is to be reachable: with SIGSEGV and SIGSYS unblocked, when
  * `dispatch` (else nothing happens). Takes SIGSYS. Idempotent. 0 or -errno. Not in signal handlers.
  */
-int threads_init(bool dispatch);
+int sud_init(bool dispatch);
 /*
  * Then, before anything is armed: all threads are, and their system calls are dispatched. Those
  * that exist are told by a signal and follow when it reaches them. Dispatch costs each system call
  * 0.08 us also while nothing is armed: so a thread that arms ranges is only dispatched while there
  * are some, unless others do so, too. Again when threads are not covered. Not in signal handlers.
  */
-void threads_look(void);
-bool threads_are_looked_at(void);
+void sud_enable_threads(void);
+bool sud_is_enabled(void);
 /* This thread arms the first range: it is dispatched from now on. False: another one is not,
- * threads_look() is to be called. */
-bool threads_may_arm(void);
+ * sud_enable_threads() is to be called. */
+bool sud_enable_self(void);
 /* Is every thread of the process protected, or ours? About 1 us (one system call). */
-bool threads_are_covered(void);
+bool sud_covers_threads(void);
 /* This thread belongs to Sluice: it never touches guarded memory and needs no protection, and no
  * signal of the program's is delivered to it. */
-void threads_mark_ours(void);
-bool threads_is_ours(void);
+void sud_own_thread(void);
+bool sud_is_own_thread(void);
 /* The program is about to do what could show the state of things: nothing is armed afterwards. */
 void guard_complete(void);
-/* dispatch_set's part. */
-void threads_set_armed(bool armed);
+/* sud_set_armed's part. */
+void sud_set_armed(bool armed);
 
-/* The signal by which threads_look tells a thread; true when it was that. Context: SIGSYS's
+/* The signal by which sud_enable_threads tells a thread; true when it was that. Context: SIGSYS's
  * handler. */
-bool threads_answer_sig(const siginfo_t *si, void *ucontext);
+bool thread_enable_sig(const siginfo_t *si, void *ucontext);
 
 /*
- * For pthread_create and its like. threads_expect: before the thread exists; NULL when there is no
- * memory (the thread is then not protected, and found by counting). Then one of: threads_begin in
- * the new thread, which says what it is to run; threads_abandon when there is none. The thread
+ * For pthread_create and its like. sud_thread_expect: before the thread exists; NULL when there is no
+ * memory (the thread is then not protected, and found by counting). Then one of: sud_thread_begin in
+ * the new thread, which says what it is to run; sud_thread_abandon when there is none. The thread
  * unregisters itself at its end.
  */
 struct thread;
-struct threads_start {
+struct sud_start {
 	void *fn, *arg;
 };
-struct thread *threads_expect(const struct threads_start *start, size_t stack_bytes);
-void threads_abandon(struct thread *t);
-struct threads_start threads_begin(struct thread *t);
+struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_bytes);
+void sud_thread_abandon(struct thread *t);
+struct sud_start sud_thread_begin(struct thread *t);
 /* libc is about to write here with every signal blocked, or a thread to have its stack here. */
-void threads_open(uintptr_t start, uintptr_t end);
+void guard_open(uintptr_t start, uintptr_t end);
 
 /* The program jumps out of wherever it is (longjmp): whatever of ours was under way is not any
  * more. */
 void threads_jumped(void);
 /* Is there certainly this much stack below? */
-bool threads_have_stack(uintptr_t here, size_t bytes);
+bool thread_has_stack(uintptr_t here, size_t bytes);
 
 /* A signal has come whose handler must not run here: it is kept for later. */
-bool threads_defer_sig(const siginfo_t *si, void *ucontext);
+bool thread_defer_sig(const siginfo_t *si, void *ucontext);
 /* A handler of the program in the midst of trusted calls: it is not trusted. */
-uint32_t threads_suspend_trust(void);
-void threads_resume_trust(uint32_t depth);
+uint32_t sud_allow_suspend(void);
+void sud_allow_resume(uint32_t depth);
 
 /* Between vfork and exec this is another process in the same memory: what is known of the thread,
  * and of the program's signals, is the parent's. */
-bool threads_is_vforked(void);
+bool sud_is_vforked(void);
 
 /* What the program believes to be blocked in this thread: bits of SIGSEGV and SIGSYS, which never
  * are. */
-uint64_t *threads_virtual_mask(void);
+uint64_t *sud_virtual_mask(void);
 
 /* ---- dispatched system calls ------------------------------------------------------------- */
 
 /* Does the kernel offer it here, tried for real in this thread? 0, or -errno with a sentence. */
-int dispatch_probe(char *reason, size_t cap);
-int dispatch_init(void); /* threads_init's part: takes SIGSYS. 0 or -errno */
+int sud_probe(char *reason, size_t cap);
+int sud_install(void); /* sud_init's part: takes SIGSYS. 0 or -errno */
 /* Something is armed / nothing is any more: every thread's system calls are looked at, or pass.
- * Called by guard.c at these transitions, with its lock held, inside guard_enter(). No system call.
+ * Called by guard.c at these transitions, with its lock held, inside sud_enter(). No system call.
  */
-void dispatch_set(bool armed);
+void sud_set_armed(bool armed);
 
 /*
- * What dispatch.c needs of guard.c is in private.h: guard_find_sig, guard_touch_sig,
+ * What dispatch.c needs of guard.c is in private.h: guard_overlaps_sig, guard_touch_sig,
  * guard_complete_all_sig. touched() may have returned with pages still armed, because a signal of
  * the program waits (guard_wait_interrupted()): both handlers then return, so that the signal is
  * delivered where the program was and the access happens again. So nobody loops until a range is

@@ -32,15 +32,15 @@
 #define CHUNK 128
 #define NOT_BLOCKED BIT(SIGKILL) /* no mask has this */
 
-__thread struct thread_here thread_here __attribute__((tls_model("initial-exec")));
+__thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
 static struct thread first_chunk[CHUNK];
 static struct thread *all_threads; /* grows at its head */
 static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as is the next */
 static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
 static _Atomic uint32_t lock_word;
-_Atomic bool threads_required;
+_Atomic bool sud_is_required;
 static _Atomic bool
-	is_looking;   /* threads_look() was called; written under the lock, as is the next */
+	is_looking;   /* sud_enable_threads() was called; written under the lock, as is the next */
 static bool stays_on; /* several threads arm ranges: each would have to be told again and again */
 static _Atomic uint32_t shared_selector; /* low byte */
 static uint32_t own_count;         /* has_own_selector; under the lock */
@@ -57,7 +57,7 @@ static void spin_lock(void)
 	/* acquires what spin_unlock released */
 	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
 		if (++tries % 64 == 0)
-			system_call(SYS_sched_yield);
+			sud_syscall(SYS_sched_yield);
 }
 
 static void spin_unlock(void)
@@ -66,17 +66,17 @@ static void spin_unlock(void)
 }
 
 /*
- * Before threads_init no handler of ours exists, and signals need not be blocked; the one that
+ * Before sud_init no handler of ours exists, and signals need not be blocked; the one that
  * tells a thread then may find it in here.
  */
 static uint64_t lock(void)
 {
 	uint64_t all = ALL_SIGNALS, old = NOT_BLOCKED;
 
-	thread_here.in_lock = true;
+	sud_local.in_lock = true;
 	atomic_signal_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&threads_required, memory_order_relaxed))
-		system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
+	if (atomic_load_explicit(&sud_is_required, memory_order_relaxed))
+		sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &old, sizeof(old));
 	spin_lock();
 	return old;
 }
@@ -86,13 +86,13 @@ static void tell(struct thread *t);
 static void unlock(uint64_t old)
 {
 	spin_unlock();
-	thread_here.in_lock = false;
+	sud_local.in_lock = false;
 	atomic_signal_fence(memory_order_seq_cst);
 	if (old != NOT_BLOCKED)
-		system_call(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	if (base_unlikely(thread_here.told_in_lock)) {
-		thread_here.told_in_lock = false;
-		tell(thread_here.thread);
+		sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	if (base_unlikely(sud_local.told_in_lock)) {
+		sud_local.told_in_lock = false;
+		tell(sud_local.thread);
 	}
 }
 
@@ -128,7 +128,7 @@ static bool grow(void)
 
 	if (!all_threads)
 		return add_chunk(first_chunk);
-	p = system_call(SYS_mmap, NULL, sizeof(first_chunk), PROT_READ | PROT_WRITE,
+	p = sud_syscall(SYS_mmap, NULL, sizeof(first_chunk), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return p > 0 && add_chunk((struct thread *)p);
 }
@@ -165,8 +165,8 @@ static void clear_record(struct thread *t, enum state s)
 static int switch_on(struct thread *t, bool own)
 {
 	void *selector = own ? (void *)&t->word : (void *)&shared_selector;
-	long ret = system_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
-			       system_range_start, system_range_end - system_range_start, selector);
+	long ret = sud_syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+			       sud_range_start, sud_range_end - sud_range_start, selector);
 
 	if (ret)
 		return (int)ret;
@@ -178,7 +178,7 @@ static int switch_on(struct thread *t, bool own)
 static void switch_off(struct thread *t)
 {
 	if (t->is_dispatched)
-		system_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
+		sud_syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
 	set_own(t, false);
 	t->is_dispatched = false;
 }
@@ -206,7 +206,7 @@ static void protect(struct thread *t)
 		set_state(t, KNOWN);
 }
 
-void threads_own_selector(struct thread *t)
+void thread_own_selector(struct thread *t)
 {
 	uint64_t old = lock();
 
@@ -224,13 +224,13 @@ static void rest(struct thread *t)
 	set_state(t, REACHED);
 }
 
-void threads_set_armed(bool armed)
+void sud_set_armed(bool armed)
 {
 	uint32_t left;
 
 	spin_lock();
 	if (!armed)
-		rest(thread_here.thread);
+		rest(sud_local.thread);
 	left = own_count;
 	atomic_store_explicit(&shared_selector, armed ? SELECTOR_BLOCK : 0, memory_order_relaxed);
 	for (struct thread *t = all_threads; t && left; t = t->next) {
@@ -265,7 +265,7 @@ static size_t main_stack_bytes(void)
 		uint64_t now, max;
 	} l = { 0, 0 };
 
-	if (system_call(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &l) || l.now > (8u << 20))
+	if (sud_syscall(SYS_prlimit64, 0, RLIMIT_STACK, NULL, &l) || l.now > (8u << 20))
 		return 8u << 20;
 	return l.now;
 }
@@ -274,7 +274,7 @@ static size_t main_stack_bytes(void)
 static void at_thread_exit(void *round)
 {
 	uintptr_t n = (uintptr_t)round;
-	struct thread *t = thread_here.thread;
+	struct thread *t = sud_local.thread;
 	uint64_t old;
 
 	if (n < PTHREAD_DESTRUCTOR_ITERATIONS) {
@@ -284,8 +284,8 @@ static void at_thread_exit(void *round)
 	if (!t)
 		return;
 	old = lock();
-	thread_here.thread = NULL;
-	thread_here.ended = true;
+	sud_local.thread = NULL;
+	sud_local.ended = true;
 	switch_off(t); /* libc ends a thread with every signal blocked */
 	clear_record(t, FREE);
 	unlock(old);
@@ -304,16 +304,16 @@ static void enter_record(struct thread *t)
 	pthread_once(&once, make_key);
 	if (has_key)
 		pthread_setspecific(at_exit_key, (void *)1);
-	t->tid = (int)system_call(SYS_gettid);
+	t->tid = (int)sud_syscall(SYS_gettid);
 	old = lock();
-	thread_here.thread = t;
+	sud_local.thread = t;
 	set_state(t, KNOWN);
-	if (atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		protect(t);
 	unlock(old);
 }
 
-struct thread *threads_expect(const struct threads_start *start, size_t stack_bytes)
+struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_bytes)
 {
 	uint64_t old = lock();
 	struct thread *t = take_record();
@@ -323,13 +323,13 @@ struct thread *threads_expect(const struct threads_start *start, size_t stack_by
 		t->start = *start;
 		t->stack_bytes = stack_bytes;
 		t->stack_low = t->stack_high = 0;
-		t->virtual_mask = thread_here.virtual_mask;
+		t->virtual_mask = sud_local.virtual_mask;
 	}
 	unlock(old);
 	return t;
 }
 
-void threads_abandon(struct thread *t)
+void sud_thread_abandon(struct thread *t)
 {
 	uint64_t old;
 
@@ -345,50 +345,50 @@ static void make_mask_virtual(void)
 {
 	uint64_t never = NEVER_BLOCKED, old = 0;
 
-	system_call(SYS_rt_sigprocmask, SIG_UNBLOCK, &never, &old, sizeof(old));
-	thread_here.virtual_mask |= old & NEVER_BLOCKED;
+	sud_syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &never, &old, sizeof(old));
+	sud_local.virtual_mask |= old & NEVER_BLOCKED;
 }
 
-struct threads_start threads_begin(struct thread *t)
+struct sud_start sud_thread_begin(struct thread *t)
 {
-	struct threads_start start = t->start;
-	bool was_required = atomic_load_explicit(&threads_required, memory_order_relaxed);
+	struct sud_start start = t->start;
+	bool was_required = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
 
-	thread_here.virtual_mask = t->virtual_mask;
+	sud_local.virtual_mask = t->virtual_mask;
 	if (t->stack_bytes >= (256u << 10))
 		note_stack(t, t->stack_bytes);
 	if (was_required)
 		make_mask_virtual();
 	enter_record(t);
-	if (!was_required && atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (!was_required && atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		make_mask_virtual();
 	return start;
 }
 
-struct thread *threads_self(void)
+struct thread *thread_self(void)
 {
-	struct thread *t = thread_here.thread;
+	struct thread *t = sud_local.thread;
 
-	if (base_likely(t) || thread_here.ended)
+	if (base_likely(t) || sud_local.ended)
 		return t;
-	t = threads_expect(&(struct threads_start){ NULL, NULL }, 0);
+	t = sud_thread_expect(&(struct sud_start){ NULL, NULL }, 0);
 	if (!t)
 		return NULL;
-	if (system_call(SYS_gettid) == system_call(SYS_getpid))
+	if (sud_syscall(SYS_gettid) == sud_syscall(SYS_getpid))
 		note_stack(t, main_stack_bytes());
 	enter_record(t);
 	return t;
 }
 
-bool threads_is_ours(void)
+bool sud_is_own_thread(void)
 {
-	return thread_here.thread && thread_here.thread->state == OURS;
+	return sud_local.thread && sud_local.thread->state == OURS;
 }
 
-void threads_mark_ours(void)
+void sud_own_thread(void)
 {
 	uint64_t programs = PROGRAMS_SIGNALS, old;
-	struct thread *t = threads_self();
+	struct thread *t = thread_self();
 
 	if (!t)
 		return;
@@ -396,16 +396,16 @@ void threads_mark_ours(void)
 	switch_off(t);
 	set_state(t, OURS);
 	unlock(old);
-	system_call(SYS_rt_sigprocmask, SIG_BLOCK, &programs, NULL, sizeof(programs));
+	sud_syscall(SYS_rt_sigprocmask, SIG_BLOCK, &programs, NULL, sizeof(programs));
 }
 
-void threads_open(uintptr_t start, uintptr_t end)
+void guard_open(uintptr_t start, uintptr_t end)
 {
 	if (base_likely(!guard_may_touch(start, end)))
 		return;
-	guard_enter();
+	sud_enter();
 	guard_touch_sig(start, end - start, true);
-	guard_leave();
+	sud_exit();
 }
 
 /* ---- all threads ------------------------------------------------------------------------- */
@@ -415,54 +415,54 @@ static void after_fork_child(void)
 {
 	atomic_store_explicit(&lock_word, 0, memory_order_relaxed);
 	atomic_store_explicit(&shared_selector, 0, memory_order_relaxed);
-	atomic_store_explicit(&threads_required, false, memory_order_relaxed);
+	atomic_store_explicit(&sud_is_required, false, memory_order_relaxed);
 	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
 	stays_on = false;
 	for (struct thread *t = all_threads; t; t = t->next)
-		clear_record(t, t == thread_here.thread ? KNOWN
+		clear_record(t, t == sud_local.thread ? KNOWN
 							: FREE); /* dispatch is not inherited */
-	atomic_store_explicit(&known_count, thread_here.thread ? 1 : 0, memory_order_relaxed);
+	atomic_store_explicit(&known_count, sud_local.thread ? 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&covered_count, 0, memory_order_relaxed);
-	if (thread_here.thread)
-		thread_here.thread->tid = (int)system_call(SYS_gettid);
+	if (sud_local.thread)
+		sud_local.thread->tid = (int)sud_syscall(SYS_gettid);
 }
 
 /* The program's first thread, before any other can be. */
 __attribute__((constructor)) static void register_first(void)
 {
-	threads_self();
-	pthread_atfork(guard_trust_begin, guard_trust_end, after_fork_child);
+	thread_self();
+	pthread_atfork(sud_allow_push, sud_allow_pop, after_fork_child);
 }
 
 static void tell(struct thread *t)
 {
 	siginfo_t si;
-	long pid = system_call(SYS_getpid);
+	long pid = sud_syscall(SYS_getpid);
 
 	memset(&si, 0, sizeof(si));
 	si.si_signo = SIGSYS;
 	si.si_code = SI_QUEUE;
 	si.si_pid = (int)pid;
 	si.si_value.sival_ptr = (void *)&cookie;
-	system_call(SYS_rt_tgsigqueueinfo, pid, (long)t->tid, (long)SIGSYS, &si);
+	sud_syscall(SYS_rt_tgsigqueueinfo, pid, (long)t->tid, (long)SIGSYS, &si);
 }
 
-bool threads_answer_sig(const siginfo_t *si, void *ucontext)
+bool thread_enable_sig(const siginfo_t *si, void *ucontext)
 {
 	ucontext_t *uc = ucontext;
 	uint64_t *mask = (uint64_t *)&uc->uc_sigmask, old;
-	struct thread *t = thread_here.thread;
+	struct thread *t = sud_local.thread;
 
 	if (si->si_code != SI_QUEUE || si->si_value.sival_ptr != (void *)&cookie)
 		return false;
 	if (!t)
 		return true;
-	if (thread_here.in_lock) {
-		thread_here.told_in_lock = true;
+	if (sud_local.in_lock) {
+		sud_local.told_in_lock = true;
 		return true;
 	}
 	old = lock();
-	thread_here.virtual_mask |= *mask & NEVER_BLOCKED;
+	sud_local.virtual_mask |= *mask & NEVER_BLOCKED;
 	*mask &= ~NEVER_BLOCKED;
 	protect(t);
 	unlock(old & ~NEVER_BLOCKED);
@@ -482,9 +482,9 @@ static void protect_all(struct thread *self)
 		}
 }
 
-int threads_init(bool dispatch)
+int sud_init(bool dispatch)
 {
-	struct thread *self = threads_self();
+	struct thread *self = thread_self();
 	uint64_t old;
 	int ret;
 
@@ -492,18 +492,18 @@ int threads_init(bool dispatch)
 		return 0;
 	if (!self)
 		return -ENOMEM;
-	ret = dispatch_init();
+	ret = sud_install();
 	if (ret)
 		return ret;
 	old = lock();
-	atomic_store_explicit(&threads_required, true, memory_order_relaxed);
+	atomic_store_explicit(&sud_is_required, true, memory_order_relaxed);
 	protect(self);
 	unlock(old);
 	make_mask_virtual();
 	return self->state == KNOWN ? -ENOSYS : 0;
 }
 
-bool threads_are_looked_at(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }
+bool sud_is_enabled(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }
 
 /* All that is known of is covered. */
 static bool are_known_covered(void)
@@ -512,12 +512,12 @@ static bool are_known_covered(void)
 	       atomic_load_explicit(&covered_count, memory_order_relaxed);
 }
 
-void threads_look(void)
+void sud_enable_threads(void)
 {
-	struct thread *self = threads_self();
+	struct thread *self = thread_self();
 	uint64_t old;
 
-	if (!self || (threads_are_looked_at() && self->arms && are_known_covered()))
+	if (!self || (sud_is_enabled() && self->arms && are_known_covered()))
 		return;
 	old = lock();
 	atomic_store_explicit(&is_looking, true, memory_order_relaxed);
@@ -526,13 +526,13 @@ void threads_look(void)
 	unlock(old);
 }
 
-bool threads_may_arm(void)
+bool sud_enable_self(void)
 {
-	struct thread *self = threads_self();
+	struct thread *self = thread_self();
 	uint64_t old;
 	bool may;
 
-	if (!self || !threads_are_looked_at())
+	if (!self || !sud_is_enabled())
 		return false;
 	if (base_likely(self->arms && self->is_dispatched && are_known_covered()))
 		return true;
@@ -549,30 +549,30 @@ static uint32_t count_by_kernel(void)
 {
 	struct statx sx;
 
-	if (system_call(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &sx))
+	if (sud_syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &sx))
 		return UINT32_MAX;
 	return sx.stx_nlink - 2;
 }
 
-bool threads_are_covered(void)
+bool sud_covers_threads(void)
 {
 	uint32_t known;
 
-	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		return true;
-	threads_self(); /* makes itself known when it was not */
+	thread_self(); /* makes itself known when it was not */
 	known = atomic_load_explicit(&known_count, memory_order_relaxed);
 	return are_known_covered() && count_by_kernel() <= known;
 }
 
-uint64_t *threads_virtual_mask(void)
+uint64_t *sud_virtual_mask(void)
 {
-	return &thread_here.virtual_mask;
+	return &sud_local.virtual_mask;
 }
 
-bool threads_have_stack(uintptr_t here, size_t bytes)
+bool thread_has_stack(uintptr_t here, size_t bytes)
 {
-	const struct thread *t = thread_here.thread;
+	const struct thread *t = sud_local.thread;
 
 	return t && here <= t->stack_high && here >= t->stack_low + bytes;
 }

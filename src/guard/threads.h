@@ -3,7 +3,7 @@
  * Shared by threads.c (which threads there are) and trust.c (what one of them is doing).
  *
  * The kernel looks at one byte a thread, its selector. Threads that never enter the host MPI share
- * one, so that arming costs one store for all of them; the first guard_trust_begin() of a thread
+ * one, so that arming costs one store for all of them; the first sud_allow_push() of a thread
  * gives it its own. Such a selector is the low byte of a word that is only changed as a whole:
  *
  *   word = selector | WANTED * (something is armed) | TRUST * (depth of trust)
@@ -42,30 +42,30 @@ struct thread {
 	bool arms;               /* ranges, or would: only dispatched while something is armed */
 	int tid;
 	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
-	struct threads_start start;
+	struct sud_start start;
 	size_t stack_bytes;
 	uint64_t virtual_mask;   /* of the creator, for the thread to inherit */
 	struct thread *next;     /* all records, never taken out */
 };
 
 /* What belongs to one thread and is used by it, and by signals that interrupt it. */
-struct thread_here {
+struct sud_local {
 	struct thread *thread;
 	uint64_t mask;          /* to be in force when a section with signals blocked ends */
 	uint64_t virtual_mask;
-	volatile uint32_t enters; /* depth of guard_enter */
-	int cancel_state;       /* to be restored by guard_leave */
+	volatile uint32_t enters; /* depth of sud_enter */
+	int cancel_state;       /* to be restored by sud_exit */
 	uint32_t waiting_trust; /* between wait_begin and wait_end */
 	volatile bool in_fault, waiting;
-	bool is_blocked;        /* by the kernel: guard_enter before threads_init */
+	bool is_blocked;        /* by the kernel: sud_enter before sud_init */
 	volatile bool has_deferred;
 	siginfo_t deferred;     /* a signal that arrived in a section of ours */
 	volatile bool in_lock, told_in_lock;
 	bool ended;             /* its record is gone, and it must not make another */
 };
 
-extern __thread struct thread_here thread_here __attribute__((tls_model("initial-exec")));
-extern _Atomic bool threads_required; /* threads_init was called */
+extern __thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
+extern _Atomic bool sud_is_required; /* sud_init was called */
 
 /* Its depth of trust. */
 static inline uint32_t thread_trust(const struct thread *t)
@@ -80,8 +80,8 @@ static inline uint32_t thread_word(uint32_t depth, bool wanted)
 
 /* The record of this thread, made now when it has none: the program's first thread, or one that was
  * made behind our back. NULL without memory, and at the thread's end. */
-struct thread *threads_self(void);
+struct thread *thread_self(void);
 /* The kernel looks at this thread's word from now on; it is dispatched already. */
-void threads_own_selector(struct thread *t);
+void thread_own_selector(struct thread *t);
 
 #endif

@@ -26,31 +26,31 @@ static void set_depth(struct thread *t, uint32_t depth)
 		;
 }
 
-void guard_trust_begin(void)
+void sud_allow_push(void)
 {
 	struct thread *t;
 
-	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		return;
-	t = threads_self();
+	t = thread_self();
 	if (!t)
 		return;
 	if (base_unlikely(!t->has_own_selector && t->is_dispatched))
-		threads_own_selector(t);
+		thread_own_selector(t);
 	set_depth(t, thread_trust(t) + 1);
 }
 
-void guard_trust_end(void)
+void sud_allow_pop(void)
 {
-	struct thread *t = thread_here.thread;
+	struct thread *t = sud_local.thread;
 
 	if (t && thread_trust(t)) /* else it began before there was anything to trust */
 		set_depth(t, thread_trust(t) - 1);
 }
 
-uint32_t threads_suspend_trust(void)
+uint32_t sud_allow_suspend(void)
 {
-	struct thread *t = thread_here.thread;
+	struct thread *t = sud_local.thread;
 	uint32_t depth = t ? thread_trust(t) : 0;
 
 	if (base_unlikely(depth))
@@ -58,10 +58,10 @@ uint32_t threads_suspend_trust(void)
 	return depth;
 }
 
-void threads_resume_trust(uint32_t depth)
+void sud_allow_resume(uint32_t depth)
 {
-	if (base_unlikely(depth) && thread_here.thread)
-		set_depth(thread_here.thread, depth);
+	if (base_unlikely(depth) && sud_local.thread)
+		set_depth(sud_local.thread, depth);
 }
 
 /* ---- sections without handlers of the program -------------------------------------------- */
@@ -71,34 +71,34 @@ void threads_resume_trust(uint32_t depth)
  * whose stack a handler may not expect. relay() asks here instead; the signal is kept, and sent
  * again to this thread when the section ends. One is enough: until then all others are blocked.
  */
-bool threads_defer_sig(const siginfo_t *si, void *ucontext)
+bool thread_defer_sig(const siginfo_t *si, void *ucontext)
 {
 	uint64_t all = PROGRAMS_SIGNALS & ~NEVER_BLOCKED;
 	ucontext_t *uc = ucontext;
 
-	if (thread_here.waiting || (!thread_here.enters && !thread_here.in_fault))
+	if (sud_local.waiting || (!sud_local.enters && !sud_local.in_fault))
 		return false;
-	memcpy(&thread_here.mask, &uc->uc_sigmask, sizeof(thread_here.mask));
+	memcpy(&sud_local.mask, &uc->uc_sigmask, sizeof(sud_local.mask));
 	memcpy(&uc->uc_sigmask, &all, sizeof(all));
-	thread_here.deferred = *si;
-	thread_here.has_deferred = true;
+	sud_local.deferred = *si;
+	sud_local.has_deferred = true;
 	return true;
 }
 
 static void set_mask(uint64_t mask)
 {
-	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+	sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
 }
 
 /* It stays pending until the mask is restored. */
 static void send_deferred(void)
 {
-	siginfo_t si = thread_here.deferred;
-	long pid = system_call(SYS_getpid), tid = system_call(SYS_gettid);
+	siginfo_t si = sud_local.deferred;
+	long pid = sud_syscall(SYS_getpid), tid = sud_syscall(SYS_gettid);
 
-	thread_here.has_deferred = false;
-	if (system_call(SYS_rt_tgsigqueueinfo, pid, tid, (long)si.si_signo, &si))
-		system_call(SYS_tgkill, pid, tid, (long)si.si_signo);
+	sud_local.has_deferred = false;
+	if (sud_syscall(SYS_rt_tgsigqueueinfo, pid, tid, (long)si.si_signo, &si))
+		sud_syscall(SYS_tgkill, pid, tid, (long)si.si_signo);
 }
 
 /* As seen by a handler that interrupts here. */
@@ -110,25 +110,25 @@ static void in_order(void)
 static void handlers_may_run(void)
 {
 	in_order();
-	if (base_likely(!thread_here.has_deferred))
+	if (base_likely(!sud_local.has_deferred))
 		return;
 	send_deferred();
-	set_mask(thread_here.mask);
+	set_mask(sud_local.mask);
 }
 
-/* Before threads_init() no handler asks: blocked by the kernel. */
+/* Before sud_init() no handler asks: blocked by the kernel. */
 static void block_all(void)
 {
 	uint64_t all = PROGRAMS_SIGNALS;
 
-	system_call(SYS_rt_sigprocmask, SIG_SETMASK, &all, &thread_here.mask, sizeof(all));
-	thread_here.is_blocked = true;
+	sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &sud_local.mask, sizeof(all));
+	sud_local.is_blocked = true;
 }
 
 static void unblock(void)
 {
-	thread_here.is_blocked = false;
-	set_mask(thread_here.mask);
+	sud_local.is_blocked = false;
+	set_mask(sud_local.mask);
 }
 
 /* Cancelled here, a thread would take locks with it into its grave. Where it may be cancelled
@@ -149,48 +149,48 @@ static void let_cancellation_in(int old)
 }
 
 /* Trust first and last: a call that is looked at with SIGSYS blocked kills the process. */
-void guard_enter(void)
+void sud_enter(void)
 {
-	if ((thread_here.enters || thread_here.in_fault) && !thread_here.waiting) {
-		thread_here.enters++;
+	if ((sud_local.enters || sud_local.in_fault) && !sud_local.waiting) {
+		sud_local.enters++;
 		return;
 	}
-	guard_trust_begin();
-	if (thread_here.waiting) /* a handler of the program on top of a wait */
+	sud_allow_push();
+	if (sud_local.waiting) /* a handler of the program on top of a wait */
 		return;
-	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		block_all();
-	thread_here.cancel_state = keep_cancellation_out();
-	thread_here.enters = 1;
+	sud_local.cancel_state = keep_cancellation_out();
+	sud_local.enters = 1;
 	in_order();
 }
 
-void guard_leave(void)
+void sud_exit(void)
 {
-	if (thread_here.waiting) {
-		guard_trust_end();
+	if (sud_local.waiting) {
+		sud_allow_pop();
 		return;
 	}
 	in_order();
-	if (--thread_here.enters || thread_here.in_fault)
+	if (--sud_local.enters || sud_local.in_fault)
 		return;
-	if (thread_here.is_blocked)
+	if (sud_local.is_blocked)
 		unblock();
 	else
 		handlers_may_run();
-	guard_trust_end();
-	let_cancellation_in(thread_here.cancel_state);
+	sud_allow_pop();
+	let_cancellation_in(sud_local.cancel_state);
 }
 
 /* In a fault nothing is let through: a handler that ran on top of this one could jump away over it.
  * It runs when this one has returned: guard_wait_interrupted(). */
 void guard_wait_begin(void)
 {
-	if (uffd_waits() || thread_here.waiting || thread_here.in_fault || !thread_here.enters)
+	if (uffd_waits() || sud_local.waiting || sud_local.in_fault || !sud_local.enters)
 		return;
-	thread_here.waiting_trust = threads_suspend_trust();
-	thread_here.waiting = true;
-	if (thread_here.is_blocked)
+	sud_local.waiting_trust = sud_allow_suspend();
+	sud_local.waiting = true;
+	if (sud_local.is_blocked)
 		unblock();
 	else
 		handlers_may_run();
@@ -198,99 +198,99 @@ void guard_wait_begin(void)
 
 void guard_wait_end(void)
 {
-	if (!thread_here.waiting)
+	if (!sud_local.waiting)
 		return;
-	if (!atomic_load_explicit(&threads_required, memory_order_relaxed))
+	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		block_all();
-	thread_here.waiting = false;
+	sud_local.waiting = false;
 	in_order();
-	threads_resume_trust(thread_here.waiting_trust);
+	sud_allow_resume(sud_local.waiting_trust);
 }
 
-bool guard_in_fault(void)
+bool sud_in_fault(void)
 {
-	return thread_here.in_fault;
+	return sud_local.in_fault;
 }
 
 bool guard_wait_interrupted(void)
 {
-	return thread_here.in_fault && thread_here.has_deferred;
+	return sud_local.in_fault && sud_local.has_deferred;
 }
 
-void system_fault_begin_sig(struct system_fault *f)
+void sud_fault_begin_sig(struct sud_fault *f)
 {
-	*f = (struct system_fault){ thread_here.enters, thread_here.waiting_trust, errno,
-				    thread_here.in_fault, thread_here.waiting };
-	thread_here.enters = 0;
-	thread_here.in_fault = true;
-	thread_here.waiting = false;
+	*f = (struct sud_fault){ sud_local.enters, sud_local.waiting_trust, errno,
+				    sud_local.in_fault, sud_local.waiting };
+	sud_local.enters = 0;
+	sud_local.in_fault = true;
+	sud_local.waiting = false;
 	in_order();
-	guard_trust_begin();
+	sud_allow_push();
 }
 
 /* What was deferred is delivered where the program was: the handler's return restores the mask. */
-void system_fault_end_sig(const struct system_fault *f)
+void sud_fault_end_sig(const struct sud_fault *f)
 {
-	guard_trust_end();
+	sud_allow_pop();
 	in_order();
-	thread_here.enters = f->saved_enters;
-	thread_here.waiting_trust = f->saved_trust;
-	thread_here.in_fault = f->saved_in_fault;
-	thread_here.waiting = f->saved_waiting;
+	sud_local.enters = f->saved_enters;
+	sud_local.waiting_trust = f->saved_trust;
+	sud_local.in_fault = f->saved_in_fault;
+	sud_local.waiting = f->saved_waiting;
 	in_order();
-	if (base_unlikely(thread_here.has_deferred) &&
-	    (thread_here.waiting || (!thread_here.in_fault && !thread_here.enters)))
+	if (base_unlikely(sud_local.has_deferred) &&
+	    (sud_local.waiting || (!sud_local.in_fault && !sud_local.enters)))
 		send_deferred();
 	errno = f->saved_errno;
 }
 
 void threads_jumped(void)
 {
-	if (base_likely(!thread_here.thread || (!thread_here.in_fault && !thread_here.enters &&
-						!thread_trust(thread_here.thread))))
+	if (base_likely(!sud_local.thread || (!sud_local.in_fault && !sud_local.enters &&
+						!thread_trust(sud_local.thread))))
 		return;
-	thread_here.in_fault = thread_here.waiting = false;
-	thread_here.enters = 0;
-	thread_here.has_deferred = false;
-	set_depth(thread_here.thread, 0);
+	sud_local.in_fault = sud_local.waiting = false;
+	sud_local.enters = 0;
+	sud_local.has_deferred = false;
+	set_depth(sud_local.thread, 0);
 }
 
-void guard_own_thread(void) { threads_mark_ours(); }
+void sud_own_thread(void) { sud_own_thread(); }
 
 /* ---- other programs ---------------------------------------------------------------------- */
 
-bool threads_is_vforked(void)
+bool sud_is_vforked(void)
 {
-	const struct thread *t = thread_here.thread;
+	const struct thread *t = sud_local.thread;
 
-	return t && system_call(SYS_gettid) != t->tid;
+	return t && sud_syscall(SYS_gettid) != t->tid;
 }
 
 void guard_complete(void)
 {
 	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)) ||
-	    threads_is_vforked())
+	    sud_is_vforked())
 		return;
-	guard_enter();
+	sud_enter();
 	guard_complete_all_sig();
-	guard_leave();
+	sud_exit();
 }
 
 void guard_exec_begin(void)
 {
-	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
+	bool trusts = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
 
 	guard_complete();
-	if (trusts && !threads_is_vforked())
-		guard_trust_begin();
-	signals_exec(true);
+	if (trusts && !sud_is_vforked())
+		sud_allow_push();
+	signals_exec_mask(true);
 }
 
 void guard_exec_end(void)
 {
-	bool trusts = atomic_load_explicit(&threads_required, memory_order_relaxed);
+	bool trusts = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
 
-	signals_exec(false);
-	if (trusts && !threads_is_vforked())
-		guard_trust_end();
+	signals_exec_mask(false);
+	if (trusts && !sud_is_vforked())
+		sud_allow_pop();
 }

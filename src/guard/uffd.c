@@ -68,7 +68,7 @@ static __thread int toucher
 
 static int call(unsigned long request, void *arg)
 {
-	return (int)system_call(SYS_ioctl, uffd.fd, request, arg);
+	return (int)sud_syscall(SYS_ioctl, uffd.fd, request, arg);
 }
 
 static int range_call(unsigned long request, uintptr_t start, uintptr_t end)
@@ -97,7 +97,7 @@ static int kind_arm(struct guard_range *r)
 		return ret;
 	}
 	/* what other threads read between the two calls; there is nothing to undo when it fails */
-	system_call(SYS_madvise, r->start, r->end - r->start, (long)MADV_DONTNEED);
+	sud_syscall(SYS_madvise, r->start, r->end - r->start, (long)MADV_DONTNEED);
 	return 0;
 }
 
@@ -108,7 +108,7 @@ static int kind_arm(struct guard_range *r)
  */
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	bool fill = end - start >= FILL_MIN && role == NOT_OURS && threads_is_ours();
+	bool fill = end - start >= FILL_MIN && role == NOT_OURS && sud_is_own_thread();
 	int ret = fill ? -EBUSY : steal_return(r, start, end);
 
 	if (ret)
@@ -120,7 +120,7 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 		range_call(UFFDIO_WAKE, start, end);
 	if (!fill || ret)
 		return ret;
-	system_call(SYS_madvise, r->shadow + (start - r->start), end - start, (long)MADV_DONTNEED);
+	sud_syscall(SYS_madvise, r->shadow + (start - r->start), end - start, (long)MADV_DONTNEED);
 	os_populate((void *)start, end - start);
 	return 0;
 }
@@ -211,11 +211,11 @@ bool uffd_waits(void)
 	return role != NOT_OURS;
 }
 
-int guard_toucher(void) { return role == NOT_OURS ? (int)system_call(SYS_gettid) : toucher; }
+int guard_fault_tid(void) { return role == NOT_OURS ? (int)sud_syscall(SYS_gettid) : toucher; }
 
 static void *serve_for_ever(void *arg)
 {
-	threads_mark_ours();
+	sud_own_thread();
 	prctl(PR_SET_NAME, "sluice-guard");
 	mine = arg;
 	role = SERVES;
@@ -226,10 +226,10 @@ static void *serve_for_ever(void *arg)
 
 		if (role != LEADS)
 			take_the_lead();
-		system_call(SYS_ppoll, p, 2L, NULL, NULL, 0L);
+		sud_syscall(SYS_ppoll, p, 2L, NULL, NULL, 0L);
 		if (atomic_load_explicit(&uffd.stop, memory_order_relaxed))
 			break;
-		if (system_call(SYS_read, uffd.fd, &msg, sizeof msg) == sizeof msg &&
+		if (sud_syscall(SYS_read, uffd.fd, &msg, sizeof msg) == sizeof msg &&
 		    msg.event == UFFD_EVENT_PAGEFAULT)
 			serve(&msg);
 	}
@@ -248,11 +248,11 @@ static int hire_one(void)
 	if (ret)
 		return -ret;
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	guard_enter(); /* it inherits that every signal is blocked */
+	sud_enter(); /* it inherits that every signal is blocked */
 	ret = base_fault("guard_thread")
 		      ? EAGAIN
 		      : pthread_create(&uffd.thread[n], &attr, serve_for_ever, &waiting[n]);
-	guard_leave();
+	sud_exit();
 	pthread_attr_destroy(&attr);
 	if (!ret)
 		atomic_store_explicit(&uffd.threads, n + 1, memory_order_relaxed);
@@ -278,17 +278,17 @@ bool uffd_is_staffed(uint32_t count)
 /* One that hears of faults inside the kernel too. */
 static long descriptor_open(void)
 {
-	long fd = system_call(SYS_userfaultfd, (long)(O_CLOEXEC | O_NONBLOCK)), dev;
+	long fd = sud_syscall(SYS_userfaultfd, (long)(O_CLOEXEC | O_NONBLOCK)), dev;
 
 	if (fd != -EPERM)
 		return fd;
-	dev = system_call(SYS_openat, (long)AT_FDCWD, "/dev/userfaultfd",
+	dev = sud_syscall(SYS_openat, (long)AT_FDCWD, "/dev/userfaultfd",
 			  (long)(O_RDWR | O_CLOEXEC), 0L);
 	if (dev < 0)
 		return fd;
-	fd = system_call(SYS_ioctl, dev, (unsigned long)USERFAULTFD_IOC_NEW,
+	fd = sud_syscall(SYS_ioctl, dev, (unsigned long)USERFAULTFD_IOC_NEW,
 			 (long)(O_CLOEXEC | O_NONBLOCK));
-	system_call(SYS_close, dev);
+	sud_syscall(SYS_close, dev);
 	return fd;
 }
 
@@ -302,9 +302,9 @@ static int features_ask(uint64_t features)
 static void descriptors_close(void)
 {
 	if (uffd.fd >= 0)
-		system_call(SYS_close, uffd.fd);
+		sud_syscall(SYS_close, uffd.fd);
 	if (uffd.stop_fd >= 0)
-		system_call(SYS_close, uffd.stop_fd);
+		sud_syscall(SYS_close, uffd.stop_fd);
 	uffd.fd = uffd.stop_fd = -1;
 }
 
@@ -314,7 +314,7 @@ static void kind_close(void)
 
 	atomic_store_explicit(&uffd.stop, true, memory_order_relaxed);
 	if (n)
-		system_call(SYS_write, uffd.stop_fd, &(uint64_t){ 1 }, 8L);
+		sud_syscall(SYS_write, uffd.stop_fd, &(uint64_t){ 1 }, 8L);
 	for (uint32_t i = 0; i < n; i++)
 		pthread_join(uffd.thread[i], NULL);
 	atomic_store_explicit(&uffd.threads, 0, memory_order_relaxed);
@@ -354,7 +354,7 @@ int uffd_open(char *reason, size_t cap)
 		snprintf(reason, cap, "userfaultfd for shared memory: %s", strerror(-ret));
 		goto close_fds;
 	}
-	uffd.stop_fd = system_call(SYS_eventfd2, 0L, (long)O_CLOEXEC);
+	uffd.stop_fd = sud_syscall(SYS_eventfd2, 0L, (long)O_CLOEXEC);
 	ret = uffd.stop_fd < 0 ? (int)uffd.stop_fd : steal_reserve(reason, cap);
 	if (!ret)
 		ret = steal_trial(&trial, reason, cap);

@@ -68,7 +68,7 @@ void mailbox_end(struct mailbox *b, uint64_t n);
 
 /* ---- what a rank makes of the messages --------------------------------------------------- */
 
-struct mailbox_part { uint64_t off, bytes; };
+struct coll_part { uint64_t off, bytes; };
 
 /*
  * How messages are combined: element by element, in the order of ranks, ((m0 op m1) op m2) ..., so
@@ -98,7 +98,7 @@ struct mailbox_read {
 	uint32_t at, bytes;
 	char *to;
 	uint64_t stride;
-	const struct mailbox_part *parts; /* not NULL: of rank r's message come parts[r].bytes, to
+	const struct coll_part *parts; /* not NULL: of rank r's message come parts[r].bytes, to
 					   `to` + parts[r].off */
 	const struct mailbox_reduce *reduce;  /* may be NULL */
 	int skip; /* posts nothing, its part is there already; -1: nobody. Not with reduce */

@@ -67,10 +67,10 @@ static inline void mailbox_ring_others(const struct mailbox *b)
 {
 	int first = b->rank ? 0 : 1;
 
-	node_ring(b->group, first);
+	node_wake(b->group, first);
 	for (int k = first + 1; k < b->size; k++)
 		if (k != b->rank)
-			node_ring_soon(b->group, k);
+			node_wake_relaxed(b->group, k);
 }
 
 /* This rank has ended something, and said so. */

@@ -7,7 +7,7 @@
  *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
  *          --hier_serve--> span*.c   communicators that span nodes (span.h)
  *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
- *          --pack_init--> pack.c     struct rt_buf for buffers with gaps
+ *          --pack_init--> pack.c     struct coll_buf for buffers with gaps
  *          --observe_buf--> observe.c    completes what overlaps, before others see it
  *
  * Errors: 0 or -errno among us. The library's functions are called through `real`; `inside` counts
@@ -329,10 +329,10 @@ struct pack {
 /* Describe `count` elements at base in `out`: in place when there are no gaps, else through `pack`,
  * which must live until pack_fini(). 0 or -errno. */
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-	      const struct types_shape *shape, struct rt_buf *out);
+	      const struct types_shape *shape, struct coll_buf *out);
 /* The same, always through `pack`. */
 int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-		     const struct types_shape *shape, struct rt_buf *out);
+		     const struct types_shape *shape, struct coll_buf *out);
 /* Bytes [off, off + len) of the packed form; ctx: the pack. 0 or -errno. */
 int pack_read(void *ctx, uint64_t off, uint64_t len, void *out);
 int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in);

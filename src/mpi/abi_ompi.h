@@ -99,28 +99,28 @@ static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
 /* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's).
  */
 #define ABI_NUMBERS(X) \
-	X(SIGNED_CHAR, "signed_char", RT_I8) X(SHORT, "short", RT_I16) \
-	X(INT, "int", RT_I32) X(LONG, "long", RT_I64) \
-	X(LONG_LONG, "long_long_int", RT_I64) X(INT8_T, "int8_t", RT_I8) \
-	X(INT16_T, "int16_t", RT_I16) X(INT32_T, "int32_t", RT_I32) \
-	X(INT64_T, "int64_t", RT_I64) X(UNSIGNED_CHAR, "unsigned_char", RT_U8) \
-	X(UNSIGNED_SHORT, "unsigned_short", RT_U16) X(UNSIGNED, "unsigned", RT_U32) \
-	X(UNSIGNED_LONG, "unsigned_long", RT_U64) \
-	X(UNSIGNED_LONG_LONG, "unsigned_long_long", RT_U64) X(UINT8_T, "uint8_t", RT_U8) \
-	X(UINT16_T, "uint16_t", RT_U16) X(UINT32_T, "uint32_t", RT_U32) \
-	X(UINT64_T, "uint64_t", RT_U64) X(AINT, "aint", RT_I64) \
-	X(OFFSET, "offset", RT_I64) X(COUNT, "count", RT_I64) X(FLOAT, "float", RT_F32) \
-	X(DOUBLE, "double", RT_F64) X(INTEGER, "integer", RT_I32) \
-	X(REAL, "real", RT_F32) X(DOUBLE_PRECISION, "dblprec", RT_F64) \
-	X(INTEGER1, "integer1", RT_I8) X(INTEGER2, "integer2", RT_I16) \
-	X(INTEGER4, "integer4", RT_I32) X(INTEGER8, "integer8", RT_I64) \
-	X(REAL4, "real4", RT_F32) X(REAL8, "real8", RT_F64)
+	X(SIGNED_CHAR, "signed_char", GOAL_I8) X(SHORT, "short", GOAL_I16) \
+	X(INT, "int", GOAL_I32) X(LONG, "long", GOAL_I64) \
+	X(LONG_LONG, "long_long_int", GOAL_I64) X(INT8_T, "int8_t", GOAL_I8) \
+	X(INT16_T, "int16_t", GOAL_I16) X(INT32_T, "int32_t", GOAL_I32) \
+	X(INT64_T, "int64_t", GOAL_I64) X(UNSIGNED_CHAR, "unsigned_char", GOAL_U8) \
+	X(UNSIGNED_SHORT, "unsigned_short", GOAL_U16) X(UNSIGNED, "unsigned", GOAL_U32) \
+	X(UNSIGNED_LONG, "unsigned_long", GOAL_U64) \
+	X(UNSIGNED_LONG_LONG, "unsigned_long_long", GOAL_U64) X(UINT8_T, "uint8_t", GOAL_U8) \
+	X(UINT16_T, "uint16_t", GOAL_U16) X(UINT32_T, "uint32_t", GOAL_U32) \
+	X(UINT64_T, "uint64_t", GOAL_U64) X(AINT, "aint", GOAL_I64) \
+	X(OFFSET, "offset", GOAL_I64) X(COUNT, "count", GOAL_I64) X(FLOAT, "float", GOAL_F32) \
+	X(DOUBLE, "double", GOAL_F64) X(INTEGER, "integer", GOAL_I32) \
+	X(REAL, "real", GOAL_F32) X(DOUBLE_PRECISION, "dblprec", GOAL_F64) \
+	X(INTEGER1, "integer1", GOAL_I8) X(INTEGER2, "integer2", GOAL_I16) \
+	X(INTEGER4, "integer4", GOAL_I32) X(INTEGER8, "integer8", GOAL_I64) \
+	X(REAL4, "real4", GOAL_F32) X(REAL8, "real8", GOAL_F64)
 
 /* Likewise operations. */
 #define ABI_OPS(X) \
-	X(MAX, "op_max", RT_MAX) X(MIN, "op_min", RT_MIN) X(SUM, "op_sum", RT_SUM) \
-	X(PROD, "op_prod", RT_PROD) X(BAND, "op_band", RT_AND) X(BOR, "op_bor", RT_OR) \
-	X(BXOR, "op_bxor", RT_XOR)
+	X(MAX, "op_max", GOAL_MAX) X(MIN, "op_min", GOAL_MIN) X(SUM, "op_sum", GOAL_ADD) \
+	X(PROD, "op_prod", GOAL_MUL) X(BAND, "op_band", GOAL_AND) X(BOR, "op_bor", GOAL_OR) \
+	X(BXOR, "op_bxor", GOAL_XOR)
 
 #define ABI_BOR     ((MPI_Op)abi_symbols.bor)
 #define ABI_OP_NULL ((MPI_Op)abi_symbols.op_null)

@@ -271,7 +271,7 @@ static bool set_segment(struct spanning *s)
 static void set_thread(struct spanning *s)
 {
 	bool is_asked =
-		base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
+		base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
 
 	if (!is_asked || all_say(s->lc, life_is_multiple() && !hier_thread_create(&s->thread)))
 		return;

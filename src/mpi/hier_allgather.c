@@ -29,9 +29,9 @@ struct place {
 struct allgather {
 	struct flow *f;
 	char *at;                    /* all that is received; NULL after an error */
-	const struct rt_part *parts; /* in it, of each rank */
-	struct rt_part whole, *near; /* those of the ranks here */
-	struct rt_call call, down;   /* of the node: all its ranks', what arrives */
+	const struct coll_part *parts; /* in it, of each rank */
+	struct coll_part whole, *near; /* those of the ranks here */
+	struct coll_call call, down;   /* of the node: all its ranks', what arrives */
 	struct place recv, expect, send;
 	struct post recvs[SPAN_SLOTS], sends[SPAN_SLOTS];
 	int before, after;           /* ranks that act for the neighbours in the ring */
@@ -59,7 +59,7 @@ static uint64_t bytes_of(const struct flow *f, int rank)
 {
 	const struct taken *t = f->t;
 
-	if (t->take.kind == RT_ALLGATHER)
+	if (t->take.kind == COLL_ALLGATHER)
 		return t->bytes;
 	return (uint64_t)(list_get(t->take.recv.counts, rank) * t->recv.shape.size);
 }
@@ -103,7 +103,7 @@ static char *segment(const struct place *p)
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-static uint64_t end_of(const struct rt_part *parts, int n)
+static uint64_t end_of(const struct coll_part *parts, int n)
 {
 	uint64_t end = 0;
 
@@ -116,8 +116,8 @@ static uint64_t end_of(const struct rt_part *parts, int n)
 static int set_buffers(struct allgather *a)
 {
 	const struct flow *f = a->f;
-	const struct rt_call *call = &f->t->call;
-	const struct rt_part *own = &a->parts[f->t->lc->rank];
+	const struct coll_call *call = &f->t->call;
+	const struct coll_part *own = &a->parts[f->t->lc->rank];
 	uint64_t end = end_of(a->parts, f->l->ranks),
 		 sent = call->send.buf.pack ? call->send.buf.bytes : 0;
 	char *window = hier_window(f->s, (call->recv.buf.pack ? end : 0) + sent);
@@ -126,11 +126,11 @@ static int set_buffers(struct allgather *a)
 	if ((sent || call->recv.buf.pack) && !window)
 		return -ENOMEM;
 	a->at = call->recv.buf.pack ? window : call->recv.buf.addr;
-	a->whole = (struct rt_part){ 0, call->recv.buf.pack ? end : call->recv.buf.bytes };
+	a->whole = (struct coll_part){ 0, call->recv.buf.pack ? end : call->recv.buf.bytes };
 	a->call.send = call->send;
 	if (sent) {
 		a->call.send.buf =
-			(struct rt_buf){ .addr = window + (call->recv.buf.pack ? end : 0),
+			(struct coll_buf){ .addr = window + (call->recv.buf.pack ? end : 0),
 					 .bytes = sent };
 		ret = call->send.buf.pack(call->send.buf.ctx, 0, sent, a->call.send.buf.addr);
 	}
@@ -143,7 +143,7 @@ static int set_buffers(struct allgather *a)
 static int begin_inside(struct allgather *a)
 {
 	struct flow *f = a->f;
-	const struct rt_call *call = &f->t->call;
+	const struct coll_call *call = &f->t->call;
 	int n = hier_node_size(f->l, f->node);
 
 	a->near = malloc((size_t)n * sizeof(*a->near));
@@ -157,18 +157,18 @@ static int begin_inside(struct allgather *a)
 	a->call.bytes = call->bytes;
 	a->call.name = call->name;
 	a->call.site = call->site;
-	a->call.recv = (struct rt_side){ .buf = { .addr = a->at,
+	a->call.recv = (struct coll_side){ .buf = { .addr = a->at,
 						  .bytes = a->whole.bytes,
 						  .is_shared = !call->recv.buf.pack &&
 							       call->recv.buf.is_shared },
 					 .parts = a->near,
 					 .count = n };
 	a->down = a->call;
-	a->down.kind = RT_BCAST;
+	a->down.kind = COLL_BCAST;
 	a->down.root = f->l->place[f->acting];
 	a->down.bytes = a->whole.bytes;
-	a->down.send = (struct rt_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
-	a->down.recv = (struct rt_side){ 0 };
+	a->down.send = (struct coll_side){ .buf = a->call.recv.buf, .parts = &a->whole, .count = 1 };
+	a->down.recv = (struct coll_side){ 0 };
 	return rt_pieces_begin(f->s->local, &a->down, f->s->segment_bytes, &f->inside);
 }
 
@@ -176,8 +176,8 @@ static int begin_inside(struct allgather *a)
 static int exchange_near(struct allgather *a)
 {
 	struct flow *f = a->f;
-	const struct rt_call *call = &f->t->call;
-	const struct rt_side *send = &a->call.send;
+	const struct coll_call *call = &f->t->call;
+	const struct coll_side *send = &a->call.send;
 	int ret;
 
 	if (f->s->local) {
@@ -222,7 +222,7 @@ static void begin(struct allgather *a, struct flow *f)
 static void end(struct allgather *a)
 {
 	struct flow *f = a->f;
-	const struct rt_buf *buf = &f->t->call.recv.buf;
+	const struct coll_buf *buf = &f->t->call.recv.buf;
 	int err = 0;
 
 	rt_pieces_end(f->inside);

@@ -24,9 +24,9 @@ struct alltoall {
 	int size;                    /* ranks here */
 	const int *ranks;
 	char *out, *in;              /* of the rank that acts: SPAN_SLOTS messages each */
-	struct rt_call near;         /* what moves inside the node */
+	struct coll_call near;         /* what moves inside the node */
 	int *partners;
-	struct rt_part *parts;
+	struct coll_part *parts;
 	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
 };
 
@@ -57,7 +57,7 @@ static int node_after(const struct alltoall *a, int step)
 static void come_together(struct alltoall *a, int to, uint64_t i)
 {
 	struct flow *f = a->f;
-	const struct rt_part *mine = f->t->call.send.parts;
+	const struct coll_part *mine = f->t->call.send.parts;
 	uint64_t at = at_of(a, i), bytes = length(a, i);
 	struct rt_exchange x = { 0 };
 	int n = 0;
@@ -65,7 +65,7 @@ static void come_together(struct alltoall *a, int to, uint64_t i)
 	if (f->err)
 		return;
 	if (!f->acts) {
-		a->parts[0] = (struct rt_part){ mine[to].off + at, bytes };
+		a->parts[0] = (struct coll_part){ mine[to].off + at, bytes };
 		a->partners[0] = f->l->place[f->acting];
 		x = (struct rt_exchange){ .targets = a->partners,
 					  .sent = a->parts,
@@ -80,7 +80,7 @@ static void come_together(struct alltoall *a, int to, uint64_t i)
 			memcpy(a->out + off, a->plain.send + mine[to].off + at, bytes);
 			continue;
 		}
-		a->parts[n] = (struct rt_part){ off, bytes };
+		a->parts[n] = (struct coll_part){ off, bytes };
 		a->partners[n++] = k;
 	}
 	x = (struct rt_exchange){ .sources = a->partners, .received = a->parts, .source_count = n };
@@ -91,7 +91,7 @@ static void come_together(struct alltoall *a, int to, uint64_t i)
 static void hand_out(struct alltoall *a, const int *from, int first, int end, int k, uint64_t i)
 {
 	struct flow *f = a->f;
-	const struct rt_part *mine = f->t->call.recv.parts;
+	const struct coll_part *mine = f->t->call.recv.parts;
 	uint64_t at = at_of(a, i), bytes = length(a, i);
 	struct rt_exchange x = { 0 };
 	int n = 0;
@@ -101,8 +101,8 @@ static void hand_out(struct alltoall *a, const int *from, int first, int end, in
 
 		if (f->acts && a->ranks[k] == f->acting)
 			memcpy(a->plain.recv + mine[from[r]].off + at, a->in + off, bytes);
-		a->parts[n] = f->acts ? (struct rt_part){ off, bytes }
-				      : (struct rt_part){ mine[from[r]].off + at, bytes };
+		a->parts[n] = f->acts ? (struct coll_part){ off, bytes }
+				      : (struct coll_part){ mine[from[r]].off + at, bytes };
 		a->partners[n] = f->acts ? k : f->l->place[f->acting];
 	}
 	if (a->ranks[k] == f->acting)
@@ -133,7 +133,7 @@ static void go_to_ranks(struct alltoall *a, int node, uint64_t i)
 static void exchange_near(struct alltoall *a, uint64_t i)
 {
 	struct flow *f = a->f;
-	const struct rt_call *call = &f->t->call;
+	const struct coll_call *call = &f->t->call;
 	struct rt_exchange x = { .targets = a->partners, .sources = a->partners, .sent = a->parts,
 				 .received = a->parts + a->size };
 	int n = 0;
@@ -144,9 +144,9 @@ static void exchange_near(struct alltoall *a, uint64_t i)
 		if (rank == f->t->lc->rank)
 			continue;
 		a->parts[n] =
-			(struct rt_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
+			(struct coll_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
 		a->parts[a->size + n] =
-			(struct rt_part){ call->recv.parts[rank].off + at_of(a, i), length(a, i) };
+			(struct coll_part){ call->recv.parts[rank].off + at_of(a, i), length(a, i) };
 		a->partners[n++] = k;
 	}
 	x.target_count = x.source_count = n;
@@ -162,8 +162,8 @@ static int open_near(struct alltoall *a, char *send, uint64_t send_bytes, char *
 
 	rt_pieces_end(f->inside);
 	f->inside = NULL;
-	a->near.send.buf = (struct rt_buf){ .addr = send, .bytes = send_bytes };
-	a->near.recv.buf = (struct rt_buf){ .addr = recv, .bytes = recv_bytes };
+	a->near.send.buf = (struct coll_buf){ .addr = send, .bytes = send_bytes };
+	a->near.recv.buf = (struct coll_buf){ .addr = recv, .bytes = recv_bytes };
 	return f->s->local ? rt_exchanges_begin(f->s->local, &a->near, (uint64_t)a->size * a->unit,
 						&f->inside)
 			   : 0;
@@ -185,7 +185,7 @@ static int begin_inside(struct alltoall *a)
 static void begin(struct alltoall *a, struct flow *f)
 {
 	uint64_t slots = f->acts ? SPAN_SLOTS * f->s->segment_bytes : 0;
-	const struct rt_call *call = &f->t->call;
+	const struct coll_call *call = &f->t->call;
 	int most = 1, err;
 
 	*a = (struct alltoall){

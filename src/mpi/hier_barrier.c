@@ -11,9 +11,9 @@
 
 void hier_barrier(struct flow *f)
 {
-	struct rt_part part = { 0, 1 };
-	struct rt_call call = {
-		.kind = RT_BCAST,
+	struct coll_part part = { 0, 1 };
+	struct coll_call call = {
+		.kind = COLL_BCAST,
 		.root = f->l->place[f->acting],
 		.send = { .buf = { .addr = f->s->spare, .bytes = 1 }, .parts = &part, .count = 1 },
 		.bytes = 1,

@@ -12,8 +12,8 @@ struct bcast {
 	char *at;
 	uint64_t slots; /* 0: all of it is there */
 	bool is_root;
-	struct rt_part part;
-	struct rt_call call; /* of the node */
+	struct coll_part part;
+	struct coll_call call; /* of the node */
 	struct post recv[SPAN_SLOTS], send[SPAN_SLOTS][SPAN_CHILDREN];
 };
 
@@ -29,8 +29,8 @@ static char *segment(const struct bcast *b, uint64_t k)
 
 static void begin(struct bcast *b, struct flow *f)
 {
-	const struct rt_call *call = &f->t->call;
-	const struct rt_buf *buf = &call->send.buf;
+	const struct coll_call *call = &f->t->call;
+	const struct coll_buf *buf = &call->send.buf;
 	uint64_t bytes = f->cut.bytes;
 	int err = 0;
 
@@ -41,9 +41,9 @@ static void begin(struct bcast *b, struct flow *f)
 		b->at = hier_window(f->s, bytes);
 		err = b->at ? 0 : -ENOMEM;
 	}
-	b->part = (struct rt_part){ 0, bytes };
-	b->call = (struct rt_call){
-		.kind = RT_BCAST,
+	b->part = (struct coll_part){ 0, bytes };
+	b->call = (struct coll_call){
+		.kind = COLL_BCAST,
 		.root = f->l->place[f->acting],
 		.send = { .buf = { .addr = b->at, .bytes = bytes }, .parts = &b->part, .count = 1 },
 		.bytes = bytes,
@@ -58,7 +58,7 @@ static void begin(struct bcast *b, struct flow *f)
 
 static void convert(struct bcast *b, uint64_t k)
 {
-	const struct rt_buf *buf = &b->f->t->call.send.buf;
+	const struct coll_buf *buf = &b->f->t->call.send.buf;
 	uint64_t at = k * b->f->cut.segment, bytes = hier_length(&b->f->cut, k);
 	int err;
 

@@ -197,32 +197,32 @@ static bool is_computable(const struct taken *t)
 bool hier_suits(const struct taken *t)
 {
 	switch (t->take.kind) {
-	case RT_BCAST:
+	case COLL_BCAST:
 		return t->bytes >= LEAST_BYTES ||
-		       base_opt.coll_take[BASE_COLL_BCAST] == BASE_TAKE_ON;
-	case RT_ALLREDUCE:
+		       base_opt.coll_take[BASE_FAMILY_BCAST] == BASE_TAKE_ON;
+	case COLL_ALLREDUCE:
 		return is_computable(t) &&
 		       (t->bytes >= LEAST_BYTES ||
-			base_opt.coll_take[BASE_COLL_ALLREDUCE] == BASE_TAKE_ON);
-	case RT_REDUCE:
+			base_opt.coll_take[BASE_FAMILY_ALLREDUCE] == BASE_TAKE_ON);
+	case COLL_REDUCE:
 		return is_computable(t) && (t->bytes >= LEAST_BYTES ||
-					    base_opt.coll_take[BASE_COLL_REDUCE] == BASE_TAKE_ON);
-	case RT_ALLGATHER:
-	case RT_ALLGATHERV:
-		return base_opt.coll_take[BASE_COLL_ALLGATHER] == BASE_TAKE_ON;
-	case RT_GATHER:
-		return base_opt.coll_take[BASE_COLL_GATHER] == BASE_TAKE_ON;
-	case RT_SCATTER:
-		return base_opt.coll_take[BASE_COLL_SCATTER] == BASE_TAKE_ON;
-	case RT_ALLTOALL:
+					    base_opt.coll_take[BASE_FAMILY_REDUCE] == BASE_TAKE_ON);
+	case COLL_ALLGATHER:
+	case COLL_ALLGATHERV:
+		return base_opt.coll_take[BASE_FAMILY_ALLGATHER] == BASE_TAKE_ON;
+	case COLL_GATHER:
+		return base_opt.coll_take[BASE_FAMILY_GATHER] == BASE_TAKE_ON;
+	case COLL_SCATTER:
+		return base_opt.coll_take[BASE_FAMILY_SCATTER] == BASE_TAKE_ON;
+	case COLL_ALLTOALL:
 		return t->bytes <= EXCHANGED_MOST_BYTES &&
-		       base_opt.coll_take[BASE_COLL_ALLTOALL] == BASE_TAKE_ON;
-	case RT_REDUCE_SCATTER:
-	case RT_REDUCE_SCATTER_BLOCK:
+		       base_opt.coll_take[BASE_FAMILY_ALLTOALL] == BASE_TAKE_ON;
+	case COLL_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		return is_computable(t) &&
-		       base_opt.coll_take[BASE_COLL_REDUCE_SCATTER] == BASE_TAKE_ON;
-	case RT_BARRIER:
-		return base_opt.coll_take[BASE_COLL_BARRIER] == BASE_TAKE_ON;
+		       base_opt.coll_take[BASE_FAMILY_REDUCE_SCATTER] == BASE_TAKE_ON;
+	case COLL_BARRIER:
+		return base_opt.coll_take[BASE_FAMILY_BARRIER] == BASE_TAKE_ON;
 	default:
 		return false;
 	}
@@ -240,7 +240,7 @@ static void begin(struct flow *f, struct taken *t)
 	f->acting = hier_acting(l, f->node, root);
 	f->acts = f->acting == t->lc->rank;
 	f->cut = hier_cut(t->bytes, t->lc->span->segment_bytes,
-			  rt_is_reduce(t->take.kind) ? t->reduce.element_bytes : 1);
+			  coll_is_reduce(t->take.kind) ? t->reduce.element_bytes : 1);
 	if (!f->acts)
 		return;
 	hier_tree_of(l->nodes, root_node, f->node, &tree);
@@ -253,18 +253,18 @@ static void begin(struct flow *f, struct taken *t)
 
 static void run(struct flow *f)
 {
-	static void (*const kinds[RT_KINDS])(struct flow *f) = {
-		[RT_BCAST] = hier_bcast,
-		[RT_GATHER] = hier_gather,
-		[RT_SCATTER] = hier_scatter,
-		[RT_ALLGATHER] = hier_allgather,
-		[RT_ALLGATHERV] = hier_allgather,
-		[RT_REDUCE] = hier_reduce,
-		[RT_ALLREDUCE] = hier_reduce,
-		[RT_ALLTOALL] = hier_alltoall,
-		[RT_REDUCE_SCATTER] = hier_scattered,
-		[RT_REDUCE_SCATTER_BLOCK] = hier_scattered,
-		[RT_BARRIER] = hier_barrier,
+	static void (*const kinds[COLL_COUNT])(struct flow *f) = {
+		[COLL_BCAST] = hier_bcast,
+		[COLL_GATHER] = hier_gather,
+		[COLL_SCATTER] = hier_scatter,
+		[COLL_ALLGATHER] = hier_allgather,
+		[COLL_ALLGATHERV] = hier_allgather,
+		[COLL_REDUCE] = hier_reduce,
+		[COLL_ALLREDUCE] = hier_reduce,
+		[COLL_ALLTOALL] = hier_alltoall,
+		[COLL_REDUCE_SCATTER] = hier_scattered,
+		[COLL_REDUCE_SCATTER_BLOCK] = hier_scattered,
+		[COLL_BARRIER] = hier_barrier,
 	};
 
 	inside++;
@@ -309,7 +309,7 @@ bool hier_serve(struct taken *t, int *rc)
 	struct flow f;
 
 	if (!hier_suits(t))
-		return trace_passed("it is not one of those that are served over several nodes");
+		return trace_rejected("it is not one of those that are served over several nodes");
 	hier_wait_idle(t->lc->span);
 	work(&f, t, take_prepare(t), NULL);
 	*rc = conclude(&f);

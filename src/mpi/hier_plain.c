@@ -6,11 +6,11 @@
 #include "base/base.h"
 #include "mpi/hier.h"
 
-static bool is_there(const struct rt_side *s) { return s->count && s->buf.bytes; }
+static bool is_there(const struct coll_side *s) { return s->count && s->buf.bytes; }
 
 int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct plain *out)
 {
-	const struct rt_side *send = &f->t->call.send, *recv = &f->t->call.recv;
+	const struct coll_side *send = &f->t->call.send, *recv = &f->t->call.recv;
 	bool has_send = is_there(send), has_recv = is_there(recv);
 	uint64_t sent = has_send && (send->buf.pack || copies_send) ? send->buf.bytes : 0;
 	uint64_t received = has_recv && recv->buf.pack ? recv->buf.bytes : 0;
@@ -36,7 +36,7 @@ int plain_begin(struct flow *f, bool copies_send, uint64_t more_bytes, struct pl
 
 void plain_end(struct flow *f, const struct plain *p, int but)
 {
-	const struct rt_side *recv = &f->t->call.recv;
+	const struct coll_side *recv = &f->t->call.recv;
 	int err = 0;
 
 	for (int i = 0; p->recv && recv->buf.pack && !f->err && i < recv->count && !err; i++)
@@ -49,9 +49,9 @@ void plain_end(struct flow *f, const struct plain *p, int but)
 
 int plain_copy_own(const struct flow *f, const struct plain *p)
 {
-	const struct rt_side *send = &f->t->call.send, *recv = &f->t->call.recv;
-	const struct rt_part *from = &send->parts[send->count > 1 ? f->t->lc->rank : 0];
-	const struct rt_part *to = &recv->parts[recv->count > 1 ? f->t->lc->rank : 0];
+	const struct coll_side *send = &f->t->call.send, *recv = &f->t->call.recv;
+	const struct coll_part *from = &send->parts[send->count > 1 ? f->t->lc->rank : 0];
+	const struct coll_part *to = &recv->parts[recv->count > 1 ? f->t->lc->rank : 0];
 
 	if (f->t->call.in_place || !p->send || !p->recv)
 		return 0;

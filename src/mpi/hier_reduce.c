@@ -24,8 +24,8 @@ struct reduce {
 	char *sum;             /* of the rank that acts: whole, or slots */
 	uint64_t sum_slots;    /* 0: whole */
 	char *theirs;          /* SPAN_SLOTS of each child */
-	struct rt_part part, sum_part;
-	struct rt_call up, down; /* of the node */
+	struct coll_part part, sum_part;
+	struct coll_call up, down; /* of the node */
 	struct rt_pieces *inside; /* its reduction */
 	struct post recv_up[SPAN_CHILDREN][SPAN_SLOTS], send_up[SPAN_SLOTS];
 	struct post recv_down[SPAN_SLOTS], send_down[SPAN_CHILDREN][SPAN_SLOTS];
@@ -53,7 +53,7 @@ static char *their_at(const struct reduce *d, int child, uint64_t k)
 /* What the CPU cannot load, or what was not described, has a plain form. */
 struct places { uint64_t send, recv, sum, theirs, bytes; };
 
-static void place(const struct reduce *d, const struct rt_call *call, struct places *p)
+static void place(const struct reduce *d, const struct coll_call *call, struct places *p)
 {
 	const struct flow *f = d->f;
 	bool needs_sum = f->acts && !call->recv.count;
@@ -72,8 +72,8 @@ static void place(const struct reduce *d, const struct rt_call *call, struct pla
 static int set_buffers(struct reduce *d)
 {
 	const struct flow *f = d->f;
-	const struct rt_call *call = &f->t->call;
-	const struct rt_buf *send = &call->send.buf;
+	const struct coll_call *call = &f->t->call;
+	const struct coll_buf *send = &call->send.buf;
 	struct places p;
 	char *window;
 
@@ -97,15 +97,15 @@ static int set_buffers(struct reduce *d)
 static int begin_inside(struct reduce *d)
 {
 	struct flow *f = d->f;
-	const struct rt_call *call = &f->t->call;
+	const struct coll_call *call = &f->t->call;
 	uint64_t whole = f->cut.bytes,
 		 sum_bytes = d->sum_slots ? d->sum_slots * f->cut.segment : whole;
 	int err;
 
-	d->part = (struct rt_part){ 0, whole };
-	d->sum_part = (struct rt_part){ 0, sum_bytes };
-	d->up = (struct rt_call){
-		.kind = RT_REDUCE,
+	d->part = (struct coll_part){ 0, whole };
+	d->sum_part = (struct coll_part){ 0, sum_bytes };
+	d->up = (struct coll_call){
+		.kind = COLL_REDUCE,
 		.root = f->l->place[f->acting],
 		.in_place = f->acts && d->sum == d->mine,
 		.send = { .buf = { .addr = (void *)d->mine, .bytes = whole },
@@ -117,12 +117,12 @@ static int begin_inside(struct reduce *d)
 		.site = call->site,
 	};
 	d->down = d->up;
-	d->down.kind = RT_BCAST;
-	d->down.send = (struct rt_side){ .buf = { .addr = d->sum, .bytes = whole },
+	d->down.kind = COLL_BCAST;
+	d->down.send = (struct coll_side){ .buf = { .addr = d->sum, .bytes = whole },
 					 .parts = &d->part,
 					 .count = 1 };
 	if (f->acts)
-		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = sum_bytes },
+		d->up.recv = (struct coll_side){ .buf = { .addr = d->sum, .bytes = sum_bytes },
 					       .parts = &d->sum_part,
 					       .count = 1 };
 	err = rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &d->inside);
@@ -137,7 +137,7 @@ static void begin(struct reduce *d, struct flow *f)
 
 	*d = (struct reduce){
 		.f = f,
-		.for_all = f->t->take.kind == RT_ALLREDUCE,
+		.for_all = f->t->take.kind == COLL_ALLREDUCE,
 		.count = hier_count(&f->cut),
 	};
 	d->lag = d->for_all ? 2 * (uint64_t)hier_tree_depth(f->l->nodes) + 1 : 0;
@@ -151,7 +151,7 @@ static void begin(struct reduce *d, struct flow *f)
 
 static void end(struct reduce *d)
 {
-	const struct rt_side *recv = &d->f->t->call.recv;
+	const struct coll_side *recv = &d->f->t->call.recv;
 	int err;
 
 	rt_pieces_end(d->inside);
@@ -189,7 +189,7 @@ static void come_together(struct reduce *d, uint64_t k)
 static void combine(struct reduce *d, int child, uint64_t k)
 {
 	struct flow *f = d->f;
-	const struct rt_reduce *reduce = &f->t->call.reduce;
+	const struct coll_reduce *reduce = &f->t->call.reduce;
 	int err;
 
 	flow_wait(f, &d->recv_up[child][k % SPAN_SLOTS]);

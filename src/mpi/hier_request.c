@@ -243,7 +243,7 @@ bool hier_takes_requests(const struct taken *t)
 
 int hier_give_up(struct taken *t)
 {
-	t->call = (struct rt_call){ .kind = t->take.kind,
+	t->call = (struct coll_call){ .kind = t->take.kind,
 				    .root = t->take.root,
 				    .name = t->take.name };
 	hier_wait_idle(t->lc->span);

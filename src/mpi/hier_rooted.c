@@ -25,9 +25,9 @@ struct rooted {
 	uint64_t bytes;            /* of each rank's message */
 	char *slots; /* of a rank that acts, but for the root: SPAN_SLOTS times a unit of each rank
 		      */
-	struct rt_call near;       /* what moves inside the node */
+	struct coll_call near;       /* what moves inside the node */
 	int *partners;             /* of a step there */
-	struct rt_part *parts;
+	struct coll_part *parts;
 };
 
 static uint64_t unit_of(const struct rooted *o, int node)
@@ -65,12 +65,12 @@ static uint64_t slot_offset(const struct rooted *o, int place, uint64_t k)
 }
 
 /* The root's buffer has a part for each rank. */
-static const struct rt_side *root_side(const struct rooted *o)
+static const struct coll_side *root_side(const struct rooted *o)
 {
 	return o->is_scatter ? &o->f->t->call.send : &o->f->t->call.recv;
 }
 /* Every rank's own message; the root has none in place. */
-static const struct rt_side *own_side(const struct rooted *o)
+static const struct coll_side *own_side(const struct rooted *o)
 {
 	return o->is_scatter ? &o->f->t->call.recv : &o->f->t->call.send;
 }
@@ -100,13 +100,13 @@ static void step_inside(struct rooted *o, uint64_t k)
 
 		if (rank == f->acting)
 			continue;
-		o->parts[n] = (struct rt_part){ o->is_root ? root_side(o)->parts[rank].off + at
+		o->parts[n] = (struct coll_part){ o->is_root ? root_side(o)->parts[rank].off + at
 							   : slot_offset(o, i, k),
 						bytes };
 		o->partners[n++] = i;
 	}
 	if (!f->acts) {
-		o->parts[n] = (struct rt_part){ own_side(o)->parts[0].off + at, bytes };
+		o->parts[n] = (struct coll_part){ own_side(o)->parts[0].off + at, bytes };
 		o->partners[n++] = f->l->place[f->acting];
 	}
 	if (f->acts == o->is_scatter)
@@ -123,18 +123,18 @@ static void step_inside(struct rooted *o, uint64_t k)
 static int begin_inside(struct rooted *o)
 {
 	struct flow *f = o->f;
-	const struct rt_call *call = &f->t->call;
+	const struct coll_call *call = &f->t->call;
 	uint64_t n = (uint64_t)hier_node_size(f->l, f->node), unit = unit_of(o, f->node);
-	struct rt_buf buf = { .addr = o->slots, .bytes = SPAN_SLOTS * n * unit };
-	struct rt_side *mine = f->acts == o->is_scatter ? &o->near.send : &o->near.recv;
+	struct coll_buf buf = { .addr = o->slots, .bytes = SPAN_SLOTS * n * unit };
+	struct coll_side *mine = f->acts == o->is_scatter ? &o->near.send : &o->near.recv;
 
-	o->near = (struct rt_call){
+	o->near = (struct coll_call){
 		.kind = call->kind, .root = -1, .name = call->name, .site = call->site
 	};
 	if (!f->acts || o->is_root)
-		buf = f->acts == o->is_scatter ? (struct rt_buf){ .addr = o->plain.send,
+		buf = f->acts == o->is_scatter ? (struct coll_buf){ .addr = o->plain.send,
 								  .bytes = o->plain.send_bytes }
-					       : (struct rt_buf){ .addr = o->plain.recv,
+					       : (struct coll_buf){ .addr = o->plain.recv,
 								  .bytes = o->plain.recv_bytes };
 	mine->buf = buf;
 	o->partners = malloc(n * sizeof(*o->partners));
@@ -152,7 +152,7 @@ static void begin(struct rooted *o, struct flow *f)
 
 	*o = (struct rooted){
 		.f = f,
-		.is_scatter = f->t->take.kind == RT_SCATTER,
+		.is_scatter = f->t->take.kind == COLL_SCATTER,
 		.root = f->t->take.root,
 		.is_root = f->t->lc->rank == f->t->take.root,
 		.bytes = f->t->bytes,

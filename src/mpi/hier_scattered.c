@@ -23,8 +23,8 @@ struct scattered {
 	struct plain plain;
 	uint64_t sum_bytes;   /* of all ranks here */
 	char *sum, *out, *in; /* of the rank that acts; the latter SPAN_SLOTS segments each */
-	struct rt_call up, down; /* of the node */
-	struct rt_part part, sum_part;
+	struct coll_call up, down; /* of the node */
+	struct coll_part part, sum_part;
 	struct post sends[SPAN_SLOTS], recvs[SPAN_SLOTS];
 };
 
@@ -42,7 +42,7 @@ static uint64_t bytes_of(const struct flow *f, int rank)
 {
 	const struct taken *t = f->t;
 
-	if (t->take.kind == RT_REDUCE_SCATTER_BLOCK)
+	if (t->take.kind == COLL_REDUCE_SCATTER_BLOCK)
 		return t->bytes;
 	return (uint64_t)list_get(t->take.recv.counts, rank) * t->reduce.element_bytes;
 }
@@ -103,10 +103,10 @@ static void come_together(struct scattered *d, const struct unit *u, uint64_t to
 }
 
 /* Each rank's part, from the one that acts. */
-static void hand_out(struct scattered *d, int *partners, struct rt_part *parts)
+static void hand_out(struct scattered *d, int *partners, struct coll_part *parts)
 {
 	struct flow *f = d->f;
-	const struct rt_part *own = f->t->call.recv.parts;
+	const struct coll_part *own = f->t->call.recv.parts;
 	struct rt_exchange x = { 0 };
 	uint64_t at = 0;
 	int n = 0;
@@ -118,7 +118,7 @@ static void hand_out(struct scattered *d, int *partners, struct rt_part *parts)
 		if (f->acts && rank == f->acting && bytes)
 			memcpy(d->plain.recv + own->off, d->sum + at, bytes);
 		if (f->acts ? rank != f->acting : rank == f->t->lc->rank) {
-			parts[n] = (struct rt_part){ f->acts ? at : own->off, bytes };
+			parts[n] = (struct coll_part){ f->acts ? at : own->off, bytes };
 			partners[n++] = f->acts ? k : f->l->place[f->acting];
 		}
 		at += bytes;
@@ -138,14 +138,14 @@ static int open_down(struct scattered *d)
 
 	rt_pieces_end(f->inside);
 	f->inside = NULL;
-	d->down = (struct rt_call){
+	d->down = (struct coll_call){
 		.kind = d->up.kind, .root = -1, .name = d->up.name, .site = d->up.site
 	};
 	if (f->acts)
-		d->down.send.buf = (struct rt_buf){ .addr = d->sum, .bytes = d->sum_bytes };
+		d->down.send.buf = (struct coll_buf){ .addr = d->sum, .bytes = d->sum_bytes };
 	else
 		d->down.recv.buf =
-			(struct rt_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
+			(struct coll_buf){ .addr = d->plain.recv, .bytes = d->plain.recv_bytes };
 	return f->s->local ? rt_exchanges_begin(f->s->local, &d->down, d->sum_bytes, &f->inside)
 			   : 0;
 }
@@ -155,7 +155,7 @@ static void end(struct scattered *d)
 	struct flow *f = d->f;
 	size_t n = (size_t)hier_node_size(f->l, f->node);
 	int *partners = malloc(n * sizeof(*partners));
-	struct rt_part *parts = malloc(n * sizeof(*parts));
+	struct coll_part *parts = malloc(n * sizeof(*parts));
 	int err = f->err ? 0 : partners && parts ? open_down(d) : -ENOMEM;
 
 	if (err)
@@ -173,13 +173,13 @@ static void end(struct scattered *d)
 static int begin_inside(struct scattered *d)
 {
 	struct flow *f = d->f;
-	const struct rt_call *call = &f->t->call;
+	const struct coll_call *call = &f->t->call;
 	uint64_t gathered = d->sum_bytes + SPAN_SLOTS * f->cut.segment;
 
-	d->part = (struct rt_part){ 0, d->plain.send_bytes };
-	d->sum_part = (struct rt_part){ 0, gathered };
-	d->up = (struct rt_call){
-		.kind = RT_REDUCE,
+	d->part = (struct coll_part){ 0, d->plain.send_bytes };
+	d->sum_part = (struct coll_part){ 0, gathered };
+	d->up = (struct coll_call){
+		.kind = COLL_REDUCE,
 		.root = f->l->place[f->acting],
 		.send = { .buf = { .addr = d->plain.send, .bytes = d->plain.send_bytes },
 			  .parts = &d->part,
@@ -190,7 +190,7 @@ static int begin_inside(struct scattered *d)
 		.site = call->site,
 	};
 	if (f->acts)
-		d->up.recv = (struct rt_side){ .buf = { .addr = d->sum, .bytes = gathered },
+		d->up.recv = (struct coll_side){ .buf = { .addr = d->sum, .bytes = gathered },
 					       .parts = &d->sum_part,
 					       .count = 1 };
 	return f->s->local ? rt_pieces_begin(f->s->local, &d->up, f->cut.segment, &f->inside) : 0;
@@ -250,7 +250,7 @@ static void send_unit(struct scattered *d, struct unit *u)
 static void add_unit(struct scattered *d, struct unit *u)
 {
 	struct flow *f = d->f;
-	const struct rt_reduce *reduce = &f->t->call.reduce;
+	const struct coll_reduce *reduce = &f->t->call.reduce;
 	int err = 0;
 
 	flow_wait(f, &d->recvs[u->index % SPAN_SLOTS]);

@@ -217,7 +217,7 @@ int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 }
 
 int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-		     const struct types_shape *shape, struct rt_buf *out)
+		     const struct types_shape *shape, struct coll_buf *out)
 {
 	*pack = (struct pack){
 		.element_index = -1,
@@ -225,7 +225,7 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 		.datatype = datatype,
 		.shape = *shape,
 	};
-	*out = (struct rt_buf){
+	*out = (struct coll_buf){
 		.addr = (char *)base + shape->true_lb,
 		.bytes = (uint64_t)count * (uint64_t)shape->size,
 		.pack = pack_read,
@@ -236,12 +236,12 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 }
 
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
-	      const struct types_shape *shape, struct rt_buf *out)
+	      const struct types_shape *shape, struct coll_buf *out)
 {
-	*out = (struct rt_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
+	*out = (struct coll_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
 	out->addr = (char *)base + shape->true_lb;
 	if (!shape->in_order || (count != 1 && shape->extent != shape->size) ||
-	    rt_is_device_memory(out->addr, out->bytes))
+	    os_is_device_memory(out->addr, out->bytes))
 		return pack_init_packed(pack, base, count, datatype, shape, out);
 	pack->element = NULL;
 	pack->element_is_dirty = false;

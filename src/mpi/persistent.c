@@ -204,7 +204,7 @@ static int start(struct request *r, MPI_Request *request)
 	/* each start is a call of the place where it was made */
 	trace_call_begin(r->taken.take.name, r->taken.take.caller, __builtin_frame_address(0));
 	trace_bytes(r->taken.bytes);
-	trace_begun(&r->trace);
+	trace_request(&r->trace);
 	rt_request_start(r->rt);
 	take_count(r->taken.take.kind, true);
 	return trace_call_end(0);

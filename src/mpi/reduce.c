@@ -52,57 +52,57 @@ static int known_value(struct known *list, size_t n, const void *handle)
 	return 0;
 }
 
-static enum rt_type type_of(MPI_Datatype datatype)
+static enum goal_dtype type_of(MPI_Datatype datatype)
 {
 	return known_value(numbers, BASE_ARRAY_LEN(numbers), datatype);
 }
 
-static enum rt_op op_of(MPI_Op op)
+static enum goal_type op_of(MPI_Op op)
 {
 	return known_value(operations, BASE_ARRAY_LEN(operations), op);
 }
 
 #else
 
-static enum rt_type type_of(MPI_Datatype datatype)
+static enum goal_dtype type_of(MPI_Datatype datatype)
 {
 	switch ((uintptr_t)datatype) {
 #define X(name, handle, type) case handle: return type;
 	ABI_NUMBERS(X)
 #undef X
 	default:
-		return RT_TYPE_OTHER;
+		return GOAL_DTYPE_COUNT;
 	}
 }
 
-static enum rt_op op_of(MPI_Op op)
+static enum goal_type op_of(MPI_Op op)
 {
 	switch ((uintptr_t)op) {
 #define X(name, handle, value) case handle: return value;
 	ABI_OPS(X)
 #undef X
 	default:
-		return RT_OP_OTHER;
+		return GOAL_NOP;
 	}
 }
 
 #endif
 
 /* Both, or neither: what MPI allows and rt computes. */
-static void find_kernel(const struct taken *t, enum rt_op *out_op, enum rt_type *out_type)
+static void find_kernel(const struct taken *t, enum goal_type *out_op, enum goal_dtype *out_type)
 {
-	static const uint8_t bytes[] = { 0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8 }; /* by enum rt_type */
+	static const uint8_t bytes[] = { 0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8 }; /* by enum goal_dtype */
 	MPI_Datatype datatype = t->reduce.type;
-	enum rt_op op = op_of(t->take.op);
-	enum rt_type type = RT_TYPE_OTHER;
-	bool is_bits = op >= RT_AND;
+	enum goal_type op = op_of(t->take.op);
+	enum goal_dtype type = GOAL_DTYPE_COUNT;
+	bool is_bits = op >= GOAL_AND;
 
-	*out_op = RT_OP_OTHER;
-	*out_type = RT_TYPE_OTHER;
-	if (op == RT_OP_OTHER || !abi_size_bound(datatype))
+	*out_op = GOAL_NOP;
+	*out_type = GOAL_DTYPE_COUNT;
+	if (op == GOAL_NOP || !abi_size_bound(datatype))
 		return;
-	type = is_bits && datatype == ABI_BYTE ? RT_U8 : type_of(datatype);
-	if (type == RT_TYPE_OTHER || (is_bits && type >= RT_F32) ||
+	type = is_bits && datatype == ABI_BYTE ? GOAL_U8 : type_of(datatype);
+	if (type == GOAL_DTYPE_COUNT || (is_bits && type >= GOAL_F32) ||
 	    t->reduce.element_bytes != bytes[type]) /* Fortran's types have sizes of their own */
 		return;
 	*out_op = op;
@@ -137,11 +137,11 @@ bool reduce_look(struct taken *t)
 	t->reduce = (struct taken_reduce){ .op = t->take.op, .type = t->take.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
-		return trace_passed("elements with gaps are computed by the library");
+		return trace_rejected("elements with gaps are computed by the library");
 	if (!abi_is_predefined_op(t->take.op))
 		return true;
 	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);
-	return t->reduce.known_op != RT_OP_OTHER || is_known_to_library(t);
+	return t->reduce.known_op != GOAL_NOP || is_known_to_library(t);
 }
 
 /* ---- by the library ---------------------------------------------------------------------- */
@@ -166,10 +166,10 @@ static int combine(void *ctx, const void *in, void *inout, uint64_t count)
 
 int reduce_prepare(struct taken *t)
 {
-	struct rt_reduce *reduce = &t->call.reduce;
+	struct coll_reduce *reduce = &t->call.reduce;
 	int commutes = 1;
 
-	*reduce = (struct rt_reduce){ .op = t->reduce.known_op,
+	*reduce = (struct coll_reduce){ .op = t->reduce.known_op,
 				  .type = t->reduce.known_type,
 				  .element_bytes = t->reduce.element_bytes,
 				  .combine = combine,

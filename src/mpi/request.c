@@ -139,7 +139,7 @@ struct request *request_find_persistent(MPI_Request handle)
 /* ---- what the program may free before the end -------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
-static int hold_side(struct request *r, struct taken_side *s, const struct rt_side *side)
+static int hold_side(struct request *r, struct taken_side *s, const struct coll_side *side)
 {
 	int n = s->packs.of ? s->packs.n : 1, ret = 0;
 	struct pack *packs = s->packs.of ? s->packs.of : &s->pack;
@@ -226,13 +226,13 @@ static void note_failed(int more)
 static void note_end(struct request *r)
 {
 	const struct trace_op op = r->rt ? rt_request_op(r->rt) : (struct trace_op){ 0 };
-	struct trace_begun told;
+	struct trace_request told;
 
 	base_spin_lock(&table.lock); /* another thread may be asking for it */
 	told = r->trace;
 	r->trace.since = 0;
 	base_spin_unlock(&table.lock);
-	trace_ended(&told, &op);
+	trace_request_end(&told, &op);
 }
 
 /* Nobody else has it any more. */
@@ -306,9 +306,9 @@ void request_asked_on(int count, const MPI_Request requests[], bool asks)
 		base_spin_lock(&table.lock);
 		r = find_locked(requests[i]);
 		if (r && r->is_flying && asks)
-			trace_asked(&r->trace, now);
+			trace_request_poll(&r->trace, now);
 		else if (r && r->is_flying)
-			trace_turned(&r->trace, now);
+			trace_request_poll_end(&r->trace, now);
 		base_spin_unlock(&table.lock);
 	}
 }
@@ -436,13 +436,13 @@ static void fly(struct request *r)
  */
 bool request_may_fly(const struct request *r)
 {
-	return !rt_is_reduce(r->taken.take.kind) || r->taken.reduce.known_op != RT_OP_OTHER;
+	return !coll_is_reduce(r->taken.take.kind) || r->taken.reduce.known_op != GOAL_NOP;
 }
 
 /* Of those that are taken in buffers that are used again only. */
 static bool is_used_again(struct request *r)
 {
-	enum rt_kind kind = r->taken.take.kind;
+	enum coll kind = r->taken.take.kind;
 	uint64_t bytes = r->taken.bytes;
 	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0
 									 : take_prepare(&r->taken);
@@ -469,24 +469,24 @@ static bool look(const struct take *take, struct request *spare, struct request 
 	if (take_look(&r->taken, take, &rt_request_window[take->kind], rc)) {
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt &&
 		    !r->taken.lc->has_neighbours) {
-			trace_passed("its neighbours are not all of its ranks' node");
+			trace_rejected("its neighbours are not all of its ranks' node");
 		} else if (r->taken.lc->span) {
 			*out = hier_takes_requests(&r->taken) && request_may_fly(r) ? r : NULL;
 			if (*out)
 				return true;
-			trace_passed("it is not one of those that are served over several nodes");
+			trace_rejected("it is not one of those that are served over several nodes");
 		} else if (!r->taken.lc->rt) {
-			trace_passed("its communicator has not been connected: the next blocking "
+			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
 			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
 		} else if (!rt_request_suits(r->taken.lc->rt)) {
-			trace_passed("its ranks share CPUs, or are many");
+			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
-			trace_passed(
+			trace_rejected(
 				"it computes with a function that only its own rank could call");
 		} else if (!rt_request_takes_always(take->kind, r->taken.bytes) &&
 			   !is_used_again(r)) {
-			trace_passed("it wins in buffers that are used again only, on which ranks "
+			trace_rejected("it wins in buffers that are used again only, on which ranks "
 				     "agree in blocking collectives");
 		} else {
 			*out = r;
@@ -515,7 +515,7 @@ static int make_handle(struct request *r)
 /* There is none. The others hear of it. */
 static void abandon(struct request *r)
 {
-	const struct rt_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
+	const struct coll_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
 
 	if (r->taken.lc->span)
 		hier_give_up(&r->taken);
@@ -553,7 +553,7 @@ static bool begin(const struct take *take, MPI_Request *request, int *rc)
 	}
 	*request = r->handle;
 	life_hold(r->taken.lc);
-	trace_begun(&r->trace);
+	trace_request(&r->trace);
 	request_enter(r);
 	fly(r);
 	take_count(take->kind, true);

@@ -81,7 +81,7 @@ struct request {
 	int error;            /* what the program is to hear */
 	bool is_flying, is_freed, is_prepared, is_spare;
 	bool is_ending; /* it is over, and whoever found that out is about to tell the library */
-	struct trace_begun trace;
+	struct trace_request trace;
 };
 
 /* All but `taken` is zero. Without memory it is *spare, with which this rank finds out what the

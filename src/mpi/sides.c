@@ -14,15 +14,15 @@
 const struct take_side *sides_own(const struct take *take)
 {
 	switch (take->kind) {
-	case RT_BCAST:
-	case RT_REDUCE:
-	case RT_ALLREDUCE:
-	case RT_SCAN:
-	case RT_EXSCAN:
+	case COLL_BCAST:
+	case COLL_REDUCE:
+	case COLL_ALLREDUCE:
+	case COLL_SCAN:
+	case COLL_EXSCAN:
 		return &take->send;
-	case RT_ALLGATHER:
-	case RT_ALLTOALL:
-	case RT_REDUCE_SCATTER_BLOCK:
+	case COLL_ALLGATHER:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		return &take->recv;
 	default: /* a matter of the rank, or of all counts */
 		return NULL;
@@ -33,9 +33,9 @@ uint64_t sides_told(const struct take *take)
 {
 	const struct take_side *side = sides_own(take);
 
-	if (take->kind == RT_GATHER)
+	if (take->kind == COLL_GATHER)
 		side = take->send.at == ABI_IN_PLACE ? &take->recv : &take->send;
-	else if (take->kind == RT_SCATTER)
+	else if (take->kind == COLL_SCATTER)
 		side = take->recv.at == ABI_IN_PLACE ? &take->send : &take->recv;
 	return side && side->type != ABI_DATATYPE_NULL ? types_bytes(side->type, side->count) : 0;
 }
@@ -48,31 +48,31 @@ static bool is_address(const void *at, const struct types_shape *shape)
 }
 
 /* The same collective of a few bytes, sent from where it is received, on nobody's communicator. */
-static int try_alias(enum rt_kind kind, MPI_Comm helper)
+static int try_alias(enum coll kind, MPI_Comm helper)
 {
 	char at[2] = { 0 };
 	int two = 2; /* some look only where there are several */
 
 	switch (kind) {
-	case RT_GATHER:
+	case COLL_GATHER:
 		return real.Gather(at, 2, ABI_BYTE, at, 2, ABI_BYTE, 0, helper);
-	case RT_SCATTER:
+	case COLL_SCATTER:
 		return real.Scatter(at, 2, ABI_BYTE, at, 2, ABI_BYTE, 0, helper);
-	case RT_ALLGATHER:
+	case COLL_ALLGATHER:
 		return real.Allgather(at, 2, ABI_BYTE, at, 2, ABI_BYTE, helper);
-	case RT_ALLTOALL:
+	case COLL_ALLTOALL:
 		return real.Alltoall(at, 2, ABI_BYTE, at, 2, ABI_BYTE, helper);
-	case RT_REDUCE:
+	case COLL_REDUCE:
 		return real.Reduce(at, at, 2, ABI_BYTE, ABI_BOR, 0, helper);
-	case RT_ALLREDUCE:
+	case COLL_ALLREDUCE:
 		return real.Allreduce(at, at, 2, ABI_BYTE, ABI_BOR, helper);
-	case RT_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER:
 		return real.Reduce_scatter(at, at, &two, ABI_BYTE, ABI_BOR, helper);
-	case RT_REDUCE_SCATTER_BLOCK:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		return real.Reduce_scatter_block(at, at, 2, ABI_BYTE, ABI_BOR, helper);
-	case RT_SCAN:
+	case COLL_SCAN:
 		return real.Scan(at, at, 2, ABI_BYTE, ABI_BOR, helper);
-	case RT_EXSCAN:
+	case COLL_EXSCAN:
 		return real.Exscan(at, at, 2, ABI_BYTE, ABI_BOR, helper);
 	default: /* the parts of lists may well lie apart */
 		return 0;
@@ -97,9 +97,9 @@ static bool is_alias_refused(const struct take *take)
 }
 
 /* Where the ranks know each other's counts, nothing to send or receive is the library's affair. */
-static bool allows_none(enum rt_kind kind)
+static bool allows_none(enum coll kind)
 {
-	return rt_is_local(kind) || kind == RT_ALLGATHERV || kind == RT_REDUCE_SCATTER;
+	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
 }
 
 /* The elements that a list counts, -1 when the library would refuse it. */
@@ -161,14 +161,14 @@ static bool looks_right(const struct taken *t, struct taken_side *s)
 /* What the first rank names there may be anything. */
 static bool gets_nothing(const struct taken *t)
 {
-	return t->take.kind == RT_EXSCAN && !t->lc->rank && !t->in_place;
+	return t->take.kind == COLL_EXSCAN && !t->lc->rank && !t->in_place;
 }
 
 /* Which sides mean something on this rank. */
 static void find_sides(struct taken *t)
 {
 	const struct take *take = &t->take;
-	bool is_scatter = take->kind == RT_SCATTER || take->kind == RT_SCATTERV;
+	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
 
 	for (int i = 0; i < 2; i++) {
 		struct taken_side *s = i ? &t->recv : &t->send;
@@ -196,14 +196,14 @@ static uint64_t shared_bytes(const struct taken *t)
 	MPI_Count sum;
 
 	switch (take->kind) {
-	case RT_GATHER:
+	case COLL_GATHER:
 		own = t->is_root ? &take->recv : &take->send;
 		break;
-	case RT_SCATTER:
+	case COLL_SCATTER:
 		own = t->is_root ? &take->send : &take->recv;
 		break;
-	case RT_ALLGATHERV:
-	case RT_REDUCE_SCATTER:
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTER:
 		sum = sum_of(&t->recv);
 		if (sum <= 0 || take->recv.type == ABI_DATATYPE_NULL)
 			return 0;
@@ -220,9 +220,9 @@ bool sides_size(struct taken *t)
 	t->is_odd = false;
 	t->bytes = 0;
 	t->neighbours = NULL;
-	if (t->take.kind == RT_BARRIER)
+	if (t->take.kind == COLL_BARRIER)
 		return true;
-	if (rt_is_local(t->take.kind))
+	if (coll_is_local(t->take.kind))
 		return t->send.n >= 0 && t->recv.n >= 0;
 	t->bytes = shared_bytes(t);
 	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->lc->size;
@@ -233,7 +233,7 @@ static bool looks_right_odd(struct taken *t)
 {
 	const struct take_side *send = &t->take.send;
 
-	if (t->take.kind != RT_GATHER || !t->is_root || t->in_place)
+	if (t->take.kind != COLL_GATHER || !t->is_root || t->in_place)
 		return true;
 	if (send->count < 0 || send->type == ABI_DATATYPE_NULL)
 		return false;
@@ -282,26 +282,26 @@ static bool is_contiguous(MPI_Count count, const struct types_shape *shape)
 }
 
 /* The same count for each of n, and the first of them at `at`: one run of elements. */
-static int prepare_run(struct taken_side *s, MPI_Count count, int n, struct rt_side *out)
+static int prepare_run(struct taken_side *s, MPI_Count count, int n, struct coll_side *out)
 {
 	uint64_t bytes = (uint64_t)(count * s->shape.size);
 
 	for (int i = 0; i < n; i++)
-		s->parts[i] = (struct rt_part){ (uint64_t)i * bytes, bytes };
+		s->parts[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
 	out->count = n;
 	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape,
 			 &out->buf);
 }
 
 /* One run of elements, cut by a list. */
-static int prepare_sum(struct taken_side *s, struct rt_side *out)
+static int prepare_sum(struct taken_side *s, struct coll_side *out)
 {
 	uint64_t at = 0;
 
 	for (int i = 0; i < s->n; i++) {
 		uint64_t bytes = (uint64_t)(list_get(s->given->counts, i) * s->shape.size);
 
-		s->parts[i] = (struct rt_part){ at, bytes };
+		s->parts[i] = (struct coll_part){ at, bytes };
 		at += bytes;
 	}
 	out->count = s->n;
@@ -312,7 +312,7 @@ static int prepare_sum(struct taken_side *s, struct rt_side *out)
 /* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
  * Pieces that follow each other, in either direction, have nothing between them; of others it is
  * not asked. */
-static bool prepare_hull(struct taken_side *s, struct rt_side *out)
+static bool prepare_hull(struct taken_side *s, struct coll_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
 	bool is_apart = false;
@@ -324,7 +324,7 @@ static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 		if (piece_get(s, i, &p))
 			return false;
 		bytes = p.count ? (__int128)p.count * p.shape.size : 0;
-		s->parts[i] = (struct rt_part){ 0, (uint64_t)bytes };
+		s->parts[i] = (struct coll_part){ 0, (uint64_t)bytes };
 		if (!bytes)
 			continue;
 		if (!is_contiguous(p.count, &p.shape))
@@ -338,11 +338,11 @@ static bool prepare_hull(struct taken_side *s, struct rt_side *out)
 	}
 	for (int i = 0; i < s->n; i++)
 		s->parts[i].off = s->parts[i].bytes ? s->parts[i].off - (uint64_t)lo : 0;
-	out->buf = (struct rt_buf){ .addr = (void *)(uintptr_t)lo,
+	out->buf = (struct coll_buf){ .addr = (void *)(uintptr_t)lo,
 				    .bytes = (uint64_t)(hi - lo),
 				    .is_shared = is_apart };
 	out->count = s->n;
-	return hi - lo - sum <= sum / 2 && !rt_is_device_memory(out->buf.addr, out->buf.bytes);
+	return hi - lo - sum <= sum / 2 && !os_is_device_memory(out->buf.addr, out->buf.bytes);
 }
 
 /* ---- several pieces, packed one after the other ------------------------------------------ */
@@ -353,7 +353,7 @@ static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, ch
 	int ret = 0;
 
 	for (int i = 0; i < packs->n && len && !ret; i++) {
-		const struct rt_part *p = &packs->parts[i];
+		const struct coll_part *p = &packs->parts[i];
 		uint64_t n;
 
 		if (off >= p->off + p->bytes)
@@ -378,7 +378,7 @@ static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 	return packs_range(ctx, off, len, (char *)in, true);
 }
 
-static int prepare_packs(struct taken_side *s, struct rt_side *out)
+static int prepare_packs(struct taken_side *s, struct coll_side *out)
 {
 	struct piece p;
 	uint64_t at = 0;
@@ -390,10 +390,10 @@ static int prepare_packs(struct taken_side *s, struct rt_side *out)
 	s->packs.n = s->n;
 	s->packs.parts = s->parts;
 	for (int i = 0; i < s->n && !ret; i++) {
-		struct rt_buf buf;
+		struct coll_buf buf;
 
 		ret = piece_get(s, i, &p);
-		s->parts[i] = (struct rt_part){ at, 0 };
+		s->parts[i] = (struct coll_part){ at, 0 };
 		if (ret || !p.count)
 			continue;
 		s->parts[i].bytes = (uint64_t)(p.count * p.shape.size);
@@ -402,18 +402,18 @@ static int prepare_packs(struct taken_side *s, struct rt_side *out)
 				       p.count, p.type, &p.shape, &buf);
 	}
 	out->count = s->n;
-	out->buf = (struct rt_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
+	out->buf = (struct coll_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
 				    .unpack = packs_write, .ctx = &s->packs };
 	return ret;
 }
 
 /* ---- all of it --------------------------------------------------------------------------- */
 
-static int prepare_side(struct taken *t, struct taken_side *s, struct rt_side *out)
+static int prepare_side(struct taken *t, struct taken_side *s, struct coll_side *out)
 {
 	const struct take_side *given = s->given;
 
-	*out = (struct rt_side){ 0 };
+	*out = (struct coll_side){ 0 };
 	if (!s->is_there)
 		return 0;
 	if (s->n > TAKE_PARTS_KEPT && given->form != TAKE_IS_BUF) {
@@ -428,7 +428,7 @@ static int prepare_side(struct taken *t, struct taken_side *s, struct rt_side *o
 	case TAKE_IS_EACH:
 		/* of a reduction each rank keeps one */
 		return prepare_run(s, given->count,
-				   rt_is_reduce(t->take.kind) && s == &t->recv ? 1 : s->n, out);
+				   coll_is_reduce(t->take.kind) && s == &t->recv ? 1 : s->n, out);
 	case TAKE_IS_SUM:
 		if (s == &t->recv)
 			return prepare_run(s, list_get(given->counts, t->lc->rank), 1, out);

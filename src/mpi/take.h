@@ -7,7 +7,7 @@
  *
  *   take_look()      all that is local: would the library refuse this? Is it large enough?
  *   life_connect()   collective; from here on only what all ranks know decides
- *   take_prepare()   sides.c, reduce.c: struct rt_call, packed forms
+ *   take_prepare()   sides.c, reduce.c: struct coll_call, packed forms
  *   rt_collective()
  *   take_conclude()  what is still held goes back; errors as the program is to see them
  *
@@ -74,7 +74,7 @@ struct take_side {
 
 /* The arguments of a collective. */
 struct take {
-	enum rt_kind kind;
+	enum coll kind;
 	const char *name;   /* "MPI_Bcast" */
 	const void *caller; /* where it returns to */
 	MPI_Comm comm;
@@ -95,10 +95,10 @@ struct taken_side {
 	struct pack pack;          /* one datatype, gaps */
 	struct packs {             /* several pieces with gaps, one after the other */
 		struct pack *of;
-		const struct rt_part *parts; /* their places in the packed form */
+		const struct coll_part *parts; /* their places in the packed form */
 		int n;
 	} packs;
-	struct rt_part *parts, kept[TAKE_PARTS_KEPT];
+	struct coll_part *parts, kept[TAKE_PARTS_KEPT];
 };
 
 /* What a reduction computes; for the library, where rt does not know it: by reduce_look(). */
@@ -106,8 +106,8 @@ struct taken_reduce {
 	MPI_Op op;
 	MPI_Datatype type;
 	uint64_t element_bytes;
-	enum rt_op known_op;
-	enum rt_type known_type;
+	enum goal_type known_op;
+	enum goal_dtype known_type;
 };
 
 /* A call that is being taken. Addresses in it lead into it: it stays where it is until
@@ -121,7 +121,7 @@ struct taken {
 	struct taken_side send, recv;
 	struct taken_reduce reduce;
 	int *neighbours; /* allocated: those that send, then those that receive */
-	struct rt_call call; /* for rt; from take_prepare() on */
+	struct coll_call call; /* for rt; from take_prepare() on */
 };
 
 /*
@@ -143,7 +143,7 @@ int take_conclude(struct taken *t, int err);
 /* The same, where it will be done again as it was prepared. */
 int take_conclude_turn(struct taken *t, int err);
 /* For the counters. */
-void take_count(enum rt_kind kind, bool is_taken);
+void take_count(enum coll kind, bool is_taken);
 
 /* ---- sides.c ----------------------------------------------------------------------------- */
 
@@ -167,9 +167,9 @@ uint64_t sides_told(const struct take *take);
 /* Would the library compute this? False: pass on. */
 bool reduce_look(struct taken *t);
 int reduce_prepare(struct taken *t); /* t->call.reduce; 0 or -errno */
-static inline bool take_is_neighbours(enum rt_kind kind)
+static inline bool take_is_neighbours(enum coll kind)
 {
-	return kind >= RT_NEIGHBOR_ALLGATHER;
+	return kind >= COLL_NEIGHBOR_ALLGATHER;
 }
 
 #endif

@@ -21,10 +21,10 @@
 #define FIRST_PASSED 2 /* calls before a communicator is connected for such a kind alone */
 #define IS_WRONG "its arguments name nothing that can be moved"
 
-static bool has_root(enum rt_kind kind)
+static bool has_root(enum coll kind)
 {
-	return (1u << kind) & (1u << RT_BCAST | 1u << RT_GATHER | 1u << RT_GATHERV |
-			       1u << RT_SCATTER | 1u << RT_SCATTERV | 1u << RT_REDUCE);
+	return (1u << kind) & (1u << COLL_BCAST | 1u << COLL_GATHER | 1u << COLL_GATHERV |
+			       1u << COLL_SCATTER | 1u << COLL_SCATTERV | 1u << COLL_REDUCE);
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
@@ -37,32 +37,32 @@ static bool look_at_comm(struct taken *t, int *rc)
 	struct life_comm *lc;
 
 	if (take->comm == ABI_COMM_NULL)
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	*rc = life_comm(take->comm, &lc);
 	if (*rc || !lc || lc->is_inter || lc->size < 2 ||
 	    (has_root(take->kind) && (take->root < 0 || take->root >= lc->size)))
-		return trace_passed("not inside a group of at least two ranks");
+		return trace_rejected("not inside a group of at least two ranks");
 	if (lc->is_asked && !lc->rt && !lc->span)
-		return trace_passed(NOT_SERVED);
+		return trace_rejected(NOT_SERVED);
 	t->lc = lc;
 	t->is_root = lc->rank == take->root;
 	return true;
 }
 
-/* Where MPI_IN_PLACE is allowed, and what it means: see struct rt_call. */
+/* Where MPI_IN_PLACE is allowed, and what it means: see struct coll_call. */
 static void look_at_place(struct taken *t)
 {
 	struct take *take = &t->take;
-	bool is_scatter = take->kind == RT_SCATTER || take->kind == RT_SCATTERV;
+	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
 
 	t->in_place = (is_scatter ? take->recv.at : take->send.at) == ABI_IN_PLACE &&
-		      take->kind != RT_BCAST && !take_is_neighbours(take->kind) &&
+		      take->kind != COLL_BCAST && !take_is_neighbours(take->kind) &&
 		      (!has_root(take->kind) || t->is_root);
 	if (!t->in_place)
 		return;
-	if (rt_is_reduce(take->kind))
+	if (coll_is_reduce(take->kind))
 		take->send.at = take->recv.at;
-	else if (take->kind >= RT_ALLTOALL && take->kind <= RT_ALLTOALLW)
+	else if (take->kind >= COLL_ALLTOALL && take->kind <= COLL_ALLTOALLW)
 		take->send = take->recv;
 }
 
@@ -75,20 +75,20 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	t->take = *take;
 	/* before anybody is asked about the communicator */
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
 	if (own && !rt_window_has(window, own_bytes))
-		return trace_passed(own_bytes < window->from ? IS_SMALL : IS_LARGE);
+		return trace_rejected(own_bytes < window->from ? IS_SMALL : IS_LARGE);
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
 	if (!sides_size(t))
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
-		return trace_passed(t->bytes < window->from ? IS_SMALL : IS_LARGE);
-	return (sides_look(t) && (!rt_is_reduce(take->kind) || reduce_look(t))) ||
-	       trace_passed(IS_WRONG);
+		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
+	return (sides_look(t) && (!coll_is_reduce(take->kind) || reduce_look(t))) ||
+	       trace_rejected(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ int take_prepare(struct taken *t)
 {
 	int err;
 
-	t->call = (struct rt_call){
+	t->call = (struct coll_call){
 		.kind = t->take.kind,
 		.root = has_root(t->take.kind) ? t->take.root : -1,
 		.in_place = t->in_place || t->is_odd, /* then nobody else puts it there */
@@ -106,7 +106,7 @@ int take_prepare(struct taken *t)
 		.site = t->take.caller,
 	};
 	err = sides_prepare(t);
-	if (!err && rt_is_reduce(t->take.kind))
+	if (!err && coll_is_reduce(t->take.kind))
 		err = reduce_prepare(t);
 	return err;
 }
@@ -156,17 +156,17 @@ int take_conclude(struct taken *t, int err) { return conclude_both(t, err, sides
 
 int take_conclude_turn(struct taken *t, int err) { return conclude_both(t, err, sides_flush(t)); }
 
-void take_count(enum rt_kind kind, bool is_taken)
+void take_count(enum coll kind, bool is_taken)
 {
-	static const enum base_counter counters[2][RT_KINDS] = {
+	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
 #define X(id, family, is_local) BASE_CTR_##family##_PASSED,
-			RT_COLLECTIVES(X)
+			COLL_LIST(X)
 #undef X
 		},
 		{
 #define X(id, family, is_local) BASE_CTR_##family##_TAKEN,
-			RT_COLLECTIVES(X)
+			COLL_LIST(X)
 #undef X
 		},
 	};
@@ -208,19 +208,19 @@ static bool run(struct take *take, int *rc)
 		    rc))
 		return *rc;
 	if (is_too_early(&t))
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	life_connect(t.lc);
 	if (t.lc->span && !rt_takes_always(take->kind, t.bytes))
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	if (t.lc->span)
 		return hier_serve(&t, rc) && (take_count(take->kind, true), true);
-	if (!t.lc->rt || take->kind == RT_BARRIER ||
+	if (!t.lc->rt || take->kind == COLL_BARRIER ||
 	    (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
-		return trace_passed(NOT_SERVED);
+		return trace_rejected(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		sides_finish(&t);
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	}
 	*rc = take_conclude(&t, ret < 0 ? ret : 0);
 	take_count(take->kind, true);

@@ -14,18 +14,18 @@ static _Atomic(_Atomic uint32_t *) word;
 static uint64_t word_off;
 static int word_pid; /* a child's arena is another */
 
-uint64_t call_word(void)
+uint64_t process_word(void)
 {
 	struct region_extent e;
 
 	pthread_mutex_lock(&lock);
 	if (word_pid != getpid()) {
 		word_pid = getpid();
-		word_off = CALL_NOBODY;
+		word_off = NO_PROCESS_WORD;
 		atomic_store_explicit(&word, NULL, memory_order_relaxed);
 		if (!region_extent_get(OS_PAGE, true, &e)) {
 			word_off = e.offset;
-			/* release: the page is there; partner: node_wait_call */
+			/* release: the page is there; partner: node_wait_process_wake */
 			atomic_store_explicit(&word,
 					      (void *)((char *)region_arena_base() + e.offset),
 					      memory_order_release);
@@ -35,28 +35,28 @@ uint64_t call_word(void)
 	return word_off;
 }
 
-void node_call(struct node_group *g, int rank)
+void node_wake_process(struct node_group *g, int rank)
 {
 	_Atomic uint32_t *theirs =
-		rank == g->rank ? NULL : node_map(g, rank, g->ranks[rank].call_off, sizeof *theirs);
+		rank == g->rank ? NULL : node_map(g, rank, g->ranks[rank].process_word_off, sizeof *theirs);
 
 	if (!theirs)
 		return;
-	/* release: what the caller has published; partner: node_wait_call */
+	/* release: what the caller has published; partner: node_wait_process_wake */
 	atomic_fetch_add_explicit(theirs, 1, memory_order_release);
 	os_futex_wake(theirs, 1);
 }
 
-int node_wait_call(uint32_t *seen)
+int node_wait_process_wake(uint32_t *seen)
 {
 	_Atomic uint32_t *mine =
-		atomic_load_explicit(&word, memory_order_acquire); /* partner: call_word */
+		atomic_load_explicit(&word, memory_order_acquire); /* partner: process_word */
 	uint32_t now;
 
 	if (!mine)
 		return -ENOENT;
 	while ((now = atomic_load_explicit(mine, memory_order_acquire)) ==
-	       *seen) /* partner: node_call */
+	       *seen) /* partner: node_wake_process */
 		os_futex_wait(mine, now, OS_FOR_EVER);
 	*seen = now;
 	return 0;

@@ -121,7 +121,7 @@ static void trial_prepare(struct node_group *g)
 	me->probe_value = node_arena_id();
 	me->probe_addr = (uintptr_t)&me->probe_value;
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
-	me->call_off = call_word();
+	me->process_word_off = process_word();
 	if (g->rank == 0 && g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES)
 		memset(node_area(g, 0), 0,
 		       TRIAL_WINDOWS * TRIAL_BYTES); /* as it was, but in our cache */
@@ -408,7 +408,7 @@ bool node_can_write(const struct node_group *g, int writer, int owner)
 
 void node_cpus(const struct node_group *g, struct os_cpumask *out) { *out = g->cpus; }
 
-void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
+void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns)
 {
 	*out_vm_ns = g->ranks[1].vm_ns;
 	*out_copy_ns = g->ranks[1].copy_ns;

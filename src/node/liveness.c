@@ -46,7 +46,7 @@ void node_poison(struct node_group *g, int dead_rank)
 						memory_order_acq_rel, memory_order_relaxed);
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank && r != dead_rank)
-			node_ring(g, r);
+			node_wake(g, r);
 }
 
 int node_poisoned(const struct node_group *g)

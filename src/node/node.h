@@ -33,10 +33,10 @@ struct node_oob {
 
 /*
  * Before MPI_Init: let the other processes of the job find this one. Does nothing when the launcher
- * does not identify the job. node_leave() takes it back (MPI_Finalize).
+ * does not identify the job. node_withdraw() takes it back (MPI_Finalize).
  */
 void node_announce(bool prefer_pmix);
-void node_leave(void);
+void node_withdraw(void);
 /* After MPI_Init: index of the first of these ranks (of the job) that does not run Sluice on this
  * machine with our options; -1: all do, or nobody can tell. The same answer on every rank asked. */
 int node_first_absent(const int *job_ranks, int n);
@@ -84,7 +84,7 @@ bool node_can_write(const struct node_group *g, int writer, int owner);
 
 /* What the trial measured between ranks 0 and 1, the same on every rank: nanoseconds for 64 KiB by
  * process_vm_readv (0: does not work) and by memcpy between mapped buffers. */
-void node_trial_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns);
+void node_probe_times(const struct node_group *g, uint32_t *out_vm_ns, uint32_t *out_copy_ns);
 
 /* Copy between this process and a peer's addresses. 0, -EOWNERDEAD when the peer is gone, -errno.
  */
@@ -98,7 +98,7 @@ int node_vm_write(const struct node_group *g, int owner, uint64_t dst_addr, cons
 /*
  * A rank waits in steps: it looks for work, and when there is none calls node_wait(), which spins,
  * then yields, then sleeps on this rank's doorbell. Whoever makes something true that a rank may
- * wait for calls node_ring() after publishing it with a release store.
+ * wait for calls node_wake() after publishing it with a release store.
  */
 struct node_wait {
 	uint64_t since_ns, checked_ns, called_ns;
@@ -113,21 +113,21 @@ void node_wait_progress(struct node_group *g, struct node_wait *w);
 /* Nothing to do. Returns 0, or 1 when peers should be checked for life (about every 100 ms). */
 int node_wait(struct node_group *g, struct node_wait *w);
 void node_wait_end(struct node_group *g, struct node_wait *w);
-void node_ring(struct node_group *g, int rank);
+void node_wake(struct node_group *g, int rank);
 /* The same at once and without waiting for the caller's stores: misses a rank that falls asleep in
- * this very moment, so node_ring() has to follow before long. */
-void node_ring_soon(struct node_group *g, int rank);
+ * this very moment, so node_wake() has to follow before long. */
+void node_wake_relaxed(struct node_group *g, int rank);
 
 /* Has nothing happened for a millisecond? True about once a millisecond while it goes on. */
 bool node_wait_is_stuck(struct node_wait *w);
 /*
  * A rank that computes does not look at its doorbell. Who is stuck for what only that rank's
- * process can do calls it, and a thread there, which sleeps in node_wait_call() until then, does
- * it. Nobody there: nothing happens. Async-signal-safe. node_wait_call: *seen is 0 before the
+ * process can do calls it, and a thread there, which sleeps in node_wait_process_wake() until then, does
+ * it. Nobody there: nothing happens. Async-signal-safe. node_wait_process_wake: *seen is 0 before the
  * first; returns 0, or -ENOENT when this process has no word (no group yet, or no memory for it).
  */
-void node_call(struct node_group *g, int rank);
-int node_wait_call(uint32_t *seen);
+void node_wake_process(struct node_group *g, int rank);
+int node_wait_process_wake(uint32_t *seen);
 
 /* Has this peer exited or been killed (also as a zombie)? A few system calls. */
 bool node_is_dead(const struct node_group *g, int rank);
@@ -163,13 +163,13 @@ int node_observe(const struct node_outline *o, const struct node_member *members
 void node_observe_end(struct node_group *g);
 
 /* ---- for `sluice info`: the same trial between two fresh processes ----------------------- */
-struct node_trial {
+struct node_probe {
 	char arena[160];     /* "" works, else the reason it does not */
 	char vm_read[160], vm_write[160];
 	double vm_read_gbps, arena_gbps;
 };
 /* Forks twice; 0, or -errno when the trial itself failed (out has the reason). Context: no threads.
  */
-int node_try_pair(struct node_trial *out);
+int node_probe_pair(struct node_probe *out);
 
 #endif

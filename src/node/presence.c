@@ -148,7 +148,7 @@ int node_first_absent(const int *job_ranks, int n)
 	return absent;
 }
 
-void node_leave(void)
+void node_withdraw(void)
 {
 	pthread_mutex_lock(&presence.lock);
 	if (presence.fd >= 0)

@@ -45,7 +45,7 @@ struct node_rank {
 	uint64_t probe_addr;   /* trial: address of `probe_value` in that process */
 	uint64_t probe_value;
 	uint64_t area_addr;    /* trial: its user area, as that process sees it */
-	uint64_t call_off; /* of its process's word for node_call() in its arena; or CALL_NOBODY */
+	uint64_t process_word_off; /* of its process's word for node_wake_process() in its arena; or NO_PROCESS_WORD */
 	uint32_t vm_ns, copy_ns; /* rank 1's entry: what the trial measured */
 	/* then one byte a peer: what the trial found, bit 0 read, bit 1 write (in node_group.reach)
 	 */
@@ -88,7 +88,7 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 void exchange_close(struct exchange *x);
 
 /* call.c: where the word of this process lies in its arena */
-#define CALL_NOBODY UINT64_MAX
-uint64_t call_word(void);
+#define NO_PROCESS_WORD UINT64_MAX
+uint64_t process_word(void);
 
 #endif

@@ -21,7 +21,7 @@ struct meeting {
 	_Atomic uint32_t arrived; /* futex; each process adds one a barrier */
 	_Atomic uint32_t is_over; /* one of them has given up or died */
 	char slots[2][512];
-	struct node_trial result; /* written by rank 0 */
+	struct node_probe result; /* written by rank 0 */
 	char failure[2][160];     /* by rank: why it did not come to the end */
 };
 
@@ -89,7 +89,7 @@ static double gbps(uint64_t since_ns)
 }
 
 static void try_arena(const struct node_group *g, const struct offer *o, char *mine,
-		      struct node_trial *t)
+		      struct node_probe *t)
 {
 	char *theirs = node_map(g, 1, o->arena_off, TRIAL_BYTES);
 
@@ -110,7 +110,7 @@ static void try_arena(const struct node_group *g, const struct offer *o, char *m
 
 /* The group knows whether it works; the kernel's reason comes from asking once more. */
 static void try_vm(const struct node_group *g, const struct offer *o, char *mine,
-		   struct node_trial *t)
+		   struct node_probe *t)
 {
 	bool reads = node_can_read(g, 0, 1), writes = node_can_write(g, 0, 1);
 	int ret = 0;
@@ -209,7 +209,7 @@ static int wait_for_both(struct meeting *m, const pid_t pids[2])
 	return ret;
 }
 
-int node_try_pair(struct node_trial *out)
+int node_probe_pair(struct node_probe *out)
 {
 	struct meeting *m =
 		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -69,7 +69,7 @@ static void nap_on_bell(struct node_group *g, struct node_wait *w, uint64_t wait
 	if (!w->armed) {
 		w->bell = atomic_load_explicit(&me->bell, memory_order_acquire);
 		atomic_store_explicit(&me->sleeping, 1, memory_order_relaxed);
-		atomic_thread_fence(memory_order_seq_cst); /* partner: node_ring */
+		atomic_thread_fence(memory_order_seq_cst); /* partner: node_wake */
 		w->armed = true;
 		return; /* the caller looks once more */
 	}
@@ -107,13 +107,13 @@ int node_wait(struct node_group *g, struct node_wait *w)
 	return 1;
 }
 
-void node_ring(struct node_group *g, int rank)
+void node_wake(struct node_group *g, int rank)
 {
 	atomic_thread_fence(memory_order_seq_cst); /* partner: nap_on_bell */
-	node_ring_soon(g, rank);
+	node_wake_relaxed(g, rank);
 }
 
-void node_ring_soon(struct node_group *g, int rank)
+void node_wake_relaxed(struct node_group *g, int rank)
 {
 	struct node_rank *r = &g->ranks[rank];
 

@@ -8,16 +8,16 @@
  */
 #include "progress/progress.h"
 
-uint64_t progress_look_ns(uint64_t look_ns, uint64_t gap_ns, uint64_t max_ns)
+uint64_t progress_poll_ns(uint64_t look_ns, uint64_t gap_ns, uint64_t max_ns)
 {
 	uint64_t enough;
 
 	if (gap_ns <= look_ns)
 		return look_ns;
 	if (gap_ns > max_ns)
-		return look_ns / 2 < PROGRESS_LOOK_MIN_NS ? 0 : look_ns / 2;
+		return look_ns / 2 < PROGRESS_POLL_MIN_NS ? 0 : look_ns / 2;
 	enough = gap_ns + gap_ns / 2;
-	if (enough < PROGRESS_LOOK_MIN_NS)
-		enough = PROGRESS_LOOK_MIN_NS;
+	if (enough < PROGRESS_POLL_MIN_NS)
+		enough = PROGRESS_POLL_MIN_NS;
 	return enough < max_ns ? enough : max_ns;
 }

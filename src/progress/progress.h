@@ -5,7 +5,7 @@
  * nobody: who asks says what it sees, and does what it is told.
  *
  *   who asks           when                                          what it may be told
- *   PROGRESS_LEAVER    a rank has published its side of something,    leave it, tell or wake a
+ *   PROGRESS_DETACHER    a rank has published its side of something,    leave it, tell or wake a
  * mover, feed the channel and goes back to its program PROGRESS_WAITER    a rank waits in a call,
  * and has moved nothing  leave it, call a process, lend its CPU PROGRESS_SHARER    a mover has
  * taken one piece of several         leave it, wake another mover PROGRESS_MOVER     a mover has
@@ -35,7 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum progress_asker { PROGRESS_LEAVER, PROGRESS_WAITER, PROGRESS_SHARER, PROGRESS_MOVER };
+enum progress_asker { PROGRESS_DETACHER, PROGRESS_WAITER, PROGRESS_SHARER, PROGRESS_MOVER };
 
 /* As far as who asks can see; what means nothing to it is zero. */
 struct progress_facts {
@@ -43,8 +43,8 @@ struct progress_facts {
 	/* the work */
 	uint64_t work_ns; /* what one mover would take for what movers can take now; 0: there is
 			     nothing */
-	bool is_attended; /* ranks that have nothing to do but wait for it are doing it (LEAVER) */
-	bool is_others;   /* what is waited for may go on in another process only, which may be
+	bool has_waiters; /* ranks that have nothing to do but wait for it are doing it (LEAVER) */
+	bool needs_peer;   /* what is waited for may go on in another process only, which may be
 			     computing (WAITER) */
 	uint64_t late_ns; /* for how long a mover should have been done with what it took; 0: none
 			     is late (WAITER) */
@@ -58,19 +58,19 @@ struct progress_facts {
 	/* the wait */
 	bool is_stuck;       /* nothing has moved for a millisecond (WAITER) */
 	uint64_t look_ns;    /* for how long it may look for work before it sleeps (MOVER):
-				progress_look_ns() */
+				progress_poll_ns() */
 };
 
 enum progress_action {
-	PROGRESS_LEAVE, /* nobody is disturbed: it is nothing, it is being done, or ranks do it in
+	PROGRESS_NOTHING, /* nobody is disturbed: it is nothing, it is being done, or ranks do it in
 			   their calls */
-	PROGRESS_TELL,  /* what there is to do is announced to movers that are awake */
+	PROGRESS_ANNOUNCE,  /* what there is to do is announced to movers that are awake */
 	PROGRESS_WAKE,  /* ... to one that sleeps */
 	PROGRESS_FEED,  /* this process's channel gets it */
-	PROGRESS_CALL,  /* the process that alone can go on */
+	PROGRESS_WAKE_PEER,  /* the process that alone can go on */
 	PROGRESS_LEND,  /* the asker's CPU to the mover that is late, for a moment */
-	PROGRESS_TAKE,  /* a piece of it, now */
-	PROGRESS_LOOK,  /* for work, look_ns long */
+	PROGRESS_CLAIM,  /* a piece of it, now */
+	PROGRESS_POLL,  /* for work, look_ns long */
 	PROGRESS_SLEEP, /* until told */
 };
 
@@ -82,21 +82,21 @@ struct progress_choice {
 struct progress_choice progress_decide(const struct progress_facts *f);
 
 /* Will somebody who is no rank do it? */
-static inline bool progress_is_moved(enum progress_action a)
+static inline bool progress_has_mover(enum progress_action a)
 {
-	return a == PROGRESS_TELL || a == PROGRESS_WAKE || a == PROGRESS_FEED;
+	return a == PROGRESS_ANNOUNCE || a == PROGRESS_WAKE || a == PROGRESS_FEED;
 }
 
 /* What the decision turns on. */
 #define PROGRESS_WAKE_NS 10000u     /* what waking a sleeper takes who wakes it */
 #define PROGRESS_LATENCY_NS 50000u  /* ... and how long it takes until that runs */
 #define PROGRESS_SHARE_NS 18000u    /* a mover's first piece of what is worth a second one */
-#define PROGRESS_LOOK_MIN_NS 20000u /* to look for less saves nothing */
+#define PROGRESS_POLL_MIN_NS 20000u /* to look for less saves nothing */
 
 /*
  * How long a mover looks for work after it has done what it found, when it was ready to look for
  * look_ns after the last, and the next came gap_ns after that. Pure.
  */
-uint64_t progress_look_ns(uint64_t look_ns, uint64_t gap_ns, uint64_t max_ns);
+uint64_t progress_poll_ns(uint64_t look_ns, uint64_t gap_ns, uint64_t max_ns);
 
 #endif

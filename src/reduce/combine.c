@@ -200,7 +200,7 @@ static int scan_one(struct chunk *c, uint32_t r)
 /* A rank's input is read before its result is stored, as they may be the same memory. */
 static int scan(struct chunk *c)
 {
-	bool is_exclusive = c->v->shape.kind == REDUCE_EXSCAN;
+	bool is_exclusive = c->v->shape.kind == COLL_EXSCAN;
 	int ret = 0;
 
 	memcpy(c->acc, input(c, 0, c->in), c->bytes);
@@ -216,7 +216,7 @@ static int scan(struct chunk *c)
 
 static int combine_chunk(struct chunk *c)
 {
-	if (c->v->shape.kind == REDUCE_SCAN || c->v->shape.kind == REDUCE_EXSCAN)
+	if (c->v->shape.kind == COLL_SCAN || c->v->shape.kind == COLL_EXSCAN)
 		return scan(c);
 	if (c->v->combine)
 		return reduce_own(c);
@@ -278,7 +278,7 @@ static void reduce_domains(const struct chunk *c, uint32_t slice)
 	for (uint32_t r = 0; r < c->v->shape.ranks; r++) {
 		uint32_t d = (uint32_t)m->of[r];
 
-		if (c->v->shape.kind != REDUCE_ALLREDUCE || d == home ||
+		if (c->v->shape.kind != COLL_ALLREDUCE || d == home ||
 		    r == reduce_entry(c->v, d, slice))
 			output(c, r, sum);
 	}
@@ -320,7 +320,7 @@ static enum base_copy_kernel pick_store(const struct reduce_view *v)
 {
 	uint64_t one = v->shape.count * v->shape.element_bytes,
 		 said = base_opt.xfer_past_cache_bytes, llc = os_llc_bytes();
-	uint64_t results = v->shape.kind == REDUCE_REDUCE || v->shape.kind == REDUCE_REDUCE_SCATTER
+	uint64_t results = v->shape.kind == COLL_REDUCE || v->shape.kind == COLL_REDUCE_SCATTER
 				   ? 1
 				   : v->shape.ranks;
 	bool is_past = one * (results + v->shape.ranks) >=

@@ -80,12 +80,12 @@ uint64_t reduce_units_of(const struct reduce_shape *s, const struct reduce_cut *
 void reduce_result(const struct reduce_shape *s, const uint64_t *starts, uint32_t rank,
 		 uint64_t *out_first, uint64_t *out_n)
 {
-	bool gets_all = s->kind == REDUCE_ALLREDUCE || s->kind == REDUCE_SCAN ||
-			(s->kind == REDUCE_EXSCAN && rank) ||
-			(s->kind == REDUCE_REDUCE && rank == s->root);
+	bool gets_all = s->kind == COLL_ALLREDUCE || s->kind == COLL_SCAN ||
+			(s->kind == COLL_EXSCAN && rank) ||
+			(s->kind == COLL_REDUCE && rank == s->root);
 
-	*out_first = s->kind == REDUCE_REDUCE_SCATTER ? starts[rank] : 0;
-	*out_n = s->kind == REDUCE_REDUCE_SCATTER ? starts[rank + 1] - starts[rank]
+	*out_first = s->kind == COLL_REDUCE_SCATTER ? starts[rank] : 0;
+	*out_n = s->kind == COLL_REDUCE_SCATTER ? starts[rank + 1] - starts[rank]
 		 : gets_all                     ? s->count
 						: 0;
 }

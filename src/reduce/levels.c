@@ -9,15 +9,15 @@ static uint32_t size_of(const struct reduce_domains *m, uint32_t domain)
 
 bool reduce_can_have_levels(uint32_t kind, uint32_t type, const struct reduce_domains *m)
 {
-	return m && m->count > 1 && type != GOAL_NOP && kind <= REDUCE_REDUCE_SCATTER;
+	return m && m->count > 1 && type != GOAL_NOP && kind <= COLL_REDUCE_SCATTER;
 }
 
 bool reduce_keeps_parts(const struct reduce_shape *s, const struct reduce_domains *m, uint32_t rank)
 {
 	int d = m->of[rank];
 
-	return s->kind != REDUCE_ALLREDUCE && size_of(m, (uint32_t)d) > 1 &&
-	       (s->kind != REDUCE_REDUCE || d != m->of[s->root]);
+	return s->kind != COLL_ALLREDUCE && size_of(m, (uint32_t)d) > 1 &&
+	       (s->kind != COLL_REDUCE || d != m->of[s->root]);
 }
 
 /* ---- what there is ----------------------------------------------------------------------- */
@@ -44,9 +44,9 @@ uint32_t reduce_home(const struct reduce_view *v, uint32_t slice)
 	uint64_t middle = slice * v->cut.slice_elements + v->cut.slice_elements / 2;
 	uint32_t rank = slice;
 
-	if (v->shape.kind == REDUCE_REDUCE)
+	if (v->shape.kind == COLL_REDUCE)
 		rank = v->shape.root;
-	else if (v->shape.kind == REDUCE_REDUCE_SCATTER && v->shape.count)
+	else if (v->shape.kind == COLL_REDUCE_SCATTER && v->shape.count)
 		rank = owner(v, base_min_u64(middle, v->shape.count - 1));
 	return (uint32_t)v->domains->of[rank];
 }
@@ -66,7 +66,7 @@ bool reduce_has_step(const struct reduce_view *v, const struct reduce_step *st)
 	if (st->level == REDUCE_RESULT)
 		return is_home;
 	return !is_home && size_of(v->domains, st->domain) > 1 &&
-	       (st->level == REDUCE_PART || v->shape.kind == REDUCE_ALLREDUCE);
+	       (st->level == REDUCE_PART || v->shape.kind == COLL_ALLREDUCE);
 }
 
 struct xfer *reduce_step_words(const struct reduce_view *v, const struct reduce_step *st)
@@ -168,7 +168,7 @@ static void finish(struct reduce_view *v, const struct reduce_step *st, uint32_t
 	for (int r = 0; r < node_size(v->group); r++)
 		if (r != node_rank(v->group) &&
 		    (st->level != REDUCE_PART || v->domains->of[r] == home))
-			node_ring(v->group, r);
+			node_wake(v->group, r);
 }
 
 int reduce_move_step(struct reduce_view *v, uint32_t rank)

@@ -14,14 +14,14 @@ void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit)
 		return;
 	for (int r = 0; r < node_size(v->group); r++) /* each waits for all slices */
 		if (r != node_rank(v->group))
-			node_ring(v->group, r);
+			node_wake(v->group, r);
 }
 
 /* Results of several ranks in one unit are records of their own: those are no rows. Of two levels a
  * rank does units here and there. */
 static bool has_rows(const struct reduce_view *v)
 {
-	return v->shape.kind != REDUCE_REDUCE_SCATTER && !v->shape.domains;
+	return v->shape.kind != COLL_REDUCE_SCATTER && !v->shape.domains;
 }
 
 /* Elements [first, first + n) of the vector have been combined, and are where `dst` gets them. */
@@ -44,10 +44,10 @@ static void note_all(struct reduce_view *v, uint32_t slice, uint32_t unit, uint6
 {
 	int kind = (int)v->shape.kind;
 
-	if (kind != REDUCE_REDUCE_SCATTER) {
+	if (kind != COLL_REDUCE_SCATTER) {
 		note(v, slice, unit, n,
-		     kind == REDUCE_REDUCE   ? (int)v->shape.root
-		     : kind == REDUCE_EXSCAN ? (int)TRACE_TO_EACH_BUT_FIRST
+		     kind == COLL_REDUCE   ? (int)v->shape.root
+		     : kind == COLL_EXSCAN ? (int)TRACE_TO_EACH_BUT_FIRST
 					   : (int)TRACE_TO_EACH,
 		     since);
 		return;

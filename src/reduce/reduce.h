@@ -15,7 +15,7 @@
  * there. A unit is combined by one mover, in the order of ranks, so that results do not depend on
  * who moved what when: the same from run to run, and on all ranks. A chunk is read from all ranks
  * before it is stored anywhere, so a rank's result may be its input, where each element of it
- * depends on the same element of the inputs only: not for REDUCE_REDUCE_SCATTER.
+ * depends on the same element of the inputs only: not for COLL_REDUCE_SCATTER.
  *
  * Bytes outside of mapped pages: of an input they travel with its owner's descriptor (in_edges,
  * filled before the collective by xfer_fill_edges()); of a result they are left at out_edges, from
@@ -32,11 +32,11 @@
  *
  *   PART    each domain but the slice's home: what its members bring -> the part of one of them,
  * its entry RESULT  the home, when the parts are there: what its members bring, and the parts, in
- * the order of domains -> who gets the result; of REDUCE_ALLREDUCE: the home's members, and each
- * other domain's entry SPREAD  REDUCE_ALLREDUCE: each other domain, when the result is there: from
+ * the order of domains -> who gets the result; of COLL_ALLREDUCE: the home's members, and each
+ * other domain's entry SPREAD  COLL_ALLREDUCE: each other domain, when the result is there: from
  * its entry -> its other members
  *
- * A part of REDUCE_ALLREDUCE lies where the entry gets the result, which needs no more memory and is
+ * A part of COLL_ALLREDUCE lies where the entry gets the result, which needs no more memory and is
  * right in place, too: an element of an input is not read after the same element of the part is
  * stored, and that not after the result.
  *
@@ -54,12 +54,12 @@
 #define REDUCE_UNITS_MAX XFER_FRAGMENTS_MAX
 #define REDUCE_CHUNK_BYTES (8u << 10)
 
-enum reduce_kind {
-	REDUCE_REDUCE,         /* all elements, to the root */
-	REDUCE_ALLREDUCE,      /* to everyone */
-	REDUCE_REDUCE_SCATTER, /* elements [starts[r], starts[r + 1]) to rank r */
-	REDUCE_SCAN,           /* to rank r: of ranks 0 to r */
-	REDUCE_EXSCAN,         /* to rank r: of ranks 0 to r - 1; to rank 0 nothing */
+enum coll {
+	COLL_REDUCE,         /* all elements, to the root */
+	COLL_ALLREDUCE,      /* to everyone */
+	COLL_REDUCE_SCATTER, /* elements [starts[r], starts[r + 1]) to rank r */
+	COLL_SCAN,           /* to rank r: of ranks 0 to r */
+	COLL_EXSCAN,         /* to rank r: of ranks 0 to r - 1; to rank 0 nothing */
 };
 
 /* What all ranks agree on. In shared memory: fixed width, no padding. */

@@ -16,7 +16,7 @@ static void attend(void *arg)
 	uint32_t seen = 0;
 
 	(void)arg;
-	while (!node_wait_call(&seen)) {
+	while (!node_wait_process_wake(&seen)) {
 		pending_rescue_all();
 		requests_attend();
 	}
@@ -24,7 +24,7 @@ static void attend(void *arg)
 
 void attendant_own_thread(void)
 {
-	guard_own_thread();
+	sud_own_thread();
 	region_own_thread();
 }
 

@@ -12,7 +12,7 @@
 /* ---- a side ------------------------------------------------------------------------------ */
 
 /* What was left and names this memory is completed first. */
-static void clear_way(const struct rt_side *side)
+static void clear_way(const struct coll_side *side)
 {
 	if (side->count && !side->buf.pack)
 		rt_complete_range(side->buf.addr, side->buf.bytes);
@@ -38,7 +38,7 @@ static int get_scratch(struct side *s, uint64_t bytes)
 	return 0;
 }
 
-int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch,
+int side_begin(struct side *s, const struct coll_side *of, struct region_extent *scratch,
 	       uint64_t scratch_bytes, enum side_memory memory)
 {
 	*s = (struct side){ .of = of, .scratch = scratch };
@@ -87,7 +87,7 @@ void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *o
 	uint64_t packed = 0;
 
 	for (int i = 0; i < s->of->count; i++) {
-		const struct rt_part *p = &s->of->parts[i];
+		const struct coll_part *p = &s->of->parts[i];
 		uint64_t bytes = p->bytes > at ? base_min_u64(p->bytes - at, n) : 0;
 
 		out[i] = (struct coll_part){ s->is_packed ? packed : p->off + at, bytes };
@@ -98,7 +98,7 @@ void side_cut(const struct side *s, uint64_t at, uint64_t n, struct coll_part *o
 static int copy_part(const struct side *s, uint64_t off, const struct coll_part *part,
 		     bool is_unpack)
 {
-	const struct rt_buf *buf = &s->of->buf;
+	const struct coll_buf *buf = &s->of->buf;
 	char *packed = s->addr + part->off, *plain = (char *)buf->addr + off;
 
 	if (!part->bytes)
@@ -145,7 +145,7 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 
 /* ---- its end ----------------------------------------------------------------------------- */
 
-static uint64_t side_bytes(const struct rt_side *s)
+static uint64_t side_bytes(const struct coll_side *s)
 {
 	uint64_t sum = 0;
 
@@ -163,7 +163,7 @@ static bool may_be_closed(const struct side *s)
 	uint64_t end = 0;
 
 	for (int i = 0; i < s->of->count; i++) {
-		const struct rt_part *p = &s->of->parts[i];
+		const struct coll_part *p = &s->of->parts[i];
 
 		if (p->bytes && p->off > end)
 			return false;
@@ -172,12 +172,12 @@ static bool may_be_closed(const struct side *s)
 	return !s->is_packed;
 }
 
-void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call,
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll_call *call,
 		  const struct sides *s, bool in_one_run)
 {
 	uint64_t sent = side_bytes(&call->send), received = side_bytes(&call->recv),
 		 bytes = base_max_u64(sent, received);
-	const struct rt_side *larger = received >= sent ? &call->recv : &call->send;
+	const struct coll_side *larger = received >= sent ? &call->recv : &call->send;
 
 	*end = (struct ending){
 		.leave = {
@@ -243,7 +243,7 @@ static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *s
 
 /* After an error the communicator is of no more use to Sluice, and no peer may wait for this rank.
  */
-void rt_abandon(struct rt_comm *c, const struct rt_call *call, int error)
+void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error)
 {
 	if (error != -EOWNERDEAD)
 		base_log(BASE_LOG_ERROR, "rt", "%s: %s", call->name, strerror(-error));
@@ -253,58 +253,58 @@ void rt_abandon(struct rt_comm *c, const struct rt_call *call, int error)
 /* ---- the kinds --------------------------------------------------------------------------- */
 
 static const struct {
-	enum coll_kind coll;
+	enum coll coll;
 	bool sends_one_range; /* the same to all, or all to one */
-} kinds[RT_KINDS] = {
-	[RT_BCAST] = { COLL_BCAST, true },
-	[RT_GATHER] = { COLL_GATHER, true },
-	[RT_GATHERV] = { COLL_GATHER, true },
-	[RT_SCATTER] = { COLL_SCATTER, false },
-	[RT_SCATTERV] = { COLL_SCATTER, false },
-	[RT_ALLGATHER] = { COLL_ALLGATHER, false },
-	[RT_ALLGATHERV] = { COLL_ALLGATHER, false },
-	[RT_ALLTOALL] = { COLL_ALLTOALL, false },
-	[RT_ALLTOALLV] = { COLL_ALLTOALL, false },
-	[RT_ALLTOALLW] = { COLL_ALLTOALL, false },
-	[RT_NEIGHBOR_ALLGATHER] = { COLL_NEIGHBOR_ALLGATHER, false },
-	[RT_NEIGHBOR_ALLGATHERV] = { COLL_NEIGHBOR_ALLGATHER, false },
-	[RT_NEIGHBOR_ALLTOALL] = { COLL_NEIGHBOR_ALLTOALL, false },
-	[RT_NEIGHBOR_ALLTOALLV] = { COLL_NEIGHBOR_ALLTOALL, false },
-	[RT_NEIGHBOR_ALLTOALLW] = { COLL_NEIGHBOR_ALLTOALL, false },
+} kinds[COLL_COUNT] = {
+	[COLL_BCAST] = { COLL_BCAST, true },
+	[COLL_GATHER] = { COLL_GATHER, true },
+	[COLL_GATHERV] = { COLL_GATHER, true },
+	[COLL_SCATTER] = { COLL_SCATTER, false },
+	[COLL_SCATTERV] = { COLL_SCATTER, false },
+	[COLL_ALLGATHER] = { COLL_ALLGATHER, false },
+	[COLL_ALLGATHERV] = { COLL_ALLGATHER, false },
+	[COLL_ALLTOALL] = { COLL_ALLTOALL, false },
+	[COLL_ALLTOALLV] = { COLL_ALLTOALL, false },
+	[COLL_ALLTOALLW] = { COLL_ALLTOALL, false },
+	[COLL_NEIGHBOR_ALLGATHER] = { COLL_NEIGHBOR_ALLGATHER, false },
+	[COLL_NEIGHBOR_ALLGATHERV] = { COLL_NEIGHBOR_ALLGATHER, false },
+	[COLL_NEIGHBOR_ALLTOALL] = { COLL_NEIGHBOR_ALLTOALL, false },
+	[COLL_NEIGHBOR_ALLTOALLV] = { COLL_NEIGHBOR_ALLTOALL, false },
+	[COLL_NEIGHBOR_ALLTOALLW] = { COLL_NEIGHBOR_ALLTOALL, false },
 };
 
-enum coll_kind call_coll(enum rt_kind kind) { return kinds[kind].coll; }
+enum coll coll_pattern(enum coll kind) { return kinds[kind].coll; }
 
 /* Which part of the receive side belongs to this rank, and stays as it is; -1: all come. */
-static int own_part(const struct rt_call *call, int rank)
+static int own_part(const struct coll_call *call, int rank)
 {
-	return call->in_place && call->kind != RT_SCATTER && call->kind != RT_SCATTERV &&
+	return call->in_place && call->kind != COLL_SCATTER && call->kind != COLL_SCATTERV &&
 	       kinds[call->kind].coll != COLL_ALLTOALL && call->recv.count ? rank : -1;
 }
 
-bool call_is_own_right(const struct rt_call *call, int rank)
+bool call_is_own_right(const struct coll_call *call, int rank)
 {
-	const struct rt_side *send = &call->send, *recv = &call->recv;
+	const struct coll_side *send = &call->send, *recv = &call->recv;
 
-	return call->in_place || call->kind == RT_BCAST || call->kind >= RT_NEIGHBOR_ALLGATHER ||
+	return call->in_place || call->kind == COLL_BCAST || call->kind >= COLL_NEIGHBOR_ALLGATHER ||
 	       !send->count || !recv->count ||
 	       send->parts[send->count > 1 ? rank : 0].bytes ==
 		       recv->parts[recv->count > 1 ? rank : 0].bytes;
 }
 
 /* Tests cut small messages. */
-static uint64_t piece_bytes(const struct rt_call *call, int ranks)
+static uint64_t piece_bytes(const struct coll_call *call, int ranks)
 {
-	bool is_uniform = !rt_is_local(call->kind) && call->kind != RT_ALLGATHERV;
+	bool is_uniform = !coll_is_local(call->kind) && call->kind != COLL_ALLGATHERV;
 
 	if (!is_uniform)
 		return UINT64_MAX;
 	return base_fault("piece")
 		       ? base_min_u64(call->bytes, 5 * OS_PAGE + 123)
-		       : policy_piece_bytes(call->bytes, call->kind == RT_BCAST ? 1 : ranks);
+		       : policy_piece_bytes(call->bytes, call->kind == COLL_BCAST ? 1 : ranks);
 }
 
-static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at,
+static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sides *s, uint64_t at,
 		     uint64_t n, struct ending *end)
 {
 	int rank = node_rank(c->group), own = own_part(call, rank), ret;
@@ -329,7 +329,7 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 
 	side_cut(&s->send, at, n, c->parts[0]);
 	side_cut(&s->recv, at, n, c->parts[1]);
-	ret = call->kind == RT_BCAST && rank != call->root
+	ret = call->kind == COLL_BCAST && rank != call->root
 		      ? 0
 		      : side_pack(&s->send, at, c->parts[0], -1);
 	if (!ret && one_buffer)
@@ -337,7 +337,7 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
 	if (!ret)
 		ret = run(c, &shape, one_buffer ? &s->recv : &s->send,
 			  one_buffer ? &none : &s->recv, end);
-	if (!ret && call->kind == RT_BCAST && rank != call->root)
+	if (!ret && call->kind == COLL_BCAST && rank != call->root)
 		ret = side_unpack(&s->send, at, c->parts[0], -1);
 	return ret ? ret : side_unpack(&s->recv, at, c->parts[1], call->in_place ? rank : -1);
 }
@@ -347,8 +347,8 @@ static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides
  * part as it is where one of the two can be relied on. A rank that staged would have to stage one
  * range only (exec/exec.h): all but those with one lay out what they send then.
  */
-static enum side_memory memory_of(const struct rt_comm *c, const struct rt_call *call,
-				  const struct rt_side *side)
+static enum side_memory memory_of(const struct rt_comm *c, const struct coll_call *call,
+				  const struct coll_side *side)
 {
 	bool is_sent = side == &call->send ||
 		       (call->in_place &&
@@ -360,7 +360,7 @@ static enum side_memory memory_of(const struct rt_comm *c, const struct rt_call 
 									      : SIDE_ANY;
 }
 
-static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s,
+static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct sides *s,
 		       uint64_t piece)
 {
 	uint64_t send = side_bytes(&call->send), recv = side_bytes(&call->recv);
@@ -378,7 +378,7 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 				memory_of(c, call, &call->recv));
 }
 
-static int move_collective(struct rt_comm *c, const struct rt_call *call)
+static int move_collective(struct rt_comm *c, const struct coll_call *call)
 {
 	uint64_t piece = piece_bytes(call, node_size(c->group));
 	int rank = node_rank(c->group), ret = -EREMOTEIO;
@@ -391,7 +391,7 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 		s = (struct sides){ .send = { .of = &call->send }, .recv = { .of = &call->recv } };
 	ending_begin(&end, c, call, &s, piece >= call->bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
+	trace_admitted(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
 		    rank == call->root);
 	/* those that are not cut run once, also when this rank has nothing in them */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {
@@ -404,7 +404,7 @@ static int move_collective(struct rt_comm *c, const struct rt_call *call)
 	return ret;
 }
 
-int rt_collective(struct rt_comm *c, const struct rt_call *call)
+int rt_collective(struct rt_comm *c, const struct coll_call *call)
 {
 	int ret;
 
@@ -413,7 +413,7 @@ int rt_collective(struct rt_comm *c, const struct rt_call *call)
 	clear_way(&call->send);
 	clear_way(&call->recv);
 	requests_enter_blocking(c);
-	ret = rt_is_reduce(call->kind) ? reduce_collective(c, call) : move_collective(c, call);
+	ret = coll_is_reduce(call->kind) ? reduce_collective(c, call) : move_collective(c, call);
 	requests_leave_blocking(c);
 	host_call_end();
 	if (ret)

@@ -42,7 +42,7 @@ static bool has_device_runtime(void)
 	return found;
 }
 
-bool rt_is_device_memory(const void *addr, uint64_t bytes)
+bool os_is_device_memory(const void *addr, uint64_t bytes)
 {
 	uintptr_t at = (uintptr_t)addr, end = at + bytes;
 	struct os_vma v;

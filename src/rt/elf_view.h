@@ -3,8 +3,8 @@
  * elf_view: the few facts that decide about a program, read from its ELF file through a mapping.
  * Every offset in the file is checked against its size. Context: as exec_target.h.
  */
-#ifndef SLUICE_RT_ELF_VIEW_H
-#define SLUICE_RT_ELF_VIEW_H
+#ifndef SLUICE_PRELOAD_ELF_VIEW_H
+#define SLUICE_PRELOAD_ELF_VIEW_H
 
 #include <elf.h>
 #include <stdbool.h>

@@ -104,7 +104,7 @@ static size_t env_copy_bytes(char *const *envp)
 		if (strncmp(envp[count], preload_name, sizeof(preload_name) - 1))
 			continue;
 		value_bytes += strlen(envp[count]) + 1;
-		has_us |= strstr(envp[count], RT_PRELOAD_NAME) != NULL;
+		has_us |= strstr(envp[count], PRELOAD_NAME) != NULL;
 	}
 	total = (count + 1) * sizeof(char *) + value_bytes;
 	return has_us && total <= COPY_MAX_BYTES ? total : 0;
@@ -127,7 +127,7 @@ static char *const *env_without_us(char *const *envp, void *space)
 			continue;
 		}
 		memcpy(text, preload_name, name_len);
-		if (!rt_preload_without_us(envp[i] + name_len, text + name_len) || text[name_len])
+		if (!preload_without_sluice(envp[i] + name_len, text + name_len) || text[name_len])
 			copy[n++] = text;
 		text += strlen(text) + 1;
 	}
@@ -151,7 +151,7 @@ static char *const *env_without_us(char *const *envp, void *space)
 static bool keeps_path(const char *path)
 {
 	int saved = errno;
-	bool keeps = !path || rt_exec_keeps_preload(rt_exec_kind_of(path));
+	bool keeps = !path || preload_is_kept(preload_target_of(path));
 
 	errno = saved;
 	return keeps;
@@ -170,7 +170,7 @@ static bool keeps_file(const char *file)
 {
 	char path[PATH_MAX];
 	int saved = errno;
-	bool keeps = !file || rt_exec_find(file, path_variable(), path, sizeof(path)) ||
+	bool keeps = !file || preload_find_program(file, path_variable(), path, sizeof(path)) ||
 		     keeps_path(path);
 
 	errno = saved;
@@ -180,7 +180,7 @@ static bool keeps_file(const char *file)
 static bool keeps_fd(int fd)
 {
 	int saved = errno;
-	bool keeps = rt_exec_keeps_preload(rt_exec_kind_of_fd(fd, ""));
+	bool keeps = preload_is_kept(preload_target_of_fd(fd, ""));
 
 	errno = saved;
 	return keeps;

@@ -48,7 +48,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-bool rt_exec_is_launcher_name(const char *path)
+bool preload_is_launcher_name(const char *path)
 {
 	const char *name = base_name(path);
 
@@ -114,9 +114,9 @@ static bool is_other_libc(const char *interp)
 #endif
 }
 
-static enum rt_exec_kind kind_of_dynamic(const struct elf_view *v)
+static enum preload_target kind_of_dynamic(const struct elf_view *v)
 {
-	enum rt_exec_kind kind = RT_EXEC_PLAIN;
+	enum preload_target kind = PRELOAD_TARGET_PLAIN;
 
 	for (size_t i = 0; i < v->dyn_count && v->dyn[i].d_tag != DT_NULL; i++) {
 		const char *soname;
@@ -125,34 +125,34 @@ static enum rt_exec_kind kind_of_dynamic(const struct elf_view *v)
 			continue;
 		soname = elf_view_string(v, v->dyn[i].d_un.d_val);
 		if (strncmp(soname, "libmpi", 6) == 0)
-			return RT_EXEC_MPI;
+			return PRELOAD_TARGET_MPI;
 		if (!is_closed_library(soname))
-			kind = RT_EXEC_MAY;
+			kind = PRELOAD_TARGET_MAY;
 	}
 	for (size_t i = 1; i < v->sym_count; i++) {
 		const char *name = elf_view_string(v, v->sym[i].st_name);
 
 		/* an MPI whose library has a name of its own, or one linked into the program */
 		if (strncmp(name, "PMPI_", 5) == 0 || strncmp(name, "MPI_Init", 8) == 0)
-			return RT_EXEC_MPI;
+			return PRELOAD_TARGET_MPI;
 		if (v->sym[i].st_shndx == SHN_UNDEF && is_opening_symbol(name))
-			kind = RT_EXEC_MAY;
+			kind = PRELOAD_TARGET_MAY;
 	}
 	return kind;
 }
 
-static enum rt_exec_kind kind_of_elf(const void *base, size_t size_bytes, const char *name)
+static enum preload_target kind_of_elf(const void *base, size_t size_bytes, const char *name)
 {
 	struct elf_view v;
 	int rc = elf_view_open(base, size_bytes, &v);
 
 	if (rc)
-		return rc == -ENOEXEC ? RT_EXEC_FOREIGN : RT_EXEC_UNKNOWN;
+		return rc == -ENOEXEC ? PRELOAD_TARGET_FOREIGN : PRELOAD_TARGET_UNKNOWN;
 	if (!v.interp) /* `ld.so program` reads LD_PRELOAD though nothing interprets ld.so */
-		return is_loader_name(base_name(name)) ? RT_EXEC_MAY : RT_EXEC_STATIC;
+		return is_loader_name(base_name(name)) ? PRELOAD_TARGET_MAY : PRELOAD_TARGET_STATIC;
 	if (is_other_libc(v.interp))
-		return RT_EXEC_FOREIGN;
-	return v.dyn ? kind_of_dynamic(&v) : RT_EXEC_UNKNOWN;
+		return PRELOAD_TARGET_FOREIGN;
+	return v.dyn ? kind_of_dynamic(&v) : PRELOAD_TARGET_UNKNOWN;
 }
 
 /* ---- files -------------------------------------------------------------------------- */
@@ -206,7 +206,7 @@ static bool script_interpreter(const struct mapped_file *f, char out[SCRIPT_LINE
 	return n && end < limit;
 }
 
-static enum rt_exec_kind kind_of_content(const struct mapped_file *f, const char *name,
+static enum preload_target kind_of_content(const struct mapped_file *f, const char *name,
 					 char interp[SCRIPT_LINE])
 {
 	interp[0] = '\0';
@@ -215,13 +215,13 @@ static enum rt_exec_kind kind_of_content(const struct mapped_file *f, const char
 	if (f->size_bytes > 2 && f->base[0] == '#' && f->base[1] == '!' &&
 	    !script_interpreter(f, interp))
 		interp[0] = '\0';
-	return RT_EXEC_UNKNOWN; /* with no interpreter: execvp hands it to /bin/sh */
+	return PRELOAD_TARGET_UNKNOWN; /* with no interpreter: execvp hands it to /bin/sh */
 }
 
-enum rt_exec_kind rt_exec_kind_of_fd(int fd, const char *name)
+enum preload_target preload_target_of_fd(int fd, const char *name)
 {
 	char interp[SCRIPT_LINE] = "", previous[SCRIPT_LINE];
-	enum rt_exec_kind kind = RT_EXEC_UNKNOWN;
+	enum preload_target kind = PRELOAD_TARGET_UNKNOWN;
 	struct mapped_file f;
 	int depth;
 
@@ -232,7 +232,7 @@ enum rt_exec_kind rt_exec_kind_of_fd(int fd, const char *name)
 	for (depth = 1; depth < SCRIPT_DEPTH && interp[0]; depth++) {
 		int rc, interp_fd = open_to_read(interp);
 
-		kind = RT_EXEC_UNKNOWN;
+		kind = PRELOAD_TARGET_UNKNOWN;
 		if (interp_fd < 0)
 			break;
 		rc = map_fd(interp_fd, &f);
@@ -244,24 +244,24 @@ enum rt_exec_kind rt_exec_kind_of_fd(int fd, const char *name)
 		unmap(&f);
 	}
 	/* by name only now: a user's program may be called `flux`, but then it links an MPI */
-	if (kind != RT_EXEC_MPI && rt_exec_is_launcher_name(name))
-		return RT_EXEC_LAUNCHER;
+	if (kind != PRELOAD_TARGET_MPI && preload_is_launcher_name(name))
+		return PRELOAD_TARGET_LAUNCHER;
 	return kind;
 }
 
-enum rt_exec_kind rt_exec_kind_of(const char *path)
+enum preload_target preload_target_of(const char *path)
 {
-	enum rt_exec_kind kind;
+	enum preload_target kind;
 	int fd = open_to_read(path);
 
 	if (fd < 0)
-		return rt_exec_is_launcher_name(path) ? RT_EXEC_LAUNCHER : RT_EXEC_UNKNOWN;
-	kind = rt_exec_kind_of_fd(fd, path);
+		return preload_is_launcher_name(path) ? PRELOAD_TARGET_LAUNCHER : PRELOAD_TARGET_UNKNOWN;
+	kind = preload_target_of_fd(fd, path);
 	syscall(SYS_close, fd);
 	return kind;
 }
 
-int rt_exec_defines(const char *path, const char *name)
+int preload_defines_symbol(const char *path, const char *name)
 {
 	int rc, fd = open_to_read(path);
 	struct mapped_file f;
@@ -297,7 +297,7 @@ static int check_executable(const char *path)
 	return 0;
 }
 
-int rt_exec_find(const char *file, const char *path_var, char *out, size_t cap)
+int preload_find_program(const char *file, const char *path_var, char *out, size_t cap)
 {
 	const char *dir, *end;
 	size_t name_len = strlen(file);
@@ -336,13 +336,13 @@ int rt_exec_find(const char *file, const char *path_var, char *out, size_t cap)
 
 static bool is_our_entry(const char *entry, size_t len)
 {
-	size_t want = sizeof(RT_PRELOAD_NAME) - 1;
+	size_t want = sizeof(PRELOAD_NAME) - 1;
 
-	return len >= want && memcmp(entry + len - want, RT_PRELOAD_NAME, want) == 0 &&
+	return len >= want && memcmp(entry + len - want, PRELOAD_NAME, want) == 0 &&
 	       (len == want || entry[len - want - 1] == '/');
 }
 
-int rt_preload_without_us(const char *value, char *out)
+int preload_without_sluice(const char *value, char *out)
 {
 	int dropped = 0;
 	char *o = out;

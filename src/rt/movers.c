@@ -118,7 +118,7 @@ enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r,
 
 	f->work_ns = copy_ns(exec_work_bytes(r));
 	action = progress_decide(f).action;
-	if (action == PROGRESS_TELL || action == PROGRESS_WAKE)
+	if (action == PROGRESS_ANNOUNCE || action == PROGRESS_WAKE)
 		worker_announce(c->worker_group, exec_tag(r));
 	return action;
 }

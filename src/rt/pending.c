@@ -33,7 +33,7 @@ void pending_lock(void)
 {
 	uint32_t tries = 0;
 
-	guard_enter();
+	sud_enter();
 	while (atomic_exchange_explicit(&spin, 1,
 					memory_order_acquire)) { /* partner: pending_unlock */
 		if (++tries % 64)
@@ -46,7 +46,7 @@ void pending_lock(void)
 void pending_unlock(void)
 {
 	atomic_store_explicit(&spin, 0, memory_order_release);
-	guard_leave();
+	sud_exit();
 }
 
 struct pending *pending_get(void)
@@ -129,7 +129,7 @@ static void learn(struct pending *p, uint64_t now)
 	policy_site_learn(p->site,
 		   policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
 		   COST_NS * (1 + touches));
-	trace_left(p->trace, p->left_ns, touched, waited, touches, p->is_called);
+	trace_detached(p->trace, p->left_ns, touched, waited, touches, p->is_called);
 	base_log(BASE_LOG_DEBUG, "rt",
 		 "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
 		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
@@ -190,7 +190,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 	}
 	if (!w->since_ns || !node_wait_is_long(w))
 		return;
-	if (guard_toucher() != p->owner_tid && os_now_ns() - w->since_ns < STRANGER_WAITS_NS)
+	if (guard_fault_tid() != p->owner_tid && os_now_ns() - w->since_ns < STRANGER_WAITS_NS)
 		return;
 	if (!stand_in_begin())
 		return;
@@ -315,7 +315,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	else
 		exec_restart_channel(p->run);
 	atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
-	trace_touched(p->trace, now, addr, start, guard_toucher(), write);
+	trace_touch(p->trace, now, addr, start, guard_fault_tid(), write);
 	pending_unhold(p);
 }
 
@@ -468,11 +468,11 @@ static bool is_overlapping(const struct pending *p, const void *arg)
 static void complete(bool (*wanted)(const struct pending *, const void *), const void *arg,
 		     bool in_call)
 {
-	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
 			  does */
 	finish_all(wanted, arg, in_call);
 	retire_all(wanted, arg, PENDING_MAX);
-	guard_leave();
+	sud_exit();
 }
 
 void rt_complete_range(const void *addr, uint64_t bytes)
@@ -545,12 +545,12 @@ void host_call_end(void) { atomic_fetch_sub_explicit(&host_calls, 1, memory_orde
 void rt_host_begin(void)
 {
 	host_call_begin();
-	guard_trust_begin();
+	sud_allow_push();
 }
 
 void rt_host_end(void)
 {
-	guard_trust_end();
+	sud_allow_pop();
 	host_call_end();
 }
 

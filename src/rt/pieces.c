@@ -10,17 +10,17 @@
 
 struct rt_pieces {
 	struct rt_comm *comm;
-	const struct rt_call *call;
+	const struct coll_call *call;
 	struct sides sides;
-	struct rt_side sent, received; /* of exchanges: the parts of one of them */
+	struct coll_side sent, received; /* of exchanges: the parts of one of them */
 };
 
-int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes,
+int rt_pieces_begin(struct rt_comm *c, const struct coll_call *call, uint64_t longest_bytes,
 		    struct rt_pieces **out)
 {
 	struct rt_pieces *p = malloc(sizeof(*p));
-	bool is_reduce = rt_is_reduce(call->kind);
-	static const struct rt_side none;
+	bool is_reduce = coll_is_reduce(call->kind);
+	static const struct coll_side none;
 	int ret;
 
 	if (!p)
@@ -112,18 +112,18 @@ int rt_pieces_run(struct rt_pieces *p, uint64_t send_at, uint64_t recv_at, uint6
 
 	host_call_begin();
 	requests_enter_blocking(p->comm);
-	ret = rt_is_reduce(p->call->kind) ? run_reduce(p, send_at, recv_at, bytes)
+	ret = coll_is_reduce(p->call->kind) ? run_reduce(p, send_at, recv_at, bytes)
 					: run_bcast(p, send_at, bytes);
 	requests_leave_blocking(p->comm);
 	host_call_end();
 	return ret;
 }
 
-int rt_exchanges_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes,
+int rt_exchanges_begin(struct rt_comm *c, const struct coll_call *call, uint64_t longest_bytes,
 		       struct rt_pieces **out)
 {
 	struct rt_pieces *p = malloc(sizeof(*p));
-	static const struct rt_part none;
+	static const struct coll_part none;
 	int ret;
 
 	if (!p)

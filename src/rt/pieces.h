@@ -19,7 +19,7 @@ struct rt_pieces;
 
 /* A broadcast or a reduction to a root; buffers without gaps. longest_bytes: of a piece. Local. 0
  * or -errno. */
-int rt_pieces_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes,
+int rt_pieces_begin(struct rt_comm *c, const struct coll_call *call, uint64_t longest_bytes,
 		    struct rt_pieces **out);
 /* Collective: `bytes` of each rank's message, which begin `send_at` bytes into this rank's send
  * buffer and recv_at into its receive buffer (a broadcast has the first only). 0 or -errno, as
@@ -32,14 +32,14 @@ void rt_pieces_end(struct rt_pieces *p); /* NULL: nothing happens */
  * rank may have none. */
 struct rt_exchange {
 	const int *targets, *sources;
-	const struct rt_part *sent, *received;
+	const struct coll_part *sent, *received;
 	int target_count, source_count;
 };
 /*
  * As rt_pieces_begin(), for exchanges. call: its name, site, and a buffer on each side (bytes 0:
  * none), in which parts will lie; longest_bytes: of all parts of one side in one piece.
  */
-int rt_exchanges_begin(struct rt_comm *c, const struct rt_call *call, uint64_t longest_bytes,
+int rt_exchanges_begin(struct rt_comm *c, const struct coll_call *call, uint64_t longest_bytes,
 		       struct rt_pieces **out);
 /* Collective; else as rt_pieces_run(). */
 int rt_exchanges_run(struct rt_pieces *p, const struct rt_exchange *x);

@@ -75,8 +75,8 @@ struct rt_comm {
 	struct region_extent parts_scratch; /* of reductions in two levels */
 	struct requests requests;
 	/* by kind, and by size in powers of two */
-	struct policy_reuse reuse[RT_KINDS][POLICY_SIZE_CLASSES];
-	struct policy_reuse requests_reuse[RT_KINDS][POLICY_SIZE_CLASSES];
+	struct policy_reuse reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
+	struct policy_reuse requests_reuse[COLL_COUNT][POLICY_SIZE_CLASSES];
 	/* of the call that is being taken; NULL: it is taken in any case */
 	struct policy_reuse *reuse_now;
 	struct policy_reuse *request_reuse_now; /* of the request that is created next */
@@ -180,7 +180,7 @@ int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 
 /* Are both of its sides mapped, or about to be? Both count a use. */
-bool reuse_is_seen(const struct rt_call *call);
+bool reuse_is_seen(const struct coll_call *call);
 /* Collective: the bits that all ranks have set. 0 or -errno. */
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out);
 
@@ -239,7 +239,7 @@ int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob);
 void workers_comm_destroyed(struct rt_comm *c);
 /* Does it serve this communicator, and live? */
 bool workers_serve(const struct rt_comm *c);
-/* A rank waits: see worker_look(). Async-signal-safe. */
+/* A rank waits: see worker_check(). Async-signal-safe. */
 void workers_look(struct rt_comm *c);
 /* exec's callback for ranks that wait; arg: the communicator. */
 void workers_progress(void *arg);

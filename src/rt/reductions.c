@@ -7,57 +7,57 @@
 #include "rt/private.h"
 #include "rt/sides.h"
 
-static const enum reduce_kind kinds[RT_KINDS] = {
-	[RT_REDUCE] = REDUCE_REDUCE,
-	[RT_ALLREDUCE] = REDUCE_ALLREDUCE,
-	[RT_REDUCE_SCATTER] = REDUCE_REDUCE_SCATTER,
-	[RT_REDUCE_SCATTER_BLOCK] = REDUCE_REDUCE_SCATTER,
-	[RT_SCAN] = REDUCE_SCAN,
-	[RT_EXSCAN] = REDUCE_EXSCAN,
+static const enum coll kinds[COLL_COUNT] = {
+	[COLL_REDUCE] = COLL_REDUCE,
+	[COLL_ALLREDUCE] = COLL_ALLREDUCE,
+	[COLL_REDUCE_SCATTER] = COLL_REDUCE_SCATTER,
+	[COLL_REDUCE_SCATTER_BLOCK] = COLL_REDUCE_SCATTER,
+	[COLL_SCAN] = COLL_SCAN,
+	[COLL_EXSCAN] = COLL_EXSCAN,
 };
 static const uint32_t operations[] = {
-	[RT_OP_OTHER] = GOAL_NOP, [RT_SUM] = GOAL_ADD, [RT_PROD] = GOAL_MUL, [RT_MAX] = GOAL_MAX,
-	[RT_MIN] = GOAL_MIN, [RT_AND] = GOAL_AND, [RT_OR] = GOAL_OR, [RT_XOR] = GOAL_XOR,
+	[GOAL_NOP] = GOAL_NOP, [GOAL_ADD] = GOAL_ADD, [GOAL_MUL] = GOAL_MUL, [GOAL_MAX] = GOAL_MAX,
+	[GOAL_MIN] = GOAL_MIN, [GOAL_AND] = GOAL_AND, [GOAL_OR] = GOAL_OR, [GOAL_XOR] = GOAL_XOR,
 };
 static const uint32_t types[] = {
-	[RT_I8] = GOAL_I8,   [RT_I16] = GOAL_I16, [RT_I32] = GOAL_I32, [RT_I64] = GOAL_I64,
-	[RT_U8] = GOAL_U8,   [RT_U16] = GOAL_U16, [RT_U32] = GOAL_U32, [RT_U64] = GOAL_U64,
-	[RT_F32] = GOAL_F32, [RT_F64] = GOAL_F64,
+	[GOAL_I8] = GOAL_I8,   [GOAL_I16] = GOAL_I16, [GOAL_I32] = GOAL_I32, [GOAL_I64] = GOAL_I64,
+	[GOAL_U8] = GOAL_U8,   [GOAL_U16] = GOAL_U16, [GOAL_U32] = GOAL_U32, [GOAL_U64] = GOAL_U64,
+	[GOAL_F32] = GOAL_F32, [GOAL_F64] = GOAL_F64,
 };
 
 /* Bytes of each rank's vector that one run combines. */
-static uint64_t piece_bytes(const struct rt_call *call, uint64_t bytes)
+static uint64_t piece_bytes(const struct coll_call *call, uint64_t bytes)
 {
 	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * OS_PAGE + 123)
 					     : policy_piece_bytes(bytes, 1);
 
-	if (kinds[call->kind] == REDUCE_REDUCE_SCATTER)
+	if (kinds[call->kind] == COLL_REDUCE_SCATTER)
 		return bytes;
 	return base_max_u64(piece - piece % call->reduce.element_bytes, call->reduce.element_bytes);
 }
 
-static void set_starts(const struct rt_comm *c, const struct rt_call *call, uint64_t count)
+static void set_starts(const struct rt_comm *c, const struct coll_call *call, uint64_t count)
 {
 	for (int r = 0; r < call->send.count; r++)
 		c->starts[r] = call->send.parts[r].off / call->reduce.element_bytes;
 	c->starts[call->send.count] = count;
 }
 
-bool reduce_kernel(const struct rt_reduce *f, uint32_t *out_type, uint32_t *out_dtype)
+bool reduce_kernel(const struct coll_reduce *f, uint32_t *out_type, uint32_t *out_dtype)
 {
 	*out_type = operations[f->op];
 	*out_dtype = types[f->type];
-	return f->op != RT_OP_OTHER;
+	return f->op != GOAL_NOP;
 }
 
-void reduce_describe(const struct rt_call *call, uint64_t bytes, struct exec_reduce *out)
+void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_reduce *out)
 {
 	*out = (struct exec_reduce){
 		.kind = kinds[call->kind],
 		.root = call->root,
 		.count = bytes / call->reduce.element_bytes,
 		.element_bytes = call->reduce.element_bytes,
-		.in_place = call->in_place && kinds[call->kind] != REDUCE_REDUCE_SCATTER,
+		.in_place = call->in_place && kinds[call->kind] != COLL_REDUCE_SCATTER,
 		.combine = call->reduce.combine,
 		.ctx = call->reduce.ctx,
 		.is_commutative = call->reduce.commutes,
@@ -65,7 +65,7 @@ void reduce_describe(const struct rt_call *call, uint64_t bytes, struct exec_red
 	reduce_kernel(&call->reduce, &out->type, &out->dtype);
 }
 
-static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at,
+static int run(struct rt_comm *c, const struct coll_call *call, struct sides *s, uint64_t at,
 	       uint64_t bytes, struct ending *end)
 {
 	struct exec_reduce reduce;
@@ -82,7 +82,7 @@ static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, u
 	int ret;
 
 	reduce_describe(call, bytes, &reduce);
-	if (reduce.kind == REDUCE_REDUCE_SCATTER)
+	if (reduce.kind == COLL_REDUCE_SCATTER)
 		reduce.starts = c->starts;
 	reduce.in_off = (reduce.in_place ? s->recv : s->send).is_packed ? 0 : at;
 	reduce.out_off = s->recv.is_packed ? 0 : at;
@@ -91,23 +91,23 @@ static int run(struct rt_comm *c, const struct rt_call *call, struct sides *s, u
 	return ret ? ret : ending_run(c, r, end, &s->send.desc, &s->recv.desc);
 }
 
-static int run_piece(struct rt_comm *c, const struct rt_call *call, struct sides *s, uint64_t at,
+static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sides *s, uint64_t at,
 		     uint64_t n, struct ending *end)
 {
-	bool in_place = call->in_place && kinds[call->kind] != REDUCE_REDUCE_SCATTER;
-	bool gets = call->kind != RT_EXSCAN || node_rank(c->group);
+	bool in_place = call->in_place && kinds[call->kind] != COLL_REDUCE_SCATTER;
+	bool gets = call->kind != COLL_EXSCAN || node_rank(c->group);
 	uint64_t result = n;
 	int ret = side_pack_range(in_place ? &s->recv : &s->send, at, n);
 
 	if (!ret)
 		ret = run(c, call, s, at, n, end);
-	if (kinds[call->kind] == REDUCE_REDUCE_SCATTER)
+	if (kinds[call->kind] == COLL_REDUCE_SCATTER)
 		result = call->recv.parts[0].bytes;
 	return !ret && gets ? side_unpack_range(&s->recv, at, result) : ret;
 }
 
 /* Does it have two levels? Then memory for what this rank keeps of its domain's. 0 or -errno. */
-static int begin_parts(struct rt_comm *c, const struct rt_call *call, struct side *s,
+static int begin_parts(struct rt_comm *c, const struct coll_call *call, struct side *s,
 		       uint64_t piece, bool *out_has_levels)
 {
 	struct exec_reduce reduce;
@@ -117,18 +117,18 @@ static int begin_parts(struct rt_comm *c, const struct rt_call *call, struct sid
 	reduce.domains = &c->reduce_domains;
 	*out_has_levels = exec_reduce_has_levels(c->exec, &reduce);
 	shape = (struct reduce_shape){ .kind = reduce.kind,
-				     .root = reduce.kind == REDUCE_REDUCE ? (uint32_t)reduce.root : 0 };
+				     .root = reduce.kind == COLL_REDUCE ? (uint32_t)reduce.root : 0 };
 	if (!*out_has_levels ||
 	    !reduce_keeps_parts(&shape, reduce.domains, (uint32_t)node_rank(c->group)))
 		return 0;
 	return side_begin_scratch(s, &c->parts_scratch, piece);
 }
 
-static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sides *s,
+static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct sides *s,
 		       uint64_t piece)
 {
-	bool is_scatter = kinds[call->kind] == REDUCE_REDUCE_SCATTER;
-	static const struct rt_side none;
+	bool is_scatter = kinds[call->kind] == COLL_REDUCE_SCATTER;
+	static const struct coll_side none;
 	int ret;
 
 	s->recv = (struct side){ .of = &call->recv };
@@ -143,25 +143,25 @@ static int begin_sides(struct rt_comm *c, const struct rt_call *call, struct sid
 
 /* Everything is read from all, and stored to all or to one of them: two, or three halves, of a copy
  * a rank. */
-static uint64_t cost_bytes(const struct rt_call *call, uint64_t bytes)
+static uint64_t cost_bytes(const struct coll_call *call, uint64_t bytes)
 {
 	bool is_for_one =
-		kinds[call->kind] == REDUCE_REDUCE || kinds[call->kind] == REDUCE_REDUCE_SCATTER;
+		kinds[call->kind] == COLL_REDUCE || kinds[call->kind] == COLL_REDUCE_SCATTER;
 
 	return is_for_one ? bytes + bytes / 2 : 2 * bytes;
 }
 
 /* What is done in place cannot be done again by another when the worker process is killed in the
  * middle (doc/adr/0020). */
-static enum leave_movers movers_of(const struct rt_call *call)
+static enum leave_movers movers_of(const struct coll_call *call)
 {
-	bool for_ranks = call->reduce.op == RT_OP_OTHER ||
-			 (call->in_place && kinds[call->kind] != REDUCE_REDUCE_SCATTER);
+	bool for_ranks = call->reduce.op == GOAL_NOP ||
+			 (call->in_place && kinds[call->kind] != COLL_REDUCE_SCATTER);
 
 	return for_ranks ? LEAVE_TO_RANKS : LEAVE_TO_PROCESS;
 }
 
-int reduce_collective(struct rt_comm *c, const struct rt_call *call)
+int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 {
 	uint64_t bytes = call->send.buf.bytes, piece = piece_bytes(call, bytes);
 	struct ending end;
@@ -175,10 +175,10 @@ int reduce_collective(struct rt_comm *c, const struct rt_call *call)
 	ending_begin(&end, c, call, &s, piece >= bytes && !has_levels);
 	end.leave.movers = movers_of(call);
 	end.leave.copy_bytes = end.leave.partner_copy_bytes = cost_bytes(call, bytes);
-	if (kinds[call->kind] == REDUCE_REDUCE_SCATTER)
+	if (kinds[call->kind] == COLL_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->reduce.element_bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_taken(side_region(&s.send), call->root, node_rank(c->group) == call->root);
+	trace_admitted(side_region(&s.send), call->root, node_rank(c->group) == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);
 	side_end(&s.send);

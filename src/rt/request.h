@@ -19,7 +19,7 @@ enum request_state { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_ACTIVE, REQUEST_DONE 
  * done ones. */
 struct rt_request {
 	struct rt_comm *comm;
-	const struct rt_call *call;
+	const struct coll_call *call;
 	void *owner;
 	struct request_side send, recv;
 	struct policy_reuse *reuse;      /* that is told whether others have its memory mapped, or NULL */
@@ -91,7 +91,7 @@ int request_close(struct rt_request *r, bool is_good);
 /* ---- request_small.c --------------------------------------------------------------------- */
 
 /* Is it short? The same answer on all ranks. */
-bool request_is_small(const struct rt_comm *c, const struct rt_call *call);
+bool request_is_small(const struct rt_comm *c, const struct coll_call *call);
 /* 0: what others need of this rank is there for them; -EBUSY: no room at the moment; -errno. */
 int request_small_begin(struct rt_request *r);
 /* It is queued: others that publish it in its turn need not call the MPI library. 0 or -errno. */

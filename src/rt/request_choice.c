@@ -16,14 +16,14 @@ bool rt_request_suits(const struct rt_comm *c) { return c->takes_requests; }
 
 /* Making a group takes as long as some thousands of short collectives, or a few of a megabyte: a
  * program that has few does without. Who asks for them by an option gets all. */
-uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes)
+uint32_t rt_request_wish(enum coll kind, uint64_t bytes)
 {
-	return rt_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
+	return coll_is_local(kind) ? 1 : 1 + (uint32_t)base_min_u64(bytes / WISH_BYTES, PATIENCE);
 }
 
 uint32_t rt_request_patience(void)
 {
-	return base_opt.coll_take[BASE_COLL_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
+	return base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON ? 0 : PATIENCE;
 }
 
 static void leave_question(struct rt_comm *c, struct policy_reuse *u)
@@ -34,8 +34,8 @@ static void leave_question(struct rt_comm *c, struct policy_reuse *u)
 	c->requests_wait = true;
 }
 
-bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes,
-		      const struct rt_call *call)
+bool rt_request_takes(struct rt_comm *c, enum coll kind, uint64_t bytes,
+		      const struct coll_call *call)
 {
 	struct policy_reuse *u = &c->requests_reuse[kind][policy_size_class(bytes)];
 	enum policy_step step;
@@ -63,7 +63,7 @@ void rt_requests_agree(struct rt_comm *c)
 	uint64_t mine = 0, common = 0;
 	int n = 0;
 
-	for (int i = 0; i < RT_KINDS * POLICY_SIZE_CLASSES && n < QUESTIONS_MAX; i++) {
+	for (int i = 0; i < COLL_COUNT * POLICY_SIZE_CLASSES && n < QUESTIONS_MAX; i++) {
 		if (!all[i].is_asked)
 			continue;
 		mine |= (uint64_t)all[i].would_agree << n;

@@ -67,7 +67,7 @@ void request_memory_fini(void)
 	pthread_mutex_unlock(&kept.lock);
 }
 
-static int fill(const struct request_side *s, const struct rt_buf *buf)
+static int fill(const struct request_side *s, const struct coll_buf *buf)
 {
 	if (buf->pack)
 		return buf->pack(buf->ctx, 0, buf->bytes, s->addr);
@@ -76,7 +76,7 @@ static int fill(const struct request_side *s, const struct rt_buf *buf)
 }
 
 /* In the arena, a copy of what is there now if that counts. */
-static int side_copy(struct request_side *s, const struct rt_buf *buf, bool has_input)
+static int side_copy(struct request_side *s, const struct coll_buf *buf, bool has_input)
 {
 	int ret = scratch_get(buf->bytes, &s->scratch);
 
@@ -89,9 +89,9 @@ static int side_copy(struct request_side *s, const struct rt_buf *buf, bool has_
 }
 
 /* has_input: what is there now counts. */
-static int side_open(struct request_side *s, const struct rt_side *given, bool has_input)
+static int side_open(struct request_side *s, const struct coll_side *given, bool has_input)
 {
-	const struct rt_buf *buf = &given->buf;
+	const struct coll_buf *buf = &given->buf;
 
 	if (!given->count || !buf->bytes)
 		return 0;
@@ -108,13 +108,13 @@ static int side_open(struct request_side *s, const struct rt_side *given, bool h
 }
 
 /* from: whom each part comes from, where that may be nobody; NULL: all come. */
-static int take_back(const struct request_side *s, const struct rt_side *given, const int *from)
+static int take_back(const struct request_side *s, const struct coll_side *given, const int *from)
 {
-	const struct rt_buf *buf = &given->buf;
+	const struct coll_buf *buf = &given->buf;
 	int ret = 0;
 
 	for (int i = 0; i < given->count && !ret; i++) {
-		const struct rt_part *p = &given->parts[i];
+		const struct coll_part *p = &given->parts[i];
 
 		if (!p->bytes || (from && from[i] < 0))
 			continue;
@@ -126,7 +126,7 @@ static int take_back(const struct request_side *s, const struct rt_side *given, 
 	return ret;
 }
 
-static int side_close(struct request_side *s, const struct rt_side *given, bool has_output,
+static int side_close(struct request_side *s, const struct coll_side *given, bool has_output,
 		      const int *from)
 {
 	int ret = s->scratch.bytes && has_output ? take_back(s, given, from) : 0;
@@ -141,12 +141,12 @@ static int side_close(struct request_side *s, const struct rt_side *given, bool 
 
 static bool is_bcast_leaf(const struct rt_request *r)
 {
-	return r->call->kind == RT_BCAST && node_rank(r->comm->group) != r->call->root;
+	return r->call->kind == COLL_BCAST && node_rank(r->comm->group) != r->call->root;
 }
 
 int request_open(struct rt_request *r)
 {
-	const struct rt_call *call = r->call;
+	const struct coll_call *call = r->call;
 	/* where results are others' inputs still, in place means a copy */
 	bool is_both = call->in_place && (request_is_exchange(r) || request_is_scattered(r)) &&
 		       call->send.buf.bytes;
@@ -178,7 +178,7 @@ struct trace_op rt_request_op(const struct rt_request *r)
 enum trace_region request_region(const struct rt_request *r)
 {
 	const struct request_side *s = r->recv.addr ? &r->recv : &r->send;
-	const struct rt_side *given = r->recv.addr ? &r->call->recv : &r->call->send;
+	const struct coll_side *given = r->recv.addr ? &r->call->recv : &r->call->send;
 
 	if (!s->addr)
 		return TRACE_REGION_NONE;
@@ -190,7 +190,7 @@ enum trace_region request_region(const struct rt_request *r)
 int request_close(struct rt_request *r, bool is_good)
 {
 	int ret = side_close(&r->send, &r->call->send, is_good && is_bcast_leaf(r), NULL);
-	bool gets = r->call->kind != RT_EXSCAN || node_rank(r->comm->group);
+	bool gets = r->call->kind != COLL_EXSCAN || node_rank(r->comm->group);
 	int err = side_close(&r->recv, &r->call->recv, is_good && gets, r->call->sources);
 
 	return ret ? ret : err;

@@ -35,7 +35,7 @@ static void call_ranks(struct rt_comm *c)
 {
 	for (int r = 0; r < node_size(c->group); r++)
 		if (r != node_rank(c->group))
-			node_call(c->group, r);
+			node_wake_process(c->group, r);
 }
 
 /* Of the next some communicators. */
@@ -59,11 +59,11 @@ static void call_next(void)
 static void ask_others(bool is_stuck)
 {
 	struct progress_facts f = { .asker = PROGRESS_WAITER,
-				    .is_others = true,
+				    .needs_peer = true,
 				    .is_stuck = is_stuck };
 
 	each(workers_look);
-	if (progress_decide(&f).action == PROGRESS_CALL)
+	if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
 		call_next();
 }
 

@@ -6,37 +6,37 @@
 #include "rt/request.h"
 #include "rt/sides.h"
 
-bool request_is_reduce(const struct rt_request *r) { return rt_is_reduce(r->call->kind); }
+bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->call->kind); }
 
 bool request_is_scattered(const struct rt_request *r)
 {
-	return r->call->kind == RT_REDUCE_SCATTER || r->call->kind == RT_REDUCE_SCATTER_BLOCK;
+	return r->call->kind == COLL_REDUCE_SCATTER || r->call->kind == COLL_REDUCE_SCATTER_BLOCK;
 }
 
 bool request_is_exchange(const struct rt_request *r)
 {
-	return call_coll(r->call->kind) == COLL_ALLTOALL;
+	return coll_pattern(r->call->kind) == COLL_ALLTOALL;
 }
 
 bool request_is_allgather(const struct rt_request *r)
 {
-	return call_coll(r->call->kind) == COLL_ALLGATHER;
+	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
 }
 
-_Static_assert(sizeof(struct rt_part) == sizeof(struct coll_part) &&
-		       offsetof(struct rt_part, bytes) == offsetof(struct coll_part, bytes),
+_Static_assert(sizeof(struct coll_part) == sizeof(struct coll_part) &&
+		       offsetof(struct coll_part, bytes) == offsetof(struct coll_part, bytes),
 	       "the same to both");
 
-static const struct coll_part *parts(const struct rt_side *s)
+static const struct coll_part *parts(const struct coll_side *s)
 {
 	return (const struct coll_part *)s->parts;
 }
 
 static void build(const struct rt_request *r, struct goal_build *b)
 {
-	const struct rt_call *call = r->call;
+	const struct coll_call *call = r->call;
 	struct coll_shape shape = {
-		.kind = call_coll(call->kind),
+		.kind = coll_pattern(call->kind),
 		.rank = node_rank(r->comm->group),
 		.ranks = node_size(r->comm->group),
 		.root = call->root,
@@ -56,7 +56,7 @@ static void build(const struct rt_request *r, struct goal_build *b)
 
 static int find_starts(struct rt_request *r)
 {
-	const struct rt_side *send = &r->call->send;
+	const struct coll_side *send = &r->call->send;
 
 	if (!request_is_scattered(r))
 		return 0;
@@ -71,7 +71,7 @@ static int find_starts(struct rt_request *r)
 
 void request_reduce(const struct rt_request *r, struct exec_reduce *out)
 {
-	const struct rt_call *call = r->call;
+	const struct coll_call *call = r->call;
 
 	reduce_describe(call, call->send.buf.bytes, out);
 	out->starts = r->starts;

@@ -12,7 +12,7 @@
 #include "rt/request.h"
 #include "rt/sides.h"
 
-static uint64_t sum_of(const struct rt_side *s)
+static uint64_t sum_of(const struct coll_side *s)
 {
 	uint64_t sum = 0;
 
@@ -22,18 +22,18 @@ static uint64_t sum_of(const struct rt_side *s)
 }
 
 /* The longest message that a rank posts. */
-static uint64_t message_bytes(const struct rt_call *call, int ranks)
+static uint64_t message_bytes(const struct coll_call *call, int ranks)
 {
 	uint64_t longest = 0;
 
 	switch (call->kind) {
-	case RT_SCATTER:
-	case RT_ALLTOALL:
-	case RT_REDUCE_SCATTER_BLOCK:
+	case COLL_SCATTER:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		return call->bytes > MAILBOX_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
-	case RT_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER:
 		return sum_of(&call->send);
-	case RT_ALLGATHERV:
+	case COLL_ALLGATHERV:
 		for (int r = 0; r < ranks; r++)
 			longest = base_max_u64(longest, call->recv.parts[r].bytes);
 		return longest;
@@ -42,15 +42,15 @@ static uint64_t message_bytes(const struct rt_call *call, int ranks)
 	}
 }
 
-bool request_is_small(const struct rt_comm *c, const struct rt_call *call)
+bool request_is_small(const struct rt_comm *c, const struct coll_call *call)
 {
-	return call->kind == RT_BARRIER ||
+	return call->kind == COLL_BARRIER ||
 	       (call->bytes && message_bytes(call, node_size(c->group)) <= MAILBOX_BYTES);
 }
 
 /* ---- what goes out ----------------------------------------------------------------------- */
 
-static int copy_out(const struct rt_buf *buf, const struct rt_part *p, char *to)
+static int copy_out(const struct coll_buf *buf, const struct coll_part *p, char *to)
 {
 	if (buf->pack)
 		return p->bytes ? buf->pack(buf->ctx, p->off, p->bytes, to) : 0;
@@ -60,14 +60,14 @@ static int copy_out(const struct rt_buf *buf, const struct rt_part *p, char *to)
 
 /* Which side this rank's message comes from; NULL: it posts nothing. An allgather in place sends
  * what it has received into. */
-static const struct rt_side *sender(const struct rt_request *r, int *first, int *n)
+static const struct coll_side *sender(const struct rt_request *r, int *first, int *n)
 {
-	const struct rt_call *call = r->call;
+	const struct coll_call *call = r->call;
 	int rank = node_rank(r->comm->group);
 
 	*first = 0;
 	*n = call->send.count;
-	if (call->kind == RT_BCAST && rank != call->root)
+	if (call->kind == COLL_BCAST && rank != call->root)
 		return NULL;
 	if (call->in_place && request_is_allgather(r)) {
 		*first = rank;
@@ -78,14 +78,14 @@ static const struct rt_side *sender(const struct rt_request *r, int *first, int 
 }
 
 /* MAILBOX_BYTES at most, to `message`. 0 or -errno. */
-static int copy_all_out(const struct rt_side *s, int first, int n, char *message,
+static int copy_all_out(const struct coll_side *s, int first, int n, char *message,
 			uint32_t *out_bytes)
 {
 	uint32_t bytes = 0;
 	int ret = 0;
 
 	for (int i = first; i < first + n && !ret; i++) {
-		const struct rt_part *p = &s->parts[i];
+		const struct coll_part *p = &s->parts[i];
 
 		if (p->bytes > MAILBOX_BYTES - bytes)
 			return -EREMOTEIO;
@@ -101,9 +101,9 @@ static int post(struct rt_request *r)
 	char *message = mailbox_record(r->comm->mailbox, r->number);
 	uint32_t bytes = 0;
 	int first, n, ret = 0;
-	const struct rt_side *s = sender(r, &first, &n);
+	const struct coll_side *s = sender(r, &first, &n);
 
-	if (!s && r->call->kind != RT_BARRIER)
+	if (!s && r->call->kind != COLL_BARRIER)
 		return 0;
 	if (r->message) {
 		bytes = r->message_bytes;
@@ -120,7 +120,7 @@ static int post(struct rt_request *r)
 int request_small_keep(struct rt_request *r)
 {
 	int first, n;
-	const struct rt_side *s = sender(r, &first, &n);
+	const struct coll_side *s = sender(r, &first, &n);
 
 	if (!s || !s->buf.pack || r->message)
 		return 0;
@@ -132,7 +132,7 @@ int request_small_keep(struct rt_request *r)
 
 static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 {
-	const struct rt_reduce *f = ctx;
+	const struct coll_reduce *f = ctx;
 	uint32_t type, dtype;
 
 	if (!reduce_kernel(f, &type, &dtype))
@@ -141,39 +141,39 @@ static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 	return 0;
 }
 
-_Static_assert(sizeof(struct rt_part) == sizeof(struct mailbox_part) &&
-		       offsetof(struct rt_part, bytes) == offsetof(struct mailbox_part, bytes),
+_Static_assert(sizeof(struct coll_part) == sizeof(struct coll_part) &&
+		       offsetof(struct coll_part, bytes) == offsetof(struct coll_part, bytes),
 	       "the same to both");
 
 /* Whose messages this rank reads, and which part of each. */
 static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 {
-	const struct rt_call *call = r->call;
+	const struct coll_call *call = r->call;
 	int rank = node_rank(r->comm->group), ranks = node_size(r->comm->group);
 
 	read->end = ranks;
 	switch (call->kind) {
-	case RT_BCAST:
-	case RT_SCATTER:
+	case COLL_BCAST:
+	case COLL_SCATTER:
 		read->first = call->root;
 		read->end = call->root + 1;
-		read->at = call->kind == RT_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
+		read->at = call->kind == COLL_SCATTER ? (uint32_t)(call->bytes * (uint64_t)rank) : 0;
 		break;
-	case RT_ALLTOALL:
-	case RT_REDUCE_SCATTER_BLOCK:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
 		read->at = (uint32_t)(call->bytes * (uint64_t)rank);
 		break;
-	case RT_REDUCE_SCATTER:
+	case COLL_REDUCE_SCATTER:
 		for (int k = 0; k < rank; k++)
 			read->at += (uint32_t)call->send.parts[k].bytes;
 		break;
-	case RT_SCAN:
+	case COLL_SCAN:
 		read->end = rank + 1;
 		break;
-	case RT_EXSCAN:
+	case COLL_EXSCAN:
 		read->end = rank;
 		break;
-	case RT_GATHER:
+	case COLL_GATHER:
 		read->skip = call->in_place ? rank : -1;
 		break;
 	default:
@@ -182,11 +182,11 @@ static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
 }
 
 /* Where the program gets it: NULL, nothing comes to this rank. */
-static const struct rt_side *receiver(const struct rt_request *r)
+static const struct coll_side *receiver(const struct rt_request *r)
 {
-	const struct rt_call *call = r->call;
+	const struct coll_call *call = r->call;
 
-	if (call->kind == RT_BCAST)
+	if (call->kind == COLL_BCAST)
 		return node_rank(r->comm->group) == call->root ? NULL : &call->send;
 	return call->recv.count && r->read.first < r->read.end ? &call->recv : NULL;
 }
@@ -195,10 +195,10 @@ static const struct rt_side *receiver(const struct rt_request *r)
  * own. */
 static int set_place(struct rt_request *r)
 {
-	const struct rt_side *s = receiver(r);
+	const struct coll_side *s = receiver(r);
 	struct mailbox_read *read = &r->read;
 
-	if (r->call->kind == RT_BARRIER) /* all have come: that is all */
+	if (r->call->kind == COLL_BARRIER) /* all have come: that is all */
 		return 0;
 	if (!s) {
 		read->end = read->first;
@@ -206,7 +206,7 @@ static int set_place(struct rt_request *r)
 	}
 	read->bytes = (uint32_t)s->parts[0].bytes;
 	if (!request_is_reduce(r))
-		read->parts = s->count > 1 ? (const struct mailbox_part *)s->parts : NULL;
+		read->parts = s->count > 1 ? (const struct coll_part *)s->parts : NULL;
 	if (!request_is_reduce(r) && !s->buf.unpack) {
 		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
 		return 0;
@@ -240,7 +240,7 @@ int request_small_begin(struct rt_request *r)
 /* This rank has taken what it gets itself. */
 static void trace_taken_bytes(const struct rt_request *r)
 {
-	const struct rt_side *s = receiver(r);
+	const struct coll_side *s = receiver(r);
 	int rank = node_rank(r->comm->group), first = r->read.first;
 	uint64_t bytes = 0;
 
@@ -255,7 +255,7 @@ static void trace_taken_bytes(const struct rt_request *r)
 
 bool request_small_calls_program(const struct rt_request *r)
 {
-	return r->read.reduce && r->call->reduce.op == RT_OP_OTHER;
+	return r->read.reduce && r->call->reduce.op == GOAL_NOP;
 }
 
 int request_small_step(struct rt_request *r)
@@ -271,12 +271,12 @@ int request_small_step(struct rt_request *r)
 
 int request_small_close(struct rt_request *r, bool is_good)
 {
-	const struct rt_side *s = r->image ? receiver(r) : NULL;
+	const struct coll_side *s = r->image ? receiver(r) : NULL;
 	char *from = r->image;
 	int ret = 0;
 
 	for (int i = 0; s && is_good && i < s->count && !ret; i++) {
-		const struct rt_part *p = &s->parts[i];
+		const struct coll_part *p = &s->parts[i];
 		char *packed = from;
 
 		from += p->bytes;

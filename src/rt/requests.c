@@ -192,11 +192,11 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
  * (leave.c). */
 static void announce(struct rt_comm *c, const struct rt_request *r)
 {
-	struct progress_facts f = { .asker = PROGRESS_LEAVER };
+	struct progress_facts f = { .asker = PROGRESS_DETACHER };
 
 	if (r->is_small)
 		return;
-	f.is_attended = exec_is_waited_for(r->run);
+	f.has_waiters = exec_is_waited_for(r->run);
 	movers_look(c, LEAVE_TO_PROCESS, &f);
 	movers_tell(c, r->run, &f);
 }
@@ -332,13 +332,13 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 
 	if (!p)
 		return false;
-	guard_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
+	sud_enter(); /* a claimed fragment has to be copied, whatever a handler of the program
 			  does */
 	do {
 		ret = exec_advance(run, 0); /* an error is found again by who wants it */
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
-	guard_leave();
+	sud_exit();
 	pending_unhold(p);
 	return any;
 }
@@ -415,7 +415,7 @@ void requests_check_peers(struct rt_comm *c)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-static void clear_way(const struct rt_side *s)
+static void clear_way(const struct coll_side *s)
 {
 	if (!s->count)
 		return;
@@ -432,7 +432,7 @@ static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
 	return c->requests.queued.first && c->requests.queued.last == r;
 }
 
-/* What was said to be late is asked for by node_call(). */
+/* What was said to be late is asked for by node_wake_process(). */
 static void queue(struct rt_request *r)
 {
 	struct rt_comm *c = r->comm;
@@ -470,7 +470,7 @@ void rt_request_start(struct rt_request *r)
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	watch_more(&rt_requests);
 	ret = r->is_small ? 0 : request_open(r);
-	trace_taken(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
+	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
 	if (!ret && !call_is_own_right(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
 	if (!ret) {
@@ -484,7 +484,7 @@ void rt_request_start(struct rt_request *r)
 	host_call_end();
 }
 
-int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner,
+int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
 		      struct rt_request **out)
 {
 	struct rt_request *r = calloc(1, sizeof(*r));

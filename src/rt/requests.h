@@ -5,7 +5,7 @@
  *   create -> start -> (progress ... next_done) -> destroy
  *   create -> set_lane -> start -> (progress ... next_done) -> start ... -> destroy
  *
- * A request is created from a struct rt_call, which stays as it is until the request is destroyed,
+ * A request is created from a struct coll_call, which stays as it is until the request is destroyed,
  * and started once, or, where it has a lane, again whenever it was handed out. From the moment at
  * which its collective is published everybody can move its data: a rank that waits, the worker
  * process, a channel. More than EXEC_SLOTS of a communicator wait their turn here; whoever needs
@@ -38,7 +38,7 @@ static inline bool rt_has_requests(void)
  * 0 with *out, or -ENOMEM: then this rank cannot take part, and says so to the others. owner: what
  * next_done() returns. `call` is not copied.
  */
-int rt_request_create(struct rt_comm *c, const struct rt_call *call, void *owner,
+int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *owner,
 		      struct rt_request **out);
 /* Begins, in the order of the calls on the communicator. Never waits for others. What goes wrong is
  * the result of the request. */
@@ -83,14 +83,14 @@ static inline bool rt_window_has(const struct rt_window *w, uint64_t bytes)
 	       !rt_hole_has(w->holes[1], bytes);
 }
 
-extern struct rt_window rt_request_window[RT_KINDS];
+extern struct rt_window rt_request_window[COLL_COUNT];
 /* What lies below it, or in one of its holes, goes to the library without another look. */
-extern struct rt_window rt_request_gate[RT_KINDS];
+extern struct rt_window rt_request_gate[COLL_COUNT];
 /* Those of them that are taken whatever buffers they use, and from which size on in such as are
  * used again. */
-extern struct rt_window rt_request_always[RT_KINDS];
-extern uint64_t rt_request_again_bytes[RT_KINDS];
-static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
+extern struct rt_window rt_request_always[COLL_COUNT];
+extern uint64_t rt_request_again_bytes[COLL_COUNT];
+static inline bool rt_request_takes_always(enum coll kind, uint64_t bytes)
 {
 	return rt_window_has(&rt_request_always[kind], bytes);
 }
@@ -100,15 +100,15 @@ static inline bool rt_request_takes_always(enum rt_kind kind, uint64_t bytes)
  * for others. Says now and then that they should agree anew: at the next one, in which
  * rt_requests_agree() is collective wherever rt_requests_disagree().
  */
-bool rt_request_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes,
-		      const struct rt_call *call);
+bool rt_request_takes(struct rt_comm *c, enum coll kind, uint64_t bytes,
+		      const struct coll_call *call);
 bool rt_requests_disagree(const struct rt_comm *c);
 void rt_requests_agree(struct rt_comm *c);
 /* Is the communicator, by what all its ranks know, one whose requests are to be taken? */
 bool rt_request_suits(const struct rt_comm *c);
 /* Each that would have been taken wishes so much for its communicator to be connected, the same on
  * all ranks; more than the patience together, and it is. */
-uint32_t rt_request_wish(enum rt_kind kind, uint64_t bytes);
+uint32_t rt_request_wish(enum coll kind, uint64_t bytes);
 uint32_t rt_request_patience(void);
 
 /* One a waiting thread; zeroed at the beginning. */

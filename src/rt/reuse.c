@@ -11,14 +11,14 @@
 #include "rt/sides.h"
 
 /* Is it mapped, or about to be? What has gaps is packed in any case. */
-static bool is_used_again(const struct rt_side *side)
+static bool is_used_again(const struct coll_side *side)
 {
 	if (!side->count || !side->buf.bytes)
 		return true;
 	return !side->buf.pack && region_is_used_again(side->buf.addr, side->buf.bytes);
 }
 
-bool reuse_is_seen(const struct rt_call *call)
+bool reuse_is_seen(const struct coll_call *call)
 {
 	bool send = is_used_again(&call->send), recv = is_used_again(&call->recv);
 
@@ -37,7 +37,7 @@ static struct region_desc describe_word(uint64_t *word)
 int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *out)
 {
 	const struct exec_reduce reduce = {
-		.kind = REDUCE_ALLREDUCE,
+		.kind = COLL_ALLREDUCE,
 		.type = GOAL_AND,
 		.dtype = GOAL_U64,
 		.count = 1,
@@ -62,7 +62,7 @@ int reuse_agree(struct rt_comm *c, const char *name, uint64_t mine, uint64_t *ou
 	return ret;
 }
 
-static int ask(struct rt_comm *c, struct policy_reuse *u, const struct rt_call *call)
+static int ask(struct rt_comm *c, struct policy_reuse *u, const struct coll_call *call)
 {
 	uint64_t mine = call && reuse_is_seen(call) && policy_reuse_was_right(u), all = 0;
 	int ret = reuse_agree(c, call ? call->name : "a question before a collective", mine, &all);
@@ -74,7 +74,7 @@ static int ask(struct rt_comm *c, struct policy_reuse *u, const struct rt_call *
 	return all ? 1 : 0;
 }
 
-int rt_takes(struct rt_comm *c, enum rt_kind kind, uint64_t bytes, const struct rt_call *call)
+int rt_takes(struct rt_comm *c, enum coll kind, uint64_t bytes, const struct coll_call *call)
 {
 	uint64_t again = 0, always = 0;
 	struct policy_reuse *u;

@@ -16,13 +16,13 @@
 #include "worker/worker.h"
 
 bool rt_on;
-uint64_t rt_threshold_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
-struct rt_window rt_request_window[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
-struct rt_window rt_request_always[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
-struct rt_window rt_request_gate[RT_KINDS] = { [0 ... RT_KINDS - 1] = { UINT64_MAX, 0 } };
-uint64_t rt_request_again_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
-uint64_t rt_gate_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
-uint64_t rt_always_bytes[RT_KINDS] = { [0 ... RT_KINDS - 1] = UINT64_MAX };
+uint64_t rt_threshold_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
+struct rt_window rt_request_window[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = { UINT64_MAX, 0 } };
+struct rt_window rt_request_always[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = { UINT64_MAX, 0 } };
+struct rt_window rt_request_gate[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = { UINT64_MAX, 0 } };
+uint64_t rt_request_again_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
+uint64_t rt_gate_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
+uint64_t rt_always_bytes[COLL_COUNT] = { [0 ... COLL_COUNT - 1] = UINT64_MAX };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
@@ -33,9 +33,9 @@ static char problems[2048 + PATH_MAX];
  * asked for. */
 static void set_gates(void)
 {
-	for (int kind = 0; kind < RT_KINDS; kind++) {
+	for (int kind = 0; kind < COLL_COUNT; kind++) {
 		rt_gate_bytes[kind] =
-			trace_is_on() && kind != RT_BARRIER ? 0 : rt_threshold_bytes[kind];
+			trace_is_on() && kind != COLL_BARRIER ? 0 : rt_threshold_bytes[kind];
 		rt_request_gate[kind] =
 			trace_is_on() ? (struct rt_window){ 0 } : rt_request_window[kind];
 	}
@@ -60,7 +60,7 @@ static void switch_on(void)
 {
 	struct policy_window window;
 
-	for (int kind = 0; kind < RT_KINDS; kind++) {
+	for (int kind = 0; kind < COLL_COUNT; kind++) {
 		rt_threshold_bytes[kind] = policy_threshold_bytes(kind);
 		rt_always_bytes[kind] = policy_always_bytes(kind, host);
 		window = policy_request_window(kind, host);
@@ -77,7 +77,7 @@ static void switch_on(void)
 
 static void switch_off(void)
 {
-	for (int kind = 0; kind < RT_KINDS; kind++)
+	for (int kind = 0; kind < COLL_COUNT; kind++)
 		rt_threshold_bytes[kind] = rt_request_window[kind].from = UINT64_MAX;
 	rt_on = false;
 	set_gates();
@@ -195,7 +195,7 @@ void rt_stop(void)
 	worker_detach();
 	base_counters_report();
 	region_fini();
-	node_leave();
+	node_withdraw();
 	node_fini();
 	trace_stop();
 	set_gates();
@@ -239,7 +239,7 @@ static bool prefers_vm(const struct node_group *g)
 	struct policy_group p = { .ranks = node_size(g),
 				  .oversubscribed = node_is_oversubscribed(g) };
 
-	node_trial_times(g, &p.vm_ns, &p.copy_ns);
+	node_probe_times(g, &p.vm_ns, &p.copy_ns);
 	return policy_prefer_vm(base_opt.region_kind, &p);
 }
 

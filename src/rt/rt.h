@@ -37,7 +37,7 @@ struct rt_oob {
 /* A program's buffer as the runtime sees it: `bytes` of packed data. Contiguous: at addr. Otherwise
  * (pack != NULL) mpi/ converts: pack() writes bytes [off, off+len) of the packed form to out,
  * unpack() is its inverse. Both return 0 or -errno. */
-struct rt_buf {
+struct coll_buf {
 	void *addr;
 	uint64_t bytes;
 	bool is_shared; /* between what is sent or received lies what others may write to meanwhile
@@ -98,6 +98,6 @@ void rt_memory_keep_out(const void *addr, uint64_t bytes);
 /* Is this an address that the CPU cannot load from (an accelerator's)? Then mpi/ must give pack and
  * unpack callbacks for it, contiguous or not, so that the host MPI moves it to and from our memory.
  */
-bool rt_is_device_memory(const void *addr, uint64_t bytes);
+bool os_is_device_memory(const void *addr, uint64_t bytes);
 
 #endif

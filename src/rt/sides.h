@@ -15,7 +15,7 @@ enum side_memory {
 /* A contiguous buffer takes part as it is, whole; one with gaps by its packed form, piece by piece.
  */
 struct side {
-	const struct rt_side *of;
+	const struct coll_side *of;
 	struct region_extent *scratch;
 	struct region_desc desc;
 	char *addr;
@@ -24,7 +24,7 @@ struct side {
 };
 
 /* 0 or -errno; side_end() is due in any case. */
-int side_begin(struct side *s, const struct rt_side *of, struct region_extent *scratch,
+int side_begin(struct side *s, const struct coll_side *of, struct region_extent *scratch,
 	       uint64_t scratch_bytes, enum side_memory memory);
 /* Memory of this rank that peers have mapped, for what is nobody's buffer; else the same. */
 int side_begin_scratch(struct side *s, struct region_extent *scratch, uint64_t bytes);
@@ -50,24 +50,24 @@ struct ending {
 };
 /* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
  * open, may it be left: where all of a buffer is the collective's, and takes part as it is. */
-void ending_begin(struct ending *end, const struct rt_comm *c, const struct rt_call *call,
+void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll_call *call,
 		  const struct sides *s, bool in_one_run);
 /* exec_wait(), or leaving. */
 int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
 	       struct region_desc *recv);
 /* reductions.c: all of it but what goes before and after any collective. */
-int reduce_collective(struct rt_comm *c, const struct rt_call *call);
+int reduce_collective(struct rt_comm *c, const struct coll_call *call);
 /* What of goal/local.h computes it. False: nothing does (GOAL_NOP). */
-bool reduce_kernel(const struct rt_reduce *f, uint32_t *out_type, uint32_t *out_dtype);
+bool reduce_kernel(const struct coll_reduce *f, uint32_t *out_type, uint32_t *out_dtype);
 /* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`.
  */
-void reduce_describe(const struct rt_call *call, uint64_t bytes, struct exec_reduce *out);
+void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_reduce *out);
 
 /* Which schedule a kind is that moves data; of what is computed, none that is looked at:
  * COLL_BCAST. */
-enum coll_kind call_coll(enum rt_kind kind);
+enum coll coll_pattern(enum coll kind);
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
-bool call_is_own_right(const struct rt_call *call, int rank);
+bool call_is_own_right(const struct coll_call *call, int rank);
 
 /* exec_begin(), when so many are in flight that the oldest has to end first, too. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);

@@ -26,7 +26,7 @@ static bool leaves_work(const struct rt_comm *c)
 {
 	bool any = base_opt.rt_early != BASE_EARLY_OFF && !pending_init();
 
-	for (int kind = 0; kind < RT_KINDS && c->takes_requests; kind++)
+	for (int kind = 0; kind < COLL_COUNT && c->takes_requests; kind++)
 		any |= rt_request_window[kind].from != UINT64_MAX;
 	return any;
 }
@@ -61,12 +61,12 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 		return;
 	}
 	/* its system calls are ours, whatever is guarded */
-	guard_trust_begin();
+	sud_allow_push();
 	if (worker_start(&setup, out, reason, sizeof reason))
 		base_log(base_opt.worker_kind == BASE_WORKER_PROCESS ? BASE_LOG_WARN
 								     : BASE_LOG_INFO,
 			 "rt", "no worker process: %s", reason);
-	guard_trust_end();
+	sud_allow_pop();
 }
 
 /* The one that all of them know of: of the first rank that has one. Zero: none, or none is wanted.
@@ -117,14 +117,14 @@ static struct result attach(const struct rt_comm *c, const struct worker_ticket 
 	struct result r = { 0 };
 	int ret;
 
-	guard_trust_begin();
+	sud_allow_push();
 	ret = worker_attach(t);
 	r.attached = !ret;
 	if (!ret && !node_rank(c->group)) {
 		ret = worker_group_open(c->group);
 		r.group = ret > 0 ? ret : 0;
 	}
-	guard_trust_end();
+	sud_allow_pop();
 	if (ret < 0)
 		base_log(BASE_LOG_INFO, "rt", "not attached to the worker process: %s",
 			 strerror(-ret));
@@ -183,7 +183,7 @@ static void take_back(void *arg, uint64_t name, bool is_intent)
 void workers_look(struct rt_comm *c)
 {
 	if (c->worker_group)
-		worker_look(c->worker_group, take_back, c);
+		worker_check(c->worker_group, take_back, c);
 }
 
 void workers_progress(void *arg)

@@ -254,7 +254,7 @@ void run_finish(struct sched_driver *d, struct sched_inst *s, enum run_phase pha
 	atomic_store_explicit(&s->body->phase, phase,
 			      memory_order_release); /* partner: sched_test */
 	if (!d->own)
-		node_ring(d->g->node, d->rank);
+		node_wake(d->g->node, d->rank);
 }
 
 static void start_run(struct sched_driver *d, struct sched_inst *s)
@@ -416,7 +416,7 @@ void engine_ring_all(struct sched_driver *d)
 		if (!d->peers[r].unrung)
 			continue;
 		d->peers[r].unrung = 0;
-		node_ring(d->g->node, r);
+		node_wake(d->g->node, r);
 	}
 }
 

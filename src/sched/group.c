@@ -194,7 +194,7 @@ void sched_leave(struct sched_group *g)
 	atomic_fetch_add_explicit(g->trouble, 1, memory_order_release);
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank)
-			node_ring(g->node, r);
+			node_wake(g->node, r);
 	if (wait_for_all(g))
 		pool_destroy(g->pool);
 	else

@@ -121,9 +121,9 @@ static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 	s->ops[i].job = (uint8_t)n;
 	publish(d, d->e->open_jobs | 1ull << n);
 	if (w->src.rank != d->rank)
-		node_ring(d->g->node, w->src.rank);
+		node_wake(d->g->node, w->src.rank);
 	if (!d->own)
-		node_ring(d->g->node, d->rank);
+		node_wake(d->g->node, d->rank);
 }
 
 static bool has_free_job(const struct sched_driver *d) { return ~d->e->open_jobs; }

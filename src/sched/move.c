@@ -313,12 +313,12 @@ static void give_up_unit(struct sched_group *g, struct sched_job *j, const struc
 	    w->src.slot != UINT32_MAX &&
 	    atomic_compare_exchange_strong_explicit(&j->stage, &no, STAGE_WANTED,
 						    memory_order_acq_rel, memory_order_relaxed))
-		node_ring(g->node, w->src.rank);
+		node_wake(g->node, w->src.rank);
 	else if (no == STAGE_NO)
 		atomic_compare_exchange_strong_explicit(&j->error, &none, ret, memory_order_acq_rel,
 							memory_order_relaxed);
 	xfer_unclaim(&j->x, unit);
-	node_ring(g->node, w->dst.rank);
+	node_wake(g->node, w->dst.rank);
 }
 
 /* Is there something that this process can do for it? What it says is no more than a reason to
@@ -356,7 +356,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 		      */
 	if (!find_bytes(g, j, b->tag, &w)) {
 		xfer_unclaim(&j->x, unit);
-		node_ring(g->node, w.dst.rank);
+		node_wake(g->node, w.dst.rank);
 		return false;
 	}
 	p.hi = w.bytes;
@@ -372,7 +372,7 @@ static bool move_unit(struct sched_group *g, struct sched_job *j, const struct s
 	if (w.dst.rank != g->rank)
 		base_count(BASE_CTR_BYTES_HELPED, n);
 	if (xfer_complete(&j->x, b->tag, xfer_bit(unit), work_bits(&w)) && w.dst.rank != g->rank)
-		node_ring(g->node, w.dst.rank);
+		node_wake(g->node, w.dst.rank);
 	return true;
 }
 

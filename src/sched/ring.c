@@ -155,7 +155,7 @@ void ring_send(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 	/* A fence would wait until the message has reached the other cache; the one that makes sure
 	 * comes when this rank has time, in engine_ring_all(). */
 	if (op->peer != (uint32_t)d->rank) {
-		node_ring_soon(d->g->node, (int)op->peer);
+		node_wake_relaxed(d->g->node, (int)op->peer);
 		p->unrung = 1;
 		d->e->unrung = 1;
 	}
@@ -222,7 +222,7 @@ void msg_release(struct sched_driver *d, struct sched_msg *m, sched_ref ref)
 	while (!atomic_compare_exchange_weak_explicit(ended, &head, ref, memory_order_release,
 						      memory_order_relaxed));
 	/* partner: engine_take_ended */
-	node_ring(d->g->node, (int)src);
+	node_wake(d->g->node, (int)src);
 }
 
 /* A record for an inline message; there is one for each that the sender may send. NULL: it lies. */

@@ -22,7 +22,7 @@ static void tell_all(struct sched_group *g)
 	atomic_fetch_add_explicit(g->trouble, 1, memory_order_acq_rel); /* partner: engine_step */
 	for (int r = 0; r < g->size; r++)
 		if (r != g->rank)
-			node_ring(g->node, r);
+			node_wake(g->node, r);
 }
 
 /* Was somebody driving an engine when he died? Then nobody knows what state it is in. */

@@ -3,13 +3,13 @@
  * they were. */
 #include "trace/private.h"
 
-void trace_begun_on(struct trace_begun *b)
+void trace_request_on(struct trace_request *b)
 {
-	*b = (struct trace_begun){ .call = trace_call_name_on(), .since = trace_ticks() };
+	*b = (struct trace_request){ .call = trace_call_name_on(), .since = trace_ticks() };
 	trace_current.is_begun = true;
 }
 
-void trace_asked(struct trace_begun *b, uint64_t now)
+void trace_request_poll(struct trace_request *b, uint64_t now)
 {
 	if (!b->since)
 		return;
@@ -20,7 +20,7 @@ void trace_asked(struct trace_begun *b, uint64_t now)
 
 /* Of the time until now, what no other request has had: one call may wait for many, but waits once.
  */
-static uint64_t waited_until(const struct trace_begun *b, uint64_t now)
+static uint64_t waited_until(const struct trace_request *b, uint64_t now)
 {
 	static __thread uint64_t counted __attribute__((tls_model("initial-exec")));
 	uint64_t from = base_max_u64(b->asking, counted);
@@ -31,13 +31,13 @@ static uint64_t waited_until(const struct trace_begun *b, uint64_t now)
 	return now - from;
 }
 
-void trace_turned(struct trace_begun *b, uint64_t now)
+void trace_request_poll_end(struct trace_request *b, uint64_t now)
 {
 	b->waited += waited_until(b, now);
 	b->asking = 0;
 }
 
-void trace_ended_on(const struct trace_begun *b, const struct trace_op *op)
+void trace_request_end_on(const struct trace_request *b, const struct trace_op *op)
 {
 	struct trace_record *r = record_begin();
 
@@ -54,5 +54,5 @@ void trace_ended_on(const struct trace_begun *b, const struct trace_op *op)
 	r->left.group = op->group;
 	r->rank = op->rank;
 	r->ranks = op->ranks;
-	record_end(r, TRACE_LEFT, TRACE_BY_CALL);
+	record_end(r, TRACE_DETACHED, TRACE_BY_CALL);
 }

@@ -2,7 +2,7 @@
 /* The calls of the program: one record each, but of small ones, which are counted. */
 #include "trace/private.h"
 
-/* After TRACE_EACH, one of so many small calls of a site in a thread is recorded. */
+/* After TRACE_ALWAYS_TIMED, one of so many small calls of a site in a thread is recorded. */
 enum { OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
 
 __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
@@ -63,7 +63,7 @@ void trace_call_end_on(int rc)
 	else if (c->is_early)
 		c->record.call.outcome = TRACE_EARLY;
 	else if (c->is_begun)
-		c->record.call.outcome = TRACE_BEGUN;
+		c->record.call.outcome = TRACE_STARTED;
 	if (!is_usual || !repeats_add(c->recent, &c->record, c->why, c->early_why))
 		write_call(c, is_usual);
 }
@@ -77,7 +77,7 @@ struct trace_name trace_call_name_on(void)
 
 static bool is_recorded(uint64_t n)
 {
-	return n < TRACE_EACH || n % (n < VERY_MANY ? OF_MANY : OF_VERY_MANY) == 0;
+	return n < TRACE_ALWAYS_TIMED || n % (n < VERY_MANY ? OF_MANY : OF_VERY_MANY) == 0;
 }
 
 static uint64_t size_of_type(uintptr_t type, uint64_t (*size_of)(uintptr_t type))
@@ -125,7 +125,7 @@ void trace_small_end(uint64_t since)
 	struct trace_record *r = record_begin();
 
 	t += index;
-	if (t->small_calls <= TRACE_EACH) {
+	if (t->small_calls <= TRACE_ALWAYS_TIMED) {
 		t->ticks += now - since;
 	} else {
 		t->sampled++;

@@ -119,7 +119,7 @@ static uint32_t records_in(struct trace_chunk *c)
 		if (type == TRACE_REPEATS)
 			n += repeats_in((const struct trace_repeats *)&r[i]);
 		else
-			n += type != TRACE_NOTHING && type != TRACE_ALIKE;
+			n += type != TRACE_NOTHING && type != TRACE_TEMPLATE;
 	}
 	return n;
 }

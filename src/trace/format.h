@@ -28,8 +28,8 @@
 #define TRACE_MODULES 64u
 #define TRACE_SITES TRACE_RECORDS_PER_CHUNK
 #define TRACE_REPEATS_PER_RECORD 7u
-#define TRACE_REPEAT_RECORDS 3u /* after a TRACE_ALIKE */
-#define TRACE_EACH 128u /* small calls of a site in a thread that are timed and recorded each */
+#define TRACE_REPEAT_RECORDS 3u /* after a TRACE_TEMPLATE */
+#define TRACE_ALWAYS_TIMED 128u /* small calls of a site in a thread that are timed and recorded each */
 #define TRACE_TEXTS 256u
 #define TRACE_TEXT_BYTES 128u
 
@@ -99,7 +99,7 @@ struct trace_totals {
 	uint64_t small_calls;        /* of them: below the threshold, and so the host MPI's */
 	uint64_t small_bytes;
 	uint64_t sampled,
-		sampled_ticks; /* small ones beyond the first TRACE_EACH: those that were timed */
+		sampled_ticks; /* small ones beyond the first TRACE_ALWAYS_TIMED: those that were timed */
 	uint64_t ticks;              /* in all other calls: each is timed */
 	uint32_t taken, early;
 };
@@ -109,21 +109,21 @@ enum trace_type {
 	TRACE_CALL,
 	TRACE_COPY,
 	TRACE_TOUCH,
-	TRACE_LEFT,
+	TRACE_DETACHED,
 	TRACE_SPAN,
-	TRACE_ALIKE, /* no call, but what those of the TRACE_REPEATS after it have in common; and
+	TRACE_TEMPLATE, /* no call, but what those of the TRACE_REPEATS after it have in common; and
 			when one before began */
 	TRACE_REPEATS,
 	TRACE_TYPES
 };
 
 enum trace_outcome {
-	TRACE_PASSED, /* the host MPI did it */
+	TRACE_BY_HOST, /* the host MPI did it */
 	TRACE_SMALL,  /* likewise, and it was too small to be looked at; one of many */
-	TRACE_TAKEN,  /* done when it returned */
+	TRACE_ADMITTED,  /* done when it returned */
 	TRACE_EARLY,  /* returned while its data was moving */
 	TRACE_FAILED,
-	TRACE_BEGUN, /* a nonblocking one, or a persistent one at its start: a TRACE_LEFT tells its
+	TRACE_STARTED, /* a nonblocking one, or a persistent one at its start: a TRACE_DETACHED tells its
 			end */
 };
 
@@ -148,7 +148,7 @@ enum trace_mover {
 #define TRACE_BY_CALL 8u  /* of what was left: an MPI call wanted it, not a touch */
 #define TRACE_OWN_PART                                                                             \
 	16u /* of a call: its rank copied `bytes` from itself to itself, which was not timed */
-#define TRACE_IS_COUNTED 64u /* of a TRACE_ALIKE: its repeats are in the totals */
+#define TRACE_IS_COUNTED 64u /* of a TRACE_TEMPLATE: its repeats are in the totals */
 #define TRACE_TO_PEER 32u /* of a call: what it moved went to the peer, not came from there */
 
 /* Instead of ranks: of what is combined, as many bytes for each rank that gets them. */
@@ -193,7 +193,7 @@ struct trace_record {
 		struct {
 			uint64_t wanted; /* as `begin`; 0: nobody wanted it before its end */
 			uint64_t waited; /* so long the program, since */
-			uint64_t op; /* of a TRACE_BEGUN: which collective it was, as in a call; 0:
+			uint64_t op; /* of a TRACE_STARTED: which collective it was, as in a call; 0:
 					of none */
 			uint32_t id, touches; /* touches: or calls that waited or tested */
 			uint32_t caller;    /* thread of the call */
@@ -213,7 +213,7 @@ struct trace_record {
 
 /*
  * Calls of one site that are like one another, as in a loop, in 8 bytes each: what was written
- * first comes first, 0 is none. The call before the first one is the TRACE_ALIKE's, which is not in
+ * first comes first, 0 is none. The call before the first one is the TRACE_TEMPLATE's, which is not in
  * the row.
  */
 struct trace_repeats {
@@ -228,7 +228,7 @@ struct trace_repeats {
 #define TRACE_REPEAT_IS_USED (1ull << 63)
 #define TRACE_REPEAT_MOVED                                                                         \
 	(1ull << 61) /* times 1 + the index of the row's record that says what; 0 nothing */
-#define TRACE_REPEAT_HAS_EDGES (1ull << 60) /* as the TRACE_ALIKE says */
+#define TRACE_REPEAT_HAS_EDGES (1ull << 60) /* as the TRACE_TEMPLATE says */
 /* From the lowest bits on: how long it took, and since the call before: ticks between the begins,
  * collectives of the group. */
 #define TRACE_REPEAT_MOST_TICKS (1ull << 24)

@@ -142,6 +142,6 @@ void totals_add_call(const struct trace_record *r)
 	totals_add(r->call.site, &(struct trace_totals){ .calls = 1,
 							 .bytes = r->call.bytes,
 							 .ticks = r->end - r->begin,
-							 .taken = r->call.outcome >= TRACE_TAKEN,
+							 .taken = r->call.outcome >= TRACE_ADMITTED,
 							 .early = r->call.outcome == TRACE_EARLY });
 }

@@ -2,7 +2,7 @@
 /*
  * Calls in a loop are like one another, and memory that has never been written costs more than all
  * else of a record: 4 us a page, 60 ns a record. A thread remembers what it wrote last for some
- * places. The second call that is like the one before begins a row, a TRACE_ALIKE and its
+ * places. The second call that is like the one before begins a row, a TRACE_TEMPLATE and its
  * TRACE_REPEATS, in which each takes 8 bytes. Their sums are added to the totals when the row ends;
  * those of one that has not ended are the reader's to add.
  *
@@ -16,7 +16,7 @@ enum { RECENT = 8, ROOM = TRACE_REPEAT_RECORDS * TRACE_REPEATS_PER_RECORD };
 struct trace_recent {
 	uint64_t key;              /* of the place; 0: none */
 	struct trace_record
-		*like; /* in the file: a TRACE_CALL, or a TRACE_ALIKE with its row; NULL: none */
+		*like; /* in the file: a TRACE_CALL, or a TRACE_TEMPLATE with its row; NULL: none */
 	const char *why, *early_why;
 	uint64_t begin, op;        /* of the last call */
 	uint16_t site;
@@ -51,7 +51,7 @@ static void count_row(const struct trace_record *alike)
 		row.ticks += repeat & (TRACE_REPEAT_MOST_TICKS - 1);
 	}
 	row.bytes = row.calls * alike->call.bytes;
-	row.taken = alike->call.outcome == TRACE_TAKEN ? (uint32_t)row.calls : 0;
+	row.taken = alike->call.outcome == TRACE_ADMITTED ? (uint32_t)row.calls : 0;
 	totals_add(alike->call.site, &row);
 }
 
@@ -59,7 +59,7 @@ static void end_row(struct trace_recent *p)
 {
 	bool was_held = record_hold(true);
 
-	if (p->like && atomic_load_explicit(&p->like->type, memory_order_relaxed) == TRACE_ALIKE) {
+	if (p->like && atomic_load_explicit(&p->like->type, memory_order_relaxed) == TRACE_TEMPLATE) {
 		count_row(p->like);
 		p->like->flags |= TRACE_IS_COUNTED;
 	}
@@ -178,7 +178,7 @@ static bool begin_row(struct trace_recent *p)
 	*row = alike;
 	for (uint32_t i = 1; i <= TRACE_REPEAT_RECORDS; i++)
 		record_end(&row[i], TRACE_REPEATS, 0);
-	record_end(row, TRACE_ALIKE, alike.flags);
+	record_end(row, TRACE_TEMPLATE, alike.flags);
 	p->like = row;
 	p->used = 0;
 	return true;

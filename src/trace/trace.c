@@ -209,7 +209,7 @@ void trace_copied_on(uint64_t since, const struct trace_copy *c)
 	record_end(r, TRACE_COPY, 0);
 }
 
-void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
+void trace_touch_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
 		      int thread, bool is_write)
 {
 	struct trace_record *r = record_begin();
@@ -227,7 +227,7 @@ void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t addre
 	record_end(r, TRACE_TOUCH, TRACE_IN_NS | (is_write ? TRACE_IS_WRITE : 0));
 }
 
-void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
+void trace_detached_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
 		   uint32_t touches, bool is_called)
 {
 	struct trace_record *r = record_begin();
@@ -241,7 +241,7 @@ void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
 	r->left.touches = touches;
 	r->left.id = call.id;
 	r->left.caller = call.thread;
-	record_end(r, TRACE_LEFT, TRACE_IN_NS | (is_called ? TRACE_BY_CALL : 0));
+	record_end(r, TRACE_DETACHED, TRACE_IN_NS | (is_called ? TRACE_BY_CALL : 0));
 }
 
 void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes)

@@ -5,8 +5,8 @@
  *
  *   rt      trace_start ... trace_stop
  *   mpi     trace_call_begin ... trace_call_end       one record a call; trace_small for small ones
- *   rt      trace_region, trace_early, trace_left, trace_touched
- *   mpi     trace_begun, trace_asked ... trace_turned, trace_ended     a request, from its call to
+ *   rt      trace_region, trace_early_reason, trace_detached, trace_touch
+ *   mpi     trace_request, trace_request_poll ... trace_request_poll_end, trace_request_end     a request, from its call to
  * its end exec    trace_op                                   which collective of which group it is
  *   xfer, reduce  trace_copied                           who moved or combined which fragment when
  *
@@ -58,7 +58,7 @@ static inline int trace_call_end(int rc)
 	return rc;
 }
 /* Why the current call goes to the host MPI; the first reason counts. Returns false. */
-static inline bool trace_passed(const char *why);
+static inline bool trace_rejected(const char *why);
 /* One rank's message in it. */
 static inline void trace_bytes(uint64_t bytes);
 
@@ -97,7 +97,7 @@ struct trace_current {
 } __attribute__((aligned(BASE_CACHE_LINE)));
 extern __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
 
-static inline bool trace_passed(const char *why)
+static inline bool trace_rejected(const char *why)
 {
 	if (trace_is_on() && !trace_current.why)
 		trace_current.why = why;
@@ -108,17 +108,17 @@ static inline void trace_bytes(uint64_t bytes)
 	if (trace_is_on())
 		trace_current.record.call.bytes = bytes;
 }
-static inline void trace_taken(enum trace_region region, int root, bool is_root)
+static inline void trace_admitted(enum trace_region region, int root, bool is_root)
 {
 	if (!trace_is_on())
 		return;
-	trace_current.record.call.outcome = TRACE_TAKEN;
+	trace_current.record.call.outcome = TRACE_ADMITTED;
 	trace_current.record.call.region = region;
 	trace_current.record.root = (uint16_t)root;
 	trace_current.record.flags |= is_root ? TRACE_IS_ROOT : 0;
 }
 /* What the policy said about returning early. */
-static inline void trace_early(const char *why)
+static inline void trace_early_reason(const char *why)
 {
 	if (trace_is_on())
 		trace_current.early_why = why;
@@ -134,14 +134,14 @@ static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
 	trace_current.record.rank = (uint16_t)rank;
 	trace_current.record.ranks = (uint16_t)ranks;
 }
-/* What names the current call in trace_left() and trace_touched(). */
+/* What names the current call in trace_detached() and trace_touch(). */
 struct trace_name { uint32_t id, thread; };
 struct trace_name trace_call_name_on(void);
 static inline struct trace_name trace_call_name(void)
 {
 	return trace_is_on() ? trace_call_name_on() : (struct trace_name){ 0 };
 }
-static inline void trace_is_early(void)
+static inline void trace_mark_early(void)
 {
 	if (trace_is_on())
 		trace_current.is_early = true;
@@ -150,27 +150,27 @@ static inline void trace_is_early(void)
 /* ---- afterwards -------------------------------------------------------------------------- */
 
 /* One touch, from begin_ns (CLOCK_MONOTONIC) until now. */
-void trace_touched_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
+void trace_touch_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
 		      int thread, bool is_write);
-static inline void trace_touched(struct trace_name call, uint64_t begin_ns, uintptr_t address,
+static inline void trace_touch(struct trace_name call, uint64_t begin_ns, uintptr_t address,
 				 uintptr_t start, int thread, bool is_write)
 {
 	if (trace_is_on())
-		trace_touched_on(call, begin_ns, address, start, thread, is_write);
+		trace_touch_on(call, begin_ns, address, start, thread, is_write);
 }
 /* An operation that was left has been retired, now. */
-void trace_left_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
+void trace_detached_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
 		   uint32_t touches, bool is_called);
-static inline void trace_left(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
+static inline void trace_detached(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
 			      uint64_t waited_ns, uint32_t touches, bool is_called)
 {
 	if (trace_is_on())
-		trace_left_on(call, left_ns, wanted_ns, waited_ns, touches, is_called);
+		trace_detached_on(call, left_ns, wanted_ns, waited_ns, touches, is_called);
 }
 
 /* ---- a collective that goes on after its call, until the program has waited for it (mpi/) ---- */
 
-struct trace_begun {
+struct trace_request {
 	struct trace_name call;
 	uint64_t since, wanted, waited; /* ticks */
 	uint64_t asking; /* the program is in a call that waits or tests since then; 0: in none */
@@ -180,20 +180,20 @@ struct trace_begun {
 struct trace_op { uint64_t op; uint32_t group; uint16_t rank, ranks; };
 
 /* In its call. */
-void trace_begun_on(struct trace_begun *b);
-static inline void trace_begun(struct trace_begun *b)
+void trace_request_on(struct trace_request *b);
+static inline void trace_request(struct trace_request *b)
 {
 	if (trace_is_on())
-		trace_begun_on(b);
+		trace_request_on(b);
 }
 /* The program waits for it or tests it, and, if it is not over, does no longer. */
-void trace_asked(struct trace_begun *b, uint64_t now);
-void trace_turned(struct trace_begun *b, uint64_t now);
-void trace_ended_on(const struct trace_begun *b, const struct trace_op *op);
-static inline void trace_ended(const struct trace_begun *b, const struct trace_op *op)
+void trace_request_poll(struct trace_request *b, uint64_t now);
+void trace_request_poll_end(struct trace_request *b, uint64_t now);
+void trace_request_end_on(const struct trace_request *b, const struct trace_op *op);
+static inline void trace_request_end(const struct trace_request *b, const struct trace_op *op)
 {
 	if (trace_is_on() && b->since)
-		trace_ended_on(b, op);
+		trace_request_end_on(b, op);
 }
 
 /* ---- copies (xfer/) ---------------------------------------------------------------------- */

@@ -11,40 +11,40 @@ enum {
 	RELAX = 4, /* between two looks: the other half of a core with two may be a rank's */
 };
 
-bool bell_ring(struct worker_bell *b, uint64_t what)
+bool announce_post(struct worker_announcements *b, uint64_t what)
 {
 	uint32_t from = atomic_load_explicit(&b->count, memory_order_relaxed), i;
 
-	for (i = 0; i < WORKER_BELL_ENTRIES; i++) {
-		_Atomic uint64_t *e = &b->entries[(from + i) % WORKER_BELL_ENTRIES];
+	for (i = 0; i < WORKER_ANNOUNCEMENTS; i++) {
+		_Atomic uint64_t *e = &b->entries[(from + i) % WORKER_ANNOUNCEMENTS];
 		uint64_t none = 0;
 
-		/* release: what was published before; partner: bell_look */
+		/* release: what was published before; partner: announce_peek */
 		if (!atomic_load_explicit(e, memory_order_relaxed) &&
 		    atomic_compare_exchange_strong_explicit(e, &none, what, memory_order_release,
 							    memory_order_relaxed))
 			break;
 	}
-	if (i == WORKER_BELL_ENTRIES)
+	if (i == WORKER_ANNOUNCEMENTS)
 		return false;
 	atomic_fetch_add_explicit(&b->count, 1, memory_order_seq_cst);
-	bell_wake(b);
+	announce_wake(b);
 	return true;
 }
 
-void bell_wake(struct worker_bell *b)
+void announce_wake(struct worker_announcements *b)
 {
 	if (!atomic_load_explicit(&b->seekers, memory_order_seq_cst) &&
 	    atomic_load_explicit(&b->sleepers, memory_order_seq_cst))
 		os_futex_wake(&b->count, 1);
 }
 
-uint64_t bell_look(struct worker_bell *b, uint32_t *at)
+uint64_t announce_peek(struct worker_announcements *b, uint32_t *at)
 {
-	for (uint32_t i = 0; i < WORKER_BELL_ENTRIES; i++) {
-		uint32_t k = (*at + i) % WORKER_BELL_ENTRIES;
+	for (uint32_t i = 0; i < WORKER_ANNOUNCEMENTS; i++) {
+		uint32_t k = (*at + i) % WORKER_ANNOUNCEMENTS;
 		uint64_t what = atomic_load_explicit(&b->entries[k],
-						     memory_order_acquire); /* partner: bell_ring */
+						     memory_order_acquire); /* partner: announce_post */
 
 		if (!what)
 			continue;
@@ -54,19 +54,19 @@ uint64_t bell_look(struct worker_bell *b, uint32_t *at)
 	return 0;
 }
 
-void bell_remove(struct worker_bell *b, uint32_t at, uint64_t what)
+void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t what)
 {
 	/* another thread may have removed it, and a new one be there */
 	atomic_compare_exchange_strong_explicit(&b->entries[at], &what, 0, memory_order_relaxed,
 						memory_order_relaxed);
 }
 
-static bool has_changed(struct worker_bell *b, uint32_t seen)
+static bool has_changed(struct worker_announcements *b, uint32_t seen)
 {
 	return atomic_load_explicit(&b->count, memory_order_seq_cst) != seen;
 }
 
-bool bell_seek(struct worker_bell *b, uint32_t seen, uint64_t until_ns)
+bool announce_poll(struct worker_announcements *b, uint32_t seen, uint64_t until_ns)
 {
 	atomic_fetch_add_explicit(&b->seekers, 1, memory_order_seq_cst);
 	for (uint32_t looks = 1; !has_changed(b, seen); looks++) {
@@ -79,7 +79,7 @@ bool bell_seek(struct worker_bell *b, uint32_t seen, uint64_t until_ns)
 	return has_changed(b, seen);
 }
 
-void bell_sleep(struct worker_bell *b, uint32_t seen)
+void announce_sleep(struct worker_announcements *b, uint32_t seen)
 {
 	atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
 	if (!has_changed(b, seen))

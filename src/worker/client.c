@@ -261,7 +261,7 @@ void worker_detach(void)
 	}
 	conn.fd = -1;
 	if (conn.has_started)
-		look_end(END_NS); /* it ends in any case, but nothing should be left of a job where
+		stop_process(END_NS); /* it ends in any case, but nothing should be left of a job where
 				     that can be */
 	conn.has_started = false;
 	pthread_mutex_unlock(&conn.lock);
@@ -335,9 +335,9 @@ void worker_announce(int group, uint64_t tag)
 
 	if (!worker_is_alive())
 		return;
-	look_now_and_then(p);
+	check_alive_sometimes(p);
 	if (worker_is_alive())
-		bell_ring(&p->bell, announcement(conn.client, (uint32_t)group, tag));
+		announce_post(&p->bell, announcement(conn.client, (uint32_t)group, tag));
 }
 
 uint64_t worker_bytes(void)

@@ -60,7 +60,7 @@ static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t 
 
 /* ---- the end of it ----------------------------------------------------------------------- */
 
-static void take_back_all(struct worker_page *p, uint32_t group, worker_take_back *take_back,
+static void take_back_all(struct worker_page *p, uint32_t group, worker_reclaim *take_back,
 			  void *arg)
 {
 	uint64_t intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
@@ -80,7 +80,7 @@ static void take_back_all(struct worker_page *p, uint32_t group, worker_take_bac
 }
 
 /* Once for each group, by one rank. */
-static bool rescue(struct worker_page *p, uint32_t group, worker_take_back *take_back, void *arg)
+static bool rescue(struct worker_page *p, uint32_t group, worker_reclaim *take_back, void *arg)
 {
 	struct worker_group *g = &p->group[group];
 	uint32_t none = 0;
@@ -138,9 +138,9 @@ static void look_at_life(struct worker_page *p, uint64_t interval_ns)
 		declare_dead(p);
 }
 
-void look_now_and_then(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS); }
+void check_alive_sometimes(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS); }
 
-bool worker_look(int group, worker_take_back *take_back, void *arg)
+bool worker_check(int group, worker_reclaim *take_back, void *arg)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	struct progress_facts f = { .asker = PROGRESS_WAITER };
@@ -196,7 +196,7 @@ static void invite(struct worker_page *p, uint32_t group)
 		place(&p->thread[i], &p->cpus);
 }
 
-void look_end(uint64_t wait_ns)
+void stop_process(uint64_t wait_ns)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	const struct timespec a_moment = { .tv_nsec = LEND_NS };

@@ -13,31 +13,31 @@
 #define WORKER_THREADS 8
 #define WORKER_GROUPS EXEC_NAME_GROUPS
 #define WORKER_CLIENTS 4096
-#define WORKER_BELL_ENTRIES 64
+#define WORKER_ANNOUNCEMENTS 64
 
 /* Descriptors that the process is born with. */
 enum { WORKER_FD_LISTENER = 3, WORKER_FD_PAGE = 4 };
 
 /* ---- the bell: bell.c -------------------------------------------------------------------- */
 
-struct worker_bell {
+struct worker_announcements {
 	BASE_ALIGNED_LINE _Atomic uint32_t count; /* futex; announcements so far */
 	_Atomic uint32_t seekers;                 /* threads that look at count by themselves */
 	_Atomic uint32_t sleepers;                /* threads that sleep on it */
-	BASE_ALIGNED_LINE _Atomic uint64_t entries[WORKER_BELL_ENTRIES]; /* 0: free */
+	BASE_ALIGNED_LINE _Atomic uint64_t entries[WORKER_ANNOUNCEMENTS]; /* 0: free */
 };
 
 /* False: it is full, and the hint is lost. */
-bool bell_ring(struct worker_bell *b, uint64_t what);
+bool announce_post(struct worker_announcements *b, uint64_t what);
 /* An announcement, from place *at on, around the end once; 0: there is none. *at becomes its place.
  */
-uint64_t bell_look(struct worker_bell *b, uint32_t *at);
-void bell_remove(struct worker_bell *b, uint32_t at, uint64_t what);
+uint64_t announce_peek(struct worker_announcements *b, uint32_t *at);
+void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t what);
 /* One more thread for what is announced, if one sleeps and none seeks. */
-void bell_wake(struct worker_bell *b);
+void announce_wake(struct worker_announcements *b);
 /* Until count is not `seen` any more, at most until then. True: it is not. */
-bool bell_seek(struct worker_bell *b, uint32_t seen, uint64_t until_ns);
-void bell_sleep(struct worker_bell *b, uint32_t seen);
+bool announce_poll(struct worker_announcements *b, uint32_t seen, uint64_t until_ns);
+void announce_sleep(struct worker_announcements *b, uint32_t seen);
 
 /* client (12 bits) | group (10) | tag: never 0, as groups begin at 1 */
 static inline uint64_t announcement(uint32_t client, uint32_t group, uint64_t tag)
@@ -79,7 +79,7 @@ struct worker_page {
 	_Atomic uint64_t start;
 	_Atomic int32_t pid;
 	BASE_ALIGNED_LINE _Atomic uint32_t state; /* enum worker_state */
-	struct worker_bell bell;
+	struct worker_announcements bell;
 	BASE_ALIGNED_LINE _Atomic uint64_t intent;
 	struct worker_thread thread[WORKER_THREADS];
 	struct worker_group group[WORKER_GROUPS];
@@ -126,9 +126,9 @@ extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 /* ---- look.c ------------------------------------------------------------------------------ */
 
 /* By who announces: one that is dead is noticed. */
-void look_now_and_then(struct worker_page *p);
+void check_alive_sometimes(struct worker_page *p);
 /* Waits until it is gone, for so long; then kills it. */
-void look_end(uint64_t wait_ns);
+void stop_process(uint64_t wait_ns);
 
 /* ---- start.c ----------------------------------------------------------------------------- */
 

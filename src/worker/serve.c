@@ -52,7 +52,7 @@ static void claim_unlock(void *arg)
  * been woken. */
 static bool share(uint64_t bytes)
 {
-	struct worker_bell *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->bell;
 	const struct progress_facts f = {
 		.asker = PROGRESS_SHARER,
 		.work_ns = bytes / FAST_BYTES_PER_NS,
@@ -62,7 +62,7 @@ static bool share(uint64_t bytes)
 
 	if (progress_decide(&f).action != PROGRESS_WAKE)
 		return false;
-	bell_wake(b);
+	announce_wake(b);
 	return true;
 }
 
@@ -74,7 +74,7 @@ static void began(void *arg, uint64_t name, uint64_t bytes)
 			      os_now_ns() + DUE_NS + bytes / SLOW_BYTES_PER_NS,
 			      memory_order_relaxed);
 	atomic_store_explicit(&m->thread->claim, name,
-			      memory_order_release); /* partner: worker_look */
+			      memory_order_release); /* partner: worker_check */
 	if (!m->has_shared)
 		m->has_shared = share(bytes);
 }
@@ -135,8 +135,8 @@ static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t what
 {
 	serve_one(t, what);
 	/* not before: another thread may help */
-	bell_remove(&serve.page->bell, *at, what);
-	*at = (*at + 1) % WORKER_BELL_ENTRIES; /* the others' turn */
+	announce_remove(&serve.page->bell, *at, what);
+	*at = (*at + 1) % WORKER_ANNOUNCEMENTS; /* the others' turn */
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */
@@ -156,18 +156,18 @@ static void settle_in(struct worker_thread *t)
  * time. */
 static uint64_t rest(uint32_t seen, uint64_t look_ns, enum progress_action action)
 {
-	struct worker_bell *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->bell;
 	uint64_t since = os_now_ns();
 
-	if (action != PROGRESS_LOOK || !bell_seek(b, seen, since + look_ns))
-		bell_sleep(b, seen);
-	return progress_look_ns(look_ns, os_now_ns() - since, serve.page->poll_max_ns);
+	if (action != PROGRESS_POLL || !announce_poll(b, seen, since + look_ns))
+		announce_sleep(b, seen);
+	return progress_poll_ns(look_ns, os_now_ns() - since, serve.page->poll_max_ns);
 }
 
 static void *thread_main(void *arg)
 {
 	struct worker_thread *t = arg;
-	struct worker_bell *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->bell;
 	bool looks = t == &serve.page->thread[0]; /* one that looks is enough */
 	struct progress_facts f = { .asker = PROGRESS_MOVER };
 	enum progress_action action;
@@ -177,11 +177,11 @@ static void *thread_main(void *arg)
 	settle_in(t);
 	for (;;) {
 		seen = atomic_load_explicit(&b->count, memory_order_acquire);
-		what = bell_look(b, &at);
+		what = announce_peek(b, &at);
 		f.work_ns = what != 0;
 		f.look_ns = looks ? look_ns : 0;
 		action = progress_decide(&f).action;
-		if (action == PROGRESS_TAKE)
+		if (action == PROGRESS_CLAIM)
 			serve_announced(t, &at, what);
 		else
 			look_ns = rest(seen, look_ns, action);

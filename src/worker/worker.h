@@ -9,14 +9,14 @@
  *      a rank starts it                       every rank
  *   worker_start --ticket--> (allgather) --> worker_attach   gives its arena, maps the page
  *                                            worker_group_open (rank 0 of a group)
- *                                            worker_announce ... worker_look (who waits) ...
+ *                                            worker_announce ... worker_check (who waits) ...
  *                                            worker_group_close, worker_detach
  *
  *   page     a memfd that the worker and all attached ranks map: the bell, what is announced, what
  * is claimed, which groups are open bell     announcements are hints: one that is lost, or that
  * nobody serves, costs time only, as any rank that waits moves the data too claim    what a thread
  * of the worker is copying, written down by name before it is certain, so that it can be killed at
- * any moment: worker_look() gives its claims back
+ * any moment: worker_check() gives its claims back
  *
  * Its threads copy at idle priority on CPUs that the job leaves free, look for work for a short
  * time after the last, and then sleep without time-outs. It ends with the rank that started it,
@@ -86,8 +86,8 @@ uint64_t worker_bytes(void);
  * dead has what it had claimed in this group taken back (exec_take_back()). Returns whether
  * something has changed.
  */
-typedef void worker_take_back(void *arg, uint64_t name, bool is_intent);
-bool worker_look(int group, worker_take_back *take_back, void *arg);
+typedef void worker_reclaim(void *arg, uint64_t name, bool is_intent);
+bool worker_check(int group, worker_reclaim *take_back, void *arg);
 
 /* The program of the process. */
 int worker_main(void);

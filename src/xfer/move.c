@@ -189,9 +189,9 @@ void xfer_finish(struct xfer_view *v, uint64_t bits)
 	if (!xfer_complete(v->x, v->tag, bits, v->plan.total))
 		return;
 	if (v->dst_rank != node_rank(v->group))
-		node_ring(v->group, v->dst_rank);
+		node_wake(v->group, v->dst_rank);
 	if (v->src_rank != node_rank(v->group))
-		node_ring(v->group, v->src_rank);
+		node_wake(v->group, v->src_rank);
 }
 
 /* ---- edges ------------------------------------------------------------------------------- */
@@ -341,13 +341,13 @@ int xfer_move(struct xfer_view *v, uint32_t start)
 		 * its call is asked for no repair any more */
 		v->can_move = false;
 		xfer_unclaim(v->x, i);
-		node_ring(v->group, v->dst_rank);
+		node_wake(v->group, v->dst_rank);
 		return 0;
 	}
 	if (ret) {
 		/* the kernel refused although the trial had worked: leave it to the two ends */
 		atomic_fetch_or_explicit(&v->x->failed, xfer_bit(i), memory_order_release);
-		node_ring(v->group, me == v->src_rank ? v->dst_rank : v->src_rank);
+		node_wake(v->group, me == v->src_rank ? v->dst_rank : v->src_rank);
 	}
 	return 1;
 }
@@ -387,7 +387,7 @@ int xfer_repair_send(struct xfer_view *v, const struct region_extent *scratch)
 	v->x->repair_off = scratch->offset;
 	atomic_fetch_or_explicit(&v->x->repaired, todo,
 				 memory_order_release); /* partner: repair_receive */
-	node_ring(v->group, v->dst_rank);
+	node_wake(v->group, v->dst_rank);
 	return 1;
 }
 

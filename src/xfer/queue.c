@@ -36,8 +36,8 @@ static void give_back(struct xfer_queue *q, uint32_t i)
 	int src = q->view.src_rank, dst = q->view.dst_rank;
 
 	xfer_unclaim(q->view.x, i);
-	node_ring(g, dst);
-	node_ring(g, src);
+	node_wake(g, dst);
+	node_wake(g, src);
 }
 
 static void by_cpu(struct xfer_queue *q, uint32_t i)

@@ -52,6 +52,6 @@ int xfer_stage_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *r
 	if (at + n == v->plan.bytes)
 		xfer_finish(v, v->plan.total);
 	else
-		node_ring(v->group, v->src_rank);
+		node_wake(v->group, v->src_rank);
 	return 1;
 }

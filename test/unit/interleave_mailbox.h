@@ -18,8 +18,8 @@
 static void *world_area(int rank);
 static void world_ring(int rank);
 #define node_area(g, rank)      world_area(rank)
-#define node_ring(g, rank)      (atomic_thread_fence(memory_order_seq_cst), world_ring(rank))
-#define node_ring_soon(g, rank) world_ring(rank)
+#define node_wake(g, rank)      (atomic_thread_fence(memory_order_seq_cst), world_ring(rank))
+#define node_wake_relaxed(g, rank) world_ring(rank)
 #define node_rank(g)            0
 #define node_size(g)            RANKS
 

@@ -62,7 +62,7 @@ static void check_pairs(int ranks, int wanted)
 	CHECK_EQ(sends, wanted);
 }
 
-static uint64_t part_bytes(enum coll_kind kind, int from, int to)
+static uint64_t part_bytes(enum coll kind, int from, int to)
 {
 	return kind == COLL_BCAST       ? 100
 	       : kind == COLL_ALLGATHER ? 10 + (uint64_t)from
@@ -70,14 +70,14 @@ static uint64_t part_bytes(enum coll_kind kind, int from, int to)
 }
 
 /* What rank sends to all, or receives from all: one after the other. */
-static void fill_parts(struct coll_part *p, enum coll_kind kind, int rank, int ranks, bool sends)
+static void fill_parts(struct coll_part *p, enum coll kind, int rank, int ranks, bool sends)
 {
 	for (int r = 0; r < ranks; r++)
 		p[r] = (struct coll_part){ 1000 * (uint64_t)r, sends ? part_bytes(kind, rank, r)
 								     : part_bytes(kind, r, rank) };
 }
 
-static void build_all(enum coll_kind kind, int ranks, int root, bool in_place)
+static void build_all(enum coll kind, int ranks, int root, bool in_place)
 {
 	const uint64_t mem_bytes[GOAL_MEMS] = { 0, 1000 * RANKS_MAX, 1000 * RANKS_MAX };
 
@@ -123,7 +123,7 @@ UNIT_TEST(each_send_names_its_receive)
 			for (int kind = 0; kind < COLL_NEIGHBOR_ALLGATHER; kind++) {
 				bool is_all = kind == COLL_ALLGATHER || kind == COLL_ALLTOALL;
 
-				build_all((enum coll_kind)kind, ranks, root, root % 2);
+				build_all((enum coll)kind, ranks, root, root % 2);
 				check_pairs(ranks, is_all ? ranks * (ranks - 1) : ranks - 1);
 			}
 		}
@@ -136,7 +136,7 @@ UNIT_TEST(own_parts_are_copied_once_and_not_in_place)
 		bool is_all = kind == COLL_ALLGATHER || kind == COLL_ALLTOALL;
 
 		for (int in_place = 0; in_place < 2; in_place++) {
-			build_all((enum coll_kind)kind, 4, 2, in_place);
+			build_all((enum coll)kind, 4, 2, in_place);
 			CHECK_EQ(copies_of(2), kind != COLL_BCAST && !in_place);
 			CHECK_EQ(copies_of(1), is_all && !in_place);
 		}

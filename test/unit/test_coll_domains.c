@@ -15,7 +15,7 @@ enum { RANKS_MAX = 24, BLOCK = 100 };
 
 struct world {
 	int ranks, root;
-	enum coll_kind kind;
+	enum coll kind;
 	bool in_place;
 	struct coll_domains domains;
 	int words[4 * RANKS_MAX + 1];

@@ -16,7 +16,7 @@ enum { NEIGHBOURS_MAX = 12, PARTS_MAX = RANKS_MAX + NEIGHBOURS_MAX };
 /* What all ranks draw alike: bytes that rank `from` sends to rank `to`, or along the n-th edge of
  * the graph. */
 struct drawn {
-	enum coll_kind kind;
+	enum coll kind;
 	int ranks, root, edge_count;
 	bool in_place;
 	uint64_t key;
@@ -61,7 +61,7 @@ static uint64_t draw_bytes(uint64_t max, uint64_t *common)
 	return base_min_u64(max, top + ranks_below(common, top));
 }
 
-static bool is_regular(enum coll_kind kind)
+static bool is_regular(enum coll kind)
 {
 	return kind == COLL_BCAST || kind == COLL_NEIGHBOR_ALLGATHER;
 }
@@ -91,7 +91,7 @@ static void draw(struct drawn *d, int ranks, uint64_t max, uint64_t *common)
 	int most = ranks > NEIGHBOURS_MAX ? ranks : NEIGHBOURS_MAX; /* parts of a buffer */
 
 	*d = (struct drawn){ .ranks = ranks, .key = ranks_random(common) };
-	d->kind = (enum coll_kind)ranks_below(common, COLL_KINDS);
+	d->kind = (enum coll)ranks_below(common, COLL_COUNT);
 	d->root = (int)ranks_below(common, (uint64_t)ranks);
 	d->in_place = ranks_below(common, 3) == 0;
 	for (int from = 0; from < ranks; from++)

@@ -46,7 +46,7 @@ static char *make_buffer(void)
 
 static void bcast(struct rt_comm *c, char *b, int root)
 {
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 
 	if (job->rank == root)
 		memset(b, op + 1, BYTES);

@@ -124,9 +124,9 @@ static int data_unpack(void *ctx, uint64_t off, uint64_t len, const void *in)
 	return 0;
 }
 
-static struct rt_buf rt_buf_of(struct data *d)
+static struct coll_buf rt_buf_of(struct data *d)
 {
-	struct rt_buf b = { .addr = d->addr, .bytes = d->bytes, .ctx = d };
+	struct coll_buf b = { .addr = d->addr, .bytes = d->bytes, .ctx = d };
 
 	if (d->has_gaps) {
 		b.pack = data_pack;
@@ -143,7 +143,7 @@ static void bcast_once(struct ranks *r, struct rt_comm *c, const struct memory *
 	int root = (int)ranks_below(common, (uint64_t)r->size);
 	uint64_t key = ranks_random(common);
 	struct data d = data_make(m, ranks_random(own), bytes, ranks_below(own, 4) == 0);
-	struct rt_buf buf = rt_buf_of(&d);
+	struct coll_buf buf = rt_buf_of(&d);
 	char what[64];
 
 	snprintf(what, sizeof what, "bcast of %" PRIu64 " from %d, rank %d%s", bytes, root, r->rank,
@@ -166,7 +166,7 @@ static void gather_once(struct ranks *r, struct rt_comm *c, const struct memory 
 	struct data s = data_make(m, place, bytes, ranks_below(own, 4) == 0);
 	struct data d = data_make(m, place + 1, is_root ? bytes * (uint64_t)r->size : 0,
 				  ranks_below(own, 4) == 0);
-	struct rt_buf send = rt_buf_of(&s), recv = rt_buf_of(&d);
+	struct coll_buf send = rt_buf_of(&s), recv = rt_buf_of(&d);
 	char what[64];
 
 	snprintf(what, sizeof what, "gather of %" PRIu64 " to %d, rank %d%s%s", bytes, root,

@@ -119,13 +119,13 @@ static void add_domains(const struct drawn *d, char *sum, char *next)
 static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out_bytes)
 {
 	uint64_t es = d->reduce.element_bytes, bytes = d->reduce.count * es;
-	int last = d->reduce.kind == REDUCE_SCAN     ? rank
-		   : d->reduce.kind == REDUCE_EXSCAN ? rank - 1
+	int last = d->reduce.kind == COLL_SCAN     ? rank
+		   : d->reduce.kind == COLL_EXSCAN ? rank - 1
 						 : ranks - 1;
 	char *sum = malloc(bytes), *next = malloc(bytes);
 
 	CHECK(sum && next);
-	*out_bytes = last < 0 || (d->reduce.kind == REDUCE_REDUCE && rank != d->reduce.root) ? 0 : bytes;
+	*out_bytes = last < 0 || (d->reduce.kind == COLL_REDUCE && rank != d->reduce.root) ? 0 : bytes;
 	if (exec_reduce_has_levels(exec_case.e, &d->reduce))
 		add_domains(d, sum, next);
 	else
@@ -135,7 +135,7 @@ static char *reference(const struct drawn *d, int rank, int ranks, uint64_t *out
 		add(d, sum, next);
 	}
 	free(next);
-	if (d->reduce.kind == REDUCE_REDUCE_SCATTER) {
+	if (d->reduce.kind == COLL_REDUCE_SCATTER) {
 		*out_bytes = (d->starts[rank + 1] - d->starts[rank]) * es;
 		memmove(sum, sum + d->starts[rank] * es, *out_bytes);
 	}
@@ -199,7 +199,7 @@ static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *commo
 	uint64_t top;
 
 	*d = (struct drawn){ .key = ranks_random(common) };
-	f->kind = (enum reduce_kind)ranks_below(common, REDUCE_EXSCAN + 1);
+	f->kind = (enum coll)ranks_below(common, COLL_EXSCAN + 1);
 	f->root = (int)ranks_below(common, (uint64_t)ranks);
 	draw_operation(f, common);
 	d->has_own = f->type == GOAL_NOP;
@@ -208,7 +208,7 @@ static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *commo
 	f->count = base_min_u64(f->count, base_max_u64(max_bytes / f->element_bytes, 1));
 	if (ranks_below(common, 40) == 0)
 		f->count = 0;
-	if (f->kind == REDUCE_REDUCE_SCATTER)
+	if (f->kind == COLL_REDUCE_SCATTER)
 		draw_starts(d, ranks, common);
 	if (ranks_below(common, 2))
 		draw_domains(d, ranks, common);
@@ -241,7 +241,7 @@ static struct exec_run *one_begin(struct one *o, int place)
 	struct exec_run *run;
 
 	o->expected = reference(&o->d, r->rank, r->size, &o->expected_bytes);
-	o->in_place = f->kind != REDUCE_REDUCE_SCATTER && o->expected_bytes == bytes && bytes &&
+	o->in_place = f->kind != COLL_REDUCE_SCATTER && o->expected_bytes == bytes && bytes &&
 		      exec_case.is_in_place;
 	snprintf(o->what, sizeof o->what,
 		 "kind %d, %u on %u, %" PRIu64 " of %" PRIu64 ", rank %d of %d, %u domains%s",
@@ -418,7 +418,7 @@ static void served_once(struct ranks *r, struct one *o, int round, bool in_place
 
 	memset(o, 0, sizeof *o);
 	o->d = (struct drawn){ .key = (uint64_t)round,
-			       .reduce = { .kind = REDUCE_ALLREDUCE,
+			       .reduce = { .kind = COLL_ALLREDUCE,
 					 .type = GOAL_ADD,
 					 .dtype = GOAL_F32,
 					 .count = SERVED_COUNT,
@@ -470,7 +470,7 @@ static void one_in_steps(struct ranks *r, struct one *o, uint64_t round)
 	bool has_ended;
 
 	memset(o, 0, sizeof *o);
-	o->d.reduce = (struct exec_reduce){ .kind = REDUCE_ALLREDUCE,
+	o->d.reduce = (struct exec_reduce){ .kind = COLL_ALLREDUCE,
 					.type = GOAL_ADD,
 					.dtype = GOAL_F32,
 					.count = 4096,
@@ -510,7 +510,7 @@ UNIT_TEST(reduce_of_two_levels_has_not_ended_before_results_are_spread)
 /* ---- trouble ----------------------------------------------------------------------------- */
 
 static struct exec_run *begin_small(struct ranks *r, struct one *o, uint64_t count,
-				    enum reduce_kind kind)
+				    enum coll kind)
 {
 	memset(o, 0, sizeof *o);
 	o->d.reduce = (struct exec_reduce){ .kind = kind,
@@ -529,13 +529,13 @@ static void body_dies(struct ranks *r)
 	struct exec_run *run;
 
 	exec_case_begin(r, 1);
-	run = begin_small(r, &one, 9000, REDUCE_ALLREDUCE);
+	run = begin_small(r, &one, 9000, COLL_ALLREDUCE);
 	CHECK_EQ(exec_wait(run), 0);
 	one_end(&one);
 	ranks_barrier(r);
 	if (r->rank == 1)
 		_exit(7);
-	CHECK_EQ(exec_wait(begin_small(r, &one, 9000, REDUCE_SCAN)), -EOWNERDEAD);
+	CHECK_EQ(exec_wait(begin_small(r, &one, 9000, COLL_SCAN)), -EOWNERDEAD);
 	_exit(0);
 }
 
@@ -563,8 +563,8 @@ static void body_killed(struct ranks *r)
 		setitimer(ITIMER_REAL, &soon, NULL);
 	while (!ret) {
 		memset(&one, 0, sizeof one);
-		one.d.reduce = (struct exec_reduce){ .kind = (enum reduce_kind)ranks_below(
-							 &common, REDUCE_REDUCE_SCATTER + 1),
+		one.d.reduce = (struct exec_reduce){ .kind = (enum coll)ranks_below(
+							 &common, COLL_REDUCE_SCATTER + 1),
 						 .type = GOAL_ADD,
 						 .dtype = GOAL_I32,
 						 .count = 20000,
@@ -595,7 +595,7 @@ static void body_disagrees(struct ranks *r)
 	static struct one one;
 
 	exec_case_begin(r, 1);
-	CHECK_EQ(exec_wait(begin_small(r, &one, r->rank ? 9000 : 9001, REDUCE_ALLREDUCE)),
+	CHECK_EQ(exec_wait(begin_small(r, &one, r->rank ? 9000 : 9001, COLL_ALLREDUCE)),
 		 -EREMOTEIO);
 	ranks_barrier(r);
 	_exit(0);
@@ -610,34 +610,34 @@ static void body_refused(struct ranks *r)
 {
 	const uint64_t starts[] = { 0, 5, 4 };
 	const struct exec_reduce wrong[] = {
-		{ .kind = REDUCE_ALLREDUCE,
+		{ .kind = COLL_ALLREDUCE,
 		  .type = GOAL_ADD,
 		  .dtype = GOAL_F32,
 		  .count = 4,
 		  .element_bytes = 8 },
-		{ .kind = REDUCE_ALLREDUCE,
+		{ .kind = COLL_ALLREDUCE,
 		  .type = GOAL_XOR,
 		  .dtype = GOAL_F32,
 		  .count = 4,
 		  .element_bytes = 4 },
-		{ .kind = REDUCE_ALLREDUCE,
+		{ .kind = COLL_ALLREDUCE,
 		  .type = GOAL_COPY,
 		  .dtype = GOAL_F32,
 		  .count = 4,
 		  .element_bytes = 4 },
-		{ .kind = REDUCE_ALLREDUCE, .type = GOAL_NOP, .count = 4, .element_bytes = 4 },
-		{ .kind = REDUCE_REDUCE,
+		{ .kind = COLL_ALLREDUCE, .type = GOAL_NOP, .count = 4, .element_bytes = 4 },
+		{ .kind = COLL_REDUCE,
 		  .root = 2,
 		  .type = GOAL_ADD,
 		  .dtype = GOAL_F32,
 		  .count = 4,
 		  .element_bytes = 4 },
-		{ .kind = REDUCE_REDUCE_SCATTER,
+		{ .kind = COLL_REDUCE_SCATTER,
 		  .type = GOAL_ADD,
 		  .dtype = GOAL_F32,
 		  .count = 4,
 		  .element_bytes = 4 },
-		{ .kind = REDUCE_REDUCE_SCATTER,
+		{ .kind = COLL_REDUCE_SCATTER,
 		  .type = GOAL_ADD,
 		  .dtype = GOAL_F32,
 		  .count = 4,
@@ -653,7 +653,7 @@ static void body_refused(struct ranks *r)
 
 		CHECK_EQ(exec_begin(exec_case.e, &call, &run), -EINVAL);
 	}
-	run = begin_small(r, &one, 100, REDUCE_ALLREDUCE);
+	run = begin_small(r, &one, 100, COLL_ALLREDUCE);
 	CHECK_EQ(exec_wait(run), 0);
 	one_end(&one);
 	exec_case_end();

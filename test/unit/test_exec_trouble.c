@@ -47,9 +47,9 @@ static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
 	for (int op = 0; op < OPS && !ret; op++) {
-		struct rt_buf buf = { .addr = b, .bytes = BYTES },
+		struct coll_buf buf = { .addr = b, .bytes = BYTES },
 			      one = { .addr = b, .bytes = part };
-		struct rt_buf recv = { .addr = all, .bytes = part * (uint64_t)r->size };
+		struct coll_buf recv = { .addr = all, .bytes = part * (uint64_t)r->size };
 		int root = op / 2 % r->size;
 
 		before(r, op);
@@ -58,7 +58,7 @@ static void collect_until_death(struct ranks *r, void (*before)(struct ranks *, 
 	}
 	CHECK_EQ(ret, -EOWNERDEAD);
 	CHECK(os_now_ns() - atomic_load(&r->words[0]) < SOON_NS);
-	CHECK_EQ(rt_bcast(c, &(struct rt_buf){ .addr = b, .bytes = BYTES }, 0, NULL), -EOWNERDEAD);
+	CHECK_EQ(rt_bcast(c, &(struct coll_buf){ .addr = b, .bytes = BYTES }, 0, NULL), -EOWNERDEAD);
 	rt_comm_destroy(c);
 }
 
@@ -140,7 +140,7 @@ static void death_of_packing_root(struct ranks *r)
 {
 	struct rt_comm *c;
 	char *b = make_buffer();
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
@@ -173,7 +173,7 @@ static void pack_fails(struct ranks *r)
 {
 	struct rt_comm *c;
 	char *b = make_buffer();
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 	uint64_t begin = os_now_ns();
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
@@ -198,7 +198,7 @@ static void fails_later(struct ranks *r)
 {
 	struct rt_comm *c;
 	char *b = make_buffer();
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);
@@ -222,7 +222,7 @@ static void extent_fails(struct ranks *r)
 {
 	struct rt_comm *c;
 	char *b = make_buffer();
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 	int ret;
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
@@ -249,7 +249,7 @@ static void sizes_differ(struct ranks *r)
 {
 	struct rt_comm *c;
 	char *b = make_buffer();
-	struct rt_buf buf = { .addr = b, .bytes = BYTES - (r->rank == 1) };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES - (r->rank == 1) };
 	int ret;
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
@@ -286,7 +286,7 @@ static void leave_early(struct ranks *r)
 	char *b = make_buffer();
 
 	for (int round = 0; round < 4; round++) {
-		struct rt_buf buf = { .addr = b, .bytes = BYTES / 16 };
+		struct coll_buf buf = { .addr = b, .bytes = BYTES / 16 };
 
 		CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 		CHECK(c);
@@ -314,7 +314,7 @@ static void exit_early(struct ranks *r)
 {
 	struct rt_comm *c;
 	char *b = make_buffer();
-	struct rt_buf buf = { .addr = b, .bytes = BYTES / 16 };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES / 16 };
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	CHECK(c);

@@ -564,7 +564,7 @@ SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 			CHECK(!"the access succeeded");
 		}
 		CHECK_EQ(atomic_load(&o->held), 0);
-		CHECK(!guard_in_fault());
+		CHECK(!sud_in_fault());
 	}
 	atomic_store(&o->closed, false);
 	CHECK_EQ(load(o->p), owner_byte(0));

@@ -18,7 +18,7 @@ static unsigned long real_mask(void)
 {
 	unsigned long mask = 0;
 
-	system_call(SYS_rt_sigprocmask, (long)SIG_BLOCK, NULL, &mask, 8L);
+	sud_syscall(SYS_rt_sigprocmask, (long)SIG_BLOCK, NULL, &mask, 8L);
 	return mask;
 }
 
@@ -248,12 +248,12 @@ SYSTEM_TEST_AFTER(a_handler_within_trusted_calls_may_touch, set_touch)
 	handled = 0;
 	for (int i = 0; i < 4; i++) {
 		handler_owner = arm_new();
-		guard_trust_begin();
-		guard_trust_begin();
+		sud_allow_push();
+		sud_allow_push();
 		raise(i % 2 ? SIGUSR1 : SIGUSR2);
 		CHECK_EQ(handled, i + 1);
-		guard_trust_end();
-		guard_trust_end();
+		sud_allow_pop();
+		sud_allow_pop();
 		if (i == 1)
 			set_touch();
 		CHECK(!guard_is_armed(&handler_owner->r));

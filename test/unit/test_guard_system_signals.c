@@ -316,7 +316,7 @@ static void use_stack(void *arg)
 
 static void on_small_stack(int signo, siginfo_t *si, void *ucontext)
 {
-	system_with_stack_sig(use_stack, NULL, ucontext);
+	sud_with_stack_sig(use_stack, NULL, ucontext);
 }
 
 SYSTEM_TEST(work_has_64_kib_of_stack_wherever_it_starts)
@@ -353,9 +353,9 @@ SYSTEM_TEST(a_handler_set_by_a_raw_call_is_chained_to)
 	struct kernel_action a, was;
 
 	set(SIGUSR1, note, 0); /* libc's restorer */
-	CHECK_EQ(system_call(SYS_rt_sigaction, (long)SIGUSR1, NULL, &a, 8L), 0);
+	CHECK_EQ(sud_syscall(SYS_rt_sigaction, (long)SIGUSR1, NULL, &a, 8L), 0);
 	a.handler = (void *)note;
-	CHECK_EQ(system_call(SYS_rt_sigaction, (long)SIGSEGV, &a, &was, 8L), 0);
+	CHECK_EQ(sud_syscall(SYS_rt_sigaction, (long)SIGSEGV, &a, &was, 8L), 0);
 	CHECK(was.handler != (void *)note);
 	CHECK(guard_is_ready());
 	CHECK_EQ(sigaction(SIGSEGV, NULL, &ours), 0);

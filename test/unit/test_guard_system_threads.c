@@ -156,13 +156,13 @@ static void body_between(void *arg)
 	init_here();
 	start_threads(2);
 	usleep(20000);
-	CHECK(!threads_are_looked_at());
+	CHECK(!sud_is_enabled());
 	owner_open(&o, 8, 0);
 	o.r.start = (uintptr_t)o.p;
 	o.r.end = o.r.start + 8 * PAGE;
 	CHECK_EQ(guard_arm(&o.r), -EAGAIN);
 	CHECK(guard_is_ready()); /* they answer while it waits */
-	CHECK(threads_are_looked_at());
+	CHECK(sud_is_enabled());
 	let_go();
 }
 
@@ -184,7 +184,7 @@ static void read_by_call(struct owner *o)
 	close(fds[1]);
 }
 
-static bool am_dispatched(void) { return threads_self()->is_dispatched; }
+static bool am_dispatched(void) { return thread_self()->is_dispatched; }
 
 static void *arm_here(void *arg)
 {
@@ -209,11 +209,11 @@ SYSTEM_TEST(who_arms_is_only_looked_at_while_something_is_armed)
 		CHECK(!am_dispatched());
 	}
 	CHECK(guard_is_ready() && am_dispatched());
-	guard_rest();
+	guard_cancel_ready();
 	CHECK(!am_dispatched());
 	CHECK(guard_is_ready());
 	first = arm_new();
-	guard_rest();
+	guard_cancel_ready();
 	CHECK(am_dispatched());
 	read_by_call(first);
 	/* of several that do so each would have to be told again and again */
@@ -426,19 +426,19 @@ SYSTEM_TEST(trusted_calls_are_not_looked_at)
 	syscall(SYS_getppid);
 	before = atomic_load(&base_counters[BASE_CTR_DISPATCHED]);
 	CHECK(before > 0);
-	guard_trust_begin();
-	guard_trust_begin();
+	sud_allow_push();
+	sud_allow_push();
 	syscall(SYS_getppid);
-	guard_trust_end();
+	sud_allow_pop();
 	syscall(SYS_getppid);
 	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before);
-	guard_trust_end();
+	sud_allow_pop();
 	syscall(SYS_getppid);
 	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before + 1);
-	guard_enter();
-	guard_enter();
+	sud_enter();
+	sud_enter();
 	syscall(SYS_getppid);
-	guard_leave();
-	guard_leave();
+	sud_exit();
+	sud_exit();
 	CHECK_EQ(atomic_load(&base_counters[BASE_CTR_DISPATCHED]), before + 1);
 }

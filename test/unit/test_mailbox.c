@@ -229,7 +229,7 @@ UNIT_TEST(parts_of_messages_are_exchanged) { ranks_run(4, NULL, all_to_all, NULL
 /* Parts of different lengths, none of one rank, to places in no order. */
 static void parts(struct ranks *r)
 {
-	struct mailbox_part to[3] = { { 10, 3 }, { 0, 0 }, { 2, 5 } };
+	struct coll_part to[3] = { { 10, 3 }, { 0, 0 }, { 2, 5 } };
 	struct mailbox_read all = { .end = 3, .parts = to, .skip = -1 };
 	char got[16];
 

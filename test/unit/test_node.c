@@ -230,7 +230,7 @@ static void call_and_answer(struct ranks *r)
 
 	for (uint32_t i = 1; r->rank == 1 && i <= CALLS; i++) {
 		last = seen;
-		CHECK_EQ(node_wait_call(&seen), 0);
+		CHECK_EQ(node_wait_process_wake(&seen), 0);
 		CHECK(seen != last);
 		atomic_store(woken, i);
 	}
@@ -239,14 +239,14 @@ static void call_and_answer(struct ranks *r)
 
 		if (i % 3 == 0)
 			usleep(200); /* it sleeps by now */
-		node_call(i % 2 ? g : other, 1); /* one word for all groups */
+		node_wake_process(i % 2 ? g : other, 1); /* one word for all groups */
 		while (atomic_load(woken) != i && os_now_ns() < give_up)
 			sched_yield();
 		CHECK_EQ(atomic_load(woken), i);
 	}
 	if (r->rank == 2) {
-		node_call(g, 0);
-		node_call(g, 2); /* itself: nobody is called */
+		node_wake_process(g, 0);
+		node_wake_process(g, 2); /* itself: nobody is called */
 	}
 	ranks_barrier(r);
 	node_group_destroy(other);
@@ -258,7 +258,7 @@ static void call_nobody(struct ranks *r)
 	uint32_t seen = 0;
 
 	(void)r;
-	CHECK_EQ(node_wait_call(&seen), -ENOENT);
+	CHECK_EQ(node_wait_process_wake(&seen), -ENOENT);
 }
 
 UNIT_TEST(process_that_computes_can_be_called)

@@ -17,8 +17,8 @@
 #define node_wait_is_stuck(w)                  model_is_stuck(w)
 #define node_wait_end(g, w)                    model_end(g, w)
 #define node_wait(g, w)                        model_wait(g, w)
-#define node_ring(g, rank)                     model_ring(g, rank)
-#define node_ring_soon(g, rank)                model_ring_soon(g, rank)
+#define node_wake(g, rank)                     model_ring(g, rank)
+#define node_wake_relaxed(g, rank)                model_ring_soon(g, rank)
 #define os_futex_wait(word, expected, limit)                                                     \
 	((void)(limit), il_futex_wait((void *)(word), (expected)))
 #define os_futex_wake(word, n)               il_futex_wake((void *)(word))

@@ -14,60 +14,60 @@ static const struct {
 } situations[] = {
 	/* a rank goes back to its program */
 	{ "a partner has not come: who comes last starts it",
-	  { PROGRESS_LEAVER, .has_process = 1, .has_cpu = 1, .asleep = 1 },
-	  PROGRESS_LEAVE },
+	  { PROGRESS_DETACHER, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  PROGRESS_NOTHING },
 	{ "a mover looks anyway: even what is short is told it",
-	  { PROGRESS_LEAVER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .looking = 1 },
-	  PROGRESS_TELL },
+	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .looking = 1 },
+	  PROGRESS_ANNOUNCE },
 	{ "one looks, others sleep: they go on sleeping",
-	  { PROGRESS_LEAVER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .looking = 1,
+	  { PROGRESS_DETACHER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .looking = 1,
 	    .asleep = 3 },
-	  PROGRESS_TELL },
+	  PROGRESS_ANNOUNCE },
 	{ "all sleep, and it takes as long as waking one",
-	  { PROGRESS_LEAVER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "... it takes less: the rank does it when it waits",
-	  { PROGRESS_LEAVER, .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
-	  PROGRESS_LEAVE },
+	  { PROGRESS_DETACHER, .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
+	  PROGRESS_NOTHING },
 	{ "... and is wanted so",
-	  { PROGRESS_LEAVER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1,
+	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1,
 	    .is_forced = 1 },
 	  PROGRESS_WAKE },
 	{ "a partner waits in its call, and will be done before a mover runs",
-	  { PROGRESS_LEAVER, .work_ns = LONG - 1, .is_attended = 1, .has_process = 1, .has_cpu = 1,
+	  { PROGRESS_DETACHER, .work_ns = LONG - 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .asleep = 1 },
-	  PROGRESS_LEAVE },
+	  PROGRESS_NOTHING },
 	{ "... will not be",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .is_attended = 1, .has_process = 1, .has_cpu = 1,
+	  { PROGRESS_DETACHER, .work_ns = LONG, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .asleep = 1 },
 	  PROGRESS_WAKE },
 	{ "... but a mover looks",
-	  { PROGRESS_LEAVER, .work_ns = 1, .is_attended = 1, .has_process = 1, .has_cpu = 1,
+	  { PROGRESS_DETACHER, .work_ns = 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .looking = 1 },
-	  PROGRESS_TELL },
+	  PROGRESS_ANNOUNCE },
 	{ "all movers are at work",
-	  { PROGRESS_LEAVER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
-	  PROGRESS_TELL },
+	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
+	  PROGRESS_ANNOUNCE },
 	{ "no process, a channel, and a CPU for it",
-	  { PROGRESS_LEAVER, .work_ns = 1, .has_channel = 1, .has_cpu = 1 },
+	  { PROGRESS_DETACHER, .work_ns = 1, .has_channel = 1, .has_cpu = 1 },
 	  PROGRESS_FEED },
 	{ "... and every CPU has its rank",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .has_channel = 1 },
-	  PROGRESS_LEAVE },
+	  { PROGRESS_DETACHER, .work_ns = LONG, .has_channel = 1 },
+	  PROGRESS_NOTHING },
 	{ "... which the user wants shared",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .has_channel = 1, .is_forced = 1 },
+	  { PROGRESS_DETACHER, .work_ns = LONG, .has_channel = 1, .is_forced = 1 },
 	  PROGRESS_FEED },
 	{ "a process and a channel: the process, which interrupts nobody",
-	  { PROGRESS_LEAVER, .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1,
+	  { PROGRESS_DETACHER, .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1,
 	    .asleep = 1 },
 	  PROGRESS_WAKE },
-	{ "nobody is there", { PROGRESS_LEAVER, .work_ns = LONG, .has_cpu = 1 }, PROGRESS_LEAVE },
+	{ "nobody is there", { PROGRESS_DETACHER, .work_ns = LONG, .has_cpu = 1 }, PROGRESS_NOTHING },
 	/* a rank waits */
-	{ "not for long yet", { PROGRESS_WAITER, .is_others = 1 }, PROGRESS_LEAVE },
+	{ "not for long yet", { PROGRESS_WAITER, .needs_peer = 1 }, PROGRESS_NOTHING },
 	{ "for long, for a process that computes, and alone can go on",
-	  { PROGRESS_WAITER, .is_stuck = 1, .is_others = 1 },
-	  PROGRESS_CALL },
-	{ "for long, but anybody could go on", { PROGRESS_WAITER, .is_stuck = 1 }, PROGRESS_LEAVE },
+	  { PROGRESS_WAITER, .is_stuck = 1, .needs_peer = 1 },
+	  PROGRESS_WAKE_PEER },
+	{ "for long, but anybody could go on", { PROGRESS_WAITER, .is_stuck = 1 }, PROGRESS_NOTHING },
 	{ "for a mover that has lost its CPU", { PROGRESS_WAITER, .late_ns = 1 }, PROGRESS_LEND },
 	/* a mover has taken a piece */
 	{ "of much, and others sleep",
@@ -75,16 +75,16 @@ static const struct {
 	  PROGRESS_WAKE },
 	{ "of little",
 	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS - 1, .asleep = 1 },
-	  PROGRESS_LEAVE },
+	  PROGRESS_NOTHING },
 	{ "of much, and one looks",
 	  { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .looking = 1 },
-	  PROGRESS_LEAVE },
-	{ "of much, and all have theirs", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_LEAVE },
+	  PROGRESS_NOTHING },
+	{ "of much, and all have theirs", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_NOTHING },
 	/* a mover has nothing */
-	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .look_ns = 1 }, PROGRESS_TAKE },
+	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .look_ns = 1 }, PROGRESS_CLAIM },
 	{ "there is none, and the last came soon",
 	  { PROGRESS_MOVER, .look_ns = 1 },
-	  PROGRESS_LOOK },
+	  PROGRESS_POLL },
 	{ "there is none", { PROGRESS_MOVER, .work_ns = 0 }, PROGRESS_SLEEP },
 };
 
@@ -120,8 +120,8 @@ static bool facts_of(uint64_t n, struct progress_facts *f)
 	f->look_ns = DIGIT(some_ns);
 	f->looking = DIGIT(threads);
 	f->asleep = DIGIT(threads);
-	f->is_attended = BIT();
-	f->is_others = BIT();
+	f->has_waiters = BIT();
+	f->needs_peer = BIT();
 	f->has_process = BIT();
 	f->has_channel = BIT();
 	f->has_cpu = BIT();
@@ -132,11 +132,11 @@ static bool facts_of(uint64_t n, struct progress_facts *f)
 
 static void check(const struct progress_facts *f, enum progress_action a, const char **out_broken)
 {
-	bool is_rank = f->asker == PROGRESS_LEAVER || f->asker == PROGRESS_WAITER;
+	bool is_rank = f->asker == PROGRESS_DETACHER || f->asker == PROGRESS_WAITER;
 	bool is_waiting = f->asker == PROGRESS_WAITER;
-	bool is_pending = f->work_ns || f->late_ns || (f->is_stuck && f->is_others);
-	bool disturbs = a == PROGRESS_WAKE || a == PROGRESS_TELL || a == PROGRESS_FEED ||
-			a == PROGRESS_CALL || a == PROGRESS_LEND;
+	bool is_pending = f->work_ns || f->late_ns || (f->is_stuck && f->needs_peer);
+	bool disturbs = a == PROGRESS_WAKE || a == PROGRESS_ANNOUNCE || a == PROGRESS_FEED ||
+			a == PROGRESS_WAKE_PEER || a == PROGRESS_LEND;
 
 #define HOLDS(condition, what) \
 	do { \
@@ -144,35 +144,35 @@ static void check(const struct progress_facts *f, enum progress_action a, const 
 			*out_broken = what; \
 	} while (0)
 	HOLDS(is_pending || !disturbs, "nothing is pending, and somebody is disturbed");
-	HOLDS(f->work_ns || (a != PROGRESS_WAKE && a != PROGRESS_TELL && a != PROGRESS_FEED &&
-			     a != PROGRESS_TAKE),
+	HOLDS(f->work_ns || (a != PROGRESS_WAKE && a != PROGRESS_ANNOUNCE && a != PROGRESS_FEED &&
+			     a != PROGRESS_CLAIM),
 	      "there is no work, and it is given away");
 	HOLDS(a != PROGRESS_WAKE || (f->asleep && !f->looking),
 	      "who does not sleep is woken, or beside one that looks");
 	HOLDS(a != PROGRESS_WAKE || f->work_ns >= PROGRESS_WAKE_NS || f->is_forced,
 	      "a wake-up for less than it takes");
-	HOLDS(f->asker != PROGRESS_LEAVER || f->has_cpu || f->is_forced || a == PROGRESS_LEAVE,
+	HOLDS(f->asker != PROGRESS_DETACHER || f->has_cpu || f->is_forced || a == PROGRESS_NOTHING,
 	      "no CPU is idle, and a mover would displace a rank");
-	HOLDS(f->asker != PROGRESS_LEAVER || f->has_process || f->has_channel ||
-		      a == PROGRESS_LEAVE,
+	HOLDS(f->asker != PROGRESS_DETACHER || f->has_process || f->has_channel ||
+		      a == PROGRESS_NOTHING,
 	      "nobody is there");
-	HOLDS((a != PROGRESS_WAKE && a != PROGRESS_TELL) || f->asker == PROGRESS_SHARER ||
+	HOLDS((a != PROGRESS_WAKE && a != PROGRESS_ANNOUNCE) || f->asker == PROGRESS_SHARER ||
 		      f->has_process,
 	      "no process is there");
 	HOLDS(a != PROGRESS_FEED || (f->has_channel && !f->has_process),
 	      "no channel, or one beside the process");
-	HOLDS(a != PROGRESS_CALL || (is_waiting && f->is_stuck && f->is_others),
+	HOLDS(a != PROGRESS_WAKE_PEER || (is_waiting && f->is_stuck && f->needs_peer),
 	      "a call that nobody needs");
 	HOLDS(a != PROGRESS_LEND || (is_waiting && f->late_ns), "a CPU is lent to nobody");
-	HOLDS((a != PROGRESS_TAKE && a != PROGRESS_LOOK && a != PROGRESS_SLEEP) ||
+	HOLDS((a != PROGRESS_CLAIM && a != PROGRESS_POLL && a != PROGRESS_SLEEP) ||
 		      f->asker == PROGRESS_MOVER,
 	      "who is no mover is to work");
-	HOLDS(f->asker != PROGRESS_MOVER || a == PROGRESS_TAKE || a == PROGRESS_LOOK ||
+	HOLDS(f->asker != PROGRESS_MOVER || a == PROGRESS_CLAIM || a == PROGRESS_POLL ||
 		      a == PROGRESS_SLEEP,
 	      "a mover is to leave");
 	HOLDS(f->asker != PROGRESS_MOVER || f->work_ns || f->look_ns || a == PROGRESS_SLEEP,
 	      "a mover without work does not sleep");
-	HOLDS(!is_rank || (a != PROGRESS_TAKE && a != PROGRESS_LOOK),
+	HOLDS(!is_rank || (a != PROGRESS_CLAIM && a != PROGRESS_POLL),
 	      "a rank is told to work for others");
 }
 
@@ -203,13 +203,13 @@ UNIT_TEST(progress_gives_away_no_less_when_there_is_more_to_do)
 	struct progress_facts f, more;
 
 	for (uint64_t n = 0; facts_of(n, &f); n++) {
-		if (f.asker != PROGRESS_LEAVER || !progress_is_moved(progress_decide(&f).action))
+		if (f.asker != PROGRESS_DETACHER || !progress_has_mover(progress_decide(&f).action))
 			continue;
 		more = f;
 		for (size_t i = 0; i < BASE_ARRAY_LEN(amounts); i++) {
 			more.work_ns = amounts[i];
 			if (amounts[i] >= f.work_ns &&
-			    !progress_is_moved(progress_decide(&more).action))
+			    !progress_has_mover(progress_decide(&more).action))
 				unit_fail(__FILE__, __LINE__, "facts %" PRIu64 ", amount %zu", n,
 					  i);
 		}
@@ -222,7 +222,7 @@ UNIT_TEST(movers_look_for_gaps_that_they_may_cover_and_give_up_on_others)
 {
 	static const struct { uint64_t look, gap, max, next; } table[] = {
 		{ 0, 100000, 5000000, 150000 },       /* the last gap and half of it */
-		{ 0, 1000, 5000000, PROGRESS_LOOK_MIN_NS },
+		{ 0, 1000, 5000000, PROGRESS_POLL_MIN_NS },
 		{ 0, 4900000, 5000000, 5000000 },     /* never longer than allowed */
 		{ 150000, 100000, 5000000, 150000 },  /* found while it looked */
 		{ 150000, 200000, 5000000, 300000 },
@@ -234,7 +234,7 @@ UNIT_TEST(movers_look_for_gaps_that_they_may_cover_and_give_up_on_others)
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(table); i++)
-		CHECK_EQ(progress_look_ns(table[i].look, table[i].gap, table[i].max),
+		CHECK_EQ(progress_poll_ns(table[i].look, table[i].gap, table[i].max),
 			 table[i].next);
 }
 
@@ -244,7 +244,7 @@ UNIT_TEST(movers_of_an_idle_program_sleep_after_a_few_gaps)
 
 	for (int i = 0; i < 20; i++) {
 		all += look;
-		look = progress_look_ns(look, 3600 * 1000000000ull, 5000000);
+		look = progress_poll_ns(look, 3600 * 1000000000ull, 5000000);
 	}
 	CHECK_EQ(look, 0);
 	CHECK(all < 10000000);

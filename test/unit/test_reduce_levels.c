@@ -71,8 +71,8 @@ static uint32_t *part(uint32_t rank, const struct claim *c)
 {
 	struct cell *cell = &w.cells[rank][c->st.slice][c->unit];
 
-	CHECK(w.v.shape.kind == REDUCE_ALLREDUCE || reduce_keeps_parts(&w.v.shape, &w.m, rank));
-	return w.v.shape.kind == REDUCE_ALLREDUCE ? &cell->out : &cell->part;
+	CHECK(w.v.shape.kind == COLL_ALLREDUCE || reduce_keeps_parts(&w.v.shape, &w.m, rank));
+	return w.v.shape.kind == COLL_ALLREDUCE ? &cell->out : &cell->part;
 }
 
 static bool gets(uint32_t rank, uint32_t slice, uint32_t unit)
@@ -113,7 +113,7 @@ static void make_result(const struct claim *c)
 	}
 	for (uint32_t r = 0; r < w.ranks; r++) {
 		uint32_t d = (uint32_t)w.m.of[r];
-		bool is_spread = w.v.shape.kind == REDUCE_ALLREDUCE && d != home &&
+		bool is_spread = w.v.shape.kind == COLL_ALLREDUCE && d != home &&
 				 r != reduce_entry(&w.v, d, slice);
 
 		if (!gets(r, slice, c->unit) || is_spread)
@@ -127,7 +127,7 @@ static void spread(const struct claim *c)
 {
 	uint32_t entry = reduce_entry(&w.v, c->st.domain, c->st.slice);
 
-	CHECK_EQ(w.v.shape.kind, REDUCE_ALLREDUCE);
+	CHECK_EQ(w.v.shape.kind, COLL_ALLREDUCE);
 	CHECK_EQ(*part(entry, c), everyone());
 	for (uint32_t r = 0; r < w.ranks; r++)
 		if ((uint32_t)w.m.of[r] == c->st.domain && r != entry)
@@ -225,8 +225,8 @@ static void check_unit(uint32_t slice, uint32_t unit)
 						      : w.in_place         ? 1u << r
 									   : (uint32_t)NOTHING);
 	CHECK_EQ(w.crossed_in[slice][unit], others);
-	if (w.v.shape.kind != REDUCE_REDUCE_SCATTER)
-		CHECK_EQ(w.crossed_out[slice][unit], w.v.shape.kind == REDUCE_ALLREDUCE ? others : 0);
+	if (w.v.shape.kind != COLL_REDUCE_SCATTER)
+		CHECK_EQ(w.crossed_out[slice][unit], w.v.shape.kind == COLL_ALLREDUCE ? others : 0);
 }
 
 static void play(uint32_t kind, uint32_t root)
@@ -257,15 +257,15 @@ static void check_all(int ranks, const int *number_of)
 	coll_domains_init(&w.domains, w.words, ranks, number_of);
 	w.m = (struct reduce_domains){ (uint32_t)w.domains.count, w.domains.of, w.domains.members,
 				     w.domains.first, w.domains.at };
-	if (!reduce_can_have_levels(REDUCE_REDUCE, GOAL_ADD, &w.m))
+	if (!reduce_can_have_levels(COLL_REDUCE, GOAL_ADD, &w.m))
 		return;
 	for (int in_place = 0; in_place < 2; in_place++) {
 		w.in_place = in_place;
-		play(REDUCE_ALLREDUCE, 0);
+		play(COLL_ALLREDUCE, 0);
 	}
 	w.in_place = false;
-	play(REDUCE_REDUCE, draw(w.ranks));
-	play(REDUCE_REDUCE_SCATTER, 0);
+	play(COLL_REDUCE, draw(w.ranks));
+	play(COLL_REDUCE_SCATTER, 0);
 }
 
 #ifdef HAVE_HWLOC
@@ -293,7 +293,7 @@ UNIT_TEST(levels_deal_the_slices)
 	coll_domains_init(&w.domains, w.words, 8, number_of);
 	w.m = (struct reduce_domains){ 2, w.domains.of, w.domains.members, w.domains.first,
 				     w.domains.at };
-	begin(REDUCE_ALLREDUCE, 0);
+	begin(COLL_ALLREDUCE, 0);
 	for (uint32_t r = 0; r < 8; r++) {
 		struct claim *c = &w.claims[r];
 
@@ -312,12 +312,12 @@ UNIT_TEST(levels_are_not_for_scans_nor_for_what_the_program_computes)
 	coll_domains_init(&w.domains, w.words, 4, two);
 	w.m = (struct reduce_domains){ (uint32_t)w.domains.count, w.domains.of, w.domains.members,
 				     w.domains.first, w.domains.at };
-	CHECK(reduce_can_have_levels(REDUCE_REDUCE_SCATTER, GOAL_MAX, &w.m));
-	CHECK(!reduce_can_have_levels(REDUCE_ALLREDUCE, GOAL_NOP, &w.m));
-	CHECK(!reduce_can_have_levels(REDUCE_SCAN, GOAL_ADD, &w.m));
-	CHECK(!reduce_can_have_levels(REDUCE_EXSCAN, GOAL_ADD, &w.m));
-	CHECK(!reduce_can_have_levels(REDUCE_REDUCE, GOAL_ADD, NULL));
+	CHECK(reduce_can_have_levels(COLL_REDUCE_SCATTER, GOAL_MAX, &w.m));
+	CHECK(!reduce_can_have_levels(COLL_ALLREDUCE, GOAL_NOP, &w.m));
+	CHECK(!reduce_can_have_levels(COLL_SCAN, GOAL_ADD, &w.m));
+	CHECK(!reduce_can_have_levels(COLL_EXSCAN, GOAL_ADD, &w.m));
+	CHECK(!reduce_can_have_levels(COLL_REDUCE, GOAL_ADD, NULL));
 	coll_domains_init(&w.domains, w.words, 4, one);
 	w.m.count = (uint32_t)w.domains.count;
-	CHECK(!reduce_can_have_levels(REDUCE_REDUCE, GOAL_ADD, &w.m));
+	CHECK(!reduce_can_have_levels(COLL_REDUCE, GOAL_ADD, &w.m));
 }

@@ -59,7 +59,7 @@ static void check_some_were_left(struct ranks *r)
 static void one_bcast(struct ranks *r, struct rt_comm *c, char *b, size_t bytes, int round,
 		      int late)
 {
-	struct rt_buf buf = { .addr = b, .bytes = bytes };
+	struct coll_buf buf = { .addr = b, .bytes = bytes };
 	int root = round % r->size;
 
 	b[-1] = b[bytes] = 77; /* the neighbours */
@@ -103,7 +103,7 @@ static void gathers(struct ranks *r)
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	for (int round = 0; round < ROUNDS; round++) {
-		struct rt_buf s = { .addr = send, .bytes = bytes },
+		struct coll_buf s = { .addr = send, .bytes = bytes },
 			      d = { .addr = recv, .bytes = bytes * (size_t)r->size };
 		int root = round % r->size;
 
@@ -127,7 +127,7 @@ static void all_to_all(struct ranks *r, struct rt_comm *c, char *send, char *rec
 		fill(send + part * (size_t)k, part, round, r->rank * r->size + k);
 	if (r->rank == round % 5 - 1)
 		usleep(2000);
-	CHECK_EQ(rt_exchange(c, RT_ALLTOALL, send, recv, part, r->size), 0);
+	CHECK_EQ(rt_exchange(c, COLL_ALLTOALL, send, recv, part, r->size), 0);
 	send[part / 2]++;
 	for (int k = r->size - 1; k >= 0; k--)
 		check(recv + part * (size_t)k, part, round, k * r->size + r->rank);
@@ -137,7 +137,7 @@ static void all_to_all(struct ranks *r, struct rt_comm *c, char *send, char *rec
 static void all_gather(struct ranks *r, struct rt_comm *c, char *recv, size_t part, int round)
 {
 	fill(recv + part * (size_t)r->rank, part, round, r->rank);
-	CHECK_EQ(rt_exchange(c, RT_ALLGATHER, NULL, recv, part, r->size), 0);
+	CHECK_EQ(rt_exchange(c, COLL_ALLGATHER, NULL, recv, part, r->size), 0);
 	recv[part * (size_t)r->rank] ^= 1;
 	recv[part * (size_t)r->rank] ^= 1;
 	for (int k = 0; k < r->size; k++)
@@ -185,7 +185,7 @@ static void many(struct ranks *r)
 	CHECK_EQ(rt_comm_create(&r->oob, &c[1]), 0);
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < FLIGHT; i++) {
-			struct rt_buf buf = { .addr = b + i * EACH, .bytes = EACH };
+			struct coll_buf buf = { .addr = b + i * EACH, .bytes = EACH };
 
 			if (r->rank == i % r->size)
 				fill(buf.addr, EACH, round + i, 0);
@@ -237,7 +237,7 @@ EARLY_TESTS("steal", "SLUICE_ENGINE=none", no_engine)
 static void late_root(struct ranks *r)
 {
 	char *b = make_buffer(BYTES + 8192) + 4096;
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 	int64_t left = 0, all;
 	struct rt_comm *c;
 
@@ -296,7 +296,7 @@ static void partner_dies(struct ranks *r, bool is_reduce)
 		raise(SIGKILL);
 	ret = is_reduce ? rt_allreduce(c, (uint64_t *)(void *)send, (uint64_t *)(void *)recv,
 				     BYTES / 8)
-		      : rt_exchange(c, RT_ALLTOALL, send, recv, BYTES / 2, r->size);
+		      : rt_exchange(c, COLL_ALLTOALL, send, recv, BYTES / 2, r->size);
 	if (ret == -EOWNERDEAD) /* it was not left, where memory cannot be guarded */
 		_exit(LAST_WORDS);
 	CHECK_EQ(ret, 0);

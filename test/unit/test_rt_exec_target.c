@@ -10,43 +10,43 @@
 #include "rt/exec_target.h"
 #include "unit.h"
 
-static enum rt_exec_kind kind_of_bytes(const void *bytes, size_t n, const char *name)
+static enum preload_target kind_of_bytes(const void *bytes, size_t n, const char *name)
 {
 	int fd = memfd_create("exec-target", MFD_CLOEXEC);
-	enum rt_exec_kind kind;
+	enum preload_target kind;
 
 	CHECK(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
-	kind = rt_exec_kind_of_fd(fd, name);
+	kind = preload_target_of_fd(fd, name);
 	close(fd);
 	return kind;
 }
 
 UNIT_TEST(system_programs_are_told_apart)
 {
-	CHECK_EQ(rt_exec_kind_of("/bin/sh"), RT_EXEC_MAY);
-	CHECK_EQ(rt_exec_kind_of("/usr/bin/env"), RT_EXEC_MAY);
-	CHECK_EQ(rt_exec_kind_of("/bin/cat"), RT_EXEC_PLAIN);
-	CHECK_EQ(rt_exec_kind_of("/bin/sleep"), RT_EXEC_PLAIN);
+	CHECK_EQ(preload_target_of("/bin/sh"), PRELOAD_TARGET_MAY);
+	CHECK_EQ(preload_target_of("/usr/bin/env"), PRELOAD_TARGET_MAY);
+	CHECK_EQ(preload_target_of("/bin/cat"), PRELOAD_TARGET_PLAIN);
+	CHECK_EQ(preload_target_of("/bin/sleep"), PRELOAD_TARGET_PLAIN);
 }
 
 UNIT_TEST(what_cannot_be_read_keeps_the_preload)
 {
-	CHECK_EQ(rt_exec_kind_of("/no/such/file"), RT_EXEC_UNKNOWN);
-	CHECK_EQ(rt_exec_kind_of("/tmp"), RT_EXEC_UNKNOWN);
-	CHECK_EQ(rt_exec_kind_of("/dev/null"), RT_EXEC_UNKNOWN);
-	CHECK_EQ(kind_of_bytes("", 0, "app"), RT_EXEC_UNKNOWN);
-	CHECK_EQ(kind_of_bytes("echo hello\n", 11, "app"), RT_EXEC_UNKNOWN);
-	CHECK(rt_exec_keeps_preload(RT_EXEC_UNKNOWN));
+	CHECK_EQ(preload_target_of("/no/such/file"), PRELOAD_TARGET_UNKNOWN);
+	CHECK_EQ(preload_target_of("/tmp"), PRELOAD_TARGET_UNKNOWN);
+	CHECK_EQ(preload_target_of("/dev/null"), PRELOAD_TARGET_UNKNOWN);
+	CHECK_EQ(kind_of_bytes("", 0, "app"), PRELOAD_TARGET_UNKNOWN);
+	CHECK_EQ(kind_of_bytes("echo hello\n", 11, "app"), PRELOAD_TARGET_UNKNOWN);
+	CHECK(preload_is_kept(PRELOAD_TARGET_UNKNOWN));
 }
 
 UNIT_TEST(a_script_has_its_interpreters_kind)
 {
-	CHECK_EQ(kind_of_bytes("#!/bin/sh\n", 10, "app"), RT_EXEC_MAY);
-	CHECK_EQ(kind_of_bytes("#! \t/bin/cat -n\n", 16, "app"), RT_EXEC_PLAIN);
-	CHECK_EQ(kind_of_bytes("#!/bin/cat", 10, "app"), RT_EXEC_UNKNOWN); /* no end of line */
-	CHECK_EQ(kind_of_bytes("#!\n", 3, "app"), RT_EXEC_UNKNOWN);
-	CHECK_EQ(kind_of_bytes("#!/no/such\n", 11, "app"), RT_EXEC_UNKNOWN);
-	CHECK_EQ(kind_of_bytes("#!/bin/sh\n", 10, "/usr/bin/mpirun"), RT_EXEC_LAUNCHER);
+	CHECK_EQ(kind_of_bytes("#!/bin/sh\n", 10, "app"), PRELOAD_TARGET_MAY);
+	CHECK_EQ(kind_of_bytes("#! \t/bin/cat -n\n", 16, "app"), PRELOAD_TARGET_PLAIN);
+	CHECK_EQ(kind_of_bytes("#!/bin/cat", 10, "app"), PRELOAD_TARGET_UNKNOWN); /* no end of line */
+	CHECK_EQ(kind_of_bytes("#!\n", 3, "app"), PRELOAD_TARGET_UNKNOWN);
+	CHECK_EQ(kind_of_bytes("#!/no/such\n", 11, "app"), PRELOAD_TARGET_UNKNOWN);
+	CHECK_EQ(kind_of_bytes("#!/bin/sh\n", 10, "/usr/bin/mpirun"), PRELOAD_TARGET_LAUNCHER);
 }
 
 UNIT_TEST(launchers_are_known_by_name)
@@ -59,9 +59,9 @@ UNIT_TEST(launchers_are_known_by_name)
 	};
 
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
-		CHECK(rt_exec_is_launcher_name(launchers[i]));
+		CHECK(preload_is_launcher_name(launchers[i]));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		CHECK(!rt_exec_is_launcher_name(others[i]));
+		CHECK(!preload_is_launcher_name(others[i]));
 }
 
 /* A copy of /bin/cat in memory, small and dynamic. */
@@ -166,17 +166,17 @@ UNIT_TEST(another_machines_program_is_foreign_and_one_without_interpreter_static
 	Elf64_Ehdr *e = (Elf64_Ehdr *)bytes;
 	Elf64_Phdr *p = (Elf64_Phdr *)(bytes + e->e_phoff);
 
-	CHECK_EQ(kind_of_bytes(bytes, size, "app"), RT_EXEC_PLAIN);
+	CHECK_EQ(kind_of_bytes(bytes, size, "app"), PRELOAD_TARGET_PLAIN);
 	for (int i = 0; i < e->e_phnum; i++)
 		if (p[i].p_type == PT_INTERP)
 			p[i].p_type = PT_NULL;
-	CHECK_EQ(kind_of_bytes(bytes, size, "app"), RT_EXEC_STATIC);
-	CHECK_EQ(kind_of_bytes(bytes, size, "/lib64/ld-linux-x86-64.so.2"), RT_EXEC_MAY);
+	CHECK_EQ(kind_of_bytes(bytes, size, "app"), PRELOAD_TARGET_STATIC);
+	CHECK_EQ(kind_of_bytes(bytes, size, "/lib64/ld-linux-x86-64.so.2"), PRELOAD_TARGET_MAY);
 	e->e_machine ^= 1;
-	CHECK_EQ(kind_of_bytes(bytes, size, "app"), RT_EXEC_FOREIGN);
+	CHECK_EQ(kind_of_bytes(bytes, size, "app"), PRELOAD_TARGET_FOREIGN);
 	e->e_machine ^= 1;
 	e->e_ident[EI_CLASS] = ELFCLASS32;
-	CHECK_EQ(kind_of_bytes(bytes, size, "app"), RT_EXEC_FOREIGN);
+	CHECK_EQ(kind_of_bytes(bytes, size, "app"), PRELOAD_TARGET_FOREIGN);
 	free(bytes);
 }
 
@@ -187,7 +187,7 @@ UNIT_TEST(symbols_without_section_headers_are_found_all_the_same)
 
 	((Elf64_Ehdr *)bytes)->e_shoff = 0;
 	((Elf64_Ehdr *)bytes)->e_shnum = 0;
-	CHECK_EQ(kind_of_bytes(bytes, size, "app"), RT_EXEC_PLAIN);
+	CHECK_EQ(kind_of_bytes(bytes, size, "app"), PRELOAD_TARGET_PLAIN);
 	free(bytes);
 }
 
@@ -196,17 +196,17 @@ UNIT_TEST(a_file_is_searched_as_execvp_does)
 	int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char path[64];
 
-	CHECK_EQ(rt_exec_find("sh", "/no/such:/bin", path, sizeof(path)), 0);
+	CHECK_EQ(preload_find_program("sh", "/no/such:/bin", path, sizeof(path)), 0);
 	CHECK_STR(path, "/bin/sh");
-	CHECK_EQ(rt_exec_find("sh", "/no/such", path, sizeof(path)), -ENOENT);
-	CHECK_EQ(rt_exec_find("passwd", "/etc", path, sizeof(path)), -EACCES);
-	CHECK_EQ(rt_exec_find("./sh", "/bin", path, sizeof(path)), -ENOENT);
-	CHECK_EQ(rt_exec_find("/bin/sh", "", path, sizeof(path)), 0);
-	CHECK_EQ(rt_exec_find("", "/bin", path, sizeof(path)), -ENOENT);
-	CHECK_EQ(rt_exec_find("sh", NULL, path, sizeof(path)), 0);
-	CHECK_EQ(rt_exec_find("/bin/sh", "", path, 4), -ENAMETOOLONG);
+	CHECK_EQ(preload_find_program("sh", "/no/such", path, sizeof(path)), -ENOENT);
+	CHECK_EQ(preload_find_program("passwd", "/etc", path, sizeof(path)), -EACCES);
+	CHECK_EQ(preload_find_program("./sh", "/bin", path, sizeof(path)), -ENOENT);
+	CHECK_EQ(preload_find_program("/bin/sh", "", path, sizeof(path)), 0);
+	CHECK_EQ(preload_find_program("", "/bin", path, sizeof(path)), -ENOENT);
+	CHECK_EQ(preload_find_program("sh", NULL, path, sizeof(path)), 0);
+	CHECK_EQ(preload_find_program("/bin/sh", "", path, 4), -ENAMETOOLONG);
 	CHECK_EQ(chdir("/bin"), 0);
-	CHECK_EQ(rt_exec_find("sh", "/no/such:", path, sizeof(path)), 0);
+	CHECK_EQ(preload_find_program("sh", "/no/such:", path, sizeof(path)), 0);
 	CHECK_STR(path, "sh");
 	CHECK_EQ(fchdir(here), 0);
 	close(here);
@@ -216,7 +216,7 @@ static void check_without(const char *value, const char *want, int ours)
 {
 	char out[128];
 
-	CHECK_EQ(rt_preload_without_us(value, out), ours);
+	CHECK_EQ(preload_without_sluice(value, out), ours);
 	CHECK_STR(out, want);
 }
 
@@ -235,7 +235,7 @@ UNIT_TEST(our_entries_leave_ld_preload_and_others_stay)
 
 UNIT_TEST(a_librarys_own_symbols_are_told_from_those_it_uses)
 {
-	CHECK_EQ(rt_exec_defines("/no/such", "x"), -ENOENT);
-	CHECK_EQ(rt_exec_defines("/etc/passwd", "x"), -ENOEXEC);
-	CHECK_EQ(rt_exec_defines("/bin/cat", "write"), 0);
+	CHECK_EQ(preload_defines_symbol("/no/such", "x"), -ENOENT);
+	CHECK_EQ(preload_defines_symbol("/etc/passwd", "x"), -ENOEXEC);
+	CHECK_EQ(preload_defines_symbol("/bin/cat", "write"), 0);
 }

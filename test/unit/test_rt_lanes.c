@@ -14,13 +14,13 @@
 #include "unit.h"
 
 enum { SHORT = 24, LONG = 40000, JOBS = 6 };
-static const enum rt_kind kinds[JOBS] = { RT_BCAST,     RT_ALLREDUCE, RT_BCAST,
-					  RT_ALLREDUCE, RT_ALLGATHER, RT_BARRIER };
+static const enum coll kinds[JOBS] = { COLL_BCAST,     COLL_ALLREDUCE, COLL_BCAST,
+					  COLL_ALLREDUCE, COLL_ALLGATHER, COLL_BARRIER };
 
 /* A request with buffers of its own. `words` 64-bit words are what one rank brings. */
 struct job {
-	struct rt_call call;
-	struct rt_part one, all[RANKS_MAX];
+	struct coll_call call;
+	struct coll_part one, all[RANKS_MAX];
 	struct rt_request *request;
 	uint64_t *send, *recv, words;
 	int lane, turns;
@@ -32,31 +32,31 @@ static uint64_t word_of(int job, int turn, int rank, uint64_t i)
 	return (uint64_t)turn * 1000003u + (uint64_t)rank * 7919u + (uint64_t)job * 31 + i;
 }
 
-static void job_open(struct job *j, struct ranks *r, enum rt_kind kind, uint64_t bytes, int root)
+static void job_open(struct job *j, struct ranks *r, enum coll kind, uint64_t bytes, int root)
 {
-	int n = kind == RT_ALLGATHER ? r->size : 1;
+	int n = kind == COLL_ALLGATHER ? r->size : 1;
 
 	*j = (struct job){ .words = bytes / 8, .lane = -1, .is_over = true };
 	j->send = calloc(1, bytes);
 	j->recv = calloc((size_t)n, bytes);
 	CHECK(j->send && j->recv);
-	j->one = (struct rt_part){ 0, bytes };
+	j->one = (struct coll_part){ 0, bytes };
 	for (int i = 0; i < n; i++)
-		j->all[i] = (struct rt_part){ (uint64_t)i * bytes, bytes };
-	j->call = (struct rt_call){
-		.kind = kind, .root = kind == RT_BCAST ? root : -1, .bytes = bytes, .name = "lanes"
+		j->all[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
+	j->call = (struct coll_call){
+		.kind = kind, .root = kind == COLL_BCAST ? root : -1, .bytes = bytes, .name = "lanes"
 	};
-	if (kind == RT_BARRIER) {
+	if (kind == COLL_BARRIER) {
 		j->call.bytes = 0;
 		return;
 	}
-	j->call.send = (struct rt_side){ { .addr = j->send, .bytes = bytes }, &j->one, 1 };
-	if (kind == RT_BCAST)
+	j->call.send = (struct coll_side){ { .addr = j->send, .bytes = bytes }, &j->one, 1 };
+	if (kind == COLL_BCAST)
 		return;
 	j->call.recv =
-		(struct rt_side){ { .addr = j->recv, .bytes = bytes * (uint64_t)n }, j->all, n };
-	j->call.reduce = (struct rt_reduce){
-		.op = RT_SUM, .type = RT_U64, .element_bytes = 8, .commutes = true
+		(struct coll_side){ { .addr = j->recv, .bytes = bytes * (uint64_t)n }, j->all, n };
+	j->call.reduce = (struct coll_reduce){
+		.op = GOAL_ADD, .type = GOAL_U64, .element_bytes = 8, .commutes = true
 	};
 }
 
@@ -82,7 +82,7 @@ static void job_start(struct job *j, int number, int rank)
 	j->turns++;
 	j->is_over = false;
 	for (uint64_t i = 0; i < j->words && j->call.send.count; i++)
-		j->send[i] = j->call.kind == RT_BCAST && rank != j->call.root
+		j->send[i] = j->call.kind == COLL_BCAST && rank != j->call.root
 				     ? 0
 				     : word_of(number, j->turns, rank, i);
 	rt_request_start(j->request);
@@ -122,13 +122,13 @@ static void job_check(const struct job *j, int number, const struct ranks *r)
 
 		for (int q = 0; q < r->size; q++) {
 			sum += word_of(number, j->turns, q, i);
-			if (j->call.kind == RT_ALLGATHER)
+			if (j->call.kind == COLL_ALLGATHER)
 				CHECK_EQ(j->recv[(uint64_t)q * j->words + i],
 					 word_of(number, j->turns, q, i));
 		}
-		if (j->call.kind == RT_BCAST)
+		if (j->call.kind == COLL_BCAST)
 			CHECK_EQ(j->send[i], word_of(number, j->turns, j->call.root, i));
-		if (j->call.kind == RT_ALLREDUCE)
+		if (j->call.kind == COLL_ALLREDUCE)
 			CHECK_EQ(j->recv[i], sum);
 	}
 }
@@ -213,7 +213,7 @@ static void thousands(struct ranks *r)
 	struct job jobs[2];
 
 	for (int i = 0; i < 2; i++) {
-		job_open(&jobs[i], r, RT_BCAST, i ? LONG : SHORT, 0);
+		job_open(&jobs[i], r, COLL_BCAST, i ? LONG : SHORT, 0);
 		job_init(&jobs[i], c, r);
 	}
 	for (int turn = 0; turn < 5000; turn++) {
@@ -237,7 +237,7 @@ static void root_ahead(struct ranks *r)
 	struct rt_comm *c = open_lanes(r);
 	struct job j;
 
-	job_open(&j, r, RT_BCAST, SHORT, 0);
+	job_open(&j, r, COLL_BCAST, SHORT, 0);
 	job_init(&j, c, r);
 	for (int round = 0; round < 20; round++) {
 		ranks_barrier(r);
@@ -291,7 +291,7 @@ static void all_lanes(struct ranks *r)
 
 	for (int i = 0; i < (int)MAILBOX_LANES_MAX; i++) {
 		CHECK_EQ(take(c, r, r->rank != i % r->size), -1); /* one does not ask */
-		job_open(&jobs[i], r, RT_BCAST, SHORT, 0);
+		job_open(&jobs[i], r, COLL_BCAST, SHORT, 0);
 		job_init(&jobs[i], c, r);
 		CHECK_EQ(jobs[i].lane, i);
 	}
@@ -384,7 +384,7 @@ static void packs_at_once(struct ranks *r)
 
 	CHECK_EQ(rt_comm_create(&r->oob, &c), 0);
 	for (int i = 0; i < MANY; i++) {
-		job_open(&jobs[i], r, RT_BCAST, SHORT, 0);
+		job_open(&jobs[i], r, COLL_BCAST, SHORT, 0);
 		if (!r->rank) {
 			jobs[i].call.send.buf.pack = pack;
 			jobs[i].call.send.buf.ctx = jobs[i].send;

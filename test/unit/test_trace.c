@@ -101,7 +101,7 @@ static void count_calls(const char *base, uint64_t *out_records, uint64_t *out_c
 			if (c->kind != TRACE_CHUNK_RECORDS)
 				continue;
 			*out_records += r[k].type == TRACE_CALL;
-			if (r[k].type == TRACE_ALIKE)
+			if (r[k].type == TRACE_TEMPLATE)
 				n = repeats_of(&r[k], &ticks);
 			*out_records += n;
 			if (r[k].flags & TRACE_IS_COUNTED)
@@ -116,7 +116,7 @@ static void one_call(uint64_t bytes)
 {
 	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
 	trace_bytes(bytes);
-	trace_passed("a reason");
+	trace_rejected("a reason");
 	trace_call_end(0);
 }
 
@@ -232,7 +232,7 @@ UNIT_TEST(small_calls_are_all_counted_and_some_recorded)
 	count_calls(written_by(small_calls, 8 << 20), &records, &calls, &bytes);
 	CHECK_EQ(calls, 1000);
 	CHECK_EQ(bytes, 12000);
-	CHECK_EQ(records, TRACE_EACH + (1000 - TRACE_EACH + 63) / 64);
+	CHECK_EQ(records, TRACE_ALWAYS_TIMED + (1000 - TRACE_ALWAYS_TIMED + 63) / 64);
 }
 
 static void child_calls(void)
@@ -285,7 +285,7 @@ static void taken_call(uint64_t op, uint32_t moved, uint32_t edges)
 {
 	trace_call_begin("MPI_Gather", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
 	trace_bytes(4096);
-	trace_taken(TRACE_REGION_MAPPED, 1, true);
+	trace_admitted(TRACE_REGION_MAPPED, 1, true);
 	trace_op(7, op, 1, 2);
 	trace_copied(0, .bytes = 4096, .op = op, .group = 7, .src = 1, .dst = 1, .by = 1,
 		     .mover = TRACE_CPU);
@@ -335,7 +335,7 @@ static void copies_of_others(void)
 {
 	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
 	trace_bytes(4096);
-	trace_taken(TRACE_REGION_MAPPED, 1, false);
+	trace_admitted(TRACE_REGION_MAPPED, 1, false);
 	trace_op(7, 5, 1, 4);
 	trace_copied(0, .bytes = 1, .op = 5, .group = 7, .src = 1, .dst = 0, .by = 1,
 		     .mover = TRACE_CPU);
@@ -388,7 +388,7 @@ UNIT_TEST(calls_that_are_alike_share_rows)
 			CHECK_EQ(r[i].call.op, 100);
 			last_begin = r[i].begin;
 		}
-		if (r[i].type != TRACE_ALIKE)
+		if (r[i].type != TRACE_TEMPLATE)
 			continue;
 		at = r[i].call.op;
 		CHECK_EQ(at, 100 + 3 * (n - 1));
@@ -420,7 +420,7 @@ static void unlike_calls(void)
 				 (char *)(uintptr_t)&one_call + i % 20, /* more than are kept */
 				 __builtin_frame_address(0));
 		trace_bytes(i % 7);
-		trace_passed(i % 2 ? "a reason" : "another one");
+		trace_rejected(i % 2 ? "a reason" : "another one");
 		trace_call_end(i % 11 == 0);
 	}
 }
@@ -442,7 +442,7 @@ static void calls_for_other_reasons(void)
 	for (int i = 0; i < 10; i++) {
 		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
 				 __builtin_frame_address(0));
-		trace_passed(i % 2 ? "a reason" : "another one");
+		trace_rejected(i % 2 ? "a reason" : "another one");
 		trace_call_end(0);
 	}
 }
@@ -462,7 +462,7 @@ static void long_and_late_calls(void)
 
 		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
 				 __builtin_frame_address(0));
-		trace_passed("a reason");
+		trace_rejected("a reason");
 		for (end = trace_ticks() + TRACE_REPEAT_MOST_TICKS; trace_ticks() <= end;)
 			;
 		trace_call_end(0);
@@ -481,7 +481,7 @@ UNIT_TEST(calls_whose_times_do_not_fit_have_records_of_their_own)
 	const char *base = written_by(long_and_late_calls, 8 << 20);
 	int rows, own;
 
-	first_of(base, TRACE_ALIKE, &rows);
+	first_of(base, TRACE_TEMPLATE, &rows);
 	first_of(base, TRACE_CALL, &own);
 	CHECK_EQ(rows, 0);
 	CHECK_EQ(own, 6);

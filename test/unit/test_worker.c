@@ -117,7 +117,7 @@ static uint64_t word(int round, size_t i) { return (uint64_t)round * 0x9e3779b97
 static void bcast_round(struct ranks *r, struct rt_comm *c, uint64_t *b, int round,
 			void (*between)(struct ranks *, int))
 {
-	struct rt_buf buf = { .addr = b, .bytes = BYTES };
+	struct coll_buf buf = { .addr = b, .bytes = BYTES };
 
 	for (size_t i = 0; r->rank == 0 && i < BYTES / 8; i++)
 		b[i] = word(round, i);
@@ -423,7 +423,7 @@ static void job_of_many_communicators(struct ranks *r)
 		if (round % 64 == 0)
 			bcast_round(r, c, b, round, NULL);
 		else if (round % 64 == 1) { /* destroyed while the worker may be looking */
-			struct rt_buf buf = { .addr = b, .bytes = 1 << 20 };
+			struct coll_buf buf = { .addr = b, .bytes = 1 << 20 };
 
 			CHECK_EQ(rt_bcast(c, &buf, 0, b), 0);
 		}
@@ -489,29 +489,29 @@ UNIT_TEST(worker_answers_nobody_who_does_not_know_the_job)
 
 UNIT_TEST(bell_keeps_each_announcement_until_it_is_removed)
 {
-	static struct worker_bell b;
+	static struct worker_announcements b;
 	uint32_t at = 0;
 	uint64_t seen = 0;
 
-	for (uint64_t i = 1; i <= WORKER_BELL_ENTRIES; i++)
-		CHECK(bell_ring(&b, i));
-	CHECK(!bell_ring(&b, 1000)); /* full: a hint less */
-	for (int i = 0; i < WORKER_BELL_ENTRIES; i++) {
-		uint64_t what = bell_look(&b, &at);
+	for (uint64_t i = 1; i <= WORKER_ANNOUNCEMENTS; i++)
+		CHECK(announce_post(&b, i));
+	CHECK(!announce_post(&b, 1000)); /* full: a hint less */
+	for (int i = 0; i < WORKER_ANNOUNCEMENTS; i++) {
+		uint64_t what = announce_peek(&b, &at);
 
 		CHECK(what && !(seen >> (what - 1) & 1));
 		seen |= 1ull << (what - 1);
-		bell_remove(&b, at, what + 1); /* not it */
-		CHECK_EQ(bell_look(&b, &at), what);
-		bell_remove(&b, at, what);
+		announce_remove(&b, at, what + 1); /* not it */
+		CHECK_EQ(announce_peek(&b, &at), what);
+		announce_remove(&b, at, what);
 	}
-	CHECK_EQ(bell_look(&b, &at), 0);
-	CHECK(bell_ring(&b, 7));
-	CHECK_EQ(bell_look(&b, &at), 7);
+	CHECK_EQ(announce_peek(&b, &at), 0);
+	CHECK(announce_post(&b, 7));
+	CHECK_EQ(announce_peek(&b, &at), 7);
 }
 
 struct bell_job {
-	struct worker_bell bell;
+	struct worker_announcements bell;
 	_Atomic uint32_t served;
 };
 
@@ -524,14 +524,14 @@ static void *serve_bell(void *arg)
 
 	for (;;) {
 		seen = atomic_load(&j->bell.count);
-		what = bell_look(&j->bell, &at);
+		what = announce_peek(&j->bell, &at);
 		if (what == UINT64_MAX)
 			return NULL;
 		if (what) {
-			bell_remove(&j->bell, at, what);
+			announce_remove(&j->bell, at, what);
 			atomic_fetch_add(&j->served, 1);
-		} else if (seen % 2 || !bell_seek(&j->bell, seen, os_now_ns() + 2000)) {
-			bell_sleep(&j->bell, seen);
+		} else if (seen % 2 || !announce_poll(&j->bell, seen, os_now_ns() + 2000)) {
+			announce_sleep(&j->bell, seen);
 		}
 	}
 }
@@ -546,7 +546,7 @@ UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
 	for (int i = 0; i < 20000; i++) {
 		uint64_t until = os_now_ns() + 5000000000ull;
 
-		rung += bell_ring(&j.bell, (uint64_t)i + 1);
+		rung += announce_post(&j.bell, (uint64_t)i + 1);
 		if (i % 4)
 			continue;
 		while (atomic_load(&j.served) != rung && os_now_ns() < until)
@@ -557,7 +557,7 @@ UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
 	for (int i = 0; i < 5000 && atomic_load(&j.served) != rung; i++)
 		usleep(1000);
 	CHECK_EQ(atomic_load(&j.served), rung);
-	while (!bell_ring(&j.bell, UINT64_MAX))
+	while (!announce_post(&j.bell, UINT64_MAX))
 		;
 	pthread_join(thread, NULL);
 }

@@ -22,7 +22,7 @@ static void copy_byte(char *dst, const char *src);
 #define xfer_stage_consumed    model_consumed
 #define xfer_stage_take        model_take
 #define xfer_finish            model_finish
-#define node_ring(group, rank) ((void)0)
+#define node_wake(group, rank) ((void)0)
 #define memcpy(dst, src, n)    copy_byte(dst, src)
 #undef XFER_CHUNK_BYTES
 #undef XFER_RING_CHUNKS

@@ -88,7 +88,7 @@ int tool_find_preload(char *out, size_t cap)
 	self[n] = '\0';
 	dirname(self);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(places); i++) {
-		snprintf(path, sizeof(path), "%s/%s/" RT_PRELOAD_NAME, self, places[i]);
+		snprintf(path, sizeof(path), "%s/%s/" PRELOAD_NAME, self, places[i]);
 		if (realpath(path, real) && access(real, R_OK) == 0 && strlen(real) < cap) {
 			strcpy(out, real);
 			return 0;

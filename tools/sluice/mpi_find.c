@@ -85,18 +85,18 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 	m->version[0] = '\0';
 	m->refusal = NULL;
 	m->abi = MPI_FIND_MPICH;
-	rc = rt_exec_defines(m->path, "PMPI_Bcast");
+	rc = preload_defines_symbol(m->path, "PMPI_Bcast");
 	if (rc == -ENOEXEC && is_elf(m->path)) {
 		m->refusal = "for another architecture than this Sluice";
 		return strncmp(name, "libmpi.so", 9) == 0 || strncmp(name, "libmpich.so", 11) == 0;
 	}
 	if (rc != 1)
 		return false;
-	if (rt_exec_defines(m->path, "ompi_mpi_comm_world") == 1)
+	if (preload_defines_symbol(m->path, "ompi_mpi_comm_world") == 1)
 		m->abi = MPI_FIND_OPENMPI;
 	else if (strncmp(name, "libmpi_abi.", 11) == 0)
 		m->abi = MPI_FIND_STANDARD;
-	else if (!strstr(real, ".so.12") && rt_exec_defines(m->path, "MPIR_Err_return_comm") != 1)
+	else if (!strstr(real, ".so.12") && preload_defines_symbol(m->path, "MPIR_Err_return_comm") != 1)
 		m->refusal = "of an ABI that Sluice does not know";
 	return true;
 }
@@ -266,7 +266,7 @@ int mpi_find_folder(const char *path, char *out, size_t cap)
 	} else {
 		strip_components(real, 1);
 		if (is_elf(path)) {
-			rc = rt_exec_defines(path, "PMPI_Bcast");
+			rc = preload_defines_symbol(path, "PMPI_Bcast");
 			if (rc == 1)
 				strcpy(out, real);
 			rc = rc == 1 ? 0 : rc ? rc : -EINVAL;

@@ -204,7 +204,7 @@ static void set_preload(const char *library)
 			add_problem("out of memory");
 			return;
 		}
-		if (!rt_preload_without_us(old, rest)) {
+		if (!preload_without_sluice(old, rest)) {
 			free(rest);
 			rest = strdup(old); /* nothing of ours in it: leave it as it was written */
 		}
@@ -219,13 +219,13 @@ static void set_preload(const char *library)
 }
 
 /* Why the loader would ignore LD_PRELOAD in this program, or NULL. */
-static const char *preload_refusal(const char *path, enum rt_exec_kind kind)
+static const char *preload_refusal(const char *path, enum preload_target kind)
 {
 	struct stat st;
 
-	if (kind == RT_EXEC_STATIC)
+	if (kind == PRELOAD_TARGET_STATIC)
 		return "it is statically linked";
-	if (kind == RT_EXEC_FOREIGN)
+	if (kind == PRELOAD_TARGET_FOREIGN)
 		return "it is for another architecture or another C library";
 	if (stat(path, &st))
 		return NULL;
@@ -238,7 +238,7 @@ static const char *preload_refusal(const char *path, enum rt_exec_kind kind)
 }
 
 /* The library to preload, or NULL: the program runs plain. */
-static const char *choose_preload(const char *path, enum rt_exec_kind kind, char library[PATH_MAX])
+static const char *choose_preload(const char *path, enum preload_target kind, char library[PATH_MAX])
 {
 	const char *refusal;
 	char loaded[2048];
@@ -254,7 +254,7 @@ static const char *choose_preload(const char *path, enum rt_exec_kind kind, char
 		return NULL;
 	}
 	if (tool_find_preload(library, PATH_MAX)) {
-		add_problem("cannot find " RT_PRELOAD_NAME
+		add_problem("cannot find " PRELOAD_NAME
 			    ", which is installed with this program");
 		return NULL;
 	}
@@ -285,7 +285,7 @@ int run_program(const struct run_verb *v, char **argv)
 	char path[PATH_MAX] = "", library[PATH_MAX];
 	const char *preload;
 	struct run_args args;
-	enum rt_exec_kind kind;
+	enum preload_target kind;
 	int rc;
 
 	verb = v;
@@ -299,15 +299,15 @@ int run_program(const struct run_verb *v, char **argv)
 			 verb->name);
 		return TOOL_MISUSE;
 	}
-	rc = rt_exec_find(args.program[0], getenv("PATH"), path, sizeof(path));
+	rc = preload_find_program(args.program[0], getenv("PATH"), path, sizeof(path));
 	if (rc) {
 		/* may be the value of an option that does not exist: say so first */
 		for (char *rest = problems, *line; (line = strsep(&rest, "\n")) && *line;)
 			tool_say("%s: %s", verb->name, line);
 		return cannot_execute(args.program[0], "", -rc);
 	}
-	kind = rt_exec_kind_of(path);
-	if (kind == RT_EXEC_LAUNCHER) {
+	kind = preload_target_of(path);
+	if (kind == PRELOAD_TARGET_LAUNCHER) {
 		tool_say("%s: %s is a launcher; write: mpiexec -n 4 sluice %s ./app", verb->name,
 			 args.program[0], verb->name);
 		return TOOL_MISUSE;

@@ -66,7 +66,7 @@ struct trace_copied {
 	uint8_t mover, more;
 };
 
-struct trace_left {
+struct trace_detached {
 	uint64_t begin_ns, end_ns, wanted_ns, waited_ns;
 	uint32_t process, call, touches;
 	uint32_t caller, id;     /* by which the call is found */
@@ -112,7 +112,7 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_place, places);
 	TRACE_ARRAY(struct trace_call, calls);
 	TRACE_ARRAY(struct trace_copied, copies);
-	TRACE_ARRAY(struct trace_left, lefts);
+	TRACE_ARRAY(struct trace_detached, lefts);
 	TRACE_ARRAY(struct trace_touch, touches);
 	TRACE_ARRAY(struct trace_span, spans);
 };

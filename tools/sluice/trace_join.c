@@ -213,7 +213,7 @@ static uint64_t partners_came(struct trace_data *d, const struct index *by_op,
 }
 
 /* The time until which the program had its own way. */
-static uint64_t free_until(const struct trace_call *c, const struct trace_left *l)
+static uint64_t free_until(const struct trace_call *c, const struct trace_detached *l)
 {
 	uint64_t done = c->done_ns ? c->done_ns : l->end_ns;
 
@@ -272,11 +272,11 @@ static void judge(struct trace_data *d, const struct index *by_op)
 	double *speed = own_speeds(d);
 
 	for (size_t i = 0; i < d->lefts_count; i++) {
-		struct trace_left *l = &d->lefts[i];
+		struct trace_detached *l = &d->lefts[i];
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
 		uint64_t until, came, from, moving;
 
-		if (!c || c->outcome == TRACE_BEGUN)
+		if (!c || c->outcome == TRACE_STARTED)
 			continue; /* the program has asked for it */
 		until = free_until(c, l);
 		came = base_min_u64(partners_came(d, by_op, c), until);
@@ -297,7 +297,7 @@ static void judge(struct trace_data *d, const struct index *by_op)
 static void join_begun(struct trace_data *d, const struct index *by_id)
 {
 	for (uint32_t i = 0; i < d->lefts_count; i++) {
-		const struct trace_left *l = &d->lefts[i];
+		const struct trace_detached *l = &d->lefts[i];
 		struct trace_call *c =
 			l->group ? find_by_id(d, by_id, l->process, l->caller, l->id) : NULL;
 
@@ -314,7 +314,7 @@ static void join_begun(struct trace_data *d, const struct index *by_id)
 static void join_lefts(struct trace_data *d, const struct index *by_id)
 {
 	for (uint32_t i = 0; i < d->lefts_count; i++) {
-		struct trace_left *l = &d->lefts[i];
+		struct trace_detached *l = &d->lefts[i];
 		struct trace_call *c = find_by_id(d, by_id, l->process, l->caller, l->id);
 
 		if (!c)
@@ -323,7 +323,7 @@ static void join_lefts(struct trace_data *d, const struct index *by_id)
 		c->left = i;
 		/* it is retired by the next call that looks: its data may have been there for long
 		 */
-		if (c->outcome != TRACE_BEGUN && c->done_ns >= l->begin_ns &&
+		if (c->outcome != TRACE_STARTED && c->done_ns >= l->begin_ns &&
 		    c->done_ns < l->end_ns)
 			l->end_ns = c->done_ns;
 	}
@@ -353,7 +353,7 @@ static void sum_places(struct trace_data *d)
 		p->packed += c->region == TRACE_REGION_PACKED;
 	}
 	for (size_t i = 0; i < d->lefts_count; i++) {
-		const struct trace_left *l = &d->lefts[i];
+		const struct trace_detached *l = &d->lefts[i];
 		struct trace_place *p =
 			l->call == TRACE_NO_CALL ? NULL : &d->places[d->calls[l->call].place];
 
@@ -363,7 +363,7 @@ static void sum_places(struct trace_data *d)
 		p->waited_ns += l->waited_ns;
 		p->saved_ns += l->saved_ns;
 		p->cost_ns += l->cost_ns;
-		if (d->calls[l->call].outcome == TRACE_BEGUN) {
+		if (d->calls[l->call].outcome == TRACE_STARTED) {
 			p->begun++;
 			continue;
 		}

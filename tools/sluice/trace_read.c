@@ -317,7 +317,7 @@ static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread,
 
 		place->totals.calls++;
 		place->totals.bytes += call->call.bytes;
-		place->totals.taken += call->call.outcome == TRACE_TAKEN;
+		place->totals.taken += call->call.outcome == TRACE_ADMITTED;
 		place->in_call_ns += (uint64_t)((double)ticks * p->ns_per_tick);
 	}
 	return true;
@@ -358,9 +358,9 @@ static uint64_t when(const struct trace_data *d, uint32_t process, const struct 
 
 static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
 {
-	struct trace_left *l = TRACE_ADD(d, lefts);
+	struct trace_detached *l = TRACE_ADD(d, lefts);
 
-	*l = (struct trace_left){
+	*l = (struct trace_detached){
 		.begin_ns = when(d, process, r, r->begin),
 		.end_ns = when(d, process, r, r->end),
 		.wanted_ns = r->left.wanted ? when(d, process, r, r->left.wanted) : 0,
@@ -399,7 +399,7 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++, r++) {
 		if (r->type == TRACE_NOTHING || r->type >= TRACE_REPEATS || r->end < r->begin)
 			continue;
-		if (r->type == TRACE_ALIKE) {
+		if (r->type == TRACE_TEMPLATE) {
 			if (i + TRACE_REPEAT_RECORDS < TRACE_RECORDS_PER_CHUNK)
 				add_row(d, process, c->thread, r);
 			continue;
@@ -411,7 +411,7 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 			add_copy(d, process, c->thread, r);
 		else if (r->type == TRACE_TOUCH)
 			add_touch(d, process, r);
-		else if (r->type == TRACE_LEFT)
+		else if (r->type == TRACE_DETACHED)
 			add_left(d, process, r);
 		else
 			add_span(d, process, c->thread, r);
@@ -439,7 +439,7 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 		if (t->sampled)
 			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
 							(double)t->sampled *
-							(double)(t->small_calls - TRACE_EACH));
+							(double)(t->small_calls - TRACE_ALWAYS_TIMED));
 		place->processes += !seen[p->place_of_site[i]];
 		seen[p->place_of_site[i]] = true;
 	}

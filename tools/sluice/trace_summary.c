@@ -142,13 +142,13 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 		if (&d->places[c->place] == p && c->outcome < BASE_ARRAY_LEN(what) &&
 		    what[c->outcome])
 			count_reason(all, &count, what[c->outcome],
-				     trace_text_of(process, c->outcome == TRACE_PASSED
+				     trace_text_of(process, c->outcome == TRACE_BY_HOST
 								    ? c->why
 								    : c->early_why),
 				     1);
 	}
 	if (p->totals.small_calls) /* not each has a record */
-		count_reason(all, &count, what[TRACE_PASSED], "below SLUICE_COLL_THRESHOLD",
+		count_reason(all, &count, what[TRACE_BY_HOST], "below SLUICE_COLL_THRESHOLD",
 			     p->totals.small_calls);
 	qsort(all, count, sizeof *all, by_calls);
 	for (size_t i = 0; i < count; i++)

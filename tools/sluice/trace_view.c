@@ -147,9 +147,9 @@ static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
 
 	if (c->outcome == TRACE_FAILED)
 		return trace_string(v, "failed");
-	if (c->outcome < TRACE_TAKEN)
+	if (c->outcome < TRACE_ADMITTED)
 		return string_of(v, "passed on: %s", *why ? why : "no reason known");
-	if (c->outcome == TRACE_BEGUN)
+	if (c->outcome == TRACE_STARTED)
 		return string_of(v, "%s%s", c->is_root ? "root, " : "", regions[c->region % 4]);
 	return string_of(v, "%s%s%s%s%s", c->is_root ? "root, " : "", regions[c->region % 4],
 			 c->outcome == TRACE_EARLY ? ", returned early: "
@@ -170,9 +170,9 @@ static void add_calls(struct trace_view *v)
 			.label = trace_string(v, v->data->places[c->place].name),
 			.detail = call_detail(v, c),
 			.place = c->place + 1,
-			.kind = c->outcome == TRACE_BEGUN ? TRACE_SHOW_BEGUN :
+			.kind = c->outcome == TRACE_STARTED ? TRACE_SHOW_BEGUN :
 				c->outcome == TRACE_EARLY ? TRACE_SHOW_EARLY :
-				c->outcome == TRACE_TAKEN ? TRACE_SHOW_CALL :
+				c->outcome == TRACE_ADMITTED ? TRACE_SHOW_CALL :
 							    TRACE_SHOW_PASSED,
 		};
 
@@ -181,7 +181,7 @@ static void add_calls(struct trace_view *v)
 }
 
 /* Several may be pending at a time: each goes on the first track that is free. */
-static uint32_t free_track(struct trace_view *v, const struct trace_left *l, uint64_t *free_from)
+static uint32_t free_track(struct trace_view *v, const struct trace_detached *l, uint64_t *free_from)
 {
 	static const char *const names[LEFT_TRACKS] = {
 		"moving after return",     "moving after return (2)", "moving after return (3)",
@@ -199,8 +199,8 @@ static uint32_t free_track(struct trace_view *v, const struct trace_left *l, uin
 
 static int by_begin(const void *a, const void *b)
 {
-	uint64_t x = ((const struct trace_left *)a)->begin_ns,
-		 y = ((const struct trace_left *)b)->begin_ns;
+	uint64_t x = ((const struct trace_detached *)a)->begin_ns,
+		 y = ((const struct trace_detached *)b)->begin_ns;
 
 	return (x > y) - (x < y);
 }
@@ -209,15 +209,15 @@ static void add_lefts(struct trace_view *v)
 {
 	const struct trace_data *d = v->data;
 	uint64_t *free_from = trace_alloc(d->processes_count * LEFT_TRACKS * sizeof *free_from);
-	struct trace_left *sorted = trace_alloc(d->lefts_count * sizeof *sorted);
+	struct trace_detached *sorted = trace_alloc(d->lefts_count * sizeof *sorted);
 
 	if (d->lefts_count)
 		memcpy(sorted, d->lefts, d->lefts_count * sizeof *sorted);
 	qsort(sorted, d->lefts_count, sizeof *sorted, by_begin);
 	for (size_t i = 0; i < d->lefts_count; i++) {
-		const struct trace_left *l = &sorted[i];
+		const struct trace_detached *l = &sorted[i];
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
-		bool is_begun = c && c->outcome == TRACE_BEGUN;
+		bool is_begun = c && c->outcome == TRACE_STARTED;
 		struct trace_event e = {
 			.begin_ns = l->begin_ns,
 			.dur_ns = l->end_ns - l->begin_ns,

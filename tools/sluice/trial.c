@@ -131,7 +131,7 @@ static void set_result(struct trial *t, const char *reason, const char *remedy)
 	t->remedy = t->works ? NULL : remedy;
 }
 
-static void judge_pair(struct trial *t, const struct node_trial *pair)
+static void judge_pair(struct trial *t, const struct node_probe *pair)
 {
 	set_result(&t[TRIAL_ARENA], pair->arena, arena_remedy(pair->arena));
 	set_result(&t[TRIAL_CMA_READ], pair->vm_read, cma_remedy(pair->vm_read));
@@ -199,12 +199,12 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 		[TRIAL_GUARD] = { "guard", "memory closed while its data moves, system calls too" },
 		[TRIAL_ENGINE] = { "engine", "copies behind the program" },
 	};
-	struct node_trial pair = { 0 };
+	struct node_probe pair = { 0 };
 	int rc;
 
 	for (size_t i = 0; i < TRIAL_COUNT; i++)
 		out[i] = (struct trial){ .name = texts[i].name, .what = texts[i].what };
-	node_try_pair(&pair); /* when it fails, the reasons are in `pair` */
+	node_probe_pair(&pair); /* when it fails, the reasons are in `pair` */
 	judge_pair(out, &pair);
 
 	rc = try_collapse();

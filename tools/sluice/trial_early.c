@@ -239,7 +239,7 @@ static void find_worker(void *out, int unused)
 
 	a->reason[0] = '\0';
 	os_cpumask_self(&setup.cpus);
-	guard_trust_begin();
+	sud_allow_push();
 	ret = worker_start(&setup, &ticket, a->reason, sizeof(a->reason));
 	if (!ret) {
 		ret = worker_attach(&ticket);
@@ -248,7 +248,7 @@ static void find_worker(void *out, int unused)
 				 strerror(-ret));
 		worker_detach();
 	}
-	guard_trust_end();
+	sud_allow_pop();
 	a->works = !ret;
 }
 

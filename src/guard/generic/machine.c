@@ -7,13 +7,13 @@
 #include "guard/machine.h"
 #include "guard/system.h"
 
-const char system_range_start[1], system_range_end[1];
+const char sud_range_start[1], sud_range_end[1];
 
-void system_restorer(void)
+void sud_restorer(void)
 {
 }
 
-long system_call(long nr, ...)
+long sud_syscall(long nr, ...)
 {
 	int saved = errno;
 	long a[6], ret;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The code from which system calls are never dispatched (system_range_start .. _end), and the change
+ * The code from which system calls are never dispatched (sud_range_start .. _end), and the change
  * of stacks. See machine.h.
  */
 	.text
 	.p2align 6
-	.globl system_range_start, system_range_end
-	.hidden system_range_start, system_range_end
-system_range_start:
+	.globl sud_range_start, sud_range_end
+	.hidden sud_range_start, sud_range_end
+sud_range_start:
 
-	.globl system_call
-	.hidden system_call
-	.type system_call, @function
-system_call:
+	.globl sud_syscall
+	.hidden sud_syscall
+	.type sud_syscall, @function
+sud_syscall:
 	.cfi_startproc
 	movq %rdi, %rax
 	movq %rsi, %rdi
@@ -24,7 +24,7 @@ system_call:
 	syscall
 	ret
 	.cfi_endproc
-	.size system_call, . - system_call
+	.size sud_syscall, . - sud_syscall
 
 /*
  * Entered from a signal frame instead of the program's `syscall`, with all of its registers, the stack
@@ -32,10 +32,10 @@ system_call:
  * blocking call so waits in the program's own context: signals, restarts and jumps out of handlers
  * are the kernel's business alone. The call itself may overwrite rcx, so it is free here too.
  */
-	.globl system_pass
-	.hidden system_pass
-	.type system_pass, @function
-system_pass:
+	.globl sud_pass
+	.hidden sud_pass
+	.type sud_pass, @function
+sud_pass:
 	.cfi_startproc
 	.cfi_def_cfa %rsp, 136
 	.cfi_offset %rip, -136
@@ -46,21 +46,21 @@ system_pass:
 	.cfi_def_cfa_offset 0
 	jmp *%rcx
 	.cfi_endproc
-	.size system_pass, . - system_pass
+	.size sud_pass, . - sud_pass
 
 /* Debuggers and unwinders know a signal frame by these very bytes, and by the absence of other
  * information about them. */
 	nop
-	.globl system_restorer
-	.hidden system_restorer
-	.type system_restorer, @function
-system_restorer:
+	.globl sud_restorer
+	.hidden sud_restorer
+	.type sud_restorer, @function
+sud_restorer:
 	movq $15, %rax
 	syscall
 	ud2
-	.size system_restorer, . - system_restorer
+	.size sud_restorer, . - sud_restorer
 
-system_range_end:
+sud_range_end:
 
 /* void machine_call_on(void (*fn)(void *), void *arg, void *stack_top) */
 	.globl machine_call_on

@@ -10,7 +10,7 @@
 #define PASS_BYTES 136u /* red zone and a return address: entry.S */
 #define SYSCALL_BYTES 2u
 
-void system_pass(void);
+void sud_pass(void);
 
 bool machine_get_call(const siginfo_t *si, const ucontext_t *uc, struct machine_call *out)
 {
@@ -33,12 +33,12 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call)
 
 	if (call->nr ==
 	    SYS_rt_sigreturn) { /* finds its frame by the stack pointer, never returns */
-		r[REG_RIP] = (greg_t)(uintptr_t)system_restorer;
+		r[REG_RIP] = (greg_t)(uintptr_t)sud_restorer;
 		return;
 	}
 	r[REG_RSP] -= PASS_BYTES;
 	memcpy((void *)r[REG_RSP], &back, sizeof(back));
-	r[REG_RIP] = (greg_t)(uintptr_t)system_pass;
+	r[REG_RIP] = (greg_t)(uintptr_t)sud_pass;
 }
 
 void machine_restart(ucontext_t *uc)

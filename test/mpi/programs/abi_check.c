@@ -82,8 +82,8 @@ static void check_handles(void)
 /* The predefined datatypes and operations that Sluice computes with. Libraries may lack Fortran's.
  */
 enum {
-	RT_I8, RT_I16, RT_I32, RT_I64, RT_U8, RT_U16, RT_U32, RT_U64, RT_F32, RT_F64,
-	RT_MAX, RT_MIN, RT_SUM, RT_PROD, RT_AND, RT_OR, RT_XOR,
+	GOAL_I8, GOAL_I16, GOAL_I32, GOAL_I64, GOAL_U8, GOAL_U16, GOAL_U32, GOAL_U64, GOAL_F32, GOAL_F64,
+	GOAL_MAX, GOAL_MIN, GOAL_ADD, GOAL_MUL, GOAL_AND, GOAL_OR, GOAL_XOR,
 };
 
 #ifdef ABI_SYMBOLS
