@@ -4,7 +4,7 @@
  * MPI messages, by MPI's neighbourhood collective, and by a GOAL schedule (doc/tutorial-goal.md).
  * All compute the same numbers, bit for bit; the time of each is printed.
  *
- *   mpicc -O2 stencil.c -o stencil $(pkg-config --cflags --libs sluice)
+ *   mpicc -O2 stencil.c -o stencil $(pkg-config --cflags --libs sluice-goal)
  *   mpiexec -n 4 ./stencil [rows and columns of a rank] [steps of a round] [rounds]
  */
 #include <mpi.h>

@@ -67,10 +67,9 @@ def compile_all(root, cc, out):
     files = sorted((root / 'src/guard').glob('*.c'))
     if machine.is_dir():
         files = [f for f in files if f.name != 'dispatch_none.c'] + sorted(machine.glob('*.[cS]'))
-    files = [f for f in files if not f.name.startswith('interpose')]  # the program's calls
     for folder in FOLDERS:
         files += sorted(f for f in (root / 'src' / folder).glob('*.c')
-                        if f.name not in NOT_THERE and not f.name.startswith('interpose'))
+                        if f.name not in NOT_THERE)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:
         obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')

@@ -10,19 +10,19 @@
  * it: in a preloaded library first. So a call arrives as it does from an ordinary program, call
  * site and all.
  *
- * Values: src/mpi/abi_*.h, and a few more here; test/mpi/test_abi.py compares them with each mpi.h.
+ * Values: src/mpi/abi/*.h, and a few more here; test/mpi/test_abi.py compares them with each mpi.h.
  */
 #ifndef SLUICE_BENCH_ANYMPI_H
 #define SLUICE_BENCH_ANYMPI_H
 
 #if defined(SLUICE_ABI_MPICH)
-#include "mpi/abi_mpich.h"
+#include "mpi/abi/mpich.h"
 #define ANYMPI_INT    ((MPI_Datatype)0x4c000405)
 #define ANYMPI_DOUBLE ((MPI_Datatype)0x4c00080b)
 #define ANYMPI_UINT32 ((MPI_Datatype)0x4c00043d)
 #define ANYMPI_SUM    ((MPI_Op)0x58000003)
 #elif defined(SLUICE_ABI_OMPI)
-#include "mpi/abi_ompi.h"
+#include "mpi/abi/ompi.h"
 #define ANYMPI_INT    ((MPI_Datatype)anympi_int)
 #define ANYMPI_DOUBLE ((MPI_Datatype)anympi_double)
 #define ANYMPI_UINT32 ((MPI_Datatype)anympi_uint32)
@@ -35,7 +35,7 @@
 	X(anympi_sum, "ompi_mpi_op_sum")
 extern void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 #else
-#include "mpi/abi_std.h"
+#include "mpi/abi/std.h"
 #define ANYMPI_INT    ((MPI_Datatype)0x209)
 #define ANYMPI_DOUBLE ((MPI_Datatype)0x214)
 #define ANYMPI_UINT32 ((MPI_Datatype)0x251)

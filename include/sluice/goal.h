@@ -3,7 +3,7 @@
  * GOAL: collective communication as schedules. A schedule is what one rank does: operations (send,
  * receive, copy, arithmetic, ...) and which of them must have ended, or begun, before which. It is
  * built once, compiled into one run of bytes, and run as often as wanted, together with those of
- * the other ranks. Link with -lsluice; MPI is not needed.
+ * the other ranks. Link with -lsluice-goal (pkg-config: sluice-goal); MPI is not needed.
  *
  *   sluice_goal_create -> sluice_goal_send ... sluice_goal_requires ... -> sluice_goal_compile
  *        -> sluice_goal_destroy                                     and to run it, see "running"
@@ -177,9 +177,9 @@ void sluice_goal_schedule_destroy(struct sluice_goal_schedule *s);
  * all the same. What only some ranks start has a channel of its own.) With SLUICE_GOAL_STREAM
  * starts are not told apart: messages meet in the order in which operations start.
  *
- * A started schedule moves on while any rank of the group tests or waits. Memory that all ranks can
- * address (sluice_goal_alloc, and large buffers of the program, which Sluice adopts while it may)
- * can be read and written by any of them then.
+ * A started schedule moves on while any rank of the group tests or waits. Every rank can then read
+ * and write memory of sluice_goal_alloc(). Other memory of the program is reached by system call,
+ * by the rank that sends or receives it.
  *
  * When a process dies, what depends on it fails with -EOWNERDEAD at the others and cannot be
  * started any more; other schedules go on. Sluice says on stderr which rank and which operation it

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * GOAL groups from MPI communicators. All of it is in this header, compiled with the program's own
- * mpi.h: one libsluice.so serves every MPI.
+ * mpi.h: one libsluice-goal.so serves every MPI.
  */
 #ifndef SLUICE_GOAL_MPI_H
 #define SLUICE_GOAL_MPI_H

@@ -17,7 +17,7 @@
 #ifndef SLUICE_MPI_HIER_H
 #define SLUICE_MPI_HIER_H
 
-#include "mpi/take.h"
+#include "mpi/coll/take.h"
 #include "rt/pieces.h"
 #include "hier/hier.h"
 

@@ -58,7 +58,6 @@ static uint32_t count_sends(const struct goal_block *b)
 /* Where this process can address a peer's memory. */
 static void see_memory(struct sched_inst *s)
 {
-	s->mem_version = atomic_load_explicit(&s->body->mem_version, memory_order_acquire);
 	for (uint32_t m = 0; m < s->mem_count; m++) {
 		struct region_desc d = s->body->mem[m];
 		uint64_t lo = d.head, hi = d.bytes - d.tail;
@@ -111,12 +110,8 @@ struct sched_inst *inst_see(struct sched_driver *d, uint32_t slot, struct sched_
 	struct sched_body *body = ref ? ref_at(d->g, ref, sizeof *body) : NULL;
 	struct sched_body seen;
 
-	if (s && body && s->ref == ref && s->id == body->id) {
-		if (base_unlikely(s->mem_version !=
-				  atomic_load_explicit(&body->mem_version, memory_order_acquire)))
-			see_memory(s);
+	if (s && body && s->ref == ref && s->id == body->id)
 		return s;
-	}
 	inst_free(s);
 	atomic_store_explicit(&d->insts[slot], NULL, memory_order_relaxed);
 	s = body ? calloc(1, sizeof *s) : NULL;
@@ -249,13 +244,15 @@ static int body_create(struct sched_inst *s)
 	return 0;
 }
 
-static void describe_arena(const void *p, uint64_t bytes, struct region_desc *out)
+/* Memory of sched_alloc() is mapped by every rank. Other memory of the program stays private: peers
+ * read and write it by process_vm_readv() and process_vm_writev(). */
+static void describe(const void *p, uint64_t bytes, struct region_desc *out)
 {
-	*out = (struct region_desc){ .addr = (uintptr_t)p,
-				     .bytes = bytes,
-				     .flags = REGION_DESC_MAPPED,
-				     .arena_off = (uint64_t)((const char *)p -
-							     (char *)region_arena_base()) };
+	*out = (struct region_desc){ .addr = (uintptr_t)p, .bytes = bytes };
+	if (!is_arena_memory(p, bytes))
+		return;
+	out->flags = REGION_DESC_MAPPED;
+	out->arena_off = (uint64_t)((const char *)p - (const char *)region_arena_base());
 }
 
 static int describe_memory(struct sched_inst *s, const struct sched_open *o)
@@ -266,22 +263,12 @@ static int describe_memory(struct sched_inst *s, const struct sched_open *o)
 		s->scratch = pool_get(s->group->pool, s->block->scratch_bytes);
 		if (!s->scratch)
 			return -ENOMEM;
-		describe_arena(s->scratch, s->block->scratch_bytes, &desc[0]);
+		describe(s->scratch, s->block->scratch_bytes, &desc[0]);
 		s->at[0] = (struct sched_at){ s->scratch, 0, s->block->scratch_bytes };
 	}
 	for (uint32_t i = 0; i < o->buffer_count; i++) {
 		s->at[1 + i] = (struct sched_at){ o->buffers[i], 0, o->buffer_bytes[i] };
-		if (is_arena_memory(o->buffers[i], o->buffer_bytes[i])) {
-			describe_arena(o->buffers[i], o->buffer_bytes[i], &desc[1 + i]);
-			continue;
-		}
-		/* adopted once; looked at again before each run, for the program may have changed
-		 * it */
-		region_describe(o->buffers[i], o->buffer_bytes[i], REGION_FORCE, &desc[1 + i]);
-		if (desc[1 + i].flags & REGION_DESC_MAPPED) {
-			s->adopted = true;
-			region_release(&desc[1 + i]);
-		}
+		describe(o->buffers[i], o->buffer_bytes[i], &desc[1 + i]);
 	}
 	return 0;
 }

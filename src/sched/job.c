@@ -94,6 +94,19 @@ static bool is_possible(const struct sched_group *g, const struct sched_work *w)
 			     node_can_write(g->node, s->rank, d->rank));
 }
 
+static bool has_short_pieces(const struct sched_end *e, uint64_t bytes)
+{
+	return e->segment_count && bytes / e->segment_count < SCHED_PACK_BYTES;
+}
+
+/* The kernel looks up the pages of each piece of a list. Where the pieces are short it is faster
+ * that the sender's process packs the message. */
+static bool is_better_packed(const struct sched_work *w)
+{
+	return !w->src.mapped && w->src.rank != w->dst.rank &&
+	       (has_short_pieces(&w->src, w->bytes) || has_short_pieces(&w->dst, w->bytes));
+}
+
 static void publish(struct sched_driver *d, uint64_t open)
 {
 	d->e->open_jobs = open;
@@ -105,7 +118,7 @@ static void open_job(struct sched_driver *d, struct sched_inst *s, uint32_t i,
 {
 	uint32_t n = (uint32_t)__builtin_ctzll(~d->e->open_jobs);
 	struct sched_job *j = &d->e->job[n];
-	bool staged = !is_possible(d->g, w);
+	bool staged = !is_possible(d->g, w) || is_better_packed(w);
 
 	j->tag = (j->tag + 1) & XFER_TAG_MASK;
 	j->op = opref_of(s->slot, i);

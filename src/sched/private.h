@@ -11,6 +11,7 @@
 #define SCHED_RING 64u           /* messages on their way from one rank to another */
 #define SCHED_INLINE_BYTES 32u   /* in the slot itself */
 #define SCHED_EAGER_BYTES 4096u  /* in an eager record; more is copied once, from its place */
+#define SCHED_PACK_BYTES 2048u   /* lists of shorter pieces of private memory are packed */
 #define SCHED_EAGERS 32u         /* records, for each pair of ranks */
 #define SCHED_STORE 64u          /* inline messages without a receive, for each pair of ranks */
 #define SCHED_BUCKETS 256u
@@ -101,8 +102,6 @@ struct sched_body {
 	uint64_t block_bytes;
 	sched_ref runs; /* of its channel, a struct sched_runs; 0: all runs are one context */
 	/* by the owner, before a run */
-	_Atomic uint32_t mem_version;
-	uint32_t reserved;
 	uint64_t start_ns;
 	sched_opref next_start; /* of those that shall start */
 	/* by who drives */
@@ -234,7 +233,7 @@ struct sched_stage {
 struct sched_inst {
 	struct sched_group *group;
 	int rank;
-	uint32_t slot, mem_version;
+	uint32_t slot;
 	uint64_t id;
 	sched_ref ref;
 	struct sched_body *body;
@@ -249,7 +248,7 @@ struct sched_inst {
 	char name[32];
 	struct sched_channel *channel;
 	unsigned flags;
-	bool adopted, pinned, needs_clock;
+	bool needs_clock;
 	bool noticed; /* the end of the last run; what comes with it is done */
 	uint64_t progress_ns; /* when waiting for it began to be without progress */
 	uint32_t progress_left;
@@ -379,7 +378,7 @@ static inline char *inst_addr(const struct sched_inst *s, uint32_t mem, uint64_t
 	return a->base && off >= a->lo && off + n <= a->hi ? a->base + off : NULL;
 }
 void inst_free(struct sched_inst *s);
-/* Memory of sched_alloc(), not of an adopted buffer. */
+/* Memory of sched_alloc(), which every rank maps. */
 static inline bool is_arena_memory(const void *p, uint64_t bytes)
 {
 	uint64_t off = (uint64_t)((const char *)p - (char *)region_arena_base());

@@ -18,38 +18,6 @@ static uint32_t phase_of(const struct sched_inst *s)
 
 /* ---- start ------------------------------------------------------------------------------- */
 
-/* The program may have freed, protected or forked with an adopted buffer since the last run. */
-static void look_at_memory(struct sched_inst *s)
-{
-	bool changed = false;
-
-	for (uint32_t m = 1; m < s->mem_count; m++) {
-		struct region_desc *old = &s->body->mem[m], now;
-
-		if (!(old->flags & REGION_DESC_MAPPED) ||
-		    is_arena_memory(s->at[m].base, s->at[m].hi))
-			continue;
-		region_describe(s->at[m].base, s->at[m].hi, REGION_LOOKUP, &now);
-		if (memcmp(&now, old, sizeof now)) {
-			*old = now;
-			changed = true;
-		}
-	}
-	s->pinned = true;
-	if (changed)
-		atomic_fetch_add_explicit(&s->body->mem_version, 1,
-					  memory_order_release); /* partner: inst_see */
-}
-
-static void unpin(struct sched_inst *s)
-{
-	for (uint32_t m = 1; m < s->mem_count; m++)
-		if ((s->body->mem[m].flags & REGION_DESC_MAPPED) &&
-		    !is_arena_memory(s->at[m].base, s->at[m].hi))
-			region_release(&s->body->mem[m]);
-	s->pinned = false;
-}
-
 static void reset(struct sched_inst *s)
 {
 	const struct goal_op *ops = goal_ops_const(s->block);
@@ -94,8 +62,6 @@ static int prepare(struct sched_inst *s)
 	if (!s->noticed)
 		run_noticed(s);
 	reset(s);
-	if (base_unlikely(s->adopted))
-		look_at_memory(s);
 	return 0;
 }
 
@@ -118,8 +84,6 @@ void run_noticed(struct sched_inst *s)
 	if (s->noticed)
 		return;
 	s->noticed = true;
-	if (s->pinned)
-		unpin(s);
 	if (base_unlikely(s->times) && phase_of(s) == RUN_DONE)
 		profile_run(s);
 	if (base_unlikely(s->group->stages))

@@ -10,7 +10,8 @@ from support.mpi import ALL
 from support.paths import PROGRAMS, ROOT
 
 HEADER_OF = {'mpich': 'mpich', 'openmpi': 'ompi', 'standard': 'std'}
-FRONT = ROOT / 'src/mpi'
+FRONT = ROOT / 'src/mpi/front'
+ABI = ROOT / 'src/mpi/abi'
 
 
 @pytest.fixture(scope='session')
@@ -27,10 +28,10 @@ def made():
 @pytest.mark.parametrize('name', ALL)
 def test_abi_header(name, get_mpi, made):
     mpi = get_mpi(name)
-    headers = [FRONT / f'abi_{HEADER_OF[mpi.abi]}.h', made / 'real.h']
+    headers = [ABI / f'{HEADER_OF[mpi.abi]}.h', made / 'real.h']
     key = hashlib.sha256(b''.join(h.read_bytes() for h in headers)).hexdigest()[:8]
     program = mpi.build('abi_check.c', name=f'abi_check-{key}', extra=[
-        f'-DABI_HEADER="mpi/abi_{HEADER_OF[mpi.abi]}.h"', '-Werror=incompatible-pointer-types',
+        f'-DABI_HEADER="mpi/abi/{HEADER_OF[mpi.abi]}.h"', '-Werror=incompatible-pointer-types',
         f'-I{ROOT}/src', f'-I{made}'])
     done = mpi.launch(1, program, sluice=False)
     assert 'ok abi' in done.out, done.explain()

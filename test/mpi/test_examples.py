@@ -14,7 +14,7 @@ def test_stencil(name, ranks, get_mpi, tmp_path):
     mpi = get_mpi(name)
     program = tmp_path / 'stencil'
     line = [mpi.compilers['cc'], '-O2', '-Wall', '-Werror', ROOT / 'examples/stencil.c', '-o', program,
-            f'-I{PREFIX}/include', f'-L{LIBRARY.parent}', '-lsluice', f'-Wl,-rpath,{LIBRARY.parent}']
+            f'-I{PREFIX}/include', f'-L{LIBRARY.parent}', '-lsluice-goal', f'-Wl,-rpath,{LIBRARY.parent}']
     subprocess.run(line, check=True, env=mpi.env(), timeout=120)
     result = mpi.launch(ranks, program, '48', '20', '2', sluice=ranks == 4)
     assert result.status == 0 and 'all results are the same' in result.out, result.explain()

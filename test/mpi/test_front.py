@@ -14,7 +14,7 @@ OTHER = {'debian-mpich': 'libmpi.so.40', 'debian-openmpi': 'libmpich.so.12'}
 def exported():
     """Names by the table, read without the code that the build reads it with."""
     lines = re.findall(r'^(?:wrap|init|take|look|held|keep|begin|drop|made)4?(?:\+use)? int (\w+)(\(_c\))?\(',
-                       (ROOT / 'src/mpi/functions.table').read_text(), re.M)
+                       (ROOT / 'src/mpi/front/functions.table').read_text(), re.M)
     return [name + suffix for name, both in lines for suffix in ([''] + ['_c'] * bool(both))]
 
 
@@ -68,6 +68,6 @@ def test_front_trampolines_assemble(arch, tmp_path):
     if not shutil.which('clang'):
         pytest.skip('clang is not here')
     source = tmp_path / 'trampolines.S'
-    front = ROOT / 'src/mpi'
+    front = ROOT / 'src/mpi/front'
     subprocess.run(['python3', front / 'generate.py', 'trampolines', front / 'functions.table', source], check=True)
     subprocess.run(['clang', f'--target={arch}-linux-gnu', '-c', source, '-o', tmp_path / 'out.o'], check=True)

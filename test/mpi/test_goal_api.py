@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""GOAL's public functions over communicators, in a program linked with libsluice. Run alone:
-./dev check mpi -k goal_api"""
+"""GOAL's public functions over communicators, in a program linked with libsluice-goal: without
+libsluice.so in the process, and with it. Run alone: ./dev check mpi -k goal_api"""
 import pytest
 
 from support.paths import LIBRARY, PREFIX
 
-EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.parent}', '-lsluice',
+EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.parent}', '-lsluice-goal',
          f'-Wl,-rpath,{LIBRARY.parent}']
-NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi',
+NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi', 'goal_after_mpi',
          'goal_in_threads_beside_mpi']
+# Every collective runs over adopted memory and returns early.
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_RT_EARLY': 'on',
+         'SLUICE_RT_EARLY_MIN': '1'}
 
 
 @pytest.mark.parametrize('ranks', [2, 4])
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
-def test_goal_api(name, ranks, get_mpi):
+@pytest.mark.parametrize('guard', [None, 'mprotect', 'steal'])
+def test_goal_api(name, ranks, guard, get_mpi):
     mpi = get_mpi(name)
-    result = mpi.launch(ranks, mpi.build('goal.c', EXTRA), sluice=False, timeout=100)
-    for what in NAMES:
-        if what != 'goal_on_halves' or ranks >= 4:
-            assert f'ok {what}\n' in result.out, result.explain()
+    env = {**EARLY, 'SLUICE_GUARD_KIND': guard} if guard else {}
+    result = mpi.launch(ranks, mpi.build('goal.c', EXTRA), sluice=bool(guard), env=env, timeout=100)
+    for behaviour in NAMES:
+        if behaviour != 'goal_on_halves' or ranks >= 4:
+            assert f'ok {behaviour}\n' in result.out, result.explain()
     assert result.status == 0 and not result.leftovers, result.explain()

@@ -110,14 +110,16 @@ def test_output_that_cannot_be_written_is_a_failure():
     assert result.returncode == 1 and 'No space left' in result.stderr
 
 
-def test_pkg_config_knows_header_and_library(tmp_path):
+def test_pkg_config_knows_headers_and_libraries():
     env = plain_env(PKG_CONFIG_PATH=PREFIX / 'lib/pkgconfig')
 
-    def ask(*args):
-        return subprocess.run(['pkg-config', *args, 'sluice'], env=env, capture_output=True,
+    def ask(*args, package='sluice'):
+        return subprocess.run(['pkg-config', *args, package], env=env, capture_output=True,
                               text=True, check=True).stdout.strip()
 
     assert ask('--variable=preload') == str(PREFIX / 'lib/libsluice.so')
     assert ask('--modversion') in (ROOT / 'meson.build').read_text()
     assert f'-I{PREFIX}/include' in ask('--cflags')
     assert ask('--libs') == f'-L{PREFIX}/lib -lsluice'
+    assert ask('--libs', package='sluice-goal') == f'-L{PREFIX}/lib -lsluice-goal'
+    assert f'-I{PREFIX}/include' in ask('--cflags', package='sluice-goal')

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program of somebody's that links libsluice.so, and no MPI: exit 0 when a schedule could be
- * built. */
+/* A program that links libsluice-goal.so and no MPI: exit 0 when it could build a schedule. */
 #include <sluice/goal.h>
 
 int main(void)

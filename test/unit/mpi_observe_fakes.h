@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
-#include "mpi/abi.h"
-#include "mpi/front.h"
-#include "mpi/request.h"
+#include "mpi/abi/abi.h"
+#include "mpi/front/front.h"
+#include "mpi/request/request.h"
 #include "unit.h"
 
 #pragma GCC diagnostic push

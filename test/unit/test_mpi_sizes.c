@@ -2,7 +2,7 @@
 /* Sizes of datatypes that are learnt once, by any thread. */
 #include <pthread.h>
 
-#include "mpi/sizes.h"
+#include "mpi/abi/sizes.h"
 #include "unit.h"
 
 enum { HANDLES = 500, THREADS = 4, ROUNDS = 2000 };

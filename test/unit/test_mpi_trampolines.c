@@ -3,7 +3,7 @@
  * the resolver does with the registers, and the first decision stands. */
 #include <stdatomic.h>
 
-#include "mpi/front.h"
+#include "mpi/front/front.h"
 #include "rt/early.h"
 #include "unit.h"
 

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "sluice/sluice.h"
 #include "sluice_paths.h"
-#include "rt/exec_target.h"
+#include "preload/preload.h"
 #include "tool.h"
 
 static const char help[] =

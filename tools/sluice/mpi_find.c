@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "rt/exec_target.h"
+#include "preload/preload.h"
 #include "tune/tune.h"
 #include "sluice_paths.h"
 #include "tool.h"

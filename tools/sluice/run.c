@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "rt/exec_target.h"
+#include "preload/preload.h"
 #include "mpi_find.h"
 #include "run.h"
 #include "tool.h"

@@ -3,10 +3,10 @@
  * Are Sluice's own ABI headers right about this MPI? Compiled with the MPI's mpi.h next to ours:
  * values are compared at run time, signatures by the compiler (incompatible pointers are errors).
  *
- *   mpicc -DABI_HEADER='"mpi/abi_mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made>
+ *   mpicc -DABI_HEADER='"mpi/abi/mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made>
  * abi_check.c
  *
- * <made>: the folder with functions.h and real.h by src/mpi/generate.py. One rank is enough.
+ * <made>: the folder with functions.h and real.h by src/mpi/front/generate.py. One rank is enough.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GOAL's public functions over MPI communicators. Linked with libsluice. */
+/* GOAL's public functions over MPI communicators. Linked with libsluice-goal. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -128,6 +128,39 @@ BEHAVIOUR(goal_beside_mpi, 2)
 	sluice_goal_destroy(b);
 	sluice_goal_group_leave(g);
 	free(other);
+}
+
+/* A collective of MPI may have returned while peers still write its buffer: a schedule that reads
+ * the buffer then sends what the collective delivers. */
+BEHAVIOUR(goal_after_mpi, 2)
+{
+	struct sluice_goal_group *g = make_group(MPI_COMM_WORLD);
+	uint32_t next = (uint32_t)(rank + 1) % (uint32_t)size;
+	uint32_t last = (uint32_t)(rank + size - 1) % (uint32_t)size;
+	uint64_t bytes = 4 << 20;
+	char *whole = malloc(bytes), *got = calloc(1, bytes);
+	struct sluice_goal_buffer buffers[2] = { { whole, bytes }, { got, bytes } };
+	struct sluice_goal_schedule *s = NULL;
+	struct sluice_goal_instance *i = NULL;
+	struct sluice_goal *b = NULL;
+
+	EXPECT(g && !sluice_goal_create(0, &b));
+	sluice_goal_send(b, sluice_goal_user(0, 0), bytes, next, 0);
+	sluice_goal_recv(b, sluice_goal_user(1, 0), bytes, last, 0);
+	EXPECT(!sluice_goal_compile(b, (uint32_t)size, &s));
+	EXPECT(!sluice_goal_open(g, s, buffers, 2, NULL, &i));
+	for (int run = 1; i && run < 10; run++) {
+		memset(whole, rank ? 0 : run, bytes);
+		MPI_Bcast(whole, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+		EXPECT(!sluice_goal_start(i) && !sluice_goal_wait(i, -1));
+		for (uint64_t k = 0; k < bytes; k += 509)
+			EXPECT(got[k] == run);
+	}
+	sluice_goal_schedule_destroy(s);
+	sluice_goal_destroy(b);
+	sluice_goal_group_leave(g);
+	free(whole);
+	free(got);
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A buffer with gaps, seen as packed bytes. The library packs whole elements; of an element that a
+ * byte range cuts, the packed form is held until another one is cut or the call ends. Its missing
+ * bytes come from the buffer, so writing a part of it back changes nothing else.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/abi/abi.h"
+
+enum { BATCH_BYTES = 1 << 30 }; /* what the functions with int counts can surely do */
+
+static void *element_at(const struct pack *pack, MPI_Count index)
+{
+	return (void *)((uintptr_t)pack->base + (uintptr_t)(index * pack->shape.extent));
+}
+
+/* One element of any size, and at address 0, where some libraries refuse to pack: by a message to
+ * ourselves. */
+static int send_to_self(const struct pack *pack, void *element, void *packed, bool is_unpack)
+{
+	_Alignas(16) char status[256]; /* more than any library's MPI_Status */
+	MPI_Datatype bytes;
+	int rc;
+
+	if (types_repeat(pack->shape.size, ABI_BYTE, &bytes))
+		return -EIO;
+	if (is_unpack)
+		rc = ON_HELPER_IN_TURN(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1,
+						     pack->datatype, 0, 0, pack->helper,
+						     (void *)status));
+	else
+		rc = ON_HELPER_IN_TURN(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1,
+						     bytes, 0, 0, pack->helper, (void *)status));
+	real.Type_free(&bytes);
+	return rc ? -EIO : 0;
+}
+
+static int pack_some(const struct pack *pack, void *from, MPI_Count n, void *out)
+{
+	MPI_Count bytes = n * pack->shape.size, position = 0;
+	int small = 0, rc;
+
+	if (!from || (bytes > BATCH_BYTES && !real.Pack_c))
+		return send_to_self(pack, from, out, false);
+	if (bytes > BATCH_BYTES)
+		rc = ON_HELPER(real.Pack_c(from, n, pack->datatype, out, bytes, &position,
+					   pack->helper));
+	else
+		rc = ON_HELPER(real.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small,
+					 pack->helper));
+	return rc ? -EIO : 0;
+}
+
+static int unpack_some(const struct pack *pack, void *to, MPI_Count n, const void *in)
+{
+	MPI_Count bytes = n * pack->shape.size, position = 0;
+	int small = 0, rc;
+
+	if (!to || (bytes > BATCH_BYTES && !real.Unpack_c))
+		return send_to_self(pack, to, (void *)in, true);
+	if (bytes > BATCH_BYTES)
+		rc = ON_HELPER(real.Unpack_c(in, bytes, &position, to, n, pack->datatype,
+					     pack->helper));
+	else
+		rc = ON_HELPER(real.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype,
+					   pack->helper));
+	return rc ? -EIO : 0;
+}
+
+/* As many elements as one call may convert: one that is larger than a batch goes alone. */
+static MPI_Count batch(const struct pack *pack, const void *at, MPI_Count n)
+{
+	MPI_Count most = BATCH_BYTES / pack->shape.size;
+
+	if (most < 1 || !at)
+		return 1;
+	return n < most ? n : most;
+}
+
+int pack_elements(const struct pack *pack, MPI_Count first, MPI_Count n, void *out)
+{
+	while (n > 0) {
+		void *at = element_at(pack, first);
+		MPI_Count some = batch(pack, at, n);
+		int rc = pack_some(pack, at, some, out);
+
+		if (rc)
+			return rc;
+		out = (char *)out + some * pack->shape.size;
+		first += some;
+		n -= some;
+	}
+	return 0;
+}
+
+static int unpack_elements(const struct pack *pack, MPI_Count first, MPI_Count n, const void *in)
+{
+	while (n > 0) {
+		void *at = element_at(pack, first);
+		MPI_Count some = batch(pack, at, n);
+		int rc = unpack_some(pack, at, some, in);
+
+		if (rc)
+			return rc;
+		in = (const char *)in + some * pack->shape.size;
+		first += some;
+		n -= some;
+	}
+	return 0;
+}
+
+/* ---- parts of elements ------------------------------------------------------------------- */
+
+static int release(struct pack *pack)
+{
+	int rc = 0;
+
+	if (pack->element_is_dirty)
+		rc = unpack_elements(pack, pack->element_index, 1, pack->element);
+	pack->element_is_dirty = false;
+	pack->element_index = -1;
+	return rc;
+}
+
+static int hold(struct pack *pack, MPI_Count index)
+{
+	int rc;
+
+	if (pack->element_index == index)
+		return 0;
+	rc = release(pack);
+	if (rc)
+		return rc;
+	if (!pack->element)
+		pack->element = malloc((size_t)pack->shape.size);
+	if (!pack->element)
+		return -ENOMEM;
+	rc = pack_elements(pack, index, 1, pack->element);
+	if (!rc)
+		pack->element_index = index;
+	return rc;
+}
+
+/* The next piece of [off, off + len): whole elements (then *within is 0 and *n > 0), or bytes
+ * [*within, *within + returned) of element *index. */
+static uint64_t next_piece(const struct pack *pack, uint64_t off, uint64_t len, MPI_Count *index,
+			   uint64_t *within, MPI_Count *n)
+{
+	uint64_t size = (uint64_t)pack->shape.size;
+
+	*index = (MPI_Count)(off / size);
+	*within = off % size;
+	*n = *within ? 0 : (MPI_Count)(len / size);
+	if (*n)
+		return (uint64_t)*n * size;
+	return base_min_u64(len, size - *within);
+}
+
+int pack_read(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	struct pack *pack = ctx;
+	int rc = pack->element_is_dirty ? release(pack) : 0;
+
+	inside++;
+	while (!rc && len) {
+		uint64_t within, piece;
+		MPI_Count index, n;
+
+		piece = next_piece(pack, off, len, &index, &within, &n);
+		if (n)
+			rc = pack_elements(pack, index, n, out);
+		else
+			rc = hold(pack, index);
+		if (!rc && !n)
+			memcpy(out, pack->element + within, piece);
+		off += piece;
+		len -= piece;
+		out = (char *)out + piece;
+	}
+	inside--;
+	return rc;
+}
+
+int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
+{
+	struct pack *pack = ctx;
+	int rc = 0;
+
+	inside++;
+	while (!rc && len) {
+		uint64_t within, piece;
+		MPI_Count index, n;
+
+		piece = next_piece(pack, off, len, &index, &within, &n);
+		if (n) {
+			rc = release(pack);
+			if (!rc)
+				rc = unpack_elements(pack, index, n, in);
+		} else {
+			rc = hold(pack, index);
+			if (!rc) {
+				memcpy(pack->element + within, in, piece);
+				pack->element_is_dirty = true;
+			}
+		}
+		off += piece;
+		len -= piece;
+		in = (const char *)in + piece;
+	}
+	inside--;
+	return rc;
+}
+
+int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
+		     const struct types_shape *shape, struct coll_buf *out)
+{
+	*pack = (struct pack){
+		.element_index = -1,
+		.base = base,
+		.datatype = datatype,
+		.shape = *shape,
+	};
+	*out = (struct coll_buf){
+		.addr = (char *)base + shape->true_lb,
+		.bytes = (uint64_t)count * (uint64_t)shape->size,
+		.pack = pack_read,
+		.unpack = pack_write,
+		.ctx = pack,
+	};
+	return life_helper(&pack->helper);
+}
+
+int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
+	      const struct types_shape *shape, struct coll_buf *out)
+{
+	*out = (struct coll_buf){ .bytes = (uint64_t)count * (uint64_t)shape->size };
+	out->addr = (char *)base + shape->true_lb;
+	if (!shape->in_order || (count != 1 && shape->extent != shape->size) ||
+	    os_is_device_memory(out->addr, out->bytes))
+		return pack_init_packed(pack, base, count, datatype, shape, out);
+	pack->element = NULL;
+	pack->element_is_dirty = false;
+	return 0;
+}
+
+int pack_flush(struct pack *pack)
+{
+	int rc;
+
+	inside++;
+	rc = release(pack);
+	inside--;
+	return rc;
+}
+
+int pack_fini(struct pack *pack)
+{
+	int rc = pack_flush(pack);
+
+	free(pack->element);
+	return rc;
+}

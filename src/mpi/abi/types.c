@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a datatype looks like in memory. The answer for a derived one is kept as its attribute. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/abi/abi.h"
+
+enum {
+	PROBE_BYTES = 1 << 20, /* larger elements are looked at by how they were made */
+	PROBE_PASSES = 3,      /* an offset below PROBE_BYTES has so many bytes */
+};
+
+struct sizes types_sizes;
+
+uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
+{
+	MPI_Count size, bytes;
+
+	if (real.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
+	    __builtin_mul_overflow(size, count, &bytes))
+		return 0;
+	if (abi_size_bound(datatype))
+		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);
+	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
+}
+
+/* ---- is the packed form the memory itself? ----------------------------------------------- */
+
+static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, MPI_Comm helper,
+			unsigned char *code, unsigned char *packed)
+{
+	/* packing moves bytes as they are: number them, and see where each number comes out */
+	struct pack pack = {
+		.base = (void *)((uintptr_t)code - (uintptr_t)shape->true_lb),
+		.datatype = datatype,
+		.shape = *shape,
+		.helper = helper,
+	};
+
+	for (int pass = 0; pass < PROBE_PASSES; pass++) {
+		for (MPI_Count i = 0; i < shape->size; i++)
+			code[i] = (unsigned char)(i >> (8 * pass));
+		if (pack_elements(&pack, 0, 1, packed) ||
+		    memcmp(code, packed, (size_t)shape->size))
+			return false;
+	}
+	return true;
+}
+
+static bool is_in_order_by_probe(MPI_Datatype datatype, const struct types_shape *shape)
+{
+	unsigned char *code = malloc(2 * (size_t)shape->size);
+	MPI_Comm helper;
+	bool in_order;
+
+	if (!code)
+		return false;
+	in_order = !life_helper(&helper) &&
+		   probe_order(datatype, shape, helper, code, code + shape->size);
+	free(code);
+	return in_order;
+}
+
+static int measure(MPI_Datatype datatype, struct types_shape *out, MPI_Count *true_extent)
+{
+	MPI_Count lb;
+
+	return real.Type_size_x(datatype, &out->size) ||
+	       real.Type_get_extent_x(datatype, &lb, &out->extent) ||
+	       real.Type_get_true_extent_x(datatype, &out->true_lb, true_extent);
+}
+
+struct origin {
+	int combiner;
+	MPI_Count count;
+	MPI_Datatype old;
+};
+
+/* How a datatype with one old datatype was made, by either generation of functions: the first one
+ * refuses what was made with large counts. 0, or -errno for every other combiner. */
+static int origin_get(MPI_Datatype datatype, struct origin *out)
+{
+	MPI_Count ints = 0, addresses = 0, counts = 0, types = 0, large[3] = { 0 };
+	MPI_Aint address[2];
+	int small[3] = { 0 }, n[3];
+
+	if (real.Type_get_envelope_c && real.Type_get_contents_c) {
+		if (real.Type_get_envelope_c(datatype, &ints, &addresses, &counts, &types,
+					     &out->combiner))
+			return -EIO;
+	} else {
+		if (real.Type_get_envelope(datatype, &n[0], &n[1], &n[2], &out->combiner))
+			return -EIO;
+		ints = n[0];
+		addresses = n[1];
+		types = n[2];
+	}
+	if (types != 1 || ints > 1 || addresses > 2 || counts > 2)
+		return -ENOTSUP;
+	if (real.Type_get_envelope_c && real.Type_get_contents_c) {
+		if (real.Type_get_contents_c(datatype, ints, addresses, counts, types, small,
+					     address, large, &out->old))
+			return -EIO;
+	} else if (real.Type_get_contents(datatype, (int)ints, (int)addresses, (int)types, small,
+					  address, &out->old)) {
+		return -EIO;
+	}
+	out->count = counts ? large[0] : small[0];
+	return 0;
+}
+
+/* What get_contents gave: predefined datatypes must not be freed, others must. */
+static void origin_put(struct origin *origin)
+{
+	int n[3], combiner;
+	MPI_Count c[4];
+
+	if (real.Type_get_envelope_c) {
+		if (real.Type_get_envelope_c(origin->old, &c[0], &c[1], &c[2], &c[3], &combiner))
+			return;
+	} else if (real.Type_get_envelope(origin->old, &n[0], &n[1], &n[2], &combiner)) {
+		return;
+	}
+	if (combiner != ABI_COMBINER_NAMED)
+		real.Type_free(&origin->old);
+}
+
+static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth);
+
+/* Elements that are too large to be tried: only what is evident. */
+static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
+{
+	struct origin origin;
+	struct types_shape old;
+	MPI_Count true_extent;
+	bool in_order = false;
+
+	if (depth > 16 || origin_get(datatype, &origin))
+		return false;
+	if (!measure(origin.old, &old, &true_extent) && old.size == true_extent) {
+		if (origin.combiner == ABI_COMBINER_CONTIGUOUS)
+			in_order = (origin.count == 1 || old.extent == old.size) &&
+				   is_in_order(origin.old, &old, depth + 1);
+		else if (origin.combiner == ABI_COMBINER_DUP ||
+			 origin.combiner == ABI_COMBINER_RESIZED)
+			in_order = is_in_order(origin.old, &old, depth + 1);
+	}
+	origin_put(&origin);
+	return in_order;
+}
+
+/* shape->size equals the true extent */
+static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth)
+{
+	if (abi_size_bound(datatype) || !shape->size)
+		return true;
+	if (shape->size <= PROBE_BYTES && is_in_order_by_probe(datatype, shape))
+		return true;
+	/* below the top it may be not committed, which some libraries refuse to pack */
+	return (depth || shape->size > PROBE_BYTES) && is_in_order_by_origin(datatype, depth);
+}
+
+/* ---- description ------------------------------------------------------------------------- */
+
+static pthread_mutex_t keyval_lock = PTHREAD_MUTEX_INITIALIZER;
+static int type_keyval;             /* written under keyval_lock, before has_keyval */
+static _Atomic bool has_keyval;
+
+static int copy_none(MPI_Datatype type, int keyval, void *extra, void *in, void *out, int *flag)
+{
+	*flag = 0;
+	return 0;
+}
+
+static int delete_shape(MPI_Datatype type, int keyval, void *value, void *extra)
+{
+	free(value);
+	return 0;
+}
+
+static int ensure_keyval(void)
+{
+	int rc = 0;
+
+	if (atomic_load_explicit(&has_keyval, memory_order_acquire))
+		return 0;
+	pthread_mutex_lock(&keyval_lock);
+	if (!atomic_load_explicit(&has_keyval, memory_order_relaxed)) {
+		rc = real.Type_create_keyval(copy_none, delete_shape, &type_keyval, NULL);
+		atomic_store_explicit(&has_keyval, !rc, memory_order_release);
+	}
+	pthread_mutex_unlock(&keyval_lock);
+	return rc ? -EIO : 0;
+}
+
+/* Would the library communicate with it? Asked by communicating nothing, on nobody's communicator.
+ * MPI_Gather is what checks in all libraries: in some, packing does not, nor MPI_Bcast of nothing.
+ */
+static bool is_committed(MPI_Datatype datatype)
+{
+	MPI_Comm helper;
+	char send = 0, recv = 0;
+
+	return !life_helper(&helper) &&
+	       !ON_HELPER_IN_TURN(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
+}
+
+static int examine(MPI_Datatype datatype, struct types_shape *out)
+{
+	MPI_Count true_extent;
+
+	if (measure(datatype, out, &true_extent))
+		return -EINVAL;
+	if (!abi_size_bound(datatype) && !is_committed(datatype))
+		return -EINVAL;
+	out->in_order = out->size == true_extent && is_in_order(datatype, out, 0);
+	return 0;
+}
+
+static bool is_kept(MPI_Datatype datatype, struct types_shape *out, int *rc)
+{
+	struct types_shape *kept = NULL;
+	int found = 0;
+
+	*rc = real.Type_get_attr(datatype, type_keyval, &kept, &found) ? -EINVAL : 0;
+	if (!*rc && found)
+		*out = *kept;
+	return found;
+}
+
+static int keep(MPI_Datatype datatype, const struct types_shape *shape)
+{
+	struct types_shape *kept = malloc(sizeof(*kept));
+
+	if (!kept)
+		return -ENOMEM;
+	*kept = *shape;
+	if (!real.Type_set_attr(datatype, type_keyval, kept))
+		return 0;
+	free(kept);
+	return -EIO;
+}
+
+static int recall(MPI_Datatype datatype, struct types_shape *out)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int rc = ensure_keyval();
+
+	if (rc || is_kept(datatype, out, &rc) || rc)
+		return rc;
+	/* one thread at a time: what has been kept stays until the datatype goes */
+	pthread_mutex_lock(&lock);
+	if (!is_kept(datatype, out, &rc) && !rc) {
+		rc = examine(datatype, out);
+		if (!rc)
+			keep(datatype, out); /* else it is examined again next time */
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+int types_describe(MPI_Datatype datatype, struct types_shape *out)
+{
+	int rc;
+
+	inside++;
+	rc = abi_size_bound(datatype) ? examine(datatype, out) : recall(datatype, out);
+	inside--;
+	return rc;
+}
+
+/* ---- many elements as one ---------------------------------------------------------------- */
+
+int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out)
+{
+	enum { BLOCK = 1 << 30 };
+	MPI_Datatype block, parts[2];
+	MPI_Count lb, extent;
+	int lengths[2] = { 1, 1 }, rc;
+	MPI_Aint offsets[2] = { 0, 0 };
+
+	if (count / BLOCK > INT_MAX)
+		return ABI_ERR_COUNT;
+	rc = real.Type_get_extent_x(datatype, &lb, &extent);
+	if (rc)
+		return rc;
+	rc = real.Type_contiguous(BLOCK, datatype, &block);
+	if (rc)
+		return rc;
+	rc = real.Type_contiguous((int)(count / BLOCK), block, &parts[0]);
+	real.Type_free(&block);
+	if (rc)
+		return rc;
+	rc = real.Type_contiguous((int)(count % BLOCK), datatype, &parts[1]);
+	if (rc)
+		goto free_head;
+	offsets[1] = (MPI_Aint)(count / BLOCK * BLOCK * extent);
+	rc = real.Type_create_struct(2, lengths, offsets, parts, out);
+	if (!rc)
+		rc = real.Type_commit(out);
+	real.Type_free(&parts[1]);
+free_head:
+	real.Type_free(&parts[0]);
+	return rc;
+}

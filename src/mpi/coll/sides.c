@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a collective sends and receives: from the program's arguments to parts of a buffer. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/front/front.h"
+#include "mpi/coll/take.h"
+
+/* ---- looking: nothing is asked of anybody else --------------------------------------------- */
+
+const struct take_side *sides_own(const struct take *take)
+{
+	switch (take->kind) {
+	case COLL_BCAST:
+	case COLL_REDUCE:
+	case COLL_ALLREDUCE:
+	case COLL_SCAN:
+	case COLL_EXSCAN:
+		return &take->send;
+	case COLL_ALLGATHER:
+	case COLL_ALLTOALL:
+	case COLL_REDUCE_SCATTER_BLOCK:
+		return &take->recv;
+	default: /* a matter of the rank, or of all counts */
+		return NULL;
+	}
+}
+
+uint64_t sides_told(const struct take *take)
+{
+	const struct take_side *side = sides_own(take);
+
+	if (take->kind == COLL_GATHER)
+		side = take->send.at == ABI_IN_PLACE ? &take->recv : &take->send;
+	else if (take->kind == COLL_SCATTER)
+		side = take->recv.at == ABI_IN_PLACE ? &take->send : &take->recv;
+	return side && side->type != ABI_DATATYPE_NULL ? types_bytes(side->type, side->count) : 0;
+}
+
+/* An address that the library would not refuse. With a derived datatype, displacements may be
+ * addresses. */
+static bool is_address(const void *at, const struct types_shape *shape)
+{
+	return at != ABI_IN_PLACE && (at || shape->true_lb);
+}
+
+/* The same collective of a few bytes, sent from where it is received, on nobody's communicator. */
+static int try_alias(enum coll kind, MPI_Comm helper)
+{
+	char at[2] = { 0 };
+	int two = 2; /* some look only where there are several */
+
+	switch (kind) {
+	case COLL_GATHER:
+		return real.Gather(at, 2, ABI_BYTE, at, 2, ABI_BYTE, 0, helper);
+	case COLL_SCATTER:
+		return real.Scatter(at, 2, ABI_BYTE, at, 2, ABI_BYTE, 0, helper);
+	case COLL_ALLGATHER:
+		return real.Allgather(at, 2, ABI_BYTE, at, 2, ABI_BYTE, helper);
+	case COLL_ALLTOALL:
+		return real.Alltoall(at, 2, ABI_BYTE, at, 2, ABI_BYTE, helper);
+	case COLL_REDUCE:
+		return real.Reduce(at, at, 2, ABI_BYTE, ABI_BOR, 0, helper);
+	case COLL_ALLREDUCE:
+		return real.Allreduce(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+	case COLL_REDUCE_SCATTER:
+		return real.Reduce_scatter(at, at, &two, ABI_BYTE, ABI_BOR, helper);
+	case COLL_REDUCE_SCATTER_BLOCK:
+		return real.Reduce_scatter_block(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+	case COLL_SCAN:
+		return real.Scan(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+	case COLL_EXSCAN:
+		return real.Exscan(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+	default: /* the parts of lists may well lie apart */
+		return 0;
+	}
+}
+
+/* Some libraries refuse a send buffer that is the receive buffer, others do as they are told: ask.
+ * Wrong programs only. */
+static bool is_alias_refused(const struct take *take)
+{
+	const struct take_side *send = &take->send, *recv = &take->recv;
+	MPI_Comm helper;
+	int rc;
+
+	if (send->at != recv->at || send->type != recv->type || send->count != recv->count ||
+	    life_helper(&helper))
+		return false;
+	inside++;
+	rc = ON_HELPER_IN_TURN(try_alias(take->kind, helper));
+	inside--;
+	return rc;
+}
+
+/* Where the ranks know each other's counts, nothing to send or receive is the library's affair. */
+static bool allows_none(enum coll kind)
+{
+	return coll_is_local(kind) || kind == COLL_ALLGATHERV || kind == COLL_REDUCE_SCATTER;
+}
+
+/* The elements that a list counts, -1 when the library would refuse it. */
+static MPI_Count sum_of(const struct taken_side *s)
+{
+	MPI_Count sum = 0;
+
+	if (!s->given->counts.at || (!s->given->displs.at && s->given->form != TAKE_IS_SUM))
+		return -1;
+	for (int i = 0; i < s->n; i++) {
+		MPI_Count count = list_get(s->given->counts, i);
+
+		if (count < 0 || __builtin_add_overflow(sum, count, &sum))
+			return -1;
+	}
+	return sum;
+}
+
+/* Of each a datatype of its own. */
+static bool looks_right_parts(struct taken_side *s)
+{
+	struct types_shape shape;
+
+	if (sum_of(s) < 0 || !s->given->types)
+		return false;
+	for (int i = 0; i < s->n; i++) {
+		if (!list_get(s->given->counts, i))
+			continue;
+		if (s->given->types[i] == ABI_DATATYPE_NULL ||
+		    types_describe(s->given->types[i], &shape) || !is_address(s->given->at, &shape))
+			return false;
+	}
+	return true;
+}
+
+/* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
+static bool gets_none(const struct taken *t, const struct taken_side *s)
+{
+	return s == &t->recv && s->given->form == TAKE_IS_SUM &&
+	       !list_get(s->given->counts, t->lc->rank);
+}
+
+/* Would the library send from, or receive into, this? Then its shape, too. */
+static bool looks_right(const struct taken *t, struct taken_side *s)
+{
+	const struct take_side *given = s->given;
+	MPI_Count count = given->count;
+
+	if (given->form == TAKE_IS_PARTS)
+		return looks_right_parts(s);
+	if (given->form >= TAKE_IS_PART)
+		count = sum_of(s);
+	if (count < 0 || (!count && !allows_none(t->take.kind)) ||
+	    given->type == ABI_DATATYPE_NULL || types_describe(given->type, &s->shape))
+		return false;
+	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
+}
+
+/* What the first rank names there may be anything. */
+static bool gets_nothing(const struct taken *t)
+{
+	return t->take.kind == COLL_EXSCAN && !t->lc->rank && !t->in_place;
+}
+
+/* Which sides mean something on this rank. */
+static void find_sides(struct taken *t)
+{
+	const struct take *take = &t->take;
+	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
+
+	for (int i = 0; i < 2; i++) {
+		struct taken_side *s = i ? &t->recv : &t->send;
+
+		s->given = i ? &take->recv : &take->send;
+		s->parts = s->kept;
+		s->pack.element = NULL;
+		s->packs.of = NULL;
+		s->n = s->given->who < FRONT_SOURCES
+			       ? t->lc->size
+			       : observe_count((uintptr_t)take->comm, s->given->who);
+		s->is_there = s->given->form != TAKE_IS_NOTHING &&
+			      (!s->given->at_root || t->is_root) &&
+			      !(t->in_place && s->given->at == ABI_IN_PLACE && is_scatter == i) &&
+			      !(i && gets_nothing(t));
+	}
+}
+
+/* One rank's message as all ranks know it; 0 when they do not, or when it is nothing that can be
+ * taken. */
+static uint64_t shared_bytes(const struct taken *t)
+{
+	const struct take *take = &t->take;
+	const struct take_side *own = sides_own(take);
+	MPI_Count sum;
+
+	switch (take->kind) {
+	case COLL_GATHER:
+		own = t->is_root ? &take->recv : &take->send;
+		break;
+	case COLL_SCATTER:
+		own = t->is_root ? &take->send : &take->recv;
+		break;
+	case COLL_ALLGATHERV:
+	case COLL_REDUCE_SCATTER:
+		sum = sum_of(&t->recv);
+		if (sum <= 0 || take->recv.type == ABI_DATATYPE_NULL)
+			return 0;
+		return base_max_u64(types_bytes(take->recv.type, sum) / (uint64_t)t->lc->size, 1);
+	default:
+		break;
+	}
+	return own && own->type != ABI_DATATYPE_NULL ? types_bytes(own->type, own->count) : 0;
+}
+
+bool sides_size(struct taken *t)
+{
+	find_sides(t);
+	t->is_odd = false;
+	t->bytes = 0;
+	t->neighbours = NULL;
+	if (t->take.kind == COLL_BARRIER)
+		return true;
+	if (coll_is_local(t->take.kind))
+		return t->send.n >= 0 && t->recv.n >= 0;
+	t->bytes = shared_bytes(t);
+	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->lc->size;
+}
+
+/* The root's own part of a gather may not fit its place: the others are served all the same. */
+static bool looks_right_odd(struct taken *t)
+{
+	const struct take_side *send = &t->take.send;
+
+	if (t->take.kind != COLL_GATHER || !t->is_root || t->in_place)
+		return true;
+	if (send->count < 0 || send->type == ABI_DATATYPE_NULL)
+		return false;
+	t->is_odd = types_bytes(send->type, send->count) != t->bytes;
+	t->send.is_there = !t->is_odd;
+	return true;
+}
+
+bool sides_look(struct taken *t)
+{
+	if (!looks_right_odd(t) || (t->send.is_there && !looks_right(t, &t->send)) ||
+	    (t->recv.is_there && !looks_right(t, &t->recv)))
+		return false;
+	return t->in_place || !t->send.is_there || !t->recv.is_there || !is_alias_refused(&t->take);
+}
+
+/* ---- parts ------------------------------------------------------------------------------- */
+
+/* Element counts and places of a side's pieces, whatever its form. */
+struct piece {
+	MPI_Count count;
+	__int128 at; /* bytes from the buffer's address to the first element */
+	MPI_Datatype type;
+	struct types_shape shape;
+};
+
+static int piece_get(const struct taken_side *s, int i, struct piece *out)
+{
+	const struct take_side *g = s->given;
+
+	out->count = list_get(g->counts, i);
+	if (g->form == TAKE_IS_PARTS) {
+		out->type = g->types[i];
+		out->at = list_get(g->displs, i);
+		return out->count ? types_describe(out->type, &out->shape) : 0;
+	}
+	out->type = g->type;
+	out->shape = s->shape;
+	out->at = (__int128)list_get(g->displs, i) * s->shape.extent;
+	return 0;
+}
+
+static bool is_contiguous(MPI_Count count, const struct types_shape *shape)
+{
+	return shape->in_order && (count == 1 || shape->extent == shape->size);
+}
+
+/* The same count for each of n, and the first of them at `at`: one run of elements. */
+static int prepare_run(struct taken_side *s, MPI_Count count, int n, struct coll_side *out)
+{
+	uint64_t bytes = (uint64_t)(count * s->shape.size);
+
+	for (int i = 0; i < n; i++)
+		s->parts[i] = (struct coll_part){ (uint64_t)i * bytes, bytes };
+	out->count = n;
+	return pack_init(&s->pack, (void *)s->given->at, count * n, s->given->type, &s->shape,
+			 &out->buf);
+}
+
+/* One run of elements, cut by a list. */
+static int prepare_sum(struct taken_side *s, struct coll_side *out)
+{
+	uint64_t at = 0;
+
+	for (int i = 0; i < s->n; i++) {
+		uint64_t bytes = (uint64_t)(list_get(s->given->counts, i) * s->shape.size);
+
+		s->parts[i] = (struct coll_part){ at, bytes };
+		at += bytes;
+	}
+	out->count = s->n;
+	return pack_init(&s->pack, (void *)s->given->at, sum_of(s), s->given->type, &s->shape,
+			 &out->buf);
+}
+
+/* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
+ * Pieces that follow each other, in either direction, have nothing between them; of others it is
+ * not asked. */
+static bool prepare_hull(struct taken_side *s, struct coll_side *out)
+{
+	__int128 lo = 0, hi = 0, sum = 0;
+	bool is_apart = false;
+	struct piece p;
+
+	for (int i = 0; i < s->n; i++) {
+		__int128 begin, bytes;
+
+		if (piece_get(s, i, &p))
+			return false;
+		bytes = p.count ? (__int128)p.count * p.shape.size : 0;
+		s->parts[i] = (struct coll_part){ 0, (uint64_t)bytes };
+		if (!bytes)
+			continue;
+		if (!is_contiguous(p.count, &p.shape))
+			return false;
+		begin = (__int128)(uintptr_t)s->given->at + p.at + p.shape.true_lb;
+		s->parts[i].off = (uint64_t)begin;
+		is_apart |= sum && (begin > hi || begin + bytes < lo);
+		lo = sum && lo < begin ? lo : begin;
+		hi = sum && hi > begin + bytes ? hi : begin + bytes;
+		sum += bytes;
+	}
+	for (int i = 0; i < s->n; i++)
+		s->parts[i].off = s->parts[i].bytes ? s->parts[i].off - (uint64_t)lo : 0;
+	out->buf = (struct coll_buf){ .addr = (void *)(uintptr_t)lo,
+				    .bytes = (uint64_t)(hi - lo),
+				    .is_shared = is_apart };
+	out->count = s->n;
+	return hi - lo - sum <= sum / 2 && !os_is_device_memory(out->buf.addr, out->buf.bytes);
+}
+
+/* ---- several pieces, packed one after the other ------------------------------------------ */
+
+static int packs_range(const struct packs *packs, uint64_t off, uint64_t len, char *at,
+		       bool is_unpack)
+{
+	int ret = 0;
+
+	for (int i = 0; i < packs->n && len && !ret; i++) {
+		const struct coll_part *p = &packs->parts[i];
+		uint64_t n;
+
+		if (off >= p->off + p->bytes)
+			continue;
+		n = base_min_u64(len, p->off + p->bytes - off);
+		ret = is_unpack ? pack_write(&packs->of[i], off - p->off, n, at) :
+				  pack_read(&packs->of[i], off - p->off, n, at);
+		off += n;
+		len -= n;
+		at += n;
+	}
+	return ret;
+}
+
+static int packs_read(void *ctx, uint64_t off, uint64_t len, void *out)
+{
+	return packs_range(ctx, off, len, out, false);
+}
+
+static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
+{
+	return packs_range(ctx, off, len, (char *)in, true);
+}
+
+static int prepare_packs(struct taken_side *s, struct coll_side *out)
+{
+	struct piece p;
+	uint64_t at = 0;
+	int ret = 0;
+
+	s->packs.of = calloc((size_t)s->n, sizeof(*s->packs.of));
+	if (!s->packs.of)
+		return -ENOMEM;
+	s->packs.n = s->n;
+	s->packs.parts = s->parts;
+	for (int i = 0; i < s->n && !ret; i++) {
+		struct coll_buf buf;
+
+		ret = piece_get(s, i, &p);
+		s->parts[i] = (struct coll_part){ at, 0 };
+		if (ret || !p.count)
+			continue;
+		s->parts[i].bytes = (uint64_t)(p.count * p.shape.size);
+		at += s->parts[i].bytes;
+		ret = pack_init_packed(&s->packs.of[i], (char *)s->given->at + (intptr_t)p.at,
+				       p.count, p.type, &p.shape, &buf);
+	}
+	out->count = s->n;
+	out->buf = (struct coll_buf){ .addr = (void *)s->given->at, .bytes = at, .pack = packs_read,
+				    .unpack = packs_write, .ctx = &s->packs };
+	return ret;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static int prepare_side(struct taken *t, struct taken_side *s, struct coll_side *out)
+{
+	const struct take_side *given = s->given;
+
+	*out = (struct coll_side){ 0 };
+	if (!s->is_there)
+		return 0;
+	if (s->n > TAKE_PARTS_KEPT && given->form != TAKE_IS_BUF) {
+		s->parts = malloc((size_t)s->n * sizeof(*s->parts));
+		if (!s->parts) {
+			s->parts = s->kept;
+			return -ENOMEM;
+		}
+	}
+	out->parts = s->parts;
+	switch (given->form) {
+	case TAKE_IS_EACH:
+		/* of a reduction each rank keeps one */
+		return prepare_run(s, given->count,
+				   coll_is_reduce(t->take.kind) && s == &t->recv ? 1 : s->n, out);
+	case TAKE_IS_SUM:
+		if (s == &t->recv)
+			return prepare_run(s, list_get(given->counts, t->lc->rank), 1, out);
+		return prepare_sum(s, out);
+	case TAKE_IS_PART:
+	case TAKE_IS_PARTS:
+		return prepare_hull(s, out) ? 0 : prepare_packs(s, out);
+	default:
+		return prepare_run(s, given->count, 1, out);
+	}
+}
+
+static int prepare_neighbours(struct taken *t)
+{
+	int n = t->recv.n, m = observe_count((uintptr_t)t->take.comm, FRONT_TARGETS);
+
+	t->neighbours = m < 0 ? NULL : malloc(((size_t)n + (size_t)m + 1) * sizeof(*t->neighbours));
+	if (!t->neighbours)
+		return -ENOMEM;
+	t->call.sources = t->neighbours;
+	t->call.targets = t->neighbours + n;
+	t->call.target_count = m;
+	return neighbours_list(t->take.comm, t->neighbours, n, t->neighbours + n, m) ? 0 : -EIO;
+}
+
+int sides_prepare(struct taken *t)
+{
+	int ret = prepare_side(t, &t->send, &t->call.send);
+
+	if (!ret)
+		ret = prepare_side(t, &t->recv, &t->call.recv);
+	return ret || !take_is_neighbours(t->take.kind) ? ret : prepare_neighbours(t);
+}
+
+static int flush_side(struct taken_side *s)
+{
+	int ret = s->pack.element ? pack_flush(&s->pack) : 0, one;
+
+	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
+		one = pack_flush(&s->packs.of[i]);
+		ret = ret ? ret : one;
+	}
+	return ret;
+}
+
+int sides_flush(struct taken *t)
+{
+	int send = flush_side(&t->send), recv = flush_side(&t->recv);
+
+	return recv ? recv : send;
+}
+
+static int finish_side(struct taken_side *s)
+{
+	int ret = 0, last;
+
+	for (int i = 0; s->packs.of && i < s->packs.n; i++) {
+		last = pack_fini(&s->packs.of[i]);
+		ret = ret ? ret : last;
+	}
+	free(s->packs.of);
+	if (s->parts != s->kept)
+		free(s->parts);
+	last = s->pack.element ? pack_fini(&s->pack) : 0;
+	/* it may be prepared once more, and finished before it got as far */
+	s->packs.of = NULL;
+	s->parts = s->kept;
+	s->pack.element = NULL;
+	return ret ? ret : last;
+}
+
+int sides_finish(struct taken *t)
+{
+	int send = finish_side(&t->send), recv = finish_side(&t->recv);
+
+	free(t->neighbours);
+	t->neighbours = NULL;
+	return recv ? recv : send;
+}

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""From functions.table: everything that is one of many.
+
+usage: generate.py {trampolines|slots|real|collectives|look|narrow} functions.table OUTPUT
+"""
+import sys
+
+import table
+import trampolines
+
+HEAD = '{0} SPDX-License-Identifier: BSD-3-Clause {1}\n{0} made by generate.py {1}\n'
+C_HEAD = HEAD.format('/*', '*/')
+
+
+def listed(name, comment, entries):
+    return [f'/* {comment} */', f'#define {name} \\', *[f'\tX({e}) \\' for e in entries], '']
+
+
+def slots(functions):
+    """functions.h: numbers and names, for code that knows no MPI types."""
+    written = [f for f in functions if f.kind in table.WRITTEN + table.TAKEN]
+    made = [f for f in functions if f.kind in table.MADE]
+    out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
+    out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of take.c',
+                  [f'{f.name}, {int(f.kind == "init")}' for f in written])
+    out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
+    out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct abi_real, '
+                  'which begins with the exported ones',
+                  [f'{f.name}, {f.names[-1]}, {int(f.required)}' for f in functions])
+    out += listed('FRONT_OPTIONAL(X)', 'X(name): exported where the library has it',
+                  [f.name for f in functions if f.is_optional])
+    out += listed('FRONT_SIGNATURES(X)', 'X(name, since): the MPI that surely has it, 3 or 4',
+                  [f'{f.name}, {f.since}' for f in functions])
+    out += [f'#define FRONT_WRAPPED_COUNT {len(written)}', f'#define FRONT_LOOK_COUNT {len(made)}',
+            f'#define FRONT_REAL_COUNT {len(functions)}', '', '#endif', '']
+    return '\n'.join(out)
+
+
+def real(functions):
+    """real.h: the library's functions with the types of the ABI header included before it."""
+    held = [f for f in functions if f.kind in ('held', 'begin', 'drop')]
+    return '\n'.join([C_HEAD, 'struct abi_real {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
+                      '};', '', '#ifdef ABI_NAME', *[line for f in held for line in (
+                          f'#define request_{f.name} ABI_NAME(request_{f.name})',
+                          f'{f.ret} request_{f.name}({f.args});')], '#endif', ''])
+
+
+# ---- look.h: included by observe.c -----------------------------------------------------------------
+
+def observation(term):
+    """The statement that completes what one term names."""
+    args = list(term.args)
+    if term.verb in ('part', 'parts'):
+        args[1:3] = [f'WIDE({args[1]})', f'WIDE({args[2]})']
+    elif term.verb == 'sum':
+        args[1] = f'WIDE({args[1]})'
+    elif term.verb == 'start' and args[0] == '1':
+        args[1] = f'request ? 1 : 0, {args[1]}'
+        args = args[1:]
+    if term.who:
+        args[-1] = f'comm, FRONT_{term.who.upper()}'
+    call = f'observe_{term.verb}({", ".join(args)});'
+    return [f'\tif (observe_is_root(root, comm))', f'\t\t{call}'] if term.root else [f'\t{call}']
+
+
+def callee(function, by_name):
+    if function.name.endswith('_c') and not function.is_optional:
+        return f'OR_NARROW({function.name})'
+    return f'real.{function.name}'
+
+
+def look_body(f, call):
+    meet = [t for t in f.terms if t.verb == 'meet']
+    lines = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if meet else []
+    lines += ['\tif (!rt_has_pending() || !abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    for term in f.terms:
+        lines += observation(term) if term not in meet else []
+    return lines + [f'\treturn HOSTED({call});']
+
+
+def held_body(f, call):
+    """While there are requests of ours, request_X does it."""
+    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    if f.terms:
+        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
+
+
+def keep_body(f, call):
+    at = ', '.join(f.terms[0].args)
+    return ['\tint rc = HOSTED(' + call + ');', '', '\tif (!rc)', f'\t\tobserve_keep(*request, {at});',
+            '\treturn rc;']
+
+
+def begin_body(f, call):
+    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};', '\tif (rt_has_pending()) {',
+             *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
+
+
+def drop_body(f, call):
+    return ['\tif (request)', '\t\tobserve_drop(*request);', f'\treturn HOSTED(request_{f.name}({f.passed}));']
+
+
+def made_body(f, call):
+    return ['\tint rc;', '', '\tif (rt_has_pending() && abi_is_ours(CALLER()))', '\t\tobserve_all();',
+            f'\trc = HOSTED({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
+
+
+BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body, 'made': made_body}
+
+
+def look(functions):
+    """look.h: a wrapper for each function that can observe pending operations."""
+    out, ways = [C_HEAD], []
+    for f in functions:
+        if f.kind not in table.MADE:
+            continue
+        call = f'{callee(f, functions)}({f.passed})'
+        name = f'{f.kind}_{f.name}'
+        out += [f'static {f.ret} {name}({f.args})', '{', *BODIES[f.kind](f, call), '}', '']
+        plain = 'NULL' if f.kind in ('look', 'held') else f'(void *){name}'
+        ways.append(f'\t{{ {plain}, (void *){name} }},')
+    return '\n'.join([*out, 'const struct front_way look_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
+
+
+# ---- collectives.h: included by take.c -------------------------------------------------------------
+
+def form_of(function):
+    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and Scatter_init."""
+    name = function.small or function.name
+    if name.endswith('_init'):
+        return name.removesuffix('_init'), 'persistent'
+    if name[0] == 'I':
+        return name[1:].capitalize(), 'nonblocking'
+    return name, 'blocking'
+
+
+def base_of(function):
+    return form_of(function)[0]
+
+
+def side(term):
+    """One member of struct take."""
+    args = list(term.args)
+    if term.who:
+        args[-1] = f'FRONT_{term.who.upper()}'
+    root = ', .at_root = true' if term.root else ''
+    return f'TAKE_{term.verb.upper()}({", ".join(args)}){root}'
+
+
+def take(f):
+    """The initializer of struct take."""
+    names = [p.name for p in f.parameters]
+    members = [f'.kind = RT_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller', '.comm = comm',
+               f'.root = {"root" if "root" in names else "-1"}']
+    members += ['.op = op'] if 'op' in names else []
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
+    return ['\tstruct take take = {', *[f'\t\t{m},' for m in members], '\t};']
+
+
+def is_passed(form, term, gate):
+    args = f'{term.args[2]}, (uint64_t){term.args[1]}'
+    return f'types_is_small({args}, {gate})' if form == 'blocking' else f'types_is_passed({args}, &{gate})'
+
+
+def gate(f):
+    """Goes to the library without another look: by what all ranks know, or not at all."""
+    form = form_of(f)[1]
+    name = f'{"rt_gate_bytes" if form == "blocking" else "rt_request_gate"}[RT_{base_of(f).upper()}]'
+    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
+    if not counted:
+        return f'{name if form == "blocking" else name + ".from"} == UINT64_MAX'
+    if len({t.args[1] for t in f.terms}) == 1:
+        return is_passed(form, f.terms[-1], name)
+    # which side counts is known at the root only; elsewhere the other side means nothing, and when that looks
+    # large the long way comes to the right result
+    sides = sorted(f.terms, key=lambda t: t.root)
+    if sides[-1].root:
+        here, there = sides
+        return (f'(!{here.args[1]} || {here.args[0]} == ABI_IN_PLACE || {is_passed(form, here, name)}) &&\n'
+                f'\t    (!{there.args[1]} || {is_passed(form, there, name)})')
+    return is_passed(form, f.terms[-1], name)
+
+
+def try_to_take(f, call):
+    """Ours, or the library's."""
+    form = form_of(f)[1]
+    if form == 'blocking':
+        return ['\tif (take_call(&take, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
+    if form == 'persistent':
+        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
+    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
+
+
+def collective(f):
+    call = f'{callee(f, None)}({f.passed})'
+    large = f'large_{f.name}({f.passed}, CALLER())'
+    meet = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
+    return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{', *take(f),
+            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_ours(caller))',
+            f'\t\treturn {call};', *try_to_take(f, call), '}', '',
+            f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))', f'\t\treturn {call};',
+            f'\treturn {large};', '}', '',
+            f'static int pend_{f.name}({f.args})', '{', *meet, '\tif (!rt_has_pending())',
+            f'\t\treturn {gate(f)} ? {call} : {large};',
+            '\tif (abi_is_ours(CALLER())) {',
+            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};', '}', '']
+
+
+def collectives(functions):
+    """collectives.h: wrappers of what Sluice may do itself."""
+    out = [C_HEAD, '#include "mpi/request/request.h"', '']
+    for f in functions:
+        if f.kind in table.TAKEN:
+            out += collective(f)
+    return '\n'.join(out)
+
+
+# ---- narrow.h: included by narrow.c ------------------------------------------------------------------
+
+def neutral(p):
+    """A parameter's type without MPI's names."""
+    words = p.type.replace('*', ' * ').split()
+    wide = {'MPI_Count': 'int64_t', 'MPI_Aint': 'int64_t', 'MPI_Offset': 'int64_t'}
+    pointer = '*' in words or p.array
+    words = [wide.get(w, ('void' if pointer else 'uintptr_t') if w.startswith('MPI_') else w) for w in words]
+    return ' '.join(words + (['*'] if p.array else [])).replace(' * *', ' **')
+
+
+def declared(p):
+    text = neutral(p)
+    return f'{text}{"" if text.endswith("*") else " "}{p.name}'
+
+
+def narrowed(f, large, small):
+    """(before the call, argument, after the call) of one parameter."""
+    name = large.name
+    if neutral(large) == neutral(small):
+        return None, name, []
+    terms = [t for t in f.terms if name in t.args]
+    # what goes with one buffer means nothing where that buffer means nothing
+    at = terms[0].args[0] if len(terms) == 1 else 'NULL'
+    root = 'root' if len(terms) == 1 and terms[0].root else 'NARROW_ALL_RANKS'
+    if large.array:
+        return f'narrow_list(&call, {at}, {root}, {name}, FRONT_{terms[0].who.upper()})', None, []
+    if '*' in large.type:
+        return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', f'{name} ? &{{0}} : NULL', \
+            [f'\tif ({name})', f'\t\t*{name} = {{0}};']
+    return f'narrow_int(&call, {at}, {root}, {name})', '{0}', []
+
+
+def narrow_function(f, small):
+    before, args, after = [], [], []
+    for p, q in zip(f.parameters, small.parameters):
+        make, arg, done = narrowed(f, p, q)
+        local = f'small_{p.name}'
+        if make:
+            before.append(f'\t{"int *" if p.array else "int "}{local} = {make};')
+        args.append((arg or local).replace('{0}', local))
+        after += [line.replace('{0}', local) for line in done]
+    has_comm = any(p.name == 'comm' for p in f.parameters)
+    is_later = small.name[0] == 'I'
+    return ['', f'static int narrow_{f.name}({", ".join(map(declared, f.parameters))})', '{',
+            f'\ttypedef int narrower({", ".join(map(neutral, small.parameters))});',
+            '\tstatic _Atomic(void *) known;',
+            f'\tstruct narrow_call call = {{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
+            f'\tnarrower *function = narrow_base(&call, &known, "PMPI_{small.name}", CALLER());', *before,
+            f'\tint rc = call.failed ? call.failed : function({", ".join(args)});', '', *after,
+            '\treturn narrow_end(&call, rc);', '}']
+
+
+def narrow(functions):
+    """narrow.h: X_c by means of X, for libraries without X_c."""
+    by_name = {f.name: f for f in functions}
+    pairs = [(f, by_name[f.name[:-2]]) for f in functions
+             if f.exported and f.name.endswith('_c') and not f.is_optional and f.name[:-2] in by_name]
+    out = [C_HEAD]
+    for f, small in pairs:
+        out += narrow_function(f, small)
+    out += ['', *listed('NARROW_FUNCTIONS(X)', 'X(name)', [f.name for f, _ in pairs]), '']
+    return '\n'.join(out)
+
+
+def main():
+    makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
+              'real': real, 'collectives': collectives, 'look': look, 'narrow': narrow}
+    if len(sys.argv) != 4 or sys.argv[1] not in makers:
+        sys.exit(__doc__)
+    text = makers[sys.argv[1]](table.read(sys.argv[2]))
+    with open(sys.argv[3], 'w', encoding='ascii') as out:
+        out.write(text)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What persistent requests name: from their creation to MPI_Request_free. A hash table with open
+ * addressing; a request is a handle in the library's form. What finds no place is not known, and
+ * starting what is not known completes everything.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "mpi/front/front.h"
+
+enum { LEAST = 64 }; /* a power of two */
+
+struct entry {
+	uintptr_t request;
+	uintptr_t start;
+	uint64_t bytes;
+	bool is_used;
+};
+
+static struct {
+	pthread_mutex_t
+		lock; /* protects the rest; n is read without it, to see that there are none */
+	struct entry *entries;
+	size_t cap;
+	_Atomic size_t n;
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static size_t slot_of(uintptr_t request)
+{
+	return ((uint64_t)request * 0x9e3779b97f4a7c15u >> 20) & (kept.cap - 1);
+}
+
+/* The request's entry, or the free one where it belongs; NULL when there is no table. */
+static struct entry *find_locked(uintptr_t request)
+{
+	size_t i;
+
+	if (!kept.cap)
+		return NULL;
+	i = slot_of(request);
+	while (kept.entries[i].is_used && kept.entries[i].request != request)
+		i = (i + 1) & (kept.cap - 1);
+	return &kept.entries[i];
+}
+
+/* At most half full, so that a free entry is soon found. */
+static bool grow_locked(void)
+{
+	size_t n = atomic_load_explicit(&kept.n, memory_order_relaxed), old_cap = kept.cap;
+	struct entry *old = kept.entries, *entries;
+
+	if (2 * (n + 1) <= kept.cap)
+		return true;
+	entries = calloc(old_cap ? 2 * old_cap : LEAST, sizeof(*entries));
+	if (!entries)
+		return false;
+	kept.entries = entries;
+	kept.cap = old_cap ? 2 * old_cap : LEAST;
+	for (size_t i = 0; i < old_cap; i++)
+		if (old[i].is_used)
+			*find_locked(old[i].request) = old[i];
+	free(old);
+	return true;
+}
+
+void kept_put(uintptr_t request, uintptr_t start, uint64_t bytes)
+{
+	struct entry *e;
+
+	pthread_mutex_lock(&kept.lock);
+	e = find_locked(request);
+	if (e && !e->is_used)
+		e = NULL; /* a new one: there must be room */
+	if (!e && grow_locked()) {
+		e = find_locked(request);
+		atomic_fetch_add_explicit(&kept.n, 1, memory_order_relaxed);
+	}
+	if (e)
+		*e = (struct entry){ request, start, bytes, true };
+	pthread_mutex_unlock(&kept.lock);
+}
+
+/* Takes an entry out, and moves up those that had to go past it. */
+static void take_out_locked(struct entry *e)
+{
+	size_t mask = kept.cap - 1, hole = (size_t)(e - kept.entries);
+
+	for (size_t i = (hole + 1) & mask; kept.entries[i].is_used; i = (i + 1) & mask) {
+		size_t home = slot_of(kept.entries[i].request);
+
+		if (((i - home) & mask) >= ((i - hole) & mask)) {
+			kept.entries[hole] = kept.entries[i];
+			hole = i;
+		}
+	}
+	kept.entries[hole].is_used = false;
+	atomic_fetch_sub_explicit(&kept.n, 1, memory_order_relaxed);
+}
+
+void kept_drop(uintptr_t request)
+{
+	struct entry *e;
+
+	/* A request of this thread's, or one that it was told of, is counted in what it sees. */
+	if (!atomic_load_explicit(&kept.n, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&kept.lock);
+	e = find_locked(request);
+	if (e && e->is_used)
+		take_out_locked(e);
+	pthread_mutex_unlock(&kept.lock);
+}
+
+bool kept_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
+{
+	struct entry *e;
+	bool found;
+
+	pthread_mutex_lock(&kept.lock);
+	e = find_locked(request);
+	found = e && e->is_used;
+	if (found) {
+		*start = e->start;
+		*bytes = e->bytes;
+	}
+	pthread_mutex_unlock(&kept.lock);
+	return found;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a trampoline leads. Runs at the first call of each wrapped function only (at each MPI_Init,
+ * because a program that has a second MPI library initialises that too). */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "mpi/front/front.h"
+#include "rt/early.h"
+
+enum { SLOTS = 2 * FRONT_EXPORTED_COUNT };
+
+/* Made by generate.py: MPI_X at 2n, PMPI_X at 2n + 1; where they lead while something is pending
+ * SLOTS further. Read by the trampolines, written here with release after everything that the
+ * wrapper reads. */
+extern _Atomic(void *) front_slots[2 * SLOTS] __attribute__((visibility("hidden")));
+
+static const struct {
+	const char *name;
+	bool is_init;
+	bool is_taken; /* by take.c, which wants the runtime to be there */
+} exported[FRONT_EXPORTED_COUNT] = {
+#define X(name, is_init) { "PMPI_" #name, is_init, !is_init },
+	FRONT_WRAPPED(X)
+#undef X
+#define X(name) { "PMPI_" #name, false, false },
+	FRONT_LOOK(X)
+#undef X
+};
+
+enum state {
+	STATE_NEW,
+	STATE_ATTACHED, /* one library, known ABI */
+	STATE_PLAIN,    /* one library that we do not serve */
+	STATE_SEVERAL,  /* every call is looked up anew, by who calls; the first is still served */
+};
+
+static struct {
+	pthread_mutex_t lock; /* protects the rest */
+	enum state state;
+	struct front_host host;
+	const struct front_abi *abi;
+	void *original[SLOTS]; /* slots as they were at start, leading here */
+} front = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Why nothing will be taken. Options are loaded with the runtime, which will not start now. */
+static void stay_out(const char *why)
+{
+	char problems[512];
+
+	base_options_load(NULL, problems, sizeof(problems));
+	if (base_job_rank() <= 0)
+		base_log(BASE_LOG_WARN, "mpi", "%s: Sluice stays out", why);
+}
+
+static void attach_locked(const void *caller)
+{
+	struct front_host host = { 0 };
+	const struct front_abi *abi = NULL;
+
+	switch (loader_find(&host, &abi)) {
+	case FRONT_NONE: /* under a name that we do not know, or not yet loaded */
+		if (loader_next("PMPI_Bcast", caller))
+			front.state = STATE_PLAIN;
+		break;
+	case FRONT_SEVERAL:
+		front.state = STATE_SEVERAL;
+		stay_out("several MPI libraries are loaded");
+		break;
+	case FRONT_ONE:
+		front.state = STATE_PLAIN;
+		if (!abi || loader_fill(&host) || abi->attach(&host)) {
+			stay_out("this MPI library is of a kind that Sluice does not know");
+			break;
+		}
+		front.state = STATE_ATTACHED;
+		front.host = host;
+		front.abi = abi;
+		break;
+	}
+}
+
+static void set_locked(uint64_t slot, struct front_way way)
+{
+	atomic_store_explicit(&front_slots[slot], way.plain, memory_order_release);
+	atomic_store_explicit(&front_slots[SLOTS + slot], way.pending, memory_order_release);
+}
+
+/* MPI_Init is called: has another library come since? */
+static void recheck_locked(void)
+{
+	struct front_host host;
+	const struct front_abi *abi;
+
+	if (front.state == STATE_SEVERAL || loader_find(&host, &abi) != FRONT_SEVERAL)
+		return;
+	front.state = STATE_SEVERAL;
+	if (front.abi)
+		base_log(BASE_LOG_WARN, "mpi",
+			 "a second MPI library is started: Sluice leaves it alone");
+	else
+		stay_out("several MPI libraries are loaded");
+	for (size_t i = 0; i < BASE_ARRAY_LEN(front.original); i++)
+		if (front.original[i])
+			set_locked(i, (struct front_way){ front.original[i], front.original[i] });
+}
+
+static bool is_in_host(const void *addr)
+{
+	return (uintptr_t)addr >= front.host.lo && (uintptr_t)addr < front.host.hi;
+}
+
+/* Another tool's MPI_X that follows ours in symbol order: it calls PMPI_X, which is ours again. */
+static void *next_tool(uint64_t slot)
+{
+	const char *name = exported[slot / 2].name + 1;
+	void *next;
+
+	if (slot % 2)
+		return NULL;
+	next = loader_next(name, NULL);
+	if (!next || is_in_host(next) || loader_image_of(next) == loader_image_of(&front))
+		return NULL;
+	return next;
+}
+
+/* A program that looks for a function by its name finds ours; what it would do without is its own
+ * affair, so an error it can handle is kinder than the end. */
+static struct front_way lacking_way(uint64_t slot)
+{
+	void *lacking = (void *)front.abi->lacking;
+
+	base_log(BASE_LOG_ERROR, "mpi", "%s is called, which this MPI library does not have",
+		 exported[slot / 2].name + 1);
+	return (struct front_way){ lacking, lacking };
+}
+
+/* In the library that is served. */
+static struct front_way served_way(uint64_t slot)
+{
+	uint64_t i = slot / 2;
+	void *own = front.host.functions[i];
+	struct front_way way;
+
+	if (i < FRONT_WRAPPED_COUNT)
+		return front.abi->wrapped[i];
+	if (!own)
+		own = narrow_function(exported[i].name + strlen("PMPI_"));
+	if (!own)
+		return lacking_way(slot);
+	way = front.abi->look[i - FRONT_WRAPPED_COUNT];
+	if (!way.plain)
+		way.plain = own;
+	return way;
+}
+
+/* Where the call would lead without us. A library that was attached before others came is served
+ * on: the other ranks may not have met a second one. */
+static struct front_way plain_way(uint64_t slot, const void *caller)
+{
+	const char *name = exported[slot / 2].name + !(slot % 2);
+	void *target = loader_next(name, caller);
+
+	if (target && front.abi && is_in_host(target))
+		return served_way(slot);
+	if (!target)
+		target = narrow_function(exported[slot / 2].name + strlen("PMPI_"));
+	if (!target) {
+		base_log(BASE_LOG_ERROR, "mpi", "%s is in none of the loaded libraries", name);
+		abort(); /* what an undefined symbol would have led to */
+	}
+	return (struct front_way){ target, target };
+}
+
+/*
+ * Where calls led from each place in the program while several libraries are loaded: finding out
+ * takes microseconds, and now every message would pay them. A place stays with its library; what is
+ * dlopened anew at the same address does so before another MPI_Init.
+ */
+static struct {
+	const void *caller;
+	uint64_t slot;
+	struct front_way way;
+} places[1024];
+
+static struct front_way plain_way_again_locked(uint64_t slot, const void *caller)
+{
+	uint64_t hash = ((uintptr_t)caller ^ slot << 40) * 0x9e3779b97f4a7c15u;
+	uint64_t i = hash >> 40 & (BASE_ARRAY_LEN(places) - 1);
+
+	if (places[i].caller != caller || places[i].slot != slot) {
+		places[i].way = plain_way(slot, caller);
+		places[i].caller = caller;
+		places[i].slot = slot;
+	}
+	return places[i].way;
+}
+
+static struct front_way attached_way(uint64_t slot)
+{
+	void *tool = next_tool(slot);
+	struct front_way way = { tool, tool };
+
+	if (!tool)
+		way = served_way(slot);
+	return way;
+}
+
+static void publish_locked(uint64_t slot, struct front_way way)
+{
+	if (!front.original[slot])
+		front.original[slot] =
+			atomic_load_explicit(&front_slots[slot], memory_order_relaxed);
+	set_locked(slot, way);
+}
+
+void *front_resolve(uint64_t slot, const void *caller)
+{
+	bool is_init = exported[slot / 2].is_init;
+	const struct front_abi *abi = NULL;
+	struct front_way way;
+
+	pthread_mutex_lock(&front.lock);
+	if (front.state == STATE_NEW)
+		attach_locked(caller);
+	else if (is_init)
+		recheck_locked();
+	if (is_init)
+		memset(places, 0, sizeof(places));
+	if (front.state == STATE_ATTACHED) {
+		abi = front.abi;
+		way = attached_way(slot);
+	} else {
+		way = plain_way_again_locked(slot, caller);
+	}
+	if (!is_init && (front.state == STATE_ATTACHED || front.state == STATE_PLAIN))
+		publish_locked(slot, way);
+	pthread_mutex_unlock(&front.lock);
+
+	/* Outside the lock: this calls MPI. */
+	if (abi && exported[slot / 2].is_taken)
+		abi->start();
+	return rt_is_watched() ? way.pending : way.plain;
+}
+
+/* ---- for narrow.c ------------------------------------------------------------------------- */
+
+static const struct front_abi *attached(void)
+{
+	const struct front_abi *abi;
+
+	pthread_mutex_lock(&front.lock);
+	abi = front.state == STATE_ATTACHED ? front.abi : NULL;
+	pthread_mutex_unlock(&front.lock);
+	return abi;
+}
+
+void *front_library_function(const char *name)
+{
+	return attached() ? dlsym(front.host.handle, name) : NULL;
+}
+
+int front_count(uintptr_t comm, enum front_who who)
+{
+	const struct front_abi *abi = attached();
+
+	return abi ? abi->count(comm, who) : -1;
+}
+
+bool front_is_root(uintptr_t comm, int root)
+{
+	const struct front_abi *abi = attached();
+
+	return !abi || abi->is_root(comm, root);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The wrappers: of what is taken (made from functions.table), of start and of windows; and the face
+ * of all that is compiled for this ABI. */
+#include <limits.h>
+
+#include "base/base.h"
+#include "mpi/front/front.h"
+#include "mpi/hier.h"
+#include "mpi/coll/take.h"
+
+#include "collectives.h"
+
+/* ---- start, windows ---------------------------------------------------------------------- */
+
+#ifdef SLUICE_ABI_OMPI
+#define IS_STARTED_BY_PMIX true
+#else
+#define IS_STARTED_BY_PMIX false /* first choice only: MPICH can be */
+#endif
+#define VERSION_BYTES 8192 /* the largest MPI_MAX_LIBRARY_VERSION_STRING there is */
+
+/* Its name leads to what was measured with it. Asking is allowed before MPI_Init. */
+static void announce(void)
+{
+	int (*version)(char *, int *) = front_library_function("PMPI_Get_library_version");
+	static char text[VERSION_BYTES];
+	int length = 0;
+
+	if (!version || version(text, &length))
+		text[0] = '\0';
+	rt_announce(IS_STARTED_BY_PMIX, text);
+}
+
+static int wrap_Init(int *argc, char ***argv)
+{
+	int rc;
+
+	announce();
+	rc = real.Init(argc, argv);
+
+	if (!rc) {
+		life_start();
+		hier_meet();
+	}
+	return rc;
+}
+
+static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+	int rc;
+
+	announce();
+	rc = real.Init_thread(argc, argv, required, provided);
+
+	if (!rc) {
+		life_start();
+		hier_meet();
+	}
+	return rc;
+}
+
+/* A window's memory is anybody's: what is pending there ends now, and nothing will be. */
+static void keep_out(const void *base, MPI_Aint size)
+{
+	if (size <= 0)
+		return;
+	if (rt_has_pending())
+		observe_bytes(base, size);
+	rt_memory_keep_out(base, (uint64_t)size);
+}
+
+static int wrap_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
+			   MPI_Win *win)
+{
+	keep_out(base, size);
+	return real.Win_create(base, size, disp_unit, info, comm, win);
+}
+
+static int wrap_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
+			     MPI_Comm comm, MPI_Win *win)
+{
+	keep_out(base, size);
+	if (real.Win_create_c)
+		return real.Win_create_c(base, size, disp_unit, info, comm, win);
+	return real.Win_create(base, size, disp_unit > INT_MAX ? -1 : (int)disp_unit, info, comm,
+			       win);
+}
+
+static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
+{
+	keep_out(base, size);
+	return real.Win_attach(win, base, size);
+}
+
+/* ---- the face ---------------------------------------------------------------------------- */
+
+#define X(name, is_init)                                                                           \
+	_Static_assert(                                                                            \
+		__builtin_types_compatible_p(__typeof__(&wrap_##name), __typeof__(real.name)),     \
+		"wrap_" #name " is not as functions.table says");
+FRONT_WRAPPED(X)
+#undef X
+
+static int lacking(void)
+{
+	real.Comm_call_errhandler(ABI_COMM_WORLD, ABI_ERR_OTHER);
+	return ABI_ERR_OTHER;
+}
+
+static bool is_root(uintptr_t comm, int root)
+{
+	return observe_is_root(root, (MPI_Comm)comm);
+}
+
+/* Nothing can be pending yet, or they see to it themselves. */
+#define pend_Init         wrap_Init
+#define pend_Init_thread  wrap_Init_thread
+#define pend_Win_create   wrap_Win_create
+#define pend_Win_create_c wrap_Win_create_c
+#define pend_Win_attach   wrap_Win_attach
+
+const struct front_abi ABI_NAME(front_abi) = {
+	.attach = attach_library,
+	.start = life_start,
+	.count = observe_count,
+	.is_root = is_root,
+	.lacking = lacking,
+	.wrapped = {
+#define X(name, is_init) { (void *)wrap_##name, (void *)pend_##name },
+		FRONT_WRAPPED(X)
+#undef X
+	},
+	.look = look_ways,
+};

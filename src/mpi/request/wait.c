@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The calls that complete requests, while some of ours are in flight or have failed. A wait for
+ * ours lets the library progress, and hands it the rest when ours are over; a wait for one of
+ * several tests, so that both progress. What is complete, and what becomes of it, the library says.
+ */
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "mpi/request/request.h"
+
+static bool is_any_flying(void)
+{
+	return atomic_load_explicit(&request_flying, memory_order_acquire);
+}
+
+/* A turn of a wait: nothing was complete when it was looked for. */
+static void turn(struct rt_nap *nap)
+{
+	if (request_progress())
+		rt_requests_woke(nap);
+	else
+		rt_requests_nap(nap);
+}
+
+static bool is_ours_among(int count, const MPI_Request requests[])
+{
+	for (int i = 0; requests && is_any_flying() && i < count; i++)
+		if (request_is_there(requests[i]))
+			return true;
+	return false;
+}
+
+/* For the trace: the program waits for these, or tests them; not any more. */
+static void ask(int count, const MPI_Request requests[])
+{
+	if (trace_is_on() && requests && is_any_flying())
+		request_asked_on(count, requests, true);
+}
+static void turn_away(int count, const MPI_Request requests[])
+{
+	if (trace_is_on() && requests && is_any_flying())
+		request_asked_on(count, requests, false);
+}
+
+/* The turn of all of ours in a call that tests. */
+static void progress(void)
+{
+	if (is_any_flying())
+		rt_requests_tested(request_progress());
+}
+
+static void progress_for(int count, const MPI_Request requests[])
+{
+	ask(count, requests);
+	progress();
+	turn_away(count, requests);
+}
+
+static void wait_for_ours(int count, const MPI_Request requests[])
+{
+	struct rt_nap nap = { 0 };
+
+	ask(count, requests);
+	for (int i = 0; requests && is_any_flying() && i < count; i++)
+		while (request_is_there(requests[i]))
+			turn(&nap);
+	if (nap.comm)
+		rt_requests_woke(&nap);
+}
+
+/* ---- errors of ours: rare ---------------------------------------------------------------- */
+
+/* The requests as they were before the library completed some; NULL: none has failed (or there is
+ * no memory, and then the error handler has said it). */
+static MPI_Request *before(int count, const MPI_Request requests[])
+{
+	MPI_Request *copy;
+
+	if (!atomic_load_explicit(&request_failed, memory_order_relaxed) || count <= 0 || !requests)
+		return NULL;
+	copy = malloc((size_t)count * sizeof(*copy));
+	for (int i = 0; copy && i < count; i++)
+		copy[i] = requests[i];
+	return copy;
+}
+
+/*
+ * What another thread has written into the program's memory before it told the library is seen by
+ * this one. The library sees to that, too, where no checker of races looks.
+ */
+static void see_ended(void) { (void)is_any_flying(); }
+
+/* Of request i, which is complete. */
+static int after(MPI_Request *copy, int i, int rc)
+{
+	int error = !rc && copy && i >= 0 ? request_take_error(copy[i]) : 0;
+
+	see_ended();
+	free(copy);
+	return error ? error : rc;
+}
+
+/* Of several: indices NULL: all of them; of those the statuses are in order. */
+static int after_several(MPI_Request *copy, int count, const int indices[], MPI_Status *statuses,
+			 int rc)
+{
+	bool any = false;
+
+	see_ended();
+	for (int i = 0; copy && !rc && i < count; i++) {
+		int error = request_take_error(copy[indices ? indices[i] : i]);
+
+		any |= error != 0;
+		if (abi_are_statuses(statuses))
+			abi_status_set_error(statuses, i, error);
+	}
+	free(copy);
+	return any ? ABI_ERR_IN_STATUS : rc;
+}
+
+/* ---- the calls --------------------------------------------------------------------------- */
+
+int request_Wait(MPI_Request *request, MPI_Status *status)
+{
+	MPI_Request *copy;
+	int rc;
+
+	wait_for_ours(1, request);
+	copy = before(1, request);
+	rc = real.Wait(request, status);
+	return after(copy, 0, rc);
+}
+
+int request_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
+{
+	MPI_Request *copy;
+	int rc;
+
+	wait_for_ours(count, requests);
+	copy = before(count, requests);
+	rc = real.Waitall(count, requests, statuses);
+	return after_several(copy, count, NULL, statuses, rc);
+}
+
+static int test_any(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+	MPI_Request *copy = before(count, requests);
+	int rc = real.Testany(count, requests, index, flag, status);
+
+	return after(copy, !rc && *flag && *index != ABI_UNDEFINED ? *index : -1, rc);
+}
+
+int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+{
+	int rc;
+
+	ask(count, requests);
+	progress();
+	rc = test_any(count, requests, index, flag, status);
+	turn_away(count, requests);
+	return rc;
+}
+
+static int test_some(int count, MPI_Request requests[], int *outcount, int indices[],
+		     MPI_Status *statuses)
+{
+	MPI_Request *copy = before(count, requests);
+	int rc = real.Testsome(count, requests, outcount, indices, statuses);
+
+	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices,
+			     statuses, rc);
+}
+
+int request_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
+		     MPI_Status *statuses)
+{
+	int rc;
+
+	ask(count, requests);
+	progress();
+	rc = test_some(count, requests, outcount, indices, statuses);
+	turn_away(count, requests);
+	return rc;
+}
+
+int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+{
+	struct rt_nap nap = { 0 };
+	MPI_Request *copy;
+	int flag = 0, rc = 0;
+
+	ask(count, requests);
+	while (is_ours_among(count, requests)) {
+		request_progress();
+		rc = test_any(count, requests, index, &flag, status);
+		if (rc || flag)
+			break;
+		turn(&nap);
+	}
+	if (nap.comm)
+		rt_requests_woke(&nap);
+	turn_away(count, requests);
+	if (rc || flag)
+		return rc;
+	copy = before(count, requests);
+	rc = real.Waitany(count, requests, index, status);
+	return after(copy, !rc && *index != ABI_UNDEFINED ? *index : -1, rc);
+}
+
+int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
+		     MPI_Status *statuses)
+{
+	struct rt_nap nap = { 0 };
+	MPI_Request *copy;
+	int rc = 0;
+
+	*outcount = 0;
+	ask(count, requests);
+	while (is_ours_among(count, requests)) {
+		request_progress();
+		rc = test_some(count, requests, outcount, indices, statuses);
+		if (rc || *outcount)
+			break;
+		turn(&nap);
+	}
+	if (nap.comm)
+		rt_requests_woke(&nap);
+	turn_away(count, requests);
+	if (rc || *outcount)
+		return rc;
+	copy = before(count, requests);
+	rc = real.Waitsome(count, requests, outcount, indices, statuses);
+	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices,
+			     statuses, rc);
+}
+
+int request_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+	MPI_Request *copy;
+	int rc;
+
+	progress_for(1, request);
+	copy = before(1, request);
+	rc = real.Test(request, flag, status);
+	return after(copy, !rc && *flag ? 0 : -1, rc);
+}
+
+int request_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses)
+{
+	MPI_Request *copy;
+	int rc;
+
+	progress_for(count, requests);
+	copy = before(count, requests);
+	rc = real.Testall(count, requests, flag, statuses);
+	return after_several(copy, !rc && *flag ? count : 0, NULL, statuses, rc);
+}
+
+int request_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
+{
+	progress_for(1, &request);
+	return real.Request_get_status(request, flag, status);
+}
+
+int request_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag,
+				   MPI_Status *status)
+{
+	progress_for(count, requests);
+	return real.Request_get_status_any(count, requests, index, flag, status);
+}
+
+int request_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
+				   MPI_Status *statuses)
+{
+	progress_for(count, requests);
+	return real.Request_get_status_all(count, requests, flag, statuses);
+}
+
+int request_Request_get_status_some(int count, const MPI_Request requests[], int *outcount,
+				    int indices[], MPI_Status *statuses)
+{
+	progress_for(count, requests);
+	return real.Request_get_status_some(count, requests, outcount, indices, statuses);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The exec hooks of libsluice.so: a program that cannot reach an MPI does not inherit our entry in
+ * LD_PRELOAD. Other entries stay. Part of the preloaded library only.
+ *
+ *   program --execve(path, argv, env)--> here --(path, argv, env or a copy without us)--> libc
+ *
+ * Context: also between vfork() and exec, where the parent's memory is ours: the copy of the
+ * environment lies on the stack, nothing shared is written, and a copy too large for a stack is
+ * not made (the program then keeps the preload, which is harmless).
+ *
+ * What libc starts by itself, for system() and popen(), is a shell; shells keep the preload, so
+ * nothing needs to be done there.
+ */
+#include <alloca.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guard/guard.h"
+#include "preload/next.h"
+#include "preload/preload.h"
+
+#define COPY_MAX_BYTES ((size_t)128 << 10)
+#define ARGS_MAX       ((size_t)16 << 10)
+
+static const char preload_name[] = "LD_PRELOAD=";
+
+/* ---- the functions behind us -------------------------------------------------------- */
+
+static struct {
+	__typeof__(&execve) execve;
+	__typeof__(&execvpe) execvpe;
+	__typeof__(&fexecve) fexecve;
+	__typeof__(&execveat) execveat;
+	__typeof__(&posix_spawn) posix_spawn;
+	__typeof__(&posix_spawnp) posix_spawnp;
+} next;
+
+/* What is pending is completed first, and the new program inherits what this one believes to have.
+ */
+#define GUARDED(call)              \
+	({                         \
+		int ret_;          \
+		guard_exec_begin(); \
+		ret_ = (call);     \
+		guard_exec_end();  \
+		ret_;              \
+	})
+
+/* Before the first fork: dlsym() takes locks. */
+__attribute__((constructor)) static void resolve_early(void)
+{
+	(void)NEXT(execve);
+	(void)NEXT(execvpe);
+	(void)NEXT(fexecve);
+	(void)NEXT(execveat);
+	(void)NEXT(posix_spawn);
+	(void)NEXT(posix_spawnp);
+}
+
+/* ---- the environment ---------------------------------------------------------------- */
+
+/* Bytes that env_without_us() needs for a copy of envp; 0 when we are not in it, or when the copy
+ * would be too large. */
+static size_t env_copy_bytes(char *const *envp)
+{
+	size_t count = 0, value_bytes = 0, total;
+	bool has_us = false;
+
+	if (!envp)
+		return 0;
+	for (; envp[count]; count++) {
+		if (strncmp(envp[count], preload_name, sizeof(preload_name) - 1))
+			continue;
+		value_bytes += strlen(envp[count]) + 1;
+		has_us |= strstr(envp[count], PRELOAD_NAME) != NULL;
+	}
+	total = (count + 1) * sizeof(char *) + value_bytes;
+	return has_us && total <= COPY_MAX_BYTES ? total : 0;
+}
+
+/* The copy, in `space` of env_copy_bytes(envp). Context: as the file. */
+static char *const *env_without_us(char *const *envp, void *space)
+{
+	char **copy = space, *text;
+	size_t count = 0, n = 0;
+
+	while (envp[count])
+		count++;
+	text = (char *)(copy + count + 1);
+	for (size_t i = 0; i < count; i++) {
+		size_t name_len = sizeof(preload_name) - 1;
+
+		if (strncmp(envp[i], preload_name, name_len)) {
+			copy[n++] = envp[i];
+			continue;
+		}
+		memcpy(text, preload_name, name_len);
+		if (!preload_without_sluice(envp[i] + name_len, text + name_len) || text[name_len])
+			copy[n++] = text;
+		text += strlen(text) + 1;
+	}
+	copy[n] = NULL;
+	return copy;
+}
+
+/*
+ * The environment for a program: envp itself, or a copy on the caller's stack. `keeps` is evaluated
+ * only when we are in envp at all. A macro because alloca() must be the caller's.
+ */
+#define ENV_FOR(envp, keeps)                                                                       \
+	({                                                                                         \
+		char *const *env_ = (envp);                                                        \
+		size_t bytes_ = env_copy_bytes(env_);                                              \
+		if (bytes_ && !(keeps))                                                            \
+			env_ = env_without_us(env_, alloca(bytes_));                               \
+		env_;                                                                              \
+	})
+
+static bool keeps_path(const char *path)
+{
+	int saved = errno;
+	bool keeps = !path || preload_is_kept(preload_target_of(path));
+
+	errno = saved;
+	return keeps;
+}
+
+/* As libc's execvp has it: of this process, not of the environment that is passed on. */
+static const char *path_variable(void)
+{
+	for (char *const *e = environ; e && *e; e++)
+		if (strncmp(*e, "PATH=", 5) == 0)
+			return *e + 5;
+	return NULL;
+}
+
+static bool keeps_file(const char *file)
+{
+	char path[PATH_MAX];
+	int saved = errno;
+	bool keeps = !file || preload_find_program(file, path_variable(), path, sizeof(path)) ||
+		     keeps_path(path);
+
+	errno = saved;
+	return keeps;
+}
+
+static bool keeps_fd(int fd)
+{
+	int saved = errno;
+	bool keeps = preload_is_kept(preload_target_of_fd(fd, ""));
+
+	errno = saved;
+	return keeps;
+}
+
+/* ---- hooks -------------------------------------------------------------------------- */
+
+static int run_path(const char *path, char *const argv[], char *const envp[])
+{
+	return GUARDED(NEXT(execve)(path, argv, ENV_FOR(envp, keeps_path(path))));
+}
+
+static int run_file(const char *file, char *const argv[], char *const envp[])
+{
+	return GUARDED(NEXT(execvpe)(file, argv, ENV_FOR(envp, keeps_file(file))));
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+	return run_path(path, argv, envp);
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+	return run_path(path, argv, environ);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	return run_file(file, argv, envp);
+}
+
+EXPORT int execvp(const char *file, char *const argv[])
+{
+	return run_file(file, argv, environ);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	return GUARDED(NEXT(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
+}
+
+/* Only what is given as a descriptor or as a path from here is looked at; the rest keeps. */
+static bool keeps_at(int dir_fd, const char *path, int flags)
+{
+	if (path && !path[0] && (flags & AT_EMPTY_PATH))
+		return keeps_fd(dir_fd);
+	return !path || (path[0] != '/' && dir_fd != AT_FDCWD) || keeps_path(path);
+}
+
+EXPORT int execveat(int dir_fd, const char *path, char *const argv[], char *const envp[], int flags)
+{
+	char *const *env = ENV_FOR(envp, keeps_at(dir_fd, path, flags));
+
+	if (!NEXT(execveat)) /* libc before 2.34 */
+		return (int)syscall(SYS_execveat, dir_fd, path, argv, env, flags);
+	return GUARDED(NEXT(execveat)(dir_fd, path, argv, env, flags));
+}
+
+EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return GUARDED(NEXT(posix_spawn)(pid, path, actions, attr, argv,
+					 ENV_FOR(envp, keeps_path(path))));
+}
+
+EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+			const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+	return GUARDED(NEXT(posix_spawnp)(pid, file, actions, attr, argv,
+					  ENV_FOR(envp, keeps_file(file))));
+}
+
+/* ---- execl and its kin: the arguments become an array on the stack ------------------ */
+
+/* Arguments up to and with the NULL; 0 when there are too many for a stack. */
+static size_t count_args(va_list args)
+{
+	size_t n = 2; /* the named one and the NULL */
+
+	while (va_arg(args, char *))
+		if (++n > ARGS_MAX)
+			return 0;
+	return n;
+}
+
+static void fill_args(char **argv, const char *first, va_list args)
+{
+	*argv = (char *)first;
+	while (*argv++)
+		*argv = va_arg(args, char *);
+}
+
+/* Declares argv for the variadic function it stands in. libc's headers say that `first` is not
+ * NULL. */
+#define COLLECT_ARGS(argv, first)                                                                  \
+	va_list args_;                                                                             \
+	size_t argc_;                                                                              \
+	char **argv;                                                                               \
+	va_start(args_, first);                                                                    \
+	argc_ = count_args(args_);                                                                 \
+	va_end(args_);                                                                             \
+	if (!argc_) {                                                                              \
+		errno = E2BIG;                                                                     \
+		return -1;                                                                         \
+	}                                                                                          \
+	argv = alloca(argc_ * sizeof(*argv));                                                      \
+	va_start(args_, first);                                                                    \
+	fill_args(argv, first, args_);                                                             \
+	va_end(args_)
+
+EXPORT int execl(const char *path, const char *arg, ...)
+{
+	COLLECT_ARGS(argv, arg);
+	return run_path(path, argv, environ);
+}
+
+EXPORT int execlp(const char *file, const char *arg, ...)
+{
+	COLLECT_ARGS(argv, arg);
+	return run_file(file, argv, environ);
+}
+
+EXPORT int execle(const char *path, const char *arg, ...)
+{
+	char *const *envp;
+
+	COLLECT_ARGS(argv, arg);
+	/* a va_list that another function has used may only be ended: walk again */
+	va_start(args_, arg);
+	for (size_t i = 1; i < argc_; i++)
+		(void)va_arg(args_, char *);
+	envp = va_arg(args_, char *const *);
+	va_end(args_);
+	return run_path(path, argv, envp);
+}

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory calls of the program, watched so that adopted memory behaves like the private memory
+ * it replaced. Compiled into libsluice.so only. Each hook costs two loads and a compare while its
+ * range holds no region. The real function is the next one in symbol order, so that other tools'
+ * hooks and other allocators keep working.
+ *
+ * Not seen: calls that the C library makes inside itself. They matter only for memory that went
+ * through free() or realloc() first, which are seen here.
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include "preload/next.h"
+#include "region/blocks.h"
+#include "region/region.h"
+
+/* glibc's own, while the next one is not known */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+
+static struct {
+	void (*free)(void *);
+	void *(*malloc)(size_t);
+	void *(*calloc)(size_t, size_t);
+	void *(*realloc)(void *, size_t);
+	void *(*memalign)(size_t, size_t);
+	void *(*aligned_alloc)(size_t, size_t);
+	int (*posix_memalign)(void **, size_t, size_t);
+	void *(*mmap)(void *, size_t, int, int, int, off_t);
+	int (*munmap)(void *, size_t);
+	void *(*mremap)(void *, size_t, size_t, int, ...);
+	int (*madvise)(void *, size_t, int);
+	int (*mprotect)(void *, size_t, int);
+	int (*pkey_mprotect)(void *, size_t, int, int);
+	int (*mlock)(const void *, size_t);
+	int (*mlock2)(const void *, size_t, unsigned);
+	int (*mlockall)(int);
+	int (*brk)(void *);
+	void *(*sbrk)(intptr_t);
+	void *(*shmat)(int, const void *, int);
+	int (*dlclose)(void *);
+} next;
+
+/*
+ * The allocator may be called by dlsym itself, and by constructors that run before ours. What is
+ * freed during that moment is leaked: it need not come from glibc's malloc.
+ */
+static bool sizes_known; /* malloc_usable_size and free belong to one allocator */
+
+static void *base_of(void *f)
+{
+	Dl_info info;
+
+	return f && dladdr(f, &info) ? info.dli_fbase : NULL;
+}
+
+__attribute__((constructor(101), noinline)) static void resolve_allocator(void)
+{
+	static bool busy;
+	void *f, *m, *home;
+
+	if (busy || next.free)
+		return;
+	busy = true;
+	next.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
+	next.calloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
+	m = dlsym(RTLD_NEXT, "malloc");
+	f = dlsym(RTLD_NEXT, "free");
+	home = base_of(f);
+	sizes_known = home && home == base_of(dlsym(RTLD_DEFAULT, "malloc_usable_size"));
+	blocks_are_known = sizes_known && home == base_of(m) &&
+			   home == base_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+	next.malloc = (void *(*)(size_t))m;
+	next.free = (void (*)(void *))f;
+}
+
+/* ---- allocator: blocks that may be adopted whole are signed (blocks.h) ------------------- */
+
+static inline bool is_to_be_signed(size_t bytes)
+{
+	return base_unlikely(bytes >= BLOCK_SIGNED_MIN) && blocks_are_known && bytes <= PTRDIFF_MAX;
+}
+
+static void *signed_block(void *p, size_t bytes)
+{
+	if (!p)
+		return NULL;
+	block_sign(p, bytes);
+	region_is_new((uintptr_t)p);
+	return p;
+}
+
+EXPORT void *malloc(size_t bytes)
+{
+	if (base_unlikely(!next.malloc)) {
+		resolve_allocator();
+		if (!next.malloc)
+			return __libc_malloc(bytes);
+	}
+	if (is_to_be_signed(bytes))
+		return signed_block(next.malloc(bytes + BLOCK_SIGN_BYTES), bytes);
+	return next.malloc(bytes);
+}
+
+EXPORT void *calloc(size_t n, size_t each)
+{
+	size_t bytes;
+
+	if (base_unlikely(!next.calloc)) {
+		resolve_allocator();
+		if (!next.calloc)
+			return __libc_calloc(n, each);
+	}
+	if (!__builtin_mul_overflow(n, each, &bytes) && is_to_be_signed(bytes))
+		return signed_block(next.calloc(1, bytes + BLOCK_SIGN_BYTES), bytes);
+	return next.calloc(n, each);
+}
+
+EXPORT void *memalign(size_t alignment, size_t bytes)
+{
+	if (is_to_be_signed(bytes))
+		return signed_block(NEXT(memalign)(alignment, bytes + BLOCK_SIGN_BYTES), bytes);
+	return NEXT(memalign)(alignment, bytes);
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t bytes)
+{
+	if (is_to_be_signed(bytes))
+		return signed_block(NEXT(aligned_alloc)(alignment, bytes + BLOCK_SIGN_BYTES),
+				    bytes);
+	return NEXT(aligned_alloc)(alignment, bytes);
+}
+
+EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+	bool sign = is_to_be_signed(bytes);
+	int ret = NEXT(posix_memalign)(out, alignment, sign ? bytes + BLOCK_SIGN_BYTES : bytes);
+
+	if (!ret && sign)
+		signed_block(*out, bytes);
+	return ret;
+}
+
+/* Only a block with a whole page inside can hold a region. */
+static size_t block_bytes(void *p)
+{
+	size_t bytes = sizes_known ? malloc_usable_size(p) : 0;
+
+	return bytes >= OS_PAGE && region_may_touch((uintptr_t)p, (uintptr_t)p + bytes) ? bytes
+											  : 0;
+}
+
+/* free() unmaps it, header and all, with a system call that we do not see. */
+static bool free_mapping(void *p)
+{
+	uintptr_t start, end;
+	uint32_t ticket;
+
+	if (!block_is_mapping(p, &start, &end) || !region_may_touch(start, end))
+		return false;
+	ticket = region_leave(start, end);
+	next.free(p);
+	region_left(ticket, start, end, true);
+	return true;
+}
+
+EXPORT void free(void *p)
+{
+	if (base_unlikely(!next.free)) {
+		resolve_allocator();
+		if (!next.free)
+			return;
+	}
+	if (region_may_be_in_block((uintptr_t)p) && p) {
+		size_t bytes = block_bytes(p);
+
+		if (bytes && free_mapping(p))
+			return;
+		if (bytes)
+			region_drop((uintptr_t)p, (uintptr_t)p + bytes);
+	}
+	next.free(p);
+}
+
+static size_t block_with_region(void *p)
+{
+	size_t bytes = p && region_may_be_in_block((uintptr_t)p) ? block_bytes(p) : 0;
+
+	return bytes && region_overlaps((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
+}
+
+/* The C library would move or resize the block with system calls that we do not see. */
+static void *move_block(void *p, size_t old_bytes, size_t bytes)
+{
+	void *q;
+
+	region_before_change((uintptr_t)p, (uintptr_t)p + old_bytes);
+	q = malloc(bytes);
+	if (!q)
+		return NULL;
+	memcpy(q, p, bytes < old_bytes ? bytes : old_bytes);
+	free(p);
+	return q;
+}
+
+EXPORT void *realloc(void *p, size_t bytes)
+{
+	size_t old_bytes = block_with_region(p);
+
+	if (old_bytes && bytes)
+		return move_block(p, old_bytes, bytes);
+	if (old_bytes && blocks_are_known) {
+		free(p);
+		return NULL; /* as the C library does */
+	}
+	if (old_bytes)
+		region_drop((uintptr_t)p, (uintptr_t)p + old_bytes);
+	if (base_unlikely(!next.realloc))
+		resolve_allocator();
+	if (base_unlikely(!next.realloc))
+		return __libc_realloc(p, bytes);
+	if (is_to_be_signed(bytes))
+		return signed_block(next.realloc(p, bytes + BLOCK_SIGN_BYTES), bytes);
+	return next.realloc(p, bytes);
+}
+
+EXPORT void *reallocarray(void *p, size_t n, size_t bytes)
+{
+	size_t total;
+
+	if (__builtin_mul_overflow(n, bytes, &total)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return realloc(p, total);
+}
+
+/* ---- mappings ---------------------------------------------------------------------------- */
+
+static uintptr_t page_end(const void *p, size_t bytes)
+{
+	return base_round_up((uintptr_t)p + bytes, OS_PAGE);
+}
+
+static bool touches(const void *p, size_t bytes)
+{
+	return region_may_touch(base_round_down((uintptr_t)p, OS_PAGE), page_end(p, bytes));
+}
+
+/* A call that unmaps or replaces a range. */
+struct leaving {
+	uintptr_t start, end;
+	uint32_t ticket;
+};
+
+static struct leaving leave(const void *p, size_t bytes)
+{
+	struct leaving l = { (uintptr_t)p, page_end(p, bytes), 0 };
+
+	if (base_unlikely(touches(p, bytes) ||
+			  atomic_load_explicit(&region_has_kept_out, memory_order_relaxed)))
+		l.ticket = region_leave(l.start, l.end);
+	return l;
+}
+
+static void left(const struct leaving *l, bool done)
+{
+	if (base_unlikely(l->ticket))
+		region_left(l->ticket, l->start, l->end, done);
+}
+
+/* Under names of their own: the headers may already have made one of these names the other. */
+EXPORT void *hook_mmap(void *, size_t, int, int, int, off_t) __asm__("mmap");
+EXPORT void *hook_mmap64(void *, size_t, int, int, int, off_t) __asm__("mmap64");
+
+EXPORT void *hook_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	struct leaving l = { 0 };
+	void *p;
+
+	if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED)
+		l = leave(addr, bytes);
+	p = NEXT(mmap)(addr, bytes, prot, flags, fd, offset);
+	left(&l, p != MAP_FAILED);
+	return p;
+}
+
+EXPORT void *hook_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	return hook_mmap(addr, bytes, prot, flags, fd, offset);
+}
+
+EXPORT int munmap(void *addr, size_t bytes)
+{
+	struct leaving l;
+	int ret;
+
+	l = leave(addr, bytes);
+	ret = NEXT(munmap)(addr, bytes);
+	left(&l, !ret);
+	return ret;
+}
+
+/* Memory that held regions is at times several mappings, which the kernel does not move together;
+ * and what is a part of a region in use must not be moved as it is, as peers would not find it. */
+static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	int fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
+	void *p;
+
+	if (!(flags & MREMAP_MAYMOVE)) {
+		errno = ENOMEM; /* no room to grow in place, as far as the program is concerned */
+		return MAP_FAILED;
+	}
+	p = NEXT(mmap)(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1,
+		       0);
+	if (p == MAP_FAILED)
+		return p;
+	memcpy(p, addr, old_bytes < bytes ? old_bytes : bytes);
+	NEXT(munmap)(addr, old_bytes);
+	return p;
+}
+
+/* The same, where the range is a part of a region that others use, or may write to. */
+static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes),
+		  kept = page_end(addr, bytes);
+	struct leaving l;
+	void *p;
+
+	if (bytes && kept <= end && !(flags & MREMAP_FIXED))
+		return kept < end && munmap((void *)kept, end - kept) ? MAP_FAILED : addr;
+	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || !bytes ||
+	    !region_is_private_memory(start, end)) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	l = leave(addr, old_bytes);
+	p = move_mappings(addr, old_bytes, bytes, flags, to);
+	left(&l, p != MAP_FAILED);
+	return p;
+}
+
+static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	bool had_region = touches(addr, old_bytes ? old_bytes : 1);
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes ? old_bytes : 1);
+	int known = MREMAP_MAYMOVE | MREMAP_FIXED;
+	struct leaving l;
+	void *p;
+
+	if (had_region) {
+		region_exclusive(start, end);
+		if (region_overlaps(start, end) && start % OS_PAGE == 0)
+			return move_part(addr, old_bytes, bytes, flags, to);
+	}
+	end = page_end(addr, old_bytes);
+	l = leave(addr, old_bytes); /* when it moves: what was said about it is void */
+	p = NEXT(mremap)(addr, old_bytes, bytes, flags, to);
+	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&
+	    region_is_private_memory(start, end))
+		p = move_mappings(addr, old_bytes, bytes, flags, to);
+	left(&l, p != MAP_FAILED && p != addr);
+	return p;
+}
+
+EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
+{
+	struct leaving l = { 0 };
+	void *to = NULL, *p;
+
+	if (flags & MREMAP_FIXED) {
+		va_list ap;
+
+		va_start(ap, flags);
+		to = va_arg(ap, void *);
+		va_end(ap);
+		l = leave(to, bytes);
+	}
+	p = remap(addr, old_bytes, bytes, flags, to);
+	left(&l, p != MAP_FAILED);
+	return p;
+}
+
+/* 0: leaves contents and mappings alone. */
+static int advice_ends_adoption(int advice)
+{
+	switch (advice) {
+	case MADV_NORMAL:
+	case MADV_RANDOM:
+	case MADV_SEQUENTIAL:
+	case MADV_WILLNEED:
+	case MADV_HUGEPAGE:
+	case MADV_NOHUGEPAGE:
+	case MADV_DOFORK:
+	case MADV_KEEPONFORK:
+	case MADV_UNMERGEABLE:
+	case MADV_DODUMP:
+	case 20: /* COLD */
+	case 21: /* PAGEOUT */
+	case 22: /* POPULATE_READ */
+	case 23: /* POPULATE_WRITE */
+	case 25: /* COLLAPSE */
+		return 0;
+	}
+	return 1;
+}
+
+EXPORT int madvise(void *addr, size_t bytes, int advice)
+{
+	uintptr_t start = (uintptr_t)addr, end = page_end(addr, bytes);
+	bool valid = start % OS_PAGE == 0 && end > start;
+
+	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
+		/* zero from now on; for MADV_FREE that is one of the allowed outcomes */
+		if (valid && touches(addr, bytes))
+			region_discard(start, end);
+	} else if (base_unlikely(advice_ends_adoption(advice)) && valid) {
+		/* DONTFORK, MERGEABLE, HWPOISON ...: meant for private memory, and to last */
+		if (advice == MADV_WIPEONFORK && touches(addr, bytes))
+			region_exclusive(start, end); /* the kernel wipes anonymous memory only */
+		region_keep_out(start, end);
+	}
+	return NEXT(madvise)(addr, bytes, advice);
+}
+
+EXPORT int mprotect(void *addr, size_t bytes, int prot)
+{
+	if (touches(addr, bytes))
+		region_keep((uintptr_t)addr, page_end(addr, bytes));
+	return NEXT(mprotect)(addr, bytes, prot);
+}
+
+EXPORT int pkey_mprotect(void *addr, size_t bytes, int prot, int key)
+{
+	if (touches(addr, bytes))
+		region_keep((uintptr_t)addr, page_end(addr, bytes));
+	return NEXT(pkey_mprotect)(addr, bytes, prot, key);
+}
+
+EXPORT void *shmat(int id, const void *addr, int flags)
+{
+	struct leaving l = { 0 };
+	struct shmid_ds ds;
+	void *p;
+
+	if (addr && (flags & SHM_REMAP) && !shmctl(id, IPC_STAT, &ds))
+		l = leave(addr, ds.shm_segsz);
+	p = NEXT(shmat)(id, addr, flags);
+	left(&l, p != (void *)-1);
+	return p;
+}
+
+/* ---- locked memory: pages that must stay the very pages they are ------------------------- */
+
+EXPORT int mlock(const void *addr, size_t bytes)
+{
+	region_keep_out((uintptr_t)addr, page_end(addr, bytes));
+	return NEXT(mlock)(addr, bytes);
+}
+
+EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
+{
+	region_keep_out((uintptr_t)addr, page_end(addr, bytes));
+	return NEXT(mlock2)(addr, bytes, flags);
+}
+
+/* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
+static bool lock_one(const struct os_vma *v, void *failed)
+{
+	if (region_is_window(v) || v->is_special ||
+	    !NEXT(mlock)((void *)v->start, v->end - v->start))
+		return true;
+	/* what cannot be locked at all (a device's memory) does not count */
+	*(bool *)failed = errno != EINVAL && (v->read || v->write);
+	return !*(bool *)failed;
+}
+
+EXPORT int mlockall(int flags)
+{
+	bool failed = false;
+
+	region_keep_out_all(flags & MCL_FUTURE);
+	if (region_arena_fd() < 0 || !(flags & MCL_CURRENT))
+		return NEXT(mlockall)(flags);
+	if (flags & ~MCL_CURRENT && NEXT(mlockall)(flags & ~MCL_CURRENT))
+		return -1;
+	os_vma_each(lock_one, &failed);
+	return failed ? -1 : 0;
+}
+
+/* ---- libraries that go, with their static data: the loader unmaps them unseen ------------ */
+
+EXPORT int dlclose(void *library)
+{
+	int ret;
+
+	region_before_change(0, UINTPTR_MAX); /* which data goes is not known */
+	ret = NEXT(dlclose)(library);
+	region_suspect_all();
+	return ret;
+}
+
+/* ---- the heap's end ---------------------------------------------------------------------- */
+
+static struct leaving leave_above(uintptr_t to, uintptr_t now)
+{
+	if (to >= now)
+		return (struct leaving){ 0 };
+	to = base_round_up(to, OS_PAGE);
+	return leave((void *)to, base_round_up(now, OS_PAGE) - to);
+}
+
+EXPORT int brk(void *addr)
+{
+	struct leaving l;
+	int ret;
+
+	l = leave_above((uintptr_t)addr, (uintptr_t)NEXT(sbrk)(0));
+	ret = NEXT(brk)(addr);
+	left(&l, !ret);
+	return ret;
+}
+
+EXPORT void *sbrk(intptr_t delta)
+{
+	struct leaving l = { 0 };
+	uintptr_t now;
+	void *p;
+
+	if (delta < 0) {
+		now = (uintptr_t)NEXT(sbrk)(0);
+		l = leave_above(now + (uintptr_t)delta, now);
+	}
+	p = NEXT(sbrk)(delta);
+	left(&l, p != (void *)-1);
+	return p;
+}

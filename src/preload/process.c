@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls of the program that end the process, start others, or reach the kernel by number. Compiled
+ * into libsluice.so only; exec and posix_spawn are in rt/exec_filter.c. fork() needs nothing here:
+ * its handlers (pthread_atfork) do it.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guard/guard.h"
+#include "guard/system.h"
+#include "preload/next.h"
+
+static struct {
+	int (*system)(const char *);
+	FILE *(*popen)(const char *, const char *);
+	void (*exit)(int) __attribute__((noreturn));
+	void (*_exit)(int) __attribute__((noreturn));
+	void (*quick_exit)(int) __attribute__((noreturn));
+	void (*abort)(void) __attribute__((noreturn));
+	long (*syscall)(long, long, long, long, long, long, long);
+} next;
+
+EXPORT int system(const char *command)
+{
+	int ret;
+
+	guard_exec_begin();
+	ret = NEXT(system)(command);
+	guard_exec_end();
+	return ret;
+}
+
+EXPORT FILE *popen(const char *command, const char *mode)
+{
+	FILE *f;
+
+	guard_exec_begin();
+	f = NEXT(popen)(command, mode);
+	guard_exec_end();
+	return f;
+}
+
+EXPORT void exit(int status)
+{
+	guard_complete();
+	NEXT(exit)(status);
+}
+
+EXPORT void _exit(int status)
+{
+	guard_complete();
+	NEXT(_exit)(status);
+}
+
+EXPORT void _Exit(int status)
+{
+	_exit(status);
+}
+
+EXPORT void quick_exit(int status)
+{
+	guard_complete();
+	NEXT(quick_exit)(status);
+}
+
+/* A handler of SIGABRT may see to it that this is not the end, but not return. */
+EXPORT void abort(void)
+{
+	guard_complete();
+	NEXT(abort)();
+}
+
+/* ---- by number --------------------------------------------------------------------------- */
+
+/* All arguments there can be: those that the caller did not give are not looked at by the kernel.
+ */
+EXPORT long hook_syscall(long, long, long, long, long, long, long) __asm__("syscall");
+
+EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+	if (base_unlikely(nr == SYS_rt_sigprocmask && d == 8)) {
+		sigset_t set = { { 0 } }, old;
+		int ret;
+
+		if (b)
+			set.__val[0] = *(unsigned long *)b;
+		ret = sigprocmask((int)a, b ? &set : NULL, c ? &old : NULL);
+		if (!ret && c)
+			*(unsigned long *)c = old.__val[0];
+		return ret;
+	}
+	return NEXT(syscall)(nr, a, b, c, d, e, f);
+}
+
+/* ---- calls that return twice, or on another stack: see <machine>/process.S --------------- */
+
+void *interpose_next_vfork(void);
+void *interpose_next_clone(void);
+
+static void *next_vfork, *next_clone;
+
+/* Early: dlsym takes locks. */
+__attribute__((constructor)) static void resolve_early(void)
+{
+	preload_next(&next_vfork, "vfork");
+	preload_next(&next_clone, "clone");
+	(void)NEXT(_exit);
+	(void)NEXT(syscall);
+}
+
+void *interpose_next_vfork(void)
+{
+	guard_complete();
+	return preload_next(&next_vfork, "vfork");
+}
+
+void *interpose_next_clone(void)
+{
+	guard_complete();
+	return preload_next(&next_clone, "clone");
+}
