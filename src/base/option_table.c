@@ -52,7 +52,7 @@ static const char *const log_levels[] = { "none", "error", "warn", "info", "debu
 	{ ROW(n, BASE_OPT_STRING, &base_opt.v, d), .unit = "", .help = h, __VA_ARGS__ }
 #define LIST(n, m, d, h, ...) \
 	{ ROW(n, BASE_OPT_LIST, NULL, d), .members = m, .unit = "", .help = h, __VA_ARGS__ }
-#define COLL(n, v, what) ENUM(n, coll_take[BASE_COLL_##v], "auto", admit_words, what, SHARED)
+#define COLL(n, v, what) ENUM(n, coll_take[BASE_FAMILY_##v], "auto", admit_words, what, SHARED)
 
 struct base_option base_option_table[] = {
 #define GROUP BASE_GROUP_USE
@@ -174,6 +174,9 @@ struct base_option base_option_table[] = {
 	    "How long a waiting rank spins before it sleeps; -1 decides by free cores", TUNED),
 #undef GROUP
 #define GROUP BASE_GROUP_TEST
+	INT("coll_domains", coll_domains, "1", 0, 4096, "domains",
+	    "Groups of ranks that some collectives enter once each; 0: by memory nodes, 1: none",
+	    SHARED),
 	STRING("engine_fault", engine_fault, "",
 	       "Faults of the engine fault: delay=us,rate=bytes/s,short=n,error=n,hang=n", LOCAL),
 	STRING("node_name", node_name, "",
@@ -205,7 +208,7 @@ const struct option_old_name option_old_names[] = {
 	{ "RT_EARLY", "SLUICE_EARLY" },
 	{ "RT_EARLY_MIN", "SLUICE_EARLY_MIN" },
 	{ "TUNE_FILE", "SLUICE_TUNE" },
-	{ "COLL_DOMAINS", NULL },
+	{ "COLL_DOMAINS", "coll_domains" },
 	{ "COLL_BCAST", "bcast" },
 	{ "COLL_GATHER", "gather" },
 	{ "COLL_SCATTER", "scatter" },

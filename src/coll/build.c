@@ -41,7 +41,7 @@ static bool has_levels(const struct coll_shape *s)
 	const struct coll_domains *m = s->domains;
 
 	return m && m->count > 1 &&
-	       (s->kind == COLL_BCAST || (s->kind == COLL_ALLGATHER && m->is_even));
+	       (s->kind == COLL_BCAST || (coll_pattern(s->kind) == COLL_ALLGATHER && m->is_even));
 }
 
 /* The rank that sends rank `from`'s data to `rank`. */
@@ -183,7 +183,7 @@ static void build_scatter(struct goal_build *b, const struct coll_shape *s)
 
 static void build_all(struct goal_build *b, const struct coll_shape *s)
 {
-	bool is_gather = s->kind == COLL_ALLGATHER, one_buffer = is_gather && s->in_place;
+	bool is_gather = coll_pattern(s->kind) == COLL_ALLGATHER, one_buffer = is_gather && s->in_place;
 	const struct coll_part *own = one_buffer  ? &s->recv[s->rank]
 				      : is_gather ? &s->send[0]
 						  : &s->send[s->rank];
@@ -222,7 +222,7 @@ static int find_nth(const int *list, int n, int rank, uint32_t k)
 /* The k-th send to a rank belongs to its k-th receive from this one: k is the tag. */
 static void build_neighbours(struct goal_build *b, const struct coll_shape *s)
 {
-	bool is_gather = s->kind == COLL_NEIGHBOR_ALLGATHER;
+	bool is_gather = coll_pattern(s->kind) == COLL_NEIGHBOR_ALLGATHER;
 
 	for (int i = 0; i < s->source_count; i++)
 		if (s->sources[i] >= 0 && s->sources[i] != s->rank)
@@ -259,7 +259,7 @@ void coll_build(struct goal_build *b, const struct coll_shape *s)
 		build_levels(b, s);
 		return;
 	}
-	switch (s->kind) {
+	switch (coll_pattern(s->kind)) {
 	case COLL_BCAST:
 		build_bcast(b, s);
 		break;
@@ -277,7 +277,7 @@ void coll_build(struct goal_build *b, const struct coll_shape *s)
 	case COLL_NEIGHBOR_ALLTOALL:
 		build_neighbours(b, s);
 		break;
-	case COLL_COUNT:
+	default:
 		break;
 	}
 }

@@ -24,16 +24,133 @@
 #define COLL_SEND GOAL_USER
 #define COLL_RECV (GOAL_USER + 1)
 
+/*
+ * Every collective of the MPI standard that Sluice knows. X(id, pattern, family, is_local):
+ * pattern   the collective that moves data between the same ranks: that without v or w
+ * family    whose option and counters are the collective's (enum base_family)
+ * is_local  a rank does not know the counts of the others
+ */
+#define COLL_LIST(X)                                                       \
+	X(BCAST, BCAST, BCAST, false)                                      \
+	X(GATHER, GATHER, GATHER, false)                                   \
+	X(GATHERV, GATHER, GATHER, true)                                   \
+	X(SCATTER, SCATTER, SCATTER, false)                                \
+	X(SCATTERV, SCATTER, SCATTER, true)                                \
+	X(ALLGATHER, ALLGATHER, ALLGATHER, false)                          \
+	X(ALLGATHERV, ALLGATHER, ALLGATHER, false)                         \
+	X(ALLTOALL, ALLTOALL, ALLTOALL, false)                             \
+	X(ALLTOALLV, ALLTOALL, ALLTOALL, true)                             \
+	X(ALLTOALLW, ALLTOALL, ALLTOALL, true)                             \
+	X(REDUCE, REDUCE, REDUCE, false)                                   \
+	X(ALLREDUCE, ALLREDUCE, ALLREDUCE, false)                          \
+	X(REDUCE_SCATTER, REDUCE_SCATTER, REDUCE_SCATTER, false)           \
+	X(REDUCE_SCATTER_BLOCK, REDUCE_SCATTER, REDUCE_SCATTER, false)     \
+	X(SCAN, SCAN, SCAN, false)                                         \
+	X(EXSCAN, EXSCAN, SCAN, false)                                     \
+	X(BARRIER, BARRIER, BARRIER, false)                                \
+	X(NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHER, NEIGHBOR, true)          \
+	X(NEIGHBOR_ALLGATHERV, NEIGHBOR_ALLGATHER, NEIGHBOR, true)         \
+	X(NEIGHBOR_ALLTOALL, NEIGHBOR_ALLTOALL, NEIGHBOR, true)            \
+	X(NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALL, NEIGHBOR, true)           \
+	X(NEIGHBOR_ALLTOALLW, NEIGHBOR_ALLTOALL, NEIGHBOR, true)
+
 enum coll {
-	COLL_BCAST,
-	COLL_GATHER,
-	COLL_SCATTER,
-	COLL_ALLGATHER,
-	COLL_ALLTOALL,
-	COLL_NEIGHBOR_ALLGATHER,
-	COLL_NEIGHBOR_ALLTOALL,
+#define X(id, pattern, family, is_local) COLL_##id,
+	COLL_LIST(X)
+#undef X
 	COLL_COUNT
 };
+
+static inline enum coll coll_pattern(enum coll kind)
+{
+	static const uint8_t patterns[COLL_COUNT] = {
+#define X(id, pattern, family, is_local) COLL_##pattern,
+		COLL_LIST(X)
+#undef X
+	};
+
+	return (enum coll)patterns[kind];
+}
+
+static inline bool coll_is_local(enum coll kind)
+{
+	static const bool is_local[COLL_COUNT] = {
+#define X(id, pattern, family, is_local) is_local,
+		COLL_LIST(X)
+#undef X
+	};
+
+	return is_local[kind];
+}
+
+/* Does it combine elements, or only move them? */
+static inline bool coll_is_reduce(enum coll kind)
+{
+	return kind >= COLL_REDUCE && kind <= COLL_EXSCAN;
+}
+
+/* ---- one rank's call --------------------------------------------------------------------- */
+
+/* Bytes of a buffer that one partner gets or gives. No bytes: no transfer. */
+struct coll_part {
+	uint64_t off, bytes; /* off: in the buffer; in its packed form where it is packed */
+};
+
+/* A buffer of the program: `bytes` of packed data. Contiguous: at addr. Otherwise (pack != NULL)
+ * mpi/ converts: pack() writes bytes [off, off+len) of the packed form to out, unpack() is its
+ * inverse. Both return 0 or -errno. */
+struct coll_buf {
+	void *addr;
+	uint64_t bytes;
+	bool is_shared; /* others may write to bytes between the parts meanwhile */
+	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
+	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
+	void *ctx;
+};
+
+/* The send side or the receive side of a rank. */
+struct coll_side {
+	struct coll_buf buf; /* contiguous: all the memory that the parts lie in; else their packed
+			      * form, in order and without gaps */
+	const struct coll_part
+		*parts; /* by rank or by neighbour; one where all get or give the same */
+	int count;      /* 0: this rank has no such side */
+};
+
+/* How elements are combined. */
+struct coll_reduce {
+	/* GOAL_ADD ... GOAL_XOR on elements of `type`; GOAL_NOP: by combine() only, and only inside
+	 * calls of this process */
+	enum goal_type op;
+	enum goal_dtype type;
+	uint64_t element_bytes; /* packed */
+	/* inout[i] = in[i] op inout[i], for so many packed elements; 0 or -errno */
+	int (*combine)(void *ctx, const void *in, void *inout, uint64_t count);
+	void *ctx;
+	bool commutes;
+};
+
+/* One rank's arguments of a collective. */
+struct coll_call {
+	enum coll kind;
+	int root;                    /* -1: none */
+	struct coll_side send, recv; /* a broadcast: send only, on every rank. A side of the root
+					only: count 0 elsewhere */
+	/* The own part is where it belongs. Gather, allgather: there is no send side; scatter: no
+	 * receive side, at the root. All-to-all, reductions: both sides are the same memory. */
+	bool in_place;
+	uint64_t bytes;              /* one rank's message as all ranks know it; 0: they do not */
+	struct coll_reduce reduce;
+	const int *sources, *targets; /* neighbours, for each part received, and for each that gets
+					 one; negative: nobody */
+	int target_count;
+	const char *name;            /* "MPI_Bcast"; static */
+	/* Return address of the MPI call: identifies the call site for policy and messages. NULL:
+	 * not known. */
+	const void *site;
+};
+
+/* ---- schedules --------------------------------------------------------------------------- */
 
 /* Which ranks share a memory domain. Domains count from 0 in the order of their first rank. */
 struct coll_domains {
@@ -55,9 +172,6 @@ void coll_domains_init(struct coll_domains *out, int *words, int ranks, const in
 /* The rank through which data of rank `from` enters domain d: the members take turns. */
 int coll_domains_entry(const struct coll_domains *m, int d, int from);
 
-/* What goes to one partner, or comes from it. No bytes: no transfer. */
-struct coll_part { uint64_t off, bytes; };
-
 /*
  * send, recv: what this rank sends and receives.
  *
@@ -71,7 +185,7 @@ struct coll_part { uint64_t off, bytes; };
  *   neighbor_alltoall  [target_count]           [source_count]        -
  */
 struct coll_shape {
-	enum coll kind;
+	enum coll kind; /* one that moves data */
 	int rank, ranks, root;
 	const struct coll_part *send, *recv;
 	bool in_place;

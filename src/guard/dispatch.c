@@ -372,5 +372,5 @@ int sud_probe(char *reason, size_t cap)
 
 void sud_set_armed(bool armed)
 {
-	sud_set_armed(armed);
+	threads_store_armed(armed);
 }

@@ -18,5 +18,5 @@ int sud_install(void)
 
 void sud_set_armed(bool armed)
 {
-	sud_set_armed(armed);
+	threads_store_armed(armed);
 }

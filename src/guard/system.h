@@ -127,7 +127,7 @@ bool sud_is_own_thread(void);
 /* The program is about to do what could show the state of things: nothing is armed afterwards. */
 void guard_complete(void);
 /* sud_set_armed's part. */
-void sud_set_armed(bool armed);
+void threads_store_armed(bool armed);
 
 /* The signal by which sud_enable_threads tells a thread; true when it was that. Context: SIGSYS's
  * handler. */

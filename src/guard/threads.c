@@ -224,7 +224,7 @@ static void rest(struct thread *t)
 	set_state(t, REACHED);
 }
 
-void sud_set_armed(bool armed)
+void threads_store_armed(bool armed)
 {
 	uint32_t left;
 

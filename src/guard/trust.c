@@ -255,7 +255,6 @@ void threads_jumped(void)
 	set_depth(sud_local.thread, 0);
 }
 
-void sud_own_thread(void) { sud_own_thread(); }
 
 /* ---- other programs ---------------------------------------------------------------------- */
 

@@ -28,6 +28,7 @@
 #define SLUICE_MAILBOX_H
 
 #include "base/base.h"
+#include "coll/coll.h"
 #include "node/node.h"
 
 #ifndef MAILBOX_RECORDS /* a model of it has fewer and shorter ones */
@@ -67,8 +68,6 @@ const void *mailbox_look(const struct mailbox *b, int rank, uint64_t n, uint32_t
 void mailbox_end(struct mailbox *b, uint64_t n);
 
 /* ---- what a rank makes of the messages --------------------------------------------------- */
-
-struct coll_part { uint64_t off, bytes; };
 
 /*
  * How messages are combined: element by element, in the order of ranks, ((m0 op m1) op m2) ..., so

@@ -46,6 +46,7 @@
 #ifndef SLUICE_REDUCE_H
 #define SLUICE_REDUCE_H
 
+#include "coll/coll.h"
 #include "goal/goal.h"
 #include "node/node.h"
 #include "region/region.h"
@@ -54,13 +55,13 @@
 #define REDUCE_UNITS_MAX XFER_FRAGMENTS_MAX
 #define REDUCE_CHUNK_BYTES (8u << 10)
 
-enum coll {
-	COLL_REDUCE,         /* all elements, to the root */
-	COLL_ALLREDUCE,      /* to everyone */
-	COLL_REDUCE_SCATTER, /* elements [starts[r], starts[r + 1]) to rank r */
-	COLL_SCAN,           /* to rank r: of ranks 0 to r */
-	COLL_EXSCAN,         /* to rank r: of ranks 0 to r - 1; to rank 0 nothing */
-};
+/*
+ * Kinds: COLL_REDUCE          all elements, to the root
+ *        COLL_ALLREDUCE       to everyone
+ *        COLL_REDUCE_SCATTER  elements [starts[r], starts[r + 1]) to rank r
+ *        COLL_SCAN            to rank r: of ranks 0 to r
+ *        COLL_EXSCAN          to rank r: of ranks 0 to r - 1; to rank 0 nothing
+ */
 
 /* What all ranks agree on. In shared memory: fixed width, no padding. */
 struct reduce_shape {

@@ -252,34 +252,17 @@ void rt_abandon(struct rt_comm *c, const struct coll_call *call, int error)
 
 /* ---- the kinds --------------------------------------------------------------------------- */
 
-static const struct {
-	enum coll coll;
-	bool sends_one_range; /* the same to all, or all to one */
-} kinds[COLL_COUNT] = {
-	[COLL_BCAST] = { COLL_BCAST, true },
-	[COLL_GATHER] = { COLL_GATHER, true },
-	[COLL_GATHERV] = { COLL_GATHER, true },
-	[COLL_SCATTER] = { COLL_SCATTER, false },
-	[COLL_SCATTERV] = { COLL_SCATTER, false },
-	[COLL_ALLGATHER] = { COLL_ALLGATHER, false },
-	[COLL_ALLGATHERV] = { COLL_ALLGATHER, false },
-	[COLL_ALLTOALL] = { COLL_ALLTOALL, false },
-	[COLL_ALLTOALLV] = { COLL_ALLTOALL, false },
-	[COLL_ALLTOALLW] = { COLL_ALLTOALL, false },
-	[COLL_NEIGHBOR_ALLGATHER] = { COLL_NEIGHBOR_ALLGATHER, false },
-	[COLL_NEIGHBOR_ALLGATHERV] = { COLL_NEIGHBOR_ALLGATHER, false },
-	[COLL_NEIGHBOR_ALLTOALL] = { COLL_NEIGHBOR_ALLTOALL, false },
-	[COLL_NEIGHBOR_ALLTOALLV] = { COLL_NEIGHBOR_ALLTOALL, false },
-	[COLL_NEIGHBOR_ALLTOALLW] = { COLL_NEIGHBOR_ALLTOALL, false },
-};
-
-enum coll coll_pattern(enum coll kind) { return kinds[kind].coll; }
+/* Does a rank send the same bytes to all, or all to one? */
+static bool sends_one_range(enum coll kind)
+{
+	return kind == COLL_BCAST || coll_pattern(kind) == COLL_GATHER;
+}
 
 /* Which part of the receive side belongs to this rank, and stays as it is; -1: all come. */
 static int own_part(const struct coll_call *call, int rank)
 {
 	return call->in_place && call->kind != COLL_SCATTER && call->kind != COLL_SCATTERV &&
-	       kinds[call->kind].coll != COLL_ALLTOALL && call->recv.count ? rank : -1;
+	       coll_pattern(call->kind) != COLL_ALLTOALL && call->recv.count ? rank : -1;
 }
 
 bool call_is_own_right(const struct coll_call *call, int rank)
@@ -308,10 +291,10 @@ static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sid
 		     uint64_t n, struct ending *end)
 {
 	int rank = node_rank(c->group), own = own_part(call, rank), ret;
-	bool one_buffer = own >= 0 && kinds[call->kind].coll == COLL_ALLGATHER;
+	bool one_buffer = own >= 0 && coll_pattern(call->kind) == COLL_ALLGATHER;
 	struct side none = { 0 };
 	struct coll_shape shape = {
-		.kind = kinds[call->kind].coll,
+		.kind = call->kind,
 		.rank = rank,
 		.ranks = node_size(c->group),
 		.root = call->root,
@@ -352,11 +335,11 @@ static enum side_memory memory_of(const struct rt_comm *c, const struct coll_cal
 {
 	bool is_sent = side == &call->send ||
 		       (call->in_place &&
-			kinds[call->kind].coll == COLL_ALLGATHER); /* from where it is received */
+			coll_pattern(call->kind) == COLL_ALLGATHER); /* from where it is received */
 
-	if (call->in_place && kinds[call->kind].coll == COLL_ALLTOALL && side == &call->send)
+	if (call->in_place && coll_pattern(call->kind) == COLL_ALLTOALL && side == &call->send)
 		return SIDE_COPY;
-	return is_sent && !c->prefer_vm && !kinds[call->kind].sends_one_range ? SIDE_MAPPED
+	return is_sent && !c->prefer_vm && !sends_one_range(call->kind) ? SIDE_MAPPED
 									      : SIDE_ANY;
 }
 
@@ -391,7 +374,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 		s = (struct sides){ .send = { .of = &call->send }, .recv = { .of = &call->recv } };
 	ending_begin(&end, c, call, &s, piece >= call->bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_admitted(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
+	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
 		    rank == call->root);
 	/* those that are not cut run once, also when this rank has nothing in them */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

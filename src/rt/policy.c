@@ -32,7 +32,7 @@ static const struct { uint64_t again, always, always_others;
 static int64_t option_of(enum coll kind)
 {
 	static const int64_t *const options[COLL_COUNT] = {
-#define X(id, family, is_local) &base_opt.coll_take[BASE_COLL_##family],
+#define X(id, pattern, family, is_local) &base_opt.coll_take[BASE_FAMILY_##family],
 		COLL_LIST(X)
 #undef X
 	};

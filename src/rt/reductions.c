@@ -7,31 +7,13 @@
 #include "rt/private.h"
 #include "rt/sides.h"
 
-static const enum coll kinds[COLL_COUNT] = {
-	[COLL_REDUCE] = COLL_REDUCE,
-	[COLL_ALLREDUCE] = COLL_ALLREDUCE,
-	[COLL_REDUCE_SCATTER] = COLL_REDUCE_SCATTER,
-	[COLL_REDUCE_SCATTER_BLOCK] = COLL_REDUCE_SCATTER,
-	[COLL_SCAN] = COLL_SCAN,
-	[COLL_EXSCAN] = COLL_EXSCAN,
-};
-static const uint32_t operations[] = {
-	[GOAL_NOP] = GOAL_NOP, [GOAL_ADD] = GOAL_ADD, [GOAL_MUL] = GOAL_MUL, [GOAL_MAX] = GOAL_MAX,
-	[GOAL_MIN] = GOAL_MIN, [GOAL_AND] = GOAL_AND, [GOAL_OR] = GOAL_OR, [GOAL_XOR] = GOAL_XOR,
-};
-static const uint32_t types[] = {
-	[GOAL_I8] = GOAL_I8,   [GOAL_I16] = GOAL_I16, [GOAL_I32] = GOAL_I32, [GOAL_I64] = GOAL_I64,
-	[GOAL_U8] = GOAL_U8,   [GOAL_U16] = GOAL_U16, [GOAL_U32] = GOAL_U32, [GOAL_U64] = GOAL_U64,
-	[GOAL_F32] = GOAL_F32, [GOAL_F64] = GOAL_F64,
-};
-
 /* Bytes of each rank's vector that one run combines. */
 static uint64_t piece_bytes(const struct coll_call *call, uint64_t bytes)
 {
 	uint64_t piece = base_fault("piece") ? base_min_u64(bytes, 5 * OS_PAGE + 123)
 					     : policy_piece_bytes(bytes, 1);
 
-	if (kinds[call->kind] == COLL_REDUCE_SCATTER)
+	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		return bytes;
 	return base_max_u64(piece - piece % call->reduce.element_bytes, call->reduce.element_bytes);
 }
@@ -43,26 +25,20 @@ static void set_starts(const struct rt_comm *c, const struct coll_call *call, ui
 	c->starts[call->send.count] = count;
 }
 
-bool reduce_kernel(const struct coll_reduce *f, uint32_t *out_type, uint32_t *out_dtype)
-{
-	*out_type = operations[f->op];
-	*out_dtype = types[f->type];
-	return f->op != GOAL_NOP;
-}
-
 void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_reduce *out)
 {
 	*out = (struct exec_reduce){
-		.kind = kinds[call->kind],
+		.kind = coll_pattern(call->kind),
 		.root = call->root,
+		.type = call->reduce.op,
+		.dtype = call->reduce.type,
 		.count = bytes / call->reduce.element_bytes,
 		.element_bytes = call->reduce.element_bytes,
-		.in_place = call->in_place && kinds[call->kind] != COLL_REDUCE_SCATTER,
+		.in_place = call->in_place && coll_pattern(call->kind) != COLL_REDUCE_SCATTER,
 		.combine = call->reduce.combine,
 		.ctx = call->reduce.ctx,
 		.is_commutative = call->reduce.commutes,
 	};
-	reduce_kernel(&call->reduce, &out->type, &out->dtype);
 }
 
 static int run(struct rt_comm *c, const struct coll_call *call, struct sides *s, uint64_t at,
@@ -94,14 +70,14 @@ static int run(struct rt_comm *c, const struct coll_call *call, struct sides *s,
 static int run_piece(struct rt_comm *c, const struct coll_call *call, struct sides *s, uint64_t at,
 		     uint64_t n, struct ending *end)
 {
-	bool in_place = call->in_place && kinds[call->kind] != COLL_REDUCE_SCATTER;
+	bool in_place = call->in_place && coll_pattern(call->kind) != COLL_REDUCE_SCATTER;
 	bool gets = call->kind != COLL_EXSCAN || node_rank(c->group);
 	uint64_t result = n;
 	int ret = side_pack_range(in_place ? &s->recv : &s->send, at, n);
 
 	if (!ret)
 		ret = run(c, call, s, at, n, end);
-	if (kinds[call->kind] == COLL_REDUCE_SCATTER)
+	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		result = call->recv.parts[0].bytes;
 	return !ret && gets ? side_unpack_range(&s->recv, at, result) : ret;
 }
@@ -127,7 +103,7 @@ static int begin_parts(struct rt_comm *c, const struct coll_call *call, struct s
 static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct sides *s,
 		       uint64_t piece)
 {
-	bool is_scatter = kinds[call->kind] == COLL_REDUCE_SCATTER;
+	bool is_scatter = coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
 	static const struct coll_side none;
 	int ret;
 
@@ -146,7 +122,7 @@ static int begin_sides(struct rt_comm *c, const struct coll_call *call, struct s
 static uint64_t cost_bytes(const struct coll_call *call, uint64_t bytes)
 {
 	bool is_for_one =
-		kinds[call->kind] == COLL_REDUCE || kinds[call->kind] == COLL_REDUCE_SCATTER;
+		coll_pattern(call->kind) == COLL_REDUCE || coll_pattern(call->kind) == COLL_REDUCE_SCATTER;
 
 	return is_for_one ? bytes + bytes / 2 : 2 * bytes;
 }
@@ -156,7 +132,7 @@ static uint64_t cost_bytes(const struct coll_call *call, uint64_t bytes)
 static enum leave_movers movers_of(const struct coll_call *call)
 {
 	bool for_ranks = call->reduce.op == GOAL_NOP ||
-			 (call->in_place && kinds[call->kind] != COLL_REDUCE_SCATTER);
+			 (call->in_place && coll_pattern(call->kind) != COLL_REDUCE_SCATTER);
 
 	return for_ranks ? LEAVE_TO_RANKS : LEAVE_TO_PROCESS;
 }
@@ -175,10 +151,10 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	ending_begin(&end, c, call, &s, piece >= bytes && !has_levels);
 	end.leave.movers = movers_of(call);
 	end.leave.copy_bytes = end.leave.partner_copy_bytes = cost_bytes(call, bytes);
-	if (kinds[call->kind] == COLL_REDUCE_SCATTER)
+	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->reduce.element_bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_admitted(side_region(&s.send), call->root, node_rank(c->group) == call->root);
+	trace_taken(side_region(&s.send), call->root, node_rank(c->group) == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);
 	side_end(&s.send);

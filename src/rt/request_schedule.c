@@ -10,7 +10,7 @@ bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->ca
 
 bool request_is_scattered(const struct rt_request *r)
 {
-	return r->call->kind == COLL_REDUCE_SCATTER || r->call->kind == COLL_REDUCE_SCATTER_BLOCK;
+	return coll_pattern(r->call->kind) == COLL_REDUCE_SCATTER;
 }
 
 bool request_is_exchange(const struct rt_request *r)
@@ -23,25 +23,16 @@ bool request_is_allgather(const struct rt_request *r)
 	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
 }
 
-_Static_assert(sizeof(struct coll_part) == sizeof(struct coll_part) &&
-		       offsetof(struct coll_part, bytes) == offsetof(struct coll_part, bytes),
-	       "the same to both");
-
-static const struct coll_part *parts(const struct coll_side *s)
-{
-	return (const struct coll_part *)s->parts;
-}
-
 static void build(const struct rt_request *r, struct goal_build *b)
 {
 	const struct coll_call *call = r->call;
 	struct coll_shape shape = {
-		.kind = coll_pattern(call->kind),
+		.kind = call->kind,
 		.rank = node_rank(r->comm->group),
 		.ranks = node_size(r->comm->group),
 		.root = call->root,
-		.send = parts(&call->send),
-		.recv = parts(&call->recv),
+		.send = call->send.parts,
+		.recv = call->recv.parts,
 		.in_place = call->in_place,
 		.sources = call->sources,
 		.targets = call->targets,

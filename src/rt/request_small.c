@@ -133,17 +133,12 @@ int request_small_keep(struct rt_request *r)
 static int combine(void *ctx, const void *in, void *inout, uint32_t bytes)
 {
 	const struct coll_reduce *f = ctx;
-	uint32_t type, dtype;
 
-	if (!reduce_kernel(f, &type, &dtype))
+	if (f->op == GOAL_NOP)
 		return f->combine(f->ctx, in, inout, bytes / f->element_bytes);
-	goal_local((enum goal_isa)os_simd(), type, dtype, inout, in, inout, bytes);
+	goal_local((enum goal_isa)os_simd(), f->op, f->type, inout, in, inout, bytes);
 	return 0;
 }
-
-_Static_assert(sizeof(struct coll_part) == sizeof(struct coll_part) &&
-		       offsetof(struct coll_part, bytes) == offsetof(struct coll_part, bytes),
-	       "the same to both");
 
 /* Whose messages this rank reads, and which part of each. */
 static void set_ranks(const struct rt_request *r, struct mailbox_read *read)
@@ -206,7 +201,7 @@ static int set_place(struct rt_request *r)
 	}
 	read->bytes = (uint32_t)s->parts[0].bytes;
 	if (!request_is_reduce(r))
-		read->parts = s->count > 1 ? (const struct coll_part *)s->parts : NULL;
+		read->parts = s->count > 1 ? s->parts : NULL;
 	if (!request_is_reduce(r) && !s->buf.unpack) {
 		read->to = (char *)s->buf.addr + (read->parts ? 0 : s->parts[0].off);
 		return 0;

@@ -34,19 +34,6 @@ struct rt_oob {
 	bool thread_multiple;
 };
 
-/* A program's buffer as the runtime sees it: `bytes` of packed data. Contiguous: at addr. Otherwise
- * (pack != NULL) mpi/ converts: pack() writes bytes [off, off+len) of the packed form to out,
- * unpack() is its inverse. Both return 0 or -errno. */
-struct coll_buf {
-	void *addr;
-	uint64_t bytes;
-	bool is_shared; /* between what is sent or received lies what others may write to meanwhile
-			 */
-	int (*pack)(void *ctx, uint64_t off, uint64_t len, void *out);
-	int (*unpack)(void *ctx, uint64_t off, uint64_t len, const void *in);
-	void *ctx;
-};
-
 struct rt_comm;
 
 /*

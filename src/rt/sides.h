@@ -57,15 +57,10 @@ int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct
 	       struct region_desc *recv);
 /* reductions.c: all of it but what goes before and after any collective. */
 int reduce_collective(struct rt_comm *c, const struct coll_call *call);
-/* What of goal/local.h computes it. False: nothing does (GOAL_NOP). */
-bool reduce_kernel(const struct coll_reduce *f, uint32_t *out_type, uint32_t *out_dtype);
 /* For exec: `bytes` of each rank's vector, from the beginning of its buffers on; without `starts`.
  */
 void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_reduce *out);
 
-/* Which schedule a kind is that moves data; of what is computed, none that is looked at:
- * COLL_BCAST. */
-enum coll coll_pattern(enum coll kind);
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_is_own_right(const struct coll_call *call, int rank);
 

@@ -67,6 +67,7 @@ UNIT_TEST(every_option_can_be_set)
 	} sets[] = {
 #define SET(entry, member, want) { entry, &base_opt.member, want, sizeof(base_opt.member) }
 		SET("SLUICE=off", enabled, 0),
+		SET("SLUICE_TEST=coll_domains=2", coll_domains, 2),
 		SET("SLUICE_COLL_THRESHOLD=1", coll_threshold_bytes, 1),
 		SET("SLUICE_COLL=bcast:off", coll_take[BASE_FAMILY_BCAST], BASE_TAKE_OFF),
 		SET("SLUICE_COLL=gather:on", coll_take[BASE_FAMILY_GATHER], BASE_TAKE_ON),
@@ -390,8 +391,6 @@ UNIT_TEST(old_names_work_and_are_told_the_new_ones)
 	CHECK(base_opt.hier && base_opt.usable);
 	CHECK_EQ(load(OLD "RT_EARLY=never", NULL), -EINVAL);
 	CHECK_STR(problems, "SLUICE_EARLY=never is wrong: it takes auto, on or off\n");
-	CHECK_EQ(load(OLD "COLL_DOMAINS=2", NULL), 0);
-	CHECK_STR(problems, "sluice: " OLD "COLL_DOMAINS has no effect any more\n");
 	CHECK_EQ(load(NULL, NULL), 0);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../fuzz/goal_walk.h"
+#include "base/base.h"
 #include "coll/coll.h"
 #include "unit.h"
 
@@ -116,14 +117,18 @@ static int copies_of(int rank)
 	return n;
 }
 
+static const enum coll kinds[] = { COLL_BCAST, COLL_GATHER, COLL_SCATTER, COLL_ALLGATHER,
+				   COLL_ALLTOALL };
+
 UNIT_TEST(each_send_names_its_receive)
 {
 	for (int ranks = 2; ranks <= RANKS_MAX; ranks++) {
 		for (int root = 0; root < ranks; root++) {
-			for (int kind = 0; kind < COLL_NEIGHBOR_ALLGATHER; kind++) {
+			for (size_t i = 0; i < BASE_ARRAY_LEN(kinds); i++) {
+				enum coll kind = kinds[i];
 				bool is_all = kind == COLL_ALLGATHER || kind == COLL_ALLTOALL;
 
-				build_all((enum coll)kind, ranks, root, root % 2);
+				build_all(kind, ranks, root, root % 2);
 				check_pairs(ranks, is_all ? ranks * (ranks - 1) : ranks - 1);
 			}
 		}
@@ -132,11 +137,12 @@ UNIT_TEST(each_send_names_its_receive)
 
 UNIT_TEST(own_parts_are_copied_once_and_not_in_place)
 {
-	for (int kind = 0; kind < COLL_NEIGHBOR_ALLGATHER; kind++) {
+	for (size_t i = 0; i < BASE_ARRAY_LEN(kinds); i++) {
+		enum coll kind = kinds[i];
 		bool is_all = kind == COLL_ALLGATHER || kind == COLL_ALLTOALL;
 
 		for (int in_place = 0; in_place < 2; in_place++) {
-			build_all((enum coll)kind, 4, 2, in_place);
+			build_all(kind, 4, 2, in_place);
 			CHECK_EQ(copies_of(2), kind != COLL_BCAST && !in_place);
 			CHECK_EQ(copies_of(1), is_all && !in_place);
 		}

@@ -61,6 +61,11 @@ static uint64_t draw_bytes(uint64_t max, uint64_t *common)
 	return base_min_u64(max, top + ranks_below(common, top));
 }
 
+static const enum coll kinds[] = {
+	COLL_BCAST,    COLL_GATHER,             COLL_SCATTER,           COLL_ALLGATHER,
+	COLL_ALLTOALL, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALL,
+};
+
 static bool is_regular(enum coll kind)
 {
 	return kind == COLL_BCAST || kind == COLL_NEIGHBOR_ALLGATHER;
@@ -91,7 +96,7 @@ static void draw(struct drawn *d, int ranks, uint64_t max, uint64_t *common)
 	int most = ranks > NEIGHBOURS_MAX ? ranks : NEIGHBOURS_MAX; /* parts of a buffer */
 
 	*d = (struct drawn){ .ranks = ranks, .key = ranks_random(common) };
-	d->kind = (enum coll)ranks_below(common, COLL_COUNT);
+	d->kind = kinds[ranks_below(common, BASE_ARRAY_LEN(kinds))];
 	d->root = (int)ranks_below(common, (uint64_t)ranks);
 	d->in_place = ranks_below(common, 3) == 0;
 	for (int from = 0; from < ranks; from++)

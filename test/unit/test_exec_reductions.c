@@ -193,13 +193,16 @@ static void draw_domains(struct drawn *d, int ranks, uint64_t *common)
 	sort_domains(d, ranks, number_of);
 }
 
+static const enum coll kinds[] = { COLL_REDUCE, COLL_ALLREDUCE, COLL_REDUCE_SCATTER, COLL_SCAN,
+				   COLL_EXSCAN };
+
 static void draw(struct drawn *d, int ranks, uint64_t max_bytes, uint64_t *common)
 {
 	struct exec_reduce *f = &d->reduce;
 	uint64_t top;
 
 	*d = (struct drawn){ .key = ranks_random(common) };
-	f->kind = (enum coll)ranks_below(common, COLL_EXSCAN + 1);
+	f->kind = kinds[ranks_below(common, BASE_ARRAY_LEN(kinds))];
 	f->root = (int)ranks_below(common, (uint64_t)ranks);
 	draw_operation(f, common);
 	d->has_own = f->type == GOAL_NOP;
@@ -563,8 +566,7 @@ static void body_killed(struct ranks *r)
 		setitimer(ITIMER_REAL, &soon, NULL);
 	while (!ret) {
 		memset(&one, 0, sizeof one);
-		one.d.reduce = (struct exec_reduce){ .kind = (enum coll)ranks_below(
-							 &common, COLL_REDUCE_SCATTER + 1),
+		one.d.reduce = (struct exec_reduce){ .kind = kinds[ranks_below(&common, 3)],
 						 .type = GOAL_ADD,
 						 .dtype = GOAL_I32,
 						 .count = 20000,

@@ -49,17 +49,21 @@ static int known_value(struct known *list, size_t n, const void *handle)
 		if (known == handle)
 			return list[i].value;
 	}
-	return 0;
+	return -1;
 }
 
 static enum goal_dtype type_of(MPI_Datatype datatype)
 {
-	return known_value(numbers, BASE_ARRAY_LEN(numbers), datatype);
+	int type = known_value(numbers, BASE_ARRAY_LEN(numbers), datatype);
+
+	return type < 0 ? GOAL_DTYPE_COUNT : (enum goal_dtype)type;
 }
 
 static enum goal_type op_of(MPI_Op op)
 {
-	return known_value(operations, BASE_ARRAY_LEN(operations), op);
+	int type = known_value(operations, BASE_ARRAY_LEN(operations), op);
+
+	return type < 0 ? GOAL_NOP : (enum goal_type)type;
 }
 
 #else
@@ -91,7 +95,6 @@ static enum goal_type op_of(MPI_Op op)
 /* Both, or neither: what MPI allows and rt computes. */
 static void find_kernel(const struct taken *t, enum goal_type *out_op, enum goal_dtype *out_type)
 {
-	static const uint8_t bytes[] = { 0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8 }; /* by enum goal_dtype */
 	MPI_Datatype datatype = t->reduce.type;
 	enum goal_type op = op_of(t->take.op);
 	enum goal_dtype type = GOAL_DTYPE_COUNT;
@@ -102,8 +105,8 @@ static void find_kernel(const struct taken *t, enum goal_type *out_op, enum goal
 	if (op == GOAL_NOP || !abi_size_bound(datatype))
 		return;
 	type = is_bits && datatype == ABI_BYTE ? GOAL_U8 : type_of(datatype);
-	if (type == GOAL_DTYPE_COUNT || (is_bits && type >= GOAL_F32) ||
-	    t->reduce.element_bytes != bytes[type]) /* Fortran's types have sizes of their own */
+	if (type == GOAL_DTYPE_COUNT || (is_bits && type >= GOAL_F16) ||
+	    t->reduce.element_bytes != goal_dtype_bytes(type)) /* Fortran's sizes may differ */
 		return;
 	*out_op = op;
 	*out_type = type;
@@ -137,7 +140,7 @@ bool reduce_look(struct taken *t)
 	t->reduce = (struct taken_reduce){ .op = t->take.op, .type = t->take.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
-		return trace_rejected("elements with gaps are computed by the library");
+		return trace_passed("elements with gaps are computed by the library");
 	if (!abi_is_predefined_op(t->take.op))
 		return true;
 	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);

@@ -153,7 +153,7 @@ def side(term):
 def take(f):
     """The initializer of struct take."""
     names = [p.name for p in f.parameters]
-    members = [f'.kind = RT_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller', '.comm = comm',
+    members = [f'.kind = COLL_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller', '.comm = comm',
                f'.root = {"root" if "root" in names else "-1"}']
     members += ['.op = op'] if 'op' in names else []
     members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
@@ -168,7 +168,7 @@ def is_passed(form, term, gate):
 def gate(f):
     """Goes to the library without another look: by what all ranks know, or not at all."""
     form = form_of(f)[1]
-    name = f'{"rt_gate_bytes" if form == "blocking" else "rt_request_gate"}[RT_{base_of(f).upper()}]'
+    name = f'{"rt_gate_bytes" if form == "blocking" else "rt_request_gate"}[COLL_{base_of(f).upper()}]'
     counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
     if not counted:
         return f'{name if form == "blocking" else name + ".from"} == UINT64_MAX'
