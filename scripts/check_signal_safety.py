@@ -20,16 +20,16 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 
 # What is entered by the kernel, or through a pointer, or by rt/ inside touched().
 ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
-         'guard_wait_begin', 'guard_wait_end', 'guard_wait_interrupted', 'sud_in_fault',
-         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
+         'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
+         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig', 'guard_complete_all_sig', 'guard_tidy_sig',
          'steal.c:kind_arm', 'steal.c:kind_release', 'mprotect.c:kind_release', 'steal_end', 'mprotect_arm',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: who is touched copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
-# Whose files are looked at, beside those of guard/.
-FOLDERS = ['base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
+# Folders whose files are followed.
+FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
 NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
@@ -63,12 +63,9 @@ def arch_folder(root):
 
 def compile_all(root, cc, out):
     """(source, object) of each file."""
-    machine = root / 'src/guard' / platform.machine()
-    files = sorted((root / 'src/guard').glob('*.c'))
-    if machine.is_dir():
-        files = [f for f in files if f.name != 'dispatch_none.c'] + sorted(machine.glob('*.[cS]'))
+    files = []
     for folder in FOLDERS:
-        files += sorted(f for f in (root / 'src' / folder).glob('*.c')
+        files += sorted(f for f in (root / 'src' / folder).glob('*.[cS]')
                         if f.name not in NOT_THERE)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:

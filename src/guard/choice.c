@@ -64,6 +64,11 @@ static void reason_add(const char *name, const char *why)
 		 name, why);
 }
 
+static const struct sud_ops sud_ops = { .overlaps = guard_overlaps_sig,
+				       .touch = guard_touch_sig,
+				       .complete_all = guard_complete_all_sig,
+				       .tidy = guard_tidy_sig };
+
 /* What the kinds by signal have in common. */
 static int open_signals(char *reason, size_t cap)
 {
@@ -74,7 +79,7 @@ static int open_signals(char *reason, size_t cap)
 	ret = sud_signal_install(SIGSEGV, fault_segv_sig);
 	choice.has_handlers = !ret;
 	if (!ret)
-		ret = sud_init(true);
+		ret = sud_init(&sud_ops);
 	if (ret)
 		snprintf(reason, cap, "signal handlers: %s", strerror(-ret));
 	return ret;

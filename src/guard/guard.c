@@ -439,6 +439,40 @@ uint64_t guard_releases_sig(void)
 	return atomic_load_explicit(&ranges.releases, memory_order_acquire);
 }
 
+/* ---- for rt/ and preload/ ---------------------------------------------------------------- */
+
+void guard_wait_begin(void)
+{
+	if (!uffd_waits())
+		sud_wait_begin();
+}
+
+void guard_complete(void)
+{
+	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)) || sud_is_vforked())
+		return;
+	sud_enter();
+	guard_complete_all_sig();
+	sud_exit();
+}
+
+void guard_open(uintptr_t start, uintptr_t end)
+{
+	if (base_likely(!guard_may_touch(start, end)))
+		return;
+	sud_enter();
+	guard_touch_sig(start, end - start, true);
+	sud_exit();
+}
+
+void guard_exec_begin(void)
+{
+	guard_complete();
+	sud_exec_begin();
+}
+
+void guard_exec_end(void) { sud_exec_end(); }
+
 /* ---- for choice.c ------------------------------------------------------------------------ */
 
 uint64_t ranges_bytes(void) { return ranges.bytes; }

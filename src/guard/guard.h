@@ -37,6 +37,7 @@
 
 #include "base/base.h"
 #include "os/os.h"
+#include "sud/sud.h"
 
 enum guard_access { GUARD_NO_ACCESS, GUARD_READ_ONLY };
 
@@ -120,38 +121,32 @@ static inline bool guard_may_touch(uintptr_t start, uintptr_t end)
 			     end > atomic_load_explicit(&guard_lo, memory_order_relaxed));
 }
 
-/*
- * No handler of the program runs in this thread, and its system calls pass undisturbed: around
- * critical sections of the owner (its own locks). A signal that comes is handled when the section
- * ends. Nests. Not needed inside touched().
- */
-void sud_enter(void);
-void sud_exit(void);
-/* Inside sud_enter(): the program's signals are let through in between. Inside touched() they are
- * not, as their handlers may siglongjmp: there each wait is short (a millisecond), and between two
- * ... */
+/* Inside sud_enter(): handlers of the program may run between begin and end. Inside touched() they
+ * may not, as a handler may siglongjmp: each wait is short (a millisecond) there, and between two
+ * waits guard_wait_interrupted() is asked. */
 void guard_wait_begin(void);
-void guard_wait_end(void);
+static inline void guard_wait_end(void) { sud_wait_end(); }
 /*
- * ... this is asked, inside touched() and complete_all() called by the guard: a signal of the
- * program waits for this thread. Drop the reference and return at once, with pages still armed; the
- * handler then runs where the program was interrupted, and the access happens again. No system
- * call. False outside of faults.
+ * Inside touched() and complete_all(), called by the guard: a signal of the program waits for this
+ * thread. The owner drops the reference of hold() and returns at once, with pages still armed; the
+ * program's handler then runs where the program was interrupted, and the access happens again.
+ * Returns: false outside of faults. No system call.
  */
-bool guard_wait_interrupted(void);
-/* This thread's system calls are ours or the host MPI's until sud_allow_pop(): they cannot meet
- * guarded memory and are not looked at. Nests; cheap (no system call). */
-void sud_allow_push(void);
-void sud_allow_pop(void);
-/* This thread belongs to Sluice and never touches guarded memory: it needs no protection. */
-void sud_own_thread(void);
-/* Around exec and posix_spawn: nothing is armed, and the new program inherits the mask and the
- * ignored signals that this one believes to have. Also between vfork and exec. */
+static inline bool guard_wait_interrupted(void) { return sud_wait_interrupted(); }
+
+/* ---- for preload/ ------------------------------------------------------------------------ */
+
+/* The process is about to do something that could show the state of its memory: completes every
+ * operation. */
+void guard_complete(void);
+/* The C library is about to write to [start, end) with every signal blocked, or a thread to have its
+ * stack there: opens the range. */
+void guard_open(uintptr_t start, uintptr_t end);
+/* Around exec and posix_spawn: guard_complete() and sud_exec_begin(), sud_exec_end(). */
 void guard_exec_begin(void);
 void guard_exec_end(void);
+
 /* Inside touched(): the thread whose access waits; elsewhere this thread. */
 int guard_fault_tid(void);
-/* Is this thread inside touched()? */
-bool sud_in_fault(void);
 
 #endif

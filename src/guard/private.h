@@ -20,7 +20,7 @@
 #include <signal.h>
 
 #include "guard/guard.h"
-#include "guard/system.h"
+#include "sud/handler.h"
 
 /* ---- guard.c: for the handlers of SIGSEGV and SIGSYS, and the uffd threads --------------- */
 

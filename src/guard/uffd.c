@@ -28,7 +28,6 @@
 #include <sys/syscall.h>
 
 #include "guard/private.h"
-#include "guard/system.h"
 
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)

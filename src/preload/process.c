@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "guard/guard.h"
-#include "guard/system.h"
 #include "preload/next.h"
 
 static struct {

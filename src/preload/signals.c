@@ -21,8 +21,8 @@
 #include <ucontext.h>
 
 #include "guard/guard.h"
-#include "guard/system.h"
 #include "preload/next.h"
+#include "sud/program.h"
 
 #define BIT(signo) ((uint64_t)1 << ((signo) - 1))
 
@@ -524,8 +524,7 @@ EXPORT int pthread_cancel(pthread_t thread)
 
 static void jumped(const struct __jmp_buf_tag *env)
 {
-	signals_jumped(env->__mask_was_saved);
-	threads_jumped();
+	sud_jumped(env->__mask_was_saved);
 }
 
 EXPORT void siglongjmp(sigjmp_buf env, int value)
@@ -556,7 +555,6 @@ EXPORT void __longjmp_chk(jmp_buf env, int value)
 /* swapcontext() is left alone: it comes back. */
 EXPORT int setcontext(const ucontext_t *to)
 {
-	signals_jumped(true);
-	threads_jumped();
+	sud_jumped(true);
 	return NEXT(setcontext)(to);
 }

@@ -374,7 +374,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 		s = (struct sides){ .send = { .of = &call->send }, .recv = { .of = &call->recv } };
 	ending_begin(&end, c, call, &s, piece >= call->bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_taken(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
+	trace_admitted(side_region(s.recv.of->count ? &s.recv : &s.send), call->root,
 		    rank == call->root);
 	/* those that are not cut run once, also when this rank has nothing in them */
 	for (uint64_t at = 0; !ret && (!at || at < call->bytes); at += piece) {

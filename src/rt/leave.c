@@ -173,7 +173,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 			pending_put_back(p);
 		}
 		sud_exit();
-		trace_early("its memory could not be guarded");
+		trace_early_reason("its memory could not be guarded");
 		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name,
 			 strerror(-ret));
 		return 0;
@@ -206,12 +206,12 @@ static void explain(const struct leave *l, const struct policy_detach_choice *ch
 static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_detach_facts *f,
 			    struct progress_facts *p)
 {
-	*p = (struct progress_facts){ .asker = PROGRESS_LEAVER,
+	*p = (struct progress_facts){ .asker = PROGRESS_DETACHER,
 				      .work_ns = f->copy_ns,
-				      .is_attended = f->waited_ns };
+				      .has_waiters = f->waited_ns };
 	movers_look(c, l->movers, p);
 	f->has_process = p->has_process;
-	f->has_mover = progress_is_moved(progress_decide(p).action);
+	f->has_mover = progress_has_mover(progress_decide(p).action);
 	p->is_forced = f->mode == BASE_EARLY_ON;
 }
 
@@ -229,7 +229,7 @@ static bool is_guard_ready(struct policy_detach_facts *f, struct policy_detach_c
 	if (!f->guard_is_ready) {
 		guard_cancel_ready();
 		policy_detach(f, choice);
-		trace_early(choice->reason);
+		trace_early_reason(choice->reason);
 	}
 	return f->guard_is_ready;
 }
@@ -249,7 +249,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 
 	*out_left = false;
 	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes) {
-		trace_early(f.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
+		trace_early_reason(f.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
 						       "shorter than SLUICE_RT_EARLY_MIN");
 		return exec_wait(r);
 	}
@@ -261,7 +261,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	look_for_movers(c, l, &f, &movers);
 	f.site_may_try = f.mode == BASE_EARLY_ON || policy_site_may_try(site);
 	policy_detach(&f, &choice);
-	trace_early(choice.reason);
+	trace_early_reason(choice.reason);
 	if (base_opt.log_level >= BASE_LOG_DEBUG)
 		explain(l, &choice);
 	if (choice.how == DETACH_NEVER ||
@@ -279,14 +279,14 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 			  c->thread_multiple, choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON &&
 	    is_left_to_ranks(r, l)) {
-		trace_early("the worker process cannot do what a rank gets in place");
+		trace_early_reason("the worker process cannot do what a rank gets in place");
 	} else if (ret == EXEC_MAY_LEAVE &&
 		   (choice.how == DETACH_NOW || is_guard_ready(&f, &choice))) {
 		/* it may begin while this rank closes its memory */
 		progress = movers_tell(c, r, &movers);
 		ret = leave(c, r, l, site, progress);
 		if (ret > 0) {
-			trace_is_early();
+			trace_mark_early();
 			*out_left = true;
 			return 0;
 		}

@@ -129,7 +129,7 @@ static void learn(struct pending *p, uint64_t now)
 	policy_site_learn(p->site,
 		   policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
 		   COST_NS * (1 + touches));
-	trace_left(p->trace, p->left_ns, touched, waited, touches, p->is_called);
+	trace_detached(p->trace, p->left_ns, touched, waited, touches, p->is_called);
 	base_log(BASE_LOG_DEBUG, "rt",
 		 "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
 		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
@@ -315,7 +315,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 	else
 		exec_restart_channel(p->run);
 	atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
-	trace_touched(p->trace, now, addr, start, guard_fault_tid(), write);
+	trace_touch(p->trace, now, addr, start, guard_fault_tid(), write);
 	pending_unhold(p);
 }
 

@@ -154,7 +154,7 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->reduce.element_bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);
-	trace_taken(side_region(&s.send), call->root, node_rank(c->group) == call->root);
+	trace_admitted(side_region(&s.send), call->root, node_rank(c->group) == call->root);
 	for (uint64_t at = 0; at < bytes && !ret; at += piece)
 		ret = run_piece(c, call, &s, at, base_min_u64(piece, bytes - at), &end);
 	side_end(&s.send);

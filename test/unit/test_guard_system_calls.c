@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "guard/system.h"
+#include "sud/private.h"
 #include "system_case.h"
 
 enum { PAGES = 16, AT = 3 * 4096 + 100, BYTES = 8192 };
@@ -564,7 +564,7 @@ SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 			CHECK(!"the access succeeded");
 		}
 		CHECK_EQ(atomic_load(&o->held), 0);
-		CHECK(!sud_in_fault());
+		CHECK(!sud_local.in_fault);
 	}
 	atomic_store(&o->closed, false);
 	CHECK_EQ(load(o->p), owner_byte(0));

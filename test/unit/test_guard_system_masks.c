@@ -9,10 +9,9 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
-#include "guard/system.h"
+#include "sud/private.h"
 #include "system_case.h"
 
-#define BIT(signo) (1ul << ((signo) - 1))
 
 static unsigned long real_mask(void)
 {

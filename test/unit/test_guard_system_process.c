@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "guard/system.h"
+#include "sud/private.h"
 #include "system_case.h"
 
 enum { PAGES = 4 };

@@ -4,7 +4,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "guard/system.h"
+#include "sud/private.h"
 #include "system_case.h"
 
 static char *const wild = (char *)0x1230; /* never mapped */

@@ -7,8 +7,7 @@
 #include <threads.h>
 #include <time.h>
 
-#include "guard/system.h"
-#include "guard/threads.h"
+#include "sud/private.h"
 #include "system_case.h"
 
 static struct owner *arm_new(void)

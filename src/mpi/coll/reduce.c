@@ -140,7 +140,7 @@ bool reduce_look(struct taken *t)
 	t->reduce = (struct taken_reduce){ .op = t->take.op, .type = t->take.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
-		return trace_passed("elements with gaps are computed by the library");
+		return trace_rejected("elements with gaps are computed by the library");
 	if (!abi_is_predefined_op(t->take.op))
 		return true;
 	find_kernel(t, &t->reduce.known_op, &t->reduce.known_type);

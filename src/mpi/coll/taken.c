@@ -37,13 +37,13 @@ static bool look_at_comm(struct taken *t, int *rc)
 	struct life_comm *lc;
 
 	if (take->comm == ABI_COMM_NULL)
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	*rc = life_comm(take->comm, &lc);
 	if (*rc || !lc || lc->is_inter || lc->size < 2 ||
 	    (has_root(take->kind) && (take->root < 0 || take->root >= lc->size)))
-		return trace_passed("not inside a group of at least two ranks");
+		return trace_rejected("not inside a group of at least two ranks");
 	if (lc->is_asked && !lc->rt && !lc->span)
-		return trace_passed(NOT_SERVED);
+		return trace_rejected(NOT_SERVED);
 	t->lc = lc;
 	t->is_root = lc->rank == take->root;
 	return true;
@@ -75,20 +75,20 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	t->take = *take;
 	/* before anybody is asked about the communicator */
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
 	if (own && !rt_window_has(window, own_bytes))
-		return trace_passed(own_bytes < window->from ? IS_SMALL : IS_LARGE);
+		return trace_rejected(own_bytes < window->from ? IS_SMALL : IS_LARGE);
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
 	if (!sides_size(t))
-		return trace_passed(IS_WRONG);
+		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
 	if (!rt_window_has(window, t->bytes))
-		return trace_passed(t->bytes < window->from ? IS_SMALL : IS_LARGE);
+		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
 	return (sides_look(t) && (!coll_is_reduce(take->kind) || reduce_look(t))) ||
-	       trace_passed(IS_WRONG);
+	       trace_rejected(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
@@ -208,19 +208,19 @@ static bool run(struct take *take, int *rc)
 		    rc))
 		return *rc;
 	if (is_too_early(&t))
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	life_connect(t.lc);
 	if (t.lc->span && !rt_takes_always(take->kind, t.bytes))
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	if (t.lc->span)
 		return hier_serve(&t, rc) && (take_count(take->kind, true), true);
 	if (!t.lc->rt || take->kind == COLL_BARRIER ||
 	    (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
-		return trace_passed(NOT_SERVED);
+		return trace_rejected(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {
 		sides_finish(&t);
-		return trace_passed(IS_NEW);
+		return trace_rejected(IS_NEW);
 	}
 	*rc = take_conclude(&t, ret < 0 ? ret : 0);
 	take_count(take->kind, true);

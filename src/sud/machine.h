@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What of the signal machinery differs between processors. Private to guard/. One folder a
  * processor. */
-#ifndef SLUICE_GUARD_MACHINE_H
-#define SLUICE_GUARD_MACHINE_H
+#ifndef SLUICE_SUD_MACHINE_H
+#define SLUICE_SUD_MACHINE_H
 
 #include <signal.h>
 #include <stdbool.h>
@@ -20,12 +20,6 @@ extern const char sud_range_start[], sud_range_end[];
 void sud_restorer(void); /* a signal handler's return */
 
 void machine_call_on(void (*fn)(void *arg), void *arg, void *stack_top);
-
-#ifdef __x86_64__ /* the only one with Syscall User Dispatch; the rest is not called elsewhere */
-#define MACHINE_HAS_RESTORER true
-#else
-#define MACHINE_HAS_RESTORER false
-#endif
 
 /* The refused call. False: it is not one of the native calls (another ABI's numbers). */
 bool machine_get_call(const siginfo_t *si, const ucontext_t *uc, struct machine_call *out);

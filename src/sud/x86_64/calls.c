@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "guard/calls.h"
+#include "sud/calls.h"
 
 /* Newer than the headers of old systems. */
 #define NR_epoll_pwait2  441

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "guard/machine.h"
-#include "guard/system.h"
+#include "sud/machine.h"
+#include "sud/sud.h"
 
 #define PASS_BYTES 136u /* red zone and a return address: entry.S */
 #define SYSCALL_BYTES 2u

@@ -9,12 +9,9 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
-#include "base/base.h"
-#include "guard/machine.h"
-#include "guard/system.h"
+#include "sud/machine.h"
+#include "sud/private.h"
 
-#define BIT(signo)    ((uint64_t)1 << ((signo) - 1))
-#define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
 #define KERNEL_RESTORER 0x04000000ul
 #define KERNEL_SIGNALS 64
 #ifdef __GLIBC__
@@ -100,15 +97,13 @@ static bool has_handler(const struct action *a)
  */
 static long set_ours(int signo, const struct taken *t)
 {
-	struct action a = { .handler = (void *)t->ours, .flags = SA_SIGINFO | SA_NODEFER,
+	struct action a = { .handler = (void *)t->ours,
+			    .flags = SA_SIGINFO | SA_NODEFER | KERNEL_RESTORER,
+			    .restorer = sud_restorer,
 			    .mask = BIT(LIBC_CANCEL) };
 
 	if (has_handler(&t->program))
 		a.flags |= t->program.flags & (SA_ONSTACK | SA_RESTART);
-	if (MACHINE_HAS_RESTORER) {
-		a.flags |= KERNEL_RESTORER;
-		a.restorer = sud_restorer;
-	}
 	if (signo == SIGSYS)
 		a.flags |= SA_RESTART;
 	return raw_action(signo, &a, NULL);
@@ -125,8 +120,8 @@ static long set_ours(int signo, const struct taken *t)
  */
 static struct other {
 	_Atomic(void *) handler; /* the program's, behind relay() */
-	void *hid;               /* by which handler's action ... */
-	uint64_t bits;           /* ... these were hidden in its mask */
+	void *masked_by;         /* the handler in whose action ... */
+	uint64_t hidden;         /* ... these were removed from the mask */
 	int flags;               /* of RELAY_FLAGS; the kernel's are relay()'s */
 } others[KERNEL_SIGNALS + 1];
 
@@ -136,14 +131,14 @@ static void relay(int signo, siginfo_t *si, void *ucontext)
 	struct other *o = &others[signo];
 	uint32_t depth;
 
-	if (thread_defer_sig(si, ucontext))
+	if (section_defer_sig(si, ucontext))
 		return;
 	if (o->flags & (int)SA_RESETHAND)
 		raw_action(signo, &dfl, NULL);
-	depth = sud_allow_suspend();
+	depth = section_suspend();
 	((sud_handler *)atomic_load_explicit(&o->handler, memory_order_relaxed))(signo, si,
 										     ucontext);
-	sud_allow_resume(depth);
+	section_resume(depth);
 }
 
 static bool is_other(int signo)
@@ -160,8 +155,8 @@ static void clean_action(int signo)
 	if (!is_other(signo) || (signo >= 32 && signo < 34) /* libc's own */ ||
 	    raw_action(signo, NULL, &a) || !has_handler(&a) || a.handler == (void *)relay)
 		return;
-	o->hid = a.handler;
-	o->bits |= a.mask & NEVER_BLOCKED;
+	o->masked_by = a.handler;
+	o->hidden |= a.mask & NEVER_BLOCKED;
 	a.mask &= ~NEVER_BLOCKED;
 	o->flags = (int)a.flags & RELAY_FLAGS;
 	a.flags = (a.flags & ~(unsigned long)SA_RESETHAND) | SA_SIGINFO;
@@ -270,10 +265,10 @@ static void call_program(int signo, const struct action *a, siginfo_t *si, ucont
 		local.outer_mask = *virtual;
 	*virtual = mask & NEVER_BLOCKED;
 	mask &= ~NEVER_BLOCKED;
-	depth = sud_allow_suspend();
+	depth = section_suspend();
 	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &mask, NULL, sizeof(mask));
 	((sud_handler *)a->handler)(signo, si, uc);
-	sud_allow_resume(depth);
+	section_resume(depth);
 	if (local.handlers)
 		local.handlers--;
 	*virtual = *mask_of(uc) & NEVER_BLOCKED;
@@ -379,15 +374,15 @@ struct sud_relay sud_relay_get(int signo)
 	const struct other *o = &others[is_other(signo) ? signo : 0];
 
 	return (struct sud_relay){ atomic_load_explicit(&o->handler, memory_order_relaxed),
-				       o->hid, o->bits, o->flags };
+				       o->masked_by, o->hidden, o->flags };
 }
 
 void sud_relay_put(int signo, const struct sud_relay *from)
 {
 	if (!is_other(signo))
 		return;
-	others[signo].hid = from->hid;
-	others[signo].bits = from->bits;
+	others[signo].masked_by = from->masked_by;
+	others[signo].hidden = from->hidden;
 	others[signo].flags = from->flags;
 	atomic_store_explicit(&others[signo].handler, from->handler, memory_order_relaxed);
 }
@@ -400,11 +395,11 @@ void sud_relay_set(int signo, struct sigaction *sa)
 	bool relays = is_ours(SIGSYS) && has_handler(&a) && a.handler != (void *)relay &&
 		      !sud_is_vforked();
 
-	if (!is_other(signo) || (!hidden && !o.bits && !relays))
+	if (!is_other(signo) || (!hidden && !o.hidden && !relays))
 		return;
 	mask_to(&sa->sa_mask, mask & ~hidden);
-	o.hid = a.handler;
-	o.bits = hidden;
+	o.masked_by = a.handler;
+	o.hidden = hidden;
 	if (relays) {
 		o.handler = a.handler;
 		o.flags = sa->sa_flags & RELAY_FLAGS;
@@ -420,8 +415,8 @@ void sud_relay_show(const struct sud_relay *o, struct sigaction *sa)
 		sa->sa_sigaction = (sud_handler *)o->handler;
 		sa->sa_flags = (sa->sa_flags & ~RELAY_FLAGS) | o->flags;
 	}
-	if (o->bits && o->hid == (void *)sa->sa_sigaction)
-		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->bits);
+	if (o->hidden && o->masked_by == (void *)sa->sa_sigaction)
+		mask_to(&sa->sa_mask, mask_from(&sa->sa_mask) | o->hidden);
 }
 
 bool sud_relays(void)
@@ -470,13 +465,14 @@ int sud_pending_take(uint64_t set, siginfo_t *out)
 	return 0;
 }
 
-void signals_jumped(bool mask_comes_back)
+void sud_jumped(bool restores_mask)
 {
-	if (base_likely(!local.handlers))
-		return;
-	local.handlers = 0;
-	if (mask_comes_back)
-		*sud_virtual_mask() = local.outer_mask;
+	if (base_unlikely(local.handlers)) {
+		local.handlers = 0;
+		if (restores_mask)
+			*sud_virtual_mask() = local.outer_mask;
+	}
+	section_reset();
 }
 
 /* ---- another program takes this one's place, or inherits from it ------------------------- */

@@ -18,24 +18,20 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "guard/calls.h"
-#include "guard/machine.h"
-#include "guard/private.h"
-#include "guard/system.h"
+#include "os/os.h"
+#include "sud/calls.h"
+#include "sud/machine.h"
+#include "sud/private.h"
 
-#ifndef PR_SET_SYSCALL_USER_DISPATCH
-#define PR_SET_SYSCALL_USER_DISPATCH 59
-#define PR_SYS_DISPATCH_OFF 0
-#define PR_SYS_DISPATCH_ON 1
-#endif
 #ifndef SYS_USER_DISPATCH
 #define SYS_USER_DISPATCH 2
 #endif
 
-#define BITS(signo) ((uint64_t)1 << ((signo) - 1))
 #define IOVS_AT_A_TIME 16u
 #define STRING_MAX 8192u
 #define TIDY_EVERY 16u /* system calls that are looked at: each costs 1 us, tidying up once 10 */
+
+static const struct sud_ops *ops; /* set before SIGSYS is taken */
 
 /* What a call meets. MET: [addr, addr + bytes) is guarded. */
 enum verdict { CLEAR, MET, UNKNOWN };
@@ -50,7 +46,7 @@ static enum verdict look(struct meeting *m, uint64_t addr, uint64_t bytes, bool 
 {
 	uint64_t end = addr + bytes < addr ? UINT64_MAX : addr + bytes;
 
-	if (base_likely(!guard_may_touch(addr, end)) || !guard_overlaps_sig(addr, end, write))
+	if (!ops->overlaps(addr, end, write))
 		return CLEAR;
 	*m = (struct meeting){ addr, end - addr, write };
 	return MET;
@@ -122,7 +118,7 @@ static enum verdict look_at_string(struct meeting *m, uint64_t addr)
 	char part[256];
 	uint64_t end = addr + STRING_MAX;
 
-	if (base_likely(!guard_may_touch(addr, end)))
+	if (!ops->overlaps(addr, end, false))
 		return CLEAR;
 	while (addr < end) {
 		size_t bytes = base_min_u64(sizeof(part), OS_PAGE - addr % OS_PAGE);
@@ -257,11 +253,11 @@ static void make_way(const struct meeting *m, const struct machine_call *c, ucon
 
 	sud_fault_begin_sig(&f);
 	if (m)
-		guard_touch_sig(m->addr, m->bytes, m->write);
+		ops->touch(m->addr, m->bytes, m->write);
 	else
-		guard_complete_all_sig();
+		ops->complete_all();
 	if (!m)
-		again = must_happen_in_place(c) || guard_wait_interrupted();
+		again = must_happen_in_place(c) || sud_wait_interrupted();
 	sud_fault_end_sig(&f);
 	if (again)
 		machine_restart(uc);
@@ -295,7 +291,7 @@ static void tidy_on_stack(void *arg)
 
 	(void)arg;
 	sud_fault_begin_sig(&f);
-	guard_tidy_sig();
+	ops->tidy();
 	sud_fault_end_sig(&f);
 }
 
@@ -346,8 +342,9 @@ static void sigsys(int signo, siginfo_t *si, void *ucontext)
 		sud_chain_sig(signo, si, ucontext);
 }
 
-int sud_install(void)
+int dispatch_install(const struct sud_ops *given)
 {
+	ops = given;
 	return sud_signal_install(SIGSYS, sigsys);
 }
 
@@ -368,9 +365,4 @@ int sud_probe(char *reason, size_t cap)
 	else if (ret)
 		snprintf(reason, cap, "Syscall User Dispatch is refused: %s", strerror((int)-ret));
 	return (int)ret;
-}
-
-void sud_set_armed(bool armed)
-{
-	threads_store_armed(armed);
 }

@@ -9,9 +9,7 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
-#include "guard/private.h"
-#include "guard/system.h"
-#include "guard/threads.h"
+#include "sud/private.h"
 
 /* ---- trust: calls of this thread that nobody looks at ------------------------------------ */
 
@@ -21,7 +19,7 @@ static void set_depth(struct thread *t, uint32_t depth)
 	uint32_t now = atomic_load_explicit(&t->word, memory_order_relaxed);
 
 	while (!atomic_compare_exchange_weak_explicit(&t->word, &now,
-						      thread_word(depth, now & WANTED),
+						      thread_word(depth, now & ARMED),
 						      memory_order_relaxed, memory_order_relaxed))
 		;
 }
@@ -37,28 +35,28 @@ void sud_allow_push(void)
 		return;
 	if (base_unlikely(!t->has_own_selector && t->is_dispatched))
 		thread_own_selector(t);
-	set_depth(t, thread_trust(t) + 1);
+	set_depth(t, thread_depth(t) + 1);
 }
 
 void sud_allow_pop(void)
 {
 	struct thread *t = sud_local.thread;
 
-	if (t && thread_trust(t)) /* else it began before there was anything to trust */
-		set_depth(t, thread_trust(t) - 1);
+	if (t && thread_depth(t)) /* else it began before there was anything to trust */
+		set_depth(t, thread_depth(t) - 1);
 }
 
-uint32_t sud_allow_suspend(void)
+uint32_t section_suspend(void)
 {
 	struct thread *t = sud_local.thread;
-	uint32_t depth = t ? thread_trust(t) : 0;
+	uint32_t depth = t ? thread_depth(t) : 0;
 
 	if (base_unlikely(depth))
 		set_depth(t, 0);
 	return depth;
 }
 
-void sud_allow_resume(uint32_t depth)
+void section_resume(uint32_t depth)
 {
 	if (base_unlikely(depth) && sud_local.thread)
 		set_depth(sud_local.thread, depth);
@@ -71,7 +69,7 @@ void sud_allow_resume(uint32_t depth)
  * whose stack a handler may not expect. relay() asks here instead; the signal is kept, and sent
  * again to this thread when the section ends. One is enough: until then all others are blocked.
  */
-bool thread_defer_sig(const siginfo_t *si, void *ucontext)
+bool section_defer_sig(const siginfo_t *si, void *ucontext)
 {
 	uint64_t all = PROGRAMS_SIGNALS & ~NEVER_BLOCKED;
 	ucontext_t *uc = ucontext;
@@ -184,11 +182,11 @@ void sud_exit(void)
 
 /* In a fault nothing is let through: a handler that ran on top of this one could jump away over it.
  * It runs when this one has returned: guard_wait_interrupted(). */
-void guard_wait_begin(void)
+void sud_wait_begin(void)
 {
-	if (uffd_waits() || sud_local.waiting || sud_local.in_fault || !sud_local.enters)
+	if (sud_local.waiting || sud_local.in_fault || !sud_local.enters)
 		return;
-	sud_local.waiting_trust = sud_allow_suspend();
+	sud_local.waiting_depth = section_suspend();
 	sud_local.waiting = true;
 	if (sud_local.is_blocked)
 		unblock();
@@ -196,7 +194,7 @@ void guard_wait_begin(void)
 		handlers_may_run();
 }
 
-void guard_wait_end(void)
+void sud_wait_end(void)
 {
 	if (!sud_local.waiting)
 		return;
@@ -204,22 +202,17 @@ void guard_wait_end(void)
 		block_all();
 	sud_local.waiting = false;
 	in_order();
-	sud_allow_resume(sud_local.waiting_trust);
+	section_resume(sud_local.waiting_depth);
 }
 
-bool sud_in_fault(void)
-{
-	return sud_local.in_fault;
-}
-
-bool guard_wait_interrupted(void)
+bool sud_wait_interrupted(void)
 {
 	return sud_local.in_fault && sud_local.has_deferred;
 }
 
 void sud_fault_begin_sig(struct sud_fault *f)
 {
-	*f = (struct sud_fault){ sud_local.enters, sud_local.waiting_trust, errno,
+	*f = (struct sud_fault){ sud_local.enters, sud_local.waiting_depth, errno,
 				    sud_local.in_fault, sud_local.waiting };
 	sud_local.enters = 0;
 	sud_local.in_fault = true;
@@ -234,7 +227,7 @@ void sud_fault_end_sig(const struct sud_fault *f)
 	sud_allow_pop();
 	in_order();
 	sud_local.enters = f->saved_enters;
-	sud_local.waiting_trust = f->saved_trust;
+	sud_local.waiting_depth = f->saved_allowed;
 	sud_local.in_fault = f->saved_in_fault;
 	sud_local.waiting = f->saved_waiting;
 	in_order();
@@ -244,17 +237,16 @@ void sud_fault_end_sig(const struct sud_fault *f)
 	errno = f->saved_errno;
 }
 
-void threads_jumped(void)
+void section_reset(void)
 {
 	if (base_likely(!sud_local.thread || (!sud_local.in_fault && !sud_local.enters &&
-						!thread_trust(sud_local.thread))))
+						!thread_depth(sud_local.thread))))
 		return;
 	sud_local.in_fault = sud_local.waiting = false;
 	sud_local.enters = 0;
 	sud_local.has_deferred = false;
 	set_depth(sud_local.thread, 0);
 }
-
 
 /* ---- other programs ---------------------------------------------------------------------- */
 
@@ -265,31 +257,20 @@ bool sud_is_vforked(void)
 	return t && sud_syscall(SYS_gettid) != t->tid;
 }
 
-void guard_complete(void)
+void sud_exec_begin(void)
 {
-	if (base_likely(!atomic_load_explicit(&guard_hi, memory_order_relaxed)) ||
-	    sud_is_vforked())
-		return;
-	sud_enter();
-	guard_complete_all_sig();
-	sud_exit();
-}
+	bool allows = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
 
-void guard_exec_begin(void)
-{
-	bool trusts = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
-
-	guard_complete();
-	if (trusts && !sud_is_vforked())
+	if (allows && !sud_is_vforked())
 		sud_allow_push();
 	signals_exec_mask(true);
 }
 
-void guard_exec_end(void)
+void sud_exec_end(void)
 {
-	bool trusts = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
+	bool allows = atomic_load_explicit(&sud_is_required, memory_order_relaxed);
 
 	signals_exec_mask(false);
-	if (trusts && !sud_is_vforked())
+	if (allows && !sud_is_vforked())
 		sud_allow_pop();
 }

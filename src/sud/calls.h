@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which memory of the caller a system call reads and writes, as data. Private to guard/.
+ * Which memory of the caller a system call reads and writes, as data. Private to sud/.
  *
  * A call that is not in the table may do anything: with it, everything pending is completed first.
  * So are calls that make a copy of the process or end it, and those whose memory is named by memory
  * that nobody here understands.
  */
-#ifndef SLUICE_GUARD_CALLS_H
-#define SLUICE_GUARD_CALLS_H
+#ifndef SLUICE_SUD_CALLS_H
+#define SLUICE_SUD_CALLS_H
 
 #include <stddef.h>
 #include <stdint.h>

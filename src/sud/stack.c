@@ -8,9 +8,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "base/base.h"
-#include "guard/machine.h"
-#include "guard/system.h"
+#include "sud/machine.h"
+#include "sud/private.h"
 
 #define STACK_BYTES ((size_t)128 << 10)
 #define NEEDED_BYTES ((size_t)80 << 10)

@@ -18,16 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guard/machine.h"
-#include "guard/private.h"
-#include "guard/system.h"
-#include "guard/threads.h"
-
-#ifndef PR_SET_SYSCALL_USER_DISPATCH
-#define PR_SET_SYSCALL_USER_DISPATCH 59
-#define PR_SYS_DISPATCH_OFF 0
-#define PR_SYS_DISPATCH_ON 1
-#endif
+#include "sud/machine.h"
+#include "sud/private.h"
 
 #define CHUNK 128
 #define NOT_BLOCKED BIT(SIGKILL) /* no mask has this */
@@ -35,8 +27,8 @@
 __thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
 static struct thread first_chunk[CHUNK];
 static struct thread *all_threads; /* grows at its head */
-static _Atomic uint32_t known_count;   /* not FREE; written under the lock, as is the next */
-static _Atomic uint32_t covered_count; /* PROTECTED, OURS, EXPECTED */
+static _Atomic uint32_t known_count;   /* not THREAD_FREE; written under the lock, as is the next */
+static _Atomic uint32_t covered_count; /* THREAD_DISPATCHED, THREAD_OWN, THREAD_EXPECTED */
 static _Atomic uint32_t lock_word;
 _Atomic bool sud_is_required;
 static _Atomic bool
@@ -90,22 +82,22 @@ static void unlock(uint64_t old)
 	atomic_signal_fence(memory_order_seq_cst);
 	if (old != NOT_BLOCKED)
 		sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	if (base_unlikely(sud_local.told_in_lock)) {
-		sud_local.told_in_lock = false;
+	if (base_unlikely(sud_local.enable_after_lock)) {
+		sud_local.enable_after_lock = false;
 		tell(sud_local.thread);
 	}
 }
 
 /* ---- records ----------------------------------------------------------------------------- */
 
-static bool is_covered(enum state s)
+static bool is_covered(enum thread_state s)
 {
-	return s == PROTECTED || s == OURS || s == EXPECTED;
+	return s == THREAD_DISPATCHED || s == THREAD_OWN || s == THREAD_EXPECTED;
 }
 
-static void set_state(struct thread *t, enum state s)
+static void set_state(struct thread *t, enum thread_state s)
 {
-	uint32_t known = (uint32_t)(s != FREE) - (uint32_t)(t->state != FREE);
+	uint32_t known = (uint32_t)(s != THREAD_FREE) - (uint32_t)(t->state != THREAD_FREE);
 	uint32_t covered = (uint32_t)is_covered(s) - (uint32_t)is_covered(t->state);
 
 	atomic_fetch_add_explicit(&known_count, known, memory_order_relaxed);
@@ -137,7 +129,7 @@ static struct thread *take_record(void)
 {
 	for (int tries = 0; tries < 2; tries++) {
 		for (struct thread *t = all_threads; t; t = t->next)
-			if (t->state == FREE)
+			if (t->state == THREAD_FREE)
 				return t;
 		if (!grow())
 			break;
@@ -151,7 +143,7 @@ static void set_own(struct thread *t, bool own)
 	t->has_own_selector = own;
 }
 
-static void clear_record(struct thread *t, enum state s)
+static void clear_record(struct thread *t, enum thread_state s)
 {
 	set_state(t, s);
 	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
@@ -188,7 +180,7 @@ static int switch_on_own(struct thread *t)
 {
 	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
 
-	atomic_store_explicit(&t->word, thread_word(thread_trust(t), wanted), memory_order_relaxed);
+	atomic_store_explicit(&t->word, thread_word(thread_depth(t), wanted), memory_order_relaxed);
 	return switch_on(t, true);
 }
 
@@ -196,14 +188,14 @@ static int switch_on_own(struct thread *t)
  * at. */
 static void protect(struct thread *t)
 {
-	if (t->state == OURS || t->state == PROTECTED)
+	if (t->state == THREAD_OWN || t->state == THREAD_DISPATCHED)
 		return;
 	if (!atomic_load_explicit(&is_looking, memory_order_relaxed))
-		set_state(t, REACHED);
-	else if (!(thread_trust(t) ? switch_on_own(t) : switch_on(t, false)))
-		set_state(t, PROTECTED);
+		set_state(t, THREAD_REACHED);
+	else if (!(thread_depth(t) ? switch_on_own(t) : switch_on(t, false)))
+		set_state(t, THREAD_DISPATCHED);
 	else
-		set_state(t, KNOWN);
+		set_state(t, THREAD_KNOWN);
 }
 
 void thread_own_selector(struct thread *t)
@@ -218,13 +210,13 @@ void thread_own_selector(struct thread *t)
  * looked at. */
 static void rest(struct thread *t)
 {
-	if (!t || t->state != PROTECTED || !t->arms || stays_on)
+	if (!t || t->state != THREAD_DISPATCHED || !t->arms || stays_on)
 		return;
 	switch_off(t);
-	set_state(t, REACHED);
+	set_state(t, THREAD_REACHED);
 }
 
-void threads_store_armed(bool armed)
+void sud_set_armed(bool armed)
 {
 	uint32_t left;
 
@@ -241,7 +233,7 @@ void threads_store_armed(bool armed)
 		left--;
 		now = atomic_load_explicit(&t->word, memory_order_relaxed);
 		do {
-			next = thread_word(now / TRUST, armed);
+			next = thread_word(now / DEPTH, armed);
 		} while (!atomic_compare_exchange_weak_explicit(&t->word, &now, next,
 								memory_order_relaxed,
 								memory_order_relaxed));
@@ -285,9 +277,9 @@ static void at_thread_exit(void *round)
 		return;
 	old = lock();
 	sud_local.thread = NULL;
-	sud_local.ended = true;
+	sud_local.has_ended = true;
 	switch_off(t); /* libc ends a thread with every signal blocked */
-	clear_record(t, FREE);
+	clear_record(t, THREAD_FREE);
 	unlock(old);
 }
 
@@ -307,7 +299,7 @@ static void enter_record(struct thread *t)
 	t->tid = (int)sud_syscall(SYS_gettid);
 	old = lock();
 	sud_local.thread = t;
-	set_state(t, KNOWN);
+	set_state(t, THREAD_KNOWN);
 	if (atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		protect(t);
 	unlock(old);
@@ -319,7 +311,7 @@ struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_byt
 	struct thread *t = take_record();
 
 	if (t) {
-		clear_record(t, EXPECTED);
+		clear_record(t, THREAD_EXPECTED);
 		t->start = *start;
 		t->stack_bytes = stack_bytes;
 		t->stack_low = t->stack_high = 0;
@@ -336,7 +328,7 @@ void sud_thread_abandon(struct thread *t)
 	if (!t)
 		return;
 	old = lock();
-	clear_record(t, FREE);
+	clear_record(t, THREAD_FREE);
 	unlock(old);
 }
 
@@ -369,7 +361,7 @@ struct thread *thread_self(void)
 {
 	struct thread *t = sud_local.thread;
 
-	if (base_likely(t) || sud_local.ended)
+	if (base_likely(t) || sud_local.has_ended)
 		return t;
 	t = sud_thread_expect(&(struct sud_start){ NULL, NULL }, 0);
 	if (!t)
@@ -382,7 +374,7 @@ struct thread *thread_self(void)
 
 bool sud_is_own_thread(void)
 {
-	return sud_local.thread && sud_local.thread->state == OURS;
+	return sud_local.thread && sud_local.thread->state == THREAD_OWN;
 }
 
 void sud_own_thread(void)
@@ -394,18 +386,9 @@ void sud_own_thread(void)
 		return;
 	old = lock();
 	switch_off(t);
-	set_state(t, OURS);
+	set_state(t, THREAD_OWN);
 	unlock(old);
 	sud_syscall(SYS_rt_sigprocmask, SIG_BLOCK, &programs, NULL, sizeof(programs));
-}
-
-void guard_open(uintptr_t start, uintptr_t end)
-{
-	if (base_likely(!guard_may_touch(start, end)))
-		return;
-	sud_enter();
-	guard_touch_sig(start, end - start, true);
-	sud_exit();
 }
 
 /* ---- all threads ------------------------------------------------------------------------- */
@@ -419,8 +402,8 @@ static void after_fork_child(void)
 	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
 	stays_on = false;
 	for (struct thread *t = all_threads; t; t = t->next)
-		clear_record(t, t == sud_local.thread ? KNOWN
-							: FREE); /* dispatch is not inherited */
+		clear_record(t, t == sud_local.thread ? THREAD_KNOWN
+							: THREAD_FREE); /* dispatch is not inherited */
 	atomic_store_explicit(&known_count, sud_local.thread ? 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&covered_count, 0, memory_order_relaxed);
 	if (sud_local.thread)
@@ -458,7 +441,7 @@ bool thread_enable_sig(const siginfo_t *si, void *ucontext)
 	if (!t)
 		return true;
 	if (sud_local.in_lock) {
-		sud_local.told_in_lock = true;
+		sud_local.enable_after_lock = true;
 		return true;
 	}
 	old = lock();
@@ -475,24 +458,22 @@ static void protect_all(struct thread *self)
 {
 	protect(self);
 	for (struct thread *t = all_threads; t; t = t->next)
-		if ((t->state == KNOWN || t->state == REACHED) && t != self) {
+		if ((t->state == THREAD_KNOWN || t->state == THREAD_REACHED) && t != self) {
 			stays_on |= t->arms;
 			tell(t);
-			set_state(t, TOLD);
+			set_state(t, THREAD_SIGNALLED);
 		}
 }
 
-int sud_init(bool dispatch)
+int sud_init(const struct sud_ops *ops)
 {
 	struct thread *self = thread_self();
 	uint64_t old;
 	int ret;
 
-	if (!dispatch)
-		return 0;
 	if (!self)
 		return -ENOMEM;
-	ret = sud_install();
+	ret = dispatch_install(ops);
 	if (ret)
 		return ret;
 	old = lock();
@@ -500,7 +481,7 @@ int sud_init(bool dispatch)
 	protect(self);
 	unlock(old);
 	make_mask_virtual();
-	return self->state == KNOWN ? -ENOSYS : 0;
+	return self->state == THREAD_KNOWN ? -ENOSYS : 0;
 }
 
 bool sud_is_enabled(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }

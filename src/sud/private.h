@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Shared by the files of sud/ only: records of threads, and what one thread is doing.
+ *
+ * The kernel reads one byte a thread, its selector, at each system call. Threads that never call the
+ * host MPI share one selector, so that arming costs one store for all of them; the first
+ * sud_allow_push() of a thread gives it its own. An own selector is the low byte of a word that is
+ * only changed as a whole:
+ *
+ *   word = selector | ARMED * (memory is closed) | DEPTH * (depth of sud_allow_push)
+ *   selector == BLOCK  iff  ARMED and depth 0
+ */
+#ifndef SLUICE_SUD_PRIVATE_H
+#define SLUICE_SUD_PRIVATE_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "sud/handler.h"
+#include "sud/program.h"
+#include "sud/sud.h"
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_OFF 0
+#define PR_SYS_DISPATCH_ON 1
+#endif
+
+#define SELECTOR_BLOCK 1u
+#define ARMED          0x100u
+#define DEPTH          0x10000u
+
+#define BIT(signo)  ((uint64_t)1 << ((signo) - 1))
+#define ALL_SIGNALS (~(uint64_t)0)
+/* Without libc's own two: setuid() waits until every thread has answered. */
+#define PROGRAMS_SIGNALS (ALL_SIGNALS & ~(BIT(32) | BIT(33)))
+#define NEVER_BLOCKED (BIT(SIGSEGV) | BIT(SIGSYS))
+
+enum thread_state {
+	THREAD_FREE,
+	THREAD_EXPECTED,   /* about to be made */
+	THREAD_KNOWN,      /* not dispatched, and signals may not reach it */
+	THREAD_SIGNALLED,  /* the signal that enables it is on its way */
+	THREAD_REACHED,    /* its mask is right, its system calls are not dispatched */
+	THREAD_DISPATCHED,
+	THREAD_OWN,        /* Sluice's */
+};
+
+struct thread {
+	_Atomic uint32_t word;
+	enum thread_state state; /* under the lock, as all below */
+	bool has_own_selector;   /* the kernel reads `word`; read by the thread without the lock */
+	bool is_dispatched;      /* prctl done; likewise */
+	bool arms;               /* closes memory: dispatched only while some is closed */
+	int tid;
+	uintptr_t stack_low, stack_high; /* set before the thread runs the program's code */
+	struct sud_start start;
+	size_t stack_bytes;
+	uint64_t virtual_mask;   /* of the creator, for the thread to inherit */
+	struct thread *next;     /* all records, never removed */
+};
+
+/* Of this thread, used by it and by signals that interrupt it. */
+struct sud_local {
+	struct thread *thread;
+	uint64_t mask;          /* in force again when a section with blocked signals ends */
+	uint64_t virtual_mask;
+	volatile uint32_t enters; /* depth of sud_enter() */
+	int cancel_state;       /* restored by sud_exit() */
+	uint32_t waiting_depth; /* of sud_allow_push(), between wait_begin and wait_end */
+	volatile bool in_fault, waiting;
+	bool is_blocked;        /* signals, by the kernel: sud_enter() before sud_init() */
+	volatile bool has_deferred;
+	siginfo_t deferred;     /* a signal that arrived in a section */
+	volatile bool in_lock, enable_after_lock;
+	bool has_ended;         /* its record is freed, and it may not get another */
+};
+
+extern __thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
+extern _Atomic bool sud_is_required; /* sud_init() was called */
+
+static inline uint32_t thread_depth(const struct thread *t)
+{
+	return atomic_load_explicit(&t->word, memory_order_relaxed) / DEPTH;
+}
+
+static inline uint32_t thread_word(uint32_t depth, bool armed)
+{
+	return depth * DEPTH | (armed ? ARMED : 0) | (armed && !depth ? SELECTOR_BLOCK : 0);
+}
+
+/* ---- threads.c --------------------------------------------------------------------------- */
+
+/* Returns: this thread's record, made now when it has none (the program's first thread, or a thread
+ * that was made by a raw call); NULL without memory, and at the thread's end. */
+struct thread *thread_self(void);
+/* The kernel reads this thread's own word from now on; the thread is dispatched already. */
+void thread_own_selector(struct thread *t);
+/* Handles the signal by which sud_enable_threads() reaches a thread. Returns: false when it was
+ * another. Context: SIGSYS's handler. */
+bool thread_enable_sig(const siginfo_t *si, void *ucontext);
+/* Is there certainly this much stack below `here`? */
+bool thread_has_stack(uintptr_t here, size_t bytes);
+
+/* ---- sections.c -------------------------------------------------------------------------- */
+
+/* A signal of the program has come inside a section: keeps it until the section ends.
+ * Returns: false outside sections. */
+bool section_defer_sig(const siginfo_t *si, void *ucontext);
+/* A handler of the program runs on top of allowed calls: its own calls are dispatched. */
+uint32_t section_suspend(void);
+void section_resume(uint32_t depth);
+/* Ends every section of this thread: sud_jumped(). */
+void section_reset(void);
+
+/* ---- signals.c, sud.c -------------------------------------------------------------------- */
+
+/* sud_exec_begin() / end(): what a new program inherits. */
+void signals_exec_mask(bool begin);
+/* Takes SIGSYS. Returns: 0 or -errno. */
+int dispatch_install(const struct sud_ops *ops);
+
+#endif
