@@ -14,9 +14,9 @@
 #include "node/node.h"
 #include "progress/progress.h"
 #include "region/region.h"
+#include "policy/policy.h"
 #include "rt/collective.h"
 #include "rt/early.h"
-#include "rt/policy.h"
 #include "rt/rt.h"
 #include "trace/trace.h"
 
@@ -54,7 +54,6 @@ struct rt_comm {
 	struct lanes *lanes; /* NULL: collectives are in the order of their start */
 	bool prefer_vm;
 	bool is_crowded; /* ranks share CPUs */
-	enum policy_host host;
 	bool takes_requests;
 	bool thread_multiple;
 	int worker_group; /* what the worker process calls this one; 0: it does not know it */
@@ -176,6 +175,9 @@ void attendant_own_thread(void);
 /* The channel has done what it could for this one: exec_leave()'s callback. */
 void pending_drained(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
+
+/* Where ranks share CPUs: see policy_crowded(). */
+void rt_crowded(enum coll kind, int ranks, uint64_t *out_again, uint64_t *out_always);
 
 /* ---- reuse.c ----------------------------------------------------------------------------- */
 

@@ -100,8 +100,7 @@ void request_meet(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
  * at. */
-uint64_t rt_threshold_bytes[COLL_COUNT], rt_gate_bytes[COLL_COUNT];
-struct rt_window rt_request_gate[COLL_COUNT];
+struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
 struct sizes types_sizes;
 bool take_call(struct take *take, int *rc) { return false; }
 int take_passed(const struct take *take, int rc) { return rc; }

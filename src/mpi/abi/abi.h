@@ -177,7 +177,7 @@ void life_release(struct life_comm *lc);
 bool life_is_gone(struct life_comm *lc); /* freed by the program */
 /*
  * A nonblocking call must not wait for others, so it cannot connect a communicator. It says how
- * much it wishes that (rt_request_wish); the next blocking collective on it, which all ranks call,
+ * much it wishes that (policy_connect_credit); the next blocking collective on it, which all ranks call,
  * connects it (request_meet).
  */
 void life_want(struct life_comm *lc, uint32_t wish);
@@ -249,17 +249,16 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 
 /* Likewise: one that the gate leaves to the library. */
 static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count,
-				   const struct rt_window *gate)
+				   const struct coll_gate *gate)
 {
 	uint64_t bound = abi_size_bound(datatype), size;
 
 	if (!bound || count >= (uint64_t)1 << 40)
 		return false;
-	if (base_likely(count * bound < gate->from))
+	if (base_likely(count * bound < gate->gate))
 		return true;
 	size = types_known_size(datatype, bound);
-	return size && (count * size < gate->from || rt_hole_has(gate->holes[0], count * size) ||
-			rt_hole_has(gate->holes[1], count * size));
+	return size && coll_gate_passes(gate, count * size);
 }
 
 /* An array of counts or displacements, of int or of MPI_Count. Reading it touches the program's

@@ -451,7 +451,7 @@ void life_want(struct life_comm *lc, uint32_t wish)
 	pthread_mutex_lock(&life.lock);
 	if (!lc->is_wanted && !lc->is_asked) {
 		lc->wishes += wish;
-		lc->is_wanted = lc->wishes > rt_request_patience();
+		lc->is_wanted = lc->wishes > rt_connect_threshold();
 		if (lc->is_wanted)
 			rt_watch();
 	}

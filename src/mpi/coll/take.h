@@ -137,7 +137,7 @@ int take_passed(const struct take *take, int rc); /* returns rc */
  * already. take_prepare(): 0 or -errno, and take_conclude() is due in any case, with what rt said;
  * it returns what the program is to get, and the communicator's error handler has been called.
  */
-bool take_look(struct taken *t, const struct take *take, const struct rt_window *window, int *rc);
+bool take_look(struct taken *t, const struct take *take, const struct coll_gate *gate, int *rc);
 int take_prepare(struct taken *t);
 int take_conclude(struct taken *t, int err);
 /* The same, where it will be done again as it was prepared. */

@@ -66,7 +66,20 @@ static void look_at_place(struct taken *t)
 		take->send = take->recv;
 }
 
-bool take_look(struct taken *t, const struct take *take, const struct rt_window *window, int *rc)
+/* Does the gate admit calls of this size? */
+static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
+{
+	switch (policy_admit(gate, bytes)) {
+	case ADMIT_NOT_SMALL:
+		return trace_rejected(IS_SMALL);
+	case ADMIT_NOT:
+		return trace_rejected(IS_LARGE);
+	default:
+		return true;
+	}
+}
+
+bool take_look(struct taken *t, const struct take *take, const struct coll_gate *gate, int *rc)
 {
 	const struct take_side *own = sides_own(take);
 	uint64_t own_bytes;
@@ -77,16 +90,16 @@ bool take_look(struct taken *t, const struct take *take, const struct rt_window 
 	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
 		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
-	if (own && !rt_window_has(window, own_bytes))
-		return trace_rejected(own_bytes < window->from ? IS_SMALL : IS_LARGE);
+	if (own && !is_admitted(gate, own_bytes))
+		return false;
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
 	if (!sides_size(t))
 		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
-	if (!rt_window_has(window, t->bytes))
-		return trace_rejected(t->bytes < window->from ? IS_SMALL : IS_LARGE);
+	if (!is_admitted(gate, t->bytes))
+		return false;
 	return (sides_look(t) && (!coll_is_reduce(take->kind) || reduce_look(t))) ||
 	       trace_rejected(IS_WRONG);
 }
@@ -177,7 +190,7 @@ void take_count(enum coll kind, bool is_taken)
 /* What only buffers that are used again would make faster: a program may never call it twice. */
 static bool is_too_early(struct taken *t)
 {
-	return !t->lc->is_asked && !rt_takes_always(t->take.kind, t->bytes) &&
+	return !t->lc->is_asked && policy_admit(&rt_gates[COLL_BLOCKING][t->take.kind], t->bytes) != ADMIT_ALWAYS &&
 	       t->lc->passed++ < FIRST_PASSED;
 }
 
@@ -199,18 +212,16 @@ static int prepare_and_run(struct taken *t)
 
 static bool run(struct take *take, int *rc)
 {
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][take->kind];
 	struct taken t;
 	int ret;
 
-	if (!take_look(
-		    &t, take,
-		    &(struct rt_window){ .from = rt_threshold_bytes[take->kind], .to = UINT64_MAX },
-		    rc))
+	if (!take_look(&t, take, gate, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_rejected(IS_NEW);
 	life_connect(t.lc);
-	if (t.lc->span && !rt_takes_always(take->kind, t.bytes))
+	if (t.lc->span && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(IS_NEW);
 	if (t.lc->span)
 		return hier_serve(&t, rc) && (take_count(take->kind, true), true);
@@ -229,13 +240,14 @@ static bool run(struct take *take, int *rc)
 
 bool take_call(struct take *take, int *rc)
 {
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][take->kind];
 	const struct take_side *own = sides_own(take);
 	bool is_small = own ? traced_begin(&take->traced, take->name, take->caller, own->type,
-					   own->count, rt_threshold_bytes[take->kind])
+					   own->count, gate->from)
 			    : traced_begin(&take->traced, take->name, take->caller,
-					   ABI_DATATYPE_NULL, 0, rt_threshold_bytes[take->kind]);
+					   ABI_DATATYPE_NULL, 0, gate->from);
 
-	if (is_small || rt_is_off(take->kind))
+	if (is_small || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
 	if (run(take, rc)) {

@@ -162,16 +162,17 @@ def take(f):
 
 def is_passed(form, term, gate):
     args = f'{term.args[2]}, (uint64_t){term.args[1]}'
-    return f'types_is_small({args}, {gate})' if form == 'blocking' else f'types_is_passed({args}, &{gate})'
+    return f'types_is_small({args}, {gate}.gate)' if form == 'blocking' else f'types_is_passed({args}, &{gate})'
 
 
 def gate(f):
     """Goes to the library without another look: by what all ranks know, or not at all."""
     form = form_of(f)[1]
-    name = f'{"rt_gate_bytes" if form == "blocking" else "rt_request_gate"}[COLL_{base_of(f).upper()}]'
+    kind = 'COLL_BLOCKING' if form == 'blocking' else 'COLL_NONBLOCKING'
+    name = f'rt_gates[{kind}][COLL_{base_of(f).upper()}]'
     counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
     if not counted:
-        return f'{name if form == "blocking" else name + ".from"} == UINT64_MAX'
+        return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
         return is_passed(form, f.terms[-1], name)
     # which side counts is known at the root only; elsewhere the other side means nothing, and when that looks

@@ -103,10 +103,10 @@ static bool look(const struct take *take, struct request *spare, struct request 
 	struct request *r;
 	struct life_comm *lc;
 
-	if (rt_request_window[take->kind].from == UINT64_MAX)
+	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
 		return false;
 	r = request_get(spare);
-	if (take_look(&r->taken, take, &rt_request_window[take->kind], rc)) {
+	if (take_look(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
 		lc = r->taken.lc;
 		if (life_connect(lc) && (!take_is_neighbours(take->kind) || lc->has_neighbours) &&
 		    rt_request_suits(lc->rt) && request_may_fly(r) && life_connect_lanes(lc)) {
@@ -150,7 +150,7 @@ bool request_init(const struct take *take, MPI_Request *request, int *rc)
 
 	*rc = 0;
 	if (!request || !look(take, &spare, &r, rc)) {
-		if (rt_request_window[take->kind].from != UINT64_MAX)
+		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
 			take_count(take->kind, false);
 		return *rc;
 	}

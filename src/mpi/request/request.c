@@ -444,13 +444,12 @@ static bool is_used_again(struct request *r)
 {
 	enum coll kind = r->taken.take.kind;
 	uint64_t bytes = r->taken.bytes;
-	int err = r->is_prepared || bytes < rt_request_again_bytes[kind] ? 0
-									 : take_prepare(&r->taken);
+	int err = r->is_prepared ? 0 : take_prepare(&r->taken);
 	bool takes;
 
 	if (err)
 		sides_finish(&r->taken); /* it is found again, and told to the others */
-	r->is_prepared |= !err && bytes >= rt_request_again_bytes[kind];
+	r->is_prepared |= !err;
 	takes = rt_request_takes(r->taken.lc->rt, kind, bytes, err ? NULL : &r->taken.call);
 	if (!takes && r->is_prepared)
 		sides_finish(&r->taken);
@@ -463,10 +462,10 @@ static bool look(const struct take *take, struct request *spare, struct request 
 {
 	struct request *r;
 
-	if (rt_request_window[take->kind].from == UINT64_MAX)
+	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
 		return false;
 	r = request_get(spare);
-	if (take_look(&r->taken, take, &rt_request_window[take->kind], rc)) {
+	if (take_look(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
 		if (take_is_neighbours(take->kind) && r->taken.lc->rt &&
 		    !r->taken.lc->has_neighbours) {
 			trace_rejected("its neighbours are not all of its ranks' node");
@@ -478,13 +477,14 @@ static bool look(const struct take *take, struct request *spare, struct request 
 		} else if (!r->taken.lc->rt) {
 			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
-			life_want(r->taken.lc, rt_request_wish(take->kind, r->taken.bytes));
+			life_want(r->taken.lc, policy_connect_credit(take->kind, r->taken.bytes));
 		} else if (!rt_request_suits(r->taken.lc->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
 			trace_rejected(
 				"it computes with a function that only its own rank could call");
-		} else if (!rt_request_takes_always(take->kind, r->taken.bytes) &&
+		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][take->kind],
+					r->taken.bytes) == ADMIT_REUSED &&
 			   !is_used_again(r)) {
 			trace_rejected("it wins in buffers that are used again only, on which ranks "
 				     "agree in blocking collectives");
@@ -533,7 +533,7 @@ static bool trace_begin(struct take *take)
 
 	return traced_begin(&take->traced, take->name, take->caller,
 			    own ? own->type : ABI_DATATYPE_NULL, own ? own->count : 0,
-			    rt_request_window[take->kind].from);
+			    rt_gates[COLL_NONBLOCKING][take->kind].from);
 }
 
 static bool begin(const struct take *take, MPI_Request *request, int *rc)
@@ -542,7 +542,7 @@ static bool begin(const struct take *take, MPI_Request *request, int *rc)
 
 	*rc = 0;
 	if (!request || !look(take, &spare, &r, rc)) {
-		if (rt_request_window[take->kind].from != UINT64_MAX)
+		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
 			take_count(take->kind, false);
 		return *rc;
 	}
