@@ -158,7 +158,8 @@ def overlap_rows(c, key, sides):
         yield [key[2].removeprefix("overlap-"), size_text(key[4]), key[1], key[3], side,
                number(part["comm"]), number(part["comp"]), number(part["both"]),
                number(part["call"], 3), number(part["use"], 3), number(mid(most), 3),
-               number(mid(share), 3), spread(share, 0), number(mid(block), 3), spread(block), number(mid(plain), 3), len(share),
+               number(mid(share), 3), spread(share, 0), number(mid(block), 3), spread(block),
+               number(mid(plain), 3), len(share),
                said(key, side, JUDGED, *verdicts, "wide" if is_wide(share if free else block) else "")]
 
 

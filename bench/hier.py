@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives over several simulated hosts (namespaces and veth on this machine), plain and with SLUICE_HIER=on in turn.
+"""Collectives over several simulated hosts (namespaces and veth on this machine), plain and with
+SLUICE_HIER=on in turn.
 
 usage: bench/hier.py [--mpi mpich,openmpi] [--ranks 2,2] [--kinds bcast,allreduce,reduce,allgather]
-                     [--sizes 64K,1M,16M] [--rounds 5] [--seconds 0.5] [--rate 10gbit] [--best] [--set NAME=VALUE ...]
+                     [--sizes 64K,1M,16M] [--rounds 5] [--seconds 0.5] [--rate 10gbit] [--best]
+                     [--set NAME=VALUE ...]
 
---rate limits each host's network (tc tbf). One line a size: medians over the rounds of the slowest rank's median time
-in a call (with --best: of its least), plain / Sluice, and the least and the largest ratio of one round.
-"""
+--rate limits each host's network (tc tbf). One line a size: medians over the rounds of the slowest
+rank's median time in a call (with --best: of its least), plain / Sluice, and the least and the
+largest ratio of one round. """
 import argparse
 import json
 import os
@@ -43,8 +45,10 @@ def launch(some, mpi, ranks, kind, o, with_sluice):
     ours = {'SLUICE_HIER': 'on', 'SLUICE_COLL_THRESHOLD': '64K', f'coll:{kind}': 'on',
             **dict(pair.split('=', 1) for pair in o.set)}
     sizes = [str(int(s[:-1]) * UNITS[s[-1]]) for s in o.sizes.split(',')]
-    done = mpi.launch(sum(ranks), mpi.build(PROGRAM), kind, o.seconds, *sizes, sluice=with_sluice, outer=how['outer'],
-                      launcher=how['launcher'], env={**how['env'], **(ours if with_sluice else {})}, timeout=300)
+    done = mpi.launch(sum(ranks), mpi.build(PROGRAM), kind, o.seconds, *sizes, sluice=with_sluice,
+                      outer=how['outer'],
+                      launcher=how['launcher'], env={**how['env'], **(ours if with_sluice else {})},
+                      timeout=300)
     if done.status:
         sys.exit(done.explain())
     lines = [json.loads(line) for line in done.out.splitlines() if line.startswith('{')]
@@ -59,7 +63,8 @@ def compare(some, mpi, ranks, kind, o):
     for size in plain[0]:
         ratios = sorted(p[size] / s[size] for p, s in zip(plain, ours))
         print(f'{mpi.name:8} {"+".join(map(str, ranks)):7} {kind:10} {size >> 10:6} KiB'
-              f' {statistics.median(p[size] for p in plain):9.0f} us {statistics.median(s[size] for s in ours):9.0f} us'
+              f' {statistics.median(p[size] for p in plain):9.0f} us '
+              f'{statistics.median(s[size] for s in ours):9.0f} us'
               f'  x {statistics.median(ratios):.2f}  ({ratios[0]:.2f} to {ratios[-1]:.2f})', flush=True)
 
 

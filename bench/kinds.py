@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every blocking collective, plain and under Sluice in turn: plain time / Sluice's.
 
-bench/kinds.py --library build/dev/src/mpi/libsluice.so --mpi mpich,openmpi --sizes 64K,1M [--force] [NAME=VALUE ...]
+bench/kinds.py --library build/dev/src/mpi/libsluice.so --mpi mpich,openmpi --sizes 64K,1M [--force]
+[NAME=VALUE ...]
 
-NAME=VALUE is set on Sluice's side only; --force takes all kinds from 1 byte on. A launch measures one kind; a cell is
-the median over the rounds of the launches' ratios, for buffers that are used again / new / new with an untouched result;
-of medians, or with --least of the least times, which other work on the machine does not reach.
-"""
+NAME=VALUE is set on Sluice's side only; --force takes all kinds from 1 byte on. A launch measures
+one kind; a cell is the median over the rounds of the launches' ratios, for buffers that are used
+again / new / new with an untouched result; of medians, or with --least of the least times, which
+other work on the machine does not reach. """
 import argparse
 import json
 import statistics
@@ -16,7 +17,8 @@ from collections import defaultdict
 
 import hosts as H
 
-KINDS = ["bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter_block", "scan",
+KINDS = ["bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce",
+         "reduce_scatter_block", "scan",
          "exscan"]
 FAMILIES = ["SCATTER", "ALLGATHER", "ALLTOALL", "REDUCE", "ALLREDUCE", "SCAN", "REDUCE_SCATTER", "VECTOR"]
 MEMORIES = ["again", "new", "untouched"]
@@ -65,7 +67,9 @@ def measure(o, host, what, got):
 
 
 def text_of(n):
-    return f"{n >> 20} MB" if n >= 1 << 20 and n % (1 << 20) == 0 else f"{n >> 10} KB" if n >= 1024 else f"{n} B"
+    if n >= 1 << 20 and n % (1 << 20) == 0:
+        return f"{n >> 20} MB"
+    return f"{n >> 10} KB" if n >= 1024 else f"{n} B"
 
 
 def cell(pairs, least):
@@ -78,9 +82,11 @@ def cell(pairs, least):
 
 def print_host(o, host, got):
     sizes = sorted({k[2] for k in got if k[0] == host.name})
-    print(f"\n{host.title}, {o.ranks} ranks\n\n| | {' | '.join(map(text_of, sizes))} |\n|---|{'---|' * len(sizes)}")
+    print(f"\n{host.title}, {o.ranks} ranks\n\n| | {' | '.join(map(text_of, sizes))} "
+          f"|\n|---|{'---|' * len(sizes)}")
     for what in o.what.split(","):
-        cells = [" / ".join(cell(got.get((host.name, what, n, m)), o.least) for m in o.memory.split(",")) for n in sizes]
+        cells = [" / ".join(cell(got.get((host.name, what, n, m)), o.least) for m in o.memory.split(","))
+                 for n in sizes]
         print(f"| {what} | {' | '.join(cells)} |")
     sys.stdout.flush()
 

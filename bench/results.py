@@ -145,11 +145,14 @@ def losses(runs):
                     faster += x['low'] > 1
                     if x['high'] < 1 and x['pairs'] >= 3:
                         rows.append([short(run['mpi']['version']), s['name'],
-                                     f'{r["label"]} ({r["timed"]}), {r["ranks"]} ranks', side, number(r['sides']['plain']['p50']),
+                                     f'{r["label"]} ({r["timed"]}), {r["ranks"]} ranks', side,
+                                     number(r['sides']['plain']['p50']),
                                      number(r['sides'][side]['p50']), r['unit'], gain(r, side)])
-    text = (f'Of {whole} comparisons with a plain MPI {faster} are faster with 95 % confidence and {len(rows)} slower. '
+    text = (f'Of {whole} comparisons with a plain MPI {faster} are faster with 95 % confidence and '
+            f'{len(rows)} slower. '
             'The slower ones, all of them:')
-    return text + '\n\n' + markdown([['MPI', 'scenario', 'what', 'side', 'plain', 'Sluice', 'unit', 'gain'], *rows])
+    return text + '\n\n' + markdown([['MPI', 'scenario', 'what', 'side', 'plain', 'Sluice', 'unit', 'gain'],
+                                     *rows])
 
 
 def merged(runs):
@@ -173,9 +176,12 @@ def state_text(files):
     troubled = [f for f in files if f['machine']['disturbed']]
     if not troubled:
         return 'Nothing else ran on the machine meanwhile, as far as it tells (see the load of each run).'
-    some = 'These figures are' if len(troubled) == len(files) else f'{len(troubled)} of the {len(files)} runs are'
-    return (f'{some} from a busy machine: other programs ran meanwhile, see the load of each run. What needs an idle core (copies '
-            'behind a computation by worker threads or the worker process) cannot show there;\n`results-early-return.md` has it from '
+    some = 'These figures are' if len(troubled) == len(files) else (
+        f'{len(troubled)} of the {len(files)} runs are')
+    return (f'{some} from a busy machine: other programs ran meanwhile, see the load of each run. What '
+            'needs an idle core (copies '
+            'behind a computation by worker threads or the worker process) cannot show '
+            'there;\n`results-early-return.md` has it from '
             'quieter hours.')
 
 
@@ -200,7 +206,8 @@ def main():
     intro = opt.intro.read_text(encoding='utf-8')
     print(intro.rstrip().replace('@PAPER@', paper_text(runs)).replace('@LOSSES@', losses(runs)).replace(
         '@STATE@', state_text(files)).replace(
-        '@MACHINE@', f'{m["cpu"]}, {m["cores"]} cores, {caches}, {bytes_text(m["memory_bytes"])}, Linux {m["kernel"]}; '
+        '@MACHINE@',
+        f'{m["cpu"]}, {m["cores"]} cores, {caches}, {bytes_text(m["memory_bytes"])}, Linux {m["kernel"]}; '
         + ', '.join(f'{k}: {v}' for k, v in m['settings'].items())).replace(
             '@RUNS@', '\n'.join(map(machine_text, files))))
     for name in names:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Check that src/goal can be built where there is no libc, as in a kernel: with the compiler's own headers and
-two that a kernel has under other names, and with nothing undefined but the four functions that compilers
-call themselves. What decides and verifies is also built without floating-point and vector registers.
+"""Check that src/goal can be built where there is no libc, as in a kernel: with the compiler's own
+headers and two that a kernel has under other names, and with nothing undefined but the four
+functions that compilers call themselves. What decides and verifies is also built without floating-
+point and vector registers.
 
 Usage: check_freestanding.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
 """
@@ -68,7 +69,8 @@ def main():
         problems, objects = build(args.root, args.cc, pathlib.Path(where))
         if not problems:
             missing = symbols(objects, '-u') - symbols(objects, '--defined-only') - ALLOWED
-            problems = [f'src/goal calls {name}, which is not there without a libc' for name in sorted(missing)]
+            problems = [f'src/goal calls {name}, which is not there without a libc'
+                        for name in sorted(missing)]
     print('\n'.join(problems) or f'freestanding: {len(objects)} files need no libc')
     return bool(problems)
 

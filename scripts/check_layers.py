@@ -58,6 +58,8 @@ def check_includes(rules, rel, text, problems):
         for pattern, places in rules.homes:
             if pattern == name and not str(rel).startswith(tuple(places) or ('\0',)):
                 problems.append(f'{at}: <{name}> lives in {" ".join(places) or "no folder"} only')
+        if match.group(1) == '"' and (name.endswith('.c') or name.startswith('../')):
+            problems.append(f'{at}: "{name}": sources and relative paths are not included')
         other, slash, header = name.partition('/')
         if match.group(1) != '"' or not slash or other not in rules.edges or other == folder:
             continue

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Check that what texts and comments name is there: links in *.md (with headings of *.md behind #), doc/... in sources, and
-that no two decisions in doc/adr have one number.
+"""Check that what texts and comments name is there: links in *.md (with headings of *.md behind #),
+doc/... in sources, and that no two decisions in doc/adr have one number.
 
 Usage: check_links.py [--root DIR]   exit 0 clean, 1 something to fix, 2 misuse
 """
@@ -42,10 +42,12 @@ def check_names(path, root, problems):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--root', type=pathlib.Path, default=HERE)
     root = parser.parse_args().root.resolve()
-    files = [p for place in PLACES for p in sorted((root / place).rglob('*')) if p.is_file()] + sorted(root.glob('*.md'))
+    files = [p for place in PLACES for p in sorted((root / place).rglob('*'))
+             if p.is_file()] + sorted(root.glob('*.md'))
     problems = []
     for path in files:
         if path.suffix == '.md':

@@ -29,7 +29,8 @@ ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
-FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt']
+FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
+           'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
 NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
 # No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
@@ -69,7 +70,7 @@ def compile_all(root, cc, out):
                         if f.name not in NOT_THERE)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:
-        obj = pathlib.Path(out) / (source.parent.name + '_' + source.name + '.o')
+        obj = pathlib.Path(out) / (str(source.relative_to(root / 'src')).replace('/', '_') + '.o')
         subprocess.run([cc, '-std=gnu11', '-D_GNU_SOURCE', '-O1', '-fno-inline', '-fPIC', '-ffunction-sections',
                         '-w', f'-I{root}/src', f'-I{root}/include', '-c', source, '-o', obj], check=True)
         yield source, obj

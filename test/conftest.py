@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""Options of the test suite, and the grouping of tests that share one MPI job."""
 import pathlib
 import sys
 
@@ -6,12 +7,17 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+# Fixtures that keep the result of a job for other tests. Tests with the same job must run in the
+# same pytest-xdist worker, or each worker would launch the job again.
+JOB_FIXTURES = {'runner', 'early_runner', 'plain_ends'}
+
 
 def pytest_addoption(parser):
-    parser.addoption('--complete', action='store_true', help='also what is marked complete (long)')
+    parser.addoption('--complete', action='store_true', help='run also the tests marked complete (long)')
     parser.addoption('--early', metavar='GUARD', choices=['uffd', 'steal', 'mprotect'],
-                     help='calls of MPI programs return early wherever they can, with this guard')
-    parser.addoption('--failed-to', metavar='FILE', type=pathlib.Path, help='write the names of tests that fail there, a line each')
+                     help='MPI programs return early from every call, with this guard')
+    parser.addoption('--failed-to', metavar='FILE', type=pathlib.Path,
+                     help='write the names of failed tests to FILE, one a line')
     parser.addoption('--plain', action='store_true',
                      help='run MPI programs without Sluice: are the tests themselves right?')
 
@@ -22,18 +28,39 @@ def pytest_configure(config):
         mpi.forced = {**mpi.EARLY, 'SLUICE_GUARD_KIND': config.getoption('--early')}
 
 
+def job_of(item):
+    """The name of the MPI job that the test shares with others, or None."""
+    params = getattr(getattr(item, 'callspec', None), 'params', {})
+    if not JOB_FIXTURES & set(item.fixturenames):
+        return None
+    if 'plain_ends' in item.fixturenames:
+        return f'end-{params["name"]}-{params["end"]}'
+    program = params.get('program') or getattr(item.function, 'program', item.originalname)
+    words = [str(value) for key, value in params.items() if key not in ('behaviour', 'program')]
+    return '-'.join([item.path.stem, str(program), *words])
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    if config.getoption('--complete'):
-        return
-    kept = [item for item in items if 'complete' not in item.keywords]
-    config.hook.pytest_deselected(items=[item for item in items if 'complete' in item.keywords])
-    items[:] = kept
+    if not config.getoption('--complete'):
+        long = [item for item in items if 'complete' in item.keywords]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if 'complete' not in item.keywords]
+    for item in items:
+        if job := job_of(item):
+            item.add_marker(pytest.mark.xdist_group(job))
+
+
+def name_of(report):
+    """The test's own name: pytest-xdist appends @ and the group."""
+    return report.nodeid.rsplit('@', 1)[0]
 
 
 def pytest_terminal_summary(terminalreporter, config):
     if path := config.getoption('--failed-to'):
-        bad = [r.nodeid for key in ('failed', 'error') for r in terminalreporter.stats.get(key, [])]
-        path.write_text(''.join(f'{nodeid}\n' for nodeid in dict.fromkeys(bad)))
+        stats = terminalreporter.stats
+        bad = [name_of(report) for kind in ('failed', 'error') for report in stats.get(kind, [])]
+        path.write_text(''.join(f'{name}\n' for name in dict.fromkeys(bad)))
 
 
 @pytest.fixture(scope='session')

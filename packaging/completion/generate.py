@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Completion for shells, from what the tool says of itself: generate.py TOOL TABLES bash|zsh|fish OUTPUT
 
-Verbs and their options come from the help texts, options of Sluice and their values from the program that also
-writes the manual's tables. Nothing is listed by hand, so nothing can be forgotten.
+Verbs and their options come from the help texts, options of Sluice and their values from the
+program that also writes the manual's tables. Nothing is listed by hand, so nothing can be forgotten.
 """
 import pathlib
 import re
@@ -30,7 +30,8 @@ def flags_in(text):
     text = text.split('\nExamples:')[0]
     for flag, takes in re.findall(r'(?<![\w-])(--?[A-Za-z][a-z-]*)[ =]?([A-Z][A-Za-z]*)?', text):
         found.setdefault(flag, (takes, ''))
-    for names, takes, what in re.findall(r'^  ((?:-\w, )?--?[a-zA-Z][a-z-]*) ?([A-Z][^ ]*)? {2,}(\S.*)$', text, re.M):
+    for names, takes, what in re.findall(r'^  ((?:-\w, )?--?[a-zA-Z][a-z-]*) ?([A-Z][^ ]*)? {2,}(\S.*)$',
+                                         text, re.M):
         for name in names.split(', '):
             found[name] = (re.split(r'[,=.|]', takes)[0], what.split(';')[0])
     found['--help'] = ('', 'show a summary')
@@ -40,7 +41,8 @@ def flags_in(text):
 def options_in(tables):
     """{name without SLUICE_: its values or []}."""
     out = {}
-    for name, body in re.findall(r'^\.B SLUICE_?([A-Z_]*)\n((?:(?!\.TP).*\n)*)', tables.split('@COUNTERS@')[0], re.M):
+    for name, body in re.findall(r'^\.B SLUICE_?([A-Z_]*)\n((?:(?!\.TP).*\n)*)',
+                                 tables.split('@COUNTERS@')[0], re.M):
         takes = re.search(r'^Takes (.*); default', body, re.M).group(1).replace('\\-', '-')
         is_list = re.fullmatch(r'[a-z]+(?:(?:, | or )[a-z]+)+', takes)
         out[name] = re.split(r', | or ', takes) if is_list else []
@@ -103,7 +105,8 @@ def fish(verbs, options):
     def quoted(text):
         return "'" + text.replace('\\', '\\\\').replace("'", "\\'") + "'"
 
-    out = ['# SPDX-License-Identifier: BSD-3-Clause', '# Completion of sluice(1) for fish. Made from its help texts.',
+    out = ['# SPDX-License-Identifier: BSD-3-Clause',
+           '# Completion of sluice(1) for fish. Made from its help texts.',
            'complete -c sluice -f', "complete -c sluice -n __fish_use_subcommand -l help -d 'show a summary'",
            "complete -c sluice -n __fish_use_subcommand -l version -d 'show the version'"]
     for verb, v in verbs.items():
@@ -117,7 +120,8 @@ def fish(verbs, options):
             more = ' -r' + (' -F' if is_file(takes) else '') if takes else ''
             told = f' -d {quoted(what)}' if what else ''
             out.append(f'complete -c sluice -n {seen} {kind}{more}{told}')
-        out += [f'complete -c sluice -n "__fish_seen_subcommand_from {words[0]}" -a {b} -d {quoted(e["what"])}'
+        out += [f'complete -c sluice -n "__fish_seen_subcommand_from {words[0]}" -a {b} -d '
+                f'{quoted(e["what"])}'
                 for b, e in entry.get('verbs', {}).items()]
     run = '"__fish_seen_subcommand_from run trace"'
     for name, values in options.items():

@@ -113,6 +113,13 @@ bool os_vma_query_is_cheap(void);
  * A raw call, which no hook sees: async-signal-safe. */
 void os_populate(void *addr, uint64_t bytes);
 
+/*
+ * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such addresses
+ * exist only where the runtime of a device is loaded.
+ * Context: may read /proc; not in signal handlers.
+ */
+bool os_is_device_memory(const void *addr, uint64_t bytes);
+
 /* ---- copying ------------------------------------------------------------------------------ */
 /* Copy with the given kernel; AUTO means os_copy_pick(bytes, bytes). Any alignment, no overlap.
  * All stores are ordered before a releasing one that follows, the non-temporal ones too. */

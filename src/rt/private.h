@@ -47,6 +47,7 @@ struct lanes {
 				     communicator can take part */
 };
 
+
 struct rt_comm {
 	struct node_group *group;
 	struct exec_comm *exec;

@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "rt/private.h"
-#include "rt/sides.h"
+#include "rt/coll/sides.h"
 
 /* Is it mapped, or about to be? What has gaps is packed in any case. */
 static bool is_used_again(const struct coll_side *side)

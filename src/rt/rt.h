@@ -82,9 +82,4 @@ bool rt_comm_is_crowded(
  */
 void rt_memory_keep_out(const void *addr, uint64_t bytes);
 
-/* Is this an address that the CPU cannot load from (an accelerator's)? Then mpi/ must give pack and
- * unpack callbacks for it, contiguous or not, so that the host MPI moves it to and from our memory.
- */
-bool os_is_device_memory(const void *addr, uint64_t bytes);
-
 #endif

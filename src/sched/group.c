@@ -154,7 +154,6 @@ int sched_group_create(const struct node_oob *oob, struct sched_group **out)
 
 int sched_rank(const struct sched_group *g) { return g->rank; }
 int sched_size(const struct sched_group *g) { return g->size; }
-int sched_pid(const struct sched_group *g, int rank) { return node_pid(g->node, rank); }
 void sched_keep_times(struct sched_group *g, bool keep) { g->keep_times = keep; }
 
 /* ---- leaving ----------------------------------------------------------------------------- */

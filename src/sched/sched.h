@@ -63,7 +63,6 @@ int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct
 void sched_leave(struct sched_group *g);
 int sched_rank(const struct sched_group *g);
 int sched_size(const struct sched_group *g);
-int sched_pid(const struct sched_group *g, int rank);
 
 /* Memory that the whole group can address. NULL with errno. */
 void *sched_alloc(struct sched_group *g, uint64_t bytes);

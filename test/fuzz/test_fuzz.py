@@ -15,7 +15,8 @@ COMMON = ['-g', '-O1', '-std=gnu11', '-D_GNU_SOURCE', f'-I{ROOT}/src', f'-I{ROOT
 SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
 GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
                                           'program', 'verify')]
-TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('text', 'base') for p in (ROOT / 'src' / folder).glob('*.c'))
+TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('text', 'base')
+              for p in (ROOT / 'src' / folder).glob('*.c'))
 # name of test/fuzz/fuzz_NAME.c: its sources, how seeds are written (seed_goal's arguments) and the
 # longest input
 TARGETS = {

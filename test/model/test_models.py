@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The protocols in shared memory as Promela models, every interleaving of them, by Spin; and each
 model with what it must not survive. Run alone: ./dev check -k model; one by hand:
-spin -run -DNO_TAG claim.pml"""
+spin -run -DNO_LOOK engine.pml"""
 import pathlib
 import re
 import shutil

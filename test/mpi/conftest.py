@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 import pytest
 
+from support import build
 from support import mpi as mpis
 from support.behaviours import Runner
 
@@ -14,6 +15,11 @@ def get_mpi():
             pytest.skip(mpi.missing())
         return mpi
     return get
+
+
+@pytest.fixture(scope='session')
+def restrict():
+    return build.restrict()
 
 
 @pytest.fixture(scope='session')

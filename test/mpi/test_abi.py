@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from support.build import locked
 from support.mpi import ALL
 from support.paths import PROGRAMS, ROOT
 
@@ -19,9 +20,11 @@ def made():
     """Folder with the headers that the build makes from functions.table."""
     folder = PROGRAMS / 'made'
     folder.mkdir(parents=True, exist_ok=True)
-    for what, name in (('slots', 'functions.h'), ('real', 'real.h')):
-        subprocess.run([sys.executable, FRONT / 'generate.py', what, FRONT / 'functions.table', folder / name],
-                       check=True)
+    with locked(folder):
+        for what, name in (('slots', 'functions.h'), ('real', 'real.h')):
+            subprocess.run([sys.executable, FRONT / 'generate.py', what, FRONT / 'functions.table',
+                            folder / f'{name}.new'], check=True)
+            (folder / f'{name}.new').rename(folder / name)
     return folder
 
 

@@ -37,8 +37,10 @@ def test_the_values_of_the_measuring_programs_are_this_mpis(name, get_mpi):
 def test_bench_measures_with(name, get_mpi, tmp_path):
     mpi = get_mpi(name)
     (tmp_path / 'tiny.ini').write_text(TINY)
-    library = mpi.libdir / {'standard': 'libmpi_abi.so.1', 'openmpi': 'libmpi.so.40'}.get(mpi.abi, 'libmpi.so.12')
-    done = subprocess.run([SLUICE, 'bench', 'tiny.ini', '--mpi', library, '--sides', 'plain,early', '-o', 'out.json'],
+    library = mpi.libdir / {'standard': 'libmpi_abi.so.1', 'openmpi': 'libmpi.so.40'}.get(mpi.abi,
+                                                                                          'libmpi.so.12')
+    done = subprocess.run([SLUICE, 'bench', 'tiny.ini', '--mpi', library, '--sides', 'plain,early', '-o',
+                           'out.json'],
                           cwd=tmp_path, env=mpi.env(), capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     out = json.loads((tmp_path / 'out.json').read_text())

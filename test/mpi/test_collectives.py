@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every collective against what must come out, taken whatever its size. Run alone: ./dev check mpi -k alltoallw"""
+"""Every collective against what must come out, taken whatever its size. Run alone: ./dev check mpi
+-k alltoallw"""
 import pytest
 
 from support.behaviours import cases
 
-FAMILIES = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR', 'VECTOR']
+FAMILIES = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR',
+            'VECTOR']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{family}': 'on' for family in FAMILIES}}
 CONFIGS = {
     'taken': TAKEN,
@@ -14,13 +16,14 @@ CONFIGS = {
     'default': {},
 }
 # Two levels: ranks in two, or three, groups whose members take turns in letting data in.
-DOMAINS = {'two': {**TAKEN, 'SLUICE_COLL_DOMAINS': '2'},
-           'three_adopted': {**CONFIGS['adopted'], 'SLUICE_COLL_DOMAINS': '3'}}
+DOMAINS = {'two': {**TAKEN, 'coll_domains': '2'},
+           'three_adopted': {**CONFIGS['adopted'], 'coll_domains': '3'}}
 
 
 def matrix(program):
     by_name = pytest.mark.complete
-    return (cases(program, ['mpich'], [3], ['adopted']) + cases(program, ['openmpi', 'impi'], [2], ['taken']) +
+    return (cases(program, ['mpich'], [3], ['adopted']) + cases(program, ['openmpi', 'impi'], [2],
+                                                                ['taken']) +
             cases(program, ['mpich'], [2], ['pieces']) +
             cases(program, ['mpich', 'openmpi'], [4, 9], ['taken', 'default'], by_name) +
             cases(program, ['abi', 'debian-mpich', 'debian-openmpi'], [3], ['taken'], by_name))
@@ -72,20 +75,24 @@ def test_between_parts_others_may_write(name, get_mpi, runner, with_sluice):
 def domain_cases(program, names):
     by_name = pytest.mark.complete
     each = (cases(program, ['mpich'], [5], DOMAINS) + cases(program, ['openmpi'], [4], ['two']) +
-            cases(program, ['mpich'], [9], DOMAINS, by_name) + cases(program, ['openmpi'], [2, 3, 6, 9], DOMAINS, by_name))
-    return pytest.mark.parametrize('mpi, ranks, config, behaviour', [case for case in each if case.values[-1] in names])
+            cases(program, ['mpich'], [9], DOMAINS, by_name) + cases(program, ['openmpi'], [2, 3, 6, 9],
+                                                                     DOMAINS, by_name))
+    return pytest.mark.parametrize('mpi, ranks, config, behaviour',
+                                   [case for case in each if case.values[-1] in names])
 
 
 @domain_cases('reductions.c', ['allreduce', 'reduce', 'reduce_scatter', 'reduce_scatter_block'])
 def test_reductions_of_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """Every operation on every type: of two levels those that may be regrouped, the others in the order of ranks."""
+    """Every operation on every type: of two levels those that may be regrouped, the others in the
+    order of ranks."""
     runner.check(get_mpi(mpi), 'reductions.c', ranks, behaviour, sluice=with_sluice, env=DOMAINS[config])
 
 
 @domain_cases('domains.c', ['sums_of_groups', 'scattered_sums_of_groups'])
 def test_sums_of_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """What is added to what is the same each time and on all ranks: first within the domains, then of them."""
-    groups = DOMAINS[config]['SLUICE_COLL_DOMAINS'] if with_sluice else '0'
+    """What is added to what is the same each time and on all ranks: first within the domains, then
+    of them."""
+    groups = DOMAINS[config]['coll_domains'] if with_sluice else '0'
     runner.check(get_mpi(mpi), 'domains.c', ranks, behaviour, sluice=with_sluice, timeout=200,
                  env={**DOMAINS[config], 'EXPECTED_DOMAINS': groups})
 

@@ -12,7 +12,7 @@ import tempfile
 import pytest
 
 from support.behaviours import Runner, behaviours
-from support.paths import PROGRAMS, SOURCES
+from support.paths import SOURCES
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '16K',
@@ -20,14 +20,16 @@ EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region
          'OMP_NUM_THREADS': '4'}
 LATER = {**EARLY, 'SLUICE_REGION_ADOPT_AFTER': '1'}
 # Not only those kinds that are taken anyhow.
-FAMILIES = ('SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR', 'VECTOR')
+FAMILIES = ('SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'NEIGHBOR',
+            'VECTOR')
 KINDS = {f'coll:{family}': 'on' for family in FAMILIES}
 GUARDS = ['uffd', 'steal', 'mprotect']
 FAULTY = {'SLUICE_ENGINE': 'fault'}
 ENGINES = {
     'sw': {'SLUICE_ENGINE': 'sw', 'SLUICE_WORKER_KIND': 'thread'},
     # not at idle priority: no CPU is idle in tests
-    'process': {'SLUICE_WORKER_KIND': 'process', 'worker_cpus': '0-1', 'fault': 'worker_idle:all'},
+    'process': {'SLUICE_WORKER_KIND': 'process', 'worker_cpus': '0-1',
+                'fault': 'worker_idle:all'},
     # so slow that nearly every buffer is still guarded when it is touched, which is looked at
     'delay': {**FAULTY, 'engine_fault': 'delay=1500', 'HARNESS_LOOK': '1'},
     'rate': {**FAULTY, 'engine_fault': 'rate=1G'},
@@ -115,7 +117,8 @@ class EarlyRunner:
 
     def check(self, job, behaviour):
         mpi, program, ranks, env = self.how(job)
-        return self.runner.check(mpi, program, ranks, behaviour, sluice=self.with_sluice, env=env, timeout=200)
+        return self.runner.check(mpi, program, ranks, behaviour, sluice=self.with_sluice, env=env,
+                                 timeout=200)
 
     def counters(self, job):
         """The sum over the ranks of the job in which all behaviours ran."""
@@ -170,14 +173,6 @@ def test_really_early(program, mpi, ranks, guard, engine, early_runner):
 
 # ---- which guard, when nobody asks -----------------------------------------------------------------------
 
-@pytest.fixture(scope='session')
-def restrict():
-    target = PROGRAMS / 'restrict'
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cc', '-D_GNU_SOURCE', '-O1', '-Wall', '-o', target, SOURCES / 'restrict.c'], check=True)
-    return target
-
-
 NO_UFFD = ['deny=userfaultfd', 'deny=userfaultfd_device']
 REFUSALS = {
     # what is refused, and whether calls return early then, and whether system calls are looked at
@@ -223,8 +218,10 @@ def check_choice(mpi, before, folder, with_sluice, early, dispatched):
 # ---- for long, and for nothing ----------------------------------------------------------------------------
 
 LONG = {**EARLY, 'SLUICE_COLL_THRESHOLD': '64K'}
-ONE_OF_EACH = [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'), pytest.param('openmpi', 2, 'steal', marks=BY_NAME),
-               pytest.param('mpich', 2, 'mprotect', marks=BY_NAME), pytest.param('mpich', 3, 'uffd', marks=BY_NAME)]
+ONE_OF_EACH = [('mpich', 2, 'uffd'), ('mpich', 2, 'steal'), pytest.param('openmpi', 2, 'steal',
+                                                                         marks=BY_NAME),
+               pytest.param('mpich', 2, 'mprotect', marks=BY_NAME), pytest.param('mpich', 3, 'uffd',
+                                                                                 marks=BY_NAME)]
 
 
 def check_one(mpi, program, ranks, behaviour, with_sluice, env, prefix, timeout=100):
@@ -260,7 +257,8 @@ def test_idle_costs_nothing(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     """With nothing under way nothing wakes up."""
     mpi, behaviour = get_mpi(name), 'switches_when_nothing_is_under_way'
     plain = Runner({'early_long.c': {behaviour}}).check(mpi, 'early_long.c', ranks, behaviour, sluice=False)
-    notes, _ = check_one(mpi, 'early_long.c', ranks, behaviour, with_sluice, {**LONG, 'SLUICE_GUARD_KIND': guard},
+    notes, _ = check_one(mpi, 'early_long.c', ranks, behaviour, with_sluice,
+                         {**LONG, 'SLUICE_GUARD_KIND': guard},
                          tmp_path / 'stats')
     assert max(numbers(notes)) <= max(numbers(plain.notes[behaviour])) + 10, (notes, plain.notes)
 
@@ -268,7 +266,8 @@ def test_idle_costs_nothing(name, ranks, guard, get_mpi, with_sluice, tmp_path):
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
 def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
     """Who computes while its root is late does not wait for it. (bench/ measures how little is lost.)"""
-    notes, _ = check_one(get_mpi(name), 'early_long.c', ranks, 'calls_return_before_their_root_comes', with_sluice,
+    notes, _ = check_one(get_mpi(name), 'early_long.c', ranks, 'calls_return_before_their_root_comes',
+                         with_sluice,
                          {**LONG, 'SLUICE_GUARD_KIND': guard}, tmp_path / 'stats')
     assert not with_sluice or notes == ['rank 0: 5 of 5'], notes
 
@@ -277,13 +276,15 @@ def test_late_root(name, ranks, guard, get_mpi, with_sluice, tmp_path):
 ROOT_HANGS = {'hang': {'engine_fault': 'hang=1'}}
 
 
-@pytest.mark.parametrize('engine', ['hang', pytest.param('sw', marks=BY_NAME), pytest.param('none', marks=BY_NAME),
+@pytest.mark.parametrize('engine', ['hang', pytest.param('sw', marks=BY_NAME),
+                                    pytest.param('none', marks=BY_NAME),
                                     pytest.param('error', marks=BY_NAME)])
 @pytest.mark.parametrize('name, ranks, guard', ONE_OF_EACH)
 def test_computing_root_holds_nobody_up(name, ranks, guard, engine, get_mpi, with_sluice, tmp_path):
     """What a hung channel holds is taken back in its process, which makes no call; others wait no longer."""
     env = {**LONG, **ENGINES[engine], **ROOT_HANGS.get(engine, {}), 'SLUICE_GUARD_KIND': guard}
-    _, total = check_one(get_mpi(name), 'early_long.c', ranks, 'computing_root_holds_nobody_up', with_sluice, env,
+    _, total = check_one(get_mpi(name), 'early_long.c', ranks, 'computing_root_holds_nobody_up',
+                         with_sluice, env,
                          tmp_path / 'stats')
     assert engine != 'hang' or not with_sluice or total['engine_retired'] > 0, total
 

@@ -31,7 +31,8 @@ def test_solver(name, example, arguments, says, sluice, get_mpi, tmp_path):
     """Plain MPI programs, whose results are known; below Sluice with every collective taken."""
     mpi = get_mpi(name)
     program = tmp_path / example
-    subprocess.run([mpi.compilers['cc'], '-O2', '-Wall', '-Werror', ROOT / f'examples/{example}.c', '-o', program, '-lm'],
+    subprocess.run([mpi.compilers['cc'], '-O2', '-Wall', '-Werror', ROOT / f'examples/{example}.c', '-o',
+                    program, '-lm'],
                    check=True, env=mpi.env(), timeout=120)
     kinds = ('ALLTOALL', 'ALLREDUCE', 'NONBLOCKING')
     taken = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in kinds}}

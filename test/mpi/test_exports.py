@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came with MPI 4 is there under Sluice where the MPI has it, and nowhere else, however the program and the libraries
-are loaded. Run alone: ./dev check mpi -k exports"""
+"""What came with MPI 4 is there under Sluice where the MPI has it, and nowhere else, however the
+program and the libraries are loaded. Run alone: ./dev check mpi -k exports"""
 import sys
 
 import pytest
@@ -53,7 +53,8 @@ def test_exports_however_preloaded(name, how, kind, get_mpi, with_sluice):
 def test_exports_of_a_library_that_comes_late(name, mode, bind, get_mpi, with_sluice):
     """A module that needs MPI is loaded by a program that does not, as Python loads mpi4py."""
     mpi = get_mpi(name)
-    module = mpi.build('exports.c', extra=['-shared', '-fPIC', '-Dmain=module_main'], name='exports_module.so')
+    module = mpi.build('exports.c', extra=['-shared', '-fPIC', '-Dmain=module_main'],
+                       name='exports_module.so')
     load = f'import ctypes; ctypes.CDLL({str(module)!r}, mode=ctypes.{mode}).module_main(0, None)'
     env = {'LD_BIND_NOW': bind} if bind else {}
     same(mpi.launch(1, sys.executable, '-c', load, sluice=False, env=env),

@@ -69,5 +69,7 @@ def test_front_trampolines_assemble(arch, tmp_path):
         pytest.skip('clang is not here')
     source = tmp_path / 'trampolines.S'
     front = ROOT / 'src/mpi/front'
-    subprocess.run(['python3', front / 'generate.py', 'trampolines', front / 'functions.table', source], check=True)
-    subprocess.run(['clang', f'--target={arch}-linux-gnu', '-c', source, '-o', tmp_path / 'out.o'], check=True)
+    subprocess.run(['python3', front / 'generate.py', 'trampolines', front / 'functions.table', source],
+                   check=True)
+    subprocess.run(['clang', f'--target={arch}-linux-gnu', '-c', source, '-o', tmp_path / 'out.o'],
+                   check=True)

@@ -10,8 +10,8 @@ EXTRA = ['-I', str(PREFIX / 'include'), '-Wl,--no-as-needed', f'-L{LIBRARY.paren
 NAMES = ['goal_small_sum', 'goal_large_sum', 'goal_on_halves', 'goal_beside_mpi', 'goal_after_mpi',
          'goal_in_threads_beside_mpi']
 # Every collective runs over adopted memory and returns early.
-EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_RT_EARLY': 'on',
-         'SLUICE_RT_EARLY_MIN': '1'}
+EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE_EARLY': 'on',
+         'SLUICE_EARLY_MIN': '1'}
 
 
 @pytest.mark.parametrize('ranks', [2, 4])

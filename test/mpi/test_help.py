@@ -16,8 +16,10 @@ def test_the_examples_of_the_help_work(get_mpi, verb, tmp_path):
     mpi = get_mpi('mpich')
     env = {**mpi.env(), 'XDG_CONFIG_HOME': str(tmp_path / 'config')}
     env['PATH'] = f'{SLUICE.parent}:{env["PATH"]}'
-    text = subprocess.run([SLUICE, verb, '--help'], env=env, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([SLUICE, verb, '--help'], env=env, capture_output=True, text=True,
+                          check=True).stdout
     block = re.search(r'^Examples:\n((?:  .*\n)+)', text, re.M).group(1)
     for line in block.splitlines():
-        done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=1800)
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True,
+                              timeout=1800)
         assert done.returncode == 0 and done.stdout, f'{line}\n{done.stdout}\n{done.stderr}'

@@ -3,11 +3,10 @@
 
 Run alone: ./dev check mpi -k calloc_after_free
 """
-import subprocess
-
 import pytest
 
 from support.behaviours import cases
+from support.build import compile_once
 from support.paths import PROGRAMS, SOURCES
 
 ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
@@ -25,10 +24,7 @@ CONFIGS = {
 @pytest.fixture(scope='session')
 def library():
     """A library with large static memory."""
-    target = PROGRAMS / 'area.so'
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cc', '-shared', '-fPIC', '-o', target, SOURCES / 'lib/area.c'], check=True)
-    return str(target)
+    return str(compile_once(PROGRAMS / 'area.so', 'cc', ['-shared', '-fPIC'], [SOURCES / 'lib/area.c']))
 
 
 def matrix(program):

@@ -46,7 +46,8 @@ def test_messages(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 
 @behaviours_of('observe_collectives.c')
 def test_collectives(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    runner.check(get_mpi(mpi), 'observe_collectives.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+    runner.check(get_mpi(mpi), 'observe_collectives.c', ranks, behaviour, sluice=with_sluice,
+                 env=CONFIGS[config])
 
 
 @behaviours_of('observe_others.c')
@@ -57,10 +58,12 @@ def test_others(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 def by_calls_alone(program):
     """Behaviours in which a call comes before every touch: observe(reads, writes)."""
     text = (SOURCES / program).read_text()
-    return [name for name in re.findall(r'^BEHAVIOUR\((\w+), 2\)\n{\n(?:\tif .*\n\t)?\tobserve\((?!NULL)\w+, (?!NULL)\w+\);', text, re.M)]
+    return re.findall(r'^BEHAVIOUR\((\w+), 2\)\n{\n(?:\tif .*\n\t)?'
+                      r'\tobserve\((?!NULL)\w+, (?!NULL)\w+\);', text, re.M)
 
 
-# System calls are not looked at then: a library that names pages beside the buffer in one (Intel MPI, in mbind)
+# System calls are not looked at then: a library that names pages beside the buffer in one (Intel
+# MPI, in mbind)
 # would count as a touch.
 ALONE = {**EARLY, 'SLUICE_GUARD_KIND': 'uffd'}
 
@@ -83,7 +86,8 @@ def test_calls_complete_before_anything_is_touched(name, program, get_mpi, with_
     if not with_sluice:
         pytest.skip('--plain')
     mpi, wanted = get_mpi(name), by_calls_alone(program)
-    result = mpi.launch(2, mpi.build(program), *wanted, env={**ALONE, 'SLUICE_STATS': str(tmp_path / 'stats')})
+    result = mpi.launch(2, mpi.build(program), *wanted,
+                        env={**ALONE, 'SLUICE_STATS': str(tmp_path / 'stats')})
     assert result.status == 0 and result.out.count('ok ') == len(wanted) > 0, result.explain()
     total = counters(tmp_path)
     assert total['early_called'] > len(wanted) and not total['early_touched'], total

@@ -2,10 +2,10 @@
 """Whole programs: other languages, other models, other tools. Run alone: ./dev check mpi -k fortran"""
 import json
 import os
-import subprocess
 
 import pytest
 
+from support.build import compile_once
 from support.paths import LIBRARY, PROGRAMS, SLUICE, SOURCES
 
 ONE_BYTE = {'SLUICE_COLL_THRESHOLD': '1'}
@@ -81,7 +81,8 @@ def test_fortran_requests(name, how, get_mpi, with_sluice, tmp_path):
         assert counters(tmp_path / 'stats', 2)['allreduce_taken'] == 24
 
 
-@pytest.mark.parametrize('name', ['debian-mpich']) # Debian's Open MPI is of MPI 3, and no other has Fortran here
+# Debian's Open MPI is of MPI 3, and no other has Fortran here
+@pytest.mark.parametrize('name', ['debian-mpich'])
 @pytest.mark.parametrize('how', ['mpifh', 'f08'])
 def test_fortran_persistent(name, how, get_mpi, with_sluice, tmp_path):
     """Persistent collectives of ours among the library's messages, started and completed from Fortran."""
@@ -160,10 +161,8 @@ def test_ranks_with_different_options(name, odd, get_mpi, with_sluice):
 def test_another_pmpi_tool(name, order, get_mpi, with_sluice, tmp_path):
     """A profiler preloaded before or after Sluice, or linked in: it counts, and Sluice still works."""
     mpi = get_mpi(name)
-    tool = PROGRAMS / mpi.name / 'tool.so'
-    tool.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([str(mpi.compilers['cc']), '-shared', '-fPIC', '-o', tool, SOURCES / 'lib/tool.c'],
-                   check=True, env=mpi.env())
+    tool = compile_once(PROGRAMS / mpi.name / 'tool.so', mpi.compilers['cc'], ['-shared', '-fPIC'],
+                        [SOURCES / 'lib/tool.c'], mpi.env())
     env = {'SLUICE_STATS': str(tmp_path / 'stats')}
     before, program, direct = [], mpi.build('semantics.c'), False
     if order == 'linked':

@@ -5,7 +5,8 @@ import pytest
 from support.behaviours import behaviours, cases
 from support.mpi import EARLY
 
-KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR', 'BARRIER']
+KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR',
+         'NONBLOCKING', 'NEIGHBOR', 'BARRIER']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 CONFIGS = {
     'default': {},
@@ -15,7 +16,8 @@ CONFIGS = {
     # a queue behind few places
     'few': {**TAKEN, 'fault': 'slots:all'},
     # movers in the process, whoever has a CPU
-    'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'worker_cpus': '0-1', 'SLUICE_WORKERS': '2'},
+    'threads': {**TAKEN, 'SLUICE_WORKER_KIND': 'thread', 'worker_cpus': '0-1',
+                'SLUICE_WORKERS': '2'},
 }
 
 
@@ -40,7 +42,8 @@ def test_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_threads.c'))
 def test_requests_of_threads(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    runner.check(get_mpi(mpi), 'requests_threads.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+    runner.check(get_mpi(mpi), 'requests_threads.c', ranks, behaviour, sluice=with_sluice,
+                 env=CONFIGS[config])
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_short.c'))
@@ -48,9 +51,11 @@ def test_short_requests(mpi, ranks, config, behaviour, get_mpi, runner, with_slu
     runner.check(get_mpi(mpi), 'requests_short.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
 
 
-AWAY = (cases('requests_away.c', ['mpich'], [2], ['taken']) + cases('requests_away.c', ['openmpi'], [3], ['adopt']) +
+AWAY = (cases('requests_away.c', ['mpich'], [2], ['taken']) + cases('requests_away.c', ['openmpi'], [3],
+                                                                    ['adopt']) +
         cases('requests_away.c', ['mpich'], [2], ['threads']) +
-        cases('requests_away.c', ['mpich', 'openmpi'], [2, 3, 4], ['taken', 'adopt', 'few'], pytest.mark.complete))
+        cases('requests_away.c', ['mpich', 'openmpi'], [2, 3, 4], ['taken', 'adopt', 'few'],
+              pytest.mark.complete))
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', AWAY)
@@ -60,19 +65,24 @@ def test_ranks_that_are_away(mpi, ranks, config, behaviour, get_mpi, runner, wit
     runner.check(get_mpi(mpi), 'requests_away.c', ranks, behaviour, sluice=True, env=CONFIGS[config])
 
 
-HELD_UP = (cases('requests_held_up.c', ['mpich'], [3], ['left_few']) + cases('requests_held_up.c', ['openmpi'], [2], ['taken']) +
-           cases('requests_held_up.c', ['mpich', 'openmpi', 'impi'], [2, 3, 4], ['default', 'taken', 'few', 'left'],
+HELD_UP = (cases('requests_held_up.c', ['mpich'], [3], ['left_few']) + cases('requests_held_up.c',
+                                                                             ['openmpi'], [2], ['taken']) +
+           cases('requests_held_up.c', ['mpich', 'openmpi', 'impi'], [2, 3, 4], ['default', 'taken', 'few',
+                                                                                 'left'],
                  pytest.mark.complete))
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', HELD_UP)
 def test_nobody_is_held_up(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    runner.check(get_mpi(mpi), 'requests_held_up.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+    runner.check(get_mpi(mpi), 'requests_held_up.c', ranks, behaviour, sluice=with_sluice,
+                 env=CONFIGS[config])
 
 
 SAID = (cases('requests_said.c', ['mpich', 'openmpi', 'impi'], [2], ['taken']) +
-        cases('requests_said.c', ['abi', 'debian-mpich', 'debian-openmpi'], [2], ['taken'], pytest.mark.complete) +
-        cases('requests_said.c', ['mpich', 'openmpi', 'impi'], [2, 3], ['default', 'adopt'], pytest.mark.complete))
+        cases('requests_said.c', ['abi', 'debian-mpich', 'debian-openmpi'], [2], ['taken'],
+              pytest.mark.complete) +
+        cases('requests_said.c', ['mpich', 'openmpi', 'impi'], [2, 3], ['default', 'adopt'],
+              pytest.mark.complete))
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', SAID)
@@ -99,7 +109,8 @@ def test_requests_at_random(name, ranks, config, seed, get_mpi, runner, with_slu
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('requests_neighbours.c'))
 def test_requests_to_neighbours(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    runner.check(get_mpi(mpi), 'requests_neighbours.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])
+    runner.check(get_mpi(mpi), 'requests_neighbours.c', ranks, behaviour, sluice=with_sluice,
+                 env=CONFIGS[config])
 
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', matrix('persistent.c'))
@@ -117,18 +128,22 @@ def test_ends_of_persistent_requests(mpi, ranks, config, behaviour, get_mpi, run
 def with_fault_on(rank, fault, mpi, program, *names, ranks=2, env=None):
     """One rank cannot do something; what all say."""
     faults = [{'fault': fault if r == rank else ''} for r in range(ranks)]
-    return mpi.launch(ranks, mpi.build(program), *names, env={**TAKEN, **(env or {})}, rank_env=faults, timeout=100)
+    return mpi.launch(ranks, mpi.build(program), *names, env={**TAKEN, **(env or {})}, rank_env=faults,
+                      timeout=100)
 
 
-# its request, the rest of its part, the communicator of persistent ones, its group: there may be another fault before
-@pytest.mark.parametrize('fault', ['request:3', 'request:all', 'persistent:2', 'persistent:all', 'lanes:1', 'group:1',
+# its request, the rest of its part, the communicator of persistent ones, its group: there may be
+# another fault before
+@pytest.mark.parametrize('fault', ['request:3', 'request:all', 'persistent:2', 'persistent:all', 'lanes:1',
+                                   'group:1',
                                    'group:2', 'offers:2'])
 @pytest.mark.parametrize('rank', [0, 1])
 def test_persistent_requests_are_all_ranks_or_none(fault, rank, get_mpi, with_sluice):
     if not with_sluice:
         pytest.skip('--plain')
     # some are MPICH's now, which do not bear its MPI_Testall
-    names = [name for name, least in behaviours('persistent.c') if name not in ('very_many', 'among_persistent_messages')]
+    names = [name for name, least in behaviours('persistent.c') if name not in ('very_many',
+                                                                                'among_persistent_messages')]
     names = sorted(set(names))
     result = with_fault_on(rank, fault, get_mpi('mpich'), 'persistent.c', *names)
     assert all(f'ok {name}\n' in result.out for name in names) and result.status == 0, result.explain()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Communicators that span nodes: on several hosts made of namespaces. Run alone: ./dev check mpi -k spanning"""
+"""Communicators that span nodes: on several hosts made of namespaces. Run alone: ./dev check mpi -k
+spanning"""
 import subprocess
 import sys
 import threading
@@ -12,7 +13,8 @@ from support.mpi import EARLY
 
 # Segments so small that every message has several; all that can be served is.
 SMALL = {'SLUICE_HIER': 'on', 'hier_segment': '16K', 'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_STATS': '-',
-         **{f'coll:{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER', 'GATHER', 'SCATTER', 'ALLTOALL',
+         **{f'coll:{kind}': 'on' for kind in ('BCAST', 'REDUCE', 'ALLREDUCE', 'ALLGATHER', 'GATHER',
+                                                     'SCATTER', 'ALLTOALL',
                                                 'REDUCE_SCATTER', 'BARRIER')}}
 LIMIT = 250
 
@@ -36,7 +38,8 @@ def get_hosts(tmp_path_factory):
 def run(some, mpi, ranks, program, *args, env, sluice=True, rank_env=None):
     """The program, so many ranks on each host."""
     how = some.launcher(mpi, ranks)
-    return mpi.launch(sum(ranks), mpi.build(program), *args, sluice=sluice, outer=how['outer'], rank_env=rank_env,
+    return mpi.launch(sum(ranks), mpi.build(program), *args, sluice=sluice, outer=how['outer'],
+                      rank_env=rank_env,
                       launcher=how['launcher'], env={**how['env'], **env}, timeout=LIMIT)
 
 
@@ -49,7 +52,8 @@ def check(result, names, sluice):
     """Each of these behaviours held, and was served over several nodes."""
     report = Report(result)
     assert result.status == 0, result.explain()
-    assert [report.verdicts.get(name, ('none',))[0] for name in names] == ['ok'] * len(names), result.explain()
+    assert [report.verdicts.get(name, ('none',))[0]
+            for name in names] == ['ok'] * len(names), result.explain()
     assert not result.leftovers, result.leftovers
     taken = counted(result, 'hier_taken')
     assert not sluice or (taken and all(taken)), f'hier_taken: {taken}'
@@ -58,31 +62,36 @@ def check(result, names, sluice):
 
 PLACES = [('mpich', [1, 2]), ('openmpi', [2, 1])]
 OTHER_PLACES = [pytest.param(mpi, ranks, marks=pytest.mark.complete)
-                for mpi in ('mpich', 'openmpi') for ranks in ([1, 2, 1], [2, 2], [3, 1], [1, 1, 1, 2], [4, 2, 3])]
+                for mpi in ('mpich', 'openmpi') for ranks in ([1, 2, 1], [2, 2], [3, 1], [1, 1, 1, 2],
+                                                              [4, 2, 3])]
 places = pytest.mark.parametrize('mpi, ranks', PLACES + OTHER_PLACES, ids=str)
 # what does not depend on the MPI as much
-one_place = pytest.mark.parametrize('mpi, ranks', PLACES[:1] + [pytest.param(*PLACES[1], marks=pytest.mark.complete)] +
+one_place = pytest.mark.parametrize('mpi, ranks', PLACES[:1] +
+                                    [pytest.param(*PLACES[1], marks=pytest.mark.complete)] +
                                     OTHER_PLACES, ids=str)
 
 
 @places
 def test_what_is_moved(mpi, ranks, get_mpi, get_hosts, with_sluice):
     names = ['bcast', 'allgather', 'allgatherv', 'gather', 'scatter', 'alltoall']
-    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'moves.c', *names, env=SMALL, sluice=with_sluice), names,
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'moves.c', *names, env=SMALL, sluice=with_sluice),
+          names,
           with_sluice)
 
 
 @one_place
 def test_what_is_computed(mpi, ranks, get_mpi, get_hosts, with_sluice):
     names = ['allreduce', 'reduce', 'reduce_scatter', 'reduce_scatter_block']
-    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'reductions.c', *names, env=SMALL, sluice=with_sluice), names,
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'reductions.c', *names, env=SMALL,
+              sluice=with_sluice), names,
           with_sluice)
 
 
 @places
 def test_communicators(mpi, ranks, get_mpi, get_hosts, with_sluice):
     names = ['ranks_may_lie_in_any_order', 'some_ranks_only', 'threads_with_communicators_of_their_own']
-    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *names, env=SMALL, sluice=with_sluice), names,
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *names, env=SMALL,
+              sluice=with_sluice), names,
           with_sluice)
 
 
@@ -107,16 +116,19 @@ def test_barriers(mpi, ranks, get_mpi, get_hosts, with_sluice, tmp_path):
               env={**SMALL, 'SPANNING_FOLDER': str(tmp_path)}, sluice=with_sluice), [name], with_sluice)
 
 
-REQUESTS = ['requests_over_nodes', 'blocking_ones_come_after_requests', 'requests_move_while_others_are_in_the_library']
+REQUESTS = ['requests_over_nodes', 'blocking_ones_come_after_requests',
+            'requests_move_while_others_are_in_the_library']
 
 
 @one_place
 def test_nonblocking(mpi, ranks, get_mpi, get_hosts, with_sluice):
     result = run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', *REQUESTS,
-                 env={**SMALL, 'coll:nonblocking': 'on', 'coll:gather': 'on'}, sluice=with_sluice)
+                 env={**SMALL, 'coll:nonblocking': 'on', 'coll:gather': 'on'},
+                 sluice=with_sluice)
     report = check(result, REQUESTS, with_sluice)
     has_threads = '1' in report.notes['requests_over_nodes'][0].split()
-    assert not with_sluice or not has_threads or min(counted(result, 'bcast_taken')) > sum(ranks), result.explain()
+    assert not with_sluice or not has_threads or min(counted(result,
+                                                             'bcast_taken')) > sum(ranks), result.explain()
 
 
 @pytest.mark.parametrize('threads', ['0', pytest.param('1', marks=pytest.mark.complete)])
@@ -132,13 +144,15 @@ def test_nonblocking_ones_are_served_where_threads_may_call(threads, get_mpi, ge
 @pytest.mark.complete
 @places
 def test_communicators_come_and_go(mpi, ranks, get_mpi, get_hosts, with_sluice):
-    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', 'communicators_come_and_go', env=SMALL,
+    check(run(get_hosts(len(ranks)), get_mpi(mpi), ranks, 'spanning.c', 'communicators_come_and_go',
+              env=SMALL,
               sluice=with_sluice), ['communicators_come_and_go'], with_sluice)
 
 
 def test_floats_are_the_same_from_run_to_run(get_mpi, get_hosts):
     name = 'floats_are_the_same_everywhere'
-    notes = [check(run(get_hosts(3), get_mpi('mpich'), [1, 2, 1], 'spanning.c', name, env=SMALL), [name], True).notes
+    notes = [check(run(get_hosts(3), get_mpi('mpich'), [1, 2, 1], 'spanning.c', name, env=SMALL), [name],
+                   True).notes
              for _ in range(2)]
     assert notes[0] == notes[1]
 
@@ -151,7 +165,8 @@ def test_without_the_option_it_is_the_host_mpis(get_mpi, get_hosts):
 
 
 def test_ranks_that_are_each_alone_are_the_host_mpis(get_mpi, get_hosts):
-    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order', env=SMALL)
+    result = run(get_hosts(3), get_mpi('mpich'), [1, 1], 'spanning.c', 'ranks_may_lie_in_any_order',
+                 env=SMALL)
     check(result, ['ranks_may_lie_in_any_order'], False)
     assert counted(result, 'hier_taken') == [0, 0]
 
@@ -164,7 +179,8 @@ def test_different_options_are_the_host_mpis(get_mpi, get_hosts):
     assert counted(result, 'hier_taken') == [0, 0, 0]
 
 
-# ---- nodes by name -----------------------------------------------------------------------------------------------
+# ---- nodes by name
+# -----------------------------------------------------------------------------------------------
 # Ranks that say on which node they are, in any order: what does not need another network.
 
 ALL = {**SMALL, 'coll:nonblocking': 'on', 'HARNESS_THREAD_MULTIPLE': '1'}
@@ -172,8 +188,10 @@ ALL = {**SMALL, 'coll:nonblocking': 'on', 'HARNESS_THREAD_MULTIPLE': '1'}
 
 def run_named(mpi, nodes, program, *names, env=ALL, sluice=True, faults=None):
     """faults: by rank."""
-    rank_env = [{'node_name': node, 'fault': (faults or {}).get(r, '')} for r, node in enumerate(nodes)]
-    return mpi.launch(len(nodes), mpi.build(program), *names, sluice=sluice, rank_env=rank_env, env=env, timeout=LIMIT)
+    rank_env = [{'node_name': node, 'fault': (faults or {}).get(r, '')} for r,
+                node in enumerate(nodes)]
+    return mpi.launch(len(nodes), mpi.build(program), *names, sluice=sluice, rank_env=rank_env, env=env,
+                      timeout=LIMIT)
 
 
 OTHER_NAMES = [pytest.param(mpi, nodes, marks=pytest.mark.complete)
@@ -182,7 +200,8 @@ named = pytest.mark.parametrize('mpi, nodes', [('mpich', 'abab'), *OTHER_NAMES])
 
 
 @named
-@pytest.mark.parametrize('name', ['lengths_around_those_at_which_messages_are_cut', 'elements_that_do_not_divide_segments',
+@pytest.mark.parametrize('name', ['lengths_around_those_at_which_messages_are_cut',
+                                  'elements_that_do_not_divide_segments',
                                   'nothing_grows', 'threads_with_requests_on_communicators_of_their_own',
                                   'threads_go_with_their_communicators'])
 def test_nodes_by_name(mpi, nodes, name, get_mpi, with_sluice):
@@ -194,7 +213,8 @@ def test_between_parts_others_may_write(mpi, nodes, get_mpi, with_sluice):
     """Memory is adopted by a thread of ours while the program goes on."""
     name = 'between_parts_others_may_write'
     check(run_named(get_mpi(mpi), nodes, 'threads.c', name, sluice=with_sluice, env={
-        **ALL, 'hier_segment': '0', 'SLUICE_REGION_KIND': 'arena', 'SLUICE_REGION_ADOPT_AFTER': '0'}), [name], with_sluice)
+        **ALL, 'hier_segment': '0', 'SLUICE_REGION_KIND': 'arena',
+        'SLUICE_REGION_ADOPT_AFTER': '0'}), [name], with_sluice)
 
 
 EARLY_NAMED = [('mpich', 'aab', 'uffd')] + [pytest.param(mpi, nodes, guard, marks=pytest.mark.complete)
@@ -222,7 +242,8 @@ def test_what_is_known_to_be_right(mpi, nodes, program, get_mpi, with_sluice):
 
 
 def test_segments_shorter_than_a_node_has_ranks(get_mpi):
-    check(run_named(get_mpi('mpich'), 'aabab', 'spanning.c', 'few_bytes', env={**ALL, 'hier_segment': '1'}),
+    check(run_named(get_mpi('mpich'), 'aabab', 'spanning.c', 'few_bytes',
+                    env={**ALL, 'hier_segment': '1'}),
           ['few_bytes'], True)
 
 
@@ -245,7 +266,8 @@ def test_requests_that_fail(rank, fault, get_mpi):
     assert len(errors) == 3 and errors[f'{rank}:'], report.result.explain()
 
 
-# ---- failures ----------------------------------------------------------------------------------------------------
+# ---- failures ------------------------------------------------------------------------------------
+# ----------------
 
 # Who fails where, and which ranks are told: all that would have got something wrong.
 FAILURES = [('bcast', 2, 'hier_wait:2', '0011'), ('allreduce', 2, 'hier_wait:3', '1111'),
@@ -254,7 +276,8 @@ FAILURES = [('bcast', 2, 'hier_wait:2', '0011'), ('allreduce', 2, 'hier_wait:3',
             ('alltoall', 1, 'hier_piece:2', '1111'), ('reduce_scatter', 2, 'hier_wait:2', '1111')]
 FAILURES += [pytest.param(*failure, marks=pytest.mark.complete) for failure in [
     ('bcast', 0, 'hier_piece:1', '1111'), ('allreduce', 0, 'hier_piece:9', '1111'),
-    ('allgather', 2, 'hier_wait:3', '1111'), ('gather', 2, 'hier_wait:2', '1011'), ('scatter', 0, 'hier_piece:1', '1111'),
+    ('allgather', 2, 'hier_wait:3', '1111'), ('gather', 2, 'hier_wait:2', '1011'),
+    ('scatter', 0, 'hier_piece:1', '1111'),
     ('barrier', 3, 'hier_piece:1', '1111'), ('barrier', 0, 'hier_wait:1', '1100'),
     ('alltoall', 2, 'hier_wait:3', '1111'), ('reduce_scatter', 0, 'hier_piece:3', '1111')]]
 
@@ -262,13 +285,16 @@ FAILURES += [pytest.param(*failure, marks=pytest.mark.complete) for failure in [
 @pytest.mark.parametrize('kind, rank, fault, told', FAILURES)
 def test_an_error_reaches_all_who_need_to_know(kind, rank, fault, told, get_mpi, get_hosts):
     rank_env = [{'fault': fault if r == rank else ''} for r in range(4)]
-    result = run(get_hosts(3), get_mpi('mpich'), [2, 2], 'spanning.c', f'failed_{kind}', env=SMALL, rank_env=rank_env)
+    result = run(get_hosts(3), get_mpi('mpich'), [2, 2], 'spanning.c', f'failed_{kind}', env=SMALL,
+                 rank_env=rank_env)
     report = check(result, [f'failed_{kind}'], False)
-    assert sorted(report.notes[f'failed_{kind}']) == [f'rank {r}: {told[r]}' for r in range(4)], result.explain()
+    assert sorted(report.notes[f'failed_{kind}']) == [f'rank {r}: {told[r]}'
+                                                      for r in range(4)], result.explain()
 
 
 def breaks(some, program, ready, how):
-    """Waits for the file `ready`; then the network of the second host is in trouble. None: it is left alone."""
+    """Waits for the file `ready`; then the network of the second host is in trouble. None: it is
+    left alone."""
     def trouble():
         if not ready.wait() or not how:
             return
@@ -351,7 +377,8 @@ def test_connections_that_break_end_the_job(mpi, kind, get_mpi, get_hosts, tmp_p
                                        pytest.param('mpich', 'iallreduce', marks=pytest.mark.complete),
                                        pytest.param('openmpi', 'allreduce', marks=pytest.mark.complete)])
 def test_a_rank_that_is_killed_ends_the_job(mpi, kind, get_mpi, get_hosts, tmp_path):
-    """On another node than the others, in the middle: these wait for messages of its, and nothing of ours is left on any node."""
+    """On another node than the others, in the middle: these wait for messages of its, and nothing
+    of ours is left on any node."""
     some = get_hosts(3)
     result = run_broken(some, get_mpi(mpi), f'killed-{kind}', None, tmp_path)
     assert not result.timed_out and result.status, result.explain()
@@ -361,7 +388,8 @@ def test_a_rank_that_is_killed_ends_the_job(mpi, kind, get_mpi, get_hosts, tmp_p
 
 
 def test_a_network_that_comes_back_is_waited_for(get_mpi, get_hosts, tmp_path):
-    """While it is silent the host MPIs wait, and we with them: then all goes on, and every result is right."""
+    """While it is silent the host MPIs wait, and we with them: then all goes on, and every result
+    is right."""
     result = run_broken(get_hosts(3), get_mpi('mpich'), 'finite-allreduce', 'silent', tmp_path)
     assert result.status == 0 and result.out.count('ok: rank') == 3, result.explain()
     assert all(counted(result, 'hier_taken')), result.explain()

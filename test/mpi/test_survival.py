@@ -16,18 +16,10 @@ import time
 import pytest
 
 from support.mpi import EARLY
-from support.paths import PROGRAMS, ROOT, SLUICE, SOURCES
+from support.paths import ROOT, SLUICE
 
 WANTED = ['bcast_any_root', 'gather_any_root', 'same_buffer_many_times', 'split_dup_free']
 ADOPT = {'SLUICE_COLL_THRESHOLD': '4K', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K'}
-
-
-@pytest.fixture(scope='session')
-def restrict():
-    target = PROGRAMS / 'restrict'
-    target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(['cc', '-D_GNU_SOURCE', '-O1', '-Wall', '-o', target, SOURCES / 'restrict.c'], check=True)
-    return target
 
 
 def passed(result, names=WANTED):
@@ -122,24 +114,28 @@ TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS
 @pytest.mark.parametrize('name, ranks, victim',
                          [('mpich', 3, 1), ('openmpi', 2, 0),
                           *[pytest.param(*job, marks=pytest.mark.complete)
-                            for job in [('mpich', 2, 0), ('mpich', 4, 3), ('openmpi', 3, 2), ('impi', 2, 1), ('impi', 3, 0)]]])
+                            for job in [('mpich', 2, 0), ('mpich', 4, 3), ('openmpi', 3, 2), ('impi', 2, 1),
+                                        ('impi', 3, 0)]]])
 def test_killed_among_requests(name, ranks, victim, what, get_mpi, with_sluice, tmp_path):
     """Many collectives are in flight, and some have not begun: the job ends as it does without Sluice."""
     before, mpi = traces(), get_mpi(name)
-    result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice, tmp_path, TAKEN)
+    result, seconds = run_and_kill(mpi, ranks, victim, [mpi.build('survive.c'), what], with_sluice,
+                                   tmp_path, TAKEN)
     assert result.status != 0 and not result.timed_out, result.explain()
     assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
     assert not result.leftovers, result.leftovers
     assert traces() <= before, traces() - before
 
 
-@pytest.mark.parametrize('what, ranks, victim', [('requests', 3, 0), pytest.param('away', 2, 1, marks=pytest.mark.complete)])
+@pytest.mark.parametrize('what, ranks, victim', [
+    ('requests', 3, 0), pytest.param('away', 2, 1, marks=pytest.mark.complete)])
 def test_waiting_ranks_say_who_died(what, ranks, victim, get_mpi, with_sluice, tmp_path):
     """Nobody tells them, and they notice while they wait for requests."""
     if not with_sluice:
         pytest.skip('--plain')
     mpi = get_mpi('mpich')
-    result, seconds = run_and_kill(Keeper(mpi, tmp_path), ranks, victim, [mpi.build('survive.c'), what], True, tmp_path,
+    result, seconds = run_and_kill(Keeper(mpi, tmp_path), ranks, victim, [mpi.build('survive.c'), what],
+                                   True, tmp_path,
                                    TAKEN)
     assert seconds < 10, f'{seconds:.1f} s until the job had ended\n{result.explain()}'
     lines = [line for line in result.err.splitlines() if line.startswith('sluice:')]
@@ -300,7 +296,8 @@ def test_injected_failures(fault, get_mpi, with_sluice):
 
 @pytest.mark.parametrize('guard', ['mprotect', 'steal'])
 def test_refused_copies_after_leaving(guard, get_mpi, with_sluice):
-    """A sender that has left its call is asked for nothing any more: what the kernel refuses it, the receiver does."""
+    """A sender that has left its call is asked for nothing any more: what the kernel refuses it,
+    the receiver does."""
     if not with_sluice:
         pytest.skip('--plain')
     mpi = get_mpi('mpich')

@@ -65,7 +65,8 @@ def only_with_sluice(with_sluice):
 def test_nothing_is_left_of_it(how, name, get_mpi):
     """Its pipes too are closed, or the launcher would not end."""
     mpi = get_mpi(name)
-    result = mpi.launch(2, mpi.build('early_exit.c'), how, env={**PROCESS, 'SLUICE_GUARD_KIND': 'steal'}, timeout=60)
+    result = mpi.launch(2, mpi.build('early_exit.c'), how, env={**PROCESS, 'SLUICE_GUARD_KIND': 'steal'},
+                        timeout=60)
     served = [int(pid) for pid in SERVED.findall(result.err)]
     assert served, result.explain()
     assert not result.timed_out and not result.leftovers, result.explain()
@@ -77,9 +78,11 @@ class Running:
 
     def __init__(self, mpi, seconds, more, ranks=2):
         self.token = uuid.uuid4().hex
-        env = {**mpi.env(), **mpi.own_env, **PROCESS, 'HARNESS_SECONDS': str(seconds), job.TOKEN: self.token, **more}
+        env = {**mpi.env(), **mpi.own_env, **PROCESS, 'HARNESS_SECONDS': str(seconds),
+               job.TOKEN: self.token, **more}
         self.child = subprocess.Popen(
-            [str(a) for a in (mpi.mpiexec, '-n', ranks, SLUICE, 'run', mpi.build('early_random.c'), 'random_operations')],
+            [str(a) for a in (mpi.mpiexec, '-n', ranks, SLUICE, 'run', mpi.build('early_random.c'),
+                              'random_operations')],
             env=spelled(env), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True)
         self.workers = []

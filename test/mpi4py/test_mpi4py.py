@@ -26,12 +26,15 @@ BESIDE = pathlib.Path(__file__).resolve().parent / 'beside.py'
 # under way beside the suite's tests.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '4K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1'}
-KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR',
+KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN',
+         'REDUCE_SCATTER', 'VECTOR', 'NONBLOCKING', 'NEIGHBOR',
          'BARRIER']
 TAKEN = {f'coll:{kind}': 'on' for kind in KINDS}
 # taken: every collective there is, whether it pays or not
-THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'taken': {**TAKEN, 'SLUICE_COLL_THRESHOLD': '1'}, 'default': {},
-              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal', 'mprotect')},
+THRESHOLDS = {'one_byte': {'SLUICE_COLL_THRESHOLD': '1'}, 'taken': {**TAKEN, 'SLUICE_COLL_THRESHOLD': '1'},
+              'default': {},
+              **{f'early_{guard}': {**EARLY, 'SLUICE_GUARD_KIND': guard} for guard in ('uffd', 'steal',
+                                                                                       'mprotect')},
               'early_taken': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd'}}
 
 
@@ -60,7 +63,8 @@ def compare(name, ranks, names, env, with_sluice, timeout):
     if not ours:
         assert ran, result.explain()
         return
-    theirs, _, _ = failures(mpi, ranks, names, False, {k: v for k, v in env.items() if 'STATS' not in k}, timeout)
+    theirs, _, _ = failures(mpi, ranks, names, False, {k: v for k, v in env.items() if 'STATS' not in k},
+                            timeout)
     assert ours <= theirs, f'only under Sluice: {sorted(ours - theirs)}\n{result.explain()}'
 
 
@@ -72,7 +76,8 @@ def test_quick(name, ranks, with_sluice):
 
 @pytest.mark.timeout(420)
 def test_quick_early(with_sluice, tmp_path):
-    compare('mpich', 2, QUICK, {**THRESHOLDS['early_steal'], 'SLUICE_STATS': str(tmp_path / 's')}, with_sluice,
+    compare('mpich', 2, QUICK, {**THRESHOLDS['early_steal'], 'SLUICE_STATS': str(tmp_path / 's')},
+            with_sluice,
             200)
     early = [json.loads(path.read_text())['early'] for path in tmp_path.glob('s.*.json')]
     assert sum(early) > 100 or not with_sluice, early

@@ -30,15 +30,18 @@ ENV = {
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'region_adopt_min': '16K',
          'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
          'HARNESS_TRIALS': '6', 'HARNESS_COUNT': '3000', 'HARNESS_STEPS': '60'}
-KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR', 'NEIGHBOR', 'BARRIER',
+KINDS = ['SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER', 'VECTOR',
+         'NEIGHBOR', 'BARRIER',
          'NONBLOCKING']
-TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}, 'CHECK_REQUESTS': '500',
+TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS},
+         'CHECK_REQUESTS': '500',
          'HARNESS_STEPS': '250'}
 WAYS = {
     'default': {},
     # requests: all of them, with a queue behind few places
     'taken': TAKEN,
-    'taken_few': {**TAKEN, 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K', 'fault': 'slots:all'},
+    'taken_few': {**TAKEN, 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
+                  'fault': 'slots:all'},
     'taken_early': {**EARLY, **TAKEN, 'SLUICE_GUARD_KIND': 'uffd', 'fault': 'slots:all'},
     'one_byte': {'SLUICE_COLL_THRESHOLD': '1'},
     'adopt': {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1',
@@ -65,9 +68,11 @@ PROGRAMS = {'asan': ['semantics', 'datatypes', 'threads', 'adoption', 'forks', '
 PROGRAMS_EARLY = {'asan': ['early_touch', 'early_files', 'early_calls', 'early_memory', 'early_mpi',
                            'early_many'],
                   'tsan': ['early_touch', 'early_many', 'early_threads']}
-# Nonblocking ones; those that are taken in buffers that are used again only are so by default. That two threads write into
+# Nonblocking ones; those that are taken in buffers that are used again only are so by default. That
+# two threads write into
 # the same memory of a peer one after the other is the peer's doing, in a process that TSan does not see.
-PROGRAMS_REQUESTS = {'tsan': ['requests', 'requests_short', 'requests_held_up', 'requests_random', 'requests_said',
+PROGRAMS_REQUESTS = {'tsan': ['requests', 'requests_short', 'requests_held_up', 'requests_random',
+                              'requests_said',
                               'requests_neighbours', 'persistent']}
 PROGRAMS_REQUESTS['asan'] = [*PROGRAMS_REQUESTS['tsan'], 'requests_threads']
 PROGRAMS_REQUESTS['tsan'] += ['persistent_ends'] # which has threads that start requests of one communicator

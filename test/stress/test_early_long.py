@@ -36,7 +36,8 @@ def get(name):
 
 def run(name, ranks, program, behaviour, with_sluice, env, prefix, timeout, before=()):
     env = {**env, 'SLUICE_STATS': str(prefix)}
-    report = Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice, env=env,
+    report = Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice,
+                                                  env=env,
                                                   timeout=timeout, before=before)
     if with_sluice:
         total = counters(env['SLUICE_STATS'], report.result)
@@ -51,14 +52,16 @@ def test_random_operations_for_an_hour(with_sluice, tmp_path):
     while time.monotonic() < end:
         guard, way, (name, ranks) = GUARDS[turn % 3], ways[turn % len(ways)], JOBS[turn % len(JOBS)]
         seconds = max(5, min(60, end - time.monotonic()))
-        env = {**EARLY, **KINDS, **WAYS[way], 'SLUICE_GUARD_KIND': guard, 'HARNESS_SEED': str(seed + turn * 1000),
+        env = {**EARLY, **KINDS, **WAYS[way], 'SLUICE_GUARD_KIND': guard,
+               'HARNESS_SEED': str(seed + turn * 1000),
                'HARNESS_SECONDS': str(int(seconds))}
         print(f'{guard} {way} {name} {ranks} ranks, seed {seed + turn * 1000}', flush=True)
         run(name, ranks, 'early_random.c', 'random_operations', with_sluice, env, tmp_path / f's{turn}', 300)
         turn += 1
 
 
-# All ranks on one CPU: then they sleep while they wait. Where each has its own they yield, which on a machine that
+# All ranks on one CPU: then they sleep while they wait. Where each has its own they yield, which on
+# a machine that
 # others use as well costs whole time slices: hours for two million. No call is left to the MPI, which spins.
 ON_ONE_CPU = ('taskset', '-c', str(min(os.sched_getaffinity(0))))
 LONGER = {**LONG, 'SLUICE_COLL_THRESHOLD': '32K'}
@@ -68,10 +71,12 @@ LONGER = {**LONG, 'SLUICE_COLL_THRESHOLD': '32K'}
                                                 ('openmpi', 2, 'steal'), ('mpich', 2, 'mprotect')])
 def test_two_million_collectives(name, ranks, guard, with_sluice, tmp_path):
     run(name, ranks, 'early_long.c', 'many_collectives', with_sluice,
-        {**LONGER, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000, ON_ONE_CPU)
+        {**LONGER, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000,
+        ON_ONE_CPU)
 
 
 @pytest.mark.parametrize('name, ranks, guard', [('mpich', 2, 'uffd'), ('mpich', 2, 'steal')])
 def test_hundred_thousand_buffers_freed_meanwhile(name, ranks, guard, with_sluice, tmp_path):
     run(name, ranks, 'early_long.c', 'many_buffers_freed_meanwhile', with_sluice,
-        {**LONGER, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000, ON_ONE_CPU)
+        {**LONGER, 'SLUICE_GUARD_KIND': guard, 'HARNESS_COUNT': '2000000'}, tmp_path / 'stats', 5000,
+        ON_ONE_CPU)

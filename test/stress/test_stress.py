@@ -75,17 +75,20 @@ def test_intel_benchmarks_complete(ranks, with_sluice):
     assert result.status == 0 and '4194304' in result.out, result.explain()
 
 
-KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER', 'SCAN', 'VECTOR',
+KINDS = ['BCAST', 'GATHER', 'SCATTER', 'ALLGATHER', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'REDUCE_SCATTER',
+         'SCAN', 'VECTOR',
          'NEIGHBOR', 'NONBLOCKING', 'BARRIER']
 TAKEN = {'SLUICE_COLL_THRESHOLD': '1', **{f'coll:{kind}': 'on' for kind in KINDS}}
 WHOLE = {'taken': TAKEN, 'early': {**TAKEN, **mpis.EARLY, 'SLUICE_GUARD_KIND': 'uffd'}}
 
 
-@pytest.mark.parametrize('name, ranks, way, behaviour', cases('matrix.c', ['mpich', 'openmpi', 'impi'], [3, 9], WHOLE))
+@pytest.mark.parametrize('name, ranks, way, behaviour', cases('matrix.c', ['mpich', 'openmpi', 'impi'],
+                                                              [3, 9], WHOLE))
 def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
     """All cases, in communicators of 1 to 9 ranks."""
     each = '1' if ranks < 9 else '8'
-    Runner({'matrix.c': {behaviour}}).check(get(name), 'matrix.c', ranks, behaviour, sluice=with_sluice, timeout=1700,
+    Runner({'matrix.c': {behaviour}}).check(get(name), 'matrix.c', ranks, behaviour, sluice=with_sluice,
+                                            timeout=1700,
                                             env={**WHOLE[way], 'HARNESS_EACH': each})
 
 
@@ -93,12 +96,14 @@ def test_whole_matrix(name, ranks, way, behaviour, with_sluice):
 def test_ten_thousand_requests(name, ranks, with_sluice):
     for program, behaviour in [('requests.c', 'thousands_are_in_flight'),
                                ('requests_short.c', 'thousands_of_all_kinds_are_in_flight')]:
-        Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice, timeout=600,
+        Runner({program: {behaviour}}).check(get(name), program, ranks, behaviour, sluice=with_sluice,
+                                             timeout=600,
                                              env={**TAKEN, 'CHECK_REQUESTS': '10000'})
 
 
 @pytest.mark.parametrize('behaviour', ['communicators_come_and_go', 'communicators_are_there_at_once'])
 @pytest.mark.parametrize('name, ranks', [('mpich', 2), ('openmpi', 2), ('openmpi', 3)])
 def test_thousand_communicators(name, ranks, behaviour, with_sluice):
-    Runner({'lifetimes.c': {behaviour}}).check(get(name), 'lifetimes.c', ranks, behaviour, sluice=with_sluice, timeout=1700,
+    Runner({'lifetimes.c': {behaviour}}).check(get(name), 'lifetimes.c', ranks, behaviour,
+                                               sluice=with_sluice, timeout=1700,
                                                env={**TAKEN, 'HARNESS_COMMUNICATORS': '1000'})

@@ -30,9 +30,11 @@ class Browser:
         out, self.write = os.pipe()
         self.read, back = os.pipe()
         program = next(filter(None, map(shutil.which, NAMES)))
-        flags = ['--headless=new', '--no-sandbox', '--disable-gpu', '--remote-debugging-pipe', '--no-first-run',
+        flags = ['--headless=new', '--no-sandbox', '--disable-gpu', '--remote-debugging-pipe',
+                 '--no-first-run',
                  '--disable-dev-shm-usage', '--hide-scrollbars', '--disable-background-networking',
-                 '--host-resolver-rules=MAP * ~NOTFOUND', f'--user-data-dir={self.profile.name}', 'about:blank']
+                 '--host-resolver-rules=MAP * ~NOTFOUND', f'--user-data-dir={self.profile.name}',
+                 'about:blank']
 
         def pipes():
             os.dup2(os.dup(out), 3)
@@ -112,8 +114,10 @@ class Browser:
         self.call('Emulation.setTouchEmulationEnabled', enabled=touch)
         scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
         self.call('Emulation.setEmulatedMedia', features=[scheme])
-        self.call('Page.navigate', url=f'file://{os.path.abspath(path)}')  # answers when the page has been begun
-        self.run("new Promise(r => document.readyState === 'complete' ? r(0) : addEventListener('load', () => r(0)))")
+        # answers when the page has been begun
+        self.call('Page.navigate', url=f'file://{os.path.abspath(path)}')
+        self.run("new Promise(r => document.readyState === 'complete' ? r(0) : addEventListener('load', "
+                 "() => r(0)))")
         self.frame()
 
     def frame(self):

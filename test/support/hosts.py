@@ -5,8 +5,8 @@
       |-- veth -- eth0 of host 1: 10.77.0.1
       |-- veth -- eth0 of host 2: 10.77.0.2 ...
 
-Every host is one process that holds the namespaces; when it has ended, so have they. It reads from us, so that it ends with
-us, however we end. A launcher starts
+Every host is one process that holds the namespaces; when it has ended, so have they. It reads from
+us, so that it ends with us, however we end. A launcher starts
 its daemons there through a script in place of ssh.
 """
 import os
@@ -91,7 +91,8 @@ class Hosts:
             return {'outer': self.inside(1), 'launcher': ['--host', hosts, '--map-by', 'slot', '--prtemca',
                                                           'plm_ssh_agent', self.ssh],
                     'env': {'PRTE_MCA_rmaps_default_mapping_policy': 'slot:oversubscribe'}}
-        return {'outer': self.inside(1), 'launcher': ['-launcher', 'ssh', '-launcher-exec', self.ssh, '-hosts', hosts,
+        return {'outer': self.inside(1), 'launcher': ['-launcher', 'ssh', '-launcher-exec', self.ssh,
+                                                      '-hosts', hosts,
                                                       '-localhost', address(0), '-iface', 'eth0'], 'env': {}}
 
     def cut(self, i):
@@ -103,12 +104,14 @@ class Hosts:
 
     def shared_memory(self, i, name):
         """What lies in /dev/shm of host i, of files with that in their names."""
-        shown = subprocess.run([*self.inside(i + 1), 'ls', '/dev/shm'], check=True, capture_output=True, text=True)
+        shown = subprocess.run([*self.inside(i + 1), 'ls', '/dev/shm'], check=True, capture_output=True,
+                               text=True)
         return [file for file in shown.stdout.split() if name in file]
 
     def close_connections(self, i, program):
         """Every connection of that program on host i breaks, with an error on both sides."""
-        shown = subprocess.run([*self.inside(i + 1), 'ss', '-tnpH'], check=True, capture_output=True, text=True)
+        shown = subprocess.run([*self.inside(i + 1), 'ss', '-tnpH'], check=True, capture_output=True,
+                               text=True)
         for line in shown.stdout.splitlines():
             here, there = line.split()[3:5]
             if program in line:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The MPIs that the tests use, how to compile for each and how to launch with each."""
-import hashlib
 import os
 import shutil
-import subprocess
 
 from . import job
 from .options import is_short, spelled
+from .build import compile_once
 from .paths import BUILD, PROGRAMS, SLUICE, SOURCES
 
 COMPILER_OF = {'.c': 'cc', '.cc': 'cxx', '.f': 'fortran', '.f90': 'fortran'}
@@ -32,7 +31,8 @@ INTEL_ENV = {'I_MPI_ROOT': str(BUILD / 'venv-impi'), 'I_MPI_FABRICS': 'shm',
 
 # Everything is taken, adopted at once and returned from early, whether that pays or not.
 EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region_adopt_min': '16K',
-         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1', 'worker_cpus': '1'}
+         'SLUICE_EARLY': 'on', 'SLUICE_EARLY_MIN': '1', 'SLUICE_WORKERS': '1',
+         'worker_cpus': '1'}
 forced = {} # --early: what a test says itself counts more
 
 
@@ -64,7 +64,6 @@ class Mpi:
         """Compile a program of test/mpi/programs (or an absolute path); returns the executable."""
         source = SOURCES / source
         compiler = self.compilers.get(COMPILER_OF[source.suffix])
-        target = PROGRAMS / self.name / (name or source.stem)
         inputs = [source]
         text = source.read_text()
         if source.suffix == '.c' and 'check_main' in text:
@@ -72,20 +71,8 @@ class Mpi:
         flags = FORTRAN_FLAGS if COMPILER_OF[source.suffix] == 'fortran' else FLAGS
         if '<omp.h>' in text:
             flags = [*flags, '-fopenmp']
-        argv = [str(compiler), *flags, *extra, '-o', f'{target}.new', *map(str, inputs),
-                '-lpthread', '-ldl']
-        key = hashlib.sha256(repr(argv).encode())
-        for path in inputs + sorted(SOURCES.glob('*.h')):
-            key.update(path.read_bytes())
-        stamp = target.with_suffix('.key')
-        if target.exists() and stamp.exists() and stamp.read_text() == key.hexdigest():
-            return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(argv, env=self.env(), capture_output=True, text=True, cwd=target.parent)
-        assert done.returncode == 0, f'{" ".join(argv)}\n{done.stderr}'
-        os.rename(f'{target}.new', target)
-        stamp.write_text(key.hexdigest())
-        return target
+        return compile_once(PROGRAMS / self.name / (name or source.stem), compiler, [*flags, *extra],
+                            [*inputs, '-lpthread', '-ldl'], self.env(), sorted(SOURCES.glob('*.h')))
 
     def launch(self, ranks, *argv, sluice=True, env=None, rank_env=None, timeout=60, before=(), outer=(),
                launcher=(), cwd=None):
@@ -100,7 +87,7 @@ class Mpi:
         else:
             line = [*outer, self.mpiexec, *launcher]
             for rank, more in enumerate(rank_env):
-                # a list of this rank's takes the place of the list of all
+                # a list of this rank replaces the list of all ranks
                 own = spelled({**{k: v for k, v in (env or {}).items() if is_short(k)}, **more})
                 own = ['env', *[f'{k}={v}' for k, v in own.items()]]
                 line += ([':'] if rank else []) + ['-n', '1', *own, *command]

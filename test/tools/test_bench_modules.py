@@ -100,7 +100,8 @@ OVERLAP = {'what': 'overlap-bcast', 'who': 'all', 'bytes': 1 << 20, 'ranks': 2, 
 
 def overlap_line(comm, comp, both, **more):
     parts = {'comm': comm, 'comp': comp, 'both': both, 'call': 1.0, 'use': 2.0}
-    line = {k: {'us': v, 'p0_us': v / 2, 'p99_us': 2 * v, 'samples': 9, 'dropped': 1} for k, v in parts.items()}
+    line = {k: {'us': v, 'p0_us': v / 2, 'p99_us': 2 * v, 'samples': 9, 'dropped': 1} for k,
+            v in parts.items()}
     return {**OVERLAP, **line, **more}
 
 
@@ -110,7 +111,8 @@ class FakeJob:
 
 def test_the_hidden_share_is_of_the_blocking_call():
     found = results.Results(1, ['plain', 'blocking', 'early'])
-    for side, line in (('plain', overlap_line(200.0, 100.0, 310.0)), ('blocking', overlap_line(100.0, 100.0, 200.0)),
+    for side, line in (('plain', overlap_line(200.0, 100.0, 310.0)),
+                       ('blocking', overlap_line(100.0, 100.0, 200.0)),
                        ('early', overlap_line(120.0, 100.0, 110.0))):
         found.add(measured.samples([line], FakeJob)[0], side, 0)
     r = found.all()[0]
@@ -131,9 +133,12 @@ def stat(p50, low, high):
 
 
 @pytest.mark.parametrize('a, b, better, word', [
-    (stat(10, 9, 11), stat(20, 19, 21), 'less', 'worse'), (stat(20, 19, 21), stat(10, 9, 11), 'less', 'better'),
-    (stat(10, 9, 11), stat(20, 19, 21), 'more', 'better'), (stat(10, 9, 12), stat(13, 11, 15), 'less', 'same'),
-    (stat(100, 99.9, 100.1), stat(102, 101.9, 102.1), 'less', 'same'), (stat(0, 0, 0), stat(5, 5, 5), 'less', 'same'),
+    (stat(10, 9, 11), stat(20, 19, 21), 'less', 'worse'), (stat(20, 19, 21), stat(10, 9, 11), 'less',
+                                                           'better'),
+    (stat(10, 9, 11), stat(20, 19, 21), 'more', 'better'), (stat(10, 9, 12), stat(13, 11, 15), 'less',
+                                                            'same'),
+    (stat(100, 99.9, 100.1), stat(102, 101.9, 102.1), 'less', 'same'), (stat(0, 0, 0), stat(5, 5, 5),
+                                                                        'less', 'same'),
 ])
 def test_a_verdict_needs_intervals_apart_and_more_than_noise(a, b, better, word):
     assert compare.verdict({'better': better}, a, b) == word
@@ -182,7 +187,8 @@ def test_the_time_left_is_what_launches_took_and_never_more_than_the_deadline():
 
 @pytest.mark.parametrize('text, code, said', [
     ('noise\ncollective_bench-mpich: out of memory\nmore', 1, 'collective_bench-mpich: out of memory'),
-    ('\nfirst line\nsecond', 1, 'first line'), ('', 7, 'exit code 7, and no word why'), ('', -9, 'killed by signal 9'),
+    ('\nfirst line\nsecond', 1, 'first line'), ('', 7, 'exit code 7, and no word why'),
+    ('', -9, 'killed by signal 9'),
 ])
 def test_the_reason_of_a_failure_is_the_line_that_says_most(text, code, said):
     assert launch.reason(text, code) == said

@@ -206,7 +206,8 @@ def test_what_cannot_be_written_in_the_end_is_one_line_and_the_table_is_there(be
     before = bench.launches()
     folder = bench.folder / 'goes'
     folder.mkdir()
-    command = [SLUICE, 'bench', 'tiny.ini', '--mpi', bench.mpi, '--sides', 'plain', '--quiet', '-o', 'goes/x.json']
+    command = [SLUICE, 'bench', 'tiny.ini', '--mpi', bench.mpi, '--sides', 'plain', '--quiet', '-o',
+               'goes/x.json']
     with subprocess.Popen(command, env=bench.env(), cwd=bench.folder, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_for(lambda: bench.launches() >= before + 3, process)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The report of sluice bench in a real browser: its plots carry the figures of the JSON, nothing is wider than
-the screen, all can be read in light and in the dark, and odd runs are shown too."""
+"""The report of sluice bench in a real browser: its plots carry the figures of the JSON, nothing is
+wider than the screen, all can be read in light and in the dark, and odd runs are shown too."""
 import copy
 import importlib.util
 import json
@@ -84,7 +84,8 @@ def test_lines_and_ratios_carry_the_figures_of_the_json(show):
         for timed, text in TIMED.items():
             some = [r for r in results if (r['what'], r['timed']) == (what, timed)]
             assert len(some) == 27
-            want = [[names[s], str(r['bytes']), v['p50'], v['p0'], v['p99']] for r in some for s, v in r['sides'].items()]
+            want = [[names[s], str(r['bytes']), v['p50'], v['p0'], v['p99']] for r in some for s,
+                    v in r['sides'].items()]
             assert marks_of(marks, f'{word}, {text}') == sorted(want, key=str)
             want = [[names[s], str(r['bytes']), v['value'], v['low'], v['high']] for r in some
                     for s, v in r['ratios'].items()]
@@ -94,11 +95,14 @@ def test_lines_and_ratios_carry_the_figures_of_the_json(show):
 def test_bars_and_stacks_carry_the_figures_of_the_json(show):
     marks, names = show(EXAMPLE).run(MARKS), titles(EXAMPLE)
     for what, ranks in (('bcast', 2), ('bcast', 4), ('gather', 2), ('gather', 4)):
-        some = [r for r in scenario(EXAMPLE, 'overlap')['results'] if (r['what'], r['ranks']) == (what, ranks)]
-        want = [[names[s], size(r['bytes']), v['overlap_percent'], None, None] for r in some for s, v in r['sides'].items()]
+        some = [r for r in scenario(EXAMPLE, 'overlap')['results'] if (r['what'], r['ranks']) == (what,
+                                                                                                  ranks)]
+        want = [[names[s], size(r['bytes']), v['overlap_percent'], None, None] for r in some for s,
+                v in r['sides'].items()]
         assert marks_of(marks, f'{WORDS[what]}, {ranks} ranks: overlap') == sorted(want, key=str)
     for r in scenario(EXAMPLE, 'synthetic')['results']:
-        want = [[p['title'], r['label'], p['p50'], None, None] for v in r['sides'].values() for p in v['parts']]
+        want = [[p['title'], r['label'], p['p50'], None, None] for v in r['sides'].values()
+                for p in v['parts']]
         want += [[s, r['label'], v['p50'], v['low'], v['high']] for s, v in r['sides'].items()]
         got = [[m[0], *m[2:]] for m in marks_of(marks, r['label'])]
         assert sorted(got, key=str) == sorted(([m[0], *m[2:]] for m in want), key=str), r['label']
@@ -107,12 +111,15 @@ def test_bars_and_stacks_carry_the_figures_of_the_json(show):
 # Where the marks of a line, or the ends of bars, are; and where the values written at the axis are.
 PLACES = '''(plot => { const ticks = plot.yTicks.map(t => [t, plot.py(t)]);
 	const y = e => e.matches('rect') ? (Number(e.dataset.y) < 0 ? Number(e.getAttribute('y')) +
-		Number(e.getAttribute('height')) : Number(e.getAttribute('y'))) : Number(/,([-0-9.]+)/.exec(e.getAttribute('transform'))[1]);
-	return [ticks, [...plot.picture.querySelectorAll('[data-y][class^="mark"], rect[data-y]')].map(e => [Number(e.dataset.y), y(e)])];
+		Number(e.getAttribute('height')) : Number(e.getAttribute('y'))) :
+		Number(/,([-0-9.]+)/.exec(e.getAttribute('transform'))[1]);
+	return [ticks, [...plot.picture.querySelectorAll('[data-y][class^="mark"], rect[data-y]')].map(
+		e => [Number(e.dataset.y), y(e)])];
 })(plots.find(p => p.caption === %s))'''
 
 
-@pytest.mark.parametrize('caption, is_log', [('Broadcast, the call alone', True), ('Gather, 4 ranks: overlap', False),
+@pytest.mark.parametrize('caption, is_log', [('Broadcast, the call alone', True),
+                                             ('Gather, 4 ranks: overlap', False),
                                              ('Broadcast, the call alone: compared with plain MPI', True)])
 def test_marks_stand_where_the_axis_says(show, caption, is_log):
     ticks, marks = show(EXAMPLE).run(PLACES % json.dumps(caption))
@@ -130,12 +137,16 @@ def test_axes_have_round_numbers_with_units(show):
         assert word in text
 
 
-OVERLAPS = '''plots.flatMap(plot => { const boxes = [...plot.picture.querySelectorAll('text')].filter(t => t.textContent &&
+OVERLAPS = '''plots.flatMap(plot => { const boxes = [...plot.picture.querySelectorAll('text')].filter(
+	t => t.textContent &&
 	!t.hasAttribute('transform')).map(t => [t.textContent, t.getBoundingClientRect()]);
-	return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([, q]) => p.left < q.right - 1 && q.left < p.right - 1 &&
+	return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(
+		([, q]) => p.left < q.right - 1 && q.left < p.right - 1 &&
 		p.top < q.bottom - 3 && q.top < p.bottom - 3).map(([b]) => `${plot.caption}: ${a} | ${b}`)); })'''
-OUTSIDE = '''[...document.querySelectorAll('main *, header *')].filter(e => !e.closest('.wide, .unseen, .tip') && e.getClientRects().length &&
-	(e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)).map(e => e.outerHTML.slice(0, 99))'''
+OUTSIDE = '''[...document.querySelectorAll('main *, header *')].filter(
+	e => !e.closest('.wide, .unseen, .tip') && e.getClientRects().length &&
+	(e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)).map(
+	e => e.outerHTML.slice(0, 99))'''
 
 
 @pytest.mark.parametrize('dark', [False, True])
@@ -149,12 +160,15 @@ def test_the_page_fits_and_no_words_lie_on_each_other(show, width, dark, tmp_pat
     assert (tmp_path / 'page.png').stat().st_size > 20000
 
 
-CONTRAST = '''(() => { const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+CONTRAST = '''(() => { const style = name =>
+	getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 	const light = c => { const n = c.match(/[0-9a-f]{2}/gi).map(h => parseInt(h, 16) / 255)
-		.map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * n[0] + 0.7152 * n[1] + 0.0722 * n[2]; };
+		.map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+	return 0.2126 * n[0] + 0.7152 * n[1] + 0.0722 * n[2]; };
 	const ratio = (a, b) => { const [x, y] = [light(style(a)), light(style(b))].sort((p, q) => q - p);
 		return (x + 0.05) / (y + 0.05); };
-	const words = [['--text', '--back'], ['--soft', '--back'], ['--soft', '--panel'], ['--gain', '--back'], ['--loss', '--back'],
+	const words = [['--text', '--back'], ['--soft', '--back'], ['--soft', '--panel'],
+		['--gain', '--back'], ['--loss', '--back'],
 		['--text', '--loss-back'], ['--focus', '--back']];
 	const marks = Array.from({ length: 13 }, (_, i) => [`--c${i}`, '--back']);
 	return [Math.min(...words.map(p => ratio(...p))), Math.min(...marks.map(p => ratio(...p)))]; })()'''
@@ -176,9 +190,11 @@ def accessible(browser):
 def test_screen_readers_get_names_and_tables(show):
     browser = show(EXAMPLE)
     nodes = accessible(browser)
-    named = [n for n in nodes if n[0] in ('button', 'image', 'application', 'link', 'region', 'table', 'navigation', 'figure')]
+    named = [n for n in nodes if n[0] in ('button', 'image', 'application', 'link', 'region', 'table',
+                                          'navigation', 'figure')]
     assert len(named) > 100 and all(name for role, name in named if role != 'figure')
-    assert any(role == 'image' and name.startswith('Broadcast, the call alone: plain MPI, Sluice, blocking') for role, name in nodes)
+    assert any(role == 'image' and name.startswith('Broadcast, the call alone: plain MPI, Sluice, blocking')
+               for role, name in nodes)
     assert browser.run('document.querySelectorAll("h1").length') == 1
     assert browser.run('plots.every(p => p.element.querySelectorAll("tbody tr").length > 0)')
 
@@ -210,7 +226,8 @@ def test_a_side_can_be_hidden_but_not_the_last(show):
 
 def test_losses_are_as_plain_as_gains(show):
     browser = show(EXAMPLE)
-    ratios = [(side, q) for s in EXAMPLE['scenarios'] for r in s['results'] for side, q in r['ratios'].items()]
+    ratios = [(side, q) for s in EXAMPLE['scenarios'] for r in s['results'] for side,
+              q in r['ratios'].items()]
     for i, side in enumerate(s for s in titles(EXAMPLE) if s != 'plain'):
         mine = [q for s, q in ratios if s == side]
         gains, losses = sum(q['low'] > 1 for q in mine), sum(q['high'] < 1 for q in mine)
@@ -218,15 +235,18 @@ def test_losses_are_as_plain_as_gains(show):
         assert f'\u25b2 {gains} faster' in said and f'\u25bc {losses} slower' in said
         assert f'= {len(mine) - gains - losses} no difference' in said and gains and losses
     worst, best = min(q['value'] for _, q in ratios), max(q['value'] for _, q in ratios)
-    lists = [browser.run(f'document.querySelector(".extremes.{v} li b").textContent') for v in ('gain', 'loss')]
+    lists = [browser.run(f'document.querySelector(".extremes.{v} li b").textContent') for v in ('gain',
+                                                                                                'loss')]
     assert lists == [f'{best:.2f}\u00d7', f'{worst:.2f}\u00d7']
-    assert browser.run('[...document.querySelectorAll(".extremes")].map(e => e.querySelectorAll("li").length)') == [5, 5]
+    assert browser.run('[...document.querySelectorAll(".extremes")].map(e => '
+                       'e.querySelectorAll("li").length)') == [5, 5]
 
 
 def test_machine_and_options_are_recorded(show):
     text = show(EXAMPLE).run('document.getElementById("where").textContent')
     machine = EXAMPLE['machine']
-    wanted = [machine['cpu'], machine['kernel'], *machine['settings'], EXAMPLE['mpi']['version'], EXAMPLE['mpi']['library'],
+    wanted = [machine['cpu'], machine['kernel'], *machine['settings'], EXAMPLE['mpi']['version'],
+              EXAMPLE['mpi']['library'],
               EXAMPLE['sluice']['version'], 'SLUICE_EARLY=off', EXAMPLE['run']['command'],
               *(o['name'] for o in EXAMPLE['sluice']['options'])]
     assert [w for w in wanted if w not in text] == []
@@ -246,7 +266,8 @@ def test_it_prints_on_white_whatever_the_screen_is(show, tmp_path):
 
 def bare(value):
     """A side with one sample: no spread, no 99th percentile."""
-    return dict(p0=value, p50=value, p99=None, low=value, high=value, samples=1, dropped=0, launches=1, wrong=0)
+    return dict(p0=value, p50=value, p99=None, low=value, high=value, samples=1, dropped=0, launches=1,
+                wrong=0)
 
 
 def only(scenario_of, *results, **more):
@@ -285,8 +306,10 @@ def test_overlap_of_nothing_less_than_nothing_and_unknown(show, percent, ends):
     assert [m[3] for m in mine] == ([] if percent is None else [percent])
     table = browser.run('plots[0].element.querySelector("tbody").textContent')
     assert ('could not be told' in table) == (percent is None)
-    height, top, zero = browser.run('(p => { const e = p.picture.querySelector("g.c2 rect[data-y]"); return e ? ["height", "y"].map('
-                                    'n => Number(e.getAttribute(n))).concat(p.py(0)) : [0, 0, 0]; })(plots[0])')
+    height, top, zero = browser.run('(p => { const e = p.picture.querySelector("g.c2 rect[data-y]"); '
+                                    'return e ? ["height", "y"].map('
+                                    'n => Number(e.getAttribute(n))).concat(p.py(0)) : [0, 0, 0]; '
+                                    '})(plots[0])')
     if ends == 'zero':
         assert height <= 1
     elif ends == 'below':
@@ -305,7 +328,8 @@ def test_times_of_zero_have_their_place(show):
 
 def test_a_scenario_that_failed_is_named_with_its_reason(show):
     report = only(LATENCY, complete=False)
-    report['failures'] = [{'scenario': 'latency', 'side': 'early', 'ranks': 2, 'why': 'exit 9: <b>killed</b>'}]
+    report['failures'] = [{'scenario': 'latency', 'side': 'early', 'ranks': 2,
+                           'why': 'exit 9: <b>killed</b>'}]
     report['run']['stopped'] = 'SIGINT'
     browser = show(report, width=400)
     said = browser.run('document.querySelector(".problems").textContent')
@@ -315,9 +339,11 @@ def test_a_scenario_that_failed_is_named_with_its_reason(show):
 
 def test_many_failures_are_reduced_but_all_there(show):
     report = only(LATENCY, LATENCY['results'][0])
-    report['failures'] = [{'scenario': 'latency', 'side': 'early', 'ranks': n, 'why': f'exit {n}'} for n in range(1, 13)]
+    report['failures'] = [{'scenario': 'latency', 'side': 'early', 'ranks': n, 'why': f'exit {n}'}
+                          for n in range(1, 13)]
     browser = show(report)
-    assert browser.run('document.querySelector(".problems summary").textContent').startswith('12 launches failed')
+    text = browser.run('document.querySelector(".problems summary").textContent')
+    assert text.startswith('12 launches failed')
     assert browser.run('document.querySelectorAll(".problems details li").length') == 12
 
 
@@ -330,7 +356,8 @@ def test_wrong_contents_and_disturbance_stand_at_the_top(show):
 
 
 def test_names_cannot_become_markup(show):
-    evil = '</script><script>console.error("ran")</script><img src=x onerror="console.error(1)">@SCRIPT@ \u2028 & "'
+    evil = ('</script><script>console.error("ran")</script><img src=x onerror="console.error(1)">'
+            '@SCRIPT@ \u2028 & "')
     report = copy.deepcopy(EXAMPLE)
     report['machine'].update(name=evil, cpu=evil)
     report['sides'][1]['title'] = evil
@@ -368,7 +395,8 @@ def test_two_runs_stand_side_by_side_with_the_same_axes(show, width):
     a, b = ({(side, x): y for caption, side, x, y, *_ in browser.run(MARKS)
              if caption == f'{letter}: Gather, the call alone'} for letter in 'AB')
     assert len(a) == 108 and b == pytest.approx({k: y * 1.5 for k, y in a.items()})
-    ranges = browser.run('plots.filter(p => p.caption.endsWith(": Gather, the call alone")).map(p => [p.y.from, p.y.to])')
+    ranges = browser.run('plots.filter(p => p.caption.endsWith(": Gather, the call alone")).map(p => '
+                         '[p.y.from, p.y.to])')
     assert len(ranges) == 2 and ranges[0] == ranges[1]
     assert ranges[0][0] <= min(a.values()) and ranges[0][1] >= max(b.values())
     ratios = [m for m in browser.run(MARKS) if m[0] == 'Gather, the call alone: B compared with A']
@@ -379,7 +407,8 @@ def test_two_runs_stand_side_by_side_with_the_same_axes(show, width):
 
 def test_what_differs_between_two_machines_is_marked(show):
     browser = show(EXAMPLE, slower(1))
-    marked = browser.run('[...document.querySelectorAll("#where tr")].filter(r => r.querySelector(".different"))'
+    marked = browser.run('[...document.querySelectorAll("#where tr")].filter(r => '
+                         'r.querySelector(".different"))'
                          '.map(r => r.firstChild.textContent)')
     assert marked == ['\u2260 Machine', '\u2260 Kernel']
     said = browser.run('document.querySelector(".cards").textContent')

@@ -178,7 +178,8 @@ def test_a_text_is_compiled_in_memory_that_does_not_grow_with_it(tmp_path):
     text, out = tmp_path / 'text', tmp_path / 'program'
     text.write_text('num_ranks 4000\n' + ''.join(f'rank {r} {{' + 'nop\n' * 100 + '}\n' for r in range(4000)))
     limit = 12 << 20  # the program has 24 MiB
-    done = goal('compile', text, '-o', out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    done = goal('compile', text, '-o', out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA,
+                                                                                  (limit, limit)))
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 2 * limit
     assert '4000 ranks, 400000 operations' in goal('check', out).stdout
@@ -215,7 +216,8 @@ def test_print_writes_to_a_file_when_asked(tmp_path):
 
 
 def test_mistakes_are_shown_in_their_line_with_a_caret(tmp_path):
-    (tmp_path / 'x.goal').write_text('num_ranks 1\nrank 0 {\n\tl1: snd 8b to 0 \x1b[31m\nl2 requires l9\nl2: nop\n}\n')
+    (tmp_path /
+     'x.goal').write_text('num_ranks 1\nrank 0 {\n\tl1: snd 8b to 0 \x1b[31m\nl2 requires l9\nl2: nop\n}\n')
     done = goal('print', tmp_path / 'x.goal')
     assert done.returncode == 1 and done.stdout == ''
     assert done.stderr == (
@@ -226,7 +228,8 @@ def test_mistakes_are_shown_in_their_line_with_a_caret(tmp_path):
 
 
 def test_a_long_line_is_shown_around_its_mistake():
-    lines = check('num_ranks 1 rank 0 { ' + 'calc 5; ' * 40 + 'clac 5; ' + 'calc 5; ' * 40 + '}')[2].splitlines()
+    lines = check('num_ranks 1 rank 0 { ' + 'calc 5; ' * 40 + 'clac 5; ' + 'calc 5; ' * 40 +
+                  '}')[2].splitlines()
     assert len(lines) == 3 and all(len(line) < 130 for line in lines)
     assert lines[1][lines[2].index('^'):].startswith('clac 5')
 
@@ -301,7 +304,8 @@ def test_a_receive_from_any_that_nobody_serves_is_named():
 
 
 def test_one_sided_operations_are_said_to_be_the_simulators():
-    code, out, _ = check('num_ranks 2 rank 0 { put 8b to 1 } rank 1 { append 8b to priority_list allowed 0 ct 0 }')
+    code, out, _ = check('num_ranks 2 rank 0 { put 8b to 1 } rank 1 { append 8b to priority_list '
+                         'allowed 0 ct 0 }')
     assert code == 0 and '2 one-sided operations' in out and 'sluice goal sim' in out
 
 
@@ -344,7 +348,8 @@ def test_json_has_the_same(tmp_path):
     assert bad['problems'][0]['text'] == 'rank 0 { clac }' and not bad['ok']
     assert len(dead['problems'][0]['notes']) == 5 and not dead['ok']
     assert good == {'file': str(tmp_path / 'good'), 'ok': True, 'ranks': 1, 'operations': 1, 'messages': 0,
-                    'bytes': 0, 'receives_from_any': 0, 'one_sided': 0, 'problems': [], 'problems_not_listed': 0}
+                    'bytes': 0, 'receives_from_any': 0, 'one_sided': 0, 'problems': [],
+                    'problems_not_listed': 0}
 
 
 # ---- draw ---------------------------------------------------------------------------------------------
@@ -395,7 +400,8 @@ def test_names_of_files_and_labels_cannot_break_a_drawing(tmp_path):
 def test_some_ranks_can_be_drawn_of_what_is_too_large(tmp_path):
     ranks = 300
     text = f'num_ranks {ranks}\n' + ''.join(
-        f'rank {r} {{ send 8b to {(r + 1) % ranks}; recv 8b from {(r - 1) % ranks} }}\n' for r in range(ranks))
+        f'rank {r} {{ send 8b to {(r + 1) % ranks}; recv 8b from {(r - 1) % ranks} }}\n'
+        for r in range(ranks))
     (tmp_path / 'x').write_text(text)
     done = goal('draw', tmp_path / 'x')
     assert done.returncode == 1 and done.stdout == ''

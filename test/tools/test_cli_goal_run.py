@@ -12,7 +12,8 @@ import pytest
 from cli import ROOT, SLUICE, compile_c, plain_env, sluice
 
 # deadlock does not end; halo and workers receive from any rank, so what they leave is not one thing
-EXAMPLES = sorted(p for p in (ROOT / 'examples/goal').glob('*.goal') if p.stem not in ('deadlock', 'halo', 'workers'))
+EXAMPLES = sorted(p for p in (ROOT / 'examples/goal').glob('*.goal') if p.stem not in ('deadlock', 'halo',
+                                                                                       'workers'))
 PAIR = '''num_ranks 2
 rank 0 { a: send 100b to 1 tag 3 from user0; b: recv 5000b from 1 tag 4 into user0+100 }
 rank 1 { a: recv 100b from 0 tag 3 into user1; b: send 5000b to 0 tag 4 from user0; b requires a }
@@ -64,8 +65,10 @@ void *memcpy(void *to, const void *from, size_t n)
 
 @pytest.mark.parametrize('text, options, says', [
     (PAIR, ('-n', '3'), 'the program is one of 2 ranks, not of 3'),
-    ('num_ranks 300\n' + ''.join(f'rank {r} {{ }}\n' for r in range(300)), (), '300 ranks are too many to run on one machine; see: sluice goal sim'),
-    ('num_ranks 1\nrank 0 { recv 8b from 0 }\n', ('--verify',), 'the program does not end: see sluice goal check'),
+    ('num_ranks 300\n' + ''.join(f'rank {r} {{ }}\n' for r in range(300)), (),
+     '300 ranks are too many to run on one machine; see: sluice goal sim'),
+    ('num_ranks 1\nrank 0 { recv 8b from 0 }\n', ('--verify',),
+     'the program does not end: see sluice goal check'),
     ('num_ranks 1\nrank 0 { stamp into user0 }\n', ('--verify',), 'its data cannot be verified'),
     ('num_ranks 1\nrank 0 { nop; put 8b to 0 }\n', (), "rank 0: 'put 8b to 0 tag 0' is one-sided"),
     ('num_ranks 1\nrank 0 { copy 2000000000b from user0 into user1 }\n', (), 'more than 1 GiB of memory'),
@@ -92,7 +95,8 @@ rank 1 { a: calc 1; b: recv 8b from 0 tag 4; c: send 8b to 0 tag 3; b requires a
 
 def test_a_rank_that_has_ended_its_part_is_not_waited_for():
     done = run('num_ranks 2\nrank 0 { recv 8b from 1 tag 3 }\nrank 1 { calc 1 }')
-    assert done.returncode == 1 and 'rank 1 has left this group of 2; operation 0 of rank 0 depends on it' in done.stderr
+    assert done.returncode == 1
+    assert 'rank 1 has left this group of 2; operation 0 of rank 0 depends on it' in done.stderr
     assert 'rank 0: no run has ended\n' in done.stdout and 'rank 1: 1 runs' in done.stdout
 
 
@@ -103,9 +107,11 @@ def children(pid):
 def test_a_killed_rank_ends_the_others(tmp_path):
     text = tmp_path / 'long.goal'
     text.write_text('num_ranks 3\nrank 0 { recv 8b from 1 }\n'
-                    'rank 1 { a: calc 1000000000000; b: send 8b to 0; c: send 8b to 2; b requires a; c requires a }\n'
+                    'rank 1 { a: calc 1000000000000; b: send 8b to 0; c: send 8b to 2; b requires a; c '
+                    'requires a }\n'
                     'rank 2 { recv 8b from 1 }\n')
-    tool = subprocess.Popen([SLUICE, 'goal', 'run', text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    tool = subprocess.Popen([SLUICE, 'goal', 'run', text], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True,
                             env=plain_env())
     try:
         deadline = time.monotonic() + 50

@@ -108,7 +108,8 @@ def test_published_results_of_loggopsim(text):
 
 
 def test_output_for_people_has_times_and_the_path():
-    out = goal('sim', 'ping-pong', '-n', '2', '-s', '101', '-L', '1000', '-o', '10', '-g', '5', '-G', '0.5').stdout
+    out = goal('sim', 'ping-pong', '-n', '2', '-s', '101', '-L', '1000', '-o', '10', '-g', '5', '-G',
+               '0.5').stdout
     assert 'L=1000 o=10 g=5 G=0.5' in out
     assert 'rank 0  2140' in out
     assert 'latency (L)   2000  93.5 %' in out
@@ -128,7 +129,8 @@ def test_labels_and_lines_of_a_text_are_in_the_path(text):
 def test_many_ranks_are_summarised():
     out = goal('sim', 'binomial-bcast', '-n', '1000', '-s', '8').stdout
     assert 'half of the ranks' in out and '####' in out and 'rank 17 ' not in out
-    assert len(re.findall(r'^  rank \d+ ', goal('sim', 'binomial-bcast', '-n', '1000', '--times').stdout, re.M)) == 1000
+    assert len(re.findall(r'^  rank \d+ ', goal('sim', 'binomial-bcast', '-n', '1000', '--times').stdout,
+                          re.M)) == 1000
     assert 'rank_end_ps' not in sim('linear-bcast', '-n', '5000')
 
 
@@ -154,7 +156,8 @@ def test_presets_files_and_options_give_parameters_in_order(tmp_path):
     j = sim('ping-pong', '-n', '2', '-L', '7', '-S', '1K', '--save', tmp_path / 'params')
     assert j['parameters']['L_ps'] == 7000 and j['parameters']['S_bytes'] == 1024
     j = sim('ping-pong', '-n', '2', '--params', tmp_path / 'params', '-o', '3')
-    assert j['parameters'] | {'from': ''} == {'from': '', 'L_ps': 7000, 'o_ps': 3000, 'g_ps': 1000000, 'G_ns': '6',
+    assert j['parameters'] | {'from': ''} == {'from': '', 'L_ps': 7000, 'o_ps': 3000, 'g_ps': 1000000,
+                                              'G_ns': '6',
                                               'O_ns': '0', 'C_ns': '0', 'S_bytes': 1024}
 
 
@@ -234,7 +237,8 @@ def test_options_of_patterns_are_not_for_files(text):
 
 def test_the_largest_numbers_of_cpus_and_nics(text):
     assert sim(text('num_ranks 1\nrank 0 {\nl1: calc 5 cpu 65535\n}\n'))['end_ps'] == 5000
-    r = goal('sim', text('num_ranks 1\nrank 0 {\nl1: calc 5 cpu 65535\nl2: send 1b to 0 tag 0 nic 65535\n}\n'))
+    r = goal('sim',
+             text('num_ranks 1\nrank 0 {\nl1: calc 5 cpu 65535\nl2: send 1b to 0 tag 0 nic 65535\n}\n'))
     assert r.returncode == 1 and 'Cannot allocate memory' in r.stderr
 
 
@@ -244,7 +248,8 @@ def test_a_mistake_in_a_text_is_told_with_its_line(text):
 
 
 def test_an_interrupt_prints_what_is_known():
-    p = subprocess.Popen([str(SLUICE), 'goal', 'sim', 'ring-allreduce', '-n', '3000', '-s', '24K', '--path-memory', '0'],
+    p = subprocess.Popen([str(SLUICE), 'goal', 'sim', 'ring-allreduce', '-n', '3000', '-s', '24K',
+                          '--path-memory', '0'],
                          env=plain_env(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(1.5)
     p.send_signal(signal.SIGINT)
@@ -256,7 +261,8 @@ def test_an_interrupt_prints_what_is_known():
 
 def test_a_timeline_has_spans_and_arrows_of_the_ranks_asked_for(tmp_path):
     out = tmp_path / 'timeline.json'
-    j = sim('dissemination-allreduce', '-n', '64', '-s', '8', '-C', '1', '--timeline', out, '--timeline-ranks', '0-15')
+    j = sim('dissemination-allreduce', '-n', '64', '-s', '8', '-C', '1', '--timeline', out,
+            '--timeline-ranks', '0-15')
     events = json.loads(out.read_text())['traceEvents']
     spans = [e for e in events if e['ph'] == 'X']
     assert {e['pid'] for e in spans} == set(range(16))
@@ -281,7 +287,8 @@ def test_every_option_is_in_the_manual(verb):
         assert flag in text, flag
 
 
-# ---- one-sided operations ------------------------------------------------------------------------------------
+# ---- one-sided operations
+# ------------------------------------------------------------------------------------
 
 def ends(text, **options):
     return [end / 1000 for end in sim(text, *(f'--{k}={v}' for k, v in options.items()))['rank_end_ps']]

@@ -50,7 +50,8 @@ def wait_for_report(folder, seconds=20):
 
 def meta(folder):
     text = (folder / 'timeline.html').read_text()
-    return json.loads(re.search(r'<script id="meta" type="application/json">(.*?)</script>', text, re.S).group(1))
+    return json.loads(re.search(r'<script id="meta" type="application/json">(.*?)</script>', text,
+                                re.S).group(1))
 
 
 def events(folder):
@@ -79,7 +80,8 @@ def our_lines(result):
 @pytest.mark.parametrize('early', ['off', 'on'])
 def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path):
     # on: also where ranks share CPUs, as they may here, and the policy asks for larger ones
-    done = trace(mpi, tmp_path / 't', '--set', f'RT_EARLY={early}', '--set', 'COLL_BCAST=on', '--set', 'COLL_GATHER=on',
+    done = trace(mpi, tmp_path / 't', '--set', f'RT_EARLY={early}', '--set', 'COLL_BCAST=on', '--set',
+                 'COLL_GATHER=on',
                  ranks=3)
     assert done.status == 0 and not done.leftovers, done.explain()
     assert len(our_lines(done)) == 1 and 'timeline.html' in our_lines(done)[0], done.explain()
@@ -91,7 +93,8 @@ def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path)
 def test_calls_that_sluice_does_not_serve_are_counted_too(mpich, tmp_path):
     done = trace(mpich, tmp_path / 't', rank_env=[{'node_name': name} for name in 'ab'])
     assert done.status == 0, done.explain()
-    assert traced(tmp_path / 't') == {name: [calls, size, 0] for name, (calls, size, _) in counted(done.out).items()}
+    assert traced(tmp_path / 't') == {name: [calls, size, 0] for name,
+                                      (calls, size, _) in counted(done.out).items()}
 
 
 def test_what_receivers_got_was_moved_once_by_someone(mpich, tmp_path):
@@ -104,11 +107,13 @@ def test_what_receivers_got_was_moved_once_by_someone(mpich, tmp_path):
 def test_a_gathers_root_got_all_parts_its_own_too(mpich, tmp_path):
     done = trace(mpich, tmp_path / 't', '--set', 'RT_EARLY=off', ranks=3)
     place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'any_gather')
-    assert place['own'] + place['peers'] + place['channel'] == counted(done.out)['any_gather'][2] * (256 << 10)
+    gathered = counted(done.out)['any_gather'][2] * (256 << 10)
+    assert place['own'] + place['peers'] + place['channel'] == gathered
 
 
 def test_what_the_worker_process_copies_is_in_the_trace(mpich, tmp_path):
-    early = [f'--set={name}' for name in ('RT_EARLY=on', 'RT_EARLY_MIN=1', 'WORKER_KIND=process', 'ENGINE_CPUS=0-1')]
+    early = [f'--set={name}' for name in ('RT_EARLY=on', 'RT_EARLY_MIN=1', 'WORKER_KIND=process',
+                                          'ENGINE_CPUS=0-1')]
     for attempt in range(20):  # whether it or somebody who waits is first is the scheduler's choice
         folder = tmp_path / str(attempt)
         done = trace(mpich, folder, *early, env={'fault': 'worker_idle:all'})
@@ -156,7 +161,8 @@ def test_a_python_program_is_told_by_its_c_frame(mpich, tmp_path):
                                      'for i in range(5):\n    MPI.COMM_WORLD.Bcast(buf, root=0)\n')
     if subprocess.run([mpich.python, '-c', 'import mpi4py'], capture_output=True, env=mpich.env()).returncode:
         pytest.skip('mpi4py is not here')
-    done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', mpich.python, tmp_path / 'app.py', sluice=False)
+    done = mpich.launch(2, SLUICE, 'trace', '-o', tmp_path / 't', mpich.python, tmp_path / 'app.py',
+                        sluice=False)
     assert done.status == 0, done.explain()
     places = [p for p in meta(tmp_path / 't')['places'] if p['calls']]
     assert [p['calls'] for p in places] == [10] and 'Bcast' in places[0]['function'] + places[0]['where']
@@ -171,14 +177,16 @@ def test_a_rank_that_dies_leaves_what_it_had_written(mpi, mode, tmp_path):
     wait_for_report(tmp_path / 't')
     processes = {p['name']: p for p in meta(tmp_path / 't')['processes']}
     assert not processes['rank 1']['ended'] and processes['rank 1']['records'] > 100
-    assert re.search(r'^  rank 1 .*ENDED WITHOUT MPI_Finalize', (tmp_path / 't/summary.txt').read_text(), re.M)
+    assert re.search(r'^  rank 1 .*ENDED WITHOUT MPI_Finalize', (tmp_path / 't/summary.txt').read_text(),
+                     re.M)
     large = [e for e in events(tmp_path / 't') if e['pid'] == 1 and e['args'].get('function') == 'large_bcast'
              and e['name'] == 'MPI_Bcast' and e['cat'] != 'data moving after return']
     assert len(large) == 16
 
 
 def test_ctrl_c_keeps_what_was_recorded(mpich, tmp_path):
-    line = [mpich.mpiexec, '-n', '2', SLUICE, 'trace', '-o', tmp_path / 't', mpich.build(PROGRAMS / 'traced.c'), 'hang']
+    line = [mpich.mpiexec, '-n', '2', SLUICE, 'trace', '-o', tmp_path / 't',
+            mpich.build(PROGRAMS / 'traced.c'), 'hang']
     child = subprocess.Popen([str(w) for w in line], env=mpich.env(), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, start_new_session=True)
     said = ''
@@ -213,7 +221,8 @@ def test_a_report_can_be_made_again(mpich, tmp_path):
 def test_a_profile_of_goal_schedules_is_shown_with_its_process(mpich, tmp_path):
     trace(mpich, tmp_path / 't')
     # as SLUICE_GOAL_PROFILE writes it: the process, and its rank in the group, here another one
-    pids = {rank: int(next((tmp_path / 't').glob(f'rank-{rank}.*.sluice')).name.split('.')[1]) for rank in (0, 1)}
+    pids = {rank: int(next((tmp_path / 't').glob(f'rank-{rank}.*.sluice')).name.split('.')[1])
+            for rank in (0, 1)}
     for pid in (pids[1], 4000000):
         operation = {'name': 'send', 'cat': 'goal', 'ph': 'X', 'pid': pid, 'tid': 0, 'ts': 5, 'dur': 2,
                      'args': {'op': 0, 'bytes': 64}}
@@ -223,7 +232,8 @@ def test_a_profile_of_goal_schedules_is_shown_with_its_process(mpich, tmp_path):
     assert done.returncode == 0, done.stderr
     everything = json.loads((tmp_path / 't' / 'trace.json').read_text())['traceEvents']
     processes = {e['pid']: e['args']['name'] for e in everything if e['name'] == 'process_name'}
-    assert sorted(processes[e['pid']] for e in everything if e['name'] == 'send') == ['process 4000000', 'rank 1']
+    assert sorted(processes[e['pid']] for e in everything if e['name'] == 'send') == ['process 4000000',
+                                                                                      'rank 1']
 
 
 # ---- disks and folders -------------------------------------------------------------------------------------
@@ -245,7 +255,8 @@ def test_a_full_disk_ends_the_trace_and_not_the_program(mpich, small_disk):
     lines = our_lines(done)
     assert any('no space is left on the disk: the trace of this rank ends here' in line or
                'No space left on device; nothing is traced' in line for line in lines), lines
-    assert any(re.search(r'cannot write .*/(summary.txt|timeline.html|trace.json): No space left', line) for line in lines), lines
+    assert any(re.search(r'cannot write .*/(summary.txt|timeline.html|trace.json): No space left', line)
+               for line in lines), lines
 
 
 def test_a_disk_that_fills_up_later_is_told_in_the_report(mpich, tmp_path):
@@ -276,10 +287,12 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_nothing_runs(tmp_path):
     assert (other.returncode, other.stdout, other.stderr) == (1, '', '')
 
 
-@pytest.mark.skipif(os.getuid() != 0 or not shutil.which('setpriv'), reason='needs root to become another user')
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which('setpriv'),
+                    reason='needs root to become another user')
 def test_no_permission_is_told(tmp_path):
     tmp_path.chmod(0o755)
-    line = ['setpriv', '--reuid=65534', '--clear-groups', SLUICE, 'trace', '-o', tmp_path / 't', 'echo', 'ran']
+    line = ['setpriv', '--reuid=65534', '--clear-groups', SLUICE, 'trace', '-o', tmp_path / 't', 'echo',
+            'ran']
     done = subprocess.run(line, env=plain_env(), capture_output=True, text=True)
     if 'Permission denied' in done.stderr and 'setpriv' in done.stderr:
         pytest.skip('another user cannot execute what is built here')
@@ -318,7 +331,8 @@ def test_a_program_without_mpi_is_told(tmp_path):
 
 def test_a_program_whose_mpi_is_not_found_is_127(tmp_path):
     library = fake_mpi(tmp_path / 'mpi')
-    app = compile_c(tmp_path / 'app', 'int PMPI_Bcast(void);\nint main(void) { return PMPI_Bcast(); }\n', library)
+    app = compile_c(tmp_path / 'app', 'int PMPI_Bcast(void);\nint main(void) { return PMPI_Bcast(); }\n',
+                    library)
     library.unlink()
     done = alone('-o', tmp_path / 't', app)
     assert done.returncode == 127 and 'libmpi' in done.stderr and 'holds no trace' in done.stderr
@@ -341,7 +355,8 @@ def test_sluice_off_runs_the_program_and_says_that_nothing_is_traced(tmp_path):
     assert (done.returncode, done.stdout) == (0, 'ran\n') and 'nothing is traced' in done.stderr
 
 
-# ---- help ------------------------------------------------------------------------------------------------------
+# ---- help ----------------------------------------------------------------------------------------
+# --------------
 
 def test_help_fits_a_screen():
     done = alone('--help')
@@ -364,7 +379,8 @@ def test_the_examples_of_the_help_work(mpich, tmp_path):
         assert all((tmp_path / folder / name).exists() for name in OUTPUTS)
 
 
-# ---- files that are damaged ---------------------------------------------------------------------------------------
+# ---- files that are damaged
+# ---------------------------------------------------------------------------------------
 
 def test_damaged_files_are_told_and_the_rest_is_reported(mpich, tmp_path):
     trace(mpich, tmp_path / 't', ranks=3)
@@ -375,7 +391,8 @@ def test_damaged_files_are_told_and_the_rest_is_reported(mpich, tmp_path):
     done = subprocess.run([SLUICE, 'trace', 'report', tmp_path / 't'], capture_output=True, text=True)
     assert done.returncode == 0
     said = done.stderr.splitlines()
-    assert len(said) == 3 and any('another version' in s for s in said) and any('too short' in s for s in said)
+    assert len(said) == 3 and any('another version' in s for s in said) and any('too short' in s
+                                                                                for s in said)
     assert [p['name'] for p in meta(tmp_path / 't')['processes']] == ['rank 0', 'rank 1']
     assert whole.name in [p.name for p in (tmp_path / 't').iterdir()]
 

@@ -24,10 +24,12 @@ def browser():
 
 
 def write_process(path, rank, calls):
-    """The file of a process that ended well, as src/trace/format.h says. calls: (begin, end, bytes, outcome)"""
+    """The file of a process that ended well, as src/trace/format.h says. calls: (begin, end, bytes,
+    outcome)"""
     chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
     head = bytearray(HEADER)
-    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 3, HEADER, chunks, chunks, rank, 1000 + rank, 1, 1, 0,
+    struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 3, HEADER, chunks, chunks, rank,
+                     1000 + rank, 1, 1, 0,
                      2, 0, 0, 0)
     # first, start and end, by ticks, which are ns, and by the clock; then the time of day
     struct.pack_into('<7Q', head, 56, 10, 10, 10, 10, 10 ** 10, 10 ** 10, 10 ** 18)
@@ -41,8 +43,10 @@ def write_process(path, rank, calls):
         out.write(head)
         for number in range(chunks):
             part = calls[number * PER_CHUNK:(number + 1) * PER_CHUNK]
-            body = b''.join(struct.pack('<QQQQIIIHHHBBBBHBBHHH', begin, end, size, 0, number, 0, 0, 1, 0, 0, 2, 2,
-                                        outcome | 1 << 3, 0, 0, 0, 1, rank, 2, 0) for begin, end, size, outcome in part)
+            body = b''.join(struct.pack('<QQQQIIIHHHBBBBHBBHHH', begin, end, size, 0, number, 0, 0, 1, 0, 0,
+                                        2, 2,
+                                        outcome | 1 << 3, 0, 0, 0, 1, rank, 2, 0) for begin, end, size,
+                            outcome in part)
             chunk = struct.pack('<IIIIQQ16s16x', 1, 1000 + rank, number + 1, 0, 10, 10, b'application') + body
             out.write(chunk.ljust(CHUNK, b'\0'))
 
@@ -79,14 +83,16 @@ def json_events(page):
 
 EVENTS_OF_PAGE = '''model.tracks.flatMap((t, track) => Array.from({ length: t.count }, (_, i) => {
 	const f = model.forms[t.form[i]];
-	return [t.group, track, t.begin[i], t.end[i] - t.begin[i], f.label, model.kinds[f.kind], t.bytes[i], f.detail];
+	return [t.group, track, t.begin[i], t.end[i] - t.begin[i], f.label,
+		model.kinds[f.kind], t.bytes[i], f.detail];
 }))'''
 
 
 def test_the_page_has_the_events_of_the_json(browser, page):
     browser.errors.clear()
     browser.open(page)
-    want = [[e['pid'], e['tid'], round(e['ts'] * 1000), round(e['dur'] * 1000), e['name'], e['cat'], e['args']['bytes'],
+    want = [[e['pid'], e['tid'], round(e['ts'] * 1000), round(e['dur'] * 1000), e['name'], e['cat'],
+             e['args']['bytes'],
              e['args']['why']] for e in json_events(page)]
     assert browser.run(EVENTS_OF_PAGE) == want and len(want) == 9000
     assert browser.errors == []
@@ -130,7 +136,8 @@ LUMINANCE = '''(() => {
 		return 0.2126 * n[0] + 0.7152 * n[1] + 0.0722 * n[2]; };
 	const ratio = (a, b) => (Math.max(lum(a), lum(b)) + 0.05) / (Math.min(lum(a), lum(b)) + 0.05);
 	const p = palette(), ink = c => inkOn(c) === '#000' ? '#000000' : '#ffffff';
-	return [ratio(p.text, p.back), ratio(p.soft, p.back), ratio(p.soft, p.panel), ...p.kinds.map(k => ratio(k, ink(k)))];
+	return [ratio(p.text, p.back), ratio(p.soft, p.back), ratio(p.soft, p.panel),
+		...p.kinds.map(k => ratio(k, ink(k)))];
 })()'''
 
 
@@ -153,7 +160,8 @@ def test_search_keys_and_mouse_move_and_choose(browser, page):
     assert browser.run('$("found").textContent') == f'{len(early):,} found'
     browser.key('n', 'n')
     first = min(early, key=lambda e: e['ts'])
-    assert browser.run('model.tracks[view.selected.track].begin[view.selected.index]') == round(first['ts'] * 1000)
+    begin = browser.run('model.tracks[view.selected.track].begin[view.selected.index]')
+    assert begin == round(first['ts'] * 1000)
     assert '<b>marks</b> & </script>' in browser.run('$("details").textContent')
     box = browser.run('(r => [r.left + 600, r.top + 40])(elements.scroller.getBoundingClientRect())')
     browser.mouse('mouseWheel', *box, deltaX=0, deltaY=-120, modifiers=2)
@@ -175,7 +183,8 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
     browser.open(page)
     assert browser.run('model.tracks.reduce((n, t) => n + t.count, 0)') == 1000000
     for zoom in (1, 30, 1000, 30000):
-        looked = browser.run(f'show(model.end / 3, model.end / 3 + model.end / {zoom}), painter.draw(elements), '
+        looked = browser.run(f'show(model.end / 3, model.end / 3 + model.end / {zoom}), '
+                             'painter.draw(elements), '
                              'painter.visited')
         assert 0 < looked < 60000
     assert browser.run('search("early"), model.matchCount') == pytest.approx(500000, rel=0.01)
@@ -184,5 +193,6 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 def test_the_layout_of_the_file_is_that_of_the_header():
     """What write_process() believes; the report would have refused or misread its files otherwise."""
-    for line in ('#define TRACE_VERSION 3u', '#define TRACE_CHUNK_BYTES (64u << 10)', '#define TRACE_RECORD_BYTES 64u'):
+    for line in ('#define TRACE_VERSION 3u', '#define TRACE_CHUNK_BYTES (64u << 10)',
+                 '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

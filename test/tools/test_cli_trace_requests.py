@@ -12,7 +12,8 @@ from cli import PROGRAMS
 from support import mpi as mpis
 from support.paths import SLUICE
 
-ALL = [f'--set=COLL_{name}=on' for name in ('NONBLOCKING', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN', 'REDUCE_SCATTER',
+ALL = [f'--set=COLL_{name}=on' for name in ('NONBLOCKING', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN',
+                                            'REDUCE_SCATTER',
                                             'BCAST', 'GATHER')] + ['--set=COLL_THRESHOLD=1']
 WORKER = ['--set=WORKER_KIND=process', '--set=ENGINE_CPUS=0-1', '--set=ENGINE_WORKERS=1']
 
@@ -25,7 +26,8 @@ def need(name):
 
 
 def trace(mpi, folder, *words, ranks=2, rounds=4, **more):
-    done = mpi.launch(ranks, SLUICE, 'trace', '-o', folder, *words, mpi.build(PROGRAMS / 'traced_requests.c'), str(rounds),
+    done = mpi.launch(ranks, SLUICE, 'trace', '-o', folder, *words,
+                      mpi.build(PROGRAMS / 'traced_requests.c'), str(rounds),
                       sluice=False, timeout=100, **more)
     assert done.status == 0 and not done.leftovers, done.explain()
     return done
@@ -51,13 +53,15 @@ def moved(place):
 
 
 def events(folder, category):
-    return [e for e in json.loads((folder / 'trace.json').read_text())['traceEvents'] if e.get('cat') == category]
+    return [e for e in json.loads((folder / 'trace.json').read_text())['traceEvents']
+            if e.get('cat') == category]
 
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 @pytest.mark.parametrize('words, ranks', [((), 2), ((), 3), (WORKER, 2)], ids=['two', 'three', 'worker'])
 def test_calls_and_moved_bytes_are_the_programs_own_counts(name, words, ranks, tmp_path):
-    done = trace(need(name), tmp_path / 't', *ALL, *words, ranks=ranks, env={'fault': 'worker_idle:all'} if words else None)
+    done = trace(need(name), tmp_path / 't', *ALL, *words, ranks=ranks,
+                 env={'fault': 'worker_idle:all'} if words else None)
     found, want = places(tmp_path / 't'), counted(done)
     assert {name: [found[name]['calls'], found[name]['bytes'], moved(found[name])] for name in want} == want
     for name, (calls, _, _) in want.items():
@@ -70,8 +74,10 @@ def test_what_passes_says_why(tmp_path):
     found, want = places(tmp_path / 't'), counted(done)
     assert 'again_bcast' not in found # a persistent request of the library's is its own matter
     del want['again_bcast']
-    assert {name: [found[name]['calls'], found[name]['bytes']] for name in want} == {n: w[:2] for n, w in want.items()}
-    assert not any(found[name]['taken'] + found[name]['begun'] for name in want if name.startswith(('later', 'many')))
+    assert {name: [found[name]['calls'], found[name]['bytes']] for name in want} == {n: w[:2] for n,
+                                                                                     w in want.items()}
+    assert not any(found[name]['taken'] + found[name]['begun'] for name in want
+                   if name.startswith(('later', 'many')))
     summary = (tmp_path / 't/summary.txt').read_text()
     assert 'x passed on: collectives of its kind are switched off' in summary
 

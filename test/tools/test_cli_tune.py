@@ -24,7 +24,8 @@ SIZES = [1 << 20, 4 << 20]
 
 
 def sample(what, size, us):
-    return {'what': what, 'bytes': size, 'ranks': 2, 'samples': 9, 'calls_per_sample': 1, 'p0_us': us, 'p50_us': us,
+    return {'what': what, 'bytes': size, 'ranks': 2, 'samples': 9, 'calls_per_sample': 1, 'p0_us': us,
+            'p50_us': us,
             'p99_us': us, 'mismatches': 0}
 
 
@@ -49,7 +50,8 @@ def ask(times, candidates=('a', 'b'), seconds=60):
 
 
 def test_a_value_that_is_better_in_every_pair_is_written():
-    found, _ = ask(lambda values, size, n: {'a': 80, 'b': 95}.get(values.get('xfer_copy'), 100) + n % 3)
+    found, _ = ask(lambda values, size, n: {'a': 80, 'b': 95}.get(values.get('xfer_copy'), 100) +
+                   n % 3)
     assert (found['verdict'], found['values']) == ('better', {'xfer_copy': 'a'})
     pair = found['pairs'][-1]
     assert pair['pairs'] == measure.PAIRS and 1.15 < pair['low'] <= pair['ratio'] <= pair['high'] < 1.35
@@ -109,7 +111,8 @@ def test_wrong_contents_and_failed_launches_are_told():
 
 def result_for(info, mpi, answers):
     return {'format': 1, 'version': info['version'], 'host': info['host'], 'machine': info['kind_of_machine'],
-            'mpi': mpi, 'alike': False, 'date': 'today', 'seconds': 1, 'load': 0, 'ranks': [2], 'options': answers,
+            'mpi': mpi, 'alike': False, 'date': 'today', 'seconds': 1, 'load': 0, 'ranks': [2],
+            'options': answers,
             'left_out': {'SLUICE_GUARD_KIND': 'no guard works here'},
             'defaults': {o['name']: o['default'] for o in info['options']}}
 

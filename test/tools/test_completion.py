@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Completion: what the shells offer, asked of the shells; bash always, the others where they are installed."""
+"""Completion: what the shells offer, asked of the shells; bash always, the others where they are
+installed."""
 import json
 import re
 import shutil
@@ -38,7 +39,8 @@ def test_verbs_are_those_of_the_help():
     assert 'check' in offered('goal', '') and offered('goal', 'co') == ['compile']
 
 
-@pytest.mark.parametrize('verb', ['run', 'info', 'trace', 'bench', 'tune', 'goal check', 'goal gen', 'goal sim'])
+@pytest.mark.parametrize('verb', ['run', 'info', 'trace', 'bench', 'tune', 'goal check', 'goal gen',
+                                  'goal sim'])
 def test_every_flag_of_a_verb_is_offered(verb):
     words = verb.split()
     usage = sluice(*words, '--help').stdout.split('Examples:')[0]
@@ -51,7 +53,8 @@ def test_every_option_can_be_set_and_its_values_are_offered():
     names = [o['name'][7:] + '=' for o in options if '_' in o['name']]
     assert offered('run', '--set', '') == sorted(names)
     assert offered('run', '--set', 'guard') == ['GUARD_KIND=']
-    kinds = sorted(next(o for o in options if o['name'] == 'SLUICE_GUARD_KIND')['takes'].replace(' or ', ', ').split(', '))
+    takes = next(o for o in options if o['name'] == 'SLUICE_GUARD_KIND')['takes']
+    kinds = sorted(takes.replace(' or ', ', ').split(', '))
     assert offered('run', '--set', 'GUARD_KIND', '=') == kinds
     assert offered('run', '--set', 'guard_kind', '=', 'm') == ['mprotect']
     assert offered('run', '--set', 'SLUICE_GUARD_KIND', '=', 'm') == ['mprotect']

@@ -13,7 +13,8 @@ from cli import ROOT
 
 RECIPE = ROOT / 'packaging/spack/packages/sluice/package.py'
 # what Spack gives to each package that is built by Meson
-STANDARD = ['-Dprefix=/p', '-Dlibdir=/p/lib', '-Dbuildtype=release', '-Dstrip=false', '-Ddefault_library=shared',
+STANDARD = ['-Dprefix=/p', '-Dlibdir=/p/lib', '-Dbuildtype=release', '-Dstrip=false',
+            '-Ddefault_library=shared',
             '-Dwrap_mode=nodownload']
 
 
@@ -65,7 +66,8 @@ def test_each_variant_is_an_option_of_the_build_and_comes_there(recipe):
 
 
 def test_versions_are_those_that_are_asked_for_elsewhere(recipe):
-    needed = {words[0].partition('@')[0]: words[0].partition('@')[2].rstrip(':') for words, _ in recipe[1]['depends_on']}
+    needed = {words[0].partition('@')[0]: words[0].partition('@')[2].rstrip(':') for words,
+              _ in recipe[1]['depends_on']}
     meson = re.search(r"meson_version: '>= ?([\d.]+)'", (ROOT / 'meson.build').read_text())[1]
     assert [int(n) for n in needed['meson'].split('.')] >= [int(n) for n in meson.split('.')[:2]]
     python = re.search(r'version_info < \((\d+), (\d+)\)', (ROOT / 'tools/bench/main.py').read_text())
@@ -76,7 +78,9 @@ def test_versions_are_those_that_are_asked_for_elsewhere(recipe):
 def test_the_build_takes_what_the_recipe_gives(recipe, tmp_path):
     if not shutil.which('meson'):
         pytest.skip('meson is not here')
-    done = subprocess.run(['meson', 'setup', tmp_path / 'b', ROOT, *STANDARD, *args_of(recipe)], capture_output=True, text=True)
+    done = subprocess.run(['meson', 'setup', tmp_path / 'b', ROOT, *STANDARD, *args_of(recipe)],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = subprocess.run(['meson', 'introspect', '--dependencies', tmp_path / 'b'], capture_output=True, text=True, check=True)
+    found = subprocess.run(['meson', 'introspect', '--dependencies', tmp_path / 'b'], capture_output=True,
+                           text=True, check=True)
     assert not {'hwloc', 'libdw'} & {d['name'] for d in json.loads(found.stdout)}

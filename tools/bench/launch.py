@@ -59,7 +59,8 @@ def lines_of(text):
 
 
 def launch(command, env, limit_s, nice=0):
-    """Returns (JSON lines, seconds, what it said on stderr). Raises Failed. An interruption ends the ranks, then goes on."""
+    """Returns (JSON lines, seconds, what it said on stderr). Raises Failed. An interruption ends
+    the ranks, then goes on."""
     began = time.monotonic()
     try:
         process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -242,7 +242,8 @@ def keep(result, path, stopped):
 
 def main():
     tool, argv = sys.argv[1], sys.argv[2:]
-    run_main(lambda: compare_main(HERE, argv[1:]) if argv[:1] == ['compare'] else bench_main(tool, HERE, argv),
+    run_main(lambda: compare_main(HERE, argv[1:]) if argv[:1] == ['compare'] else bench_main(tool, HERE,
+                                                                                             argv),
              say, 'stopped before anything was measured')
 
 

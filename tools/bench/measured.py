@@ -78,7 +78,8 @@ def from_overlap(line, job):
     if not all(line.get(p, {}).get('samples') for p in ('comm', 'comp', 'both')):
         return []
     parts = [(p, title, line[p]['us']) for p, title in
-             (('call', 'the call'), ('comp', 'computation'), ('use', 'wait and use' if what in NONBLOCKING else 'until used')) if p in line]
+             (('call', 'the call'), ('comp', 'computation'), ('use', 'wait and use' if what in NONBLOCKING
+                                                              else 'until used')) if p in line]
     values = part_stat(line['both'], line['mismatches'], parts=parts,
                        overlap={p: line[p]['us'] for p in ('comm', 'comp', 'both')})
     who = {'computes': 'one'} if line['who'] == 'one' else {}

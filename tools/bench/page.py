@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The report as one page that needs nothing else: the files of page/ and the JSON of one run, or of two to compare."""
+"""The report as one page that needs nothing else: the files of page/ and the JSON of one run, or of
+two to compare."""
 import json
 import re
 from pathlib import Path

@@ -11,7 +11,8 @@ from units import bytes_text
 
 FAILS_MOST = 2    # of one kind; then it is not tried again
 TASKSET = ['taskset', '-c']
-# An MPI's own small calls differ by up to a tenth with where its stack begins, which the length of the environment
+# An MPI's own small calls differ by up to a tenth with where its stack begins, which the length of
+# the environment
 # decides: each launch has another, so that no side has the better one.
 PAD_BYTES = 4096
 

@@ -48,7 +48,8 @@ def group_title(results):
 def row_name(result, results):
     """Bytes where they tell the rows of a table apart, else the whole label."""
     sizes = [r['bytes'] for r in results]
-    return bytes_text(result['bytes']) if None not in sizes and len(set(sizes)) == len(sizes) else result['label']
+    by_size = None not in sizes and len(set(sizes)) == len(sizes)
+    return bytes_text(result['bytes']) if by_size else result['label']
 
 
 def comparison(results, names):

@@ -70,7 +70,8 @@ class Progress:
         if self.quiet or now - self.shown < EVERY_S[self.tty]:
             return
         self.shown = now
-        text = f'sluice: tune: {question.name.replace("SLUICE_", "")}: {text}; {max(0, self.until - now):.0f} s left at most'
+        remaining = max(0, self.until - now)
+        text = f'sluice: tune: {question.name.replace("SLUICE_", "")}: {text}; {remaining:.0f} s left at most'
         if self.tty:
             print(f'\r{text:<78.78}', end='', file=sys.stderr, flush=True)
         else:
@@ -95,7 +96,8 @@ def preflight(launcher):
     except Failed as e:
         raise Stop(f'{words} cannot run two ranks: {e}') from e
     if not lines or lines[0]['ranks'] != 2:
-        raise Stop(f'{words} does not belong to {launcher.mpi.library}: its ranks do not find each other; see --mpi '
+        raise Stop(f'{words} does not belong to {launcher.mpi.library}: its ranks do not find each '
+                   'other; see --mpi '
                    'and --launcher')
 
 
@@ -171,7 +173,8 @@ def tune_main(tool, argv):
     if opt.only:
         unknown = set(opt.only) - {q.name for q in asked} - set(left_out)
         if unknown:
-            raise Misuse(f'--only: {min(unknown)} is not tuned; there are {", ".join([q.name for q in asked] + list(left_out))}')
+            raise Misuse(f'--only: {min(unknown)} is not tuned; there are '
+                         f'{", ".join([q.name for q in asked] + list(left_out))}')
         asked = [q for q in asked if q.name in opt.only]
     progress = Progress(opt.quiet or opt.json)
     asker = measure.Asker(launcher, ranks, 12 if opt.quick else 20, progress)

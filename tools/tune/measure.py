@@ -33,7 +33,8 @@ def geometric(values):
 
 
 def time_of(line):
-    """(what it is, its middle time in us) of a line that a measuring program has written; None: not asked for."""
+    """(what it is, its middle time in us) of a line that a measuring program has written; None: not
+    asked for."""
     kind, _, rest = line['what'].rpartition('-')
     if kind == 'first' or line['what'] == 'calibrate':
         return None  # of a first use only the ten that follow count
@@ -84,7 +85,8 @@ class Asker:
                     raise OutOfTime
                 try:
                     args = self.arguments(spec, ranks, question.shares_core, until - began)
-                    lines = self.run.run(spec[0], ranks, question.shares_core, values, args, until - time.monotonic())
+                    lines = self.run.run(spec[0], ranks, question.shares_core, values, args,
+                                         until - time.monotonic())
                 except Failed:
                     if time.monotonic() >= until:
                         raise OutOfTime from None
@@ -108,7 +110,8 @@ class Asker:
                 if mine:
                     got.append(mine)
             left = [(got, c) for got, c in reversed(left) if got and geometric(got[-1].values()) >= HOPELESS]
-        scored = [(sum(gain(m.values()) for m in got) / len(got), geometric([v for m in got for v in m.values()]), c)
+        scored = [(sum(gain(m.values()) for m in got) / len(got),
+                   geometric([v for m in got for v in m.values()]), c)
                   for got, c in tried if got]
         scored.sort(key=lambda x: -x[0])
         found['candidates'] = [{'values': c.values, 'ratio': round(r, 4)} for _, r, c in scored]
@@ -131,7 +134,8 @@ class Asker:
             # not all pairs agree any more, which no further one can change; or it is clear where it is slower
             if whole[-1] <= 1.0 or (len(whole) >= PAIRS // 2 and least < HOPELESS):
                 break
-        figures = {'values': candidate.values, 'ratio': round(stats.median(whole), 4), 'low': round(min(whole), 4),
+        figures = {'values': candidate.values, 'ratio': round(stats.median(whole), 4),
+                   'low': round(min(whole), 4),
                    'high': round(max(whole), 4), 'pairs': len(whole),
                    'worst': worst and {'what': worst, 'ratio': round(least, 4)}}
         return (len(whole) == PAIRS and min(whole) > 1.0 and stats.median(whole) >= WORTH and least >= SLOWER,

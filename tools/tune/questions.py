@@ -36,7 +36,8 @@ def returned(sizes):
     """What returning early wins and costs: used at once, and with a computation in between."""
     out = []
     for what in ('bcast', 'gather'):
-        out += [('overlap_bench', f'touch-{what}', [], sizes), ('overlap_bench', f'overlap-{what}', ['who=one'], sizes)]
+        out += [('overlap_bench', f'touch-{what}', [], sizes), ('overlap_bench', f'overlap-{what}',
+                                                                ['who=one'], sizes)]
     return out
 
 
@@ -98,13 +99,15 @@ def early_min(shares):
 def guard(kinds, chosen, quick, shares):
     sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
     return Question('SLUICE_GUARD_KIND', 'how memory is guarded while its data moves',
-                    [Candidate({'SLUICE_GUARD_KIND': k}, returned(sizes)) for k in kinds if k != chosen], shares)
+                    [Candidate({'SLUICE_GUARD_KIND': k}, returned(sizes)) for k in kinds if k != chosen],
+                    shares)
 
 
 def worker_kind(has_process, quick, shares):
     sizes = [1 * M, 4 * M, 16 * M] if not quick else [4 * M]
     return Question('SLUICE_WORKER_KIND', 'whether software workers are a process of the job or threads',
-                    [Candidate({'SLUICE_WORKER_KIND': 'thread'}, returned(sizes))] if has_process else [], shares)
+                    [Candidate({'SLUICE_WORKER_KIND': 'thread'}, returned(sizes))] if has_process else [],
+                    shares)
 
 
 def workers(spare, quick, shares):

@@ -31,17 +31,20 @@ class Ranks:
             args = [*args, 'shared=1']
         if self.nice:
             args = [*args, f'nice={self.nice}']
-        command = self.mpi.command(ranks, [*before, self.tool, 'run'], self.mpi.program(self.programs, program), args)
+        command = self.mpi.command(ranks, [*before, self.tool, 'run'], self.mpi.program(self.programs,
+                                                                                        program), args)
         lines, *_ = launch(command, {**self.mpi.env(), **spelled(values)}, max(1.0, limit_s), self.nice)
         return [x for x in lines if x['what'] not in ('run', 'hello')]
 
     def units_for(self, call, ranks, shares_core, args, limit_s):
-        """Computation that is as long as a call which completes before it returns, the same for all values."""
+        """Computation that is as long as a call which completes before it returns, the same for all
+        values."""
         key = (call, ranks, shares_core, *args)
         if key not in self.units:
             lines = self.run('overlap_bench', ranks, shares_core, {'SLUICE_EARLY': 'off'},
                              [f'what=calibrate-{call}', f'ms={MS_CALIBRATE}', *args], limit_s)
-            found = [max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])) for x in lines if x['what'] == 'calibrate']
+            found = [max(1, round(x['comm']['us'] * 1000 / x['unit_ns'])) for x in lines
+                     if x['what'] == 'calibrate']
             if not found:
                 raise Failed('no computation could be calibrated')
             self.units[key] = ','.join(map(str, found))

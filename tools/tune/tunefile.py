@@ -48,10 +48,12 @@ def text_of(result):
     head = [
         f'# What `sluice tune` has measured on {result["host"]} with {result["mpi"]}, {result["date"]}, in '
         f'{result["seconds"]:.0f} s;',
-        f'# {", ".join(map(str, result["ranks"]))} ranks, load {result["load"]}. Programs that run with Sluice on this '
+        f'# {", ".join(map(str, result["ranks"]))} ranks, load {result["load"]}. Programs that run with '
+        'Sluice on this '
         'machine and MPI read it.',
         '# A variable in the environment counts more; SLUICE_TUNE=none leaves it out.',
-        '# A line without # is in force: its value was better than the default in every pair of launches, and',
+        '# A line without # is in force: its value was better than the default in every pair of '
+        'launches, and',
         '# slower at no size. Other lines are the defaults. The figures are times as fast as the default.',
         f'sluice-tune {result["format"]}', f'version {result["version"]}',
         f'host {"*" if result["alike"] else result["host"]}', f'machine {result["machine"]}',
@@ -65,11 +67,13 @@ def table(result):
     rows = [('option', 'default', 'best other', 'times as fast', 'in force')]
     for f in result['options']:
         best = (f['pairs'] or f['candidates'] or [None])[-1 if f['values'] else 0]
-        other = ' '.join(v if n == f['option'] else f'{short(n)}={v}' for n, v in best['values'].items()) if best else '-'
+        other = ' '.join(v if n == f['option'] else f'{short(n)}={v}' for n,
+                         v in best['values'].items()) if best else '-'
         ratio = '-' if not best else f'{best["ratio"]:.2f}' + (
             f' ({best["low"]:.2f} to {best["high"]:.2f})' if 'low' in best else '')
         rows.append((f['option'], result['defaults'][f['option']], other, ratio,
-                     f['values'].get(f['option'], 'default') if f['verdict'] != 'undecided' else f'default: {f["why"]}'))
+                     f['values'].get(f['option'], 'default') if f['verdict'] != 'undecided'
+                     else f'default: {f["why"]}'))
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)]
     return '\n'.join('  '.join([*(c.ljust(w) for c, w in zip(r, widths)), r[-1]]).rstrip() for r in rows)
 
@@ -81,7 +85,8 @@ def check_writable(path):
         with tempfile.NamedTemporaryFile(dir=path.parent):
             pass
     except OSError as e:
-        raise Stop(f'cannot write {path}: {e.strerror}; name another file with -o, or none with --dry-run') from e
+        raise Stop(f'cannot write {path}: {e.strerror}; name another file with -o, or none with '
+                   '--dry-run') from e
 
 
 def save(text, path):

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "mpi/abi/abi.h"
+#include "os/os.h"
 
 enum { BATCH_BYTES = 1 << 30 }; /* what the functions with int counts can surely do */
 

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "mpi/front/front.h"
 #include "mpi/coll/take.h"
+#include "os/os.h"
 
 /* ---- looking: nothing is asked of anybody else --------------------------------------------- */
 

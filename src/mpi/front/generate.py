@@ -83,7 +83,8 @@ def held_body(f, call):
     """While there are requests of ours, request_X does it."""
     lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};']
     if f.terms:
-        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
+                  '\t}']
     return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
 
 
@@ -100,7 +101,8 @@ def begin_body(f, call):
 
 
 def drop_body(f, call):
-    return ['\tif (request)', '\t\tobserve_drop(*request);', f'\treturn HOSTED(request_{f.name}({f.passed}));']
+    return ['\tif (request)', '\t\tobserve_drop(*request);',
+            f'\treturn HOSTED(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
@@ -108,7 +110,8 @@ def made_body(f, call):
             f'\trc = HOSTED({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
-BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body, 'made': made_body}
+BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body,
+          'made': made_body}
 
 
 def look(functions):
@@ -128,7 +131,8 @@ def look(functions):
 # ---- collectives.h: included by take.c -------------------------------------------------------------
 
 def form_of(function):
-    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and Scatter_init."""
+    """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and
+    Scatter_init."""
     name = function.small or function.name
     if name.endswith('_init'):
         return name.removesuffix('_init'), 'persistent'
@@ -153,10 +157,12 @@ def side(term):
 def take(f):
     """The initializer of struct take."""
     names = [p.name for p in f.parameters]
-    members = [f'.kind = COLL_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller', '.comm = comm',
+    members = [f'.kind = COLL_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller',
+               '.comm = comm',
                f'.root = {"root" if "root" in names else "-1"}']
     members += ['.op = op'] if 'op' in names else []
-    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms)
+                if term.verb != 'all']
     return ['\tstruct take take = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
@@ -170,7 +176,8 @@ def gate(f):
     form = form_of(f)[1]
     kind = 'COLL_BLOCKING' if form == 'blocking' else 'COLL_NONBLOCKING'
     name = f'rt_gates[{kind}][COLL_{base_of(f).upper()}]'
-    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets') for t in f.terms)
+    counted = form != 'persistent' and all(t.verb in ('buf', 'each') and t.who not in ('sources', 'targets')
+                                           for t in f.terms)
     if not counted:
         return f'{name}.gate == UINT64_MAX'
     if len({t.args[1] for t in f.terms}) == 1:
@@ -189,25 +196,30 @@ def try_to_take(f, call):
     """Ours, or the library's."""
     form = form_of(f)[1]
     if form == 'blocking':
-        return ['\tif (take_call(&take, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
+        return ['\tif (take_call(&take, &rc))', '\t\treturn rc;',
+                f'\treturn take_passed(&take, HOSTED({call}));']
     if form == 'persistent':
         return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
-    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;', f'\treturn take_passed(&take, HOSTED({call}));']
+    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;',
+            f'\treturn take_passed(&take, HOSTED({call}));']
 
 
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
     large = f'large_{f.name}({f.passed}, CALLER())'
     meet = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
-    return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{', *take(f),
+    return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{',
+            *take(f),
             '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_ours(caller))',
             f'\t\treturn {call};', *try_to_take(f, call), '}', '',
-            f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))', f'\t\treturn {call};',
+            f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))',
+            f'\t\treturn {call};',
             f'\treturn {large};', '}', '',
             f'static int pend_{f.name}({f.args})', '{', *meet, '\tif (!rt_has_pending())',
             f'\t\treturn {gate(f)} ? {call} : {large};',
             '\tif (abi_is_ours(CALLER())) {',
-            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};', '}', '']
+            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};',
+            '}', '']
 
 
 def collectives(functions):
@@ -247,7 +259,8 @@ def narrowed(f, large, small):
     if large.array:
         return f'narrow_list(&call, {at}, {root}, {name}, FRONT_{terms[0].who.upper()})', None, []
     if '*' in large.type:
-        return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', f'{name} ? &{{0}} : NULL', \
+        return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', \
+            f'{name} ? &{{0}} : NULL', \
             [f'\tif ({name})', f'\t\t*{name} = {{0}};']
     return f'narrow_int(&call, {at}, {root}, {name})', '{0}', []
 
@@ -266,7 +279,8 @@ def narrow_function(f, small):
     return ['', f'static int narrow_{f.name}({", ".join(map(declared, f.parameters))})', '{',
             f'\ttypedef int narrower({", ".join(map(neutral, small.parameters))});',
             '\tstatic _Atomic(void *) known;',
-            f'\tstruct narrow_call call = {{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
+            '\tstruct narrow_call call = '
+            f'{{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
             f'\tnarrower *function = narrow_base(&call, &known, "PMPI_{small.name}", CALLER());', *before,
             f'\tint rc = call.failed ? call.failed : function({", ".join(args)});', '', *after,
             '\treturn narrow_end(&call, rc);', '}']

@@ -3,7 +3,8 @@
 import re
 import sys
 
-LINE = re.compile(r'(?P<kind>[a-z]+)(?P<four>4?)(?P<use>\+use)? (?P<ret>\w+) (?P<names>[\w|]+)(?P<both>\(_c\))?'
+LINE = re.compile(r'(?P<kind>[a-z]+)(?P<four>4?)(?P<use>\+use)? (?P<ret>\w+) '
+                  r'(?P<names>[\w|]+)(?P<both>\(_c\))?'
                   r'\((?P<args>[^:]*)\)( : (?P<terms>.*))?$')
 LEFT = re.compile(r'left (?P<names>[\w*() ]+): .+$')
 TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')

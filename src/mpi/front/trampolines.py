@@ -218,7 +218,8 @@ def write(functions, head):
             ("__x86_64__", X86_64_ENTRY + X86_64_PROTECT, X86_64_FUNCTION, X86_64_CHOICE),
             ("__aarch64__", AARCH64_ENTRY + AARCH64_PROTECT, AARCH64_FUNCTION, AARCH64_CHOICE)):
         out.append(f"#ifdef {macro}\n\t.text")
-        out += [f"\t.hidden {name}" for name in ("front_resolve", "front_slots", "rt_watched", "front_choose")]
+        out += [f"\t.hidden {name}" for name in ("front_resolve", "front_slots", "rt_watched",
+                                                 "front_choose")]
         out.append(fixed)
         out += [function.format(name=name, slot=slot, pending=slot + len(names))
                 for slot, name in enumerate(names)]

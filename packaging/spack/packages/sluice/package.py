@@ -4,8 +4,8 @@ from spack.package import *
 
 
 class Sluice(MesonPackage):
-    """Makes the collectives of unmodified MPI programs faster inside a node. No MPI is linked: the library serves
-    whichever MPI a program loads (the MPICH family, Open MPI, the MPI standard's ABI)."""
+    """Makes the collectives of unmodified MPI programs faster inside a node. No MPI is linked: the
+    library serves whichever MPI a program loads (the MPICH family, Open MPI, the MPI standard's ABI)."""
 
     license("BSD-3-Clause")
 
@@ -28,7 +28,8 @@ class Sluice(MesonPackage):
     conflicts("%gcc@:10", msg="C11 atomics and Linux headers of 2021")
 
     def meson_args(self):
-        return [f"-D{name}={'enabled' if self.spec.satisfies('+' + name) else 'disabled'}" for name in ("hwloc", "dwarf")]
+        return [f"-D{name}={'enabled' if self.spec.satisfies('+' + name) else 'disabled'}"
+                for name in ("hwloc", "dwarf")]
 
     @run_after("install")
     @on_package_attributes(run_tests=True)

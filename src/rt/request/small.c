@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "goal/local.h"
-#include "rt/request.h"
-#include "rt/sides.h"
+#include "rt/request/request.h"
+#include "rt/coll/sides.h"
 
 static uint64_t sum_of(const struct coll_side *s)
 {

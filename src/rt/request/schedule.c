@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rt/request.h"
-#include "rt/sides.h"
+#include "rt/request/request.h"
+#include "rt/coll/sides.h"
 
 bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->call->kind); }
 

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/spin.h"
-#include "rt/request.h"
-#include "rt/sides.h"
+#include "rt/request/request.h"
+#include "rt/coll/sides.h"
 
 #define GIVE_UP_NS 2000000000ull /* at the end of a communicator: without any movement */
 

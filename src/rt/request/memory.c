@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "rt/request.h"
+#include "rt/request/request.h"
 
 #define KEPT_MAX 16                     /* extents that wait for the next request ... */
 #define KEPT_BYTES ((uint64_t)16 << 20) /* ... which are not longer than that */

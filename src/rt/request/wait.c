@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "rt/request.h"
+#include "rt/request/request.h"
 
 #define STUCK_NS 1000000u         /* tested in vain for so long: as by who waits (node/wait.c) */
 #define CHECK_PEERS_NS 100000000u

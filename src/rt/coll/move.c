@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "rt/private.h"
-#include "rt/sides.h"
+#include "rt/coll/sides.h"
 
 #define SCRATCH_KEPT ((uint64_t)16 << 20) /* longer scratch memory goes back after the call */
 

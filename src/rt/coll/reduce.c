@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "rt/private.h"
-#include "rt/sides.h"
+#include "rt/coll/sides.h"
 
 /* Bytes of each rank's vector that one run combines. */
 static uint64_t piece_bytes(const struct coll_call *call, uint64_t bytes)

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "rt/request.h"
+#include "rt/request/request.h"
 
 /* What each rank says when one is to be taken. */
 struct lanes_word {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "rt/private.h"
-#include "rt/sides.h"
+#include "rt/coll/sides.h"
 
 struct rt_pieces {
 	struct rt_comm *comm;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of accelerators. A program may hand its MPI an address that only a device can read; the
- * MPI knows what to do with it, memcpy does not. Such addresses exist only where a device's runtime
- * is loaded, and show as mappings that the CPU may not touch, or none at all.
+ * Memory of accelerators. A program may hand its MPI an address that only a device can read. Such
+ * addresses exist only where a device's runtime is loaded, and show as mappings that the CPU may
+ * not read, or as no mapping.
  */
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "rt/private.h"
+#include "os/os.h"
 
 static int first_counts(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -27,7 +27,7 @@ static int find_runtime(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-/* Asked at each large call: looks through the loaded objects only when there are new ones. */
+/* Runs at each large call: walks the loaded objects only after new ones were loaded. */
 static bool has_device_runtime(void)
 {
 	static _Atomic unsigned long long seen; /* adds << 1 | found */

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators: what one needs, made and given back on all ranks alike. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rt/private.h"
+#include "rt/requests.h"
+#include "rt/rt.h"
+
+static struct rt_comm *comm_alloc(int size)
+{
+	struct rt_comm *c = calloc(1, sizeof *c);
+	uint32_t ops = coll_ops_max(size);
+	int ret;
+
+	if (!c)
+		return NULL;
+	c->block_cap = goal_block_bytes(ops, ops, 0);
+	c->ops = calloc(ops, sizeof *c->ops);
+	c->edges = calloc(ops, sizeof *c->edges);
+	c->block = calloc(1, c->block_cap);
+	ret = requests_comm_created(c);
+	for (int i = 0; i < 2; i++)
+		c->parts[i] = calloc(coll_ops_max(size), sizeof *c->parts[i]);
+	c->starts = calloc((size_t)size + 1, sizeof *c->starts);
+	c->domain_words = calloc((size_t)coll_domains_words(size), sizeof *c->domain_words);
+	if (!ret && c->ops && c->edges && c->block && c->parts[0] && c->parts[1] && c->starts &&
+	    c->domain_words)
+		return c;
+	rt_comm_destroy(c);
+	return NULL;
+}
+
+static bool prefers_vm(const struct node_group *g)
+{
+	struct policy_group p = { .ranks = node_size(g),
+				  .oversubscribed = node_is_oversubscribed(g) };
+
+	node_probe_times(g, &p.vm_ns, &p.copy_ns);
+	return policy_prefer_vm(base_opt.region_kind, &p);
+}
+
+/*
+ * A rank that sends on what it has received sends several ranges of memory with edges that do not
+ * travel with its descriptors: only where each can read of each other there is always a way for
+ * them.
+ */
+static bool can_have_levels(const struct node_group *g)
+{
+	for (int reader = 0; reader < node_size(g); reader++)
+		for (int owner = 0; owner < node_size(g); owner++)
+			if (reader != owner && !node_can_read(g, reader, owner))
+				return false;
+	return true;
+}
+
+/* The same on every rank: from what each has said of itself. */
+static int set_domains(struct rt_comm *c)
+{
+	const struct node_group *g = c->group;
+	int ranks = node_size(g), *number_of = calloc((size_t)ranks, sizeof *number_of);
+
+	if (!number_of)
+		return -ENOMEM;
+	for (int r = 0; r < ranks && can_have_levels(g); r++)
+		number_of[r] =
+			policy_domain(base_opt.coll_domains, r, ranks, node_memory_node(g, r));
+	coll_domains_init(&c->domains, c->domain_words, ranks, number_of);
+	free(number_of);
+	c->reduce_domains =
+		(struct reduce_domains){ (uint32_t)c->domains.count, c->domains.of,
+				       c->domains.members, c->domains.first, c->domains.at };
+	if (c->domains.count > 1)
+		base_log(BASE_LOG_INFO, "rt",
+			 "%d memory domains among %d ranks: broadcasts%s and reductions enter each "
+			 "once",
+			 c->domains.count, ranks, c->domains.is_even ? ", allgathers" : "");
+	return 0;
+}
+
+/* What others reach of a rank: collectives, then its mailbox. */
+static uint64_t area_bytes(int ranks, uint32_t lanes)
+{
+	return exec_area_bytes(ranks) +
+	       (lanes ? mailbox_lanes_area_bytes(lanes) : mailbox_area_bytes());
+}
+
+static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
+{
+	if (!lanes)
+		return mailbox_create(c->group, exec_area_bytes(ranks), &c->mailbox);
+	c->lanes = lanes_create(c);
+	return c->lanes ? mailbox_create_lanes(c->group, exec_area_bytes(ranks), lanes, &c->mailbox)
+			: -ENOMEM;
+}
+
+static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out)
+{
+	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather,
+				 oob->allreduce_min };
+	struct node_group *g = NULL;
+	uint64_t begin_ns = trace_span_begin();
+	struct policy_options options;
+	struct rt_comm *c;
+	int64_t all_ok;
+	int ret;
+
+	*out = NULL;
+	if (oob->size < 2)
+		return 0;
+	ret = node_group_create(&node, area_bytes(oob->size, lanes), &g);
+	if (ret || !g)
+		return ret;
+	c = comm_alloc(oob->size);
+	if (c) {
+		c->group = g;
+		c->progress = oob->progress;
+		c->progress_ctx = oob->ctx;
+		if (exec_create(g, workers_progress, c, &c->exec) ||
+		    create_mailbox(c, oob->size, lanes) || set_domains(c)) {
+			c->group = NULL;
+			rt_comm_destroy(c);
+			c = NULL;
+		}
+	}
+	/* one rank without memory must not leave the others waiting for it later */
+	ret = oob->allreduce_min(oob->ctx, c ? 1 : 0, &all_ok);
+	if (ret || !all_ok) {
+		if (!c)
+			node_group_destroy(g);
+		rt_comm_destroy(c);
+		return ret;
+	}
+	c->prefer_vm = prefers_vm(g);
+	c->is_crowded = node_is_oversubscribed(g);
+	options = rt_policy_options();
+	c->takes_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
+	c->thread_multiple = oob->thread_multiple;
+	ret = workers_comm_created(c, oob);
+	movers_comm_created(c);
+	trace_span("a group of ranks is made", begin_ns, 0);
+	*out = c;
+	return ret;
+}
+
+int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out) { return create(oob, 0, out); }
+
+int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out)
+{
+	return create(oob, MAILBOX_LANES_MAX, out);
+}
+
+bool rt_comm_is_crowded(const struct rt_comm *c)
+{
+	return node_is_oversubscribed(c->group);
+}
+
+void rt_comm_destroy(struct rt_comm *c)
+{
+	if (!c)
+		return;
+	pending_complete_comm(c);
+	requests_comm_destroyed(c);
+	request_choice_fini(c);
+	workers_comm_destroyed(c);
+	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
+		if (c->scratch[i].bytes)
+			region_extent_put(&c->scratch[i]);
+	if (c->parts_scratch.bytes)
+		region_extent_put(&c->parts_scratch);
+	mailbox_destroy(c->mailbox);
+	exec_destroy(c->exec);
+	if (c->group)
+		node_group_destroy(c->group);
+	free(c->ops);
+	free(c->edges);
+	free(c->block);
+	free(c->parts[0]);
+	free(c->parts[1]);
+	free(c->starts);
+	free(c->domain_words);
+	lanes_destroy(c->lanes);
+	free(c);
+}
