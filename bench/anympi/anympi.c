@@ -11,7 +11,7 @@
 struct anympi anympi;
 
 #ifdef SLUICE_ABI_OMPI
-struct abi_symbols abi_symbols;
+struct abi_ompi_symbols abi_ompi_symbols;
 void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 #endif
 
@@ -75,7 +75,7 @@ int anympi_init(int *argc, char ***argv)
 	ANYMPI_CALLS(X)
 #undef X
 #ifdef SLUICE_ABI_OMPI
-#define X(field, symbol) abi_symbols.field = find(symbol);
+#define X(field, symbol) abi_ompi_symbols.field = find(symbol);
 	ABI_SYMBOLS(X)
 #undef X
 #define X(variable, symbol) variable = find(symbol);

@@ -42,7 +42,7 @@ extern void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 #define ANYMPI_SUM    ((MPI_Op)0x21)
 #endif
 
-#ifndef SLUICE_ABI_CHECK
+#ifndef SLUICE_ABI_TYPES_GIVEN
 
 #define MPI_COMM_WORLD    ABI_COMM_WORLD
 #define MPI_BYTE          ABI_BYTE

@@ -24,7 +24,7 @@ static _Atomic int spans; /* there are */
 
 static void note_error(MPI_Comm *comm, int *code, ...)
 {
-	helper_error = *code;
+	scratch_error = *code;
 }
 
 /* Errors come as results, on every library. */
@@ -123,7 +123,7 @@ void hier_meet(void)
 
 /* The node of each rank of a communicator; NULL: some are not of our world, or there is no memory.
  */
-static uint64_t *keys_of(const struct life_comm *lc)
+static uint64_t *keys_of(const struct comm_state *lc)
 {
 	size_t n = (size_t)lc->size;
 	uint64_t *keys = malloc(n * sizeof(*keys));
@@ -156,7 +156,7 @@ static uint64_t *keys_of(const struct life_comm *lc)
 }
 
 /* Where each rank has a node to itself there is nothing that Sluice could do better. */
-bool hier_spans(const struct life_comm *lc)
+bool hier_spans(const struct comm_state *lc)
 {
 	uint64_t *keys = world.keys ? keys_of(lc) : NULL;
 	struct hier_layout *l = keys ? hier_layout_create(keys, lc->size) : NULL;
@@ -175,7 +175,7 @@ static int near_allgather(void *ctx, const void *in, size_t bytes, void *out)
 	int rc;
 
 	inside++;
-	rc = ON_HELPER(
+	rc = ON_SCRATCH(
 		real.Allgather(in, (int)bytes, ABI_BYTE, out, (int)bytes, ABI_BYTE, s->near));
 	inside--;
 	return rc ? -EIO : 0;
@@ -203,7 +203,7 @@ static void progress(void *ctx)
 {
 	struct spanning *s = ctx;
 
-	life_progress(s->lc);
+	comm_state_progress(s->lc);
 }
 
 /* The group of this node's ranks. 0 or -errno; on one node it may fail, and not on another. */
@@ -217,9 +217,9 @@ static int connect_near(struct spanning *s)
 		.allgather = near_allgather,
 		.allreduce_min = near_allreduce_min,
 		.progress = s->lc->has_pending ? progress : NULL,
-		.thread_multiple = life_is_multiple(),
+		.thread_multiple = session_is_thread_multiple(),
 	};
-	int rc = ON_HELPER(real.Comm_split(s->wire, node, rank, &s->near));
+	int rc = ON_SCRATCH(real.Comm_split(s->wire, node, rank, &s->near));
 
 	if (rc)
 		return -EIO;
@@ -229,14 +229,14 @@ static int connect_near(struct spanning *s)
 	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
 }
 
-static bool all_say(struct life_comm *lc, bool mine)
+static bool all_say(struct comm_state *lc, bool mine)
 {
 	int64_t all;
 
-	return !life_agree(lc, mine, &all) && all;
+	return !comm_state_agree(lc, mine, &all) && all;
 }
 
-static struct spanning *hier_alloc(struct life_comm *lc)
+static struct spanning *hier_alloc(struct comm_state *lc)
 {
 	uint64_t *keys = keys_of(lc);
 	struct spanning *s = calloc(1, sizeof(*s));
@@ -273,17 +273,17 @@ static void set_thread(struct spanning *s)
 	bool is_asked =
 		base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
 
-	if (!is_asked || all_say(s->lc, life_is_multiple() && !hier_thread_create(&s->thread)))
+	if (!is_asked || all_say(s->lc, session_is_thread_multiple() && !hier_thread_create(&s->thread)))
 		return;
 	hier_thread_end(s->thread);
 	s->thread = NULL;
 	base_log(BASE_LOG_INFO, "mpi",
 		 "nonblocking collectives over several nodes are left to the MPI: %s",
-		 life_is_multiple() ? "a rank has no thread for them"
+		 session_is_thread_multiple() ? "a rank has no thread for them"
 				    : "MPI_THREAD_MULTIPLE is not provided");
 }
 
-static void explain(const struct spanning *s, const struct life_comm *lc)
+static void explain(const struct spanning *s, const struct comm_state *lc)
 {
 	const struct hier_layout *l;
 	int node;
@@ -302,7 +302,7 @@ static void explain(const struct spanning *s, const struct life_comm *lc)
 		 lc->size, l->nodes, hier_node_size(l, node), node, hier_acting(l, node, -1));
 }
 
-struct spanning *hier_create(struct life_comm *lc)
+struct spanning *hier_create(struct comm_state *lc)
 {
 	bool has_room = atomic_fetch_add_explicit(&spans, 1, memory_order_relaxed) < SPANS_MAX;
 	struct spanning *s = hier_alloc(lc);

@@ -66,7 +66,7 @@ struct flow;
 
 /* Of a communicator. */
 struct spanning {
-	struct life_comm *lc;
+	struct comm_state *lc;
 	struct hier_layout *layout;
 	MPI_Comm wire;          /* all its ranks, for our messages alone */
 	MPI_Comm near;          /* those of this node, while its group is made */
@@ -84,9 +84,9 @@ struct spanning {
 /* After MPI_Init, if SLUICE_HIER is on: collective over MPI_COMM_WORLD. */
 void hier_meet(void);
 /* Is it one of several nodes that may be served? The same answer on every rank. */
-bool hier_spans(const struct life_comm *lc);
+bool hier_spans(const struct comm_state *lc);
 /* Collective; NULL on every rank when it cannot be. */
-struct spanning *hier_create(struct life_comm *lc);
+struct spanning *hier_create(struct comm_state *lc);
 /* It is not used any more: what goes back without calls of the library's. NULL: nothing happens. */
 void hier_close(struct spanning *s);
 void hier_destroy(struct spanning *s);
@@ -165,7 +165,7 @@ void flow_meet(struct flow *f);
 bool hier_serve(struct taken *t, int *rc);
 /* Is it one of those that are served? By what all ranks know. */
 bool hier_suits(const struct taken *t);
-/* The whole of one that has been prepared, if err is 0. 0 or -errno; take_conclude() is due. */
+/* The whole of one that has been prepared, if err is 0. 0 or -errno; coll_complete() is due. */
 int hier_work(struct taken *t, int err, struct hier_thread *by);
 
 /* ---- hier_request.c: nonblocking ones ---------------------------------------------------- */

@@ -31,8 +31,8 @@ static void look(struct flow *f, int rc)
 void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, int to,
 	       enum flow_tag tag)
 {
-	int rc = ON_HELPER(
-		HOSTED(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
+	int rc = ON_SCRATCH(
+		HOST_CALL(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);
@@ -42,8 +42,8 @@ void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, i
 void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int from,
 	       enum flow_tag tag)
 {
-	int rc = ON_HELPER(
-		HOSTED(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
+	int rc = ON_SCRATCH(
+		HOST_CALL(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);
@@ -56,8 +56,8 @@ static int wait_between(struct flow *f, int n, MPI_Request requests[], int *out_
 	int rc, flag = 0;
 
 	for (bool has_moved = true;; has_moved = false) {
-		rc = ON_HELPER(
-			HOSTED(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
+		rc = ON_SCRATCH(
+			HOST_CALL(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
 		if (rc || flag)
 			return rc;
 		if (hier_thread_pause(f->by, has_moved))
@@ -71,7 +71,7 @@ static int wait_any(struct flow *f, int n, MPI_Request requests[], int *out_whic
 {
 	if (f->by)
 		return wait_between(f, n, requests, out_which);
-	return ON_HELPER(HOSTED(real.Waitany(n, requests, out_which, ABI_STATUS_IGNORE)));
+	return ON_SCRATCH(HOST_CALL(real.Waitany(n, requests, out_which, ABI_STATUS_IGNORE)));
 }
 
 void flow_wait(struct flow *f, struct post *p)
@@ -240,7 +240,7 @@ static void run(struct flow *f)
 /* The library's own error where there is one: this rank has met it. */
 static int conclude(struct flow *f)
 {
-	int rc = take_conclude(f->t, f->code ? 0 : f->err);
+	int rc = coll_complete(f->t, f->code ? 0 : f->err);
 
 	if (!f->code)
 		return rc;
@@ -276,7 +276,7 @@ bool hier_serve(struct taken *t, int *rc)
 	if (!hier_suits(t))
 		return trace_rejected("it is not one of those that are served over several nodes");
 	hier_wait_idle(t->lc->span);
-	work(&f, t, take_prepare(t), NULL);
+	work(&f, t, coll_prepare(t), NULL);
 	*rc = conclude(&f);
 	return true;
 }

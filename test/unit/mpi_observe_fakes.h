@@ -70,7 +70,7 @@ void *narrow_function(const char *name)
 
 /* ---- the library ------------------------------------------------------------------------- */
 
-struct abi_real real;
+struct host_functions real;
 struct abi_library abi_library;
 __thread int inside __attribute__((tls_model("initial-exec")));
 
@@ -96,14 +96,14 @@ PASSED(Cancel, (MPI_Request *r), (r))
 PASSED(Start, (MPI_Request *r), (r))
 PASSED(Startall, (int n, MPI_Request r[]), (n, r))
 _Atomic uint32_t request_persistent;
-void request_meet(MPI_Comm comm) { (void)comm; }
+void comm_state_sync(MPI_Comm comm) { (void)comm; }
 
 /* Nor what take.c would take: all of it is passed on, and it is counted what would have been looked
  * at. */
 struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
 struct sizes types_sizes;
-bool take_call(struct take *take, int *rc) { return false; }
-int take_passed(const struct take *take, int rc) { return rc; }
+bool coll_execute(struct take *take, int *rc) { return false; }
+int coll_passed(const struct take *take, int rc) { return rc; }
 bool request_begin(struct take *take, MPI_Request *request, int *rc)
 {
 	return seen.n_looks++, false;
@@ -233,7 +233,7 @@ enum {
 };
 
 /* While something is pending, by a caller that is the program. */
-#define LOOK(name) ((__typeof__(real.name))look_ways[LOOK_##name].pending)
+#define LOOK(name) ((__typeof__(real.name))observe_ways[LOOK_##name].pending)
 /* The same of what Sluice may take. */
 #define TAKE(name) pend_##name
 

@@ -27,17 +27,17 @@ UNIT_TEST(requests_are_found_whatever_came_and_went)
 		switch (pick(0, 3)) {
 		case 0:
 			known[handle] = (uintptr_t)i + 1;
-			kept_put(handles[handle], known[handle], 1);
+			persistent_buf_set(handles[handle], known[handle], 1);
 			break;
 		case 1:
 			known[handle] = 0;
-			kept_drop(handles[handle]);
+			persistent_buf_drop(handles[handle]);
 			break;
 		default:
-			CHECK_EQ(kept_get(handles[handle], &start, &bytes), known[handle] != 0);
+			CHECK_EQ(persistent_buf_get(handles[handle], &start, &bytes), known[handle] != 0);
 			CHECK(start == known[handle]);
 		}
 	}
 	for (uintptr_t handle = 0; handle < HANDLES; handle++)
-		kept_drop(handles[handle]);
+		persistent_buf_drop(handles[handle]);
 }

@@ -298,7 +298,7 @@ typedef int any(long, long, long, long, long, long, long, long, long, long, long
 
 static int call_any(int i, bool pending)
 {
-	const struct front_way *way = &look_ways[i];
+	const struct front_way *way = &observe_ways[i];
 
 	return ((any *)(pending ? way->pending : way->plain))(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 							      0);
@@ -365,7 +365,7 @@ UNIT_TEST(a_call_that_is_left_by_longjmp_is_over)
 		}
 		CHECK_EQ(seen.depth, 1);
 		if (i % 2)
-			observe_unwound(__builtin_frame_address(0));
+			host_call_unwind(__builtin_frame_address(0));
 		CHECK_EQ(seen.depth, !(i % 2));
 		LOOK(Send)(AT, 1, 0, 0, 0, 0);
 		CHECK(seen.n_calls == 1 && !seen.bad_calls && !seen.depth);

@@ -4,7 +4,7 @@
  * ABI, with one of SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the
  * objects apart.
  *
- *   take.c --life_comm--> life.c     state of a communicator, as an attribute of it
+ *   take.c --comm_state--> life.c     state of a communicator, as an attribute of it
  *          --hier_serve--> span*.c   communicators that span nodes (span.h)
  *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
  *          --pack_init--> pack.c     struct coll_buf for buffers with gaps
@@ -24,7 +24,7 @@
 #define ABI_NAME(name) name##_mpich
 #elif defined(SLUICE_ABI_OMPI)
 #define ABI_NAME(name) name##_ompi
-#define abi_symbols ABI_NAME(abi_symbols)
+#define abi_ompi_symbols ABI_NAME(abi_ompi_symbols)
 #include "mpi/abi/ompi.h"
 #elif defined(SLUICE_ABI_STD)
 #include "mpi/abi/std.h"
@@ -48,26 +48,26 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 
 #define real            ABI_NAME(front_real)
 #define inside          ABI_NAME(front_inside)
-#define helper_error    ABI_NAME(front_helper_error)
-#define life_start      ABI_NAME(life_start)
-#define life_comm       ABI_NAME(life_comm)
-#define life_connect    ABI_NAME(life_connect)
-#define life_connect_lanes ABI_NAME(life_connect_lanes)
-#define life_oob        ABI_NAME(life_oob)
-#define life_helper     ABI_NAME(life_helper)
-#define life_helper_lock   ABI_NAME(life_helper_lock)
-#define life_helper_unlock ABI_NAME(life_helper_unlock)
-#define life_hold       ABI_NAME(life_hold)
-#define life_release    ABI_NAME(life_release)
-#define life_want       ABI_NAME(life_want)
-#define life_is_gone    ABI_NAME(life_is_gone)
-#define life_agree      ABI_NAME(life_agree)
-#define life_progress   ABI_NAME(life_progress)
-#define life_is_multiple ABI_NAME(life_is_multiple)
-#define request_meet    ABI_NAME(request_meet)
-#define request_stop    ABI_NAME(request_stop)
-#define neighbours_fit  ABI_NAME(neighbours_fit)
-#define neighbours_list ABI_NAME(neighbours_list)
+#define scratch_error    ABI_NAME(front_helper_error)
+#define session_start      ABI_NAME(session_start)
+#define comm_state       ABI_NAME(comm_state)
+#define comm_state_connect    ABI_NAME(comm_state_connect)
+#define comm_state_connect_lanes ABI_NAME(comm_state_connect_lanes)
+#define comm_state_oob        ABI_NAME(comm_state_oob)
+#define scratch_comm     ABI_NAME(scratch_comm)
+#define scratch_lock   ABI_NAME(scratch_lock)
+#define scratch_unlock ABI_NAME(scratch_unlock)
+#define comm_state_ref       ABI_NAME(comm_state_ref)
+#define comm_state_unref    ABI_NAME(comm_state_unref)
+#define comm_state_add_credit       ABI_NAME(comm_state_add_credit)
+#define comm_state_is_freed    ABI_NAME(comm_state_is_freed)
+#define comm_state_agree      ABI_NAME(comm_state_agree)
+#define comm_state_progress   ABI_NAME(comm_state_progress)
+#define session_is_thread_multiple ABI_NAME(session_is_thread_multiple)
+#define comm_state_sync    ABI_NAME(comm_state_sync)
+#define request_stop_all    ABI_NAME(request_stop_all)
+#define topology_is_served  ABI_NAME(topology_is_served)
+#define topology_neighbors ABI_NAME(topology_neighbors)
 #define types_bytes     ABI_NAME(types_bytes)
 #define types_sizes     ABI_NAME(types_sizes)
 #define types_describe  ABI_NAME(types_describe)
@@ -80,10 +80,10 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define pack_fini       ABI_NAME(pack_fini)
 #define pack_elements   ABI_NAME(pack_elements)
 #define abi_library     ABI_NAME(abi_library)
-#define attach_library  ABI_NAME(attach_library)
-#define look_ways       ABI_NAME(look_ways)
-#define observe_count   ABI_NAME(observe_count)
-#define observe_is_root ABI_NAME(observe_is_root)
+#define abi_attach  ABI_NAME(abi_attach)
+#define observe_ways       ABI_NAME(observe_ways)
+#define members_count   ABI_NAME(members_count)
+#define members_is_root ABI_NAME(members_is_root)
 #define observe_buf     ABI_NAME(observe_buf)
 #define observe_each    ABI_NAME(observe_each)
 #define observe_all     ABI_NAME(observe_all)
@@ -91,9 +91,9 @@ typedef int MPI_Grequest_cancel_function(void *, int);
 #define observe_part    ABI_NAME(observe_part)
 #define observe_parts   ABI_NAME(observe_parts)
 #define observe_sum     ABI_NAME(observe_sum)
-#define observe_host_begin ABI_NAME(observe_host_begin)
-#define observe_host_end   ABI_NAME(observe_host_end)
-#define observe_unwound    ABI_NAME(observe_unwound)
+#define host_call_begin_at ABI_NAME(host_call_begin_at)
+#define host_call_end_at   ABI_NAME(host_call_end_at)
+#define host_call_unwind    ABI_NAME(host_call_unwind)
 
 #include "real.h"
 
@@ -112,7 +112,7 @@ static inline bool abi_are_statuses(const MPI_Status *statuses)
 	return statuses && statuses != ABI_STATUS_IGNORE;
 }
 
-extern struct abi_real real;
+extern struct host_functions real;
 extern __thread int inside __attribute__((tls_model("initial-exec")));
 
 /* The library's image: its own calls through the symbol table (MPI-IO in MPICH) are not the
@@ -122,9 +122,9 @@ struct abi_library {
 };
 extern struct abi_library abi_library;
 /* attach.c; see struct front_abi */
-int attach_library(const struct front_host *host);
+int abi_attach(const struct front_host *host);
 
-static inline bool abi_is_ours(const void *caller)
+static inline bool abi_is_program_call(const void *caller)
 {
 	return !inside &&
 	       !((uintptr_t)caller >= abi_library.lo && (uintptr_t)caller < abi_library.hi);
@@ -134,8 +134,8 @@ static inline bool abi_is_ours(const void *caller)
 
 /* ---- life.c ------------------------------------------------------------------------------ */
 
-struct life_comm {
-	struct life_comm *next; /* of all, under a lock; to let go of all at MPI_Finalize */
+struct comm_state {
+	struct comm_state *next; /* of all, under a lock; to let go of all at MPI_Finalize */
 	MPI_Comm comm;
 	int rank, size;
 	bool is_inter;
@@ -156,58 +156,58 @@ struct life_comm {
 };
 
 /* Start the runtime if MPI is there, and see to it that MPI_Finalize stops it. Idempotent. */
-void life_start(void);
+void session_start(void);
 /* State of a communicator, made at first sight; local. Returns an MPI error code, which the library
  * has then already reported, or 0. */
-int life_comm(MPI_Comm comm, struct life_comm **out);
+int comm_state(MPI_Comm comm, struct comm_state **out);
 /* Collective over the communicator at its first call: true when rt serves it. */
-bool life_connect(struct life_comm *lc);
+bool comm_state_connect(struct comm_state *lc);
 /* The same of persistent requests, on a communicator that rt serves. */
-bool life_connect_lanes(struct life_comm *lc);
+bool comm_state_connect_lanes(struct comm_state *lc);
 /* For what rt asks all ranks. Valid as long as lc. */
-struct rt_oob life_oob(struct life_comm *lc);
+struct rt_oob comm_state_oob(struct comm_state *lc);
 /* Smallest of all ranks' values: collective over the communicator. 0 or -errno. */
-int life_agree(struct life_comm *lc, int64_t mine, int64_t *out);
+int comm_state_agree(struct comm_state *lc, int64_t mine, int64_t *out);
 /* The library makes progress on all its messages. */
-void life_progress(struct life_comm *lc);
-bool life_is_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
+void comm_state_progress(struct comm_state *lc);
+bool session_is_thread_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
 /* A request of ours names it, and may be in flight when the program frees it. */
-void life_hold(struct life_comm *lc);
-void life_release(struct life_comm *lc);
-bool life_is_gone(struct life_comm *lc); /* freed by the program */
+void comm_state_ref(struct comm_state *lc);
+void comm_state_unref(struct comm_state *lc);
+bool comm_state_is_freed(struct comm_state *lc); /* freed by the program */
 /*
  * A nonblocking call must not wait for others, so it cannot connect a communicator. It says how
  * much it wishes that (policy_connect_credit); the next blocking collective on it, which all ranks call,
- * connects it (request_meet).
+ * connects it (comm_state_sync).
  */
-void life_want(struct life_comm *lc, uint32_t wish);
-void request_meet(MPI_Comm comm);
+void comm_state_add_credit(struct comm_state *lc, uint32_t wish);
+void comm_state_sync(MPI_Comm comm);
 /* Those that are over are completed, persistent ones forgotten; at the end, when nothing progresses
  * any more. */
-void request_stop(void);
+void request_stop_all(void);
 /* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
  * Made at first use, local. 0 or -errno. */
-int life_helper(MPI_Comm *out);
+int scratch_comm(MPI_Comm *out);
 /* Error code of a call on it: 0 or not. Some libraries return 0 after an error handler of ours has
  * run, and the handle of MPI_ERRORS_RETURN is not the same in all libraries of the standard ABI. */
-#define ON_HELPER(call) (helper_error = 0, helper_result(call))
+#define ON_SCRATCH(call) (scratch_error = 0, scratch_result(call))
 /* The same for calls that communicate: threads must not do so on one communicator at once. */
-#define ON_HELPER_IN_TURN(call) (life_helper_lock(), life_helper_unlock(ON_HELPER(call)))
-void life_helper_lock(void);
-int life_helper_unlock(int rc); /* returns rc */
-extern __thread int helper_error __attribute__((tls_model("initial-exec")));
-static inline int helper_result(int rc)
+#define ON_SCRATCH_LOCKED(call) (scratch_lock(), scratch_unlock(ON_SCRATCH(call)))
+void scratch_lock(void);
+int scratch_unlock(int rc); /* returns rc */
+extern __thread int scratch_error __attribute__((tls_model("initial-exec")));
+static inline int scratch_result(int rc)
 {
-	return rc ? rc : helper_error;
+	return rc ? rc : scratch_error;
 }
 
 /* ---- neighbours.c ------------------------------------------------------------------------ */
 
 /* Ranks that this one receives from (n of them) and sends to (m), negative: nobody. False: not
  * known. */
-bool neighbours_list(MPI_Comm comm, int *sources, int n, int *targets, int m);
+bool topology_neighbors(MPI_Comm comm, int *sources, int n, int *targets, int m);
 /* Can they be served, as far as this rank knows? */
-bool neighbours_fit(MPI_Comm comm, int size);
+bool topology_is_served(MPI_Comm comm, int size);
 
 /* ---- types.c ----------------------------------------------------------------------------- */
 
@@ -284,19 +284,19 @@ static inline MPI_Count list_get(struct list list, int i)
 /* ---- observe.c ---------------------------------------------------------------------------- */
 
 /* A call of the library's that is made while something may be pending. */
-#define HOSTED(call)                                                                               \
+#define HOST_CALL(call)                                                                               \
 	(rt_has_pending()                                                                          \
-		 ? (observe_host_begin(__builtin_frame_address(0)), observe_host_end(call))        \
+		 ? (host_call_begin_at(__builtin_frame_address(0)), host_call_end_at(call))        \
 		 : (call))
-void observe_host_begin(const void *frame);
-int observe_host_end(int rc); /* returns rc */
+void host_call_begin_at(const void *frame);
+int host_call_end_at(int rc); /* returns rc */
 /* Here is where the program is; calls that were begun deeper in the stack have been left by
  * longjmp(), as error handlers do. */
-void observe_unwound(const void *frame);
+void host_call_unwind(const void *frame);
 
-extern const struct front_way look_ways[FRONT_LOOK_COUNT];
-int observe_count(uintptr_t comm, enum front_who who);
-bool observe_is_root(int root, MPI_Comm comm);
+extern const struct front_way observe_ways[FRONT_LOOK_COUNT];
+int members_count(uintptr_t comm, enum front_who who);
+bool members_is_root(int root, MPI_Comm comm);
 /* Complete what overlaps `count` elements at `at` (MPI_IN_PLACE names nothing); the same number for
  * each of `who`; bytes. */
 void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);

@@ -8,10 +8,10 @@
 #include "mpi/front/front.h"
 
 #if defined(SLUICE_ABI_OMPI)
-struct abi_symbols abi_symbols;
+struct abi_ompi_symbols abi_ompi_symbols;
 #endif
 
-struct abi_real real;
+struct host_functions real;
 struct abi_library abi_library;
 
 #if defined(SLUICE_ABI_OMPI)
@@ -21,15 +21,15 @@ static int find_symbols(const struct front_host *host)
 		void **field;
 		const char *symbol;
 	} symbols[] = {
-#define X(field, symbol) { &abi_symbols.field, symbol },
+#define X(field, symbol) { &abi_ompi_symbols.field, symbol },
 		ABI_SYMBOLS(X)
 #undef X
 	};
 
-	abi_symbols.lo = host->lo;
-	abi_symbols.hi = host->hi;
-	abi_symbols.program_lo = host->program_lo;
-	abi_symbols.program_hi = host->program_hi;
+	abi_ompi_symbols.lo = host->lo;
+	abi_ompi_symbols.hi = host->hi;
+	abi_ompi_symbols.program_lo = host->program_lo;
+	abi_ompi_symbols.program_hi = host->program_hi;
 	for (size_t i = 0; i < BASE_ARRAY_LEN(symbols); i++) {
 		/* a program that is not position-independent may hold the objects itself */
 		*symbols[i].field = dlsym(RTLD_DEFAULT, symbols[i].symbol);
@@ -50,10 +50,10 @@ static bool is_fortran_inside(const struct front_host *host)
 	return bcast >= host->lo && bcast < host->hi;
 }
 
-int attach_library(const struct front_host *host)
+int abi_attach(const struct front_host *host)
 {
 	static const size_t offsets[FRONT_REAL_COUNT] = {
-#define X(name, other, required) offsetof(struct abi_real, name) / sizeof(void *),
+#define X(name, other, required) offsetof(struct host_functions, name) / sizeof(void *),
 		FRONT_REAL(X)
 #undef X
 	};

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifndef SLUICE_ABI_CHECK
+#ifndef SLUICE_ABI_TYPES_GIVEN
 typedef int MPI_Comm;
 typedef int MPI_Datatype;
 typedef int MPI_Errhandler;

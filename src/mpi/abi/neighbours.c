@@ -34,7 +34,7 @@ static bool list_dist_graph(MPI_Comm comm, int *sources, int n, int *targets, in
 	return ok;
 }
 
-bool neighbours_list(MPI_Comm comm, int *sources, int n, int *targets, int m)
+bool topology_neighbors(MPI_Comm comm, int *sources, int n, int *targets, int m)
 {
 	int kind, rank;
 
@@ -63,14 +63,14 @@ static bool is_cart_plain(MPI_Comm comm)
 	return true;
 }
 
-bool neighbours_fit(MPI_Comm comm, int size)
+bool topology_is_served(MPI_Comm comm, int size)
 {
 	int kind, sources, targets;
 
 	if (real.Topo_test(comm, &kind) || kind == ABI_UNDEFINED)
 		return false;
-	sources = observe_count((uintptr_t)comm, FRONT_SOURCES);
-	targets = observe_count((uintptr_t)comm, FRONT_TARGETS);
+	sources = members_count((uintptr_t)comm, FRONT_SOURCES);
+	targets = members_count((uintptr_t)comm, FRONT_TARGETS);
 	if (sources < 0 || targets < 0 || sources > size || targets > size)
 		return false;
 	return kind != ABI_CART || is_cart_plain(comm);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifndef SLUICE_ABI_CHECK
+#ifndef SLUICE_ABI_TYPES_GIVEN
 typedef struct ompi_communicator_t *MPI_Comm;
 typedef struct ompi_datatype_t *MPI_Datatype;
 typedef struct ompi_errhandler_t *MPI_Errhandler;
@@ -35,7 +35,7 @@ typedef void MPI_Status;
 	X(bor, "ompi_mpi_op_bor")                      \
 	X(byte, "ompi_mpi_byte")
 
-struct abi_symbols {
+struct abi_ompi_symbols {
 #define X(field, symbol) void *field;
 	ABI_SYMBOLS(X)
 #undef X
@@ -44,13 +44,13 @@ struct abi_symbols {
 	uintptr_t lo, hi, program_lo, program_hi;
 };
 
-extern struct abi_symbols abi_symbols;
+extern struct abi_ompi_symbols abi_ompi_symbols;
 
-#define ABI_COMM_NULL     ((MPI_Comm)abi_symbols.comm_null)
-#define ABI_COMM_WORLD    ((MPI_Comm)abi_symbols.comm_world)
-#define ABI_COMM_SELF     ((MPI_Comm)abi_symbols.comm_self)
-#define ABI_DATATYPE_NULL ((MPI_Datatype)abi_symbols.datatype_null)
-#define ABI_BYTE          ((MPI_Datatype)abi_symbols.byte)
+#define ABI_COMM_NULL     ((MPI_Comm)abi_ompi_symbols.comm_null)
+#define ABI_COMM_WORLD    ((MPI_Comm)abi_ompi_symbols.comm_world)
+#define ABI_COMM_SELF     ((MPI_Comm)abi_ompi_symbols.comm_self)
+#define ABI_DATATYPE_NULL ((MPI_Datatype)abi_ompi_symbols.datatype_null)
+#define ABI_BYTE          ((MPI_Datatype)abi_ompi_symbols.byte)
 #define ABI_IN_PLACE      ((void *)1)
 
 #define ABI_STATUS_IGNORE ((MPI_Status *)0)
@@ -82,8 +82,8 @@ extern struct abi_symbols abi_symbols;
 
 static inline bool abi_is_predefined(uintptr_t value)
 {
-	return value - abi_symbols.lo < abi_symbols.hi - abi_symbols.lo ||
-	       value - abi_symbols.program_lo < abi_symbols.program_hi - abi_symbols.program_lo;
+	return value - abi_ompi_symbols.lo < abi_ompi_symbols.hi - abi_ompi_symbols.lo ||
+	       value - abi_ompi_symbols.program_lo < abi_ompi_symbols.program_hi - abi_ompi_symbols.program_lo;
 }
 
 /* Size of a predefined datatype, or more; 0 when the handle alone does not tell. */
@@ -122,8 +122,8 @@ static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
 	X(PROD, "op_prod", GOAL_MUL) X(BAND, "op_band", GOAL_AND) X(BOR, "op_bor", GOAL_OR) \
 	X(BXOR, "op_bxor", GOAL_XOR)
 
-#define ABI_BOR     ((MPI_Op)abi_symbols.bor)
-#define ABI_OP_NULL ((MPI_Op)abi_symbols.op_null)
+#define ABI_BOR     ((MPI_Op)abi_ompi_symbols.bor)
+#define ABI_OP_NULL ((MPI_Op)abi_ompi_symbols.op_null)
 static inline bool abi_is_predefined_op(MPI_Op op) { return abi_is_predefined((uintptr_t)op); }
 
 #endif

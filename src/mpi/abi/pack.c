@@ -31,11 +31,11 @@ static int send_to_self(const struct pack *pack, void *element, void *packed, bo
 	if (types_repeat(pack->shape.size, ABI_BYTE, &bytes))
 		return -EIO;
 	if (is_unpack)
-		rc = ON_HELPER_IN_TURN(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1,
+		rc = ON_SCRATCH_LOCKED(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1,
 						     pack->datatype, 0, 0, pack->helper,
 						     (void *)status));
 	else
-		rc = ON_HELPER_IN_TURN(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1,
+		rc = ON_SCRATCH_LOCKED(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1,
 						     bytes, 0, 0, pack->helper, (void *)status));
 	real.Type_free(&bytes);
 	return rc ? -EIO : 0;
@@ -49,10 +49,10 @@ static int pack_some(const struct pack *pack, void *from, MPI_Count n, void *out
 	if (!from || (bytes > BATCH_BYTES && !real.Pack_c))
 		return send_to_self(pack, from, out, false);
 	if (bytes > BATCH_BYTES)
-		rc = ON_HELPER(real.Pack_c(from, n, pack->datatype, out, bytes, &position,
+		rc = ON_SCRATCH(real.Pack_c(from, n, pack->datatype, out, bytes, &position,
 					   pack->helper));
 	else
-		rc = ON_HELPER(real.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small,
+		rc = ON_SCRATCH(real.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small,
 					 pack->helper));
 	return rc ? -EIO : 0;
 }
@@ -65,10 +65,10 @@ static int unpack_some(const struct pack *pack, void *to, MPI_Count n, const voi
 	if (!to || (bytes > BATCH_BYTES && !real.Unpack_c))
 		return send_to_self(pack, to, (void *)in, true);
 	if (bytes > BATCH_BYTES)
-		rc = ON_HELPER(real.Unpack_c(in, bytes, &position, to, n, pack->datatype,
+		rc = ON_SCRATCH(real.Unpack_c(in, bytes, &position, to, n, pack->datatype,
 					     pack->helper));
 	else
-		rc = ON_HELPER(real.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype,
+		rc = ON_SCRATCH(real.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype,
 					   pack->helper));
 	return rc ? -EIO : 0;
 }
@@ -233,7 +233,7 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 		.unpack = pack_write,
 		.ctx = pack,
 	};
-	return life_helper(&pack->helper);
+	return scratch_comm(&pack->helper);
 }
 
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,

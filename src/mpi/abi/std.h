@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifndef SLUICE_ABI_CHECK
+#ifndef SLUICE_ABI_TYPES_GIVEN
 typedef struct abi_comm *MPI_Comm;
 typedef struct abi_datatype *MPI_Datatype;
 typedef struct abi_errhandler *MPI_Errhandler;

@@ -60,7 +60,7 @@ static bool is_in_order_by_probe(MPI_Datatype datatype, const struct types_shape
 
 	if (!code)
 		return false;
-	in_order = !life_helper(&helper) &&
+	in_order = !scratch_comm(&helper) &&
 		   probe_order(datatype, shape, helper, code, code + shape->size);
 	free(code);
 	return in_order;
@@ -206,8 +206,8 @@ static bool is_committed(MPI_Datatype datatype)
 	MPI_Comm helper;
 	char send = 0, recv = 0;
 
-	return !life_helper(&helper) &&
-	       !ON_HELPER_IN_TURN(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
+	return !scratch_comm(&helper) &&
+	       !ON_SCRATCH_LOCKED(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
 }
 
 static int examine(MPI_Datatype datatype, struct types_shape *out)

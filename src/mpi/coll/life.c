@@ -13,15 +13,15 @@
 #include "rt/requests.h"
 
 __thread int inside __attribute__((tls_model("initial-exec")));
-__thread int helper_error __attribute__((tls_model("initial-exec")));
+__thread int scratch_error __attribute__((tls_model("initial-exec")));
 
 static struct {
 	pthread_mutex_t lock; /* protects the rest */
 	bool is_started, is_stopped;
 	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
 	int stop_keyval, comm_keyval;
-	struct life_comm *comms;
-	struct life_comm *gone; /* of the library's they still have something */
+	struct comm_state *comms;
+	struct comm_state *gone; /* of the library's they still have something */
 } life = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* A lock of its own: it is held while a communicator is made, and the library may hold locks of its
@@ -33,10 +33,10 @@ static struct {
 	pthread_mutex_t turn; /* held while a thread communicates on comm */
 } helper = { .lock = PTHREAD_MUTEX_INITIALIZER, .turn = PTHREAD_MUTEX_INITIALIZER };
 
-static _Atomic bool has_keyvals; /* release by life_start(), acquire by life_comm() */
+static _Atomic bool has_keyvals; /* release by session_start(), acquire by comm_state() */
 
-static void end_pending(struct life_comm *lc);
-static void end_wanting(struct life_comm *lc);
+static void end_pending(struct comm_state *lc);
+static void end_wanting(struct comm_state *lc);
 static void tidy(void);
 static void free_helper(void);
 
@@ -49,7 +49,7 @@ static int copy_none(MPI_Comm comm, int keyval, void *extra, void *in, void *out
 	return 0;
 }
 
-static void end_requests(struct life_comm *lc)
+static void end_requests(struct comm_state *lc)
 {
 	if (lc->rt)
 		rt_requests_end(lc->rt);
@@ -65,12 +65,12 @@ static void end_requests(struct life_comm *lc)
 static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 {
 	pthread_mutex_lock(&life.lock);
-	for (struct life_comm *lc = life.comms; lc; lc = lc->next)
+	for (struct comm_state *lc = life.comms; lc; lc = lc->next)
 		end_requests(lc);
 	pthread_mutex_unlock(&life.lock);
-	request_stop(); /* requests give back what they hold */
+	request_stop_all(); /* requests give back what they hold */
 	pthread_mutex_lock(&life.lock);
-	for (struct life_comm *lc = life.comms; lc; lc = lc->next) {
+	for (struct comm_state *lc = life.comms; lc; lc = lc->next) {
 		rt_comm_destroy(lc->rt);
 		rt_comm_destroy(lc->lanes);
 		hier_destroy(lc->span);
@@ -89,9 +89,9 @@ static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
 	return 0;
 }
 
-static void unlink_locked(struct life_comm *lc)
+static void unlink_locked(struct comm_state *lc)
 {
-	for (struct life_comm **at = &life.comms; *at; at = &(*at)->next) {
+	for (struct comm_state **at = &life.comms; *at; at = &(*at)->next) {
 		if (*at == lc) {
 			*at = lc->next;
 			break;
@@ -102,7 +102,7 @@ static void unlink_locked(struct life_comm *lc)
 /* What the library has to be called for waits for tidy(): this may be in the middle of a call of
  * its, with its locks held (MPICH lets go of a communicator in the MPI_Wait that ends the last
  * operation on it). */
-static void destroy_comm(struct life_comm *lc)
+static void destroy_comm(struct comm_state *lc)
 {
 	rt_comm_destroy(lc->rt);
 	rt_comm_destroy(lc->lanes);
@@ -117,7 +117,7 @@ static void destroy_comm(struct life_comm *lc)
 
 static void tidy(void)
 {
-	struct life_comm *gone, *next;
+	struct comm_state *gone, *next;
 
 	pthread_mutex_lock(&life.lock);
 	gone = life.gone;
@@ -133,7 +133,7 @@ static void tidy(void)
 
 static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
 {
-	struct life_comm *lc = value;
+	struct comm_state *lc = value;
 	bool is_held;
 
 	pthread_mutex_lock(&life.lock);
@@ -147,14 +147,14 @@ static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
 	return 0;
 }
 
-void life_hold(struct life_comm *lc)
+void comm_state_ref(struct comm_state *lc)
 {
 	pthread_mutex_lock(&life.lock);
 	lc->refs++;
 	pthread_mutex_unlock(&life.lock);
 }
 
-void life_release(struct life_comm *lc)
+void comm_state_unref(struct comm_state *lc)
 {
 	bool is_last;
 
@@ -189,7 +189,7 @@ static int create_keyvals_locked(void)
 
 /* A program that uses sessions only has no world whose members could be told from others: it is
  * left alone, see are_all_with_us(). */
-void life_start(void)
+void session_start(void)
 {
 	int rank = -1, provided = -1;
 
@@ -215,10 +215,10 @@ static int raise_no_memory(MPI_Comm comm)
 	return ABI_ERR_NO_MEM;
 }
 
-static int create_comm(MPI_Comm comm, struct life_comm **out)
+static int create_comm(MPI_Comm comm, struct comm_state **out)
 {
 	int inter = 0, rank = 0, size = 0, rc;
-	struct life_comm *lc;
+	struct comm_state *lc;
 
 	tidy();
 	rc = real.Comm_test_inter(comm, &inter);
@@ -236,7 +236,7 @@ static int create_comm(MPI_Comm comm, struct life_comm **out)
 		free(lc);
 		return rc;
 	}
-	*lc = (struct life_comm){ .comm = comm, .rank = rank, .size = size, .is_inter = inter };
+	*lc = (struct comm_state){ .comm = comm, .rank = rank, .size = size, .is_inter = inter };
 	pthread_mutex_lock(&life.lock);
 	lc->is_asked = lc->is_asked_lanes = life.is_stopped;
 	lc->next = life.comms;
@@ -246,7 +246,7 @@ static int create_comm(MPI_Comm comm, struct life_comm **out)
 	return 0;
 }
 
-int life_comm(MPI_Comm comm, struct life_comm **out)
+int comm_state(MPI_Comm comm, struct comm_state **out)
 {
 	void *value = NULL;
 	int found = 0, rc;
@@ -266,7 +266,7 @@ int life_comm(MPI_Comm comm, struct life_comm **out)
 
 /* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever
  * looks at a communicator with such members sees some that are not of its own world. */
-static bool are_all_with_us(struct life_comm *lc)
+static bool are_all_with_us(struct comm_state *lc)
 {
 	size_t n = (size_t)lc->size;
 	int *ranks = (int *)lc->words; /* two a rank */
@@ -291,7 +291,7 @@ free_group:
 
 static int oob_allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
-	const struct life_comm *lc = ctx;
+	const struct comm_state *lc = ctx;
 	int rc;
 
 	if (bytes > INT_MAX)
@@ -304,7 +304,7 @@ static int oob_allgather(void *ctx, const void *in, size_t bytes, void *out)
 
 static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
 {
-	struct life_comm *lc = ctx;
+	struct comm_state *lc = ctx;
 	int64_t min = in;
 	int rc;
 
@@ -317,12 +317,12 @@ static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
 	return rc;
 }
 
-int life_agree(struct life_comm *lc, int64_t mine, int64_t *out)
+int comm_state_agree(struct comm_state *lc, int64_t mine, int64_t *out)
 {
 	return oob_allreduce_min(lc, mine, out);
 }
 
-bool life_is_multiple(void)
+bool session_is_thread_multiple(void)
 {
 	return life.is_multiple;
 }
@@ -339,7 +339,7 @@ static int query_pending(void *extra, MPI_Status *status) { return 0; }
 static int free_pending(void *extra) { return 0; }
 static int cancel_pending(void *extra, int complete) { return 0; }
 
-void life_progress(struct life_comm *lc)
+void comm_state_progress(struct comm_state *lc)
 {
 	int flag;
 
@@ -350,16 +350,16 @@ void life_progress(struct life_comm *lc)
 
 static void oob_progress(void *ctx)
 {
-	life_progress(ctx);
+	comm_state_progress(ctx);
 }
 
-static void begin_pending(struct life_comm *lc)
+static void begin_pending(struct comm_state *lc)
 {
 	lc->has_pending = !real.Grequest_start(query_pending, free_pending, cancel_pending, NULL,
 					       &lc->pending);
 }
 
-static void end_pending(struct life_comm *lc)
+static void end_pending(struct comm_state *lc)
 {
 	if (!lc->has_pending)
 		return;
@@ -373,18 +373,18 @@ static void end_pending(struct life_comm *lc)
 /* ---- communicators, served --------------------------------------------------------------- */
 
 /* All ranks have a topology, or none. 0 or -errno. */
-static int agree_on_neighbours(struct life_comm *lc)
+static int agree_on_neighbours(struct comm_state *lc)
 {
 	int64_t fit = 0;
 	int kind, rc = 0;
 
 	if (lc->rt && !real.Topo_test(lc->comm, &kind) && kind != ABI_UNDEFINED)
-		rc = oob_allreduce_min(lc, neighbours_fit(lc->comm, lc->size), &fit);
+		rc = oob_allreduce_min(lc, topology_is_served(lc->comm, lc->size), &fit);
 	lc->has_neighbours = fit;
 	return rc;
 }
 
-struct rt_oob life_oob(struct life_comm *lc)
+struct rt_oob comm_state_oob(struct comm_state *lc)
 {
 	return (struct rt_oob){
 		.ctx = lc,
@@ -397,7 +397,7 @@ struct rt_oob life_oob(struct life_comm *lc)
 	};
 }
 
-bool life_connect(struct life_comm *lc)
+bool comm_state_connect(struct comm_state *lc)
 {
 	struct rt_oob oob;
 
@@ -409,7 +409,7 @@ bool life_connect(struct life_comm *lc)
 		lc->span = hier_create(lc);
 	} else if (are_all_with_us(lc)) {
 		begin_pending(lc);
-		oob = life_oob(lc);
+		oob = comm_state_oob(lc);
 		if (rt_comm_create(&oob, &lc->rt) || agree_on_neighbours(lc))
 			lc->rt = NULL;
 	}
@@ -420,9 +420,9 @@ bool life_connect(struct life_comm *lc)
 	return lc->rt;
 }
 
-bool life_connect_lanes(struct life_comm *lc)
+bool comm_state_connect_lanes(struct comm_state *lc)
 {
-	struct rt_oob oob = life_oob(lc);
+	struct rt_oob oob = comm_state_oob(lc);
 
 	if (!lc->is_asked_lanes && lc->rt) {
 		inside++;
@@ -434,7 +434,7 @@ bool life_connect_lanes(struct life_comm *lc)
 	return lc->lanes;
 }
 
-bool life_is_gone(struct life_comm *lc)
+bool comm_state_is_freed(struct comm_state *lc)
 {
 	bool is;
 
@@ -446,7 +446,7 @@ bool life_is_gone(struct life_comm *lc)
 
 /* ---- requests that want it ---------------------------------------------------------------- */
 
-void life_want(struct life_comm *lc, uint32_t wish)
+void comm_state_add_credit(struct comm_state *lc, uint32_t wish)
 {
 	pthread_mutex_lock(&life.lock);
 	if (!lc->is_wanted && !lc->is_asked) {
@@ -458,24 +458,24 @@ void life_want(struct life_comm *lc, uint32_t wish)
 	pthread_mutex_unlock(&life.lock);
 }
 
-static void end_wanting(struct life_comm *lc)
+static void end_wanting(struct comm_state *lc)
 {
 	if (lc->is_wanted)
 		rt_unwatch();
 	lc->is_wanted = false;
 }
 
-void request_meet(MPI_Comm comm)
+void comm_state_sync(MPI_Comm comm)
 {
-	struct life_comm *lc;
+	struct comm_state *lc;
 
-	if (comm == ABI_COMM_NULL || life_comm(comm, &lc) || !lc)
+	if (comm == ABI_COMM_NULL || comm_state(comm, &lc) || !lc)
 		return;
 	if (lc->rt && rt_requests_disagree(lc->rt))
 		rt_requests_agree(lc->rt);
 	if (!lc->is_wanted)
 		return;
-	life_connect(lc);
+	comm_state_connect(lc);
 	pthread_mutex_lock(&life.lock);
 	end_wanting(lc);
 	pthread_mutex_unlock(&life.lock);
@@ -485,7 +485,7 @@ void request_meet(MPI_Comm comm)
 
 static void note_error(MPI_Comm *comm, int *code, ...)
 {
-	helper_error = *code;
+	scratch_error = *code;
 }
 
 static int make_helper_locked(void)
@@ -512,7 +512,7 @@ static int make_helper_locked(void)
 	return 0;
 }
 
-int life_helper(MPI_Comm *out)
+int scratch_comm(MPI_Comm *out)
 {
 	int rc = 0;
 
@@ -528,12 +528,12 @@ int life_helper(MPI_Comm *out)
 	return rc;
 }
 
-void life_helper_lock(void)
+void scratch_lock(void)
 {
 	pthread_mutex_lock(&helper.turn);
 }
 
-int life_helper_unlock(int rc)
+int scratch_unlock(int rc)
 {
 	pthread_mutex_unlock(&helper.turn);
 	return rc;

@@ -120,16 +120,16 @@ static bool is_known_to_library(const struct taken *t)
 	MPI_Comm helper;
 	int rc;
 
-	if (!abi_size_bound(t->reduce.type) || life_helper(&helper))
+	if (!abi_size_bound(t->reduce.type) || scratch_comm(&helper))
 		return false;
 	inside++;
-	rc = ON_HELPER_IN_TURN(real.Allreduce(in, out, 1, t->reduce.type, t->take.op, helper));
+	rc = ON_SCRATCH_LOCKED(real.Allreduce(in, out, 1, t->reduce.type, t->take.op, helper));
 	inside--;
 	return !rc;
 }
 
 /* By MPI's rules all ranks give the same operation and the same datatype here. */
-bool reduce_look(struct taken *t)
+bool reduce_check(struct taken *t)
 {
 	const struct types_shape *shape = &t->recv.shape;
 
@@ -137,7 +137,7 @@ bool reduce_look(struct taken *t)
 		shape = &t->send.shape;
 	if (t->take.op == ABI_OP_NULL)
 		return false;
-	t->reduce = (struct taken_reduce){ .op = t->take.op, .type = t->take.recv.type,
+	t->reduce = (struct reduce_args){ .op = t->take.op, .type = t->take.recv.type,
 				       .element_bytes = (uint64_t)shape->size };
 	if (!shape->in_order || shape->extent != shape->size)
 		return trace_rejected("elements with gaps are computed by the library");
@@ -151,7 +151,7 @@ bool reduce_look(struct taken *t)
 
 static int combine(void *ctx, const void *in, void *inout, uint64_t count)
 {
-	const struct taken_reduce *f = ctx;
+	const struct reduce_args *f = ctx;
 	int rc = 0;
 
 	inside++; /* the program's own function may call MPI */

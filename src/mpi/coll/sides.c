@@ -12,7 +12,7 @@
 
 /* ---- looking: nothing is asked of anybody else --------------------------------------------- */
 
-const struct take_side *sides_own(const struct take *take)
+const struct arg_buf *args_message(const struct take *take)
 {
 	switch (take->kind) {
 	case COLL_BCAST:
@@ -30,9 +30,9 @@ const struct take_side *sides_own(const struct take *take)
 	}
 }
 
-uint64_t sides_told(const struct take *take)
+uint64_t args_message_bytes(const struct take *take)
 {
-	const struct take_side *side = sides_own(take);
+	const struct arg_buf *side = args_message(take);
 
 	if (take->kind == COLL_GATHER)
 		side = take->send.at == ABI_IN_PLACE ? &take->recv : &take->send;
@@ -84,15 +84,15 @@ static int try_alias(enum coll kind, MPI_Comm helper)
  * Wrong programs only. */
 static bool is_alias_refused(const struct take *take)
 {
-	const struct take_side *send = &take->send, *recv = &take->recv;
+	const struct arg_buf *send = &take->send, *recv = &take->recv;
 	MPI_Comm helper;
 	int rc;
 
 	if (send->at != recv->at || send->type != recv->type || send->count != recv->count ||
-	    life_helper(&helper))
+	    scratch_comm(&helper))
 		return false;
 	inside++;
-	rc = ON_HELPER_IN_TURN(try_alias(take->kind, helper));
+	rc = ON_SCRATCH_LOCKED(try_alias(take->kind, helper));
 	inside--;
 	return rc;
 }
@@ -104,11 +104,11 @@ static bool allows_none(enum coll kind)
 }
 
 /* The elements that a list counts, -1 when the library would refuse it. */
-static MPI_Count sum_of(const struct taken_side *s)
+static MPI_Count sum_of(const struct bufref *s)
 {
 	MPI_Count sum = 0;
 
-	if (!s->given->counts.at || (!s->given->displs.at && s->given->form != TAKE_IS_SUM))
+	if (!s->given->counts.at || (!s->given->displs.at && s->given->form != ARG_SUM))
 		return -1;
 	for (int i = 0; i < s->n; i++) {
 		MPI_Count count = list_get(s->given->counts, i);
@@ -120,7 +120,7 @@ static MPI_Count sum_of(const struct taken_side *s)
 }
 
 /* Of each a datatype of its own. */
-static bool looks_right_parts(struct taken_side *s)
+static bool looks_right_parts(struct bufref *s)
 {
 	struct types_shape shape;
 
@@ -137,21 +137,21 @@ static bool looks_right_parts(struct taken_side *s)
 }
 
 /* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
-static bool gets_none(const struct taken *t, const struct taken_side *s)
+static bool gets_none(const struct taken *t, const struct bufref *s)
 {
-	return s == &t->recv && s->given->form == TAKE_IS_SUM &&
+	return s == &t->recv && s->given->form == ARG_SUM &&
 	       !list_get(s->given->counts, t->lc->rank);
 }
 
 /* Would the library send from, or receive into, this? Then its shape, too. */
-static bool looks_right(const struct taken *t, struct taken_side *s)
+static bool looks_right(const struct taken *t, struct bufref *s)
 {
-	const struct take_side *given = s->given;
+	const struct arg_buf *given = s->given;
 	MPI_Count count = given->count;
 
-	if (given->form == TAKE_IS_PARTS)
+	if (given->form == ARG_PARTS)
 		return looks_right_parts(s);
-	if (given->form >= TAKE_IS_PART)
+	if (given->form >= ARG_PART)
 		count = sum_of(s);
 	if (count < 0 || (!count && !allows_none(t->take.kind)) ||
 	    given->type == ABI_DATATYPE_NULL || types_describe(given->type, &s->shape))
@@ -172,7 +172,7 @@ static void find_sides(struct taken *t)
 	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
 
 	for (int i = 0; i < 2; i++) {
-		struct taken_side *s = i ? &t->recv : &t->send;
+		struct bufref *s = i ? &t->recv : &t->send;
 
 		s->given = i ? &take->recv : &take->send;
 		s->parts = s->kept;
@@ -180,8 +180,8 @@ static void find_sides(struct taken *t)
 		s->packs.of = NULL;
 		s->n = s->given->who < FRONT_SOURCES
 			       ? t->lc->size
-			       : observe_count((uintptr_t)take->comm, s->given->who);
-		s->is_there = s->given->form != TAKE_IS_NOTHING &&
+			       : members_count((uintptr_t)take->comm, s->given->who);
+		s->is_there = s->given->form != ARG_NONE &&
 			      (!s->given->at_root || t->is_root) &&
 			      !(t->in_place && s->given->at == ABI_IN_PLACE && is_scatter == i) &&
 			      !(i && gets_nothing(t));
@@ -193,7 +193,7 @@ static void find_sides(struct taken *t)
 static uint64_t shared_bytes(const struct taken *t)
 {
 	const struct take *take = &t->take;
-	const struct take_side *own = sides_own(take);
+	const struct arg_buf *own = args_message(take);
 	MPI_Count sum;
 
 	switch (take->kind) {
@@ -215,7 +215,7 @@ static uint64_t shared_bytes(const struct taken *t)
 	return own && own->type != ABI_DATATYPE_NULL ? types_bytes(own->type, own->count) : 0;
 }
 
-bool sides_size(struct taken *t)
+bool bufrefs_init(struct taken *t)
 {
 	find_sides(t);
 	t->is_odd = false;
@@ -232,7 +232,7 @@ bool sides_size(struct taken *t)
 /* The root's own part of a gather may not fit its place: the others are served all the same. */
 static bool looks_right_odd(struct taken *t)
 {
-	const struct take_side *send = &t->take.send;
+	const struct arg_buf *send = &t->take.send;
 
 	if (t->take.kind != COLL_GATHER || !t->is_root || t->in_place)
 		return true;
@@ -243,7 +243,7 @@ static bool looks_right_odd(struct taken *t)
 	return true;
 }
 
-bool sides_look(struct taken *t)
+bool bufrefs_check(struct taken *t)
 {
 	if (!looks_right_odd(t) || (t->send.is_there && !looks_right(t, &t->send)) ||
 	    (t->recv.is_there && !looks_right(t, &t->recv)))
@@ -261,12 +261,12 @@ struct piece {
 	struct types_shape shape;
 };
 
-static int piece_get(const struct taken_side *s, int i, struct piece *out)
+static int piece_get(const struct bufref *s, int i, struct piece *out)
 {
-	const struct take_side *g = s->given;
+	const struct arg_buf *g = s->given;
 
 	out->count = list_get(g->counts, i);
-	if (g->form == TAKE_IS_PARTS) {
+	if (g->form == ARG_PARTS) {
 		out->type = g->types[i];
 		out->at = list_get(g->displs, i);
 		return out->count ? types_describe(out->type, &out->shape) : 0;
@@ -283,7 +283,7 @@ static bool is_contiguous(MPI_Count count, const struct types_shape *shape)
 }
 
 /* The same count for each of n, and the first of them at `at`: one run of elements. */
-static int prepare_run(struct taken_side *s, MPI_Count count, int n, struct coll_side *out)
+static int prepare_run(struct bufref *s, MPI_Count count, int n, struct coll_side *out)
 {
 	uint64_t bytes = (uint64_t)(count * s->shape.size);
 
@@ -295,7 +295,7 @@ static int prepare_run(struct taken_side *s, MPI_Count count, int n, struct coll
 }
 
 /* One run of elements, cut by a list. */
-static int prepare_sum(struct taken_side *s, struct coll_side *out)
+static int prepare_sum(struct bufref *s, struct coll_side *out)
 {
 	uint64_t at = 0;
 
@@ -313,7 +313,7 @@ static int prepare_sum(struct taken_side *s, struct coll_side *out)
 /* The pieces of a list as they lie in memory. False: some have gaps, or too much lies between them.
  * Pieces that follow each other, in either direction, have nothing between them; of others it is
  * not asked. */
-static bool prepare_hull(struct taken_side *s, struct coll_side *out)
+static bool prepare_hull(struct bufref *s, struct coll_side *out)
 {
 	__int128 lo = 0, hi = 0, sum = 0;
 	bool is_apart = false;
@@ -379,7 +379,7 @@ static int packs_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 	return packs_range(ctx, off, len, (char *)in, true);
 }
 
-static int prepare_packs(struct taken_side *s, struct coll_side *out)
+static int prepare_packs(struct bufref *s, struct coll_side *out)
 {
 	struct piece p;
 	uint64_t at = 0;
@@ -410,14 +410,14 @@ static int prepare_packs(struct taken_side *s, struct coll_side *out)
 
 /* ---- all of it --------------------------------------------------------------------------- */
 
-static int prepare_side(struct taken *t, struct taken_side *s, struct coll_side *out)
+static int prepare_side(struct taken *t, struct bufref *s, struct coll_side *out)
 {
-	const struct take_side *given = s->given;
+	const struct arg_buf *given = s->given;
 
 	*out = (struct coll_side){ 0 };
 	if (!s->is_there)
 		return 0;
-	if (s->n > TAKE_PARTS_KEPT && given->form != TAKE_IS_BUF) {
+	if (s->n > BUFREF_PARTS_INLINE && given->form != ARG_BUF) {
 		s->parts = malloc((size_t)s->n * sizeof(*s->parts));
 		if (!s->parts) {
 			s->parts = s->kept;
@@ -426,16 +426,16 @@ static int prepare_side(struct taken *t, struct taken_side *s, struct coll_side 
 	}
 	out->parts = s->parts;
 	switch (given->form) {
-	case TAKE_IS_EACH:
+	case ARG_EACH:
 		/* of a reduction each rank keeps one */
 		return prepare_run(s, given->count,
 				   coll_is_reduce(t->take.kind) && s == &t->recv ? 1 : s->n, out);
-	case TAKE_IS_SUM:
+	case ARG_SUM:
 		if (s == &t->recv)
 			return prepare_run(s, list_get(given->counts, t->lc->rank), 1, out);
 		return prepare_sum(s, out);
-	case TAKE_IS_PART:
-	case TAKE_IS_PARTS:
+	case ARG_PART:
+	case ARG_PARTS:
 		return prepare_hull(s, out) ? 0 : prepare_packs(s, out);
 	default:
 		return prepare_run(s, given->count, 1, out);
@@ -444,7 +444,7 @@ static int prepare_side(struct taken *t, struct taken_side *s, struct coll_side 
 
 static int prepare_neighbours(struct taken *t)
 {
-	int n = t->recv.n, m = observe_count((uintptr_t)t->take.comm, FRONT_TARGETS);
+	int n = t->recv.n, m = members_count((uintptr_t)t->take.comm, FRONT_TARGETS);
 
 	t->neighbours = m < 0 ? NULL : malloc(((size_t)n + (size_t)m + 1) * sizeof(*t->neighbours));
 	if (!t->neighbours)
@@ -452,19 +452,19 @@ static int prepare_neighbours(struct taken *t)
 	t->call.sources = t->neighbours;
 	t->call.targets = t->neighbours + n;
 	t->call.target_count = m;
-	return neighbours_list(t->take.comm, t->neighbours, n, t->neighbours + n, m) ? 0 : -EIO;
+	return topology_neighbors(t->take.comm, t->neighbours, n, t->neighbours + n, m) ? 0 : -EIO;
 }
 
-int sides_prepare(struct taken *t)
+int bufrefs_open(struct taken *t)
 {
 	int ret = prepare_side(t, &t->send, &t->call.send);
 
 	if (!ret)
 		ret = prepare_side(t, &t->recv, &t->call.recv);
-	return ret || !take_is_neighbours(t->take.kind) ? ret : prepare_neighbours(t);
+	return ret || !coll_is_neighborhood(t->take.kind) ? ret : prepare_neighbours(t);
 }
 
-static int flush_side(struct taken_side *s)
+static int flush_side(struct bufref *s)
 {
 	int ret = s->pack.element ? pack_flush(&s->pack) : 0, one;
 
@@ -475,14 +475,14 @@ static int flush_side(struct taken_side *s)
 	return ret;
 }
 
-int sides_flush(struct taken *t)
+int bufrefs_flush(struct taken *t)
 {
 	int send = flush_side(&t->send), recv = flush_side(&t->recv);
 
 	return recv ? recv : send;
 }
 
-static int finish_side(struct taken_side *s)
+static int finish_side(struct bufref *s)
 {
 	int ret = 0, last;
 
@@ -501,7 +501,7 @@ static int finish_side(struct taken_side *s)
 	return ret ? ret : last;
 }
 
-int sides_finish(struct taken *t)
+int bufrefs_close(struct taken *t)
 {
 	int send = finish_side(&t->send), recv = finish_side(&t->recv);
 

@@ -2,7 +2,7 @@
 /*
  * A collective that may be taken, step by step: see take.h.
  *
- * Local checks (a datatype that is not committed, a root out of range) come before life_connect(),
+ * Local checks (a datatype that is not committed, a root out of range) come before comm_state_connect(),
  * which is collective; after it only facts that all ranks share decide.
  */
 #include <errno.h>
@@ -34,11 +34,11 @@ static bool has_root(enum coll kind)
 static bool look_at_comm(struct taken *t, int *rc)
 {
 	const struct take *take = &t->take;
-	struct life_comm *lc;
+	struct comm_state *lc;
 
 	if (take->comm == ABI_COMM_NULL)
 		return trace_rejected(IS_WRONG);
-	*rc = life_comm(take->comm, &lc);
+	*rc = comm_state(take->comm, &lc);
 	if (*rc || !lc || lc->is_inter || lc->size < 2 ||
 	    (has_root(take->kind) && (take->root < 0 || take->root >= lc->size)))
 		return trace_rejected("not inside a group of at least two ranks");
@@ -56,7 +56,7 @@ static void look_at_place(struct taken *t)
 	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
 
 	t->in_place = (is_scatter ? take->recv.at : take->send.at) == ABI_IN_PLACE &&
-		      take->kind != COLL_BCAST && !take_is_neighbours(take->kind) &&
+		      take->kind != COLL_BCAST && !coll_is_neighborhood(take->kind) &&
 		      (!has_root(take->kind) || t->is_root);
 	if (!t->in_place)
 		return;
@@ -79,9 +79,9 @@ static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
 	}
 }
 
-bool take_look(struct taken *t, const struct take *take, const struct coll_gate *gate, int *rc)
+bool coll_admit(struct taken *t, const struct take *take, const struct coll_gate *gate, int *rc)
 {
-	const struct take_side *own = sides_own(take);
+	const struct arg_buf *own = args_message(take);
 	uint64_t own_bytes;
 
 	*rc = 0;
@@ -95,18 +95,18 @@ bool take_look(struct taken *t, const struct take *take, const struct coll_gate 
 	if (!look_at_comm(t, rc))
 		return false;
 	look_at_place(t);
-	if (!sides_size(t))
+	if (!bufrefs_init(t))
 		return trace_rejected(IS_WRONG);
 	trace_bytes(t->bytes);
 	if (!is_admitted(gate, t->bytes))
 		return false;
-	return (sides_look(t) && (!coll_is_reduce(take->kind) || reduce_look(t))) ||
+	return (bufrefs_check(t) && (!coll_is_reduce(take->kind) || reduce_check(t))) ||
 	       trace_rejected(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
 
-int take_prepare(struct taken *t)
+int coll_prepare(struct taken *t)
 {
 	int err;
 
@@ -118,7 +118,7 @@ int take_prepare(struct taken *t)
 		.name = t->take.name,
 		.site = t->take.caller,
 	};
-	err = sides_prepare(t);
+	err = bufrefs_open(t);
 	if (!err && coll_is_reduce(t->take.kind))
 		err = reduce_prepare(t);
 	return err;
@@ -141,15 +141,15 @@ static int conclude(MPI_Comm comm, int err)
  * it. */
 static int conclude_odd(const struct taken *t)
 {
-	const struct take_side *send = &t->take.send, *recv = &t->take.recv;
+	const struct arg_buf *send = &t->take.send, *recv = &t->take.recv;
 	MPI_Count at = t->take.root * recv->count * t->recv.shape.extent;
 	MPI_Comm helper;
 	int rc;
 
-	if (life_helper(&helper))
+	if (scratch_comm(&helper))
 		return conclude(t->take.comm, -EIO);
 	inside++;
-	rc = ON_HELPER_IN_TURN(OR_NARROW(Gather_c)(send->at, send->count, send->type,
+	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
 						   (char *)recv->at + at, recv->count, recv->type,
 						   0, helper));
 	inside--;
@@ -165,11 +165,11 @@ static int conclude_both(const struct taken *t, int err, int sides)
 	return !err && t->is_odd ? conclude_odd(t) : conclude(t->take.comm, err);
 }
 
-int take_conclude(struct taken *t, int err) { return conclude_both(t, err, sides_finish(t)); }
+int coll_complete(struct taken *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
 
-int take_conclude_turn(struct taken *t, int err) { return conclude_both(t, err, sides_flush(t)); }
+int coll_complete_turn(struct taken *t, int err) { return conclude_both(t, err, bufrefs_flush(t)); }
 
-void take_count(enum coll kind, bool is_taken)
+void coll_count_decision(enum coll kind, bool is_taken)
 {
 	static const enum base_counter counters[2][COLL_COUNT] = {
 		{
@@ -197,7 +197,7 @@ static bool is_too_early(struct taken *t)
 /* 1; 0: it is the library's after all; -errno. */
 static int prepare_and_run(struct taken *t)
 {
-	int err = take_prepare(t), ret;
+	int err = coll_prepare(t), ret;
 
 	ret = rt_takes(t->lc->rt, t->take.kind, t->bytes, err ? NULL : &t->call);
 	if (!ret)
@@ -216,32 +216,32 @@ static bool run(struct take *take, int *rc)
 	struct taken t;
 	int ret;
 
-	if (!take_look(&t, take, gate, rc))
+	if (!coll_admit(&t, take, gate, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_rejected(IS_NEW);
-	life_connect(t.lc);
+	comm_state_connect(t.lc);
 	if (t.lc->span && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(IS_NEW);
 	if (t.lc->span)
-		return hier_serve(&t, rc) && (take_count(take->kind, true), true);
+		return hier_serve(&t, rc) && (coll_count_decision(take->kind, true), true);
 	if (!t.lc->rt || take->kind == COLL_BARRIER ||
-	    (take_is_neighbours(take->kind) && !t.lc->has_neighbours))
+	    (coll_is_neighborhood(take->kind) && !t.lc->has_neighbours))
 		return trace_rejected(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {
-		sides_finish(&t);
+		bufrefs_close(&t);
 		return trace_rejected(IS_NEW);
 	}
-	*rc = take_conclude(&t, ret < 0 ? ret : 0);
-	take_count(take->kind, true);
+	*rc = coll_complete(&t, ret < 0 ? ret : 0);
+	coll_count_decision(take->kind, true);
 	return true;
 }
 
-bool take_call(struct take *take, int *rc)
+bool coll_execute(struct take *take, int *rc)
 {
 	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][take->kind];
-	const struct take_side *own = sides_own(take);
+	const struct arg_buf *own = args_message(take);
 	bool is_small = own ? traced_begin(&take->traced, take->name, take->caller, own->type,
 					   own->count, gate->from)
 			    : traced_begin(&take->traced, take->name, take->caller,
@@ -254,14 +254,14 @@ bool take_call(struct take *take, int *rc)
 		traced_end(&take->traced, *rc);
 		return true;
 	}
-	take_count(take->kind, false);
+	coll_count_decision(take->kind, false);
 	return false;
 }
 
-int take_passed(const struct take *take, int rc)
+int coll_passed(const struct take *take, int rc)
 {
 	if (base_unlikely(take->traced.is_call) && trace_is_on() &&
 	    !trace_current.record.call.bytes)
-		trace_bytes(sides_told(take)); /* it was passed on before anybody asked */
+		trace_bytes(args_message_bytes(take)); /* it was passed on before anybody asked */
 	return traced_end(&take->traced, rc);
 }

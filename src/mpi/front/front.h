@@ -110,9 +110,9 @@ bool front_is_root(uintptr_t comm, int root);
 
 /* What persistent requests name, by handle. Any thread. A request that is not known (there was no
  * memory, or nobody told) may name anything. */
-void kept_put(uintptr_t request, uintptr_t start, uint64_t bytes);
-void kept_drop(uintptr_t request);
-bool kept_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
+void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes);
+void persistent_buf_drop(uintptr_t request);
+bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
 
 /* Called by the trampolines with all argument registers saved: where to jump. */
 void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));

@@ -25,7 +25,7 @@ def slots(functions):
     out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of take.c',
                   [f'{f.name}, {int(f.kind == "init")}' for f in written])
     out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
-    out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct abi_real, '
+    out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct host_functions, '
                   'which begins with the exported ones',
                   [f'{f.name}, {f.names[-1]}, {int(f.required)}' for f in functions])
     out += listed('FRONT_OPTIONAL(X)', 'X(name): exported where the library has it',
@@ -40,7 +40,7 @@ def slots(functions):
 def real(functions):
     """real.h: the library's functions with the types of the ABI header included before it."""
     held = [f for f in functions if f.kind in ('held', 'begin', 'drop')]
-    return '\n'.join([C_HEAD, 'struct abi_real {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
+    return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
                       '};', '', '#ifdef ABI_NAME', *[line for f in held for line in (
                           f'#define request_{f.name} ABI_NAME(request_{f.name})',
                           f'{f.ret} request_{f.name}({f.args});')], '#endif', ''])
@@ -61,7 +61,7 @@ def observation(term):
     if term.who:
         args[-1] = f'comm, FRONT_{term.who.upper()}'
     call = f'observe_{term.verb}({", ".join(args)});'
-    return [f'\tif (observe_is_root(root, comm))', f'\t\t{call}'] if term.root else [f'\t{call}']
+    return [f'\tif (members_is_root(root, comm))', f'\t\t{call}'] if term.root else [f'\t{call}']
 
 
 def callee(function, by_name):
@@ -72,42 +72,42 @@ def callee(function, by_name):
 
 def look_body(f, call):
     meet = [t for t in f.terms if t.verb == 'meet']
-    lines = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if meet else []
-    lines += ['\tif (!rt_has_pending() || !abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    lines = ['\tif (abi_is_program_call(CALLER()))', '\t\trequest_meet(comm);'] if meet else []
+    lines += ['\tif (!rt_has_pending() || !abi_is_program_call(CALLER()))', f'\t\treturn {call};']
     for term in f.terms:
         lines += observation(term) if term not in meet else []
-    return lines + [f'\treturn HOSTED({call});']
+    return lines + [f'\treturn HOST_CALL({call});']
 
 
 def held_body(f, call):
     """While there are requests of ours, request_X does it."""
-    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};']
+    lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};']
     if f.terms:
         lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
                   '\t}']
-    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
+    return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def keep_body(f, call):
     at = ', '.join(f.terms[0].args)
-    return ['\tint rc = HOSTED(' + call + ');', '', '\tif (!rc)', f'\t\tobserve_keep(*request, {at});',
+    return ['\tint rc = HOST_CALL(' + call + ');', '', '\tif (!rc)', f'\t\tobserve_keep(*request, {at});',
             '\treturn rc;']
 
 
 def begin_body(f, call):
-    lines = ['\tif (!abi_is_ours(CALLER()))', f'\t\treturn {call};', '\tif (rt_has_pending()) {',
+    lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', '\tif (rt_has_pending()) {',
              *['\t' + line for t in f.terms for line in observation(t)], '\t}']
-    return lines + [f'\treturn HOSTED(request_{f.name}({f.passed}));']
+    return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def drop_body(f, call):
     return ['\tif (request)', '\t\tobserve_drop(*request);',
-            f'\treturn HOSTED(request_{f.name}({f.passed}));']
+            f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
-    return ['\tint rc;', '', '\tif (rt_has_pending() && abi_is_ours(CALLER()))', '\t\tobserve_all();',
-            f'\trc = HOSTED({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
+    return ['\tint rc;', '', '\tif (rt_has_pending() && abi_is_program_call(CALLER()))', '\t\tobserve_all();',
+            f'\trc = HOST_CALL({call});', '\tif (!rc)', '\t\tobserve_made(baseptr, size);', '\treturn rc;']
 
 
 BODIES = {'look': look_body, 'held': held_body, 'keep': keep_body, 'begin': begin_body, 'drop': drop_body,
@@ -125,7 +125,7 @@ def look(functions):
         out += [f'static {f.ret} {name}({f.args})', '{', *BODIES[f.kind](f, call), '}', '']
         plain = 'NULL' if f.kind in ('look', 'held') else f'(void *){name}'
         ways.append(f'\t{{ {plain}, (void *){name} }},')
-    return '\n'.join([*out, 'const struct front_way look_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
+    return '\n'.join([*out, 'const struct front_way observe_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
 
 
 # ---- collectives.h: included by take.c -------------------------------------------------------------
@@ -196,28 +196,28 @@ def try_to_take(f, call):
     """Ours, or the library's."""
     form = form_of(f)[1]
     if form == 'blocking':
-        return ['\tif (take_call(&take, &rc))', '\t\treturn rc;',
-                f'\treturn take_passed(&take, HOSTED({call}));']
+        return ['\tif (coll_execute(&take, &rc))', '\t\treturn rc;',
+                f'\treturn coll_passed(&take, HOST_CALL({call}));']
     if form == 'persistent':
-        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOSTED({call});']
+        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
     return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;',
-            f'\treturn take_passed(&take, HOSTED({call}));']
+            f'\treturn coll_passed(&take, HOST_CALL({call}));']
 
 
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
     large = f'large_{f.name}({f.passed}, CALLER())'
-    meet = ['\tif (abi_is_ours(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
+    meet = ['\tif (abi_is_program_call(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
     return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{',
             *take(f),
-            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_ours(caller))',
+            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_program_call(caller))',
             f'\t\treturn {call};', *try_to_take(f, call), '}', '',
             f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))',
             f'\t\treturn {call};',
             f'\treturn {large};', '}', '',
             f'static int pend_{f.name}({f.args})', '{', *meet, '\tif (!rt_has_pending())',
             f'\t\treturn {gate(f)} ? {call} : {large};',
-            '\tif (abi_is_ours(CALLER())) {',
+            '\tif (abi_is_program_call(CALLER())) {',
             *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};',
             '}', '']
 

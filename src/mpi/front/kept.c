@@ -66,7 +66,7 @@ static bool grow_locked(void)
 	return true;
 }
 
-void kept_put(uintptr_t request, uintptr_t start, uint64_t bytes)
+void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes)
 {
 	struct entry *e;
 
@@ -100,7 +100,7 @@ static void take_out_locked(struct entry *e)
 	atomic_fetch_sub_explicit(&kept.n, 1, memory_order_relaxed);
 }
 
-void kept_drop(uintptr_t request)
+void persistent_buf_drop(uintptr_t request)
 {
 	struct entry *e;
 
@@ -114,7 +114,7 @@ void kept_drop(uintptr_t request)
 	pthread_mutex_unlock(&kept.lock);
 }
 
-bool kept_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
+bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes)
 {
 	struct entry *e;
 	bool found;

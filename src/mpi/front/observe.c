@@ -112,7 +112,7 @@ static __thread struct {
 	const void *frames[4];
 } hosted __attribute__((tls_model("initial-exec")));
 
-void observe_unwound(const void *frame)
+void host_call_unwind(const void *frame)
 {
 	while (hosted.n && hosted.n <= (int)BASE_ARRAY_LEN(hosted.frames) &&
 	       hosted.frames[hosted.n - 1] <= frame) {
@@ -121,16 +121,16 @@ void observe_unwound(const void *frame)
 	}
 }
 
-void observe_host_begin(const void *frame)
+void host_call_begin_at(const void *frame)
 {
-	observe_unwound(frame);
+	host_call_unwind(frame);
 	if (hosted.n < (int)BASE_ARRAY_LEN(hosted.frames))
 		hosted.frames[hosted.n] = frame;
 	hosted.n++;
 	rt_host_begin();
 }
 
-int observe_host_end(int rc)
+int host_call_end_at(int rc)
 {
 	if (hosted.n) {
 		hosted.n--;
@@ -159,7 +159,7 @@ static int neighbours(MPI_Comm comm, enum front_who who)
 	return who == FRONT_SOURCES ? sources : targets;
 }
 
-int observe_count(uintptr_t handle, enum front_who who)
+int members_count(uintptr_t handle, enum front_who who)
 {
 	MPI_Comm comm = (MPI_Comm)handle;
 	int inter, n;
@@ -176,7 +176,7 @@ int observe_count(uintptr_t handle, enum front_who who)
 }
 
 /* A communicator that is none is the root's as well: what is in doubt counts. */
-bool observe_is_root(int root, MPI_Comm comm)
+bool members_is_root(int root, MPI_Comm comm)
 {
 	int inter, rank;
 
@@ -195,7 +195,7 @@ void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Co
 
 	if (count <= 0 || at == ABI_IN_PLACE)
 		return;
-	n = observe_count((uintptr_t)comm, who);
+	n = members_count((uintptr_t)comm, who);
 	if (n < 0)
 		span.is_unknown = true;
 	else
@@ -213,7 +213,7 @@ static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm
 
 	if (at == ABI_IN_PLACE)
 		return 0;
-	n = observe_count((uintptr_t)comm, who);
+	n = members_count((uintptr_t)comm, who);
 	return n > 0 && (!a.at || !b.at) ? -1 : n;
 }
 
@@ -274,14 +274,14 @@ static void observe_keep(MPI_Request request, const void *at, MPI_Count count,
 		return;
 	add_buf(&span, at, count, datatype);
 	if (span.is_unknown)
-		kept_drop((uintptr_t)request);
+		persistent_buf_drop((uintptr_t)request);
 	else
-		kept_put((uintptr_t)request, span.lo, span.hi - span.lo);
+		persistent_buf_set((uintptr_t)request, span.lo, span.hi - span.lo);
 }
 
 static void observe_drop(MPI_Request request)
 {
-	kept_drop((uintptr_t)request);
+	persistent_buf_drop((uintptr_t)request);
 }
 
 static void observe_start(int n, const MPI_Request *requests)
@@ -290,7 +290,7 @@ static void observe_start(int n, const MPI_Request *requests)
 	uint64_t bytes;
 
 	for (int i = 0; i < n; i++) {
-		if (!requests || !kept_get((uintptr_t)requests[i], &start, &bytes)) {
+		if (!requests || !persistent_buf_get((uintptr_t)requests[i], &start, &bytes)) {
 			rt_complete_all();
 			return;
 		}

@@ -11,7 +11,7 @@ TERM = re.compile(r'(?P<root>root:)?(?P<verb>\w+)(\((?P<args>.*)\))?$')
 SMALL = {'COUNT': 'int', 'DISPL': 'int'}
 LARGE = {'COUNT': 'MPI_Count', 'DISPL': 'MPI_Aint'}
 WRITTEN = ('init', 'wrap')                # take.c has them
-TAKEN = ('take',)                         # made here, and large calls go to take_call()
+TAKEN = ('take',)                         # made here, and large calls go to coll_execute()
 MADE = ('look', 'held', 'keep', 'begin', 'drop', 'made')   # made here
 KINDS = (*WRITTEN, *TAKEN, *MADE, 'use', 'may')
 

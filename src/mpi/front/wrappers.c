@@ -39,7 +39,7 @@ static int wrap_Init(int *argc, char ***argv)
 	rc = real.Init(argc, argv);
 
 	if (!rc) {
-		life_start();
+		session_start();
 		hier_meet();
 	}
 	return rc;
@@ -53,7 +53,7 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 	rc = real.Init_thread(argc, argv, required, provided);
 
 	if (!rc) {
-		life_start();
+		session_start();
 		hier_meet();
 	}
 	return rc;
@@ -109,7 +109,7 @@ static int lacking(void)
 
 static bool is_root(uintptr_t comm, int root)
 {
-	return observe_is_root(root, (MPI_Comm)comm);
+	return members_is_root(root, (MPI_Comm)comm);
 }
 
 /* Nothing can be pending yet, or they see to it themselves. */
@@ -120,9 +120,9 @@ static bool is_root(uintptr_t comm, int root)
 #define pend_Win_attach   wrap_Win_attach
 
 const struct front_abi ABI_NAME(front_abi) = {
-	.attach = attach_library,
-	.start = life_start,
-	.count = observe_count,
+	.attach = abi_attach,
+	.start = session_start,
+	.count = members_count,
 	.is_root = is_root,
 	.lacking = lacking,
 	.wrapped = {
@@ -130,5 +130,5 @@ const struct front_abi ABI_NAME(front_abi) = {
 		FRONT_WRAPPED(X)
 #undef X
 	},
-	.look = look_ways,
+	.look = observe_ways,
 };

@@ -60,9 +60,9 @@ static int make_handle(struct request *r)
 	r->tag = tag_get();
 	if (!r->tag)
 		return -ENOMEM;
-	if (!life_helper(&helper)) {
+	if (!scratch_comm(&helper)) {
 		inside++;
-		rc = ON_HELPER(real.Recv_init(NULL, 0, ABI_BYTE, 0, r->tag, helper, &r->handle));
+		rc = ON_SCRATCH(real.Recv_init(NULL, 0, ABI_BYTE, 0, r->tag, helper, &r->handle));
 		inside--;
 		if (!rc)
 			return 0;
@@ -87,10 +87,10 @@ void persistent_complete(int tag)
 {
 	MPI_Comm helper;
 
-	if (life_helper(&helper))
+	if (scratch_comm(&helper))
 		return;
 	inside++;
-	ON_HELPER_IN_TURN(real.Send(NULL, 0, ABI_BYTE, 0, tag, helper));
+	ON_SCRATCH_LOCKED(real.Send(NULL, 0, ABI_BYTE, 0, tag, helper));
 	inside--;
 }
 
@@ -101,15 +101,15 @@ void persistent_complete(int tag)
 static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
-	struct life_comm *lc;
+	struct comm_state *lc;
 
 	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
 		return false;
 	r = request_get(spare);
-	if (take_look(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
+	if (coll_admit(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
 		lc = r->taken.lc;
-		if (life_connect(lc) && (!take_is_neighbours(take->kind) || lc->has_neighbours) &&
-		    rt_request_suits(lc->rt) && request_may_fly(r) && life_connect_lanes(lc)) {
+		if (comm_state_connect(lc) && (!coll_is_neighborhood(take->kind) || lc->has_neighbours) &&
+		    rt_request_suits(lc->rt) && request_may_fly(r) && comm_state_connect_lanes(lc)) {
 			*out = r;
 			return true;
 		}
@@ -121,7 +121,7 @@ static bool look(const struct take *take, struct request *spare, struct request 
 /* All of this rank's part. 0 or -errno. */
 static int make(struct request *r)
 {
-	int err = take_prepare(&r->taken);
+	int err = coll_prepare(&r->taken);
 
 	if (!err && (r->is_spare || base_fault("persistent")))
 		err = -ENOMEM;
@@ -138,7 +138,7 @@ static void unmake(struct request *r)
 	if (r->rt)
 		rt_request_destroy(r->rt);
 	request_release_types(r);
-	sides_finish(&r->taken);
+	bufrefs_close(&r->taken);
 	request_put(r);
 }
 
@@ -151,20 +151,20 @@ bool request_init(const struct take *take, MPI_Request *request, int *rc)
 	*rc = 0;
 	if (!request || !look(take, &spare, &r, rc)) {
 		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
-			take_count(take->kind, false);
+			coll_count_decision(take->kind, false);
 		return *rc;
 	}
-	oob = life_oob(r->taken.lc);
+	oob = comm_state_oob(r->taken.lc);
 	err = make(r);
 	if (rt_lane_take(r->taken.lc->lanes, &oob, !err, &lane) || lane < 0) {
 		unmake(r);
-		take_count(take->kind, false);
+		coll_count_decision(take->kind, false);
 		return false;
 	}
 	rt_request_set_lane(r->rt, lane);
-	life_hold(r->taken.lc);
+	comm_state_ref(r->taken.lc);
 	request_enter(r);
-	kept_put((uintptr_t)r->handle, 0, 0); /* what it names is looked at when it is started */
+	persistent_buf_set((uintptr_t)r->handle, 0, 0); /* what it names is looked at when it is started */
 	atomic_fetch_add_explicit(&request_persistent, 1, memory_order_relaxed);
 	*request = r->handle;
 	return true;
@@ -175,7 +175,7 @@ void persistent_discard(struct request *r)
 	atomic_fetch_sub_explicit(&request_persistent, 1, memory_order_relaxed);
 	rt_request_destroy(r->rt);
 	request_release_types(r);
-	sides_finish(&r->taken);
+	bufrefs_close(&r->taken);
 	tag_put(r->tag);
 }
 
@@ -183,7 +183,7 @@ void persistent_discard(struct request *r)
 
 static int refuse(const struct request *r, int code)
 {
-	real.Comm_call_errhandler(life_is_gone(r->taken.lc) ? ABI_COMM_SELF : r->taken.take.comm,
+	real.Comm_call_errhandler(comm_state_is_freed(r->taken.lc) ? ABI_COMM_SELF : r->taken.take.comm,
 				  code);
 	return code;
 }
@@ -195,7 +195,7 @@ static int start(struct request *r, MPI_Request *request)
 	if (!request_take_off(r))
 		return refuse(r, ABI_ERR_OTHER);
 	inside++;
-	rc = ON_HELPER(real.Start(request));
+	rc = ON_SCRATCH(real.Start(request));
 	inside--;
 	if (rc) {
 		request_land(r);
@@ -206,7 +206,7 @@ static int start(struct request *r, MPI_Request *request)
 	trace_bytes(r->taken.bytes);
 	trace_request(&r->trace);
 	rt_request_start(r->rt);
-	take_count(r->taken.take.kind, true);
+	coll_count_decision(r->taken.take.kind, true);
 	return trace_call_end(0);
 }
 

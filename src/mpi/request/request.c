@@ -43,7 +43,7 @@ struct request *request_get(struct request *spare)
 		r = malloc(sizeof(*r));
 	if (!r)
 		r = spare;
-	/* take_look() writes `taken` whole */
+	/* coll_admit() writes `taken` whole */
 	r->next = NULL;
 	memset(&r->rt, 0, sizeof(*r) - offsetof(struct request, rt));
 	r->is_spare = r == spare;
@@ -139,7 +139,7 @@ struct request *request_find_persistent(MPI_Request handle)
 /* ---- what the program may free before the end -------------------------------------------- */
 
 /* The datatypes of what is packed get names of our own. */
-static int hold_side(struct request *r, struct taken_side *s, const struct coll_side *side)
+static int hold_side(struct request *r, struct bufref *s, const struct coll_side *side)
 {
 	int n = s->packs.of ? s->packs.n : 1, ret = 0;
 	struct pack *packs = s->packs.of ? s->packs.of : &s->pack;
@@ -209,7 +209,7 @@ static void discard(struct request *r)
 {
 	if (r->tag)
 		persistent_discard(r);
-	life_release(r->taken.lc);
+	comm_state_unref(r->taken.lc);
 	request_put(r);
 }
 
@@ -269,11 +269,11 @@ static void finish(struct request *r, int err)
 		rt_request_destroy(r->rt);
 		r->rt = NULL;
 	}
-	if (life_is_gone(r->taken.lc)) /* whose handle is nobody's any more */
+	if (comm_state_is_freed(r->taken.lc)) /* whose handle is nobody's any more */
 		r->taken.take.comm = ABI_COMM_SELF;
 	/* where the program ends, and has never waited for it, nobody is to be told */
 	err = err == -ECANCELED ? 0 : err;
-	err = r->tag ? take_conclude_turn(&r->taken, err) : take_conclude(&r->taken, err);
+	err = r->tag ? coll_complete_turn(&r->taken, err) : coll_complete(&r->taken, err);
 	if (!r->tag)
 		request_release_types(r);
 	base_spin_lock(&table.lock);
@@ -340,7 +340,7 @@ static struct request *find_persistent_in(struct request *bucket)
 	return bucket;
 }
 
-void request_stop(void)
+void request_stop_all(void)
 {
 	struct request *r;
 	int err;
@@ -408,7 +408,7 @@ void request_land(struct request *r)
 static void fly(struct request *r)
 {
 	struct rt_comm *c = r->taken.lc->rt;
-	int err = r->is_prepared ? 0 : take_prepare(&r->taken);
+	int err = r->is_prepared ? 0 : coll_prepare(&r->taken);
 
 	r->is_flying = true;
 	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
@@ -444,15 +444,15 @@ static bool is_used_again(struct request *r)
 {
 	enum coll kind = r->taken.take.kind;
 	uint64_t bytes = r->taken.bytes;
-	int err = r->is_prepared ? 0 : take_prepare(&r->taken);
+	int err = r->is_prepared ? 0 : coll_prepare(&r->taken);
 	bool takes;
 
 	if (err)
-		sides_finish(&r->taken); /* it is found again, and told to the others */
+		bufrefs_close(&r->taken); /* it is found again, and told to the others */
 	r->is_prepared |= !err;
 	takes = rt_request_takes(r->taken.lc->rt, kind, bytes, err ? NULL : &r->taken.call);
 	if (!takes && r->is_prepared)
-		sides_finish(&r->taken);
+		bufrefs_close(&r->taken);
 	return takes;
 }
 
@@ -465,8 +465,8 @@ static bool look(const struct take *take, struct request *spare, struct request 
 	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
 		return false;
 	r = request_get(spare);
-	if (take_look(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
-		if (take_is_neighbours(take->kind) && r->taken.lc->rt &&
+	if (coll_admit(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
+		if (coll_is_neighborhood(take->kind) && r->taken.lc->rt &&
 		    !r->taken.lc->has_neighbours) {
 			trace_rejected("its neighbours are not all of its ranks' node");
 		} else if (r->taken.lc->span) {
@@ -477,7 +477,7 @@ static bool look(const struct take *take, struct request *spare, struct request 
 		} else if (!r->taken.lc->rt) {
 			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
-			life_want(r->taken.lc, policy_connect_credit(take->kind, r->taken.bytes));
+			comm_state_add_credit(r->taken.lc, policy_connect_credit(take->kind, r->taken.bytes));
 		} else if (!rt_request_suits(r->taken.lc->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
@@ -522,14 +522,14 @@ static void abandon(struct request *r)
 	else
 		rt_abandon(r->taken.lc->rt, &named, -ENOMEM);
 	if (r->is_prepared)
-		take_conclude(&r->taken, 0); /* gives back what was prepared */
+		coll_complete(&r->taken, 0); /* gives back what was prepared */
 	request_put(r);
 }
 
 /* True: it is so small that it is the library's. */
 static bool trace_begin(struct take *take)
 {
-	const struct take_side *own = sides_own(take);
+	const struct arg_buf *own = args_message(take);
 
 	return traced_begin(&take->traced, take->name, take->caller,
 			    own ? own->type : ABI_DATATYPE_NULL, own ? own->count : 0,
@@ -543,7 +543,7 @@ static bool begin(const struct take *take, MPI_Request *request, int *rc)
 	*rc = 0;
 	if (!request || !look(take, &spare, &r, rc)) {
 		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
-			take_count(take->kind, false);
+			coll_count_decision(take->kind, false);
 		return *rc;
 	}
 	*rc = make_handle(r);
@@ -552,11 +552,11 @@ static bool begin(const struct take *take, MPI_Request *request, int *rc)
 		return true;
 	}
 	*request = r->handle;
-	life_hold(r->taken.lc);
+	comm_state_ref(r->taken.lc);
 	trace_request(&r->trace);
 	request_enter(r);
 	fly(r);
-	take_count(take->kind, true);
+	coll_count_decision(take->kind, true);
 	return true;
 }
 

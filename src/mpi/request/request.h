@@ -42,7 +42,7 @@
 #define request_take_error ABI_NAME(request_take_error)
 #define request_asked_on ABI_NAME(request_asked_on)
 
-/* The whole of a nonblocking call: as take_call(), and take_passed(). */
+/* The whole of a nonblocking call: as coll_execute(), and coll_passed(). */
 bool request_begin(struct take *take, MPI_Request *request, int *rc);
 /* Of the initialisation of a persistent one; collective, as MPI has it: it may wait for the others.
  */

@@ -250,7 +250,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	*out_left = false;
 	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes) {
 		trace_early_reason(f.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
-						       "shorter than SLUICE_RT_EARLY_MIN");
+						       "shorter than SLUICE_EARLY_MIN");
 		return exec_wait(r);
 	}
 	site = policy_site(l->site, l->is_root, l->bytes);

@@ -18,7 +18,7 @@
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 typedef void *MPI_Session; /* it has none */
 #endif
-#define SLUICE_ABI_CHECK
+#define SLUICE_ABI_TYPES_GIVEN
 #define ABI_NAME(name) name
 #include ABI_HEADER
 #include "functions.h"
@@ -44,18 +44,18 @@ static int failed;
 #endif
 
 /* never called: that it compiles is the check */
-struct abi_real abi_check_real = {
+struct host_functions abi_check_real = {
 #define X(name, since) SIGNATURE_##since(name)
 	FRONT_SIGNATURES(X)
 #undef X
 };
 
 #ifdef ABI_SYMBOLS
-struct abi_symbols abi_symbols;
+struct abi_ompi_symbols abi_ompi_symbols;
 
 static void find_symbols(void)
 {
-#define X(field, symbol) abi_symbols.field = dlsym(RTLD_DEFAULT, symbol);
+#define X(field, symbol) abi_ompi_symbols.field = dlsym(RTLD_DEFAULT, symbol);
 	ABI_SYMBOLS(X)
 #undef X
 }

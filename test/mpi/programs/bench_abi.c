@@ -9,11 +9,11 @@
 #include <mpi.h>
 #include <stdio.h>
 
-#define SLUICE_ABI_CHECK
+#define SLUICE_ABI_TYPES_GIVEN
 #include "anympi/mpi.h"
 
 #ifdef ANYMPI_SYMBOLS
-struct abi_symbols abi_symbols;
+struct abi_ompi_symbols abi_ompi_symbols;
 void *anympi_int, *anympi_double, *anympi_uint32, *anympi_sum;
 #endif
 
