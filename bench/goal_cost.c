@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "sched/sched.h"
+#include "goal/sched/sched.h"
 
 #define MIB ((uint64_t)1 << 20)
 enum { ROUNDS = 41, NULL_OPS = 2000, BARRIERS = 1000, COPIES = 3 };
@@ -248,7 +248,7 @@ static int be_rank(char *hand)
 		null_ops(g);
 	barriers(g, line);
 	copies(g, hand, line);
-	sched_leave(g);
+	sched_group_leave(g);
 	return 0;
 }
 

@@ -34,6 +34,11 @@ class Rules:
                 self.edges[words[0]] = set(tail.split())
         self.check_acyclic(path)
 
+    def folder_of(self, parts):
+        """The longest of a path's folders that has rules: of goal/sched/run.c, goal/sched."""
+        names = ['/'.join(parts[:n]) for n in range(len(parts) - 1, 0, -1)]
+        return next((name for name in names if name in self.edges), parts[0])
+
     def check_acyclic(self, path):
         done = set()
         while len(done) < len(self.edges):
@@ -52,7 +57,7 @@ def line_of(text, offset):
 
 
 def check_includes(rules, rel, text, problems):
-    folder = rel.parts[0]
+    folder = rules.folder_of(rel.parts)
     for match in INCLUDE.finditer(text):
         at, name = f'src/{rel}:{line_of(text, match.start())}', match.group(2)
         for pattern, places in rules.homes:
@@ -60,12 +65,15 @@ def check_includes(rules, rel, text, problems):
                 problems.append(f'{at}: <{name}> lives in {" ".join(places) or "no folder"} only')
         if match.group(1) == '"' and (name.endswith('.c') or name.startswith('../')):
             problems.append(f'{at}: "{name}": sources and relative paths are not included')
-        other, slash, header = name.partition('/')
-        if match.group(1) != '"' or not slash or other not in rules.edges or other == folder:
+        if match.group(1) != '"' or '/' not in name:
+            continue
+        other = rules.folder_of(name.split('/'))
+        header = name[len(other) + 1:]
+        if other not in rules.edges or other == folder:
             continue
         if other not in rules.edges[folder]:
             problems.append(f'{at}: {folder} may not include {other}')
-        elif header != f'{other}.h' and header not in rules.public.get(other, ()):
+        elif header != f'{other.split("/")[-1]}.h' and header not in rules.public.get(other, ()):
             problems.append(f'{at}: "{name}" is private to {other}')
 
 
@@ -88,7 +96,7 @@ def main():
         rel = path.relative_to(root / 'src')
         if len(rel.parts) < 2:
             continue
-        if rel.parts[0] not in rules.edges:
+        if rules.folder_of(rel.parts) not in rules.edges:
             problems.append(f'src/{rel}: folder {rel.parts[0]} is not in scripts/layers')
             continue
         text, count = path.read_text(), count + 1

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * engine: anything that copies memory while this thread does something else, behind one contract.
+ * engine: copies memory while the calling thread does something else.
  *
- *   engine_find / engine_pick   ->  probe says whether it works here, and why not
- *   engine_chan_open            ->  a channel: one queue of copies, in order of nothing
- *   engine_post ... engine_flush   copies go in; each comes back through its done()
- *   engine_poll                 ->  calls done() for what has ended (engines with ENGINE_POLLED); a
- * thread that has to wait may call it for any engine: sw then copies there what is queued, and
- * lends its CPU to a worker that has none engine_retire               ->  the channel is broken:
- * everything comes back, nothing writes any more engine_chan_close
+ *   engine_pick or engine_find     choose an engine; its probe() tries it and gives the reason if
+ *                                  it does not work
+ *   ops->chan_open                 open a channel: a queue of copies without an order
+ *   engine_post, engine_flush      queue copies, start them; each comes back through its done()
+ *   engine_poll                    reap ended copies (ENGINE_POLLED); with sw also: copy a queued
+ *                                  item here, or lend this CPU to a displaced worker thread
+ *   ops->retire                    give up a broken channel; it writes nothing afterwards
+ *   ops->chan_close                close a channel
  *
- * Back ends stand in one array, best first (registry.c):
+ * Engines stand in one array, best first (registry.c):
  *   sw     worker threads of this process at idle priority; the reference
- *   fault  wraps another engine and breaks it on demand (tests): engine_fault
- * A new engine is one folder, one line there, one line of build; the conformance suite
- * (test/unit/test_engine_conformance.c) takes its name.
+ *   fault  wraps another engine and injects failures (tests): engine_fault
+ * To add an engine, add a folder, a line in registry.c and its files in meson.build. The
+ * conformance suite (test/unit/test_engine_conformance.c) runs against every engine by name.
  *
- * Threads: a channel may be posted to by any thread, also from done(). done() is called exactly
- * once for each copy that was accepted, by a thread of the engine, or by a thread in engine_poll()
- * or engine_retire(); never inside engine_post(). Signals: post, flush, poll and retire are
- * async-signal-safe (no locks that an interrupted thread could hold, no allocation; every signal is
- * blocked by the caller), as they run in the guard's fault handler, where retire may sleep; the
- * others are not. After fork the child has no engine; engine_after_fork_child() forgets everything.
+ * Threads: any thread may post to a channel, also inside done(). A channel calls done() exactly
+ * once for each accepted copy, in a thread of the engine or in a thread inside engine_poll() or
+ * retire(), and never inside engine_post().
+ * Signals: post, flush, poll and retire are async-signal-safe, because the guard's fault handler
+ * calls them with every signal blocked: they allocate nothing and take no lock that an interrupted
+ * thread may hold. In the handler retire may sleep. All other functions are not signal-safe.
+ * Fork: the child has no engine; engine_after_fork_child() forgets every channel.
  */
 #ifndef SLUICE_ENGINE_H
 #define SLUICE_ENGINE_H
@@ -33,53 +35,75 @@
 
 struct engine_chan;
 
-/* One copy. The caller's memory, untouched by others from post until done. */
+/* One copy. Owner: the channel from a successful post until done(), else the caller. */
 struct engine_copy {
 	void *dst;
 	const void *src;
 	size_t bytes;
-	/* 0: all bytes are in place, visible to whoever sees what done() releases. -ECANCELED: the
-	 * channel was retired; other -errno: it failed. Then any part of dst may have been written,
-	 * and none will be any more. */
+	/*
+	 * Reports the end of the copy.
+	 * result: 0: all bytes are in place, and visible to whoever sees what done() releases;
+	 * -ECANCELED: the channel was retired; another -errno: the copy failed. After a failure any
+	 * part of dst may have been written, and the engine writes no more of it.
+	 * Context: a thread of the engine, or a caller of engine_poll() or retire().
+	 */
 	void (*done)(struct engine_copy *c, int result);
-	void *arg;
-	struct engine_copy *next; /* the engine's, while it holds the copy */
-	size_t total_bytes; /* of the transfer that it is a part of: whether caches can hold it; 0:
-			       no more */
+	void *arg;                /* the caller's */
+	struct engine_copy *next; /* the engine's, while it owns the copy */
+	size_t total_bytes;       /* size of the whole transfer, for the choice of a copy kernel; 0:
+				     same as bytes */
 };
 
-#define ENGINE_POLLED 1u /* ends are only noticed in engine_poll() */
-#define ENGINE_USES_CPU 2u /* copies cost cycles of a CPU: of use only where one is idle */
+#define ENGINE_POLLED 1u   /* copies end only inside engine_poll() */
+#define ENGINE_USES_CPU 2u /* copies need cycles of a CPU: useful only where a CPU is idle */
 
 struct engine_caps {
 	uint32_t flags;
-	uint32_t depth;         /* copies that one channel holds at most */
+	uint32_t depth;        /* most copies that one channel holds */
 	size_t max_copy_bytes;
-	size_t align_bytes;     /* of dst, src and bytes; 1: none */
+	size_t align_bytes;    /* required of dst, src and bytes; 1: none */
 };
 
-/* A back end. All members are required unless said otherwise. */
+/* A back end. Every member is required unless its comment says otherwise. */
 struct engine_ops {
 	const char *name, *help;
-	/* 0, or -errno with the reason, a sentence, in `reason`. Tries the real thing. Idempotent.
+	/*
+	 * Tries the device with a real copy or thread. Idempotent.
+	 * Returns: 0, or -errno with a sentence in `reason`.
 	 */
 	int (*probe)(char *reason, size_t cap);
-	/* Channels near NUMA node `node` (-1: all). 0 when there are none. After a successful
+	/* Returns: the number of channels near NUMA node `node` (-1: all); call after a successful
 	 * probe. */
 	int (*chan_count)(int node);
-	/* The index-th channel near `node`. 0 or -errno. */
+	/*
+	 * Opens channel number `index` of those near `node`.
+	 * Returns: 0 or -errno. Owner: the caller, until chan_close().
+	 */
 	int (*chan_open)(int node, int index, struct engine_chan **out);
-	/* Nothing may be in it; waits for a done() that has not returned. Not inside done(). */
+	/*
+	 * Closes an empty channel; waits for a done() that has not returned.
+	 * Context: not inside done().
+	 */
 	void (*chan_close)(struct engine_chan *ch);
 	void (*caps)(const struct engine_chan *ch, struct engine_caps *out);
-	/* 0, -EAGAIN: full, -ESHUTDOWN: retired, -EINVAL: beyond its caps. */
+	/*
+	 * Queues a copy.
+	 * Returns: 0, -EAGAIN (full), -ESHUTDOWN (retired) or -EINVAL (outside the caps).
+	 * Context: any thread, signal handlers, done(). Owner: on 0 the channel owns *c.
+	 */
 	int (*post)(struct engine_chan *ch, struct engine_copy *c);
-	void (*flush)(struct engine_chan *ch); /* what was posted starts now */
-	int (*poll)(struct engine_chan *ch);   /* number of copies that ended */
-	/* Everything in it comes back through done(): with its result, or -ECANCELED. After it
-	 * returns this channel writes nowhere any more, refuses posts, and no done() of it runs but
-	 * the caller's own, if it is called inside one: hold nothing that done() needs. Idempotent.
-	 * May sleep. */
+	/* Starts every posted copy. Context: as post. */
+	void (*flush)(struct engine_chan *ch);
+	/* Reaps or executes copies. Returns: the number of ended copies. Context: as post; may
+	 * sleep for a moment. */
+	int (*poll)(struct engine_chan *ch);
+	/*
+	 * Ends the channel: every copy comes back through done(), with its result or -ECANCELED.
+	 * After the return the channel writes nowhere, refuses posts, and runs no done() except the
+	 * one that called retire. Idempotent.
+	 * Context: any thread, signal handlers, done(); sleeps. The caller must hold nothing that
+	 * done() needs.
+	 */
 	void (*retire)(struct engine_chan *ch);
 	void (*after_fork_child)(void); /* may be NULL */
 };
@@ -90,8 +114,12 @@ struct engine_chan {
 };
 
 extern const struct engine_ops *const engine_registry[]; /* best first, NULL at the end */
-const struct engine_ops *engine_find(const char *name);  /* NULL: unknown */
-/* The engine that SLUICE_ENGINE asks for, or the best that works. NULL: none, with the reason. */
+/* Returns: the engine of this name, or NULL. */
+const struct engine_ops *engine_find(const char *name);
+/*
+ * Chooses the engine that SLUICE_ENGINE names, or the first one that works.
+ * Returns: the engine, or NULL with a sentence in `reason`.
+ */
 const struct engine_ops *engine_pick(char *reason, size_t cap);
 
 static inline int engine_post(struct engine_chan *ch, struct engine_copy *c)
@@ -103,42 +131,48 @@ static inline int engine_poll(struct engine_chan *ch) { return ch->ops->poll(ch)
 void engine_after_fork_child(void);
 
 /*
- * Which channel a rank gets: ranks of one NUMA node share that node's channels round-robin, in
- * order of rank. Pure. node_of_rank[ranks]; channels[nodes]: channels near each node. A node
- * without channels takes those of the nearest node number that has some. *out_node, *out_index;
- * -ENODEV when none has.
+ * Assigns a channel to a rank: the ranks of one NUMA node share the channels of that node
+ * round-robin, in order of rank. A node without channels uses those of the nearest node number that
+ * has some. A pure function.
+ * node_of_rank: [ranks]. channels: [nodes], the number of channels near each node.
+ * Returns: 0 with *out_node and *out_index, or -ENODEV when no node has a channel.
  */
 int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const int *channels,
 		int *out_node, int *out_index);
 
 /*
- * CPUs on which workers may run without taking a core from the job: what SLUICE_ENGINE_CPUS says,
- * else the CPUs that this process's launcher may use (its parent, when it is of the same user)
- * without those that the ranks are bound to. `ranks`: affinity of all ranks of the node group; when
- * they are not bound apart (they share all CPUs) the count is CPUs - ranks and the mask is all
- * CPUs. Returns how many CPUs are spare (0: none) and the mask in *out.
+ * Finds CPUs for worker threads that no rank of the job uses: SLUICE_ENGINE_CPUS, else the CPUs of
+ * this process's launcher (its parent, if of the same user) without those of the ranks. Where the
+ * ranks share all CPUs, the count is CPUs - ranks and the mask is all CPUs.
+ * rank_cpus_union: affinity of all ranks of the node group.
+ * Returns: the number of spare CPUs, with their mask in *out.
  */
 int engine_spare_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
 		      struct os_cpumask *out);
-/* Where the workers of this process run from now on, and how many of these CPUs are its share;
- * before engine_pick and the first channel. Without it one worker runs where this thread may run.
+/*
+ * Sets the CPUs of this process's worker threads, and how many of these CPUs are its share. Without
+ * it one worker thread runs where the calling thread may run.
+ * Context: before engine_pick() and the first channel.
  */
 void engine_set_cpus(const struct os_cpumask *cpus, int count);
 
-/* Called by each thread that an engine creates, in that thread, before it does anything else: a
- * guard marks it as ours. May be NULL. Set before the first probe. The thread has every signal
- * blocked but the two of libc. */
+/*
+ * Every thread that an engine creates calls it first, so that the guard can mark the thread as
+ * Sluice's. The thread blocks every signal but the two of libc. May be NULL.
+ * Context: set before the first probe.
+ */
 extern void (*engine_thread_started)(void);
 
-/*
- * Start a thread of ours: named, on a small stack, every signal blocked; a worker (`cpus` not NULL)
- * on these, at idle priority, any other where and as its creator is. What the kernel refuses of
- * this is left out and told at level info. 0 or -errno. Context: not in signal handlers.
- */
 struct engine_thread {
 	pthread_t handle;
 	int tid;
 };
+/*
+ * Starts a thread with a name, a small stack and every signal blocked.
+ * cpus: not NULL: a worker, bound to these CPUs at idle priority; NULL: inherits both from the
+ * creator. A request that the kernel refuses is logged at level info and otherwise ignored.
+ * Returns: 0 or -errno. Context: not in signal handlers. Owner: the caller joins `handle`.
+ */
 int engine_thread_create(const char *name, const struct os_cpumask *cpus, void (*run)(void *arg),
 			 void *arg, struct engine_thread *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which channel a rank gets, and on which CPUs workers run. */
+/* Which channel a rank gets, and on which CPUs worker threads run. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,12 +7,12 @@
 
 #include "engine/private.h"
 
-enum { WORKERS_BY_SPARE_MAX = 4 }; /* more do not copy faster: the memory is the limit */
+enum { WORKERS_BY_SPARE_MAX = 4 }; /* memory bandwidth limits more of them */
 
 /* ---- channels of ranks ------------------------------------------------------------------- */
 
-/* The node that serves `node`: itself, or the nearest number that has channels; the lower of two. A
- * rank that is bound to no node counts as one of node 0. */
+/* Returns: `node`, or the nearest node number that has channels (the lower of two), or -1. A rank
+ * bound to no node counts as one of node 0. */
 static int serving_node(int node, int nodes, const int *channels)
 {
 	if (node >= nodes)
@@ -49,9 +49,11 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
 
 /* ---- spare CPUs -------------------------------------------------------------------------- */
 
-/* Where the process that started this one may run: launchers are not bound. Of the same user only,
- * as it could be the init of a container or a daemon of the machine that knows nothing of this
- * job's share. */
+/*
+ * The CPUs that the launcher may use, as launchers are not bound. Only a parent of the same user
+ * counts: another parent is a daemon or the init of a container and knows nothing of this job's
+ * share.
+ */
 static void launcher_cpus(struct os_cpumask *out)
 {
 	char path[32];
@@ -96,7 +98,7 @@ int engine_spare_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
 /* ---- workers of this process ------------------------------------------------------------- */
 
 static struct os_cpumask worker_cpus;
-static int worker_share = -1; /* -1: nobody has said */
+static int worker_share = -1; /* -1: engine_set_cpus() was not called */
 
 void engine_set_cpus(const struct os_cpumask *cpus, int count)
 {
@@ -118,7 +120,7 @@ bool engine_worker_cpus(int node, struct os_cpumask *out)
 	struct os_cpumask near;
 
 	*out = worker_cpus;
-	/* nothing is spare, or nobody asked, and the user wants workers */
+	/* no CPU is spare, or engine_set_cpus() was not called, but the user asks for workers */
 	if (!os_cpumask_count(out))
 		os_cpumask_self(out);
 	if (node < 0 || os_numa_node_count() == 1)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which engines there are, and which one is taken. */
+/* The engines, and the choice of one. */
 #include <errno.h>
 #include <string.h>
 
 #include "engine/private.h"
 
-/* Best first. base/options.c knows the names too: SLUICE_ENGINE takes no other. */
+/* Best first. base/options.c lists the same names for SLUICE_ENGINE. */
 const struct engine_ops *const engine_registry[] = { &engine_sw, &engine_fault, NULL };
 
 void (*engine_thread_started)(void);
@@ -34,7 +34,7 @@ static const char *nearest(const char *name)
 	return base_edit_distance(name, "none") < least ? "none" : best;
 }
 
-/* Its reason goes behind what is there, with its name before it. */
+/* Probes an engine; on failure appends "name: reason" to `reason`. */
 static bool works(const struct engine_ops *e, char *reason, size_t cap)
 {
 	char why[256] = "it has no channel";
@@ -49,7 +49,8 @@ static bool works(const struct engine_ops *e, char *reason, size_t cap)
 static const struct engine_ops *pick_best(char *reason, size_t cap)
 {
 	for (const struct engine_ops *const *e = engine_registry; *e; e++)
-		if (*e != &engine_fault && works(*e, reason, cap)) /* breaks things: by name only */
+		/* injects failures: by name only */
+		if (*e != &engine_fault && works(*e, reason, cap))
 			return *e;
 	return NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads of ours inside the program. */
+/* Sluice's own threads inside the program. */
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -14,12 +14,12 @@
 
 enum {
 	STACK_BYTES =
-		256 << 10, /* only what is touched costs memory; done() of the owner runs on it */
-	SET_MASK = 2,      /* SIG_SETMASK: signal.h belongs to guard/ */
+		256 << 10, /* untouched pages cost nothing; the owner's done() runs on it */
+	SET_MASK = 2,      /* SIG_SETMASK; only guard/ includes signal.h */
 };
 
-/* Every signal but the two with which libc carries setuid() and cancellation to all threads:
- * setuid() would wait for ever for a thread that blocks them. */
+/* Every signal but the two by which libc carries setuid() and cancellation to all threads: setuid()
+ * would wait for ever for a thread that blocks them. */
 #define ALL_BUT_LIBC (~(((uint64_t)1 << (32 - 1)) | ((uint64_t)1 << (33 - 1))))
 
 struct start {
@@ -27,11 +27,11 @@ struct start {
 	const struct os_cpumask *cpus;
 	void (*run)(void *arg);
 	void *arg;
-	int tid;                /* the thread's answer */
-	_Atomic uint32_t begun; /* it has taken its copy */
+	int tid;                /* written by the new thread */
+	_Atomic uint32_t begun; /* 1: the new thread has copied *this */
 };
 
-/* The raw call: the program's wrappers, and ours in guard/, must not see it. */
+/* A raw system call, so that neither the program's wrappers nor the guard's see it. */
 static void mask_set(const uint64_t *mask, uint64_t *old)
 {
 	syscall(SYS_rt_sigprocmask, SET_MASK, mask, old, sizeof(*mask));
@@ -59,7 +59,7 @@ static void lower_priority(void)
 
 static void settle_in(const struct start *s)
 {
-	int rc = s->cpus ? os_cpumask_apply(s->cpus) : 0;
+	int rc = s->cpus ? os_cpumask_apply(0, s->cpus) : 0;
 
 	prctl(PR_SET_NAME, s->name);
 	if (rc)
@@ -78,12 +78,12 @@ static void *thread_main(void *arg)
 		engine_thread_started();
 	settle_in(s);
 	s->tid = (int)syscall(SYS_gettid);
-	/* Release: tid is written, and what s held was read before; pairs with the acquire in
-	 * engine_thread_create. */
+	/* release: tid, and the reads of *s; partner: engine_thread_create */
 	atomic_store_explicit(&s->begun, 1, memory_order_release);
 	os_futex_wake(&s->begun, 1);
 	if (is_worker)
-		lower_priority(); /* not before: on a busy CPU the creator would wait for long */
+		/* last: on a busy CPU the creator would wait long for an idle-priority thread */
+		lower_priority();
 	run(its);
 	return NULL;
 }
@@ -93,7 +93,7 @@ static int create(pthread_t *out, const pthread_attr_t *attr, struct start *s)
 	uint64_t all = ALL_BUT_LIBC, before;
 	int rc;
 
-	mask_set(&all, &before); /* a thread is born with its creator's mask */
+	mask_set(&all, &before); /* a new thread inherits the mask of its creator */
 	rc = pthread_create(out, attr, thread_main, s);
 	mask_set(&before, NULL);
 	return -rc;
@@ -113,7 +113,7 @@ int engine_thread_create(const char *name, const struct os_cpumask *cpus, void (
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	rc = create(&out->handle, &attr, &s);
 	pthread_attr_destroy(&attr);
-	if (rc == -EINVAL) /* the program's thread-local data do not fit on such a stack */
+	if (rc == -EINVAL) /* the program's thread-local data do not fit on this stack */
 		rc = create(&out->handle, NULL, &s);
 	if (rc)
 		return rc;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every rank hands its arena's descriptor to every rank that does not know it yet, over abstract
- * sockets. Both sides check who the other is (SO_PEERCRED: same user, the pid that MPI told us), so
- * a descriptor reaches only processes of the same user that belong to the job.
+ * Each rank sends the descriptor of its arena over abstract sockets to every rank that does not
+ * know the arena yet. Both sides check the credentials of the other (SO_PEERCRED: same user, and
+ * the pid that came through MPI), so only processes of the same user and job get a descriptor.
  *
- * One message a connection, sent before it is accepted: nobody waits for anybody in particular, and
- * few descriptors are open at a time whatever the number of ranks.
+ * One message per connection, sent before it is accepted: no rank waits for a particular other
+ * rank, and few descriptors are open at a time for any number of ranks.
  */
 #include <errno.h>
 #include <poll.h>
@@ -72,7 +72,7 @@ static int check_peer(int fd, int pid)
 	return c.uid == geteuid() && (pid < 0 || c.pid == pid) ? 0 : -EPERM;
 }
 
-/* 0 sent, -EAGAIN try again, other -errno final */
+/* Returns: 0, -EAGAIN (try again) or another -errno (final). */
 static int send_arena(const struct node_hello *to, int my_rank)
 {
 	struct arena_message m = { node_arena_id(), my_rank, getpid() };
@@ -105,8 +105,8 @@ close_fd:
 	return ret;
 }
 
-/* 0 with *out_fd and *m, -EAGAIN nothing there, other -errno: a connection that is not of our job
- */
+/* Returns: 0 with *out_fd and *m, -EAGAIN when nobody connects, or another -errno for a connection
+ * from outside the job. */
 static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 {
 	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
@@ -125,7 +125,7 @@ static int receive_arena(int listener, struct arena_message *m, int *out_fd)
 	ret = check_peer(fd, -1);
 	if (ret)
 		goto close_fd;
-	/* a peer sends at once, a stranger may never */
+	/* a peer sends at once, a stranger may never do so */
 	n = poll(&p, 1, MESSAGE_TIMEOUT_MS) > 0 ? recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)
 						: -1;
 	c = n == (ssize_t)sizeof *m ? CMSG_FIRSTHDR(&msg) : NULL;
@@ -163,8 +163,8 @@ static int take_one(struct exchange *x, const struct node_hello *all, int size,
 	return ret;
 }
 
-/* Another thread that makes another group with the same rank may have met it by now; that rank then
- * may take us for known, and send nothing here. */
+/* Another thread, in another group with the same rank, may have exchanged arenas by now; then that
+ * rank may know this one and send nothing here. */
 static void look_again(const struct node_hello *all, int rank, int size, struct node_peer **peers,
 		       int *missing)
 {
@@ -199,7 +199,7 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 		struct pollfd p = { x->fd, POLLIN, 0 };
 
 		for (int i = 0; i < size && to_send; i++, next = (next + 1) % size) {
-			int r = (rank + next) % size; /* not all at the same peer at once */
+			int r = (rank + next) % size; /* each rank starts with another peer */
 
 			if (!send[r])
 				continue;

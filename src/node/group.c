@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making a node group: hello, exchange, trial, agreement. */
+/* Making a node group: hello, exchange of arenas, probe, agreement. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,15 +10,17 @@
 
 #include "node/private.h"
 
-#define SPIN_NS 50000u          /* with a core for each rank */
-#define YIELD_NS 1000000000u    /* then only, waiting costs less than the MPI's own spinning */
+#define SPIN_NS 50000u          /* when each rank has a core */
+#define YIELD_NS 1000000000u /* from then on waiting costs less than the host MPI's own spinning */
 #define YIELD_SHARED_NS 2000000u
-#define TRIAL_BYTES (64u << 10)
-#define TRIAL_WINDOWS 4 /* each used once: the bytes lie in the writer's cache, as a root's do */
+#define PROBE_BYTES (64u << 10)
+/* each buffer is used once, as its bytes must lie in the writer's cache, as a root's do */
+#define PROBE_COPIES 4
 #define REACH_READ 1u
 #define REACH_WRITE 2u
 
-/* A rank whose exchange failed once may be known to some peers and not to others: it stays out. */
+/* Set after a failed exchange: some peers may know this rank and others not, so it joins no
+ * group. */
 static _Atomic int exchange_broken;
 
 void group_layout(struct node_group *g, uint64_t area_bytes)
@@ -59,7 +61,7 @@ static void make_hello(struct node_group *g, struct exchange *x, struct node_hel
 	h->socket_id = x->id;
 }
 
-/* The same answer on every rank: it is made from what all of them have. */
+/* A function of what all ranks have, so all ranks get the same result. */
 static const char *refusal(const struct node_hello *all, int size)
 {
 	for (int r = 0; r < size; r++) {
@@ -68,8 +70,7 @@ static const char *refusal(const struct node_hello *all, int size)
 		if (all[r].error)
 			return "a rank cannot share memory";
 		if (all[r].node_id != all[0].node_id)
-			return "its ranks are on several nodes (or in containers apart from each "
-			       "other)";
+			return "its ranks are on several nodes (or in separate containers)";
 		if (all[r].options_hash != all[0].options_hash)
 			return "its ranks have different SLUICE_ options";
 		if (all[r].uid != all[0].uid)
@@ -101,8 +102,8 @@ static void set_waiting(struct node_group *g, const struct node_hello *all)
 	if (base_opt.node_spin_us >= 0)
 		g->spin_ns = (uint32_t)base_opt.node_spin_us * 1000;
 	g->yield_ns = g->oversubscribed ? YIELD_SHARED_NS : YIELD_NS;
-	/* Launchers that give each rank a session of its own (Hydra) put each in a scheduling group
-	 * of its own (autogroup), where a yield finds nobody to yield to. */
+	/* Hydra gives each rank a session, hence a scheduling group (autogroup) of its own, where a
+	 * yield has no rank to yield to. */
 	if ((g->oversubscribed && !is_one_session(all, g->size)) || base_fault("nap"))
 		g->yield_ns = 0;
 }
@@ -112,9 +113,9 @@ static char *arena_of(const struct node_group *g, int rank)
 	return rank == g->rank ? region_arena_base() : g->peers[rank]->base;
 }
 
-/* ---- trial: can we really reach each other? ---------------------------------------------- */
+/* ---- probe: can the ranks reach each other's memory? --------------------------------------- */
 
-static void trial_prepare(struct node_group *g)
+static void probe_prepare(struct node_group *g)
 {
 	struct node_rank *me = &g->ranks[g->rank];
 
@@ -122,12 +123,13 @@ static void trial_prepare(struct node_group *g)
 	me->probe_addr = (uintptr_t)&me->probe_value;
 	me->area_addr = (uintptr_t)node_area(g, g->rank);
 	me->process_word_off = process_word();
-	if (g->rank == 0 && g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES)
+	if (g->rank == 0 && g->area_bytes >= PROBE_COPIES * PROBE_BYTES)
 		memset(node_area(g, 0), 0,
-		       TRIAL_WINDOWS * TRIAL_BYTES); /* as it was, but in our cache */
+		       /* unchanged zeros, but now in this CPU's cache */
+		       PROBE_COPIES * PROBE_BYTES);
 }
 
-static uint8_t trial_peer(struct node_group *g, int r)
+static uint8_t probe_peer(struct node_group *g, int r)
 {
 	const struct node_rank *peer = &g->ranks[r];
 	struct iovec remote = { (void *)(uintptr_t)peer->probe_addr, sizeof(uint64_t) };
@@ -139,7 +141,7 @@ static uint8_t trial_peer(struct node_group *g, int r)
 	    process_vm_readv(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value &&
 	    value == peer->probe_value)
 		reach |= REACH_READ;
-	/* writes what is there already, so that all peers may try at once */
+	/* writes the value that stands there, so that all peers may try at once */
 	value = peer->probe_value;
 	if (!base_fault("vm_writev") &&
 	    process_vm_writev(g->pids[r], &local, 1, &remote, 1, 0) == sizeof value)
@@ -147,27 +149,26 @@ static uint8_t trial_peer(struct node_group *g, int r)
 	return reach;
 }
 
-/* Which is faster for memory that is not mapped, asked of the machine itself: rank 1 reads from
- * rank 0. */
-static void trial_time(struct node_group *g)
+/* Measures the two ways to read memory that is not mapped: rank 1 reads from rank 0. */
+static void probe_time(struct node_group *g)
 {
 	struct node_rank *me = &g->ranks[1];
-	char *buf = g->area_bytes >= TRIAL_WINDOWS * TRIAL_BYTES ? malloc(TRIAL_BYTES) : NULL;
+	char *buf = g->area_bytes >= PROBE_COPIES * PROBE_BYTES ? malloc(PROBE_BYTES) : NULL;
 	uint64_t vm = UINT32_MAX, copy = UINT32_MAX;
 
 	if (!buf)
 		return;
-	memset(buf, 1, TRIAL_BYTES);
-	for (uint64_t off = 0; off < TRIAL_WINDOWS * TRIAL_BYTES; off += 2 * TRIAL_BYTES) {
+	memset(buf, 1, PROBE_BYTES);
+	for (uint64_t off = 0; off < PROBE_COPIES * PROBE_BYTES; off += 2 * PROBE_BYTES) {
 		uint64_t t0 = os_now_ns(), t1;
-		int err = node_vm_read(g, 0, buf, g->ranks[0].area_addr + off, TRIAL_BYTES);
+		int err = node_vm_read(g, 0, buf, g->ranks[0].area_addr + off, PROBE_BYTES);
 
 		t1 = os_now_ns();
 		if (err)
 			vm = 0;
 		vm = base_min_u64(vm, t1 - t0);
-		memcpy(buf, (char *)node_area(g, 0) + off + TRIAL_BYTES, TRIAL_BYTES);
-		__asm__ volatile("" : : "r"(buf) : "memory"); /* nobody reads it */
+		memcpy(buf, (char *)node_area(g, 0) + off + PROBE_BYTES, PROBE_BYTES);
+		__asm__ volatile("" : : "r"(buf) : "memory"); /* keep the copy */
 		copy = base_min_u64(copy, os_now_ns() - t1);
 	}
 	free(buf);
@@ -177,27 +178,25 @@ static void trial_time(struct node_group *g)
 		 me->vm_ns, me->copy_ns);
 }
 
-/* Returns 0 when every peer's control data can be read through its mapping. */
-static int trial_run(struct node_group *g, const struct node_hello *all)
+/* Returns: 0 when every peer's control data can be read through its mapping. */
+static int probe_run(struct node_group *g, const struct node_hello *all)
 {
 	for (int r = 0; r < g->size; r++) {
 		if (r == g->rank)
 			continue;
 		if (g->ranks[r].probe_value != all[r].arena_id)
 			return -EPROTO;
-		g->reach[g->rank * g->size + r] = trial_peer(g, r);
+		g->reach[g->rank * g->size + r] = probe_peer(g, r);
 	}
 	if (g->rank == 1 && node_can_read(g, 1, 0))
-		trial_time(g);
+		probe_time(g);
 	return 0;
 }
 
 /* ---- creation ---------------------------------------------------------------------------- */
 
-/*
- * Control segments whose group rank 0 (we) has left before others: a peer may still write to its
- * part of it, so the pages must not become anything else yet.
- */
+/* Control segments whose group this process, as rank 0, destroyed before others did: a peer may
+ * still write to its part, so the pages must not be reused yet. */
 struct parked {
 	struct region_extent extent;
 	struct node_rank *ranks;
@@ -231,7 +230,7 @@ static void leave_control(struct node_group *g)
 {
 	struct parked *p;
 
-	if (g->ranks) /* the last thing this rank does to the segment */
+	if (g->ranks) /* this rank's last access to the segment */
 		atomic_fetch_add_explicit(&g->ranks[0].gone, 1, memory_order_acq_rel);
 	if (!g->extent.bytes)
 		return;
@@ -241,7 +240,7 @@ static void leave_control(struct node_group *g)
 	}
 	p = malloc(sizeof *p);
 	if (!p)
-		return; /* 2 MiB of address space are lost, no byte is */
+		return; /* costs 2 MiB of address space, no memory */
 	*p = (struct parked){ g->extent, g->ranks, g->size, NULL };
 	pthread_mutex_lock(&parked_lock);
 	p->next = parked_list;
@@ -291,7 +290,7 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 {
 	int ret;
 
-	if (g->rank == 0) /* others may reach it from now on, whatever happens to us */
+	if (g->rank == 0) /* others may reach the segment from now on, whatever fails here */
 		group_set_control(g, arena_of(g, 0) + all[0].control_off);
 	ret = exchange_run(x, all, g->rank, g->size, g->peers);
 	if (ret) {
@@ -306,11 +305,11 @@ static int group_connect(struct node_group *g, struct exchange *x, const struct 
 		return -EPROTO;
 	group_set_control(g, arena_of(g, 0) + all[0].control_off);
 	set_waiting(g, all);
-	trial_prepare(g);
+	probe_prepare(g);
 	return 0;
 }
 
-/* Both rounds are collective: a rank that failed locally takes part in them all the same. */
+/* Collective: a rank that has failed takes part all the same. */
 static int agree(const struct node_oob *oob, int local, int *out_all)
 {
 	int64_t min;
@@ -333,15 +332,15 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	int ret, err = 0;
 
 	*out = NULL;
-	os_copy_prepare(); /* members may have to copy in fault handlers */
+	os_copy_prepare(); /* a fault handler may have to copy */
 	parked_sweep();
 	ret = agree(oob, g && all ? 0 : -ENOMEM, &err);
 	if (ret || err) {
 		free(all);
 		group_free(g);
-		snprintf(last_refusal, sizeof last_refusal, "a rank has no memory for it");
+		snprintf(last_refusal, sizeof last_refusal, "a rank is out of memory");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s",
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks stays with the host MPI: %s",
 			 oob->size, last_refusal);
 		return ret;
 	}
@@ -356,7 +355,7 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 	ret = agree(oob, group_connect(g, &x, all), &err);
 	if (ret || err)
 		goto out;
-	ret = agree(oob, trial_run(g, all), &err);
+	ret = agree(oob, probe_run(g, all), &err);
 	g->id = (uint32_t)(all[0].socket_id >> 32 ^ all[0].socket_id) | 1;
 out:
 	exchange_close(&x);
@@ -373,7 +372,7 @@ out:
 		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
 			 mine.error && why != region_init_error() ? ": " : "",
 			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks is left to the MPI: %s",
+		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks stays with the host MPI: %s",
 			 g->size, last_refusal);
 	}
 	group_free(g);
@@ -434,11 +433,11 @@ void node_premap(const struct node_group *g, int rank, uint32_t id, void *addr, 
 	os_populate(addr, bytes);
 }
 
-/* ---- the program's memory of a peer, by system call -------------------------------------- */
+/* ---- a peer's private memory, by system call ----------------------------------------------- */
 
 static int vm_copy(int pid, char *mine, char *theirs, uint64_t bytes, bool write)
 {
-	if (base_fault("vm_copy")) /* refused although the trial had worked */
+	if (base_fault("vm_copy")) /* refused although the probe worked */
 		return -EPERM;
 	while (bytes) {
 		struct iovec local = { mine, bytes }, remote = { theirs, bytes };

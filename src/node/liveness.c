@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Is a peer still there? Asked only by ranks that have waited for long. */
+/* Checks whether a peer lives; only ranks that have waited for long ask. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -11,8 +11,8 @@
 #define SYS_pidfd_open 434
 #endif
 
-/* A descriptor for a process is held only while we look: a job may have more ranks than a process
- * may have descriptors. The start time tells a process from a later one with the same pid. */
+/* The pidfd is open only during the check, as a job may have more ranks than a process may have
+ * descriptors. The start time distinguishes the process from a later one with the same pid. */
 bool node_process_is_dead(int pid, uint64_t start)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -26,7 +26,7 @@ bool node_process_is_dead(int pid, uint64_t start)
 			return true;
 	} else if (errno == ESRCH) {
 		return true;
-	} else if (syscall(SYS_kill, pid, 0) && errno == ESRCH) { /* no pidfd here */
+	} else if (syscall(SYS_kill, pid, 0) && errno == ESRCH) { /* no pidfd_open here */
 		return true;
 	}
 	return start && os_process_start(getpid()) && os_process_start(pid) != start;
@@ -41,7 +41,7 @@ void node_poison(struct node_group *g, int dead_rank)
 {
 	int32_t none = 0;
 
-	/* the first to say so names the culprit */
+	/* the first caller names the dead rank */
 	atomic_compare_exchange_strong_explicit(&g->ranks[0].dead, &none, 1 + dead_rank,
 						memory_order_acq_rel, memory_order_relaxed);
 	for (int r = 0; r < g->size; r++)

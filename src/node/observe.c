@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A process that is no rank of a group, but has its ranks' arenas: what it needs to move data for
- * them. */
+/* The view of a process that is no rank of a group but maps the arenas of its ranks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

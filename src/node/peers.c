@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processes we have met and their arenas, mapped once each. */
+/* Known peer processes, each with one mapping of its arena. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 	*out_err = ENOMEM;
 	if (!p)
 		return NULL;
-	/* a shorter file would mean SIGBUS later */
+	/* a shorter file would cause SIGBUS later */
 	if (fstat(fd, &st) || (uint64_t)st.st_size < h->arena_bytes) {
 		*out_err = EPROTO;
 		goto free_peer;
@@ -73,7 +73,7 @@ struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 	p->refs = 1;
 	pthread_mutex_lock(&peers_lock);
 	known = find_locked(
-		h); /* another thread, which makes another group, may have been faster */
+		h); /* another thread, in another group, may have added it */
 	if (!known) {
 		p->next = peers;
 		peers = p;
@@ -90,7 +90,7 @@ free_peer:
 	return NULL;
 }
 
-/* The mapping stays for the next communicator: processes of a job are few and stay the same. */
+/* The mapping stays for the next communicator, as the processes of a job are few. */
 void peer_put(struct node_peer *p)
 {
 	pthread_mutex_lock(&peers_lock);
@@ -106,7 +106,7 @@ void node_fini(void)
 	while (*link) {
 		struct node_peer *p = *link;
 
-		if (p->refs > 0) { /* a communicator that the program never freed */
+		if (p->refs > 0) { /* the program never freed this communicator */
 			link = &p->next;
 			continue;
 		}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Spin, yield, nap. Yielding goes on for long, because a rank that waits here is also the one that
- * must keep the MPI's other messages moving, and where cores are scarce a yield costs little more
- * than a sleep. A napper announces itself (sleeping = 1), looks once more, then sleeps on its bell;
- * a ringer publishes, then looks whether the rank sleeps. The two full fences are each other's
- * partners: either the napper sees what was published, or the ringer sees the napper.
+ * Spin, yield, nap. Yielding lasts long, because a waiting rank also drives the host MPI's other
+ * messages, and where cores are scarce a yield costs little more than a sleep. A napping rank
+ * announces itself (sleeping = 1), checks once more, then sleeps on `wakes`; a waker publishes,
+ * then checks whether the rank sleeps. Their full fences are partners: either the napping rank sees
+ * what was published, or the waker sees `sleeping`.
  */
 #include <errno.h>
 #include <sched.h>
@@ -13,12 +13,12 @@
 
 #define CHECK_PEERS_NS 100000000ull
 #define STUCK_NS 1000000ull
-/* Naps are short, as the MPI's other messages need this rank too; longer when all wait for long. */
+/* Naps are short, as this rank also drives the host MPI; longer when the wait is long. */
 #define NAP_MIN_NS 100000ull
 #define NAP_MAX_NS 1000000ull
-#define NAP_SHARE 8 /* of the time waited so far */
+#define NAP_SHARE 8 /* share of the time waited so far */
 #define LONG_SPINS 128        /* some microseconds */
-#define CHECK_SPINS 64        /* clock reads are not free */
+#define CHECK_SPINS 64        /* steps per clock read */
 
 static struct node_rank *self(struct node_group *g) { return &g->ranks[g->rank]; }
 
@@ -57,25 +57,25 @@ void node_wait_end(struct node_group *g, struct node_wait *w) { disarm(g, w); }
 
 static uint64_t nap_ns(uint64_t waited_ns)
 {
-	if (base_fault("nap")) /* tests: whoever is not rung is found */
+	if (base_fault("nap")) /* tests: a missing wake-up shows */
 		return 100 * 1000000000ull;
 	return base_min_u64(base_max_u64(waited_ns / NAP_SHARE, NAP_MIN_NS), NAP_MAX_NS);
 }
 
-static void nap_on_bell(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
+static void nap(struct node_group *g, struct node_wait *w, uint64_t waited_ns)
 {
 	struct node_rank *me = self(g);
 
 	if (!w->armed) {
-		w->bell = atomic_load_explicit(&me->bell, memory_order_acquire);
+		w->wakes = atomic_load_explicit(&me->wakes, memory_order_acquire);
 		atomic_store_explicit(&me->sleeping, 1, memory_order_relaxed);
 		atomic_thread_fence(memory_order_seq_cst); /* partner: node_wake */
 		w->armed = true;
-		return; /* the caller looks once more */
+		return; /* the caller checks once more */
 	}
 	base_count(BASE_CTR_SLEEPS, 1);
-	os_futex_wait(&me->bell, w->bell, nap_ns(waited_ns));
-	w->idle |= CHECK_SPINS - 1; /* a step of progress after each nap */
+	os_futex_wait(&me->wakes, w->wakes, nap_ns(waited_ns));
+	w->idle |= CHECK_SPINS - 1; /* make progress after each nap */
 	disarm(g, w);
 }
 
@@ -97,9 +97,9 @@ int node_wait(struct node_group *g, struct node_wait *w)
 		os_cpu_relax();
 	} else if (!w->armed && now - w->since_ns < g->spin_ns + g->yield_ns) {
 		sched_yield();
-		w->idle |= CHECK_SPINS - 1; /* each further step looks at the clock */
+		w->idle |= CHECK_SPINS - 1; /* read the clock at each further step */
 	} else {
-		nap_on_bell(g, w, now - w->since_ns);
+		nap(g, w, now - w->since_ns);
 	}
 	if (now - w->checked_ns < CHECK_PEERS_NS)
 		return 0;
@@ -109,7 +109,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 
 void node_wake(struct node_group *g, int rank)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* partner: nap_on_bell */
+	atomic_thread_fence(memory_order_seq_cst); /* partner: nap */
 	node_wake_relaxed(g, rank);
 }
 
@@ -119,7 +119,7 @@ void node_wake_relaxed(struct node_group *g, int rank)
 
 	if (base_likely(!atomic_load_explicit(&r->sleeping, memory_order_relaxed)))
 		return;
-	atomic_fetch_add_explicit(&r->bell, 1, memory_order_release);
-	os_futex_wake(&r->bell, 1);
+	atomic_fetch_add_explicit(&r->wakes, 1, memory_order_release);
+	os_futex_wake(&r->wakes, 1);
 	base_count(BASE_CTR_WAKES, 1);
 }

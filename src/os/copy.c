@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which copy kernel, and running it. The figures behind it: doc/adr/0005-copy-kernels.md. */
+/* Choosing and running a copy kernel. doc/adr/0005-copy-kernels.md has the measurements. */
 #include <string.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 
 enum {
-	MOVSB_FROM = 256 << 10,         /* total; smaller, it is no faster than memcpy */
-	INTERLEAVE_FROM = 512 << 10,    /* total */
+	MOVSB_FROM = 256 << 10,         /* total bytes; below, it is no faster than memcpy */
+	INTERLEAVE_FROM = 512 << 10,    /* total bytes */
 	INTERLEAVE_FRAGMENT = 32 << 10, /* one block of pages */
 	LLC_UNKNOWN = 32 << 20,
 };
@@ -17,12 +17,11 @@ bool os_copy_has(enum base_copy_kernel kernel)
 	switch (kernel) {
 	case BASE_COPY_MOVSB:
 		return os_arch_has_movsb();
-	case BASE_COPY_NONTEMPORAL:
-		return os_arch_has_nontemporal();
 	case BASE_COPY_INTERLEAVED:
 		return os_arch_has_interleaved();
 	case BASE_COPY_AUTO:
 	case BASE_COPY_PLAIN:
+	case BASE_COPY_NONTEMPORAL: /* SSE2 at least */
 		return true;
 	case BASE_COPY_KERNELS:
 		break;
@@ -30,8 +29,8 @@ bool os_copy_has(enum base_copy_kernel kernel)
 	return false;
 }
 
-/* Total from which data goes past the caches: sources and destinations would fill too much of them
- * for the reader to find its part there. */
+/* Total bytes from which copies bypass the caches: sources and destinations would fill so much of
+ * the last-level cache that the reader misses anyway. */
 static uint64_t nontemporal_from(void)
 {
 	uint64_t llc = os_llc_bytes();
@@ -43,14 +42,14 @@ static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_b
 {
 	uint64_t said = base_opt.xfer_past_cache_bytes;
 
-	if (said && total_bytes >= said && os_arch_has_nontemporal())
+	if (said && total_bytes >= said)
 		return BASE_COPY_NONTEMPORAL;
 	if (os_arch_prefers_movsb())
 		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
 	if (!said && total_bytes >= nontemporal_from())
-		return os_arch_has_nontemporal() ? BASE_COPY_NONTEMPORAL : BASE_COPY_PLAIN;
-	/* It pays between the second-level caches of two cores, hence while the data fits there; a
-	 * copy in one piece is a process's own, between buffers of its own cache. */
+		return BASE_COPY_NONTEMPORAL;
+	/* Interleaving pays between the second-level caches of two cores, hence while the data fits
+	 * there. A copy in one fragment is a process's own, inside the cache of one core. */
 	if (total_bytes >= INTERLEAVE_FROM && total_bytes < os_l2_bytes() &&
 	    fragment_bytes >= INTERLEAVE_FRAGMENT && fragment_bytes < total_bytes &&
 	    os_arch_has_interleaved())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* CPUs this process may use, and their caches. */
+/* CPUs of this process, and their caches. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ int os_page_check(void)
 int os_cpumask_of(int tid, struct os_cpumask *out)
 {
 	memset(out, 0, sizeof(*out));
-	/* The raw call takes a mask of any length; libc's cpu_set_t stops at 1024 CPUs. */
+	/* A raw call takes a mask of any length; libc's cpu_set_t ends at 1024 CPUs. */
 	return syscall(SYS_sched_getaffinity, tid, sizeof(out->bits), out->bits) < 0 ? -errno : 0;
 }
 
@@ -41,9 +41,9 @@ bool os_cpumask_here(struct os_cpumask *out)
 	return true;
 }
 
-int os_cpumask_apply(const struct os_cpumask *m)
+int os_cpumask_apply(int tid, const struct os_cpumask *m)
 {
-	return syscall(SYS_sched_setaffinity, 0, sizeof(m->bits), m->bits) ? -errno : 0;
+	return syscall(SYS_sched_setaffinity, tid, sizeof(m->bits), m->bits) ? -errno : 0;
 }
 
 int os_cpumask_count(const struct os_cpumask *m)
@@ -82,7 +82,7 @@ static int cache_attribute(int cpu, int index, const char *name, char *buf, size
 	return os_procfile_read(path, buf, cap);
 }
 
-/* Data or unified caches of one CPU by level; what is not known stays 0. */
+/* Reads the sizes of one CPU's data and unified caches, by level; 0: unknown. */
 static void caches_of(int cpu, uint64_t *by_level)
 {
 	char text[64];
@@ -106,7 +106,7 @@ static void caches_of(int cpu, uint64_t *by_level)
 	}
 }
 
-/* Bytes of the largest level when level is 0. */
+/* Returns: the size of the caches of this level; 0: of the largest level. */
 static uint64_t cache_bytes(int level)
 {
 	uint64_t by_level[CACHE_LEVELS] = { 0 };
@@ -122,7 +122,7 @@ static uint64_t cache_bytes(int level)
 	return by_level[level];
 }
 
-/* Caches do not change: the first caller measures; a race measures twice and agrees. */
+/* Memoizes: of two racing callers both measure, with the same result. */
 static uint64_t remember(_Atomic uint64_t *memo, int level)
 {
 	uint64_t bytes = atomic_load_explicit(memo, memory_order_relaxed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sleeping on a word that other processes may share: never FUTEX_PRIVATE_FLAG. */
+/* Sleeping on a word that other processes may share, hence never with FUTEX_PRIVATE_FLAG. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who we are: this machine, this process, and numbers nobody else has. */
+/* Identity of this machine and process, and random numbers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 	return hash;
 }
 
-/* "pid:[4026531836]": the inode number names the namespace. */
+/* Hashes a link like "pid:[4026531836]"; the inode number identifies the namespace. */
 static uint64_t hash_link(uint64_t hash, const char *path)
 {
 	char text[128];
@@ -53,7 +53,8 @@ uint64_t os_process_start(int pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	if (os_procfile_read(path, text, sizeof(text)) <= 0)
 		return 0;
-	/* Field 2 is the name, which may hold blanks and parentheses; field 3 follows the last. */
+	/* Field 2 is the name, which may contain blanks and parentheses; field 3 follows the last
+	 * one. */
 	field = strrchr(text, ')');
 	if (!field || field[1] != ' ' || field[2] == 'Z' || field[2] == 'X')
 		return 0;
@@ -73,12 +74,12 @@ uint64_t os_random_u64(void)
 
 	if (getrandom(&value, sizeof(value), 0) == sizeof(value))
 		return value;
-	/* No getrandom (seccomp): unique enough for names, and nothing here is a secret. */
+	/* seccomp refuses getrandom: still unique enough for names, and nothing here is a secret */
 	value = os_now_ns() ^ ((uint64_t)getpid() << 40) ^ (uintptr_t)&value;
 	return hash_bytes(14695981039346656037u, &value, sizeof(value));
 }
 
-/* The value of the first line of /proc/cpuinfo that begins with `key`, or 0: " 207",
+/* Finds the first line of /proc/cpuinfo with this key. Returns: true with its value, for example
  * "GenuineIntel". */
 static int cpuinfo_value(const char *text, const char *key, char *out, size_t cap)
 {
@@ -99,7 +100,7 @@ static int cpuinfo_value(const char *text, const char *key, char *out, size_t ca
 
 int os_machine_text(char *out, size_t cap)
 {
-	/* x86, then Arm; what changes with frequency or microcode is left out */
+	/* without values that depend on frequency or microcode */
 	static const char *const keys[] = { "vendor_id",       "cpu family",  "model",
 					    "stepping",        "model name",  "cache size",
 					    "CPU implementer", "CPU variant", "CPU part" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory nodes, by plain system calls: no library is needed for two of them. */
+/* NUMA nodes, by plain system calls instead of libnuma. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { NODE_WORDS = 16 }; /* 1024 nodes */
 
-/* The last number of a list like "0-1,4". */
+/* Returns: the last number of a list like "0-1,4". */
 static int list_last(const char *list)
 {
 	int last = 0;
@@ -72,7 +72,7 @@ int os_numa_node_of(const struct os_cpumask *cpus)
 	return 0;
 }
 
-/* move_pages without targets asks, and unlike get_mempolicy it does not make the page present. */
+/* move_pages without targets queries; unlike get_mempolicy it does not make the page present. */
 int os_page_node(const void *addr)
 {
 	const void *page = (const void *)base_round_down((uintptr_t)addr, OS_PAGE);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * host: the machine under us: CPUs, time, futexes, pages, address-space queries, copy kernels.
+ * os: the machine: CPUs, time, futexes, pages, address-space queries, copy kernels. x86-64 Linux.
  *
- * Thin and stateless but for what is measured once (CPU features, cache sizes). All calls are
- * thread-safe. Intrinsics and inline assembly live in host/arch. No call allocates by
- * malloc.
+ * State: only what is measured once (CPU features, cache sizes) and one descriptor (os_vma_query).
+ * Threads: any thread may make any call. No call uses malloc.
+ * Intrinsics and inline assembly are in arch.c and copy_vector.c.
  */
 #ifndef SLUICE_OS_H
 #define SLUICE_OS_H
@@ -18,7 +18,7 @@
 #include "base/base.h"
 
 #define OS_PAGE ((uint64_t)4096)      /* base page; os_page_check() refuses other kernels */
-#define OS_HUGE ((uint64_t)2 << 20)   /* PMD-sized huge page */
+#define OS_HUGE ((uint64_t)2 << 20)   /* huge page of a page-table level (PMD) */
 
 int os_page_check(void); /* 0, or -ENOTSUP when the base page is not OS_PAGE */
 
@@ -29,88 +29,113 @@ static inline uint64_t os_now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
-/* The processor's counter, cheaper to read than the clock. Steady: it runs alike on all CPUs at one
- * rate, and the kernel believes so too (it keeps its own time by it); asked once. */
+/* The time-stamp counter, cheaper to read than the clock. os_has_steady_ticks(): it runs at one
+ * rate on all CPUs, and the kernel itself keeps time by it. */
 uint64_t os_ticks(void);
 bool os_has_steady_ticks(void);
 void os_cpu_relax(void);             /* pause */
-/* Sleep while *word == expected, at most timeout_ns (0: do not wait; OS_FOR_EVER). Works across
- * processes.
- * Returns 0 (woken or value differs), -ETIMEDOUT, -EINTR. */
+/*
+ * Sleeps while *word == expected, at most timeout_ns (0: not at all; OS_FOR_EVER). The word may be
+ * shared between processes. Returns: 0 (woken, or the value differs), -ETIMEDOUT or -EINTR.
+ * Context: async-signal-safe.
+ */
 #define OS_FOR_EVER UINT64_MAX
 int os_futex_wait(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int os_futex_wake(_Atomic uint32_t *word, int n);
 
-/* The widest vectors that this CPU and its kernel run. */
+/* The widest vectors that this CPU and its kernel support. */
 enum os_simd { OS_SIMD_BASE, OS_SIMD_AVX2, OS_SIMD_AVX512 };
 enum os_simd os_simd(void);
 
 /* ---- CPUs --------------------------------------------------------------------------------- */
 #define OS_CPUMASK_WORDS 32           /* 2048 CPUs */
 struct os_cpumask { uint64_t bits[OS_CPUMASK_WORDS]; };
-void os_cpumask_self(struct os_cpumask *out);      /* CPUs this thread may run on */
-/* The one that it runs on now; false: not known. Async-signal-safe. */
+void os_cpumask_self(struct os_cpumask *out);      /* CPUs that this thread may use */
+/* The CPU that runs this thread. Returns: false when it is unknown. Context: async-signal-safe. */
 bool os_cpumask_here(struct os_cpumask *out);
-/* CPUs that process or thread `tid` may run on. 0 or -errno. */
+/* CPUs that a process or thread may use. Returns: 0 or -errno. */
 int os_cpumask_of(int tid, struct os_cpumask *out);
-/* From now on this thread runs on these. 0 or -errno. */
-int os_cpumask_apply(const struct os_cpumask *m);
+/* Binds thread `tid` (0: the calling one) to these CPUs. Returns: 0 or -errno. Context:
+ * async-signal-safe. */
+int os_cpumask_apply(int tid, const struct os_cpumask *m);
 int os_cpumask_count(const struct os_cpumask *m);
 void os_cpumask_or(struct os_cpumask *m, const struct os_cpumask *other);
 void os_cpumask_and(struct os_cpumask *m, const struct os_cpumask *other);
 void os_cpumask_remove(struct os_cpumask *m, const struct os_cpumask *other);
-uint64_t os_llc_bytes(void);          /* last-level cache this process can use, 0 unknown */
+uint64_t os_llc_bytes(void);          /* last-level cache of this process, 0: unknown */
 uint64_t os_l2_bytes(void);
 int os_numa_node_count(void);         /* from sysfs; at least 1 */
 int os_numa_node_cpus(int node, struct os_cpumask *out); /* 0 or -errno */
-/* The first node on one of whose CPUs one may run who has this mask: that of a process that is
- * bound to a node. */
+/* Returns: the first NUMA node that has one of these CPUs. */
 int os_numa_node_of(const struct os_cpumask *cpus);
-/* NUMA node of the page at addr, or -errno. */
+/* Returns: the NUMA node of the page at addr, or -errno. */
 int os_page_node(const void *addr);
-/* Prefer `node` for pages of [addr, addr+bytes) not yet present. */
+/* Sets `node` as the preferred one for pages of [addr, addr+bytes) that are not present yet.
+ * Returns: 0 or -errno. */
 int os_prefer_node(void *addr, uint64_t bytes, int node);
 
+/* ---- lending a CPU to a displaced thread ---------------------------------------------------- */
+#define OS_LEND_NS 200000u /* longer than a context switch and one copy */
+
+/* The number of copies that some idle-priority threads have done. May lie in shared memory. */
+struct os_lend {
+	_Atomic uint32_t ended;   /* futex; written by the copying threads */
+	_Atomic uint32_t lenders; /* threads inside os_lend_cpu() */
+};
+/* Binds the copying threads to `cpus`, or (NULL) to their own CPUs again. */
+typedef void os_place(void *arg, const struct os_cpumask *cpus);
+/*
+ * Binds the copying threads to the caller's CPU until a copy ends, at most OS_LEND_NS. ended:
+ * l->ended, read before the caller found the copy unfinished. Returns: true when a copy has ended.
+ * Context: async-signal-safe; sleeps.
+ */
+bool os_lend_cpu(struct os_lend *l, uint32_t ended, os_place *place, void *arg);
+/* Reports the end of a copy; by the copying thread. Context: async-signal-safe. */
+void os_lend_end(struct os_lend *l);
+
 /* ---- identity ------------------------------------------------------------------------------ */
-/* Hash that is equal for processes that share kernel boot, pid namespace and IPC reach
- * (boot_id, pid namespace, network namespace for abstract sockets), or of SLUICE_NODE_NAME. */
+/* Returns: a hash that is equal for processes which can share memory and abstract sockets: same
+ * boot_id, host name, pid and network namespace. SLUICE_NODE_NAME replaces them. */
 uint64_t os_node_id(void);
-/* Start time of process pid in clock ticks since boot (stat field 22), 0 when it does not exist
- * or is a zombie. Identifies a process together with its pid. */
+/* Returns: the start time of a process in clock ticks since boot, or 0 when it does not exist or is
+ * a zombie. Pid and start time identify a process. */
 uint64_t os_process_start(int pid);
 uint64_t os_random_u64(void);
 
-/* This kind of machine in words that are equal on equal ones and stay so from start to start: its
- * processor, how many CPUs are on, NUMA nodes. Returns snprintf's length. Reads /proc/cpuinfo. */
+/* Writes this kind of machine as text, equal on equal machines and from boot to boot: processor,
+ * number of CPUs and NUMA nodes. Returns: the length, as snprintf. */
 int os_machine_text(char *out, size_t cap);
 
 /* ---- address space ----------------------------------------------------------------------- */
 struct os_vma {
-	uint64_t start, end;    /* mapping that covers the address */
+	uint64_t start, end;    /* the mapping */
 	uint64_t offset;        /* file offset of start */
 	uint64_t inode;         /* 0: anonymous */
 	uint32_t dev_major, dev_minor;
 	bool read, write, exec, shared;
-	uint64_t page_bytes;    /* 4096, or the huge page size for hugetlbfs; 0 unknown */
-	bool is_stack;          /* main thread's [stack] */
-	bool is_special;        /* [vdso] [vvar] [vsyscall] and other bracketed kernel mappings */
+	uint64_t page_bytes;    /* 4096, or the size of hugetlbfs pages; 0: unknown */
+	bool is_stack;          /* the main thread's [stack] */
+	bool is_special;        /* [vdso], [vvar], [vsyscall] and other kernel mappings */
 };
-/* Query the mapping that covers addr: PROCMAP_QUERY (Linux 6.11) where it works, else a scan of
- * /proc/self/maps. Returns 0, -ENOENT (nothing mapped there) or -errno (-ENOSYS: there is no
- * /proc). Keeps one close-on-exec descriptor; right also after fork and in programs that close all
- * descriptors. No malloc, no cancellation point. Context: not in signal handlers. */
+/*
+ * Queries the mapping that covers addr, by PROCMAP_QUERY (Linux 6.11) or by reading
+ * /proc/self/maps. Returns: 0, -ENOENT (nothing is mapped) or -errno (-ENOSYS: no /proc). Keeps one
+ * close-on-exec descriptor; works after fork and in programs that close all descriptors. No malloc,
+ * no cancellation point. Context: not in signal handlers.
+ */
 int os_vma_query(const void *addr, struct os_vma *out);
-/* The same, but where nothing is mapped at addr, the first mapping above. */
+/* As os_vma_query(); where nothing is mapped at addr, queries the next mapping above. */
 int os_vma_query_next(const void *addr, struct os_vma *out);
-/* Every mapping, from the lowest up, until visit returns false; it may change the one it is given.
- * page_bytes may be 0 here. 0 or -errno. */
+/* Visits every mapping in ascending order until `visit` returns false. page_bytes may be 0.
+ * Returns: 0 or -errno. */
 typedef bool os_vma_visit(const struct os_vma *v, void *arg);
 int os_vma_each(os_vma_visit *visit, void *arg);
-/* True when os_vma_query is cheap (the ioctl): then cached regions are verified at each use. */
+/* Returns: true when os_vma_query() uses the ioctl; then cached regions are verified at each
+ * use. */
 bool os_vma_query_is_cheap(void);
 
-/* Have the page tables of a shared mapping filled, for writing, where the kernel can (Linux 5.14).
- * A raw call, which no hook sees: async-signal-safe. */
+/* Populates the page tables of a shared mapping for writing (Linux 5.14; no effect on older
+ * kernels). Context: async-signal-safe; a raw system call that no hook sees. */
 void os_populate(void *addr, uint64_t bytes);
 
 /*
@@ -121,16 +146,19 @@ void os_populate(void *addr, uint64_t bytes);
 bool os_is_device_memory(const void *addr, uint64_t bytes);
 
 /* ---- copying ------------------------------------------------------------------------------ */
-/* Copy with the given kernel; AUTO means os_copy_pick(bytes, bytes). Any alignment, no overlap.
- * All stores are ordered before a releasing one that follows, the non-temporal ones too. */
+/* Copies with this kernel; BASE_COPY_AUTO: os_copy_pick(bytes, bytes). Any alignment; the buffers
+ * must not overlap. A later releasing store orders all stores, the non-temporal ones too. */
 void os_copy(void *dst, const void *src, size_t bytes, enum base_copy_kernel kernel);
-/* The kernel for one fragment of a transfer whose whole size is total_bytes (all destinations), as
- * measured in bench/ (doc/adr/0005-copy-kernels.md); honours SLUICE_XFER_COPY and
- * SLUICE_XFER_PAST_CACHE. fragment == total means a copy that this process makes alone, for itself.
- * Never returns AUTO. */
+/*
+ * Returns: the kernel for one fragment of a transfer of total_bytes (over all destinations), never
+ * AUTO. Follows the measurements in doc/adr/0005-copy-kernels.md, SLUICE_XFER_COPY and
+ * SLUICE_XFER_PAST_CACHE. fragment_bytes == total_bytes: a copy inside one process.
+ */
 enum base_copy_kernel os_copy_pick(uint64_t fragment_bytes, uint64_t total_bytes);
-bool os_copy_has(enum base_copy_kernel kernel); /* this CPU can run it */
-/* Measure now what is measured once: from then on the three above are async-signal-safe. */
+bool os_copy_has(enum base_copy_kernel kernel); /* this CPU runs it */
+/* Assumed speed of one core's copy from memory to memory. */
+#define OS_COPY_BYTES_PER_NS 14
+/* Measures the CPU and its caches; afterwards the functions above are async-signal-safe. */
 void os_copy_prepare(void);
 
 #endif

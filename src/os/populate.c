@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Page tables of mapped memory. */
+/* Populating page tables. */
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "os/os.h"
 
-#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE; headers of distributions are older */
+#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE is not in the headers of older distributions */
 
 void os_populate(void *addr, uint64_t bytes)
 {

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "os/arch/arch.h"
+#include "os/arch.h"
 #include "os/os.h"
 #include "os/procfile.h"
 
-uint64_t os_ticks(void)
-{
-	return os_arch_ticks();
-}
-
-/* Those that read the counter. A kernel that has found it wanting uses another. */
+/* Clock sources that read the time-stamp counter. A kernel that found the counter unstable uses
+ * another. */
 static bool is_by_counter(const char *source)
 {
-	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page",
-					     "arch_sys_counter" };
+	static const char *const names[] = { "tsc", "kvm-clock", "hyperv_clocksource_tsc_page" };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(names); i++)
 		if (!strncmp(source, names[i], strlen(names[i])))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is mapped at an address.
+ * Queries of one mapping.
  *
- * One descriptor of /proc/self/maps is kept for the ioctl. Two things can make it lie: fork gives
- * the child a descriptor of its parent's memory, and a program may close all descriptors and open
- * something else under our number. So the cache lives in a page that fork wipes, and the
- * descriptor's inode is compared before each use.
+ * One descriptor of /proc/self/maps stays open for the ioctl. It becomes wrong in two ways: fork
+ * gives the child a descriptor of its parent's memory, and a program may close all descriptors and
+ * open a file under the same number. So the cache lies in a page that fork wipes, and each use
+ * compares the descriptor's inode.
  */
 #include <errno.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 
 #include "os/vma_scan.h"
 
-/* Linux 6.11's uapi; headers of distributions are older. */
+/* The uapi of Linux 6.11; the headers of distributions are older. */
 struct procmap_query {
 	uint64_t size, query_flags, query_addr;
 	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
@@ -28,7 +28,7 @@ struct procmap_query {
 _Static_assert(sizeof(struct procmap_query) == 104, "struct procmap_query is kernel ABI");
 #define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
 
-/* vma_flags, and query_flags */
+/* for vma_flags and query_flags */
 enum { VMA_READ = 1, VMA_WRITE = 2, VMA_EXEC = 4, VMA_SHARED = 8 };
 enum { QUERY_OR_NEXT = 16 };
 
@@ -36,7 +36,7 @@ enum { LOCK_TRIES = 10000 };
 
 enum cache_state { CACHE_EMPTY, CACHE_OPEN, CACHE_UNSUPPORTED };
 
-/* In a page of its own that reads as zero in a forked child, lock included. */
+/* In a page of its own, which reads as zero in a forked child, lock included. */
 struct cache {
 	_Atomic uint32_t lock;
 	enum cache_state state;
@@ -46,24 +46,23 @@ struct cache {
 };
 static struct cache *_Atomic cache_page;
 
-/* The descriptor as a forked child sees it: not wiped, so that the child can close it. */
+/* A copy of the descriptor that fork does not wipe, so that the child can close it. */
 static struct cache inherited;
 
 static struct cache *cache_create(void)
 {
 	struct cache *fresh, *other = NULL;
-	/* Raw calls: mmap is interposed by region/, which asks us. */
+	/* raw system calls: region/ interposes mmap and calls os_vma_query() */
 	long addr = syscall(SYS_mmap, NULL, OS_PAGE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
 
 	if (addr == -1)
 		return NULL;
 	fresh = (struct cache *)addr;
-	/* Kernels without it lack the ioctl too. */
+	/* kernels without MADV_WIPEONFORK lack the ioctl too */
 	if (syscall(SYS_madvise, fresh, OS_PAGE, MADV_WIPEONFORK))
 		goto unmap;
-	/* Release: the page is ready before others see it. Acquire: so is theirs if they were
-	 * first. */
+	/* release: the new page; acquire: another thread's page, if that thread was first */
 	if (atomic_compare_exchange_strong_explicit(&cache_page, &other, fresh,
 						    memory_order_acq_rel, memory_order_acquire))
 		return fresh;
@@ -78,8 +77,8 @@ static struct cache *cache_lock(void)
 
 	if (!c)
 		c = cache_create();
-	/* Held for a microsecond; acquire pairs with the release in cache_unlock. Not to be had by
-	 * a signal handler on top of its owner, which has to read the file instead. */
+	/* The lock is held for a microsecond. A signal handler on top of its owner gives up and
+	 * reads the file. acquire: partner: cache_unlock */
 	for (int i = 0; c && atomic_exchange_explicit(&c->lock, 1, memory_order_acquire); i++) {
 		if (i == LOCK_TRIES)
 			return NULL;
@@ -93,7 +92,7 @@ static void cache_unlock(struct cache *c)
 	atomic_store_explicit(&c->lock, 0, memory_order_release);
 }
 
-/* Whether the descriptor is still the file that we opened. */
+/* Returns: true when the descriptor still is the opened file. */
 static bool cache_is_ours(const struct cache *c)
 {
 	struct stat st;
@@ -124,7 +123,7 @@ static int cache_open(struct cache *c)
 	return 0;
 }
 
-/* One question; -ENOTTY when the kernel cannot be asked. */
+/* One query. Returns: 0 or -errno; -ENOTTY when the kernel lacks the ioctl. */
 static int cache_ask(struct cache *c, struct procmap_query *q)
 {
 	if (c->state == CACHE_UNSUPPORTED)
@@ -139,7 +138,7 @@ static int cache_ask(struct cache *c, struct procmap_query *q)
 		return 0;
 	if (errno == ENOENT)
 		return -ENOENT;
-	/* ENOTTY before Linux 6.11, EPERM or ENOSYS from a seccomp filter: for ever. */
+	/* ENOTTY before Linux 6.11, EPERM or ENOSYS by a seccomp filter: permanent */
 	syscall(SYS_close, c->fd);
 	inherited.state = CACHE_EMPTY;
 	c->state = CACHE_UNSUPPORTED;
@@ -184,7 +183,7 @@ static int query_ioctl(struct cache *c, uint64_t addr, bool or_next, struct os_v
 		.shared = q.vma_flags & VMA_SHARED,
 		.page_bytes = q.vma_page_size,
 	};
-	/* Only mappings without a file have the names we look for, and files' cost more. */
+	/* only mappings without a file have the names in question, and names of files cost more */
 	if (!q.inode)
 		name_fill(c, q.vma_start, out);
 	return 0;
@@ -236,7 +235,7 @@ bool os_vma_query_is_cheap(void)
 	int rc = -ENOTTY;
 
 	if (c) {
-		/* asked at each use of a buffer: the answer of the first question is remembered */
+		/* called at each use of a buffer: the first result is remembered */
 		rc = c->state == CACHE_OPEN ? 0 :
 		     query_ioctl(c, (uintptr_t)&os_vma_query_is_cheap, false, &v);
 		cache_unlock(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * /proc/self/maps as text. Neither malloc nor stdio: the caller may be inside malloc. System calls
- * are raw because libc's open, read and close are cancellation points, and preloaded tools wrap
+ * Reads /proc/self/maps. Uses neither malloc nor stdio, as the caller may be inside malloc, and raw
+ * system calls, as libc's open, read and close are cancellation points and preloaded tools wrap
  * them.
  */
 #include <errno.h>
@@ -14,10 +14,10 @@
 
 enum {
 	LINE_BYTES = 192,         /* the fields and the beginning of the name */
-	SMALLEST_HUGE = 64 << 10, /* of any architecture */
+	SMALLEST_HUGE = 64 << 10, /* smallest huge page of any architecture */
 };
 
-/* Reads lines; the end of a long line is dropped. */
+/* Reads lines, and drops the end of a long line. */
 struct reader {
 	int fd;
 	size_t next, filled;
@@ -25,7 +25,7 @@ struct reader {
 	char line[LINE_BYTES];
 };
 
-/* Returns 1 with a line, 0 at the end, or -errno. */
+/* Returns: 1 with a line, 0 at the end, or -errno. */
 static int reader_line(struct reader *r)
 {
 	size_t used = 0;
@@ -61,7 +61,8 @@ static int digit_value(char c)
 	return 16;
 }
 
-/* Reads a number and skips the one character that must follow it. False when there is none. */
+/* Reads a number and skips the one character that must follow. Returns: false when there is
+ * none. */
 static bool take_number(const char **text, unsigned base, char end, uint64_t *out)
 {
 	const char *start = *text;
@@ -76,7 +77,7 @@ static bool take_number(const char **text, unsigned base, char end, uint64_t *ou
 	return true;
 }
 
-/* "7f0000000000-7f0000001000 rw-p 00000000 00:01 1234    /memfd:x (deleted)" */
+/* Parses "7f0000000000-7f0000001000 rw-p 00000000 00:01 1234 /memfd:x (deleted)". */
 static bool parse_line(const char *line, struct os_vma *v, const char **name)
 {
 	uint64_t major, minor;
@@ -94,7 +95,7 @@ static bool parse_line(const char *line, struct os_vma *v, const char **name)
 	if (!take_number(&line, 16, ' ', &v->offset) || !take_number(&line, 16, ':', &major) ||
 	    !take_number(&line, 16, ' ', &minor))
 		return false;
-	/* the inode ends the line of a mapping without name on some kernels */
+	/* on some kernels a line without a name ends with the inode */
 	if (!take_number(&line, 10, ' ', &v->inode) && *line)
 		return false;
 	v->dev_major = (uint32_t)major;
@@ -105,7 +106,7 @@ static bool parse_line(const char *line, struct os_vma *v, const char **name)
 
 int os_vma_open(const char *name)
 {
-	/* self has no memory any more where the main thread has left by pthread_exit */
+	/* /proc/self is empty once the main thread has left by pthread_exit */
 	static const char *const folders[] = { "/proc/thread-self/", "/proc/self/" };
 	char path[64];
 	int rc = -ENOSYS;
@@ -117,11 +118,12 @@ int os_vma_open(const char *name)
 		fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 		if (fd > STDERR_FILENO)
 			return fd;
-		/* ENOENT would mean "nothing is mapped there" */
+		/* ENOENT would mean "nothing is mapped" */
 		rc = fd < 0 && errno != ENOENT ? -errno : -ENOSYS;
 		if (fd < 0)
 			continue;
-		/* The program closed its standard streams; what it prints must not go to us. */
+		/* The program has closed its standard streams; its output must not land in this
+		 * descriptor. */
 		high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		rc = high < 0 ? -errno : high;
 		syscall(SYS_close, fd);
@@ -140,7 +142,8 @@ void os_vma_classify(struct os_vma *v, const char *name)
 		v->is_special = true;
 }
 
-/* The page size from smaps, which has the lines of maps in it. 0 when it cannot tell. */
+/* Reads the page size from smaps, which contains the lines of maps. Returns: bytes, or 0 when it is
+ * unknown. */
 static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
 {
 	static const char key[] = "KernelPageSize:";
@@ -171,7 +174,7 @@ static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
 	return kib << 10;
 }
 
-/* Lines from addr on, until visit says that it has seen enough. */
+/* Visits the mappings from addr on until `visit` returns false. */
 static int scan(uint64_t addr, os_vma_visit *visit, void *arg)
 {
 	struct reader r = { .fd = os_vma_open("maps") };
@@ -190,7 +193,7 @@ static int scan(uint64_t addr, os_vma_visit *visit, void *arg)
 			continue;
 		if (!v.inode)
 			os_vma_classify(&v, name);
-		/* hugetlbfs always has an inode, and whole huge pages */
+		/* hugetlbfs mappings have an inode and whole huge pages */
 		if (!v.inode || v.start % SMALLEST_HUGE || v.end % SMALLEST_HUGE)
 			v.page_bytes = OS_PAGE;
 		if (!visit(&v, arg))

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * progress: who should be working now. Collectives go on while the programs compute; whether
- * anybody has to be disturbed for that, and who, is one pure function of a few facts. It knows
- * nobody: who asks says what it sees, and does what it is told.
+ * progress: decides who should work on active collectives while the programs compute. One pure
+ * function maps a few facts to an action; the caller collects the facts and carries out the action.
  *
- *   who asks           when                                          what it may be told
- *   PROGRESS_DETACHER    a rank has published its side of something,    leave it, tell or wake a
- * mover, feed the channel and goes back to its program PROGRESS_WAITER    a rank waits in a call,
- * and has moved nothing  leave it, call a process, lend its CPU PROGRESS_SHARER    a mover has
- * taken one piece of several         leave it, wake another mover PROGRESS_MOVER     a mover has
- * nothing in its hands               take, look for a while, sleep until told
+ *   caller             when                                     possible actions
+ *   PROGRESS_DETACHER  a rank has published a collective and    nothing, announce it, wake a mover,
+ *                      returns to its program                   feed the channel
+ *   PROGRESS_WAITER    a rank waits in a call and has moved     nothing, wake a peer's process,
+ *                      nothing                                  lend its CPU
+ *   PROGRESS_SHARER    a mover has claimed one fragment of      nothing, wake another mover
+ *                      several
+ *   PROGRESS_MOVER     a mover has nothing to do                claim, poll for a while, sleep
  *
- * Movers are those that are no ranks: the threads of the job's worker process (worker/), and the
- * channel of this process (engine/). They run at idle priority on CPUs that no rank of the job
- * uses.
+ * Movers are the threads of the job's worker process (worker/) and the channel of this process
+ * (engine/). They run at idle priority on CPUs that no rank of the job uses.
  *
- * What always holds (test/unit/test_progress.c, over all facts):
- * - Nothing is pending: nobody is woken, told, called, fed or lent a CPU; movers sleep without
- * time-outs once the short time is over in which they look by themselves.
- * - No CPU is idle: no mover is given anything, so that none displaces a rank that computes. The
- * ranks do the work in their calls, as they would without movers.
- * - Somebody already looks for work: nobody is woken. Nor is anybody for work that takes less than
- * a wake-up costs, or that ranks which wait for it do anyway, unless it is long enough for one
- * more.
- * - Nobody is called but by a rank that has waited in vain for long, for what only the called
- * process can do.
+ * Invariants (test/unit/test_progress.c, over all facts):
+ * - With nothing pending, nobody is woken, fed or lent a CPU, and movers sleep without a time-out
+ *   once their polling time is over.
+ * - With no idle CPU, no mover gets work, so that none displaces a rank that computes. The ranks do
+ *   the work in their calls, as they would without movers.
+ * - While a mover polls, no mover is woken. Nor is one woken for work that takes less than a
+ *   wake-up costs, or that waiting ranks do anyway, unless it is long enough for one more mover.
+ * - A peer's process is woken only by a rank that has waited in vain for long, for work that only
+ *   that process can do.
  *
- * Pure: no memory, no clock, no system call; any thread, signal handlers too. What it costs: some
- * nanoseconds, and only where something is pending.
+ * Threads: any, also in signal handlers. Cost: some nanoseconds, and only where something is
+ * pending.
+ * Never: allocates, reads a clock, makes a system call.
  */
 #ifndef SLUICE_PROGRESS_H
 #define SLUICE_PROGRESS_H
@@ -37,66 +37,61 @@
 
 enum progress_asker { PROGRESS_DETACHER, PROGRESS_WAITER, PROGRESS_SHARER, PROGRESS_MOVER };
 
-/* As far as who asks can see; what means nothing to it is zero. */
+/* The facts that the caller can see; facts without a meaning for it are zero. */
 struct progress_facts {
 	enum progress_asker asker;
-	/* the work */
-	uint64_t work_ns; /* what one mover would take for what movers can take now; 0: there is
-			     nothing */
-	bool has_waiters; /* ranks that have nothing to do but wait for it are doing it (LEAVER) */
-	bool needs_peer;   /* what is waited for may go on in another process only, which may be
-			     computing (WAITER) */
-	uint64_t late_ns; /* for how long a mover should have been done with what it took; 0: none
-			     is late (WAITER) */
-	/* those who could do it */
-	bool has_process;    /* the worker process serves this communicator, and lives */
+	/* The work. */
+	/* time that one mover needs for the work that movers can do now; 0: none */
+	uint64_t work_ns;
+	bool has_waiters; /* DETACHER: ranks with nothing else to do are working on it */
+	bool needs_peer;   /* WAITER: only another process, which may be computing, can go on */
+	uint64_t overdue_ns; /* WAITER: how long a mover's copy is overdue; 0: not at all */
+	/* The movers. */
+	bool has_process;    /* the worker process lives and serves this communicator */
 	bool has_channel;
-	bool has_cpu;        /* some CPU is not used by any rank */
-	bool is_forced;      /* the user wants them to do it, worth it or not */
-	uint32_t looking;    /* threads of the worker process that look for work by themselves */
-	uint32_t asleep;     /* ... that have to be woken */
-	/* the wait */
-	bool is_stuck;       /* nothing has moved for a millisecond (WAITER) */
-	uint64_t look_ns;    /* for how long it may look for work before it sleeps (MOVER):
-				progress_poll_ns() */
+	bool has_cpu;        /* some CPU is used by no rank */
+	bool is_forced;      /* the user wants movers whatever they cost */
+	uint32_t polling;    /* threads of the worker process that poll for work */
+	uint32_t asleep;     /* threads of the worker process that sleep */
+	/* The wait. */
+	bool is_stuck;       /* WAITER: nothing has moved for a millisecond */
+	uint64_t poll_ns; /* MOVER: how long it may poll before it sleeps, see progress_poll_ns() */
 };
 
 enum progress_action {
-	PROGRESS_NOTHING, /* nobody is disturbed: it is nothing, it is being done, or ranks do it in
-			   their calls */
-	PROGRESS_ANNOUNCE,  /* what there is to do is announced to movers that are awake */
-	PROGRESS_WAKE,  /* ... to one that sleeps */
-	PROGRESS_FEED,  /* this process's channel gets it */
-	PROGRESS_WAKE_PEER,  /* the process that alone can go on */
-	PROGRESS_LEND,  /* the asker's CPU to the mover that is late, for a moment */
-	PROGRESS_CLAIM,  /* a piece of it, now */
-	PROGRESS_POLL,  /* for work, look_ns long */
-	PROGRESS_SLEEP, /* until told */
+	PROGRESS_NOTHING, /* there is no work, or others do it, or ranks do it in their calls */
+	PROGRESS_ANNOUNCE,  /* announce the work to movers that are awake */
+	PROGRESS_WAKE,  /* announce the work and wake a mover */
+	PROGRESS_FEED,  /* give the work to this process's channel */
+	PROGRESS_WAKE_PEER,  /* wake the process that alone can go on */
+	PROGRESS_LEND,  /* lend this CPU to the overdue mover for a moment */
+	PROGRESS_CLAIM,  /* claim a fragment now */
+	PROGRESS_POLL,  /* poll for work, poll_ns long */
+	PROGRESS_SLEEP, /* sleep until woken */
 };
 
 struct progress_choice {
 	enum progress_action action;
-	const char *reason; /* a sentence without an end */
+	const char *reason; /* a sentence without a full stop */
 };
 
 struct progress_choice progress_decide(const struct progress_facts *f);
 
-/* Will somebody who is no rank do it? */
+/* Returns: true when a mover will do the work. */
 static inline bool progress_has_mover(enum progress_action a)
 {
 	return a == PROGRESS_ANNOUNCE || a == PROGRESS_WAKE || a == PROGRESS_FEED;
 }
 
-/* What the decision turns on. */
-#define PROGRESS_WAKE_NS 10000u     /* what waking a sleeper takes who wakes it */
-#define PROGRESS_LATENCY_NS 50000u  /* ... and how long it takes until that runs */
-#define PROGRESS_SHARE_NS 18000u    /* a mover's first piece of what is worth a second one */
-#define PROGRESS_POLL_MIN_NS 20000u /* to look for less saves nothing */
+/* Measured thresholds. */
+#define PROGRESS_WAKE_NS 10000u     /* cost of a futex wake for the waker */
+#define PROGRESS_LATENCY_NS 50000u  /* time from the wake until the sleeper runs */
+/* duration of a mover's first fragment that is worth a second mover */
+#define PROGRESS_SHARE_NS 18000u
+#define PROGRESS_POLL_MIN_NS 20000u /* polling for less saves nothing */
 
-/*
- * How long a mover looks for work after it has done what it found, when it was ready to look for
- * look_ns after the last, and the next came gap_ns after that. Pure.
- */
-uint64_t progress_poll_ns(uint64_t look_ns, uint64_t gap_ns, uint64_t max_ns);
+/* Returns: how long a mover polls for work after its last. poll_ns: the present value; gap_ns: the
+ * time from the end of the previous work to the next; max_ns: the maximum. A pure function. */
+uint64_t progress_poll_ns(uint64_t poll_ns, uint64_t gap_ns, uint64_t max_ns);
 
 #endif

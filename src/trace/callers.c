@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs in Fortran call MPI_Bcast through functions of the MPI's, each of which serves all
- * places of the program. The place that a person wants to see is where those were called:
+ * Fortran programs call MPI_Bcast through functions of the MPI library, each of which serves all
+ * places of the program. The user wants the place that called them:
  *
- *   program ---> mpi_bcast_f08_ (libmpi_usempif08) ---> mpi_bcast_ (libmpi_mpifh) ---> MPI_Bcast,
- * ours slot with the address: 2                 slot 1                         slot 0
+ *   program ---> mpi_bcast_f08_ (libmpi_usempif08) ---> mpi_bcast_ (libmpi_mpifh) ---> MPI_Bcast
+ *   stack slot with the return address: 2                 1                              0
  *
- * The stack is unwound once for each address that calls return to. Afterwards the slots are read,
- * since the way from one to the next depends on the address in it alone: that function's frame is
- * as large each time.
+ * The stack is unwound once for each return address. Later calls read the slots only: the distance
+ * from one slot to the next depends only on the address in it, as a function's frame always has the
+ * same size.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -19,18 +19,18 @@
 
 enum { HOPS = 1024, MOST_FRAMES = 8, WAYS = 2 };
 
-/* An address that calls return to. Written once, by who has entered it. */
+/* A return address. Written once, by the thread that enters it. */
 struct hop {
 	_Atomic uint64_t key;
-	_Atomic uint32_t way; /* bytes to the slot of its caller; IS_PROGRAM: it has none that is
-				 asked for; 0: not known yet */
-	_Atomic uint32_t at[WAYS]; /* of one that our functions return to: its slot, from the frame
-				      that was given; 0 none */
+	/* bytes to the slot of its caller; IS_PROGRAM: the program itself; 0: unknown */
+	_Atomic uint32_t way;
+	/* for a return address of Sluice's functions: its slot, relative to `frame`; 0: none */
+	_Atomic uint32_t at[WAYS];
 };
 #define IS_PROGRAM 1u
 static struct hop hops[HOPS];
 
-/* NULL: the table is full. */
+/* Returns: NULL when the table is full. */
 static struct hop *hop_of(uint64_t address)
 {
 	bool is_new;
@@ -59,7 +59,7 @@ static void set_way(uint64_t address, uint32_t way)
 		atomic_store_explicit(&h->way, way, memory_order_release); /* partner: way_of() */
 }
 
-/* Of the MPI's own libraries, or of ours. */
+/* Returns: true for an address in the MPI library or in Sluice. */
 static bool is_of_mpi(uint64_t address)
 {
 	const char *path, *name;
@@ -75,7 +75,8 @@ static bool is_of_mpi(uint64_t address)
 
 /* ---- unwinding --------------------------------------------------------------------------- */
 
-/* The library that glibc's backtrace() uses too; not linked, as other programs need it not. */
+/* libgcc_s, which glibc's backtrace() uses too; loaded at run time, as most programs do not need
+ * it. */
 struct unwinder {
 	_Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
 	_Unwind_Word (*ip)(struct _Unwind_Context *);
@@ -84,18 +85,19 @@ struct unwinder {
 
 struct walk {
 	struct unwinder unwinder;
-	uint64_t site, from, to; /* slot of the last address; what is beyond it and below `to` is
-				    the next frame's */
-	uint64_t last;           /* address that was seen last, 0 before the site */
+	/* slot of the last address; the bytes from it up to `to` belong to the next frame */
+	uint64_t site, from, to;
+	uint64_t last;           /* the last address seen; 0 before the call site */
 	uint64_t at_site;        /* slot 0 */
-	uint64_t program;        /* what is looked for */
+	uint64_t program;        /* the result */
 	int frames;
 };
 
-/* Reads the stack of functions that have not returned, which is nobody's variable. */
+/* Reads frames of functions that have not returned, which hold no variables of this function. */
 #define READS_STACK __attribute__((no_sanitize("address")))
 
-/* The slot that holds the address; the return address lies at the upper end of a frame. 0: none. */
+/* Finds the slot that holds the address. A return address lies at the upper end of a frame.
+ * Returns: 0 when there is none. */
 READS_STACK static uint64_t find_slot(uint64_t from, uint64_t to, uint64_t address)
 {
 	for (uint64_t at = to & ~(uint64_t)7; at >= from + 8; at -= 8)
@@ -177,7 +179,7 @@ static uint64_t unwind(uint64_t site, uint64_t frame)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* From slot to slot. 0: something on the way is not known. */
+/* Follows the slots. Returns: the address in the program, or 0 when a hop is unknown. */
 READS_STACK static uint64_t follow(uint64_t slot)
 {
 	for (int i = 0; i < MOST_FRAMES; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of the program: one record each, but of small ones, which are counted. */
+/* The calls of the program. Each gets a record, except small ones, which are counted. */
 #include "trace/private.h"
 
-/* After TRACE_ALWAYS_TIMED, one of so many small calls of a site in a thread is recorded. */
+/* After TRACE_ALWAYS_TIMED small calls of a site in a thread, one in this many is recorded. */
 enum { OF_MANY = 64, OF_VERY_MANY = 1024, VERY_MANY = 65536 };
 
 __thread struct trace_current trace_current __attribute__((tls_model("initial-exec")));
@@ -26,8 +26,8 @@ void trace_call_begin_on(const char *name, const void *site, const void *frame)
 	c->why = c->early_why = NULL;
 	c->is_early = c->is_begun = false;
 	c->record.begin = trace_ticks();
-	atomic_signal_fence(memory_order_seq_cst); /* what a handler copies is in a call that has
-						      begun, or in none */
+	/* a handler's copies belong to a call that has begun, or to none */
+	atomic_signal_fence(memory_order_seq_cst);
 	c->depth = 1;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mapped file and its chunks. A store to a mapped page for which the disk has no room kills the
- * process, so each chunk's blocks are allocated, by a call that can fail, before it is written.
+ * The mapped file and its chunks. A store to a mapped page for which the disk has no space kills
+ * the process. So a call that can fail allocates the blocks of each chunk before anything is
+ * written.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@ void file_read_clocks(uint64_t *out_ticks, uint64_t *out_ns)
 {
 	uint64_t shortest = UINT64_MAX;
 
-	for (int i = 0; i < 3; i++) { /* in between this thread may lose its CPU */
+	for (int i = 0; i < 3; i++) { /* the thread may lose its CPU between the two reads */
 		uint64_t ticks = trace_ticks(), ns = os_now_ns(), after = trace_ticks();
 
 		if (after - ticks >= shortest)
@@ -31,7 +32,7 @@ void file_read_clocks(uint64_t *out_ticks, uint64_t *out_ns)
 	}
 }
 
-/* By writing, where the file system cannot allocate. */
+/* For file systems that cannot allocate blocks. */
 static int fill_with_zeros(uint64_t at, uint64_t bytes)
 {
 	static const char zeros[4096];
@@ -172,7 +173,7 @@ static int create(const char *path)
 		goto remove;
 	}
 	trace_file.base = base;
-	madvise(base, bytes, MADV_DONTFORK); /* a child has no business there */
+	madvise(base, bytes, MADV_DONTFORK); /* a child does not trace */
 	h = base;
 	h->version = TRACE_VERSION;
 	h->header_bytes = TRACE_HEADER_BYTES;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread's records: chunks in a row, the oldest used again when the file is full. A handler of
- * ours may interrupt its own thread here: places are taken by an atomic add, and a handler that
- * comes while its thread changes chunks drops what it would have written.
+ * The records of a thread, in a chain of chunks whose oldest is reused when the file is full. A
+ * signal handler may interrupt its own thread here: an atomic addition claims the place of a
+ * record, and a handler that interrupts a change of chunks drops its record.
  */
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,13 +10,13 @@
 #include "trace/private.h"
 
 struct ring {
-	struct trace_chunk *chunk;  /* being filled */
-	_Atomic uint32_t used;      /* records of it that were taken, and more */
+	struct trace_chunk *chunk;  /* the current chunk */
+	_Atomic uint32_t used;      /* claimed records; may exceed the chunk */
 	struct trace_chunk *oldest;
 	struct trace_totals *totals;
 	uint32_t thread, turn;
 	_Atomic bool is_changing;
-	bool is_refused;            /* it has no chunk, and the file has none */
+	bool is_refused;            /* there was no chunk for this thread */
 };
 static __thread struct ring ring __attribute__((tls_model("initial-exec")));
 
@@ -62,7 +62,7 @@ static struct trace_record *drop(void)
 	return NULL;
 }
 
-/* is_held: no record may make room. */
+/* is_held: overwrite no record */
 static struct trace_record *take(uint32_t records, bool is_held)
 {
 	uint32_t i;
@@ -75,7 +75,7 @@ static struct trace_record *take(uint32_t records, bool is_held)
 	if (base_unlikely(i + records > TRACE_RECORDS_PER_CHUNK)) {
 		if (is_held)
 			return drop();
-		/* this thread's handlers see the flag, nobody else looks */
+		/* read by handlers of this thread only */
 		atomic_store_explicit(&ring.is_changing, true, memory_order_relaxed);
 		atomic_signal_fence(memory_order_seq_cst);
 		add_chunk();
@@ -128,7 +128,7 @@ void totals_add(uint16_t site, const struct trace_totals *more)
 		t->calls += more->calls;
 		t->bytes += more->bytes;
 		t->ticks += more->ticks;
-		t->taken += more->taken;
+		t->admitted += more->admitted;
 		t->early += more->early;
 	} else {
 		atomic_fetch_add_explicit(&file_header()->uncounted, more->calls,
@@ -142,6 +142,7 @@ void totals_add_call(const struct trace_record *r)
 	totals_add(r->call.site, &(struct trace_totals){ .calls = 1,
 							 .bytes = r->call.bytes,
 							 .ticks = r->end - r->begin,
-							 .taken = r->call.outcome >= TRACE_ADMITTED,
+							 .admitted =
+								 r->call.outcome >= TRACE_ADMITTED,
 							 .early = r->call.outcome == TRACE_EARLY });
 }

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls in a loop are like one another, and memory that has never been written costs more than all
- * else of a record: 4 us a page, 60 ns a record. A thread remembers what it wrote last for some
- * places. The second call that is like the one before begins a row, a TRACE_TEMPLATE and its
- * TRACE_REPEATS, in which each takes 8 bytes. Their sums are added to the totals when the row ends;
- * those of one that has not ended are the reader's to add.
+ * Calls in a loop have the same properties, and the first write to a page costs more than all else:
+ * 4 us per page, 60 ns per record. A thread remembers its last record for some places. The second
+ * call with the properties of the first begins a row: a TRACE_TEMPLATE and its TRACE_REPEATS, in
+ * which each call takes 8 bytes. The sums of a row are added to the totals when the row ends; the
+ * reader adds those of an unfinished row.
  *
- * A copy of 64 KiB sends all else out of the first cache: what a call needs is in few lines, and
- * fetched in time.
+ * A copy of 64 KiB evicts everything else from the first-level cache, so the data of a call lies in
+ * few lines and is prefetched.
  */
 #include "trace/private.h"
 
 enum { RECENT = 8, ROOM = TRACE_REPEAT_RECORDS * TRACE_REPEATS_PER_RECORD };
 
 struct trace_recent {
-	uint64_t key;              /* of the place; 0: none */
+	uint64_t key;              /* key of the place; 0: unused */
 	struct trace_record
 		*like; /* in the file: a TRACE_CALL, or a TRACE_TEMPLATE with its row; NULL: none */
 	const char *why, *early_why;
 	uint64_t begin, op;        /* of the last call */
 	uint16_t site;
-	uint16_t used;             /* of the row; ROOM: all, or there is none */
+	uint16_t used;             /* used places of the row; ROOM: full, or no row */
 } __attribute__((aligned(BASE_CACHE_LINE)));
 static __thread struct trace_recent recent[RECENT] __attribute__((tls_model("initial-exec")));
 
@@ -51,7 +51,7 @@ static void count_row(const struct trace_record *alike)
 		row.ticks += repeat & (TRACE_REPEAT_MOST_TICKS - 1);
 	}
 	row.bytes = row.calls * alike->call.bytes;
-	row.taken = alike->call.outcome == TRACE_ADMITTED ? (uint32_t)row.calls : 0;
+	row.admitted = alike->call.outcome == TRACE_ADMITTED ? (uint32_t)row.calls : 0;
 	totals_add(alike->call.site, &row);
 }
 
@@ -59,7 +59,8 @@ static void end_row(struct trace_recent *p)
 {
 	bool was_held = record_hold(true);
 
-	if (p->like && atomic_load_explicit(&p->like->type, memory_order_relaxed) == TRACE_TEMPLATE) {
+	if (p->like &&
+	    atomic_load_explicit(&p->like->type, memory_order_relaxed) == TRACE_TEMPLATE) {
 		count_row(p->like);
 		p->like->flags |= TRACE_IS_COUNTED;
 	}
@@ -91,7 +92,7 @@ static void enter(struct trace_recent *p, const char *name, const void *address)
 struct trace_recent *repeats_find(const char *name, const void *address, const void *frame,
 				  uint16_t *out_site)
 {
-	static _Atomic bool has_passages; /* calls come through functions of the MPI's */
+	static _Atomic bool has_passages; /* calls come through functions of the MPI library */
 	struct trace_recent *p;
 	uint64_t key;
 
@@ -130,7 +131,7 @@ void repeats_follow(struct trace_recent *p, struct trace_record *r, const char *
 
 static bool has_moved(const struct trace_record *r) { return r->call.moved || r->call.edges; }
 
-/* But for how much: see moved_index(). */
+/* Compares everything but the amount, which moved_index() handles. */
 static bool has_moved_alike(const struct trace_record *a, const struct trace_record *b)
 {
 	if (!has_moved(a) || !has_moved(b))
@@ -149,7 +150,7 @@ static bool is_alike(const struct trace_record *a, const struct trace_record *b)
 	       has_moved_alike(a, b);
 }
 
-/* 0: it does not fit. */
+/* Returns: 0 when the call does not fit. */
 static uint64_t repeat_of(const struct trace_recent *p, const struct trace_record *r)
 {
 	uint64_t begin = r->begin - p->begin, ticks = r->end - r->begin, op = r->call.op - p->op;
@@ -162,10 +163,10 @@ static uint64_t repeat_of(const struct trace_recent *p, const struct trace_recor
 	       op * (TRACE_REPEAT_MOST_TICKS * TRACE_REPEAT_MOST_BEGIN);
 }
 
-/* False: there is no room, which has been counted. */
+/* Returns: false when there is no room; the call has been counted. */
 static bool begin_row(struct trace_recent *p)
 {
-	struct trace_record alike = *p->like; /* it may make room now */
+	struct trace_record alike = *p->like; /* a copy, as record_begin_row() may overwrite it */
 	struct trace_record *row = record_begin_row(1 + TRACE_REPEAT_RECORDS);
 
 	end_row(p);
@@ -184,8 +185,8 @@ static bool begin_row(struct trace_recent *p)
 	return true;
 }
 
-/* 1 + the record of the row that says how much the call has moved, for the first that has; 0
- * nothing; -1: no record is left. */
+/* Returns: 1 + the index of the row's record with the same `moved`, 0 when nothing moved, -1 when
+ * no record is free. */
 static int moved_index(struct trace_record *alike, const struct trace_record *r)
 {
 	struct trace_repeats *row = repeats_after(alike);
@@ -203,7 +204,7 @@ static int moved_index(struct trace_record *alike, const struct trace_record *r)
 	return -1;
 }
 
-/* The first call that has moved something says for all from where to where, and by what. */
+/* The first call that moved something sets peer, direction and mover of all. */
 static void note_moved(struct trace_record *alike, const struct trace_record *r)
 {
 	if (has_moved(r) && !has_moved(alike)) {

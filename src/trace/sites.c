@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where in the program a call was made, and in which loaded file that lies, as the file of a
- * process that has died must tell without it. */
+/* The place of a call in the program and the loaded file that contains it, as the trace must
+ * identify them when the process is gone. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "trace/private.h"
 
-/* 1 + index of the module whose image begins at `base`, 0 when the table is full. */
+/* Returns: 1 + the index of the module loaded at `base`, or 0 when the table is full. */
 static uint16_t module_index(const char *path, uint64_t base)
 {
 	struct trace_module *all = file_modules();
@@ -18,7 +18,7 @@ static uint16_t module_index(const char *path, uint64_t base)
 	for (i = 0; i < base_min_u64(count, TRACE_MODULES); i++)
 		if (all[i].base == base && all[i].path[0])
 			return (uint16_t)(i + 1);
-	/* two threads may enter the same module twice: no harm */
+	/* two threads may enter one module twice, without harm */
 	i = atomic_fetch_add_explicit(&file_header()->module_count, 1, memory_order_acq_rel);
 	if (i >= TRACE_MODULES)
 		return 0;

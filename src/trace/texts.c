@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Constant sentences of the library's, by their addresses. Inserted once, found by any thread. */
+/* Constant sentences of Sluice, by address. Entered once, found by any thread. */
 #include <string.h>
 
 #include "trace/private.h"
@@ -55,7 +55,7 @@ static uint8_t look_up(const char *text)
 	return (uint8_t)k;
 }
 
-/* A thread says the same again and again. */
+/* A thread mostly uses the same text again. */
 uint8_t text_index(const char *text)
 {
 	static __thread const char *last __attribute__((tls_model("initial-exec")));
@@ -64,7 +64,7 @@ uint8_t text_index(const char *text)
 	if (!text)
 		return 0;
 	if (base_unlikely(text != last)) {
-		last = NULL; /* a handler of ours may come in between */
+		last = NULL; /* a handler may interrupt here */
 		atomic_signal_fence(memory_order_seq_cst);
 		index = look_up(text);
 		atomic_signal_fence(memory_order_seq_cst);

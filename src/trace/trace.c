@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start and stop, and what happens besides calls: copies, touches, ends, spans. */
+/* Start and stop; records other than calls: copies, touches, ends, spans. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -52,8 +52,7 @@ void trace_guard(const char *name)
 
 /* ---- copies ------------------------------------------------------------------------------ */
 
-/* Short copies come in numbers, and time counts most there: those of one transfer share a record.
- */
+/* Short copies are many, and their cost matters most: those of one transfer share a record. */
 static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
 {
 	if (!last || last->begin ||
@@ -67,13 +66,13 @@ static bool add_to_last(struct trace_record *last, const struct trace_copy *c)
 	return true;
 }
 
-/* One partner of a call, and one direction. */
+/* A call's record has one peer and one direction. */
 static bool is_of_peer(struct trace_record *r, const struct trace_copy *c)
 {
 	bool is_to_peer = c->dst != r->rank;
 	int peer = is_to_peer ? c->dst : c->src;
 
-	/* what is combined comes from all */
+	/* a reduction reads the contributions of all ranks */
 	if (is_to_peer && c->src != r->rank && c->src != TRACE_FROM_ALL)
 		return false;
 	if (r->call.moved || r->call.edges)
@@ -101,8 +100,7 @@ static bool add_fragment(struct trace_record *r, const struct trace_copy *c)
 	return true;
 }
 
-/* What a rank copies in its call from one partner, or to it, and from itself to itself, is in the
- * call's record. */
+/* Copies of a rank in its call, with one peer and with itself, go into the call's record. */
 static bool add_to_call(const struct trace_copy *c)
 {
 	struct trace_record *r = &trace_current.record;
@@ -131,7 +129,7 @@ uint64_t trace_row_begin_on(const void *row, uint64_t op)
 	uint64_t now = trace_ticks();
 
 	if (atomic_load_explicit(&trace_current.is_changing, memory_order_relaxed))
-		return now; /* of no row */
+		return now; /* belongs to no row */
 	trace_row_end_on(now);
 	trace_current.row.record = NULL;
 	trace_current.row.has_followers = false;
@@ -145,7 +143,7 @@ static bool is_in_row(const struct trace_copy *c)
 	return c->row && trace_current.row.of == c->row && trace_current.row.op == c->op;
 }
 
-/* False: it needs a record of its own. */
+/* Returns: false when the copy needs a record of its own. */
 static bool add_to_row(const struct trace_copy *c)
 {
 	struct trace_record *r = trace_current.row.record;
@@ -160,7 +158,7 @@ static bool add_to_row(const struct trace_copy *c)
 	return true;
 }
 
-/* True: it is in an earlier record. */
+/* Returns: true when an earlier record has taken the copy. */
 static bool add_to_earlier(uint64_t since, const struct trace_copy *c)
 {
 	bool is_added;
@@ -168,7 +166,7 @@ static bool add_to_earlier(uint64_t since, const struct trace_copy *c)
 	if (since > TRACE_FOLLOWS ||
 	    atomic_load_explicit(&trace_current.is_changing, memory_order_relaxed))
 		return false;
-	/* only handlers of this thread look at it */
+	/* read by handlers of this thread only */
 	atomic_store_explicit(&trace_current.is_changing, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	is_added =
@@ -227,20 +225,20 @@ void trace_touch_on(struct trace_name call, uint64_t begin_ns, uintptr_t address
 	record_end(r, TRACE_TOUCH, TRACE_IN_NS | (is_write ? TRACE_IS_WRITE : 0));
 }
 
-void trace_detached_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
-		   uint32_t touches, bool is_called)
+void trace_detached_on(struct trace_name call, uint64_t detached_ns, uint64_t wanted_ns,
+		       uint64_t waited_ns, uint32_t touches, bool is_called)
 {
 	struct trace_record *r = record_begin();
 
 	if (!r)
 		return;
-	r->begin = left_ns;
+	r->begin = detached_ns;
 	r->end = os_now_ns();
-	r->left.wanted = wanted_ns;
-	r->left.waited = waited_ns;
-	r->left.touches = touches;
-	r->left.id = call.id;
-	r->left.caller = call.thread;
+	r->detached.wanted = wanted_ns;
+	r->detached.waited = waited_ns;
+	r->detached.touches = touches;
+	r->detached.id = call.id;
+	r->detached.caller = call.thread;
 	record_end(r, TRACE_DETACHED, TRACE_IN_NS | (is_called ? TRACE_BY_CALL : 0));
 }
 

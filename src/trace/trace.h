@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trace: what each collective of this process did and why, as records in a mapped file (format.h).
- * On with SLUICE_TRACE, which `sluice trace` sets; `sluice trace report` reads the files.
+ * trace: records what each collective of this process did and why, in a mapped file (format.h).
+ * SLUICE_TRACE turns it on, which `sluice trace` sets; `sluice trace report` reads the files.
  *
- *   rt      trace_start ... trace_stop
- *   mpi     trace_call_begin ... trace_call_end       one record a call; trace_small for small ones
- *   rt      trace_region, trace_early_reason, trace_detached, trace_touch
- *   mpi     trace_request, trace_request_poll ... trace_request_poll_end, trace_request_end     a request, from its call to
- * its end exec    trace_op                                   which collective of which group it is
- *   xfer, reduce  trace_copied                           who moved or combined which fragment when
+ *   rt            trace_start ... trace_stop
+ *   mpi           trace_call_begin ... trace_call_end   one record per call; trace_small_*
+ *   rt            trace_admitted, trace_early_reason, trace_detached, trace_touch
+ *   mpi           trace_request, trace_request_poll ... trace_request_poll_end, trace_request_end
+ *                                                       a request, from its call to its end
+ *   exec          trace_op                              number of the collective in its group
+ *   xfer, reduce  trace_copied                          who moved or reduced a fragment
  *
- * Hooks of other folders are single lines. Off, each is one predictable branch; on, a call costs
- * two readings of the processor's counter and, in a loop, 12 bytes of the file. No hook takes a
- * lock, allocates memory or fails; all but start, stop and call_begin are async-signal-safe. Each
- * thread writes into chunks of its own; texts must be constants, as their addresses stand for them.
+ * A hook in another folder is one line. With tracing off it is one predictable branch; with tracing
+ * on a call costs two reads of the time-stamp counter and, in a loop, 12 bytes of the file. No hook
+ * takes a lock, allocates memory or fails. Each thread writes into chunks of its own. Texts must be
+ * constants, as their addresses identify them.
  *
- * A forked child is not traced: the file is its parent's.
+ * Signals: all hooks but trace_start, trace_stop and trace_call_begin are async-signal-safe.
+ * Fork: a child is not traced; the file belongs to its parent.
  */
 #ifndef SLUICE_TRACE_H
 #define SLUICE_TRACE_H
@@ -24,24 +26,24 @@
 #include "os/os.h"
 #include "trace/format.h"
 
-extern bool trace_on; /* written by start and stop, and in a forked child */
+extern bool trace_on; /* written by trace_start, trace_stop and a forked child */
 static inline bool trace_is_on(void) { return base_unlikely(trace_on); }
 
-/* Open the file in the folder SLUICE_TRACE; a failure is one line, and nothing is traced. Once,
- * before collectives. */
+/* Opens the file in the folder SLUICE_TRACE, once, before the first collective. A failure is one
+ * message, and nothing is traced. */
 void trace_start(int world_rank);
-/* The file is complete. No thread is inside a traced call. */
+/* Completes the file. No thread may be inside a traced call. */
 void trace_stop(void);
 
-/* The time, as records of calls, copies and requests have it. */
+/* The time in records of calls, copies and requests. */
 uint64_t trace_ticks(void);
 
 /* ---- calls (mpi/) ------------------------------------------------------------------------ */
 
 /*
- * A call of `name` begins, which returns to `site`, or to where that function of the MPI's was
- * called (Fortran). Calls do not nest: an inner one is not traced. frame: where the stack is; one
- * that was begun below it was left by longjmp(), as error handlers do.
+ * Begins a call of `name` that returns to `site`, or (Fortran) to the caller of the MPI library's
+ * function. Calls do not nest: an inner call is not traced. frame: position on the stack; a call
+ * begun below it was left by longjmp(), as error handlers do.
  */
 void trace_call_begin_on(const char *name, const void *site, const void *frame);
 void trace_call_end_on(int rc);
@@ -50,22 +52,23 @@ static inline void trace_call_begin(const char *name, const void *site, const vo
 	if (trace_is_on())
 		trace_call_begin_on(name, site, frame);
 }
-/* rc: what the call returns to the program. Returns rc. */
+/* rc: the result of the call. Returns: rc. */
 static inline int trace_call_end(int rc)
 {
 	if (trace_is_on())
 		trace_call_end_on(rc);
 	return rc;
 }
-/* Why the current call goes to the host MPI; the first reason counts. Returns false. */
+/* Sets the reason why the host MPI executes the current call; the first one counts. Returns:
+ * false. */
 static inline bool trace_rejected(const char *why);
-/* One rank's message in it. */
+/* Sets the bytes of one rank's message in the current call. */
 static inline void trace_bytes(uint64_t bytes);
 
 /*
- * A call below the threshold. Counted exactly; one of many is timed and recorded: *out_since is
- * then not 0 and trace_small_end() is to be called after it. type: handle of a predefined datatype,
- * whose size `size_of` tells when it is not known yet.
+ * Counts a call below the threshold, and times and records a sample. type: handle of a predefined
+ * datatype; size_of: returns its size when it is not known yet. Returns: 0, or a value for
+ * trace_small_end().
  */
 uint64_t trace_small_begin(const char *name, const void *site, const void *frame, uint64_t count,
 			   uintptr_t type, uint64_t (*size_of)(uintptr_t type));
@@ -73,25 +76,25 @@ void trace_small_end(uint64_t since);
 
 /* ---- a call that was taken (rt/, exec/) -------------------------------------------------- */
 
-/* What this thread copies now (see trace_row_begin()). */
+/* The row of copies of this thread, see trace_row_begin(). */
 struct trace_row {
-	const void *of;               /* NULL: no row is open */
+	const void *of;               /* the transfer; NULL: no row is open */
 	uint64_t op;
 	struct trace_record *record;
-	bool has_followers;           /* its end is not known yet */
+	bool has_followers;           /* the record's end is not known yet */
 };
 
-/* The call of this thread that is traced now, and what it copies. */
+/* The traced call of this thread, and its copies. */
 struct trace_recent;
 struct trace_current {
 	struct trace_record record;
 	const char *why, *early_why;
 	const void *frame;
-	struct trace_recent *recent;  /* what was written last from its place */
+	struct trace_recent *recent;  /* the last record of its place */
 	uint32_t depth;
 	bool is_early, is_begun;
-	_Atomic bool is_held;         /* what has been written stays where it is */
-	_Atomic bool is_changing;     /* a handler that comes now has records of its own */
+	_Atomic bool is_held;         /* no record may be overwritten */
+	_Atomic bool is_changing;     /* a handler that interrupts now writes records of its own */
 	struct trace_row row;
 	struct trace_record *last_copy;
 } __attribute__((aligned(BASE_CACHE_LINE)));
@@ -117,13 +120,13 @@ static inline void trace_admitted(enum trace_region region, int root, bool is_ro
 	trace_current.record.root = (uint16_t)root;
 	trace_current.record.flags |= is_root ? TRACE_IS_ROOT : 0;
 }
-/* What the policy said about returning early. */
+/* Sets the policy's reason about returning early. */
 static inline void trace_early_reason(const char *why)
 {
 	if (trace_is_on())
 		trace_current.early_why = why;
 }
-/* Which collective of the group it is; called once for each piece of a long one. */
+/* Sets the number of the collective in the group; called once for each segment of a long one. */
 static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
 {
 	if (!trace_is_on())
@@ -134,7 +137,7 @@ static inline void trace_op(uint32_t group, uint64_t op, int rank, int ranks)
 	trace_current.record.rank = (uint16_t)rank;
 	trace_current.record.ranks = (uint16_t)ranks;
 }
-/* What names the current call in trace_detached() and trace_touch(). */
+/* Identifies the current call in trace_detached() and trace_touch(). */
 struct trace_name { uint32_t id, thread; };
 struct trace_name trace_call_name_on(void);
 static inline struct trace_name trace_call_name(void)
@@ -149,7 +152,7 @@ static inline void trace_mark_early(void)
 
 /* ---- afterwards -------------------------------------------------------------------------- */
 
-/* One touch, from begin_ns (CLOCK_MONOTONIC) until now. */
+/* Records one touch, from begin_ns (CLOCK_MONOTONIC) until now. */
 void trace_touch_on(struct trace_name call, uint64_t begin_ns, uintptr_t address, uintptr_t start,
 		      int thread, bool is_write);
 static inline void trace_touch(struct trace_name call, uint64_t begin_ns, uintptr_t address,
@@ -158,14 +161,14 @@ static inline void trace_touch(struct trace_name call, uint64_t begin_ns, uintpt
 	if (trace_is_on())
 		trace_touch_on(call, begin_ns, address, start, thread, is_write);
 }
-/* An operation that was left has been retired, now. */
-void trace_detached_on(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns, uint64_t waited_ns,
-		   uint32_t touches, bool is_called);
-static inline void trace_detached(struct trace_name call, uint64_t left_ns, uint64_t wanted_ns,
+/* Records that a detached operation has been retired now. */
+void trace_detached_on(struct trace_name call, uint64_t detached_ns, uint64_t wanted_ns,
+		       uint64_t waited_ns, uint32_t touches, bool is_called);
+static inline void trace_detached(struct trace_name call, uint64_t detached_ns, uint64_t wanted_ns,
 			      uint64_t waited_ns, uint32_t touches, bool is_called)
 {
 	if (trace_is_on())
-		trace_detached_on(call, left_ns, wanted_ns, waited_ns, touches, is_called);
+		trace_detached_on(call, detached_ns, wanted_ns, waited_ns, touches, is_called);
 }
 
 /* ---- a collective that goes on after its call, until the program has waited for it (mpi/) ---- */
@@ -173,20 +176,20 @@ static inline void trace_detached(struct trace_name call, uint64_t left_ns, uint
 struct trace_request {
 	struct trace_name call;
 	uint64_t since, wanted, waited; /* ticks */
-	uint64_t asking; /* the program is in a call that waits or tests since then; 0: in none */
+	uint64_t asking; /* start of the program's present wait or test; 0: none */
 	uint32_t asked;
 };
-/* Which collective of which group a request has been; group 0: none. */
+/* The collective of a request; group 0: none. */
 struct trace_op { uint64_t op; uint32_t group; uint16_t rank, ranks; };
 
-/* In its call. */
+/* Records that the current call started a request. */
 void trace_request_on(struct trace_request *b);
 static inline void trace_request(struct trace_request *b)
 {
 	if (trace_is_on())
 		trace_request_on(b);
 }
-/* The program waits for it or tests it, and, if it is not over, does no longer. */
+/* The program begins, and ends, to wait for or test an incomplete request. */
 void trace_request_poll(struct trace_request *b, uint64_t now);
 void trace_request_poll_end(struct trace_request *b, uint64_t now);
 void trace_request_end_on(const struct trace_request *b, const struct trace_op *op);
@@ -198,43 +201,43 @@ static inline void trace_request_end(const struct trace_request *b, const struct
 
 /* ---- copies (xfer/) ---------------------------------------------------------------------- */
 
-#define TRACE_TIMED_BYTES (32u << 10) /* shorter copies are counted, not timed; and copies of */
+#define TRACE_TIMED_BYTES (32u << 10) /* shorter copies are counted, not timed; */
 #define TRACE_TIMED_TRANSFER_BYTES                                                                 \
-	(128u << 10) /* shorter transfers in rows: it would be 2 % of their time */
+	(128u << 10) /* likewise rows of shorter transfers: timing would take 2 % of their time */
 
-/* One unit, or a part of it, has been moved. */
+/* A fragment, or part of one, has been moved. */
 struct trace_copy {
 	uint64_t bytes, op;
 	uint32_t group;
 	uint32_t unit;
 	int src, dst, by; /* ranks in the group */
 	enum trace_mover mover;
-	const void *row; /* NULL: it is in none */
-	bool is_last;    /* of the transfer: the row ends */
+	const void *row; /* the row that contains it; NULL: none */
+	bool is_last;    /* last fragment of the transfer: the row ends */
 };
 void trace_copied_on(uint64_t since, const struct trace_copy *c);
-/* Ticks, to be given to trace_copied() when the copy has ended; 0: it is not timed. */
+/* Returns: ticks for trace_copied() after the copy; 0: the copy is not timed. */
 static inline uint64_t trace_copy_begin(uint64_t bytes)
 {
 	return trace_is_on() && bytes >= TRACE_TIMED_BYTES ? trace_ticks() : 0;
 }
 
-/* The same for a transfer that one copy does. */
+/* As trace_copy_begin(), for a transfer that one copy executes. */
 static inline uint64_t trace_transfer_begin(uint64_t bytes)
 {
 	return bytes >= TRACE_TIMED_TRANSFER_BYTES ? trace_copy_begin(bytes) : 0;
 }
 
 /*
- * Fragments of one transfer that a thread copies one after the other are a row, and share a record:
- * the clock is read when its first one begins and ends, and when its last one does. The row ends
- * with a fragment that is the last one that anybody can claim, or with trace_row_end(), or with the
- * touch or the call in which it was copied, or when the thread turns to another one. row: what is
- * the transfer's alone; bytes: of all of it. Returns what is to be given to trace_copied().
+ * A row: consecutive fragments of one transfer, copied by one thread, share a record. The clock is
+ * read at the begin and end of the first fragment and at the end of the last. A row ends with the
+ * last fragment that anybody can claim, with trace_row_end(), with the touch or call that contains
+ * it, or when the thread turns to another transfer. row: address unique to the transfer; bytes: of
+ * the transfer. Returns: a value for trace_copied().
  */
-#define TRACE_FOLLOWS 1u /* a fragment that is not the first of its row */
+#define TRACE_FOLLOWS 1u /* a fragment after the first of its row */
 uint64_t trace_row_begin_on(const void *row, uint64_t op);
-void trace_row_end_on(uint64_t now); /* 0: the clock is read, if it matters */
+void trace_row_end_on(uint64_t now); /* 0: reads the clock if needed */
 static inline uint64_t trace_row_begin(const void *row, uint64_t op, uint64_t bytes)
 {
 	if (!trace_is_on())
@@ -243,7 +246,7 @@ static inline uint64_t trace_row_begin(const void *row, uint64_t op, uint64_t by
 		return TRACE_FOLLOWS;
 	return bytes >= TRACE_TIMED_TRANSFER_BYTES ? trace_row_begin_on(row, op) : 0;
 }
-/* There is nothing to copy any more. */
+/* The transfer has no more fragments. */
 static inline void trace_row_end(const void *row)
 {
 	if (trace_is_on() && trace_current.row.of == row)
@@ -258,7 +261,7 @@ static inline void trace_row_end(const void *row)
 
 /* ---- the rest ---------------------------------------------------------------------------- */
 
-/* Something else that takes time: a group is made. */
+/* Records another activity that takes time, such as making a group. */
 void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes);
 static inline uint64_t trace_span_begin(void) { return trace_is_on() ? os_now_ns() : 0; }
 static inline void trace_span(const char *text, uint64_t begin_ns, uint64_t bytes)

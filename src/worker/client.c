@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's end: starting the process, being connected to it, saying what there is to do. */
+/* A rank's side: starting the process, connecting to it, announcing work. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,16 +18,16 @@ _Atomic(struct worker_page *) worker_page;
 
 static struct {
 	pthread_mutex_t lock;
-	struct worker_ticket ticket; /* of the one that is attached */
-	int fd;                      /* the connection; its end says that this rank is gone */
-	ino_t inode;                 /* of it */
+	struct worker_ticket ticket; /* of the attached worker */
+	int fd; /* the connection; when it closes, the worker knows that this rank is gone */
+	ino_t inode;                 /* of fd */
 	uint32_t client;
 	struct worker_ticket mine;
-	bool has_tried, has_started; /* one, by this process */
+	bool has_tried, has_started; /* this process tried to start, and started, a worker */
 	uint64_t bytes_seen;
 } conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
-/* The program may have closed every descriptor, and opened a file of its own under our number. */
+/* The program may have closed every descriptor and opened a file of its own under this number. */
 static bool fd_is_ours(void)
 {
 	struct stat st;
@@ -36,7 +36,7 @@ static bool fd_is_ours(void)
 	       st.st_ino == conn.inode;
 }
 
-/* ---- starting ---------------------------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------------------------ */
 
 static int page_make(const struct worker_setup *setup, uint64_t key)
 {
@@ -127,7 +127,7 @@ int worker_start(const struct worker_setup *setup, struct worker_ticket *out, ch
 	return ret;
 }
 
-/* ---- being attached ---------------------------------------------------------------------- */
+/* ---- attaching ----------------------------------------------------------------------------- */
 
 bool worker_is_alive(void)
 {
@@ -160,7 +160,9 @@ static int check_peer(int fd, int pid)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len))
 		return -errno;
 	return c.uid == geteuid() && c.pid == pid ? 0
-						  : -EPERM; /* who listens is who made the socket */
+						  /* the listener is the process that made the
+						   * socket */
+						  : -EPERM;
 }
 
 static int connect_to(const struct worker_ticket *t)
@@ -190,7 +192,7 @@ static int page_map(int fd)
 	if (p == MAP_FAILED)
 		return -errno;
 	madvise(p, sizeof *p, MADV_DONTFORK);
-	atomic_store_explicit(&worker_page, p, memory_order_release); /* partner: whoever uses it */
+	atomic_store_explicit(&worker_page, p, memory_order_release); /* partner: its users */
 	return 0;
 }
 
@@ -216,7 +218,7 @@ static int hello(const struct worker_ticket *t)
 	return ret;
 }
 
-/* The page stays mapped for ever: a fault handler may be looking at it. */
+/* The page stays mapped for ever, as a fault handler may be reading it. */
 static int attach_locked(const struct worker_ticket *t)
 {
 	struct stat st;
@@ -225,7 +227,7 @@ static int attach_locked(const struct worker_ticket *t)
 	if (conn.ticket.key == t->key)
 		return worker_is_alive() ? 0 : -EOWNERDEAD;
 	if (conn.fd >= 0 || atomic_load_explicit(&worker_page, memory_order_relaxed))
-		return -EBUSY; /* one a process */
+		return -EBUSY; /* one worker per process */
 	ret = connect_to(t);
 	if (ret < 0)
 		return ret;
@@ -256,13 +258,13 @@ void worker_detach(void)
 {
 	pthread_mutex_lock(&conn.lock);
 	if (fd_is_ours()) {
-		shutdown(conn.fd, SHUT_RDWR); /* children may have copies of it */
+		shutdown(conn.fd, SHUT_RDWR); /* children may hold copies of it */
 		close(conn.fd);
 	}
 	conn.fd = -1;
 	if (conn.has_started)
-		stop_process(END_NS); /* it ends in any case, but nothing should be left of a job where
-				     that can be */
+		/* the worker ends in any case; waiting leaves nothing of a job behind */
+		stop_process(END_NS);
 	conn.has_started = false;
 	pthread_mutex_unlock(&conn.lock);
 }
@@ -273,9 +275,9 @@ void worker_after_fork_child(void)
 		close(conn.fd);
 	conn.fd = -1;
 	conn.has_started = false;
-	conn.has_tried = true; /* a child of a rank starts none */
+	conn.has_tried = true; /* a child of a rank starts no worker */
 	pthread_mutex_init(&conn.lock, NULL);
-	atomic_store_explicit(&worker_page, NULL, memory_order_relaxed); /* not mapped here */
+	atomic_store_explicit(&worker_page, NULL, memory_order_relaxed); /* MADV_DONTFORK */
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -316,17 +318,18 @@ int worker_group_open(const struct node_group *g)
 	return ret;
 }
 
-/* ---- announcing -------------------------------------------------------------------------- */
+/* ---- announcing ---------------------------------------------------------------------------- */
 
 void worker_facts(struct progress_facts *f)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 
-	f->has_process = f->has_cpu = worker_is_alive(); /* none is started where no CPU is spare */
+	/* no worker starts where no CPU is spare */
+	f->has_process = f->has_cpu = worker_is_alive();
 	if (!f->has_process)
 		return;
-	f->looking = atomic_load_explicit(&p->bell.seekers, memory_order_relaxed);
-	f->asleep = atomic_load_explicit(&p->bell.sleepers, memory_order_relaxed);
+	f->polling = atomic_load_explicit(&p->announced.seekers, memory_order_relaxed);
+	f->asleep = atomic_load_explicit(&p->announced.sleepers, memory_order_relaxed);
 }
 
 void worker_announce(int group, uint64_t tag)
@@ -337,7 +340,7 @@ void worker_announce(int group, uint64_t tag)
 		return;
 	check_alive_sometimes(p);
 	if (worker_is_alive())
-		announce_post(&p->bell, announcement(conn.client, (uint32_t)group, tag));
+		announce_post(&p->announced, announcement(conn.client, (uint32_t)group, tag));
 }
 
 uint64_t worker_bytes(void)

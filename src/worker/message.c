@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks and the worker say to each other. */
+/* Messages between the ranks and the worker. */
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>

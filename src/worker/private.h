@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the ranks' end and the process share. */
+/* Shared by the ranks' side and the process. */
 #ifndef SLUICE_WORKER_PRIVATE_H
 #define SLUICE_WORKER_PRIVATE_H
 
@@ -9,85 +9,84 @@
 #include "exec/exec.h"
 #include "worker/worker.h"
 
-#define WORKER_VERSION 1u /* and see worker_abi() */
+#define WORKER_VERSION 1u /* see also worker_abi() */
 #define WORKER_THREADS 8
 #define WORKER_GROUPS EXEC_NAME_GROUPS
 #define WORKER_CLIENTS 4096
 #define WORKER_ANNOUNCEMENTS 64
 
-/* Descriptors that the process is born with. */
+/* Descriptors that the process inherits. */
 enum { WORKER_FD_LISTENER = 3, WORKER_FD_PAGE = 4 };
 
-/* ---- the bell: bell.c -------------------------------------------------------------------- */
+/* ---- announcements: announce.c ------------------------------------------------------------- */
 
 struct worker_announcements {
 	BASE_ALIGNED_LINE _Atomic uint32_t count; /* futex; announcements so far */
-	_Atomic uint32_t seekers;                 /* threads that look at count by themselves */
-	_Atomic uint32_t sleepers;                /* threads that sleep on it */
+	_Atomic uint32_t seekers;                 /* threads that poll `count` */
+	_Atomic uint32_t sleepers;                /* threads that sleep on `count` */
 	BASE_ALIGNED_LINE _Atomic uint64_t entries[WORKER_ANNOUNCEMENTS]; /* 0: free */
 };
 
-/* False: it is full, and the hint is lost. */
+/* Returns: false when the queue is full; then this announcement is lost. */
 bool announce_post(struct worker_announcements *b, uint64_t what);
-/* An announcement, from place *at on, around the end once; 0: there is none. *at becomes its place.
- */
+/* Returns: an announcement, searched cyclically from place *at, which becomes its place; or 0. */
 uint64_t announce_peek(struct worker_announcements *b, uint32_t *at);
 void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t what);
-/* One more thread for what is announced, if one sleeps and none seeks. */
+/* Wakes one more thread if one sleeps and none polls. */
 void announce_wake(struct worker_announcements *b);
-/* Until count is not `seen` any more, at most until then. True: it is not. */
+/* Polls `count` until it differs from `seen` or the time is over. Returns: true when it differs. */
 bool announce_poll(struct worker_announcements *b, uint32_t seen, uint64_t until_ns);
 void announce_sleep(struct worker_announcements *b, uint32_t seen);
 
-/* client (12 bits) | group (10) | tag: never 0, as groups begin at 1 */
+/* client (12 bits) | group (10) | tag; never 0, as groups begin at 1 */
 static inline uint64_t announcement(uint32_t client, uint32_t group, uint64_t tag)
 {
 	return ((uint64_t)client << 10 | group) << 24 | tag;
 }
 
-/* ---- the page ---------------------------------------------------------------------------- */
+/* ---- the page ------------------------------------------------------------------------------ */
 
 enum worker_state { WORKER_STARTS, WORKER_RUNS, WORKER_ENDS, WORKER_DEAD };
 
 struct worker_thread {
-	BASE_ALIGNED_LINE _Atomic uint64_t claim; /* a name, see exec.h; 0: nothing */
-	_Atomic uint64_t due_ns;    /* by then it should have been copied */
+	BASE_ALIGNED_LINE _Atomic uint64_t claim; /* name of a fragment, see exec.h; 0: none */
+	_Atomic uint64_t due_ns;    /* when the copy is overdue */
 	_Atomic uint32_t tid;
-	_Atomic uint32_t in_group;  /* it may look at this one's memory; 0: at none */
-	_Atomic uint32_t lenders;   /* ranks that have lent it a CPU */
-	_Atomic uint32_t ended;     /* futex; copies that have ended */
+	_Atomic uint32_t in_group;  /* the group whose memory the thread may access; 0: none */
+	struct os_lend lend;
 };
 
 struct worker_group {
 	_Atomic uint32_t is_open;
-	_Atomic uint32_t rescue;    /* when the worker is dead: 0, 1 somebody takes back, 2 done */
+	/* reclaiming of a dead worker's claims: 0 to do, 1 in progress, 2 done */
+	_Atomic uint32_t rescue;
 };
 
 struct worker_page {
-	/* written by the rank that starts it, before it does */
+	/* Written by the starting rank, before the process exists. */
 	uint32_t version, threads;
 	int32_t starter_pid;
-	uint32_t is_normal;         /* not at idle priority (tests) */
+	uint32_t is_normal;         /* threads run at normal priority (tests) */
 	uint64_t key, poll_max_ns;
 	int64_t copy;               /* enum base_copy_kernel */
 	uint64_t fragment_bytes,
-		past_cache_bytes;   /* SLUICE_XFER_FRAGMENT: all movers must cut alike */
-	char trace[256];            /* SLUICE_TRACE, an absolute path; empty: nothing is traced */
+		past_cache_bytes;   /* all movers must cut transfers into the same fragments */
+	char trace[256];            /* SLUICE_TRACE, an absolute path; empty: no trace */
 	uint64_t trace_limit_bytes;
 	struct os_cpumask cpus;
-	/* written by the process, once; then by whoever finds it dead */
+	/* Written once by the process; `state` also by whoever finds the process dead. */
 	_Atomic uint64_t start;
 	_Atomic int32_t pid;
 	BASE_ALIGNED_LINE _Atomic uint32_t state; /* enum worker_state */
-	struct worker_announcements bell;
+	struct worker_announcements announced;
 	BASE_ALIGNED_LINE _Atomic uint64_t intent;
 	struct worker_thread thread[WORKER_THREADS];
 	struct worker_group group[WORKER_GROUPS];
-	_Atomic uint64_t bytes[WORKER_CLIENTS]; /* moved after each rank's announcements */
+	_Atomic uint64_t bytes[WORKER_CLIENTS]; /* bytes moved for the announcements of each rank */
 };
 
-/* Both ends are of one build, for all that can be told: the program may have been replaced since
- * the library was loaded. */
+/* A check that both sides are of one build: the program file may have changed since the library was
+ * loaded. */
 static inline uint32_t worker_abi(void)
 {
 	return (uint32_t)(WORKER_VERSION * 0x9e3779b1u ^ sizeof(struct worker_page) ^
@@ -98,49 +97,50 @@ static inline uint32_t worker_abi(void)
 
 enum worker_message { WORKER_HELLO = 1, WORKER_GROUP };
 
-struct worker_hello { /* with the descriptor of the arena */
+struct worker_hello { /* carries the descriptor of the arena */
 	uint32_t type, version;
 	uint64_t key;
 	struct node_member self;
 };
-struct worker_group_hello { /* then a node_member for each rank */
+struct worker_group_hello { /* followed by a node_member for each rank */
 	uint32_t type, unused;
 	struct node_outline outline;
 };
-struct worker_answer { /* to a hello with the descriptor of the page; value: client, or group; or
-			  -errno */
+/* to a hello, with the descriptor of the page; value: client, group or -errno */
+struct worker_answer {
 	int32_t value;
 };
 
 socklen_t worker_socket_name(struct sockaddr_un *a, int pid, uint64_t id);
-/* One message, with a descriptor (-1: none). 0 or -errno. */
+/* Sends one message with a descriptor (-1: none). Returns: 0 or -errno. */
 int worker_send(int fd, const void *m, size_t bytes, int passed_fd);
-/* Waits at most timeout_ms. Bytes received, with *out_fd (-1: none; the caller's), 0: the other end
- * is closed, or -errno. */
+/* Waits at most timeout_ms for a message. Returns: its bytes, with *out_fd (-1: none); 0 when the
+ * other end has closed; or -errno. Owner: the caller closes *out_fd. */
 ssize_t worker_receive(int fd, void *m, size_t cap, int timeout_ms, int *out_fd);
 
-/* ---- client.c, for look.c ---------------------------------------------------------------- */
+/* ---- client.c ------------------------------------------------------------------------------ */
 
 extern _Atomic(struct worker_page *) worker_page; /* NULL: not attached */
 
-/* ---- look.c ------------------------------------------------------------------------------ */
+/* ---- check.c ------------------------------------------------------------------------------- */
 
-/* By who announces: one that is dead is noticed. */
+/* Notices a dead worker; costs a system call at most every 50 ms. By ranks that announce. */
 void check_alive_sometimes(struct worker_page *p);
-/* Waits until it is gone, for so long; then kills it. */
+/* Waits at most wait_ns for the end of the process, then kills it. */
 void stop_process(uint64_t wait_ns);
 
 /* ---- start.c ----------------------------------------------------------------------------- */
 
-/* The process with these two descriptors; its pid, nobody's child, or -errno with the reason. */
+/* Starts the process with these two descriptors, as no child of the caller. Returns: its pid, or
+ * -errno with the reason. */
 int worker_spawn(int listener, int page, char *reason, size_t cap);
 
 /* ---- serve.c ----------------------------------------------------------------------------- */
 
 int serve_start(struct worker_page *page);
-/* No more claims; waits until none is held, for a while. */
+/* Stops claiming, and waits a while until no claim is held. */
 void serve_stop(void);
-/* From now on group `i` is served by this; NULL: not any more, and no thread is in it. */
+/* Sets the exec_comm that serves group `i`. NULL: none; then no thread may be in the group. */
 void serve_group(uint32_t i, struct exec_comm *e);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The threads that copy. */
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -12,28 +11,27 @@
 
 #include "worker/private.h"
 
-#define DUE_NS 60000u         /* a copy that takes so much longer than it should is not running */
-#define SLOW_BYTES_PER_NS 4   /* any machine copies faster */
-#define FAST_BYTES_PER_NS 14  /* one core of today */
+#define DUE_NS 60000u         /* a copy that exceeds its expected time by this much is displaced */
+#define SLOW_BYTES_PER_NS 4   /* every machine copies faster */
 #define STOP_NS 200000000u
 
 static struct {
 	struct worker_page *page;
 	_Atomic(struct exec_comm *) comm[WORKER_GROUPS];
-	_Atomic uint32_t claiming; /* a spin lock: one thread claims at a time */
+	_Atomic uint32_t claiming; /* spin lock: one thread claims at a time */
 	_Atomic bool stop;
 } serve;
 
-/* One announcement while it is served. */
+/* One announcement in service. */
 struct mover {
 	struct worker_thread *thread;
 	uint32_t client;
 	bool has_shared;
 };
 
-/* ---- exec's calls ------------------------------------------------------------------------ */
+/* ---- callbacks of exec --------------------------------------------------------------------- */
 
-/* Its holder may be displaced: all of them run at idle priority. */
+/* Yields, because the holder runs at idle priority and may be displaced. */
 static void claim_lock(void *arg)
 {
 	(void)arg;
@@ -48,15 +46,15 @@ static void claim_unlock(void *arg)
 	atomic_store_explicit(&serve.claiming, 0, memory_order_release);
 }
 
-/* This thread takes a piece of so many bytes; others are mostly as long. True: another thread has
- * been woken. */
+/* Wakes another thread if the first fragment of this thread, of `bytes` bytes, is long enough; the
+ * others are mostly as long. Returns: true when it woke one. */
 static bool share(uint64_t bytes)
 {
-	struct worker_announcements *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->announced;
 	const struct progress_facts f = {
 		.asker = PROGRESS_SHARER,
-		.work_ns = bytes / FAST_BYTES_PER_NS,
-		.looking = atomic_load_explicit(&b->seekers, memory_order_relaxed),
+		.work_ns = bytes / OS_COPY_BYTES_PER_NS,
+		.polling = atomic_load_explicit(&b->seekers, memory_order_relaxed),
 		.asleep = atomic_load_explicit(&b->sleepers, memory_order_relaxed),
 	};
 
@@ -84,17 +82,13 @@ static void ended(void *arg, uint64_t bytes)
 	struct mover *m = arg;
 
 	atomic_store_explicit(&m->thread->claim, 0, memory_order_release);
-	/* sequentially consistent, as is lend(): either it sees the end, or this thread the lender
-	 */
-	atomic_fetch_add_explicit(&m->thread->ended, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&m->thread->lenders, memory_order_seq_cst))
-		os_futex_wake(&m->thread->ended, INT_MAX);
+	os_lend_end(&m->thread->lend);
 	atomic_fetch_add_explicit(&serve.page->bytes[m->client], bytes, memory_order_relaxed);
 }
 
 /* ---- one announcement -------------------------------------------------------------------- */
 
-/* Of a collective of many ranks each may announce it: what this thread has served whole last. */
+/* The collective that this thread has served completely last: each rank may announce it. */
 static _Thread_local uint64_t served_whole;
 
 static void serve_one(struct worker_thread *t, uint64_t what)
@@ -117,8 +111,8 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 
 	if (of_all == served_whole)
 		return;
-	/* sequentially consistent, as is worker_group_close(): either it waits for us, or we see it
-	 * closed */
+	/* seq_cst, as the store in worker_group_close(): either that rank waits for this thread, or
+	 * this thread sees the group closed */
 	atomic_store_explicit(&t->in_group, group, memory_order_seq_cst);
 	if (atomic_load_explicit(&serve.page->group[group].is_open, memory_order_seq_cst)) {
 		e = atomic_load_explicit(&serve.comm[group],
@@ -130,13 +124,13 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 			      memory_order_release); /* partner: worker_group_close */
 }
 
-/* What lies at *at of the bell. */
+/* Serves the announcement at *at. */
 static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t what)
 {
 	serve_one(t, what);
-	/* not before: another thread may help */
-	announce_remove(&serve.page->bell, *at, what);
-	*at = (*at + 1) % WORKER_ANNOUNCEMENTS; /* the others' turn */
+	/* last, as another thread may help meanwhile */
+	announce_remove(&serve.page->announced, *at, what);
+	*at = (*at + 1) % WORKER_ANNOUNCEMENTS; /* next the announcements of other ranks */
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */
@@ -146,32 +140,31 @@ static void settle_in(struct worker_thread *t)
 	struct sched_param none = { 0 };
 
 	prctl(PR_SET_NAME, "sluice-worker");
-	os_cpumask_apply(&serve.page->cpus);
+	os_cpumask_apply(0, &serve.page->cpus);
 	if (!serve.page->is_normal && sched_setscheduler(0, SCHED_IDLE, &none))
 		setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
 	atomic_store_explicit(&t->tid, (uint32_t)syscall(SYS_gettid), memory_order_release);
 }
 
-/* Nothing is announced: looks for a while, or sleeps. Returns for how long it may look the next
- * time. */
-static uint64_t rest(uint32_t seen, uint64_t look_ns, enum progress_action action)
+/* Polls or sleeps, as nothing is announced. Returns: how long the next poll may last. */
+static uint64_t rest(uint32_t seen, uint64_t poll_ns, enum progress_action action)
 {
-	struct worker_announcements *b = &serve.page->bell;
+	struct worker_announcements *b = &serve.page->announced;
 	uint64_t since = os_now_ns();
 
-	if (action != PROGRESS_POLL || !announce_poll(b, seen, since + look_ns))
+	if (action != PROGRESS_POLL || !announce_poll(b, seen, since + poll_ns))
 		announce_sleep(b, seen);
-	return progress_poll_ns(look_ns, os_now_ns() - since, serve.page->poll_max_ns);
+	return progress_poll_ns(poll_ns, os_now_ns() - since, serve.page->poll_max_ns);
 }
 
 static void *thread_main(void *arg)
 {
 	struct worker_thread *t = arg;
-	struct worker_announcements *b = &serve.page->bell;
-	bool looks = t == &serve.page->thread[0]; /* one that looks is enough */
+	struct worker_announcements *b = &serve.page->announced;
+	bool looks = t == &serve.page->thread[0]; /* one polling thread is enough */
 	struct progress_facts f = { .asker = PROGRESS_MOVER };
 	enum progress_action action;
-	uint64_t look_ns = 0, what;
+	uint64_t poll_ns = 0, what;
 	uint32_t at = 0, seen;
 
 	settle_in(t);
@@ -179,12 +172,12 @@ static void *thread_main(void *arg)
 		seen = atomic_load_explicit(&b->count, memory_order_acquire);
 		what = announce_peek(b, &at);
 		f.work_ns = what != 0;
-		f.look_ns = looks ? look_ns : 0;
+		f.poll_ns = looks ? poll_ns : 0;
 		action = progress_decide(&f).action;
 		if (action == PROGRESS_CLAIM)
 			serve_announced(t, &at, what);
 		else
-			look_ns = rest(seen, look_ns, action);
+			poll_ns = rest(seen, poll_ns, action);
 	}
 	return NULL;
 }
@@ -198,7 +191,7 @@ int serve_start(struct worker_page *page)
 		int ret = pthread_create(&thread, NULL, thread_main, &page->thread[i]);
 
 		if (ret && !i)
-			return -ret; /* fewer are enough, none is not */
+			return -ret; /* fewer threads are enough, none is not */
 		if (ret)
 			break;
 		pthread_detach(thread);
@@ -211,7 +204,7 @@ void serve_group(uint32_t i, struct exec_comm *e)
 	atomic_store_explicit(&serve.comm[i], e, memory_order_release);
 }
 
-/* Nothing that is held: it could go at once, and its claims would be taken back. */
+/* A worker without claims can exit at once, and nobody has to reclaim. */
 static bool is_free(void)
 {
 	for (uint32_t i = 0; i < serve.page->threads; i++)
@@ -225,7 +218,7 @@ void serve_stop(void)
 	uint64_t until = os_now_ns() + STOP_NS;
 
 	atomic_store_explicit(&serve.stop, true, memory_order_relaxed);
-	claim_lock(NULL); /* nobody claims any more */
+	claim_lock(NULL); /* for ever: nobody claims any more */
 	while (!is_free() && os_now_ns() < until)
 		sched_yield();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process's first thread: connections of ranks, groups, and its own end. It sleeps in poll()
- * until there is something of that. Ranks are of one user and know the key; whoever says something
- * wrong is dropped.
+ * The first thread of the process: connections of ranks, groups, and the end of the process. It
+ * sleeps in poll(). Ranks belong to one user and know the key; a malformed message ends the
+ * connection.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 enum {
 	MESSAGE_MS = 2000,
 	FIRST_MS = 30000,
-	BEFORE_CLIENTS = 2 /* descriptors: listener, starter */
+	BEFORE_CLIENTS = 2 /* descriptors before those of clients: listener, starter */
 };
 
 struct client {
@@ -34,17 +34,17 @@ struct client {
 	struct node_member self;
 };
 
-/* A group that has been asked for. */
+/* A requested group. */
 struct group {
-	struct worker_group_hello *hello; /* NULL: this place is free */
-	struct node_group *node;          /* NULL: an arena is missing yet */
+	struct worker_group_hello *hello; /* NULL: the place is free */
+	struct node_group *node;          /* NULL: an arena is still missing */
 	struct exec_comm *comm;
 };
 
 static struct {
 	struct worker_page *page;
 	struct client client[WORKER_CLIENTS];
-	uint32_t clients; /* places that were ever used */
+	uint32_t clients; /* places ever used */
 	struct group group[WORKER_GROUPS];
 	bool is_over;
 } server;
@@ -73,7 +73,7 @@ static void group_forget(uint32_t i)
 	*g = (struct group){ 0 };
 }
 
-/* Closed by its ranks, and no thread looks at it: its place is free. */
+/* Frees groups that their ranks have closed and that no thread accesses. */
 static void forget_closed(void)
 {
 	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
@@ -98,7 +98,7 @@ static int group_try(uint32_t i)
 	return 0;
 }
 
-/* Those that have waited for this rank's arena. */
+/* Retries groups that waited for an arena. */
 static void groups_try(void)
 {
 	for (uint32_t i = 1; i < WORKER_GROUPS; i++)
@@ -154,7 +154,7 @@ static void client_end(uint32_t i)
 	close(c->fd);
 	*c = (struct client){ .fd = -1 };
 	forget_closed();
-	node_fini(); /* arenas that no group has */
+	node_fini(); /* unmaps arenas that no group uses */
 }
 
 static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, int arena)
@@ -177,7 +177,7 @@ static int client_hello(uint32_t i, const struct worker_hello *h, size_t bytes, 
 	return worker_send(c->fd, &a, sizeof a, WORKER_FD_PAGE);
 }
 
-/* 0, or -errno: this connection ends. */
+/* Handles one message. Returns: 0, or -errno when the connection must end. */
 static int client_says(uint32_t i)
 {
 	static union {
@@ -224,19 +224,19 @@ static void client_add(void)
 		server.clients++;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------- */
+/* ---- main loop ----------------------------------------------------------------------------- */
 
 static void loop(int starter)
 {
 	static struct pollfd p[BEFORE_CLIENTS + WORKER_CLIENTS];
-	int timeout = FIRST_MS; /* the rank that started it connects at once, or never */
+	int timeout = FIRST_MS; /* the rank that started this process connects at once or never */
 
 	while (!server.is_over) {
 		uint32_t n = server.clients;
 		int got;
 
 		p[0] = (struct pollfd){ WORKER_FD_LISTENER, POLLIN, 0 };
-		p[1] = (struct pollfd){ starter, POLLIN, 0 }; /* -1 is passed over */
+		p[1] = (struct pollfd){ starter, POLLIN, 0 }; /* poll() ignores -1 */
 		for (uint32_t i = 0; i < n; i++)
 			p[BEFORE_CLIENTS + i] = (struct pollfd){ server.client[i].fd, POLLIN, 0 };
 		got = poll(p, BEFORE_CLIENTS + n, timeout);
@@ -273,15 +273,15 @@ int worker_main(void)
 
 	if (page_open() || base_options_load(nothing, problems, sizeof problems))
 		return 2;
-	if (chdir("/")) /* it keeps no file system busy, if it can help it */
+	if (chdir("/")) /* do not keep a file system busy */
 		base_log(BASE_LOG_INFO, "worker", "chdir: %s", strerror(errno));
-	setpgid(0, 0); /* Ctrl-C is for the program, which may live on */
+	setpgid(0, 0); /* Ctrl-C is for the program, which may survive it */
 	prctl(PR_SET_NAME, "sluice-worker");
 	base_opt.log_level = BASE_LOG_NONE;
 	base_opt.xfer_copy = server.page->copy;
 	base_opt.xfer_fragment_bytes = server.page->fragment_bytes;
 	base_opt.xfer_past_cache_bytes = server.page->past_cache_bytes;
-	/* who uses the data does so on another core */
+	/* the reader runs on another core */
 	if (base_opt.xfer_copy == BASE_COPY_AUTO && os_copy_has(BASE_COPY_NONTEMPORAL))
 		base_opt.xfer_copy = BASE_COPY_NONTEMPORAL;
 	os_copy_prepare();
@@ -296,7 +296,7 @@ int worker_main(void)
 	atomic_store_explicit(&server.page->pid, getpid(), memory_order_relaxed);
 	atomic_store_explicit(&server.page->state, WORKER_RUNS, memory_order_release);
 	loop(starter);
-	/* not dead: that is for others to say, when nothing of it can write any more */
+	/* not WORKER_DEAD: the ranks set that when this process can write nothing more */
 	atomic_store_explicit(&server.page->state, WORKER_ENDS, memory_order_release);
 	serve_stop();
 	trace_stop();

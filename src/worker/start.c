@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The process itself. It is made as by vfork(), so that nothing of the rank's memory is copied or
- * made private; as an orphan, by a process in between that exits and is a child without exit
- * signal, so that neither wait() nor SIGCHLD of the program see any of them (exec gives a process
- * its exit signal back); with two descriptors of ours and /dev/null for the standard ones, as a
- * launcher waits until all copies of its pipes are closed; with every signal at its default; and
- * without the rank's environment, in which we are preloaded.
+ * Starting the process:
+ * - as by vfork(), so that no memory of the rank is copied or becomes private;
+ * - as an orphan, through an intermediate process that exits, and as a child without an exit
+ *   signal, so that the program's wait() and SIGCHLD see neither of them (exec restores the exit
+ *   signal);
+ * - with two descriptors of Sluice's and /dev/null as the standard ones, as a launcher waits until
+ *   every copy of its pipes is closed;
+ * - with every signal at its default action;
+ * - without the rank's environment, which preloads Sluice.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,22 +35,21 @@
 enum {
 	STACK_BYTES = 32 << 10,
 	SIGNALS = 64,
-	SET_MASK = 2,          /* SIG_SETMASK: signal.h belongs to guard/ */
-	FD_ABOVE = 16,         /* above all that the process is born with */
+	SET_MASK = 2,          /* SIG_SETMASK; only guard/ includes signal.h */
+	FD_ABOVE = 16,         /* above the descriptors that the process inherits */
 	CLOSE_MAX = 65536,
 	WAIT_CLONE = (int)0x80000000, /* __WCLONE */
 };
 
 typedef int clone_call(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 
-/* What the new process does before it is another program, in the memory of this one, whose thread
- * waits. */
+/* Data of the new process before exec, in the memory of this process, whose thread waits. */
 struct birth {
 	const char *path;
 	int listener, page;
 	clone_call *clone;
-	int pid, error; /* the answer */
-	char starter[16]; /* for who looks at processes */
+	int pid, error; /* results */
+	char starter[16]; /* for people who list processes */
 	_Alignas(64) char stack_between[STACK_BYTES];
 	_Alignas(64) char stack[STACK_BYTES];
 };
@@ -94,7 +96,7 @@ NOT_WATCHED static int be_born(void *arg)
 	char *const argv[] = { "sluice-worker", b->starter, NULL };
 	char *const envp[] = { NULL };
 
-	for (int s = 1; s <= SIGNALS; s++) /* ignored ones would stay so */
+	for (int s = 1; s <= SIGNALS; s++) /* an ignored signal would stay ignored after exec */
 		syscall(SYS_rt_sigaction, s, &by_default, NULL, sizeof(uint64_t));
 	b->error = arrange_descriptors(b);
 	if (!b->error) {
@@ -117,9 +119,9 @@ NOT_WATCHED static int be_between(void *arg)
 	return 0;
 }
 
-/* ---- where the program is ---------------------------------------------------------------- */
+/* ---- finding the program ------------------------------------------------------------------- */
 
-/* `relative` seen from the folder of the file that contains this function. */
+/* Looks for `relative`, seen from the folder of `file`. */
 static bool find(const char *file, const char *relative, char *out, size_t cap)
 {
 	char *real = realpath(file, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -161,7 +163,7 @@ int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap)
 	return find_program(out_path, path_cap, reason, cap);
 }
 
-/* ---- start and end ----------------------------------------------------------------------- */
+/* ---- starting and probing ------------------------------------------------------------------ */
 
 int worker_spawn(int listener, int page, char *reason, size_t cap)
 {
@@ -176,11 +178,11 @@ int worker_spawn(int listener, int page, char *reason, size_t cap)
 		snprintf(reason, cap, "out of memory");
 		return -ENOMEM;
 	}
-	/* not the guard's clone(), which watches the program */
+	/* libc's clone(): the guard's would treat the child as one of the program's */
 	*b = (struct birth){ .path = path, .listener = listener, .page = page,
 			     .clone = (clone_call *)dlsym(RTLD_NEXT, "clone") };
 	snprintf(b->starter, sizeof b->starter, "%d", (int)getpid());
-	/* no handler of the program may run in the child, in our memory */
+	/* no handler of the program may run in the child, in this process's memory */
 	set_mask(~0ull, &before);
 	between = b->clone(be_between, b->stack_between + STACK_BYTES, CLONE_VM | CLONE_VFORK, b);
 	ret = between < 0 ? -errno : b->error ? -b->error : b->pid;

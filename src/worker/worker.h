@@ -1,34 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * worker: one process a job and machine that copies for ranks which have returned early. It is like
- * a rank that waits: it has the ranks' arenas and control segments mapped, and nothing else of
- * them, and claims fragments of what is published there (exec_serve). A rank that closes and opens
- * pages interrupts every CPU on which a thread of its own process runs; this one is of another
- * process, and is not interrupted. doc/adr/0016-worker-process.md
+ * worker: one process per job and machine that copies for ranks which have returned early.
  *
- *      a rank starts it                       every rank
- *   worker_start --ticket--> (allgather) --> worker_attach   gives its arena, maps the page
- *                                            worker_group_open (rank 0 of a group)
- *                                            worker_announce ... worker_check (who waits) ...
+ * Like a waiting rank, the worker maps the arenas and control segments of the ranks, and claims
+ * fragments of what they have published (exec_serve). A rank that closes and opens pages interrupts
+ * every CPU that runs a thread of its own process; the worker is another process and is not
+ * interrupted (doc/adr/0016-worker-process.md).
+ *
+ *      one rank                               every rank
+ *   worker_start --ticket--> (allgather) --> worker_attach       hand over the arena, map the page
+ *                                            worker_group_open   (rank 0 of a group)
+ *                                            worker_announce     work has been published
+ *                                            worker_check        by ranks that wait
  *                                            worker_group_close, worker_detach
  *
- *   page     a memfd that the worker and all attached ranks map: the bell, what is announced, what
- * is claimed, which groups are open bell     announcements are hints: one that is lost, or that
- * nobody serves, costs time only, as any rank that waits moves the data too claim    what a thread
- * of the worker is copying, written down by name before it is certain, so that it can be killed at
- * any moment: worker_check() gives its claims back
+ *   page          a memfd that the worker and all attached ranks map: announcements, claims, groups
+ *   announcement  a hint: a lost one costs time only, as any waiting rank moves the data too
+ *   claim         the fragment that a thread copies; the thread writes its name before the claim is
+ *                 certain, so that the process can be killed at any moment and worker_check() can
+ *                 give the claim back
  *
- * Its threads copy at idle priority on CPUs that the job leaves free, look for work for a short
- * time after the last, and then sleep without time-outs. It ends with the rank that started it,
- * which it hears of by its connection and by a pidfd; it has a process group of its own (Ctrl-C is
- * for the program), the session of the rank that started it (with whose share of the CPUs, where
- * sessions have one, it lives), no descriptors but those named here, and no environment.
+ * The threads copy at idle priority on CPUs that the job leaves free, poll for work for a short
+ * time after the last, then sleep without a time-out; progress/ decides whom to wake and how long
+ * to poll. The process ends with the rank that started it, which it notices by its connection and
+ * by a pidfd. It has its own process group (Ctrl-C is for the program), the session of the rank
+ * that started it (schedulers may share CPUs among sessions), no descriptors but those named here,
+ * and no environment.
  *
- * Threads: all calls from any thread. Signals: announce, look and is_alive are async-signal-safe
- * (look may sleep for a moment); the others are not. Files: start.c (the process), client.c (a
- * rank's end), look.c (waiting for it, killing it), bell.c, message.c; in the process: server.c
- * (connections, groups), serve.c (threads). Who is woken when, and for how long they look, is
- * progress/'s decision.
+ * Threads: any thread may make any call.
+ * Signals: worker_announce, worker_check and worker_is_alive are async-signal-safe; worker_check
+ * may sleep for a moment. The other calls are not.
+ * Files: start.c (starting the process), client.c (connections of a rank), check.c (lending,
+ * killing, reclaiming), announce.c, message.c; in the process: server.c (connections), serve.c
+ * (threads).
  */
 #ifndef SLUICE_WORKER_H
 #define SLUICE_WORKER_H
@@ -38,58 +42,62 @@
 #include "node/node.h"
 #include "progress/progress.h"
 
-/* How to reach one, for the ranks of a job. Zero: none. Fixed width. */
+/* The address of a worker, for all ranks of a job. All zero: none. Fixed width. */
 struct worker_ticket {
-	int32_t pid, unused; /* of the rank that started it */
+	int32_t pid, unused; /* of the rank that started the worker */
 	uint64_t socket, key;
 };
 
-/* Where its threads run, and how many. */
+/* CPUs of the threads, and their number. */
 struct worker_setup {
 	struct os_cpumask cpus;
 	int threads;
 };
 
-/* Start one. 0, or -errno with the reason, a sentence. Returns before it is there. At most once a
- * process. */
+/* Starts a worker, at most once per process, and does not wait for it. Returns: 0, or -errno with a
+ * sentence in `reason`. */
 int worker_start(const struct worker_setup *setup, struct worker_ticket *out, char *reason,
 		 size_t cap);
-/* Can one be started? 0, or -errno with the reason; out_path: its program. */
+/* Tests whether a worker could be started. Returns: 0 with the path of its program, or -errno with
+ * the reason. */
 int worker_probe(char *out_path, size_t path_cap, char *reason, size_t cap);
 
-/* The one that this process is attached to; zero when there is none, or it is dead. */
+/* Writes the ticket of the attached worker; all zero when there is none or it is dead. */
 void worker_current(struct worker_ticket *out);
-/* Give it this process's arena. 0 (also when attached to it already), or -errno. */
+/* Connects to a worker and hands over this process's arena. Returns: 0 (also when attached already)
+ * or -errno. */
 int worker_attach(const struct worker_ticket *t);
-/* By rank 0 of a group, when all its ranks attach: what the others call it, 1 to 1023; or -errno.
- */
+/* Registers a group whose ranks are all attached; rank 0 calls it. Returns: the worker's number of
+ * the group, 1 to 1023, or -errno. */
 int worker_group_open(const struct node_group *g);
-/* By every rank, before it destroys the group: the worker is not in it any more. */
+/* Closes the group; after the return the worker accesses none of its memory. Every rank calls it
+ * before it destroys the group. */
 void worker_group_close(int group);
-/* No operation is in flight. The one that started it ends it. */
+/* Disconnects; the rank that started the worker ends it. No operation may be active. */
 void worker_detach(void);
 void worker_after_fork_child(void);
 
-/* Is there one, and is it alive as far as anybody has noticed? One relaxed load. */
+/* Returns: true when a worker is attached and nobody has noticed its death. One relaxed load. */
 bool worker_is_alive(void);
-int worker_pid(void); /* 0: there is none */
-/* What its threads are at, for progress/: has_process to asleep of *f. A few relaxed loads. */
+int worker_pid(void); /* 0: none */
+/* Fills the facts has_process to asleep with the state of the worker. A few relaxed loads. */
 void worker_facts(struct progress_facts *f);
-/* There is something to move in the collective with this tag (exec_tag()). */
+/* Announces that the collective with this tag (exec_tag()) has work. Context: async-signal-safe. */
 void worker_announce(int group, uint64_t tag);
-/* Bytes that it has moved after announcements of this process, since the last call. */
+/* Returns: bytes that the worker has moved for announcements of this process since the last
+ * call. */
 uint64_t worker_bytes(void);
 
 /*
- * By a rank that waits, now and then: lends this CPU to a thread of the worker that has none in the
- * middle of a copy, ends a worker that makes no progress for SLUICE_ENGINE_TIMEOUT, and when it is
- * dead has what it had claimed in this group taken back (exec_take_back()). Returns whether
- * something has changed.
+ * Checks on the worker while this rank waits: lends its CPU to a displaced thread, kills a worker
+ * that makes no progress for SLUICE_ENGINE_TIMEOUT, and calls `reclaim` for each claim of a dead
+ * worker in this group (exec_take_back()). Returns: true when something has changed. Context:
+ * async-signal-safe; may sleep for a moment.
  */
 typedef void worker_reclaim(void *arg, uint64_t name, bool is_intent);
 bool worker_check(int group, worker_reclaim *take_back, void *arg);
 
-/* The program of the process. */
+/* main() of the process. */
 int worker_main(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "goal/program.h"
-#include "text/text.h"
+#include "goal/text/text.h"
 
 struct goal_text {
 	char *text;

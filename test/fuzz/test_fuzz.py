@@ -15,7 +15,7 @@ COMMON = ['-g', '-O1', '-std=gnu11', '-D_GNU_SOURCE', f'-I{ROOT}/src', f'-I{ROOT
 SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
 GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
                                           'program', 'verify')]
-TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('text', 'base')
+TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('goal/text', 'base')
               for p in (ROOT / 'src' / folder).glob('*.c'))
 # name of test/fuzz/fuzz_NAME.c: its sources, how seeds are written (seed_goal's arguments) and the
 # longest input
@@ -23,7 +23,7 @@ TARGETS = {
     'goal': (GOAL, [], 1500),
     'goal_program': (GOAL + TEXT, ['--program'], 5000),
     'text': (['src/goal/build.c', 'src/goal/verify.c', *TEXT], None, 3000),
-    'goal_build': (GOAL + ['src/api/build.c', 'src/api/schedule.c'], None, 400),
+    'goal_build': (GOAL + ['src/goal/api/build.c', 'src/goal/api/schedule.c'], None, 400),
 }
 
 

@@ -4,7 +4,7 @@
 #define SLUICE_UNIT_SCHED_CASE_H
 
 #include "ranks.h"
-#include "sched/sched.h"
+#include "goal/sched/sched.h"
 
 #define CASE_OPS 4096
 

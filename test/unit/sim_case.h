@@ -3,8 +3,8 @@
 #ifndef SLUICE_TEST_SIM_CASE_H
 #define SLUICE_TEST_SIM_CASE_H
 
-#include "gen/gen.h"
-#include "sim/sim.h"
+#include "goal/gen/gen.h"
+#include "goal/sim/sim.h"
 #include "unit.h"
 
 struct sim_case {

@@ -19,7 +19,7 @@ static void run_on(int cpu)
 	struct os_cpumask m = { { 0 } };
 
 	m.bits[cpu / 64] = (uint64_t)1 << cpu % 64;
-	CHECK(!os_cpumask_apply(&m));
+	CHECK(!os_cpumask_apply(0, &m));
 }
 
 static void *hog(void *arg)

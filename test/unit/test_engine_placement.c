@@ -240,7 +240,7 @@ static void bound_child(void *arg)
 	os_cpumask_self(&all);
 	for (int cpu = 0; !own.bits[0]; cpu++)
 		own.bits[0] = all.bits[0] & ((uint64_t)1 << cpu);
-	CHECK(!os_cpumask_apply(&own));
+	CHECK(!os_cpumask_apply(0, &own));
 	CHECK_EQ(engine_spare_cpus(&own, 1, &out), os_cpumask_count(&all) - 1);
 	CHECK(!(out.bits[0] & own.bits[0]));
 	CHECK_EQ(engine_spare_cpus(&own, 7, &out), os_cpumask_count(&all) - 1);

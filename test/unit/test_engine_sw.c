@@ -138,7 +138,7 @@ static _Atomic bool hog_ends;
 
 static void *hog(void *cpus)
 {
-	CHECK(!os_cpumask_apply(cpus));
+	CHECK(!os_cpumask_apply(0, cpus));
 	while (!atomic_load_explicit(&hog_ends, memory_order_relaxed))
 		;
 	return NULL;
@@ -177,7 +177,7 @@ static void end_displaced(void *arg)
 	far.bits[0] &= -far.bits[0];
 	engine_case_options(&e, "SLUICE_TEST=fault=other:1");
 	engine_set_cpus(&far, 2);
-	CHECK(!os_cpumask_apply(&near));
+	CHECK(!os_cpumask_apply(0, &near));
 	CHECK(!pthread_create(&thread, NULL, hog, &far));
 	while (quick < 18 && os_now_ns() < give_up) /* the machine may be busy */
 		quick = quick_ends(&e);

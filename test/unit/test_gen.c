@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "gen/gen.h"
+#include "goal/gen/gen.h"
 #include "gen_reference.h"
 #include "goal/local.h"
 #include "unit.h"

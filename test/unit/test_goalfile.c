@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "../fuzz/goal_walk.h"
-#include "goalfile/goalfile.h"
+#include "goal/file/goalfile.h"
 #include "ranks.h"
 
 enum { RANKS = 5, BLOCK_MAX = 1024, FILE_MAX = 8192 };

@@ -49,10 +49,10 @@ static void bind_to_one(void *arg)
 	while (!all.bits[word])
 		word++;
 	one.bits[word] = all.bits[word] & -all.bits[word];
-	CHECK_EQ(os_cpumask_apply(&one), 0);
+	CHECK_EQ(os_cpumask_apply(0, &one), 0);
 	CHECK_EQ(os_cpumask_of(0, &now), 0);
 	CHECK(!memcmp(&now, &one, sizeof(now)));
-	CHECK_EQ(os_cpumask_apply(&(struct os_cpumask){ { 0 } }), -EINVAL);
+	CHECK_EQ(os_cpumask_apply(0, &(struct os_cpumask){ { 0 } }), -EINVAL);
 	CHECK_EQ(os_cpumask_of(1 << 30, &now), -ESRCH);
 }
 

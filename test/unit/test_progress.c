@@ -17,10 +17,10 @@ static const struct {
 	  { PROGRESS_DETACHER, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
 	{ "a mover looks anyway: even what is short is told it",
-	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .looking = 1 },
+	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .polling = 1 },
 	  PROGRESS_ANNOUNCE },
 	{ "one looks, others sleep: they go on sleeping",
-	  { PROGRESS_DETACHER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .looking = 1,
+	  { PROGRESS_DETACHER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .polling = 1,
 	    .asleep = 3 },
 	  PROGRESS_ANNOUNCE },
 	{ "all sleep, and it takes as long as waking one",
@@ -43,7 +43,7 @@ static const struct {
 	  PROGRESS_WAKE },
 	{ "... but a mover looks",
 	  { PROGRESS_DETACHER, .work_ns = 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
-	    .looking = 1 },
+	    .polling = 1 },
 	  PROGRESS_ANNOUNCE },
 	{ "all movers are at work",
 	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
@@ -68,7 +68,7 @@ static const struct {
 	  { PROGRESS_WAITER, .is_stuck = 1, .needs_peer = 1 },
 	  PROGRESS_WAKE_PEER },
 	{ "for long, but anybody could go on", { PROGRESS_WAITER, .is_stuck = 1 }, PROGRESS_NOTHING },
-	{ "for a mover that has lost its CPU", { PROGRESS_WAITER, .late_ns = 1 }, PROGRESS_LEND },
+	{ "for a mover that has lost its CPU", { PROGRESS_WAITER, .overdue_ns = 1 }, PROGRESS_LEND },
 	/* a mover has taken a piece */
 	{ "of much, and others sleep",
 	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS, .asleep = 1 },
@@ -77,13 +77,13 @@ static const struct {
 	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS - 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
 	{ "of much, and one looks",
-	  { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .looking = 1 },
+	  { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .polling = 1 },
 	  PROGRESS_NOTHING },
 	{ "of much, and all have theirs", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_NOTHING },
 	/* a mover has nothing */
-	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .look_ns = 1 }, PROGRESS_CLAIM },
+	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .poll_ns = 1 }, PROGRESS_CLAIM },
 	{ "there is none, and the last came soon",
-	  { PROGRESS_MOVER, .look_ns = 1 },
+	  { PROGRESS_MOVER, .poll_ns = 1 },
 	  PROGRESS_POLL },
 	{ "there is none", { PROGRESS_MOVER, .work_ns = 0 }, PROGRESS_SLEEP },
 };
@@ -116,9 +116,9 @@ static bool facts_of(uint64_t n, struct progress_facts *f)
 	f->asker = (enum progress_asker)(n % 4);
 	n /= 4;
 	f->work_ns = DIGIT(amounts);
-	f->late_ns = DIGIT(some_ns);
-	f->look_ns = DIGIT(some_ns);
-	f->looking = DIGIT(threads);
+	f->overdue_ns = DIGIT(some_ns);
+	f->poll_ns = DIGIT(some_ns);
+	f->polling = DIGIT(threads);
 	f->asleep = DIGIT(threads);
 	f->has_waiters = BIT();
 	f->needs_peer = BIT();
@@ -134,7 +134,7 @@ static void check(const struct progress_facts *f, enum progress_action a, const 
 {
 	bool is_rank = f->asker == PROGRESS_DETACHER || f->asker == PROGRESS_WAITER;
 	bool is_waiting = f->asker == PROGRESS_WAITER;
-	bool is_pending = f->work_ns || f->late_ns || (f->is_stuck && f->needs_peer);
+	bool is_pending = f->work_ns || f->overdue_ns || (f->is_stuck && f->needs_peer);
 	bool disturbs = a == PROGRESS_WAKE || a == PROGRESS_ANNOUNCE || a == PROGRESS_FEED ||
 			a == PROGRESS_WAKE_PEER || a == PROGRESS_LEND;
 
@@ -147,7 +147,7 @@ static void check(const struct progress_facts *f, enum progress_action a, const 
 	HOLDS(f->work_ns || (a != PROGRESS_WAKE && a != PROGRESS_ANNOUNCE && a != PROGRESS_FEED &&
 			     a != PROGRESS_CLAIM),
 	      "there is no work, and it is given away");
-	HOLDS(a != PROGRESS_WAKE || (f->asleep && !f->looking),
+	HOLDS(a != PROGRESS_WAKE || (f->asleep && !f->polling),
 	      "who does not sleep is woken, or beside one that looks");
 	HOLDS(a != PROGRESS_WAKE || f->work_ns >= PROGRESS_WAKE_NS || f->is_forced,
 	      "a wake-up for less than it takes");
@@ -163,14 +163,14 @@ static void check(const struct progress_facts *f, enum progress_action a, const 
 	      "no channel, or one beside the process");
 	HOLDS(a != PROGRESS_WAKE_PEER || (is_waiting && f->is_stuck && f->needs_peer),
 	      "a call that nobody needs");
-	HOLDS(a != PROGRESS_LEND || (is_waiting && f->late_ns), "a CPU is lent to nobody");
+	HOLDS(a != PROGRESS_LEND || (is_waiting && f->overdue_ns), "a CPU is lent to nobody");
 	HOLDS((a != PROGRESS_CLAIM && a != PROGRESS_POLL && a != PROGRESS_SLEEP) ||
 		      f->asker == PROGRESS_MOVER,
 	      "who is no mover is to work");
 	HOLDS(f->asker != PROGRESS_MOVER || a == PROGRESS_CLAIM || a == PROGRESS_POLL ||
 		      a == PROGRESS_SLEEP,
 	      "a mover is to leave");
-	HOLDS(f->asker != PROGRESS_MOVER || f->work_ns || f->look_ns || a == PROGRESS_SLEEP,
+	HOLDS(f->asker != PROGRESS_MOVER || f->work_ns || f->poll_ns || a == PROGRESS_SLEEP,
 	      "a mover without work does not sleep");
 	HOLDS(!is_rank || (a != PROGRESS_CLAIM && a != PROGRESS_POLL),
 	      "a rank is told to work for others");

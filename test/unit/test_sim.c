@@ -3,7 +3,7 @@
  * critical paths. */
 #include <errno.h>
 
-#include "sim/private.h"
+#include "goal/sim/private.h"
 #include "sim_case.h"
 
 static struct sim_case one;

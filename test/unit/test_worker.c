@@ -485,9 +485,9 @@ UNIT_TEST(worker_answers_nobody_who_does_not_know_the_job)
 	ranks_run(2, OPTIONS(), job_with_strangers, NULL);
 }
 
-/* ---- the bell ---------------------------------------------------------------------------- */
+/* ---- the queue ---------------------------------------------------------------------------- */
 
-UNIT_TEST(bell_keeps_each_announcement_until_it_is_removed)
+UNIT_TEST(queue_keeps_each_announcement_until_it_is_removed)
 {
 	static struct worker_announcements b;
 	uint32_t at = 0;
@@ -510,43 +510,43 @@ UNIT_TEST(bell_keeps_each_announcement_until_it_is_removed)
 	CHECK_EQ(announce_peek(&b, &at), 7);
 }
 
-struct bell_job {
-	struct worker_announcements bell;
+struct queue_job {
+	struct worker_announcements queue;
 	_Atomic uint32_t served;
 };
 
 /* As a thread of the worker does. */
-static void *serve_bell(void *arg)
+static void *serve_queue(void *arg)
 {
-	struct bell_job *j = arg;
+	struct queue_job *j = arg;
 	uint32_t at = 0, seen;
 	uint64_t what;
 
 	for (;;) {
-		seen = atomic_load(&j->bell.count);
-		what = announce_peek(&j->bell, &at);
+		seen = atomic_load(&j->queue.count);
+		what = announce_peek(&j->queue, &at);
 		if (what == UINT64_MAX)
 			return NULL;
 		if (what) {
-			announce_remove(&j->bell, at, what);
+			announce_remove(&j->queue, at, what);
 			atomic_fetch_add(&j->served, 1);
-		} else if (seen % 2 || !announce_poll(&j->bell, seen, os_now_ns() + 2000)) {
-			announce_sleep(&j->bell, seen);
+		} else if (seen % 2 || !announce_poll(&j->queue, seen, os_now_ns() + 2000)) {
+			announce_sleep(&j->queue, seen);
 		}
 	}
 }
 
-UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
+UNIT_TEST(queue_wakes_a_sleeper_for_each_announcement)
 {
-	static struct bell_job j;
+	static struct queue_job j;
 	uint32_t rung = 0;
 	pthread_t thread;
 
-	CHECK_EQ(pthread_create(&thread, NULL, serve_bell, &j), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, serve_queue, &j), 0);
 	for (int i = 0; i < 20000; i++) {
 		uint64_t until = os_now_ns() + 5000000000ull;
 
-		rung += announce_post(&j.bell, (uint64_t)i + 1);
+		rung += announce_post(&j.queue, (uint64_t)i + 1);
 		if (i % 4)
 			continue;
 		while (atomic_load(&j.served) != rung && os_now_ns() < until)
@@ -557,7 +557,7 @@ UNIT_TEST(bell_wakes_a_sleeper_for_each_announcement)
 	for (int i = 0; i < 5000 && atomic_load(&j.served) != rung; i++)
 		usleep(1000);
 	CHECK_EQ(atomic_load(&j.served), rung);
-	while (!announce_post(&j.bell, UINT64_MAX))
+	while (!announce_post(&j.queue, UINT64_MAX))
 		;
 	pthread_join(thread, NULL);
 }

@@ -3,7 +3,7 @@
 #ifndef SLUICE_TEST_TEXT_CASE_H
 #define SLUICE_TEST_TEXT_CASE_H
 
-#include "text/text.h"
+#include "goal/text/text.h"
 #include "unit.h"
 
 /* What came of a text. Owner: text_case_free(). */

@@ -17,8 +17,8 @@
 #define SLUICE_TOOL_GOAL_H
 
 #include "goal/program.h"
-#include "goalfile/goalfile.h"
-#include "text/text.h"
+#include "goal/file/goalfile.h"
+#include "goal/text/text.h"
 #include "tool.h"
 
 /* Mains of verbs; argv[0] is the verb. Each returns an exit code. */

@@ -3,7 +3,7 @@
 #ifndef SLUICE_TOOL_GOAL_PATTERN_H
 #define SLUICE_TOOL_GOAL_PATTERN_H
 
-#include "gen/gen.h"
+#include "goal/gen/gen.h"
 
 /* Options of both, for goal_next_arg(). */
 #define GOAL_PATTERN_OPTIONS                                                                       \

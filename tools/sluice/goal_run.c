@@ -16,8 +16,8 @@
 #include "base/base.h"
 #include "goal.h"
 #include "goal_reference.h"
-#include "sched/sched.h"
-#include "text/text.h"
+#include "goal/sched/sched.h"
+#include "goal/text/text.h"
 
 #define RANKS_MAX 256u
 #define MEMORY_MAX (1ull << 30) /* of a rank */
@@ -169,7 +169,7 @@ static int be_rank(struct job *j, uint32_t rank)
 	if (!ret)
 		ret = run_times(j, rank, s, buffers);
 	j->results[rank].error = ret;
-	sched_leave(g);
+	sched_group_leave(g);
 	return ret;
 }
 

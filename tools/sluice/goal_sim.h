@@ -13,7 +13,7 @@
 
 #include "goal.h"
 #include "goal_pattern.h"
-#include "sim/sim.h"
+#include "goal/sim/sim.h"
 
 #define GOAL_SIM_TIMES_MAX 16 /* ranks whose times are all printed unless asked for more */
 #define GOAL_SIM_STUCK_MAX 20 /* lines about what is stuck */

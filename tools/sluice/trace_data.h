@@ -39,7 +39,7 @@ struct trace_place {
 	uint64_t sampled_ns;   /* of small ones of which some were timed, times how many these stand
 				  for */
 	uint64_t received, own, peers, channel; /* bytes of what its ranks received, by mover */
-	uint64_t left_ns, waited_ns, saved_ns, cost_ns;
+	uint64_t detached_ns, waited_ns, saved_ns, cost_ns;
 	uint64_t touched, called, unseen; /* of those left */
 	uint64_t begun;        /* of those left: begun, and waited for or tested later */
 	uint64_t mapped, plain, packed;   /* calls, by kind of memory */
@@ -56,7 +56,7 @@ struct trace_call {
 	 * unknown) */
 	uint64_t own, peers, channel, for_others, done_ns;
 	uint32_t own_fragments, peer_fragments, channel_fragments;
-	uint32_t left;           /* index of its end, or TRACE_NO_CALL */
+	uint32_t detached;           /* index of its end, or TRACE_NO_CALL */
 };
 
 struct trace_copied {
@@ -112,7 +112,7 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_place, places);
 	TRACE_ARRAY(struct trace_call, calls);
 	TRACE_ARRAY(struct trace_copied, copies);
-	TRACE_ARRAY(struct trace_detached, lefts);
+	TRACE_ARRAY(struct trace_detached, detached);
 	TRACE_ARRAY(struct trace_touch, touches);
 	TRACE_ARRAY(struct trace_span, spans);
 };

@@ -132,7 +132,7 @@ static void put_places(struct text_json *j, const struct trace_view *v)
 		text_json_string(j, "where", p->where);
 		text_json_uint(j, "calls", p->totals.calls);
 		text_json_uint(j, "bytes", p->totals.bytes);
-		text_json_uint(j, "taken", p->totals.taken);
+		text_json_uint(j, "taken", p->totals.admitted);
 		text_json_uint(j, "early", p->totals.early);
 		text_json_uint(j, "begun", p->begun);
 		text_json_uint(j, "in_call_ns", p->in_call_ns + p->sampled_ns);

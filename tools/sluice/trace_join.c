@@ -16,9 +16,9 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "os/os.h"
 #include "trace_data.h"
 
-#define COPY_BYTES_PER_NS 14.0 /* of a rank that has copied nothing itself */
 
 /* Calls by a key: open addressing; the key is looked up in the calls themselves. */
 struct index {
@@ -191,7 +191,7 @@ static double *own_speeds(const struct trace_data *d)
 		ns[c->process] += c->end_ns - c->begin_ns;
 	}
 	for (size_t p = 0; p < d->processes_count; p++)
-		speed[p] = ns[p] ? speed[p] / (double)ns[p] : COPY_BYTES_PER_NS;
+		speed[p] = ns[p] ? speed[p] / (double)ns[p] : (double)OS_COPY_BYTES_PER_NS;
 	free(ns);
 	return speed;
 }
@@ -242,7 +242,7 @@ static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, ui
 /* Bytes of each left call that others moved while the program had its own way. */
 static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op)
 {
-	uint64_t *bytes = trace_alloc(d->lefts_count * sizeof *bytes);
+	uint64_t *bytes = trace_alloc(d->detached_count * sizeof *bytes);
 	uint32_t ranks = ranks_most(d);
 
 	for (size_t i = 0; i < d->copies_count; i++) {
@@ -257,9 +257,9 @@ static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op
 				const struct trace_call *c =
 					find_by_op(d, by_op, copy->group, copy->op, r);
 
-				if (c && c->left != TRACE_NO_CALL && is_by_others(c, copy))
-					bytes[c->left] += moved_between(
-						copy, c->end_ns, free_until(c, &d->lefts[c->left]));
+				if (c && c->detached != TRACE_NO_CALL && is_by_others(c, copy))
+					bytes[c->detached] += moved_between(
+						copy, c->end_ns, free_until(c, &d->detached[c->detached]));
 			}
 		}
 	}
@@ -271,8 +271,8 @@ static void judge(struct trace_data *d, const struct index *by_op)
 	uint64_t *bytes = moved_meanwhile(d, by_op);
 	double *speed = own_speeds(d);
 
-	for (size_t i = 0; i < d->lefts_count; i++) {
-		struct trace_detached *l = &d->lefts[i];
+	for (size_t i = 0; i < d->detached_count; i++) {
+		struct trace_detached *l = &d->detached[i];
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
 		uint64_t until, came, from, moving;
 
@@ -296,8 +296,8 @@ static void judge(struct trace_data *d, const struct index *by_op)
  */
 static void join_begun(struct trace_data *d, const struct index *by_id)
 {
-	for (uint32_t i = 0; i < d->lefts_count; i++) {
-		const struct trace_detached *l = &d->lefts[i];
+	for (uint32_t i = 0; i < d->detached_count; i++) {
+		const struct trace_detached *l = &d->detached[i];
 		struct trace_call *c =
 			l->group ? find_by_id(d, by_id, l->process, l->caller, l->id) : NULL;
 
@@ -311,16 +311,16 @@ static void join_begun(struct trace_data *d, const struct index *by_id)
 	}
 }
 
-static void join_lefts(struct trace_data *d, const struct index *by_id)
+static void join_detached(struct trace_data *d, const struct index *by_id)
 {
-	for (uint32_t i = 0; i < d->lefts_count; i++) {
-		struct trace_detached *l = &d->lefts[i];
+	for (uint32_t i = 0; i < d->detached_count; i++) {
+		struct trace_detached *l = &d->detached[i];
 		struct trace_call *c = find_by_id(d, by_id, l->process, l->caller, l->id);
 
 		if (!c)
 			continue;
 		l->call = (uint32_t)(c - d->calls);
-		c->left = i;
+		c->detached = i;
 		/* it is retired by the next call that looks: its data may have been there for long
 		 */
 		if (c->outcome != TRACE_STARTED && c->done_ns >= l->begin_ns &&
@@ -352,14 +352,14 @@ static void sum_places(struct trace_data *d)
 		p->plain += c->region == TRACE_REGION_PLAIN;
 		p->packed += c->region == TRACE_REGION_PACKED;
 	}
-	for (size_t i = 0; i < d->lefts_count; i++) {
-		const struct trace_detached *l = &d->lefts[i];
+	for (size_t i = 0; i < d->detached_count; i++) {
+		const struct trace_detached *l = &d->detached[i];
 		struct trace_place *p =
 			l->call == TRACE_NO_CALL ? NULL : &d->places[d->calls[l->call].place];
 
 		if (!p)
 			continue;
-		p->left_ns += l->end_ns - l->begin_ns;
+		p->detached_ns += l->end_ns - l->begin_ns;
 		p->waited_ns += l->waited_ns;
 		p->saved_ns += l->saved_ns;
 		p->cost_ns += l->cost_ns;
@@ -381,7 +381,7 @@ void trace_join(struct trace_data *d)
 	join_begun(d, &by_id);
 	by_op = index_by_op(d);
 	join_copies(d, &by_op);
-	join_lefts(d, &by_id);
+	join_detached(d, &by_id);
 	judge(d, &by_op);
 	sum_places(d);
 	free(by_id.slots);

@@ -288,7 +288,7 @@ static void add_call(struct trace_data *d, uint32_t process, uint32_t thread,
 		.outcome = r->call.outcome,
 		.region = r->call.region,
 		.is_root = r->flags & TRACE_IS_ROOT,
-		.left = TRACE_NO_CALL,
+		.detached = TRACE_NO_CALL,
 	};
 	add_moved(d, process, thread, r);
 }
@@ -317,7 +317,7 @@ static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread,
 
 		place->totals.calls++;
 		place->totals.bytes += call->call.bytes;
-		place->totals.taken += call->call.outcome == TRACE_ADMITTED;
+		place->totals.admitted += call->call.outcome == TRACE_ADMITTED;
 		place->in_call_ns += (uint64_t)((double)ticks * p->ns_per_tick);
 	}
 	return true;
@@ -358,22 +358,22 @@ static uint64_t when(const struct trace_data *d, uint32_t process, const struct 
 
 static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
 {
-	struct trace_detached *l = TRACE_ADD(d, lefts);
+	struct trace_detached *l = TRACE_ADD(d, detached);
 
 	*l = (struct trace_detached){
 		.begin_ns = when(d, process, r, r->begin),
 		.end_ns = when(d, process, r, r->end),
-		.wanted_ns = r->left.wanted ? when(d, process, r, r->left.wanted) : 0,
-		.waited_ns = when(d, process, r, r->begin + r->left.waited) -
+		.wanted_ns = r->detached.wanted ? when(d, process, r, r->detached.wanted) : 0,
+		.waited_ns = when(d, process, r, r->begin + r->detached.waited) -
 			     when(d, process, r, r->begin),
 		.process = process,
-		.touches = r->left.touches,
+		.touches = r->detached.touches,
 		.by_call = r->flags & TRACE_BY_CALL,
 		.call = TRACE_NO_CALL,
-		.caller = r->left.caller,
-		.id = r->left.id,
-		.op = r->left.op,
-		.group = r->left.group,
+		.caller = r->detached.caller,
+		.id = r->detached.id,
+		.op = r->detached.op,
+		.group = r->detached.group,
 		.rank = r->rank,
 		.ranks = r->ranks,
 	};
@@ -433,7 +433,7 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 		sum->bytes += t->bytes;
 		sum->small_calls += t->small_calls;
 		sum->small_bytes += t->small_bytes;
-		sum->taken += t->taken;
+		sum->admitted += t->admitted;
 		sum->early += t->early;
 		place->in_call_ns += (uint64_t)((double)t->ticks * p->ns_per_tick);
 		if (t->sampled)

@@ -89,7 +89,7 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 	format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
 	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number,
-		p->totals.calls, bytes, p->totals.taken, p->totals.early, p->sampled_ns ? "~" : " ",
+		p->totals.calls, bytes, p->totals.admitted, p->totals.early, p->sampled_ns ? "~" : " ",
 		in_call, p->totals.early || p->begun ? waited : "-", gain, p->name, p->where);
 }
 
@@ -160,7 +160,7 @@ static void print_begun(FILE *out, const struct trace_place *p)
 {
 	char left[32], waited[32];
 
-	format_ns(p->left_ns / p->begun, left, sizeof left);
+	format_ns(p->detached_ns / p->begun, left, sizeof left);
 	format_ns(p->waited_ns / p->begun, waited, sizeof waited);
 	fprintf(out,
 		"      after the call: pending for %s until it was seen to be over, of which the "
@@ -178,7 +178,7 @@ static void print_left(FILE *out, const struct trace_place *p)
 		print_begun(out, p);
 	if (!ended)
 		return;
-	format_ns(p->left_ns / ended, left, sizeof left);
+	format_ns(p->detached_ns / ended, left, sizeof left);
 	format_ns(p->waited_ns / ended, waited, sizeof waited);
 	format_ns(p->saved_ns, saved, sizeof saved);
 	format_ns(p->cost_ns, cost, sizeof cost);

@@ -205,16 +205,16 @@ static int by_begin(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void add_lefts(struct trace_view *v)
+static void add_detached(struct trace_view *v)
 {
 	const struct trace_data *d = v->data;
 	uint64_t *free_from = trace_alloc(d->processes_count * LEFT_TRACKS * sizeof *free_from);
-	struct trace_detached *sorted = trace_alloc(d->lefts_count * sizeof *sorted);
+	struct trace_detached *sorted = trace_alloc(d->detached_count * sizeof *sorted);
 
-	if (d->lefts_count)
-		memcpy(sorted, d->lefts, d->lefts_count * sizeof *sorted);
-	qsort(sorted, d->lefts_count, sizeof *sorted, by_begin);
-	for (size_t i = 0; i < d->lefts_count; i++) {
+	if (d->detached_count)
+		memcpy(sorted, d->detached, d->detached_count * sizeof *sorted);
+	qsort(sorted, d->detached_count, sizeof *sorted, by_begin);
+	for (size_t i = 0; i < d->detached_count; i++) {
 		const struct trace_detached *l = &sorted[i];
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
 		bool is_begun = c && c->outcome == TRACE_STARTED;
@@ -382,7 +382,7 @@ void trace_view(const struct trace_data *d, struct trace_view *out)
 	for (uint32_t p = 0; p < d->processes_count; p++)
 		track_of(out, p, "calls", (uint32_t)d->processes[p].header->pid);
 	add_calls(out);
-	add_lefts(out);
+	add_detached(out);
 	add_touches(out);
 	add_copies(out);
 	add_spans(out);

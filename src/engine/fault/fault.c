@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * fault: another engine, broken on demand. A channel has a thread of its own, which takes the
- * copies one by one, hands each to a channel of the inner engine, and decides when and how it ends.
+ * fault: wraps another engine and injects failures. Each channel has a thread that takes the
+ * copies one by one, hands them to a channel of the inner engine, and decides when and how each
+ * one ends.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "engine/fault/settings.h"
-#include "engine/sw/sw.h" /* its queue */
+#include "engine/sw/sw.h" /* for its queue */
 
 enum { FAULT_CHANNELS = 16, DRAIN_NS = 50000 };
-#define FAULT_SLOTS ((uint64_t)0xf) /* a shallow engine: full after four */
+#define FAULT_SLOTS ((uint64_t)0xf) /* a shallow engine: full after four copies */
 
 struct fault_chan {
 	struct engine_chan base;
@@ -18,15 +19,16 @@ struct fault_chan {
 	struct fault_settings settings;
 	struct sw_queue queue;
 	struct engine_thread thread;
-	_Atomic uint32_t bell; /* rung by flush, retire, close */
+	_Atomic uint32_t wakes; /* futex; flush, retire and close add 1 */
 	_Atomic uint32_t
-		running; /* 1 from taking a copy until its done() has returned, or has retired us */
+		/* 1 from taking a copy until its done() has returned or has retired the channel */
+		running;
 	_Atomic bool stopping;
 	bool in_use; /* under the lock */
-	/* the thread's own */
-	uint64_t taken;   /* copies so far */
-	uint64_t free_ns; /* until then the bandwidth is used up */
-	/* the copy that the inner engine does; ended: 1 when it has */
+	/* used by the thread only */
+	uint64_t taken;   /* copies taken so far */
+	uint64_t free_ns; /* the injected bandwidth is used up until then */
+	/* The copy inside the inner engine; ended: 1 when it has ended. */
 	struct engine_copy part;
 	_Atomic uint32_t ended;
 	int result;
@@ -34,14 +36,14 @@ struct fault_chan {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fault_chan chans[FAULT_CHANNELS];
-/* Whose done() runs here. Initial-exec as in sw/pool.c. */
+/* The channel whose done() this thread executes. Initial-exec as in sw/pool.c. */
 static _Thread_local struct fault_chan *inside __attribute__((tls_model("initial-exec")));
 
 static void ring(struct fault_chan *ch)
 {
-	/* Release: what was decided before is seen by the thread, which loads it with acquire. */
-	atomic_fetch_add_explicit(&ch->bell, 1, memory_order_release);
-	os_futex_wake(&ch->bell, 1);
+	/* release: the caller's decision; partner: the acquire load in the thread */
+	atomic_fetch_add_explicit(&ch->wakes, 1, memory_order_release);
+	os_futex_wake(&ch->wakes, 1);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -51,18 +53,18 @@ static bool is_closed(struct fault_chan *ch)
 	return atomic_load_explicit(&ch->queue.free, memory_order_acquire) & SW_QUEUE_CLOSED;
 }
 
-/* -ECANCELED when the channel is retired before. */
+/* Returns: 0, or -ECANCELED when the channel is retired first. */
 static int wait_until(struct fault_chan *ch, uint64_t ns)
 {
 	for (;;) {
-		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(&ch->wakes, memory_order_acquire);
 		uint64_t now = os_now_ns();
 
 		if (is_closed(ch))
 			return -ECANCELED;
 		if (now >= ns)
 			return 0;
-		os_futex_wait(&ch->bell, bell, ns == OS_FOR_EVER ? ns : ns - now);
+		os_futex_wait(&ch->wakes, seen, ns == OS_FOR_EVER ? ns : ns - now);
 	}
 }
 
@@ -71,7 +73,7 @@ static void part_done(struct engine_copy *c, int result)
 	struct fault_chan *ch = c->arg;
 
 	ch->result = result;
-	/* Release: pairs with the acquire in copy_part. */
+	/* release: the result; partner: copy_part */
 	atomic_store_explicit(&ch->ended, 1, memory_order_release);
 	os_futex_wake(&ch->ended, 1);
 }
@@ -101,7 +103,7 @@ static int copy_part(struct fault_chan *ch, const struct engine_copy *c, size_t 
 	return ch->result;
 }
 
-/* The copy as it is asked to go, until its end. */
+/* Executes one copy with the failures that the settings ask for. */
 static int treat(struct fault_chan *ch, const struct engine_copy *c)
 {
 	const struct fault_settings *s = &ch->settings;
@@ -131,7 +133,7 @@ static int treat(struct fault_chan *ch, const struct engine_copy *c)
 static void leave(struct fault_chan *ch)
 {
 	inside = NULL;
-	/* Release: pairs with the acquire in drain. */
+	/* release: the work of done(); partner: sw_queue_cancel */
 	atomic_store_explicit(&ch->running, 0, memory_order_release);
 }
 
@@ -153,7 +155,7 @@ static void thread_main(void *arg)
 	struct fault_chan *ch = arg;
 
 	for (;;) {
-		uint32_t bell = atomic_load_explicit(&ch->bell, memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(&ch->wakes, memory_order_acquire);
 		struct engine_copy *c;
 		int slot;
 
@@ -163,7 +165,7 @@ static void thread_main(void *arg)
 		else if (atomic_load_explicit(&ch->stopping, memory_order_relaxed))
 			return;
 		else
-			os_futex_wait(&ch->bell, bell, OS_FOR_EVER);
+			os_futex_wait(&ch->wakes, seen, OS_FOR_EVER);
 	}
 }
 
@@ -212,7 +214,7 @@ static int start(struct fault_chan *ch)
 	atomic_store_explicit(&ch->stopping, false, memory_order_relaxed);
 	atomic_store_explicit(&ch->running, 0, memory_order_relaxed);
 	sw_queue_init(&ch->queue, FAULT_SLOTS);
-	/* not at idle priority: it keeps time */
+	/* at normal priority, as it keeps time */
 	rc = engine_thread_create("sluice-fault", NULL, thread_main, ch, &ch->thread);
 	if (rc)
 		sw_queue_close(&ch->queue);
@@ -290,7 +292,7 @@ static void fault_caps(const struct engine_chan *base, struct engine_caps *out)
 	const struct fault_chan *ch = (const struct fault_chan *)base;
 
 	ch->inner->ops->caps(ch->inner, out);
-	out->flags &= ~ENGINE_POLLED; /* our thread polls */
+	out->flags &= ~ENGINE_POLLED; /* the channel's thread polls */
 	out->depth = (uint32_t)__builtin_popcountll(FAULT_SLOTS);
 }
 
@@ -301,7 +303,7 @@ static int fault_post(struct engine_chan *base, struct engine_copy *c)
 
 static void fault_flush(struct engine_chan *base) { ring((struct fault_chan *)base); }
 
-/* What the inner engine does for those who wait; none of it is the end of a copy of ours. */
+/* Helps the inner engine. Returns 0, because the end of an inner copy is no end of a copy here. */
 static int fault_poll(struct engine_chan *base)
 {
 	engine_poll(((struct fault_chan *)base)->inner);

@@ -30,7 +30,7 @@ static int set_inner(const char *name, struct fault_settings *out, char *reason,
 	return -EINVAL;
 }
 
-/* One "name=value". */
+/* Parses one "name=value". */
 static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 {
 	char *value = strchr(text, '=');

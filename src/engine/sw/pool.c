@@ -1,46 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The workers and what they do all day. */
+/* The worker threads. */
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "engine/sw/sw.h"
 
 enum {
-	SEEK_NS = 20000, /* a seeker looks so long before it sleeps: less than a wake-up costs the
-			    poster */
+	/* time to poll for work before sleeping: less than a wake-up costs the poster */
+	SEEK_NS = 20000,
 	LOOKS_PER_CLOCK = 32,
-	DISPLACED_NS = 60000, /* no copy has ended for so long: several times what one takes */
+	/* no copy has ended for this time, several times the duration of one: a worker is
+	 * displaced */
+	DISPLACED_NS = 60000,
 	NONTEMPORAL_MIN = 64 << 10,
-	LEND_NS = 200000, /* more than a switch and a copy take */
 	NEW_WAIT_NS =
-		3000000, /* nobody has looked for so long: who looks now has just begun to wait */
+		3000000, /* no thread has polled for this time: the caller has just begun to wait */
 };
 
 struct worker {
 	BASE_ALIGNED_LINE struct engine_thread thread;
 	unsigned id;
-	unsigned served; /* the channel it served last */
-	_Atomic uint32_t busy; /* 1 + the channel of which it does a copy; 0: none */
+	unsigned served; /* the channel of the last copy */
+	_Atomic uint32_t busy; /* 1 + the channel of the present copy; 0: none */
 };
 
 static struct {
 	struct worker workers[SW_WORKERS];
 	struct sw_sleep sleep;
-	_Atomic uint32_t size;  /* workers that run */
+	_Atomic uint32_t size;  /* worker threads that run */
 	_Atomic bool stopping;
-	struct os_cpumask cpus; /* of all workers */
+	struct os_cpumask cpus; /* of all worker threads */
 } pool;
 
 struct sw_chan sw_chans[SW_CHANNELS];
 _Atomic uint64_t sw_open;
 
-/* What this thread is doing the done() of. Initial-exec: the first access allocates nothing, as it
- * may come from a signal handler. */
+/* The done() that this thread executes. Initial-exec, so that the first access, perhaps in a signal
+ * handler, allocates nothing. */
 static _Thread_local struct {
-	struct sw_chan *chan; /* NULL: no done() of ours is running here, or it has left */
+	struct sw_chan *chan; /* NULL: no done() is running here, or it has retired its channel */
 	bool is_worker;
 } inside __attribute__((tls_model("initial-exec")));
 
@@ -52,23 +51,19 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	struct sw_chan *outer = inside.chan;
 	size_t bytes = c->bytes;
 
-	/* Before the slot is given back, whose release publishes it: sw.c waits for slots, then for
-	 * this. */
+	/* Before the slot is released, which publishes it: sw.c waits for the slots, then for
+	 * `running`. */
 	atomic_fetch_add_explicit(&ch->running, 1, memory_order_relaxed);
 	kernel = os_copy_pick(bytes, base_max_u64(bytes, c->total_bytes));
-	/* who uses it does so on another core */
+	/* the reader runs on another core */
 	if (base_opt.xfer_copy == BASE_COPY_AUTO && bytes >= NONTEMPORAL_MIN &&
 	    os_copy_has(BASE_COPY_NONTEMPORAL))
 		kernel = BASE_COPY_NONTEMPORAL;
 	os_copy(c->dst, c->src, bytes, kernel);
-	sw_queue_release(&ch->queue, slot); /* done() may post the next into a full channel */
+	sw_queue_release(&ch->queue, slot); /* done() may post the next copy into a full channel */
 	inside.chan = ch;
 	c->done(c, 0);
-	/* Sequentially consistent, as is lend(): either it sees this end, or this thread sees it.
-	 */
-	atomic_fetch_add_explicit(&ch->ended, 1, memory_order_seq_cst);
-	if (atomic_load_explicit(&ch->lenders, memory_order_seq_cst))
-		os_futex_wake(&ch->ended, INT_MAX);
+	os_lend_end(&ch->lend);
 	if (inside.chan)
 		sw_pool_leave(ch);
 	inside.chan = outer;
@@ -79,14 +74,14 @@ void sw_pool_leave(struct sw_chan *ch)
 	if (inside.chan != ch)
 		return;
 	inside.chan = NULL;
-	/* Release: pairs with the acquire of whoever waits for 0, who may then forget what done()
-	 * used. */
+	/* release: the work of done(), whose data the owner may free at 0; partner:
+	 * sw_queue_cancel */
 	atomic_fetch_sub_explicit(&ch->running, 1, memory_order_release);
 }
 
 /* ---- waiting for a worker ---------------------------------------------------------------- */
 
-/* Those that are busy with ch, or all of them: back to where they belong. */
+/* Binds the workers that are busy with ch, or all workers (NULL), to these CPUs. */
 static void move_workers(const struct sw_chan *ch, const struct os_cpumask *cpus)
 {
 	uint32_t me = ch ? 1 + (uint32_t)(ch - sw_chans) : 0;
@@ -95,31 +90,16 @@ static void move_workers(const struct sw_chan *ch, const struct os_cpumask *cpus
 		struct worker *w = &pool.workers[i];
 
 		if (!ch || atomic_load_explicit(&w->busy, memory_order_relaxed) == me)
-			syscall(SYS_sched_setaffinity, w->thread.tid, sizeof(cpus->bits),
-				cpus->bits);
+			os_cpumask_apply(w->thread.tid, cpus);
 	}
 }
 
-/*
- * A thread at idle priority that another has displaced may not run again for a second, in the
- * middle of the very copy that a thread of normal priority waits for; and without privilege nobody
- * can raise its priority. But this thread waits, and has a CPU: it lends it for a moment.
- */
-static bool lend(struct sw_chan *ch, uint32_t ended)
+static void place_workers(void *arg, const struct os_cpumask *cpus)
 {
-	struct os_cpumask here;
-
-	if (!os_cpumask_here(&here))
-		return false;
-	atomic_fetch_add_explicit(&ch->lenders, 1, memory_order_seq_cst);
-	move_workers(ch, &here);
-	os_futex_wait(&ch->ended, ended, LEND_NS);
-	move_workers(NULL, &pool.cpus);
-	atomic_fetch_sub_explicit(&ch->lenders, 1, memory_order_relaxed);
-	return atomic_load_explicit(&ch->ended, memory_order_acquire) != ended;
+	move_workers(cpus ? arg : NULL, cpus ? cpus : &pool.cpus);
 }
 
-/* Has no copy ended although one was begun? */
+/* Returns: true when a copy of ch runs and none has ended for DISPLACED_NS. */
 static bool is_displaced(struct sw_chan *ch, uint32_t ended)
 {
 	uint64_t now, looked;
@@ -150,8 +130,8 @@ bool sw_pool_help(struct sw_chan *ch)
 		execute(ch, c, slot);
 		return true;
 	}
-	ended = atomic_load_explicit(&ch->ended, memory_order_acquire);
-	return is_displaced(ch, ended) && lend(ch, ended);
+	ended = atomic_load_explicit(&ch->lend.ended, memory_order_acquire);
+	return is_displaced(ch, ended) && os_lend_cpu(&ch->lend, ended, place_workers, ch);
 }
 
 /* ---- workers ----------------------------------------------------------------------------- */
@@ -177,7 +157,7 @@ static void serve(struct worker *w, struct sw_chan *ch, struct engine_copy *c, i
 	sw_sleep_seek(&pool.sleep);
 }
 
-/* Serves one of these channels that has something. */
+/* Executes one copy of these channels: of the worker's own channels, or of the others. */
 static bool work_on(struct worker *w, uint64_t chans, bool own)
 {
 	for (; chans; chans &= chans - 1) {
@@ -198,8 +178,7 @@ static bool work_on(struct worker *w, uint64_t chans, bool own)
 	return false;
 }
 
-/* Does one item: of its own channels, else a stolen one; beginning behind the channel served last.
- */
+/* Executes one copy: of an own channel, else a stolen one; starts after the channel served last. */
 static bool work_once(struct worker *w)
 {
 	uint64_t open = atomic_load_explicit(&sw_open, memory_order_acquire);
@@ -209,7 +188,7 @@ static bool work_once(struct worker *w)
 	       work_on(w, behind, false) || work_on(w, open & ~behind, false);
 }
 
-/* Looks for work for a while. True: some was done. */
+/* Polls for work for SEEK_NS. Returns: true when it executed a copy. */
 static bool seek(struct worker *w)
 {
 	uint64_t until = 0;
@@ -253,7 +232,7 @@ static void worker_main(void *arg)
 
 void sw_pool_flush(struct sw_chan *ch)
 {
-	/* a worker in done() looks for itself afterwards, and wakes another if there is more */
+	/* a worker inside done() polls afterwards, and wakes another if there is more */
 	if (!inside.is_worker && sw_queue_is_ready(&ch->queue))
 		sw_sleep_wake(&pool.sleep, ch->home);
 }
@@ -271,7 +250,8 @@ void sw_pool_stop(void)
 	struct os_cpumask here;
 
 	atomic_store_explicit(&pool.stopping, true, memory_order_relaxed);
-	if (os_cpumask_here(&here)) { /* this thread waits for them: see lend() */
+	/* this thread waits for them: lend them its CPU, as in os_lend_cpu() */
+	if (os_cpumask_here(&here)) {
 		pool.cpus = here;
 		move_workers(NULL, &pool.cpus);
 	}
@@ -302,7 +282,7 @@ int sw_pool_start(int node, int workers)
 
 		w->id = (unsigned)i;
 		rc = engine_thread_create("sluice-sw", &cpus, worker_main, w, &w->thread);
-		/* fewer are enough, none is not */
+		/* fewer workers are enough, none is not */
 		if (rc && !i)
 			return rc;
 		if (rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The queue of a channel: see sw.h. test/unit/test_engine_queue.c runs it in every interleaving. */
+/* The queue of a channel, described in sw.h. test/unit/test_engine_queue.c runs it in every
+ * interleaving. */
 #include <errno.h>
 
 #include "engine/sw/sw.h"
@@ -9,11 +10,11 @@ void sw_queue_init(struct sw_queue *q, uint64_t slots)
 	atomic_store_explicit(&q->ready, 0, memory_order_relaxed);
 	atomic_store_explicit(&q->post_next, 0, memory_order_relaxed);
 	atomic_store_explicit(&q->take_next, 0, memory_order_relaxed);
-	/* Pairs with the acquire in sw_queue_post: no post before all of this. */
+	/* release: the stores above; partner: sw_queue_post */
 	atomic_store_explicit(&q->free, slots, memory_order_release);
 }
 
-/* The first set bit at or after `from`, around the end. */
+/* Returns: the first set bit at or after `from`, cyclically. */
 static int pick(uint64_t mask, uint32_t from)
 {
 	uint64_t above = mask >> from << from;
@@ -33,14 +34,13 @@ int sw_queue_post(struct sw_queue *q, struct engine_copy *c)
 		if (!free)
 			return -EAGAIN;
 		slot = pick(free, from);
-		/* Acquire: pairs with the release in sw_queue_release; the last taker is done with
-		 * the slot. */
+		/* acquire: the last taker is done with the slot; partner: sw_queue_release */
 	} while (!atomic_compare_exchange_weak_explicit(
 		&q->free, &free, free & ~((uint64_t)1 << slot), memory_order_acquire,
 		memory_order_relaxed));
 	atomic_store_explicit(&q->post_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
 	atomic_store_explicit(&q->slots[slot], (uintptr_t)c, memory_order_relaxed);
-	/* Release: item and slot are there; pairs with the acquire in sw_queue_take. */
+	/* release: item and slot; partner: sw_queue_take */
 	atomic_fetch_or_explicit(&q->ready, (uint64_t)1 << slot, memory_order_release);
 	return 0;
 }
@@ -58,7 +58,7 @@ struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
 		if (!ready)
 			return NULL;
 		slot = pick(ready, from);
-		/* Acquire: pairs with the release in sw_queue_post. */
+		/* acquire: item and slot; partner: sw_queue_post */
 	} while (!atomic_compare_exchange_weak_explicit(
 		&q->ready, &ready, ready & ~((uint64_t)1 << slot), memory_order_acquire,
 		memory_order_relaxed));
@@ -69,7 +69,7 @@ struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
 
 void sw_queue_release(struct sw_queue *q, int slot)
 {
-	/* Release: pairs with the acquire in sw_queue_post and in sw_queue_is_drained. */
+	/* release: partners: sw_queue_post, sw_queue_is_drained */
 	atomic_fetch_or_explicit(&q->free, (uint64_t)1 << slot, memory_order_release);
 }
 

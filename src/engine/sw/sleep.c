@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How workers sleep without missing work: see sw.h. test/unit/test_engine_queue.c has the proof. */
+/* How worker threads sleep without a lost wake-up, described in sw.h and proven by
+ * test/unit/test_engine_queue.c. */
 #include "engine/sw/sw.h"
 
 #define ASLEEP_MASK (((uint64_t)1 << SW_WORKERS) - 1)
 #define ONE_SEEKER ((uint64_t)1 << SW_WORKERS)
 
-/*
- * All operations on the word are read-modify-writes, acquire and release: of two of them, the later
- * one sees what came before the earlier one in its thread.
- */
+/* Every operation on the word is an acquire-release read-modify-write: of two of them, the later
+ * one sees what its partner did before the earlier one. */
 
 void sw_sleep_seek(struct sw_sleep *s)
 {
@@ -22,8 +21,8 @@ void sw_sleep_found(struct sw_sleep *s)
 
 static void ring(struct sw_sleep *s, unsigned worker)
 {
-	atomic_fetch_add_explicit(&s->bells[worker], 1, memory_order_release);
-	os_futex_wake(&s->bells[worker], 1);
+	atomic_fetch_add_explicit(&s->wakes[worker], 1, memory_order_release);
+	os_futex_wake(&s->wakes[worker], 1);
 }
 
 void sw_sleep_wake(struct sw_sleep *s, unsigned first)
@@ -37,8 +36,8 @@ void sw_sleep_wake(struct sw_sleep *s, unsigned first)
 		if (word >= ONE_SEEKER || !asleep)
 			return;
 		who = (unsigned)__builtin_ctzll(after ? after : asleep);
-		/* the woken one counts as a seeker from here on, so that a second post wakes nobody
-		 */
+		/* the woken worker counts as a seeker from here on, so that a second post wakes
+		 * nobody */
 	} while (!atomic_compare_exchange_weak_explicit(
 		&s->word, &word, (word & ~((uint64_t)1 << who)) + ONE_SEEKER, memory_order_acq_rel,
 		memory_order_acquire));
@@ -47,12 +46,12 @@ void sw_sleep_wake(struct sw_sleep *s, unsigned first)
 
 void sw_sleep_begin(struct sw_sleep *s, unsigned worker)
 {
-	/* its bit is not set: no carry */
+	/* its bit is clear: no carry */
 	atomic_fetch_add_explicit(&s->word, ((uint64_t)1 << worker) - ONE_SEEKER,
 				  memory_order_acq_rel);
 }
 
-/* From sleeper to seeker; false when somebody else has done it meanwhile. */
+/* Turns a sleeper into a seeker. Returns: false when another thread has done so. */
 static bool stir(struct sw_sleep *s, unsigned worker)
 {
 	uint64_t word = atomic_fetch_add_explicit(&s->word, 0, memory_order_acq_rel);
@@ -77,12 +76,12 @@ void sw_sleep_rouse(struct sw_sleep *s, unsigned worker)
 void sw_sleep_wait(struct sw_sleep *s, unsigned worker)
 {
 	for (;;) {
-		uint32_t bell = atomic_load_explicit(&s->bells[worker], memory_order_acquire);
+		uint32_t seen = atomic_load_explicit(&s->wakes[worker], memory_order_acquire);
 
-		/* A bell that rings late, for a sleep that was undone, only makes this turn once
-		 * more. Acquire: pairs with the waker's; what it made ready is seen. */
+		/* A late wake-up, for a sleep that was undone, costs one more turn of this loop.
+		 * acquire: the work that the waker published; partner: ring */
 		if (!(atomic_load_explicit(&s->word, memory_order_acquire) >> worker & 1))
 			return;
-		os_futex_wait(&s->bells[worker], bell, OS_FOR_EVER);
+		os_futex_wait(&s->wakes[worker], seen, OS_FOR_EVER);
 	}
 }

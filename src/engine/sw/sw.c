@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The context: channels, and the engine's face. */
+/* The channels, and the ops table of the engine. */
 #include <errno.h>
 #include <string.h>
 
 #include "engine/sw/sw.h"
 
-enum { DRAIN_NS = 50000 }; /* between looks while a channel drains: rare, and nobody rings */
+/* pause between two checks while a channel drains: rare, and no wake-up comes */
+enum { DRAIN_NS = 50000 };
 
-/* Guards opening and closing. */
+/* Serialises opening and closing. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t bit_of(const struct sw_chan *ch) { return (uint64_t)1 << (ch - sw_chans); }
@@ -29,8 +30,7 @@ static int sw_probe(char *reason, size_t cap)
 	return rc;
 }
 
-/* Any worker takes from any channel, so there are as many channels as workers: those of one
- * process. */
+/* Any worker takes from any channel, so one process has as many channels as workers. */
 static int sw_chan_count(int node)
 {
 	struct os_cpumask cpus;
@@ -56,7 +56,7 @@ static int open_locked(int node, int index, struct engine_chan **out)
 	ch->home = (uint32_t)(index % sw_pool_size());
 	atomic_store_explicit(&ch->running, 0, memory_order_relaxed);
 	sw_queue_init(&ch->queue, SW_QUEUE_SLOTS);
-	/* Release: pairs with the acquire in work_once. */
+	/* release: the channel; partner: work_once */
 	atomic_store_explicit(&sw_open, open | bit_of(ch), memory_order_release);
 	*out = &ch->base;
 	return 0;
@@ -74,14 +74,14 @@ static int sw_chan_open(int node, int index, struct engine_chan **out)
 	return rc;
 }
 
-/* Nobody writes for it any more, and every done() has returned but the caller's own. */
+/* Waits until no copy of the channel runs and every done() but the caller's own has returned. */
 static void drain(struct sw_chan *ch)
 {
 	_Atomic uint32_t nobody_rings = 0;
 
 	sw_queue_close(&ch->queue);
 	while (!sw_queue_cancel(&ch->queue, SW_QUEUE_SLOTS, &ch->running))
-		if (!sw_pool_help(ch)) /* what runs may have been displaced */
+		if (!sw_pool_help(ch)) /* a worker may be displaced in the middle of a copy */
 			os_futex_wait(&nobody_rings, 0, DRAIN_NS);
 }
 
@@ -125,14 +125,14 @@ static int sw_post(struct engine_chan *base, struct engine_copy *c)
 
 static void sw_flush(struct engine_chan *base) { sw_pool_flush((struct sw_chan *)base); }
 
-/* Nothing has to be polled for; a thread that must wait for a channel may as well do the work. */
+/* Copies end without polling; a thread that must wait executes one itself. */
 static int sw_poll(struct engine_chan *base) { return sw_pool_help((struct sw_chan *)base); }
 
 static void sw_after_fork_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	atomic_store_explicit(&sw_open, 0, memory_order_relaxed);
-	/* who still has a channel is refused */
+	/* posts to a channel from before the fork fail */
 	for (int i = 0; i < SW_CHANNELS; i++)
 		sw_queue_init(&sw_chans[i].queue, SW_QUEUE_CLOSED);
 	sw_pool_forget();

@@ -73,7 +73,7 @@ static void report_problems(const char *text, int world_rank)
 }
 
 /* What was measured here, but not what all ranks must agree on where ranks on other machines, which
- * have other files, cannot be told from ranks here before the first collective (node/presence.c).
+ * have other files, cannot be told from ranks here before the first collective (node/discovery.c).
  */
 static void load_tuned(bool prefer_pmix, const char *library_version)
 {

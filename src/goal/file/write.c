@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "goal/file/goalfile.h"
+
+struct goalfile_writer {
+	FILE *file;
+	char *path, *part;
+	uint64_t at; /* bytes written */
+	uint64_t *offsets;
+	uint32_t *numbers; /* [ranks] */
+	uint32_t ranks, block_count, block_cap, most_ops;
+	int error; /* the first */
+};
+
+static void put(struct goalfile_writer *w, const void *p, uint64_t bytes)
+{
+	if (w->error || !bytes)
+		return;
+	errno = EIO; /* should the library say nothing */
+	if (fwrite(p, 1, bytes, w->file) != bytes)
+		w->error = -errno;
+	w->at += bytes;
+}
+
+static void put_gap(struct goalfile_writer *w)
+{
+	static const char zeros[GOAL_PROGRAM_ALIGN];
+
+	put(w, zeros, goal_program_align(w->at) - w->at);
+}
+
+static void release(struct goalfile_writer *w)
+{
+	free(w->path);
+	free(w->part);
+	free(w->offsets);
+	free(w->numbers);
+	free(w);
+}
+
+static int open_part(struct goalfile_writer *w, const char *path)
+{
+	size_t length = strlen(path) + sizeof ".part";
+	struct stat st;
+
+	if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* it would be replaced: a device, a pipe */
+		return -EINVAL;
+	w->path = strdup(path);
+	w->part = malloc(length);
+	w->numbers = calloc(w->ranks, sizeof *w->numbers);
+	if (!w->path || !w->part || !w->numbers)
+		return -ENOMEM;
+	snprintf(w->part, length, "%s.part", path);
+	w->file = fopen(w->part, "wbe");
+	return w->file ? 0 : -errno;
+}
+
+int goalfile_create(const char *path, uint32_t ranks, struct goalfile_writer **out)
+{
+	const struct goal_program place = { 0 }; /* written at the end */
+	struct goalfile_writer *w;
+	int ret;
+
+	if (!ranks || ranks > GOAL_RANKS_MAX)
+		return -EINVAL;
+	w = calloc(1, sizeof *w);
+	if (!w)
+		return -ENOMEM;
+	w->ranks = ranks;
+	ret = open_part(w, path);
+	if (ret) {
+		release(w);
+		return ret;
+	}
+	put(w, &place, sizeof place);
+	*out = w;
+	return 0;
+}
+
+static int grow(struct goalfile_writer *w)
+{
+	uint64_t cap = w->block_cap ? 2 * (uint64_t)w->block_cap : 64;
+	uint64_t *offsets;
+
+	if (w->block_count < w->block_cap)
+		return 0;
+	if (cap > GOAL_RANKS_MAX)
+		return -ENOSPC;
+	offsets = realloc(w->offsets, cap * sizeof *offsets);
+	if (!offsets)
+		return -ENOMEM;
+	w->offsets = offsets;
+	w->block_cap = (uint32_t)cap;
+	return 0;
+}
+
+int goalfile_add(struct goalfile_writer *w, const struct goal_block *b, uint32_t *out_number)
+{
+	int ret = w->error ? w->error : grow(w);
+
+	if (ret)
+		return ret;
+	w->offsets[w->block_count] = w->at;
+	put(w, b, b->bytes);
+	put_gap(w);
+	if (b->op_count > w->most_ops)
+		w->most_ops = b->op_count;
+	*out_number = w->block_count++;
+	return w->error;
+}
+
+int goalfile_assign(struct goalfile_writer *w, uint32_t rank, uint32_t number)
+{
+	if (rank >= w->ranks || number >= w->block_count)
+		return -EINVAL;
+	w->numbers[rank] = number;
+	return 0;
+}
+
+static void put_tables(struct goalfile_writer *w)
+{
+	struct goal_program head = {
+		.magic = GOAL_PROGRAM_MAGIC,
+		.version = GOAL_PROGRAM_VERSION,
+		.ranks = w->ranks,
+		.offsets_off = w->at,
+		.block_count = w->block_count,
+		.most_ops = w->most_ops,
+	};
+	const uint32_t gap = 0;
+
+	head.bytes = head.offsets_off + goal_program_tables_bytes(w->block_count, w->ranks);
+	put(w, w->offsets, w->block_count * sizeof *w->offsets);
+	put(w, w->numbers, w->ranks * sizeof *w->numbers);
+	if (w->ranks % 2)
+		put(w, &gap, sizeof gap);
+	if (!w->error && fseek(w->file, 0, SEEK_SET))
+		w->error = -errno;
+	put(w, &head, sizeof head);
+}
+
+int goalfile_finish(struct goalfile_writer *w)
+{
+	int ret;
+
+	if (!w->block_count && !w->error)
+		w->error = -EINVAL;
+	put_tables(w);
+	if (fclose(w->file) && !w->error)
+		w->error = -errno;
+	w->file = NULL;
+	if (!w->error && rename(w->part, w->path))
+		w->error = -errno;
+	ret = w->error;
+	if (ret)
+		unlink(w->part);
+	release(w);
+	return ret;
+}
+
+void goalfile_abandon(struct goalfile_writer *w)
+{
+	fclose(w->file);
+	unlink(w->part);
+	release(w);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Finds out which ranks of the job run Sluice on this machine with equal options. Making a node
+ * group is collective: if one rank ran without Sluice (mpiexec -n 2 sluice run ./a : -n 2 ./b), the
+ * others would wait for it for ever. So each process announces itself before MPI_Init, which
+ * returns nowhere before all processes have called it, by a listening abstract socket that vanishes
+ * with its process. Afterwards each process looks for the sockets of all, its own included, so all
+ * reach the same result without a message.
+ *
+ * The name of the socket contains what must agree: job, machine, version, options. Where the
+ * launcher does not identify the job, no process announces itself and every rank counts as present.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "node/private.h"
+
+#define PRESENCE_BACKLOG 8 /* nobody accepts: a full queue proves as much as a connection */
+
+static struct {
+	pthread_mutex_t lock;
+	int fd;
+	int spare;    /* kept so that one descriptor can be freed when the process has used all */
+	uint64_t job; /* 0: not announced */
+} presence = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .spare = -1 };
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 29;
+}
+
+static uint64_t mix_text(uint64_t h, const char *s)
+{
+	while (*s)
+		h = mix(h, (unsigned char)*s++);
+	return h;
+}
+
+/* Hydra connects each process to the proxy that started it, one proxy per node. */
+static uint64_t hydra_job(const char *pmi_fd)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+
+	if (getsockopt(atoi(pmi_fd), SOL_SOCKET, SO_PEERCRED, &c, &len) || c.pid <= 0)
+		return 0;
+	return mix(mix(1, (uint64_t)c.pid), os_process_start(c.pid));
+}
+
+static bool is_number(const char *s)
+{
+	while (*s >= '0' && *s <= '9')
+		s++;
+	return !*s;
+}
+
+/* A short number may be a descriptor; a name may be long or contain letters. In both cases equal
+ * texts of one job give equal ids. */
+static uint64_t job_id(const char *text)
+{
+	uint64_t id = 0;
+
+	if (strlen(text) < 6 && is_number(text))
+		id = hydra_job(text);
+	if (!id && strlen(text) < 6)
+		return 0; /* descriptor numbers are the same in every job */
+	if (!id)
+		id = mix_text(2, text);
+	id = mix(mix(id, os_node_id()), base_options_hash());
+	return mix(id, NODE_VERSION) | 1;
+}
+
+static socklen_t presence_name(struct sockaddr_un *a, uint64_t job, int rank)
+{
+	int n;
+
+	memset(a, 0, sizeof *a);
+	a->sun_family = AF_UNIX;
+	n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "sluice-here-%016llx-%d",
+		     (unsigned long long)job, rank);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int open_spare(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
+
+void node_announce(bool prefer_pmix)
+{
+	struct sockaddr_un a;
+	int rank, fd;
+	const char *text = base_job_identity(prefer_pmix, &rank);
+	uint64_t job = text ? job_id(text) : 0;
+
+	if (!job)
+		return;
+	/* After a failure no process finds this one, not even itself. */
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, presence_name(&a, job, rank)) ||
+			listen(fd, PRESENCE_BACKLOG))) {
+		close(fd);
+		fd = -1;
+	}
+	pthread_mutex_lock(&presence.lock);
+	presence.fd = fd;
+	presence.spare = open_spare();
+	presence.job = job;
+	pthread_mutex_unlock(&presence.lock);
+}
+
+static bool is_here(uint64_t job, int rank)
+{
+	struct ucred c;
+	socklen_t len = sizeof c;
+	struct sockaddr_un a;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool here;
+
+	if (fd < 0)
+		return false;
+	here = !connect(fd, (struct sockaddr *)&a, presence_name(&a, job, rank));
+	if (here)
+		here = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
+	else
+		here = errno == EAGAIN;
+	close(fd);
+	return here;
+}
+
+int node_first_absent(const int *job_ranks, int n)
+{
+	int absent = -1;
+
+	pthread_mutex_lock(&presence.lock);
+	/* a rank without free descriptors must reach the same result as the others */
+	if (presence.spare >= 0)
+		close(presence.spare);
+	for (int i = 0; presence.job && absent < 0 && i < n; i++)
+		if (!is_here(presence.job, job_ranks[i]))
+			absent = i;
+	presence.spare = open_spare();
+	pthread_mutex_unlock(&presence.lock);
+	return absent;
+}
+
+void node_withdraw(void)
+{
+	pthread_mutex_lock(&presence.lock);
+	if (presence.fd >= 0)
+		close(presence.fd);
+	if (presence.spare >= 0)
+		close(presence.spare);
+	presence.fd = presence.spare = -1;
+	pthread_mutex_unlock(&presence.lock);
+}
