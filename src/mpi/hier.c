@@ -22,36 +22,32 @@ static struct {
 
 static _Atomic int spans; /* there are */
 
-static void note_error(MPI_Comm *comm, int *code, ...)
-{
-	scratch_error = *code;
-}
-
 /* Errors come as results, on every library. */
 static int silence(MPI_Comm comm)
 {
-	MPI_Errhandler errhandler;
-	int rc = real.Comm_create_errhandler(note_error, &errhandler);
+	MPI_Errhandler errhandler = NULL;
+	int rc = host.Comm_create_errhandler(scratch_note_error, &errhandler);
 
 	if (rc)
 		return rc;
-	rc = real.Comm_set_errhandler(comm, errhandler);
-	real.Errhandler_free(&errhandler);
+	rc = host.Comm_set_errhandler(comm, errhandler);
+	host.Errhandler_free(&errhandler);
 	return rc;
 }
 
 /* A communicator of the same ranks that has no attributes. 0 or an MPI error. */
 static int copy_of(MPI_Comm comm, int tag, MPI_Comm *out)
 {
-	MPI_Group group;
-	int rc = real.Comm_group(comm, &group);
+	MPI_Group group = NULL;
+	int rc = host.Comm_group(comm, &group);
 
 	if (rc)
 		return rc;
 	/* between ranks that run Sluice only: unlike other ways it would leave one that does not
 	 * alone */
-	rc = real.Comm_create_group(comm, group, tag, out);
-	real.Group_free(&group);
+	*out = NULL;
+	rc = host.Comm_create_group(comm, group, tag, out);
+	host.Group_free(&group);
 	return rc;
 }
 
@@ -71,6 +67,8 @@ static const char *refusal(const struct rt_identity *all, int ranks)
 	return is_one ? "all ranks are on one node" : NULL;
 }
 
+static const struct multinode_ops hier_ops;
+
 /* keys: room for them, which is ours from now on. */
 static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 {
@@ -84,6 +82,7 @@ static void keep_world(const struct rt_identity *all, int ranks, uint64_t *keys)
 	for (int r = 0; r < ranks; r++)
 		keys[r] = all[r].node;
 	world.keys = keys;
+	multinode = &hier_ops;
 }
 
 /* The same on all ranks: each has room for what all say. */
@@ -91,7 +90,7 @@ static bool all_have(bool room, MPI_Comm comm)
 {
 	unsigned char lacks = !room, any = 1;
 
-	return !real.Allreduce(&lacks, &any, 1, ABI_BYTE, ABI_BOR, comm) && !any;
+	return !host.Allreduce(&lacks, &any, 1, abi.byte, abi.bor, comm) && !any;
 }
 
 void hier_meet(void)
@@ -101,51 +100,51 @@ void hier_meet(void)
 	int ranks = 0;
 	MPI_Comm comm;
 
-	if (!base_opt.hier || real.Comm_size(ABI_COMM_WORLD, &ranks) || ranks < 2)
+	if (!base_opt.hier || host.Comm_size(abi.comm_world, &ranks) || ranks < 2)
 		return;
-	inside++;
+	bypass++;
 	rt_identity(&mine);
 	all = base_fault("hier_meet") ? NULL : calloc((size_t)ranks, sizeof(*all));
 	keys = malloc((size_t)ranks * sizeof(*keys));
-	if (!copy_of(ABI_COMM_WORLD, MEET_TAG, &comm)) {
+	if (!copy_of(abi.comm_world, MEET_TAG, &comm)) {
 		if (all_have(all && keys, comm) &&
-		    !real.Allgather(&mine, sizeof(mine), ABI_BYTE, all, sizeof(mine), ABI_BYTE,
+		    !host.Allgather(&mine, sizeof(mine), abi.byte, all, sizeof(mine), abi.byte,
 				    comm)) {
 			keep_world(all, ranks, keys);
 			keys = NULL;
 		}
-		real.Comm_free(&comm);
+		host.Comm_free(&comm);
 	}
 	free(keys);
 	free(all);
-	inside--;
+	bypass--;
 }
 
 /* The node of each rank of a communicator; NULL: some are not of our world, or there is no memory.
  */
-static uint64_t *keys_of(const struct comm_state *lc)
+static uint64_t *keys_of(const struct comm_state *cs)
 {
-	size_t n = (size_t)lc->size;
+	size_t n = (size_t)cs->size;
 	uint64_t *keys = malloc(n * sizeof(*keys));
 	int *ranks = malloc(2 * n * sizeof(*ranks));
-	MPI_Group group, of_world;
+	MPI_Group group = NULL, of_world = NULL;
 	bool ok = keys && ranks;
 
 	for (size_t i = 0; ok && i < n; i++)
 		ranks[i] = (int)i;
-	if (ok && !real.Comm_group(lc->comm, &group)) {
-		ok = !real.Comm_group(ABI_COMM_WORLD, &of_world);
+	if (ok && !host.Comm_group(cs->comm, &group)) {
+		ok = !host.Comm_group(abi.comm_world, &of_world);
 		if (ok) {
-			ok = !real.Group_translate_ranks(group, lc->size, ranks, of_world,
+			ok = !host.Group_translate_ranks(group, cs->size, ranks, of_world,
 							 ranks + n);
-			real.Group_free(&of_world);
+			host.Group_free(&of_world);
 		}
-		real.Group_free(&group);
+		host.Group_free(&group);
 	} else {
 		ok = false;
 	}
 	for (size_t i = 0; ok && i < n; i++) {
-		ok = ranks[n + i] != ABI_UNDEFINED;
+		ok = ranks[n + i] != abi.undefined;
 		keys[i] = ok ? world.keys[ranks[n + i]] : 0;
 	}
 	free(ranks);
@@ -156,10 +155,10 @@ static uint64_t *keys_of(const struct comm_state *lc)
 }
 
 /* Where each rank has a node to itself there is nothing that Sluice could do better. */
-bool hier_spans(const struct comm_state *lc)
+static bool hier_spans(const struct comm_state *cs)
 {
-	uint64_t *keys = world.keys ? keys_of(lc) : NULL;
-	struct hier_layout *l = keys ? hier_layout_create(keys, lc->size) : NULL;
+	uint64_t *keys = world.keys ? keys_of(cs) : NULL;
+	struct hier_layout *l = keys ? hier_layout_create(keys, cs->size) : NULL;
 	bool spans_nodes = l && l->nodes > 1 && l->nodes < l->ranks;
 
 	hier_layout_destroy(l);
@@ -171,20 +170,20 @@ bool hier_spans(const struct comm_state *lc)
 
 static int near_allgather(void *ctx, const void *in, size_t bytes, void *out)
 {
-	const struct spanning *s = ctx;
+	const struct hier_comm *s = ctx;
 	int rc;
 
-	inside++;
+	bypass++;
 	rc = ON_SCRATCH(
-		real.Allgather(in, (int)bytes, ABI_BYTE, out, (int)bytes, ABI_BYTE, s->near));
-	inside--;
+		host.Allgather(in, (int)bytes, abi.byte, out, (int)bytes, abi.byte, s->near));
+	bypass--;
 	return rc ? -EIO : 0;
 }
 
 static int near_allreduce_min(void *ctx, int64_t in, int64_t *out)
 {
-	const struct spanning *s = ctx;
-	int n = hier_node_size(s->layout, s->layout->node_of[s->lc->rank]);
+	const struct hier_comm *s = ctx;
+	int n = hier_node_size(s->layout, s->layout->node_of[s->cs->rank]);
 	int64_t *all = malloc((size_t)n * sizeof(*all));
 	int rc;
 
@@ -201,50 +200,50 @@ static int near_allreduce_min(void *ctx, int64_t in, int64_t *out)
 
 static void progress(void *ctx)
 {
-	struct spanning *s = ctx;
+	struct hier_comm *s = ctx;
 
-	comm_state_progress(s->lc);
+	comm_state_progress(s->cs);
 }
 
 /* The group of this node's ranks. 0 or -errno; on one node it may fail, and not on another. */
-static int connect_near(struct spanning *s)
+static int connect_near(struct hier_comm *s)
 {
-	int rank = s->lc->rank, node = s->layout->node_of[rank];
+	int rank = s->cs->rank, node = s->layout->node_of[rank];
 	struct rt_oob oob = {
 		.ctx = s,
 		.rank = s->layout->place[rank],
 		.size = hier_node_size(s->layout, node),
 		.allgather = near_allgather,
 		.allreduce_min = near_allreduce_min,
-		.progress = s->lc->has_pending ? progress : NULL,
+		.progress = s->cs->has_progress_request ? progress : NULL,
 		.thread_multiple = session_is_thread_multiple(),
 	};
-	int rc = ON_SCRATCH(real.Comm_split(s->wire, node, rank, &s->near));
+	int rc = ON_SCRATCH(host.Comm_split(s->wire, node, rank, &s->near));
 
 	if (rc)
 		return -EIO;
 	silence(s->near); /* if it cannot be: it has wire's error handler */
 	rc = rt_comm_create(&oob, &s->local);
-	real.Comm_free(&s->near);
+	host.Comm_free(&s->near);
 	return rc ? rc : !s->local && oob.size > 1 ? -ENOTSUP : 0;
 }
 
-static bool all_say(struct comm_state *lc, bool mine)
+static bool all_say(struct comm_state *cs, bool mine)
 {
 	int64_t all;
 
-	return !comm_state_agree(lc, mine, &all) && all;
+	return !comm_state_agree(cs, mine, &all) && all;
 }
 
-static struct spanning *hier_alloc(struct comm_state *lc)
+static struct hier_comm *hier_alloc(struct comm_state *cs)
 {
-	uint64_t *keys = keys_of(lc);
-	struct spanning *s = calloc(1, sizeof(*s));
+	uint64_t *keys = keys_of(cs);
+	struct hier_comm *s = calloc(1, sizeof(*s));
 
 	if (s) {
-		s->lc = lc;
-		s->wire = ABI_COMM_NULL;
-		s->layout = keys ? hier_layout_create(keys, lc->size) : NULL;
+		s->cs = cs;
+		s->wire = abi.comm_null;
+		s->layout = keys ? hier_layout_create(keys, cs->size) : NULL;
 	}
 	free(keys);
 	if (s && s->layout)
@@ -254,9 +253,9 @@ static struct spanning *hier_alloc(struct comm_state *lc)
 }
 
 /* Once each node has its group. The same on all ranks. */
-static bool set_segment(struct spanning *s)
+static bool set_segment(struct hier_comm *s)
 {
-	bool is_roomy = all_say(s->lc, !s->local || !rt_comm_is_crowded(s->local));
+	bool is_roomy = all_say(s->cs, !s->local || !rt_comm_is_crowded(s->local));
 
 	s->segment_bytes = base_opt.hier_segment_bytes ? base_opt.hier_segment_bytes
 						       : hier_segment_bytes(!is_roomy);
@@ -264,16 +263,16 @@ static bool set_segment(struct spanning *s)
 					(uint64_t)s->layout->ranks); /* a byte of each, at least */
 	s->spare = malloc(s->segment_bytes);
 	s->posts = calloc((size_t)s->layout->ranks * SPAN_SLOTS, sizeof(*s->posts));
-	return all_say(s->lc, s->spare && s->posts);
+	return all_say(s->cs, s->spare && s->posts);
 }
 
 /* Nonblocking ones need a thread that may call the library, on every rank. */
-static void set_thread(struct spanning *s)
+static void set_thread(struct hier_comm *s)
 {
 	bool is_asked =
 		base_opt.coll_take[BASE_FAMILY_NONBLOCKING] == BASE_TAKE_ON; /* the same everywhere */
 
-	if (!is_asked || all_say(s->lc, session_is_thread_multiple() && !hier_thread_create(&s->thread)))
+	if (!is_asked || all_say(s->cs, session_is_thread_multiple() && !hier_thread_create(&s->thread)))
 		return;
 	hier_thread_end(s->thread);
 	s->thread = NULL;
@@ -283,7 +282,7 @@ static void set_thread(struct spanning *s)
 				    : "MPI_THREAD_MULTIPLE is not provided");
 }
 
-static void explain(const struct spanning *s, const struct comm_state *lc)
+static void explain(const struct hier_comm *s, const struct comm_state *cs)
 {
 	const struct hier_layout *l;
 	int node;
@@ -291,27 +290,29 @@ static void explain(const struct spanning *s, const struct comm_state *lc)
 	if (!s) {
 		base_count(BASE_CTR_GROUPS_REFUSED, 1);
 		base_log(BASE_LOG_INFO, "mpi",
-			 "communicator of %d ranks on several nodes is left to the MPI", lc->size);
+			 "communicator of %d ranks on several nodes is left to the MPI", cs->size);
 		return;
 	}
 	l = s->layout;
-	node = l->node_of[lc->rank];
+	node = l->node_of[cs->rank];
 	base_count(BASE_CTR_SPANS, 1);
 	base_log(BASE_LOG_INFO, "mpi",
 		 "communicator of %d ranks spans %d nodes: %d here (node %d), led by its rank %d",
-		 lc->size, l->nodes, hier_node_size(l, node), node, hier_acting(l, node, -1));
+		 cs->size, l->nodes, hier_node_size(l, node), node, hier_acting(l, node, -1));
 }
 
-struct spanning *hier_create(struct comm_state *lc)
+static void hier_destroy(struct hier_comm *s);
+
+static struct hier_comm *hier_create(struct comm_state *cs)
 {
 	bool has_room = atomic_fetch_add_explicit(&spans, 1, memory_order_relaxed) < SPANS_MAX;
-	struct spanning *s = hier_alloc(lc);
-	bool ok = all_say(lc, has_room && s);
+	struct hier_comm *s = hier_alloc(cs);
+	bool ok = all_say(cs, has_room && s);
 
 	if (ok) /* an error before all have it would be the program's */
-		ok = all_say(lc, !copy_of(lc->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
+		ok = all_say(cs, !copy_of(cs->comm, WIRE_TAG, &s->wire) && !silence(s->wire));
 	if (ok)
-		ok = all_say(lc, !connect_near(s)) && set_segment(s);
+		ok = all_say(cs, !connect_near(s)) && set_segment(s);
 	if (ok)
 		set_thread(s);
 	if (!s)
@@ -320,11 +321,11 @@ struct spanning *hier_create(struct comm_state *lc)
 		hier_destroy(s);
 		s = NULL;
 	}
-	explain(s, lc);
+	explain(s, cs);
 	return s;
 }
 
-void hier_close(struct spanning *s)
+static void hier_close(struct hier_comm *s)
 {
 	if (!s)
 		return;
@@ -334,15 +335,15 @@ void hier_close(struct spanning *s)
 	s->local = NULL;
 }
 
-void hier_destroy(struct spanning *s)
+static void hier_destroy(struct hier_comm *s)
 {
 	if (!s)
 		return;
 	hier_close(s);
-	inside++;
-	if (s->wire != ABI_COMM_NULL)
-		real.Comm_free(&s->wire);
-	inside--;
+	bypass++;
+	if (s->wire != abi.comm_null)
+		host.Comm_free(&s->wire);
+	bypass--;
 	if (!s->has_failed) { /* else the library may still use them */
 		free(s->window);
 		free(s->spare);
@@ -353,7 +354,7 @@ void hier_destroy(struct spanning *s)
 	atomic_fetch_sub_explicit(&spans, 1, memory_order_relaxed);
 }
 
-char *hier_window(struct spanning *s, uint64_t bytes)
+char *hier_window(struct hier_comm *s, uint64_t bytes)
 {
 	if (s->window_bytes < bytes) {
 		free(s->window);
@@ -362,3 +363,16 @@ char *hier_window(struct spanning *s, uint64_t bytes)
 	}
 	return s->window;
 }
+
+static const struct multinode_ops hier_ops = {
+	.spans = hier_spans,
+	.create = hier_create,
+	.close = hier_close,
+	.destroy = hier_destroy,
+	.end = hier_end,
+	.execute = hier_serve,
+	.admits_request = hier_takes_requests,
+	.start = hier_start,
+	.abandon = hier_give_up,
+	.next_done = hier_next_done,
+};

@@ -17,56 +17,18 @@
 #ifndef SLUICE_MPI_HIER_H
 #define SLUICE_MPI_HIER_H
 
-#include "mpi/coll/take.h"
+#include "mpi/coll/coll_op.h"
 #include "rt/pieces.h"
 #include "hier/hier.h"
 
-#define hier_meet     ABI_NAME(hier_meet)
-#define hier_spans    ABI_NAME(hier_spans)
-#define hier_create   ABI_NAME(hier_create)
-#define hier_destroy  ABI_NAME(hier_destroy)
-#define hier_close    ABI_NAME(hier_close)
-#define hier_serve    ABI_NAME(hier_serve)
-#define hier_bcast    ABI_NAME(hier_bcast)
-#define hier_reduce     ABI_NAME(hier_reduce)
-#define hier_allgather ABI_NAME(hier_allgather)
-#define hier_gather   ABI_NAME(hier_gather)
-#define hier_scatter  ABI_NAME(hier_scatter)
-#define hier_barrier  ABI_NAME(hier_barrier)
-#define hier_alltoall ABI_NAME(hier_alltoall)
-#define hier_scattered ABI_NAME(hier_scattered)
-#define hier_window   ABI_NAME(hier_window)
-#define plain_begin   ABI_NAME(plain_begin)
-#define plain_end     ABI_NAME(plain_end)
-#define plain_copy_own ABI_NAME(plain_copy_own)
-#define flow_fail     ABI_NAME(flow_fail)
-#define flow_send     ABI_NAME(flow_send)
-#define flow_recv     ABI_NAME(flow_recv)
-#define flow_wait     ABI_NAME(flow_wait)
-#define flow_wait_any ABI_NAME(flow_wait_any)
-#define flow_run      ABI_NAME(flow_run)
-#define flow_exchange ABI_NAME(flow_exchange)
-#define flow_status   ABI_NAME(flow_status)
-#define hier_suits    ABI_NAME(hier_suits)
-#define hier_work     ABI_NAME(hier_work)
-#define hier_thread_create ABI_NAME(hier_thread_create)
-#define hier_thread_end ABI_NAME(hier_thread_end)
-#define hier_thread_pause ABI_NAME(hier_thread_pause)
-#define hier_takes_requests ABI_NAME(hier_takes_requests)
-#define hier_start    ABI_NAME(hier_start)
-#define hier_give_up  ABI_NAME(hier_give_up)
-#define hier_next_done ABI_NAME(hier_next_done)
-#define hier_wait_idle ABI_NAME(hier_wait_idle)
-#define hier_end      ABI_NAME(hier_end)
-#define flow_meet     ABI_NAME(flow_meet)
 
 struct flow;
 
 /* ---- span.c ------------------------------------------------------------------------------ */
 
 /* Of a communicator. */
-struct spanning {
-	struct comm_state *lc;
+struct hier_comm {
+	struct comm_state *cs;
 	struct hier_layout *layout;
 	MPI_Comm wire;          /* all its ranks, for our messages alone */
 	MPI_Comm near;          /* those of this node, while its group is made */
@@ -83,15 +45,8 @@ struct spanning {
 
 /* After MPI_Init, if SLUICE_HIER is on: collective over MPI_COMM_WORLD. */
 void hier_meet(void);
-/* Is it one of several nodes that may be served? The same answer on every rank. */
-bool hier_spans(const struct comm_state *lc);
-/* Collective; NULL on every rank when it cannot be. */
-struct spanning *hier_create(struct comm_state *lc);
-/* It is not used any more: what goes back without calls of the library's. NULL: nothing happens. */
-void hier_close(struct spanning *s);
-void hier_destroy(struct spanning *s);
 /* Memory of at least so many bytes, until the next call; NULL: there is none. */
-char *hier_window(struct spanning *s, uint64_t bytes);
+char *hier_window(struct hier_comm *s, uint64_t bytes);
 
 /* ---- hier_plain.c: buffers without gaps -------------------------------------------------- */
 
@@ -126,8 +81,8 @@ enum flow_tag { FLOW_DOWN = 1, FLOW_UP, FLOW_STATUS };
 
 /* One call on this rank. */
 struct flow {
-	struct taken *t;
-	struct spanning *s;
+	struct coll_op *t;
+	struct hier_comm *s;
 	const struct hier_layout *l;
 	struct hier_cut cut;
 	int node;               /* this rank's */
@@ -162,11 +117,11 @@ void flow_status(struct flow *f, const int *from, int from_count, const int *to,
 void flow_meet(struct flow *f);
 
 /* True: served, and *rc is what the program gets. False: the library's, on every rank. */
-bool hier_serve(struct taken *t, int *rc);
+bool hier_serve(struct coll_op *t, int *rc);
 /* Is it one of those that are served? By what all ranks know. */
-bool hier_suits(const struct taken *t);
+bool hier_suits(const struct coll_op *t);
 /* The whole of one that has been prepared, if err is 0. 0 or -errno; coll_complete() is due. */
-int hier_work(struct taken *t, int err, struct hier_thread *by);
+int hier_work(struct coll_op *t, int err, struct hier_thread *by);
 
 /* ---- hier_request.c: nonblocking ones ---------------------------------------------------- */
 
@@ -179,20 +134,20 @@ void hier_thread_end(struct hier_thread *t);
 bool hier_thread_pause(struct hier_thread *t, bool has_moved);
 
 /* May a nonblocking call be ours? By what all ranks know. */
-bool hier_takes_requests(const struct taken *t);
+bool hier_takes_requests(const struct coll_op *t);
 /* In the order of the calls on the communicator; taken: prepared, if err is 0, and kept until it is
  * handed out. 0, or -errno: it is over. */
-int hier_start(struct taken *t, int err, void *owner);
+int hier_start(struct coll_op *t, int err, void *owner);
 /* This rank cannot take part in it after all. 0 or -errno. */
-int hier_give_up(struct taken *t);
+int hier_give_up(struct coll_op *t);
 /* The owner of one that is over, with its result, as rt_request_next_done(). What is in flight goes
  * faster for it. */
 void *hier_next_done(int *out_result);
 /* Until none is in flight. */
-void hier_wait_idle(struct spanning *s);
+void hier_wait_idle(struct hier_comm *s);
 /* The same at the end, when those that others never start are given up. False: the communicator
  * must be left as it is. */
-bool hier_end(struct spanning *s);
+bool hier_end(struct hier_comm *s);
 
 /* ---- the kinds, a file each -------------------------------------------------------------- */
 

@@ -57,11 +57,11 @@ static bool is_over(const struct place *p) { return p->step >= p->steps; }
 /* What a rank brings, as all know it, whatever has failed here. */
 static uint64_t bytes_of(const struct flow *f, int rank)
 {
-	const struct taken *t = f->t;
+	const struct coll_op *t = f->t;
 
-	if (t->take.kind == COLL_ALLGATHER)
+	if (t->args.kind == COLL_ALLGATHER)
 		return t->bytes;
-	return (uint64_t)(list_get(t->take.recv.counts, rank) * t->recv.shape.size);
+	return (uint64_t)(list_get(t->args.recv.counts, rank) * t->recv.shape.size);
 }
 
 static uint64_t length_at(const struct place *p)
@@ -117,7 +117,7 @@ static int set_buffers(struct allgather *a)
 {
 	const struct flow *f = a->f;
 	const struct coll_call *call = &f->t->call;
-	const struct coll_part *own = &a->parts[f->t->lc->rank];
+	const struct coll_part *own = &a->parts[f->t->cs->rank];
 	uint64_t end = end_of(a->parts, f->l->ranks),
 		 sent = call->send.buf.pack ? call->send.buf.bytes : 0;
 	char *window = hier_window(f->s, (call->recv.buf.pack ? end : 0) + sent);
@@ -188,9 +188,9 @@ static int exchange_near(struct allgather *a)
 	}
 	if (call->in_place || !send->count)
 		return 0;
-	if (send->parts[0].bytes != a->parts[f->t->lc->rank].bytes)
+	if (send->parts[0].bytes != a->parts[f->t->cs->rank].bytes)
 		return -EREMOTEIO;
-	memcpy(a->at + a->parts[f->t->lc->rank].off, (char *)send->buf.addr + send->parts[0].off,
+	memcpy(a->at + a->parts[f->t->cs->rank].off, (char *)send->buf.addr + send->parts[0].off,
 	       send->parts[0].bytes);
 	return 0;
 }
@@ -228,7 +228,7 @@ static void end(struct allgather *a)
 	rt_pieces_end(f->inside);
 	free(a->near);
 	for (int r = 0; !f->err && buf->pack && r < f->l->ranks && !err; r++)
-		if (!f->t->call.in_place || r != f->t->lc->rank)
+		if (!f->t->call.in_place || r != f->t->cs->rank)
 			err = buf->unpack(buf->ctx, a->parts[r].off, a->parts[r].bytes,
 					  a->at + a->parts[r].off);
 	if (err)

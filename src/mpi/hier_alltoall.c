@@ -111,7 +111,7 @@ static void hand_out(struct alltoall *a, const int *from, int first, int end, in
 		x = (struct rt_exchange){ .targets = a->partners,
 					  .sent = a->parts,
 					  .target_count = n };
-	else if (a->ranks[k] == f->t->lc->rank)
+	else if (a->ranks[k] == f->t->cs->rank)
 		x = (struct rt_exchange){ .sources = a->partners,
 					  .received = a->parts,
 					  .source_count = n };
@@ -141,7 +141,7 @@ static void exchange_near(struct alltoall *a, uint64_t i)
 	for (int k = 0; k < a->size && !f->err; k++) {
 		int rank = a->ranks[k];
 
-		if (rank == f->t->lc->rank)
+		if (rank == f->t->cs->rank)
 			continue;
 		a->parts[n] =
 			(struct coll_part){ call->send.parts[rank].off + at_of(a, i), length(a, i) };
@@ -225,7 +225,7 @@ static void end(struct alltoall *a)
 	rt_pieces_end(f->inside);
 	free(a->partners);
 	free(a->parts);
-	plain_end(f, p, f->t->call.in_place ? f->t->lc->rank : -1);
+	plain_end(f, p, f->t->call.in_place ? f->t->cs->rank : -1);
 }
 
 /* ---- between nodes ----------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ void flow_send(struct flow *f, struct post *p, const void *at, uint64_t bytes, i
 	       enum flow_tag tag)
 {
 	int rc = ON_SCRATCH(
-		HOST_CALL(real.Isend(at, (int)bytes, ABI_BYTE, to, tag, f->s->wire, &p->request)));
+		HOST_CALL(host.Isend(at, (int)bytes, abi.byte, to, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);
@@ -43,7 +43,7 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 	       enum flow_tag tag)
 {
 	int rc = ON_SCRATCH(
-		HOST_CALL(real.Irecv(at, (int)bytes, ABI_BYTE, from, tag, f->s->wire, &p->request)));
+		HOST_CALL(host.Irecv(at, (int)bytes, abi.byte, from, tag, f->s->wire, &p->request)));
 
 	p->is_there = !rc;
 	look(f, rc);
@@ -51,13 +51,13 @@ void flow_recv(struct flow *f, struct post *p, void *at, uint64_t bytes, int fro
 
 /* In a thread of ours, which leaves the CPU to the program. What is given up may still be on its
  * way. */
-static int wait_between(struct flow *f, int n, MPI_Request requests[], int *out_which)
+static int wait_between(struct flow *f, int n, void *requests, int *out_which)
 {
 	int rc, flag = 0;
 
 	for (bool has_moved = true;; has_moved = false) {
 		rc = ON_SCRATCH(
-			HOST_CALL(real.Testany(n, requests, out_which, &flag, ABI_STATUS_IGNORE)));
+			HOST_CALL(host.Testany(n, requests, out_which, &flag, abi.status_ignore)));
 		if (rc || flag)
 			return rc;
 		if (hier_thread_pause(f->by, has_moved))
@@ -67,11 +67,11 @@ static int wait_between(struct flow *f, int n, MPI_Request requests[], int *out_
 	}
 }
 
-static int wait_any(struct flow *f, int n, MPI_Request requests[], int *out_which)
+static int wait_any(struct flow *f, int n, void *requests, int *out_which)
 {
 	if (f->by)
 		return wait_between(f, n, requests, out_which);
-	return ON_SCRATCH(HOST_CALL(real.Waitany(n, requests, out_which, ABI_STATUS_IGNORE)));
+	return ON_SCRATCH(HOST_CALL(host.Waitany(n, requests, out_which, abi.status_ignore)));
 }
 
 void flow_wait(struct flow *f, struct post *p)
@@ -83,13 +83,13 @@ void flow_wait(struct flow *f, struct post *p)
 	p->is_there = false;
 	look(f, wait_any(f, 1, &p->request, &which));
 	if (base_fault("hier_wait"))
-		look(f, ABI_ERR_OTHER);
+		look(f, abi.err_other);
 }
 
 void flow_wait_any(struct flow *f, struct post *a, struct post *b)
 {
 	struct post *posts[2];
-	MPI_Request requests[2];
+	void *requests[2]; /* room for handles of either width */
 	int n = 0, done = 0, rc;
 
 	if (a && a->is_there)
@@ -102,7 +102,7 @@ void flow_wait_any(struct flow *f, struct post *a, struct post *b)
 		return;
 	}
 	for (int i = 0; i < n; i++)
-		requests[i] = posts[i]->request;
+		abi_handle_set(requests, i, posts[i]->request);
 	rc = wait_any(f, n, requests, &done);
 	if (done != 1) /* also when nobody knows which it was: an error */
 		done = 0;
@@ -174,38 +174,38 @@ void flow_exchange(struct flow *f, struct rt_pieces *p, const struct rt_exchange
 
 /* ---- a call ------------------------------------------------------------------------------ */
 
-static bool is_computable(const struct taken *t)
+static bool is_computable(const struct coll_op *t)
 {
 	int commutes = 1;
 
 	/* parts come together by nodes, not by ranks */
-	return t->reduce.element_bytes <= t->lc->span->segment_bytes &&
-	       (abi_is_predefined_op(t->take.op) ||
-		(!real.Op_commutative(t->take.op, &commutes) && commutes));
+	return t->reduce.element_bytes <= t->cs->multinode->segment_bytes &&
+	       (abi_is_predefined_op(&abi.predefined, (uintptr_t)t->args.op) ||
+		(!host.Op_commutative(t->args.op, &commutes) && commutes));
 }
 
 /* By facts that all ranks share. */
-bool hier_suits(const struct taken *t)
+bool hier_suits(const struct coll_op *t)
 {
 	struct policy_options o = rt_policy_options();
 
-	return policy_admits_hier(&o, t->take.kind, t->bytes) &&
-	       (!coll_is_reduce(t->take.kind) || is_computable(t));
+	return policy_admits_hier(&o, t->args.kind, t->bytes) &&
+	       (!coll_is_reduce(t->args.kind) || is_computable(t));
 }
 
-static void begin(struct flow *f, struct taken *t)
+static void begin(struct flow *f, struct coll_op *t)
 {
-	const struct hier_layout *l = t->lc->span->layout;
-	int root = t->take.root, root_node = root < 0 ? 0 : l->node_of[root];
+	const struct hier_layout *l = t->cs->multinode->layout;
+	int root = t->args.root, root_node = root < 0 ? 0 : l->node_of[root];
 	struct hier_tree tree;
 
 	*f = (struct flow){
-		.t = t, .s = t->lc->span, .l = l, .node = l->node_of[t->lc->rank], .parent = -1
+		.t = t, .s = t->cs->multinode, .l = l, .node = l->node_of[t->cs->rank], .parent = -1
 	};
 	f->acting = hier_acting(l, f->node, root);
-	f->acts = f->acting == t->lc->rank;
-	f->cut = hier_cut(t->bytes, t->lc->span->segment_bytes,
-			  coll_is_reduce(t->take.kind) ? t->reduce.element_bytes : 1);
+	f->acts = f->acting == t->cs->rank;
+	f->cut = hier_cut(t->bytes, t->cs->multinode->segment_bytes,
+			  coll_is_reduce(t->args.kind) ? t->reduce.element_bytes : 1);
 	if (!f->acts)
 		return;
 	hier_tree_of(l->nodes, root_node, f->node, &tree);
@@ -232,9 +232,9 @@ static void run(struct flow *f)
 		[COLL_BARRIER] = hier_barrier,
 	};
 
-	inside++;
-	kinds[f->t->take.kind](f);
-	inside--;
+	bypass++;
+	kinds[f->t->args.kind](f);
+	bypass--;
 }
 
 /* The library's own error where there is one: this rank has met it. */
@@ -244,16 +244,16 @@ static int conclude(struct flow *f)
 
 	if (!f->code)
 		return rc;
-	real.Comm_call_errhandler(f->t->take.comm, f->code);
+	host.Comm_call_errhandler(f->t->args.comm, f->code);
 	return f->code;
 }
 
-static void work(struct flow *f, struct taken *t, int err, struct hier_thread *by)
+static void work(struct flow *f, struct coll_op *t, int err, struct hier_thread *by)
 {
 	begin(f, t);
 	f->by = by;
 	base_log(BASE_LOG_DEBUG, "mpi", "%s: %llu bytes over %d nodes in %llu segments",
-		 t->take.name, (unsigned long long)t->bytes, f->l->nodes,
+		 t->args.name, (unsigned long long)t->bytes, f->l->nodes,
 		 (unsigned long long)hier_count(&f->cut));
 	if (err)
 		flow_fail(f, err);
@@ -261,7 +261,7 @@ static void work(struct flow *f, struct taken *t, int err, struct hier_thread *b
 	base_count(BASE_CTR_SPAN_TAKEN, 1);
 }
 
-int hier_work(struct taken *t, int err, struct hier_thread *by)
+int hier_work(struct coll_op *t, int err, struct hier_thread *by)
 {
 	struct flow f;
 
@@ -269,13 +269,13 @@ int hier_work(struct taken *t, int err, struct hier_thread *by)
 	return f.code ? -EIO : f.err;
 }
 
-bool hier_serve(struct taken *t, int *rc)
+bool hier_serve(struct coll_op *t, int *rc)
 {
 	struct flow f;
 
 	if (!hier_suits(t))
 		return trace_rejected("it is not one of those that are served over several nodes");
-	hier_wait_idle(t->lc->span);
+	hier_wait_idle(t->cs->multinode);
 	work(&f, t, coll_prepare(t), NULL);
 	*rc = conclude(&f);
 	return true;

@@ -50,8 +50,8 @@ void plain_end(struct flow *f, const struct plain *p, int but)
 int plain_copy_own(const struct flow *f, const struct plain *p)
 {
 	const struct coll_side *send = &f->t->call.send, *recv = &f->t->call.recv;
-	const struct coll_part *from = &send->parts[send->count > 1 ? f->t->lc->rank : 0];
-	const struct coll_part *to = &recv->parts[recv->count > 1 ? f->t->lc->rank : 0];
+	const struct coll_part *from = &send->parts[send->count > 1 ? f->t->cs->rank : 0];
+	const struct coll_part *to = &recv->parts[recv->count > 1 ? f->t->cs->rank : 0];
 
 	if (f->t->call.in_place || !p->send || !p->recv)
 		return 0;

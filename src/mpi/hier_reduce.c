@@ -137,7 +137,7 @@ static void begin(struct reduce *d, struct flow *f)
 
 	*d = (struct reduce){
 		.f = f,
-		.for_all = f->t->take.kind == COLL_ALLREDUCE,
+		.for_all = f->t->args.kind == COLL_ALLREDUCE,
 		.count = hier_count(&f->cut),
 	};
 	d->lag = d->for_all ? 2 * (uint64_t)hier_tree_depth(f->l->nodes) + 1 : 0;

@@ -36,7 +36,7 @@ enum {
 
 struct job {
 	struct job *next;
-	struct taken *taken;
+	struct coll_op *op;
 	void *owner;
 	int err; /* before it begins; then its result */
 };
@@ -68,7 +68,7 @@ static void put(struct jobs *jobs, struct job *j)
 	jobs->last = &j->next;
 }
 
-static struct job *take(struct jobs *jobs)
+static struct job *queue_take(struct jobs *jobs)
 {
 	struct job *j = jobs->first;
 
@@ -129,7 +129,7 @@ static void *thread_main(void *arg)
 	prctl(PR_SET_NAME, "sluice-span");
 	pthread_mutex_lock(&t->lock);
 	while (!t->is_ending) {
-		j = take(&t->queue);
+		j = queue_take(&t->queue);
 		if (!j) {
 			pthread_cond_wait(&t->news, &t->lock);
 			continue;
@@ -137,7 +137,7 @@ static void *thread_main(void *arg)
 		t->is_busy = true;
 		pthread_mutex_unlock(&t->lock);
 		t->looks = 0;
-		j->err = hier_work(j->taken, j->err, t);
+		j->err = hier_work(j->op, j->err, t);
 		pthread_mutex_lock(&t->lock);
 		t->is_busy = false;
 		t->ended++;
@@ -204,7 +204,7 @@ static bool is_idle(struct hier_thread *t, uint32_t *out_ended)
 	return is;
 }
 
-void hier_wait_idle(struct spanning *s)
+void hier_wait_idle(struct hier_comm *s)
 {
 	uint32_t ended;
 
@@ -216,7 +216,7 @@ void hier_wait_idle(struct spanning *s)
 	}
 }
 
-bool hier_end(struct spanning *s)
+bool hier_end(struct hier_comm *s)
 {
 	uint32_t ended = 0, before = 0;
 
@@ -236,28 +236,28 @@ bool hier_end(struct spanning *s)
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-bool hier_takes_requests(const struct taken *t)
+bool hier_takes_requests(const struct coll_op *t)
 {
-	return t->lc->span->thread && hier_suits(t);
+	return t->cs->multinode->thread && hier_suits(t);
 }
 
-int hier_give_up(struct taken *t)
+int hier_give_up(struct coll_op *t)
 {
-	t->call = (struct coll_call){ .kind = t->take.kind,
-				    .root = t->take.root,
-				    .name = t->take.name };
-	hier_wait_idle(t->lc->span);
+	t->call = (struct coll_call){ .kind = t->args.kind,
+				    .root = t->args.root,
+				    .name = t->args.name };
+	hier_wait_idle(t->cs->multinode);
 	return hier_work(t, -ENOMEM, NULL);
 }
 
-int hier_start(struct taken *t, int err, void *owner)
+int hier_start(struct coll_op *t, int err, void *owner)
 {
-	struct hier_thread *thread = t->lc->span->thread;
+	struct hier_thread *thread = t->cs->multinode->thread;
 	struct job *j = base_fault("hier_start") ? NULL : malloc(sizeof(*j));
 
 	if (!j)
 		return hier_give_up(t);
-	*j = (struct job){ .taken = t, .owner = owner, .err = err };
+	*j = (struct job){ .op = t, .owner = owner, .err = err };
 	rt_watch();
 	pthread_mutex_lock(&thread->lock);
 	put(&thread->queue, j);
@@ -275,7 +275,7 @@ void *hier_next_done(int *out_result)
 	if (!atomic_load_explicit(&done.count, memory_order_acquire))
 		return NULL;
 	pthread_mutex_lock(&done.lock);
-	j = take(&done.jobs);
+	j = queue_take(&done.jobs);
 	if (j)
 		atomic_fetch_sub_explicit(&done.count, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&done.lock);

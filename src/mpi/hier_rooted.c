@@ -146,15 +146,15 @@ static int begin_inside(struct rooted *o)
 
 static void begin(struct rooted *o, struct flow *f)
 {
-	bool has_slots = f->acts && f->t->lc->rank != f->t->take.root;
+	bool has_slots = f->acts && f->t->cs->rank != f->t->args.root;
 	uint64_t slots;
 	int err;
 
 	*o = (struct rooted){
 		.f = f,
-		.is_scatter = f->t->take.kind == COLL_SCATTER,
-		.root = f->t->take.root,
-		.is_root = f->t->lc->rank == f->t->take.root,
+		.is_scatter = f->t->args.kind == COLL_SCATTER,
+		.root = f->t->args.root,
+		.is_root = f->t->cs->rank == f->t->args.root,
 		.bytes = f->t->bytes,
 	};
 	slots = has_slots

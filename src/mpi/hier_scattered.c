@@ -40,11 +40,11 @@ struct unit {
 /* As all know it, whatever has failed here. */
 static uint64_t bytes_of(const struct flow *f, int rank)
 {
-	const struct taken *t = f->t;
+	const struct coll_op *t = f->t;
 
-	if (t->take.kind == COLL_REDUCE_SCATTER_BLOCK)
+	if (t->args.kind == COLL_REDUCE_SCATTER_BLOCK)
 		return t->bytes;
-	return (uint64_t)list_get(t->take.recv.counts, rank) * t->reduce.element_bytes;
+	return (uint64_t)list_get(t->args.recv.counts, rank) * t->reduce.element_bytes;
 }
 
 static int rank_at(const struct unit *u) { return hier_node_ranks(u->d->f->l, u->node)[u->member]; }
@@ -117,7 +117,7 @@ static void hand_out(struct scattered *d, int *partners, struct coll_part *parts
 
 		if (f->acts && rank == f->acting && bytes)
 			memcpy(d->plain.recv + own->off, d->sum + at, bytes);
-		if (f->acts ? rank != f->acting : rank == f->t->lc->rank) {
+		if (f->acts ? rank != f->acting : rank == f->t->cs->rank) {
 			parts[n] = (struct coll_part){ f->acts ? at : own->off, bytes };
 			partners[n++] = f->acts ? k : f->l->place[f->acting];
 		}

@@ -21,7 +21,7 @@ def made():
     folder = PROGRAMS / 'made'
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        for what, name in (('slots', 'functions.h'), ('real', 'real.h')):
+        for what, name in (('slots', 'functions.h'), ('signatures', 'signatures.h')):
             subprocess.run([sys.executable, FRONT / 'generate.py', what, FRONT / 'functions.table',
                             folder / f'{name}.new'], check=True)
             (folder / f'{name}.new').rename(folder / name)
@@ -31,7 +31,7 @@ def made():
 @pytest.mark.parametrize('name', ALL)
 def test_abi_header(name, get_mpi, made):
     mpi = get_mpi(name)
-    headers = [ABI / f'{HEADER_OF[mpi.abi]}.h', made / 'real.h']
+    headers = [ABI / f'{HEADER_OF[mpi.abi]}.h', ABI / 'predefined.h', made / 'signatures.h']
     key = hashlib.sha256(b''.join(h.read_bytes() for h in headers)).hexdigest()[:8]
     program = mpi.build('abi_check.c', name=f'abi_check-{key}', extra=[
         f'-DABI_HEADER="mpi/abi/{HEADER_OF[mpi.abi]}.h"', '-Werror=incompatible-pointer-types',

@@ -1,243 +1,272 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What attach.c, take.c, observe.c, life.c, types.c and pack.c share. They are compiled once per
- * ABI, with one of SLUICE_ABI_MPICH, SLUICE_ABI_OMPI, SLUICE_ABI_STD defined; ABI_NAME keeps the
- * objects apart.
+ * mpi/abi: the host MPI as the rest of mpi/ sees it, whichever of three ABIs it has.
  *
- *   take.c --comm_state--> life.c     state of a communicator, as an attribute of it
- *          --hier_serve--> span*.c   communicators that span nodes (span.h)
- *          --types_describe--> types.c   what a datatype looks like, as an attribute of it
- *          --pack_init--> pack.c     struct coll_buf for buffers with gaps
- *          --observe_buf--> observe.c    completes what overlaps, before others see it
+ *   mpich.h ompi.h std.h    handle types and constants of one ABI, also for bench/ and tests
+ *   mpich.c ompi.c std.c    driver.h compiled with each of them: fills struct abi
+ *   attach.c                chooses nothing: copies a driver's facts and the host MPI's functions
+ *   types.c pack.c          datatypes; buffers with gaps as packed bytes
+ *   members.c               size of a communicator's groups, its topology
+ *   scratch.c               a communicator of this process alone, for questions that may fail
+ *   host_call.c             brackets around calls of the host MPI
  *
- * Errors: 0 or -errno among us. The library's functions are called through `real`; `inside` counts
- * how deep this thread is in calls of ours, during which wrappers pass everything on.
+ * Everything above this room is compiled once. A handle is there a pointer to nothing that exists
+ * (MPI_Comm, MPI_Datatype ...). Its canonical value is the host MPI's pointer, or, where handles are
+ * integers, that integer with a zero upper half:
+ *
+ *   by value        generated wrappers canonicalise (CANONICAL) before anybody compares or stores;
+ *                   what only passes through to the host MPI may stay as it came
+ *   in memory       of the program: void *, by abi_handle_get() and abi_handle_set(). Of Sluice: a
+ *                   canonical handle that is NULL before the host MPI writes it (little-endian:
+ *                   the host MPI writes the lower half)
+ *   in callbacks    attribute, error and request callbacks of Sluice do not read handles
+ *
+ * MPI_Aint, MPI_Count and MPI_Offset have 64 bits in all ABIs.
+ *
+ * A process has one driver: the library that is attached first is served, others are left alone
+ * (front/resolve.c). Errors: 0 or -errno among Sluice's functions, MPI error codes where a comment
+ * says so.
  */
 #ifndef SLUICE_MPI_ABI_H
 #define SLUICE_MPI_ABI_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#if defined(SLUICE_ABI_MPICH)
-#include "mpi/abi/mpich.h"
-#define ABI_NAME(name) name##_mpich
-#elif defined(SLUICE_ABI_OMPI)
-#define ABI_NAME(name) name##_ompi
-#define abi_ompi_symbols ABI_NAME(abi_ompi_symbols)
-#include "mpi/abi/ompi.h"
-#elif defined(SLUICE_ABI_STD)
-#include "mpi/abi/std.h"
-#define ABI_NAME(name) name##_std
-#endif
-
-#include "mpi/front/front.h"
+#include "base/base.h"
+#include "functions.h"
+#include "mpi/abi/predefined.h"
 #include "mpi/abi/sizes.h"
 #include "rt/early.h"
 #include "rt/requests.h"
 #include "rt/rt.h"
 
+typedef struct mpi_comm *MPI_Comm;
+typedef struct mpi_datatype *MPI_Datatype;
+typedef struct mpi_errhandler *MPI_Errhandler;
+typedef struct mpi_group *MPI_Group;
+typedef struct mpi_info *MPI_Info;
+typedef struct mpi_message *MPI_Message;
+typedef struct mpi_op *MPI_Op;
+typedef struct mpi_request *MPI_Request;
+typedef struct mpi_session *MPI_Session;
+typedef struct mpi_win *MPI_Win;
+typedef struct mpi_file *MPI_File; /* a pointer in all ABIs: never canonicalised */
+typedef intptr_t MPI_Aint;
+typedef int64_t MPI_Count;
+typedef int64_t MPI_Offset;
+typedef void MPI_Status;
+
 typedef int MPI_Comm_copy_attr_function(MPI_Comm, int, void *, void *, void *, int *);
 typedef int MPI_Comm_delete_attr_function(MPI_Comm, int, void *, void *);
 typedef int MPI_Type_copy_attr_function(MPI_Datatype, int, void *, void *, void *, int *);
 typedef int MPI_Type_delete_attr_function(MPI_Datatype, int, void *, void *);
-typedef void MPI_Comm_errhandler_function(MPI_Comm *, int *, ...);
+typedef void MPI_Comm_errhandler_function(void *, int *, ...);
 typedef int MPI_Grequest_query_function(void *, MPI_Status *);
 typedef int MPI_Grequest_free_function(void *);
 typedef int MPI_Grequest_cancel_function(void *, int);
 
-#define real            ABI_NAME(front_real)
-#define inside          ABI_NAME(front_inside)
-#define scratch_error    ABI_NAME(front_helper_error)
-#define session_start      ABI_NAME(session_start)
-#define comm_state       ABI_NAME(comm_state)
-#define comm_state_connect    ABI_NAME(comm_state_connect)
-#define comm_state_connect_lanes ABI_NAME(comm_state_connect_lanes)
-#define comm_state_oob        ABI_NAME(comm_state_oob)
-#define scratch_comm     ABI_NAME(scratch_comm)
-#define scratch_lock   ABI_NAME(scratch_lock)
-#define scratch_unlock ABI_NAME(scratch_unlock)
-#define comm_state_ref       ABI_NAME(comm_state_ref)
-#define comm_state_unref    ABI_NAME(comm_state_unref)
-#define comm_state_add_credit       ABI_NAME(comm_state_add_credit)
-#define comm_state_is_freed    ABI_NAME(comm_state_is_freed)
-#define comm_state_agree      ABI_NAME(comm_state_agree)
-#define comm_state_progress   ABI_NAME(comm_state_progress)
-#define session_is_thread_multiple ABI_NAME(session_is_thread_multiple)
-#define comm_state_sync    ABI_NAME(comm_state_sync)
-#define request_stop_all    ABI_NAME(request_stop_all)
-#define topology_is_served  ABI_NAME(topology_is_served)
-#define topology_neighbors ABI_NAME(topology_neighbors)
-#define types_bytes     ABI_NAME(types_bytes)
-#define types_sizes     ABI_NAME(types_sizes)
-#define types_describe  ABI_NAME(types_describe)
-#define types_repeat    ABI_NAME(types_repeat)
-#define pack_init       ABI_NAME(pack_init)
-#define pack_init_packed ABI_NAME(pack_init_packed)
-#define pack_read       ABI_NAME(pack_read)
-#define pack_write      ABI_NAME(pack_write)
-#define pack_flush      ABI_NAME(pack_flush)
-#define pack_fini       ABI_NAME(pack_fini)
-#define pack_elements   ABI_NAME(pack_elements)
-#define abi_library     ABI_NAME(abi_library)
-#define abi_attach  ABI_NAME(abi_attach)
-#define observe_ways       ABI_NAME(observe_ways)
-#define members_count   ABI_NAME(members_count)
-#define members_is_root ABI_NAME(members_is_root)
-#define observe_buf     ABI_NAME(observe_buf)
-#define observe_each    ABI_NAME(observe_each)
-#define observe_all     ABI_NAME(observe_all)
-#define observe_bytes   ABI_NAME(observe_bytes)
-#define observe_part    ABI_NAME(observe_part)
-#define observe_parts   ABI_NAME(observe_parts)
-#define observe_sum     ABI_NAME(observe_sum)
-#define host_call_begin_at ABI_NAME(host_call_begin_at)
-#define host_call_end_at   ABI_NAME(host_call_end_at)
-#define host_call_unwind    ABI_NAME(host_call_unwind)
+#include "host.h"
 
-#include "real.h"
+/* ---- the driver -------------------------------------------------------------------------- */
+
+/* A predefined datatype or operation, and rt's name of it. */
+struct abi_known { uintptr_t handle; int value; };
+
+/* Facts of the host MPI's ABI. Written by abi_attach(), then constant. */
+struct abi {
+	/* wrappers read these at every call */
+	struct abi_predefined predefined;
+	uintptr_t handle_mask;   /* the bits of a handle by value that are defined */
+	const void *in_place;
+	struct abi_range caller; /* whose calls are not the program's: see abi_is_program_call() */
+	size_t handle_bytes;     /* of a handle in memory */
+
+	MPI_Comm comm_null, comm_world, comm_self;
+	MPI_Datatype datatype_null, byte;
+	MPI_Op op_null, bor;
+	MPI_Status *status_ignore;
+	/* A status: length, and where its members are, in ints. */
+	int status_ints, status_source, status_tag, status_error;
+	int any_source, any_tag, thread_multiple, undefined, root;
+	int graph, cart, dist_graph;
+	int err_count, err_truncate, err_other, err_in_status, err_no_mem;
+	int err_cancel; /* what canceling a collective returns */
+	int combiner_named, combiner_dup, combiner_contiguous, combiner_resized;
+	bool is_started_by_pmix; /* first choice only: MPICH can be */
+	const struct abi_known *numbers, *ops; /* that rt computes with */
+	size_t number_count, op_count;
+};
+
+/* A loaded MPI library. `functions` are in the order of FRONT_REAL; optional ones may be NULL. */
+struct host_library {
+	void *handle;                     /* for dlsym; never closed */
+	uintptr_t lo, hi;                 /* its mapped image */
+	uintptr_t program_lo, program_hi; /* image of the executable */
+	void *functions[FRONT_REAL_COUNT];
+};
+
+/* Fills *out. Returns: 0, or -ENOSYS when the library lacks a symbol of the ABI. */
+typedef int abi_driver(struct abi *out, const struct host_library *library);
+abi_driver abi_mpich, abi_ompi, abi_std;
+
+extern struct abi abi;
+extern struct host_functions host; /* the host MPI's own, its PMPI_X */
+
+/* Remembers the library. Returns: 0 or -errno. Context: once per process, before any wrapper runs. */
+int abi_attach(abi_driver *driver, const struct host_library *library);
+
+/* > 0: this thread calls MPI on behalf of Sluice, and wrappers pass everything on. */
+extern __thread int bypass __attribute__((tls_model("initial-exec")));
+
+#define CALLER() __builtin_return_address(0)
+
+/* Did the program make the call that returns to `caller`? Calls of the host MPI through the symbol
+ * table (MPI-IO in MPICH) are its own, unless it contains its Fortran bindings. */
+static inline bool abi_is_program_call(const void *caller)
+{
+	return !bypass && !abi_range_has(&abi.caller, (uintptr_t)caller);
+}
+
+/* ---- handles ----------------------------------------------------------------------------- */
+
+#define CANONICAL_OF(handle) ((__typeof__(handle))((uintptr_t)(handle) & abi.handle_mask))
+#define CANONICAL(handle)    ((handle) = CANONICAL_OF(handle))
+
+/* The i-th handle of an array of the host MPI's form, canonical. */
+static inline void *abi_handle_get(const void *array, int i)
+{
+	if (abi.handle_bytes == sizeof(uint32_t))
+		return (void *)(uintptr_t)((const uint32_t *)array)[i];
+	return ((void *const *)array)[i];
+}
+static inline void abi_handle_set(void *array, int i, const void *handle)
+{
+	if (abi.handle_bytes == sizeof(uint32_t))
+		((uint32_t *)array)[i] = (uint32_t)(uintptr_t)handle;
+	else
+		((const void **)array)[i] = handle;
+}
+static inline void *abi_handle_at(const void *array, int i)
+{
+	return (char *)array + (size_t)i * abi.handle_bytes;
+}
+
+/* ---- statuses ---------------------------------------------------------------------------- */
 
 static inline void abi_status_set(MPI_Status *status, int source, int tag)
 {
-	((int *)status)[ABI_STATUS_SOURCE] = source;
-	((int *)status)[ABI_STATUS_TAG] = tag;
+	((int *)status)[abi.status_source] = source;
+	((int *)status)[abi.status_tag] = tag;
 }
 /* Of the i-th in an array. */
 static inline void abi_status_set_error(MPI_Status *statuses, int i, int error)
 {
-	((int *)statuses)[i * ABI_STATUS_INTS + ABI_STATUS_ERROR] = error;
+	((int *)statuses)[i * abi.status_ints + abi.status_error] = error;
 }
 static inline bool abi_are_statuses(const MPI_Status *statuses)
 {
-	return statuses && statuses != ABI_STATUS_IGNORE;
+	return statuses && statuses != abi.status_ignore;
 }
 
-extern struct host_functions real;
-extern __thread int inside __attribute__((tls_model("initial-exec")));
+/* ---- host_call.c ------------------------------------------------------------------------- */
 
-/* The library's image: its own calls through the symbol table (MPI-IO in MPICH) are not the
- * program's. Empty for a library that contains its Fortran bindings. */
-struct abi_library {
-	uintptr_t lo, hi;
-};
-extern struct abi_library abi_library;
-/* attach.c; see struct front_abi */
-int abi_attach(const struct front_host *host);
+/* A call of the host MPI that is made while operations may be pending. */
+#define HOST_CALL(call)                                                                            \
+	(rt_has_pending() ? (host_bracket_begin(__builtin_frame_address(0)), host_bracket_end(call))     \
+			  : (call))
+void host_bracket_begin(const void *frame);
+int host_bracket_end(int rc); /* returns rc */
+/* The program is at `frame`: calls that began deeper in the stack ended by longjmp(), as error
+ * handlers do. */
+void host_bracket_unwind(const void *frame);
 
-static inline bool abi_is_program_call(const void *caller)
-{
-	return !inside &&
-	       !((uintptr_t)caller >= abi_library.lo && (uintptr_t)caller < abi_library.hi);
-}
+/* A stand-in for function X_c where the library has only X; NULL: there is none. In front/narrow.c. */
+void *narrow_function(const char *name);
+/* A function of large counts that the library may not have. */
+#define OR_NARROW(name)                                                                            \
+	(host.name ? host.name : (__typeof__(host.name))(uintptr_t)narrow_function(#name))
 
-#define CALLER() __builtin_return_address(0)
+/* ---- scratch.c --------------------------------------------------------------------------- */
 
-/* ---- life.c ------------------------------------------------------------------------------ */
-
-struct comm_state {
-	struct comm_state *next; /* of all, under a lock; to let go of all at MPI_Finalize */
-	MPI_Comm comm;
-	int rank, size;
-	bool is_inter;
-	bool is_asked;          /* rt has been asked; rt == NULL then means: not served */
-	struct rt_comm *rt;
-	bool is_asked_lanes;    /* rt has been asked for `lanes`, too, ... */
-	struct rt_comm *lanes;  /* ... of persistent requests; NULL: the library's */
-	struct spanning *span;      /* of one that spans nodes; else NULL */
-	bool has_neighbours;    /* ... that rt can serve, on every rank */
-	uint32_t passed; /* calls that rt may want, if there are more of them: before it is asked */
-	bool is_wanted;         /* by nonblocking calls: the next blocking one connects it */
-	uint32_t wishes;        /* of all of them; the same on all ranks whenever they meet */
-	bool is_gone;           /* freed by the program, and kept for those who hold it */
-	int refs;               /* requests that hold it; under the lock */
-	bool has_pending;
-	MPI_Request pending;    /* never completes; testing it makes the library progress */
-	int64_t words[]; /* one a rank: whoever has this can take part in what all ranks agree on */
-};
-
-/* Start the runtime if MPI is there, and see to it that MPI_Finalize stops it. Idempotent. */
-void session_start(void);
-/* State of a communicator, made at first sight; local. Returns an MPI error code, which the library
- * has then already reported, or 0. */
-int comm_state(MPI_Comm comm, struct comm_state **out);
-/* Collective over the communicator at its first call: true when rt serves it. */
-bool comm_state_connect(struct comm_state *lc);
-/* The same of persistent requests, on a communicator that rt serves. */
-bool comm_state_connect_lanes(struct comm_state *lc);
-/* For what rt asks all ranks. Valid as long as lc. */
-struct rt_oob comm_state_oob(struct comm_state *lc);
-/* Smallest of all ranks' values: collective over the communicator. 0 or -errno. */
-int comm_state_agree(struct comm_state *lc, int64_t mine, int64_t *out);
-/* The library makes progress on all its messages. */
-void comm_state_progress(struct comm_state *lc);
-bool session_is_thread_multiple(void); /* MPI_THREAD_MULTIPLE is provided */
-/* A request of ours names it, and may be in flight when the program frees it. */
-void comm_state_ref(struct comm_state *lc);
-void comm_state_unref(struct comm_state *lc);
-bool comm_state_is_freed(struct comm_state *lc); /* freed by the program */
-/*
- * A nonblocking call must not wait for others, so it cannot connect a communicator. It says how
- * much it wishes that (policy_connect_credit); the next blocking collective on it, which all ranks call,
- * connects it (comm_state_sync).
- */
-void comm_state_add_credit(struct comm_state *lc, uint32_t wish);
-void comm_state_sync(MPI_Comm comm);
-/* Those that are over are completed, persistent ones forgotten; at the end, when nothing progresses
- * any more. */
-void request_stop_all(void);
 /* A communicator of this process alone whose errors nobody hears of: for questions that may fail.
- * Made at first use, local. 0 or -errno. */
+ * Made at first use, local. Returns: 0 or -errno. */
 int scratch_comm(MPI_Comm *out);
-/* Error code of a call on it: 0 or not. Some libraries return 0 after an error handler of ours has
- * run, and the handle of MPI_ERRORS_RETURN is not the same in all libraries of the standard ABI. */
+/* After MPI_Finalize has begun: there is none any more. */
+void scratch_free(void);
+/* Error code of a call on it: 0 or not. Some libraries return 0 after an error handler has run, and
+ * the handle of MPI_ERRORS_RETURN differs between libraries of the standard ABI. */
 #define ON_SCRATCH(call) (scratch_error = 0, scratch_result(call))
 /* The same for calls that communicate: threads must not do so on one communicator at once. */
 #define ON_SCRATCH_LOCKED(call) (scratch_lock(), scratch_unlock(ON_SCRATCH(call)))
 void scratch_lock(void);
 int scratch_unlock(int rc); /* returns rc */
+/* An error handler: notes the error for scratch_result(). */
+MPI_Comm_errhandler_function scratch_note_error;
 extern __thread int scratch_error __attribute__((tls_model("initial-exec")));
 static inline int scratch_result(int rc)
 {
 	return rc ? rc : scratch_error;
 }
 
-/* ---- neighbours.c ------------------------------------------------------------------------ */
+/* ---- members.c --------------------------------------------------------------------------- */
 
-/* Ranks that this one receives from (n of them) and sends to (m), negative: nobody. False: not
- * known. */
+/* Whom a communicator's collective exchanges data with. */
+enum members {
+	MEMBERS_PEERS,   /* its members; those of the other group where there is one */
+	MEMBERS_LOCAL,   /* members of the rank's own group */
+	MEMBERS_SOURCES, /* neighbours in a topology */
+	MEMBERS_TARGETS,
+};
+
+/* How many; -1: not known. */
+int members_count(MPI_Comm comm, enum members which);
+/* Do the root's arguments mean something on this rank? True where nobody can tell. */
+bool members_is_root(int root, MPI_Comm comm);
+/* Ranks that this one receives from (n of them) and sends to (m), in the order of the parts of a
+ * neighbourhood collective; negative: nobody. False: not known. */
 bool topology_neighbors(MPI_Comm comm, int *sources, int n, int *targets, int m);
-/* Can they be served, as far as this rank knows? */
+/* Can rt serve the topology, as far as this rank knows? */
 bool topology_is_served(MPI_Comm comm, int size);
 
 /* ---- types.c ----------------------------------------------------------------------------- */
 
 struct types_shape {
-	bool in_order;      /* one element is `size` bytes without gaps, in the order of packing */
+	bool in_order; /* one element is `size` bytes without gaps, in the order of packing */
 	MPI_Count size, extent, true_lb;
 };
 
-/* count * size, or 0 when that is nothing that can be taken (nothing, too much, unknown). */
+/* count * size; 0: nothing that can be executed (nothing, too much, unknown). */
 uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count);
-/* 0, or -EINVAL for what the library would not accept in communication (not committed). */
+/* Returns: 0, or -EINVAL for what the host MPI would not accept in communication (not committed). */
 int types_describe(MPI_Datatype datatype, struct types_shape *out);
 /* A committed datatype of `count` elements, for libraries without functions for large counts.
- * Returns an MPI error code or 0. */
+ * Returns: an MPI error code or 0. */
 int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out);
 
-/* Of predefined datatypes, learnt by types_bytes(). */
+/* Sizes of predefined datatypes, learnt by types_bytes(). */
 extern struct sizes types_sizes;
+
+/* Size of a predefined datatype, or more; 0: the handle alone does not tell. */
+static inline uint64_t types_bound(MPI_Datatype datatype)
+{
+	return abi_size_bound(&abi.predefined, (uintptr_t)datatype);
+}
 
 /* The size of one that has a bound; 0: not known yet. */
 static inline uint64_t types_known_size(MPI_Datatype datatype, uint64_t bound)
 {
-	return abi_size_is_exact(datatype) ? bound : sizes_find(&types_sizes, (uintptr_t)datatype);
+	return abi_size_is_exact(&abi.predefined, (uintptr_t)datatype)
+		       ? bound
+		       : sizes_find(&types_sizes, (uintptr_t)datatype);
 }
 
 /* A call so small that neither rank nor library need be asked: by the handle alone, or by what is
  * known of it. */
 static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_t threshold_bytes)
 {
-	uint64_t bound = abi_size_bound(datatype), size;
+	uint64_t bound = types_bound(datatype), size;
 
 	if (!bound || count >= (uint64_t)1 << 40)
 		return false;
@@ -251,7 +280,7 @@ static inline bool types_is_small(MPI_Datatype datatype, uint64_t count, uint64_
 static inline bool types_is_passed(MPI_Datatype datatype, uint64_t count,
 				   const struct coll_gate *gate)
 {
-	uint64_t bound = abi_size_bound(datatype), size;
+	uint64_t bound = types_bound(datatype), size;
 
 	if (!bound || count >= (uint64_t)1 << 40)
 		return false;
@@ -269,48 +298,12 @@ struct list {
 };
 
 #define WIDE(array) ((struct list){ (array), sizeof((array)[0]) })
-
 static inline MPI_Count list_get(struct list list, int i)
 {
 	if (list.width == sizeof(int))
 		return ((const int *)list.at)[i];
 	return ((const int64_t *)list.at)[i];
 }
-
-/* A function of large counts that the library may not have. */
-#define OR_NARROW(name)                                                                            \
-	(real.name ? real.name : (__typeof__(real.name))(uintptr_t)narrow_function(#name))
-
-/* ---- observe.c ---------------------------------------------------------------------------- */
-
-/* A call of the library's that is made while something may be pending. */
-#define HOST_CALL(call)                                                                               \
-	(rt_has_pending()                                                                          \
-		 ? (host_call_begin_at(__builtin_frame_address(0)), host_call_end_at(call))        \
-		 : (call))
-void host_call_begin_at(const void *frame);
-int host_call_end_at(int rc); /* returns rc */
-/* Here is where the program is; calls that were begun deeper in the stack have been left by
- * longjmp(), as error handlers do. */
-void host_call_unwind(const void *frame);
-
-extern const struct front_way observe_ways[FRONT_LOOK_COUNT];
-int members_count(uintptr_t comm, enum front_who who);
-bool members_is_root(int root, MPI_Comm comm);
-/* Complete what overlaps `count` elements at `at` (MPI_IN_PLACE names nothing); the same number for
- * each of `who`; bytes. */
-void observe_buf(const void *at, MPI_Count count, MPI_Datatype datatype);
-void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
-		  enum front_who who);
-void observe_all(void);
-void observe_bytes(const void *at, MPI_Count bytes);
-/* One count for each: with places in elements, in bytes and with datatypes, one after the other. */
-void observe_part(const void *at, struct list counts, struct list displs, MPI_Datatype datatype,
-		  MPI_Comm comm, enum front_who who);
-void observe_parts(const void *at, struct list counts, struct list displs,
-		   const MPI_Datatype *datatypes, MPI_Comm comm, enum front_who who);
-void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
-		 enum front_who who);
 
 /* ---- pack.c ------------------------------------------------------------------------------ */
 
@@ -319,7 +312,7 @@ struct pack {
 	void *base;
 	MPI_Datatype datatype;
 	struct types_shape shape;
-	MPI_Comm helper;
+	MPI_Comm scratch;
 	unsigned char *element;  /* packed form of one element of which parts are wanted */
 	MPI_Count element_index; /* -1: none */
 	bool element_is_dirty;   /* holds bytes that the buffer has not yet */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The Open MPI ABI: what the front end uses of it. Predefined handles are addresses of objects of
- * the library. test/mpi/abi_check.c compares each value with the libraries' own mpi.h. */
+ * the library. test/mpi/programs/abi_check.c compares each value with the libraries' own mpi.h. */
 #ifndef SLUICE_MPI_ABI_OMPI_H
 #define SLUICE_MPI_ABI_OMPI_H
 
@@ -39,9 +39,6 @@ struct abi_ompi_symbols {
 #define X(field, symbol) void *field;
 	ABI_SYMBOLS(X)
 #undef X
-	/* Predefined objects are in the image of the library, or copied into that of the executable
-	 * by the linker; others are on the heap. */
-	uintptr_t lo, hi, program_lo, program_hi;
 };
 
 extern struct abi_ompi_symbols abi_ompi_symbols;
@@ -80,21 +77,10 @@ extern struct abi_ompi_symbols abi_ompi_symbols;
 #define ABI_COMBINER_CONTIGUOUS 2
 #define ABI_COMBINER_RESIZED    17
 
-static inline bool abi_is_predefined(uintptr_t value)
-{
-	return value - abi_ompi_symbols.lo < abi_ompi_symbols.hi - abi_ompi_symbols.lo ||
-	       value - abi_ompi_symbols.program_lo < abi_ompi_symbols.program_hi - abi_ompi_symbols.program_lo;
-}
-
-/* Size of a predefined datatype, or more; 0 when the handle alone does not tell. */
-static inline uint64_t abi_size_bound(MPI_Datatype datatype)
-{
-	return abi_is_predefined((uintptr_t)datatype) ? 32
-						      : 0; /* the largest have that many bytes */
-}
-
-/* Is such a bound the size? */
-static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
+/* No handle carries a size. Predefined objects lie in the image of the library, or in that of the
+ * executable where the linker has copied them; others are on the heap. abi/ompi.c fills in the two
+ * images. Initialises struct abi_predefined. */
+#define ABI_PREDEFINED .sized_value = 1
 
 /* Datatypes that rt computes with: X(name, the end of its symbol, after ompi_mpi_, type of rt's).
  */
@@ -116,7 +102,7 @@ static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
 	X(INTEGER4, "integer4", GOAL_I32) X(INTEGER8, "integer8", GOAL_I64) \
 	X(REAL4, "real4", GOAL_F32) X(REAL8, "real8", GOAL_F64)
 
-/* Likewise operations. */
+/* Operations that rt computes. */
 #define ABI_OPS(X) \
 	X(MAX, "op_max", GOAL_MAX) X(MIN, "op_min", GOAL_MIN) X(SUM, "op_sum", GOAL_ADD) \
 	X(PROD, "op_prod", GOAL_MUL) X(BAND, "op_band", GOAL_AND) X(BOR, "op_bor", GOAL_OR) \
@@ -124,6 +110,5 @@ static inline bool abi_size_is_exact(MPI_Datatype datatype) { return false; }
 
 #define ABI_BOR     ((MPI_Op)abi_ompi_symbols.bor)
 #define ABI_OP_NULL ((MPI_Op)abi_ompi_symbols.op_null)
-static inline bool abi_is_predefined_op(MPI_Op op) { return abi_is_predefined((uintptr_t)op); }
 
 #endif

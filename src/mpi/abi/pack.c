@@ -25,19 +25,19 @@ static void *element_at(const struct pack *pack, MPI_Count index)
 static int send_to_self(const struct pack *pack, void *element, void *packed, bool is_unpack)
 {
 	_Alignas(16) char status[256]; /* more than any library's MPI_Status */
-	MPI_Datatype bytes;
+	MPI_Datatype bytes = NULL;
 	int rc;
 
-	if (types_repeat(pack->shape.size, ABI_BYTE, &bytes))
+	if (types_repeat(pack->shape.size, abi.byte, &bytes))
 		return -EIO;
 	if (is_unpack)
-		rc = ON_SCRATCH_LOCKED(real.Sendrecv(packed, 1, bytes, 0, 0, element, 1,
-						     pack->datatype, 0, 0, pack->helper,
+		rc = ON_SCRATCH_LOCKED(host.Sendrecv(packed, 1, bytes, 0, 0, element, 1,
+						     pack->datatype, 0, 0, pack->scratch,
 						     (void *)status));
 	else
-		rc = ON_SCRATCH_LOCKED(real.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1,
-						     bytes, 0, 0, pack->helper, (void *)status));
-	real.Type_free(&bytes);
+		rc = ON_SCRATCH_LOCKED(host.Sendrecv(element, 1, pack->datatype, 0, 0, packed, 1,
+						     bytes, 0, 0, pack->scratch, (void *)status));
+	host.Type_free(&bytes);
 	return rc ? -EIO : 0;
 }
 
@@ -46,14 +46,14 @@ static int pack_some(const struct pack *pack, void *from, MPI_Count n, void *out
 	MPI_Count bytes = n * pack->shape.size, position = 0;
 	int small = 0, rc;
 
-	if (!from || (bytes > BATCH_BYTES && !real.Pack_c))
+	if (!from || (bytes > BATCH_BYTES && !host.Pack_c))
 		return send_to_self(pack, from, out, false);
 	if (bytes > BATCH_BYTES)
-		rc = ON_SCRATCH(real.Pack_c(from, n, pack->datatype, out, bytes, &position,
-					   pack->helper));
+		rc = ON_SCRATCH(host.Pack_c(from, n, pack->datatype, out, bytes, &position,
+					   pack->scratch));
 	else
-		rc = ON_SCRATCH(real.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small,
-					 pack->helper));
+		rc = ON_SCRATCH(host.Pack(from, (int)n, pack->datatype, out, (int)bytes, &small,
+					 pack->scratch));
 	return rc ? -EIO : 0;
 }
 
@@ -62,14 +62,14 @@ static int unpack_some(const struct pack *pack, void *to, MPI_Count n, const voi
 	MPI_Count bytes = n * pack->shape.size, position = 0;
 	int small = 0, rc;
 
-	if (!to || (bytes > BATCH_BYTES && !real.Unpack_c))
+	if (!to || (bytes > BATCH_BYTES && !host.Unpack_c))
 		return send_to_self(pack, to, (void *)in, true);
 	if (bytes > BATCH_BYTES)
-		rc = ON_SCRATCH(real.Unpack_c(in, bytes, &position, to, n, pack->datatype,
-					     pack->helper));
+		rc = ON_SCRATCH(host.Unpack_c(in, bytes, &position, to, n, pack->datatype,
+					     pack->scratch));
 	else
-		rc = ON_SCRATCH(real.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype,
-					   pack->helper));
+		rc = ON_SCRATCH(host.Unpack(in, (int)bytes, &small, to, (int)n, pack->datatype,
+					   pack->scratch));
 	return rc ? -EIO : 0;
 }
 
@@ -167,7 +167,7 @@ int pack_read(void *ctx, uint64_t off, uint64_t len, void *out)
 	struct pack *pack = ctx;
 	int rc = pack->element_is_dirty ? release(pack) : 0;
 
-	inside++;
+	bypass++;
 	while (!rc && len) {
 		uint64_t within, piece;
 		MPI_Count index, n;
@@ -183,7 +183,7 @@ int pack_read(void *ctx, uint64_t off, uint64_t len, void *out)
 		len -= piece;
 		out = (char *)out + piece;
 	}
-	inside--;
+	bypass--;
 	return rc;
 }
 
@@ -192,7 +192,7 @@ int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 	struct pack *pack = ctx;
 	int rc = 0;
 
-	inside++;
+	bypass++;
 	while (!rc && len) {
 		uint64_t within, piece;
 		MPI_Count index, n;
@@ -213,7 +213,7 @@ int pack_write(void *ctx, uint64_t off, uint64_t len, const void *in)
 		len -= piece;
 		in = (const char *)in + piece;
 	}
-	inside--;
+	bypass--;
 	return rc;
 }
 
@@ -233,7 +233,7 @@ int pack_init_packed(struct pack *pack, void *base, MPI_Count count, MPI_Datatyp
 		.unpack = pack_write,
 		.ctx = pack,
 	};
-	return scratch_comm(&pack->helper);
+	return scratch_comm(&pack->scratch);
 }
 
 int pack_init(struct pack *pack, void *base, MPI_Count count, MPI_Datatype datatype,
@@ -253,9 +253,9 @@ int pack_flush(struct pack *pack)
 {
 	int rc;
 
-	inside++;
+	bypass++;
 	rc = release(pack);
-	inside--;
+	bypass--;
 	return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ABI of the MPI 5 standard (libmpi_abi): what the front end uses of it. Predefined handles are
  * small numbers in pointer types; those of fixed-size datatypes carry log2 of the size.
- * test/mpi/abi_check.c compares each value with the libraries' own mpi.h. */
+ * test/mpi/programs/abi_check.c compares each value with the libraries' own mpi.h. */
 #ifndef SLUICE_MPI_ABI_STD_H
 #define SLUICE_MPI_ABI_STD_H
 
@@ -60,21 +60,10 @@ typedef void MPI_Status;
 #define ABI_COMBINER_CONTIGUOUS 103
 #define ABI_COMBINER_RESIZED    116
 
-/* Size of a predefined datatype, or more; 0 when the handle alone does not tell. */
-static inline uint64_t abi_size_bound(MPI_Datatype datatype)
-{
-	uintptr_t value = (uintptr_t)datatype;
-
-	if (value >> 6 == 0x240 >> 6) /* 0b1001_sss_iii */
-		return (uint64_t)1 << ((value >> 3) & 7);
-	return value < 0x1000 ? 32 : 0; /* the largest have 32 bytes */
-}
-
-/* Is such a bound the size? */
-static inline bool abi_size_is_exact(MPI_Datatype datatype)
-{
-	return (uintptr_t)datatype >> 6 == 0x240 >> 6;
-}
+/* Fixed-size datatypes, 0b1001_sss_iii, carry log2 of the size. Initialises struct abi_predefined. */
+#define ABI_PREDEFINED \
+	.sized_mask = ~(uintptr_t)0x3f, .sized_value = 0x240, .shift = 3, .size_bits = 7, \
+	.is_log2 = true, .types = { { 0, 0x1000 } }, .ops = { { 0, 0x1000 } }
 
 /* Datatypes that rt computes with: X(name, handle, type of rt's). */
 #define ABI_NUMBERS(X) \
@@ -91,7 +80,7 @@ static inline bool abi_size_is_exact(MPI_Datatype datatype)
 	X(INTEGER1, 0x2c1, GOAL_I8) X(INTEGER2, 0x2c9, GOAL_I16) X(INTEGER4, 0x2d1, GOAL_I32) \
 	X(INTEGER8, 0x2d9, GOAL_I64) X(REAL4, 0x2d2, GOAL_F32) X(REAL8, 0x2da, GOAL_F64)
 
-/* Likewise operations. */
+/* Operations that rt computes. */
 #define ABI_OPS(X) \
 	X(MAX, 0x23, GOAL_MAX) X(MIN, 0x22, GOAL_MIN) X(SUM, 0x21, GOAL_ADD) \
 	X(PROD, 0x24, GOAL_MUL) X(BAND, 0x28, GOAL_AND) X(BOR, 0x29, GOAL_OR) \
@@ -99,6 +88,5 @@ static inline bool abi_size_is_exact(MPI_Datatype datatype)
 
 #define ABI_BOR     ((MPI_Op)0x29)
 #define ABI_OP_NULL ((MPI_Op)0x20)
-static inline bool abi_is_predefined_op(MPI_Op op) { return (uintptr_t)op < 0x1000; }
 
 #endif

@@ -21,17 +21,17 @@ uint64_t types_bytes(MPI_Datatype datatype, MPI_Count count)
 {
 	MPI_Count size, bytes;
 
-	if (real.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
+	if (host.Type_size_x(datatype, &size) || size <= 0 || count <= 0 ||
 	    __builtin_mul_overflow(size, count, &bytes))
 		return 0;
-	if (abi_size_bound(datatype))
+	if (types_bound(datatype))
 		sizes_learn(&types_sizes, (uintptr_t)datatype, (uint64_t)size);
 	return bytes < INT64_MAX / 2 ? (uint64_t)bytes : 0;
 }
 
 /* ---- is the packed form the memory itself? ----------------------------------------------- */
 
-static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, MPI_Comm helper,
+static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, MPI_Comm scratch,
 			unsigned char *code, unsigned char *packed)
 {
 	/* packing moves bytes as they are: number them, and see where each number comes out */
@@ -39,7 +39,7 @@ static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, 
 		.base = (void *)((uintptr_t)code - (uintptr_t)shape->true_lb),
 		.datatype = datatype,
 		.shape = *shape,
-		.helper = helper,
+		.scratch = scratch,
 	};
 
 	for (int pass = 0; pass < PROBE_PASSES; pass++) {
@@ -55,13 +55,13 @@ static bool probe_order(MPI_Datatype datatype, const struct types_shape *shape, 
 static bool is_in_order_by_probe(MPI_Datatype datatype, const struct types_shape *shape)
 {
 	unsigned char *code = malloc(2 * (size_t)shape->size);
-	MPI_Comm helper;
+	MPI_Comm scratch;
 	bool in_order;
 
 	if (!code)
 		return false;
-	in_order = !scratch_comm(&helper) &&
-		   probe_order(datatype, shape, helper, code, code + shape->size);
+	in_order = !scratch_comm(&scratch) &&
+		   probe_order(datatype, shape, scratch, code, code + shape->size);
 	free(code);
 	return in_order;
 }
@@ -70,9 +70,9 @@ static int measure(MPI_Datatype datatype, struct types_shape *out, MPI_Count *tr
 {
 	MPI_Count lb;
 
-	return real.Type_size_x(datatype, &out->size) ||
-	       real.Type_get_extent_x(datatype, &lb, &out->extent) ||
-	       real.Type_get_true_extent_x(datatype, &out->true_lb, true_extent);
+	return host.Type_size_x(datatype, &out->size) ||
+	       host.Type_get_extent_x(datatype, &lb, &out->extent) ||
+	       host.Type_get_true_extent_x(datatype, &out->true_lb, true_extent);
 }
 
 struct origin {
@@ -89,12 +89,12 @@ static int origin_get(MPI_Datatype datatype, struct origin *out)
 	MPI_Aint address[2];
 	int small[3] = { 0 }, n[3];
 
-	if (real.Type_get_envelope_c && real.Type_get_contents_c) {
-		if (real.Type_get_envelope_c(datatype, &ints, &addresses, &counts, &types,
+	if (host.Type_get_envelope_c && host.Type_get_contents_c) {
+		if (host.Type_get_envelope_c(datatype, &ints, &addresses, &counts, &types,
 					     &out->combiner))
 			return -EIO;
 	} else {
-		if (real.Type_get_envelope(datatype, &n[0], &n[1], &n[2], &out->combiner))
+		if (host.Type_get_envelope(datatype, &n[0], &n[1], &n[2], &out->combiner))
 			return -EIO;
 		ints = n[0];
 		addresses = n[1];
@@ -102,11 +102,11 @@ static int origin_get(MPI_Datatype datatype, struct origin *out)
 	}
 	if (types != 1 || ints > 1 || addresses > 2 || counts > 2)
 		return -ENOTSUP;
-	if (real.Type_get_envelope_c && real.Type_get_contents_c) {
-		if (real.Type_get_contents_c(datatype, ints, addresses, counts, types, small,
+	if (host.Type_get_envelope_c && host.Type_get_contents_c) {
+		if (host.Type_get_contents_c(datatype, ints, addresses, counts, types, small,
 					     address, large, &out->old))
 			return -EIO;
-	} else if (real.Type_get_contents(datatype, (int)ints, (int)addresses, (int)types, small,
+	} else if (host.Type_get_contents(datatype, (int)ints, (int)addresses, (int)types, small,
 					  address, &out->old)) {
 		return -EIO;
 	}
@@ -120,14 +120,14 @@ static void origin_put(struct origin *origin)
 	int n[3], combiner;
 	MPI_Count c[4];
 
-	if (real.Type_get_envelope_c) {
-		if (real.Type_get_envelope_c(origin->old, &c[0], &c[1], &c[2], &c[3], &combiner))
+	if (host.Type_get_envelope_c) {
+		if (host.Type_get_envelope_c(origin->old, &c[0], &c[1], &c[2], &c[3], &combiner))
 			return;
-	} else if (real.Type_get_envelope(origin->old, &n[0], &n[1], &n[2], &combiner)) {
+	} else if (host.Type_get_envelope(origin->old, &n[0], &n[1], &n[2], &combiner)) {
 		return;
 	}
-	if (combiner != ABI_COMBINER_NAMED)
-		real.Type_free(&origin->old);
+	if (combiner != abi.combiner_named)
+		host.Type_free(&origin->old);
 }
 
 static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth);
@@ -135,7 +135,7 @@ static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, 
 /* Elements that are too large to be tried: only what is evident. */
 static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
 {
-	struct origin origin;
+	struct origin origin = { 0 };
 	struct types_shape old;
 	MPI_Count true_extent;
 	bool in_order = false;
@@ -143,11 +143,11 @@ static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
 	if (depth > 16 || origin_get(datatype, &origin))
 		return false;
 	if (!measure(origin.old, &old, &true_extent) && old.size == true_extent) {
-		if (origin.combiner == ABI_COMBINER_CONTIGUOUS)
+		if (origin.combiner == abi.combiner_contiguous)
 			in_order = (origin.count == 1 || old.extent == old.size) &&
 				   is_in_order(origin.old, &old, depth + 1);
-		else if (origin.combiner == ABI_COMBINER_DUP ||
-			 origin.combiner == ABI_COMBINER_RESIZED)
+		else if (origin.combiner == abi.combiner_dup ||
+			 origin.combiner == abi.combiner_resized)
 			in_order = is_in_order(origin.old, &old, depth + 1);
 	}
 	origin_put(&origin);
@@ -157,7 +157,7 @@ static bool is_in_order_by_origin(MPI_Datatype datatype, int depth)
 /* shape->size equals the true extent */
 static bool is_in_order(MPI_Datatype datatype, const struct types_shape *shape, int depth)
 {
-	if (abi_size_bound(datatype) || !shape->size)
+	if (types_bound(datatype) || !shape->size)
 		return true;
 	if (shape->size <= PROBE_BYTES && is_in_order_by_probe(datatype, shape))
 		return true;
@@ -191,7 +191,7 @@ static int ensure_keyval(void)
 		return 0;
 	pthread_mutex_lock(&keyval_lock);
 	if (!atomic_load_explicit(&has_keyval, memory_order_relaxed)) {
-		rc = real.Type_create_keyval(copy_none, delete_shape, &type_keyval, NULL);
+		rc = host.Type_create_keyval(copy_none, delete_shape, &type_keyval, NULL);
 		atomic_store_explicit(&has_keyval, !rc, memory_order_release);
 	}
 	pthread_mutex_unlock(&keyval_lock);
@@ -203,11 +203,11 @@ static int ensure_keyval(void)
  */
 static bool is_committed(MPI_Datatype datatype)
 {
-	MPI_Comm helper;
+	MPI_Comm scratch;
 	char send = 0, recv = 0;
 
-	return !scratch_comm(&helper) &&
-	       !ON_SCRATCH_LOCKED(real.Gather(&send, 0, datatype, &recv, 0, datatype, 0, helper));
+	return !scratch_comm(&scratch) &&
+	       !ON_SCRATCH_LOCKED(host.Gather(&send, 0, datatype, &recv, 0, datatype, 0, scratch));
 }
 
 static int examine(MPI_Datatype datatype, struct types_shape *out)
@@ -216,7 +216,7 @@ static int examine(MPI_Datatype datatype, struct types_shape *out)
 
 	if (measure(datatype, out, &true_extent))
 		return -EINVAL;
-	if (!abi_size_bound(datatype) && !is_committed(datatype))
+	if (!types_bound(datatype) && !is_committed(datatype))
 		return -EINVAL;
 	out->in_order = out->size == true_extent && is_in_order(datatype, out, 0);
 	return 0;
@@ -227,7 +227,7 @@ static bool is_kept(MPI_Datatype datatype, struct types_shape *out, int *rc)
 	struct types_shape *kept = NULL;
 	int found = 0;
 
-	*rc = real.Type_get_attr(datatype, type_keyval, &kept, &found) ? -EINVAL : 0;
+	*rc = host.Type_get_attr(datatype, type_keyval, &kept, &found) ? -EINVAL : 0;
 	if (!*rc && found)
 		*out = *kept;
 	return found;
@@ -240,7 +240,7 @@ static int keep(MPI_Datatype datatype, const struct types_shape *shape)
 	if (!kept)
 		return -ENOMEM;
 	*kept = *shape;
-	if (!real.Type_set_attr(datatype, type_keyval, kept))
+	if (!host.Type_set_attr(datatype, type_keyval, kept))
 		return 0;
 	free(kept);
 	return -EIO;
@@ -268,9 +268,9 @@ int types_describe(MPI_Datatype datatype, struct types_shape *out)
 {
 	int rc;
 
-	inside++;
-	rc = abi_size_bound(datatype) ? examine(datatype, out) : recall(datatype, out);
-	inside--;
+	bypass++;
+	rc = types_bound(datatype) ? examine(datatype, out) : recall(datatype, out);
+	bypass--;
 	return rc;
 }
 
@@ -279,32 +279,36 @@ int types_describe(MPI_Datatype datatype, struct types_shape *out)
 int types_repeat(MPI_Count count, MPI_Datatype datatype, MPI_Datatype *out)
 {
 	enum { BLOCK = 1 << 30 };
-	MPI_Datatype block, parts[2];
+	MPI_Datatype block = NULL, parts[2] = { NULL };
+	void *old[2]; /* room for handles of either width */
 	MPI_Count lb, extent;
 	int lengths[2] = { 1, 1 }, rc;
 	MPI_Aint offsets[2] = { 0, 0 };
 
 	if (count / BLOCK > INT_MAX)
-		return ABI_ERR_COUNT;
-	rc = real.Type_get_extent_x(datatype, &lb, &extent);
+		return abi.err_count;
+	rc = host.Type_get_extent_x(datatype, &lb, &extent);
 	if (rc)
 		return rc;
-	rc = real.Type_contiguous(BLOCK, datatype, &block);
+	rc = host.Type_contiguous(BLOCK, datatype, &block);
 	if (rc)
 		return rc;
-	rc = real.Type_contiguous((int)(count / BLOCK), block, &parts[0]);
-	real.Type_free(&block);
+	rc = host.Type_contiguous((int)(count / BLOCK), block, &parts[0]);
+	host.Type_free(&block);
 	if (rc)
 		return rc;
-	rc = real.Type_contiguous((int)(count % BLOCK), datatype, &parts[1]);
+	rc = host.Type_contiguous((int)(count % BLOCK), datatype, &parts[1]);
 	if (rc)
 		goto free_head;
 	offsets[1] = (MPI_Aint)(count / BLOCK * BLOCK * extent);
-	rc = real.Type_create_struct(2, lengths, offsets, parts, out);
+	for (int i = 0; i < 2; i++)
+		abi_handle_set(old, i, parts[i]);
+	*out = NULL;
+	rc = host.Type_create_struct(2, lengths, offsets, old, out);
 	if (!rc)
-		rc = real.Type_commit(out);
-	real.Type_free(&parts[1]);
+		rc = host.Type_commit(out);
+	host.Type_free(&parts[1]);
 free_head:
-	real.Type_free(&parts[0]);
+	host.Type_free(&parts[0]);
 	return rc;
 }

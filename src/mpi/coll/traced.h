@@ -6,7 +6,6 @@
 #include "mpi/abi/abi.h"
 #include "trace/trace.h"
 
-#define traced_begin_on ABI_NAME(traced_begin_on)
 
 struct traced {
 	const char *name;

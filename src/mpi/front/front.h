@@ -41,15 +41,7 @@
 #include <stdint.h>
 
 #include "functions.h"
-
-/* A loaded MPI library. `functions` are in the order of FRONT_REAL; optional functions may be NULL.
- */
-struct front_host {
-	void *handle;           /* for dlsym; never closed */
-	uintptr_t lo, hi;       /* its mapped image */
-	uintptr_t program_lo, program_hi; /* image of the executable */
-	void *functions[FRONT_REAL_COUNT];
-};
+#include "mpi/abi/abi.h"
 
 #define FRONT_EXPORTED_COUNT (FRONT_WRAPPED_COUNT + FRONT_LOOK_COUNT)
 
@@ -59,60 +51,31 @@ struct front_way {
 	void *pending; /* while something is */
 };
 
-/* Whom a communicator's collective exchanges data with. */
-enum front_who {
-	FRONT_PEERS,   /* its members; those of the other group where there is one */
-	FRONT_LOCAL,   /* members of one's own group */
-	FRONT_SOURCES, /* neighbours in a topology */
-	FRONT_TARGETS,
-};
-
-/* What one ABI's files offer. Handles travel as uintptr_t. */
-struct front_abi {
-	/* Remember the library. Once per process, before any wrapper runs. 0 or -errno. */
-	int (*attach)(const struct front_host *host);
-	/* Start the runtime if it can be: a wrapped collective is about to run for the first time.
-	 */
-	void (*start)(void);
-	/* How many; -1 when it cannot be known. */
-	int (*count)(uintptr_t comm, enum front_who who);
-	/* Do the root's arguments mean something on this rank? */
-	bool (*is_root)(uintptr_t comm, int root);
-	/* Stands for what the library lacks: an error on MPI_COMM_WORLD, as the library would
-	 * report it. */
-	int (*lacking)(void);
-	struct front_way wrapped[FRONT_WRAPPED_COUNT]; /* take.c */
-	const struct front_way *look;                  /* observe.c */
-};
-
-extern const struct front_abi front_abi_mpich, front_abi_ompi, front_abi_std;
+/* By wrappers.c, and by observe.c. */
+extern const struct front_way front_wrapped[FRONT_WRAPPED_COUNT];
+extern const struct front_way observe_ways[FRONT_LOOK_COUNT];
+/* Stands for a function that the host MPI lacks. Returns: an error on MPI_COMM_WORLD, as the host
+ * MPI would report it. */
+int front_lacking(void);
 
 enum front_found { FRONT_NONE, FRONT_ONE, FRONT_SEVERAL };
 
-/* Look at what is loaded now. FRONT_ONE: *host (all but functions) and *abi are set; *abi is NULL
+/* Look at what is loaded now. FRONT_ONE: *library (all but functions) and *driver are set; *driver is NULL
  * when the library's ABI is not known. Context: any thread; takes the dynamic loader's locks. */
-enum front_found loader_find(struct front_host *host, const struct front_abi **abi);
-/* Fill host->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
-int loader_fill(struct front_host *host);
+enum front_found loader_find(struct host_library *library, abi_driver **driver);
+/* Fill library->functions. 0, or -ENOSYS when the library lacks something: it is older than MPI 3. */
+int loader_fill(struct host_library *library);
 /* Start of the image that holds addr, 0 when there is none. */
 uintptr_t loader_image_of(const void *addr);
 /* Where a call of `name` from `caller` (NULL: from anywhere) would lead without us, NULL when
  * nowhere. */
 void *loader_next(const char *name, const void *caller);
 
-/* A stand-in for function X_c where the library has only X; NULL when there is none. */
-void *narrow_function(const char *name);
-/* For it, about the library that is served: a function by its name, NULL while there is no such
- * library; and the questions of struct front_abi. */
+/* For narrow.c, about the library that is served: a function by its name, NULL while there is no
+ * such library; members_count() and members_is_root(). */
 void *front_library_function(const char *name);
-int front_count(uintptr_t comm, enum front_who who);
+int front_count(uintptr_t comm, enum members which);
 bool front_is_root(uintptr_t comm, int root);
-
-/* What persistent requests name, by handle. Any thread. A request that is not known (there was no
- * memory, or nobody told) may name anything. */
-void persistent_buf_set(uintptr_t request, uintptr_t start, uint64_t bytes);
-void persistent_buf_drop(uintptr_t request);
-bool persistent_buf_get(uintptr_t request, uintptr_t *start, uint64_t *bytes);
 
 /* Called by the trampolines with all argument registers saved: where to jump. */
 void *front_resolve(uint64_t slot, const void *caller) __attribute__((visibility("hidden")));

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From functions.table: everything that is one of many.
 
-usage: generate.py {trampolines|slots|real|collectives|look|narrow} functions.table OUTPUT
+usage: generate.py {trampolines|slots|host|signatures|collectives|look|narrow} functions.table OUTPUT
 """
+import re
 import sys
 
 import table
@@ -22,7 +23,7 @@ def slots(functions):
     written = [f for f in functions if f.kind in table.WRITTEN + table.TAKEN]
     made = [f for f in functions if f.kind in table.MADE]
     out = [C_HEAD, '#ifndef SLUICE_MPI_FUNCTIONS_H', '#define SLUICE_MPI_FUNCTIONS_H', '']
-    out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of take.c',
+    out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of wrappers.c',
                   [f'{f.name}, {int(f.kind == "init")}' for f in written])
     out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
     out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct host_functions, '
@@ -37,13 +38,40 @@ def slots(functions):
     return '\n'.join(out)
 
 
-def real(functions):
-    """real.h: the library's functions with the types of the ABI header included before it."""
-    held = [f for f in functions if f.kind in ('held', 'begin', 'drop')]
+HANDLES = ('Comm', 'Datatype', 'Errhandler', 'Group', 'Info', 'Message', 'Op', 'Request', 'Session', 'Win')
+HANDLE = re.compile(rf'(const )?MPI_(?:{"|".join(HANDLES)})( ?\*)?$')
+
+
+def neutral(p):
+    """A parameter as the front end declares it, which does not know how wide the host MPI's handles are in memory."""
+    match = HANDLE.match(p.type)
+    if match and (match[2] or p.array):
+        return f'{match[1] or ""}void *{p.name}'
+    return str(p)
+
+
+def neutral_args(f):
+    return ', '.join(map(neutral, f.parameters)) or 'void'
+
+
+def canonical(f):
+    """Statements that clear what an int leaves undefined in the registers of handles."""
+    return [f'\tCANONICAL({p.name});' for p in f.parameters
+            if HANDLE.match(p.type) and not HANDLE.match(p.type)[2] and not p.array]
+
+
+def host(functions):
+    """host.h: the host MPI's functions, for the front end."""
+    requests = [f for f in functions if f.kind in ('held', 'begin', 'drop')]
+    return '\n'.join([C_HEAD, 'struct host_functions {',
+                      *[f'\t{f.ret} (*{f.name})({neutral_args(f)});' for f in functions], '};', '',
+                      *[f'{f.ret} request_{f.name}({neutral_args(f)});' for f in requests], ''])
+
+
+def signatures(functions):
+    """The same with the types of an mpi.h, for test/mpi/programs/abi_check.c."""
     return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
-                      '};', '', '#ifdef ABI_NAME', *[line for f in held for line in (
-                          f'#define request_{f.name} ABI_NAME(request_{f.name})',
-                          f'{f.ret} request_{f.name}({f.args});')], '#endif', ''])
+                      '};', ''])
 
 
 # ---- look.h: included by observe.c -----------------------------------------------------------------
@@ -59,7 +87,7 @@ def observation(term):
         args[1] = f'request ? 1 : 0, {args[1]}'
         args = args[1:]
     if term.who:
-        args[-1] = f'comm, FRONT_{term.who.upper()}'
+        args[-1] = f'comm, MEMBERS_{term.who.upper()}'
     call = f'observe_{term.verb}({", ".join(args)});'
     return [f'\tif (members_is_root(root, comm))', f'\t\t{call}'] if term.root else [f'\t{call}']
 
@@ -67,13 +95,14 @@ def observation(term):
 def callee(function, by_name):
     if function.name.endswith('_c') and not function.is_optional:
         return f'OR_NARROW({function.name})'
-    return f'real.{function.name}'
+    return f'host.{function.name}'
 
 
 def look_body(f, call):
     meet = [t for t in f.terms if t.verb == 'meet']
-    lines = ['\tif (abi_is_program_call(CALLER()))', '\t\trequest_meet(comm);'] if meet else []
+    lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if meet else []
     lines += ['\tif (!rt_has_pending() || !abi_is_program_call(CALLER()))', f'\t\treturn {call};']
+    lines += canonical(f) if not meet else []
     for term in f.terms:
         lines += observation(term) if term not in meet else []
     return lines + [f'\treturn HOST_CALL({call});']
@@ -81,16 +110,15 @@ def look_body(f, call):
 
 def held_body(f, call):
     """While there are requests of ours, request_X does it."""
-    lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};']
+    lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', *canonical(f)]
     if f.terms:
-        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
-                  '\t}']
+        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)], '\t}']
     return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def keep_body(f, call):
     at = ', '.join(f.terms[0].args)
-    return ['\tint rc = HOST_CALL(' + call + ');', '', '\tif (!rc)', f'\t\tobserve_keep(*request, {at});',
+    return ['\tint rc = HOST_CALL(' + call + ');', '', *canonical(f), '\tif (!rc)', f'\t\tobserve_keep(request, {at});',
             '\treturn rc;']
 
 
@@ -101,8 +129,7 @@ def begin_body(f, call):
 
 
 def drop_body(f, call):
-    return ['\tif (request)', '\t\tobserve_drop(*request);',
-            f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
+    return ['\tif (request)', '\t\tobserve_drop(request);', f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
@@ -122,13 +149,13 @@ def look(functions):
             continue
         call = f'{callee(f, functions)}({f.passed})'
         name = f'{f.kind}_{f.name}'
-        out += [f'static {f.ret} {name}({f.args})', '{', *BODIES[f.kind](f, call), '}', '']
+        out += [f'static {f.ret} {name}({neutral_args(f)})', '{', *BODIES[f.kind](f, call), '}', '']
         plain = 'NULL' if f.kind in ('look', 'held') else f'(void *){name}'
         ways.append(f'\t{{ {plain}, (void *){name} }},')
     return '\n'.join([*out, 'const struct front_way observe_ways[FRONT_LOOK_COUNT] = {', *ways, '};', ''])
 
 
-# ---- collectives.h: included by take.c -------------------------------------------------------------
+# ---- collectives.h: included by wrappers.c -------------------------------------------------------------
 
 def form_of(function):
     """How it is called: (name of the collective, form); 'Scatter' for Scatter_c, Iscatter and
@@ -146,24 +173,23 @@ def base_of(function):
 
 
 def side(term):
-    """One member of struct take."""
+    """One member of struct coll_args."""
     args = list(term.args)
     if term.who:
-        args[-1] = f'FRONT_{term.who.upper()}'
+        args[-1] = f'MEMBERS_{term.who.upper()}'
     root = ', .at_root = true' if term.root else ''
-    return f'TAKE_{term.verb.upper()}({", ".join(args)}){root}'
+    return f'ARG_INIT_{term.verb.upper()}({", ".join(args)}){root}'
 
 
-def take(f):
-    """The initializer of struct take."""
+def args(f):
+    """The initializer of struct coll_args."""
     names = [p.name for p in f.parameters]
     members = [f'.kind = COLL_{base_of(f).upper()}', f'.name = "MPI_{f.name}"', '.caller = caller',
-               '.comm = comm',
+               '.comm = CANONICAL_OF(comm)',
                f'.root = {"root" if "root" in names else "-1"}']
-    members += ['.op = op'] if 'op' in names else []
-    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms)
-                if term.verb != 'all']
-    return ['\tstruct take take = {', *[f'\t\t{m},' for m in members], '\t};']
+    members += ['.op = CANONICAL_OF(op)'] if 'op' in names else []
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
+    return ['\tstruct coll_args args = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
 def is_passed(form, term, gate):
@@ -187,39 +213,34 @@ def gate(f):
     sides = sorted(f.terms, key=lambda t: t.root)
     if sides[-1].root:
         here, there = sides
-        return (f'(!{here.args[1]} || {here.args[0]} == ABI_IN_PLACE || {is_passed(form, here, name)}) &&\n'
+        return (f'(!{here.args[1]} || {here.args[0]} == abi.in_place || {is_passed(form, here, name)}) &&\n'
                 f'\t    (!{there.args[1]} || {is_passed(form, there, name)})')
     return is_passed(form, f.terms[-1], name)
 
 
-def try_to_take(f, call):
-    """Ours, or the library's."""
+def execute_or_pass(f, call):
+    """Sluice executes the call, or the host MPI does."""
     form = form_of(f)[1]
     if form == 'blocking':
-        return ['\tif (coll_execute(&take, &rc))', '\t\treturn rc;',
-                f'\treturn coll_passed(&take, HOST_CALL({call}));']
+        return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;', f'\treturn coll_passed(&args, HOST_CALL({call}));']
     if form == 'persistent':
-        return ['\tif (request_init(&take, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
-    return ['\tif (request_begin(&take, request, &rc))', '\t\treturn rc;',
-            f'\treturn coll_passed(&take, HOST_CALL({call}));']
+        return ['\tif (request_init(&args, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
+    return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;', f'\treturn coll_passed(&args, HOST_CALL({call}));']
 
 
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
     large = f'large_{f.name}({f.passed}, CALLER())'
-    meet = ['\tif (abi_is_program_call(CALLER()))', '\t\trequest_meet(comm);'] if form_of(f)[1] == 'blocking' else []
-    return [f'static int __attribute__((noinline)) large_{f.name}({f.args}, const void *caller)', '{',
-            *take(f),
-            '\tint rc;', '', '\tobserve_unwound(__builtin_frame_address(0));', '\tif (!abi_is_program_call(caller))',
-            f'\t\treturn {call};', *try_to_take(f, call), '}', '',
-            f'static int wrap_{f.name}({f.args})', '{', f'\tif (base_likely({gate(f)}))',
-            f'\t\treturn {call};',
+    sync = ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if form_of(f)[1] == 'blocking' else []
+    return [f'static int __attribute__((noinline)) large_{f.name}({neutral_args(f)}, const void *caller)', '{',
+            *args(f), '\tint rc;', '', '\thost_bracket_unwind(__builtin_frame_address(0));',
+            '\tif (!abi_is_program_call(caller))', f'\t\treturn {call};', *execute_or_pass(f, call), '}', '',
+            f'static int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f)}))', f'\t\treturn {call};',
             f'\treturn {large};', '}', '',
-            f'static int pend_{f.name}({f.args})', '{', *meet, '\tif (!rt_has_pending())',
+            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync, '\tif (!rt_has_pending())',
             f'\t\treturn {gate(f)} ? {call} : {large};',
             '\tif (abi_is_program_call(CALLER())) {',
-            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};',
-            '}', '']
+            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};', '}', '']
 
 
 def collectives(functions):
@@ -233,7 +254,7 @@ def collectives(functions):
 
 # ---- narrow.h: included by narrow.c ------------------------------------------------------------------
 
-def neutral(p):
+def untyped(p):
     """A parameter's type without MPI's names."""
     words = p.type.replace('*', ' * ').split()
     wide = {'MPI_Count': 'int64_t', 'MPI_Aint': 'int64_t', 'MPI_Offset': 'int64_t'}
@@ -243,21 +264,21 @@ def neutral(p):
 
 
 def declared(p):
-    text = neutral(p)
+    text = untyped(p)
     return f'{text}{"" if text.endswith("*") else " "}{p.name}'
 
 
 def narrowed(f, large, small):
     """(before the call, argument, after the call) of one parameter."""
     name = large.name
-    if neutral(large) == neutral(small):
+    if untyped(large) == untyped(small):
         return None, name, []
     terms = [t for t in f.terms if name in t.args]
     # what goes with one buffer means nothing where that buffer means nothing
     at = terms[0].args[0] if len(terms) == 1 else 'NULL'
     root = 'root' if len(terms) == 1 and terms[0].root else 'NARROW_ALL_RANKS'
     if large.array:
-        return f'narrow_list(&call, {at}, {root}, {name}, FRONT_{terms[0].who.upper()})', None, []
+        return f'narrow_list(&call, {at}, {root}, {name}, MEMBERS_{terms[0].who.upper()})', None, []
     if '*' in large.type:
         return f'narrow_int(&call, NULL, NARROW_ALL_RANKS, {name} ? *{name} : 0)', \
             f'{name} ? &{{0}} : NULL', \
@@ -277,7 +298,7 @@ def narrow_function(f, small):
     has_comm = any(p.name == 'comm' for p in f.parameters)
     is_later = small.name[0] == 'I'
     return ['', f'static int narrow_{f.name}({", ".join(map(declared, f.parameters))})', '{',
-            f'\ttypedef int narrower({", ".join(map(neutral, small.parameters))});',
+            f'\ttypedef int narrower({", ".join(map(untyped, small.parameters))});',
             '\tstatic _Atomic(void *) known;',
             '\tstruct narrow_call call = '
             f'{{ .comm = {"comm" if has_comm else "0"}, .is_later = {int(is_later)} }};',
@@ -300,7 +321,7 @@ def narrow(functions):
 
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
-              'real': real, 'collectives': collectives, 'look': look, 'narrow': narrow}
+              'host': host, 'signatures': signatures, 'collectives': collectives, 'look': look, 'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

@@ -64,21 +64,21 @@ static int collect(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 0;
 }
 
-static const struct front_abi *abi_of(const struct image *image, void *handle)
+static abi_driver *driver_of(const struct image *image, void *handle)
 {
 	const char *name = base_name(image->path);
 
 	if (!strncmp(name, "libmpi_abi.so", 13))
-		return &front_abi_std;
+		return abi_std;
 	if (dlsym(handle, "ompi_mpi_comm_world"))
-		return &front_abi_ompi;
+		return abi_ompi;
 	/* The MPICH ABI is libmpi.so.12 by agreement; distributions and vendors rename the file. */
 	if (strstr(name, ".so.12") || dlsym(handle, "MPIR_Err_return_comm"))
-		return &front_abi_mpich;
+		return abi_mpich;
 	return NULL;
 }
 
-enum front_found loader_find(struct front_host *host, const struct front_abi **abi)
+enum front_found loader_find(struct host_library *library, abi_driver **driver)
 {
 	struct image_list list = { .count = 0 }; /* 64 KiB of stack, once */
 	enum front_found found = FRONT_NONE;
@@ -102,17 +102,17 @@ enum front_found loader_find(struct front_host *host, const struct front_abi **a
 			return FRONT_SEVERAL;
 		}
 		found = FRONT_ONE;
-		host->handle = handle;
-		host->lo = image->lo;
-		host->hi = image->hi;
-		host->program_lo = list.program_lo;
-		host->program_hi = list.program_hi;
-		*abi = abi_of(image, handle);
+		library->handle = handle;
+		library->lo = image->lo;
+		library->hi = image->hi;
+		library->program_lo = list.program_lo;
+		library->program_hi = list.program_hi;
+		*driver = driver_of(image, handle);
 	}
 	return found;
 }
 
-int loader_fill(struct front_host *host)
+int loader_fill(struct host_library *library)
 {
 	static const struct {
 		const char *name, *other;
@@ -124,10 +124,10 @@ int loader_fill(struct front_host *host)
 	};
 
 	for (size_t i = 0; i < FRONT_REAL_COUNT; i++) {
-		host->functions[i] = dlsym(host->handle, functions[i].name);
-		if (!host->functions[i] && strcmp(functions[i].name, functions[i].other))
-			host->functions[i] = dlsym(host->handle, functions[i].other);
-		if (!host->functions[i] && functions[i].required)
+		library->functions[i] = dlsym(library->handle, functions[i].name);
+		if (!library->functions[i] && strcmp(functions[i].name, functions[i].other))
+			library->functions[i] = dlsym(library->handle, functions[i].other);
+		if (!library->functions[i] && functions[i].required)
 			return -ENOSYS;
 	}
 	return 0;

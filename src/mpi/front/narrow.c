@@ -87,13 +87,13 @@ static void keep_list(int *list)
 }
 
 static int *narrow_list(struct narrow_call *call, const void *at, int root, const int64_t *wide,
-			enum front_who who)
+			enum members which)
 {
 	int n = -1, *list;
 
 	if (call->failed || !wide || !is_looked_at(call, at, root))
 		return NULL;
-	n = front_count(call->comm, who);
+	n = front_count(call->comm, which);
 	list = n < 0 ? NULL : malloc(((size_t)n + 1) * sizeof(*list));
 	if (!list) {
 		call->failed = ERR_COUNT;

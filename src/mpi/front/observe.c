@@ -8,8 +8,10 @@
  * Nothing here judges arguments. What is wrong with them the library will say.
  */
 #include "base/base.h"
-#include "mpi/abi/abi.h"
+#include "mpi/coll/comm_state.h"
 #include "mpi/front/front.h"
+#include "mpi/front/observe.h"
+#include "mpi/request/persistent_bufs.h"
 
 /* Bytes of the program's memory that a call names; nothing while lo >= hi. */
 struct span {
@@ -49,9 +51,9 @@ struct layout {
 
 static bool layout_of(MPI_Datatype datatype, struct layout *out)
 {
-	return datatype != ABI_DATATYPE_NULL &&
-	       !real.Type_get_extent_x(datatype, &out->lb, &out->extent) &&
-	       !real.Type_get_true_extent_x(datatype, &out->true_lb, &out->true_extent);
+	return datatype != abi.datatype_null &&
+	       !host.Type_get_extent_x(datatype, &out->lb, &out->extent) &&
+	       !host.Type_get_true_extent_x(datatype, &out->true_lb, &out->true_extent);
 }
 
 /* n elements that begin `offset` bytes after `at`. Extents may be negative. */
@@ -70,7 +72,7 @@ static void add_buf(struct span *span, const void *at, __int128 n, MPI_Datatype 
 {
 	struct layout layout;
 
-	if (n <= 0 || at == ABI_IN_PLACE)
+	if (n <= 0 || at == abi.in_place)
 		return;
 	if (layout_of(datatype, &layout))
 		add_elements(span, at, 0, n, &layout);
@@ -102,100 +104,15 @@ void observe_bytes(const void *at, MPI_Count bytes)
 		rt_complete_range(at, (uint64_t)bytes);
 }
 
-/* ---- calls of the library's ---------------------------------------------------------------- */
-
-/* Where this thread's calls of the library were made, the innermost last. Beyond the last place
- * they are only counted. On another stack (coroutines) one may be taken for left too early: then
- * the library's system calls are looked at, which costs time only. */
-static __thread struct {
-	int n;
-	const void *frames[4];
-} hosted __attribute__((tls_model("initial-exec")));
-
-void host_call_unwind(const void *frame)
-{
-	while (hosted.n && hosted.n <= (int)BASE_ARRAY_LEN(hosted.frames) &&
-	       hosted.frames[hosted.n - 1] <= frame) {
-		hosted.n--;
-		rt_host_end();
-	}
-}
-
-void host_call_begin_at(const void *frame)
-{
-	host_call_unwind(frame);
-	if (hosted.n < (int)BASE_ARRAY_LEN(hosted.frames))
-		hosted.frames[hosted.n] = frame;
-	hosted.n++;
-	rt_host_begin();
-}
-
-int host_call_end_at(int rc)
-{
-	if (hosted.n) {
-		hosted.n--;
-		rt_host_end();
-	}
-	return rc;
-}
-
-/* ---- who takes part ------------------------------------------------------------------------ */
-
-static int neighbours(MPI_Comm comm, enum front_who who)
-{
-	int kind, rank, n, sources, targets, weighted;
-
-	if (real.Topo_test(comm, &kind))
-		return -1;
-	if (kind == ABI_CART)
-		return real.Cartdim_get(comm, &n) ? -1 : 2 * n;
-	if (kind == ABI_GRAPH)
-		return real.Comm_rank(comm, &rank) || real.Graph_neighbors_count(comm, rank, &n)
-			       ? -1
-			       : n;
-	if (kind != ABI_DIST_GRAPH ||
-	    real.Dist_graph_neighbors_count(comm, &sources, &targets, &weighted))
-		return -1;
-	return who == FRONT_SOURCES ? sources : targets;
-}
-
-int members_count(uintptr_t handle, enum front_who who)
-{
-	MPI_Comm comm = (MPI_Comm)handle;
-	int inter, n;
-
-	if (comm == ABI_COMM_NULL)
-		return -1;
-	if (who == FRONT_SOURCES || who == FRONT_TARGETS)
-		return neighbours(comm, who);
-	if (real.Comm_test_inter(comm, &inter))
-		return -1;
-	if (inter && who == FRONT_PEERS)
-		return real.Comm_remote_size(comm, &n) ? -1 : n;
-	return real.Comm_size(comm, &n) ? -1 : n;
-}
-
-/* A communicator that is none is the root's as well: what is in doubt counts. */
-bool members_is_root(int root, MPI_Comm comm)
-{
-	int inter, rank;
-
-	if (comm == ABI_COMM_NULL || real.Comm_test_inter(comm, &inter))
-		return true;
-	if (inter)
-		return root == ABI_ROOT;
-	return real.Comm_rank(comm, &rank) || rank == root;
-}
-
 void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Comm comm,
-		  enum front_who who)
+		  enum members which)
 {
 	struct span span = { 0 };
 	int n;
 
-	if (count <= 0 || at == ABI_IN_PLACE)
+	if (count <= 0 || at == abi.in_place)
 		return;
-	n = members_count((uintptr_t)comm, who);
+	n = members_count(comm, which);
 	if (n < 0)
 		span.is_unknown = true;
 	else
@@ -207,20 +124,20 @@ void observe_each(const void *at, MPI_Count count, MPI_Datatype datatype, MPI_Co
 
 /* How many, with the arguments that belong to them; -1 when everything must be completed. */
 static int count_all(const void *at, struct list a, struct list b, MPI_Comm comm,
-		     enum front_who who)
+		     enum members which)
 {
 	int n;
 
-	if (at == ABI_IN_PLACE)
+	if (at == abi.in_place)
 		return 0;
-	n = members_count((uintptr_t)comm, who);
+	n = members_count(comm, which);
 	return n > 0 && (!a.at || !b.at) ? -1 : n;
 }
 
 void observe_part(const void *at, struct list counts, struct list displs,
-			 MPI_Datatype datatype, MPI_Comm comm, enum front_who who)
+			 MPI_Datatype datatype, MPI_Comm comm, enum members which)
 {
-	int n = count_all(at, counts, displs, comm, who);
+	int n = count_all(at, counts, displs, comm, which);
 	struct span span = { .is_unknown = n < 0 };
 	struct layout layout;
 
@@ -233,16 +150,16 @@ void observe_part(const void *at, struct list counts, struct list displs,
 }
 
 void observe_parts(const void *at, struct list counts, struct list displs,
-			  const MPI_Datatype *datatypes, MPI_Comm comm, enum front_who who)
+			  const void *datatypes, MPI_Comm comm, enum members which)
 {
-	int n = count_all(at, counts, displs, comm, who);
+	int n = count_all(at, counts, displs, comm, which);
 	struct span span = { .is_unknown = n < 0 || (n > 0 && !datatypes) };
 	struct layout layout;
 
 	for (int i = 0; i < n && !span.is_unknown; i++) {
 		if (list_get(counts, i) <= 0)
 			continue;
-		if (layout_of(datatypes[i], &layout))
+		if (layout_of(abi_handle_get(datatypes, i), &layout))
 			add_elements(&span, at, list_get(displs, i), list_get(counts, i), &layout);
 		else
 			span.is_unknown = true;
@@ -251,9 +168,9 @@ void observe_parts(const void *at, struct list counts, struct list displs,
 }
 
 void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_Comm comm,
-			enum front_who who)
+			enum members which)
 {
-	int n = count_all(at, counts, counts, comm, who);
+	int n = count_all(at, counts, counts, comm, which);
 	struct span span = { .is_unknown = n < 0 };
 	__int128 sum = 0;
 
@@ -265,32 +182,34 @@ void observe_sum(const void *at, struct list counts, MPI_Datatype datatype, MPI_
 
 /* ---- requests, windows ------------------------------------------------------------------- */
 
-static void observe_keep(MPI_Request request, const void *at, MPI_Count count,
+static void observe_keep(const void *request, const void *at, MPI_Count count,
 			 MPI_Datatype datatype)
 {
+	uintptr_t handle = (uintptr_t)abi_handle_get(request, 0);
 	struct span span = { 0 };
 
 	if (!rt_is_on())
 		return;
 	add_buf(&span, at, count, datatype);
 	if (span.is_unknown)
-		persistent_buf_drop((uintptr_t)request);
+		persistent_buf_drop(handle);
 	else
-		persistent_buf_set((uintptr_t)request, span.lo, span.hi - span.lo);
+		persistent_buf_set(handle, span.lo, span.hi - span.lo);
 }
 
-static void observe_drop(MPI_Request request)
+static void observe_drop(const void *request)
 {
-	persistent_buf_drop((uintptr_t)request);
+	persistent_buf_drop((uintptr_t)abi_handle_get(request, 0));
 }
 
-static void observe_start(int n, const MPI_Request *requests)
+static void observe_start(int n, const void *requests)
 {
 	uintptr_t start;
 	uint64_t bytes;
 
 	for (int i = 0; i < n; i++) {
-		if (!requests || !persistent_buf_get((uintptr_t)requests[i], &start, &bytes)) {
+		if (!requests || !persistent_buf_get((uintptr_t)abi_handle_get(requests, i), &start,
+						     &bytes)) {
 			rt_complete_all();
 			return;
 		}

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "mpi/coll/comm_state.h"
 #include "mpi/front/front.h"
 #include "rt/early.h"
 
@@ -41,8 +42,8 @@ enum state {
 static struct {
 	pthread_mutex_t lock; /* protects the rest */
 	enum state state;
-	struct front_host host;
-	const struct front_abi *abi;
+	struct host_library library;
+	bool is_served; /* library is attached */
 	void *original[SLOTS]; /* slots as they were at start, leading here */
 } front = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -58,10 +59,10 @@ static void stay_out(const char *why)
 
 static void attach_locked(const void *caller)
 {
-	struct front_host host = { 0 };
-	const struct front_abi *abi = NULL;
+	struct host_library library = { 0 };
+	abi_driver *driver = NULL;
 
-	switch (loader_find(&host, &abi)) {
+	switch (loader_find(&library, &driver)) {
 	case FRONT_NONE: /* under a name that we do not know, or not yet loaded */
 		if (loader_next("PMPI_Bcast", caller))
 			front.state = STATE_PLAIN;
@@ -72,13 +73,13 @@ static void attach_locked(const void *caller)
 		break;
 	case FRONT_ONE:
 		front.state = STATE_PLAIN;
-		if (!abi || loader_fill(&host) || abi->attach(&host)) {
+		if (!driver || loader_fill(&library) || abi_attach(driver, &library)) {
 			stay_out("this MPI library is of a kind that Sluice does not know");
 			break;
 		}
 		front.state = STATE_ATTACHED;
-		front.host = host;
-		front.abi = abi;
+		front.library = library;
+		front.is_served = true;
 		break;
 	}
 }
@@ -92,13 +93,13 @@ static void set_locked(uint64_t slot, struct front_way way)
 /* MPI_Init is called: has another library come since? */
 static void recheck_locked(void)
 {
-	struct front_host host;
-	const struct front_abi *abi;
+	struct host_library library;
+	abi_driver *driver;
 
-	if (front.state == STATE_SEVERAL || loader_find(&host, &abi) != FRONT_SEVERAL)
+	if (front.state == STATE_SEVERAL || loader_find(&library, &driver) != FRONT_SEVERAL)
 		return;
 	front.state = STATE_SEVERAL;
-	if (front.abi)
+	if (front.is_served)
 		base_log(BASE_LOG_WARN, "mpi",
 			 "a second MPI library is started: Sluice leaves it alone");
 	else
@@ -108,9 +109,9 @@ static void recheck_locked(void)
 			set_locked(i, (struct front_way){ front.original[i], front.original[i] });
 }
 
-static bool is_in_host(const void *addr)
+static bool is_in_library(const void *addr)
 {
-	return (uintptr_t)addr >= front.host.lo && (uintptr_t)addr < front.host.hi;
+	return (uintptr_t)addr >= front.library.lo && (uintptr_t)addr < front.library.hi;
 }
 
 /* Another tool's MPI_X that follows ours in symbol order: it calls PMPI_X, which is ours again. */
@@ -122,7 +123,7 @@ static void *next_tool(uint64_t slot)
 	if (slot % 2)
 		return NULL;
 	next = loader_next(name, NULL);
-	if (!next || is_in_host(next) || loader_image_of(next) == loader_image_of(&front))
+	if (!next || is_in_library(next) || loader_image_of(next) == loader_image_of(&front))
 		return NULL;
 	return next;
 }
@@ -131,7 +132,7 @@ static void *next_tool(uint64_t slot)
  * affair, so an error it can handle is kinder than the end. */
 static struct front_way lacking_way(uint64_t slot)
 {
-	void *lacking = (void *)front.abi->lacking;
+	void *lacking = (void *)front_lacking;
 
 	base_log(BASE_LOG_ERROR, "mpi", "%s is called, which this MPI library does not have",
 		 exported[slot / 2].name + 1);
@@ -142,16 +143,16 @@ static struct front_way lacking_way(uint64_t slot)
 static struct front_way served_way(uint64_t slot)
 {
 	uint64_t i = slot / 2;
-	void *own = front.host.functions[i];
+	void *own = front.library.functions[i];
 	struct front_way way;
 
 	if (i < FRONT_WRAPPED_COUNT)
-		return front.abi->wrapped[i];
+		return front_wrapped[i];
 	if (!own)
 		own = narrow_function(exported[i].name + strlen("PMPI_"));
 	if (!own)
 		return lacking_way(slot);
-	way = front.abi->look[i - FRONT_WRAPPED_COUNT];
+	way = observe_ways[i - FRONT_WRAPPED_COUNT];
 	if (!way.plain)
 		way.plain = own;
 	return way;
@@ -164,7 +165,7 @@ static struct front_way plain_way(uint64_t slot, const void *caller)
 	const char *name = exported[slot / 2].name + !(slot % 2);
 	void *target = loader_next(name, caller);
 
-	if (target && front.abi && is_in_host(target))
+	if (target && front.is_served && is_in_library(target))
 		return served_way(slot);
 	if (!target)
 		target = narrow_function(exported[slot / 2].name + strlen("PMPI_"));
@@ -220,7 +221,7 @@ static void publish_locked(uint64_t slot, struct front_way way)
 void *front_resolve(uint64_t slot, const void *caller)
 {
 	bool is_init = exported[slot / 2].is_init;
-	const struct front_abi *abi = NULL;
+	bool is_served = false;
 	struct front_way way;
 
 	pthread_mutex_lock(&front.lock);
@@ -231,7 +232,7 @@ void *front_resolve(uint64_t slot, const void *caller)
 	if (is_init)
 		memset(places, 0, sizeof(places));
 	if (front.state == STATE_ATTACHED) {
-		abi = front.abi;
+		is_served = true;
 		way = attached_way(slot);
 	} else {
 		way = plain_way_again_locked(slot, caller);
@@ -241,38 +242,34 @@ void *front_resolve(uint64_t slot, const void *caller)
 	pthread_mutex_unlock(&front.lock);
 
 	/* Outside the lock: this calls MPI. */
-	if (abi && exported[slot / 2].is_taken)
-		abi->start();
+	if (is_served && exported[slot / 2].is_taken)
+		session_start();
 	return rt_is_watched() ? way.pending : way.plain;
 }
 
 /* ---- for narrow.c ------------------------------------------------------------------------- */
 
-static const struct front_abi *attached(void)
+static bool is_attached(void)
 {
-	const struct front_abi *abi;
+	bool is;
 
 	pthread_mutex_lock(&front.lock);
-	abi = front.state == STATE_ATTACHED ? front.abi : NULL;
+	is = front.state == STATE_ATTACHED;
 	pthread_mutex_unlock(&front.lock);
-	return abi;
+	return is;
 }
 
 void *front_library_function(const char *name)
 {
-	return attached() ? dlsym(front.host.handle, name) : NULL;
+	return is_attached() ? dlsym(front.library.handle, name) : NULL;
 }
 
-int front_count(uintptr_t comm, enum front_who who)
+int front_count(uintptr_t comm, enum members which)
 {
-	const struct front_abi *abi = attached();
-
-	return abi ? abi->count(comm, who) : -1;
+	return is_attached() ? members_count((MPI_Comm)(comm & abi.handle_mask), which) : -1;
 }
 
 bool front_is_root(uintptr_t comm, int root)
 {
-	const struct front_abi *abi = attached();
-
-	return !abi || abi->is_root(comm, root);
+	return !is_attached() || members_is_root(root, (MPI_Comm)(comm & abi.handle_mask));
 }

@@ -5,18 +5,14 @@
 
 #include "base/base.h"
 #include "mpi/front/front.h"
+#include "mpi/front/observe.h"
+#include "mpi/coll/coll_op.h"
 #include "mpi/hier.h"
-#include "mpi/coll/take.h"
 
 #include "collectives.h"
 
 /* ---- start, windows ---------------------------------------------------------------------- */
 
-#ifdef SLUICE_ABI_OMPI
-#define IS_STARTED_BY_PMIX true
-#else
-#define IS_STARTED_BY_PMIX false /* first choice only: MPICH can be */
-#endif
 #define VERSION_BYTES 8192 /* the largest MPI_MAX_LIBRARY_VERSION_STRING there is */
 
 /* Its name leads to what was measured with it. Asking is allowed before MPI_Init. */
@@ -28,7 +24,7 @@ static void announce(void)
 
 	if (!version || version(text, &length))
 		text[0] = '\0';
-	rt_announce(IS_STARTED_BY_PMIX, text);
+	rt_announce(abi.is_started_by_pmix, text);
 }
 
 static int wrap_Init(int *argc, char ***argv)
@@ -36,7 +32,7 @@ static int wrap_Init(int *argc, char ***argv)
 	int rc;
 
 	announce();
-	rc = real.Init(argc, argv);
+	rc = host.Init(argc, argv);
 
 	if (!rc) {
 		session_start();
@@ -50,7 +46,7 @@ static int wrap_Init_thread(int *argc, char ***argv, int required, int *provided
 	int rc;
 
 	announce();
-	rc = real.Init_thread(argc, argv, required, provided);
+	rc = host.Init_thread(argc, argv, required, provided);
 
 	if (!rc) {
 		session_start();
@@ -70,46 +66,41 @@ static void keep_out(const void *base, MPI_Aint size)
 }
 
 static int wrap_Win_create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
-			   MPI_Win *win)
+			   void *win)
 {
 	keep_out(base, size);
-	return real.Win_create(base, size, disp_unit, info, comm, win);
+	return host.Win_create(base, size, disp_unit, info, comm, win);
 }
 
 static int wrap_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info,
-			     MPI_Comm comm, MPI_Win *win)
+			     MPI_Comm comm, void *win)
 {
 	keep_out(base, size);
-	if (real.Win_create_c)
-		return real.Win_create_c(base, size, disp_unit, info, comm, win);
-	return real.Win_create(base, size, disp_unit > INT_MAX ? -1 : (int)disp_unit, info, comm,
+	if (host.Win_create_c)
+		return host.Win_create_c(base, size, disp_unit, info, comm, win);
+	return host.Win_create(base, size, disp_unit > INT_MAX ? -1 : (int)disp_unit, info, comm,
 			       win);
 }
 
 static int wrap_Win_attach(MPI_Win win, void *base, MPI_Aint size)
 {
 	keep_out(base, size);
-	return real.Win_attach(win, base, size);
+	return host.Win_attach(win, base, size);
 }
 
 /* ---- the face ---------------------------------------------------------------------------- */
 
 #define X(name, is_init)                                                                           \
 	_Static_assert(                                                                            \
-		__builtin_types_compatible_p(__typeof__(&wrap_##name), __typeof__(real.name)),     \
+		__builtin_types_compatible_p(__typeof__(&wrap_##name), __typeof__(host.name)),     \
 		"wrap_" #name " is not as functions.table says");
 FRONT_WRAPPED(X)
 #undef X
 
-static int lacking(void)
+int front_lacking(void)
 {
-	real.Comm_call_errhandler(ABI_COMM_WORLD, ABI_ERR_OTHER);
-	return ABI_ERR_OTHER;
-}
-
-static bool is_root(uintptr_t comm, int root)
-{
-	return members_is_root(root, (MPI_Comm)comm);
+	host.Comm_call_errhandler(abi.comm_world, abi.err_other);
+	return abi.err_other;
 }
 
 /* Nothing can be pending yet, or they see to it themselves. */
@@ -119,16 +110,8 @@ static bool is_root(uintptr_t comm, int root)
 #define pend_Win_create_c wrap_Win_create_c
 #define pend_Win_attach   wrap_Win_attach
 
-const struct front_abi ABI_NAME(front_abi) = {
-	.attach = abi_attach,
-	.start = session_start,
-	.count = members_count,
-	.is_root = is_root,
-	.lacking = lacking,
-	.wrapped = {
+const struct front_way front_wrapped[FRONT_WRAPPED_COUNT] = {
 #define X(name, is_init) { (void *)wrap_##name, (void *)pend_##name },
-		FRONT_WRAPPED(X)
+	FRONT_WRAPPED(X)
 #undef X
-	},
-	.look = observe_ways,
 };

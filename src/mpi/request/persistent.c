@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "base/base.h"
+#include "mpi/request/persistent_bufs.h"
 #include "mpi/request/request.h"
 
 enum { TAGS = 16384 /* every library has twice as many */ };
@@ -54,16 +55,16 @@ static void tag_put(int tag)
 
 static int make_handle(struct request *r)
 {
-	MPI_Comm helper;
+	MPI_Comm scratch;
 	int rc;
 
 	r->tag = tag_get();
 	if (!r->tag)
 		return -ENOMEM;
-	if (!scratch_comm(&helper)) {
-		inside++;
-		rc = ON_SCRATCH(real.Recv_init(NULL, 0, ABI_BYTE, 0, r->tag, helper, &r->handle));
-		inside--;
+	if (!scratch_comm(&scratch)) {
+		bypass++;
+		rc = ON_SCRATCH(host.Recv_init(NULL, 0, abi.byte, 0, r->tag, scratch, &r->handle));
+		bypass--;
 		if (!rc)
 			return 0;
 	}
@@ -76,40 +77,40 @@ static void free_handle(struct request *r)
 {
 	if (!r->tag)
 		return;
-	inside++;
-	real.Request_free(&r->handle);
-	inside--;
+	bypass++;
+	host.Request_free(&r->handle);
+	bypass--;
 	tag_put(r->tag);
 	r->tag = 0;
 }
 
 void persistent_complete(int tag)
 {
-	MPI_Comm helper;
+	MPI_Comm scratch;
 
-	if (scratch_comm(&helper))
+	if (scratch_comm(&scratch))
 		return;
-	inside++;
-	ON_SCRATCH_LOCKED(real.Send(NULL, 0, ABI_BYTE, 0, tag, helper));
-	inside--;
+	bypass++;
+	ON_SCRATCH_LOCKED(host.Send(NULL, 0, abi.byte, 0, tag, scratch));
+	bypass--;
 }
 
 /* ---- made and forgotten ------------------------------------------------------------------ */
 
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an
  * error. */
-static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
+static bool look(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
-	struct comm_state *lc;
+	struct comm_state *cs;
 
-	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
+	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 		return false;
 	r = request_get(spare);
-	if (coll_admit(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
-		lc = r->taken.lc;
-		if (comm_state_connect(lc) && (!coll_is_neighborhood(take->kind) || lc->has_neighbours) &&
-		    rt_request_suits(lc->rt) && request_may_fly(r) && comm_state_connect_lanes(lc)) {
+	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
+		cs = r->op.cs;
+		if (comm_state_connect(cs) && (!coll_is_neighborhood(args->kind) || cs->has_neighbours) &&
+		    rt_request_suits(cs->rt) && request_may_fly(r) && comm_state_connect_lanes(cs)) {
 			*out = r;
 			return true;
 		}
@@ -121,14 +122,14 @@ static bool look(const struct take *take, struct request *spare, struct request 
 /* All of this rank's part. 0 or -errno. */
 static int make(struct request *r)
 {
-	int err = coll_prepare(&r->taken);
+	int err = coll_prepare(&r->op);
 
 	if (!err && (r->is_spare || base_fault("persistent")))
 		err = -ENOMEM;
 	if (!err)
 		err = request_hold_types(r);
 	if (!err)
-		err = rt_request_create(r->taken.lc->lanes, &r->taken.call, r, &r->rt);
+		err = rt_request_create(r->op.cs->lanes, &r->op.call, r, &r->rt);
 	return err ? err : make_handle(r);
 }
 
@@ -138,35 +139,35 @@ static void unmake(struct request *r)
 	if (r->rt)
 		rt_request_destroy(r->rt);
 	request_release_types(r);
-	bufrefs_close(&r->taken);
+	bufrefs_close(&r->op);
 	request_put(r);
 }
 
-bool request_init(const struct take *take, MPI_Request *request, int *rc)
+bool request_init(const struct coll_args *args, void *request, int *rc)
 {
 	struct request *r, spare;
 	struct rt_oob oob;
 	int lane, err;
 
 	*rc = 0;
-	if (!request || !look(take, &spare, &r, rc)) {
-		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
-			coll_count_decision(take->kind, false);
+	if (!request || !look(args, &spare, &r, rc)) {
+		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
+			coll_count_decision(args->kind, false);
 		return *rc;
 	}
-	oob = comm_state_oob(r->taken.lc);
+	oob = comm_state_oob(r->op.cs);
 	err = make(r);
-	if (rt_lane_take(r->taken.lc->lanes, &oob, !err, &lane) || lane < 0) {
+	if (rt_lane_take(r->op.cs->lanes, &oob, !err, &lane) || lane < 0) {
 		unmake(r);
-		coll_count_decision(take->kind, false);
+		coll_count_decision(args->kind, false);
 		return false;
 	}
 	rt_request_set_lane(r->rt, lane);
-	comm_state_ref(r->taken.lc);
+	comm_state_ref(r->op.cs);
 	request_enter(r);
 	persistent_buf_set((uintptr_t)r->handle, 0, 0); /* what it names is looked at when it is started */
 	atomic_fetch_add_explicit(&request_persistent, 1, memory_order_relaxed);
-	*request = r->handle;
+	abi_handle_set(request, 0, r->handle);
 	return true;
 }
 
@@ -175,7 +176,7 @@ void persistent_discard(struct request *r)
 	atomic_fetch_sub_explicit(&request_persistent, 1, memory_order_relaxed);
 	rt_request_destroy(r->rt);
 	request_release_types(r);
-	bufrefs_close(&r->taken);
+	bufrefs_close(&r->op);
 	tag_put(r->tag);
 }
 
@@ -183,50 +184,50 @@ void persistent_discard(struct request *r)
 
 static int refuse(const struct request *r, int code)
 {
-	real.Comm_call_errhandler(comm_state_is_freed(r->taken.lc) ? ABI_COMM_SELF : r->taken.take.comm,
+	host.Comm_call_errhandler(comm_state_is_freed(r->op.cs) ? abi.comm_self : r->op.args.comm,
 				  code);
 	return code;
 }
 
-static int start(struct request *r, MPI_Request *request)
+static int start(struct request *r, void *request)
 {
 	int rc;
 
 	if (!request_take_off(r))
-		return refuse(r, ABI_ERR_OTHER);
-	inside++;
-	rc = ON_SCRATCH(real.Start(request));
-	inside--;
+		return refuse(r, abi.err_other);
+	bypass++;
+	rc = ON_SCRATCH(host.Start(request));
+	bypass--;
 	if (rc) {
 		request_land(r);
 		return refuse(r, rc);
 	}
 	/* each start is a call of the place where it was made */
-	trace_call_begin(r->taken.take.name, r->taken.take.caller, __builtin_frame_address(0));
-	trace_bytes(r->taken.bytes);
+	trace_call_begin(r->op.args.name, r->op.args.caller, __builtin_frame_address(0));
+	trace_bytes(r->op.bytes);
 	trace_request(&r->trace);
 	rt_request_start(r->rt);
-	coll_count_decision(r->taken.take.kind, true);
+	coll_count_decision(r->op.args.kind, true);
 	return trace_call_end(0);
 }
 
-int request_Start(MPI_Request *request)
+int request_Start(void *request)
 {
-	struct request *r = request ? request_find_persistent(*request) : NULL;
+	struct request *r = request ? request_find_persistent(abi_handle_get(request, 0)) : NULL;
 
-	return r ? start(r, request) : real.Start(request);
+	return r ? start(r, request) : host.Start(request);
 }
 
-int request_Startall(int count, MPI_Request requests[])
+int request_Startall(int count, void *requests)
 {
 	bool any = false;
 	int rc = 0;
 
 	for (int i = 0; requests && i < count && !any; i++)
-		any = request_find_persistent(requests[i]);
+		any = request_find_persistent(abi_handle_get(requests, i));
 	if (!any)
-		return real.Startall(count, requests);
+		return host.Startall(count, requests);
 	for (int i = 0; i < count && !rc; i++)
-		rc = request_Start(&requests[i]);
+		rc = request_Start(abi_handle_at(requests, i));
 	return rc;
 }

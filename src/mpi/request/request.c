@@ -7,7 +7,6 @@
 
 #include "base/base.h"
 #include "mpi/request/request.h"
-#include "mpi/hier.h"
 
 enum { BUCKETS = 4096, UNUSED_MAX = 64 };
 
@@ -43,8 +42,9 @@ struct request *request_get(struct request *spare)
 		r = malloc(sizeof(*r));
 	if (!r)
 		r = spare;
-	/* coll_admit() writes `taken` whole */
+	/* coll_admit() writes `op` whole */
 	r->next = NULL;
+	r->handle = NULL;
 	memset(&r->rt, 0, sizeof(*r) - offsetof(struct request, rt));
 	r->is_spare = r == spare;
 	return r;
@@ -151,33 +151,34 @@ static int hold_side(struct request *r, struct bufref *s, const struct coll_side
 	if (!more)
 		return -ENOMEM;
 	r->types = more;
-	inside++;
+	bypass++;
 	for (int i = 0; i < n && !ret; i++) {
 		MPI_Datatype *own = &r->types[r->type_count];
 
-		if (!side->parts[i].bytes || abi_size_bound(packs[i].datatype))
+		if (!side->parts[i].bytes || types_bound(packs[i].datatype))
 			continue;
-		ret = real.Type_dup(packs[i].datatype, own) ? -EIO : 0;
+		*own = NULL;
+		ret = host.Type_dup(packs[i].datatype, own) ? -EIO : 0;
 		if (!ret)
 			packs[i].datatype = r->types[r->type_count++];
 	}
-	inside--;
+	bypass--;
 	return ret;
 }
 
 int request_hold_types(struct request *r)
 {
-	int ret = hold_side(r, &r->taken.send, &r->taken.call.send);
+	int ret = hold_side(r, &r->op.send, &r->op.call.send);
 
-	return ret ? ret : hold_side(r, &r->taken.recv, &r->taken.call.recv);
+	return ret ? ret : hold_side(r, &r->op.recv, &r->op.call.recv);
 }
 
 void request_release_types(struct request *r)
 {
-	inside++;
+	bypass++;
 	while (r->type_count)
-		real.Type_free(&r->types[--r->type_count]);
-	inside--;
+		host.Type_free(&r->types[--r->type_count]);
+	bypass--;
 	free(r->types);
 	r->types = NULL;
 }
@@ -186,9 +187,9 @@ void request_release_types(struct request *r)
 
 static int query(void *extra, MPI_Status *status)
 {
-	abi_status_set(status, ABI_ANY_SOURCE, ABI_ANY_TAG);
-	return real.Status_set_elements(status, ABI_BYTE, 0) ||
-	       real.Status_set_cancelled(status, 0);
+	abi_status_set(status, abi.any_source, abi.any_tag);
+	return host.Status_set_elements(status, abi.byte, 0) ||
+	       host.Status_set_cancelled(status, 0);
 }
 
 static int free_nothing(void *extra) { return 0; }
@@ -200,16 +201,16 @@ static void complete(struct request *r)
 		persistent_complete(r->tag);
 		return;
 	}
-	inside++;
-	real.Grequest_complete(r->handle);
-	inside--;
+	bypass++;
+	host.Grequest_complete(r->handle);
+	bypass--;
 }
 
 static void discard(struct request *r)
 {
 	if (r->tag)
 		persistent_discard(r);
-	comm_state_unref(r->taken.lc);
+	comm_state_unref(r->op.cs);
 	request_put(r);
 }
 
@@ -269,11 +270,11 @@ static void finish(struct request *r, int err)
 		rt_request_destroy(r->rt);
 		r->rt = NULL;
 	}
-	if (comm_state_is_freed(r->taken.lc)) /* whose handle is nobody's any more */
-		r->taken.take.comm = ABI_COMM_SELF;
+	if (comm_state_is_freed(r->op.cs)) /* whose handle is nobody's any more */
+		r->op.args.comm = abi.comm_self;
 	/* where the program ends, and has never waited for it, nobody is to be told */
 	err = err == -ECANCELED ? 0 : err;
-	err = r->tag ? coll_complete_turn(&r->taken, err) : coll_complete(&r->taken, err);
+	err = r->tag ? coll_complete_turn(&r->op, err) : coll_complete(&r->op, err);
 	if (!r->tag)
 		request_release_types(r);
 	base_spin_lock(&table.lock);
@@ -295,16 +296,18 @@ static void finish(struct request *r, int err)
 		forget(r);
 }
 
-void request_asked_on(int count, const MPI_Request requests[], bool asks)
+void request_asked_on(int count, const void *requests, bool asks)
 {
 	uint64_t now = trace_ticks();
 	struct request *r;
 
 	for (int i = 0; i < count; i++) {
-		if (is_none(requests[i]))
+		MPI_Request handle = abi_handle_get(requests, i);
+
+		if (is_none(handle))
 			continue;
 		base_spin_lock(&table.lock);
-		r = find_locked(requests[i]);
+		r = find_locked(handle);
 		if (r && r->is_flying && asks)
 			trace_request_poll(&r->trace, now);
 		else if (r && r->is_flying)
@@ -317,7 +320,7 @@ static struct request *next_done(int *out_err)
 {
 	struct request *r = rt_request_next_done(out_err);
 
-	return r ? r : hier_next_done(out_err);
+	return r || !multinode ? r : multinode->next_done(out_err);
 }
 
 bool request_progress(void)
@@ -407,26 +410,26 @@ void request_land(struct request *r)
 /* Its library's request is active. */
 static void fly(struct request *r)
 {
-	struct rt_comm *c = r->taken.lc->rt;
-	int err = r->is_prepared ? 0 : coll_prepare(&r->taken);
+	struct rt_comm *c = r->op.cs->rt;
+	int err = r->is_prepared ? 0 : coll_prepare(&r->op);
 
 	r->is_flying = true;
 	atomic_fetch_add_explicit(&request_flying, 1, memory_order_relaxed);
 	if (!err)
 		err = request_hold_types(r);
-	if (r->taken.lc->span) {
-		err = hier_start(&r->taken, err, r);
+	if (r->op.cs->multinode) {
+		err = multinode->start(&r->op, err, r);
 		if (err)
 			finish(r, err);
 		return;
 	}
 	if (!err)
-		err = rt_request_create(c, &r->taken.call, r, &r->rt);
+		err = rt_request_create(c, &r->op.call, r, &r->rt);
 	if (!err) {
 		rt_request_start(r->rt);
 		return;
 	}
-	rt_abandon(c, &r->taken.call, err);
+	rt_abandon(c, &r->op.call, err);
 	finish(r, err);
 }
 
@@ -436,55 +439,55 @@ static void fly(struct request *r)
  */
 bool request_may_fly(const struct request *r)
 {
-	return !coll_is_reduce(r->taken.take.kind) || r->taken.reduce.known_op != GOAL_NOP;
+	return !coll_is_reduce(r->op.args.kind) || r->op.reduce.known_op != GOAL_NOP;
 }
 
 /* Of those that are taken in buffers that are used again only. */
 static bool is_used_again(struct request *r)
 {
-	enum coll kind = r->taken.take.kind;
-	uint64_t bytes = r->taken.bytes;
-	int err = r->is_prepared ? 0 : coll_prepare(&r->taken);
+	enum coll kind = r->op.args.kind;
+	uint64_t bytes = r->op.bytes;
+	int err = r->is_prepared ? 0 : coll_prepare(&r->op);
 	bool takes;
 
 	if (err)
-		bufrefs_close(&r->taken); /* it is found again, and told to the others */
+		bufrefs_close(&r->op); /* it is found again, and told to the others */
 	r->is_prepared |= !err;
-	takes = rt_request_takes(r->taken.lc->rt, kind, bytes, err ? NULL : &r->taken.call);
+	takes = rt_request_takes(r->op.cs->rt, kind, bytes, err ? NULL : &r->op.call);
 	if (!takes && r->is_prepared)
-		bufrefs_close(&r->taken);
+		bufrefs_close(&r->op);
 	return takes;
 }
 
 /* May it be taken, by what all ranks know? *out is the caller's then. False: no, or *rc is an
  * error. */
-static bool look(const struct take *take, struct request *spare, struct request **out, int *rc)
+static bool look(const struct coll_args *args, struct request *spare, struct request **out, int *rc)
 {
 	struct request *r;
 
-	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
+	if (coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
 		return false;
 	r = request_get(spare);
-	if (coll_admit(&r->taken, take, &rt_gates[COLL_NONBLOCKING][take->kind], rc)) {
-		if (coll_is_neighborhood(take->kind) && r->taken.lc->rt &&
-		    !r->taken.lc->has_neighbours) {
+	if (coll_admit(&r->op, args, &rt_gates[COLL_NONBLOCKING][args->kind], rc)) {
+		if (coll_is_neighborhood(args->kind) && r->op.cs->rt &&
+		    !r->op.cs->has_neighbours) {
 			trace_rejected("its neighbours are not all of its ranks' node");
-		} else if (r->taken.lc->span) {
-			*out = hier_takes_requests(&r->taken) && request_may_fly(r) ? r : NULL;
+		} else if (r->op.cs->multinode) {
+			*out = multinode->admits_request(&r->op) && request_may_fly(r) ? r : NULL;
 			if (*out)
 				return true;
 			trace_rejected("it is not one of those that are served over several nodes");
-		} else if (!r->taken.lc->rt) {
+		} else if (!r->op.cs->rt) {
 			trace_rejected("its communicator has not been connected: the next blocking "
 				     "collective does it");
-			comm_state_add_credit(r->taken.lc, policy_connect_credit(take->kind, r->taken.bytes));
-		} else if (!rt_request_suits(r->taken.lc->rt)) {
+			comm_state_add_credit(r->op.cs, policy_connect_credit(args->kind, r->op.bytes));
+		} else if (!rt_request_suits(r->op.cs->rt)) {
 			trace_rejected("its ranks share CPUs, or are many");
 		} else if (!request_may_fly(r)) {
 			trace_rejected(
 				"it computes with a function that only its own rank could call");
-		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][take->kind],
-					r->taken.bytes) == ADMIT_REUSED &&
+		} else if (policy_admit(&rt_gates[COLL_NONBLOCKING][args->kind],
+					r->op.bytes) == ADMIT_REUSED &&
 			   !is_used_again(r)) {
 			trace_rejected("it wins in buffers that are used again only, on which ranks "
 				     "agree in blocking collectives");
@@ -503,47 +506,47 @@ static int make_handle(struct request *r)
 	int rc;
 
 	if (r->is_spare) {
-		real.Comm_call_errhandler(r->taken.take.comm, ABI_ERR_NO_MEM);
-		return ABI_ERR_NO_MEM;
+		host.Comm_call_errhandler(r->op.args.comm, abi.err_no_mem);
+		return abi.err_no_mem;
 	}
-	inside++;
-	rc = real.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
-	inside--;
+	bypass++;
+	rc = host.Grequest_start(query, free_nothing, cancel_nothing, NULL, &r->handle);
+	bypass--;
 	return rc;
 }
 
 /* There is none. The others hear of it. */
 static void abandon(struct request *r)
 {
-	const struct coll_call named = { .kind = r->taken.take.kind, .name = r->taken.take.name };
+	const struct coll_call named = { .kind = r->op.args.kind, .name = r->op.args.name };
 
-	if (r->taken.lc->span)
-		hier_give_up(&r->taken);
+	if (r->op.cs->multinode)
+		multinode->abandon(&r->op);
 	else
-		rt_abandon(r->taken.lc->rt, &named, -ENOMEM);
+		rt_abandon(r->op.cs->rt, &named, -ENOMEM);
 	if (r->is_prepared)
-		coll_complete(&r->taken, 0); /* gives back what was prepared */
+		coll_complete(&r->op, 0); /* gives back what was prepared */
 	request_put(r);
 }
 
 /* True: it is so small that it is the library's. */
-static bool trace_begin(struct take *take)
+static bool trace_begin(struct coll_args *args)
 {
-	const struct arg_buf *own = args_message(take);
+	const struct arg_buf *own = args_message(args);
 
-	return traced_begin(&take->traced, take->name, take->caller,
-			    own ? own->type : ABI_DATATYPE_NULL, own ? own->count : 0,
-			    rt_gates[COLL_NONBLOCKING][take->kind].from);
+	return traced_begin(&args->traced, args->name, args->caller,
+			    own ? own->type : abi.datatype_null, own ? own->count : 0,
+			    rt_gates[COLL_NONBLOCKING][args->kind].from);
 }
 
-static bool begin(const struct take *take, MPI_Request *request, int *rc)
+static bool begin(const struct coll_args *args, void *request, int *rc)
 {
 	struct request *r, spare;
 
 	*rc = 0;
-	if (!request || !look(take, &spare, &r, rc)) {
-		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][take->kind]))
-			coll_count_decision(take->kind, false);
+	if (!request || !look(args, &spare, &r, rc)) {
+		if (!coll_gate_is_closed(&rt_gates[COLL_NONBLOCKING][args->kind]))
+			coll_count_decision(args->kind, false);
 		return *rc;
 	}
 	*rc = make_handle(r);
@@ -551,33 +554,34 @@ static bool begin(const struct take *take, MPI_Request *request, int *rc)
 		abandon(r);
 		return true;
 	}
-	*request = r->handle;
-	comm_state_ref(r->taken.lc);
+	abi_handle_set(request, 0, r->handle);
+	comm_state_ref(r->op.cs);
 	trace_request(&r->trace);
 	request_enter(r);
 	fly(r);
-	coll_count_decision(take->kind, true);
+	coll_count_decision(args->kind, true);
 	return true;
 }
 
-bool request_begin(struct take *take, MPI_Request *request, int *rc)
+bool request_begin(struct coll_args *args, void *request, int *rc)
 {
-	if (trace_begin(take) || !begin(take, request, rc))
+	if (trace_begin(args) || !begin(args, request, rc))
 		return false;
-	traced_end(&take->traced, *rc);
+	traced_end(&args->traced, *rc);
 	return true;
 }
 
 /* ---- freeing, canceling ------------------------------------------------------------------ */
 
-int request_Request_free(MPI_Request *request)
+int request_Request_free(void *request)
 {
+	MPI_Request handle = request ? abi_handle_get(request, 0) : NULL;
 	struct request *r = NULL;
 	bool is_over = false;
 
-	if (request && !is_none(*request)) {
+	if (request && !is_none(handle)) {
 		base_spin_lock(&table.lock);
-		r = find_locked(*request);
+		r = find_locked(handle);
 		if (r) {
 			r->is_freed = true;
 			is_over = !r->is_flying && !r->is_ending;
@@ -588,14 +592,14 @@ int request_Request_free(MPI_Request *request)
 	}
 	if (is_over)
 		forget(r);
-	return real.Request_free(request);
+	return host.Request_free(request);
 }
 
 /* MPI has no way to take back a collective: the library says the same of its own. */
-int request_Cancel(MPI_Request *request)
+int request_Cancel(void *request)
 {
-	if (!request || !request_is_there(*request))
-		return real.Cancel(request);
-	real.Comm_call_errhandler(ABI_COMM_SELF, ABI_ERR_CANCEL);
-	return ABI_ERR_CANCEL;
+	if (!request || !request_is_there(abi_handle_get(request, 0)))
+		return host.Cancel(request);
+	host.Comm_call_errhandler(abi.comm_self, abi.err_cancel);
+	return abi.err_cancel;
 }

@@ -18,35 +18,15 @@
 #include <stdatomic.h>
 
 #include "base/spin.h"
-#include "mpi/coll/take.h"
+#include "mpi/coll/coll_op.h"
 #include "rt/requests.h"
 
-#define request_begin    ABI_NAME(request_begin)
-#define request_init     ABI_NAME(request_init)
-#define request_persistent ABI_NAME(request_persistent)
-#define request_get      ABI_NAME(request_get)
-#define request_put      ABI_NAME(request_put)
-#define request_enter    ABI_NAME(request_enter)
-#define request_find_persistent ABI_NAME(request_find_persistent)
-#define request_hold_types ABI_NAME(request_hold_types)
-#define request_release_types ABI_NAME(request_release_types)
-#define request_may_fly  ABI_NAME(request_may_fly)
-#define request_take_off ABI_NAME(request_take_off)
-#define request_land     ABI_NAME(request_land)
-#define persistent_complete ABI_NAME(persistent_complete)
-#define persistent_discard ABI_NAME(persistent_discard)
-#define request_is_there ABI_NAME(request_is_there)
-#define request_progress ABI_NAME(request_progress)
-#define request_flying   ABI_NAME(request_flying)
-#define request_failed   ABI_NAME(request_failed)
-#define request_take_error ABI_NAME(request_take_error)
-#define request_asked_on ABI_NAME(request_asked_on)
 
 /* The whole of a nonblocking call: as coll_execute(), and coll_passed(). */
-bool request_begin(struct take *take, MPI_Request *request, int *rc);
+bool request_begin(struct coll_args *args, void *request, int *rc);
 /* Of the initialisation of a persistent one; collective, as MPI has it: it may wait for the others.
  */
-bool request_init(const struct take *take, MPI_Request *request, int *rc);
+bool request_init(const struct coll_args *args, void *request, int *rc);
 extern _Atomic uint32_t request_persistent; /* ours that there are, active or not */
 static inline bool request_is_any_persistent(void)
 {
@@ -62,7 +42,7 @@ extern _Atomic uint32_t request_failed; /* that have ended in errors nobody has 
 bool request_is_there(MPI_Request request);
 /* For the trace: the program is in a call that waits for these, or tests them, from now on; or not
  * any more. */
-void request_asked_on(int count, const MPI_Request requests[], bool asks);
+void request_asked_on(int count, const void *requests, bool asks);
 /* One pass; what is over is completed. True: something has moved. */
 bool request_progress(void);
 /* What the program is to hear of a request that has been completed; 0: nothing. Once. */
@@ -73,7 +53,7 @@ int request_take_error(MPI_Request request);
 struct request {
 	struct request *next; /* in its bucket, or among the unused */
 	MPI_Request handle;
-	struct taken taken;
+	struct coll_op op;
 	struct rt_request *rt;
 	MPI_Datatype *types;  /* that the program may free before we are done with them */
 	int type_count;

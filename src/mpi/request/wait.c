@@ -5,6 +5,7 @@
  * several tests, so that both progress. What is complete, and what becomes of it, the library says.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "mpi/request/request.h"
@@ -23,21 +24,21 @@ static void turn(struct rt_nap *nap)
 		rt_requests_nap(nap);
 }
 
-static bool is_ours_among(int count, const MPI_Request requests[])
+static bool is_ours_among(int count, const void *requests)
 {
 	for (int i = 0; requests && is_any_flying() && i < count; i++)
-		if (request_is_there(requests[i]))
+		if (request_is_there(abi_handle_get(requests, i)))
 			return true;
 	return false;
 }
 
 /* For the trace: the program waits for these, or tests them; not any more. */
-static void ask(int count, const MPI_Request requests[])
+static void ask(int count, const void *requests)
 {
 	if (trace_is_on() && requests && is_any_flying())
 		request_asked_on(count, requests, true);
 }
-static void turn_away(int count, const MPI_Request requests[])
+static void turn_away(int count, const void *requests)
 {
 	if (trace_is_on() && requests && is_any_flying())
 		request_asked_on(count, requests, false);
@@ -50,20 +51,20 @@ static void progress(void)
 		rt_requests_tested(request_progress());
 }
 
-static void progress_for(int count, const MPI_Request requests[])
+static void progress_for(int count, const void *requests)
 {
 	ask(count, requests);
 	progress();
 	turn_away(count, requests);
 }
 
-static void wait_for_ours(int count, const MPI_Request requests[])
+static void wait_for_ours(int count, const void *requests)
 {
 	struct rt_nap nap = { 0 };
 
 	ask(count, requests);
 	for (int i = 0; requests && is_any_flying() && i < count; i++)
-		while (request_is_there(requests[i]))
+		while (request_is_there(abi_handle_get(requests, i)))
 			turn(&nap);
 	if (nap.comm)
 		rt_requests_woke(&nap);
@@ -73,15 +74,15 @@ static void wait_for_ours(int count, const MPI_Request requests[])
 
 /* The requests as they were before the library completed some; NULL: none has failed (or there is
  * no memory, and then the error handler has said it). */
-static MPI_Request *before(int count, const MPI_Request requests[])
+static void *before(int count, const void *requests)
 {
-	MPI_Request *copy;
+	void *copy;
 
 	if (!atomic_load_explicit(&request_failed, memory_order_relaxed) || count <= 0 || !requests)
 		return NULL;
-	copy = malloc((size_t)count * sizeof(*copy));
-	for (int i = 0; copy && i < count; i++)
-		copy[i] = requests[i];
+	copy = malloc((size_t)count * abi.handle_bytes);
+	if (copy)
+		memcpy(copy, requests, (size_t)count * abi.handle_bytes);
 	return copy;
 }
 
@@ -92,9 +93,9 @@ static MPI_Request *before(int count, const MPI_Request requests[])
 static void see_ended(void) { (void)is_any_flying(); }
 
 /* Of request i, which is complete. */
-static int after(MPI_Request *copy, int i, int rc)
+static int after(void *copy, int i, int rc)
 {
-	int error = !rc && copy && i >= 0 ? request_take_error(copy[i]) : 0;
+	int error = !rc && copy && i >= 0 ? request_take_error(abi_handle_get(copy, i)) : 0;
 
 	see_ended();
 	free(copy);
@@ -102,56 +103,57 @@ static int after(MPI_Request *copy, int i, int rc)
 }
 
 /* Of several: indices NULL: all of them; of those the statuses are in order. */
-static int after_several(MPI_Request *copy, int count, const int indices[], MPI_Status *statuses,
+static int after_several(void *copy, int count, const int indices[], MPI_Status *statuses,
 			 int rc)
 {
 	bool any = false;
 
 	see_ended();
 	for (int i = 0; copy && !rc && i < count; i++) {
-		int error = request_take_error(copy[indices ? indices[i] : i]);
+		int error = request_take_error(
+			abi_handle_get(copy, indices ? indices[i] : i));
 
 		any |= error != 0;
 		if (abi_are_statuses(statuses))
 			abi_status_set_error(statuses, i, error);
 	}
 	free(copy);
-	return any ? ABI_ERR_IN_STATUS : rc;
+	return any ? abi.err_in_status : rc;
 }
 
 /* ---- the calls --------------------------------------------------------------------------- */
 
-int request_Wait(MPI_Request *request, MPI_Status *status)
+int request_Wait(void *request, MPI_Status *status)
 {
-	MPI_Request *copy;
+	void *copy;
 	int rc;
 
 	wait_for_ours(1, request);
 	copy = before(1, request);
-	rc = real.Wait(request, status);
+	rc = host.Wait(request, status);
 	return after(copy, 0, rc);
 }
 
-int request_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
+int request_Waitall(int count, void *requests, MPI_Status *statuses)
 {
-	MPI_Request *copy;
+	void *copy;
 	int rc;
 
 	wait_for_ours(count, requests);
 	copy = before(count, requests);
-	rc = real.Waitall(count, requests, statuses);
+	rc = host.Waitall(count, requests, statuses);
 	return after_several(copy, count, NULL, statuses, rc);
 }
 
-static int test_any(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+static int test_any(int count, void *requests, int *index, int *flag, MPI_Status *status)
 {
-	MPI_Request *copy = before(count, requests);
-	int rc = real.Testany(count, requests, index, flag, status);
+	void *copy = before(count, requests);
+	int rc = host.Testany(count, requests, index, flag, status);
 
-	return after(copy, !rc && *flag && *index != ABI_UNDEFINED ? *index : -1, rc);
+	return after(copy, !rc && *flag && *index != abi.undefined ? *index : -1, rc);
 }
 
-int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status)
+int request_Testany(int count, void *requests, int *index, int *flag, MPI_Status *status)
 {
 	int rc;
 
@@ -162,17 +164,17 @@ int request_Testany(int count, MPI_Request requests[], int *index, int *flag, MP
 	return rc;
 }
 
-static int test_some(int count, MPI_Request requests[], int *outcount, int indices[],
+static int test_some(int count, void *requests, int *outcount, int indices[],
 		     MPI_Status *statuses)
 {
-	MPI_Request *copy = before(count, requests);
-	int rc = real.Testsome(count, requests, outcount, indices, statuses);
+	void *copy = before(count, requests);
+	int rc = host.Testsome(count, requests, outcount, indices, statuses);
 
-	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices,
+	return after_several(copy, !rc && *outcount != abi.undefined ? *outcount : 0, indices,
 			     statuses, rc);
 }
 
-int request_Testsome(int count, MPI_Request requests[], int *outcount, int indices[],
+int request_Testsome(int count, void *requests, int *outcount, int indices[],
 		     MPI_Status *statuses)
 {
 	int rc;
@@ -184,10 +186,10 @@ int request_Testsome(int count, MPI_Request requests[], int *outcount, int indic
 	return rc;
 }
 
-int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status)
+int request_Waitany(int count, void *requests, int *index, MPI_Status *status)
 {
 	struct rt_nap nap = { 0 };
-	MPI_Request *copy;
+	void *copy;
 	int flag = 0, rc = 0;
 
 	ask(count, requests);
@@ -204,15 +206,15 @@ int request_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *s
 	if (rc || flag)
 		return rc;
 	copy = before(count, requests);
-	rc = real.Waitany(count, requests, index, status);
-	return after(copy, !rc && *index != ABI_UNDEFINED ? *index : -1, rc);
+	rc = host.Waitany(count, requests, index, status);
+	return after(copy, !rc && *index != abi.undefined ? *index : -1, rc);
 }
 
-int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indices[],
+int request_Waitsome(int count, void *requests, int *outcount, int indices[],
 		     MPI_Status *statuses)
 {
 	struct rt_nap nap = { 0 };
-	MPI_Request *copy;
+	void *copy;
 	int rc = 0;
 
 	*outcount = 0;
@@ -230,56 +232,56 @@ int request_Waitsome(int count, MPI_Request requests[], int *outcount, int indic
 	if (rc || *outcount)
 		return rc;
 	copy = before(count, requests);
-	rc = real.Waitsome(count, requests, outcount, indices, statuses);
-	return after_several(copy, !rc && *outcount != ABI_UNDEFINED ? *outcount : 0, indices,
+	rc = host.Waitsome(count, requests, outcount, indices, statuses);
+	return after_several(copy, !rc && *outcount != abi.undefined ? *outcount : 0, indices,
 			     statuses, rc);
 }
 
-int request_Test(MPI_Request *request, int *flag, MPI_Status *status)
+int request_Test(void *request, int *flag, MPI_Status *status)
 {
-	MPI_Request *copy;
+	void *copy;
 	int rc;
 
 	progress_for(1, request);
 	copy = before(1, request);
-	rc = real.Test(request, flag, status);
+	rc = host.Test(request, flag, status);
 	return after(copy, !rc && *flag ? 0 : -1, rc);
 }
 
-int request_Testall(int count, MPI_Request requests[], int *flag, MPI_Status *statuses)
+int request_Testall(int count, void *requests, int *flag, MPI_Status *statuses)
 {
-	MPI_Request *copy;
+	void *copy;
 	int rc;
 
 	progress_for(count, requests);
 	copy = before(count, requests);
-	rc = real.Testall(count, requests, flag, statuses);
+	rc = host.Testall(count, requests, flag, statuses);
 	return after_several(copy, !rc && *flag ? count : 0, NULL, statuses, rc);
 }
 
 int request_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
 {
 	progress_for(1, &request);
-	return real.Request_get_status(request, flag, status);
+	return host.Request_get_status(request, flag, status);
 }
 
-int request_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag,
+int request_Request_get_status_any(int count, const void *requests, int *index, int *flag,
 				   MPI_Status *status)
 {
 	progress_for(count, requests);
-	return real.Request_get_status_any(count, requests, index, flag, status);
+	return host.Request_get_status_any(count, requests, index, flag, status);
 }
 
-int request_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
+int request_Request_get_status_all(int count, const void *requests, int *flag,
 				   MPI_Status *statuses)
 {
 	progress_for(count, requests);
-	return real.Request_get_status_all(count, requests, flag, statuses);
+	return host.Request_get_status_all(count, requests, flag, statuses);
 }
 
-int request_Request_get_status_some(int count, const MPI_Request requests[], int *outcount,
+int request_Request_get_status_some(int count, const void *requests, int *outcount,
 				    int indices[], MPI_Status *statuses)
 {
 	progress_for(count, requests);
-	return real.Request_get_status_some(count, requests, outcount, indices, statuses);
+	return host.Request_get_status_some(count, requests, outcount, indices, statuses);
 }

@@ -6,7 +6,7 @@
  *   mpicc -DABI_HEADER='"mpi/abi/mpich.h"' -Werror=incompatible-pointer-types -Isrc -I<made>
  * abi_check.c
  *
- * <made>: the folder with functions.h and real.h by src/mpi/front/generate.py. One rank is enough.
+ * <made>: the folder with functions.h and signatures.h by src/mpi/front/generate.py. One rank is enough.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,12 +19,17 @@
 typedef void *MPI_Session; /* it has none */
 #endif
 #define SLUICE_ABI_TYPES_GIVEN
-#define ABI_NAME(name) name
 #include ABI_HEADER
 #include "functions.h"
-#include "real.h"
+#include "mpi/abi/predefined.h"
+#include "signatures.h"
 
 static int failed;
+
+/* Open MPI: without the images of the library and of the program, which the driver knows */
+static const struct abi_predefined predefined = { ABI_PREDEFINED };
+
+#define BOUND(type) abi_size_bound(&predefined, (uintptr_t)(type))
 
 #define CHECK(condition)                                                     \
 	do {                                                                 \
@@ -44,7 +49,7 @@ static int failed;
 #endif
 
 /* never called: that it compiles is the check */
-struct host_functions abi_check_real = {
+struct host_functions abi_check_host = {
 #define X(name, since) SIGNATURE_##since(name)
 	FRONT_SIGNATURES(X)
 #undef X
@@ -109,7 +114,8 @@ static void check_computed(void)
 	ABI_OPS(X)
 #undef X
 #ifndef ABI_SYMBOLS /* elsewhere by the library's image, which is known to the loader only */
-	CHECK(abi_is_predefined_op(MPI_SUM) && abi_is_predefined_op(MPI_MINLOC));
+	CHECK(abi_is_predefined_op(&predefined, (uintptr_t)MPI_SUM) &&
+	      abi_is_predefined_op(&predefined, (uintptr_t)MPI_MINLOC));
 #endif
 }
 
@@ -123,7 +129,7 @@ static void check_own_op(void)
 	MPI_Op op;
 
 	MPI_Op_create(nothing, 1, &op);
-	CHECK(!abi_is_predefined_op(op));
+	CHECK(!abi_is_predefined_op(&predefined, (uintptr_t)op));
 	MPI_Op_free(&op);
 }
 
@@ -210,19 +216,19 @@ static void check_sizes(void)
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		uint64_t bound = types[i] == MPI_DATATYPE_NULL ? 0 : abi_size_bound(types[i]);
+		uint64_t bound = types[i] == MPI_DATATYPE_NULL ? 0 : BOUND(types[i]);
 		int size = 0;
 
 		if (types[i] == MPI_DATATYPE_NULL)
 			continue;
 		MPI_Type_size(types[i], &size);
 		if (bound && ((uint64_t)size > bound ||
-			      (abi_size_is_exact(types[i]) && (uint64_t)size < bound))) {
+			      (abi_size_is_exact(&predefined, (uintptr_t)types[i]) && (uint64_t)size < bound))) {
 			printf("datatype %zu: size %d, bound %d\n", i, size, (int)bound);
 			failed = 1;
 		}
 	}
-	CHECK(abi_size_bound(MPI_DATATYPE_NULL) == 0 || ABI_DATATYPE_NULL == MPI_DATATYPE_NULL);
+	CHECK(BOUND(MPI_DATATYPE_NULL) == 0 || ABI_DATATYPE_NULL == MPI_DATATYPE_NULL);
 }
 
 /* A derived datatype must never look predefined. */
@@ -231,7 +237,7 @@ static void check_derived(void)
 	MPI_Datatype type;
 
 	MPI_Type_contiguous(1000, MPI_INT, &type);
-	CHECK(abi_size_bound(type) == 0);
+	CHECK(BOUND(type) == 0);
 	MPI_Type_free(&type);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Is bench/anympi/mpi.h right about this MPI? Compiled with the MPI's mpi.h next to it; what it
- * takes from src/mpi/abi/*.h is compared by abi_check.c, the rest here. One rank.
+ * takes from headers of src/mpi/abi is compared by abi_check.c, the rest here. One rank.
  *
  *   mpicc -DSLUICE_ABI_MPICH -Isrc -Ibench bench_abi.c
  */

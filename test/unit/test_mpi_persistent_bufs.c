@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What persistent requests name. */
-#include "mpi/front/front.h"
+#include "mpi/request/persistent_bufs.h"
 #include "unit.h"
 
 static uint64_t state = 11;

@@ -6,75 +6,74 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "mpi/front/front.h"
-#include "mpi/coll/take.h"
+#include "mpi/coll/coll_op.h"
 #include "os/os.h"
 
 /* ---- looking: nothing is asked of anybody else --------------------------------------------- */
 
-const struct arg_buf *args_message(const struct take *take)
+const struct arg_buf *args_message(const struct coll_args *args)
 {
-	switch (take->kind) {
+	switch (args->kind) {
 	case COLL_BCAST:
 	case COLL_REDUCE:
 	case COLL_ALLREDUCE:
 	case COLL_SCAN:
 	case COLL_EXSCAN:
-		return &take->send;
+		return &args->send;
 	case COLL_ALLGATHER:
 	case COLL_ALLTOALL:
 	case COLL_REDUCE_SCATTER_BLOCK:
-		return &take->recv;
+		return &args->recv;
 	default: /* a matter of the rank, or of all counts */
 		return NULL;
 	}
 }
 
-uint64_t args_message_bytes(const struct take *take)
+uint64_t args_message_bytes(const struct coll_args *args)
 {
-	const struct arg_buf *side = args_message(take);
+	const struct arg_buf *side = args_message(args);
 
-	if (take->kind == COLL_GATHER)
-		side = take->send.at == ABI_IN_PLACE ? &take->recv : &take->send;
-	else if (take->kind == COLL_SCATTER)
-		side = take->recv.at == ABI_IN_PLACE ? &take->send : &take->recv;
-	return side && side->type != ABI_DATATYPE_NULL ? types_bytes(side->type, side->count) : 0;
+	if (args->kind == COLL_GATHER)
+		side = args->send.at == abi.in_place ? &args->recv : &args->send;
+	else if (args->kind == COLL_SCATTER)
+		side = args->recv.at == abi.in_place ? &args->send : &args->recv;
+	return side && side->type != abi.datatype_null ? types_bytes(side->type, side->count) : 0;
 }
 
 /* An address that the library would not refuse. With a derived datatype, displacements may be
  * addresses. */
 static bool is_address(const void *at, const struct types_shape *shape)
 {
-	return at != ABI_IN_PLACE && (at || shape->true_lb);
+	return at != abi.in_place && (at || shape->true_lb);
 }
 
 /* The same collective of a few bytes, sent from where it is received, on nobody's communicator. */
-static int try_alias(enum coll kind, MPI_Comm helper)
+static int try_alias(enum coll kind, MPI_Comm scratch)
 {
 	char at[2] = { 0 };
 	int two = 2; /* some look only where there are several */
 
 	switch (kind) {
 	case COLL_GATHER:
-		return real.Gather(at, 2, ABI_BYTE, at, 2, ABI_BYTE, 0, helper);
+		return host.Gather(at, 2, abi.byte, at, 2, abi.byte, 0, scratch);
 	case COLL_SCATTER:
-		return real.Scatter(at, 2, ABI_BYTE, at, 2, ABI_BYTE, 0, helper);
+		return host.Scatter(at, 2, abi.byte, at, 2, abi.byte, 0, scratch);
 	case COLL_ALLGATHER:
-		return real.Allgather(at, 2, ABI_BYTE, at, 2, ABI_BYTE, helper);
+		return host.Allgather(at, 2, abi.byte, at, 2, abi.byte, scratch);
 	case COLL_ALLTOALL:
-		return real.Alltoall(at, 2, ABI_BYTE, at, 2, ABI_BYTE, helper);
+		return host.Alltoall(at, 2, abi.byte, at, 2, abi.byte, scratch);
 	case COLL_REDUCE:
-		return real.Reduce(at, at, 2, ABI_BYTE, ABI_BOR, 0, helper);
+		return host.Reduce(at, at, 2, abi.byte, abi.bor, 0, scratch);
 	case COLL_ALLREDUCE:
-		return real.Allreduce(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+		return host.Allreduce(at, at, 2, abi.byte, abi.bor, scratch);
 	case COLL_REDUCE_SCATTER:
-		return real.Reduce_scatter(at, at, &two, ABI_BYTE, ABI_BOR, helper);
+		return host.Reduce_scatter(at, at, &two, abi.byte, abi.bor, scratch);
 	case COLL_REDUCE_SCATTER_BLOCK:
-		return real.Reduce_scatter_block(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+		return host.Reduce_scatter_block(at, at, 2, abi.byte, abi.bor, scratch);
 	case COLL_SCAN:
-		return real.Scan(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+		return host.Scan(at, at, 2, abi.byte, abi.bor, scratch);
 	case COLL_EXSCAN:
-		return real.Exscan(at, at, 2, ABI_BYTE, ABI_BOR, helper);
+		return host.Exscan(at, at, 2, abi.byte, abi.bor, scratch);
 	default: /* the parts of lists may well lie apart */
 		return 0;
 	}
@@ -82,18 +81,18 @@ static int try_alias(enum coll kind, MPI_Comm helper)
 
 /* Some libraries refuse a send buffer that is the receive buffer, others do as they are told: ask.
  * Wrong programs only. */
-static bool is_alias_refused(const struct take *take)
+static bool is_alias_refused(const struct coll_args *args)
 {
-	const struct arg_buf *send = &take->send, *recv = &take->recv;
-	MPI_Comm helper;
+	const struct arg_buf *send = &args->send, *recv = &args->recv;
+	MPI_Comm scratch;
 	int rc;
 
 	if (send->at != recv->at || send->type != recv->type || send->count != recv->count ||
-	    scratch_comm(&helper))
+	    scratch_comm(&scratch))
 		return false;
-	inside++;
-	rc = ON_SCRATCH_LOCKED(try_alias(take->kind, helper));
-	inside--;
+	bypass++;
+	rc = ON_SCRATCH_LOCKED(try_alias(args->kind, scratch));
+	bypass--;
 	return rc;
 }
 
@@ -123,28 +122,30 @@ static MPI_Count sum_of(const struct bufref *s)
 static bool looks_right_parts(struct bufref *s)
 {
 	struct types_shape shape;
+	MPI_Datatype type;
 
 	if (sum_of(s) < 0 || !s->given->types)
 		return false;
 	for (int i = 0; i < s->n; i++) {
 		if (!list_get(s->given->counts, i))
 			continue;
-		if (s->given->types[i] == ABI_DATATYPE_NULL ||
-		    types_describe(s->given->types[i], &shape) || !is_address(s->given->at, &shape))
+		type = abi_handle_get(s->given->types, i);
+		if (type == abi.datatype_null || types_describe(type, &shape) ||
+		    !is_address(s->given->at, &shape))
 			return false;
 	}
 	return true;
 }
 
 /* Of a reduction whose result is scattered a rank may get nothing, and name no place for it. */
-static bool gets_none(const struct taken *t, const struct bufref *s)
+static bool gets_none(const struct coll_op *t, const struct bufref *s)
 {
 	return s == &t->recv && s->given->form == ARG_SUM &&
-	       !list_get(s->given->counts, t->lc->rank);
+	       !list_get(s->given->counts, t->cs->rank);
 }
 
 /* Would the library send from, or receive into, this? Then its shape, too. */
-static bool looks_right(const struct taken *t, struct bufref *s)
+static bool looks_right(const struct coll_op *t, struct bufref *s)
 {
 	const struct arg_buf *given = s->given;
 	MPI_Count count = given->count;
@@ -153,102 +154,102 @@ static bool looks_right(const struct taken *t, struct bufref *s)
 		return looks_right_parts(s);
 	if (given->form >= ARG_PART)
 		count = sum_of(s);
-	if (count < 0 || (!count && !allows_none(t->take.kind)) ||
-	    given->type == ABI_DATATYPE_NULL || types_describe(given->type, &s->shape))
+	if (count < 0 || (!count && !allows_none(t->args.kind)) ||
+	    given->type == abi.datatype_null || types_describe(given->type, &s->shape))
 		return false;
 	return !count || gets_none(t, s) || is_address(given->at, &s->shape);
 }
 
 /* What the first rank names there may be anything. */
-static bool gets_nothing(const struct taken *t)
+static bool gets_nothing(const struct coll_op *t)
 {
-	return t->take.kind == COLL_EXSCAN && !t->lc->rank && !t->in_place;
+	return t->args.kind == COLL_EXSCAN && !t->cs->rank && !t->in_place;
 }
 
 /* Which sides mean something on this rank. */
-static void find_sides(struct taken *t)
+static void find_sides(struct coll_op *t)
 {
-	const struct take *take = &t->take;
-	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
+	const struct coll_args *args = &t->args;
+	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
 
 	for (int i = 0; i < 2; i++) {
 		struct bufref *s = i ? &t->recv : &t->send;
 
-		s->given = i ? &take->recv : &take->send;
-		s->parts = s->kept;
+		s->given = i ? &args->recv : &args->send;
+		s->parts = s->inline_parts;
 		s->pack.element = NULL;
 		s->packs.of = NULL;
-		s->n = s->given->who < FRONT_SOURCES
-			       ? t->lc->size
-			       : members_count((uintptr_t)take->comm, s->given->who);
-		s->is_there = s->given->form != ARG_NONE &&
+		s->n = s->given->which < MEMBERS_SOURCES
+			       ? t->cs->size
+			       : members_count(args->comm, s->given->which);
+		s->is_used = s->given->form != ARG_NONE &&
 			      (!s->given->at_root || t->is_root) &&
-			      !(t->in_place && s->given->at == ABI_IN_PLACE && is_scatter == i) &&
+			      !(t->in_place && s->given->at == abi.in_place && is_scatter == i) &&
 			      !(i && gets_nothing(t));
 	}
 }
 
 /* One rank's message as all ranks know it; 0 when they do not, or when it is nothing that can be
  * taken. */
-static uint64_t shared_bytes(const struct taken *t)
+static uint64_t shared_bytes(const struct coll_op *t)
 {
-	const struct take *take = &t->take;
-	const struct arg_buf *own = args_message(take);
+	const struct coll_args *args = &t->args;
+	const struct arg_buf *own = args_message(args);
 	MPI_Count sum;
 
-	switch (take->kind) {
+	switch (args->kind) {
 	case COLL_GATHER:
-		own = t->is_root ? &take->recv : &take->send;
+		own = t->is_root ? &args->recv : &args->send;
 		break;
 	case COLL_SCATTER:
-		own = t->is_root ? &take->send : &take->recv;
+		own = t->is_root ? &args->send : &args->recv;
 		break;
 	case COLL_ALLGATHERV:
 	case COLL_REDUCE_SCATTER:
 		sum = sum_of(&t->recv);
-		if (sum <= 0 || take->recv.type == ABI_DATATYPE_NULL)
+		if (sum <= 0 || args->recv.type == abi.datatype_null)
 			return 0;
-		return base_max_u64(types_bytes(take->recv.type, sum) / (uint64_t)t->lc->size, 1);
+		return base_max_u64(types_bytes(args->recv.type, sum) / (uint64_t)t->cs->size, 1);
 	default:
 		break;
 	}
-	return own && own->type != ABI_DATATYPE_NULL ? types_bytes(own->type, own->count) : 0;
+	return own && own->type != abi.datatype_null ? types_bytes(own->type, own->count) : 0;
 }
 
-bool bufrefs_init(struct taken *t)
+bool bufrefs_init(struct coll_op *t)
 {
 	find_sides(t);
-	t->is_odd = false;
+	t->has_root_mismatch = false;
 	t->bytes = 0;
 	t->neighbours = NULL;
-	if (t->take.kind == COLL_BARRIER)
+	if (t->args.kind == COLL_BARRIER)
 		return true;
-	if (coll_is_local(t->take.kind))
+	if (coll_is_local(t->args.kind))
 		return t->send.n >= 0 && t->recv.n >= 0;
 	t->bytes = shared_bytes(t);
-	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->lc->size;
+	return t->bytes && t->bytes <= INT64_MAX / (uint64_t)t->cs->size;
 }
 
 /* The root's own part of a gather may not fit its place: the others are served all the same. */
-static bool looks_right_odd(struct taken *t)
+static bool looks_right_odd(struct coll_op *t)
 {
-	const struct arg_buf *send = &t->take.send;
+	const struct arg_buf *send = &t->args.send;
 
-	if (t->take.kind != COLL_GATHER || !t->is_root || t->in_place)
+	if (t->args.kind != COLL_GATHER || !t->is_root || t->in_place)
 		return true;
-	if (send->count < 0 || send->type == ABI_DATATYPE_NULL)
+	if (send->count < 0 || send->type == abi.datatype_null)
 		return false;
-	t->is_odd = types_bytes(send->type, send->count) != t->bytes;
-	t->send.is_there = !t->is_odd;
+	t->has_root_mismatch = types_bytes(send->type, send->count) != t->bytes;
+	t->send.is_used = !t->has_root_mismatch;
 	return true;
 }
 
-bool bufrefs_check(struct taken *t)
+bool bufrefs_check(struct coll_op *t)
 {
-	if (!looks_right_odd(t) || (t->send.is_there && !looks_right(t, &t->send)) ||
-	    (t->recv.is_there && !looks_right(t, &t->recv)))
+	if (!looks_right_odd(t) || (t->send.is_used && !looks_right(t, &t->send)) ||
+	    (t->recv.is_used && !looks_right(t, &t->recv)))
 		return false;
-	return t->in_place || !t->send.is_there || !t->recv.is_there || !is_alias_refused(&t->take);
+	return t->in_place || !t->send.is_used || !t->recv.is_used || !is_alias_refused(&t->args);
 }
 
 /* ---- parts ------------------------------------------------------------------------------- */
@@ -267,7 +268,7 @@ static int piece_get(const struct bufref *s, int i, struct piece *out)
 
 	out->count = list_get(g->counts, i);
 	if (g->form == ARG_PARTS) {
-		out->type = g->types[i];
+		out->type = abi_handle_get(g->types, i);
 		out->at = list_get(g->displs, i);
 		return out->count ? types_describe(out->type, &out->shape) : 0;
 	}
@@ -410,17 +411,17 @@ static int prepare_packs(struct bufref *s, struct coll_side *out)
 
 /* ---- all of it --------------------------------------------------------------------------- */
 
-static int prepare_side(struct taken *t, struct bufref *s, struct coll_side *out)
+static int prepare_side(struct coll_op *t, struct bufref *s, struct coll_side *out)
 {
 	const struct arg_buf *given = s->given;
 
 	*out = (struct coll_side){ 0 };
-	if (!s->is_there)
+	if (!s->is_used)
 		return 0;
 	if (s->n > BUFREF_PARTS_INLINE && given->form != ARG_BUF) {
 		s->parts = malloc((size_t)s->n * sizeof(*s->parts));
 		if (!s->parts) {
-			s->parts = s->kept;
+			s->parts = s->inline_parts;
 			return -ENOMEM;
 		}
 	}
@@ -429,10 +430,10 @@ static int prepare_side(struct taken *t, struct bufref *s, struct coll_side *out
 	case ARG_EACH:
 		/* of a reduction each rank keeps one */
 		return prepare_run(s, given->count,
-				   coll_is_reduce(t->take.kind) && s == &t->recv ? 1 : s->n, out);
+				   coll_is_reduce(t->args.kind) && s == &t->recv ? 1 : s->n, out);
 	case ARG_SUM:
 		if (s == &t->recv)
-			return prepare_run(s, list_get(given->counts, t->lc->rank), 1, out);
+			return prepare_run(s, list_get(given->counts, t->cs->rank), 1, out);
 		return prepare_sum(s, out);
 	case ARG_PART:
 	case ARG_PARTS:
@@ -442,9 +443,9 @@ static int prepare_side(struct taken *t, struct bufref *s, struct coll_side *out
 	}
 }
 
-static int prepare_neighbours(struct taken *t)
+static int prepare_neighbours(struct coll_op *t)
 {
-	int n = t->recv.n, m = members_count((uintptr_t)t->take.comm, FRONT_TARGETS);
+	int n = t->recv.n, m = members_count(t->args.comm, MEMBERS_TARGETS);
 
 	t->neighbours = m < 0 ? NULL : malloc(((size_t)n + (size_t)m + 1) * sizeof(*t->neighbours));
 	if (!t->neighbours)
@@ -452,16 +453,16 @@ static int prepare_neighbours(struct taken *t)
 	t->call.sources = t->neighbours;
 	t->call.targets = t->neighbours + n;
 	t->call.target_count = m;
-	return topology_neighbors(t->take.comm, t->neighbours, n, t->neighbours + n, m) ? 0 : -EIO;
+	return topology_neighbors(t->args.comm, t->neighbours, n, t->neighbours + n, m) ? 0 : -EIO;
 }
 
-int bufrefs_open(struct taken *t)
+int bufrefs_open(struct coll_op *t)
 {
 	int ret = prepare_side(t, &t->send, &t->call.send);
 
 	if (!ret)
 		ret = prepare_side(t, &t->recv, &t->call.recv);
-	return ret || !coll_is_neighborhood(t->take.kind) ? ret : prepare_neighbours(t);
+	return ret || !coll_is_neighborhood(t->args.kind) ? ret : prepare_neighbours(t);
 }
 
 static int flush_side(struct bufref *s)
@@ -475,7 +476,7 @@ static int flush_side(struct bufref *s)
 	return ret;
 }
 
-int bufrefs_flush(struct taken *t)
+int bufrefs_flush(struct coll_op *t)
 {
 	int send = flush_side(&t->send), recv = flush_side(&t->recv);
 
@@ -491,17 +492,17 @@ static int finish_side(struct bufref *s)
 		ret = ret ? ret : last;
 	}
 	free(s->packs.of);
-	if (s->parts != s->kept)
+	if (s->parts != s->inline_parts)
 		free(s->parts);
 	last = s->pack.element ? pack_fini(&s->pack) : 0;
 	/* it may be prepared once more, and finished before it got as far */
 	s->packs.of = NULL;
-	s->parts = s->kept;
+	s->parts = s->inline_parts;
 	s->pack.element = NULL;
 	return ret ? ret : last;
 }
 
-int bufrefs_close(struct taken *t)
+int bufrefs_close(struct coll_op *t)
 {
 	int send = finish_side(&t->send), recv = finish_side(&t->recv);
 

@@ -8,9 +8,7 @@
 #include <errno.h>
 
 #include "base/base.h"
-#include "mpi/front/front.h"
-#include "mpi/hier.h"
-#include "mpi/coll/take.h"
+#include "mpi/coll/coll_op.h"
 #include "trace/trace.h"
 
 #define NOT_SERVED "Sluice does not serve its communicator (SLUICE_LOG=info tells why)"
@@ -31,42 +29,42 @@ static bool has_root(enum coll kind)
 
 /* The communicator's state when it is one that we may serve. Local. False: pass on, or, with *rc
  * set, the library has reported an error already. */
-static bool look_at_comm(struct taken *t, int *rc)
+static bool look_at_comm(struct coll_op *t, int *rc)
 {
-	const struct take *take = &t->take;
-	struct comm_state *lc;
+	const struct coll_args *args = &t->args;
+	struct comm_state *cs;
 
-	if (take->comm == ABI_COMM_NULL)
+	if (args->comm == abi.comm_null)
 		return trace_rejected(IS_WRONG);
-	*rc = comm_state(take->comm, &lc);
-	if (*rc || !lc || lc->is_inter || lc->size < 2 ||
-	    (has_root(take->kind) && (take->root < 0 || take->root >= lc->size)))
+	*rc = comm_state_get(args->comm, &cs);
+	if (*rc || !cs || cs->is_inter || cs->size < 2 ||
+	    (has_root(args->kind) && (args->root < 0 || args->root >= cs->size)))
 		return trace_rejected("not inside a group of at least two ranks");
-	if (lc->is_asked && !lc->rt && !lc->span)
+	if (cs->is_decided && !cs->rt && !cs->multinode)
 		return trace_rejected(NOT_SERVED);
-	t->lc = lc;
-	t->is_root = lc->rank == take->root;
+	t->cs = cs;
+	t->is_root = cs->rank == args->root;
 	return true;
 }
 
 /* Where MPI_IN_PLACE is allowed, and what it means: see struct coll_call. */
-static void look_at_place(struct taken *t)
+static void look_at_place(struct coll_op *t)
 {
-	struct take *take = &t->take;
-	bool is_scatter = take->kind == COLL_SCATTER || take->kind == COLL_SCATTERV;
+	struct coll_args *args = &t->args;
+	bool is_scatter = args->kind == COLL_SCATTER || args->kind == COLL_SCATTERV;
 
-	t->in_place = (is_scatter ? take->recv.at : take->send.at) == ABI_IN_PLACE &&
-		      take->kind != COLL_BCAST && !coll_is_neighborhood(take->kind) &&
-		      (!has_root(take->kind) || t->is_root);
+	t->in_place = (is_scatter ? args->recv.at : args->send.at) == abi.in_place &&
+		      args->kind != COLL_BCAST && !coll_is_neighborhood(args->kind) &&
+		      (!has_root(args->kind) || t->is_root);
 	if (!t->in_place)
 		return;
-	if (coll_is_reduce(take->kind))
-		take->send.at = take->recv.at;
-	else if (take->kind >= COLL_ALLTOALL && take->kind <= COLL_ALLTOALLW)
-		take->send = take->recv;
+	if (coll_is_reduce(args->kind))
+		args->send.at = args->recv.at;
+	else if (args->kind >= COLL_ALLTOALL && args->kind <= COLL_ALLTOALLW)
+		args->send = args->recv;
 }
 
-/* Does the gate admit calls of this size? */
+/* Returns: whether the gate admits calls of this size. */
 static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
 {
 	switch (policy_admit(gate, bytes)) {
@@ -79,15 +77,16 @@ static bool is_admitted(const struct coll_gate *gate, uint64_t bytes)
 	}
 }
 
-bool coll_admit(struct taken *t, const struct take *take, const struct coll_gate *gate, int *rc)
+bool coll_admit(struct coll_op *t, const struct coll_args *args, const struct coll_gate *gate,
+		int *rc)
 {
-	const struct arg_buf *own = args_message(take);
+	const struct arg_buf *own = args_message(args);
 	uint64_t own_bytes;
 
 	*rc = 0;
-	t->take = *take;
+	t->args = *args;
 	/* before anybody is asked about the communicator */
-	if (own && (own->count <= 0 || own->type == ABI_DATATYPE_NULL))
+	if (own && (own->count <= 0 || own->type == abi.datatype_null))
 		return trace_rejected(IS_WRONG);
 	own_bytes = own ? types_bytes(own->type, own->count) : 0;
 	if (own && !is_admitted(gate, own_bytes))
@@ -100,26 +99,26 @@ bool coll_admit(struct taken *t, const struct take *take, const struct coll_gate
 	trace_bytes(t->bytes);
 	if (!is_admitted(gate, t->bytes))
 		return false;
-	return (bufrefs_check(t) && (!coll_is_reduce(take->kind) || reduce_check(t))) ||
+	return (bufrefs_check(t) && (!coll_is_reduce(args->kind) || reduce_check(t))) ||
 	       trace_rejected(IS_WRONG);
 }
 
 /* ---- doing ------------------------------------------------------------------------------- */
 
-int coll_prepare(struct taken *t)
+int coll_prepare(struct coll_op *t)
 {
 	int err;
 
 	t->call = (struct coll_call){
-		.kind = t->take.kind,
-		.root = has_root(t->take.kind) ? t->take.root : -1,
-		.in_place = t->in_place || t->is_odd, /* then nobody else puts it there */
+		.kind = t->args.kind,
+		.root = has_root(t->args.kind) ? t->args.root : -1,
+		.in_place = t->in_place || t->has_root_mismatch, /* then nobody else puts it there */
 		.bytes = t->bytes,
-		.name = t->take.name,
-		.site = t->take.caller,
+		.name = t->args.name,
+		.site = t->args.caller,
 	};
 	err = bufrefs_open(t);
-	if (!err && coll_is_reduce(t->take.kind))
+	if (!err && coll_is_reduce(t->args.kind))
 		err = reduce_prepare(t);
 	return err;
 }
@@ -127,47 +126,47 @@ int coll_prepare(struct taken *t)
 /* What rt says, as the program is to see it: through the communicator's error handler. */
 static int conclude(MPI_Comm comm, int err)
 {
-	int code = err == -EREMOTEIO ? ABI_ERR_TRUNCATE
-		   : err == -ENOMEM  ? ABI_ERR_NO_MEM
-				     : ABI_ERR_OTHER;
+	int code = err == -EREMOTEIO ? abi.err_truncate
+		   : err == -ENOMEM  ? abi.err_no_mem
+				     : abi.err_other;
 
 	if (!err)
 		return 0;
-	real.Comm_call_errhandler(comm, code);
+	host.Comm_call_errhandler(comm, code);
 	return code;
 }
 
 /* The others are served; the library puts the root's part of a gather, and says what it thinks of
  * it. */
-static int conclude_odd(const struct taken *t)
+static int conclude_odd(const struct coll_op *t)
 {
-	const struct arg_buf *send = &t->take.send, *recv = &t->take.recv;
-	MPI_Count at = t->take.root * recv->count * t->recv.shape.extent;
-	MPI_Comm helper;
+	const struct arg_buf *send = &t->args.send, *recv = &t->args.recv;
+	MPI_Count at = t->args.root * recv->count * t->recv.shape.extent;
+	MPI_Comm scratch;
 	int rc;
 
-	if (scratch_comm(&helper))
-		return conclude(t->take.comm, -EIO);
-	inside++;
+	if (scratch_comm(&scratch))
+		return conclude(t->args.comm, -EIO);
+	bypass++;
 	rc = ON_SCRATCH_LOCKED(OR_NARROW(Gather_c)(send->at, send->count, send->type,
 						   (char *)recv->at + at, recv->count, recv->type,
-						   0, helper));
-	inside--;
+						   0, scratch));
+	bypass--;
 	if (rc)
-		real.Comm_call_errhandler(t->take.comm, rc);
+		host.Comm_call_errhandler(t->args.comm, rc);
 	return rc;
 }
 
-static int conclude_both(const struct taken *t, int err, int sides)
+static int conclude_both(const struct coll_op *t, int err, int sides)
 {
 	if (!err)
 		err = sides;
-	return !err && t->is_odd ? conclude_odd(t) : conclude(t->take.comm, err);
+	return !err && t->has_root_mismatch ? conclude_odd(t) : conclude(t->args.comm, err);
 }
 
-int coll_complete(struct taken *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
+int coll_complete(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_close(t)); }
 
-int coll_complete_turn(struct taken *t, int err) { return conclude_both(t, err, bufrefs_flush(t)); }
+int coll_complete_turn(struct coll_op *t, int err) { return conclude_both(t, err, bufrefs_flush(t)); }
 
 void coll_count_decision(enum coll kind, bool is_taken)
 {
@@ -188,45 +187,47 @@ void coll_count_decision(enum coll kind, bool is_taken)
 }
 
 /* What only buffers that are used again would make faster: a program may never call it twice. */
-static bool is_too_early(struct taken *t)
+static bool is_too_early(struct coll_op *t)
 {
-	return !t->lc->is_asked && policy_admit(&rt_gates[COLL_BLOCKING][t->take.kind], t->bytes) != ADMIT_ALWAYS &&
-	       t->lc->passed++ < FIRST_PASSED;
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][t->args.kind];
+
+	return !t->cs->is_decided && policy_admit(gate, t->bytes) != ADMIT_ALWAYS &&
+	       t->cs->passed_calls++ < FIRST_PASSED;
 }
 
 /* 1; 0: it is the library's after all; -errno. */
-static int prepare_and_run(struct taken *t)
+static int prepare_and_run(struct coll_op *t)
 {
 	int err = coll_prepare(t), ret;
 
-	ret = rt_takes(t->lc->rt, t->take.kind, t->bytes, err ? NULL : &t->call);
+	ret = rt_takes(t->cs->rt, t->args.kind, t->bytes, err ? NULL : &t->call);
 	if (!ret)
 		return 0;
 	err = ret < 0 ? ret : err;
 	if (!err)
-		err = rt_collective(t->lc->rt, &t->call);
+		err = rt_collective(t->cs->rt, &t->call);
 	else
-		rt_abandon(t->lc->rt, &t->call, err);
+		rt_abandon(t->cs->rt, &t->call, err);
 	return err ? err : 1;
 }
 
-static bool run(struct take *take, int *rc)
+static bool run(struct coll_args *args, int *rc)
 {
-	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][take->kind];
-	struct taken t;
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
+	struct coll_op t;
 	int ret;
 
-	if (!coll_admit(&t, take, gate, rc))
+	if (!coll_admit(&t, args, gate, rc))
 		return *rc;
 	if (is_too_early(&t))
 		return trace_rejected(IS_NEW);
-	comm_state_connect(t.lc);
-	if (t.lc->span && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
+	comm_state_connect(t.cs);
+	if (t.cs->multinode && policy_admit(gate, t.bytes) != ADMIT_ALWAYS)
 		return trace_rejected(IS_NEW);
-	if (t.lc->span)
-		return hier_serve(&t, rc) && (coll_count_decision(take->kind, true), true);
-	if (!t.lc->rt || take->kind == COLL_BARRIER ||
-	    (coll_is_neighborhood(take->kind) && !t.lc->has_neighbours))
+	if (t.cs->multinode)
+		return multinode->execute(&t, rc) && (coll_count_decision(args->kind, true), true);
+	if (!t.cs->rt || args->kind == COLL_BARRIER ||
+	    (coll_is_neighborhood(args->kind) && !t.cs->has_neighbours))
 		return trace_rejected(NOT_SERVED);
 	ret = prepare_and_run(&t);
 	if (!ret) {
@@ -234,34 +235,34 @@ static bool run(struct take *take, int *rc)
 		return trace_rejected(IS_NEW);
 	}
 	*rc = coll_complete(&t, ret < 0 ? ret : 0);
-	coll_count_decision(take->kind, true);
+	coll_count_decision(args->kind, true);
 	return true;
 }
 
-bool coll_execute(struct take *take, int *rc)
+bool coll_execute(struct coll_args *args, int *rc)
 {
-	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][take->kind];
-	const struct arg_buf *own = args_message(take);
-	bool is_small = own ? traced_begin(&take->traced, take->name, take->caller, own->type,
+	const struct coll_gate *gate = &rt_gates[COLL_BLOCKING][args->kind];
+	const struct arg_buf *own = args_message(args);
+	bool is_small = own ? traced_begin(&args->traced, args->name, args->caller, own->type,
 					   own->count, gate->from)
-			    : traced_begin(&take->traced, take->name, take->caller,
-					   ABI_DATATYPE_NULL, 0, gate->from);
+			    : traced_begin(&args->traced, args->name, args->caller,
+					   abi.datatype_null, 0, gate->from);
 
 	if (is_small || coll_gate_is_closed(gate))
 		return false;
 	*rc = 0;
-	if (run(take, rc)) {
-		traced_end(&take->traced, *rc);
+	if (run(args, rc)) {
+		traced_end(&args->traced, *rc);
 		return true;
 	}
-	coll_count_decision(take->kind, false);
+	coll_count_decision(args->kind, false);
 	return false;
 }
 
-int coll_passed(const struct take *take, int rc)
+int coll_passed(const struct coll_args *args, int rc)
 {
-	if (base_unlikely(take->traced.is_call) && trace_is_on() &&
+	if (base_unlikely(args->traced.is_call) && trace_is_on() &&
 	    !trace_current.record.call.bytes)
-		trace_bytes(args_message_bytes(take)); /* it was passed on before anybody asked */
-	return traced_end(&take->traced, rc);
+		trace_bytes(args_message_bytes(args)); /* it was passed on before anybody asked */
+	return traced_end(&args->traced, rc);
 }

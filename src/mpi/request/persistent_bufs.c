@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "mpi/front/front.h"
+#include "mpi/request/persistent_bufs.h"
 
 enum { LEAST = 64 }; /* a power of two */
 

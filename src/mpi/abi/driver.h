@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The facts of one ABI as struct abi: included once by each of mpich.c, ompi.c, std.c, behind the
+ * ABI's own header. */
+#ifndef SLUICE_MPI_ABI_DRIVER_H
+#define SLUICE_MPI_ABI_DRIVER_H
+
+/* All but the tables of known datatypes and operations. */
+static inline void driver_fill(struct abi *out, size_t handle_bytes)
+{
+	*out = (struct abi){
+		.predefined = { ABI_PREDEFINED },
+		.handle_mask = handle_bytes == sizeof(uint32_t) ? UINT32_MAX : UINTPTR_MAX,
+		.handle_bytes = handle_bytes,
+		.in_place = ABI_IN_PLACE,
+		.comm_null = ABI_COMM_NULL,
+		.comm_world = ABI_COMM_WORLD,
+		.comm_self = ABI_COMM_SELF,
+		.datatype_null = ABI_DATATYPE_NULL,
+		.byte = ABI_BYTE,
+		.op_null = ABI_OP_NULL,
+		.bor = ABI_BOR,
+		.status_ignore = ABI_STATUS_IGNORE,
+		.status_ints = ABI_STATUS_INTS,
+		.status_source = ABI_STATUS_SOURCE,
+		.status_tag = ABI_STATUS_TAG,
+		.status_error = ABI_STATUS_ERROR,
+		.any_source = ABI_ANY_SOURCE,
+		.any_tag = ABI_ANY_TAG,
+		.thread_multiple = ABI_THREAD_MULTIPLE,
+		.undefined = ABI_UNDEFINED,
+		.root = ABI_ROOT,
+		.graph = ABI_GRAPH,
+		.cart = ABI_CART,
+		.dist_graph = ABI_DIST_GRAPH,
+		.err_count = ABI_ERR_COUNT,
+		.err_truncate = ABI_ERR_TRUNCATE,
+		.err_other = ABI_ERR_OTHER,
+		.err_in_status = ABI_ERR_IN_STATUS,
+		.err_no_mem = ABI_ERR_NO_MEM,
+		.err_cancel = ABI_ERR_CANCEL,
+		.combiner_named = ABI_COMBINER_NAMED,
+		.combiner_dup = ABI_COMBINER_DUP,
+		.combiner_contiguous = ABI_COMBINER_CONTIGUOUS,
+		.combiner_resized = ABI_COMBINER_RESIZED,
+	};
+}
+
+#endif

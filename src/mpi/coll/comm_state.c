@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Start and stop of the runtime, and what is kept with each communicator. */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "mpi/coll/comm_state.h"
+
+static struct {
+	pthread_mutex_t lock; /* protects the rest */
+	bool is_started, is_stopped;
+	bool is_multiple; /* MPI_THREAD_MULTIPLE is provided */
+	int stop_keyval, comm_keyval;
+	struct comm_state *comms;
+	struct comm_state *gone; /* of the library's they still have something */
+} session = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+const struct multinode_ops *multinode;
+
+static _Atomic bool has_keyvals; /* release by session_start(), acquire by comm_state_get() */
+
+static void end_pending(struct comm_state *cs);
+static void end_wanting(struct comm_state *cs);
+static void tidy(void);
+
+/* ---- stop -------------------------------------------------------------------------------- */
+
+/* A copy of a communicator starts without our attributes. */
+static int copy_none(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *flag)
+{
+	*flag = 0;
+	return 0;
+}
+
+static void end_requests(struct comm_state *cs)
+{
+	if (cs->rt)
+		rt_requests_end(cs->rt);
+	else if (cs->multinode && !multinode->end(cs->multinode))
+		cs->multinode = NULL; /* its thread waits inside it for ever */
+	if (cs->lanes)
+		rt_requests_end(cs->lanes);
+}
+
+/* MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else, also when nobody has
+ * intercepted it. Attributes set later than ours are deleted earlier: their owners' last
+ * collectives are still served. Those of other communicators may be deleted after us. */
+static int delete_stop(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+	pthread_mutex_lock(&session.lock);
+	for (struct comm_state *cs = session.comms; cs; cs = cs->next)
+		end_requests(cs);
+	pthread_mutex_unlock(&session.lock);
+	request_stop_all(); /* requests give back what they hold */
+	pthread_mutex_lock(&session.lock);
+	for (struct comm_state *cs = session.comms; cs; cs = cs->next) {
+		rt_comm_destroy(cs->rt);
+		rt_comm_destroy(cs->lanes);
+		if (cs->multinode)
+			multinode->destroy(cs->multinode);
+		end_pending(cs);
+		end_wanting(cs);
+		cs->rt = cs->lanes = NULL;
+		cs->multinode = NULL;
+		cs->is_decided = cs->is_lanes_decided = true;
+	}
+	session.is_stopped = true;
+	pthread_mutex_unlock(&session.lock);
+
+	tidy();
+	scratch_free();
+	rt_stop();
+	return 0;
+}
+
+static void unlink_locked(struct comm_state *cs)
+{
+	for (struct comm_state **at = &session.comms; *at; at = &(*at)->next) {
+		if (*at == cs) {
+			*at = cs->next;
+			break;
+		}
+	}
+}
+
+/* What the library has to be called for waits for tidy(): this may be in the middle of a call of
+ * its, with its locks held (MPICH lets go of a communicator in the MPI_Wait that ends the last
+ * operation on it). */
+static void destroy_comm(struct comm_state *cs)
+{
+	rt_comm_destroy(cs->rt);
+	rt_comm_destroy(cs->lanes);
+	if (cs->multinode)
+		multinode->close(cs->multinode);
+	cs->rt = cs->lanes = NULL;
+	end_wanting(cs);
+	pthread_mutex_lock(&session.lock);
+	cs->next = session.gone;
+	session.gone = cs;
+	pthread_mutex_unlock(&session.lock);
+}
+
+static void tidy(void)
+{
+	struct comm_state *gone, *next;
+
+	pthread_mutex_lock(&session.lock);
+	gone = session.gone;
+	session.gone = NULL;
+	pthread_mutex_unlock(&session.lock);
+	for (; gone; gone = next) {
+		next = gone->next;
+		if (gone->multinode)
+			multinode->destroy(gone->multinode);
+		end_pending(gone);
+		free(gone);
+	}
+}
+
+static int delete_comm(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+	struct comm_state *cs = value;
+	bool is_held;
+
+	pthread_mutex_lock(&session.lock);
+	is_held = cs->refs;
+	cs->is_freed = true;
+	if (!is_held)
+		unlink_locked(cs);
+	pthread_mutex_unlock(&session.lock);
+	if (!is_held)
+		destroy_comm(cs);
+	return 0;
+}
+
+void comm_state_ref(struct comm_state *cs)
+{
+	pthread_mutex_lock(&session.lock);
+	cs->refs++;
+	pthread_mutex_unlock(&session.lock);
+}
+
+void comm_state_unref(struct comm_state *cs)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&session.lock);
+	is_last = !--cs->refs && cs->is_freed;
+	if (is_last)
+		unlink_locked(cs);
+	pthread_mutex_unlock(&session.lock);
+	if (is_last)
+		destroy_comm(cs);
+}
+
+/* ---- start ------------------------------------------------------------------------------- */
+
+static bool is_world_there(void)
+{
+	int initialized = 0, finalized = 0;
+
+	return !host.Initialized(&initialized) && initialized && !host.Finalized(&finalized) &&
+	       !finalized;
+}
+
+static int create_keyvals_locked(void)
+{
+	if (host.Comm_create_keyval(copy_none, delete_stop, &session.stop_keyval, NULL) ||
+	    host.Comm_create_keyval(copy_none, delete_comm, &session.comm_keyval, NULL) ||
+	    host.Comm_set_attr(abi.comm_self, session.stop_keyval, &session))
+		return -EIO;
+	atomic_store_explicit(&has_keyvals, true, memory_order_release);
+	return 0;
+}
+
+/* A program that uses sessions only has no world whose members could be told from others: it is
+ * left alone, see are_all_with_us(). */
+void session_start(void)
+{
+	int rank = -1, provided = -1;
+
+	pthread_mutex_lock(&session.lock);
+	bypass++;
+	if (!session.is_started && !session.is_stopped && is_world_there()) {
+		session.is_started = true;
+		host.Comm_rank(abi.comm_world, &rank);
+		session.is_multiple = !host.Query_thread(&provided) &&
+				   provided == abi.thread_multiple;
+		if (rt_start(rank) && create_keyvals_locked())
+			rt_stop();
+	}
+	bypass--;
+	pthread_mutex_unlock(&session.lock);
+}
+
+/* ---- communicators ----------------------------------------------------------------------- */
+
+static int raise_no_memory(MPI_Comm comm)
+{
+	host.Comm_call_errhandler(comm, abi.err_no_mem);
+	return abi.err_no_mem;
+}
+
+static int create_comm(MPI_Comm comm, struct comm_state **out)
+{
+	int inter = 0, rank = 0, size = 0, rc;
+	struct comm_state *cs;
+
+	tidy();
+	rc = host.Comm_test_inter(comm, &inter);
+	if (!rc)
+		rc = host.Comm_rank(comm, &rank);
+	if (!rc)
+		rc = host.Comm_size(comm, &size);
+	if (rc)
+		return rc;
+	cs = calloc(1, sizeof(*cs) + (size_t)size * sizeof(cs->words[0]));
+	if (!cs)
+		return raise_no_memory(comm);
+	rc = host.Comm_set_attr(comm, session.comm_keyval, cs);
+	if (rc) {
+		free(cs);
+		return rc;
+	}
+	*cs = (struct comm_state){ .comm = comm, .rank = rank, .size = size, .is_inter = inter };
+	pthread_mutex_lock(&session.lock);
+	cs->is_decided = cs->is_lanes_decided = session.is_stopped;
+	cs->next = session.comms;
+	session.comms = cs;
+	pthread_mutex_unlock(&session.lock);
+	*out = cs;
+	return 0;
+}
+
+int comm_state_get(MPI_Comm comm, struct comm_state **out)
+{
+	void *value = NULL;
+	int found = 0, rc;
+
+	*out = NULL;
+	if (!atomic_load_explicit(&has_keyvals, memory_order_acquire))
+		return 0;
+	bypass++;
+	rc = host.Comm_get_attr(comm, session.comm_keyval, &value, &found);
+	if (!rc && found)
+		*out = value;
+	else if (!rc)
+		rc = create_comm(comm, out);
+	bypass--;
+	return rc;
+}
+
+/* Processes that came later (MPI_Comm_spawn, MPI_Comm_connect) may run without Sluice. Whoever
+ * looks at a communicator with such members sees some that are not of its own world. */
+static bool are_all_with_us(struct comm_state *cs)
+{
+	size_t n = (size_t)cs->size;
+	int *ranks = (int *)cs->words; /* two a rank */
+	MPI_Group group = NULL, world = NULL;
+	bool all = false;
+
+	for (size_t i = 0; i < n; i++)
+		ranks[i] = (int)i;
+	if (host.Comm_group(cs->comm, &group))
+		return false;
+	if (host.Comm_group(abi.comm_world, &world))
+		goto free_group;
+	all = !host.Group_translate_ranks(group, cs->size, ranks, world, ranks + n);
+	for (size_t i = 0; all && i < n; i++)
+		all = ranks[n + i] != abi.undefined;
+	all = all && rt_are_all_here(ranks + n, cs->size);
+	host.Group_free(&world);
+free_group:
+	host.Group_free(&group);
+	return all;
+}
+
+static int oob_allgather(void *ctx, const void *in, size_t bytes, void *out)
+{
+	const struct comm_state *cs = ctx;
+	int rc;
+
+	if (bytes > INT_MAX)
+		return -E2BIG;
+	bypass++;
+	rc = host.Allgather(in, (int)bytes, abi.byte, out, (int)bytes, abi.byte, cs->comm);
+	bypass--;
+	return rc ? -EIO : 0;
+}
+
+static int oob_allreduce_min(void *ctx, int64_t in, int64_t *out)
+{
+	struct comm_state *cs = ctx;
+	int64_t min = in;
+	int rc;
+
+	rc = oob_allgather(ctx, &in, sizeof(in), cs->words);
+	for (int i = 0; !rc && i < cs->size; i++)
+		if (cs->words[i] < min)
+			min = cs->words[i];
+	if (!rc)
+		*out = min;
+	return rc;
+}
+
+int comm_state_agree(struct comm_state *cs, int64_t mine, int64_t *out)
+{
+	return oob_allreduce_min(cs, mine, out);
+}
+
+bool session_is_thread_multiple(void)
+{
+	return session.is_multiple;
+}
+
+/* ---- the library's progress -------------------------------------------------------------- */
+
+/*
+ * A rank that waits in a collective owes the library its progress: a peer may be on its way here
+ * only after a message of ours has been taken. Testing a request that is not complete is the one
+ * call that makes every library progress on all its messages (MPI_Iprobe does not: MPICH looks only
+ * where such a message could come from); a generalized request is one that no message can complete.
+ */
+static int query_pending(void *extra, MPI_Status *status) { return 0; }
+static int free_pending(void *extra) { return 0; }
+static int cancel_pending(void *extra, int complete) { return 0; }
+
+void comm_state_progress(struct comm_state *cs)
+{
+	int flag;
+
+	bypass++;
+	host.Test(&cs->progress_request, &flag, abi.status_ignore);
+	bypass--;
+}
+
+static void oob_progress(void *ctx)
+{
+	comm_state_progress(ctx);
+}
+
+static void begin_pending(struct comm_state *cs)
+{
+	cs->has_progress_request = !host.Grequest_start(query_pending, free_pending, cancel_pending, NULL,
+					       &cs->progress_request);
+}
+
+static void end_pending(struct comm_state *cs)
+{
+	if (!cs->has_progress_request)
+		return;
+	cs->has_progress_request = false;
+	bypass++;
+	host.Grequest_complete(cs->progress_request);
+	host.Request_free(&cs->progress_request);
+	bypass--;
+}
+
+/* ---- communicators, served --------------------------------------------------------------- */
+
+/* All ranks have a topology, or none. 0 or -errno. */
+static int agree_on_neighbours(struct comm_state *cs)
+{
+	int64_t fit = 0;
+	int kind, rc = 0;
+
+	if (cs->rt && !host.Topo_test(cs->comm, &kind) && kind != abi.undefined)
+		rc = oob_allreduce_min(cs, topology_is_served(cs->comm, cs->size), &fit);
+	cs->has_neighbours = fit;
+	return rc;
+}
+
+struct rt_oob comm_state_oob(struct comm_state *cs)
+{
+	return (struct rt_oob){
+		.ctx = cs,
+		.rank = cs->rank,
+		.size = cs->size,
+		.allgather = oob_allgather,
+		.allreduce_min = oob_allreduce_min,
+		.progress = cs->has_progress_request ? oob_progress : NULL,
+		.thread_multiple = session.is_multiple,
+	};
+}
+
+bool comm_state_connect(struct comm_state *cs)
+{
+	struct rt_oob oob;
+
+	if (cs->is_decided)
+		return cs->rt;
+	bypass++;
+	if (multinode && multinode->spans(cs)) {
+		begin_pending(cs);
+		cs->multinode = multinode->create(cs);
+	} else if (are_all_with_us(cs)) {
+		begin_pending(cs);
+		oob = comm_state_oob(cs);
+		if (rt_comm_create(&oob, &cs->rt) || agree_on_neighbours(cs))
+			cs->rt = NULL;
+	}
+	if (!cs->rt && !cs->multinode)
+		end_pending(cs);
+	cs->is_decided = true;
+	bypass--;
+	return cs->rt;
+}
+
+bool comm_state_connect_lanes(struct comm_state *cs)
+{
+	struct rt_oob oob = comm_state_oob(cs);
+
+	if (!cs->is_lanes_decided && cs->rt) {
+		bypass++;
+		if (rt_comm_create_lanes(&oob, &cs->lanes))
+			cs->lanes = NULL;
+		bypass--;
+	}
+	cs->is_lanes_decided = true;
+	return cs->lanes;
+}
+
+bool comm_state_is_freed(struct comm_state *cs)
+{
+	bool is;
+
+	pthread_mutex_lock(&session.lock);
+	is = cs->is_freed;
+	pthread_mutex_unlock(&session.lock);
+	return is;
+}
+
+/* ---- requests that want it ---------------------------------------------------------------- */
+
+void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
+{
+	pthread_mutex_lock(&session.lock);
+	if (!cs->is_connect_due && !cs->is_decided) {
+		cs->connect_credit += wish;
+		cs->is_connect_due = cs->connect_credit > rt_connect_threshold();
+		if (cs->is_connect_due)
+			rt_watch();
+	}
+	pthread_mutex_unlock(&session.lock);
+}
+
+static void end_wanting(struct comm_state *cs)
+{
+	if (cs->is_connect_due)
+		rt_unwatch();
+	cs->is_connect_due = false;
+}
+
+void comm_state_sync(MPI_Comm comm)
+{
+	struct comm_state *cs;
+
+	if (comm == abi.comm_null || comm_state_get(comm, &cs) || !cs)
+		return;
+	if (cs->rt && rt_requests_disagree(cs->rt))
+		rt_requests_agree(cs->rt);
+	if (!cs->is_connect_due)
+		return;
+	comm_state_connect(cs);
+	pthread_mutex_lock(&session.lock);
+	end_wanting(cs);
+	pthread_mutex_unlock(&session.lock);
+}
