@@ -10,6 +10,7 @@
 
 #include "mpi/abi/abi.h"
 #include "mpi/front/front.h"
+#include "mpi/front/observe.h"
 #include "mpi/request/request.h"
 #include "unit.h"
 
@@ -70,31 +71,31 @@ void *narrow_function(const char *name)
 
 /* ---- the library ------------------------------------------------------------------------- */
 
-struct host_functions real;
-struct abi_library abi_library;
-__thread int inside __attribute__((tls_model("initial-exec")));
+struct abi abi;
+struct host_functions host;
+__thread int bypass __attribute__((tls_model("initial-exec")));
 
 /* What request.c adds is not looked at here. */
 #define PASSED(name, args, call) \
-	int request_##name args { return real.name call; }
-PASSED(Wait, (MPI_Request *r, MPI_Status *s), (r, s))
-PASSED(Waitany, (int n, MPI_Request r[], int *i, MPI_Status *s), (n, r, i, s))
-PASSED(Waitall, (int n, MPI_Request r[], MPI_Status *s), (n, r, s))
-PASSED(Waitsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
-PASSED(Test, (MPI_Request *r, int *f, MPI_Status *s), (r, f, s))
-PASSED(Testany, (int n, MPI_Request r[], int *i, int *f, MPI_Status *s), (n, r, i, f, s))
-PASSED(Testall, (int n, MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
-PASSED(Testsome, (int n, MPI_Request r[], int *c, int i[], MPI_Status *s), (n, r, c, i, s))
+	int request_##name args { return host.name call; }
+PASSED(Wait, (void *r, MPI_Status *s), (r, s))
+PASSED(Waitany, (int n, void *r, int *i, MPI_Status *s), (n, r, i, s))
+PASSED(Waitall, (int n, void *r, MPI_Status *s), (n, r, s))
+PASSED(Waitsome, (int n, void *r, int *c, int i[], MPI_Status *s), (n, r, c, i, s))
+PASSED(Test, (void *r, int *f, MPI_Status *s), (r, f, s))
+PASSED(Testany, (int n, void *r, int *i, int *f, MPI_Status *s), (n, r, i, f, s))
+PASSED(Testall, (int n, void *r, int *f, MPI_Status *s), (n, r, f, s))
+PASSED(Testsome, (int n, void *r, int *c, int i[], MPI_Status *s), (n, r, c, i, s))
 PASSED(Request_get_status, (MPI_Request r, int *f, MPI_Status *s), (r, f, s))
-PASSED(Request_get_status_any, (int n, const MPI_Request r[], int *i, int *f, MPI_Status *s),
+PASSED(Request_get_status_any, (int n, const void *r, int *i, int *f, MPI_Status *s),
        (n, r, i, f, s))
-PASSED(Request_get_status_all, (int n, const MPI_Request r[], int *f, MPI_Status *s), (n, r, f, s))
-PASSED(Request_get_status_some, (int n, const MPI_Request r[], int *c, int i[], MPI_Status *s),
+PASSED(Request_get_status_all, (int n, const void *r, int *f, MPI_Status *s), (n, r, f, s))
+PASSED(Request_get_status_some, (int n, const void *r, int *c, int i[], MPI_Status *s),
        (n, r, c, i, s))
-PASSED(Request_free, (MPI_Request *r), (r))
-PASSED(Cancel, (MPI_Request *r), (r))
-PASSED(Start, (MPI_Request *r), (r))
-PASSED(Startall, (int n, MPI_Request r[]), (n, r))
+PASSED(Request_free, (void *r), (r))
+PASSED(Cancel, (void *r), (r))
+PASSED(Start, (void *r), (r))
+PASSED(Startall, (int n, void *r), (n, r))
 _Atomic uint32_t request_persistent;
 void comm_state_sync(MPI_Comm comm) { (void)comm; }
 
@@ -102,13 +103,16 @@ void comm_state_sync(MPI_Comm comm) { (void)comm; }
  * at. */
 struct coll_gate rt_gates[COLL_FORMS][COLL_COUNT];
 struct sizes types_sizes;
-bool coll_execute(struct take *take, int *rc) { return false; }
-int coll_passed(const struct take *take, int rc) { return rc; }
-bool request_begin(struct take *take, MPI_Request *request, int *rc)
+bool coll_execute(struct coll_args *args, int *rc) { return false; }
+int coll_passed(const struct coll_args *args, int rc) { return rc; }
+bool request_begin(struct coll_args *args, void *request, int *rc)
 {
 	return seen.n_looks++, false;
 }
-bool request_init(const struct take *take, MPI_Request *request, int *rc) { return false; }
+bool request_init(const struct coll_args *args, void *request, int *rc) { return false; }
+
+/* A handle by value as a program of the MPICH ABI may pass it: the upper half is undefined. */
+#define HANDLE(n) ((void *)(uintptr_t)(0xdeadbeef00000000 | (uint32_t)(n)))
 
 enum { BLOCKS = 4, TYPES = 16, RANK = 1, SIZE = 3, INTER = 100, CART = 101, DIST = 102 };
 
@@ -120,8 +124,8 @@ static struct type {
 
 static int type_extent(MPI_Datatype t, MPI_Count *lb, MPI_Count *extent)
 {
-	*lb = types[t].lb;
-	*extent = types[t].extent;
+	*lb = types[(uintptr_t)t].lb;
+	*extent = types[(uintptr_t)t].extent;
 	return 0;
 }
 
@@ -129,14 +133,14 @@ static int type_true_extent(MPI_Datatype t, MPI_Count *lb, MPI_Count *extent)
 {
 	MPI_Count lo = INT64_MAX, hi = INT64_MIN;
 
-	for (int b = 0; b < types[t].n; b++) {
-		MPI_Count end = types[t].off[b] + types[t].len[b];
+	for (int b = 0; b < types[(uintptr_t)t].n; b++) {
+		MPI_Count end = types[(uintptr_t)t].off[b] + types[(uintptr_t)t].len[b];
 
-		lo = types[t].off[b] < lo ? types[t].off[b] : lo;
+		lo = types[(uintptr_t)t].off[b] < lo ? types[(uintptr_t)t].off[b] : lo;
 		hi = end > hi ? end : hi;
 	}
-	*lb = types[t].n ? lo : 0;
-	*extent = types[t].n ? hi - lo : 0;
+	*lb = types[(uintptr_t)t].n ? lo : 0;
+	*extent = types[(uintptr_t)t].n ? hi - lo : 0;
 	return 0;
 }
 
@@ -160,13 +164,13 @@ static int comm_remote_size(MPI_Comm comm, int *size)
 
 static int comm_test_inter(MPI_Comm comm, int *flag)
 {
-	*flag = comm == INTER;
+	*flag = comm == (MPI_Comm)INTER;
 	return 0;
 }
 
 static int topo_test(MPI_Comm comm, int *kind)
 {
-	*kind = comm == CART ? ABI_CART : comm == DIST ? ABI_DIST_GRAPH : ABI_UNDEFINED;
+	*kind = comm == (MPI_Comm)CART ? abi.cart : comm == (MPI_Comm)DIST ? abi.dist_graph : abi.undefined;
 	return 0;
 }
 
@@ -199,24 +203,25 @@ static int wrong(void)
 
 static void set_functions(int (*function)(void))
 {
-	void **all = (void **)&real;
+	void **all = (void **)&host;
 
 	for (size_t i = 0; i < FRONT_REAL_COUNT; i++)
 		all[i] = (void *)function;
-	real.Type_get_extent_x = type_extent;
-	real.Type_get_true_extent_x = type_true_extent;
-	real.Comm_rank = comm_rank;
-	real.Comm_size = comm_size;
-	real.Comm_remote_size = comm_remote_size;
-	real.Comm_test_inter = comm_test_inter;
-	real.Topo_test = topo_test;
-	real.Cartdim_get = cartdim_get;
-	real.Dist_graph_neighbors_count = dist_graph_neighbors_count;
+	host.Type_get_extent_x = type_extent;
+	host.Type_get_true_extent_x = type_true_extent;
+	host.Comm_rank = comm_rank;
+	host.Comm_size = comm_size;
+	host.Comm_remote_size = comm_remote_size;
+	host.Comm_test_inter = comm_test_inter;
+	host.Topo_test = topo_test;
+	host.Cartdim_get = cartdim_get;
+	host.Dist_graph_neighbors_count = dist_graph_neighbors_count;
 }
 
 /* Type 0 is a byte, type 1 has nothing, type 2 goes backwards; the others are random. */
 static void begin(void)
 {
+	abi_mpich(&abi, NULL);
 	set_functions(right);
 	memset(&seen, 0, sizeof(seen));
 	memset(types, 0, sizeof(types));
@@ -233,7 +238,7 @@ enum {
 };
 
 /* While something is pending, by a caller that is the program. */
-#define LOOK(name) ((__typeof__(real.name))observe_ways[LOOK_##name].pending)
+#define LOOK(name) ((__typeof__(host.name))observe_ways[LOOK_##name].pending)
 /* The same of what Sluice may take. */
 #define TAKE(name) pend_##name
 
