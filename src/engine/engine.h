@@ -147,7 +147,7 @@ int engine_deal(int rank, int ranks, const int *node_of_rank, int nodes, const i
  * rank_cpus_union: affinity of all ranks of the node group.
  * Returns: the number of spare CPUs, with their mask in *out.
  */
-int engine_spare_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
+int engine_unused_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
 		      struct os_cpumask *out);
 /*
  * Sets the CPUs of this process's worker threads, and how many of these CPUs are its share. Without

@@ -83,7 +83,7 @@ int engine_spare_of(const struct os_cpumask *launcher, const struct os_cpumask *
 	return over;
 }
 
-int engine_spare_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
+int engine_unused_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
 		      struct os_cpumask *out)
 {
 	struct os_cpumask launcher;

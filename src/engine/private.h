@@ -16,7 +16,7 @@ int engine_workers(void);
 /* CPUs of the worker threads near `node` (-1: all). Returns: false when there is none. */
 bool engine_worker_cpus(int node, struct os_cpumask *out);
 
-/* engine_spare_cpus() without system calls. launcher: CPUs of the launcher; may be empty. */
+/* engine_unused_cpus() without system calls. launcher: CPUs of the launcher; may be empty. */
 int engine_spare_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
 		    struct os_cpumask *out);
 

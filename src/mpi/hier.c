@@ -209,7 +209,7 @@ static void progress(void *ctx)
 static int connect_near(struct hier_comm *s)
 {
 	int rank = s->cs->rank, node = s->layout->node_of[rank];
-	struct rt_oob oob = {
+	struct node_oob oob = {
 		.ctx = s,
 		.rank = s->layout->place[rank],
 		.size = hier_node_size(s->layout, node),

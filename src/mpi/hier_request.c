@@ -258,7 +258,7 @@ int hier_start(struct coll_op *t, int err, void *owner)
 	if (!j)
 		return hier_give_up(t);
 	*j = (struct job){ .op = t, .owner = owner, .err = err };
-	rt_watch();
+	rt_intercept_ref();
 	pthread_mutex_lock(&thread->lock);
 	put(&thread->queue, j);
 	pthread_cond_signal(&thread->news);
@@ -281,7 +281,7 @@ void *hier_next_done(int *out_result)
 	pthread_mutex_unlock(&done.lock);
 	if (!j)
 		return NULL;
-	rt_unwatch();
+	rt_intercept_unref();
 	*out_result = j->err;
 	owner = j->owner;
 	free(j);

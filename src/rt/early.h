@@ -19,19 +19,19 @@
 
 /* Everything because of which calls are looked at: pending operations, requests. While it is 0
  * the trampolines lead straight to the library. */
-extern _Atomic uint32_t rt_watched;
-static inline bool rt_is_watched(void)
+extern _Atomic uint32_t rt_intercept_refs;
+static inline bool rt_is_intercepting(void)
 {
-	return __builtin_expect(atomic_load_explicit(&rt_watched, memory_order_relaxed) != 0, 0);
+	return __builtin_expect(atomic_load_explicit(&rt_intercept_refs, memory_order_relaxed) != 0, 0);
 }
 /* One reason more, or less. */
-static inline void rt_watch(void)
+static inline void rt_intercept_ref(void)
 {
-	atomic_fetch_add_explicit(&rt_watched, 1, memory_order_release);
+	atomic_fetch_add_explicit(&rt_intercept_refs, 1, memory_order_release);
 }
-static inline void rt_unwatch(void)
+static inline void rt_intercept_unref(void)
 {
-	atomic_fetch_sub_explicit(&rt_watched, 1, memory_order_release);
+	atomic_fetch_sub_explicit(&rt_intercept_refs, 1, memory_order_release);
 }
 /* Operations that have been returned from early and are not retired. */
 extern _Atomic uint32_t rt_pending;

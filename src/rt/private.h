@@ -58,7 +58,7 @@ struct rt_comm {
 	bool takes_requests;
 	bool thread_multiple;
 	int worker_group; /* what the worker process calls this one; 0: it does not know it */
-	void (*progress)(void *ctx); /* of struct rt_oob */
+	void (*progress)(void *ctx); /* of struct node_oob */
 	void *progress_ctx;
 	/* work space for one schedule */
 	struct goal_op *ops;
@@ -80,19 +80,19 @@ struct rt_comm {
 	/* of the call that is being taken; NULL: it is taken in any case */
 	struct policy_reuse *reuse_now;
 	struct policy_reuse *request_reuse_now; /* of the request that is created next */
-	bool requests_wait; /* any of requests_reuse does, and rt_watch() has been called for it */
+	bool requests_wait; /* any of requests_reuse does, and rt_intercept_ref() has been called for it */
 };
 
 /* What the trampolines look at, and what it is the sum of. */
-static inline void watch_more(_Atomic uint32_t *what)
+static inline void intercept_count_up(_Atomic uint32_t *what)
 {
 	atomic_fetch_add_explicit(what, 1, memory_order_release);
-	rt_watch();
+	rt_intercept_ref();
 }
-static inline void watch_less(_Atomic uint32_t *what)
+static inline void intercept_count_down(_Atomic uint32_t *what)
 {
 	atomic_fetch_sub_explicit(what, 1, memory_order_release);
-	rt_unwatch();
+	rt_intercept_unref();
 }
 
 /* ---- requests.c -------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ void requests_make_room(struct rt_comm *c);
 /* Memory that is kept for the next ones is given back. */
 void request_memory_fini(void);
 /* A peer waits for what only this process can publish. A thread of ours. */
-void requests_attend(void);
+void requests_publish_queued(void);
 
 /* ---- request_lanes.c --------------------------------------------------------------------- */
 
@@ -136,7 +136,7 @@ struct pending {
 	int owner_tid;               /* who may call the host MPI, were it not touching memory */
 	struct policy_site *site;
 	struct trace_name trace;     /* the call, for the trace */
-	uint64_t left_ns;            /* when the call returned */
+	uint64_t detached_ns;            /* when the call returned */
 	uint64_t copy_ns; /* what the rest would have taken this rank; 0: a partner had not come */
 	_Atomic uint64_t touched_ns; /* when somebody wanted it; 0: nobody yet */
 	_Atomic uint32_t touches;
@@ -151,10 +151,10 @@ struct pending {
 void pending_lock(void);
 void pending_unlock(void);
 /* NULL: all are in use. */
-struct pending *pending_get(void);
-void pending_put_back(struct pending *p); /* was not linked */
+struct pending *pending_alloc(void);
+void pending_free(struct pending *p); /* was not linked */
 void pending_link(struct pending *p);     /* it is pending from here on */
-void pending_unhold(struct pending *p);   /* one reference less */
+void pending_unref(struct pending *p);   /* one reference less */
 /* All of the communicator, in any state; none is left. */
 void pending_complete_comm(struct rt_comm *c);
 /* The one whose run this is; waits until it is retired. */
@@ -162,7 +162,7 @@ void pending_complete_run(struct exec_run *r);
 /* The one whose run this is, if it is over. False: it is not, or there is none. */
 bool pending_retire_run(struct exec_run *r);
 /* ... if it is not, with a reference; NULL: there is none. */
-struct pending *pending_hold_run(struct exec_run *r);
+struct pending *pending_ref_run(struct exec_run *r);
 /* Around a collective of ours in which the host MPI may be called. */
 void host_call_begin(void), host_call_end(void);
 /* What channels of this process hold is taken further, or back when they hang; for peers. A thread
@@ -170,11 +170,11 @@ void host_call_begin(void), host_call_end(void);
 void pending_rescue_all(void);
 /* attendant.c: the thread that does so when a peer calls; from the first call on, which comes when
  * there is a channel and a group, or a queue of requests. */
-void attendant_start(void);
+void progress_thread_start(void);
 /* A thread of ours: what the others must know. */
-void attendant_own_thread(void);
+void progress_thread_own(void);
 /* The channel has done what it could for this one: exec_leave()'s callback. */
-void pending_drained(void *arg);
+void pending_channel_idle(void *arg);
 int pending_init(void); /* the guard, the hooks; once a process; 0 or -errno */
 
 /* Where ranks share CPUs: see policy_crowded(). */
@@ -196,10 +196,10 @@ void request_choice_fini(struct rt_comm *c);
 /* ---- leave.c: may this call return early, and doing it ----------------------------------- */
 
 /* Who can do what is left when no rank waits for it. */
-enum leave_movers {
-	LEAVE_TO_ANY,     /* the worker process, or a channel */
-	LEAVE_TO_PROCESS, /* what is computed, channels do not */
-	LEAVE_TO_RANKS,   /* what only ranks may */
+enum detach_movers {
+	DETACH_TO_ANY,     /* the worker process, or a channel */
+	DETACH_TO_WORKER, /* what is computed, channels do not */
+	DETACH_TO_RANKS,   /* what only ranks may */
 };
 
 struct leave {
@@ -209,11 +209,11 @@ struct leave {
 	uint64_t bytes;  /* that this rank sends or receives in all */
 	uint64_t copy_bytes; /* to copy so many takes as long as all of its part */
 	uint64_t partner_copy_bytes; /* ... as what it has to do with one other rank */
-	enum leave_movers movers;
+	enum detach_movers movers;
 	struct region_desc *descs[2]; /* released by the pending operation, if there is one */
 };
-/* Ends the run, early or not: 0 and *out_left tells which, or -errno. */
-int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left);
+/* Ends the run, early or not: 0 and *out_detached tells which, or -errno. */
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_detached);
 
 /* ---- movers.c: who moves what no rank waits for ------------------------------------------ */
 
@@ -223,30 +223,30 @@ static inline uint64_t copy_ns(uint64_t bytes)
 	return (bytes + COPY_BYTES_PER_NS - 1) / COPY_BYTES_PER_NS;
 }
 
-void movers_comm_created(struct rt_comm *c);
+void offload_open(struct rt_comm *c);
 /* Who could do what is left on this communicator, and what they are at: has_process to asleep of
  * *f. */
-void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts *f);
+void offload_facts(struct rt_comm *c, enum detach_movers to, struct progress_facts *f);
 /* This rank goes away from the run; the worker process has been told, if that was the decision,
  * which is returned. */
-enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r,
+enum progress_action offload_announce(struct rt_comm *c, const struct exec_run *r,
 				 struct progress_facts *f);
 /* PROGRESS_FEED: the run has been left, as p. */
-void movers_feed(struct exec_run *r, struct pending *p);
+void offload_feed(struct exec_run *r, struct pending *p);
 
 /* ---- workers.c: the worker process of the job -------------------------------------------- */
 
 /* Collective, as rt_comm_create(): start or find it, attach, make the group known. Returns 0, also
  * when there is none, or -errno when the oob calls fail. */
-int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob);
-void workers_comm_destroyed(struct rt_comm *c);
+int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob);
+void worker_setup_comm_destroyed(struct rt_comm *c);
 /* Does it serve this communicator, and live? */
-bool workers_serve(const struct rt_comm *c);
+bool worker_setup_serves(const struct rt_comm *c);
 /* A rank waits: see worker_check(). Async-signal-safe. */
-void workers_look(struct rt_comm *c);
+void worker_setup_check(struct rt_comm *c);
 /* exec's callback for ranks that wait; arg: the communicator. */
-void workers_progress(void *arg);
+void waiter_progress(void *arg);
 /* What it has moved for this process goes into the counters. */
-void workers_count(void);
+void worker_setup_count(void);
 
 #endif

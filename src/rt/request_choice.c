@@ -23,7 +23,7 @@ static void leave_question(struct rt_comm *c, struct policy_reuse *u)
 {
 	policy_reuse_defer(u);
 	if (!c->requests_wait)
-		rt_watch();
+		rt_intercept_ref();
 	c->requests_wait = true;
 }
 
@@ -72,6 +72,6 @@ void rt_requests_agree(struct rt_comm *c)
 void request_choice_fini(struct rt_comm *c)
 {
 	if (c->requests_wait)
-		rt_unwatch();
+		rt_intercept_unref();
 	c->requests_wait = false;
 }

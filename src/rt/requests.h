@@ -53,7 +53,7 @@ void rt_request_destroy(struct rt_request *r);
  * all: none is free, or a rank does not ask for one. 0 or -errno of oob's. set_lane: before it is
  * started; destroying gives it back.
  */
-int rt_lane_take(struct rt_comm *c, const struct rt_oob *oob, bool asks, int *out_lane);
+int rt_lane_allocate(struct rt_comm *c, const struct node_oob *oob, bool asks, int *out_lane);
 void rt_request_set_lane(struct rt_request *r, int lane);
 
 /* One pass over everything that is in flight. True: something has moved. */

@@ -2,7 +2,7 @@
 /*
  * rt: what a process knows: whether Sluice is on, its communicators, the policy, the wiring. The
  * only folder that knows all others. mpi/ calls it; it never calls MPI but through the callbacks of
- * struct rt_oob that mpi/ gives at creation.
+ * struct node_oob that mpi/ gives at creation.
  *
  *   mpi/  --rt_start-->  --rt_comm_create-->  --rt_collective-->  --rt_comm_destroy-->  --rt_stop
  *                                             (rt/collective.h)
@@ -19,7 +19,7 @@
 
 /* Collective helpers over the communicator, used while a node group is created. Each returns 0 or
  * -errno (an MPI error becomes -EIO). */
-struct rt_oob {
+struct node_oob {
 	void *ctx;
 	int rank, size;
 	/* every rank contributes `bytes`; out has size * bytes, by rank */
@@ -50,7 +50,7 @@ bool rt_start(int world_rank);
 void rt_announce(bool prefer_pmix, const char *library_version);
 /* Do all these ranks of MPI_COMM_WORLD run Sluice on this machine with the same options? The same
  * answer on every rank that asks; to be asked before rt_comm_create(), which is collective. */
-bool rt_are_all_here(const int *world_ranks, int n);
+bool rt_are_all_present(const int *world_ranks, int n);
 /* What ranks that share no machine compare: where this one is, and what they must agree on (0:
  * Sluice is off here). */
 struct rt_identity { uint64_t node, agreed; };
@@ -68,10 +68,10 @@ static inline bool rt_is_on(void) { return rt_on; }
  * logged at info level. Returns 0 with *out set or NULL; -errno only when the oob calls fail.
  * `name` is for messages ("communicator of 4 ranks").
  */
-int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out);
+int rt_comm_create(const struct node_oob *oob, struct rt_comm **out);
 /* The same ranks once more, for requests only: those that are started again and again, in an order
- * of each rank's own (rt_lane_take). */
-int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out);
+ * of each rank's own (rt_lane_allocate). */
+int rt_comm_create_lanes(const struct node_oob *oob, struct rt_comm **out);
 void rt_comm_destroy(struct rt_comm *c);
 bool rt_comm_is_crowded(
 	const struct rt_comm *c); /* fewer CPUs than ranks; the same on every rank */

@@ -112,7 +112,7 @@ enum trace_type {
 	TRACE_COPY,
 	TRACE_TOUCH,
 	TRACE_DETACHED,
-	TRACE_SPAN,
+	TRACE_ACTIVITY,
 	/* properties that the calls in the following TRACE_REPEATS share, and the begin of the call
 	 * before them */
 	TRACE_TEMPLATE,

@@ -242,7 +242,7 @@ void trace_detached_on(struct trace_name call, uint64_t detached_ns, uint64_t wa
 	record_end(r, TRACE_DETACHED, TRACE_IN_NS | (is_called ? TRACE_BY_CALL : 0));
 }
 
-void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes)
+void trace_activity_on(const char *text, uint64_t begin_ns, uint64_t bytes)
 {
 	struct trace_record *r = record_begin();
 
@@ -252,5 +252,5 @@ void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes)
 	r->end = os_now_ns();
 	r->span.bytes = bytes;
 	r->span.text = text_index(text);
-	record_end(r, TRACE_SPAN, TRACE_IN_NS);
+	record_end(r, TRACE_ACTIVITY, TRACE_IN_NS);
 }

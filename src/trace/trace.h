@@ -262,12 +262,12 @@ static inline void trace_row_end(const void *row)
 /* ---- the rest ---------------------------------------------------------------------------- */
 
 /* Records another activity that takes time, such as making a group. */
-void trace_span_on(const char *text, uint64_t begin_ns, uint64_t bytes);
-static inline uint64_t trace_span_begin(void) { return trace_is_on() ? os_now_ns() : 0; }
-static inline void trace_span(const char *text, uint64_t begin_ns, uint64_t bytes)
+void trace_activity_on(const char *text, uint64_t begin_ns, uint64_t bytes);
+static inline uint64_t trace_activity_begin(void) { return trace_is_on() ? os_now_ns() : 0; }
+static inline void trace_activity(const char *text, uint64_t begin_ns, uint64_t bytes)
 {
 	if (trace_is_on())
-		trace_span_on(text, begin_ns, bytes);
+		trace_activity_on(text, begin_ns, bytes);
 }
 void trace_engine(const char *name);
 void trace_guard(const char *name);

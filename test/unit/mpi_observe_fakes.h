@@ -21,7 +21,7 @@
 
 /* ---- the runtime: writes down what it is told -------------------------------------------- */
 
-_Atomic uint32_t rt_pending, rt_watched;
+_Atomic uint32_t rt_pending, rt_intercept_refs;
 bool rt_on = true;
 
 static struct {

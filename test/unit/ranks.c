@@ -182,7 +182,7 @@ void ranks_run_any(int n, char *const *options, void (*body)(struct ranks *r), v
 					    .shared = s,
 					    .words = s->words,
 					    .pids = s->pids };
-		job.ranks.oob = (struct rt_oob){ .ctx = &job.ranks,
+		job.ranks.oob = (struct node_oob){ .ctx = &job.ranks,
 						 .rank = i,
 						 .size = n,
 						 .allgather = ranks_allgather,

@@ -19,7 +19,7 @@ enum { RANKS_MAX = 16, RANKS_GATHER_BYTES = 4096, RANKS_LIMIT_S = 30 };
 struct ranks_shared;
 struct ranks {
 	int rank, size;
-	struct rt_oob oob;
+	struct node_oob oob;
 	void *arg;
 	_Atomic uint64_t *words; /* 64 zeroed words that all ranks share */
 	int *pids;               /* by rank */

@@ -225,7 +225,7 @@ UNIT_TEST(the_user_says_which_cpus_are_spare)
 	struct os_cpumask used = { { 0xff } }, out;
 
 	CHECK(!load("SLUICE_WORKERS=@1,70", NULL));
-	CHECK_EQ(engine_spare_cpus(&used, 8, &out), 2);
+	CHECK_EQ(engine_unused_cpus(&used, 8, &out), 2);
 	CHECK_EQ(out.bits[0], 2);
 	CHECK_EQ(out.bits[1], 1 << 6);
 	CHECK(!load(NULL, NULL));
@@ -241,9 +241,9 @@ static void bound_child(void *arg)
 	for (int cpu = 0; !own.bits[0]; cpu++)
 		own.bits[0] = all.bits[0] & ((uint64_t)1 << cpu);
 	CHECK(!os_cpumask_apply(0, &own));
-	CHECK_EQ(engine_spare_cpus(&own, 1, &out), os_cpumask_count(&all) - 1);
+	CHECK_EQ(engine_unused_cpus(&own, 1, &out), os_cpumask_count(&all) - 1);
 	CHECK(!(out.bits[0] & own.bits[0]));
-	CHECK_EQ(engine_spare_cpus(&own, 7, &out), os_cpumask_count(&all) - 1);
+	CHECK_EQ(engine_unused_cpus(&own, 7, &out), os_cpumask_count(&all) - 1);
 }
 
 UNIT_TEST(the_launcher_tells_which_cpus_the_job_has)

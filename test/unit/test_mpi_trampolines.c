@@ -117,11 +117,11 @@ UNIT_TEST(names_have_their_own_slots)
 UNIT_TEST(pending_operations_lead_another_way)
 {
 	resolved = 0;
-	atomic_store_explicit(&rt_watched, 1, memory_order_relaxed);
+	atomic_store_explicit(&rt_intercept_refs, 1, memory_order_relaxed);
 	CHECK(call(MPI_Send) == 42.25 && arrived);
 	CHECK(resolved == 1 && last_slot == 2 * FRONT_WRAPPED_COUNT);
 	CHECK(call(MPI_Send) == 43.25 && arrived);
-	atomic_store_explicit(&rt_watched, 0, memory_order_relaxed);
+	atomic_store_explicit(&rt_intercept_refs, 0, memory_order_relaxed);
 	CHECK(call(MPI_Send) == 42.25 && arrived);
 	CHECK(resolved == 1);
 }

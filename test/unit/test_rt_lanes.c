@@ -64,7 +64,7 @@ static void job_open(struct job *j, struct ranks *r, enum coll kind, uint64_t by
 static void job_init(struct job *j, struct rt_comm *c, struct ranks *r)
 {
 	CHECK_EQ(rt_request_create(c, &j->call, j, &j->request), 0);
-	CHECK_EQ(rt_lane_take(c, &r->oob, true, &j->lane), 0);
+	CHECK_EQ(rt_lane_allocate(c, &r->oob, true, &j->lane), 0);
 	if (j->lane >= 0)
 		rt_request_set_lane(j->request, j->lane);
 }
@@ -278,7 +278,7 @@ static int take(struct rt_comm *c, struct ranks *r, bool asks)
 {
 	int lane = 99;
 
-	CHECK_EQ(rt_lane_take(c, &r->oob, asks, &lane), 0);
+	CHECK_EQ(rt_lane_allocate(c, &r->oob, asks, &lane), 0);
 	return lane;
 }
 

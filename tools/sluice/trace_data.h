@@ -85,7 +85,7 @@ struct trace_touch {
 	bool is_write;
 };
 
-struct trace_span {
+struct trace_activity {
 	uint64_t begin_ns, end_ns, bytes;
 	uint32_t process, thread;
 	uint16_t text;
@@ -114,7 +114,7 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_copied, copies);
 	TRACE_ARRAY(struct trace_detached, detached);
 	TRACE_ARRAY(struct trace_touch, touches);
-	TRACE_ARRAY(struct trace_span, spans);
+	TRACE_ARRAY(struct trace_activity, spans);
 };
 
 /* Room for one more element, zeroed; ends the program when there is no memory. */

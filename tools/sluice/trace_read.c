@@ -382,9 +382,9 @@ static void add_left(struct trace_data *d, uint32_t process, const struct trace_
 static void add_span(struct trace_data *d, uint32_t process, uint32_t thread,
 		     const struct trace_record *r)
 {
-	struct trace_span *s = TRACE_ADD(d, spans);
+	struct trace_activity *s = TRACE_ADD(d, spans);
 
-	*s = (struct trace_span){ since_start(d, r->begin),
+	*s = (struct trace_activity){ since_start(d, r->begin),
 				  since_start(d, r->end),
 				  r->span.bytes,
 				  process,

@@ -304,7 +304,7 @@ static void add_copies(struct trace_view *v)
 static void add_spans(struct trace_view *v)
 {
 	for (size_t i = 0; i < v->data->spans_count; i++) {
-		const struct trace_span *s = &v->data->spans[i];
+		const struct trace_activity *s = &v->data->spans[i];
 		struct trace_event e = {
 			.begin_ns = s->begin_ns,
 			.dur_ns = s->end_ns - s->begin_ns,

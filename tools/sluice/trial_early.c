@@ -194,7 +194,7 @@ static void pick_engine(void *out, int unused)
 
 	snprintf(a->name, sizeof(a->name), "%s", e ? e->name : "none");
 	os_cpumask_self(&self);
-	a->spare_cpus = engine_spare_cpus(&self, 1, &spare);
+	a->spare_cpus = engine_unused_cpus(&self, 1, &spare);
 }
 
 static const char *engine_remedy(const char *reason)

@@ -271,7 +271,7 @@ static bool are_all_with_us(struct comm_state *cs)
 	all = !host.Group_translate_ranks(group, cs->size, ranks, world, ranks + n);
 	for (size_t i = 0; all && i < n; i++)
 		all = ranks[n + i] != abi.undefined;
-	all = all && rt_are_all_here(ranks + n, cs->size);
+	all = all && rt_are_all_present(ranks + n, cs->size);
 	host.Group_free(&world);
 free_group:
 	host.Group_free(&group);
@@ -373,9 +373,9 @@ static int agree_on_neighbours(struct comm_state *cs)
 	return rc;
 }
 
-struct rt_oob comm_state_oob(struct comm_state *cs)
+struct node_oob comm_state_oob(struct comm_state *cs)
 {
-	return (struct rt_oob){
+	return (struct node_oob){
 		.ctx = cs,
 		.rank = cs->rank,
 		.size = cs->size,
@@ -388,7 +388,7 @@ struct rt_oob comm_state_oob(struct comm_state *cs)
 
 bool comm_state_connect(struct comm_state *cs)
 {
-	struct rt_oob oob;
+	struct node_oob oob;
 
 	if (cs->is_decided)
 		return cs->rt;
@@ -411,7 +411,7 @@ bool comm_state_connect(struct comm_state *cs)
 
 bool comm_state_connect_lanes(struct comm_state *cs)
 {
-	struct rt_oob oob = comm_state_oob(cs);
+	struct node_oob oob = comm_state_oob(cs);
 
 	if (!cs->is_lanes_decided && cs->rt) {
 		bypass++;
@@ -442,7 +442,7 @@ void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
 		cs->connect_credit += wish;
 		cs->is_connect_due = cs->connect_credit > rt_connect_threshold();
 		if (cs->is_connect_due)
-			rt_watch();
+			rt_intercept_ref();
 	}
 	pthread_mutex_unlock(&session.lock);
 }
@@ -450,7 +450,7 @@ void comm_state_add_credit(struct comm_state *cs, uint32_t wish)
 static void end_wanting(struct comm_state *cs)
 {
 	if (cs->is_connect_due)
-		rt_unwatch();
+		rt_intercept_unref();
 	cs->is_connect_due = false;
 }
 

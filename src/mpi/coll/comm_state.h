@@ -52,7 +52,7 @@ bool comm_state_connect(struct comm_state *cs);
 /* The same for the lanes of persistent requests, on a communicator that rt serves. */
 bool comm_state_connect_lanes(struct comm_state *cs);
 /* For what rt asks all ranks. Valid as long as cs. */
-struct rt_oob comm_state_oob(struct comm_state *cs);
+struct node_oob comm_state_oob(struct comm_state *cs);
 /* Smallest of all ranks' values: collective over the communicator. Returns: 0 or -errno. */
 int comm_state_agree(struct comm_state *cs, int64_t mine, int64_t *out);
 /* The host MPI makes progress on all its messages. */

@@ -244,7 +244,7 @@ void *front_resolve(uint64_t slot, const void *caller)
 	/* Outside the lock: this calls MPI. */
 	if (is_served && exported[slot / 2].is_taken)
 		session_start();
-	return rt_is_watched() ? way.pending : way.plain;
+	return rt_is_intercepting() ? way.pending : way.plain;
 }
 
 /* ---- for narrow.c ------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ X86_64_FUNCTION = """
 .Lhere_{slot}:
 	.cfi_startproc
 	endbr64
-	cmpl	$0, rt_watched(%rip)
+	cmpl	$0, rt_intercept_refs(%rip)
 	jne	1f
 	jmp	*front_slots+8*{slot}(%rip)
 1:	jmp	*front_slots+8*{pending}(%rip)
@@ -87,8 +87,8 @@ AARCH64_FUNCTION = """
 .Lhere_{slot}:
 	.cfi_startproc
 	hint	#34
-	adrp	x16, rt_watched
-	ldr	w16, [x16, :lo12:rt_watched]
+	adrp	x16, rt_intercept_refs
+	ldr	w16, [x16, :lo12:rt_intercept_refs]
 	cbnz	w16, 1f
 	adrp	x16, front_slots+8*{slot}
 	add	x16, x16, :lo12:front_slots+8*{slot}
@@ -218,7 +218,7 @@ def write(functions, head):
             ("__x86_64__", X86_64_ENTRY + X86_64_PROTECT, X86_64_FUNCTION, X86_64_CHOICE),
             ("__aarch64__", AARCH64_ENTRY + AARCH64_PROTECT, AARCH64_FUNCTION, AARCH64_CHOICE)):
         out.append(f"#ifdef {macro}\n\t.text")
-        out += [f"\t.hidden {name}" for name in ("front_resolve", "front_slots", "rt_watched",
+        out += [f"\t.hidden {name}" for name in ("front_resolve", "front_slots", "rt_intercept_refs",
                                                  "front_choose")]
         out.append(fixed)
         out += [function.format(name=name, slot=slot, pending=slot + len(names))

@@ -146,7 +146,7 @@ static void unmake(struct request *r)
 bool request_init(const struct coll_args *args, void *request, int *rc)
 {
 	struct request *r, spare;
-	struct rt_oob oob;
+	struct node_oob oob;
 	int lane, err;
 
 	*rc = 0;
@@ -157,7 +157,7 @@ bool request_init(const struct coll_args *args, void *request, int *rc)
 	}
 	oob = comm_state_oob(r->op.cs);
 	err = make(r);
-	if (rt_lane_take(r->op.cs->lanes, &oob, !err, &lane) || lane < 0) {
+	if (rt_lane_allocate(r->op.cs->lanes, &oob, !err, &lane) || lane < 0) {
 		unmake(r);
 		coll_count_decision(args->kind, false);
 		return false;

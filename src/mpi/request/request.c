@@ -218,10 +218,10 @@ static void discard(struct request *r)
 static void note_failed(int more)
 {
 	if (more > 0)
-		rt_watch();
+		rt_intercept_ref();
 	atomic_fetch_add_explicit(&request_failed, (uint32_t)more, memory_order_relaxed);
 	if (more < 0)
-		rt_unwatch();
+		rt_intercept_unref();
 }
 
 static void note_end(struct request *r)

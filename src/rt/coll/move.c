@@ -188,18 +188,18 @@ void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll
 			.copy_bytes = bytes,
 			.partner_copy_bytes = larger->count ? bytes / (uint64_t)larger->count : 0,
 		},
-		.may_leave = in_one_run && may_be_closed(&s->send) && may_be_closed(&s->recv),
+		.may_detach = in_one_run && may_be_closed(&s->send) && may_be_closed(&s->recv),
 	};
 }
 
 int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct region_desc *send,
 	       struct region_desc *recv)
 {
-	if (!end->may_leave)
+	if (!end->may_detach)
 		return exec_wait(r);
 	end->leave.descs[0] = send;
 	end->leave.descs[1] = recv;
-	return leave_or_wait(c, r, &end->leave, &end->left);
+	return detach_or_wait(c, r, &end->leave, &end->left);
 }
 
 /* ---- a run ------------------------------------------------------------------------------- */
@@ -265,7 +265,7 @@ static int own_part(const struct coll_call *call, int rank)
 	       coll_pattern(call->kind) != COLL_ALLTOALL && call->recv.count ? rank : -1;
 }
 
-bool call_is_own_right(const struct coll_call *call, int rank)
+bool call_own_part_fits(const struct coll_call *call, int rank)
 {
 	const struct coll_side *send = &call->send, *recv = &call->recv;
 
@@ -368,7 +368,7 @@ static int move_collective(struct rt_comm *c, const struct coll_call *call)
 	struct ending end;
 	struct sides s;
 
-	if (call_is_own_right(call, rank))
+	if (call_own_part_fits(call, rank))
 		ret = begin_sides(c, call, &s, piece);
 	else
 		s = (struct sides){ .send = { .of = &call->send }, .recv = { .of = &call->recv } };

@@ -129,12 +129,12 @@ static uint64_t cost_bytes(const struct coll_call *call, uint64_t bytes)
 
 /* What is done in place cannot be done again by another when the worker process is killed in the
  * middle (doc/adr/0020). */
-static enum leave_movers movers_of(const struct coll_call *call)
+static enum detach_movers movers_of(const struct coll_call *call)
 {
 	bool for_ranks = call->reduce.op == GOAL_NOP ||
 			 (call->in_place && coll_pattern(call->kind) != COLL_REDUCE_SCATTER);
 
-	return for_ranks ? LEAVE_TO_RANKS : LEAVE_TO_PROCESS;
+	return for_ranks ? DETACH_TO_RANKS : DETACH_TO_WORKER;
 }
 
 int reduce_collective(struct rt_comm *c, const struct coll_call *call)

@@ -43,10 +43,10 @@ int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
 /* Of a collective. parts: of reductions in two levels, memory for what is a domain's. */
 struct sides { struct side send, recv, parts; };
 
-/* How a call may end: `left` and then *out_left, when nothing has to be done after it. */
+/* How a call may end: `left` and then *out_detached, when nothing has to be done after it. */
 struct ending {
 	struct leave leave;
-	bool may_leave, left;
+	bool may_detach, left;
 };
 /* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
  * open, may it be left: where all of a buffer is the collective's, and takes part as it is. */
@@ -62,7 +62,7 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call);
 void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_reduce *out);
 
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
-bool call_is_own_right(const struct coll_call *call, int rank);
+bool call_own_part_fits(const struct coll_call *call, int rank);
 
 /* exec_begin(), when so many are in flight that the oldest has to end first, too. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);

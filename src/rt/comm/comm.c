@@ -94,12 +94,12 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 			: -ENOMEM;
 }
 
-static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out)
+static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
 	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather,
 				 oob->allreduce_min };
 	struct node_group *g = NULL;
-	uint64_t begin_ns = trace_span_begin();
+	uint64_t begin_ns = trace_activity_begin();
 	struct policy_options options;
 	struct rt_comm *c;
 	int64_t all_ok;
@@ -116,7 +116,7 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 		c->group = g;
 		c->progress = oob->progress;
 		c->progress_ctx = oob->ctx;
-		if (exec_create(g, workers_progress, c, &c->exec) ||
+		if (exec_create(g, waiter_progress, c, &c->exec) ||
 		    create_mailbox(c, oob->size, lanes) || set_domains(c)) {
 			c->group = NULL;
 			rt_comm_destroy(c);
@@ -136,16 +136,16 @@ static int create(const struct rt_oob *oob, uint32_t lanes, struct rt_comm **out
 	options = rt_policy_options();
 	c->takes_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
-	ret = workers_comm_created(c, oob);
-	movers_comm_created(c);
-	trace_span("a group of ranks is made", begin_ns, 0);
+	ret = worker_setup_comm(c, oob);
+	offload_open(c);
+	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return ret;
 }
 
-int rt_comm_create(const struct rt_oob *oob, struct rt_comm **out) { return create(oob, 0, out); }
+int rt_comm_create(const struct node_oob *oob, struct rt_comm **out) { return create(oob, 0, out); }
 
-int rt_comm_create_lanes(const struct rt_oob *oob, struct rt_comm **out)
+int rt_comm_create_lanes(const struct node_oob *oob, struct rt_comm **out)
 {
 	return create(oob, MAILBOX_LANES_MAX, out);
 }
@@ -162,7 +162,7 @@ void rt_comm_destroy(struct rt_comm *c)
 	pending_complete_comm(c);
 	requests_comm_destroyed(c);
 	request_choice_fini(c);
-	workers_comm_destroyed(c);
+	worker_setup_comm_destroyed(c);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(c->scratch); i++)
 		if (c->scratch[i].bytes)
 			region_extent_put(&c->scratch[i]);

@@ -134,7 +134,7 @@ void rt_announce(bool prefer_pmix, const char *library_version)
 		node_announce(prefer_pmix);
 }
 
-bool rt_are_all_here(const int *world_ranks, int n)
+bool rt_are_all_present(const int *world_ranks, int n)
 {
 	int absent = node_first_absent(world_ranks, n);
 
@@ -187,7 +187,7 @@ void rt_stop(void)
 	switch_off();
 	request_memory_fini();
 	guard_fini();
-	workers_count();
+	worker_setup_count();
 	worker_detach();
 	base_counters_report();
 	region_fini();

@@ -51,7 +51,7 @@ static void start(const struct rt_comm *c, struct worker_ticket *out)
 
 	*out = (struct worker_ticket){ 0 };
 	node_cpus(c->group, &ranks_cpus);
-	spare = engine_spare_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
+	spare = engine_unused_cpus(&ranks_cpus, node_size(c->group), &setup.cpus);
 	setup.threads = spare < WORKERS_BY_SPARE_MAX ? spare : WORKERS_BY_SPARE_MAX;
 	if (base_opt.engine_workers >= 0)
 		setup.threads = (int)base_opt.engine_workers;
@@ -87,7 +87,7 @@ static bool choose(const struct offer *all, int size, struct worker_ticket *out)
 }
 
 /* Collective. 0 with *out, which is zero when there is none; or -errno. */
-static int agree_on_one(struct rt_comm *c, const struct rt_oob *oob, struct offer *all,
+static int agree_on_one(struct rt_comm *c, const struct node_oob *oob, struct offer *all,
 			struct worker_ticket *out)
 {
 	struct offer mine = { .may = may_use_process() };
@@ -131,7 +131,7 @@ static struct result attach(const struct rt_comm *c, const struct worker_ticket 
 	return r;
 }
 
-int workers_comm_created(struct rt_comm *c, const struct rt_oob *oob)
+int worker_setup_comm(struct rt_comm *c, const struct node_oob *oob)
 {
 	struct offer *all = base_fault("offers") ? NULL : calloc((size_t)oob->size, sizeof *all);
 	struct result mine = { 0 }, *results = calloc((size_t)oob->size, sizeof *results);
@@ -163,7 +163,7 @@ out:
 	return ret;
 }
 
-void workers_comm_destroyed(struct rt_comm *c)
+void worker_setup_comm_destroyed(struct rt_comm *c)
 {
 	if (c->worker_group)
 		worker_group_close(c->worker_group);
@@ -171,7 +171,7 @@ void workers_comm_destroyed(struct rt_comm *c)
 
 /* ---- while it works ---------------------------------------------------------------------- */
 
-bool workers_serve(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
+bool worker_setup_serves(const struct rt_comm *c) { return c->worker_group && worker_is_alive(); }
 
 static void take_back(void *arg, uint64_t name, bool is_intent)
 {
@@ -180,23 +180,23 @@ static void take_back(void *arg, uint64_t name, bool is_intent)
 	exec_take_back(c->exec, name, is_intent);
 }
 
-void workers_look(struct rt_comm *c)
+void worker_setup_check(struct rt_comm *c)
 {
 	if (c->worker_group)
 		worker_check(c->worker_group, take_back, c);
 }
 
-void workers_progress(void *arg)
+void waiter_progress(void *arg)
 {
 	struct rt_comm *c = arg;
 
-	workers_look(c);
+	worker_setup_check(c);
 	rt_requests_progress();
 	if (c->progress)
 		c->progress(c->progress_ctx);
 }
 
-void workers_count(void)
+void worker_setup_count(void)
 {
 	uint64_t bytes = worker_bytes();
 

@@ -47,7 +47,7 @@ static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint
 
 /* One buffer of which a part is sent and others come: where the two meet in a page, it is not to be
  * read either. */
-static void join_meeting(struct hulls *hulls)
+static void merge_shared_pages(struct hulls *hulls)
 {
 	struct hull *r = &hulls->of[0], *w = &hulls->of[1];
 
@@ -65,7 +65,7 @@ static void join_meeting(struct hulls *hulls)
 }
 
 /* Bytes that no guard covers must be in place. */
-static bool is_rest_there(struct exec_run *r, const struct hull *h)
+static bool is_rest_in_place(struct exec_run *r, const struct hull *h)
 {
 	return (h->need_lo >= h->guard_lo || exec_is_there(r, h->need_lo, h->guard_lo)) &&
 	       (h->need_hi <= h->guard_hi || exec_is_there(r, h->guard_hi, h->need_hi));
@@ -116,7 +116,7 @@ static int own_tid(void)
 }
 
 /* They are released when the operation is retired. */
-static void take_descs(struct pending *p, const struct leave *l)
+static void move_descs(struct pending *p, const struct leave *l)
 {
 	for (int i = 0; i < 2; i++) {
 		if (!l->descs[i])
@@ -137,11 +137,11 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	int ret;
 
 	exec_each_range(r, add_range, &hulls);
-	join_meeting(&hulls);
+	merge_shared_pages(&hulls);
 	for (int i = 0; i < PENDING_RANGES; i++) {
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
-		while (!is_rest_there(r, &hulls.of[i])) {
+		while (!is_rest_in_place(r, &hulls.of[i])) {
 			ret = exec_settle(r, EXEC_COPY_ALL, c->thread_multiple, 0);
 			if (ret != EXEC_MAY_LEAVE)
 				return ret < 0 ? ret : 0;
@@ -152,7 +152,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	/* from arming to leaving no handler of the program may run: it would wait for this thread
 	 */
 	sud_enter();
-	p = pending_get();
+	p = pending_alloc();
 	ret = -ENOSPC;
 	if (p) {
 		p->run = r;
@@ -160,7 +160,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 		p->site = site;
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
-		p->left_ns = os_now_ns();
+		p->detached_ns = os_now_ns();
 		p->copy_ns = exec_is_matched(r) ? copy_ns(l->copy_bytes) : 0;
 		atomic_store_explicit(&p->refs, 1,
 				      memory_order_relaxed); /* until it is all set up */
@@ -170,7 +170,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	if (ret) {
 		if (p) {
 			exec_stay(r);
-			pending_put_back(p);
+			pending_free(p);
 		}
 		sud_exit();
 		trace_early_reason("its memory could not be guarded");
@@ -178,12 +178,12 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 			 strerror(-ret));
 		return 0;
 	}
-	take_descs(p, l);
+	move_descs(p, l);
 	pending_link(p);
 	/* nobody retires it before the channel has it: a reference */
 	if (progress == PROGRESS_FEED)
-		movers_feed(r, p);
-	pending_unhold(p);
+		offload_feed(r, p);
+	pending_unref(p);
 	sud_exit();
 	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was
 		     left */
@@ -203,22 +203,22 @@ static void explain(const struct leave *l, const struct policy_detach_choice *ch
 }
 
 /* Who would do what takes so long? */
-static void look_for_movers(struct rt_comm *c, const struct leave *l, struct policy_detach_facts *f,
+static void add_movers(struct rt_comm *c, const struct leave *l, struct policy_detach_facts *f,
 			    struct progress_facts *p)
 {
 	*p = (struct progress_facts){ .asker = PROGRESS_DETACHER,
 				      .work_ns = f->copy_ns,
 				      .has_waiters = f->waited_ns };
-	movers_look(c, l->movers, p);
+	offload_facts(c, l->movers, p);
 	f->has_process = p->has_process;
 	f->has_mover = progress_has_mover(progress_decide(p).action);
 	p->is_forced = f->mode == BASE_EARLY_ON;
 }
 
 /* Only when they have come it is known that what some ranks bring is where they get the result. */
-static bool is_left_to_ranks(struct exec_run *r, const struct leave *l)
+static bool is_for_ranks_only(struct exec_run *r, const struct leave *l)
 {
-	return l->movers == LEAVE_TO_PROCESS && exec_is_matched(r) && !exec_work_bytes(r) &&
+	return l->movers == DETACH_TO_WORKER && exec_is_matched(r) && !exec_work_bytes(r) &&
 	       !exec_is_taken_up(r);
 }
 
@@ -234,7 +234,7 @@ static bool is_guard_ready(struct policy_detach_facts *f, struct policy_detach_c
 	return f->guard_is_ready;
 }
 
-int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_left)
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_detached)
 {
 	struct policy_detach_facts f = { .mode = base_opt.rt_early,
 					.wait_us = base_opt.rt_early_wait_us,
@@ -247,7 +247,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	struct policy_site *site;
 	int ret;
 
-	*out_left = false;
+	*out_detached = false;
 	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes) {
 		trace_early_reason(f.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
 						       "shorter than SLUICE_EARLY_MIN");
@@ -258,7 +258,7 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 	f.copy_ns = copy_ns(l->copy_bytes);
 	f.partner_copy_ns = copy_ns(l->partner_copy_bytes);
 	f.waited_ns = exec_waited_for_ns(r);
-	look_for_movers(c, l, &f, &movers);
+	add_movers(c, l, &f, &movers);
 	f.site_may_try = f.mode == BASE_EARLY_ON || policy_site_may_try(site);
 	policy_detach(&f, &choice);
 	trace_early_reason(choice.reason);
@@ -278,16 +278,16 @@ int leave_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, 
 						    : EXEC_COPY_OWN,
 			  c->thread_multiple, choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON &&
-	    is_left_to_ranks(r, l)) {
+	    is_for_ranks_only(r, l)) {
 		trace_early_reason("the worker process cannot do what a rank gets in place");
 	} else if (ret == EXEC_MAY_LEAVE &&
 		   (choice.how == DETACH_NOW || is_guard_ready(&f, &choice))) {
 		/* it may begin while this rank closes its memory */
-		progress = movers_tell(c, r, &movers);
+		progress = offload_announce(c, r, &movers);
 		ret = leave(c, r, l, site, progress);
 		if (ret > 0) {
 			trace_mark_early();
-			*out_left = true;
+			*out_detached = true;
 			return 0;
 		}
 	}

@@ -19,7 +19,7 @@
 
 #include "rt/private.h"
 
-_Atomic uint32_t rt_watched, rt_pending;
+_Atomic uint32_t rt_intercept_refs, rt_pending;
 
 static struct pending pool[PENDING_MAX];
 static struct pending *first, **last = &first; /* linked, oldest first */
@@ -49,7 +49,7 @@ void pending_unlock(void)
 	sud_exit();
 }
 
-struct pending *pending_get(void)
+struct pending *pending_alloc(void)
 {
 	struct pending *p = NULL;
 
@@ -65,7 +65,7 @@ struct pending *pending_get(void)
 	return p;
 }
 
-void pending_put_back(struct pending *p)
+void pending_free(struct pending *p)
 {
 	pending_lock();
 	p->in_use = false;
@@ -77,7 +77,7 @@ void pending_link(struct pending *p)
 	pending_lock();
 	*last = p;
 	last = &p->next;
-	watch_more(&rt_pending);
+	intercept_count_up(&rt_pending);
 	pending_unlock();
 }
 
@@ -90,10 +90,10 @@ static void unlink_locked(struct pending *p)
 	*at = p->next;
 	if (last == &p->next)
 		last = at;
-	watch_less(&rt_pending);
+	intercept_count_down(&rt_pending);
 }
 
-void pending_unhold(struct pending *p)
+void pending_unref(struct pending *p)
 {
 	atomic_fetch_sub_explicit(&p->refs, 1, memory_order_release); /* partner: retire */
 }
@@ -127,12 +127,12 @@ static void learn(struct pending *p, uint64_t now)
 	else
 		base_count(p->is_called ? BASE_CTR_EARLY_CALLED : BASE_CTR_EARLY_TOUCHED, 1);
 	policy_site_learn(p->site,
-		   policy_gain_ns((touched ? touched : now) - p->left_ns, waited, p->copy_ns),
+		   policy_gain_ns((touched ? touched : now) - p->detached_ns, waited, p->copy_ns),
 		   COST_NS * (1 + touches));
-	trace_detached(p->trace, p->left_ns, touched, waited, touches, p->is_called);
+	trace_detached(p->trace, p->detached_ns, touched, waited, touches, p->is_called);
 	base_log(BASE_LOG_DEBUG, "rt",
 		 "%s: returned early, wanted after %.1f us (%u touches), then waited %.1f us",
-		 exec_name(p->run), touched ? (double)(touched - p->left_ns) / 1e3 : -1.0, touches,
+		 exec_name(p->run), touched ? (double)(touched - p->detached_ns) / 1e3 : -1.0, touches,
 		 (double)waited / 1e3);
 }
 
@@ -142,7 +142,7 @@ static void learn(struct pending *p, uint64_t now)
  */
 static bool retire_locked(struct pending *p)
 {
-	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: pending_unhold */
+	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: pending_unref */
 		return false;
 	if (!exec_is_over(p->run) || exec_is_in_channel(p->run))
 		return false;
@@ -150,11 +150,11 @@ static bool retire_locked(struct pending *p)
 	unlink_locked(p);
 	pending_unlock();
 	learn(p, os_now_ns());
-	workers_count();
+	worker_setup_count();
 	for (int i = 0; i < 2; i++)
 		region_release(&p->descs[i]);
 	exec_end(p->run);
-	pending_put_back(p);
+	pending_free(p);
 	return true;
 }
 
@@ -171,7 +171,7 @@ static bool retire_locked(struct pending *p)
  */
 static _Atomic uint32_t stand_in;
 
-static bool stand_in_begin(void)
+static bool stand_in_try(void)
 {
 	if (atomic_exchange_explicit(&stand_in, 1,
 				     memory_order_seq_cst)) /* partner: rt_host_begin */
@@ -192,7 +192,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 		return;
 	if (guard_fault_tid() != p->owner_tid && os_now_ns() - w->since_ns < STRANGER_WAITS_NS)
 		return;
-	if (!stand_in_begin())
+	if (!stand_in_try())
 		return;
 	exec_let_progress(p->run, w);
 	atomic_store_explicit(&stand_in, 0, memory_order_release);
@@ -222,7 +222,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			continue;
 		if (!ret) {
 			exec_rescue(p->run);
-			workers_look(p->comm);
+			worker_setup_check(p->comm);
 			if (!in_call && guard_wait_interrupted())
 				break;
 			let_progress(p, &w, in_call);
@@ -316,7 +316,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		exec_restart_channel(p->run);
 	atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
 	trace_touch(p->trace, now, addr, start, guard_fault_tid(), write);
-	pending_unhold(p);
+	pending_unref(p);
 }
 
 /*
@@ -324,7 +324,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
  * and the program never notices. What others have claimed is waited for a little; not by the thread
  * that leaves, which finds that there is nothing to post.
  */
-void pending_drained(void *arg)
+void pending_channel_idle(void *arg)
 {
 	struct pending *p = arg;
 	bool may_wait = syscall(SYS_gettid) != p->owner_tid;
@@ -376,7 +376,7 @@ static void finish_all(bool (*wanted)(const struct pending *, const void *), con
 		note_wanted(p, true, now);
 		more = finish(p, in_call);
 		atomic_fetch_add_explicit(&p->waited_ns, os_now_ns() - now, memory_order_relaxed);
-		pending_unhold(p);
+		pending_unref(p);
 	}
 }
 
@@ -399,7 +399,7 @@ static void on_tidy(void)
 	if (!p)
 		return;
 	release_all(p);
-	pending_unhold(p);
+	pending_unref(p);
 }
 
 static const struct guard_ops callbacks = { on_hold, on_touched, on_complete_all, on_tidy };
@@ -422,7 +422,7 @@ void pending_rescue_all(void)
 	pending_unlock();
 	while (count--) {
 		exec_rescue(held[count]->run);
-		pending_unhold(held[count]);
+		pending_unref(held[count]);
 	}
 }
 
@@ -502,7 +502,7 @@ static bool is_of_comm(const struct pending *p, const void *arg) { return p->com
 
 static bool is_of_run(const struct pending *p, const void *arg) { return p->run == arg; }
 
-struct pending *pending_hold_run(struct exec_run *r) { return find(is_of_run, r); }
+struct pending *pending_ref_run(struct exec_run *r) { return find(is_of_run, r); }
 
 bool pending_retire_run(struct exec_run *r)
 {
@@ -535,7 +535,7 @@ void pending_complete_run(struct exec_run *r) { complete_for_good(is_of_run, r, 
 void host_call_begin(void)
 {
 	atomic_fetch_add_explicit(&host_calls, 1,
-				  memory_order_seq_cst); /* partner: stand_in_begin */
+				  memory_order_seq_cst); /* partner: stand_in_try */
 	while (base_unlikely(atomic_load_explicit(&stand_in, memory_order_seq_cst)))
 		sched_yield();
 }
@@ -576,7 +576,7 @@ static void after_fork_child(void)
 	memset(pool, 0, sizeof pool); /* nothing was pending */
 	first = NULL;
 	last = &first;
-	atomic_store_explicit(&rt_watched, 0, memory_order_relaxed);
+	atomic_store_explicit(&rt_intercept_refs, 0, memory_order_relaxed);
 	atomic_store_explicit(&rt_pending, 0, memory_order_relaxed);
 	atomic_store_explicit(&spin, 0, memory_order_relaxed);
 	engine_after_fork_child();

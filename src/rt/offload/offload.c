@@ -51,8 +51,8 @@ static void open_channel_locked(const struct rt_comm *c)
 	int count, node, index, ret;
 
 	node_cpus(c->group, &ranks_cpus);
-	count = engine_spare_cpus(&ranks_cpus, node_size(c->group), &spare);
-	engine_thread_started = attendant_own_thread;
+	count = engine_unused_cpus(&ranks_cpus, node_size(c->group), &spare);
+	engine_thread_started = progress_thread_own;
 	/* all ranks share the spare CPUs: each has its part of them as workers */
 	engine_set_cpus(
 		&spare,
@@ -76,14 +76,14 @@ static void open_channel_locked(const struct rt_comm *c)
 	mover.has_cpu = !(caps.flags & ENGINE_USES_CPU) || count > 0;
 	atomic_store_explicit(&mover.chan, chan, memory_order_release); /* partner: channel() */
 	base_log(BASE_LOG_INFO, "rt", "copy engine %s, %d spare CPUs", engine->name, count);
-	attendant_start();
+	progress_thread_start();
 }
 
 /* Opened when the first communicator that can use it is made; by whichever rank's group is first.
  * Where the worker process does the same there is none, until that is dead. */
-void movers_comm_created(struct rt_comm *c)
+void offload_open(struct rt_comm *c)
 {
-	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || workers_serve(c))
+	if (base_opt.rt_early == BASE_EARLY_OFF || pending_init() || worker_setup_serves(c))
 		return;
 	pthread_mutex_lock(&mover.lock);
 	if (!mover.tried)
@@ -99,19 +99,19 @@ static struct engine_chan *channel(void)
 
 /* ---- telling them ------------------------------------------------------------------------ */
 
-void movers_look(struct rt_comm *c, enum leave_movers to, struct progress_facts *f)
+void offload_facts(struct rt_comm *c, enum detach_movers to, struct progress_facts *f)
 {
-	if (to != LEAVE_TO_RANKS && workers_serve(c)) {
+	if (to != DETACH_TO_RANKS && worker_setup_serves(c)) {
 		worker_facts(f);
 		return;
 	}
-	if (base_unlikely(c->worker_group && !workers_serve(c)))
-		movers_comm_created(c);
-	f->has_channel = to == LEAVE_TO_ANY && channel();
+	if (base_unlikely(c->worker_group && !worker_setup_serves(c)))
+		offload_open(c);
+	f->has_channel = to == DETACH_TO_ANY && channel();
 	f->has_cpu = f->has_channel && mover.has_cpu;
 }
 
-enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r,
+enum progress_action offload_announce(struct rt_comm *c, const struct exec_run *r,
 				 struct progress_facts *f)
 {
 	enum progress_action action;
@@ -123,7 +123,7 @@ enum progress_action movers_tell(struct rt_comm *c, const struct exec_run *r,
 	return action;
 }
 
-void movers_feed(struct exec_run *r, struct pending *p)
+void offload_feed(struct exec_run *r, struct pending *p)
 {
-	exec_start_channel(r, channel(), mover.depth, pending_drained, p);
+	exec_start_channel(r, channel(), mover.depth, pending_channel_idle, p);
 }

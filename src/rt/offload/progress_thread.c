@@ -18,11 +18,11 @@ static void attend(void *arg)
 	(void)arg;
 	while (!node_wait_process_wake(&seen)) {
 		pending_rescue_all();
-		requests_attend();
+		requests_publish_queued();
 	}
 }
 
-void attendant_own_thread(void)
+void progress_thread_own(void)
 {
 	sud_own_thread();
 	region_own_thread();
@@ -33,7 +33,7 @@ static void start_once(void)
 	struct engine_thread thread;
 	int ret;
 
-	engine_thread_started = attendant_own_thread;
+	engine_thread_started = progress_thread_own;
 	ret = engine_thread_create("sluice-attend", NULL, attend, NULL, &thread);
 
 	if (ret)
@@ -45,7 +45,7 @@ static void start_once(void)
 		pthread_detach(thread.handle);
 }
 
-void attendant_start(void)
+void progress_thread_start(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -65,7 +65,7 @@ static void set_used(struct lanes *l, int lane, bool is_used)
 	pthread_mutex_unlock(&l->lock);
 }
 
-int rt_lane_take(struct rt_comm *c, const struct rt_oob *oob, bool asks, int *out_lane)
+int rt_lane_allocate(struct rt_comm *c, const struct node_oob *oob, bool asks, int *out_lane)
 {
 	struct lanes_word mine = { 0 };
 	struct lanes *l = c->lanes;

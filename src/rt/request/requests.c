@@ -76,7 +76,7 @@ void *rt_request_next_done(int *out_result)
 	r->state = REQUEST_IDLE;
 	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
 				  memory_order_release); /* partner: leave_busy */
-	watch_less(&rt_requests);
+	intercept_count_down(&rt_requests);
 	return r->owner;
 }
 
@@ -197,8 +197,8 @@ static void announce(struct rt_comm *c, const struct rt_request *r)
 	if (r->is_small)
 		return;
 	f.has_waiters = exec_is_waited_for(r->run);
-	movers_look(c, LEAVE_TO_PROCESS, &f);
-	movers_tell(c, r->run, &f);
+	offload_facts(c, DETACH_TO_WORKER, &f);
+	offload_announce(c, r->run, &f);
 }
 
 static int begin_run(struct rt_request *r)
@@ -327,7 +327,7 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 static bool help_before_locked(struct rt_comm *c, bool is_called)
 {
 	struct exec_run *run = c->requests.queued.first ? c->requests.behind : NULL;
-	struct pending *p = run && rt_has_pending() ? pending_hold_run(run) : NULL;
+	struct pending *p = run && rt_has_pending() ? pending_ref_run(run) : NULL;
 	int ret, any = 0;
 
 	if (!p)
@@ -339,7 +339,7 @@ static bool help_before_locked(struct rt_comm *c, bool is_called)
 		any |= ret > 0;
 	} while (ret > 0 && is_called);
 	sud_exit();
-	pending_unhold(p);
+	pending_unref(p);
 	return any;
 }
 
@@ -379,7 +379,7 @@ static bool pass_all(enum exec_copy copy)
 
 bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
 
-void requests_attend(void) { pass_all(EXEC_COPY_NOTHING); }
+void requests_publish_queued(void) { pass_all(EXEC_COPY_NOTHING); }
 
 /* In flight, or, where the mailbox is full, the first that waits for others to read. */
 static struct requests_list *stuck_ones(struct rt_comm *c)
@@ -453,7 +453,7 @@ static void queue(struct rt_request *r)
 	else if (!c->requests.active.first && !c->requests.queued.first)
 		leave_busy(c);
 	else if (c->requests.queued.first)
-		attendant_start();
+		progress_thread_start();
 	pthread_mutex_unlock(&c->requests.lock);
 }
 
@@ -468,10 +468,10 @@ void rt_request_start(struct rt_request *r)
 	clear_way(&r->call->recv);
 	request_next_turn(r);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
-	watch_more(&rt_requests);
+	intercept_count_up(&rt_requests);
 	ret = r->is_small ? 0 : request_open(r);
 	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
-	if (!ret && !call_is_own_right(r->call, node_rank(c->group)))
+	if (!ret && !call_own_part_fits(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
 	if (!ret) {
 		queue(r);

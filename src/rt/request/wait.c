@@ -62,7 +62,7 @@ static void ask_others(bool is_stuck)
 				    .needs_peer = true,
 				    .is_stuck = is_stuck };
 
-	each(workers_look);
+	each(worker_setup_check);
 	if (progress_decide(&f).action == PROGRESS_WAKE_PEER)
 		call_next();
 }
