@@ -127,6 +127,7 @@ struct base_options {
 	uint64_t rt_early_min_bytes;    /* SLUICE_EARLY_MIN: shorter calls complete before they
 					   return */
 	int64_t rt_early_wait_us;       /* early_wait: for a late partner; -1 = by size */
+	bool rt_fault_progress;         /* SLUICE_FAULT_PROGRESS: host MPI in fault handlers */
 	int64_t guard_kind;             /* SLUICE_GUARD_KIND: enum base_guard_kind */
 	const char *engine;     /* SLUICE_ENGINE: "auto", "none" or a name of the registry */
 	int64_t engine_workers; /* SLUICE_WORKERS: threads of sw a process; -1 = by spare

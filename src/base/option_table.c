@@ -67,6 +67,9 @@ struct base_option base_option_table[] = {
 	     "can", TUNED),
 	BYTES("SLUICE_EARLY_MIN", rt_early_min_bytes, "512K", 0, INT64_MAX,
 	      "Calls that move fewer bytes per rank complete before they return", TUNED),
+	BOOL("SLUICE_FAULT_PROGRESS", rt_fault_progress, "on",
+	     "Whether a touch of guarded memory that waits long lets the host MPI progress, inside "
+	     "the fault handler; off: calls return early only when all partners have come", LOCAL),
 	BOOL("SLUICE_HIER", hier, "off",
 	     "Whether communicators over several nodes are served; on says that every rank of the "
 	     "job runs Sluice", SHARED),

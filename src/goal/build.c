@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From labels and requirements in any order to a block. */
+/* Compiles labels and requirements, given in any order, to a block. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ uint32_t goal_add(struct goal_build *b, const struct goal_op *op)
 	to->requires = to->next = to->next_count = to->inext = to->inext_count = 0;
 	if (goal_is_transfer(op))
 		to->segment = to->segment_count = 0;
-	/* receives are numbered as they are added, which senders can know */
+	/* receives are numbered in the order of their labels: senders can compute the number */
 	if (op->type == GOAL_RECV)
 		to->match = b->recv_count++;
 	return b->op_count++;
@@ -123,14 +123,14 @@ void goal_irequires(struct goal_build *b, uint32_t op, uint32_t before)
 /* ---- compiling --------------------------------------------------------------------------- */
 
 /*
- * Where the block will be is work space until then: three words an operation fit into its record,
- * and a word a requirement into the adjacency. In the builder's records next becomes an operation's
- * place in the block, inext its level (the longest way to it), next_count the requirements not yet
- * seen.
+ * The memory of the block serves as work space until the block is written: three words an operation
+ * fit into its record, a word a requirement into the adjacency. In the builder's records `next`
+ * becomes an operation's index in the block, `inext` its level (the longest path to it),
+ * `next_count` the requirements that are not counted yet.
  */
 struct work {
-	uint32_t *starts; /* [ops + 1]: where an operation's successors begin */
-	uint32_t *queue;  /* [ops]; later how many operations are on each level */
+	uint32_t *starts; /* [ops + 1]: first successor of each operation */
+	uint32_t *queue;  /* [ops]; later the number of operations on each level */
 	uint32_t *after;  /* [edges]: successors */
 };
 
@@ -154,12 +154,12 @@ static void list_successors(const struct goal_build *b, struct work *w)
 	sum_up(w->starts, b->op_count + 1);
 	for (uint32_t e = 0; e < b->edge_count; e++)
 		w->after[w->starts[b->edges[e].before]++] = b->edges[e].after;
-	/* each start is now the next one's: shift them back */
+	/* the loop above has advanced each start to the next one's */
 	memmove(w->starts + 1, w->starts, (size_t)b->op_count * sizeof *w->starts);
 	w->starts[0] = 0;
 }
 
-/* Levels, by letting operations end as soon as they can. */
+/* Computes levels in topological order. */
 static int find_levels(struct goal_build *b, struct work *w)
 {
 	uint32_t head = 0, tail = 0;
@@ -185,7 +185,7 @@ static int find_levels(struct goal_build *b, struct work *w)
 	return tail == b->op_count ? 0 : -ELOOP;
 }
 
-/* Level by level, on each in the order of labels. Returns how many are on the first. */
+/* Orders operations by level, then by label. Returns: the number on the first level. */
 static uint32_t give_places(struct goal_build *b, struct work *w)
 {
 	uint32_t *levels = w->queue, ready;
@@ -231,7 +231,7 @@ static void sift(uint32_t *v, uint32_t at, uint32_t n)
 	}
 }
 
-/* Ascending. Lists are short or in order already, nearly always. */
+/* Insertion sort: nearly all lists are short or sorted already. */
 static void sort(uint32_t *v, uint32_t n)
 {
 	uint32_t sorted = 1;
@@ -265,7 +265,7 @@ static void fill_adjacency(const struct goal_build *b, struct goal_block *out)
 		ops[i].next = at;
 	for (uint32_t i = 0; i < out->op_count; at += ops[i++].inext_count)
 		ops[i].inext = at;
-	/* next and inext run to the ends of their lists, and back again */
+	/* next and inext advance to the ends of their lists, then go back */
 	for (uint32_t e = 0; e < b->edge_count; e++) {
 		struct goal_op *from = &ops[b->ops[b->edges[e].before].next];
 		uint32_t *to = b->edges[e].immediate ? &from->inext : &from->next;
@@ -288,7 +288,7 @@ static void name_user(struct goal_block *out, uint32_t mem)
 		out->user_count = mem;
 }
 
-/* Lists stand in the order of their operations. */
+/* Lists of pieces are in the order of their operations. */
 static void fill_segments(const struct goal_build *b, struct goal_block *out)
 {
 	struct goal_segment *to = (struct goal_segment *)(uintptr_t)goal_segments(out);

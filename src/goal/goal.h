@@ -36,8 +36,8 @@
 #define GOAL_RANKS_MAX 0x7fffffffu
 
 /*
- * id, keyword in text, operands, one sentence. Operands: dst is (mem, off), a is (src_mem,
- * src_off), b is (src2_mem, src2_off) of struct goal_op; a send's memory is (mem, off).
+ * id, keyword of the text form, operands, one sentence. Operands: dst is (mem, off), a is (src_mem,
+ * src_off), b is (src2_mem, src2_off) of struct goal_op; the memory of a send is (mem, off).
  */
 #define GOAL_OPS(X)                                                                            \
 	X(NOP, "nop", "", "nothing; ends at once")                                             \
@@ -70,7 +70,7 @@ enum goal_type {
 	GOAL_TYPES
 };
 
-/* id, keyword in text, bytes of an element. What each computes: local.h. */
+/* id, keyword of the text form, bytes of an element. local.h defines the results. */
 #define GOAL_DTYPES(X)                                                                         \
 	X(I8, "i8", 1) X(I16, "i16", 2) X(I32, "i32", 4) X(I64, "i64", 8)                      \
 	X(U8, "u8", 1) X(U16, "u16", 2) X(U32, "u32", 4) X(U64, "u64", 8)                      \
@@ -86,9 +86,9 @@ enum goal_dtype {
 enum goal_space {
 	GOAL_SCRATCH = 0,
 	GOAL_USER = 1,         /* GOAL_USER + i is the i-th user buffer */
-	GOAL_NOWHERE = 0xffff, /* no memory named: text often says how much, not where */
+	GOAL_NOWHERE = 0xffff, /* no memory is named: texts often give a length without a place */
 };
-/* Options of an append: it lets in one only; it stands in the overflow list, behind the priority
+/* Options of an append: accepts one message; belongs to the overflow list, behind the priority
  * list. */
 #define GOAL_ONCE 1u
 #define GOAL_OVERFLOW 2u
@@ -96,9 +96,9 @@ enum goal_space {
 #define GOAL_HANDLERS_MAX 254u
 #define GOAL_USERS_MAX 64
 #define GOAL_SPACES_MAX (1 + GOAL_USERS_MAX)
-#define GOAL_MEMS 3 /* scratch and two user buffers: what exec/ serves */
+#define GOAL_MEMS 3 /* scratch and two user buffers */
 
-/* A piece of memory of a send's or receive's list. */
+/* A piece of the list of a send or receive. */
 struct goal_segment {
 	uint64_t off, bytes;
 	uint32_t mem;      /* a space, never GOAL_NOWHERE */
@@ -106,34 +106,34 @@ struct goal_segment {
 };
 
 /*
- * An operation: one cache line. Fields that its type does not use are 0. Which member of the unions
- * holds is told by the type: look at it before at peer or src_off.
+ * An operation: one cache line. Fields that its type does not use are 0. The type tells which
+ * member of a union is valid; check it before reading peer or src_off.
  */
 struct goal_op {
 	uint8_t type, dtype; /* dtype: arithmetic and bit operations */
-	uint16_t mem;        /* space of dst, or of what is sent; 0 when there is a list */
-	uint32_t requires;   /* operations that must end, or begin, first */
-	uint32_t next, next_count;   /* adjacency[next ..]: they require this one's end */
-	uint32_t inext, inext_count; /* adjacency[inext ..]: they require that this one has begun */
-	uint16_t cpu, nic; /* which CPU and NIC of the rank: a simulator's; any value */
+	uint16_t mem;        /* space of dst, or of the bytes to send; 0 when there is a list */
+	uint32_t requires;   /* number of operations that must end, or begin, before */
+	uint32_t next, next_count;   /* adjacency[next ..]: operations that require its end */
+	/* adjacency[inext ..]: operations that require its beginning */
+	uint32_t inext, inext_count;
+	uint16_t cpu, nic; /* CPU and NIC of the rank, for the simulator */
 	union {
 		struct {
 			uint16_t src_mem, src2_mem; /* local operations: spaces of a and b */
 		};
-		uint32_t segment_count; /* send, recv: pieces of the list; 0: (mem, off) */
+		uint32_t segment_count; /* send, recv: number of pieces; 0: memory is (mem, off) */
 		struct {
 			uint8_t options;     /* append: GOAL_ONCE, GOAL_OVERFLOW */
-			uint8_t handlers[3]; /* append: 1 + number, of header, payload, completion;
-						0: none */
+			/* append: 1 + counter of headers, payloads, completions; 0: none */
+			uint8_t handlers[3];
 		};
 	};
 	uint64_t off;
-	uint64_t bytes; /* of dst; of the whole list; CALC: nanoseconds; STAMP: 8 */
+	uint64_t bytes; /* length of dst or of the whole list; CALC: nanoseconds; STAMP: 8 */
 	union {
 		struct {
 			uint32_t peer, tag; /* send, recv: a rank of the group; recv: or GOAL_ANY */
-			/* recv: its number, as they were added. send: number of the peer's recv, a
-			 * hint */
+			/* recv: its number. send: number of the peer's recv, a hint */
 			uint32_t match;
 			uint32_t segment; /* segments[segment ..]: the list */
 		};
@@ -142,8 +142,8 @@ struct goal_op {
 		};
 		struct {
 			uint32_t one_sided[2]; /* peer, tag: as above; append: or GOAL_ANY */
-			/* 1 + counter that is increased when it is done; of an append by each that
-			 * it lets in. 1 + counter that is waited for, until it is `off`. 0: none */
+			/* 1 + counter that is incremented at completion, for an append at each
+			 * message. 1 + counter whose value `off` starts it. 0: none */
 			uint32_t counter, when;
 		};
 	};
@@ -154,9 +154,9 @@ struct goal_block {
 	uint64_t bytes;                 /* of the whole block */
 	uint32_t op_count, ready_count; /* ops [0, ready_count) require nothing */
 	uint32_t recv_count;
-	uint32_t adjacency_count; /* uint32_t op indices, right after the ops, padded to 8 bytes */
-	uint32_t segment_count;   /* struct goal_segment, right after that */
-	uint32_t user_count;      /* user buffers that are named are below it */
+	uint32_t adjacency_count; /* uint32_t op indices, behind the ops, padded to 8 bytes */
+	uint32_t segment_count;   /* struct goal_segment, behind the adjacency */
+	uint32_t user_count;      /* every user buffer that is named is below it */
 	uint64_t scratch_bytes;
 	uint64_t reserved[2]; /* 0 */
 };
@@ -189,9 +189,8 @@ static inline bool goal_is_arithmetic(const struct goal_op *op)
 {
 	return op->type >= GOAL_ADD && op->type <= GOAL_XOR;
 }
-/* Operations of a network card that answers by itself, in programs that are looked at and
- * simulated: their memory is GOAL_NOWHERE, so a block with one does not verify where it would have
- * to run. */
+/* Operations that a network card completes by itself, for programs that are checked and simulated.
+ * Their memory is GOAL_NOWHERE: a block with one does not verify where it would have to run. */
 static inline bool goal_is_one_sided(const struct goal_op *op)
 {
 	return op->type >= GOAL_PUT && op->type <= GOAL_TEST;
@@ -200,16 +199,16 @@ static inline bool goal_is_append(const struct goal_op *op)
 {
 	return op->type == GOAL_APPEND || op->type == GOAL_TAPPEND;
 }
-/* Does it wait for a counter? */
+/* Does the operation wait for a counter? */
 static inline bool goal_is_triggered(const struct goal_op *op)
 {
 	return op->type >= GOAL_TPUT && op->type <= GOAL_TEST;
 }
-/* Bytes of an element; 0 when there is no such type. */
+/* Returns: bytes of an element; 0 when there is no such type. */
 uint32_t goal_dtype_bytes(uint32_t dtype);
 bool goal_dtype_is_float(uint32_t dtype);
 
-/* Bytes of a block with so many operations, requirements and segments. */
+/* Returns: bytes of a block with these numbers of operations, requirements and segments. */
 static inline uint64_t goal_block_bytes(uint32_t ops, uint32_t requirements, uint32_t segments)
 {
 	return sizeof(struct goal_block) + (uint64_t)ops * sizeof(struct goal_op) +
@@ -221,10 +220,11 @@ static inline uint64_t goal_block_bytes(uint32_t ops, uint32_t requirements, uin
 
 struct goal_edge {
 	uint32_t before, after; /* labels */
-	bool immediate;         /* `after` needs the beginning of `before` only */
+	bool immediate;         /* `after` requires the beginning of `before` only */
 };
 
-/* A schedule while it is made. Memory of the caller, who may also let it grow between two calls. */
+/* A schedule under construction. Owner: the caller, who may enlarge the tables between two
+ * calls. */
 struct goal_build {
 	struct goal_op *ops;
 	struct goal_edge *edges;
@@ -232,16 +232,16 @@ struct goal_build {
 	uint32_t op_count, op_cap, edge_count, edge_cap, segment_count, segment_cap;
 	uint32_t recv_count;
 	uint64_t scratch_bytes;
-	int error; /* the first error, returned by goal_compile */
+	int error; /* first error; goal_compile() returns it */
 };
 
-/* Without lists; add b->segments and b->segment_cap for them. */
+/* Without lists of pieces; for these set b->segments and b->segment_cap. */
 void goal_build_init(struct goal_build *b, struct goal_op *ops, uint32_t op_cap,
 		     struct goal_edge *edges, uint32_t edge_cap);
 /*
- * Any operation, by its record; requires, next, inext and the list are set by later calls, and
- * match of a receive is its number. Returns the operation's label (they count up from 0), or
- * GOAL_NONE without room. What is wrong with the operation itself goal_verify() says.
+ * Adds an operation by its record. Later calls set requires, next, inext and the list; match of a
+ * receive is its number. goal_verify() checks the operation itself. Returns: its label, counted
+ * from 0; GOAL_NONE without room.
  */
 uint32_t goal_add(struct goal_build *b, const struct goal_op *op);
 uint32_t goal_send(struct goal_build *b, uint32_t peer, uint32_t tag, uint32_t match, uint16_t mem,
@@ -251,47 +251,46 @@ uint32_t goal_recv(struct goal_build *b, uint32_t peer, uint32_t tag, uint16_t m
 uint32_t goal_copy(struct goal_build *b, uint16_t mem, uint64_t off, uint16_t src_mem,
 		   uint64_t src_off, uint64_t bytes);
 /*
- * One more piece of the list of send or receive `label`, whose mem, off and bytes were 0 when it
- * was added. Lists are made one after the other.
+ * Adds a piece to the list of send or receive `label`, whose mem, off and bytes were 0 when it was
+ * added. The pieces of one list are added in a row.
  */
 void goal_segment(struct goal_build *b, uint32_t label, uint16_t mem, uint64_t off, uint64_t bytes);
-/* `op` starts when `before` has ended. */
+/* `op` starts after `before` has ended. */
 void goal_requires(struct goal_build *b, uint32_t op, uint32_t before);
-/* `op` starts when `before` has begun. */
+/* `op` starts after `before` has begun. */
 void goal_irequires(struct goal_build *b, uint32_t op, uint32_t before);
 /*
- * In time proportional to operations and requirements. out: 8-byte aligned. The build can be added
- * to and compiled again; until then b->ops[label].next is where the operation of that label stands
- * in the block. 0; -ENOSPC when `cap` or a table was too small; -ELOOP when requirements form a
- * cycle; -EINVAL for a label that there is not, or a list out of turn.
+ * Compiles in time proportional to operations and requirements. out: aligned to 8 bytes. The build
+ * can be extended and compiled again; until then b->ops[label].next is the index of that operation
+ * in the block. Returns: 0; -ENOSPC: `cap` or a table is too small; -ELOOP: requirements form a
+ * cycle; -EINVAL: no such label, or a list that was not added in a row.
  */
 int goal_compile(struct goal_build *b, struct goal_block *out, size_t cap);
 
 /* ---- verifying --------------------------------------------------------------------------- */
 
-/* What there is where a block is to run. */
+/* The resources of the place where a block is to run. */
 struct goal_limits {
 	uint32_t ranks;            /* at most GOAL_RANKS_MAX */
 	uint32_t mems;             /* spaces: scratch and mems - 1 user buffers */
 	const uint64_t
-		*mem_bytes; /* [mems]; UINT64_MAX where it is not known yet, see goal_extents() */
+		/* [mems]; UINT64_MAX where the size is not known yet, see goal_extents() */
+		*mem_bytes;
 	bool nowhere;              /* may sends and receives name no memory? */
 };
 
 /*
- * Is this a block that cannot make an interpreter leave its memory, loop or wait for itself? b: any
- * bytes. work: [bytes / sizeof(struct goal_op)]. Time proportional to the block. 0 or -EINVAL.
- *
- * Accepted blocks: every index is inside; operations, each released exactly as often as it
- * requires, all end; sums do not overflow; memory is inside its space; dst of a local operation is
- * one of its operands exactly, or touches none (as far as spaces tell: buffers of the program that
- * overlap each other give undefined contents, never an access outside of them). Operands may have
- * any alignment.
+ * Verifies that a block cannot make an interpreter leave its memory, loop, or wait for itself. b:
+ * any bytes. work: [bytes / sizeof(struct goal_op)]. Takes time proportional to the block. An
+ * accepted block has these properties: every index is inside; every operation is released exactly
+ * as often as it requires, and all end; sums do not overflow; memory is inside its space; dst of a
+ * local operation equals one of its operands or overlaps none (within a space: buffers of the
+ * program that overlap each other give undefined contents, never an access outside them). Operands
+ * have any alignment. Returns: 0 or -EINVAL.
  */
 int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limits *limits,
 		uint32_t *work);
-/* Of a verified block: out_bytes[space] is how much of each space it names. out_bytes:
- * [GOAL_SPACES_MAX]. */
+/* Computes how much of each space a verified block names. out_bytes: [GOAL_SPACES_MAX]. */
 void goal_extents(const struct goal_block *b, uint64_t *out_bytes);
 
 #endif

@@ -5,7 +5,7 @@ void goal_state_init(const struct goal_block *b, struct goal_state *s)
 {
 	const struct goal_op *ops = goal_ops_const(b);
 
-	atomic_store_explicit(&s->left, b->op_count, memory_order_relaxed);
+	atomic_store_explicit(&s->remaining, b->op_count, memory_order_relaxed);
 	atomic_store_explicit(&s->freed, b->ready_count, memory_order_relaxed);
 	atomic_store_explicit(&s->taken, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < b->op_count; i++) {

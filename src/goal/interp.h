@@ -32,11 +32,12 @@
 
 #include "goal/goal.h"
 
-/* 4-byte aligned; words: requirements not met yet [op_count], then operations + 1 in the order in
- * which they became free to start [op_count]; 0: not there yet. */
+/* Aligned to 4 bytes. words: unmet requirements [op_count], then 1 + operation in the order in
+ * which they became free to start [op_count]; 0: not written yet. */
 struct goal_state {
-	_Atomic uint32_t left;        /* operations not ended */
-	_Atomic uint32_t freed, taken; /* of those free to start: written down, handed out */
+	_Atomic uint32_t remaining; /* operations that have not ended */
+	/* numbers of operations that were written as free, and handed out */
+	_Atomic uint32_t freed, taken;
 	_Atomic uint32_t words[];
 };
 
@@ -45,15 +46,15 @@ static inline uint64_t goal_state_bytes(uint32_t ops)
 	return sizeof(struct goal_state) + 2 * (uint64_t)ops * sizeof(uint32_t);
 }
 
-/* Context: before it is shared. */
+/* Context: before the state is shared. */
 void goal_state_init(const struct goal_block *b, struct goal_state *s);
 
 static inline bool goal_is_over(const struct goal_state *s)
 {
-	return !atomic_load_explicit(&s->left, memory_order_acquire); /* partner: goal_end */
+	return !atomic_load_explicit(&s->remaining, memory_order_acquire); /* partner: goal_end */
 }
 
-/* An operation that may start, for exactly one caller; GOAL_NONE: none at present. */
+/* Returns: an operation that may start, to exactly one caller; GOAL_NONE: none at present. */
 static inline uint32_t goal_take(const struct goal_block *b, struct goal_state *s)
 {
 	uint32_t at = atomic_load_explicit(&s->taken, memory_order_relaxed), op;
@@ -71,13 +72,13 @@ static inline uint32_t goal_take(const struct goal_block *b, struct goal_state *
 	return op - 1;
 }
 
-/* One requirement of `op` is met; after the last one it is free to start. */
+/* Meets one requirement of `op`; the last one frees it to start. */
 static inline void goal_release(const struct goal_block *b, struct goal_state *s, uint32_t op)
 {
 	uint32_t at;
 
-	/* release: what this requirement has done; acquire: what the others have, for who takes it
-	 */
+	/* release: results of this requirement; acquire: results of the others, for the next
+	 * taker */
 	if (atomic_fetch_add_explicit(&s->words[op], UINT32_MAX, memory_order_acq_rel) != 1)
 		return;
 	at = atomic_fetch_add_explicit(&s->freed, 1, memory_order_relaxed);
@@ -94,7 +95,7 @@ static inline void goal_begin(const struct goal_block *b, struct goal_state *s, 
 		goal_release(b, s, goal_adjacency(b)[o->inext + k]);
 }
 
-/* True for exactly one operation of the schedule: all have ended. */
+/* Returns: true for exactly one operation of the schedule: all have ended. */
 static inline bool goal_end(const struct goal_block *b, struct goal_state *s, uint32_t op)
 {
 	const struct goal_op *o = &goal_ops_const(b)[op];
@@ -102,7 +103,7 @@ static inline bool goal_end(const struct goal_block *b, struct goal_state *s, ui
 	for (uint32_t k = 0; k < o->next_count; k++)
 		goal_release(b, s, goal_adjacency(b)[o->next + k]);
 	/* partner: itself, at the last operation; goal_is_over */
-	return atomic_fetch_add_explicit(&s->left, UINT32_MAX, memory_order_acq_rel) == 1;
+	return atomic_fetch_add_explicit(&s->remaining, UINT32_MAX, memory_order_acq_rel) == 1;
 }
 
 #endif

@@ -21,13 +21,13 @@
 
 #include "goal/goal.h"
 
-/* In the order of host's enum os_simd. */
+/* In the order of enum os_simd. */
 enum goal_isa { GOAL_ISA_BASE, GOAL_ISA_AVX2, GOAL_ISA_AVX512, GOAL_ISAS };
 
 /*
- * type: GOAL_ADD ... GOAL_XOR, on elements of dtype, as goal_verify() has accepted them together;
- * bytes: a multiple of the element's. dst may be a, or b, or both; otherwise it overlaps neither.
- * An instruction set that was not built means the best one below it.
+ * Computes an operation GOAL_ADD ... GOAL_XOR that goal_verify() accepts. bytes: a multiple of the
+ * element's. dst may equal a or b or both; otherwise it overlaps neither. An instruction set that
+ * was not built is replaced by the best one below it.
  */
 void goal_local(enum goal_isa isa, uint32_t type, uint32_t dtype, void *dst, const void *a,
 		const void *b, size_t bytes);

@@ -14,11 +14,11 @@ int goal_program_verify_header(const struct goal_program *p, uint64_t bytes)
 	    p->offsets_off > p->bytes ||
 	    goal_program_tables_bytes(p->block_count, p->ranks) != p->bytes - p->offsets_off)
 		return -EINVAL;
-	/* what the work space is made for must exist */
+	/* the work space must exist before it is used */
 	return p->most_ops > p->bytes / sizeof(struct goal_op) ? -EINVAL : 0;
 }
 
-/* The block between `from` and `end`, which is where the next one begins. */
+/* Verifies the block between `from` and `end`, where the next block begins. */
 static int verify_block(const struct goal_program *p, uint64_t from, uint64_t end, uint32_t *work)
 {
 	const struct goal_block *b = (const struct goal_block *)((const char *)p + from);
@@ -42,7 +42,7 @@ static int verify_block(const struct goal_program *p, uint64_t from, uint64_t en
 	return 0;
 }
 
-/* Blocks fill the space up to the tables, each by itself: nothing is verified twice. */
+/* Blocks fill the space up to the tables without overlap: none is verified twice. */
 int goal_program_verify(const struct goal_program *p, uint64_t bytes, uint32_t *work,
 			uint32_t *out_block)
 {

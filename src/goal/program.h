@@ -21,10 +21,10 @@
 struct goal_program {
 	uint64_t magic;
 	uint32_t version, ranks;
-	uint64_t bytes;       /* of all */
-	uint64_t offsets_off; /* uint64_t [block_count]: where each block begins; ascending */
-	uint32_t block_count; /* then uint32_t [ranks]: number of each rank's block; to 8 bytes */
-	uint32_t most_ops;    /* of the largest block */
+	uint64_t bytes;       /* length of the whole program */
+	uint64_t offsets_off; /* uint64_t [block_count]: offset of each block, ascending */
+	uint32_t block_count; /* uint32_t [ranks]: number of each rank's block; padded to 8 bytes */
+	uint32_t most_ops;    /* operations of the largest block */
 	uint64_t reserved[3]; /* 0 */
 };
 
@@ -38,7 +38,7 @@ static inline const uint64_t *goal_program_offsets(const struct goal_program *p)
 {
 	return (const uint64_t *)((const char *)p + p->offsets_off);
 }
-/* The number of each rank's block. */
+/* Returns: the number of a rank's block. */
 static inline const uint32_t *goal_program_numbers(const struct goal_program *p)
 {
 	return (const uint32_t *)(goal_program_offsets(p) + p->block_count);
@@ -48,7 +48,7 @@ static inline uint64_t goal_program_tables_bytes(uint32_t blocks, uint32_t ranks
 	return (uint64_t)blocks * sizeof(uint64_t) +
 	       ((uint64_t)ranks + ranks % 2) * sizeof(uint32_t);
 }
-/* The schedule of a rank below p->ranks. */
+/* Returns: the schedule of a rank below p->ranks. */
 static inline const struct goal_block *goal_program_block(const struct goal_program *p,
 							  uint32_t rank)
 {
@@ -57,11 +57,11 @@ static inline const struct goal_block *goal_program_block(const struct goal_prog
 }
 
 /*
- * Is this a program: does everything lie inside, and is each block one for a group of p->ranks?
- * Sends and receives may name no memory; how much memory there is must be compared later
- * (goal_extents), scratch is what a block asks for. p: any bytes. work: [p->most_ops], believed
- * once goal_program_verify_header() has accepted. 0 or -EINVAL, then with the block in *out_block,
- * or GOAL_NONE: not a matter of one.
+ * Verifies a program: everything lies inside, and each block is valid for a group of p->ranks.
+ * Sends and receives may name no memory. The caller compares later how much memory blocks need
+ * (goal_extents()). p: any bytes. work: [p->most_ops]; goal_program_verify_header() must have
+ * accepted most_ops. Returns: 0; -EINVAL with the block in *out_block, or GOAL_NONE when no single
+ * block is wrong.
  */
 int goal_program_verify_header(const struct goal_program *p, uint64_t bytes);
 int goal_program_verify(const struct goal_program *p, uint64_t bytes, uint32_t *work,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Nothing in a block is believed before it was compared with what it says about itself. */
+/* Verifies a block. Nothing that a block says is used before it was checked. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,13 +18,13 @@ uint32_t goal_dtype_bytes(uint32_t dtype)
 
 bool goal_dtype_is_float(uint32_t dtype) { return dtype >= GOAL_F16 && dtype <= GOAL_F64; }
 
-/* A block that is being verified, and how far. */
+/* The state of a verification. */
 struct verify {
 	const struct goal_block *block;
 	const struct goal_limits *limits;
-	uint32_t *released;        /* by operation: how often by those before it */
+	uint32_t *released;        /* by operation: how often earlier operations release it */
 	uint32_t nexts, inexts;    /* entries of the lists so far */
-	uint32_t segments, recvs;  /* so far */
+	uint32_t segments, recvs;  /* pieces so far */
 };
 
 static int verify_header(const struct goal_block *b, size_t bytes, const struct goal_limits *limits)
@@ -33,7 +33,7 @@ static int verify_header(const struct goal_block *b, size_t bytes, const struct 
 	    b->magic != GOAL_MAGIC || b->version != GOAL_VERSION || b->bytes > bytes ||
 	    b->reserved[0] || b->reserved[1])
 		return -EINVAL;
-	/* so that operations can be counted in words of `work` */
+	/* operations can be counted in words of `work` */
 	if (b->op_count > bytes / sizeof(struct goal_op) ||
 	    goal_block_bytes(b->op_count, b->adjacency_count, b->segment_count) != b->bytes)
 		return -EINVAL;
@@ -54,7 +54,7 @@ static int verify_range(const struct verify *v, uint32_t mem, uint64_t off, uint
 	return off > room || bytes > room - off ? -EINVAL : 0;
 }
 
-/* The same range, or none of its bytes; `bytes` from either do not overflow. */
+/* The two ranges are equal or disjoint. The caller has checked that neither sum overflows. */
 static bool is_same_or_apart(uint32_t mem_a, uint64_t a, uint32_t mem_b, uint64_t b, uint64_t bytes)
 {
 	return mem_a != mem_b || a == b || (a < b ? b - a : a - b) >= bytes;
@@ -176,18 +176,18 @@ static int verify_operands(struct verify *v, const struct goal_op *op)
 	return op->type == GOAL_NOP && op->bytes ? -EINVAL : 0;
 }
 
-/* A list of those that operation i releases; `at`: where the one before it ends. */
+/* Checks the list of operations that operation i releases; `at`: end of the list before. */
 static int verify_releases(struct verify *v, uint32_t i, uint32_t next, uint32_t count,
 			   uint32_t *at)
 {
 	const uint32_t *list = goal_adjacency(v->block) + next;
 
-	/* one after the other, so that no entry is shared or left out */
+	/* lists follow one another: no entry is shared or left over */
 	if (next != *at || count > v->block->adjacency_count - next)
 		return -EINVAL;
 	for (uint32_t k = 0; k < count; k++) {
 		if (list[k] <= i ||
-		    list[k] >= v->block->op_count) /* forward only: no cycle is possible */
+		    list[k] >= v->block->op_count) /* forward only, so there is no cycle */
 			return -EINVAL;
 		v->released[list[k]]++;
 	}
@@ -200,8 +200,8 @@ static int verify_op(struct verify *v, uint32_t i)
 	const struct goal_op *op = &goal_ops_const(v->block)[i];
 	int ret;
 
-	/* released exactly as often as it requires, or it would never start, or twice; all who
-	 * release it stand before it and have been counted */
+	/* Released exactly as often as it requires; all operations that release it come before it
+	 * and are counted. Otherwise it would start never or twice. */
 	if (op->requires != v->released[i] || (op->requires == 0) != (i < v->block->ready_count))
 		return -EINVAL;
 	ret = verify_operands(v, op);
@@ -233,7 +233,7 @@ int goal_verify(const struct goal_block *b, size_t bytes, const struct goal_limi
 
 	if (ret)
 		return ret;
-	/* the lists of beginnings stand behind all lists of ends */
+	/* lists of beginnings come behind all lists of ends */
 	for (uint32_t i = 0; i < b->op_count; i++) {
 		if (goal_ops_const(b)[i].next_count > b->adjacency_count - v.inexts)
 			return -EINVAL;

@@ -289,6 +289,35 @@ def test_computing_root_holds_nobody_up(name, ranks, guard, engine, get_mpi, wit
     assert engine != 'hang' or not with_sluice or total['engine_retired'] > 0, total
 
 
+# ---- host MPI functions inside a fault handler ------------------------------------------------------------
+
+PLACES = ['touch_in_malloc', 'touch_in_stdio', 'touch_with_a_mutex']
+
+
+def intrusions(behaviour, progress, name, guard, get_mpi, with_sluice, tmp_path):
+    """In how many of four touches a function of the program ran in the host MPI, while the program held a lock."""
+    notes, _ = check_one(get_mpi(name), 'early_inside.c', 2, behaviour, with_sluice,
+                         {**EARLY, 'coll:nonblocking': 'off', 'SLUICE_GUARD_KIND': guard,
+                          'SLUICE_FAULT_PROGRESS': progress}, tmp_path / 'stats')
+    return sum(int(re.search(r'(\d+) of', note).group(1)) for note in notes)
+
+
+@pytest.mark.parametrize('behaviour', PLACES)
+@pytest.mark.parametrize('name, guard', [('mpich', 'steal'), pytest.param('mpich', 'uffd', marks=BY_NAME),
+                                         pytest.param('mpich', 'mprotect', marks=BY_NAME),
+                                         pytest.param('openmpi', 'steal', marks=BY_NAME)])
+def test_no_host_mpi_inside_a_fault(name, guard, behaviour, get_mpi, with_sluice, tmp_path):
+    """SLUICE_FAULT_PROGRESS=off: a touch never runs the host MPI, whose callbacks may want the program's locks."""
+    assert intrusions(behaviour, 'off', name, guard, get_mpi, with_sluice, tmp_path) == 0
+
+
+def test_host_mpi_inside_a_fault(get_mpi, with_sluice, tmp_path):
+    """The control run: by default a touch that waits long runs it, as the manual page says."""
+    if not with_sluice:
+        pytest.skip('--plain')
+    assert intrusions(PLACES[2], 'on', 'mpich', 'steal', get_mpi, with_sluice, tmp_path) > 0
+
+
 # ---- other languages -------------------------------------------------------------------------------------
 
 OTHERS = [('mpich', 'uffd'), ('mpich', 'steal'), pytest.param('openmpi', 'uffd', marks=BY_NAME),

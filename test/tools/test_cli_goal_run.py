@@ -79,11 +79,13 @@ def test_what_cannot_be_run_is_refused_in_one_line(text, options, says):
     assert says in done.stderr and done.stderr.count('\n') == 1
 
 
-def test_a_deadlock_ends_with_the_operations_that_are_stuck():
+@pytest.mark.parametrize('flags, env', [(['--timeout', '200'], {}), ([], {'SLUICE_GOAL_TIMEOUT': 200})],
+                         ids=['flag', 'variable'])
+def test_a_deadlock_ends_with_the_operations_that_are_stuck(flags, env):
     done = run('''num_ranks 2
 rank 0 { a: calc 1; b: recv 8b from 1 tag 3; c: send 8b to 1 tag 4; b requires a; c requires b }
 rank 1 { a: calc 1; b: recv 8b from 0 tag 4; c: send 8b to 0 tag 3; b requires a; c requires b }
-''', env={'SLUICE_GOAL_TIMEOUT': 200})
+''', *flags, env=env)
     assert done.returncode == 1 and 'no progress for 200 ms' in done.stderr
     assert 'rank 0: Connection timed out' in done.stderr and 'rank 1: Connection timed out' in done.stderr
     stuck = {line.split('waits: ')[1] for line in done.stderr.splitlines() if 'waits: ' in line}
@@ -91,6 +93,15 @@ rank 1 { a: calc 1; b: recv 8b from 0 tag 4; c: send 8b to 0 tag 3; b requires a
     # whoever gives up first says so to the other
     assert stuck and stuck <= {'rank 0 op 1: recv 8b from 1 tag 3: no message',
                                'rank 1 op 1: recv 8b from 0 tag 4: no message'}
+
+
+def test_profile_has_the_times_of_every_operation(tmp_path):
+    done = run(PAIR, '--times', '2', '--profile', tmp_path / 'p')
+    assert done.returncode == 0, done.stderr
+    files = sorted(tmp_path.glob('p.*.json'))
+    assert [f.name.split('.')[1] for f in files] == ['0', '1']
+    events = json.loads(files[0].read_text())['traceEvents']
+    assert [e['name'] for e in events if e['ph'] == 'X'] == ['run', 'send', 'recv'] * 2
 
 
 def test_a_rank_that_has_ended_its_part_is_not_waited_for():

@@ -100,6 +100,7 @@ UNIT_TEST(every_option_can_be_set)
 		SET("SLUICE_EARLY=off", rt_early, BASE_EARLY_OFF),
 		SET("SLUICE_EARLY_MIN=0", rt_early_min_bytes, 0),
 		SET("SLUICE_TEST=early_wait=60000000", rt_early_wait_us, 60000000),
+		SET("SLUICE_FAULT_PROGRESS=off", rt_fault_progress, false),
 		SET("SLUICE_GUARD_KIND=mprotect", guard_kind, BASE_GUARD_MPROTECT),
 		SET("SLUICE_WORKERS=48", engine_workers, 48),
 		SET("SLUICE_TEST=engine_depth=1", engine_depth, 1),

@@ -33,66 +33,66 @@ int goal_run_main(int argc, char **argv);
 /* ---- command lines ----------------------------------------------------------------------- */
 
 /*
- * The next option of a verb's command line, with its value: "--name=value", "--name value", "-o
- * value". names: ends with NULL; a name that ends with '=' takes a value. *at: index in argv, moved
- * on. Returns the index in names, GOAL_ARG_WORD for a word that is no option (in *value; "-" is a
- * word), GOAL_ARG_END, or GOAL_ARG_WRONG, which has been told.
+ * Parses the next option of a verb's command line: "--name=value", "--name value", "-o value".
+ * names: ends with NULL; a name that ends with '=' takes a value. *at: index in argv, advanced.
+ * Returns: the index in names; GOAL_ARG_WORD for a word that is no option (in *value; "-" is a
+ * word); GOAL_ARG_END; GOAL_ARG_WRONG after a message.
  */
 enum { GOAL_ARG_END = -1, GOAL_ARG_WORD = -2, GOAL_ARG_WRONG = -3 };
 int goal_next_arg(const char *verb, const char *const *names, char **argv, int *at,
 		  const char **value);
-/* The whole command line of a verb that takes one file and -o: both may be NULL. An exit code, or
- * -1: go on. */
+/* Parses the command line of a verb that takes one file and -o; both may be NULL. Returns: an exit
+ * code, or -1: go on. */
 int goal_file_args(const char *verb, const char *help, char **argv, const char **file,
 		   const char **out);
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* What is wrong, and where. */
+/* A problem and its place. */
 struct goal_problem {
-	uint64_t line;          /* 0: of the whole */
-	uint32_t column, bytes; /* 0: the line as a whole */
+	uint64_t line;          /* 0: of the whole file */
+	uint32_t column, bytes; /* 0: of the whole line */
 	char *message, *text;   /* text: the line, or NULL */
-	char *notes;            /* lines, each with its end; or NULL */
+	char *notes;            /* further lines, each with its newline; or NULL */
 };
 struct goal_problems {
 	struct goal_problem *all;
 	size_t count, cap;
-	bool more; /* than there are */
+	bool more; /* problems found, listed or not */
 };
 void goal_problem_add(struct goal_problems *list, uint64_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* "sched.goal:3:9: message", the line and a caret, on stderr. */
+/* Prints "sched.goal:3:9: message", the line and a caret on stderr. */
 void goal_problems_print(const struct goal_problems *list, const char *name);
 void goal_problems_free(struct goal_problems *list);
 
-/* A rank's operations in the text. */
+/* Where the operations of a rank stand in the text. */
 struct goal_places {
-	struct text_place *all; /* of the operations, in the block's order */
+	struct text_place *all; /* by operation, in the block's order */
 	char *labels;
 };
 
-/* A program in memory. Owner: who opened it. */
+/* A program in memory. Owner: the caller of goal_input_open(). */
 struct goal_input {
-	const char *name;                   /* for messages */
+	const char *name;                   /* in messages */
 	const struct goal_program *program; /* verified */
 	bool is_text;
-	struct goal_places *places;         /* [ranks]; NULL: not asked for, or not a text */
+	struct goal_places *places;         /* [ranks]; NULL: not requested, or not a text */
 	uint32_t place_count;
-	struct goal_problems problems;      /* of the text */
-	size_t bytes;                       /* of the mapping that holds a program that was read */
-	struct goalfile file;               /* one that was mapped */
+	struct goal_problems problems;      /* problems of the text */
+	size_t bytes;                       /* bytes of the mapping of a program that was read */
+	struct goalfile file;               /* a program file that was mapped */
 };
 /*
  * Opens a text or a program; "-" is standard input. with_places: keep where operations stand.
- * TOOL_DONE; TOOL_FAILED: told on stderr, or, when there are problems, listed and not told.
+ * Returns: TOOL_DONE; TOOL_FAILED after a message, or with in->problems, which are not printed.
  */
 int goal_input_open(struct goal_input *in, const char *verb, const char *path, bool with_places);
 void goal_input_close(struct goal_input *in);
-/* The same with problems told: for verbs that have nothing else to say about them. */
+/* As goal_input_open(), and prints the problems. */
 int goal_input_need(struct goal_input *in, const char *verb, const char *path);
-/* The same, but a text goes to the file to_path rank by rank, however long it is: then in->program
- * is NULL. */
+/* As goal_input_need(), but writes a text to the file to_path rank by rank, in bounded memory; then
+ * in->program is NULL. */
 int goal_input_compile(struct goal_input *in, const char *verb, const char *path,
 		       const char *to_path);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice goal check: mistakes of a text, and of a program as a whole: messages that nobody
- * receives, receives that nobody sends to, sizes that differ, deadlocks. It is executed without
- * time, first as if every message were buffered, then as if none were (goal_flow.c).
+ * sluice goal check: mistakes of a text, then of the program: messages without receive, receives
+ * without message, sizes that differ, deadlocks. The program is executed without time, first with
+ * all messages buffered, then with none (goal_flow.c).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -33,16 +33,17 @@ static const char help[] =
 	"Exit code: 0 no mistake found; 1 a mistake, or FILE cannot be read; 2 misuse.\n"
 	"More: man sluice-goal\n";
 
-enum { SHOWN = 10, CYCLE_SHOWN = 24 }; /* mistakes of a kind; operations of a deadlock */
+/* mistakes of one kind that are listed; operations of a deadlock that are shown */
+enum { SHOWN = 10, CYCLE_SHOWN = 24 };
 
 struct check {
 	struct goal_input in;
 	struct goal_flow flow;
 	uint64_t operations, messages, bytes, any_count, one_sided;
 	uint64_t hidden; /* mistakes that are not listed */
-	bool warns;      /* what is told now is a warning */
-	bool failed;     /* there is a mistake */
-	bool is_file;    /* could be read */
+	bool warns;      /* problems found now are warnings */
+	bool failed;     /* a mistake was found */
+	bool is_file;    /* the file could be read */
 };
 
 /* ---- names of operations ---------------------------------------------------------------- */
@@ -82,8 +83,8 @@ static char *name_of(const struct check *c, uint32_t op, bool with_line)
 
 /* ---- what is wrong ---------------------------------------------------------------------- */
 
-/* fmt has one %s, the operation. True when it was listed. */
-static bool tell(struct check *c, uint32_t *count, uint32_t op, const char *fmt)
+/* fmt has one %s, the operation. Returns: true when the problem was listed. */
+static bool report(struct check *c, uint32_t *count, uint32_t op, const char *fmt)
 {
 	char *name;
 
@@ -134,7 +135,7 @@ static uint64_t count_one_sided(const struct goal_flow *f)
 static void check_sizes(struct check *c)
 {
 	const struct goal_flow *f = &c->flow;
-	uint32_t told = 0;
+	uint32_t listed = 0;
 
 	for (uint32_t op = 0; op < f->op_count; op++) {
 		uint32_t rank, from;
@@ -145,7 +146,7 @@ static void check_sizes(struct check *c)
 			continue;
 		send = goal_flow_op(f, f->partner[op], &from);
 		if (send->bytes == recv->bytes ||
-		    !tell(c, &told, op, "%s gets a message of another size"))
+		    !report(c, &listed, op, "%s gets a message of another size"))
 			continue;
 		name = name_of(c, f->partner[op], true);
 		add_note(c, "%s sends %" PRIu64 " bytes, not %" PRIu64, name ? name : "?",
@@ -157,27 +158,27 @@ static void check_sizes(struct check *c)
 static void check_unreceived(struct check *c)
 {
 	const struct goal_flow *f = &c->flow;
-	uint32_t told = 0;
+	uint32_t listed = 0;
 
 	for (uint32_t op = 0; op < f->op_count; op++) {
 		uint32_t rank;
 
 		if (f->state[op] == GOAL_FLOW_ENDED && f->partner[op] == GOAL_NONE &&
 		    goal_flow_op(f, op, &rank)->type == GOAL_SEND)
-			tell(c, &told, op, "nobody receives what %s sends");
+			report(c, &listed, op, "nobody receives what %s sends");
 	}
 }
 
-/* Operations from `op` on, each waiting for the next, until one that was seen is met again. */
-static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
+/* Follows why[] from `op` until an operation comes again. */
+static void report_cycle(struct check *c, uint32_t op, uint32_t *listed)
 {
 	const struct goal_flow *f = &c->flow;
 	uint32_t at = op, shown = 0;
 
-	if (!tell(c, told, op,
-		  f->rendezvous
-			  ? "warning: deadlock unless messages are buffered: %s waits for itself"
-			  : "deadlock: %s waits for itself"))
+	if (!report(c, listed, op,
+		    f->rendezvous
+			    ? "warning: deadlock unless messages are buffered: %s waits for itself"
+			    : "deadlock: %s waits for itself"))
 		return;
 	do {
 		char *name = name_of(c, at, true);
@@ -197,8 +198,7 @@ static void tell_cycle(struct check *c, uint32_t op, uint32_t *told)
 	add_note(c, "the first again");
 }
 
-/* From each operation along why[] to what is to blame: one that waits for nothing there is, or a
- * cycle. */
+/* Follows why[] from each operation to the cause: an operation without a partner, or a cycle. */
 static int check_stuck(struct check *c)
 {
 	struct goal_flow *f = &c->flow;
@@ -217,13 +217,13 @@ static int check_stuck(struct check *c)
 		while (at != GOAL_NONE && !mark[at]) {
 			mark[at] = op + 1;
 			if (f->why[at] == GOAL_NONE)
-				tell(c, &absent, at,
-				     f->rendezvous ? "nobody receives what %s sends"
-						   : "%s waits for ever: nobody sends to it");
+				report(c, &absent, at,
+				       f->rendezvous ? "nobody receives what %s sends"
+						     : "%s waits for ever: nobody sends to it");
 			at = f->why[at];
 		}
 		if (at != GOAL_NONE && mark[at] == op + 1)
-			tell_cycle(c, at, &cycles);
+			report_cycle(c, at, &cycles);
 	}
 	free(mark);
 	return 0;
@@ -252,7 +252,7 @@ static int execute(struct check *c, bool rendezvous)
 	return ret;
 }
 
-/* 0, or 1: it cannot be read, which has been told. */
+/* Returns: 0; 1 after a message: the file cannot be read. */
 static int check_file(struct check *c, const char *path, bool strict)
 {
 	int ret;
@@ -265,7 +265,7 @@ static int check_file(struct check *c, const char *path, bool strict)
 		return c->is_file ? 0 : 1;
 	ret = execute(c, false);
 	c->warns = !strict;
-	/* what is wrong with buffers is wrong without them, too */
+	/* a mistake with all messages buffered is one without buffers, too */
 	if (!ret && !c->in.problems.count)
 		ret = execute(c, true);
 	if (!ret)

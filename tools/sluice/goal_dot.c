@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For Graphviz: a cluster a rank. */
+/* Writes Graphviz: a cluster for each rank. */
 #include <inttypes.h>
 
 #include "goal_layout.h"
 
-/* Inside of quotes. */
+/* Escapes text inside quotes. */
 static void put_text(FILE *out, const char *text)
 {
 	for (; *text; text++) {

@@ -79,7 +79,7 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-/* A name can say what shall be in the file. False: what is not made here. */
+/* Chooses the format by the name of the file. Returns: false: the format is not supported. */
 static bool agree_with_name(struct draw *d)
 {
 	static const char *const others[] = { ".png", ".pdf", ".jpg", ".ps" };

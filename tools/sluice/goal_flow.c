@@ -72,7 +72,7 @@ static int grow(struct goal_flow *f)
 	return 0;
 }
 
-/* The class, made if there is none. NULL: out of memory. */
+/* Finds or makes a class. Returns: NULL: out of memory. */
 static struct goal_flow_class *class_of(struct goal_flow *f, uint32_t dst, uint32_t src,
 					uint32_t tag)
 {
@@ -108,7 +108,7 @@ static void arrived_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 	f->rank_last[dst] = op;
 }
 
-static void taken_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
+static void remove_in_order(struct goal_flow *f, uint32_t dst, uint32_t op)
 {
 	if (!f->takes_any[dst])
 		return;
@@ -125,7 +125,8 @@ static bool is_any(const struct goal_op *recv)
 	return recv->peer == GOAL_ANY || recv->tag == GOAL_ANY;
 }
 
-/* The first message that came for this receive of rank dst, taken from its lists, or GOAL_NONE. */
+/* Removes and returns the first unexpected message that matches this receive of rank dst;
+ * GOAL_NONE: none. */
 static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goal_op *recv)
 {
 	struct goal_flow_class *c;
@@ -147,15 +148,14 @@ static uint32_t take_message(struct goal_flow *f, uint32_t dst, const struct goa
 	}
 	if (!c || c->arrived == GOAL_NONE)
 		return GOAL_NONE;
-	/* the first to fit is the first of its class */
+	/* the first that matches is the first of its class */
 	op = c->arrived;
 	c->arrived = f->link[op];
-	taken_in_order(f, dst, op);
+	remove_in_order(f, dst, op);
 	return op;
 }
 
-/* The receive that was first to begin of those that want this message, taken from its list, or
- * GOAL_NONE. */
+/* Removes and returns the first posted receive that matches this message; GOAL_NONE: none. */
 static uint32_t take_receive(struct goal_flow *f, uint32_t src, const struct goal_op *send)
 {
 	uint8_t any = f->takes_any[send->peer];
@@ -185,7 +185,7 @@ static void release(struct goal_flow *f, uint32_t rank, uint32_t next, uint32_t 
 	const uint32_t *list = goal_adjacency(goal_program_block(f->program, rank)) + next;
 
 	for (uint32_t k = 0; k < count; k++)
-		if (!--f->left[f->first[rank] + list[k]])
+		if (!--f->remaining[f->first[rank] + list[k]])
 			f->queue[f->queue_tail++] = f->first[rank] + list[k];
 }
 
@@ -199,7 +199,7 @@ static void end(struct goal_flow *f, uint32_t op)
 	release(f, rank, o->next, o->next_count);
 }
 
-static void meet(struct goal_flow *f, uint32_t send, uint32_t recv, uint64_t bytes)
+static void match(struct goal_flow *f, uint32_t send, uint32_t recv, uint64_t bytes)
 {
 	f->partner[send] = recv;
 	f->partner[recv] = send;
@@ -218,7 +218,7 @@ static int begin_send(struct goal_flow *f, uint32_t op, uint32_t rank, const str
 	if (!f->rendezvous)
 		end(f, op);
 	if (recv != GOAL_NONE) {
-		meet(f, op, recv, o->bytes);
+		match(f, op, recv, o->bytes);
 		return 0;
 	}
 	c = class_of(f, o->peer, rank, o->tag);
@@ -235,7 +235,7 @@ static int begin_recv(struct goal_flow *f, uint32_t op, uint32_t rank, const str
 	struct goal_flow_class *c;
 
 	if (send != GOAL_NONE) {
-		meet(f, send, op, o->bytes);
+		match(f, send, op, o->bytes);
 		return 0;
 	}
 	c = class_of(f, rank, o->peer, o->tag);
@@ -292,13 +292,14 @@ static int make_lists(struct goal_flow *f)
 	uint64_t n = f->op_count;
 
 	f->rank = array(n);
-	f->left = array(n);
+	f->remaining = array(n);
 	f->partner = array(n);
 	f->order = calloc(n + 1, sizeof *f->order);
 	f->queue = array(n);
 	f->link = array(n);
 	f->state = calloc(n + 1, 1);
-	if (!f->rank || !f->left || !f->partner || !f->order || !f->queue || !f->link || !f->state)
+	if (!f->rank || !f->remaining || !f->partner || !f->order || !f->queue || !f->link ||
+	    !f->state)
 		return -ENOMEM;
 	return grow(f);
 }
@@ -316,7 +317,7 @@ static int make_any_lists(struct goal_flow *f)
 	return 0;
 }
 
-static void look_at(struct goal_flow *f, uint32_t rank)
+static void init_rank(struct goal_flow *f, uint32_t rank)
 {
 	const struct goal_block *b = goal_program_block(f->program, rank);
 
@@ -325,7 +326,7 @@ static void look_at(struct goal_flow *f, uint32_t rank)
 		uint32_t op = f->first[rank] + i;
 
 		f->rank[op] = rank;
-		f->left[op] = o->requires;
+		f->remaining[op] = o->requires;
 		f->partner[op] = GOAL_NONE;
 		if (!o->requires)
 			f->queue[f->queue_tail++] = op;
@@ -347,7 +348,7 @@ int goal_flow_run(struct goal_flow *f, const struct goal_program *p, bool rendez
 	if (!ret)
 		ret = make_lists(f);
 	for (uint32_t r = 0; r < p->ranks && !ret; r++)
-		look_at(f, r);
+		init_rank(f, r);
 	if (!ret && f->any_count)
 		ret = make_any_lists(f);
 	while (!ret && f->queue_head < f->queue_tail)
@@ -359,7 +360,7 @@ int goal_flow_run(struct goal_flow *f, const struct goal_program *p, bool rendez
 
 void goal_flow_free(struct goal_flow *f)
 {
-	void *const all[] = { f->first,     f->rank,  f->left,       f->partner,
+	void *const all[] = { f->first,     f->rank,  f->remaining,  f->partner,
 			      f->order,     f->state, f->queue,      f->link,
 			      f->before,    f->after, f->rank_first, f->rank_last,
 			      f->takes_any, f->slots, f->why,        f->classes };
@@ -371,7 +372,7 @@ void goal_flow_free(struct goal_flow *f)
 
 /* ---- why -------------------------------------------------------------------------------- */
 
-/* In their rank: an operation that waits, and one that it requires. */
+/* An operation that waits, and an operation of the same rank that it requires. */
 static void explain_requirements(struct goal_flow *f, uint32_t rank)
 {
 	const struct goal_block *b = goal_program_block(f->program, rank);
@@ -388,7 +389,7 @@ static void explain_requirements(struct goal_flow *f, uint32_t rank)
 	}
 }
 
-/* Sends and receives that never began, in the lists of classes, which nobody needs any more. */
+/* Collects sends and receives that never began in the lists of the classes, which are free now. */
 static int list_absent(struct goal_flow *f)
 {
 	f->class_count = 0;
@@ -415,7 +416,7 @@ static int list_absent(struct goal_flow *f)
 	return 0;
 }
 
-/* A send that never began and would do for a receive from any. */
+/* Returns: a send that never began and would match a receive from any source. */
 static uint32_t any_absent_send(const struct goal_flow *f, uint32_t dst, const struct goal_op *recv)
 {
 	for (uint32_t i = 0; i < f->class_count; i++) {
@@ -437,7 +438,7 @@ static uint32_t absent_partner(struct goal_flow *f, uint32_t op)
 
 	if (o->type == GOAL_SEND) {
 		recv = take_receive(f, rank, o);
-		/* back again: other sends may wait for it too */
+		/* restored: other sends may wait for it, too */
 		if (recv != GOAL_NONE) {
 			uint32_t to;
 			const struct goal_op *r = goal_flow_op(f, recv, &to);

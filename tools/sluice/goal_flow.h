@@ -17,46 +17,47 @@
 
 enum goal_flow_state { GOAL_FLOW_WAITS, GOAL_FLOW_BEGUN, GOAL_FLOW_ENDED };
 
-/* Messages to dst from src under tag that have not met their receives, or receives their messages;
- * src and tag of receives may be GOAL_ANY. Lists of operations, linked by goal_flow.link. */
+/* Messages to dst from src under tag without a receive, or receives without a message; src and tag
+ * of receives may be GOAL_ANY. Lists of operations are linked by goal_flow.link. */
 struct goal_flow_class {
 	uint32_t dst, src, tag;
 	uint32_t posted, posted_last, arrived, arrived_last;
 };
 
-/* Operations have numbers through the whole program: first[rank] + place in the rank's block. */
+/* Operations are numbered through the whole program: first[rank] + index in the rank's block. */
 struct goal_flow {
 	const struct goal_program *program;
-	bool rendezvous; /* a send ends when its receive has begun, not at once */
+	bool rendezvous; /* sends are not buffered: a send ends when its receive has begun */
 	uint32_t op_count;
 	uint32_t *first;   /* [ranks + 1] */
 	uint32_t *rank;    /* of each operation */
-	uint32_t *left;    /* requirements not met */
-	uint32_t *partner; /* of a send or receive that met its own; GOAL_NONE */
-	uint32_t *order;   /* when it began */
+	uint32_t *remaining; /* requirements that are not met */
+	uint32_t *partner; /* partner of a send or receive; GOAL_NONE */
+	uint32_t *order;   /* order of beginnings */
 	uint8_t *state;
 	uint32_t ended;           /* operations */
-	uint64_t messages, bytes; /* that met */
+	uint64_t messages, bytes; /* messages that matched */
 	uint32_t any_count;       /* receives that take any source or any tag */
 
-	uint32_t *queue, *link;   /* free to start; see goal_flow_class */
-	uint32_t *before, *after; /* messages of a rank that receives from any, as they came; NULL:
-				     nobody does */
+	uint32_t *queue, *link;   /* list of operations that may start; see goal_flow_class */
+	/* messages to a rank that receives from any source, in order of arrival; NULL: no rank
+	 * does */
+	uint32_t *before, *after;
 	uint32_t *rank_first, *rank_last; /* of those lists */
-	uint8_t *takes_any;               /* [ranks]: kinds of such receives */
+	uint8_t *takes_any;               /* [ranks]: kinds of wildcards in use */
 	struct goal_flow_class *classes;
 	uint32_t *slots, mask, class_count, class_cap;
 	uint32_t queue_head, queue_tail, began;
 	uint32_t *why; /* goal_flow_explain() */
 };
 
-/* 0; -ENOMEM; -EOVERFLOW: more operations than there are numbers. */
+/* Executes a program. Returns: 0; -ENOMEM; -EOVERFLOW: too many operations to number. */
 int goal_flow_run(struct goal_flow *f, const struct goal_program *p, bool rendezvous);
 void goal_flow_free(struct goal_flow *f);
 /*
- * After a run in which not all ended: why[op] is what an operation that has not ended waits for:
- * one that it requires, or a send or receive that could be its partner; GOAL_NONE when there is
- * none. 0 or -ENOMEM.
+ * After a run that did not end: why[op] is what operation op waits for: an operation that it
+ * requires, or a send or receive that could be its partner; GOAL_NONE: there is none. Returns: 0 or
+ * -ENOMEM.
  */
 int goal_flow_explain(struct goal_flow *f);
 

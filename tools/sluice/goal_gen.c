@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sluice goal gen: the usual collectives as text or as a program, one rank after the other. */
+/* sluice goal gen: writes usual collectives as text or as a program, rank by rank. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files: what is text and what is a program, and both as a program in memory. */
+/* Opens files: distinguishes text from program, and makes a program in memory of both. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,19 +14,19 @@
 
 #define GROW (1u << 20)
 
-/* While a file is read. */
+/* State while a file is read. */
 struct reading {
 	struct goal_input *in;
 	int fd;
-	char head[8]; /* the first bytes, which tell text from program */
+	char head[8]; /* the first bytes, which distinguish text from program */
 	size_t head_bytes, head_used;
 	bool with_places;
-	char *image; /* the program as it grows; image[used ..] is zero */
+	char *image; /* the program so far; image[used ..] is zero */
 	size_t used, cap;
 	uint64_t *offsets; /* [ranks] */
 	uint32_t block_count, most_ops, ranks;
 	uint32_t *numbers; /* [ranks] */
-	const char *to_path; /* where the ranks of a text go, instead of image */
+	const char *to_path; /* destination of the ranks of a text, instead of image */
 	struct goalfile_writer *to;
 	int write_error;
 };
@@ -55,23 +55,24 @@ static int64_t read_text(void *ctx, char *buf, size_t cap)
 
 /* ---- the program as it grows ------------------------------------------------------------ */
 
-/* Room for `bytes` more; what is new is zero. 0 or -ENOMEM. */
+/* Makes room for `bytes` more, which are zero. Returns: 0 or -ENOMEM. */
 static int make_room(struct reading *r, size_t bytes)
 {
-	size_t want = r->cap + r->cap / 2;
+	size_t capacity = r->cap + r->cap / 2;
 	void *more;
 
 	if (bytes <= r->cap - r->used)
 		return 0;
-	want = (base_max_u64(want, r->used + bytes) + GROW - 1) / GROW * GROW;
+	capacity = (base_max_u64(capacity, r->used + bytes) + GROW - 1) / GROW * GROW;
 	if (r->image)
-		more = mremap(r->image, r->cap, want, MREMAP_MAYMOVE);
+		more = mremap(r->image, r->cap, capacity, MREMAP_MAYMOVE);
 	else
-		more = mmap(NULL, want, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		more = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			    0);
 	if (more == MAP_FAILED)
 		return -ENOMEM;
 	r->image = more;
-	r->cap = want;
+	r->cap = capacity;
 	return 0;
 }
 
@@ -93,7 +94,7 @@ static int begin(void *ctx, uint32_t ranks)
 	return 0;
 }
 
-static int keep_places(struct goal_places *to, const struct text_rank *rank)
+static int copy_places(struct goal_places *to, const struct text_rank *rank)
 {
 	size_t bytes = rank->block->op_count * sizeof *to->all;
 
@@ -121,7 +122,7 @@ static int add_rank(void *ctx, const struct text_rank *rank)
 	r->offsets[r->block_count++] = r->used;
 	r->used += bytes;
 	r->most_ops = (uint32_t)base_max_u64(r->most_ops, rank->block->op_count);
-	return r->with_places ? keep_places(&r->in->places[rank->rank], rank) : 0;
+	return r->with_places ? copy_places(&r->in->places[rank->rank], rank) : 0;
 }
 
 static int add_tables(struct reading *r)
@@ -179,7 +180,7 @@ static int finish_file(struct reading *r, int ret)
 
 /* ---- text ------------------------------------------------------------------------------- */
 
-static void keep_problem(void *ctx, const struct text_problem *p)
+static void add_problem(void *ctx, const struct text_problem *p)
 {
 	struct reading *r = ctx;
 	struct goal_problem *to;
@@ -193,7 +194,7 @@ static void keep_problem(void *ctx, const struct text_problem *p)
 	r->in->problems.more = r->in->problems.count >= TEXT_PROBLEMS_MAX;
 }
 
-/* Lines that were gone when their mistake was found, from a file that can be read again. */
+/* Reads again the lines that were not in memory when their problem was found. */
 static void find_lines(struct goal_input *in, const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -213,9 +214,9 @@ static void find_lines(struct goal_input *in, const char *path)
 
 static int read_as_text(struct reading *r, const char *verb, const char *path)
 {
-	static const struct text_calls to_memory = { read_text, begin, add_rank, keep_problem };
+	static const struct text_calls to_memory = { read_text, begin, add_rank, add_problem };
 	static const struct text_calls to_file = { read_text, begin_file, add_to_file,
-						   keep_problem };
+						   add_problem };
 	struct stat st;
 	int ret = text_parse(r->to_path ? &to_file : &to_memory, r);
 
@@ -257,7 +258,7 @@ static int refuse_program(const char *verb, const char *name, int error, uint32_
 	return TOOL_FAILED;
 }
 
-/* A file is mapped: only what is looked at needs memory. */
+/* A file is mapped: only the parts that are read need memory. */
 static int map_program(struct reading *r, const char *verb, const char *path)
 {
 	uint32_t block = GOAL_NONE;
@@ -269,7 +270,7 @@ static int map_program(struct reading *r, const char *verb, const char *path)
 	return TOOL_DONE;
 }
 
-/* What cannot be mapped, a pipe. */
+/* Reads a pipe, which cannot be mapped. */
 static int slurp(struct reading *r)
 {
 	int64_t n;

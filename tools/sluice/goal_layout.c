@@ -90,7 +90,7 @@ void goal_layout_edges(const struct goal_layout *l,
 
 struct levels {
 	struct goal_layout *l;
-	uint32_t *left; /* requirements and messages that have no level yet */
+	uint32_t *remaining; /* requirements and messages whose level is not known */
 	bool *done;
 };
 
@@ -98,7 +98,7 @@ static void below(struct levels *w, uint32_t node, uint32_t level)
 {
 	if (w->l->nodes[node].level <= level)
 		w->l->nodes[node].level = level + 1;
-	w->left[node]--;
+	w->remaining[node]--;
 }
 
 static bool waits_for_message(const struct goal_layout *l, uint32_t n)
@@ -126,53 +126,55 @@ static void place(struct levels *w, uint32_t n)
 }
 
 /*
- * By placing what waits for nothing. A receive whose beginning leads to its own message's send
- * would wait for itself: when nothing else is left, one whose message alone is missing goes first.
+ * Places operations in topological order. A receive whose beginning leads to the send of its own
+ * message would wait for itself: when nothing else remains, a receive that misses only its message
+ * goes first.
  */
 static int find_levels(struct goal_layout *l)
 {
 	struct levels w = { .l = l,
-			    .left = calloc(l->node_count + 1u, sizeof *w.left),
+			    .remaining = calloc(l->node_count + 1u, sizeof *w.remaining),
 			    .done = calloc(l->node_count + 1u, sizeof *w.done) };
 	uint32_t placed = 0, before;
 
-	if (!w.left || !w.done) {
-		free(w.left);
+	if (!w.remaining || !w.done) {
+		free(w.remaining);
 		free(w.done);
 		return -ENOMEM;
 	}
 	for (uint32_t n = 0; n < l->node_count; n++)
-	w.left[n] = goal_layout_op(l, &l->nodes[n])->requires + waits_for_message(l, n);
+	w.remaining[n] = goal_layout_op(l, &l->nodes[n])->requires + waits_for_message(l, n);
 	while (placed < l->node_count) {
 		before = placed;
 		for (uint32_t n = 0; n < l->node_count; n++)
-			if (!w.done[n] && !w.left[n]) {
+			if (!w.done[n] && !w.remaining[n]) {
 				place(&w, n);
 				placed++;
 			}
 		for (uint32_t n = 0; placed == before && n < l->node_count; n++)
-			if (!w.done[n] && w.left[n] == 1 && waits_for_message(l, n) &&
+			if (!w.done[n] && w.remaining[n] == 1 && waits_for_message(l, n) &&
 			    !w.done[l->nodes[n].partner]) {
 				place(&w, n);
 				placed++;
 			}
 		if (placed == before)
-			break; /* not from a verified program */
+			break; /* cannot happen with a verified program */
 	}
-	free(w.left);
+	free(w.remaining);
 	free(w.done);
 	return 0;
 }
 
 /* ---- columns and rows ------------------------------------------------------------------- */
 
-/* How wide a lane may be, so that the whole stays readable. */
+/* The largest width of a lane for which the drawing stays readable. */
 static uint32_t most_columns(const struct goal_layout *l)
 {
 	return l->lane_count <= 8 ? 6 : l->lane_count <= 24 ? 3 : 2;
 }
 
-/* Beside each other in their level, in rows where there are many. used: [level_count], zero. */
+/* Places operations of a level side by side, in rows when there are many. used: [level_count],
+ * zero. */
 static void find_columns(struct goal_layout *l, struct goal_lane *lane, uint32_t *used)
 {
 	for (uint32_t k = 0; k < lane->count; k++)
@@ -231,7 +233,7 @@ static void find_x(struct goal_layout *l)
 	l->width = x + LAYOUT_MARGIN;
 }
 
-/* The room below a level: more where messages go far, or their lines would all be level. */
+/* The space below a level: larger when messages go far, so that their lines are not flat. */
 static int gap_below(const struct goal_layout *l, uint32_t level)
 {
 	int gap = LEVEL_GAP;

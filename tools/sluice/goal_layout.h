@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * goal_layout: where each operation of a drawing stands. A lane a rank, side by side; levels
- * downward: an operation stands below all that it requires and, a receive, below the send of its
- * message.
+ * goal_layout: positions of operations in a drawing. Ranks are lanes, side by side. Levels go
+ * downward: an operation stands below all operations that it requires, and a receive below its
+ * send.
  */
 #ifndef SLUICE_TOOL_GOAL_LAYOUT_H
 #define SLUICE_TOOL_GOAL_LAYOUT_H
@@ -20,12 +20,11 @@ enum {
 };
 
 struct goal_node {
-	uint32_t rank, place, op; /* place in the rank's block; number in the flow */
+	uint32_t rank, place, op; /* index in the rank's block; number in the flow */
 	uint32_t lane, level;
-	uint32_t column, row; /* in the lane; in the level */
-	uint32_t partner;     /* node that sends to it or receives from it; GOAL_NONE: none, or not
-				 drawn */
-	int x, y;             /* of the upper left corner */
+	uint32_t column, row; /* position in the lane; in the level */
+	uint32_t partner;     /* partner of a send or receive; GOAL_NONE: none, or not drawn */
+	int x, y;             /* upper left corner */
 };
 
 struct goal_lane {
@@ -45,8 +44,8 @@ struct goal_layout {
 };
 
 /*
- * Lays out the ranks whose bit is set in `chosen` (64 a word, `words` of them; NULL: all). 0;
- * -ENOMEM; -E2BIG: more than can be read.
+ * Lays out the ranks whose bit is set in `chosen` (64 a word, `words` of them; NULL: all). Returns:
+ * 0; -ENOMEM; -E2BIG: too many to be readable.
  */
 int goal_layout_make(struct goal_layout *l, const struct goal_input *in, const uint64_t *chosen,
 		     size_t words);
@@ -57,11 +56,12 @@ static inline const struct goal_op *goal_layout_op(const struct goal_layout *l,
 {
 	return &goal_ops_const(goal_program_block(l->in->program, n->rank))[n->place];
 }
-/* The node of an operation of the flow; NULL for GOAL_NONE, and when its rank is not drawn. */
+/* Returns: the node of an operation of the flow; NULL for GOAL_NONE, or when its rank is not
+ * drawn. */
 struct goal_node *goal_layout_node(const struct goal_layout *l, uint32_t op);
-/* Does it never end, or its message never meet a receive? */
+/* Does the operation never end, or its message find no receive? */
 bool goal_layout_is_stuck(const struct goal_layout *l, const struct goal_node *n);
-/* "l5", as the text calls it; "" when it does not. */
+/* Returns: its label in the text; "" without one. */
 void goal_layout_label(const struct goal_layout *l, const struct goal_node *n, char *buf,
 		       size_t cap);
 /* Calls visit for each requirement between drawn operations. */
@@ -70,7 +70,7 @@ void goal_layout_edges(const struct goal_layout *l,
 				     const struct goal_node *after, bool immediate),
 		       void *ctx);
 
-/* goal_svg.c, goal_dot.c: the drawing. Errors are the stream's. */
+/* goal_svg.c, goal_dot.c: write the drawing. Errors are those of the stream. */
 void goal_svg_write(const struct goal_layout *l, FILE *out);
 void goal_dot_write(const struct goal_layout *l, FILE *out);
 

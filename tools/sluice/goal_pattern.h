@@ -18,14 +18,14 @@ struct goal_pattern {
 	bool has_options;
 };
 void goal_pattern_init(struct goal_pattern *g);
-/* The option's number among GOAL_PATTERN_OPTIONS. TOOL_DONE or TOOL_MISUSE, told. */
+/* Parses option `arg` of GOAL_PATTERN_OPTIONS. Returns: TOOL_DONE; TOOL_MISUSE after a message. */
 int goal_pattern_option(struct goal_pattern *g, const char *verb, int option, const char *value);
-/* Everything is there. TOOL_DONE or TOOL_MISUSE, told. */
+/* Checks the options as a whole. Returns: TOOL_DONE; TOOL_MISUSE after a message. */
 int goal_pattern_check(struct goal_pattern *g, const char *verb);
 /* "there is no pattern ...; did you mean ...?" */
 void goal_pattern_unknown(const char *verb, const char *word);
 
-/* A rank's block, until the next call. Zeroed at first. */
+/* A rank's block, valid until the next call. Zeroed before the first. */
 struct goal_maker {
 	struct goal_op *ops;
 	struct goal_edge *edges;

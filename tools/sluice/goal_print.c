@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sluice goal print and compile: from a program to text, and from text to a program. */
+/* sluice goal print and compile: a program to text, a text to a program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -92,8 +92,7 @@ static const struct goal_block *block_at(const struct goal_program *p, uint32_t 
 	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
 }
 
-/* A file that exists is replaced when the new one is complete; a device or a pipe must stay what it
- * is. */
+/* Replaces an existing file when the new one is complete; does not replace a device or a pipe. */
 static bool is_replaceable(const char *path)
 {
 	struct stat st;
@@ -119,7 +118,7 @@ static int write_file(const struct goal_program *p, const char *path)
 
 	if (ret)
 		return ret;
-	/* blocks that ranks share stay shared */
+	/* a block that ranks share is written once */
 	for (uint32_t i = 0; i < p->block_count && !ret; i++)
 		ret = goalfile_add(w, block_at(p, i), &number);
 	for (uint32_t r = 0; r < p->ranks && !ret; r++)

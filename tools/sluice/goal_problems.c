@@ -31,7 +31,7 @@ void goal_problem_add(struct goal_problems *list, uint64_t line, const char *fmt
 	all[list->count++] = (struct goal_problem){ .line = line, .message = message };
 }
 
-/* Text of unknown origin on a terminal: control characters would act there. */
+/* Text of unknown origin: control characters would act on the terminal. */
 static void put_safely(const char *text, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++) {

@@ -11,7 +11,7 @@
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-/* Sends and receives without memory: the n-th gets the n-th place of one more buffer. */
+/* Memory of sends and receives that name none: the n-th gets the n-th place of one more buffer. */
 static int name_memory(struct goal_image *image)
 {
 	struct goal_block *b = image->block;
@@ -89,7 +89,7 @@ void goal_reference_free(struct goal_reference *r)
 
 /* ---- executing --------------------------------------------------------------------------- */
 
-/* A send that no receive has taken, or a receive that no send has come to. */
+/* A send without a receive, or a receive without a message. */
 struct waiting {
 	uint32_t rank, op, peer, tag;
 	unsigned char *data; /* send: its bytes */
@@ -107,7 +107,7 @@ static unsigned char *place(const struct goal_image *m, uint32_t mem, uint64_t o
 	return m->memory + m->offset[mem] + off;
 }
 
-/* Bytes of a transfer between its memory and `data`. */
+/* Copies the bytes of a transfer between its memory and `data`. */
 static void move(const struct goal_image *m, const struct goal_op *op, unsigned char *data,
 		 bool out)
 {
@@ -155,7 +155,7 @@ static void end_op(struct flow *f, uint32_t rank, uint32_t op)
 	goal_end(f->r->images[rank].block, f->states[rank], op);
 }
 
-/* The receive of `recv` takes what `send` brought. Sizes that differ leave it for ever. */
+/* Completes `recv` with the bytes of `send`. When sizes differ it stays stuck. */
 static void deliver(struct flow *f, struct waiting *recv, struct waiting *send)
 {
 	const struct goal_op *op = &goal_ops(f->r->images[recv->rank].block)[recv->op];
@@ -170,8 +170,9 @@ static void deliver(struct flow *f, struct waiting *recv, struct waiting *send)
 	free(recv);
 }
 
-/* The first of the list that fits, taken off it. */
-static struct waiting *take(struct waiting **list, const struct waiting *w, bool list_of_recvs)
+/* Removes and returns the first match of the list. */
+static struct waiting *remove_match(struct waiting **list, const struct waiting *w,
+				    bool list_of_recvs)
 {
 	for (; *list; list = &(*list)->next) {
 		struct waiting *other = *list;
@@ -204,7 +205,7 @@ static int start_transfer(struct flow *f, uint32_t rank, uint32_t i, const struc
 	} else if (op->peer == GOAL_ANY || op->tag == GOAL_ANY) {
 		f->r->is_certain = false;
 	}
-	other = take(is_send ? &f->recvs[at] : &f->sends[at], w, is_send);
+	other = remove_match(is_send ? &f->recvs[at] : &f->sends[at], w, is_send);
 	if (other)
 		deliver(f, is_send ? other : w, is_send ? w : other);
 	else
@@ -212,7 +213,7 @@ static int start_transfer(struct flow *f, uint32_t rank, uint32_t i, const struc
 	return 0;
 }
 
-/* All that rank can do now. 1: something, 0, -errno. */
+/* Executes all that a rank can do now. Returns: 1: something, 0: nothing, -errno. */
 static int step_rank(struct flow *f, uint32_t rank)
 {
 	const struct goal_image *m = &f->r->images[rank];
@@ -278,7 +279,7 @@ int goal_reference_execute(struct goal_reference *r)
 	}
 	for (uint32_t k = 0; k < r->ranks; k++) {
 		if (!ret)
-			r->stuck += atomic_load(&f.states[k]->left);
+			r->stuck += atomic_load(&f.states[k]->remaining);
 		if (f.states)
 			free(f.states[k]);
 		free_list(f.sends ? f.sends[k] : NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice goal run: a program with all its ranks as processes of this machine, forked here, or
- * started by mpiexec. What the ranks find out lies in memory they share with the first process.
+ * sluice goal run: runs a program with all its ranks as processes of this machine, forked here or
+ * started by mpiexec. Results lie in memory that the ranks share with the first process.
  */
 #include <errno.h>
 #include <signal.h>
@@ -22,10 +22,12 @@
 #define RANKS_MAX 256u
 #define MEMORY_MAX (1ull << 30) /* of a rank */
 #define RUNS_MAX 100000
+#define TIMEOUT_MAX_MS 86400000
 #define JOIN_NS (30ull * 1000000000)
 
 static const char help[] =
-	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--json]\n"
+	"usage: sluice goal run FILE [-n N] [--verify] [--times K] [--ops] [--timeout MS]\n"
+	"                       [--profile PREFIX] [--json]\n"
 	"\n"
 	"Runs a program, text or compiled, with all its ranks as processes of this\n"
 	"machine. Under mpiexec each of its processes is one rank. Memory is filled with\n"
@@ -34,11 +36,13 @@ static const char help[] =
 	"  -n N, --ranks N   the program must be one of N ranks\n"
 	"  --verify          compare memory with what executing the program one operation\n"
 	"                    after the other leaves there\n"
-	"  --times K         run it K times; all but operations' times are of all runs\n"
-	"  --ops             when each operation of the last run began and ended\n"
+	"  --times K         run it K times\n"
+	"  --ops             print when each operation of the last run began and ended\n"
+	"  --timeout MS      end a run without progress for MS milliseconds, and print what\n"
+	"                    it waits for\n"
+	"  --profile PREFIX  write the times of all operations to PREFIX.RANK.PID.json, for\n"
+	"                    Perfetto\n"
 	"  --json            results for programs\n"
-	"\n"
-	"SLUICE_GOAL_TIMEOUT=ms ends a run that makes no progress, with what it waits for.\n"
 	"\n"
 	"Examples:\n"
 	"  sluice goal run allreduce.goal --verify\n"
@@ -48,8 +52,8 @@ static const char help[] =
 	"More: man sluice-goal\n";
 
 struct options {
-	const char *file;
-	uint32_t ranks, times;
+	const char *file, *profile;
+	uint32_t ranks, times, timeout_ms;
 	bool verify, ops, json;
 };
 
@@ -74,7 +78,7 @@ struct job {
 /* ---- one rank ---------------------------------------------------------------------------- */
 
 /* All ranks begin a run together. */
-static void meet(struct job *j, uint32_t number)
+static void barrier(struct job *j, uint32_t number)
 {
 	if (!j->arrived)
 		return;
@@ -92,12 +96,12 @@ static int check_memory(struct job *j, uint32_t rank, const struct sched_inst *s
 
 	for (uint32_t k = 0; k <= m->block->user_count; k++) {
 		const unsigned char *is = k ? buffers[k - 1] : sched_scratch(s),
-				    *want = m->memory + m->offset[k];
+				    *expected = m->memory + m->offset[k];
 
-		if (!m->bytes[k] || !memcmp(is, want, m->bytes[k]))
+		if (!m->bytes[k] || !memcmp(is, expected, m->bytes[k]))
 			continue;
 		r->wrong_mem = k;
-		while (is[r->wrong_off] == want[r->wrong_off])
+		while (is[r->wrong_off] == expected[r->wrong_off])
 			r->wrong_off++;
 		return 1;
 	}
@@ -120,7 +124,7 @@ static int run_times(struct job *j, uint32_t rank, struct sched_inst *s, void *c
 			memcpy(sched_scratch(s), first + m->offset[0], m->bytes[0]);
 		for (uint32_t b = 0; b < m->block->user_count; b++)
 			memcpy(buffers[b], first + m->offset[b + 1], m->bytes[b + 1]);
-		meet(j, k + 1);
+		barrier(j, k + 1);
 		began = os_now_ns();
 		ret = sched_run(s);
 		if (!ret)
@@ -244,7 +248,7 @@ static void print_all(const struct job *j, uint32_t first, uint32_t end)
 	fflush(stdout);
 }
 
-static int tell_failures(const struct job *j, uint32_t first, uint32_t end)
+static int print_failures(const struct job *j, uint32_t first, uint32_t end)
 {
 	int ret = TOOL_DONE;
 
@@ -306,7 +310,7 @@ static void end_all(const pid_t *pids, uint32_t n)
 static int run_forked(struct job *j)
 {
 	pid_t pids[RANKS_MAX] = { 0 };
-	uint32_t n = j->program->ranks, left = n;
+	uint32_t n = j->program->ranks, alive = n;
 	pid_t parent = getpid(), pid;
 	int status, ret = TOOL_DONE;
 
@@ -327,11 +331,11 @@ static int run_forked(struct job *j)
 			_exit(TOOL_FAILED);
 		_exit(be_rank(j, r) ? TOOL_FAILED : TOOL_DONE);
 	}
-	while (left && (pid = wait(&status)) > 0) {
+	while (alive && (pid = wait(&status)) > 0) {
 		for (uint32_t r = 0; r < n; r++) {
 			if (pids[r] != pid)
 				continue;
-			left--;
+			alive--;
 			pids[r] = 0;
 			if (WIFSIGNALED(status)) {
 				tool_say("goal run: rank %u was killed by signal %d", r,
@@ -344,7 +348,7 @@ static int run_forked(struct job *j)
 		}
 	}
 	print_all(j, 0, n);
-	status = tell_failures(j, 0, n);
+	status = print_failures(j, 0, n);
 	return ret ? ret : status;
 }
 
@@ -372,7 +376,7 @@ static int run_as_rank(struct job *j, uint32_t rank)
 	ret = be_rank(j, rank);
 	j->results[rank].error = ret;
 	print_all(j, rank, rank + 1);
-	return tell_failures(j, rank, rank + 1);
+	return print_failures(j, rank, rank + 1);
 }
 
 /* ---- command line ------------------------------------------------------------------------ */
@@ -393,8 +397,9 @@ static int parse_number(const char *option, const char *value, uint32_t max, uin
 /* An exit code, or -1: go on. */
 static int parse(struct options *o, char **argv)
 {
-	static const char *const names[] = { "--help",   "-h",    "-n=",    "--ranks=", "--verify",
-					     "--times=", "--ops", "--json", NULL };
+	static const char *const names[] = { "--help", "-h",     "-n=",        "--ranks=",
+					     "--verify", "--times=", "--ops",      "--json",
+					     "--timeout=", "--profile=", NULL };
 	const char *value;
 	int at = 1, arg, ret = -1;
 
@@ -410,6 +415,10 @@ static int parse(struct options *o, char **argv)
 			ret = parse_number("-n", value, RANKS_MAX, &o->ranks);
 		else if (arg == 5)
 			ret = parse_number("--times", value, RUNS_MAX, &o->times);
+		else if (arg == 8)
+			ret = parse_number("--timeout", value, TIMEOUT_MAX_MS, &o->timeout_ms);
+		else if (arg == 9)
+			o->profile = value;
 		else if (arg == GOAL_ARG_WORD && o->file)
 			ret = (tool_say("goal run: one file, not also '%s'", value), TOOL_MISUSE);
 		else if (arg == GOAL_ARG_WORD)
@@ -503,6 +512,10 @@ int goal_run_main(int argc, char **argv)
 		tool_say("goal run: %s", problems);
 		return TOOL_FAILED;
 	}
+	if (j.o.timeout_ms)
+		base_opt.goal_timeout_ms = j.o.timeout_ms;
+	if (j.o.profile)
+		base_opt.goal_profile = j.o.profile;
 	ret = goal_input_need(&in, "run", j.o.file);
 	if (ret)
 		return ret;

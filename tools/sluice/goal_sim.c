@@ -148,7 +148,7 @@ static int set_source(struct goal_sim_options *o, const char *word)
 	return TOOL_DONE;
 }
 
-/* What has a value that may be wrong. 0 or -errno. */
+/* Checks options whose value may be wrong. Returns: 0 or -errno. */
 static int set_value(struct goal_sim_options *o, int option, const char *value)
 {
 	if (option == PATH)
@@ -191,7 +191,7 @@ static int set_option(struct goal_sim_options *o, int option, const char *value)
 	return TOOL_MISUSE;
 }
 
-/* A quarter of what is free, at most 2 GiB. */
+/* A quarter of the free memory, at most 2 GiB. */
 static uint64_t default_path_bytes(void)
 {
 	long pages = sysconf(_SC_AVPHYS_PAGES);
@@ -255,12 +255,12 @@ int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint6
 		return is_interrupted != 0;
 	now = now_ns();
 	if (now - g->began_ns > 2 * second && now - g->told_ns > second / 2) {
-		double left =
+		double remaining =
 			(double)(now - g->began_ns) / 1e9 * ((double)all / (double)(done + 1) - 1);
 
 		fprintf(stderr, "\r%s: %.0f %%", what, 100.0 * (double)done / (double)all);
-		if (done >= all / 50) /* before that it would be a guess */
-			fprintf(stderr, ", %.0f s left", left);
+		if (done >= all / 50) /* a rate of the first second would be a guess */
+			fprintf(stderr, ", %.0f s left", remaining);
 		fputs("\033[K", stderr);
 		g->told_ns = now;
 	}
@@ -286,7 +286,7 @@ static int on_progress(void *ctx, uint64_t done, uint64_t all, uint64_t now_ps)
 
 static void on_span(void *ctx, const struct sim_span *span) { goal_timeline_span(ctx, span); }
 
-/* Ctrl-C: what is known is printed. A second one ends it. */
+/* Ctrl-C prints the results so far. A second one ends the program. */
 static void watch_interrupts(void)
 {
 	struct sigaction a = { .sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND };
@@ -295,13 +295,13 @@ static void watch_interrupts(void)
 	sigaction(SIGINT, &a, NULL);
 }
 
-static int tell_result(struct goal_sim *g)
+static int print_result(struct goal_sim *g)
 {
 	switch (g->result) {
 	case 0:
 		return TOOL_DONE;
 	case -EDEADLK:
-		goal_sim_tell_stuck(g);
+		goal_sim_print_stuck(g);
 		return TOOL_FAILED;
 	case -ECANCELED:
 		tool_say("goal sim: interrupted: what follows is what was known by then");
@@ -333,7 +333,7 @@ static int simulate(struct goal_sim *g)
 	begin_progress(g);
 	g->result = sim_run(g->sim);
 	end_progress(g);
-	ret = tell_result(g);
+	ret = print_result(g);
 	if (g->o.json)
 		goal_sim_json(g);
 	else

@@ -15,14 +15,14 @@
 #include "goal_pattern.h"
 #include "goal/sim/sim.h"
 
-#define GOAL_SIM_TIMES_MAX 16 /* ranks whose times are all printed unless asked for more */
-#define GOAL_SIM_STUCK_MAX 20 /* lines about what is stuck */
+#define GOAL_SIM_TIMES_MAX 16 /* without --times, times of so many ranks are printed */
+#define GOAL_SIM_STUCK_MAX 20 /* lines about stuck operations */
 
 struct goal_sim_options {
 	struct goal_pattern pattern;
-	const char *file;       /* instead of a pattern */
+	const char *file;       /* a file instead of a pattern */
 	struct sim_params params;
-	const char *params_name; /* where they come from */
+	const char *params_name; /* where the parameters come from */
 	const char *save;
 	bool measure, json, times;
 	const char *timeline;
@@ -43,33 +43,35 @@ struct goal_sim {
 	int result;             /* of sim_run() */
 };
 
-/* Loads all ranks: TOOL_DONE, or told. */
+/* Loads all ranks. Returns: TOOL_DONE, or an exit code after a message. */
 int goal_sim_load(struct goal_sim *g);
-/* "send 8b to 5 tag 0", or, where the source is text, "l3 (line 12): send ..."; snprintf-like. */
+/* Names an operation: "send 8b to 5 tag 0" or, from a text, "l3 (line 12): send ..."; returns as
+ * snprintf(). */
 int goal_sim_name(const struct goal_sim *g, uint32_t rank, uint32_t op, uint8_t type,
 		  uint64_t bytes, uint32_t peer, uint32_t tag, char *buf, size_t cap);
-/* The label of a text's operation, or NULL; *line: where it stands, 0: not known. */
+/* Returns: the label of a text's operation, or NULL; *line: its line, 0: not known. */
 const char *goal_sim_label(const struct goal_sim *g, uint32_t rank, uint32_t op, uint64_t *line);
-/* On stderr, when it is a terminal and this lasts. 1: interrupted. */
+/* Prints progress on stderr when that is a terminal and the simulation takes long. Returns: 1:
+ * interrupted. */
 int goal_sim_progress(struct goal_sim *g, const char *what, uint64_t done, uint64_t all);
 
 void goal_sim_report(const struct goal_sim *g);
 void goal_sim_json(const struct goal_sim *g);
-/* What cannot go on, on stderr. */
-void goal_sim_tell_stuck(const struct goal_sim *g);
+/* Prints stuck operations on stderr. */
+void goal_sim_print_stuck(const struct goal_sim *g);
 /* "22000", "22000.5": nanoseconds. */
 const char *goal_sim_ns(uint64_t ps, char buf[32]);
 const char *goal_sim_cost(uint64_t cost, char buf[32]);
 
-/* End times of all ranks, sorted; NULL: no memory. The caller frees. */
+/* Returns: sorted end times of all ranks, which the caller frees; NULL: no memory. */
 uint64_t *goal_sim_sorted_ends(const struct goal_sim *g);
 
-/* TOOL_DONE, or told. */
+/* Returns: TOOL_DONE, or an exit code after a message. */
 int goal_timeline_open(struct goal_sim *g);
 void goal_timeline_span(struct goal_sim *g, const struct sim_span *span);
 int goal_timeline_close(struct goal_sim *g);
 
-/* A measured parameter: the median of all rounds, and the tenth and ninetieth of a hundred. */
+/* A measured parameter: median, tenth and ninetieth percentile of all rounds. */
 struct goal_measured {
 	double low, median, high;
 };
@@ -79,13 +81,14 @@ struct goal_measure {
 	int cpus[2];
 	unsigned rounds;
 };
-/* Between two processes of this machine. 0 or -errno. */
+/* Measures between two processes of this machine. Returns: 0 or -errno. */
 int goal_measure(struct goal_measure *out);
-/* The options' parameters become those of this machine, which are printed. TOOL_DONE, or told. */
+/* Measures this machine, prints its parameters and uses them. Returns: TOOL_DONE, or an exit code
+ * after a message. */
 int goal_params_measure(struct goal_sim *g);
 /* L, o, g, G, O, C or S. 0 or -EINVAL. */
 int goal_params_set(struct sim_params *p, char name, const char *value);
-/* One a line: "L 2500". TOOL_DONE, or told. */
+/* Writes parameters, one a line: "L 2500". Returns: TOOL_DONE, or an exit code after a message. */
 int goal_params_save(const char *path, const struct sim_params *p);
 int goal_params_load(const char *path, struct sim_params *p);
 

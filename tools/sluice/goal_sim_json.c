@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sluice goal sim prints for programs. All times are picoseconds, so they are exact. */
+/* Output of sluice goal sim --json. All times are picoseconds, so they are exact. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -50,7 +50,7 @@ static void put_times(struct text_json *j, const struct goal_sim *g, const struc
 struct context {
 	struct text_json *j;
 	const struct goal_sim *g;
-	uint64_t left;
+	uint64_t remaining;
 };
 
 static void put_name(struct context *c, uint32_t rank, uint32_t op, uint8_t type, uint64_t bytes,
@@ -83,9 +83,9 @@ static void put_step(void *ctx, const struct sim_step *s)
 	struct context *c = ctx;
 	bool is_receive = s->kind == SIM_RECEIVE;
 
-	if (!c->left)
+	if (!c->remaining)
 		return;
-	c->left--;
+	c->remaining--;
 	text_json_open(c->j, NULL, '{');
 	text_json_string(c->j, "kind", kinds[s->kind]);
 	text_json_string(c->j, "cause", causes[s->cause]);
@@ -133,9 +133,9 @@ static void put_stuck(void *ctx, const struct sim_stuck *w)
 					     [SIM_STUCK_COUNTER] = "counter" };
 	struct context *c = ctx;
 
-	if (!c->left)
+	if (!c->remaining)
 		return;
-	c->left--;
+	c->remaining--;
 	text_json_open(c->j, NULL, '{');
 	text_json_string(c->j, "kind", kinds[w->kind]);
 	put_name(c, w->rank, w->op, w->type, w->bytes, w->peer, w->tag);

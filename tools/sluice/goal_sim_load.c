@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From a pattern, a text or a program to ranks of the simulator, and from its operations back to
- * their names. */
+/* Loads a pattern, a text or a program into the simulator, and names its operations. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static const struct goal_block *block_at(const struct goal_program *p, uint32_t 
 	return (const struct goal_block *)((const char *)p + goal_program_offsets(p)[number]);
 }
 
-/* One more than the largest number of a CPU, and of a NIC. */
+/* Returns: one more than the largest number of a CPU, and of a NIC. */
 static void count_units(const struct goal_program *p, struct sim_config *c)
 {
 	c->cpus = c->nics = 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The model's parameters of this machine: two processes, pinned to two CPUs, and messages through a
- * ring of slots in shared memory, as small ones travel between ranks. After Culler et al.,
- * "Assessing fast network interfaces" (1996): o from sends and receives that wait for nothing, g
- * from a stream, L from what is left of a round trip. Per byte: O from copies into the ring that
- * wait for nothing, G from a stream of large pieces.
+ * Measures the model's parameters: two processes, pinned to two CPUs, exchange messages through a
+ * ring of slots in shared memory, as ranks exchange short ones. After Culler et al., "Assessing
+ * fast network interfaces" (1996): o from sends and receives that wait for nothing, g from a
+ * stream, L from the rest of a round trip. Per byte: O from copies into the ring that wait for
+ * nothing, G from a stream of large pieces.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,15 +23,15 @@
 #include "goal/local.h"
 #include "goal_sim.h"
 
-/* Rounds are short, so that some see both processes running where others run too. */
+/* Rounds are short, so that in some of them both processes run although the machine is busy. */
 enum { SLOTS = 64, PIECES = 8, ROUNDS = 201, TRIPS = 24, STREAM = 512, BURST = SLOTS };
-#define LIMIT_NS 4e9 /* then the rounds so far must do */
+#define LIMIT_NS 4e9 /* then no further round begins */
 #define PIECE_BYTES (64u << 10)
 #define STREAM_PIECES 32
 #define REDUCE_BYTES (1u << 20)
 
-/* full: number of the message in it, released by the sender and acquired by the receiver; empty:
- * the other way. */
+/* full: number of the message, released by the sender and acquired by the receiver; empty: the
+ * other way. */
 struct slot {
 	BASE_ALIGNED_LINE _Atomic uint32_t full;
 	uint32_t value;
@@ -44,15 +44,15 @@ struct way {
 struct shared {
 	struct way way[2];
 	BASE_ALIGNED_LINE _Atomic uint32_t
-		arrived[2]; /* steps that each side has begun; released, acquired by the other */
-	double received_ns; /* written by the second side: a receive that waits for nothing */
-	bool is_over;       /* written by the first */
+		arrived[2]; /* steps that each side has begun; release, acquire by the other */
+	double received_ns; /* written by the second side: receives that wait for nothing */
+	bool is_over;       /* written by the first side */
 };
 struct side {
 	struct shared *s;
 	int me;
 	uint32_t steps, sent, got, pieces_sent, pieces_got;
-	pid_t other; /* 0: the parent, which outlives us */
+	pid_t other; /* 0: this is the parent */
 	bool is_alone;
 	char *local;
 };
@@ -65,7 +65,7 @@ static double now_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Until *at has reached `want`. Two processes on one CPU let each other run. */
+/* Waits until *at has reached `want`. Yields, so that two processes can share a CPU. */
 static void wait_for(struct side *p, _Atomic uint32_t *at, uint32_t want)
 {
 	for (uint32_t spins = 1;
@@ -160,7 +160,7 @@ static double round_trip(struct side *p)
 	return (now_ns() - begin) / TRIPS;
 }
 
-/* Sends that find the slot empty, receives that find it full. */
+/* Sends with an empty slot, receives with a full one. */
 static double overhead(struct side *p)
 {
 	double begin;
@@ -263,7 +263,7 @@ static bool pin(int cpu)
 	return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-/* The first two CPUs that this process may use; the same twice when there is one. */
+/* Returns: the first two CPUs that this process may use; the same twice when there is one. */
 static int choose_cpus(int cpus[2], cpu_set_t *before)
 {
 	int found = 0;

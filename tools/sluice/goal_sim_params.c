@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model's parameters: printed as measured, kept in a file, taken from one. */
+/* Parameters of the model: printed, written to a file, read from a file. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "goal_sim.h"
 #include "text.h"
 
-#define EAGER_BYTES 8192 /* S is a decision, not a property of the machine */
+#define EAGER_BYTES 8192 /* S is chosen, not measured */
 
 static uint64_t ps_of(double ns) { return (uint64_t)(ns * SIM_PS_PER_NS + 0.5); }
 static uint64_t cost_of(double ns)

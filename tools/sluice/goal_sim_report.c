@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sluice goal sim prints for people. */
+/* Output of sluice goal sim for people. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void print_times(const struct goal_sim *g)
 	putchar('\n');
 }
 
-/* How many ranks end when, in equal parts of the time between the first and the last. */
+/* A histogram of end times between the first and the last. */
 static void print_histogram(const uint64_t *ends, uint32_t ranks)
 {
 	uint64_t first = ends[0], spread = ends[ranks - 1] - first;
@@ -166,23 +166,23 @@ static void print_sum(const struct sim_path_sum *sum)
 	text_table_free(&t);
 }
 
-/* The first half and the last half of the steps that were asked for; visited last first. */
+/* Keeps the first half and the last half of the steps requested; the path is visited last first. */
 struct steps {
 	const struct goal_sim *g;
-	struct sim_step *kept;
-	uint64_t seen, all, want;
+	struct sim_step *steps;
+	uint64_t visited, all, count;
 };
 
-static void keep_step(void *ctx, const struct sim_step *step)
+static void store_step(void *ctx, const struct sim_step *step)
 {
 	struct steps *s = ctx;
-	uint64_t late = s->want / 2, early = s->want - late;
+	uint64_t late = s->count / 2, early = s->count - late;
 
-	if (s->seen < late)
-		s->kept[s->seen] = *step;
-	else if (s->all - s->seen <= early)
-		s->kept[late + s->seen - (s->all - early)] = *step;
-	s->seen++;
+	if (s->visited < late)
+		s->steps[s->visited] = *step;
+	else if (s->all - s->visited <= early)
+		s->steps[late + s->visited - (s->all - early)] = *step;
+	s->visited++;
 }
 
 static void print_step(const struct goal_sim *g, const struct sim_step *step)
@@ -195,7 +195,7 @@ static void print_step(const struct goal_sim *g, const struct sim_step *step)
 	char name[160], begin[32], end[32];
 	bool is_receive = step->kind == SIM_RECEIVE;
 
-	/* what is known of a message is the send */
+	/* a message is named by its send */
 	if (is_receive) {
 		char sent[128];
 
@@ -215,21 +215,21 @@ static void print_steps(const struct goal_sim *g, const struct sim_path_sum *sum
 {
 	struct steps s = { .g = g,
 			   .all = sum->steps,
-			   .want = base_min_u64(g->o.path_steps, sum->steps) };
+			   .count = base_min_u64(g->o.path_steps, sum->steps) };
 
-	s.kept = calloc(s.want + 1, sizeof *s.kept);
-	if (!s.kept) {
+	s.steps = calloc(s.count + 1, sizeof *s.steps);
+	if (!s.steps) {
 		tool_say("goal sim: %s", strerror(ENOMEM));
 		return;
 	}
-	sim_path(g->sim, keep_step, &s, NULL);
+	sim_path(g->sim, store_step, &s, NULL);
 	putchar('\n');
-	for (uint64_t i = s.want; i-- > 0;) {
-		print_step(g, &s.kept[i]);
-		if (i == s.want / 2 && s.want < s.all && i)
-			printf("  ... %" PRIu64 " more (--path)\n", s.all - s.want);
+	for (uint64_t i = s.count; i-- > 0;) {
+		print_step(g, &s.steps[i]);
+		if (i == s.count / 2 && s.count < s.all && i)
+			printf("  ... %" PRIu64 " more (--path)\n", s.all - s.count);
 	}
-	free(s.kept);
+	free(s.steps);
 }
 
 void goal_sim_report(const struct goal_sim *g)
@@ -266,7 +266,7 @@ struct telling {
 	uint64_t count;
 };
 
-static void tell_one(void *ctx, const struct sim_stuck *w)
+static void print_stuck(void *ctx, const struct sim_stuck *w)
 {
 	static const char *const why[] = { [SIM_STUCK_RECEIVE] = "no message came",
 					   [SIM_STUCK_SEND] = "no receive came",
@@ -284,7 +284,7 @@ static void tell_one(void *ctx, const struct sim_stuck *w)
 	tool_say("goal sim: rank %" PRIu32 ": %s: %s", w->rank, name, why[w->kind]);
 }
 
-void goal_sim_tell_stuck(const struct goal_sim *g)
+void goal_sim_print_stuck(const struct goal_sim *g)
 {
 	struct telling t = { g, 0 };
 	struct sim_stats s;
@@ -293,7 +293,7 @@ void goal_sim_tell_stuck(const struct goal_sim *g)
 	if (s.ops_done < s.ops)
 		tool_say("goal sim: deadlock: %" PRIu64 " of %" PRIu64 " operations have not ended",
 			 s.ops - s.ops_done, s.ops);
-	sim_stuck(g->sim, tell_one, &t);
+	sim_stuck(g->sim, print_stuck, &t);
 	if (t.count > GOAL_SIM_STUCK_MAX)
 		tool_say("goal sim: and %" PRIu64 " more", t.count - GOAL_SIM_STUCK_MAX);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trace events as Perfetto and Chrome read them: a process a rank, a thread a CPU, arrows for
- * messages. */
+/* Writes trace events for Perfetto and Chrome: a process for each rank, a thread for each CPU, an
+ * arrow for each message. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "goal_sim.h"
 
-#define EVENTS_MAX 1000000u /* about 200 MB; a viewer takes no more */
+#define EVENTS_MAX 1000000u /* about 200 MB, the most that a viewer takes */
 
 struct goal_timeline {
 	FILE *out;
@@ -50,7 +50,7 @@ static void begin_event(struct goal_timeline *t, const char *phase, const struct
 	t->count++;
 }
 
-/* Labels are words, so nothing in a name needs a backslash. */
+/* Labels are words: no character needs a backslash. */
 static void put_span(struct goal_sim *g, const struct sim_span *s)
 {
 	static const char *const words[] = {

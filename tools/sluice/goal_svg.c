@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A drawing that needs nothing but itself, on light and dark ground, with tooltips. */
+/* Writes a self-contained SVG with light and dark colours and tooltips. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static const char style[] =
 	"markerHeight=\"6\" orient=\"auto\"><path class=\"mw\" d=\"M0 0 8 4 0 8z\"/></marker>"
 	"</defs>\n";
 
-/* Text of unknown origin: what XML reserves, and what it forbids. */
+/* Text of unknown origin: escapes what XML reserves, replaces what it forbids. */
 static void put_text(FILE *out, const char *text)
 {
 	for (; *text; text++) {
@@ -107,8 +107,8 @@ static void put_bytes(char *buf, size_t cap, uint64_t bytes)
 }
 
 /* Two short lines: "send 64K", "l5 to 3". */
-static void say(const struct goal_layout *l, const struct goal_node *n, char *first, char *second,
-		size_t cap)
+static void describe(const struct goal_layout *l, const struct goal_node *n, char *first,
+		     char *second, size_t cap)
 {
 	const struct goal_op *op = goal_layout_op(l, n);
 	char size[32] = "", label[24], peer[24] = "";
@@ -137,7 +137,7 @@ static void put_node(const struct goal_layout *l, const struct goal_node *n, FIL
 
 	text_print_op(goal_program_block(l->in->program, n->rank), n->place, what, sizeof what);
 	goal_layout_label(l, n, label, sizeof label);
-	say(l, n, first, second, sizeof first);
+	describe(l, n, first, second, sizeof first);
 	fprintf(out, "<g><title>rank %" PRIu32 " ", n->rank);
 	put_text(out, label);
 	fputs(*label ? ": " : "", out);
@@ -171,7 +171,8 @@ struct drawing {
 	FILE *out;
 };
 
-/* Straight below; else a curve, vertical at both ends, around boxes of the same column. */
+/* A straight line downward; else a curve, vertical at both ends, around boxes of the same
+ * column. */
 static void put_requirement(void *ctx, const struct goal_node *from, const struct goal_node *to,
 			    bool immediate)
 {
@@ -201,7 +202,7 @@ static void put_wire(const struct goal_layout *l, const struct goal_node *send, 
 	int x1 = send->x + W / 2 + 10, x2 = recv->x + W / 2 + 10, y1 = send->y + H, y2 = recv->y;
 	char size[32];
 
-	/* a receive that began before the send stands above it */
+	/* a receive that began before its send stands above it */
 	if (recv->level <= send->level) {
 		x1 = send->x + (recv->x > send->x ? W : 0);
 		x2 = recv->x + (recv->x > send->x ? 0 : W);
@@ -215,7 +216,7 @@ static void put_wire(const struct goal_layout *l, const struct goal_node *send, 
 		x1, y1, x2, y2, size, send->rank, recv->rank, goal_layout_op(l, send)->tag);
 }
 
-/* From what waits for ever to what it waits for. */
+/* A line from an operation that never ends to what it waits for. */
 static void put_wait(const struct goal_layout *l, const struct goal_node *n, FILE *out)
 {
 	const struct goal_node *to;

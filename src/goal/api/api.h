@@ -12,14 +12,14 @@
 
 #define API_EXPORT __attribute__((visibility("default")))
 
-/* A verified block, and what it names. */
+/* A verified block and the extents that it names. */
 struct sluice_goal_schedule {
 	struct goal_block *block;
 	uint32_t ranks;
 	uint64_t extents[GOAL_SPACES_MAX]; /* goal_extents() */
 };
 
-/* Takes the block over when it verifies. 0 with *out, -EINVAL, -ENOMEM. */
+/* Verifies a block and takes ownership of it. Returns: 0 with *out, -EINVAL, -ENOMEM. */
 int api_schedule(struct goal_block *block, uint64_t bytes, uint32_t ranks,
 		 struct sluice_goal_schedule **out);
 

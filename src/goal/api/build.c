@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules that grow on the heap. */
+/* Building schedules, in tables that grow. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,10 +7,10 @@
 
 struct sluice_goal {
 	struct goal_build build;
-	int error; /* the first */
+	int error; /* first error */
 };
 
-/* The public numbers are the block's, so that nothing is translated. */
+/* The public numbers equal the block's: nothing is translated. */
 #define SAME(name) _Static_assert((int)SLUICE_GOAL_##name == (int)GOAL_##name, #name)
 #define SAME_OPERATION(name)                                                                       \
 	_Static_assert((int)SLUICE_GOAL_##name == GOAL_##name - GOAL_ADD, #name)
@@ -59,17 +59,18 @@ static int fail(struct sluice_goal *g, int error)
 	return error;
 }
 
-/* Room for `more` elements in an array of *cap that holds count. 0, -ENOSPC, -ENOMEM. */
+/* Makes room for `more` elements in an array of *cap elements that holds count. Returns: 0,
+ * -ENOSPC, -ENOMEM. */
 static int grow(void **array, size_t element, uint32_t count, uint32_t more, uint32_t *cap)
 {
-	uint64_t want = (uint64_t)count + more, next = *cap ? 2 * (uint64_t)*cap : 16;
+	uint64_t needed = (uint64_t)count + more, next = *cap ? 2 * (uint64_t)*cap : 16;
 	void *p;
 
-	if (want <= *cap)
+	if (needed <= *cap)
 		return 0;
-	if (want > INT32_MAX)
+	if (needed > INT32_MAX)
 		return -ENOSPC;
-	while (next < want)
+	while (next < needed)
 		next *= 2;
 	if (next > INT32_MAX)
 		next = INT32_MAX;
@@ -82,8 +83,8 @@ static int grow(void **array, size_t element, uint32_t count, uint32_t more, uin
 }
 
 /*
- * Is it right by itself? A schedule of this operation alone is verified, in a group of all ranks
- * that there can be. For the memory of a list, once with each piece.
+ * Verifies a schedule of this operation alone, in the largest possible group. For an operation with
+ * a list: once with each piece.
  */
 static int check(const struct sluice_goal *g, const struct goal_op *op)
 {
@@ -117,7 +118,7 @@ static int add(struct sluice_goal *g, const struct goal_op *op)
 	return ret ? fail(g, ret) : (int)goal_add(b, op);
 }
 
-/* Spaces have 16 bits in an operation, and 32 in the public structure. */
+/* A space has 16 bits in an operation, 32 in the public structure. */
 static uint16_t space_of(struct sluice_goal_place p)
 {
 	return p.space < GOAL_SPACES_MAX ? (uint16_t)p.space : GOAL_NOWHERE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups and open schedules: sched/ under its public name. */
+/* Public functions for groups and open schedules, made of sched/. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -14,7 +14,7 @@ _Static_assert((int)SLUICE_GOAL_STREAM == (int)SCHED_STREAM, "public numbers");
 static struct sched_group *inner(struct sluice_goal_group *g) { return (struct sched_group *)g; }
 static struct sched_inst *inst(struct sluice_goal_instance *i) { return (struct sched_inst *)i; }
 
-/* A program without MPI, or one that comes here before MPI_Init. */
+/* libsluice-goal.so reads its options when the program makes its first group. */
 static void load_options(void)
 {
 	char problems[1024];
@@ -76,7 +76,10 @@ API_EXPORT int sluice_goal_group_join(const char *name, int rank, int size, int 
 }
 
 API_EXPORT const char *sluice_goal_refusal(void) { return node_refusal(); }
-API_EXPORT void sluice_goal_group_leave(struct sluice_goal_group *g) { sched_group_leave(inner(g)); }
+API_EXPORT void sluice_goal_group_leave(struct sluice_goal_group *g)
+{
+	sched_group_leave(inner(g));
+}
 API_EXPORT int sluice_goal_group_rank(const struct sluice_goal_group *g)
 {
 	return sched_rank((const struct sched_group *)g);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compiled schedules: verified when they are made, never changed. */
+/* Compiled schedules: verified when they are made, and constant. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -21,22 +21,23 @@ struct goalfile {
 	size_t bytes;
 };
 
-/* Maps and verifies a program. 0; -EINVAL: it is not a program, or a block is not what it should
- * be, and its number is in *out_block (GOAL_NONE: not a matter of one block); other -errno.
+/* Maps and verifies a program. Returns: 0; -EINVAL: the file is no program, or a block is not
+ * valid, then its number is in *out_block (GOAL_NONE: no single block is wrong); other -errno.
  * out_block: may be NULL. */
 int goalfile_open(const char *path, struct goalfile *out, uint32_t *out_block);
 void goalfile_close(struct goalfile *f);
 
 struct goalfile_writer;
 
-/* The file is there, complete, after goalfile_finish(); until then its contents are in "PATH.part".
- * -EINVAL: what is at path is no file (a device); other -errno. */
+/* Begins a file. The contents are in "PATH.part" until goalfile_finish() renames it. Returns: 0;
+ * -EINVAL: path names no regular file; other -errno. */
 int goalfile_create(const char *path, uint32_t ranks, struct goalfile_writer **out);
-/* One more block, as goal_compile() has made it; its number is how many there were before. */
+/* Adds a block that goal_compile() has made. Its number is the count of blocks before it. */
 int goalfile_add(struct goalfile_writer *w, const struct goal_block *b, uint32_t *out_number);
-/* Rank `rank` does what the block of this number says. Without it: the first block. */
+/* Gives rank `rank` the block of this number. A rank without a call has the first block. */
 int goalfile_assign(struct goalfile_writer *w, uint32_t rank, uint32_t number);
-/* 0 or the first error that there was, then there is no file. The writer is gone. */
+/* Ends the file and frees the writer. Returns: 0; the first error of any call, then there is no
+ * file. */
 int goalfile_finish(struct goalfile_writer *w);
 void goalfile_abandon(struct goalfile_writer *w);
 

@@ -15,14 +15,14 @@ struct goalfile_writer {
 	uint64_t *offsets;
 	uint32_t *numbers; /* [ranks] */
 	uint32_t ranks, block_count, block_cap, most_ops;
-	int error; /* the first */
+	int error; /* first error */
 };
 
 static void put(struct goalfile_writer *w, const void *p, uint64_t bytes)
 {
 	if (w->error || !bytes)
 		return;
-	errno = EIO; /* should the library say nothing */
+	errno = EIO; /* when the library does not set errno */
 	if (fwrite(p, 1, bytes, w->file) != bytes)
 		w->error = -errno;
 	w->at += bytes;
@@ -49,7 +49,8 @@ static int open_part(struct goalfile_writer *w, const char *path)
 	size_t length = strlen(path) + sizeof ".part";
 	struct stat st;
 
-	if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* it would be replaced: a device, a pipe */
+	/* rename() would replace a device or a pipe */
+	if (!stat(path, &st) && !S_ISREG(st.st_mode))
 		return -EINVAL;
 	w->path = strdup(path);
 	w->part = malloc(length);
@@ -63,7 +64,7 @@ static int open_part(struct goalfile_writer *w, const char *path)
 
 int goalfile_create(const char *path, uint32_t ranks, struct goalfile_writer **out)
 {
-	const struct goal_program place = { 0 }; /* written at the end */
+	const struct goal_program place = { 0 }; /* written again at the end */
 	struct goalfile_writer *w;
 	int ret;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bruck's algorithms: few messages, each of one run of memory, for more copying at home. */
+/* Bruck's algorithms: few messages, each one contiguous, at the price of local copies. */
 #include "private.h"
 
-/* Blocks `rank`, `rank` + 1 ... gather in scratch memory; at the end they are turned to begin with
- * rank 0's. */
+/* Allgather: blocks `rank`, `rank` + 1 ... are gathered in scratch memory and rotated at the end to
+ * begin with the block of rank 0. */
 void gen_bruck_allgather(struct gen_out *o)
 {
 	uint64_t bytes = o->p->bytes;
@@ -26,7 +26,7 @@ void gen_bruck_allgather(struct gen_out *o)
 	turned[1] = gen_copy(o, gen_recv(0), gen_plus(all, tail * bytes), o->rank * bytes);
 	for (int i = 0; i < 2; i++) {
 		gen_requires(o, turned[i], got);
-		gen_irequires(o, turned[i], before); /* and so all rounds before the last */
+		gen_irequires(o, turned[i], before); /* and transitively all rounds before */
 	}
 }
 
@@ -42,8 +42,8 @@ static uint64_t packed_bytes(const struct gen_out *o, uint32_t step)
 	return (whole * step + (rest > step ? rest - step : 0)) * o->p->bytes;
 }
 
-/* Copies of the blocks whose bit `step` is set, from `turned` to the packed run or back: after
- * `before`, and `after` is after all of them. */
+/* Copies the blocks whose bit `step` is set from `turned` to the packed message or back. Requires
+ * `before`; `after` requires the copies. */
 static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, uint32_t step,
 		 bool is_back, uint32_t before, uint32_t after)
 {
@@ -52,10 +52,10 @@ static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, 
 	for (uint32_t i = 0; i < packed_runs(o, step); i++) {
 		uint64_t first = (2ull * i + 1) * step;
 		uint64_t size = (first + step < o->n ? step : o->n - first) * bytes;
-		struct gen_at there = gen_plus(turned, first * bytes),
-			      here = gen_plus(packed, done);
-		uint32_t copied =
-			is_back ? gen_copy(o, there, here, size) : gen_copy(o, here, there, size);
+		struct gen_at turned_at = gen_plus(turned, first * bytes),
+			      packed_at = gen_plus(packed, done);
+		uint32_t copied = is_back ? gen_copy(o, turned_at, packed_at, size)
+					  : gen_copy(o, packed_at, turned_at, size);
 
 		gen_requires(o, copied, before);
 		gen_requires(o, after, copied);
@@ -63,8 +63,8 @@ static void pack(struct gen_out *o, struct gen_at turned, struct gen_at packed, 
 	}
 }
 
-/* Block i has come from the rank i before: home with it, the other way round. */
-static void turn_home(struct gen_out *o, struct gen_at turned, uint32_t ready)
+/* Block i has come from the rank i before: copies it to its place, in reverse order. */
+static void rotate_back(struct gen_out *o, struct gen_at turned, uint32_t ready)
 {
 	uint64_t bytes = o->p->bytes;
 
@@ -74,8 +74,8 @@ static void turn_home(struct gen_out *o, struct gen_at turned, uint32_t ready)
 }
 
 /*
- * Block i of `turned` is on its way to the rank i further. In round k the blocks whose bit k is set
- * move 2^k ranks, packed into one message; they lie in runs of 2^k.
+ * Alltoall: block i of `turned` travels to the rank i after. In round k the blocks whose bit k is
+ * set move 2^k ranks, packed into one message; they lie in runs of 2^k.
  */
 void gen_bruck_alltoall(struct gen_out *o)
 {
@@ -96,12 +96,12 @@ void gen_bruck_alltoall(struct gen_out *o)
 		gen_requires(o, packed, ready);
 		pack(o, turned, out, (uint32_t)step, false, ready, packed);
 		gen_requires(o, sent, packed);
-		/* what comes takes the places of what went */
+		/* received blocks take the places of the blocks that were sent */
 		gen_requires(o, come, packed);
 		gen_requires(o, come, got);
 		ready = gen_nop(o);
 		gen_requires(o, ready, come);
 		pack(o, turned, in, (uint32_t)step, true, come, ready);
 	}
-	turn_home(o, turned, ready);
+	rotate_back(o, turned, ready);
 }

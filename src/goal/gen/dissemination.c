@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Round k is with the ranks 2^k further and 2^k before. */
+/* Dissemination: round k sends to the rank 2^k after and receives from the rank 2^k before. */
 #include "private.h"
 
 void gen_dissemination_barrier(struct gen_out *o)
@@ -10,7 +10,7 @@ void gen_dissemination_barrier(struct gen_out *o)
 		uint32_t sent =
 			gen_to(o, gen_after(o, o->rank, (uint32_t)step), k, k, gen_send(0), 0);
 
-		/* it stands for the messages of all rounds before, not of the last one only */
+		/* it stands for the messages of all rounds before */
 		gen_requires(o, sent, got);
 		gen_irequires(o, sent, before);
 		before = sent;
@@ -20,22 +20,22 @@ void gen_dissemination_barrier(struct gen_out *o)
 
 /* ---- allreduce --------------------------------------------------------------------------- */
 
-/* May the same value be reduced twice? */
+/* Is the operation idempotent? */
 static bool is_idempotent(uint8_t op)
 {
 	return op == GOAL_MAX || op == GOAL_MIN || op == GOAL_AND || op == GOAL_OR;
 }
 
-/* A reduced value: where it is and which operation made it. */
+/* A partial result: its place, and the operation that made it. */
 struct value {
 	struct gen_at at;
 	uint32_t made;
 };
 
-/* The value of the rank `distance` before, reduced with `own`. The last one goes to the receive
+/* Reduces the value of the rank `distance` before with `own`; the last round writes the receive
  * buffer. */
-static struct value meet(struct gen_out *o, const struct value *out, const struct value *own,
-			 uint32_t distance, uint32_t *step, bool is_last)
+static struct value reduce_from(struct gen_out *o, const struct value *out, const struct value *own,
+				uint32_t distance, uint32_t *step, bool is_last)
 {
 	struct gen_at in = gen_scratch(o, o->p->bytes);
 	struct value sum = { is_last ? gen_recv(0) : in, GOAL_NONE };
@@ -54,9 +54,9 @@ static struct value meet(struct gen_out *o, const struct value *out, const struc
 }
 
 /*
- * `doubling` is the reduction of the last 2^k ranks up to this one. When the number of ranks is no
- * power of two and values must not count twice, `whole` collects the windows of the set bits of
- * that number, end to end: it is the reduction of the last n mod 2^(k+1) ranks.
+ * `doubling` is the reduction over the last 2^k ranks up to this one. When the number of ranks is
+ * no power of two and the operation is not idempotent, `whole` joins the ranges of the set bits of
+ * that number: the reduction over the last n mod 2^(k+1) ranks.
  */
 void gen_dissemination_allreduce(struct gen_out *o)
 {
@@ -71,21 +71,21 @@ void gen_dissemination_allreduce(struct gen_out *o)
 
 		if (!is_plain && (o->n & window)) {
 			if (covered)
-				whole = meet(o, &doubling, &whole, covered, &step, is_last);
+				whole = reduce_from(o, &doubling, &whole, covered, &step, is_last);
 			else
 				whole = doubling;
 			covered += (uint32_t)window;
 		}
 		if (is_plain || !is_last)
-			doubling = meet(o, &doubling, &doubling, (uint32_t)window, &step,
-					is_plain ? is_last : window * 2 == o->n);
+			doubling = reduce_from(o, &doubling, &doubling, (uint32_t)window, &step,
+					       is_plain ? is_last : window * 2 == o->n);
 	}
 }
 
 /* ---- allgather --------------------------------------------------------------------------- */
 
-/* Blocks of `count` ranks up to `last`: one message or, when they go round, two; both sides know
- * which. */
+/* Sends or receives the blocks of `count` ranks up to `last`: one message, or two when they wrap
+ * around; both sides compute which. */
 static void each_run(struct gen_out *o, uint32_t last, uint32_t count, uint32_t peer, uint32_t tag,
 		     bool is_send, uint32_t made[2])
 {
@@ -105,8 +105,8 @@ static void each_run(struct gen_out *o, uint32_t last, uint32_t count, uint32_t 
 	}
 }
 
-/* A rank has the blocks of the last 2^k ranks up to itself, and sends them, or as many as the other
- * lacks. */
+/* A rank holds the blocks of the last 2^k ranks up to itself and sends as many of them as the
+ * receiver lacks. */
 void gen_dissemination_allgather(struct gen_out *o)
 {
 	uint32_t got[2] = { gen_copy(o, gen_recv(o->rank * o->p->bytes), gen_send(0), o->p->bytes),
@@ -123,7 +123,7 @@ void gen_dissemination_allgather(struct gen_out *o)
 			gen_requires(o, sent[part], got[0]);
 			gen_requires(o, sent[part], got[1]);
 			gen_irequires(o, sent[part],
-				      before); /* and so all rounds before the last */
+				      before); /* and transitively all rounds before */
 		}
 		before = sent[0];
 		each_run(o, from, count, from, tag, false, got);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce with partners whose numbers differ in one bit. When the number of ranks is no power of
- * two, the first `extra` even ranks hand their vectors to the odd rank after them and get the
- * result from it; the others are numbered anew.
+ * Allreduce between ranks whose numbers differ in one bit. When the number of ranks is no power of
+ * two, each of the first `extra` even ranks sends its vector to the odd rank after it and gets the
+ * result from it; the other ranks are renumbered.
  */
 #include "private.h"
 
 struct exchange {
-	uint32_t size;   /* the largest power of two of ranks */
+	uint32_t size;   /* the largest power of two up to the number of ranks */
 	uint32_t extra;
-	uint32_t id;     /* number among `size`; GOAL_NONE: handed in */
-	struct gen_at sum; /* the vector so far */
-	uint32_t made;   /* what made it */
-	uint32_t recvs; /* receives so far: the same on both sides of each exchange but the first */
+	uint32_t id;     /* new number; GOAL_NONE: this rank has sent its vector */
+	struct gen_at sum; /* the partial result */
+	uint32_t made;   /* the operation that made it */
+	/* number of receives so far: equal on both sides of every exchange but the first */
+	uint32_t recvs;
 };
 
 static uint32_t rank_of(const struct exchange *x, uint32_t id)
@@ -20,10 +21,10 @@ static uint32_t rank_of(const struct exchange *x, uint32_t id)
 	return id < x->extra ? 2 * id + 1 : id + x->extra;
 }
 
-/* Receives of that id before its exchanges begin. */
+/* Returns: the number of receives of a rank before its exchanges. */
 static uint32_t early_recvs(const struct exchange *x, uint32_t id) { return id < x->extra; }
 
-/* True: this rank takes part in the exchanges. */
+/* Returns: true when this rank takes part in the exchanges. */
 static bool hand_in(struct gen_out *o, struct exchange *x, uint32_t last_tag)
 {
 	uint64_t bytes = o->p->bytes;
@@ -93,9 +94,9 @@ void gen_doubling_allreduce(struct gen_out *o)
 
 #define LEVELS 32
 
-/* One level of halving, to be undone by doubling. */
+/* One level of recursive halving; recursive doubling undoes it. */
 struct level {
-	uint32_t peer, first, count; /* parts that this rank gave away */
+	uint32_t peer, first, count; /* parts that this rank sent away */
 };
 
 static uint64_t parts_bytes(const struct gen_out *o, const struct exchange *x, uint32_t first,
@@ -104,7 +105,7 @@ static uint64_t parts_bytes(const struct gen_out *o, const struct exchange *x, u
 	return gen_part(o, first + count, x->size) - gen_part(o, first, x->size);
 }
 
-/* The half that the partner keeps goes to it, the other half comes and is reduced. */
+/* Sends the half that the partner keeps; receives and reduces the other half. */
 static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *levels)
 {
 	uint32_t first = 0, count = x->size, depth = 0;
@@ -112,7 +113,7 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 	for (uint32_t step = x->size / 2; step; step /= 2, depth++) {
 		struct level *l = &levels[depth];
 		bool is_upper = x->id & step;
-		uint32_t keep = is_upper ? first + count / 2 : first, sent, reduced, got;
+		uint32_t own_half = is_upper ? first + count / 2 : first, sent, reduced, got;
 		uint64_t at, size;
 		struct gen_at in;
 
@@ -123,8 +124,8 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 			      gen_plus(x->sum, gen_part(o, l->first, x->size)),
 			      parts_bytes(o, x, l->first, l->count));
 		gen_requires(o, sent, x->made);
-		at = gen_part(o, keep, x->size);
-		size = parts_bytes(o, x, keep, l->count);
+		at = gen_part(o, own_half, x->size);
+		size = parts_bytes(o, x, own_half, l->count);
 		in = gen_scratch(o, size);
 		got = gen_from(o, l->peer, depth + 1, in, size);
 		reduced = gen_reduce(o, gen_recv(at), gen_plus(x->sum, at), in, size);
@@ -132,7 +133,7 @@ static uint32_t halve(struct gen_out *o, struct exchange *x, struct level *level
 		gen_requires(o, reduced, x->made);
 		x->made = reduced == GOAL_NONE ? got : reduced;
 		x->sum = gen_recv(0);
-		first = keep;
+		first = own_half;
 		count /= 2;
 	}
 	return depth;
@@ -160,7 +161,7 @@ void gen_halving_allreduce(struct gen_out *o)
 
 		for (uint32_t i = 0; i < gots; i++)
 			gen_requires(o, sent, got[i]);
-		/* what was given away has left its place: it is in what comes */
+		/* the parts that were sent away come back here */
 		got[gots++] = gen_from(o, l->peer, tag, gen_recv(gen_part(o, l->first, x.size)),
 				       parts_bytes(o, &x, l->first, l->count));
 		first = l->first < first ? l->first : first;

@@ -32,39 +32,42 @@
 #define GEN_RECV ((uint16_t)(GOAL_USER + 1))
 #define GEN_DIMS_MAX 3
 
-/* What a schedule does to the data: MPI's collectives. */
+/* The effect of a schedule on the data: MPI's collectives. */
 enum gen_collective {
-	GEN_BARRIER,        /* nobody ends before all have begun */
+	GEN_BARRIER,        /* no rank ends before all have begun */
 	GEN_BCAST,
 	GEN_REDUCE,         /* at the root */
 	GEN_GATHER,
 	GEN_SCATTER,
 	GEN_ALLGATHER,
 	GEN_ALLREDUCE,
-	GEN_REDUCE_SCATTER, /* brings `ranks` blocks of `bytes`, gets its own, reduced */
+	/* each rank brings `ranks` blocks of `bytes`, gets its own block, reduced */
+	GEN_REDUCE_SCATTER,
 	GEN_ALLTOALL,
-	GEN_NEIGHBOURS,     /* block 2d: with the rank before in dimension d; 2d + 1: after */
-	GEN_PINGPONG,       /* ranks 0 and 1; the others have nothing to do */
+	GEN_NEIGHBOURS, /* block 2d: exchanged with the rank before in dimension d; 2d + 1: after */
+	GEN_PINGPONG,       /* between ranks 0 and 1; other ranks do nothing */
 };
 
 struct gen_params {
 	uint32_t ranks, root;
-	uint64_t bytes;          /* of a block, or of the vector of a reduction */
-	uint64_t segment_bytes;  /* pipelines: of a piece; 0: all in one */
+	uint64_t bytes;          /* bytes of a block, or of the vector of a reduction */
+	uint64_t segment_bytes;  /* pipelines: bytes of a segment; 0: one segment */
 	uint8_t op,
-		dtype; /* reductions: enum goal_type, enum goal_dtype; `bytes` are whole elements */
-	bool periodic;           /* stencils: the last is a neighbour of the first */
-	uint32_t dims[GEN_DIMS_MAX]; /* stencils; all 0: as equal as possible. Their product is
-					`ranks` */
-	uint32_t rounds;         /* stencils, ping-pong: so often; 0: once */
-	uint64_t calc_ns;        /* stencils: computes so long in each round */
+		/* reductions: enum goal_type, enum goal_dtype; `bytes` is a multiple of an
+		 * element */
+		dtype;
+	bool periodic; /* stencils: the last rank of a dimension is a neighbour of the first */
+	/* stencils; all 0: chosen as equal as possible. Their product is `ranks` */
+	uint32_t dims[GEN_DIMS_MAX];
+	uint32_t rounds;         /* stencils, ping-pong: number of rounds; 0: one */
+	uint64_t calc_ns;        /* stencils: time of computing in each round */
 };
 
 struct gen_out;
 struct gen_pattern {
-	const char *name, *help, *source; /* source: who described the algorithm */
+	const char *name, *help, *source; /* source: the publication that describes the algorithm */
 	enum gen_collective collective;
-	bool by_bits; /* peers are rank xor something, rather than rank + something (sim/) */
+	bool by_bits; /* peers are rank xor a number, not rank + a number (sim/) */
 	void (*build)(struct gen_out *out);
 };
 extern const struct gen_pattern gen_patterns[];
@@ -72,17 +75,18 @@ extern const uint32_t gen_pattern_count;
 const struct gen_pattern *gen_find(const char *name); /* or NULL */
 
 /*
- * Are these parameters such that the pattern can be made? 0, or -EINVAL with *why, a sentence. Sets
- * dims when they are all 0.
+ * Can the pattern be made with these parameters? Sets dims when they are all 0. Returns: 0; -EINVAL
+ * with *why, a sentence.
  */
 int gen_check(const struct gen_pattern *pattern, struct gen_params *p, const char **why);
-/* Operations and requirements of the rank's side. After gen_check(). */
+/* Counts operations and requirements of a rank. Context: after gen_check(). */
 void gen_room(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank,
 	      uint32_t *out_ops, uint32_t *out_edges);
-/* Adds them to an empty build. Errors, of room only, are kept in it until goal_compile(). */
+/* Adds a rank's operations to an empty build. goal_compile() returns the error when the build has
+ * no room. */
 void gen_build(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank,
 	       struct goal_build *b);
-/* Bytes that the rank must have of GOAL_USER + 0 and + 1. */
+/* Computes the sizes of GOAL_USER + 0 and + 1 of a rank. */
 void gen_memory(const struct gen_pattern *pattern, const struct gen_params *p, uint32_t rank,
 		uint64_t *out_send_bytes, uint64_t *out_recv_bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One message for each pair of ranks that has something for each other. */
+/* One message for each pair of ranks that have something for each other. */
 #include "private.h"
 
 void gen_linear_bcast(struct gen_out *o)
@@ -46,7 +46,7 @@ void gen_linear_scatter(struct gen_out *o)
 	gen_copy(o, gen_recv(0), gen_send(root * bytes), bytes);
 }
 
-/* Step i: to the rank i further, from the rank i before. */
+/* Step i: send to the rank i after, receive from the rank i before. */
 static void alltoall(struct gen_out *o, bool in_steps)
 {
 	uint64_t bytes = o->p->bytes;

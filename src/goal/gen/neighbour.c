@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Neighbours in a grid, and two ranks alone. */
+/* Neighbours in a grid; ping-pong between two ranks. */
 #include "private.h"
 
 #define FACES (2 * GEN_DIMS_MAX)
 
-/* The neighbour in dimension d, after or before; false: there is none. The last dimension runs
- * fastest. */
+/* Finds the neighbour after or before in dimension d; the last dimension runs fastest. Returns:
+ * false when there is none. */
 static bool neighbour(const struct gen_out *o, uint32_t dims, uint32_t d, bool is_after,
 		      uint32_t *out)
 {
@@ -23,16 +23,14 @@ static bool neighbour(const struct gen_out *o, uint32_t dims, uint32_t d, bool i
 	return true;
 }
 
-/* One round: faces out and in; the next one may begin when all are there and the computing is over.
- */
+/* One round: send and receive the faces. The next round requires all messages and the computing. */
 static uint32_t exchange_faces(struct gen_out *o, uint32_t dims, uint32_t round, uint32_t before)
 {
 	uint64_t bytes = o->p->bytes;
 	uint32_t all = gen_nop(o), calc, peer;
 
 	for (uint32_t face = 0; face < 2 * dims; face++) {
-		/* what goes out at a face comes in at the opposite one, under the sender's name of
-		 * it */
+		/* a face is received under the name that its sender gives it: the opposite one */
 		uint32_t tag = round * FACES + face, sent, got;
 
 		if (!neighbour(o, dims, face / 2, face % 2, &peer))

@@ -70,7 +70,7 @@ struct gen_at gen_scratch(struct gen_out *o, uint64_t bytes)
 {
 	struct gen_at at = { GOAL_SCRATCH, o->scratch };
 
-	o->scratch += (bytes + 15) / 16 * 16; /* any element is aligned */
+	o->scratch += (bytes + 15) / 16 * 16; /* the largest alignment of an element */
 	return at;
 }
 
@@ -160,8 +160,8 @@ uint64_t gen_part(const struct gen_out *o, uint32_t i, uint32_t parts)
 	uint32_t size = goal_dtype_bytes(o->p->dtype);
 	uint64_t elements = o->p->bytes / size;
 
-	/* without 128-bit division, which needs a library: whole parts, and the first ones get one
-	 * more */
+	/* without 128-bit division, which needs a library: equal parts, and one element more for
+	 * the first ones */
 	return (elements / parts * i + (elements % parts < i ? elements % parts : i)) * size;
 }
 
@@ -177,7 +177,7 @@ static uint32_t dim_count(const struct gen_pattern *pattern)
 	return pattern->name[sizeof("stencil-") - 1] == '2' ? 2 : 3;
 }
 
-/* The largest divisor of n that is at most its root-th root. */
+/* Returns: the largest divisor of n that is at most its root-th root. */
 static uint32_t near_root(uint32_t n, uint32_t root)
 {
 	uint32_t best = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the patterns are written with. Labels of operations that there are not are GOAL_NONE, and
- * requiring those means nothing: first and last steps need no special cases. */
+/* Helpers of the patterns. GOAL_NONE is the label of an operation that does not exist; requiring it
+ * has no effect, so first and last steps need no special cases. */
 #ifndef SLUICE_GEN_PRIVATE_H
 #define SLUICE_GEN_PRIVATE_H
 
@@ -8,10 +8,10 @@
 
 struct gen_out {
 	const struct gen_params *p;
-	struct goal_build *b; /* NULL: count only */
+	struct goal_build *b; /* NULL: only count */
 	uint32_t rank, n;
 	uint32_t ops, edges, recvs;
-	uint64_t scratch;     /* bytes in use */
+	uint64_t scratch;     /* bytes of scratch memory in use */
 };
 
 /* A place in memory. */
@@ -25,14 +25,14 @@ static inline struct gen_at gen_plus(struct gen_at at, uint64_t off)
 {
 	return (struct gen_at){ at.mem, at.off + off };
 }
-/* Fresh scratch memory. */
+/* Allocates scratch memory. */
 struct gen_at gen_scratch(struct gen_out *o, uint64_t bytes);
 
-/* Each returns its label. match: the number of the receive among the peer's, as a hint. */
+/* Each returns its label. match: number of the receive at the peer, a hint. */
 uint32_t gen_to(struct gen_out *o, uint32_t peer, uint32_t tag, uint32_t match, struct gen_at from,
 		uint64_t bytes);
 uint32_t gen_from(struct gen_out *o, uint32_t peer, uint32_t tag, struct gen_at to, uint64_t bytes);
-/* GOAL_NONE, and nothing, when there is nothing to copy or reduce. */
+/* Adds nothing and returns GOAL_NONE when there is nothing to copy or reduce. */
 uint32_t gen_copy(struct gen_out *o, struct gen_at to, struct gen_at from, uint64_t bytes);
 uint32_t gen_reduce(struct gen_out *o, struct gen_at to, struct gen_at a, struct gen_at b,
 		    uint64_t bytes);
@@ -41,7 +41,7 @@ uint32_t gen_calc(struct gen_out *o, uint64_t ns);
 void gen_requires(struct gen_out *o, uint32_t op, uint32_t before);
 void gen_irequires(struct gen_out *o, uint32_t op, uint32_t before);
 
-/* The rank `distance` further, round and round; before: backwards. distance < ranks. */
+/* The rank `distance` after, or before, modulo the number of ranks. distance < ranks. */
 static inline uint32_t gen_after(const struct gen_out *o, uint32_t rank, uint32_t distance)
 {
 	uint64_t sum = (uint64_t)rank + distance;
@@ -52,7 +52,7 @@ static inline uint32_t gen_before(const struct gen_out *o, uint32_t rank, uint32
 {
 	return rank >= distance ? rank - distance : rank + (o->n - distance);
 }
-/* Where part i of `parts` of the vector begins: whole elements. */
+/* Offset of part i of `parts` of the vector, in whole elements. */
 uint64_t gen_part(const struct gen_out *o, uint32_t i, uint32_t parts);
 
 void gen_binomial_bcast(struct gen_out *o);

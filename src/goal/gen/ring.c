@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Each rank sends to the next one only. */
+/* Rings and pipelines: each rank sends to the next rank only. */
 #include "private.h"
 
-/* A chain from the root; segments follow each other. */
+/* A pipeline from the root; segments follow one another. */
 void gen_ring_bcast(struct gen_out *o)
 {
 	uint32_t v = gen_before(o, o->rank, o->p->root), k = 0;
@@ -42,8 +42,8 @@ void gen_ring_allgather(struct gen_out *o)
 	}
 }
 
-/* Of a vector cut into a part a rank: where part i is, and its size. Reduce-scatter has blocks
- * instead. */
+/* Offset and size of part i of a vector that is cut into a part for each rank. Reduce-scatter has
+ * blocks instead. */
 struct parts {
 	bool is_blocks;
 };
@@ -53,17 +53,18 @@ static uint64_t part_at(const struct gen_out *o, struct parts p, uint32_t i)
 }
 
 /*
- * Part rank - 1 goes out, each part that comes is reduced with the rank's own and goes out in the
- * next step; the last to come is the rank's own part, which ends at `to`. Two pieces of scratch
- * memory take turns: a part is received where the one before the last was, when that has gone.
- * Returns what made the last part.
+ * Sends part rank - 1 first; reduces each part that comes with the rank's own and sends it in the
+ * next step. The last part to come is the rank's own, which ends at `to`. Two pieces of scratch
+ * memory alternate: a part is received where the part before the last one was, once that has been
+ * sent. Returns: the operation that made the last part.
  */
 static uint32_t reduce_scatter(struct gen_out *o, struct parts p, struct gen_at to)
 {
 	uint32_t next = gen_after(o, o->rank, 1), previous = gen_before(o, o->rank, 1),
 		 part = previous;
 	uint64_t most =
-		p.is_blocks ? o->p->bytes : gen_part(o, 1, o->n); /* the first is the largest */
+		/* the first part is the largest */
+		p.is_blocks ? o->p->bytes : gen_part(o, 1, o->n);
 	struct gen_at slot[2] = { gen_scratch(o, most), gen_scratch(o, most) };
 	struct gen_at from = gen_send(part_at(o, p, part));
 	uint32_t made = GOAL_NONE, sent[2] = { GOAL_NONE, GOAL_NONE }, match = 0;
@@ -75,8 +76,8 @@ static uint32_t reduce_scatter(struct gen_out *o, struct parts p, struct gen_at 
 			 got = GOAL_NONE;
 
 		gen_requires(o, out, made);
-		/* `from` is the other slot, or the send buffer at first; it is free when this has
-		 * gone. An empty part leaves it to the last that used it. */
+		/* `from` is the other piece, or first the send buffer; the send below frees it. An
+		 * empty part leaves it to the last operation that used it. */
 		if (out != GOAL_NONE)
 			sent[(step + 1) % 2] = out;
 		part = gen_before(o, part, 1);

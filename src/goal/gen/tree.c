@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial trees over the ranks counted from the root: the children of v are v + 2^k for all 2^k
- * below the lowest set bit of v, so the subtree of v is a run of ranks, v ... v + extent - 1.
- * Largest subtrees go first down the tree and come last up.
+ * Binomial trees over the ranks counted from the root. The children of v are v + 2^k for all 2^k
+ * below the lowest set bit of v, so the subtree of v is the run of ranks v ... v + extent - 1.
+ * Largest subtrees come first on the way down and last on the way up.
  */
 #include "private.h"
 
-/* This rank counted from the root. */
+/* Returns: this rank's number counted from the root. */
 static uint32_t place(const struct gen_out *o) { return gen_before(o, o->rank, o->p->root); }
 static uint32_t rank_at(const struct gen_out *o, uint32_t place)
 {
 	return gen_after(o, place, o->p->root);
 }
 
-/* The power of two below which the children's distances are. */
+/* Returns: the power of two that exceeds all distances to children. */
 static uint64_t reach(const struct gen_out *o, uint32_t v)
 {
 	uint64_t step = 1;
@@ -25,7 +25,7 @@ static uint64_t reach(const struct gen_out *o, uint32_t v)
 	return step;
 }
 
-/* Ranks in the subtree of v. */
+/* Returns: the number of ranks in the subtree of v. */
 static uint32_t extent(const struct gen_out *o, uint32_t v)
 {
 	uint64_t most = reach(o, v);
@@ -33,7 +33,7 @@ static uint32_t extent(const struct gen_out *o, uint32_t v)
 	return most < o->n - v ? (uint32_t)most : o->n - v;
 }
 
-/* How many children of v there are. */
+/* Returns: the number of children of v. */
 static uint32_t child_count(const struct gen_out *o, uint32_t v)
 {
 	uint32_t n = 0;
@@ -45,7 +45,7 @@ static uint32_t child_count(const struct gen_out *o, uint32_t v)
 
 static uint32_t parent(uint32_t v) { return v & (v - 1); }
 
-/* Which child of its parent v is, the nearest being 0. */
+/* Returns: the position of v among its parent's children; the nearest is 0. */
 static uint32_t child_number(uint32_t v) { return (uint32_t)__builtin_ctz(v); }
 
 void gen_binomial_bcast(struct gen_out *o)
@@ -84,7 +84,8 @@ void gen_binomial_reduce(struct gen_out *o)
 		gen_copy(o, gen_recv(0), sum, bytes);
 }
 
-/* The root's blocks of the places from v on lie in at most two runs, as ranks go round. */
+/* The blocks of ranks from v on lie in at most two runs of the root's buffer, as ranks wrap
+ * around. */
 static uint32_t first_run(const struct gen_out *o, uint32_t v)
 {
 	uint32_t to_end = o->n - rank_at(o, v);
@@ -92,8 +93,8 @@ static uint32_t first_run(const struct gen_out *o, uint32_t v)
 	return extent(o, v) < to_end ? extent(o, v) : to_end;
 }
 
-/* The root takes a subtree's blocks to where they belong: directly, or when they go round, by
- * copies. */
+/* The root receives the blocks of a subtree in place, or through scratch memory when they wrap
+ * around. */
 static void gather_at_root(struct gen_out *o, uint32_t child)
 {
 	uint64_t bytes = o->p->bytes, run = first_run(o, child) * bytes,
@@ -135,7 +136,8 @@ void gen_binomial_gather(struct gen_out *o)
 	}
 }
 
-/* The root's blocks of a subtree: where they lie, or when they go round, copied together. */
+/* The blocks of a subtree at the root: in place, or copied to scratch memory when they wrap
+ * around. */
 static void scatter_from_root(struct gen_out *o, uint32_t child)
 {
 	uint64_t bytes = o->p->bytes, run = first_run(o, child) * bytes,

@@ -55,7 +55,7 @@ void op_ended(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	const struct goal_op *op = inst_goal(s, i);
 	uint32_t remaining = atomic_load_explicit(&s->body->remaining, memory_order_relaxed) -
-			1; /* only the holder of the claim writes it */
+			     1; /* only the holder of the claim writes it */
 
 	if (base_unlikely(s->times))
 		s->times[i].end_ns = run_time(s);
@@ -120,9 +120,9 @@ static bool has_trouble(const struct sched_driver *d)
 static void start_recv(struct sched_driver *d, struct sched_inst *s, uint32_t i)
 {
 	sched_ref ref = 0;
-	struct sched_msg *m =
-		d->st->unexpected.head ? match_message(d, s->body->ctx, inst_goal(s, i), &ref)
-				       : NULL;
+	struct sched_msg *m = d->st->unexpected.head
+				      ? match_message(d, s->body->ctx, inst_goal(s, i), &ref)
+				      : NULL;
 
 	if (m) {
 		op_receive(d, s, i, m, ref);

@@ -261,8 +261,8 @@ bool job_reap(struct sched_driver *d)
 {
 	bool progress = false;
 
-	for (uint64_t open = d->st->open_jobs; open; open &= open - 1) {
-		uint32_t n = (uint32_t)__builtin_ctzll(open);
+	for (uint64_t jobs = d->st->open_jobs; jobs; jobs &= jobs - 1) {
+		uint32_t n = (uint32_t)__builtin_ctzll(jobs);
 		struct sched_job *j = &d->st->job[n];
 		int error = atomic_load_explicit(&j->error, memory_order_relaxed);
 
@@ -285,8 +285,8 @@ bool job_reap(struct sched_driver *d)
 
 bool job_is_orphan(struct sched_driver *d, const struct sched_inst *s, int dead)
 {
-	for (uint64_t open = d->st->open_jobs; open; open &= open - 1) {
-		struct sched_job *j = &d->st->job[__builtin_ctzll(open)];
+	for (uint64_t jobs = d->st->open_jobs; jobs; jobs &= jobs - 1) {
+		struct sched_job *j = &d->st->job[__builtin_ctzll(jobs)];
 		uint64_t open = atomic_load_explicit(&j->x.taken, memory_order_relaxed) &
 				~atomic_load_explicit(&j->x.done, memory_order_acquire) &
 				work_bits(&j->work);
@@ -339,8 +339,8 @@ static void cancel_one(struct sched_driver *d, uint32_t n)
 
 void job_cancel(struct sched_driver *d, const struct sched_inst *s)
 {
-	for (uint64_t open = d->st->open_jobs; open; open &= open - 1) {
-		uint32_t n = (uint32_t)__builtin_ctzll(open);
+	for (uint64_t jobs = d->st->open_jobs; jobs; jobs &= jobs - 1) {
+		uint32_t n = (uint32_t)__builtin_ctzll(jobs);
 
 		if ((uint32_t)(d->st->job[n].op >> 32) - 1 == s->slot)
 			cancel_one(d, n);

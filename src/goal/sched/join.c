@@ -18,7 +18,7 @@
 
 #define JOIN_MAGIC 0x736c6a31u
 #define RETRY_MS 2
-#define FINISH_NS (60ull * 1000000000) /* limit for creating the group once all have connected */
+#define FINISH_NS  (60ull * 1000000000) /* limit for creating the group once all have connected */
 
 struct hello { uint32_t magic; int32_t rank, size; };
 struct answer { uint32_t magic; int32_t error; };

@@ -28,7 +28,7 @@ static bool matches(const struct goal_op *recv, uint32_t src, uint32_t tag)
 /* ---- receives ---------------------------------------------------------------------------- */
 
 static struct sched_list *posted_list(struct sched_driver *d, const struct sched_inst *s,
-				   const struct goal_op *recv)
+				      const struct goal_op *recv)
 {
 	if (is_wild(recv))
 		return &d->st->posted_any;
@@ -124,7 +124,7 @@ static void remove_unexpected(struct sched_driver *d, struct sched_msg *m)
 }
 
 struct sched_msg *match_message(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
-			     sched_ref *out)
+				sched_ref *out)
 {
 	bool wild = is_wild(recv);
 	struct sched_list *l =

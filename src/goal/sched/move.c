@@ -13,7 +13,7 @@ uint64_t work_bits(const struct sched_work *w) { return xfer_bits(w->units); }
 /* ---- one piece of memory ----------------------------------------------------------------- */
 
 struct side {
-	char *local;      /* NULL: this process does not map it */
+	char *local;     /* NULL: this process does not map it */
 	uint64_t remote; /* its address in the process that owns it */
 	uint64_t bytes;  /* length of the contiguous piece */
 };
@@ -305,7 +305,7 @@ static bool find_bytes(struct sched_group *g, struct sched_job *j, uint64_t tag,
 /* ---- jobs -------------------------------------------------------------------------------- */
 
 static void fail_unit(struct sched_group *g, struct sched_job *j, const struct sched_work *w,
-			 uint32_t unit, int ret)
+		      uint32_t unit, int ret)
 {
 	uint32_t no = STAGE_NO;
 	int none = 0;

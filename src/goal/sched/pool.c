@@ -8,7 +8,7 @@
 #include "goal/sched/private.h"
 
 #define POOL_EXTENT_BYTES (8ull << 20)
-#define POOL_PAGE_BYTES OS_HUGE /* larger pieces begin at a page */
+#define POOL_PAGE_BYTES   OS_HUGE /* larger pieces begin at a page */
 
 struct piece {
 	char *at;

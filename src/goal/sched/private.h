@@ -9,20 +9,20 @@
 #include "goal/sched/sched.h"
 #include "xfer/xfer.h"
 
-#define SCHED_RING 64u           /* slots of the ring from one rank to another */
-#define SCHED_INLINE_BYTES 32u   /* bytes of a message inside a slot */
+#define SCHED_RING         64u /* slots of the ring from one rank to another */
+#define SCHED_INLINE_BYTES 32u /* bytes of a message inside a slot */
 /* bytes of a message in an eager record; longer ones are announced */
 #define SCHED_EAGER_BYTES 4096u
 /* lists of shorter pieces of private memory are packed by the sender */
 #define SCHED_PACK_BYTES 2048u
-#define SCHED_EAGERS 32u         /* eager records for each pair of ranks */
-#define SCHED_STORE 64u          /* unexpected inline messages for each pair of ranks */
+#define SCHED_EAGERS     32u /* eager records for each pair of ranks */
+#define SCHED_STORE      64u /* unexpected inline messages for each pair of ranks */
 #define SCHED_BUCKETS 256u
-#define SCHED_JOBS 64u           /* one bit each */
+#define SCHED_JOBS       64u          /* one bit each */
 #define SCHED_INSTS 16384u       /* open schedules of a rank */
 #define SCHED_ABORTS 64u
-#define SCHED_PUBLISH 16u        /* messages delivered before the sender learns of them */
-#define SCHED_TIMERS 16u         /* CPUs of a rank that CALC distinguishes */
+#define SCHED_PUBLISH    16u /* messages delivered before the sender learns of them */
+#define SCHED_TIMERS     16u /* CPUs of a rank that CALC distinguishes */
 
 /* A location that all ranks map: rank << 48 | offset in that rank's arena. 0: none. */
 typedef uint64_t sched_ref;
@@ -51,7 +51,7 @@ struct sched_slot {
  */
 struct sched_msg {
 	BASE_ALIGNED_LINE sched_ref next, prev; /* in its bucket */
-	sched_ref all_next, all_prev; /* in the list of all unexpected messages */
+	sched_ref all_next, all_prev;           /* in the list of all unexpected messages */
 	uint64_t ctx, bytes;
 	uint32_t tag, src, kind;
 	_Atomic uint32_t busy;
@@ -63,7 +63,7 @@ struct sched_msg {
 };
 
 enum sched_op_state {
-	OP_BLOCKED,   /* requirements are not met */
+	OP_BLOCKED, /* requirements are not met */
 	OP_READY,
 	OP_BACKLOG,   /* send: the ring is full */
 	OP_POSTED,    /* receive: no message has come */
@@ -112,7 +112,7 @@ struct sched_body {
 	/* operations not ended; other threads of the rank only read it */
 	_Atomic uint32_t remaining;
 	uint32_t prev_run, next_run;              /* slot + 1 */
-	uint64_t ctx; /* set when the run starts */
+	uint64_t ctx;                             /* set when the run starts */
 	int32_t error, error_rank, error_at;
 	uint32_t error_op;
 	struct region_desc mem[];
@@ -120,13 +120,13 @@ struct sched_body {
 
 /* One end of a transfer: contiguous memory or a list of pieces. */
 struct sched_end {
-	int32_t rank;        /* the process that owns the memory */
-	uint32_t slot;       /* its schedule; UINT32_MAX: a record in the arena */
-	uint32_t mem;        /* contiguous: its space */
-	bool mapped;         /* every process maps all of it */
+	int32_t rank;                    /* the process that owns the memory */
+	uint32_t slot;                   /* its schedule; UINT32_MAX: a record in the arena */
+	uint32_t mem;                    /* contiguous: its space */
+	bool mapped;                     /* every process maps all of it */
 	uint32_t segment, segment_count; /* of a list */
-	uint64_t off;        /* contiguous: offset in desc */
-	struct region_desc desc; /* of contiguous memory */
+	uint64_t off;                    /* contiguous: offset in desc */
+	struct region_desc desc;         /* of contiguous memory */
 	sched_ref body;      /* of a list */
 };
 
@@ -145,12 +145,12 @@ enum { STAGE_NO, STAGE_WANTED, STAGE_MAKING, STAGE_READY };
  * valid for processes that hold a claimed fragment. A process without one reads `brief` only.
  */
 struct sched_job {
-	struct xfer x; /* claim words */
+	struct xfer x;          /* claim words */
 	_Atomic uint64_t brief; /* job_brief() */
 	uint64_t tag;
 	sched_opref op;
 	struct sched_work work;
-	_Atomic uint32_t stage; /* enum above: does the sender's process pack the message? */
+	_Atomic uint32_t stage;   /* enum above: does the sender's process pack the message? */
 	_Atomic int32_t error;    /* -errno: the run fails */
 	uint64_t stage_off;       /* valid when STAGE_READY (release, acquire) */
 	_Atomic uint16_t owner[XFER_UNITS_MAX]; /* 1 + rank that claimed the fragment */
@@ -166,13 +166,13 @@ struct sched_peer {
 		/* ring from it: next slot; the last `head` that was published; inline records given
 		 * back */
 		credits;
-	sched_ref store_free;                /* free records for inline messages */
-	uint32_t store_used;                 /* records used so far */
+	sched_ref store_free; /* free records for inline messages */
+	uint32_t store_used;  /* records used so far */
 	uint32_t culprit; /* 1 + rank to blame when nothing more comes from this one; 0: alive */
 	/* of its list: how many are handled, how many there are */
 	uint32_t aborts_handled, aborts_count;
 	uint32_t aborts_lost; /* its list has overwritten aborts that were not handled */
-	uint32_t wake_due; /* a message was sent and a full wake-up is still due */
+	uint32_t wake_due;    /* a message was sent and a full wake-up is still due */
 	struct sched_list backlog;           /* sends that found the ring full */
 };
 
@@ -185,8 +185,8 @@ struct sched_abort { uint64_t ctx; int32_t error, rank, at; uint32_t op; };
 
 struct sched_state {
 	BASE_ALIGNED_LINE _Atomic uint32_t claim; /* 0, or 1 + rank of the driver */
-	_Atomic uint32_t broken; /* 1 + rank of the process that died while it drove */
-	_Atomic uint32_t dead;   /* the rank's process has died */
+	_Atomic uint32_t broken;   /* 1 + rank of the process that died while it drove */
+	_Atomic uint32_t dead;     /* the rank's process has died */
 	_Atomic uint32_t departed; /* the rank has left the group */
 	BASE_ALIGNED_LINE _Atomic sched_opref
 		starts; /* runs to start: pushed by threads of the rank, popped by the driver */
@@ -194,7 +194,7 @@ struct sched_state {
 		ended; /* announced sends that receivers have copied: pushed by receivers */
 	BASE_ALIGNED_LINE _Atomic uint64_t jobs; /* open jobs: written by the driver, read by all */
 	_Atomic uint32_t trouble_handled; /* value of the group's `trouble` that was handled last */
-	_Atomic uint32_t abort_count;                 /* written after aborts[] (release) */
+	_Atomic uint32_t abort_count;     /* written after aborts[] (release) */
 	struct sched_abort aborts[SCHED_ABORTS];
 	/* in rank 0's state only: incremented at each death and each failed run */
 	BASE_ALIGNED_LINE _Atomic uint32_t trouble;
@@ -202,7 +202,7 @@ struct sched_state {
 	BASE_ALIGNED_LINE uint64_t posts;
 	uint64_t open_jobs;
 	uint32_t runs, backlogged; /* runs: slot + 1 of the first; sends in backlogs */
-	uint32_t wake_due;           /* wake_due of some peer is set */
+	uint32_t wake_due;         /* wake_due of some peer is set */
 	struct sched_list ready, waits_job, timers, posted_any, unexpected;
 	uint64_t cpu_free_ns[SCHED_TIMERS];
 	struct sched_list posted[SCHED_BUCKETS];
@@ -217,7 +217,10 @@ struct sched_stored { struct sched_msg m; char data[SCHED_INLINE_BYTES]; };
 /* ---- private to a process ---------------------------------------------------------------- */
 
 /* Where this process maps a space of a schedule's memory: bytes [lo, hi) of it. */
-struct sched_space { char *base; uint64_t lo, hi; };
+struct sched_space {
+	char *base;
+	uint64_t lo, hi;
+};
 
 struct sched_channel {
 	uint32_t number;
@@ -253,7 +256,7 @@ struct sched_inst {
 	struct sched_channel *channel;
 	unsigned flags;
 	bool needs_clock;
-	bool finalized; /* run_finalize() has handled the end of the last run */
+	bool finalized;       /* run_finalize() has handled the end of the last run */
 	uint64_t progress_ns; /* when `remaining` changed last */
 	uint32_t progress_remaining;
 	void *memory, *scratch;
@@ -278,18 +281,21 @@ struct sched_driver {
 		*directory; /* [SCHED_INSTS]: the bodies; written by the owner, release, acquire */
 };
 
-struct sched_mapping { char *base; uint64_t bytes; };
+struct sched_mapping {
+	char *base;
+	uint64_t bytes;
+};
 
 struct sched_group {
 	struct node_group *node;
 	int rank, size;
-	struct sched_mapping *mappings;   /* by rank */
+	struct sched_mapping *mappings; /* by rank */
 	struct sched_driver *drivers;   /* by rank */
 	_Atomic uint32_t *trouble;
 	bool use_vm;                    /* process_vm_readv() and process_vm_writev() may be used */
 	uint64_t area_off;              /* of rank 0's area in its arena */
 	uint64_t area_bytes;
-	pthread_mutex_t lock;           /* guards pool, channels, instances */
+	pthread_mutex_t lock; /* guards pool, channels, instances */
 	struct sched_pool *pool;
 	struct sched_channel *channels;
 	struct sched_inst *instances;   /* open ones of this process */
@@ -298,7 +304,7 @@ struct sched_group {
 	uint64_t last_id;
 	uint32_t next_slot;
 	bool keep_times;
-	_Atomic uint64_t checked_ns;    /* when peers were last checked for death */
+	_Atomic uint64_t checked_ns; /* when peers were last checked for death */
 	_Atomic uint32_t tests;
 	struct sched_profile *profile;
 };
@@ -406,7 +412,7 @@ void match_unpost(struct sched_driver *d, struct sched_inst *s, uint32_t i);
 sched_opref match_receive(struct sched_driver *d, uint64_t ctx, uint32_t src, uint32_t tag);
 /* Removes and returns the unexpected message that matches a receive; NULL: none. */
 struct sched_msg *match_message(struct sched_driver *d, uint64_t ctx, const struct goal_op *recv,
-			     sched_ref *out);
+				sched_ref *out);
 void match_add_unexpected(struct sched_driver *d, struct sched_msg *m, sched_ref ref);
 /* Drops unexpected messages of a source in a context. */
 void match_drop(struct sched_driver *d, uint64_t ctx, uint32_t src);

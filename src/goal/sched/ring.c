@@ -45,7 +45,7 @@ static bool has_inline_credit(struct sched_driver *d, uint32_t dst)
 	if (p->inline_sent - p->inline_credits < SCHED_STORE)
 		return true;
 	p->inline_credits = atomic_load_explicit(&ends_of(d->g, (int)dst, d->rank)->credits,
-					      memory_order_acquire);
+						 memory_order_acquire);
 	return p->inline_sent - p->inline_credits < SCHED_STORE;
 }
 

@@ -84,7 +84,7 @@ struct sched_open {
 	uint32_t buffer_count;
 	uint32_t channel;
 	unsigned flags;
-	const char *name;              /* in messages; copied */
+	const char *name; /* in messages; copied */
 };
 /* Returns: 0; -EINVAL: the block does not verify; -ENOMEM; -ENOSPC: too many are open. */
 int sched_open(struct sched_group *g, const struct sched_open *o, struct sched_inst **out);
@@ -110,9 +110,9 @@ int sched_cancel(struct sched_inst *s);
 /* Why a run has failed. */
 struct sched_failure {
 	int error;
-	int rank;      /* rank to blame: it died, sent another size, was canceled */
-	int at_rank;   /* rank where the run failed first */
-	uint32_t op;   /* operation in which it failed; GOAL_NONE */
+	int rank;    /* rank to blame: it died, sent another size, was canceled */
+	int at_rank; /* rank where the run failed first */
+	uint32_t op; /* operation in which it failed; GOAL_NONE */
 };
 void sched_failure(const struct sched_inst *s, struct sched_failure *out);
 /* Describes the operations that have started and not ended, one a line. Returns: as snprintf(). */

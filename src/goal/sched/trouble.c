@@ -267,7 +267,7 @@ void trouble_handle(struct sched_driver *d)
 
 		/* partner: run_fail */
 		p->aborts_count = atomic_load_explicit(&d->g->drivers[r].st->abort_count,
-						    memory_order_acquire);
+						       memory_order_acquire);
 		p->culprit = r == d->rank ? 0 : find_culprit(d->g, r, &error);
 	}
 	ring_poll(d);

@@ -17,9 +17,9 @@
 
 #include "private.h"
 
-#define CARD_PS (100 * SIM_PS_PER_NS) /* M: compare a message with the entries */
-#define DMA_PS (3 * SIM_PS_PER_NS)    /* D: from the card to memory or back */
-#define REQUEST_BYTES 5u              /* of a get */
+#define CARD_PS (100 * SIM_PS_PER_NS) /* M: the card compares a message with its entries */
+#define DMA_PS (3 * SIM_PS_PER_NS)    /* D: between card and memory */
+#define REQUEST_BYTES 5u              /* length of the request of a get */
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -69,7 +69,7 @@ static int grow_counters(struct sim *s)
 	return 0;
 }
 
-/* counter: 1 + its number. NULL: no memory. */
+/* counter: 1 + its number. Returns: NULL: no memory. */
 static struct sim_counter *counter_of(struct sim *s, uint32_t rank, uint32_t counter)
 {
 	uint64_t key = (uint64_t)rank << 32 | counter;
@@ -92,13 +92,14 @@ static int push(struct sim *s, enum sim_event_kind kind, uint32_t rank, uint32_t
 	return sim_queue_push(&s->queue, &e);
 }
 
-/* The counter grows at `time`; there may be none. */
+/* Increments a counter at `time`; counter may be 0. */
 static int count_at(struct sim *s, uint32_t rank, uint32_t counter, uint64_t time, uint32_t from)
 {
 	return counter ? push(s, SIM_EVENT_COUNT, rank, counter, time, from) : 0;
 }
 
-/* Its counter has come to its value at `now`; the CPU's part ended at `ready`. */
+/* The counter has reached the value of operation w at `now`; the CPU finished its part at
+ * `ready`. */
 static int trigger(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint64_t now,
 		   uint32_t from)
 {
@@ -131,7 +132,7 @@ int sim_card_count(struct sim *s, const struct sim_event *e)
 	return rc;
 }
 
-/* The CPU's part of an operation that waits for a counter ended at `ready`. */
+/* The CPU finished its part of an operation that waits for a counter at `ready`. */
 static int wait_for(struct sim *s, uint32_t rank, uint32_t index, const struct sim_side *side,
 		    uint64_t ready, uint32_t from)
 {
@@ -182,9 +183,9 @@ static bool fits(const struct sim_entry *entry, uint32_t peer, uint32_t tag)
 	       (entry->tag == GOAL_ANY || tag == GOAL_ANY || entry->tag == tag);
 }
 
-/* The first that fits; one that lets in one only is gone with it. */
-static bool take_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag,
-		       struct sim_entry *out)
+/* Finds the first entry that matches; an entry that accepts one message is removed. */
+static bool match_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, uint32_t tag,
+			struct sim_entry *out)
 {
 	uint32_t *link = &s->cards[rank].first[list], i;
 
@@ -202,7 +203,7 @@ static bool take_entry(struct sim *s, uint32_t rank, int list, uint32_t peer, ui
 	return false;
 }
 
-/* Counters that grow because of it grow D after `done`. */
+/* Increments the counters of an entry D after `done`. */
 static int append(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_t done,
 		  uint32_t from)
 {
@@ -217,7 +218,7 @@ static int append(struct sim *s, uint32_t rank, const struct sim_op *op, uint64_
 	int rc = 0;
 
 	while (!is_overflow && !rc && !(taken && once) &&
-	       take_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
+	       match_entry(s, rank, HEADERS, entry.peer, entry.tag, &header)) {
 		taken = true;
 		rc = count_at(s, rank, side->counter, done + DMA_PS, from);
 	}
@@ -275,7 +276,7 @@ int sim_card_send(struct sim *s, struct sim_event *e)
 		  : sim_line_advance(s, e->rank, line, e, nic->free_send, nic->last_send, SIM_NIC);
 }
 
-/* What a card does with a put or get that it has let in: its counter, and the answer. */
+/* Executes a put or get that matched an entry: increments its counter, sends the answer. */
 static int let_in(struct sim *s, struct sim_event *e, const struct sim_op *op, uint32_t rank,
 		  struct sim_nic *nic, const struct sim_entry *entry, bool was_overflow)
 {
@@ -314,9 +315,9 @@ int sim_card_arrival(struct sim *s, struct sim_event *e)
 	nic->free_recv =
 		e->time + sim_byte_cost(p->gap_byte, bytes_of(op)) + later(p->gap_ps, CARD_PS);
 	nic->last_recv = e->from;
-	if (take_entry(s, rank, PRIORITY, e->rank, tag, &entry))
+	if (match_entry(s, rank, PRIORITY, e->rank, tag, &entry))
 		rc = let_in(s, e, op, rank, nic, &entry, false);
-	else if (take_entry(s, rank, OVERFLOW, e->rank, tag, &entry))
+	else if (match_entry(s, rank, OVERFLOW, e->rank, tag, &entry))
 		rc = let_in(s, e, op, rank, nic, &entry, true);
 	else
 		s->stats.lost++;

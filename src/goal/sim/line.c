@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events that found their CPU or NIC busy. Only the first of a line (the oldest) stands in the
- * queue of events; the rest are a pairing heap by age beside it, or each event would meet all that
- * wait: a million messages that reach one rank would cost 10^12 steps. head_seq names the one that
- * stands in the queue. Others of the same line may still be there too, from when they were the
- * first; they find out when their time comes.
+ * Events that found their CPU or NIC busy. The oldest of a line stands in the queue of events; the
+ * others wait in a pairing heap, ordered by age. With all of them in the queue, each event would
+ * meet all that wait: 10^12 steps for a million messages to one rank. head_seq names the event that
+ * stands in the queue. Older heads may still stand there, too; they are recognised when their time
+ * comes.
  */
 #include <errno.h>
 
@@ -42,7 +42,7 @@ static uint32_t meld(const struct sim *s, uint32_t a, uint32_t b)
 	return a;
 }
 
-/* Without its root: the children melded in pairs, then the pairs from the last to the first. */
+/* Removes the root: melds its children in pairs, then the pairs from the last to the first. */
 static uint32_t without_root(const struct sim *s, uint32_t i)
 {
 	uint32_t pairs = SIM_NONE, all = SIM_NONE;
@@ -96,7 +96,8 @@ int sim_line_advance(struct sim *s, uint32_t rank, uint32_t line, const struct s
 	struct sim_event next;
 
 	if (*head != e->seq)
-		return 0; /* it had not waited; who stands first finds out by itself */
+		/* the event was never in the heap; a new head is recognised by head_seq */
+		return 0;
 	*head = NOBODY;
 	if (!i)
 		return 0;

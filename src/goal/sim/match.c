@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages and receives that wait for each other, by rank, in order. A list that has become long is
- * dealt out into bins by sender and tag; receives that leave one of them open stand in a bin of
- * their own, and the older of two candidates wins.
+ * Unexpected messages and posted receives of each rank, in order. A long list is distributed to
+ * bins by sender and tag. Receives with a wildcard stand in a bin of their own; the older of two
+ * candidates matches.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "private.h"
 
-#define LONG_LIST 32u /* elements a bin on average, before there are more bins */
+#define LONG_LIST 32u /* average length of a bin before the number of bins grows */
 
-/* What stands in a list: the first words of struct sim_posted and struct sim_arrived. */
+/* The first words of struct sim_posted and struct sim_arrived. */
 struct key {
 	uint32_t peer, tag, seq;
 };
@@ -62,15 +62,15 @@ static void push(const struct sim_pool *pool, uint32_t *head, uint32_t *tail, ui
 	*tail = index;
 }
 
-/* The first that matches; *before: the one before it. */
+/* Returns: the first element that matches; *before: the element before it. */
 static uint32_t find(const struct sim *s, const struct sim_pool *pool, key_of *key, uint32_t rank,
-		     uint32_t head, const struct key *want, uint32_t *before)
+		     uint32_t head, const struct key *target, uint32_t *before)
 {
 	*before = SIM_NONE;
 	for (uint32_t i = head; i; *before = i, i = *next_of(pool, i)) {
 		struct key have = key(s, rank, sim_pool_at(pool, i));
 
-		if (matches(&have, want))
+		if (matches(&have, target))
 			return i;
 	}
 	return SIM_NONE;
@@ -87,22 +87,23 @@ static void unlink_from(const struct sim_pool *pool, uint32_t *head, uint32_t *t
 		*tail = before;
 }
 
-static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l,
-			       const struct sim_pool *pool, key_of *key, uint32_t rank,
-			       const struct key *want)
+static uint32_t remove_from_bins(const struct sim *s, const struct sim_list *l,
+				 const struct sim_pool *pool, key_of *key, uint32_t rank,
+				 const struct key *target)
 {
 	struct sim_bins *b = s->bins[l->bins];
 	uint32_t best = SIM_NONE, best_before = SIM_NONE, best_bin = 0, best_seq = 0;
-	uint32_t home = bin_of(b, want);
+	uint32_t own_bin = bin_of(b, target);
 
 	for (uint32_t bin = 0; bin <= b->mask + 1; bin++) {
 		uint32_t before, i;
 		struct key have;
 
-		/* a closed one can be in its bin or among the open ones; an open one anywhere */
-		if (!is_open(want) && bin != home && bin != b->mask + 1)
-			bin = bin < home ? home : b->mask + 1;
-		i = find(s, pool, key, rank, b->bin[bin].head, want, &before);
+		/* An element with sender and tag may be in its bin or among those with wildcards;
+		 * one with a wildcard may be anywhere. */
+		if (!is_open(target) && bin != own_bin && bin != b->mask + 1)
+			bin = bin < own_bin ? own_bin : b->mask + 1;
+		i = find(s, pool, key, rank, b->bin[bin].head, target, &before);
 		if (!i)
 			continue;
 		have = key(s, rank, sim_pool_at(pool, i));
@@ -119,17 +120,17 @@ static uint32_t take_from_bins(const struct sim *s, const struct sim_list *l,
 	return best;
 }
 
-static uint32_t take(const struct sim *s, struct sim_list *l, const struct sim_pool *pool,
-		     key_of *key, uint32_t rank, const struct key *want)
+static uint32_t remove_match(const struct sim *s, struct sim_list *l, const struct sim_pool *pool,
+			     key_of *key, uint32_t rank, const struct key *target)
 {
 	uint32_t before, i;
 
 	if (!l->count)
 		return SIM_NONE;
 	if (l->bins) {
-		i = take_from_bins(s, l, pool, key, rank, want);
+		i = remove_from_bins(s, l, pool, key, rank, target);
 	} else {
-		i = find(s, pool, key, rank, l->head, want, &before);
+		i = find(s, pool, key, rank, l->head, target, &before);
 		if (i)
 			unlink_from(pool, &l->head, &l->tail, i, before);
 	}
@@ -154,7 +155,7 @@ static uint32_t new_bins(struct sim *s)
 	return s->bins_count++;
 }
 
-/* Deal the list out into `bins` bins, a power of two. */
+/* Distributes the list to `bins` bins, a power of two. */
 static int deal_out(struct sim *s, struct sim_list *l, const struct sim_pool *pool, key_of *key,
 		    uint32_t rank, uint32_t bins)
 {
@@ -210,8 +211,9 @@ static int add(struct sim *s, struct sim_list *l, const struct sim_pool *pool, k
 bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag,
 		      struct sim_posted *out)
 {
-	struct key want = { src, tag, 0 };
-	uint32_t i = take(s, &sim_rank_of(s, rank)->posted, &s->posted, posted_key, rank, &want);
+	struct key target = { src, tag, 0 };
+	uint32_t i = remove_match(s, &sim_rank_of(s, rank)->posted, &s->posted, posted_key, rank,
+				  &target);
 
 	if (!i)
 		return false;
@@ -223,8 +225,9 @@ bool sim_match_posted(struct sim *s, uint32_t rank, uint32_t src, uint32_t tag,
 bool sim_match_arrived(struct sim *s, uint32_t rank, const struct sim_op *recv,
 		       struct sim_arrived *out)
 {
-	struct key want = { sim_peer(s, rank, recv), recv->tag, 0 };
-	uint32_t i = take(s, &sim_rank_of(s, rank)->arrived, &s->arrived, arrived_key, rank, &want);
+	struct key target = { sim_peer(s, rank, recv), recv->tag, 0 };
+	uint32_t i = remove_match(s, &sim_rank_of(s, rank)->arrived, &s->arrived, arrived_key, rank,
+				  &target);
 
 	if (!i)
 		return false;

@@ -4,7 +4,7 @@
 
 #include "private.h"
 
-/* Figures of a kind of machine, not of one machine: `--measure` and -L -o ... are for those. */
+/* Figures for kinds of machines. For one machine there are `--measure` and -L -o ... */
 const struct sim_preset sim_presets[] = {
 	{ "loggopsim", "what LogGOPSim takes without options: an InfiniBand cluster of 2010", 2500,
 	  1500, 1000, 6, 0, 0, 65535 },

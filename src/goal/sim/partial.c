@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requirement counters: only of operations that require several others and of those some, not all,
- * have ended. So memory grows with what is in flight, not with the schedules. Open addressing,
+/* Requirement counters, only of operations that require several others of which some have ended and
+ * some have not. So memory grows with what is in flight, not with the schedules. Open addressing,
  * linear probing. */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,8 +39,8 @@ static int grow(struct sim_partials *p)
 	return 0;
 }
 
-/* Those behind it that would not be found any more move up. */
-static void take_out(struct sim_partials *p, uint32_t hole)
+/* Moves up the entries behind it that probing would not find any more. */
+static void remove_at(struct sim_partials *p, uint32_t hole)
 {
 	p->count--;
 	for (uint32_t i = (hole + 1) & p->mask; p->slots[i].key; i = (i + 1) & p->mask) {
@@ -54,8 +54,8 @@ static void take_out(struct sim_partials *p, uint32_t hole)
 	p->slots[hole].key = 0;
 }
 
-int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
-		     uint64_t *ready, uint32_t *from)
+int sim_partial_release(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_t requires,
+			uint64_t *ready, uint32_t *from)
 {
 	uint64_t key = ((uint64_t)rank << 32 | op) + 1;
 	struct sim_partial *slot;
@@ -67,7 +67,7 @@ int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_
 	slot = p->slots + find(p, key);
 	if (!slot->key) {
 		*slot = (struct sim_partial){
-			.key = key, .ready = *ready, .left = requires - 1, .from = *from
+			.key = key, .ready = *ready, .remaining = requires - 1, .from = *from
 		};
 		p->count++;
 		return 0;
@@ -76,11 +76,11 @@ int sim_partial_meet(struct sim_partials *p, uint32_t rank, uint32_t op, uint32_
 		slot->ready = *ready;
 		slot->from = *from;
 	}
-	if (--slot->left)
+	if (--slot->remaining)
 		return 0;
 	*ready = slot->ready;
 	*from = slot->from;
-	take_out(p, (uint32_t)(slot - p->slots));
+	remove_at(p, (uint32_t)(slot - p->slots));
 	return 1;
 }
 

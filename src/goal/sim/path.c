@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What determined the end. Each thing that keeps a CPU busy leaves a record with the number of the
- * one that determined when it began, in a ring that forgets the oldest: of a simulation too long
- * for the memory given, the last part of the path is known.
+ * The critical path. Each occupation of a CPU leaves a record with the number of the record that
+ * determined its beginning. The ring of records overwrites the oldest: of a simulation too long for
+ * its memory the last part of the path is known.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int sim_log_init(struct sim_log *l, size_t bytes)
 	if (cap < 2)
 		return 0;
 	cap = cap < UINT32_MAX / 2 ? cap : UINT32_MAX / 2;
-	/* pages that no record needs are never touched */
+	/* pages without records are never touched */
 	l->records = mmap(NULL, cap * sizeof(struct sim_record), PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (l->records == MAP_FAILED) {
@@ -26,7 +26,7 @@ int sim_log_init(struct sim_log *l, size_t bytes)
 		return -ENOMEM;
 	}
 	madvise(l->records, cap * sizeof(struct sim_record),
-		MADV_HUGEPAGE); /* fewer faults; or not */
+		MADV_HUGEPAGE); /* huge pages are optional */
 	l->cap = (uint32_t)cap;
 	l->end = UINT32_MAX / l->cap * l->cap;
 	return 0;
@@ -39,7 +39,7 @@ void sim_log_fini(struct sim_log *l)
 	*l = (struct sim_log){ .records = NULL };
 }
 
-/* NULL: none, or forgotten. */
+/* Returns: NULL: none, or overwritten. */
 static const struct sim_record *record_of(const struct sim_log *l, uint32_t number)
 {
 	uint32_t age = l->next >= number ? l->next - number : l->end - number + l->next;
@@ -67,42 +67,42 @@ static void fill_step(const struct sim *s, const struct sim_record *r, struct si
 	};
 }
 
-static uint64_t take(uint64_t *left, uint64_t at_most)
+static uint64_t spend(uint64_t *remaining, uint64_t at_most)
 {
-	uint64_t taken = *left < at_most ? *left : at_most;
+	uint64_t spent = *remaining < at_most ? *remaining : at_most;
 
-	*left -= taken;
-	return taken;
+	*remaining -= spent;
+	return spent;
 }
 
-/* The time from the begin of r until what it determined began: which part of it is what. */
+/* Attributes the time between r and the record that determined its beginning. */
 static void account(const struct sim *s, const struct sim_record *r, uint64_t until,
 		    enum sim_cause cause, struct sim_path_sum *sum)
 {
 	const struct sim_params *p = &s->config.params;
 	const struct sim_op *op = sim_op_of(s, sim_rank_of(s, r->rank), r->op);
-	uint64_t left = until - r->begin;
+	uint64_t remaining = until - r->begin;
 
 	if (sim_is_one_sided(op)) {
-		sum->overhead_ps += take(&left, p->overhead_ps);
-		sum->latency_ps += take(&left, p->latency_ps);
+		sum->overhead_ps += spend(&remaining, p->overhead_ps);
+		sum->latency_ps += spend(&remaining, p->latency_ps);
 	} else if (r->kind == SIM_LOCAL) {
-		sum->local_ps += take(&left, sim_cost(s, SIM_LOCAL, op));
+		sum->local_ps += spend(&remaining, sim_cost(s, SIM_LOCAL, op));
 	} else if (cause == SIM_NIC) {
-		sum->gap_ps += take(&left, p->gap_ps);
-		sum->byte_ps += take(&left, sim_byte_cost(p->gap_byte, op->bytes));
+		sum->gap_ps += spend(&remaining, p->gap_ps);
+		sum->byte_ps += spend(&remaining, sim_byte_cost(p->gap_byte, op->bytes));
 	} else {
 		uint64_t rest = sim_cost(s, r->kind, op) - p->overhead_ps;
 
-		sum->overhead_ps += take(&left, p->overhead_ps);
+		sum->overhead_ps += spend(&remaining, p->overhead_ps);
 		if (cause == SIM_WIRE)
-			sum->latency_ps += take(&left, p->latency_ps);
+			sum->latency_ps += spend(&remaining, p->latency_ps);
 		else if (rest > sim_byte_cost(p->overhead_byte, op->bytes))
-			sum->byte_ps += take(&left, rest);
+			sum->byte_ps += spend(&remaining, rest);
 		else
-			sum->overhead_byte_ps += take(&left, rest);
+			sum->overhead_byte_ps += spend(&remaining, rest);
 	}
-	sum->other_ps += left;
+	sum->other_ps += remaining;
 	sum->messages += r->kind == SIM_SEND && cause == SIM_WIRE;
 }
 

@@ -5,7 +5,7 @@
 #include "private.h"
 
 struct chunk {
-	uint32_t next, count; /* next is where the pool links free elements */
+	uint32_t next, count; /* the pool links free elements through `next` */
 	struct sim_event event[SIM_CHUNK_EVENTS];
 };
 
@@ -100,7 +100,7 @@ int sim_queue_push(struct sim_queue *q, const struct sim_event *e)
 	return put(q, e);
 }
 
-/* Bucket 0 is empty: the lowest other one is dealt out around its earliest time. */
+/* Bucket 0 is empty: distributes the lowest other bucket around its earliest time. */
 static int refill(struct sim_queue *q)
 {
 	unsigned b = (unsigned)__builtin_ctzll(q->filled) + 1;
@@ -119,7 +119,7 @@ static int refill(struct sim_queue *q)
 	while (at) {
 		uint32_t next = ((struct chunk *)sim_pool_at(&q->chunks, at))->next;
 
-		/* by value, as the chunks may move when one is added */
+		/* by value: adding an event may move the chunks */
 		for (uint32_t k = 0; k < ((struct chunk *)sim_pool_at(&q->chunks, at))->count;
 		     k++) {
 			struct sim_event e =

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The events: an operation that may begin, and a message whose first byte has arrived. */
+/* Processing events: an operation may begin; the first byte of a message has arrived. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "private.h"
 
-#define PROGRESS_EVENTS 0xffffu /* a call of progress() each so many events, plus one */
-#define AHEAD 6u                /* events whose ranks are fetched into the cache meanwhile */
+#define PROGRESS_EVENTS 0xffffu /* events, less one, between two calls of progress() */
+#define AHEAD 6u                /* events ahead whose ranks are prefetched */
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -19,7 +19,7 @@ uint64_t sim_cost(const struct sim *s, enum sim_kind kind, const struct sim_op *
 	switch (kind) {
 	case SIM_SEND:
 		return p->overhead_ps + cpu;
-	case SIM_RECEIVE: /* the CPU is held until the last byte is there */
+	case SIM_RECEIVE: /* the CPU is occupied until the last byte has come */
 		return p->overhead_ps + later(cpu, sim_byte_cost(p->gap_byte, op->bytes));
 	default:
 		break;
@@ -66,7 +66,8 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 		const struct sim_op *to = s->shapes.ops + shape->first_op + next[i];
 		uint64_t when = ready;
 		uint32_t why = from;
-		int rc = sim_partial_meet(&s->partials, rank, next[i], to->requires, &when, &why);
+		int rc =
+			sim_partial_release(&s->partials, rank, next[i], to->requires, &when, &why);
 
 		if (rc > 0)
 			rc = note_freed(s, side, next[i], when, why);
@@ -79,12 +80,12 @@ static int release(struct sim *s, unsigned side, uint32_t rank, const struct sim
 static int end_op(struct sim *s, unsigned side, uint32_t rank, const struct sim_op *op,
 		  uint64_t ready, uint32_t from)
 {
-	sim_rank_of(s, rank)->left--;
+	sim_rank_of(s, rank)->remaining--;
 	s->stats.ops_done++;
 	return release(s, side, rank, op, true, ready, from);
 }
 
-/* The operation may begin at `ready`; its CPU or NIC may have to say something about that. */
+/* The operation may begin at `ready`, or when its CPU or NIC is free. */
 static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready, uint32_t from)
 {
 	struct sim_rank *r = sim_rank_of(s, rank);
@@ -112,7 +113,7 @@ static int push_op(struct sim *s, uint32_t rank, uint32_t index, uint64_t ready,
 	return sim_queue_push(&s->queue, &e);
 }
 
-/* Sends first, then receives, then the rest, otherwise in the order in which they were set free. */
+/* Sends first, then receives, then the others; each in the order in which they became ready. */
 static int push_freed(struct sim *s, unsigned side, uint32_t rank)
 {
 	int rc = 0;
@@ -151,7 +152,8 @@ static void watch(struct sim *s, enum sim_kind kind, uint32_t rank, const struct
 	s->config.watch(s->config.ctx, &span);
 }
 
-/* True: the event stands in line for its CPU, or, when it is no local operation, its NIC. */
+/* Puts the event into the line of its CPU, or of its NIC, when that is busy. Returns: true when it
+ * waits. */
 static bool must_wait(struct sim_event *e, const struct sim_cpu *cpu, uint64_t nic_free,
 		      uint32_t nic_last, uint64_t *when)
 {
@@ -242,7 +244,7 @@ static int do_send(struct sim *s, struct sim_event *e)
 	return rc ? rc : advance_line(s, e->rank, line, e, cpu, nic->free_send);
 }
 
-/* A message longer than S has met its receive: its sender may go on. */
+/* A rendezvous: the message has met its receive and the sender's operation may end. */
 static int end_rendezvous(struct sim *s, uint32_t sender, const struct sim_op *op, uint64_t now,
 			  uint32_t from)
 {
@@ -299,8 +301,8 @@ static int do_receive(struct sim *s, struct sim_event *e)
 	return rc ? rc : push_both(s, e->rank, a.rank);
 }
 
-static int keep_message(struct sim *s, uint32_t rank, const struct sim_event *e,
-			const struct sim_cpu *cpu)
+static int add_unexpected(struct sim *s, uint32_t rank, const struct sim_event *e,
+			  const struct sim_cpu *cpu)
 {
 	struct sim_arrived a = {
 		.rank = e->rank, .op = e->op, .end = cpu->free, .from = cpu->last
@@ -335,7 +337,7 @@ static int do_message(struct sim *s, struct sim_event *e)
 	nic->free_recv = e->time + p->gap_ps + sim_byte_cost(p->gap_byte, op->bytes);
 	watch(s, SIM_RECEIVE, rank, e, e->rank, op, cpu->free);
 	if (!sim_match_posted(s, rank, e->rank, op->tag, &posted)) {
-		rc = keep_message(s, rank, e, cpu);
+		rc = add_unexpected(s, rank, e, cpu);
 	} else {
 		rc = end_rendezvous(s, e->rank, op, e->time, cpu->last);
 		if (!rc)
@@ -372,7 +374,7 @@ static int happen(struct sim *s, struct sim_event *e)
 	}
 }
 
-/* The ranks of what comes soon: each event touches another one, far away in memory. */
+/* Prefetches the ranks of coming events: each event touches another rank, far away in memory. */
 static void fetch_ahead(const struct sim *s)
 {
 	const struct sim_event *e = sim_queue_peek(&s->queue, AHEAD);
@@ -424,14 +426,14 @@ static int push_first(struct sim *s)
 int sim_run(struct sim *s)
 {
 	int rc = push_first(s);
-	bool is_left = false;
+	bool is_stuck = false;
 
 	if (!rc)
 		rc = run_events(s);
 	for (uint32_t rank = 0; rank < s->config.ranks; rank++) {
 		uint64_t end = sim_rank_end(s, rank);
 
-		is_left |= sim_rank_of(s, rank)->left || sim_rank_of(s, rank)->arrived.count;
+		is_stuck |= sim_rank_of(s, rank)->remaining || sim_rank_of(s, rank)->arrived.count;
 		if (end > s->stats.end_ps) {
 			s->stats.end_ps = end;
 			s->stats.last_rank = rank;
@@ -439,5 +441,5 @@ int sim_run(struct sim *s)
 	}
 	if (!rc && s->stats.end_ps > SIM_TIME_MAX)
 		return -EOVERFLOW;
-	return !rc && is_left ? -EDEADLK : rc;
+	return !rc && is_stuck ? -EDEADLK : rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules as the simulator needs them, 40 bytes an operation, and ranks whose schedules differ by
- * their place only share one. */
+/* Schedules in 40 bytes an operation. Ranks whose schedules differ only by the rank's number share
+ * one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static int convert(struct sim_shapes *h, const struct sim_config *c, uint32_t ra
 	return 0;
 }
 
-/* The block's operations behind those of the other shapes; not counted yet. */
+/* Appends the operations of a block, not yet counted. */
 static int append(struct sim_shapes *h, const struct sim_config *c, uint32_t rank,
 		  const struct goal_block *b, struct sim_shape *out)
 {

@@ -6,9 +6,9 @@
 #include "private.h"
 
 #define LINE 64             /* bytes of a cache line */
-#define PAIRS_MAX (1u << 20) /* of CPU and NIC, at a rank */
+#define PAIRS_MAX (1u << 20) /* CPUs times NICs of a rank */
 
-/* Where the parts of a rank lie; the ranks lie side by side. */
+/* Layout of a rank; the ranks lie side by side. */
 static void lay_out(struct sim *s)
 {
 	const struct sim_config *c = &s->config;
@@ -26,7 +26,7 @@ static void lay_out(struct sim *s)
 	s->rank_bytes = (at + LINE - 1) / LINE * LINE;
 }
 
-/* Nothing to do, and nobody waits. */
+/* Has the rank no operation left, and no message or receive that waits? */
 static int set_up_ranks(struct sim *s)
 {
 	struct goal_block none = { .op_count = 0 };
@@ -107,8 +107,8 @@ int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block)
 		r->shape = s->nothing;
 		return rc;
 	}
-	r->left = block->op_count;
-	s->stats.ops += r->left;
+	r->remaining = block->op_count;
+	s->stats.ops += r->remaining;
 	s->stats.shapes = s->shapes.shapes.used - 1;
 	return 0;
 }

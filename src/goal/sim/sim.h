@@ -47,11 +47,10 @@
 struct sim_params {
 	uint64_t latency_ps, overhead_ps, gap_ps;        /* L, o, g */
 	uint64_t gap_byte, overhead_byte, local_byte;    /* G, O, C */
-	uint64_t eager_bytes;                            /* S: the longest eager message */
+	uint64_t eager_bytes; /* S: length of the longest eager message */
 };
 
-/* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is what you get without
- * asking. */
+/* name, sentence, L o g (ns), G O C (ns a byte), S (bytes). The first is the default. */
 struct sim_preset {
 	const char *name, *help;
 	double latency_ns, overhead_ns, gap_ns, gap_byte_ns, overhead_byte_ns, local_byte_ns;
@@ -61,13 +60,14 @@ extern const struct sim_preset sim_presets[];
 extern const size_t sim_preset_count;
 
 void sim_params_from(struct sim_params *p, const struct sim_preset *preset);
-/* Decimal nanoseconds ("2500", "0.04") as picoseconds, or as the cost of a byte. 0 or -EINVAL. */
+/* Parses decimal nanoseconds ("2500", "0.04") as picoseconds, or as the cost of a byte. Returns: 0,
+ * -EINVAL. */
 int sim_parse_ns(const char *text, uint64_t *out_ps);
 int sim_parse_byte_ns(const char *text, uint64_t *out_cost);
-/* What `bytes` cost at so much a byte, the first being free, as in every formula of the model. */
+/* Returns: the cost of `bytes`, without the first one, as in every formula of the model. */
 uint64_t sim_byte_cost(uint64_t cost, uint64_t bytes);
 
-/* How a schedule's peers are written down, so that equal schedules look equal. */
+/* How peers are written in shapes, so that equal schedules have equal shapes. */
 enum sim_relation {
 	SIM_BY_DISTANCE, /* (peer - rank) mod ranks */
 	SIM_BY_BITS,     /* peer xor rank */
@@ -75,7 +75,7 @@ enum sim_relation {
 
 enum sim_kind { SIM_SEND, SIM_RECEIVE, SIM_LOCAL };
 
-/* Something that kept a CPU busy. */
+/* An occupation of a CPU. */
 struct sim_span {
 	enum sim_kind kind;
 	uint32_t rank, op;           /* op: index in the rank's block; of a message, the sender's */
@@ -92,51 +92,54 @@ struct sim_config {
 	uint32_t ranks;
 	uint32_t cpus, nics; /* of a rank: one more than the largest number in any schedule */
 	enum sim_relation relation;
-	size_t path_bytes;           /* memory for the critical path; 0: none is kept */
-	/* Called for each span of the ranks [watch_first, watch_end), in order of begin within a
+	size_t path_bytes;           /* bytes for the critical path; 0: it is not kept */
+	/* Called for each span of ranks [watch_first, watch_end), in order of beginnings within a
 	 * rank. */
 	void (*watch)(void *ctx, const struct sim_span *span);
 	uint32_t watch_first, watch_end;
-	/* Called now and then; not 0: stop. */
+	/* Called from time to time; not 0 stops the simulation. */
 	int (*progress)(void *ctx, uint64_t ops_done, uint64_t ops, uint64_t now_ps);
 	void *ctx;
 };
 
 struct sim;
 
-/* 0; -EINVAL: no ranks, or CPUs or NICs; -ENOMEM, also for more than a million pairs of CPU and
- * NIC. */
+/* Returns: 0; -EINVAL: no ranks, CPUs or NICs; -ENOMEM, also for more than a million pairs of CPU
+ * and NIC. */
 int sim_create(const struct sim_config *config, struct sim **out);
 void sim_destroy(struct sim *s);
 /*
- * The schedule of a rank, which is copied; one that gets none has nothing to do. 0; -EINVAL: a peer
- * that does not exist, a CPU or NIC that was not announced, or the rank has one already; -ENOMEM.
+ * Adds the schedule of a rank, which is copied; a rank without one does nothing. Returns: 0;
+ * -EINVAL: a peer does not exist, a CPU or NIC was not announced, or the rank has a schedule
+ * already; -ENOMEM.
  */
 int sim_add(struct sim *s, uint32_t rank, const struct goal_block *block);
 /*
- * 0: all operations have ended and all messages have been received. -EDEADLK: not; sim_stuck() says
- * what. -ECANCELED: progress() said so. -EOVERFLOW: longer than SIM_TIME_MAX. -ENOMEM.
+ * Runs the simulation. Returns: 0: all operations have ended and all messages were received;
+ * -EDEADLK: some have not, see sim_stuck(); -ECANCELED: progress() stopped it; -EOVERFLOW: longer
+ * than SIM_TIME_MAX; -ENOMEM.
  */
 int sim_run(struct sim *s);
 
 struct sim_stats {
 	uint64_t ops, ops_done, messages, message_bytes, rendezvous, events;
 	uint64_t now_ps, end_ps;      /* of the last event; of the last rank */
-	uint32_t last_rank;           /* the first of those that end last */
+	uint32_t last_rank;           /* the lowest rank that ends last */
 	uint32_t shapes;              /* different schedules */
-	uint64_t unexpected;          /* messages that came before their receive */
-	uint32_t unexpected_most, unexpected_rank; /* at a time at one rank */
-	uint64_t lost;                /* puts and gets that nobody had allowed */
+	uint64_t unexpected;          /* unexpected messages */
+	/* most unexpected messages at one time at one rank */
+	uint32_t unexpected_most, unexpected_rank;
+	uint64_t lost;                /* puts and gets that matched no entry */
 };
 void sim_get_stats(const struct sim *s, struct sim_stats *out);
-/* When the rank's CPUs had nothing more to do. */
+/* Returns: when the rank's CPUs ended their last operation. */
 uint64_t sim_rank_end(const struct sim *s, uint32_t rank);
 
 /* ---- the critical path ------------------------------------------------------------------- */
 
 enum sim_cause {
-	SIM_FIRST,      /* it began at once */
-	SIM_REQUIRED,   /* something it requires, or that its receive required, ended */
+	SIM_FIRST,      /* nothing: it began at time 0 */
+	SIM_REQUIRED,   /* the end of an operation that it, or its receive, requires */
 	SIM_CPU,        /* the CPU became free */
 	SIM_NIC,        /* the NIC was ready for another message */
 	SIM_WIRE,       /* the message arrived */
@@ -152,19 +155,20 @@ struct sim_step {
 	uint64_t begin_ps, end_ps;
 };
 
-/* What the time of the path was spent with. */
+/* Attribution of the time on the path. */
 struct sim_path_sum {
 	uint64_t total_ps;
 	uint64_t latency_ps, overhead_ps, overhead_byte_ps; /* L; o; O */
 	uint64_t gap_ps, byte_ps;                           /* g; G */
-	uint64_t local_ps, other_ps; /* calc and local operations; waits for nothing */
-	uint64_t before_ps;  /* what lies before the part that was kept */
+	uint64_t local_ps, other_ps; /* calc and local operations; idle time */
+	uint64_t before_ps;  /* time before the part that was kept */
 	uint64_t steps, messages;
 };
 
 /*
- * From the end of the rank that ends last back to the beginning, or as far as memory went: calls
- * visit for each step, last first. sum may be NULL. Nothing when no path was kept.
+ * Follows the critical path from the end of the last rank back to the beginning, or as far as
+ * records go: calls visit for each step, last first. sum may be NULL. Does nothing when no path was
+ * kept.
  */
 void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_step *step), void *ctx,
 	      struct sim_path_sum *sum);
@@ -172,11 +176,11 @@ void sim_path(const struct sim *s, void (*visit)(void *ctx, const struct sim_ste
 /* ---- what is stuck ----------------------------------------------------------------------- */
 
 enum sim_stuck_kind {
-	SIM_STUCK_RECEIVE,    /* posted, and no message came */
-	SIM_STUCK_SEND,       /* by rendezvous, and no receive came */
-	SIM_STUCK_MESSAGE,    /* arrived, its sender has gone on, nobody receives it */
-	SIM_STUCK_REQUIRES,   /* some of what it requires has ended, not all */
-	SIM_STUCK_COUNTER,    /* the counter that it waits for did not come to its value */
+	SIM_STUCK_RECEIVE,    /* receive: posted, no message came */
+	SIM_STUCK_SEND,       /* rendezvous send: no receive came */
+	SIM_STUCK_MESSAGE,    /* message: received by nobody */
+	SIM_STUCK_REQUIRES,   /* some requirements are met, not all */
+	SIM_STUCK_COUNTER,    /* its counter did not reach the value */
 };
 struct sim_stuck {
 	enum sim_stuck_kind kind;
@@ -185,8 +189,9 @@ struct sim_stuck {
 	uint8_t type;      /* enum goal_type */
 	uint64_t bytes;
 };
-/* Calls visit for each, by rank, those that wait for a counter last. After sim_run(). Operations
- * none of whose requirements was met are not among them. */
+/* Calls visit for each operation or message that is stuck, by rank; those that wait for a
+ * counter come last. Operations none of whose requirements is met are left out. Context: after
+ * sim_run(). */
 void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_stuck *what),
 	       void *ctx);
 

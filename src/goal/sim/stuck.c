@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What cannot go on when there are no more events. */
+/* Finds what is stuck when there are no more events. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ struct context {
 	uint32_t rank;
 };
 
-static void tell(const struct context *c, enum sim_stuck_kind kind, uint32_t rank, uint32_t index)
+static void report(const struct context *c, enum sim_stuck_kind kind, uint32_t rank, uint32_t index)
 {
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, rank), index);
 	struct sim_stuck what = { .kind = kind,
@@ -28,27 +28,27 @@ static void tell(const struct context *c, enum sim_stuck_kind kind, uint32_t ran
 	c->visit(c->ctx, &what);
 }
 
-static void tell_posted(void *ctx, uint32_t index)
+static void report_posted(void *ctx, uint32_t index)
 {
 	const struct context *c = ctx;
 
-	tell(c, SIM_STUCK_RECEIVE, c->rank,
-	     ((struct sim_posted *)sim_pool_at(&c->s->posted, index))->op);
+	report(c, SIM_STUCK_RECEIVE, c->rank,
+	       ((struct sim_posted *)sim_pool_at(&c->s->posted, index))->op);
 }
 
-static void tell_arrived(void *ctx, uint32_t index)
+static void report_arrived(void *ctx, uint32_t index)
 {
 	const struct context *c = ctx;
 	const struct sim_arrived *a = sim_pool_at(&c->s->arrived, index);
 	const struct sim_op *op = sim_op_of(c->s, sim_rank_of(c->s, a->rank), a->op);
 
-	tell(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE,
-	     a->rank, a->op);
+	report(c, op->bytes > c->s->config.params.eager_bytes ? SIM_STUCK_SEND : SIM_STUCK_MESSAGE,
+	       a->rank, a->op);
 }
 
-static void tell_watcher(void *ctx, uint32_t rank, uint32_t op)
+static void report_watcher(void *ctx, uint32_t rank, uint32_t op)
 {
-	tell(ctx, SIM_STUCK_COUNTER, rank, op);
+	report(ctx, SIM_STUCK_COUNTER, rank, op);
 }
 
 static int by_key(const void *a, const void *b)
@@ -58,7 +58,7 @@ static int by_key(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Sorted keys of the counters that are not all met; NULL: none, or no memory. */
+/* Returns: sorted keys of the counters that are partly met; NULL: none, or no memory. */
 static uint64_t *open_counters(const struct sim *s, uint32_t *out_count)
 {
 	uint64_t *keys = malloc((s->partials.count + 1) * sizeof(*keys));
@@ -86,12 +86,12 @@ void sim_stuck(const struct sim *s, void (*visit)(void *ctx, const struct sim_st
 		struct sim_rank *r = sim_rank_of(s, c.rank);
 
 		if (r->posted.count)
-			sim_list_each(s, &r->posted, &s->posted, tell_posted, &c);
+			sim_list_each(s, &r->posted, &s->posted, report_posted, &c);
 		if (r->arrived.count)
-			sim_list_each(s, &r->arrived, &s->arrived, tell_arrived, &c);
+			sim_list_each(s, &r->arrived, &s->arrived, report_arrived, &c);
 		for (; k < count && keys[k] >> 32 == c.rank; k++)
-			tell(&c, SIM_STUCK_REQUIRES, c.rank, (uint32_t)keys[k]);
+			report(&c, SIM_STUCK_REQUIRES, c.rank, (uint32_t)keys[k]);
 	}
 	free(keys);
-	sim_cards_each(s, tell_watcher, &c);
+	sim_cards_each(s, report_watcher, &c);
 }

@@ -23,7 +23,7 @@ int text_labels_clear(struct text_labels *t)
 			return -ENOMEM;
 		t->slots_cap = SLOTS_MIN;
 	}
-	/* small again: clearing what one large rank needed would cost each small one after it */
+	/* shrink: after one large rank, clearing a large table for each small rank would be slow */
 	t->mask = SLOTS_MIN - 1;
 	memset(t->slots, 0, SLOTS_MIN * sizeof *t->slots);
 	t->count = t->names_bytes = 0;
@@ -41,17 +41,17 @@ static uint32_t hash_of(const char *name, uint32_t bytes)
 
 static int grow_slots(struct text_labels *t)
 {
-	uint32_t want = (t->mask + 1) * 2, *slots;
+	uint32_t count = (t->mask + 1) * 2, *slots;
 
-	if (want > t->slots_cap) {
-		slots = realloc(t->slots, (size_t)want * sizeof *slots);
+	if (count > t->slots_cap) {
+		slots = realloc(t->slots, (size_t)count * sizeof *slots);
 		if (!slots)
 			return -ENOMEM;
 		t->slots = slots;
-		t->slots_cap = want;
+		t->slots_cap = count;
 	}
-	memset(t->slots, 0, (size_t)want * sizeof *t->slots);
-	t->mask = want - 1;
+	memset(t->slots, 0, (size_t)count * sizeof *t->slots);
+	t->mask = count - 1;
 	for (uint32_t i = 0; i < t->count; i++) {
 		uint32_t at = t->all[i].hash & t->mask;
 

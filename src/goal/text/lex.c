@@ -5,7 +5,7 @@
 
 enum { OTHER, BLANK, LETTER, DIGIT, MARK, SLASH, SEMICOLON };
 
-/* What a byte begins. Signs of words and numbers are ASCII: the program's locale has no say. */
+/* The class of a token by its first byte. Classes are ASCII, independent of the locale. */
 static const unsigned char class_of[256] = {
 	[' '] = BLANK,         ['\t'] = BLANK,         ['\r'] = BLANK,         ['\v'] = BLANK,
 	['\f'] = BLANK,        ['A' ... 'Z'] = LETTER, ['a' ... 'z'] = LETTER, ['_'] = LETTER,
@@ -19,7 +19,7 @@ static inline unsigned char class(char c)
 	return class_of[(unsigned char)c];
 }
 
-/* The next line becomes the current one; false: there is none. */
+/* Moves to the next line. Returns: false: there is none. */
 static bool next_line(struct text_lexer *l)
 {
 	int ret = text_source_next(&l->source);
@@ -32,7 +32,7 @@ static bool next_line(struct text_lexer *l)
 		return false;
 	}
 	l->at = l->source.line;
-	/* the mark that some editors put before UTF-8 */
+	/* byte order mark of UTF-8 */
 	if (l->source.line_number == 1 && l->source.line_end - l->at >= 3 &&
 	    !memcmp(l->at, "\xef\xbb\xbf", 3))
 		l->at += 3;
@@ -51,14 +51,14 @@ static void number(struct text_lexer *l)
 {
 	const char *start = l->at, *p = start, *end = l->source.line_end;
 	uint64_t n = 0;
-	bool over = false;
+	bool overflow = false;
 
 	for (; p < end && class(*p) == DIGIT; p++)
-		over |= __builtin_mul_overflow(n, 10, &n) |
-			__builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
+		overflow |= __builtin_mul_overflow(n, 10, &n) |
+			    __builtin_add_overflow(n, (uint64_t)(*p - '0'), &n);
 	set(l, TEXT_NUMBER, start, p);
 	l->token.number = n;
-	l->token.overflow = over;
+	l->token.overflow = overflow;
 }
 
 static void word(struct text_lexer *l)
@@ -70,8 +70,8 @@ static void word(struct text_lexer *l)
 	set(l, TEXT_WORD, l->at, p);
 }
 
-/* Inside of a comment that goes on in the next line: to its end. False: the text ends before. */
-static bool leave_comment(struct text_lexer *l)
+/* Skips to the end of a comment, over lines. Returns: false: the text ends before. */
+static bool skip_comment(struct text_lexer *l)
 {
 	const char *close;
 
@@ -85,7 +85,7 @@ static bool leave_comment(struct text_lexer *l)
 	return true;
 }
 
-/* True: a token is set. False: a comment was skipped, go on. */
+/* Returns: true: a token is set; false: a comment was skipped. */
 static bool slash(struct text_lexer *l)
 {
 	const char *end = l->source.line_end, *close;
@@ -103,14 +103,14 @@ static bool slash(struct text_lexer *l)
 		l->at = close + 2;
 		return false;
 	}
-	/* the statement ends here: tokens that it has read are valid while its line is there */
+	/* end of the statement: its tokens stay valid while their line is in memory */
 	l->comment_line = l->source.line_number;
 	set(l, TEXT_END, l->at, l->at);
 	return true;
 }
 
-/* The bytes of one character, so that a message can show it. */
-static void odd(struct text_lexer *l)
+/* Length of one character in bytes, for messages. */
+static void set_unknown(struct text_lexer *l)
 {
 	const char *p = l->at + 1;
 
@@ -122,14 +122,14 @@ static void odd(struct text_lexer *l)
 
 void text_next(struct text_lexer *l)
 {
-	if (l->comment_line ? !leave_comment(l) : !l->at && !next_line(l))
+	if (l->comment_line ? !skip_comment(l) : !l->at && !next_line(l))
 		return;
 	for (;;) {
 		while (l->at < l->source.line_end && class(*l->at) == BLANK)
 			l->at++;
 		if (l->at == l->source.line_end) {
 			set(l, TEXT_END, l->at, l->at);
-			l->at = NULL; /* the line stays for messages until the next token */
+			l->at = NULL; /* messages may show the line until the next token */
 			return;
 		}
 		switch (class(*l->at)) {
@@ -150,7 +150,7 @@ void text_next(struct text_lexer *l)
 				return;
 			break;
 		default:
-			odd(l);
+			set_unknown(l);
 			return;
 		}
 	}

@@ -7,34 +7,34 @@
 #include "base/base.h"
 #include "private.h"
 
-/* What has been said of an operation; each may be said once. */
+/* Parts of an operation that are given; each may be given once. */
 enum {
-	SAID_PEER = 1,
-	SAID_TAG = 2,
-	SAID_CPU = 4,
-	SAID_NIC = 8,
-	SAID_MATCH = 16,
-	SAID_FROM = 32,
-	SAID_INTO = 64,
+	PART_PEER = 1,
+	PART_TAG = 2,
+	PART_CPU = 4,
+	PART_NIC = 8,
+	PART_MATCH = 16,
+	PART_FROM = 32,
+	PART_INTO = 64,
 	/* one-sided operations */
-	SAID_COUNTER = 128,
-	SAID_WHEN = 256,
-	SAID_HEADER = 512,
-	SAID_PAYLOAD = 1024,
-	SAID_COMPLETION = 2048,
-	SAID_ALLOWED = 4096,
-	SAID_ONCE = 8192
+	PART_COUNTER = 128,
+	PART_WHEN = 256,
+	PART_HEADER = 512,
+	PART_PAYLOAD = 1024,
+	PART_COMPLETION = 2048,
+	PART_ALLOWED = 4096,
+	PART_ONCE = 8192
 };
 
 static const struct {
 	const char *word;
-	unsigned said;
+	unsigned bit;
 } parts[] = {
-	{ "to", SAID_PEER }, { "from", SAID_FROM }, { "into", SAID_INTO },   { "tag", SAID_TAG },
-	{ "cpu", SAID_CPU }, { "nic", SAID_NIC },   { "match", SAID_MATCH },
-	{ "ct", SAID_COUNTER }, { "when", SAID_WHEN }, { "hh", SAID_HEADER },
-	{ "ph", SAID_PAYLOAD }, { "ch", SAID_COMPLETION }, { "allowed", SAID_ALLOWED },
-	{ "use_once", SAID_ONCE },
+	{ "to", PART_PEER },         { "from", PART_FROM },     { "into", PART_INTO },
+	{ "tag", PART_TAG },         { "cpu", PART_CPU },       { "nic", PART_NIC },
+	{ "match", PART_MATCH },     { "ct", PART_COUNTER },    { "when", PART_WHEN },
+	{ "hh", PART_HEADER },       { "ph", PART_PAYLOAD },    { "ch", PART_COMPLETION },
+	{ "allowed", PART_ALLOWED }, { "use_once", PART_ONCE },
 };
 
 static const char *const op_words[] = {
@@ -51,17 +51,17 @@ static const char *const dtype_words[] = {
 		NULL
 };
 
-/* Of LogGOPSim2: a function that another program simulates. */
+/* LogGOPSim2's keyword for a function that another program simulates. */
 static const char gem5[] = "calcgem5";
 
 struct reading {
 	struct text_parser *p;
 	struct goal_op op;
-	unsigned may, said;
+	unsigned may, given;
 	const struct text_token *word;
 	uint64_t match;
 	bool is_list;
-	uint32_t number; /* of the operation, when it had to be added early because of its list */
+	uint32_t number; /* label of the operation when its list made it be added early */
 	uint32_t label;
 };
 
@@ -195,7 +195,7 @@ static bool memory(struct text_parser *p, uint64_t bytes, uint16_t *out_mem, uin
 
 /* ---- lists ------------------------------------------------------------------------------ */
 
-/* "[10b user0+0, 20b user0+100]". The operation is added at once: pieces belong to it. */
+/* "[10b user0+0, 20b user0+100]". Adds the operation first: pieces belong to a label. */
 static bool list(struct reading *r)
 {
 	struct text_parser *p = r->p;
@@ -280,20 +280,20 @@ static bool handler(struct reading *r, uint8_t *out)
 	return true;
 }
 
-static bool one_sided_part(struct reading *r, unsigned said)
+static bool one_sided_part(struct reading *r, unsigned bit)
 {
-	switch (said) {
-	case SAID_COUNTER:
+	switch (bit) {
+	case PART_COUNTER:
 		return counter(r, &r->op.counter);
-	case SAID_WHEN:
+	case PART_WHEN:
 		return when(r, "reaches");
-	case SAID_HEADER:
+	case PART_HEADER:
 		return handler(r, &r->op.handlers[0]);
-	case SAID_PAYLOAD:
+	case PART_PAYLOAD:
 		return handler(r, &r->op.handlers[1]);
-	case SAID_COMPLETION:
+	case PART_COMPLETION:
 		return handler(r, &r->op.handlers[2]);
-	case SAID_ALLOWED:
+	case PART_ALLOWED:
 		return peer(r);
 	default: /* SAID_ONCE */
 		r->op.options |= GOAL_ONCE;
@@ -301,43 +301,43 @@ static bool one_sided_part(struct reading *r, unsigned said)
 	}
 }
 
-static bool part(struct reading *r, unsigned said)
+static bool part(struct reading *r, unsigned bit)
 {
 	struct goal_op *op = &r->op;
 	uint64_t n = 0;
 
-	switch (said) {
-	case SAID_PEER:
+	switch (bit) {
+	case PART_PEER:
 		return peer(r);
-	case SAID_TAG:
+	case PART_TAG:
 		return peer_or_tag(r, may_be_any(op), "tag", GOAL_ANY - 1, &op->tag);
-	case SAID_CPU:
+	case PART_CPU:
 		if (!text_expect_number(r->p, "the number of a CPU", UINT16_MAX, &n))
 			return false;
 		op->cpu = (uint16_t)n;
 		return true;
-	case SAID_NIC:
+	case PART_NIC:
 		if (!text_expect_number(r->p, "the number of a NIC", UINT16_MAX, &n))
 			return false;
 		op->nic = (uint16_t)n;
 		return true;
-	case SAID_MATCH:
+	case PART_MATCH:
 		return text_expect_number(r->p, "the number of a receive", UINT32_MAX, &r->match);
-	case SAID_FROM:
+	case PART_FROM:
 		return goal_is_transfer(op) ? transfer_memory(r) : operands(r);
-	case SAID_INTO:
+	case PART_INTO:
 		return goal_is_transfer(op) ? transfer_memory(r)
 					    : memory(r->p, op->bytes, &op->mem, &op->off);
 	default:
-		return one_sided_part(r, said);
+		return one_sided_part(r, bit);
 	}
 }
 
-/* The words that could stand here. */
+/* The words that are allowed here. */
 static void still_possible(const struct reading *r, const char **out)
 {
 	for (size_t i = 0; i < BASE_ARRAY_LEN(parts); i++)
-		if (parts[i].said & r->may & ~r->said)
+		if (parts[i].bit & r->may & ~r->given)
 			*out++ = parts[i].word;
 	*out = NULL;
 }
@@ -351,18 +351,18 @@ static bool all_parts(struct reading *r)
 		size_t i = 0;
 
 		while (i < BASE_ARRAY_LEN(parts) &&
-		       (!(parts[i].said & r->may) || !text_is_word(&l->token, parts[i].word)))
+		       (!(parts[i].bit & r->may) || !text_is_word(&l->token, parts[i].word)))
 			i++;
 		if (i == BASE_ARRAY_LEN(parts)) {
 			still_possible(r, possible);
 			return text_expected_words(r->p, &l->token, possible,
 						   "the end of the line");
 		}
-		if (r->said & parts[i].said)
+		if (r->given & parts[i].bit)
 			return text_wrong(r->p, &l->token, "a second '%s'", parts[i].word);
-		r->said |= parts[i].said;
+		r->given |= parts[i].bit;
 		text_next(l);
-		if (!part(r, parts[i].said))
+		if (!part(r, parts[i].bit))
 			return false;
 	}
 	return true;
@@ -383,12 +383,12 @@ static bool transfer(struct reading *r)
 	text_next(l);
 	if (!peer(r))
 		return false;
-	r->may = SAID_TAG | SAID_CPU | SAID_NIC | SAID_MATCH |
-		 (r->op.type == GOAL_SEND ? SAID_FROM : SAID_INTO);
+	r->may = PART_TAG | PART_CPU | PART_NIC | PART_MATCH |
+		 (r->op.type == GOAL_SEND ? PART_FROM : PART_INTO);
 	return all_parts(r);
 }
 
-/* dst may be an operand as a whole, but not cut one. */
+/* dst equals an operand or overlaps none. */
 static bool cuts(const struct goal_op *op, uint16_t mem, uint64_t off)
 {
 	return mem == op->mem && off != op->off && op->bytes &&
@@ -424,12 +424,12 @@ static bool local(struct reading *r)
 	if (goal_is_arithmetic(op) && op->bytes % goal_dtype_bytes(op->dtype))
 		return text_wrong(r->p, &size, "not a whole number of %s: each has %u bytes",
 				  dtype_words[op->dtype], goal_dtype_bytes(op->dtype));
-	r->may = SAID_FROM | SAID_INTO | SAID_CPU | SAID_NIC;
+	r->may = PART_FROM | PART_INTO | PART_CPU | PART_NIC;
 	if (!all_parts(r))
 		return false;
-	if ((r->said & (SAID_FROM | SAID_INTO)) != (SAID_FROM | SAID_INTO))
+	if ((r->given & (PART_FROM | PART_INTO)) != (PART_FROM | PART_INTO))
 		return text_wrong(r->p, &r->p->lexer.token, "expected '%s' and memory",
-				  r->said & SAID_FROM ? "into" : "from");
+				  r->given & PART_FROM ? "into" : "from");
 	if (cuts(op, op->src_mem, op->src_off) ||
 	    (goal_is_arithmetic(op) && cuts(op, op->src2_mem, op->src2_off)))
 		return text_wrong(r->p, r->word, "the result overlaps an operand in part");
@@ -439,10 +439,10 @@ static bool local(struct reading *r)
 static bool stamp(struct reading *r)
 {
 	r->op.bytes = 8;
-	r->may = SAID_INTO | SAID_CPU | SAID_NIC;
+	r->may = PART_INTO | PART_CPU | PART_NIC;
 	if (!all_parts(r))
 		return false;
-	if (!(r->said & SAID_INTO))
+	if (!(r->given & PART_INTO))
 		return text_wrong(r->p, &r->p->lexer.token, "expected 'into' and memory");
 	return true;
 }
@@ -462,11 +462,11 @@ static bool list_of_append(struct reading *r)
 	return true;
 }
 
-/* Parts that the operation cannot do without. */
-static bool all_said(struct reading *r, unsigned needed)
+/* The parts that an operation must have. */
+static bool has_parts(struct reading *r, unsigned needed)
 {
 	for (size_t i = 0; i < BASE_ARRAY_LEN(parts); i++)
-		if (parts[i].said & needed & ~r->said)
+		if (parts[i].bit & needed & ~r->given)
 			return text_wrong(r->p, &r->p->lexer.token, "expected '%s'", parts[i].word);
 	return true;
 }
@@ -479,8 +479,8 @@ static bool one_sided(struct reading *r)
 	bool get = r->op.type == GOAL_GET || r->op.type == GOAL_TGET,
 	     append = goal_is_append(&r->op);
 	const char *const to_or_from[] = { get ? "from" : "to", NULL };
-	unsigned needed = (append ? SAID_ALLOWED | SAID_COUNTER : 0) |
-			  (goal_is_triggered(&r->op) ? SAID_WHEN : 0);
+	unsigned needed = (append ? PART_ALLOWED | PART_COUNTER : 0) |
+			  (goal_is_triggered(&r->op) ? PART_WHEN : 0);
 
 	if (!text_expect_bytes(r->p, &r->op.bytes))
 		return false;
@@ -489,16 +489,16 @@ static bool one_sided(struct reading *r)
 	text_next(l);
 	if (!(append ? list_of_append(r) : peer(r)))
 		return false;
-	r->may = needed | SAID_COUNTER | SAID_TAG | SAID_CPU | SAID_NIC;
+	r->may = needed | PART_COUNTER | PART_TAG | PART_CPU | PART_NIC;
 	if (append)
-		r->may |= SAID_HEADER | SAID_PAYLOAD | SAID_COMPLETION | SAID_ONCE;
-	return all_parts(r) && all_said(r, needed);
+		r->may |= PART_HEADER | PART_PAYLOAD | PART_COMPLETION | PART_ONCE;
+	return all_parts(r) && has_parts(r, needed);
 }
 
 /* "test 0 for 1" */
 static bool test(struct reading *r)
 {
-	r->may = SAID_CPU | SAID_NIC;
+	r->may = PART_CPU | PART_NIC;
 	return when(r, "for") && all_parts(r);
 }
 
@@ -510,12 +510,12 @@ static bool by_type(struct reading *r)
 	case GOAL_RECV:
 		return transfer(r);
 	case GOAL_CALC:
-		r->may = SAID_CPU | SAID_NIC;
+		r->may = PART_CPU | PART_NIC;
 		return text_expect_number(r->p, "a number of nanoseconds", UINT64_MAX,
 					  &r->op.bytes) &&
 		       all_parts(r);
 	case GOAL_NOP:
-		r->may = SAID_CPU | SAID_NIC;
+		r->may = PART_CPU | PART_NIC;
 		return all_parts(r);
 	case GOAL_STAMP:
 		return stamp(r);
@@ -555,12 +555,12 @@ bool text_operation(struct text_parser *p, const struct text_token *word, uint32
 
 	if (!find_type(&r) || !by_type(&r))
 		return false;
-	if (r.op.type == GOAL_SEND && r.said & SAID_MATCH)
+	if (r.op.type == GOAL_SEND && r.given & PART_MATCH)
 		r.op.match = (uint32_t)r.match;
 	if (r.is_list) {
 		struct goal_op *op = &p->making.build.ops[r.number];
 
-		/* what stood after the list */
+		/* fields that were parsed after the list */
 		op->cpu = r.op.cpu;
 		op->nic = r.op.nic;
 		op->tag = r.op.tag;
@@ -569,7 +569,7 @@ bool text_operation(struct text_parser *p, const struct text_token *word, uint32
 	} else {
 		r.number = text_making_add(&p->making, &r.op, p->lexer.source.line_number, label);
 	}
-	if (r.number == GOAL_NONE || (r.op.type == GOAL_RECV && r.said & SAID_MATCH &&
+	if (r.number == GOAL_NONE || (r.op.type == GOAL_RECV && r.given & PART_MATCH &&
 				      text_making_number(&p->making, r.number, (uint32_t)r.match)))
 		return p->error = -ENOMEM, false;
 	return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Programs, ranks and statements other than operations. */
+/* Parses programs, ranks, and statements other than operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,19 +9,19 @@
 
 /* ---- recovery --------------------------------------------------------------------------- */
 
-static bool over(const struct text_parser *p)
+static bool has_stopped(const struct text_parser *p)
 {
 	return p->error || p->lexer.error || p->problem_count >= TEXT_PROBLEMS_MAX;
 }
 
-/* After a problem: on to the end of the statement. */
+/* Recovery from a problem: skips to the end of the statement. */
 static void skip_statement(struct text_parser *p)
 {
 	while (!text_at_end(&p->lexer))
 		text_next(&p->lexer);
 }
 
-/* Bytes that no text has. */
+/* A binary file has these bytes, a text has none of them. */
 static bool is_binary(const struct text_lexer *l)
 {
 	unsigned char c = l->token.kind == TEXT_ODD ? (unsigned char)*l->token.start : ' ';
@@ -102,7 +102,7 @@ static bool labelled(struct text_parser *p, const struct text_token *first)
 				  text_label_name(&p->making.labels, label),
 				  (unsigned long long)l->defined);
 	l->defined = p->lexer.source.line_number;
-	l->op = TEXT_BROKEN; /* until it is read: then it is defined, though not known */
+	l->op = TEXT_BROKEN; /* defined from here on, though its operation is not parsed yet */
 	text_next(&p->lexer);
 	word = p->lexer.token;
 	if (word.kind != TEXT_WORD)
@@ -113,34 +113,34 @@ static bool labelled(struct text_parser *p, const struct text_token *first)
 
 /* ---- ranks and programs ----------------------------------------------------------------- */
 
-static void mark_seen(struct text_parser *p, const struct text_token *t, uint32_t rank)
+static void mark_rank_read(struct text_parser *p, const struct text_token *t, uint32_t rank)
 {
 	size_t word = rank / 64;
 
-	if (word >= p->seen_words) {
-		size_t words = base_max_u64(word + 1, base_max_u64(p->seen_words * 2, 1024));
-		uint64_t *seen =
-			calloc(words, sizeof *seen); /* pages that nobody sets cost nothing */
+	if (word >= p->ranks_read_words) {
+		size_t words = base_max_u64(word + 1, base_max_u64(p->ranks_read_words * 2, 1024));
+		uint64_t *ranks_read =
+			calloc(words, sizeof *ranks_read); /* untouched pages cost nothing */
 
-		if (!seen) {
+		if (!ranks_read) {
 			p->error = -ENOMEM;
 			return;
 		}
-		if (p->seen)
-			memcpy(seen, p->seen, p->seen_words * sizeof *seen);
-		free(p->seen);
-		p->seen = seen;
-		p->seen_words = words;
+		if (p->ranks_read)
+			memcpy(ranks_read, p->ranks_read, p->ranks_read_words * sizeof *ranks_read);
+		free(p->ranks_read);
+		p->ranks_read = ranks_read;
+		p->ranks_read_words = words;
 	}
-	if (p->seen[word] >> rank % 64 & 1) {
+	if (p->ranks_read[word] >> rank % 64 & 1) {
 		text_wrong(p, t, "a second block of rank %u", rank);
 		return;
 	}
-	p->seen[word] |= 1ull << rank % 64;
+	p->ranks_read[word] |= 1ull << rank % 64;
 	p->seen_count++;
 }
 
-/* "3 {" after "rank": begins that rank. What is wrong inside of a wrong one is told as well. */
+/* "3 {" after "rank": begins that rank. Problems inside a wrong rank are reported too. */
 static bool rank_head(struct text_parser *p, const struct text_token *word)
 {
 	struct text_lexer *l = &p->lexer;
@@ -159,7 +159,7 @@ static bool rank_head(struct text_parser *p, const struct text_token *word)
 		text_wrong(p, &number, "there is no rank %llu: num_ranks is %u",
 			   (unsigned long long)n, p->ranks);
 	else
-		mark_seen(p, &number, (uint32_t)n);
+		mark_rank_read(p, &number, (uint32_t)n);
 	while (l->token.kind == TEXT_END && !l->token.bytes)
 		text_next(l);
 	if (!text_is_mark(l, '{'))
@@ -197,12 +197,12 @@ static bool statement(struct text_parser *p)
 	return text_operation(p, &first, TEXT_NO_LABEL);
 }
 
-/* After "{": up to and over "}". */
+/* Parses statements after "{", up to and including "}". */
 static void body(struct text_parser *p)
 {
 	struct text_lexer *l = &p->lexer;
 
-	while (!over(p) && !text_is_mark(l, '}')) {
+	while (!has_stopped(p) && !text_is_mark(l, '}')) {
 		if (l->token.kind == TEXT_EOF) {
 			if (!l->comment_line)
 				text_wrong_at(p, p->rank_line, 0,
@@ -214,10 +214,10 @@ static void body(struct text_parser *p)
 			text_next(l);
 		else if (is_binary(l))
 			refuse_binary(p);
-		else if (!statement(p) && !over(p))
+		else if (!statement(p) && !has_stopped(p))
 			skip_statement(p);
 	}
-	if (over(p))
+	if (has_stopped(p))
 		return;
 	text_making_end(p);
 	text_next(l);
@@ -263,7 +263,7 @@ static bool top(struct text_parser *p)
 		text_next(&p->lexer);
 		if (!rank_head(p, &first))
 			return false;
-		if (!over(p))
+		if (!has_stopped(p))
 			body(p);
 		return true;
 	}
@@ -280,7 +280,7 @@ static void missing(struct text_parser *p)
 	}
 	if (p->seen_count == p->ranks)
 		return;
-	while (r / 64 < p->seen_words && p->seen[r / 64] >> r % 64 & 1)
+	while (r / 64 < p->ranks_read_words && p->ranks_read[r / 64] >> r % 64 & 1)
 		r++;
 	text_wrong_at(p, 0, 0,
 		      "rank %u has no block, as %u of %u; one with nothing to do is 'rank %u { }'",
@@ -292,19 +292,19 @@ static void program(struct text_parser *p)
 	struct text_lexer *l = &p->lexer;
 
 	text_next(l);
-	while (!over(p) && l->token.kind != TEXT_EOF) {
+	while (!has_stopped(p) && l->token.kind != TEXT_EOF) {
 		if (l->token.kind == TEXT_END) {
 			text_next(l);
 		} else if (is_binary(l)) {
 			refuse_binary(p);
-		} else if (!top(p) && !over(p)) {
+		} else if (!top(p) && !has_stopped(p)) {
 			text_next(l);
 			skip_statement(p);
 		}
 	}
 	if (l->comment_line && !p->error && !l->error)
 		text_wrong_at(p, l->comment_line, 0, "a comment begins here and does not end");
-	else if (!over(p) && !p->problem_count)
+	else if (!has_stopped(p) && !p->problem_count)
 		missing(p);
 }
 
@@ -321,6 +321,6 @@ int text_parse(const struct text_calls *calls, void *ctx)
 	ret = p.error ? p.error : p.problem_count ? -EINVAL : p.lexer.error;
 	text_source_fini(&p.lexer.source);
 	text_making_fini(&p.making);
-	free(p.seen);
+	free(p.ranks_read);
 	return ret;
 }

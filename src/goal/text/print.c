@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks as text. The canonical form: what has a default and has that value is left out. */
+/* Prints blocks in the canonical form, which leaves out defaults. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "private.h"
 
 #define PIECE 8192
-#define LINE  256 /* at least what one operation without a list, or one piece of a list, needs */
+#define LINE  256 /* largest length of an operation without list, or of one piece */
 
 static const char *const op_words[] = {
 #define X(id, word, operands, help) word,
@@ -21,7 +21,7 @@ static const char *const dtype_words[] = {
 #undef X
 };
 
-/* Text on its way out; a whole LINE fits after each need(). */
+/* Buffered output; need() makes room for LINE bytes. */
 struct out {
 	text_write_fn *write;
 	void *ctx;
@@ -115,7 +115,7 @@ static void put_any(struct out *o, const char *word, uint32_t n, bool any)
 	}
 }
 
-/* match: what it would be if it were not said */
+/* match: the number that parsing would give by default */
 static void put_transfer(struct out *o, const struct goal_block *b, const struct goal_op *op,
 			 uint32_t match, uint32_t shown)
 {
@@ -166,7 +166,7 @@ static void put_operands(struct out *o, const struct goal_op *op)
 		put_part(o, " nic ", op->nic);
 }
 
-/* In the order that LogGOPSim2 wants. */
+/* In the order that LogGOPSim2 requires. */
 static void put_append(struct out *o, const struct goal_op *op)
 {
 	static const char *const words[] = { " hh ", " ph ", " ch " };
@@ -231,7 +231,7 @@ static uint64_t scratch_end(uint64_t used, uint32_t mem, uint64_t off, uint64_t 
 	return mem == GOAL_SCRATCH ? base_max_u64(used, off + bytes) : used;
 }
 
-/* How much of the scratch memory the operations name: what the text need not state. */
+/* Returns: how much scratch memory operations name: the text need not state it. */
 static uint64_t scratch_used(const struct goal_block *b)
 {
 	const struct goal_segment *s = goal_segments(b);
@@ -312,7 +312,7 @@ int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, 
 	return o.error;
 }
 
-static int keep(void *ctx, const char *text, size_t bytes)
+static int write_nothing(void *ctx, const char *text, size_t bytes)
 {
 	(void)ctx, (void)text, (void)bytes;
 	return 0;
@@ -323,7 +323,7 @@ int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap
 	enum { SHOWN_PIECES = 4 };
 	struct out o;
 
-	o.write = keep; /* never called: so few pieces fit */
+	o.write = write_nothing; /* never called: few pieces fit */
 	o.error = 0;
 	o.used = 0;
 	put_op(&o, b, op, goal_ops_const(b)[op].match, SHOWN_PIECES);

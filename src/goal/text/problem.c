@@ -7,9 +7,10 @@
 #include "private.h"
 
 #define MESSAGE 400
-#define SHOWN   40 /* of a long word */
+#define SHOWN   40 /* bytes shown of a long word */
 
-static bool tell(struct text_parser *p, struct text_problem *problem, const char *fmt, va_list args)
+static bool report(struct text_parser *p, struct text_problem *problem, const char *fmt,
+		   va_list args)
 {
 	char message[MESSAGE];
 
@@ -28,17 +29,17 @@ bool text_wrong(struct text_parser *p, const struct text_token *at, const char *
 	struct text_problem problem = { .line = s->line_number };
 	va_list args;
 
-	/* at the end of the text the last line is shown */
+	/* at the end of the text, show the last line */
 	if (s->line) {
-		bool there = at->kind != TEXT_EOF;
+		bool has_token = at->kind != TEXT_EOF;
 
 		problem.text = s->line;
 		problem.text_bytes = (size_t)(s->line_end - s->line);
-		problem.column = (uint32_t)((there ? at->start : s->line_end) - s->line) + 1;
-		problem.bytes = there ? at->bytes : 0;
+		problem.column = (uint32_t)((has_token ? at->start : s->line_end) - s->line) + 1;
+		problem.bytes = has_token ? at->bytes : 0;
 	}
 	va_start(args, fmt);
-	tell(p, &problem, fmt, args);
+	report(p, &problem, fmt, args);
 	va_end(args);
 	return false;
 }
@@ -49,7 +50,7 @@ bool text_wrong_at(struct text_parser *p, uint64_t line, uint32_t column, const 
 	va_list args;
 
 	va_start(args, fmt);
-	tell(p, &problem, fmt, args);
+	report(p, &problem, fmt, args);
 	va_end(args);
 	return false;
 }
@@ -90,7 +91,7 @@ static const char *nearest(const struct text_token *t, const char *const *words)
 	for (; *words; words++) {
 		unsigned edits = base_edit_distance(word, *words);
 
-		/* a word of which nothing is left is not meant */
+		/* a word that shares no letter is no suggestion */
 		if (edits < best_edits && edits < strlen(*words)) {
 			best_edits = edits;
 			best = *words;

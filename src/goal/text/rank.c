@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the operations and labels of a rank to its block. */
+/* Makes a block of the operations and labels of a rank. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,24 +8,24 @@
 #include "base/base.h"
 #include "private.h"
 
-#define CYCLE_SHOWN 12 /* labels of a cycle in a message */
+#define CYCLE_SHOWN 12 /* labels of a cycle that a message names */
 
-/* Room for one more element. 0 or -ENOMEM. */
+/* Makes room for one more element. Returns: 0 or -ENOMEM. */
 static int grow(void *array, uint32_t *cap, uint32_t count, size_t bytes)
 {
 	void **at = array, *more;
-	uint32_t want;
+	uint32_t more_cap;
 
 	if (count < *cap)
 		return 0;
 	if (*cap >= UINT32_MAX / 2)
 		return -ENOMEM;
-	want = *cap ? *cap * 2 : 64;
-	more = realloc(*at, (size_t)want * bytes);
+	more_cap = *cap ? *cap * 2 : 64;
+	more = realloc(*at, (size_t)more_cap * bytes);
 	if (!more)
 		return -ENOMEM;
 	*at = more;
-	*cap = want;
+	*cap = more_cap;
 	return 0;
 }
 
@@ -122,7 +122,7 @@ static bool all_defined(struct text_parser *p)
 	return all;
 }
 
-/* Edges, which hold labels so far, become the builder's. */
+/* Replaces labels in edges by the builder's operations. */
 static void resolve(struct text_making *m)
 {
 	struct goal_build *b = &m->build;
@@ -134,7 +134,7 @@ static void resolve(struct text_making *m)
 		uint32_t after = m->labels.all[edge.after].op,
 			 before = m->labels.all[edge.before].op;
 
-		/* written where it was read, or before */
+		/* at a place that was read already */
 		(edge.immediate ? goal_irequires : goal_requires)(b, after, before);
 	}
 }
@@ -146,9 +146,9 @@ static const char *name_of(const struct text_making *m, uint32_t op)
 	return label == TEXT_NO_LABEL ? "?" : m->labels.names + label;
 }
 
-/* Ends operations that require nothing that has not ended, until nothing changes: left[] of those
- * that stay is not 0. In rounds: only done when there is a cycle. */
-static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, uint32_t *starts,
+/* Removes operations in topological order; remaining[] of those on or behind a cycle stays above 0.
+ * Used only when goal_compile() has found a cycle. */
+static void peel(const struct goal_build *b, uint32_t *remaining, uint32_t *queue, uint32_t *starts,
 		 uint32_t *successors)
 {
 	uint32_t head = 0, tail = 0, at = 0;
@@ -162,46 +162,46 @@ static void peel(const struct goal_build *b, uint32_t *left, uint32_t *queue, ui
 		at += n;
 	}
 	for (uint32_t e = 0; e < b->edge_count; e++) {
-		left[b->edges[e].after]++;
+		remaining[b->edges[e].after]++;
 		successors[starts[b->edges[e].before]++] = b->edges[e].after;
 	}
 	for (uint32_t i = 0; i < b->op_count; i++)
-		if (!left[i])
+		if (!remaining[i])
 			queue[tail++] = i;
 	while (head < tail) {
 		uint32_t i = queue[head++];
 
-		/* starts[i] has moved on to its end */
+		/* starts[i] has advanced to the end of the list */
 		for (uint32_t k = i ? starts[i - 1] : 0; k < starts[i]; k++)
-			if (!--left[successors[k]])
+			if (!--remaining[successors[k]])
 				queue[tail++] = successors[k];
 	}
 }
 
-/* An operation that is on a cycle; before[i] is one that i requires and that is left too. */
-static uint32_t find_cycle(const struct goal_build *b, uint32_t *left, uint32_t *before)
+/* Finds an operation on a cycle; before[i] is a remaining operation that i requires. */
+static uint32_t find_cycle(const struct goal_build *b, uint32_t *remaining, uint32_t *before)
 {
 	uint32_t op = GOAL_NONE;
 
 	for (uint32_t e = b->edge_count; e-- > 0;)
-		if (left[b->edges[e].after] && left[b->edges[e].before]) {
+		if (remaining[b->edges[e].after] && remaining[b->edges[e].before]) {
 			before[b->edges[e].after] = b->edges[e].before;
 			op = b->edges[e].after;
 		}
-	/* in so many steps the walk has come to the cycle */
+	/* after that many steps the walk is on the cycle */
 	for (uint32_t i = 0; i < b->op_count && op != GOAL_NONE; i++)
 		op = before[op];
 	return op;
 }
 
-static void tell_cycle(struct text_parser *p, uint32_t op, const uint32_t *before)
+static void report_cycle(struct text_parser *p, uint32_t op, const uint32_t *before)
 {
 	const struct text_making *m = &p->making;
 	uint32_t first = op, at, shown = 0;
 	char text[CYCLE_SHOWN * 30] = "";
 	size_t n = 0;
 
-	/* told from where it begins in the text */
+	/* named from its first statement in the text */
 	for (at = before[op]; at != op; at = before[at])
 		if (m->places[at].line < m->places[first].line)
 			first = at;
@@ -224,13 +224,13 @@ static void name_cycle(struct text_parser *p)
 	peel(b, work, work + n, work + 2 * n, work + 4 * n);
 	op = find_cycle(b, work, work + 3 * n);
 	if (op != GOAL_NONE)
-		tell_cycle(p, op, work + 3 * n);
+		report_cycle(p, op, work + 3 * n);
 	free(work);
 }
 
 /*
- * Receives are numbered in the order of the block, which a text that was printed and one that was
- * written have in common; `match` says otherwise.
+ * Receives are numbered in the order of the block, which is the same for a written and a printed
+ * text; `match` overrides the number.
  */
 static void number_receives(struct text_making *m)
 {
@@ -244,7 +244,7 @@ static void number_receives(struct text_making *m)
 		ops[m->build.ops[m->numbers[i].op].next].match = m->numbers[i].match;
 }
 
-/* Room for the compiled rank and what goes with it. */
+/* Allocates the compiled rank and its tables. */
 static int make_room(struct text_making *m)
 {
 	const struct goal_build *b = &m->build;
@@ -321,7 +321,7 @@ void text_making_end(struct text_parser *p)
 	const struct goal_build *b = &m->build;
 	struct text_rank r;
 
-	/* a statement that is missing because of a mistake would make more of them up */
+	/* a statement with a mistake is missing: it would cause false problems */
 	if (!all_defined(p) || p->problem_count > p->problems_before || !scratch_suffices(p))
 		return;
 	resolve(m);
@@ -330,7 +330,7 @@ void text_making_end(struct text_parser *p)
 	number_receives(m);
 	if (p->problem_count || !verified(p) || !p->calls->rank)
 		return;
-	/* after goal_compile() each record's `next` is the operation's place */
+	/* goal_compile() has set `next` to the operation's index */
 	for (uint32_t i = 0; i < b->op_count; i++)
 		m->sorted[b->ops[i].next] = m->places[i];
 	r = (struct text_rank){ .rank = m->rank,

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "private.h"
 
-#define PIECE (256u << 10) /* stays in the cache between reading and lexing */
+#define PIECE (256u << 10) /* fits the cache between reading and lexing */
 
 void text_source_init(struct text_source *s, int64_t (*read)(void *, char *, size_t), void *ctx)
 {
@@ -19,31 +19,31 @@ void text_source_fini(struct text_source *s)
 	s->buf = NULL;
 }
 
-/* Room for PIECE more bytes after the rest of the text that is in the buffer. */
+/* Makes room for PIECE more bytes behind the rest of the text in the buffer. */
 static int make_room(struct text_source *s)
 {
-	size_t left = s->end - s->begin, want;
+	size_t remaining = s->end - s->begin, capacity;
 	char *buf;
 
-	if (left >= TEXT_LINE_MAX)
+	if (remaining >= TEXT_LINE_MAX)
 		return -EFBIG;
 	if (s->begin) {
-		memmove(s->buf, s->buf + s->begin, left);
+		memmove(s->buf, s->buf + s->begin, remaining);
 		s->begin = 0;
-		s->end = left;
+		s->end = remaining;
 	}
 	if (s->cap - s->end >= PIECE)
 		return 0;
-	want = base_max_u64(left * 2, left + PIECE);
-	buf = realloc(s->buf, want);
+	capacity = base_max_u64(remaining * 2, remaining + PIECE);
+	buf = realloc(s->buf, capacity);
 	if (!buf)
 		return -ENOMEM;
 	s->buf = buf;
-	s->cap = want;
+	s->cap = capacity;
 	return 0;
 }
 
-/* 1: more bytes came; 0: there are no more. */
+/* Returns: 1: more bytes came; 0: end of the text. */
 static int more(struct text_source *s)
 {
 	int64_t n;
@@ -64,23 +64,23 @@ static int more(struct text_source *s)
 
 int text_source_next(struct text_source *s)
 {
-	size_t looked = 0;
+	size_t searched = 0;
 
 	for (;;) {
 		const char *from = s->buf ? s->buf + s->begin : NULL, *newline = NULL;
-		size_t left = s->end - s->begin;
+		size_t remaining = s->end - s->begin;
 		int ret;
 
-		if (left > looked)
-			newline = memchr(from + looked, '\n', left - looked);
-		if (newline || (s->ended && left)) {
+		if (remaining > searched)
+			newline = memchr(from + searched, '\n', remaining - searched);
+		if (newline || (s->ended && remaining)) {
 			s->line = from;
-			s->line_end = newline ? newline : from + left;
+			s->line_end = newline ? newline : from + remaining;
 			s->begin += (size_t)(s->line_end - from) + (newline != NULL);
 			s->line_number++;
 			return 1;
 		}
-		looked = left;
+		searched = remaining;
 		ret = more(s);
 		if (ret < 0 || (!ret && s->begin == s->end))
 			return ret;

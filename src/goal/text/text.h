@@ -25,64 +25,66 @@
 #include "goal/goal.h"
 
 #define TEXT_LINE_MAX     (64u << 20)
-#define TEXT_PROBLEMS_MAX 20 /* then parsing stops */
+#define TEXT_PROBLEMS_MAX 20 /* parsing stops after as many problems */
 
 /* A mistake in the text. Valid during the call of problem(). */
 struct text_problem {
-	uint64_t line;          /* from 1; 0: of the text as a whole */
-	uint32_t column, bytes; /* of what is wrong, in bytes, from 1; 0 bytes: a place between */
-	const char *text; /* the line, without its end, not terminated; NULL when it is gone */
+	uint64_t line;          /* from 1; 0: the text as a whole */
+	/* column of the mistake, in bytes, from 1; 0 bytes: between two tokens */
+	uint32_t column, bytes;
+	/* the line, without its end, not terminated; NULL when it is not in memory */
+	const char *text;
 	size_t text_bytes;
 	const char *message; /* "expected 'to', not 'too'" */
 };
 
-/* Where an operation stands in the text, and what it was called. */
+/* Where an operation stands in the text, and its label. */
 struct text_place {
 	uint64_t line;
-	uint32_t label; /* into labels, terminated; TEXT_NO_LABEL */
+	uint32_t label; /* offset in labels, terminated; TEXT_NO_LABEL */
 	uint32_t reserved;
 };
 #define TEXT_NO_LABEL UINT32_MAX
 
-/* A rank as it was read. Valid during the call of rank(). */
+/* A rank that was parsed. Valid during the call of rank(). */
 struct text_rank {
 	uint32_t rank;
 	const struct goal_block *block;
-	const struct text_place *places; /* of block's operations, in the block's order */
+	const struct text_place *places; /* of the block's operations, in its order */
 	const char *labels;
 	size_t labels_bytes;
 };
 
-/* What the caller gives. A callback other than read() and problem() that returns not 0 ends the
- * parsing, which then returns that. */
+/* Callbacks. A value other than 0 from begin() or rank() ends parsing, which returns it. */
 struct text_calls {
-	/* Up to cap bytes; 0 at the end; -errno. */
+	/* Reads up to cap bytes. Returns: 0 at the end; -errno. */
 	int64_t (*read)(void *ctx, char *buf, size_t cap);
-	/* The number of ranks; before any rank(). NULL: not wanted. */
+	/* Receives the number of ranks, before any rank(). NULL: not wanted. */
 	int (*begin)(void *ctx, uint32_t ranks);
-	/* In the order of the text, each rank once; not after a problem. NULL: not wanted. */
+	/* Receives each rank once, in the order of the text, until the first problem. NULL: not
+	 * wanted. */
 	int (*rank)(void *ctx, const struct text_rank *r);
 	void (*problem)(void *ctx, const struct text_problem *p);
 };
 
 /*
- * Returns 0; -EINVAL when problem() was called; -ENOMEM; what read(), begin() or rank() returned.
- * Context: any thread; allocates.
+ * Parses a text. Returns: 0; -EINVAL when problem() was called; -ENOMEM; the value of read(),
+ * begin() or rank(). Context: any thread; allocates.
  */
 int text_parse(const struct text_calls *calls, void *ctx);
 
-/* Takes text as it is printed. Not 0 ends the printing. */
+/* Receives printed text. Not 0 ends printing. */
 typedef int text_write_fn(void *ctx, const char *text, size_t bytes);
 
-/* "num_ranks 4\n". Then each rank's block, as text_print() has it, makes a program. */
+/* Prints "num_ranks 4\n". text_print() of each rank's block completes a program. */
 int text_print_head(uint32_t ranks, text_write_fn *write, void *ctx);
 /*
- * "\nrank 3 {\n" ... "}\n". The block must have passed goal_verify(). Returns 0, or what write()
- * returned. Context: any thread; allocates nothing.
+ * Prints "\nrank 3 {\n" ... "}\n". The block must have passed goal_verify(). Returns: 0 or the
+ * value of write(). Context: any thread; allocates nothing.
  */
 int text_print(uint32_t rank, const struct goal_block *b, text_write_fn *write, void *ctx);
-/* One operation without label and end of line, "send 8b to 1 tag 0"; snprintf-like. Of a list only
- * the first pieces when it is long. */
+/* Prints one operation without label and end of line, "send 8b to 1 tag 0"; returns as snprintf().
+ * Of a long list only the first pieces are printed. */
 int text_print_op(const struct goal_block *b, uint32_t op, char *buf, size_t cap);
 
 #endif

@@ -126,6 +126,16 @@ static void move_descs(struct pending *p, const struct leave *l)
 	}
 }
 
+/*
+ * Must every partner have come before a call returns early? A partner that has not come may wait for
+ * a message of this process. With several threads, another thread that would send that message may
+ * wait for the operation; without progress in fault handlers, nobody sends it during a touch.
+ */
+static bool needs_all_partners(const struct rt_comm *c)
+{
+	return c->thread_multiple || !base_opt.rt_fault_progress;
+}
+
 /* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
 static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 		 struct policy_site *site,
@@ -141,8 +151,8 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	for (int i = 0; i < PENDING_RANGES; i++) {
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
-		while (!is_rest_in_place(r, &hulls.of[i])) {
-			ret = exec_settle(r, EXEC_COPY_ALL, c->thread_multiple, 0);
+		while (!is_rest_there(r, &hulls.of[i])) {
+			ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
 			if (ret != EXEC_MAY_LEAVE)
 				return ret < 0 ? ret : 0;
 			if (!exec_is_matched(r) || exec_is_over(r))
@@ -269,14 +279,11 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
-	/* Where several threads communicate, a partner that has not come may wait for another
-	 * thread here, and that one, in a system call say, for the operation: only what needs
-	 * nobody's arrival is left. */
 	ret = exec_settle(r,
 			  choice.how == DETACH_IF_LATE ? EXEC_COPY_ALL
 			  : f.has_mover             ? EXEC_COPY_NOTHING
 						    : EXEC_COPY_OWN,
-			  c->thread_multiple, choice.wait_ns);
+			  needs_all_partners(c), choice.wait_ns);
 	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON &&
 	    is_for_ranks_only(r, l)) {
 		trace_early_reason("the worker process cannot do what a rank gets in place");

@@ -161,13 +161,19 @@ static bool retire_locked(struct pending *p)
 /* ---- waiting for one --------------------------------------------------------------------- */
 
 /*
- * The host MPI progresses only in its own calls, and the partner that is waited for may wait for a
- * message of this process. So who waits lets it progress: in an MPI call of the program always
- *   MPI_THREAD_MULTIPLE                 always
- *   the thread that made the call, touching memory (or a thread of the guard on its behalf while it
- * sleeps in the kernel): it could as well be in the call still any other thread after a while,
- * while no thread is in a call of the host MPI that we know of: the one that should may be waiting
- * for this thread The last two exclude each other and calls by `stand_in`.
+ * The host MPI progresses only in its own calls, and a partner that is waited for may itself wait
+ * for a message of this process. A waiting thread therefore lets the host MPI progress:
+ *
+ *   inside an MPI call of the program           always
+ *   with SLUICE_FAULT_PROGRESS=off           never elsewhere; then a call returns early only
+ *                                               after all partners have come (detach.c)
+ *   MPI_THREAD_MULTIPLE                         always
+ *   the thread that made the collective call,   after a long wait: the thread could as well still be
+ *   touching memory (or a guard thread for it)  inside the call
+ *   any other thread                            after STRANGER_WAITS_NS
+ *
+ * In the last two cases no other thread may be inside the host MPI: `stand_in` excludes calls, and
+ * a second stand-in.
  */
 static _Atomic uint32_t stand_in;
 
@@ -184,6 +190,8 @@ static bool stand_in_try(void)
 
 static void let_progress(const struct pending *p, const struct node_wait *w, bool in_call)
 {
+	if (!in_call && !base_opt.rt_fault_progress)
+		return;
 	if (in_call || p->comm->thread_multiple) {
 		exec_let_progress(p->run, w);
 		return;
