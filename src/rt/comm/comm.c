@@ -136,8 +136,8 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	options = rt_policy_options();
 	c->takes_requests = policy_admits_requests(&options, node_size(g), c->is_crowded);
 	c->thread_multiple = oob->thread_multiple;
-	ret = workers_comm_created(c, oob);
-	movers_comm_created(c);
+	ret = worker_setup_comm(c, oob);
+	offload_open(c);
 	trace_activity("a group of ranks is made", begin_ns, 0);
 	*out = c;
 	return ret;

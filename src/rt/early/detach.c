@@ -151,7 +151,7 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 	for (int i = 0; i < PENDING_RANGES; i++) {
 		if (hulls.of[i].lo >= hulls.of[i].hi)
 			continue;
-		while (!is_rest_there(r, &hulls.of[i])) {
+		while (!is_rest_in_place(r, &hulls.of[i])) {
 			ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
 			if (ret != EXEC_MAY_LEAVE)
 				return ret < 0 ? ret : 0;

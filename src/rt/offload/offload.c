@@ -52,7 +52,7 @@ static void open_channel_locked(const struct rt_comm *c)
 
 	node_cpus(c->group, &ranks_cpus);
 	count = engine_unused_cpus(&ranks_cpus, node_size(c->group), &spare);
-	engine_thread_started = attendant_own_thread;
+	engine_thread_started = progress_thread_own;
 	/* all ranks share the spare CPUs: each has its part of them as workers */
 	engine_set_cpus(
 		&spare,
