@@ -301,8 +301,8 @@ int main(int argc, char **argv)
 		}
 		measure_block(sizes[i], true);
 		measure_block(sizes[i], false);
-		measure_adoption(sizes[i], AS_MALLOC, region_keep, "keep");
-		measure_adoption(sizes[i], AS_MALLOC, region_exclusive, "exclusive");
+		measure_adoption(sizes[i], AS_MALLOC, region_return, "keep");
+		measure_adoption(sizes[i], AS_MALLOC, region_return_exclusive, "exclusive");
 	}
 	measure_waiting(16 * MIB, false);
 	measure_waiting(16 * MIB, true);

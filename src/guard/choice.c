@@ -22,9 +22,9 @@ enum {
 };
 
 /* Index of an entry plus one is its value of SLUICE_GUARD_KIND. */
-static const struct guard_kind *const kinds[] = { &guard_uffd, &guard_steal, &guard_mprotect };
+static const struct guard_kind *const kinds[] = { &guard_uffd, &guard_mremap, &guard_mprotect };
 /* The order in which they are tried. */
-static const struct guard_kind *const best_first[] = { &guard_steal, &guard_uffd, &guard_mprotect };
+static const struct guard_kind *const best_first[] = { &guard_mremap, &guard_uffd, &guard_mprotect };
 _Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_STEAL == 2 && BASE_GUARD_MPROTECT == 3,
 	       "order of kinds");
 
@@ -123,7 +123,7 @@ static void after_fork_child(void)
 	atomic_store_explicit(&choice.kind, NULL, memory_order_relaxed);
 	atomic_store_explicit(&choice.may_switch, false, memory_order_relaxed);
 	ranges_after_fork_child();
-	steal_unreserve();
+	shadow_unreserve();
 	uffd_after_fork_child();
 }
 
@@ -166,7 +166,7 @@ static int choose(const struct guard_ops *ops)
 		return ret;
 	if (!atfork_done && !pthread_atfork(NULL, NULL, after_fork_child))
 		atfork_done = true;
-	if (is_auto && k == &guard_steal)
+	if (is_auto && k == &guard_mremap)
 		open_second();
 	ranges_use(ops, k);
 	atomic_store_explicit(&choice.kind, k, memory_order_release);
@@ -263,7 +263,7 @@ static bool switch_to_uffd(const char *why)
 	pthread_mutex_lock(&init_lock);
 	done = kind_now() == &guard_uffd;
 	if (!done && atomic_load_explicit(&choice.may_switch, memory_order_relaxed) &&
-	    uffd_is_staffed(0) && ranges_switch(&guard_uffd)) {
+	    uffd_has_threads(0) && ranges_switch(&guard_uffd)) {
 		atomic_store_explicit(&choice.may_switch, false, memory_order_relaxed);
 		atomic_store_explicit(&choice.kind, &guard_uffd, memory_order_release);
 		base_log(BASE_LOG_INFO, "guard", "%s from now on: %s", guard_uffd.name, why);
@@ -292,5 +292,5 @@ bool guard_is_ready(void)
 					    "many system calls while memory is guarded"))
 			return is;
 	}
-	return uffd_is_staffed(ranges_armed());
+	return uffd_has_threads(ranges_armed());
 }

@@ -41,7 +41,7 @@ static void touch_it(void *arg)
 
 static bool is_late(void)
 {
-	uint64_t releases = guard_releases_sig();
+	uint64_t releases = guard_release_count_sig();
 
 	if (releases == late_at)
 		return false;

@@ -433,7 +433,7 @@ bool guard_was_armed_sig(uintptr_t addr)
 	       addr < atomic_load_explicit(&ranges.knew_hi, memory_order_relaxed);
 }
 
-uint64_t guard_releases_sig(void)
+uint64_t guard_release_count_sig(void)
 {
 	/* Acquire: pairs with the release in release_locked(). */
 	return atomic_load_explicit(&ranges.releases, memory_order_acquire);
@@ -443,7 +443,7 @@ uint64_t guard_releases_sig(void)
 
 void guard_wait_begin(void)
 {
-	if (!uffd_waits())
+	if (!uffd_wait_begin())
 		sud_wait_begin();
 }
 

@@ -15,7 +15,7 @@ int mprotect_open(uintptr_t start, uintptr_t end)
 	return protect(start, end, PROT_READ | PROT_WRITE);
 }
 
-int mprotect_arm(struct guard_range *r)
+int mprotect_close(struct guard_range *r)
 {
 	int ret = protect(r->start, r->end, r->access == GUARD_READ_ONLY ? PROT_READ : PROT_NONE);
 
@@ -46,6 +46,6 @@ const struct guard_kind guard_mprotect = {
 	.by_signal = true,
 	.open = kind_open,
 	.close = kind_close,
-	.arm = mprotect_arm,
+	.arm = mprotect_close,
 	.release = kind_release,
 };

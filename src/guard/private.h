@@ -46,7 +46,7 @@ void guard_tidy_sig(void);
  * fault at such an address, of which no page is armed now, may be one of a page released meanwhile.
  */
 bool guard_was_armed_sig(uintptr_t addr);
-uint64_t guard_releases_sig(void);
+uint64_t guard_release_count_sig(void);
 
 /* ---- guard.c: for choice.c --------------------------------------------------------------- */
 
@@ -81,40 +81,40 @@ struct guard_kind {
 	/* All pages have been released. May be NULL. */
 	void (*end)(struct guard_range *r);
 };
-extern const struct guard_kind guard_mprotect, guard_steal, guard_uffd;
+extern const struct guard_kind guard_mprotect, guard_mremap, guard_uffd;
 
 /* ---- mprotect.c -------------------------------------------------------------------------- */
 
-int mprotect_arm(struct guard_range *r);
+int mprotect_close(struct guard_range *r);
 int mprotect_open(uintptr_t start, uintptr_t end);
 
 /* ---- steal.c ----------------------------------------------------------------------------- */
 
 /* A reservation for shadows; idempotent. */
-int steal_reserve(char *reason, size_t cap);
-bool steal_is_reserved(void);
-void steal_unreserve(void);
+int shadow_reserve(char *reason, size_t cap);
+bool shadow_is_reserved(void);
+void shadow_unreserve(void);
 /* Page tables of r move to r->shadow, or to where they were; the mapping stays, empty. The first
  * sets r->shadow. 0 or -errno and nothing has changed. */
-int steal_take(struct guard_range *r);
-int steal_return(struct guard_range *r, uintptr_t start, uintptr_t end);
-void steal_end(struct guard_range *r);
+int shadow_move_out(struct guard_range *r);
+int shadow_move_back(struct guard_range *r, uintptr_t start, uintptr_t end);
+void shadow_end(struct guard_range *r);
 /* Does it work with memory like the arena's? Arms and releases some. 0, or -errno with a sentence.
  */
-int steal_trial(const struct guard_kind *kind, char *reason, size_t cap);
+int shadow_trial(const struct guard_kind *kind, char *reason, size_t cap);
 
 /* ---- uffd.c ------------------------------------------------------------------------------ */
 
-/* As its open(), but without threads: uffd_is_staffed() has them come. Nothing is armed meanwhile.
+/* As its open(), but without threads: uffd_has_threads() has them come. Nothing is armed meanwhile.
  */
 int uffd_open(char *reason, size_t cap);
 /*
  * Called by guard_wait_begin(). In a thread that serves faults: another one takes over reading them
  * while this one waits; true. In others false.
  */
-bool uffd_waits(void);
+bool uffd_wait_begin(void);
 /* Enough threads for so many ranges at a time; false: more could not be had. */
-bool uffd_is_staffed(uint32_t ranges);
+bool uffd_has_threads(uint32_t ranges);
 void uffd_after_fork_child(void);
 
 /* ---- fault.c ----------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@
 enum {
 	FEW_PAGES = 160, /* below, protecting is cheaper in any case */
 	SEEN = 64,
-	LEFT_MAX = 8,
+	KEPT_MAX = 8,
 	TRIES = 2,       /* of each way: what takes long once may have been interrupted */
 	TRY_AGAIN = 256  /* uses: other threads may run now, which makes moving dear */
 };
@@ -92,72 +92,72 @@ static long move(uintptr_t to, uintptr_t from, uint64_t bytes)
 /*
  * What stays at the shadow when all has been returned is a mapping without tables. The next range
  * in this slot, mostly the same again, replaces it: doing so now would free tables, of which every
- * CPU that has seen this process hears. Not more than LEFT_MAX such mappings stay, and none is cut
+ * CPU that has seen this process hears. Not more than KEPT_MAX such mappings stay, and none is cut
  * in two.
  */
-static struct { uintptr_t start, end; } left_over[LEFT_MAX];
+static struct { uintptr_t start, end; } kept[KEPT_MAX];
 
-static void left_add(uintptr_t start, uintptr_t end)
+static void kept_add(uintptr_t start, uintptr_t end)
 {
-	for (int i = 0; i < LEFT_MAX; i++) {
-		if (left_over[i].end)
+	for (int i = 0; i < KEPT_MAX; i++) {
+		if (kept[i].end)
 			continue;
-		left_over[i].start = start;
-		left_over[i].end = end;
+		kept[i].start = start;
+		kept[i].end = end;
 		return;
 	}
 	anonymous_at(start, end - start, MAP_FIXED);
 }
 
 /* [start, end) is about to be replaced. */
-static void left_remove(uintptr_t start, uintptr_t end)
+static void kept_remove(uintptr_t start, uintptr_t end)
 {
-	for (int i = 0; i < LEFT_MAX; i++) {
-		uintptr_t from = left_over[i].start, to = left_over[i].end;
+	for (int i = 0; i < KEPT_MAX; i++) {
+		uintptr_t from = kept[i].start, to = kept[i].end;
 
 		if (from >= end || to <= start)
 			continue;
 		if (from < start || to > end)
 			anonymous_at(from, to - from, MAP_FIXED);
-		left_over[i].end = left_over[i].start = 0;
+		kept[i].end = kept[i].start = 0;
 	}
 }
 
-int steal_take(struct guard_range *r)
+int shadow_move_out(struct guard_range *r)
 {
 	uintptr_t shadow = space.base + r->slot + r->start % OS_HUGE;
 	uint64_t bytes = r->end - r->start;
 	long got;
 
-	left_remove(shadow, shadow + bytes);
-	got = base_fault("guard_steal") ? -ENOMEM : move(shadow, r->start, bytes);
+	kept_remove(shadow, shadow + bytes);
+	got = base_fault("guard_mremap") ? -ENOMEM : move(shadow, r->start, bytes);
 	if (got == (long)shadow) {
 		r->shadow = shadow;
 		return 0;
 	}
 	/* the reservation may have been unmapped before it failed; what is still there stays */
 	if (anonymous_at(shadow, bytes, MAP_FIXED_NOREPLACE) == -EEXIST)
-		left_add(shadow, shadow + bytes);
+		kept_add(shadow, shadow + bytes);
 	return (int)got;
 }
 
-int steal_return(struct guard_range *r, uintptr_t start, uintptr_t end)
+int shadow_move_back(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
 	long got = move(start, r->shadow + (start - r->start), end - start);
 
 	return got == (long)start ? 0 : (int)got;
 }
 
-void steal_end(struct guard_range *r)
+void shadow_end(struct guard_range *r)
 {
 	if (r->shadow)
-		left_add(r->shadow, r->shadow + (r->end - r->start));
+		kept_add(r->shadow, r->shadow + (r->end - r->start));
 	r->shadow = 0;
 }
 
 static int take_and_protect(struct guard_range *r)
 {
-	int ret = steal_take(r);
+	int ret = shadow_move_out(r);
 
 	if (ret)
 		return ret;
@@ -166,8 +166,8 @@ static int take_and_protect(struct guard_range *r)
 	if (!ret)
 		return 0;
 	/* Readable and writable as before, with or without its tables. */
-	steal_return(r, r->start, r->end);
-	steal_end(r);
+	shadow_move_back(r, r->start, r->end);
+	shadow_end(r);
 	return ret;
 }
 
@@ -179,11 +179,11 @@ static int kind_arm(struct guard_range *r)
 	int ret;
 
 	if ((r->end - r->start) / OS_PAGE < FEW_PAGES)
-		return mprotect_arm(r);
+		return mprotect_close(r);
 	s = seen_of(r);
 	way = way_of(s);
 	ns = os_now_ns();
-	ret = way == MOVE ? take_and_protect(r) : mprotect_arm(r);
+	ret = way == MOVE ? take_and_protect(r) : mprotect_close(r);
 	s->tries[way]++;
 	s->least_ns[way] = base_min_u64(s->least_ns[way], os_now_ns() - ns);
 	return ret;
@@ -191,7 +191,7 @@ static int kind_arm(struct guard_range *r)
 
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	if (r->shadow && !steal_return(r, start, end))
+	if (r->shadow && !shadow_move_back(r, start, end))
 		return 0;
 	/* no tables were taken, or they cannot be had back: pages come back as they are touched */
 	return mprotect_open(start, end);
@@ -199,7 +199,7 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 /* ---- reservation ------------------------------------------------------------------------- */
 
-int steal_reserve(char *reason, size_t cap)
+int shadow_reserve(char *reason, size_t cap)
 {
 	uint64_t bytes = ranges_bytes() + OS_HUGE;
 	long p;
@@ -217,7 +217,7 @@ int steal_reserve(char *reason, size_t cap)
 	return 0;
 }
 
-bool steal_is_reserved(void) { return space.base; }
+bool shadow_is_reserved(void) { return space.base; }
 
 void guard_shadows(uintptr_t *out_start, uintptr_t *out_end)
 {
@@ -225,12 +225,12 @@ void guard_shadows(uintptr_t *out_start, uintptr_t *out_end)
 	*out_end = space.raw + space.raw_bytes;
 }
 
-void steal_unreserve(void)
+void shadow_unreserve(void)
 {
 	if (space.base)
 		sud_syscall(SYS_munmap, space.raw, space.raw_bytes);
 	space.raw = space.base = space.raw_bytes = 0;
-	memset(left_over, 0, sizeof left_over);
+	memset(kept, 0, sizeof kept);
 }
 
 /* ---- trial ------------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ static int trial_of(const struct guard_kind *kind, volatile char *p)
 	return ret;
 }
 
-int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
+int shadow_trial(const struct guard_kind *kind, char *reason, size_t cap)
 {
 	long fd = sud_syscall(SYS_memfd_create, "sluice", (long)MFD_CLOEXEC), p;
 	int ret = (int)fd;
@@ -287,21 +287,21 @@ int steal_trial(const struct guard_kind *kind, char *reason, size_t cap)
 /* As the kind does with large ranges. */
 static const struct guard_kind always = { .arm = take_and_protect,
 					  .release = kind_release,
-					  .end = steal_end };
+					  .end = shadow_end };
 
 static int kind_open(char *reason, size_t cap)
 {
-	int ret = steal_reserve(reason, cap);
+	int ret = shadow_reserve(reason, cap);
 
-	return ret ? ret : steal_trial(&always, reason, cap);
+	return ret ? ret : shadow_trial(&always, reason, cap);
 }
 
-const struct guard_kind guard_steal = {
+const struct guard_kind guard_mremap = {
 	.name = "steal",
 	.by_signal = true,
 	.open = kind_open,
-	.close = steal_unreserve,
+	.close = shadow_unreserve,
 	.arm = kind_arm,
 	.release = kind_release,
-	.end = steal_end,
+	.end = shadow_end,
 };

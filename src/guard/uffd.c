@@ -83,7 +83,7 @@ static int kind_arm(struct guard_range *r)
 		.range = { .start = r->start, .len = r->end - r->start },
 		.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR,
 	};
-	int ret = steal_take(r);
+	int ret = shadow_move_out(r);
 
 	if (ret)
 		return ret;
@@ -91,8 +91,8 @@ static int kind_arm(struct guard_range *r)
 		reg.mode |= UFFDIO_REGISTER_MODE_WP;
 	ret = base_fault("guard_uffd") ? -ENOMEM : call(UFFDIO_REGISTER, &reg);
 	if (ret) {
-		steal_return(r, r->start, r->end);
-		steal_end(r);
+		shadow_move_back(r, r->start, r->end);
+		shadow_end(r);
 		return ret;
 	}
 	/* what other threads read between the two calls; there is nothing to undo when it fails */
@@ -108,7 +108,7 @@ static int kind_arm(struct guard_range *r)
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
 	bool fill = end - start >= FILL_MIN && role == NOT_OURS && sud_is_own_thread();
-	int ret = fill ? -EBUSY : steal_return(r, start, end);
+	int ret = fill ? -EBUSY : shadow_move_back(r, start, end);
 
 	if (ret)
 		ret = range_call(UFFDIO_UNREGISTER, start, end);
@@ -141,7 +141,7 @@ static int let_read(uintptr_t start, uintptr_t end)
 static bool is_waited_for(uintptr_t page)
 {
 	for (int i = 0; i < THREADS_MAX; i++) {
-		/* Acquire: pairs with the release in uffd_waits(). */
+		/* Acquire: pairs with the release in uffd_wait_begin(). */
 		uintptr_t end = atomic_load_explicit(&waiting[i].end, memory_order_acquire);
 
 		if (page < end &&
@@ -195,7 +195,7 @@ static void give_up_the_lead(void)
 	os_futex_wake(&uffd.led, 1);
 }
 
-bool uffd_waits(void)
+bool uffd_wait_begin(void)
 {
 	uintptr_t start, end;
 
@@ -258,7 +258,7 @@ static int hire_one(void)
 	return -ret;
 }
 
-bool uffd_is_staffed(uint32_t count)
+bool uffd_has_threads(uint32_t count)
 {
 	uint32_t want = (uint32_t)base_min_u64(base_max_u64(count + 1, THREADS_MIN), THREADS_MAX);
 	int ret = 0;
@@ -319,7 +319,7 @@ static void kind_close(void)
 	atomic_store_explicit(&uffd.threads, 0, memory_order_relaxed);
 	atomic_store_explicit(&uffd.stop, false, memory_order_relaxed);
 	descriptors_close();
-	steal_unreserve();
+	shadow_unreserve();
 }
 
 void uffd_after_fork_child(void)
@@ -334,11 +334,11 @@ void uffd_after_fork_child(void)
 
 static const struct guard_kind trial = { .arm = kind_arm,
 					 .release = kind_release,
-					 .end = steal_end };
+					 .end = shadow_end };
 
 int uffd_open(char *reason, size_t cap)
 {
-	bool had_shadows = steal_is_reserved();
+	bool had_shadows = shadow_is_reserved();
 	int ret;
 
 	uffd.fd = base_fault("guard_uffd") ? -EPERM : descriptor_open();
@@ -354,13 +354,13 @@ int uffd_open(char *reason, size_t cap)
 		goto close_fds;
 	}
 	uffd.stop_fd = sud_syscall(SYS_eventfd2, 0L, (long)O_CLOEXEC);
-	ret = uffd.stop_fd < 0 ? (int)uffd.stop_fd : steal_reserve(reason, cap);
+	ret = uffd.stop_fd < 0 ? (int)uffd.stop_fd : shadow_reserve(reason, cap);
 	if (!ret)
-		ret = steal_trial(&trial, reason, cap);
+		ret = shadow_trial(&trial, reason, cap);
 	if (!ret)
 		return 0;
 	if (!had_shadows)
-		steal_unreserve();
+		shadow_unreserve();
 close_fds:
 	descriptors_close();
 	return ret;
@@ -370,7 +370,7 @@ static int kind_open(char *reason, size_t cap)
 {
 	int ret = uffd_open(reason, cap);
 
-	if (ret || uffd_is_staffed(0))
+	if (ret || uffd_has_threads(0))
 		return ret;
 	snprintf(reason, cap, "no threads to serve faults");
 	kind_close();
@@ -383,5 +383,5 @@ const struct guard_kind guard_uffd = {
 	.close = kind_close,
 	.arm = kind_arm,
 	.release = kind_release,
-	.end = steal_end,
+	.end = shadow_end,
 };

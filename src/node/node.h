@@ -23,12 +23,22 @@
 #include "os/os.h"
 #include "region/region.h"
 
-/* Collectives of the host MPI for group creation. Each returns 0 or -errno. */
+#define NODE_STUCK_NS 1000000ull         /* a wait without progress for this long calls peers */
+#define NODE_CHECK_PEERS_NS 100000000ull /* interval at which a wait checks that peers live */
+
+/* Functions of the host MPI over a communicator: collectives, each of which returns 0 or -errno (-EIO
+ * for an error of the host MPI), and its progress. */
 struct node_oob {
 	void *ctx;
 	int rank, size;
 	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
 	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
+	/* Lets the host MPI progress; waiting ranks call it again and again. NULL: nothing to do.
+	 * ctx must live as long as the communicator. Not used by node/. */
+	void (*progress)(void *ctx);
+	/* MPI_THREAD_MULTIPLE: any thread may call progress(). Otherwise only a thread inside an
+	 * MPI call of the program may. */
+	bool thread_multiple;
 };
 
 /* Announces this process to the others of the job, before MPI_Init. Does nothing when the launcher

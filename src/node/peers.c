@@ -61,7 +61,7 @@ struct node_peer *peer_add(const struct node_hello *h, int fd, int *out_err)
 		*out_err = EPROTO;
 		goto free_peer;
 	}
-	p->base = region_map_window(fd, h->arena_bytes);
+	p->base = region_map_arena(fd, h->arena_bytes);
 	if (!p->base) {
 		*out_err = errno;
 		goto free_peer;

@@ -11,8 +11,6 @@
 
 #include "node/private.h"
 
-#define CHECK_PEERS_NS 100000000ull
-#define STUCK_NS 1000000ull
 /* Naps are short, as this rank also drives the host MPI; longer when the wait is long. */
 #define NAP_MIN_NS 100000ull
 #define NAP_MAX_NS 1000000ull
@@ -47,7 +45,7 @@ bool node_wait_is_stuck(struct node_wait *w)
 	if (!w->since_ns || !node_wait_is_long(w))
 		return false;
 	now = os_now_ns();
-	if (now - base_max_u64(w->since_ns, w->called_ns) < STUCK_NS)
+	if (now - base_max_u64(w->since_ns, w->called_ns) < NODE_STUCK_NS)
 		return false;
 	w->called_ns = now;
 	return true;
@@ -101,7 +99,7 @@ int node_wait(struct node_group *g, struct node_wait *w)
 	} else {
 		nap(g, w, now - w->since_ns);
 	}
-	if (now - w->checked_ns < CHECK_PEERS_NS)
+	if (now - w->checked_ns < NODE_CHECK_PEERS_NS)
 		return 0;
 	w->checked_ns = now;
 	return 1;

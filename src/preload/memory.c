@@ -92,7 +92,7 @@ static void *signed_block(void *p, size_t bytes)
 	if (!p)
 		return NULL;
 	block_sign(p, bytes);
-	region_is_new((uintptr_t)p);
+	region_forget_uses((uintptr_t)p);
 	return p;
 }
 
@@ -164,9 +164,9 @@ static bool free_mapping(void *p)
 
 	if (!block_is_mapping(p, &start, &end) || !region_may_touch(start, end))
 		return false;
-	ticket = region_leave(start, end);
+	ticket = region_unmap_begin(start, end);
 	next.free(p);
-	region_left(ticket, start, end, true);
+	region_unmap_end(ticket, start, end, true);
 	return true;
 }
 
@@ -264,15 +264,15 @@ static struct leaving leave(const void *p, size_t bytes)
 	struct leaving l = { (uintptr_t)p, page_end(p, bytes), 0 };
 
 	if (base_unlikely(touches(p, bytes) ||
-			  atomic_load_explicit(&region_has_kept_out, memory_order_relaxed)))
-		l.ticket = region_leave(l.start, l.end);
+			  atomic_load_explicit(&region_has_excluded, memory_order_relaxed)))
+		l.ticket = region_unmap_begin(l.start, l.end);
 	return l;
 }
 
 static void left(const struct leaving *l, bool done)
 {
 	if (base_unlikely(l->ticket))
-		region_left(l->ticket, l->start, l->end, done);
+		region_unmap_end(l->ticket, l->start, l->end, done);
 }
 
 /* Under names of their own: the headers may already have made one of these names the other. */
@@ -357,7 +357,7 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 	void *p;
 
 	if (had_region) {
-		region_exclusive(start, end);
+		region_return_exclusive(start, end);
 		if (region_overlaps(start, end) && start % OS_PAGE == 0)
 			return move_part(addr, old_bytes, bytes, flags, to);
 	}
@@ -425,8 +425,8 @@ EXPORT int madvise(void *addr, size_t bytes, int advice)
 	} else if (base_unlikely(advice_ends_adoption(advice)) && valid) {
 		/* DONTFORK, MERGEABLE, HWPOISON ...: meant for private memory, and to last */
 		if (advice == MADV_WIPEONFORK && touches(addr, bytes))
-			region_exclusive(start, end); /* the kernel wipes anonymous memory only */
-		region_keep_out(start, end);
+			region_return_exclusive(start, end); /* the kernel wipes anonymous memory only */
+		region_exclude(start, end);
 	}
 	return NEXT(madvise)(addr, bytes, advice);
 }
@@ -434,14 +434,14 @@ EXPORT int madvise(void *addr, size_t bytes, int advice)
 EXPORT int mprotect(void *addr, size_t bytes, int prot)
 {
 	if (touches(addr, bytes))
-		region_keep((uintptr_t)addr, page_end(addr, bytes));
+		region_return((uintptr_t)addr, page_end(addr, bytes));
 	return NEXT(mprotect)(addr, bytes, prot);
 }
 
 EXPORT int pkey_mprotect(void *addr, size_t bytes, int prot, int key)
 {
 	if (touches(addr, bytes))
-		region_keep((uintptr_t)addr, page_end(addr, bytes));
+		region_return((uintptr_t)addr, page_end(addr, bytes));
 	return NEXT(pkey_mprotect)(addr, bytes, prot, key);
 }
 
@@ -462,20 +462,20 @@ EXPORT void *shmat(int id, const void *addr, int flags)
 
 EXPORT int mlock(const void *addr, size_t bytes)
 {
-	region_keep_out((uintptr_t)addr, page_end(addr, bytes));
+	region_exclude((uintptr_t)addr, page_end(addr, bytes));
 	return NEXT(mlock)(addr, bytes);
 }
 
 EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 {
-	region_keep_out((uintptr_t)addr, page_end(addr, bytes));
+	region_exclude((uintptr_t)addr, page_end(addr, bytes));
 	return NEXT(mlock2)(addr, bytes, flags);
 }
 
 /* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
 static bool lock_one(const struct os_vma *v, void *failed)
 {
-	if (region_is_window(v) || v->is_special ||
+	if (region_is_arena_mapping(v) || v->is_special ||
 	    !NEXT(mlock)((void *)v->start, v->end - v->start))
 		return true;
 	/* what cannot be locked at all (a device's memory) does not count */
@@ -487,7 +487,7 @@ EXPORT int mlockall(int flags)
 {
 	bool failed = false;
 
-	region_keep_out_all(flags & MCL_FUTURE);
+	region_exclude_all(flags & MCL_FUTURE);
 	if (region_arena_fd() < 0 || !(flags & MCL_CURRENT))
 		return NEXT(mlockall)(flags);
 	if (flags & ~MCL_CURRENT && NEXT(mlockall)(flags & ~MCL_CURRENT))

@@ -95,7 +95,7 @@ static void *map_anonymous(uint64_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-char *region_map_window(int fd, uint64_t bytes)
+char *region_map_arena(int fd, uint64_t bytes)
 {
 	char *raw = region_os.mmap(NULL, bytes + REGION_UNIT, PROT_NONE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -146,7 +146,7 @@ static int arena_open(void)
 		goto close_fd;
 	arena.populated = arena.used + words;
 	arena.huge = arena.populated + words;
-	arena.base = region_map_window(arena.fd, bytes);
+	arena.base = region_map_arena(arena.fd, bytes);
 	if (!arena.base)
 		goto unmap_bits;
 	arena.bytes = bytes;
@@ -207,7 +207,7 @@ bool arena_is_known(const struct os_vma *v)
 	return arena_is_inode(v, arena.ino);
 }
 
-int region_window_add(uintptr_t start, uintptr_t end)
+int region_add_mapping(uintptr_t start, uintptr_t end)
 {
 	int ret = -ENOSPC;
 
@@ -221,7 +221,7 @@ int region_window_add(uintptr_t start, uintptr_t end)
 	return ret;
 }
 
-bool arena_is_window_locked(const struct os_vma *v)
+bool arena_is_own_mapping_locked(const struct os_vma *v)
 {
 	for (int i = 0; i < windows_n; i++)
 		if (v->start >= windows[i].start && v->end <= windows[i].end)
@@ -229,12 +229,12 @@ bool arena_is_window_locked(const struct os_vma *v)
 	return false;
 }
 
-bool region_is_window(const struct os_vma *v)
+bool region_is_arena_mapping(const struct os_vma *v)
 {
 	bool ours;
 
 	region_lock();
-	ours = arena_is_window_locked(v);
+	ours = arena_is_own_mapping_locked(v);
 	region_unlock();
 	if (ours)
 		return true;

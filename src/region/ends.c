@@ -4,14 +4,14 @@
  *
  * None of this trusts the table about what is mapped: a raw system call, or a call inside the C
  * library, may have put other memory where a region was. Each mapping is looked at before it is
- * changed (struct piece_walk), and what is not ours is left alone.
+ * changed (struct mapping_walk), and what is not ours is left alone.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "region/private.h"
 
-bool piece_next(struct piece_walk *w, struct piece *out)
+bool mapping_next(struct mapping_walk *w, struct piece *out)
 {
 	const struct region *r = w->r;
 	struct os_vma v;
@@ -46,16 +46,16 @@ bool piece_next(struct piece_walk *w, struct piece *out)
 	return false;
 }
 
-bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end)
+bool ends_is_mapped(const struct region *r, uintptr_t start, uintptr_t end)
 {
-	struct piece_walk w = { .r = r, .at = start, .end = end };
+	struct mapping_walk w = { .r = r, .at = start, .end = end };
 	struct piece p;
 
 	if (start <= base_round_up(r->first, OS_PAGE))
 		w.at = r->start;
 	if (end >= base_round_down(r->last, OS_PAGE))
 		w.end = r->end;
-	while (piece_next(&w, &p))
+	while (mapping_next(&w, &p))
 		if (!p.shared)
 			return false;
 	return !w.missed;
@@ -71,13 +71,13 @@ static void note_missed(struct region *r)
 
 int ends_make_private(struct region *r)
 {
-	struct piece_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
 	struct piece p;
 	int ret = 0;
 
-	if (r->state == REGION_ZOMBIE)
+	if (r->state == REGION_RETURNED)
 		return 0;
-	while (piece_next(&w, &p)) {
+	while (mapping_next(&w, &p)) {
 		bool copied = true;
 
 		if (!p.shared)
@@ -95,8 +95,8 @@ int ends_make_private(struct region *r)
 		note_missed(r);
 	if (!r->retired)
 		arena_punch_locked(r->offset, r->end - r->start);
-	r->state = REGION_ZOMBIE;
-	seen_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
+	r->state = REGION_RETURNED;
+	reuse_note_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
 	base_count(BASE_CTR_UNADOPTED, 1);
 	return 0;
 
@@ -111,10 +111,10 @@ still_shared:
 int ends_make_anonymous(uint32_t at)
 {
 	struct region *r = &region_table.at[at];
-	struct piece_walk w = { .r = r, .at = r->start, .end = r->end };
+	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
 	struct piece p;
 
-	while (piece_next(&w, &p)) {
+	while (mapping_next(&w, &p)) {
 		uint64_t bytes = p.end - p.start;
 		int ret = p.shared ? pages_copy_back(p.start, bytes, p.offset, p.prot) :
 				     pages_copy_anew(p.start, bytes, p.prot);
@@ -133,10 +133,10 @@ int ends_make_anonymous(uint32_t at)
 /* Fresh memory in the place of r's in [start, end). */
 static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
 {
-	struct piece_walk w = { .r = r, .at = start, .end = end };
+	struct mapping_walk w = { .r = r, .at = start, .end = end };
 	struct piece p;
 
-	while (piece_next(&w, &p)) {
+	while (mapping_next(&w, &p)) {
 		int ret = pages_make_fresh(p.start, p.end - p.start, p.prot);
 
 		if (ret) {
@@ -149,7 +149,7 @@ static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
 	return 0;
 }
 
-void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
+void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 	uint64_t below = start > r->start ? start - r->start : 0;
@@ -182,7 +182,7 @@ void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end)
  * it. */
 static bool is_busy(const struct region *r)
 {
-	return r->state == REGION_MAKING || (r->ticket && r->state == REGION_ACTIVE);
+	return r->state == REGION_ADOPTING || (r->ticket && r->state == REGION_ACTIVE);
 }
 
 /* Not what is in use: peers are reading or writing its shared pages, and it may be guarded. */
@@ -312,17 +312,17 @@ static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
 }
 
 void region_drop(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_drop); }
-void region_keep(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_keep); }
-void region_exclusive(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_exclusive); }
+void region_return(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_keep); }
+void region_return_exclusive(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_exclusive); }
 void region_discard(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_discard); }
 
-uint32_t region_leave(uintptr_t start, uintptr_t end)
+uint32_t region_unmap_begin(uintptr_t start, uintptr_t end)
 {
 	uint32_t ticket;
 
 	if (start >= end || region_is_locked_here() ||
 	    (!peek_overlaps(start, end) &&
-	     !atomic_load_explicit(&region_has_kept_out, memory_order_relaxed)))
+	     !atomic_load_explicit(&region_has_excluded, memory_order_relaxed)))
 		return 0;
 	region_before_change(start, end);
 	region_lock();
@@ -334,13 +334,13 @@ uint32_t region_leave(uintptr_t start, uintptr_t end)
 	return ticket;
 }
 
-void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
+void region_unmap_end(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
 {
 	if (!ticket)
 		return;
 	region_lock();
 	if (done)
-		rules_void_locked(start, end);
+		rules_forget_locked(start, end);
 	for (uint32_t i = table_find(end); i != UINT32_MAX; i--) {
 		struct region *r = &region_table.at[i];
 
@@ -352,9 +352,9 @@ void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done)
 			continue;
 		r->ticket = 0;
 		if (done)
-			ends_replaced(i, start, end);
+			ends_unmapped(i, start, end);
 		else if (r->state == REGION_ACTIVE &&
-			 (pins_of(r) || !ends_is_intact(r, r->start, r->end)))
+			 (pins_of(r) || !ends_is_mapped(r, r->start, r->end)))
 			make_private_in_time(
 				r); /* a failing mmap may have unmapped what it was to replace */
 	}

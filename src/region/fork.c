@@ -25,7 +25,7 @@ static bool is_in_use(const struct os_vma *v)
 
 	if (base && v->start < base + region_arena_bytes() && v->end > base)
 		return true;
-	if (arena_is_window_locked(v))
+	if (arena_is_own_mapping_locked(v))
 		return true;
 	return i < region_table.n && region_table.at[i].start < v->end;
 }
@@ -43,7 +43,7 @@ static bool collect(const struct os_vma *v, void *arg)
 			    .last = v->end,
 			    .offset = v->offset,
 			    .inode = v->inode,
-			    .state = REGION_ZOMBIE,
+			    .state = REGION_RETURNED,
 			    .retired = true };
 	int prot =
 		(v->read ? PROT_READ : 0) | (v->write ? PROT_WRITE : 0) | (v->exec ? PROT_EXEC : 0);

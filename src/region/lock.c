@@ -50,7 +50,7 @@ void region_unlock(void)
 	uint64_t mask = mask_outside;
 	int err = errno_outside;
 
-	pins_settle_locked();
+	pins_return_doomed_locked();
 	/* release, partner: peek_begin; what it reads is what we have written */
 	atomic_fetch_add_explicit(&region_version, 1, memory_order_release);
 	locked_here = false;

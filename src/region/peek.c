@@ -90,7 +90,7 @@ bool peek_region(uintptr_t start, uintptr_t end, struct region *out)
 	    !peek_is_valid(version) || !pins_add(out->id))
 		return false;
 	if (peek_is_valid(version) &&
-	    (!os_vma_query_is_cheap() || ends_is_intact(out, start, end)))
+	    (!os_vma_query_is_cheap() || ends_is_mapped(out, start, end)))
 		return true;
 	pins_release(out->id);
 	return false;

@@ -136,7 +136,7 @@ void pins_release(uint32_t id)
 	if (!pins_drop(id))
 		return;
 	atomic_store_explicit(&unsettled, true,
-			      memory_order_release); /* partner: pins_settle_locked */
+			      memory_order_release); /* partner: pins_return_doomed_locked */
 	if (region_is_locked_here())
 		return; /* we are on top of a thread that holds it, and sees to it */
 	region_lock();
@@ -149,7 +149,7 @@ void region_release(const struct region_desc *d)
 		pins_release(d->id);
 }
 
-void pins_settle_locked(void)
+void pins_return_doomed_locked(void)
 {
 	if (base_likely(!atomic_load_explicit(&unsettled, memory_order_acquire)))
 		return;

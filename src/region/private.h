@@ -60,7 +60,7 @@ int arena_fd_locked(void); /* -1 when the program has closed it */
 uint64_t arena_inode_locked(void);
 bool arena_is_inode(const struct os_vma *v, uint64_t inode); /* it maps that memfd */
 bool arena_is_known(const struct os_vma *v); /* ours, or that of a process we were forked from */
-bool arena_is_window_locked(const struct os_vma *v); /* mapped there by our own doing */
+bool arena_is_own_mapping_locked(const struct os_vma *v); /* mapped there by our own doing */
 uint64_t arena_used_bytes_locked(void), arena_pool_bytes_locked(void);
 void arena_empty_pool_locked(void);
 void arena_after_fork_child(void); /* the child has no arena; it may make its own */
@@ -76,7 +76,7 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
  * taken, under which other threads may be freeing memory. */
 bool rules_is_static(uintptr_t start, uintptr_t end);
 /* The range is unmapped or replaced: what was said about it is void. */
-void rules_void_locked(uintptr_t start, uintptr_t end);
+void rules_forget_locked(uintptr_t start, uintptr_t end);
 bool rules_locks_future_memory(
 	void); /* mlockall(MCL_FUTURE): a window of memory would be populated */
 
@@ -94,16 +94,16 @@ int pages_copy_anew(uintptr_t start, uint64_t bytes, int prot);
 /* ---- seen.c: which buffers have earned adoption ------------------------------------------ */
 /* It is used once more: often enough by now? is_spent: if so, it is adopted, and the count begins
  * again. */
-bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent);
-void seen_forget(uintptr_t start); /* what lies there is another buffer now */
-void seen_lifetime(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
+bool reuse_count(uintptr_t start, uint64_t bytes, bool is_spent);
+void reuse_forget(uintptr_t start); /* what lies there is another buffer now */
+void reuse_note_lifetime(uintptr_t start, uint64_t uses); /* a region ended after so many uses */
 
 /* ---- table.c ----------------------------------------------------------------------------- */
 
 enum region_state {
-	REGION_MAKING, /* being adopted by a thread that does not hold the lock; pinned */
+	REGION_ADOPTING, /* being adopted by a thread that does not hold the lock; pinned */
 	REGION_ACTIVE,
-	REGION_ZOMBIE,
+	REGION_RETURNED,
 };
 
 struct region {
@@ -114,7 +114,7 @@ struct region {
 	uint64_t inode;  /* of the arena; in a forked child, of its parent's */
 	struct region_extent extent;
 	uint32_t id; /* the slot of its pins; 0: nobody can have any */
-	uint32_t ticket; /* of region_leave(): about to be unmapped or replaced; 0: is not */
+	uint32_t ticket; /* of region_unmap_begin(): about to be unmapped or replaced; 0: is not */
 	enum region_state state;
 	bool retired; /* pages may still be reached through the extent: never reuse it */
 	bool suspect; /* something failed: look at its mapping at each use */
@@ -160,7 +160,7 @@ uint32_t pins_of(const struct region *r);
 bool pins_doom_locked(struct region *r);   /* it becomes private when its last user has released it;
 					    * false: it has none */
 bool pins_is_doomed(const struct region *r);
-void pins_settle_locked(void);             /* what was doomed and has been released */
+void pins_return_doomed_locked(void);             /* what was doomed and has been released */
 void pins_reset_locked(void);
 
 /* ---- peek.c: questions that are asked often, without the lock ---------------------------- */
@@ -175,7 +175,7 @@ bool peek_region(uintptr_t start, uintptr_t end, struct region *out);
 /* ---- ends.c ------------------------------------------------------------------------------ */
 
 /* A run of mappings of a region, looked at one by one: the program may have changed some unseen. */
-struct piece_walk {
+struct mapping_walk {
 	const struct region *r;
 	uintptr_t at, end;
 	bool missed; /* something else is mapped there, or nothing, or it cannot be known */
@@ -186,13 +186,13 @@ struct piece {
 	int prot;
 	bool shared;
 };
-bool piece_next(struct piece_walk *w, struct piece *out);
+bool mapping_next(struct mapping_walk *w, struct piece *out);
 
 /* [start, end) of it, and edge pages that come with it, are still a shared mapping of its pages. */
-bool ends_is_intact(const struct region *r, uintptr_t start, uintptr_t end);
+bool ends_is_mapped(const struct region *r, uintptr_t start, uintptr_t end);
 int ends_make_private(struct region *r);           /* 0, or -errno: it is as it was */
 int ends_make_anonymous(uint32_t at); /* 0 and it is gone, or -errno: it is as it was */
-void ends_replaced(uint32_t at, uintptr_t start, uintptr_t end); /* other memory lies there now */
+void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end); /* other memory lies there now */
 
 void fork_prepare(void), fork_parent(void), fork_child(void); /* fork.c */
 

@@ -66,7 +66,7 @@ int region_arena_fd(void);
 uint64_t region_arena_bytes(void);
 /* Map an arena, this process's or a peer's, at a multiple of REGION_UNIT, so that huge pages can
  * back it; NULL with errno. After region_init(). */
-char *region_map_window(int fd, uint64_t bytes);
+char *region_map_arena(int fd, uint64_t bytes);
 void *region_arena_base(void); /* where this process sees offset 0 */
 
 /* Reserve an extent of at least `bytes`; its pages are zero if `zeroed`, else whatever the pool
@@ -120,7 +120,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
  * or has been used so often that region_describe() would adopt it. A hint, as what is mapped is not
  * looked at.
  */
-bool region_is_used_again(const void *buf, uint64_t bytes);
+bool region_is_reused(const void *buf, uint64_t bytes);
 /* Unpin what region_describe() returned. */
 void region_release(const struct region_desc *d);
 
@@ -158,39 +158,39 @@ static inline bool region_may_be_in_block(uintptr_t block)
 }
 
 void region_drop(uintptr_t start, uintptr_t end);      /* contents die, mapping must be anonymous */
-void region_keep(uintptr_t start, uintptr_t end);      /* contents live, threads may write */
+void region_return(uintptr_t start, uintptr_t end);      /* contents live, threads may write */
 /* Contents live, nobody else touches it: anonymous again, but for regions that reach beyond the
  * range and are in use there, or may be written by other threads. */
-void region_exclusive(uintptr_t start, uintptr_t end);
+void region_return_exclusive(uintptr_t start, uintptr_t end);
 void region_discard(uintptr_t start,
 		    uintptr_t end); /* this range reads as zero from now on, the
 				     * rest of its regions lives on (MADV_DONTNEED) */
 bool region_overlaps(uintptr_t start, uintptr_t end);
 /* An allocator has given this block out: uses of what was there before do not count any more. */
-void region_is_new(uintptr_t block);
+void region_forget_uses(uintptr_t block);
 /* Something may have been unmapped unseen: every region's mapping is looked at before its next use,
  * also where looking is dear. */
 void region_suspect_all(void);
-/* Around a call that unmaps or replaces the range: region_leave before it, region_left with its
+/* Around a call that unmaps or replaces the range: region_unmap_begin before it, region_unmap_end with its
  * ticket after it. `done`: the call succeeded; otherwise everything is as it was. In between,
  * nothing that lies there is described, and its part of the arena is not used again. */
-uint32_t region_leave(uintptr_t start, uintptr_t end);
-void region_left(uint32_t ticket, uintptr_t start, uintptr_t end, bool done);
+uint32_t region_unmap_begin(uintptr_t start, uintptr_t end);
+void region_unmap_end(uint32_t ticket, uintptr_t start, uintptr_t end, bool done);
 /* Never adopt pages of this range again (locked memory, RMA windows, special advice), until it is
  * unmapped. */
-void region_keep_out(uintptr_t start, uintptr_t end);
-extern _Atomic bool region_has_kept_out; /* so that unmapping has to say so */
+void region_exclude(uintptr_t start, uintptr_t end);
+extern _Atomic bool region_has_excluded; /* so that unmapping has to say so */
 /* No adoption from now on (mlockall). `future`: nor windows of memory, which would be populated. */
-void region_keep_out_all(bool future);
+void region_exclude_all(bool future);
 /* The calling thread is one of ours: it touches the program's memory through the arena only. Said
  * once, until it ends. Such threads leave a program without threads what it is (fork and eviction
  * are dearer with). */
 void region_own_thread(void);
 /* Arena pages mapped in [start, end) are there by our own doing (the guard's shadow): no lost
  * region, not to be locked, nothing of a child's. For ever; a few ranges only. 0 or -ENOSPC. */
-int region_window_add(uintptr_t start, uintptr_t end);
+int region_add_mapping(uintptr_t start, uintptr_t end);
 /* This mapping is a window on an arena, whose pages come and go: not to be locked. */
-bool region_is_window(const struct os_vma *v);
+bool region_is_arena_mapping(const struct os_vma *v);
 /* Every byte is readable and private to this process, as far as the program knows. */
 bool region_is_private_memory(uintptr_t start, uintptr_t end);
 

@@ -19,9 +19,9 @@ static struct {
 	int n;
 	bool all, future;
 } keep_out;
-_Atomic bool region_has_kept_out;
+_Atomic bool region_has_excluded;
 
-static void hier_remove(int i, int n)
+static void exclude_remove(int i, int n)
 {
 	keep_out.n -= n;
 	memmove(&keep_out.at[i], &keep_out.at[i + n],
@@ -29,7 +29,7 @@ static void hier_remove(int i, int n)
 }
 
 /* One place less: the two that are nearest to each other become one, with what lies between. */
-static void hier_make_room(void)
+static void exclude_merge(void)
 {
 	int best = 0;
 
@@ -38,7 +38,7 @@ static void hier_make_room(void)
 		    keep_out.at[best + 1].start - keep_out.at[best].end)
 			best = i;
 	keep_out.at[best].end = keep_out.at[best + 1].end;
-	hier_remove(best + 1, 1);
+	exclude_remove(best + 1, 1);
 }
 
 static void keep_out_locked(uintptr_t start, uintptr_t end)
@@ -52,10 +52,10 @@ static void keep_out_locked(uintptr_t start, uintptr_t end)
 	if (n) {
 		start = base_min_u64(start, keep_out.at[i].start);
 		end = base_max_u64(end, keep_out.at[i + n - 1].end);
-		hier_remove(i, n - 1);
+		exclude_remove(i, n - 1);
 	} else {
 		if (keep_out.n == KEEP_OUT_MAX) {
-			hier_make_room();
+			exclude_merge();
 			keep_out_locked(start, end);
 			return;
 		}
@@ -63,10 +63,10 @@ static void keep_out_locked(uintptr_t start, uintptr_t end)
 			(size_t)(keep_out.n++ - i) * sizeof keep_out.at[0]);
 	}
 	keep_out.at[i] = (struct span){ start, end };
-	atomic_store_explicit(&region_has_kept_out, true, memory_order_relaxed);
+	atomic_store_explicit(&region_has_excluded, true, memory_order_relaxed);
 }
 
-void rules_void_locked(uintptr_t start, uintptr_t end)
+void rules_forget_locked(uintptr_t start, uintptr_t end)
 {
 	for (int i = keep_out.n; i-- > 0;) {
 		struct span *s = &keep_out.at[i];
@@ -74,7 +74,7 @@ void rules_void_locked(uintptr_t start, uintptr_t end)
 		if (s->end <= start || s->start >= end)
 			continue;
 		if (s->start >= start && s->end <= end)
-			hier_remove(i, 1);
+			exclude_remove(i, 1);
 		else if (s->start < start && s->end > end)
 			continue; /* a hole in it is not worth a place */
 		else if (s->start < start)
@@ -82,26 +82,26 @@ void rules_void_locked(uintptr_t start, uintptr_t end)
 		else
 			s->start = end;
 	}
-	atomic_store_explicit(&region_has_kept_out, keep_out.n > 0, memory_order_relaxed);
+	atomic_store_explicit(&region_has_excluded, keep_out.n > 0, memory_order_relaxed);
 }
 
-void region_keep_out(uintptr_t start, uintptr_t end)
+void region_exclude(uintptr_t start, uintptr_t end)
 {
 	if (start >= end || region_is_locked_here())
 		return;
 	region_lock();
 	keep_out_locked(start, end);
 	region_unlock();
-	region_keep(start, end);
+	region_return(start, end);
 }
 
-void region_keep_out_all(bool future)
+void region_exclude_all(bool future)
 {
 	region_lock();
 	keep_out.all = true;
 	keep_out.future |= future;
 	region_unlock();
-	region_keep(0, UINTPTR_MAX);
+	region_return(0, UINTPTR_MAX);
 }
 
 bool rules_locks_future_memory(void) { return keep_out.future; }

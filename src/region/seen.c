@@ -73,7 +73,7 @@ static bool count_use(struct seen *s, uint64_t bytes)
 		       << s->backoff;
 }
 
-bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent)
+bool reuse_count(uintptr_t start, uint64_t bytes, bool is_spent)
 {
 	struct seen *s;
 	bool earned;
@@ -88,7 +88,7 @@ bool seen_again(uintptr_t start, uint64_t bytes, bool is_spent)
 	return earned;
 }
 
-void seen_forget(uintptr_t start)
+void reuse_forget(uintptr_t start)
 {
 	uintptr_t page = start / OS_PAGE;
 	struct seen *set = set_of(page);
@@ -101,7 +101,7 @@ void seen_forget(uintptr_t start)
 	seen_end();
 }
 
-void seen_lifetime(uintptr_t start, uint64_t uses)
+void reuse_note_lifetime(uintptr_t start, uint64_t uses)
 {
 	struct seen *s;
 

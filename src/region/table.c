@@ -79,7 +79,7 @@ void table_remove(uint32_t at)
 	struct region *r = &region_table.at[at];
 
 	if (r->state == REGION_ACTIVE) {
-		seen_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
+		reuse_note_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
 	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
@@ -145,7 +145,7 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 		return NULL;
 	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours
 	 * any more, that is found out when they are used, or at the end. */
-	if ((r->suspect || os_vma_query_is_cheap()) && !ends_is_intact(r, start, end)) {
+	if ((r->suspect || os_vma_query_is_cheap()) && !ends_is_mapped(r, start, end)) {
 		r->suspect = true;
 		if (!pins_doom_locked(r))
 			ends_make_private(
@@ -196,7 +196,7 @@ static bool make_room(void)
 	for (uint32_t i = 0; i < region_table.n; i++) {
 		const struct region *r = &region_table.at[i];
 
-		if (r->state == REGION_ZOMBIE)
+		if (r->state == REGION_RETURNED)
 			continue;
 		n++;
 		if (!pins_of(r) && !r->ticket &&
@@ -244,12 +244,12 @@ static int fill_locked(struct region *r)
 		if (!ret) {
 			if (huge)
 				arena_set_huge_locked(r->offset, r->end - r->start);
-			table_each_overlap(r->start, r->end, ends_replaced);
+			table_each_overlap(r->start, r->end, ends_unmapped);
 			table_insert(r);
 		}
 		return ret;
 	}
-	r->state = REGION_MAKING;
+	r->state = REGION_ADOPTING;
 	pins_add(r->id);
 	table_insert(r);
 	region_unlock();
@@ -351,7 +351,7 @@ static struct region *adopt_locked(const struct range *b)
 	return lookup_locked(b->in_start, b->in_end);
 refused:
 	base_count(BASE_CTR_ADOPT_REFUSED, 1);
-	seen_lifetime(b->in_start, 0);
+	reuse_note_lifetime(b->in_start, 0);
 	return NULL;
 }
 
@@ -360,7 +360,7 @@ static bool has_earned(const struct range *b, enum region_intent intent)
 {
 	if (intent == REGION_LOOKUP || b->end - b->start < base_opt.region_adopt_min_bytes)
 		return false;
-	return intent == REGION_FORCE || seen_again(b->in_start, b->in_end - b->in_start, true);
+	return intent == REGION_FORCE || reuse_count(b->in_start, b->in_end - b->in_start, true);
 }
 
 /* False: it is not mapped. */
@@ -424,7 +424,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	out->id = r.id;
 }
 
-bool region_is_used_again(const void *buf, uint64_t bytes)
+bool region_is_reused(const void *buf, uint64_t bytes)
 {
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
@@ -433,10 +433,10 @@ bool region_is_used_again(const void *buf, uint64_t bytes)
 	if (!may || b.in_start >= b.in_end || bytes < base_opt.region_adopt_min_bytes)
 		return false;
 	return peek_covers(b.in_start, b.in_end) ||
-	       seen_again(b.in_start, b.in_end - b.in_start, false);
+	       reuse_count(b.in_start, b.in_end - b.in_start, false);
 }
 
-void region_is_new(uintptr_t block) { seen_forget(base_round_up(block, OS_PAGE)); }
+void region_forget_uses(uintptr_t block) { reuse_forget(base_round_up(block, OS_PAGE)); }
 
 bool region_overlaps(uintptr_t start, uintptr_t end)
 {
@@ -468,7 +468,7 @@ void region_get_stats(struct region_stats *out)
 
 	region_lock();
 	for (uint32_t i = 0; i < region_table.n; i++) {
-		if (region_table.at[i].state == REGION_ZOMBIE) {
+		if (region_table.at[i].state == REGION_RETURNED) {
 			s.zombies++;
 			continue;
 		}

@@ -15,7 +15,7 @@ static bool is_used_again(const struct coll_side *side)
 {
 	if (!side->count || !side->buf.bytes)
 		return true;
-	return !side->buf.pack && region_is_used_again(side->buf.addr, side->buf.bytes);
+	return !side->buf.pack && region_is_reused(side->buf.addr, side->buf.bytes);
 }
 
 bool reuse_is_seen(const struct coll_call *call)

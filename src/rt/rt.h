@@ -17,22 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Collective helpers over the communicator, used while a node group is created. Each returns 0 or
- * -errno (an MPI error becomes -EIO). */
-struct node_oob {
-	void *ctx;
-	int rank, size;
-	/* every rank contributes `bytes`; out has size * bytes, by rank */
-	int (*allgather)(void *ctx, const void *in, size_t bytes, void *out);
-	/* smallest of all ranks' values */
-	int (*allreduce_min)(void *ctx, int64_t in, int64_t *out);
-	/* Let the host MPI progress; called again and again by ranks that wait. NULL: nothing to
-	 * do. ctx must live as long as the communicator. */
-	void (*progress)(void *ctx);
-	/* MPI_THREAD_MULTIPLE is provided: any thread may call progress(). Otherwise only a thread
-	 * that is in one of the program's MPI calls may. */
-	bool thread_multiple;
-};
+#include "node/node.h"
 
 struct rt_comm;
 

@@ -73,7 +73,7 @@ UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
 {
 	need_dispatch();
-	check("auto", "SLUICE_TEST=fault=guard_uffd:all,guard_steal:all", "mprotect",
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all,guard_mremap:all", "mprotect",
 	      "steal: page tables");
 }
 
@@ -86,7 +86,7 @@ UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
 UNIT_TEST(a_kind_that_is_asked_for_is_not_replaced)
 {
 	check("uffd", "SLUICE_TEST=fault=guard_uffd:all", "none", "uffd: ");
-	check("steal", "SLUICE_TEST=fault=guard_steal:all", "none", "steal: ");
+	check("steal", "SLUICE_TEST=fault=guard_mremap:all", "none", "steal: ");
 	check("none", NULL, "none", "SLUICE_GUARD_KIND");
 }
 
@@ -142,8 +142,8 @@ UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 		{ "mprotect", "SLUICE_TEST=fault=guard_arm:1" },
 		{ "uffd", "SLUICE_TEST=fault=guard_arm:1" },
 		{ "uffd", "SLUICE_TEST=fault=guard_uffd:3" },
-		{ "uffd", "SLUICE_TEST=fault=guard_steal:2" },
-		{ "steal", "SLUICE_TEST=fault=guard_steal:2" },
+		{ "uffd", "SLUICE_TEST=fault=guard_mremap:2" },
+		{ "steal", "SLUICE_TEST=fault=guard_mremap:2" },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)

@@ -51,7 +51,7 @@ REGION_TEST(discarding_twice_or_after_a_fork_reads_zero)
 
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK_EQ(madvise(p, 2 * MIB, MADV_DONTNEED), 0);
 	CHECK_ZERO(p, 2 * MIB);
 	memset(p, 1, 2 * MIB);

@@ -111,7 +111,7 @@ REGION_TEST(a_buffer_that_is_a_part_of_a_block_leaves_the_rest_alone)
 /* What the allocator keeps in the first page, through everything that may happen to a region. */
 REGION_TEST(the_allocators_word_about_a_block_survives)
 {
-	void (*const ends[])(uintptr_t, uintptr_t) = { region_keep, region_exclusive,
+	void (*const ends[])(uintptr_t, uintptr_t) = { region_return, region_return_exclusive,
 						       region_discard, NULL };
 	size_t bytes = MIB + 123;
 
@@ -191,7 +191,7 @@ REGION_TEST(zeroed_and_resized_blocks_are_whole_too)
 	check_part_at(__FILE__, __LINE__, p, 0, 300000, 1);
 	d = ADOPT(p, 2 * MIB + 5);
 	CHECK(is_whole(&d));
-	region_exclusive((uintptr_t)p, (uintptr_t)p + PAGE);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + PAGE);
 	CHECK_EQ(active(), 0);
 	p = resize(p, 5 * MIB + 7); /* by the C library */
 	check_part_at(__FILE__, __LINE__, p, 0, 300000, 1);
@@ -293,7 +293,7 @@ REGION_TEST(what_only_looks_like_a_block_is_not_taken_for_one)
 	for (unsigned i = 0; i < 4; i++) {
 		static const size_t sizes[] = { SIZE_MAX - 4095, (size_t)1 << 60, 64 * MIB, 4096 };
 
-		region_exclusive((uintptr_t)pool, (uintptr_t)pool + all);
+		region_return_exclusive((uintptr_t)pool, (uintptr_t)pool + all);
 		((size_t *)pool)[1] = sizes[i] | 2;
 		d = ADOPT(pool + 16, bytes);
 		CHECK_EQ(d.head, PAGE - 16);

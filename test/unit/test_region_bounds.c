@@ -105,15 +105,15 @@ REGION_TEST(uses_are_counted_for_calls_that_are_passed_on_too)
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=3", NULL);
 	for (int i = 0; i < 3; i++)
-		CHECK(!region_is_used_again(p, MIB));
-	CHECK(region_is_used_again(p, MIB));
+		CHECK(!region_is_reused(p, MIB));
+	CHECK(region_is_reused(p, MIB));
 	CHECK(!is_adopted(p, MIB)); /* nobody has to have it mapped yet */
-	CHECK(!region_is_used_again(other, MIB));
+	CHECK(!region_is_reused(other, MIB));
 	CHECK(use(p, MIB));
 	for (int i = 0; i < 3; i++)
-		CHECK(region_is_used_again(p, MIB));
-	CHECK(region_is_used_again(p + PAGE, MIB - PAGE));
-	CHECK(!region_is_used_again(p, MIB + PAGE)); /* more than is adopted */
+		CHECK(region_is_reused(p, MIB));
+	CHECK(region_is_reused(p + PAGE, MIB - PAGE));
+	CHECK(!region_is_reused(p, MIB + PAGE)); /* more than is adopted */
 }
 
 REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
@@ -121,10 +121,10 @@ REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
 	char *p = pages_get(MIB);
 
 	region_begin("SLUICE_REGION_ADOPT_AFTER=0", "SLUICE_TEST=region_adopt_min=64K", NULL);
-	CHECK(!region_is_used_again(p, 15 * PAGE)); /* too short */
-	CHECK(region_is_used_again(p, 16 * PAGE));
+	CHECK(!region_is_reused(p, 15 * PAGE)); /* too short */
+	CHECK(region_is_reused(p, 16 * PAGE));
 	base_opt.region_kind = BASE_REGION_CMA;
-	CHECK(!region_is_used_again(p, 16 * PAGE));
+	CHECK(!region_is_reused(p, 16 * PAGE));
 }
 
 /* In a loop of malloc and free the address is the same each time, and nothing is won by adopting
@@ -141,7 +141,7 @@ REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 		p = block_get(MIB);
 		same += p == before;
 		CHECK(!use(p, MIB));
-		CHECK(!region_is_used_again(p, MIB));
+		CHECK(!region_is_reused(p, MIB));
 		free(p);
 	}
 	CHECK(same > 40);
@@ -293,10 +293,10 @@ REGION_TEST(memory_given_back_is_there_once)
 	p = pages_get(8 * MIB);
 	memset(p, 1, 8 * MIB);
 	ADOPT(p, 8 * MIB);
-	region_keep((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	CHECK_EQ(arena_file_bytes(), 0);
 	ADOPT(p, 8 * MIB);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	CHECK_EQ(arena_file_bytes(), 0);
 }
 
@@ -411,7 +411,7 @@ REGION_TEST(memory_that_can_be_huge_pages_is)
 	CHECK_EQ(smaps_value(q + 16 * KIB, "ShmemPmdMapped"), 4 << 10);
 	CHECK_FILLED(q, 8 * MIB, 2);
 	/* and when it becomes the program's alone again */
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	CHECK_EQ(smaps_value(p, "AnonHugePages"), 8 << 10);
 	CHECK_FILLED(p, 8 * MIB, 1);
 }
@@ -455,7 +455,7 @@ REGION_TEST(core_dumps_hold_adopted_memory_and_no_windows)
 	region_begin(NULL, NULL);
 	ADOPT(p, MIB);
 	CHECK(!has_flag(p, " dd"));
-	region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + MIB);
 	CHECK(!has_flag(p, " dd"));
 	CHECK(has_flag(region_arena_base(), " dd"));
 	CHECK(has_flag(region_arena_base(), " dc")); /* nor do children inherit it */

@@ -51,7 +51,7 @@ REGION_TEST(an_adoption_that_fails_leaves_memory_as_it_was)
 		fault("");
 		ADOPT(p, 3 * MIB);
 		CHECK_FILLED(p, 3 * MIB, i);
-		region_exclusive((uintptr_t)p, (uintptr_t)p + 3 * MIB);
+		region_return_exclusive((uintptr_t)p, (uintptr_t)p + 3 * MIB);
 	}
 }
 
@@ -74,9 +74,9 @@ REGION_TEST(an_end_that_fails_loses_nothing)
 			ADOPT(p, 3 * MIB);
 			fault(points[i]);
 			if (how == 0)
-				region_keep(start, end);
+				region_return(start, end);
 			else if (how == 1)
-				region_exclusive(start, end);
+				region_return_exclusive(start, end);
 			else if (how == 2)
 				region_drop(start, start + MIB); /* part of it lives on */
 			else
@@ -255,11 +255,11 @@ REGION_TEST(an_address_space_that_is_full_does_not_hurt)
 	fill(p, 4 * MIB, 1);
 	ADOPT(p, 4 * MIB);
 	CHECK_EQ(setrlimit(RLIMIT_AS, &r), 0); /* less than is mapped already */
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK_FILLED(p, 4 * MIB, 1);
 	adopts(p, 4 * MIB);
 	CHECK_FILLED(p, 4 * MIB, 1);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK_FILLED(p, 4 * MIB, 1);
 	adopts(p, 4 * MIB);
 	free(p);
@@ -285,7 +285,7 @@ REGION_TEST(regions_end_right_where_no_descriptor_is_left)
 	ADOPT(p, MIB);
 	ADOPT(q, MIB);
 	limit(RLIMIT_NOFILE, 3);
-	region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+	region_return((uintptr_t)q, (uintptr_t)q + MIB);
 	CHECK_FILLED(q, MIB, 2);
 	CHECK_FILLED(p, MIB, 1);
 	free(p);
@@ -314,10 +314,10 @@ REGION_TEST(a_program_may_close_all_descriptors)
 	file = mmap(NULL, 64 * MIB, RW, MAP_SHARED, fd, 0);
 	memset(file, 0x42, 64 * MIB);
 	CHECK(is_adopted(p, MIB)); /* nothing wrong with what is there */
-	region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + MIB);
 	CHECK_FILLED(p, MIB, 1);
 	CHECK(!is_shared(p));
-	region_exclusive((uintptr_t)q, (uintptr_t)q + MIB);
+	region_return_exclusive((uintptr_t)q, (uintptr_t)q + MIB);
 	CHECK_FILLED(q, MIB, 2);
 	CHECK_FILLED(r, MIB, 3);
 	free(r);

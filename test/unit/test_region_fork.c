@@ -384,7 +384,7 @@ REGION_TEST(no_write_is_lost_when_memory_is_kept)
 		ADOPT(base, WRITTEN);
 		writers_start(w, base);
 		writers_wait(w, 2);
-		region_keep((uintptr_t)base, (uintptr_t)base + WRITTEN);
+		region_return((uintptr_t)base, (uintptr_t)base + WRITTEN);
 		writers_wait(w, 2);
 		writers_stop(w);
 	}

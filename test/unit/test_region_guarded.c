@@ -350,7 +350,7 @@ static void lower_replace_in_vain(char *p)
 
 static void lower_keep_out(char *p)
 {
-	region_keep_out((uintptr_t)p, (uintptr_t)p + PAGE);
+	region_exclude((uintptr_t)p, (uintptr_t)p + PAGE);
 	check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, 1);
 }
 
@@ -453,8 +453,8 @@ REGION_TEST(windows_of_ours_are_left_alone)
 
 	region_begin(NULL, NULL);
 	window = mmap(NULL, 4 * MIB, RW, MAP_SHARED | MAP_NORESERVE, region_arena_fd(), 0);
-	CHECK_EQ(region_window_add((uintptr_t)window, (uintptr_t)window + 4 * MIB), 0);
-	CHECK(!os_vma_query(window, &v) && region_is_window(&v));
+	CHECK_EQ(region_add_mapping((uintptr_t)window, (uintptr_t)window + 4 * MIB), 0);
+	CHECK(!os_vma_query(window, &v) && region_is_arena_mapping(&v));
 	fill(p, MIB, 1);
 	ADOPT(p, MIB);
 	/* one that is lost, so that the parent looks for it too */

@@ -255,7 +255,7 @@ REGION_TEST(a_block_with_private_leftovers_can_be_resized)
 	region_begin(NULL, NULL);
 	fill(p, 8 * MIB, 1);
 	ADOPT(p + MIB, 2 * MIB);
-	region_keep((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	p = resize(
 		p,
 		64 * MIB); /* the C library would mremap the block, which is several mappings now */

@@ -38,7 +38,7 @@ REGION_TEST(a_pin_is_given_back_on_top_of_the_lock)
 	CHECK(is_shared(p));
 	real_mmap = region_os.mmap;
 	region_os.mmap = releasing_mmap;
-	region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+	region_return((uintptr_t)q, (uintptr_t)q + MIB);
 	CHECK_EQ(to_release.id, 0);
 	CHECK(!is_shared(p));
 	CHECK_FILLED(p, MIB, 1);
@@ -102,7 +102,7 @@ REGION_TEST(signal_handlers_may_end_regions_whatever_they_interrupt)
 			atomic_store(&interrupts.p[i], p);
 			atomic_store(&interrupts.ready, i + 1);
 			adopts(q, MIB);
-			region_keep((uintptr_t)q, (uintptr_t)q + MIB);
+			region_return((uintptr_t)q, (uintptr_t)q + MIB);
 		}
 		while (atomic_load(&interrupts.next) < PREPARED)
 			adopts(q, MIB);
@@ -171,13 +171,13 @@ REGION_TEST(what_is_in_use_stays_shared_however_it_ends)
 		adopts(shared_use.p, MIB);
 		if (rounds % 2)
 			usleep(200);
-		region_keep((uintptr_t)shared_use.p + MIB / 2, (uintptr_t)shared_use.p + MIB);
+		region_return((uintptr_t)shared_use.p + MIB / 2, (uintptr_t)shared_use.p + MIB);
 	}
 	atomic_store(&shared_use.stop, true);
 	for (int i = 0; i < USERS; i++)
 		pthread_join(t[i], NULL);
 	CHECK(rounds > 0 && shared_use.mapped > 0);
-	region_keep((uintptr_t)shared_use.p, (uintptr_t)shared_use.p + MIB);
+	region_return((uintptr_t)shared_use.p, (uintptr_t)shared_use.p + MIB);
 	CHECK(!is_shared(shared_use.p));
 }
 

@@ -132,8 +132,8 @@ REGION_TEST(a_mapping_in_the_place_of_a_part_is_the_programs_alone)
 	CHECK_EQ(madvise(p, 4 * MIB, MADV_DONTNEED), 0);
 	CHECK_EQ(p[3 * MIB], 7);
 	CHECK_ZERO(p, 2 * MIB);
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	p[2 * MIB] = 8;
 	CHECK_EQ(*(char *)mmap(NULL, PAGE, RW, MAP_SHARED, fd, 0), 8);
 	close(fd);
@@ -177,7 +177,7 @@ REGION_TEST(mremap_of_private_leftovers_moves_all_of_it)
 
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	q = mremap(p, 4 * MIB, 64 * MIB, MREMAP_MAYMOVE);
 	CHECK(q != MAP_FAILED);
 	check_middle(q, 0, 4 * MIB);
@@ -306,7 +306,7 @@ static void behind_our_back(void (*change)(char *p))
 	for (size_t i = MIB; i < 3 * MIB; i++)
 		CHECK(p[i] == 6);
 	/* every piece that was shared is private by the time it is given away */
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	for (char *a = p; a < p + 4 * MIB; a += PAGE)
 		CHECK(!is_shared(a));
 }
@@ -352,15 +352,15 @@ REGION_TEST(protection_set_unseen_stays)
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
 	syscall(SYS_mprotect, p + 2 * MIB, MIB, PROT_READ);
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	check_read_only(p + 2 * MIB);
 	check_middle(p, 0, 4 * MIB);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	check_read_only(p + 2 * MIB);
 	check_middle(p, 0, 4 * MIB);
 	p = middle_adopted(NULL);
 	syscall(SYS_mprotect, p + 2 * MIB, MIB, PROT_READ);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	check_read_only(p + 2 * MIB);
 	check_middle(p, 0, 4 * MIB);
 }
@@ -368,7 +368,7 @@ REGION_TEST(protection_set_unseen_stays)
 /* The program's own shared file lies there now; whatever ends a region leaves it alone. */
 REGION_TEST(a_file_mapped_unseen_is_left_alone)
 {
-	void (*const ends[])(uintptr_t, uintptr_t) = { region_drop, region_keep, region_exclusive,
+	void (*const ends[])(uintptr_t, uintptr_t) = { region_drop, region_return, region_return_exclusive,
 						       region_discard };
 	int fd = memfd_create("mine", MFD_CLOEXEC);
 	long got;
@@ -414,12 +414,12 @@ REGION_TEST(a_remembered_rest_can_be_made_anonymous)
 	region_begin(NULL, NULL);
 	p = middle_adopted(NULL);
 	CHECK_EQ(munmap(p, 2 * MIB), 0);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK(is_anonymous(p + 2 * MIB) && is_anonymous(p + 3 * MIB - PAGE));
 	check_middle(p, 2 * MIB, 4 * MIB);
 	p = middle_adopted(NULL);
 	CHECK_EQ(munmap(p + 2 * MIB, 2 * MIB), 0);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK(is_anonymous(p + MIB) && is_anonymous(p + 2 * MIB - PAGE));
 	check_middle(p, 0, 2 * MIB);
 }
@@ -437,11 +437,11 @@ REGION_TEST(a_region_unmapped_unseen_can_be_dropped)
 	CHECK(!is_mapped(p + 2 * MIB)); /* nothing is mapped where the program has nothing */
 	p = middle_adopted(NULL);
 	syscall(SYS_munmap, p, 4 * MIB);
-	region_keep((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK(!is_mapped(p + 2 * MIB));
 	p = middle_adopted(NULL);
 	syscall(SYS_munmap, p, 4 * MIB);
-	region_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
+	region_return_exclusive((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	CHECK(!is_mapped(p + 2 * MIB));
 }
 

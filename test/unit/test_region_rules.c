@@ -20,8 +20,8 @@ REGION_TEST(static_data_is_adopted)
 	ADOPT(in_data, sizeof in_data);
 	CHECK_FILLED(in_bss, sizeof in_bss, 1);
 	CHECK_FILLED(in_data, sizeof in_data, 2);
-	region_keep((uintptr_t)in_bss, (uintptr_t)in_bss + sizeof in_bss);
-	region_exclusive((uintptr_t)in_data, (uintptr_t)in_data + sizeof in_data);
+	region_return((uintptr_t)in_bss, (uintptr_t)in_bss + sizeof in_bss);
+	region_return_exclusive((uintptr_t)in_data, (uintptr_t)in_data + sizeof in_data);
 	CHECK_FILLED(in_bss, sizeof in_bss, 1);
 	CHECK_FILLED(in_data, sizeof in_data, 2);
 }
@@ -151,7 +151,7 @@ REGION_TEST(memory_exposed_to_others_is_refused)
 	region_begin(NULL, NULL);
 	fill(p, MIB, 1);
 	ADOPT(p, MIB);
-	region_keep_out((uintptr_t)p + 64 * KIB, (uintptr_t)p + 128 * KIB);
+	region_exclude((uintptr_t)p + 64 * KIB, (uintptr_t)p + 128 * KIB);
 	CHECK_FILLED(p, MIB, 1);
 	CHECK_REFUSED(p, MIB, "exposed to RMA");
 	ADOPT(p + 128 * KIB, 512 * KIB);
@@ -165,7 +165,7 @@ REGION_TEST(memory_in_use_becomes_private_when_it_is_released)
 	region_begin(NULL, NULL);
 	region_describe(p, MIB, REGION_FORCE, &d);
 	region_describe(p, MIB, REGION_FORCE, &e);
-	region_keep_out((uintptr_t)p, (uintptr_t)p + MIB);
+	region_exclude((uintptr_t)p, (uintptr_t)p + MIB);
 	fill(peer_view(&d), MIB, 1); /* a transfer that goes on */
 	CHECK_FILLED(p, MIB, 1);
 	region_release(&d);
@@ -218,7 +218,7 @@ REGION_TEST(neighbours_in_memory_and_in_the_arena_are_apart)
 	check_part_at(__FILE__, __LINE__, p, 4 * MIB, 8 * MIB, 1);
 	CHECK(is_adopted(p, 2 * MIB) && is_adopted(p + 4 * MIB, 2 * MIB));
 	CHECK(!is_adopted(p + 4 * MIB, 4 * MIB)); /* two regions are not one */
-	region_keep((uintptr_t)p, (uintptr_t)p + 8 * MIB);
+	region_return((uintptr_t)p, (uintptr_t)p + 8 * MIB);
 	check_part_at(__FILE__, __LINE__, p, 4 * MIB, 8 * MIB, 1);
 }
 
@@ -310,7 +310,7 @@ REGION_TEST(overlapping_buffers_at_random_keep_their_contents)
 		struct region_desc d;
 
 		if (i % 5 == 4) {
-			region_keep((uintptr_t)p + from, (uintptr_t)p + from + bytes);
+			region_return((uintptr_t)p + from, (uintptr_t)p + from + bytes);
 			continue;
 		}
 		region_describe(p + from, bytes, REGION_FORCE, &d);

@@ -188,7 +188,7 @@ REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
 		}
 		CHECK_EQ(waitpid(pid, &status, 0), pid);
 		CHECK_EQ(status, 0);
-		region_keep(0, UINTPTR_MAX);
+		region_return(0, UINTPTR_MAX);
 		malloc_trim(0);
 		usleep(2000);
 		forks++;
@@ -317,7 +317,7 @@ REGION_TEST(tools_that_watch_mmap_may_use_the_heap)
 		ADOPT(low, MIB);
 		ADOPT(p, MIB);
 		ADOPT(high, MIB);
-		region_keep((uintptr_t)p, (uintptr_t)p + MIB);
+		region_return((uintptr_t)p, (uintptr_t)p + MIB);
 		CHECK_FILLED(p, MIB, i);
 		madvise(low, 64 * KIB, MADV_DONTNEED);
 	}

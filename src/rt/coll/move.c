@@ -11,8 +11,7 @@
 
 /* ---- a side ------------------------------------------------------------------------------ */
 
-/* What was left and names this memory is completed first. */
-static void clear_way(const struct coll_side *side)
+void side_complete_pending(const struct coll_side *side)
 {
 	if (side->count && !side->buf.pack)
 		rt_complete_range(side->buf.addr, side->buf.bytes);
@@ -145,7 +144,7 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 
 /* ---- its end ----------------------------------------------------------------------------- */
 
-static uint64_t side_bytes(const struct coll_side *s)
+uint64_t side_bytes(const struct coll_side *s)
 {
 	uint64_t sum = 0;
 
@@ -180,7 +179,7 @@ void ending_begin(struct ending *end, const struct rt_comm *c, const struct coll
 	const struct coll_side *larger = received >= sent ? &call->recv : &call->send;
 
 	*end = (struct ending){
-		.leave = {
+		.detach = {
 			.name = call->name,
 			.site = call->site,
 			.is_root = node_rank(c->group) == call->root,
@@ -197,9 +196,9 @@ int ending_run(struct rt_comm *c, struct exec_run *r, struct ending *end, struct
 {
 	if (!end->may_detach)
 		return exec_wait(r);
-	end->leave.descs[0] = send;
-	end->leave.descs[1] = recv;
-	return detach_or_wait(c, r, &end->leave, &end->left);
+	end->detach.descs[0] = send;
+	end->detach.descs[1] = recv;
+	return detach_or_wait(c, r, &end->detach, &end->left);
 }
 
 /* ---- a run ------------------------------------------------------------------------------- */
@@ -218,26 +217,38 @@ int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run *
 	return ret;
 }
 
-static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
-	       struct side *recv, struct ending *end)
+int schedule_compile(const struct coll_shape *shape, struct goal_op *ops, struct goal_edge *edges,
+		     uint32_t cap, struct goal_block *block, size_t block_bytes)
+{
+	struct goal_build b;
+
+	goal_build_init(&b, ops, cap, edges, cap);
+	coll_build(&b, shape);
+	return goal_compile(&b, block, block_bytes);
+}
+
+int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
+		 const struct side *recv, const char *name, struct exec_run **out)
 {
 	struct exec_call call = {
 		.schedule = c->block,
 		.user = { send->addr, recv->addr },
 		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = recv->desc },
 		.prefer_vm = c->prefer_vm,
-		.name = end->leave.name,
+		.name = name,
 	};
-	uint32_t cap = coll_ops_max(node_size(c->group));
-	struct goal_build b;
-	struct exec_run *r;
-	int ret;
+	int ret = schedule_compile(shape, c->ops, c->edges, coll_ops_max(node_size(c->group)),
+				   c->block, c->block_cap);
 
-	goal_build_init(&b, c->ops, cap, c->edges, cap);
-	coll_build(&b, shape);
-	ret = goal_compile(&b, c->block, c->block_cap);
-	if (!ret)
-		ret = run_begin(c, &call, &r);
+	return ret ? ret : run_begin(c, &call, out);
+}
+
+static int run(struct rt_comm *c, const struct coll_shape *shape, struct side *send,
+	       struct side *recv, struct ending *end)
+{
+	struct exec_run *r;
+	int ret = run_schedule(c, shape, send, recv, end->detach.name, &r);
+
 	return ret ? ret : ending_run(c, r, end, &send->desc, &recv->desc);
 }
 
@@ -393,8 +404,8 @@ int rt_collective(struct rt_comm *c, const struct coll_call *call)
 
 	host_call_begin();
 	rt_reap();
-	clear_way(&call->send);
-	clear_way(&call->recv);
+	side_complete_pending(&call->send);
+	side_complete_pending(&call->recv);
 	requests_enter_blocking(c);
 	ret = coll_is_reduce(call->kind) ? reduce_collective(c, call) : move_collective(c, call);
 	requests_leave_blocking(c);

@@ -41,27 +41,11 @@ int rt_pieces_begin(struct rt_comm *c, const struct coll_call *call, uint64_t lo
 	return ret;
 }
 
-/* The schedule of one piece. */
 static int run_shape(struct rt_pieces *p, const struct coll_shape *shape)
 {
-	struct rt_comm *c = p->comm;
-	uint32_t cap = coll_ops_max(node_size(c->group));
-	struct exec_call e = {
-		.schedule = c->block,
-		.user = { p->sides.send.addr, p->sides.recv.addr },
-		.desc = { [COLL_SEND] = p->sides.send.desc, [COLL_RECV] = p->sides.recv.desc },
-		.prefer_vm = c->prefer_vm,
-		.name = p->call->name,
-	};
-	struct goal_build b;
 	struct exec_run *r;
-	int ret;
+	int ret = run_schedule(p->comm, shape, &p->sides.send, &p->sides.recv, p->call->name, &r);
 
-	goal_build_init(&b, c->ops, cap, c->edges, cap);
-	coll_build(&b, shape);
-	ret = goal_compile(&b, c->block, c->block_cap);
-	if (!ret)
-		ret = run_begin(c, &e, &r);
 	return ret ? ret : exec_wait(r);
 }
 

@@ -149,8 +149,8 @@ int reduce_collective(struct rt_comm *c, const struct coll_call *call)
 	if (!ret && c->domains.count > 1)
 		ret = begin_parts(c, call, &s.parts, piece, &has_levels);
 	ending_begin(&end, c, call, &s, piece >= bytes && !has_levels);
-	end.leave.movers = movers_of(call);
-	end.leave.copy_bytes = end.leave.partner_copy_bytes = cost_bytes(call, bytes);
+	end.detach.movers = movers_of(call);
+	end.detach.copy_bytes = end.detach.partner_copy_bytes = cost_bytes(call, bytes);
 	if (coll_pattern(call->kind) == COLL_REDUCE_SCATTER)
 		set_starts(c, call, bytes / call->reduce.element_bytes);
 	reuse_note(c, !s.send.is_unmapped && !s.recv.is_unmapped);

@@ -40,12 +40,17 @@ int side_unpack(const struct side *s, uint64_t at, const struct coll_part *parts
 int side_pack_range(const struct side *s, uint64_t at, uint64_t n);
 int side_unpack_range(const struct side *s, uint64_t at, uint64_t n);
 
+/* Completes pending operations on the memory of a side, before a call uses it. */
+void side_complete_pending(const struct coll_side *side);
+/* Returns: the sum of the bytes of all parts. */
+uint64_t side_bytes(const struct coll_side *side);
+
 /* Of a collective. parts: of reductions in two levels, memory for what is a domain's. */
 struct sides { struct side send, recv, parts; };
 
 /* How a call may end: `left` and then *out_detached, when nothing has to be done after it. */
 struct ending {
-	struct leave leave;
+	struct detach detach;
 	bool may_detach, left;
 };
 /* in_one_run: it is not cut. Only then, and only when peers can do without this rank's memory being
@@ -64,6 +69,14 @@ void reduce_describe(const struct coll_call *call, uint64_t bytes, struct exec_r
 /* Does what a rank sends to itself fit where it goes? Peers' parts are looked at by both ends. */
 bool call_own_part_fits(const struct coll_call *call, int rank);
 
+/* Builds the schedule of `shape` in work space for `cap` operations and as many edges, and compiles it.
+ * Returns: 0 or -errno. */
+int schedule_compile(const struct coll_shape *shape, struct goal_op *ops, struct goal_edge *edges,
+		     uint32_t cap, struct goal_block *block, size_t block_bytes);
+/* Compiles the schedule of `shape` in the work space of the communicator, and publishes
+ * it. Returns: 0 with *out, or -errno. */
+int run_schedule(struct rt_comm *c, const struct coll_shape *shape, const struct side *send,
+		 const struct side *recv, const char *name, struct exec_run **out);
 /* exec_begin(), when so many are in flight that the oldest has to end first, too. */
 int run_begin(struct rt_comm *c, const struct exec_call *call, struct exec_run **out);
 

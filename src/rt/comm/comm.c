@@ -96,8 +96,6 @@ static int create_mailbox(struct rt_comm *c, int ranks, uint32_t lanes)
 
 static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **out)
 {
-	struct node_oob node = { oob->ctx, oob->rank, oob->size, oob->allgather,
-				 oob->allreduce_min };
 	struct node_group *g = NULL;
 	uint64_t begin_ns = trace_activity_begin();
 	struct policy_options options;
@@ -108,7 +106,7 @@ static int create(const struct node_oob *oob, uint32_t lanes, struct rt_comm **o
 	*out = NULL;
 	if (oob->size < 2)
 		return 0;
-	ret = node_group_create(&node, area_bytes(oob->size, lanes), &g);
+	ret = node_group_create(oob, area_bytes(oob->size, lanes), &g);
 	if (ret || !g)
 		return ret;
 	c = comm_alloc(oob->size);

@@ -200,6 +200,6 @@ void rt_stop(void)
 void rt_memory_keep_out(const void *addr, uint64_t bytes)
 {
 	if (bytes)
-		region_keep_out(base_round_down((uintptr_t)addr, OS_PAGE),
+		region_exclude(base_round_down((uintptr_t)addr, OS_PAGE),
 				base_round_up((uintptr_t)addr + bytes, OS_PAGE));
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Leaving a collective while its data is still moving: whether, with which memory guarded, and who
- * moves the rest. Before a call is left, everything is in place that cannot be guarded.
+ * Detaching: a collective returns while its data still moves.
+ *
+ *   detach_or_wait:  collect the situation -> policy_detach() -> settle -> detach, or wait
+ *   detach:          bytes that no guard can cover are in place -> guard armed -> movers told
  */
 #include <errno.h>
 #include <string.h>
@@ -12,13 +14,12 @@
 
 /* ---- what to guard ----------------------------------------------------------------------- */
 
-/* What a run still reads or writes: the hull of its ranges of one kind, all in one buffer, of which
- * every byte belongs to the collective. */
+/* The memory that a run still reads, or still writes: the hull of its ranges, all in one buffer, of
+ * which every byte belongs to the collective. */
 struct hull {
-	uintptr_t lo, hi;             /* every byte */
-	uintptr_t need_lo,
-		need_hi; /* those of them that must be guarded, or in place: a sender's bytes
-			  * outside its mapped pages have been published with its slot */
+	uintptr_t lo, hi;             /* all bytes */
+	uintptr_t need_lo, need_hi;   /* bytes that must be guarded or in place: a sender's bytes
+					 outside its mapped pages were published with its slot */
 	uintptr_t guard_lo, guard_hi; /* whole pages that may be closed */
 };
 struct hulls { struct hull of[PENDING_RANGES]; }; /* [0] read, [1] written */
@@ -45,8 +46,7 @@ static void add_range(void *arg, const struct region_desc *d, uint64_t off, uint
 	h->guard_hi = base_min_u64(h->guard_hi, base_round_up(hi, OS_PAGE));
 }
 
-/* One buffer of which a part is sent and others come: where the two meet in a page, it is not to be
- * read either. */
+/* A page that holds both sent and received bytes of one buffer is closed to reads, too. */
 static void merge_shared_pages(struct hulls *hulls)
 {
 	struct hull *r = &hulls->of[0], *w = &hulls->of[1];
@@ -64,7 +64,7 @@ static void merge_shared_pages(struct hulls *hulls)
 	*r = (struct hull){ 0 };
 }
 
-/* Bytes that no guard covers must be in place. */
+/* Are the bytes in place that no guard covers? */
 static bool is_rest_in_place(struct exec_run *r, const struct hull *h)
 {
 	return (h->need_lo >= h->guard_lo || exec_is_there(r, h->need_lo, h->guard_lo)) &&
@@ -72,8 +72,9 @@ static bool is_rest_in_place(struct exec_run *r, const struct hull *h)
 }
 
 /*
- * A touch by another thread may come while the second is armed: all is written before the first.
- * -errno when none could be closed; *out_all: all could.
+ * Arms the guard over both hulls. Another thread may touch the first range while the second is armed,
+ * so that *p is complete before. Returns: 0, or -errno when no range could be closed; *out_all: every
+ * range is closed.
  */
 static int arm_all(struct pending *p, const struct hulls *hulls, bool *out_all)
 {
@@ -103,9 +104,9 @@ static int arm_all(struct pending *p, const struct hulls *hulls, bool *out_all)
 	return armed || *out_all ? 0 : ret;
 }
 
-/* ---- leaving ----------------------------------------------------------------------------- */
+/* ---- detaching --------------------------------------------------------------------------- */
 
-/* Of this thread; a system call once. In a forked child nothing is left. */
+/* Cached: a system call once per thread. A forked child has no pending operation. */
 static int own_tid(void)
 {
 	static __thread int tid;
@@ -115,14 +116,14 @@ static int own_tid(void)
 	return tid;
 }
 
-/* They are released when the operation is retired. */
-static void move_descs(struct pending *p, const struct leave *l)
+/* Hands the descriptors to the operation, which releases them when it is retired. */
+static void move_descs(struct pending *p, const struct detach *d)
 {
 	for (int i = 0; i < 2; i++) {
-		if (!l->descs[i])
+		if (!d->descs[i])
 			continue;
-		p->descs[i] = *l->descs[i];
-		*l->descs[i] = (struct region_desc){ 0 };
+		p->descs[i] = *d->descs[i];
+		*d->descs[i] = (struct region_desc){ 0 };
 	}
 }
 
@@ -136,10 +137,38 @@ static bool needs_all_partners(const struct rt_comm *c)
 	return c->thread_multiple || !base_opt.rt_fault_progress;
 }
 
-/* 1: left, 0: not possible or not worth it, the caller waits; -errno. */
-static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
-		 struct policy_site *site,
-		 enum progress_action progress)
+/*
+ * Waits until the bytes are in place that no guard can cover. Returns: 1 they are; 0 the caller has to
+ * wait: a partner is late; -errno.
+ */
+static int settle_rest(struct rt_comm *c, struct exec_run *r, const struct hulls *hulls)
+{
+	for (int i = 0; i < PENDING_RANGES; i++) {
+		if (hulls->of[i].lo >= hulls->of[i].hi)
+			continue;
+		while (!is_rest_in_place(r, &hulls->of[i])) {
+			int ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
+
+			if (ret != EXEC_MAY_LEAVE)
+				return ret < 0 ? ret : 0;
+			if (!exec_is_matched(r) || exec_is_over(r))
+				return 0;
+		}
+	}
+	return 1;
+}
+
+static int refuse(const struct detach *d, int error)
+{
+	trace_early_reason("its memory could not be guarded");
+	base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", d->name,
+		 strerror(-error));
+	return 0;
+}
+
+/* Returns: 1 detached; 0 not possible, the caller waits; -errno. */
+static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+		  struct policy_site *site, enum progress_action progress)
 {
 	struct hulls hulls = { 0 };
 	bool all = false;
@@ -148,19 +177,10 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 
 	exec_each_range(r, add_range, &hulls);
 	merge_shared_pages(&hulls);
-	for (int i = 0; i < PENDING_RANGES; i++) {
-		if (hulls.of[i].lo >= hulls.of[i].hi)
-			continue;
-		while (!is_rest_in_place(r, &hulls.of[i])) {
-			ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
-			if (ret != EXEC_MAY_LEAVE)
-				return ret < 0 ? ret : 0;
-			if (!exec_is_matched(r) || exec_is_over(r))
-				return 0; /* a late partner, and bytes that cannot be guarded */
-		}
-	}
-	/* from arming to leaving no handler of the program may run: it would wait for this thread
-	 */
+	ret = settle_rest(c, r, &hulls);
+	if (ret <= 0)
+		return ret;
+	/* no handler of the program may run from here on: a touch in it would wait for this thread */
 	sud_enter();
 	p = pending_alloc();
 	ret = -ENOSPC;
@@ -171,10 +191,9 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 		p->owner_tid = own_tid();
 		p->trace = trace_call_name();
 		p->detached_ns = os_now_ns();
-		p->copy_ns = exec_is_matched(r) ? copy_ns(l->copy_bytes) : 0;
-		atomic_store_explicit(&p->refs, 1,
-				      memory_order_relaxed); /* until it is all set up */
-		exec_leave(r); /* a thread of the program's may touch what is closed at once */
+		p->copy_ns = exec_is_matched(r) ? copy_ns(d->copy_bytes) : 0;
+		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* of this thread */
+		exec_leave(r); /* before arming: another thread may touch closed memory at once */
 		ret = arm_all(p, &hulls, &all);
 	}
 	if (ret) {
@@ -183,123 +202,134 @@ static int leave(struct rt_comm *c, struct exec_run *r, const struct leave *l,
 			pending_free(p);
 		}
 		sud_exit();
-		trace_early_reason("its memory could not be guarded");
-		base_log(BASE_LOG_DEBUG, "rt", "%s: cannot guard its memory: %s", l->name,
-			 strerror(-ret));
-		return 0;
+		return refuse(d, ret);
 	}
-	move_descs(p, l);
+	move_descs(p, d);
 	pending_link(p);
-	/* nobody retires it before the channel has it: a reference */
+	/* the reference keeps the operation until its channel has the transfers */
 	if (progress == PROGRESS_FEED)
 		offload_feed(r, p);
 	pending_unref(p);
 	sud_exit();
-	if (!all) /* somebody may be waiting for the part that is closed: it ends as one that was
-		     left */
+	if (!all) /* a thread may wait for the closed part: complete it as a pending operation */
 		pending_complete_run(r);
 	base_count(BASE_CTR_EARLY, 1);
 	return 1;
 }
 
-static void explain(const struct leave *l, const struct policy_detach_choice *choice)
+/* ---- whether ----------------------------------------------------------------------------- */
+
+/* All facts that decide how a call ends. */
+struct situation {
+	struct policy_detach_facts facts;
+	struct progress_facts movers;
+	struct policy_site *site;
+	struct policy_detach_choice choice;
+};
+
+static bool is_forced(const struct situation *s) { return s->facts.mode == BASE_EARLY_ON; }
+
+static void situation_collect(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+			      struct situation *s)
+{
+	struct policy_detach_facts *f = &s->facts;
+
+	s->site = policy_site(d->site, d->is_root, d->bytes);
+	f->shares_cpus = node_is_oversubscribed(c->group);
+	f->copy_ns = copy_ns(d->copy_bytes);
+	f->partner_copy_ns = copy_ns(d->partner_copy_bytes);
+	f->waited_ns = exec_waited_for_ns(r);
+	s->movers = (struct progress_facts){ .asker = PROGRESS_DETACHER,
+					     .work_ns = f->copy_ns,
+					     .has_waiters = f->waited_ns };
+	offload_facts(c, d->movers, &s->movers);
+	f->has_process = s->movers.has_process;
+	f->has_mover = progress_has_mover(progress_decide(&s->movers).action);
+	s->movers.is_forced = is_forced(s);
+	f->site_may_try = is_forced(s) || policy_site_may_try(s->site);
+}
+
+static void situation_decide(const struct detach *d, struct situation *s)
 {
 	static const char *const words[] = { "completes before it returns", "returns early",
 					     "returns early if a partner is late" };
 
-	base_log(BASE_LOG_DEBUG, "rt", "%s of %llu bytes%s %s: %s", l->name,
-		 (unsigned long long)l->bytes, l->is_root ? " (root)" : "", words[choice->how],
-		 choice->reason);
+	policy_detach(&s->facts, &s->choice);
+	trace_early_reason(s->choice.reason);
+	if (base_opt.log_level >= BASE_LOG_DEBUG)
+		base_log(BASE_LOG_DEBUG, "rt", "%s of %llu bytes%s %s: %s", d->name,
+			 (unsigned long long)d->bytes, d->is_root ? " (root)" : "",
+			 words[s->choice.how], s->choice.reason);
 }
 
-/* Who would do what takes so long? */
-static void add_movers(struct rt_comm *c, const struct leave *l, struct policy_detach_facts *f,
-			    struct progress_facts *p)
+/* The last fact: system calls cost more from the first time on that the guard gets ready. */
+static bool is_guard_ready(struct situation *s)
 {
-	*p = (struct progress_facts){ .asker = PROGRESS_DETACHER,
-				      .work_ns = f->copy_ns,
-				      .has_waiters = f->waited_ns };
-	offload_facts(c, l->movers, p);
-	f->has_process = p->has_process;
-	f->has_mover = progress_has_mover(progress_decide(p).action);
-	p->is_forced = f->mode == BASE_EARLY_ON;
-}
-
-/* Only when they have come it is known that what some ranks bring is where they get the result. */
-static bool is_for_ranks_only(struct exec_run *r, const struct leave *l)
-{
-	return l->movers == DETACH_TO_WORKER && exec_is_matched(r) && !exec_work_bytes(r) &&
-	       !exec_is_taken_up(r);
-}
-
-/* Asked last: from the first time on system calls are dearer. */
-static bool is_guard_ready(struct policy_detach_facts *f, struct policy_detach_choice *choice)
-{
-	f->guard_is_ready = guard_is_ready();
-	if (!f->guard_is_ready) {
+	s->facts.guard_is_ready = guard_is_ready();
+	if (!s->facts.guard_is_ready) {
 		guard_cancel_ready();
-		policy_detach(f, choice);
-		trace_early_reason(choice->reason);
+		policy_detach(&s->facts, &s->choice);
+		trace_early_reason(s->choice.reason);
 	}
-	return f->guard_is_ready;
+	return s->facts.guard_is_ready;
 }
 
-int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct leave *l, bool *out_detached)
+/* A reduction in place: known once the partners have come. */
+static bool is_for_ranks_only(struct exec_run *r, const struct detach *d, const struct situation *s)
 {
-	struct policy_detach_facts f = { .mode = base_opt.rt_early,
-					.wait_us = base_opt.rt_early_wait_us,
-					.bytes = l->bytes,
-					.min_bytes = base_opt.rt_early_min_bytes,
-					.guard_is_ready = true };
-	struct policy_detach_choice choice;
+	return s->facts.has_process && !is_forced(s) && d->movers == DETACH_TO_WORKER &&
+	       exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_taken_up(r);
+}
+
+/* The run may detach. Returns: as detach(). */
+static int try_detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
+		      struct situation *s)
+{
 	enum progress_action progress;
-	struct progress_facts movers;
-	struct policy_site *site;
+
+	if (is_for_ranks_only(r, d, s)) {
+		trace_early_reason("the worker process cannot do what a rank gets in place");
+		return 0;
+	}
+	if (s->choice.how != DETACH_NOW && !is_guard_ready(s))
+		return 0;
+	/* movers may begin while this rank closes its memory */
+	progress = offload_announce(c, r, &s->movers);
+	return detach(c, r, d, s->site, progress);
+}
+
+int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d, bool *out_detached)
+{
+	struct situation s = { .facts = { .mode = base_opt.rt_early,
+					  .wait_us = base_opt.rt_early_wait_us,
+					  .bytes = d->bytes,
+					  .min_bytes = base_opt.rt_early_min_bytes,
+					  .guard_is_ready = true } };
 	int ret;
 
 	*out_detached = false;
-	if (f.mode == BASE_EARLY_OFF || f.bytes < f.min_bytes) {
-		trace_early_reason(f.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
-						       "shorter than SLUICE_EARLY_MIN");
+	if (s.facts.mode == BASE_EARLY_OFF || d->bytes < s.facts.min_bytes) {
+		trace_early_reason(s.facts.mode == BASE_EARLY_OFF ? "SLUICE_EARLY is off" :
+								    "shorter than SLUICE_EARLY_MIN");
 		return exec_wait(r);
 	}
-	site = policy_site(l->site, l->is_root, l->bytes);
-	f.shares_cpus = node_is_oversubscribed(c->group);
-	f.copy_ns = copy_ns(l->copy_bytes);
-	f.partner_copy_ns = copy_ns(l->partner_copy_bytes);
-	f.waited_ns = exec_waited_for_ns(r);
-	add_movers(c, l, &f, &movers);
-	f.site_may_try = f.mode == BASE_EARLY_ON || policy_site_may_try(site);
-	policy_detach(&f, &choice);
-	trace_early_reason(choice.reason);
-	if (base_opt.log_level >= BASE_LOG_DEBUG)
-		explain(l, &choice);
-	if (choice.how == DETACH_NEVER ||
-	    (choice.how == DETACH_NOW && !is_guard_ready(&f, &choice))) {
+	situation_collect(c, r, d, &s);
+	situation_decide(d, &s);
+	if (s.choice.how == DETACH_NEVER || (s.choice.how == DETACH_NOW && !is_guard_ready(&s))) {
 		base_count(BASE_CTR_EARLY_NOT, 1);
 		return exec_wait(r);
 	}
 	ret = exec_settle(r,
-			  choice.how == DETACH_IF_LATE ? EXEC_COPY_ALL
-			  : f.has_mover             ? EXEC_COPY_NOTHING
-						    : EXEC_COPY_OWN,
-			  needs_all_partners(c), choice.wait_ns);
-	if (ret == EXEC_MAY_LEAVE && f.has_process && f.mode != BASE_EARLY_ON &&
-	    is_for_ranks_only(r, l)) {
-		trace_early_reason("the worker process cannot do what a rank gets in place");
-	} else if (ret == EXEC_MAY_LEAVE &&
-		   (choice.how == DETACH_NOW || is_guard_ready(&f, &choice))) {
-		/* it may begin while this rank closes its memory */
-		progress = offload_announce(c, r, &movers);
-		ret = leave(c, r, l, site, progress);
-		if (ret > 0) {
-			trace_mark_early();
-			*out_detached = true;
-			return 0;
-		}
+			  s.choice.how == DETACH_IF_LATE ? EXEC_COPY_ALL
+			  : s.facts.has_mover		 ? EXEC_COPY_NOTHING
+							 : EXEC_COPY_OWN,
+			  needs_all_partners(c), s.choice.wait_ns);
+	if (ret == EXEC_MAY_LEAVE && try_detach(c, r, d, &s) > 0) {
+		trace_mark_early();
+		*out_detached = true;
+		return 0;
 	}
-	if (choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
+	if (s.choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
 		guard_cancel_ready();
-	/* an error is found again, and handled, by waiting */
-	return exec_wait(r);
+	return exec_wait(r); /* finds an error again, and handles it */
 }

@@ -605,7 +605,7 @@ static void init_once(void)
 		 guard_kind_name(), guard_reason()[0] ? ": " : "", guard_reason());
 	trace_guard(guard_kind_name());
 	guard_shadows(&shadow_start, &shadow_end);
-	if (shadow_start < shadow_end && region_window_add(shadow_start, shadow_end))
+	if (shadow_start < shadow_end && region_add_mapping(shadow_start, shadow_end))
 		base_log(BASE_LOG_WARN, "rt", "the guard's shadow is one window too many");
 	region_set_before_change(before_change);
 	/* after region/ has registered its own: these run first */

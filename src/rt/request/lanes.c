@@ -6,6 +6,7 @@
  * and a lane of the mailbox.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "rt/request/request.h"
 
@@ -23,8 +24,8 @@ struct lanes *lanes_create(const struct rt_comm *c)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
 	l->n = (uint32_t)base_min_u64(exec_slots(c->exec), MAILBOX_LANES_MAX);
-	l->said = calloc((size_t)node_size(c->group), sizeof *l->said);
-	if (l->said)
+	l->words = calloc((size_t)node_size(c->group), sizeof *l->words);
+	if (l->words)
 		return l;
 	lanes_destroy(l);
 	return NULL;
@@ -35,7 +36,7 @@ void lanes_destroy(struct lanes *l)
 	if (!l)
 		return;
 	pthread_mutex_destroy(&l->lock);
-	free(l->said);
+	free(l->words);
 	free(l);
 }
 
@@ -46,8 +47,7 @@ static int choose(const struct lanes_word *all, int ranks, uint32_t lanes)
 		int r = 0;
 
 		while (r < ranks && all[r].free >> lane & 1 &&
-		       all[r].turns[lane].exec == all[0].turns[lane].exec &&
-		       all[r].turns[lane].mailbox == all[0].turns[lane].mailbox)
+		       !memcmp(&all[r].turns[lane], &all[0].turns[lane], sizeof all[0].turns[lane]))
 			r++;
 		if (r == ranks)
 			return (int)lane;
@@ -79,8 +79,8 @@ int rt_lane_allocate(struct rt_comm *c, const struct node_oob *oob, bool asks, i
 			if (mine.free >> i & 1) /* the others are being started by any thread */
 				mine.turns[i] = l->turns[i];
 	}
-	ret = oob->allgather(oob->ctx, &mine, sizeof mine, l->said);
-	*out_lane = ret ? -1 : choose(l->said, oob->size, l->n);
+	ret = oob->allgather(oob->ctx, &mine, sizeof mine, l->words);
+	*out_lane = ret ? -1 : choose(l->words, oob->size, l->n);
 	if (*out_lane >= 0)
 		set_used(l, *out_lane, true);
 	return ret;
@@ -88,7 +88,7 @@ int rt_lane_allocate(struct rt_comm *c, const struct node_oob *oob, bool asks, i
 
 void rt_request_set_lane(struct rt_request *r, int lane) { r->lane = lane; }
 
-void request_leave_lane(struct rt_request *r)
+void request_free_lane(struct rt_request *r)
 {
 	if (r->lane >= 0)
 		set_used(r->comm->lanes, r->lane, false);
@@ -99,7 +99,7 @@ void request_next_turn(struct rt_request *r)
 	struct lanes_turns *turns = r->lane < 0 ? NULL : &r->comm->lanes->turns[r->lane];
 
 	if (turns)
-		r->turn = r->is_small ? ++turns->mailbox : ++turns->exec;
+		r->turn = ++turns->by[r->ops->way];
 }
 
 uint64_t request_number(const struct rt_request *r)

@@ -148,7 +148,7 @@ int request_open(struct rt_request *r)
 {
 	const struct coll_call *call = r->call;
 	/* where results are others' inputs still, in place means a copy */
-	bool is_both = call->in_place && (request_is_exchange(r) || request_is_scattered(r)) &&
+	bool is_both = call->in_place && (request_is_alltoall(r) || request_is_reduce_scatter(r)) &&
 		       call->send.buf.bytes;
 	int ret;
 

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by requests.c and request_*.c. */
+/*
+ * A request and its two implementations. Shared by the files of rt/request/ only.
+ *
+ *   requests.c   queue, passes over all communicators, collection
+ *   large.c      requests by exec/: schedule.c, memory.c
+ *   small.c      requests by the mailbox
+ *   lanes.c      an order of its own for each persistent request
+ *   wait.c       waiting for requests, and testing them
+ */
 #ifndef SLUICE_RT_REQUEST_H
 #define SLUICE_RT_REQUEST_H
 
@@ -8,41 +16,91 @@
 
 /* A buffer of the program while a request uses it. */
 struct request_side {
-	struct region_extent scratch; /* bytes 0: it is the program's memory */
+	struct region_extent scratch; /* copy of the buffer; bytes 0: the program's own memory */
 	struct region_desc desc;
-	char *addr; /* NULL: there is none */
+	char *addr; /* NULL: the call has no such buffer */
 };
 
-enum request_state { REQUEST_IDLE, REQUEST_QUEUED, REQUEST_ACTIVE, REQUEST_DONE };
+/*
+ * States of a request. All changes happen under the lock of its communicator; COMPLETE -> INACTIVE
+ * happens in the thread that collects the request.
+ *
+ *   from       event                                            to
+ *   INACTIVE   rt_request_start()                               QUEUED
+ *   INACTIVE   rt_request_start(), memory cannot be opened      COMPLETE with the error
+ *   QUEUED     begin() finds no slot, or no room (-EBUSY)       QUEUED
+ *   QUEUED     begin() publishes it                             ACTIVE
+ *   ACTIVE     step() ends it                                   COMPLETE
+ *   QUEUED or  begin(), step() or check() of any request of     COMPLETE with the error
+ *   ACTIVE     the communicator fails
+ *   COMPLETE   rt_request_next_done()                           INACTIVE
+ */
+enum request_state { REQUEST_INACTIVE, REQUEST_QUEUED, REQUEST_ACTIVE, REQUEST_COMPLETE };
 
-/* Its state, result, run and next change under the lock of its communicator, then of the list of
- * done ones. */
+/*
+ * How a request moves its data: a large one by exec/, a small one by the mailbox. All ranks choose
+ * the same. A member that is NULL has nothing to do.
+ *
+ *   create -> (open -> begin ... [queued] ... [active] -> step ... -> close) ... -> destroy
+ */
+struct request_ops {
+	enum request_way { REQUEST_BY_EXEC, REQUEST_BY_MAILBOX, REQUEST_WAYS } way;
+	/* Makes what all starts share. Returns: 0 or -errno. Undone by destroy(). */
+	int (*create)(struct rt_request *r);
+	void (*destroy)(struct rt_request *r);
+	/* Pins or copies the memory of the call. Returns: 0 or -errno; close() is due in any case.
+	 * Context: the thread that starts the request. */
+	int (*open)(struct rt_request *r);
+	/* Publishes the request. Returns: 0; -EBUSY: no slot or room at the moment; -errno.
+	 * Context: the lock; this and all below but close() in any thread, threads of Sluice too. */
+	int (*begin)(struct rt_request *r);
+	/* Stays queued when its start returns: makes what begin() in a thread of Sluice needs.
+	 * Returns: 0 or -errno. Context: the thread that starts the request, under the lock. */
+	int (*queued)(struct rt_request *r);
+	/* Was published and has not ended: announces its work to other movers. Context: the lock. */
+	void (*active)(struct rt_request *r);
+	/* Moves what `copy` permits; EXEC_COPY_NOTHING: calls no function of the program.
+	 * Returns: 1 moved something, 0, -errno. *out_ended: the request has ended. */
+	int (*step)(struct rt_request *r, enum exec_copy copy, bool *out_ended);
+	/* Queued or active for long without progress: do the ranks live? Returns: 0, or -errno
+	 * (reported) when the request can never end. */
+	int (*check)(struct rt_request *r);
+	/* Gives its memory back; is_good: after its results are in the memory of the program.
+	 * Returns: 0 or -errno. Context: the thread that collects the request. */
+	int (*close)(struct rt_request *r, bool is_good);
+};
+extern const struct request_ops request_large, request_small;
+
 struct rt_request {
+	const struct request_ops *ops;
 	struct rt_comm *comm;
 	const struct coll_call *call;
 	void *owner;
-	struct request_side send, recv;
-	struct policy_reuse *reuse;      /* that is told whether others have its memory mapped, or NULL */
-	struct goal_block *block; /* its schedule; NULL: it combines */
-	uint64_t *starts;         /* of what is combined and scattered */
-	struct exec_run *run;     /* while it is active */
-	int lane;                 /* it is started again and again, in this lane; -1: once */
-	uint64_t turn;            /* of it, the last that was started */
-	bool is_small;            /* it goes over the mailbox: none of the three above, but */
-	uint64_t number;          /* of its collective there, */
-	struct mailbox_read read;
-	struct mailbox_reduce reduce;
-	char *image; /* and its result, where that is not made in the program's memory */
-	char *message;            /* what it brings, packed, where that was queued */
-	uint32_t message_bytes;
-	uint64_t traced_op;       /* for the trace: its number */
 	enum request_state state;
 	int result;
 	struct rt_request *next;
+	int lane;           /* -1: none, the request is started once */
+	uint64_t turn;      /* number of starts in the lane */
+	uint64_t traced_op; /* number of the collective in the trace */
+
+	/* large */
+	struct request_side send, recv;
+	struct policy_reuse *reuse; /* learns whether peers had its memory mapped; may be NULL */
+	struct goal_block *block;   /* NULL: a reduction */
+	uint64_t *starts;           /* first element of each rank's result in a reduce-scatter */
+	struct exec_run *run;       /* while active */
+
+	/* small */
+	uint64_t number;            /* of the collective in the mailbox */
+	struct mailbox_read read;
+	struct mailbox_reduce reduce;
+	char *image;                /* the result, where it is not made in the program's memory */
+	char *message;              /* packed input, while queued */
+	uint32_t message_bytes;
 };
 
-/* It has this number: what is traced now is its call, if that goes on. */
-static inline void request_is_number(struct rt_request *r, uint64_t op)
+/* Sets the number of the collective, for the trace of the request and of the call that starts it. */
+static inline void request_set_traced(struct rt_request *r, uint64_t op)
 {
 	r->traced_op = op;
 	if (trace_is_on() && r->comm->requests.in_call == r)
@@ -53,55 +111,43 @@ static inline void request_is_number(struct rt_request *r, uint64_t op)
 /* ---- requests.c: communicators that have requests ---------------------------------------- */
 
 uint32_t requests_busy_count(void);
-/* The i-th, which stays until requests_busy_put(); NULL: there are not so many. */
+/* Returns: the i-th communicator, which stays until requests_busy_put(); NULL: there are fewer. */
 struct rt_comm *requests_busy_get(int i);
 void requests_busy_put(struct rt_comm *c);
-/* Nothing has moved for long: do the ranks live? */
+/* Nothing has moved for long: checks that the ranks live. */
 void requests_check_peers(struct rt_comm *c);
 
-/* ---- request_lanes.c --------------------------------------------------------------------- */
+/* ---- lanes.c ----------------------------------------------------------------------------- */
 
-/* It is started once more: its lane's next turn. */
+/* Counts one more start in the lane of the request. */
 void request_next_turn(struct rt_request *r);
-uint64_t request_number(const struct rt_request *r); /* for exec: of this turn; 0: it has no lane */
-void request_leave_lane(struct rt_request *r);
+/* Returns: the number for exec_begin(); 0: the request has no lane. */
+uint64_t request_number(const struct rt_request *r);
+void request_free_lane(struct rt_request *r);
 
-/* ---- request_schedule.c ------------------------------------------------------------------ */
+/* ---- schedule.c -------------------------------------------------------------------------- */
 
-/* Makes r->block, or r->starts. 0 or -errno. */
+/* Makes r->block, or r->starts. Returns: 0 or -errno. */
 int request_schedule(struct rt_request *r);
 void request_unschedule(struct rt_request *r);
-/* What is combined, for exec_begin(). */
+/* Describes the reduction for exec_begin(). */
 void request_reduce(const struct rt_request *r, struct exec_reduce *out);
 bool request_is_reduce(const struct rt_request *r);
-bool request_is_scattered(
-	const struct rt_request *r); /* each rank gets a part of what is combined */
-bool request_is_exchange(const struct rt_request *r);
+/* Each rank gets a part of the reduction. */
+bool request_is_reduce_scatter(const struct rt_request *r);
+bool request_is_alltoall(const struct rt_request *r);
 bool request_is_allgather(const struct rt_request *r);
 
-/* ---- request_memory.c -------------------------------------------------------------------- */
+/* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* Pins or copies what the call names. 0 or -errno; request_close() in any case. */
 int request_open(struct rt_request *r);
-/* How it is described, for the trace. */
+/* Returns: how its memory is reached, for the trace. */
 enum trace_region request_region(const struct rt_request *r);
-/* is_good: the program gets what it receives. 0 or -errno. */
 int request_close(struct rt_request *r, bool is_good);
 
-/* ---- request_small.c --------------------------------------------------------------------- */
+/* ---- small.c ----------------------------------------------------------------------------- */
 
-/* Is it short? The same answer on all ranks. */
+/* Is the message of every rank short enough for the mailbox? All ranks come to the same. */
 bool request_is_small(const struct rt_comm *c, const struct coll_call *call);
-/* 0: what others need of this rank is there for them; -EBUSY: no room at the moment; -errno. */
-int request_small_begin(struct rt_request *r);
-/* It is queued: others that publish it in its turn need not call the MPI library. 0 or -errno. */
-int request_small_keep(struct rt_request *r);
-/* Does it compute with a function of the program's? Not to be stepped in threads of ours. */
-bool request_small_calls_program(const struct rt_request *r);
-/* 1: the result is there; 0: not yet; -errno. */
-int request_small_step(struct rt_request *r);
-int request_small_close(struct rt_request *r, bool is_good); /* as request_close() */
-/* It has not moved for long: 0, or -errno (reported) when it never will. */
-int request_small_check(const struct rt_request *r);
 
 #endif

@@ -41,7 +41,7 @@ static struct {
 
 static void put_done(struct rt_request *r, int result)
 {
-	r->state = REQUEST_DONE;
+	r->state = REQUEST_COMPLETE;
 	r->result = result;
 	r->run = NULL;
 	r->next = NULL;
@@ -71,9 +71,9 @@ void *rt_request_next_done(int *out_result)
 	base_spin_unlock(&done.lock);
 	if (!r)
 		return NULL;
-	ret = r->is_small ? request_small_close(r, !r->result) : request_close(r, !r->result);
+	ret = r->ops->close(r, !r->result);
 	*out_result = r->result ? r->result : ret;
-	r->state = REQUEST_IDLE;
+	r->state = REQUEST_INACTIVE;
 	atomic_fetch_sub_explicit(&r->comm->requests.count, 1,
 				  memory_order_release); /* partner: leave_busy */
 	intercept_count_down(&rt_requests);
@@ -188,68 +188,6 @@ static void fail_all_locked(struct rt_comm *c, int ret, const char *name)
 	leave_busy(c);
 }
 
-/* It is published, and its program goes on. Only the worker process: channels move what was left
- * (leave.c). */
-static void announce(struct rt_comm *c, const struct rt_request *r)
-{
-	struct progress_facts f = { .asker = PROGRESS_DETACHER };
-
-	if (r->is_small)
-		return;
-	f.has_waiters = exec_is_waited_for(r->run);
-	offload_facts(c, DETACH_TO_WORKER, &f);
-	offload_announce(c, r->run, &f);
-}
-
-static int begin_run(struct rt_request *r)
-{
-	/* an allgather in place has one buffer only */
-	struct request_side *send =
-		r->call->in_place && request_is_allgather(r) ? &r->recv : &r->send;
-	struct exec_run *run;
-	struct exec_reduce reduce;
-	struct exec_call call = {
-		.schedule = r->block,
-		.reduce = request_is_reduce(r) ? &reduce : NULL,
-		.user = { send->addr, r->recv.addr },
-		.desc = { [COLL_SEND] = send->desc, [COLL_RECV] = r->recv.desc },
-		.prefer_vm = r->comm->prefer_vm,
-		.is_away = true,
-		.number = request_number(r),
-		.name = r->call->name,
-	};
-	int ret;
-
-	if (call.reduce)
-		request_reduce(r, &reduce);
-	ret = exec_begin(r->comm->exec, &call, &run);
-	if (ret == -EBUSY && pending_retire_run(run)) /* of a call that was returned from early */
-		ret = exec_begin(r->comm->exec, &call, &run);
-	r->comm->requests.behind = ret == -EBUSY ? run : NULL;
-	if (ret)
-		return ret;
-	r->run = run;
-	request_is_number(r, exec_number(run));
-	return 0;
-}
-
-static int begin(struct rt_request *r)
-{
-	return r->is_small ? request_small_begin(r) : begin_run(r);
-}
-
-static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
-{
-	int ret;
-
-	if (!r->is_small)
-		return exec_step(r->run, copy, out_ended);
-	ret = copy == EXEC_COPY_NOTHING && request_small_calls_program(r) ? 0
-									  : request_small_step(r);
-	*out_ended = ret > 0;
-	return ret < 0 ? ret : 0;
-}
-
 /* Publishes what there is room for: of what has a lane, each by itself. False: something has
  * failed, and with it everything. */
 static bool begin_queued_locked(struct rt_comm *c)
@@ -263,7 +201,7 @@ static bool begin_queued_locked(struct rt_comm *c)
 	c->requests.queued = (struct requests_list){ 0 };
 	while ((r = rest.first)) {
 		name = r->call->name;
-		ret = begin(r);
+		ret = r->ops->begin(r);
 		if (ret == -EBUSY && c->lanes) {
 			append(&c->requests.queued, take_first(&rest));
 			continue;
@@ -273,13 +211,14 @@ static bool begin_queued_locked(struct rt_comm *c)
 		take_first(&rest);
 		r->state = REQUEST_ACTIVE;
 		do
-			ret = step(r, EXEC_COPY_NOTHING, &ended);
+			ret = r->ops->step(r, EXEC_COPY_NOTHING, &ended);
 		while (ret > 0 && !ended);
 		if (ended) {
 			put_done(r, ret);
 		} else {
 			append(&c->requests.active, r);
-			announce(c, r);
+			if (r->ops->active)
+				r->ops->active(r);
 		}
 		if (ret < 0)
 			break;
@@ -306,7 +245,7 @@ static int step_all_locked(struct rt_comm *c, enum exec_copy copy)
 
 		if (ret >= 0) {
 			name = r->call->name;
-			ret = step(r, copy, &ended);
+			ret = r->ops->step(r, copy, &ended);
 			any |= ret > 0 || ended;
 		}
 		if (ended || ret < 0)
@@ -381,14 +320,12 @@ bool rt_requests_progress(void) { return pass_all(EXEC_COPY_ALL); }
 
 void requests_publish_queued(void) { pass_all(EXEC_COPY_NOTHING); }
 
-/* In flight, or, where the mailbox is full, the first that waits for others to read. */
+/* The list of the first request that is active, or, where there is none, queued. */
 static struct requests_list *stuck_ones(struct rt_comm *c)
 {
-	struct rt_request *queued = c->requests.queued.first;
-
-	return c->requests.active.first     ? &c->requests.active
-	       : queued && queued->is_small ? &c->requests.queued
-					    : NULL;
+	return c->requests.active.first	  ? &c->requests.active
+	       : c->requests.queued.first ? &c->requests.queued
+					  : NULL;
 }
 
 void requests_check_peers(struct rt_comm *c)
@@ -402,7 +339,7 @@ void requests_check_peers(struct rt_comm *c)
 	l = stuck_ones(c);
 	if (l) {
 		r = l->first;
-		ret = r->is_small ? request_small_check(r) : exec_check(r->run);
+		ret = r->ops->check(r);
 	}
 	if (ret) {
 		const char *name = r->call->name;
@@ -415,18 +352,7 @@ void requests_check_peers(struct rt_comm *c)
 
 /* ---- starting ---------------------------------------------------------------------------- */
 
-static void clear_way(const struct coll_side *s)
-{
-	if (!s->count)
-		return;
-	if (s->buf.pack)
-		rt_complete_all();
-	else
-		rt_complete_range(s->buf.addr, s->buf.bytes);
-}
-
-/* Under the lock of its communicator. Elsewhere it may be over, and nobody's, as soon as it was
- * published. */
+/* r may be completed and freed once published, unless the lock is held. */
 static bool is_queued_last(const struct rt_comm *c, const struct rt_request *r)
 {
 	return c->requests.queued.first && c->requests.queued.last == r;
@@ -446,8 +372,8 @@ static void queue(struct rt_request *r)
 	enter_busy(c);
 	begin_queued_locked(c);
 	c->requests.in_call = NULL;
-	if (is_queued_last(c, r) && r->is_small)
-		ret = request_small_keep(r);
+	if (is_queued_last(c, r) && r->ops->queued)
+		ret = r->ops->queued(r);
 	if (ret)
 		fail_all_locked(c, ret, name);
 	else if (!c->requests.active.first && !c->requests.queued.first)
@@ -464,12 +390,12 @@ void rt_request_start(struct rt_request *r)
 
 	host_call_begin();
 	rt_reap();
-	clear_way(&r->call->send);
-	clear_way(&r->call->recv);
+	side_complete_pending(&r->call->send);
+	side_complete_pending(&r->call->recv);
 	request_next_turn(r);
 	atomic_fetch_add_explicit(&c->requests.count, 1, memory_order_relaxed);
 	intercept_count_up(&rt_requests);
-	ret = r->is_small ? 0 : request_open(r);
+	ret = r->ops->open ? r->ops->open(r) : 0;
 	trace_admitted(request_region(r), r->call->root, node_rank(c->group) == r->call->root);
 	if (!ret && !call_own_part_fits(r->call, node_rank(c->group)))
 		ret = -EREMOTEIO;
@@ -492,14 +418,14 @@ int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *own
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rt_request){ .comm = c,
+	*r = (struct rt_request){ .ops = request_is_small(c, call) ? &request_small : &request_large,
+				  .comm = c,
 				  .call = call,
 				  .owner = owner,
 				  .lane = -1,
-				  .is_small = request_is_small(c, call),
 				  .reuse = c->request_reuse_now };
 	c->request_reuse_now = NULL;
-	ret = r->is_small ? 0 : request_schedule(r);
+	ret = r->ops->create ? r->ops->create(r) : 0;
 	if (ret) {
 		free(r);
 		return ret;
@@ -510,8 +436,9 @@ int rt_request_create(struct rt_comm *c, const struct coll_call *call, void *own
 
 void rt_request_destroy(struct rt_request *r)
 {
-	request_leave_lane(r);
-	request_unschedule(r);
+	request_free_lane(r);
+	if (r->ops->destroy)
+		r->ops->destroy(r);
 	free(r);
 }
 

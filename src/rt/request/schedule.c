@@ -8,12 +8,12 @@
 
 bool request_is_reduce(const struct rt_request *r) { return coll_is_reduce(r->call->kind); }
 
-bool request_is_scattered(const struct rt_request *r)
+bool request_is_reduce_scatter(const struct rt_request *r)
 {
 	return coll_pattern(r->call->kind) == COLL_REDUCE_SCATTER;
 }
 
-bool request_is_exchange(const struct rt_request *r)
+bool request_is_alltoall(const struct rt_request *r)
 {
 	return coll_pattern(r->call->kind) == COLL_ALLTOALL;
 }
@@ -23,10 +23,10 @@ bool request_is_allgather(const struct rt_request *r)
 	return coll_pattern(r->call->kind) == COLL_ALLGATHER;
 }
 
-static void build(const struct rt_request *r, struct goal_build *b)
+static struct coll_shape shape_of(const struct rt_request *r)
 {
 	const struct coll_call *call = r->call;
-	struct coll_shape shape = {
+	return (struct coll_shape){
 		.kind = call->kind,
 		.rank = node_rank(r->comm->group),
 		.ranks = node_size(r->comm->group),
@@ -39,8 +39,6 @@ static void build(const struct rt_request *r, struct goal_build *b)
 		.source_count = call->recv.count,
 		.target_count = call->target_count,
 	};
-
-	coll_build(b, &shape);
 }
 
 /* ---- what combines ----------------------------------------------------------------------- */
@@ -49,7 +47,7 @@ static int find_starts(struct rt_request *r)
 {
 	const struct coll_side *send = &r->call->send;
 
-	if (!request_is_scattered(r))
+	if (!request_is_reduce_scatter(r))
 		return 0;
 	r->starts = calloc((size_t)send->count + 1, sizeof(*r->starts));
 	if (!r->starts)
@@ -84,14 +82,13 @@ static int compile(struct rt_request *r)
 	struct goal_op *ops = calloc(cap, sizeof(*ops));
 	struct goal_edge *edges = calloc(cap, sizeof(*edges));
 	size_t bytes = goal_block_bytes(cap, cap, 0);
-	struct goal_build b;
 	int ret = -ENOMEM;
 
 	r->block = malloc(bytes);
 	if (ops && edges && r->block) {
-		goal_build_init(&b, ops, cap, edges, cap);
-		build(r, &b);
-		ret = goal_compile(&b, r->block, bytes);
+		struct coll_shape shape = shape_of(r);
+
+		ret = schedule_compile(&shape, ops, edges, cap, r->block, bytes);
 	}
 	free(ops);
 	free(edges);

@@ -12,15 +12,6 @@
 #include "rt/request/request.h"
 #include "rt/coll/sides.h"
 
-static uint64_t sum_of(const struct coll_side *s)
-{
-	uint64_t sum = 0;
-
-	for (int i = 0; i < s->count; i++)
-		sum += s->parts[i].bytes;
-	return sum;
-}
-
 /* The longest message that a rank posts. */
 static uint64_t message_bytes(const struct coll_call *call, int ranks)
 {
@@ -32,7 +23,7 @@ static uint64_t message_bytes(const struct coll_call *call, int ranks)
 	case COLL_REDUCE_SCATTER_BLOCK:
 		return call->bytes > MAILBOX_BYTES ? call->bytes : call->bytes * (uint64_t)ranks;
 	case COLL_REDUCE_SCATTER:
-		return sum_of(&call->send);
+		return side_bytes(&call->send);
 	case COLL_ALLGATHERV:
 		for (int r = 0; r < ranks; r++)
 			longest = base_max_u64(longest, call->recv.parts[r].bytes);
@@ -117,7 +108,7 @@ static int post(struct rt_request *r)
 }
 
 /* What has gaps is packed by the MPI library, which the attendant must not call. */
-int request_small_keep(struct rt_request *r)
+static int queued(struct rt_request *r)
 {
 	int first, n;
 	const struct coll_side *s = sender(r, &first, &n);
@@ -207,14 +198,14 @@ static int set_place(struct rt_request *r)
 		return 0;
 	}
 	r->image = aligned_alloc(BASE_CACHE_LINE,
-				 base_round_up(base_max_u64(sum_of(s), 1), BASE_CACHE_LINE));
+				 base_round_up(base_max_u64(side_bytes(s), 1), BASE_CACHE_LINE));
 	read->to = r->image;
 	return r->image ? 0 : -ENOMEM;
 }
 
 /* ---- from begin to end ------------------------------------------------------------------- */
 
-int request_small_begin(struct rt_request *r)
+static int begin(struct rt_request *r)
 {
 	int ret;
 
@@ -222,7 +213,7 @@ int request_small_begin(struct rt_request *r)
 				  mailbox_begin_turn(r->comm->mailbox, (uint32_t)r->lane, r->turn);
 	if (!r->number)
 		return -EBUSY;
-	request_is_number(r, (r->lane < 0 ? r->number : request_number(r)) | TRACE_ON_MAILBOX);
+	request_set_traced(r, (r->lane < 0 ? r->number : request_number(r)) | TRACE_ON_MAILBOX);
 	r->read = (struct mailbox_read){ .skip = -1 };
 	set_ranks(r, &r->read);
 	ret = set_place(r);
@@ -248,23 +239,28 @@ static void trace_taken_bytes(const struct rt_request *r)
 			     .dst = rank, .by = rank, .mover = TRACE_CPU);
 }
 
-bool request_small_calls_program(const struct rt_request *r)
+static bool calls_program(const struct rt_request *r)
 {
 	return r->read.reduce && r->call->reduce.op == GOAL_NOP;
 }
 
-int request_small_step(struct rt_request *r)
+static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 {
-	int ret = mailbox_take(r->comm->mailbox, r->number, &r->read);
+	int ret;
 
+	*out_ended = false;
+	if (copy == EXEC_COPY_NOTHING && calls_program(r))
+		return 0;
+	ret = mailbox_take(r->comm->mailbox, r->number, &r->read);
 	if (ret)
 		mailbox_end(r->comm->mailbox, r->number);
 	if (ret > 0 && trace_is_on())
 		trace_taken_bytes(r);
-	return ret;
+	*out_ended = ret > 0;
+	return ret < 0 ? ret : 0;
 }
 
-int request_small_close(struct rt_request *r, bool is_good)
+static int finish(struct rt_request *r, bool is_good)
 {
 	const struct coll_side *s = r->image ? receiver(r) : NULL;
 	char *from = r->image;
@@ -288,7 +284,7 @@ int request_small_close(struct rt_request *r, bool is_good)
 	return ret;
 }
 
-int request_small_check(const struct rt_request *r)
+static int check(struct rt_request *r)
 {
 	struct node_group *g = r->comm->group;
 	bool is_queued = r->state == REQUEST_QUEUED;
@@ -309,3 +305,12 @@ int request_small_check(const struct rt_request *r)
 	node_poison(g, dead);
 	return node_is_dead(g, dead) ? -EOWNERDEAD : -EIO;
 }
+
+const struct request_ops request_small = {
+	.way = REQUEST_BY_MAILBOX,
+	.begin = begin,
+	.queued = queued,
+	.step = step,
+	.check = check,
+	.close = finish,
+};

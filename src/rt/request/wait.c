@@ -9,8 +9,6 @@
 
 #include "rt/request/request.h"
 
-#define STUCK_NS 1000000u         /* tested in vain for so long: as by who waits (node/wait.c) */
-#define CHECK_PEERS_NS 100000000u
 enum { CALLED_AT_ONCE = 16 };     /* communicators whose ranks are called */
 
 _Static_assert(sizeof(struct node_wait) <= sizeof(((struct rt_nap *)0)->wait),
@@ -147,9 +145,9 @@ void rt_requests_tested(bool any)
 		atomic_store_explicit(&checked_ns, now, memory_order_relaxed);
 		return;
 	}
-	if (!is_due(&moved_ns, now, STUCK_NS))
+	if (!is_due(&moved_ns, now, NODE_STUCK_NS))
 		return;
 	ask_others(true);
-	if (is_due(&checked_ns, now, CHECK_PEERS_NS))
+	if (is_due(&checked_ns, now, NODE_CHECK_PEERS_NS))
 		each(requests_check_peers);
 }
