@@ -268,7 +268,7 @@ static bool may_end_well(struct exec_run *r, int culprit)
 
 	if (!r->give_up_ns)
 		r->give_up_ns = now + GRACE_NS;
-	return now < r->give_up_ns && slot_is_over(slot_of(r->comm, culprit, r->op), r->op);
+	return now < r->give_up_ns && slot_is_complete(slot_of(r->comm, culprit, r->op), r->op);
 }
 
 int check_peers(struct exec_run *r)
@@ -279,7 +279,7 @@ int check_peers(struct exec_run *r)
 	if (dead >= 0 && may_end_well(r, dead))
 		dead = -1;
 	for (int k = 0; dead < 0 && k < e->size; k++)
-		if (!slot_is_over(slot_of(e, k, r->op), r->op) && node_is_dead(e->group, k))
+		if (!slot_is_complete(slot_of(e, k, r->op), r->op) && node_is_dead(e->group, k))
 			dead = k;
 	if (dead < 0)
 		return 0;
@@ -373,7 +373,7 @@ static int finish(struct exec_run *r, int ret)
 
 	if (!ret)
 		atomic_store_explicit(&r->slot->over, r->op,
-				      memory_order_release); /* partner: slot_is_over */
+				      memory_order_release); /* partner: slot_is_complete */
 	if (ret == -EOWNERDEAD && !e->told)
 		ret = find_dead(r);
 	if (ret)

@@ -19,7 +19,7 @@
  *
  *   exec_begin -> exec_wait                                    blocking
  *   exec_begin -> exec_step, exec_step ...                     nonblocking
- *   exec_begin -> exec_settle -> exec_leave -> ... exec_end    left: nothing in it needs this rank
+ *   exec_begin -> exec_settle -> exec_detach -> ... exec_end    left: nothing in it needs this rank
  *                                   |            any more, the call may return; a channel of a copy
  *                                   |            engine, or any rank, moves what is missing
  *                                   `-> exec_wait              still needed: blocking after all
@@ -104,7 +104,7 @@ struct exec_call {
 	bool prefer_vm;         /* process_vm_* rather than staging; the same on every rank */
 	/* This rank may be away: what lies outside the pages of its memory is not left to it.
 	 * Others leave what it gets of that in its slot, and it takes it in its last exec_step().
-	 * Its memory is mapped. Not with exec_leave(). */
+	 * Its memory is mapped. Not with exec_detach(). */
 	bool is_away;
 	/* 0: the one after the last. Else the caller numbers all collectives of this exec_comm,
 	 * alike on all ranks: they begin in any order, but those of one slot (number %
@@ -152,7 +152,7 @@ int exec_step(struct exec_run *r, enum exec_copy copy, bool *out_ended);
 int exec_check(struct exec_run *r);
 enum exec_settled {
 	EXEC_NEEDED, /* this rank must stay */
-	EXEC_MAY_LEAVE,
+	EXEC_MAY_DETACH,
 	EXEC_ENDED,  /* nothing is left to do: exec_wait() returns at once */
 };
 /*
@@ -167,12 +167,12 @@ typedef void exec_visit(void *arg, const struct region_desc *desc, uint64_t off,
 			bool is_written);
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg);
 /*
- * After EXEC_MAY_LEAVE, before its memory is closed: from now on the run uses the arena's addresses
- * only, and may be helped by any thread. exec_stay() takes that back, when the memory was not
+ * After EXEC_MAY_DETACH, before its memory is closed: from now on the run uses the arena's addresses
+ * only, and may be helped by any thread. exec_reattach() takes that back, when the memory was not
  * closed after all.
  */
-void exec_leave(struct exec_run *r);
-void exec_stay(struct exec_run *r);
+void exec_detach(struct exec_run *r);
+void exec_reattach(struct exec_run *r);
 /*
  * A channel moves the data from now on, depth fragments at a time. drained(arg): the channel holds
  * nothing of it any more and found no more to take; called in whichever thread finds that out, a
@@ -182,7 +182,7 @@ void exec_stay(struct exec_run *r);
 void exec_start_channel(struct exec_run *r, struct engine_chan *chan, uint32_t depth,
 			void (*drained)(void *arg), void *arg);
 /* Is there no unit left that anybody could take? Then the end is near. */
-bool exec_is_taken_up(struct exec_run *r);
+bool exec_is_claimed(struct exec_run *r);
 
 /* Copy one fragment, beginning at the address `want` of the program if there is one to take there
  * (0: anywhere). 1 when something was done, 0 nothing to take, -errno. Every signal must be
@@ -196,12 +196,12 @@ void exec_restart_channel(struct exec_run *r);
 void exec_rescue(struct exec_run *r);
 /* Is everything of [start, end) (addresses of the program in a range that the run writes) in place?
  * For ranges that it reads: has everybody read it? */
-bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end);
-bool exec_is_over(struct exec_run *r);
+bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end);
+bool exec_is_complete(struct exec_run *r);
 /* Nothing to do now: waits a moment. 0 or -errno: a peer has died (reported). */
 int exec_pause(struct exec_run *r, struct node_wait *w);
 /* The host MPI's turn, now and then while it waits. For a thread that may call it. */
-void exec_let_progress(struct exec_run *r, const struct node_wait *w);
+void exec_progress_host(struct exec_run *r, const struct node_wait *w);
 /* Its waits are over. */
 void exec_resume(struct exec_run *r, struct node_wait *w);
 /* Does the channel hold anything of it? */
@@ -253,6 +253,6 @@ uint32_t exec_name_group(uint64_t name);
 /* By a rank of the group, when the process is dead for certain: the unit that it had claimed
  * (is_intent: perhaps) is free again, unless it is in place. For each name once, by one rank.
  * Async-signal-safe. */
-void exec_take_back(struct exec_comm *e, uint64_t name, bool is_intent);
+void exec_reclaim(struct exec_comm *e, uint64_t name, bool is_intent);
 
 #endif

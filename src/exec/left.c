@@ -20,8 +20,8 @@ static enum need unmatched_need(const struct exec_run *r, const struct goal_op *
 	struct xfer_end end = { r->call.desc[op->mem], op->off, r->comm->rank, NULL };
 	bool may = op->type == GOAL_COPY ? false
 		   : op->type == GOAL_SEND
-			   ? xfer_sender_may_leave(&end, op->bytes, has_inline_edges(op))
-			   : xfer_receiver_may_leave(&end, op->bytes);
+			   ? xfer_sender_may_detach(&end, op->bytes, has_inline_edges(op))
+			   : xfer_receiver_may_detach(&end, op->bytes);
 
 	return may ? NOT_NEEDED : NEEDED_NOW;
 }
@@ -103,7 +103,7 @@ int exec_settle(struct exec_run *r, enum exec_copy copy, bool all_come, uint64_t
 	slot_note_working(r);
 	if (ret < 0)
 		return ret;
-	return !r->left ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_LEAVE : EXEC_NEEDED;
+	return !r->left ? EXEC_ENDED : need == NOT_NEEDED ? EXEC_MAY_DETACH : EXEC_NEEDED;
 }
 
 void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
@@ -125,7 +125,7 @@ void exec_each_range(const struct exec_run *r, exec_visit *visit, void *arg)
 
 static bool is_taken_up(const struct xfer_view *v)
 {
-	return xfer_is_claimed_up(v->x, v->tag, v->plan.units);
+	return xfer_is_all_claimed(v->x, v->tag, v->plan.units);
 }
 
 /* Called by the queue when it has posted and got back all it could: the next operation's turn. */
@@ -167,14 +167,14 @@ static void view_again(struct exec_run *r, enum xfer_view_mode mode)
 	}
 }
 
-void exec_leave(struct exec_run *r)
+void exec_detach(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_ALIASED);
 	r->reduce.mode = XFER_VIEW_ALIASED;
 	xfer_queue_init(&r->queue);
 }
 
-void exec_stay(struct exec_run *r)
+void exec_reattach(struct exec_run *r)
 {
 	view_again(r, XFER_VIEW_NORMAL);
 	r->reduce.mode = XFER_VIEW_NORMAL;
@@ -286,10 +286,10 @@ static bool is_part_there(struct exec_run *r, uint32_t i, uint64_t at, uint64_t 
 	struct xfer_view v;
 	int ret = view_of(r, i, &v);
 
-	return ret == -ESTALE || (!ret && xfer_is_there(&v, at, bytes));
+	return ret == -ESTALE || (!ret && xfer_is_range_done(&v, at, bytes));
 }
 
-bool exec_is_there(struct exec_run *r, uintptr_t start, uintptr_t end)
+bool exec_is_range_complete(struct exec_run *r, uintptr_t start, uintptr_t end)
 {
 	uintptr_t lo, hi;
 
@@ -314,7 +314,7 @@ static bool is_op_over(struct exec_run *r, uint32_t i)
 	return ret == -ESTALE || (!ret && xfer_is_done(v.x, r->op, v.plan.total));
 }
 
-bool exec_is_over(struct exec_run *r)
+bool exec_is_complete(struct exec_run *r)
 {
 	if (r->is_reduce)
 		return run_reduce_is_over(r);
@@ -324,7 +324,7 @@ bool exec_is_over(struct exec_run *r)
 	return true;
 }
 
-bool exec_is_taken_up(struct exec_run *r)
+bool exec_is_claimed(struct exec_run *r)
 {
 	if (r->is_reduce)
 		return run_reduce_is_taken_up(r);
@@ -353,7 +353,7 @@ bool exec_is_matched(struct exec_run *r)
 	return true;
 }
 
-void exec_let_progress(struct exec_run *r, const struct node_wait *w)
+void exec_progress_host(struct exec_run *r, const struct node_wait *w)
 {
 	if (r->comm->progress && node_wait_is_long(w))
 		r->comm->progress(r->comm->progress_ctx);
@@ -442,7 +442,7 @@ uint64_t exec_waited_for_ns(const struct exec_run *r)
 void exec_end(struct exec_run *r)
 {
 	atomic_store_explicit(&r->slot->over, r->op,
-			      memory_order_release); /* partner: slot_is_over */
+			      memory_order_release); /* partner: slot_is_complete */
 	atomic_store_explicit(&r->has_ended, true, memory_order_release); /* partner: exec_begin */
 }
 

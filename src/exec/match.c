@@ -27,7 +27,7 @@ bool slot_has_passed(const struct exec_slot *s, uint64_t op)
 	return atomic_load_explicit(&s->op, memory_order_acquire) > op;
 }
 
-bool slot_is_over(const struct exec_slot *s, uint64_t op)
+bool slot_is_complete(const struct exec_slot *s, uint64_t op)
 {
 	return atomic_load_explicit(&s->over, memory_order_acquire) >= op;
 }
@@ -57,7 +57,7 @@ struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s)
 	return slot_xfer(e, s, e->recv_cap);
 }
 
-char *slot_left(const struct exec_comm *e, struct exec_slot *s)
+char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s)
 {
 	return (char *)s + e->out_edges_off;
 }
@@ -137,7 +137,7 @@ int match_view(struct exec_comm *e, uint64_t op, int src, const struct goal_op *
 	struct exec_slot *ss = slot_of(e, src, op), *ds = slot_of(e, dst, op);
 	struct xfer_end from = { ss->desc[send->mem], send->off, src, NULL };
 	struct xfer_end to = { ds->desc[recv->mem], recv->off, dst,
-			       ds->is_away ? slot_left(e, ds) : NULL };
+			       ds->is_away ? slot_edge_buf(e, ds) : NULL };
 	struct xfer_reach reach = {
 		.can_read = node_can_read(e->group, dst, src),
 		.can_write = node_can_write(e->group, src, dst),
@@ -207,7 +207,7 @@ int match_copy_in(struct exec_comm *e, struct exec_slot *s, int rank, uint64_t o
 {
 	const struct xfer_end from = { s->desc[copy->src_mem], copy->src_off, rank, NULL };
 	const struct xfer_end to = { s->desc[copy->mem], copy->off, rank,
-				     s->is_away ? slot_left(e, s) : NULL };
+				     s->is_away ? slot_edge_buf(e, s) : NULL };
 	const char *edges =
 		s->is_away && s->has_edges && copy->src_mem == GOAL_USER ? s->edges : NULL;
 	const struct xfer_reach reach = { 0 };

@@ -42,7 +42,7 @@ struct exec_op {
 
 /* What another rank receives, and this one may help with: one transfer after the other. */
 struct exec_help {
-	enum { HELP_UNKNOWN, HELP_READY, HELP_OVER } state;
+	enum { HELP_UNKNOWN, HELP_READY, HELP_COMPLETE } state;
 	uint32_t next;  /* operation of its schedule to look at next; READY: that of `view` */
 	bool is_missed; /* one of those before could not be moved yet */
 	struct xfer_view view;
@@ -107,13 +107,13 @@ bool slot_is_still(const struct exec_slot *s, uint64_t op);
 /* Is its rank in a later collective, and the one numbered op over for it? */
 bool slot_has_passed(const struct exec_slot *s, uint64_t op);
 /* Has its rank ended the collective, and may be gone? */
-bool slot_is_over(const struct exec_slot *s, uint64_t op);
+bool slot_is_complete(const struct exec_slot *s, uint64_t op);
 struct goal_block *slot_schedule(struct exec_slot *s);
 struct xfer *slot_xfer(const struct exec_comm *e, struct exec_slot *s, uint32_t recv);
 struct xfer *slot_copied(const struct exec_comm *e, struct exec_slot *s);
 char *ring_of(const struct exec_comm *e, int rank);
 /* Where others leave bytes of this rank's result: 2 * XFER_EDGE_BYTES. */
-char *slot_left(const struct exec_comm *e, struct exec_slot *s);
+char *slot_edge_buf(const struct exec_comm *e, struct exec_slot *s);
 
 /* The bytes of a send that has to wait are not there when its slot is published. */
 static inline bool has_inline_edges(const struct goal_op *send)

@@ -34,7 +34,7 @@ static struct reduce_side side_of(void *ctx, uint32_t rank)
 		.in_off = s->is_in_place ? s->reduce_out_off : s->reduce_in_off,
 		.out_off = s->reduce_out_off,
 		.in_edges = s->edges,
-		.out_edges = slot_left(at->comm, s),
+		.out_edges = slot_edge_buf(at->comm, s),
 	};
 }
 
@@ -53,7 +53,7 @@ static struct reduce_side part_of(void *ctx, uint32_t rank)
 	bool is_result = s->reduce.kind == COLL_ALLREDUCE;
 	const struct region_desc *d = &s->desc[is_result ? GOAL_USER + 1 : GOAL_SCRATCH];
 	uint64_t off = is_result ? s->reduce_out_off : 0;
-	char *edges = slot_left(at->comm, s);
+	char *edges = slot_edge_buf(at->comm, s);
 
 	return (struct reduce_side){ .in = d,
 				   .out = d,
@@ -289,7 +289,7 @@ static bool are_edges_there(struct exec_run *r)
 {
 	if (r->reduce.shape.domains)
 		return r->reduce_done == r->reduce.shape.ranks;
-	return reduce_edges_are_there(&r->reduce, (uint32_t)r->comm->rank);
+	return reduce_are_edges_done(&r->reduce, (uint32_t)r->comm->rank);
 }
 
 static bool take_edges(struct exec_run *r)
@@ -298,7 +298,7 @@ static bool take_edges(struct exec_run *r)
 
 	if (r->has_reduce_edges || !are_edges_there(r))
 		return false;
-	reduce_take_edges(&r->reduce, rank, r->call.user[1]);
+	reduce_copy_edge_buf(&r->reduce, rank, r->call.user[1]);
 	r->has_reduce_edges = true;
 	return true;
 }
@@ -326,7 +326,7 @@ int run_reduce_step(struct exec_run *r, enum exec_copy copy)
 	if (ret == 1 || (ret < 0 && ret != -ESTALE))
 		return ret;
 	if (ret == -ESTALE && !r->has_reduce_edges) {
-		reduce_take_edges(&r->reduce, (uint32_t)r->comm->rank, r->call.user[1]);
+		reduce_copy_edge_buf(&r->reduce, (uint32_t)r->comm->rank, r->call.user[1]);
 		r->has_reduce_edges = true;
 	}
 	if (ret == -ESTALE || (is_done(r) && (r->has_reduce_edges || take_edges(r)))) {
@@ -421,10 +421,10 @@ bool run_reduce_range_is_there(struct exec_run *r, uintptr_t start, uintptr_t en
 	if (ret)
 		return ret == -ESTALE;
 	n = elements_in(r, &out, first, start, end, &at);
-	if (n && !reduce_is_there(&v, at, n))
+	if (n && !reduce_is_range_done(&v, at, n))
 		return false;
 	n = elements_in(r, &in, 0, start, end, &at);
-	return !n || reduce_is_there(&v, at, n);
+	return !n || reduce_is_range_done(&v, at, n);
 }
 
 bool run_reduce_is_over(struct exec_run *r)
@@ -443,7 +443,7 @@ static bool is_taken_up(const struct exec_run *r)
 	struct reduce_view v = r->reduce;
 
 	for (uint32_t s = 0; s < v.shape.ranks; s++)
-		if (!reduce_is_claimed_up(&v, s))
+		if (!reduce_is_all_claimed(&v, s))
 			return false;
 	return true;
 }

@@ -187,7 +187,7 @@ static struct xfer *find_named(const struct exec_comm *e, uint64_t name, uint64_
 	return slot_xfer(e, slot_of(e, (int)rank, *out_tag), index);
 }
 
-void exec_take_back(struct exec_comm *e, uint64_t name, bool is_intent)
+void exec_reclaim(struct exec_comm *e, uint64_t name, bool is_intent)
 {
 	uint64_t tag;
 	uint32_t unit;

@@ -34,9 +34,9 @@ static char *local_address(struct exec_run *r, uint16_t mem, uint64_t off)
 static void take_left(struct exec_run *r, const struct goal_op *op)
 {
 	const struct xfer_end to = { r->call.desc[op->mem], op->off, r->comm->rank,
-				     slot_left(r->comm, r->slot) };
+				     slot_edge_buf(r->comm, r->slot) };
 
-	xfer_take_edges(&to, r->call.user[op->mem - GOAL_USER], op->bytes);
+	xfer_copy_edge_buf(&to, r->call.user[op->mem - GOAL_USER], op->bytes);
 }
 
 /* Bytes outside the mapped pages of one of the buffers, which only this thread can copy, first. */
@@ -53,7 +53,7 @@ static int step_copy_transfer(struct exec_run *r, uint32_t i, bool copy)
 	else if (copy)
 		ret = xfer_move(v, XFER_ANY);
 	if (!ret && xfer_is_done(v->x, v->tag, v->plan.total)) {
-		if (v->plan.leaves_edges)
+		if (v->plan.fills_edge_buf)
 			take_left(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
@@ -180,7 +180,7 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	if (o->staged) {
 		struct exec_slot *peer = slot_of(r->comm, o->view.src_rank, r->op);
 
-		ret = xfer_stage_take(&o->view, &peer->filled, ring_of(r->comm, o->view.src_rank));
+		ret = xfer_stage_drain(&o->view, &peer->filled, ring_of(r->comm, o->view.src_rank));
 	} else if (!o->view.edges_done) {
 		ret = xfer_move_edges(&o->view);
 	} else if (copy) {
@@ -189,7 +189,7 @@ static int step_recv(struct exec_run *r, uint32_t i, bool copy)
 	if (ret)
 		return ret;
 	if (xfer_is_done(o->view.x, r->op, o->view.plan.total)) {
-		if (o->view.plan.leaves_edges)
+		if (o->view.plan.fills_edge_buf)
 			take_left(r, run_op(r, i));
 		op_done(r, i);
 		return 1;
@@ -258,16 +258,16 @@ static int look_at(struct exec_run *r, int rank, const struct goal_op *recv, str
 
 	if (recv->type != GOAL_RECV || recv->peer == (uint32_t)e->rank ||
 	    recv->peer >= (uint32_t)e->size)
-		return HELP_OVER;
+		return HELP_COMPLETE;
 	ss = slot_of(e, (int)recv->peer, r->op);
 	if (!slot_is_published(ss, r->op))
-		return slot_has_passed(ss, r->op) ? HELP_OVER : HELP_UNKNOWN;
+		return slot_has_passed(ss, r->op) ? HELP_COMPLETE : HELP_UNKNOWN;
 	send = find_send(ss, rank, recv);
 	ret = send ? match_view(e, r->op, (int)recv->peer, send, rank, recv, XFER_VIEW_NORMAL, v)
 		   : -EREMOTEIO;
 	if (ret == -EAGAIN)
 		return HELP_UNKNOWN;
-	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_OVER;
+	return !ret && v->plan.others_move && v->can_move ? HELP_READY : HELP_COMPLETE;
 }
 
 /* The next transfer of what rank `rank` receives that this one can help with. */
@@ -280,7 +280,7 @@ static void find_help(struct exec_run *r, int rank, uint32_t *looks)
 
 	if (!slot_is_published(ds, r->op)) {
 		if (slot_has_passed(ds, r->op))
-			h->state = HELP_OVER;
+			h->state = HELP_COMPLETE;
 		return;
 	}
 	for (; h->next < b->op_count && h->next < e->op_cap && *looks; h->next++, --*looks) {
@@ -294,7 +294,7 @@ static void find_help(struct exec_run *r, int rank, uint32_t *looks)
 	h->state = HELP_UNKNOWN;
 	if (!*looks)
 		return;
-	h->state = h->is_missed ? HELP_UNKNOWN : HELP_OVER;
+	h->state = h->is_missed ? HELP_UNKNOWN : HELP_COMPLETE;
 	h->is_missed = false;
 	h->next = 0;
 }
@@ -305,7 +305,7 @@ static void help_begin(struct exec_run *r)
 
 	e->help_op = r->op;
 	for (int k = 0; k < e->size; k++) {
-		e->help[k].state = k == e->rank ? HELP_OVER : HELP_UNKNOWN;
+		e->help[k].state = k == e->rank ? HELP_COMPLETE : HELP_UNKNOWN;
 		e->help[k].next = 0;
 		e->help[k].is_missed = false;
 	}
@@ -317,7 +317,7 @@ static int help_rank(struct exec_run *r, int rank, uint32_t *looks)
 	struct exec_help *h = &r->comm->help[rank];
 	int ret = 0;
 
-	while (!ret && h->state != HELP_OVER && *looks) {
+	while (!ret && h->state != HELP_COMPLETE && *looks) {
 		if (h->state == HELP_UNKNOWN)
 			find_help(r, rank, looks);
 		if (h->state != HELP_READY)

@@ -82,11 +82,11 @@ void mailbox_post(struct mailbox *b, uint64_t n, uint32_t bytes)
 	struct mailbox_record *r = record_of(b, b->rank, n);
 
 	r->bytes = bytes;
-	atomic_store_explicit(&r->number, n, memory_order_release); /* partner: mailbox_look */
+	atomic_store_explicit(&r->number, n, memory_order_release); /* partner: mailbox_peek */
 	mailbox_ring_others(b);
 }
 
-const void *mailbox_look(const struct mailbox *b, int rank, uint64_t n, uint32_t *out_bytes)
+const void *mailbox_peek(const struct mailbox *b, int rank, uint64_t n, uint32_t *out_bytes)
 {
 	const struct mailbox_record *r = record_of(b, rank, n);
 

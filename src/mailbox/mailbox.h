@@ -6,7 +6,7 @@
  * be late.
  *
  *   mailbox_begin -> fill mailbox_record() -> mailbox_post, or nothing, when no rank needs it
- *               -> mailbox_look(rank) ... -> mailbox_end
+ *               -> mailbox_peek(rank) ... -> mailbox_end
  *
  *   mailbox_area(rank): | struct mailbox_line | record 0 | record 1 | ... | record MAILBOX_RECORDS - 1 |
  *
@@ -63,7 +63,7 @@ void *mailbox_record(const struct mailbox *b, uint64_t n);
 void mailbox_post(struct mailbox *b, uint64_t n, uint32_t bytes);
 /* What the rank has posted for collective n, which this rank has begun and not ended; NULL: nothing
  * yet. *out_bytes: at most MAILBOX_BYTES. Async-signal-safe. */
-const void *mailbox_look(const struct mailbox *b, int rank, uint64_t n, uint32_t *out_bytes);
+const void *mailbox_peek(const struct mailbox *b, int rank, uint64_t n, uint32_t *out_bytes);
 /* This rank reads nothing of it any more. Each that was begun once, in any order. */
 void mailbox_end(struct mailbox *b, uint64_t n);
 
@@ -108,6 +108,6 @@ struct mailbox_read {
  * Read what has come of collective n. 1: all of it; 0: not yet, *r remembers how far; -EREMOTEIO: a
  * message is too short, the ranks disagree about the size; -errno of combine().
  */
-int mailbox_take(const struct mailbox *b, uint64_t n, struct mailbox_read *r);
+int mailbox_receive(const struct mailbox *b, uint64_t n, struct mailbox_read *r);
 
 #endif

@@ -34,7 +34,7 @@ static int take_one(struct mailbox_read *r, const char *message, uint32_t messag
 	return 0;
 }
 
-int mailbox_take(const struct mailbox *b, uint64_t n, struct mailbox_read *r)
+int mailbox_receive(const struct mailbox *b, uint64_t n, struct mailbox_read *r)
 {
 	for (; r->next < r->end; r->next++) {
 		const char *message;
@@ -43,7 +43,7 @@ int mailbox_take(const struct mailbox *b, uint64_t n, struct mailbox_read *r)
 
 		if (r->next == r->skip)
 			continue;
-		message = mailbox_look(b, r->next, n, &bytes);
+		message = mailbox_peek(b, r->next, n, &bytes);
 		if (!message)
 			return 0;
 		ret = take_one(r, message, bytes);

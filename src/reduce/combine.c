@@ -395,28 +395,28 @@ bool reduce_has_edges(struct reduce_view *v, uint32_t rank)
 	return edge_elements(v, rank, true, &first) || edge_elements(v, rank, false, &first);
 }
 
-bool reduce_edges_are_there(struct reduce_view *v, uint32_t rank)
+bool reduce_are_edges_done(struct reduce_view *v, uint32_t rank)
 {
 	uint64_t first, n = edge_elements(v, rank, true, &first);
 
-	if (n && !reduce_is_there(v, first, n))
+	if (n && !reduce_is_range_done(v, first, n))
 		return false;
 	n = edge_elements(v, rank, false, &first);
-	return !n || reduce_is_there(v, first, n);
+	return !n || reduce_is_range_done(v, first, n);
 }
 
 int reduce_move_edges(struct reduce_view *v, uint32_t rank)
 {
 	uint64_t first, n = edge_elements(v, rank, true, &first);
-	int ret = n && !reduce_is_there(v, first, n) ? reduce_move_at(v, first) : 0;
+	int ret = n && !reduce_is_range_done(v, first, n) ? reduce_move_at(v, first) : 0;
 
 	if (ret)
 		return ret;
 	n = edge_elements(v, rank, false, &first);
-	return n && !reduce_is_there(v, first, n) ? reduce_move_at(v, first + n - 1) : 0;
+	return n && !reduce_is_range_done(v, first, n) ? reduce_move_at(v, first + n - 1) : 0;
 }
 
-void reduce_take_edges(struct reduce_view *v, uint32_t rank, char *to)
+void reduce_copy_edge_buf(struct reduce_view *v, uint32_t rank, char *to)
 {
 	struct reduce_side s = v->side(v->ctx, rank);
 	uint64_t first, n, at = s.out_off, end, lo = s.out->head, hi = s.out->bytes - s.out->tail;

@@ -35,7 +35,7 @@ static void note(struct reduce_view *v, uint32_t slice, uint32_t unit, uint64_t 
 		     .group = node_id(v->group), .unit = unit, .src = TRACE_FROM_ALL, .dst = dst,
 		     .by = by, .mover = by < 0 ? TRACE_WORKER : TRACE_CPU,
 		     .row = is_row ? v->words(v->ctx, slice) : NULL,
-		     .is_last = is_row && reduce_is_claimed_up(v, slice));
+		     .is_last = is_row && reduce_is_all_claimed(v, slice));
 }
 
 /* Who gets the same elements shares a record. */
@@ -123,13 +123,13 @@ bool reduce_is_done(struct reduce_view *v, uint32_t slice)
 	return xfer_is_done(v->words(v->ctx, slice), v->tag, total_of(v, slice));
 }
 
-bool reduce_is_claimed_up(struct reduce_view *v, uint32_t slice)
+bool reduce_is_all_claimed(struct reduce_view *v, uint32_t slice)
 {
-	return xfer_is_claimed_up(v->words(v->ctx, slice), v->tag,
+	return xfer_is_all_claimed(v->words(v->ctx, slice), v->tag,
 				  reduce_units(&v->shape, &v->cut, slice));
 }
 
-bool reduce_is_there(struct reduce_view *v, uint64_t first, uint64_t n)
+bool reduce_is_range_done(struct reduce_view *v, uint64_t first, uint64_t n)
 {
 	for (uint32_t s = 0; s < v->shape.ranks; s++) {
 		uint64_t bits = reduce_units_of(&v->shape, &v->cut, s, first, n);

@@ -19,7 +19,7 @@
  *
  * Bytes outside of mapped pages: of an input they travel with its owner's descriptor (in_edges,
  * filled before the collective by xfer_fill_edges()); of a result they are left at out_edges, from
- * where the owner takes them when their units are done (reduce_take_edges). So every unit can be
+ * where the owner takes them when their units are done (reduce_copy_edge_buf). So every unit can be
  * anybody's.
  *
  * Operations of the program can be called by ranks only, in an MPI call: then rank r does slice r,
@@ -151,17 +151,17 @@ int reduce_do_unit(struct reduce_view *v, uint32_t slice, uint32_t unit);
 void reduce_finish(struct reduce_view *v, uint32_t slice, uint32_t unit);
 /* Is all of a slice done, and is all of it claimed? */
 bool reduce_is_done(struct reduce_view *v, uint32_t slice);
-bool reduce_is_claimed_up(struct reduce_view *v, uint32_t slice);
+bool reduce_is_all_claimed(struct reduce_view *v, uint32_t slice);
 /* Are these elements of the vector done? */
-bool reduce_is_there(struct reduce_view *v, uint64_t first, uint64_t n);
+bool reduce_is_range_done(struct reduce_view *v, uint64_t first, uint64_t n);
 
 /* The bytes of a rank's result that its owner takes itself, to `to`, byte 0 of what its `out`
  * describes: have their units been done? Take them. */
 bool reduce_has_edges(struct reduce_view *v, uint32_t rank);
-bool reduce_edges_are_there(struct reduce_view *v, uint32_t rank);
+bool reduce_are_edges_done(struct reduce_view *v, uint32_t rank);
 /* reduce_move_at() one of them. */
 int reduce_move_edges(struct reduce_view *v, uint32_t rank);
-void reduce_take_edges(struct reduce_view *v, uint32_t rank, char *to);
+void reduce_copy_edge_buf(struct reduce_view *v, uint32_t rank, char *to);
 
 /* ---- two levels -------------------------------------------------------------------------- */
 

@@ -168,7 +168,7 @@ void host_call_begin(void), host_call_end(void);
 /* Advances, or takes back from hung channels, what channels of this process hold.
  * Context: the progress thread. */
 void pending_rescue_all(void);
-/* The callback of exec_leave(): the channel has done what it could for the operation. */
+/* The callback of exec_detach(): the channel has done what it could for the operation. */
 void pending_channel_idle(void *arg);
 /* Sets up the guard and the hooks, once per process. Returns: 0 or -errno. */
 int pending_init(void);

@@ -91,7 +91,7 @@ uint64_t worker_bytes(void);
 /*
  * Checks on the worker while this rank waits: lends its CPU to a displaced thread, kills a worker
  * that makes no progress for SLUICE_ENGINE_TIMEOUT, and calls `reclaim` for each claim of a dead
- * worker in this group (exec_take_back()). Returns: true when something has changed. Context:
+ * worker in this group (exec_reclaim()). Returns: true when something has changed. Context:
  * async-signal-safe; may sleep for a moment.
  */
 typedef void worker_reclaim(void *arg, uint64_t name, bool is_intent);

@@ -77,7 +77,7 @@ static void set_edges(struct xfer_view *v, const struct xfer_end *src, const cha
  * at the end. */
 static void set_left(struct xfer_view *v, const struct xfer_end *dst)
 {
-	if (!v->plan.leaves_edges)
+	if (!v->plan.fills_edge_buf)
 		return;
 	inside_pages(dst, v->plan.bytes, &v->dst_lo, &v->dst_hi);
 	v->left_head = dst->left + dst->off; /* of transfer byte 0 */
@@ -134,7 +134,7 @@ void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct no
 									 : plan->fragments;
 }
 
-bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n)
+bool xfer_is_range_done(const struct xfer_view *v, uint64_t at, uint64_t n)
 {
 	return xfer_is_done(v->x, v->tag,
 			    v->plan.way == XFER_STAGED ? v->plan.total
@@ -242,7 +242,7 @@ static int take_range(struct xfer_view *v, uint64_t from, uint64_t to)
 	return 0;
 }
 
-void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes)
+void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes)
 {
 	uint64_t lo, hi, end = dst->off + bytes, tail = dst->desc.bytes - dst->desc.tail;
 	char *to = buf;
@@ -275,7 +275,7 @@ static void note_copy(const struct xfer_view *v, uint32_t unit, uint64_t bytes, 
 	trace_copied(since, .bytes = bytes, .op = v->tag, .group = node_id(v->group), .unit = unit,
 		     .src = v->src_rank, .dst = v->dst_rank, .by = node_rank(v->group),
 		     .mover = mover, .row = mover == TRACE_CPU ? v->x : NULL,
-		     .is_last = since && xfer_is_claimed_up(v->x, v->tag, v->units));
+		     .is_last = since && xfer_is_all_claimed(v->x, v->tag, v->units));
 }
 
 int xfer_move_edges(struct xfer_view *v)

@@ -91,7 +91,7 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	anybody = p.way == XFER_DIRECT && is_mapped(src) && is_mapped(dst) &&
 		  (inline_edges || is_whole(mapped_span(src, bytes), bytes)) &&
 		  (dst_whole || dst->left);
-	p.leaves_edges = anybody && !dst_whole;
+	p.fills_edge_buf = anybody && !dst_whole;
 	if (edges)
 		p.edges = anybody     ? XFER_EDGES_ALL
 			  : dst_whole ? XFER_EDGES_ENDS
@@ -99,17 +99,17 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	p.units = p.fragments + (p.edges >= XFER_EDGES_ENDS);
 	p.total = xfer_bits(p.fragments + edges);
 	p.dst_mapped = p.way == XFER_DIRECT && is_mapped(dst);
-	p.receiver_needed = p.way != XFER_DIRECT || !(dst_whole || p.leaves_edges);
-	p.sender_needed = p.way != XFER_DIRECT || !xfer_sender_may_leave(src, bytes, inline_edges);
+	p.receiver_needed = p.way != XFER_DIRECT || !(dst_whole || p.fills_edge_buf);
+	p.sender_needed = p.way != XFER_DIRECT || !xfer_sender_may_detach(src, bytes, inline_edges);
 	*out = p;
 }
 
-bool xfer_sender_may_leave(const struct xfer_end *src, uint64_t bytes, bool inline_edges)
+bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes, bool inline_edges)
 {
 	return is_mapped(src) && (inline_edges || is_whole(mapped_span(src, bytes), bytes));
 }
 
-bool xfer_receiver_may_leave(const struct xfer_end *dst, uint64_t bytes)
+bool xfer_receiver_may_detach(const struct xfer_end *dst, uint64_t bytes)
 {
 	return is_mapped(dst) && is_whole(mapped_span(dst, bytes), bytes);
 }

@@ -95,7 +95,7 @@ bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits)
 	return !xfer_is_tag(word, tag) || (word & bits) == bits;
 }
 
-bool xfer_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units)
+bool xfer_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units)
 {
 	uint64_t word = atomic_load_explicit(&x->taken, memory_order_relaxed);
 

@@ -33,7 +33,7 @@ uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag)
 	return value_of(atomic_load_explicit(&x->consumed, memory_order_acquire), tag);
 }
 
-int xfer_stage_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring)
+int xfer_stage_drain(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring)
 {
 	uint64_t i = value_of(atomic_load_explicit(&v->x->consumed, memory_order_relaxed), v->tag);
 	uint64_t there = value_of(atomic_load_explicit(filled, memory_order_acquire), v->tag);

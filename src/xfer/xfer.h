@@ -98,7 +98,7 @@ void xfer_unclaim(struct xfer *x, uint32_t unit);
 bool xfer_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total);
 /* Are all of these units in place (or this transfer long over)? */
 bool xfer_is_done(struct xfer *x, uint64_t tag, uint64_t bits);
-bool xfer_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units);
+bool xfer_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units);
 
 /* ---- plan -------------------------------------------------------------------------------- */
 
@@ -141,8 +141,8 @@ struct xfer_plan {
 	uint64_t total;    /* what `done` reaches: a bit per fragment, and one for the edges */
 	bool receiver_moves, sender_moves, others_move; /* who can copy fragments */
 	bool dst_mapped;   /* and loads and stores do */
-	bool leaves_edges; /* those outside the receiver's pages are left in its slot:
-			      xfer_take_edges() */
+	bool fills_edge_buf; /* those outside the receiver's pages are left in its slot:
+			      xfer_copy_edge_buf() */
 	bool receiver_needed, sender_needed; /* something can be done in that process only */
 };
 
@@ -159,8 +159,8 @@ void xfer_plan(const struct xfer_end *src, const struct xfer_end *dst, uint64_t 
 	       const struct xfer_reach *reach, bool inline_edges, struct xfer_plan *out);
 
 /* Before the other end is known: whatever it turns out to be, the plan will not need this one. */
-bool xfer_sender_may_leave(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
-bool xfer_receiver_may_leave(const struct xfer_end *dst, uint64_t bytes);
+bool xfer_sender_may_detach(const struct xfer_end *src, uint64_t bytes, bool inline_edges);
+bool xfer_receiver_may_detach(const struct xfer_end *dst, uint64_t bytes);
 
 /* Cut [lo, hi), which is set, into fragments of whole pages (but the last), at most
  * XFER_FRAGMENTS_MAX, in order: see fragment.c. Honours SLUICE_XFER_FRAGMENT as far as that allows.
@@ -209,9 +209,9 @@ struct xfer_view {
 void xfer_view_init(struct xfer_view *v, struct xfer *x, uint64_t tag, struct node_group *g,
 		    const struct xfer_end *src, const struct xfer_end *dst,
 		    const struct xfer_plan *plan, const char *edges, enum xfer_view_mode mode);
-/* plan.leaves_edges, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the
+/* plan.fills_edge_buf, and all is there: what was left of bytes [dst->off, dst->off + bytes) of the
  * receiver's buffer at `buf` goes to where it belongs. */
-void xfer_take_edges(const struct xfer_end *dst, void *buf, uint64_t bytes);
+void xfer_copy_edge_buf(const struct xfer_end *dst, void *buf, uint64_t bytes);
 /* What of a sender's buffer goes into its inline edges (2 * XFER_EDGE_BYTES at `edges`). */
 void xfer_fill_edges(const struct region_desc *d, const void *buf, char *edges);
 
@@ -227,7 +227,7 @@ void xfer_finish(struct xfer_view *v, uint64_t bits);
 /* XFER_EDGES_RECEIVER: the receiver's own part; once. */
 int xfer_move_edges(struct xfer_view *v);
 /* Are all bytes [at, at + n) of the transfer in place? */
-bool xfer_is_there(const struct xfer_view *v, uint64_t at, uint64_t n);
+bool xfer_is_range_done(const struct xfer_view *v, uint64_t at, uint64_t n);
 /* Is there something left that only this rank, an end of the transfer, can do? */
 bool xfer_needs_me(const struct xfer_view *v);
 
@@ -309,6 +309,6 @@ int xfer_stage_fill(_Atomic uint64_t *filled, uint64_t tag, char *ring, const ch
 /* Chunks this receiver has consumed of transfer `tag`; 0 before it was opened. */
 uint64_t xfer_stage_consumed(struct xfer *x, uint64_t tag);
 /* Receiver: take the next chunk if it is there. Returns 1 when one was taken. */
-int xfer_stage_take(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
+int xfer_stage_drain(struct xfer_view *v, _Atomic uint64_t *filled, const char *ring);
 
 #endif

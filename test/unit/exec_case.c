@@ -103,13 +103,13 @@ static void leave(struct exec_run *run)
 	struct node_wait w;
 
 	CHECK(ret >= 0);
-	if (ret != EXEC_MAY_LEAVE) {
+	if (ret != EXEC_MAY_DETACH) {
 		CHECK_EQ(exec_wait(run), 0);
 		return;
 	}
-	exec_leave(run);
+	exec_detach(run);
 	node_wait_init(&w);
-	while (!exec_is_over(run)) {
+	while (!exec_is_complete(run)) {
 		ret = exec_advance(run, 0);
 		if (ret == 1)
 			continue;
@@ -117,9 +117,9 @@ static void leave(struct exec_run *run)
 		CHECK_EQ(exec_pause(run, &w), 0);
 	}
 	exec_resume(run, &w);
-	CHECK(exec_is_taken_up(run));
+	CHECK(exec_is_claimed(run));
 	CHECK(exec_is_matched(run));
-	CHECK(exec_is_there(run, 0, UINTPTR_MAX));
+	CHECK(exec_is_range_complete(run, 0, UINTPTR_MAX));
 	exec_end(run);
 }
 

@@ -8,7 +8,7 @@
 #define xfer_unclaim       model_unclaim
 #define xfer_complete      model_complete
 #define xfer_is_done       model_is_done
-#define xfer_is_claimed_up model_is_claimed_up
+#define xfer_is_all_claimed model_is_all_claimed
 #define xfer_claim_marked  model_claim_marked
 #define xfer_unmark        model_unmark
 #define xfer_was_claimed   model_was_claimed
@@ -22,5 +22,5 @@ static void model_unmark(struct xfer *x) UNUSED;
 static bool model_was_claimed(struct xfer *x, uint64_t tag, uint32_t unit) UNUSED;
 static bool model_complete(struct xfer *x, uint64_t tag, uint64_t bits, uint64_t total) UNUSED;
 static bool model_is_done(struct xfer *x, uint64_t tag, uint64_t bits) UNUSED;
-static bool model_is_claimed_up(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
+static bool model_is_all_claimed(struct xfer *x, uint64_t tag, uint32_t units) UNUSED;
 #include "xfer/protocol.c"

@@ -123,7 +123,7 @@ static void body_left(struct ranks *r)
 	bench_begin(r);
 	if (r->rank) {
 		run = begin(false);
-		CHECK_EQ(exec_settle(run, EXEC_COPY_ALL, false, 2000000), EXEC_MAY_LEAVE);
+		CHECK_EQ(exec_settle(run, EXEC_COPY_ALL, false, 2000000), EXEC_MAY_DETACH);
 		atomic_store(&r->words[WORD_LEFT], 1);
 		until(WORD_SEEN, 1);
 	} else {
@@ -166,7 +166,7 @@ static void body_pauses(struct ranks *r)
 	bench_begin(r);
 	if (r->rank) {
 		run = begin(false);
-		CHECK_EQ(exec_settle(run, EXEC_COPY_NOTHING, false, 0), EXEC_MAY_LEAVE);
+		CHECK_EQ(exec_settle(run, EXEC_COPY_NOTHING, false, 0), EXEC_MAY_DETACH);
 		node_wait_init(&w);
 		while (!atomic_load(&r->words[WORD_SEEN]))
 			CHECK_EQ(exec_pause(run, &w), 0);
@@ -202,7 +202,7 @@ static void body_own(struct ranks *r)
 			until(WORD_LEFT, round + 1);
 		run = begin(true);
 		if (!r->rank) {
-			CHECK_EQ(exec_settle(run, copies[round], false, 0), EXEC_MAY_LEAVE);
+			CHECK_EQ(exec_settle(run, copies[round], false, 0), EXEC_MAY_DETACH);
 			CHECK_EQ(bench.user[1][BYTES / 2],
 				 copies[round] == EXEC_COPY_OWN ? 'a' + (int)round : 0);
 			atomic_store(&r->words[WORD_LEFT], round + 1);

@@ -402,9 +402,9 @@ static void serve_and_die(struct exec_run *run, int death, int unit, bool *out_w
 		*out_whole = exec_serve(exec_case.e, exec_tag(run), &m);
 	intent = atomic_load(&mover.intent);
 	if (intent && intent != mover.claim)
-		exec_take_back(exec_case.e, intent, true);
+		exec_reclaim(exec_case.e, intent, true);
 	if (mover.claim)
-		exec_take_back(exec_case.e, mover.claim, false);
+		exec_reclaim(exec_case.e, mover.claim, false);
 }
 
 static void until(struct ranks *r, int word, uint64_t value)

@@ -60,7 +60,7 @@ static void check(int rank, uint64_t n)
 	uint32_t bytes;
 
 	node_wait_init(&w);
-	while (!(from = mailbox_look(mailbox, rank, n, &bytes)))
+	while (!(from = mailbox_peek(mailbox, rank, n, &bytes)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
 	CHECK_EQ(bytes, length_of(rank, n));
@@ -173,7 +173,7 @@ static int take(uint64_t n, struct mailbox_read *r)
 
 	r->next = r->first;
 	node_wait_init(&w);
-	while (!(ret = mailbox_take(mailbox, n, r)))
+	while (!(ret = mailbox_receive(mailbox, n, r)))
 		node_wait(group, &w);
 	node_wait_end(group, &w);
 	mailbox_end(mailbox, n);

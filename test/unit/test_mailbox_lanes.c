@@ -54,7 +54,7 @@ static void post(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 static bool is_there(int rank, uint32_t lane, uint64_t turn, uint64_t n)
 {
 	uint32_t bytes, want = length_of(rank, lane, turn);
-	const char *from = mailbox_look(mailbox, rank, n, &bytes);
+	const char *from = mailbox_peek(mailbox, rank, n, &bytes);
 
 	if (!from)
 		return false;

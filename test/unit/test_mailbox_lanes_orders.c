@@ -22,7 +22,7 @@
 #define mailbox_record            laned_record
 #define mailbox_lane_record       laned_lane_record
 #define mailbox_post              laned_post
-#define mailbox_look              laned_look
+#define mailbox_peek              laned_look
 #define mailbox_end               laned_end
 #define mailbox_end_turn          laned_end_turn
 enum { LANES = 2, TURNS = 2 };

@@ -17,7 +17,7 @@
 #define mailbox_begin             model_begin
 #define mailbox_record            model_record
 #define mailbox_post              model_post
-#define mailbox_look              model_look
+#define mailbox_peek              model_look
 #define mailbox_end               model_end
 enum { COLLECTIVES = 5 };
 #include "mailbox/mailbox.c"

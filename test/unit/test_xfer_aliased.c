@@ -105,7 +105,7 @@ static bool move_alone(int who, uint64_t tag, uint64_t src_off, uint64_t dst_off
 		       inline_edges ? edges : NULL, XFER_VIEW_ALIASED);
 	while (xfer_move(&v, XFER_ANY) > 0)
 		;
-	CHECK(xfer_is_there(&v, 0, bytes));
+	CHECK(xfer_is_range_done(&v, 0, bytes));
 	CHECK(xfer_is_done(&transfer, tag, plan.total));
 	buffer_protect(&buffers[SRC], PROT_READ | PROT_WRITE);
 	buffer_protect(&buffers[DST], PROT_READ | PROT_WRITE);

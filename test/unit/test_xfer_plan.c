@@ -168,7 +168,7 @@ static bool act(struct trial *t, int r)
 					       (char *)(uintptr_t)t->src.desc.addr + t->src.off,
 					       t->plan.bytes,
 					       xfer_stage_consumed(&transfer, t->tag));
-		return r == DST && xfer_stage_take(v, &filled, ring);
+		return r == DST && xfer_stage_drain(v, &filled, ring);
 	}
 	if (r == HELPER && !t->plan.others_move)
 		return false;
@@ -375,8 +375,8 @@ static void try_leaving(const struct xfer_end *src, const struct xfer_end *dst, 
 	struct xfer_plan plan;
 
 	xfer_plan(src, dst, bytes, &reach, inline_edges, &plan);
-	HOLDS(!plan.sender_needed || !xfer_sender_may_leave(src, bytes, inline_edges));
-	HOLDS(!plan.receiver_needed || !xfer_receiver_may_leave(dst, bytes));
+	HOLDS(!plan.sender_needed || !xfer_sender_may_detach(src, bytes, inline_edges));
+	HOLDS(!plan.receiver_needed || !xfer_receiver_may_detach(dst, bytes));
 	/* and what the plan says is so: without that end the others can move all of it */
 	HOLDS(plan.receiver_needed || plan.others_move || plan.sender_moves);
 	HOLDS(plan.sender_needed || plan.others_move || plan.receiver_moves);

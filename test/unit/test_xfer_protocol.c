@@ -190,7 +190,7 @@ static void check_received(struct world *w, uint64_t tag)
 static bool is_over(struct world *w, uint64_t tag)
 {
 	if (shape.fault == FAULT_REOPEN_EARLY)
-		return model_is_claimed_up(&w->x, tag, units_of(tag));
+		return model_is_all_claimed(&w->x, tag, units_of(tag));
 	return model_is_done(&w->x, tag, total_of(tag));
 }
 

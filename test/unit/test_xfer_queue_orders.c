@@ -166,7 +166,7 @@ static bool can_stop(void)
 }
 static bool can_move(void)
 {
-	return !xfer_is_claimed_up(&t.x, t.view.tag, t.view.units);
+	return !xfer_is_all_claimed(&t.x, t.view.tag, t.view.units);
 }
 static bool can_fail(void)
 {

@@ -20,7 +20,7 @@ static void copy_byte(char *dst, const char *src);
 #include "interleave_xfer.h"
 #define xfer_stage_fill        model_fill
 #define xfer_stage_consumed    model_consumed
-#define xfer_stage_take        model_take
+#define xfer_stage_drain        model_take
 #define xfer_finish            model_finish
 #define node_wake(group, rank) ((void)0)
 #define memcpy(dst, src, n)    copy_byte(dst, src)

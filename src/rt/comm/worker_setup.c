@@ -177,7 +177,7 @@ static void take_back(void *arg, uint64_t name, bool is_intent)
 {
 	struct rt_comm *c = arg;
 
-	exec_take_back(c->exec, name, is_intent);
+	exec_reclaim(c->exec, name, is_intent);
 }
 
 void worker_setup_check(struct rt_comm *c)

@@ -67,8 +67,8 @@ static void merge_shared_pages(struct hulls *hulls)
 /* Are the bytes in place that no guard covers? */
 static bool is_rest_in_place(struct exec_run *r, const struct hull *h)
 {
-	return (h->need_lo >= h->guard_lo || exec_is_there(r, h->need_lo, h->guard_lo)) &&
-	       (h->need_hi <= h->guard_hi || exec_is_there(r, h->guard_hi, h->need_hi));
+	return (h->need_lo >= h->guard_lo || exec_is_range_complete(r, h->need_lo, h->guard_lo)) &&
+	       (h->need_hi <= h->guard_hi || exec_is_range_complete(r, h->guard_hi, h->need_hi));
 }
 
 /*
@@ -149,9 +149,9 @@ static int settle_rest(struct rt_comm *c, struct exec_run *r, const struct hulls
 		while (!is_rest_in_place(r, &hulls->of[i])) {
 			int ret = exec_settle(r, EXEC_COPY_ALL, needs_all_partners(c), 0);
 
-			if (ret != EXEC_MAY_LEAVE)
+			if (ret != EXEC_MAY_DETACH)
 				return ret < 0 ? ret : 0;
-			if (!exec_is_matched(r) || exec_is_over(r))
+			if (!exec_is_matched(r) || exec_is_complete(r))
 				return 0;
 		}
 	}
@@ -193,12 +193,12 @@ static int detach(struct rt_comm *c, struct exec_run *r, const struct detach *d,
 		p->detached_ns = os_now_ns();
 		p->copy_ns = exec_is_matched(r) ? copy_ns(d->copy_bytes) : 0;
 		atomic_store_explicit(&p->refs, 1, memory_order_relaxed); /* of this thread */
-		exec_leave(r); /* before arming: another thread may touch closed memory at once */
+		exec_detach(r); /* before arming: another thread may touch closed memory at once */
 		ret = arm_all(p, &hulls, &all);
 	}
 	if (ret) {
 		if (p) {
-			exec_stay(r);
+			exec_reattach(r);
 			pending_free(p);
 		}
 		sud_exit();
@@ -278,7 +278,7 @@ static bool is_guard_ready(struct situation *s)
 static bool is_for_ranks_only(struct exec_run *r, const struct detach *d, const struct situation *s)
 {
 	return s->facts.has_process && !is_forced(s) && d->movers == DETACH_TO_WORKER &&
-	       exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_taken_up(r);
+	       exec_is_matched(r) && !exec_work_bytes(r) && !exec_is_claimed(r);
 }
 
 /* The run may detach. Returns: as detach(). */
@@ -324,12 +324,12 @@ int detach_or_wait(struct rt_comm *c, struct exec_run *r, const struct detach *d
 			  : s.facts.has_mover		 ? EXEC_COPY_NOTHING
 							 : EXEC_COPY_OWN,
 			  needs_all_partners(c), s.choice.wait_ns);
-	if (ret == EXEC_MAY_LEAVE && try_detach(c, r, d, &s) > 0) {
+	if (ret == EXEC_MAY_DETACH && try_detach(c, r, d, &s) > 0) {
 		trace_mark_early();
 		*out_detached = true;
 		return 0;
 	}
-	if (s.choice.how == DETACH_NOW || ret == EXEC_MAY_LEAVE)
+	if (s.choice.how == DETACH_NOW || ret == EXEC_MAY_DETACH)
 		guard_cancel_ready();
 	return exec_wait(r); /* finds an error again, and handles it */
 }

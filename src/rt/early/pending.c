@@ -144,7 +144,7 @@ static bool retire_locked(struct pending *p)
 {
 	if (atomic_load_explicit(&p->refs, memory_order_acquire)) /* partner: pending_unref */
 		return false;
-	if (!exec_is_over(p->run) || exec_is_in_channel(p->run))
+	if (!exec_is_complete(p->run) || exec_is_in_channel(p->run))
 		return false;
 	release_all(p);
 	unlink_locked(p);
@@ -193,7 +193,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 	if (!in_call && !base_opt.rt_fault_progress)
 		return;
 	if (in_call || p->comm->thread_multiple) {
-		exec_let_progress(p->run, w);
+		exec_progress_host(p->run, w);
 		return;
 	}
 	if (!w->since_ns || !node_wait_is_long(w))
@@ -202,7 +202,7 @@ static void let_progress(const struct pending *p, const struct node_wait *w, boo
 		return;
 	if (!stand_in_try())
 		return;
-	exec_let_progress(p->run, w);
+	exec_progress_host(p->run, w);
 	atomic_store_explicit(&stand_in, 0, memory_order_release);
 }
 
@@ -224,7 +224,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 	int ret;
 
 	node_wait_init(&w);
-	while (!exec_is_there(p->run, lo, hi)) {
+	while (!exec_is_range_complete(p->run, lo, hi)) {
 		ret = exec_advance(p->run, lo);
 		if (ret > 0)
 			continue;
@@ -242,7 +242,7 @@ static bool fetch(struct pending *p, uintptr_t lo, uintptr_t hi, bool in_call)
 			give_up(p, ret);
 	}
 	exec_resume(p->run, &w);
-	return exec_is_there(p->run, lo, hi);
+	return exec_is_range_complete(p->run, lo, hi);
 }
 
 /* All of it, and its memory is the program's again. The caller holds a reference. */
@@ -290,7 +290,7 @@ static void choose_part(struct pending *p, uintptr_t addr, size_t bytes,
 	*hi = range->end;
 	/* a buffer of 4 MB touches a page more than 4 MB */
 	if (base_round_down(range->end - range->start, OS_HUGE) <= 2 * want ||
-	    exec_is_taken_up(p->run))
+	    exec_is_claimed(p->run))
 		return;
 	*lo = base_max_u64(*lo, base_round_down(addr, OS_HUGE));
 	*hi = base_min_u64(*hi, base_round_up(base_max_u64(addr + bytes, addr + want), OS_HUGE));
@@ -318,7 +318,7 @@ static void on_touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 		guard_release(range, lo > range->start ? lo : range->start,
 			      hi < range->end ? hi : range->end);
 	}
-	if (exec_is_over(p->run))
+	if (exec_is_complete(p->run))
 		release_all(p);
 	else
 		exec_restart_channel(p->run);
@@ -338,8 +338,8 @@ void pending_channel_idle(void *arg)
 	bool may_wait = syscall(SYS_gettid) != p->owner_tid;
 	uint64_t until = 0;
 
-	while (!exec_is_over(p->run)) {
-		if (!may_wait || !exec_is_taken_up(p->run) ||
+	while (!exec_is_complete(p->run)) {
+		if (!may_wait || !exec_is_claimed(p->run) ||
 		    atomic_load_explicit(&p->touched_ns, memory_order_relaxed))
 			return;
 		if (!until)
@@ -358,7 +358,7 @@ static struct pending *find(bool (*wanted)(const struct pending *, const void *)
 
 	pending_lock();
 	for (p = first; p; p = p->next)
-		if (wanted(p, arg) && !(is_released(p) && exec_is_over(p->run)))
+		if (wanted(p, arg) && !(is_released(p) && exec_is_complete(p->run)))
 			break;
 	if (p)
 		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
@@ -399,7 +399,7 @@ static void on_tidy(void)
 
 	pending_lock();
 	for (p = first; p; p = p->next)
-		if (!is_released(p) && exec_is_over(p->run))
+		if (!is_released(p) && exec_is_complete(p->run))
 			break;
 	if (p)
 		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);

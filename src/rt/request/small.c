@@ -251,7 +251,7 @@ static int step(struct rt_request *r, enum exec_copy copy, bool *out_ended)
 	*out_ended = false;
 	if (copy == EXEC_COPY_NOTHING && calls_program(r))
 		return 0;
-	ret = mailbox_take(r->comm->mailbox, r->number, &r->read);
+	ret = mailbox_receive(r->comm->mailbox, r->number, &r->read);
 	if (ret)
 		mailbox_end(r->comm->mailbox, r->number);
 	if (ret > 0 && trace_is_on())
@@ -294,7 +294,7 @@ static int check(struct rt_request *r)
 	for (int k = is_queued ? 0 : r->read.next;
 	     dead < 0 && k < (is_queued ? node_size(g) : r->read.end); k++)
 		if (k != node_rank(g) &&
-		    (is_queued || !mailbox_look(r->comm->mailbox, k, r->number, &bytes)) &&
+		    (is_queued || !mailbox_peek(r->comm->mailbox, k, r->number, &bytes)) &&
 		    node_is_dead(g, k))
 			dead = k;
 	if (dead < 0)
