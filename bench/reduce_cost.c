@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a reduce costs: the sum of floats of two ranks to both (reduce/, exec/), by size, against two
- * threads that do the same by a loop of their own, each a half: out0[i] = out1[i] = in0[i] +
+ * What a reduce costs: the sum of floats of two ranks to both (reduce/, exec/), by size, against
+ * two threads that do the same by a loop of their own, each a half: out0[i] = out1[i] = in0[i] +
  * in1[i], plainly and past the caches. Alternating in one run; nothing else is measured at the
  * time. One JSON object a line.
  *
@@ -120,7 +120,9 @@ static void once(struct exec_comm *e, int way, uint64_t bytes, const struct buff
 				     .dtype = GOAL_F32,
 				     .count = bytes / 4,
 				     .element_bytes = 4 };
-	struct exec_call call = { .reduce = &f, .user = { b->in[me], b->out[me] }, .name = "reduce" };
+	struct exec_call call = { .reduce = &f,
+				  .user = { b->in[me], b->out[me] },
+				  .name = "reduce" };
 	uint64_t half = bytes / 8;
 
 	if (way == REDUCE) {
@@ -183,7 +185,8 @@ static void measure(struct exec_comm *e, struct node_group *g, uint64_t bytes)
 
 static int run(int rank, int n, const uint64_t *sizes)
 {
-	const struct node_oob oob = { NULL, rank, 2, allgather, least };
+	const struct node_oob oob = { .rank = rank, .size = 2, .allgather = allgather,
+				      .allreduce_min = least };
 	struct os_cpumask cpu = { { 1ull << rank } };
 	struct node_group *g;
 	struct exec_comm *e;

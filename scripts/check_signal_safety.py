@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
          'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
          'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig', 'guard_complete_all_sig', 'guard_tidy_sig',
-         'steal.c:kind_arm', 'steal.c:kind_release', 'mprotect.c:kind_release', 'shadow_end', 'mprotect_close',
+         'mremap.c:kind_arm', 'mremap.c:kind_release', 'mprotect.c:kind_release', 'shadow_end', 'mprotect_close',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
          # of rt/, exec/, xfer/ and engine/: who is touched copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',

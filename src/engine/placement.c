@@ -7,7 +7,7 @@
 
 #include "engine/private.h"
 
-enum { WORKERS_BY_SPARE_MAX = 4 }; /* memory bandwidth limits more of them */
+enum { WORKERS_DEFAULT_MAX = 4 }; /* memory bandwidth limits more of them */
 
 /* ---- channels of ranks ------------------------------------------------------------------- */
 
@@ -68,19 +68,19 @@ static void launcher_cpus(struct os_cpumask *out)
 		memset(out, 0, sizeof(*out));
 }
 
-int engine_spare_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
+int engine_unused_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
 		    struct os_cpumask *out)
 {
-	int over = os_cpumask_count(used) - ranks;
+	int unbound = os_cpumask_count(used) - ranks;
 
 	*out = *launcher;
 	os_cpumask_remove(out, used);
 	if (os_cpumask_count(out))
 		return os_cpumask_count(out);
-	if (over <= 0)
+	if (unbound <= 0)
 		return 0;
 	*out = *used;
-	return over;
+	return unbound;
 }
 
 int engine_unused_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
@@ -92,7 +92,7 @@ int engine_unused_cpus(const struct os_cpumask *rank_cpus_union, int ranks,
 	    !base_parse_cpus(base_opt.engine_cpus, out->bits, OS_CPUMASK_WORDS))
 		return os_cpumask_count(out);
 	launcher_cpus(&launcher);
-	return engine_spare_of(&launcher, rank_cpus_union, ranks, out);
+	return engine_unused_of(&launcher, rank_cpus_union, ranks, out);
 }
 
 /* ---- workers of this process ------------------------------------------------------------- */
@@ -112,7 +112,7 @@ int engine_workers(void)
 		return (int)base_opt.engine_workers;
 	if (worker_share < 0)
 		return 1;
-	return worker_share < WORKERS_BY_SPARE_MAX ? worker_share : WORKERS_BY_SPARE_MAX;
+	return worker_share < WORKERS_DEFAULT_MAX ? worker_share : WORKERS_DEFAULT_MAX;
 }
 
 bool engine_worker_cpus(int node, struct os_cpumask *out)

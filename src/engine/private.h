@@ -17,7 +17,7 @@ int engine_workers(void);
 bool engine_worker_cpus(int node, struct os_cpumask *out);
 
 /* engine_unused_cpus() without system calls. launcher: CPUs of the launcher; may be empty. */
-int engine_spare_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
+int engine_unused_of(const struct os_cpumask *launcher, const struct os_cpumask *used, int ranks,
 		    struct os_cpumask *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which kind of guard works here: tried for real, best first; and, where both work, whether faults
- * are better served by signals or by threads (doc/adr/0025).
+ * Which kind of guard works here, by trial, best first; and, where mremap and uffd both work,
+ * whether signals or threads serve the faults (doc/adr/0025-signals-or-threads.md).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,18 +13,18 @@
 
 enum { REASON_BYTES = 320, ONE_REASON_BYTES = 160, LEAST_BYTES = 64 << 20 };
 enum {
-	CALLS_MAX = 12,  /* looked at, for a range: each costs 1.8 us, a touch served by a thread 15
-			    to 20 more */
+	CALLS_MAX = 12,  /* dispatched calls a range: each costs 1.8 us; a touch that a thread
+			    serves costs 15 to 20 us more than one that a signal serves */
 	RANGES_MIN = 32, /* for an average */
-	ANSWERS = 10,    /* looks for those of all threads */
-	NEVER_NS =
-		1000000000 /* who was not reached for so long: others have to run first to answer */
+	ANSWERS = 10,    /* waits for the answers of other threads */
+	NEVER_NS = 1000000000 /* threads that do not answer for so long are out of reach */
 };
 
 /* Index of an entry plus one is its value of SLUICE_GUARD_KIND. */
 static const struct guard_kind *const kinds[] = { &guard_uffd, &guard_mremap, &guard_mprotect };
 /* The order in which they are tried. */
-static const struct guard_kind *const best_first[] = { &guard_mremap, &guard_uffd, &guard_mprotect };
+static const struct guard_kind *const best_first[] = { &guard_mremap, &guard_uffd,
+						       &guard_mprotect };
 _Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_STEAL == 2 && BASE_GUARD_MPROTECT == 3,
 	       "order of kinds");
 
@@ -32,12 +32,11 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	bool done;
 	int ret;
-	bool has_handlers;                     /* of signals */
+	bool has_handlers;                     /* SIGSEGV is installed */
 	const struct guard_kind *_Atomic kind; /* NULL: none; written under init_lock */
 	_Atomic bool may_switch;               /* to uffd, which is open too */
 	_Atomic uint64_t calls, ranges;        /* when they were last compared */
-	_Atomic uint64_t
-		unreached_ns; /* since when a thread or a handler is out of reach; 0: none is */
+	_Atomic uint64_t unreached_ns; /* when one was found out of reach; 0: none is */
 	char reason[REASON_BYTES];
 } choice;
 
@@ -69,7 +68,7 @@ static const struct sud_ops sud_ops = { .overlaps = guard_overlaps_sig,
 				       .complete_all = guard_complete_all_sig,
 				       .tidy = guard_tidy_sig };
 
-/* What the kinds by signal have in common. */
+/* For the kinds that are served by signals. */
 static int open_signals(char *reason, size_t cap)
 {
 	int ret = sud_probe(reason, cap);
@@ -102,7 +101,7 @@ static int try_kind(const struct guard_kind *k)
 	return ret;
 }
 
-/* Addresses for everything that may be armed at a time: as much as there is of the arena. */
+/* Bytes that can be armed at a time: the whole arena, as far as the address space allows. */
 static uint64_t space_bytes(void)
 {
 	uint64_t want = base_opt.region_arena_bytes;
@@ -115,8 +114,7 @@ static uint64_t space_bytes(void)
 
 static void after_fork_child(void)
 {
-	/* Nothing is armed in a child, and nothing will be: its parent's threads do not exist in
-	 * it. */
+	/* a child arms no range: threads that serve faults exist in the parent only */
 	pthread_mutex_init(&init_lock, NULL);
 	choice.ret = -ENOTSUP;
 	snprintf(choice.reason, sizeof choice.reason, "none: a forked child");
@@ -127,7 +125,7 @@ static void after_fork_child(void)
 	uffd_after_fork_child();
 }
 
-/* Without threads, until it is used. Why it cannot be is nobody's trouble. */
+/* Opens uffd without its threads, in case guard_is_ready() changes to it. Failure is no error. */
 static void open_second(void)
 {
 	char why[ONE_REASON_BYTES] = "";
@@ -207,10 +205,9 @@ void guard_fini(void)
 	pthread_mutex_unlock(&init_lock);
 }
 
-/* ---- from one to the other --------------------------------------------------------------- */
+/* ---- from mremap to uffd ----------------------------------------------------------------- */
 
-/* Does the program make so many system calls while something is armed that they cost more than is
- * gained? */
+/* Do the system calls that the program makes while ranges are armed cost more than signals save? */
 static bool has_many_calls(void)
 {
 	uint64_t calls =
@@ -227,7 +224,7 @@ static bool has_many_calls(void)
 	return many;
 }
 
-/* Can all of the program be reached by signals? What cannot for long never will be. */
+/* Do signals reach every thread of the program? *out_never: not for NEVER_NS. */
 static bool is_reached(bool *out_never)
 {
 	bool is = sud_covers_threads() && sud_signals_are_ours();
@@ -241,11 +238,11 @@ static bool is_reached(bool *out_never)
 }
 
 /*
- * Before anything is armed: until then the program's system calls are as fast as ever. Other
- * threads answer within microseconds, which is waited for the first time; where one does not, this
- * call is not the one that arms.
+ * Called before the first range is armed, so that system calls of other programs are never
+ * dispatched. Other threads answer within microseconds. The first call waits for them; when one
+ * does not answer, this MPI call arms no range.
  */
-static void look(void)
+static void enable_threads(void)
 {
 	bool is_first = !sud_is_enabled();
 	static const struct timespec a_moment = { .tv_nsec = 20000 };
@@ -255,7 +252,7 @@ static void look(void)
 		nanosleep(&a_moment, NULL);
 }
 
-/* For good. False: not while something is armed, or without threads. */
+/* Never changes back. Returns: false while a range is armed, or without threads to serve faults. */
 static bool switch_to_uffd(const char *why)
 {
 	bool done;
@@ -282,7 +279,7 @@ bool guard_is_ready(void)
 	if (k->by_signal) {
 		bool never, is, many;
 
-		look();
+		enable_threads();
 		is = is_reached(&never);
 		many = is && has_many_calls();
 		if (base_likely(!never && !many))

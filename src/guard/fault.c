@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SIGSEGV: a touch of guarded memory, or none of our business. All of this runs in signal context,
- * in any thread, interrupting anything; scripts/check_signal_safety.py checks what it calls.
+ * The handler of SIGSEGV: serves a touch of closed memory, passes any other fault on to the
+ * program. It interrupts any instruction of any thread; scripts/check_signal_safety.py follows all
+ * that it calls. The owner's touched() may call host MPI functions from here: see guard.h.
  *
- * A fault can be late: another thread released the page after the access and before we looked. Then
- * the access works now, and we return to it. To tell this from a true protection error at an
- * address that was once guarded, each thread remembers after how many releases it last returned
- * like this: when none has happened since, the page cannot have been released after the fault.
+ * A fault can be late: another thread released the page between the access and the handler. Then
+ * the access succeeds now, and the handler returns to it. A true protection error at an address
+ * that was once guarded looks alike. So each thread remembers the count of releases at which it
+ * last returned this way: while the count has not changed, no page was released after the fault.
  */
 #include <ucontext.h>
 
@@ -17,16 +18,12 @@ struct touch {
 	bool write, found;
 };
 
-/* Releases seen when this thread last returned to an access as late. 0: never. */
+/* The count of releases when this thread last returned to a late access. 0: never. */
 static __thread uint64_t late_at __attribute__((tls_model("initial-exec")));
 
-#if defined(__x86_64__)
 static bool is_write(const ucontext_t *c) { return c->uc_mcontext.gregs[REG_ERR] & 2; }
-#else
-static bool is_write(const ucontext_t *c) { return c != NULL; } /* not known: the stricter */
-#endif
 
-/* The kernel's word that an access was refused, by protection or because nothing is mapped. */
+/* The kernel refused an access: the page is protected, or not mapped. */
 static bool is_access(const siginfo_t *si)
 {
 	return si->si_code == SEGV_ACCERR || si->si_code == SEGV_MAPERR;

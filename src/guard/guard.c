@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The armed ranges: two lists of the same, by address and by slot, under one spin lock.
+ * The armed ranges, in one list by address and one by slot, under one spin lock.
  *
- * A slot is a run of 2 MiB units of a space as large as all that may be armed at a time. It gives a
- * range its bits (released or not, a page each) and, where page tables are moved away, their
- * address.
+ * A slot is a run of 2 MiB units in a space as large as all memory that may be armed at a time. It
+ * gives a range one bit a page (released or not) and the address of its shadow.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,17 +21,16 @@ static struct {
 	const struct guard_ops *ops;
 	const struct guard_kind *kind; /* NULL: nothing can be armed */
 	struct guard_range *first, *first_slot;
-	_Atomic uint32_t armed; /* written under the lock */
+	_Atomic uint32_t armed; /* how many ranges; written under the lock */
 	uint64_t *bits;
 	uint64_t bytes;               /* of the space of slots */
-	_Atomic uintptr_t knew_lo, knew_hi; /* bounds of all that was ever armed; only grow */
-	_Atomic uint64_t releases, ever; /* ever: how many were armed so far */
-} ranges = { .knew_lo = UINTPTR_MAX };
+	_Atomic uintptr_t ever_lo, ever_hi; /* bounds of all ranges that were ever armed */
+	_Atomic uint64_t releases, ever; /* how many so far: releases, armed ranges */
+} ranges = { .ever_lo = UINTPTR_MAX };
 
-/* ---- lock: held for microseconds, every signal blocked, calls undisturbed ---------------- */
+/* ---- lock: held for microseconds, inside sud_enter() ------------------------------------- */
 
-/* Who holds it may be a thread of idle priority: one that waits has to leave the CPU, not only to
- * yield. */
+/* The holder may be a thread of idle priority, which runs only when a waiting thread sleeps. */
 static void lock_sig(void)
 {
 	static const struct timespec a_moment = { .tv_nsec = 20000 };
@@ -73,7 +71,7 @@ static uint64_t slot_bytes(const struct guard_range *r)
 	return base_round_up(r->end, OS_HUGE) - base_round_down(r->start, OS_HUGE);
 }
 
-/* First fit; takes its place in the list of slots. */
+/* First fit; inserts r into the list of slots. */
 static int slot_get(struct guard_range *r)
 {
 	uint64_t want = slot_bytes(r), at = 0;
@@ -141,7 +139,7 @@ static void publish_bounds(void)
 
 	while (last && last->next)
 		last = last->next;
-	/* Relaxed: a thread that may touch the range was told of it by other means than these. */
+	/* Relaxed: a thread that may touch the range has synchronised with the arming thread. */
 	atomic_store_explicit(&guard_lo, last ? ranges.first->start : UINTPTR_MAX,
 			      memory_order_relaxed);
 	atomic_store_explicit(&guard_hi, last ? last->end : 0, memory_order_relaxed);
@@ -174,7 +172,7 @@ static void list_remove(struct guard_range *r)
 	slot_put(r);
 }
 
-/* First range with a page in [start, end) that is out of reach; *out_addr: such an address. */
+/* First range with a closed page in [start, end); *out_addr: an address in that page. */
 static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uintptr_t *out_addr)
 {
 	for (struct guard_range *r = ranges.first; r && r->start < end; r = r->next) {
@@ -195,13 +193,13 @@ static struct guard_range *find(uintptr_t start, uintptr_t end, bool write, uint
 
 /* ---- arm and release --------------------------------------------------------------------- */
 
-static void know(const struct guard_range *r)
+static void widen_ever(const struct guard_range *r)
 {
-	/* Written under the lock only; read in handlers after it was held. */
-	if (r->start < atomic_load_explicit(&ranges.knew_lo, memory_order_relaxed))
-		atomic_store_explicit(&ranges.knew_lo, r->start, memory_order_relaxed);
-	if (r->end > atomic_load_explicit(&ranges.knew_hi, memory_order_relaxed))
-		atomic_store_explicit(&ranges.knew_hi, r->end, memory_order_relaxed);
+	/* written under the lock only; handlers read them after the range was armed */
+	if (r->start < atomic_load_explicit(&ranges.ever_lo, memory_order_relaxed))
+		atomic_store_explicit(&ranges.ever_lo, r->start, memory_order_relaxed);
+	if (r->end > atomic_load_explicit(&ranges.ever_hi, memory_order_relaxed))
+		atomic_store_explicit(&ranges.ever_hi, r->end, memory_order_relaxed);
 }
 
 uint32_t ranges_armed(void) { return atomic_load_explicit(&ranges.armed, memory_order_relaxed); }
@@ -221,10 +219,10 @@ static int arm_locked(struct guard_range *r)
 	ret = list_insert(r);
 	if (ret)
 		return ret;
-	/* before the first page is closed, and after the last was opened */
+	/* before the first page is closed; and off again after the last page was opened */
 	if (!ranges_armed() && ranges.kind->by_signal)
 		sud_set_armed(true);
-	know(r);
+	widen_ever(r);
 	ret = ranges.kind->arm(r);
 	if (ret) {
 		list_remove(r);
@@ -271,7 +269,7 @@ static _Noreturn void release_failed(void)
 	__builtin_trap();
 }
 
-/* Run by run of pages that are still armed. Returns how many were opened. */
+/* Opens each run of closed pages. Returns: how many pages were opened. */
 static uint32_t open_runs(struct guard_range *r, uintptr_t start, uintptr_t end, int *out_error)
 {
 	uint32_t pages = 0;
@@ -293,22 +291,22 @@ static uint32_t open_runs(struct guard_range *r, uintptr_t start, uintptr_t end,
 	return pages;
 }
 
-/* Returns how many pages of r are still armed. */
+/* Returns: how many pages of r are still closed. */
 static uint32_t release_locked(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	uint32_t left = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
+	uint32_t remaining = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
 	bool whole = start == r->start && end == r->end;
 	int error;
 
-	left -= open_runs(r, start, end, &error);
-	/* what could not be opened while its neighbours were closed */
+	remaining -= open_runs(r, start, end, &error);
+	/* a second try: merging with open neighbours needs fewer mappings */
 	if (error && whole)
-		left -= open_runs(r, start, end, &error);
+		remaining -= open_runs(r, start, end, &error);
 	if (error && whole)
 		release_failed();
-	/* Release: a handler that finds no armed page sees that there was one a moment ago. */
+	/* Release: pairs with the acquire in guard_release_count_sig(). */
 	atomic_fetch_add_explicit(&ranges.releases, 1, memory_order_release);
-	if (!left) {
+	if (!remaining) {
 		if (ranges.kind->end)
 			ranges.kind->end(r);
 		list_remove(r);
@@ -319,27 +317,27 @@ static uint32_t release_locked(struct guard_range *r, uintptr_t start, uintptr_t
 	}
 	/* Release, and last: pairs with the acquire in guard_is_armed(), after which r may be
 	 * freed. */
-	atomic_store_explicit(&r->armed_pages, left, memory_order_release);
-	return left;
+	atomic_store_explicit(&r->armed_pages, remaining, memory_order_release);
+	return remaining;
 }
 
 bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
-	uint32_t left;
+	uint32_t remaining;
 
 	if (!guard_is_armed(r))
 		return true;
 	enter_locked();
-	/* another thread may have released it meanwhile; after we have, r may be gone */
-	left = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
-	if (left) {
+	/* another thread may release it as well; once all is released r may be freed */
+	remaining = atomic_load_explicit(&r->armed_pages, memory_order_relaxed);
+	if (remaining) {
 		start = base_round_up(base_max_u64(start, r->start), OS_PAGE);
 		end = base_round_down(base_min_u64(end, r->end), OS_PAGE);
 		if (start < end)
-			left = release_locked(r, start, end);
+			remaining = release_locked(r, start, end);
 	}
 	leave_unlocked();
-	return !left;
+	return !remaining;
 }
 
 /* ---- for handlers ------------------------------------------------------------------------ */
@@ -429,13 +427,14 @@ void guard_tidy_sig(void)
 
 bool guard_was_armed_sig(uintptr_t addr)
 {
-	return addr >= atomic_load_explicit(&ranges.knew_lo, memory_order_relaxed) &&
-	       addr < atomic_load_explicit(&ranges.knew_hi, memory_order_relaxed);
+	return addr >= atomic_load_explicit(&ranges.ever_lo, memory_order_relaxed) &&
+	       addr < atomic_load_explicit(&ranges.ever_hi, memory_order_relaxed);
 }
 
 uint64_t guard_release_count_sig(void)
 {
-	/* Acquire: pairs with the release in release_locked(). */
+	/* Acquire: pairs with the release in release_locked(). A handler that finds no closed page
+	 * sees the release of that page. */
 	return atomic_load_explicit(&ranges.releases, memory_order_acquire);
 }
 

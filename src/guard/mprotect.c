@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Guarding by protection: works everywhere, costs a visit to each page table entry, each way. */
+/* Kind mprotect: works everywhere; each change visits every page table entry of the range. */
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -20,7 +20,7 @@ int mprotect_close(struct guard_range *r)
 	int ret = protect(r->start, r->end, r->access == GUARD_READ_ONLY ? PROT_READ : PROT_NONE);
 
 	if (ret)
-		mprotect_open(r->start, r->end); /* it may have got half way */
+		mprotect_open(r->start, r->end); /* a part may have been protected */
 	else
 		r->shadow = 0;
 	return ret;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Guarding by userfaultfd: page tables are moved away as in steal.c, and the empty mapping that
- * stays is registered. Who touches it sleeps in the kernel, also inside a system call or in a
- * peer's process_vm_readv, until a thread of ours has served the fault.
+ * Kind uffd: page tables are moved away (shadow.c) and the empty mapping is registered with
+ * userfaultfd. A thread that touches it, also inside a system call or a peer's process_vm_readv,
+ * sleeps in the kernel until a thread of ours has served the fault.
  *
- *   one thread leads: it sleeps in poll(), reads one fault, serves it
- *     read of a GUARD_READ_ONLY page:  mapped write-protected, nobody waits (Linux 6.4)
- *     else:                            touched()
- *   when touched() waits for others, the next thread takes the lead: a late root of one range stops
- * no touch of another. Faults in a range that is waited for are left alone, and are woken to come
- * again when the wait is over: threads of the program that wait for one range, or return to it from
- * signal handlers, need one thread of ours. There are as many as ranges are armed, up to
- * THREADS_MAX.
+ *   one thread leads: sleeps in poll(), reads one fault, serves it
+ *     read of a GUARD_READ_ONLY page   the page is mapped write-protected, no wait (Linux 6.4)
+ *     any other touch                  touched()
  *
- * An idle thread costs nothing but its stack. Every signal is blocked in them.
+ * When touched() waits for others, another thread takes the lead: a late partner of one range
+ * delays no touch of another range. A fault in a range that a thread of ours waits for is not
+ * served; it is woken after the wait and comes again. So all touches of one range need one thread
+ * of ours, also those that return from signal handlers. There are as many threads as armed ranges,
+ * up to THREADS_MAX.
+ *
+ * An idle thread costs its stack only. Every signal is blocked in these threads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,21 +48,20 @@ static const uint64_t for_reads = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_
 
 static struct {
 	long fd, stop_fd;
-	bool reads;             /* readers of senders' pages need not wait */
+	bool reads;             /* reads of GUARD_READ_ONLY pages need not wait */
 	pthread_t thread[THREADS_MAX];
-	_Atomic uint32_t threads; /* written under hiring */
-	_Atomic uint32_t led;   /* 1: a thread reads faults; futex */
+	_Atomic uint32_t threads; /* written under start_lock */
+	_Atomic uint32_t has_leader; /* 1: a thread reads faults; futex */
 	_Atomic bool stop;
 } uffd = { .fd = -1, .stop_fd = -1 };
-static pthread_mutex_t hiring = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread enum { NOT_OURS, SERVES, LEADS } role __attribute__((tls_model("initial-exec")));
-/* Ranges that a thread of ours waits for; written by that thread. end 0: it does not. */
+/* The range that a thread of ours waits for; written by that thread. end 0: none. */
 static struct waiting { _Atomic uintptr_t start, end; } waiting[THREADS_MAX];
-static __thread struct waiting *mine __attribute__((tls_model("initial-exec")));
+static __thread struct waiting *own_wait __attribute__((tls_model("initial-exec")));
 static __thread uintptr_t page_served __attribute__((tls_model("initial-exec")));
-static __thread int toucher
-	__attribute__((tls_model("initial-exec"))); /* whom this thread serves */
+static __thread int fault_tid __attribute__((tls_model("initial-exec"))); /* the thread served */
 
 /* ---- closing and opening, under the lock ------------------------------------------------- */
 
@@ -95,15 +95,15 @@ static int kind_arm(struct guard_range *r)
 		shadow_end(r);
 		return ret;
 	}
-	/* what other threads read between the two calls; there is nothing to undo when it fails */
+	/* drops pages that other threads read between the two calls; failure needs no undo */
 	sud_syscall(SYS_madvise, r->start, r->end - r->start, (long)MADV_DONTNEED);
 	return 0;
 }
 
 /*
- * Moving tables back interrupts every CPU on which a thread of this process runs, once a table. A
- * thread of ours that releases a large range, because all is there, leaves that be: what opens
- * again is a mapping of the same pages without tables, and it fills them itself.
+ * Moving tables back interrupts every CPU on which a thread of this process runs, once a table. So
+ * when a thread of ours releases a large range that is complete, it opens the empty mapping instead
+ * and populates its tables itself.
  */
 static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 {
@@ -112,8 +112,7 @@ static int kind_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 
 	if (ret)
 		ret = range_call(UFFDIO_UNREGISTER, start, end);
-	else /* the registration may have come back with the tables, and would forbid huge mappings
-	      */
+	else /* the tables may bring the registration back, which would forbid huge mappings */
 		range_call(UFFDIO_UNREGISTER, start, end);
 	if (!ret)
 		range_call(UFFDIO_WAKE, start, end);
@@ -134,14 +133,14 @@ static int let_read(uintptr_t start, uintptr_t end)
 	};
 	int ret = call(UFFDIO_CONTINUE, &map);
 
-	/* some of it, or another reader was first */
+	/* a part was mapped, or another reader was first */
 	return map.mapped > 0 || ret == -EEXIST ? 0 : ret;
 }
 
 static bool is_waited_for(uintptr_t page)
 {
 	for (int i = 0; i < THREADS_MAX; i++) {
-		/* Acquire: pairs with the release in uffd_wait_begin(). */
+		/* acquire: pairs with the release in uffd_wait_begin() */
 		uintptr_t end = atomic_load_explicit(&waiting[i].end, memory_order_acquire);
 
 		if (page < end &&
@@ -157,42 +156,43 @@ static void serve(const struct uffd_msg *msg)
 	bool write =
 		msg->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
 
-	toucher = (int)msg->arg.pagefault.feat.ptid;
+	fault_tid = (int)msg->arg.pagefault.feat.ptid;
 	page_served = page;
 	if (write || !uffd.reads || guard_read_sig(page, let_read)) {
 		if (is_waited_for(page))
-			return; /* whoever waits for it wakes this one too, after this moment */
+			return; /* the thread that waits for it will wake this fault too */
 		if (guard_touch_sig(page, OS_PAGE, write))
 			base_count(BASE_CTR_FAULTS, 1);
 	}
-	start = atomic_load_explicit(&mine->start, memory_order_relaxed);
-	end = atomic_load_explicit(&mine->end, memory_order_relaxed);
-	/* before it wakes: who looks later serves the fault, who has looked before is woken */
-	atomic_store_explicit(&mine->end, 0, memory_order_seq_cst);
-	/* also when it had been released before we looked */
+	start = atomic_load_explicit(&own_wait->start, memory_order_relaxed);
+	end = atomic_load_explicit(&own_wait->end, memory_order_relaxed);
+	/* before the wake: a later fault is served, an earlier one is woken */
+	atomic_store_explicit(&own_wait->end, 0, memory_order_seq_cst);
+	/* also when the page had been released before the fault was read */
 	range_call(UFFDIO_WAKE, page, page + OS_PAGE);
 	if (end)
 		range_call(UFFDIO_WAKE, start, end);
 }
 
-static void take_the_lead(void)
+static void lead_begin(void)
 {
 	uint32_t none = 0;
 
-	/* Acquire pairs with the release in give_up_the_lead(): one after the other. */
-	while (!atomic_compare_exchange_strong_explicit(&uffd.led, &none, 1, memory_order_acquire,
+	/* Acquire: pairs with the release in lead_end(). */
+	while (!atomic_compare_exchange_strong_explicit(&uffd.has_leader, &none, 1,
+							memory_order_acquire,
 							memory_order_relaxed)) {
-		os_futex_wait(&uffd.led, 1, UINT64_MAX / 2);
+		os_futex_wait(&uffd.has_leader, 1, UINT64_MAX / 2);
 		none = 0;
 	}
 	role = LEADS;
 }
 
-static void give_up_the_lead(void)
+static void lead_end(void)
 {
 	role = SERVES;
-	atomic_store_explicit(&uffd.led, 0, memory_order_release);
-	os_futex_wake(&uffd.led, 1);
+	atomic_store_explicit(&uffd.has_leader, 0, memory_order_release);
+	os_futex_wake(&uffd.has_leader, 1);
 }
 
 bool uffd_wait_begin(void)
@@ -201,22 +201,22 @@ bool uffd_wait_begin(void)
 
 	if (role == LEADS) {
 		if (guard_bounds_sig(page_served, &start, &end)) {
-			atomic_store_explicit(&mine->start, start, memory_order_relaxed);
+			atomic_store_explicit(&own_wait->start, start, memory_order_relaxed);
 			/* Release: pairs with the acquire in is_waited_for(). */
-			atomic_store_explicit(&mine->end, end, memory_order_release);
+			atomic_store_explicit(&own_wait->end, end, memory_order_release);
 		}
-		give_up_the_lead();
+		lead_end();
 	}
 	return role != NOT_OURS;
 }
 
-int guard_fault_tid(void) { return role == NOT_OURS ? (int)sud_syscall(SYS_gettid) : toucher; }
+int guard_fault_tid(void) { return role == NOT_OURS ? (int)sud_syscall(SYS_gettid) : fault_tid; }
 
-static void *serve_for_ever(void *arg)
+static void *serve_faults(void *arg)
 {
 	sud_own_thread();
 	prctl(PR_SET_NAME, "sluice-guard");
-	mine = arg;
+	own_wait = arg;
 	role = SERVES;
 	for (;;) {
 		struct pollfd p[2] = { { .fd = (int)uffd.fd, .events = POLLIN },
@@ -224,7 +224,7 @@ static void *serve_for_ever(void *arg)
 		struct uffd_msg msg;
 
 		if (role != LEADS)
-			take_the_lead();
+			lead_begin();
 		sud_syscall(SYS_ppoll, p, 2L, NULL, NULL, 0L);
 		if (atomic_load_explicit(&uffd.stop, memory_order_relaxed))
 			break;
@@ -232,13 +232,13 @@ static void *serve_for_ever(void *arg)
 		    msg.event == UFFD_EVENT_PAGEFAULT)
 			serve(&msg);
 	}
-	give_up_the_lead();
+	lead_end();
 	return NULL;
 }
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
-static int hire_one(void)
+static int start_one(void)
 {
 	uint32_t n = atomic_load_explicit(&uffd.threads, memory_order_relaxed);
 	pthread_attr_t attr;
@@ -250,7 +250,7 @@ static int hire_one(void)
 	sud_enter(); /* it inherits that every signal is blocked */
 	ret = base_fault("guard_thread")
 		      ? EAGAIN
-		      : pthread_create(&uffd.thread[n], &attr, serve_for_ever, &waiting[n]);
+		      : pthread_create(&uffd.thread[n], &attr, serve_faults, &waiting[n]);
 	sud_exit();
 	pthread_attr_destroy(&attr);
 	if (!ret)
@@ -265,16 +265,16 @@ bool uffd_has_threads(uint32_t count)
 
 	if (base_likely(atomic_load_explicit(&uffd.threads, memory_order_relaxed) >= want))
 		return true;
-	pthread_mutex_lock(&hiring);
+	pthread_mutex_lock(&start_lock);
 	while (!ret && atomic_load_explicit(&uffd.threads, memory_order_relaxed) < want)
-		ret = hire_one();
-	pthread_mutex_unlock(&hiring);
+		ret = start_one();
+	pthread_mutex_unlock(&start_lock);
 	return !ret;
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-/* One that hears of faults inside the kernel too. */
+/* A userfaultfd that reports faults of the kernel too. */
 static long descriptor_open(void)
 {
 	long fd = sud_syscall(SYS_userfaultfd, (long)(O_CLOEXEC | O_NONBLOCK)), dev;
@@ -324,12 +324,12 @@ static void kind_close(void)
 
 void uffd_after_fork_child(void)
 {
-	/* the threads exist in the parent only */
+	/* threads exist in the parent only */
 	descriptors_close();
 	atomic_store_explicit(&uffd.threads, 0, memory_order_relaxed);
-	atomic_store_explicit(&uffd.led, 0, memory_order_relaxed);
+	atomic_store_explicit(&uffd.has_leader, 0, memory_order_relaxed);
 	memset(waiting, 0, sizeof waiting);
-	pthread_mutex_init(&hiring, NULL);
+	pthread_mutex_init(&start_lock, NULL);
 }
 
 static const struct guard_kind trial = { .arm = kind_arm,

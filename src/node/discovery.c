@@ -20,14 +20,14 @@
 
 #include "node/private.h"
 
-#define PRESENCE_BACKLOG 8 /* nobody accepts: a full queue proves as much as a connection */
+#define DISCOVERY_BACKLOG 8 /* nobody accepts: a full queue proves as much as a connection */
 
 static struct {
 	pthread_mutex_t lock;
 	int fd;
-	int spare;    /* kept so that one descriptor can be freed when the process has used all */
+	int reserve;    /* kept so that one descriptor can be freed when the process has used all */
 	uint64_t job; /* 0: not announced */
-} presence = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .spare = -1 };
+} discovery = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .reserve = -1 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -76,7 +76,7 @@ static uint64_t job_id(const char *text)
 	return mix(id, NODE_VERSION) | 1;
 }
 
-static socklen_t presence_name(struct sockaddr_un *a, uint64_t job, int rank)
+static socklen_t discovery_name(struct sockaddr_un *a, uint64_t job, int rank)
 {
 	int n;
 
@@ -87,7 +87,7 @@ static socklen_t presence_name(struct sockaddr_un *a, uint64_t job, int rank)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static int open_spare(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
+static int open_reserve(void) { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
 
 void node_announce(bool prefer_pmix)
 {
@@ -100,60 +100,60 @@ void node_announce(bool prefer_pmix)
 		return;
 	/* After a failure no process finds this one, not even itself. */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, presence_name(&a, job, rank)) ||
-			listen(fd, PRESENCE_BACKLOG))) {
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank)) ||
+			listen(fd, DISCOVERY_BACKLOG))) {
 		close(fd);
 		fd = -1;
 	}
-	pthread_mutex_lock(&presence.lock);
-	presence.fd = fd;
-	presence.spare = open_spare();
-	presence.job = job;
-	pthread_mutex_unlock(&presence.lock);
+	pthread_mutex_lock(&discovery.lock);
+	discovery.fd = fd;
+	discovery.reserve = open_reserve();
+	discovery.job = job;
+	pthread_mutex_unlock(&discovery.lock);
 }
 
-static bool is_here(uint64_t job, int rank)
+static bool is_present(uint64_t job, int rank)
 {
 	struct ucred c;
 	socklen_t len = sizeof c;
 	struct sockaddr_un a;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool here;
+	bool present;
 
 	if (fd < 0)
 		return false;
-	here = !connect(fd, (struct sockaddr *)&a, presence_name(&a, job, rank));
-	if (here)
-		here = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
+	present = !connect(fd, (struct sockaddr *)&a, discovery_name(&a, job, rank));
+	if (present)
+		present = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) && c.uid == geteuid();
 	else
-		here = errno == EAGAIN;
+		present = errno == EAGAIN;
 	close(fd);
-	return here;
+	return present;
 }
 
 int node_first_absent(const int *job_ranks, int n)
 {
 	int absent = -1;
 
-	pthread_mutex_lock(&presence.lock);
+	pthread_mutex_lock(&discovery.lock);
 	/* a rank without free descriptors must reach the same result as the others */
-	if (presence.spare >= 0)
-		close(presence.spare);
-	for (int i = 0; presence.job && absent < 0 && i < n; i++)
-		if (!is_here(presence.job, job_ranks[i]))
+	if (discovery.reserve >= 0)
+		close(discovery.reserve);
+	for (int i = 0; discovery.job && absent < 0 && i < n; i++)
+		if (!is_present(discovery.job, job_ranks[i]))
 			absent = i;
-	presence.spare = open_spare();
-	pthread_mutex_unlock(&presence.lock);
+	discovery.reserve = open_reserve();
+	pthread_mutex_unlock(&discovery.lock);
 	return absent;
 }
 
 void node_withdraw(void)
 {
-	pthread_mutex_lock(&presence.lock);
-	if (presence.fd >= 0)
-		close(presence.fd);
-	if (presence.spare >= 0)
-		close(presence.spare);
-	presence.fd = presence.spare = -1;
-	pthread_mutex_unlock(&presence.lock);
+	pthread_mutex_lock(&discovery.lock);
+	if (discovery.fd >= 0)
+		close(discovery.fd);
+	if (discovery.reserve >= 0)
+		close(discovery.reserve);
+	discovery.fd = discovery.reserve = -1;
+	pthread_mutex_unlock(&discovery.lock);
 }

@@ -143,7 +143,7 @@ close_fd:
 	return ret;
 }
 
-static int take_one(struct exchange *x, const struct node_hello *all, int size,
+static int receive_one(struct exchange *x, const struct node_hello *all, int size,
 		    struct node_peer **peers, int *missing)
 {
 	struct arena_message m;
@@ -165,8 +165,8 @@ static int take_one(struct exchange *x, const struct node_hello *all, int size,
 
 /* Another thread, in another group with the same rank, may have exchanged arenas by now; then that
  * rank may know this one and send nothing here. */
-static void look_again(const struct node_hello *all, int rank, int size, struct node_peer **peers,
-		       int *missing)
+static void recheck_peers(const struct node_hello *all, int rank, int size,
+			  struct node_peer **peers, int *missing)
 {
 	for (int r = 0; r < size; r++) {
 		if (r == rank || peers[r])
@@ -215,13 +215,13 @@ int exchange_run(struct exchange *x, const struct node_hello *all, int rank, int
 		}
 		if (missing && poll(&p, 1, to_send ? 1 : 10) > 0) {
 			do
-				ret = take_one(x, all, size, peers, &missing);
+				ret = receive_one(x, all, size, peers, &missing);
 			while (!ret && missing);
 			if (ret == -EAGAIN)
 				ret = 0;
 		}
 		if (missing && !ret)
-			look_again(all, rank, size, peers, &missing);
+			recheck_peers(all, rank, size, peers, &missing);
 		if (!ret && os_now_ns() > give_up)
 			ret = -ETIMEDOUT;
 	}

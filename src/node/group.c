@@ -206,16 +206,16 @@ struct parked {
 static struct parked *parked_list;
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool all_gone(struct node_rank *ranks, int size)
+static bool all_destroyed(struct node_rank *ranks, int size)
 {
-	return atomic_load_explicit(&ranks[0].gone, memory_order_acquire) == (uint32_t)size;
+	return atomic_load_explicit(&ranks[0].destroyed, memory_order_acquire) == (uint32_t)size;
 }
 
 static void parked_sweep(void)
 {
 	pthread_mutex_lock(&parked_lock);
 	for (struct parked **link = &parked_list, *p; (p = *link) != NULL;) {
-		if (!all_gone(p->ranks, p->size)) {
+		if (!all_destroyed(p->ranks, p->size)) {
 			link = &p->next;
 			continue;
 		}
@@ -226,15 +226,15 @@ static void parked_sweep(void)
 	pthread_mutex_unlock(&parked_lock);
 }
 
-static void leave_control(struct node_group *g)
+static void release_control(struct node_group *g)
 {
 	struct parked *p;
 
 	if (g->ranks) /* this rank's last access to the segment */
-		atomic_fetch_add_explicit(&g->ranks[0].gone, 1, memory_order_acq_rel);
+		atomic_fetch_add_explicit(&g->ranks[0].destroyed, 1, memory_order_acq_rel);
 	if (!g->extent.bytes)
 		return;
-	if (!g->ranks || all_gone(g->ranks, g->size)) {
+	if (!g->ranks || all_destroyed(g->ranks, g->size)) {
 		region_extent_put(&g->extent);
 		return;
 	}
@@ -252,7 +252,7 @@ static void group_free(struct node_group *g)
 {
 	if (!g)
 		return;
-	leave_control(g);
+	release_control(g);
 	for (int r = 0; r < g->size && g->peers; r++)
 		if (g->peers[r])
 			peer_put(g->peers[r]);
@@ -340,8 +340,9 @@ int node_group_create(const struct node_oob *oob, uint64_t area_bytes, struct no
 		group_free(g);
 		snprintf(last_refusal, sizeof last_refusal, "a rank is out of memory");
 		base_count(BASE_CTR_GROUPS_REFUSED, !ret);
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks stays with the host MPI: %s",
-			 oob->size, last_refusal);
+		base_log(BASE_LOG_INFO, "node",
+			 "communicator of %d ranks stays with the host MPI: %s", oob->size,
+			 last_refusal);
 		return ret;
 	}
 	group_layout(g, area_bytes);
@@ -372,8 +373,9 @@ out:
 		snprintf(last_refusal, sizeof(last_refusal), "%s%s%s", why ? why : strerror(-err),
 			 mine.error && why != region_init_error() ? ": " : "",
 			 mine.error && why != region_init_error() ? strerror(-mine.error) : "");
-		base_log(BASE_LOG_INFO, "node", "communicator of %d ranks stays with the host MPI: %s",
-			 g->size, last_refusal);
+		base_log(BASE_LOG_INFO, "node",
+			 "communicator of %d ranks stays with the host MPI: %s", g->size,
+			 last_refusal);
 	}
 	group_free(g);
 	return ret;

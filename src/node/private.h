@@ -42,7 +42,7 @@ struct node_rank {
 	BASE_ALIGNED_LINE _Atomic uint32_t wakes;    /* futex; wakers add 1 */
 	/* rank 0's entry: 0, or 1 + the dead rank of a poisoned group */
 	BASE_ALIGNED_LINE _Atomic int32_t dead;
-	_Atomic uint32_t gone; /* rank 0's entry: ranks that have destroyed the group */
+	_Atomic uint32_t destroyed; /* rank 0's entry: ranks that have destroyed the group */
 	uint64_t probe_addr;   /* address of `probe_value` in that process */
 	uint64_t probe_value;
 	uint64_t area_addr;    /* address of its user area in that process */

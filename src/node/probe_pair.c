@@ -11,13 +11,13 @@
 #include "node/private.h"
 
 #define PROBE_BYTES ((uint64_t)8 << 20)
-#define PATIENCE_NS 4000000000u /* a group takes milliseconds */
+#define GIVE_UP_NS 4000000000u /* a group takes milliseconds */
 #define NAP_NS      1000000u
 #define REPEATS     5
 
 struct meeting {
 	_Atomic uint32_t arrived; /* futex; each process adds 1 at each barrier */
-	_Atomic uint32_t is_over; /* a process has given up or died */
+	_Atomic uint32_t has_ended; /* a process has given up or died */
 	char slots[2][512];
 	struct node_probe result; /* written by rank 0 */
 	char failure[2][160];     /* by rank: why it failed */
@@ -28,17 +28,17 @@ struct member {
 	uint32_t barriers;
 };
 
-static int meet(struct member *me)
+static int barrier(struct member *me)
 {
-	uint32_t want = 2 * ++me->barriers, seen;
+	uint32_t target = 2 * ++me->barriers, known;
 
 	atomic_fetch_add_explicit(&me->m->arrived, 1, memory_order_acq_rel);
 	os_futex_wake(&me->m->arrived, 1);
 	/* acquire: what the other process wrote before its addition */
-	while ((seen = atomic_load_explicit(&me->m->arrived, memory_order_acquire)) < want) {
-		if (atomic_load_explicit(&me->m->is_over, memory_order_relaxed))
+	while ((known = atomic_load_explicit(&me->m->arrived, memory_order_acquire)) < target) {
+		if (atomic_load_explicit(&me->m->has_ended, memory_order_relaxed))
 			return -EOWNERDEAD;
-		os_futex_wait(&me->m->arrived, seen, NAP_NS);
+		os_futex_wait(&me->m->arrived, known, NAP_NS);
 	}
 	return 0;
 }
@@ -56,10 +56,10 @@ static int allgather(void *ctx, const void *in, size_t bytes, void *out)
 	if (bytes > sizeof(o->me->m->slots[0]))
 		return -EMSGSIZE;
 	memcpy(o->me->m->slots[o->rank], in, bytes);
-	ret = meet(o->me);
+	ret = barrier(o->me);
 	for (int r = 0; r < 2 && !ret; r++)
 		memcpy((char *)out + (size_t)r * bytes, o->me->m->slots[r], bytes);
-	return ret ? ret : meet(o->me);
+	return ret ? ret : barrier(o->me);
 }
 
 static int allreduce_min(void *ctx, int64_t in, int64_t *out)
@@ -148,19 +148,20 @@ static int try_all(struct node_group *g, struct member *me, int rank)
 	}
 	if (ret)
 		return ret;
-	ret = meet(me);
+	ret = barrier(me);
 	if (!ret && rank == 0) {
 		try_arena(g, o, mine, &me->m->result);
 		try_vm(g, o, mine, &me->m->result);
 	}
-	return ret ? ret : meet(me);
+	return ret ? ret : barrier(me);
 }
 
 static int member_main(struct meeting *m, int rank)
 {
 	struct member me = { .m = m };
 	struct member_oob ctx = { &me, rank };
-	struct node_oob oob = { &ctx, rank, 2, allgather, allreduce_min };
+	struct node_oob oob = { .ctx = &ctx, .rank = rank, .size = 2, .allgather = allgather,
+				.allreduce_min = allreduce_min };
 	struct node_group *g;
 	int ret = node_group_create(&oob, OS_PAGE, &g);
 
@@ -182,7 +183,7 @@ static int member_main(struct meeting *m, int rank)
 /* Reaps both processes. Returns: 0, -ENOTCONN when one failed, -ETIMEDOUT when one was killed. */
 static int wait_for_both(struct meeting *m, const pid_t pids[2])
 {
-	uint64_t deadline = os_now_ns() + PATIENCE_NS;
+	uint64_t deadline = os_now_ns() + GIVE_UP_NS;
 	bool done[2] = { pids[0] < 0, pids[1] < 0 };
 	int status, ret = 0;
 
@@ -201,7 +202,7 @@ static int wait_for_both(struct meeting *m, const pid_t pids[2])
 				ret = late ? -ETIMEDOUT : -ENOTCONN;
 		}
 		if (ret)
-			atomic_store_explicit(&m->is_over, 1, memory_order_relaxed);
+			atomic_store_explicit(&m->has_ended, 1, memory_order_relaxed);
 		usleep(500);
 	}
 	return ret;
@@ -222,7 +223,7 @@ int node_probe_pair(struct node_probe *out)
 			_exit(member_main(m, r) ? 1 : 0);
 		if (pids[r] < 0) {
 			ret = -errno;
-			atomic_store_explicit(&m->is_over, 1, memory_order_relaxed);
+			atomic_store_explicit(&m->has_ended, 1, memory_order_relaxed);
 		}
 	}
 	waited = wait_for_both(m, pids);

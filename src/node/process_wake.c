@@ -47,7 +47,7 @@ void node_wake_process(struct node_group *g, int rank)
 	os_futex_wake(theirs, 1);
 }
 
-int node_wait_process_wake(uint32_t *seen)
+int node_wait_process_wake(uint32_t *known)
 {
 	_Atomic uint32_t *mine =
 		atomic_load_explicit(&word, memory_order_acquire); /* partner: process_word */
@@ -56,8 +56,8 @@ int node_wait_process_wake(uint32_t *seen)
 	if (!mine)
 		return -ENOENT;
 	while ((now = atomic_load_explicit(mine, memory_order_acquire)) ==
-	       *seen) /* partner: node_wake_process */
+	       *known) /* partner: node_wake_process */
 		os_futex_wait(mine, now, OS_FOR_EVER);
-	*seen = now;
+	*known = now;
 	return 0;
 }

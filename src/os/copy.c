@@ -40,13 +40,13 @@ static uint64_t nontemporal_from(void)
 
 static enum base_copy_kernel pick_auto(uint64_t fragment_bytes, uint64_t total_bytes)
 {
-	uint64_t said = base_opt.xfer_past_cache_bytes;
+	uint64_t from_option = base_opt.xfer_past_cache_bytes;
 
-	if (said && total_bytes >= said)
+	if (from_option && total_bytes >= from_option)
 		return BASE_COPY_NONTEMPORAL;
 	if (os_arch_prefers_movsb())
 		return total_bytes >= MOVSB_FROM ? BASE_COPY_MOVSB : BASE_COPY_PLAIN;
-	if (!said && total_bytes >= nontemporal_from())
+	if (!from_option && total_bytes >= nontemporal_from())
 		return BASE_COPY_NONTEMPORAL;
 	/* Interleaving pays between the second-level caches of two cores, hence while the data fits
 	 * there. A copy in one fragment is a process's own, inside the cache of one core. */

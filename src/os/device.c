@@ -30,15 +30,15 @@ static int find_runtime(struct dl_phdr_info *info, size_t size, void *arg)
 /* Runs at each large call: walks the loaded objects only after new ones were loaded. */
 static bool has_device_runtime(void)
 {
-	static _Atomic unsigned long long seen; /* adds << 1 | found */
-	unsigned long long adds = 0, last = atomic_load_explicit(&seen, memory_order_relaxed);
+	static _Atomic unsigned long long known; /* adds << 1 | found */
+	unsigned long long adds = 0, last = atomic_load_explicit(&known, memory_order_relaxed);
 	bool found;
 
 	dl_iterate_phdr(first_counts, &adds);
 	if (last >> 1 == adds)
 		return last & 1;
 	found = dl_iterate_phdr(find_runtime, NULL);
-	atomic_store_explicit(&seen, adds << 1 | found, memory_order_relaxed);
+	atomic_store_explicit(&known, adds << 1 | found, memory_order_relaxed);
 	return found;
 }
 

@@ -139,9 +139,9 @@ bool os_vma_query_is_cheap(void);
 void os_populate(void *addr, uint64_t bytes);
 
 /*
- * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such addresses
- * exist only where the runtime of a device is loaded.
- * Context: may read /proc; not in signal handlers.
+ * Tells memory of an accelerator, which the CPU cannot load from, from the CPU's own. Such
+ * addresses exist only where the runtime of a device is loaded. Context: may read /proc; not in
+ * signal handlers.
  */
 bool os_is_device_memory(const void *addr, uint64_t bytes);
 

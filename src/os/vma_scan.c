@@ -63,7 +63,7 @@ static int digit_value(char c)
 
 /* Reads a number and skips the one character that must follow. Returns: false when there is
  * none. */
-static bool take_number(const char **text, unsigned base, char end, uint64_t *out)
+static bool read_number(const char **text, unsigned base, char end, uint64_t *out)
 {
 	const char *start = *text;
 	uint64_t value = 0;
@@ -83,7 +83,7 @@ static bool parse_line(const char *line, struct os_vma *v, const char **name)
 	uint64_t major, minor;
 
 	memset(v, 0, sizeof(*v));
-	if (!take_number(&line, 16, '-', &v->start) || !take_number(&line, 16, ' ', &v->end))
+	if (!read_number(&line, 16, '-', &v->start) || !read_number(&line, 16, ' ', &v->end))
 		return false;
 	if (strlen(line) < 5)
 		return false;
@@ -92,11 +92,11 @@ static bool parse_line(const char *line, struct os_vma *v, const char **name)
 	v->exec = line[2] == 'x';
 	v->shared = line[3] == 's';
 	line += 5;
-	if (!take_number(&line, 16, ' ', &v->offset) || !take_number(&line, 16, ':', &major) ||
-	    !take_number(&line, 16, ' ', &minor))
+	if (!read_number(&line, 16, ' ', &v->offset) || !read_number(&line, 16, ':', &major) ||
+	    !read_number(&line, 16, ' ', &minor))
 		return false;
 	/* on some kernels a line without a name ends with the inode */
-	if (!take_number(&line, 10, ' ', &v->inode) && *line)
+	if (!read_number(&line, 10, ' ', &v->inode) && *line)
 		return false;
 	v->dev_major = (uint32_t)major;
 	v->dev_minor = (uint32_t)minor;
@@ -147,7 +147,7 @@ void os_vma_classify(struct os_vma *v, const char *name)
 static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
 {
 	static const char key[] = "KernelPageSize:";
-	struct os_vma seen = { 0 };
+	struct os_vma known = { 0 };
 	const char *name;
 	uint64_t kib = 0;
 	bool inside = false;
@@ -157,15 +157,15 @@ static uint64_t scan_page_bytes(const struct os_vma *v, struct reader *r)
 	if (r->fd < 0)
 		return 0;
 	while (reader_line(r) == 1) {
-		if (parse_line(r->line, &seen, &name)) {
-			inside = seen.start == v->start && seen.inode == v->inode;
+		if (parse_line(r->line, &known, &name)) {
+			inside = known.start == v->start && known.inode == v->inode;
 			continue;
 		}
 		if (inside && !strncmp(r->line, key, sizeof(key) - 1)) {
 			const char *text = r->line + sizeof(key) - 1;
 
 			text += strspn(text, " ");
-			if (!take_number(&text, 10, ' ', &kib))
+			if (!read_number(&text, 10, ' ', &kib))
 				kib = 0;
 			break;
 		}
@@ -205,7 +205,7 @@ static int scan(uint64_t addr, os_vma_visit *visit, void *arg)
 
 int os_vma_scan_each(os_vma_visit *visit, void *arg) { return scan(0, visit, arg); }
 
-static bool take_first(const struct os_vma *v, void *out)
+static bool keep_first(const struct os_vma *v, void *out)
 {
 	*(struct os_vma *)out = *v;
 	return false;
@@ -215,7 +215,7 @@ int os_vma_scan_next(uint64_t addr, struct os_vma *out)
 {
 	struct os_vma v = { 0 };
 	struct reader r;
-	int rc = scan(addr, take_first, &v);
+	int rc = scan(addr, keep_first, &v);
 
 	if (rc)
 		return rc;

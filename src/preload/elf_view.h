@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * elf_view: the few facts that decide about a program, read from its ELF file through a mapping.
- * Every offset in the file is checked against its size. Context: as exec_target.h.
+ * elf_view: an ELF file's interpreter, dynamic section and symbols, read through a mapping. Every
+ * offset is checked against the file's size. Context: as preload.h.
  */
 #ifndef SLUICE_PRELOAD_ELF_VIEW_H
 #define SLUICE_PRELOAD_ELF_VIEW_H
@@ -25,10 +25,10 @@ struct elf_view {
 	size_t sym_count;
 };
 
-/* Is this the beginning of an ELF file at all? */
+/* Does the file begin with ELF's magic number? */
 bool elf_view_is_elf(const void *base, size_t size_bytes);
-/* Fill `out` from the file mapped at base. Returns 0, -ENOEXEC when it is for another machine or
- * class, -EINVAL when it cannot be understood. No dynamic section is not an error. */
+/* Fills `out` from the file mapped at base. Returns: 0; -ENOEXEC for another machine or class;
+ * -EINVAL for a malformed file. A missing dynamic section is no error. */
 int elf_view_open(const void *base, size_t size_bytes, struct elf_view *out);
 /* The dynamic string at `offset`, or "" when it lies outside. */
 const char *elf_view_string(const struct elf_view *v, uint64_t offset);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The exec hooks of libsluice.so: a program that cannot reach an MPI does not inherit our entry in
- * LD_PRELOAD. Other entries stay. Part of the preloaded library only.
+ * exec and posix_spawn: a program that cannot reach an MPI does not inherit our entry in
+ * LD_PRELOAD. Other entries stay.
  *
  *   program --execve(path, argv, env)--> here --(path, argv, env or a copy without us)--> libc
  *
- * Context: also between vfork() and exec, where the parent's memory is ours: the copy of the
- * environment lies on the stack, nothing shared is written, and a copy too large for a stack is
- * not made (the program then keeps the preload, which is harmless).
+ * Context: also between vfork() and exec, in the parent's memory: the copy of the environment lies
+ * on the stack, and nothing shared is written. A copy that is too large for a stack is not made;
+ * the program then inherits the preload, which is harmless.
  *
- * What libc starts by itself, for system() and popen(), is a shell; shells keep the preload, so
- * nothing needs to be done there.
+ * system() and popen() start a shell inside libc; shells inherit the preload.
  */
 #include <alloca.h>
 #include <errno.h>
@@ -35,7 +34,7 @@
 
 static const char preload_name[] = "LD_PRELOAD=";
 
-/* ---- the functions behind us -------------------------------------------------------- */
+/* ---- next functions ----------------------------------------------------------------- */
 
 static struct {
 	__typeof__(&execve) execve;
@@ -46,8 +45,7 @@ static struct {
 	__typeof__(&posix_spawnp) posix_spawnp;
 } next;
 
-/* What is pending is completed first, and the new program inherits what this one believes to have.
- */
+/* Completes pending operations first; the new program inherits the program's own signal state. */
 #define GUARDED(call)              \
 	({                         \
 		int ret_;          \
@@ -70,8 +68,8 @@ __attribute__((constructor)) static void resolve_early(void)
 
 /* ---- the environment ---------------------------------------------------------------- */
 
-/* Bytes that env_without_us() needs for a copy of envp; 0 when we are not in it, or when the copy
- * would be too large. */
+/* Returns: bytes that env_without_us() needs; 0 when envp does not name us or the copy is too
+ * large. */
 static size_t env_copy_bytes(char *const *envp)
 {
 	size_t count = 0, value_bytes = 0, total;
@@ -89,7 +87,7 @@ static size_t env_copy_bytes(char *const *envp)
 	return has_us && total <= COPY_MAX_BYTES ? total : 0;
 }
 
-/* The copy, in `space` of env_copy_bytes(envp). Context: as the file. */
+/* Makes the copy in `space` of env_copy_bytes(envp) bytes. */
 static char *const *env_without_us(char *const *envp, void *space)
 {
 	char **copy = space, *text;
@@ -115,8 +113,8 @@ static char *const *env_without_us(char *const *envp, void *space)
 }
 
 /*
- * The environment for a program: envp itself, or a copy on the caller's stack. `keeps` is evaluated
- * only when we are in envp at all. A macro because alloca() must be the caller's.
+ * The environment for a program: envp, or a copy on the caller's stack. `keeps` is evaluated only
+ * when envp names us. A macro, as alloca() has to be the caller's.
  */
 #define ENV_FOR(envp, keeps)                                                                       \
 	({                                                                                         \
@@ -136,7 +134,7 @@ static bool keeps_path(const char *path)
 	return keeps;
 }
 
-/* As libc's execvp has it: of this process, not of the environment that is passed on. */
+/* PATH of this process, as libc's execvp takes it, not of the environment for the program. */
 static const char *path_variable(void)
 {
 	for (char *const *e = environ; e && *e; e++)
@@ -202,7 +200,8 @@ EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 	return GUARDED(NEXT(fexecve)(fd, argv, ENV_FOR(envp, keeps_fd(fd))));
 }
 
-/* Only what is given as a descriptor or as a path from here is looked at; the rest keeps. */
+/* Checks descriptors and paths relative to the working directory; other programs inherit the
+ * preload. */
 static bool keeps_at(int dir_fd, const char *path, int flags)
 {
 	if (path && !path[0] && (flags & AT_EMPTY_PATH))
@@ -233,9 +232,9 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 					  ENV_FOR(envp, keeps_file(file))));
 }
 
-/* ---- execl and its kin: the arguments become an array on the stack ------------------ */
+/* ---- execl, execlp, execle: the arguments become an array on the stack -------------- */
 
-/* Arguments up to and with the NULL; 0 when there are too many for a stack. */
+/* Returns: how many arguments, with the NULL; 0 when they are too many for a stack. */
 static size_t count_args(va_list args)
 {
 	size_t n = 2; /* the named one and the NULL */
@@ -253,8 +252,7 @@ static void fill_args(char **argv, const char *first, va_list args)
 		*argv = va_arg(args, char *);
 }
 
-/* Declares argv for the variadic function it stands in. libc's headers say that `first` is not
- * NULL. */
+/* Declares argv in a variadic function. libc's headers declare `first` as not NULL. */
 #define COLLECT_ARGS(argv, first)                                                                  \
 	va_list args_;                                                                             \
 	size_t argc_;                                                                              \
@@ -288,7 +286,7 @@ EXPORT int execle(const char *path, const char *arg, ...)
 	char *const *envp;
 
 	COLLECT_ARGS(argv, arg);
-	/* a va_list that another function has used may only be ended: walk again */
+	/* a va_list that another function has used may only be ended: read the arguments again */
 	va_start(args_, arg);
 	for (size_t i = 1; i < argc_; i++)
 		(void)va_arg(args_, char *);

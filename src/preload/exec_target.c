@@ -17,7 +17,7 @@
 #define SCRIPT_DEPTH 5   /* the kernel follows four interpreters that are scripts themselves */
 #define SCRIPT_LINE  256 /* BINPRM_BUF_SIZE: the kernel reads no further either */
 
-/* Followed by nothing, or by one of ". - _" and anything: mpiexec.hydra, mpirun-openmpi-gcc. */
+/* Alone, or with a suffix after one of ". - _": mpiexec.hydra, mpirun-openmpi-gcc. */
 /* clang-format off */
 static const char *const launcher_names[] = {
 	"mpiexec", "mpirun", "mpiexec_mpt", "mpdboot", "mpd",
@@ -29,8 +29,8 @@ static const char *const launcher_names[] = {
 /* clang-format on */
 
 /*
- * Libraries from which no MPI library and no exec can be reached on the program's behalf. A program
- * that links anything else may do it through that library, which is kept the preload for.
+ * Libraries that load no MPI library and start no program on behalf of their caller. A program that
+ * links any other library may do so through it, and inherits the preload.
  */
 static const char *const closed_libraries[] = {
 	"libc",       "libm",         "libpthread", "librt",      "libdl",     "libresolv",
@@ -78,7 +78,7 @@ static bool is_closed_library(const char *soname)
 	return false;
 }
 
-/* Functions by which a program gets at other programs and libraries. */
+/* Functions that load libraries or start programs. */
 static bool is_opening_symbol(const char *name)
 {
 	switch (name[0]) {
@@ -132,7 +132,7 @@ static enum preload_target kind_of_dynamic(const struct elf_view *v)
 	for (size_t i = 1; i < v->sym_count; i++) {
 		const char *name = elf_view_string(v, v->sym[i].st_name);
 
-		/* an MPI whose library has a name of its own, or one linked into the program */
+		/* an MPI library with another name, or linked statically */
 		if (strncmp(name, "PMPI_", 5) == 0 || strncmp(name, "MPI_Init", 8) == 0)
 			return PRELOAD_TARGET_MPI;
 		if (v->sym[i].st_shndx == SHN_UNDEF && is_opening_symbol(name))
@@ -171,7 +171,7 @@ static int map_fd(int fd, struct mapped_file *out)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || !st.st_size)
 		return -EINVAL;
-	/* not mmap(): the region hooks replace it, and they take locks */
+	/* not mmap(): its hook in memory.c takes locks */
 	addr = syscall(SYS_mmap, NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0L);
 	if (addr == -1)
 		return -errno;
@@ -186,13 +186,13 @@ static void unmap(const struct mapped_file *f)
 
 static int open_to_read(const char *path)
 {
-	/* O_NONBLOCK: a FIFO of that name must not hang us */
+	/* O_NONBLOCK: opening a FIFO must not wait */
 	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 
 	return fd < 0 ? -errno : (int)fd;
 }
 
-/* The interpreter that "#! /bin/sh -x" names. False: none, or longer than the kernel reads. */
+/* The interpreter in "#! /bin/sh -x". Returns: false: none, or longer than the kernel reads. */
 static bool script_interpreter(const struct mapped_file *f, char out[SCRIPT_LINE])
 {
 	size_t end, n = 0, limit = base_min_u64(f->size_bytes, SCRIPT_LINE);
@@ -243,7 +243,7 @@ enum preload_target preload_target_of_fd(int fd, const char *name)
 		kind = kind_of_content(&f, previous, interp);
 		unmap(&f);
 	}
-	/* by name only now: a user's program may be called `flux`, but then it links an MPI */
+	/* by name last: a user's program may be called `flux`, but then it links an MPI */
 	if (kind != PRELOAD_TARGET_MPI && preload_is_launcher_name(name))
 		return PRELOAD_TARGET_LAUNCHER;
 	return kind;
@@ -255,7 +255,8 @@ enum preload_target preload_target_of(const char *path)
 	int fd = open_to_read(path);
 
 	if (fd < 0)
-		return preload_is_launcher_name(path) ? PRELOAD_TARGET_LAUNCHER : PRELOAD_TARGET_UNKNOWN;
+		return preload_is_launcher_name(path) ? PRELOAD_TARGET_LAUNCHER
+						      : PRELOAD_TARGET_UNKNOWN;
 	kind = preload_target_of_fd(fd, path);
 	syscall(SYS_close, fd);
 	return kind;
@@ -291,7 +292,7 @@ static int check_executable(const char *path)
 
 	if (stat(path, &st))
 		return -errno;
-	/* what execve says about directories and devices, too */
+	/* as execve does for directories and devices */
 	if (!S_ISREG(st.st_mode) || access(path, X_OK))
 		return -EACCES;
 	return 0;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory calls of the program, watched so that adopted memory behaves like the private memory
- * it replaced. Compiled into libsluice.so only. Each hook costs two loads and a compare while its
- * range holds no region. The real function is the next one in symbol order, so that other tools'
- * hooks and other allocators keep working.
+ * Memory functions: adopted memory behaves like the private memory that it replaced. Each hook
+ * costs two loads and a compare while its range holds no region.
  *
- * Not seen: calls that the C library makes inside itself. They matter only for memory that went
- * through free() or realloc() first, which are seen here.
+ * Calls that the C library makes inside itself are not interposed. They matter only for memory that
+ * went through free() or realloc(), which are.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -21,7 +19,7 @@
 #include "region/blocks.h"
 #include "region/region.h"
 
-/* glibc's own, while the next one is not known */
+/* glibc's own, until the next definition is resolved */
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
 static struct {
@@ -48,8 +46,8 @@ static struct {
 } next;
 
 /*
- * The allocator may be called by dlsym itself, and by constructors that run before ours. What is
- * freed during that moment is leaked: it need not come from glibc's malloc.
+ * dlsym() itself, and constructors that run before ours, may call the allocator. Memory that is
+ * freed meanwhile is leaked, as it may not come from glibc's malloc.
  */
 static bool sizes_known; /* malloc_usable_size and free belong to one allocator */
 
@@ -156,7 +154,7 @@ static size_t block_bytes(void *p)
 											  : 0;
 }
 
-/* free() unmaps it, header and all, with a system call that we do not see. */
+/* free() unmaps such a block, with its header, by a call inside the C library. */
 static bool free_mapping(void *p)
 {
 	uintptr_t start, end;
@@ -195,7 +193,7 @@ static size_t block_with_region(void *p)
 	return bytes && region_overlaps((uintptr_t)p, (uintptr_t)p + bytes) ? bytes : 0;
 }
 
-/* The C library would move or resize the block with system calls that we do not see. */
+/* The C library would move or resize the block by calls inside itself. */
 static void *move_block(void *p, size_t old_bytes, size_t bytes)
 {
 	void *q;
@@ -217,7 +215,7 @@ EXPORT void *realloc(void *p, size_t bytes)
 		return move_block(p, old_bytes, bytes);
 	if (old_bytes && blocks_are_known) {
 		free(p);
-		return NULL; /* as the C library does */
+		return NULL; /* like the C library's realloc(p, 0) */
 	}
 	if (old_bytes)
 		region_drop((uintptr_t)p, (uintptr_t)p + old_bytes);
@@ -254,14 +252,14 @@ static bool touches(const void *p, size_t bytes)
 }
 
 /* A call that unmaps or replaces a range. */
-struct leaving {
+struct unmapping {
 	uintptr_t start, end;
 	uint32_t ticket;
 };
 
-static struct leaving leave(const void *p, size_t bytes)
+static struct unmapping unmap_begin(const void *p, size_t bytes)
 {
-	struct leaving l = { (uintptr_t)p, page_end(p, bytes), 0 };
+	struct unmapping l = { (uintptr_t)p, page_end(p, bytes), 0 };
 
 	if (base_unlikely(touches(p, bytes) ||
 			  atomic_load_explicit(&region_has_excluded, memory_order_relaxed)))
@@ -269,25 +267,25 @@ static struct leaving leave(const void *p, size_t bytes)
 	return l;
 }
 
-static void left(const struct leaving *l, bool done)
+static void unmap_end(const struct unmapping *l, bool done)
 {
 	if (base_unlikely(l->ticket))
 		region_unmap_end(l->ticket, l->start, l->end, done);
 }
 
-/* Under names of their own: the headers may already have made one of these names the other. */
+/* With names of their own: headers may define mmap as mmap64. */
 EXPORT void *hook_mmap(void *, size_t, int, int, int, off_t) __asm__("mmap");
 EXPORT void *hook_mmap64(void *, size_t, int, int, int, off_t) __asm__("mmap64");
 
 EXPORT void *hook_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-	struct leaving l = { 0 };
+	struct unmapping l = { 0 };
 	void *p;
 
 	if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED)
-		l = leave(addr, bytes);
+		l = unmap_begin(addr, bytes);
 	p = NEXT(mmap)(addr, bytes, prot, flags, fd, offset);
-	left(&l, p != MAP_FAILED);
+	unmap_end(&l, p != MAP_FAILED);
 	return p;
 }
 
@@ -298,24 +296,25 @@ EXPORT void *hook_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, 
 
 EXPORT int munmap(void *addr, size_t bytes)
 {
-	struct leaving l;
+	struct unmapping l;
 	int ret;
 
-	l = leave(addr, bytes);
+	l = unmap_begin(addr, bytes);
 	ret = NEXT(munmap)(addr, bytes);
-	left(&l, !ret);
+	unmap_end(&l, !ret);
 	return ret;
 }
 
-/* Memory that held regions is at times several mappings, which the kernel does not move together;
- * and what is a part of a region in use must not be moved as it is, as peers would not find it. */
+/* Memory that held regions may consist of several mappings, which the kernel does not move
+ * together; and a part of a pinned region may not be moved, as peers would not find it. So its
+ * contents are copied. */
 static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	int fixed = flags & MREMAP_FIXED ? MAP_FIXED : 0;
 	void *p;
 
 	if (!(flags & MREMAP_MAYMOVE)) {
-		errno = ENOMEM; /* no room to grow in place, as far as the program is concerned */
+		errno = ENOMEM; /* as if there were no room to grow in place */
 		return MAP_FAILED;
 	}
 	p = NEXT(mmap)(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1,
@@ -327,12 +326,12 @@ static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags
 	return p;
 }
 
-/* The same, where the range is a part of a region that others use, or may write to. */
+/* The range is a part of a region that peers use or other threads may write to. */
 static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes),
 		  kept = page_end(addr, bytes);
-	struct leaving l;
+	struct unmapping l;
 	void *p;
 
 	if (bytes && kept <= end && !(flags & MREMAP_FIXED))
@@ -342,9 +341,9 @@ static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, vo
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
-	l = leave(addr, old_bytes);
+	l = unmap_begin(addr, old_bytes);
 	p = move_mappings(addr, old_bytes, bytes, flags, to);
-	left(&l, p != MAP_FAILED);
+	unmap_end(&l, p != MAP_FAILED);
 	return p;
 }
 
@@ -353,7 +352,7 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 	bool had_region = touches(addr, old_bytes ? old_bytes : 1);
 	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes ? old_bytes : 1);
 	int known = MREMAP_MAYMOVE | MREMAP_FIXED;
-	struct leaving l;
+	struct unmapping l;
 	void *p;
 
 	if (had_region) {
@@ -362,18 +361,18 @@ static void *remap(void *addr, size_t old_bytes, size_t bytes, int flags, void *
 			return move_part(addr, old_bytes, bytes, flags, to);
 	}
 	end = page_end(addr, old_bytes);
-	l = leave(addr, old_bytes); /* when it moves: what was said about it is void */
+	l = unmap_begin(addr, old_bytes); /* for its exclusion, when it moves */
 	p = NEXT(mremap)(addr, old_bytes, bytes, flags, to);
 	if (p == MAP_FAILED && errno == EFAULT && had_region && !(flags & ~known) && start < end &&
 	    region_is_private_memory(start, end))
 		p = move_mappings(addr, old_bytes, bytes, flags, to);
-	left(&l, p != MAP_FAILED && p != addr);
+	unmap_end(&l, p != MAP_FAILED && p != addr);
 	return p;
 }
 
 EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 {
-	struct leaving l = { 0 };
+	struct unmapping l = { 0 };
 	void *to = NULL, *p;
 
 	if (flags & MREMAP_FIXED) {
@@ -382,14 +381,14 @@ EXPORT void *mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		va_start(ap, flags);
 		to = va_arg(ap, void *);
 		va_end(ap);
-		l = leave(to, bytes);
+		l = unmap_begin(to, bytes);
 	}
 	p = remap(addr, old_bytes, bytes, flags, to);
-	left(&l, p != MAP_FAILED);
+	unmap_end(&l, p != MAP_FAILED);
 	return p;
 }
 
-/* 0: leaves contents and mappings alone. */
+/* Does this advice change contents or mappings? */
 static int advice_ends_adoption(int advice)
 {
 	switch (advice) {
@@ -419,13 +418,14 @@ EXPORT int madvise(void *addr, size_t bytes, int advice)
 	bool valid = start % OS_PAGE == 0 && end > start;
 
 	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
-		/* zero from now on; for MADV_FREE that is one of the allowed outcomes */
+		/* reads as zero from now on, which MADV_FREE allows */
 		if (valid && touches(addr, bytes))
 			region_discard(start, end);
 	} else if (base_unlikely(advice_ends_adoption(advice)) && valid) {
-		/* DONTFORK, MERGEABLE, HWPOISON ...: meant for private memory, and to last */
+		/* DONTFORK, MERGEABLE, HWPOISON ...: lasting advice about private memory */
 		if (advice == MADV_WIPEONFORK && touches(addr, bytes))
-			region_return_exclusive(start, end); /* the kernel wipes anonymous memory only */
+			/* the kernel wipes anonymous memory only */
+			region_return_exclusive(start, end);
 		region_exclude(start, end);
 	}
 	return NEXT(madvise)(addr, bytes, advice);
@@ -447,18 +447,18 @@ EXPORT int pkey_mprotect(void *addr, size_t bytes, int prot, int key)
 
 EXPORT void *shmat(int id, const void *addr, int flags)
 {
-	struct leaving l = { 0 };
+	struct unmapping l = { 0 };
 	struct shmid_ds ds;
 	void *p;
 
 	if (addr && (flags & SHM_REMAP) && !shmctl(id, IPC_STAT, &ds))
-		l = leave(addr, ds.shm_segsz);
+		l = unmap_begin(addr, ds.shm_segsz);
 	p = NEXT(shmat)(id, addr, flags);
-	left(&l, p != (void *)-1);
+	unmap_end(&l, p != (void *)-1);
 	return p;
 }
 
-/* ---- locked memory: pages that must stay the very pages they are ------------------------- */
+/* ---- locked memory: its pages may not be replaced ---------------------------------------- */
 
 EXPORT int mlock(const void *addr, size_t bytes)
 {
@@ -472,13 +472,13 @@ EXPORT int mlock2(const void *addr, size_t bytes, unsigned flags)
 	return NEXT(mlock2)(addr, bytes, flags);
 }
 
-/* All memory that is mapped now, but for the windows on arenas: their holes would be populated. */
+/* Locks one mapping, except those of arenas: their holes would be populated. */
 static bool lock_one(const struct os_vma *v, void *failed)
 {
 	if (region_is_arena_mapping(v) || v->is_special ||
 	    !NEXT(mlock)((void *)v->start, v->end - v->start))
 		return true;
-	/* what cannot be locked at all (a device's memory) does not count */
+	/* memory that cannot be locked at all (a device's) is no failure */
 	*(bool *)failed = errno != EINVAL && (v->read || v->write);
 	return !*(bool *)failed;
 }
@@ -496,50 +496,50 @@ EXPORT int mlockall(int flags)
 	return failed ? -1 : 0;
 }
 
-/* ---- libraries that go, with their static data: the loader unmaps them unseen ------------ */
+/* ---- dlclose: the loader unmaps static data by calls inside itself ----------------------- */
 
 EXPORT int dlclose(void *library)
 {
 	int ret;
 
-	region_before_change(0, UINTPTR_MAX); /* which data goes is not known */
+	region_before_change(0, UINTPTR_MAX); /* the range is not known */
 	ret = NEXT(dlclose)(library);
 	region_suspect_all();
 	return ret;
 }
 
-/* ---- the heap's end ---------------------------------------------------------------------- */
+/* ---- the end of the heap ----------------------------------------------------------------- */
 
-static struct leaving leave_above(uintptr_t to, uintptr_t now)
+static struct unmapping unmap_begin_above(uintptr_t to, uintptr_t now)
 {
 	if (to >= now)
-		return (struct leaving){ 0 };
+		return (struct unmapping){ 0 };
 	to = base_round_up(to, OS_PAGE);
-	return leave((void *)to, base_round_up(now, OS_PAGE) - to);
+	return unmap_begin((void *)to, base_round_up(now, OS_PAGE) - to);
 }
 
 EXPORT int brk(void *addr)
 {
-	struct leaving l;
+	struct unmapping l;
 	int ret;
 
-	l = leave_above((uintptr_t)addr, (uintptr_t)NEXT(sbrk)(0));
+	l = unmap_begin_above((uintptr_t)addr, (uintptr_t)NEXT(sbrk)(0));
 	ret = NEXT(brk)(addr);
-	left(&l, !ret);
+	unmap_end(&l, !ret);
 	return ret;
 }
 
 EXPORT void *sbrk(intptr_t delta)
 {
-	struct leaving l = { 0 };
+	struct unmapping l = { 0 };
 	uintptr_t now;
 	void *p;
 
 	if (delta < 0) {
 		now = (uintptr_t)NEXT(sbrk)(0);
-		l = leave_above(now + (uintptr_t)delta, now);
+		l = unmap_begin_above(now + (uintptr_t)delta, now);
 	}
 	p = NEXT(sbrk)(delta);
-	left(&l, p != (void *)-1);
+	unmap_end(&l, p != (void *)-1);
 	return p;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The real function behind an interposed one: the next definition in symbol order, so that the hooks
- * of other tools and other allocators keep working. Private to preload/.
+ * The real function behind an interposed one: the next definition in symbol order, so that the
+ * hooks of other tools and other allocators keep working. Private to preload/.
  *
  * Each file declares the functions that it interposes in a struct `next`, whose members have the
  * functions' names, and calls NEXT(name)(arguments).

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of the program that end the process, start others, or reach the kernel by number. Compiled
- * into libsluice.so only; exec and posix_spawn are in rt/exec_filter.c. fork() needs nothing here:
- * its handlers (pthread_atfork) do it.
+ * Functions that end the process, start others, or make system calls by number; exec and
+ * posix_spawn are in exec.c. fork() is not interposed: region/ and sud/ have fork handlers
+ * (pthread_atfork).
  */
 #include <errno.h>
 #include <signal.h>
@@ -67,7 +67,7 @@ EXPORT void quick_exit(int status)
 	NEXT(quick_exit)(status);
 }
 
-/* A handler of SIGABRT may see to it that this is not the end, but not return. */
+/* A handler of SIGABRT may jump out of abort(). */
 EXPORT void abort(void)
 {
 	guard_complete();
@@ -76,8 +76,7 @@ EXPORT void abort(void)
 
 /* ---- by number --------------------------------------------------------------------------- */
 
-/* All arguments there can be: those that the caller did not give are not looked at by the kernel.
- */
+/* With six arguments: the kernel ignores those that a call does not have. */
 EXPORT long hook_syscall(long, long, long, long, long, long, long) __asm__("syscall");
 
 EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f)
@@ -96,14 +95,14 @@ EXPORT long hook_syscall(long nr, long a, long b, long c, long d, long e, long f
 	return NEXT(syscall)(nr, a, b, c, d, e, f);
 }
 
-/* ---- calls that return twice, or on another stack: see <machine>/process.S --------------- */
+/* ---- vfork and clone, which return twice or on another stack: x86_64/process.S ----------- */
 
 void *interpose_next_vfork(void);
 void *interpose_next_clone(void);
 
 static void *next_vfork, *next_clone;
 
-/* Early: dlsym takes locks. */
+/* Before main(): dlsym() takes locks. */
 __attribute__((constructor)) static void resolve_early(void)
 {
 	preload_next(&next_vfork, "vfork");

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the program asks of signals and threads, answered so that it sees exactly what it set while
- * SIGSEGV and SIGSYS stay ours and unblocked. Compiled into libsluice.so only. The real function is
- * the next one in symbol order. Until the guard is installed everything is passed on as it is, but
- * for SIGSYS in masks.
+ * Signals and threads: the program sees exactly what it has set, while SIGSEGV and SIGSYS stay ours
+ * and unblocked. Until sud_signal_install() every call passes unchanged, but for SIGSYS in masks.
  *
- * What libc does inside itself is not seen here. Where it blocks every signal meanwhile (threads
- * that are made or signalled, programs that are started), its calls must not be looked at: trust.
+ * Where libc blocks every signal inside a function (making or signalling a thread, starting a
+ * program) its system calls may not be dispatched: sud_allow_push().
  */
 #include <errno.h>
 #include <poll.h>
@@ -65,7 +63,7 @@ static struct {
 	int (*setcontext)(const ucontext_t *);
 } next;
 
-/* Those that handlers of signals call, so that they find them known. */
+/* Functions that signal handlers may call; dlsym() takes locks. */
 __attribute__((constructor)) static void resolve_early(void)
 {
 	(void)NEXT(sigaction);
@@ -129,8 +127,8 @@ EXPORT int sigaction(int signo, const struct sigaction *new, struct sigaction *o
 	return ret;
 }
 
-/* The older calls go to the kernel inside libc, unseen: from the day that matters they are made of
- * the new one. */
+/* libc's older functions would set the kernel's action themselves. Once sud_relays() they are made
+ * from sigaction(). */
 static uint64_t interrupts; /* siginterrupt() */
 
 static sighandler_t set_handler(int signo, sighandler_t handler, int flags)
@@ -234,7 +232,7 @@ EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 	return change_mask(NEXT(pthread_sigmask), how, set, old);
 }
 
-/* Of the first 32 signals, ours among them. */
+/* A mask of the first 32 signals, with SIGSEGV and SIGSYS. */
 static int old_mask_call(int how, uint32_t mask)
 {
 	sigset_t set, old;
@@ -369,7 +367,7 @@ EXPORT int epoll_pwait2(int fd, struct epoll_event *events, int n, const struct 
 	return NEXT(epoll_pwait2)(fd, events, n, timeout, without_ours(set, &room));
 }
 
-/* What was sent while the program believed it blocked is taken first. */
+/* Takes a virtually pending signal first. */
 static int take_waiting(const sigset_t *set, siginfo_t *out)
 {
 	siginfo_t si;
@@ -377,7 +375,7 @@ static int take_waiting(const sigset_t *set, siginfo_t *out)
 
 	if (base_likely(!sud_pending()))
 		return 0;
-	signo = sud_pending_take(mask_from(set), &si);
+	signo = sud_pending_get(mask_from(set), &si);
 	if (signo && out)
 		*out = si;
 	return signo;
@@ -432,7 +430,7 @@ static size_t stack_bytes_of(const pthread_attr_t *attr)
 	return bytes;
 }
 
-/* A stack that the program gives may lie in guarded memory, where not even a handler could run. */
+/* The program's stack for a thread may lie in closed memory, where not even a handler could run. */
 static void open_stack(const pthread_attr_t *attr)
 {
 	void *low;
@@ -489,7 +487,7 @@ EXPORT int thrd_create(thrd_t *out, thrd_start_t fn, void *arg)
 	return ret;
 }
 
-#define TRUSTED(call)                \
+#define ALLOWED(call)                \
 	({                           \
 		int ret_;            \
 		sud_allow_push(); \
@@ -500,27 +498,27 @@ EXPORT int thrd_create(thrd_t *out, thrd_start_t fn, void *arg)
 
 EXPORT int pthread_kill(pthread_t thread, int signo)
 {
-	/* to itself: the handler runs inside, and may jump out */
+	/* to itself: the program's handler runs inside the call, and may jump out */
 	if (pthread_equal(thread, pthread_self()))
 		return NEXT(pthread_kill)(thread, signo);
-	return TRUSTED(NEXT(pthread_kill)(thread, signo));
+	return ALLOWED(NEXT(pthread_kill)(thread, signo));
 }
 
 EXPORT int pthread_sigqueue(pthread_t thread, int signo, const union sigval value)
 {
 	if (pthread_equal(thread, pthread_self()))
 		return NEXT(pthread_sigqueue)(thread, signo, value);
-	return TRUSTED(NEXT(pthread_sigqueue)(thread, signo, value));
+	return ALLOWED(NEXT(pthread_sigqueue)(thread, signo, value));
 }
 
 EXPORT int pthread_cancel(pthread_t thread)
 {
 	if (pthread_equal(thread, pthread_self()))
 		return NEXT(pthread_cancel)(thread);
-	return TRUSTED(NEXT(pthread_cancel)(thread));
+	return ALLOWED(NEXT(pthread_cancel)(thread));
 }
 
-/* ---- jumps: out of handlers, perhaps ----------------------------------------------------- */
+/* ---- jumps, which may leave a handler ---------------------------------------------------- */
 
 static void jumped(const struct __jmp_buf_tag *env)
 {
@@ -552,7 +550,7 @@ EXPORT void __longjmp_chk(jmp_buf env, int value)
 	NEXT(__longjmp_chk)(env, value);
 }
 
-/* swapcontext() is left alone: it comes back. */
+/* swapcontext() is not interposed, as it returns. */
 EXPORT int setcontext(const ucontext_t *to)
 {
 	sud_jumped(true);

@@ -7,7 +7,7 @@ static struct progress_choice choose(enum progress_action action, const char *re
 }
 
 /* Wake a sleeping mover only if the work takes longer than the wake-up. */
-static struct progress_choice wake_or_leave(const struct progress_facts *f)
+static struct progress_choice wake_if_worth(const struct progress_facts *f)
 {
 	uint64_t worth_ns = f->has_waiters ? 2 * PROGRESS_LATENCY_NS : PROGRESS_WAKE_NS;
 
@@ -26,7 +26,7 @@ static struct progress_choice for_leaver(const struct progress_facts *f)
 		return choose(PROGRESS_NOTHING, "no partner has arrived");
 	if (f->has_process && f->has_cpu)
 		return f->polling ? choose(PROGRESS_ANNOUNCE, "a mover polls for work")
-				  : wake_or_leave(f);
+				  : wake_if_worth(f);
 	if (!f->has_process && f->has_channel && (f->has_cpu || f->is_forced))
 		return choose(PROGRESS_FEED, "a channel can do it");
 	return choose(PROGRESS_NOTHING, f->has_process || f->has_channel ?

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The arena: one sparse memfd, a bitmap of its 2 MiB units, a pool of units whose pages are kept.
- */
+/* The arena: one sparse memfd, a bitmap of its 2 MiB units, a pool of free units with pages. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,7 @@
 #define MFD_CLOEXEC 1u
 #endif
 
-enum { PAST_MAX = 8, BITMAPS = 3, WINDOWS_MAX = 16 };
+enum { PAST_MAX = 8, BITMAPS = 3, OWN_MAPPINGS_MAX = 16 };
 
 struct region_os region_os;
 
@@ -27,7 +26,7 @@ static struct {
 	uint64_t bytes, units;
 	uint64_t *used;      /* bitmap: unit is part of an extent */
 	uint64_t *populated; /* bitmap: unit may have pages */
-	uint64_t *huge;      /* bitmap: unit is one huge page, for all we know */
+	uint64_t *huge;      /* bitmap: unit was made one huge page */
 	uint64_t used_units, pooled_units;
 	uint64_t next;       /* no free unit below it */
 	dev_t dev;
@@ -38,9 +37,9 @@ static struct {
 /* Arenas of the processes that this one was forked from. */
 static ino_t past[PAST_MAX];
 
-/* Where others of us map arena pages. */
-static struct { uintptr_t start, end; } windows[WINDOWS_MAX];
-static int windows_n;
+/* region_add_mapping() */
+static struct { uintptr_t start, end; } own_mappings[OWN_MAPPINGS_MAX];
+static int own_mapping_count;
 
 static bool bit_get(const uint64_t *map, uint64_t i) { return map[i / 64] >> (i % 64) & 1; }
 static void bit_set(uint64_t *map, uint64_t i) { map[i / 64] |= 1ull << (i % 64); }
@@ -55,7 +54,7 @@ static void os_resolve(void)
 	region_os.mmap = dlsym(RTLD_NEXT, "mmap");
 }
 
-/* The program may have closed every descriptor, and opened a file of its own under our number. */
+/* The program may have closed every descriptor, and opened another file under our number. */
 static bool fd_is_ours(void)
 {
 	struct stat st;
@@ -74,9 +73,9 @@ static int fail(int err, const char *what)
 	return -err;
 }
 
-/* The window must fit the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ,
- * and under RLIMIT_AS every peer's window counts as well. */
-static uint64_t window_bytes(void)
+/* The arena fits the limits of this process: a memfd longer than RLIMIT_FSIZE raises SIGXFSZ, and
+ * RLIMIT_AS counts the mappings of all peers' arenas too. */
+static uint64_t limit_bytes(void)
 {
 	uint64_t want = base_opt.region_arena_bytes;
 	struct rlimit r;
@@ -112,8 +111,7 @@ char *region_map_arena(int fd, uint64_t bytes)
 	if (base > raw)
 		region_os.munmap(raw, (size_t)(base - raw));
 	region_os.munmap(base + bytes, (size_t)(raw + REGION_UNIT - base));
-	/* a child of ours has no business there, and a core dump must not contain every rank's
-	 * memory */
+	/* children do not inherit it, and a core dump does not contain the memory of every rank */
 	region_os.madvise(base, bytes, MADV_DONTFORK);
 	region_os.madvise(base, bytes, MADV_DONTDUMP);
 	return base;
@@ -122,7 +120,7 @@ char *region_map_arena(int fd, uint64_t bytes)
 static int arena_open(void)
 {
 	struct stat st;
-	uint64_t bytes = window_bytes(), words;
+	uint64_t bytes = limit_bytes(), words;
 	int err;
 
 	if (bytes < 8 * REGION_UNIT)
@@ -170,8 +168,8 @@ int region_init(void)
 	os_resolve();
 	region_lock_init();
 	if (rules_locks_future_memory()) {
-		ret = fail(EPERM, "the program locks all its memory (mlockall), and its peers' "
-				  "windows with it");
+		ret = fail(EPERM, "the program locks all its memory (mlockall), which would "
+				  "populate the mappings of all arenas");
 	} else if (arena.fd < 0) {
 		ret = os_page_check();
 		if (!ret)
@@ -212,9 +210,9 @@ int region_add_mapping(uintptr_t start, uintptr_t end)
 	int ret = -ENOSPC;
 
 	region_lock();
-	if (windows_n < WINDOWS_MAX) {
-		windows[windows_n].start = start;
-		windows[windows_n++].end = end;
+	if (own_mapping_count < OWN_MAPPINGS_MAX) {
+		own_mappings[own_mapping_count].start = start;
+		own_mappings[own_mapping_count++].end = end;
 		ret = 0;
 	}
 	region_unlock();
@@ -223,8 +221,8 @@ int region_add_mapping(uintptr_t start, uintptr_t end)
 
 bool arena_is_own_mapping_locked(const struct os_vma *v)
 {
-	for (int i = 0; i < windows_n; i++)
-		if (v->start >= windows[i].start && v->end <= windows[i].end)
+	for (int i = 0; i < own_mapping_count; i++)
+		if (v->start >= own_mappings[i].start && v->end <= own_mappings[i].end)
 			return true;
 	return false;
 }
@@ -238,7 +236,7 @@ bool region_is_arena_mapping(const struct os_vma *v)
 	region_unlock();
 	if (ours)
 		return true;
-	/* peers' windows are mapped by node/; they have one length on all ranks */
+	/* peers' arenas are mapped by node/; they have one length on all ranks */
 	return v->shared && v->inode && arena.fd >= 0 && v->dev_major == major(arena.dev) &&
 	       v->dev_minor == minor(arena.dev) &&
 	       (v->inode == arena.ino || v->end - v->start == arena.bytes);
@@ -262,7 +260,7 @@ void arena_set_huge_locked(uint64_t offset, uint64_t bytes)
 		bit_set(arena.huge, i);
 }
 
-/* Zero from now on. */
+/* The range reads as zero from now on. */
 void arena_punch_locked(uint64_t offset, uint64_t bytes)
 {
 	for (uint64_t i = offset / REGION_UNIT; i * REGION_UNIT < offset + bytes; i++)
@@ -276,7 +274,7 @@ void arena_punch_locked(uint64_t offset, uint64_t bytes)
 		memset(arena.base + offset, 0, bytes);
 }
 
-/* First fit from the bottom: low units are the ones with pages. Returns the unit or UINT64_MAX. */
+/* First fit from the lowest unit, as low units have pages. Returns: the unit or UINT64_MAX. */
 static uint64_t find_run(uint64_t n)
 {
 	uint64_t run = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See blocks.h. The layout of a header is part of glibc's ABI with its own debuggers: unchanged
- * since 2001. */
+/* See blocks.h. The layout of glibc's header is known to debuggers, and unchanged since 2001. */
 #include "region/blocks.h"
 #include "region/private.h"
 
@@ -8,13 +7,13 @@ bool blocks_are_known;
 
 /* Right before the user's bytes. */
 struct header {
-	size_t before; /* of a mapping: bytes from its beginning to this header (memalign) */
+	size_t before; /* in a mapping: bytes from its start to this header (memalign) */
 	size_t size;   /* of the chunk, this header included; low bits: flags */
 };
 enum { FLAG_USED_BELOW = 1, FLAG_MAPPED = 2, FLAG_OTHER_ARENA = 4, FLAGS = 7 };
 
 struct sign { uint64_t bytes, word; };
-_Static_assert(sizeof(struct sign) == BLOCK_SIGN_BYTES, "hooks ask for so many bytes more");
+_Static_assert(sizeof(struct sign) == BLOCK_SIGN_BYTES, "the bytes that hooks add");
 
 static uint64_t sign_word(uintptr_t user, uint64_t bytes)
 {
@@ -53,7 +52,7 @@ void block_sign(void *p, size_t bytes)
 		*sign_of(end) = (struct sign){ bytes, sign_word((uintptr_t)p, bytes) };
 }
 
-/* The program's memory, or what we have made of it, which reading cannot harm. */
+/* Memory of the program, or adopted memory: reading it has no effect. */
 static bool is_readable(uintptr_t a, size_t bytes)
 {
 	struct os_vma v;

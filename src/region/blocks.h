@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of the C library's allocator that are mappings of their own, and how much of their pages
- * is the program's. A guard may close a page only when nothing else lies in it; a large block
- * begins 16 bytes into its first page, after the allocator's word about it, and ends anywhere in
- * its last.
+ * Blocks of the C library's allocator that are mappings of their own, and how many bytes of them
+ * the program has. A guard may close a page only when no other data lies in it. A large block
+ * begins 16 bytes into its first page, behind the allocator's header, and ends anywhere in its last
+ * page.
  *
  *   chunk     user                             user + bytes       chunk + size
  *   | header |############# the program's #####|..........| sign |      all page-aligned but `user`
  *   |<- page ->|                                     |<- page ->|
  *
- * How much of the last page the program asked for is known to nobody but malloc()'s caller, so the
- * hooks ask for 16 bytes more and leave a sign there: the size, and a word made of the address,
- * which no other memory has by accident and which is gone when the program writes beyond its size.
+ * Only malloc()'s caller knows how many bytes of the last page the program has. So the hooks
+ * allocate 16 bytes more and write a sign there: the size, and a word computed from address and
+ * size. No other memory has this word by accident, and the program destroys it when it writes
+ * beyond its size.
  */
 #ifndef SLUICE_REGION_BLOCKS_H
 #define SLUICE_REGION_BLOCKS_H
@@ -20,21 +21,17 @@
 #include "os/os.h"
 
 #define BLOCK_SIGN_BYTES 16
-#define BLOCK_SIGNED_MIN                                                                           \
-	((size_t)64 << 10) /* smaller blocks are hardly ever mappings, nor adopted */
+#define BLOCK_SIGNED_MIN ((size_t)64 << 10) /* smaller blocks are rarely mappings or adopted */
 
-/* Said once, by the hooks: malloc() and free() are those of the C library, whose headers we know.
- */
+/* malloc() and free() are the C library's, whose headers are known. Set once, by the hooks. */
 extern bool blocks_are_known;
 
-/* Is p, which the C library's malloc gave, a mapping of its own? Then the mapping. Reads p's
- * header. */
+/* Is the C library's block p a mapping of its own? Reads p's header. */
 bool block_is_mapping(const void *p, uintptr_t *out_start, uintptr_t *out_end);
-/* A block of which `bytes` are the program's and at least BLOCK_SIGN_BYTES more were asked for. */
+/* Signs a block of which the program has `bytes` and that is at least BLOCK_SIGN_BYTES longer. */
 void block_sign(void *p, size_t bytes);
-/* The same for any address: does a signed block of its own mapping begin at buf, so that buf and
- * the next `bytes` lie in it? *out_bytes: how many are the program's. Nothing but readable memory
- * is read. */
+/* Does a signed block with a mapping of its own begin at buf, with at least `bytes` of the program?
+ * buf may be any address: only readable memory is read. *out_bytes: how many the program has. */
 bool block_begins_at(uintptr_t buf, uint64_t bytes, uint64_t *out_bytes);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How regions end: by what the program does to its memory.
+ * How regions end, by what the program does to its memory.
  *
- * None of this trusts the table about what is mapped: a raw system call, or a call inside the C
- * library, may have put other memory where a region was. Each mapping is looked at before it is
- * changed (struct mapping_walk), and what is not ours is left alone.
+ * The table may be out of date: a raw system call, or a call inside the C library, may have mapped
+ * other memory where a region was. So each mapping is checked before it is changed (struct
+ * mapping_walk), and mappings that are not the arena's are left alone.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "region/private.h"
 
-bool mapping_next(struct mapping_walk *w, struct piece *out)
+bool mapping_next(struct mapping_walk *w, struct mapping *out)
 {
 	const struct region *r = w->r;
 	struct os_vma v;
@@ -21,8 +21,8 @@ bool mapping_next(struct mapping_walk *w, struct piece *out)
 		uint64_t offset = r->offset + (w->at - r->start);
 
 		if (ret && ret != -ENOENT && r->state == REGION_ACTIVE) {
-			/* no descriptor to ask with: it is what we made it, as far as we know */
-			*out = (struct piece){ w->at, w->end, offset, PROT_READ | PROT_WRITE,
+			/* without a descriptor for the query: assumed unchanged */
+			*out = (struct mapping){ w->at, w->end, offset, PROT_READ | PROT_WRITE,
 					       true };
 			w->at = w->end;
 			return true;
@@ -34,7 +34,7 @@ bool mapping_next(struct mapping_walk *w, struct piece *out)
 			w->at = v.start;
 			continue;
 		}
-		*out = (struct piece){ w->at, base_min_u64(v.end, w->end), offset,
+		*out = (struct mapping){ w->at, base_min_u64(v.end, w->end), offset,
 				       (v.read ? PROT_READ : 0) | (v.write ? PROT_WRITE : 0) |
 					       (v.exec ? PROT_EXEC : 0), v.shared };
 		w->at = out->end;
@@ -49,7 +49,7 @@ bool mapping_next(struct mapping_walk *w, struct piece *out)
 bool ends_is_mapped(const struct region *r, uintptr_t start, uintptr_t end)
 {
 	struct mapping_walk w = { .r = r, .at = start, .end = end };
-	struct piece p;
+	struct mapping p;
 
 	if (start <= base_round_up(r->first, OS_PAGE))
 		w.at = r->start;
@@ -63,7 +63,7 @@ bool ends_is_mapped(const struct region *r, uintptr_t start, uintptr_t end)
 
 static void note_missed(struct region *r)
 {
-	/* pages that are mapped elsewhere by now stay the program's: never used again */
+	/* the missing pages may be mapped elsewhere: the extent is never used again */
 	r->retired = true;
 	region_table.lost = true;
 	base_count(BASE_CTR_STALE, 1);
@@ -72,7 +72,7 @@ static void note_missed(struct region *r)
 int ends_make_private(struct region *r)
 {
 	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
-	struct piece p;
+	struct mapping p;
 	int ret = 0;
 
 	if (r->state == REGION_RETURNED)
@@ -83,13 +83,12 @@ int ends_make_private(struct region *r)
 		if (!p.shared)
 			continue;
 		ret = pages_make_private(p.start, p.end - p.start, p.offset, p.prot, &copied);
-		if (ret) /* the next best: right unless another thread writes just now */
+		if (ret) /* second choice: correct unless another thread writes meanwhile */
 			ret = pages_copy_back(p.start, p.end - p.start, p.offset, p.prot);
 		if (ret)
 			goto still_shared;
 		if (!copied)
-			r->retired = true; /* what is not copied yet is read from the extent until
-					      it is */
+			r->retired = true; /* pages without a copy are read from the extent */
 	}
 	if (w.missed)
 		note_missed(r);
@@ -107,12 +106,12 @@ still_shared:
 	return ret;
 }
 
-/* Nobody else looks at or changes the contents. */
+/* No other thread accesses the contents. */
 int ends_make_anonymous(uint32_t at)
 {
 	struct region *r = &region_table.at[at];
 	struct mapping_walk w = { .r = r, .at = r->start, .end = r->end };
-	struct piece p;
+	struct mapping p;
 
 	while (mapping_next(&w, &p)) {
 		uint64_t bytes = p.end - p.start;
@@ -130,11 +129,11 @@ int ends_make_anonymous(uint32_t at)
 	return 0;
 }
 
-/* Fresh memory in the place of r's in [start, end). */
+/* Maps fresh memory in place of r's pages in [start, end). */
 static int make_fresh(struct region *r, uintptr_t start, uintptr_t end)
 {
 	struct mapping_walk w = { .r = r, .at = start, .end = end };
-	struct piece p;
+	struct mapping p;
 
 	while (mapping_next(&w, &p)) {
 		int ret = pages_make_fresh(p.start, p.end - p.start, p.prot);
@@ -159,8 +158,8 @@ void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 		table_remove(at);
 		return;
 	}
-	/* Of two rests one is remembered. The other is private, its pages in the extent are holes
-	 * and stay so: it behaves like the anonymous memory it was. Of a region in use it is shared
+	/* Of two remaining parts the table keeps one. The other is private, and its pages in the
+	 * extent stay holes: it behaves like anonymous memory. In a pinned region it is shared
 	 * until this process forks. */
 	if (below && above) {
 		r->retired = true;
@@ -175,18 +174,18 @@ void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 	table_publish_bounds();
 }
 
-/* ---- what the hooks say ------------------------------------------------------------------ */
+/* ---- what the hooks report --------------------------------------------------------------- */
 
-/* Another thread is about to unmap it: whatever is done here could hit the memory that comes next.
- * Or a call that uses the buffer is just adopting it, when the program may not do such things to
- * it. */
+/* Another thread is about to unmap r: changing it could hit the memory that is mapped there next.
+ * Or a collective is adopting it, during which the program may not change the buffer. */
 static bool is_busy(const struct region *r)
 {
 	return r->state == REGION_ADOPTING || (r->ticket && r->state == REGION_ACTIVE);
 }
 
-/* Not what is in use: peers are reading or writing its shared pages, and it may be guarded. */
-static int make_private_in_time(struct region *r)
+/* Makes r private, now or when its last pin is released: peers access the pages of a pinned region,
+ * and it may be guarded. */
+static int make_private_unpinned(struct region *r)
 {
 	return pins_doom_locked(r) ? -EBUSY : ends_make_private(r);
 }
@@ -198,17 +197,17 @@ static void visit_drop(uint32_t at, uintptr_t start, uintptr_t end)
 	if (is_busy(r))
 		return;
 	if (r->start < start || r->end > end)
-		make_private_in_time(r); /* part of it lives on */
+		make_private_unpinned(r); /* a part of it lives on */
 	else if (!make_fresh(r, r->start, r->end))
 		table_remove(at);
 }
 
-static void visit_keep(uint32_t at, uintptr_t start, uintptr_t end)
+static void visit_return(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
 	if (!is_busy(r) || pins_of(r))
-		make_private_in_time(r);
+		make_private_unpinned(r);
 }
 
 static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
@@ -217,7 +216,7 @@ static void visit_exclusive(uint32_t at, uintptr_t start, uintptr_t end)
 
 	if (is_busy(r) || pins_doom_locked(r))
 		return;
-	/* the caller has to itself what it speaks of, not the rest */
+	/* the caller has the range to itself, not the rest of the region */
 	if ((r->start < start || r->end > end) && !table_is_alone())
 		ends_make_private(r);
 	else
@@ -236,23 +235,22 @@ static void visit_discard(uint32_t at, uintptr_t start, uintptr_t end)
 		visit_drop(at, start, end);
 		return;
 	}
-	ret = make_private_in_time(r);
+	ret = make_private_unpinned(r);
 	if (!ret)
 		make_fresh(r, a, b);
-	else if (ret == -EBUSY) /* the other parts are in use: this one stays shared, and is zero on
-				   both sides */
+	else if (ret == -EBUSY) /* the rest is pinned: this part stays shared, and reads as zero */
 		arena_punch_locked(r->offset + (a - r->start), b - a);
 }
 
-static void visit_leave(uint32_t at, uintptr_t start, uintptr_t end)
+static void visit_unmap_begin(uint32_t at, uintptr_t start, uintptr_t end)
 {
 	struct region *r = &region_table.at[at];
 
 	if (is_busy(r))
 		return;
-	/* where part of it lives on, shared, the look at its next use will tell */
+	/* a part that lives on as a shared mapping is checked at its next use */
 	if (r->start < start || r->end > end) {
-		int ret = make_private_in_time(r);
+		int ret = make_private_unpinned(r);
 
 		if (ret && ret != -EBUSY)
 			return;
@@ -268,7 +266,7 @@ void region_set_before_change(void (*fn)(uintptr_t start, uintptr_t end))
 			      memory_order_release); /* partner: region_before_change */
 }
 
-/* The range with all of the regions that it overlaps; false when there is none. */
+/* Widens the range to whole regions. Returns: false when it overlaps none. */
 static bool widen_locked(uintptr_t *start, uintptr_t *end)
 {
 	uint32_t first = table_find(*start), last = table_find(*end);
@@ -284,21 +282,22 @@ static bool widen_locked(uintptr_t *start, uintptr_t *end)
 
 void region_before_change(uintptr_t start, uintptr_t end)
 {
-	static __thread bool telling __attribute__((tls_model("initial-exec")));
+	static __thread bool is_running __attribute__((tls_model("initial-exec")));
 	void (*fn)(uintptr_t, uintptr_t) =
 		atomic_load_explicit(&before_change, memory_order_acquire);
 	bool any;
 
-	if (!fn || telling || start >= end || region_is_locked_here() || !peek_overlaps(start, end))
+	if (!fn || is_running || start >= end || region_is_locked_here() ||
+	    !peek_overlaps(start, end))
 		return;
 	region_lock();
 	any = widen_locked(&start, &end);
 	region_unlock();
 	if (!any)
 		return;
-	telling = true;
+	is_running = true;
 	fn(start, end);
-	telling = false;
+	is_running = false;
 }
 
 static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
@@ -312,8 +311,12 @@ static void visit_range(uintptr_t start, uintptr_t end, table_visit *visit)
 }
 
 void region_drop(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_drop); }
-void region_return(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_keep); }
-void region_return_exclusive(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_exclusive); }
+void region_return(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_return); }
+void region_return_exclusive(uintptr_t start, uintptr_t end)
+{
+	visit_range(start, end, visit_exclusive);
+}
+
 void region_discard(uintptr_t start, uintptr_t end) { visit_range(start, end, visit_discard); }
 
 uint32_t region_unmap_begin(uintptr_t start, uintptr_t end)
@@ -329,7 +332,7 @@ uint32_t region_unmap_begin(uintptr_t start, uintptr_t end)
 	if (!++region_table.next_ticket)
 		region_table.next_ticket = 1;
 	ticket = region_table.next_ticket;
-	table_each_overlap(start, end, visit_leave);
+	table_each_overlap(start, end, visit_unmap_begin);
 	region_unlock();
 	return ticket;
 }
@@ -355,8 +358,7 @@ void region_unmap_end(uint32_t ticket, uintptr_t start, uintptr_t end, bool done
 			ends_unmapped(i, start, end);
 		else if (r->state == REGION_ACTIVE &&
 			 (pins_of(r) || !ends_is_mapped(r, r->start, r->end)))
-			make_private_in_time(
-				r); /* a failing mmap may have unmapped what it was to replace */
+			make_private_unpinned(r); /* a failed mmap may have unmapped a part */
 	}
 	region_unlock();
 }

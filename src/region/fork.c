@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fork: parent and child must each see the memory as it is now, and neither what the other writes
- * later. So everything becomes private in the parent first; what cannot (a transfer is using it)
- * becomes private in the child, before fork() returns there.
+ * fork: parent and child both have the memory of this moment, and neither sees later stores of the
+ * other. So every region becomes private in the parent first. A pinned region, which a transfer
+ * uses, becomes private in the child, before fork() returns there.
  */
 
 #include "region/private.h"
@@ -17,7 +17,7 @@ static bool has_pins(void)
 	return false;
 }
 
-/* A mapping of the window, or of a region that the table still has to know as active. */
+/* A mapping of the arena by us, or of a region that the table has. */
 static bool is_in_use(const struct os_vma *v)
 {
 	uintptr_t base = (uintptr_t)region_arena_base();
@@ -31,9 +31,9 @@ static bool is_in_use(const struct os_vma *v)
 }
 
 /*
- * Arena pages that the table does not know as mapped: moved there by a raw system call, or, in a
- * child, all that it inherits. Shared ones become private; the table then knows of them as long as
- * the program does not free or discard them.
+ * Visits mappings of arena pages that the table does not have: moved by a raw system call, or, in a
+ * child, all inherited ones. Shared ones become private; the table then has them as returned
+ * regions.
  */
 static bool collect(const struct os_vma *v, void *arg)
 {
@@ -64,7 +64,7 @@ void fork_prepare(void)
 	bool alone;
 
 	region_lock();
-	region_table.forks++; /* nothing is adopted or pinned from here on */
+	region_table.forks++; /* no adoption and no pins from here on */
 	region_unlock();
 	region_before_change(0, UINTPTR_MAX);
 	region_lock();
@@ -88,7 +88,7 @@ void fork_prepare(void)
 		region_table.lost = false;
 		os_vma_each(collect, NULL);
 	}
-	/* not held across the fork: handlers of others may wait for threads that free memory */
+	/* not held across fork(): fork handlers of others may wait for threads that free memory */
 	region_unlock();
 }
 
@@ -105,7 +105,7 @@ void fork_child(void)
 
 	region_lock_reset();
 	region_lock();
-	/* the table may have been in the middle of a change: what is mapped is what counts */
+	/* the table may be half written: build it anew from the mappings */
 	region_table.n = 0;
 	region_table.forks = 0;
 	pins_reset_locked();

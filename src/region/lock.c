@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The lock of this folder, and what was put off until it is given back. */
+/* The lock of this folder; region_unlock() returns the regions that were doomed meanwhile. */
 #include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "region/private.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* not by __tls_get_addr, which may call malloc: hooks ask */
+/* initial-exec: __tls_get_addr may call malloc, whose hook asks region_is_locked_here() */
 static __thread bool locked_here __attribute__((tls_model("initial-exec")));
 static __thread int errno_outside __attribute__((tls_model("initial-exec")));
 static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")));
@@ -15,9 +15,9 @@ static __thread uint64_t mask_outside __attribute__((tls_model("initial-exec")))
 _Atomic uint32_t region_version;
 
 /*
- * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of a thread
- * that holds the lock it would wait for itself. So signals wait, but for those that a thread raises
- * by what it does: the guard may live on SIGSEGV and SIGSYS, and the others would kill.
+ * A signal handler may call munmap() or mprotect(), or touch guarded memory: on top of the holder
+ * of the lock it would deadlock. So signals are blocked, except those that the thread raises
+ * itself: the guard uses SIGSEGV and SIGSYS, and a blocked fault kills the process.
  */
 #define SIGNAL_BIT(n) (1ull << ((n) - 1))
 enum { SET_MASK = 2, ILL = 4, TRAP = 5, ABRT = 6, BUS = 7, FPE = 8, SEGV = 11, SYS = 31 };
@@ -33,14 +33,14 @@ static void block_signals(void)
 
 void region_lock(void)
 {
-	int err = errno; /* of a program that called free() or munmap() */
+	int err = errno; /* the program's, which called free() or munmap() */
 
 	block_signals();
 	pthread_mutex_lock(&lock);
 	locked_here = true;
 	errno_outside = err;
-	/* whoever pins without the lock sees the version, or we see the pin (partner:
-	 * peek_is_valid) */
+	/* a thread that pins without the lock sees the version, or this thread sees the pin;
+	 * partner: peek_is_valid */
 	atomic_fetch_add_explicit(&region_version, 1, memory_order_seq_cst);
 	region_fence();
 }
@@ -51,7 +51,7 @@ void region_unlock(void)
 	int err = errno_outside;
 
 	pins_return_doomed_locked();
-	/* release, partner: peek_begin; what it reads is what we have written */
+	/* release, partner: peek_begin; a look-up with this version sees all changes */
 	atomic_fetch_add_explicit(&region_version, 1, memory_order_release);
 	locked_here = false;
 	pthread_mutex_unlock(&lock);
@@ -60,9 +60,9 @@ void region_unlock(void)
 }
 
 /*
- * A word that fork() empties. In a child that our handler has not come to yet, another thread of
- * the parent may have the lock for ever, and the table may be half written; handlers of others run
- * before ours.
+ * A word that fork() zeroes. In a child, before our fork handler has run, the lock may be held by a
+ * thread of the parent for ever, and the table may be half written; fork handlers of others run
+ * first.
  */
 static _Atomic uint32_t *at_home;
 
@@ -83,7 +83,7 @@ void region_lock_init(void)
 	if (p == MAP_FAILED || region_os.madvise(p, OS_PAGE, MADV_WIPEONFORK)) {
 		if (p != MAP_FAILED)
 			region_os.munmap(p, OS_PAGE);
-		return; /* before Linux 4.14: the danger remains */
+		return; /* before Linux 4.14: other tools' fork handlers may then deadlock */
 	}
 	*(_Atomic uint32_t *)p = 1;
 	at_home = p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The page work of adoption and of its ends. No bookkeeping, no decisions. */
+/* Mappings and copies of adoption and of its ends. No bookkeeping, no decisions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -18,16 +18,16 @@ static int map_fixed(uintptr_t start, uint64_t bytes, int flags, int fd, uint64_
 	return 0;
 }
 
-/* Raw: nobody watches it, and our own hook would end the region that is being worked on. */
+/* By a raw call: our own hook would end the region that is being changed. */
 static void protect(uintptr_t start, uint64_t bytes, int prot)
 {
 	if (prot != RW)
 		syscall(SYS_mprotect, start, bytes, prot);
 }
 
-/* Put pages behind [start, start+bytes): huge ones where a whole huge page fits and they are
- * wanted. Failing to get huge pages is no failure; failing to get any shows later as a fault that
- * we must not take. Populating, not storing: a full memory cgroup is then an error here. */
+/* Populates [start, start+bytes), with huge pages where a whole one fits and SLUICE_REGION_HUGE
+ * allows. Not getting huge pages is no error. Populating, not storing: a full memory cgroup is an
+ * error here, not a fault later. */
 static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 {
 	uintptr_t end = start + bytes;
@@ -42,7 +42,7 @@ static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 		for (int i = 0; i < COLLAPSE_TRIES && !*huge; i++) {
 			*huge = !region_os.madvise((void *)first, last - first, MADV_COLLAPSE);
 			if (!*huge &&
-			    errno != EAGAIN) /* EAGAIN: somebody has one of the pages just now */
+			    errno != EAGAIN) /* EAGAIN: a page is in use for a moment */
 				break;
 		}
 	}
@@ -52,7 +52,7 @@ static int populate(uintptr_t start, uint64_t bytes, bool *huge)
 	return 0;
 }
 
-/* Pages stay on the NUMA node where the program had put them, decided per huge page. */
+/* Pages stay on their NUMA node, decided per huge page. */
 static void follow_nodes(char *alias, uintptr_t start, uint64_t bytes)
 {
 	if (os_numa_node_count() < 2)
@@ -87,8 +87,8 @@ int pages_adopt(uintptr_t start, uint64_t bytes, const struct region_extent *e, 
 	return map_fixed(start, bytes, MAP_SHARED | MAP_POPULATE, fd, offset);
 }
 
-/* Write to every page without changing it: each is then this process's own copy. The add of zero is
- * atomic, so a thread that writes the same byte meanwhile loses nothing. */
+/* Has every page copied on write without changing it. The addition of zero is atomic, so no store
+ * of another thread is lost. */
 static void touch_all(char *p, uint64_t bytes)
 {
 	for (uint64_t off = 0; off < bytes; off += OS_PAGE)
@@ -127,8 +127,8 @@ int pages_make_fresh(uintptr_t start, uint64_t bytes, int prot)
 	return ret;
 }
 
-/* The pages are populated before they are filled, and get no advice: a mapping with other flags
- * than its neighbours' would not become one with them again. */
+/* Pages are populated before they are filled, and get no advice: a mapping with other flags than
+ * its neighbours would not merge with them. */
 static int fresh_copy(uintptr_t start, uint64_t bytes, const void *from, int prot)
 {
 	int ret = pages_make_fresh(start, bytes, RW);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two questions about the table that are asked at every use of a buffer and by every hook, answered
- * without the lock, whose price is two system calls. The table is read as it may be changing, and
- * what was read counts only if the version says that nobody has held the lock meanwhile. A pin
- * taken this way is taken first and looked at afterwards: either whoever has the lock sees it, or
- * we see the version.
+ * Look-ups at every use of a buffer and in every hook, without the lock, which costs two system
+ * calls. The table may change while it is read; the result counts only if the version shows that no
+ * thread has held the lock meanwhile. A pin is added first and the version checked afterwards:
+ * either the holder of the lock sees the pin, or this thread sees the version.
  */
 #include "region/private.h"
 
-/* The reads race with writes under the lock, on purpose; none of them is used if they did. */
+/* The reads may race with writes under the lock; a result that raced is not used. */
 #if defined(__SANITIZE_THREAD__)
 #define RACY __attribute__((no_sanitize_thread, noinline))
 #else
@@ -28,7 +27,7 @@ static bool peek_is_valid(uint32_t version)
 	       atomic_load_explicit(&region_version, memory_order_seq_cst) == version;
 }
 
-/* The first region that ends above addr; false: none. The table's memory is there for ever. */
+/* The first region that ends above addr. The table's memory is never unmapped. */
 RACY static bool peek_find(uintptr_t addr, struct region *out)
 {
 	const volatile struct region *at = *(struct region *volatile *)&region_table.at;
@@ -78,7 +77,7 @@ bool peek_covers(uintptr_t start, uintptr_t end)
 	       r.state == REGION_ACTIVE && peek_is_valid(version);
 }
 
-/* Somebody is about to fork, when nothing may be pinned. */
+/* A thread is about to fork: no region may be pinned. */
 RACY static bool is_forking(void) { return *(volatile int *)&region_table.forks; }
 
 bool peek_region(uintptr_t start, uintptr_t end, struct region *out)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who uses which region. A pin is given back without the lock: a guard's handler does so on top of
- * whatever a thread was doing, a system call of ours under the lock included.
+ * Who uses which region. A pin is released without the lock: a handler of the guard does so on top
+ * of any instruction, also of a thread that holds the lock.
  *
- * A slot a region: its number, whether it ends with its last pin, and how many pins there are.
- * Numbers are given out in sequence, so a slot is used again after thousands of adoptions only.
+ * A region has a slot: its number, whether the region is doomed (returned with its last pin), and
+ * the count of pins. Numbers are given in sequence, so a slot is reused after thousands of
+ * adoptions only.
  */
 #include "region/private.h"
 
@@ -28,7 +29,7 @@ static struct slot *slot_of(uint32_t id)
 
 static uint64_t word_of(const struct region *r)
 {
-	/* acquire, partner: pins_drop; what was done with the region has been done */
+	/* acquire, partner: pins_drop; all use of the region happened before */
 	return r->id ? atomic_load_explicit(&slot_of(r->id)->word, memory_order_acquire) : 0;
 }
 
@@ -37,14 +38,14 @@ size_t pins_bytes(void) { return TABLE_MAX * sizeof *slots; }
 void pins_init_locked(void *memory)
 {
 	atomic_store_explicit(&slots, memory,
-			      memory_order_release); /* partner: whoever finds a region */
+			      memory_order_release); /* partner: every look-up of a region */
 }
 
 uint32_t pins_open_locked(void)
 {
 	struct slot *s;
 
-	do { /* there are as many slots as places in the table */
+	do { /* as many slots as table entries: one is free */
 		s = slot_of(++last_id);
 	} while (!last_id || atomic_load_explicit(&s->word, memory_order_relaxed));
 	atomic_store_explicit(&s->uses, 0, memory_order_relaxed);
@@ -55,11 +56,11 @@ uint32_t pins_open_locked(void)
 
 void pins_close_locked(uint32_t id)
 {
-	if (id) /* who still has a pin will find another number here, or none */
+	if (id) /* a holder of a stale pin will find another number */
 		atomic_store_explicit(&slot_of(id)->word, 0, memory_order_relaxed);
 }
 
-/* In a forked child: what was in use there is not here. */
+/* In a forked child no region is pinned. */
 void pins_reset_locked(void)
 {
 	if (slots)
@@ -138,7 +139,7 @@ void pins_release(uint32_t id)
 	atomic_store_explicit(&unsettled, true,
 			      memory_order_release); /* partner: pins_return_doomed_locked */
 	if (region_is_locked_here())
-		return; /* we are on top of a thread that holds it, and sees to it */
+		return; /* the holder, which this handler interrupted, does it in region_unlock() */
 	region_lock();
 	region_unlock();
 }

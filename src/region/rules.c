@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What may be adopted: private anonymous memory and static data, and nothing that somebody else
- * (the kernel, a device, another process, a stack's owner) knows by more than its address. */
+/* What may be adopted: private anonymous memory and static data, unless the kernel, a device,
+ * another process or a thread's stack depends on the pages themselves. */
 #include <link.h>
 #include <pthread.h>
 #include <string.h>
@@ -9,80 +9,80 @@
 
 #include "region/private.h"
 
-#define KEEP_OUT_MAX 256
-#define VMAS_MAX 64 /* a buffer of more mappings than this is left alone */
+#define EXCLUDED_MAX 256
+#define VMAS_MAX 64 /* a buffer with more mappings is not adopted */
 
-struct span { uintptr_t start, end; };
+struct range { uintptr_t start, end; };
 
 static struct {
-	struct span at[KEEP_OUT_MAX]; /* sorted, apart from each other */
+	struct range at[EXCLUDED_MAX]; /* sorted, disjoint */
 	int n;
 	bool all, future;
-} keep_out;
+} excluded;
 _Atomic bool region_has_excluded;
 
 static void exclude_remove(int i, int n)
 {
-	keep_out.n -= n;
-	memmove(&keep_out.at[i], &keep_out.at[i + n],
-		(size_t)(keep_out.n - i) * sizeof keep_out.at[0]);
+	excluded.n -= n;
+	memmove(&excluded.at[i], &excluded.at[i + n],
+		(size_t)(excluded.n - i) * sizeof excluded.at[0]);
 }
 
-/* One place less: the two that are nearest to each other become one, with what lies between. */
+/* Frees an entry: merges the two ranges that are closest to each other. */
 static void exclude_merge(void)
 {
 	int best = 0;
 
-	for (int i = 1; i + 1 < keep_out.n; i++)
-		if (keep_out.at[i + 1].start - keep_out.at[i].end <
-		    keep_out.at[best + 1].start - keep_out.at[best].end)
+	for (int i = 1; i + 1 < excluded.n; i++)
+		if (excluded.at[i + 1].start - excluded.at[i].end <
+		    excluded.at[best + 1].start - excluded.at[best].end)
 			best = i;
-	keep_out.at[best].end = keep_out.at[best + 1].end;
+	excluded.at[best].end = excluded.at[best + 1].end;
 	exclude_remove(best + 1, 1);
 }
 
-static void keep_out_locked(uintptr_t start, uintptr_t end)
+static void exclude_locked(uintptr_t start, uintptr_t end)
 {
 	int i = 0, n = 0;
 
-	while (i < keep_out.n && keep_out.at[i].end < start)
+	while (i < excluded.n && excluded.at[i].end < start)
 		i++;
-	while (i + n < keep_out.n && keep_out.at[i + n].start <= end)
+	while (i + n < excluded.n && excluded.at[i + n].start <= end)
 		n++;
 	if (n) {
-		start = base_min_u64(start, keep_out.at[i].start);
-		end = base_max_u64(end, keep_out.at[i + n - 1].end);
+		start = base_min_u64(start, excluded.at[i].start);
+		end = base_max_u64(end, excluded.at[i + n - 1].end);
 		exclude_remove(i, n - 1);
 	} else {
-		if (keep_out.n == KEEP_OUT_MAX) {
+		if (excluded.n == EXCLUDED_MAX) {
 			exclude_merge();
-			keep_out_locked(start, end);
+			exclude_locked(start, end);
 			return;
 		}
-		memmove(&keep_out.at[i + 1], &keep_out.at[i],
-			(size_t)(keep_out.n++ - i) * sizeof keep_out.at[0]);
+		memmove(&excluded.at[i + 1], &excluded.at[i],
+			(size_t)(excluded.n++ - i) * sizeof excluded.at[0]);
 	}
-	keep_out.at[i] = (struct span){ start, end };
+	excluded.at[i] = (struct range){ start, end };
 	atomic_store_explicit(&region_has_excluded, true, memory_order_relaxed);
 }
 
 void rules_forget_locked(uintptr_t start, uintptr_t end)
 {
-	for (int i = keep_out.n; i-- > 0;) {
-		struct span *s = &keep_out.at[i];
+	for (int i = excluded.n; i-- > 0;) {
+		struct range *s = &excluded.at[i];
 
 		if (s->end <= start || s->start >= end)
 			continue;
 		if (s->start >= start && s->end <= end)
 			exclude_remove(i, 1);
 		else if (s->start < start && s->end > end)
-			continue; /* a hole in it is not worth a place */
+			continue; /* a hole is not worth an entry */
 		else if (s->start < start)
 			s->end = start;
 		else
 			s->start = end;
 	}
-	atomic_store_explicit(&region_has_excluded, keep_out.n > 0, memory_order_relaxed);
+	atomic_store_explicit(&region_has_excluded, excluded.n > 0, memory_order_relaxed);
 }
 
 void region_exclude(uintptr_t start, uintptr_t end)
@@ -90,7 +90,7 @@ void region_exclude(uintptr_t start, uintptr_t end)
 	if (start >= end || region_is_locked_here())
 		return;
 	region_lock();
-	keep_out_locked(start, end);
+	exclude_locked(start, end);
 	region_unlock();
 	region_return(start, end);
 }
@@ -98,20 +98,20 @@ void region_exclude(uintptr_t start, uintptr_t end)
 void region_exclude_all(bool future)
 {
 	region_lock();
-	keep_out.all = true;
-	keep_out.future |= future;
+	excluded.all = true;
+	excluded.future |= future;
 	region_unlock();
 	region_return(0, UINTPTR_MAX);
 }
 
-bool rules_locks_future_memory(void) { return keep_out.future; }
+bool rules_locks_future_memory(void) { return excluded.future; }
 
-static bool in_keep_out(uintptr_t start, uintptr_t end)
+static bool is_excluded(uintptr_t start, uintptr_t end)
 {
-	for (int i = 0; i < keep_out.n; i++)
-		if (start < keep_out.at[i].end && end > keep_out.at[i].start)
+	for (int i = 0; i < excluded.n; i++)
+		if (start < excluded.at[i].end && end > excluded.at[i].start)
 			return true;
-	return keep_out.all;
+	return excluded.all;
 }
 
 struct module_query { uintptr_t start, end; bool found; };
@@ -140,7 +140,7 @@ bool rules_is_static(uintptr_t start, uintptr_t end)
 	return q.found;
 }
 
-/* The stack of a thread other than the first has no name; the caller's own is known exactly. */
+/* The stacks of other threads have no name in the maps; the caller's own is known exactly. */
 static bool is_own_stack(uintptr_t start, uintptr_t end)
 {
 	static __thread uintptr_t lo, hi;
@@ -179,7 +179,7 @@ static const char *vma_refusal(const struct os_vma *v, bool is_static)
 		return "it is a mapping of the kernel";
 	if (v->page_bytes && v->page_bytes != OS_PAGE)
 		return "it consists of hugetlbfs pages";
-	/* what was adopted before, and is private now, may be adopted again */
+	/* a returned region may be adopted again */
 	if (v->inode && !arena_is_known(v) && !is_static)
 		return "it is a private mapping of a file";
 	return NULL;
@@ -198,9 +198,9 @@ static size_t default_stack_bytes(void)
 }
 
 /*
- * Threads' stacks are mapped with an inaccessible guard right below. What lies above a stack may
- * have become one mapping with it, so only what is within a stack's length of the guard is
- * suspected.
+ * A thread's stack is mapped right above an inaccessible guard page. Memory above a stack may have
+ * merged with it into one mapping, so only addresses within a stack's length of the guard page are
+ * suspect.
  */
 static bool may_be_stack(const struct os_vma *at, uintptr_t start)
 {
@@ -217,7 +217,7 @@ const char *rules_refusal_locked(uintptr_t start, uintptr_t end, const struct ru
 	struct os_vma v;
 	uintptr_t a = start;
 
-	if (in_keep_out(start, end))
+	if (is_excluded(start, end))
 		return "it is locked, exposed to RMA or specially advised";
 	for (int n = 0; a < end; n++) {
 		const char *why;

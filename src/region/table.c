@@ -15,10 +15,9 @@
 #include "region/private.h"
 
 /* A buffer, and the whole pages inside it. */
-struct range { uintptr_t start, end, in_start, in_end; };
+struct buffer { uintptr_t start, end, in_start, in_end; };
 
-#define RECENT_USES                                                                                \
-	32 /* a region used within so many uses of all is left alone by its neighbours */
+#define RECENT_USES 32 /* a region with a use among the last 32 of all is not replaced partly */
 
 _Atomic uintptr_t region_lo = UINTPTR_MAX, region_hi;
 struct region_table region_table;
@@ -82,7 +81,7 @@ void table_remove(uint32_t at)
 		reuse_note_lifetime(base_round_up(r->first, OS_PAGE), pins_uses(r));
 		base_count(BASE_CTR_UNADOPTED, 1);
 	}
-	if (!r->retired && !pins_of(r)) /* else peers may still be writing there */
+	if (!r->retired && !pins_of(r)) /* otherwise peers may still write to the extent */
 		arena_extent_put_locked(&r->extent, r->state == REGION_ACTIVE);
 	pins_close_locked(r->id);
 	region_table.n--;
@@ -103,7 +102,7 @@ void table_each_overlap(uintptr_t start, uintptr_t end, table_visit *visit)
 static _Atomic uint32_t own_threads;
 static pthread_key_t own_key;
 
-/* While it still counts as a thread: never more of ours than there are. */
+/* Runs while the kernel still counts the thread: own_threads never exceeds the real number. */
 static void own_thread_ends(void *arg)
 {
 	atomic_fetch_sub_explicit(&own_threads, 1, memory_order_seq_cst);
@@ -126,15 +125,15 @@ bool table_is_alone(void)
 	uint32_t ours = atomic_load_explicit(&own_threads, memory_order_seq_cst);
 	struct stat st;
 
-	/* the C library's word for "never had a thread", else as many links as threads, and two */
+	/* the C library has never made a thread; or the directory's links: threads and two more */
 	if (__libc_single_threaded)
 		return true;
 	return !stat("/proc/self/task", &st) && st.st_nlink == 3 + ours &&
 	       ours == atomic_load_explicit(&own_threads,
-					    memory_order_seq_cst); /* none has ended meanwhile */
+					    memory_order_seq_cst); /* no thread of ours has ended */
 }
 
-/* The region that holds [start, end) whole, verified, or NULL. */
+/* The active region that holds all of [start, end), with its mapping checked; or NULL. */
 static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 {
 	uint32_t i = table_find(start);
@@ -143,13 +142,12 @@ static struct region *lookup_locked(uintptr_t start, uintptr_t end)
 	if (i == region_table.n || r->start > start || r->end < end || r->state != REGION_ACTIVE ||
 	    r->ticket || pins_is_doomed(r))
 		return NULL;
-	/* Only what is asked for is looked at: other parts may be guarded, and if they are not ours
-	 * any more, that is found out when they are used, or at the end. */
+	/* Only [start, end) is checked: other parts may be guarded. A change there is found when
+	 * they are described, or when the region ends. */
 	if ((r->suspect || os_vma_query_is_cheap()) && !ends_is_mapped(r, start, end)) {
 		r->suspect = true;
 		if (!pins_doom_locked(r))
-			ends_make_private(
-				r); /* changed behind our back; what is left is the program's */
+			ends_make_private(r); /* the program has mapped over a part unnoticed */
 		return NULL;
 	}
 	return r;
@@ -167,8 +165,8 @@ void region_suspect_all(void)
 
 /* ---- making regions ---------------------------------------------------------------------- */
 
-/* May a region come to lie on [start, end)? Not on one in use, nor partly on one that was used
- * lately: two buffers that overlap would chase each other. */
+/* Does [start, end) overlap a pinned region, or partly a region that was used recently? Adopting it
+ * would make two overlapping buffers replace each other in turn. */
 static bool is_contended(uintptr_t start, uintptr_t end)
 {
 	for (uint32_t i = table_find(start); i < region_table.n && region_table.at[i].start < end;
@@ -184,9 +182,9 @@ static bool is_contended(uintptr_t start, uintptr_t end)
 }
 
 /*
- * At most SLUICE_REGION_MAX active regions; the one used longest ago makes room. Where other
- * threads may be writing to it, it stays behind as a mapping of its own until the program frees it,
- * so there are at most as many of those.
+ * Evicts the least recently used region when there are SLUICE_REGION_MAX. Where other threads may
+ * write to it, it becomes a returned region until the program frees it; there are at most
+ * SLUICE_REGION_MAX of those too.
  */
 static bool make_room(void)
 {
@@ -226,9 +224,8 @@ static void visit_private(uint32_t at, uintptr_t start, uintptr_t end)
 static void visit_count(uint32_t at, uintptr_t start, uintptr_t end) { region_table.overlaps++; }
 
 /*
- * The slow part. Other threads go on meanwhile: r stands in the table, pinned, and is not described
- * to anyone. Only where it replaces private leftovers, which stay in the table until it has, the
- * lock is kept.
+ * The slow part, without the lock: r is in the table, pinned, and not described to anyone. When r
+ * replaces returned regions the lock is held, as these stay in the table until r is complete.
  */
 static int fill_locked(struct region *r)
 {
@@ -255,10 +252,10 @@ static int fill_locked(struct region *r)
 	region_unlock();
 	ret = pages_adopt(r->start, r->end - r->start, &r->extent, &huge);
 	region_lock();
-	made = &region_table.at[table_find(r->start)]; /* pinned, so nobody has taken it away */
+	made = &region_table.at[table_find(r->start)]; /* pinned, so it is still there */
 	doomed = pins_drop(r->id);
 	if (ret) {
-		made->retired = true; /* the caller gives the extent back */
+		made->retired = true; /* the caller frees the extent */
 		table_remove(table_find(r->start));
 		return ret;
 	}
@@ -271,14 +268,14 @@ static int fill_locked(struct region *r)
 }
 
 /*
- * The pages inside the buffer; its first too, when it begins where a block does that is a mapping
- * of its own, and its last when it reaches as far as that block was asked for. Never a page in
- * which the program has other bytes: another thread may be writing to those while this one is
- * copied and replaced. Buffers too short to be returned from early keep their edges: they would
- * gain nothing, and two ranks copy fragments that begin 16 bytes into a page slower (256 KB: 10 us
- * instead of 8).
+ * The pages to adopt: those inside the buffer; its first page too, when the buffer begins where a
+ * block with a mapping of its own begins, and its last page when the buffer reaches to the block's
+ * end. Never a page with other data of the program, to which another thread may write while the
+ * page is copied and replaced. Buffers below the size of early returns keep their edges: adopting
+ * them gains nothing, and two ranks copy fragments that begin 16 bytes into a page slower (256 KB:
+ * 10 us instead of 8).
  */
-static struct region choose_pages(const struct range *b)
+static struct region choose_pages(const struct buffer *b)
 {
 	struct region r = { .start = b->in_start,
 			    .end = b->in_end,
@@ -299,13 +296,13 @@ static struct region choose_pages(const struct range *b)
 	return r;
 }
 
-static struct rules_known ask_around(const struct range *b, const struct region *r)
+static struct rules_known known_facts(const struct buffer *b, const struct region *r)
 {
 	return (struct rules_known){ .is_block = r->start < b->in_start || r->end > b->in_end,
 				     .is_static = rules_is_static(r->start, r->end) };
 }
 
-static struct region *adopt_locked(const struct range *b)
+static struct region *adopt_locked(const struct buffer *b)
 {
 	struct rules_known known;
 	struct region r, *found;
@@ -313,15 +310,14 @@ static struct region *adopt_locked(const struct range *b)
 	uintptr_t start, end;
 	int ret;
 
-	region_unlock(); /* memory beside the buffer is read, which may be guarded, and others'
-			    locks taken */
+	region_unlock(); /* reads memory that may be guarded, and takes other locks */
 	r = choose_pages(b);
-	known = ask_around(b, &r);
+	known = known_facts(b, &r);
 	region_lock();
 	start = r.start;
 	end = r.end;
 	found = lookup_locked(b->in_start, b->in_end);
-	if (found || region_table.forks) /* somebody was quicker */
+	if (found || region_table.forks) /* another thread was faster */
 		return found;
 	if (is_contended(start, end))
 		goto refused;
@@ -355,16 +351,16 @@ refused:
 	return NULL;
 }
 
-/* If it is not adopted yet: should it be? Counts the use. */
-static bool has_earned(const struct range *b, enum region_intent intent)
+/* Counts a use of a buffer that is not adopted. Returns: whether to adopt it. */
+static bool is_worth_adopting(const struct buffer *b, enum region_intent intent)
 {
 	if (intent == REGION_LOOKUP || b->end - b->start < base_opt.region_adopt_min_bytes)
 		return false;
 	return intent == REGION_FORCE || reuse_count(b->in_start, b->in_end - b->in_start, true);
 }
 
-/* False: it is not mapped. */
-static bool describe_locked(const struct range *b, bool may_adopt, struct region *out)
+/* Returns: false when the buffer is not mapped. */
+static bool describe_locked(const struct buffer *b, bool may_adopt, struct region *out)
 {
 	struct region *r;
 
@@ -379,11 +375,11 @@ static bool describe_locked(const struct range *b, bool may_adopt, struct region
 	return true;
 }
 
-static struct range range_of(const void *buf, uint64_t bytes)
+static struct buffer buffer_of(const void *buf, uint64_t bytes)
 {
 	uintptr_t start = (uintptr_t)buf, end = start + bytes;
 
-	return (struct range){ start, end, base_round_up(start, OS_PAGE),
+	return (struct buffer){ start, end, base_round_up(start, OS_PAGE),
 			       base_round_down(end, OS_PAGE) };
 }
 
@@ -392,7 +388,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 {
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
-	struct range b = range_of(buf, bytes);
+	struct buffer b = buffer_of(buf, bytes);
 	struct region r;
 	bool mapped, may_adopt;
 
@@ -401,7 +397,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 		return;
 	mapped = peek_region(b.in_start, b.in_end, &r);
 	if (!mapped) {
-		may_adopt = has_earned(&b, intent);
+		may_adopt = is_worth_adopting(&b, intent);
 		if (!may_adopt && !peek_overlaps(b.in_start, b.in_end))
 			return;
 		region_lock();
@@ -411,8 +407,7 @@ void region_describe(const void *buf, uint64_t bytes, enum region_intent intent,
 	if (!mapped)
 		return;
 	pins_note_use(r.id);
-	/* the buffer's first page too, where nothing of the program's lies below it, and its last
-	 */
+	/* the first and last page of the buffer too, where they were adopted */
 	if (b.start == r.first)
 		b.in_start = b.start;
 	if (b.end >= r.last && b.end <= r.end)
@@ -428,7 +423,7 @@ bool region_is_reused(const void *buf, uint64_t bytes)
 {
 	bool may = base_opt.region_kind == BASE_REGION_AUTO ||
 		   base_opt.region_kind == BASE_REGION_ARENA;
-	struct range b = range_of(buf, bytes);
+	struct buffer b = buffer_of(buf, bytes);
 
 	if (!may || b.in_start >= b.in_end || bytes < base_opt.region_adopt_min_bytes)
 		return false;
@@ -462,28 +457,9 @@ void region_fini(void)
 	region_unlock();
 }
 
-void region_get_stats(struct region_stats *out)
-{
-	struct region_stats s = { 0 };
-
-	region_lock();
-	for (uint32_t i = 0; i < region_table.n; i++) {
-		if (region_table.at[i].state == REGION_RETURNED) {
-			s.zombies++;
-			continue;
-		}
-		s.active++;
-		s.active_bytes += region_table.at[i].end - region_table.at[i].start;
-	}
-	s.pool_bytes = arena_pool_bytes_locked();
-	s.arena_used_bytes = arena_used_bytes_locked();
-	region_unlock();
-	*out = s;
-}
-
 const char *region_refusal(const void *buf, uint64_t bytes)
 {
-	struct range b = range_of(buf, bytes);
+	struct buffer b = buffer_of(buf, bytes);
 	struct rules_known known;
 	struct region r;
 	const char *why;
@@ -491,7 +467,7 @@ const char *region_refusal(const void *buf, uint64_t bytes)
 	if (b.in_start >= b.in_end)
 		return "it holds no whole page";
 	r = choose_pages(&b);
-	known = ask_around(&b, &r);
+	known = known_facts(&b, &r);
 	region_lock();
 	why = rules_refusal_locked(r.start, r.end, &known);
 	region_unlock();

@@ -2,9 +2,9 @@
 /*
  * Which memory of the caller a system call reads and writes, as data. Private to sud/.
  *
- * A call that is not in the table may do anything: with it, everything pending is completed first.
- * So are calls that make a copy of the process or end it, and those whose memory is named by memory
- * that nobody here understands.
+ * Before a call that is not in the table everything is completed, as the call may do anything. So
+ * it is before calls that copy or end the process, and before calls with structures of unknown
+ * layout.
  */
 #ifndef SLUICE_SUD_CALLS_H
 #define SLUICE_SUD_CALLS_H
@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 enum calls_how {
-	CALLS_COMPLETE, /* unknown, or it could show the state of things */
-	CALLS_PASS,     /* after its uses have been looked at */
+	CALLS_COMPLETE, /* unknown, or it could show the state of all memory */
+	CALLS_PASS,     /* after its uses were checked */
 	CALLS_MASK,     /* rt_sigprocmask */
 	CALLS_ACTION,   /* rt_sigaction */
 	CALLS_IOCTL,
@@ -25,21 +25,20 @@ enum calls_kind {
 	CALLS_IN,  /* the kernel reads it */
 	CALLS_OUT, /* the kernel writes it */
 	CALLS_STRING,
-	CALLS_SIZED_OUT, /* `count` is the argument that points to its 4 bytes of size, which change
-			    too */
+	CALLS_SIZED_OUT, /* argument `count` points to its size, 4 bytes, which change too */
 	CALLS_IOV_IN,
-	CALLS_IOV_OUT, /* struct iovec[] and what it names */
+	CALLS_IOV_OUT, /* struct iovec[] and its buffers */
 	CALLS_MSG_IN,
 	CALLS_MSG_OUT, /* struct msghdr */
 	CALLS_MMSG_IN,
 	CALLS_MMSG_OUT, /* struct mmsghdr[] */
-	CALLS_PAGES,    /* address space that is changed or taken away */
-	CALLS_PAGES_IF, /* the same, if argument 3 has the bits of `unit` */
-	CALLS_SET,      /* of signals: must not contain ours */
-	CALLS_BITS,     /* of descriptors, for select */
+	CALLS_PAGES,    /* address space that is changed or unmapped */
+	CALLS_PAGES_IF, /* address space, if argument 3 has a bit of `unit` */
+	CALLS_SET,      /* a set of signals: must not contain SIGSEGV and SIGSYS */
+	CALLS_BITS,     /* a set of descriptors, for select */
 };
 
-#define CALLS_FIXED 7u /* instead of the number of an argument: once */
+#define CALLS_FIXED 7u /* as `count`: once */
 
 /* args[arg] points to `unit` bytes, args[count] times. */
 struct calls_use {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handlers of SIGSEGV and SIGSYS: how one is installed, runs, and passes a signal on. For guard/. */
+/* Handlers of SIGSEGV and SIGSYS: how one is installed, runs, and passes a signal on. For guard/.
+ * */
 #ifndef SLUICE_SUD_HANDLER_H
 #define SLUICE_SUD_HANDLER_H
 
@@ -46,8 +47,8 @@ struct sud_fault {
  */
 void sud_fault_begin_sig(struct sud_fault *f);
 void sud_fault_end_sig(const struct sud_fault *f);
-/* Calls fn(arg) with at least 64 KiB of stack: on this stack where that is certain, else on one of a
- * pool. Inside a sud_fault or sud_enter(). Debuggers can unwind through it. */
+/* Calls fn(arg) with at least 64 KiB of stack: on this stack where that is certain, else on one of
+ * a pool. Inside a sud_fault or sud_enter(). Debuggers can unwind through it. */
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * Shared by the files of sud/ only: records of threads, and what one thread is doing.
  *
- * The kernel reads one byte a thread, its selector, at each system call. Threads that never call the
- * host MPI share one selector, so that arming costs one store for all of them; the first
+ * The kernel reads one byte a thread, its selector, at each system call. Threads that never call
+ * the host MPI share one selector, so that arming costs one store for all of them; the first
  * sud_allow_push() of a thread gives it its own. An own selector is the low byte of a word that is
  * only changed as a whole:
  *
@@ -63,7 +63,7 @@ struct thread {
 	struct thread *next;     /* all records, never removed */
 };
 
-/* Of this thread, used by it and by signals that interrupt it. */
+/* State of this thread, used by it and by handlers that interrupt it. */
 struct sud_local {
 	struct thread *thread;
 	uint64_t mask;          /* in force again when a section with blocked signals ends */

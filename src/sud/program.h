@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the program does to signals and threads, as preload/ reports it. The program's SIGSEGV and
+ * The program's signals and threads, as preload/ reports them. The program's SIGSEGV and
  * SIGSYS are virtual: its actions, masks and pending signals of these two are kept here, while the
  * kernel has ours. Until sud_signal_install() everything passes unchanged, but for SIGSYS in masks.
  *
@@ -24,8 +24,9 @@ int sud_action(int signo, const struct sigaction *new, struct sigaction *old);
 /*
  * The action of another signal, as far as the kernel's differs from the program's. While SIGSYS is
  * ours each handler of the program is called by a relay, which defers it in critical sections.
- * Around the real sigaction(): get before it; set changes the action that the kernel gets; put undoes
- * that when the kernel refused; show changes the kernel's answer into what the program had set.
+ * Around the real sigaction(): get before it; set changes the action that the kernel gets; put
+ * undoes that when the kernel refused; show changes the kernel's answer into what the program had
+ * set.
  */
 struct sud_relay {
 	void *handler, *masked_by;
@@ -36,7 +37,8 @@ struct sud_relay sud_relay_get(int signo);
 void sud_relay_set(int signo, struct sigaction *sa);
 void sud_relay_put(int signo, const struct sud_relay *from);
 void sud_relay_show(const struct sud_relay *o, struct sigaction *sa);
-/* All actions have to be set by sigaction(): libc's other ways to the kernel would remove a relay. */
+/* All actions have to be set by sigaction(): libc's other ways to the kernel would remove a relay.
+ * */
 bool sud_relays(void);
 
 /* ---- masks ------------------------------------------------------------------------------- */
@@ -50,7 +52,7 @@ void sud_mask_changed(int how, uint64_t set);
 /* Returns: signals that were sent to this thread and are virtually blocked. */
 uint64_t sud_pending(void);
 /* Takes one of them that is in `set`. Returns: its number, 0 when there is none. */
-int sud_pending_take(uint64_t set, siginfo_t *out);
+int sud_pending_get(uint64_t set, siginfo_t *out);
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
@@ -60,8 +62,8 @@ struct sud_start {
 };
 /*
  * Before a thread is made. Returns: its record; NULL without memory, when the thread is not
- * dispatched and sud_covers_threads() is false while it lives. Then either sud_thread_begin() in the
- * new thread, or sud_thread_abandon() when there is none. A thread that ends frees its record.
+ * dispatched and sud_covers_threads() is false while it lives. Then either sud_thread_begin() in
+ * the new thread, or sud_thread_abandon() when there is none. A thread that ends frees its record.
  */
 struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_bytes);
 void sud_thread_abandon(struct thread *t);

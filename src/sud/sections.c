@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one thread is doing: calls that nobody looks at (trust), sections without handlers of the
- * program, waits in them, faults.
+ * Sections of one thread: allowed system calls, critical sections in which handlers of the program
+ * are deferred, waits inside these, faults.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,9 +11,9 @@
 
 #include "sud/private.h"
 
-/* ---- trust: calls of this thread that nobody looks at ------------------------------------ */
+/* ---- allowed system calls ---------------------------------------------------------------- */
 
-/* The kernel reads the word on this thread's behalf: program order is enough. */
+/* Only this thread and the kernel on its behalf read the selector: program order is enough. */
 static void set_depth(struct thread *t, uint32_t depth)
 {
 	uint32_t now = atomic_load_explicit(&t->word, memory_order_relaxed);
@@ -42,7 +42,7 @@ void sud_allow_pop(void)
 {
 	struct thread *t = sud_local.thread;
 
-	if (t && thread_depth(t)) /* else it began before there was anything to trust */
+	if (t && thread_depth(t)) /* 0: pushed before sud_init() */
 		set_depth(t, thread_depth(t) - 1);
 }
 
@@ -62,12 +62,13 @@ void section_resume(uint32_t depth)
 		set_depth(sud_local.thread, depth);
 }
 
-/* ---- sections without handlers of the program -------------------------------------------- */
+/* ---- critical sections ------------------------------------------------------------------- */
 
 /*
- * Signals are not blocked in them: the kernel would give those of the process to another thread,
- * whose stack a handler may not expect. relay() asks here instead; the signal is kept, and sent
- * again to this thread when the section ends. One is enough: until then all others are blocked.
+ * Signals are not blocked in a section: the kernel would deliver those of the process to another
+ * thread, whose stack the program's handler may not expect. Instead relay() (signals.c) calls this
+ * function; the signal is kept, and sent to this thread again when the section ends. One is enough,
+ * as all others are blocked from then on.
  */
 bool section_defer_sig(const siginfo_t *si, void *ucontext)
 {
@@ -99,22 +100,22 @@ static void send_deferred(void)
 		sud_syscall(SYS_tgkill, pid, tid, (long)si.si_signo);
 }
 
-/* As seen by a handler that interrupts here. */
-static void in_order(void)
+/* Orders accesses for a handler that interrupts this thread. */
+static void order_for_handlers(void)
 {
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-static void handlers_may_run(void)
+static void deliver_deferred(void)
 {
-	in_order();
+	order_for_handlers();
 	if (base_likely(!sud_local.has_deferred))
 		return;
 	send_deferred();
 	set_mask(sud_local.mask);
 }
 
-/* Before sud_init() no handler asks: blocked by the kernel. */
+/* Before sud_init() no relay stands before the program's handlers: the kernel blocks signals. */
 static void block_all(void)
 {
 	uint64_t all = PROGRAMS_SIGNALS;
@@ -129,10 +130,10 @@ static void unblock(void)
 	set_mask(sud_local.mask);
 }
 
-/* Cancelled here, a thread would take locks with it into its grave. Where it may be cancelled
- * anywhere, this would come too late for a request that is on its way: there our handlers block
- * libc's signal (signals.c). */
-static int keep_cancellation_out(void)
+/* A thread that is cancelled in a section would never release its locks. With asynchronous
+ * cancellation this would come too late for a request that is already sent: there our handlers
+ * block libc's signal (signals.c). */
+static int cancel_disable(void)
 {
 	int old = PTHREAD_CANCEL_ENABLE;
 
@@ -140,13 +141,14 @@ static int keep_cancellation_out(void)
 	return old;
 }
 
-static void let_cancellation_in(int old)
+static void cancel_restore(int old)
 {
 	if (old == PTHREAD_CANCEL_ENABLE)
 		pthread_setcancelstate(old, NULL);
 }
 
-/* Trust first and last: a call that is looked at with SIGSYS blocked kills the process. */
+/* Calls are allowed first and last: a call that is dispatched with SIGSYS blocked kills the
+ * process. */
 void sud_enter(void)
 {
 	if ((sud_local.enters || sud_local.in_fault) && !sud_local.waiting) {
@@ -158,9 +160,9 @@ void sud_enter(void)
 		return;
 	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		block_all();
-	sud_local.cancel_state = keep_cancellation_out();
+	sud_local.cancel_state = cancel_disable();
 	sud_local.enters = 1;
-	in_order();
+	order_for_handlers();
 }
 
 void sud_exit(void)
@@ -169,19 +171,19 @@ void sud_exit(void)
 		sud_allow_pop();
 		return;
 	}
-	in_order();
+	order_for_handlers();
 	if (--sud_local.enters || sud_local.in_fault)
 		return;
 	if (sud_local.is_blocked)
 		unblock();
 	else
-		handlers_may_run();
+		deliver_deferred();
 	sud_allow_pop();
-	let_cancellation_in(sud_local.cancel_state);
+	cancel_restore(sud_local.cancel_state);
 }
 
-/* In a fault nothing is let through: a handler that ran on top of this one could jump away over it.
- * It runs when this one has returned: guard_wait_interrupted(). */
+/* In a fault nothing changes: a handler of the program on top of ours could jump over it. It runs
+ * after ours has returned: sud_wait_interrupted(). */
 void sud_wait_begin(void)
 {
 	if (sud_local.waiting || sud_local.in_fault || !sud_local.enters)
@@ -191,7 +193,7 @@ void sud_wait_begin(void)
 	if (sud_local.is_blocked)
 		unblock();
 	else
-		handlers_may_run();
+		deliver_deferred();
 }
 
 void sud_wait_end(void)
@@ -201,7 +203,7 @@ void sud_wait_end(void)
 	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		block_all();
 	sud_local.waiting = false;
-	in_order();
+	order_for_handlers();
 	section_resume(sud_local.waiting_depth);
 }
 
@@ -217,20 +219,21 @@ void sud_fault_begin_sig(struct sud_fault *f)
 	sud_local.enters = 0;
 	sud_local.in_fault = true;
 	sud_local.waiting = false;
-	in_order();
+	order_for_handlers();
 	sud_allow_push();
 }
 
-/* What was deferred is delivered where the program was: the handler's return restores the mask. */
+/* A deferred signal is delivered where the program was interrupted: the return restores the mask.
+ * */
 void sud_fault_end_sig(const struct sud_fault *f)
 {
 	sud_allow_pop();
-	in_order();
+	order_for_handlers();
 	sud_local.enters = f->saved_enters;
 	sud_local.waiting_depth = f->saved_allowed;
 	sud_local.in_fault = f->saved_in_fault;
 	sud_local.waiting = f->saved_waiting;
-	in_order();
+	order_for_handlers();
 	if (base_unlikely(sud_local.has_deferred) &&
 	    (sud_local.waiting || (!sud_local.in_fault && !sud_local.enters)))
 		send_deferred();
@@ -248,7 +251,7 @@ void section_reset(void)
 	set_depth(sud_local.thread, 0);
 }
 
-/* ---- other programs ---------------------------------------------------------------------- */
+/* ---- vfork and exec ---------------------------------------------------------------------- */
 
 bool sud_is_vforked(void)
 {

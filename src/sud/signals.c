@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SIGSEGV and SIGSYS: our handlers in the kernel's table, the program's in ours. What the program
- * sets and sees of these two signals (action, mask, pending) is virtual from sud_signal_install() on;
- * SIGSYS is never blocked for real even before, so that sud_enable_threads() can reach every thread.
+ * SIGSEGV and SIGSYS: the kernel has our handlers, this file has the program's actions. What the
+ * program sets and sees of these two signals (action, mask, pending) is virtual from
+ * sud_signal_install() on. SIGSYS is never blocked for real even before, so that
+ * sud_enable_threads() reaches every thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #define LIBC_CANCEL 33 /* musl */
 #endif
 
-/* As rt_sigaction has it. */
+/* The kernel's struct of rt_sigaction. */
 struct action {
 	void *handler;
 	unsigned long flags;
@@ -29,19 +30,19 @@ struct action {
 };
 
 /* Written under the lock. */
-static struct taken {
-	sud_handler *ours; /* NULL: not taken */
+static struct virtual_signal {
+	sud_handler *ours; /* NULL: not installed */
 	struct action program;
-} taken[2];
-static _Atomic bool is_taken[2]; /* is there anything to do in the program's calls? */
+} virtual_signals[2];
+static _Atomic bool is_installed[2];
 static _Atomic uint32_t lock_word;
 
-/* Of one thread. */
+/* State of this thread. */
 static __thread struct {
-	siginfo_t waiting[2];  /* sent, and kept because the program blocks them */
-	bool has_waiting[2];
-	uint32_t handlers;     /* of the program, called by us and not returned */
-	uint64_t outer_mask;   /* virtual, before the outermost of them */
+	siginfo_t pending[2];  /* sent while the program blocks them */
+	bool has_pending[2];
+	uint32_t handlers;     /* of the program, called by us and not returned from */
+	uint64_t outer_mask;   /* the virtual mask before the outermost of them */
 } local __attribute__((tls_model("initial-exec")));
 
 static int index_of(int signo)
@@ -53,7 +54,7 @@ static bool is_ours(int signo)
 {
 	int i = index_of(signo);
 
-	return i >= 0 && atomic_load_explicit(&is_taken[i], memory_order_relaxed);
+	return i >= 0 && atomic_load_explicit(&is_installed[i], memory_order_relaxed);
 }
 
 static long raw_action(int signo, const struct action *new, struct action *old)
@@ -66,7 +67,7 @@ static uint64_t lock(void)
 	uint64_t all = ~(uint64_t)0, old = 0;
 
 	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &all, &old, sizeof(old));
-	/* acquires what unlock released */
+	/* acquire: pairs with the release in unlock() */
 	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
 		sud_syscall(SYS_sched_yield);
 	return old;
@@ -74,7 +75,8 @@ static uint64_t lock(void)
 
 static void unlock(uint64_t old)
 {
-	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for lock */
+	/* release: pairs with the acquire in lock() */
+	atomic_store_explicit(&lock_word, 0, memory_order_release);
 	sud_syscall(SYS_rt_sigprocmask, (long)SIG_SETMASK, &old, NULL, sizeof(old));
 }
 
@@ -86,16 +88,17 @@ static bool has_handler(const struct action *a)
 }
 
 /*
- * As if the handler were not there: with the program's mask, so that a blocking call that it lets
- * happen is interrupted by what interrupts the program, and signals go to the thread they would go
- * to; and without blocking itself, which a jump out of another handler on top of it would leave
- * behind. On the alternate stack only if the program's handler asks for it: only then it is known
- * to be large enough for handlers, and a stack that has overflowed must be the program's own
- * affair. Only libc's signal for cancellation is blocked: a thread that is cancelled in here would
- * take with it what it holds. To disable cancellation is not enough: glibc 2.36 obeys what was sent
- * just before, and enabling it again then ends the thread without PTHREAD_CANCELED.
+ * Installs our handler so that it changes nothing for the program.
+ *   mask              the program's: signals interrupt the same calls and go to the same threads
+ *   SA_NODEFER        the signal itself is not blocked: a jump out of another handler on top of
+ *                     ours would leave it blocked
+ *   SA_ONSTACK        only if the program's handler has it: only then the alternate stack is known
+ *                     to be large enough; after a stack overflow the program's handler decides
+ *   libc's cancellation signal is blocked: a thread that is cancelled in the handler would never
+ *   release its locks. Disabling cancellation is not enough: glibc 2.36 obeys a request that was
+ *   sent just before, and enabling it again then ends the thread without PTHREAD_CANCELED.
  */
-static long set_ours(int signo, const struct taken *t)
+static long set_ours(int signo, const struct virtual_signal *t)
 {
 	struct action a = { .handler = (void *)t->ours,
 			    .flags = SA_SIGINFO | SA_NODEFER | KERNEL_RESTORER,
@@ -109,20 +112,20 @@ static long set_ours(int signo, const struct taken *t)
 	return raw_action(signo, &a, NULL);
 }
 
-/* relay() needs the siginfo, and may be called twice for a handler that is there for once. */
+/* Flags that relay() handles itself: it needs siginfo, and a deferred signal calls it twice. */
 #define RELAY_FLAGS (SA_SIGINFO | (int)SA_RESETHAND)
 
 /*
- * Other signals. While SIGSYS is ours their masks have neither of our signals, for handlers may
- * touch guarded memory; and relay() stands before each handler, because one that interrupts a call
- * of the host MPI is not to be trusted as that call is, and none may run in a section of the
- * guard's.
+ * Actions of other signals, while SIGSYS is ours. Their masks contain neither of our signals, as
+ * handlers may touch closed memory. relay() is called before each handler: the system calls of a
+ * handler that interrupts the host MPI have to be dispatched, and no handler may run inside
+ * sud_enter().
  */
 static struct other {
 	_Atomic(void *) handler; /* the program's, behind relay() */
 	void *masked_by;         /* the handler in whose action ... */
 	uint64_t hidden;         /* ... these were removed from the mask */
-	int flags;               /* of RELAY_FLAGS; the kernel's are relay()'s */
+	int flags;               /* the program's RELAY_FLAGS */
 } others[KERNEL_SIGNALS + 1];
 
 static void relay(int signo, siginfo_t *si, void *ucontext)
@@ -146,8 +149,8 @@ static bool is_other(int signo)
 	return signo >= 1 && signo <= KERNEL_SIGNALS && index_of(signo) < 0;
 }
 
-/* Those from before. */
-static void clean_action(int signo)
+/* Puts relay() before a handler that was installed earlier. */
+static void relay_existing(int signo)
 {
 	struct other *o = &others[signo];
 	struct action a;
@@ -168,7 +171,7 @@ static void clean_action(int signo)
 int sud_signal_install(int signo, sud_handler *handler)
 {
 	int i = index_of(signo);
-	struct taken *t = &taken[i];
+	struct virtual_signal *t = &virtual_signals[i];
 	struct action now;
 	uint64_t old = lock();
 	long ret = raw_action(signo, NULL, &now);
@@ -177,10 +180,10 @@ int sud_signal_install(int signo, sud_handler *handler)
 		t->program = now;
 		t->ours = handler;
 		ret = set_ours(signo, t);
-		atomic_store_explicit(&is_taken[i], !ret, memory_order_relaxed);
+		atomic_store_explicit(&is_installed[i], !ret, memory_order_relaxed);
 	}
 	for (int s = 1; signo == SIGSYS && !ret && s <= KERNEL_SIGNALS; s++)
-		clean_action(s);
+		relay_existing(s);
 	unlock(old);
 	return (int)ret;
 }
@@ -190,15 +193,15 @@ void sud_signal_uninstall(int signo)
 	int i = index_of(signo);
 	uint64_t old = lock();
 
-	if (taken[i].ours && !raw_action(signo, &taken[i].program, NULL)) {
-		taken[i].ours = NULL;
-		atomic_store_explicit(&is_taken[i], false, memory_order_relaxed);
+	if (virtual_signals[i].ours && !raw_action(signo, &virtual_signals[i].program, NULL)) {
+		virtual_signals[i].ours = NULL;
+		atomic_store_explicit(&is_installed[i], false, memory_order_relaxed);
 	}
 	unlock(old);
 }
 
-/* Somebody's raw call: what it set is the program's action now. */
-static bool take_again(int signo, struct taken *t)
+/* The program has replaced our handler by a raw call: its action becomes the virtual one. */
+static bool install_again(int signo, struct virtual_signal *t)
 {
 	struct action now;
 	bool ok = true;
@@ -219,11 +222,12 @@ bool sud_signals_are_ours(void)
 	for (int i = 0; i < 2; i++) {
 		struct action now;
 
-		if (!atomic_load_explicit(&is_taken[i], memory_order_relaxed))
+		if (!atomic_load_explicit(&is_installed[i], memory_order_relaxed))
 			continue;
 		if (raw_action(signals[i], NULL, &now))
 			return false;
-		if (now.handler != (void *)taken[i].ours && !take_again(signals[i], &taken[i]))
+		if (now.handler != (void *)virtual_signals[i].ours &&
+		    !install_again(signals[i], &virtual_signals[i]))
 			return false;
 	}
 	return true;
@@ -242,9 +246,9 @@ static void send_again(int signo, siginfo_t *si)
 		    (long)signo, si);
 }
 
-/* With the action that the kernel has for it. A fault happens again by itself, where it happened;
- * what was sent has to be sent again. The handler's return lets it through. */
-static void die(int signo, siginfo_t *si)
+/* The default action, after the handler's return. A fault happens again by itself; a sent signal is
+ * sent again. */
+static void default_action(int signo, siginfo_t *si)
 {
 	struct action dfl = { .handler = (void *)SIG_DFL };
 
@@ -253,7 +257,7 @@ static void die(int signo, siginfo_t *si)
 		send_again(signo, si);
 }
 
-/* As the kernel would call it: with its mask, which it may change for the time after it in uc. */
+/* As the kernel would call it: with its mask; the handler may change the interrupted mask in uc. */
 static void call_program(int signo, const struct action *a, siginfo_t *si, ucontext_t *uc)
 {
 	uint64_t *virtual = sud_virtual_mask(), mask;
@@ -275,11 +279,11 @@ static void call_program(int signo, const struct action *a, siginfo_t *si, ucont
 	*mask_of(uc) &= ~NEVER_BLOCKED;
 }
 
-static void keep(int i, const siginfo_t *si)
+static void add_pending(int i, const siginfo_t *si)
 {
-	if (!local.has_waiting[i])
-		local.waiting[i] = *si;
-	local.has_waiting[i] = true;
+	if (!local.has_pending[i])
+		local.pending[i] = *si;
+	local.has_pending[i] = true;
 }
 
 void sud_chain_sig(int signo, siginfo_t *si, void *ucontext)
@@ -287,25 +291,25 @@ void sud_chain_sig(int signo, siginfo_t *si, void *ucontext)
 	int i = index_of(signo);
 	bool is_blocked = *sud_virtual_mask() & BIT(signo), forced = si->si_code > 0;
 	uint64_t old = lock();
-	struct action a = taken[i].program;
+	struct action a = virtual_signals[i].program;
 
 	if (!is_blocked && has_handler(&a) && (a.flags & SA_RESETHAND))
-		taken[i].program.handler = (void *)SIG_DFL;
+		virtual_signals[i].program.handler = (void *)SIG_DFL;
 	unlock(old);
 	if (is_blocked && !forced)
-		keep(i, si);
+		add_pending(i, si);
 	else if (is_blocked || a.handler == (void *)SIG_DFL || (forced && !has_handler(&a)))
-		die(signo, si);
+		default_action(signo, si);
 	else if (has_handler(&a))
 		call_program(signo, &a, si, ucontext);
 }
 
-/* ---- what the program asks for, by interpose.c ------------------------------------------- */
+/* ---- program.h: actions and masks -------------------------------------------------------- */
 
 uint64_t sud_unblockable(void)
 {
 	return BIT(SIGSYS) |
-	       (atomic_load_explicit(&is_taken[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
+	       (atomic_load_explicit(&is_installed[0], memory_order_relaxed) ? BIT(SIGSEGV) : 0);
 }
 
 static uint64_t mask_from(const sigset_t *set)
@@ -341,7 +345,7 @@ static void to_kernel(const struct sigaction *sa, struct action *out)
 int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out)
 {
 	int i = index_of(signo);
-	struct taken *t = &taken[i];
+	struct virtual_signal *t = &virtual_signals[i];
 	struct action wanted, before;
 	long ret = 0;
 	uint64_t old;
@@ -360,7 +364,7 @@ int sud_action(int signo, const struct sigaction *new, struct sigaction *old_out
 	if (old_out)
 		to_user(&before, old_out);
 	if (new && wanted.handler == (void *)SIG_IGN)
-		local.has_waiting[i] = false;
+		local.has_pending[i] = false;
 	return (int)ret;
 }
 
@@ -424,7 +428,7 @@ bool sud_relays(void)
 	return is_ours(SIGSYS);
 }
 
-static uint64_t changed(int how, uint64_t before, uint64_t set)
+static uint64_t changed_mask(int how, uint64_t before, uint64_t set)
 {
 	if (how == SIG_BLOCK)
 		return before | set;
@@ -435,31 +439,31 @@ void sud_mask_changed(int how, uint64_t set)
 {
 	uint64_t *virtual = sud_virtual_mask(), before = *virtual;
 
-	set = changed(how, before, set & sud_unblockable());
+	set = changed_mask(how, before, set & sud_unblockable());
 	if (set == before || sud_is_vforked())
 		return;
 	*virtual = set;
 	for (int i = 0; i < 2; i++) {
 		int signo = i ? SIGSYS : SIGSEGV;
 
-		if (local.has_waiting[i] && !(*virtual & BIT(signo))) {
-			local.has_waiting[i] = false;
-			send_again(signo, &local.waiting[i]);
+		if (local.has_pending[i] && !(*virtual & BIT(signo))) {
+			local.has_pending[i] = false;
+			send_again(signo, &local.pending[i]);
 		}
 	}
 }
 
 uint64_t sud_pending(void)
 {
-	return (local.has_waiting[0] ? BIT(SIGSEGV) : 0) | (local.has_waiting[1] ? BIT(SIGSYS) : 0);
+	return (local.has_pending[0] ? BIT(SIGSEGV) : 0) | (local.has_pending[1] ? BIT(SIGSYS) : 0);
 }
 
-int sud_pending_take(uint64_t set, siginfo_t *out)
+int sud_pending_get(uint64_t set, siginfo_t *out)
 {
 	for (int i = 0; i < 2; i++)
-		if (local.has_waiting[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {
-			*out = local.waiting[i];
-			local.has_waiting[i] = false;
+		if (local.has_pending[i] && (set & BIT(i ? SIGSYS : SIGSEGV))) {
+			*out = local.pending[i];
+			local.has_pending[i] = false;
 			return i ? SIGSYS : SIGSEGV;
 		}
 	return 0;
@@ -475,7 +479,7 @@ void sud_jumped(bool restores_mask)
 	section_reset();
 }
 
-/* ---- another program takes this one's place, or inherits from it ------------------------- */
+/* ---- exec -------------------------------------------------------------------------------- */
 
 void signals_exec_mask(bool begin)
 {
@@ -485,12 +489,12 @@ void signals_exec_mask(bool begin)
 	for (int i = 0; i < 2; i++) {
 		struct action ign = { .handler = (void *)SIG_IGN };
 
-		if (!is_ours(signals[i]) || taken[i].program.handler != (void *)SIG_IGN)
+		if (!is_ours(signals[i]) || virtual_signals[i].program.handler != (void *)SIG_IGN)
 			continue;
 		if (begin)
 			raw_action(signals[i], &ign, NULL);
 		else
-			set_ours(signals[i], &taken[i]);
+			set_ours(signals[i], &virtual_signals[i]);
 	}
 	if (real)
 		sud_syscall(SYS_rt_sigprocmask, (long)(begin ? SIG_BLOCK : SIG_UNBLOCK), &real,

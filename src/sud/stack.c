@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stacks for touched(): a program's alternate stack may have 8 KiB, a thread's 16. Where there are
- * not certainly 64 KiB below, the work is done on a stack of our own. Given back before the handler
- * ends, as no handler of the program runs on top of it that could jump away.
+ * Stacks for handlers: a program's alternate stack may have 8 KiB, a thread's stack 16 KiB. Where
+ * the stack has not certainly 64 KiB left, the function runs on a stack of this pool. It is always
+ * given back, as no handler of the program runs on top of it and could jump away.
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 static _Alignas(4096) char pool[POOL][STACK_BYTES]; /* pages only where used */
 static _Atomic uint32_t in_use; /* a bit each */
 
-static char *take(void)
+static char *stack_get(void)
 {
 	uint32_t used = atomic_load_explicit(&in_use, memory_order_relaxed);
 	int i;
@@ -26,7 +26,7 @@ static char *take(void)
 
 	while (used != (1u << POOL) - 1) {
 		i = __builtin_ctz(~used);
-		/* acquires the stack from the release in give */
+		/* acquire: pairs with the release in stack_put() */
 		if (atomic_compare_exchange_weak_explicit(&in_use, &used, used | 1u << i,
 							  memory_order_acquire,
 							  memory_order_relaxed))
@@ -37,14 +37,15 @@ static char *take(void)
 	return p > 0 ? (char *)p : NULL;
 }
 
-static void give(char *stack)
+static void stack_put(char *stack)
 {
 	size_t i = (size_t)(stack - pool[0]) / STACK_BYTES;
 
 	if (stack < pool[0] || i >= POOL)
 		sud_syscall(SYS_munmap, stack, STACK_BYTES);
 	else
-		atomic_fetch_and_explicit(&in_use, ~(1u << i), memory_order_release); /* for take */
+		/* release: pairs with the acquire in stack_get() */
+		atomic_fetch_and_explicit(&in_use, ~(1u << i), memory_order_release);
 }
 
 void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
@@ -61,11 +62,11 @@ void sud_with_stack_sig(void (*fn)(void *arg), void *arg, void *ucontext)
 	else
 		enough = thread_has_stack(here, NEEDED_BYTES);
 	if (!enough)
-		stack = take();
-	if (!stack) { /* or there is no memory: what there is may do */
+		stack = stack_get();
+	if (!stack) { /* enough, or no memory for more */
 		fn(arg);
 		return;
 	}
 	machine_call_on(fn, arg, stack + STACK_BYTES);
-	give(stack);
+	stack_put(stack);
 }

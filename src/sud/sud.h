@@ -15,22 +15,22 @@
  *     [sud_signals_are_ours, sud_covers_threads -> sud_enable_self, sud_set_armed(true) ...
  *      sud_set_armed(false)]*
  *
- *   sud.c        Syscall User Dispatch: which memory a system call names (calls.h), and what follows
- *   threads.c    every thread of the process, and whether its system calls are dispatched
+ *   sud.c        Syscall User Dispatch: which memory a system call names (calls.h), and what
+ *   follows threads.c    every thread of the process, and whether its system calls are dispatched
  *   sections.c   sections of one thread: allowed calls, deferred signals, faults
- *   signals.c    SIGSEGV and SIGSYS: our handlers, and the program's actions, masks, pending signals
- *   stack.c      stacks for handlers
+ *   signals.c    SIGSEGV and SIGSYS: our handlers, and the program's actions, masks, pending
+ *   signals stack.c      stacks for handlers
  *   x86_64/      raw system calls, the range of code that is never dispatched, registers
  *   handler.h    for guard/: handlers of SIGSEGV
  *   program.h    what preload/ calls when the program changes signals or makes threads
  *
  * sud/ knows no armed range: guard/ gives the functions of struct sud_ops.
  *
- * Signals: functions that end in _sig run in handlers of SIGSEGV and SIGSYS; scripts/check_signal_safety.py
- * follows all that they call. Nothing allocates memory.
+ * Signals: functions that end in _sig run in handlers of SIGSEGV and SIGSYS;
+ * scripts/check_signal_safety.py follows all that they call. Nothing allocates memory.
  *
- * sud/ never executes a system call of the program inside a handler, except rt_sigprocmask, which has
- * to change the interrupted frame.
+ * sud/ never executes a system call of the program inside a handler, except rt_sigprocmask, which
+ * has to change the interrupted frame.
  */
 #ifndef SLUICE_SUD_H
 #define SLUICE_SUD_H
@@ -45,7 +45,7 @@ long sud_syscall(long nr, ...);
 
 /* ---- set-up ------------------------------------------------------------------------------ */
 
-/* What the owner of closed memory (guard/) gives. All run in signal handlers. */
+/* Functions of the owner of closed memory (guard/). All run in signal handlers. */
 struct sud_ops {
 	/* Is a byte of [start, end) closed for this kind of access? */
 	bool (*overlaps)(uintptr_t start, uintptr_t end, bool write);
@@ -103,11 +103,12 @@ void sud_allow_pop(void);
  * pass: for critical sections. Nest. Not needed in the owner's functions. */
 void sud_enter(void);
 void sud_exit(void);
-/* Inside sud_enter(): the program's handlers may run between begin and end. Nothing changes inside a
- * fault, where a handler could siglongjmp over us. */
+/* Inside sud_enter(): the program's handlers may run between begin and end. Nothing changes inside
+ * a fault, where a handler could siglongjmp over us. */
 void sud_wait_begin(void);
 void sud_wait_end(void);
-/* Inside a fault: a signal of the program is deferred. Returns false outside faults. No system call. */
+/* Inside a fault: a signal of the program is deferred. Returns false outside faults. No system
+ * call. */
 bool sud_wait_interrupted(void);
 /* Around exec and posix_spawn: the new program inherits the mask and the ignored signals that this
  * program believes to have. Also between vfork and exec. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every thread of the process, and whether its system calls are looked at.
+ * Every thread of the process, and whether its system calls are dispatched.
  *
- * Records lie in memory that is never given back: a thread that vanishes unseen (raw exit) leaves
- * one, not a dangling pointer.
+ * Records lie in memory that is never freed: a thread that ends by a raw exit leaves a record
+ * behind, not a dangling pointer.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,16 +27,15 @@
 __thread struct sud_local sud_local __attribute__((tls_model("initial-exec")));
 static struct thread first_chunk[CHUNK];
 static struct thread *all_threads; /* grows at its head */
-static _Atomic uint32_t known_count;   /* not THREAD_FREE; written under the lock, as is the next */
+static _Atomic uint32_t known_count;   /* all but THREAD_FREE; under the lock, as is the next */
 static _Atomic uint32_t covered_count; /* THREAD_DISPATCHED, THREAD_OWN, THREAD_EXPECTED */
 static _Atomic uint32_t lock_word;
 _Atomic bool sud_is_required;
-static _Atomic bool
-	is_looking;   /* sud_enable_threads() was called; written under the lock, as is the next */
-static bool stays_on; /* several threads arm ranges: each would have to be told again and again */
+static _Atomic bool is_enabled; /* sud_enable_threads() was called; written under the lock */
+static bool stays_on; /* under the lock: several threads close memory, so all stay dispatched */
 static _Atomic uint32_t shared_selector; /* low byte */
 static uint32_t own_count;         /* has_own_selector; under the lock */
-static const char cookie;          /* its address marks our signal */
+static const char cookie;          /* its address identifies our signal */
 static pthread_key_t at_exit_key;
 static bool has_key;
 
@@ -46,7 +45,7 @@ static void spin_lock(void)
 {
 	uint32_t tries = 0;
 
-	/* acquires what spin_unlock released */
+	/* acquire: pairs with the release in spin_unlock() */
 	while (atomic_exchange_explicit(&lock_word, 1, memory_order_acquire))
 		if (++tries % 64 == 0)
 			sud_syscall(SYS_sched_yield);
@@ -54,12 +53,13 @@ static void spin_lock(void)
 
 static void spin_unlock(void)
 {
-	atomic_store_explicit(&lock_word, 0, memory_order_release); /* for spin_lock */
+	/* release: pairs with the acquire in spin_lock() */
+	atomic_store_explicit(&lock_word, 0, memory_order_release);
 }
 
 /*
- * Before sud_init no handler of ours exists, and signals need not be blocked; the one that
- * tells a thread then may find it in here.
+ * Before sud_init() no handler of ours exists, and signals are not blocked. The signal that enables
+ * a thread may then arrive while the thread holds the lock: enable_after_lock.
  */
 static uint64_t lock(void)
 {
@@ -73,7 +73,7 @@ static uint64_t lock(void)
 	return old;
 }
 
-static void tell(struct thread *t);
+static void send_enable(struct thread *t);
 
 static void unlock(uint64_t old)
 {
@@ -84,7 +84,7 @@ static void unlock(uint64_t old)
 		sud_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
 	if (base_unlikely(sud_local.enable_after_lock)) {
 		sud_local.enable_after_lock = false;
-		tell(sud_local.thread);
+		send_enable(sud_local.thread);
 	}
 }
 
@@ -125,7 +125,7 @@ static bool grow(void)
 	return p > 0 && add_chunk((struct thread *)p);
 }
 
-static struct thread *take_record(void)
+static struct thread *record_get(void)
 {
 	for (int tries = 0; tries < 2; tries++) {
 		for (struct thread *t = all_threads; t; t = t->next)
@@ -137,17 +137,17 @@ static struct thread *take_record(void)
 	return NULL;
 }
 
-static void set_own(struct thread *t, bool own)
+static void set_own_selector(struct thread *t, bool own)
 {
 	own_count += (uint32_t)own - (uint32_t)t->has_own_selector;
 	t->has_own_selector = own;
 }
 
-static void clear_record(struct thread *t, enum thread_state s)
+static void record_reset(struct thread *t, enum thread_state s)
 {
 	set_state(t, s);
 	atomic_store_explicit(&t->word, 0, memory_order_relaxed);
-	set_own(t, false);
+	set_own_selector(t, false);
 	t->is_dispatched = t->arms = false;
 	t->tid = 0;
 }
@@ -162,7 +162,7 @@ static int switch_on(struct thread *t, bool own)
 
 	if (ret)
 		return (int)ret;
-	set_own(t, own);
+	set_own_selector(t, own);
 	t->is_dispatched = true;
 	return 0;
 }
@@ -171,11 +171,11 @@ static void switch_off(struct thread *t)
 {
 	if (t->is_dispatched)
 		sud_syscall(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
-	set_own(t, false);
+	set_own_selector(t, false);
 	t->is_dispatched = false;
 }
 
-/* Locked. */
+/* Under the lock. */
 static int switch_on_own(struct thread *t)
 {
 	bool wanted = atomic_load_explicit(&shared_selector, memory_order_relaxed);
@@ -184,13 +184,12 @@ static int switch_on_own(struct thread *t)
 	return switch_on(t, true);
 }
 
-/* This thread, locked: its calls are dispatched from now on, or as soon as they are to be looked
- * at. */
-static void protect(struct thread *t)
+/* Under the lock: this thread's calls are dispatched from now on, or after sud_enable_threads(). */
+static void dispatch_self(struct thread *t)
 {
 	if (t->state == THREAD_OWN || t->state == THREAD_DISPATCHED)
 		return;
-	if (!atomic_load_explicit(&is_looking, memory_order_relaxed))
+	if (!atomic_load_explicit(&is_enabled, memory_order_relaxed))
 		set_state(t, THREAD_REACHED);
 	else if (!(thread_depth(t) ? switch_on_own(t) : switch_on(t, false)))
 		set_state(t, THREAD_DISPATCHED);
@@ -202,13 +201,13 @@ void thread_own_selector(struct thread *t)
 {
 	uint64_t old = lock();
 
-	switch_on_own(t); /* did it once: cannot fail */
+	switch_on_own(t); /* succeeded before: cannot fail */
 	unlock(old);
 }
 
-/* Locked, nothing is armed any more: this thread, which will say so when it arms again, need not be
- * looked at. */
-static void rest(struct thread *t)
+/* Under the lock, when all memory is open: stops dispatching this thread, which calls
+ * sud_enable_self() before it closes memory again. */
+static void disable_self(struct thread *t)
 {
 	if (!t || t->state != THREAD_DISPATCHED || !t->arms || stays_on)
 		return;
@@ -218,19 +217,19 @@ static void rest(struct thread *t)
 
 void sud_set_armed(bool armed)
 {
-	uint32_t left;
+	uint32_t remaining;
 
 	spin_lock();
 	if (!armed)
-		rest(sud_local.thread);
-	left = own_count;
+		disable_self(sud_local.thread);
+	remaining = own_count;
 	atomic_store_explicit(&shared_selector, armed ? SELECTOR_BLOCK : 0, memory_order_relaxed);
-	for (struct thread *t = all_threads; t && left; t = t->next) {
+	for (struct thread *t = all_threads; t && remaining; t = t->next) {
 		uint32_t now, next;
 
 		if (!t->has_own_selector)
 			continue;
-		left--;
+		remaining--;
 		now = atomic_load_explicit(&t->word, memory_order_relaxed);
 		do {
 			next = thread_word(now / DEPTH, armed);
@@ -248,7 +247,7 @@ static void note_stack(struct thread *t, size_t bytes)
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
 	t->stack_high = here + (64u << 10);
-	t->stack_low = here - bytes + (64u << 10); /* thread-local data lie there as well */
+	t->stack_low = here - bytes + (64u << 10); /* thread-local data lie above */
 }
 
 static size_t main_stack_bytes(void)
@@ -262,7 +261,8 @@ static size_t main_stack_bytes(void)
 	return l.now;
 }
 
-/* The last round of destructors: others may still make calls that have to be looked at. */
+/* Acts in the last round of destructors, as other destructors may make calls that have to be
+ * dispatched. */
 static void at_thread_exit(void *round)
 {
 	uintptr_t n = (uintptr_t)round;
@@ -279,7 +279,7 @@ static void at_thread_exit(void *round)
 	sud_local.thread = NULL;
 	sud_local.has_ended = true;
 	switch_off(t); /* libc ends a thread with every signal blocked */
-	clear_record(t, THREAD_FREE);
+	record_reset(t, THREAD_FREE);
 	unlock(old);
 }
 
@@ -301,17 +301,17 @@ static void enter_record(struct thread *t)
 	sud_local.thread = t;
 	set_state(t, THREAD_KNOWN);
 	if (atomic_load_explicit(&sud_is_required, memory_order_relaxed))
-		protect(t);
+		dispatch_self(t);
 	unlock(old);
 }
 
 struct thread *sud_thread_expect(const struct sud_start *start, size_t stack_bytes)
 {
 	uint64_t old = lock();
-	struct thread *t = take_record();
+	struct thread *t = record_get();
 
 	if (t) {
-		clear_record(t, THREAD_EXPECTED);
+		record_reset(t, THREAD_EXPECTED);
 		t->start = *start;
 		t->stack_bytes = stack_bytes;
 		t->stack_low = t->stack_high = 0;
@@ -328,11 +328,12 @@ void sud_thread_abandon(struct thread *t)
 	if (!t)
 		return;
 	old = lock();
-	clear_record(t, THREAD_FREE);
+	record_reset(t, THREAD_FREE);
 	unlock(old);
 }
 
-/* Signals that had been blocked by the thread's attributes are from now on only believed to be. */
+/* SIGSEGV and SIGSYS that the thread's attributes have blocked are unblocked, and blocked
+ * virtually. */
 static void make_mask_virtual(void)
 {
 	uint64_t never = NEVER_BLOCKED, old = 0;
@@ -393,31 +394,31 @@ void sud_own_thread(void)
 
 /* ---- all threads ------------------------------------------------------------------------- */
 
-/* Nobody else exists; another thread may have held the lock. */
+/* No other thread exists in the child; one may have held the lock in the parent. */
 static void after_fork_child(void)
 {
 	atomic_store_explicit(&lock_word, 0, memory_order_relaxed);
 	atomic_store_explicit(&shared_selector, 0, memory_order_relaxed);
 	atomic_store_explicit(&sud_is_required, false, memory_order_relaxed);
-	atomic_store_explicit(&is_looking, false, memory_order_relaxed);
+	atomic_store_explicit(&is_enabled, false, memory_order_relaxed);
 	stays_on = false;
 	for (struct thread *t = all_threads; t; t = t->next)
-		clear_record(t, t == sud_local.thread ? THREAD_KNOWN
-							: THREAD_FREE); /* dispatch is not inherited */
+		record_reset(t, t == sud_local.thread ? THREAD_KNOWN
+							: THREAD_FREE); /* dispatch ends at fork */
 	atomic_store_explicit(&known_count, sud_local.thread ? 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&covered_count, 0, memory_order_relaxed);
 	if (sud_local.thread)
 		sud_local.thread->tid = (int)sud_syscall(SYS_gettid);
 }
 
-/* The program's first thread, before any other can be. */
+/* Registers the program's first thread, before any other thread. */
 __attribute__((constructor)) static void register_first(void)
 {
 	thread_self();
 	pthread_atfork(sud_allow_push, sud_allow_pop, after_fork_child);
 }
 
-static void tell(struct thread *t)
+static void send_enable(struct thread *t)
 {
 	siginfo_t si;
 	long pid = sud_syscall(SYS_getpid);
@@ -447,20 +448,20 @@ bool thread_enable_sig(const siginfo_t *si, void *ucontext)
 	old = lock();
 	sud_local.virtual_mask |= *mask & NEVER_BLOCKED;
 	*mask &= ~NEVER_BLOCKED;
-	protect(t);
+	dispatch_self(t);
 	unlock(old & ~NEVER_BLOCKED);
 	machine_undo_interruption(uc);
 	return true;
 }
 
-/* Locked: this thread at once, the others as soon as they are told. */
-static void protect_all(struct thread *self)
+/* Under the lock: this thread at once, the others when the signal reaches them. */
+static void dispatch_all(struct thread *self)
 {
-	protect(self);
+	dispatch_self(self);
 	for (struct thread *t = all_threads; t; t = t->next)
 		if ((t->state == THREAD_KNOWN || t->state == THREAD_REACHED) && t != self) {
 			stays_on |= t->arms;
-			tell(t);
+			send_enable(t);
 			set_state(t, THREAD_SIGNALLED);
 		}
 }
@@ -478,16 +479,15 @@ int sud_init(const struct sud_ops *ops)
 		return ret;
 	old = lock();
 	atomic_store_explicit(&sud_is_required, true, memory_order_relaxed);
-	protect(self);
+	dispatch_self(self);
 	unlock(old);
 	make_mask_virtual();
 	return self->state == THREAD_KNOWN ? -ENOSYS : 0;
 }
 
-bool sud_is_enabled(void) { return atomic_load_explicit(&is_looking, memory_order_relaxed); }
+bool sud_is_enabled(void) { return atomic_load_explicit(&is_enabled, memory_order_relaxed); }
 
-/* All that is known of is covered. */
-static bool are_known_covered(void)
+static bool is_every_known_covered(void)
 {
 	return atomic_load_explicit(&known_count, memory_order_relaxed) ==
 	       atomic_load_explicit(&covered_count, memory_order_relaxed);
@@ -498,12 +498,12 @@ void sud_enable_threads(void)
 	struct thread *self = thread_self();
 	uint64_t old;
 
-	if (!self || (sud_is_enabled() && self->arms && are_known_covered()))
+	if (!self || (sud_is_enabled() && self->arms && is_every_known_covered()))
 		return;
 	old = lock();
-	atomic_store_explicit(&is_looking, true, memory_order_relaxed);
+	atomic_store_explicit(&is_enabled, true, memory_order_relaxed);
 	self->arms = true;
-	protect_all(self);
+	dispatch_all(self);
 	unlock(old);
 }
 
@@ -515,17 +515,17 @@ bool sud_enable_self(void)
 
 	if (!self || !sud_is_enabled())
 		return false;
-	if (base_likely(self->arms && self->is_dispatched && are_known_covered()))
+	if (base_likely(self->arms && self->is_dispatched && is_every_known_covered()))
 		return true;
-	old = lock(); /* without it a thread that begins is seen between two states */
+	old = lock(); /* a thread that begins is counted consistently under the lock only */
 	self->arms = true;
-	protect(self);
-	may = are_known_covered();
+	dispatch_self(self);
+	may = is_every_known_covered();
 	unlock(old);
 	return may;
 }
 
-/* Threads of the process: the links of its directory of threads. */
+/* Returns: how many threads the process has, by the links of its directory of threads. */
 static uint32_t count_by_kernel(void)
 {
 	struct statx sx;
@@ -541,9 +541,9 @@ bool sud_covers_threads(void)
 
 	if (!atomic_load_explicit(&sud_is_required, memory_order_relaxed))
 		return true;
-	thread_self(); /* makes itself known when it was not */
+	thread_self(); /* registers this thread when it was unknown */
 	known = atomic_load_explicit(&known_count, memory_order_relaxed);
-	return are_known_covered() && count_by_kernel() <= known;
+	return is_every_known_covered() && count_by_kernel() <= known;
 }
 
 uint64_t *sud_virtual_mask(void)

@@ -72,7 +72,7 @@ static void start_chunk(struct trace_chunk *c, enum trace_chunk_kind kind, uint3
 	atomic_store_explicit(&c->kind, (uint32_t)kind, memory_order_release);
 }
 
-uint32_t file_take_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t turn)
+uint32_t file_claim_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t turn)
 {
 	struct trace_header *h = file_header();
 	uint32_t i, error = 0;

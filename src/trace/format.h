@@ -206,7 +206,7 @@ struct trace_record {
 		struct {
 			uint64_t bytes;
 			uint16_t text;
-		} span;
+		} activity;
 	};
 	uint8_t flags;
 	_Atomic uint8_t type; /* enum trace_type; release, acquire by a reader of a live file */

@@ -49,7 +49,7 @@ void file_read_clocks(uint64_t *out_ticks, uint64_t *out_ns);
 int file_open(int rank);
 /* Returns: 1 + the index of a chunk whose blocks are allocated, or 0 when the file is full or
  * cannot grow. Context: async-signal-safe. */
-uint32_t file_take_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t turn);
+uint32_t file_claim_chunk(enum trace_chunk_kind kind, uint32_t thread, uint32_t turn);
 /* Reuses a chunk for the thread's records, and counts its records as overwritten. */
 void file_renew_chunk(struct trace_chunk *c, uint32_t turn);
 

@@ -29,7 +29,7 @@ uint32_t record_thread(void)
 
 static void add_chunk(void)
 {
-	uint32_t i = file_take_chunk(TRACE_CHUNK_RECORDS, record_thread(), ring.turn + 1);
+	uint32_t i = file_claim_chunk(TRACE_CHUNK_RECORDS, record_thread(), ring.turn + 1);
 	struct trace_chunk *c;
 
 	if (i) {
@@ -63,7 +63,7 @@ static struct trace_record *drop(void)
 }
 
 /* is_held: overwrite no record */
-static struct trace_record *take(uint32_t records, bool is_held)
+static struct trace_record *claim(uint32_t records, bool is_held)
 {
 	uint32_t i;
 
@@ -92,10 +92,10 @@ static struct trace_record *take(uint32_t records, bool is_held)
 
 struct trace_record *record_begin(void)
 {
-	return take(1, atomic_load_explicit(&trace_current.is_held, memory_order_relaxed));
+	return claim(1, atomic_load_explicit(&trace_current.is_held, memory_order_relaxed));
 }
 
-struct trace_record *record_begin_row(uint32_t records) { return take(records, false); }
+struct trace_record *record_begin_row(uint32_t records) { return claim(records, false); }
 
 void record_end(struct trace_record *r, enum trace_type type, uint8_t flags)
 {
@@ -112,7 +112,7 @@ struct trace_totals *record_totals(void)
 		return ring.totals;
 	if (ring.is_refused)
 		return NULL;
-	i = file_take_chunk(TRACE_CHUNK_TOTALS, record_thread(), 0);
+	i = file_claim_chunk(TRACE_CHUNK_TOTALS, record_thread(), 0);
 	if (i)
 		ring.totals = chunk_totals(file_chunk(i - 1));
 	return ring.totals;

@@ -13,7 +13,7 @@ static void fill(struct trace_text *t, const char *text)
 			      memory_order_release); /* partner: the reader of the file */
 }
 
-static uint16_t look(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
+static uint16_t find(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
 {
 	uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 40);
 
@@ -36,15 +36,15 @@ static uint16_t look(void *table, size_t entry_bytes, uint32_t count, uint64_t k
 uint16_t key_enter(void *table, size_t entry_bytes, uint32_t count, uint64_t key, bool *out_new)
 {
 	*out_new = false;
-	return look(table, entry_bytes, count, key, out_new);
+	return find(table, entry_bytes, count, key, out_new);
 }
 
 uint16_t key_find(void *table, size_t entry_bytes, uint32_t count, uint64_t key)
 {
-	return look(table, entry_bytes, count, key, NULL);
+	return find(table, entry_bytes, count, key, NULL);
 }
 
-static uint8_t look_up(const char *text)
+static uint8_t find_key(const char *text)
 {
 	struct trace_text *all = file_texts();
 	bool is_new;
@@ -66,7 +66,7 @@ uint8_t text_index(const char *text)
 	if (base_unlikely(text != last)) {
 		last = NULL; /* a handler may interrupt here */
 		atomic_signal_fence(memory_order_seq_cst);
-		index = look_up(text);
+		index = find_key(text);
 		atomic_signal_fence(memory_order_seq_cst);
 		last = text;
 	}

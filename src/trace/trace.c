@@ -250,7 +250,7 @@ void trace_activity_on(const char *text, uint64_t begin_ns, uint64_t bytes)
 		return;
 	r->begin = begin_ns;
 	r->end = os_now_ns();
-	r->span.bytes = bytes;
-	r->span.text = text_index(text);
+	r->activity.bytes = bytes;
+	r->activity.text = text_index(text);
 	record_end(r, TRACE_ACTIVITY, TRACE_IN_NS);
 }

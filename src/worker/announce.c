@@ -8,11 +8,11 @@
 #include "worker/private.h"
 
 enum {
-	LOOKS_PER_CLOCK = 16,
+	POLLS_PER_CLOCK = 16,
 	RELAX = 4, /* between two polls: a rank may use the other hardware thread of the core */
 };
 
-bool announce_post(struct worker_announcements *b, uint64_t what)
+bool announce_post(struct worker_announcements *b, uint64_t word)
 {
 	uint32_t from = atomic_load_explicit(&b->count, memory_order_relaxed), i;
 
@@ -22,7 +22,7 @@ bool announce_post(struct worker_announcements *b, uint64_t what)
 
 		/* release: what the rank published before; partner: announce_peek */
 		if (!atomic_load_explicit(e, memory_order_relaxed) &&
-		    atomic_compare_exchange_strong_explicit(e, &none, what, memory_order_release,
+		    atomic_compare_exchange_strong_explicit(e, &none, word, memory_order_release,
 							    memory_order_relaxed))
 			break;
 	}
@@ -45,45 +45,45 @@ uint64_t announce_peek(struct worker_announcements *b, uint32_t *at)
 	for (uint32_t i = 0; i < WORKER_ANNOUNCEMENTS; i++) {
 		uint32_t k = (*at + i) % WORKER_ANNOUNCEMENTS;
 		/* acquire: what the rank published; partner: announce_post */
-		uint64_t what = atomic_load_explicit(&b->entries[k], memory_order_acquire);
+		uint64_t word = atomic_load_explicit(&b->entries[k], memory_order_acquire);
 
-		if (!what)
+		if (!word)
 			continue;
 		*at = k;
-		return what;
+		return word;
 	}
 	return 0;
 }
 
-void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t what)
+void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t word)
 {
 	/* another thread may have removed it, and a new one may stand there */
-	atomic_compare_exchange_strong_explicit(&b->entries[at], &what, 0, memory_order_relaxed,
+	atomic_compare_exchange_strong_explicit(&b->entries[at], &word, 0, memory_order_relaxed,
 						memory_order_relaxed);
 }
 
-static bool has_changed(struct worker_announcements *b, uint32_t seen)
+static bool has_changed(struct worker_announcements *b, uint32_t known)
 {
-	return atomic_load_explicit(&b->count, memory_order_seq_cst) != seen;
+	return atomic_load_explicit(&b->count, memory_order_seq_cst) != known;
 }
 
-bool announce_poll(struct worker_announcements *b, uint32_t seen, uint64_t until_ns)
+bool announce_poll(struct worker_announcements *b, uint32_t known, uint64_t until_ns)
 {
 	atomic_fetch_add_explicit(&b->seekers, 1, memory_order_seq_cst);
-	for (uint32_t looks = 1; !has_changed(b, seen); looks++) {
-		if (looks % LOOKS_PER_CLOCK == 0 && os_now_ns() >= until_ns)
+	for (uint32_t polls = 1; !has_changed(b, known); polls++) {
+		if (polls % POLLS_PER_CLOCK == 0 && os_now_ns() >= until_ns)
 			break;
 		for (int i = 0; i < RELAX; i++)
 			os_cpu_relax();
 	}
 	atomic_fetch_sub_explicit(&b->seekers, 1, memory_order_seq_cst);
-	return has_changed(b, seen);
+	return has_changed(b, known);
 }
 
-void announce_sleep(struct worker_announcements *b, uint32_t seen)
+void announce_sleep(struct worker_announcements *b, uint32_t known)
 {
 	atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
-	if (!has_changed(b, seen))
-		os_futex_wait(&b->count, seen, OS_FOR_EVER);
+	if (!has_changed(b, known))
+		os_futex_wait(&b->count, known, OS_FOR_EVER);
 	atomic_fetch_sub_explicit(&b->sleepers, 1, memory_order_relaxed);
 }

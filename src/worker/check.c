@@ -14,8 +14,8 @@
 
 #include "worker/private.h"
 
-#define LOOK_NS 1000000u /* interval of checks for a dead process, by a rank that waits for it */
-#define NOW_AND_THEN_NS 50000000u /* by a rank that announces; one check takes 10 us */
+#define CHECK_NS 1000000u /* interval of checks for a dead process, by a rank that waits for it */
+#define CHECK_RARELY_NS 50000000u /* by a rank that announces; one check takes 10 us */
 #define TRIES 100        /* yields before the worker's threads get help to leave a group */
 #define KILL 9           /* SIGKILL; only guard/ includes signal.h */
 
@@ -61,7 +61,7 @@ static bool lend(const struct worker_page *p, struct worker_thread *t, uint64_t 
 
 /* ---- a dead or stuck worker ---------------------------------------------------------------- */
 
-static void take_back_all(struct worker_page *p, uint32_t group, worker_reclaim *take_back,
+static void reclaim_all(struct worker_page *p, uint32_t group, worker_reclaim *reclaim,
 			  void *arg)
 {
 	uint64_t intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
@@ -71,17 +71,17 @@ static void take_back_all(struct worker_page *p, uint32_t group, worker_reclaim 
 		is_claim |=
 			atomic_load_explicit(&p->thread[i].claim, memory_order_relaxed) == intent;
 	if (intent && !is_claim && exec_name_group(intent) == group)
-		take_back(arg, intent, true);
+		reclaim(arg, intent, true);
 	for (uint32_t i = 0; i < p->threads; i++) {
 		uint64_t claim = atomic_load_explicit(&p->thread[i].claim, memory_order_relaxed);
 
 		if (claim && exec_name_group(claim) == group)
-			take_back(arg, claim, false);
+			reclaim(arg, claim, false);
 	}
 }
 
 /* One rank reclaims for each group, once. */
-static bool rescue(struct worker_page *p, uint32_t group, worker_reclaim *take_back, void *arg)
+static bool rescue(struct worker_page *p, uint32_t group, worker_reclaim *reclaim, void *arg)
 {
 	struct worker_group *g = &p->group[group];
 	uint32_t none = 0;
@@ -89,7 +89,7 @@ static bool rescue(struct worker_page *p, uint32_t group, worker_reclaim *take_b
 	if (!atomic_compare_exchange_strong_explicit(&g->rescue, &none, 1, memory_order_acquire,
 						     memory_order_acquire))
 		return false;
-	take_back_all(p, group, take_back, arg);
+	reclaim_all(p, group, reclaim, arg);
 	atomic_store_explicit(&g->rescue, 2, memory_order_release);
 	return true;
 }
@@ -128,21 +128,21 @@ static bool is_late(struct worker_page *p, struct worker_thread *t, uint64_t cla
 }
 
 /* Checks at most once per interval whether the process lives. */
-static void look_at_life(struct worker_page *p, uint64_t interval_ns)
+static void check_alive(struct worker_page *p, uint64_t interval_ns)
 {
-	static _Atomic uint64_t looked_ns;
-	uint64_t now = os_now_ns(), last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+	static _Atomic uint64_t checked_ns;
+	uint64_t now = os_now_ns(), last = atomic_load_explicit(&checked_ns, memory_order_relaxed);
 
 	if (now - last < interval_ns)
 		return;
-	atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
+	atomic_store_explicit(&checked_ns, now, memory_order_relaxed);
 	if (is_dead(p))
 		declare_dead(p);
 }
 
-void check_alive_sometimes(struct worker_page *p) { look_at_life(p, NOW_AND_THEN_NS); }
+void check_alive_sometimes(struct worker_page *p) { check_alive(p, CHECK_RARELY_NS); }
 
-bool worker_check(int group, worker_reclaim *take_back, void *arg)
+bool worker_check(int group, worker_reclaim *reclaim, void *arg)
 {
 	struct worker_page *p = atomic_load_explicit(&worker_page, memory_order_acquire);
 	struct progress_facts f = { .asker = PROGRESS_WAITER };
@@ -166,9 +166,9 @@ bool worker_check(int group, worker_reclaim *take_back, void *arg)
 	}
 	intent = atomic_load_explicit(&p->intent, memory_order_relaxed);
 	if (intent && exec_name_group(intent) == g)
-		look_at_life(p, LOOK_NS); /* it may have died between two steps of claiming */
+		check_alive(p, CHECK_NS); /* it may have died between two steps of claiming */
 	state = atomic_load_explicit(&p->state, memory_order_acquire);
-	return (state == WORKER_DEAD && rescue(p, g, take_back, arg)) || any;
+	return (state == WORKER_DEAD && rescue(p, g, reclaim, arg)) || any;
 }
 
 /* ---- closing a group ----------------------------------------------------------------------- */

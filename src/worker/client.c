@@ -24,7 +24,7 @@ static struct {
 	uint32_t client;
 	struct worker_ticket mine;
 	bool has_tried, has_started; /* this process tried to start, and started, a worker */
-	uint64_t bytes_seen;
+	uint64_t bytes_known;
 } conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
 /* The program may have closed every descriptor and opened a file of its own under this number. */
@@ -352,8 +352,8 @@ uint64_t worker_bytes(void)
 		return 0;
 	pthread_mutex_lock(&conn.lock);
 	now = atomic_load_explicit(&p->bytes[conn.client], memory_order_relaxed);
-	more = now - conn.bytes_seen;
-	conn.bytes_seen = now;
+	more = now - conn.bytes_known;
+	conn.bytes_known = now;
 	pthread_mutex_unlock(&conn.lock);
 	return more;
 }

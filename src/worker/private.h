@@ -28,15 +28,15 @@ struct worker_announcements {
 };
 
 /* Returns: false when the queue is full; then this announcement is lost. */
-bool announce_post(struct worker_announcements *b, uint64_t what);
+bool announce_post(struct worker_announcements *b, uint64_t word);
 /* Returns: an announcement, searched cyclically from place *at, which becomes its place; or 0. */
 uint64_t announce_peek(struct worker_announcements *b, uint32_t *at);
-void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t what);
+void announce_remove(struct worker_announcements *b, uint32_t at, uint64_t word);
 /* Wakes one more thread if one sleeps and none polls. */
 void announce_wake(struct worker_announcements *b);
-/* Polls `count` until it differs from `seen` or the time is over. Returns: true when it differs. */
-bool announce_poll(struct worker_announcements *b, uint32_t seen, uint64_t until_ns);
-void announce_sleep(struct worker_announcements *b, uint32_t seen);
+/* Polls `count` until it differs from `known` or until the time. Returns: true if it differs. */
+bool announce_poll(struct worker_announcements *b, uint32_t known, uint64_t until_ns);
+void announce_sleep(struct worker_announcements *b, uint32_t known);
 
 /* client (12 bits) | group (10) | tag; never 0, as groups begin at 1 */
 static inline uint64_t announcement(uint32_t client, uint32_t group, uint64_t tag)

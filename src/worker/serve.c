@@ -91,10 +91,10 @@ static void ended(void *arg, uint64_t bytes)
 /* The collective that this thread has served completely last: each rank may announce it. */
 static _Thread_local uint64_t served_whole;
 
-static void serve_one(struct worker_thread *t, uint64_t what)
+static void serve_one(struct worker_thread *t, uint64_t word)
 {
-	uint32_t group = (uint32_t)(what >> 24) & (WORKER_GROUPS - 1),
-		 client = (uint32_t)(what >> 34) & (WORKER_CLIENTS - 1);
+	uint32_t group = (uint32_t)(word >> 24) & (WORKER_GROUPS - 1),
+		 client = (uint32_t)(word >> 34) & (WORKER_CLIENTS - 1);
 	struct mover mover = { .thread = t, .client = client };
 	struct exec_mover m = {
 		.group = group,
@@ -106,7 +106,7 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 		.ended = ended,
 		.stop = &serve.stop,
 	};
-	uint64_t of_all = announcement(0, group, what & XFER_TAG_MASK);
+	uint64_t of_all = announcement(0, group, word & XFER_TAG_MASK);
 	struct exec_comm *e;
 
 	if (of_all == served_whole)
@@ -117,7 +117,7 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 	if (atomic_load_explicit(&serve.page->group[group].is_open, memory_order_seq_cst)) {
 		e = atomic_load_explicit(&serve.comm[group],
 					 memory_order_acquire); /* partner: serve_group */
-		if (e && exec_serve(e, what & XFER_TAG_MASK, &m))
+		if (e && exec_serve(e, word & XFER_TAG_MASK, &m))
 			served_whole = of_all;
 	}
 	atomic_store_explicit(&t->in_group, 0,
@@ -125,11 +125,11 @@ static void serve_one(struct worker_thread *t, uint64_t what)
 }
 
 /* Serves the announcement at *at. */
-static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t what)
+static void serve_announced(struct worker_thread *t, uint32_t *at, uint64_t word)
 {
-	serve_one(t, what);
+	serve_one(t, word);
 	/* last, as another thread may help meanwhile */
-	announce_remove(&serve.page->announced, *at, what);
+	announce_remove(&serve.page->announced, *at, word);
 	*at = (*at + 1) % WORKER_ANNOUNCEMENTS; /* next the announcements of other ranks */
 }
 
@@ -147,13 +147,13 @@ static void settle_in(struct worker_thread *t)
 }
 
 /* Polls or sleeps, as nothing is announced. Returns: how long the next poll may last. */
-static uint64_t rest(uint32_t seen, uint64_t poll_ns, enum progress_action action)
+static uint64_t poll_or_sleep(uint32_t known, uint64_t poll_ns, enum progress_action action)
 {
 	struct worker_announcements *b = &serve.page->announced;
 	uint64_t since = os_now_ns();
 
-	if (action != PROGRESS_POLL || !announce_poll(b, seen, since + poll_ns))
-		announce_sleep(b, seen);
+	if (action != PROGRESS_POLL || !announce_poll(b, known, since + poll_ns))
+		announce_sleep(b, known);
 	return progress_poll_ns(poll_ns, os_now_ns() - since, serve.page->poll_max_ns);
 }
 
@@ -161,23 +161,23 @@ static void *thread_main(void *arg)
 {
 	struct worker_thread *t = arg;
 	struct worker_announcements *b = &serve.page->announced;
-	bool looks = t == &serve.page->thread[0]; /* one polling thread is enough */
+	bool polls = t == &serve.page->thread[0]; /* one polling thread is enough */
 	struct progress_facts f = { .asker = PROGRESS_MOVER };
 	enum progress_action action;
-	uint64_t poll_ns = 0, what;
-	uint32_t at = 0, seen;
+	uint64_t poll_ns = 0, word;
+	uint32_t at = 0, known;
 
 	settle_in(t);
 	for (;;) {
-		seen = atomic_load_explicit(&b->count, memory_order_acquire);
-		what = announce_peek(b, &at);
-		f.work_ns = what != 0;
-		f.poll_ns = looks ? poll_ns : 0;
+		known = atomic_load_explicit(&b->count, memory_order_acquire);
+		word = announce_peek(b, &at);
+		f.work_ns = word != 0;
+		f.poll_ns = polls ? poll_ns : 0;
 		action = progress_decide(&f).action;
 		if (action == PROGRESS_CLAIM)
-			serve_announced(t, &at, what);
+			serve_announced(t, &at, word);
 		else
-			poll_ns = rest(seen, poll_ns, action);
+			poll_ns = poll_or_sleep(known, poll_ns, action);
 	}
 	return NULL;
 }

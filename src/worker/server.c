@@ -46,7 +46,7 @@ static struct {
 	struct client client[WORKER_CLIENTS];
 	uint32_t clients; /* places ever used */
 	struct group group[WORKER_GROUPS];
-	bool is_over;
+	bool has_ended;
 } server;
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -150,7 +150,7 @@ static void client_end(uint32_t i)
 	if (c->is_known)
 		node_forget_arena(&c->self);
 	if (c->is_known && c->pid == server.page->starter_pid)
-		server.is_over = true;
+		server.has_ended = true;
 	close(c->fd);
 	*c = (struct client){ .fd = -1 };
 	forget_closed();
@@ -231,7 +231,7 @@ static void loop(int starter)
 	static struct pollfd p[BEFORE_CLIENTS + WORKER_CLIENTS];
 	int timeout = FIRST_MS; /* the rank that started this process connects at once or never */
 
-	while (!server.is_over) {
+	while (!server.has_ended) {
 		uint32_t n = server.clients;
 		int got;
 

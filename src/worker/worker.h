@@ -95,7 +95,7 @@ uint64_t worker_bytes(void);
  * async-signal-safe; may sleep for a moment.
  */
 typedef void worker_reclaim(void *arg, uint64_t name, bool is_intent);
-bool worker_check(int group, worker_reclaim *take_back, void *arg);
+bool worker_check(int group, worker_reclaim *reclaim, void *arg);
 
 /* main() of the process. */
 int worker_main(void);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The parts of sluice bench that compute: sizes, intervals, results, verdicts, progress."""
+"""The computing modules of sluice bench: sizes, intervals, results, verdicts, progress."""
 import sys
 import time
 
@@ -178,7 +178,7 @@ def test_the_time_left_is_what_launches_took_and_never_more_than_the_deadline():
     p = Progress({'a': 2, 'b': 4}, True)
     assert p.left_s() is None
     p.done('a', 3.0)
-    assert p.left_s() == 1 * 3.0 + 4 * 3.0  # b is not known yet: as long as the mean
+    assert p.left_s() == 1 * 3.0 + 4 * 3.0  # b is unknown yet: the mean of all
     p.done('b', 1.0)
     assert p.left_s() == 1 * 3.0 + 3 * 1.0
     p.deadline = time.monotonic() - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice bench, with a libmpi made for these tests. test/mpi/test_bench.py runs it with real ones."""
+"""sluice bench with a libmpi made for these tests. test/mpi/test_bench.py uses real ones."""
 import json
 import os
 import shlex
@@ -187,7 +187,8 @@ def test_an_interrupted_run_keeps_what_was_measured(bench, number):
     command = [SLUICE, 'bench', 'tiny.ini', '--mpi', bench.mpi, '--sides', 'plain', '-o', 'cut.json']
     with subprocess.Popen(command, env=bench.env(), cwd=bench.folder, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_for(lambda: bench.launches() >= before + 4, process)  # the first, two rounds, and one more
+        # the first launch, two rounds, and one more
+        wait_for(lambda: bench.launches() >= before + 4, process)
         process.send_signal(number)
         out, err = process.communicate(timeout=120)
     bench.scenario()
@@ -286,8 +287,7 @@ def test_compare_says_what_is_wrong_with_a_file(text, said, tmp_path):
 
 
 def test_the_examples_of_the_help_work_as_printed(bench, tmp_path):
-    """The scenarios that are installed, with the test's MPI found as any would be. They are cut short
-    here, which the tool does not know."""
+    """The installed scenarios, cut short, with the test's MPI found like any other."""
     text = sluice('bench', '--help').stdout
     lines = [x.strip() for x in text[text.index('Examples:'):].splitlines()[1:] if x.startswith('  ')]
     assert len(lines) >= 2

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The report of sluice bench in a real browser: its plots carry the figures of the JSON, nothing is
-wider than the screen, all can be read in light and in the dark, and odd runs are shown too."""
+"""The report of sluice bench in a real browser: its plots show the figures of the JSON, nothing is wider than
+the screen, all text is readable in light and dark mode, and unusual runs work."""
 import copy
 import importlib.util
 import json
@@ -32,12 +32,12 @@ def browser():
         yield it
 
 
-OPEN = {}  # what a browser shows: tests that only look share a page
+OPEN = {}  # pages in the browser, shared by tests that only read
 
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Opens the page of these reports; afterwards nothing may have been complained about."""
+    """Opens the page of these reports, and checks afterwards that the browser logged no error."""
     browser.errors.clear()
 
     def it(*reports, width=1280, dark=False):
@@ -142,7 +142,8 @@ OVERLAPS = '''plots.flatMap(plot => { const boxes = [...plot.picture.querySelect
 	!t.hasAttribute('transform')).map(t => [t.textContent, t.getBoundingClientRect()]);
 	return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(
 		([, q]) => p.left < q.right - 1 && q.left < p.right - 1 &&
-		p.top < q.bottom - 3 && q.top < p.bottom - 3).map(([b]) => `${plot.caption}: ${a} | ${b}`)); })'''
+		p.top < q.bottom - 3 && q.top < p.bottom - 3).map(
+		([b]) => `${plot.caption}: ${a} | ${b}`)); })'''
 OUTSIDE = '''[...document.querySelectorAll('main *, header *')].filter(
 	e => !e.closest('.wide, .unseen, .tip') && e.getClientRects().length &&
 	(e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)).map(
@@ -181,7 +182,7 @@ def test_words_and_marks_have_the_contrast_that_people_need(show, dark):
 
 
 def accessible(browser):
-    """Roles and names as a screen reader gets them."""
+    """Returns roles and names as a screen reader gets them."""
     browser.call('Accessibility.enable')
     nodes = browser.call('Accessibility.getFullAXTree')['nodes']
     return [(n['role']['value'], n.get('name', {}).get('value', '')) for n in nodes if not n['ignored']]
@@ -265,7 +266,7 @@ def test_it_prints_on_white_whatever_the_screen_is(show, tmp_path):
 # ---- odd runs -------------------------------------------------------------------------------------------
 
 def bare(value):
-    """A side with one sample: no spread, no 99th percentile."""
+    """Returns a side with one sample: no spread, no 99th percentile."""
     return dict(p0=value, p50=value, p99=None, low=value, high=value, samples=1, dropped=0, launches=1,
                 wrong=0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The JSON of `sluice bench`: schema, example and manual page say the same."""
+"""The JSON of `sluice bench`: schema, example and manual page agree."""
 import copy
 import importlib.util
 import json
@@ -57,7 +57,7 @@ def test_what_is_wrong_is_said_with_its_place(doc, said):
 
 
 def names(part):
-    """All member names that the schema lists."""
+    """Returns all member names in the schema."""
     for name, inner in part.get('properties', {}).items():
         yield name
         yield from names(inner)

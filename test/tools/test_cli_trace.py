@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice trace: what it counts is what the program did, whatever becomes of the program."""
+"""sluice trace: its counts are the program's, whatever happens to the program."""
 import json
 import os
 import re
@@ -41,7 +41,7 @@ def trace(mpi, folder, *words, mode='count', ranks=2, env=None, **more):
 
 
 def wait_for_report(folder, seconds=20):
-    """The last process to end makes it; a launcher that was killed does not wait for it."""
+    """Waits for the report of the last watcher; a killed launcher does not wait for it."""
     deadline = time.monotonic() + seconds
     while not (folder / OUTPUTS[-1]).exists() or not (folder / OUTPUTS[1]).exists():
         assert time.monotonic() < deadline, sorted(p.name for p in folder.iterdir())
@@ -59,7 +59,7 @@ def events(folder):
 
 
 def counted(out):
-    """What the ranks say: {function: [calls, bytes, large]}"""
+    """Returns the counts that the ranks print: {function: [calls, bytes, large]}"""
     sums = {}
     for name, *numbers in re.findall(r'(\w+) (\d+) (\d+) (\d+)$', out, re.M):
         sums[name] = [a + int(b) for a, b in zip(sums.get(name, [0, 0, 0]), numbers)]
@@ -68,7 +68,8 @@ def counted(out):
 
 
 def traced(folder):
-    return {p['function']: [p['calls'], p['bytes'], p['taken']] for p in meta(folder)['places'] if p['calls']}
+    return {p['function']: [p['calls'], p['bytes'], p['admitted']] for p in meta(folder)['places']
+            if p['calls']}
 
 
 def our_lines(result):
@@ -79,7 +80,7 @@ def our_lines(result):
 
 @pytest.mark.parametrize('early', ['off', 'on'])
 def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path):
-    # on: also where ranks share CPUs, as they may here, and the policy asks for larger ones
+    # on: RT_EARLY=auto would ask for larger calls where ranks share CPUs
     done = trace(mpi, tmp_path / 't', '--set', f'RT_EARLY={early}', '--set', 'COLL_BCAST=on', '--set',
                  'COLL_GATHER=on',
                  ranks=3)
@@ -114,7 +115,7 @@ def test_a_gathers_root_got_all_parts_its_own_too(mpich, tmp_path):
 def test_what_the_worker_process_copies_is_in_the_trace(mpich, tmp_path):
     early = [f'--set={name}' for name in ('RT_EARLY=on', 'RT_EARLY_MIN=1', 'WORKER_KIND=process',
                                           'ENGINE_CPUS=0-1')]
-    for attempt in range(20):  # whether it or somebody who waits is first is the scheduler's choice
+    for attempt in range(20):  # the scheduler decides whether the worker or a waiting rank claims first
         folder = tmp_path / str(attempt)
         done = trace(mpich, folder, *early, env={'fault': 'worker_idle:all'})
         assert done.status == 0 and not done.leftovers, done.explain()
@@ -143,7 +144,7 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
     calls = [e for e in events(tmp_path / 't') if e['name'].startswith('MPI_')]
     assert all(re.fullmatch(r'traced(\.c:\d+|\+0x[0-9a-f]+)', e['args']['where']) for e in calls)
     small = [e['args']['why'] for e in calls if e['args']['function'] == 'small_bcast']
-    assert set(small) == {'passed on: below SLUICE_COLL_THRESHOLD'}
+    assert set(small) == {'by the host MPI: below SLUICE_COLL_THRESHOLD'}
     summary = (tmp_path / 't/summary.txt').read_text()
     assert 'called by large_bcast (traced' in summary and 'completed before it returned: ' in summary
 
@@ -180,7 +181,7 @@ def test_a_rank_that_dies_leaves_what_it_had_written(mpi, mode, tmp_path):
     assert re.search(r'^  rank 1 .*ENDED WITHOUT MPI_Finalize', (tmp_path / 't/summary.txt').read_text(),
                      re.M)
     large = [e for e in events(tmp_path / 't') if e['pid'] == 1 and e['args'].get('function') == 'large_bcast'
-             and e['name'] == 'MPI_Bcast' and e['cat'] != 'data moving after return']
+             and e['name'] == 'MPI_Bcast' and e['cat'] != 'moving after return']
     assert len(large) == 16
 
 

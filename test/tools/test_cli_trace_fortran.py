@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice trace of Fortran programs: a call is told by the program's line, not by the MPI's function
-that it came through."""
+"""sluice trace of Fortran programs: a call shows the program's line, not the MPI library's function."""
 import json
 import re
 import shutil
@@ -29,7 +28,7 @@ def test_calls_from_fortran_are_told_by_the_programs_lines(name, how, tmp_path):
                                   re.S).group(1))['places']
     lines = {mark: number for number, line in enumerate(source.read_text().splitlines(), 1)
              for mark in re.findall(r'! (first|second|third|fourth)$', line)}
-    # without debugging information's reader there is an offset for each place
+    # builds without elfutils show an offset for each place
     found = {p['where'] if '.f90:' in p['where'] else i: [p['calls'], p['bytes']] for i,
              p in enumerate(places) if p['calls']}
     want = {'first': [ROUNDS, ROUNDS * BIG], 'second': [ROUNDS // 3, ROUNDS // 3 * BIG],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The timeline of sluice trace in a real browser: what it draws is what trace.json says, a million events
-too; it is readable on large and small screens, light and dark."""
+"""The timeline of sluice trace in a real browser: it draws the events of trace.json, also a million; it is
+readable on large and small screens, light and dark."""
 import json
 import struct
 import subprocess
@@ -24,14 +24,14 @@ def browser():
 
 
 def write_process(path, rank, calls):
-    """The file of a process that ended well, as src/trace/format.h says. calls: (begin, end, bytes,
+    """Writes the file of a process that ended normally, by src/trace/format.h. calls: (begin, end, bytes,
     outcome)"""
     chunks = (len(calls) + PER_CHUNK - 1) // PER_CHUNK
     head = bytearray(HEADER)
     struct.pack_into('<8sIIIIiiIIIIIHH', head, 0, b'SluiceT\n', 3, HEADER, chunks, chunks, rank,
                      1000 + rank, 1, 1, 0,
                      2, 0, 0, 0)
-    # first, start and end, by ticks, which are ns, and by the clock; then the time of day
+    # first, start and end, in ticks (1 ns each) and by the clock; then the time of day
     struct.pack_into('<7Q', head, 56, 10, 10, 10, 10, 10 ** 10, 10 ** 10, 10 ** 18)
     struct.pack_into('<256s64s32s', head, 136, b'/home/user/application', b'node', b'sluice')
     sites = 4096 + 64 * 256
@@ -192,7 +192,7 @@ def test_a_million_events_are_drawn_by_looking_at_few(browser, tmp_path):
 
 
 def test_the_layout_of_the_file_is_that_of_the_header():
-    """What write_process() believes; the report would have refused or misread its files otherwise."""
+    """The layout that write_process() assumes is the header's."""
     for line in ('#define TRACE_VERSION 3u', '#define TRACE_CHUNK_BYTES (64u << 10)',
                  '#define TRACE_RECORD_BYTES 64u'):
         assert line in FORMAT

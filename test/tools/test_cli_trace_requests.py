@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice trace: collectives that go on after their calls, and such that combine.
+"""sluice trace: nonblocking and persistent collectives, and reductions.
 
 Run alone: ./dev check tools -k trace_requests
 """
@@ -34,7 +34,7 @@ def trace(mpi, folder, *words, ranks=2, rounds=4, **more):
 
 
 def counted(done):
-    """What the ranks say: {function: [calls, bytes, received]}"""
+    """Returns the counts that the ranks print: {function: [calls, bytes, received]}"""
     sums = {}
     for name, *numbers in re.findall(r'(\w+) (\d+) (\d+) (\d+)$', done.out, re.M):
         sums[name] = [a + int(b) for a, b in zip(sums.get(name, [0, 0, 0]), numbers)]
@@ -66,33 +66,33 @@ def test_calls_and_moved_bytes_are_the_programs_own_counts(name, words, ranks, t
     assert {name: [found[name]['calls'], found[name]['bytes'], moved(found[name])] for name in want} == want
     for name, (calls, _, _) in want.items():
         is_later = name.startswith(('later', 'many', 'again'))
-        assert found[name]['taken'] == calls and found[name]['begun'] == (calls if is_later else 0), name
+        assert found[name]['admitted'] == calls and found[name]['started'] == (calls if is_later else 0), name
 
 
 def test_what_passes_says_why(tmp_path):
     done = trace(need('mpich'), tmp_path / 't', '--set=COLL_NONBLOCKING=off', '--set=COLL_REDUCE=off')
     found, want = places(tmp_path / 't'), counted(done)
-    assert 'again_bcast' not in found # a persistent request of the library's is its own matter
+    assert 'again_bcast' not in found # the trace does not record persistent requests of the host MPI
     del want['again_bcast']
     assert {name: [found[name]['calls'], found[name]['bytes']] for name in want} == {n: w[:2] for n,
                                                                                      w in want.items()}
-    assert not any(found[name]['taken'] + found[name]['begun'] for name in want
+    assert not any(found[name]['admitted'] + found[name]['started'] for name in want
                    if name.startswith(('later', 'many')))
     summary = (tmp_path / 't/summary.txt').read_text()
-    assert 'x passed on: collectives of its kind are switched off' in summary
+    assert 'x by the host MPI: collectives of its kind are switched off' in summary
 
 
 def test_a_request_is_pending_from_its_call_to_its_end(tmp_path):
     trace(need('mpich'), tmp_path / 't', *ALL)
-    calls, ends = events(tmp_path / 't', 'begun'), events(tmp_path / 't', 'pending')
-    assert len(calls) == len(ends) == sum(p['begun'] for p in places(tmp_path / 't').values())
+    calls, ends = events(tmp_path / 't', 'started'), events(tmp_path / 't', 'pending')
+    assert len(calls) == len(ends) == sum(p['started'] for p in places(tmp_path / 't').values())
     for function in ('later_allreduce', 'many_allreduces'):
         begins = sorted((e['pid'], e['ts']) for e in calls if e['args']['function'] == function)
         pending = sorted((e['pid'], e['ts'], e['dur']) for e in ends if e['args']['function'] == function)
         assert [p for p, _ in begins] == [p for p, _, _ in pending]
-        # it is begun in its call, and not over before that
+        # it is pending from its call on, and not complete before the end of the call
         assert all(b[1] - 1 <= e[1] for b, e in zip(begins, pending)) and all(e[2] >= 0 for e in pending)
-    # each moment of a wait for many is counted once
+    # each moment of a wait for many requests counts once
     place = places(tmp_path / 't')['many_allreduces']
     everything = max(e['ts'] + e['dur'] for e in ends) - min(e['ts'] for e in calls)
     assert 0 < place['waited_ns'] <= 2 * 1000 * everything

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See engine_case.h. */
 #include "engine_case.h"
 
 #include <dirent.h>
@@ -13,7 +12,7 @@ enum { PAD = 64, PATIENCE_S = 20 };
 
 /* ---- engines ----------------------------------------------------------------------------- */
 
-/* `fault` in which every copy still ends well, and in which some do not. */
+/* Settings of `fault` with which every copy succeeds, and with which some fail. */
 static const char *const good[] = { "delay=300", "rate=3G", "delay=50,rate=8G,inner=sw", NULL };
 static const char *const bad[] = {
 	"error=3", "short=2", "hang=1", "hang=4,delay=100", "error=1,hang=2,rate=2G", NULL
@@ -22,7 +21,7 @@ static const char *const bad[] = {
 void engine_case_options(const struct engine_case *e, const char *more)
 {
 	char fault[128], workers[64], problems[512];
-	/* idle workers would wait for whatever else this machine does */
+	/* idle-priority workers would wait for the machine's other load */
 	char *env[] = { fault, workers, "SLUICE_TEST=fault=engine_idle:all", (char *)more, NULL };
 
 	snprintf(fault, sizeof fault, "SLUICE_TEST=engine_fault=%s", e->fault);
@@ -94,7 +93,7 @@ void engine_case_poll(struct engine_case *e, struct engine_chan *ch)
 
 typedef void visitor(const char *value, uint64_t *arg);
 
-/* What stands behind `key` in the status of a thread of an engine goes to visit(). */
+/* Calls visit() with the value of `key` in the status of an engine thread. */
 static void one_thread(FILE *status, const char *key, visitor *visit, uint64_t *arg)
 {
 	bool ours = false;
@@ -142,7 +141,7 @@ uint64_t engine_case_switches(void)
 
 void engine_case_settle(void)
 {
-	/* twice in a row, as one who seeks may be off the CPU for a moment */
+	/* twice in a row, as a seeking thread may be off the CPU for a moment */
 	for (int tries = 0, asleep = 0; tries < 2000 && asleep < 3; tries++) {
 		uint64_t awake = 0;
 
@@ -154,9 +153,9 @@ void engine_case_settle(void)
 
 /* ---- copies ------------------------------------------------------------------------------ */
 
-static _Thread_local const struct engine_job *posting; /* by this thread, right now */
+static _Thread_local const struct engine_job *posting; /* the job that this thread is posting */
 
-/* Different for each size, and in each page. A sanitizer would need seconds for it. */
+/* Contents differ by size and page. A sanitizer would need seconds here. */
 __attribute__((no_sanitize("thread", "address")))
 static void fill(uint8_t *p, size_t bytes)
 {

@@ -12,8 +12,7 @@ static char *maps[CASE_RUNS][2];
 
 void exec_case_begin(struct ranks *r, uint64_t seed)
 {
-	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				      r->oob.allreduce_min };
+	const struct node_oob oob = r->oob;
 
 	exec_case = (struct exec_case){ .r = r, .own = seed + 1000 * (uint64_t)(r->rank + 1) };
 	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &exec_case.g), 0);

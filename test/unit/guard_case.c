@@ -74,7 +74,7 @@ static void touched(void *arg, uintptr_t addr, size_t bytes, bool write)
 
 static void complete_all(void)
 {
-	/* closed owners stay so: nobody asks for this while one is */
+	/* may not be called while an owner is closed */
 	for (struct owner *o = owners; o; o = o->next) {
 		if (!guard_is_armed(&o->r))
 			continue;
@@ -173,8 +173,8 @@ static bool others_are_asleep(void)
 	return asleep;
 }
 
-/* A thread that begins maps memory of its own (a sanitizer's has an alternate stack): not while one
- * counts. */
+/* A new thread maps memory of its own (with a sanitizer an alternate stack), which would change the
+ * count of mappings. */
 static void let_threads_begin(void)
 {
 	for (int seen = 0; seen < 3; seen++) {
@@ -193,7 +193,7 @@ int guard_case_mappings(void)
 	return n;
 }
 
-/* Also where a sanitizer's runtime has a handler. */
+/* The default action, also where a sanitizer's runtime has installed a handler. */
 static void default_action(void) { signal(SIGSEGV, SIG_DFL); }
 
 void guard_case_dies(const char *kind, void (*body)(void))
@@ -239,7 +239,7 @@ void owner_arm(struct owner *o, size_t first, size_t n, enum guard_access access
 	o->r.access = access;
 	ret = guard_arm(&o->r);
 	for (int i = 0; ret == -EAGAIN && i < 2000;
-	     i++) { /* another thread has armed before: it has to answer */
+	     i++) { /* another thread has armed before, and has to answer the signal */
 		if (!guard_is_ready())
 			usleep(1000);
 		ret = guard_arm(&o->r);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of guard/: memory like a region's, and an owner of ranges that does what rt/ does, by
- * turns.
+ * Tests of guard/: memory like a region's, and an owner of ranges in the role of rt/.
  *
  *   GUARD_TEST(a_load_waits)          three tests: a_load_waits_uffd, _steal, _mprotect
  *   {
@@ -12,8 +11,8 @@
  *           CHECK_EQ(load(o.p + 5), owner_byte(5));         only now written by touched()
  *   }
  *
- * Each runs in a process of its own, in which guard_init() has chosen that kind; where it does not
- * work the test is skipped.
+ * Each test runs in a process of its own with one kind, and is skipped where the kind does not
+ * work.
  */
 #ifndef SLUICE_TEST_GUARD_CASE_H
 #define SLUICE_TEST_GUARD_CASE_H
@@ -35,8 +34,8 @@ struct owner {
 	char *p, *arena;            /* of the program; of the movers */
 	size_t pages;
 	int fd;
-	bool by_page;               /* releases what is touched only, not all ... */
-	int all_after;              /* ... after so many touches all; 0: never */
+	bool by_page;               /* releases the touched pages only, not all ... */
+	int all_after;              /* ... and all pages after so many touches; 0: never */
 	_Atomic bool closed;        /* touched() waits while it is */
 	_Atomic int touches, held, waiting;
 	_Atomic uintptr_t last;     /* address given to touched() */
@@ -44,33 +43,33 @@ struct owner {
 	_Atomic bool last_write;
 };
 
-/* guard_init() with this kind and more options ("NAME=value", may be NULL). 0 or -errno. */
+/* guard_init() with this kind and options ("NAME=value", may be NULL). Returns: 0 or -errno. */
 int guard_case_init(const char *kind, const char *more);
 void guard_case_run(const char *kind, void (*before)(void), void (*body)(void));
-/* Mappings of the process but those where page tables were last: a few of these stay for the next
- * range. */
+/* Returns: mappings of the process, without the empty ones that shadow.c keeps for the next range.
+ * */
 int guard_case_mappings(void);
 void guard_case_dies(const char *kind, void (*body)(void)); /* by SIGSEGV */
 const char *guard_case_kind(void);
-/* Those of a sanitizer cannot be protected: then nothing is guarded by signals. */
+/* Threads of a sanitizer cannot be protected: the kinds that use signals do not work then. */
 bool guard_case_has_other_threads(void);
 
-/* Memory of so many pages that begins `at` pages after a multiple of 2 MiB, with a page of the same
- * mapping on both sides, all of it filled with 0xEE. */
+/* Maps pages that begin `at` pages after a multiple of 2 MiB, with one page of the same mapping on
+ * both sides, filled with 0xEE. */
 void owner_open(struct owner *o, size_t pages, size_t at);
-/* Guards pages [first, first + n); what touched() will put there is owner_byte(). */
+/* Arms pages [first, first + n); touched() fills them with owner_byte(). */
 void owner_arm(struct owner *o, size_t first, size_t n, enum guard_access access);
 unsigned char owner_byte(size_t offset);
-/* Waits until no touched() is under way: a page is the program's before it returns. */
+/* Waits until no touched() runs: a page is open before touched() returns. */
 void owner_settle(struct owner *o);
-/* As if all had been copied, without a touch. */
+/* Completes the copy without a touch. */
 void owner_finish(struct owner *o);
 bool owner_release_all(struct owner *o);
-/* Every byte of pages [first, first + n) is what touched() or owner_finish() puts there. */
+/* Checks that pages [first, first + n) have the bytes of touched() and owner_finish(). */
 void check_owner_at(const char *file, int line, const struct owner *o, size_t first, size_t n);
 #define CHECK_OWNER(o, first, n) check_owner_at(__FILE__, __LINE__, o, first, n)
 
-/* Not inline: the compiler knows that some addresses are wrong. */
+/* Not inline, as the compiler would diagnose wrong addresses. */
 unsigned char load(const void *p);
 void store(void *p, unsigned char c);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "region_case.h"
+#include "region_stats.h"
 
 #include <stdarg.h>
 #include <sys/prctl.h>
@@ -23,7 +24,7 @@ bool be_an_older_kernel(void)
 	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, 2, &prog, 0, 0);
 }
 
-/* The loader unmaps static data without a call that is seen, and others get its addresses. */
+/* The loader unmaps static data by a call inside itself, and reuses its addresses. */
 const char *environment(const char *name)
 {
 	size_t bytes = strlen(name);
@@ -140,7 +141,7 @@ void *pages_get(size_t bytes)
 
 void *pages_get_aligned(size_t bytes, size_t unit)
 {
-	/* readable neighbours: below an inaccessible page begins what may be a stack */
+	/* readable neighbours: memory above an inaccessible page may be a stack */
 	char *raw = mmap(NULL, bytes + 2 * unit, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *p = (char *)base_round_up((uintptr_t)raw + 1, unit);
 

@@ -32,8 +32,7 @@ struct sched_inst *plan_open(struct plan *p, struct sched_group *g)
 
 struct sched_group *case_group(struct ranks *r)
 {
-	struct node_oob oob = { r->oob.ctx, r->rank, r->size, r->oob.allgather,
-				r->oob.allreduce_min };
+	struct node_oob oob = r->oob;
 	struct sched_group *g = NULL;
 
 	CHECK_EQ(sched_group_create(&oob, &g), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests of guard/'s border to the system: as GUARD_TEST, for the kind that lives by signals. The
- * program's calls are interposed as in libsluice.so.
+ * Tests of sud/ and preload/: as GUARD_TEST, for the kinds that use signals. The program's calls
+ * are interposed as in libsluice.so.
  */
 #ifndef SLUICE_TEST_SYSTEM_CASE_H
 #define SLUICE_TEST_SYSTEM_CASE_H

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The contract of engine/engine.h, for every engine of the registry, and for `fault` in some of its
- * moods. A new engine is tested by standing in the registry.
- */
+/* The contract of engine/engine.h, for every engine of the registry, and for `fault` with several
+ * settings. A new engine is tested once it is in the registry. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,9 +9,6 @@
 
 #include "engine_case.h"
 #include "unit.h"
-
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
 
 /* ---- bytes ------------------------------------------------------------------------------- */
 
@@ -98,7 +93,7 @@ static void many_threads_many_channels(struct engine_case *e)
 	for (int t = 0; t < THREADS; t++)
 		for (int i = 0; i < EACH; i++) {
 			CHECK_EQ(jobs[t][i].ends,
-				 1); /* and none a second time, until the very end */
+				 1); /* no second end until the very end */
 			engine_job_free(&jobs[t][i]);
 		}
 }
@@ -108,7 +103,7 @@ UNIT_TEST(engine_ends_each_copy_once_with_many_threads_and_channels)
 	engine_case_each(many_threads_many_channels, 0);
 }
 
-/* CE mode: the end of a copy posts the next. */
+/* The end of a copy posts the next, as detached operations do. */
 struct relay {
 	struct engine_job jobs[100];
 	struct engine_chan *ch;
@@ -138,7 +133,7 @@ static void posts_from_done(struct engine_case *e)
 		r.jobs[i].then = post_next;
 		r.jobs[i].arg = &r;
 	}
-	/* as many as it holds, so that done() finds a channel that is full but for its own copy */
+	/* as many as the channel holds, so that done() finds it full except for its own slot */
 	for (uint32_t n = 0; n < e->caps.depth; n++) {
 		int i = atomic_fetch_add(&r.next, 1); /* the relay is running already */
 
@@ -156,8 +151,7 @@ static void posts_from_done(struct engine_case *e)
 
 UNIT_TEST(engine_is_posted_to_from_done) { engine_case_each(posts_from_done, 0); }
 
-/* engine_job_post() fails when done() runs below it: this makes it likely that a copy ends at once.
- */
+/* engine_job_post() fails when done() runs inside it; short copies make an immediate end likely. */
 static void not_inside_post(struct engine_case *e)
 {
 	static struct engine_job j;
@@ -217,7 +211,7 @@ static void full_channel(struct engine_case *e)
 	}
 	CHECK_EQ(jobs[accepted].ends, 0);
 	engine_job_make(&jobs[0], 0, 0, 4 * KIB);
-	engine_job_post(e, ch, &jobs[0]); /* and there is room again */
+	engine_job_post(e, ch, &jobs[0]); /* there is room again */
 	engine_job_wait(e, ch, &jobs[0]);
 	engine_job_free(&jobs[0]);
 	engine_case_close(e, ch);
@@ -243,7 +237,7 @@ static void flush_starts(struct engine_case *e)
 			engine_job_wait(e, ch, &jobs[i]);
 			engine_job_free(&jobs[i]);
 		}
-		engine_flush(ch); /* of nothing: nothing happens */
+		engine_flush(ch); /* flushing an empty channel does nothing */
 	}
 	engine_case_close(e, ch);
 }
@@ -320,7 +314,7 @@ static void retire_gives_back(struct engine_case *e)
 				engine_job_check(&jobs[i]);
 			else if (jobs[i].result != -EIO)
 				CHECK_EQ(jobs[i].result, -ECANCELED);
-			/* from here on the memory is ours: whatever were written would be seen */
+			/* from here on the memory is the caller's: a late write would show */
 			memcpy(jobs[i].dst, ours, sizeof ours);
 		}
 		engine_job_make(&late, 0, 0, 64);
@@ -352,7 +346,7 @@ static void linger(struct engine_job *j)
 	usleep(10000);
 }
 
-/* Whoever retires or closes a channel may free what done() uses. */
+/* After retire or close the caller may free what done() uses. */
 static void waits_for_done(struct engine_case *e)
 {
 	static struct engine_job j;
@@ -399,7 +393,7 @@ static void retired_from_done(struct engine_case *e)
 		ch = engine_case_open(e, 0);
 		for (int i = 0; i < 4; i++) {
 			engine_job_make(&jobs[i], 0, 0, 30 * KIB);
-			jobs[i].then = retire_in_done; /* all of them, perhaps two at a time */
+			jobs[i].then = retire_in_done; /* every copy, perhaps two at a time */
 			jobs[i].arg = ch;
 			if (engine_post(ch, &jobs[i].c))
 				CHECK(i > 0);
@@ -414,7 +408,7 @@ static void retired_from_done(struct engine_case *e)
 
 UNIT_TEST(engine_is_retired_from_done) { engine_case_each(retired_from_done, 0); }
 
-/* Posters race with the one who retires: what was accepted ends, what was not stays away. */
+/* Posters race with retire: accepted copies end, refused ones are never touched. */
 struct racer {
 	struct engine_chan *ch;
 	struct engine_job jobs[2000];
@@ -460,150 +454,3 @@ static void retire_races_with_posts(struct engine_case *e)
 }
 
 UNIT_TEST(engine_retires_while_others_post) { engine_case_each(retire_races_with_posts, 0); }
-
-/* ---- life -------------------------------------------------------------------------------- */
-
-static void close_at_once(struct engine_case *e)
-{
-	static struct engine_job j;
-
-	for (int i = 0; i < 100; i++) {
-		struct engine_chan *ch = engine_case_open(e, 0);
-
-		engine_job_make(&j, 0, 0, 64);
-		engine_job_post(e, ch, &j);
-		engine_job_wait(e, ch, &j); /* its done() may not have returned */
-		engine_case_close(e, ch);
-		engine_job_free(&j);
-	}
-}
-
-UNIT_TEST(engine_closes_right_after_the_last_end) { engine_case_each(close_at_once, 0); }
-
-static void two_channels(struct engine_case *e)
-{
-	struct engine_chan *a = engine_case_open(e, 0), *b = engine_case_open(e, 1);
-
-	engine_case_close(e, a);
-	engine_case_close(e, b);
-}
-
-static void leaves_nothing(struct engine_case *e)
-{
-	int mappings;
-
-	for (int i = 0; i < 3;
-	     i++) /* libc keeps the stacks of as many threads as there ever were */
-		two_channels(e);
-	mappings = unit_count_mappings();
-	for (int i = 0; i < 20; i++)
-		two_channels(e);
-	CHECK(unit_count_mappings() <=
-	      mappings + 1); /* two stacks beside each other are one mapping, or two */
-}
-
-UNIT_TEST(engine_leaves_nothing_behind) { engine_case_each(leaves_nothing, 0); }
-
-static void in_child(void *arg)
-{
-	struct engine_case *e = arg;
-	static struct engine_job j;
-	struct engine_chan *ch;
-
-	engine_after_fork_child();
-	engine_job_make(&j, 0, 0, 100 * KIB);
-	CHECK(engine_post(e->ch, &j.c)); /* the parent's channel */
-	ch = engine_case_open(e, 0);
-	engine_job_post(e, ch, &j);
-	engine_job_wait(e, ch, &j);
-	engine_job_check(&j);
-	exit(0); /* with a worker that sleeps */
-}
-
-static void forks(struct engine_case *e)
-{
-	static struct engine_job j;
-
-	e->ch = engine_case_open(e, 0);
-	engine_job_make(&j, 0, 0, MIB);
-	engine_job_post(e, e->ch, &j);
-	CHECK_EQ(unit_fork(in_child, e), 0);
-	engine_job_wait(e, e->ch, &j);
-	engine_job_check(&j);
-	engine_case_close(e, e->ch);
-	engine_job_free(&j);
-}
-
-UNIT_TEST(engine_is_forgotten_by_a_forked_child) { engine_case_each(forks, ENGINE_CASE_FORKS); }
-
-static void exits_busy(void *arg)
-{
-	struct engine_case *e = arg;
-	static struct engine_job jobs[4];
-	struct engine_chan *ch;
-
-	engine_after_fork_child();
-	ch = engine_case_open(e, 0);
-	for (int i = 0; i < 4; i++) {
-		engine_job_make(&jobs[i], 0, 0, 4 * MIB);
-		engine_job_post(e, ch, &jobs[i]);
-	}
-	exit(0);
-}
-
-static void exit_while_copying(struct engine_case *e) { CHECK_EQ(unit_fork(exits_busy, e), 0); }
-
-UNIT_TEST(engine_does_not_hinder_exit) { engine_case_each(exit_while_copying, ENGINE_CASE_FORKS); }
-
-static void idle(struct engine_case *e)
-{
-	static struct engine_job j;
-	struct engine_chan *ch = engine_case_open(e, 0);
-	uint64_t before;
-
-	engine_job_make(&j, 0, 0, 64);
-	engine_job_post(e, ch, &j);
-	engine_job_wait(e, ch, &j);
-	engine_job_free(&j);
-	engine_case_settle(); /* workers seek for a moment, and start behind everyone */
-	before = engine_case_switches();
-	usleep(300000);
-	CHECK_EQ(engine_case_switches() - before, 0);
-	engine_case_close(e, ch);
-}
-
-UNIT_TEST(engine_does_not_wake_up_without_work) { engine_case_each(idle, 0); }
-
-static void without_threads(struct engine_case *e)
-{
-	static struct engine_job j;
-	int opened = 0;
-
-	for (int n = 1; n <= 6; n++) {
-		struct engine_chan *ch = NULL;
-		char text[64];
-		int rc;
-
-		snprintf(text, sizeof text, "SLUICE_TEST=fault=engine_idle:all,engine_thread:%d", n);
-		engine_case_options(e, text);
-		rc = e->ops->chan_open(-1, 0, &ch);
-		if (rc) {
-			CHECK_EQ(rc, -EAGAIN);
-			CHECK(!ch);
-			continue;
-		}
-		opened++;
-		engine_job_make(&j, 0, 0, 64);
-		engine_job_post(e, ch, &j);
-		engine_job_wait(e, ch, &j);
-		engine_job_free(&j);
-		engine_case_close(e, ch);
-	}
-	engine_case_options(e, NULL);
-	CHECK(opened > 0);
-}
-
-UNIT_TEST(engine_opens_or_fails_cleanly_when_threads_cannot_be_created)
-{
-	engine_case_each(without_threads, 0);
-}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine that breaks: its settings, and that each breaks what it says, at the n-th copy. */
+/* The fault engine: its settings, and the failure that each injects at the n-th copy. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -94,7 +94,7 @@ static void end(struct engine_case *e, struct engine_chan *ch)
 		engine_job_free(&jobs[i]);
 }
 
-/* Of the copies one after the other, the second fails. */
+/* The second of several copies, posted one after the other, fails. */
 static void check_second(const char *fault, size_t written)
 {
 	struct engine_case e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A worker that is displaced in the middle of a copy, while a thread waits for that copy. */
+/* A worker thread is displaced in the middle of a copy that another thread waits for. */
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -10,7 +10,7 @@
 
 enum { BYTES = 32 << 20, NOWHERE = 1 << 20 };
 
-static _Atomic uint32_t hogging; /* futex: 0 sleep, 1 burn, 2 end */
+static _Atomic uint32_t hogging; /* futex: 0 sleep, 1 spin, 2 end */
 static _Atomic int ended_on;     /* 1 + CPU */
 static int near_cpu = -1, far_cpu = -1;
 
@@ -44,11 +44,11 @@ static void note_cpu(struct engine_copy *c, int result)
 {
 	(void)c;
 	CHECK_EQ(result, 0);
-	/* a copy that the worker had not begun is done by who waits: no trial */
+	/* a copy that the worker had not begun is executed by the waiting thread: not counted */
 	atomic_store(&ended_on, syscall(SYS_gettid) == getpid() ? NOWHERE : 1 + sched_getcpu());
 }
 
-/* True when the worker has been lent this thread's CPU. */
+/* Returns: true when the worker ran on this thread's CPU. */
 static bool one_try(struct engine_chan *ch, char *to, const char *from)
 {
 	struct engine_copy c = { .dst = to, .src = from, .bytes = BYTES, .done = note_cpu };
@@ -59,7 +59,7 @@ static bool one_try(struct engine_chan *ch, char *to, const char *from)
 	engine_flush(ch);
 	give_up = os_now_ns() + 1000000;
 	while (os_now_ns() < give_up)
-		os_cpu_relax(); /* it has begun, and is not at its end */
+		os_cpu_relax(); /* the copy has begun but not ended */
 	set_hog(1);
 	give_up = os_now_ns() + 5000000000u;
 	while (!atomic_load(&ended_on) && os_now_ns() < give_up)
@@ -79,7 +79,7 @@ static void find_cpus(const struct os_cpumask *all)
 		}
 }
 
-/* In a process of its own, which ends with its threads where they are. */
+/* In a child process, which exits with its threads wherever they are. */
 static void displace(void *arg)
 {
 	struct os_cpumask far = { { 0 } };
@@ -98,7 +98,8 @@ static void displace(void *arg)
 	run_on(near_cpu);
 	CHECK(!engine_find("sw")->chan_open(-1, 0, &ch));
 	CHECK(!pthread_create(&thread, NULL, hog, NULL));
-	while (!lent && os_now_ns() < give_up) /* on a busy machine it seldom comes to begin */
+	/* on a busy machine the worker seldom begins in time */
+	while (!lent && os_now_ns() < give_up)
 		lent = one_try(ch, to, from);
 	CHECK(lent);
 	set_hog(2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which engine is taken, which channel a rank gets, on which CPUs workers run. */
+/* The choice of an engine, the channels of ranks, the CPUs of worker threads. */
 #include <errno.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -43,7 +43,7 @@ UNIT_TEST(an_engine_that_is_not_picked_says_why)
 	char reason[512];
 
 	CHECK(!load("SLUICE_WORKERS=0", NULL));
-	CHECK_STR(picked("auto", reason, sizeof reason), ""); /* and not fault */
+	CHECK_STR(picked("auto", reason, sizeof reason), ""); /* the choice is not `fault` */
 	CHECK_STR(reason, "sw: no CPU is spare for a worker");
 	CHECK_STR(picked("sw", reason, sizeof reason), "");
 	CHECK_STR(reason, "sw: no CPU is spare for a worker");
@@ -86,7 +86,7 @@ UNIT_TEST(the_option_knows_the_engines_of_the_registry)
 	}
 	while (o->choices[words])
 		words++;
-	CHECK_EQ(words, engines + 2); /* auto, none */
+	CHECK_EQ(words, engines + 2); /* auto and none */
 	CHECK_EQ(load("SLUICE_ENGINE=ws", NULL), -EINVAL);
 	CHECK_EQ(load("SLUICE_ENGINE=", NULL), -EINVAL);
 }
@@ -146,21 +146,21 @@ UNIT_TEST(channels_are_dealt_per_node_round_robin)
 	} cases[] = {
 		/* one node, fewer channels than ranks */
 		{ 1, { 2 }, 5, { 0 }, { { 0, 0 }, { 0, 1 }, { 0, 0 }, { 0, 1 }, { 0, 0 } } },
-		/* each node's own, in the order of its ranks */
+		/* each node's own channels, in order of rank */
 		{ 2,
 		  { 2, 3 },
 		  6,
 		  { 0, 1, 0, 1, 1, 1 },
 		  { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 1, 2 }, { 1, 0 } } },
-		/* a node without channels shares its neighbour's with the ranks there */
+		/* a node without channels shares its neighbour's */
 		{ 3, { 2, 0, 0 }, 4, { 0, 1, 2, 0 }, { { 0, 0 }, { 0, 1 }, { 0, 0 }, { 0, 1 } } },
-		/* the nearer one; of two equally near the lower */
+		/* the nearer node; of two equally near ones the lower */
 		{ 4,
 		  { 0, 1, 0, 1 },
 		  4,
 		  { 0, 1, 2, 3 },
 		  { { 1, 0 }, { 1, 0 }, { 1, 0 }, { 3, 0 } } },
-		/* ranks on no node, and on one beyond those that exist */
+		/* ranks without a node, and on a node beyond the last */
 		{ 2, { 1, 1 }, 3, { -1, 5, 1 }, { { 0, 0 }, { 1, 0 }, { 1, 0 } } },
 	};
 
@@ -197,22 +197,21 @@ UNIT_TEST(spare_cpus_are_those_that_the_job_leaves)
 		uint64_t mask;
 	} cases[] = {
 		{ 0xff, 0x0f, 4, 4, 0xf0 }, /* ranks bound to the lower half */
-		{ 0xff, 0xff, 8, 0, 0 },    /* every CPU has its rank */
-		{ 0xff, 0xff, 6, 2, 0xff }, /* not bound: two are free at any time, nobody knows
-					       which */
+		{ 0xff, 0xff, 8, 0, 0 },    /* every CPU has a rank */
+		{ 0xff, 0xff, 6, 2, 0xff }, /* unbound ranks: two CPUs are idle at any time */
 		{ 0x03, 0x03, 1, 1, 0x03 },
-		{ 0x03, 0x01, 2, 1, 0x02 }, /* two ranks on one CPU, the other free */
-		{ 0x00, 0x0f, 2, 2, 0x0f }, /* the launcher does not tell */
-		{ 0x00, 0x03, 4, 0, 0 },    /* too many ranks already */
-		{ 0x01, 0x06, 2, 1, 0x01 }, /* the launcher sits beside the job */
-		{ 0xff, 0x3f, 3, 2, 0xc0 }, /* two CPUs a rank: what is outside goes before what is
-					       idle inside */
+		{ 0x03, 0x01, 2, 1, 0x02 }, /* two ranks on one CPU, the other is idle */
+		{ 0x00, 0x0f, 2, 2, 0x0f }, /* the launcher's CPUs are unknown */
+		{ 0x00, 0x03, 4, 0, 0 },    /* more ranks than CPUs */
+		{ 0x01, 0x06, 2, 1, 0x01 }, /* the launcher's CPUs are disjoint from the job's */
+		/* two CPUs per rank: CPUs outside the job come before idle ones inside */
+		{ 0xff, 0x3f, 3, 2, 0xc0 },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(cases); i++) {
 		struct os_cpumask launcher = { { cases[i].launcher } },
 				    used = { { cases[i].used } }, out;
-		int spare = engine_spare_of(&launcher, &used, cases[i].ranks, &out);
+		int spare = engine_unused_of(&launcher, &used, cases[i].ranks, &out);
 
 		CHECK_EQ(spare, cases[i].spare);
 		if (spare)
@@ -231,7 +230,7 @@ UNIT_TEST(the_user_says_which_cpus_are_spare)
 	CHECK(!load(NULL, NULL));
 }
 
-/* A child that is bound to one CPU finds the others through its parent, who is not. */
+/* A child that is bound to one CPU finds the others through its unbound parent. */
 static void bound_child(void *arg)
 {
 	struct os_cpumask own = { { 0 } }, all, out;
@@ -263,7 +262,7 @@ static void workers_by_share(void *arg)
 
 	(void)arg;
 	CHECK(!load(NULL, NULL));
-	CHECK_EQ(engine_workers(), 1); /* nobody has said */
+	CHECK_EQ(engine_workers(), 1); /* engine_set_cpus() was not called */
 	engine_set_cpus(&cpus, 0);
 	CHECK_EQ(engine_workers(), 0);
 	engine_set_cpus(&cpus, 3);
@@ -272,7 +271,7 @@ static void workers_by_share(void *arg)
 	CHECK_EQ(engine_workers(), 4);
 	CHECK(engine_worker_cpus(-1, &out));
 	CHECK_EQ(out.bits[0], 1);
-	CHECK(!engine_worker_cpus(1000, &out)); /* no such memory node */
+	CHECK(!engine_worker_cpus(1000, &out)); /* no such NUMA node */
 	CHECK(!load("SLUICE_WORKERS=2", NULL));
 	CHECK_EQ(engine_workers(), 2);
 }

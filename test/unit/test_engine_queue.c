@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The queue of a channel of sw, and its sleepers, in every interleaving: no item is lost or taken
- * twice, no wake-up is missed, nobody copies once a channel is retired. The functions are those of
- * engine/sw/queue.c and sleep.c; the models below do what pool.c and sw.c do with them.
+ * The queue of a channel of `sw`, and its sleepers, in every interleaving: no item is lost or taken
+ * twice, no wake-up is lost, nobody copies once a channel is retired. The functions are those of
+ * engine/sw/queue.c and sleep.c; the models below use them as pool.c and sw.c do.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 #include "engine/sw/sw.h"
 #include "unit.h"
 
-/* The code under test, its atomics turned into scheduling points. */
+/* The code under test, with its atomics as scheduling points. */
 #include "interleave_atomics.h"
 #define os_futex_wait(word, value, ns) il_futex_wait(word, value)
 #define os_futex_wake(word, n)         il_futex_wake(word)
 #define sw_queue_init       model_init
 #define sw_queue_post       model_post
-#define sw_queue_take       model_take
+#define sw_queue_claim       model_take
 #define sw_queue_release    model_release
 #define sw_queue_close      model_close
 #define sw_queue_is_drained model_is_drained
@@ -29,7 +29,7 @@
 #define sw_sleep_wait       model_wait
 void sw_queue_init(struct sw_queue *q, uint64_t slots);
 int sw_queue_post(struct sw_queue *q, struct engine_copy *c);
-struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot);
+struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot);
 void sw_queue_release(struct sw_queue *q, int slot);
 void sw_queue_close(struct sw_queue *q);
 bool sw_queue_is_drained(struct sw_queue *q, uint64_t slots);
@@ -46,19 +46,19 @@ void sw_sleep_wait(struct sw_sleep *s, unsigned worker);
 enum { ITEMS = 4 };
 enum {
 	FAULT_NONE,
-	FAULT_NO_SECOND_LOOK,  /* a worker sleeps without looking again */
-	FAULT_NO_HANDOVER,     /* who found work wakes nobody for what is left */
-	FAULT_SLOT_FIRST,      /* the slot is given back before the item has been read */
-	FAULT_RUNNING_LATE,    /* a copy counts as running only when its slot is back */
+	FAULT_NO_SECOND_LOOK,  /* a worker sleeps without a second check */
+	FAULT_NO_HANDOVER,     /* a worker that found work does not wake another for the rest */
+	FAULT_SLOT_FIRST,      /* the slot is released before the item is read */
+	FAULT_RUNNING_LATE,    /* a copy counts as running only after its slot is released */
 	FAULT_CLOSE_BY_READY,  /* a channel counts as drained when nothing is ready */
 };
 
 static struct {
-	int workers, posters, each; /* items that each poster posts */
+	int workers, posters, each; /* items of each poster */
 	uint64_t slots;
 	int fault;
-	bool retire; /* the model of retiring; else that of sleeping */
-	bool long_copies; /* a worker is busy for ever with its first */
+	bool retire; /* true: the model of retiring; false: that of sleeping */
+	bool long_copies; /* a worker never finishes its first copy */
 } shape;
 
 struct world {
@@ -67,12 +67,12 @@ struct world {
 	_Atomic uint32_t running, stopping;
 	_Atomic uint32_t ended;           /* items that have come back */
 	_Atomic uint64_t contents[ITEMS]; /* written by the poster before it posts */
-	/* ghosts */
+	/* not part of the protocol */
 	uint8_t ends[ITEMS], taken[ITEMS], accepted[ITEMS], retired;
 };
 _Static_assert(sizeof(struct world) <= IL_SHARED_BYTES, "the model has so much room");
 
-/* Items are numbers that look like addresses. */
+/* Items are numbers disguised as addresses. */
 static struct engine_copy *item(int i) { return (struct engine_copy *)(uintptr_t)(16 * (i + 1)); }
 static int number(const struct engine_copy *c) { return (int)((uintptr_t)c / 16) - 1; }
 
@@ -80,7 +80,7 @@ struct place {
 	uint64_t phase, n;
 };
 
-/* il's own copies of the world are made with plain stores: the initial state is set by hand. */
+/* The tester copies worlds with plain stores, so the initial state is set by hand. */
 static void world_init(void *shared)
 {
 	struct world *w = shared;
@@ -123,7 +123,7 @@ static bool poster_round(int p, struct world *w, struct place *at)
 			return false;
 		if (!all_ended(w))
 			return true;
-		/* the end of the process's last channel */
+		/* the last channel of the process is closed */
 		atomic_store_explicit(&w->stopping, 1, memory_order_relaxed);
 		at->n = 0;
 		at->phase = ROUSE;
@@ -192,7 +192,7 @@ static bool is_stopping(struct world *w)
 	return atomic_load_explicit(&w->stopping, memory_order_relaxed);
 }
 
-/* One round of a worker, as in worker_main(), that seeks for no time at all. */
+/* One round of a worker, as in worker_main(), with a polling time of zero. */
 static bool worker_round(int k, struct world *w, struct place *at)
 {
 	struct engine_copy *c;
@@ -279,7 +279,7 @@ static bool retirer_round(struct world *w, struct place *at)
 	return false;
 }
 
-/* A worker that only works: who sleeps is the other model's matter. */
+/* A worker that only works; the other model covers sleeping. */
 static bool plain_worker_round(struct world *w, struct place *at)
 {
 	struct engine_copy *c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The software engine: what its workers are to the rest of the machine. */
+/* The software engine: the effects of its worker threads on the rest of the machine. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static struct engine_chan *begin(struct engine_case *e, int workers)
 
 /* ---- threads ----------------------------------------------------------------------------- */
 
-/* Thread ids of the workers. */
+/* Finds the thread ids of the workers. */
 static int find_workers(int *tids, int cap)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -45,7 +45,7 @@ static int find_workers(int *tids, int cap)
 	return n;
 }
 
-/* A line of its status, as hexadecimal. */
+/* Returns: a line of /proc/.../status, as hexadecimal. */
 static uint64_t status_of(int tid, const char *key)
 {
 	char path[64], line[256];
@@ -68,7 +68,8 @@ UNIT_TEST(sw_workers_run_when_nobody_else_does)
 	struct engine_chan *ch;
 	int tids[8], n, idle = 0;
 
-	engine_case_options(&e, "SLUICE_TEST=fault=other:1"); /* the suite's workers do not */
+	/* at idle priority, unlike the workers of the conformance suite */
+	engine_case_options(&e, "SLUICE_TEST=fault=other:1");
 	ch = engine_case_open(&e, 0);
 	n = find_workers(tids, 8);
 	for (int tries = 0; tries < 1000 && idle < 2; tries++) {
@@ -92,7 +93,7 @@ UNIT_TEST(sw_workers_take_no_signal_but_those_of_libc)
 
 	engine_case_close(&e, ch);
 	CHECK_EQ(n, 1);
-	/* KILL, STOP cannot be; 32 and 33 are libc's */
+	/* KILL and STOP cannot be blocked; 32 and 33 are libc's */
 	CHECK_EQ(~blocked, (1ull << 8) | (1ull << 18) | (1ull << 31) | (1ull << 32));
 }
 
@@ -144,7 +145,7 @@ static void *hog(void *cpus)
 	return NULL;
 }
 
-/* How many of twenty ends took no longer than a thread that has a CPU needs. */
+/* Returns: how many of twenty ends took no longer than a thread with a CPU needs. */
 static int quick_ends(const struct engine_case *e)
 {
 	int quick = 0;
@@ -161,7 +162,7 @@ static int quick_ends(const struct engine_case *e)
 	return quick;
 }
 
-/* Idle workers on a CPU that somebody else needs, and this thread on another one. */
+/* Idle workers on a CPU that a busy thread uses; this thread runs on another one. */
 static void end_displaced(void *arg)
 {
 	struct engine_case e = { .ops = engine_find("sw"), .fault = "", .workers = 2 };
@@ -223,7 +224,7 @@ UNIT_TEST(engine_threads_report_before_their_channel_is_open)
 	engine_thread_started = NULL;
 	engine_case_close(&e, ch);
 	CHECK_EQ(now, 1);
-	CHECK_EQ(started_by, tid); /* it did so itself */
+	CHECK_EQ(started_by, tid); /* this thread executed the copy itself */
 }
 
 /* ---- who copies -------------------------------------------------------------------------- */
@@ -252,7 +253,7 @@ UNIT_TEST(sw_spreads_one_channel_over_its_workers)
 		jobs[i].arg = (void *)(intptr_t)i;
 		CHECK_EQ(engine_post(ch, &jobs[i].c), 0);
 	}
-	engine_flush(ch); /* one call: who is woken wakes the next */
+	engine_flush(ch); /* one call: each woken worker wakes the next */
 	for (int tries = 0; tries < 20000; tries++) {
 		if (atomic_load(&done_by[0]) && atomic_load(&done_by[1]) &&
 		    atomic_load(&done_by[2]))
@@ -296,7 +297,7 @@ UNIT_TEST(sw_poll_does_what_is_queued)
 	engine_job_free(&stuck);
 }
 
-/* Two channels, one kept full: the other's copies do not wait for its end. */
+/* Two channels, one of which is kept full: copies of the other do not wait for it. */
 struct flood {
 	struct engine_chan *ch;
 	struct engine_job jobs[8];

@@ -29,8 +29,7 @@ static uint64_t user_bytes(int i) { return (uint64_t)(i ? bench.r->size : 1) * B
 
 static void bench_begin(struct ranks *r)
 {
-	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				      r->oob.allreduce_min };
+	const struct node_oob oob = r->oob;
 
 	bench.r = r;
 	CHECK_EQ(node_group_create(&oob, exec_area_bytes(r->size), &bench.g), 0);

@@ -38,8 +38,7 @@ static char *make_buffer(void)
 
 static void bench_begin(struct ranks *r)
 {
-	const struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				      r->oob.allreduce_min };
+	const struct node_oob oob = r->oob;
 
 	bench.r = r;
 	bench.random = (uint64_t)r->rank;

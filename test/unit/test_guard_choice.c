@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which kind of guard is chosen, and why not a better one; what is left when arming fails. */
+/* Which kind of guard is chosen, with the reason; and the state after arming has failed. */
 #include <sched.h>
 #include <sys/syscall.h>
 
@@ -135,7 +135,7 @@ static void check_failure(void *arg)
 	CHECK_EQ(load(o.p), owner_byte(0));
 }
 
-/* The n-th time: the choice of the kind has its turns first. */
+/* Fails the n-th time, as the trials of guard_init() count too. */
 UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 {
 	static struct failure all[] = {
@@ -150,11 +150,11 @@ UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 		CHECK_EQ(unit_fork(check_failure, &all[i]), 0);
 }
 
-/* ---- from one to the other --------------------------------------------------------------- */
+/* ---- from mremap to uffd ----------------------------------------------------------------- */
 
 enum { ROUNDS = 200, WAITS = 20000 }; /* more than enough */
 
-/* Guards once, makes so many system calls meanwhile, touches. */
+/* Arms a range, makes so many system calls, touches the range. */
 static void guard_once(struct owner *o, int calls)
 {
 	owner_arm(o, 0, PAGES, GUARD_NO_ACCESS);

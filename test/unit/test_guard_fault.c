@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SIGSEGV that is not ours, in a process that guards memory. */
+/* SIGSEGV of the program's own errors, in a process that guards memory. */
 #include <setjmp.h>
 #include <sys/resource.h>
 
@@ -28,7 +28,7 @@ static void install(void)
 	CHECK_EQ(sigaction(SIGSEGV, &a, NULL), 0);
 }
 
-/* The program's handler sees its own error. */
+/* The program's handler gets the program's error. */
 static void check_refused(char *at, bool write, int code)
 {
 	seen_signals = 0;
@@ -99,7 +99,7 @@ GUARD_TEST_AFTER(a_sent_signal_reaches_the_programs_handler, install)
 	CHECK_EQ(load(o.p), owner_byte(0));
 }
 
-/* The default action, with the right signal for whoever waits for the process. */
+/* The default action: the process ends by this signal. */
 static void die(void)
 {
 	struct rlimit none = { 0, 0 };

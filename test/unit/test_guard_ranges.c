@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program sees of guarded memory, and what is left of a guard afterwards. */
+/* Touches of guarded memory, and the mappings after release. */
 #include <dirent.h>
 
 #include "guard_case.h"
 
-/* 3 MiB at an odd place: a whole page table, and pieces of such at both ends */
+/* 3 MiB, not aligned: a whole page table, and parts of page tables at both ends */
 enum { MANY = 768, ODD = 300, FEW = 16 };
 
 GUARD_TEST(a_load_sees_what_came_later)
@@ -118,7 +118,7 @@ GUARD_TEST(a_part_is_released_and_the_rest_waits)
 	CHECK_OWNER(&o, 0, MANY);
 }
 
-/* Whole page tables, and pieces of such at both ends. */
+/* Whole page tables, and parts of page tables at both ends. */
 GUARD_TEST(page_tables_of_large_ranges_are_moved)
 {
 	enum { LARGE = 4096, AT = 300, ROUNDS = 5 };
@@ -243,7 +243,7 @@ static bool is_writable(void *p)
 	return v.write;
 }
 
-/* A part of it is no longer what the owner believes. Kernels before 6.17 refuse to move it. */
+/* The program has replaced a part of the range. Kernels before 6.17 refuse to move it. */
 GUARD_TEST(memory_of_two_mappings_is_refused_or_kept)
 {
 	struct guard_range r = { .access = GUARD_NO_ACCESS };
@@ -308,7 +308,7 @@ GUARD_TEST(a_thousand_cycles_leave_nothing)
 	CHECK_EQ(o.touches, CYCLES / 25);
 }
 
-/* Ranges of all sizes and places take turns in one slot; what they leave there does not pile up. */
+/* Ranges of all sizes and addresses use one slot in turn; empty mappings do not accumulate. */
 GUARD_TEST(what_stays_for_the_next_range_is_bounded)
 {
 	enum { CYCLES = 400, FEW_STAY = 24, OWNERS = 3 };
@@ -316,7 +316,7 @@ GUARD_TEST(what_stays_for_the_next_range_is_bounded)
 	unsigned seed = 7;
 	int maps;
 
-	/* of several files: what is left of one does not join what is left of another */
+	/* of several files, as mappings of one file would merge */
 	for (int i = 0; i < OWNERS; i++)
 		owner_open(&o[i], MANY, ODD);
 	maps = unit_count_mappings();
@@ -360,7 +360,7 @@ GUARD_TEST(many_ranges_at_a_time)
 
 	for (int i = 0; i < RANGES; i++)
 		owner_open(&o[i], 4 + (i % 40 ? (size_t)i % 5 : 250), (size_t)i);
-	use_many(o); /* threads that wait for the touches of many stay */
+	use_many(o); /* threads that serve faults stay */
 	maps = guard_case_mappings();
 	for (int n = 0; n < 3; n++)
 		use_many(o);
@@ -399,7 +399,7 @@ GUARD_TEST(libc_copies_guarded_memory)
 	for (size_t i = 0; i < sizeof copy; i++)
 		CHECK_EQ((unsigned char)copy[i], owner_byte(i));
 	CHECK_EQ(o.touches, MANY);
-	owner_settle(&o); /* a thread of the guard's own may have the last page yet */
+	owner_settle(&o); /* a thread that serves faults may still hold the last page */
 	owner_arm(&o, 0, MANY, GUARD_NO_ACCESS);
 	memset(o.p, 3, MANY * PAGE);
 	for (size_t i = 0; i < sizeof copy; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * System calls whose memory is guarded: each does what it does otherwise, and nothing fails. Every
- * call is made by the program's thread and by another one.
+ * System calls on guarded memory: each has its usual result. Every call is made by the first thread
+ * and by another thread.
  */
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -27,7 +27,7 @@
 
 enum { PAGES = 16, AT = 3 * 4096 + 100, BYTES = 8192 };
 
-/* Memory whose contents are there only after a touch. */
+/* Memory whose contents are complete only after a touch. */
 static struct owner *arm_new(enum guard_access access)
 {
 	struct owner *o = malloc(sizeof(*o)); /* known until the process ends */
@@ -207,7 +207,7 @@ static void run_out_cases(void)
 
 	fill(sent, BYTES);
 	for (size_t i = 0; i < BASE_ARRAY_LEN(out_cases); i++) {
-		/* the owner's bytes are others: what the kernel wrote has to come last */
+		/* the owner's bytes differ: the kernel's have to be written last */
 		struct owner *o = arm_new(i % 2 ? GUARD_NO_ACCESS : GUARD_READ_ONLY);
 		ssize_t n;
 
@@ -543,8 +543,7 @@ SYSTEM_TEST(a_jump_out_of_a_blocking_call)
 	}
 }
 
-/* The data come late; meanwhile a handler runs where the program was, and may jump away from there.
- */
+/* The data is late; meanwhile a handler runs where the program was interrupted, and may jump. */
 SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 {
 	struct owner *o;
@@ -572,7 +571,7 @@ SYSTEM_TEST(a_handler_jumps_out_of_a_touch_that_waits)
 
 /* ---- cost -------------------------------------------------------------------------------- */
 
-/* The best of many short rounds: others use this machine as well. */
+/* The best of many short rounds, as the machine has other load. */
 static double ns_per_call(void)
 {
 	enum { CALLS = 200, ROUNDS = 200 };
@@ -599,5 +598,5 @@ SYSTEM_TEST(what_it_costs_is_bounded)
 	CHECK(armed < 20000);
 	CHECK(guard_is_armed(&o->r));
 	CHECK_EQ(load(o->p), owner_byte(0));
-	CHECK(ns_per_call() < armed); /* and no more when nothing is again */
+	CHECK(ns_per_call() < armed); /* and not when all memory is open again */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program sees of its masks, and that SIGSEGV and SIGSYS are never blocked for real. */
+/* The program's view of its masks, while SIGSEGV and SIGSYS are never blocked for real. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -241,7 +241,7 @@ static void set_touch(void)
 	set(SIGUSR2, touch, false);
 }
 
-/* It interrupts a call of the host MPI, which is trusted: the handler is not. */
+/* The handler interrupts allowed calls of the host MPI: its own calls are dispatched. */
 SYSTEM_TEST_AFTER(a_handler_within_trusted_calls_may_touch, set_touch)
 {
 	handled = 0;
@@ -258,7 +258,7 @@ SYSTEM_TEST_AFTER(a_handler_within_trusted_calls_may_touch, set_touch)
 		CHECK(!guard_is_armed(&handler_owner->r));
 	}
 	handler_owner = arm_new();
-	CHECK_EQ(write(open("/dev/null", O_WRONLY), handler_owner->p, 1), 1); /* looked at again */
+	CHECK_EQ(write(open("/dev/null", O_WRONLY), handler_owner->p, 1), 1); /* dispatched again */
 	CHECK(!guard_is_armed(&handler_owner->r));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls that copy, replace or end the process: what is pending is complete before. */
+/* Calls that copy, replace or end the process complete every operation first. */
 #include <sched.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -28,8 +28,7 @@ static int status_of(pid_t child)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* As the owner would have it complete: seen through the other mapping, by which nothing is touched.
- */
+/* Checks completeness through the arena's mapping, without a touch. */
 static bool is_complete(const struct owner *o)
 {
 	for (size_t i = 0; i < PAGES * PAGE; i++)
@@ -136,13 +135,13 @@ SYSTEM_TEST(spawned_programs)
 	CHECK_EQ(pclose(f), 0);
 }
 
-/* A shell or grep would change both itself. */
+/* A shell or grep would change mask and ignored signals itself. */
 static void body_exec(void *fd)
 {
 	char *argv[] = { (char[]){ "cat" }, (char[]){ "/proc/self/status" }, NULL };
 	sigset_t set;
 
-	/* what a shell, nohup, or Python, has left to us */
+	/* inherited from a shell, nohup or Python */
 	signal(SIGHUP, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGQUIT, SIG_DFL);

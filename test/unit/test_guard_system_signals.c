@@ -338,7 +338,7 @@ SYSTEM_TEST(work_has_64_kib_of_stack_wherever_it_starts)
 	CHECK((uintptr_t)&here - lowest < (1u << 20)); /* on this one */
 }
 
-/* ---- handlers that nobody told us of ----------------------------------------------------- */
+/* ---- handlers that were installed by raw calls ------------------------------------------- */
 
 struct kernel_action {
 	void *handler;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every thread is protected, however it came to be, and leaves nothing behind. */
+/* Every thread is protected, however it was made, and leaves no record behind. */
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -87,7 +87,7 @@ SYSTEM_TEST(threads_started_afterwards)
 	let_go();
 }
 
-/* guard_case checks that the guard is ready at once: the threads come to be just before, and
+/* guard_case checks that the guard is ready at once; these threads are made just before, and
  * answer. */
 static void start_before(void)
 {
@@ -95,7 +95,7 @@ static void start_before(void)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* as libraries do for their helpers */
-	start_threads(THREADS + 1); /* by none: who touches first is to have been blocked */
+	start_threads(THREADS + 1); /* not by the test's own call: the first touch comes from a thread with blocked signals */
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
@@ -165,13 +165,13 @@ static void body_between(void *arg)
 	let_go();
 }
 
-/* And those that come to be between the guard and its first range. */
+/* Threads that are made between guard_init() and the first range. */
 UNIT_TEST(nothing_is_looked_at_before_the_first_range)
 {
 	CHECK_EQ(unit_fork(body_between, NULL), 0);
 }
 
-/* What has not been read yet, by a system call. */
+/* Reads the remaining pages by a system call. */
 static void read_by_call(struct owner *o)
 {
 	int fds[2];
@@ -215,7 +215,7 @@ SYSTEM_TEST(who_arms_is_only_looked_at_while_something_is_armed)
 	guard_cancel_ready();
 	CHECK(am_dispatched());
 	read_by_call(first);
-	/* of several that do so each would have to be told again and again */
+	/* with several arming threads each would need a signal again and again */
 	CHECK_EQ(pthread_create(&thread, NULL, arm_here, &first), 0);
 	CHECK_EQ(pthread_join(thread, &was), 0);
 	CHECK(was);
@@ -334,7 +334,8 @@ static void *create_many(void *arg)
 	return NULL;
 }
 
-/* Libc blocks every signal while it makes a thread: arming at that moment must not be its end. */
+/* Libc blocks every signal while it makes a thread: arming at that moment may not kill the process.
+ * */
 SYSTEM_TEST(threads_are_made_while_memory_is_guarded)
 {
 	pthread_t t[2];
@@ -369,7 +370,7 @@ static void *touch_for_ever(void *arg)
 			abort();
 }
 
-/* Wherever it is then, nothing stays locked or held. */
+/* Cancelled anywhere, the thread leaves no lock and no reference behind. */
 SYSTEM_TEST(a_thread_is_cancelled_while_it_touches)
 {
 	struct owner *o = malloc(sizeof(*o)); /* known until the process ends */

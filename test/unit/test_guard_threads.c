@@ -8,7 +8,7 @@
 
 enum { THREADS = 4, PAGES = 600, AT = 400 };
 
-/* Threads are made while nothing is armed: making one completes everything. */
+/* Threads are made before the range is armed, as making one opens everything. */
 struct worker {
 	pthread_t thread;
 	struct owner *o;
@@ -103,7 +103,7 @@ GUARD_TEST(pages_that_are_released_under_an_access)
 	owner_settle(&o);
 }
 
-/* One waits for a root that does not come; others must not wait with it. */
+/* One thread waits for a root that does not come; the others do not wait. */
 GUARD_TEST(a_touch_that_waits_stops_no_other)
 {
 	enum { WAITING = 5 };
@@ -136,7 +136,7 @@ GUARD_TEST(a_touch_that_waits_stops_no_other)
 		finish(&w[i]);
 }
 
-/* More threads than serve faults wait for one range; or one does, again and again. */
+/* More threads than serve faults wait for one range; or one thread does, again and again. */
 GUARD_TEST(many_that_wait_for_one_range_stop_no_other)
 {
 	enum { WAITING = 12 };
@@ -177,7 +177,7 @@ static void *read_one(void *arg)
 	return NULL;
 }
 
-/* Each has to be served, though one alone is waited with. */
+/* Each fault is served, although one thread alone waits for the range. */
 GUARD_TEST(all_that_wait_for_one_range_go_on)
 {
 	enum { WAITING = 12 };

@@ -14,8 +14,7 @@ static struct mailbox *mailbox;
 
 static void open_mailbox(struct ranks *r, uint32_t lanes)
 {
-	struct node_oob oob = { r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				r->oob.allreduce_min };
+	struct node_oob oob = r->oob;
 
 	CHECK_EQ(node_group_create(&oob, OS_PAGE + mailbox_lanes_area_bytes(lanes), &group), 0);
 	CHECK(group);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Node groups between forked processes: made by all or by none, several at once, and nothing left.
- */
+/* Node groups between forked processes: created by all or by none, several at once, without
+ * leaks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,15 +17,9 @@
 
 #define OPTIONS(...) ((char *const[]){ __VA_ARGS__, NULL })
 
-static struct node_oob oob_of(const struct ranks *r)
-{
-	return (struct node_oob){ r->oob.ctx, r->oob.rank, r->oob.size, r->oob.allgather,
-				  r->oob.allreduce_min };
-}
-
 static struct node_group *create(const struct ranks *r)
 {
-	struct node_oob oob = oob_of(r);
+	struct node_oob oob = r->oob;
 	struct node_group *g = NULL;
 
 	CHECK_EQ(node_group_create(&oob, 3 * OS_PAGE, &g), 0);
@@ -67,7 +61,7 @@ static void many_groups(struct ranks *r)
 
 		use(r, g, i);
 		node_group_destroy(g);
-		if (i == 1) { /* peers met in the first stay mapped */
+		if (i == 1) { /* mappings of peers from the first group stay */
 			fds = count_fds();
 			maps = unit_count_mappings();
 		}
@@ -104,7 +98,7 @@ static void *make(void *arg)
 	return NULL;
 }
 
-/* Three communicators that share members, made by threads in any order, before anyone has met. */
+/* Three communicators with common members, created by threads in any order, before any exchange. */
 static void groups_at_once(struct ranks *r)
 {
 	static const unsigned members[] = { 0, 7, 3, 6 };
@@ -139,7 +133,7 @@ UNIT_TEST(groups_can_be_made_by_several_threads_at_once)
 struct refusal {
 	int rank;
 	char *option;
-}; /* the option that one rank has, or all (-1) */
+}; /* the rank with the option, or -1: all ranks */
 
 static void be_refused(struct ranks *r)
 {
@@ -220,8 +214,7 @@ UNIT_TEST(trial_finds_who_can_reach_whom_and_tells_all)
 
 enum { CALLS = 200 };
 
-/* Rank 1 is called and says in its area how often it has woken up; one call at a time, none is
- * lost. */
+/* Rank 1 is woken and counts its wake-ups in its area; one wake-up at a time, none is lost. */
 static void call_and_answer(struct ranks *r)
 {
 	struct node_group *g = create(r), *other = create(r);
@@ -239,14 +232,14 @@ static void call_and_answer(struct ranks *r)
 
 		if (i % 3 == 0)
 			usleep(200); /* it sleeps by now */
-		node_wake_process(i % 2 ? g : other, 1); /* one word for all groups */
+		node_wake_process(i % 2 ? g : other, 1); /* one wake word for all groups */
 		while (atomic_load(woken) != i && os_now_ns() < give_up)
 			sched_yield();
 		CHECK_EQ(atomic_load(woken), i);
 	}
 	if (r->rank == 2) {
 		node_wake_process(g, 0);
-		node_wake_process(g, 2); /* itself: nobody is called */
+		node_wake_process(g, 2); /* waking itself does nothing */
 	}
 	ranks_barrier(r);
 	node_group_destroy(other);
@@ -308,7 +301,7 @@ static void watch_death(struct ranks *r)
 	ranks_barrier(r);
 	if (r->rank == 1)
 		kill(getpid(), SIGKILL);
-	/* the test that has forked it does not wait for it yet: it stays a zombie */
+	/* the test that forked it has not reaped it: it stays a zombie */
 	for (give_up = os_now_ns() + 3000000000u; !node_is_dead(g, 1) && os_now_ns() < give_up;)
 		usleep(1000);
 	CHECK(node_is_dead(g, 1));

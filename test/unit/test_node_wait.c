@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Sleeping and ringing, every interleaving: no wake-up is lost. The functions are those of
- * node/wait.c, with a rank that sleeps at once and, unlike the real one, without a limit.
- */
+/* Sleeping and waking in every interleaving: no wake-up is lost. The functions are those of
+ * node/wait.c, with a rank that sleeps at once and, unlike the real one, without a time limit. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -40,7 +38,7 @@ static bool ring_first, announce_late;
 
 struct world {
 	struct node_rank ranks[RANKS];
-	_Atomic uint32_t item[RANKS]; /* what a rank has published so far */
+	_Atomic uint32_t item[RANKS]; /* items that a rank has published */
 };
 
 struct place {
@@ -69,7 +67,7 @@ static void publish(struct world *w, int rank, int to, uint32_t value)
 		model_ring(&g, to);
 }
 
-/* Has another rank published more since this one looked last? Waits a step when not. */
+/* Checks whether another rank has published more since the last check; waits a step when not. */
 static bool look(struct world *w, int rank, int at, uint32_t want, struct place *p)
 {
 	struct node_group g = group_of(w, rank);
@@ -80,15 +78,15 @@ static bool look(struct world *w, int rank, int at, uint32_t want, struct place 
 		model_progress(&g, &p->wait);
 	} else {
 		model_wait(&g, &p->wait);
-		if (announce_late && p->wait.armed) /* as if it slept without looking once more */
+		if (announce_late && p->wait.armed) /* mutant: sleeps without a second check */
 			model_wait(&g, &p->wait);
 	}
 	p->wait.idle =
-		0; /* matters to ranks that spin only, and would make each state another one */
+		0; /* affects only spinning ranks, and would multiply the states */
 	return p->seen[at] >= want;
 }
 
-/* Rank 0 waits for what the two others bring. */
+/* Rank 0 waits for items of the two others. */
 static bool collect_round(int t, void *shared, void *local)
 {
 	struct world *w = shared;

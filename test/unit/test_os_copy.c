@@ -16,7 +16,7 @@ static _Alignas(4096) uint8_t target[ROOM];
 static const char *const kernel_names[] = { "auto", "plain", "movsb", "nontemporal",
 					    "interleaved" };
 
-/* Copies, then compares what should be there, and what should not have been touched around it. */
+/* Copies, then compares the target and the bytes around it. */
 static void check_copy(enum base_copy_kernel kernel, size_t to, size_t from, size_t bytes)
 {
 	uint8_t *dst = target + GUARD + to;
@@ -43,7 +43,7 @@ static void check_kernel(enum base_copy_kernel kernel)
 	if (!os_copy_has(kernel))
 		unit_skip("this CPU does not have it");
 	fill_source();
-	/* every size, with alignments that walk through all pairs */
+	/* every size, with alignments that cover all pairs */
 	for (size_t bytes = 0; bytes <= LARGEST; bytes++)
 		for (size_t turn = 0; turn < 4; turn++)
 			check_copy(kernel, (bytes * 5 + turn * 17) % ALIGNMENTS,
@@ -53,7 +53,7 @@ static void check_kernel(enum base_copy_kernel kernel)
 		for (size_t from = 0; from < ALIGNMENTS; from++)
 			for (size_t bytes = 255; bytes < 1400; bytes += 191)
 				check_copy(kernel, to, from, bytes);
-	/* around the blocks of 4 and 8 pages */
+	/* around blocks of 4 and 8 pages */
 	for (size_t pages = 4; pages <= 24; pages += 4)
 		for (size_t to = 0; to < ALIGNMENTS; to += 7)
 			for (size_t odd = 0; odd < 400; odd += 57)

@@ -49,7 +49,7 @@ UNIT_TEST(futex_waits_for_ever)
 	CHECK_EQ(rc, 0);
 }
 
-/* The words lie in memory that two processes share: a private futex would never wake. */
+/* The words lie in memory shared by two processes: a private futex would never wake. */
 UNIT_TEST(futex_wakes_another_process)
 {
 	_Atomic uint32_t *words =

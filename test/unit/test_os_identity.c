@@ -45,7 +45,7 @@ UNIT_TEST(process_start_tells_processes_apart)
 	if (!pid)
 		_exit(0);
 	CHECK(pid > 0);
-	/* a zombie counts as gone */
+	/* a zombie counts as dead */
 	siginfo_t info;
 	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
 	CHECK_EQ(os_process_start(pid), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Each kind of mapping is asked both ways: by the ioctl where the kernel has it, and by text. */
+/* Each kind of mapping is queried by the ioctl, where the kernel has it, and by text. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 #include "os/vma_scan.h"
 #include "unit.h"
 
-/* The ioctl and the text must agree on everything. */
+/* The ioctl and the text must agree. */
 static struct os_vma query(const void *addr)
 {
 	struct os_vma asked, read;
@@ -175,7 +175,7 @@ UNIT_TEST(vma_knows_huge_pages)
 
 	if (p == MAP_FAILED)
 		unit_skip("this kernel gives no hugetlb mappings");
-	struct os_vma v = query(p); /* never touched: no huge page need be free */
+	struct os_vma v = query(p); /* never touched: no free huge page is needed */
 	munmap(p, OS_HUGE);
 	CHECK_EQ(v.page_bytes, OS_HUGE);
 	CHECK(v.inode);
@@ -191,12 +191,12 @@ UNIT_TEST(vma_text_knows_the_page_size_of_aligned_files)
 	CHECK(fd >= 0 && !ftruncate(fd, (off_t)OS_HUGE));
 	CHECK(mmap(p, OS_HUGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == p);
 	close(fd);
-	CHECK_EQ(os_vma_scan((uintptr_t)p, &v), 0); /* has to ask smaps */
+	CHECK_EQ(os_vma_scan((uintptr_t)p, &v), 0); /* reads smaps */
 	munmap(hole, 2 * OS_HUGE);
 	CHECK_EQ(v.page_bytes, OS_PAGE);
 }
 
-/* A mapping that only the child has, and one that only the parent has. */
+/* One mapping exists only in the child, another only in the parent. */
 static void child_sees_itself(void *arg)
 {
 	char *parents = arg;
@@ -208,7 +208,7 @@ static void child_sees_itself(void *arg)
 	p = map(OS_PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	v = query(p);
 	CHECK(v.shared && v.read && !v.write);
-	/* and a grandchild */
+	/* a grandchild */
 	if (parents) {
 		munmap(p, OS_PAGE);
 		CHECK_EQ(unit_fork(child_sees_itself, NULL), 0);
@@ -261,7 +261,7 @@ static void all_fds_closed(void *arg)
 			close(fd);
 	CHECK(query(&here).is_stack);
 	zero = open("/dev/null", O_RDONLY);
-	CHECK_EQ(zero, 0); /* the standard streams' numbers stay the program's */
+	CHECK_EQ(zero, 0); /* the numbers of the standard streams stay free for the program */
 	CHECK(query(&here).is_stack);
 }
 
@@ -270,7 +270,8 @@ UNIT_TEST(vma_survives_a_program_that_closes_everything)
 	CHECK_EQ(unit_fork(all_fds_closed, NULL), 0);
 }
 
-/* Our number now names the maps of another process: its answers would be wrong, not errors. */
+/* The descriptor number now refers to the maps of another process: without the check its answers
+ * would be wrong, not errors. */
 static void fds_replaced(void *arg)
 {
 	char path[64], *p;
@@ -287,7 +288,7 @@ static void fds_replaced(void *arg)
 	p = map(OS_PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(query(p).shared);
 	for (int fd = 3; fd < 63; fd++)
-		CHECK(fcntl(fd, F_GETFD) >= 0); /* the program's are not ours to close */
+		CHECK(fcntl(fd, F_GETFD) >= 0); /* the program's descriptor must stay open */
 }
 
 UNIT_TEST(vma_is_not_fooled_by_a_reused_descriptor)

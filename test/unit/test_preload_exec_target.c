@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What kind of program a file is, also when the file is damaged. */
+/* The kind of an executable file, also of damaged files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -79,7 +79,7 @@ static unsigned char *load_cat(size_t *size)
 	return bytes;
 }
 
-/* Read everything that a view promises; a sanitizer or a fault tells when it lies. */
+/* Reads everything that a view names; a wrong offset is a fault. */
 static void walk(const void *base, size_t size)
 {
 	volatile size_t sum = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is disturbed, and who is not: a row a situation; and what holds in every one. */
+/* progress_decide(): one row per situation, and the invariants over all facts. */
 #include "base/base.h"
 #include "progress/progress.h"
 #include "unit.h"
@@ -12,80 +12,86 @@ static const struct {
 	struct progress_facts f;
 	enum progress_action want;
 } situations[] = {
-	/* a rank goes back to its program */
-	{ "a partner has not come: who comes last starts it",
+	/* a rank returns to its program */
+	{ "no partner has arrived: the last to arrive starts the transfer",
 	  { PROGRESS_DETACHER, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
-	{ "a mover looks anyway: even what is short is told it",
+	{ "a mover polls: even short work is announced",
 	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .polling = 1 },
 	  PROGRESS_ANNOUNCE },
-	{ "one looks, others sleep: they go on sleeping",
+	{ "one mover polls: the others go on sleeping",
 	  { PROGRESS_DETACHER, .work_ns = 1000 * LONG, .has_process = 1, .has_cpu = 1, .polling = 1,
 	    .asleep = 3 },
 	  PROGRESS_ANNOUNCE },
-	{ "all sleep, and it takes as long as waking one",
+	{ "all sleep, and the work takes as long as a wake-up",
 	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_WAKE },
-	{ "... it takes less: the rank does it when it waits",
+	{ "... it takes less: the rank does it in its wait",
 	  { PROGRESS_DETACHER, .work_ns = WAKE - 1, .has_process = 1, .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
-	{ "... and is wanted so",
+	{ "... and the user forces movers",
 	  { PROGRESS_DETACHER, .work_ns = 1, .has_process = 1, .has_cpu = 1, .asleep = 1,
 	    .is_forced = 1 },
 	  PROGRESS_WAKE },
-	{ "a partner waits in its call, and will be done before a mover runs",
-	  { PROGRESS_DETACHER, .work_ns = LONG - 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
-	    .asleep = 1 },
+	{ "a waiting partner finishes before a mover runs",
+	  { PROGRESS_DETACHER, .work_ns = LONG - 1, .has_waiters = 1, .has_process = 1,
+	    .has_cpu = 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
-	{ "... will not be",
+	{ "... it does not finish before",
 	  { PROGRESS_DETACHER, .work_ns = LONG, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .asleep = 1 },
 	  PROGRESS_WAKE },
-	{ "... but a mover looks",
+	{ "... but a mover polls",
 	  { PROGRESS_DETACHER, .work_ns = 1, .has_waiters = 1, .has_process = 1, .has_cpu = 1,
 	    .polling = 1 },
 	  PROGRESS_ANNOUNCE },
-	{ "all movers are at work",
+	{ "all movers are busy",
 	  { PROGRESS_DETACHER, .work_ns = WAKE, .has_process = 1, .has_cpu = 1 },
 	  PROGRESS_ANNOUNCE },
 	{ "no process, a channel, and a CPU for it",
 	  { PROGRESS_DETACHER, .work_ns = 1, .has_channel = 1, .has_cpu = 1 },
 	  PROGRESS_FEED },
-	{ "... and every CPU has its rank",
+	{ "... and every CPU has a rank",
 	  { PROGRESS_DETACHER, .work_ns = LONG, .has_channel = 1 },
 	  PROGRESS_NOTHING },
-	{ "... which the user wants shared",
+	{ "... and the user forces movers",
 	  { PROGRESS_DETACHER, .work_ns = LONG, .has_channel = 1, .is_forced = 1 },
 	  PROGRESS_FEED },
-	{ "a process and a channel: the process, which interrupts nobody",
+	{ "a process and a channel: the process, which interrupts no rank",
 	  { PROGRESS_DETACHER, .work_ns = LONG, .has_process = 1, .has_channel = 1, .has_cpu = 1,
 	    .asleep = 1 },
 	  PROGRESS_WAKE },
-	{ "nobody is there", { PROGRESS_DETACHER, .work_ns = LONG, .has_cpu = 1 }, PROGRESS_NOTHING },
+	{ "no mover exists",
+	  { PROGRESS_DETACHER, .work_ns = LONG, .has_cpu = 1 },
+	  PROGRESS_NOTHING },
 	/* a rank waits */
-	{ "not for long yet", { PROGRESS_WAITER, .needs_peer = 1 }, PROGRESS_NOTHING },
-	{ "for long, for a process that computes, and alone can go on",
+	{ "a short wait", { PROGRESS_WAITER, .needs_peer = 1 }, PROGRESS_NOTHING },
+	{ "a long wait for a process that computes and alone can go on",
 	  { PROGRESS_WAITER, .is_stuck = 1, .needs_peer = 1 },
 	  PROGRESS_WAKE_PEER },
-	{ "for long, but anybody could go on", { PROGRESS_WAITER, .is_stuck = 1 }, PROGRESS_NOTHING },
-	{ "for a mover that has lost its CPU", { PROGRESS_WAITER, .overdue_ns = 1 }, PROGRESS_LEND },
-	/* a mover has taken a piece */
-	{ "of much, and others sleep",
+	{ "a long wait, but any rank could go on",
+	  { PROGRESS_WAITER, .is_stuck = 1 },
+	  PROGRESS_NOTHING },
+	{ "an overdue mover",
+	  { PROGRESS_WAITER, .overdue_ns = 1 },
+	  PROGRESS_LEND },
+	/* a mover has claimed a fragment */
+	{ "much work, and others sleep",
 	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS, .asleep = 1 },
 	  PROGRESS_WAKE },
-	{ "of little",
+	{ "little work",
 	  { PROGRESS_SHARER, .work_ns = PROGRESS_SHARE_NS - 1, .asleep = 1 },
 	  PROGRESS_NOTHING },
-	{ "of much, and one looks",
+	{ "much work, and one polls",
 	  { PROGRESS_SHARER, .work_ns = LONG, .asleep = 1, .polling = 1 },
 	  PROGRESS_NOTHING },
-	{ "of much, and all have theirs", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_NOTHING },
-	/* a mover has nothing */
+	{ "much work, and none sleeps", { PROGRESS_SHARER, .work_ns = LONG }, PROGRESS_NOTHING },
+	/* a mover has nothing to do */
 	{ "there is work", { PROGRESS_MOVER, .work_ns = 1, .poll_ns = 1 }, PROGRESS_CLAIM },
-	{ "there is none, and the last came soon",
+	{ "no work, and the last came soon",
 	  { PROGRESS_MOVER, .poll_ns = 1 },
 	  PROGRESS_POLL },
-	{ "there is none", { PROGRESS_MOVER, .work_ns = 0 }, PROGRESS_SLEEP },
+	{ "no work", { PROGRESS_MOVER, .work_ns = 0 }, PROGRESS_SLEEP },
 };
 
 UNIT_TEST(progress_disturbs_those_who_can_help_and_nobody_else)
@@ -99,7 +105,7 @@ UNIT_TEST(progress_disturbs_those_who_can_help_and_nobody_else)
 	}
 }
 
-/* ---- what always holds: over every combination of facts ---------------------------------- */
+/* ---- invariants over every combination of facts ------------------------------------------- */
 
 static const uint64_t amounts[] = {
 	0,        1,    WAKE - 1, WAKE,      PROGRESS_SHARE_NS - 1, PROGRESS_SHARE_NS,
@@ -108,7 +114,7 @@ static const uint64_t amounts[] = {
 static const uint64_t some_ns[] = { 0, 1, UINT64_MAX };
 static const uint32_t threads[] = { 0, 1, 8 };
 
-/* All facts of number n, the last digit first. False: there are no more. */
+/* Decodes number n into facts, the last digit first. Returns: false when n exceeds all of them. */
 static bool facts_of(uint64_t n, struct progress_facts *f)
 {
 #define DIGIT(values) ((values)[n % BASE_ARRAY_LEN(values)]); n /= BASE_ARRAY_LEN(values)
@@ -197,7 +203,7 @@ UNIT_TEST(progress_never_disturbs_in_vain)
 	CHECK_EQ(n, 4 * 10 * 3 * 3 * 3 * 3 * 128); /* all of them */
 }
 
-/* More work, one more that looks: nobody is told less. */
+/* With more work, or one more polling mover, no mover gets less. */
 UNIT_TEST(progress_gives_away_no_less_when_there_is_more_to_do)
 {
 	struct progress_facts f, more;
@@ -223,14 +229,14 @@ UNIT_TEST(movers_look_for_gaps_that_they_may_cover_and_give_up_on_others)
 	static const struct { uint64_t look, gap, max, next; } table[] = {
 		{ 0, 100000, 5000000, 150000 },       /* the last gap and half of it */
 		{ 0, 1000, 5000000, PROGRESS_POLL_MIN_NS },
-		{ 0, 4900000, 5000000, 5000000 },     /* never longer than allowed */
-		{ 150000, 100000, 5000000, 150000 },  /* found while it looked */
+		{ 0, 4900000, 5000000, 5000000 },     /* never longer than the maximum */
+		{ 150000, 100000, 5000000, 150000 },  /* the work came while it polled */
 		{ 150000, 200000, 5000000, 300000 },
 		{ 5000000, 5000001, 5000000, 2500000 }, /* too long: half as long the next time */
 		{ 2500000, 1000000000, 5000000, 1250000 },
-		{ 30000, 1000000000, 5000000, 0 },    /* and in the end not at all */
+		{ 30000, 1000000000, 5000000, 0 },    /* in the end not at all */
 		{ 0, 1000000000, 5000000, 0 },
-		{ 0, 10, 0, 0 },                      /* not wanted */
+		{ 0, 10, 0, 0 },                      /* polling is off */
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(table); i++)

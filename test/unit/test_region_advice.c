@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program says about adopted memory: advice, protection, locks. */
+/* madvise, mprotect and mlock on adopted memory. */
 #include <setjmp.h>
 #include <signal.h>
 
@@ -172,7 +172,7 @@ REGION_TEST(mprotect_protects_and_unprotects)
 	check_middle(p, 0, 4 * MIB);
 }
 
-/* ---- memory that must stay the pages it is ----------------------------------------------- */
+/* ---- memory whose pages may not be replaced ---------------------------------------------- */
 
 REGION_TEST(locked_memory_is_not_adopted_and_given_back)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Large blocks of malloc, adopted with the pages at their edges: what lies there besides the
- * program's bytes is the allocator's, and stays as it was. */
+/* Large blocks of malloc, adopted with their edge pages: the allocator's bytes there do not change.
+ * */
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
 #include "region/blocks.h"
 #include "region_case.h"
+#include "region_stats.h"
 
 static void (*volatile give)(void *) = free;
 static void *(*volatile resize)(void *, size_t) = realloc;
@@ -88,7 +89,7 @@ REGION_TEST(a_buffer_that_is_a_part_of_a_block_leaves_the_rest_alone)
 	CHECK_EQ(d.tail, ((uintptr_t)p + 5000 + MIB / 2) % PAGE);
 	CHECK(!memcmp(peer_view(&d), p + 5000 + d.head, MIB / 2 - d.head - d.tail));
 	region_release(&d);
-	/* all of it needs a page more, and takes over */
+	/* the whole block needs one page more, and replaces the region */
 	d = ADOPT(p, bytes);
 	CHECK(is_whole(&d));
 	give(p);
@@ -101,14 +102,14 @@ REGION_TEST(a_buffer_that_is_a_part_of_a_block_leaves_the_rest_alone)
 	CHECK(is_whole(&d));
 	CHECK_FILLED(p, bytes, 1);
 	give(p);
-	/* a buffer that begins inside a block is adopted as ever */
+	/* a buffer that begins inside a block keeps its edges */
 	p = block_get(MIB);
 	d = ADOPT(p + 8, MIB / 2);
 	CHECK(d.head && d.tail);
 	give(p);
 }
 
-/* What the allocator keeps in the first page, through everything that may happen to a region. */
+/* The allocator's header in the first page survives every end of a region. */
 REGION_TEST(the_allocators_word_about_a_block_survives)
 {
 	void (*const ends[])(uintptr_t, uintptr_t) = { region_return, region_return_exclusive,
@@ -171,7 +172,7 @@ REGION_TEST(freed_blocks_leave_nothing_behind)
 	}
 	CHECK(unit_count_mappings() <= before + 2);
 	region_get_stats(&s);
-	CHECK_EQ(s.active + s.zombies, 0);
+	CHECK_EQ(s.active + s.returned, 0);
 	CHECK_EQ(s.arena_used_bytes, 0);
 }
 

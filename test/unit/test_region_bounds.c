@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When memory is adopted, how much of it there may be, and of which pages. */
+/* After how many uses memory is adopted, how many regions there may be, huge pages. */
 #include <pthread.h>
 
 #include "region/blocks.h"
 #include "region/private.h"
 #include "region_case.h"
+#include "region_stats.h"
 
 enum { RW = PROT_READ | PROT_WRITE };
 
-/* ---- when adoption is earned ------------------------------------------------------------- */
+/* ---- after how many uses ----------------------------------------------------------------- */
 
 static bool use(void *p, size_t bytes)
 {
@@ -30,7 +31,7 @@ REGION_TEST(a_buffer_is_adopted_after_so_many_uses)
 	CHECK(!adopts(p, MIB) == false);
 }
 
-/* The lock's price is two system calls: as much as the copy of a short buffer takes. */
+/* The lock costs two system calls, as much as the copy of a short buffer. */
 REGION_TEST(a_buffer_that_has_not_earned_it_is_described_without_the_lock)
 {
 	char *p = pages_get(MIB), *adopted = pages_get(MIB);
@@ -127,8 +128,7 @@ REGION_TEST(memory_that_cannot_be_adopted_is_never_used_again)
 	CHECK(!region_is_reused(p, 16 * PAGE));
 }
 
-/* In a loop of malloc and free the address is the same each time, and nothing is won by adopting
- * it. */
+/* In a loop of malloc and free the address is the same each time, and adopting it gains nothing. */
 REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 {
 	char *p, *before = NULL;
@@ -151,7 +151,7 @@ REGION_TEST(a_block_that_malloc_gives_out_has_not_been_used_before)
 	CHECK(use(p, MIB));
 }
 
-/* ---- how much there may be --------------------------------------------------------------- */
+/* ---- how many regions there may be ------------------------------------------------------- */
 
 REGION_TEST(the_least_recently_used_region_makes_room)
 {
@@ -236,7 +236,7 @@ REGION_TEST(many_live_buffers_of_a_program_with_threads_leave_few_mappings)
 		memset(all + i * 2 * PAGE, (int)i, 64);
 		refused += !adopts(all + i * 2 * PAGE, 2 * PAGE);
 	}
-	CHECK(refused > 0); /* what others may be writing to cannot be made one mapping again */
+	CHECK(refused > 0); /* memory that other threads may write to stays a separate mapping */
 	CHECK_EQ(active(), 64);
 	CHECK(unit_count_mappings() <= before + 4 * 64 + 8);
 	for (size_t i = 0; i < 4000; i++)
@@ -360,7 +360,7 @@ REGION_TEST(the_table_holds_as_many_regions_as_the_option_allows)
 
 /* ---- huge pages -------------------------------------------------------------------------- */
 
-/* Of the mapping that contains addr, from smaps, in KiB; -1 when there is no such line. */
+/* A line of smaps for the mapping that contains addr, in KiB; -1 when there is no such line. */
 static long smaps_value(const void *addr, const char *key)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");
@@ -404,7 +404,7 @@ REGION_TEST(memory_that_can_be_huge_pages_is)
 	ADOPT(p, 8 * MIB);
 	CHECK_EQ(smaps_value(p, "ShmemPmdMapped"), 8 << 10);
 	CHECK_FILLED(p, 8 * MIB, 1);
-	/* with ragged edges: those that are whole */
+	/* with unaligned edges: the whole huge pages */
 	q = pages_get_aligned(8 * MIB, 2 * MIB);
 	fill(q, 8 * MIB, 2);
 	ADOPT(q + 16 * KIB, 6 * MIB);
@@ -428,7 +428,7 @@ REGION_TEST(huge_pages_can_be_switched_off)
 	CHECK_FILLED(p, 8 * MIB, 1);
 }
 
-/* A core dump has the program's memory, adopted or not, and no window of the arena. */
+/* A core dump has the program's memory, adopted or not, and no mapping of the arena. */
 static bool has_flag(const void *addr, const char *flag)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");

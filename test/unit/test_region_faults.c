@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When the system says no: memory stays what it was, the table stays right, adoption works again.
- */
+/* When a system call fails: contents and table stay correct, and adoption works again. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +10,7 @@
 
 #include "base/internal.h"
 #include "region_case.h"
+#include "region_stats.h"
 
 enum { RW = PROT_READ | PROT_WRITE };
 
@@ -55,7 +55,7 @@ REGION_TEST(an_adoption_that_fails_leaves_memory_as_it_was)
 	}
 }
 
-/* Each end of a region, with each thing it needs refused the first time or for ever. */
+/* Each end of a region, with each of its system calls failing once or always. */
 REGION_TEST(an_end_that_fails_loses_nothing)
 {
 	static const char *const points[] = {
@@ -83,7 +83,7 @@ REGION_TEST(an_end_that_fails_loses_nothing)
 				CHECK_EQ(munmap(p + 2 * MIB, MIB), 0);
 			check_part_at(__FILE__, __LINE__, p, 0, 2 * MIB, i);
 			fault("");
-			/* whoever gets arena pages now is not seen here */
+			/* a later user of the arena pages is not visible here */
 			for (int k = 0; k < 2; k++) {
 				char *q = pages_get(3 * MIB);
 
@@ -173,7 +173,7 @@ static void check_child(pid_t pid)
 
 static void *idle(void *arg) { pause(); return arg; }
 
-/* Nothing can be made private in the parent: then it is made private in the child. */
+/* A region that cannot be made private in the parent is made private in the child. */
 REGION_TEST(a_fork_while_nothing_can_be_mapped_shares_nothing)
 {
 	char *p = pages_get(MIB);
@@ -292,7 +292,7 @@ REGION_TEST(regions_end_right_where_no_descriptor_is_left)
 	CHECK_EQ(active(), 0);
 }
 
-/* Daemons do that; then they open files of their own, which get our numbers. */
+/* Daemons close every descriptor and open files, which get our numbers. */
 REGION_TEST(a_program_may_close_all_descriptors)
 {
 	char *p = pages_get(MIB), *q = pages_get(MIB), *r = block_get(MIB), *file;
@@ -313,7 +313,7 @@ REGION_TEST(a_program_may_close_all_descriptors)
 	CHECK_EQ(ftruncate(fd, (off_t)2 << 30), 0);
 	file = mmap(NULL, 64 * MIB, RW, MAP_SHARED, fd, 0);
 	memset(file, 0x42, 64 * MIB);
-	CHECK(is_adopted(p, MIB)); /* nothing wrong with what is there */
+	CHECK(is_adopted(p, MIB)); /* existing regions are not affected */
 	region_return((uintptr_t)p, (uintptr_t)p + MIB);
 	CHECK_FILLED(p, MIB, 1);
 	CHECK(!is_shared(p));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Children see the memory as it was, whatever the parent, its threads and its peers write later. */
+/* A child has the memory of the moment of fork, whatever parent, threads and peers write later. */
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -24,7 +24,7 @@ static void check_exit(pid_t pid)
 	CHECK_EQ(status, 0);
 }
 
-/* fork() whose child runs fn and leaves; a failed CHECK there makes its status 1. */
+/* Forks a child that runs fn and exits; a failed CHECK makes its status 1. */
 static pid_t child(void (*fn)(void *), void *arg)
 {
 	pid_t pid;
@@ -50,8 +50,8 @@ static void *sleeper(void *arg)
 }
 
 /*
- * From here on the process counts as one with threads. It has begun when this returns: a thread
- * that still starts may be in the allocator, of which ASan's remains locked in a child forked then.
+ * Starts a thread and returns when it runs: a thread that still starts may be in the allocator, and
+ * ASan's allocator would stay locked in a child.
  */
 static void have_threads(void)
 {
@@ -122,7 +122,7 @@ static void read_later(void *arg)
 	CHECK_FILLED(s->p, BYTES, 1);
 }
 
-/* What the parent frees, evicts or reuses is not what the child still looks at. */
+/* The parent frees, evicts and reuses memory; the child's contents do not change. */
 REGION_TEST(a_child_keeps_its_snapshot_when_the_parent_reuses_the_arena)
 {
 	struct snapshot s;
@@ -264,7 +264,7 @@ static void child_is_slow(void)
 
 static void read_first(void *arg) { CHECK_FILLED(arg, BYTES, 1); }
 
-/* The parent goes on before the child has got as far as copying what was pinned. */
+/* The parent continues before the child has copied pinned regions. */
 REGION_TEST(a_slow_child_still_finds_what_was_pinned)
 {
 	struct region_desc d;
@@ -310,9 +310,9 @@ REGION_TEST(a_child_does_not_share_what_was_moved_behind_our_back)
 	CHECK_EQ(s.p[5], 0x77);
 }
 
-/* ---- no write of any thread is lost while memory changes its nature ---------------------- */
+/* ---- no store of any thread is lost while memory is adopted or returned ------------------ */
 
-/* So much that copying it takes longer than a thread is likely to be kept from writing. */
+/* Copying so many bytes takes longer than a writing thread is likely to be preempted. */
 enum { WRITERS = 2, WRITTEN = 8 << 20, WORDS = WRITTEN / 8 };
 
 struct writer {
@@ -323,7 +323,7 @@ struct writer {
 	_Atomic uint64_t rounds, lost;
 };
 
-/* Writes a word, looks at it a little later: nobody else writes it. */
+/* Writes a word and reads it a little later; no other thread writes it. */
 static void *write_and_check(void *arg)
 {
 	struct writer *w = arg;
@@ -390,7 +390,7 @@ REGION_TEST(no_write_is_lost_when_memory_is_kept)
 	}
 }
 
-/* Who moves or shrinks a part of what is a region has only that part to itself. */
+/* A thread that moves or shrinks a part of a region has only that part to itself. */
 REGION_TEST(no_write_is_lost_when_another_part_moves)
 {
 	struct writer w[WRITERS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions of which parts are closed to the program, as a guard does it: protected, or moved away
- * with nothing in their place. What is told before memory changes, and what is left alone.
+ * Regions with parts that are closed to the program, as a guard does: protected, or unmapped. Which
+ * changes call region_set_before_change()'s function, and which mappings do not change.
  */
 #include <dlfcn.h>
 #include <sys/shm.h>
@@ -14,7 +14,7 @@
 
 enum { RW = PROT_READ | PROT_WRITE, ANON = MAP_PRIVATE | MAP_ANONYMOUS };
 
-/* ---- who is told ------------------------------------------------------------------------- */
+/* ---- calls before a change --------------------------------------------------------------- */
 
 /* volatile: libc declares brk() as a leaf, which changes nothing of this file, but our hook calls
  * tell(). */
@@ -250,8 +250,8 @@ static struct closed closed_upper(enum way way)
 	return c;
 }
 
-/* What a peer has written meanwhile is there, in memory that the program has for itself afterwards,
- * if the region has been ended meanwhile. */
+/* The program's private memory has a peer's bytes, although the region ended before the peer wrote
+ * them. */
 static void open_and_check(struct closed *c, bool ended)
 {
 	char *p = c->p + 2 * MIB;
@@ -293,7 +293,7 @@ REGION_TEST(a_neighbour_of_closed_memory_is_described)
 	}
 }
 
-/* Nobody asks for it, but if: no answer, and no harm. */
+/* A look-up of it fails and changes nothing. */
 REGION_TEST(closed_memory_itself_is_not_judged)
 {
 	region_begin(NULL, NULL);
@@ -443,7 +443,7 @@ REGION_TEST(a_child_finds_what_was_completed_for_it)
 	}
 }
 
-/* Our own second view of arena pages is neither a lost region nor the program's. */
+/* A mapping of region_add_mapping() is neither a lost region nor the program's. */
 REGION_TEST(windows_of_ours_are_left_alone)
 {
 	char *window, *p = pages_get(MIB), *other = pages_get_aligned(MIB, 2 * MIB);

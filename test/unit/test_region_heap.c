@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program's allocator sees of adopted memory: free, realloc, calloc and their kin. */
+/* The program's allocator on adopted memory: free, realloc, calloc. */
 #include <malloc.h>
 
 #include "region_case.h"
@@ -129,7 +129,7 @@ REGION_TEST(hooks_leave_errno_alone)
 	CHECK_EQ(active(), 0);
 }
 
-/* calloc does not clear what it knows to be fresh from the system. */
+/* calloc does not clear memory that it has just got from the kernel. */
 REGION_TEST(calloc_after_free_is_zero)
 {
 	static const size_t sizes[] = { 64 << 10, 100 << 10, 200 << 10, 1 << 20, 8 << 20 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who comes in between: handlers of signals, other threads that look a buffer up without the lock.
- */
+/* Signal handlers on top of region's calls, and other threads that look up without the lock. */
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
@@ -132,7 +131,7 @@ REGION_TEST(the_lock_leaves_the_signal_mask_as_it_was)
 	CHECK(sigismember(&after, SIGUSR2) == 1);
 }
 
-/* ---- looked up without the lock, ended with it ------------------------------------------- */
+/* ---- look-ups without the lock, ends with it --------------------------------------------- */
 
 enum { USERS = 3 };
 static struct { char *p; _Atomic bool stop; _Atomic uint64_t mapped; } shared_use;
@@ -199,7 +198,7 @@ static void *iterate(void *arg)
 	return arg;
 }
 
-/* The loader's lock is held around its callbacks, and taken by us to know static data. */
+/* The loader holds its lock around callbacks, and region takes it to find static data. */
 REGION_TEST(callbacks_of_the_loader_may_change_memory)
 {
 	_Atomic bool stop = false;
@@ -237,7 +236,7 @@ static void turn(_Atomic int *what, int to)
 		sched_yield();
 }
 
-/* Has the lock from the last handler before the fork to the first after it. */
+/* Holds the lock from the last handler before the fork to the first after it. */
 static void *hold_the_lock(void *arg)
 {
 	for (int i = 0; i < 5; i++) {
@@ -260,7 +259,7 @@ static void lock_elsewhere(void)
 
 static void unlock_elsewhere(void) { atomic_store(&elsewhere.wanted, 0); }
 
-/* Another thread had the lock when its process forked, and is not there to give it back. */
+/* Another thread held the lock when the process forked, and does not exist in the child. */
 REGION_TEST(handlers_that_run_first_in_a_child_may_free)
 {
 	pthread_t t;
@@ -311,7 +310,7 @@ static void *wait_for(void *arg)
 	return arg;
 }
 
-/* As long as there are no others: one that can write to the program's memory counts. */
+/* While there are no other threads: any thread that can write to the program's memory counts. */
 REGION_TEST(threads_of_ours_leave_a_program_without_threads_what_it_is)
 {
 	_Atomic uint32_t told = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the program does to mappings that hold adopted memory. */
+/* munmap, mmap, mremap and brk on mappings with adopted memory. */
 #include <sys/shm.h>
 #include <sys/syscall.h>
 
@@ -290,7 +290,7 @@ REGION_TEST(brk_and_sbrk_give_their_memory_back)
 	CHECK_ZERO(p, 4 * MIB);
 }
 
-/* ---- changes that no hook sees ----------------------------------------------------------- */
+/* ---- changes without a hook -------------------------------------------------------------- */
 
 static void behind_our_back(void (*change)(char *p))
 {
@@ -305,7 +305,7 @@ static void behind_our_back(void (*change)(char *p))
 	ADOPT(p + MIB, 2 * MIB);
 	for (size_t i = MIB; i < 3 * MIB; i++)
 		CHECK(p[i] == 6);
-	/* every piece that was shared is private by the time it is given away */
+	/* every shared part is private before it is given away */
 	region_return((uintptr_t)p, (uintptr_t)p + 4 * MIB);
 	for (char *a = p; a < p + 4 * MIB; a += PAGE)
 		CHECK(!is_shared(a));
@@ -390,8 +390,8 @@ REGION_TEST(a_file_mapped_unseen_is_left_alone)
 	close(fd);
 }
 
-/* Of a region that is cut in the middle one rest is forgotten. It stays private memory: also when
- * the C library empties it unseen, and others use the arena. */
+/* Of a region that is cut in the middle the table keeps one part. The other stays private memory,
+ * also when the C library discards it without a hook and the arena is reused. */
 REGION_TEST(a_forgotten_rest_never_shows_others_data)
 {
 	char *p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is adopted, what is refused, and buffers that overlap. */
+/* Which memory is adopted or refused, and buffers that overlap. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/sysmacros.h>

@@ -103,7 +103,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Pages of its own, mapped, cut, moved and discarded. */
+/* Maps, cuts, moves and discards pages of its own. */
 static void *map(void *arg)
 {
 	struct worker *w = arg;
@@ -126,7 +126,7 @@ static void *map(void *arg)
 			munmap(p + 256 * KIB, 256 * KIB);
 			if (p[256 * KIB - 1] != 7)
 				abort();
-			munmap(p, 256 * KIB); /* above it is somebody else's by now */
+			munmap(p, 256 * KIB); /* memory above it may belong to another thread by now */
 			continue;
 		case 2:
 			q = mremap(p, 512 * KIB, MIB, MREMAP_MAYMOVE);
@@ -203,7 +203,7 @@ REGION_TEST(threads_use_the_heap_while_others_adopt_evict_and_fork)
 	CHECK(base_counters[BASE_CTR_ADOPTED] > 0);
 }
 
-/* free() and its kin are no cancellation points. */
+/* free() and munmap() are no cancellation points. */
 static void *free_when_cancelled(void *arg)
 {
 	pthread_cancel(pthread_self());
@@ -290,8 +290,8 @@ REGION_TEST(fork_handlers_of_others_may_free_and_wait)
 	pthread_join(t[1], NULL);
 }
 
-/* Libraries of networks stand behind mmap: they are told of changes, and have memory of their own.
- */
+/* Network libraries interpose mmap too: their hooks are called, and region's mappings reach them.
+ * */
 static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
 
 static void *watching_mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)

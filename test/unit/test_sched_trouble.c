@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "region_stats.h"
 #include "sched_case.h"
 
 static char *const quiet[] = { "SLUICE_LOG=none", NULL };

@@ -1,66 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The trace of a process: what is written, what makes room, what a full disk does. A child writes,
- * as a process starts its trace once. */
-#include <fcntl.h>
-#include <glob.h>
+/* The trace of a process: its calls, full files, full disks. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "trace/trace.h"
+#include "trace_case.h"
 #include "unit.h"
 
-static char folder[64];
-
-/* What a child's file holds when it has run body(), mapped for this process. */
-static const char *written_by(void (*body)(void), uint64_t limit_bytes)
-{
-	glob_t found;
-	char pattern[128];
-	struct stat st;
-	const char *base;
-	int fd, status;
-
-	strcpy(folder, "/tmp/unit-trace-XXXXXX");
-	CHECK(mkdtemp(folder));
-	if (!fork()) {
-		base_options_load((char *const[]){ NULL }, NULL, 0);
-		base_opt.trace = folder;
-		base_opt.trace_limit_bytes = limit_bytes;
-		trace_start(3);
-		body();
-		_exit(!trace_on);
-	}
-	CHECK(wait(&status) > 0 && WIFEXITED(status));
-	snprintf(pattern, sizeof pattern, "%s/rank-3.*.sluice", folder);
-	CHECK_EQ(glob(pattern, 0, NULL, &found), 0);
-	fd = open(found.gl_pathv[0], O_RDONLY);
-	CHECK(fd >= 0 && !fstat(fd, &st));
-	base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	CHECK(base != MAP_FAILED);
-	close(fd);
-	unlink(found.gl_pathv[0]);
-	globfree(&found);
-	rmdir(folder);
-	return base;
-}
-
-static const struct trace_header *header_of(const char *base)
-{
-	return (const struct trace_header *)base;
-}
-
-static const struct trace_chunk *chunk_of(const char *base, uint32_t i)
-{
-	return (const struct trace_chunk *)(base + TRACE_HEADER_BYTES +
-					    (uint64_t)i * TRACE_CHUNK_BYTES);
-}
-
-/* Calls in a row: how many; *out_ticks: what they took. */
+/* Returns: the number of repeats after a template; *out_ticks: their total time. */
 static uint64_t repeats_of(const struct trace_record *alike, uint64_t *out_ticks)
 {
 	const struct trace_repeats *row = (const struct trace_repeats *)(alike + 1);
@@ -78,16 +26,16 @@ static uint64_t repeats_of(const struct trace_record *alike, uint64_t *out_ticks
 	return n;
 }
 
-/* Calls of the function: recorded ones, and how many there were. */
+/* Counts the recorded calls and all calls of a function. */
 static void count_calls(const char *base, uint64_t *out_records, uint64_t *out_calls,
 			uint64_t *out_bytes)
 {
-	uint32_t chunks =
-		(uint32_t)base_min_u64(header_of(base)->chunk_next, header_of(base)->chunk_cap);
+	uint32_t chunks = (uint32_t)base_min_u64(trace_case_header(base)->chunk_next,
+						 trace_case_header(base)->chunk_cap);
 
 	*out_records = *out_calls = *out_bytes = 0;
 	for (uint32_t i = 0; i < chunks; i++) {
-		const struct trace_chunk *c = chunk_of(base, i);
+		const struct trace_chunk *c = trace_case_chunk(base, i);
 		const struct trace_record *r = (const struct trace_record *)(c + 1);
 		const struct trace_totals *t = (const struct trace_totals *)(c + 1);
 
@@ -112,28 +60,20 @@ static void count_calls(const char *base, uint64_t *out_records, uint64_t *out_c
 	}
 }
 
-static void one_call(uint64_t bytes)
-{
-	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
-	trace_bytes(bytes);
-	trace_rejected("a reason");
-	trace_call_end(0);
-}
-
 static void ten_calls(void)
 {
 	for (int i = 0; i < 10; i++)
-		one_call(100);
+		trace_case_call(100);
 }
 
 UNIT_TEST(a_killed_process_leaves_every_call)
 {
-	const char *base = written_by(ten_calls, 8 << 20); /* it ends by _exit() */
+	const char *base = trace_case_run(ten_calls, 8 << 20); /* the child ends by _exit() */
 	uint64_t records, calls, bytes;
 
 	count_calls(base, &records, &calls, &bytes);
-	CHECK_EQ(header_of(base)->state, TRACE_RUNNING);
-	CHECK_EQ(header_of(base)->rank, 3);
+	CHECK_EQ(trace_case_header(base)->state, TRACE_RUNNING);
+	CHECK_EQ(trace_case_header(base)->rank, 3);
 	CHECK_EQ(records, 10);
 	CHECK_EQ(calls, 10);
 	CHECK_EQ(bytes, 1000);
@@ -142,43 +82,44 @@ UNIT_TEST(a_killed_process_leaves_every_call)
 static void many_calls(void)
 {
 	for (int i = 0; i < 100000; i++)
-		one_call(7);
+		trace_case_call(7);
 }
 
 UNIT_TEST(old_records_make_room_and_sums_stay_exact)
 {
-	const char *base = written_by(many_calls, 1 << 20);
+	const char *base = trace_case_run(many_calls, 1 << 20);
 	uint64_t records, calls, bytes;
 
 	count_calls(base, &records, &calls, &bytes);
 	CHECK_EQ(calls, 100000);
 	CHECK_EQ(bytes, 700000);
 	CHECK(records > 5000 && records < 100000);
-	CHECK(header_of(base)->overwritten > 0);
-	CHECK_EQ(records + header_of(base)->overwritten + header_of(base)->dropped, 100000);
+	CHECK(trace_case_header(base)->overwritten > 0);
+	CHECK_EQ(records + trace_case_header(base)->overwritten + trace_case_header(base)->dropped,
+		 100000);
 }
 
 static void five_thousand_calls(void)
 {
 	for (int i = 0; i < 5000; i++)
-		one_call(1);
+		trace_case_call(1);
 }
 
 static void left_by_longjmp(void)
 {
-	for (int i = 0; i < 5; i++) { /* an error handler left each by longjmp(): none ends */
-		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
+	for (int i = 0; i < 5; i++) { /* an error handler left each call by longjmp(): none ends */
+		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
 				 __builtin_frame_address(0));
 		trace_current.frame = (char *)__builtin_frame_address(0) - 1000;
 	}
-	one_call(1);
+	trace_case_call(1);
 }
 
 UNIT_TEST(calls_that_were_left_by_longjmp_do_not_hide_the_next)
 {
 	uint64_t records, calls, bytes;
 
-	count_calls(written_by(left_by_longjmp, 8 << 20), &records, &calls, &bytes);
+	count_calls(trace_case_run(left_by_longjmp, 8 << 20), &records, &calls, &bytes);
 	CHECK_EQ(records, 1);
 }
 
@@ -200,7 +141,7 @@ static void in_threads(void)
 
 UNIT_TEST(threads_write_side_by_side)
 {
-	const char *base = written_by(in_threads, 16 << 20);
+	const char *base = trace_case_run(in_threads, 16 << 20);
 	uint64_t records, calls, bytes;
 
 	count_calls(base, &records, &calls, &bytes);
@@ -229,7 +170,7 @@ UNIT_TEST(small_calls_are_all_counted_and_some_recorded)
 {
 	uint64_t records, calls, bytes;
 
-	count_calls(written_by(small_calls, 8 << 20), &records, &calls, &bytes);
+	count_calls(trace_case_run(small_calls, 8 << 20), &records, &calls, &bytes);
 	CHECK_EQ(calls, 1000);
 	CHECK_EQ(bytes, 12000);
 	CHECK_EQ(records, TRACE_ALWAYS_TIMED + (1000 - TRACE_ALWAYS_TIMED + 63) / 64);
@@ -237,7 +178,7 @@ UNIT_TEST(small_calls_are_all_counted_and_some_recorded)
 
 static void child_calls(void)
 {
-	one_call(1);
+	trace_case_call(1);
 	if (!fork()) {
 		ten_calls();
 		_exit(0);
@@ -249,23 +190,23 @@ UNIT_TEST(a_forked_child_writes_nothing)
 {
 	uint64_t records, calls, bytes;
 
-	count_calls(written_by(child_calls, 8 << 20), &records, &calls, &bytes);
+	count_calls(trace_case_run(child_calls, 8 << 20), &records, &calls, &bytes);
 	CHECK_EQ(calls, 1);
 }
 
 /* ---- calls in a row ---------------------------------------------------------------------- */
 
-/* The records of the only chunk that has any. */
+/* Returns: the records of the only chunk that has any. */
 static const struct trace_record *records_of(const char *base)
 {
 	uint32_t i = 0;
 
-	while (chunk_of(base, i)->kind != TRACE_CHUNK_RECORDS)
+	while (trace_case_chunk(base, i)->kind != TRACE_CHUNK_RECORDS)
 		i++;
-	return (const struct trace_record *)(chunk_of(base, i) + 1);
+	return (const struct trace_record *)(trace_case_chunk(base, i) + 1);
 }
 
-/* The first record of the type, and how many there are. */
+/* Returns: the first record of the type, and their number. */
 static const struct trace_record *first_of(const char *base, enum trace_type type, int *out_count)
 {
 	const struct trace_record *r = records_of(base), *first = NULL;
@@ -280,10 +221,11 @@ static const struct trace_record *first_of(const char *base, enum trace_type typ
 	return first;
 }
 
-/* It copies `moved` bytes from rank 0, and its own part. */
+/* A call that copies `moved` bytes from rank 0, and its own part. */
 static void taken_call(uint64_t op, uint32_t moved, uint32_t edges)
 {
-	trace_call_begin("MPI_Gather", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
+	trace_call_begin("MPI_Gather", (void *)(uintptr_t)&trace_case_call,
+			 __builtin_frame_address(0));
 	trace_bytes(4096);
 	trace_admitted(TRACE_REGION_MAPPED, 1, true);
 	trace_op(7, op, 1, 2);
@@ -302,7 +244,7 @@ static void one_taken_call(void) { taken_call(5, 1000, 96); }
 
 UNIT_TEST(what_a_call_copied_itself_is_in_its_record)
 {
-	const char *base = written_by(one_taken_call, 8 << 20);
+	const char *base = trace_case_run(one_taken_call, 8 << 20);
 	int calls, copies;
 	const struct trace_record *r = first_of(base, TRACE_CALL, &calls);
 
@@ -317,23 +259,10 @@ UNIT_TEST(what_a_call_copied_itself_is_in_its_record)
 	CHECK_EQ(r->rank, 1);
 }
 
-/* The copies of a file, in their order. */
-static int copies_of(const char *base, struct trace_record *out, int cap)
-{
-	const struct trace_chunk *c = chunk_of(base, 0);
-	const struct trace_record *r = (const struct trace_record *)(c + 1);
-	int n = 0;
-
-	for (uint32_t i = 0;
-	     c->kind == TRACE_CHUNK_RECORDS && i < TRACE_RECORDS_PER_CHUNK && n < cap; i++)
-		if (r[i].type == TRACE_COPY)
-			out[n++] = r[i];
-	return n;
-}
-
 static void copies_of_others(void)
 {
-	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
+	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
+			 __builtin_frame_address(0));
 	trace_bytes(4096);
 	trace_admitted(TRACE_REGION_MAPPED, 1, false);
 	trace_op(7, 5, 1, 4);
@@ -342,21 +271,21 @@ static void copies_of_others(void)
 	trace_copied(0, .bytes = 2, .op = 5, .group = 7, .src = 1, .dst = 2, .by = 1,
 		     .mover = TRACE_CPU); /* another peer */
 	trace_copied(0, .bytes = 3, .op = 5, .group = 7, .src = 0, .dst = 1, .by = 1,
-		     .mover = TRACE_CPU); /* other direction */
+		     .mover = TRACE_CPU); /* the other direction */
 	trace_copied(0, .bytes = 4, .op = 5, .group = 7, .src = 2, .dst = 3, .by = 1,
-		     .mover = TRACE_CPU); /* for others */
+		     .mover = TRACE_CPU); /* for other ranks */
 	trace_copied(0, .bytes = 5, .op = 4, .group = 7, .src = 1, .dst = 0, .by = 1,
-		     .mover = TRACE_CPU); /* an earlier one */
+		     .mover = TRACE_CPU); /* of an earlier collective */
 	trace_call_end(0);
 	trace_copied(0, .bytes = 6, .op = 5, .group = 7, .src = 1, .dst = 0, .by = 1,
-		     .mover = TRACE_CPU); /* afterwards */
+		     .mover = TRACE_CPU); /* after the call */
 }
 
 UNIT_TEST(what_is_not_of_the_call_and_its_peer_has_records_of_its_own)
 {
-	const char *base = written_by(copies_of_others, 8 << 20);
+	const char *base = trace_case_run(copies_of_others, 8 << 20);
 	struct trace_record r[8];
-	int calls, n = copies_of(base, r, 8);
+	int calls, n = trace_case_copies(base, r, 8);
 
 	CHECK_EQ(first_of(base, TRACE_CALL, &calls)->call.moved, 1);
 	CHECK_EQ(first_of(base, TRACE_CALL, &calls)->flags, TRACE_TO_PEER);
@@ -376,7 +305,7 @@ static void alike_calls(void)
 
 UNIT_TEST(calls_that_are_alike_share_rows)
 {
-	const char *base = written_by(alike_calls, 8 << 20);
+	const char *base = trace_case_run(alike_calls, 8 << 20);
 	const struct trace_record *r = records_of(base);
 	uint64_t at = 0, n = 0, last_begin = 0;
 
@@ -417,7 +346,8 @@ static void unlike_calls(void)
 {
 	for (uint64_t i = 0; i < 200; i++) {
 		trace_call_begin(i % 3 ? "MPI_Bcast" : "MPI_Gather",
-				 (char *)(uintptr_t)&one_call + i % 20, /* more than are kept */
+				 /* more places than are remembered */
+				 (char *)(uintptr_t)&trace_case_call + i % 20,
 				 __builtin_frame_address(0));
 		trace_bytes(i % 7);
 		trace_rejected(i % 2 ? "a reason" : "another one");
@@ -431,7 +361,7 @@ UNIT_TEST(calls_that_are_not_alike_are_all_there)
 
 	for (uint64_t i = 0; i < 200; i++)
 		want += i % 7;
-	count_calls(written_by(unlike_calls, 8 << 20), &records, &calls, &bytes);
+	count_calls(trace_case_run(unlike_calls, 8 << 20), &records, &calls, &bytes);
 	CHECK_EQ(records, 200);
 	CHECK_EQ(calls, 200);
 	CHECK_EQ(bytes, want);
@@ -440,7 +370,7 @@ UNIT_TEST(calls_that_are_not_alike_are_all_there)
 static void calls_for_other_reasons(void)
 {
 	for (int i = 0; i < 10; i++) {
-		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
+		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
 				 __builtin_frame_address(0));
 		trace_rejected(i % 2 ? "a reason" : "another one");
 		trace_call_end(0);
@@ -451,7 +381,7 @@ UNIT_TEST(calls_that_are_passed_on_for_another_reason_are_not_alike)
 {
 	int own;
 
-	first_of(written_by(calls_for_other_reasons, 8 << 20), TRACE_CALL, &own);
+	first_of(trace_case_run(calls_for_other_reasons, 8 << 20), TRACE_CALL, &own);
 	CHECK_EQ(own, 10);
 }
 
@@ -460,7 +390,7 @@ static void long_and_late_calls(void)
 	for (int i = 0; i < 3; i++) {
 		uint64_t end;
 
-		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call,
+		trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&trace_case_call,
 				 __builtin_frame_address(0));
 		trace_rejected("a reason");
 		for (end = trace_ticks() + TRACE_REPEAT_MOST_TICKS; trace_ticks() <= end;)
@@ -470,7 +400,7 @@ static void long_and_late_calls(void)
 	for (int i = 0; i < 3; i++) {
 		uint64_t end;
 
-		one_call(8);
+		trace_case_call(8);
 		for (end = trace_ticks() + TRACE_REPEAT_MOST_BEGIN; trace_ticks() <= end;)
 			;
 	}
@@ -478,149 +408,11 @@ static void long_and_late_calls(void)
 
 UNIT_TEST(calls_whose_times_do_not_fit_have_records_of_their_own)
 {
-	const char *base = written_by(long_and_late_calls, 8 << 20);
+	const char *base = trace_case_run(long_and_late_calls, 8 << 20);
 	int rows, own;
 
 	first_of(base, TRACE_TEMPLATE, &rows);
 	first_of(base, TRACE_CALL, &own);
 	CHECK_EQ(rows, 0);
 	CHECK_EQ(own, 6);
-}
-
-/* ---- rows of copies ---------------------------------------------------------------------- */
-
-enum { FRAGMENT = 64 << 10, TRANSFER = 16 * FRAGMENT };
-
-static char transfers[2]; /* any two addresses */
-
-static void copy_fragment(int transfer, uint64_t op, bool is_last)
-{
-	uint64_t since = trace_row_begin(&transfers[transfer], op, TRANSFER);
-
-	trace_copied(since, .bytes = FRAGMENT, .op = op, .group = 1, .src = 0, .dst = 1, .by = 1,
-		     .mover = TRACE_CPU, .row = &transfers[transfer], .is_last = is_last);
-}
-
-static void wait_a_tick(void)
-{
-	uint64_t since = trace_ticks();
-
-	while (trace_ticks() == since)
-		;
-}
-
-static uint64_t *moment; /* shared with the child */
-
-static void two_rows(void)
-{
-	for (int i = 0; i < 8; i++)
-		copy_fragment(0, 5, false);
-	wait_a_tick();
-	*moment = trace_ticks();
-	copy_fragment(0, 5, true);
-	copy_fragment(0, 6, true); /* the same place in the next collective */
-}
-
-UNIT_TEST(fragments_of_a_transfer_are_a_row_that_ends_with_the_last)
-{
-	struct trace_record r[8];
-	const char *base;
-
-	moment = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	base = written_by(two_rows, 8 << 20);
-	CHECK_EQ(copies_of(base, r, 8), 2);
-	CHECK_EQ(r[0].copy.bytes, 9 * FRAGMENT);
-	CHECK_EQ(r[0].copy.more, 8);
-	CHECK_EQ(r[0].copy.op, 5);
-	CHECK(r[0].begin && r[0].begin < *moment && r[0].end >= *moment);
-	CHECK_EQ(r[1].copy.bytes, FRAGMENT);
-	CHECK_EQ(r[1].copy.op, 6);
-	CHECK(r[1].begin >= r[0].end && r[1].end >= r[1].begin);
-	munmap(moment, 4096);
-}
-
-static void rows_in_turn(void)
-{
-	copy_fragment(0, 5, false);
-	copy_fragment(0, 5, false);
-	copy_fragment(1, 5, false);
-	copy_fragment(0, 5, true);
-}
-
-UNIT_TEST(a_row_ends_where_the_thread_turns_to_another)
-{
-	struct trace_record r[8];
-
-	CHECK_EQ(copies_of(written_by(rows_in_turn, 8 << 20), r, 8), 3);
-	CHECK_EQ(r[0].copy.bytes, 2 * FRAGMENT);
-	CHECK_EQ(r[1].copy.bytes, FRAGMENT);
-	CHECK_EQ(r[2].copy.bytes, FRAGMENT);
-	CHECK(r[0].end > r[0].begin && r[1].begin >= r[0].end && r[2].begin >= r[1].end);
-}
-
-static void row_that_others_end(void)
-{
-	copy_fragment(0, 5, false);
-	copy_fragment(0, 5, false);
-	trace_row_end(&transfers[1]); /* not this one */
-	copy_fragment(0, 5, false);
-	trace_row_end(&transfers[0]);
-	*moment = trace_ticks();
-}
-
-UNIT_TEST(a_row_ends_when_others_have_claimed_the_rest)
-{
-	struct trace_record r[8];
-
-	moment = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK_EQ(copies_of(written_by(row_that_others_end, 8 << 20), r, 8), 1);
-	CHECK_EQ(r[0].copy.bytes, 3 * FRAGMENT);
-	CHECK(r[0].end > r[0].begin && r[0].end <= *moment);
-	munmap(moment, 4096);
-}
-
-static void row_in_a_call(void)
-{
-	trace_call_begin("MPI_Bcast", (void *)(uintptr_t)&one_call, __builtin_frame_address(0));
-	copy_fragment(0, 5, false);
-	copy_fragment(0, 5, false); /* others copy the rest */
-	trace_call_end(0);
-	copy_fragment(0, 5, true);  /* afterwards: after a touch, say */
-}
-
-UNIT_TEST(a_row_ends_with_the_call_that_it_was_copied_in)
-{
-	struct trace_record r[8];
-	const char *base = written_by(row_in_a_call, 8 << 20);
-	const struct trace_record *all = (const struct trace_record *)(chunk_of(base, 0) + 1);
-	uint64_t call_end = 0;
-
-	for (uint32_t i = 0; i < TRACE_RECORDS_PER_CHUNK; i++)
-		call_end = all[i].type == TRACE_CALL ? all[i].end : call_end;
-	CHECK_EQ(copies_of(base, r, 8), 2);
-	CHECK_EQ(r[0].copy.bytes, 2 * FRAGMENT);
-	CHECK_EQ(r[0].end, call_end);
-	CHECK(r[1].begin >= call_end);
-}
-
-static void interrupted_row(void)
-{
-	copy_fragment(0, 5, false);
-	atomic_store(&trace_current.is_changing, true); /* a handler comes here */
-	copy_fragment(0, 5, false);
-	copy_fragment(1, 5, false);
-	atomic_store(&trace_current.is_changing, false);
-	copy_fragment(0, 5, true);
-}
-
-UNIT_TEST(a_handler_in_the_middle_of_a_row_has_records_of_its_own)
-{
-	struct trace_record r[8];
-
-	CHECK_EQ(copies_of(written_by(interrupted_row, 8 << 20), r, 8), 3);
-	CHECK_EQ(r[0].copy.bytes, 2 * FRAGMENT);
-	CHECK_EQ(r[1].copy.bytes, FRAGMENT);
-	CHECK_EQ(r[2].copy.bytes, FRAGMENT);
-	CHECK(!r[1].begin &&
-	      r[2].begin); /* the first of these two is of a row, whose clock was not read */
 }

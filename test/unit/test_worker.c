@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The worker process: that it works, and that nothing of it is in anybody's way. Without MPI: see
- * ranks.h. */
+/* The worker process: it works and disturbs nothing. Without MPI, see ranks.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -55,8 +54,8 @@ static bool is_worker_of(int pid, int starter)
 	       strstr(text, "sluice-worker") && !strcmp(text + strlen(text) + 1, wanted);
 }
 
-/* The one that this process has started; 0: there is none, or only a zombie, whose command line is
- * empty. */
+/* Returns: the pid of the worker that this process has started, or 0 (a zombie has an empty command
+ * line). */
 static int worker_of(int starter)
 {
 	DIR *dir = opendir("/proc");
@@ -113,7 +112,7 @@ static char *make_buffer(size_t bytes)
 
 static uint64_t word(int round, size_t i) { return (uint64_t)round * 0x9e3779b97f4a7c15ull + i; }
 
-/* Rank 0 sends; `between` runs in each rank before it looks at what came. */
+/* Rank 0 sends; `between` runs in each rank before it reads the received data. */
 static void bcast_round(struct ranks *r, struct rt_comm *c, uint64_t *b, int round,
 			void (*between)(struct ranks *, int))
 {
@@ -161,7 +160,7 @@ static void job_that_is_served(struct ranks *r)
 	CHECK(worker_is_alive());
 	if (r->rank == 0)
 		CHECK(worker_of(getpid()));
-	/* either side may have announced */
+	/* either rank may have announced the work */
 	atomic_fetch_add(&r->words[0], counter(BASE_CTR_BYTES_ENGINE));
 	ranks_barrier(r);
 	CHECK(atomic_load(&r->words[0]) > BYTES);
@@ -176,7 +175,7 @@ UNIT_TEST(worker_moves_what_ranks_leave_and_ends_with_them)
 	ranks_run(4, OPTIONS("SLUICE_WORKERS=3"), job_that_is_served, NULL);
 }
 
-/* Ranks look at once, so that they and the worker move parts of the same. */
+/* Ranks touch at once, so that they and the worker move parts of one transfer. */
 static void job_that_is_shared(struct ranks *r) { bcasts(r, 3 * ROUNDS, NULL); }
 
 UNIT_TEST(worker_cuts_transfers_as_the_ranks_are_told_to)
@@ -185,14 +184,14 @@ UNIT_TEST(worker_cuts_transfers_as_the_ranks_are_told_to)
 	ranks_run(2, OPTIONS("SLUICE_TEST=xfer_fragment=16K"), job_that_is_shared, NULL);
 }
 
-/* What children of the rank's the program can wait for: none. */
+/* The program can wait for no child of the rank's. */
 static void job_that_waits(struct ranks *r)
 {
 	int fds[2];
 	struct stat ours, theirs;
 	char path[64];
 
-	CHECK_EQ(pipe(fds), 0); /* as a launcher's would, it has to close when the ranks are gone */
+	CHECK_EQ(pipe(fds), 0); /* like a launcher's pipe, it must close when the ranks are gone */
 	CHECK_EQ(fstat(fds[1], &ours), 0);
 	bcasts(r, 2, NULL);
 	CHECK_EQ(waitpid(-1, NULL, WNOHANG), -1);
@@ -226,7 +225,7 @@ static void job_that_rests(struct ranks *r)
 	if (r->rank || !can_be_early())
 		return ranks_barrier(r);
 	CHECK(pid);
-	/* it may look for work for a while, and longer where others have the CPUs */
+	/* the worker may poll for a while, longer on a busy machine */
 	for (int i = 0; i < 30 && !is_at_rest; i++) {
 		before = switches_of(pid);
 		usleep(300000);
@@ -243,10 +242,8 @@ UNIT_TEST(worker_without_work_never_wakes_up)
 
 enum { LOOKED_AT_FIRST = 2, LOOKED_AT_LAST };
 
-/*
- * Nobody of this process is told when all is there: a program that makes system calls meanwhile
- * opens it. Moving takes as long as others leave no CPU for it.
- */
+/* Nobody tells this process that all data is in place; system calls of the program open the memory.
+ * Moving takes as long as other load leaves no CPU for it. */
 static void calls_after_the_copy(struct ranks *r, int round)
 {
 	uint64_t before, looked_at = 1000;
@@ -319,7 +316,7 @@ UNIT_TEST(worker_that_one_rank_cannot_reach_is_used_by_none)
 
 static int delay_us, the_signal;
 
-/* The worker is stopped for ever, at some moment of its copying. */
+/* Stops the worker for ever at some moment of its copying. */
 static void harm(struct ranks *r, int round)
 {
 	static int pid;
@@ -342,7 +339,7 @@ static void job_that_is_harmed(struct ranks *r)
 	atomic_fetch_add(&r->words[0], counter(BASE_CTR_ENGINE_RETIRED));
 	ranks_barrier(r);
 	if (the_signal == SIGKILL && can_be_early())
-		CHECK_EQ(atomic_load(&r->words[0]), 1); /* noticed, by one */
+		CHECK_EQ(atomic_load(&r->words[0]), 1); /* one rank noticed */
 	CHECK(os_now_ns() - since < 10000000000ull);
 	worker_detach();
 	ranks_barrier(r);
@@ -363,7 +360,7 @@ UNIT_TEST(worker_that_stands_still_is_ended_after_the_time_out)
 		ranks_run(2, OPTIONS("SLUICE_TEST=engine_timeout=50"), job_that_is_harmed, NULL);
 }
 
-/* Its pid, for the harness: the job's memory is gone with the job. */
+/* Writes the pid for the harness, as the job's memory vanishes with the job. */
 static void write_starter(const struct ranks *r)
 {
 	if (r->rank == 0)
@@ -378,7 +375,7 @@ static void job_that_is_killed(struct ranks *r)
 		CHECK(worker_of(getpid()));
 	ranks_barrier(r);
 	if (r->rank == 0 && fork() == 0) {
-		sleep(3); /* holds a copy of the connection */
+		sleep(3); /* it holds a copy of the connection */
 		_exit(0);
 	}
 	kill(getpid(), SIGKILL);
@@ -422,7 +419,8 @@ static void job_of_many_communicators(struct ranks *r)
 		CHECK(c);
 		if (round % 64 == 0)
 			bcast_round(r, c, b, round, NULL);
-		else if (round % 64 == 1) { /* destroyed while the worker may be looking */
+		/* the group is destroyed while the worker may access it */
+		else if (round % 64 == 1) {
 			struct coll_buf buf = { .addr = b, .bytes = 1 << 20 };
 
 			CHECK_EQ(rt_bcast(c, &buf, 0, b), 0);
@@ -475,7 +473,7 @@ static void job_with_strangers(struct ranks *r)
 	CHECK_EQ(answer_to(&t, t.key, worker_abi() + 1, region_arena_fd()), 0);
 	CHECK_EQ(answer_to(&t, t.key, worker_abi(), -1), 0);
 	ranks_barrier(r);
-	bcasts(r, 2, NULL); /* and it serves on */
+	bcasts(r, 2, NULL); /* the worker still serves */
 	CHECK(worker_is_alive());
 	ranks_barrier(r);
 }
@@ -495,13 +493,13 @@ UNIT_TEST(queue_keeps_each_announcement_until_it_is_removed)
 
 	for (uint64_t i = 1; i <= WORKER_ANNOUNCEMENTS; i++)
 		CHECK(announce_post(&b, i));
-	CHECK(!announce_post(&b, 1000)); /* full: a hint less */
+	CHECK(!announce_post(&b, 1000)); /* full: the hint is lost */
 	for (int i = 0; i < WORKER_ANNOUNCEMENTS; i++) {
 		uint64_t what = announce_peek(&b, &at);
 
 		CHECK(what && !(seen >> (what - 1) & 1));
 		seen |= 1ull << (what - 1);
-		announce_remove(&b, at, what + 1); /* not it */
+		announce_remove(&b, at, what + 1); /* another value: no effect */
 		CHECK_EQ(announce_peek(&b, &at), what);
 		announce_remove(&b, at, what);
 	}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice bench compare A.json B.json: what is different, and what only seems to be."""
+"""sluice bench compare A.json B.json: reports significant differences."""
 import json
 import stats
 from table import table
@@ -10,7 +10,7 @@ FACTS = (('machine', 'name'), ('machine', 'cpu'), ('machine', 'cores'), ('machin
 
 
 def differences_of_setup(a, b):
-    """What else is different: (what, in A, in B)."""
+    """Returns the differences of the two set-ups: (what, in A, in B)."""
     out = [(f'{part} {name}', str(a[part][name]), str(b[part][name])) for part, name in FACTS
            if a[part][name] != b[part][name]]
     old, new = ({o['name']: o['value'] for o in d['sluice']['options']} for d in (a, b))
@@ -25,7 +25,8 @@ def doubts(a, b):
 
 
 def verdict(result, x, y):
-    """better, worse or same: the intervals must not meet, and differ by more than noise."""
+    """Returns better, worse or same. A difference counts when the intervals are disjoint and it exceeds the
+    noise."""
     if x['low'] <= y['high'] and y['low'] <= x['high']:
         return 'same'
     if not x['p50'] or not y['p50'] or abs(y['p50'] / x['p50'] - 1) <= stats.SMALL_SPREAD:
@@ -34,7 +35,7 @@ def verdict(result, x, y):
 
 
 def pairs(a, b):
-    """(scenario, result of A, side, stat of A, stat of B) for all that both have."""
+    """Yields (scenario, result of A, side, stat of A, stat of B) for everything in both."""
     theirs = {(s['name'], r['key']): r for s in b['scenarios'] for r in s['results']}
     for s in a['scenarios']:
         for r in s['results']:
@@ -45,7 +46,7 @@ def pairs(a, b):
 
 
 def lone(a, b):
-    """How many results only one of the two has."""
+    """Returns the number of results in only one of the two."""
     keys = [{(s['name'], r['key']) for s in d['scenarios'] for r in s['results']} for d in (a, b)]
     return len(keys[0] - keys[1]), len(keys[1] - keys[0])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The file: written whole or not at all, and read only when it is what the schema says."""
+"""The result file: written completely or not at all, and validated by the schema when read."""
 import json
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def find_schema(folder):
 
 
 def rounded(value):
-    """Seven digits that mean something are more than enough."""
+    """Rounds to seven significant digits."""
     if isinstance(value, float):
         return float(f'{value:.7g}')
     if isinstance(value, dict):
@@ -31,12 +31,12 @@ def text_of(document):
 
 
 def page_path(path):
-    """Where the report of a file is: beside it."""
+    """Returns the path of the report page: beside the file."""
     return Path(path).with_suffix('.html')
 
 
 def can_write(path):
-    """Before hours of measuring; Stop where it could not be written afterwards."""
+    """Checks before hours of measuring that the file can be written; raises Stop."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise Stop(f'{path}: there is no folder {folder}')
@@ -47,7 +47,7 @@ def can_write(path):
 
 
 def save(text, path):
-    """What was there stays until the new file is whole."""
+    """Replaces the old file only when the new one is complete."""
     part = Path(f'{path}.part-{os.getpid()}')
     try:
         with open(part, 'w', encoding='utf-8') as f:
@@ -65,7 +65,7 @@ def load(path, folder):
         document = json.loads(Path(path).read_text(encoding='utf-8'))
     except OSError as e:
         raise Stop(f'{path}: {e.strerror}') from e
-    except (ValueError, RecursionError) as e:  # the latter: nested too deeply
+    except (ValueError, RecursionError) as e:  # RecursionError: nested too deeply
         raise Stop(f'{path}: not JSON: {e}') from e
     wrong = schema.problem(document, find_schema(folder))
     if wrong:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ends the tool: a line for people, and an exit code."""
+"""Errors that end the tool: a message and an exit code."""
 import argparse
 import difflib
 import os
@@ -9,7 +9,7 @@ DONE, FAILED, MISUSE, INTERRUPTED = 0, 1, 2, 130
 
 
 class Stop(Exception):
-    """The whole run ends; the text says why and what to do."""
+    """Ends the whole run; the text gives the reason and the remedy."""
 
     def __init__(self, text, code=FAILED):
         super().__init__(text)
@@ -26,11 +26,11 @@ def say(text):
 
 
 def run_main(run, say, interrupted):
-    """Ends the program with what run() returns, or with a line for what ended it."""
+    """Exits with the result of run(), or with a message for the exception that ended it."""
     try:
         try:
             code = run()
-        except SystemExit as e:  # of --help
+        except SystemExit as e:  # by --help
             code = e.code
         sys.stdout.flush()
     except Stop as e:
@@ -39,7 +39,7 @@ def run_main(run, say, interrupted):
     except OSError as e:
         if not isinstance(e, BrokenPipeError):
             say(f'cannot write: {e.strerror}')
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter would try again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter would flush again
         code = FAILED
     except KeyboardInterrupt:
         say(interrupted)
@@ -48,7 +48,7 @@ def run_main(run, say, interrupted):
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for what is wrong, with the nearest option; prog: 'sluice VERB ...'."""
+    """An argument parser with one-line errors that suggest the nearest option; prog: 'sluice VERB ...'."""
 
     def error(self, message):
         if message.startswith('unrecognized arguments: '):

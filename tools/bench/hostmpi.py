@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPI library is measured, what launches its ranks, and with which environment."""
+"""The host MPI to measure, its launcher, and the environment of launches."""
 import json
 import os
 import shlex
@@ -10,10 +10,11 @@ from pathlib import Path
 from errors import Stop
 
 ABI_PROGRAM = {'MPICH': 'mpich', 'Open MPI': 'ompi', 'standard': 'std'}
-# Debian keeps several MPIs side by side and tells their launchers apart by a suffix.
+# Debian installs several MPIs side by side and distinguishes their launchers by a suffix.
 SUFFIX = {'MPICH': '.mpich', 'Open MPI': '.openmpi', 'standard': ''}
-PARENTS = 4  # as far above the library its installation may begin
-# Ranks may share cores and root may launch: what is launched is ours. Each only where nothing is set.
+PARENTS = 4  # how many folders above the library its installation may begin
+# Ranks may share cores, and root may launch, as the programs are Sluice's. Each applies only to unset
+# variables.
 OPENMPI_ENV = {
     'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
     'PRTE_MCA_rmaps_default_mapping_policy': ':oversubscribe',
@@ -22,7 +23,7 @@ OPENMPI_ENV = {
 
 
 class HostMpi:
-    """library: path of the libmpi; launcher: list of words before '-n'."""
+    """library: path of the libmpi; launcher: the words before '-n'."""
 
     def __init__(self, library, abi, version, launcher):
         self.library, self.abi, self.version, self.launcher = library, abi, version, launcher
@@ -34,7 +35,7 @@ class HostMpi:
         return [*self.launcher, '-n', str(ranks), *before, program, f'libmpi={self.library}', *args]
 
     def env(self):
-        """The environment of a launch, the same on every side."""
+        """Returns the environment of a launch, equal on every side."""
         env = {k: v for k, v in os.environ.items() if k != 'SLUICE'}
         env['LD_LIBRARY_PATH'] = ':'.join(filter(None, [str(Path(self.library).parent),
                                                         env.get('LD_LIBRARY_PATH')]))
@@ -48,7 +49,7 @@ class HostMpi:
 
 
 def tool_info(tool, env=None):
-    """What `sluice info --json` says."""
+    """Returns the output of `sluice info --json`."""
     try:
         done = subprocess.run([tool, 'info', '--json'], env=env, capture_output=True, text=True,
                               timeout=60, stdin=subprocess.DEVNULL)
@@ -58,7 +59,7 @@ def tool_info(tool, env=None):
 
 
 def environment_for(path):
-    """An environment in which the MPI at `path`, a library or an installation, is found first."""
+    """Returns an environment whose first MPI is the library or installation at `path`."""
     place = Path(path).resolve()
     folder = place.parent if place.is_file() else place
     if not folder.is_dir():
@@ -76,7 +77,7 @@ def is_below(path, folder):
 
 
 def launcher_beside(library, abi):
-    """mpiexec of the installation that the library belongs to, or None."""
+    """Returns the mpiexec of the library's installation, or None."""
     for parent in list(Path(library).parents)[:PARENTS + 1]:
         for name in ('mpiexec', 'mpirun'):
             for suffix in (SUFFIX[abi], ''):
@@ -94,7 +95,8 @@ def given_launcher(text):
 
 
 def choose(tool, mpi=None, launcher=None):
-    """The HostMpi to measure, and what `sluice info` says. Raises Stop with the remedy."""
+    """Chooses the HostMpi to measure. Returns it with the output of `sluice info`; raises Stop with the
+    remedy."""
     info = tool_info(tool, environment_for(mpi) if mpi else None)
     found = [m for m in info['mpis'] if m['abi'] in ABI_PROGRAM]
     if mpi:

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One launch of a measuring program: its JSON lines, or why it did not end well."""
+"""One launch of a measuring program: its JSON lines, or the reason of its failure."""
 import json
 import os
 import signal
 import subprocess
 import time
 
-PATIENCE_S = 3  # for a launcher to end its ranks when it is told to
+PATIENCE_S = 3  # for a launcher to end its ranks after a signal
 
 
 class Failed(Exception):
-    """A launch that did not end well; the text says why, in a line."""
+    """A failed launch; the text gives the reason in one line."""
 
 
 def set_nice(value):
-    """For a new session: the kernel shares time out among sessions first (autogroup), then among the
-    processes of one, so both are told."""
+    """Sets the niceness of a new session and of its processes: the kernel shares time among sessions
+    (autogroup), then among the processes of each."""
     os.nice(value)
     try:
         with open('/proc/self/autogroup', 'w', encoding='ascii') as f:
@@ -25,7 +25,7 @@ def set_nice(value):
 
 
 def end(process):
-    """Launchers end their ranks, also those in sessions of their own, when they are asked to."""
+    """Terminates the launcher, which ends its ranks, also those in sessions of their own."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
@@ -39,7 +39,7 @@ def end(process):
 
 
 def reason(text, code):
-    """The line of stderr that says most: a program of ours ends with one; else the first."""
+    """Returns the most informative line of stderr: the last one of a measuring program, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if '_bench-' in line.split(':')[0]]
     if ours or lines:
@@ -59,8 +59,7 @@ def lines_of(text):
 
 
 def launch(command, env, limit_s, nice=0):
-    """Returns (JSON lines, seconds, what it said on stderr). Raises Failed. An interruption ends
-    the ranks, then goes on."""
+    """Returns (JSON lines, seconds, stderr). Raises Failed. An interruption ends the ranks and propagates."""
     began = time.monotonic()
     try:
         process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

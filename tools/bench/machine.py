@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the figures belong to, and who else used the machine meanwhile."""
+"""The measured machine, and its load by other programs."""
 import os
 import resource
 from pathlib import Path
@@ -13,7 +13,7 @@ SETTINGS = (
     ('NUMA balancing', '/proc/sys/kernel/numa_balancing'),
     ('clock', '/sys/devices/system/clocksource/clocksource0/current_clocksource'),
 )
-OTHERS_MOST, STEAL_MOST = 5.0, 2.0  # percent of the CPUs' time
+OTHERS_MOST, STEAL_MOST = 5.0, 2.0  # percent of the CPU time
 
 
 def setting(path):
@@ -21,13 +21,13 @@ def setting(path):
         text = Path(path).read_text(encoding='ascii').strip()
     except OSError:
         return None
-    if '[' in text:  # always [madvise] never
+    if '[' in text:  # for example: always [madvise] never
         return text[text.index('[') + 1:text.index(']')]
     return text
 
 
 class Watch:
-    """CPU time of the machine and of our own launches, from its making on."""
+    """CPU time of the machine and of the launches since its creation."""
 
     def __init__(self):
         self.load = os.getloadavg()[0]
@@ -35,7 +35,7 @@ class Watch:
 
     @staticmethod
     def ticks():
-        """Seconds: busy of all CPUs, stolen, all, and ours."""
+        """Returns seconds: busy, stolen, total and own CPU time."""
         with open('/proc/stat', encoding='ascii') as f:
             user, nice, system, idle, wait, irq, soft, steal = map(int, f.readline().split()[1:9])
         own = sum(u.ru_utime + u.ru_stime for u in map(resource.getrusage,
@@ -55,7 +55,7 @@ class Watch:
 
 
 def disturbed(load):
-    """A sentence where somebody else had the cores; None where nobody had."""
+    """Returns a sentence when other programs used the cores, else None."""
     said = []
     if (load['others_percent'] or 0) > OTHERS_MOST:
         said.append(f'other programs used {load["others_percent"]:.0f} % of the CPUs')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""sluice bench. tools/sluice/bench.c starts this, with the tool's own path as the first argument."""
+"""sluice bench. tools/sluice/bench.c starts it with the tool's path as the first argument."""
 import sys
 
 if sys.version_info < (3, 9):
@@ -33,11 +33,11 @@ from progress import Progress  # noqa: E402
 QUICK_S = 50
 QUICK_SIDES = 'plain,blocking,early'
 LAUNCH_S = 300
-MEMORY_BYTES = 4 << 30  # where the machine does not say
+MEMORY_BYTES = 4 << 30  # where the machine does not report its memory
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGINT, SIGTERM or SIGHUP: what was measured is kept."""
+    """SIGINT, SIGTERM or SIGHUP; the results so far are kept."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -96,7 +96,7 @@ def compare_main(folder, argv):
 
 
 class Setup:
-    """What the runner needs to know."""
+    """The runner's settings."""
 
     def __init__(self, opt, tool, programs, mpi, info):
         self.tool, self.programs, self.mpi = tool, programs, mpi
@@ -119,7 +119,7 @@ class Setup:
         return [by_name[n] for n in names.split(',')]
 
     def side(self, name):
-        """Also one that was not asked for: computation is calibrated with it."""
+        """Returns a side, also one that was not requested: calibration uses it."""
         return next((s for s in self.sides if s.name == name),
                     runner.Side(name, name, {'SLUICE_EARLY': 'off'}))
 
@@ -150,12 +150,12 @@ def list_scenarios(folder):
 
 def interrupt(number, frame):
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(again, signal.SIG_DFL)  # the second one ends at once
+        signal.signal(again, signal.SIG_DFL)  # a second signal ends at once
     raise Interrupted(number)
 
 
 def measure(setup, chosen, opt, began):
-    """The runner, and the signal that stopped it or None."""
+    """Returns the runner, and the signal that stopped it or None."""
     deadline = None
     if opt.time or opt.quick:
         deadline = began + (opt.time * 60 if opt.time else QUICK_S)
@@ -230,7 +230,7 @@ def bench_main(tool, folder, argv):
 
 
 def keep(result, path, stopped):
-    """The files first: stdout may be a pipe that nobody reads any more. The table also without files."""
+    """Writes the files before the table, as stdout may be closed; the table also after a failure."""
     html = document.page_path(path)
     try:
         document.save(document.text_of(result), path)
@@ -242,8 +242,8 @@ def keep(result, path, stopped):
 
 def main():
     tool, argv = sys.argv[1], sys.argv[2:]
-    run_main(lambda: compare_main(HERE, argv[1:]) if argv[:1] == ['compare'] else bench_main(tool, HERE,
-                                                                                             argv),
+    run_main(lambda: (compare_main(HERE, argv[1:]) if argv[:1] == ['compare']
+                      else bench_main(tool, HERE, argv)),
              say, 'stopped before anything was measured')
 
 

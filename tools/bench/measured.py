@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From the JSON lines of the measuring programs to samples: what was measured, and how long it took."""
+"""Converts the JSON lines of the measuring programs into samples."""
 from units import bytes_text
 
 DISTURBED = 'other programs disturbed every sample'
@@ -15,7 +15,7 @@ def stat(p0, p50, p99, samples, dropped=0, wrong=0, **more):
 
 
 def sample(what, label, timed, ranks, size, values, **more):
-    """more: unit, better, parameters, and what makes a key unique beyond the rest."""
+    """more: unit, better, parameters, and whatever else makes the key unique."""
     extra = ''.join(f'/{k}={v}' for k, v in sorted(more.get('parameters', {}).items()))
     return {'key': f'{what}/{timed}/{ranks}/{size or 0}{extra}', 'what': what, 'label': label,
             'timed': timed, 'ranks': ranks, 'bytes': size, 'unit': more.get('unit', 'us'),
@@ -28,7 +28,8 @@ def name_of(what):
 
 
 def from_collective(line, job):
-    """latency, small, first: 'bcast', 'call-bcast', 'small-bcast', 'first-bcast', 'first-bcast-10'."""
+    """Samples of latency, small, first: 'bcast', 'call-bcast', 'small-bcast', 'first-bcast', 'first-
+    bcast-10'."""
     if line['what'] in ('maps-bcast', 'maps-gather'):
         return from_maps(line)
     prefix, _, what = line['what'].rpartition('-') if '-' in line['what'] else ('', '', line['what'])
@@ -60,7 +61,7 @@ def from_maps(line):
 
 
 def part_stat(part, wrong=0, **more):
-    """Of overlap_bench's and synthetic_bench's parts."""
+    """Statistics of a part in overlap_bench or synthetic_bench."""
     return stat(part['p0_us'], part['us'], part['p99_us'], part['samples'], part['dropped'], wrong, **more)
 
 
@@ -78,8 +79,9 @@ def from_overlap(line, job):
     if not all(line.get(p, {}).get('samples') for p in ('comm', 'comp', 'both')):
         return []
     parts = [(p, title, line[p]['us']) for p, title in
-             (('call', 'the call'), ('comp', 'computation'), ('use', 'wait and use' if what in NONBLOCKING
-                                                              else 'until used')) if p in line]
+             (('call', 'the call'), ('comp', 'computation'),
+              ('use', 'wait and use' if what in NONBLOCKING else 'until used'))
+             if p in line]
     values = part_stat(line['both'], line['mismatches'], parts=parts,
                        overlap={p: line[p]['us'] for p in ('comm', 'comp', 'both')})
     who = {'computes': 'one'} if line['who'] == 'one' else {}
@@ -111,7 +113,7 @@ READERS = {'collective_bench': from_collective, 'overlap_bench': from_overlap,
 
 
 def samples(lines, job):
-    """All samples of one launch, and the names of what it had no undisturbed sample of."""
+    """Returns the samples of one launch, and the names of results without an undisturbed sample."""
     found, lost = [], []
     for line in lines:
         if line['what'] in ('run', 'hello'):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The report as one page that needs nothing else: the files of page/ and the JSON of one run, or of
-two to compare."""
+"""The report as one self-contained page: the files of page/, and the JSON of one run or of two to compare."""
 import json
 import re
 from pathlib import Path
@@ -11,12 +10,12 @@ SCRIPTS = ('format.js', 'scale.js', 'plot.js', 'lines.js', 'bars.js', 'forest.js
 
 
 def embedded(value):
-    """As JSON in which nothing looks like the end of its element; < occurs in strings only."""
+    """Returns JSON that cannot end its <script> element; < occurs in strings only."""
     return json.dumps(value, allow_nan=False, separators=(',', ':')).replace('<', '\\u003c')
 
 
 def text(runs):
-    """runs: a list of one or two (name, report), report as sluice-bench.schema.json says."""
+    """runs: one or two (name, report), where report follows sluice-bench.schema.json."""
     data = embedded({'runs': [{'name': name, 'report': report} for name, report in runs]})
     parts = {'STYLE': (FOLDER / 'style.css').read_text(encoding='utf-8'), 'DATA': data,
              'SCRIPT': '\n'.join((FOLDER / name).read_text(encoding='utf-8') for name in SCRIPTS)}

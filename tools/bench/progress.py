@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is under way and how much is left, on stderr."""
+"""Progress on stderr: the present launch and the remaining time."""
 import sys
 import time
 
@@ -9,8 +9,8 @@ EVERY_S = {True: 0.2, False: 15}  # on a terminal, elsewhere
 
 
 class Progress:
-    """planned: launches by kind (any key); a kind's duration is what it took the last time, and until then
-    what all took on average."""
+    """planned: launches by kind (any key). A kind is expected to take as long as the last time, and before
+    its first launch as long as the mean of all."""
 
     def __init__(self, planned, quiet, deadline=None):
         self.planned, self.took = dict(planned), {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Samples of many launches become results: what the JSON says of a scenario."""
+"""Combines the samples of many launches into results for the JSON."""
 import stats
 
 REFERENCE = 'plain'
@@ -37,8 +37,8 @@ class Results:
         return out
 
     def overlap(self, key, name):
-        """The share of the communication that is hidden. What there is to hide is the call that blocks
-        of the same round: the MPI's own, or Sluice's."""
+        """Returns the share of the communication that is hidden, relative to the blocking call of the same
+        round: the host MPI's own, or Sluice's."""
         shares = []
         block = self.cells[key].get('blocking' if name != REFERENCE else name, {})
         for number, r in self.cells[key][name].items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs scenarios: rounds of launches, all sides of a kind one after the other, in an order that turns."""
+"""Runs scenarios in rounds of launches: all sides of a kind in turn, in an order that rotates."""
 import random
 import time
 
@@ -9,23 +9,22 @@ from launch import Failed, launch
 from results import Results
 from units import bytes_text
 
-FAILS_MOST = 2    # of one kind; then it is not tried again
+FAILS_MOST = 2    # failures of one kind before it is given up
 TASKSET = ['taskset', '-c']
-# An MPI's own small calls differ by up to a tenth with where its stack begins, which the length of
-# the environment
-# decides: each launch has another, so that no side has the better one.
+# The position of the stack, which depends on the length of the environment, changes the time of an MPI's own
+# small calls by up to a tenth: each launch has another length, so that no side has an advantage.
 PAD_BYTES = 4096
 
 
 class Side:
-    """options: of Sluice; None for a program without it."""
+    """options: of Sluice; None: a program without Sluice."""
 
     def __init__(self, name, title, options):
         self.name, self.title, self.options = name, title, options
 
 
 def sides_for(info):
-    """What is compared on this machine: each engine that works, besides the one that is chosen anyway."""
+    """Returns the sides for this machine: each working engine besides the default one."""
     works = {t['name']: t['works'] for t in info['trials']}
     out = [Side('plain', 'plain MPI', None),
            Side('blocking', 'Sluice, blocking', {'SLUICE_EARLY': 'off'})]
@@ -41,7 +40,7 @@ def sides_for(info):
 
 
 class State:
-    """What has been measured of a scenario."""
+    """Measurements of a scenario."""
 
     def __init__(self, scenario, results):
         self.scenario, self.results = scenario, results
@@ -62,7 +61,7 @@ class State:
 
 
 class Runner:
-    """setup: what was asked for (main.Setup). Keeps what was measured whatever happens."""
+    """setup: main.Setup. Keeps its measurements whatever happens."""
 
     def __init__(self, setup, progress):
         self.s, self.progress = setup, progress
@@ -75,7 +74,7 @@ class Runner:
         return max(1.0, min(self.s.limit_s, until - time.monotonic())) if until else self.s.limit_s
 
     def holders(self, job, ranks):
-        """How many processes hold the data of a launch."""
+        """Returns the number of processes that hold the data of a launch."""
         return self.s.cpus if job.is_machine else ranks
 
     def launch(self, job, ranks, side, args, until):
@@ -98,7 +97,8 @@ class Runner:
         return launch(command, env, self.limit_s(until), self.s.nice)
 
     def calibrated(self, job, ranks, until):
-        """Computation as long as the blocking collective: units for each size, the same on all sides."""
+        """Calibrates computation to the duration of the blocking collective: units for each size, equal on
+        all sides."""
         who = [a for a in job.args if a.startswith('who=')]
         sizes = [a for a in job.arguments(self.holders(job, ranks), self.s.memory) if a.startswith('sizes=')]
         key = (job.calibrate, ranks, job.shares_core, *sizes, *who)
@@ -110,7 +110,7 @@ class Runner:
         return [f'units={self.units[key]}']
 
     def one(self, scenario, job, ranks, side, until):
-        """Samples of one launch; None when it failed."""
+        """Returns the samples of one launch, or None when it failed."""
         try:
             args = job.arguments(self.holders(job, ranks), self.s.memory)
             if job.calibrate:
@@ -118,7 +118,7 @@ class Runner:
             lines, seconds, _ = self.launch(job, ranks, side, args, until)
         except Failed as e:
             if until and time.monotonic() >= until:
-                return None  # out of time, not broken
+                return None  # out of time, no failure
             kind = (scenario.name, id(job), ranks, side.name)
             self.fails[kind] = self.fails.get(kind, 0) + 1
             self.failures.append({'scenario': scenario.name, 'side': side.name, 'ranks': ranks,
@@ -134,7 +134,7 @@ class Runner:
     # ---- rounds
 
     def kinds(self, scenario):
-        """(job, ranks, side) of one round."""
+        """Returns (job, ranks, side) of one round."""
         for job in scenario.jobs:
             for ranks in job.ranks:
                 for side in self.s.sides_of(job):
@@ -144,12 +144,12 @@ class Runner:
         return {(scenario.name, id(j), r, s.name): rounds for j, r, s in self.kinds(scenario)}
 
     def one_round(self, state, until):
-        """False: time was up before its end."""
+        """Returns False when time was up before the end of the round."""
         scenario = state.scenario
         for job in scenario.jobs:
             for ranks in job.ranks:
                 if job.sizes and not job.sizes_for(self.holders(job, ranks), self.s.memory):
-                    continue  # told before the first round
+                    continue  # reported before the first round
                 sides = self.s.sides_of(job)
                 turn = state.rounds % len(sides)
                 for side in sides[turn:] + sides[:turn]:
@@ -184,8 +184,8 @@ class Runner:
                             f'{bytes_text(self.s.memory)}')
 
     def run_all(self, scenarios, until):
-        """Round by round, each time of all scenarios that want one more: what disturbs for a while disturbs
-        all of them, and an early end leaves something of each. until: of monotonic time, or None."""
+        """Runs each round over all scenarios that need one more, so that a disturbance affects all of them
+        and an early end leaves some of each. until: monotonic time, or None."""
         self.tell_left_out(scenarios)
         names = [s.name for s in self.s.sides] + ['machine']
         self.states = [State(s, Results(self.s.seed, names)) for s in scenarios]
@@ -203,7 +203,7 @@ class Runner:
 
 
 def preflight(setup):
-    """Two ranks that only say hello. Sets the MPI's version; Stop says why nothing can be measured."""
+    """Launches two ranks that only report, and sets the MPI's version. Raises Stop when that fails."""
     command = setup.mpi.command(2, [], setup.mpi.program(setup.programs, 'collective_bench'), ['what='])
     env = {**setup.mpi.env(), 'SLUICE': 'off'}
     try:

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scenario files: what is measured, in sections of `name = value`.
+"""Scenario files, in sections of `name = value`.
 
-[scenario]      title, about, plot (lines, bars, stacks, table), warmup: for people and reports
-                rounds: launches of every side at least; most: at most, while the spread is wide;
-                seconds: no further round is begun after so long; quick_rounds: most with --quick
-[job NAME]      one kind of launch; the name is for people who read the file
+[scenario]      title, about, plot (lines, bars, stacks, table), warmup: for reports
+                rounds: minimum of launches of every side; most: maximum, while the spread is wide;
+                seconds: begin no further round after this time; quick_rounds: maximum with --quick
+[job NAME]      one kind of launch; the name is a label
     program     a measuring program beside this tool; what, sizes, args: its arguments
-    timed       what the time is of, where the program does not say
+    timed       the meaning of the time, where the program does not say
     ranks       numbers, and: half, all (of the CPUs), twice; at least 2 each
     cores       one: all ranks share a core, so that the others are free
-    calibrate   a collective of overlap_bench: computation as long as that call
-    machine     yes: runs by itself, without MPI, and says what this machine can do
-    sides       those that it makes sense for; all by default
-    quick_...   another value with --quick; an empty one leaves the job out
+    calibrate   a collective of overlap_bench: compute as long as that call
+    machine     yes: runs alone, without MPI, and measures limits of this machine
+    sides       the sides to run; all by default
+    quick_...   another value with --quick; an empty one omits the job
 """
 import configparser
 from pathlib import Path
@@ -23,8 +23,8 @@ from units import parse_sizes, short_bytes
 PLOTS = ('lines', 'bars', 'stacks', 'table')
 OF_SCENARIO = {'title', 'about', 'plot', 'warmup', 'rounds', 'most', 'seconds', 'quick_rounds'}
 OF_JOB = {'program', 'what', 'timed', 'ranks', 'sizes', 'args', 'cores', 'calibrate', 'machine', 'sides'}
-RANKS_MOST = 256  # of the measuring programs
-COPIES = 4        # of a rank's data that a launch holds: its own, root's, and those of adoption
+RANKS_MOST = 256  # limit of the measuring programs
+COPIES = 4        # of a rank's data in a launch: its own, root's, and those of adoption
 ORDER = ('limits', 'latency', 'overlap', 'nonblocking', 'synthetic', 'small', 'first', 'late', 'maps')
 
 
@@ -47,7 +47,7 @@ class Job:
         self.ranks = [1] if self.is_machine else ranks_of(values.get('ranks', '2').split())
 
     def sizes_for(self, ranks, memory_bytes):
-        """Those with which all ranks leave half of the memory to others."""
+        """Returns the sizes with which all ranks use at most half of the memory."""
         return [n for n in self.sizes if n * ranks * COPIES <= memory_bytes / 2]
 
     def arguments(self, ranks, memory_bytes):
@@ -71,7 +71,7 @@ class Scenario:
 
 
 def ranks_of(cpus, wanted):
-    """A function from words to numbers of ranks; `wanted` ones take the place of all."""
+    """Returns a function from words to numbers of ranks; `wanted` numbers replace them all."""
     words = {'half': cpus // 2, 'all': cpus, 'twice': 2 * cpus}
 
     def find(names):
@@ -81,7 +81,7 @@ def ranks_of(cpus, wanted):
 
 
 def job_values(section, quick):
-    """With --quick's values in their places; None when the job is left out."""
+    """Applies --quick's values; returns None when the job is omitted."""
     out = {k: v for k, v in section.items() if not k.startswith('quick_')}
     for name, value in section.items():
         if quick and name.startswith('quick_'):
@@ -98,7 +98,7 @@ def check(path, section, allowed):
 
 
 def read(path, find_ranks, quick):
-    """The Scenario of a file; Stop says what is wrong in it."""
+    """Reads a Scenario; raises Stop with the error."""
     parser = configparser.ConfigParser(interpolation=None, delimiters=('=',))
     try:
         parser.read_string(Path(path).read_text(encoding='utf-8'), source=str(path))
@@ -117,6 +117,6 @@ def read(path, find_ranks, quick):
 
 
 def names_in(folder):
-    """All of them, in the order in which they run."""
+    """Returns all names in their order of execution."""
     names = sorted(p.stem for p in Path(folder).glob('*.ini'))
     return [n for n in ORDER if n in names] + [n for n in names if n not in ORDER]

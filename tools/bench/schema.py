@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Is a value what a JSON Schema says? The keywords that sluice-bench.schema.json uses, no others."""
+"""Validates a value by a JSON Schema with the keywords that sluice-bench.schema.json uses."""
 
 TYPES = {'object': dict, 'array': list, 'string': str, 'boolean': bool, 'null': type(None)}
 KNOWN = {'$schema', 'title', 'type', 'properties', 'additionalProperties', 'required', 'items',
@@ -29,7 +29,7 @@ def object_problem(value, schema, where):
 
 
 def problem(value, schema, where='file'):
-    """The first thing that is wrong, as a line of text; None where nothing is."""
+    """Returns the first error as a line of text, or None."""
     assert not set(schema) - KNOWN, f'{where}: {set(schema) - KNOWN}'
     kinds = schema.get('type', [])
     kinds = [kinds] if isinstance(kinds, str) else kinds

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Medians, how sure they are, and when they are sure enough."""
+"""Medians, their confidence intervals, and when they have settled."""
 import random
 import statistics
 
 RESAMPLES = 400
 CONFIDENT = 0.95
 FEWEST = 3
-SMALL_SPREAD = 0.05  # half of the interval, as a share of the value: then a result is settled
+SMALL_SPREAD = 0.05  # half the interval relative to the value; below it a result has settled
 
 
 def median(values):
@@ -14,7 +14,8 @@ def median(values):
 
 
 def interval(values, seed):
-    """(low, high) around the median with 95 % confidence, by resampling; the extremes of fewer than 3."""
+    """Returns (low, high) around the median with 95 % confidence, by resampling; the extremes of fewer than
+    3."""
     if len(values) < FEWEST:
         return min(values), max(values)
     chance = random.Random(seed)
@@ -24,12 +25,12 @@ def interval(values, seed):
 
 
 def is_narrow(value, low, high, count):
-    """One or two values say nothing about their spread."""
+    """Returns True for a settled result; one or two values never are."""
     return count >= FEWEST and (high - low) / 2 <= SMALL_SPREAD * abs(value)
 
 
 def ratio(pairs, seed):
-    """Of (mine, reference) pairs of the same round: how many times the reference is mine."""
+    """Returns reference/mine of (mine, reference) pairs of the same rounds."""
     quotients = [b / a for a, b in pairs if a]
     if not quotients:
         return None

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The text for people: one table for each line of a plot."""
+"""The printed report: one table for each line of a plot."""
 import textwrap
 
 from units import bytes_text, number
 
 TIMED = {'call': 'the call (as OSU times it)', 'use': 'until the data has been used'}
 WIDTH = 100
-MARKED = ('cores', 'computes')  # parameters that set a group of results apart
+MARKED = ('cores', 'computes')  # parameters that separate groups of results
 
 
 def table(rows, left=1):
-    """Columns that line up; the first `left` to the left."""
+    """Returns aligned columns; the first `left` are left-aligned."""
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     return '\n'.join('  ' + '  '.join(c.ljust(w) if i < left else c.rjust(w)
                                       for i, (c, w) in enumerate(zip(r, widths))).rstrip() for r in rows)
@@ -46,14 +46,14 @@ def group_title(results):
 
 
 def row_name(result, results):
-    """Bytes where they tell the rows of a table apart, else the whole label."""
+    """Returns the size where sizes distinguish the rows of a table, else the label."""
     sizes = [r['bytes'] for r in results]
-    by_size = None not in sizes and len(set(sizes)) == len(sizes)
-    return bytes_text(result['bytes']) if by_size else result['label']
+    is_by_size = None not in sizes and len(set(sizes)) == len(sizes)
+    return bytes_text(result['bytes']) if is_by_size else result['label']
 
 
 def comparison(results, names):
-    """Results that are one line of a plot: what each side takes, then gains."""
+    """Returns one line of a plot: the times of each side, then the ratios."""
     gains = [n for n in names if any(n in r['ratios'] for r in results)]
     rows = [['', *names, *(f'plain/{n}' for n in gains), '']]
     for r in results:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Numbers as people write and read them."""
+"""Reads and writes numbers."""
 
 STEPS = ((1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K'))
 
 
 def parse_bytes(text):
-    """'64K' -> 65536; ValueError for what is not a size."""
+    """Parses '64K' -> 65536; raises ValueError."""
     number, factor = text.strip(), 1
     for step, letter in STEPS:
         if number.upper().endswith(letter):
@@ -16,7 +16,7 @@ def parse_bytes(text):
 
 
 def parse_sizes(text):
-    """'1K,4K' or '1..64M' (every power of two) or '1..64M*4' (every fourth): a list of bytes."""
+    """Parses '1K,4K' or '1..64M' (every power of two) or '1..64M*4' (every fourth): a list of bytes."""
     out = []
     for part in text.replace(',', ' ').split():
         if '..' not in part:
@@ -34,7 +34,7 @@ def parse_sizes(text):
 
 
 def short_bytes(n):
-    """As programs take it: 65536 -> '64K'."""
+    """Returns bytes as programs take them: 65536 -> '64K'."""
     for step, letter in STEPS:
         if n >= step and n % step == 0:
             return f'{n // step}{letter}'
@@ -42,7 +42,7 @@ def short_bytes(n):
 
 
 def bytes_text(n):
-    """As people read it: 65536 -> '64 KB'."""
+    """Returns bytes for people: 65536 -> '64 KB'."""
     if n is None:
         return ''
     for step, letter in STEPS:
@@ -52,7 +52,7 @@ def bytes_text(n):
 
 
 def number(x, digits=3):
-    """`digits` digits that mean something, never as a power of ten."""
+    """Returns x with `digits` significant digits, never as a power of ten."""
     if x is None:
         return '-'
     if x == 0:

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * sluice bench: becomes tools/bench/main.py, which is installed with the measuring programs in
- * libexec/sluice/bench. Here is what must work without Python: the help, and saying that it is
- * missing.
- */
+/* sluice bench: executes tools/bench/main.py, which is installed with the measuring programs in
+ * libexec/sluice/bench. This file prints the help and the message that Python is missing. */
 #include <string.h>
 
 #include "tool.h"

@@ -63,7 +63,7 @@ void tool_say(const char *fmt, ...)
 	used += base_min_u64((uint64_t)n, room - 1);
 	line[used++] = '\n';
 	if (write(STDERR_FILENO, line, used) < 0)
-		return; /* nobody is left to tell */
+		return; /* stderr is closed */
 }
 
 bool tool_is_flag(const char *arg, const char *name, const char **value)
@@ -78,7 +78,7 @@ bool tool_is_flag(const char *arg, const char *name, const char **value)
 
 int tool_find_preload(char *out, size_t cap)
 {
-	/* from the folder of this program: installed, then in the build tree */
+	/* relative to the folder of this program: installed, then in the build tree */
 	static const char *const places[] = { SLUICE_LIB_FROM_BIN, SLUICE_LIB_FROM_BUILD };
 	char self[PATH_MAX], path[PATH_MAX * 2], real[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -113,7 +113,7 @@ static int unknown_verb(const char *word)
 	return TOOL_MISUSE;
 }
 
-/* What was printed must have arrived: a full disk or a closed pipe is a failure. */
+/* Output that does not arrive (full disk, closed pipe) is a failure. */
 static int flushed(int code)
 {
 	if (fflush(stdout) || ferror(stdout)) {

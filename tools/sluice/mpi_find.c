@@ -19,9 +19,9 @@
 #include "tool.h"
 
 #define VERSION_SECONDS    2
-#define VERSION_TEXT_BYTES 8192 /* MPI_MAX_LIBRARY_VERSION_STRING of every MPI is below */
+#define VERSION_TEXT_BYTES 8192 /* larger than any MPI_MAX_LIBRARY_VERSION_STRING */
 
-/* Where installations keep libmpi, from their prefix. */
+/* Folders of libmpi in an installation, relative to its prefix. */
 static const char *const lib_folders[] = {
 	"lib",
 	"lib64",
@@ -41,7 +41,7 @@ const char *mpi_find_abi_name(enum mpi_find_abi abi)
 
 /* ---- one file ----------------------------------------------------------------------- */
 
-/* Length of "libmpich" in "libmpich.so.12"; 0 when the name is not that of a libmpi. */
+/* Returns: the length of "libmpich" in "libmpich.so.12", or 0 for other names. */
 static size_t stem_length(const char *name)
 {
 	const char *so = strstr(name, ".so");
@@ -51,7 +51,7 @@ static size_t stem_length(const char *name)
 	return (size_t)(so - name);
 }
 
-/* "libmpi.so.12", not "libmpi.so" or "libmpi.so.12.1.0": the name that programs record. */
+/* Matches the name that programs record: "libmpi.so.12", not "libmpi.so" or "libmpi.so.12.1.0". */
 static bool has_soname_form(const char *name)
 {
 	const char *version = name + stem_length(name) + strlen(".so");
@@ -70,7 +70,8 @@ static bool is_elf(const char *path)
 	return is;
 }
 
-/* True: it is an MPI library (perhaps one that cannot be served); fills *m but `how`, version. */
+/* Fills *m except `how` and version. Returns: true for an MPI library, also one that Sluice cannot
+ * serve. */
 static bool examine(const char *folder, const char *name, struct mpi_found *m)
 {
 	char real[PATH_MAX];
@@ -96,7 +97,8 @@ static bool examine(const char *folder, const char *name, struct mpi_found *m)
 		m->abi = MPI_FIND_OPENMPI;
 	else if (strncmp(name, "libmpi_abi.", 11) == 0)
 		m->abi = MPI_FIND_STANDARD;
-	else if (!strstr(real, ".so.12") && preload_defines_symbol(m->path, "MPIR_Err_return_comm") != 1)
+	else if (!strstr(real, ".so.12") &&
+		 preload_defines_symbol(m->path, "MPIR_Err_return_comm") != 1)
 		m->refusal = "of an ABI that Sluice does not know";
 	return true;
 }
@@ -112,7 +114,8 @@ static bool is_sibling(const struct mpi_found *a, const struct mpi_found *b)
 	return a_len == b_len && memcmp(a->path, b->path, a_len) == 0;
 }
 
-/* Add, unless it is there: the same file, or another version name of it in the same folder. */
+/* Adds a library unless the list has the same file, or another version name of it in the same
+ * folder. */
 static void add_found(struct mpi_list *list, const struct mpi_found *m)
 {
 	for (size_t i = 0; i < list->count; i++) {
@@ -131,7 +134,7 @@ static void add_found(struct mpi_list *list, const struct mpi_found *m)
 
 static void scan_folder(struct mpi_list *list, const char *folder, const char *how)
 {
-	static struct mpi_found m; /* 8 KiB: not on the stack of every caller */
+	static struct mpi_found m; /* 8 KiB: too large for the stack */
 	char real[PATH_MAX];       /* lib64 may be a link to lib */
 	DIR *d = realpath(folder, real) ? opendir(real) : NULL;
 	struct dirent *e;
@@ -155,7 +158,7 @@ static void scan_prefix(struct mpi_list *list, const char *prefix, const char *h
 	}
 }
 
-/* Cut n components off the end: /opt/mpi/bin/mpicc becomes /opt/mpi with n = 2. */
+/* Removes n components: /opt/mpi/bin/mpicc becomes /opt/mpi with n = 2. */
 static void strip_components(char *path, int n)
 {
 	char *slash;
@@ -164,7 +167,7 @@ static void strip_components(char *path, int n)
 		*slash = '\0';
 }
 
-/* The installation around a program in PATH, by the name it has there and by what that links to. */
+/* Scans the installation of a program in PATH, by its name there and by the target of its link. */
 static void scan_around(struct mpi_list *list, const char *folder, const char *program)
 {
 	char path[PATH_MAX], real[PATH_MAX], how[64];
@@ -182,7 +185,7 @@ static void scan_around(struct mpi_list *list, const char *folder, const char *p
 	}
 }
 
-/* Call `visit` for each part of a colon-separated variable. */
+/* Calls `visit` for each part of a colon-separated variable. */
 static void for_each_folder(struct mpi_list *list, const char *variable,
 			    void (*visit)(struct mpi_list *list, const char *folder))
 {
@@ -207,7 +210,7 @@ static void visit_library_path(struct mpi_list *list, const char *folder)
 	scan_folder(list, folder, "LD_LIBRARY_PATH");
 }
 
-/* Lines of `ldconfig -p`: "\tlibmpi.so.40 (libc6,x86-64) => /lib/.../libmpi.so.40". */
+/* Parses lines of `ldconfig -p`: "\tlibmpi.so.40 (libc6,x86-64) => /lib/.../libmpi.so.40". */
 static void scan_linker_cache(struct mpi_list *list)
 {
 	FILE *f = popen("PATH=/sbin:/usr/sbin:$PATH ldconfig -p 2>/dev/null", "re");
@@ -291,7 +294,8 @@ free_list:
 
 /* ---- versions ----------------------------------------------------------------------- */
 
-/* In the child: load the library, which runs its constructors, and ask. Legal before MPI_Init. */
+/* In a child: loads the library, which runs its constructors, and asks for its version, which is
+ * legal before MPI_Init. */
 __attribute__((noreturn)) static void tell_version(const char *path, int out_fd)
 {
 	static const struct rlimit no_core;

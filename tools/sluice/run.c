@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * sluice run: exports the settings, puts libsluice.so first in LD_PRELOAD and becomes the program,
- * in the same process: signals, exit codes and job control pass through because nothing stands in
- * between. Prints nothing unless something is wrong.
+ * sluice run: sets the options in the environment, puts libsluice.so first in LD_PRELOAD and
+ * executes the program in the same process, so signals, exit codes and job control need no
+ * forwarding. It prints only warnings and errors.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static const char help[] =
 
 static const struct run_verb *verb;
 
-/* What is wrong with the settings: lines for rank 0, upon which the program runs plain. */
+/* Problems with the options, one per line, which rank 0 prints; the program then runs plain. */
 static char problems[4096];
 
 __attribute__((format(printf, 1, 2))) static void add_problem(const char *fmt, ...)
@@ -76,11 +76,11 @@ static void report_problems(const char *program)
 
 struct run_args {
 	const char *mpi;
-	char **program; /* NULL: the command line has none */
+	char **program; /* NULL: no program on the command line */
 	bool wants_help;
 };
 
-/* COLL_THRESHOLD=1M, coll_threshold=1M and SLUICE_COLL_THRESHOLD=1M are the same. */
+/* COLL_THRESHOLD=1M, coll_threshold=1M and SLUICE_COLL_THRESHOLD=1M are equivalent. */
 static void apply_setting(const char *setting)
 {
 	const char *equals = setting ? strchr(setting, '=') : NULL;
@@ -99,7 +99,7 @@ static void apply_setting(const char *setting)
 	setenv(name, equals + 1, 1);
 }
 
-/* A flag that does not exist. Returns whether it looks like one whose value is the next word. */
+/* Reports an unknown flag. Returns: true when its value seems to be the next word. */
 static bool unknown_flag(const char *flag)
 {
 	char word[32], all[256] = "";
@@ -156,7 +156,7 @@ static void parse_args(char **arg, struct run_args *out)
 
 /* ---- environment -------------------------------------------------------------------- */
 
-/* NAME=first:old value, or NAME=first where there was none. */
+/* Sets NAME=first:old, or NAME=first where NAME was unset. */
 static void prepend_env(const char *name, const char *first, const char *old)
 {
 	size_t bytes = strlen(first) + (old ? strlen(old) : 0) + 2;
@@ -192,7 +192,7 @@ static int use_mpi(const char *path)
 	return TOOL_MISUSE;
 }
 
-/* Our entries out, then, unless the program runs plain, one in. */
+/* Removes Sluice's entries, then adds one, unless the program runs plain. */
 static void set_preload(const char *library)
 {
 	const char *old = getenv("LD_PRELOAD");
@@ -206,7 +206,7 @@ static void set_preload(const char *library)
 		}
 		if (!preload_without_sluice(old, rest)) {
 			free(rest);
-			rest = strdup(old); /* nothing of ours in it: leave it as it was written */
+			rest = strdup(old); /* no entry of Sluice's: keep the value as it is */
 		}
 	}
 	if (library)
@@ -218,7 +218,7 @@ static void set_preload(const char *library)
 	free(rest);
 }
 
-/* Why the loader would ignore LD_PRELOAD in this program, or NULL. */
+/* Returns: why the loader would ignore LD_PRELOAD in this program, or NULL. */
 static const char *preload_refusal(const char *path, enum preload_target kind)
 {
 	struct stat st;
@@ -237,8 +237,9 @@ static const char *preload_refusal(const char *path, enum preload_target kind)
 	return NULL;
 }
 
-/* The library to preload, or NULL: the program runs plain. */
-static const char *choose_preload(const char *path, enum preload_target kind, char library[PATH_MAX])
+/* Returns: the library to preload, or NULL when the program runs plain. */
+static const char *choose_preload(const char *path, enum preload_target kind,
+				  char library[PATH_MAX])
 {
 	const char *refusal;
 	char loaded[2048];
@@ -270,7 +271,7 @@ static const char *choose_preload(const char *path, enum preload_target kind, ch
 
 static int cannot_execute(const char *program, const char *path, int error)
 {
-	/* execve says ENOENT, too, when the interpreter of a program that exists does not */
+	/* execve returns ENOENT also when the interpreter of an existing program is missing */
 	if (error == ENOENT && *path && access(path, F_OK) == 0) {
 		tool_say("%s: cannot execute %s: its interpreter does not exist", verb->name,
 			 program);
@@ -301,7 +302,7 @@ int run_program(const struct run_verb *v, char **argv)
 	}
 	rc = preload_find_program(args.program[0], getenv("PATH"), path, sizeof(path));
 	if (rc) {
-		/* may be the value of an option that does not exist: say so first */
+		/* the word may be the value of an unknown flag: report that first */
 		for (char *rest = problems, *line; (line = strsep(&rest, "\n")) && *line;)
 			tool_say("%s: %s", verb->name, line);
 		return cannot_execute(args.program[0], "", -rc);

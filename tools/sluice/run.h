@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* run: becoming a program with the library preloaded, for all verbs that start one. */
+/* run: executes a program with the library preloaded, for every verb that starts one. */
 #ifndef SLUICE_TOOL_RUN_H
 #define SLUICE_TOOL_RUN_H
 
 #include <stdbool.h>
 
 struct run_verb {
-	const char *name;         /* "run": in messages, and in what they say to write */
+	const char *name;         /* "run": for messages */
 	const char *help;
-	const char *const *flags; /* all, NULL-terminated: for words that are none */
-	/* A flag of the verb's own at arg[0]: how many words it takes; 0: it is none of its own.
-	 * May be NULL. */
+	const char *const *flags; /* all flags, NULL-terminated, for spelling suggestions */
+	/* Handles a flag of the verb at arg[0]. Returns: the number of words, or 0 when it is none
+	 * of the verb's flags. May be NULL. */
 	int (*own_flag)(char **arg);
-	/* The program is about to run, with the library (or plain: false). 0, or the exit code with
-	 * which it does not; told. May be NULL. */
+	/* Prepares the program's start with the library (or plain: false). Returns: 0, or an exit
+	 * code after a message. May be NULL. */
 	int (*prepare)(bool has_library);
 };
 
-/* Does not return when the program runs. Else: an exit code, told. */
+/* Does not return when the program starts. Returns: an exit code, after a message. */
 int run_program(const struct run_verb *v, char **argv);
 
 #endif

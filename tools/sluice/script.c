@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Verbs that become a Python program installed with this one. What must work without Python, their
- * help, is in the verbs' own files. */
+/* Verbs that execute a Python program installed with this one. Their help, which works without
+ * Python, is in the files of the verbs. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 #include "sluice_paths.h"
 #include "tool.h"
 
-/* This program, and the script that is installed with it. */
+/* Finds this program, and the script installed with it. */
 static int find_script(const char *verb, char self[PATH_MAX], char out[PATH_MAX])
 {
 	char folder[PATH_MAX], path[PATH_MAX + 128];
@@ -40,8 +40,8 @@ int tool_become_script(const char *verb, int argc, char **argv)
 		tool_say("%s: out of memory", verb);
 		return TOOL_FAILED;
 	}
-	/* -I: neither the user's packages nor variables change what is measured; -B: no files are
-	 * written where the tool is installed */
+	/* -I: the user's packages and variables change no measurement; -B: Python writes no files
+	 * into the installation */
 	memcpy(args, (char *[]){ "python3", "-I", "-B", script, self }, 5 * sizeof(*args));
 	for (int i = 1; i < argc; i++)
 		args[4 + i] = argv[i];

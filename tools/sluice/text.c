@@ -37,7 +37,7 @@ void text_table_row(struct text_table *t, const char *first, ...)
 	t->count++;
 }
 
-/* Columns that a terminal needs: bytes that continue a UTF-8 sequence take none. */
+/* Returns: columns on a terminal; continuation bytes of UTF-8 take none. */
 static size_t width_of(const char *s)
 {
 	size_t n = 0;
@@ -79,7 +79,7 @@ void text_table_free(struct text_table *t)
 
 /* ---- JSON --------------------------------------------------------------------------- */
 
-/* Length of the UTF-8 sequence at s, 0 when it is none. */
+/* Returns: the length of the UTF-8 sequence at s, or 0 for another byte. */
 static size_t utf8_length(const unsigned char *s)
 {
 	size_t n = 0;

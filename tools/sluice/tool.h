@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sluice program: one binary, a verb for each job.
+ * The sluice program: one binary with verbs.
  *
- *   main.c    the verbs, help, version
- *   run.c     sluice run: start a program with the preloaded library
- *   bench.c tune.c   become tools/bench/main.py, tools/tune/main.py (script.c)
- *   info.c    sluice info: collect, print; its parts: mpi_find.c trial.c topology.c
- *   goal.c    sluice goal: its verbs, goal_*.c (goal.h)
- *   text.c    tables, JSON, nearest words
+ *   main.c           verbs, help, version
+ *   run.c            sluice run: starts a program with the preloaded library
+ *   bench.c tune.c   execute tools/bench/main.py and tools/tune/main.py (script.c)
+ *   info.c           sluice info: collects and prints; mpi_find.c trial.c topology.c
+ *   trace.c          sluice trace: trace_*.c (trace_data.h)
+ *   goal.c           sluice goal: goal_*.c (goal.h)
+ *   text.c           tables, JSON, spelling suggestions
  *
- * Results go to stdout, messages to stderr, one line each: "sluice: run: what, and what to do".
+ * Results go to stdout, messages to stderr, each one line: "sluice: run: problem, remedy".
  */
 #ifndef SLUICE_TOOL_H
 #define SLUICE_TOOL_H
@@ -23,11 +24,11 @@ enum tool_exit {
 	TOOL_DONE = 0,
 	TOOL_FAILED = 1,
 	TOOL_MISUSE = 2,
-	TOOL_CANNOT_EXECUTE = 126, /* what shells return */
+	TOOL_CANNOT_EXECUTE = 126, /* the exit code of shells */
 	TOOL_NOT_FOUND = 127,
 };
 
-/* A verb's main; argv[0] is the verb. Returns an exit code. */
+/* main() of a verb; argv[0] is the verb. Returns: an exit code. */
 int tool_run(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_trace(int argc, char **argv);
@@ -35,22 +36,21 @@ int tool_bench(int argc, char **argv);
 int tool_tune(int argc, char **argv);
 int tool_goal(int argc, char **argv);
 
-/* One line on stderr, "sluice: " before it, in one write: ranks share the terminal. */
+/* Writes one line to stderr, after "sluice: ", by one write, as ranks share the terminal. */
 void tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* This process becomes libexec/sluice/VERB/main.py, which gets this program's path and then the
- * arguments. Returns only when that cannot be, with an exit code. */
+/* Executes libexec/sluice/VERB/main.py with this program's path and the arguments. Returns only on
+ * failure, an exit code. */
 int tool_become_script(const char *verb, int argc, char **argv);
 
-/* Absolute path of the preloaded library that belongs to this program: installed beside it, or in
- * the build tree. 0 or -ENOENT. */
+/* Finds the preloaded library of this program, installed or in the build tree. Returns: 0 with its
+ * absolute path, or -ENOENT. */
 int tool_find_preload(char *out, size_t cap);
 
-/* The nearest of `count` words by edits, or NULL when none is near. */
+/* Returns: the word with the smallest edit distance, or NULL when none is near. */
 const char *tool_nearest(const char *word, const char *const *words, size_t count);
 
-/* True, and the rest of the word in *value, for `arg` = "--name=rest"; also for "--name" with
- * *value = NULL. */
+/* Matches `arg` with "--name=rest" (*value: the rest) or "--name" (*value: NULL). */
 bool tool_is_flag(const char *arg, const char *name, const char **value);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topology: what `sluice info` tells about the processors; by hwloc, where it was built with it. */
+/* topology: processors and caches for `sluice info`, by hwloc if built with it. */
 #ifndef SLUICE_TOOL_TOPOLOGY_H
 #define SLUICE_TOOL_TOPOLOGY_H
 
@@ -10,15 +10,15 @@
 
 struct topology_cache {
 	char name[16];  /* "L3", "L1d" */
-	unsigned count; /* of them in the machine */
-	unsigned pus;   /* that share one */
+	unsigned count; /* number in the machine */
+	unsigned pus;   /* hardware threads that share one */
 	uint64_t bytes; /* of each */
 };
 
 struct topology {
 	const char *source;                        /* "hwloc", or "sysfs ..." */
-	char cpu[128];                             /* model, "" unknown */
-	unsigned packages, numa_nodes, cores, pus; /* 0 unknown */
+	char cpu[128];                             /* model; "": unknown */
+	unsigned packages, numa_nodes, cores, pus; /* 0: unknown */
 	unsigned allowed_pus;
 	char allowed[256]; /* "0-3,8" */
 	uint64_t memory_bytes;
@@ -26,7 +26,7 @@ struct topology {
 	size_t cache_count;
 };
 
-/* Returns 0 or -errno, upon which the rest of out is unset. */
+/* Returns: 0, or -errno, and then only `source` is set. */
 int topology_read(struct topology *out);
 
 #endif

@@ -43,7 +43,7 @@ static void read_cpu(hwloc_topology_t t, struct topology *out)
 	if (!model)
 		model = hwloc_obj_get_info_by_name(hwloc_get_root_obj(t), "CPUModel");
 	snprintf(out->cpu, sizeof(out->cpu), "%s", model ? model : "");
-	/* what this process is bound to, not only what the container allows */
+	/* the binding of this process, not only the container's limit */
 	if (bound && hwloc_get_cpubind(t, bound, HWLOC_CPUBIND_PROCESS) == 0) {
 		out->allowed_pus = (unsigned)hwloc_bitmap_weight(bound);
 		hwloc_bitmap_list_snprintf(out->allowed, sizeof(out->allowed), bound);
@@ -58,7 +58,7 @@ int topology_read(struct topology *out)
 	*out = (struct topology){ .source = "hwloc" };
 	if (hwloc_topology_init(&t))
 		return -ENOMEM;
-	/* with what this process may not use: "allowed" says that */
+	/* includes what this process may not use; `allowed` shows the difference */
 	hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
 	if (hwloc_topology_load(t)) {
 		hwloc_topology_destroy(t);

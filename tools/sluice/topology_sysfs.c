@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For builds without hwloc: only what Sluice itself looks at. */
+/* For builds without hwloc: only what Sluice itself uses. */
 #include "topology.h"
 
 #include <stdio.h>

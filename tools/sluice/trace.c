@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sluice trace: sluice run with a trace, and its report: a table, a timeline for a browser, JSON
- * for Perfetto. The report is made from the files of the ranks by whichever ends last
- * (trace_job.h), or by `sluice trace report`.
+ * for Perfetto. The last rank to end (trace_job.h), or `sluice trace report`, makes the report from
+ * the files of the ranks.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,13 +23,13 @@ static const char help[] =
 	"       sluice trace report [--goal FILE]... DIR\n"
 	"\n"
 	"Runs PROGRAM as sluice run does, and writes what each collective of each rank\n"
-	"did and why. When the last rank has ended DIR holds summary.txt, timeline.html\n"
-	"(opens in a browser, from disk) and trace.json (for Perfetto and Chrome). After\n"
-	"a crash they show what was written until then; report makes them again.\n"
+	"did and why. When the last rank has ended, DIR holds summary.txt, timeline.html\n"
+	"(opens in a browser) and trace.json (for Perfetto and Chrome). After a crash\n"
+	"they show the records until then; report makes them again.\n"
 	"\n"
-	"  -o DIR         where to write, sluice-trace.<pid of the launcher> without it\n"
-	"  --limit SIZE   longest file of a rank, 64M without it; then the oldest records\n"
-	"                 make room. Sums over calls stay exact.\n"
+	"  -o DIR         folder to write to, by default sluice-trace.<launcher's pid>\n"
+	"  --limit SIZE   maximum size of a rank's file (default 64M); a full file loses its\n"
+	"                 oldest records. Sums over calls stay exact.\n"
 	"  --goal FILE    show this profile of GOAL schedules on the same timeline\n"
 	"  --set, --mpi   as for sluice run\n"
 	"\n"
@@ -69,7 +69,8 @@ static const struct {
 	{ "timeline.html", trace_write_html },
 };
 
-/* Under another name first, so that nobody finds half a file. 0 or -errno, told. */
+/* Writes under another name first, so that nobody reads half a file. Returns: 0, or -errno after a
+ * message. */
 static int write_output(const struct trace_view *v, const char *folder, size_t which)
 {
 	char path[PATH_MAX], temporary[PATH_MAX];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The events as trace-event JSON, which Perfetto and Chrome's about:tracing open. An event a line.
- */
+/* The events as trace-event JSON for Perfetto and Chrome's about:tracing, one event per line. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -56,7 +55,7 @@ static void put_event(FILE *out, const struct trace_view *v, const struct trace_
 
 void trace_write_chrome(const struct trace_view *v, FILE *out)
 {
-	/* each line but the first begins with its comma */
+	/* every later line begins with a comma */
 	fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
 	      "{\"ph\":\"M\",\"name\":\"trace_name\",\"pid\":0,\"tid\":0,\"args\":{",
 	      out);

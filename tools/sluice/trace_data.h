@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trace_data: what `sluice trace report` knows.
+ * trace_data: the data of `sluice trace report`.
  *
- *   trace_read.c     files of the processes -> struct trace_process (calls, copies, ends, touches)
- *   trace_join.c     what belongs together across processes: who moved whose bytes, what came of
- * leaving trace_view.c     all of it as events on tracks: what is shown trace_goal.c     a profile
- * of GOAL schedules -> events on tracks of their own trace_symbols_*.c  return address -> function,
- * file, line trace_summary.c  the table for people       trace_chrome.c  JSON for Perfetto and
- * Chrome trace_html.c     the timeline: a page with the events in it
+ *   trace_read.c       trace files -> struct trace_process (calls, copies, ends, touches)
+ *   trace_join.c       relations across processes: who moved whose bytes, what early return saved
+ *   trace_view.c       everything as events on tracks
+ *   trace_goal.c       a profile of GOAL schedules -> events on tracks of their own
+ *   trace_symbols_*.c  return address -> function, file, line
+ *   trace_summary.c    the table
+ *   trace_chrome.c     JSON for Perfetto and Chrome
+ *   trace_html.c       the timeline: a page that contains the events
  *
- * Times are nanoseconds since the first process began (CLOCK_MONOTONIC, the same for all processes
- * of a machine). Memory is held until the program ends.
+ * Times are nanoseconds since the first process began (CLOCK_MONOTONIC, common to all processes of
+ * a machine). Memory is held until the program ends.
  */
 #ifndef SLUICE_TOOL_TRACE_DATA_H
 #define SLUICE_TOOL_TRACE_DATA_H
@@ -24,35 +26,34 @@
 
 #define TRACE_NO_CALL UINT32_MAX
 
-/* A place in the program, the same one in all processes. */
+/* A place in the program, common to all processes. */
 struct trace_place {
 	const char *name;      /* "MPI_Bcast" */
-	const char *module;    /* path, "" unknown */
-	uint64_t offset;       /* in the module; of the instruction after the call */
-	char *function;        /* "" unknown */
+	const char *module;    /* path; "": unknown */
+	uint64_t offset;       /* in the module, of the instruction after the call */
+	char *function;        /* "": unknown */
 	char *where;           /* "file.c:12", or "module+0x123" */
-	/* exact, from totals */
+	/* exact sums */
 	struct trace_totals totals;
-	uint32_t processes;    /* that were there */
+	uint32_t processes;    /* processes that called it */
 	/* from records */
-	uint64_t in_call_ns;   /* of calls that were each timed */
-	uint64_t sampled_ns;   /* of small ones of which some were timed, times how many these stand
-				  for */
-	uint64_t received, own, peers, channel; /* bytes of what its ranks received, by mover */
+	uint64_t in_call_ns;   /* of the calls that were all timed */
+	uint64_t sampled_ns;   /* of sampled small calls, scaled to all */
+	uint64_t received, own, peers, channel; /* bytes that its ranks received, by mover */
 	uint64_t detached_ns, waited_ns, saved_ns, cost_ns;
-	uint64_t touched, called, unseen; /* of those left */
-	uint64_t begun;        /* of those left: begun, and waited for or tested later */
-	uint64_t mapped, plain, packed;   /* calls, by kind of memory */
+	uint64_t touched, called, unseen; /* of detached operations */
+	uint64_t started;        /* requests that were waited for or tested later */
+	uint64_t mapped, plain, packed;   /* calls by kind of memory */
 };
 
 struct trace_call {
 	uint64_t begin_ns, end_ns, bytes, op;
 	uint32_t process, thread, id, group, place;
-	uint16_t why, early_why; /* strings of the process */
+	uint16_t why, early_why; /* texts of the process */
 	uint16_t rank, ranks, root, ops;
 	uint8_t outcome, region;
 	bool is_root;
-	/* joined: bytes of transfers to this rank, by mover; the moment when the last ended (0
+	/* joined: bytes of transfers to this rank, by mover; end of the last transfer (0:
 	 * unknown) */
 	uint64_t own, peers, channel, for_others, done_ns;
 	uint32_t own_fragments, peer_fragments, channel_fragments;
@@ -61,7 +62,7 @@ struct trace_call {
 
 struct trace_copied {
 	uint64_t begin_ns, end_ns, bytes, op;
-	uint32_t process, thread, group, call; /* call: the receiver's */
+	uint32_t process, thread, group, call; /* call: of the receiver */
 	uint16_t unit, src, dst, by;
 	uint8_t mover, more;
 };
@@ -69,8 +70,8 @@ struct trace_copied {
 struct trace_detached {
 	uint64_t begin_ns, end_ns, wanted_ns, waited_ns;
 	uint32_t process, call, touches;
-	uint32_t caller, id;     /* by which the call is found */
-	uint64_t op;             /* of one that was begun */
+	uint32_t caller, id;     /* identify the call */
+	uint64_t op;             /* of a request */
 	uint32_t group;
 	uint16_t rank, ranks;
 	bool by_call;
@@ -81,7 +82,7 @@ struct trace_detached {
 struct trace_touch {
 	uint64_t begin_ns, end_ns, offset, address;
 	uint32_t process, thread, call;
-	uint32_t caller, id;     /* by which the call is found */
+	uint32_t caller, id;     /* identify the call */
 	bool is_write;
 };
 
@@ -98,7 +99,7 @@ struct trace_process {
 	uint64_t bytes;
 	uint32_t chunks;         /* in the file */
 	uint64_t records;
-	uint64_t end_ns;         /* last moment that is known */
+	uint64_t end_ns;         /* the last known moment */
 	double ns_per_tick;
 	char engine[TRACE_TEXT_BYTES], guard[TRACE_TEXT_BYTES];
 	uint32_t *place_of_site;
@@ -106,7 +107,7 @@ struct trace_process {
 
 #define TRACE_ARRAY(type, name) type *name; size_t name##_count, name##_cap
 struct trace_data {
-	uint64_t start_ns;       /* CLOCK_MONOTONIC of time 0 */
+	uint64_t start_ns;       /* CLOCK_MONOTONIC at time 0 */
 	uint64_t start_realtime_ns;
 	TRACE_ARRAY(struct trace_process, processes);
 	TRACE_ARRAY(struct trace_place, places);
@@ -117,24 +118,24 @@ struct trace_data {
 	TRACE_ARRAY(struct trace_activity, spans);
 };
 
-/* Room for one more element, zeroed; ends the program when there is no memory. */
+/* Adds a zeroed element; ends the program when memory runs out. */
 void *trace_add(void *array, size_t *count, size_t *cap, size_t bytes);
 #define TRACE_ADD(d, name)                                                                         \
 	((__typeof__((d)->name))trace_add(&(d)->name, &(d)->name##_count, &(d)->name##_cap,        \
 					  sizeof *(d)->name))
 void *trace_alloc(size_t bytes); /* zeroed; never NULL */
 
-/* All traces in the folder. 0; -ENOENT: there is none; -errno. What is wrong with single files is
- * told. */
+/* Reads all traces in the folder, with a message for each bad file. Returns: 0, -ENOENT (no trace)
+ * or -errno. */
 int trace_read(const char *folder, struct trace_data *out);
-const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "" none */
+const char *trace_text_of(const struct trace_process *p, uint16_t text); /* "": none */
 const char *trace_thread_name(const struct trace_process *p,
-			      uint32_t thread); /* "thread": not known */
+			      uint32_t thread); /* "thread": unknown */
 void trace_join(struct trace_data *d);
 
 /* Fills function and where of every place. */
 void trace_symbols(struct trace_data *d);
-/* One of trace_symbols_*.c. function and where are "" when unknown. */
+/* Implemented by one of trace_symbols_*.c. function and where are "" when unknown. */
 struct trace_symbol { char function[256], where[256]; };
 void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol *out);
 
@@ -144,11 +145,11 @@ enum trace_kind { /* of an event; names in trace_view.c */
 		  TRACE_SHOW_CALL,
 		  TRACE_SHOW_EARLY,
 		  TRACE_SHOW_PASSED,
-		  TRACE_SHOW_LEFT,
+		  TRACE_SHOW_MOVING,
 		  TRACE_SHOW_TOUCH,
 		  TRACE_SHOW_COPY,
 		  TRACE_SHOW_CHANNEL,
-		  TRACE_SHOW_SPAN,
+		  TRACE_SHOW_SETUP,
 		  TRACE_SHOW_GOAL,
 		  TRACE_SHOW_BEGUN,
 		  TRACE_SHOW_PENDING,
@@ -157,17 +158,17 @@ enum trace_kind { /* of an event; names in trace_view.c */
 
 struct trace_event {
 	uint64_t begin_ns, dur_ns, bytes;
-	uint64_t extra;                /* what, by kind: trace_extra_names; 0 mostly */
+	uint64_t extra;                /* meaning by kind: trace_extra_names; mostly 0 */
 	uint32_t track, label, detail; /* strings of the view */
-	uint32_t place;                /* 1 + index of a place, 0 none */
+	uint32_t place;                /* 1 + index of a place; 0: none */
 	uint8_t kind;
 };
 
 struct trace_track {
 	char *process; /* "rank 0" */
 	char *name;    /* "calls" */
-	uint32_t group;/* its process, counted from 0 */
-	uint32_t id;   /* order in which it was added */
+	uint32_t group;/* its process, from 0 */
+	uint32_t id;   /* order of creation */
 };
 
 struct trace_view {
@@ -181,21 +182,21 @@ struct trace_view {
 	uint64_t end_ns;
 };
 extern const char *const trace_kind_names[TRACE_SHOW_KINDS];
-extern const char *const trace_extra_names[TRACE_SHOW_KINDS]; /* "" none */
+extern const char *const trace_extra_names[TRACE_SHOW_KINDS]; /* "": none */
 uint32_t trace_string(struct trace_view *v, const char *text);
-/* "rank 3", or what else it is. */
+/* Writes "rank 3", or another name of the process. */
 void trace_process_name(const struct trace_header *h, char *out, size_t cap);
 bool trace_is_worker(const struct trace_header *h);
 void trace_view(const struct trace_data *d, struct trace_view *out);
-/* Once, when all events are there. */
+/* Sorts the view, once, when all events are there. */
 void trace_view_sort(struct trace_view *v);
 uint32_t trace_track_add(struct trace_view *v, uint32_t group, const char *process,
 			 const char *name);
 void trace_event_add(struct trace_view *v, const struct trace_event *e);
-/* Adds the events of a profile to the view. 0 or -errno, told. */
+/* Adds the events of a profile. Returns: 0, or -errno after a message. */
 int trace_goal_read(struct trace_view *v, const char *path);
 
-/* Writers; the caller asks the file whether all arrived. */
+/* Writers; the caller checks the file for errors. */
 void trace_summary(const struct trace_data *d, FILE *out);
 void trace_write_chrome(const struct trace_view *v, FILE *out);
 void trace_write_html(const struct trace_view *v, FILE *out);

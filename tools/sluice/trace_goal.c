@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A profile of GOAL schedules: trace-event JSON, an array of events or an object with traceEvents.
- * Complete events (ph X) go on tracks of their own, one for each thread (tid: rank in its group) of
- * each process (pid), beside the process's own; names are taken from metadata events. ts in
- * microseconds of CLOCK_MONOTONIC; where they are less than this trace's beginning they count from
- * it.
+ * Reads a profile of GOAL schedules: trace-event JSON, an array of events or an object with
+ * traceEvents. Complete events (ph X) go on tracks of their own, one per thread (tid: rank in its
+ * group) of a process (pid), beside the tracks of that process; metadata events give names. ts is
+ * in microseconds of CLOCK_MONOTONIC, or, if less than the beginning of this trace, relative to it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,7 +39,7 @@ static char peek(struct json *j)
 	return j->at < j->end ? *j->at : 0;
 }
 
-static bool take(struct json *j, char c)
+static bool accept(struct json *j, char c)
 {
 	if (peek(j) != c || !c)
 		return false;
@@ -48,9 +47,9 @@ static bool take(struct json *j, char c)
 	return true;
 }
 
-static void expect(struct json *j, char c) { j->is_wrong |= !take(j, c); }
+static void expect(struct json *j, char c) { j->is_wrong |= !accept(j, c); }
 
-/* A string, cut at cap; escapes beyond \" \\ and \/ become '?'. */
+/* Reads a string, cut at cap; escapes other than \" \\ and \/ become '?'. */
 static void read_string(struct json *j, char *out, size_t cap)
 {
 	size_t n = 0;
@@ -92,7 +91,7 @@ static double read_number(struct json *j)
 
 static void skip(struct json *j);
 
-/* Members or elements until `close`; one(j, key, arg) reads the value, key "" in arrays. */
+/* Reads members or elements until `close`; one(j, key, arg) reads a value; key is "" in arrays. */
 static void each(struct json *j, char open, char close,
 		 void (*one)(struct json *, const char *, void *), void *arg)
 {
@@ -101,7 +100,7 @@ static void each(struct json *j, char open, char close,
 	expect(j, open);
 	if (++j->depth > DEPTH_MAX)
 		j->is_wrong = true;
-	if (!j->is_wrong && !take(j, close)) {
+	if (!j->is_wrong && !accept(j, close)) {
 		do {
 			if (open == '{') {
 				read_string(j, key, sizeof key);
@@ -109,7 +108,7 @@ static void each(struct json *j, char open, char close,
 			}
 			if (!j->is_wrong)
 				one(j, key, arg);
-		} while (!j->is_wrong && take(j, ','));
+		} while (!j->is_wrong && accept(j, ','));
 		expect(j, close);
 	}
 	j->depth--;
@@ -181,7 +180,7 @@ static void read_member(struct json *j, const char *key, void *arg)
 		skip(j);
 }
 
-/* Tracks of the profile, by pid and tid. */
+/* Tracks of the profile by pid and tid. */
 struct names { struct { double pid, tid; uint32_t track; } all[1024]; size_t count; };
 
 struct reading {
@@ -190,7 +189,7 @@ struct reading {
 	uint64_t events;
 };
 
-/* A process that is in the trace has its place already. */
+/* Finds the group of a process; a process of the trace has one already. */
 static uint32_t group_of(const struct reading *r, double pid, char *process, size_t cap)
 {
 	const struct trace_data *d = r->v->data;
@@ -260,7 +259,7 @@ static void read_top(struct json *j, const char *key, void *arg)
 		skip(j);
 }
 
-/* Owner: the caller. NULL, and told. */
+/* Returns: the contents, or NULL after a message. Owner: the caller. */
 static char *read_file(const char *path, size_t *out_bytes)
 {
 	FILE *f = fopen(path, "re");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The page: its own text (timeline/), and the events in it: what they have in common as JSON, each
- * by itself as numbers of seven bits a byte, in base64. An event: begin since the one before in its
- * track, duration, form (kind, label, detail, place: there are few), bytes, extra.
+ * The page: its own text (timeline/), and the events: common properties as JSON, each event as
+ * base64 of numbers with seven bits per byte: begin relative to the previous event of the track,
+ * duration, form (kind, label, detail, place: there are few), bytes, extra.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,16 +71,16 @@ static uint32_t form_of(struct forms *f, const struct trace_event *e)
 
 struct encoder {
 	FILE *out;
-	uint32_t bits, count; /* bytes that wait for their third */
+	uint32_t bits, count; /* bytes of an incomplete group of three */
 };
 
-static void put_base64(struct encoder *e, int left)
+static void put_base64(struct encoder *e, int padding)
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 	for (int i = 0; i < 4; i++)
-		putc_unlocked(i > left ? '=' : digits[e->bits >> (18 - 6 * i) & 63], e->out);
+		putc_unlocked(i > padding ? '=' : digits[e->bits >> (18 - 6 * i) & 63], e->out);
 	e->bits = e->count = 0;
 }
 
@@ -132,9 +132,9 @@ static void put_places(struct text_json *j, const struct trace_view *v)
 		text_json_string(j, "where", p->where);
 		text_json_uint(j, "calls", p->totals.calls);
 		text_json_uint(j, "bytes", p->totals.bytes);
-		text_json_uint(j, "taken", p->totals.admitted);
+		text_json_uint(j, "admitted", p->totals.admitted);
 		text_json_uint(j, "early", p->totals.early);
-		text_json_uint(j, "begun", p->begun);
+		text_json_uint(j, "started", p->started);
 		text_json_uint(j, "in_call_ns", p->in_call_ns + p->sampled_ns);
 		text_json_uint(j, "waited_ns", p->waited_ns);
 		text_json_uint(j, "saved_ns", p->saved_ns);
@@ -223,7 +223,7 @@ static void put_meta(FILE *out, const struct trace_view *v, const struct forms *
 	text_json_close(&j, '}');
 }
 
-/* Inside <script> nothing may look like its end; in JSON < occurs in strings only. */
+/* Escapes what would end the <script> element; in JSON < occurs in strings only. */
 static void put_escaped(FILE *out, const char *json, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++) {

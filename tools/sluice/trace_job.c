@@ -40,7 +40,7 @@ static int parent_of(int pid)
 	return parent;
 }
 
-/* Does the process have a variable of this name? No, also when it may not be asked. */
+/* Returns: true when the environment of the process has this variable and may be read. */
 static bool has_variable(int pid, const char *name)
 {
 	size_t used = 0, cap = 1 << 20, length = strlen(name);
@@ -63,7 +63,7 @@ static bool has_variable(int pid, const char *name)
 	return found;
 }
 
-/* The process that started the ranks: the nearest one above that is itself no rank. */
+/* Returns: the process that started the ranks: the nearest ancestor that is no rank. */
 static int launcher(void)
 {
 	const char *name = base_job_rank_name();
@@ -76,10 +76,10 @@ static int launcher(void)
 
 /* ---- the folder -------------------------------------------------------------------------- */
 
-/* A word to all of the job is said by one. */
+/* Rank 0 prints messages to the whole job. */
 #define SAY_ONCE(...) (base_job_rank() > 0 ? (void)0 : tool_say(__VA_ARGS__))
 
-/* 0; -EEXIST: another job's; -errno */
+/* Returns: 0, -EEXIST (another job's folder) or -errno. */
 static int claim(const char *folder, int job)
 {
 	char path[PATH_MAX], host[64] = "", mine[128], theirs[128] = "";
@@ -106,7 +106,7 @@ static int claim(const char *folder, int job)
 	return ret;
 }
 
-static int take_lock(const char *folder)
+static int lock_folder(const char *folder)
 {
 	char path[PATH_MAX];
 
@@ -134,7 +134,7 @@ int trace_job_join(char *folder, size_t cap)
 	}
 	ret = claim(path, job);
 	if (!ret)
-		ret = take_lock(path);
+		ret = lock_folder(path);
 	if (ret == -EEXIST)
 		SAY_ONCE("trace: %s holds the trace of another run; remove it or name another "
 			 "folder with -o",
@@ -155,7 +155,7 @@ static void wait_for(int pidfd)
 		;
 }
 
-static void leave_the_job(void)
+static void detach_from_job(void)
 {
 	sigset_t none;
 
@@ -165,7 +165,7 @@ static void leave_the_job(void)
 		signal(s, s == SIGHUP || s == SIGPIPE ? SIG_IGN : SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* who reads the program's output waits for the program only */
+	/* a reader of the program's output waits for the program only */
 	close(STDIN_FILENO);
 	close(STDOUT_FILENO);
 	open("/dev/null", O_RDONLY);
@@ -174,12 +174,11 @@ static void leave_the_job(void)
 
 static void watch(int pidfd, const char *folder, int (*report)(const char *folder))
 {
-	leave_the_job();
+	detach_from_job();
 	wait_for(pidfd);
-	/* the shared lock is given up before this one is asked for: so of two that try at once one
-	 * gets it */
+	/* the shared lock is released first: of two processes that try at once one succeeds */
 	if (flock(lock_fd, LOCK_EX | LOCK_NB))
-		_exit(TOOL_DONE); /* another rank still runs, or makes the report */
+		_exit(TOOL_DONE); /* another rank runs, or makes the report */
 	_exit(report(folder));
 }
 
@@ -193,7 +192,7 @@ int trace_job_watch(const char *folder, int (*report)(const char *folder))
 			 strerror(errno), folder);
 		return 0;
 	}
-	if (!child) { /* its child belongs to nobody, so that the program never waits for it */
+	if (!child) { /* the watcher is an orphan, so that the program never waits for it */
 		child = fork();
 		if (!child)
 			watch(pidfd, folder, report);

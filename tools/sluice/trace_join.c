@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What belongs together. A copy belongs to the calls of both its ends, which any rank may have made
- * it for; what was left belongs to the call that left it.
+ * Relations across processes. A copy belongs to the calls of both its ends, whichever rank made it;
+ * a detached operation belongs to its call.
  *
- * What returning early saved is what the program would have spent in the call otherwise:
+ * Early return saves the time that the program would have spent in the call otherwise:
  *
- *   call ends           partner comes                     wanted, or all in place
+ *   call ends           partner arrives                   wanted, or all in place
  *       |--- late ----------->|--- others move its data -------->|
  *
- *   saved = late + the time in which this rank would have copied, at its own speed, what others
- * moved until then (never more than the time that it took them) cost  = closing the memory (from
- * the decision to leave until the call ended), and opening it again when the program wanted it,
- * which takes as long
+ *   saved = late + the time that this rank would have needed, at its own speed, to copy what others
+ *           moved until then (at most the time that it took them)
+ *   cost  = closing the memory (from the decision until the call ended), and opening it again when
+ *           the program wanted it, which takes as long
  */
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@
 #include "trace_data.h"
 
 
-/* Calls by a key: open addressing; the key is looked up in the calls themselves. */
+/* Calls by a key: an open-addressing hash table; the keys stand in the calls. */
 struct index {
 	uint32_t *slots; /* 1 + call */
 	size_t mask;
@@ -123,8 +123,7 @@ static void count_received(struct trace_call *c, const struct trace_copied *copy
 	}
 }
 
-/* Of the ranks that such a number stands for, the first and the one after the last. ranks: of the
- * group. */
+/* Converts a rank number, possibly a TRACE_TO_ constant, into a range of ranks of a group. */
 static void range_of(uint32_t end, uint32_t ranks, uint32_t *out_first, uint32_t *out_end)
 {
 	bool is_one =
@@ -134,8 +133,8 @@ static void range_of(uint32_t end, uint32_t ranks, uint32_t *out_first, uint32_t
 	*out_end = is_one ? end + 1 : ranks;
 }
 
-/* The largest group has so many. What is combined goes to all; ranks whose calls are not known are
- * passed over. */
+/* Returns: the size of the largest group. Reductions go to all; ranks without known calls are
+ * skipped. */
 static uint32_t ranks_most(const struct trace_data *d)
 {
 	uint32_t most = 0;
@@ -196,7 +195,7 @@ static double *own_speeds(const struct trace_data *d)
 	return speed;
 }
 
-/* When whoever this rank exchanges data with had come. */
+/* Returns: when the last rank that exchanges data with this one had arrived. */
 static uint64_t partners_came(struct trace_data *d, const struct index *by_op,
 			      const struct trace_call *c)
 {
@@ -212,7 +211,7 @@ static uint64_t partners_came(struct trace_data *d, const struct index *by_op,
 	return last;
 }
 
-/* The time until which the program had its own way. */
+/* Returns: the time until which the program ran on. */
 static uint64_t free_until(const struct trace_call *c, const struct trace_detached *l)
 {
 	uint64_t done = c->done_ns ? c->done_ns : l->end_ns;
@@ -225,8 +224,8 @@ static bool is_by_others(const struct trace_call *c, const struct trace_copied *
 	return copy->mover == TRACE_CHANNEL || copy->mover == TRACE_WORKER || copy->by != c->rank;
 }
 
-/* Of a copy's bytes those moved from one moment to another: of a row of fragments by its share of
- * the time. */
+/* Returns: bytes of a copy moved in an interval; of a row of fragments, by its share of the
+ * time. */
 static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, uint64_t to)
 {
 	uint64_t begin = base_max_u64(copy->begin_ns, from), end = base_min_u64(copy->end_ns, to);
@@ -239,7 +238,7 @@ static uint64_t moved_between(const struct trace_copied *copy, uint64_t from, ui
 			  (double)(copy->end_ns - copy->begin_ns));
 }
 
-/* Bytes of each left call that others moved while the program had its own way. */
+/* Returns: bytes of each detached call that others moved while the program ran on. */
 static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op)
 {
 	uint64_t *bytes = trace_alloc(d->detached_count * sizeof *bytes);
@@ -247,7 +246,7 @@ static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op
 
 	for (size_t i = 0; i < d->copies_count; i++) {
 		const struct trace_copied *copy = &d->copies[i];
-		/* of what is combined, those who get it */
+		/* of a reduction: the receivers */
 		uint32_t ends[2] = { copy->src == TRACE_FROM_ALL ? copy->dst : copy->src,
 				     copy->dst },
 			 r, end;
@@ -259,7 +258,8 @@ static uint64_t *moved_meanwhile(struct trace_data *d, const struct index *by_op
 
 				if (c && c->detached != TRACE_NO_CALL && is_by_others(c, copy))
 					bytes[c->detached] += moved_between(
-						copy, c->end_ns, free_until(c, &d->detached[c->detached]));
+						copy, c->end_ns,
+						free_until(c, &d->detached[c->detached]));
 			}
 		}
 	}
@@ -277,7 +277,7 @@ static void judge(struct trace_data *d, const struct index *by_op)
 		uint64_t until, came, from, moving;
 
 		if (!c || c->outcome == TRACE_STARTED)
-			continue; /* the program has asked for it */
+			continue; /* the program has waited or tested */
 		until = free_until(c, l);
 		came = base_min_u64(partners_came(d, by_op, c), until);
 		from = base_max_u64(c->end_ns, came);
@@ -292,9 +292,9 @@ static void judge(struct trace_data *d, const struct index *by_op)
 	free(speed);
 }
 
-/* What was begun after its call, when there was room, says only in the end which collective it was.
- */
-static void join_begun(struct trace_data *d, const struct index *by_id)
+/* A request whose call was recorded before its operation was known: its end names the
+ * collective. */
+static void join_requests(struct trace_data *d, const struct index *by_id)
 {
 	for (uint32_t i = 0; i < d->detached_count; i++) {
 		const struct trace_detached *l = &d->detached[i];
@@ -321,8 +321,7 @@ static void join_detached(struct trace_data *d, const struct index *by_id)
 			continue;
 		l->call = (uint32_t)(c - d->calls);
 		c->detached = i;
-		/* it is retired by the next call that looks: its data may have been there for long
-		 */
+		/* the next Sluice call retires it, perhaps long after its data is in place */
 		if (c->outcome != TRACE_STARTED && c->done_ns >= l->begin_ns &&
 		    c->done_ns < l->end_ns)
 			l->end_ns = c->done_ns;
@@ -364,7 +363,7 @@ static void sum_places(struct trace_data *d)
 		p->saved_ns += l->saved_ns;
 		p->cost_ns += l->cost_ns;
 		if (d->calls[l->call].outcome == TRACE_STARTED) {
-			p->begun++;
+			p->started++;
 			continue;
 		}
 		p->unseen += !l->wanted_ns;
@@ -378,7 +377,7 @@ void trace_join(struct trace_data *d)
 	struct index by_id, by_op;
 
 	by_id = index_by_id(d);
-	join_begun(d, &by_id);
+	join_requests(d, &by_id);
 	by_op = index_by_op(d);
 	join_copies(d, &by_op);
 	join_detached(d, &by_id);

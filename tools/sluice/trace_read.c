@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of a trace. Nothing in them is believed: a process may have died in the middle of a
- * word. */
+/* Reads trace files, and trusts nothing in them: a process may have died in the middle of a
+ * write. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -70,13 +70,13 @@ static const char *why_not(const struct trace_header *h, uint64_t bytes)
 	if (bytes < TRACE_HEADER_BYTES)
 		return "is too short for a trace";
 	if (memcmp(h->magic, TRACE_MAGIC, sizeof h->magic))
-		return "is no trace, or its process died while it was made";
+		return "is no trace, or its process died while it created the file";
 	if (h->version != TRACE_VERSION || h->header_bytes != TRACE_HEADER_BYTES)
 		return "was written by another version of Sluice";
 	return NULL;
 }
 
-/* 0, or -errno; told. */
+/* Returns: 0, or -errno after a message. */
 static int map_file(const char *path, struct trace_process *out)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
@@ -96,7 +96,7 @@ static int map_file(const char *path, struct trace_process *out)
 	close(fd);
 	why = ret ? strerror(-ret) : why_not(base, (uint64_t)st.st_size);
 	if (why) {
-		tool_say("trace: %s %s; it is left out", path, why);
+		tool_say("trace: %s %s: ignored", path, why);
 		return ret ? ret : -EINVAL;
 	}
 	out->path = strdup(path);
@@ -123,7 +123,7 @@ const char *trace_thread_name(const struct trace_process *p, uint32_t thread)
 
 /* ---- time -------------------------------------------------------------------------------- */
 
-/* One line through the first and the last moment that are known by both clocks. */
+/* Fits a line through the first and the last moment known by both clocks. */
 static void find_rate(struct trace_process *p)
 {
 	const struct trace_header *h = p->header;
@@ -232,7 +232,7 @@ static void add_copy(struct trace_data *d, uint32_t process, uint32_t thread,
 	c->end_ns = ns_of(d, p, r->end);
 }
 
-/* What is in the record of the call itself. */
+/* Adds the copies that a call's own record contains. */
 static void add_moved(struct trace_data *d, uint32_t process, uint32_t thread,
 		      const struct trace_record *r)
 {
@@ -293,7 +293,7 @@ static void add_call(struct trace_data *d, uint32_t process, uint32_t thread,
 	add_moved(d, process, thread, r);
 }
 
-/* The next call in a row. False: it was the last. */
+/* Adds the next call of a row. Returns: false after the last one. */
 static bool add_repeat(struct trace_data *d, uint32_t process, uint32_t thread,
 		       const struct trace_record *alike, struct trace_record *call, uint64_t repeat)
 {
@@ -329,7 +329,7 @@ static void add_row(struct trace_data *d, uint32_t process, uint32_t thread,
 	const struct trace_repeats *row = (const struct trace_repeats *)(alike + 1);
 	struct trace_record call = *alike;
 
-	call.call.id = 0; /* nothing asks for them */
+	call.call.id = 0; /* nothing refers to them */
 	for (uint32_t i = 0; i < TRACE_REPEAT_RECORDS && row[i].type == TRACE_REPEATS; i++)
 		for (uint32_t k = 0; k < TRACE_REPEATS_PER_RECORD; k++)
 			if (!add_repeat(d, process, thread, alike, &call, row[i].each[k]))
@@ -348,7 +348,7 @@ static void add_touch(struct trace_data *d, uint32_t process, const struct trace
 	};
 }
 
-/* A time of this record's, since the start. */
+/* Converts a time of this record to nanoseconds since the start. */
 static uint64_t when(const struct trace_data *d, uint32_t process, const struct trace_record *r,
 		     uint64_t time)
 {
@@ -356,7 +356,8 @@ static uint64_t when(const struct trace_data *d, uint32_t process, const struct 
 				      : ns_of(d, &d->processes[process], time);
 }
 
-static void add_left(struct trace_data *d, uint32_t process, const struct trace_record *r)
+static void add_detached_record(struct trace_data *d, uint32_t process,
+				const struct trace_record *r)
 {
 	struct trace_detached *l = TRACE_ADD(d, detached);
 
@@ -379,17 +380,17 @@ static void add_left(struct trace_data *d, uint32_t process, const struct trace_
 	};
 }
 
-static void add_span(struct trace_data *d, uint32_t process, uint32_t thread,
+static void add_activity(struct trace_data *d, uint32_t process, uint32_t thread,
 		     const struct trace_record *r)
 {
 	struct trace_activity *s = TRACE_ADD(d, spans);
 
 	*s = (struct trace_activity){ since_start(d, r->begin),
 				  since_start(d, r->end),
-				  r->span.bytes,
+				  r->activity.bytes,
 				  process,
 				  thread,
-				  r->span.text };
+				  r->activity.text };
 }
 
 static void read_records(struct trace_data *d, uint32_t process, const struct trace_chunk *c)
@@ -412,14 +413,14 @@ static void read_records(struct trace_data *d, uint32_t process, const struct tr
 		else if (r->type == TRACE_TOUCH)
 			add_touch(d, process, r);
 		else if (r->type == TRACE_DETACHED)
-			add_left(d, process, r);
+			add_detached_record(d, process, r);
 		else
-			add_span(d, process, c->thread, r);
+			add_activity(d, process, c->thread, r);
 	}
 }
 
 static void read_totals(struct trace_data *d, const struct trace_process *p,
-			const struct trace_chunk *c, bool *seen)
+			const struct trace_chunk *c, bool *known)
 {
 	const struct trace_totals *t = (const struct trace_totals *)(c + 1);
 
@@ -439,28 +440,29 @@ static void read_totals(struct trace_data *d, const struct trace_process *p,
 		if (t->sampled)
 			place->sampled_ns += (uint64_t)((double)t->sampled_ticks * p->ns_per_tick /
 							(double)t->sampled *
-							(double)(t->small_calls - TRACE_ALWAYS_TIMED));
-		place->processes += !seen[p->place_of_site[i]];
-		seen[p->place_of_site[i]] = true;
+							(double)(t->small_calls -
+								 TRACE_ALWAYS_TIMED));
+		place->processes += !known[p->place_of_site[i]];
+		known[p->place_of_site[i]] = true;
 	}
 }
 
 static void read_process(struct trace_data *d, uint32_t process)
 {
 	struct trace_process *p = &d->processes[process];
-	bool *seen;
+	bool *known;
 
 	read_places(d, p);
-	seen = trace_alloc(d->places_count * sizeof *seen);
+	known = trace_alloc(d->places_count * sizeof *known);
 	snprintf(p->engine, sizeof p->engine, "%s", trace_text_of(p, p->header->engine));
 	snprintf(p->guard, sizeof p->guard, "%s", trace_text_of(p, p->header->guard));
 	for (uint32_t i = 0; i < p->chunks; i++) {
 		if (chunk_at(p, i)->kind == TRACE_CHUNK_RECORDS)
 			read_records(d, process, chunk_at(p, i));
 		else if (chunk_at(p, i)->kind == TRACE_CHUNK_TOTALS)
-			read_totals(d, p, chunk_at(p, i), seen);
+			read_totals(d, p, chunk_at(p, i), known);
 	}
-	free(seen);
+	free(known);
 }
 
 /* ---- the folder -------------------------------------------------------------------------- */

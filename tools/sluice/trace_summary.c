@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What people read first: a line for each place in the program that calls MPI, then why, then what
- * is missing from the trace. */
+/* The table: a line for each place in the program that calls MPI, then details, then what is
+ * missing from the trace. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tool.h"
 #include "trace_data.h"
 
-#define DETAILS 12 /* places that are told about at length */
+#define DETAILS 12 /* places with details */
 #define REASONS 32
 
 static void format_bytes(uint64_t bytes, char *out, size_t cap)
@@ -66,7 +66,7 @@ static int by_time(const void *a, const void *b)
 	return (tx < ty) - (tx > ty);
 }
 
-/* Those that were called, the longest first. Owner: the caller. */
+/* Returns: the places that were called, the longest total time first. Owner: the caller. */
 static struct trace_place **sorted_places(const struct trace_data *d, size_t *out_count)
 {
 	struct trace_place **all = trace_alloc(d->places_count * sizeof *all);
@@ -89,8 +89,9 @@ static void print_line(FILE *out, size_t number, const struct trace_place *p)
 	format_ns(p->waited_ns, waited, sizeof waited);
 	format_gain(p, gain, sizeof gain);
 	fprintf(out, "%3zu %10" PRIu64 " %10s %8u %8u %s%9s %9s %9s  %s  %s\n", number,
-		p->totals.calls, bytes, p->totals.admitted, p->totals.early, p->sampled_ns ? "~" : " ",
-		in_call, p->totals.early || p->begun ? waited : "-", gain, p->name, p->where);
+		p->totals.calls, bytes, p->totals.admitted, p->totals.early,
+		p->sampled_ns ? "~" : " ", in_call,
+		p->totals.early || p->started ? waited : "-", gain, p->name, p->where);
 }
 
 /* ---- one place at length ----------------------------------------------------------------- */
@@ -129,8 +130,8 @@ static int by_calls(const void *a, const void *b)
 static void print_reasons(FILE *out, const struct trace_data *d, const struct trace_place *p)
 {
 	static const char *const what[] = {
-		"passed on",      NULL,     "completed before it returned",
-		"returned early", "failed", "begun, and went on"
+		"by the host MPI", NULL,     "completed before it returned",
+		"returned early",  "failed", "started, completed later"
 	};
 	struct reason all[REASONS];
 	size_t count = 0;
@@ -147,7 +148,7 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 								    : c->early_why),
 				     1);
 	}
-	if (p->totals.small_calls) /* not each has a record */
+	if (p->totals.small_calls) /* small calls are sampled */
 		count_reason(all, &count, what[TRACE_BY_HOST], "below SLUICE_COLL_THRESHOLD",
 			     p->totals.small_calls);
 	qsort(all, count, sizeof *all, by_calls);
@@ -155,37 +156,36 @@ static void print_reasons(FILE *out, const struct trace_data *d, const struct tr
 		fprintf(out, "    %10" PRIu64 " x %s\n", all[i].calls, all[i].text);
 }
 
-/* A call site is one function's: it begins, or returns early, not both. */
-static void print_begun(FILE *out, const struct trace_place *p)
+/* A place calls one function, so it either starts requests or returns early. */
+static void print_requests(FILE *out, const struct trace_place *p)
 {
-	char left[32], waited[32];
+	char pending[32], waited[32];
 
-	format_ns(p->detached_ns / p->begun, left, sizeof left);
-	format_ns(p->waited_ns / p->begun, waited, sizeof waited);
+	format_ns(p->detached_ns / p->started, pending, sizeof pending);
+	format_ns(p->waited_ns / p->started, waited, sizeof waited);
 	fprintf(out,
-		"      after the call: pending for %s until it was seen to be over, of which the "
-		"program waited for %s (mean "
-		"of %" PRIu64 ")\n",
-		left, waited, p->begun);
+		"      after the call: pending for %s, of which the program waited %s (mean of "
+		"%" PRIu64 ")\n",
+		pending, waited, p->started);
 }
 
-static void print_left(FILE *out, const struct trace_place *p)
+static void print_detached(FILE *out, const struct trace_place *p)
 {
 	uint64_t ended = p->touched + p->called + p->unseen;
-	char left[32], waited[32], saved[32], cost[32];
+	char moving[32], waited[32], saved[32], cost[32];
 
-	if (p->begun)
-		print_begun(out, p);
+	if (p->started)
+		print_requests(out, p);
 	if (!ended)
 		return;
-	format_ns(p->detached_ns / ended, left, sizeof left);
+	format_ns(p->detached_ns / ended, moving, sizeof moving);
 	format_ns(p->waited_ns / ended, waited, sizeof waited);
 	format_ns(p->saved_ns, saved, sizeof saved);
 	format_ns(p->cost_ns, cost, sizeof cost);
 	fprintf(out,
-		"      after returning: moving for %s, then waited for %s (mean); the program "
-		"touched %" PRIu64 ", later calls wanted %" PRIu64 ", %" PRIu64 " ended unseen\n",
-		left, waited, p->touched, p->called, p->unseen);
+		"      after returning: data moved for %s, the program waited %s (means); %" PRIu64
+		" ended by a touch, %" PRIu64 " by a later call, %" PRIu64 " by themselves\n",
+		moving, waited, p->touched, p->called, p->unseen);
 	fprintf(out, "      early return saved %s and cost %s\n", saved, cost);
 }
 
@@ -200,17 +200,16 @@ static void print_place(FILE *out, const struct trace_data *d, size_t number,
 	print_reasons(out, d, p);
 	if (p->received)
 		fprintf(out,
-			"      what it received was copied %u %% by the rank itself, %u %% by "
-			"peers, %u %% by a "
-			"channel or the worker\n",
+			"      received bytes: %u %% copied by the rank itself, %u %% by peers, "
+			"%u %% by a channel or the worker\n",
 			percent(p->own, p->received), percent(p->peers, p->received),
 			percent(p->channel, p->received));
 	if (described)
 		fprintf(out,
-			"      its memory: mapped in peers %u %%, not mapped %u %%, packed %u %%\n",
+			"      memory: mapped by peers %u %%, not mapped %u %%, packed %u %%\n",
 			percent(p->mapped, described), percent(p->plain, described),
 			percent(p->packed, described));
-	print_left(out, p);
+	print_detached(out, p);
 }
 
 /* ---- processes --------------------------------------------------------------------------- */
@@ -228,14 +227,14 @@ static void print_process(FILE *out, const struct trace_process *p)
 	if (*p->guard)
 		fprintf(out, ", guard %s", p->guard);
 	if (h->state != TRACE_ENDED && !trace_is_worker(h))
-		fputs("; ENDED WITHOUT MPI_Finalize: what it had written is here", out);
+		fputs("; ENDED WITHOUT MPI_Finalize: its records until then are shown", out);
 	if (h->overwritten)
-		fprintf(out, "; its oldest %" PRIu64 " records made room (SLUICE_TRACE_LIMIT)",
+		fprintf(out, "; %" PRIu64 " old records were overwritten (SLUICE_TRACE_LIMIT)",
 			h->overwritten);
 	if (h->dropped)
-		fprintf(out, "; %" PRIu64 " records found no room", h->dropped);
+		fprintf(out, "; %" PRIu64 " records were dropped", h->dropped);
 	if (h->uncounted)
-		fprintf(out, "; %" PRIu64 " calls are in no sum", h->uncounted);
+		fprintf(out, "; %" PRIu64 " calls are missing from the sums", h->uncounted);
 	if (h->error)
 		fprintf(out, "; writing ended: %s", strerror((int)h->error));
 	fputc('\n', out);
@@ -256,14 +255,13 @@ void trace_summary(const struct trace_data *d, FILE *out)
 	for (size_t i = 0; i < d->processes_count; i++)
 		print_process(out, &d->processes[i]);
 	places = sorted_places(d, &count);
-	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s  %s\n", "", "calls", "bytes", "taken",
+	fprintf(out, "\n%3s %10s %10s %8s %8s %10s %9s %9s  %s\n", "", "calls", "bytes", "admitted",
 		"early", "in calls", "waited", "gain", "call site");
 	for (size_t i = 0; i < count; i++)
 		print_line(out, i + 1, places[i]);
 	fputs("bytes: of one rank's message, summed over calls. waited: at touches and in later "
-	      "calls, as MPI_Wait. gain: what "
-	      "early return saved, less its cost (man sluice-trace). ~: of many small calls some "
-	      "are timed.\n",
+	      "calls such as MPI_Wait. gain: what early return saved, less its cost (man "
+	      "sluice-trace). ~: extrapolated from a sample of the small calls.\n",
 	      out);
 	for (size_t i = 0; i < count && i < DETAILS; i++)
 		print_place(out, d, i + 1, places[i]);

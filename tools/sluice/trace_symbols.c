@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names for places: what can be found, and module+offset for the rest. */
+/* Names for places: function and line if known, else module+offset. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

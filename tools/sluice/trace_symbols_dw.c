@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Functions and lines by elfutils: DWARF where there is any, also from separate files of it. */
+/* Functions and lines by elfutils, from DWARF, also in separate debug files. */
 #include <elfutils/libdwfl.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "trace_data.h"
 
-/* One open file at a time: the places of a program are few. */
+/* One open file at a time, as a program has few modules. */
 static struct {
 	Dwfl *dwfl;
 	Dwfl_Module *module;
@@ -42,7 +42,7 @@ static bool open_module(const char *path)
 void trace_symbol_find(const char *module, uint64_t offset, struct trace_symbol *out)
 {
 	const char *name, *file;
-	uint64_t address = offset - 1; /* the call itself */
+	uint64_t address = offset - 1; /* inside the call instruction */
 	GElf_Off in_symbol;
 	Dwfl_Line *line;
 	GElf_Sym sym;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Functions by the symbol tables of 64-bit ELF files, for builds without elfutils. No lines. */
+/* Functions from the symbol tables of 64-bit ELF files, for builds without elfutils. No lines. */
 #include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>

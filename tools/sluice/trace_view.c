@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Everything that is known, as events on tracks: a process has one for each of its threads' calls,
- * and others for what was going on beside them. Events of a track do not overlap. */
+/* All data as events on tracks: a process has one track for the calls of each thread, and others
+ * for what happens beside them. Events of a track do not overlap. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "base/base.h"
 #include "trace_data.h"
 
-#define LEFT_TRACKS 8 /* of a process; what would need more overlaps */
+#define DETACHED_TRACKS 8 /* of a process; more operations at a time overlap */
 
 const char *const trace_kind_names[TRACE_SHOW_KINDS] = {
-	"completed",      "returned early", "passed on",         "data moving after return",
+	"completed",      "returned early", "by the host MPI",   "moving after return",
 	"touch",          "copy by a rank", "copy by a channel", "set-up",
-	"GOAL operation", "begun",          "pending",
+	"GOAL operation", "started",        "pending",
 };
 const char *const trace_extra_names[TRACE_SHOW_KINDS] = {
 	"", "", "", "waited_ns", "offset", "fragment", "fragment", "", "", "", "waited_ns",
@@ -104,11 +104,11 @@ void trace_process_name(const struct trace_header *h, char *out, size_t cap)
 	else if (trace_is_worker(h))
 		snprintf(out, cap, "worker process");
 	else
-		snprintf(out, cap, "process %d of no rank", h->pid);
+		snprintf(out, cap, "process %d without a rank", h->pid);
 }
 
 /* Thread 0: none. */
-/* what: a constant. Asked for each event, of few tracks: the last answers are kept. */
+/* what: a constant. Caches the last results, as most events are on few tracks. */
 static uint32_t track_of(struct trace_view *v, uint32_t process, const char *what, uint32_t thread)
 {
 	static struct { const char *what; uint32_t process, thread, track; } last[16];
@@ -148,14 +148,14 @@ static uint32_t call_detail(struct trace_view *v, const struct trace_call *c)
 	if (c->outcome == TRACE_FAILED)
 		return trace_string(v, "failed");
 	if (c->outcome < TRACE_ADMITTED)
-		return string_of(v, "passed on: %s", *why ? why : "no reason known");
+		return string_of(v, "by the host MPI: %s", *why ? why : "unknown reason");
 	if (c->outcome == TRACE_STARTED)
 		return string_of(v, "%s%s", c->is_root ? "root, " : "", regions[c->region % 4]);
 	return string_of(v, "%s%s%s%s%s", c->is_root ? "root, " : "", regions[c->region % 4],
 			 c->outcome == TRACE_EARLY ? ", returned early: "
-			 : *early                  ? ", completed first: "
+			 : *early                  ? ", completed: "
 						   : "",
-			 early, c->ops > 1 ? ", in pieces" : "");
+			 early, c->ops > 1 ? ", in segments" : "");
 }
 
 static void add_calls(struct trace_view *v)
@@ -180,18 +180,19 @@ static void add_calls(struct trace_view *v)
 	}
 }
 
-/* Several may be pending at a time: each goes on the first track that is free. */
-static uint32_t free_track(struct trace_view *v, const struct trace_detached *l, uint64_t *free_from)
+/* Several operations may be pending: each goes on the first free track. */
+static uint32_t free_track(struct trace_view *v, const struct trace_detached *l,
+			   uint64_t *free_from)
 {
-	static const char *const names[LEFT_TRACKS] = {
+	static const char *const names[DETACHED_TRACKS] = {
 		"moving after return",     "moving after return (2)", "moving after return (3)",
 		"moving after return (4)", "moving after return (5)", "moving after return (6)",
 		"moving after return (7)", "moving after return (8)",
 	};
-	uint64_t *from = &free_from[l->process * LEFT_TRACKS];
+	uint64_t *from = &free_from[l->process * DETACHED_TRACKS];
 	uint32_t k = 0;
 
-	while (k < LEFT_TRACKS - 1 && from[k] > l->begin_ns)
+	while (k < DETACHED_TRACKS - 1 && from[k] > l->begin_ns)
 		k++;
 	from[k] = l->end_ns;
 	return track_of(v, l->process, names[k], 0);
@@ -208,7 +209,7 @@ static int by_begin(const void *a, const void *b)
 static void add_detached(struct trace_view *v)
 {
 	const struct trace_data *d = v->data;
-	uint64_t *free_from = trace_alloc(d->processes_count * LEFT_TRACKS * sizeof *free_from);
+	uint64_t *free_from = trace_alloc(d->processes_count * DETACHED_TRACKS * sizeof *free_from);
 	struct trace_detached *sorted = trace_alloc(d->detached_count * sizeof *sorted);
 
 	if (d->detached_count)
@@ -217,7 +218,7 @@ static void add_detached(struct trace_view *v)
 	for (size_t i = 0; i < d->detached_count; i++) {
 		const struct trace_detached *l = &sorted[i];
 		const struct trace_call *c = l->call == TRACE_NO_CALL ? NULL : &d->calls[l->call];
-		bool is_begun = c && c->outcome == TRACE_STARTED;
+		bool is_request = c && c->outcome == TRACE_STARTED;
 		struct trace_event e = {
 			.begin_ns = l->begin_ns,
 			.dur_ns = l->end_ns - l->begin_ns,
@@ -226,13 +227,13 @@ static void add_detached(struct trace_view *v)
 			.track = free_track(v, l, free_from),
 			.label = trace_string(v, c ? d->places[c->place].name : "collective"),
 			.detail = trace_string(
-				v, is_begun        ? (l->wanted_ns ? "waited for or tested"
-								   : "ended before it was asked for")
-				   : !l->wanted_ns ? "ended before anyone looked"
-				   : l->by_call    ? "a later call wanted it"
-						   : "the program touched it"),
+				v, is_request      ? (l->wanted_ns ? "waited for or tested"
+								   : "completed by itself")
+				   : !l->wanted_ns ? "completed by itself"
+				   : l->by_call    ? "completed by a later call"
+						   : "completed by a touch"),
 			.place = c ? c->place + 1 : 0,
-			.kind = is_begun ? TRACE_SHOW_PENDING : TRACE_SHOW_LEFT,
+			.kind = is_request ? TRACE_SHOW_PENDING : TRACE_SHOW_MOVING,
 		};
 
 		trace_event_add(v, &e);
@@ -275,7 +276,7 @@ static uint32_t copy_label(struct trace_view *v, const struct trace_copied *c)
 static void add_copies(struct trace_view *v)
 {
 	static const char *const movers[] = { "by a CPU", "by a channel",
-					      "bytes outside whole pages", "staged",
+					      "edge bytes", "staged",
 					      "by the worker process" };
 
 	for (size_t i = 0; i < v->data->copies_count; i++) {
@@ -294,7 +295,7 @@ static void add_copies(struct trace_view *v)
 		};
 
 		if (!c->end_ns)
-			continue; /* counted only */
+			continue; /* counted, not timed */
 		e.track = by_channel ? track_of(v, c->process, "channel", 0) :
 				       track_of(v, c->process, "copies", c->thread);
 		trace_event_add(v, &e);
@@ -312,7 +313,7 @@ static void add_spans(struct trace_view *v)
 			.track = track_of(v, s->process, "set-up", s->thread),
 			.label = trace_string(
 				v, trace_text_of(&v->data->processes[s->process], s->text)),
-			.kind = TRACE_SHOW_SPAN,
+			.kind = TRACE_SHOW_SETUP,
 		};
 
 		trace_event_add(v, &e);
@@ -328,7 +329,7 @@ static int by_track(const void *a, const void *b)
 	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
 }
 
-/* Processes in order, in each its tracks in the order of what matters. */
+/* Orders processes, and the tracks of each by importance. */
 static int by_process(const void *a, const void *b)
 {
 	const struct trace_track *x = a, *y = b;
@@ -352,7 +353,7 @@ static void sort_tracks(struct trace_view *v)
 	free(now);
 }
 
-/* A channel holds several copies and works on one: each begins when the one before has ended. */
+/* A channel holds several copies but executes one: each begins when the previous one has ended. */
 void trace_view_sort(struct trace_view *v)
 {
 	uint64_t free_from = 0;
@@ -378,7 +379,7 @@ void trace_view(const struct trace_data *d, struct trace_view *out)
 {
 	*out = (struct trace_view){ .data = d };
 	trace_string(out, "");
-	/* the order of tracks in a process is that of first use */
+	/* tracks of a process are in order of first use */
 	for (uint32_t p = 0; p < d->processes_count; p++)
 		track_of(out, p, "calls", (uint32_t)d->processes[p].header->pid);
 	add_calls(out);

@@ -16,7 +16,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* The number in a one-line file, or -1. */
+/* Returns: the number in a one-line file, or -1. */
 static int read_number(const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -30,7 +30,8 @@ static int read_number(const char *path)
 	return n;
 }
 
-/* Is a seccomp filter installed for this process? It is what refuses most often in containers. */
+/* Returns: true when a seccomp filter is installed, the most frequent cause of refusals in
+ * containers. */
 static bool has_seccomp_filter(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -75,7 +76,7 @@ static const char *arena_remedy(const char *reason)
 	return NULL;
 }
 
-/* Can the pages of a memfd become a huge page on request? */
+/* Tests whether the pages of a memfd can become a huge page on request. */
 static int try_collapse(void)
 {
 	const uint64_t window = 2 * OS_HUGE;
@@ -142,7 +143,7 @@ static void judge_pair(struct trial *t, const struct node_probe *pair)
 	t[TRIAL_CMA_READ].gbps = t[TRIAL_CMA_READ].works ? pair->vm_read_gbps : 0;
 }
 
-/* The first that works of several, or why the best does not. */
+/* Chooses the first way that works, or the reason why the best one does not. */
 static void judge_ways(struct trial *t, const struct trial_way *ways, size_t count,
 		       const char *chosen, const char *remedy)
 {
@@ -204,7 +205,7 @@ void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early)
 
 	for (size_t i = 0; i < TRIAL_COUNT; i++)
 		out[i] = (struct trial){ .name = texts[i].name, .what = texts[i].what };
-	node_probe_pair(&pair); /* when it fails, the reasons are in `pair` */
+	node_probe_pair(&pair); /* on failure `pair` has the reasons */
 	judge_pair(out, &pair);
 
 	rc = try_collapse();

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * trial: which ways between two processes work here, by doing what Sluice does between ranks. A
- * setting that is read says what should work; only a trial says what does.
- */
+/* trial: tests which ways between two processes work, by the same calls that Sluice makes between
+ * ranks. A configuration value shows what should work; a trial shows what does. */
 #ifndef SLUICE_TOOL_TRIAL_H
 #define SLUICE_TOOL_TRIAL_H
 
@@ -23,22 +21,22 @@ enum {
 
 struct trial {
 	const char *name;
-	const char *what; /* a sentence for people */
+	const char *what; /* a sentence for users */
 	bool works;
-	char reason[192];   /* of a "no", with the kernel's words */
-	const char *remedy; /* of a "no"; NULL: none that we know */
-	char note[320];     /* of a "yes": which one, and why no better; "" none */
-	double gbps;        /* of one copy, 0: not measured */
+	char reason[192];   /* why not, with the kernel's words */
+	const char *remedy; /* what to do; NULL: unknown */
+	char note[320];     /* which one works, and why no better one does; "": none */
+	double gbps;        /* of one copy; 0: not measured */
 };
 
-/* One of several that do the same: a kind of guard, an engine, a way to protect system calls. */
-#define TRIAL_NODES 16 /* NUMA nodes whose channels are told one by one */
+/* One of several alternatives: a kind of guard, an engine, a way to protect system calls. */
+#define TRIAL_NODES 16 /* NUMA nodes whose channels are listed */
 struct trial_way {
 	char name[24], what[128];
 	bool works;
-	char reason[200];         /* of a "no" */
-	const char *remedy;       /* of a "no"; NULL: none that we know */
-	int channels[TRIAL_NODES]; /* of an engine, by node */
+	char reason[200];         /* why not */
+	const char *remedy;       /* what to do; NULL: unknown */
+	int channels[TRIAL_NODES]; /* of an engine, by NUMA node */
 };
 
 #define TRIAL_WAYS 8
@@ -46,17 +44,17 @@ struct trial_early {
 	struct trial_way guards[TRIAL_WAYS], calls[TRIAL_WAYS], engines[TRIAL_WAYS],
 		workers[TRIAL_WAYS];
 	size_t guard_count, call_count, engine_count, worker_count;
-	int nodes;           /* of `channels`, at most TRIAL_NODES */
-	int spare_cpus;      /* that a program of one rank leaves to workers */
-	bool is_complete;    /* false: a child ended without an answer */
-	char guard[24], engine[24]; /* those that a program gets; "none" */
+	int nodes;           /* entries of `channels`, at most TRIAL_NODES */
+	int spare_cpus;      /* that a program of one rank leaves to worker threads */
+	bool is_complete;    /* false: a child ended without a result */
+	char guard[24], engine[24]; /* the choices for a program; "none" */
 };
 
-/* Runs all trials, in child processes where two are needed; a fraction of a second. */
+/* Runs all trials, with child processes where two are needed, in a fraction of a second. */
 void trial_run_all(struct trial out[TRIAL_COUNT], struct trial_early *early);
 
-/* trial_early.c: what returning early needs: guards, and copy engines. In child processes, as a
- * guard changes signal handlers and threads. */
+/* trial_early.c: the requirements of early return: guards and copy engines. In child processes, as
+ * a guard changes signal handlers and threads. */
 void trial_early_run(struct trial_early *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What returning early needs, each kind by itself and in a child of its own. */
+/* The requirements of early return, each kind in a child process. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void ignore_hold(void *arg) {}
 static void ignore_touch(void *arg, uintptr_t addr, size_t bytes, bool write) {}
 static void ignore_all(void) {}
 
-/* Has fn(out, what) run in a child. False: it ended without an answer. */
+/* Calls fn(out, what) in a child. Returns: false when the child ended without a result. */
 static bool ask_child(void (*fn)(void *out, int what), int what, void *out, size_t bytes)
 {
 	size_t used = 0;
@@ -31,7 +31,7 @@ static bool ask_child(void (*fn)(void *out, int what), int what, void *out, size
 	pid = fork();
 	if (!pid) {
 		close(fds[0]);
-		base_opt.log_level = BASE_LOG_NONE; /* the answer says it */
+		base_opt.log_level = BASE_LOG_NONE; /* the result says it */
 		fn(out, what);
 		for (; used < bytes && (n = write(fds[1], (char *)out + used, bytes - used)) > 0;
 		     used += (size_t)n)
@@ -89,7 +89,7 @@ static const char *dispatch_remedy(const char *reason)
 	return NULL;
 }
 
-/* "steal: why" without the name. */
+/* Strips the name from "steal: why". */
 static const char *bare(const char *reason, const char *name)
 {
 	size_t len = strlen(name);
@@ -145,14 +145,15 @@ static bool run_guards(struct trial_early *out)
 	return is_complete;
 }
 
-/* What keeps system calls from seeing guarded memory: what the kinds of guards stand on. */
+/* The ways to keep system calls from guarded memory, derived from the kinds of guards that need
+ * them. */
 static void derive_calls(struct trial_early *out)
 {
 	static const char *const texts[][2] = {
 		{ "userfaultfd", "a system call that meets guarded memory waits in the kernel" },
 		{ "dispatch", "a system call is looked at first (Syscall User Dispatch)" },
 	};
-	/* mprotect needs nothing but the dispatch */
+	/* mprotect needs only the dispatch */
 	const struct trial_way *from[] = { &out->guards[0], &out->guards[2] };
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(texts); i++) {
@@ -229,7 +230,7 @@ static bool run_engines(struct trial_early *out)
 
 /* ---- workers ----------------------------------------------------------------------------- */
 
-/* Starts one, gives it an arena, ends it. */
+/* Starts a worker, attaches to it, ends it. */
 static void find_worker(void *out, int unused)
 {
 	struct worker_setup setup = { .threads = 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The process of src/worker/, which ranks start. Not for people. */
+/* The worker process of src/worker/, started by ranks only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv)
 {
-	(void)argv; /* the pid of the rank that has started it, for people */
+	(void)argv; /* the pid of the rank that started it, for people who list processes */
 	if (argc != 2 || fcntl(3, F_GETFD) < 0 || fcntl(4, F_GETFD) < 0) {
 		fprintf(stderr, "sluice-worker: started by MPI processes that run under sluice, "
 				"not by people\n");

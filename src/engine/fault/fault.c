@@ -26,7 +26,7 @@ struct fault_chan {
 	_Atomic bool stopping;
 	bool in_use; /* under the lock */
 	/* used by the thread only */
-	uint64_t taken;   /* copies taken so far */
+	uint64_t claimed;   /* copies taken so far */
 	uint64_t free_ns; /* the injected bandwidth is used up until then */
 	/* The copy inside the inner engine; ended: 1 when it has ended. */
 	struct engine_copy part;
@@ -57,14 +57,14 @@ static bool is_closed(struct fault_chan *ch)
 static int wait_until(struct fault_chan *ch, uint64_t ns)
 {
 	for (;;) {
-		uint32_t seen = atomic_load_explicit(&ch->wakes, memory_order_acquire);
+		uint32_t known = atomic_load_explicit(&ch->wakes, memory_order_acquire);
 		uint64_t now = os_now_ns();
 
 		if (is_closed(ch))
 			return -ECANCELED;
 		if (now >= ns)
 			return 0;
-		os_futex_wait(&ch->wakes, seen, ns == OS_FOR_EVER ? ns : ns - now);
+		os_futex_wait(&ch->wakes, known, ns == OS_FOR_EVER ? ns : ns - now);
 	}
 }
 
@@ -108,7 +108,7 @@ static int treat(struct fault_chan *ch, const struct engine_copy *c)
 {
 	const struct fault_settings *s = &ch->settings;
 	uint64_t begin = base_max_u64(os_now_ns(), ch->free_ns);
-	uint64_t nth = ++ch->taken;
+	uint64_t nth = ++ch->claimed;
 	bool halve = nth == s->short_nth;
 	int rc;
 
@@ -130,7 +130,7 @@ static int treat(struct fault_chan *ch, const struct engine_copy *c)
 	return rc ? rc : halve ? -EIO : 0;
 }
 
-static void leave(struct fault_chan *ch)
+static void exit_done(struct fault_chan *ch)
 {
 	inside = NULL;
 	/* release: the work of done(); partner: sw_queue_cancel */
@@ -147,7 +147,7 @@ static void serve(struct fault_chan *ch, struct engine_copy *c, int slot)
 	inside = ch;
 	c->done(c, result);
 	if (inside)
-		leave(ch);
+		exit_done(ch);
 }
 
 static void thread_main(void *arg)
@@ -155,17 +155,17 @@ static void thread_main(void *arg)
 	struct fault_chan *ch = arg;
 
 	for (;;) {
-		uint32_t seen = atomic_load_explicit(&ch->wakes, memory_order_acquire);
+		uint32_t known = atomic_load_explicit(&ch->wakes, memory_order_acquire);
 		struct engine_copy *c;
 		int slot;
 
-		c = sw_queue_take(&ch->queue, &slot);
+		c = sw_queue_claim(&ch->queue, &slot);
 		if (c)
 			serve(ch, c, slot);
 		else if (atomic_load_explicit(&ch->stopping, memory_order_relaxed))
 			return;
 		else
-			os_futex_wait(&ch->wakes, seen, OS_FOR_EVER);
+			os_futex_wait(&ch->wakes, known, OS_FOR_EVER);
 	}
 }
 
@@ -210,7 +210,7 @@ static int start(struct fault_chan *ch)
 {
 	int rc;
 
-	ch->taken = ch->free_ns = 0;
+	ch->claimed = ch->free_ns = 0;
 	atomic_store_explicit(&ch->stopping, false, memory_order_relaxed);
 	atomic_store_explicit(&ch->running, 0, memory_order_relaxed);
 	sw_queue_init(&ch->queue, FAULT_SLOTS);
@@ -265,7 +265,7 @@ static void fault_retire(struct engine_chan *base)
 	_Atomic uint32_t nobody_rings = 0;
 
 	if (inside == ch)
-		leave(ch);
+		exit_done(ch);
 	sw_queue_close(&ch->queue);
 	ring(ch);
 	while (!sw_queue_cancel(&ch->queue, FAULT_SLOTS, &ch->running))

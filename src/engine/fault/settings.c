@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct setting {
-	const char *name, *takes;
+	const char *name, *accepts;
 	size_t offset;
 	uint64_t max;
 } settings[] = {
@@ -52,7 +52,7 @@ static int set(char *text, struct fault_settings *out, char *reason, size_t cap)
 			return 0;
 		}
 		snprintf(reason, cap, "engine_fault: %s=%.40s is wrong: it takes %s",
-			 s->name, value, s->takes);
+			 s->name, value, s->accepts);
 		return -EINVAL;
 	}
 	snprintf(reason, cap,

@@ -9,7 +9,7 @@
 enum {
 	/* time to poll for work before sleeping: less than a wake-up costs the poster */
 	SEEK_NS = 20000,
-	LOOKS_PER_CLOCK = 32,
+	POLLS_PER_CLOCK = 32,
 	/* no copy has ended for this time, several times the duration of one: a worker is
 	 * displaced */
 	DISPLACED_NS = 60000,
@@ -65,11 +65,11 @@ static void execute(struct sw_chan *ch, struct engine_copy *c, int slot)
 	c->done(c, 0);
 	os_lend_end(&ch->lend);
 	if (inside.chan)
-		sw_pool_leave(ch);
+		sw_pool_exit(ch);
 	inside.chan = outer;
 }
 
-void sw_pool_leave(struct sw_chan *ch)
+void sw_pool_exit(struct sw_chan *ch)
 {
 	if (inside.chan != ch)
 		return;
@@ -102,19 +102,19 @@ static void place_workers(void *arg, const struct os_cpumask *cpus)
 /* Returns: true when a copy of ch runs and none has ended for DISPLACED_NS. */
 static bool is_displaced(struct sw_chan *ch, uint32_t ended)
 {
-	uint64_t now, looked;
+	uint64_t now, checked;
 
 	if (!atomic_load_explicit(&ch->running, memory_order_relaxed))
 		return false;
 	now = os_now_ns();
-	looked = atomic_exchange_explicit(&ch->looked_ns, now, memory_order_relaxed);
-	if (atomic_load_explicit(&ch->seen_ended, memory_order_relaxed) != ended ||
-	    now - looked > NEW_WAIT_NS) {
-		atomic_store_explicit(&ch->seen_ns, now, memory_order_relaxed);
-		atomic_store_explicit(&ch->seen_ended, ended, memory_order_relaxed);
+	checked = atomic_exchange_explicit(&ch->checked_ns, now, memory_order_relaxed);
+	if (atomic_load_explicit(&ch->known_ended, memory_order_relaxed) != ended ||
+	    now - checked > NEW_WAIT_NS) {
+		atomic_store_explicit(&ch->known_ns, now, memory_order_relaxed);
+		atomic_store_explicit(&ch->known_ended, ended, memory_order_relaxed);
 		return false;
 	}
-	return now - atomic_load_explicit(&ch->seen_ns, memory_order_relaxed) >= DISPLACED_NS;
+	return now - atomic_load_explicit(&ch->known_ns, memory_order_relaxed) >= DISPLACED_NS;
 }
 
 bool sw_pool_help(struct sw_chan *ch)
@@ -125,7 +125,7 @@ bool sw_pool_help(struct sw_chan *ch)
 
 	if (inside.chan) /* no nesting: the stack is small */
 		return false;
-	c = sw_queue_take(&ch->queue, &slot);
+	c = sw_queue_claim(&ch->queue, &slot);
 	if (c) {
 		execute(ch, c, slot);
 		return true;
@@ -138,10 +138,10 @@ bool sw_pool_help(struct sw_chan *ch)
 
 static bool any_ready(void)
 {
-	uint64_t left = atomic_load_explicit(&sw_open, memory_order_acquire);
+	uint64_t remaining = atomic_load_explicit(&sw_open, memory_order_acquire);
 
-	for (; left; left &= left - 1)
-		if (sw_queue_is_ready(&sw_chans[__builtin_ctzll(left)].queue))
+	for (; remaining; remaining &= remaining - 1)
+		if (sw_queue_is_ready(&sw_chans[__builtin_ctzll(remaining)].queue))
 			return true;
 	return false;
 }
@@ -168,7 +168,7 @@ static bool work_on(struct worker *w, uint64_t chans, bool own)
 
 		if ((ch->home == w->id) != own)
 			continue;
-		c = sw_queue_take(&ch->queue, &slot);
+		c = sw_queue_claim(&ch->queue, &slot);
 		if (!c)
 			continue;
 		w->served = i;
@@ -198,7 +198,7 @@ static bool seek(struct worker *w)
 			return true;
 		if (atomic_load_explicit(&pool.stopping, memory_order_relaxed))
 			return false;
-		if (looks % LOOKS_PER_CLOCK == 0) {
+		if (looks % POLLS_PER_CLOCK == 0) {
 			uint64_t now = os_now_ns();
 
 			if (!until)

@@ -9,7 +9,7 @@ void sw_queue_init(struct sw_queue *q, uint64_t slots)
 {
 	atomic_store_explicit(&q->ready, 0, memory_order_relaxed);
 	atomic_store_explicit(&q->post_next, 0, memory_order_relaxed);
-	atomic_store_explicit(&q->take_next, 0, memory_order_relaxed);
+	atomic_store_explicit(&q->claim_next, 0, memory_order_relaxed);
 	/* release: the stores above; partner: sw_queue_post */
 	atomic_store_explicit(&q->free, slots, memory_order_release);
 }
@@ -40,12 +40,12 @@ int sw_queue_post(struct sw_queue *q, struct engine_copy *c)
 		memory_order_relaxed));
 	atomic_store_explicit(&q->post_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
 	atomic_store_explicit(&q->slots[slot], (uintptr_t)c, memory_order_relaxed);
-	/* release: item and slot; partner: sw_queue_take */
+	/* release: item and slot; partner: sw_queue_claim */
 	atomic_fetch_or_explicit(&q->ready, (uint64_t)1 << slot, memory_order_release);
 	return 0;
 }
 
-struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
+struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot)
 {
 	uint64_t ready = atomic_load_explicit(&q->ready, memory_order_relaxed);
 	uint32_t from;
@@ -53,7 +53,7 @@ struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
 
 	if (!ready)
 		return NULL;
-	from = atomic_load_explicit(&q->take_next, memory_order_relaxed);
+	from = atomic_load_explicit(&q->claim_next, memory_order_relaxed);
 	do {
 		if (!ready)
 			return NULL;
@@ -62,7 +62,8 @@ struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot)
 	} while (!atomic_compare_exchange_weak_explicit(
 		&q->ready, &ready, ready & ~((uint64_t)1 << slot), memory_order_acquire,
 		memory_order_relaxed));
-	atomic_store_explicit(&q->take_next, (uint32_t)(slot + 1) % SW_DEPTH, memory_order_relaxed);
+	atomic_store_explicit(&q->claim_next, (uint32_t)(slot + 1) % SW_DEPTH,
+			      memory_order_relaxed);
 	*out_slot = slot;
 	return (struct engine_copy *)atomic_load_explicit(&q->slots[slot], memory_order_relaxed);
 }

@@ -76,12 +76,12 @@ void sw_sleep_rouse(struct sw_sleep *s, unsigned worker)
 void sw_sleep_wait(struct sw_sleep *s, unsigned worker)
 {
 	for (;;) {
-		uint32_t seen = atomic_load_explicit(&s->wakes[worker], memory_order_acquire);
+		uint32_t known = atomic_load_explicit(&s->wakes[worker], memory_order_acquire);
 
 		/* A late wake-up, for a sleep that was undone, costs one more turn of this loop.
 		 * acquire: the work that the waker published; partner: ring */
 		if (!(atomic_load_explicit(&s->word, memory_order_acquire) >> worker & 1))
 			return;
-		os_futex_wait(&s->wakes[worker], seen, OS_FOR_EVER);
+		os_futex_wait(&s->wakes[worker], known, OS_FOR_EVER);
 	}
 }

@@ -89,7 +89,7 @@ static void sw_retire(struct engine_chan *base)
 {
 	struct sw_chan *ch = (struct sw_chan *)base;
 
-	sw_pool_leave(ch);
+	sw_pool_exit(ch);
 	drain(ch);
 }
 

@@ -33,7 +33,7 @@ enum { SW_CHANNELS = 64, SW_WORKERS = 48, SW_DEPTH = 63 };
 struct sw_queue {
 	BASE_ALIGNED_LINE _Atomic uint64_t free; /* bit i: slot i is free; or SW_QUEUE_CLOSED */
 	_Atomic uint64_t ready; /* bit i: slot i holds a posted item */
-	_Atomic uint32_t post_next, take_next;   /* where the search begins; hints */
+	_Atomic uint32_t post_next, claim_next;   /* where the search begins; hints */
 	_Atomic uintptr_t slots[SW_DEPTH];       /* struct engine_copy * */
 };
 #define SW_QUEUE_CLOSED ((uint64_t)1 << 63)
@@ -43,7 +43,7 @@ void sw_queue_init(struct sw_queue *q, uint64_t slots); /* slots: mask of the sl
 /* Returns: 0, -EAGAIN (full) or -ESHUTDOWN (closed). Context: async-signal-safe. */
 int sw_queue_post(struct sw_queue *q, struct engine_copy *c);
 /* Returns: an item with its slot, which the taker owns until sw_queue_release(); or NULL. */
-struct engine_copy *sw_queue_take(struct sw_queue *q, int *out_slot);
+struct engine_copy *sw_queue_claim(struct sw_queue *q, int *out_slot);
 void sw_queue_release(struct sw_queue *q, int slot);
 /* Makes every later post fail. */
 void sw_queue_close(struct sw_queue *q);
@@ -61,7 +61,7 @@ static inline bool sw_queue_cancel(struct sw_queue *q, uint64_t slots,
 	struct engine_copy *c;
 	int slot;
 
-	while ((c = sw_queue_take(q, &slot))) {
+	while ((c = sw_queue_claim(q, &slot))) {
 		sw_queue_release(q, slot);
 		c->done(c, -ECANCELED);
 	}
@@ -106,8 +106,8 @@ struct sw_chan {
 	_Atomic uint32_t running; /* copies taken whose done() has not returned */
 	struct os_lend lend;
 	/* Written by waiting threads; relaxed, as a wrong value costs a moment. */
-	_Atomic uint32_t seen_ended;
-	_Atomic uint64_t seen_ns, looked_ns; /* when seen_ended was read first, and last */
+	_Atomic uint32_t known_ended;
+	_Atomic uint64_t known_ns, checked_ns; /* when known_ended was read first, and last */
 	uint32_t home;            /* the worker that serves this channel first */
 };
 
@@ -129,6 +129,6 @@ void sw_pool_flush(struct sw_chan *ch);
  */
 bool sw_pool_help(struct sw_chan *ch);
 /* Inside done() of a copy of this channel: `running` no longer counts this copy. */
-void sw_pool_leave(struct sw_chan *ch);
+void sw_pool_exit(struct sw_chan *ch);
 
 #endif

@@ -50,7 +50,8 @@ API_EXPORT int sluice_goal_group_create(const struct sluice_goal_oob *oob,
 					struct sluice_goal_group **out)
 {
 	struct sluice_goal_oob mine = *oob;
-	struct node_oob node = { &mine, oob->rank, oob->size, gather, reduce };
+	struct node_oob node = { .ctx = &mine, .rank = oob->rank, .size = oob->size,
+				 .allgather = gather, .allreduce_min = reduce };
 	struct sched_group *g = NULL;
 	int ret;
 

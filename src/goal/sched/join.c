@@ -259,7 +259,8 @@ int sched_join(const char *name, int rank, int size, uint64_t timeout_ns, struct
 {
 	uint64_t now = os_now_ns();
 	struct bootstrap m = { .rank = rank, .size = size, .listener = -1 };
-	struct node_oob oob = { &m, rank, size, allgather, allreduce_min };
+	struct node_oob oob = { .ctx = &m, .rank = rank, .size = size, .allgather = allgather,
+				.allreduce_min = allreduce_min };
 	int ret;
 
 	*out = NULL;

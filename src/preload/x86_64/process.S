@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * vfork returns twice and clone on another stack: nothing of ours may lie between them and their caller.
- * Each asks where the real one is, upon which everything pending has been completed, and jumps.
+ * vfork returns twice and clone on another stack: no frame of ours may lie between them and their
+ * caller. Each calls a function that completes pending operations and returns the next definition,
+ * and jumps there.
  */
 	.macro lead_to name, next
 	.globl \name

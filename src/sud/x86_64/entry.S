@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The code from which system calls are never dispatched (sud_range_start .. _end), and the change
- * of stacks. See machine.h.
+ * The code whose system calls are never dispatched (sud_range_start .. sud_range_end), and the
+ * change of stacks. See machine.h.
  */
 	.text
 	.p2align 6
@@ -27,10 +27,10 @@ sud_syscall:
 	.size sud_syscall, . - sud_syscall
 
 /*
- * Entered from a signal frame instead of the program's `syscall`, with all of its registers, the stack
- * pointer MACHINE_PASS_BYTES lower (beyond the red zone) and the address to go on at on top of it. A
- * blocking call so waits in the program's own context: signals, restarts and jumps out of handlers
- * are the kernel's business alone. The call itself may overwrite rcx, so it is free here too.
+ * The handler's return enters here instead of the program's `syscall`, with the program's registers,
+ * the stack pointer PASS_BYTES lower (beyond the red zone), and the program's return address on the
+ * stack. So a blocking call waits in the program's own context, where the kernel handles signals,
+ * restarts and jumps out of handlers. rcx is free, as `syscall` overwrites it.
  */
 	.globl sud_pass
 	.hidden sud_pass
@@ -48,8 +48,8 @@ sud_pass:
 	.cfi_endproc
 	.size sud_pass, . - sud_pass
 
-/* Debuggers and unwinders know a signal frame by these very bytes, and by the absence of other
- * information about them. */
+/* Debuggers and unwinders recognise a signal frame by these bytes, if no unwind information covers
+ * them. */
 	nop
 	.globl sud_restorer
 	.hidden sud_restorer

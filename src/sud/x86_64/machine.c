@@ -32,7 +32,7 @@ void machine_pass(ucontext_t *uc, const struct machine_call *call)
 	uint64_t back = (uint64_t)r[REG_RIP];
 
 	if (call->nr ==
-	    SYS_rt_sigreturn) { /* finds its frame by the stack pointer, never returns */
+	    SYS_rt_sigreturn) { /* takes its frame from the stack pointer, never returns */
 		r[REG_RIP] = (greg_t)(uintptr_t)sud_restorer;
 		return;
 	}

@@ -17,7 +17,8 @@ def main():
     page = page.replace('@STYLE@', (folder / 'style.css').read_text()).replace('@SCRIPT@', script)
     before, after = page.split('@DATA@\n')
     text = '/* Made by embed.py. */\nextern const char timeline_before[], timeline_after[];\n'
-    pathlib.Path(output).write_text(text + c_array('timeline_before', before) + c_array('timeline_after', after))
+    arrays = c_array('timeline_before', before) + c_array('timeline_after', after)
+    pathlib.Path(output).write_text(text + arrays)
 
 
 main()
