@@ -25,7 +25,7 @@ static const struct guard_kind *const kinds[] = { &guard_uffd, &guard_mremap, &g
 /* The order in which they are tried. */
 static const struct guard_kind *const best_first[] = { &guard_mremap, &guard_uffd,
 						       &guard_mprotect };
-_Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_STEAL == 2 && BASE_GUARD_MPROTECT == 3,
+_Static_assert(BASE_GUARD_UFFD == 1 && BASE_GUARD_MREMAP == 2 && BASE_GUARD_MPROTECT == 3,
 	       "order of kinds");
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -128,7 +128,7 @@ static char *const *env_without_us(char *const *envp, void *space)
 static bool keeps_path(const char *path)
 {
 	int saved = errno;
-	bool keeps = !path || preload_is_kept(preload_target_of(path));
+	bool keeps = !path || preload_is_inherited(preload_target_of(path));
 
 	errno = saved;
 	return keeps;
@@ -157,7 +157,7 @@ static bool keeps_file(const char *file)
 static bool keeps_fd(int fd)
 {
 	int saved = errno;
-	bool keeps = preload_is_kept(preload_target_of_fd(fd, ""));
+	bool keeps = preload_is_inherited(preload_target_of_fd(fd, ""));
 
 	errno = saved;
 	return keeps;

@@ -51,7 +51,7 @@ enum preload_target preload_target_of(const char *path);
 /* The kind of an open file with this name. */
 enum preload_target preload_target_of_fd(int fd, const char *name);
 
-static inline bool preload_is_kept(enum preload_target kind)
+static inline bool preload_is_inherited(enum preload_target kind)
 {
 	return kind == PRELOAD_TARGET_UNKNOWN || kind == PRELOAD_TARGET_MPI ||
 	       kind == PRELOAD_TARGET_MAY;

@@ -36,7 +36,7 @@ UNIT_TEST(what_cannot_be_read_keeps_the_preload)
 	CHECK_EQ(preload_target_of("/dev/null"), PRELOAD_TARGET_UNKNOWN);
 	CHECK_EQ(kind_of_bytes("", 0, "app"), PRELOAD_TARGET_UNKNOWN);
 	CHECK_EQ(kind_of_bytes("echo hello\n", 11, "app"), PRELOAD_TARGET_UNKNOWN);
-	CHECK(preload_is_kept(PRELOAD_TARGET_UNKNOWN));
+	CHECK(preload_is_inherited(PRELOAD_TARGET_UNKNOWN));
 }
 
 UNIT_TEST(a_script_has_its_interpreters_kind)

@@ -124,7 +124,7 @@ static bool run_guards(struct trial_early *out)
 	} kinds[] = {
 		{ BASE_GUARD_UFFD, "uffd",
 		  "page tables moved away; the kernel waits too (userfaultfd)" },
-		{ BASE_GUARD_STEAL, "steal", "page tables moved away; SIGSEGV" },
+		{ BASE_GUARD_MREMAP, "steal", "page tables moved away; SIGSEGV" },
 		{ BASE_GUARD_MPROTECT, "mprotect", "access taken page by page; SIGSEGV" },
 	};
 	bool is_complete = true;
