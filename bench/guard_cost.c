@@ -197,7 +197,7 @@ static int measure_kind(const char *kind)
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "uffd", "steal", "mprotect" };
+	static const char *const kinds[] = { "uffd", "mremap", "mprotect" };
 
 	printf("%-8s %-6s %7s %-5s %-8s %-9s", "kind", "thread", "bytes", "pages", "lies",
 	       "access");

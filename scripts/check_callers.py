@@ -66,7 +66,8 @@ def uses(root):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--root', default=HERE, type=pathlib.Path)
     parser.add_argument('build', nargs='?', type=pathlib.Path)
     args = parser.parse_args()

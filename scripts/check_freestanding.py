@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Check that src/goal can be built where there is no libc, as in a kernel: with the compiler's own
-headers and two that a kernel has under other names, and with nothing undefined but the four
-functions that compilers call themselves. What decides and verifies is also built without floating-
-point and vector registers.
+"""Check that src/goal can be built without a libc, as in a kernel: with the compiler's own headers
+and two that a kernel has under other names, and with no undefined symbol but the four functions
+that compilers call. All files but those of COMPUTES are built without floating-point and vector
+registers.
 
 Usage: check_freestanding.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
 """
@@ -16,15 +16,15 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 ALLOWED = {'memcpy', 'memmove', 'memset', 'memcmp'}
-# What a kernel gives as <linux/errno.h> and <linux/string.h>.
+# A kernel has these as <linux/errno.h> and <linux/string.h>.
 HEADERS = {
     'errno.h': '#define ENOSPC 28\n#define EINVAL 22\n#define ELOOP 40\n',
     'string.h': '#include <stddef.h>\nvoid *memcpy(void *, const void *, size_t);\n'
                 'void *memmove(void *, const void *, size_t);\nvoid *memset(void *, int, size_t);\n'
                 'int memcmp(const void *, const void *, size_t);\n',
 }
-COMPUTES = ('kernels_', 'local')  # floating point is what these are for
-OTHERS = {'x86_64': 'kernels_generic.c'}  # the other file of two that define the same
+COMPUTES = ('kernels_', 'local')  # with floating point
+OTHERS = {'x86_64': 'kernels_generic.c'}  # the file for other processors
 
 
 def sources(root):
@@ -69,7 +69,7 @@ def main():
         problems, objects = build(args.root, args.cc, pathlib.Path(where))
         if not problems:
             missing = symbols(objects, '-u') - symbols(objects, '--defined-only') - ALLOWED
-            problems = [f'src/goal calls {name}, which is not there without a libc'
+            problems = [f'src/goal calls {name}, which needs a libc'
                         for name in sorted(missing)]
     print('\n'.join(problems) or f'freestanding: {len(objects)} files need no libc')
     return bool(problems)

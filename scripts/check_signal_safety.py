@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Check that what runs in the guard's signal handlers calls nothing but what may be called there.
+"""Check that the handlers of sud/ and guard/ call no function that is not async-signal-safe.
 
-The files of guard/ and of what moves data in a handler are compiled function by function; from the handlers,
-and from what is called through pointers, every call is followed. Whatever is not ours must be
-in ALLOWED.
+The files of FOLDERS are compiled with one section per function. From the functions in ROOTS every
+call is followed; a function of the C library has to be in ALLOWED.
 
 Usage: check_signal_safety.py [--root DIR] [--cc CC]   exit 0 clean, 1 something to fix, 2 misuse
 """
@@ -18,34 +17,37 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
-# What is entered by the kernel, or through a pointer, or by rt/ inside touched().
+# Functions that the kernel calls, that are called through pointers, or that rt/ calls inside
+# touched().
 ROOTS = ['fault_segv_sig', 'sigsys', 'guard_arm', 'guard_release', 'sud_enter', 'sud_exit',
          'guard_wait_begin', 'sud_wait_end', 'sud_wait_interrupted',
-         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig', 'guard_complete_all_sig', 'guard_tidy_sig',
+         'sud_allow_push', 'sud_allow_pop', 'guard_overlaps_sig', 'guard_touch_sig',
+         'guard_complete_all_sig', 'guard_tidy_sig',
          'mremap.c:kind_arm', 'mremap.c:kind_release', 'mprotect.c:kind_release', 'shadow_end', 'mprotect_close',
          'uffd.c:kind_arm', 'uffd.c:kind_release', 'touch_it',
-         # of rt/, exec/, xfer/ and engine/: who is touched copies
+         # of rt/, exec/, xfer/ and engine/: the thread that touches copies
          'on_hold', 'on_touched', 'on_complete_all', 'on_tidy', 'start_next', 'xfer_move', 'xfer_queue_start',
          'xfer_queue_stop', 'xfer_queue_rescue', 'post_done', 'sw_post', 'sw_flush', 'sw_poll', 'sw_retire',
          'take_back', 'fault_post', 'fault_flush', 'fault_poll', 'fault_retire']
 # Folders whose files are followed.
 FOLDERS = ['sud', 'sud/x86_64', 'guard', 'base', 'progress', 'os', 'trace', 'node', 'region', 'engine', 'engine/sw', 'engine/fault', 'goal', 'xfer', 'reduce', 'exec', 'worker', 'rt', 'rt/comm',
            'rt/coll', 'rt/request', 'rt/early', 'rt/offload']
-NOT_THERE = {'version.c', 'start.c'}  # they need headers that are made
-# No locks, no memory, no locale. __tls_get_addr may call malloc: TLS has to be initial-exec.
+NOT_COMPILED = {'version.c', 'start.c'}  # they include generated headers
+# Functions without locks, allocation and locale. Not __tls_get_addr, which may call malloc: TLS has
+# to be initial-exec.
 ALLOWED = {'memset', 'memcpy', 'memmove', 'memchr', 'memcmp', 'strcmp', 'strlen', '__errno_location',
            'clock_gettime', 'syscall', '__stack_chk_fail', '_GLOBAL_OFFSET_TABLE_', 'strchr', 'strrchr', 'strcspn',
            'getpid', 'sched_yield', 'open', 'read', 'close', 'poll', 'process_vm_readv', 'process_vm_writev',
            'pthread_setcancelstate', '__cpu_model', '__udivti3', '__umodti3'}
 
 
-# (caller, callee): why it may after all.
+# (caller, callee): why the call is safe.
 EXCEPTIONS = {
     ('threads.c:enter_record', 'pthread_once'): 'has run since sud_init()',
-    ('threads.c:enter_record', 'pthread_setspecific'): 'in a handler only for a thread that nobody announced',
-    ('threads.c:at_thread_exit', 'pthread_setspecific'): 'is none of a handler',
+    ('threads.c:enter_record', 'pthread_setspecific'): 'in a handler only for a thread made by a raw call',
+    ('threads.c:at_thread_exit', 'pthread_setspecific'): 'never runs in a handler',
     ('threads.c:make_key', 'pthread_key_create'): 'only from pthread_once',
-    ('base_log', 'snprintf'): 'numbers and words: glibc takes no lock for them; something has failed',
+    ('base_log', 'snprintf'): 'numbers and strings: glibc takes no lock for them; only after a failure',
     ('base_log', 'vsnprintf'): 'as above',
     ('log.c:log_dropped', 'snprintf'): 'as above',
     ('log.c:log_prefix', 'snprintf'): 'as above',
@@ -67,7 +69,7 @@ def compile_all(root, cc, out):
     files = []
     for folder in FOLDERS:
         files += sorted(f for f in (root / 'src' / folder).glob('*.[cS]')
-                        if f.name not in NOT_THERE)
+                        if f.name not in NOT_COMPILED)
     files += sorted((root / 'src/os/arch' / arch_folder(root)).glob('*.c'))
     for source in files:
         obj = pathlib.Path(out) / (str(source.relative_to(root / 'src')).replace('/', '_') + '.o')
@@ -112,7 +114,7 @@ def problems(defined, calls):
     todo = [(n, 'a handler') for r in ROOTS for n in (by_name.get(r) or ([r] if r in defined else []))]
     for r in ROOTS:
         if r not in by_name and r not in defined:
-            yield f'{r} is to be checked, and is not there'
+            yield f'{r} is to be checked, and does not exist'
     seen = set()
     while todo:
         name, caller = todo.pop()

@@ -15,7 +15,6 @@ import io
 import pathlib
 import re
 import sys
-import textwrap
 import tokenize
 
 from check_source import sources
@@ -25,8 +24,7 @@ CODE = ('src', 'tools', 'include')
 C_ENDINGS = {'.c', '.h', '.cc', '.S', '.inc'}
 C_COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
-HEAD = '''# Exceptions of scripts/check_words.py, by folder; see there. The list may only shrink.
-'''
+HEAD = '# Exceptions of scripts/check_words.py; see there: "folder name". The list may only shrink.\n'
 
 
 class Glossary:
@@ -50,27 +48,17 @@ class Allowed:
 
     def __init__(self, path):
         self.path, self.names, self.comments = path, {}, {}
-        if not path.exists():
-            return
-        entries = re.sub(r'\n[ \t]+', ' ', path.read_text()).splitlines()
-        for line in entries:
-            head, colon, tail = line.split('#')[0].partition(':')
-            if not colon:
-                continue
-            kind, folder = head.split()
-            if kind == 'names':
-                self.names[folder] = set(tail.split())
-            else:
-                self.comments[folder] = int(tail)
+        for line in path.read_text().splitlines():
+            words = line.split('#')[0].split()
+            if words[1:2] == ['comments:']:
+                self.comments[words[0]] = int(words[2])
+            elif words:
+                self.names.setdefault(words[0], set()).add(words[1])
 
     def write(self):
-        out = [HEAD]
-        out += [f'comments {folder}: {n}\n' for folder, n in sorted(self.comments.items()) if n]
-        for folder, names in sorted(self.names.items()):
-            if names:
-                out.append(textwrap.fill(f'names {folder}: {" ".join(sorted(names))}', 100,
-                                         subsequent_indent='    ', break_on_hyphens=False) + '\n')
-        self.path.write_text(''.join(out))
+        out = [f'{folder} comments: {n}\n' for folder, n in sorted(self.comments.items()) if n]
+        out += [f'{folder} {name}\n' for folder, names in sorted(self.names.items()) for name in sorted(names)]
+        self.path.write_text(HEAD + ''.join(out))
 
 
 def folder_of(rel):
@@ -105,7 +93,8 @@ def names_of(path, text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--root', default=HERE, type=pathlib.Path)
     parser.add_argument('--update', action='store_true', help='remove what is no longer needed from the list')
     args = parser.parse_args()

@@ -14,6 +14,8 @@ import xml.etree.ElementTree as ET
 def durations(path):
     """(seconds, test file, test) of each test in a JUnit file."""
     for case in ET.parse(path).getroot().iter('testcase'):
+        if case.get('name') is None:  # an interrupted run
+            continue
         name = case.get('name').rsplit('@', 1)[0]
         yield float(case.get('time')), case.get('classname').replace('.', '/'), name
 

@@ -98,7 +98,7 @@ def test_words_check_finds_retired_words_and_comments_without_a_subject(tmp_path
     for folder in ('src/x', 'scripts'):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(ROOT / 'scripts/glossary', tmp_path / 'scripts')
-    (tmp_path / 'scripts/words-allowed').write_text('names src/x: fold_all\n')
+    (tmp_path / 'scripts/words-allowed').write_text('src/x fold_all\n')
     (tmp_path / 'src/x/x.c').write_text('/* Of the call: which is over. */\nint fold_all, board_of;\n'
                                         '/* The board. */ // "fold_one"\n')
     (tmp_path / 'src/x/x.py').write_text('"""Reads a file."""\n# Who calls it.\nleft = 1\n')

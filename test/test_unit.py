@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every test that Meson knows, each as a test of its own. Run alone: ./dev check unit -k NAME"""
+"""Every unit test that Meson knows, each as a test of its own. Run alone: ./dev check unit -k NAME"""
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -22,8 +23,10 @@ def run_one(test, env=None, patience=4):
                           timeout=test['timeout'] * patience)
     if done.returncode == 77:
         pytest.skip((done.stderr or done.stdout).strip()[-200:] or 'skipped by the test')
+    text = f'{done.stdout}\n{done.stderr}'
+    failed = re.findall(r'^(?:.*\n)?.*FAILED.*$', text, re.M) or [text[-4000:]]
     assert done.returncode == 0, (f'exit {done.returncode}\nrun alone: {" ".join(test["cmd"])}\n'
-                                  f'{done.stdout[-4000:]}\n{done.stderr[-4000:]}')
+                                  + '\n'.join(failed)[-8000:])
 
 
 @pytest.mark.parametrize('test', known_to_meson('dev'), ids=lambda t: t['name'])

@@ -21,7 +21,8 @@ static const char *const copy_kernels[] = { "auto", "plain", "movsb", "nontempor
 					    NULL };
 static const char *const early_words[] = { "auto", "on", "off", NULL };
 static const char *const admit_words[] = { "auto", "on", "off", NULL };
-static const char *const guard_kinds[] = { "auto", "uffd", "steal", "mprotect", "none", NULL };
+static const char *const guard_kinds[] = { "auto", "uffd",  "mremap", "mprotect",
+					   "none", "steal", NULL };
 static const char *const worker_kinds[] = { "auto", "process", "thread", NULL };
 /* The engines of engine/registry.c, and two words more; a test compares them. */
 static const char *const engine_words[] = { "auto", "none", "sw", "fault", NULL };

@@ -104,12 +104,12 @@ static int try_kind(const struct guard_kind *k)
 /* Bytes that can be armed at a time: the whole arena, as far as the address space allows. */
 static uint64_t space_bytes(void)
 {
-	uint64_t want = base_opt.region_arena_bytes;
+	uint64_t bytes = base_opt.region_arena_bytes;
 	struct rlimit limit;
 
 	if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY)
-		want = base_min_u64(want, limit.rlim_cur / 64);
-	return base_max_u64(want, LEAST_BYTES);
+		bytes = base_min_u64(bytes, limit.rlim_cur / 64);
+	return base_max_u64(bytes, LEAST_BYTES);
 }
 
 static void after_fork_child(void)
@@ -141,6 +141,7 @@ static int choose(const struct guard_ops *ops)
 	static bool atfork_done;
 	bool is_auto = base_opt.guard_kind == BASE_GUARD_AUTO;
 	const struct guard_kind *k = NULL;
+	int64_t kind;
 	int ret = os_page_check();
 
 	choice.reason[0] = 0;
@@ -154,10 +155,13 @@ static int choose(const struct guard_ops *ops)
 		reason_add("none", "SLUICE_GUARD_KIND says so");
 		return -ENOTSUP;
 	}
+	kind = base_opt.guard_kind;
+	if (kind == BASE_GUARD_OLD_MREMAP)
+		kind = BASE_GUARD_MREMAP;
 	ret = -ENOTSUP;
 	for (size_t i = 0; ret && i < BASE_ARRAY_LEN(kinds); i++) {
 		k = is_auto ? best_first[i] : kinds[i];
-		if (is_auto || base_opt.guard_kind == (int64_t)i + 1)
+		if (is_auto || kind == (int64_t)i + 1)
 			ret = try_kind(k);
 	}
 	if (ret)

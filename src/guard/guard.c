@@ -58,7 +58,7 @@ static void enter_locked(void)
 	lock_sig();
 }
 
-static void leave_unlocked(void)
+static void exit_unlocked(void)
 {
 	unlock_sig();
 	sud_exit();
@@ -74,18 +74,18 @@ static uint64_t slot_bytes(const struct guard_range *r)
 /* First fit; inserts r into the list of slots. */
 static int slot_get(struct guard_range *r)
 {
-	uint64_t want = slot_bytes(r), at = 0;
+	uint64_t needed = slot_bytes(r), at = 0;
 	struct guard_range **link = &ranges.first_slot;
 
-	for (; *link && (*link)->slot - at < want; link = &(*link)->next_slot)
+	for (; *link && (*link)->slot - at < needed; link = &(*link)->next_slot)
 		at = (*link)->slot + slot_bytes(*link);
-	if (at + want > ranges.bytes)
+	if (at + needed > ranges.bytes)
 		return -ENOSPC;
 	r->slot = at;
 	r->next_slot = *link;
 	*link = r;
 	r->released = ranges.bits + at / OS_PAGE / 64;
-	memset(r->released, 0, want / OS_PAGE / 8);
+	memset(r->released, 0, needed / OS_PAGE / 8);
 	return 0;
 }
 
@@ -249,7 +249,7 @@ int guard_arm(struct guard_range *r)
 		return -ENOMEM;
 	enter_locked();
 	ret = arm_locked(r);
-	leave_unlocked();
+	exit_unlocked();
 	return ret;
 }
 
@@ -258,7 +258,7 @@ void guard_cancel_ready(void)
 	enter_locked();
 	if (ranges.kind && ranges.kind->by_signal && !ranges_armed())
 		sud_set_armed(false);
-	leave_unlocked();
+	exit_unlocked();
 }
 
 static _Noreturn void release_failed(void)
@@ -336,7 +336,7 @@ bool guard_release(struct guard_range *r, uintptr_t start, uintptr_t end)
 		if (start < end)
 			remaining = release_locked(r, start, end);
 	}
-	leave_unlocked();
+	exit_unlocked();
 	return !remaining;
 }
 
@@ -351,7 +351,7 @@ bool guard_overlaps_sig(uintptr_t start, uintptr_t end, bool write)
 		return false;
 	enter_locked();
 	found = find(start, end, write, &at) != NULL;
-	leave_unlocked();
+	exit_unlocked();
 	return found;
 }
 
@@ -372,7 +372,7 @@ bool guard_touch_sig(uintptr_t start, size_t bytes, bool write)
 			arg = r->arg;
 			ranges.ops->hold(arg);
 		}
-		leave_unlocked();
+		exit_unlocked();
 		if (!r)
 			break;
 		found = true;
@@ -394,7 +394,7 @@ int guard_read_sig(uintptr_t addr, int (*let)(uintptr_t start, uintptr_t end))
 		end = base_min_u64(r->end, page + READ_AROUND_PAGES * OS_PAGE);
 		ret = let(page, bit_next(r, page, end, true));
 	}
-	leave_unlocked();
+	exit_unlocked();
 	return ret;
 }
 
@@ -409,7 +409,7 @@ bool guard_bounds_sig(uintptr_t page, uintptr_t *out_start, uintptr_t *out_end)
 		*out_start = r->start;
 		*out_end = r->end;
 	}
-	leave_unlocked();
+	exit_unlocked();
 	return r != NULL;
 }
 
@@ -497,7 +497,7 @@ void ranges_use(const struct guard_ops *ops, const struct guard_kind *kind)
 	enter_locked();
 	ranges.ops = ops;
 	ranges.kind = kind;
-	leave_unlocked();
+	exit_unlocked();
 }
 
 bool ranges_switch(const struct guard_kind *to)
@@ -508,7 +508,7 @@ bool ranges_switch(const struct guard_kind *to)
 	can = !ranges_armed() && ranges.kind;
 	if (can)
 		ranges.kind = to;
-	leave_unlocked();
+	exit_unlocked();
 	return can;
 }
 

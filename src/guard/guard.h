@@ -15,9 +15,8 @@
  *   Danger   The host MPI may allocate memory, take its own locks, and call functions that the
  *            program has registered (reduction operations, request and error callbacks). A callback
  *            that needs a lock or an allocator that the interrupted code holds waits for ever.
- *   Switch   SLUICE_FAULT_PROGRESS=off forbids it. A program whose partners wait for its
- *            messages before they enter the collective then hangs at its first touch; with it, set
- *            SLUICE_EARLY=off where that can happen.
+ *   Switch   SLUICE_FAULT_PROGRESS=off forbids it. Then a call returns early only when all
+ *            partners have come, as nobody could make progress for a late one.
  *
  * Only memory of adopted regions (region/) is guarded: its pages have a second address in the
  * arena, through which movers copy, so a guard never stops a mover.

@@ -104,7 +104,7 @@ static int kind_open(char *reason, size_t cap)
 }
 
 const struct guard_kind guard_mremap = {
-	.name = "steal",
+	.name = "mremap",
 	.by_signal = true,
 	.open = kind_open,
 	.close = shadow_unreserve,

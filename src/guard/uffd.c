@@ -260,13 +260,13 @@ static int start_one(void)
 
 bool uffd_has_threads(uint32_t count)
 {
-	uint32_t want = (uint32_t)base_min_u64(base_max_u64(count + 1, THREADS_MIN), THREADS_MAX);
+	uint32_t target = (uint32_t)base_min_u64(base_max_u64(count + 1, THREADS_MIN), THREADS_MAX);
 	int ret = 0;
 
-	if (base_likely(atomic_load_explicit(&uffd.threads, memory_order_relaxed) >= want))
+	if (base_likely(atomic_load_explicit(&uffd.threads, memory_order_relaxed) >= target))
 		return true;
 	pthread_mutex_lock(&start_lock);
-	while (!ret && atomic_load_explicit(&uffd.threads, memory_order_relaxed) < want)
+	while (!ret && atomic_load_explicit(&uffd.threads, memory_order_relaxed) < target)
 		ret = start_one();
 	pthread_mutex_unlock(&start_lock);
 	return !ret;

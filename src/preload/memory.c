@@ -330,12 +330,12 @@ static void *move_mappings(void *addr, size_t old_bytes, size_t bytes, int flags
 static void *move_part(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	uintptr_t start = (uintptr_t)addr, end = page_end(addr, old_bytes),
-		  kept = page_end(addr, bytes);
+		  new_end = page_end(addr, bytes);
 	struct unmapping l;
 	void *p;
 
-	if (bytes && kept <= end && !(flags & MREMAP_FIXED))
-		return kept < end && munmap((void *)kept, end - kept) ? MAP_FAILED : addr;
+	if (bytes && new_end <= end && !(flags & MREMAP_FIXED))
+		return new_end < end && munmap((void *)new_end, end - new_end) ? MAP_FAILED : addr;
 	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED) || !bytes ||
 	    !region_is_private_memory(start, end)) {
 		errno = ENOMEM;

@@ -368,7 +368,7 @@ EXPORT int epoll_pwait2(int fd, struct epoll_event *events, int n, const struct 
 }
 
 /* Takes a virtually pending signal first. */
-static int take_waiting(const sigset_t *set, siginfo_t *out)
+static int get_pending(const sigset_t *set, siginfo_t *out)
 {
 	siginfo_t si;
 	int signo;
@@ -383,21 +383,21 @@ static int take_waiting(const sigset_t *set, siginfo_t *out)
 
 EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *out, const struct timespec *timeout)
 {
-	int signo = take_waiting(set, out);
+	int signo = get_pending(set, out);
 
 	return signo ? signo : NEXT(sigtimedwait)(set, out, timeout);
 }
 
 EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *out)
 {
-	int signo = take_waiting(set, out);
+	int signo = get_pending(set, out);
 
 	return signo ? signo : NEXT(sigwaitinfo)(set, out);
 }
 
 EXPORT int sigwait(const sigset_t *set, int *out)
 {
-	int signo = take_waiting(set, NULL);
+	int signo = get_pending(set, NULL);
 
 	if (!signo)
 		return NEXT(sigwait)(set, out);

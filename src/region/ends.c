@@ -158,7 +158,7 @@ void ends_unmapped(uint32_t at, uintptr_t start, uintptr_t end)
 		table_remove(at);
 		return;
 	}
-	/* Of two remaining parts the table keeps one. The other is private, and its pages in the
+	/* The table keeps one of two remaining parts. The other is private, and its pages in the
 	 * extent stay holes: it behaves like anonymous memory. In a pinned region it is shared
 	 * until this process forks. */
 	if (below && above) {

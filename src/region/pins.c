@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who uses which region. A pin is released without the lock: a handler of the guard does so on top
+ * Pins: the users of each region. A pin is released without the lock: a handler of the guard does so on top
  * of any instruction, also of a thread that holds the lock.
  *
  * A region has a slot: its number, whether the region is doomed (returned with its last pin), and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What may be adopted: private anonymous memory and static data, unless the kernel, a device,
+/* Which memory may be adopted: private anonymous memory and static data, unless the kernel, a device,
  * another process or a thread's stack depends on the pages themselves. */
 #include <link.h>
 #include <pthread.h>

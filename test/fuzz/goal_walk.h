@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an interpreter may do with a block that goal_verify() has accepted, done as strictly as can
+ * Does what an interpreter may do with a block that goal_verify() has accepted, as strictly as can
  * be: every index is checked, every operation must start once, and all must end.
  */
 #ifndef SLUICE_TEST_GOAL_WALK_H

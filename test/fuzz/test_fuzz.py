@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""libFuzzer over what comes from outside: a minute in all, and longer by name. Needs clang.
-Run alone: ./dev check fuzz; for an hour each: FUZZ_SECONDS=3600 ./dev check fuzz"""
+"""libFuzzer over input from outside the program: some seconds in the default check, a minute by
+./dev check fuzz, an hour each by FUZZ_SECONDS=3600 ./dev check fuzz. The corpora are kept, so that each
+run goes on where the last one ended. Needs clang."""
 import os
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ from support.paths import BUILD, ROOT
 HERE = pathlib.Path(__file__).resolve().parent
 COMMON = ['-g', '-O1', '-std=gnu11', '-D_GNU_SOURCE', f'-I{ROOT}/src', f'-I{ROOT}/include']
 SECONDS = int(os.environ.get('FUZZ_SECONDS', '12'))
+SECONDS_BY_DEFAULT = 4
 GOAL = [f'src/goal/{name}.c' for name in ('build', 'interp', 'kernels_base', 'kernels_generic', 'local',
                                           'program', 'verify')]
 TEXT = sorted(str(p.relative_to(ROOT)) for folder in ('goal/text', 'base')
@@ -38,7 +40,8 @@ def compile_with(compiler, out, flags, *sources):
 
 @pytest.mark.timeout(SECONDS + 600)
 @pytest.mark.parametrize('name', TARGETS)
-def test_fuzz(name, tmp_path):
+def test_fuzz(name, tmp_path, request):
+    seconds = SECONDS if request.config.getoption('--complete') else min(SECONDS, SECONDS_BY_DEFAULT)
     if not shutil.which('clang'):
         pytest.skip('clang is not installed')
     sources, seeds, longest = TARGETS[name]
@@ -54,7 +57,7 @@ def test_fuzz(name, tmp_path):
     target = compile_with('clang', tmp_path / f'fuzz_{name}', ['-fsanitize=fuzzer,address,undefined',
                           '-fno-sanitize-recover=undefined'], HERE / f'fuzz_{name}.c', *sources)
     words = [f'-dict={path}' for path in HERE.glob(f'{name}.dict')]
-    done = subprocess.run([target, f'-max_total_time={SECONDS}', f'-max_len={longest}', '-timeout=60',
+    done = subprocess.run([target, f'-max_total_time={seconds}', f'-max_len={longest}', '-timeout=60',
                            '-rss_limit_mb=1024', *words, corpus], cwd=tmp_path, capture_output=True,
                           text=True, errors='replace', timeout=SECONDS + 240)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sched/: an engine that several processes drive. Rank 0 receives twice, first from anyone, then from rank 2;
- * rank 1 sends one message and rank 2 two, announced: a send ends when its receiver has taken the bytes. Rank 0
- * and a helper drive rank 0's engine; the helper may die wherever it is. All must end: the messages taken once
- * each, those of rank 2 in order, nobody waiting for ever; or, when the helper died driving, the run failed.
- * Another thread of rank 0 starts a run of its own: runs are counted by who starts them, under the claim, and no two
- * have one number.
+ * rank 1 sends one message and rank 2 two, announced: a send ends when its receiver has taken the
+ * bytes. Rank 0 and a helper drive rank 0's engine; the helper may die wherever it is. All must
+ * end: the messages taken once each, those of rank 2 in order, nobody waiting for ever; or, when
+ * the helper died driving, the run failed. Another thread of rank 0 starts a run of its own: runs
+ * are counted by who starts them, under the claim, and no two have one number.
  *
  * Each statement is a step of its own; what stands in atomic is one atomic instruction of the code.
  *
@@ -134,7 +134,8 @@ proctype sender(byte me; byte count)
 	:: n < count -> sent[me] = sent[me] + 1; n = n + 1 /* one writer */
 	:: else -> break
 	od;
-	/* two of the three messages are received: a sender waits for its first only, if that is one of them */
+	/* Two of the three messages are received: a sender waits for its first only, if that is one
+	 * of them. */
 	(ended[me] > 0 || broken || (done && !taken[me]))
 }
 

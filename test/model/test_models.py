@@ -14,7 +14,7 @@ MODELS = sorted(p.stem for p in HERE.glob('*.pml'))
 
 
 def mutants(model):
-    """What the model says can be broken: upper-case names that it tests with #ifdef or #ifndef."""
+    """Mutants of the model: upper-case names that it tests with #ifdef or #ifndef."""
     text = (HERE / f'{model}.pml').read_text()
     return sorted(set(re.findall(r'^#ifn?def (\w+)', text, re.MULTILINE)))
 

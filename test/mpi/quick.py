@@ -35,7 +35,7 @@ ELSEWHERE = {
     'again_nonblocking.c': 'test_programs.py counts what is taken with default options',
     'requests_away.c': 'test_requests.py; with default options an MPI needs every rank',
 }
-CONFIGS = {'mpich': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'}, 'openmpi': {}}
+CONFIGS = {'mpich': {**EARLY, 'SLUICE_GUARD_KIND': 'mremap'}, 'openmpi': {}}
 LESS = {'HARNESS_TRIALS': '3', 'HARNESS_SECONDS': '2', 'HARNESS_STEPS': '100', 'HARNESS_COUNT': '1000',
         'HARNESS_FOREIGN': '0', 'HARNESS_BUFFERS': '500', 'CHECK_REQUESTS': '500'}
 

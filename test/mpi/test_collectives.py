@@ -59,7 +59,7 @@ test_errors_of_collectives.program = 'wrong_collectives.c'
                           cases('moves.c', ['openmpi'], [6], DOMAINS, pytest.mark.complete)
                           if case.values[-1] in ('bcast', 'allgather', 'allgatherv')])
 def test_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """What each rank receives is the same when others of its domain have sent it on."""
+    """Each rank receives the same data when others of its NUMA group have sent it on."""
     runner.check(get_mpi(mpi), 'moves.c', ranks, behaviour, sluice=with_sluice, env=DOMAINS[config])
 
 
@@ -90,7 +90,7 @@ def test_reductions_of_domains(mpi, ranks, config, behaviour, get_mpi, runner, w
 
 @domain_cases('domains.c', ['sums_of_groups', 'scattered_sums_of_groups'])
 def test_sums_of_domains(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """What is added to what is the same each time and on all ranks: first within the domains, then
+    """The order of additions is the same each time and on all ranks: first within the groups, then
     of them."""
     groups = DOMAINS[config]['coll_domains'] if with_sluice else '0'
     runner.check(get_mpi(mpi), 'domains.c', ranks, behaviour, sluice=with_sluice, timeout=200,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What came with MPI 4 is there under Sluice where the MPI has it, and nowhere else, however the
+"""Functions of MPI 4 exist under Sluice where the MPI has them, and nowhere else, however the
 program and the libraries are loaded. Run alone: ./dev check mpi -k exports"""
 import sys
 

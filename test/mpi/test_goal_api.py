@@ -16,7 +16,7 @@ EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '0', 'SLUICE
 
 @pytest.mark.parametrize('ranks', [2, 4])
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
-@pytest.mark.parametrize('guard', [None, 'mprotect', 'steal'])
+@pytest.mark.parametrize('guard', [None, 'mprotect', 'mremap'])
 def test_goal_api(name, ranks, guard, get_mpi):
     mpi = get_mpi(name)
     env = {**EARLY, 'SLUICE_GUARD_KIND': guard} if guard else {}

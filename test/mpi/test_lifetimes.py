@@ -18,7 +18,7 @@ CONFIGS = {'taken': TAKEN, 'default': {}}
                          cases('lifetimes.c', ['mpich', 'openmpi', 'impi'], [3], ['taken', 'default'],
                                pytest.mark.complete))
 def test_lifetimes(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """What the standard forbids has the result that it has without Sluice; freeing is let happen,
+    """Calls that the standard forbids have the result that they have without Sluice; freeing happens,
     as in some libraries."""
     ours = runner.check(get_mpi(mpi), 'lifetimes.c', ranks, behaviour, sluice=with_sluice,
                         env=CONFIGS[config])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a program may do with memory that peers can address, and what it must then see.
+"""A program may change memory that peers can address, and must see what it would see without Sluice.
 
 Run alone: ./dev check mpi -k calloc_after_free
 """

@@ -20,7 +20,7 @@ EARLY = {'SLUICE_COLL_THRESHOLD': '1', 'SLUICE_REGION_ADOPT_AFTER': '1', 'region
 CONFIGS = {
     'early': EARLY,
     'mprotect': {**EARLY, 'SLUICE_GUARD_KIND': 'mprotect'},
-    'steal': {**EARLY, 'SLUICE_GUARD_KIND': 'steal'},
+    'mremap': {**EARLY, 'SLUICE_GUARD_KIND': 'mremap'},
     'none': {**EARLY, 'SLUICE_EARLY': 'off'},
 }
 
@@ -69,7 +69,7 @@ ALONE = {**EARLY, 'SLUICE_GUARD_KIND': 'uffd'}
 
 
 def counters(folder):
-    """Of all ranks, by SLUICE_STATS=folder/stats."""
+    """Counters of all ranks, from SLUICE_STATS=folder/stats."""
     total = {}
     for path in folder.glob('stats.*.json'):
         for key, value in json.loads(path.read_text()).items():
@@ -108,7 +108,7 @@ def test_fortran_calls_complete(name, how, get_mpi, with_sluice, tmp_path):
 
 @pytest.mark.parametrize('name', ['mpich', 'openmpi', 'impi'])
 def test_finalize(name, get_mpi, with_sluice):
-    """What is pending when MPI_Finalize is called is there for callbacks that run inside."""
+    """Operations that are pending at MPI_Finalize complete before callbacks run inside it."""
     mpi = get_mpi(name)
     result = mpi.launch(2, mpi.build('observe_others.c'), 'finalize', sluice=with_sluice, env=EARLY)
     assert result.status == 0 and 'ok finalize' in result.out and '# ' not in result.out, result.explain()
@@ -167,7 +167,7 @@ def test_table_forgets_no_function_of_the_standard(table, standard):
 
 
 def test_table_leaves_no_buffer_by_a_pattern(table, standard):
-    """Who names a buffer is left by its own name or not at all."""
+    """A function with a buffer is excluded by its own name or not at all."""
     known = {f.name for f in table.read(TABLE) if f.exported}
     left = set(table.left(TABLE))
     forgotten = [n for n, (_, _, buffers) in standard.items()
@@ -176,7 +176,7 @@ def test_table_leaves_no_buffer_by_a_pattern(table, standard):
 
 
 def test_table_names_every_buffer(table, standard):
-    """What a function observes includes all its buffers, or everything."""
+    """A function observes all its buffers, or everything."""
     wrong = []
     for f in table.read(TABLE):
         if not f.exported or f.name not in standard or any(t.verb == 'all' for t in f.terms):

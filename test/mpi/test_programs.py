@@ -23,7 +23,7 @@ def passed(result, what):
 
 
 def counters(prefix, ranks):
-    """What SLUICE_STATS=prefix left, summed over the ranks."""
+    """Counters that SLUICE_STATS=prefix wrote, summed over the ranks."""
     total = {}
     for path in prefix.parent.glob(prefix.name + '.*.json'):
         for name, value in json.loads(path.read_text()).items():
@@ -59,7 +59,7 @@ def test_small_calls_are_passed_on(name, get_mpi, with_sluice, tmp_path):
 
 @pytest.mark.parametrize('name', DEBIAN)
 @pytest.mark.parametrize('how', ['mpifh', 'usempi', 'f08'])
-@pytest.mark.parametrize('threshold', ['1', '64K'])
+@pytest.mark.parametrize('threshold', ['1', pytest.param('64K', marks=pytest.mark.complete)])
 def test_fortran(name, how, threshold, get_mpi, with_sluice, tmp_path):
     mpi = get_mpi(name)
     env = {'SLUICE_COLL_THRESHOLD': threshold, 'SLUICE_STATS': str(tmp_path / 'stats')}
@@ -227,10 +227,12 @@ AGAIN_NONBLOCKING = {
 }
 
 
+# alone: how soon ranks come decides what is admitted
+@pytest.mark.alone
 @pytest.mark.parametrize('name', ['mpich', 'openmpi'])
 @pytest.mark.parametrize('behaviour', AGAIN_NONBLOCKING)
 def test_nonblocking_taken_while_buffers_are_used_again(behaviour, name, get_mpi, with_sluice, tmp_path):
-    """The same of what may not wait for others; only where each rank has a CPU."""
+    """Nonblocking calls likewise, which may not wait for others; only where each rank has a CPU."""
     mpi, ranks = get_mpi(name), 2
     passed(mpi.launch(ranks, mpi.build('again_nonblocking.c'), behaviour, sluice=with_sluice,
                       env={'SLUICE_STATS': str(tmp_path / 'stats')}), behaviour)

@@ -87,7 +87,7 @@ SAID = (cases('requests_said.c', ['mpich', 'openmpi', 'impi'], [2], ['taken']) +
 
 @pytest.mark.parametrize('mpi, ranks, config, behaviour', SAID)
 def test_statuses_and_errors(mpi, ranks, config, behaviour, get_mpi, runner, with_sluice):
-    """What the program is told is what the host MPI tells it."""
+    """The program sees the statuses and errors of the host MPI."""
     mpi = get_mpi(mpi)
     plain = runner.check(mpi, 'requests_said.c', ranks, behaviour, sluice=False)
     ours = runner.check(mpi, 'requests_said.c', ranks, behaviour, sluice=with_sluice, env=CONFIGS[config])

@@ -219,7 +219,7 @@ def test_between_parts_others_may_write(mpi, nodes, get_mpi, with_sluice):
 
 EARLY_NAMED = [('mpich', 'aab', 'uffd')] + [pytest.param(mpi, nodes, guard, marks=pytest.mark.complete)
                                             for mpi in ('mpich', 'openmpi') for nodes in ('aab', 'abab')
-                                            for guard in ('steal', 'mprotect')]
+                                            for guard in ('mremap', 'mprotect')]
 
 
 @pytest.mark.parametrize('mpi, nodes, guard', EARLY_NAMED)
@@ -235,7 +235,7 @@ def test_what_is_pending_inside_a_node(mpi, nodes, guard, get_mpi, with_sluice):
 @pytest.mark.parametrize('program', ['matrix.c', pytest.param('reductions.c', marks=pytest.mark.complete),
                                      pytest.param('moves.c', marks=pytest.mark.complete)])
 def test_what_is_known_to_be_right(mpi, nodes, program, get_mpi, with_sluice):
-    """The same as inside a node, in segments of a few elements."""
+    """Programs that pass inside a node pass in segments of a few elements."""
     names = [name for name, ranks in behaviours(program) if ranks <= len(nodes)]
     env = {**ALL, 'hier_segment': '600' if program == 'matrix.c' else '4K', 'HARNESS_EACH': '2000'}
     check(run_named(get_mpi(mpi), nodes, program, *names, sluice=with_sluice, env=env), names, with_sluice)
@@ -269,7 +269,7 @@ def test_requests_that_fail(rank, fault, get_mpi):
 # ---- failures ------------------------------------------------------------------------------------
 # ----------------
 
-# Who fails where, and which ranks are told: all that would have got something wrong.
+# The rank that fails, where, and the ranks that are told: all whose results would be wrong.
 FAILURES = [('bcast', 2, 'hier_wait:2', '0011'), ('allreduce', 2, 'hier_wait:3', '1111'),
             ('allreduce', 1, 'hier_piece:1', '1111'), ('allgather', 3, 'hier_piece:2', '1111'),
             ('gather', 3, 'hier_piece:2', '1011'), ('scatter', 2, 'hier_wait:3', '0011'),

@@ -65,7 +65,7 @@ def only_with_sluice(with_sluice):
 def test_nothing_is_left_of_it(how, name, get_mpi):
     """Its pipes too are closed, or the launcher would not end."""
     mpi = get_mpi(name)
-    result = mpi.launch(2, mpi.build('early_exit.c'), how, env={**PROCESS, 'SLUICE_GUARD_KIND': 'steal'},
+    result = mpi.launch(2, mpi.build('early_exit.c'), how, env={**PROCESS, 'SLUICE_GUARD_KIND': 'mremap'},
                         timeout=60)
     served = [int(pid) for pid in SERVED.findall(result.err)]
     assert served, result.explain()
@@ -121,8 +121,8 @@ def test_it_dies_with_a_job_that_is_killed(name, get_mpi):
 
 
 @pytest.mark.parametrize('how', ['SIGKILL', 'SIGSTOP'])
-@pytest.mark.parametrize('name, guard', [('mpich', 'steal'), pytest.param('mpich', 'uffd', marks=BY_NAME),
-                                         pytest.param('openmpi', 'steal', marks=BY_NAME)])
+@pytest.mark.parametrize('name, guard', [('mpich', 'mremap'), pytest.param('mpich', 'uffd', marks=BY_NAME),
+                                         pytest.param('openmpi', 'mremap', marks=BY_NAME)])
 def test_a_job_goes_on_without_it(name, guard, how, get_mpi, tmp_path):
     """Killed in the middle of whatever it was copying, nothing is lost."""
     run = Running(get_mpi(name), 4, {'SLUICE_GUARD_KIND': guard, 'engine_timeout': '100'})

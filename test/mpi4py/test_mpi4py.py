@@ -15,7 +15,7 @@ from support.paths import BUILD
 TESTS = BUILD / 'mpi4py-tests/test'
 FAILURE = re.compile(r'^(?:FAIL|ERROR): (.*)$', re.M)
 RAN = re.compile(r'^Ran (\d+) tests? in', re.M)
-# What runs in the default check, where minutes count.
+# Modules of the default check, where minutes count.
 QUICK = ['test_cco_buf', 'test_cco_obj']
 # The suite's modules that move data or manage communicators, by the second word of their names: a job each.
 GROUPS = {'collectives': ['cco'], 'messages': ['p2p', 'pack', 'datatype'], 'one_sided': ['win', 'rma'],

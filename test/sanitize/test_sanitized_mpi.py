@@ -53,7 +53,7 @@ WAYS = {
 # ASan makes mlock a no-op and keeps freed memory for a while.
 NOT_UNDER_ASAN = {'locked_memory_stays_locked', 'many_different_buffers', 'many_buffers_at_once',
                   'huge_pages_are_kept', 'library_that_is_closed'}
-# What TSan does not know or not let happen: threads that the C library makes by itself, memory shared with
+# TSan does not know these or forbids them: threads that the C library makes by itself, memory shared with
 # a process, stacks that overflow, a thread that is cancelled anywhere.
 NOT_UNDER_TSAN = {'threads_of_the_c_library', 'clone_with_shared_memory', 'handler_on_a_small_stack',
                   'stack_overflow_caught_on_another_stack', 'threads_cancelled_while_they_touch'}

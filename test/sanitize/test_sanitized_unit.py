@@ -15,7 +15,7 @@ OPTIONS = {
     # ranks are forked, and start threads: of engines, guards, and for those that wait
     'tsan': {'TSAN_OPTIONS': 'halt_on_error=1:exitcode=99:allocator_may_return_null=1:die_after_fork=0'},
 }
-# What cannot hold with a sanitizer in the process, and why.
+# Tests that cannot hold with a sanitizer in the process, and why.
 ALLOCATOR = 'is about the C library\'s allocator, in whose place the sanitizer has its own'
 SPACE = 'limits the address space, of which the sanitizer needs terabytes'
 STACK_MARKS = 'leaves a handler by setcontext, of which ASan hears nothing: marks of its frames stay'

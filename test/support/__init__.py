@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests share: the MPIs, running programs under them, looking for what they leave behind."""
+"""Shared code of the tests: the MPIs, running programs under them, looking for what they leave behind."""

@@ -21,7 +21,7 @@ def behaviours(program):
 
 
 class Report:
-    """What one job said."""
+    """The output of one job."""
 
     def __init__(self, result):
         self.result, self.verdicts, self.said, self.why, self.notes = result, {}, {}, {}, {}

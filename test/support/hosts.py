@@ -69,7 +69,7 @@ class Hosts:
         self.at(i + 1, 'ip', 'link', 'set', 'eth0', 'up')
 
     def inside(self, holder):
-        """What stands before a command that is to run there; 0 is the switch."""
+        """The words before a command that runs on this host; 0 is the switch."""
         return ['nsenter', '-t', str(self.holders[holder].pid), '--net', '--uts', '--mount', '--ipc']
 
     def at(self, holder, *command):
@@ -103,7 +103,7 @@ class Hosts:
         self.at(0, 'ip', 'link', 'set', f'port{i}', 'up')
 
     def shared_memory(self, i, name):
-        """What lies in /dev/shm of host i, of files with that in their names."""
+        """Files in /dev/shm of host i whose names contain `name`."""
         shown = subprocess.run([*self.inside(i + 1), 'ls', '/dev/shm'], check=True, capture_output=True,
                                text=True)
         return [file for file in shown.stdout.split() if name in file]

@@ -18,7 +18,7 @@ TOKEN = 'HARNESS_RUN'
 
 
 class Result:
-    """What a finished command left: exit status, output, leftover processes (already ended)."""
+    """Results of a finished command: exit status, output, leftover processes (already ended)."""
 
     def __init__(self, argv, env, status, out, err, seconds, timed_out, leftovers):
         self.argv, self.env, self.status = argv, env, status

@@ -10,7 +10,7 @@ from cli import PREFIX, ROOT, SLUICE, compile_c, fake_mpi, plain_env, sluice
 
 VERBS = ('run', 'info', 'trace', 'bench', 'tune', 'goal')
 HELPS = [()] + [(verb,) for verb in VERBS]
-# Those of trace, which need an MPI, are run by test_cli_trace.py; those of bench and tune by
+# test_cli_trace.py runs the examples of trace, which need an MPI; those of bench and tune by
 # test/mpi/test_help.py
 ALONE = [(), ('run',), ('info',), ('goal',)]
 

@@ -13,7 +13,7 @@ SHOW_PRELOAD = ('sh', '-c', 'echo "[$LD_PRELOAD]"')
 
 
 def preload_of(result):
-    """What SHOW_PRELOAD printed; everything else must be silent."""
+    """The output of SHOW_PRELOAD; everything else must be silent."""
     assert result.returncode == 0 and result.stderr == ''
     return result.stdout.strip()[1:-1].split(':')
 

@@ -80,8 +80,8 @@ def our_lines(result):
 
 @pytest.mark.parametrize('early', ['off', 'on'])
 def test_calls_bytes_and_taken_are_the_programs_own_counts(mpi, early, tmp_path):
-    # on: RT_EARLY=auto would ask for larger calls where ranks share CPUs
-    done = trace(mpi, tmp_path / 't', '--set', f'RT_EARLY={early}', '--set', 'COLL_BCAST=on', '--set',
+    # on: EARLY=auto would ask for larger calls where ranks share CPUs
+    done = trace(mpi, tmp_path / 't', '--set', f'EARLY={early}', '--set', 'COLL_BCAST=on', '--set',
                  'COLL_GATHER=on',
                  ranks=3)
     assert done.status == 0 and not done.leftovers, done.explain()
@@ -99,21 +99,21 @@ def test_calls_that_sluice_does_not_serve_are_counted_too(mpich, tmp_path):
 
 
 def test_what_receivers_got_was_moved_once_by_someone(mpich, tmp_path):
-    done = trace(mpich, tmp_path / 't', '--set', 'RT_EARLY=off', ranks=3)
+    done = trace(mpich, tmp_path / 't', '--set', 'EARLY=off', ranks=3)
     place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'large_bcast')
     per_rank = counted(done.out)['large_bcast'][1] // 3
     assert place['own'] + place['peers'] + place['channel'] == 2 * per_rank
 
 
 def test_a_gathers_root_got_all_parts_its_own_too(mpich, tmp_path):
-    done = trace(mpich, tmp_path / 't', '--set', 'RT_EARLY=off', ranks=3)
+    done = trace(mpich, tmp_path / 't', '--set', 'EARLY=off', ranks=3)
     place = next(p for p in meta(tmp_path / 't')['places'] if p['function'] == 'any_gather')
     gathered = counted(done.out)['any_gather'][2] * (256 << 10)
     assert place['own'] + place['peers'] + place['channel'] == gathered
 
 
 def test_what_the_worker_process_copies_is_in_the_trace(mpich, tmp_path):
-    early = [f'--set={name}' for name in ('RT_EARLY=on', 'RT_EARLY_MIN=1', 'WORKER_KIND=process',
+    early = [f'--set={name}' for name in ('EARLY=on', 'EARLY_MIN=1', 'WORKER_KIND=process',
                                           'ENGINE_CPUS=0-1')]
     for attempt in range(20):  # the scheduler decides whether the worker or a waiting rank claims first
         folder = tmp_path / str(attempt)
@@ -151,7 +151,7 @@ def test_each_recorded_call_says_where_and_why(mpich, tmp_path):
 
 def test_forks_and_threads_of_the_program_change_nothing(mpich, tmp_path):
     for mode in ('fork', 'threads'):
-        done = trace(mpich, tmp_path / mode, '--set', 'RT_EARLY=on', mode=mode)
+        done = trace(mpich, tmp_path / mode, '--set', 'EARLY=on', mode=mode)
         assert done.status == 0, done.explain()
         assert traced(tmp_path / mode) == counted(done.out)
         assert len(list((tmp_path / mode).glob('*.sluice'))) == 2

@@ -15,7 +15,7 @@ from support.paths import SLUICE
 ALL = [f'--set=COLL_{name}=on' for name in ('NONBLOCKING', 'ALLTOALL', 'REDUCE', 'ALLREDUCE', 'SCAN',
                                             'REDUCE_SCATTER',
                                             'BCAST', 'GATHER')] + ['--set=COLL_THRESHOLD=1']
-WORKER = ['--set=WORKER_KIND=process', '--set=ENGINE_CPUS=0-1', '--set=ENGINE_WORKERS=1']
+WORKER = ['--set=WORKER_KIND=process', '--set=ENGINE_CPUS=0-1', '--set=WORKERS=1']
 
 
 def need(name):

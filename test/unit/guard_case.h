@@ -2,7 +2,7 @@
 /*
  * Tests of guard/: memory like a region's, and an owner of ranges in the role of rt/.
  *
- *   GUARD_TEST(a_load_waits)          three tests: a_load_waits_uffd, _steal, _mprotect
+ *   GUARD_TEST(a_load_waits)          three tests: a_load_waits_uffd, _mremap, _mprotect
  *   {
  *           static struct owner o;      not on the stack: touched() may end after the touch
  *
@@ -79,7 +79,7 @@ void store(void *p, unsigned char c);
 #define GUARD_TEST_AFTER(test, before)                                                    \
 	static void guard_body_##test(void);                                              \
 	GUARD_TEST_OF(test, uffd, before)                                                 \
-	GUARD_TEST_OF(test, steal, before)                                                \
+	GUARD_TEST_OF(test, mremap, before)                                                \
 	GUARD_TEST_OF(test, mprotect, before)                                             \
 	static void guard_body_##test(void)
 #define GUARD_TEST(test) GUARD_TEST_AFTER(test, NULL)

@@ -52,7 +52,8 @@ static void options_load(const char *first, va_list more)
 	int n = 4;
 
 	for (const char *o = first; o && n < OPTIONS_MAX - 1; o = va_arg(more, const char *)) {
-		size_t name = (size_t)(strchr(o, '=') - o) + 1;
+		const char *in_list = strncmp(o, "SLUICE_TEST=", 12) ? o : o + 12;
+		size_t name = (size_t)(strchr(in_list, '=') - o) + 1;
 		int at = 0;
 
 		while (at < n && strncmp(env[at], o, name))

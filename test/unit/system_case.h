@@ -10,7 +10,7 @@
 
 #define SYSTEM_TEST_AFTER(test, before)    \
 	static void guard_body_##test(void); \
-	GUARD_TEST_OF(test, steal, before)   \
+	GUARD_TEST_OF(test, mremap, before)   \
 	static void guard_body_##test(void)
 #define SYSTEM_TEST(test) SYSTEM_TEST_AFTER(test, NULL)
 

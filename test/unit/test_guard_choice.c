@@ -48,8 +48,8 @@ static void need_dispatch(void)
 UNIT_TEST(page_tables_are_moved_where_signals_work)
 {
 	need_dispatch();
-	check("auto", NULL, "steal", "");
-	check("auto", "SLUICE_TEST=fault=guard_uffd:all", "steal", "");
+	check("auto", NULL, "mremap", "");
+	check("auto", "SLUICE_TEST=fault=guard_uffd:all", "mremap", "");
 }
 
 static void try_uffd(void *arg)
@@ -67,26 +67,26 @@ static void need_uffd(void)
 UNIT_TEST(without_protection_of_system_calls_there_may_be_userfaultfd)
 {
 	need_uffd();
-	check("auto", "SLUICE_TEST=fault=dispatch:all", "uffd", "steal: ");
+	check("auto", "SLUICE_TEST=fault=dispatch:all", "uffd", "mremap: ");
 }
 
 UNIT_TEST(without_moving_page_tables_memory_is_protected)
 {
 	need_dispatch();
 	check("auto", "SLUICE_TEST=fault=guard_uffd:all,guard_mremap:all", "mprotect",
-	      "steal: page tables");
+	      "mremap: page tables");
 }
 
 UNIT_TEST(without_protection_of_system_calls_nothing_is_guarded)
 {
 	check("auto", "SLUICE_TEST=fault=guard_uffd:all,dispatch:all", "none", "mprotect: ");
-	check("steal", "SLUICE_TEST=fault=dispatch:all", "none", "steal: ");
+	check("mremap", "SLUICE_TEST=fault=dispatch:all", "none", "mremap: ");
 }
 
 UNIT_TEST(a_kind_that_is_asked_for_is_not_replaced)
 {
 	check("uffd", "SLUICE_TEST=fault=guard_uffd:all", "none", "uffd: ");
-	check("steal", "SLUICE_TEST=fault=guard_mremap:all", "none", "steal: ");
+	check("mremap", "SLUICE_TEST=fault=guard_mremap:all", "none", "mremap: ");
 	check("none", NULL, "none", "SLUICE_GUARD_KIND");
 }
 
@@ -143,7 +143,7 @@ UNIT_TEST(a_range_that_could_not_be_armed_is_the_programs)
 		{ "uffd", "SLUICE_TEST=fault=guard_arm:1" },
 		{ "uffd", "SLUICE_TEST=fault=guard_uffd:3" },
 		{ "uffd", "SLUICE_TEST=fault=guard_mremap:2" },
-		{ "steal", "SLUICE_TEST=fault=guard_mremap:2" },
+		{ "mremap", "SLUICE_TEST=fault=guard_mremap:2" },
 	};
 
 	for (size_t i = 0; i < BASE_ARRAY_LEN(all); i++)
@@ -164,10 +164,10 @@ static void guard_once(struct owner *o, int calls)
 	owner_settle(o);
 }
 
-static void begin_with_steal(struct owner *o)
+static void begin_with_mremap(struct owner *o)
 {
 	CHECK_EQ(guard_case_init("auto", NULL), 0);
-	CHECK_STR(guard_kind_name(), "steal");
+	CHECK_STR(guard_kind_name(), "mremap");
 	owner_open(o, PAGES, AT);
 }
 
@@ -176,21 +176,21 @@ static void make_many_calls(void *arg)
 	static struct owner o, other;
 	const int *calls = arg;
 
-	begin_with_steal(&o);
+	begin_with_mremap(&o);
 	owner_open(&other, PAGES, AT);
 	owner_arm(&other, 0, PAGES, GUARD_NO_ACCESS);
 	for (int i = 0; i < ROUNDS; i++) {
 		CHECK(guard_is_ready());
 		guard_once(&o, *calls);
 	}
-	CHECK_STR(guard_kind_name(), "steal"); /* while anything is closed */
+	CHECK_STR(guard_kind_name(), "mremap"); /* while anything is closed */
 	CHECK_OWNER(&other, 0, PAGES);
 	owner_settle(&other);
 	for (int i = 0; i < ROUNDS; i++) {
 		CHECK(guard_is_ready());
 		guard_once(&o, *calls);
 	}
-	CHECK_STR(guard_kind_name(), *calls > 1 ? "uffd" : "steal");
+	CHECK_STR(guard_kind_name(), *calls > 1 ? "uffd" : "mremap");
 	CHECK_OWNER(&o, 0, PAGES);
 }
 
@@ -218,14 +218,14 @@ static void have_a_thread_that_nobody_told_us_of(void *arg)
 	int waits = 0;
 
 	(void)arg;
-	begin_with_steal(&o);
+	begin_with_mremap(&o);
 	CHECK(guard_is_ready());
 	CHECK(clone(raw_thread, stack + sizeof stack,
 		    CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
 			    CLONE_SYSVSEM,
 		    &end) > 0);
 	CHECK(!guard_is_ready()); /* it may only be slow to answer */
-	CHECK_STR(guard_kind_name(), "steal");
+	CHECK_STR(guard_kind_name(), "mremap");
 	while (!guard_is_ready() && waits++ < WAITS)
 		usleep(1000);
 	CHECK_STR(guard_kind_name(), "uffd");
@@ -245,7 +245,7 @@ static void finish_with_both(void *arg)
 	static struct owner o;
 
 	(void)arg;
-	begin_with_steal(&o);
+	begin_with_mremap(&o);
 	guard_once(&o, 0);
 	guard_fini();
 	CHECK_STR(guard_kind_name(), "none");

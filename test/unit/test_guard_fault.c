@@ -114,7 +114,7 @@ static void die(void)
 }
 
 UNIT_TEST(an_error_that_nobody_handles_kills_uffd) { guard_case_dies("uffd", die); }
-UNIT_TEST(an_error_that_nobody_handles_kills_steal) { guard_case_dies("steal", die); }
+UNIT_TEST(an_error_that_nobody_handles_kills_mremap) { guard_case_dies("mremap", die); }
 UNIT_TEST(an_error_that_nobody_handles_kills_mprotect) { guard_case_dies("mprotect", die); }
 
 static volatile unsigned char in_handler;

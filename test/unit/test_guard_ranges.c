@@ -131,7 +131,7 @@ GUARD_TEST(page_tables_of_large_ranges_are_moved)
 		memset(o.p, 0xEE, LARGE * PAGE);
 		o.touches = 0;
 		owner_arm(&o, 0, LARGE, access);
-		/* `steal` then tries the other way as well */
+		/* `mremap` then tries the other way as well */
 		if (!i && strcmp(guard_case_kind(), "mprotect"))
 			CHECK(o.r.shadow != 0 && (o.r.shadow - o.r.start) % OS_HUGE == 0);
 		if (access == GUARD_READ_ONLY)

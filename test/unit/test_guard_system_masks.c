@@ -399,5 +399,5 @@ static void body_without_mask(void)
 
 UNIT_TEST(a_jump_that_leaves_it_blocked_makes_the_next_fault_fatal)
 {
-	guard_case_dies("steal", body_without_mask);
+	guard_case_dies("mremap", body_without_mask);
 }

@@ -172,7 +172,7 @@ static void body_default(void)
 
 UNIT_TEST(a_true_fault_without_a_handler_is_fatal)
 {
-	guard_case_dies("steal", body_default);
+	guard_case_dies("mremap", body_default);
 }
 
 static void body_ignored(void)
@@ -185,7 +185,7 @@ static void body_ignored(void)
 
 UNIT_TEST(a_true_fault_that_is_ignored_is_fatal)
 {
-	guard_case_dies("steal", body_ignored);
+	guard_case_dies("mremap", body_ignored);
 }
 
 static void body_blocked(void)
@@ -202,7 +202,7 @@ static void body_blocked(void)
 
 UNIT_TEST(a_true_fault_that_is_blocked_is_fatal)
 {
-	guard_case_dies("steal", body_blocked);
+	guard_case_dies("mremap", body_blocked);
 }
 
 static void fault_again(int signo, siginfo_t *si, void *ucontext)
@@ -220,7 +220,7 @@ static void body_nested(void)
 
 UNIT_TEST(a_fault_in_the_handler_is_fatal)
 {
-	guard_case_dies("steal", body_nested);
+	guard_case_dies("mremap", body_nested);
 }
 
 static void body_sent(void)
@@ -233,7 +233,7 @@ static void body_sent(void)
 
 UNIT_TEST(a_sent_signal_without_a_handler_is_fatal)
 {
-	guard_case_dies("steal", body_sent);
+	guard_case_dies("mremap", body_sent);
 }
 
 static void fault_deeper(int signo, siginfo_t *si, void *ucontext)
@@ -263,7 +263,7 @@ static void body_reset(void)
 
 UNIT_TEST(a_handler_for_once_is_one_for_once)
 {
-	guard_case_dies("steal", body_reset);
+	guard_case_dies("mremap", body_reset);
 }
 
 /* ---- stacks ------------------------------------------------------------------------------ */

@@ -119,7 +119,7 @@ static void complete_all(void)
 static void init_here(void)
 {
 	static const struct guard_ops ops = { hold, touched, complete_all, NULL };
-	char option[] = "SLUICE_GUARD_KIND=steal", arena[] = "SLUICE_REGION_ARENA=1G", problems[64];
+	char option[] = "SLUICE_GUARD_KIND=mremap", arena[] = "SLUICE_REGION_ARENA=1G", problems[64];
 	char *env[] = { option, arena, NULL };
 
 	alarm(20);

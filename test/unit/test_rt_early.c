@@ -227,10 +227,10 @@ static void many(struct ranks *r)
 		ranks_run(2, (char *[]){ COMMON, "SLUICE_GUARD_KIND=" kind, engine_option, NULL }, \
 			  many, NULL);                                                             \
 	}
-EARLY_TESTS("steal", "SLUICE_ENGINE=sw", steal)
+EARLY_TESTS("mremap", "SLUICE_ENGINE=sw", mremap)
 EARLY_TESTS("mprotect", "SLUICE_ENGINE=sw", mprotect)
 EARLY_TESTS("uffd", "SLUICE_ENGINE=sw", uffd)
-EARLY_TESTS("steal", "SLUICE_ENGINE=none", no_engine)
+EARLY_TESTS("mremap", "SLUICE_ENGINE=none", no_engine)
 
 /* A leaf waits in its call while root is late, ever later until that was enough: root need not copy
  * too. */
@@ -323,8 +323,8 @@ static void check_last_words(void (*body)(struct ranks *r), char *guard)
 
 UNIT_TEST(early_return_whose_partner_dies_ends_the_rank_that_looks)
 {
-	check_last_words(partner_of_an_exchange_dies, "SLUICE_GUARD_KIND=steal");
-	check_last_words(partner_of_a_reduction_dies, "SLUICE_GUARD_KIND=steal");
+	check_last_words(partner_of_an_exchange_dies, "SLUICE_GUARD_KIND=mremap");
+	check_last_words(partner_of_a_reduction_dies, "SLUICE_GUARD_KIND=mremap");
 	check_last_words(partner_of_an_exchange_dies, "SLUICE_GUARD_KIND=uffd");
 	check_last_words(partner_of_a_reduction_dies, "SLUICE_GUARD_KIND=mprotect");
 }

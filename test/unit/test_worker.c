@@ -267,13 +267,13 @@ static void job_with_system_calls(struct ranks *r)
 	ranks_barrier(r);
 	/* two ranks, four rounds */
 	CHECK(atomic_load(&r->words[LOOKED_AT_LAST]) < 8 * 500);
-	if (can_be_early() && !strcmp(guard_kind_name(), "steal"))
+	if (can_be_early() && !strcmp(guard_kind_name(), "mremap"))
 		CHECK(atomic_load(&r->words[LOOKED_AT_FIRST]) > 0);
 }
 
 UNIT_TEST(worker_that_has_moved_all_leaves_no_system_call_looked_at)
 {
-	ranks_run(2, OPTIONS("SLUICE_GUARD_KIND=steal"), job_with_system_calls, NULL);
+	ranks_run(2, OPTIONS("SLUICE_GUARD_KIND=mremap"), job_with_system_calls, NULL);
 }
 
 /* ---- without one ------------------------------------------------------------------------- */

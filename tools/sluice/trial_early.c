@@ -89,7 +89,7 @@ static const char *dispatch_remedy(const char *reason)
 	return NULL;
 }
 
-/* Strips the name from "steal: why". */
+/* Strips the name from "mremap: why". */
 static const char *bare(const char *reason, const char *name)
 {
 	size_t len = strlen(name);
@@ -124,7 +124,7 @@ static bool run_guards(struct trial_early *out)
 	} kinds[] = {
 		{ BASE_GUARD_UFFD, "uffd",
 		  "page tables moved away; the kernel waits too (userfaultfd)" },
-		{ BASE_GUARD_MREMAP, "steal", "page tables moved away; SIGSEGV" },
+		{ BASE_GUARD_MREMAP, "mremap", "page tables moved away; SIGSEGV" },
 		{ BASE_GUARD_MPROTECT, "mprotect", "access taken page by page; SIGSEGV" },
 	};
 	bool is_complete = true;

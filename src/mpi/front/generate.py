@@ -26,7 +26,8 @@ def slots(functions):
     out += listed('FRONT_WRAPPED(X)', 'X(name, is_init): the wrappers of wrappers.c',
                   [f'{f.name}, {int(f.kind == "init")}' for f in written])
     out += listed('FRONT_LOOK(X)', 'X(name): the wrappers of look.h', [f.name for f in made])
-    out += listed('FRONT_REAL(X)', 'X(name, other name or name, required) in the order of struct host_functions, '
+    out += listed('FRONT_REAL(X)',
+                  'X(name, other name or name, required) in the order of struct host_functions, '
                   'which begins with the exported ones',
                   [f'{f.name}, {f.names[-1]}, {int(f.required)}' for f in functions])
     out += listed('FRONT_OPTIONAL(X)', 'X(name): exported where the library has it',
@@ -43,7 +44,8 @@ HANDLE = re.compile(rf'(const )?MPI_(?:{"|".join(HANDLES)})( ?\*)?$')
 
 
 def neutral(p):
-    """A parameter as the front end declares it, which does not know how wide the host MPI's handles are in memory."""
+    """A parameter as the front end declares it, which does not know how wide the host MPI's handles
+    are in memory."""
     match = HANDLE.match(p.type)
     if match and (match[2] or p.array):
         return f'{match[1] or ""}void *{p.name}'
@@ -70,7 +72,8 @@ def host(functions):
 
 def signatures(functions):
     """The same with the types of an mpi.h, for test/mpi/programs/abi_check.c."""
-    return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});' for f in functions],
+    return '\n'.join([C_HEAD, 'struct host_functions {', *[f'\t{f.ret} (*{f.name})({f.args});'
+                                                           for f in functions],
                       '};', ''])
 
 
@@ -100,7 +103,8 @@ def callee(function, by_name):
 
 def look_body(f, call):
     meet = [t for t in f.terms if t.verb == 'meet']
-    lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if meet else []
+    lines = [*canonical(f), '\tif (abi_is_program_call(CALLER()))',
+             '\t\tcomm_state_sync(comm);'] if meet else []
     lines += ['\tif (!rt_has_pending() || !abi_is_program_call(CALLER()))', f'\t\treturn {call};']
     lines += canonical(f) if not meet else []
     for term in f.terms:
@@ -112,13 +116,15 @@ def held_body(f, call):
     """While there are requests of ours, request_X does it."""
     lines = ['\tif (!abi_is_program_call(CALLER()))', f'\t\treturn {call};', *canonical(f)]
     if f.terms:
-        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)], '\t}']
+        lines += ['\tif (rt_has_pending()) {', *['\t' + line for t in f.terms for line in observation(t)],
+                  '\t}']
     return lines + [f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def keep_body(f, call):
     at = ', '.join(f.terms[0].args)
-    return ['\tint rc = HOST_CALL(' + call + ');', '', *canonical(f), '\tif (!rc)', f'\t\tobserve_keep(request, {at});',
+    return ['\tint rc = HOST_CALL(' + call + ');', '', *canonical(f), '\tif (!rc)',
+            f'\t\tobserve_keep(request, {at});',
             '\treturn rc;']
 
 
@@ -129,7 +135,8 @@ def begin_body(f, call):
 
 
 def drop_body(f, call):
-    return ['\tif (request)', '\t\tobserve_drop(request);', f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
+    return ['\tif (request)', '\t\tobserve_drop(request);',
+            f'\treturn HOST_CALL(request_{f.name}({f.passed}));']
 
 
 def made_body(f, call):
@@ -188,7 +195,8 @@ def args(f):
                '.comm = CANONICAL_OF(comm)',
                f'.root = {"root" if "root" in names else "-1"}']
     members += ['.op = CANONICAL_OF(op)'] if 'op' in names else []
-    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms) if term.verb != 'all']
+    members += [f'.{which} = {{ {side(term)} }}' for which, term in zip(('send', 'recv'), f.terms)
+                if term.verb != 'all']
     return ['\tstruct coll_args args = {', *[f'\t\t{m},' for m in members], '\t};']
 
 
@@ -222,25 +230,32 @@ def execute_or_pass(f, call):
     """Sluice executes the call, or the host MPI does."""
     form = form_of(f)[1]
     if form == 'blocking':
-        return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;', f'\treturn coll_passed(&args, HOST_CALL({call}));']
+        return ['\tif (coll_execute(&args, &rc))', '\t\treturn rc;',
+                f'\treturn coll_passed(&args, HOST_CALL({call}));']
     if form == 'persistent':
         return ['\tif (request_init(&args, request, &rc))', '\t\treturn rc;', f'\treturn HOST_CALL({call});']
-    return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;', f'\treturn coll_passed(&args, HOST_CALL({call}));']
+    return ['\tif (request_begin(&args, request, &rc))', '\t\treturn rc;',
+            f'\treturn coll_passed(&args, HOST_CALL({call}));']
 
 
 def collective(f):
     call = f'{callee(f, None)}({f.passed})'
     large = f'large_{f.name}({f.passed}, CALLER())'
-    sync = ['\tif (abi_is_program_call(CALLER()))', '\t\tcomm_state_sync(comm);'] if form_of(f)[1] == 'blocking' else []
-    return [f'static int __attribute__((noinline)) large_{f.name}({neutral_args(f)}, const void *caller)', '{',
+    sync = ['\tif (abi_is_program_call(CALLER()))',
+            '\t\tcomm_state_sync(comm);'] if form_of(f)[1] == 'blocking' else []
+    return [f'static int __attribute__((noinline)) large_{f.name}({neutral_args(f)}, const void *caller)',
+            '{',
             *args(f), '\tint rc;', '', '\thost_bracket_unwind(__builtin_frame_address(0));',
             '\tif (!abi_is_program_call(caller))', f'\t\treturn {call};', *execute_or_pass(f, call), '}', '',
-            f'static int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f)}))', f'\t\treturn {call};',
+            f'static int wrap_{f.name}({neutral_args(f)})', '{', f'\tif (base_likely({gate(f)}))',
+            f'\t\treturn {call};',
             f'\treturn {large};', '}', '',
-            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync, '\tif (!rt_has_pending())',
+            f'static int pend_{f.name}({neutral_args(f)})', '{', *canonical(f), *sync,
+            '\tif (!rt_has_pending())',
             f'\t\treturn {gate(f)} ? {call} : {large};',
             '\tif (abi_is_program_call(CALLER())) {',
-            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};', '}', '']
+            *['\t' + line for term in f.terms for line in observation(term)], '\t}', f'\treturn {large};',
+            '}', '']
 
 
 def collectives(functions):
@@ -321,7 +336,8 @@ def narrow(functions):
 
 def main():
     makers = {'trampolines': lambda functions: trampolines.write(functions, C_HEAD), 'slots': slots,
-              'host': host, 'signatures': signatures, 'collectives': collectives, 'look': look, 'narrow': narrow}
+              'host': host, 'signatures': signatures, 'collectives': collectives, 'look': look,
+              'narrow': narrow}
     if len(sys.argv) != 4 or sys.argv[1] not in makers:
         sys.exit(__doc__)
     text = makers[sys.argv[1]](table.read(sys.argv[2]))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the program does to memory that peers can address, and what it must then see: what it would
+ * A program changes memory that peers can address, and must see afterwards what it would
  * see if Sluice were not there. Each behaviour is one rule of adoption.
  */
 #include "adopt.h"

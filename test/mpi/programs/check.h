@@ -87,7 +87,7 @@ bool check_library(const char *name);
  * all of it. */
 bool check_serves_requests(void);
 
-/* What must not grow. */
+/* Resources that must not grow. */
 struct check_usage {
 	long descriptors, mappings, threads, rss_kb;
 };

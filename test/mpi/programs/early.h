@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program does right after a collective whose data may still be moving. An action is done by
- * every rank on its own buffer: broadcasts and gathers with either rank as root, with nobody late
+ * Actions of a program right after a collective whose data may still be moving. Every rank does an
+ * action on its own buffer: broadcasts and gathers with either rank as root, with nobody late
  * or one of them, in buffers of several sizes, alignments and kinds of memory. Each knows every
  * byte that it must see: `want` is a private copy, kept in step by actions that write.
  *
@@ -168,7 +168,7 @@ static inline void early_canaries(struct trial *t, int c)
 		}
 }
 
-/* What got there is what was to be there, and the trial to repeat when not. */
+/* Checks the contents; names the trial to repeat on failure. */
 static inline bool early_same(struct trial *t, const void *got, const void *want, size_t bytes,
 			      const char *what)
 {
@@ -331,7 +331,7 @@ static inline void *early_at(struct trial *t, int nr)
 			~(uintptr_t)15);
 }
 
-/* What was put there meanwhile is what is to be there from now on. */
+/* The contents at this moment become the expected contents. */
 static inline void early_keep(struct trial *t, const void *at, size_t bytes)
 {
 	memcpy(t->want + ((const char *)at - t->buf), at, bytes);

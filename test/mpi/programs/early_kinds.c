@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program does with the two buffers of a collective right after it: every kind but MPI_Bcast
+ * Actions of a program on both buffers of a collective right after it: every kind but MPI_Bcast
  * and MPI_Gather (early_touch.c and the others), in place and not, with nobody late or one of the
  * ranks.
  *
@@ -44,7 +44,7 @@ static bool is_inside(const struct half *h, const char *p)
 	return p >= h->at && p < h->at + h->bytes;
 }
 
-/* What belongs to nothing is as it was. */
+/* Bytes between the elements are unchanged. */
 static void rest_is_same(struct exchange *x)
 {
 	for (char *p = x->block; p < x->block + x->block_bytes; p++) {
@@ -210,7 +210,7 @@ static void discard(struct exchange *x)
 	memset(x->recv.want + (lo - (uintptr_t)x->recv.at), 0, hi - lo);
 }
 
-/* What each has received goes to the next. */
+/* Each rank sends the received data to the next. */
 static void send_on(struct exchange *x)
 {
 	int from = (rank + size - 1) % size;
@@ -395,7 +395,7 @@ static void trial(struct exchange *x, action_fn act)
 	free(x->recv.want);
 }
 
-/* What a program's own operation computes may be over when a call returns: each rank does its part
+/* A program's own operation may have ended when a call returns: each rank does its part
  * in it. */
 static void run(enum kind kind)
 {

@@ -110,7 +110,7 @@ static inline size_t elements(const struct exchange *x, int from, int to)
 	}
 }
 
-/* What rank r brings, in parts by rank. */
+/* The data of rank r, in parts by rank. */
 static inline size_t sum_sent(const struct exchange *x, int r, int before)
 {
 	size_t sum = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What early return may not cost: growth over many collectives, wake-ups when nothing is under way,
+/* Early return may not cost: growth over many collectives, wake-ups when nothing is under way,
  * and the time of a rank whose partner is late or computes. */
 #include "early.h"
 

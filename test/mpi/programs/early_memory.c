@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What becomes of the memory that holds the buffer of a collective right after it. */
+/* A program changes the mapping of a buffer right after a collective. */
 #include "early.h"
 
 #include <dlfcn.h>

@@ -19,13 +19,13 @@ static int previous(void)
 
 /* ---- sends of the buffer ----------------------------------------------------------------- */
 
-/* What the previous rank sends of its buffer, in a trial of the same kind: the common beginning. */
+/* Bytes that the previous rank sends in a trial of the same kind: the common beginning. */
 static size_t common(struct trial *t)
 {
 	return t->piece;
 }
 
-/* What a rank's buffer begins with. */
+/* The beginning of a rank's buffer. */
 static const char *beginning_of(struct trial *t, int r)
 {
 	bool at_root = !t->gather || r == t->root;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// C++ right after a broadcast: containers, exceptions while they are looked at, threads. "ok early_plus".
+// C++ right after a broadcast: containers, exceptions while buffers are read, threads.
+// Prints "ok early_plus".
 #include <mpi.h>
 
 #include <algorithm>
@@ -114,7 +115,8 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < v.size(); i++)
 			v[i] = rank_ == round % size_ ? value(round, i) : 0;
 		late(round);
-		MPI_Bcast(v.data(), static_cast<int>(v.size()), MPI_UINT32_T, round % size_, MPI_COMM_WORLD);
+		MPI_Bcast(v.data(), static_cast<int>(v.size()), MPI_UINT32_T, round % size_,
+			  MPI_COMM_WORLD);
 		if (round % 4 == 0)
 			exceptions(v, round);
 		else if (round % 4 == 1)

@@ -30,10 +30,7 @@ static struct {
 	long step;
 } w;
 
-static uint64_t pick(uint64_t below)
-{
-	return check_random(&w.common) % below;
-}
+static uint64_t pick(uint64_t below) { return check_random(&w.common) % below; }
 
 static void wrong(const char *what, size_t at)
 {
@@ -60,21 +57,14 @@ static bool look(size_t from, size_t bytes, const char *what)
 
 static void place(size_t *from, size_t *bytes)
 {
-	switch (pick(6)) {
-	case 0:
-		*bytes = 1 + pick(9000);
-		break;
-	case 1:
-		*bytes = 4096 * (1 + pick(100));
-		break;
-	case 2:
-		*bytes = 1 + pick(BYTES / 4);
-		break;
-	default: /* what came last, or part of it */
+	uint64_t way = pick(6);
+
+	if (way > 2) { /* the last place, or part of it */
 		*bytes = pick(2) ? w.last_bytes : 1 + pick(w.last_bytes);
 		*from = w.last + pick(w.last_bytes - *bytes + 1);
 		return;
 	}
+	*bytes = !way ? 1 + pick(9000) : way == 1 ? 4096 * (1 + pick(100)) : 1 + pick(BYTES / 4);
 	*from = pick(BYTES - *bytes + 1);
 	if (!pick(3))
 		*from &= ~(size_t)4095;
@@ -158,7 +148,7 @@ static void a_scatter(void)
 			       b.piece);
 }
 
-/* What all send is taken before any of it is overwritten. */
+/* Copies the data of all ranks before any of it is overwritten. */
 static void keep(int r, size_t from, size_t bytes)
 {
 	memcpy(w.scratch + (size_t)r * bytes, w.model[r] + from, bytes);
@@ -331,10 +321,7 @@ static void a_new_communicator(void)
 	MPI_Comm_dup(w.comms[pick(i)], &w.comms[i]);
 }
 
-static void a_barrier(void)
-{
-	MPI_Barrier(w.comms[pick(COMMS)]);
-}
+static void a_barrier(void) { MPI_Barrier(w.comms[pick(COMMS)]); }
 
 /* ---- one rank alone: `who` is drawn by all, and its model is kept by all ----------------- */
 

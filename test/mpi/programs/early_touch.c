@@ -121,7 +121,7 @@ BEHAVIOUR(the_whole_is_overwritten_backwards, 2)
 	early_trials(overwrite_backwards);
 }
 
-/* What lies beside the buffer in its first and last page is the program's all the time. */
+/* Bytes beside the buffer in its first and last page stay the program's. */
 static void use_neighbours(struct trial *t)
 {
 	for (int i = 1; i <= CANARY; i++) {

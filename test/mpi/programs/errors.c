@@ -138,7 +138,7 @@ BEHAVIOUR(own_error_handler_is_called_once, 1)
 	finish();
 }
 
-/* What an error handler, an attribute or the thread level look like is not changed by Sluice. */
+/* Sluice changes neither error handlers nor attributes nor the thread level. */
 BEHAVIOUR(what_a_program_can_ask_for, 1)
 {
 	int *value, flag, level, main_thread;

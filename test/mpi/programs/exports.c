@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What came with MPI 4, as a program asks for it: by weak symbols, and by name. One line for each.
- */
+/* Asks for functions of MPI 4 by weak symbols and by name. Prints one line for each. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>

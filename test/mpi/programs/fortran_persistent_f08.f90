@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! use mpi_f08: persistent collectives among persistent messages, started by both calls, completed in several forms. Prints
-! "ok fortran".
+! use mpi_f08: persistent collectives among persistent messages, started by both calls, completed
+! in several forms. Prints "ok fortran".
 program fortran_persistent_f08
   use mpi_f08
   implicit none
@@ -20,7 +20,8 @@ program fortran_persistent_f08
   last = mod(rank + nranks - 1, nranks)
   bad = 0
   call MPI_Recv_init(answer, 8, MPI_DOUBLE_PRECISION, last, 7, MPI_COMM_WORLD, requests(1))
-  call MPI_Allreduce_init(own, total, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, requests(2))
+  call MPI_Allreduce_init(own, total, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, &
+    MPI_INFO_NULL, requests(2))
   call MPI_Send_init(letter, 8, MPI_DOUBLE_PRECISION, next, 7, MPI_COMM_WORLD, requests(3))
   call MPI_Bcast_init(shared, n, MPI_DOUBLE_PRECISION, nranks - 1, MPI_COMM_WORLD, MPI_INFO_NULL, requests(4))
   call MPI_Bcast_init(few, 4, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, MPI_INFO_NULL, requests(5))

@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! mpif.h: persistent collectives among persistent messages, started by both calls, completed in several forms. Prints
-! "ok fortran".
+! mpif.h: persistent collectives among persistent messages, started by both calls, completed in
+! several forms. Prints "ok fortran".
 program fortran_persistent_mpifh
   implicit none
   include 'mpif.h'
@@ -21,9 +21,11 @@ program fortran_persistent_mpifh
   last = mod(rank + nranks - 1, nranks)
   bad = 0
   call MPI_Recv_init(answer, 8, MPI_DOUBLE_PRECISION, last, 7, MPI_COMM_WORLD, requests(1), ierr)
-  call MPI_Allreduce_init(own, total, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, requests(2), ierr)
+  call MPI_Allreduce_init(own, total, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, &
+    MPI_INFO_NULL, requests(2), ierr)
   call MPI_Send_init(letter, 8, MPI_DOUBLE_PRECISION, next, 7, MPI_COMM_WORLD, requests(3), ierr)
-  call MPI_Bcast_init(shared, n, MPI_DOUBLE_PRECISION, nranks - 1, MPI_COMM_WORLD, MPI_INFO_NULL, requests(4), ierr)
+  call MPI_Bcast_init(shared, n, MPI_DOUBLE_PRECISION, nranks - 1, MPI_COMM_WORLD, &
+    MPI_INFO_NULL, requests(4), ierr)
   call MPI_Bcast_init(few, 4, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, MPI_INFO_NULL, requests(5), ierr)
   call MPI_Allgather_init(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, &
                           MPI_INFO_NULL, requests(6), ierr)

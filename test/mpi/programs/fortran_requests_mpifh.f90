@@ -36,7 +36,8 @@ program fortran_requests_mpifh
     call MPI_Isend(letter, 8, MPI_DOUBLE_PRECISION, next, 7, MPI_COMM_WORLD, requests(3), ierr)
     call MPI_Ibcast(shared, n, MPI_DOUBLE_PRECISION, root, MPI_COMM_WORLD, requests(4), ierr)
     all(rank * n + 1 : rank * n + n) = rank
-    call MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, requests(5), ierr)
+    call MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_DOUBLE_PRECISION, &
+      MPI_COMM_WORLD, requests(5), ierr)
     if (mod(round, 3) == 0) then
       call MPI_Waitall(5, requests, MPI_STATUSES_IGNORE, ierr)
     else if (mod(round, 3) == 1) then

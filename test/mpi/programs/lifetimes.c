@@ -32,7 +32,7 @@ static int count_of(const char *name, int dflt) { return (int)check_env(name, df
 
 /* ---- communicators ----------------------------------------------------------------------- */
 
-/* What is in flight on one communicator. */
+/* Operations in flight on one communicator. */
 struct use {
 	MPI_Comm comm;
 	MPI_Request requests[3];

@@ -314,7 +314,7 @@ static void each_type(void)
 	}
 }
 
-/* Of a ring, and of a graph in which each sends to the two that follow it and to itself. Of fewer
+/* A ring, and a graph in which each sends to the two that follow it and to itself. Of fewer
  * than three ranks libraries differ in which of two messages to a neighbour comes first. */
 static void each_neighbourhood(MPI_Comm all)
 {

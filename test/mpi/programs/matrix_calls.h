@@ -13,7 +13,7 @@
 
 enum { RANKS_MAX = 16 };
 
-/* What goes to, or comes from, each partner: in elements, and for the w forms in bytes. */
+/* The part for, or from, each partner: in elements, and for the w forms in bytes. */
 struct list {
 	int counts[RANKS_MAX], displs[RANKS_MAX], bytes[RANKS_MAX];
 	MPI_Count counts_c[RANKS_MAX];
@@ -52,13 +52,13 @@ struct call {
 	X(Alltoallv, Ialltoallv, SENT_LIST(c), GOT_LIST(c), c->comm)                               \
 	X(Alltoallw, Ialltoallw, c->send, LIST(c->s, counts), LIST(c->s, bytes), c->s.types,       \
 	  c->recv, LIST(c->r, counts), LIST(c->r, bytes), c->r.types, c->comm)                     \
-	X(Reduce, Ireduce, REDUCED(c), c->root, c->comm)                                            \
-	X(Allreduce, Iallreduce, REDUCED(c), c->comm)                                               \
+	X(Reduce, Ireduce, REDUCED(c), c->root, c->comm)                                           \
+	X(Allreduce, Iallreduce, REDUCED(c), c->comm)                                              \
 	X(Reduce_scatter, Ireduce_scatter, c->send, c->recv, LIST(c->r, counts), c->type, c->op,   \
 	  c->comm)                                                                                 \
-	X(Reduce_scatter_block, Ireduce_scatter_block, REDUCED(c), c->comm)                         \
-	X(Scan, Iscan, REDUCED(c), c->comm)                                                         \
-	X(Exscan, Iexscan, REDUCED(c), c->comm)                                                     \
+	X(Reduce_scatter_block, Ireduce_scatter_block, REDUCED(c), c->comm)                        \
+	X(Scan, Iscan, REDUCED(c), c->comm)                                                        \
+	X(Exscan, Iexscan, REDUCED(c), c->comm)                                                    \
 	X(Neighbor_allgather, Ineighbor_allgather, MOVED(c), c->comm)                              \
 	X(Neighbor_allgatherv, Ineighbor_allgatherv, SENT_ONE(c), GOT_LIST(c), c->comm)            \
 	X(Neighbor_alltoall, Ineighbor_alltoall, MOVED(c), c->comm)                                \

@@ -295,8 +295,8 @@ static void clear_sign_of_zero(char *at, const struct type *t)
 			*(long double *)(void *)at += 0.0L;
 }
 
-/* What lies in an element and is nobody's, or not defined. Intel MPI stores to what lies between
- * the program's own. */
+/* Bytes of an element that belong to no member or are not defined. Intel MPI stores to bytes
+ * between the members. */
 static void clear_undefined(char *at, const struct type *t, bool is_combined)
 {
 	int values = t->class == COMPLEX ? 2 : 1;

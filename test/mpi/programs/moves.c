@@ -23,7 +23,7 @@ struct form {
 	int count[SIDES];
 };
 
-/* What rank `from` sends to rank `to`; parts of one rank differ. */
+/* The data from rank `from` to rank `to`; parts of one rank differ. */
 static uint64_t seed_of(int from, int to)
 {
 	return check_seed((uint64_t)from + 1, (uint64_t)to + 100);

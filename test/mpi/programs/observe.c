@@ -386,7 +386,7 @@ BEHAVIOUR(older_requests_end, 2)
 	free(in);
 }
 
-/* What has just been received goes on to another process, whose library may read it from here; what
+/* Data just received goes on to another process, whose library may read it from here; what
  * comes back lands in a buffer that is being gathered from. */
 BEHAVIOUR(forwarded_to_a_peer, 2)
 {

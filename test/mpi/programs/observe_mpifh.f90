@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! include 'mpif.h': calls right after a broadcast or gather on the same buffer, before anything touches it. Prints
-! "ok fortran".
+! include 'mpif.h': calls right after a broadcast or gather on the same buffer, before anything
+! touches it. Prints "ok fortran".
 program observe_mpifh
   implicit none
   include 'mpif.h'

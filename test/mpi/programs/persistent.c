@@ -326,7 +326,7 @@ BEHAVIOUR(among_persistent_messages, 2)
 		job_close(&jobs[i]);
 }
 
-/* What has not been started is complete, and stays. */
+/* A request that has not been started is complete and stays. */
 BEHAVIOUR(inactive_ones_are_complete, 1)
 {
 	int value = 0, flag = 0, index = 0;

@@ -60,7 +60,7 @@ BEHAVIOUR(alone_on_its_communicator, 1)
 		MPI_Request_free(&requests[i]);
 }
 
-/* Of nothing at all, and of nothing from some. */
+/* Collectives without data, and without data from some ranks. */
 BEHAVIOUR(nothing_is_sent, 2)
 {
 	int *counts = check_alloc((size_t)size * sizeof(int)),

@@ -115,7 +115,7 @@ static void random_bcast(uint64_t step)
 	check_bcast(buf, bytes, root, MPI_COMM_WORLD, step);
 }
 
-/* The same bytes as a strided type on some ranks and contiguous ones on others. */
+/* Equal bytes as a strided type on some ranks and contiguous ones on others. */
 static void random_strided_bcast(uint64_t step)
 {
 	size_t words = 1 + pick(&common, MOST / 24);

@@ -205,7 +205,7 @@ static void each_exscan(enum how how)
 		see(recv, me - 1, 0, now.count, "exscan");
 }
 
-/* What the first rank names may be anybody's: other ranks are not to get hold of it. */
+/* The first rank may name any memory: other ranks must not get hold of it. */
 static void exscan_of_nobodys(enum how how)
 {
 	size_t bytes = (size_t)now.count * now.bytes;
@@ -318,7 +318,7 @@ BEHAVIOUR(exscan_leaves_alone_what_its_first_rank_names, 2) { run_all(exscan_of_
 BEHAVIOUR(reduce_scatter_block, 2) { run_all(each_reduce_scatter_block); }
 BEHAVIOUR(reduce_scatter, 2) { run_all(each_reduce_scatter); }
 
-/* Who gets nothing names no place for it: a matter of that rank alone, of which the others know
+/* A rank that receives nothing names no buffer: a matter of that rank alone, of which others know
  * nothing. */
 BEHAVIOUR(reduce_scatter_to_all_but_one, 2)
 {

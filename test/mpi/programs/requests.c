@@ -43,7 +43,7 @@ static uint64_t part_seed(const struct flight *f, int from, int to)
 
 static size_t place(const struct flight *f, int i) { return (size_t)i * f->bytes; }
 
-/* What rank `from` brings as the i-th number of a sum. */
+/* The i-th number that rank `from` adds to a sum. */
 static uint32_t addend(const struct flight *f, int from, size_t i)
 {
 	return (uint32_t)(f->seed * 31 + (uint64_t)from * 7 + i);

@@ -37,7 +37,7 @@ static void connect_comm(MPI_Comm comm)
 	MPI_Barrier(comm);
 }
 
-/* What rank `from` has for its target k. */
+/* The data of rank `from` for its target k. */
 static int word(int from, int k, int i) { return from * 1000003 + k * 101 + i; }
 
 enum form { ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW, FORMS };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program is told about nonblocking collectives: statuses in every form of completion, among
- * messages, null and inactive requests and requests of its own; errors of wrong calls, and what
- * becomes of the request. test/mpi compares what is said with and without Sluice.
+ * Results of nonblocking collectives that a program sees: statuses in every form of completion,
+ * among messages, null and inactive requests and requests of its own; errors of wrong calls, and
+ * the request afterwards. test/mpi compares what is said with and without Sluice.
  *
  * Run alone: mpiexec -n 2 sluice run requests_said statuses_of_each_kind
  */
@@ -57,8 +57,8 @@ static MPI_Status fresh(void)
 	return s;
 }
 
-/* Of a collective only that it went well and was not cancelled: libraries leave anything in the
- * rest. */
+/* A status says only that a collective succeeded and was not cancelled: libraries may leave
+ * anything in the rest. */
 static void say_status(const char *what, const MPI_Status *s, bool is_message)
 {
 	int count = -1, elements = -1, cancelled = -1;
@@ -217,7 +217,7 @@ static void count_error(MPI_Comm *comm, int *code, ...)
 	handled++;
 }
 
-/* What the library writes to the request of a wrong call is the same. */
+/* The library writes the same value to the request of a wrong call. */
 static void say_wrong(const char *what, int rc, MPI_Request *r)
 {
 	static MPI_Request untouched;

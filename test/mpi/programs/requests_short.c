@@ -271,7 +271,7 @@ BEHAVIOUR(many_short_ones_end_backwards, 1)
 	free(jobs);
 }
 
-/* Of all kinds and lengths: most short, some so long that they are not. */
+/* All kinds and lengths: most are short, some are long. */
 BEHAVIOUR(thousands_of_all_kinds_are_in_flight, 1)
 {
 	int n = (int)check_env("CHECK_REQUESTS", 2000);

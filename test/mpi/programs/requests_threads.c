@@ -135,7 +135,7 @@ static void run_pairs(bool blocks)
 
 BEHAVIOUR(a_collective_is_started_in_one_thread_and_waited_for_in_another, 1) { run_pairs(false); }
 
-/* Those in flight are waited for by a thread while another is in a blocking collective of the same
+/* One thread waits for requests in flight while another is in a blocking collective of the same
  * communicator. */
 BEHAVIOUR(a_thread_waits_for_requests_beside_a_blocking_collective, 1) { run_pairs(true); }
 

@@ -32,7 +32,7 @@ BEHAVIOUR(gather_any_root, 1)
 	free(recv);
 }
 
-/* The same buffer often, its owner writing between calls: what adoption is for. */
+/* One buffer often, its owner writing between calls: the case for adoption. */
 BEHAVIOUR(same_buffer_many_times, 2)
 {
 	size_t bytes = 1500001;

@@ -16,7 +16,7 @@ static int number(int from, int to, int i, int seed)
 	return from * 100000 + to * 1000 + i % 997 + seed;
 }
 
-/* Those in which ranks get different things. in: n; out: n of each rank. */
+/* Collectives in which ranks receive different data. in: n; out: n of each rank. */
 static void all_exchanges(MPI_Comm comm, int n, int seed, int *in, int *out)
 {
 	int me, p, *all;
@@ -343,7 +343,7 @@ static void wait_in_some_way(int way, int n, MPI_Request *requests)
 		EXPECT(requests[i] == MPI_REQUEST_NULL);
 }
 
-/* The same on each rank, but where `me` is: whether it is right. */
+/* Checks a result that is equal on each rank but for the place of `me`. */
 static void start_and_see(MPI_Comm comm, int way, int n)
 {
 	enum { REQUESTS = 9 };
@@ -448,7 +448,7 @@ BEHAVIOUR(blocking_ones_come_after_requests, 2)
 	free(more);
 }
 
-/* What the one waits for, another does in a call of the library's that does not end before: nobody
+/* One rank waits for another that is in a call of the library's which ends later: nobody
  * waits for ever. */
 BEHAVIOUR(requests_move_while_others_are_in_the_library, 2)
 {

@@ -31,7 +31,7 @@ static void be_late(int round)
 
 static int word(int from, int round, int i) { return from * 1000003 + round * 101 + i; }
 
-/* What has come inside the node is sent on: by the node's root, or as what each rank brings. */
+/* Data received inside the node is sent on, by the node's root or as each rank's part. */
 BEHAVIOUR(what_is_pending_is_sent_on, 2)
 {
 	int *at = check_alloc(N * sizeof(*at)), *all = check_alloc(N * sizeof(*all) * (size_t)size);
@@ -64,7 +64,7 @@ BEHAVIOUR(what_is_pending_is_sent_on, 2)
 	free(all);
 }
 
-/* What is still being read inside the node is received into, or combined with what others bring. */
+/* A buffer that is still read inside the node is received into, or combined with other data. */
 BEHAVIOUR(what_is_pending_is_received_into, 2)
 {
 	int *at = check_alloc(N * sizeof(*at)), *all = check_alloc(N * sizeof(*all) * (size_t)size);

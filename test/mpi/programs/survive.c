@@ -25,7 +25,7 @@ static void tell_pid(int rank)
 
 enum { IN_FLIGHT = 24 };
 
-/* Of all lengths, short ones too. */
+/* Requests of all lengths, short ones too. */
 static void start_many(char *buf, char *recv, int ranks, MPI_Request *requests)
 {
 	for (int i = 0; i < IN_FLIGHT; i++) {

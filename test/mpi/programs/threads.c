@@ -129,7 +129,7 @@ BEHAVIOUR(other_threads_memory_stays, 2)
 	pthread_join(other, NULL);
 }
 
-/* Who writes there, and how far it has come. */
+/* The writing thread, and its progress. */
 struct neighbour { volatile int *at; size_t part, parts; };
 
 static void *write_between_parts(void *arg)
